@@ -1,0 +1,31 @@
+"""calibjax: can the predicted probabilities of this model be trusted?
+
+Notation of the papers and names in the code:
+
+| paper | code |
+| --- | --- |
+| P_X, g(X) | `predictions`, a batched record of `calibjax.distributions` |
+| Y | `targets` |
+| k | `kernel`, usually `kernels.TensorProduct(prediction, target)` |
+| k_𝒫, k_𝒴 | `kernel.prediction`, `kernel.target` |
+| W₂, TV | `distances.Wasserstein()`, `distances.TotalVariation()` |
+| γ = 1/(2ℓ²), 1/ν | length scales ℓ, ν: `length_scale` |
+| E k(Z, z), E k(Z, Z') | `kernels.single_expectation`, `kernels.double_expectation` |
+| h | `estimators.calibration_kernel` |
+| SKCE_b, SKCE_uq, SKCE_ul | `estimators.skce_biased`, `skce`, `skce_block(block_size=2)` |
+| SKCE_{k,B} | `estimators.skce_block(block_size=B)` |
+| A_uq, A_l | `hypothesis_tests.bootstrap_skce_test`, `block_skce_test(block_size=2)` |
+"""
+
+from calibjax import distances, distributions, estimators, hypothesis_tests, kernels, pairwise
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "distances",
+    "distributions",
+    "estimators",
+    "hypothesis_tests",
+    "kernels",
+    "pairwise",
+]

@@ -1,0 +1,206 @@
+"""Argument checks: the only place that decides what is refused, and with which words.
+
+Structure (shapes, dtypes, sizes, options) is checked on every call. Values are checked on every
+call whose arrays are concrete, and skipped for tracers, which have none. Every message names the
+argument, what was expected and what came.
+"""
+
+import dataclasses
+import operator
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+_SIMPLEX_TOLERANCE = {4: 3e-4, 8: 1e-6}  # by item size: rows written with 7 digits still pass
+
+
+def is_concrete(*trees: Any) -> bool:
+    """Whether all leaves have values that Python can look at."""
+    return not any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(trees))
+
+
+def first_where(bad: Any) -> tuple[int, ...]:
+    """Index of the first true entry."""
+    return tuple(int(i) for i in np.argwhere(bad)[0])
+
+
+def refuse_where(bad: Any, name: str, expected: str, values: Any) -> None:
+    """Raises a ValueError that shows the first offending value, if there is one."""
+    if np.any(bad):
+        index = first_where(bad)
+        place = f"{name}[{', '.join(map(str, index))}]" if index else name
+        raise ValueError(f"{name}: expected {expected}, got {place} = {np.asarray(values)[index]}")
+
+
+def finite(name: str, values: Any) -> None:
+    """Refuses NaN and infinities."""
+    if is_concrete(values):
+        array = np.asarray(values)
+        refuse_where(~np.isfinite(array), name, "finite values", array)
+
+
+def positive(name: str, values: Any) -> None:
+    """Refuses everything that is not a finite number above zero."""
+    if is_concrete(values):
+        array = np.asarray(values)
+        refuse_where(~((array > 0) & np.isfinite(array)), name, "positive finite values", array)
+
+
+def unit_interval(name: str, values: Any) -> None:
+    """Refuses everything outside [0, 1]."""
+    if is_concrete(values):
+        array = np.asarray(values)
+        refuse_where(~((array >= 0) & (array <= 1)), name, "probabilities in [0, 1]", array)
+
+
+def simplex(name: str, values: Any) -> None:
+    """Refuses rows that are not probability vectors."""
+    if is_concrete(values):
+        array = np.asarray(values)
+        unit_interval(name, array)
+        sums = array.sum(-1, dtype=np.float64)
+        off = np.abs(sums - 1) > _SIMPLEX_TOLERANCE.get(array.dtype.itemsize, 1e-2)
+        refuse_where(off, f"{name}.sum(-1)", "rows that sum to one (not logits)", sums)
+
+
+def labels(name: str, values: Any, num_classes: int) -> None:
+    """Refuses labels outside 0, ..., num_classes - 1."""
+    if is_concrete(values):
+        array = np.asarray(values)
+        bad = (array < 0) | (array >= num_classes)
+        refuse_where(bad, name, f"labels in 0, ..., {num_classes - 1}", array)
+
+
+def floating(name: str, values: Any) -> None:
+    """Refuses arrays that are not real floating-point."""
+    if not jnp.issubdtype(jnp.result_type(values), jnp.floating):
+        raise TypeError(f"{name}: expected floating-point values, got {jnp.result_type(values)}")
+
+
+def integer(name: str, values: Any) -> None:
+    """Refuses arrays that hold neither integers nor booleans."""
+    dtype = jnp.result_type(values)
+    if not (jnp.issubdtype(dtype, jnp.integer) or dtype == jnp.bool_):
+        raise TypeError(f"{name}: expected integer class labels, got {dtype}")
+
+
+def as_arrays(name: str, tree: Any) -> Any:
+    """Turns the leaves into JAX arrays; lists in place of arrays are refused."""
+
+    def convert(path: Any, leaf: Any) -> Any:
+        place = name + jax.tree_util.keystr(path)
+        if not hasattr(leaf, "shape"):
+            raise TypeError(f"{place}: expected an array, got {type(leaf).__name__}")
+        if np.dtype(leaf.dtype) == object:
+            raise TypeError(f"{place}: expected numbers, got an array of objects")
+        return jnp.asarray(leaf)
+
+    return jax.tree_util.tree_map_with_path(convert, tree)
+
+
+def leading_size(name: str, tree: Any, minimum: int = 1) -> int:
+    """Returns the common length of the leading axes.
+
+    Raises:
+        ValueError: if a leaf has no axes, the lengths differ, or there are too few entries.
+    """
+    sizes = {}
+    for path, leaf in jax.tree_util.tree_leaves_with_path(tree):
+        place = name + jax.tree_util.keystr(path)
+        if jnp.ndim(leaf) == 0:
+            raise ValueError(f"{place}: expected a batch with a leading axis, got a scalar")
+        sizes[place] = jnp.shape(leaf)[0]
+    if not sizes:
+        raise ValueError(f"{name}: expected arrays with a leading axis, got {tree!r}")
+    if len(set(sizes.values())) > 1:
+        raise ValueError(f"{name}: expected leading axes of one length, got {sizes}")
+    size = next(iter(sizes.values()))
+    if size < minimum:
+        raise ValueError(f"{name}: expected at least {minimum} samples, got {size}")
+    return size
+
+
+def record_values(record: Any, name: str) -> None:
+    """Calls `check_values` of a record, or of its fields; bare arrays must be finite."""
+    if hasattr(record, "check_values"):
+        record.check_values(name)
+    elif dataclasses.is_dataclass(record):
+        for field in dataclasses.fields(record):
+            record_values(getattr(record, field.name), f"{name}.{field.name}")
+    elif hasattr(record, "shape"):
+        finite(name, record)
+
+
+def size_in_range(name: str, value: Any, minimum: int, maximum: int | None = None) -> int:
+    """Returns an integer option after checking its range."""
+    try:
+        value = operator.index(value)
+    except TypeError:
+        raise TypeError(f"{name}: expected an integer, got {value!r}") from None
+    if value < minimum or (maximum is not None and value > maximum):
+        limit = f"between {minimum} and {maximum}" if maximum is not None else f">= {minimum}"
+        raise ValueError(f"{name}: expected an integer {limit}, got {value}")
+    return value
+
+
+def batch(predictions: Any, *, minimum: int = 1) -> Any:
+    """Checks a batch of predictions and returns it with JAX arrays as leaves.
+
+    Raises:
+        TypeError: if `predictions` is no distribution, or a parameter is no floating-point array.
+        ValueError: if the parameters have wrong shapes or values, or there are fewer than
+            `minimum` of them.
+    """
+    if not hasattr(predictions, "sample"):
+        raise TypeError(
+            "predictions: expected a batch of distributions such as distributions.Normal or "
+            f"distributions.Categorical, got {type(predictions).__name__}"
+        )
+    predictions = as_arrays("predictions", predictions)
+    leading_size("predictions", predictions, minimum)
+    if hasattr(predictions, "check_structure"):
+        predictions.check_structure("predictions")
+    record_values(predictions, "predictions")
+    return predictions
+
+
+def predictions_and_targets(predictions: Any, targets: Any, *, minimum: int = 1) -> Any:
+    """Checks a data set and returns it as the pair (predictions, targets) of JAX arrays.
+
+    Raises:
+        TypeError: as `batch`, and if the targets have the wrong dtype.
+        ValueError: as `batch`, and if the targets have wrong shapes or values.
+    """
+    predictions = batch(predictions, minimum=minimum)
+    num_samples = leading_size("predictions", predictions)
+    targets = as_arrays("targets", targets)
+    if leading_size("targets", targets) != num_samples:
+        raise ValueError(
+            f"targets: expected one target for each of the {num_samples} predictions, "
+            f"got {leading_size('targets', targets)}"
+        )
+    if hasattr(predictions, "check_targets"):
+        predictions.check_targets("targets", targets)
+    else:
+        for leaf in jax.tree.leaves(targets):
+            finite("targets", leaf)
+    return predictions, targets
+
+
+def kernel_values(kernel: Any, name: str = "kernel") -> None:
+    """Checks the hyperparameters of a kernel and of the kernels in it."""
+    if not callable(kernel):
+        raise TypeError(f"{name}: expected a kernel record, got {type(kernel).__name__}")
+    record_values(kernel, name)
+
+
+def shape(name: str, values: Any, expected: tuple[Any, ...], described: str) -> None:
+    """Refuses arrays of another shape; None in `expected` matches every length."""
+    actual = jnp.shape(values)
+    matches = len(actual) == len(expected) and all(
+        e is None or e == a for e, a in zip(expected, actual, strict=True)
+    )
+    if not matches:
+        raise ValueError(f"{name}: expected shape {described}, got {actual}")

@@ -1,0 +1,11 @@
+"""Distances between predictions (or between targets): records called as `distance(p, q)`.
+
+`distance.squared(p, q)` is the squared distance. Gradients are finite at distance zero.
+"""
+
+from calibjax.distances.base import Distance
+from calibjax.distances.euclidean import Euclidean
+from calibjax.distances.total_variation import TotalVariation
+from calibjax.distances.wasserstein import Wasserstein
+
+__all__ = ["Distance", "Euclidean", "TotalVariation", "Wasserstein"]

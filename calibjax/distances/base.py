@@ -1,0 +1,27 @@
+"""What all distances share."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+
+def safe_sqrt(x: jax.Array) -> jax.Array:
+    """Square root whose derivative at zero is zero instead of infinite."""
+    is_zero = x == 0
+    return jnp.where(is_zero, 0, jnp.sqrt(jnp.where(is_zero, 1, x)))
+
+
+class Distance:
+    """A distance between two predictions or two targets.
+
+    Subclasses are records that define `__call__` or `squared`; the other one follows.
+    """
+
+    def __call__(self, p: Any, q: Any) -> jax.Array:
+        """Distance between p and q, a scalar."""
+        return safe_sqrt(self.squared(p, q))
+
+    def squared(self, p: Any, q: Any) -> jax.Array:
+        """Squared distance between p and q, a scalar."""
+        return jnp.square(self(p, q))

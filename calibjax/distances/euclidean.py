@@ -1,0 +1,34 @@
+"""Euclidean distance."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from calibjax._pytree import record
+from calibjax.distances.base import Distance
+
+
+def _coordinates(p: Any) -> list[jax.Array]:
+    """Coordinates of p: class probabilities where it has them, otherwise all its parameters."""
+    return jax.tree.leaves(getattr(p, "class_probs", p))
+
+
+@record
+class Euclidean(Distance):
+    """Euclidean distance ‖p − q‖₂ between targets, or over all parameters of two predictions.
+
+    Class predictions are compared as vectors of probabilities, so that `Bernoulli` gives the
+    distance of the two-class `Categorical`.
+
+    Cost: the number of parameters.
+
+    >>> import jax.numpy as jnp
+    >>> print(Euclidean()(jnp.array([0.0, 3.0]), jnp.array([4.0, 0.0])))
+    5.0
+    """
+
+    def squared(self, p: Any, q: Any) -> jax.Array:
+        """Squared Euclidean distance."""
+        pairs = zip(_coordinates(p), _coordinates(q), strict=True)
+        return sum(jnp.sum(jnp.square(jnp.subtract(a, b))) for a, b in pairs)

@@ -1,0 +1,34 @@
+"""Total variation distance."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from calibjax._pytree import record
+from calibjax.distances.base import Distance
+
+
+@record
+class TotalVariation(Distance):
+    """Total variation distance ½ Σ_c |p_c − q_c| between two class predictions.
+
+    Called on predictions with `class_probs` (`Categorical`, `Bernoulli`) or on vectors of
+    probabilities [m]. Values lie in [0, 1].
+
+    Cost: m.
+
+    >>> import jax.numpy as jnp
+    >>> print(TotalVariation()(jnp.array([0.5, 0.5]), jnp.array([0.25, 0.75])))
+    0.25
+    """
+
+    def __call__(self, p: Any, q: Any) -> jax.Array:
+        """Total variation distance."""
+        p, q = (getattr(x, "class_probs", x) for x in (p, q))
+        if not (hasattr(p, "ndim") and hasattr(q, "ndim")):
+            raise NotImplementedError(
+                "TotalVariation is defined for class predictions, got "
+                f"{type(p).__name__} and {type(q).__name__}"
+            )
+        return 0.5 * jnp.sum(jnp.abs(p - q))

@@ -1,0 +1,57 @@
+"""Predicted distributions as records of their parameters.
+
+One instance describes *one* distribution; a batch of n predictions is the same class with a
+leading axis n on every parameter. All formulas are written for one instance and batched with
+`jax.vmap`.
+
+**A distribution of your own** is any frozen dataclass pytree with its parameters as fields and
+
+- `sample(key)`: one draw,
+- `log_prob(y)`, `mean()`, and `cdf(y)`, `quantile(level)` where they exist (the estimators and
+  tests need none of them; scores and plots do),
+- per target kernel the two expectations, registered with
+  `calibjax.kernels.register_expectations`,
+- if you like, `check_structure(name)`, `check_values(name)` and `check_targets(name, targets)`,
+  which receive a batch and raise `ValueError` or `TypeError`. Without them only the common length
+  of the leading axes and finiteness are checked.
+
+A Rayleigh distribution, whose square is exponential, with the target kernel
+exp(−y²) exp(−z²) (one feature, exp(−y²)):
+
+>>> import dataclasses, jax, jax.numpy as jnp
+>>> from calibjax import estimators, hypothesis_tests, kernels
+>>> @jax.tree_util.register_dataclass
+... @dataclasses.dataclass(frozen=True, eq=False)
+... class Rayleigh:
+...     scale: jax.Array
+...     def sample(self, key):
+...         return self.scale * jnp.sqrt(2 * jax.random.exponential(key, dtype=self.scale.dtype))
+...     def log_prob(self, y):
+...         return jnp.log(y / self.scale**2) - 0.5 * (y / self.scale) ** 2
+...     def mean(self):
+...         return self.scale * jnp.sqrt(jnp.pi / 2)
+>>> @jax.tree_util.register_dataclass
+... @dataclasses.dataclass(frozen=True, eq=False)
+... class OneFeature(kernels.Kernel):
+...     def __call__(self, y, z):
+...         return jnp.exp(-(y**2) - z**2)
+>>> def single(kernel, p, z):  # E exp(−Z²) = 1 / (1 + 2 scale²)
+...     return jnp.exp(-(z**2)) / (1 + 2 * p.scale**2)
+>>> def double(kernel, p, q):
+...     return 1 / ((1 + 2 * p.scale**2) * (1 + 2 * q.scale**2))
+>>> kernels.register_expectations(OneFeature, Rayleigh, single=single, double=double)
+>>> predictions = Rayleigh(scale=jnp.array([0.5, 1.0, 1.5]))
+>>> kernel = kernels.TensorProduct(kernels.SquaredExponential(), OneFeature())
+>>> targets = jnp.array([0.4, 1.2, 0.9])
+>>> print(f"{estimators.skce(kernel, predictions, targets):.5f}")
+-0.00150
+>>> test = hypothesis_tests.exact_skce_test(jax.random.key(0), kernel, predictions, targets)
+>>> bool(0 < test.pvalue <= 1)
+True
+"""
+
+from calibjax.distributions.categorical import Bernoulli, Categorical
+from calibjax.distributions.normal import DiagNormal, Normal
+from calibjax.distributions.sampling import sample_targets
+
+__all__ = ["Bernoulli", "Categorical", "DiagNormal", "Normal", "sample_targets"]

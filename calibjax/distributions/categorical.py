@@ -1,0 +1,137 @@
+"""Distributions of class labels 0, 1, ..., m − 1."""
+
+import jax
+import jax.numpy as jnp
+from jax.scipy.special import xlog1py, xlogy
+
+from calibjax import _checks
+from calibjax._pytree import record
+
+
+@record
+class Categorical:
+    """Distribution of a class label 0, ..., m − 1.
+
+    Attributes:
+        probs: class probabilities (not logits), [m], or [n, m] for a batch.
+
+    >>> import jax.numpy as jnp
+    >>> p = Categorical(probs=jnp.array([0.2, 0.3, 0.5]))
+    >>> print(p.cdf(1), p.quantile(0.6))
+    0.5 2
+    """
+
+    probs: jax.Array
+
+    @property
+    def class_probs(self) -> jax.Array:
+        """Probability of each class, [m]."""
+        return self.probs
+
+    def sample(self, key: jax.Array) -> jax.Array:
+        """Draws one label, by inversion of the distribution function."""
+        level = jax.random.uniform(key, jnp.shape(self.probs)[:-1], jnp.result_type(self.probs))
+        return self.quantile(level * jnp.sum(self.probs, -1))
+
+    def log_prob(self, y: jax.Array) -> jax.Array:
+        """Log-probability of label y, −inf where the probability is zero."""
+        return jnp.log(jnp.take_along_axis(self.probs, jnp.asarray(y)[..., None], -1)[..., 0])
+
+    def mean(self) -> jax.Array:
+        """Expectation of the one-hot encoded label, [m]: the probabilities."""
+        return self.probs
+
+    def cdf(self, y: jax.Array) -> jax.Array:
+        """Probability of labels up to y."""
+        upto = jnp.arange(jnp.shape(self.probs)[-1]) <= jnp.asarray(y)[..., None]
+        return jnp.sum(jnp.where(upto, self.probs, 0), -1)
+
+    def quantile(self, level: jax.Array) -> jax.Array:
+        """Smallest label y of positive probability with cdf(y) ≥ level."""
+        num_classes = jnp.shape(self.probs)[-1]
+        below = jnp.cumsum(self.probs, -1) < jnp.asarray(level)[..., None]
+        label = jnp.sum(below, -1)
+        # Rounding of the sums may lead past the last, or to a first class of probability zero.
+        possible = self.probs > 0
+        last = num_classes - 1 - jnp.argmax(possible[..., ::-1], -1)
+        return jnp.clip(label, jnp.argmax(possible, -1), last)
+
+    def check_structure(self, name: str) -> None:
+        """Refuses a batch whose probabilities are no floating-point array [n, m], m ≥ 2."""
+        _checks.floating(f"{name}.probs", self.probs)
+        _checks.shape(f"{name}.probs", self.probs, (None, None), "[n, m]")
+        if jnp.shape(self.probs)[1] < 2:
+            raise ValueError(
+                f"{name}.probs: expected at least two classes, got shape {jnp.shape(self.probs)}"
+            )
+
+    def check_values(self, name: str) -> None:
+        """Refuses rows off the probability simplex."""
+        _checks.simplex(f"{name}.probs", self.probs)
+
+    def check_targets(self, name: str, targets: jax.Array) -> None:
+        """Refuses targets that are not integer labels 0, ..., m − 1, [n]."""
+        _checks.integer(name, targets)
+        _checks.shape(name, targets, jnp.shape(self.probs)[:1], "[n], as the predictions' probs")
+        _checks.labels(name, targets, jnp.shape(self.probs)[1])
+
+
+@record
+class Bernoulli:
+    """Distribution of a label 0 or 1.
+
+    Estimators and tests give exactly the numbers of the two-class `Categorical`.
+
+    Attributes:
+        probs: probability of label 1; scalar, or [n] for a batch.
+
+    >>> import jax.numpy as jnp
+    >>> print(Bernoulli(probs=jnp.array(0.25)).class_probs)
+    [0.75 0.25]
+    """
+
+    probs: jax.Array
+
+    @property
+    def class_probs(self) -> jax.Array:
+        """Probability of each class, [2]."""
+        return jnp.stack([1 - self.probs, self.probs], -1)
+
+    def sample(self, key: jax.Array) -> jax.Array:
+        """Draws one label."""
+        return Categorical(self.class_probs).sample(key)
+
+    def log_prob(self, y: jax.Array) -> jax.Array:
+        """Log-probability of label y, −inf where the probability is zero."""
+        return xlogy(y, self.probs) + xlog1py(1 - y, -self.probs)
+
+    def mean(self) -> jax.Array:
+        """Expectation of the label: the probability of label 1."""
+        return self.probs
+
+    def variance(self) -> jax.Array:
+        """Variance of the label."""
+        return self.probs * (1 - self.probs)
+
+    def cdf(self, y: jax.Array) -> jax.Array:
+        """Probability of labels up to y."""
+        return Categorical(self.class_probs).cdf(y)
+
+    def quantile(self, level: jax.Array) -> jax.Array:
+        """Smallest label y of positive probability with cdf(y) ≥ level."""
+        return Categorical(self.class_probs).quantile(level)
+
+    def check_structure(self, name: str) -> None:
+        """Refuses a batch whose probabilities are no floating-point array [n]."""
+        _checks.floating(f"{name}.probs", self.probs)
+        _checks.shape(f"{name}.probs", self.probs, (None,), "[n]")
+
+    def check_values(self, name: str) -> None:
+        """Refuses probabilities outside [0, 1]."""
+        _checks.unit_interval(f"{name}.probs", self.probs)
+
+    def check_targets(self, name: str, targets: jax.Array) -> None:
+        """Refuses targets that are not labels 0 or 1, [n]."""
+        _checks.integer(name, targets)
+        _checks.shape(name, targets, jnp.shape(self.probs), "[n], as the predictions' probs")
+        _checks.labels(name, targets, 2)

@@ -1,0 +1,29 @@
+"""Draws from batches of distributions."""
+
+from typing import Any
+
+import jax
+
+from calibjax import _checks
+
+
+def sample_targets(key: jax.Array, predictions: Any) -> Any:
+    """Draws one target from each prediction of a batch: y_i ~ p_i, independently.
+
+    Args:
+        key: a JAX random key.
+        predictions: a batch of n distributions.
+
+    Returns:
+        The targets, [n] or [n, d].
+
+    Cost: n draws.
+
+    >>> import jax, jax.numpy as jnp
+    >>> from calibjax.distributions import Normal, sample_targets
+    >>> predictions = Normal(loc=jnp.array([0.0, 10.0]), scale=jnp.array([1e-3, 1e-3]))
+    >>> sample_targets(jax.random.key(0), predictions).round()
+    Array([ 0., 10.], dtype=float32)
+    """
+    keys = jax.random.split(key, _checks.leading_size("predictions", predictions))
+    return jax.vmap(lambda p, k: p.sample(k))(predictions, keys)

@@ -1,0 +1,146 @@
+"""Kernels and their algebra: sums, products, multiples, tensor products."""
+
+import numbers
+from typing import Any
+
+import jax
+
+from calibjax import _checks
+from calibjax._pytree import record
+
+
+class Kernel:
+    """A positive semi-definite function of two points.
+
+    Subclasses are records that define `__call__(x, y)` for one pair of points, and
+    `check_values(name)` where their hyperparameters can be wrong.
+    """
+
+    def __call__(self, x: Any, y: Any) -> jax.Array:
+        """Value of the kernel at one pair of points, a scalar."""
+        raise NotImplementedError(f"{type(self).__name__} does not define __call__(x, y)")
+
+    def __add__(self, other: "Kernel") -> "Kernel":
+        return Sum((self, other)) if isinstance(other, Kernel) else NotImplemented
+
+    def __radd__(self, other: Any) -> "Kernel":
+        # sum([k1, k2]) starts from 0.
+        return self if isinstance(other, int) and other == 0 else NotImplemented
+
+    def __mul__(self, other: Any) -> "Kernel":
+        if isinstance(other, Kernel):
+            return Product((self, other))
+        if isinstance(other, numbers.Real) or getattr(other, "ndim", None) == 0:
+            return Scaled(other, self)
+        return NotImplemented
+
+    __rmul__ = __mul__
+
+
+@record
+class Sum(Kernel):
+    """Sum of kernels, made by `k1 + k2`.
+
+    >>> from calibjax.kernels import SquaredExponential
+    >>> print((SquaredExponential(1.0) + SquaredExponential(2.0))(1.0, 1.0))
+    2.0
+    """
+
+    terms: tuple[Kernel, ...]
+
+    def __call__(self, x: Any, y: Any) -> jax.Array:
+        """Sum of the values of the terms."""
+        return sum(kernel(x, y) for kernel in self.terms)
+
+    def check_values(self, name: str) -> None:
+        """Checks each term."""
+        for kernel in self.terms:
+            _checks.kernel_values(kernel, name)
+
+
+@record
+class Product(Kernel):
+    """Product of kernels, made by `k1 * k2`.
+
+    >>> from calibjax.kernels import Exponential, SquaredExponential
+    >>> print((SquaredExponential(1.0) * Exponential(1.0))(2.0, 2.0))
+    1.0
+    """
+
+    factors: tuple[Kernel, ...]
+
+    def __call__(self, x: Any, y: Any) -> jax.Array:
+        """Product of the values of the factors."""
+        value = 1
+        for kernel in self.factors:
+            value = value * kernel(x, y)
+        return value
+
+    def check_values(self, name: str) -> None:
+        """Checks each factor."""
+        for kernel in self.factors:
+            _checks.kernel_values(kernel, name)
+
+
+@record
+class Scaled(Kernel):
+    """Positive multiple of a kernel, made by `factor * kernel`.
+
+    >>> from calibjax.kernels import SquaredExponential
+    >>> print((0.5 * SquaredExponential(1.0))(1.0, 1.0))
+    0.5
+    """
+
+    factor: jax.Array | float
+    kernel: Kernel
+
+    def __call__(self, x: Any, y: Any) -> jax.Array:
+        """Multiple of the value of the kernel."""
+        return self.factor * self.kernel(x, y)
+
+    def check_values(self, name: str) -> None:
+        """Refuses factors that are not positive."""
+        _checks.positive(f"{name}.factor", self.factor)
+        _checks.kernel_values(self.kernel, f"{name}.kernel")
+
+
+@record
+class TensorProduct(Kernel):
+    """Kernel on pairs, k((p, y), (q, z)) = k_P(p, q) k_Y(y, z).
+
+    Attributes:
+        prediction: kernel k_P on predictions.
+        target: kernel k_Y on targets.
+
+    The product of two tensor products is a tensor product again.
+
+    References: W21 §3.2 and App. D.
+
+    >>> import jax.numpy as jnp
+    >>> from calibjax.distances import Wasserstein
+    >>> from calibjax.distributions import Normal
+    >>> from calibjax.kernels import Exponential, SquaredExponential
+    >>> kernel = TensorProduct(Exponential(1.0, Wasserstein()), SquaredExponential(1.0))
+    >>> p = Normal(jnp.array(0.0), jnp.array(1.0))
+    >>> print(kernel((p, 0.5), (p, 0.5)))
+    1.0
+    """
+
+    prediction: Kernel
+    target: Kernel
+
+    def __call__(self, x: tuple[Any, Any], y: tuple[Any, Any]) -> jax.Array:
+        """Value at the pairs x = (p, y) and y = (q, z)."""
+        return self.prediction(x[0], y[0]) * self.target(x[1], y[1])
+
+    def __mul__(self, other: Any) -> Kernel:
+        if isinstance(other, TensorProduct):
+            return TensorProduct(self.prediction * other.prediction, self.target * other.target)
+        return super().__mul__(other)
+
+    __rmul__ = __mul__
+
+    def check_values(self, name: str) -> None:
+        """Checks both factors."""
+        _checks.kernel_values(self.prediction, f"{name}.prediction")
+        _checks.kernel_values(self.target, f"{name}.target")

@@ -1,0 +1,90 @@
+"""Expectations under class predictions: sums over the classes."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from calibjax import _checks
+from calibjax.distributions import Bernoulli, Categorical
+from calibjax.kernels.base import Kernel
+from calibjax.kernels.expectations import FeatureRule, register_expectations
+from calibjax.kernels.labels import White
+from calibjax.kernels.matrix import gram_matrix
+
+
+def _label_matrix(kernel: Kernel, p: Any) -> jax.Array:
+    """Matrix A[c, c'] = k(c, c') over all classes, [m, m]."""
+    return gram_matrix(kernel, jnp.arange(p.class_probs.shape[-1]))
+
+
+def _entry(values: jax.Array, label: jax.Array) -> jax.Array:
+    """values[label]; NaN for a label out of range, where indexing would clamp."""
+    return values.at[label].get(mode="fill", fill_value=jnp.nan, wrap_negative_indices=False)
+
+
+def _residual(p: Any, y: jax.Array) -> jax.Array:
+    """One-hot encoded label minus the prediction, e_y − p, [m]."""
+    probs = p.class_probs
+    one_hot = jax.nn.one_hot(y, probs.shape[-1], dtype=probs.dtype)
+    valid = (y >= 0) & (y < probs.shape[-1])
+    return jnp.where(valid, one_hot - probs, jnp.nan)
+
+
+def _any_single(kernel: Kernel, p: Any, z: jax.Array) -> jax.Array:
+    return _entry(_label_matrix(kernel, p) @ p.class_probs, z)
+
+
+def _any_double(kernel: Kernel, p: Any, q: Any) -> jax.Array:
+    return p.class_probs @ _label_matrix(kernel, p) @ q.class_probs
+
+
+def _any_prepare(kernel: Kernel, predictions: Any, targets: jax.Array) -> jax.Array | None:
+    """Square root R of the label matrix, A = R Rᵀ, [m, m]."""
+    del targets
+    if not _checks.is_concrete(kernel):
+        return None  # only a matrix that can be looked at is known to have a root
+    eigenvalues, vectors = jnp.linalg.eigh(_label_matrix(kernel, predictions))
+    return vectors * jnp.sqrt(jnp.maximum(eigenvalues, 0))
+
+
+def _any_features(kernel: Kernel, root: jax.Array, p: Any, y: jax.Array) -> jax.Array:
+    del kernel
+    return _residual(p, y) @ root
+
+
+def _white_single(kernel: White, p: Any, z: jax.Array) -> jax.Array:
+    del kernel
+    return _entry(p.class_probs, z)
+
+
+def _white_double(kernel: White, p: Any, q: Any) -> jax.Array:
+    del kernel
+    return p.class_probs @ q.class_probs
+
+
+def _white_prepare(kernel: White, predictions: Any, targets: jax.Array) -> tuple[()]:
+    del kernel, predictions, targets
+    return ()
+
+
+def _white_features(kernel: White, prepared: tuple[()], p: Any, y: jax.Array) -> jax.Array:
+    del kernel, prepared
+    return _residual(p, y)
+
+
+for _distribution in (Categorical, Bernoulli):
+    register_expectations(
+        Kernel,
+        _distribution,
+        single=_any_single,
+        double=_any_double,
+        features=FeatureRule(_any_prepare, _any_features),
+    )
+    register_expectations(
+        White,
+        _distribution,
+        single=_white_single,
+        double=_white_double,
+        features=FeatureRule(_white_prepare, _white_features),
+    )

@@ -1,0 +1,203 @@
+"""Expectations of target kernels under predicted distributions, in one registry.
+
+For a target kernel k and predictions p, q the calibration kernel needs
+
+    m_p(z) = E_{Z~p} k(Z, z)                      `single_expectation`
+    M_{p,q} = E_{Z~p, Z'~q} k(Z, Z')              `double_expectation`
+    k(y, z) − m_p(z) − m_q(y) + M_{p,q}           `centered_kernel`
+
+The last is the inner product of k(y, ·) − m_p and k(z, ·) − m_q in the Hilbert space of k.
+
+References: W21 §3.2, eq. (5), and App. D.
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from calibjax.kernels.base import Kernel, Scaled, Sum
+
+
+class FeatureRule(NamedTuple):
+    """Finitely many features with centered_kernel(k, p, y, q, z) = ⟨f(p, y), f(q, z)⟩.
+
+    Attributes:
+        prepare: (kernel, predictions, targets) → a pytree of what the features need, or None
+            where they do not exist to machine precision, or not cheaply, for this data set.
+        evaluate: (kernel, prepared, p, y) → features of one sample, [r].
+    """
+
+    prepare: Callable[..., Any]
+    evaluate: Callable[..., jax.Array]
+
+
+class Rules(NamedTuple):
+    """What is known of one pair (target kernel, distribution); see `register_expectations`."""
+
+    single: Callable[..., jax.Array]
+    double: Callable[..., jax.Array]
+    centered: Callable[..., jax.Array] | None = None
+    features: FeatureRule | None = None
+
+
+_REGISTRY: dict[tuple[type, type], Rules] = {}
+
+
+def register_expectations(
+    kernel_type: type,
+    distribution_type: type,
+    *,
+    single: Callable[..., jax.Array],
+    double: Callable[..., jax.Array],
+    centered: Callable[..., jax.Array] | None = None,
+    features: FeatureRule | None = None,
+) -> None:
+    """Registers the expectations of a target kernel under a distribution.
+
+    Args:
+        kernel_type: class of the target kernel; subclasses inherit the rule.
+        distribution_type: class of the predictions; subclasses inherit the rule.
+        single: (kernel, p, z) → m_p(z) for one prediction and one target.
+        double: (kernel, p, q) → M_{p,q} for one pair of predictions.
+        centered: (kernel, p, y, q, z) → k − m − m + M for one pair of samples; used in place of
+            the four terms in precisions below float64, where the four terms, each of order one,
+            cancel to a small number with a systematic error.
+        features: finitely many features whose inner products are the centered kernel, with
+            which `exact_skce_test` redraws by matrix products.
+
+    A runnable example is in `calibjax.distributions`.
+    """
+    _REGISTRY[kernel_type, distribution_type] = Rules(single, double, centered, features)
+
+
+def rules(kernel: Kernel, distribution: Any) -> Rules:
+    """Looks up the rules of a pair, the most specific kernel class first.
+
+    Raises:
+        NotImplementedError: if there are none.
+    """
+    for kernel_type in type(kernel).__mro__:
+        for distribution_type in type(distribution).__mro__:
+            if (kernel_type, distribution_type) in _REGISTRY:
+                return _REGISTRY[kernel_type, distribution_type]
+    raise missing(kernel, distribution)
+
+
+def missing(kernel: Kernel, distribution: Any, why: str = "") -> NotImplementedError:
+    """Error for a pair without closed-form expectations."""
+    return NotImplementedError(
+        f"no closed-form expectations of the target kernel {type(kernel).__name__} under "
+        f"{type(distribution).__name__} predictions{why}; register them with "
+        "calibjax.kernels.register_expectations, or estimate them by Monte Carlo: with draws "
+        "z, z' of every prediction, register averages of k(z, y) and k(z, z')"
+    )
+
+
+def single_expectation(kernel: Kernel, p: Any, z: Any) -> jax.Array:
+    """Expectation m_p(z) = E_{Z~p} k(Z, z), the kernel mean embedding of p at z.
+
+    Args:
+        kernel: target kernel k.
+        p: one distribution.
+        z: one target.
+
+    Returns:
+        A scalar.
+
+    Raises:
+        NotImplementedError: if the pair has no closed form.
+
+    References: W21 App. D.
+
+    >>> import jax.numpy as jnp
+    >>> from calibjax.distributions import Categorical
+    >>> from calibjax.kernels import White, single_expectation
+    >>> print(single_expectation(White(), Categorical(jnp.array([0.25, 0.75])), 1))
+    0.75
+    """
+    return rules(kernel, p).single(kernel, p, z)
+
+
+def double_expectation(kernel: Kernel, p: Any, q: Any) -> jax.Array:
+    """Expectation M_{p,q} = E_{Z~p, Z'~q} k(Z, Z') with independent Z, Z'.
+
+    Args:
+        kernel: target kernel k.
+        p: one distribution.
+        q: one distribution of the same class.
+
+    Returns:
+        A scalar.
+
+    Raises:
+        NotImplementedError: if the pair has no closed form.
+
+    References: W21 App. D.
+
+    >>> import jax.numpy as jnp
+    >>> from calibjax.distributions import Categorical
+    >>> from calibjax.kernels import White, double_expectation
+    >>> p = Categorical(jnp.array([0.25, 0.75]))
+    >>> print(double_expectation(White(), p, p))
+    0.625
+    """
+    return rules(kernel, p).double(kernel, p, q)
+
+
+def centered_kernel(kernel: Kernel, p: Any, y: Any, q: Any, z: Any) -> jax.Array:
+    """Centered kernel k(y, z) − m_p(z) − m_q(y) + M_{p,q}.
+
+    In float64 it is the sum of the four terms. In lower precision it is the registered closed
+    form, where there is one, that does not cancel.
+
+    Args:
+        kernel: target kernel k.
+        p: one distribution.
+        y: one target, paired with p.
+        q: one distribution of the same class.
+        z: one target, paired with q.
+
+    Returns:
+        A scalar.
+
+    Raises:
+        NotImplementedError: if the pair has no closed form.
+
+    References: W21 §3.2.
+
+    >>> import jax.numpy as jnp
+    >>> from calibjax.distributions import Categorical
+    >>> from calibjax.kernels import White, centered_kernel
+    >>> p = Categorical(jnp.array([0.25, 0.75]))
+    >>> print(centered_kernel(White(), p, 1, p, 1))
+    0.125
+    """
+    rule = rules(kernel, p)
+    is_double = jnp.result_type(*jax.tree.leaves((p, q))) == jnp.float64
+    if rule.centered is not None and not is_double:
+        return rule.centered(kernel, p, y, q, z)
+    singles = rule.single(kernel, p, z) + rule.single(kernel, q, y)
+    return kernel(y, z) - singles + rule.double(kernel, p, q)
+
+
+def _register_linear_combinations() -> None:
+    """Sums and multiples of kernels: all expectations are linear in the kernel."""
+    register_expectations(
+        Sum,
+        object,
+        single=lambda kernel, p, z: sum(single_expectation(k, p, z) for k in kernel.terms),
+        double=lambda kernel, p, q: sum(double_expectation(k, p, q) for k in kernel.terms),
+        centered=lambda kernel, *pair: sum(centered_kernel(k, *pair) for k in kernel.terms),
+    )
+    register_expectations(
+        Scaled,
+        object,
+        single=lambda kernel, p, z: kernel.factor * single_expectation(kernel.kernel, p, z),
+        double=lambda kernel, p, q: kernel.factor * double_expectation(kernel.kernel, p, q),
+        centered=lambda kernel, *pair: kernel.factor * centered_kernel(kernel.kernel, *pair),
+    )
+
+
+_register_linear_combinations()

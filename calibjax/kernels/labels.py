@@ -1,0 +1,67 @@
+"""Kernels on class labels."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from calibjax import _checks
+from calibjax._pytree import record
+from calibjax.kernels.base import Kernel
+
+
+@record
+class White(Kernel):
+    """White kernel δ_{yz}: one if the two targets are equal, zero otherwise.
+
+    With a kernel k_P on predictions this is W19's matrix-valued kernel k_P(p, q) I.
+
+    >>> print(White()(1, 1), White()(0, 1))
+    1.0 0.0
+    """
+
+    def __call__(self, y: jax.Array, z: jax.Array) -> jax.Array:
+        """Whether all entries of y and z are equal, as a number."""
+        return jnp.all(jnp.equal(y, z)) * 1.0
+
+
+@record
+class LabelKernel(Kernel):
+    """Kernel on class labels given by its matrix, k(y, z) = A[y, z].
+
+    With a kernel k_P on predictions this is W19's matrix-valued kernel k_P(p, q) A.
+
+    Attributes:
+        matrix: A, symmetric positive semi-definite, [m, m].
+
+    Calling it with traced labels outside 0, ..., m − 1 gives NaN, not a neighbouring entry.
+
+    >>> import jax.numpy as jnp
+    >>> print(LabelKernel(jnp.array([[1.0, 0.5], [0.5, 1.0]]))(0, 1))
+    0.5
+    """
+
+    matrix: jax.Array
+
+    def __call__(self, y: jax.Array, z: jax.Array) -> jax.Array:
+        """Entry of the matrix for labels y and z."""
+        matrix = jnp.asarray(self.matrix)
+        return matrix.at[y, z].get(mode="fill", fill_value=jnp.nan, wrap_negative_indices=False)
+
+    def check_values(self, name: str) -> None:
+        """Refuses matrices that are not symmetric positive semi-definite."""
+        shape = jnp.shape(self.matrix)
+        _checks.floating(f"{name}.matrix", self.matrix)
+        if len(shape) != 2 or shape[0] != shape[1]:
+            raise ValueError(f"{name}.matrix: expected shape [m, m], got {shape}")
+        _checks.finite(f"{name}.matrix", self.matrix)
+        if _checks.is_concrete(self.matrix):
+            matrix = np.asarray(self.matrix)
+            tolerance = shape[0] * np.finfo(matrix.dtype).eps * max(np.abs(matrix).max(), 1e-30)
+            if np.abs(matrix - matrix.T).max() > tolerance:
+                raise ValueError(f"{name}.matrix: expected a symmetric matrix, got {matrix}")
+            smallest = np.linalg.eigvalsh(matrix)[0]
+            if smallest < -10 * tolerance:
+                raise ValueError(
+                    f"{name}.matrix: expected a positive semi-definite matrix, "
+                    f"got smallest eigenvalue {smallest}"
+                )

@@ -1,0 +1,107 @@
+"""Kernels that are functions of a distance."""
+
+import dataclasses
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from calibjax import _checks
+from calibjax._pytree import record
+from calibjax.distances import Distance, Euclidean
+from calibjax.kernels.base import Kernel
+
+
+@record
+class SquaredExponential(Kernel):
+    """Squared exponential kernel exp(−d(x, y)² / (2 ℓ²)).
+
+    Positive semi-definite where d embeds isometrically in a Hilbert space.
+
+    Attributes:
+        length_scale: ℓ > 0, in units of the distance.
+        distance: d.
+
+    >>> print(SquaredExponential(length_scale=1.0)(0.0, 2.0).round(4))  # exp(−2)
+    0.1353
+    """
+
+    length_scale: jax.Array | float = 1.0
+    distance: Distance = dataclasses.field(default_factory=Euclidean)
+
+    def __call__(self, x: Any, y: Any) -> jax.Array:
+        """Value at one pair of points."""
+        return jnp.exp(-0.5 * self.distance.squared(x, y) / jnp.square(self.length_scale))
+
+    def check_values(self, name: str) -> None:
+        """Refuses length scales that are not positive."""
+        _checks.positive(f"{name}.length_scale", self.length_scale)
+        _checks.record_values(self.distance, f"{name}.distance")
+
+
+@record
+class Exponential(Kernel):
+    """Exponential (Laplacian) kernel exp(−d(x, y) / ℓ).
+
+    Positive semi-definite where d or √d embeds isometrically in a Hilbert space, so for
+    Euclidean, total variation and Wasserstein distances of independent normal components.
+
+    Attributes:
+        length_scale: ℓ > 0, in units of the distance.
+        distance: d.
+
+    References: W21 eq. (D.1) with ν = 1.
+
+    >>> print(Exponential(length_scale=2.0)(0.0, 2.0).round(4))  # exp(−1)
+    0.3679
+    """
+
+    length_scale: jax.Array | float = 1.0
+    distance: Distance = dataclasses.field(default_factory=Euclidean)
+
+    def __call__(self, x: Any, y: Any) -> jax.Array:
+        """Value at one pair of points."""
+        return jnp.exp(-self.distance(x, y) / self.length_scale)
+
+    def check_values(self, name: str) -> None:
+        """Refuses length scales that are not positive."""
+        _checks.positive(f"{name}.length_scale", self.length_scale)
+        _checks.record_values(self.distance, f"{name}.distance")
+
+
+@record
+class PowerExponential(Kernel):
+    """Power exponential kernel exp(−(d(x, y) / ℓ)^ν).
+
+    Positive semi-definite for 0 < ν ≤ 2 where d embeds isometrically in a Hilbert space.
+
+    Attributes:
+        length_scale: ℓ > 0, in units of the distance.
+        exponent: ν in (0, 2].
+        distance: d.
+
+    References: W21 eq. (D.1).
+
+    >>> print(PowerExponential(length_scale=1.0, exponent=2.0)(0.0, 2.0).round(4))  # exp(−4)
+    0.0183
+    """
+
+    length_scale: jax.Array | float = 1.0
+    exponent: jax.Array | float = 1.0
+    distance: Distance = dataclasses.field(default_factory=Euclidean)
+
+    def __call__(self, x: Any, y: Any) -> jax.Array:
+        """Value at one pair of points."""
+        ratio = self.distance(x, y) / self.length_scale
+        is_zero = ratio == 0  # where a power has no finite derivative
+        power = jnp.where(is_zero, 0, jnp.where(is_zero, 1, ratio) ** self.exponent)
+        return jnp.exp(-power)
+
+    def check_values(self, name: str) -> None:
+        """Refuses non-positive length scales and exponents outside (0, 2]."""
+        _checks.positive(f"{name}.length_scale", self.length_scale)
+        _checks.positive(f"{name}.exponent", self.exponent)
+        if _checks.is_concrete(self.exponent):
+            bad = jnp.asarray(self.exponent) > 2
+            _checks.refuse_where(bad, f"{name}.exponent", "values in (0, 2]", self.exponent)
+        _checks.record_values(self.distance, f"{name}.distance")

@@ -1,0 +1,33 @@
+"""Sums of a pair function, in tiles: the only place that knows how they are computed.
+
+A pair function is called as `function(args, x, y)` on two samples and returns a scalar; `args` is
+a pytree of everything else it depends on (a kernel, say). It is written for one pair; batching is
+done here. It must be a function that lives as long as the program (defined at the top of a
+module), because compiled code is cached by its identity, and everything that is traced or
+differentiated must come through `args` and the samples, not through a closure.
+
+All reductions need O(n · tile) memory, also in reverse mode, and work for every n. Sums over
+pairs of one set evaluate each pair once. Tiles are added with compensation, so that float32 loses
+nothing to long sums. `jit`, `vmap` and `grad` go through; forward-mode differentiation does not.
+"""
+
+from calibjax.pairwise.reductions import (
+    block_means,
+    mean_between,
+    mean_over_all_pairs,
+    mean_over_pairs,
+    quadratic_forms,
+    weighted_sums,
+)
+from calibjax.pairwise.tiles import TILE_SIZE, fold_pairs
+
+__all__ = [
+    "TILE_SIZE",
+    "block_means",
+    "fold_pairs",
+    "mean_between",
+    "mean_over_all_pairs",
+    "mean_over_pairs",
+    "quadratic_forms",
+    "weighted_sums",
+]

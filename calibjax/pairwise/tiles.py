@@ -1,0 +1,116 @@
+"""Tiles of pairs: cutting, visiting, adding up."""
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+TILE_SIZE = 256
+
+
+def length_of(xs: Any) -> int:
+    """Number of samples: the length of the leading axis."""
+    return jax.tree.leaves(xs)[0].shape[0]
+
+
+def split(xs: Any, tile_size: int) -> Any:
+    """Cuts n samples into tiles of equal length, [n, ...] → [tiles, length, ...].
+
+    The last tile is filled up with copies of the last sample, so that pair functions are only
+    evaluated where they are defined.
+    """
+    num_samples = length_of(xs)
+    num_tiles = -(-num_samples // tile_size)
+    length = -(-num_samples // num_tiles)
+
+    def cut(leaf: jax.Array) -> jax.Array:
+        missing = ((0, num_tiles * length - num_samples), *((0, 0) for _ in leaf.shape[1:]))
+        return jnp.pad(leaf, missing, mode="edge").reshape(num_tiles, length, *leaf.shape[1:])
+
+    return jax.tree.map(cut, xs)
+
+
+def split_weights(weights: jax.Array, tile_size: int) -> jax.Array:
+    """Cuts weights [n, c] in the same way, filled up with zeros: [tiles, length, c]."""
+    tiles = split(weights, tile_size)
+    valid = jnp.arange(tiles.shape[0] * tiles.shape[1]) < weights.shape[0]
+    return jnp.where(valid.reshape(*tiles.shape[:2], 1), tiles, 0)
+
+
+def take(tiles: Any, index: jax.Array) -> Any:
+    """One tile."""
+    return jax.tree.map(lambda leaf: lax.dynamic_index_in_dim(leaf, index, keepdims=False), tiles)
+
+
+def evaluate(function: Callable[..., jax.Array], args: Any, xs: Any, ys: Any) -> jax.Array:
+    """All values function(args, x_i, y_j) of a tile, [rows, columns]."""
+    columns = jax.vmap(function, in_axes=(None, None, 0))
+    return jax.vmap(columns, in_axes=(None, 0, None))(args, xs, ys)
+
+
+def visit_upper(num_tiles: int, diagonal: Callable, upper: Callable, carry: Any) -> Any:
+    """Folds over the tiles on the diagonal, (i, carry), and above it, (i, j, carry)."""
+
+    def row(i: jax.Array, carry: Any) -> Any:
+        return lax.fori_loop(i + 1, num_tiles, lambda j, c: upper(i, j, c), diagonal(i, carry))
+
+    return lax.fori_loop(0, num_tiles, row, carry)
+
+
+def visit_all(num_rows: int, num_columns: int, step: Callable, carry: Any) -> Any:
+    """Folds over all tiles, (i, j, carry)."""
+
+    def row(i: jax.Array, carry: Any) -> Any:
+        return lax.fori_loop(0, num_columns, lambda j, c: step(i, j, c), carry)
+
+    return lax.fori_loop(0, num_rows, row, carry)
+
+
+def add(total: tuple[jax.Array, jax.Array], term: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Adds a term to a compensated sum (value, lost) as Neumaier does, elementwise."""
+    value, lost = total
+    new = value + term
+    large = jnp.abs(value) >= jnp.abs(term)
+    return new, lost + jnp.where(large, (value - new) + term, (term - new) + value)
+
+
+@functools.partial(jax.jit, static_argnames=("step", "tile_size"))
+def fold_pairs(
+    step: Callable, args: Any, init: Any, xs: Any, *, tile_size: int = TILE_SIZE
+) -> Any:
+    """Folds over all pairs i < j, a tile at a time.
+
+    Args:
+        step: (args, carry, x tile, y tile, mask) → carry; the mask [rows, columns] is true where
+            the pair counts.
+        args: pytree that is handed to each step.
+        init: initial value of the carry.
+        xs: samples, a pytree with leading axis n.
+        tile_size: largest number of rows and columns of a tile.
+
+    Returns:
+        The last carry.
+
+    Cost: n²/2 pairs, O(n) memory beside that of a step. Not differentiable.
+
+    >>> import jax.numpy as jnp
+    >>> from calibjax.pairwise import fold_pairs
+    >>> def count(limit, carry, x, y, mask):
+    ...     return carry + jnp.sum(mask & (jnp.abs(x[:, None] - y) < limit))
+    >>> print(fold_pairs(count, 1.5, jnp.array(0), jnp.array([1.0, 3.0, 2.0]), tile_size=2))
+    2
+    """
+    num_samples = length_of(xs)
+    tiles = split(xs, tile_size)
+    num_tiles, length = jax.tree.leaves(tiles)[0].shape[:2]
+    local = jnp.arange(length)
+
+    def upper(i: jax.Array, j: jax.Array, carry: Any) -> Any:
+        rows, columns = i * length + local, j * length + local
+        mask = (rows[:, None] < columns) & (columns < num_samples)
+        return step(args, carry, take(tiles, i), take(tiles, j), mask)
+
+    return visit_upper(num_tiles, lambda i, carry: upper(i, i, carry), upper, init)
