@@ -44,7 +44,7 @@ exp(−y²) exp(−z²) (one feature, exp(−y²)):
 >>> kernel = kernels.TensorProduct(kernels.SquaredExponential(), OneFeature())
 >>> targets = jnp.array([0.4, 1.2, 0.9])
 >>> print(f"{estimators.skce(kernel, predictions, targets):.5f}")
--0.00150
+-0.00286
 >>> test = hypothesis_tests.exact_skce_test(jax.random.key(0), kernel, predictions, targets)
 >>> bool(0 < test.pvalue <= 1)
 True

@@ -154,7 +154,7 @@ def skce(kernel: Kernel, predictions: Any, targets: Any) -> jax.Array:
     ... )
     >>> predictions = Normal(loc=jnp.array([0.0, 1.0, 2.0]), scale=jnp.array([0.5, 0.5, 0.5]))
     >>> print(f"{skce(kernel, predictions, jnp.array([0.9, 2.1, 2.8])):.4f}")
-    0.1548
+    0.0224
     """
     samples = checked_samples(kernel, predictions, targets, minimum=2)
     return pairwise.mean_over_pairs(sample_pair, kernel, samples)

@@ -60,16 +60,16 @@ def _units(kernel: SquaredExponential, p: Any) -> tuple[jax.Array, jax.Array]:
 def _single(kernel: SquaredExponential, p: Any, z: jax.Array) -> jax.Array:
     rate, s = _units(kernel, p)
     shrink = 1 / (1 + s)
-    exponent = jnp.sum(jnp.square((z - p.loc) * rate) * shrink)
-    return safe_sqrt(_product(shrink)) * jnp.exp(-0.5 * exponent)
+    exponent = jnp.sum(jnp.square(z - p.loc) * (-0.5 * jnp.square(rate) * shrink))
+    return safe_sqrt(_product(shrink)) * jnp.exp(exponent)
 
 
 def _double(kernel: SquaredExponential, p: Any, q: Any) -> jax.Array:
     rate, s = _units(kernel, p)
     _, t = _units(kernel, q)
     shrink = 1 / (1 + s + t)
-    exponent = jnp.sum(jnp.square((p.loc - q.loc) * rate) * shrink)
-    return safe_sqrt(_product(shrink)) * jnp.exp(-0.5 * exponent)
+    exponent = jnp.sum(jnp.square(p.loc - q.loc) * (-0.5 * jnp.square(rate) * shrink))
+    return safe_sqrt(_product(shrink)) * jnp.exp(exponent)
 
 
 def _centered(kernel: SquaredExponential, p: Any, y: Any, q: Any, z: Any) -> jax.Array:

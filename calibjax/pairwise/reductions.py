@@ -190,8 +190,8 @@ def mean_over_all_pairs(
     >>> from calibjax.pairwise import mean_over_all_pairs
     >>> def product(scale, x, y):
     ...     return scale * x * y
-    >>> print(mean_over_all_pairs(product, 9.0, jnp.array([1.0, 2.0, 3.0])))  # 6²
-    36.0
+    >>> print(mean_over_all_pairs(product, 1.0, jnp.array([1.0, 3.0])))  # (4 / 2)²
+    4.0
     """
     n = tiles.length_of(xs)
     ones = _ones(function, args, xs)

@@ -8,7 +8,8 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-TILE_SIZE = 256
+TILE_SIZE = 128  # a tile of float64 fits the cache of a core
+_LANES = 16  # lengths of tiles are multiples of it, or loops are not vectorised to the end
 
 
 def length_of(xs: Any) -> int:
@@ -25,6 +26,9 @@ def split(xs: Any, tile_size: int) -> Any:
     num_samples = length_of(xs)
     num_tiles = -(-num_samples // tile_size)
     length = -(-num_samples // num_tiles)
+    if num_tiles > 1:
+        length = -(-length // _LANES) * _LANES
+        num_tiles = -(-num_samples // length)
 
     def cut(leaf: jax.Array) -> jax.Array:
         missing = ((0, num_tiles * length - num_samples), *((0, 0) for _ in leaf.shape[1:]))
