@@ -5,6 +5,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from calibjax._components import map_components, total
 from calibjax._pytree import record
 from calibjax.distances.base import Distance
 
@@ -31,4 +32,5 @@ class Euclidean(Distance):
     def squared(self, p: Any, q: Any) -> jax.Array:
         """Squared Euclidean distance."""
         pairs = zip(_coordinates(p), _coordinates(q), strict=True)
-        return sum(jnp.sum(jnp.square(jnp.subtract(a, b))) for a, b in pairs)
+        squares = (map_components(lambda x, y: jnp.square(x - y), a, b) for a, b in pairs)
+        return total([total(terms) for terms in squares])

@@ -5,6 +5,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from calibjax._components import map_components, total
 from calibjax._pytree import record
 from calibjax.distances.base import Distance
 
@@ -31,4 +32,4 @@ class TotalVariation(Distance):
                 "TotalVariation is defined for class predictions, got "
                 f"{type(p).__name__} and {type(q).__name__}"
             )
-        return 0.5 * jnp.sum(jnp.abs(p - q))
+        return 0.5 * total(map_components(lambda x, y: jnp.abs(x - y), p, q))

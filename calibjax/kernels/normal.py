@@ -18,6 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from calibjax import _checks
+from calibjax._components import fold, map_components, total
 from calibjax.distances import Euclidean
 from calibjax.distances.base import safe_sqrt
 from calibjax.distributions import DiagNormal, Normal
@@ -28,48 +29,40 @@ from calibjax.kernels.stationary import SquaredExponential
 _MAX_FREQUENCIES = 64  # beyond, evaluating pairs is cheaper than matrix products
 
 
-def _fold(combine: Callable[..., jax.Array], x: jax.Array, identity: float) -> jax.Array:
-    """Combines the components of one sample, [d] → scalar, by halves; scalars stay as they are."""
-    if x.ndim == 0:
-        return x
-    while x.shape[0] > 1:
-        if x.shape[0] % 2:
-            x = jnp.concatenate([x, jnp.full((1,), identity, x.dtype)])
-        half = x.shape[0] // 2
-        x = combine(x[:half], x[half:])
-    return x[0]
+def _product(terms: list[jax.Array]) -> jax.Array:
+    return fold(jnp.multiply, terms, 1)
 
 
-def _product(x: jax.Array) -> jax.Array:
-    return _fold(jnp.multiply, x, 1)
-
-
-def _union(x: jax.Array) -> jax.Array:
+def _union(terms: list[jax.Array]) -> jax.Array:
     """1 − Π (1 − x_k) for x in [0, 1], without cancellation."""
-    return _fold(lambda a, b: a + b - a * b, x, 0)
+    return fold(lambda a, b: a + b - a * b, terms, 0)
 
 
-def _units(kernel: SquaredExponential, p: Any) -> tuple[jax.Array, jax.Array]:
-    """Inverse length scale, and variance in units of the squared length scale."""
+def _rate(kernel: SquaredExponential, p: Any) -> jax.Array:
+    """Inverse length scale."""
     if not isinstance(kernel.distance, Euclidean):
         raise missing(kernel, p, f" with distance {type(kernel.distance).__name__}")
-    rate = 1 / jnp.asarray(kernel.length_scale, jnp.result_type(p.loc))
-    return rate, jnp.square(p.scale * rate)
+    return 1 / jnp.asarray(kernel.length_scale, jnp.result_type(p.loc))
+
+
+def _gaussian(rate: jax.Array, x: Any, y: Any, shrink: list[jax.Array]) -> jax.Array:
+    """Π_k shrink_k^(1/2) exp(−shrink_k (x_k − y_k)² / (2 ℓ²))."""
+    slope = -0.5 * jnp.square(rate)
+    exponents = map_components(lambda a, b, c: jnp.square(a - b) * (slope * c), x, y, shrink)
+    return safe_sqrt(_product(shrink)) * jnp.exp(total(exponents))
 
 
 def _single(kernel: SquaredExponential, p: Any, z: jax.Array) -> jax.Array:
-    rate, s = _units(kernel, p)
-    shrink = 1 / (1 + s)
-    exponent = jnp.sum(jnp.square(z - p.loc) * (-0.5 * jnp.square(rate) * shrink))
-    return safe_sqrt(_product(shrink)) * jnp.exp(exponent)
+    rate = _rate(kernel, p)
+    shrink = map_components(lambda scale: 1 / (1 + jnp.square(scale * rate)), p.scale)
+    return _gaussian(rate, z, p.loc, shrink)
 
 
 def _double(kernel: SquaredExponential, p: Any, q: Any) -> jax.Array:
-    rate, s = _units(kernel, p)
-    _, t = _units(kernel, q)
-    shrink = 1 / (1 + s + t)
-    exponent = jnp.sum(jnp.square(p.loc - q.loc) * (-0.5 * jnp.square(rate) * shrink))
-    return safe_sqrt(_product(shrink)) * jnp.exp(exponent)
+    rate = _rate(kernel, p)
+    s, t = (map_components(lambda scale: jnp.square(scale * rate), x.scale) for x in (p, q))
+    shrink = map_components(lambda s, t: 1 / (1 + s + t), s, t)
+    return _gaussian(rate, p.loc, q.loc, shrink)
 
 
 def _centered(kernel: SquaredExponential, p: Any, y: Any, q: Any, z: Any) -> jax.Array:
@@ -82,24 +75,26 @@ def _centered(kernel: SquaredExponential, p: Any, y: Any, q: Any, z: Any) -> jax
 
     where c is the small rest. The rounded constants a, b and the shrinkage s / (1 + s) in the
     exponents enter several terms that cancel on average, so that they leave no offset, as they
-    do in the plain sum of the four terms (2e-8 for W21's model in float32; here below 1e-11).
+    do in the plain sum of the four terms (2e-8 for W21's model in float32; here 1e-11).
     """
-    rate, s = _units(kernel, p)
-    _, t = _units(kernel, q)
-    u, v = s / (1 + s), t / (1 + t)
-    a, b = (-jnp.expm1(-0.5 * jnp.sum(jnp.log1p(x))) for x in (s, t))
-    w = 1 / (1 + s + t)
-    uv = u * v
+    rate = _rate(kernel, p)
+    s, t = (map_components(lambda scale: jnp.square(scale * rate), x.scale) for x in (p, q))
+    a, b = (-jnp.expm1(-0.5 * total(map_components(jnp.log1p, x))) for x in (s, t))
+    u, v = (map_components(lambda s: s / (1 + s), x) for x in (s, t))
+    w = map_components(lambda s, t: 1 / (1 + s + t), s, t)
+    uv = map_components(jnp.multiply, u, v)
 
-    zp = jnp.square((z - p.loc) * rate)
-    yq = jnp.square((y - q.loc) * rate)
-    pq = jnp.square((p.loc - q.loc) * rate)
-    big_k = jnp.exp(-0.5 * jnp.sum(jnp.square((y - z) * rate)))
-    big_p = jnp.exp(-0.5 * jnp.sum(zp - u * zp))
-    big_q = jnp.exp(-0.5 * jnp.sum(yq - v * yq))
+    def exponential(difference: Any, shrunk: Callable[..., jax.Array], *rest: Any) -> jax.Array:
+        squares = map_components(lambda x, y: jnp.square((x - y) * rate), *difference)
+        return jnp.exp(-0.5 * total(map_components(shrunk, squares, *rest)))
+
+    big_k = exponential((y, z), lambda d: d)
+    big_p = exponential((z, p.loc), lambda d, u: d - u * d, u)
+    big_q = exponential((y, q.loc), lambda d, v: d - v * d, v)
     # w = 1 − u − v + u v (1 + w); the small terms are added first, or they would be lost.
-    big_m = jnp.exp(-0.5 * jnp.sum(pq - (u * pq + (v * pq - uv * (1 + w) * pq))))
-
+    big_m = exponential(
+        (p.loc, q.loc), lambda d, u, v, w: d - (u * d + (v * d - u * v * (1 + w) * d)), u, v, w
+    )
     # Π w^(1/2) = (1 − a) (1 − b) / (1 − r), with 1 − r = Π (1 − u v)^(1/2)
     gap = _union(uv)
     r = gap / (1 + safe_sqrt(1 - gap))
@@ -116,7 +111,7 @@ def _prepare_features(kernel: Kernel, predictions: Normal, targets: jax.Array) -
     """
     if not _checks.is_concrete(kernel, predictions, targets):
         return None
-    rate, _ = _units(kernel, predictions)
+    rate = _rate(kernel, predictions)
     loc, scale, y = (np.asarray(x, float) for x in (predictions.loc, predictions.scale, targets))
     low = min((loc - 8 * scale).min(), y.min())
     high = max((loc + 8 * scale).max(), y.max())
@@ -136,7 +131,8 @@ def _prepare_features(kernel: Kernel, predictions: Normal, targets: jax.Array) -
 def _features(kernel: SquaredExponential, prepared: Any, p: Normal, y: jax.Array) -> jax.Array:
     """Real and imaginary parts of exp(iωy) − E exp(iωY) at the frequencies ω, [2 K]."""
     center, frequencies = prepared
-    rate, s = _units(kernel, p)
+    rate = _rate(kernel, p)
+    s = jnp.square(p.scale * rate)
     spacing = frequencies[0]
     density = 2 * spacing / jnp.sqrt(2 * jnp.pi) * jnp.exp(-0.5 * jnp.square(frequencies))
     # exp(iωy) − φ(ω) = exp(iω loc) [exp(iω (y − loc)) − exp(−s ω² / 2)]

@@ -57,24 +57,20 @@ def _forms(function: PairFunction, smooth: Any, rest: Any) -> jax.Array:
     """
     args, rows, columns = _combine(smooth, rest)
 
-    def step(i: jax.Array, j: jax.Array, total: Any) -> Any:
-        others = rows if columns is None else columns
-        term = _tile_form(function, args, tiles.take(rows, i), tiles.take(others, j))
-        return tiles.add(total, term.astype(dtype))
+    pair = tiles.first(rows[0]), tiles.first((rows if columns is None else columns)[0])
+    dtype = jnp.result_type(jax.eval_shape(function, args, *pair), rows[1])
 
-    def diagonal(i: jax.Array, total: Any) -> Any:
-        term = _tile_diagonal_form(function, args, tiles.take(rows, i))
-        return tiles.add(total, term.astype(dtype))
+    def step(i: jax.Array, j: jax.Array, x: Any, y: Any, total: Any) -> Any:
+        return tiles.add(total, _tile_form(function, args, x, y).astype(dtype))
 
-    weights = rows[1]
-    first = tiles.take(tiles.take(rows[0], 0), 0)
-    second = tiles.take(tiles.take((rows if columns is None else columns)[0], 0), 0)
-    dtype = jnp.result_type(jax.eval_shape(function, args, first, second), weights)
-    zero = jnp.zeros(weights.shape[-1], dtype)
+    def diagonal(i: jax.Array, x: Any, total: Any) -> Any:
+        return tiles.add(total, _tile_diagonal_form(function, args, x).astype(dtype))
+
+    zero = jnp.zeros(rows[1].shape[-1], dtype)
     if columns is None:
-        total = tiles.visit_upper(weights.shape[0], diagonal, step, (zero, zero))
+        total = tiles.visit_upper(rows, diagonal, step, (zero, zero))
     else:
-        total = tiles.visit_all(weights.shape[0], columns[1].shape[0], step, (zero, zero))
+        total = tiles.visit_all(rows, columns, step, (zero, zero))
     return total[0] + total[1]
 
 
@@ -85,47 +81,47 @@ def _forms_forward(function: PairFunction, smooth: Any, rest: Any) -> tuple[jax.
 def _forms_backward(function: PairFunction, residuals: Any, cotangent: jax.Array) -> Any:
     """The derivative of a sum over pairs is a sum over pairs: tiles are evaluated again."""
     smooth, rest = residuals
-    rest_args, rest_rows, rest_columns = rest
     args, rows, columns = smooth
-    symmetric = columns is None
+    rest_args, rest_rows, rest_columns = rest
 
     def place(total: Any, index: jax.Array, tile: Any) -> Any:
         return jax.tree.map(lambda t, x: t.at[index].add(x), total, tile)
 
-    def step(i: jax.Array, j: jax.Array, total: Any) -> Any:
-        fixed = tiles.take(rest_rows, i), tiles.take(rest_rows if symmetric else rest_columns, j)
+    def pull_back(form: Callable, *primals: Any) -> Any:
+        value, pull = jax.vjp(form, *primals)
+        return pull(cotangent.astype(value.dtype))
 
-        def form(a: Any, r: Any, c: Any) -> jax.Array:
-            pair = _combine(r, fixed[0]), _combine(c, fixed[1])
+    def step(i: jax.Array, j: jax.Array, x: Any, y: Any, total: Any) -> Any:
+        (x, rest_x), (y, rest_y) = x, y
+
+        def form(a: Any, x: Any, y: Any) -> jax.Array:
+            pair = _combine(x, rest_x), _combine(y, rest_y)
             return _tile_form(function, _combine(a, rest_args), *pair)
 
-        others = rows if symmetric else columns
-        value, pull = jax.vjp(form, args, tiles.take(rows, i), tiles.take(others, j))
-        d_args, d_row, d_column = pull(cotangent.astype(value.dtype))
+        d_args, d_x, d_y = pull_back(form, args, x, y)
         t_args, t_rows, t_columns = total
-        t_rows = place(t_rows, i, d_row)
-        if symmetric:
-            t_rows = place(t_rows, j, d_column)
+        t_rows = place(t_rows, i, d_x)
+        if columns is None:
+            t_rows = place(t_rows, j, d_y)
         else:
-            t_columns = place(t_columns, j, d_column)
+            t_columns = place(t_columns, j, d_y)
         return jax.tree.map(jnp.add, t_args, d_args), t_rows, t_columns
 
-    def diagonal(i: jax.Array, total: Any) -> Any:
-        fixed = tiles.take(rest_rows, i)
+    def diagonal(i: jax.Array, x: Any, total: Any) -> Any:
+        x, rest_x = x
 
-        def form(a: Any, r: Any) -> jax.Array:
-            return _tile_diagonal_form(function, _combine(a, rest_args), _combine(r, fixed))
+        def form(a: Any, x: Any) -> jax.Array:
+            return _tile_diagonal_form(function, _combine(a, rest_args), _combine(x, rest_x))
 
-        value, pull = jax.vjp(form, args, tiles.take(rows, i))
-        d_args, d_row = pull(cotangent.astype(value.dtype))
+        d_args, d_x = pull_back(form, args, x)
         t_args, t_rows, t_columns = total
-        return jax.tree.map(jnp.add, t_args, d_args), place(t_rows, i, d_row), t_columns
+        return jax.tree.map(jnp.add, t_args, d_args), place(t_rows, i, d_x), t_columns
 
     zeros = jax.tree.map(jnp.zeros_like, smooth)
-    num_rows = rows[1].shape[0]
-    if symmetric:
-        return tiles.visit_upper(num_rows, diagonal, step, zeros), None
-    return tiles.visit_all(num_rows, columns[1].shape[0], step, zeros), None
+    all_rows = rows, rest_rows
+    if columns is None:
+        return tiles.visit_upper(all_rows, diagonal, step, zeros), None
+    return tiles.visit_all(all_rows, (columns, rest_columns), step, zeros), None
 
 
 _forms.defvjp(_forms_forward, _forms_backward)

@@ -18,9 +18,9 @@ def length_of(xs: Any) -> int:
 
 
 def split(xs: Any, tile_size: int) -> Any:
-    """Cuts n samples into tiles of equal length, [n, ...] → [tiles, length, ...].
+    """Cuts n samples into tiles of equal length, [n, ...] → [tiles, ..., length].
 
-    The last tile is filled up with copies of the last sample, so that pair functions are only
+    Samples come last, so that each component of a tile is contiguous. The last tile is filled up with copies of the last sample, so that pair functions are only
     evaluated where they are defined.
     """
     num_samples = length_of(xs)
@@ -32,14 +32,15 @@ def split(xs: Any, tile_size: int) -> Any:
 
     def cut(leaf: jax.Array) -> jax.Array:
         missing = ((0, num_tiles * length - num_samples), *((0, 0) for _ in leaf.shape[1:]))
-        return jnp.pad(leaf, missing, mode="edge").reshape(num_tiles, length, *leaf.shape[1:])
+        filled = jnp.pad(leaf, missing, mode="edge")
+        return jnp.moveaxis(filled.reshape(num_tiles, length, *leaf.shape[1:]), 1, -1)
 
     return jax.tree.map(cut, xs)
 
 
 def split_weights(weights: jax.Array, tile_size: int) -> jax.Array:
     """Cuts weights [n, c] in the same way, filled up with zeros: [tiles, length, c]."""
-    tiles = split(weights, tile_size)
+    tiles = jnp.moveaxis(split(weights, tile_size), -1, 1)
     valid = jnp.arange(tiles.shape[0] * tiles.shape[1]) < weights.shape[0]
     return jnp.where(valid.reshape(*tiles.shape[:2], 1), tiles, 0)
 
@@ -51,26 +52,59 @@ def take(tiles: Any, index: jax.Array) -> Any:
 
 def evaluate(function: Callable[..., jax.Array], args: Any, xs: Any, ys: Any) -> jax.Array:
     """All values function(args, x_i, y_j) of a tile, [rows, columns]."""
-    columns = jax.vmap(function, in_axes=(None, None, 0))
-    return jax.vmap(columns, in_axes=(None, 0, None))(args, xs, ys)
+    columns = jax.vmap(function, in_axes=(None, None, -1))
+    return jax.vmap(columns, in_axes=(None, -1, None))(args, xs, ys)
 
 
-def visit_upper(num_tiles: int, diagonal: Callable, upper: Callable, carry: Any) -> Any:
-    """Folds over the tiles on the diagonal, (i, carry), and above it, (i, j, carry)."""
-
-    def row(i: jax.Array, carry: Any) -> Any:
-        return lax.fori_loop(i + 1, num_tiles, lambda j, c: upper(i, j, c), diagonal(i, carry))
-
-    return lax.fori_loop(0, num_tiles, row, carry)
+def first(tiles: Any) -> Any:
+    """The first sample."""
+    return jax.tree.map(lambda leaf: leaf[0, ..., 0], tiles)
 
 
-def visit_all(num_rows: int, num_columns: int, step: Callable, carry: Any) -> Any:
-    """Folds over all tiles, (i, j, carry)."""
+def _sweep(tiles: Any, low: Any, high: int, step: Callable, carry: Any) -> Any:
+    """Folds step(j, tile j, carry) over low ≤ j < high.
 
-    def row(i: jax.Array, carry: Any) -> Any:
-        return lax.fori_loop(0, num_columns, lambda j, c: step(i, j, c), carry)
+    Each tile is handed over from the step before. Cut within its own step, it would be cut anew
+    by every pair in the innermost loop, which is then not vectorised.
+    """
 
-    return lax.fori_loop(0, num_rows, row, carry)
+    def body(j: jax.Array, state: Any) -> Any:
+        tile, carry = state
+        return take(tiles, j + 1), step(j, tile, carry)
+
+    return lax.fori_loop(low, high, body, (take(tiles, low), carry))[1]
+
+
+def visit_upper(tiles: Any, diagonal: Callable, upper: Callable, carry: Any) -> Any:
+    """Folds over the pairs of tiles on the diagonal and above it.
+
+    Args:
+        tiles: a pytree with leading axis [tiles].
+        diagonal: (i, tile i, carry) → carry.
+        upper: (i, j, tile i, tile j, carry) → carry, called for i < j.
+        carry: initial value.
+    """
+    num_tiles = length_of(tiles)
+
+    def row(i: jax.Array, x: Any, carry: Any) -> Any:
+        def column(j: jax.Array, y: Any, carry: Any) -> Any:
+            return upper(i, j, x, y, carry)
+
+        return _sweep(tiles, i + 1, num_tiles, column, diagonal(i, x, carry))
+
+    return _sweep(tiles, 0, num_tiles, row, carry)
+
+
+def visit_all(rows: Any, columns: Any, step: Callable, carry: Any) -> Any:
+    """Folds step(i, j, row tile i, column tile j, carry) over all pairs of tiles."""
+
+    def row(i: jax.Array, x: Any, carry: Any) -> Any:
+        def column(j: jax.Array, y: Any, carry: Any) -> Any:
+            return step(i, j, x, y, carry)
+
+        return _sweep(columns, 0, length_of(columns), column, carry)
+
+    return _sweep(rows, 0, length_of(rows), row, carry)
 
 
 def add(total: tuple[jax.Array, jax.Array], term: jax.Array) -> tuple[jax.Array, jax.Array]:
@@ -109,12 +143,15 @@ def fold_pairs(
     """
     num_samples = length_of(xs)
     tiles = split(xs, tile_size)
-    num_tiles, length = jax.tree.leaves(tiles)[0].shape[:2]
+    length = jax.tree.leaves(tiles)[0].shape[-1]
     local = jnp.arange(length)
 
-    def upper(i: jax.Array, j: jax.Array, carry: Any) -> Any:
+    def upper(i: jax.Array, j: jax.Array, x: Any, y: Any, carry: Any) -> Any:
         rows, columns = i * length + local, j * length + local
         mask = (rows[:, None] < columns) & (columns < num_samples)
-        return step(args, carry, take(tiles, i), take(tiles, j), mask)
+        return step(args, carry, x, y, mask)
 
-    return visit_upper(num_tiles, lambda i, carry: upper(i, i, carry), upper, init)
+    def diagonal(i: jax.Array, x: Any, carry: Any) -> Any:
+        return upper(i, i, x, x, carry)
+
+    return visit_upper(tiles, diagonal, upper, init)
