@@ -1,0 +1,36 @@
+# `make paper` and `make test` are all that a fresh machine needs.
+PYTHON ?= python3
+DATA ?=
+BIN := .venv/bin
+# The tests of real data look here; they skip where it is empty.
+export CALIBJAX_DATA ?= $(DATA)
+
+.PHONY: paper paper-full test test-slow lint bench clean
+
+.venv/installed: pyproject.toml
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --upgrade pip
+	$(BIN)/python -m pip install --quiet --editable '.[plot,repro,test]'
+	touch $@
+
+paper: .venv/installed  ## quick preset of every paper experiment, into paper_repro/output/
+	$(BIN)/python -m paper_repro --preset quick
+
+paper-full: .venv/installed  ## full size of every paper experiment: hours
+	$(BIN)/python -m paper_repro --preset paper
+
+test: .venv/installed
+	$(BIN)/python -m pytest -n auto
+
+test-slow: .venv/installed  ## level and power of the tests, unbiasedness: minutes of simulation
+	$(BIN)/python -m pytest -n auto -m slow
+
+lint: .venv/installed
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+bench: .venv/installed
+	$(BIN)/python -m experiments.benchmark
+
+clean:
+	rm -rf .venv paper_repro/output experiments/output

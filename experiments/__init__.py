@@ -1,0 +1,1 @@
+"""Our own studies and benchmarks, one runnable module each."""
