@@ -1,0 +1,173 @@
+"""What all experiments share: options, resumable cells, tables, figures.
+
+A cell is the smallest piece of an experiment that is computed, stored and resumed on its own. Its
+random key is derived from its name, so that every order and every subset of the cells gives the
+same numbers. Its file records the parameters it was computed with, and is computed again where
+they differ.
+"""
+
+import argparse
+import csv
+import dataclasses
+import hashlib
+import io
+import json
+import os
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import jax
+from matplotlib.figure import Figure
+from tqdm import tqdm
+
+PRESETS = ("quick", "paper")
+OUTPUT = Path(__file__).parent / "output"
+
+
+@dataclasses.dataclass(frozen=True)
+class Run:
+    """Options of a run.
+
+    Attributes:
+        preset: "quick" or "paper".
+        data: folder with the published numbers, or None.
+        output: folder that the presets write their folders to.
+    """
+
+    preset: str
+    data: Path | None
+    output: Path
+
+    def folder(self, experiment: str) -> Path:
+        """Folder of the results of an experiment, created if it is missing."""
+        folder = self.output / self.preset / experiment
+        folder.mkdir(parents=True, exist_ok=True)
+        return folder
+
+    def published(self, *parts: str) -> list[dict[str, str]] | None:
+        """Rows of a CSV file of published numbers; None, and a line that says so, without data.
+
+        Raises:
+            ValueError: if the folder given by --data does not hold the file.
+        """
+        if self.data is None:
+            log(f"No --data: the published numbers of {'/'.join(parts)} are left empty.")
+            return None
+        path = self.data.joinpath(*parts)
+        if not path.is_file():
+            raise ValueError(f"--data: expected a folder with {'/'.join(parts)}, got {self.data}")
+        with path.open(newline="", encoding="utf-8") as file:
+            return list(csv.DictReader(file))
+
+
+def log(message: str) -> None:
+    """Prints a line without breaking a progress bar."""
+    tqdm.write(message)
+
+
+def parse(
+    arguments: Sequence[str] | None, prog: str, description: str, experiments: Sequence[str] = ()
+) -> tuple[Run, list[str]]:
+    """Reads the command line.
+
+    Args:
+        arguments: the arguments; None for those of the process.
+        prog: how the program is called.
+        description: what the program does.
+        experiments: names that --only accepts; without any there is no such option.
+
+    Returns:
+        The options, and the chosen experiments in their given order.
+    """
+    parser = argparse.ArgumentParser(prog=f"python -m {prog}", description=description)
+    parser.add_argument("--preset", choices=PRESETS, default="quick", help="default: quick")
+    parser.add_argument("--data", type=Path, help="folder with the published numbers")
+    parser.add_argument("--output", type=Path, default=OUTPUT, help="default: paper_repro/output")
+    if experiments:
+        parser.add_argument("--only", nargs="+", choices=experiments, metavar="NAME")
+    options = parser.parse_args(arguments)
+    if options.data is not None and not options.data.is_dir():
+        parser.error(f"--data: expected a folder, got {options.data}")
+    chosen = getattr(options, "only", None) or experiments
+    run = Run(options.preset, options.data, options.output)
+    return run, [name for name in experiments if name in chosen]
+
+
+def main(experiment: Callable[[Run], None], name: str, description: str | None) -> None:
+    """Runs one experiment from the command line, in float64."""
+    run, _ = parse(None, f"paper_repro.{name}", (description or "").splitlines()[0])
+    jax.config.update("jax_enable_x64", True)
+    experiment(run)
+
+
+def key_of(name: str) -> jax.Array:
+    """Random key that belongs to a name."""
+    digest = hashlib.sha256(name.encode()).digest()
+    return jax.random.key(int.from_bytes(digest[:4], "big"))
+
+
+def write(path: Path, content: str | bytes) -> None:
+    """Writes a file that is either there completely or not at all."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    temporary.write_bytes(content.encode() if isinstance(content, str) else content)
+    os.replace(temporary, path)
+
+
+def cell(
+    folder: Path, name: str, parameters: dict[str, Any], compute: Callable[[], dict[str, Any]]
+) -> dict[str, Any]:
+    """Result of a cell: read where it was computed with the same parameters, else computed.
+
+    Args:
+        folder: folder of the experiment.
+        name: name of the cell, unique within the experiment; it may contain slashes.
+        parameters: all that the result depends on beside the code; stored with it.
+        compute: returns the result, a dictionary that JSON can hold.
+    """
+    path = folder / "cells" / f"{name}.json"
+    parameters = json.loads(json.dumps(parameters))
+    if path.is_file():
+        stored = json.loads(path.read_text(encoding="utf-8"))
+        if stored["parameters"] == parameters:
+            return stored["result"]
+    result = json.loads(json.dumps(compute(), allow_nan=False))
+    write(path, json.dumps({"parameters": parameters, "result": result}))
+    return result
+
+
+def _text(value: Any) -> str:
+    if value is None:
+        return ""
+    return f"{value:.3g}" if isinstance(value, float) else str(value)
+
+
+def write_table(
+    folder: Path, name: str, header: Sequence[str], rows: Iterable[Sequence[Any]], note: str = ""
+) -> None:
+    """Writes a table as NAME.csv, with all digits, and NAME.md, rounded, with a note below it.
+
+    Args:
+        folder: folder of the experiment.
+        name: name of the files without suffix.
+        header: names of the columns.
+        rows: their values: strings, numbers, or None for an empty place.
+        note: what a reader of the table has to know, in Markdown.
+    """
+    rows = list(rows)
+    buffer = io.StringIO()
+    csv.writer(buffer, lineterminator="\n").writerows([header, *rows])
+    write(folder / f"{name}.csv", buffer.getvalue())
+    lines = [header, ["---"] * len(header), *([_text(value) for value in row] for row in rows)]
+    table = "\n".join(f"| {' | '.join(line)} |" for line in lines)
+    write(folder / f"{name}.md", f"{table}\n" + (f"\n{note.strip()}\n" if note else ""))
+    log(f"wrote {folder / name}.md")
+
+
+def save_figure(folder: Path, name: str, figure: Figure) -> None:
+    """Writes a figure as NAME.png."""
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format="png", dpi=110)  # a bare Figure draws with Agg
+    write(folder / f"{name}.png", buffer.getvalue())
+    log(f"wrote {folder / name}.png")
