@@ -230,9 +230,7 @@ def skce_block(kernel: Kernel, predictions: Any, targets: Any, *, block_size: in
     return skce_of_blocks(kernel, predictions, targets, block_size=block_size).mean()
 
 
-def skce_of_blocks(
-    kernel: Kernel, predictions: Any, targets: Any, *, block_size: int
-) -> jax.Array:
+def skce_of_blocks(kernel: Kernel, predictions: Any, targets: Any, *, block_size: int) -> jax.Array:
     """The unbiased estimates of the single blocks of `skce_block`, [⌊n/B⌋]."""
     samples = checked_samples(kernel, predictions, targets, minimum=2)
     num_samples = _checks.leading_size("predictions", samples[0])

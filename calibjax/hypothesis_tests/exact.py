@@ -167,9 +167,9 @@ def _biased_from_features(
 @jax.jit
 def _biased_from_pairs(kernel: Kernel, predictions: Any, targets: Any) -> jax.Array:
     """The biased SKCE for targets [b, n, ...]; what depends on predictions only, once; [b]."""
-    return jax.vmap(
-        lambda y: pairwise.mean_over_all_pairs(sample_pair, kernel, (predictions, y))
-    )(targets)
+    return jax.vmap(lambda y: pairwise.mean_over_all_pairs(sample_pair, kernel, (predictions, y)))(
+        targets
+    )
 
 
 @functools.partial(jax.jit, static_argnames=("num_samples", "batch_size", "evaluate_features"))
@@ -253,7 +253,9 @@ def exact_skce_test(
     evaluate, prepared = _features_of(kernel, predictions, targets)
     if batch_size is None:
         num_features = (
-            0 if evaluate is None else _num_features(evaluate, kernel, prepared, predictions, targets)
+            0
+            if evaluate is None
+            else _num_features(evaluate, kernel, prepared, predictions, targets)
         )
         per_redraw = 8 * (n * num_features if num_features else min(n, pairwise.TILE_SIZE) ** 2)
         batch_size = _default_batch_size(2 * per_redraw)

@@ -9,13 +9,19 @@ from calibjax import _checks
 from calibjax.distributions import Bernoulli, Categorical
 from calibjax.kernels.base import Kernel
 from calibjax.kernels.expectations import FeatureRule, register_expectations
-from calibjax.kernels.labels import White
+from calibjax.kernels.labels import LabelKernel, White
 from calibjax.kernels.matrix import gram_matrix
 
 
 def _label_matrix(kernel: Kernel, p: Any) -> jax.Array:
     """Matrix A[c, c'] = k(c, c') over all classes, [m, m]."""
-    return gram_matrix(kernel, jnp.arange(p.class_probs.shape[-1]))
+    num_classes = p.class_probs.shape[-1]
+    for part in jax.tree.leaves(kernel, is_leaf=lambda k: isinstance(k, LabelKernel)):
+        if isinstance(part, LabelKernel):
+            expected = (num_classes, num_classes)
+            described = f"[{num_classes}, {num_classes}], as the predictions' classes"
+            _checks.shape("kernel.target.matrix", part.matrix, expected, described)
+    return gram_matrix(kernel, jnp.arange(num_classes))
 
 
 def _entry(values: jax.Array, label: jax.Array) -> jax.Array:

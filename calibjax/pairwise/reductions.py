@@ -48,8 +48,7 @@ def _combine(smooth: Any, rest: Any) -> Any:
     return jax.tree.map(choose, smooth, rest, is_leaf=lambda leaf: leaf is None)
 
 
-@functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
-def _forms(function: PairFunction, smooth: Any, rest: Any) -> jax.Array:
+def _forms_value(function: PairFunction, smooth: Any, rest: Any) -> jax.Array:
     """Σ v_ic f(x_i, y_j) w_jc over all tiles, [c].
 
     `smooth` and `rest` are the two parts of (args, rows, columns), where rows and columns are
@@ -74,8 +73,11 @@ def _forms(function: PairFunction, smooth: Any, rest: Any) -> jax.Array:
     return total[0] + total[1]
 
 
+_forms = jax.custom_vjp(_forms_value, nondiff_argnums=(0,))
+
+
 def _forms_forward(function: PairFunction, smooth: Any, rest: Any) -> tuple[jax.Array, Any]:
-    return _forms(function, smooth, rest), (smooth, rest)
+    return _forms_value(function, smooth, rest), (smooth, rest)
 
 
 def _forms_backward(function: PairFunction, residuals: Any, cotangent: jax.Array) -> Any:

@@ -116,9 +116,7 @@ def add(total: tuple[jax.Array, jax.Array], term: jax.Array) -> tuple[jax.Array,
 
 
 @functools.partial(jax.jit, static_argnames=("step", "tile_size"))
-def fold_pairs(
-    step: Callable, args: Any, init: Any, xs: Any, *, tile_size: int = TILE_SIZE
-) -> Any:
+def fold_pairs(step: Callable, args: Any, init: Any, xs: Any, *, tile_size: int = TILE_SIZE) -> Any:
     """Folds over all pairs i < j, a tile at a time.
 
     Args:

@@ -1,0 +1,23 @@
+"""Fixtures of all tests."""
+
+import os
+import pathlib
+
+import jax
+import pytest
+
+
+@pytest.fixture(autouse=True)
+def _float64():
+    """Tests run with 64-bit types available; what they do in float32 they ask for."""
+    with jax.enable_x64(True):
+        yield
+
+
+@pytest.fixture
+def data_dir():
+    """Folder with the published data, from the environment variable CALIBJAX_DATA."""
+    folder = os.environ.get("CALIBJAX_DATA", "")
+    if not folder or not pathlib.Path(folder).is_dir():
+        pytest.skip("set CALIBJAX_DATA to the folder with the published data (make test DATA=DIR)")
+    return pathlib.Path(folder)

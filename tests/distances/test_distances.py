@@ -1,0 +1,108 @@
+import chex
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy import integrate, stats
+
+from calibjax import distances, distributions
+
+RNG = np.random.default_rng(0)
+PAIRS = {
+    "euclidean": (distances.Euclidean(), (RNG.normal(size=3), RNG.normal(size=3))),
+    "total variation": (
+        distances.TotalVariation(),
+        tuple(distributions.Categorical(RNG.dirichlet(np.ones(4))) for _ in range(2)),
+    ),
+    "wasserstein": (
+        distances.Wasserstein(),
+        tuple(distributions.DiagNormal(RNG.normal(size=3), RNG.uniform(1, 2, 3)) for _ in range(2)),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", PAIRS)
+def test_metric(name):
+    distance, (p, q) = PAIRS[name]
+    p, q = (jax.tree.map(jnp.asarray, x) for x in (p, q))
+    assert distance(p, q) > 0
+    np.testing.assert_allclose(distance(p, q), distance(q, p), rtol=1e-15)
+    np.testing.assert_allclose(distance.squared(p, q), distance(p, q) ** 2, rtol=1e-14)
+    assert distance(p, p) == 0
+
+
+@pytest.mark.parametrize("name", PAIRS)
+def test_gradient_is_finite_at_distance_zero(name):
+    distance, (p, _) = PAIRS[name]
+    p = jax.tree.map(jnp.asarray, p)
+    for function in (distance, distance.squared):
+        left, right = jax.grad(function, argnums=(0, 1))(p, p)
+        chex.assert_tree_all_finite((left, right))
+        # The distance of a point to itself does not change with the point.
+        chex.assert_trees_all_close(left, jax.tree.map(jnp.negative, right))
+
+
+def test_gradient_agrees_with_finite_differences():
+    p = distributions.Normal(jnp.array(0.3), jnp.array(1.2))
+    q = distributions.Normal(jnp.array(-0.4), jnp.array(0.7))
+    jax.test_util.check_grads(distances.Wasserstein(), (p, q), order=2, modes=["fwd", "rev"])
+
+
+def test_wasserstein_is_the_distance_of_the_quantile_functions():
+    p, q = stats.norm(0.3, 1.2), stats.norm(-0.4, 0.7)
+    squared, _ = integrate.quad(lambda u: (p.ppf(u) - q.ppf(u)) ** 2, 0, 1)
+    ours = distances.Wasserstein()(
+        distributions.Normal(jnp.array(0.3), jnp.array(1.2)),
+        distributions.Normal(jnp.array(-0.4), jnp.array(0.7)),
+    )
+    np.testing.assert_allclose(ours**2, squared, rtol=1e-7)
+
+
+def test_wasserstein_of_independent_components_adds_up():
+    loc, scale = RNG.normal(size=(2, 5)), RNG.uniform(0.5, 2, size=(2, 5))
+    joint = distances.Wasserstein().squared(
+        *(distributions.DiagNormal(jnp.asarray(m), jnp.asarray(s)) for m, s in zip(loc, scale))
+    )
+    single = [
+        distances.Wasserstein().squared(
+            *(
+                distributions.Normal(jnp.asarray(loc[i, k]), jnp.asarray(scale[i, k]))
+                for i in (0, 1)
+            )
+        )
+        for k in range(5)
+    ]
+    np.testing.assert_allclose(joint, sum(single), rtol=1e-14)
+
+
+def test_bernoulli_has_the_distances_of_two_classes():
+    for distance in (distances.Euclidean(), distances.TotalVariation()):
+        one = distance(
+            distributions.Bernoulli(jnp.array(0.3)), distributions.Bernoulli(jnp.array(0.9))
+        )
+        two = distance(
+            distributions.Categorical(jnp.array([0.7, 0.3])),
+            distributions.Categorical(jnp.array([0.1, 0.9])),
+        )
+        np.testing.assert_allclose(one, two, rtol=1e-14)
+
+
+@pytest.mark.parametrize("size", [1, 7, 32, 33, 100])
+def test_number_of_components_does_not_matter(size):
+    """Few components are written out, many are summed by the compiler."""
+    x, y = RNG.normal(size=(2, size))
+    np.testing.assert_allclose(distances.Euclidean()(x, y), np.linalg.norm(x - y), rtol=1e-13)
+    np.testing.assert_allclose(
+        distances.TotalVariation()(x, y), np.abs(x - y).sum() / 2, rtol=1e-13
+    )
+
+
+def test_unknown_families_are_named():
+    p = distributions.Bernoulli(jnp.array(0.5))
+    q = distributions.Normal(jnp.array(0.0), jnp.array(1.0))
+    with pytest.raises(NotImplementedError, match="Bernoulli and Bernoulli"):
+        distances.Wasserstein()(p, p)
+    with pytest.raises(NotImplementedError, match="Bernoulli and Normal"):
+        distances.Wasserstein()(p, q)
+    with pytest.raises(NotImplementedError, match="Normal and Normal"):
+        distances.TotalVariation()(q, q)

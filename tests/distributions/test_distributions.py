@@ -1,0 +1,88 @@
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy import stats
+
+from calibjax import distributions
+
+LEVELS = np.array([0.01, 0.3, 0.5, 0.99])
+
+
+def test_normal_agrees_with_scipy():
+    ours, theirs = distributions.Normal(jnp.array(0.4), jnp.array(1.7)), stats.norm(0.4, 1.7)
+    y = np.linspace(-4, 5, 7)
+    np.testing.assert_allclose(ours.log_prob(y), theirs.logpdf(y), rtol=1e-12)
+    np.testing.assert_allclose(ours.cdf(y), theirs.cdf(y), rtol=1e-12)
+    np.testing.assert_allclose(ours.quantile(LEVELS), theirs.ppf(LEVELS), rtol=1e-12)
+    assert (ours.mean(), ours.variance()) == (theirs.mean(), pytest.approx(theirs.var()))
+
+
+def test_diagonal_normal_agrees_with_scipy():
+    loc, scale, y = np.array([0.1, 2.0]), np.array([0.5, 1.5]), np.array([0.3, 1.0])
+    ours = distributions.DiagNormal(jnp.asarray(loc), jnp.asarray(scale))
+    theirs = stats.multivariate_normal(loc, np.diag(scale**2))
+    np.testing.assert_allclose(ours.log_prob(y), theirs.logpdf(y), rtol=1e-12)
+    np.testing.assert_allclose(ours.variance(), np.diag(theirs.cov), rtol=1e-12)
+
+
+def test_categorical_agrees_with_numpy():
+    probs = np.array([0.0, 0.2, 0.5, 0.3, 0.0])
+    ours = distributions.Categorical(jnp.asarray(probs))
+    np.testing.assert_allclose([ours.cdf(c) for c in range(5)], probs.cumsum(), atol=1e-15)
+    with np.errstate(divide="ignore"):
+        np.testing.assert_allclose([ours.log_prob(c) for c in range(5)], np.log(probs))
+    assert [int(ours.quantile(u)) for u in (0.0, 0.1, 0.3, 0.69, 0.71, 1.0)] == [1, 1, 2, 2, 3, 3]
+
+
+def test_bernoulli_is_the_categorical_of_two_classes():
+    one, two = (
+        distributions.Bernoulli(jnp.array(0.3)),
+        distributions.Categorical(jnp.array([0.7, 0.3])),
+    )
+    for y in (0, 1):
+        np.testing.assert_allclose(one.log_prob(y), two.log_prob(y), rtol=1e-14)
+        np.testing.assert_allclose(one.cdf(y), two.cdf(y), rtol=1e-14)
+    key = jax.random.key(3)
+    assert one.sample(key) == two.sample(key)
+    assert distributions.Bernoulli(jnp.array(0.0)).log_prob(0) == 0
+    assert distributions.Bernoulli(jnp.array(1.0)).log_prob(0) == -jnp.inf
+
+
+@pytest.mark.parametrize("dtype", [jnp.float32, jnp.float64])
+def test_draws_follow_the_distribution(dtype):
+    n = 20_000
+    normal = distributions.Normal(jnp.full(n, 0.4, dtype), jnp.full(n, 1.7, dtype))
+    draws = distributions.sample_targets(jax.random.key(0), normal)
+    assert draws.dtype == dtype
+    assert stats.kstest(draws, stats.norm(0.4, 1.7).cdf).pvalue > 1e-3
+
+    diagonal = distributions.DiagNormal(
+        jnp.tile(jnp.array([0.0, 5.0], dtype), (n, 1)),
+        jnp.tile(jnp.array([1.0, 0.1], dtype), (n, 1)),
+    )
+    draws = distributions.sample_targets(jax.random.key(1), diagonal)
+    assert draws.shape == (n, 2)
+    assert stats.kstest(draws[:, 0], stats.norm(0, 1).cdf).pvalue > 1e-3
+    assert stats.kstest(draws[:, 1], stats.norm(5, 0.1).cdf).pvalue > 1e-3
+    assert abs(np.corrcoef(np.asarray(draws).T)[0, 1]) < 4 / np.sqrt(n)
+
+    probs = np.array([0.0, 0.25, 0.6, 0.15, 0.0])
+    classes = distributions.Categorical(jnp.tile(jnp.asarray(probs, dtype), (n, 1)))
+    counts = np.bincount(distributions.sample_targets(jax.random.key(2), classes), minlength=5)
+    assert counts[0] == counts[4] == 0
+    assert stats.chisquare(counts[1:4], n * probs[1:4]).pvalue > 1e-3
+
+
+def test_classes_of_probability_zero_are_never_drawn():
+    """A uniform variable of exactly 0, or sums that fall short of 1, must not lead there."""
+    p = distributions.Categorical(jnp.array([0.0, 1.0 - 1e-7, 0.0], jnp.float32))
+    assert int(p.quantile(jnp.float32(0.0))) == 1
+    assert int(p.quantile(jnp.float32(1.0))) == 1
+
+
+def test_samples_of_a_batch_are_independent_of_its_other_members():
+    batch = distributions.Normal(jnp.zeros(3), jnp.ones(3))
+    draws = distributions.sample_targets(jax.random.key(0), batch)
+    assert len(set(draws.tolist())) == 3
+    assert not np.array_equal(draws, distributions.sample_targets(jax.random.key(1), batch))

@@ -1,0 +1,243 @@
+import functools
+
+import chex
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from calibjax import distances, distributions, estimators, kernels
+from calibjax.estimators.kernel import sample_pair
+from tests import oracles
+
+ESTIMATORS = {
+    "skce": estimators.skce,
+    "skce_biased": estimators.skce_biased,
+    "skce_block": functools.partial(estimators.skce_block, block_size=3),
+}
+
+
+@pytest.mark.parametrize("name", oracles.CASE_NAMES)
+def test_against_a_double_loop(name):
+    kernel, predictions, targets, h, samples = oracles.cases()[name]
+    matrix = oracles.h_matrix(h, samples)
+    ours = estimators.calibration_kernel_matrix(kernel, predictions, targets)
+    np.testing.assert_allclose(ours, matrix, rtol=0, atol=1e-12)
+    np.testing.assert_allclose(
+        estimators.skce(kernel, predictions, targets), oracles.unbiased(matrix), atol=1e-13
+    )
+    np.testing.assert_allclose(
+        estimators.skce_biased(kernel, predictions, targets), matrix.mean(), atol=1e-13
+    )
+    for size in (2, 5, 23):
+        blocks = [
+            oracles.unbiased(matrix[b : b + size, b : b + size])
+            for b in range(0, 23 - size + 1, size)
+        ]
+        ours = estimators.skce_block(kernel, predictions, targets, block_size=size)
+        np.testing.assert_allclose(ours, np.mean(blocks), atol=1e-13)
+
+
+@pytest.mark.parametrize("n", [2, 3, 127, 128, 129, 300])
+def test_every_number_of_samples(n):
+    predictions, targets, samples = oracles.normal_data(n)
+    matrix = oracles.h_matrix(oracles.normal_h, samples)
+    kernel = oracles.normal_kernel()
+    np.testing.assert_allclose(
+        estimators.skce(kernel, predictions, targets), oracles.unbiased(matrix), atol=1e-14
+    )
+    np.testing.assert_allclose(
+        estimators.skce_biased(kernel, predictions, targets), matrix.mean(), atol=1e-14
+    )
+
+
+@pytest.mark.parametrize("name", oracles.CASE_NAMES)
+def test_laws(name):
+    kernel, predictions, targets, _, _ = oracles.cases()[name]
+    matrix = np.asarray(estimators.calibration_kernel_matrix(kernel, predictions, targets))
+    np.testing.assert_allclose(matrix, matrix.T, atol=1e-15)
+    assert np.linalg.eigvalsh(matrix)[0] > -1e-12
+    order = np.random.default_rng(0).permutation(23)
+    shuffled = jax.tree.map(lambda x: x[order], (predictions, targets))
+    for estimator in (estimators.skce, estimators.skce_biased):
+        value = estimator(kernel, predictions, targets)
+        np.testing.assert_allclose(estimator(kernel, *shuffled), value, atol=1e-15)
+        np.testing.assert_allclose(
+            jax.jit(estimator)(kernel, predictions, targets), value, atol=1e-15
+        )
+        np.testing.assert_allclose(
+            estimator(2.0 * kernel, predictions, targets), 2 * value, rtol=1e-12
+        )
+        np.testing.assert_allclose(
+            estimator(kernel + 2.0 * kernel, predictions, targets), 3 * value, rtol=1e-12
+        )
+    assert estimators.skce_biased(kernel, predictions, targets) >= 0
+
+
+@pytest.mark.parametrize("estimator", ESTIMATORS)
+@pytest.mark.parametrize("name", oracles.CASE_NAMES)
+def test_float32(estimator, name):
+    """The difference from float64 is small at the scale of the estimator's standard deviation."""
+    kernel, predictions, targets, _, _ = oracles.cases()[name]
+    arguments = oracles.as_dtype((kernel, predictions, targets), jnp.float32)
+    ours = ESTIMATORS[estimator](*arguments)
+    assert ours.dtype == jnp.float32
+    reference = ESTIMATORS[estimator](*oracles.as_dtype(arguments, jnp.float64))
+    spread = np.std(estimators.calibration_kernel_matrix(kernel, predictions, targets)) / 23
+    assert abs(float(ours) - float(reference)) < 1e-4 * spread
+
+
+def test_float32_has_no_offset():
+    """W21's model: below 3e-10 on average, where four plain terms are off by 2e-8."""
+    differences = []
+    kernel = oracles.normal_kernel()
+    for seed in range(10):
+        rng = np.random.default_rng(seed)
+        loc = rng.uniform(size=1024).astype(np.float32)
+        scale = np.full(1024, 0.1, np.float32)
+        targets = (loc + scale * rng.normal(size=1024)).astype(np.float32)
+        single = distributions.Normal(jnp.asarray(loc), jnp.asarray(scale)), jnp.asarray(targets)
+        double = oracles.as_dtype(single, jnp.float64)
+        reference = float(estimators.skce(kernel, *double))
+        differences.append(float(estimators.skce(kernel, *single)) - reference)
+    error = np.std(differences) / np.sqrt(len(differences))
+    assert abs(np.mean(differences)) < 3e-10 + 3 * error
+    assert error < 1e-10
+
+
+@pytest.mark.parametrize("estimator", ESTIMATORS)
+@pytest.mark.parametrize("name", ["normal-None", "normal-3", "categorical-5-label"])
+def test_gradients(estimator, name):
+    kernel, predictions, targets, _, _ = oracles.cases()[name]
+    kernel = oracles.as_dtype(kernel, jnp.float64)
+
+    def value(kernel, predictions):
+        return ESTIMATORS[estimator](kernel, predictions, targets)
+
+    if name.startswith("normal"):
+        jax.test_util.check_grads(value, (kernel, predictions), order=1, modes=["rev"], rtol=1e-4)
+    else:  # total variation has kinks, and matrices must stay symmetric
+        chex.assert_tree_all_finite(jax.grad(value, argnums=(0, 1))(kernel, predictions))
+        nu = lambda s: value(oracles.categorical_kernel(s, kernel.target.matrix), predictions)  # noqa: E731
+        jax.test_util.check_grads(nu, (jnp.array(0.5),), order=1, modes=["rev"])
+
+
+def test_gradients_at_equal_predictions_are_finite():
+    predictions = distributions.Normal(jnp.zeros(5), jnp.ones(5))
+    for dtype in (jnp.float32, jnp.float64):
+        arguments = oracles.as_dtype(
+            (oracles.normal_kernel(), predictions, jnp.linspace(-1, 1, 5)), dtype
+        )
+        chex.assert_tree_all_finite(jax.grad(estimators.skce_biased, argnums=(0, 1, 2))(*arguments))
+
+
+def test_bernoulli_gives_the_numbers_of_two_classes():
+    rng = np.random.default_rng(0)
+    probs, targets = jnp.asarray(rng.uniform(size=30)), jnp.asarray(rng.integers(0, 2, size=30))
+    for kernel in (
+        oracles.categorical_kernel(),
+        oracles.categorical_kernel(0.5, oracles.label_matrix(2)),
+    ):
+        for estimator in ESTIMATORS.values():
+            one = estimator(kernel, distributions.Bernoulli(probs), targets)
+            two = estimator(
+                kernel, distributions.Categorical(jnp.stack([1 - probs, probs], -1)), targets
+            )
+            np.testing.assert_allclose(one, two, rtol=1e-12)
+
+
+def test_hyperparameters_do_not_retrace():
+    predictions, targets, _ = oracles.normal_data(20)
+
+    @jax.jit
+    @chex.assert_max_traces(n=1)
+    def evaluate(kernel):
+        return estimators.skce(kernel, predictions, targets)
+
+    for length_scale in (0.5, 1.0, 2.0):
+        evaluate(oracles.normal_kernel(jnp.array(length_scale), jnp.array(length_scale)))
+
+
+def test_vmap_over_data_sets_and_length_scales():
+    kernel = oracles.normal_kernel()
+    data = [oracles.normal_data(20, seed=s)[:2] for s in range(3)]
+    stacked = jax.tree.map(lambda *x: jnp.stack(x), *data)
+    for estimator in ESTIMATORS.values():
+        ours = jax.vmap(lambda d, estimator=estimator: estimator(kernel, *d))(stacked)
+        np.testing.assert_allclose(
+            ours, [estimator(kernel, *d) for d in data], rtol=1e-12, atol=1e-16
+        )
+    scales = jnp.array([0.5, 1.0])
+    ours = jax.vmap(lambda s: estimators.skce(oracles.normal_kernel(s), *data[0]))(scales)
+    expected = [estimators.skce(oracles.normal_kernel(s), *data[0]) for s in scales]
+    np.testing.assert_allclose(ours, expected, rtol=1e-12)
+
+
+def test_kernels_without_calibration_kernel_are_refused():
+    predictions, targets, _ = oracles.normal_data(5)
+    with pytest.raises(NotImplementedError, match="not defined for kernel Exponential"):
+        estimators.skce(kernels.Exponential(1.0), predictions, targets)
+    tensor = kernels.TensorProduct(kernels.Exponential(1.0), kernels.Exponential(1.0))
+    with pytest.raises(NotImplementedError, match="Exponential under Normal"):
+        estimators.skce(tensor, predictions, targets)
+
+
+@pytest.mark.parametrize("family", ["normal", "diagonal", "classes"])
+@pytest.mark.parametrize("num_datasets", [2000, pytest.param(20_000, marks=pytest.mark.slow)])
+def test_unbiased_means_unbiased(family, num_datasets):
+    """Mean over calibrated data sets within three standard errors of zero."""
+    n, m = 6, 3
+
+    def predictions_of(key):
+        if family == "classes":
+            return distributions.Categorical(jax.random.dirichlet(key, jnp.ones(m), (n,)))
+        if family == "normal":
+            return distributions.Normal(jax.random.uniform(key, (n,)), jnp.full(n, 0.1))
+        return distributions.DiagNormal(jax.random.uniform(key, (n, 2)), jnp.full((n, 2), 0.5))
+
+    kernel = oracles.categorical_kernel() if family == "classes" else oracles.normal_kernel()
+
+    def estimate(key):
+        keys = jax.random.split(key)
+        predictions = predictions_of(keys[0])
+        targets = distributions.sample_targets(keys[1], predictions)
+        return (
+            estimators.skce(kernel, predictions, targets),
+            estimators.skce_block(kernel, predictions, targets, block_size=2),
+            estimators.skce_biased(kernel, predictions, targets),
+        )
+
+    keys = jax.random.split(jax.random.key(7), num_datasets)
+    unbiased, block, biased = jax.lax.map(estimate, keys, batch_size=2000)
+    for values in (unbiased, block):
+        assert abs(values.mean()) < 3 * values.std() / np.sqrt(num_datasets)
+    assert biased.mean() > 10 * biased.std() / np.sqrt(num_datasets)
+
+
+@pytest.mark.parametrize("network", ["densenet121", "googlenet", "resnet18", "vgg16_bn"])
+def test_published_cifar10_networks(data_dir, network):
+    folder = data_dir / "cifar10_networks"
+    rows = np.genfromtxt(
+        folder / "errors.csv", delimiter=",", names=True, dtype=None, encoding=None
+    )
+    published = next(row for row in rows if row["model"] == network)
+    predictions = distributions.Categorical(
+        jnp.asarray(np.loadtxt(folder / f"{network}.csv", delimiter=","))
+    )
+    targets = jnp.asarray(np.loadtxt(folder / "labels.csv", dtype=int) - 1)
+    distance = distances.TotalVariation()
+    nu = kernels.median_heuristic(distance, predictions, include_diagonal=True)
+    kernel = kernels.TensorProduct(kernels.Exponential(nu, distance), kernels.White())
+    for name, value in (
+        ("SKCEb_median", estimators.skce_biased(kernel, predictions, targets)),
+        ("SKCEuq_median", estimators.skce(kernel, predictions, targets)),
+        ("SKCEul_median", estimators.skce_block(kernel, predictions, targets, block_size=2)),
+    ):
+        np.testing.assert_allclose(value, published[name], rtol=1e-9)
+
+
+def test_pair_function_is_the_calibration_kernel():
+    predictions, targets, _ = oracles.normal_data(2)
+    (p, q), (y, z) = [jax.tree.map(lambda x: x[i], predictions) for i in (0, 1)], targets
+    kernel = oracles.normal_kernel()
+    assert sample_pair(kernel, (p, y), (q, z)) == estimators.calibration_kernel(kernel, p, y, q, z)

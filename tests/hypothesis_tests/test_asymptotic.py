@@ -1,0 +1,138 @@
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy import stats
+
+from calibjax import distributions, estimators, hypothesis_tests
+from calibjax.hypothesis_tests import asymptotic
+from tests import oracles
+
+KEY = jax.random.key(1)
+
+
+@pytest.mark.parametrize("name", ["normal-None", "categorical-5-label"])
+def test_bootstrap_against_a_loop_over_resamples(name, monkeypatch):
+    """W19 App. G literally, with the same resamples."""
+    kernel, predictions, targets, _, _ = oracles.cases()[name]
+    draws = np.random.default_rng(0).integers(0, 23, size=(10, 23))
+    counts = np.array([np.bincount(d, minlength=23) for d in draws])
+    monkeypatch.setattr(asymptotic, "multinomial_counts", lambda key, n, b: jnp.asarray(counts))
+    jax.clear_caches()
+    test = hypothesis_tests.bootstrap_skce_test(KEY, kernel, predictions, targets, num_samples=10)
+    h = np.asarray(estimators.calibration_kernel_matrix(kernel, predictions, targets))
+    centered = h - h.mean(0) - h.mean(1)[:, None] + h.mean()
+    expected = [
+        2 / 23 * sum(centered[d[i], d[j]] for i in range(23) for j in range(i + 1, 23))
+        for d in draws
+    ]
+    np.testing.assert_allclose(test.null_samples, expected, rtol=1e-9, atol=1e-13)
+    np.testing.assert_allclose(test.statistic, 23 * oracles.unbiased(h), rtol=1e-12)
+    np.testing.assert_allclose(test.estimate, oracles.unbiased(h), rtol=1e-12)
+    assert test.pvalue == (1 + np.sum(expected >= test.statistic)) / 11
+    jax.clear_caches()
+
+
+def test_resampling_counts_are_multinomial():
+    counts = np.asarray(asymptotic.multinomial_counts(KEY, 6, 20_000))
+    assert (counts.sum(1) == 6).all()
+    observed = np.bincount(counts[:, 2], minlength=7)[:5]
+    expected = 20_000 * stats.binom.pmf(np.arange(5), 6, 1 / 6)
+    assert stats.chisquare(observed, expected * observed.sum() / expected.sum()).pvalue > 1e-3
+
+
+@pytest.mark.parametrize("batch_size", [1, 7, 100])
+def test_batches_have_their_own_draws(batch_size):
+    kernel, predictions, targets, _, _ = oracles.cases()["normal-None"]
+    test = hypothesis_tests.bootstrap_skce_test(
+        KEY, kernel, predictions, targets, num_samples=50, batch_size=batch_size
+    )
+    assert test.null_samples.shape == (50,)
+    assert len(set(test.null_samples.tolist())) == 50
+
+
+def test_bootstrap_approximates_the_null_distribution_of_many_samples():
+    """Quantiles of n SKCE over calibrated data sets, and their bootstrap approximation."""
+    kernel, n = oracles.normal_kernel(), 256
+    predictions = distributions.Normal(jnp.linspace(0, 1, n), jnp.full(n, 0.1))
+
+    def statistic(key):
+        return n * estimators.skce(
+            kernel, predictions, distributions.sample_targets(key, predictions)
+        )
+
+    exact = jax.lax.map(statistic, jax.random.split(KEY, 1000), batch_size=100)
+    targets = distributions.sample_targets(jax.random.key(5), predictions)
+    test = hypothesis_tests.bootstrap_skce_test(KEY, kernel, predictions, targets)
+    for level in (0.5, 0.9):
+        assert abs(np.mean(exact <= np.quantile(test.null_samples, level)) - level) < 0.06
+
+
+def test_bootstrap_finds_miscalibration():
+    predictions, targets, _ = oracles.normal_data(100, calibrated=False)
+    test = hypothesis_tests.bootstrap_skce_test(KEY, oracles.normal_kernel(), predictions, targets)
+    assert test.pvalue == pytest.approx(1 / 1001)
+
+
+@pytest.mark.parametrize("block_size", [2, 5, 11])
+def test_block_test_against_scipy(block_size):
+    """The one-sample t statistic of the block estimates, compared with the normal."""
+    kernel, predictions, targets, h, samples = oracles.cases()["categorical-5-label"]
+    matrix = oracles.h_matrix(h, samples)
+    blocks = [
+        oracles.unbiased(matrix[b : b + block_size, b : b + block_size])
+        for b in range(0, 23 - block_size + 1, block_size)
+    ]
+    test = hypothesis_tests.block_skce_test(kernel, predictions, targets, block_size=block_size)
+    z = stats.ttest_1samp(blocks, 0).statistic
+    np.testing.assert_allclose(test.statistic, z, rtol=1e-10)
+    np.testing.assert_allclose(test.pvalue, stats.norm.sf(z), rtol=1e-10)
+    np.testing.assert_allclose(test.estimate, np.mean(blocks), rtol=1e-10)
+    assert test.null_samples is None
+
+
+def test_block_test_level_with_many_blocks():
+    n, num_datasets = 200, 1000
+    kernel = oracles.normal_kernel()
+
+    def pvalue(key):
+        keys = jax.random.split(key)
+        predictions = distributions.Normal(jax.random.uniform(keys[0], (n,)), jnp.full(n, 0.1))
+        targets = distributions.sample_targets(keys[1], predictions)
+        return hypothesis_tests.block_skce_test(kernel, predictions, targets, block_size=2).pvalue
+
+    rate = jnp.mean(jax.vmap(pvalue)(jax.random.split(KEY, num_datasets)) <= 0.05)
+    assert abs(rate - 0.05) < 3 * np.sqrt(0.05 * 0.95 / num_datasets)
+
+
+def test_block_pvalue_is_never_zero():
+    predictions = distributions.Normal(jnp.linspace(0, 1, 400), jnp.full(400, 0.1))
+    test = hypothesis_tests.block_skce_test(
+        oracles.normal_kernel(),
+        predictions,
+        predictions.loc + 3 + 0.01 * jnp.arange(400) % 2,
+        block_size=2,
+    )
+    assert test.pvalue > 0
+
+
+def test_wrong_input():
+    kernel, predictions, targets, _, _ = oracles.cases()["normal-None"]
+    for size in (0, 1, 12, 23):
+        with pytest.raises(
+            ValueError, match=f"block_size: expected an integer between 2 and 11, got {size}"
+        ):
+            hypothesis_tests.block_skce_test(kernel, predictions, targets, block_size=size)
+    same = distributions.Normal(jnp.zeros(8), jnp.ones(8))
+    with pytest.raises(ValueError, match="block estimates that differ, got 4 blocks"):
+        hypothesis_tests.block_skce_test(kernel, same, jnp.zeros(8), block_size=2)
+    with pytest.raises(ValueError, match="num_samples: expected an integer >= 1"):
+        hypothesis_tests.bootstrap_skce_test(KEY, kernel, predictions, targets, num_samples=0)
+
+
+def test_results_pass_through_jit():
+    kernel, predictions, targets, _, _ = oracles.cases()["normal-None"]
+    eager = hypothesis_tests.bootstrap_skce_test(KEY, kernel, predictions, targets)
+    traced = jax.jit(hypothesis_tests.bootstrap_skce_test)(KEY, kernel, predictions, targets)
+    np.testing.assert_allclose(eager.null_samples, traced.null_samples, rtol=1e-8, atol=1e-14)
+    assert eager.pvalue == traced.pvalue

@@ -1,0 +1,169 @@
+import functools
+import itertools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from calibjax import distributions, estimators, hypothesis_tests
+from calibjax.hypothesis_tests.result import simulated_pvalue
+from tests import oracles
+
+KEY = jax.random.key(0)
+FAST_NAMES = ("normal-None", "normal-3", "categorical-5-white", "categorical-5-label")
+
+
+@pytest.mark.parametrize("label_kernel", [False, True])
+def test_null_distribution_by_enumeration(label_kernel):
+    """All 27 possible targets of three predictions, with their probabilities."""
+    probs = np.array([[0.2, 0.3, 0.5], [0.6, 0.3, 0.1], [0.1, 0.1, 0.8]])
+    predictions = distributions.Categorical(jnp.asarray(probs))
+    matrix = oracles.label_matrix(3) if label_kernel else None
+    kernel = oracles.categorical_kernel(0.5, matrix)
+    observed = jnp.array([0, 2, 1])
+    statistic = lambda y: float(estimators.skce_biased(kernel, predictions, jnp.array(y)))  # noqa: E731
+    threshold = statistic(observed) - 1e-12
+    exact = sum(
+        np.prod(probs[np.arange(3), y]) * (statistic(y) >= threshold)
+        for y in itertools.product(range(3), repeat=3)
+    )
+    num_samples = 20_000
+    test = hypothesis_tests.exact_skce_test(
+        KEY, kernel, predictions, observed, num_samples=num_samples
+    )
+    error = np.sqrt(exact * (1 - exact) / num_samples)
+    assert 0.01 < exact < 0.5
+    assert abs(float(test.pvalue) - exact) < 4 * error + 1 / num_samples
+
+
+@pytest.mark.parametrize("name", FAST_NAMES)
+@pytest.mark.parametrize("dtype", [jnp.float32, jnp.float64])
+def test_equals_the_general_test_with_the_biased_statistic(name, dtype):
+    """Matrix products, pairs under jit, and plain redraws of the statistic: one test."""
+    kernel, predictions, targets, _, _ = oracles.cases()[name]
+    kernel, predictions, targets = oracles.as_dtype((kernel, predictions, targets), dtype)
+    test = functools.partial(hypothesis_tests.exact_skce_test, KEY, num_samples=50)
+    fast = test(kernel, predictions, targets)
+    statistic = functools.partial(estimators.skce_biased, kernel)
+    plain = hypothesis_tests.exact_test(KEY, statistic, predictions, targets, num_samples=50)
+    traced = jax.jit(test)(kernel, predictions, targets)
+    tolerance = {"rtol": 1e-10} if dtype == jnp.float64 else {"rtol": 2e-3, "atol": 1e-7}
+    for other in (plain, traced):
+        np.testing.assert_allclose(fast.null_samples, other.null_samples, **tolerance)
+        np.testing.assert_allclose(fast.statistic, other.statistic, **tolerance)
+        np.testing.assert_allclose(fast.pvalue, other.pvalue, atol=0.03)
+    np.testing.assert_allclose(fast.estimate, estimators.skce(kernel, predictions, targets))
+    assert fast.null_samples.dtype == fast.pvalue.dtype == dtype
+
+
+@pytest.mark.parametrize("name", FAST_NAMES)
+def test_batch_size_bounds_memory_and_changes_nothing(name):
+    kernel, predictions, targets, _, _ = oracles.cases()[name]
+    results = [
+        hypothesis_tests.exact_skce_test(
+            KEY, kernel, predictions, targets, num_samples=23, batch_size=size
+        ).null_samples
+        for size in (1, 5, 23, 1000)
+    ]
+    for other in results[1:]:
+        np.testing.assert_allclose(results[0], other, rtol=1e-10)
+    assert results[0].shape == (23,)
+    assert len(set(np.asarray(results[0]).round(12).tolist())) > 10  # no redraw is used twice
+
+
+def test_redraws_do_not_depend_on_the_targets():
+    kernel, predictions, targets, _, _ = oracles.cases()["categorical-5-white"]
+    one = hypothesis_tests.exact_skce_test(KEY, kernel, predictions, targets)
+    two = hypothesis_tests.exact_skce_test(KEY, kernel, predictions, (targets + 1) % 5)
+    np.testing.assert_allclose(one.null_samples, two.null_samples, rtol=1e-12)
+
+
+def _rejection_rates(n, d, calibrated, num_datasets):
+    """Rejection rate at level 0.05 on W21's models, App. A.2."""
+    kernel = oracles.normal_kernel()
+
+    def pvalue(key):
+        keys = jax.random.split(key, 3)
+        loc = jax.random.uniform(keys[0], (n, 1)) * jnp.ones(d)
+        predictions = distributions.DiagNormal(loc, jnp.full((n, d), 0.1))
+        center = (
+            predictions
+            if calibrated
+            else distributions.DiagNormal(loc.at[:, 0].set(0.1), predictions.scale)
+        )
+        targets = distributions.sample_targets(keys[1], center)
+        return hypothesis_tests.exact_skce_test(
+            keys[2], kernel, predictions, targets, num_samples=199
+        ).pvalue
+
+    pvalues = jax.lax.map(
+        pvalue, jax.random.split(jax.random.key(n + d), num_datasets), batch_size=100
+    )
+    assert pvalues.min() > 0
+    assert pvalues.max() <= 1
+    return float(jnp.mean(pvalues <= 0.05))
+
+
+@pytest.mark.parametrize("num_datasets", [400, pytest.param(2000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(("n", "d"), [(4, 1), (4, 10), (16, 1)])
+def test_level(n, d, num_datasets):
+    error = np.sqrt(0.05 * 0.95 / num_datasets)
+    assert abs(_rejection_rates(n, d, True, num_datasets) - 0.05) < 3 * error
+
+
+@pytest.mark.parametrize(("d", "power"), [(1, 0.965), (10, 0.93)])
+def test_power_with_four_samples(d, power):
+    error = np.sqrt(power * (1 - power) / 400)
+    assert _rejection_rates(4, d, False, 400) > power - 3 * error
+
+
+def test_power_against_uncalibrated_classes():
+    predictions, _, _ = oracles.categorical_data(60, 3)
+    wrong = (jnp.argmin(predictions.probs, -1),)[0]
+    test = hypothesis_tests.exact_skce_test(KEY, oracles.categorical_kernel(), predictions, wrong)
+    assert test.pvalue == pytest.approx(1 / 1001)
+
+
+def test_general_statistic():
+    """The number of successes is binomial: an exact one-sided binomial test."""
+    from scipy import stats
+
+    predictions = distributions.Bernoulli(jnp.full(30, 0.3))
+    targets = jnp.asarray(np.r_[np.ones(13, int), np.zeros(17, int)])
+    test = hypothesis_tests.exact_test(
+        KEY, lambda p, y: jnp.sum(y) * 1.0, predictions, targets, num_samples=20_000
+    )
+    exact = stats.binom.sf(12, 30, 0.3)
+    assert abs(float(test.pvalue) - exact) < 4 * np.sqrt(exact * (1 - exact) / 20_000)
+    assert test.statistic == test.estimate == 13
+
+
+def test_pvalues():
+    null = jnp.arange(9.0)
+    assert simulated_pvalue(jnp.array(8.5), null) == 0.1
+    assert simulated_pvalue(jnp.array(8.0), null) == 0.2
+    assert simulated_pvalue(jnp.array(-1.0), null) == 1.0
+    assert simulated_pvalue(jnp.array(8.0 * (1 + 1e-15)), null) == 0.2  # a tie but for rounding
+    assert simulated_pvalue(jnp.array(8.5), null.at[3].set(jnp.nan)) == 0.2
+    assert jnp.isnan(simulated_pvalue(jnp.array(jnp.nan), null))
+
+
+def test_statistics_that_are_no_numbers_give_no_pvalue():
+    predictions, targets, _ = oracles.normal_data(5)
+    with pytest.raises(ValueError, match="statistic: expected a number, got nan"):
+        hypothesis_tests.exact_test(KEY, lambda p, y: jnp.nan * y[0], predictions, targets)
+    with pytest.raises(ValueError, match=r"statistic\(predictions, targets\): expected shape"):
+        hypothesis_tests.exact_test(KEY, lambda p, y: y, predictions, targets)
+    with pytest.raises(TypeError, match="statistic: expected a function"):
+        hypothesis_tests.exact_test(KEY, 1.0, predictions, targets)
+    with pytest.raises(ValueError, match="num_samples: expected an integer >= 1, got 0"):
+        hypothesis_tests.exact_test(KEY, lambda p, y: y[0], predictions, targets, num_samples=0)
+    with pytest.raises(TypeError, match="num_samples: expected an integer, got 10.5"):
+        hypothesis_tests.exact_skce_test(
+            KEY, oracles.normal_kernel(), predictions, targets, num_samples=10.5
+        )
+    with pytest.raises(ValueError, match="batch_size: expected an integer >= 1, got 0"):
+        hypothesis_tests.exact_skce_test(
+            KEY, oracles.normal_kernel(), predictions, targets, batch_size=0
+        )

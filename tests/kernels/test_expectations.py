@@ -1,0 +1,198 @@
+import chex
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from calibjax import distributions, kernels
+from calibjax.kernels.expectations import rules
+from tests import oracles
+
+NODES, WEIGHTS = np.polynomial.hermite_e.hermegauss(80)
+WEIGHTS = WEIGHTS / WEIGHTS.sum()
+
+
+def _normal(loc, scale):
+    return distributions.Normal(jnp.asarray(loc), jnp.asarray(scale))
+
+
+@pytest.mark.parametrize("length_scale", [0.5, 1.0, 3.0])
+def test_normal_expectations_by_quadrature(length_scale):
+    kernel = kernels.SquaredExponential(length_scale)
+    p, q, z = _normal(0.2, 0.4), _normal(-0.5, 0.3), 0.7
+    k = lambda y, z: np.exp(-((y - z) ** 2) / (2 * length_scale**2))  # noqa: E731
+    zp, zq = 0.2 + 0.4 * NODES, -0.5 + 0.3 * NODES
+    single = WEIGHTS @ k(zp, z)
+    double = WEIGHTS @ k(zp[:, None], zq) @ WEIGHTS
+    np.testing.assert_allclose(kernels.single_expectation(kernel, p, z), single, rtol=1e-12)
+    np.testing.assert_allclose(kernels.double_expectation(kernel, p, q), double, rtol=1e-12)
+
+
+def test_diagonal_expectations_are_products():
+    kernel = kernels.SquaredExponential(0.8)
+    loc, scale, z = np.array([0.1, -0.4]), np.array([0.3, 0.6]), np.array([0.2, 0.9])
+    p = distributions.DiagNormal(jnp.asarray(loc), jnp.asarray(scale))
+    q = distributions.DiagNormal(jnp.asarray(z), jnp.asarray(scale[::-1]))
+    single = np.prod(
+        [kernels.single_expectation(kernel, _normal(*v[:2]), v[2]) for v in zip(loc, scale, z)]
+    )
+    double = np.prod(
+        [
+            kernels.double_expectation(kernel, _normal(*v[:2]), _normal(*v[2:]))
+            for v in zip(loc, scale, z, scale[::-1])
+        ]
+    )
+    np.testing.assert_allclose(
+        kernels.single_expectation(kernel, p, jnp.asarray(z)), single, rtol=1e-13
+    )
+    np.testing.assert_allclose(kernels.double_expectation(kernel, p, q), double, rtol=1e-13)
+
+
+@pytest.mark.parametrize("size", [1, 5, 32, 33, 50])
+def test_number_of_components_does_not_matter(size):
+    rng = np.random.default_rng(size)
+    loc, other, y, z = rng.normal(size=(4, size))
+    scale, other_scale = rng.uniform(0.1, 0.5, size=(2, size))
+    p = distributions.DiagNormal(jnp.asarray(loc), jnp.asarray(scale))
+    q = distributions.DiagNormal(jnp.asarray(other), jnp.asarray(other_scale))
+    kernel = kernels.SquaredExponential(5.0)
+    zero = np.zeros(size)
+    expect = lambda *a: oracles.squared_exponential_moments(*a, 5.0)  # noqa: E731
+    four = (
+        expect(y, zero, z, zero)
+        - expect(loc, scale, z, zero)
+        - expect(y, zero, other, other_scale)
+        + expect(loc, scale, other, other_scale)
+    )
+    plain = kernels.centered_kernel(kernel, p, jnp.asarray(y), q, jnp.asarray(z))
+    np.testing.assert_allclose(plain, four, atol=1e-14)
+    stable = rules(kernel, p).centered(kernel, p, jnp.asarray(y), q, jnp.asarray(z))
+    np.testing.assert_allclose(stable, four, atol=1e-14)
+
+
+@pytest.mark.parametrize("scale", [1e-3, 0.1, 1.0, 30.0])
+@pytest.mark.parametrize("d", [None, 3])
+def test_float32_bracket_equals_the_four_terms(scale, d):
+    """The form for low precision, evaluated in float64, is the same function."""
+    predictions, targets, _ = oracles.normal_data(40, d, seed=1)
+    predictions = type(predictions)(predictions.loc, predictions.scale * scale)
+    kernel = kernels.SquaredExponential(0.7)
+    index = jnp.arange(20)
+    p, q = (jax.tree.map(lambda x: x[i], predictions) for i in (index, index + 20))
+    y, z = targets[index], targets[index + 20]
+    four = jax.vmap(lambda *a: kernels.centered_kernel(kernel, *a))(p, y, q, z)
+    stable = jax.vmap(
+        lambda *a: rules(kernel, jax.tree.map(lambda x: x[0], p)).centered(kernel, *a)
+    )(p, y, q, z)
+    np.testing.assert_allclose(stable, four, atol=3e-15)
+
+
+@pytest.mark.parametrize("scale", [1e-8, 1e-4, 1e4, 1e8])
+@pytest.mark.parametrize("dtype", [jnp.float32, jnp.float64])
+def test_extreme_scales_stay_finite(scale, dtype):
+    """Predictions much narrower or wider than the length scale; values and gradients."""
+    kernel = kernels.SquaredExponential(jnp.asarray(1.0, dtype))
+    p = distributions.DiagNormal(jnp.zeros(3, dtype), jnp.full(3, scale, dtype))
+    q = distributions.DiagNormal(jnp.full(3, scale, dtype), jnp.full(3, 2 * scale, dtype))
+    y, z = jnp.full(3, 3 * scale, dtype), jnp.full(3, -scale, dtype)
+    value, gradient = jax.value_and_grad(kernels.centered_kernel, argnums=(0, 1, 2))(
+        kernel, p, y, q, z
+    )
+    assert value.dtype == dtype
+    assert abs(value) <= 4
+    chex.assert_tree_all_finite((value, gradient))
+
+
+@pytest.mark.parametrize("m", [2, 4])
+@pytest.mark.parametrize("family", ["label", "white", "squared exponential", "product"])
+def test_class_expectations_by_sums(m, family):
+    rng = np.random.default_rng(m)
+    p, q = rng.dirichlet(np.ones(m), size=2)
+    matrix = oracles.label_matrix(m)
+    kernel = {
+        "label": kernels.LabelKernel(jnp.asarray(matrix)),
+        "white": kernels.White(),
+        "squared exponential": kernels.SquaredExponential(1.5),
+        "product": kernels.LabelKernel(jnp.asarray(matrix)) * kernels.White(),
+    }[family]
+    labels = range(m)
+    values = np.array([[kernel(c, d) for d in labels] for c in labels])
+    ours = distributions.Categorical(jnp.asarray(p)), distributions.Categorical(jnp.asarray(q))
+    for z in labels:
+        single = sum(p[c] * values[c, z] for c in labels)
+        np.testing.assert_allclose(
+            kernels.single_expectation(kernel, ours[0], z), single, rtol=1e-13
+        )
+    double = sum(p[c] * q[d] * values[c, d] for c in labels for d in labels)
+    np.testing.assert_allclose(kernels.double_expectation(kernel, *ours), double, rtol=1e-13)
+
+
+def test_linear_combinations():
+    p, q, y, z = _normal(0.2, 0.4), _normal(-0.5, 0.3), 0.1, 0.7
+    one, two = kernels.SquaredExponential(0.5), kernels.SquaredExponential(2.0)
+    combined = one + 3.0 * two
+    for dtype in (jnp.float64, jnp.float32):
+        arguments = oracles.as_dtype((p, jnp.asarray(y), q, jnp.asarray(z)), dtype)
+        expected = kernels.centered_kernel(one, *arguments) + 3 * kernels.centered_kernel(
+            two, *arguments
+        )
+        np.testing.assert_allclose(
+            kernels.centered_kernel(combined, *arguments), expected, rtol=1e-6
+        )
+    np.testing.assert_allclose(
+        kernels.double_expectation(combined, p, q),
+        kernels.double_expectation(one, p, q) + 3 * kernels.double_expectation(two, p, q),
+    )
+
+
+def test_missing_pairs_name_both_types_and_monte_carlo():
+    p = _normal(0.0, 1.0)
+    with pytest.raises(NotImplementedError, match="Exponential under Normal.*Monte Carlo"):
+        kernels.single_expectation(kernels.Exponential(1.0), p, 0.0)
+    with pytest.raises(NotImplementedError, match="with distance TotalVariation"):
+        from calibjax.distances import TotalVariation
+
+        kernels.single_expectation(kernels.SquaredExponential(1.0, TotalVariation()), p, 0.0)
+
+
+def test_labels_out_of_range_are_not_clamped_under_jit():
+    p = distributions.Categorical(jnp.array([0.5, 0.5]))
+    for kernel in (kernels.White(), kernels.LabelKernel(jnp.eye(2))):
+        evaluate = jax.jit(lambda y, kernel=kernel: kernels.centered_kernel(kernel, p, y, p, 0))
+        assert jnp.isnan(evaluate(2))
+        assert jnp.isnan(evaluate(-1))
+
+
+@pytest.mark.parametrize(
+    "name", [n for n in oracles.CASE_NAMES if n not in ("normal-1", "normal-3", "normal-10")]
+)
+@pytest.mark.parametrize("dtype", [jnp.float32, jnp.float64])
+def test_features_reproduce_the_centered_kernel(name, dtype):
+    kernel, predictions, targets, _, _ = oracles.cases()[name]
+    target_kernel = kernel.target
+    rule = rules(target_kernel, predictions).features
+    exact = jax.vmap(
+        jax.vmap(lambda *a: kernels.centered_kernel(target_kernel, *a), (None, None, 0, 0)),
+        (0, 0, None, None),
+    )(predictions, targets, predictions, targets)
+    target_kernel, predictions, targets = oracles.as_dtype(
+        (target_kernel, predictions, targets), dtype
+    )
+    prepared = rule.prepare(target_kernel, predictions, targets)
+    features = jax.vmap(lambda p, y: rule.evaluate(target_kernel, prepared, p, y))(
+        predictions, targets
+    )
+    assert features.dtype == dtype
+    np.testing.assert_allclose(
+        features @ features.T, exact, atol=1e-14 if dtype == jnp.float64 else 5e-6
+    )
+
+
+def test_features_know_when_they_do_not_pay():
+    predictions, targets, _ = oracles.normal_data(5)
+    prepare = rules(kernels.SquaredExponential(), predictions).features.prepare
+    assert prepare(kernels.SquaredExponential(1.0), predictions, targets) is not None
+    assert prepare(kernels.SquaredExponential(1e-3), predictions, targets) is None
+    assert jax.jit(lambda p: prepare(kernels.SquaredExponential(1.0), p, targets) is None)(
+        predictions
+    )

@@ -1,0 +1,155 @@
+import chex
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from calibjax import distances, distributions, kernels
+
+RNG = np.random.default_rng(0)
+POINTS = RNG.normal(size=(12, 3))
+PROBS = distributions.Categorical(RNG.dirichlet(np.ones(3), size=12))
+NORMALS = distributions.DiagNormal(RNG.normal(size=(12, 3)), RNG.uniform(0.5, 2, size=(12, 3)))
+LABELS = np.arange(12) % 3
+ROOT = RNG.normal(size=(3, 3))
+KERNELS = {
+    "squared exponential": (kernels.SquaredExponential(0.7), POINTS),
+    "exponential": (kernels.Exponential(0.7), POINTS),
+    "power exponential": (kernels.PowerExponential(0.7, 1.5), POINTS),
+    "exponential of wasserstein": (kernels.Exponential(0.7, distances.Wasserstein()), NORMALS),
+    "gaussian of wasserstein": (kernels.SquaredExponential(0.7, distances.Wasserstein()), NORMALS),
+    "exponential of total variation": (kernels.Exponential(0.7, distances.TotalVariation()), PROBS),
+    "white": (kernels.White(), LABELS),
+    "labels": (kernels.LabelKernel(ROOT @ ROOT.T), LABELS),
+    "sum": (kernels.SquaredExponential(0.7) + 2.0 * kernels.Exponential(0.3), POINTS),
+    "product": (kernels.SquaredExponential(0.7) * kernels.Exponential(0.3), POINTS),
+    "tensor product": (
+        kernels.TensorProduct(
+            kernels.Exponential(0.7, distances.TotalVariation()), kernels.White()
+        ),
+        (PROBS, LABELS),
+    ),
+}
+
+
+def _case(name):
+    return jax.tree.map(jnp.asarray, KERNELS[name])
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_positive_semidefinite_and_symmetric(name):
+    matrix = np.asarray(kernels.gram_matrix(*_case(name)))
+    np.testing.assert_allclose(matrix, matrix.T, rtol=1e-14)
+    assert np.linalg.eigvalsh(matrix)[0] > -1e-12
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_pytree_jit_and_dtype(name):
+    kernel, xs = _case(name)
+    leaves, structure = jax.tree.flatten(kernel)
+    again = jax.tree.unflatten(structure, leaves)
+    dense = kernels.gram_matrix(kernel, xs)
+    np.testing.assert_allclose(jax.jit(kernels.gram_matrix)(again, xs), dense, rtol=1e-14)
+    single = jax.tree.map(
+        lambda x: x.astype(jnp.float32) if jnp.issubdtype(x.dtype, jnp.floating) else x,
+        (kernel, xs),
+    )
+    if name != "white":  # which has nothing to take the precision from
+        assert kernels.gram_matrix(*single).dtype == jnp.float32
+    np.testing.assert_allclose(kernels.gram_matrix(*single), dense, rtol=2e-5, atol=1e-7)
+
+
+@pytest.mark.parametrize("name", [n for n in KERNELS if n not in ("white", "labels")])
+def test_gradients_are_finite_also_on_the_diagonal(name):
+    kernel, xs = _case(name)
+
+    def total(kernel, xs):
+        return kernels.gram_matrix(kernel, xs).sum()
+
+    inexact = jax.grad(total, argnums=(0, 1), allow_int=True)(kernel, xs)
+    for leaf in jax.tree.leaves(inexact):
+        if leaf.dtype != jax.dtypes.float0:
+            chex.assert_tree_all_finite(leaf)
+
+
+def test_values_from_the_formulas():
+    x, y = np.array([0.0, 0.0]), np.array([3.0, 4.0])
+    np.testing.assert_allclose(kernels.SquaredExponential(2.0)(x, y), np.exp(-25 / 8), rtol=1e-14)
+    np.testing.assert_allclose(kernels.Exponential(2.0)(x, y), np.exp(-2.5), rtol=1e-14)
+    np.testing.assert_allclose(
+        kernels.PowerExponential(2.0, 0.5)(x, y), np.exp(-np.sqrt(2.5)), rtol=1e-14
+    )
+    assert kernels.LabelKernel(jnp.arange(4.0).reshape(2, 2))(1, 0) == 2
+
+
+def test_algebra():
+    first, second = kernels.SquaredExponential(0.5), kernels.Exponential(2.0)
+    x, y = 0.3, 1.1
+    np.testing.assert_allclose((first + second)(x, y), first(x, y) + second(x, y))
+    np.testing.assert_allclose(sum([first, second])(x, y), first(x, y) + second(x, y))
+    np.testing.assert_allclose((first * second)(x, y), first(x, y) * second(x, y))
+    np.testing.assert_allclose((0.25 * first)(x, y), 0.25 * first(x, y))
+    np.testing.assert_allclose((first * jnp.array(0.25))(x, y), 0.25 * first(x, y))
+    with pytest.raises(TypeError):
+        first + 1.0
+    with pytest.raises(TypeError):
+        first * "a"
+
+
+def test_product_of_tensor_products_is_a_tensor_product():
+    one = kernels.TensorProduct(kernels.Exponential(1.0), kernels.SquaredExponential(2.0))
+    two = kernels.TensorProduct(kernels.Exponential(0.3), kernels.SquaredExponential(0.7))
+    product = one * two
+    assert isinstance(product, kernels.TensorProduct)
+    pairs = (jnp.array(0.1), jnp.array(0.2)), (jnp.array(0.5), jnp.array(0.9))
+    np.testing.assert_allclose(product(*pairs), one(*pairs) * two(*pairs), rtol=1e-14)
+
+
+def test_length_scales_do_not_retrace():
+    @jax.jit
+    @chex.assert_max_traces(n=1)
+    def evaluate(kernel, x, y):
+        return kernel(x, y)
+
+    for length_scale in (0.5, 1.0, 2.0):
+        evaluate(kernels.SquaredExponential(jnp.array(length_scale)), 0.0, 1.0)
+
+
+def test_labels_out_of_range_are_not_clamped_under_jit():
+    kernel = kernels.LabelKernel(jnp.eye(2))
+    assert jnp.isnan(jax.jit(kernel)(2, 0))
+    assert jnp.isnan(jax.jit(kernel)(0, -1))
+
+
+@pytest.mark.parametrize(
+    ("kernel", "message"),
+    [
+        (kernels.SquaredExponential(0.0), "kernel.length_scale: expected positive"),
+        (kernels.SquaredExponential(float("nan")), "kernel.length_scale: expected positive"),
+        (kernels.Exponential(-1.0), "kernel.length_scale: expected positive"),
+        (kernels.PowerExponential(1.0, 2.5), r"kernel.exponent: expected values in \(0, 2\]"),
+        (kernels.PowerExponential(1.0, 0.0), "kernel.exponent: expected positive"),
+        (-1.0 * kernels.White(), "kernel.factor: expected positive"),
+        (kernels.LabelKernel(np.zeros((2, 3))), r"expected shape \[m, m\], got \(2, 3\)"),
+        (kernels.LabelKernel(np.array([[1.0, 0], [1, 1]])), "expected a symmetric matrix"),
+        (kernels.LabelKernel(np.array([[1.0, 2], [2, 1]])), "smallest eigenvalue -1.0"),
+        (kernels.LabelKernel(np.array([[np.nan, 0], [0, 1]])), "matrix: expected finite values"),
+        (kernels.White() + kernels.Exponential(0.0), "length_scale: expected positive"),
+        (kernels.White() * kernels.Exponential(0.0), "length_scale: expected positive"),
+    ],
+)
+def test_wrong_hyperparameters_are_named(kernel, message):
+    with pytest.raises(ValueError, match=message):
+        kernels.gram_matrix(kernel, jnp.array([0.0, 1.0]))
+    tensor = kernels.TensorProduct(kernels.Exponential(1.0), kernel)
+    with pytest.raises(ValueError, match="kernel.target"):
+        kernels.gram_matrix(tensor, (jnp.zeros(2), jnp.zeros(2)))
+
+
+def test_gram_matrix_between_two_sets():
+    matrix = kernels.gram_matrix(distances.Euclidean(), jnp.arange(3.0), jnp.arange(2.0))
+    np.testing.assert_array_equal(matrix, [[0, 1], [1, 0], [2, 1]])
+    with pytest.raises(ValueError, match="xs: expected a batch"):
+        kernels.gram_matrix(kernels.Exponential(1.0), jnp.array(1.0))
+    with pytest.raises(TypeError, match="kernel: expected a kernel record, got float"):
+        kernels.gram_matrix(1.0, jnp.arange(3.0))

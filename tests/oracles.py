@@ -1,0 +1,146 @@
+"""Plain NumPy versions, written from the papers with loops, and the data they are compared on."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from calibjax import distances, distributions, kernels
+
+
+def squared_exponential_moments(loc, scale, other_loc, other_scale, length_scale):
+    """E exp(−‖Z − Z'‖²/(2ℓ²)), Z ~ N(loc, scale²), Z' ~ N(other_loc, other_scale²), W21 D.1."""
+    value = 1.0
+    for m, s, n, t in zip(
+        *(np.atleast_1d(v) for v in (loc, scale, other_loc, other_scale)), strict=True
+    ):
+        total = length_scale**2 + s**2 + t**2
+        value *= length_scale / np.sqrt(total) * np.exp(-((m - n) ** 2) / (2 * total))
+    return value
+
+
+def normal_h(p, y, q, z, length_scale=1.0, prediction_scale=1.0):
+    """h for k = exp(−W2(p, q)/ℓ_P) exp(−‖y − z‖²/(2ℓ²)) and p, q = (loc, scale)."""
+    (m, s), (n, t) = p, q
+    zero = np.zeros_like(s)
+    w2 = np.sqrt(np.sum((m - n) ** 2) + np.sum((s - t) ** 2))
+
+    def expect(*arguments):
+        return squared_exponential_moments(*arguments, length_scale)
+
+    bracket = (
+        expect(y, zero, z, zero)
+        - expect(m, s, z, zero)
+        - expect(y, zero, n, t)
+        + expect(m, s, n, t)
+    )
+    return np.exp(-w2 / prediction_scale) * bracket
+
+
+def categorical_h(p, y, q, z, matrix, nu):
+    """h for k = exp(−TV(p, q)/ν) A[y, z]: the four sums over classes, term by term."""
+    m = len(p)
+    value = matrix[y, z]
+    value -= sum(p[c] * matrix[c, z] for c in range(m))
+    value -= sum(q[c] * matrix[y, c] for c in range(m))
+    value += sum(p[c] * q[d] * matrix[c, d] for c in range(m) for d in range(m))
+    return np.exp(-0.5 * np.sum(np.abs(p - q)) / nu) * value
+
+
+def h_matrix(h, samples):
+    """All values of h by a double loop."""
+    return np.array([[h(*a, *b) for b in samples] for a in samples])
+
+
+def unbiased(matrix):
+    """U-statistic of a matrix of values of h."""
+    n = len(matrix)
+    return sum(matrix[i, j] for i in range(n) for j in range(i + 1, n)) * 2 / (n * (n - 1))
+
+
+def normal_data(n, d=None, seed=0, dtype=np.float64, calibrated=True):
+    """W21's models with random scales: predictions, targets, and a list of NumPy samples."""
+    rng = np.random.default_rng(seed)
+    shape = (n,) if d is None else (n, d)
+    loc = rng.uniform(size=shape).astype(dtype)
+    scale = rng.uniform(0.05, 0.3, size=shape).astype(dtype)
+    center = loc if calibrated else loc + 0.2
+    targets = (center + scale * rng.normal(size=shape)).astype(dtype)
+    family = distributions.Normal if d is None else distributions.DiagNormal
+    predictions = family(jnp.asarray(loc), jnp.asarray(scale))
+    return (
+        predictions,
+        jnp.asarray(targets),
+        list(zip(zip(loc, scale, strict=True), targets, strict=True)),
+    )
+
+
+def categorical_data(n, m, seed=0, dtype=np.float64):
+    """Calibrated class predictions: predictions, targets, and a list of NumPy samples."""
+    rng = np.random.default_rng(seed)
+    probs = rng.dirichlet(np.ones(m), size=n).astype(dtype)
+    targets = np.array([rng.choice(m, p=p / p.sum()) for p in probs.astype(np.float64)])
+    predictions = distributions.Categorical(jnp.asarray(probs))
+    return predictions, jnp.asarray(targets), list(zip(probs, targets, strict=True))
+
+
+def normal_kernel(length_scale=1.0, prediction_scale=1.0):
+    """W21's kernel."""
+    return kernels.TensorProduct(
+        kernels.Exponential(prediction_scale, distances.Wasserstein()),
+        kernels.SquaredExponential(length_scale),
+    )
+
+
+def label_matrix(m, seed=0):
+    """A positive semi-definite matrix [m, m] that is not diagonal."""
+    root = np.random.default_rng(seed).normal(size=(m, m))
+    return root @ root.T / m
+
+
+def categorical_kernel(nu=0.5, matrix=None):
+    """W19's kernel, with a matrix on the labels or the white kernel."""
+    target = kernels.White() if matrix is None else kernels.LabelKernel(jnp.asarray(matrix))
+    return kernels.TensorProduct(kernels.Exponential(nu, distances.TotalVariation()), target)
+
+
+def as_dtype(tree, dtype):
+    """Floating-point leaves in another precision."""
+
+    def convert(leaf):
+        leaf = jnp.asarray(leaf)
+        return leaf.astype(dtype) if jnp.issubdtype(leaf.dtype, jnp.floating) else leaf
+
+    return jax.tree.map(convert, tree)
+
+
+def cases():
+    """One data set of every family: name → (kernel, predictions, targets, NumPy h, samples)."""
+    rows = {}
+    for d in (None, 1, 3, 10):
+        predictions, targets, samples = normal_data(23, d, seed=3)
+        kernel = normal_kernel(0.7, 0.4)
+        rows[f"normal-{d}"] = (
+            kernel,
+            predictions,
+            targets,
+            (lambda *pair: normal_h(*pair, 0.7, 0.4)),
+            samples,
+        )
+    for m in (2, 5):
+        predictions, targets, samples = categorical_data(23, m, seed=4)
+        for name, matrix in (("white", np.eye(m)), ("label", label_matrix(m))):
+            kernel = categorical_kernel(0.5, None if name == "white" else matrix)
+            rows[f"categorical-{m}-{name}"] = (
+                kernel,
+                predictions,
+                targets,
+                (lambda *pair, matrix=matrix: categorical_h(*pair, matrix, 0.5)),
+                samples,
+            )
+    return rows
+
+
+CASE_NAMES = (
+    *(f"normal-{d}" for d in (None, 1, 3, 10)),
+    *(f"categorical-{m}-{name}" for m in (2, 5) for name in ("white", "label")),
+)

@@ -1,0 +1,205 @@
+import chex
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from calibjax import pairwise
+
+SIZES = [2, 3, 15, 16, 17, 40, 301]
+TILES = [1, 7, 16, 128]
+
+
+def laplace(args, x, y):
+    """A symmetric pair function with a parameter, of samples (vector, label)."""
+    (u, c), (v, d) = x, y
+    return (
+        args["amplitude"] * jnp.exp(-jnp.sum(jnp.square(u - v)) * args["rate"]) * (1.0 + (c == d))
+    )
+
+
+def directed(args, x, y):
+    """A pair function without symmetry."""
+    return args * jnp.sin(x - 2 * y)
+
+
+def product(args, x, y):
+    return args * x * y
+
+
+def data(n, seed=0, d=2):
+    rng = np.random.default_rng(seed)
+    return jnp.asarray(rng.normal(size=(n, d))), jnp.asarray(rng.integers(0, 3, size=n))
+
+
+ARGS = {"amplitude": np.array(2.0), "rate": np.array(0.3)}
+
+
+def dense(args, xs):
+    rows = jax.vmap(laplace, (None, None, 0))
+    return jax.vmap(rows, (None, 0, None))(args, xs, xs)
+
+
+def upper(matrix):
+    return np.asarray(matrix)[np.triu_indices(len(matrix), 1)]
+
+
+@pytest.mark.parametrize("n", SIZES)
+@pytest.mark.parametrize("tile_size", TILES)
+def test_tiled_equals_dense(n, tile_size):
+    if n > 40 and tile_size < 16:
+        pytest.skip("many tiny tiles take long and show nothing new")
+    xs = data(n)
+    matrix = dense(ARGS, xs)
+    ours = pairwise.mean_over_pairs(laplace, ARGS, xs, tile_size=tile_size)
+    np.testing.assert_allclose(ours, upper(matrix).mean(), rtol=1e-13)
+    ours = pairwise.mean_over_all_pairs(laplace, ARGS, xs, tile_size=tile_size)
+    np.testing.assert_allclose(ours, matrix.mean(), rtol=1e-13)
+    weights = jnp.asarray(np.random.default_rng(1).normal(size=(n, 3)))
+    ours = pairwise.quadratic_forms(laplace, ARGS, xs, weights, tile_size=tile_size)
+    np.testing.assert_allclose(ours, np.diag(weights.T @ matrix @ weights), rtol=1e-11)
+
+
+@pytest.mark.parametrize(("n", "m"), [(1, 1), (5, 3), (40, 17), (130, 301)])
+@pytest.mark.parametrize("tile_size", [7, 128])
+def test_between_two_sets(n, m, tile_size):
+    rng = np.random.default_rng(0)
+    x, y = jnp.asarray(rng.normal(size=n)), jnp.asarray(rng.normal(size=m))
+    matrix = np.sin(np.asarray(x)[:, None] - 2 * np.asarray(y))
+    ours = pairwise.mean_between(directed, 1.0, x, y, tile_size=tile_size)
+    np.testing.assert_allclose(ours, matrix.mean(), rtol=1e-11)
+    weights = jnp.asarray(rng.normal(size=(m, 2)))
+    ours = pairwise.weighted_sums(directed, 1.0, x, y, weights, tile_size=tile_size)
+    np.testing.assert_allclose(ours, matrix @ weights, atol=1e-12)
+
+
+@pytest.mark.parametrize("n", [2, 5, 64, 301])
+@pytest.mark.parametrize("block_size", [2, 3, 64])
+def test_blocks(n, block_size):
+    if block_size > n:
+        pytest.skip("no block")
+    xs = data(n)
+    matrix = np.asarray(dense(ARGS, xs))
+    expected = [
+        upper(matrix[b : b + block_size, b : b + block_size]).mean()
+        for b in range(0, n - block_size + 1, block_size)
+    ]
+    ours = pairwise.block_means(laplace, ARGS, xs, block_size=block_size)
+    np.testing.assert_allclose(ours, expected, rtol=1e-13)
+
+
+@pytest.mark.parametrize("n", [2, 17, 150])
+def test_gradients_equal_those_of_the_dense_sum(n):
+    u, labels = data(n)
+    weights = jnp.asarray(np.random.default_rng(1).normal(size=(n, 2)))
+
+    def tiled_forms(args, u, w):
+        return pairwise.quadratic_forms(laplace, args, (u, labels), w, tile_size=32) @ jnp.array(
+            [1.0, 2]
+        )
+
+    def dense_forms(args, u, w):
+        return jnp.diag(w.T @ dense(args, (u, labels)) @ w) @ jnp.array([1.0, 2])
+
+    ours = jax.jit(jax.grad(tiled_forms, argnums=(0, 1, 2)))(ARGS, u, weights)
+    chex.assert_trees_all_close(
+        ours, jax.grad(dense_forms, argnums=(0, 1, 2))(ARGS, u, weights), rtol=1e-9
+    )
+
+    def tiled(args, u):
+        return pairwise.mean_over_pairs(laplace, args, (u, labels), tile_size=32)
+
+    jax.test_util.check_grads(tiled, (ARGS, u), order=1, modes=["rev"], rtol=1e-5)
+
+
+def test_gradients_between_two_sets():
+    x, y = jnp.linspace(-1, 1, 40), jnp.linspace(0, 3, 23)
+
+    def tiled(a, x, y):
+        return pairwise.mean_between(directed, a, x, y, tile_size=16)
+
+    def plain(a, x, y):
+        return jnp.mean(a * jnp.sin(x[:, None] - 2 * y))
+
+    arguments = jnp.array(1.5), x, y
+    ours = jax.grad(tiled, argnums=(0, 1, 2))(*arguments)
+    chex.assert_trees_all_close(ours, jax.grad(plain, argnums=(0, 1, 2))(*arguments), rtol=1e-10)
+
+    def sums(y):
+        return (
+            pairwise.weighted_sums(directed, 1.5, x, y, jnp.ones((23, 1)), tile_size=16).sum() / 920
+        )
+
+    chex.assert_trees_all_close(
+        jax.grad(sums)(y), jax.grad(plain, argnums=2)(*arguments), rtol=1e-10
+    )
+
+
+def test_second_derivatives():
+    xs = data(20)
+
+    def tiled(rate):
+        return pairwise.mean_over_pairs(laplace, ARGS | {"rate": rate}, xs, tile_size=8)
+
+    def plain(rate):
+        return jnp.triu(dense(ARGS | {"rate": rate}, xs), 1).sum() / 190
+
+    rate = jnp.array(0.4)
+    np.testing.assert_allclose(jax.hessian(tiled)(rate), jax.hessian(plain)(rate), rtol=1e-10)
+
+
+def test_vmap_over_parameters_and_data():
+    u, labels = data(40)
+    rates = jnp.array([0.1, 0.5, 2.0])
+
+    def one(rate, u):
+        return pairwise.mean_over_pairs(laplace, ARGS | {"rate": rate}, (u, labels), tile_size=16)
+
+    np.testing.assert_allclose(
+        jax.vmap(one, (0, None))(rates, u), [one(r, u) for r in rates], rtol=1e-13
+    )
+    many = jnp.stack([u, 2 * u])
+    np.testing.assert_allclose(
+        jax.vmap(one, (None, 0))(0.5, many), [one(0.5, x) for x in many], rtol=1e-13
+    )
+    gradients = jax.vmap(jax.grad(one), (0, None))(rates, u)
+    np.testing.assert_allclose(gradients, [jax.grad(one)(r, u) for r in rates], rtol=1e-12)
+
+
+def test_one_trace_for_one_shape():
+    @chex.assert_max_traces(n=4)  # shape of a value, diagonal tile, tile, and the diagonal itself
+    def counted(args, x, y):
+        return args * x * y
+
+    for value in (1.0, 2.0, 3.0):
+        pairwise.mean_over_all_pairs(
+            counted, jnp.array(value), value * jnp.arange(50.0), tile_size=16
+        )
+
+
+@pytest.mark.parametrize("dtype", [jnp.float32, jnp.float64])
+def test_output_has_the_dtype_of_the_input(dtype):
+    xs = jnp.arange(5.0, dtype=dtype)
+    args = jnp.array(1.0, dtype)
+    assert pairwise.mean_over_pairs(product, args, xs).dtype == dtype
+    assert pairwise.mean_over_all_pairs(product, args, xs).dtype == dtype
+    assert pairwise.mean_between(product, args, xs, xs).dtype == dtype
+    assert pairwise.block_means(product, args, xs, block_size=2).dtype == dtype
+
+
+def test_float32_sums_lose_nothing():
+    """4 500 000 equal terms: added up one by one in float32 they would lose two digits."""
+    n = 3000
+    xs = jnp.full(n, 0.1, jnp.float32)
+    ours = pairwise.mean_over_pairs(product, jnp.float32(1), xs, tile_size=16)
+    np.testing.assert_allclose(ours, np.float32(0.1) * np.float32(0.1), rtol=3e-7)
+
+
+@pytest.mark.parametrize("differentiate", [False, True])
+def test_memory_does_not_grow_with_the_square(differentiate):
+    n = 20_000
+    function = lambda a, u, c: pairwise.mean_over_pairs(laplace, a, (u, c))  # noqa: E731
+    function = jax.grad(function, argnums=(0, 1)) if differentiate else function
+    shapes = jax.ShapeDtypeStruct((n, 2), float), jax.ShapeDtypeStruct((n,), int)
+    compiled = jax.jit(function).lower(ARGS, *shapes).compile()
+    assert compiled.memory_analysis().temp_size_in_bytes < 100 * 8 * n  # n² numbers are 3.2 GB

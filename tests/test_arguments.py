@@ -1,0 +1,318 @@
+"""Every wrong input gives an error that names the argument, what was expected and what came."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from calibjax import distributions, estimators, hypothesis_tests, kernels
+from tests import oracles
+
+KEY = jax.random.key(0)
+ENTRIES = {
+    "skce": estimators.skce,
+    "skce_biased": estimators.skce_biased,
+    "skce_block": functools.partial(estimators.skce_block, block_size=2),
+    "calibration_kernel_matrix": estimators.calibration_kernel_matrix,
+    "exact_skce_test": functools.partial(hypothesis_tests.exact_skce_test, KEY),
+    "bootstrap_skce_test": functools.partial(hypothesis_tests.bootstrap_skce_test, KEY),
+    "block_skce_test": functools.partial(hypothesis_tests.block_skce_test, block_size=2),
+    "exact_test": lambda kernel, *data: hypothesis_tests.exact_test(
+        KEY, functools.partial(estimators.skce_biased, kernel), *data
+    ),
+}
+N = 6
+LOC, SCALE, Y = jnp.linspace(0, 1, N), jnp.full(N, 0.5), jnp.linspace(0, 1, N)
+PROBS, LABELS = jnp.full((N, 3), 1 / 3), jnp.array([0, 1, 2, 0, 1, 2])
+Normal, DiagNormal = distributions.Normal, distributions.DiagNormal
+Categorical, Bernoulli = distributions.Categorical, distributions.Bernoulli
+NAN, INF = jnp.nan, jnp.inf
+
+WRONG = {
+    "NaN in loc": (
+        Normal(LOC.at[2].set(NAN), SCALE),
+        Y,
+        ValueError,
+        r"predictions.loc: expected finite values, got predictions.loc\[2\] = nan",
+    ),
+    "infinite loc": (
+        Normal(LOC.at[2].set(INF), SCALE),
+        Y,
+        ValueError,
+        "predictions.loc: expected finite",
+    ),
+    "zero scale": (
+        Normal(LOC, SCALE.at[1].set(0)),
+        Y,
+        ValueError,
+        r"predictions.scale: expected positive finite values, got predictions.scale\[1\] = 0.0",
+    ),
+    "negative scale": (
+        Normal(LOC, SCALE.at[1].set(-1)),
+        Y,
+        ValueError,
+        "predictions.scale: expected positive",
+    ),
+    "NaN scale": (
+        Normal(LOC, SCALE.at[1].set(NAN)),
+        Y,
+        ValueError,
+        "predictions.scale: expected positive",
+    ),
+    "NaN target": (
+        Normal(LOC, SCALE),
+        Y.at[5].set(NAN),
+        ValueError,
+        r"targets: expected finite values, got targets\[5\] = nan",
+    ),
+    "fewer targets": (
+        Normal(LOC, SCALE),
+        Y[1:],
+        ValueError,
+        "targets: expected one target for each of the 6 predictions, got 5",
+    ),
+    "fewer scales": (
+        Normal(LOC, SCALE[1:]),
+        Y,
+        ValueError,
+        "predictions: expected leading axes of one length",
+    ),
+    "scalar scale": (
+        Normal(LOC, jnp.array(0.5)),
+        Y,
+        ValueError,
+        "predictions.scale: expected a batch with a leading axis",
+    ),
+    "one distribution": (
+        Normal(LOC[0], SCALE[0]),
+        Y,
+        ValueError,
+        "predictions.loc: expected a batch",
+    ),
+    "loc of a vector": (
+        Normal(LOC[:, None], SCALE[:, None]),
+        Y,
+        ValueError,
+        r"predictions.loc: expected shape \[n\], got \(6, 1\)",
+    ),
+    "vector targets": (
+        Normal(LOC, SCALE),
+        Y[:, None],
+        ValueError,
+        r"targets: expected shape \[n\]",
+    ),
+    "integer loc": (
+        Normal(jnp.arange(N), SCALE),
+        Y,
+        TypeError,
+        "predictions.loc: expected floating-point values, got int",
+    ),
+    "integer targets": (
+        Normal(LOC, SCALE),
+        jnp.arange(N),
+        TypeError,
+        "targets: expected floating-point values, got int",
+    ),
+    "complex targets": (
+        Normal(LOC, SCALE),
+        Y * 1j,
+        TypeError,
+        "targets: expected floating-point values, got complex",
+    ),
+    "list in place of an array": (
+        Normal([0.0] * N, SCALE),
+        Y,
+        TypeError,
+        r"predictions.loc\[0\]: expected an array, got float",
+    ),
+    "list of targets": (
+        Normal(LOC, SCALE),
+        [0.0] * N,
+        TypeError,
+        r"targets\[0\]: expected an array, got float",
+    ),
+    "no distribution": (LOC, Y, TypeError, "predictions: expected a batch of distributions"),
+    "empty": (
+        Normal(LOC[:0], SCALE[:0]),
+        Y[:0],
+        ValueError,
+        "predictions: expected at least . samples, got 0",
+    ),
+    "diagonal without dimension": (
+        DiagNormal(LOC, SCALE),
+        Y,
+        ValueError,
+        r"predictions.loc: expected shape \[n, d\]",
+    ),
+    "diagonal with other scales": (
+        DiagNormal(jnp.ones((N, 2)), jnp.ones((N, 3))),
+        jnp.ones((N, 2)),
+        ValueError,
+        r"predictions.scale: expected shape \[n, d\], as loc",
+    ),
+    "diagonal with other targets": (
+        DiagNormal(jnp.ones((N, 2)), jnp.ones((N, 2))),
+        jnp.ones((N, 3)),
+        ValueError,
+        r"targets: expected shape \[n, d\]",
+    ),
+    "zero dimensions": (
+        DiagNormal(jnp.ones((N, 0)), jnp.ones((N, 0))),
+        jnp.ones((N, 0)),
+        ValueError,
+        "at least one dimension",
+    ),
+    "logits": (
+        Categorical(jnp.zeros((N, 3))),
+        LABELS,
+        ValueError,
+        r"predictions.probs.sum\(-1\): expected rows that sum to one \(not logits\)",
+    ),
+    "negative probability": (
+        Categorical(PROBS.at[0].set(jnp.array([-0.5, 1, 0.5]))),
+        LABELS,
+        ValueError,
+        r"predictions.probs: expected probabilities in \[0, 1\]",
+    ),
+    "NaN probability": (
+        Categorical(PROBS.at[0, 0].set(NAN)),
+        LABELS,
+        ValueError,
+        "predictions.probs: expected probabilities",
+    ),
+    "label -1": (
+        Categorical(PROBS),
+        LABELS.at[3].set(-1),
+        ValueError,
+        r"targets: expected labels in 0, ..., 2, got targets\[3\] = -1",
+    ),
+    "label m": (
+        Categorical(PROBS),
+        LABELS.at[3].set(3),
+        ValueError,
+        r"targets: expected labels in 0, ..., 2, got targets\[3\] = 3",
+    ),
+    "floating labels": (
+        Categorical(PROBS),
+        LABELS * 1.0,
+        TypeError,
+        "targets: expected integer class labels, got float",
+    ),
+    "one class": (Categorical(jnp.ones((N, 1))), LABELS * 0, ValueError, "at least two classes"),
+    "one-hot targets": (
+        Categorical(PROBS),
+        jax.nn.one_hot(LABELS, 3, dtype=int),
+        ValueError,
+        r"targets: expected shape \[n\]",
+    ),
+    "probability above one": (
+        Bernoulli(LOC * 2),
+        LABELS % 2,
+        ValueError,
+        r"predictions.probs: expected probabilities in \[0, 1\]",
+    ),
+    "binary label 2": (Bernoulli(LOC), LABELS, ValueError, "targets: expected labels in 0, ..., 1"),
+    "two columns for Bernoulli": (
+        Bernoulli(PROBS),
+        LABELS % 2,
+        ValueError,
+        r"predictions.probs: expected shape \[n\]",
+    ),
+}
+
+
+def _kernel(predictions):
+    if isinstance(predictions, Normal | DiagNormal):
+        return oracles.normal_kernel()
+    return oracles.categorical_kernel()
+
+
+@pytest.mark.parametrize("entry", ENTRIES)
+@pytest.mark.parametrize("name", WRONG)
+def test_wrong_data(entry, name):
+    predictions, targets, error, message = WRONG[name]
+    with pytest.raises(error, match=message):
+        ENTRIES[entry](_kernel(predictions), predictions, targets)
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [e for e in ENTRIES if e not in ("skce_biased", "exact_test", "calibration_kernel_matrix")],
+)
+def test_one_sample(entry):
+    with pytest.raises(ValueError, match=r"predictions: expected at least [24] samples, got 1"):
+        ENTRIES[entry](oracles.normal_kernel(), Normal(LOC[:1], SCALE[:1]), Y[:1])
+
+
+@pytest.mark.parametrize("entry", [e for e in ENTRIES if e != "exact_test"])
+@pytest.mark.parametrize(
+    ("kernel", "error", "message"),
+    [
+        (
+            kernels.TensorProduct(kernels.Exponential(0.0), kernels.SquaredExponential(1.0)),
+            ValueError,
+            r"kernel.prediction.length_scale: expected positive",
+        ),
+        (
+            kernels.TensorProduct(kernels.Exponential(1.0), kernels.SquaredExponential(jnp.nan)),
+            ValueError,
+            r"kernel.target.length_scale: expected positive",
+        ),
+        ("kernel", TypeError, "kernel: expected a kernel record, got str"),
+        (kernels.SquaredExponential(1.0), NotImplementedError, "kernel SquaredExponential"),
+        (
+            kernels.TensorProduct(kernels.Exponential(1.0), kernels.White()),
+            NotImplementedError,
+            "White under Normal",
+        ),
+    ],
+)
+def test_wrong_kernels(entry, kernel, error, message):
+    with pytest.raises(error, match=message):
+        ENTRIES[entry](kernel, Normal(LOC, SCALE), Y)
+
+
+@pytest.mark.parametrize("entry", ENTRIES)
+@pytest.mark.parametrize(
+    "name",
+    ["fewer targets", "vector targets", "floating labels", "integer targets", "one class", "empty"],
+)
+def test_structure_is_checked_under_jit(entry, name):
+    predictions, targets, error, message = WRONG[name]
+    with pytest.raises(error, match=message):
+        jax.jit(functools.partial(ENTRIES[entry], _kernel(predictions)))(predictions, targets)
+
+
+def test_labels_out_of_range_never_become_a_number_under_jit():
+    for kernel in (oracles.categorical_kernel(), oracles.categorical_kernel(0.5, np.eye(3))):
+        for label in (-1, 3):
+            targets = LABELS.at[3].set(label)
+            assert jnp.isnan(
+                jax.jit(functools.partial(estimators.skce, kernel))(Categorical(PROBS), targets)
+            )
+            test = jax.jit(functools.partial(hypothesis_tests.exact_skce_test, KEY, kernel))
+            assert jnp.isnan(test(Categorical(PROBS), targets).pvalue)
+
+
+@pytest.mark.parametrize(
+    ("size", "error"), [(0, ValueError), (1, ValueError), (N + 1, ValueError), (2.5, TypeError)]
+)
+def test_block_size(size, error):
+    with pytest.raises(error, match="block_size: expected an integer"):
+        estimators.skce_block(oracles.normal_kernel(), Normal(LOC, SCALE), Y, block_size=size)
+
+
+def test_label_matrix_of_another_size_is_refused():
+    kernel = oracles.categorical_kernel(0.5, np.eye(4))
+    with pytest.raises(ValueError, match=r"matrix: expected shape \[3, 3\]"):
+        estimators.skce(kernel, Categorical(PROBS), LABELS)
+
+
+def test_numpy_arrays_are_welcome():
+    predictions = Normal(np.linspace(0, 1, N), np.full(N, 0.5))
+    ours = estimators.skce(oracles.normal_kernel(), predictions, np.linspace(0, 1, N))
+    np.testing.assert_allclose(
+        ours, estimators.skce(oracles.normal_kernel(), Normal(LOC, SCALE), Y), rtol=1e-5
+    )
