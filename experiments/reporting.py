@@ -15,9 +15,7 @@ from paper_repro import cells
 DEFAULT_OUTPUT = Path(__file__).parent / "output"
 
 
-def argument_parser(
-    description: str | None, *, needs_data: bool = False
-) -> argparse.ArgumentParser:
+def option_parser(description: str | None, *, needs_data: bool = False) -> argparse.ArgumentParser:
     """Parser with the options that all experiments have."""
     parser = argparse.ArgumentParser(description=(description or "").partition("\n")[0])
     parser.add_argument(

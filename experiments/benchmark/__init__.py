@@ -1,0 +1,1 @@
+"""Speed and memory of calibjax against plain loops; `python -m experiments.benchmark`."""

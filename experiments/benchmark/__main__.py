@@ -1,0 +1,225 @@
+"""Speed and memory against plain C and NumPy, measured in one run on one machine.
+
+Every ratio is taken between times of the same run: repetitions are interleaved, and the shortest
+time of each side counts. The C loops are compiled with `gcc -O3`, run on one thread and hoist
+whatever depends on one sample only; the values must agree, or the run stops. One row shows the
+same loop with the compiler's vector exponentials (`-Ofast -march=native`) for information.
+
+Run: python -m experiments.benchmark [--quick] [--output DIR]
+"""
+
+import functools
+import json
+import os
+import platform
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from tqdm import tqdm
+
+from calibjax import distances, estimators, hypothesis_tests, kernels
+from experiments import reporting
+from experiments.benchmark import memory, workload
+from experiments.benchmark.reference import Reference
+from paper_repro import cells
+
+
+class Sizes(NamedTuple):
+    """Sizes of the measurements; the bars hold for the full ones."""
+
+    pairs: int = 16384
+    tests: int = 1024
+    memory: int = 100_000
+    median: int = 4096
+    resamples: int = 1000
+    repetitions: int = 5
+
+
+FULL = Sizes()
+QUICK = Sizes(pairs=2048, tests=256, memory=8192, median=1024, repetitions=2)
+
+
+def row(quantity: str, ours: float, reference: float, bar: str = "") -> dict[str, Any]:
+    """One line of the table; `bar` is such as "ratio >= 5", where ratio = reference / ours."""
+    ratio = reference / ours
+    limit = float(bar.split()[-1]) if bar else None
+    if ">=" in bar:
+        met = ratio >= limit
+    elif "<=" in bar:
+        met = 1 / ratio <= limit
+    else:
+        met = None
+    return {
+        "quantity": quantity,
+        "ours": ours,
+        "reference": reference,
+        "reference / ours": ratio,
+        "bar": bar,
+        "met": met,
+    }
+
+
+def arrays(predictions: Any, targets: jax.Array) -> tuple[np.ndarray, ...]:
+    """The samples as NumPy arrays, for the C loops."""
+    return tuple(np.asarray(x) for x in (predictions.loc, predictions.scale, targets))
+
+
+def require_close(what: str, ours: float, reference: float, tolerance: float) -> None:
+    """Stops the run if two values differ."""
+    if not abs(ours - reference) <= tolerance * abs(reference):
+        raise AssertionError(f"{what}: ours {ours!r}, reference {reference!r}")
+
+
+def pair_sums(sizes: Sizes) -> list[dict[str, Any]]:
+    """`skce` against the C loop, float32 against float64, gradient against value."""
+    double = workload.normal_samples(sizes.pairs)
+    single = workload.normal_samples(sizes.pairs, jnp.float32)
+    plain, fast = Reference("-O3"), Reference("-Ofast", "-march=native")
+    data = arrays(*double)
+    for name, reference in (("C", plain), ("vectorised C", fast)):
+        # The estimate is a small mean of larger terms, at whose scale the vector exponentials,
+        # exact to four units in the last place, are compared.
+        tolerance = 1e-10 if reference is plain else 1e-6
+        require_close(
+            f"skce against {name}", float(workload.value(*double)), reference.skce(*data), tolerance
+        )
+    seconds = reporting.minimum_seconds(
+        {
+            "float64": functools.partial(workload.value, *double),
+            "float32": functools.partial(workload.value, *single),
+            "gradient": functools.partial(workload.gradient, *double),
+            "C": functools.partial(plain.skce, *data),
+            "vectorised C": functools.partial(fast.skce, *data),
+        },
+        sizes.repetitions,
+    )
+    n, ours = sizes.pairs, seconds["float64"]
+    return [
+        row(f"s, skce, n = {n}; C loop, gcc -O3", ours, seconds["C"], "ratio >= 5"),
+        row(f"s, skce, n = {n}; C loop, -Ofast -march=native", ours, seconds["vectorised C"]),
+        row(f"s, skce in float32, n = {n}; in float64", seconds["float32"], ours, "ratio >= 2"),
+        row(f"s, gradient of skce, n = {n}; value", seconds["gradient"], ours),
+    ]
+
+
+def bootstrap(sizes: Sizes) -> list[dict[str, Any]]:
+    """`bootstrap_skce_test` against a C loop over resamples that is given the matrix of h."""
+    samples = workload.normal_samples(sizes.tests)
+    plain = Reference("-O3")
+    matrix = np.asarray(estimators.calibration_kernel_matrix(workload.KERNEL, *samples))
+
+    def test() -> Any:
+        return hypothesis_tests.bootstrap_skce_test(
+            jax.random.key(1), workload.KERNEL, *samples, num_samples=sizes.resamples
+        )
+
+    ours = np.asarray(test().null_samples)
+    theirs = plain.bootstrap(matrix, sizes.resamples)
+    error = np.sqrt((ours.var() + theirs.var()) / sizes.resamples)
+    if not abs(ours.mean() - theirs.mean()) <= 5 * error:
+        raise AssertionError(f"bootstrap: means {ours.mean()} and {theirs.mean()} +- {error}")
+    if not 0.5 < ours.std() / theirs.std() < 2:
+        raise AssertionError(f"bootstrap: standard deviations {ours.std()} and {theirs.std()}")
+    loop = functools.partial(plain.bootstrap, matrix, sizes.resamples)
+    seconds = reporting.minimum_seconds({"ours": test, "C": loop}, 2 * sizes.repetitions)
+    quantity = f"s, bootstrap_skce_test, {sizes.resamples} resamples, n = {sizes.tests}; C loop"
+    return [row(quantity, seconds["ours"], seconds["C"], "ratio >= 8")]
+
+
+def exact(sizes: Sizes) -> list[dict[str, Any]]:
+    """`exact_skce_test` against one value of `skce`."""
+    samples = workload.normal_samples(sizes.tests)
+
+    def test() -> Any:
+        return hypothesis_tests.exact_skce_test(
+            jax.random.key(1), workload.KERNEL, *samples, num_samples=sizes.resamples
+        )
+
+    one = functools.partial(workload.value, *samples)
+    seconds = reporting.minimum_seconds({"test": test, "skce": one}, sizes.repetitions)
+    quantity = f"s, exact_skce_test, {sizes.resamples} redraws, n = {sizes.tests}; one skce"
+    return [row(quantity, seconds["test"], seconds["skce"], "1 / ratio <= 500")]
+
+
+def median(sizes: Sizes) -> list[dict[str, Any]]:
+    """`median_heuristic` against the median of the full distance matrix in NumPy."""
+    predictions, _ = workload.normal_samples(sizes.median)
+    loc, scale = np.asarray(predictions.loc), np.asarray(predictions.scale)
+
+    def ours() -> jax.Array:
+        distance = distances.Wasserstein()
+        return kernels.median_heuristic(distance, predictions, include_diagonal=True)
+
+    def full() -> np.floating:
+        squared = (loc[:, None] - loc) ** 2 + (scale[:, None] - scale) ** 2
+        return np.median(np.sqrt(squared))
+
+    require_close("median", float(ours()), float(full()), 1e-14)
+    seconds = reporting.minimum_seconds({"ours": ours, "numpy": full}, sizes.repetitions)
+    quantity = f"s, median_heuristic, n = {sizes.median}; NumPy, full matrix"
+    return [row(quantity, seconds["ours"], seconds["numpy"])]
+
+
+def peak_memory(sizes: Sizes) -> list[dict[str, Any]]:
+    """Growth of the peak memory by `skce` and by its gradient, in fresh processes."""
+    n = sizes.memory
+    measured = {what: memory.measure(what, n) for what in ("value", "gradient")}
+    megabytes = {what: result["bytes"] / 1e6 for what, result in measured.items()}
+    matrix = 8e-6 * n * n
+    rows = []
+    for what, label in (("value", "skce"), ("gradient", "gradient of skce")):
+        # Growth below what the system counts in is zero.
+        line = row(f"MB, peak memory growth, {label}, n = {n}; n x n matrix", 1.0, matrix)
+        line |= {"ours": megabytes[what], "reference / ours": matrix / max(megabytes[what], 0.001)}
+        line |= {"bar": "ours < 300", "met": megabytes[what] < 300}
+        rows.append(line)
+    seconds = [measured[what]["seconds"] for what in ("gradient", "value")]
+    return [*rows, row(f"s, gradient of skce, n = {n}; value (with compilation)", *seconds)]
+
+
+def environment() -> dict[str, Any]:
+    """What the times depend on."""
+    return {
+        "platform": platform.platform(),
+        "cpus": os.cpu_count(),
+        "jax": jax.__version__,
+        "load at the start": reporting.machine_load(),
+    }
+
+
+def main() -> None:
+    """Runs all measurements and writes benchmark.json, .csv and .md."""
+    parser = reporting.option_parser(__doc__)
+    parser.add_argument("--quick", action="store_true", help="small sizes, to see that it runs")
+    options = parser.parse_args()
+    jax.config.update("jax_enable_x64", True)
+    sizes = QUICK if options.quick else FULL
+    conditions = environment()
+    parts: list[Callable[[Sizes], list[dict[str, Any]]]] = [
+        pair_sums,
+        bootstrap,
+        exact,
+        median,
+        peak_memory,
+    ]
+    rows = [line for part in tqdm(parts) for line in part(sizes)]
+    if options.quick:  # the bars are for the full sizes
+        rows = [line | {"bar": "", "met": None} for line in rows]
+    conditions["load at the end"] = reporting.machine_load()
+    write(options.output, "benchmark_quick" if options.quick else "benchmark", rows, conditions)
+
+
+def write(folder: Path, name: str, rows: list[dict[str, Any]], conditions: dict) -> None:
+    """Writes the table and the record of the run."""
+    record = {"conditions": conditions, "rows": rows}
+    cells.write(folder / f"{name}.json", json.dumps(record, indent=1, default=float))
+    note = ", ".join(f"{key}: {value}" for key, value in conditions.items())
+    reporting.write_records(folder, name, rows, f"Conditions: {note}.")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,65 @@
+"""Peak memory of one evaluation, in a process of its own.
+
+Run: python -m experiments.benchmark.memory {value,gradient} NUM_SAMPLES; prints bytes and seconds.
+"""
+
+import json
+import resource
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import jax
+
+from experiments.benchmark import workload
+
+_WARM_UP = 2048  # with several tiles, so that the same code is compiled and loaded
+
+
+def measure(what: str, num_samples: int) -> dict[str, float]:
+    """Growth of the peak memory and seconds of an evaluation, measured in a fresh process.
+
+    Args:
+        what: "value" or "gradient".
+        num_samples: n.
+    """
+    command = [sys.executable, "-m", "experiments.benchmark.memory", what, str(num_samples)]
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    if result.returncode:
+        raise RuntimeError(f"{' '.join(command)} failed:\n{result.stderr}")
+    return json.loads(result.stdout)
+
+
+def _peak() -> int:
+    """Peak resident memory of this process in bytes."""
+    unit = 1 if sys.platform == "darwin" else 1024
+    return unit * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+
+
+def _resident() -> int:
+    """Resident memory of this process now; its peak where the system does not tell."""
+    try:
+        pages = int(Path("/proc/self/statm").read_text().split()[1])
+    except FileNotFoundError:
+        return _peak()
+    return pages * resource.getpagesize()
+
+
+def main(what: str, num_samples: int) -> None:
+    """Warms up with few samples, then evaluates once.
+
+    The growth is the final peak minus what was resident before. It is an upper bound: a peak of
+    the compilation during the warm-up counts too, and cannot hide what the evaluation needs.
+    """
+    jax.config.update("jax_enable_x64", True)
+    function = {"value": workload.value, "gradient": workload.gradient}[what]
+    jax.block_until_ready(function(*workload.normal_samples(_WARM_UP)))
+    samples = jax.block_until_ready(workload.normal_samples(num_samples))
+    before, start = _resident(), time.perf_counter()
+    jax.block_until_ready(function(*samples))
+    print(json.dumps({"bytes": _peak() - before, "seconds": time.perf_counter() - start}))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], int(sys.argv[2]))
