@@ -1,0 +1,25 @@
+"""Runs the experiments of the papers: `python -m paper_repro --preset quick`."""
+
+import time
+
+import jax
+
+from paper_repro import cells, w21_ols, w21_synthetic
+
+EXPERIMENTS = {"w21_ols": w21_ols.run, "w21_synthetic": w21_synthetic.run}
+
+
+def main() -> None:
+    """Runs the chosen experiments one after the other, in float64."""
+    description = f"Experiments: {', '.join(EXPERIMENTS)}; --only NAME ... chooses among them."
+    run, names = cells.parse(None, "paper_repro", description, list(EXPERIMENTS))
+    jax.config.update("jax_enable_x64", True)
+    for i, name in enumerate(names, start=1):
+        cells.log(f"[{i}/{len(names)}] {name}, preset {run.preset}")
+        start = time.perf_counter()
+        EXPERIMENTS[name](run)
+        cells.log(f"[{i}/{len(names)}] {name} took {time.perf_counter() - start:.0f} s")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,133 @@
+"""W21 App. A.2: errors, variances, test errors and times on synthetic models.
+
+Predictions are N(c 1_d, 0.1² I_d) with c ~ U(0, 1). Targets are drawn from them (calibrated
+model), or with 0.1 as mean of the first component (uncalibrated model). On 500 data sets for each
+n in {4, 16, 64, 256, 1024} and d in {1, 10}, W21 compares estimators of the SKCE (Fig. 6 to 9)
+and tests of calibration (Fig. 2, 10 and 11). The exact test is an additional curve; the CME test
+of the paper is missing here.
+"""
+
+import dataclasses
+import functools
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+from tqdm import tqdm
+
+from paper_repro import cells
+from paper_repro.w21_figures import plot_errors, plot_tests
+from paper_repro.w21_simulation import (
+    ESTIMATORS,
+    TESTS,
+    Procedure,
+    Simulation,
+    simulate,
+)
+from paper_repro.w21_tables import Cell, published_cells, write_errors, write_tests
+
+NAME = "w21_synthetic"
+DIMENSIONS = (1, 10)
+MODELS = ("calibrated", "uncalibrated")
+UNBIASED = ESTIMATORS[-1]
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """Sizes of the experiment.
+
+    Attributes:
+        sizes: numbers of samples n.
+        data_sets: number of data sets for each n.
+        resamples: resamples of the bootstrap test.
+        max_redraws: bound on the redraws of the exact test.
+        truth: number of data sets, and of samples in each, that the true SKCE is averaged over.
+        timing: seconds spent on timing each procedure.
+    """
+
+    sizes: tuple[int, ...]
+    data_sets: int
+    resamples: int
+    max_redraws: int
+    truth: tuple[int, int]
+    timing: float
+
+
+SETTINGS = {
+    "quick": Settings((4, 16, 64), 100, 1000, 199, (100, 500), 0.05),
+    "paper": Settings((4, 16, 64, 256, 1024), 500, 1000, 999, (1000, 1000), 0.5),
+}
+
+
+def num_redraws(settings: Settings, dimension: int, num_samples: int) -> int:
+    """Redraws of the exact test: fewer where they cost most.
+
+    The level of the test is exact for every number, and few cost only a little power.
+    (redraws + 1) / 20 is an integer, or the level would be below 0.05.
+    """
+    large = num_samples > 256 and dimension > 1
+    most = 39 if large else 199 if num_samples > 64 else 999
+    return min(most, settings.max_redraws)
+
+
+def simulations(settings: Settings) -> Iterator[tuple[str, Procedure, Simulation]]:
+    """All cells with their names, the most expensive ones last."""
+    for n in settings.sizes:
+        for d in DIMENSIONS:
+            for kind, procedures in (("estimates", ESTIMATORS), ("tests", TESTS)):
+                for procedure in procedures:
+                    draws = {
+                        "resamples": settings.resamples,
+                        "redraws": num_redraws(settings, d, n),
+                    }
+                    for model in MODELS:
+                        simulation = Simulation(
+                            model,
+                            d,
+                            n,
+                            settings.data_sets,
+                            draws.get(procedure.draws),
+                            settings.timing,
+                        )
+                        yield f"{kind}/{model}_d{d}_n{n}_{procedure.slug}", procedure, simulation
+
+
+def true_values(folder: Path, settings: Settings) -> dict[tuple[str, int], np.ndarray]:
+    """Estimates of the SKCE of each model and dimension, whose means are taken as its truth."""
+    values = {("calibrated", d): np.zeros(1) for d in DIMENSIONS}
+    data_sets, num_samples = settings.truth
+    for d in tqdm(DIMENSIONS, desc=f"{NAME}: true SKCE", unit="cell"):
+        simulation = Simulation("uncalibrated", d, num_samples, data_sets)
+        compute = functools.partial(simulate, UNBIASED, simulation, "truth")
+        result = cells.cell(folder, f"truth/d{d}", dataclasses.asdict(simulation), compute)
+        values["uncalibrated", d] = np.array(result["values"])
+    return values
+
+
+def finished_cells(folder: Path, settings: Settings) -> dict[str, list[Cell]]:
+    """All simulations, computed or read: "estimates" and "tests"."""
+    finished: dict[str, list[Cell]] = {"estimates": [], "tests": []}
+    for name, procedure, simulation in (bar := tqdm(list(simulations(settings)), unit="cell")):
+        bar.set_description(f"{NAME}: {name}")
+        compute = functools.partial(simulate, procedure, simulation, NAME)
+        result = cells.cell(folder, name, dataclasses.asdict(simulation), compute)
+        done = Cell(procedure, simulation, np.array(result["values"]), result["seconds"])
+        finished[name.split("/")[0]].append(done)
+    return finished
+
+
+def run(run: cells.Run) -> None:
+    """Runs the experiment."""
+    settings, folder = SETTINGS[run.preset], run.folder(NAME)
+    errors = run.published(NAME, "errors_calibrated_model.csv")
+    tests = run.published(NAME, "tests_calibrated_model.csv")
+    truth = true_values(folder, settings)
+    finished = finished_cells(folder, settings)
+    write_errors(folder, finished["estimates"], truth, errors)
+    write_tests(folder, finished["tests"], tests, "")
+    plot_errors(folder, finished["estimates"], truth, published_cells(errors, "estimator"))
+    plot_tests(folder, finished["tests"], published_cells(tests, "test"))
+
+
+if __name__ == "__main__":
+    cells.main(run, NAME, __doc__)
