@@ -20,8 +20,9 @@ def length_of(xs: Any) -> int:
 def split(xs: Any, tile_size: int) -> Any:
     """Cuts n samples into tiles of equal length, [n, ...] → [tiles, ..., length].
 
-    Samples come last, so that each component of a tile is contiguous. The last tile is filled up with copies of the last sample, so that pair functions are only
-    evaluated where they are defined.
+    Samples come last, so that each component of a tile is contiguous. The last tile is filled up
+    with copies of the last sample, so that pair functions are only evaluated where they are
+    defined.
     """
     num_samples = length_of(xs)
     num_tiles = -(-num_samples // tile_size)

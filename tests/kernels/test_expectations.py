@@ -4,7 +4,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from calibjax import distributions, kernels
+from calibjax import distances, distributions, kernels
 from calibjax.kernels.expectations import rules
 from tests import oracles
 
@@ -78,7 +78,7 @@ def test_float32_bracket_equals_the_four_terms(scale, d):
     predictions = type(predictions)(predictions.loc, predictions.scale * scale)
     kernel = kernels.SquaredExponential(0.7)
     index = jnp.arange(20)
-    p, q = (jax.tree.map(lambda x: x[i], predictions) for i in (index, index + 20))
+    p, q = (jax.tree.map(lambda x: x[i], predictions) for i in (index, index + 20))  # noqa: B023
     y, z = targets[index], targets[index + 20]
     four = jax.vmap(lambda *a: kernels.centered_kernel(kernel, *a))(p, y, q, z)
     stable = jax.vmap(
@@ -147,12 +147,11 @@ def test_linear_combinations():
 
 def test_missing_pairs_name_both_types_and_monte_carlo():
     p = _normal(0.0, 1.0)
-    with pytest.raises(NotImplementedError, match="Exponential under Normal.*Monte Carlo"):
+    with pytest.raises(NotImplementedError, match=r"Exponential under Normal.*Monte Carlo"):
         kernels.single_expectation(kernels.Exponential(1.0), p, 0.0)
+    kernel = kernels.SquaredExponential(1.0, distances.TotalVariation())
     with pytest.raises(NotImplementedError, match="with distance TotalVariation"):
-        from calibjax.distances import TotalVariation
-
-        kernels.single_expectation(kernels.SquaredExponential(1.0, TotalVariation()), p, 0.0)
+        kernels.single_expectation(kernel, p, 0.0)
 
 
 def test_labels_out_of_range_are_not_clamped_under_jit():

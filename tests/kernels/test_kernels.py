@@ -142,7 +142,7 @@ def test_wrong_hyperparameters_are_named(kernel, message):
     with pytest.raises(ValueError, match=message):
         kernels.gram_matrix(kernel, jnp.array([0.0, 1.0]))
     tensor = kernels.TensorProduct(kernels.Exponential(1.0), kernel)
-    with pytest.raises(ValueError, match="kernel.target"):
+    with pytest.raises(ValueError, match=r"kernel\.target"):
         kernels.gram_matrix(tensor, (jnp.zeros(2), jnp.zeros(2)))
 
 
