@@ -56,6 +56,10 @@ def _draw_curves(
             x = [float(r["mintime"]) if over_time else c.simulation.num_samples for c, r in rows]
             axes.plot(x, [float(row[column]) for _, row in rows], color=color, **PUBLISHED)
     axes.set(xscale="log", xlabel="time of one evaluation [s]" if over_time else "samples n")
+    if not over_time:
+        sizes = sorted({cell.simulation.num_samples for cell in chosen})
+        axes.set_xticks(sizes, [str(n) for n in sizes])
+        axes.set_xticks([], minor=True)
 
 
 def _finish(figure: Figure, axes: Axes, published: Published, folder: Path, name: str) -> None:
@@ -104,8 +108,7 @@ def _draw_test_errors(
     _draw_curves(axes, TESTS, choose, value, published, "testerror", over_time=over_time)
     kind = "type I error" if model == "calibrated" else "type II error"
     axes.axhline(LEVEL, color="black", linestyle="--", linewidth=1)
-    axes.set(ylabel=kind, ylim=(-0.02, 0.2 if model == "calibrated" else 1.02))
-    axes.set(title=f"{model} model, d = {d}")
+    axes.set(ylabel=kind, title=f"{model} model, d = {d}", ylim=(-0.01, None))
 
 
 def plot_tests(folder: Path, finished: list[Cell], published: Published) -> None:
