@@ -2,7 +2,8 @@
 PYTHON ?= python3
 DATA ?=
 BIN := .venv/bin
-# The tests of real data look here; they skip where it is empty.
+WITH_DATA := $(if $(DATA),--data $(DATA))
+# The tests of published data look here; they skip where it is empty.
 export CALIBJAX_DATA ?= $(DATA)
 
 .PHONY: paper paper-full test test-slow lint bench clean
@@ -14,10 +15,10 @@ export CALIBJAX_DATA ?= $(DATA)
 	touch $@
 
 paper: .venv/installed  ## quick preset of every paper experiment, into paper_repro/output/
-	$(BIN)/python -m paper_repro --preset quick
+	$(BIN)/python -m paper_repro --preset quick $(WITH_DATA)
 
 paper-full: .venv/installed  ## full size of every paper experiment: hours
-	$(BIN)/python -m paper_repro --preset paper
+	$(BIN)/python -m paper_repro --preset paper $(WITH_DATA)
 
 test: .venv/installed
 	$(BIN)/python -m pytest -n auto
