@@ -5,7 +5,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from calibjax._components import map_components, total
+from calibjax._arithmetic import map_components, total
 from calibjax._pytree import record
 from calibjax.distances.base import Distance
 

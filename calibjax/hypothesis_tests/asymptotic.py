@@ -10,6 +10,7 @@ from jax import lax
 from jax.scipy.stats import norm
 
 from calibjax import _checks, pairwise
+from calibjax._arithmetic import matmul
 from calibjax.estimators.kernel import checked_samples, sample_pair, skce_of_blocks
 from calibjax.hypothesis_tests.result import (
     CalibrationTestResult,
@@ -46,7 +47,7 @@ def _bootstrap(
         counts = multinomial_counts(key, n, size).T.astype(estimate.dtype)
         # Σ_kl c_k c_l h̃_kl = Σ_kl (c_k − 1) (c_l − 1) h_kl, since the counts add up to n.
         forms = pairwise.quadratic_forms(sample_pair, kernel, samples, counts - 1)
-        return (forms - centered_diagonal @ counts) / n
+        return (forms - matmul(centered_diagonal, counts)) / n
 
     null_samples = lax.map(batch, jax.random.split(key, num_batches))
     return estimate, null_samples.reshape(-1)[:num_samples]

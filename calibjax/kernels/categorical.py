@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 
 from calibjax import _checks
+from calibjax._arithmetic import matmul
 from calibjax.distributions import Bernoulli, Categorical
 from calibjax.kernels.base import Kernel
 from calibjax.kernels.expectations import FeatureRule, register_expectations
@@ -38,11 +39,16 @@ def _residual(p: Any, y: jax.Array) -> jax.Array:
 
 
 def _any_single(kernel: Kernel, p: Any, z: jax.Array) -> jax.Array:
-    return _entry(_label_matrix(kernel, p) @ p.class_probs, z)
+    return _entry(matmul(_label_matrix(kernel, p), p.class_probs), z)
 
 
 def _any_double(kernel: Kernel, p: Any, q: Any) -> jax.Array:
-    return p.class_probs @ _label_matrix(kernel, p) @ q.class_probs
+    return matmul(p.class_probs, matmul(_label_matrix(kernel, p), q.class_probs))
+
+
+def _any_centered(kernel: Kernel, p: Any, y: jax.Array, q: Any, z: jax.Array) -> jax.Array:
+    """⟨e_y − p, A (e_z − q)⟩, in tiles a product of matrices."""
+    return matmul(_residual(p, y), matmul(_label_matrix(kernel, p), _residual(q, z)))
 
 
 def _any_prepare(kernel: Kernel, predictions: Any, targets: jax.Array) -> jax.Array | None:
@@ -56,7 +62,7 @@ def _any_prepare(kernel: Kernel, predictions: Any, targets: jax.Array) -> jax.Ar
 
 def _any_features(kernel: Kernel, root: jax.Array, p: Any, y: jax.Array) -> jax.Array:
     del kernel
-    return _residual(p, y) @ root
+    return matmul(_residual(p, y), root)
 
 
 def _white_single(kernel: White, p: Any, z: jax.Array) -> jax.Array:
@@ -66,7 +72,13 @@ def _white_single(kernel: White, p: Any, z: jax.Array) -> jax.Array:
 
 def _white_double(kernel: White, p: Any, q: Any) -> jax.Array:
     del kernel
-    return p.class_probs @ q.class_probs
+    return matmul(p.class_probs, q.class_probs)
+
+
+def _white_centered(kernel: White, p: Any, y: jax.Array, q: Any, z: jax.Array) -> jax.Array:
+    """⟨e_y − p, e_z − q⟩, in tiles a product of matrices."""
+    del kernel
+    return matmul(_residual(p, y), _residual(q, z))
 
 
 def _white_prepare(kernel: White, predictions: Any, targets: jax.Array) -> tuple[()]:
@@ -85,6 +97,7 @@ for _distribution in (Categorical, Bernoulli):
         _distribution,
         single=_any_single,
         double=_any_double,
+        centered=_any_centered,
         features=FeatureRule(_any_prepare, _any_features),
     )
     register_expectations(
@@ -92,5 +105,6 @@ for _distribution in (Categorical, Bernoulli):
         _distribution,
         single=_white_single,
         double=_white_double,
+        centered=_white_centered,
         features=FeatureRule(_white_prepare, _white_features),
     )

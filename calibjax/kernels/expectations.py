@@ -15,7 +15,6 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 
 from calibjax.kernels.base import Kernel, Scaled, Sum
 
@@ -61,9 +60,8 @@ def register_expectations(
         distribution_type: class of the predictions; subclasses inherit the rule.
         single: (kernel, p, z) → m_p(z) for one prediction and one target.
         double: (kernel, p, q) → M_{p,q} for one pair of predictions.
-        centered: (kernel, p, y, q, z) → k − m − m + M for one pair of samples; used in place of
-            the four terms in precisions below float64, where the four terms, each of order one,
-            cancel to a small number with a systematic error.
+        centered: (kernel, p, y, q, z) → k − m − m + M for one pair of samples, where that is
+            faster or more accurate than `four_terms`, which cancel to a small number.
         features: finitely many features whose inner products are the centered kernel, with
             which `exact_skce_test` redraws by matrix products.
 
@@ -149,8 +147,7 @@ def double_expectation(kernel: Kernel, p: Any, q: Any) -> jax.Array:
 def centered_kernel(kernel: Kernel, p: Any, y: Any, q: Any, z: Any) -> jax.Array:
     """Centered kernel k(y, z) − m_p(z) − m_q(y) + M_{p,q}.
 
-    In float64 it is the sum of the four terms. In lower precision it is the registered closed
-    form, where there is one, that does not cancel.
+    The registered form where there is one, otherwise the sum of the four terms.
 
     Args:
         kernel: target kernel k.
@@ -174,12 +171,15 @@ def centered_kernel(kernel: Kernel, p: Any, y: Any, q: Any, z: Any) -> jax.Array
     >>> print(centered_kernel(White(), p, 1, p, 1))
     0.125
     """
-    rule = rules(kernel, p)
-    is_double = jnp.result_type(*jax.tree.leaves((p, q))) == jnp.float64
-    if rule.centered is not None and not is_double:
-        return rule.centered(kernel, p, y, q, z)
-    singles = rule.single(kernel, p, z) + rule.single(kernel, q, y)
-    return kernel(y, z) - singles + rule.double(kernel, p, q)
+    centered = rules(kernel, p).centered or four_terms
+    return centered(kernel, p, y, q, z)
+
+
+def four_terms(kernel: Kernel, p: Any, y: Any, q: Any, z: Any) -> jax.Array:
+    """The centered kernel as the sum of its four terms."""
+    single = rules(kernel, p).single
+    singles = single(kernel, p, z) + single(kernel, q, y)
+    return kernel(y, z) - singles + rules(kernel, p).double(kernel, p, q)
 
 
 def _register_linear_combinations() -> None:

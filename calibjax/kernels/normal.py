@@ -18,12 +18,17 @@ import jax.numpy as jnp
 import numpy as np
 
 from calibjax import _checks
-from calibjax._components import fold, map_components, total
+from calibjax._arithmetic import fold, map_components, total
 from calibjax.distances import Euclidean
 from calibjax.distances.base import safe_sqrt
 from calibjax.distributions import DiagNormal, Normal
 from calibjax.kernels.base import Kernel
-from calibjax.kernels.expectations import FeatureRule, missing, register_expectations
+from calibjax.kernels.expectations import (
+    FeatureRule,
+    four_terms,
+    missing,
+    register_expectations,
+)
 from calibjax.kernels.stationary import SquaredExponential
 
 _MAX_FREQUENCIES = 64  # beyond, evaluating pairs is cheaper than matrix products
@@ -66,7 +71,14 @@ def _double(kernel: SquaredExponential, p: Any, q: Any) -> jax.Array:
 
 
 def _centered(kernel: SquaredExponential, p: Any, y: Any, q: Any, z: Any) -> jax.Array:
-    """Bracket whose rounding errors have mean zero.
+    is_double = jnp.result_type(p.loc) == jnp.float64  # which the four terms are good enough for
+    return (four_terms if is_double else centered_without_offset)(kernel, p, y, q, z)
+
+
+def centered_without_offset(
+    kernel: SquaredExponential, p: Any, y: Any, q: Any, z: Any
+) -> jax.Array:
+    """Centered kernel whose rounding errors have mean zero.
 
     Write K, P, Q, M for the four exponentials without their factors in front, 1 − a and 1 − b
     for the factors of P and Q. Then

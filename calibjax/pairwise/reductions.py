@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from calibjax._arithmetic import matmul
 from calibjax.pairwise import tiles
 from calibjax.pairwise.tiles import TILE_SIZE
 
@@ -22,14 +23,14 @@ def _tile_form(function: PairFunction, args: Any, rows: Any, columns: Any) -> ja
     """
     (xs, v), (ys, w) = rows, columns
     values = tiles.evaluate(function, args, xs, ys)
-    return jnp.sum(v * (values @ w), 0)
+    return jnp.sum(v * matmul(values, w), 0)
 
 
 def _tile_diagonal_form(function: PairFunction, args: Any, rows: Any) -> jax.Array:
     """Σ_{i<j} w_ic f(x_i, x_j) w_jc within a tile, [c]."""
     xs, w = rows
     values = tiles.evaluate(function, args, xs, xs)
-    return jnp.sum(w * (jnp.triu(values, 1) @ w), 0)
+    return jnp.sum(w * matmul(jnp.triu(values, 1), w), 0)
 
 
 def _partition(tree: Any) -> tuple[Any, Any]:
@@ -223,7 +224,7 @@ def quadratic_forms(
     """
     diagonal = jax.vmap(function, in_axes=(None, 0, 0))(args, xs, xs)
     upper = _upper_forms(function, args, xs, weights, tile_size)
-    return 2 * upper + diagonal @ jnp.square(weights)
+    return 2 * upper + matmul(diagonal, jnp.square(weights))
 
 
 @_jit_reduction
@@ -303,7 +304,7 @@ def weighted_sums(
     @jax.checkpoint
     def step(rows: Any, total: Any, column: Any) -> tuple[Any, None]:
         samples, w = column
-        term = tiles.evaluate(function, args, rows, samples) @ w
+        term = matmul(tiles.evaluate(function, args, rows, samples), w)
         return tiles.add(total, term), None
 
     def row(rows: Any) -> jax.Array:

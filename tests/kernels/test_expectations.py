@@ -1,3 +1,5 @@
+import operator
+
 import chex
 import jax
 import jax.numpy as jnp
@@ -5,7 +7,8 @@ import numpy as np
 import pytest
 
 from calibjax import distances, distributions, kernels
-from calibjax.kernels.expectations import rules
+from calibjax.kernels.expectations import four_terms, rules
+from calibjax.kernels.normal import centered_without_offset
 from tests import oracles
 
 NODES, WEIGHTS = np.polynomial.hermite_e.hermegauss(80)
@@ -66,7 +69,7 @@ def test_number_of_components_does_not_matter(size):
     )
     plain = kernels.centered_kernel(kernel, p, jnp.asarray(y), q, jnp.asarray(z))
     np.testing.assert_allclose(plain, four, atol=1e-14)
-    stable = rules(kernel, p).centered(kernel, p, jnp.asarray(y), q, jnp.asarray(z))
+    stable = centered_without_offset(kernel, p, jnp.asarray(y), q, jnp.asarray(z))
     np.testing.assert_allclose(stable, four, atol=1e-14)
 
 
@@ -80,10 +83,8 @@ def test_float32_bracket_equals_the_four_terms(scale, d):
     index = jnp.arange(20)
     p, q = (jax.tree.map(lambda x: x[i], predictions) for i in (index, index + 20))  # noqa: B023
     y, z = targets[index], targets[index + 20]
-    four = jax.vmap(lambda *a: kernels.centered_kernel(kernel, *a))(p, y, q, z)
-    stable = jax.vmap(
-        lambda *a: rules(kernel, jax.tree.map(lambda x: x[0], p)).centered(kernel, *a)
-    )(p, y, q, z)
+    four = jax.vmap(lambda *a: four_terms(kernel, *a))(p, y, q, z)
+    stable = jax.vmap(lambda *a: centered_without_offset(kernel, *a))(p, y, q, z)
     np.testing.assert_allclose(stable, four, atol=3e-15)
 
 
@@ -125,6 +126,19 @@ def test_class_expectations_by_sums(m, family):
         )
     double = sum(p[c] * q[d] * values[c, d] for c in labels for d in labels)
     np.testing.assert_allclose(kernels.double_expectation(kernel, *ours), double, rtol=1e-13)
+
+
+@pytest.mark.parametrize("name", oracles.CASE_NAMES)
+def test_registered_centered_kernels_are_the_four_terms(name):
+    kernel, predictions, targets, _, _ = oracles.cases()[name]
+    pair = [
+        jax.tree.map(operator.itemgetter(slice(*part)), (predictions, targets))
+        for part in ((0, 11), (11, 22))
+    ]
+    arguments = *pair[0], *pair[1]
+    four = jax.vmap(lambda *a: four_terms(kernel.target, *a))(*arguments)
+    ours = jax.vmap(lambda *a: kernels.centered_kernel(kernel.target, *a))(*arguments)
+    np.testing.assert_allclose(ours, four, atol=3e-15)
 
 
 def test_linear_combinations():
