@@ -5,7 +5,7 @@ import os
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -72,18 +72,28 @@ def machine_load() -> float | None:
     return os.getloadavg()[0] if hasattr(os, "getloadavg") else None
 
 
-def minimum_seconds(functions: dict[str, Callable[[], Any]], repetitions: int) -> dict[str, float]:
-    """Shortest time of each function over interleaved repetitions, after a call to warm up.
+class Seconds(NamedTuple):
+    """Time of a call: on the clock, and of all threads of the process together."""
+
+    wall: float
+    cpu: float
+
+
+def minimum_seconds(
+    functions: dict[str, Callable[[], Any]], repetitions: int
+) -> dict[str, Seconds]:
+    """Shortest times of each function over interleaved repetitions, after a call to warm up.
 
     Interleaving exposes all of them to the same disturbances, and the minimum is what is least
     disturbed. JAX results are waited for.
     """
     for function in functions.values():
         jax.block_until_ready(function())
-    best = dict.fromkeys(functions, float("inf"))
+    times: dict[str, list[Seconds]] = {name: [] for name in functions}
     for _ in range(repetitions):
         for name, function in functions.items():
-            start = time.perf_counter()
+            start, start_cpu = time.perf_counter(), time.process_time()
             jax.block_until_ready(function())
-            best[name] = min(best[name], time.perf_counter() - start)
-    return best
+            wall, cpu = time.perf_counter() - start, time.process_time() - start_cpu
+            times[name].append(Seconds(wall, cpu))
+    return {name: Seconds(*map(min, zip(*values, strict=True))) for name, values in times.items()}

@@ -4,6 +4,7 @@ Run: python -m experiments.benchmark.memory {value,gradient} NUM_SAMPLES; prints
 """
 
 import json
+import re
 import resource
 import subprocess
 import sys
@@ -31,19 +32,25 @@ def measure(what: str, num_samples: int) -> dict[str, float]:
     return json.loads(result.stdout)
 
 
+def _status(field: str) -> int | None:
+    """A size in bytes as Linux reports it of this process; None on other systems."""
+    status = Path("/proc/self/status")
+    if not status.is_file():
+        return None
+    match = re.search(rf"^{field}:\s*(\d+) kB", status.read_text(), re.MULTILINE)
+    return 1024 * int(match[1]) if match else None
+
+
 def _peak() -> int:
     """Peak resident memory of this process in bytes."""
+    # On Linux ru_maxrss starts from the memory of the parent process, however short the fork.
     unit = 1 if sys.platform == "darwin" else 1024
-    return unit * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return _status("VmHWM") or unit * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
 
 def _resident() -> int:
     """Resident memory of this process now; its peak where the system does not tell."""
-    try:
-        pages = int(Path("/proc/self/statm").read_text().split()[1])
-    except FileNotFoundError:
-        return _peak()
-    return pages * resource.getpagesize()
+    return _status("VmRSS") or _peak()
 
 
 def main(what: str, num_samples: int) -> None:
