@@ -50,8 +50,8 @@ class Cell:
     @property
     def test_error(self) -> float:
         """Share of wrong decisions of a test."""
-        rejected = float(np.mean(self.values <= LEVEL))
-        return rejected if self.simulation.model == "calibrated" else 1 - rejected
+        rejected = self.values <= LEVEL
+        return float(np.mean(rejected if self.simulation.model == "calibrated" else ~rejected))
 
 
 def published_cells(
