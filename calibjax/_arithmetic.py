@@ -3,7 +3,7 @@
 Pair functions are written for one pair and batched to tiles [rows, columns]. A sum over d
 components then reduces the last axis of an array [rows, columns, d], which compilers do in short
 scalar loops. Written out over the components it becomes vector arithmetic over the pairs, some
-five times faster. Beyond `_UNROLLED` components the compilation would take too long.
+five times faster. Beyond `UNROLLED` components the compilation would take too long.
 """
 
 import functools
@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-_UNROLLED = 32
+UNROLLED = 32
 
 # Accelerators multiply float32 matrices with three digits unless they are told otherwise.
 matmul = functools.partial(jnp.matmul, precision=lax.Precision.HIGHEST)
@@ -22,7 +22,7 @@ matmul = functools.partial(jnp.matmul, precision=lax.Precision.HIGHEST)
 def components(x: jax.Array) -> list[jax.Array]:
     """The components of a vector one by one if they are few, otherwise the array as it is."""
     x = jnp.asarray(x)
-    if 1 <= x.size <= _UNROLLED and x.ndim == 1:
+    if 1 <= x.size <= UNROLLED and x.ndim == 1:
         return [x[k] for k in range(x.size)]
     return [x]
 

@@ -6,6 +6,7 @@ argument, what was expected and what came.
 """
 
 import dataclasses
+import numbers
 import operator
 from typing import Any
 
@@ -41,6 +42,16 @@ def finite(name: str, values: Any) -> None:
         refuse_where(~np.isfinite(array), name, "finite values", array)
 
 
+def positive_scalar(name: str, value: Any) -> None:
+    """Refuses hyperparameters that are not one positive finite number."""
+    if not (isinstance(value, numbers.Real) or hasattr(value, "shape")):
+        raise TypeError(f"{name}: expected a number, got {type(value).__name__}")
+    if jnp.issubdtype(jnp.result_type(value), jnp.complexfloating):
+        raise TypeError(f"{name}: expected a real number, got {jnp.result_type(value)}")
+    shape(name, value, (), "() (a scalar)")
+    positive(name, value)
+
+
 def positive(name: str, values: Any) -> None:
     """Refuses everything that is not a finite number above zero."""
     if is_concrete(values):
@@ -74,9 +85,10 @@ def labels(name: str, values: Any, num_classes: int) -> None:
 
 
 def floating(name: str, values: Any) -> None:
-    """Refuses arrays that are not real floating-point."""
-    if not jnp.issubdtype(jnp.result_type(values), jnp.floating):
-        raise TypeError(f"{name}: expected floating-point values, got {jnp.result_type(values)}")
+    """Refuses arrays that are neither float32 nor float64."""
+    dtype = jnp.result_type(values)
+    if dtype not in (jnp.float32, jnp.float64):
+        raise TypeError(f"{name}: expected floating-point values (float32 or float64), got {dtype}")
 
 
 def integer(name: str, values: Any) -> None:
@@ -93,8 +105,8 @@ def as_arrays(name: str, tree: Any) -> Any:
         place = name + jax.tree_util.keystr(path)
         if not hasattr(leaf, "shape"):
             raise TypeError(f"{place}: expected an array, got {type(leaf).__name__}")
-        if np.dtype(leaf.dtype) == object:
-            raise TypeError(f"{place}: expected numbers, got an array of objects")
+        if np.dtype(leaf.dtype).kind in "OSUMm":
+            raise TypeError(f"{place}: expected numbers, got an array of {leaf.dtype}")
         return jnp.asarray(leaf)
 
     return jax.tree_util.tree_map_with_path(convert, tree)
@@ -153,10 +165,10 @@ def batch(predictions: Any, *, minimum: int = 1) -> Any:
         ValueError: if the parameters have wrong shapes or values, or there are fewer than
             `minimum` of them.
     """
-    if not hasattr(predictions, "sample"):
+    if isinstance(predictions, type) or not hasattr(predictions, "sample"):
         raise TypeError(
             "predictions: expected a batch of distributions such as distributions.Normal or "
-            f"distributions.Categorical, got {type(predictions).__name__}"
+            f"distributions.Categorical, got {described(predictions)}"
         )
     predictions = as_arrays("predictions", predictions)
     leading_size("predictions", predictions, minimum)
@@ -186,14 +198,41 @@ def predictions_and_targets(predictions: Any, targets: Any, *, minimum: int = 1)
     else:
         for leaf in jax.tree.leaves(targets):
             finite("targets", leaf)
+    # Truth values are labels 0 and 1, but not numbers.
+    targets = jax.tree.map(lambda y: y.astype(int) if y.dtype == jnp.bool_ else y, targets)
     return predictions, targets
 
 
 def kernel_values(kernel: Any, name: str = "kernel") -> None:
     """Checks the hyperparameters of a kernel and of the kernels in it."""
-    if not callable(kernel):
-        raise TypeError(f"{name}: expected a kernel record, got {type(kernel).__name__}")
+    function("kernel record", name, kernel)
     record_values(kernel, name)
+
+
+def described(value: Any) -> str:
+    """What a value is, in an error message."""
+    return f"the class {value.__name__}" if isinstance(value, type) else type(value).__name__
+
+
+def function(kind: str, name: str, value: Any) -> None:
+    """Refuses what cannot be called, and classes in place of their instances."""
+    if isinstance(value, type) or not callable(value):
+        raise TypeError(f"{name}: expected a {kind}, got {described(value)}")
+
+
+def random_key(key: Any) -> jax.Array:
+    """Returns a random key, old or new style, as one of the new style.
+
+    Raises:
+        TypeError: if it is not one key.
+    """
+    if isinstance(key, jax.Array) and jnp.shape(key) == ():
+        if jnp.issubdtype(key.dtype, jax.dtypes.prng_key):
+            return key
+    elif isinstance(key, jax.Array | np.ndarray) and key.dtype == jnp.uint32 and key.ndim == 1:
+        return jax.random.wrap_key_data(jnp.asarray(key))
+    got = f"{key.dtype}{list(key.shape)}" if hasattr(key, "shape") else repr(key)
+    raise TypeError(f"key: expected one random key such as jax.random.key(0), got {got}")
 
 
 def shape(name: str, values: Any, expected: tuple[Any, ...], described: str) -> None:

@@ -1,13 +1,14 @@
 """Every wrong input gives an error that names the argument, what was expected and what came."""
 
 import functools
+import re
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from calibjax import distributions, estimators, hypothesis_tests, kernels
+from calibjax import distances, distributions, estimators, hypothesis_tests, kernels
 from tests import oracles
 
 KEY = jax.random.key(0)
@@ -107,19 +108,19 @@ WRONG = {
         Normal(jnp.arange(N), SCALE),
         Y,
         TypeError,
-        "predictions.loc: expected floating-point values, got int",
+        "predictions.loc: expected floating-point values .float32 or float64., got int",
     ),
     "integer targets": (
         Normal(LOC, SCALE),
         jnp.arange(N),
         TypeError,
-        "targets: expected floating-point values, got int",
+        "targets: expected floating-point values .float32 or float64., got int",
     ),
     "complex targets": (
         Normal(LOC, SCALE),
         Y * 1j,
         TypeError,
-        "targets: expected floating-point values, got complex",
+        "targets: expected floating-point values .float32 or float64., got complex",
     ),
     "list in place of an array": (
         Normal([0.0] * N, SCALE),
@@ -308,6 +309,84 @@ def test_label_matrix_of_another_size_is_refused():
     kernel = oracles.categorical_kernel(0.5, np.eye(4))
     with pytest.raises(ValueError, match=r"matrix: expected shape \[3, 3\]"):
         estimators.skce(kernel, Categorical(PROBS), LABELS)
+
+
+@pytest.mark.parametrize("entry", [e for e in ENTRIES if e != "block_skce_test"])
+def test_truth_values_are_labels(entry):
+    correct = LABELS > 0
+    for kernel in (oracles.categorical_kernel(), oracles.categorical_kernel(0.5, np.eye(2))):
+        one = ENTRIES[entry](kernel, Bernoulli(LOC), correct)
+        two = ENTRIES[entry](kernel, Bernoulli(LOC), correct.astype(int))
+        jax.tree.map(np.testing.assert_array_equal, one, two)
+
+
+@pytest.mark.parametrize("entry", ["exact_skce_test", "exact_test", "bootstrap_skce_test"])
+def test_keys(entry):
+    tests = {
+        "exact_skce_test": hypothesis_tests.exact_skce_test,
+        "bootstrap_skce_test": hypothesis_tests.bootstrap_skce_test,
+        "exact_test": lambda key, kernel, *data: hypothesis_tests.exact_test(
+            key, functools.partial(estimators.skce_biased, kernel), *data
+        ),
+    }
+    arguments = oracles.normal_kernel(), Normal(LOC, SCALE), Y
+    old, new = tests[entry](jax.random.PRNGKey(1), *arguments), tests[entry](KEY, *arguments)
+    assert old.null_samples.shape == new.null_samples.shape
+    for wrong in (0, None, jax.random.split(KEY), jnp.zeros(2)):
+        with pytest.raises(TypeError, match="key: expected one random key"):
+            tests[entry](wrong, *arguments)
+
+
+@pytest.mark.parametrize(
+    ("make", "error", "message"),
+    [
+        (
+            lambda: kernels.SquaredExponential(jnp.ones(2)),
+            ValueError,
+            "expected shape () (a scalar), got (2,)",
+        ),
+        (lambda: kernels.SquaredExponential("1"), TypeError, "expected a number, got str"),
+        (lambda: kernels.SquaredExponential(None), TypeError, "expected a number, got NoneType"),
+        (lambda: kernels.SquaredExponential(jnp.array(1j)), TypeError, "expected a real number"),
+        (lambda: kernels.SquaredExponential, TypeError, "expected a kernel record, got the class"),
+        (
+            lambda: kernels.Exponential(1.0, distances.Wasserstein),
+            TypeError,
+            "expected a distance record, got the class Wasserstein",
+        ),
+        (lambda: kernels.Exponential(1.0, "tv"), TypeError, "expected a distance record, got str"),
+        (lambda: kernels.LabelKernel([[1.0]]), TypeError, "expected an array [m, m], got list"),
+        (
+            lambda: kernels.LabelKernel(jnp.ones((0, 0))),
+            ValueError,
+            "expected shape [m, m], got (0, 0)",
+        ),
+    ],
+)
+def test_malformed_kernels(make, error, message):
+    kernel = kernels.TensorProduct(kernels.Exponential(1.0), make())
+    with pytest.raises(error, match=re.escape(message)):
+        estimators.skce(kernel, Normal(LOC, SCALE), Y)
+
+
+@pytest.mark.parametrize(
+    ("predictions", "message"),
+    [
+        (Normal, "got the class Normal"),
+        (Normal(LOC.astype(jnp.float16), SCALE), "(float32 or float64), got float16"),
+        (Normal(np.array(["a"] * N), SCALE), "expected numbers, got an array of <U1"),
+    ],
+)
+def test_malformed_predictions(predictions, message):
+    with pytest.raises(TypeError, match=re.escape(message)):
+        estimators.skce(oracles.normal_kernel(), predictions, Y)
+
+
+def test_draws_are_checked_too():
+    with pytest.raises(ValueError, match="predictions.scale: expected positive"):
+        distributions.sample_targets(KEY, Normal(LOC, -SCALE))
+    with pytest.raises(TypeError, match="predictions: expected a batch of distributions"):
+        distributions.sample_targets(KEY, LOC)
 
 
 def test_numpy_arrays_are_welcome():

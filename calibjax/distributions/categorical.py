@@ -2,7 +2,6 @@
 
 import jax
 import jax.numpy as jnp
-from jax.scipy.special import xlog1py, xlogy
 
 from calibjax import _checks
 from calibjax._pytree import record
@@ -34,8 +33,9 @@ class Categorical:
         return self.quantile(level * jnp.sum(self.probs, -1))
 
     def log_prob(self, y: jax.Array) -> jax.Array:
-        """Log-probability of label y, −inf where the probability is zero."""
-        return jnp.log(jnp.take_along_axis(self.probs, jnp.asarray(y)[..., None], -1)[..., 0])
+        """Log-probability of label y: −inf where it is zero, NaN for labels out of range."""
+        index = jnp.where(jnp.asarray(y) < 0, jnp.shape(self.probs)[-1], y)[..., None]
+        return jnp.log(jnp.take_along_axis(self.probs, index, -1, mode="fill")[..., 0])
 
     def mean(self) -> jax.Array:
         """Expectation of the one-hot encoded label, [m]: the probabilities."""
@@ -102,8 +102,11 @@ class Bernoulli:
         return Categorical(self.class_probs).sample(key)
 
     def log_prob(self, y: jax.Array) -> jax.Array:
-        """Log-probability of label y, −inf where the probability is zero."""
-        return xlogy(y, self.probs) + xlog1py(1 - y, -self.probs)
+        """Log-probability of label y: −inf where it is zero, NaN for labels out of range."""
+        is_one, is_zero = jnp.equal(y, 1), jnp.equal(y, 0)
+        one = jnp.log(jnp.where(is_one, self.probs, 1))
+        zero = jnp.log1p(-jnp.where(is_zero, self.probs, 0))
+        return jnp.where(is_one | is_zero, one + zero, jnp.nan)
 
     def mean(self) -> jax.Array:
         """Expectation of the label: the probability of label 1."""

@@ -17,6 +17,10 @@ def sample_targets(key: jax.Array, predictions: Any) -> Any:
     Returns:
         The targets, [n] or [n, d].
 
+    Raises:
+        TypeError: if an argument is of the wrong kind.
+        ValueError: if the parameters have wrong shapes or values.
+
     Cost: n draws.
 
     >>> import jax, jax.numpy as jnp
@@ -25,5 +29,10 @@ def sample_targets(key: jax.Array, predictions: Any) -> Any:
     >>> sample_targets(jax.random.key(0), predictions).round()
     Array([ 0., 10.], dtype=float32)
     """
-    keys = jax.random.split(key, _checks.leading_size("predictions", predictions))
+    return draw(_checks.random_key(key), _checks.batch(predictions))
+
+
+def draw(key: jax.Array, predictions: Any) -> Any:
+    """`sample_targets` without the checks."""
+    keys = jax.random.split(key, jax.tree.leaves(predictions)[0].shape[0])
     return jax.vmap(lambda p, k: p.sample(k))(predictions, keys)

@@ -108,6 +108,7 @@ def bootstrap_skce_test(
     >>> print(f"{test.pvalue:.3f}")
     0.001
     """
+    key = _checks.random_key(key)
     num_samples = _checks.size_in_range("num_samples", num_samples, 1)
     samples = checked_samples(kernel, predictions, targets, minimum=2)
     n = _checks.leading_size("predictions", samples[0])
@@ -145,7 +146,8 @@ def block_skce_test(
     Raises:
         TypeError: if an argument is of the wrong kind.
         ValueError: if shapes or values are wrong, there are fewer than two blocks, or all block
-            estimates are equal, so that there is no standard deviation to compare with.
+            estimates are equal up to rounding, so that there is no standard deviation to compare
+            with (then the result under `jit` is NaN).
         NotImplementedError: if the expectations have no closed form.
 
     Cost: n B / 2 evaluations of h, O(n + tile²) memory.
@@ -166,11 +168,13 @@ def block_skce_test(
     block_size = _checks.size_in_range("block_size", block_size, 2, num_samples // 2)
     blocks = skce_of_blocks(kernel, predictions, targets, block_size=block_size)
     estimate, spread = blocks.mean(), blocks.std(ddof=1)
-    if _checks.is_concrete(spread) and not np.asarray(spread) > 0:
+    rounding = 100 * jnp.finfo(blocks.dtype).eps * jnp.max(jnp.abs(blocks))
+    spread = jnp.where(spread > rounding, spread, jnp.nan)
+    if _checks.is_concrete(spread) and np.isnan(spread):
         raise ValueError(
             f"predictions, targets: expected block estimates that differ, got {blocks.shape[0]} "
-            f"blocks with standard deviation {spread}"
+            f"blocks that are all {estimate} up to rounding"
         )
     statistic = jnp.sqrt(blocks.shape[0]) * estimate / spread
-    pvalue = jnp.maximum(norm.sf(statistic), jnp.finfo(statistic.dtype).tiny)
+    pvalue = jnp.maximum(norm.sf(statistic), jnp.finfo(statistic.dtype).tiny)  # never zero
     return CalibrationTestResult(statistic, pvalue, estimate)

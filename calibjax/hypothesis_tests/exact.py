@@ -15,7 +15,8 @@ import jax.numpy as jnp
 from jax import lax
 
 from calibjax import _checks, pairwise
-from calibjax.distributions import sample_targets
+from calibjax._arithmetic import UNROLLED
+from calibjax.distributions.sampling import draw
 from calibjax.estimators.kernel import checked_samples, sample_pair, skce
 from calibjax.hypothesis_tests.result import (
     CalibrationTestResult,
@@ -50,7 +51,7 @@ def _redraw(
     keys = jnp.concatenate([keys, keys[: num_batches * size - num_samples]])
 
     def batch(keys: jax.Array) -> jax.Array:
-        return evaluate(jax.vmap(sample_targets, in_axes=(0, None))(keys, predictions))
+        return evaluate(jax.vmap(draw, in_axes=(0, None))(keys, predictions))
 
     return lax.map(batch, keys.reshape(num_batches, size)).reshape(-1)[:num_samples]
 
@@ -104,7 +105,7 @@ def exact_test(
         TypeError: if an argument is of the wrong kind.
         ValueError: if shapes or values are wrong, the statistic is not a scalar, or it is NaN.
 
-    Cost: B evaluations of the statistic.
+    Cost: B evaluations of the statistic, and its compilation in every call outside of `jit`.
 
     References: none of the four papers has it; the general Monte Carlo test is due to Barnard
     (1963), the p-value to Davison and Hinkley (1997), eq. (4.11).
@@ -120,20 +121,21 @@ def exact_test(
     >>> print(f"{test.pvalue:.3f}")
     0.001
     """
-    if not callable(statistic):
-        raise TypeError(
-            "statistic: expected a function (predictions, targets) -> scalar, "
-            f"got {type(statistic).__name__}"
-        )
+    key = _checks.random_key(key)
+    _checks.function("function (predictions, targets) -> scalar", "statistic", statistic)
     num_samples = _checks.size_in_range("num_samples", num_samples, 1)
     predictions, targets = _checks.predictions_and_targets(predictions, targets)
     if batch_size is None:
         n = _checks.leading_size("targets", targets)
         batch_size = _default_batch_size(16 * min(n, pairwise.TILE_SIZE) ** 2)
     batch_size = _checks.size_in_range("batch_size", batch_size, 1)
-    observed = jnp.asarray(statistic(predictions, targets))
-    _checks.shape("statistic(predictions, targets)", observed, (), "() (a scalar)")
-    evaluate = jax.vmap(functools.partial(statistic, predictions))
+
+    def value(targets: Any) -> jax.Array:
+        result = jnp.asarray(statistic(predictions, targets))
+        _checks.shape("statistic(predictions, targets)", result, (), "() (a scalar)")
+        return result.astype(jnp.result_type(result, jnp.float32))  # counts are numbers too
+
+    observed, evaluate = value(targets), jax.vmap(value)
     samples = _redraw(key, evaluate, predictions, num_samples, batch_size)
     return _result(observed, samples, observed)
 
@@ -247,18 +249,13 @@ def exact_skce_test(
     >>> print(f"{test.pvalue:.3f}")
     0.001
     """
+    key = _checks.random_key(key)
     num_samples = _checks.size_in_range("num_samples", num_samples, 1)
     predictions, targets = checked_samples(kernel, predictions, targets, minimum=2)
-    n = _checks.leading_size("predictions", predictions)
     evaluate, prepared = _features_of(kernel, predictions, targets)
     if batch_size is None:
-        num_features = (
-            0
-            if evaluate is None
-            else _num_features(evaluate, kernel, prepared, predictions, targets)
-        )
-        per_redraw = 8 * (n * num_features if num_features else min(n, pairwise.TILE_SIZE) ** 2)
-        batch_size = _default_batch_size(2 * per_redraw)
+        size = _bytes_per_redraw(evaluate, kernel, prepared, predictions, targets)
+        batch_size = _default_batch_size(size)
     observed, null_samples = _redraw_biased(
         key,
         kernel,
@@ -272,8 +269,15 @@ def exact_skce_test(
     return _result(observed, null_samples, skce(kernel, predictions, targets))
 
 
-def _num_features(
-    evaluate: Callable, kernel: Kernel, prepared: Any, predictions: Any, targets: Any
+def _bytes_per_redraw(
+    evaluate: Callable | None, kernel: Kernel, prepared: Any, predictions: Any, targets: Any
 ) -> int:
+    """What one redraw holds: its features [n, r], or a tile, per component if they are many."""
+    n = _checks.leading_size("targets", targets)
+    if evaluate is None:
+        num_components = sum(leaf.size // n for leaf in jax.tree.leaves(targets))
+        wide = num_components if num_components > UNROLLED else 1
+        return 16 * wide * min(n, pairwise.TILE_SIZE) ** 2
     first = jax.tree.map(lambda leaf: leaf[0], (predictions, targets))
-    return jax.eval_shape(functools.partial(evaluate, kernel.target, prepared), *first).shape[0]
+    features = jax.eval_shape(functools.partial(evaluate, kernel.target, prepared), *first)
+    return 16 * n * features.size

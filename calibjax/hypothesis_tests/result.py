@@ -40,7 +40,8 @@ def simulated_pvalue(statistic: jax.Array, null_samples: jax.Array) -> jax.Array
     Returns:
         The p-value, in [1 / (B + 1), 1].
     """
-    tolerance = 100 * jnp.finfo(null_samples.dtype).eps * jnp.abs(statistic)
+    scale = jnp.maximum(jnp.abs(statistic), jnp.nanmax(jnp.abs(null_samples)))
+    tolerance = 100 * jnp.finfo(null_samples.dtype).eps * scale
     count = jnp.sum(~(null_samples < statistic - tolerance))
     pvalue = (1 + count) / jnp.asarray(null_samples.shape[0] + 1, null_samples.dtype)
     return jnp.where(jnp.isnan(statistic), jnp.nan, pvalue)

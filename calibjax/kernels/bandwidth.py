@@ -127,8 +127,7 @@ def median_heuristic(
     >>> print(median_heuristic(distances.Euclidean(), jnp.array([0.0, 1.0, 3.0])))  # of 1, 2, 3
     2.0
     """
-    if not callable(distance):
-        raise TypeError(f"distance: expected a distance record, got {type(distance).__name__}")
+    _checks.function("distance record", "distance", distance)
     xs = _checks.as_arrays("xs", xs)
     n = _checks.leading_size("xs", xs, 2)
     _checks.record_values(xs, "xs")

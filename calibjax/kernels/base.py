@@ -100,7 +100,7 @@ class Scaled(Kernel):
 
     def check_values(self, name: str) -> None:
         """Refuses factors that are not positive."""
-        _checks.positive(f"{name}.factor", self.factor)
+        _checks.positive_scalar(f"{name}.factor", self.factor)
         _checks.kernel_values(self.kernel, f"{name}.kernel")
 
 

@@ -35,7 +35,8 @@ class SquaredExponential(Kernel):
 
     def check_values(self, name: str) -> None:
         """Refuses length scales that are not positive."""
-        _checks.positive(f"{name}.length_scale", self.length_scale)
+        _checks.positive_scalar(f"{name}.length_scale", self.length_scale)
+        _checks.function("distance record", f"{name}.distance", self.distance)
         _checks.record_values(self.distance, f"{name}.distance")
 
 
@@ -65,7 +66,8 @@ class Exponential(Kernel):
 
     def check_values(self, name: str) -> None:
         """Refuses length scales that are not positive."""
-        _checks.positive(f"{name}.length_scale", self.length_scale)
+        _checks.positive_scalar(f"{name}.length_scale", self.length_scale)
+        _checks.function("distance record", f"{name}.distance", self.distance)
         _checks.record_values(self.distance, f"{name}.distance")
 
 
@@ -99,9 +101,10 @@ class PowerExponential(Kernel):
 
     def check_values(self, name: str) -> None:
         """Refuses non-positive length scales and exponents outside (0, 2]."""
-        _checks.positive(f"{name}.length_scale", self.length_scale)
-        _checks.positive(f"{name}.exponent", self.exponent)
+        _checks.positive_scalar(f"{name}.length_scale", self.length_scale)
+        _checks.positive_scalar(f"{name}.exponent", self.exponent)
         if _checks.is_concrete(self.exponent):
             bad = jnp.asarray(self.exponent) > 2
             _checks.refuse_where(bad, f"{name}.exponent", "values in (0, 2]", self.exponent)
+        _checks.function("distance record", f"{name}.distance", self.distance)
         _checks.record_values(self.distance, f"{name}.distance")

@@ -9,7 +9,7 @@ differentiated must come through `args` and the samples, not through a closure.
 All reductions need O(n · tile) memory, also in reverse mode, and work for every n. Sums over
 pairs of one set evaluate each pair once. Tiles are added with compensation, so that float32 loses
 nothing to long sums. `jit`, `vmap`, `grad` and `hessian` go through; forward-mode differentiation
-of a sum itself (`jvp`, `jacfwd`) does not.
+of a sum itself (`jvp`, `jacfwd`) and reverse mode twice (`grad` of `grad`) do not.
 """
 
 from calibjax.pairwise.reductions import (

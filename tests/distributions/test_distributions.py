@@ -86,3 +86,19 @@ def test_samples_of_a_batch_are_independent_of_its_other_members():
     draws = distributions.sample_targets(jax.random.key(0), batch)
     assert len(set(draws.tolist())) == 3
     assert not np.array_equal(draws, distributions.sample_targets(jax.random.key(1), batch))
+
+
+def test_labels_out_of_range_have_no_log_probability():
+    for p in (
+        distributions.Categorical(jnp.array([0.2, 0.8])),
+        distributions.Bernoulli(jnp.array(0.8)),
+    ):
+        assert [bool(jnp.isnan(p.log_prob(y))) for y in (-1, 0, 1, 2)] == [True, False, False, True]
+
+
+@pytest.mark.parametrize(
+    ("probability", "y", "slope"), [(0.3, 1, 1 / 0.3), (0.0, 0, -1), (1.0, 1, 1)]
+)
+def test_bernoulli_log_probability_has_a_gradient(probability, y, slope):
+    gradient = jax.grad(lambda p: distributions.Bernoulli(p).log_prob(y))(probability)
+    np.testing.assert_allclose(gradient, slope, rtol=1e-12)

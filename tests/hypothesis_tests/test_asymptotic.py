@@ -1,3 +1,5 @@
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -128,6 +130,18 @@ def test_wrong_input():
         hypothesis_tests.block_skce_test(kernel, same, jnp.zeros(8), block_size=2)
     with pytest.raises(ValueError, match="num_samples: expected an integer >= 1"):
         hypothesis_tests.bootstrap_skce_test(KEY, kernel, predictions, targets, num_samples=0)
+
+
+@pytest.mark.parametrize("num_blocks", [3, 5, 8])
+@pytest.mark.parametrize("dtype", [jnp.float32, jnp.float64])
+def test_equal_blocks_give_no_pvalue(num_blocks, dtype):
+    """Calibrated data on which the statistic is 0/0 but for rounding."""
+    predictions = distributions.Bernoulli(jnp.full(2 * num_blocks, 0.01, dtype))
+    arguments = oracles.categorical_kernel(), predictions, jnp.zeros(2 * num_blocks, int)
+    with pytest.raises(ValueError, match="block estimates that differ"):
+        hypothesis_tests.block_skce_test(*arguments, block_size=2)
+    traced = jax.jit(functools.partial(hypothesis_tests.block_skce_test, block_size=2))(*arguments)
+    assert jnp.isnan(traced.pvalue)
 
 
 def test_results_pass_through_jit():

@@ -120,7 +120,7 @@ def test_power_with_four_samples(d, power):
 
 def test_power_against_uncalibrated_classes():
     predictions, _, _ = oracles.categorical_data(60, 3)
-    wrong = (jnp.argmin(predictions.probs, -1),)[0]
+    wrong = jnp.argmin(predictions.probs, -1)
     test = hypothesis_tests.exact_skce_test(KEY, oracles.categorical_kernel(), predictions, wrong)
     assert test.pvalue == pytest.approx(1 / 1001)
 
@@ -132,7 +132,7 @@ def test_general_statistic():
     predictions = distributions.Bernoulli(jnp.full(30, 0.3))
     targets = jnp.asarray(np.r_[np.ones(13, int), np.zeros(17, int)])
     test = hypothesis_tests.exact_test(
-        KEY, lambda p, y: jnp.sum(y) * 1.0, predictions, targets, num_samples=20_000
+        KEY, lambda p, y: jnp.sum(y), predictions, targets, num_samples=20_000
     )
     exact = stats.binom.sf(12, 30, 0.3)
     assert abs(float(test.pvalue) - exact) < 4 * np.sqrt(exact * (1 - exact) / 20_000)
