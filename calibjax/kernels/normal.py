@@ -118,21 +118,22 @@ def centered_without_offset(
 def _prepare_features(kernel: Kernel, predictions: Normal, targets: jax.Array) -> Any:
     """Frequencies of a trapezoidal rule for the spectral density of the kernel.
 
-    Aliasing and truncation errors are below machine precision for all targets within the range
-    of the observed targets and of eight standard deviations around the predictions.
+    Aliasing and truncation errors are below machine precision for targets within the range of the
+    observed targets and of five standard deviations around the predictions; beyond, they grow
+    slower than the probability of such targets falls.
     """
     if not _checks.is_concrete(kernel, predictions, targets):
         return None
     rate = _rate(kernel, predictions)
     loc, scale, y = (np.asarray(x, float) for x in (predictions.loc, predictions.scale, targets))
-    low = min((loc - 8 * scale).min(), y.min())
-    high = max((loc + 8 * scale).max(), y.max())
+    low = min((loc - 5 * scale).min(), y.min())
+    high = max((loc + 5 * scale).max(), y.max())
     width = (high - low) * float(rate)
     cutoff = np.sqrt(-2 * np.log(np.finfo(predictions.loc.dtype).eps / 4))
     needed = cutoff * (width + cutoff) / (2 * np.pi)
     if not needed <= _MAX_FREQUENCIES:
         return None
-    number = 4 * int(np.ceil(needed / 4))  # few different shapes, few compilations
+    number = 2 * int(np.ceil(needed / 2))  # few different shapes, few compilations
     cutoff = (np.sqrt(width**2 + 8 * np.pi * number) - width) / 2
     spacing = 2 * np.pi / (width + cutoff)
     center = jnp.asarray((low + high) / 2, predictions.loc.dtype)
