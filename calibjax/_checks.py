@@ -157,7 +157,7 @@ def size_in_range(name: str, value: Any, minimum: int, maximum: int | None = Non
     return value
 
 
-def batch(predictions: Any, *, minimum: int = 1) -> Any:
+def batch(predictions: Any, *, minimum: int = 1, name: str = "predictions") -> Any:
     """Checks a batch of predictions and returns it with JAX arrays as leaves.
 
     Raises:
@@ -167,40 +167,81 @@ def batch(predictions: Any, *, minimum: int = 1) -> Any:
     """
     if isinstance(predictions, type) or not hasattr(predictions, "sample"):
         raise TypeError(
-            "predictions: expected a batch of distributions such as distributions.Normal or "
+            f"{name}: expected a batch of distributions such as distributions.Normal or "
             f"distributions.Categorical, got {described(predictions)}"
         )
-    predictions = as_arrays("predictions", predictions)
-    leading_size("predictions", predictions, minimum)
+    predictions = as_arrays(name, predictions)
+    leading_size(name, predictions, minimum)
     if hasattr(predictions, "check_structure"):
-        predictions.check_structure("predictions")
-    record_values(predictions, "predictions")
+        predictions.check_structure(name)
+    record_values(predictions, name)
     return predictions
 
 
-def predictions_and_targets(predictions: Any, targets: Any, *, minimum: int = 1) -> Any:
+def class_predictions(predictions: Any) -> None:
+    """Refuses predictions without class probabilities."""
+    if not hasattr(predictions, "class_probs"):
+        raise TypeError(
+            "predictions: expected class predictions such as distributions.Categorical or "
+            f"distributions.Bernoulli, got {described(predictions)}"
+        )
+
+
+def bin_ids(name: str, values: Any, num_samples: int) -> None:
+    """Refuses everything but one integer in 0, ..., num_samples - 1 per sample."""
+    dtype = jnp.result_type(values)
+    if not jnp.issubdtype(dtype, jnp.integer):
+        raise TypeError(f"{name}: expected integers, one bin for each prediction, got {dtype}")
+    shape(name, values, (num_samples,), f"({num_samples},), one bin for each prediction")
+    if is_concrete(values):
+        array = np.asarray(values)
+        bad = (array < 0) | (array >= num_samples)
+        refuse_where(bad, name, f"bins in 0, ..., {num_samples - 1}", array)
+
+
+def predictions_and_targets(
+    predictions: Any, targets: Any, *, minimum: int = 1, prefix: str = ""
+) -> Any:
     """Checks a data set and returns it as the pair (predictions, targets) of JAX arrays.
+
+    The arguments are called `prefix` + "predictions" and `prefix` + "targets".
 
     Raises:
         TypeError: as `batch`, and if the targets have the wrong dtype.
         ValueError: as `batch`, and if the targets have wrong shapes or values.
     """
-    predictions = batch(predictions, minimum=minimum)
-    num_samples = leading_size("predictions", predictions)
-    targets = as_arrays("targets", targets)
-    if leading_size("targets", targets) != num_samples:
+    name = f"{prefix}targets"
+    predictions = batch(predictions, minimum=minimum, name=f"{prefix}predictions")
+    num_samples = leading_size(f"{prefix}predictions", predictions)
+    targets = as_arrays(name, targets)
+    if leading_size(name, targets) != num_samples:
         raise ValueError(
-            f"targets: expected one target for each of the {num_samples} predictions, "
-            f"got {leading_size('targets', targets)}"
+            f"{name}: expected one target for each of the {num_samples} predictions, "
+            f"got {leading_size(name, targets)}"
         )
     if hasattr(predictions, "check_targets"):
-        predictions.check_targets("targets", targets)
+        predictions.check_targets(name, targets)
     else:
         for leaf in jax.tree.leaves(targets):
-            finite("targets", leaf)
+            finite(name, leaf)
     # Truth values are labels 0 and 1, but not numbers.
     targets = jax.tree.map(lambda y: y.astype(int) if y.dtype == jnp.bool_ else y, targets)
     return predictions, targets
+
+
+def same_kind(name: str, tree: Any, expected_name: str, expected: Any) -> None:
+    """Refuses a batch of another structure, or with entries of other shapes, than expected."""
+
+    def kind(tree: Any) -> tuple[Any, list[tuple[int, ...]]]:
+        return jax.tree.structure(tree), [leaf.shape[1:] for leaf in jax.tree.leaves(tree)]
+
+    if kind(tree) != kind(expected):
+        one, two = (
+            f"{structure} with shapes {shapes}" for structure, shapes in map(kind, (expected, tree))
+        )
+        raise ValueError(
+            f"{name}: expected entries like those of {expected_name}, {one}, got {two}"
+        )
 
 
 def kernel_values(kernel: Any, name: str = "kernel") -> None:
@@ -243,3 +284,10 @@ def shape(name: str, values: Any, expected: tuple[Any, ...], described: str) -> 
     )
     if not matches:
         raise ValueError(f"{name}: expected shape {described}, got {actual}")
+
+
+def choice(name: str, value: Any, choices: tuple[str, ...]) -> str:
+    """Refuses options that are not among the choices."""
+    if value not in choices:
+        raise ValueError(f"{name}: expected one of {', '.join(map(repr, choices))}, got {value!r}")
+    return value

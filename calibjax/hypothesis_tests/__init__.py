@@ -1,13 +1,41 @@
-"""Tests of the null hypothesis that a model is calibrated."""
+"""Tests of the null hypothesis that a model is calibrated, and intervals for its error."""
 
 from calibjax.hypothesis_tests.asymptotic import block_skce_test, bootstrap_skce_test
+from calibjax.hypothesis_tests.consistency import consistency_test
+from calibjax.hypothesis_tests.distribution_free import (
+    calibration_kernel_bound,
+    distribution_free_skce_test,
+)
 from calibjax.hypothesis_tests.exact import exact_skce_test, exact_test
-from calibjax.hypothesis_tests.result import CalibrationTestResult
+from calibjax.hypothesis_tests.intervals import (
+    ConfidenceInterval,
+    bootstrap_skce_confidence_interval,
+    skce_confidence_interval,
+)
+from calibjax.hypothesis_tests.mean_embedding import cme_test, draw_test_locations
+from calibjax.hypothesis_tests.result import CalibrationTestResult, combine_results
+from calibjax.hypothesis_tests.spectral import (
+    gamma_skce_test,
+    pearson_skce_test,
+    spectrum_skce_test,
+)
 
 __all__ = [
     "CalibrationTestResult",
+    "ConfidenceInterval",
     "block_skce_test",
+    "bootstrap_skce_confidence_interval",
     "bootstrap_skce_test",
+    "calibration_kernel_bound",
+    "cme_test",
+    "combine_results",
+    "consistency_test",
+    "distribution_free_skce_test",
+    "draw_test_locations",
     "exact_skce_test",
     "exact_test",
+    "gamma_skce_test",
+    "pearson_skce_test",
+    "skce_confidence_interval",
+    "spectrum_skce_test",
 ]

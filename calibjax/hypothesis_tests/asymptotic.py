@@ -6,26 +6,32 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import lax
 from jax.scipy.stats import norm
 
 from calibjax import _checks, pairwise
 from calibjax._arithmetic import matmul
 from calibjax.estimators.kernel import checked_samples, sample_pair, skce_of_blocks
-from calibjax.hypothesis_tests.result import (
-    CalibrationTestResult,
-    refuse_undefined,
-    simulated_pvalue,
-)
+from calibjax.hypothesis_tests.centering import centered_diagonal, row_means
+from calibjax.hypothesis_tests.result import CalibrationTestResult, simulated_result
+from calibjax.hypothesis_tests.simulation import in_batches
 from calibjax.kernels import Kernel
 
 _BATCH_COUNTS = 2**24  # resampling counts that are held at once
 
 
-def multinomial_counts(key: jax.Array, num_samples: int, num_resamples: int) -> jax.Array:
-    """How often each sample occurs in resamples of n with replacement, [num_resamples, n]."""
-    draws = jax.random.randint(key, (num_resamples, num_samples), 0, num_samples)
-    return jax.vmap(lambda d: jnp.zeros(num_samples, jnp.int32).at[d].add(1))(draws)
+def multinomial_counts(keys: jax.Array, num_samples: int) -> jax.Array:
+    """How often each sample occurs in a resample of n with replacement, for each key, [n, keys]."""
+
+    def count(key: jax.Array) -> jax.Array:
+        draws = jax.random.randint(key, (num_samples,), 0, num_samples)
+        return jnp.zeros(num_samples, jnp.int32).at[draws].add(1)
+
+    return jax.vmap(count, out_axes=1)(keys)
+
+
+def resamples_at_once(num_samples: int) -> int:
+    """Number of resamples whose counts are held at once by default."""
+    return max(1, _BATCH_COUNTS // num_samples)
 
 
 @functools.partial(jax.jit, static_argnames=("num_samples", "batch_size"))
@@ -35,22 +41,15 @@ def _bootstrap(
     """Unbiased SKCE, and bootstrapped values of n SKCE [num_samples]."""
     estimate = pairwise.mean_over_pairs(sample_pair, kernel, samples)
     n = _checks.leading_size("samples", samples)
-    ones = jnp.ones((n, 1), estimate.dtype)
-    row = pairwise.weighted_sums(sample_pair, kernel, samples, samples, ones)[:, 0] / n
-    diagonal = jax.vmap(sample_pair, in_axes=(None, 0, 0))(kernel, samples, samples)
-    centered_diagonal = diagonal - 2 * row + row.mean()
+    diagonal = centered_diagonal(kernel, samples, row_means(kernel, samples))
 
-    num_batches = -(-num_samples // batch_size)
-    size = -(-num_samples // num_batches)
-
-    def batch(key: jax.Array) -> jax.Array:
-        counts = multinomial_counts(key, n, size).T.astype(estimate.dtype)
+    def batch(keys: jax.Array) -> jax.Array:
+        counts = multinomial_counts(keys, n).astype(estimate.dtype)
         # Σ_kl c_k c_l h̃_kl = Σ_kl (c_k − 1) (c_l − 1) h_kl, since the counts add up to n.
         forms = pairwise.quadratic_forms(sample_pair, kernel, samples, counts - 1)
-        return (forms - matmul(centered_diagonal, counts)) / n
+        return (forms - matmul(diagonal, counts)) / n
 
-    null_samples = lax.map(batch, jax.random.split(key, num_batches))
-    return estimate, null_samples.reshape(-1)[:num_samples]
+    return estimate, in_batches(key, batch, num_samples, batch_size)
 
 
 def bootstrap_skce_test(
@@ -112,15 +111,12 @@ def bootstrap_skce_test(
     num_samples = _checks.size_in_range("num_samples", num_samples, 1)
     samples = checked_samples(kernel, predictions, targets, minimum=2)
     n = _checks.leading_size("predictions", samples[0])
-    batch_size = max(1, _BATCH_COUNTS // n) if batch_size is None else batch_size
+    batch_size = resamples_at_once(n) if batch_size is None else batch_size
     batch_size = _checks.size_in_range("batch_size", batch_size, 1)
     estimate, null_samples = _bootstrap(
-        key, kernel, samples, num_samples=num_samples, batch_size=min(batch_size, num_samples)
+        key, kernel, samples, num_samples=num_samples, batch_size=batch_size
     )
-    statistic = n * estimate
-    refuse_undefined(statistic)
-    pvalue = simulated_pvalue(statistic, null_samples)
-    return CalibrationTestResult(statistic, pvalue, estimate, null_samples)
+    return simulated_result(n * estimate, null_samples, estimate)
 
 
 def block_skce_test(

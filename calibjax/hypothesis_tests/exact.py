@@ -11,71 +11,33 @@ from collections.abc import Callable
 from typing import Any
 
 import jax
-import jax.numpy as jnp
-from jax import lax
 
 from calibjax import _checks, pairwise
 from calibjax._arithmetic import UNROLLED
 from calibjax.distributions.sampling import draw
 from calibjax.estimators.kernel import checked_samples, sample_pair, skce
-from calibjax.hypothesis_tests.result import (
-    CalibrationTestResult,
-    refuse_undefined,
-    simulated_pvalue,
+from calibjax.hypothesis_tests.result import CalibrationTestResult, simulated_result
+from calibjax.hypothesis_tests.simulation import (
+    bytes_of_tile,
+    checked_statistic,
+    default_batch_size,
+    in_batches,
 )
 from calibjax.kernels import Kernel, TensorProduct
 from calibjax.kernels.expectations import rules
 
-_BATCH_BYTES = 2**24  # what the redraws in one batch hold at once by default: about a cache
-
-
-def _redraw(
-    key: jax.Array,
-    evaluate: Callable[[Any], jax.Array],
-    predictions: Any,
-    num_samples: int,
-    batch_size: int,
-) -> jax.Array:
-    """Statistics of redrawn targets, [num_samples], `batch_size` of them at once.
-
-    Args:
-        key: a JAX random key.
-        evaluate: targets of a batch of data sets, [b, n, ...], to their statistics, [b].
-        predictions: batch of n distributions.
-        num_samples: number of redraws.
-        batch_size: largest b.
-    """
-    keys = jax.random.split(key, num_samples)
-    num_batches = -(-num_samples // batch_size)
-    size = -(-num_samples // num_batches)
-    keys = jnp.concatenate([keys, keys[: num_batches * size - num_samples]])
-
-    def batch(keys: jax.Array) -> jax.Array:
-        return evaluate(jax.vmap(draw, in_axes=(0, None))(keys, predictions))
-
-    return lax.map(batch, keys.reshape(num_batches, size)).reshape(-1)[:num_samples]
-
-
-def _result(statistic: jax.Array, null_samples: jax.Array, estimate: jax.Array) -> Any:
-    refuse_undefined(statistic)
-    pvalue = simulated_pvalue(statistic, null_samples)
-    return CalibrationTestResult(statistic, pvalue, estimate, null_samples)
-
-
-def _default_batch_size(bytes_per_redraw: int) -> int:
-    return max(1, _BATCH_BYTES // bytes_per_redraw)
-
 
 def exact_test(
     key: jax.Array,
-    statistic: Callable[[Any, Any], jax.Array],
+    statistic: Callable[[Any, Any], Any],
     predictions: Any,
     targets: Any,
     *,
     num_samples: int = 1000,
     batch_size: int | None = None,
+    adjust: bool = False,
 ) -> CalibrationTestResult:
-    """Exact test of calibration with any statistic.
+    """Exact test of calibration with any statistic, or several at once.
 
     The targets are redrawn from the predictions, which stay fixed, and
 
@@ -87,28 +49,36 @@ def exact_test(
     chosen with the targets, choose them within the statistic, so that this happens anew in every
     redraw.
 
+    Several statistics share the redraws: each has its own p-value, and the smallest of them is
+    too small too often. `adjust` adds p-values that allow for it, from the largest standardised
+    statistic of each redraw: the probability under calibration that any of them is ≤ α is ≤ α.
+
     Args:
         key: a JAX random key.
-        statistic: (predictions, targets) → scalar, traceable by JAX; large values speak against
-            calibration. For example `functools.partial(estimators.skce_biased, kernel)`.
+        statistic: (predictions, targets) → scalar or a pytree of scalars, traceable by JAX; large
+            values speak against calibration. For example
+            `functools.partial(estimators.skce_biased, kernel)`.
         predictions: batch of n distributions.
         targets: [n] or [n, d].
         num_samples: B, number of redraws; the smallest possible p-value is 1 / (B + 1).
         batch_size: number of redraws that are evaluated at once. Memory is `batch_size` times
             that of one statistic. By default about 16 MB, assuming that the statistic works on
             tiles of pairs.
+        adjust: whether to return `adjusted_pvalue` beside `pvalue`.
 
     Returns:
-        The result; `estimate` is the statistic itself.
+        The result; `estimate` is the statistic itself. With a pytree of statistics, all its
+        attributes are such pytrees.
 
     Raises:
         TypeError: if an argument is of the wrong kind.
-        ValueError: if shapes or values are wrong, the statistic is not a scalar, or it is NaN.
+        ValueError: if shapes or values are wrong, a statistic is not a scalar, or it is NaN.
 
     Cost: B evaluations of the statistic, and its compilation in every call outside of `jit`.
 
     References: none of the four papers has it; the general Monte Carlo test is due to Barnard
-    (1963), the p-value to Davison and Hinkley (1997), eq. (4.11).
+    (1963), the p-value to Davison and Hinkley (1997), eq. (4.11), the adjustment to Westfall and
+    Young (1993).
 
     >>> import functools, jax, jax.numpy as jnp
     >>> from calibjax import distributions, hypothesis_tests
@@ -122,22 +92,19 @@ def exact_test(
     0.001
     """
     key = _checks.random_key(key)
-    _checks.function("function (predictions, targets) -> scalar", "statistic", statistic)
+    value = checked_statistic(statistic)
     num_samples = _checks.size_in_range("num_samples", num_samples, 1)
     predictions, targets = _checks.predictions_and_targets(predictions, targets)
     if batch_size is None:
-        n = _checks.leading_size("targets", targets)
-        batch_size = _default_batch_size(16 * min(n, pairwise.TILE_SIZE) ** 2)
+        batch_size = default_batch_size(bytes_of_tile(_checks.leading_size("targets", targets)))
     batch_size = _checks.size_in_range("batch_size", batch_size, 1)
 
-    def value(targets: Any) -> jax.Array:
-        result = jnp.asarray(statistic(predictions, targets))
-        _checks.shape("statistic(predictions, targets)", result, (), "() (a scalar)")
-        return result.astype(jnp.result_type(result, jnp.float32))  # counts are numbers too
+    def redrawn(key: jax.Array) -> Any:
+        return value(predictions, draw(key, predictions))
 
-    observed, evaluate = value(targets), jax.vmap(value)
-    samples = _redraw(key, evaluate, predictions, num_samples, batch_size)
-    return _result(observed, samples, observed)
+    observed = value(predictions, targets)
+    null_samples = in_batches(key, jax.vmap(redrawn), num_samples, batch_size)
+    return simulated_result(observed, null_samples, observed, adjust=adjust)
 
 
 def _features_of(kernel: Kernel, predictions: Any, targets: Any) -> tuple[Any, Any]:
@@ -193,8 +160,12 @@ def _redraw_biased(
         evaluate = functools.partial(
             _biased_from_features, evaluate_features, prepared, kernel, predictions
         )
+
+    def batch(keys: jax.Array) -> jax.Array:
+        return evaluate(jax.vmap(draw, in_axes=(0, None))(keys, predictions))
+
     observed = evaluate(jax.tree.map(lambda y: y[None], targets))[0]
-    return observed, _redraw(key, evaluate, predictions, num_samples, batch_size)
+    return observed, in_batches(key, batch, num_samples, batch_size)
 
 
 def exact_skce_test(
@@ -255,7 +226,7 @@ def exact_skce_test(
     evaluate, prepared = _features_of(kernel, predictions, targets)
     if batch_size is None:
         size = _bytes_per_redraw(evaluate, kernel, prepared, predictions, targets)
-        batch_size = _default_batch_size(size)
+        batch_size = default_batch_size(size)
     observed, null_samples = _redraw_biased(
         key,
         kernel,
@@ -266,7 +237,7 @@ def exact_skce_test(
         num_samples=num_samples,
         batch_size=_checks.size_in_range("batch_size", batch_size, 1),
     )
-    return _result(observed, null_samples, skce(kernel, predictions, targets))
+    return simulated_result(observed, null_samples, skce(kernel, predictions, targets))
 
 
 def _bytes_per_redraw(
@@ -277,7 +248,7 @@ def _bytes_per_redraw(
     if evaluate is None:
         num_components = sum(leaf.size // n for leaf in jax.tree.leaves(targets))
         wide = num_components if num_components > UNROLLED else 1
-        return 16 * wide * min(n, pairwise.TILE_SIZE) ** 2
+        return wide * bytes_of_tile(n)
     first = jax.tree.map(lambda leaf: leaf[0], (predictions, targets))
     features = jax.eval_shape(functools.partial(evaluate, kernel.target, prepared), *first)
     return 16 * n * features.size

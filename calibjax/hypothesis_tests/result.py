@@ -1,5 +1,7 @@
 """The result of a test."""
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -7,31 +9,61 @@ import numpy as np
 from calibjax import _checks
 from calibjax._pytree import record
 
+_DISTINCT_DRAWS = 10  # so many different numbers do not agree twice by chance
+
 
 @record
 class CalibrationTestResult:
     """Result of a test of the null hypothesis that the predictions are calibrated.
+
+    Where a test has several statistics, every attribute is a pytree of them.
 
     Attributes:
         statistic: value of the test statistic; large values speak against calibration.
         pvalue: probability of such a value or a larger one under calibration, in (0, 1].
         estimate: estimate of the calibration error that belongs to the test.
         null_samples: draws of the statistic under calibration, [num_samples]; None if the test
-            does not draw any.
+            does not draw any. More of them are added by `combine_results`.
+        adjusted_pvalue: p-value adjusted for the number of statistics; None unless `exact_test`
+            was asked for it.
     """
 
-    statistic: jax.Array
-    pvalue: jax.Array
-    estimate: jax.Array
-    null_samples: jax.Array | None = None
+    statistic: Any
+    pvalue: Any
+    estimate: Any
+    null_samples: Any = None
+    adjusted_pvalue: Any = None
+
+    @property
+    def pvalue_standard_error(self) -> Any:
+        """Monte Carlo standard error √(p (1 − p) / (B + 2)) of a simulated p-value, else None.
+
+        p is kept within 1 / (B + 1) of 0 and 1, so that the error is never zero.
+        """
+        if self.null_samples is None:
+            return None
+        return jax.tree.map(_standard_error, self.pvalue, self.null_samples)
+
+
+def _standard_error(pvalue: jax.Array, null_samples: jax.Array) -> jax.Array:
+    num_samples = null_samples.shape[-1]
+    least = 1 / (num_samples + 1)
+    inside = jnp.clip(pvalue, least, 1 - least)
+    return jnp.sqrt(inside * (1 - inside) / (num_samples + 2))
+
+
+def _tolerance(statistic: jax.Array, null_samples: jax.Array) -> jax.Array:
+    """Differences up to here are ties: equal data sets may differ in the last digits."""
+    values = jnp.abs(jnp.append(null_samples, statistic))
+    scale = jnp.max(jnp.where(jnp.isfinite(values), values, 0))
+    return 100 * jnp.finfo(null_samples.dtype).eps * scale
 
 
 def simulated_pvalue(statistic: jax.Array, null_samples: jax.Array) -> jax.Array:
     """Monte Carlo p-value (1 + #{T_b ≥ T}) / (B + 1).
 
-    Differences within rounding error count as ties, since equal data sets may give statistics
-    that differ in the last digits. A statistic that is not a number gives no p-value, and null
-    samples that are not count against rejection.
+    Differences within rounding error count as ties. A statistic that is not a number gives no
+    p-value, and null samples that are not count against rejection.
 
     Args:
         statistic: T.
@@ -40,14 +72,151 @@ def simulated_pvalue(statistic: jax.Array, null_samples: jax.Array) -> jax.Array
     Returns:
         The p-value, in [1 / (B + 1), 1].
     """
-    scale = jnp.maximum(jnp.abs(statistic), jnp.nanmax(jnp.abs(null_samples)))
-    tolerance = 100 * jnp.finfo(null_samples.dtype).eps * scale
-    count = jnp.sum(~(null_samples < statistic - tolerance))
+    count = jnp.sum(~(null_samples < statistic - _tolerance(statistic, null_samples)))
     pvalue = (1 + count) / jnp.asarray(null_samples.shape[0] + 1, null_samples.dtype)
     return jnp.where(jnp.isnan(statistic), jnp.nan, pvalue)
 
 
-def refuse_undefined(statistic: jax.Array) -> None:
-    """Raises a ValueError if the statistic is a concrete NaN."""
-    if _checks.is_concrete(statistic) and np.any(np.isnan(statistic)):
-        raise ValueError(f"statistic: expected a number, got {statistic}")
+def adjusted_pvalues(statistic: Any, null_samples: Any) -> Any:
+    """p-values of several statistics, adjusted for their number by the largest of them.
+
+    All statistics are standardised by mean and standard deviation over the observed and the drawn
+    values together; the adjusted p-value of each is its rank among the largest standardised
+    statistics of the draws. Under calibration the probability that any of them is ≤ α is at most
+    α, for every number of draws and every dependence.
+
+    Args:
+        statistic: pytree of scalars.
+        null_samples: the same pytree of draws, [B] each.
+
+    Returns:
+        The same pytree of p-values.
+
+    References: Westfall and Young (1993), single-step max T.
+    """
+    # Observed value first. It is one of B + 1 exchangeable ones, also in mean and deviation.
+    pools = [
+        jnp.concatenate([jnp.asarray(t, draws.dtype)[None], draws])
+        for t, draws in zip(*map(jax.tree.leaves, (statistic, null_samples)), strict=True)
+    ]
+    pool = jnp.stack([x.astype(jnp.result_type(*pools)) for x in pools])
+    mean, spread = jnp.nanmean(pool, -1, keepdims=True), jnp.nanstd(pool, -1, keepdims=True)
+    rounding = 100 * jnp.finfo(pool.dtype).eps * jnp.nanmax(jnp.abs(pool), -1, keepdims=True)
+    is_constant = spread <= rounding
+    scores = (pool - mean) / jnp.where(is_constant, 1, spread)
+    scores = jnp.where(is_constant, 0, scores)
+    largest = scores[:, 1:].max(0)
+    pvalues = [
+        simulated_pvalue(score, largest).astype(x.dtype)
+        for score, x in zip(scores[:, 0], pools, strict=True)
+    ]
+    return jax.tree.unflatten(jax.tree.structure(statistic), pvalues)
+
+
+def simulated_result(
+    statistic: Any, null_samples: Any, estimate: Any, *, adjust: bool = False
+) -> CalibrationTestResult:
+    """Result with simulated p-values of one statistic or a pytree of them.
+
+    Raises:
+        ValueError: if a statistic is a concrete NaN.
+    """
+    for value in jax.tree.leaves(statistic):
+        if _checks.is_concrete(value) and np.any(np.isnan(value)):
+            raise ValueError(f"statistic: expected a number, got {value}")
+    pvalue = jax.tree.map(simulated_pvalue, statistic, null_samples)
+    adjusted = adjusted_pvalues(statistic, null_samples) if adjust else None
+    return CalibrationTestResult(statistic, pvalue, estimate, null_samples, adjusted)
+
+
+def combine_results(
+    first: CalibrationTestResult, *others: CalibrationTestResult
+) -> CalibrationTestResult:
+    """One result from several runs of the same simulated test with different keys.
+
+    The draws under calibration are put together and the p-values computed from all of them: more
+    draws refine a result, nothing is started again.
+
+    Args:
+        first: a result with `null_samples`.
+        others: results of the same test on the same data, each with a key of its own.
+
+    Returns:
+        The result with the draws of all of them; statistic and estimate are those of the first.
+
+    Raises:
+        TypeError: if an argument is no test result.
+        ValueError: if a result has no draws, if the statistics differ (beyond rounding), so that
+            they are not of the same test and data, if only some have adjusted p-values, or if two
+            results have the same draws, that is, the same key.
+
+    Cost: O(B).
+
+    References: none; see `exact_test` for the p-value.
+
+    >>> import jax, jax.numpy as jnp
+    >>> from calibjax import distributions, hypothesis_tests
+    >>> def test(seed, num_samples):
+    ...     return hypothesis_tests.exact_test(
+    ...         jax.random.key(seed),
+    ...         lambda predictions, targets: jnp.sum(targets),
+    ...         distributions.Bernoulli(jnp.full(10, 0.5)),
+    ...         jnp.ones(10, int),
+    ...         num_samples=num_samples,
+    ...     )
+    >>> result = hypothesis_tests.combine_results(test(0, 1000), test(1, 9000))
+    >>> print(result.null_samples.shape)
+    (10000,)
+    """
+    results = (first, *others)
+    for i, result in enumerate(results):
+        if not isinstance(result, CalibrationTestResult):
+            raise TypeError(
+                f"results[{i}]: expected a CalibrationTestResult, got {_checks.described(result)}"
+            )
+        if result.null_samples is None:
+            raise ValueError(
+                f"results[{i}].null_samples: expected draws, got None (not a simulated test)"
+            )
+        _refuse_other_test(f"results[{i}]", first, result)
+    for i, result in enumerate(results):
+        for j, earlier in enumerate(results[:i]):
+            _refuse_same_draws(f"results[{j}] and results[{i}]", earlier, result)
+    null_samples = jax.tree.map(
+        lambda *draws: jnp.concatenate(draws), *(result.null_samples for result in results)
+    )
+    adjust = first.adjusted_pvalue is not None
+    return simulated_result(first.statistic, null_samples, first.estimate, adjust=adjust)
+
+
+def _refuse_other_test(
+    name: str, first: CalibrationTestResult, other: CalibrationTestResult
+) -> None:
+    if jax.tree.structure(first) != jax.tree.structure(other):
+        raise ValueError(
+            f"{name}: expected a result like the first, {jax.tree.structure(first)}, "
+            f"got {jax.tree.structure(other)}"
+        )
+    triples = zip(
+        *map(jax.tree.leaves, (first.statistic, other.statistic, first.null_samples)), strict=True
+    )
+    for expected, value, draws in triples:
+        if not _checks.is_concrete(expected, value, draws):
+            continue
+        if abs(expected - value) > _tolerance(expected, draws):
+            raise ValueError(
+                f"{name}.statistic: expected {expected} as in the first result of the same test "
+                f"and data, got {value}"
+            )
+
+
+def _refuse_same_draws(names: str, one: CalibrationTestResult, two: CalibrationTestResult) -> None:
+    for draws in zip(*map(jax.tree.leaves, (one.null_samples, two.null_samples)), strict=True):
+        if not _checks.is_concrete(draws):
+            continue
+        size = min(draws[0].shape[0], draws[1].shape[0])
+        x, y = (np.asarray(values)[:size] for values in draws)
+        if np.unique(x).size >= _DISTINCT_DRAWS and np.array_equal(x, y):
+            raise ValueError(
+                f"{names}: expected draws with different keys, got the same {size} draws"
+            )

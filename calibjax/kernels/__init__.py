@@ -9,6 +9,7 @@ and `vmap` work over them.
 from calibjax.kernels import categorical, normal  # registers the closed-form expectations
 from calibjax.kernels.bandwidth import median_heuristic
 from calibjax.kernels.base import Kernel, Product, Scaled, Sum, TensorProduct
+from calibjax.kernels.bounds import ValueRange, value_range
 from calibjax.kernels.expectations import (
     centered_kernel,
     double_expectation,
@@ -31,6 +32,7 @@ __all__ = [
     "SquaredExponential",
     "Sum",
     "TensorProduct",
+    "ValueRange",
     "White",
     "centered_kernel",
     "double_expectation",
@@ -38,4 +40,5 @@ __all__ = [
     "median_heuristic",
     "register_expectations",
     "single_expectation",
+    "value_range",
 ]

@@ -1,0 +1,51 @@
+"""The centered matrix of the calibration kernel, without holding it.
+
+With H_ij = h(X_i, X_j), row means r_i and their mean g, the centered matrix is
+H̃_ij = H_ij − r_i − r_j + g. The asymptotic null distribution of the SKCE is that of H̃, and the
+spread of the row means is what is left of the estimator's variance when the model is not
+calibrated.
+"""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from calibjax import pairwise
+from calibjax.estimators.kernel import sample_pair
+from calibjax.kernels import Kernel
+
+
+def diagonal(kernel: Kernel, samples: Any) -> jax.Array:
+    """H_ii, [n]."""
+    return jax.vmap(sample_pair, in_axes=(None, 0, 0))(kernel, samples, samples)
+
+
+def row_means(kernel: Kernel, samples: Any) -> jax.Array:
+    """r_i = n⁻¹ Σ_j H_ij, [n], in n² evaluations."""
+    dtype = jax.eval_shape(diagonal, kernel, samples).dtype
+    n = jax.tree.leaves(samples)[0].shape[0]
+    ones = jnp.ones((n, 1), dtype)
+    return pairwise.weighted_sums(sample_pair, kernel, samples, samples, ones)[:, 0] / n
+
+
+def centered_diagonal(kernel: Kernel, samples: Any, rows: jax.Array) -> jax.Array:
+    """H̃_ii, [n], from the row means."""
+    return diagonal(kernel, samples) - 2 * rows + rows.mean()
+
+
+def _squared_pair(kernel: Kernel, x: Any, y: Any) -> jax.Array:
+    return jnp.square(sample_pair(kernel, x, y))
+
+
+def centered_mean_square(kernel: Kernel, samples: Any, rows: jax.Array) -> jax.Array:
+    """n⁻² Σ_ij H̃_ij², from the row means, in n² / 2 evaluations."""
+    squares = pairwise.mean_over_all_pairs(_squared_pair, kernel, samples)
+    return jnp.maximum(squares - 2 * jnp.mean(jnp.square(rows)) + jnp.square(rows.mean()), 0)
+
+
+def centered_product(kernel: Kernel, samples: Any, vectors: jax.Array) -> jax.Array:
+    """H̃ V for V [n, c], in n² evaluations."""
+    vectors = vectors - vectors.mean(0)
+    product = pairwise.weighted_sums(sample_pair, kernel, samples, samples, vectors)
+    return product - product.mean(0)

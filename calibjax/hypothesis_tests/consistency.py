@@ -1,0 +1,92 @@
+"""Consistency resampling."""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+
+from calibjax import _checks
+from calibjax.distributions.sampling import draw
+from calibjax.hypothesis_tests.result import CalibrationTestResult, simulated_result
+from calibjax.hypothesis_tests.simulation import (
+    bytes_of_tile,
+    checked_statistic,
+    default_batch_size,
+    in_batches,
+)
+
+
+def consistency_test(
+    key: jax.Array,
+    statistic: Callable[[Any, Any], Any],
+    predictions: Any,
+    targets: Any,
+    *,
+    num_samples: int = 1000,
+    batch_size: int | None = None,
+) -> CalibrationTestResult:
+    """Test of calibration by consistency resampling, with any statistic. It rejects too often.
+
+    In every resample n predictions are drawn with replacement from the given ones, and a target
+    from each of them; p = (1 + #{T_b ≥ T}) / (B + 1).
+
+    Resampled predictions repeat, and with them the distribution of the statistic is another one
+    than that of the observed predictions, which mostly differ. Where repetition lowers the
+    statistic, as that of the expected calibration error with many bins that hold few samples,
+    calibrated models are rejected too often: those of W19 (250 predictions, ten classes, ECE with
+    ten bins per class) in 15 to 60 % of the data sets at level 5 % as their predictions become
+    more diffuse. `exact_test` keeps the predictions and holds its level; this test is here to
+    compare with the literature.
+
+    Args:
+        key: a JAX random key.
+        statistic: (predictions, targets) → scalar or a pytree of scalars, traceable by JAX; large
+            values speak against calibration.
+        predictions: batch of n distributions. What is computed from single predictions (such as
+            their bins) may be carried along as a further leaf of the batch.
+        targets: [n] or [n, d].
+        num_samples: B, number of resamples; the smallest possible p-value is 1 / (B + 1).
+        batch_size: number of resamples that are evaluated at once. Memory is `batch_size` times
+            that of one statistic. By default about 16 MB, assuming that the statistic works on
+            tiles of pairs.
+
+    Returns:
+        The result; `estimate` is the statistic itself. With a pytree of statistics, all its
+        attributes are such pytrees.
+
+    Raises:
+        TypeError: if an argument is of the wrong kind.
+        ValueError: if shapes or values are wrong, a statistic is not a scalar, or it is NaN.
+
+    Cost: B evaluations of the statistic, and its compilation in every call outside of `jit`.
+
+    References: Bröcker and Smith (2007); W19 §7.2 and Fig. 2 (C) for its over-rejection.
+
+    >>> import jax, jax.numpy as jnp
+    >>> from calibjax import distributions, hypothesis_tests
+    >>> def bias(predictions, targets):
+    ...     return jnp.abs(jnp.mean(targets - predictions.probs))
+    >>> predictions = distributions.Bernoulli(jnp.linspace(0.2, 0.4, 50))
+    >>> test = hypothesis_tests.consistency_test(
+    ...     jax.random.key(0), bias, predictions, jnp.arange(50) % 2
+    ... )
+    >>> print(bool(test.pvalue < 0.01))
+    True
+    """
+    key = _checks.random_key(key)
+    value = checked_statistic(statistic)
+    num_samples = _checks.size_in_range("num_samples", num_samples, 1)
+    predictions, targets = _checks.predictions_and_targets(predictions, targets)
+    n = _checks.leading_size("targets", targets)
+    batch_size = default_batch_size(bytes_of_tile(n)) if batch_size is None else batch_size
+    batch_size = _checks.size_in_range("batch_size", batch_size, 1)
+
+    def resampled(key: jax.Array) -> Any:
+        index_key, target_key = jax.random.split(key)
+        index = jax.random.randint(index_key, (n,), 0, n)
+        chosen = jax.tree.map(lambda leaf: leaf[index], predictions)
+        return value(chosen, draw(target_key, chosen))
+
+    observed = value(predictions, targets)
+    null_samples = in_batches(key, jax.vmap(resampled), num_samples, batch_size)
+    return simulated_result(observed, null_samples, observed)
