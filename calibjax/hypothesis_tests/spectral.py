@@ -72,11 +72,14 @@ def _null(
         weights = _all_eigenvalues(kernel, samples)
     else:
         weights = _leading_eigenvalues(kernel, samples, num_eigenvalues)
+    # Only a kernel that is not positive semi-definite has negative ones; they go to the rest.
+    weights = jnp.maximum(weights, 0)
     # Without any variance there is no distribution to compare with.
     scale = jnp.square(jnp.max(jnp.abs(centered_diagonal(kernel, samples, 0 * rows))))
     rounding = 100 * jnp.finfo(squares.dtype).eps * scale / n
     squares = jnp.where(squares > rounding, squares, jnp.nan)
-    return n * estimate, estimate, ChiSquaredSum(weights, total, squares)
+    statistic = jnp.where(jnp.isnan(squares), jnp.nan, n * estimate)
+    return statistic, estimate, ChiSquaredSum(weights, total, squares)
 
 
 def _checked_null(
@@ -139,7 +142,8 @@ def spectrum_skce_test(
 
     Raises:
         TypeError: if an argument is of the wrong kind.
-        ValueError: if shapes, values or options are wrong, n < 2, or h is constant on all pairs.
+        ValueError: if shapes, values or options are wrong, n < 2, or h is constant on all pairs
+            (then the result under `jit` is NaN).
         NotImplementedError: if the expectations have no closed form.
 
     Cost: 5 n² evaluations of h and 6 n² r operations in matrix products, memory O(n r + tile²);
@@ -192,7 +196,8 @@ def gamma_skce_test(kernel: Kernel, predictions: Any, targets: Any) -> Calibrati
 
     Raises:
         TypeError: if an argument is of the wrong kind.
-        ValueError: if shapes or values are wrong, n < 2, or h is constant on all pairs.
+        ValueError: if shapes or values are wrong, n < 2, or h is constant on all pairs (then the
+            result under `jit` is NaN).
         NotImplementedError: if the expectations have no closed form.
 
     Cost: 2 n² evaluations of h, O(n + tile²) memory.
@@ -234,7 +239,8 @@ def pearson_skce_test(
 
     Raises:
         TypeError: if an argument is of the wrong kind.
-        ValueError: if shapes or values are wrong, n < 2, or h is constant on all pairs.
+        ValueError: if shapes or values are wrong, n < 2, or h is constant on all pairs (then the
+            result under `jit` is NaN).
         NotImplementedError: if the expectations have no closed form.
 
     Cost: that of `spectrum_skce_test` without the draws.

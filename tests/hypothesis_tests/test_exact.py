@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 from calibjax import distributions, estimators, hypothesis_tests
-from calibjax.hypothesis_tests.result import simulated_pvalue
 from tests import oracles
 
 KEY = jax.random.key(0)
@@ -137,16 +136,6 @@ def test_general_statistic():
     exact = stats.binom.sf(12, 30, 0.3)
     assert abs(float(test.pvalue) - exact) < 4 * np.sqrt(exact * (1 - exact) / 20_000)
     assert test.statistic == test.estimate == 13
-
-
-def test_pvalues():
-    null = jnp.arange(9.0)
-    assert simulated_pvalue(jnp.array(8.5), null) == 0.1
-    assert simulated_pvalue(jnp.array(8.0), null) == 0.2
-    assert simulated_pvalue(jnp.array(-1.0), null) == 1.0
-    assert simulated_pvalue(jnp.array(8.0 * (1 + 1e-15)), null) == 0.2  # a tie but for rounding
-    assert simulated_pvalue(jnp.array(8.5), null.at[3].set(jnp.nan)) == 0.2
-    assert jnp.isnan(simulated_pvalue(jnp.array(jnp.nan), null))
 
 
 def test_statistics_that_are_no_numbers_give_no_pvalue():

@@ -1,0 +1,210 @@
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from calibjax import distributions, estimators, hypothesis_tests
+from calibjax.hypothesis_tests.result import adjusted_pvalues, simulated_pvalue
+from tests import oracles
+
+KEY = jax.random.key(0)
+
+
+def test_pvalues():
+    null = jnp.arange(9.0)
+    assert simulated_pvalue(jnp.array(8.5), null) == 0.1
+    assert simulated_pvalue(jnp.array(8.0), null) == 0.2
+    assert simulated_pvalue(jnp.array(-1.0), null) == 1.0
+    assert simulated_pvalue(jnp.array(8.0 * (1 + 1e-15)), null) == 0.2  # a tie but for rounding
+    assert simulated_pvalue(jnp.array(8.5), null.at[3].set(jnp.nan)) == 0.2
+    assert simulated_pvalue(jnp.array(jnp.inf), null) == 0.1
+    assert simulated_pvalue(jnp.array(8.5), null.at[3].set(jnp.inf)) == 0.2
+    assert jnp.isnan(simulated_pvalue(jnp.array(jnp.nan), null))
+
+
+def _bernoulli_test(key, num_samples=1000, successes=13, **options):
+    predictions = distributions.Bernoulli(jnp.full(30, 0.3))
+    targets = jnp.asarray(np.arange(30) < successes).astype(int)
+    weights = jnp.linspace(1, 2, 30)
+    return hypothesis_tests.exact_test(
+        key,
+        lambda p, y: jnp.sum(weights * y),
+        predictions,
+        targets,
+        num_samples=num_samples,
+        **options,
+    )
+
+
+def test_standard_error_is_the_spread_over_keys():
+    num_samples = 200
+    pvalues, errors = jax.vmap(
+        lambda key: (lambda test: (test.pvalue, test.pvalue_standard_error))(
+            _bernoulli_test(key, num_samples)
+        )
+    )(jax.random.split(KEY, 400))
+    np.testing.assert_allclose(errors.mean(), pvalues.std(), rtol=4 / np.sqrt(2 * 400))
+    p = pvalues[0]
+    np.testing.assert_allclose(errors[0], np.sqrt(p * (1 - p) / (num_samples + 2)))
+
+
+@pytest.mark.parametrize("successes", [0, 30])
+def test_standard_error_is_never_zero(successes):
+    test = _bernoulli_test(KEY, 100, successes)
+    assert test.pvalue in (1 / 101, 1)
+    assert 0 < test.pvalue_standard_error < 0.02
+
+
+def test_tests_without_draws_have_no_standard_error():
+    kernel, predictions, targets, _, _ = oracles.cases()["normal-None"]
+    test = hypothesis_tests.block_skce_test(kernel, predictions, targets, block_size=2)
+    assert test.pvalue_standard_error is None
+
+
+TESTS = {
+    "exact_skce_test": hypothesis_tests.exact_skce_test,
+    "bootstrap_skce_test": hypothesis_tests.bootstrap_skce_test,
+    "spectrum_skce_test": hypothesis_tests.spectrum_skce_test,
+    "exact_test": lambda key, kernel, *data, **options: hypothesis_tests.exact_test(
+        key, functools.partial(estimators.skce_biased, kernel), *data, **options
+    ),
+    "consistency_test": lambda key, kernel, *data, **options: hypothesis_tests.consistency_test(
+        key, functools.partial(estimators.skce_biased, kernel), *data, **options
+    ),
+}
+
+
+@pytest.mark.parametrize("name", TESTS)
+def test_draws_can_be_added(name):
+    data = oracles.cases()["categorical-5-white"][:3]
+    first, second = (
+        TESTS[name](jax.random.key(i), *data, num_samples=size) for i, size in enumerate((60, 40))
+    )
+    both = hypothesis_tests.combine_results(first, second)
+    np.testing.assert_array_equal(both.null_samples, np.r_[first.null_samples, second.null_samples])
+    assert both.statistic == first.statistic
+    assert both.estimate == first.estimate
+    counts = [
+        round(float(test.pvalue) * (size + 1)) - 1 for test, size in ((first, 60), (second, 40))
+    ]
+    np.testing.assert_allclose(both.pvalue, (1 + sum(counts)) / 101)
+    assert both.pvalue_standard_error < first.pvalue_standard_error
+    with pytest.raises(ValueError, match=r"results\[0\] and results\[1\]: expected draws with dif"):
+        hypothesis_tests.combine_results(first, TESTS[name](jax.random.key(0), *data))
+
+
+def test_results_that_do_not_belong_together():
+    kernel, predictions, targets, _, _ = oracles.cases()["normal-None"]
+    combine = hypothesis_tests.combine_results
+    first = hypothesis_tests.exact_skce_test(KEY, kernel, predictions, targets, num_samples=20)
+    other = hypothesis_tests.exact_skce_test(
+        jax.random.key(1), kernel, predictions, targets + 0.1, num_samples=20
+    )
+    with pytest.raises(ValueError, match=r"results\[1\].statistic: expected .* as in the first"):
+        combine(first, other)
+    block = hypothesis_tests.block_skce_test(kernel, predictions, targets, block_size=2)
+    with pytest.raises(ValueError, match=r"results\[0\].null_samples: expected draws, got None"):
+        combine(block, block)
+    with pytest.raises(TypeError, match=r"results\[1\]: expected a CalibrationTestResult, got f"):
+        combine(first, 0.5)
+    pair = hypothesis_tests.exact_test(KEY, lambda p, y: (y[0], y[1]), predictions, targets)
+    with pytest.raises(ValueError, match=r"results\[1\]: expected a result like the first"):
+        combine(first, pair)
+
+
+def test_few_draws_of_a_discrete_statistic_may_agree():
+    predictions = distributions.Bernoulli(jnp.full(3, 1e-3))
+    one, two = (
+        hypothesis_tests.exact_test(
+            jax.random.key(i), lambda p, y: jnp.sum(y), predictions, jnp.zeros(3, int)
+        )
+        for i in (1, 2)
+    )
+    assert hypothesis_tests.combine_results(one, two).pvalue == 1
+
+
+def _three_statistics(predictions, targets):
+    z = (targets - predictions.loc) / predictions.scale
+    return {"mean": jnp.abs(z.mean()), "largest": jnp.abs(z).max(), "square": 1e3 * jnp.mean(z**2)}
+
+
+def test_several_statistics_share_the_redraws():
+    predictions, targets, _ = oracles.normal_data(10)
+    together = hypothesis_tests.exact_test(KEY, _three_statistics, predictions, targets)
+    for name in ("mean", "largest", "square"):
+        alone = hypothesis_tests.exact_test(
+            KEY, lambda p, y, name=name: _three_statistics(p, y)[name], predictions, targets
+        )
+        np.testing.assert_allclose(together.null_samples[name], alone.null_samples, rtol=1e-12)
+        np.testing.assert_allclose(together.statistic[name], alone.statistic, rtol=1e-12)
+        assert together.pvalue[name] == alone.pvalue
+        np.testing.assert_allclose(
+            together.pvalue_standard_error[name], alone.pvalue_standard_error
+        )
+    assert together.adjusted_pvalue is None
+
+
+def test_adjusted_pvalues_against_a_loop():
+    rng = np.random.default_rng(0)
+    draws = {"a": rng.normal(size=50), "b": 1e4 + 100 * rng.exponential(size=50)}
+    observed = {"a": 2.1, "b": 1e4 + 250.0}
+    scores = {}
+    for name in draws:
+        pool = np.r_[observed[name], draws[name]]
+        scores[name] = (pool - pool.mean()) / pool.std()
+    largest = np.maximum(scores["a"], scores["b"])[1:]
+    ours = adjusted_pvalues(*(jax.tree.map(jnp.asarray, tree) for tree in (observed, draws)))
+    for name in draws:
+        expected = (1 + sum(value >= scores[name][0] for value in largest)) / 51
+        np.testing.assert_allclose(ours[name], expected)
+
+
+def test_a_constant_statistic_adjusts_nothing():
+    draws = jnp.asarray(np.random.default_rng(0).normal(size=50))
+    constant = jnp.full(50, 0.1)
+    alone = adjusted_pvalues((jnp.array(1.0),), (draws,))
+    both = adjusted_pvalues((jnp.array(1.0), jnp.array(0.1)), (draws, constant))
+    assert both[1] > both[0] >= alone[0]
+    assert jnp.isfinite(both[0])
+
+
+def test_draws_that_are_no_numbers_count_against_rejection():
+    draws = jnp.asarray(np.random.default_rng(0).normal(size=50))
+    (clean,) = adjusted_pvalues((jnp.array(9.0),), (draws,))
+    (spoilt,) = adjusted_pvalues((jnp.array(9.0),), (draws.at[3].set(jnp.nan),))
+    np.testing.assert_allclose([clean, spoilt], [1 / 51, 2 / 51])
+
+
+def test_adjusted_pvalues_hold_the_level_that_the_smallest_pvalue_does_not():
+    n, num_datasets = 6, 1000
+
+    def evaluate(key):
+        data_key, test_key = jax.random.split(key)
+        predictions = distributions.Normal(jnp.linspace(0, 1, n), jnp.full(n, 0.5))
+        targets = distributions.sample_targets(data_key, predictions)
+        test = hypothesis_tests.exact_test(
+            test_key, _three_statistics, predictions, targets, num_samples=99, adjust=True
+        )
+        smallest = lambda tree: jnp.min(jnp.stack(jax.tree.leaves(tree)))  # noqa: E731
+        return smallest(test.pvalue), smallest(test.adjusted_pvalue)
+
+    plain, adjusted = jax.vmap(evaluate)(jax.random.split(KEY, num_datasets))
+    error = np.sqrt(0.05 * 0.95 / num_datasets)
+    assert np.mean(plain <= 0.05) > 0.05 + 3 * error
+    assert abs(np.mean(adjusted <= 0.05) - 0.05) < 3 * error
+
+
+def test_combined_results_are_adjusted_again():
+    predictions, targets, _ = oracles.normal_data(10)
+    tests = [
+        hypothesis_tests.exact_test(
+            jax.random.key(i), _three_statistics, predictions, targets, num_samples=50, adjust=True
+        )
+        for i in (1, 2)
+    ]
+    both = hypothesis_tests.combine_results(*tests)
+    expected = adjusted_pvalues(both.statistic, both.null_samples)
+    jax.tree.map(np.testing.assert_array_equal, both.adjusted_pvalue, expected)
+    assert both.null_samples["mean"].shape == (100,)

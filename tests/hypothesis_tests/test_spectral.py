@@ -1,0 +1,276 @@
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy import integrate, stats
+
+from calibjax import distributions, estimators, hypothesis_tests
+from calibjax.hypothesis_tests import chi_squared, spectral
+from calibjax.hypothesis_tests.chi_squared import ChiSquaredSum
+from tests import oracles
+
+KEY = jax.random.key(1)
+NAMES = ("normal-None", "normal-3", "categorical-5-white", "categorical-5-label")
+WEIGHTS = {
+    "one": [1.0],
+    "two equal": [0.5, 0.5],
+    "ten equal": [0.1] * 10,
+    "geometric": [0.5**i for i in range(30)],
+    "harmonic squares": [(i + 1.0) ** -2 for i in range(200)],
+    "one and many": [1.0] + [1e-3] * 2000,
+}
+Z = (-1.3, -0.5, -1e-3, 0.0, 1e-3, 0.5, 1.0, 2.0, 4.0, 8.0)
+
+
+def _law(weights, rank=None, dtype=jnp.float64):
+    weights = np.asarray(weights)
+    total, squares = weights.sum(), (weights**2).sum()
+    return jax.tree.map(
+        lambda x: jnp.asarray(x, dtype), ChiSquaredSum(weights[:rank], total, squares)
+    )
+
+
+def _imhof(weights, x):
+    """Tail probability by Imhof's integral."""
+    weights = np.asarray(weights)
+    q = x + weights.sum()
+
+    def integrand(u):
+        angle = 0.5 * np.sum(np.arctan(weights * u)) - 0.5 * q * u
+        return np.sin(angle) / u * np.exp(-0.25 * np.sum(np.log1p((weights * u) ** 2)))
+
+    return 0.5 + integrate.quad(integrand, 0, np.inf, limit=3000, epsabs=1e-9)[0] / np.pi
+
+
+@pytest.mark.parametrize("name", ["ten equal", "geometric", "harmonic squares", "one and many"])
+@pytest.mark.filterwarnings("ignore::scipy.integrate.IntegrationWarning")
+def test_numerical_tail_against_imhof(name):
+    law = _law(WEIGHTS[name])
+    sd = float(jnp.sqrt(2 * law.squares))
+    ours = jnp.stack([chi_squared.numerical_tail(law, z * sd) for z in Z])
+    expected = [_imhof(WEIGHTS[name], z * sd) for z in Z]
+    np.testing.assert_allclose(ours, expected, atol=2e-7)
+
+
+@pytest.mark.parametrize("name", ["one", "two equal", "ten equal"])
+@pytest.mark.parametrize("dtype", [jnp.float32, jnp.float64])
+def test_equal_weights_are_chi_squared(name, dtype):
+    """All tails are exact there, far out too."""
+    rank, weight = len(WEIGHTS[name]), WEIGHTS[name][0]
+    law = _law(WEIGHTS[name], dtype=dtype)
+    sd = weight * np.sqrt(2 * rank)
+    for z in (*Z, 15.0):
+        expected = stats.chi2.sf(z * sd / weight + rank, rank)
+        for tail in (chi_squared.numerical_tail, chi_squared.gamma_tail, chi_squared.pearson_tail):
+            ours = tail(law, jnp.asarray(z * sd, dtype))
+            assert ours.dtype == dtype
+            tolerance = {"rtol": 1e-8} if dtype == jnp.float64 else {"rtol": 1e-3, "atol": 1e-6}
+            np.testing.assert_allclose(ours, expected, **tolerance)
+
+
+def test_tail_with_a_normal_rest():
+    """Many small weights in place of which one normal variable enters."""
+    weights = WEIGHTS["one and many"]
+    law = _law(weights, rank=1)
+    np.testing.assert_allclose(law.rest, 2 * 2000 * 1e-6)
+    sd = float(jnp.sqrt(2 * law.squares))
+    for z in (-1.3, -0.6, -0.5, 0.0, 0.5, 2.0, 6.0):
+        expected = chi_squared.numerical_tail(_law(weights), z * sd)
+        np.testing.assert_allclose(chi_squared.numerical_tail(law, z * sd), expected, atol=2e-4)
+    # Nothing but the rest: a normal distribution.
+    normal = ChiSquaredSum(jnp.zeros(1), jnp.array(1.0), jnp.array(0.5))
+    for z in (-3.0, 0.0, 1.0, 5.0):
+        ours = chi_squared.numerical_tail(normal, jnp.array(z))
+        np.testing.assert_allclose(ours, stats.norm.sf(z), rtol=1e-9)
+
+
+@pytest.mark.parametrize("name", WEIGHTS)
+def test_draws_have_the_distribution(name):
+    law = _law(WEIGHTS[name], rank=5)
+    draws = chi_squared.sample(KEY, law, 4000)
+    error = np.sqrt(2 * law.squares / 4000)
+    assert abs(draws.mean()) < 4 * error
+    for level in (0.1, 0.5, 0.9):
+        tail = chi_squared.numerical_tail(law, jnp.quantile(draws, level))
+        assert abs(1 - tail - level) < 4 * np.sqrt(level * (1 - level) / 4000)
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("num_eigenvalues", [3, 128])
+def test_null_against_numpy(name, num_eigenvalues):
+    kernel, predictions, targets, h, samples = oracles.cases()[name]
+    matrix = oracles.h_matrix(h, samples)
+    centered = matrix - matrix.mean(0) - matrix.mean(1)[:, None] + matrix.mean()
+    expected = np.linalg.eigvalsh(centered / 23)[::-1]
+    statistic, estimate, law = spectral._null(
+        kernel, (predictions, targets), num_eigenvalues=num_eigenvalues
+    )
+    np.testing.assert_allclose(statistic, 23 * oracles.unbiased(matrix), rtol=1e-11)
+    np.testing.assert_allclose(estimate, oracles.unbiased(matrix), rtol=1e-11)
+    np.testing.assert_allclose(law.total, expected.sum(), rtol=1e-11)
+    np.testing.assert_allclose(law.squares, (expected**2).sum(), rtol=1e-11)
+    if num_eigenvalues == 128:
+        np.testing.assert_allclose(law.weights, expected, atol=1e-14)
+    else:  # by iteration, from below, and the rest is left to the normal variable
+        assert law.weights.shape == (3,)
+        assert (law.weights <= expected[:3] + 1e-14).all()
+        np.testing.assert_allclose(law.weights[0], expected[0], rtol=0.1)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_moment_approximations_against_scipy(name):
+    kernel, predictions, targets, h, samples = oracles.cases()[name]
+    matrix = oracles.h_matrix(h, samples)
+    centered = matrix - matrix.mean(0) - matrix.mean(1)[:, None] + matrix.mean()
+    weights = np.linalg.eigvalsh(centered / 23)
+    statistic = 23 * oracles.unbiased(matrix)
+    mean, variance = weights.sum(), 2 * (weights**2).sum()
+    skewness = 8 * (weights**3).sum() / variance**1.5
+    gamma = stats.gamma(mean**2 / variance, loc=-mean, scale=variance / mean)
+    data = kernel, predictions, targets
+    np.testing.assert_allclose(
+        hypothesis_tests.gamma_skce_test(*data).pvalue, gamma.sf(statistic), rtol=1e-9
+    )
+    pearson = stats.pearson3(skewness, scale=np.sqrt(variance))
+    np.testing.assert_allclose(
+        hypothesis_tests.pearson_skce_test(*data).pvalue, pearson.sf(statistic), rtol=1e-9
+    )
+    numerical = hypothesis_tests.spectrum_skce_test(KEY, *data, method="numerical")
+    assert numerical.null_samples is None
+    np.testing.assert_allclose(
+        numerical.pvalue,
+        chi_squared.numerical_tail(_law(weights[::-1]), jnp.asarray(statistic)),
+        rtol=1e-9,
+    )
+    simulated = hypothesis_tests.spectrum_skce_test(KEY, *data, num_samples=4000)
+    deviation = abs(simulated.pvalue - numerical.pvalue)
+    assert deviation < 4 * simulated.pvalue_standard_error
+
+
+def _data(family, n, mild):
+    if family == "normal":
+        predictions, targets, _ = oracles.normal_data(n)
+        return oracles.normal_kernel(), predictions, targets + 0.02 * mild
+    predictions, targets, _ = oracles.categorical_data(n, 10)
+    changed = jnp.arange(n) < 0.03 * n * mild
+    return oracles.categorical_kernel(), predictions, jnp.where(changed, 0, targets)
+
+
+@pytest.mark.parametrize("family", ["normal", "classes"])
+@pytest.mark.parametrize("mild", [0, 1])
+def test_approximations_against_the_bootstrap(family, mild):
+    """Bar 0.03, here beside the Monte Carlo error; the curves are in experiments."""
+    data = _data(family, 200, mild)
+    bootstrap = hypothesis_tests.bootstrap_skce_test(KEY, *data, num_samples=10_000)
+    limit = 0.03 + 3 * bootstrap.pvalue_standard_error
+    tests = {
+        "spectrum": functools.partial(hypothesis_tests.spectrum_skce_test, KEY, num_samples=10_000),
+        "numerical": functools.partial(
+            hypothesis_tests.spectrum_skce_test, KEY, method="numerical"
+        ),
+        "pearson": hypothesis_tests.pearson_skce_test,
+    }
+    for name, test in tests.items():
+        assert abs(test(*data).pvalue - bootstrap.pvalue) < limit, name
+    # The gamma approximation is worse: up to 0.05 for p > 0.5.
+    assert abs(hypothesis_tests.gamma_skce_test(*data).pvalue - bootstrap.pvalue) < limit + 0.03
+
+
+@pytest.mark.parametrize("family", ["normal", "classes"])
+def test_leading_eigenvalues_are_enough(family):
+    data = _data(family, 600, 0)
+    leading = hypothesis_tests.spectrum_skce_test(KEY, *data, method="numerical")
+    everything = hypothesis_tests.spectrum_skce_test(
+        KEY, *data, method="numerical", num_eigenvalues=600
+    )
+    np.testing.assert_allclose(leading.pvalue, everything.pvalue, atol=1e-3)
+    _, _, law = spectral._null(data[0], data[1:], num_eigenvalues=16)
+    bound = law.weights[-1] * law.rest / 2 / (2 * (2 * law.squares) ** 1.5)
+    few = hypothesis_tests.spectrum_skce_test(KEY, *data, method="numerical", num_eigenvalues=16)
+    assert abs(few.pvalue - everything.pvalue) < max(2 * bound, 1e-6)
+
+
+@pytest.mark.parametrize("family", ["normal", "classes"])
+def test_float32(family):
+    data = _data(family, 300, 0)
+    single = oracles.as_dtype(data, jnp.float32)
+    for test in (
+        functools.partial(hypothesis_tests.spectrum_skce_test, KEY, method="numerical"),
+        functools.partial(
+            hypothesis_tests.spectrum_skce_test, KEY, method="numerical", num_eigenvalues=20
+        ),
+        hypothesis_tests.gamma_skce_test,
+        hypothesis_tests.pearson_skce_test,
+    ):
+        ours, reference = test(*single), test(*data)
+        assert ours.pvalue.dtype == jnp.float32
+        np.testing.assert_allclose(ours.pvalue, reference.pvalue, atol=1e-3)
+
+
+def test_strong_miscalibration_has_digits_and_no_zeros():
+    predictions, targets, _ = oracles.normal_data(300, calibrated=False)
+    data = oracles.normal_kernel(), predictions, targets
+    spectrum = hypothesis_tests.spectrum_skce_test(KEY, *data)
+    assert spectrum.pvalue == pytest.approx(1 / 1001)
+    for test in (
+        functools.partial(hypothesis_tests.spectrum_skce_test, KEY, method="numerical"),
+        hypothesis_tests.gamma_skce_test,
+        hypothesis_tests.pearson_skce_test,
+    ):
+        assert 0 < test(*data).pvalue < 1e-8
+
+
+def test_everything_passes_through_jit_and_vmap():
+    kernel, predictions, targets, _, _ = oracles.cases()["normal-None"]
+    for test in (
+        functools.partial(hypothesis_tests.spectrum_skce_test, KEY, method="numerical"),
+        hypothesis_tests.gamma_skce_test,
+        hypothesis_tests.pearson_skce_test,
+    ):
+        eager = test(kernel, predictions, targets)
+        traced = jax.jit(test)(kernel, predictions, targets)
+        np.testing.assert_allclose(eager.pvalue, traced.pvalue, rtol=1e-9)
+        stacked = jax.tree.map(lambda x: jnp.stack([x, x]), (predictions, targets))
+        both = jax.vmap(lambda data, test=test: test(kernel, *data).pvalue)(stacked)
+        np.testing.assert_allclose(both, [eager.pvalue] * 2, rtol=1e-9)
+
+
+@pytest.mark.parametrize("dtype", [jnp.float32, jnp.float64])
+def test_constant_kernels_have_no_null_distribution(dtype):
+    data = (
+        oracles.categorical_kernel(),
+        distributions.Bernoulli(jnp.full(8, 0.3, dtype)),
+        jnp.zeros(8, int),
+    )
+    for test in (
+        functools.partial(hypothesis_tests.spectrum_skce_test, KEY),
+        hypothesis_tests.gamma_skce_test,
+        hypothesis_tests.pearson_skce_test,
+    ):
+        with pytest.raises(ValueError, match="predictions, targets: expected samples that differ"):
+            test(*data)
+        assert jnp.isnan(jax.jit(test)(*data).pvalue)
+
+
+def test_wrong_options():
+    kernel, predictions, targets, _, _ = oracles.cases()["normal-None"]
+    test = functools.partial(hypothesis_tests.spectrum_skce_test, KEY, kernel, predictions, targets)
+    with pytest.raises(ValueError, match="method: expected one of 'simulation', 'numerical', got"):
+        test(method="davies")
+    with pytest.raises(ValueError, match="num_eigenvalues: expected an integer >= 1, got 0"):
+        test(num_eigenvalues=0)
+    with pytest.raises(ValueError, match="num_samples: expected an integer >= 1, got 0"):
+        test(num_samples=0)
+    with pytest.raises(ValueError, match="num_eigenvalues: expected an integer >= 1, got 0"):
+        hypothesis_tests.pearson_skce_test(kernel, predictions, targets, num_eigenvalues=0)
+
+
+def test_the_estimate_is_the_unbiased_skce():
+    kernel, predictions, targets, _, _ = oracles.cases()["normal-None"]
+    for test in (hypothesis_tests.gamma_skce_test, hypothesis_tests.pearson_skce_test):
+        result = test(kernel, predictions, targets)
+        expected = estimators.skce(kernel, predictions, targets)
+        np.testing.assert_allclose(result.estimate, expected, rtol=1e-12)
+        np.testing.assert_allclose(result.statistic, 23 * expected, rtol=1e-12)
