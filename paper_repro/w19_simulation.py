@@ -29,6 +29,8 @@ from calibjax.hypothesis_tests import (
 )
 from paper_repro import cells
 
+Binning = Callable[[Any], jax.Array]
+
 NAME = "w19_tests"
 NUM_CLASSES = 10
 CONCENTRATION = 0.1
@@ -116,17 +118,18 @@ def _exact(key: jax.Array, *samples: Any) -> jax.Array:
     return exact_skce_test(key, *samples, num_samples=draws, batch_size=25).pvalue
 
 
-def _consistency(
-    key: jax.Array, kernel: Any, predictions: Any, targets: Any, draws: int
+def consistency(
+    binning: Binning, key: jax.Array, kernel: Any, predictions: Any, targets: Any, draws: int
 ) -> jax.Array:
-    statistic = functools.partial(ece, binning=carried_bins)
+    """p-value of consistency resampling with the ECE; no kernel is needed."""
+    statistic = functools.partial(ece, binning=binning)
     test = consistency_test(key, statistic, predictions, targets, num_samples=draws, batch_size=25)
     return test.pvalue
 
 
 EXACT = Procedure("exact (ours)", "exact", _exact, jnp.float32)
 TESTS = (
-    Procedure("C", "consistency", _consistency),
+    Procedure("C", "consistency", functools.partial(consistency, carried_bins)),
     Procedure("D_b", "free_biased", functools.partial(_distribution_free, "biased", None)),
     Procedure("D_uq", "free_unbiased", functools.partial(_distribution_free, "unbiased", None)),
     Procedure("D_ul", "free_block", functools.partial(_distribution_free, "block", 2)),
