@@ -23,6 +23,21 @@ ENTRIES = {
     "exact_test": lambda kernel, *data: hypothesis_tests.exact_test(
         KEY, functools.partial(estimators.skce_biased, kernel), *data
     ),
+    "consistency_test": lambda kernel, *data: hypothesis_tests.consistency_test(
+        KEY, functools.partial(estimators.skce_biased, kernel), *data
+    ),
+    "spectrum_skce_test": functools.partial(hypothesis_tests.spectrum_skce_test, KEY),
+    "gamma_skce_test": hypothesis_tests.gamma_skce_test,
+    "pearson_skce_test": hypothesis_tests.pearson_skce_test,
+    "distribution_free_skce_test": functools.partial(
+        hypothesis_tests.distribution_free_skce_test, estimator="unbiased"
+    ),
+    "ucme": lambda *arguments: estimators.ucme(*arguments, *LOCATIONS),
+    "cme_test": lambda *arguments: hypothesis_tests.cme_test(*arguments, *LOCATIONS),
+    "skce_confidence_interval": hypothesis_tests.skce_confidence_interval,
+    "bootstrap_skce_confidence_interval": functools.partial(
+        hypothesis_tests.bootstrap_skce_confidence_interval, KEY
+    ),
 }
 N = 6
 LOC, SCALE, Y = jnp.linspace(0, 1, N), jnp.full(N, 0.5), jnp.linspace(0, 1, N)
@@ -30,6 +45,7 @@ PROBS, LABELS = jnp.full((N, 3), 1 / 3), jnp.array([0, 1, 2, 0, 1, 2])
 Normal, DiagNormal = distributions.Normal, distributions.DiagNormal
 Categorical, Bernoulli = distributions.Categorical, distributions.Bernoulli
 NAN, INF = jnp.nan, jnp.inf
+LOCATIONS = Normal(LOC[:2], SCALE[:2]), jnp.array([0.1, 0.7])
 
 WRONG = {
     "NaN in loc": (
@@ -240,14 +256,28 @@ def test_wrong_data(entry, name):
 
 @pytest.mark.parametrize(
     "entry",
-    [e for e in ENTRIES if e not in ("skce_biased", "exact_test", "calibration_kernel_matrix")],
+    [
+        entry
+        for entry in ENTRIES
+        if entry
+        not in (
+            "skce_biased",
+            "exact_test",
+            "consistency_test",
+            "calibration_kernel_matrix",
+            "ucme",
+            "cme_test",
+        )
+    ],
 )
 def test_one_sample(entry):
-    with pytest.raises(ValueError, match=r"predictions: expected at least [24] samples, got 1"):
+    with pytest.raises(ValueError, match=r"predictions: expected at least [234] samples, got 1"):
         ENTRIES[entry](oracles.normal_kernel(), Normal(LOC[:1], SCALE[:1]), Y[:1])
 
 
-@pytest.mark.parametrize("entry", [e for e in ENTRIES if e != "exact_test"])
+@pytest.mark.parametrize(
+    "entry", [e for e in ENTRIES if e not in ("exact_test", "consistency_test")]
+)
 @pytest.mark.parametrize(
     ("kernel", "error", "message"),
     [
@@ -311,7 +341,9 @@ def test_label_matrix_of_another_size_is_refused():
         estimators.skce(kernel, Categorical(PROBS), LABELS)
 
 
-@pytest.mark.parametrize("entry", [e for e in ENTRIES if e != "block_skce_test"])
+@pytest.mark.parametrize(
+    "entry", [e for e in ENTRIES if e not in ("block_skce_test", "ucme", "cme_test")]
+)
 def test_truth_values_are_labels(entry):
     correct = LABELS > 0
     for kernel in (oracles.categorical_kernel(), oracles.categorical_kernel(0.5, np.eye(2))):
@@ -320,21 +352,31 @@ def test_truth_values_are_labels(entry):
         jax.tree.map(np.testing.assert_array_equal, one, two)
 
 
-@pytest.mark.parametrize("entry", ["exact_skce_test", "exact_test", "bootstrap_skce_test"])
+def _with_statistic(test):
+    return lambda key, kernel, *data: test(
+        key, functools.partial(estimators.skce_biased, kernel), *data
+    )
+
+
+WITH_KEYS = {
+    "exact_skce_test": hypothesis_tests.exact_skce_test,
+    "bootstrap_skce_test": hypothesis_tests.bootstrap_skce_test,
+    "spectrum_skce_test": hypothesis_tests.spectrum_skce_test,
+    "exact_test": _with_statistic(hypothesis_tests.exact_test),
+    "consistency_test": _with_statistic(hypothesis_tests.consistency_test),
+    "bootstrap_skce_confidence_interval": hypothesis_tests.bootstrap_skce_confidence_interval,
+}
+
+
+@pytest.mark.parametrize("entry", WITH_KEYS)
 def test_keys(entry):
-    tests = {
-        "exact_skce_test": hypothesis_tests.exact_skce_test,
-        "bootstrap_skce_test": hypothesis_tests.bootstrap_skce_test,
-        "exact_test": lambda key, kernel, *data: hypothesis_tests.exact_test(
-            key, functools.partial(estimators.skce_biased, kernel), *data
-        ),
-    }
     arguments = oracles.normal_kernel(), Normal(LOC, SCALE), Y
-    old, new = tests[entry](jax.random.PRNGKey(1), *arguments), tests[entry](KEY, *arguments)
-    assert old.null_samples.shape == new.null_samples.shape
+    old, new = (WITH_KEYS[entry](k, *arguments) for k in (jax.random.PRNGKey(1), KEY))
+    for one, two in zip(jax.tree.leaves(old), jax.tree.leaves(new)):
+        assert one.shape == two.shape
     for wrong in (0, None, jax.random.split(KEY), jnp.zeros(2)):
         with pytest.raises(TypeError, match="key: expected one random key"):
-            tests[entry](wrong, *arguments)
+            WITH_KEYS[entry](wrong, *arguments)
 
 
 @pytest.mark.parametrize(

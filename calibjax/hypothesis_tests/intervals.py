@@ -5,7 +5,8 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jax.scipy.stats import norm
+import numpy as np
+from jax.scipy.special import ndtri
 
 from calibjax import _checks, pairwise
 from calibjax._arithmetic import matmul
@@ -39,7 +40,7 @@ class ConfidenceInterval:
 def _checked_options(confidence_level: Any, side: str) -> tuple[jax.Array | float, str]:
     _checks.positive_scalar("confidence_level", confidence_level)
     if _checks.is_concrete(confidence_level):
-        bad = jnp.asarray(confidence_level) >= 1
+        bad = np.asarray(confidence_level) >= 1
         _checks.refuse_where(bad, "confidence_level", "values in (0, 1)", confidence_level)
     return confidence_level, _checks.choice("side", side, SIDES)
 
@@ -109,7 +110,7 @@ def skce_confidence_interval(
     samples = checked_samples(kernel, predictions, targets, minimum=3)
     estimate, error = _jackknife(kernel, samples)
     tail = (1 - confidence_level) / (2 if side == "two-sided" else 1)
-    reach = norm.isf(jnp.asarray(tail, estimate.dtype)) * error
+    reach = -ndtri(jnp.asarray(tail, estimate.dtype)) * error
     high = estimate + reach if side == "two-sided" else jnp.full_like(estimate, jnp.inf)
     return ConfidenceInterval(estimate - reach, high, estimate, error)
 

@@ -5,6 +5,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from calibjax import _checks
 from calibjax._pytree import record
@@ -104,7 +105,7 @@ class PowerExponential(Kernel):
         _checks.positive_scalar(f"{name}.length_scale", self.length_scale)
         _checks.positive_scalar(f"{name}.exponent", self.exponent)
         if _checks.is_concrete(self.exponent):
-            bad = jnp.asarray(self.exponent) > 2
+            bad = np.asarray(self.exponent) > 2
             _checks.refuse_where(bad, f"{name}.exponent", "values in (0, 2]", self.exponent)
         _checks.function("distance record", f"{name}.distance", self.distance)
         _checks.record_values(self.distance, f"{name}.distance")

@@ -115,6 +115,17 @@ def test_length_scales_do_not_retrace():
         evaluate(kernels.SquaredExponential(jnp.array(length_scale)), 0.0, 1.0)
 
 
+def test_concrete_kernels_are_checked_within_jit():
+    for exponent, is_wrong in ((1.5, False), (2.5, True)):
+        kernel = kernels.PowerExponential(1.0, exponent)
+        evaluate = jax.jit(lambda x, kernel=kernel: kernels.gram_matrix(kernel, x))
+        if is_wrong:
+            with pytest.raises(ValueError, match="kernel.exponent: expected values in"):
+                evaluate(jnp.arange(3.0))
+        else:
+            assert evaluate(jnp.arange(3.0)).shape == (3, 3)
+
+
 def test_labels_out_of_range_are_not_clamped_under_jit():
     kernel = kernels.LabelKernel(jnp.eye(2))
     assert jnp.isnan(jax.jit(kernel)(2, 0))

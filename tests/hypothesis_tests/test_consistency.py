@@ -1,0 +1,123 @@
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy import stats
+
+from calibjax import distributions, estimators, hypothesis_tests
+from tests import oracles
+
+KEY = jax.random.key(0)
+
+
+def _errors_in_bins(predictions, targets):
+    """Expected calibration error of binary predictions in ten bins."""
+    return estimators.ece(predictions, targets, binning=estimators.uniform_bins(10))
+
+
+def test_null_distribution_against_a_loop():
+    """Bröcker and Smith's resampling in NumPy, with its own random numbers."""
+    rng = np.random.default_rng(0)
+    probs = rng.uniform(size=12)
+    targets = rng.integers(0, 2, size=12)
+
+    def statistic(p, y):
+        return np.sum(p * (y - p)) + 0.3 * np.max(y - p)
+
+    draws = []
+    for _ in range(4000):
+        resampled = probs[rng.integers(0, 12, size=12)]
+        draws.append(statistic(resampled, rng.uniform(size=12) < resampled))
+    test = hypothesis_tests.consistency_test(
+        KEY,
+        lambda p, y: jnp.sum(p.probs * (y - p.probs)) + 0.3 * jnp.max(y - p.probs),
+        distributions.Bernoulli(jnp.asarray(probs)),
+        jnp.asarray(targets),
+        num_samples=4000,
+    )
+    assert stats.ks_2samp(draws, test.null_samples).pvalue > 1e-3
+    np.testing.assert_allclose(test.statistic, statistic(probs, targets), rtol=1e-12)
+    count = np.sum(np.asarray(test.null_samples) >= float(test.statistic))
+    np.testing.assert_allclose(test.pvalue, (1 + count) / 4001)
+
+
+def test_equal_predictions_cannot_be_told_from_resampled_ones():
+    """There consistency resampling is exact: a binomial test."""
+    test = hypothesis_tests.consistency_test(
+        KEY,
+        lambda p, y: jnp.sum(y),
+        distributions.Bernoulli(jnp.full(30, 0.3)),
+        (jnp.arange(30) < 13).astype(int),
+        num_samples=20_000,
+    )
+    exact = stats.binom.sf(12, 30, 0.3)
+    assert abs(float(test.pvalue) - exact) < 4 * np.sqrt(exact * (1 - exact) / 20_000)
+
+
+def test_it_rejects_too_often_where_the_exact_test_does_not():
+    """W19 Fig. 2: ECE with more bins than the data can fill."""
+    n, m, num_datasets = 50, 4, 400
+
+    def evaluate(key):
+        keys = jax.random.split(key, 3)
+        predictions = distributions.Categorical(jax.random.dirichlet(keys[0], jnp.ones(m), (n,)))
+        targets = distributions.sample_targets(keys[1], predictions)
+        arguments = keys[2], _errors_in_bins, predictions, targets
+        consistency = hypothesis_tests.consistency_test(*arguments, num_samples=99)
+        return consistency.pvalue, hypothesis_tests.exact_test(*arguments, num_samples=99).pvalue
+
+    consistency, exact = jax.lax.map(evaluate, jax.random.split(KEY, num_datasets), batch_size=20)
+    error = np.sqrt(0.05 * 0.95 / num_datasets)
+    assert np.mean(consistency <= 0.05) > 0.05 + 5 * error
+    assert abs(np.mean(exact <= 0.05) - 0.05) < 3 * error
+
+
+def test_several_statistics_and_power():
+    predictions, _, _ = oracles.categorical_data(60, 3)
+    wrong = jnp.argmin(predictions.probs, -1)
+    kernel = oracles.categorical_kernel()
+    test = hypothesis_tests.consistency_test(
+        KEY,
+        lambda p, y: {
+            "skce": estimators.skce_biased(kernel, p, y),
+            "ece": _errors_in_bins(p, y),
+        },
+        predictions,
+        wrong,
+        num_samples=199,
+    )
+    assert test.pvalue["skce"] == test.pvalue["ece"] == pytest.approx(1 / 200)
+    assert test.null_samples["ece"].shape == (199,)
+
+
+def test_batch_size_changes_nothing():
+    kernel, predictions, targets, _, _ = oracles.cases()["categorical-5-white"]
+    statistic = functools.partial(estimators.skce_biased, kernel)
+    one, two = (
+        hypothesis_tests.consistency_test(
+            KEY, statistic, predictions, targets, num_samples=23, batch_size=size
+        ).null_samples
+        for size in (5, 1000)
+    )
+    np.testing.assert_allclose(one, two, rtol=1e-10)
+
+
+def test_wrong_statistics():
+    predictions, targets, _ = oracles.normal_data(5)
+    test = functools.partial(
+        hypothesis_tests.consistency_test, KEY, predictions=predictions, targets=targets
+    )
+    with pytest.raises(ValueError, match="statistic: expected a number, got nan"):
+        test(lambda p, y: jnp.nan * y[0])
+    with pytest.raises(ValueError, match=r"statistic\(predictions, targets\): expected shape"):
+        test(lambda p, y: y)
+    with pytest.raises(ValueError, match=r"targets\)\['b'\]: expected shape"):
+        test(lambda p, y: {"a": y[0], "b": y})
+    with pytest.raises(ValueError, match="expected a scalar, got none"):
+        test(lambda p, y: ())
+    with pytest.raises(TypeError, match="statistic: expected a function"):
+        test(1.0)
+    with pytest.raises(ValueError, match="batch_size: expected an integer >= 1, got 0"):
+        test(lambda p, y: y[0], batch_size=0)

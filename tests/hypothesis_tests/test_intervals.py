@@ -1,0 +1,135 @@
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy import stats
+
+from calibjax import distributions, estimators, hypothesis_tests
+from calibjax.hypothesis_tests import intervals
+from tests import oracles
+
+KEY = jax.random.key(0)
+NAMES = ("normal-None", "normal-3", "categorical-5-label")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_jackknife_against_a_loop(name):
+    """Leave out one sample at a time."""
+    kernel, predictions, targets, h, samples = oracles.cases()[name]
+    matrix = oracles.h_matrix(h, samples)
+    left_out = np.array(
+        [oracles.unbiased(np.delete(np.delete(matrix, i, 0), i, 1)) for i in range(23)]
+    )
+    error = np.sqrt(22 / 23 * np.sum((left_out - left_out.mean()) ** 2))
+    interval = hypothesis_tests.skce_confidence_interval(kernel, predictions, targets)
+    np.testing.assert_allclose(interval.standard_error, error, rtol=1e-9)
+    np.testing.assert_allclose(interval.estimate, oracles.unbiased(matrix), rtol=1e-10)
+    expected = stats.norm.interval(0.95, oracles.unbiased(matrix), error)
+    np.testing.assert_allclose((interval.low, interval.high), expected, rtol=1e-7)
+    lower = hypothesis_tests.skce_confidence_interval(
+        kernel, predictions, targets, confidence_level=0.9, side="lower"
+    )
+    expected = stats.norm.isf(0.9, oracles.unbiased(matrix), error)
+    np.testing.assert_allclose(lower.low, expected, rtol=1e-7)
+    assert lower.high == jnp.inf
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_bootstrap_against_a_loop(name, monkeypatch):
+    kernel, predictions, targets, h, samples = oracles.cases()[name]
+    matrix = oracles.h_matrix(h, samples)
+    draws = np.random.default_rng(0).integers(0, 23, size=(10, 23))
+    counts = np.array([np.bincount(d, minlength=23) for d in draws])
+    monkeypatch.setattr(intervals, "multinomial_counts", lambda keys, n: jnp.asarray(counts.T))
+    jax.clear_caches()
+    interval = hypothesis_tests.bootstrap_skce_confidence_interval(
+        KEY, kernel, predictions, targets, num_samples=10, confidence_level=0.8
+    )
+    values = [
+        sum(matrix[i, j] for i in d for j in d if i != j) / 22**2  # copies of one sample: no pair
+        for d in draws
+    ]
+    np.testing.assert_allclose(interval.low, np.quantile(values, 0.1), rtol=1e-8)
+    np.testing.assert_allclose(interval.high, np.quantile(values, 0.9), rtol=1e-8)
+    np.testing.assert_allclose(interval.standard_error, np.std(values, ddof=1), rtol=1e-8)
+    jax.clear_caches()
+
+
+def _uncalibrated(key, n):
+    keys = jax.random.split(key)
+    predictions = distributions.Normal(jax.random.uniform(keys[0], (n,)), jnp.full(n, 0.1))
+    return predictions, 0.1 + 0.1 * jax.random.normal(keys[1], (n,))
+
+
+@pytest.mark.parametrize("method", ["asymptotic", "bootstrap"])
+def test_coverage(method):
+    """W21's uncalibrated model; the truth is the mean of unbiased estimates."""
+    n, num_datasets, kernel = 128, 600, oracles.normal_kernel()
+    interval_of = (
+        hypothesis_tests.skce_confidence_interval
+        if method == "asymptotic"
+        else functools.partial(
+            hypothesis_tests.bootstrap_skce_confidence_interval, KEY, num_samples=199
+        )
+    )
+
+    def evaluate(key):
+        interval = interval_of(kernel, *_uncalibrated(key, n))
+        return interval.low, interval.high, interval.estimate, interval.standard_error
+
+    keys = jax.random.split(KEY, num_datasets)
+    low, high, estimate, error = jax.lax.map(evaluate, keys, batch_size=50)
+    truth = estimate.mean()
+    rate = np.mean((low <= truth) & (truth <= high))
+    assert abs(rate - 0.95) < 3 * np.sqrt(0.05 * 0.95 / num_datasets) + 0.01
+    np.testing.assert_allclose(error.mean(), estimate.std(), rtol=0.1)
+
+
+def test_float32_and_jit():
+    kernel, predictions, targets, _, _ = oracles.cases()["normal-None"]
+    data = oracles.as_dtype((kernel, predictions, targets), jnp.float32)
+    for interval_of in (
+        hypothesis_tests.skce_confidence_interval,
+        functools.partial(hypothesis_tests.bootstrap_skce_confidence_interval, KEY),
+        functools.partial(hypothesis_tests.skce_confidence_interval, side="lower"),
+    ):
+        single, double = interval_of(*data), interval_of(kernel, predictions, targets)
+        traced = jax.jit(interval_of)(*data)
+        for name in ("low", "high", "estimate", "standard_error"):
+            assert getattr(single, name).dtype == jnp.float32
+            np.testing.assert_allclose(
+                getattr(single, name), getattr(double, name), rtol=1e-4, atol=1e-6
+            )
+            np.testing.assert_allclose(
+                getattr(single, name), getattr(traced, name), rtol=1e-4, atol=1e-6
+            )
+
+
+def test_wrong_options():
+    kernel, predictions, targets, _, _ = oracles.cases()["normal-None"]
+    for interval_of in (
+        hypothesis_tests.skce_confidence_interval,
+        functools.partial(hypothesis_tests.bootstrap_skce_confidence_interval, KEY),
+    ):
+        test = functools.partial(interval_of, kernel, predictions, targets)
+        for level in (0.0, 1.0, 95, -0.1, jnp.nan):
+            with pytest.raises(ValueError, match="confidence_level: expected"):
+                test(confidence_level=level)
+        with pytest.raises(ValueError, match="side: expected one of 'two-sided', 'lower', got 'up"):
+            test(side="upper")
+        few = jax.tree.map(lambda x: x[:2], (predictions, targets))
+        with pytest.raises(ValueError, match="predictions: expected at least 3 samples, got 2"):
+            interval_of(kernel, *few)
+    with pytest.raises(ValueError, match="num_samples: expected an integer >= 2, got 1"):
+        hypothesis_tests.bootstrap_skce_confidence_interval(
+            KEY, kernel, predictions, targets, num_samples=1
+        )
+
+
+def test_the_estimate_is_the_unbiased_skce():
+    kernel, predictions, targets, _, _ = oracles.cases()["normal-None"]
+    expected = estimators.skce(kernel, predictions, targets)
+    interval = hypothesis_tests.skce_confidence_interval(kernel, predictions, targets)
+    np.testing.assert_allclose(interval.estimate, expected, rtol=1e-12)
