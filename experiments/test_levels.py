@@ -1,136 +1,258 @@
 """Do the tests hold their level, and what is their power? Are the estimators unbiased?
 
-Simulated data sets of three kinds:
-
-- calibrated: the calibrated model of Widmann et al. (2021, App. A.2), predictions N(c 1_d, 0.1²
-  I_d) with c ~ U(0, 1), targets drawn from them;
-- uncalibrated: the same predictions, the first component of the targets drawn from N(0.1, 0.1²);
-- m classes: class predictions from a symmetric Dirichlet distribution, labels drawn from them.
+The simulated data sets are those of `experiments.synthetic_models`. All tests are compared on
+scalar normal predictions and on ten classes; with ten-dimensional targets, two classes, and
+uncalibrated models only the exact test and those with asymptotic distributions of the SKCE.
 
 The exact test can only reject less often than α where its statistic has ties, so with few class
-labels its level lies below 0.05; with continuous targets and (B + 1) α an integer it equals 0.05.
-The block test compares block estimates that are all equal with nothing (its p-value is NaN): such
-a data set counts as not rejected.
+labels its level lies below 0.05; with continuous targets and (B + 1) α an integer it equals 0.05
+for every number B of redraws, which is why there are fewer of them where they cost most.
 
-Run: python -m experiments.test_levels [--num-datasets 1000] [--num-redraws 999] [--output DIR]
+Some p-values are NaN under `jit`: of a block test whose block estimates are all equal, and of a
+CME test with a singular covariance. Such a data set counts as not rejected; the column "undefined"
+has their number. CME tests draw five locations anew for each data set: W21's for normal
+predictions, predictions and labels of the model itself for classes.
+
+All tests are evaluated within `jit`, where the exact SKCE test of scalar normals works by pairs.
+One by one, with concrete values, it would use features: as fast at n = 1024 (0.3 s and 0.37 s for
+99 redraws on a busy machine), slower for fewer samples.
+
+Cells are stored, so that a run that was interrupted goes on where it was. On few cores set the
+environment variable OPENBLAS_NUM_THREADS=1: threads that wait for each other take most of the
+time of the small decompositions.
+
+Run: python -m experiments.test_levels [--num-datasets 2000] [--output DIR]
 """
 
 import functools
 import itertools
 import math
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from pathlib import Path
+from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from tqdm import tqdm
 
-from calibjax import distances, distributions, estimators, hypothesis_tests, kernels
+from calibjax import estimators, hypothesis_tests
 from experiments import reporting
-from paper_repro.cells import key_of
+from experiments.synthetic_models import Model
+from paper_repro.cells import cell, key_of
 
 ALPHA = 0.05
 POWER_BARS = {("uncalibrated", 1): 0.965, ("uncalibrated", 10): 0.93}  # exact test, n = 4
-_BATCH_NUMBERS = 2**22  # numbers that the redraws of the data sets evaluated at once may hold
+EXACT = "exact SKCE"
+NUM_LOCATIONS = 5
+ECE = functools.partial(estimators.ece, binning=estimators.uniform_bins(10))
 
-NORMAL_KERNEL = kernels.TensorProduct(
-    kernels.Exponential(1.0, distances.Wasserstein()), kernels.SquaredExponential(1.0)
+# (B + 1) α is an integer.
+DRAWS = {4: 999, 16: 999, 64: 199, 256: 99, 1024: 99}
+FEWER_DRAWS = {("exact", "calibrated", 1024): 19, ("consistency", "calibrated", 1024): 19} | {
+    ("consistency", "classes", 1024): 19
+}
+MODELS = {"normal": Model("calibrated", 1), "classes": Model("classes", 10)}
+OTHER_MODELS = (
+    Model("calibrated", 10),
+    Model("uncalibrated", 1),
+    Model("uncalibrated", 10),
+    Model("classes", 2),
 )
-CLASS_KERNEL = kernels.TensorProduct(
-    kernels.Exponential(1.0, distances.TotalVariation()), kernels.White()
-)
+_CHUNK = 500  # data sets in one cell
+_BATCH_NUMBERS = 2**20  # numbers that the draws of the data sets evaluated at once may hold
+
+Pvalues = dict[str, jax.Array]
 
 
-class Model(NamedTuple):
-    """A way to make data sets; `size` is the dimension of the targets or the number of classes."""
-
-    name: str
-    size: int
-
-    @property
-    def kernel(self) -> kernels.Kernel:
-        """Kernel for these data."""
-        return CLASS_KERNEL if self.name == "classes" else NORMAL_KERNEL
-
-    @property
-    def calibrated(self) -> bool:
-        """Whether the null hypothesis is true."""
-        return self.name != "uncalibrated"
-
-    def draw(self, key: jax.Array, num_samples: int) -> tuple[Any, jax.Array]:
-        """One data set."""
-        predictions_key, targets_key = jax.random.split(key)
-        if self.name == "classes":
-            ones = jnp.ones(self.size)
-            probs = jax.random.dirichlet(predictions_key, ones, (num_samples,))
-            predictions: Any = distributions.Categorical(probs)
-            return predictions, distributions.sample_targets(targets_key, predictions)
-        shape = (num_samples, self.size)
-        loc = jnp.broadcast_to(jax.random.uniform(predictions_key, (num_samples, 1)), shape)
-        noise = 0.1 * jax.random.normal(targets_key, shape)
-        targets = (loc if self.calibrated else loc.at[:, 0].set(0.1)) + noise
-        if self.size == 1:
-            return distributions.Normal(loc[:, 0], jnp.full(num_samples, 0.1)), targets[:, 0]
-        return distributions.DiagNormal(loc, jnp.full(shape, 0.1)), targets
-
-
-@functools.partial(jax.jit, static_argnames=("model", "num_samples", "num_redraws", "batch_size"))
-def pvalues(
-    keys: jax.Array, *, model: Model, num_samples: int, num_redraws: int, batch_size: int
-) -> dict[str, jax.Array]:
-    """p-values of the three tests on each of the data sets, [data sets]."""
-
-    def one(key: jax.Array) -> dict[str, jax.Array]:
-        data_key, exact_key, bootstrap_key = jax.random.split(key, 3)
-        samples = model.kernel, *model.draw(data_key, num_samples)
-        exact = hypothesis_tests.exact_skce_test(exact_key, *samples, num_samples=num_redraws)
-        bootstrap = hypothesis_tests.bootstrap_skce_test(
-            bootstrap_key, *samples, num_samples=num_redraws
+def skce_tests(key: jax.Array, model: Model, samples: Any, num_draws: int) -> Pvalues:
+    """Tests with asymptotic distributions of the SKCE, or bounds; only the first one draws."""
+    arguments = model.kernel, *samples
+    n = samples[1].shape[0]
+    tests = hypothesis_tests
+    spectrum = tests.spectrum_skce_test(key, *arguments, method="numerical")
+    results = {
+        "bootstrap": tests.bootstrap_skce_test(key, *arguments, num_samples=num_draws),
+        "spectrum": spectrum,
+        "gamma": tests.gamma_skce_test(*arguments),
+        "Pearson": tests.pearson_skce_test(*arguments),
+        "block (B = 2)": tests.block_skce_test(*arguments, block_size=2),
+    }
+    if n > 4:  # else it is the same
+        size = math.isqrt(n)
+        results["block (B = √n)"] = tests.block_skce_test(*arguments, block_size=size)
+    for name, options in {"biased": {}, "unbiased": {}, "block": {"block_size": 2}}.items():
+        results[f"distribution-free ({name})"] = tests.distribution_free_skce_test(
+            *arguments, estimator=name, **options
         )
-        block = hypothesis_tests.block_skce_test(*samples, block_size=2)
-        return {"exact": exact.pvalue, "bootstrap": bootstrap.pvalue, "block (B = 2)": block.pvalue}
-
-    return jax.lax.map(one, keys, batch_size=batch_size)
+    return {name: result.pvalue for name, result in results.items()}
 
 
-def standard_error(rate: float, number: int) -> float:
-    """Binomial standard error."""
-    return math.sqrt(rate * (1 - rate) / number)
+def exact_skce_test(key: jax.Array, model: Model, samples: Any, num_draws: int) -> Pvalues:
+    """The exact test with the SKCE."""
+    test = hypothesis_tests.exact_skce_test(key, model.kernel, *samples, num_samples=num_draws)
+    return {EXACT: test.pvalue}
+
+
+def cme_tests(key: jax.Array, model: Model, samples: Any, num_draws: int) -> Pvalues:
+    """The CME test, and the exact test with its statistic at the same locations."""
+    location_key, redraw_key = jax.random.split(key)
+    if model.name == "classes":
+        locations = model.draw(location_key, NUM_LOCATIONS)
+    else:
+        locations = hypothesis_tests.draw_test_locations(location_key, NUM_LOCATIONS)
+
+    def statistic(predictions: Any, targets: Any) -> jax.Array:
+        return hypothesis_tests.cme_test(model.kernel, predictions, targets, *locations).statistic
+
+    asymptotic = hypothesis_tests.cme_test(model.kernel, *samples, *locations)
+    exact = hypothesis_tests.exact_test(redraw_key, statistic, *samples, num_samples=num_draws)
+    return {"CME": asymptotic.pvalue, "exact CME": exact.pvalue}
+
+
+def consistency_test(key: jax.Array, model: Model, samples: Any, num_draws: int) -> Pvalues:
+    """Consistency resampling of the biased SKCE."""
+    statistic = functools.partial(estimators.skce_biased, model.kernel)
+    test = hypothesis_tests.consistency_test(key, statistic, *samples, num_samples=num_draws)
+    return {"consistency SKCE": test.pvalue}
+
+
+def ece_tests(key: jax.Array, model: Model, samples: Any, num_draws: int) -> Pvalues:
+    """Consistency resampling and exact test of the ECE, ten uniform bins per class."""
+    keys = jax.random.split(key)
+    tests = hypothesis_tests
+    resampled = tests.consistency_test(keys[0], ECE, *samples, num_samples=num_draws)
+    exact = tests.exact_test(keys[1], ECE, *samples, num_samples=num_draws)
+    return {"consistency ECE": resampled.pvalue, "exact ECE": exact.pvalue}
+
+
+GROUPS: dict[str, Callable[..., Pvalues]] = {
+    "exact": exact_skce_test,
+    "skce": skce_tests,
+    "cme": cme_tests,
+    "consistency": consistency_test,
+    "ece": ece_tests,
+}
+SIMULATED = {EXACT, "bootstrap", "exact CME", "consistency SKCE", "consistency ECE", "exact ECE"}
+
+
+@functools.partial(
+    jax.jit, static_argnames=("group", "model", "num_samples", "num_draws", "batch_size")
+)
+def pvalues(
+    data_keys: jax.Array,
+    test_keys: jax.Array,
+    *,
+    group: str,
+    model: Model,
+    num_samples: int,
+    num_draws: int,
+    batch_size: int,
+) -> Pvalues:
+    """p-values of a group of tests on each of the data sets, [data sets] each."""
+
+    def one(keys: tuple[jax.Array, jax.Array]) -> Pvalues:
+        data_key, test_key = keys
+        return GROUPS[group](test_key, model, model.draw(data_key, num_samples), num_draws)
+
+    return jax.lax.map(one, (data_keys, test_keys), batch_size=batch_size)
+
+
+def draws_of(group: str, model: Model, num_samples: int) -> int:
+    """Number of draws of the simulated tests."""
+    return FEWER_DRAWS.get((group, model.name, num_samples), DRAWS[num_samples])
+
+
+def counts(group: str, model: Model, num_samples: int, first: int, last: int) -> dict[str, Any]:
+    """How often each test of a group rejects, and has no p-value, on the given data sets."""
+    num_draws = draws_of(group, model, num_samples)
+    # All groups see the same data sets.
+    name = f"levels/{model.name}/{model.size}/{num_samples}/{first}"
+    data_keys = jax.random.split(key_of(f"{name}/data"), last - first)
+    test_keys = jax.random.split(key_of(f"{name}/{group}"), last - first)
+    batch_size = max(1, _BATCH_NUMBERS // (num_draws * num_samples**2))
+    values = pvalues(
+        data_keys,
+        test_keys,
+        group=group,
+        model=model,
+        num_samples=num_samples,
+        num_draws=num_draws,
+        batch_size=min(last - first, batch_size),
+    )
+    return {
+        test: {"rejected": int(np.sum(p <= ALPHA)), "undefined": int(np.sum(np.isnan(p)))}
+        for test, p in ((test, np.asarray(p)) for test, p in values.items())
+    }
+
+
+def all_cells() -> list[tuple[Model, int, str]]:
+    """Models, numbers of samples and groups of tests, the cheap ones first."""
+    few = [(model, n) for model in (*MODELS.values(), *OTHER_MODELS) for n in (4, 16, 64)]
+    cells = [(model, n, group) for model, n in few for group in ("exact", "skce")]
+    for model, n, group in itertools.product(MODELS.values(), (16, 64, 256, 1024), GROUPS):
+        is_new = n > 64 or group not in ("exact", "skce")
+        if is_new and (group != "ece" or model.name == "classes"):
+            cells.append((model, n, group))
+    return sorted(cells, key=lambda cell: cell[1])
 
 
 def level_row(line: dict[str, Any], rate: float, number: int) -> dict[str, Any]:
-    """Adds standard error, deviation from the level, and the bar of the exact test."""
-    model, size, exact = line["model"], line["d or m"], line["test"] == "exact"
-    line |= {"rejection rate": rate, "s.e.": standard_error(rate, number)}
-    limit = 3 * standard_error(ALPHA, number)
-    line["within 3 s.e. of 0.05"] = None if model == "uncalibrated" else abs(rate - ALPHA) <= limit
+    """Adds standard error, deviation from the level, and the bar of the exact tests."""
+    exact = line["test"].startswith("exact")
+    error = math.sqrt(ALPHA * (1 - ALPHA) / number)
+    calibrated = line["model"] != "uncalibrated"
+    line |= {"rejection rate": rate, "s.e.": math.sqrt(rate * (1 - rate) / number)}
+    line["(rate - 0.05) / s.e. at 0.05"] = (rate - ALPHA) / error if calibrated else None
     line |= {"bar": None, "met": None}
-    if exact and model == "calibrated":
-        line |= {"bar": f"rate within {limit:.3f} of 0.05", "met": abs(rate - ALPHA) <= limit}
-    elif exact and model == "classes":
-        line |= {"bar": f"rate <= {ALPHA + limit:.3f}", "met": rate <= ALPHA + limit}
+    if exact and line["model"] == "calibrated":
+        line |= {"bar": "within 3 s.e. of 0.05", "met": abs(rate - ALPHA) <= 3 * error}
+    elif exact and calibrated:
+        line |= {"bar": "at most 0.05 + 3 s.e.", "met": rate <= ALPHA + 3 * error}
     elif exact and line["n"] == 4:
-        bar = POWER_BARS[model, size]
-        line |= {"bar": f"rate >= {bar}", "met": rate >= bar}
+        bar = POWER_BARS[line["model"], line["d or m"]]
+        line |= {"bar": f"at least {bar}", "met": rate >= bar}
     return line
 
 
-def levels(num_datasets: int, num_redraws: int) -> list[dict[str, Any]]:
+def levels(folder: Path, num_datasets: int) -> list[dict[str, Any]]:
     """Rejection rates of all tests in all cells."""
-    models = [Model(name, size) for name in ("calibrated", "uncalibrated") for size in (1, 10)]
-    models += [Model("classes", 2), Model("classes", 10)]
+    starts = range(0, num_datasets, _CHUNK)
     rows = []
-    for model, n in tqdm(list(itertools.product(models, (4, 16, 64))), desc="tests"):
-        keys = jax.random.split(key_of(f"levels/{model.name}/{model.size}/{n}"), num_datasets)
-        batch_size = min(num_datasets, max(1, _BATCH_NUMBERS // (num_redraws * n * n)))
-        values = pvalues(
-            keys, model=model, num_samples=n, num_redraws=num_redraws, batch_size=batch_size
-        )
-        for test, pvalue in values.items():
-            line = {"model": model.name, "d or m": model.size, "n": n, "test": test}
-            rows.append(level_row(line, float(np.mean(pvalue <= ALPHA)), num_datasets))
+    for model, n, group in tqdm(all_cells(), desc="tests"):
+        draws = draws_of(group, model, n)
+        chunks = []
+        for first in tqdm(starts, desc=f"{model.name} {model.size}, n = {n}, {group}", leave=False):
+            last = min(first + _CHUNK, num_datasets)
+            name = f"{model.name}{model.size}/{n}/{group}/{first}"
+            compute = functools.partial(counts, group, model, n, first, last)
+            chunks.append(cell(folder, name, {"draws": draws, "last": last}, compute))
+        for test in chunks[0]:
+            rejected = sum(chunk[test]["rejected"] for chunk in chunks)
+            line = {
+                "model": model.name,
+                "d or m": model.size,
+                "n": n,
+                "test": test,
+                "draws": draws if test in SIMULATED else None,
+                "undefined": sum(chunk[test]["undefined"] for chunk in chunks),
+            }
+            rows.append(level_row(line, rejected / num_datasets, num_datasets))
     return rows
+
+
+def summary(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Tests by kind of data and number of samples: rejections of calibrated data in percent."""
+    rates = {
+        (row["test"], label, row["n"]): f"{100 * row['rejection rate']:.1f}"
+        for row in rows
+        for label, model in MODELS.items()
+        if (row["model"], row["d or m"]) == model
+    }
+    columns = list(itertools.product(MODELS, (16, 64, 256, 1024)))
+    return [
+        {"test": test} | {f"{label} {n}": rates.get((test, label, n)) for label, n in columns}
+        for test in dict.fromkeys(test for test, _, n in rates if n != 4)
+    ]
 
 
 @functools.partial(jax.jit, static_argnames=("estimator", "model", "num_samples"))
@@ -168,18 +290,29 @@ def means(num_datasets: int, num_samples: int = 4) -> list[dict[str, Any]]:
 
 
 def main() -> None:
-    """Writes the tables test_levels and unbiasedness."""
+    """Writes the tables unbiasedness, test_levels and test_levels_summary."""
     parser = reporting.option_parser(__doc__)
-    parser.add_argument("--num-datasets", type=reporting.positive_integer, default=1000)
-    parser.add_argument("--num-redraws", type=reporting.positive_integer, default=999)
+    parser.add_argument("--num-datasets", type=reporting.positive_integer, default=2000)
     parser.add_argument("--num-means", type=reporting.positive_integer, default=20_000)
     options = parser.parse_args()
     jax.config.update("jax_enable_x64", True)
     note = f"Calibrated data sets: {options.num_means} in each row."
     reporting.write_records(options.output, "unbiasedness", means(options.num_means), note)
-    note = f"{options.num_datasets} data sets in each row, {options.num_redraws} redraws each."
-    rows = levels(options.num_datasets, options.num_redraws)
+    command = f"`python -m experiments.test_levels --num-datasets {options.num_datasets}`"
+    rows = levels(options.output / "test_levels", options.num_datasets)
+    note = (
+        f'{options.num_datasets} data sets in each row, level {ALPHA}. "draws": resamples or '
+        "redraws of each simulated test; the level of exact tests does not depend on their "
+        'number. "undefined": data sets without p-value, counted as not rejected. Exact tests '
+        f"of class labels may be below the level because of ties. Made by {command}."
+    )
     reporting.write_records(options.output, "test_levels", rows, note)
+    note = (
+        f"Rejections of calibrated data in percent at level 5 %, of {options.num_datasets} data "
+        "sets each (standard error 0.5 around 5): scalar normal predictions and ten classes, by "
+        f"number of samples. {NUM_LOCATIONS} locations for the CME tests. Made by {command}."
+    )
+    reporting.write_records(options.output, "test_levels_summary", summary(rows), note)
 
 
 if __name__ == "__main__":
