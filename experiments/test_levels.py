@@ -2,7 +2,7 @@
 
 The simulated data sets are those of `experiments.synthetic_models`. All tests are compared on
 scalar normal predictions and on ten classes; with ten-dimensional targets, two classes, and
-uncalibrated models only the exact test and those with asymptotic distributions of the SKCE.
+uncalibrated models, the exact test with the bootstrap and a block test at small n.
 
 The exact test can only reject less often than α where its statistic has ties, so with few class
 labels its level lies below 0.05; with continuous targets and (B + 1) α an integer it equals 0.05
@@ -21,7 +21,7 @@ Cells are stored, so that a run that was interrupted goes on where it was. On fe
 environment variable OPENBLAS_NUM_THREADS=1: threads that wait for each other take most of the
 time of the small decompositions.
 
-Run: python -m experiments.test_levels [--num-datasets 2000] [--output DIR]
+Run: python -m experiments.test_levels [--num-datasets 2000] [--num-large 1000] [--output DIR]
 """
 
 import functools
@@ -58,6 +58,9 @@ OTHER_MODELS = (
     Model("uncalibrated", 10),
     Model("classes", 2),
 )
+SIZES = (16, 64, 256, 1024)
+LARGE = 1024  # fewer data sets from here on
+NUM_EIGENVALUES = 32  # a p-value differs from that with all of them by less than 1e-3
 _CHUNK = 500  # data sets in one cell
 _BATCH_NUMBERS = 2**20  # numbers that the draws of the data sets evaluated at once may hold
 
@@ -65,26 +68,32 @@ Pvalues = dict[str, jax.Array]
 
 
 def skce_tests(key: jax.Array, model: Model, samples: Any, num_draws: int) -> Pvalues:
-    """Tests with asymptotic distributions of the SKCE, or bounds; only the first one draws."""
+    """Tests with asymptotic distributions of the SKCE, or bounds; only the bootstrap draws."""
     arguments = model.kernel, *samples
-    n = samples[1].shape[0]
     tests = hypothesis_tests
-    spectrum = tests.spectrum_skce_test(key, *arguments, method="numerical")
+    spectrum = functools.partial(tests.spectrum_skce_test, key, method="numerical")
+    size = math.isqrt(samples[1].shape[0])
     results = {
         "bootstrap": tests.bootstrap_skce_test(key, *arguments, num_samples=num_draws),
-        "spectrum": spectrum,
+        "spectrum": spectrum(*arguments, num_eigenvalues=NUM_EIGENVALUES),
         "gamma": tests.gamma_skce_test(*arguments),
-        "Pearson": tests.pearson_skce_test(*arguments),
+        "Pearson": tests.pearson_skce_test(*arguments, num_eigenvalues=NUM_EIGENVALUES),
         "block (B = 2)": tests.block_skce_test(*arguments, block_size=2),
+        "block (B = √n)": tests.block_skce_test(*arguments, block_size=size),
     }
-    if n > 4:  # else it is the same
-        size = math.isqrt(n)
-        results["block (B = √n)"] = tests.block_skce_test(*arguments, block_size=size)
     for name, options in {"biased": {}, "unbiased": {}, "block": {"block_size": 2}}.items():
         results[f"distribution-free ({name})"] = tests.distribution_free_skce_test(
             *arguments, estimator=name, **options
         )
     return {name: result.pvalue for name, result in results.items()}
+
+
+def few_skce_tests(key: jax.Array, model: Model, samples: Any, num_draws: int) -> Pvalues:
+    """The asymptotic tests of the paper."""
+    arguments = model.kernel, *samples
+    bootstrap = hypothesis_tests.bootstrap_skce_test(key, *arguments, num_samples=num_draws)
+    block = hypothesis_tests.block_skce_test(*arguments, block_size=2)
+    return {"bootstrap": bootstrap.pvalue, "block (B = 2)": block.pvalue}
 
 
 def exact_skce_test(key: jax.Array, model: Model, samples: Any, num_draws: int) -> Pvalues:
@@ -127,6 +136,7 @@ def ece_tests(key: jax.Array, model: Model, samples: Any, num_draws: int) -> Pva
 
 GROUPS: dict[str, Callable[..., Pvalues]] = {
     "exact": exact_skce_test,
+    "few": few_skce_tests,
     "skce": skce_tests,
     "cme": cme_tests,
     "consistency": consistency_test,
@@ -187,11 +197,16 @@ def counts(group: str, model: Model, num_samples: int, first: int, last: int) ->
 
 def all_cells() -> list[tuple[Model, int, str]]:
     """Models, numbers of samples and groups of tests, the cheap ones first."""
-    few = [(model, n) for model in (*MODELS.values(), *OTHER_MODELS) for n in (4, 16, 64)]
-    cells = [(model, n, group) for model, n in few for group in ("exact", "skce")]
-    for model, n, group in itertools.product(MODELS.values(), (16, 64, 256, 1024), GROUPS):
-        is_new = n > 64 or group not in ("exact", "skce")
-        if is_new and (group != "ece" or model.name == "classes"):
+    all_models = (*MODELS.values(), *OTHER_MODELS)
+    cells = [(model, 4, group) for model in all_models for group in ("exact", "few")]
+    cells += [
+        (model, n, group)
+        for model, n in itertools.product(OTHER_MODELS, (16, 64))
+        for group in ("exact", "few")
+        if n == 16 or model.size != 10  # which takes long
+    ]
+    for model, n, group in itertools.product(MODELS.values(), SIZES, GROUPS):
+        if group != "few" and (group != "ece" or model.name == "classes"):
             cells.append((model, n, group))
     return sorted(cells, key=lambda cell: cell[1])
 
@@ -214,15 +229,15 @@ def level_row(line: dict[str, Any], rate: float, number: int) -> dict[str, Any]:
     return line
 
 
-def levels(folder: Path, num_datasets: int) -> list[dict[str, Any]]:
+def levels(folder: Path, num_datasets: int, num_large: int) -> list[dict[str, Any]]:
     """Rejection rates of all tests in all cells."""
-    starts = range(0, num_datasets, _CHUNK)
     rows = []
     for model, n, group in tqdm(all_cells(), desc="tests"):
         draws = draws_of(group, model, n)
+        number = num_datasets if n < LARGE else num_large
         chunks = []
-        for first in tqdm(starts, desc=f"{model.name} {model.size}, n = {n}, {group}", leave=False):
-            last = min(first + _CHUNK, num_datasets)
+        for first in range(0, number, _CHUNK):
+            last = min(first + _CHUNK, number)
             name = f"{model.name}{model.size}/{n}/{group}/{first}"
             compute = functools.partial(counts, group, model, n, first, last)
             chunks.append(cell(folder, name, {"draws": draws, "last": last}, compute))
@@ -234,9 +249,10 @@ def levels(folder: Path, num_datasets: int) -> list[dict[str, Any]]:
                 "n": n,
                 "test": test,
                 "draws": draws if test in SIMULATED else None,
+                "data sets": number,
                 "undefined": sum(chunk[test]["undefined"] for chunk in chunks),
             }
-            rows.append(level_row(line, rejected / num_datasets, num_datasets))
+            rows.append(level_row(line, rejected / number, number))
     return rows
 
 
@@ -248,7 +264,7 @@ def summary(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
         for label, model in MODELS.items()
         if (row["model"], row["d or m"]) == model
     }
-    columns = list(itertools.product(MODELS, (16, 64, 256, 1024)))
+    columns = list(itertools.product(MODELS, SIZES))
     return [
         {"test": test} | {f"{label} {n}": rates.get((test, label, n)) for label, n in columns}
         for test in dict.fromkeys(test for test, _, n in rates if n != 4)
@@ -293,24 +309,27 @@ def main() -> None:
     """Writes the tables unbiasedness, test_levels and test_levels_summary."""
     parser = reporting.option_parser(__doc__)
     parser.add_argument("--num-datasets", type=reporting.positive_integer, default=2000)
+    parser.add_argument("--num-large", type=reporting.positive_integer, default=1000)
     parser.add_argument("--num-means", type=reporting.positive_integer, default=20_000)
     options = parser.parse_args()
     jax.config.update("jax_enable_x64", True)
     note = f"Calibrated data sets: {options.num_means} in each row."
     reporting.write_records(options.output, "unbiasedness", means(options.num_means), note)
-    command = f"`python -m experiments.test_levels --num-datasets {options.num_datasets}`"
-    rows = levels(options.output / "test_levels", options.num_datasets)
+    arguments = f"--num-datasets {options.num_datasets} --num-large {options.num_large}"
+    command = f"`python -m experiments.test_levels {arguments}`"
+    rows = levels(options.output / "test_levels", options.num_datasets, options.num_large)
     note = (
-        f'{options.num_datasets} data sets in each row, level {ALPHA}. "draws": resamples or '
-        "redraws of each simulated test; the level of exact tests does not depend on their "
-        'number. "undefined": data sets without p-value, counted as not rejected. Exact tests '
-        f"of class labels may be below the level because of ties. Made by {command}."
+        f'Level {ALPHA}. "draws": resamples or redraws of each simulated test; the level of exact '
+        'tests does not depend on their number. "undefined": data sets without p-value, counted '
+        "as not rejected. Exact tests of class labels may be below the level because of ties. "
+        f"Made by {command}."
     )
     reporting.write_records(options.output, "test_levels", rows, note)
     note = (
         f"Rejections of calibrated data in percent at level 5 %, of {options.num_datasets} data "
-        "sets each (standard error 0.5 around 5): scalar normal predictions and ten classes, by "
-        f"number of samples. {NUM_LOCATIONS} locations for the CME tests. Made by {command}."
+        f"sets each ({options.num_large} with n = {LARGE}): scalar normal predictions and ten "
+        f"classes, by number of samples. {NUM_LOCATIONS} locations for the CME tests. Made by "
+        f"{command}."
     )
     reporting.write_records(options.output, "test_levels_summary", summary(rows), note)
 
