@@ -4,9 +4,11 @@ import time
 
 import jax
 
-from paper_repro import cells, w21_ols, w21_synthetic
+from paper_repro import cells, w19_networks, w19_tests, w21_ols, w21_synthetic
 
-EXPERIMENTS = {"w21_ols": w21_ols.run, "w21_synthetic": w21_synthetic.run}
+EXPERIMENTS = {
+    module.NAME: module.run for module in (w19_tests, w19_networks, w21_ols, w21_synthetic)
+}
 
 
 def main() -> None:

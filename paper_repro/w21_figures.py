@@ -19,7 +19,7 @@ ERROR_FIGURES = {
     ("uncalibrated", 10): "figure_9",
 }
 TEST_FIGURES = {1: "figure_10", 10: "figure_11"}
-COLORS = ("tab:blue", "tab:orange", "tab:green", "tab:red")
+COLORS = ("tab:blue", "tab:orange", "tab:green", "tab:red", "tab:purple", "tab:brown")
 PUBLISHED = dict(linestyle=":", marker="x", linewidth=1, alpha=0.6)
 OURS = dict(linestyle="-", marker="o", markersize=4)
 
@@ -46,8 +46,10 @@ def _draw_curves(
     over_time: bool,
 ) -> None:
     """One curve for each procedure, over n or over time; published ones dotted."""
-    for procedure, color in zip(procedures, COLORS, strict=True):
+    sizes: set[int] = set()
+    for procedure, color in zip(procedures, COLORS, strict=False):
         chosen = choose(procedure)
+        sizes |= {cell.simulation.num_samples for cell in chosen}
         x = [cell.seconds if over_time else cell.simulation.num_samples for cell in chosen]
         axes.plot(x, [value(cell) for cell in chosen], color=color, label=procedure.label, **OURS)
         rows = [(cell, published.get(cell.place)) for cell in chosen]
@@ -57,8 +59,7 @@ def _draw_curves(
             axes.plot(x, [float(row[column]) for _, row in rows], color=color, **PUBLISHED)
     axes.set(xscale="log", xlabel="time of one evaluation [s]" if over_time else "samples n")
     if not over_time:
-        sizes = sorted({cell.simulation.num_samples for cell in chosen})
-        axes.set_xticks(sizes, [str(n) for n in sizes])
+        axes.set_xticks(sorted(sizes), [str(n) for n in sorted(sizes)])
         axes.set_xticks([], minor=True)
 
 
@@ -66,7 +67,7 @@ def _finish(figure: Figure, axes: Axes, published: Published, folder: Path, name
     if published:
         axes.plot([], [], color="gray", label="published", **PUBLISHED)
     handles, labels = axes.get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=len(labels))
+    figure.legend(handles, labels, loc="outside lower center", ncols=min(len(labels), 4))
     cells.save_figure(folder, name, figure)
 
 

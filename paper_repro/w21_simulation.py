@@ -14,12 +14,20 @@ from jax import lax
 
 from calibjax.distributions import DiagNormal, Normal, sample_targets
 from calibjax.estimators import skce, skce_biased, skce_block
-from calibjax.hypothesis_tests import block_skce_test, bootstrap_skce_test, exact_skce_test
+from calibjax.hypothesis_tests import (
+    block_skce_test,
+    bootstrap_skce_test,
+    cme_test,
+    draw_test_locations,
+    exact_skce_test,
+    exact_test,
+)
 from paper_repro import cells
 from paper_repro.w21_ols import paper_kernel
 
 SCALE = 0.1
 SHIFTED_MEAN = 0.1
+NUM_LOCATIONS = 10
 
 
 @dataclasses.dataclass(frozen=True)
@@ -30,13 +38,16 @@ class Procedure:
         label: name in tables, that of the published ones where they have it.
         slug: name in files.
         evaluate: (key, predictions, targets, draws) → value.
-        draws: "resamples" or "redraws" of a simulated p-value; None where nothing is simulated.
+        draws: what is drawn for a simulated p-value, "resamples", "redraws" or "CME redraws";
+            None where nothing is simulated.
+        min_samples: smallest n that it accepts.
     """
 
     label: str
     slug: str
     evaluate: Callable[..., jax.Array]
     draws: str | None = None
+    min_samples: int = 2
 
 
 def _biased(key: jax.Array, predictions: Any, targets: jax.Array, draws: None) -> jax.Array:
@@ -78,6 +89,28 @@ def _exact_test(key: jax.Array, predictions: Any, targets: jax.Array, draws: int
     return exact_skce_test(key, paper_kernel(), predictions, targets, num_samples=draws).pvalue
 
 
+def _locations(key: jax.Array, targets: jax.Array) -> tuple[Any, jax.Array]:
+    """Test locations of the CME test, drawn anew for each data set."""
+    return draw_test_locations(key, NUM_LOCATIONS, *targets.shape[1:], scale=SCALE)
+
+
+def _cme_test(key: jax.Array, predictions: Any, targets: jax.Array, draws: None) -> jax.Array:
+    test = cme_test(paper_kernel(), predictions, targets, *_locations(key, targets))
+    # Rarely, at n = 16, the covariance is singular up to rounding: such data are not rejected.
+    return jnp.where(jnp.isnan(test.pvalue), 1, test.pvalue)
+
+
+def _exact_cme_test(key: jax.Array, predictions: Any, targets: jax.Array, draws: int) -> jax.Array:
+    location_key, test_key = jax.random.split(key)
+    locations = _locations(location_key, targets)
+
+    def statistic(predictions: Any, targets: jax.Array) -> jax.Array:
+        value = cme_test(paper_kernel(), predictions, targets, *locations).statistic
+        return jnp.where(jnp.isnan(value), 0, value)
+
+    return exact_test(test_key, statistic, predictions, targets, num_samples=draws).pvalue
+
+
 def _two(num_samples: int) -> int:
     return 2
 
@@ -89,11 +122,18 @@ ESTIMATORS = (
     Procedure("SKCE (B = n)", "unbiased", _unbiased),
 )
 EXACT = Procedure("exact (ours)", "exact", _exact_test, "redraws")
+# With n ≤ J the covariance of the CME test is singular.
+CME = Procedure("CME", "cme", _cme_test, min_samples=NUM_LOCATIONS + 1)
+EXACT_CME = Procedure(
+    "exact CME (ours)", "exact_cme", _exact_cme_test, "CME redraws", NUM_LOCATIONS + 1
+)
 TESTS = (
     Procedure("SKCE (B = 2)", "block_2", functools.partial(_block_test, _two)),
     Procedure("SKCE (B = √n)", "block_sqrt", functools.partial(_block_test, math.isqrt)),
     Procedure("SKCE (B = n)", "bootstrap", _bootstrap_test, "resamples"),
     EXACT,
+    CME,
+    EXACT_CME,
 )
 
 
