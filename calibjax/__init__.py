@@ -14,7 +14,11 @@ Notation of the papers and names in the code:
 | h | `estimators.calibration_kernel` |
 | SKCE_b, SKCE_uq, SKCE_ul | `estimators.skce_biased`, `skce`, `skce_block(block_size=2)` |
 | SKCE_{k,B} | `estimators.skce_block(block_size=B)` |
+| UCME² | `estimators.ucme` |
 | A_uq, A_l | `hypothesis_tests.bootstrap_skce_test`, `block_skce_test(block_size=2)` |
+| D_b, D_uq, D_l | `hypothesis_tests.distribution_free_skce_test(estimator=...)` |
+| C | `hypothesis_tests.consistency_test` with `estimators.ece` |
+| CME | `hypothesis_tests.cme_test` |
 """
 
 from calibjax import distances, distributions, estimators, hypothesis_tests, kernels, pairwise

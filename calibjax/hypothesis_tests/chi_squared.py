@@ -1,5 +1,6 @@
 """Weighted sums of independent chi-squared variables, Σ_i λ_i (z_i² − 1)."""
 
+import functools
 from typing import NamedTuple
 
 import jax
@@ -36,6 +37,7 @@ class ChiSquaredSum(NamedTuple):
         return 2 * jnp.maximum(self.squares - jnp.sum(jnp.square(self.weights)), 0)
 
 
+@functools.partial(jax.jit, static_argnames="num_samples")
 def sample(key: jax.Array, law: ChiSquaredSum, num_samples: int) -> jax.Array:
     """Independent draws, [num_samples]."""
     rank = law.weights.shape[0]
@@ -47,12 +49,14 @@ def sample(key: jax.Array, law: ChiSquaredSum, num_samples: int) -> jax.Array:
     return in_batches(key, batch, num_samples, default_batch_size(8 * (rank + 1)))
 
 
+@jax.jit
 def gamma_tail(law: ChiSquaredSum, x: jax.Array) -> jax.Array:
     """P(X ≥ x) of the gamma distribution on (−Σ λ_i, ∞) with the first two moments."""
     shape = jnp.square(law.total) / (2 * law.squares)
     return _tail_of_gamma(shape, x / jnp.sqrt(2 * law.squares))
 
 
+@jax.jit
 def pearson_tail(law: ChiSquaredSum, x: jax.Array) -> jax.Array:
     """P(X ≥ x) of the shifted gamma distribution (Pearson's type III) with three moments."""
     cubes = jnp.sum(law.weights**3)
@@ -66,6 +70,7 @@ def _tail_of_gamma(shape: jax.Array, x: jax.Array) -> jax.Array:
     return gammaincc(shape, jnp.maximum(shape + x * jnp.sqrt(shape), 0))
 
 
+@jax.jit
 def numerical_tail(law: ChiSquaredSum, x: jax.Array) -> jax.Array:
     """P(X ≥ x) by numerical inversion of the characteristic function.
 

@@ -43,8 +43,8 @@ def calibration_kernel_bound(kernel: Kernel) -> jax.Array | float:
     6.0
     """
     raise NotImplementedError(
-        f"no bound of the calibration kernel of {type(kernel).__name__} is known; pass bound=..., "
-        "a number B with |h| <= B"
+        f"no bound of the calibration kernel is known for kernel {type(kernel).__name__}; pass "
+        "bound=..., a number B with |h| <= B"
     )
 
 
