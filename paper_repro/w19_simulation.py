@@ -223,8 +223,8 @@ def chunk_data(chunk: Chunk) -> tuple[jax.Array, jax.Array]:
     return jax.tree.map(lambda x: x.reshape(-1, chunk.batch_size, *x.shape[1:]), data)
 
 
-def simulate(chunk: Chunk, procedures: tuple[Procedure, ...] = TESTS) -> dict[str, Any]:
-    """p-values of all tests on the data sets of a chunk.
+def simulate(chunk: Chunk, procedures: tuple[Procedure, ...]) -> dict[str, Any]:
+    """p-values of tests on the data sets of a chunk.
 
     Returns:
         `pvalues` by slug, [data_sets] each, with 1 where the block test has none because all

@@ -60,7 +60,7 @@ def finished_cells(folder: Path, settings: Settings) -> dict[str, list[dict[str,
     """Results of all chunks by model, computed or read."""
     finished: dict[str, list[dict[str, Any]]] = {model: [] for model in MODELS}
     for chunk in tqdm(list(chunks(settings)), desc=NAME, unit="cell"):
-        compute = functools.partial(simulate, chunk)
+        compute = functools.partial(simulate, chunk, TESTS)
         result = cells.cell(folder, chunk.name, dataclasses.asdict(chunk), compute)
         finished[chunk.model].append(result)
     return finished
@@ -157,7 +157,7 @@ def _time_note(finished: dict[str, list[dict[str, Any]]]) -> str:
 def precision_note(settings: Settings) -> str:
     """How far the p-values of the exact test are from those in double precision."""
     chunk = next(chunks(settings))
-    chunk = dataclasses.replace(chunk, data_sets=settings.batch_size)
+    chunk = dataclasses.replace(chunk, data_sets=chunk.batch_size)
     in_double = dataclasses.replace(EXACT, dtype=jnp.float64)
     single, double = (
         np.array(simulate(chunk, (test,))["pvalues"][EXACT.slug]) for test in (EXACT, in_double)
