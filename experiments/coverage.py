@@ -37,7 +37,8 @@ LEVEL = 0.95
 # The lower limit of level 1 − α is that of the two-sided interval of level 1 − 2α.
 TWO_SIDED = (LEVEL, 2 * LEVEL - 1)
 NUM_RESAMPLES = 999
-NUM_COSTLY = 500  # data sets at n = 1024, but for the asymptotic interval with d = 1
+# Of the data sets, at n = 1024.
+SHARES = {("asymptotic", 10): 0.5, ("bootstrap", 1): 0.25, ("bootstrap", 10): 0.25}
 BARS = (0.93, 0.97)  # asymptotic two-sided interval, uncalibrated models, n ≥ 256
 MODELS = tuple(Model(name, d) for name in ("uncalibrated", "calibrated") for d in (1, 10))
 METHODS = ("asymptotic", "bootstrap")
@@ -108,8 +109,8 @@ def tally(method: str, model: Model, num_samples: int, first: int, last: int) ->
 
 def number_of(method: str, model: Model, num_samples: int, num_datasets: int) -> int:
     """Number of data sets: fewer where they cost most."""
-    is_costly = num_samples >= 1024 and (method == "bootstrap" or model.size > 1)
-    return min(num_datasets, NUM_COSTLY) if is_costly else num_datasets
+    share = SHARES.get((method, model.size), 1) if num_samples >= 1024 else 1
+    return max(2, math.ceil(share * num_datasets))
 
 
 def coverage_row(line: dict[str, Any], chunks: list[dict[str, Any]], number: int) -> dict[str, Any]:
