@@ -44,12 +44,17 @@ def finite(name: str, values: Any) -> None:
 
 def positive_scalar(name: str, value: Any) -> None:
     """Refuses hyperparameters that are not one positive finite number."""
-    if not (isinstance(value, numbers.Real) or hasattr(value, "shape")):
+    real(name, value)
+    shape(name, value, (), "() (a scalar)")
+    positive(name, value)
+
+
+def real(name: str, value: Any) -> None:
+    """Refuses what is neither a real number nor an array of such."""
+    if not (isinstance(value, numbers.Number) or hasattr(value, "shape")):
         raise TypeError(f"{name}: expected a number, got {type(value).__name__}")
     if jnp.issubdtype(jnp.result_type(value), jnp.complexfloating):
         raise TypeError(f"{name}: expected a real number, got {jnp.result_type(value)}")
-    shape(name, value, (), "() (a scalar)")
-    positive(name, value)
 
 
 def positive(name: str, values: Any) -> None:
@@ -148,6 +153,8 @@ def record_values(record: Any, name: str) -> None:
 def size_in_range(name: str, value: Any, minimum: int, maximum: int | None = None) -> int:
     """Returns an integer option after checking its range."""
     try:
+        if isinstance(value, bool):
+            raise TypeError
         value = operator.index(value)
     except TypeError:
         raise TypeError(f"{name}: expected an integer, got {value!r}") from None
@@ -237,11 +244,17 @@ def same_kind(name: str, tree: Any, expected_name: str, expected: Any) -> None:
 
     if kind(tree) != kind(expected):
         one, two = (
-            f"{structure} with shapes {shapes}" for structure, shapes in map(kind, (expected, tree))
+            f"{type(x).__name__} with entries of shapes {kind(x)[1]}" for x in (expected, tree)
         )
         raise ValueError(
             f"{name}: expected entries like those of {expected_name}, {one}, got {two}"
         )
+
+
+def truth_value(name: str, value: Any) -> None:
+    """Refuses options that are neither True nor False."""
+    if not isinstance(value, bool):
+        raise TypeError(f"{name}: expected True or False, got {value!r}")
 
 
 def kernel_values(kernel: Any, name: str = "kernel") -> None:
@@ -288,6 +301,6 @@ def shape(name: str, values: Any, expected: tuple[Any, ...], described: str) -> 
 
 def choice(name: str, value: Any, choices: tuple[str, ...]) -> str:
     """Refuses options that are not among the choices."""
-    if value not in choices:
+    if not isinstance(value, str) or value not in choices:
         raise ValueError(f"{name}: expected one of {', '.join(map(repr, choices))}, got {value!r}")
     return value

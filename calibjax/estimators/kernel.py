@@ -86,7 +86,8 @@ def checked_samples(
 
 
 @jax.jit
-def _matrix(kernel: Kernel, samples: Any) -> jax.Array:
+def sample_matrix(kernel: Kernel, samples: Any) -> jax.Array:
+    """The calibration kernel of all pairs of samples, [n, n]."""
     return gram_matrix(functools.partial(sample_pair, kernel), samples)
 
 
@@ -119,7 +120,7 @@ def calibration_kernel_matrix(kernel: Kernel, predictions: Any, targets: Any) ->
     [[ 0.5 -0.5]
      [-0.5  0.5]]
     """
-    return _matrix(kernel, checked_samples(kernel, predictions, targets))
+    return sample_matrix(kernel, checked_samples(kernel, predictions, targets))
 
 
 def skce(kernel: Kernel, predictions: Any, targets: Any) -> jax.Array:

@@ -13,25 +13,12 @@ from calibjax._arithmetic import matmul
 from calibjax.estimators.kernel import checked_samples, sample_pair, skce_of_blocks
 from calibjax.hypothesis_tests.centering import centered_diagonal, row_means
 from calibjax.hypothesis_tests.result import CalibrationTestResult, simulated_result
-from calibjax.hypothesis_tests.simulation import in_batches
+from calibjax.hypothesis_tests.simulation import (
+    in_batches,
+    multinomial_counts,
+    resamples_at_once,
+)
 from calibjax.kernels import Kernel
-
-_BATCH_COUNTS = 2**24  # resampling counts that are held at once
-
-
-def multinomial_counts(keys: jax.Array, num_samples: int) -> jax.Array:
-    """How often each sample occurs in a resample of n with replacement, for each key, [n, keys]."""
-
-    def count(key: jax.Array) -> jax.Array:
-        draws = jax.random.randint(key, (num_samples,), 0, num_samples)
-        return jnp.zeros(num_samples, jnp.int32).at[draws].add(1)
-
-    return jax.vmap(count, out_axes=1)(keys)
-
-
-def resamples_at_once(num_samples: int) -> int:
-    """Number of resamples whose counts are held at once by default."""
-    return max(1, _BATCH_COUNTS // num_samples)
 
 
 @functools.partial(jax.jit, static_argnames=("num_samples", "batch_size"))
@@ -116,7 +103,7 @@ def bootstrap_skce_test(
     estimate, null_samples = _bootstrap(
         key, kernel, samples, num_samples=num_samples, batch_size=batch_size
     )
-    return simulated_result(n * estimate, null_samples, estimate)
+    return simulated_result(n * estimate, null_samples, estimate, draws="resamples")
 
 
 def block_skce_test(

@@ -44,8 +44,12 @@ def centered_mean_square(kernel: Kernel, samples: Any, rows: jax.Array) -> jax.A
     return jnp.maximum(squares - 2 * jnp.mean(jnp.square(rows)) + jnp.square(rows.mean()), 0)
 
 
-def centered_product(kernel: Kernel, samples: Any, vectors: jax.Array) -> jax.Array:
-    """H̃ V for V [n, c], in n² evaluations."""
-    vectors = vectors - vectors.mean(0)
-    product = pairwise.weighted_sums(sample_pair, kernel, samples, samples, vectors)
-    return product - product.mean(0)
+def centered_product(
+    kernel: Kernel, samples: Any, vectors: jax.Array
+) -> tuple[jax.Array, jax.Array]:
+    """H̃ V for V [n, c], and the row means r [n], together in n² evaluations."""
+    centered = vectors - vectors.mean(0)
+    weights = jnp.concatenate([centered, jnp.ones_like(vectors[:, :1])], 1)
+    sums = pairwise.weighted_sums(sample_pair, kernel, samples, samples, weights)
+    product = sums[:, :-1]
+    return product - product.mean(0), sums[:, -1] / vectors.shape[0]

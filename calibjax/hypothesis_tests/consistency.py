@@ -32,11 +32,10 @@ def consistency_test(
 
     Resampled predictions repeat, and with them the distribution of the statistic is another one
     than that of the observed predictions, which mostly differ. Where repetition lowers the
-    statistic, as that of the expected calibration error with many bins that hold few samples,
-    calibrated models are rejected too often: those of W19 (250 predictions, ten classes, ECE with
-    ten bins per class) in 15 to 60 % of the data sets at level 5 % as their predictions become
-    more diffuse. `exact_test` keeps the predictions and holds its level; this test is here to
-    compare with the literature.
+    statistic, as that of the expected calibration error with more bins than samples can fill,
+    calibrated models are rejected too often: W19's model M1 (250 predictions of ten classes, ten
+    bins per class) at level 1 % in 9999 of 10 000 data sets. `exact_test` keeps the predictions
+    and holds its level; this test is here to compare with the literature.
 
     Args:
         key: a JAX random key.
@@ -89,4 +88,6 @@ def consistency_test(
 
     observed = value(predictions, targets)
     null_samples = in_batches(key, jax.vmap(resampled), num_samples, batch_size)
-    return simulated_result(observed, null_samples, observed)
+    return simulated_result(
+        observed, null_samples, observed, draws="resampled predictions, redrawn targets"
+    )

@@ -93,6 +93,7 @@ def exact_test(
     """
     key = _checks.random_key(key)
     value = checked_statistic(statistic)
+    _checks.truth_value("adjust", adjust)
     num_samples = _checks.size_in_range("num_samples", num_samples, 1)
     predictions, targets = _checks.predictions_and_targets(predictions, targets)
     if batch_size is None:
@@ -104,7 +105,9 @@ def exact_test(
 
     observed = value(predictions, targets)
     null_samples = in_batches(key, jax.vmap(redrawn), num_samples, batch_size)
-    return simulated_result(observed, null_samples, observed, adjust=adjust)
+    return simulated_result(
+        observed, null_samples, observed, draws="redrawn targets", adjust=adjust
+    )
 
 
 def _features_of(kernel: Kernel, predictions: Any, targets: Any) -> tuple[Any, Any]:
@@ -237,7 +240,9 @@ def exact_skce_test(
         num_samples=num_samples,
         batch_size=_checks.size_in_range("batch_size", batch_size, 1),
     )
-    return simulated_result(observed, null_samples, skce(kernel, predictions, targets))
+    return simulated_result(
+        observed, null_samples, skce(kernel, predictions, targets), draws="redrawn targets"
+    )
 
 
 def _bytes_per_redraw(

@@ -12,9 +12,12 @@ from calibjax import _checks, pairwise
 from calibjax._arithmetic import matmul
 from calibjax._pytree import record
 from calibjax.estimators.kernel import checked_samples, sample_pair
-from calibjax.hypothesis_tests.asymptotic import multinomial_counts, resamples_at_once
 from calibjax.hypothesis_tests.centering import diagonal, row_means
-from calibjax.hypothesis_tests.simulation import in_batches
+from calibjax.hypothesis_tests.simulation import (
+    in_batches,
+    multinomial_counts,
+    resamples_at_once,
+)
 from calibjax.kernels import Kernel
 
 SIDES = ("two-sided", "lower")
@@ -53,7 +56,20 @@ def _jackknife(kernel: Kernel, samples: Any) -> tuple[jax.Array, jax.Array]:
     # Means over the other samples; without sample i the estimate is (n U − 2 r_i) / (n − 2).
     rows = (n * row_means(kernel, samples) - diagonal(kernel, samples)) / (n - 1)
     variance = 4 * (n - 1) / n / (n - 2) ** 2 * jnp.sum(jnp.square(rows - rows.mean()))
-    return estimate, jnp.sqrt(variance)
+    return estimate, _beyond_rounding(jnp.sqrt(variance), jnp.max(jnp.abs(rows)))
+
+
+def _beyond_rounding(error: jax.Array, scale: jax.Array) -> jax.Array:
+    """The standard error; NaN if it is rounding, for samples that are all equal."""
+    return jnp.where(error > 100 * jnp.finfo(error.dtype).eps * scale, error, jnp.nan)
+
+
+def _refuse_undefined(error: jax.Array, estimate: jax.Array) -> None:
+    if _checks.is_concrete(error) and np.isnan(error):
+        raise ValueError(
+            "predictions, targets: expected samples that differ, got a calibration kernel that is "
+            f"constant up to rounding (SKCE {estimate}), which has no standard error"
+        )
 
 
 def skce_confidence_interval(
@@ -87,7 +103,8 @@ def skce_confidence_interval(
 
     Raises:
         TypeError: if an argument is of the wrong kind.
-        ValueError: if shapes, values or options are wrong, or n < 3.
+        ValueError: if shapes, values or options are wrong, n < 3, or all samples are equal, so that
+            there is no standard error (then the result under `jit` is NaN).
         NotImplementedError: if the expectations have no closed form.
 
     Cost: 1.5 n² evaluations of h, O(n + tile²) memory.
@@ -109,6 +126,7 @@ def skce_confidence_interval(
     confidence_level, side = _checked_options(confidence_level, side)
     samples = checked_samples(kernel, predictions, targets, minimum=3)
     estimate, error = _jackknife(kernel, samples)
+    _refuse_undefined(error, estimate)
     tail = (1 - confidence_level) / (2 if side == "two-sided" else 1)
     reach = -ndtri(jnp.asarray(tail, estimate.dtype)) * error
     high = estimate + reach if side == "two-sided" else jnp.full_like(estimate, jnp.inf)
@@ -127,8 +145,10 @@ def _resampled(
     def batch(keys: jax.Array) -> jax.Array:
         counts = multinomial_counts(keys, n).astype(estimate.dtype)
         forms = pairwise.quadratic_forms(sample_pair, kernel, samples, counts)
-        # Pairs of copies of one sample do not count, so E c_k c_l = (n − 1) / n is left.
-        return (forms - matmul(entries, jnp.square(counts))) / (n - 1) / (n - 1)
+        copies = jnp.square(counts)
+        num_pairs = n**2 - copies.sum(0)
+        # A resample may consist of copies of one sample, without any pair.
+        return (forms - matmul(entries, copies)) / jnp.where(num_pairs > 0, num_pairs, jnp.nan)
 
     return estimate, in_batches(key, batch, num_samples, batch_size)
 
@@ -149,7 +169,7 @@ def bootstrap_skce_confidence_interval(
     The quantiles of the unbiased estimator in B resamples with replacement, where pairs of copies
     of one sample do not count:
 
-        U_b = (n − 1)⁻² Σ_{k≠l} c_k c_l h_kl,
+        U_b = Σ_{k≠l} c_k c_l h_kl / Σ_{k≠l} c_k c_l,
 
     c_k the number of copies of sample k. Like `skce_confidence_interval` it is not an interval
     of its level for calibrated models.
@@ -169,8 +189,8 @@ def bootstrap_skce_confidence_interval(
 
     Raises:
         TypeError: if an argument is of the wrong kind.
-        ValueError: if shapes, values or options are wrong, n < 3, or there are fewer than two
-            resamples.
+        ValueError: if shapes, values or options are wrong, n < 3, there are fewer than two
+            resamples, or all samples are equal (then the result under `jit` is NaN).
         NotImplementedError: if the expectations have no closed form.
 
     Cost: that of `bootstrap_skce_test`.
@@ -199,9 +219,12 @@ def bootstrap_skce_confidence_interval(
     estimate, values = _resampled(
         key, kernel, samples, num_samples=num_samples, batch_size=batch_size
     )
+    error = _beyond_rounding(jnp.nanstd(values, ddof=1), jnp.nanmax(jnp.abs(values)))
+    _refuse_undefined(error, estimate)
+    values = jnp.where(jnp.isnan(error), jnp.nan, values)
     tail = (1 - confidence_level) / (2 if side == "two-sided" else 1)
-    low = jnp.quantile(values, tail).astype(estimate.dtype)
+    low = jnp.nanquantile(values, tail).astype(estimate.dtype)
     high = jnp.full_like(estimate, jnp.inf)
     if side == "two-sided":
-        high = jnp.quantile(values, 1 - tail).astype(estimate.dtype)
-    return ConfidenceInterval(low, high, estimate, values.std(ddof=1))
+        high = jnp.nanquantile(values, 1 - tail).astype(estimate.dtype)
+    return ConfidenceInterval(low, high, estimate, error)

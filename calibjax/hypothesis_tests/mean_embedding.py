@@ -138,11 +138,15 @@ def _hotelling(kernel: Kernel, samples: Any, locations: Any) -> tuple[jax.Array,
     z = jax.vmap(row, in_axes=(None, None, 0))(kernel, locations, samples)
     n, num_locations = z.shape
     mean = z.mean(0)
-    spread = z.std(0, ddof=1)
+    spread = z.std(0)
+    # Rounding is no spread: a column is constant where all predictions and targets are equal.
+    rounding = 100 * jnp.finfo(z.dtype).eps
+    is_constant = spread <= rounding * jnp.max(jnp.abs(z), 0)
     # Columns of different size, as of near and far locations, are no matter of conditioning.
-    scaled = (z - mean) / jnp.where(spread > 0, spread, 1)
+    spread = jnp.where(is_constant, 1, spread)
+    scaled = (z - mean) / spread
     triangle = jnp.linalg.qr(scaled / jnp.sqrt(n - 1), mode="r")
     pivots = jnp.abs(jnp.diag(triangle))
-    singular = jnp.min(pivots) <= 10 * num_locations * jnp.finfo(z.dtype).eps
-    root = solve_triangular(triangle.T, mean / jnp.where(spread > 0, spread, 1), lower=True)
+    singular = (jnp.min(pivots) <= rounding * num_locations) | jnp.any(is_constant)
+    root = solve_triangular(triangle.T, mean / spread, lower=True)
     return jnp.where(singular, jnp.nan, n * matmul(root, root)), jnp.mean(jnp.square(mean))

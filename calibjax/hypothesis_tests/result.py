@@ -1,5 +1,6 @@
 """The result of a test."""
 
+import dataclasses
 from typing import Any
 
 import jax
@@ -26,6 +27,7 @@ class CalibrationTestResult:
             does not draw any. More of them are added by `combine_results`.
         adjusted_pvalue: p-value adjusted for the number of statistics; None unless `exact_test`
             was asked for it.
+        draws: what the draws are: "redrawn targets", "resamples", ...; None if there are none.
     """
 
     statistic: Any
@@ -33,6 +35,7 @@ class CalibrationTestResult:
     estimate: Any
     null_samples: Any = None
     adjusted_pvalue: Any = None
+    draws: str | None = dataclasses.field(default=None, metadata={"static": True})
 
     @property
     def pvalue_standard_error(self) -> Any:
@@ -54,9 +57,10 @@ def _standard_error(pvalue: jax.Array, null_samples: jax.Array) -> jax.Array:
 
 def _tolerance(statistic: jax.Array, null_samples: jax.Array) -> jax.Array:
     """Differences up to here are ties: equal data sets may differ in the last digits."""
-    values = jnp.abs(jnp.append(null_samples, statistic))
-    scale = jnp.max(jnp.where(jnp.isfinite(values), values, 0))
-    return 100 * jnp.finfo(null_samples.dtype).eps * scale
+    size = jnp.where(jnp.isfinite(null_samples), jnp.abs(null_samples), 0)
+    own = jnp.where(jnp.isfinite(statistic), jnp.abs(statistic), 0)
+    # The median, since a few large draws say nothing of the rounding of the others.
+    return 100 * jnp.finfo(null_samples.dtype).eps * jnp.maximum(jnp.median(size), own)
 
 
 def simulated_pvalue(statistic: jax.Array, null_samples: jax.Array) -> jax.Array:
@@ -100,11 +104,13 @@ def adjusted_pvalues(statistic: Any, null_samples: Any) -> Any:
         for t, draws in zip(*map(jax.tree.leaves, (statistic, null_samples)), strict=True)
     ]
     pool = jnp.stack([x.astype(jnp.result_type(*pools)) for x in pools])
-    mean, spread = jnp.nanmean(pool, -1, keepdims=True), jnp.nanstd(pool, -1, keepdims=True)
-    rounding = 100 * jnp.finfo(pool.dtype).eps * jnp.nanmax(jnp.abs(pool), -1, keepdims=True)
-    is_constant = spread <= rounding
-    scores = (pool - mean) / jnp.where(is_constant, 1, spread)
-    scores = jnp.where(is_constant, 0, scores)
+    # Infinite values are beyond all others, and numbers that are none make the largest score none.
+    moments = {"axis": -1, "keepdims": True, "where": jnp.isfinite(pool)}
+    mean, spread = jnp.mean(pool, **moments), jnp.std(pool, **moments)
+    size = jnp.max(jnp.abs(pool), initial=0, **moments)
+    is_constant = ~(spread > 100 * jnp.finfo(pool.dtype).eps * size)
+    scores = (pool - jnp.where(is_constant, pool, mean)) / jnp.where(is_constant, 1, spread)
+    scores = jnp.where(jnp.isfinite(pool), scores, pool)
     largest = scores[:, 1:].max(0)
     pvalues = [
         simulated_pvalue(score, largest).astype(x.dtype)
@@ -114,7 +120,7 @@ def adjusted_pvalues(statistic: Any, null_samples: Any) -> Any:
 
 
 def simulated_result(
-    statistic: Any, null_samples: Any, estimate: Any, *, adjust: bool = False
+    statistic: Any, null_samples: Any, estimate: Any, *, draws: str, adjust: bool = False
 ) -> CalibrationTestResult:
     """Result with simulated p-values of one statistic or a pytree of them.
 
@@ -126,7 +132,7 @@ def simulated_result(
             raise ValueError(f"statistic: expected a number, got {value}")
     pvalue = jax.tree.map(simulated_pvalue, statistic, null_samples)
     adjusted = adjusted_pvalues(statistic, null_samples) if adjust else None
-    return CalibrationTestResult(statistic, pvalue, estimate, null_samples, adjusted)
+    return CalibrationTestResult(statistic, pvalue, estimate, null_samples, adjusted, draws)
 
 
 def combine_results(
@@ -146,9 +152,9 @@ def combine_results(
 
     Raises:
         TypeError: if an argument is no test result.
-        ValueError: if a result has no draws, if the statistics differ (beyond rounding), so that
-            they are not of the same test and data, if only some have adjusted p-values, or if two
-            results have the same draws, that is, the same key.
+        ValueError: if a result has no draws, if the draws or the statistics differ in kind or the
+            statistics in value (beyond rounding), so that they are not of the same test and data,
+            if only some have adjusted p-values, or if two results share draws, that is, a key.
 
     Cost: O(B).
 
@@ -186,16 +192,27 @@ def combine_results(
         lambda *draws: jnp.concatenate(draws), *(result.null_samples for result in results)
     )
     adjust = first.adjusted_pvalue is not None
-    return simulated_result(first.statistic, null_samples, first.estimate, adjust=adjust)
+    return simulated_result(
+        first.statistic, null_samples, first.estimate, draws=first.draws, adjust=adjust
+    )
 
 
 def _refuse_other_test(
     name: str, first: CalibrationTestResult, other: CalibrationTestResult
 ) -> None:
-    if jax.tree.structure(first) != jax.tree.structure(other):
+    if other.draws != first.draws:
         raise ValueError(
-            f"{name}: expected a result like the first, {jax.tree.structure(first)}, "
-            f"got {jax.tree.structure(other)}"
+            f"{name}.draws: expected {first.draws!r} as in the first result, got {other.draws!r}"
+        )
+    if jax.tree.structure(first) != jax.tree.structure(other):
+        described = [
+            f"{len(jax.tree.leaves(result.statistic))} statistics "
+            f"{'without' if result.adjusted_pvalue is None else 'with'} adjusted p-values"
+            for result in (first, other)
+        ]
+        raise ValueError(
+            f"{name}: expected a result like the first, of {described[0]} (and the same names), "
+            f"got {described[1]}"
         )
     triples = zip(
         *map(jax.tree.leaves, (first.statistic, other.statistic, first.null_samples)), strict=True
@@ -213,11 +230,13 @@ def _refuse_same_draws(names: str, one: CalibrationTestResult, two: CalibrationT
     for draws in zip(*map(jax.tree.leaves, (one.null_samples, two.null_samples)), strict=True):
         if not _checks.is_concrete(draws):
             continue
-        size = min(draws[0].shape[0], draws[1].shape[0])
-        x, y = (np.asarray(values)[:size] for values in draws)
-        rounding = 1000 * np.finfo(x.dtype).eps * np.nanmax(np.abs(x))
-        same = np.allclose(x, y, rtol=0, atol=rounding, equal_nan=True)
-        if same and np.unique(x).size >= _DISTINCT_DRAWS:
+        x, y = sorted(map(np.asarray, draws), key=np.size)
+        step = 16 * np.finfo(x.dtype).eps * max(np.nanmax(np.abs(x)), np.finfo(x.dtype).tiny)
+        x, y = (np.unique(np.round(values / step)) for values in (x, y))
+        # Those of a discrete statistic may agree by chance.
+        is_continuous = x.size >= max(_DISTINCT_DRAWS, 0.9 * min(map(np.size, draws)))
+        neighbours = np.concatenate([y - 1, y, y + 1])
+        if is_continuous and np.mean(np.isin(x, neighbours)) > 0.5:
             raise ValueError(
-                f"{names}: expected draws with different keys, got the same {size} draws"
+                f"{names}: expected draws with different keys, got the same draws in both"
             )

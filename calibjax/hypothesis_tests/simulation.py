@@ -10,6 +10,7 @@ from jax import lax
 from calibjax import _checks, pairwise
 
 _BATCH_BYTES = 2**24  # what the draws in one batch hold at once by default: about a cache
+_BATCH_COUNTS = 2**24  # resampling counts that are held at once
 
 
 def default_batch_size(bytes_per_draw: int) -> int:
@@ -44,15 +45,31 @@ def in_batches(
     return jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:])[:num_samples], values)
 
 
+def multinomial_counts(keys: jax.Array, num_samples: int) -> jax.Array:
+    """How often each sample occurs in a resample of n with replacement, for each key, [n, keys]."""
+
+    def count(key: jax.Array) -> jax.Array:
+        draws = jax.random.randint(key, (num_samples,), 0, num_samples)
+        return jnp.zeros(num_samples, jnp.int32).at[draws].add(1)
+
+    return jax.vmap(count, out_axes=1)(keys)
+
+
+def resamples_at_once(num_samples: int) -> int:
+    """Number of resamples whose counts are held at once by default."""
+    return max(1, _BATCH_COUNTS // num_samples)
+
+
 def checked_statistic(statistic: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
     """The statistic, its values checked to be scalars and turned into floating-point numbers."""
     _checks.function("function (predictions, targets) -> scalar", "statistic", statistic)
 
     def value(predictions: Any, targets: Any) -> Any:
         def scalar(path: Any, leaf: Any) -> jax.Array:
-            leaf = jnp.asarray(leaf)
             place = f"statistic(predictions, targets){jax.tree_util.keystr(path)}"
+            _checks.real(place, leaf)
             _checks.shape(place, leaf, (), "() (a scalar)")
+            leaf = jnp.asarray(leaf)
             return leaf.astype(jnp.result_type(leaf, jnp.float32))  # counts are numbers too
 
         values = jax.tree_util.tree_map_with_path(scalar, statistic(predictions, targets))

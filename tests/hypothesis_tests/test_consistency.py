@@ -117,6 +117,14 @@ def test_wrong_statistics():
         test(lambda p, y: {"a": y[0], "b": y})
     with pytest.raises(ValueError, match="expected a scalar, got none"):
         test(lambda p, y: ())
+    with pytest.raises(TypeError, match=r"targets\): expected a real number, got complex"):
+        test(lambda p, y: 1j * y[0])
+    with pytest.raises(TypeError, match=r"targets\): expected a number, got str"):
+        test(lambda p, y: "large")
+    with pytest.raises(TypeError, match="num_samples: expected an integer, got True"):
+        test(lambda p, y: y[0], num_samples=True)
+    with pytest.raises(TypeError, match="adjust: expected True or False, got 'yes'"):
+        hypothesis_tests.exact_test(KEY, lambda p, y: y[0], predictions, targets, adjust="yes")
     with pytest.raises(TypeError, match="statistic: expected a function"):
         test(1.0)
     with pytest.raises(ValueError, match="batch_size: expected an integer >= 1, got 0"):

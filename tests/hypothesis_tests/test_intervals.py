@@ -48,19 +48,52 @@ def test_bootstrap_against_a_loop(name, monkeypatch):
         KEY, kernel, predictions, targets, num_samples=10, confidence_level=0.8
     )
     values = [
-        sum(matrix[i, j] for i in d for j in d if i != j) / 22**2  # copies of one sample: no pair
+        np.mean([matrix[i, j] for i in d for j in d if i != j])  # copies of one sample: no pair
         for d in draws
     ]
     np.testing.assert_allclose(interval.low, np.quantile(values, 0.1), rtol=1e-8)
     np.testing.assert_allclose(interval.high, np.quantile(values, 0.9), rtol=1e-8)
     np.testing.assert_allclose(interval.standard_error, np.std(values, ddof=1), rtol=1e-8)
+    lower = hypothesis_tests.bootstrap_skce_confidence_interval(
+        KEY, kernel, predictions, targets, num_samples=10, confidence_level=0.8, side="lower"
+    )
+    np.testing.assert_allclose(lower.low, np.quantile(values, 0.2), rtol=1e-8)
+    assert lower.high == jnp.inf
     jax.clear_caches()
+
+
+@pytest.mark.parametrize("dtype", [jnp.float32, jnp.float64])
+def test_equal_samples_have_no_standard_error(dtype):
+    data = (
+        oracles.categorical_kernel(),
+        distributions.Bernoulli(jnp.full(20, 0.05, dtype)),
+        jnp.zeros(20, int),
+    )
+    for interval_of in (
+        hypothesis_tests.skce_confidence_interval,
+        functools.partial(hypothesis_tests.bootstrap_skce_confidence_interval, KEY),
+    ):
+        with pytest.raises(ValueError, match="predictions, targets: expected samples that differ"):
+            interval_of(*data)
+        traced = jax.jit(interval_of)(*data)
+        assert jnp.isnan(traced.low)
+        assert jnp.isnan(traced.high)
 
 
 def _uncalibrated(key, n):
     keys = jax.random.split(key)
     predictions = distributions.Normal(jax.random.uniform(keys[0], (n,)), jnp.full(n, 0.1))
     return predictions, 0.1 + 0.1 * jax.random.normal(keys[1], (n,))
+
+
+def test_resamples_of_one_sample_are_left_out():
+    """With n = 3 these are 1/9 of the resamples."""
+    predictions, targets, _ = oracles.normal_data(3)
+    interval = hypothesis_tests.bootstrap_skce_confidence_interval(
+        KEY, oracles.normal_kernel(), predictions, targets
+    )
+    assert interval.low <= interval.estimate <= interval.high
+    assert jnp.isfinite(interval.standard_error)
 
 
 @pytest.mark.parametrize("method", ["asymptotic", "bootstrap"])

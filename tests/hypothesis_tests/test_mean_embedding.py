@@ -45,6 +45,22 @@ def test_singular_covariances_are_refused():
         assert jnp.isnan(traced.pvalue)
 
 
+@pytest.mark.parametrize("dtype", [jnp.float32, jnp.float64])
+@pytest.mark.parametrize("n", range(5, 14))
+def test_columns_that_are_constant_up_to_rounding_are_refused(n, dtype):
+    """Calibrated data: equal predictions of a rare event that did not happen."""
+    arguments = (
+        oracles.categorical_kernel(),
+        distributions.Bernoulli(jnp.full(n, 0.1, dtype)),
+        jnp.zeros(n, int),
+        distributions.Bernoulli(jnp.array([0.3], dtype)),
+        jnp.array([1]),
+    )
+    with pytest.raises(ValueError, match="test_predictions, test_targets: expected locations"):
+        hypothesis_tests.cme_test(*arguments)
+    assert jnp.isnan(jax.jit(hypothesis_tests.cme_test)(*arguments).pvalue)
+
+
 def _pvalues(n, num_datasets, exact):
     kernel = oracles.normal_kernel()
 

@@ -91,8 +91,10 @@ def test_draws_can_be_added(name):
     ]
     np.testing.assert_allclose(both.pvalue, (1 + sum(counts)) / 101)
     assert both.pvalue_standard_error < first.pvalue_standard_error
-    with pytest.raises(ValueError, match=r"results\[0\] and results\[1\]: expected draws with dif"):
-        hypothesis_tests.combine_results(first, TESTS[name](jax.random.key(0), *data))
+    again = TESTS[name](jax.random.key(0), *data)
+    for one, two in ((first, again), (again, first), (both, second), (first, both)):
+        with pytest.raises(ValueError, match=r"results\[0\] and results\[1\]: expected draws with"):
+            hypothesis_tests.combine_results(one, two)
 
 
 def test_results_that_do_not_belong_together():
@@ -110,8 +112,14 @@ def test_results_that_do_not_belong_together():
     with pytest.raises(TypeError, match=r"results\[1\]: expected a CalibrationTestResult, got f"):
         combine(first, 0.5)
     pair = hypothesis_tests.exact_test(KEY, lambda p, y: (y[0], y[1]), predictions, targets)
-    with pytest.raises(ValueError, match=r"results\[1\]: expected a result like the first"):
+    with pytest.raises(
+        ValueError, match=r"results\[1\]: expected a result like the first, of 1 st"
+    ):
         combine(first, pair)
+    bootstrap = hypothesis_tests.bootstrap_skce_test(KEY, kernel, predictions, targets)
+    spectrum = hypothesis_tests.spectrum_skce_test(KEY, kernel, predictions, targets)
+    with pytest.raises(ValueError, match=r"results\[1\].draws: expected 'resamples' as in the fir"):
+        combine(bootstrap, spectrum)
 
 
 def test_few_draws_of_a_discrete_statistic_may_agree():
@@ -175,6 +183,29 @@ def test_draws_that_are_no_numbers_count_against_rejection():
     (clean,) = adjusted_pvalues((jnp.array(9.0),), (draws,))
     (spoilt,) = adjusted_pvalues((jnp.array(9.0),), (draws.at[3].set(jnp.nan),))
     np.testing.assert_allclose([clean, spoilt], [1 / 51, 2 / 51])
+
+
+def test_infinite_values_are_beyond_all_others():
+    draws = jnp.asarray(np.random.default_rng(0).normal(size=99))
+    other = jnp.asarray(np.random.default_rng(1).normal(size=99))
+    clean = adjusted_pvalues((jnp.array(3.5), jnp.array(0.0)), (draws, other))
+    spoilt = adjusted_pvalues((jnp.array(3.5), jnp.array(0.0)), (draws, other.at[3].set(jnp.inf)))
+    np.testing.assert_allclose(spoilt[0] - clean[0], 0.01, atol=1e-9)  # one more is as large
+    assert 0.2 < spoilt[1] < 1
+    infinite, finite = adjusted_pvalues((jnp.array(jnp.inf), jnp.array(0.0)), (draws, other))
+    assert infinite == 0.01
+    np.testing.assert_allclose(finite, clean[1], atol=0.05)
+    low = adjusted_pvalues((jnp.array(-jnp.inf), jnp.array(3.5)), (draws, other))
+    np.testing.assert_allclose(low, (1, 0.01))
+    none = adjusted_pvalues((jnp.array(9.0), jnp.array(0.0)), (draws, jnp.full(99, jnp.nan)))
+    np.testing.assert_allclose(none, (1, 1))
+
+
+def test_a_few_large_draws_do_not_make_ties():
+    draws = jnp.asarray(np.random.default_rng(0).normal(size=999), jnp.float32)
+    rank = (1 + np.sum(np.asarray(draws) >= 1.5)) / 1000
+    heavy = draws.at[0].set(1e6)
+    np.testing.assert_allclose(simulated_pvalue(jnp.float32(1.5), heavy), rank, atol=0.0011)
 
 
 def test_adjusted_pvalues_hold_the_level_that_the_smallest_pvalue_does_not():
