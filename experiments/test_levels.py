@@ -59,7 +59,6 @@ OTHER_MODELS = (
     Model("classes", 2),
 )
 SIZES = (16, 64, 256, 1024)
-SHARES = {256: 0.5, 1024: 0.25}  # of the data sets, where they cost most
 NUM_EIGENVALUES = 32  # a p-value differs from that with all of them by less than 1e-3
 _CHUNK = 500  # data sets in one cell
 _BATCH_NUMBERS = 2**20  # numbers that the draws of the data sets evaluated at once may hold
@@ -229,10 +228,9 @@ def levels(folder: Path, num_datasets: int) -> list[dict[str, Any]]:
     rows = []
     for model, n, group in tqdm(all_cells(), desc="tests"):
         draws = draws_of(group, model, n)
-        number = math.ceil(num_datasets * SHARES.get(n, 1))
         chunks = []
-        for first in range(0, number, _CHUNK):
-            last = min(first + _CHUNK, number)
+        for first in range(0, num_datasets, _CHUNK):
+            last = min(first + _CHUNK, num_datasets)
             name = f"{model.name}{model.size}/{n}/{group}/{first}"
             compute = functools.partial(counts, group, model, n, first, last)
             chunks.append(cell(folder, name, {"draws": draws, "last": last}, compute))
@@ -244,10 +242,10 @@ def levels(folder: Path, num_datasets: int) -> list[dict[str, Any]]:
                 "n": n,
                 "test": test,
                 "draws": draws if test in SIMULATED else None,
-                "data sets": number,
+                "data sets": num_datasets,
                 "undefined": sum(chunk[test]["undefined"] for chunk in chunks),
             }
-            rows.append(level_row(line, rejected / number, number))
+            rows.append(level_row(line, rejected / num_datasets, num_datasets))
     return rows
 
 
@@ -260,9 +258,10 @@ def summary(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
         if (row["model"], row["d or m"]) == model
     }
     columns = list(itertools.product(MODELS, SIZES))
+    names = dict.fromkeys(test for test, _, n in rates if n != 4)
     return [
         {"test": test} | {f"{label} {n}": rates.get((test, label, n)) for label, n in columns}
-        for test in dict.fromkeys(test for test, _, n in rates if n != 4)
+        for test in sorted(names, key=lambda test: not test.startswith("exact"))
     ]
 
 
@@ -322,9 +321,9 @@ def main() -> None:
     reporting.write_records(options.output, "test_levels", rows, note)
     note = (
         "Rejections of calibrated data in percent at level 5 %: scalar normal predictions and ten "
-        f"classes, by number of samples. {options.num_datasets} data sets in each cell, fewer at "
-        f"large n (test_levels has their numbers, draws and standard errors); {NUM_LOCATIONS} "
-        f"locations for the CME tests. Made by {command}."
+        f"classes, by number of samples. {options.num_datasets} data sets in each cell; draws and "
+        f"standard errors are in test_levels; {NUM_LOCATIONS} locations for the CME tests. Made by "
+        f"{command}."
     )
     reporting.write_records(options.output, "test_levels_summary", summary(rows), note)
 

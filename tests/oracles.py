@@ -144,3 +144,26 @@ CASE_NAMES = (
     *(f"normal-{d}" for d in (None, 1, 3, 10)),
     *(f"categorical-{m}-{name}" for m in (2, 5) for name in ("white", "label")),
 )
+
+
+NETWORKS = ("densenet121", "googlenet", "resnet18", "vgg16_bn")
+
+
+def cifar10_network(data, network, table):
+    """Published predictions and labels of a network, and its row of a table of W19."""
+    folder = data / "cifar10_networks"
+    rows = np.genfromtxt(
+        folder / f"{table}.csv", delimiter=",", names=True, dtype=None, encoding=None
+    )
+    row = next(row for row in rows if row["model"] == network)
+    probs = np.loadtxt(folder / f"{network}.csv", delimiter=",")
+    labels = np.loadtxt(folder / "labels.csv", dtype=int) - 1
+    return distributions.Categorical(jnp.asarray(probs)), jnp.asarray(labels), row
+
+
+def median_kernel(predictions):
+    """W19's kernel with the length scale that reproduces the published numbers."""
+    distance = distances.TotalVariation()
+    return categorical_kernel(
+        kernels.median_heuristic(distance, predictions, include_diagonal=True)
+    )

@@ -87,9 +87,10 @@ def skce_confidence_interval(
 
         4 ζ̂_1 / n = (n − 1) / n Σ_i (U_{−i} − mean)²,   U_{−i} = SKCE_u without sample i.
 
-    Measured coverage of the 95 % interval: see `experiments.coverage`. For a calibrated model
+    In W21's uncalibrated models the 95 % interval covers the SKCE in 93 % of the data sets with
+    n = 64 and in 94 to 95 % with n = 256 and 1024 (`experiments.coverage`). For a calibrated model
     ζ_1 = 0, the estimate is of order 1 / n and not normal, and this is not an interval of its
-    level: to decide whether there is any miscalibration use a test.
+    level (91 to 99 % there): to decide whether there is any miscalibration use a test.
 
     Args:
         kernel: kernel on pairs (prediction, target).
@@ -171,8 +172,9 @@ def bootstrap_skce_confidence_interval(
 
         U_b = Σ_{k≠l} c_k c_l h_kl / Σ_{k≠l} c_k c_l,
 
-    c_k the number of copies of sample k. Like `skce_confidence_interval` it is not an interval
-    of its level for calibrated models.
+    c_k the number of copies of sample k. Its measured coverage is that of
+    `skce_confidence_interval`, also in that it is not an interval of its level for calibrated
+    models.
 
     Args:
         key: a JAX random key.

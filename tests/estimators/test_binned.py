@@ -442,15 +442,9 @@ def test_empty_bins_contribute_zero():
     np.testing.assert_allclose(gradient[0], (1 + np.log([0.4 * 1.5, 0.6 * 3])) / 3)
 
 
-@pytest.mark.parametrize("network", ["densenet121", "googlenet", "resnet18", "vgg16_bn"])
+@pytest.mark.parametrize("network", oracles.NETWORKS)
 def test_published_cifar10_networks(data_dir, network):
-    folder = data_dir / "cifar10_networks"
-    rows = np.genfromtxt(
-        folder / "errors.csv", delimiter=",", names=True, dtype=None, encoding=None
-    )
-    published = next(row for row in rows if row["model"] == network)
-    predictions = Categorical(jnp.asarray(np.loadtxt(folder / f"{network}.csv", delimiter=",")))
-    targets = jnp.asarray(np.loadtxt(folder / "labels.csv", dtype=int) - 1)
+    predictions, targets, published = oracles.cifar10_network(data_dir, network, "errors")
     for dtype, tolerance in ((jnp.float64, 1e-14), (jnp.float32, 1e-7)):
         for column, binning in (
             ("ECE_uniform", estimators.uniform_bins(10)),

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from calibjax import distances, distributions, estimators, kernels
+from calibjax import distributions, estimators, kernels
 from calibjax.estimators.kernel import sample_pair
 from tests import oracles
 
@@ -215,20 +215,10 @@ def test_unbiased_means_unbiased(family, num_datasets):
     assert biased.mean() > 10 * biased.std() / np.sqrt(num_datasets)
 
 
-@pytest.mark.parametrize("network", ["densenet121", "googlenet", "resnet18", "vgg16_bn"])
+@pytest.mark.parametrize("network", oracles.NETWORKS)
 def test_published_cifar10_networks(data_dir, network):
-    folder = data_dir / "cifar10_networks"
-    rows = np.genfromtxt(
-        folder / "errors.csv", delimiter=",", names=True, dtype=None, encoding=None
-    )
-    published = next(row for row in rows if row["model"] == network)
-    predictions = distributions.Categorical(
-        jnp.asarray(np.loadtxt(folder / f"{network}.csv", delimiter=","))
-    )
-    targets = jnp.asarray(np.loadtxt(folder / "labels.csv", dtype=int) - 1)
-    distance = distances.TotalVariation()
-    nu = kernels.median_heuristic(distance, predictions, include_diagonal=True)
-    kernel = kernels.TensorProduct(kernels.Exponential(nu, distance), kernels.White())
+    predictions, targets, published = oracles.cifar10_network(data_dir, network, "errors")
+    kernel = oracles.median_kernel(predictions)
     for name, value in (
         ("SKCEb_median", estimators.skce_biased(kernel, predictions, targets)),
         ("SKCEuq_median", estimators.skce(kernel, predictions, targets)),

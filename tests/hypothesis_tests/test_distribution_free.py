@@ -175,21 +175,11 @@ def test_under_jit():
     np.testing.assert_allclose(traced.pvalue, test(kernel, predictions, targets).pvalue)
 
 
-@pytest.mark.parametrize("network", ["densenet121", "googlenet", "resnet18", "vgg16_bn"])
+@pytest.mark.parametrize("network", oracles.NETWORKS)
 def test_published_pvalues(data_dir, network):
     """W19 Fig. 36: the columns that are not simulated."""
-    folder = data_dir / "cifar10_networks"
-    rows = np.genfromtxt(
-        folder / "pvalues.csv", delimiter=",", names=True, dtype=None, encoding=None
-    )
-    published = next(row for row in rows if row["model"] == network)
-    predictions = distributions.Categorical(
-        jnp.asarray(np.loadtxt(folder / f"{network}.csv", delimiter=","))
-    )
-    targets = jnp.asarray(np.loadtxt(folder / "labels.csv", dtype=int) - 1)
-    distance = distances.TotalVariation()
-    nu = kernels.median_heuristic(distance, predictions, include_diagonal=True)
-    kernel = kernels.TensorProduct(kernels.Exponential(nu, distance), kernels.White())
+    predictions, targets, published = oracles.cifar10_network(data_dir, network, "pvalues")
+    kernel = oracles.median_kernel(predictions)
     for name, options in (
         ("b", {}),
         ("uq", {"estimator": "unbiased"}),
