@@ -315,7 +315,7 @@ def main() -> None:
         'tests does not depend on their number. "undefined": data sets without p-value, counted '
         "as not rejected. Exact tests of class labels may be below the level because of ties. "
         f"Spectrum (numerical) and Pearson: {NUM_EIGENVALUES} eigenvalues from n = "
-        f"{4 * NUM_EIGENVALUES} on, all below. "
+        f"{8 * NUM_EIGENVALUES} on, all below. "
         f"Made by {command}."
     )
     reporting.write_records(options.output, "test_levels", rows, note)

@@ -11,7 +11,7 @@ from jax.scipy.stats import norm
 from calibjax import _checks, pairwise
 from calibjax._arithmetic import matmul
 from calibjax.estimators.kernel import checked_samples, sample_pair, skce_of_blocks
-from calibjax.hypothesis_tests.centering import centered_diagonal, row_means
+from calibjax.hypothesis_tests.centering import centered_diagonal, diagonal, row_means
 from calibjax.hypothesis_tests.result import CalibrationTestResult, simulated_result
 from calibjax.hypothesis_tests.simulation import (
     in_batches,
@@ -28,13 +28,13 @@ def _bootstrap(
     """Unbiased SKCE, and bootstrapped values of n SKCE [num_samples]."""
     estimate = pairwise.mean_over_pairs(sample_pair, kernel, samples)
     n = _checks.leading_size("samples", samples)
-    diagonal = centered_diagonal(kernel, samples, row_means(kernel, samples))
+    centered = centered_diagonal(diagonal(kernel, samples), row_means(kernel, samples))
 
     def batch(keys: jax.Array) -> jax.Array:
         counts = multinomial_counts(keys, n).astype(estimate.dtype)
         # Σ_kl c_k c_l h̃_kl = Σ_kl (c_k − 1) (c_l − 1) h_kl, since the counts add up to n.
         forms = pairwise.quadratic_forms(sample_pair, kernel, samples, counts - 1)
-        return (forms - matmul(diagonal, counts)) / n
+        return (forms - matmul(centered, counts)) / n
 
     return estimate, in_batches(key, batch, num_samples, batch_size)
 

@@ -15,6 +15,8 @@ from calibjax import pairwise
 from calibjax.estimators.kernel import sample_pair
 from calibjax.kernels import Kernel
 
+_TILE_SIZE = 512  # with many columns the products take the time, and large ones less of it
+
 
 def diagonal(kernel: Kernel, samples: Any) -> jax.Array:
     """H_ii, [n]."""
@@ -29,9 +31,9 @@ def row_means(kernel: Kernel, samples: Any) -> jax.Array:
     return pairwise.weighted_sums(sample_pair, kernel, samples, samples, ones)[:, 0] / n
 
 
-def centered_diagonal(kernel: Kernel, samples: Any, rows: jax.Array) -> jax.Array:
-    """H̃_ii, [n], from the row means."""
-    return diagonal(kernel, samples) - 2 * rows + rows.mean()
+def centered_diagonal(entries: jax.Array, rows: jax.Array) -> jax.Array:
+    """H̃_ii, [n], from the entries H_ii and the row means."""
+    return entries - 2 * rows + rows.mean()
 
 
 def _squared_pair(kernel: Kernel, x: Any, y: Any) -> jax.Array:
@@ -50,6 +52,8 @@ def centered_product(
     """H̃ V for V [n, c], and the row means r [n], together in n² evaluations."""
     centered = vectors - vectors.mean(0)
     weights = jnp.concatenate([centered, jnp.ones_like(vectors[:, :1])], 1)
-    sums = pairwise.weighted_sums(sample_pair, kernel, samples, samples, weights)
+    sums = pairwise.weighted_sums(
+        sample_pair, kernel, samples, samples, weights, tile_size=_TILE_SIZE
+    )
     product = sums[:, :-1]
     return product - product.mean(0), sums[:, -1] / vectors.shape[0]
