@@ -124,7 +124,7 @@ def test_draws_have_the_distribution(name):
 
 
 @pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("num_eigenvalues", [3, 128])
+@pytest.mark.parametrize("num_eigenvalues", [2, 128])
 def test_null_against_numpy(name, num_eigenvalues):
     kernel, predictions, targets, h, samples = oracles.cases()[name]
     matrix = oracles.h_matrix(h, samples)
@@ -140,8 +140,8 @@ def test_null_against_numpy(name, num_eigenvalues):
     if num_eigenvalues == 128:
         np.testing.assert_allclose(law.weights, expected, atol=1e-14)
     else:  # by iteration, from below, and the rest is left to the normal variable
-        assert law.weights.shape == (3,)
-        assert (law.weights <= expected[:3] + 1e-14).all()
+        assert law.weights.shape == (2,)
+        assert (law.weights <= expected[:2] + 1e-14).all()
         np.testing.assert_allclose(law.weights[0], expected[0], rtol=0.1)
 
 
