@@ -147,7 +147,7 @@ def _resampled(
         counts = multinomial_counts(keys, n).astype(estimate.dtype)
         forms = pairwise.quadratic_forms(sample_pair, kernel, samples, counts)
         copies = jnp.square(counts)
-        num_pairs = n**2 - copies.sum(0)
+        num_pairs = float(n) ** 2 - copies.sum(0)  # as an integer it overflows for large n
         # A resample may consist of copies of one sample, without any pair.
         return (forms - matmul(entries, copies)) / jnp.where(num_pairs > 0, num_pairs, jnp.nan)
 

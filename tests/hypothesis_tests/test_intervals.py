@@ -166,3 +166,19 @@ def test_the_estimate_is_the_unbiased_skce():
     expected = estimators.skce(kernel, predictions, targets)
     interval = hypothesis_tests.skce_confidence_interval(kernel, predictions, targets)
     np.testing.assert_allclose(interval.estimate, expected, rtol=1e-12)
+
+
+def test_squares_of_many_samples_do_not_overflow_in_float32():
+    """n² is no 32-bit integer from n = 46 341 on; tracing shows it."""
+    with jax.enable_x64(False):
+        vector = jax.ShapeDtypeStruct((50_000,), jnp.float32)
+        interval = jax.eval_shape(
+            functools.partial(
+                hypothesis_tests.bootstrap_skce_confidence_interval,
+                jax.random.key(0),
+                oracles.normal_kernel(),
+            ),
+            distributions.Normal(vector, vector),
+            vector,
+        )
+        assert interval.low.dtype == jnp.float32
