@@ -19,6 +19,18 @@ UNROLLED = 32
 matmul = functools.partial(jnp.matmul, precision=lax.Precision.HIGHEST)
 
 
+@jax.custom_jvp
+def absolute(x: jax.Array) -> jax.Array:
+    """Absolute value whose derivative at zero is zero, where JAX's is one."""
+    return jnp.abs(x)
+
+
+@absolute.defjvp
+def _absolute_jvp(primals: tuple, tangents: tuple) -> tuple[jax.Array, jax.Array]:
+    (x,), (dx,) = primals, tangents
+    return absolute(x), jnp.sign(x) * dx
+
+
 def components(x: jax.Array) -> list[jax.Array]:
     """The components of a vector one by one if they are few, otherwise the array as it is."""
     x = jnp.asarray(x)

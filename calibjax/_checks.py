@@ -104,17 +104,24 @@ def integer(name: str, values: Any) -> None:
 
 
 def as_arrays(name: str, tree: Any) -> Any:
-    """Turns the leaves into JAX arrays; lists in place of arrays are refused."""
+    """Turns the leaves into JAX arrays; lists in place of arrays are refused.
+
+    A field that holds a record that is itself an array (`Bernoulli`) becomes that array.
+    """
+
+    def is_array(part: Any) -> bool:
+        return part is not tree and callable(getattr(part, "__jax_array__", None))
 
     def convert(path: Any, leaf: Any) -> Any:
         place = name + jax.tree_util.keystr(path)
+        leaf = jnp.asarray(leaf) if is_array(leaf) else leaf
         if not hasattr(leaf, "shape"):
             raise TypeError(f"{place}: expected an array, got {type(leaf).__name__}")
         if np.dtype(leaf.dtype).kind in "OSUMm":
             raise TypeError(f"{place}: expected numbers, got an array of {leaf.dtype}")
         return jnp.asarray(leaf)
 
-    return jax.tree_util.tree_map_with_path(convert, tree)
+    return jax.tree_util.tree_map_with_path(convert, tree, is_leaf=is_array)
 
 
 def leading_size(name: str, tree: Any, minimum: int = 1) -> int:
@@ -234,6 +241,43 @@ def predictions_and_targets(
     # Truth values are labels 0 and 1, but not numbers.
     targets = jax.tree.map(lambda y: y.astype(int) if y.dtype == jnp.bool_ else y, targets)
     return predictions, targets
+
+
+def confidences_and_correct(confidences: Any, correct: Any) -> tuple[jax.Array, jax.Array]:
+    """Checks confidences, an array or a batch of `Bernoulli`s, and what came, 0 or 1; [n] each.
+
+    Returns:
+        Both as arrays of the confidences' dtype; NaN for what is traced and neither 0 nor 1.
+
+    Raises:
+        TypeError: if one is no array, or the confidences have the wrong dtype.
+        ValueError: if shapes or values are wrong.
+    """
+    confidences = jnp.asarray(as_arrays("confidences", confidences))
+    floating("confidences", confidences)
+    shape("confidences", confidences, (None,), "[n]")
+    leading_size("confidences", confidences)
+    unit_interval("confidences", confidences)
+    correct = jnp.asarray(as_arrays("correct", correct))
+    shape("correct", correct, confidences.shape, "[n], as the confidences")
+    is_truth_value = (correct == 0) | (correct == 1)
+    if is_concrete(is_truth_value):
+        refuse_where(~np.asarray(is_truth_value), "correct", "0 or 1", correct)
+    return confidences, jnp.where(is_truth_value, correct, jnp.nan).astype(confidences.dtype)
+
+
+def groups(name: str, values: Any, num_classes: int) -> tuple[int, ...]:
+    """Returns the group of each class; refuses all but 0, ..., g - 1 without gaps, g >= 2."""
+    if not is_concrete(values):
+        raise TypeError(f"{name}: expected integers that are known when compiling, got {values}")
+    array = np.asarray(values)
+    if array.dtype.kind not in "iu":
+        raise TypeError(f"{name}: expected integers, one group for each class, got {array.dtype}")
+    shape(name, array, (num_classes,), f"({num_classes},), one group for each class")
+    found = sorted(set(array.tolist()))
+    if len(found) < 2 or found != list(range(len(found))):
+        raise ValueError(f"{name}: expected groups 0, ..., g - 1 with g >= 2, got {found}")
+    return tuple(array.tolist())
 
 
 def same_kind(name: str, tree: Any, expected_name: str, expected: Any) -> None:

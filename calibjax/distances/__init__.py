@@ -4,8 +4,8 @@
 """
 
 from calibjax.distances.base import Distance
-from calibjax.distances.euclidean import Euclidean
+from calibjax.distances.euclidean import Euclidean, SquaredEuclidean
 from calibjax.distances.total_variation import TotalVariation
 from calibjax.distances.wasserstein import Wasserstein
 
-__all__ = ["Distance", "Euclidean", "TotalVariation", "Wasserstein"]
+__all__ = ["Distance", "Euclidean", "SquaredEuclidean", "TotalVariation", "Wasserstein"]

@@ -3,9 +3,8 @@
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 
-from calibjax._arithmetic import map_components, total
+from calibjax._arithmetic import absolute, map_components, total
 from calibjax._pytree import record
 from calibjax.distances.base import Distance
 
@@ -32,4 +31,4 @@ class TotalVariation(Distance):
                 "TotalVariation is defined for class predictions, got "
                 f"{type(p).__name__} and {type(q).__name__}"
             )
-        return 0.5 * total(map_components(lambda x, y: jnp.abs(x - y), p, q))
+        return 0.5 * total(map_components(lambda x, y: absolute(x - y), p, q))

@@ -1,7 +1,10 @@
 """Distributions of class labels 0, 1, ..., m − 1."""
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from calibjax import _checks
 from calibjax._pytree import record
@@ -80,22 +83,31 @@ class Categorical:
 class Bernoulli:
     """Distribution of a label 0 or 1.
 
-    Estimators and tests give exactly the numbers of the two-class `Categorical`.
+    Estimators and tests give exactly the numbers of the two-class `Categorical`. NumPy and JAX
+    functions see the array of probabilities, so that confidences can be handed to them.
 
     Attributes:
         probs: probability of label 1; scalar, or [n] for a batch.
 
     >>> import jax.numpy as jnp
-    >>> print(Bernoulli(probs=jnp.array(0.25)).class_probs)
-    [0.75 0.25]
+    >>> p = Bernoulli(probs=jnp.array(0.25))
+    >>> print(p.class_probs, jnp.sqrt(p))
+    [0.75 0.25] 0.5
     """
 
     probs: jax.Array
 
+    def __jax_array__(self) -> jax.Array:
+        return jnp.asarray(self.probs)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        return np.array(self.probs, dtype) if copy else np.asarray(self.probs, dtype)
+
     @property
     def class_probs(self) -> jax.Array:
         """Probability of each class, [2]."""
-        return jnp.stack([1 - self.probs, self.probs], -1)
+        probs = jnp.asarray(self.probs)
+        return jnp.stack([1 - probs, probs], -1)
 
     def sample(self, key: jax.Array) -> jax.Array:
         """Draws one label."""

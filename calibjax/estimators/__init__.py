@@ -1,24 +1,34 @@
 """Estimators of calibration errors."""
 
-from calibjax.estimators.binned import ece, median_variance_bins, uniform_bins
+from calibjax.estimators.binned import debiased_squared_ece, ece, mce
+from calibjax.estimators.binnings import equal_mass_bins, median_variance_bins, uniform_bins
 from calibjax.estimators.kernel import (
     calibration_kernel,
     calibration_kernel_matrix,
+    mmce,
     skce,
     skce_biased,
     skce_block,
 )
+from calibjax.estimators.lenses import class_wise, group_classes, top_label
 from calibjax.estimators.mean_embedding import embedding_difference, ucme
 
 __all__ = [
     "calibration_kernel",
     "calibration_kernel_matrix",
+    "class_wise",
+    "debiased_squared_ece",
     "ece",
     "embedding_difference",
+    "equal_mass_bins",
+    "group_classes",
+    "mce",
     "median_variance_bins",
+    "mmce",
     "skce",
     "skce_biased",
     "skce_block",
+    "top_label",
     "ucme",
     "uniform_bins",
 ]

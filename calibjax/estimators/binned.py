@@ -1,27 +1,15 @@
-"""Expected calibration error of class predictions, and binnings of the probability simplex.
+"""Calibration errors of class predictions, estimated in bins."""
 
-A binning is a function of a batch of n predictions that returns one integer in 0, ..., n − 1 for
-each of them, int32 [n]: predictions with the same integer share a bin.
-"""
-
-import dataclasses
-import functools
-import math
-from collections.abc import Callable
 from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jax import lax
 
 from calibjax import _checks
-from calibjax._pytree import record
 from calibjax.distances import Distance, TotalVariation
 from calibjax.distributions import Categorical
+from calibjax.estimators.binnings import Binning
 
-Binning = Callable[[Any], jax.Array]
-
-_WORD_SIZE = 2**31  # numbers of one int32 word, which needs no 64-bit types
 _TOTAL_VARIATION = TotalVariation()
 
 
@@ -42,9 +30,9 @@ def ece(
         predictions: batch of n class predictions, `Categorical` or `Bernoulli`.
         targets: labels 0, ..., m − 1, [n].
         binning: function of the predictions that returns the bin of each, integers in
-            0, ..., n − 1, [n]: `uniform_bins(10)`, `median_variance_bins(100)`, or your own. If
-            bins are known already, carry them in a subclass of `Categorical` with an integer
-            leaf and read it here.
+            0, ..., n − 1, [n]: `uniform_bins(10)`, `equal_mass_bins(10)`,
+            `median_variance_bins(100)`, or your own. If bins are known already, carry them in a
+            subclass of `Categorical` with an integer leaf and read it here.
         distance: distance record; called on the two as `Categorical`s.
 
     Returns:
@@ -61,6 +49,7 @@ def ece(
 
     >>> import jax.numpy as jnp
     >>> from calibjax.distributions import Bernoulli
+    >>> from calibjax.estimators import uniform_bins
     >>> predictions = Bernoulli(jnp.array([0.25, 0.25, 0.75, 0.75]))
     >>> print(ece(predictions, jnp.array([0, 1, 1, 1]), binning=uniform_bins(2)))
     0.25
@@ -69,20 +58,114 @@ def ece(
     return jnp.sum(sizes * distances) / sizes.size
 
 
+def mce(
+    predictions: Any, targets: Any, *, binning: Binning, distance: Distance = _TOTAL_VARIATION
+) -> jax.Array:
+    """Maximum calibration error: the largest distance of means and proportions in a bin.
+
+        MCE = max_bins d(p̄_bin, ȳ_bin),
+
+    with the notation of `ece`, over the bins that hold a sample. One sample in a bin of its own
+    suffices for a value near one, so choose bins that are large enough.
+
+    Args:
+        predictions: batch of n class predictions, `Categorical` or `Bernoulli`.
+        targets: labels 0, ..., m − 1, [n].
+        binning: function of the predictions that returns the bin of each, as in `ece`.
+        distance: distance record; called on the two as `Categorical`s.
+
+    Returns:
+        A scalar.
+
+    Raises:
+        TypeError: if an argument is of the wrong kind.
+        ValueError: if shapes or values are wrong, or bins are out of range.
+
+    Cost: that of `ece`.
+
+    References: Naeini et al. (2015), Obtaining well calibrated probabilities using Bayesian
+    binning; W19 Lemma I.1.
+
+    >>> import jax.numpy as jnp
+    >>> from calibjax.distributions import Bernoulli
+    >>> from calibjax.estimators import uniform_bins
+    >>> predictions = Bernoulli(jnp.array([0.25, 0.25, 0.75, 0.75]))
+    >>> print(mce(predictions, jnp.array([0, 0, 1, 0]), binning=uniform_bins(2)))
+    0.25
+    """
+    _, distances = _distances_in_bins(predictions, targets, binning, distance)
+    return jnp.max(distances)
+
+
+def debiased_squared_ece(predictions: Any, targets: Any, *, binning: Binning) -> jax.Array:
+    """Debiased estimator of the squared expected calibration error in bins.
+
+        Σ_bins |bin| / n · 2 / (|bin| (|bin| − 1)) Σ_{i<j in bin} ⟨e_{y_i} − p_i, e_{y_j} − p_j⟩,
+
+    the ECE of the squared Euclidean distance without the products i = j, which are its bias. For
+    every binning that looks at the predictions only, its mean given the predictions is the same
+    sum with E[e_Y | P_i] in place of e_{y_i}: zero for calibrated predictions. It can be negative.
+    A bin with one sample says nothing about a square and contributes zero.
+
+    In bins of equal predictions this is the estimator of Kumar et al., who subtract the variance
+    ȳ (1 − ȳ) / (|bin| − 1) of the proportions. Where predictions vary within a bin, that is not
+    the variance of p̄ − ȳ, and their estimator is slightly biased; this one is not.
+
+    As everywhere, both classes of a `Bernoulli` count: the squared error of its probability alone
+    is half of the value.
+
+    Args:
+        predictions: batch of n class predictions, `Categorical` or `Bernoulli`.
+        targets: labels 0, ..., m − 1, [n].
+        binning: function of the predictions that returns the bin of each, as in `ece`.
+
+    Returns:
+        A scalar.
+
+    Raises:
+        TypeError: if an argument is of the wrong kind.
+        ValueError: if shapes or values are wrong, or bins are out of range.
+
+    Cost: that of `ece`.
+
+    References: Kumar, Liang and Ma (2019), Verified uncertainty calibration, §4, eq. (5).
+
+    >>> import jax.numpy as jnp
+    >>> from calibjax.distributions import Bernoulli
+    >>> from calibjax.estimators import uniform_bins
+    >>> predictions = Bernoulli(jnp.array([0.25, 0.25, 0.75, 0.75]))
+    >>> print(debiased_squared_ece(predictions, jnp.array([0, 1, 1, 1]), binning=uniform_bins(2)))
+    -0.125
+    """
+    predictions, targets, bins = _checked_bins(predictions, targets, binning)
+    sizes, means, proportions = _means_in_bins(predictions.class_probs, targets, bins)
+    squares = jnp.square(sizes) * jnp.sum(jnp.square(means - proportions), 1)
+    residuals = predictions.class_probs - (targets[:, None] == jnp.arange(means.shape[1]))
+    diagonal = jax.ops.segment_sum(jnp.sum(jnp.square(residuals), 1), bins, sizes.size)
+    others = jnp.where(sizes > 1, sizes - 1, jnp.inf)
+    return jnp.sum((squares - diagonal) / others) / sizes.size
+
+
+def _checked_bins(predictions: Any, targets: Any, binning: Binning) -> tuple[Any, Any, jax.Array]:
+    """Checks a data set of classes and returns it with the bin of each sample."""
+    _checks.class_predictions(predictions)
+    predictions, targets = _checks.predictions_and_targets(predictions, targets)
+    _checks.function("binning such as estimators.uniform_bins(10)", "binning", binning)
+    bins = _checks.as_arrays("binning(predictions)", binning(predictions))
+    _checks.bin_ids("binning(predictions)", bins, targets.size)
+    return predictions, targets, bins
+
+
 def _distances_in_bins(
     predictions: Any, targets: Any, binning: Binning, distance: Distance
 ) -> tuple[jax.Array, jax.Array]:
     """Sizes of the bins and distances of the two means in them, [n] each; 0 in empty bins."""
-    _checks.class_predictions(predictions)
-    predictions, targets = _checks.predictions_and_targets(predictions, targets)
-    _checks.function("binning such as estimators.uniform_bins(10)", "binning", binning)
+    predictions, targets, bins = _checked_bins(predictions, targets, binning)
     _checks.function("distance record", "distance", distance)
-    bins = _checks.as_arrays("binning(predictions)", binning(predictions))
-    _checks.bin_ids("binning(predictions)", bins, targets.size)
     sizes, means, proportions = _means_in_bins(predictions.class_probs, targets, bins)
     values = jax.vmap(distance)(Categorical(means), Categorical(proportions))
     _checks.shape("distance(p, q)", values, sizes.shape, "() (a scalar) for each bin")
-    return sizes, jnp.where(sizes > 0, values, 0)
+    return sizes, jnp.where(sizes > 0, values, sizes)  # NaN where the sizes are
 
 
 @jax.jit
@@ -111,201 +194,3 @@ def _means_in_bins(
     in_range = (targets >= 0) & (targets < m) & (bins >= 0) & (bins < n)
     sizes = jnp.where(jnp.all(in_range), sizes, jnp.nan)
     return sizes, jnp.where(is_empty, 1 / m, means), jnp.where(is_empty, 1 / m, proportions)
-
-
-@record
-class UniformBins:
-    """The binning that `uniform_bins` returns."""
-
-    num_bins: int = dataclasses.field(metadata={"static": True})
-
-    def __call__(self, predictions: Any) -> jax.Array:
-        """Bins of the predictions, int32 [n]."""
-        _checks.class_predictions(predictions)
-        return _grid_cells(_checks.batch(predictions).class_probs, num_bins=self.num_bins)
-
-
-def uniform_bins(num_bins: int) -> UniformBins:
-    """Binning of the probability simplex by a grid of equal intervals in every class.
-
-    Class c of prediction p has the index ⌈num_bins · p_c⌉, or 1 if p_c = 0: the intervals are
-    [0, 1/b], (1/b, 2/b], ..., (1 − 1/b, 1]. Predictions with the same m indices share a bin. The
-    product is rounded before ⌈·⌉, so that 0.1 in 10 bins has index 1 although the number closest
-    to it is larger.
-
-    Bins are found by grouping the predictions at hand, exactly and for any number of classes;
-    the grid itself, with num_bins^m cells, is never enumerated. They are numbered from zero in
-    the lexicographic order of their indices, without gaps.
-
-    Args:
-        num_bins: number of intervals per class, between 1 and 2²⁴.
-
-    Returns:
-        A binning, to be called on a batch of n class predictions.
-
-    Raises:
-        TypeError: if `num_bins` is no integer.
-        ValueError: if `num_bins` is out of range.
-
-    Cost: one sort of n per 31 / log₂(num_bins) classes, O(n m) memory.
-
-    References: W19 App. J.1.1.
-
-    >>> import jax.numpy as jnp
-    >>> from calibjax.distributions import Categorical
-    >>> predictions = Categorical(jnp.array([[0.9, 0.1], [0.2, 0.8], [0.8, 0.2], [0.0, 1.0]]))
-    >>> print(uniform_bins(2)(predictions))
-    [1 0 1 0]
-    """
-    # Beyond 2²⁴ the intervals are finer than float32 numbers are.
-    return UniformBins(_checks.size_in_range("num_bins", num_bins, 1, 2**24))
-
-
-@functools.partial(jax.jit, static_argnames="num_bins")
-def _grid_cells(probs: jax.Array, *, num_bins: int) -> jax.Array:
-    """Ranks of the grid cells of the predictions among those that occur, int32 [n]."""
-    n, m = probs.shape
-    # Comparisons are false for NaN, so that no index is ever out of range.
-    scaled = jnp.ceil(lax.stop_gradient(probs) * num_bins)
-    scaled = jnp.where(scaled > 1, jnp.where(scaled < num_bins, scaled, num_bins), 1)
-    digits = scaled.astype(jnp.int32) - 1
-    # As many digits as fit make one word.
-    length = min(m, max(k for k in range(1, 32) if num_bins**k <= _WORD_SIZE))
-    num_words = -(-m // length)
-    digits = jnp.pad(digits, ((0, 0), (0, num_words * length - m)))
-    powers = jnp.array([num_bins**k for k in reversed(range(length))], jnp.int32)
-    words = jnp.sum(digits.reshape(n, num_words, length) * powers, -1, dtype=jnp.int32)
-    ranks, _ = lax.scan(_refined, jnp.zeros(n, jnp.int32), words.T)
-    return ranks
-
-
-def _refined(ranks: jax.Array, words: jax.Array) -> tuple[jax.Array, None]:
-    """Ranks of the pairs (rank, word) among those that occur: one step of the scan."""
-    positions = jnp.arange(ranks.size, dtype=jnp.int32)
-    ranks, words, positions = lax.sort((ranks, words, positions), num_keys=2, is_stable=False)
-    is_new = (ranks[1:] != ranks[:-1]) | (words[1:] != words[:-1])
-    sorted_ranks = jnp.cumsum(jnp.pad(is_new, (1, 0)), dtype=jnp.int32)
-    return jnp.zeros_like(ranks).at[positions].set(sorted_ranks, unique_indices=True), None
-
-
-@record
-class MedianVarianceBins:
-    """The binning that `median_variance_bins` returns."""
-
-    min_size: int = dataclasses.field(metadata={"static": True})
-
-    def __call__(self, predictions: Any) -> jax.Array:
-        """Bins of the predictions, int32 [n]."""
-        _checks.class_predictions(predictions)
-        predictions = _checks.batch(predictions, minimum=self.min_size)
-        return _median_cells(predictions.class_probs, min_size=self.min_size)
-
-
-def median_variance_bins(min_size: int) -> MedianVarianceBins:
-    """Binning that splits at the median of the class whose predictions vary most.
-
-    Starting from one bin with all predictions, the bin with the largest variance in any one class
-    is split at that class's median m: p_c < m below, p_c ≥ m above. A bin of which one part would
-    have fewer than min_size samples is final. What happens to a bin depends on its own
-    predictions only, so the order of the splits does not matter, and all bins are split at once.
-
-    Variances that differ by less than their rounding errors are taken as equal, and the first of
-    such classes is split; so of two classes, whose variances are always equal, the first.
-
-    Bins are numbered from zero without gaps; there are at most n / min_size.
-
-    Args:
-        min_size: smallest number of samples in a bin, at least 1.
-
-    Returns:
-        A binning, to be called on a batch of n ≥ min_size class predictions.
-
-    Raises:
-        TypeError: if `min_size` is no integer.
-        ValueError: if `min_size` is below 1.
-
-    Cost: one sort of n and O(n m) time for each of about log₂(n / min_size) rounds; O(n m) memory.
-    With heavily tied predictions there can be more rounds, but fewer than n / min_size.
-
-    References: W19 App. J.1.1.
-
-    >>> import jax.numpy as jnp
-    >>> from calibjax.distributions import Categorical
-    >>> predictions = Categorical(
-    ...     jnp.array([[0.1, 0.6, 0.3], [0.4, 0.6, 0.0], [0.2, 0.6, 0.2], [0.3, 0.5, 0.2]])
-    ... )
-    >>> print(median_variance_bins(2)(predictions))
-    [0 1 0 1]
-    """
-    return MedianVarianceBins(_checks.size_in_range("min_size", min_size, 1))
-
-
-@functools.partial(jax.jit, static_argnames="min_size")
-def _median_cells(probs: jax.Array, *, min_size: int) -> jax.Array:
-    """Bins after all possible splits, int32 [n]."""
-    n = len(probs)
-    max_bins = n // min_size
-    start = jnp.zeros(n, jnp.int32), jnp.int32(1), jnp.arange(max_bins) == 0
-    split = functools.partial(_split_once, lax.stop_gradient(probs), min_size)
-    bins, _, _ = lax.while_loop(lambda state: jnp.any(state[-1]), split, start)
-    return bins
-
-
-def _split_once(
-    probs: jax.Array, min_size: int, state: tuple[jax.Array, jax.Array, jax.Array]
-) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Splits all bins that may still be split, once.
-
-    Args:
-        probs: class probabilities, [n, m].
-        min_size: smallest size of a part.
-        state: bin of each sample [n], number of bins, and which bins may be split [max_bins].
-
-    Returns:
-        The new state.
-    """
-    bins, num_bins, is_open = state
-    max_bins = is_open.size
-    sizes = _counts(jnp.ones_like(bins), bins, max_bins)
-    classes = _most_variable_classes(probs, bins, sizes)
-    values = jnp.take_along_axis(probs, classes[bins][:, None], 1)[:, 0]
-    is_below = values < _medians(values, bins, sizes)[bins]
-    below = _counts(is_below, bins, max_bins)
-    above = sizes - below
-    is_split = is_open & (below >= min_size) & (above >= min_size)
-    new_bins = num_bins - 1 + jnp.cumsum(is_split, dtype=jnp.int32)  # the parts above
-    bins = jnp.where(is_split[bins] & ~is_below, new_bins[bins], bins)
-    new_bins = jnp.where(is_split, new_bins, max_bins)
-    is_open = is_split & (below >= 2 * min_size)
-    is_open = is_open.at[new_bins].set(above >= 2 * min_size, mode="drop")
-    return bins, num_bins + jnp.sum(is_split, dtype=jnp.int32), is_open
-
-
-def _counts(values: jax.Array, bins: jax.Array, num_bins: int) -> jax.Array:
-    """Sums of zeros and ones in the bins, int32 [num_bins]."""
-    return jax.ops.segment_sum(values.astype(jnp.int32), bins, num_bins)
-
-
-def _most_variable_classes(probs: jax.Array, bins: jax.Array, sizes: jax.Array) -> jax.Array:
-    """The first class of the largest variance in each bin, [number of bins]."""
-    n, max_bins = len(probs), sizes.size
-    # Differences from one member are exactly zero for constant classes, and exact for nearly
-    # constant ones: saturated predictions of networks have variances of rounding errors.
-    members = jax.ops.segment_max(jnp.arange(n, dtype=jnp.int32), bins, max_bins)
-    shifted = probs - probs[members[bins]]
-    # Squares of tiny ones would underflow.
-    spreads = jax.ops.segment_max(jnp.max(jnp.abs(shifted), 1), bins, max_bins)
-    shifted = shifted / jnp.where(spreads > 0, spreads, 1)[bins][:, None]
-    means = jax.ops.segment_sum(shifted, bins, max_bins) / jnp.maximum(sizes, 1)[:, None]
-    sums = jax.ops.segment_sum(jnp.square(shifted - means[bins]), bins, max_bins)
-    # Rounding depends on the order of the samples, on which the bins must not depend. Of two
-    # classes the variances are equal, unless one of them lost its digits in 1 − p.
-    rounding = 4 * math.sqrt(n) * jnp.finfo(probs.dtype).eps if probs.shape[1] > 2 else 0.5
-    return jnp.argmax(sums >= (1 - rounding) * jnp.max(sums, 1, keepdims=True), 1)
-
-
-def _medians(values: jax.Array, bins: jax.Array, sizes: jax.Array) -> jax.Array:
-    """Medians of the values in each bin, [number of bins]."""
-    _, values = lax.sort((bins, values), num_keys=2, is_stable=False)
-    first = jnp.cumsum(sizes, dtype=jnp.int32) - sizes
-    return (values[first + (sizes - 1) // 2] + values[first + sizes // 2]) / 2

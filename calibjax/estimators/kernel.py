@@ -9,8 +9,10 @@ import functools
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 
 from calibjax import _checks, pairwise
+from calibjax.distances.base import safe_sqrt
 from calibjax.kernels import Kernel, Scaled, Sum, TensorProduct, centered_kernel, gram_matrix
 
 
@@ -237,3 +239,45 @@ def skce_of_blocks(kernel: Kernel, predictions: Any, targets: Any, *, block_size
     num_samples = _checks.leading_size("predictions", samples[0])
     block_size = _checks.size_in_range("block_size", block_size, 2, num_samples)
     return pairwise.block_means(sample_pair, kernel, samples, block_size=block_size)
+
+
+def mmce(kernel: Kernel, confidences: Any, correct: Any) -> jax.Array:
+    """Maximum mean calibration error of confidences.
+
+        MMCE = (n⁻² Σ_{i,j} (c_i − r_i) (c_j − r_j) k(r_i, r_j))^½
+
+    for confidences r and c = 1 where the most probable class came. Its square is `skce_biased` of
+    the `Bernoulli` predictions r with the kernel ½ k ⊗ `White()`. The root of zero has the
+    gradient zero.
+
+    Args:
+        kernel: kernel on numbers in [0, 1], such as `kernels.Exponential(0.4)`, the kernel of
+            Kumar et al.
+        confidences: r, [n], or a batch of n `Bernoulli`s, as `top_label` returns them.
+        correct: c, 0 or 1, [n].
+
+    Returns:
+        A scalar.
+
+    Raises:
+        TypeError: if an argument is of the wrong kind.
+        ValueError: if shapes or values are wrong.
+
+    Cost: n²/2 evaluations of the kernel, O(n + tile²) memory, also for the gradient.
+
+    References: Kumar, Sarawagi and Jain (2018), Trainable calibration measures for neural networks
+    from kernel mean embeddings; W19 Ex. I.1, which this follows.
+
+    >>> import jax.numpy as jnp
+    >>> from calibjax import kernels
+    >>> print(mmce(kernels.Exponential(0.4), jnp.array([0.5, 0.5]), jnp.array([1, 1])))
+    0.5
+    """
+    _checks.kernel_values(kernel)
+    confidences, correct = _checks.confidences_and_correct(confidences, correct)
+    samples = confidences, correct - confidences
+    return safe_sqrt(jnp.maximum(pairwise.mean_over_all_pairs(_mmce_pair, kernel, samples), 0))
+
+
+def _mmce_pair(kernel: Kernel, x: tuple[Any, Any], y: tuple[Any, Any]) -> jax.Array:
+    return kernel(x[0], y[0]) * x[1] * y[1]

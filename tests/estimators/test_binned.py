@@ -5,18 +5,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from sklearn.calibration import calibration_curve
+from sklearn.metrics import brier_score_loss
 
 from calibjax import distances, estimators
 from calibjax._pytree import record
 from calibjax.distributions import Bernoulli, Categorical, Normal
 from tests import oracles
+from tests.estimators.test_binnings import BINNINGS, DTYPES, groups_of, random_data
 from tests.test_arguments import LABELS, LOC, PROBS, WRONG
-
-BINNINGS = {
-    "uniform": estimators.uniform_bins(5),
-    "median_variance": estimators.median_variance_bins(7),
-}
-DTYPES = [np.float32, np.float64]
 
 
 @record
@@ -28,37 +25,6 @@ class Binned(Categorical):
 
 def known_bins(predictions):
     return predictions.bins
-
-
-def grid_indices(p, num_bins):
-    """⌈num_bins p_c⌉ of every class of one prediction, 1 where that is 0, in its precision."""
-    return tuple(max(int(np.ceil(p.dtype.type(num_bins) * x)), 1) for x in p)
-
-
-def uniform_oracle(probs, num_bins):
-    """Position of the tuple of indices among the sorted ones, of each prediction."""
-    rows = [grid_indices(p, num_bins) for p in probs]
-    positions = {row: i for i, row in enumerate(sorted(set(rows)))}
-    return np.array([positions[row] for row in rows])
-
-
-def median_variance_oracle(probs, min_size):
-    """Lists of samples, from splitting lists recursively."""
-
-    def split(samples):
-        variances = probs[samples].astype(np.float64).var(0)
-        # The two classes of binary predictions tie, but for rounding errors.
-        rounding = (
-            4 * np.sqrt(len(probs)) * np.finfo(probs.dtype).eps if probs.shape[1] > 2 else 0.5
-        )
-        column = np.flatnonzero(variances >= variances.max() * (1 - rounding))[0]
-        values = probs[samples, column]
-        below = values < np.median(values)
-        if min(below.sum(), (~below).sum()) < min_size:
-            return [samples]
-        return split(samples[below]) + split(samples[~below])
-
-    return split(np.arange(len(probs)))
 
 
 def total_variation(p, q):
@@ -79,170 +45,133 @@ def ece_oracle(probs, targets, groups, distance=total_variation):
     return value
 
 
-def groups_of(bins):
-    return [np.flatnonzero(bins == b) for b in np.unique(bins)]
+def mce_oracle(probs, targets, groups, distance=total_variation):
+    """MCE by a loop over the bins."""
+    classes = np.arange(probs.shape[1])
+    return max(
+        distance(probs[g].mean(0), np.mean(targets[g][:, None] == classes, axis=0)) for g in groups
+    )
 
 
-def same_partition(groups, others):
-    return sorted(map(tuple, groups)) == sorted(map(tuple, others))
+def squared_euclidean(p, q):
+    return np.square(p - q).sum()
 
 
-def random_data(n, m, seed=0, dtype=np.float64, decimals=None, concentration=0.5):
-    """Predictions, some with tied values, on edges, 0 and 1, and labels that do not fit them."""
-    rng = np.random.default_rng(seed)
-    probs = rng.dirichlet(np.full(m, concentration), size=n).astype(dtype)
-    if decimals is not None:
-        probs[:, 1:] = np.round(probs[:, 1:], decimals)
-        probs[:, 1:] /= np.maximum(probs[:, 1:].sum(1, keepdims=True), 1)
-        probs[:, 0] = np.clip(1 - probs[:, 1:].sum(1), 0, 1)
-    probs[: min(m, n // 4)] = np.eye(m, dtype=dtype)[: n // 4]  # 0 and 1
-    return probs, rng.integers(0, m, size=n)
+DISTANCES = {
+    "total variation": (distances.TotalVariation(), total_variation),
+    "euclidean": (distances.Euclidean(), euclidean),
+    "squared euclidean": (distances.SquaredEuclidean(), squared_euclidean),
+    "not a function of the difference": (
+        lambda p, q: jnp.sum(jnp.square(jnp.sqrt(p.probs) - jnp.sqrt(q.probs))),
+        lambda p, q: np.square(np.sqrt(p) - np.sqrt(q)).sum(),
+    ),
+}
 
 
-CASES = [(2, 50), (2, 300), (10, 300), (100, 120), (1000, 60)]
-
-
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("num_bins", [1, 3, 10, 2**24])
-@pytest.mark.parametrize(("m", "n"), CASES)
-def test_uniform_bins_against_a_dictionary(m, n, num_bins, dtype):
-    for decimals in (None, 1):
-        probs, _ = random_data(n, m, dtype=dtype, decimals=decimals)
-        ours = estimators.uniform_bins(num_bins)(Categorical(jnp.asarray(probs)))
-        assert ours.dtype == jnp.int32
-        np.testing.assert_array_equal(ours, uniform_oracle(probs, num_bins))
-
-
-@pytest.mark.parametrize("dtype", DTYPES)
-def test_edges_of_uniform_bins(dtype):
-    """k/10 belongs to the interval that it closes, 0 to the first."""
-    steps = (np.arange(11) / 10).astype(dtype)
-    probs = np.stack([steps, 1 - steps], -1)
-    indices = [grid_indices(p, 10) for p in probs]
-    assert [i for i, _ in indices] == [1, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10]
-    assert indices[-1] == (10, 1)
-    ours = estimators.uniform_bins(10)(Categorical(jnp.asarray(probs)))
-    np.testing.assert_array_equal(ours, uniform_oracle(probs, 10))
-    above = np.nextafter(steps[1:-1], dtype(1))
-    ours = estimators.uniform_bins(10)(Bernoulli(jnp.asarray(np.concatenate([steps, above]))))
-    assert np.all(np.asarray(ours)[11:] != np.asarray(ours)[1:10])
-
-
-def test_uniform_bins_see_every_class():
-    """Predictions that differ in one pair of 1000 classes, wherever it is."""
-    m = 1000
-    probs = np.zeros((m, m))
-    probs[np.arange(m), np.arange(m)] = 0.55
-    probs[np.arange(m), (np.arange(m) + 1) % m] = 0.45
-    for num_bins in (2, 10, 1000):
-        bins = estimators.uniform_bins(num_bins)(Categorical(jnp.asarray(np.tile(probs, (2, 1)))))
-        assert len(set(np.asarray(bins[:m]))) == m
-        np.testing.assert_array_equal(bins[:m], bins[m:])
-
-
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("min_size", [1, 3, 40])
-@pytest.mark.parametrize(("m", "n"), CASES)
-def test_median_variance_bins_against_recursion(m, n, min_size, dtype):
-    for decimals in (None, 1, 2):
-        probs, _ = random_data(n, m, dtype=dtype, decimals=decimals)
-        ours = estimators.median_variance_bins(min_size)(Categorical(jnp.asarray(probs)))
-        assert ours.dtype == jnp.int32
-        assert same_partition(groups_of(ours), median_variance_oracle(probs, min_size))
-        sizes = np.bincount(ours)
-        assert sizes.min() >= min_size  # thus no gaps
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("dtype", DTYPES)
-def test_large_samples_against_loops(dtype):
-    for seed in range(3):
-        probs, targets = random_data(10_000, 10, seed=seed, concentration=0.3)
-        predictions = Categorical(jnp.asarray(probs.astype(dtype)))
-        for binning, groups in (
-            (
-                estimators.uniform_bins(10),
-                groups_of(uniform_oracle(np.asarray(predictions.probs), 10)),
-            ),
-            (
-                estimators.median_variance_bins(100),
-                median_variance_oracle(np.asarray(predictions.probs), 100),
-            ),
-        ):
-            assert same_partition(groups_of(binning(predictions)), groups)
-            ours = estimators.ece(predictions, jnp.asarray(targets), binning=binning)
-            expected = ece_oracle(np.asarray(predictions.probs, np.float64), targets, groups)
-            np.testing.assert_allclose(ours, expected, atol=1e-6 if dtype == np.float32 else 1e-13)
-
-
-def saturated_data(n, m, dtype, seed=0):
-    """Predictions of overconfident networks: many are 1 but for rounding, and some exactly."""
-    logits = 20 * np.random.default_rng(seed).normal(size=(n, m))
-    return np.asarray(jax.nn.softmax(jnp.asarray(logits.astype(dtype)), -1))
-
-
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("m", [2, 3, 10])
-def test_saturated_predictions(m, dtype):
-    """Variances of the size of rounding errors, and squares that underflow."""
-    probs = saturated_data(1000, m, dtype)
-    assert np.any(probs == 1)
-    ours = estimators.median_variance_bins(10)(Categorical(jnp.asarray(probs)))
-    assert same_partition(groups_of(ours), median_variance_oracle(probs, 10))
-
-
+@pytest.mark.parametrize("decimals", [None, 1])  # inside bins, or on edges, with 0 and 1
+@pytest.mark.parametrize("m", [2, 10, 100, 1000])
 @pytest.mark.parametrize("name", BINNINGS)
-@pytest.mark.parametrize("m", [2, 3, 10])
-def test_bins_do_not_depend_on_the_order(m, name):
-    for dtype in DTYPES:
-        for probs in (
-            random_data(200, m, seed=m, dtype=dtype)[0],
-            random_data(200, m, seed=m, dtype=dtype, decimals=1)[0],
-            saturated_data(200, m, dtype),
-        ):
-            order = np.random.default_rng(1).permutation(200)
-            bins = BINNINGS[name](Categorical(jnp.asarray(probs)))
-            shuffled = BINNINGS[name](Categorical(jnp.asarray(probs[order])))
-            np.testing.assert_array_equal(shuffled, bins[order])
+def test_ece_and_mce_against_a_loop(name, m, decimals):
+    probs, targets = random_data(150, m, seed=3, decimals=decimals)
+    predictions = Categorical(jnp.asarray(probs))
+    groups = groups_of(BINNINGS[name](predictions))
+    data = predictions, jnp.asarray(targets)
+    for distance, oracle in DISTANCES.values():
+        for estimator, reference in ((estimators.ece, ece_oracle), (estimators.mce, mce_oracle)):
+            ours = estimator(*data, binning=BINNINGS[name], distance=distance)
+            np.testing.assert_allclose(ours, reference(probs, targets, groups, oracle), atol=1e-14)
+    for estimator, reference in ((estimators.ece, ece_oracle), (estimators.mce, mce_oracle)):
+        default = estimator(*data, binning=BINNINGS[name])
+        np.testing.assert_allclose(default, reference(probs, targets, groups), atol=1e-14)
 
 
-@pytest.mark.parametrize("name", BINNINGS)
-def test_bins_do_not_depend_on_64_bit_types(name):
-    probs, targets = random_data(100, 30, dtype=np.float32)
-
-    def evaluate():
-        predictions = Categorical(jnp.asarray(probs))
-        value = estimators.ece(predictions, jnp.asarray(targets), binning=BINNINGS[name])
-        return np.asarray(BINNINGS[name](predictions)), value
-
-    bins, value = evaluate()
-    with jax.enable_x64(False):
-        bins_32, value_32 = evaluate()
-    np.testing.assert_array_equal(bins_32, bins)
-    np.testing.assert_allclose(value_32, value, rtol=1e-6)
-    assert value.dtype == value_32.dtype == jnp.float32
+def debiased_oracle(probs, targets, groups):
+    """Products of the residuals of all pairs of different samples in each bin."""
+    n, m = probs.shape
+    residuals = np.eye(m)[targets] - probs
+    total = 0.0
+    for g in groups:
+        pairs = [residuals[i] @ residuals[j] for i in g for j in g if i != j]
+        total += len(g) / n * np.mean(pairs) if pairs else 0
+    return total
 
 
 @pytest.mark.parametrize("m", [2, 10, 100])
 @pytest.mark.parametrize("name", BINNINGS)
-def test_ece_against_a_loop(name, m):
-    probs, targets = random_data(150, m, seed=3)
+def test_debiased_squared_ece_against_a_loop(name, m):
+    probs, targets = random_data(120, m, seed=5)
     predictions = Categorical(jnp.asarray(probs))
     groups = groups_of(BINNINGS[name](predictions))
-    for distance, oracle in (
-        (distances.TotalVariation(), total_variation),
-        (distances.Euclidean(), euclidean),
-        (  # not a function of the difference
-            lambda p, q: jnp.sum(jnp.square(jnp.sqrt(p.probs) - jnp.sqrt(q.probs))),
-            lambda p, q: np.square(np.sqrt(p) - np.sqrt(q)).sum(),
-        ),
-    ):
-        ours = estimators.ece(
-            predictions, jnp.asarray(targets), binning=BINNINGS[name], distance=distance
+    ours = estimators.debiased_squared_ece(
+        predictions, jnp.asarray(targets), binning=BINNINGS[name]
+    )
+    np.testing.assert_allclose(ours, debiased_oracle(probs, targets, groups), atol=1e-14)
+
+
+def test_debiased_squared_ece_in_bins_of_equal_predictions_is_that_of_kumar():
+    """(p − ȳ)² − ȳ (1 − ȳ) / (|bin| − 1), twice, for both classes."""
+    rng = np.random.default_rng(0)
+    probs = rng.integers(1, 6, size=80) / 7
+    targets = rng.integers(0, 2, size=80)
+    expected = 0.0
+    for p in np.unique(probs):
+        labels = targets[probs == p]
+        mean, k = labels.mean(), labels.size
+        expected += 2 * k / 80 * ((p - mean) ** 2 - mean * (1 - mean) / (k - 1))
+    ours = estimators.debiased_squared_ece(
+        Bernoulli(jnp.asarray(probs)), jnp.asarray(targets), binning=estimators.uniform_bins(7)
+    )
+    np.testing.assert_allclose(ours, expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize("share", [0.0, 0.5])
+@pytest.mark.parametrize("name", BINNINGS)
+def test_debiased_squared_ece_is_unbiased(name, share):
+    """Given the predictions, its mean is the sum with Δ = share (e_0 − p) in place of residuals."""
+    probs, _ = random_data(100, 4, seed=1)
+    predictions = Categorical(jnp.asarray(probs))
+    groups = groups_of(BINNINGS[name](predictions))
+    shift = share * (np.eye(4)[0] - probs)
+    expected = sum(
+        (np.square(shift[g].sum(0)).sum() - np.square(shift[g]).sum()) / (len(g) - 1) / 100
+        for g in groups
+        if len(g) > 1
+    )
+
+    def draw(key):
+        class_key, choice_key = jax.random.split(key)
+        labels = jax.random.categorical(class_key, jnp.log(predictions.probs))
+        labels = jnp.where(jax.random.uniform(choice_key, (100,)) < share, 0, labels)
+        data = predictions, labels
+        squared = estimators.ece(
+            *data, binning=BINNINGS[name], distance=distances.SquaredEuclidean()
         )
-        np.testing.assert_allclose(ours, ece_oracle(probs, targets, groups, oracle), atol=1e-14)
-    default = estimators.ece(predictions, jnp.asarray(targets), binning=BINNINGS[name])
-    np.testing.assert_allclose(default, ece_oracle(probs, targets, groups), atol=1e-14)
+        return estimators.debiased_squared_ece(*data, binning=BINNINGS[name]), squared
+
+    values, plain = jax.jit(jax.vmap(draw))(jax.random.split(jax.random.key(0), 4000))
+    standard_error = values.std() / np.sqrt(values.size)
+    assert abs(values.mean() - expected) < 3 * standard_error
+    assert plain.mean() - expected > 10 * standard_error  # what it is debiased of
+
+
+@pytest.mark.parametrize("strategy", ["uniform", "quantile"])
+def test_bernoulli_bins_against_scikit_learn(strategy):
+    rng = np.random.default_rng(0)
+    probs = rng.uniform(size=400)
+    targets = rng.uniform(size=400) < probs**2
+    frequencies, means = calibration_curve(targets, probs, n_bins=10, strategy=strategy)
+    binning = {"uniform": estimators.uniform_bins, "quantile": estimators.equal_mass_bins}
+    arguments = Bernoulli(jnp.asarray(probs)), jnp.asarray(targets)
+    ours = estimators.mce(*arguments, binning=binning[strategy](10))
+    np.testing.assert_allclose(ours, np.abs(frequencies - means).max(), atol=1e-14)
+    if strategy == "quantile":
+        ours = estimators.ece(*arguments, binning=estimators.equal_mass_bins(10))
+        np.testing.assert_allclose(ours, np.abs(frequencies - means).mean(), atol=1e-14)
+    # Of bins of one sample, the squared error is the Brier score.
+    brier = estimators.ece(
+        *arguments, binning=lambda p: jnp.arange(400), distance=distances.SquaredEuclidean()
+    )
+    np.testing.assert_allclose(brier, 2 * brier_score_loss(targets, probs), rtol=1e-13)
 
 
 def test_any_function_is_a_binning():
@@ -301,23 +230,6 @@ def test_jit_and_vmap(name):
     np.testing.assert_allclose(
         evaluate(probs[0][order], targets[0][order])[0], values[0], atol=1e-15
     )
-
-
-def test_binnings_are_static_arguments():
-    @jax.jit
-    @chex.assert_max_traces(n=2)
-    def evaluate(binning, predictions, targets):
-        return estimators.ece(predictions, targets, binning=binning)
-
-    probs, targets = random_data(30, 3)
-    for num_bins in (3, 4, 3, 4):
-        binning = estimators.uniform_bins(num_bins)
-        arguments = Categorical(jnp.asarray(probs)), jnp.asarray(targets)
-        np.testing.assert_allclose(
-            evaluate(binning, *arguments),
-            estimators.ece(*arguments, binning=binning),
-            atol=1e-15,
-        )
 
 
 @pytest.mark.parametrize("m", [2, 10])
@@ -411,7 +323,11 @@ def test_gradients(name, dtype):
 def test_gradients_of_calibrated_bins_are_finite(distance, dtype):
     probs = jnp.asarray([[0.5, 0.5], [0.5, 0.5], [1.0, 0.0], [0.0, 1.0], [0.0, 1.0]], dtype)
     targets = jnp.array([0, 1, 0, 1, 1])
-    for binning in (estimators.uniform_bins(10), estimators.median_variance_bins(1)):
+    for binning in (
+        estimators.uniform_bins(10),
+        estimators.median_variance_bins(1),
+        estimators.equal_mass_bins(5),
+    ):
         value, gradient = jax.value_and_grad(
             lambda p, binning=binning: estimators.ece(
                 Categorical(p), targets, binning=binning, distance=distance
@@ -419,8 +335,7 @@ def test_gradients_of_calibrated_bins_are_finite(distance, dtype):
         )(probs)
         assert value == 0
         chex.assert_tree_all_finite(gradient)
-        # What changes within the simplex: nothing.
-        np.testing.assert_allclose(gradient[:, 0], gradient[:, 1], atol=1e-7)
+        np.testing.assert_array_equal(gradient, 0)
 
 
 def test_empty_bins_contribute_zero():
@@ -454,7 +369,11 @@ def test_published_cifar10_networks(data_dir, network):
             np.testing.assert_allclose(ours, published[column], rtol=0, atol=tolerance)
 
 
-ENTRIES = {name: functools.partial(estimators.ece, binning=b) for name, b in BINNINGS.items()}
+ENTRIES = {
+    f"{estimator.__name__}, {name}": functools.partial(estimator, binning=binning)
+    for estimator in (estimators.ece, estimators.mce, estimators.debiased_squared_ece)
+    for name, binning in BINNINGS.items()
+}
 CLASS_CASES = [name for name in WRONG if isinstance(WRONG[name][0], Categorical | Bernoulli)]
 
 
@@ -478,9 +397,10 @@ def test_structure_is_checked_under_jit(case, name):
 def test_what_has_no_classes_is_refused(wrap):
     message = "predictions: expected class predictions such as .*, got Normal"
     normal = Normal(LOC, LOC + 1)
-    for name, binning in BINNINGS.items():
+    for entry in ENTRIES.values():
         with pytest.raises(TypeError, match=message):
-            wrap(ENTRIES[name])(normal, LOC)
+            wrap(entry)(normal, LOC)
+    for binning in BINNINGS.values():
         with pytest.raises(TypeError, match=message):
             wrap(binning)(normal)
         with pytest.raises(TypeError, match="predictions: expected class predictions"):
@@ -490,36 +410,10 @@ def test_what_has_no_classes_is_refused(wrap):
 
 
 @pytest.mark.parametrize(
-    ("make", "name"),
-    [(estimators.uniform_bins, "num_bins"), (estimators.median_variance_bins, "min_size")],
-)
-@pytest.mark.parametrize(
-    ("value", "error"),
-    [(0, ValueError), (-1, ValueError), (2.5, TypeError), ("10", TypeError), (None, TypeError)],
-)
-def test_wrong_options(make, name, value, error):
-    with pytest.raises(error, match=f"{name}: expected an integer"):
-        make(value)
-
-
-def test_too_many_bins_or_too_few_samples():
-    with pytest.raises(ValueError, match="num_bins: expected an integer between 1 and 16777216"):
-        estimators.uniform_bins(2**24 + 1)
-    binning = estimators.median_variance_bins(7)
-    message = "predictions: expected at least 7 samples, got 6"
-    for entry in (binning, jax.jit(binning)):
-        with pytest.raises(ValueError, match=message):
-            entry(Categorical(PROBS))
-    for entry in (ENTRIES["median_variance"], jax.jit(ENTRIES["median_variance"])):
-        with pytest.raises(ValueError, match=message):
-            entry(Categorical(PROBS), LABELS)
-
-
-@pytest.mark.parametrize(
     ("binning", "error", "message"),
     [
         (10, TypeError, "binning: expected a binning such as estimators.uniform_bins"),
-        (estimators.binned.UniformBins, TypeError, "got the class UniformBins"),
+        (estimators.binnings.UniformBins, TypeError, "got the class UniformBins"),
         (lambda p: LOC, TypeError, "binning.predictions.: expected integers, one bin for each"),
         (lambda p: LABELS[1:], ValueError, r"expected shape \(6,\), one bin .*, got \(5,\)"),
         (lambda p: [0] * 6, TypeError, "expected an array, got int"),
@@ -545,17 +439,22 @@ def test_wrong_distances():
             )
 
 
-def test_what_is_out_of_range_never_becomes_a_number_under_jit():
+@pytest.mark.parametrize(
+    "estimator", [estimators.ece, estimators.mce, estimators.debiased_squared_ece]
+)
+def test_what_is_out_of_range_never_becomes_a_number_under_jit(estimator):
     @jax.jit
     def evaluate(targets, bins):
-        return estimators.ece(Binned(PROBS, bins), targets, binning=known_bins)
+        return estimator(Binned(PROBS, bins), targets, binning=known_bins)
 
     assert np.isfinite(evaluate(LABELS, LABELS))
     for wrong in (-1, 6):
         assert np.isnan(evaluate(LABELS, LABELS.at[2].set(wrong)))
         assert np.isnan(evaluate(LABELS.at[2].set(wrong), LABELS))
-    for binning in (estimators.uniform_bins(10), estimators.median_variance_bins(2)):
+    for binning in BINNINGS.values():
+        if binning is BINNINGS["median_variance"]:
+            binning = estimators.median_variance_bins(2)
         for number in (np.nan, np.inf):
             probs = PROBS.at[1, 1].set(number)
-            value = jax.jit(functools.partial(estimators.ece, binning=binning))
+            value = jax.jit(functools.partial(estimator, binning=binning))
             assert not np.isfinite(value(Categorical(probs), LABELS))

@@ -1,0 +1,282 @@
+"""Binnings of the probability simplex.
+
+A binning is a function of a batch of n predictions that returns one integer in 0, ..., n − 1 for
+each of them, int32 [n]: predictions with the same integer share a bin.
+"""
+
+import dataclasses
+import functools
+import math
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from calibjax import _checks
+from calibjax._pytree import record
+
+Binning = Callable[[Any], jax.Array]
+
+_WORD_SIZE = 2**31  # numbers of one int32 word, which needs no 64-bit types
+
+
+@record
+class UniformBins:
+    """The binning that `uniform_bins` returns."""
+
+    num_bins: int = dataclasses.field(metadata={"static": True})
+
+    def __call__(self, predictions: Any) -> jax.Array:
+        """Bins of the predictions, int32 [n]."""
+        _checks.class_predictions(predictions)
+        return _grid_cells(_checks.batch(predictions).class_probs, num_bins=self.num_bins)
+
+
+def uniform_bins(num_bins: int) -> UniformBins:
+    """Binning of the probability simplex by a grid of equal intervals in every class.
+
+    Class c of prediction p has the index ⌈num_bins · p_c⌉, or 1 if p_c = 0: the intervals are
+    [0, 1/b], (1/b, 2/b], ..., (1 − 1/b, 1]. Predictions with the same m indices share a bin. The
+    product is rounded before ⌈·⌉, so that 0.1 in 10 bins has index 1 although the number closest
+    to it is larger.
+
+    Bins are found by grouping the predictions at hand, exactly and for any number of classes;
+    the grid itself, with num_bins^m cells, is never enumerated. They are numbered from zero in
+    the lexicographic order of their indices, without gaps.
+
+    Args:
+        num_bins: number of intervals per class, between 1 and 2²⁴.
+
+    Returns:
+        A binning, to be called on a batch of n class predictions.
+
+    Raises:
+        TypeError: if `num_bins` is no integer.
+        ValueError: if `num_bins` is out of range.
+
+    Cost: one sort of n per 31 / log₂(num_bins) classes, O(n m) memory.
+
+    References: W19 App. J.1.1.
+
+    >>> import jax.numpy as jnp
+    >>> from calibjax.distributions import Categorical
+    >>> predictions = Categorical(jnp.array([[0.9, 0.1], [0.2, 0.8], [0.8, 0.2], [0.0, 1.0]]))
+    >>> print(uniform_bins(2)(predictions))
+    [1 0 1 0]
+    """
+    # Beyond 2²⁴ the intervals are finer than float32 numbers are.
+    return UniformBins(_checks.size_in_range("num_bins", num_bins, 1, 2**24))
+
+
+@functools.partial(jax.jit, static_argnames="num_bins")
+def _grid_cells(probs: jax.Array, *, num_bins: int) -> jax.Array:
+    """Bins of the predictions that share the interval of every class, int32 [n]."""
+    # Comparisons are false for NaN, so that no index is ever out of range.
+    scaled = jnp.ceil(lax.stop_gradient(probs) * num_bins)
+    scaled = jnp.where(scaled > 1, jnp.where(scaled < num_bins, scaled, num_bins), 1)
+    return _ranks_of_rows(scaled.astype(jnp.int32) - 1, num_bins)
+
+
+def _ranks_of_rows(digits: jax.Array, num_values: int) -> jax.Array:
+    """Ranks of the rows of numbers 0, ..., num_values − 1 among those that occur, int32 [n]."""
+    n, m = digits.shape
+    # As many digits as fit make one word.
+    length = min(m, max(k for k in range(1, 32) if num_values**k <= _WORD_SIZE))
+    num_words = -(-m // length)
+    digits = jnp.pad(digits, ((0, 0), (0, num_words * length - m)))
+    powers = jnp.array([num_values**k for k in reversed(range(length))], jnp.int32)
+    words = jnp.sum(digits.reshape(n, num_words, length) * powers, -1, dtype=jnp.int32)
+    ranks, _ = lax.scan(_refined, jnp.zeros(n, jnp.int32), words.T)
+    return ranks
+
+
+def _refined(ranks: jax.Array, words: jax.Array) -> tuple[jax.Array, None]:
+    """Ranks of the pairs (rank, word) among those that occur: one step of the scan."""
+    positions = jnp.arange(ranks.size, dtype=jnp.int32)
+    ranks, words, positions = lax.sort((ranks, words, positions), num_keys=2, is_stable=False)
+    is_new = (ranks[1:] != ranks[:-1]) | (words[1:] != words[:-1])
+    sorted_ranks = jnp.cumsum(jnp.pad(is_new, (1, 0)), dtype=jnp.int32)
+    return jnp.zeros_like(ranks).at[positions].set(sorted_ranks, unique_indices=True), None
+
+
+@record
+class EqualMassBins:
+    """The binning that `equal_mass_bins` returns."""
+
+    num_bins: int = dataclasses.field(metadata={"static": True})
+
+    def __call__(self, predictions: Any) -> jax.Array:
+        """Bins of the predictions, int32 [n]."""
+        _checks.class_predictions(predictions)
+        predictions = _checks.batch(predictions, minimum=self.num_bins)
+        return _quantile_cells(predictions.class_probs, num_bins=self.num_bins)
+
+
+def equal_mass_bins(num_bins: int) -> EqualMassBins:
+    """Binning by intervals that hold equally many predictions, in every class.
+
+    Class c of prediction p has the index ⌊num_bins · #{j: p_jc < p_c} / n⌋, the interval between
+    two empirical quantiles that p_c is in: without ties, intervals of a class differ by at most
+    one in their numbers of predictions; equal probabilities always share an interval. Predictions
+    with the same m indices share a bin. Of two classes only the second is looked at, because the
+    first is its complement: bins of a `Bernoulli` are quantile bins of its probability.
+
+    Args:
+        num_bins: number of intervals per class, at least 1.
+
+    Returns:
+        A binning, to be called on a batch of n ≥ num_bins class predictions.
+
+    Raises:
+        TypeError: if `num_bins` is no integer.
+        ValueError: if `num_bins` is below 1.
+
+    Cost: O(n m log n) time, O(n m) memory.
+
+    References: Nguyen and O'Connor (2015), Posterior calibration and exploratory analysis for
+    natural language processing models, §3; Kumar et al. (2019), Verified uncertainty calibration.
+
+    >>> import jax.numpy as jnp
+    >>> from calibjax.distributions import Bernoulli
+    >>> print(equal_mass_bins(2)(Bernoulli(jnp.array([0.9, 0.95, 0.99, 0.2]))))
+    [0 1 1 0]
+    """
+    return EqualMassBins(_checks.size_in_range("num_bins", num_bins, 1))
+
+
+@functools.partial(jax.jit, static_argnames="num_bins")
+def _quantile_cells(probs: jax.Array, *, num_bins: int) -> jax.Array:
+    """Bins of the predictions that share the quantile interval of every class, int32 [n]."""
+    n, m = probs.shape
+    probs = lax.stop_gradient(probs[:, 1:] if m == 2 else probs)
+    smaller = jax.vmap(jnp.searchsorted, in_axes=1, out_axes=1)(jnp.sort(probs, 0), probs)
+    # Smallest numbers of smaller predictions in the second, third, … interval.
+    limits = -(-np.arange(1, num_bins) * n // num_bins)
+    digits = jnp.searchsorted(jnp.asarray(limits, jnp.int32), smaller.astype(jnp.int32), "right")
+    return _ranks_of_rows(digits.astype(jnp.int32), num_bins)
+
+
+@record
+class MedianVarianceBins:
+    """The binning that `median_variance_bins` returns."""
+
+    min_size: int = dataclasses.field(metadata={"static": True})
+
+    def __call__(self, predictions: Any) -> jax.Array:
+        """Bins of the predictions, int32 [n]."""
+        _checks.class_predictions(predictions)
+        predictions = _checks.batch(predictions, minimum=self.min_size)
+        return _median_cells(predictions.class_probs, min_size=self.min_size)
+
+
+def median_variance_bins(min_size: int) -> MedianVarianceBins:
+    """Binning that splits at the median of the class whose predictions vary most.
+
+    Starting from one bin with all predictions, the bin with the largest variance in any one class
+    is split at that class's median m: p_c < m below, p_c ≥ m above. A bin of which one part would
+    have fewer than min_size samples is final. What happens to a bin depends on its own
+    predictions only, so the order of the splits does not matter, and all bins are split at once.
+
+    Variances that differ by less than their rounding errors are taken as equal, and the first of
+    such classes is split; so of two classes, whose variances are always equal, the first.
+
+    Bins are numbered from zero without gaps; there are at most n / min_size.
+
+    Args:
+        min_size: smallest number of samples in a bin, at least 1.
+
+    Returns:
+        A binning, to be called on a batch of n ≥ min_size class predictions.
+
+    Raises:
+        TypeError: if `min_size` is no integer.
+        ValueError: if `min_size` is below 1.
+
+    Cost: one sort of n and O(n m) time for each of about log₂(n / min_size) rounds; O(n m) memory.
+    With heavily tied predictions there can be more rounds, but fewer than n / min_size.
+
+    References: W19 App. J.1.1.
+
+    >>> import jax.numpy as jnp
+    >>> from calibjax.distributions import Categorical
+    >>> predictions = Categorical(
+    ...     jnp.array([[0.1, 0.6, 0.3], [0.4, 0.6, 0.0], [0.2, 0.6, 0.2], [0.3, 0.5, 0.2]])
+    ... )
+    >>> print(median_variance_bins(2)(predictions))
+    [0 1 0 1]
+    """
+    return MedianVarianceBins(_checks.size_in_range("min_size", min_size, 1))
+
+
+@functools.partial(jax.jit, static_argnames="min_size")
+def _median_cells(probs: jax.Array, *, min_size: int) -> jax.Array:
+    """Bins after all possible splits, int32 [n]."""
+    n = len(probs)
+    max_bins = n // min_size
+    start = jnp.zeros(n, jnp.int32), jnp.int32(1), jnp.arange(max_bins) == 0
+    split = functools.partial(_split_once, lax.stop_gradient(probs), min_size)
+    bins, _, _ = lax.while_loop(lambda state: jnp.any(state[-1]), split, start)
+    return bins
+
+
+def _split_once(
+    probs: jax.Array, min_size: int, state: tuple[jax.Array, jax.Array, jax.Array]
+) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """Splits all bins that may still be split, once.
+
+    Args:
+        probs: class probabilities, [n, m].
+        min_size: smallest size of a part.
+        state: bin of each sample [n], number of bins, and which bins may be split [max_bins].
+
+    Returns:
+        The new state.
+    """
+    bins, num_bins, is_open = state
+    max_bins = is_open.size
+    sizes = _counts(jnp.ones_like(bins), bins, max_bins)
+    classes = _most_variable_classes(probs, bins, sizes)
+    values = jnp.take_along_axis(probs, classes[bins][:, None], 1)[:, 0]
+    is_below = values < _medians(values, bins, sizes)[bins]
+    below = _counts(is_below, bins, max_bins)
+    above = sizes - below
+    is_split = is_open & (below >= min_size) & (above >= min_size)
+    new_bins = num_bins - 1 + jnp.cumsum(is_split, dtype=jnp.int32)  # the parts above
+    bins = jnp.where(is_split[bins] & ~is_below, new_bins[bins], bins)
+    new_bins = jnp.where(is_split, new_bins, max_bins)
+    is_open = is_split & (below >= 2 * min_size)
+    is_open = is_open.at[new_bins].set(above >= 2 * min_size, mode="drop")
+    return bins, num_bins + jnp.sum(is_split, dtype=jnp.int32), is_open
+
+
+def _counts(values: jax.Array, bins: jax.Array, num_bins: int) -> jax.Array:
+    """Sums of zeros and ones in the bins, int32 [num_bins]."""
+    return jax.ops.segment_sum(values.astype(jnp.int32), bins, num_bins)
+
+
+def _most_variable_classes(probs: jax.Array, bins: jax.Array, sizes: jax.Array) -> jax.Array:
+    """The first class of the largest variance in each bin, [number of bins]."""
+    n, max_bins = len(probs), sizes.size
+    # Differences from one member are exactly zero for constant classes, and exact for nearly
+    # constant ones: saturated predictions of networks have variances of rounding errors.
+    members = jax.ops.segment_max(jnp.arange(n, dtype=jnp.int32), bins, max_bins)
+    shifted = probs - probs[members[bins]]
+    # Squares of tiny ones would underflow.
+    spreads = jax.ops.segment_max(jnp.max(jnp.abs(shifted), 1), bins, max_bins)
+    shifted = shifted / jnp.where(spreads > 0, spreads, 1)[bins][:, None]
+    means = jax.ops.segment_sum(shifted, bins, max_bins) / jnp.maximum(sizes, 1)[:, None]
+    sums = jax.ops.segment_sum(jnp.square(shifted - means[bins]), bins, max_bins)
+    # Rounding depends on the order of the samples, on which the bins must not depend. Of two
+    # classes the variances are equal, unless one of them lost its digits in 1 − p.
+    rounding = 4 * math.sqrt(n) * jnp.finfo(probs.dtype).eps if probs.shape[1] > 2 else 0.5
+    return jnp.argmax(sums >= (1 - rounding) * jnp.max(sums, 1, keepdims=True), 1)
+
+
+def _medians(values: jax.Array, bins: jax.Array, sizes: jax.Array) -> jax.Array:
+    """Medians of the values in each bin, [number of bins]."""
+    _, values = lax.sort((bins, values), num_keys=2, is_stable=False)
+    first = jnp.cumsum(sizes, dtype=jnp.int32) - sizes
+    return (values[first + (sizes - 1) // 2] + values[first + sizes // 2]) / 2

@@ -1,0 +1,134 @@
+"""Lenses: class predictions seen as coarser predictions.
+
+A calibrated model stays calibrated through every lens, not the other way round. Which notion of
+calibration is meant is always said by the lens, never guessed from predictions or labels: without
+one, estimators and tests look at all classes together (canonical, or strong, calibration).
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from calibjax import _checks
+from calibjax.distributions import Bernoulli, Categorical
+
+
+def _checked(predictions: Any, targets: Any) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """Probabilities [n, m], labels [n], and which labels are in range [n]."""
+    _checks.class_predictions(predictions)
+    predictions, targets = _checks.predictions_and_targets(predictions, targets)
+    probs = predictions.class_probs
+    return probs, targets, (targets >= 0) & (targets < probs.shape[1])
+
+
+def top_label(predictions: Any, targets: Any) -> tuple[Bernoulli, jax.Array]:
+    """The confidence in the most probable class, and whether that class came.
+
+        confidence = max_c p_c,  correct = 1(y = argmax_c p_c),
+
+    a `Bernoulli` prediction and its target. The first class counts where several are equally
+    probable.
+
+    Args:
+        predictions: batch of n class predictions, `Categorical` or `Bernoulli`.
+        targets: labels 0, ..., m − 1, [n].
+
+    Returns:
+        The confidences, a batch of n `Bernoulli`s, which also converts to an array [n], and the
+        targets of these, 0 or 1, [n].
+
+    Raises:
+        TypeError: if an argument is of the wrong kind.
+        ValueError: if shapes or values are wrong.
+
+    Cost: O(n m).
+
+    References: Guo et al. (2017), On calibration of modern neural networks; W19 Ex. I.1.
+
+    >>> import jax.numpy as jnp
+    >>> from calibjax.distributions import Categorical
+    >>> predictions = Categorical(jnp.array([[0.7, 0.2, 0.1], [0.3, 0.3, 0.4]]))
+    >>> confidences, correct = top_label(predictions, jnp.array([0, 1]))
+    >>> print(confidences.probs, correct)
+    [0.7 0.4] [1 0]
+    """
+    probs, targets, is_label = _checked(predictions, targets)
+    confidences = jnp.where(is_label, jnp.max(probs, 1), jnp.nan)
+    return Bernoulli(confidences), (targets == jnp.argmax(probs, 1)).astype(int)
+
+
+def class_wise(predictions: Any, targets: Any) -> tuple[Bernoulli, jax.Array]:
+    """Every class against the rest: m data sets of n binary predictions.
+
+    Data set c has the predictions p_c and the targets 1(y = c). Map an estimator over them with
+    `vmap`, and take the mean or the maximum over the classes.
+
+    Args:
+        predictions: batch of n class predictions, `Categorical` or `Bernoulli`.
+        targets: labels 0, ..., m − 1, [n].
+
+    Returns:
+        `Bernoulli`s with probabilities [m, n], and their targets, 0 or 1, [m, n].
+
+    Raises:
+        TypeError: if an argument is of the wrong kind.
+        ValueError: if shapes or values are wrong.
+
+    Cost: O(n m).
+
+    References: Kull et al. (2019), Beyond temperature scaling, §2; W19 §3.
+
+    >>> import jax
+    >>> import jax.numpy as jnp
+    >>> from calibjax.distributions import Categorical
+    >>> from calibjax.estimators import ece, uniform_bins
+    >>> predictions = Categorical(jnp.array([[0.5, 0.25, 0.25], [0.5, 0.5, 0.0]]))
+    >>> def class_ece(predictions, targets):
+    ...     return ece(predictions, targets, binning=uniform_bins(1))
+    >>> print(jax.vmap(class_ece)(*class_wise(predictions, jnp.array([0, 1]))))
+    [0.    0.125 0.125]
+    """
+    probs, targets, is_label = _checked(predictions, targets)
+    probs = jnp.where(is_label[:, None], probs, jnp.nan)
+    return Bernoulli(probs.T), (targets == jnp.arange(probs.shape[1])[:, None]).astype(int)
+
+
+def group_classes(
+    predictions: Any, targets: Any, groups: Sequence[int] | np.ndarray
+) -> tuple[Categorical, jax.Array]:
+    """Predictions of groups of classes: the sums of the probabilities of their members.
+
+    Args:
+        predictions: batch of n class predictions, `Categorical` or `Bernoulli`.
+        targets: labels 0, ..., m − 1, [n].
+        groups: the group 0, ..., g − 1 of each class, g ≥ 2, none of them empty, [m]. They have
+            to be known when compiling.
+
+    Returns:
+        `Categorical`s with probabilities [n, g], and the group of each target, [n].
+
+    Raises:
+        TypeError: if an argument is of the wrong kind.
+        ValueError: if shapes or values are wrong.
+
+    Cost: O(n m).
+
+    References: Vaicenavicius et al. (2019), Evaluating model calibration in classification, §3.
+
+    >>> import jax.numpy as jnp
+    >>> from calibjax.distributions import Categorical
+    >>> predictions = Categorical(jnp.array([[0.5, 0.25, 0.25], [0.25, 0.25, 0.5]]))
+    >>> grouped, targets = group_classes(predictions, jnp.array([0, 1]), [0, 0, 1])
+    >>> print(grouped.probs, targets)
+    [[0.75 0.25]
+     [0.5  0.5 ]] [0 0]
+    """
+    probs, targets, is_label = _checked(predictions, targets)
+    groups = _checks.groups("groups", groups, probs.shape[1])
+    sums = jax.ops.segment_sum(probs.T, jnp.asarray(groups), max(groups) + 1).T
+    # Rounding must not lead out of the simplex.
+    sums = jnp.where(is_label[:, None], jnp.minimum(sums, 1), jnp.nan)
+    return Categorical(sums), jnp.asarray(groups)[targets]

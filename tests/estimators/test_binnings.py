@@ -1,0 +1,263 @@
+import functools
+
+import chex
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from calibjax import estimators
+from calibjax.distributions import Bernoulli, Categorical
+from tests.test_arguments import LABELS, PROBS
+
+BINNINGS = {
+    "uniform": estimators.uniform_bins(5),
+    "median_variance": estimators.median_variance_bins(7),
+    "equal_mass": estimators.equal_mass_bins(4),
+}
+DTYPES = [np.float32, np.float64]
+
+
+def grid_indices(p, num_bins):
+    """⌈num_bins p_c⌉ of every class of one prediction, 1 where that is 0, in its precision."""
+    return tuple(max(int(np.ceil(p.dtype.type(num_bins) * x)), 1) for x in p)
+
+
+def uniform_oracle(probs, num_bins):
+    """Position of the tuple of indices among the sorted ones, of each prediction."""
+    rows = [grid_indices(p, num_bins) for p in probs]
+    positions = {row: i for i, row in enumerate(sorted(set(rows)))}
+    return np.array([positions[row] for row in rows])
+
+
+def median_variance_oracle(probs, min_size):
+    """Lists of samples, from splitting lists recursively."""
+
+    def split(samples):
+        variances = probs[samples].astype(np.float64).var(0)
+        # The two classes of binary predictions tie, but for rounding errors.
+        rounding = (
+            4 * np.sqrt(len(probs)) * np.finfo(probs.dtype).eps if probs.shape[1] > 2 else 0.5
+        )
+        column = np.flatnonzero(variances >= variances.max() * (1 - rounding))[0]
+        values = probs[samples, column]
+        below = values < np.median(values)
+        if min(below.sum(), (~below).sum()) < min_size:
+            return [samples]
+        return split(samples[below]) + split(samples[~below])
+
+    return split(np.arange(len(probs)))
+
+
+def groups_of(bins):
+    return [np.flatnonzero(bins == b) for b in np.unique(bins)]
+
+
+def same_partition(groups, others):
+    return sorted(map(tuple, groups)) == sorted(map(tuple, others))
+
+
+def random_data(n, m, seed=0, dtype=np.float64, decimals=None, concentration=0.5):
+    """Predictions, some with tied values, on edges, 0 and 1, and labels that do not fit them."""
+    rng = np.random.default_rng(seed)
+    probs = rng.dirichlet(np.full(m, concentration), size=n).astype(dtype)
+    if decimals is not None:
+        probs[:, 1:] = np.round(probs[:, 1:], decimals)
+        probs[:, 1:] /= np.maximum(probs[:, 1:].sum(1, keepdims=True), 1)
+        probs[:, 0] = np.clip(1 - probs[:, 1:].sum(1), 0, 1)
+    probs[: min(m, n // 4)] = np.eye(m, dtype=dtype)[: n // 4]  # 0 and 1
+    return probs, rng.integers(0, m, size=n)
+
+
+CASES = [(2, 50), (2, 300), (10, 300), (100, 120), (1000, 60)]
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("num_bins", [1, 3, 10, 2**24])
+@pytest.mark.parametrize(("m", "n"), CASES)
+def test_uniform_bins_against_a_dictionary(m, n, num_bins, dtype):
+    for decimals in (None, 1):
+        probs, _ = random_data(n, m, dtype=dtype, decimals=decimals)
+        ours = estimators.uniform_bins(num_bins)(Categorical(jnp.asarray(probs)))
+        assert ours.dtype == jnp.int32
+        np.testing.assert_array_equal(ours, uniform_oracle(probs, num_bins))
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_edges_of_uniform_bins(dtype):
+    """k/10 belongs to the interval that it closes, 0 to the first."""
+    steps = (np.arange(11) / 10).astype(dtype)
+    probs = np.stack([steps, 1 - steps], -1)
+    indices = [grid_indices(p, 10) for p in probs]
+    assert [i for i, _ in indices] == [1, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10]
+    assert indices[-1] == (10, 1)
+    ours = estimators.uniform_bins(10)(Categorical(jnp.asarray(probs)))
+    np.testing.assert_array_equal(ours, uniform_oracle(probs, 10))
+    above = np.nextafter(steps[1:-1], dtype(1))
+    ours = estimators.uniform_bins(10)(Bernoulli(jnp.asarray(np.concatenate([steps, above]))))
+    assert np.all(np.asarray(ours)[11:] != np.asarray(ours)[1:10])
+
+
+def test_uniform_bins_see_every_class():
+    """Predictions that differ in one pair of 1000 classes, wherever it is."""
+    m = 1000
+    probs = np.zeros((m, m))
+    probs[np.arange(m), np.arange(m)] = 0.55
+    probs[np.arange(m), (np.arange(m) + 1) % m] = 0.45
+    for num_bins in (2, 10, 1000):
+        bins = estimators.uniform_bins(num_bins)(Categorical(jnp.asarray(np.tile(probs, (2, 1)))))
+        assert len(set(np.asarray(bins[:m]))) == m
+        np.testing.assert_array_equal(bins[:m], bins[m:])
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("min_size", [1, 3, 40])
+@pytest.mark.parametrize(("m", "n"), CASES)
+def test_median_variance_bins_against_recursion(m, n, min_size, dtype):
+    for decimals in (None, 1, 2):
+        probs, _ = random_data(n, m, dtype=dtype, decimals=decimals)
+        ours = estimators.median_variance_bins(min_size)(Categorical(jnp.asarray(probs)))
+        assert ours.dtype == jnp.int32
+        assert same_partition(groups_of(ours), median_variance_oracle(probs, min_size))
+        sizes = np.bincount(ours)
+        assert sizes.min() >= min_size  # thus no gaps
+
+
+def equal_mass_oracle(probs, num_bins):
+    """⌊b · number of smaller predictions / n⌋ of every class, of the second if there are two."""
+    n, m = probs.shape
+    columns = [1] if m == 2 else range(m)
+    rows = [
+        tuple(num_bins * sum(probs[j, c] < p[c] for j in range(n)) // n for c in columns)
+        for p in probs
+    ]
+    positions = {row: i for i, row in enumerate(sorted(set(rows)))}
+    return np.array([positions[row] for row in rows])
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("num_bins", [1, 3, 10, 50])
+@pytest.mark.parametrize(("m", "n"), [(2, 50), (2, 301), (3, 97), (100, 60)])
+def test_equal_mass_bins_against_counting(m, n, num_bins, dtype):
+    for decimals in (None, 1):
+        probs, _ = random_data(n, m, dtype=dtype, decimals=decimals)
+        ours = estimators.equal_mass_bins(num_bins)(Categorical(jnp.asarray(probs)))
+        assert ours.dtype == jnp.int32
+        np.testing.assert_array_equal(ours, equal_mass_oracle(probs, num_bins))
+
+
+def test_equal_mass_bins_of_a_bernoulli_hold_equally_many():
+    rng = np.random.default_rng(0)
+    for n, num_bins in ((100, 10), (103, 10), (7, 7), (7, 3), (5, 1)):
+        probs = rng.uniform(size=n)
+        bins = estimators.equal_mass_bins(num_bins)(Bernoulli(jnp.asarray(probs)))
+        sizes = np.bincount(bins)
+        assert len(sizes) == num_bins
+        assert sizes.max() - sizes.min() <= 1
+        assert np.all(np.diff(np.asarray(bins)[np.argsort(probs)]) >= 0)
+    tied = Bernoulli(jnp.array([0.3, 0.9, 0.9, 0.9]))
+    np.testing.assert_array_equal(estimators.equal_mass_bins(4)(tied), [0, 1, 1, 1])
+
+
+def test_equal_mass_bins_of_a_large_sample():
+    """b n is beyond 32-bit integers."""
+    n = 70_000
+    probs = np.random.default_rng(0).permutation(n) / n
+    with jax.enable_x64(False):
+        bins = estimators.equal_mass_bins(n)(Bernoulli(jnp.asarray(probs, jnp.float32)))
+    np.testing.assert_array_equal(bins, np.rint(probs * n))
+
+
+def saturated_data(n, m, dtype, seed=0):
+    """Predictions of overconfident networks: many are 1 but for rounding, and some exactly."""
+    logits = 20 * np.random.default_rng(seed).normal(size=(n, m))
+    return np.asarray(jax.nn.softmax(jnp.asarray(logits.astype(dtype)), -1))
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("m", [2, 3, 10])
+def test_saturated_predictions(m, dtype):
+    """Variances of the size of rounding errors, and squares that underflow."""
+    probs = saturated_data(1000, m, dtype)
+    assert np.any(probs == 1)
+    ours = estimators.median_variance_bins(10)(Categorical(jnp.asarray(probs)))
+    assert same_partition(groups_of(ours), median_variance_oracle(probs, 10))
+
+
+@pytest.mark.parametrize("name", BINNINGS)
+@pytest.mark.parametrize("m", [2, 3, 10])
+def test_bins_do_not_depend_on_the_order(m, name):
+    for dtype in DTYPES:
+        for probs in (
+            random_data(200, m, seed=m, dtype=dtype)[0],
+            random_data(200, m, seed=m, dtype=dtype, decimals=1)[0],
+            saturated_data(200, m, dtype),
+        ):
+            order = np.random.default_rng(1).permutation(200)
+            bins = BINNINGS[name](Categorical(jnp.asarray(probs)))
+            shuffled = BINNINGS[name](Categorical(jnp.asarray(probs[order])))
+            np.testing.assert_array_equal(shuffled, bins[order])
+
+
+@pytest.mark.parametrize("name", BINNINGS)
+def test_bins_do_not_depend_on_64_bit_types(name):
+    probs, targets = random_data(100, 30, dtype=np.float32)
+
+    def evaluate():
+        predictions = Categorical(jnp.asarray(probs))
+        value = estimators.ece(predictions, jnp.asarray(targets), binning=BINNINGS[name])
+        return np.asarray(BINNINGS[name](predictions)), value
+
+    bins, value = evaluate()
+    with jax.enable_x64(False):
+        bins_32, value_32 = evaluate()
+    np.testing.assert_array_equal(bins_32, bins)
+    np.testing.assert_allclose(value_32, value, rtol=1e-6)
+    assert value.dtype == value_32.dtype == jnp.float32
+
+
+def test_binnings_are_static_arguments():
+    @jax.jit
+    @chex.assert_max_traces(n=2)
+    def evaluate(binning, predictions, targets):
+        return estimators.ece(predictions, targets, binning=binning)
+
+    probs, targets = random_data(30, 3)
+    for num_bins in (3, 4, 3, 4):
+        binning = estimators.uniform_bins(num_bins)
+        arguments = Categorical(jnp.asarray(probs)), jnp.asarray(targets)
+        np.testing.assert_allclose(
+            evaluate(binning, *arguments),
+            estimators.ece(*arguments, binning=binning),
+            atol=1e-15,
+        )
+
+
+@pytest.mark.parametrize(
+    ("make", "name"),
+    [
+        (estimators.uniform_bins, "num_bins"),
+        (estimators.equal_mass_bins, "num_bins"),
+        (estimators.median_variance_bins, "min_size"),
+    ],
+)
+@pytest.mark.parametrize(
+    ("value", "error"),
+    [(0, ValueError), (-1, ValueError), (2.5, TypeError), ("10", TypeError), (None, TypeError)],
+)
+def test_wrong_options(make, name, value, error):
+    with pytest.raises(error, match=f"{name}: expected an integer"):
+        make(value)
+
+
+def test_too_many_bins_or_too_few_samples():
+    with pytest.raises(ValueError, match="num_bins: expected an integer between 1 and 16777216"):
+        estimators.uniform_bins(2**24 + 1)
+    message = "predictions: expected at least 7 samples, got 6"
+    for binning in (estimators.median_variance_bins(7), estimators.equal_mass_bins(7)):
+        evaluate = functools.partial(estimators.ece, binning=binning)
+        for wrap in (lambda f: f, jax.jit):
+            with pytest.raises(ValueError, match=message):
+                wrap(binning)(Categorical(PROBS))
+            with pytest.raises(ValueError, match=message):
+                wrap(evaluate)(Categorical(PROBS), LABELS)

@@ -1,0 +1,289 @@
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.test_util import check_grads
+
+from calibjax import distances, distributions, estimators, hypothesis_tests, kernels
+from calibjax.distributions import Bernoulli, Categorical
+from tests import oracles
+from tests.test_arguments import LABELS, PROBS, WRONG
+
+GROUPS = [1, 0, 1, 2, 0]
+LENSES = {
+    "top_label": estimators.top_label,
+    "class_wise": estimators.class_wise,
+    "group_classes": lambda p, y: estimators.group_classes(p, y, np.arange(p.class_probs.shape[1])),
+}
+
+
+def data(n=40, m=5, seed=0, dtype=np.float64):
+    predictions, targets, _ = oracles.categorical_data(n, m, seed, dtype)
+    return predictions, targets, np.asarray(predictions.probs), np.asarray(targets)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_top_label(dtype):
+    predictions, targets, probs, labels = data(dtype=dtype)
+    confidences, correct = estimators.top_label(predictions, targets)
+    assert isinstance(confidences, Bernoulli)
+    assert confidences.probs.dtype == dtype
+    for p, y, r, c in zip(probs, labels, confidences.probs, correct, strict=True):
+        assert r == max(p)
+        assert c == (y == list(p).index(max(p)))
+    assert 0 < correct.sum() < len(labels)
+
+
+def test_ties_go_to_the_first_class():
+    predictions = Categorical(jnp.array([[0.25, 0.5, 0.25], [0.4, 0.2, 0.4], [0.4, 0.2, 0.4]]))
+    _, correct = estimators.top_label(predictions, jnp.array([1, 0, 2]))
+    np.testing.assert_array_equal(correct, [1, 1, 0])
+
+
+def test_class_wise():
+    predictions, targets, probs, labels = data()
+    binary, is_class = estimators.class_wise(predictions, targets)
+    assert binary.probs.shape == is_class.shape == (5, 40)
+    binning = estimators.uniform_bins(4)
+    errors = jax.vmap(functools.partial(estimators.ece, binning=binning))(binary, is_class)
+    for c in range(5):
+        np.testing.assert_array_equal(binary.probs[c], probs[:, c])
+        np.testing.assert_array_equal(is_class[c], labels == c)
+        alone = estimators.ece(
+            Bernoulli(jnp.asarray(probs[:, c])), jnp.asarray(labels == c), binning=binning
+        )
+        np.testing.assert_allclose(errors[c], alone, atol=1e-15)
+
+
+def test_group_classes():
+    predictions, targets, probs, labels = data()
+    grouped, group = estimators.group_classes(predictions, targets, GROUPS)
+    np.testing.assert_array_equal(group, np.array(GROUPS)[labels])
+    expected = [[sum(p[c] for c in range(5) if GROUPS[c] == g) for g in range(3)] for p in probs]
+    np.testing.assert_allclose(grouped.probs, expected, rtol=1e-15)
+    # All classes apart is no change, whatever their order.
+    permuted, targets_of = estimators.group_classes(predictions, targets, [4, 2, 0, 1, 3])
+    kernel = oracles.categorical_kernel()
+    np.testing.assert_allclose(
+        estimators.skce(kernel, permuted, targets_of),
+        estimators.skce(kernel, predictions, targets),
+        rtol=1e-12,
+    )
+
+
+def test_sums_of_groups_stay_on_the_simplex():
+    probs = jnp.asarray(np.random.default_rng(0).dirichlet(np.ones(50), 500), jnp.float32)
+    probs = jnp.concatenate([probs, jnp.zeros((500, 1), jnp.float32)], 1)
+    grouped, _ = estimators.group_classes(Categorical(probs), jnp.zeros(500, int), [0] * 50 + [1])
+    assert grouped.probs.max() == 1
+    grouped.check_values("predictions")
+
+
+@pytest.mark.parametrize("name", LENSES)
+def test_every_estimator_and_test_takes_what_a_lens_returns(name):
+    predictions, targets, _, _ = data()
+    lens = estimators.class_wise(predictions, targets)
+    if name == "class_wise":
+        lens = jax.tree.map(lambda x: x[2], lens)
+    else:
+        lens = LENSES[name](predictions, targets)
+    kernel = oracles.categorical_kernel()
+    for value in (
+        estimators.skce(kernel, *lens),
+        estimators.skce_biased(kernel, *lens),
+        estimators.skce_block(kernel, *lens, block_size=2),
+        estimators.ece(*lens, binning=estimators.equal_mass_bins(5)),
+        hypothesis_tests.exact_skce_test(jax.random.key(0), kernel, *lens, num_samples=19).pvalue,
+        hypothesis_tests.block_skce_test(kernel, *lens, block_size=4).pvalue,
+    ):
+        assert np.isfinite(value)
+        assert value.shape == ()
+
+
+@pytest.mark.parametrize("name", LENSES)
+def test_calibrated_predictions_stay_calibrated(name):
+    """The mean over samples and draws of the residual of the last class is zero."""
+    predictions, _, _, _ = data(n=20)
+
+    def residual(key):
+        targets = distributions.sample_targets(key, predictions)
+        seen, seen_targets = LENSES[name](predictions, targets)
+        one_hot = seen_targets[..., None] == jnp.arange(seen.class_probs.shape[-1])
+        return (one_hot - seen.class_probs)[..., -1].mean(-1)
+
+    values = jax.jit(jax.vmap(residual))(jax.random.split(jax.random.key(1), 4000))
+    assert np.all(np.abs(values.mean(0)) < 3 * values.std(0) / np.sqrt(4000))
+
+
+@pytest.mark.parametrize("name", LENSES)
+def test_jit_and_vmap(name):
+    sets = [data(seed=s)[:2] for s in range(3)]
+    stacked = jax.tree.map(lambda *x: jnp.stack(x), *sets)
+    loop = jax.tree.map(lambda *x: jnp.stack(x), *(LENSES[name](*s) for s in sets))
+    for ours in (jax.vmap(LENSES[name])(*stacked), jax.jit(jax.vmap(LENSES[name]))(*stacked)):
+        jax.tree.map(np.testing.assert_array_equal, ours, loop)
+
+
+@pytest.mark.parametrize("name", LENSES)
+def test_bernoulli_is_the_two_class_categorical(name):
+    probs = jnp.asarray(np.random.default_rng(0).uniform(size=9))
+    targets = jnp.arange(9) % 2
+    one = LENSES[name](Bernoulli(probs), targets)
+    two = LENSES[name](Categorical(jnp.stack([1 - probs, probs], -1)), targets)
+    jax.tree.map(np.testing.assert_array_equal, one, two)
+
+
+CLASS_CASES = [name for name in WRONG if isinstance(WRONG[name][0], Categorical | Bernoulli)]
+
+
+@pytest.mark.parametrize("name", LENSES)
+@pytest.mark.parametrize("case", CLASS_CASES)
+def test_wrong_data(case, name):
+    predictions, targets, error, message = WRONG[case]
+    with pytest.raises(error, match=message):
+        LENSES[name](predictions, targets)
+
+
+@pytest.mark.parametrize("name", LENSES)
+def test_wrong_labels_never_become_numbers_under_jit(name):
+    kernel = oracles.categorical_kernel()
+
+    @jax.jit
+    def evaluate(targets):
+        seen, seen_targets = LENSES[name](Categorical(PROBS), targets)
+        if name == "class_wise":
+            return jax.vmap(functools.partial(estimators.skce, kernel))(seen, seen_targets)
+        return estimators.skce(kernel, seen, seen_targets)
+
+    assert np.all(np.isfinite(evaluate(LABELS)))
+    for wrong in (-1, 3):
+        assert np.all(np.isnan(evaluate(LABELS.at[2].set(wrong))))
+
+
+@pytest.mark.parametrize(
+    ("groups", "error", "message"),
+    [
+        ([0, 1], ValueError, r"groups: expected shape \(3,\), one group for each class, got \(2,"),
+        ([0, 0, 0], ValueError, r"groups 0, ..., g - 1 with g >= 2, got \[0\]"),
+        ([0, 2, 0], ValueError, r"groups 0, ..., g - 1 with g >= 2, got \[0, 2\]"),
+        ([1, 2, 1], ValueError, r"groups 0, ..., g - 1 with g >= 2, got \[1, 2\]"),
+        ([-1, 0, 1], ValueError, r"groups 0, ..., g - 1 with g >= 2, got \[-1, 0, 1\]"),
+        ([0.0, 1.0, 0.0], TypeError, "groups: expected integers, one group for each class, got"),
+        ([True, False, True], TypeError, "groups: expected integers, one group for each class"),
+        (None, TypeError, "groups: expected integers"),
+    ],
+)
+def test_wrong_groups(groups, error, message):
+    with pytest.raises(error, match=message):
+        estimators.group_classes(Categorical(PROBS), LABELS, groups)
+
+
+def test_traced_groups_are_refused():
+    with pytest.raises(TypeError, match="groups: expected integers that are known when compiling"):
+        jax.jit(estimators.group_classes)(Categorical(PROBS), LABELS, jnp.array([0, 1, 0]))
+
+
+def mmce_oracle(kernel, confidences, correct):
+    n = len(confidences)
+    total = sum(
+        (correct[i] - confidences[i])
+        * (correct[j] - confidences[j])
+        * kernel(confidences[i], confidences[j])
+        for i in range(n)
+        for j in range(n)
+    )
+    return np.sqrt(total / n**2)
+
+
+MMCE_KERNELS = {
+    "laplacian": (kernels.Exponential(0.4), lambda r, s: np.exp(-abs(r - s) / 0.4)),
+    "gaussian": (
+        kernels.SquaredExponential(0.2),
+        lambda r, s: np.exp(-((r - s) ** 2) / (2 * 0.2**2)),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", MMCE_KERNELS)
+def test_mmce_against_a_loop(name):
+    kernel, oracle = MMCE_KERNELS[name]
+    predictions, targets, _, _ = data()
+    confidences, correct = estimators.top_label(predictions, targets)
+    expected = mmce_oracle(oracle, np.asarray(confidences), np.asarray(correct))
+    for arguments in (
+        (confidences, correct),
+        (confidences.probs, correct == 1),
+        (np.asarray(confidences), np.asarray(correct, float)),
+    ):
+        np.testing.assert_allclose(estimators.mmce(kernel, *arguments), expected, rtol=1e-12)
+        np.testing.assert_allclose(
+            jax.jit(estimators.mmce)(kernel, *arguments), expected, rtol=1e-12
+        )
+    ours = estimators.mmce(kernel, confidences.probs.astype(jnp.float32), correct)
+    assert ours.dtype == jnp.float32
+    np.testing.assert_allclose(ours, expected, rtol=1e-5)
+
+
+def test_squared_mmce_is_the_biased_skce_of_the_lens():
+    """W19 Ex. I.1, with the matrix-valued kernel ½ k I."""
+    lens = estimators.top_label(*data()[:2])
+    kernel = kernels.Exponential(0.4, distances.TotalVariation())
+    product = 0.5 * kernels.TensorProduct(kernel, kernels.White())
+    np.testing.assert_allclose(
+        estimators.mmce(kernels.Exponential(0.4), *lens) ** 2,
+        estimators.skce_biased(product, *lens),
+        rtol=1e-12,
+    )
+
+
+def test_gradient_of_the_mmce():
+    confidences, correct = estimators.top_label(*data()[:2])
+    check_grads(
+        jax.jit(lambda r, s: estimators.mmce(kernels.SquaredExponential(s), r, correct)),
+        (confidences.probs, jnp.asarray(0.3)),
+        order=1,
+        modes=["rev"],
+    )
+    perfect = jax.grad(estimators.mmce, argnums=1)(
+        kernels.Exponential(0.4), jnp.array([1.0, 0.0]), jnp.array([1, 0])
+    )
+    np.testing.assert_array_equal(perfect, 0)
+
+
+@pytest.mark.parametrize(
+    ("confidences", "correct", "error", "message"),
+    [
+        ([0.5, 0.5], [0, 1], TypeError, r"confidences\[0\]: expected an array, got float"),
+        (np.array([0, 1]), np.array([0, 1]), TypeError, "confidences: expected floating-point"),
+        (np.array([0.5, 1.1]), np.array([0, 1]), ValueError, "confidences: expected probab"),
+        (np.array([0.5, np.nan]), np.array([0, 1]), ValueError, "confidences: expected probab"),
+        (np.array([[0.5, 0.5]]), np.array([[0, 1]]), ValueError, "confidences: expected shape"),
+        (np.zeros(0), np.zeros(0, int), ValueError, "confidences: expected at least 1 samples"),
+        (np.array([0.5, 0.5]), np.array([0]), ValueError, "correct: expected shape .n., as the"),
+        (np.array([0.5, 0.5]), np.array([0, 2]), ValueError, r"correct: expected 0 or 1, got .* 2"),
+        (np.array([0.5, 0.5]), np.array([0, 0.5]), ValueError, "correct: expected 0 or 1, got"),
+    ],
+)
+def test_wrong_confidences(confidences, correct, error, message):
+    with pytest.raises(error, match=message):
+        estimators.mmce(kernels.Exponential(0.4), confidences, correct)
+
+
+def test_mmce_of_traced_wrong_correctness_is_nan():
+    value = jax.jit(estimators.mmce)(
+        kernels.Exponential(0.4), jnp.array([0.5, 0.5]), jnp.array([0, 2])
+    )
+    assert np.isnan(value)
+
+
+def test_a_bernoulli_is_an_array_of_confidences():
+    confidences = Bernoulli(jnp.array([0.25, 0.75]))
+    assert np.asarray(confidences).tolist() == [0.25, 0.75]
+    assert np.array(confidences, dtype=np.float32).dtype == np.float32
+    assert jnp.max(confidences) == 0.75
+    # Wrapped once more by accident, it is what it was.
+    targets = jnp.array([0, 1])
+    binning = estimators.uniform_bins(2)
+    assert estimators.ece(Bernoulli(confidences), targets, binning=binning) == 0.25
