@@ -21,7 +21,15 @@ Notation of the papers and names in the code:
 | CME | `hypothesis_tests.cme_test` |
 """
 
-from calibjax import distances, distributions, estimators, hypothesis_tests, kernels, pairwise
+from calibjax import (
+    distances,
+    distributions,
+    estimators,
+    hypothesis_tests,
+    kernels,
+    pairwise,
+    plotting,
+)
 
 __version__ = "0.1.0"
 
@@ -32,4 +40,5 @@ __all__ = [
     "hypothesis_tests",
     "kernels",
     "pairwise",
+    "plotting",
 ]

@@ -1,0 +1,53 @@
+"""Where the figures are drawn: matplotlib, its Axes, and the values that are shown."""
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from calibjax import _checks
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+BLUE, RED, BLACK, GRAY = "#2b6ca3", "#c8432b", "#222222", "#8c8c8c"
+
+
+def axes_to_draw_on(axis: Any, size: tuple[float, float]) -> "Axes":
+    """The given Axes, or that of a new figure, which pyplot does not know of.
+
+    Args:
+        axis: matplotlib Axes, or None.
+        size: width and height of the new figure in inches.
+
+    Raises:
+        ImportError: if matplotlib is not installed.
+        TypeError: if `axis` is something else.
+    """
+    try:
+        from matplotlib.axes import Axes
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        raise ImportError(
+            "calibjax.plotting draws with matplotlib, which is not installed: "
+            "pip install 'calibjax[plot]'"
+        ) from error
+    if axis is None:
+        return Figure(figsize=size, layout="constrained").subplots()
+    if not isinstance(axis, Axes):
+        raise TypeError(f"axis: expected a matplotlib Axes or None, got {_checks.described(axis)}")
+    return axis
+
+
+def shown_values(name: str, values: Any) -> np.ndarray:
+    """The values as a NumPy array, finite ones.
+
+    Raises:
+        TypeError: if they are no numbers, or traced by JAX and therefore without values.
+        ValueError: if one is not finite.
+    """
+    _checks.as_arrays(name, values)
+    if not _checks.is_concrete(values):
+        raise TypeError(f"{name}: expected values to draw, got {values} (draw outside of jit)")
+    _checks.real(name, values)
+    _checks.finite(name, values)
+    return np.asarray(values)

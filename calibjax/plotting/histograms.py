@@ -1,0 +1,81 @@
+"""Histograms of calibration error estimates."""
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from calibjax import _checks
+from calibjax.plotting.figures import BLACK, BLUE, axes_to_draw_on, shown_values
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+_CONSTANT = 1e-9  # estimates that differ by less, relative to their size, are one value
+
+
+def estimate_histogram(
+    estimates: Any, *, true_value: Any = None, axis: Any = None, bins: int = 50
+) -> "Axes":
+    """Histogram of estimates from many data sets, their mean (solid) and the truth (dashed).
+
+    The mean is (1/B) Σ_b estimate_b: its distance from the true value is the bias of the
+    estimator, up to the Monte Carlo error of B data sets.
+
+    Both axes are labelled. All artists have labels for a legend; a new figure has one.
+
+    Args:
+        estimates: calibration errors estimated from B data sets, [B].
+        true_value: the calibration error itself, a scalar, if it is known.
+        axis: matplotlib Axes to draw on; by default that of a new figure, `.figure` of the
+            result, which pyplot does not know of: nothing is shown, and nothing has to be closed.
+        bins: number of bars, of equal width between the smallest and the largest estimate.
+
+    Returns:
+        The Axes.
+
+    Raises:
+        ImportError: if matplotlib is not installed.
+        TypeError: if an argument is of the wrong kind.
+        ValueError: if there are no estimates, one is not finite, or `bins` is below 1.
+
+    Cost: O(B).
+
+    References: W19 Fig. 1.
+
+    >>> import jax.numpy as jnp
+    >>> axis = estimate_histogram(jnp.array([0.1, 0.2, 0.2, 0.3]), true_value=0.0, bins=3)
+    >>> print([int(bar.get_height()) for bar in axis.patches])
+    [1, 2, 1]
+    """
+    values = shown_values("estimates", estimates).astype(np.float64)
+    _checks.shape("estimates", values, (None,), "[B], one estimate from each data set")
+    _checks.leading_size("estimates", values)
+    if true_value is not None:
+        _checks.real("true_value", true_value)
+        _checks.shape("true_value", true_value, (), "() (a scalar)")
+        true_value = float(shown_values("true_value", np.asarray(true_value)))
+    bins = _checks.size_in_range("bins", bins, 1)
+    is_new = axis is None
+    axis = axes_to_draw_on(axis, (4.8, 3.2))
+    heights, edges = np.histogram(values, _edges(values, bins))
+    axis.bar(
+        edges[:-1], heights, np.diff(edges), align="edge", color=BLUE, alpha=0.55, label="estimates"
+    )
+    axis.axvline(values.mean(), color=BLACK, linewidth=1.5, label="mean")
+    if true_value is not None:
+        axis.axvline(true_value, color=BLACK, linewidth=1.5, linestyle="--", label="true value")
+    axis.set(xlabel="calibration error estimate", ylabel="data sets")
+    if is_new:
+        axis.spines[["top", "right"]].set_visible(False)
+        axis.figure.legend(loc="outside upper center", ncols=3, frameon=False)
+    return axis
+
+
+def _edges(values: np.ndarray, num_bins: int) -> np.ndarray:
+    """Edges of bins between the smallest and the largest value; around it if there is only one."""
+    low, high = values.min(), values.max()
+    size = max(abs(low), abs(high))
+    if high - low <= _CONSTANT * size:
+        margin = size / 2 if size > 0 else 0.5
+        low, high = low - margin, high + margin
+    return np.linspace(low, high, num_bins + 1)

@@ -1,0 +1,144 @@
+import io
+import subprocess
+import sys
+import textwrap
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from matplotlib.figure import Figure
+
+from calibjax import plotting
+
+VALUES = np.random.default_rng(0).normal(0.1, 0.02, 1000)
+
+
+def lines(axis):
+    return {line.get_label(): line for line in axis.lines}
+
+
+def size_of_png(axis):
+    buffer = io.BytesIO()
+    axis.figure.savefig(buffer, format="png")
+    assert buffer.getvalue().startswith(b"\x89PNG")
+    return len(buffer.getvalue())
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("as_array", [np.asarray, jnp.asarray])
+def test_bars_and_lines(as_array, dtype):
+    values = VALUES.astype(dtype)
+    axis = plotting.estimate_histogram(as_array(values), true_value=0.07, bins=20)
+    heights, edges = np.histogram(values.astype(np.float64), 20)
+    assert [bar.get_height() for bar in axis.patches] == list(heights)
+    np.testing.assert_allclose([bar.get_x() for bar in axis.patches], edges[:-1], rtol=1e-9)
+    np.testing.assert_allclose([b.get_x() + b.get_width() for b in axis.patches], edges[1:])
+    mean, truth = lines(axis)["mean"], lines(axis)["true value"]
+    np.testing.assert_allclose(mean.get_xdata(), values.astype(np.float64).mean())
+    np.testing.assert_array_equal(truth.get_xdata(), 0.07)
+    assert (mean.get_linestyle(), truth.get_linestyle()) == ("-", "--")
+    assert axis.get_xlabel() == "calibration error estimate"
+    assert axis.get_ylabel() == "data sets"
+    assert size_of_png(axis) > 5000
+
+
+def test_without_true_value_and_on_given_axes():
+    left, right = Figure().subplots(1, 2)
+    assert plotting.estimate_histogram(VALUES, axis=right) is right
+    assert list(lines(right)) == ["mean"]
+    assert len(right.patches) == 50
+    assert not left.patches
+    assert not right.figure.legends
+    texts = plotting.estimate_histogram(VALUES, true_value=jnp.array(0.1)).figure.legends[0].texts
+    assert {text.get_text() for text in texts} == {"estimates", "mean", "true value"}
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        np.zeros(3),
+        np.full(5, 1e-30),
+        np.full(5, -1e30),
+        np.array([0.5, np.nextafter(0.5, 1)]),
+        np.array([7.0]),
+        np.array([1, 2, 2]),
+    ],
+)
+def test_all_estimates_are_counted_even_if_equal(values):
+    axis = plotting.estimate_histogram(values, bins=50)
+    assert sum(bar.get_height() for bar in axis.patches) == len(values)
+    assert all(bar.get_width() > 0 for bar in axis.patches)
+    size_of_png(axis)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        ((np.array([]), {}), ValueError, "estimates: expected at least 1 samples, got 0"),
+        ((np.ones((2, 3)), {}), ValueError, r"estimates: expected shape \[B\].*got \(2, 3\)"),
+        ((np.array(1.0), {}), ValueError, r"estimates: expected shape \[B\].*got \(\)"),
+        (
+            (np.array([1, np.nan]), {}),
+            ValueError,
+            r"estimates: expected finite values, got estimates\[1\] = nan",
+        ),
+        ((np.array([1, np.inf]), {}), ValueError, "estimates: expected finite values"),
+        (([1.0, 2.0], {}), TypeError, r"estimates\[0\]: expected an array, got float"),
+        ((np.array(["a"]), {}), TypeError, "estimates: expected numbers"),
+        ((np.array([1j]), {}), TypeError, "estimates: expected a real number"),
+        ((VALUES, {"true_value": np.nan}), ValueError, "true_value: expected finite values"),
+        ((VALUES, {"true_value": VALUES}), ValueError, r"true_value: expected shape \(\)"),
+        ((VALUES, {"true_value": "0"}), TypeError, "true_value: expected a number, got str"),
+        ((VALUES, {"bins": 0}), ValueError, "bins: expected an integer >= 1, got 0"),
+        ((VALUES, {"bins": "auto"}), TypeError, "bins: expected an integer, got 'auto'"),
+        ((VALUES, {"axis": Figure()}), TypeError, "axis: expected a matplotlib Axes or None, got"),
+    ],
+)
+def test_wrong_arguments(arguments, error, message):
+    values, options = arguments
+    with pytest.raises(error, match=message):
+        plotting.estimate_histogram(values, **options)
+
+
+def test_traced_estimates_cannot_be_drawn():
+    def draw(values):
+        plotting.estimate_histogram(values)
+        return values
+
+    with pytest.raises(TypeError, match="estimates: expected values to draw.*outside of jit"):
+        jax.jit(draw)(jnp.asarray(VALUES))
+
+
+def run(code):
+    """Output of Python code in a process of its own."""
+    command = [sys.executable, "-c", textwrap.dedent(code)]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+
+def test_import_needs_no_matplotlib():
+    code = """
+        import sys
+        sys.modules["matplotlib"] = None  # as if it were not installed
+        import jax.numpy as jnp
+        import calibjax
+        assert not any(name.startswith("matplotlib.") for name in sys.modules)
+        try:
+            calibjax.plotting.estimate_histogram(jnp.ones(3))
+        except ImportError as error:
+            print(error)
+    """
+    assert "pip install 'calibjax[plot]'" in run(code)
+
+
+def test_pyplot_is_never_imported():
+    code = """
+        import sys
+        import jax.numpy as jnp
+        import calibjax
+        assert "matplotlib" not in sys.modules
+        calibjax.plotting.estimate_histogram(jnp.ones(3))
+        assert "matplotlib" in sys.modules
+        print("matplotlib.pyplot" in sys.modules)
+    """
+    assert run(code) == "False\n"
