@@ -1,9 +1,10 @@
-"""W19 App. J.3, Fig. 36: p-values of four CIFAR-10 networks.
+"""W19 App. J.3, Fig. 35 and 36: calibration errors and p-values of four CIFAR-10 networks.
 
-The p-values of consistency resampling (C), the distribution-free bounds (D) and the asymptotic
-tests (A), from the published softmax outputs and labels of the 10 000 test images, beside the
-published ones; the exact test is added. The kernel is exp(−TV/ν) δ with ν the median over the full
-matrix of distances, its zero diagonal included, as published. Needs --data.
+From the published softmax outputs and labels of the 10 000 test images, beside the published
+numbers: the ECE in two binnings and the three estimators of the SKCE; the p-values of consistency
+resampling (C), the distribution-free bounds (D) and the asymptotic tests (A). The exact test is
+added. The kernel is exp(−TV/ν) δ with ν the median over the full matrix of distances, its zero
+diagonal included, as published. Needs --data.
 """
 
 import dataclasses
@@ -48,6 +49,14 @@ TESTS: dict[str, Procedure] = {
     "SKCEul_median_asymptotic": _BY_SLUG["block"],
     "exact": dataclasses.replace(w19_simulation.EXACT, dtype=jnp.float64),
 }
+# Estimators by the column of the published errors.
+ERRORS = {
+    "ECE_uniform": "ECE, uniform bins",
+    "ECE_dynamic": "ECE, data-dependent bins",
+    "SKCEb_median": "SKCE_b",
+    "SKCEuq_median": "SKCE_uq",
+    "SKCEul_median": "SKCE_ul",
+}
 SIMULATED = {"ECE_uniform", "ECE_dynamic", "SKCEuq_median_asymptotic"}
 
 
@@ -88,17 +97,22 @@ def read_network(data: Path, name: str, num_samples: int | None) -> Network:
     return Network(name, jnp.asarray(probs), jnp.asarray(labels))
 
 
-def length_scale(network: Network) -> dict[str, float]:
-    """Length scale of the kernel, and the estimates of the SKCE with it."""
+def estimate(network: Network) -> dict[str, float]:
+    """Length scale of the kernel, and the estimates by published column."""
     predictions = Categorical(network.probs)
     distance = distances.TotalVariation()
     scale = kernels.median_heuristic(distance, predictions, include_diagonal=True)
-    samples = w19_simulation.w19_kernel(scale), predictions, network.labels
+    data = predictions, network.labels
+    samples = w19_simulation.w19_kernel(scale), *data
+    uniform = estimators.uniform_bins(w19_simulation.BINS_PER_CLASS)
+    dynamic = estimators.median_variance_bins(MIN_BIN_SIZE)
     return {
         "scale": float(scale),
-        "skce": float(estimators.skce(*samples)),
-        "skce_biased": float(estimators.skce_biased(*samples)),
-        "skce_block": float(estimators.skce_block(*samples, block_size=2)),
+        "ECE_uniform": float(estimators.ece(*data, binning=uniform)),
+        "ECE_dynamic": float(estimators.ece(*data, binning=dynamic)),
+        "SKCEb_median": float(estimators.skce_biased(*samples)),
+        "SKCEuq_median": float(estimators.skce(*samples)),
+        "SKCEul_median": float(estimators.skce_block(*samples, block_size=2)),
     }
 
 
@@ -126,16 +140,16 @@ def evaluate(network: Network, procedure: Procedure, scale: float, draws: int) -
 def finished_cells(
     folder: Path, data: Path, names: list[str], settings: Settings
 ) -> dict[str, dict[str, dict[str, float]]]:
-    """Results by network and published column, and "scale", computed or read."""
+    """Results by network and published column, and "errors", computed or read."""
     parameters = dataclasses.asdict(settings)
     finished: dict[str, dict[str, dict[str, float]]] = {}
     bar = tqdm(total=len(names) * (1 + len(TESTS)), desc=NAME, unit="cell")
     for name in names:
         network = read_network(data, name, settings.num_samples)
-        compute: Callable = functools.partial(length_scale, network)
-        finished[name] = {"scale": cells.cell(folder, f"{name}/scale", parameters, compute)}
+        compute: Callable = functools.partial(estimate, network)
+        finished[name] = {"errors": cells.cell(folder, f"{name}/errors", parameters, compute)}
         bar.update()
-        scale = finished[name]["scale"]["scale"]
+        scale = finished[name]["errors"]["scale"]
         for column, test in TESTS.items():
             bar.set_description(f"{NAME}: {name}, {test.label}")
             compute = functools.partial(evaluate, network, test, scale, settings.draws)
@@ -169,12 +183,12 @@ def in_our_convention(column: str, pvalue: float, estimate: float, num_samples: 
     return pvalue
 
 
-def table_rows(
+def pvalue_rows(
     published: dict[str, dict[str, str]],
     finished: dict[str, dict[str, dict[str, float]]],
     settings: Settings,
 ) -> list[list[Any]]:
-    """Rows "published / ours"; without differences where only some samples were taken."""
+    """Rows "published / ours" of the p-values; no differences where few samples were taken."""
     rows = []
     for name, results in finished.items():
         for column, test in TESTS.items():
@@ -182,11 +196,59 @@ def table_rows(
             row: list[Any] = [name, test.label, None, None, ours, None, seconds]
             if column in published[name]:
                 row[2] = float(published[name][column])
-                estimate = results["scale"]["skce_block"]
-                row[3] = in_our_convention(column, row[2], estimate, NUM_SAMPLES)
+                block_estimate = results["errors"]["SKCEul_median"]
+                row[3] = in_our_convention(column, row[2], block_estimate, NUM_SAMPLES)
                 row[5] = ours - row[3] if settings.num_samples is None else None
             rows.append(row)
     return rows
+
+
+def error_rows(
+    published: dict[str, dict[str, str]],
+    finished: dict[str, dict[str, dict[str, float]]],
+    settings: Settings,
+) -> list[list[Any]]:
+    """Rows "published / ours" of the estimates; no differences where few samples were taken."""
+    rows = []
+    for name, results in finished.items():
+        for column, label in ERRORS.items():
+            theirs, ours = float(published[name][column]), results["errors"][column]
+            difference = ours - theirs if settings.num_samples is None else None
+            rows.append([name, label, theirs, ours, difference])
+    return rows
+
+
+def write_errors(folder: Path, settings: Settings, rows: list[list[Any]]) -> None:
+    """The table and the figure of the estimates."""
+    note = (
+        "Estimates of W19 Fig. 35, published in `errors.csv` of the repository accompanying W19: "
+        "ECE with the total variation distance, 10 uniform bins per class or median-variance bins "
+        f"of at least {MIN_BIN_SIZE} samples; SKCE with the kernel exp(-TV/s) δ."
+    )
+    if settings.num_samples is None:
+        largest = max(abs(row[4]) for row in rows)
+        note += f" The largest difference is {largest:.1g}."
+    else:
+        note += (
+            f" Only the first {settings.num_samples} images were taken, so that ours cannot be "
+            "compared with the published numbers."
+        )
+    header = ["network", "estimator", "published", "ours", "difference"]
+    cells.write_table(folder, "errors", header, rows, note)
+    figure = Figure(figsize=(11, 2.6), layout="constrained")
+    panels = figure.subplots(1, len(ERRORS), sharey=True)
+    for axes, label in zip(panels, ERRORS.values(), strict=True):
+        chosen = [row for row in rows if row[1] == label]
+        names = [row[0] for row in chosen]
+        axes.plot([row[3] for row in chosen], names, "o", ms=4)
+        axes.plot([row[2] for row in chosen], names, "o", color="C0", ms=9, mfc="none", mew=0.8)
+        axes.set_title(label, fontsize=10)
+        axes.ticklabel_format(axis="x", scilimits=(-2, 2))
+        axes.grid(axis="x", alpha=0.4)
+        axes.margins(0.2)
+    panels[0].invert_yaxis()
+    figure.supxlabel("estimate (dots: ours, circles: published)", fontsize=10)
+    cells.save_figure(folder, "figure_35", figure)
 
 
 NOTE = """
@@ -206,8 +268,8 @@ shared, with compilation for the first network.
 """
 
 
-def write_table(folder: Path, settings: Settings, rows: list[list[Any]]) -> None:
-    """The table "published / ours"."""
+def write_pvalues(folder: Path, settings: Settings, rows: list[list[Any]]) -> None:
+    """The table of the p-values."""
     note = NOTE
     if settings.num_samples is None:
         free = [abs(row[5]) for row in rows if row[5] is not None]
@@ -221,7 +283,7 @@ def write_table(folder: Path, settings: Settings, rows: list[list[Any]]) -> None
     cells.write_table(folder, "pvalues", [*header, "seconds"], rows, note)
 
 
-def plot(folder: Path, rows: list[list[Any]]) -> None:
+def plot_pvalues(folder: Path, rows: list[list[Any]]) -> None:
     """Fig. 36: p-values as dots, published ones as circles around them."""
     figure = Figure(figsize=(8, 3.8), layout="constrained")
     axes = figure.subplots()
@@ -250,12 +312,15 @@ def run(run: cells.Run) -> None:
         cells.log(f"{NAME} is skipped: it needs the published predictions (--data DIR).")
         return
     settings, folder = SETTINGS[run.preset], run.folder(NAME)
-    rows = run.published(FOLDER, "pvalues.csv") or []
-    published = {row["model"]: row for row in rows}
-    finished = finished_cells(folder, run.data, list(published), settings)
-    table = table_rows(published, finished, settings)
-    write_table(folder, settings, table)
-    plot(folder, table)
+    pvalues, errors = (
+        {row["model"]: row for row in run.published(FOLDER, f"{table}.csv") or []}
+        for table in ("pvalues", "errors")
+    )
+    finished = finished_cells(folder, run.data, list(pvalues), settings)
+    write_errors(folder, settings, error_rows(errors, finished, settings))
+    rows = pvalue_rows(pvalues, finished, settings)
+    write_pvalues(folder, settings, rows)
+    plot_pvalues(folder, rows)
 
 
 if __name__ == "__main__":

@@ -24,6 +24,10 @@ def data(tmp_path):
         writer = csv.writer(file)
         writer.writerow(["model", *columns])
         writer.writerows([name, *[0.25] * len(columns)] for name in ("a", "b"))
+    with (folder / "errors.csv").open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["model", *w19_networks.ERRORS])
+        writer.writerows([name, *[0.5] * len(w19_networks.ERRORS)] for name in ("a", "b"))
     return tmp_path / "data"
 
 
@@ -52,10 +56,27 @@ def test_conventions():
 def test_the_experiment_writes_its_results(tmp_path, data, monkeypatch):
     cheap = {column: w19_networks.TESTS[column] for column in CHEAP}
     monkeypatch.setattr(w19_networks, "TESTS", cheap)
+    monkeypatch.setattr(w19_networks, "MIN_BIN_SIZE", 10)
     with jax.enable_x64(True):
         w19_networks.run(cells.Run("quick", data, tmp_path))
     folder = tmp_path / "quick" / w19_networks.NAME
+    assert (folder / "figure_35.png").is_file()
     assert (folder / "figure_36.png").is_file()
+    with (folder / "errors.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert [(row["network"], row["estimator"]) for row in rows] == [
+        (name, label) for name in ("a", "b") for label in w19_networks.ERRORS.values()
+    ]
+    network = w19_networks.read_network(data, "b", None)
+    ours = {row["estimator"]: float(row["ours"]) for row in rows if row["network"] == "b"}
+    groups = {}
+    probs = np.asarray(network.probs)
+    for i, p in enumerate(probs):
+        groups.setdefault(tuple(np.ceil(10 * p)), []).append(i)
+    one_hot = np.eye(10)[network.labels]
+    expected = sum(np.abs((probs - one_hot)[g].sum(0)).sum() for g in groups.values()) / 80
+    assert ours["ECE, uniform bins"] == pytest.approx(expected, rel=1e-12)
+    assert ours["SKCE_b"] > 0
     with (folder / "pvalues.csv").open() as file:
         rows = list(csv.DictReader(file))
     assert [(row["network"], row["test"]) for row in rows] == [
