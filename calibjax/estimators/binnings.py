@@ -152,10 +152,10 @@ def _quantile_cells(probs: jax.Array, *, num_bins: int) -> jax.Array:
     """Bins of the predictions that share the quantile interval of every class, int32 [n]."""
     n, m = probs.shape
     probs = lax.stop_gradient(probs[:, 1:] if m == 2 else probs)
-    smaller = jax.vmap(jnp.searchsorted, in_axes=1, out_axes=1)(jnp.sort(probs, 0), probs)
-    # Smallest numbers of smaller predictions in the second, third, … interval.
+    # p has at least k smaller ones if and only if the k-th smallest is smaller than p.
     limits = -(-np.arange(1, num_bins) * n // num_bins)
-    digits = jnp.searchsorted(jnp.asarray(limits, jnp.int32), smaller.astype(jnp.int32), "right")
+    edges = jnp.sort(probs, 0)[limits - 1]
+    digits = jax.vmap(jnp.searchsorted, in_axes=1, out_axes=1)(edges, probs)
     return _ranks_of_rows(digits.astype(jnp.int32), num_bins)
 
 
