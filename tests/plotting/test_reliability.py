@@ -1,0 +1,319 @@
+import functools
+import math
+
+import chex
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from sklearn.calibration import calibration_curve
+
+from calibjax import estimators, plotting
+from calibjax.distributions import Bernoulli, Categorical, Normal
+from calibjax.distributions.sampling import draw
+from calibjax.plotting.reliability import ReliabilityCurve
+
+KEY = jax.random.key(0)
+BANDS = ("pointwise", "simultaneous")
+TENTHS = estimators.uniform_bins(10)
+ARRAYS = [name for name in ReliabilityCurve.__dataclass_fields__ if name != "level"]
+
+
+def by_tenths(predictions):
+    """Bins 7, 8, ...: not from zero, and not in the order of the probabilities."""
+    return 17 - jnp.minimum(jnp.floor(predictions.probs * 10), 9).astype(int)
+
+
+def data(n=400, seed=0, dtype=np.float64):
+    """Predictions, some of them 0 and 1, and targets that are calibrated."""
+    rng = np.random.default_rng(seed)
+    p = rng.random(n)
+    p[: n // 10] = np.arange(n // 10) % 2
+    return jnp.asarray(p, dtype), jnp.asarray(rng.random(n) < p).astype(int)
+
+
+def curve(p, y, key=KEY, **options):
+    options = {"binning": TENTHS, "num_samples": 199} | options
+    return plotting.reliability_curve(key, Bernoulli(p), y, **options)
+
+
+def redraws_in_bins(key, p, groups, num_samples):
+    """Numbers of ones of every redraw in each bin, [B, number of bins]."""
+    keys = jax.random.split(key, num_samples)
+    labels = np.asarray(jax.jit(jax.vmap(draw, (0, None)))(keys, Bernoulli(p)))
+    return np.array([[y[group].sum() for group in groups] for y in labels])
+
+
+def curve_oracle(key, p, y, bins, num_samples, level):
+    """Columns of the curve for the bins that are not empty, by loops over bins and redraws."""
+    p64, y = np.asarray(p, np.float64), np.asarray(y)
+    groups = [np.flatnonzero(bins == b) for b in np.unique(bins)]
+    groups.sort(key=lambda group: p64[group].mean())
+    redraws = redraws_in_bins(key, p, groups, num_samples)
+    means = np.array([p64[group].sum() for group in groups])
+    deviations = np.sqrt([(p64[group] * (1 - p64[group])).sum() for group in groups])
+    largest = []
+    for ones in redraws:
+        pairs = zip(ones - means, deviations)
+        largest.append(max(abs(difference) / s for difference, s in pairs if s > 0))
+    critical = sorted(largest)[math.ceil(level * (num_samples + 1) - 1e-9) - 1]
+    rank = math.floor((1 - level) / 2 * (num_samples + 1) + 1e-9)
+    rows = []
+    for i, group in enumerate(groups):
+        ones = sorted(redraws[:, i])
+        possible = np.arange(len(group) + 1)
+        inside = possible[np.abs(possible - means[i]) <= critical * deviations[i] + 1e-9]
+        ends = (ones[rank - 1], ones[num_samples - rank], inside.min(), inside.max())
+        rows.append([len(group), means[i], y[group].sum(), *ends])
+    values = np.array(rows, float)
+    values[:, 1:] /= values[:, :1]
+    return values
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize(
+    ("binning", "n", "num_samples", "level"),
+    [
+        (TENTHS, 400, 199, 0.9),
+        (TENTHS, 30, 19, 0.9),
+        (by_tenths, 300, 100, 0.5),
+        (by_tenths, 20, 49, 0.95),
+        (lambda p: jnp.zeros(p.probs.shape, int), 50, 39, 0.8),
+        (lambda p: jnp.arange(p.probs.size), 50, 39, 0.8),
+    ],
+)
+def test_against_loops(binning, n, num_samples, level, dtype):
+    p, y = data(n, dtype=dtype)
+    ours = curve(p, y, binning=binning, num_samples=num_samples, level=level)
+    expected = curve_oracle(KEY, p, y, np.asarray(binning(Bernoulli(p))), num_samples, level)
+    assert ours.level == level
+    for name, column in zip(ARRAYS, expected.T):
+        values = np.asarray(getattr(ours, name))
+        assert values.shape == (min(n, 100),)
+        assert values.dtype == (np.int32 if name == "counts" else dtype)
+        np.testing.assert_allclose(values[: len(expected)], column, rtol=1e-5, atol=1e-6)
+        assert not np.any(values[len(expected) :])
+
+
+@pytest.mark.parametrize("num_bins", [1, 5, 15])
+def test_against_scikit_learn(num_bins):
+    """Away from the edges of the bins, which belong to the next bin there, and to this one here."""
+    p, y = data(500)
+    p = jnp.where(jnp.abs(p * num_bins - jnp.round(p * num_bins)) < 1e-3, 0.37, p)
+    frequency, confidence = calibration_curve(np.asarray(y), np.asarray(p), n_bins=num_bins)
+    ours = curve(p, y, binning=estimators.uniform_bins(num_bins))
+    is_full = np.asarray(ours.counts) > 0
+    np.testing.assert_allclose(ours.confidence[is_full], confidence, rtol=1e-12)
+    np.testing.assert_allclose(ours.frequency[is_full], frequency, rtol=1e-12)
+    assert ours.counts.sum() == 500
+
+
+EQUAL = np.repeat([0.05, 0.5, 0.93], [8, 5, 7])
+UNEQUAL = np.random.default_rng(1).random(25)
+EXTREME = np.concatenate([np.zeros(5), np.ones(4), np.linspace(0.3, 0.39, 11), [0.001, 0.999]])
+LARGE = np.random.default_rng(2).random(400)
+RARE = np.random.default_rng(3).beta(0.2, 5, 100)
+
+
+def inside(p, keys, num_samples, level, binning=by_tenths):
+    """Whether calibrated targets are in the pointwise and simultaneous band, [data sets, bins]."""
+
+    def one(key):
+        target_key, key = jax.random.split(key)
+        y = (jax.random.uniform(target_key, p.shape) < p).astype(int)
+        c = curve(p, y, key, binning=binning, num_samples=num_samples, level=level, max_bins=10)
+        return (
+            (c.pointwise_lower <= c.frequency) & (c.frequency <= c.pointwise_upper),
+            ~c.is_outside,
+        )
+
+    return [np.asarray(x) for x in jax.jit(jax.vmap(one))(keys)]
+
+
+@pytest.mark.parametrize(
+    ("p", "num_samples", "level", "num_data_sets"),
+    [
+        (EQUAL, 19, 0.9, 4000),
+        (UNEQUAL, 40, 0.7, 4000),
+        (EXTREME, 39, 0.95, 4000),
+        (RARE, 39, 0.9, 1000),
+        (LARGE, 19, 0.9, 1000),
+    ],
+    ids=["equal", "unequal", "extreme", "rare", "large"],
+)
+def test_coverage_of_calibrated_data(p, num_samples, level, num_data_sets):
+    keys = jax.random.split(jax.random.key(7), num_data_sets)
+    pointwise, simultaneous = inside(jnp.asarray(p), keys, num_samples, level)
+    error = math.sqrt(level * (1 - level) / num_data_sets)
+    assert np.all(pointwise.mean(0) >= level - 4 * error)
+    assert simultaneous.all(1).mean() >= level - 4 * error
+    if p is LARGE:  # hardly any ties: no more than needed
+        assert np.all(pointwise.mean(0) <= level + 0.06)
+        assert simultaneous.all(1).mean() <= level + 4 * error
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_as_many_redraws_as_stated_are_in_the_simultaneous_band(dtype):
+    """Also where rounding decides on the redraw that the critical value is from."""
+    p = jnp.asarray(np.random.default_rng(5).random(3000) ** 3, dtype)
+    bins = np.asarray(by_tenths(Bernoulli(p)))
+    groups = [np.flatnonzero(bins == b) for b in np.unique(bins)[::-1]]
+    for seed in range(3):
+        ours = curve(p, p > 0.5, jax.random.key(seed), binning=by_tenths, num_samples=39)
+        redraws = redraws_in_bins(jax.random.key(seed), p, groups, 39)
+        shares = (redraws / ours.counts[: len(groups)]).astype(dtype)
+        lower, upper = ours.simultaneous_lower, ours.simultaneous_upper
+        slack = 10 * np.finfo(dtype).eps
+        is_inside = (shares >= lower[: len(groups)] - slack) & (
+            shares <= upper[: len(groups)] + slack
+        )
+        assert is_inside.all(1).sum() >= 36
+
+
+def test_uncalibrated_data_leave_the_simultaneous_band():
+    p, _ = data(2000)
+    too_confident = jnp.asarray(np.random.default_rng(0).random(2000) < 0.25 + 0.5 * p).astype(int)
+    is_outside = np.asarray(curve(p, too_confident).is_outside)
+    assert is_outside[:3].all()
+    assert not is_outside[10:].any()
+
+
+def test_predictions_of_0_and_1_have_a_band_of_no_width():
+    p = jnp.array([0.0] * 5 + [1.0] * 4)
+    calibrated = curve(p, p.astype(int))
+    for band in BANDS:
+        for end in ("lower", "upper"):
+            np.testing.assert_array_equal(
+                getattr(calibrated, f"{band}_{end}"), [0, 1, 0, 0, 0, 0, 0, 0, 0]
+            )
+    assert not np.any(calibrated.is_outside)
+    wrong = curve(p, p.astype(int).at[0].set(1))
+    np.testing.assert_array_equal(wrong.is_outside, [True] + [False] * 8)
+
+
+def test_more_redraws_than_a_batch_holds():
+    p, y = data(20_000)
+    ours = curve(p, y, num_samples=39)  # a batch holds 13
+    bins = np.asarray(TENTHS(Bernoulli(p)))
+    expected = curve_oracle(KEY, p, y, bins, 39, 0.9)
+    values = np.stack([np.asarray(getattr(ours, name)) for name in ARRAYS], -1)
+    np.testing.assert_allclose(values[: len(expected)], expected, rtol=1e-9)
+
+
+def test_jit_and_vmap():
+    one = functools.partial(curve, num_samples=59)
+    p, y = data()
+    q, z = data(seed=1)
+    eager = one(p, y)
+    chex.assert_trees_all_close(jax.jit(one)(p, y), eager, rtol=1e-12)
+    batch = jax.vmap(one)(jnp.stack([p, q]), jnp.stack([y, z]))
+    chex.assert_trees_all_close(jax.tree.map(lambda x: x[0], batch), eager, rtol=1e-12)
+    chex.assert_trees_all_close(jax.tree.map(lambda x: x[1], batch), one(q, z), rtol=1e-12)
+    assert batch.is_outside.shape == (2, 100)
+
+
+def test_order_of_samples_and_truth_values_do_not_matter_to_what_is_observed():
+    p, y = data()
+    order = np.random.default_rng(0).permutation(p.size)
+    one, two = curve(p, y), curve(p[order], (y == 1)[order])
+    for name in ARRAYS[:3]:
+        np.testing.assert_allclose(getattr(one, name), getattr(two, name), rtol=1e-12)
+
+
+def test_what_is_out_of_range_never_becomes_a_number_under_jit():
+    p, y = data(50)
+    bins = jnp.arange(50) % 3
+
+    @jax.jit
+    def values(p, y, bins):
+        c = curve(p, y, binning=lambda _: bins, max_bins=4)
+        return [getattr(c, name) for name in ARRAYS[1:]], c.is_outside
+
+    assert all(np.isfinite(x).all() for x in values(p, y, bins)[0])
+    for wrong in (
+        (p, y.at[3].set(2), bins),
+        (p, y.at[3].set(-1), bins),
+        (p.at[3].set(jnp.nan), y, bins),
+        (p.at[3].set(1.5), y, bins),
+        (p, y, bins.at[3].set(-1)),
+        (p, y, bins.at[3].set(50)),
+        (p, y, jnp.arange(50) % 5),
+    ):
+        arrays, is_outside = values(*wrong)
+        assert all(np.isnan(x).all() for x in arrays)
+        assert is_outside.all()
+
+
+P, Y = data(20, dtype=np.float32)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        (
+            {"predictions": Categorical(jnp.full((20, 3), 1 / 3))},
+            TypeError,
+            r"predictions: expected .*Bernoulli, got Categorical.*top_label.*class_wise",
+        ),
+        ({"predictions": P}, TypeError, "predictions: expected .*Bernoulli, got ArrayImpl"),
+        ({"predictions": Normal(P, P + 1)}, TypeError, "predictions: .*, got Normal"),
+        ({"predictions": Bernoulli}, TypeError, "predictions: .*, got the class Bernoulli"),
+        (
+            {"predictions": Bernoulli(P.at[1].set(jnp.nan))},
+            ValueError,
+            r"predictions.probs: expected probabilities.*probs\[1\] = nan",
+        ),
+        ({"predictions": Bernoulli(P + 1)}, ValueError, "predictions.probs: expected prob"),
+        ({"predictions": Bernoulli(P[:0])}, ValueError, "predictions: expected at least 1 samples"),
+        ({"predictions": Bernoulli(P[None])}, ValueError, r"predictions.probs: expected shape \[n"),
+        ({"targets": Y.at[2].set(2)}, ValueError, r"targets: expected labels in 0, ..., 1, got"),
+        ({"targets": Y - 1}, ValueError, "targets: expected labels in 0, ..., 1"),
+        ({"targets": P}, TypeError, "targets: expected integer class labels"),
+        ({"targets": Y[:5]}, ValueError, "targets: expected one target for each of the 20"),
+        ({"key": 0}, TypeError, "key: expected one random key"),
+        ({"binning": "uniform"}, TypeError, "binning: expected a binning such as"),
+        ({"binning": lambda p: p.probs}, TypeError, "binning.predictions.: expected integers"),
+        ({"binning": lambda p: Y[:5]}, ValueError, r"binning.predictions.: expected shape \(20,\)"),
+        ({"binning": lambda p: Y + 19}, ValueError, "binning.predictions.: expected bins in 0, .."),
+        ({"max_bins": 3}, ValueError, "expected at most max_bins = 3 different bins, got"),
+        ({"max_bins": 0}, ValueError, "max_bins: expected an integer >= 1"),
+        ({"level": 0.0}, ValueError, "level: expected positive finite values, got level = 0.0"),
+        ({"level": 1}, ValueError, r"level: expected values in \(0, 1\), got level = 1.0"),
+        ({"level": 90}, ValueError, r"level: expected values in \(0, 1\), got level = 90.0"),
+        ({"level": np.nan}, ValueError, "level: expected positive finite values"),
+        ({"level": "0.9"}, TypeError, "level: expected a number, got str"),
+        ({"level": jnp.ones(2)}, ValueError, r"level: expected shape \(\) \(a scalar\), got \(2,"),
+        (
+            {"num_samples": 18},
+            ValueError,
+            "num_samples: expected at least 19 redraws for a band of level 0.9, got 18",
+        ),
+        ({"level": 0.99}, ValueError, "at least 199 redraws for a band of level 0.99, got 100"),
+        ({"num_samples": 0}, ValueError, "num_samples: expected an integer >= 1, got 0"),
+        ({"num_samples": 99.5}, TypeError, "num_samples: expected an integer, got 99.5"),
+    ],
+)
+def test_wrong_arguments(arguments, error, message):
+    given = {"key": KEY, "predictions": Bernoulli(P), "targets": Y, "binning": TENTHS}
+    given |= {"num_samples": 100} | arguments
+    with pytest.raises(error, match=message):
+        plotting.reliability_curve(
+            given.pop("key"), given.pop("predictions"), given.pop("targets"), **given
+        )
+
+
+def test_traced_levels_are_refused():
+    with pytest.raises(TypeError, match="level: expected a number that is known when compiling"):
+        jax.jit(lambda level: curve(P, Y, level=level))(0.9)
+
+
+@pytest.mark.parametrize(
+    ("num_samples", "level", "expected"),
+    [(19, 0.9, (1, 18)), (1000, 0.9, (50, 901)), (39, 0.95, (1, 38)), (99, 0.8, (10, 80))],
+)
+def test_ranks_are_those_of_the_decimal_level(num_samples, level, expected):
+    """(1 - 0.9) / 2 * 20 is below 1 in floating-point numbers."""
+    from calibjax.plotting.reliability import _checked_ranks
+
+    for number in (level, np.float64(level), jnp.asarray(level)):
+        assert _checked_ranks(number, num_samples) == (level, num_samples, expected)

@@ -1,0 +1,133 @@
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from matplotlib.colors import to_hex
+from matplotlib.figure import Figure
+
+from calibjax import plotting
+from calibjax.plotting.figures import BLACK, RED
+from calibjax.plotting.reliability import ReliabilityCurve
+from tests.plotting.test_histograms import lines, size_of_png
+
+COUNTS = np.array([30, 10, 20, 0])
+CURVE = ReliabilityCurve(
+    counts=COUNTS,
+    confidence=np.array([0.1, 0.5, 0.8, 0]),
+    frequency=np.array([0.1, 0.9, 0.1, 0]),
+    pointwise_lower=np.array([0.0, 0.3, 0.7, 0]),
+    pointwise_upper=np.array([0.2, 0.8, 0.9, 0]),
+    simultaneous_lower=np.array([0.0, 0.1, 0.6, 0]),
+    simultaneous_upper=np.array([0.3, 0.9, 1.0, 0]),
+    level=0.95,
+)
+CURVES = {"NumPy": CURVE, "JAX": jax.tree.map(jnp.asarray, CURVE)}
+
+
+def bars(axis):
+    """Labels of the bars and their x, lower and upper ends, [number of bars, 3]."""
+    ends = {}
+    for collection in axis.collections:
+        segments = np.array(collection.get_segments())
+        np.testing.assert_array_equal(segments[:, 0, 0], segments[:, 1, 0])
+        ends[collection.get_label()] = np.c_[segments[:, 0, 0], segments[:, :, 1]]
+    return ends
+
+
+@pytest.mark.parametrize("kind", CURVES)
+def test_bands_and_frequencies(kind):
+    axis = plotting.reliability_diagram(CURVES[kind])
+    ends = bars(axis)
+    for label, band in (
+        ("95 % band: all bins", "simultaneous"),
+        ("95 % band: each bin", "pointwise"),
+    ):
+        columns = [
+            CURVE.confidence,
+            getattr(CURVE, f"{band}_lower"),
+            getattr(CURVE, f"{band}_upper"),
+        ]
+        np.testing.assert_allclose(ends.pop(label), np.stack(columns, -1)[:3], rtol=1e-6)
+    assert not ends
+    drawn = lines(axis)
+    np.testing.assert_allclose(drawn["observed"].get_xydata(), [[0.1, 0.1], [0.5, 0.9]], rtol=1e-6)
+    outside = drawn["outside the band of all bins"]
+    np.testing.assert_allclose(outside.get_xydata(), [[0.8, 0.1]], rtol=1e-6)
+    assert to_hex(outside.get_color()) == RED
+    assert to_hex(drawn["observed"].get_color()) == BLACK
+    np.testing.assert_array_equal(drawn["calibrated"].get_xydata(), [[0, 0], [1, 1]])
+    assert len(axis.figure.legends[0].texts) == 5
+    assert size_of_png(axis) > 10_000
+
+
+def test_counts_below_the_diagram():
+    axis = plotting.reliability_diagram(CURVE)
+    (panel,) = axis.child_axes
+    expected = [[0.1, 0, 30], [0.5, 0, 10], [0.8, 0, 20]]
+    np.testing.assert_array_equal(bars(panel)["samples"], expected)
+    assert (panel.get_xlabel(), panel.get_ylabel()) == ("predicted probability", "samples")
+    assert (axis.get_xlabel(), axis.get_ylabel()) == ("", "observed frequency")
+    assert panel.get_xlim() == axis.get_xlim()
+
+
+def test_without_counts_on_given_axes():
+    figure = Figure(layout="constrained")
+    left, right = figure.subplots(1, 2)
+    assert plotting.reliability_diagram(CURVE, right, show_counts=False) is right
+    assert (right.get_xlabel(), right.get_ylabel()) == (
+        "predicted probability",
+        "observed frequency",
+    )
+    assert not right.child_axes
+    assert not figure.legends
+    assert not left.lines
+    plotting.reliability_diagram(CURVE, left)
+    size_of_png(left)
+
+
+def test_only_what_there_is_gets_a_label():
+    inside = dataclasses.replace(CURVE, frequency=CURVE.confidence)
+    assert "outside the band of all bins" not in lines(plotting.reliability_diagram(inside))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        ((np.ones(3),), TypeError, "curve: expected what reliability_curve returns, got ndarray"),
+        ((CURVE, Figure()), TypeError, "axis: expected a matplotlib Axes or None, got Figure"),
+        (
+            (jax.tree.map(lambda x: x[None], CURVE),),
+            ValueError,
+            r"curve.counts: expected shape \[K\], the bins of one data set, got \(1, 4\)",
+        ),
+        (
+            (dataclasses.replace(CURVE, frequency=CURVE.frequency * np.nan),),
+            ValueError,
+            r"curve.frequency: expected finite values, got curve.frequency\[0\] = nan",
+        ),
+        (
+            (dataclasses.replace(CURVE, frequency=np.ones(3)),),
+            ValueError,
+            r"curve.frequency: expected shape \[K\], the bins of one data set, got \(3,\)",
+        ),
+    ],
+)
+def test_wrong_arguments(arguments, error, message):
+    with pytest.raises(error, match=message):
+        plotting.reliability_diagram(*arguments)
+
+
+def test_show_counts_is_true_or_false():
+    with pytest.raises(TypeError, match="show_counts: expected True or False, got 1"):
+        plotting.reliability_diagram(CURVE, show_counts=1)
+
+
+def test_traced_curves_cannot_be_drawn():
+    def draw(curve):
+        plotting.reliability_diagram(curve)
+        return 0
+
+    with pytest.raises(TypeError, match="curve.counts: expected values to draw.*outside of jit"):
+        jax.jit(draw)(CURVE)
