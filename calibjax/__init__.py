@@ -19,6 +19,9 @@ Notation of the papers and names in the code:
 | D_b, D_uq, D_l | `hypothesis_tests.distribution_free_skce_test(estimator=...)` |
 | C | `hypothesis_tests.consistency_test` with `estimators.ece` |
 | CME | `hypothesis_tests.cme_test` |
+| ECE, MCE | `estimators.ece`, `estimators.mce` with `uniform_bins` and other binnings |
+| MMCE | `estimators.mmce` on what `estimators.top_label` returns |
+| max_c g_c(X), 1(Y = argmax) | `confidences`, `correct` |
 """
 
 from calibjax import (
