@@ -94,9 +94,10 @@ def reliability_curve(
     than S_(k) ones, or more than S_(B+1−k), occur with a probability of at most k / (B + 1) each,
     and the observed maximum is ≤ c with one of at least ⌈(B + 1) level⌉ / (B + 1). Both bands
     thus hold with a probability of at least `level` (over targets and redraws, given the
-    predictions), for every n, every B, every binning and every sizes of the bins. As frequencies
-    are discrete, the pointwise band of a small bin holds with more; both end at frequencies that
-    |bin| labels can have. Bins whose predictions are all 0 or 1 have a band of no width.
+    predictions), for every n, every B and every binning. As frequencies are discrete, the bands
+    of small bins hold with more; they end at frequencies that |bin| labels can have. Bins whose
+    predictions are all 0 or 1 have bands of no width. One c serves all bins: small ones, in which
+    one of the labels is improbable, widen the simultaneous band of the others.
 
     Bröcker and Smith (2007) also resample the predictions, with which the bins change, and give
     the band of each bin only. Here the predictions are kept, as in `hypothesis_tests.exact_test`.
@@ -313,7 +314,8 @@ def reliability_diagram(
     axis.plot([0, 1], [0, 1], color=GRAY, linewidth=1, linestyle="--", zorder=1, label="calibrated")
     _draw_bands(axis, shown, width)
     _draw_frequencies(axis, shown, min(6.0, 2 + width / 2))
-    axis.set(xlim=(-0.02, 1.02), ylim=(-0.02, 1.02), box_aspect=1)
+    # Free space of a square is above it, so that layouts see how far the counts reach down.
+    axis.set(xlim=(-0.02, 1.02), ylim=(-0.02, 1.02), box_aspect=1, anchor="S")
     axis.set(xlabel="predicted probability", ylabel="observed frequency")
     if show_counts:
         _draw_counts(axis, shown, width)
@@ -364,7 +366,12 @@ def _draw_frequencies(axis: "Axes", curve: ReliabilityCurve, size: float) -> Non
 
 def _draw_counts(axis: "Axes", curve: ReliabilityCurve, width: float) -> None:
     """Numbers of samples, in Axes of their own below the diagram."""
-    panel = axis.inset_axes((0, -0.24, 1, 0.18), sharex=axis)
+    from matplotlib.transforms import ScaledTranslation, blended_transform_factory
+
+    # In inches from the lower edge, for which layouts can leave room, whatever the diagram's size.
+    inches = axis.figure.dpi_scale_trans + ScaledTranslation(0, 0, axis.transAxes)
+    transform = blended_transform_factory(axis.transAxes, inches)
+    panel = axis.inset_axes((0, -0.75, 1, 0.55), transform=transform, sharex=axis)
     panel.vlines(curve.confidence, 0, curve.counts, color=BLUE, linewidth=width, label="samples")
     panel.set(ylim=(0, None), xlabel=axis.get_xlabel(), ylabel="samples")
     panel.spines[["top", "right"]].set_visible(False)

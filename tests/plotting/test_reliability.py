@@ -24,6 +24,11 @@ def by_tenths(predictions):
     return 17 - jnp.minimum(jnp.floor(predictions.probs * 10), 9).astype(int)
 
 
+def near_one_half(predictions):
+    """Two bins, in one of which the predictions differ much."""
+    return (jnp.abs(predictions.probs - 0.5) < 0.2).astype(int)
+
+
 def data(n=400, seed=0, dtype=np.float64):
     """Predictions, some of them 0 and 1, and targets that are calibrated."""
     rng = np.random.default_rng(seed)
@@ -80,6 +85,7 @@ def curve_oracle(key, p, y, bins, num_samples, level):
         (by_tenths, 20, 49, 0.95),
         (lambda p: jnp.zeros(p.probs.shape, int), 50, 39, 0.8),
         (lambda p: jnp.arange(p.probs.size), 50, 39, 0.8),
+        (near_one_half, 60, 39, 0.9),
     ],
 )
 def test_against_loops(binning, n, num_samples, level, dtype):

@@ -72,6 +72,17 @@ def test_counts_below_the_diagram():
     assert panel.get_xlim() == axis.get_xlim()
 
 
+@pytest.mark.parametrize("size", [(11, 4.2), (5, 8), (3, 3)])
+def test_layouts_leave_room_for_the_counts(size):
+    figure = Figure(figsize=size, layout="constrained")
+    for axis in figure.subplots(1, 2):
+        plotting.reliability_diagram(CURVE, axis)
+    size_of_png(axis)
+    for axis in figure.axes:
+        label = axis.child_axes[0].xaxis.label.get_window_extent()
+        assert 0 <= label.y0 < label.y1 < axis.get_window_extent().y0
+
+
 def test_without_counts_on_given_axes():
     figure = Figure(layout="constrained")
     left, right = figure.subplots(1, 2)
