@@ -49,6 +49,13 @@ def positive_scalar(name: str, value: Any) -> None:
     positive(name, value)
 
 
+def proportion(name: str, value: Any) -> None:
+    """Refuses everything but one number in (0, 1)."""
+    positive_scalar(name, value)
+    if is_concrete(value):
+        refuse_where(np.asarray(value) >= 1, name, "values in (0, 1)", value)
+
+
 def real(name: str, value: Any) -> None:
     """Refuses what is neither a real number nor an array of such."""
     if not (isinstance(value, numbers.Number) or hasattr(value, "shape")):

@@ -41,10 +41,7 @@ class ConfidenceInterval:
 
 
 def _checked_options(confidence_level: Any, side: str) -> tuple[jax.Array | float, str]:
-    _checks.positive_scalar("confidence_level", confidence_level)
-    if _checks.is_concrete(confidence_level):
-        bad = np.asarray(confidence_level) >= 1
-        _checks.refuse_where(bad, "confidence_level", "values in (0, 1)", confidence_level)
+    _checks.proportion("confidence_level", confidence_level)
     return confidence_level, _checks.choice("side", side, SIDES)
 
 

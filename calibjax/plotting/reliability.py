@@ -162,11 +162,10 @@ def reliability_curve(
 
 def _checked_ranks(level: Any, num_samples: Any) -> tuple[float, int, tuple[int, int]]:
     """Level, number of redraws, and the ranks that end the bands: pointwise, simultaneous."""
-    _checks.positive_scalar("level", level)
+    _checks.proportion("level", level)
     if not _checks.is_concrete(level):
         raise TypeError(f"level: expected a number that is known when compiling, got {level}")
     level = float(level)
-    _checks.refuse_where(np.asarray(level >= 1), "level", "values in (0, 1)", level)
     num_samples = _checks.size_in_range("num_samples", num_samples, 1)
     share = Fraction(str(level))  # 1 − 0.9 is 0.1 here, for which 19 redraws suffice
     least = math.ceil(2 / (1 - share)) - 1
