@@ -180,9 +180,10 @@ def plot(folder: Path, confidences: Any, correct: jax.Array) -> None:
         cells.key_of(f"{NAME}/bands"),
         confidences,
         correct,
-        binning=estimators.equal_mass_bins(NUM_BINS),
+        binning=estimators.uniform_bins(NUM_BINS),
     )
-    plotting.reliability_diagram(curve, axis=figure.subplots())
+    axis = plotting.reliability_diagram(curve, axis=figure.subplots())
+    axis.legend(loc="upper left", fontsize=8)
     cells.save_figure(folder, "cifar100_top_label", figure)
 
 
