@@ -4,11 +4,18 @@ import time
 
 import jax
 
-from paper_repro import cells, w19_networks, w19_tests, w21_ols, w21_synthetic
+from paper_repro import (
+    cells,
+    w19_estimates,
+    w19_networks,
+    w19_tests,
+    w19_timings,
+    w21_ols,
+    w21_synthetic,
+)
 
-EXPERIMENTS = {
-    module.NAME: module.run for module in (w19_tests, w19_networks, w21_ols, w21_synthetic)
-}
+MODULES = w19_estimates, w19_tests, w19_networks, w19_timings, w21_ols, w21_synthetic
+EXPERIMENTS = {module.NAME: module.run for module in MODULES}
 
 
 def main() -> None:

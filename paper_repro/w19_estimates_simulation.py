@@ -104,7 +104,10 @@ def shared_parts(probs: jax.Array, mean_distance: jax.Array) -> SharedParts:
     entry = jax.tree_util.Partial(_entry, matrix)  # the library's median, of known distances
     median = kernels.median_heuristic(entry, jnp.arange(len(probs)))
     scales = jnp.stack([median, mean_distance])
-    binnings = estimators.uniform_bins(BINS_PER_CLASS), estimators.median_variance_bins(MIN_BIN_SIZE)
+    binnings = (
+        estimators.uniform_bins(BINS_PER_CLASS),
+        estimators.median_variance_bins(MIN_BIN_SIZE),
+    )
     bins = jnp.stack([binning(predictions) for binning in binnings])
     return SharedParts(
         probs,
@@ -214,7 +217,7 @@ def draw_gammas(key: jax.Array, chunk: Chunk) -> np.ndarray:
 
 @functools.cache
 def compiled(data_sets: int, num_samples: int, num_classes: int) -> Callable:
-    """Compiled function of keys [d], gammas [d, n, m] and the mean distance, for threads to share."""
+    """Compiled function of keys [d], gammas [d, n, m] and a bandwidth, for all threads."""
 
     def one(mean_distance: jax.Array, args: Any) -> Any:
         return _estimate_all(*args, mean_distance)

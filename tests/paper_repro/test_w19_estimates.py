@@ -7,6 +7,7 @@ import pytest
 
 from calibjax import distances, estimators, kernels
 from calibjax.distributions import Categorical
+from paper_repro import cells, w19_estimates, w19_estimates_figures, w19_estimates_tables
 from paper_repro import w19_estimates_simulation as simulation
 from paper_repro.w19_ground_truth import mean_total_variation
 from paper_repro.w19_simulation import w19_kernel
@@ -69,3 +70,102 @@ def test_expected_skces_are_means_over_all_labels(share, beta):
         weight = np.prod(from_labels[np.arange(n), labels])
         mean += weight * simulation.estimate(shared, jnp.array(labels))
     np.testing.assert_allclose(simulation.expected_skces(shared, share, beta), mean[2:], atol=1e-15)
+
+
+@pytest.mark.parametrize("share", [0.0, 0.25, 1.0])
+@pytest.mark.parametrize("beta", simulation.BETAS)
+def test_labels_are_from_the_mixture(share, beta):
+    n, m = 40_000, 4
+    predictions = draw_predictions(1, n, m, 0.5)
+    vector = simulation.label_distribution(beta, m)
+    labels = simulation.draw_labels(jax.random.key(0), predictions, share, jnp.asarray(vector))
+    probs = np.asarray(predictions.probs)
+    residuals = np.eye(m)[np.asarray(labels)] - (probs + share * (vector - probs))
+    for weight in (np.ones(n), probs[:, 0], probs.max(1)):
+        np.testing.assert_allclose(np.mean(weight[:, None] * residuals, 0), 0, atol=0.0125)
+
+
+@pytest.mark.parametrize("a", [0.1, 1.0])
+def test_predictions_are_from_the_dirichlet_distribution(a):
+    chunk = simulation.Chunk(5, a, 0, 200, 250)
+    gammas = simulation.draw_gammas(jax.random.key(0), chunk)
+    assert gammas.shape == (200, 250, 5)
+    assert gammas.min() > 0
+    probs = (gammas / gammas.sum(-1, keepdims=True)).reshape(-1, 5)
+    covariance = (np.eye(5) / 5 - 1 / 25) / (5 * a + 1)
+    np.testing.assert_allclose(probs.mean(0), 0.2, atol=0.01)
+    np.testing.assert_allclose(np.cov(probs.T), covariance, atol=0.01)
+    other = simulation.draw_gammas(jax.random.key(1), chunk)
+    assert not np.array_equal(gammas, other)
+
+
+def test_arrays_are_stored_exactly():
+    array = np.random.default_rng(0).normal(size=(3, len(simulation.LABELLINGS), 4))
+    unpacked = simulation.unpacked(simulation._packed(array), 4)
+    np.testing.assert_array_equal(unpacked, array.astype(np.float32))
+
+
+def test_numbers_of_the_figures():
+    """The captions of Fig. 3 to 34."""
+    figures = {number: place for number, *place in w19_estimates_figures.figures()}
+    assert list(figures) == list(range(3, 35))
+    assert figures[3] == ["ece_uniform", "uniform", 1.0]
+    assert figures[10] == ["ece_median_variance", "first", 0.1]
+    assert figures[13] == ["biased_median", "first", 1.0]
+    assert figures[24] == ["unbiased_mean", "uniform", 0.1]
+    assert figures[31] == ["block_mean", "uniform", 1.0]
+
+
+def test_the_expected_largest_deviation():
+    largest = np.abs(np.random.default_rng(0).normal(size=(20_000, 64))).max(1).mean()
+    assert w19_estimates_tables.expected_largest(64) == pytest.approx(largest, rel=0.01)
+    assert w19_estimates_tables.expected_largest(1) == pytest.approx(np.sqrt(2 / np.pi), rel=1e-3)
+
+
+@pytest.fixture(scope="module")
+def group():
+    with jax.enable_x64(True):
+        results = [simulation.simulate(simulation.Chunk(3, 1.0, i, 100, 20)) for i in range(2)]
+        return w19_estimates_tables.Group.from_cells(3, 1.0, results)
+
+
+def test_deviations_are_those_of_unbiased_estimators(group):
+    assert group.estimates.shape == (200, 9, 8)
+    for share in simulation.SHARES:
+        for beta in simulation.BETAS:
+            for estimator in ("biased_mean", "unbiased_median", "block_median"):
+                if (share, beta) == (1, "first"):  # the labels are not random
+                    estimates = group.of(share, beta, estimator)
+                    expected = group.expected_of(share, beta, estimator)
+                    np.testing.assert_allclose(estimates, expected, rtol=1e-6, atol=1e-8)
+                else:
+                    z = w19_estimates_tables.deviation(group, share, beta, estimator)
+                    assert 0 < abs(z) < 4.5
+            assert group.true_value(share, beta, "unbiased_mean") >= 0
+    assert group.true_value(0.0, "first", "block_mean") == 0
+    assert group.errors(0.0, "first", "biased_median").mean() > 0
+
+
+def test_the_experiment_writes_its_results(tmp_path, monkeypatch):
+    settings = w19_estimates.Settings((2, 10), 2, 3, 20)
+    monkeypatch.setitem(w19_estimates.SETTINGS, "quick", settings)
+    monkeypatch.setattr(w19_estimates_figures, "SUMMARY_ESTIMATORS", ("ece_uniform",) * 2)
+    monkeypatch.setattr(
+        w19_estimates_figures, "figures", lambda: iter([(3, "ece_uniform", "uniform", 1.0)])
+    )
+    options = cells.Run("quick", None, tmp_path)
+    w19_estimates.run(options, ("figure_1",))
+    folder = tmp_path / "quick" / "w19_estimates"
+    assert [path.name for path in folder.iterdir() if path.is_file()] == ["figure_1.png"]
+    stored = sorted((folder / "cells").rglob("*.json"))
+    assert len(stored) == 2
+    changed = [path.stat().st_mtime_ns for path in stored]
+    w19_estimates.run(options)
+    assert [path.stat().st_mtime_ns for path in stored] == changed
+    tables = ("estimates", "unbiasedness", "ece_bias")
+    assert {path.name for path in folder.iterdir() if path.is_file()} == {
+        *("figure_1.png", "figure_03.png", "summary.png"),
+        *(f"{table}.{suffix}" for table in tables for suffix in ("csv", "md")),
+    }
+    assert len((folder / "estimates.csv").read_text().splitlines()) == 1 + 4 * 9 * 8
+    assert "32 cells" in (folder / "unbiasedness.md").read_text()
