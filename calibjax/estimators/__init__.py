@@ -10,6 +10,7 @@ from calibjax.estimators.kernel import (
     skce_biased,
     skce_block,
 )
+from calibjax.estimators.kernel_density import kde_bandwidth, kde_calibration_error
 from calibjax.estimators.lenses import class_wise, group_classes, top_label
 from calibjax.estimators.mean_embedding import embedding_difference, ucme
 
@@ -22,6 +23,8 @@ __all__ = [
     "embedding_difference",
     "equal_mass_bins",
     "group_classes",
+    "kde_bandwidth",
+    "kde_calibration_error",
     "mce",
     "median_variance_bins",
     "mmce",

@@ -20,12 +20,14 @@ from calibjax.pairwise.reductions import (
     quadratic_forms,
     weighted_sums,
 )
+from calibjax.pairwise.rows import map_rows
 from calibjax.pairwise.tiles import TILE_SIZE, fold_pairs
 
 __all__ = [
     "TILE_SIZE",
     "block_means",
     "fold_pairs",
+    "map_rows",
     "mean_between",
     "mean_over_all_pairs",
     "mean_over_pairs",

@@ -1,0 +1,47 @@
+"""Functions of one point and all samples, a tile of points at a time."""
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import jax
+from jax import lax
+
+from calibjax.pairwise import tiles
+from calibjax.pairwise.tiles import TILE_SIZE
+
+
+def map_rows(
+    function: Callable[[Any, Any], Any], args: Any, xs: Any, *, tile_size: int = TILE_SIZE
+) -> Any:
+    """Values function(args, x_j) at all points x_j, for functions that need a whole row of pairs.
+
+    Ratios of sums over samples, nearest neighbours and the like need the row of one point with
+    all samples, which come in `args`. Products of matrices [n, c] in `args` with a vector of the
+    point become products of matrices in a tile.
+
+    Args:
+        function: function of one point, (args, x) → pytree of arrays.
+        args: pytree that is handed to each call; everything that is traced or differentiated
+            must come in here or in the points.
+        xs: points, a pytree with leading axis n.
+        tile_size: number of points that are evaluated at once.
+
+    Returns:
+        The values, a pytree with leading axis n.
+
+    Cost: n calls, the memory of `tile_size` of them, also for the gradient, which calls the
+    function again.
+
+    >>> import jax.numpy as jnp
+    >>> from calibjax.pairwise import map_rows
+    >>> def nearest(samples, x):
+    ...     return jnp.min(jnp.abs(samples - x))
+    >>> print(map_rows(nearest, jnp.array([0.0, 5.0]), jnp.array([1.0, 3.0, 7.0]), tile_size=2))
+    [1. 2. 2.]
+    """
+    # The loop keeps the second evaluation apart from the first without barriers.
+    row = jax.checkpoint(jax.vmap(function, in_axes=(None, -1)), prevent_cse=False)
+    values = lax.map(functools.partial(row, args), tiles.split(xs, tile_size))
+    num_points = tiles.length_of(xs)
+    return jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:])[:num_points], values)

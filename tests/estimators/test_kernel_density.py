@@ -1,0 +1,488 @@
+import functools
+import itertools
+import re
+
+import chex
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import scipy.stats
+from scipy.special import gammaln, logsumexp
+
+from calibjax.distributions import Bernoulli, Categorical, Normal
+from calibjax.estimators import class_wise, kde_bandwidth, kde_calibration_error, top_label
+from calibjax.estimators.kernel_density import Point, dirichlet_kernels, label_proportions
+from tests import oracles
+from tests.test_arguments import LABELS, LOC, PROBS, WRONG
+
+DTYPES = [np.float32, np.float64]
+CLASS_ERRORS = {
+    name: case for name, case in WRONG.items() if isinstance(case[0], Categorical | Bernoulli)
+}
+
+
+def proportions_oracle(q, centres, labels, h):
+    """The ratio at q from scipy's densities; at zeros where all of them vanish, its limit."""
+    values = np.array([scipy.stats.dirichlet.logpdf(q, p / h + 1) for p in centres])
+    if np.all(values == -np.inf):  # ε = exp(-10^7) in place of 0
+        logs = np.where(q == 0, -1e7, np.log(np.where(q == 0, 1, q)))
+        values = centres @ logs / h - gammaln(centres / h + 1).sum(1)
+    weights = np.exp(values - values.max())
+    return weights @ np.eye(len(q))[labels] / weights.sum()
+
+
+def error_oracle(probs, labels, h, order):
+    """CE_p^p by loops over samples and classes."""
+    n, m = probs.shape
+    total = 0.0
+    for j in range(n):
+        others = np.arange(n) != j
+        ratio = proportions_oracle(probs[j], probs[others], labels[others], h)
+        for c in range(m):
+            total += abs(ratio[c] - probs[j, c]) ** order
+    return total / n
+
+
+def log_likelihood_oracle(probs, h):
+    """Leave-one-out log-likelihood of the predictions, all pairs at once."""
+    n, m = probs.shape
+    alpha = probs / h + 1
+    logs = gammaln(1 / h + m) - gammaln(alpha).sum(1) + np.log(probs) @ (alpha - 1).T
+    np.fill_diagonal(logs, -np.inf)
+    return np.sum(logsumexp(logs, axis=1) - np.log(n - 1))
+
+
+def interior(n, m, seed=0, concentration=1.0):
+    rng = np.random.default_rng(seed)
+    return rng.dirichlet(np.full(m, concentration), size=n), rng.integers(0, m, size=n)
+
+
+def boundary(n, m, seed=0):
+    """Predictions with zeros of all kinds, each of which occurs more than once."""
+    probs, labels = interior(n, m, seed)
+    rng = np.random.default_rng(seed + 1)
+    probs = np.where(rng.uniform(size=(n, m)) < 0.3, 0, probs)
+    probs[:m] = np.eye(m)
+    probs[m : m + 2] = np.eye(m)[0]
+    probs[probs.sum(1) == 0] = 1
+    return probs / probs.sum(1, keepdims=True), labels
+
+
+def error(probs, targets, bandwidth=0.05, order=2):
+    family = Bernoulli if np.ndim(probs) == 1 else Categorical
+    predictions, targets = family(jnp.asarray(probs)), jnp.asarray(targets)
+    return kde_calibration_error(predictions, targets, bandwidth=bandwidth, order=order)
+
+
+@pytest.mark.parametrize("order", [1, 1.5, 2, 3])
+@pytest.mark.parametrize("h", [2.0, 0.1, 0.01, 1e-4])
+@pytest.mark.parametrize(("n", "m"), [(2, 3), (20, 2), (20, 5)])
+def test_against_loops(n, m, h, order):
+    for make in (interior, boundary):
+        if n > m:
+            probs, labels = make(n, m)
+            np.testing.assert_allclose(
+                error(probs, labels, h, order), error_oracle(probs, labels, h, order), rtol=2e-9
+            )
+
+
+@pytest.mark.parametrize("h", [1.0, 0.05, 0.001])
+def test_two_classes_against_beta_densities(h):
+    rng = np.random.default_rng(0)
+    f, y = rng.uniform(size=30), rng.integers(0, 2, size=30)
+    total = 0.0
+    for j in range(30):
+        logs = np.array([scipy.stats.beta.logpdf(f[j], p / h + 1, (1 - p) / h + 1) for p in f])
+        weights = np.where(np.arange(30) == j, 0, np.exp(logs - logs.max()))
+        total += abs(weights @ y / weights.sum() - f[j])
+    np.testing.assert_allclose(error(f, y, h, 1), 2 * total / 30, rtol=1e-9)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_bernoulli_gives_the_numbers_of_two_classes(dtype):
+    rng = np.random.default_rng(1)
+    f = jnp.asarray(np.append(rng.uniform(size=60), [0, 1, 1, 0.5]).astype(dtype))
+    y = jnp.asarray(rng.integers(0, 2, size=64))
+    two = jnp.stack([1 - f, f], -1)
+    for h in (0.3, 1e-3):
+        assert error(f, y, h) == error(two, y, h) == error(f, y == 1, h)
+    assert kde_bandwidth(Bernoulli(f)) == kde_bandwidth(Categorical(two))
+
+
+def test_values_by_hand():
+    f = np.full(4, 0.5)  # all kernels are equal: frequencies of the other labels
+    np.testing.assert_allclose(error(f, [1, 1, 1, 0], 1e-3, 1), 2 * (3 / 6 + 1 / 2) / 4, rtol=1e-14)
+    ones = np.ones(3)  # certain, and wrong once
+    np.testing.assert_allclose(error(ones, [1, 1, 0], 0.1, 1), 2 * (1 / 2 + 1 / 2) / 3, rtol=1e-14)
+    assert error(ones, [1, 1, 1], 0.1, 1) == 0
+    np.testing.assert_allclose(error(np.array([0.0, 1.0]), [0, 1], 1e-3, 2), 2, rtol=1e-14)
+    rows = np.eye(3)[[0, 0, 1, 2]]  # one-hot: the first two see each other, the others all
+    expected = (0 + 0 + (4 / 9 + 4 / 9) + (1 + 1)) / 4
+    np.testing.assert_allclose(error(rows, [0, 0, 0, 1], 0.2, 2), expected, rtol=1e-14)
+
+
+def test_certain_predictions_look_at_certain_ones():
+    """At 1, a kernel around p < 1 is 0; without others at 1, that around the largest p counts."""
+    f, y = np.array([1.0, 1.0, 1.0, 0.999, 0.2]), np.array([1, 0, 1, 0, 0])
+    kernels = dirichlet_kernels(jnp.asarray(np.stack([1 - f, f], 1)), 0.01)
+    at_one = Point(jnp.array([[0.0, 1.0]] * 3), jnp.array([-1, 0, 2]))
+    ours = label_proportions(kernels, jnp.asarray(y), at_one)[:, 1]
+    np.testing.assert_allclose(ours, [2 / 3, 1 / 2, 1 / 2], rtol=1e-14)
+    rest = jax.tree.map(lambda x: x[3:] if x.ndim else x, kernels)
+    for labels in ([0, 1], [1, 0]):
+        ours = label_proportions(rest, jnp.array(labels), jax.tree.map(lambda x: x[:1], at_one))
+        np.testing.assert_allclose(ours, [np.eye(2)[labels[0]]], atol=1e-14)
+
+
+def test_limit_at_the_boundary():
+    """Densities at points with ε in place of zeros tend to the value at the zeros."""
+    centres, labels = interior(12, 4, seed=5)
+    centres[:2] = [0.45, 0.03, 0.02, 0.5], [0.45, 0.02, 0.03, 0.5]  # tie at zeros in 1 and 2
+    centres[2:4] = centres[:2]
+    labels[:4] = [0, 1, 1, 2]
+    points = np.array([[0.3, 0, 0, 0.7], [1.0, 0, 0, 0], [0, 0.2, 0.3, 0.5], [0, 0, 1.0, 0]])
+    expected = []
+    for q in points:
+        near = np.where(q == 0, 1e-300, q)
+        logs = np.array([scipy.stats.dirichlet.logpdf(near, p / 0.05 + 1) for p in centres])
+        weights = np.exp(logs - logs.max())
+        expected.append(weights @ np.eye(4)[labels] / weights.sum())
+    assert np.max(expected[0]) < 0.9  # several count
+    for dtype, atol in ((np.float64, 1e-9), (np.float32, 1e-5)):
+        kernels = dirichlet_kernels(jnp.asarray(centres.astype(dtype)), 0.05)
+        chosen = Point(jnp.asarray(points.astype(dtype)), jnp.full(4, -1))
+        ours = label_proportions(kernels, jnp.asarray(labels), chosen)
+        np.testing.assert_allclose(ours, expected, atol=atol)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_ties_at_the_boundary_up_to_rounding(dtype):
+    """All orders of the other probabilities are as far from a certain prediction."""
+    rest = np.array(list(itertools.permutations([0.1, 0.2, 0.3])))
+    centres = np.concatenate([np.full((6, 1), 0.4), rest], 1).astype(dtype)
+    kernels = dirichlet_kernels(jnp.asarray(centres), 1e-3)
+    point = Point(jnp.eye(4, dtype=dtype)[:1], jnp.array([-1]))
+    ours = label_proportions(kernels, jnp.array([0, 0, 1, 1, 2, 3]), point)
+    np.testing.assert_allclose(ours, [[1 / 3, 1 / 3, 1 / 6, 1 / 6]], rtol=1e-3)
+
+
+def test_new_points_against_loops():
+    """The ratio at points that are not among the samples."""
+    (centres, labels), (points, _) = interior(25, 3), interior(7, 3, seed=8)
+    for h in (0.5, 0.02):
+        kernels = dirichlet_kernels(jnp.asarray(centres), h)
+        chosen = Point(jnp.asarray(points), jnp.full(7, -1))
+        ours = label_proportions(kernels, jnp.asarray(labels), chosen)
+        expected = [proportions_oracle(q, centres, labels, h) for q in points]
+        np.testing.assert_allclose(ours, expected, rtol=1e-9)
+        np.testing.assert_allclose(jnp.sum(ours, 1), 1, rtol=1e-14)
+
+
+@pytest.mark.parametrize("n", [127, 128, 129, 300])
+def test_tiled_equals_dense(n):
+    probs, labels = interior(n, 4)
+    alpha = probs / 0.03 + 1
+    logs = np.log(probs) @ (alpha - 1).T - gammaln(alpha).sum(1)
+    np.fill_diagonal(logs, -np.inf)
+    weights = np.exp(logs - logs.max(1, keepdims=True))
+    ratios = weights @ np.eye(4)[labels] / weights.sum(1, keepdims=True)
+    expected = np.square(ratios - probs).sum() / n
+    np.testing.assert_allclose(error(probs, labels, 0.03), expected, rtol=1e-11)
+
+
+@pytest.mark.parametrize("h", [0.1, 1e-2, 1e-3, 1e-4, 1e-5])
+@pytest.mark.parametrize(("m", "concentration"), [(2, 1.0), (10, 0.3), (100, 0.3)])
+def test_float32(m, concentration, h):
+    """Rounding is small at the scale of the standard deviation, which is above 1e-3 here."""
+    rng = np.random.default_rng(m)
+    probs = rng.dirichlet(np.full(m, concentration), size=400).astype(np.float32)
+    probs[:3] = np.eye(m)[[0, 0, 1]]
+    labels = rng.integers(0, m, size=400)
+    bound = 2e-6 if h >= 1e-3 else 2e-5 if h >= 1e-4 else 3e-4
+    for order in (1, 2):
+        ours = error(probs, labels, np.float64(h), order)
+        assert ours.dtype == jnp.float32
+        reference = error(probs.astype(np.float64), labels, h, order)
+        assert reference.dtype == jnp.float64
+        np.testing.assert_allclose(ours, reference, atol=bound)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_finite_everywhere(dtype):
+    """Values and gradients, with zeros, ones, the tiniest numbers and any bandwidth."""
+    tiny = np.finfo(dtype).tiny
+    probs = boundary(60, 3, seed=2)[0].astype(dtype)
+    probs[20:24] = np.array([[1, tiny, 0], [0, 1, 100 * tiny], [0.5, 0.5, tiny], [1, 0, tiny / 4]])
+    probs[24:44] = 1 / 3
+    # Weights that move by 1/(h q) with the first: the derivative is above the largest number.
+    probs[44:47] = [[1, tiny, tiny], [0.4, 0.5, 0.1], [0.4, 0.1, 0.5]]
+    labels = np.random.default_rng(0).integers(0, 3, size=60)
+    labels[44:47] = 0, 0, 1
+    evaluate = jax.jit(jax.value_and_grad(error, argnums=(0, 2)))
+    for rows in (slice(60), slice(24, 44), slice(20), slice(2), slice(20, 22), slice(44, 47)):
+        for h in (1e-8, 1e-5, 1e-2, 1.0, 1e3):
+            for order in (1.0, 1.5, 2.0):
+                value, gradients = evaluate(probs[rows], labels[rows], dtype(h), order)
+                assert np.isfinite(value)
+                assert 0 <= value <= 2
+                chex.assert_tree_all_finite(gradients)
+
+
+def test_gradients_where_the_error_is_zero():
+    evaluate = jax.jit(jax.value_and_grad(error, argnums=(0, 2)))
+    for order in (1.0, 1.5, 2.0):
+        value, gradients = evaluate(jnp.ones(5), jnp.ones(5, int), 0.1, order)
+        assert value == 0
+        chex.assert_trees_all_equal(gradients, (jnp.zeros(5), jnp.array(0.0)))
+        # The others of the last have as many zeros as ones: its deviation is 0.
+        _, gradients = evaluate(jnp.full(5, 0.5), jnp.array([0, 0, 1, 1, 1]), 0.1, order)
+        chex.assert_tree_all_finite(gradients)
+
+
+@pytest.mark.parametrize("make", [interior, boundary])
+def test_gradients_against_finite_differences(make):
+    """Along the simplex, with the zeros kept, and in the bandwidth."""
+    probs, labels = make(40, 4)
+    direction = np.random.default_rng(3).normal(size=probs.shape) * probs
+    direction -= probs * direction.sum(1, keepdims=True)
+
+    @jax.jit
+    def value(step, h, order):
+        return error(jnp.asarray(probs) + step * direction, labels, h, order)
+
+    gradient = jax.jit(jax.grad(value, argnums=(0, 1)))
+    for h in (0.3, 0.02):
+        for order in (1.0, 1.5, 2.0):
+            by_step = (value(1e-6, h, order) - value(-1e-6, h, order)) / 2e-6
+            above, below = (value(0.0, h * (1 + d), order) for d in (1e-6, -1e-6))
+            expected = by_step, (above - below) / (2e-6 * h)
+            np.testing.assert_allclose(gradient(0.0, h, order), expected, rtol=1e-5, atol=1e-8)
+
+
+def test_order_is_an_argument():
+    probs, labels = interior(30, 3)
+    orders = jnp.array([1.0, 1.5, 2.0])
+    ours = jax.vmap(lambda p: error(probs, labels, 0.1, p))(orders)
+    np.testing.assert_allclose(ours, [error(probs, labels, 0.1, float(p)) for p in orders])
+    slope = jax.grad(lambda p: error(probs, labels, 0.1, p))(1.5)
+    values = [error(probs, labels, 0.1, 1.5 + d) for d in (-1e-6, 1e-6)]
+    np.testing.assert_allclose(slope, (values[1] - values[0]) / 2e-6, rtol=1e-6)
+
+
+def test_jit_vmap_and_order_of_samples():
+    data = [boundary(140, 3, seed=s) for s in range(3)]
+    probs, labels = (jnp.stack([jnp.asarray(d[i]) for d in data]) for i in (0, 1))
+    loop = [error(p, y) for p, y in zip(probs, labels)]
+    np.testing.assert_allclose(jax.vmap(error)(probs, labels), loop, rtol=1e-12)
+    np.testing.assert_allclose(jax.jit(error)(probs[0], labels[0]), loop[0], rtol=1e-13)
+    bandwidths = jnp.array([0.02, 0.3])
+    ours = jax.jit(jax.vmap(functools.partial(error, probs[0], labels[0])))(bandwidths)
+    np.testing.assert_allclose(ours, [error(probs[0], labels[0], h) for h in bandwidths])
+    shuffle = np.random.default_rng(0).permutation(140)
+    np.testing.assert_allclose(error(probs[0][shuffle], labels[0][shuffle]), loop[0], rtol=1e-12)
+    classes = np.array([2, 0, 1])
+    relabelled = error(probs[0][:, classes], np.argsort(classes)[labels[0]])
+    np.testing.assert_allclose(relabelled, loop[0], rtol=1e-12)
+
+
+def test_one_trace():
+    @jax.jit
+    @chex.assert_max_traces(n=1)
+    def evaluate(probs, labels, h, order):
+        return error(probs, labels, h, order)
+
+    probs, labels = interior(20, 3)
+    for h, order in ((0.1, 1.0), (0.2, 2.0), (0.3, 1.5)):
+        np.testing.assert_allclose(
+            evaluate(probs, labels, h, order), error(probs, labels, h, order), rtol=1e-13
+        )
+
+
+def test_memory_is_linear():
+    n = 6000
+
+    def value(probs, h):
+        return error(probs, jnp.zeros(n, int), h)
+
+    compiled = jax.jit(jax.grad(value, argnums=(0, 1))).lower(jnp.ones((n, 3)), 0.1).compile()
+    assert compiled.memory_analysis().temp_size_in_bytes < 8 * n**2 / 4
+
+
+def test_top_label_and_class_wise():
+    probs, labels = interior(80, 3)
+    predictions, targets = Categorical(jnp.asarray(probs)), jnp.asarray(labels)
+    confidences, correct = top_label(predictions, targets)
+    kernels = dirichlet_kernels(confidences.class_probs, 0.05)
+    points = Point(confidences.class_probs, jnp.arange(80))
+    accuracies = label_proportions(kernels, correct.astype(int), points)[:, 1]
+    one_term = jnp.mean(jnp.abs(accuracies - probs.max(1)))
+    ours = kde_calibration_error(confidences, correct, bandwidth=0.05, order=1)
+    np.testing.assert_allclose(ours, 2 * one_term, rtol=1e-12)
+
+    function = functools.partial(kde_calibration_error, bandwidth=0.05, order=1)
+    ours = jax.vmap(function)(*class_wise(predictions, targets))
+    expected = [error(probs[:, c], labels == c, 0.05, 1) for c in range(3)]
+    np.testing.assert_allclose(ours, expected, rtol=1e-12)
+
+
+def test_converges_to_the_error_of_a_known_model():
+    """f uniform, P(Y = 1 | f) = f²: the squared error is 2 ∫ (f − f²)² = 1/15."""
+
+    def estimates(n, calibrated):
+        def estimate(key):
+            first, second = jax.random.split(key)
+            f = jax.random.uniform(first, (n,))
+            y = jax.random.uniform(second, (n,)) < (f if calibrated else f**2)
+            return error(f, y.astype(int), 0.3 / np.sqrt(n))
+
+        return np.asarray(jax.lax.map(estimate, jax.random.split(jax.random.key(0), 32)))
+
+    sizes = (100, 300, 900)
+    noise = [estimates(n, True).mean() for n in sizes]
+    assert noise[0] > 1.7 * noise[1] > 1.7**2 * noise[2] > 0
+    for n, bias in zip(sizes, noise):
+        values = estimates(n, False)
+        # The bias is about that of a calibrated model; one standard error of the mean of 32
+        # estimates is 0.006, 0.003 and 0.002.
+        allowed = bias + 4 * values.std() / np.sqrt(values.size)
+        assert abs(values.mean() - 1 / 15) < allowed
+    assert allowed < 0.2 / 15
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize(("m", "concentration"), [(2, 1.0), (10, 3.0)])
+def test_bandwidth_against_all_candidates(m, concentration, dtype):
+    candidates = np.append(np.logspace(-5, -1, 15), [0.2, 0.4, 0.6, 0.8, 1.0])
+    for make in (functools.partial(interior, concentration=concentration), boundary):
+        probs = make(150, m)[0].astype(dtype)
+        inside = np.maximum(probs, np.finfo(np.float32).eps).astype(np.float64)
+        inside /= inside.sum(1, keepdims=True)
+        values = [log_likelihood_oracle(inside, h) for h in candidates]
+        predictions = Categorical(jnp.asarray(probs))
+        for ours in (kde_bandwidth(predictions), jax.jit(kde_bandwidth)(predictions)):
+            assert ours.dtype == dtype
+            assert ours.shape == ()
+            np.testing.assert_allclose(ours, candidates[np.argmax(values)], rtol=1e-6)
+
+
+def test_candidates_in_any_order():
+    probs = interior(40, 3)[0]
+    for candidates in ([0.4, 1e-4, 0.2], [1e-5, 1e-4, 1e-3], [1, 2, 4]):
+        values = [log_likelihood_oracle(probs, h) for h in candidates]
+        ours = kde_bandwidth(Categorical(jnp.asarray(probs)), jnp.asarray(candidates))
+        assert ours == candidates[np.argmax(values)]
+        assert ours.dtype == probs.dtype
+
+
+def test_likelihood_of_beta_densities():
+    """The normaliser matters between candidates: the oracle of the other test has scipy's."""
+    f = np.random.default_rng(0).uniform(0.05, 0.95, size=20)
+    probs = np.stack([1 - f, f], 1)
+    for h in (1.0, 0.01):
+        logs = [
+            np.log(
+                np.mean(
+                    [
+                        scipy.stats.beta.pdf(f[j], f[i] / h + 1, (1 - f[i]) / h + 1)
+                        for i in range(20)
+                        if i != j
+                    ]
+                )
+            )
+            for j in range(20)
+        ]
+        np.testing.assert_allclose(log_likelihood_oracle(probs, h), np.sum(logs), rtol=1e-10)
+
+
+def test_repeated_predictions_choose_the_smallest_bandwidth():
+    rng = np.random.default_rng(0)
+    for f in (np.ones(30), np.repeat(rng.uniform(size=15), 2)):
+        np.testing.assert_allclose(kde_bandwidth(Bernoulli(jnp.asarray(f))), 1e-5)
+    data = jnp.asarray(rng.uniform(size=(3, 50)))
+    ours = jax.vmap(lambda f: kde_bandwidth(Bernoulli(f)))(data)
+    np.testing.assert_array_equal(ours, [kde_bandwidth(Bernoulli(f)) for f in data])
+
+
+@pytest.mark.parametrize("name", CLASS_ERRORS)
+def test_wrong_data(name):
+    predictions, targets, kind, message = CLASS_ERRORS[name]
+    with pytest.raises(kind, match=message):
+        kde_calibration_error(predictions, targets, bandwidth=0.1, order=1)
+    if message.startswith("predictions"):
+        with pytest.raises(kind, match=message):
+            kde_bandwidth(predictions)
+
+
+@pytest.mark.parametrize("wrap", [lambda f: f, jax.jit])
+def test_structure_is_checked_under_jit(wrap):
+    evaluate = functools.partial(kde_calibration_error, bandwidth=0.1, order=1)
+    for case in ("floating labels", "one class", "one-hot targets"):
+        predictions, targets, kind, message = WRONG[case]
+        with pytest.raises(kind, match=message):
+            wrap(evaluate)(predictions, targets)
+    with pytest.raises(ValueError, match="predictions: expected at least 2 samples, got 1"):
+        wrap(evaluate)(Categorical(PROBS[:1]), LABELS[:1])
+    with pytest.raises(ValueError, match="predictions: expected at least 2 samples, got 1"):
+        wrap(kde_bandwidth)(Categorical(PROBS[:1]))
+    for function, arguments in ((evaluate, (LOC,)), (kde_bandwidth, ())):
+        with pytest.raises(TypeError, match="expected class predictions such as .*, got Normal"):
+            wrap(function)(Normal(LOC, LOC + 1), *arguments)
+
+
+@pytest.mark.parametrize(
+    ("options", "kind", "message"),
+    [
+        ({"bandwidth": 0.0}, ValueError, "bandwidth: expected positive finite values, got"),
+        ({"bandwidth": -1}, ValueError, "bandwidth: expected positive"),
+        ({"bandwidth": np.nan}, ValueError, "bandwidth: expected positive"),
+        ({"bandwidth": jnp.ones(2)}, ValueError, "bandwidth: expected shape () (a scalar)"),
+        ({"bandwidth": "wide"}, TypeError, "bandwidth: expected a number, got str"),
+        ({"order": 0.5}, ValueError, "order: expected a finite number >= 1, got order = 0.5"),
+        ({"order": np.nan}, ValueError, "order: expected a finite number >= 1, got order = nan"),
+        ({"order": np.inf}, ValueError, "order: expected a finite number >= 1, got order = inf"),
+        ({"order": jnp.ones(2)}, ValueError, "order: expected shape () (a scalar), got (2,)"),
+        ({"order": "l1"}, TypeError, "order: expected a number, got str"),
+        ({"order": 2j}, TypeError, "order: expected a real number"),
+    ],
+)
+def test_wrong_options(options, kind, message):
+    with pytest.raises(kind, match=re.escape(message)):
+        kde_calibration_error(
+            Categorical(PROBS), LABELS, **{"bandwidth": 0.1, "order": 1, **options}
+        )
+
+
+@pytest.mark.parametrize(
+    ("candidates", "kind", "message"),
+    [
+        ([0.1, 0.2], TypeError, "candidates[0]: expected an array, got float"),
+        (0.1, TypeError, "candidates: expected an array, got float"),
+        (jnp.array(0.1), ValueError, "candidates: expected shape [k], got ()"),
+        (jnp.ones((2, 2)), ValueError, "candidates: expected shape [k], got (2, 2)"),
+        (jnp.ones(0), ValueError, "candidates: expected at least 1"),
+        (jnp.array([0.1, 0]), ValueError, "candidates[1] = 0.0"),
+        (jnp.array([jnp.inf]), ValueError, "candidates: expected positive finite values"),
+        (jnp.array([1j]), TypeError, "candidates: expected a real number"),
+    ],
+)
+def test_wrong_candidates(candidates, kind, message):
+    with pytest.raises(kind, match=re.escape(message)):
+        kde_bandwidth(Categorical(PROBS), candidates)
+
+
+def test_what_is_out_of_range_never_becomes_a_number_under_jit():
+    evaluate = jax.jit(lambda p, y: error(p, y))
+    assert np.isfinite(evaluate(PROBS, LABELS))
+    for wrong in (-1, 3):
+        assert np.isnan(evaluate(PROBS, LABELS.at[2].set(wrong)))
+    assert np.isnan(evaluate(PROBS.at[1, 1].set(jnp.nan), LABELS))
+    assert np.isnan(jax.jit(lambda p: kde_bandwidth(Categorical(p)))(PROBS.at[1, 1].set(jnp.nan)))
+
+
+def test_calibrated_predictions_of_many_classes():
+    values = []
+    for n in (100, 400, 1600):
+        predictions, targets, _ = oracles.categorical_data(n, 3)
+        values.append(kde_calibration_error(predictions, targets, bandwidth=0.1, order=2))
+    assert values[0] > values[1] > values[2]

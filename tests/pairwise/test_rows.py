@@ -1,0 +1,57 @@
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from calibjax import pairwise
+
+
+def softmax_mean(args, x):
+    """A ratio of sums over samples, at one point (vector, index of a sample to leave out)."""
+    samples, values, rate = args
+    point, excluded = x
+    logits = jnp.where(jnp.arange(len(samples)) == excluded, -jnp.inf, rate * samples @ point)
+    return {"mean": jax.nn.softmax(logits) @ values}
+
+
+def data(n):
+    rng = np.random.default_rng(0)
+    xs = jnp.asarray(rng.normal(size=(n, 3)))
+    return (xs, jnp.asarray(rng.normal(size=(n, 2))), 0.7), (xs, jnp.arange(n))
+
+
+@pytest.mark.parametrize("n", [2, 15, 16, 33])
+@pytest.mark.parametrize("tile_size", [1, 7, 16, 128])
+def test_tiled_equals_loop(n, tile_size):
+    args, xs = data(n)
+    ours = pairwise.map_rows(softmax_mean, args, xs, tile_size=tile_size)["mean"]
+    loop = [softmax_mean(args, jax.tree.map(lambda x, j=j: x[j], xs))["mean"] for j in range(n)]
+    np.testing.assert_allclose(ours, np.stack(loop), atol=1e-14)
+
+
+@pytest.mark.parametrize("tile_size", [7, 128])
+def test_gradients(tile_size):
+    def tiled(args, points):
+        xs = points, jnp.arange(33)
+        return jnp.sum(pairwise.map_rows(softmax_mean, args, xs, tile_size=tile_size)["mean"] ** 2)
+
+    def dense(args, points):
+        rows = jax.vmap(softmax_mean, (None, 0))(args, (points, jnp.arange(33)))
+        return jnp.sum(rows["mean"] ** 2)
+
+    args, (points, _) = data(33)
+    ours, expected = (jax.grad(f, argnums=(0, 1))(args, points) for f in (tiled, dense))
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-13), ours, expected)
+
+
+def test_memory_is_linear():
+    def value(xs):
+        args = xs, xs, 0.7
+        return jnp.sum(pairwise.map_rows(softmax_mean, args, (xs, jnp.arange(len(xs))))["mean"])
+
+    def size(n):
+        compiled = jax.jit(jax.grad(value)).lower(jnp.ones((n, 3))).compile()
+        return compiled.memory_analysis().temp_size_in_bytes
+
+    assert size(8000) < 2.5 * size(4000)
+    assert size(8000) < 8 * 8000**2 / 4
