@@ -122,6 +122,14 @@ def test_the_expected_largest_deviation():
     assert w19_estimates_tables.expected_largest(1) == pytest.approx(np.sqrt(2 / np.pi), rel=1e-3)
 
 
+def test_modes_are_counted():
+    rng = np.random.default_rng(0)
+    normal, number = rng.normal(size=10_000), rng.poisson(0.2, 10_000)
+    assert w19_estimates_tables.num_modes(normal) == 1
+    assert w19_estimates_tables.num_modes(normal + 5 * (number > 0)) == 2
+    assert w19_estimates_tables.num_modes(normal + 8 * np.minimum(number, 2)) == 3
+
+
 @pytest.fixture(scope="module")
 def group():
     with jax.enable_x64(True):
@@ -162,7 +170,7 @@ def test_the_experiment_writes_its_results(tmp_path, monkeypatch):
     changed = [path.stat().st_mtime_ns for path in stored]
     w19_estimates.run(options)
     assert [path.stat().st_mtime_ns for path in stored] == changed
-    tables = ("estimates", "unbiasedness", "ece_bias")
+    tables = ("estimates", "unbiasedness", "ece_bias", "claims")
     assert {path.name for path in folder.iterdir() if path.is_file()} == {
         *("figure_1.png", "figure_03.png", "summary.png"),
         *(f"{table}.{suffix}" for table in tables for suffix in ("csv", "md")),
