@@ -5,8 +5,11 @@ are drawn, and for each of them labels of all shares π and label distributions 
 sets of one cell are independent and those of different cells share predictions. W19 shows the
 estimates as histograms and prints no numbers; here there are tables of them as well, with the
 analytic ECE and with the expectation of the SKCE estimators given the predictions, which is known
-exactly. `--only figure_1` computes Fig. 1 alone, `--only m1000` the cells of 1000 classes; tables
-hold what was computed.
+exactly. The median heuristic is the median over all pairs of samples; the code of the paper also
+counts the n zeros of the diagonal. All is in float64.
+
+`--only figure_1` computes Fig. 1 alone, `--only m1000` the cells of 1000 classes; tables and
+figures hold what was chosen.
 """
 
 import dataclasses
@@ -73,7 +76,7 @@ def finished_group(folder: Path, settings: Settings, num_classes: int, a: float)
     todo = chunks(settings, num_classes, a)
     with jax.enable_x64(True):
         compiled(settings.chunk_size, settings.num_samples, num_classes)
-    # Memory grows with the threads, by some 0.3 GB each for 1000 classes.
+    # Memory grows with the threads, by some 0.4 GB each for 1000 classes.
     with ThreadPoolExecutor(min(os.cpu_count() or 1, 4)) as threads:
         finished = threads.map(functools.partial(_finished_cell, folder), todo)
         bar = tqdm(finished, desc=f"{NAME}: m = {num_classes}, a = {a}", total=len(todo))

@@ -90,7 +90,7 @@ def _summarize(
 
 def plot_summary(folder: Path, groups: list[Group]) -> None:
     """Means and central 90 % of the estimates of all cells, with the true values."""
-    figure = Figure(figsize=(11, 11), layout="constrained")
+    figure = Figure(figsize=(9, 8.5), layout="constrained")
     columns = [(a, beta) for beta in BETAS for a in CONCENTRATIONS]
     panels = figure.subplots(len(SUMMARY_ESTIMATORS), len(columns), sharex=True, sharey="row")
     sizes = sorted({group.num_classes for group in groups})
