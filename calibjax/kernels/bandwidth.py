@@ -9,9 +9,12 @@ import jax.numpy as jnp
 from jax import lax
 
 from calibjax import _checks, pairwise
-from calibjax.pairwise.tiles import evaluate
+from calibjax.pairwise.tiles import evaluate, length_of, split
 
-_NUM_THRESHOLDS = 15  # thresholds counted in each pass over the pairs: four bits of the answer
+# The distances of so few points are held, in O(n · tile) memory, instead of computed in each pass.
+_MANY_POINTS = 8 * pairwise.TILE_SIZE
+
+Fold = Callable[[Callable, Any, Any], Any]
 
 
 def _pair_distance(distance: Callable, x: Any, y: Any) -> jax.Array:
@@ -24,25 +27,53 @@ def _as_integers(values: jax.Array) -> jax.Array:
     return lax.bitcast_convert_type(jnp.abs(values), integer)
 
 
-def _keys(distance: Callable, xs: Any, ys: Any) -> jax.Array:
-    return _as_integers(evaluate(_pair_distance, distance, xs, ys))
+def _keys(distance: Callable, xs: Any, ys: Any, mask: jax.Array) -> jax.Array:
+    """Distances of a tile as integers; the largest one where a pair does not count."""
+    keys = _as_integers(evaluate(_pair_distance, distance, xs, ys))
+    return jnp.where(mask, keys, jnp.iinfo(keys.dtype).max)
 
 
-def _count_below(args: Any, counts: jax.Array, xs: Any, ys: Any, mask: jax.Array) -> jax.Array:
-    distance, thresholds = args
-    keys = jnp.where(mask, _keys(distance, xs, ys), jnp.iinfo(thresholds.dtype).max)
-    below = jax.vmap(lambda t: jnp.sum(keys <= t, dtype=jnp.int32))(thresholds)
-    return counts + below.astype(counts.dtype)
+def _count_upto(thresholds: jax.Array, counts: jax.Array, keys: jax.Array) -> jax.Array:
+    upto = jax.vmap(lambda t: jnp.sum(keys <= t, dtype=jnp.int32))(thresholds)
+    return counts + upto.astype(counts.dtype)
 
 
-def _smallest_above(args: Any, smallest: jax.Array, xs: Any, ys: Any, mask: jax.Array) -> Any:
-    distance, limit = args
-    keys = _keys(distance, xs, ys)
-    keys = jnp.where(mask & (keys > limit), keys, jnp.iinfo(keys.dtype).max)
-    return jnp.minimum(smallest, jnp.min(keys))
+def _smallest_above(limit: jax.Array, smallest: jax.Array, keys: jax.Array) -> jax.Array:
+    largest = jnp.iinfo(keys.dtype).max
+    return jnp.minimum(smallest, jnp.min(jnp.where(keys > limit, keys, largest)))
 
 
-def _select(distance: Callable, xs: Any, rank: int, integer: Any, largest: int) -> Any:
+def _fold_of(distance: Callable, xs: Any, integer: Any) -> tuple[Fold, int]:
+    """How to go through all pairs, and how many thresholds to count in each pass.
+
+    The former is a function (step, args, carry) that folds step(args, carry, keys) over the
+    pairs. Three thresholds find two bits of the median; fifteen find four, which is worth it
+    where the distances have to be computed again.
+    """
+
+    def fold_computed(step: Callable, args: Any, carry: Any) -> Any:
+        def visit(args: Any, carry: Any, xs: Any, ys: Any, mask: jax.Array) -> Any:
+            distance, args = args
+            return step(args, carry, _keys(distance, xs, ys, mask))
+
+        return pairwise.fold_pairs(visit, (distance, args), carry, xs)
+
+    if length_of(xs) > _MANY_POINTS:
+        return fold_computed, 15
+
+    def store(args: Any, carry: Any, keys: jax.Array) -> Any:
+        held, index = carry
+        return lax.dynamic_update_index_in_dim(held, keys, index, 0), index + 1
+
+    num_tiles, length = split(jnp.arange(length_of(xs)), pairwise.TILE_SIZE).shape
+    held = jnp.zeros((num_tiles * (num_tiles + 1) // 2, length, length), integer)
+    held, _ = fold_computed(store, (), (held, 0))
+    return (lambda step, args, carry: step(args, carry, held)), 3
+
+
+def _select(
+    fold: Fold, num_thresholds: int, num_pairs: int, rank: int, integer: Any, largest: int
+) -> Any:
     """Key of the distance of a given rank ≥ 1 among all pairs, and how many are not above it.
 
     Each pass counts the pairs below thresholds that divide the bracket of the answer. It ends
@@ -50,13 +81,12 @@ def _select(distance: Callable, xs: Any, rank: int, integer: Any, largest: int) 
     """
 
     def count(thresholds: jax.Array) -> jax.Array:
-        counts = jnp.zeros(thresholds.shape, jnp.asarray(0).dtype)
-        return pairwise.fold_pairs(_count_below, (distance, thresholds), counts, xs)
+        return fold(_count_upto, thresholds, jnp.zeros(thresholds.shape, jnp.asarray(0).dtype))
 
     def narrow(bracket: Any) -> Any:
         low, high, below, upto = bracket
-        step = (high - low) // (_NUM_THRESHOLDS + 1) + 1
-        inner = jnp.arange(_NUM_THRESHOLDS, dtype=integer)
+        step = (high - low) // (num_thresholds + 1) + 1
+        inner = jnp.arange(num_thresholds, dtype=integer)
         # Written so that nothing exceeds the largest integer.
         thresholds = jnp.where(inner <= (high - low) // step, low + inner * step, high)
         edges = jnp.concatenate([low[None] - 1, thresholds, high[None]])
@@ -68,12 +98,10 @@ def _select(distance: Callable, xs: Any, rank: int, integer: Any, largest: int) 
         low, high, below, upto = bracket
         return (low < high) & (upto - below > 1)
 
-    n = jax.tree.leaves(xs)[0].shape[0]
-    below, upto = jnp.asarray(0), jnp.asarray(n * (n - 1) // 2)
+    below, upto = jnp.asarray(0), jnp.asarray(num_pairs)
     start = jnp.array(0, integer), jnp.array(largest, integer), below, upto
     low, _, _, upto = lax.while_loop(undecided, narrow, start)
-    top = jnp.array(jnp.iinfo(integer).max, integer)
-    return pairwise.fold_pairs(_smallest_above, (distance, low - 1), top, xs), upto
+    return fold(_smallest_above, low - 1, jnp.array(jnp.iinfo(integer).max, integer)), upto
 
 
 @functools.partial(jax.jit, static_argnames="ranks")
@@ -85,9 +113,11 @@ def _mean_of_order_statistics(distance: Callable, xs: Any, ranks: tuple[int, int
     if ranks[1] == 0:
         return jnp.zeros((), dtype)
     infinity = {jnp.int64: 0x7FF0000000000000, jnp.int32: 0x7F800000}[integer]
-    key, upto = _select(distance, xs, max(ranks[0], 1), integer, infinity)
-    top = jnp.array(jnp.iinfo(integer).max, integer)
-    following = pairwise.fold_pairs(_smallest_above, (distance, key), top, xs)
+    n = length_of(xs)
+    fold, num_thresholds = _fold_of(distance, xs, integer)
+    rank = max(ranks[0], 1)
+    key, upto = _select(fold, num_thresholds, n * (n - 1) // 2, rank, integer, infinity)
+    following = fold(_smallest_above, key, jnp.array(jnp.iinfo(integer).max, integer))
     lower = lax.bitcast_convert_type(key, dtype)
     upper = lax.bitcast_convert_type(jnp.where(upto >= ranks[1], key, following), dtype)
     if ranks[0] == 0:
@@ -117,8 +147,8 @@ def median_heuristic(
         ValueError: if there are fewer than two points, the points are not finite, or there are
             more pairs than the integers of this JAX configuration can count.
 
-    Cost: selection by counting: some 10 passes over n²/2 distances, O(n + tile²) memory. Not
-    differentiable.
+    Cost: selection by counting in passes over n²/2 distances, which are computed once for n ≤ 1024
+    and in every one of some 10 passes for larger n. O(n · tile) memory. Not differentiable.
 
     References: W19 §7 and App. J.
 

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from calibjax import distances, distributions, kernels
+from calibjax.kernels import bandwidth
 
 
 @pytest.mark.parametrize("n", [2, 3, 4, 7, 50, 301])
@@ -16,6 +17,19 @@ def test_median_of_all_distances(n, dtype, include_diagonal):
     ours = kernels.median_heuristic(distances.Euclidean(), x, include_diagonal=include_diagonal)
     assert ours.dtype == dtype
     np.testing.assert_allclose(ours, np.median(entries), rtol=2 * np.finfo(dtype).eps)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_distances_held_and_computed_in_every_pass_have_one_median(dtype, monkeypatch):
+    probs = np.random.default_rng(0).dirichlet(np.ones(3), size=300).astype(dtype)
+    predictions = distributions.Categorical(jnp.asarray(probs))
+    held = kernels.median_heuristic(distances.TotalVariation(), predictions)
+    monkeypatch.setattr(bandwidth, "_MANY_POINTS", 0)
+    jax.clear_caches()
+    computed = kernels.median_heuristic(distances.TotalVariation(), predictions)
+    assert held == computed
+    matrix = np.abs(probs[:, None] - probs).sum(-1)[np.triu_indices(300, 1)] / 2
+    np.testing.assert_allclose(held, np.median(matrix), rtol=4 * np.finfo(dtype).eps)
 
 
 def test_ties_and_zeros():
