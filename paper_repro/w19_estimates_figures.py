@@ -102,7 +102,7 @@ def plot_summary(folder: Path, groups: list[Group]) -> None:
                     shift = 0.045 * (i - (len(sizes) - 1) / 2)
                     _summarize(axes, group, beta, estimator, f"C{i}", shift)
             axes.axhline(0, color="gray", linewidth=0.5)
-        row[0].set_ylabel(LABELS[estimator].replace(", median heuristic", ""), fontsize=9)
+        row[0].set_ylabel(LABELS[estimator].replace(", median heuristic", ""), fontsize=8)
     for axes, (a, beta) in zip(panels[0], columns, strict=True):
         axes.set_title(f"a = {a:g}, {SYMBOLS[beta]}", fontsize=10)
     for axes in panels[-1]:

@@ -302,19 +302,7 @@ def _claim_rows(groups: list[Group]) -> Iterator[list[str]]:
 
 def write_tables(folder: Path, groups: list[Group]) -> None:
     """Tables of all estimates, of the bias of the estimators, and of what W19 says about them."""
-    header = [
-        "m",
-        "a",
-        "β",
-        "π",
-        "estimator",
-        "mean",
-        "SD",
-        "true value",
-        "bias",
-        "SE",
-        "bias / SE",
-    ]
+    header = ["m", "a", "β", "π", "estimator", "mean", "SD", "true value", "bias", "SE"]
     note = ESTIMATES_NOTE.format(data_sets=len(groups[0].estimates))
     cells.write_table(folder, "estimates", header, _estimate_rows(groups), note)
 

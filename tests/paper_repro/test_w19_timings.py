@@ -17,19 +17,15 @@ def test_procedures_are_the_estimators():
         name: float(procedure(predictions, labels, 0.5))
         for name, procedure in w19_timings.PROCEDURES.items()
     }
-    assert len(values) == 11
+    assert len(values) == 8
     assert 0 <= values["ECE, uniform bins"] <= 1
     assert values["SKCE_b"] > values["SKCE_uq"]
-    for label in w19_timings.SKCES:
-        chosen = values[f"{label} {w19_timings.HEURISTIC}"]
-        np.testing.assert_allclose(values[f"{label} {w19_timings.HELD}"], chosen, rtol=1e-12)
-        assert abs(values[label] - chosen) > 1e-6
+    assert len({round(value, 12) for name, value in values.items() if "SKCE" in name}) == 6
 
 
 def test_the_experiment_writes_its_results(tmp_path, monkeypatch):
     chosen = ("ECE, uniform bins", "ECE, data-dependent bins", "SKCE_b", "SKCE_uq")
-    suffixes = w19_timings.HEURISTIC, w19_timings.HELD
-    chosen += tuple(f"{name} {suffix}" for name in chosen[2:] for suffix in suffixes)
+    chosen += tuple(f"{name} {w19_timings.HEURISTIC}" for name in chosen[2:])
     procedures = {name: w19_timings.PROCEDURES[name] for name in chosen}
     monkeypatch.setattr(w19_timings, "PROCEDURES", procedures)
     monkeypatch.setitem(w19_timings.SETTINGS, "quick", w19_timings.Settings((2,), (10, 20), 0.0))
