@@ -58,7 +58,8 @@ def proportion(name: str, value: Any) -> None:
 
 def real(name: str, value: Any) -> None:
     """Refuses what is neither a real number nor an array of such."""
-    if not (isinstance(value, numbers.Number) or hasattr(value, "shape")):
+    is_number = isinstance(value, numbers.Number) and not isinstance(value, bool)
+    if not (is_number or hasattr(value, "shape")):
         raise TypeError(f"{name}: expected a number, got {type(value).__name__}")
     if jnp.issubdtype(jnp.result_type(value), jnp.complexfloating):
         raise TypeError(f"{name}: expected a real number, got {jnp.result_type(value)}")
@@ -171,7 +172,9 @@ def size_in_range(name: str, value: Any, minimum: int, maximum: int | None = Non
             raise TypeError
         value = operator.index(value)
     except TypeError:
-        raise TypeError(f"{name}: expected an integer, got {value!r}") from None
+        plain = value is None or isinstance(value, str | numbers.Number)
+        got = repr(value) if plain else described(value)
+        raise TypeError(f"{name}: expected an integer, got {got}") from None
     if value < minimum or (maximum is not None and value > maximum):
         limit = f"between {minimum} and {maximum}" if maximum is not None else f">= {minimum}"
         raise ValueError(f"{name}: expected an integer {limit}, got {value}")
@@ -210,8 +213,8 @@ def class_predictions(predictions: Any) -> None:
 
 def bin_ids(name: str, values: Any, num_samples: int) -> None:
     """Refuses everything but one integer in 0, ..., num_samples - 1 per sample."""
-    dtype = jnp.result_type(values)
-    if not jnp.issubdtype(dtype, jnp.integer):
+    dtype = jnp.result_type(values) if hasattr(values, "shape") else described(values)
+    if not (hasattr(values, "shape") and jnp.issubdtype(dtype, jnp.integer)):
         raise TypeError(f"{name}: expected integers, one bin for each prediction, got {dtype}")
     shape(name, values, (num_samples,), f"({num_samples},), one bin for each prediction")
     if is_concrete(values):
@@ -232,6 +235,8 @@ def predictions_and_targets(
         ValueError: as `batch`, and if the targets have wrong shapes or values.
     """
     name = f"{prefix}targets"
+    if hasattr(targets, "sample"):
+        raise TypeError(f"{name}: expected an array of what came, got {described(targets)}")
     predictions = batch(predictions, minimum=minimum, name=f"{prefix}predictions")
     num_samples = leading_size(f"{prefix}predictions", predictions)
     targets = as_arrays(name, targets)
@@ -260,6 +265,11 @@ def confidences_and_correct(confidences: Any, correct: Any) -> tuple[jax.Array, 
         TypeError: if one is no array, or the confidences have the wrong dtype.
         ValueError: if shapes or values are wrong.
     """
+    if hasattr(confidences, "sample") and not hasattr(confidences, "__jax_array__"):
+        raise TypeError(
+            "confidences: expected an array [n], or a batch of distributions.Bernoulli as "
+            f"estimators.top_label returns it, got {described(confidences)}"
+        )
     confidences = jnp.asarray(as_arrays("confidences", confidences))
     floating("confidences", confidences)
     shape("confidences", confidences, (None,), "[n]")
@@ -277,7 +287,10 @@ def groups(name: str, values: Any, num_classes: int) -> tuple[int, ...]:
     """Returns the group of each class; refuses all but 0, ..., g - 1 without gaps, g >= 2."""
     if not is_concrete(values):
         raise TypeError(f"{name}: expected integers that are known when compiling, got {values}")
-    array = np.asarray(values)
+    try:
+        array = np.asarray(values)
+    except ValueError:  # lists of different lengths
+        array = np.asarray(values, object)
     if array.dtype.kind not in "iu":
         raise TypeError(f"{name}: expected integers, one group for each class, got {array.dtype}")
     shape(name, array, (num_classes,), f"({num_classes},), one group for each class")

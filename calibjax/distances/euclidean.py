@@ -41,7 +41,9 @@ class SquaredEuclidean(Distance):
     """Squared Euclidean distance ‖p − q‖₂², with the coordinates of `Euclidean`.
 
     It is no metric, but the distance of the squared calibration error: with it, `estimators.ece`
-    estimates E‖E[e_Y | P] − P‖².
+    estimates E‖E[e_Y | P] − P‖². In kernels, `Exponential` of it is the squared exponential kernel
+    of `Euclidean`; `SquaredExponential` of it, with the fourth power, is not positive
+    semi-definite.
 
     Cost: the number of parameters.
 

@@ -83,8 +83,10 @@ class Categorical:
 class Bernoulli:
     """Distribution of a label 0 or 1.
 
-    Estimators and tests give exactly the numbers of the two-class `Categorical`. NumPy and JAX
-    functions see the array of probabilities, so that confidences can be handed to them.
+    Estimators and tests give exactly the numbers of the two-class `Categorical`; only
+    `estimators.uniform_bins` treats probabilities on the edge of a bin differently. `np.asarray`
+    and JAX functions turn it into the array of probabilities, so that confidences can be handed
+    to them.
 
     Attributes:
         probs: probability of label 1; scalar, or [n] for a batch.

@@ -17,6 +17,7 @@ from jax import lax
 
 from calibjax import _checks
 from calibjax._pytree import record
+from calibjax.distributions import Bernoulli
 
 Binning = Callable[[Any], jax.Array]
 
@@ -32,7 +33,12 @@ class UniformBins:
     def __call__(self, predictions: Any) -> jax.Array:
         """Bins of the predictions, int32 [n]."""
         _checks.class_predictions(predictions)
-        return _grid_cells(_checks.batch(predictions).class_probs, num_bins=self.num_bins)
+        probs = _checks.batch(predictions).class_probs
+        if not isinstance(predictions, Bernoulli):
+            return _grid_cells(probs, num_bins=self.num_bins)
+        # The probability of label 0 is rounded, and says nothing that the other does not.
+        bins = _grid_cells(probs[:, 1:], num_bins=self.num_bins)
+        return jnp.max(bins) - bins  # numbered as those of two classes
 
 
 def uniform_bins(num_bins: int) -> UniformBins:
@@ -40,8 +46,13 @@ def uniform_bins(num_bins: int) -> UniformBins:
 
     Class c of prediction p has the index ⌈num_bins · p_c⌉, or 1 if p_c = 0: the intervals are
     [0, 1/b], (1/b, 2/b], ..., (1 − 1/b, 1]. Predictions with the same m indices share a bin. The
-    product is rounded before ⌈·⌉, so that 0.1 in 10 bins has index 1 although the number closest
-    to it is larger.
+    product is rounded before ⌈·⌉, so that 0.1, 0.2, ... are the upper ends of 10 bins although the
+    numbers closest to them are not all smaller; other numbers of bins may have edges where
+    rounding leads into the next bin.
+
+    The bins of a `Bernoulli` are the intervals of its probability, as usual for confidences. Two
+    classes of a `Categorical` have two indices, as in W19. That is the same but for probabilities
+    that lie exactly on an edge, where the index of the other class is that of the next interval.
 
     Bins are found by grouping the predictions at hand, exactly and for any number of classes;
     the grid itself, with num_bins^m cells, is never enumerated. They are numbered from zero in

@@ -247,8 +247,9 @@ def mmce(kernel: Kernel, confidences: Any, correct: Any) -> jax.Array:
         MMCE = (n⁻² Σ_{i,j} (c_i − r_i) (c_j − r_j) k(r_i, r_j))^½
 
     for confidences r and c = 1 where the most probable class came. Its square is `skce_biased` of
-    the `Bernoulli` predictions r with the kernel ½ k ⊗ `White()`. The root of zero has the
-    gradient zero.
+    the `Bernoulli` predictions r with ½ k ⊗ `White()`, where k takes the same values: half of
+    `TensorProduct(Exponential(0.4, TotalVariation()), White())` for k = `Exponential(0.4)`, since
+    |r − r'| is the total variation distance. The root of zero has the gradient zero.
 
     Args:
         kernel: kernel on numbers in [0, 1], such as `kernels.Exponential(0.4)`, the kernel of
@@ -274,6 +275,11 @@ def mmce(kernel: Kernel, confidences: Any, correct: Any) -> jax.Array:
     0.5
     """
     _checks.kernel_values(kernel)
+    if isinstance(kernel, TensorProduct):
+        raise TypeError(
+            "kernel: expected a kernel on confidences such as kernels.Exponential(0.4), "
+            "got TensorProduct"
+        )
     confidences, correct = _checks.confidences_and_correct(confidences, correct)
     samples = confidences, correct - confidences
     return safe_sqrt(jnp.maximum(pairwise.mean_over_all_pairs(_mmce_pair, kernel, samples), 0))

@@ -45,6 +45,8 @@ def shown_values(name: str, values: Any) -> np.ndarray:
         TypeError: if they are no numbers, or traced by JAX and therefore without values.
         ValueError: if one is not finite.
     """
+    if isinstance(values, list) and not values:
+        raise TypeError(f"{name}: expected an array or a number, got an empty list")
     _checks.as_arrays(name, values)
     if not _checks.is_concrete(values):
         raise TypeError(f"{name}: expected values to draw, got {values} (draw outside of jit)")

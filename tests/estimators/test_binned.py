@@ -268,12 +268,17 @@ def test_float32(name):
         assert abs(float(ours) - float(reference)) < 1e-5 / np.sqrt(n)
 
 
-@pytest.mark.slow
-def test_float32_of_a_million_samples():
-    predictions, targets = Bernoulli(jnp.full(10**6, 0.7, jnp.float32)), jnp.arange(10**6) % 10 < 7
-    for binning in (estimators.uniform_bins(10), estimators.median_variance_bins(100)):
+@pytest.mark.parametrize("confidence", [0.7, 0.75])
+def test_float32_of_many_equal_predictions(confidence):
+    """Sums of a million equal numbers lose digits."""
+    n = 10**6
+    predictions = Bernoulli(jnp.full(n, confidence, jnp.float32))
+    targets = jnp.arange(n) % 10 < 7
+    for binning in (estimators.uniform_bins(10), lambda p: jnp.zeros(n, int)):
         value = estimators.ece(predictions, targets, binning=binning)
-        assert abs(float(value)) < 1e-6  # the standard deviation is 5e-4
+        assert abs(float(value) - (confidence - 0.7)) < 1e-6  # the standard deviation is 5e-4
+        value = estimators.debiased_squared_ece(predictions, targets, binning=binning)
+        assert abs(float(value) - 2 * (confidence - 0.7) ** 2) < 1e-6
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -417,6 +422,8 @@ def test_what_has_no_classes_is_refused(wrap):
         (lambda p: LOC, TypeError, "binning.predictions.: expected integers, one bin for each"),
         (lambda p: LABELS[1:], ValueError, r"expected shape \(6,\), one bin .*, got \(5,\)"),
         (lambda p: [0] * 6, TypeError, "expected an array, got int"),
+        (lambda p: None, TypeError, "expected integers, one bin for each .*, got NoneType"),
+        (estimators.uniform_bins, TypeError, "num_bins: expected an integer, got Categorical$"),
         (lambda p: LABELS + 4, ValueError, r"bins in 0, ..., 5, got .*\[2\] = 6"),
         (lambda p: LABELS - 1, ValueError, r"bins in 0, ..., 5, got .*\[0\] = -1"),
     ],

@@ -93,7 +93,7 @@ def test_edges_of_uniform_bins(dtype):
     assert indices[-1] == (10, 1)
     ours = estimators.uniform_bins(10)(Categorical(jnp.asarray(probs)))
     np.testing.assert_array_equal(ours, uniform_oracle(probs, 10))
-    above = np.nextafter(steps[1:-1], dtype(1))
+    above = steps[1:-1] * (1 + 4 * np.finfo(dtype).eps)
     ours = estimators.uniform_bins(10)(Bernoulli(jnp.asarray(np.concatenate([steps, above]))))
     assert np.all(np.asarray(ours)[11:] != np.asarray(ours)[1:10])
 
@@ -121,6 +121,19 @@ def test_median_variance_bins_against_recursion(m, n, min_size, dtype):
         assert same_partition(groups_of(ours), median_variance_oracle(probs, min_size))
         sizes = np.bincount(ours)
         assert sizes.min() >= min_size  # thus no gaps
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_uniform_bins_of_a_bernoulli_are_intervals(dtype):
+    """Also where probabilities lie on edges: 0 and 1 fall in the first and the last interval."""
+    for num_bins in (1, 2, 10):
+        probs = np.concatenate([np.arange(101) / 100, [1e-30, 1 - 1e-7]]).astype(dtype)
+        intervals = [max(int(np.ceil(dtype(num_bins) * p)), 1) for p in probs]
+        bins = np.asarray(estimators.uniform_bins(num_bins)(Bernoulli(jnp.asarray(probs))))
+        np.testing.assert_array_equal(bins, num_bins - np.array(intervals))
+    # As floats, of which 0.07 · 100 is above 7, so that only ten intervals are as on paper.
+    assert intervals[10] == 1
+    assert intervals[70] == 7
 
 
 def equal_mass_oracle(probs, num_bins):

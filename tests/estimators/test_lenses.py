@@ -173,6 +173,7 @@ def test_wrong_labels_never_become_numbers_under_jit(name):
         ([0.0, 1.0, 0.0], TypeError, "groups: expected integers, one group for each class, got"),
         ([True, False, True], TypeError, "groups: expected integers, one group for each class"),
         (None, TypeError, "groups: expected integers"),
+        ([[0], [1, 0]], TypeError, "groups: expected integers, one group for each class"),
     ],
 )
 def test_wrong_groups(groups, error, message):
@@ -269,6 +270,17 @@ def test_gradient_of_the_mmce():
 def test_wrong_confidences(confidences, correct, error, message):
     with pytest.raises(error, match=message):
         estimators.mmce(kernels.Exponential(0.4), confidences, correct)
+
+
+def test_what_belongs_to_other_estimators_is_refused_by_name():
+    kernel = kernels.Exponential(0.4)
+    with pytest.raises(TypeError, match=r"confidences: .* as estimators.top_label .*got Categor"):
+        estimators.mmce(kernel, Categorical(PROBS), LABELS)
+    confidences = jnp.array([0.5, 0.5])
+    with pytest.raises(TypeError, match="kernel: expected a kernel on confidences .*, got Tensor"):
+        estimators.mmce(oracles.categorical_kernel(), confidences, jnp.array([0, 1]))
+    with pytest.raises(TypeError, match="targets: expected an array of what came, got Bernoulli"):
+        estimators.top_label(Categorical(PROBS), Bernoulli(confidences))
 
 
 def test_mmce_of_traced_wrong_correctness_is_nan():
