@@ -202,11 +202,7 @@ def dirichlet_kernels(probs: jax.Array, bandwidth: jax.Array) -> DirichletKernel
     concentration = 1 / jnp.asarray(bandwidth, probs.dtype)
     is_zero = _is_zero(probs)
     probs = jnp.where(is_zero, 0, probs)
-    # Sums of probabilities are 1 but for rounding, which does not matter to first order if they
-    # are subtracted here: this is the part of KL(p ‖ q) = Σ p log(p/q) − Σ p + Σ q in p alone.
-    entropies = jnp.sum(probs * jnp.log(jnp.where(is_zero, 1, probs)), -1) - (
-        jnp.sum(probs, -1) - 1
-    )
+    entropies = jnp.sum(probs * jnp.log(jnp.where(is_zero, 1, probs)), -1)
     remainders = jnp.sum(_stirling_remainder(probs * concentration), -1)
     return DirichletKernels(probs, entropies, remainders, concentration)
 
