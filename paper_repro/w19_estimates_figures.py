@@ -36,9 +36,9 @@ def plot_first(folder: Path, group: Group) -> None:
     """Fig. 1: four estimators on the three models of ten classes."""
     figure = Figure(figsize=(9.5, 5), layout="constrained")
     panels = figure.subplots(len(MODELS), len(FIRST_ESTIMATORS))
-    for row, (model, (share_predicted, otherwise)) in zip(panels, MODELS.items(), strict=True):
+    for row, (model, (share, beta)) in zip(panels, MODELS.items(), strict=True):
         for axes, estimator in zip(row, FIRST_ESTIMATORS, strict=True):
-            _panel(axes, group, 1 - share_predicted, otherwise, estimator, 40)
+            _panel(axes, group, share, beta, estimator, 40)
         row[0].set_ylabel(model)
     for axes, estimator in zip(panels[0], FIRST_ESTIMATORS, strict=True):
         axes.set_title(LABELS[estimator], fontsize=9)

@@ -265,7 +265,7 @@ def _mean_at_zero(groups: list[Group], estimator: str) -> str:
 def _first_figure_rows(group: Group) -> Iterator[list[str]]:
     for estimator in ECES:
         biases = (
-            f"{model} {group.errors(1 - share, beta, estimator).mean():+.3f}"
+            f"{model} {group.errors(share, beta, estimator).mean():+.3f}"
             for model, (share, beta) in MODELS.items()
         )
         claim = "exhibits both negative and positive bias" if estimator == ECES[0] else ""

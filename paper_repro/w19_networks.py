@@ -227,7 +227,7 @@ def write_errors(folder: Path, settings: Settings, rows: list[list[Any]]) -> Non
     )
     if settings.num_samples is None:
         largest = max(abs(row[4]) for row in rows)
-        note += f" The largest difference is {largest:.1g}."
+        note += f" The largest difference is {largest:.2g}."
     else:
         note += (
             f" Only the first {settings.num_samples} images were taken, so that ours cannot be "

@@ -35,8 +35,8 @@ NAME = "w19_tests"
 NUM_CLASSES = 10
 CONCENTRATION = 0.1
 BINS_PER_CLASS = 10
-# Probability that a label is drawn from the prediction, and how it is drawn otherwise.
-MODELS = {"M1": (1.0, "first"), "M2": (0.5, "first"), "M3": (0.0, "uniform")}
+# (π, β): with probability π a label is drawn from β, otherwise from the prediction.
+MODELS = {"M1": (0.0, "first"), "M2": (0.5, "first"), "M3": (1.0, "uniform")}
 
 
 @record
@@ -167,14 +167,14 @@ class Chunk:
 
 def draw_data_set(key: jax.Array, model: str, num_samples: int) -> tuple[jax.Array, jax.Array]:
     """Predictions Dir(0.1, …, 0.1), [n, 10], and labels, [n]."""
-    share, otherwise = MODELS[model]
+    share, beta = MODELS[model]
     prediction_key, label_key, choice_key, other_key = jax.random.split(key, 4)
     concentration = jnp.full(NUM_CLASSES, CONCENTRATION)
     probs = jax.random.dirichlet(prediction_key, concentration, (num_samples,))
     predicted = jax.random.categorical(label_key, jnp.log(probs))
     others = jax.random.randint(other_key, (num_samples,), 0, NUM_CLASSES)
-    others = others if otherwise == "uniform" else jnp.zeros_like(others)
-    is_predicted = jax.random.uniform(choice_key, (num_samples,)) < share
+    others = others if beta == "uniform" else jnp.zeros_like(others)
+    is_predicted = jax.random.uniform(choice_key, (num_samples,)) < 1 - share
     return probs, jnp.where(is_predicted, predicted, others)
 
 

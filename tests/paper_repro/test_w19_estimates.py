@@ -154,6 +154,53 @@ def test_deviations_are_those_of_unbiased_estimators(group):
     assert group.errors(0.0, "first", "biased_median").mean() > 0
 
 
+def test_labels_of_different_cells_are_independent(group):
+    """Given the predictions, so that errors of the cells are uncorrelated."""
+    errors = [
+        group.errors(share, beta or "first", "unbiased_median")
+        for share, beta in simulation.LABELLINGS
+        if (share, beta) != (1, "first")  # where the labels are not random
+    ]
+    correlations = np.corrcoef(errors) - np.eye(8)
+    assert np.abs(correlations).max() < 4 / np.sqrt(errors[0].size)
+
+
+MODELS = {"M1": (0.0, "first"), "M2": (0.5, "first"), "M3": (1.0, "uniform")}
+
+
+def test_the_models_of_figure_1(group, tmp_path, monkeypatch):
+    """W19 §7: M1 is calibrated, M2 has half of its labels from e₁, and M3 uniform ones."""
+    shown = []
+    monkeypatch.setattr(
+        w19_estimates_figures, "_panel", lambda axes, *args: shown.append((axes, *args))
+    )
+    w19_estimates_figures.plot_first(tmp_path, group)
+    assert [row[1:] for row in shown] == [
+        (group, *place, estimator, 40)
+        for place in MODELS.values()
+        for estimator in ("ece_uniform", "biased_median", "unbiased_median", "block_median")
+    ]
+    axes = [row[0] for row in shown]
+    assert axes == list(axes[0].figure.axes)  # from left to right and from top to bottom
+    assert [x.get_ylabel() for x in axes[::4]] == list(MODELS)
+    assert [x.get_title() for x in axes[:4]] == [
+        w19_estimates_tables.LABELS[row[-2]] for row in shown[:4]
+    ]
+
+
+def test_the_biases_of_figure_1(group):
+    """ECEs of Dir(1, 1, 1): 0, half of 2/3, and 8/27."""
+    rows = list(w19_estimates_tables._first_figure_rows(group))
+    columns = [simulation.LABELLINGS.index(x) for x in ((0.0, None), *list(MODELS.values())[1:])]
+    means = group.estimates[:, columns, :2].mean(0, dtype=np.float64)
+    biases = means - np.array([[0], [1 / 3], [8 / 27]])
+    assert [row[2] for row in rows] == [
+        ", ".join(f"{model} {bias:+.3f}" for model, bias in zip(MODELS, column))
+        for column in biases.T
+    ]
+    assert rows[0][0] == "ECE, uniform bins, Fig. 1"
+
+
 def test_the_experiment_writes_its_results(tmp_path, monkeypatch):
     settings = w19_estimates.Settings((2, 10), 2, 3, 20)
     monkeypatch.setitem(w19_estimates.SETTINGS, "quick", settings)

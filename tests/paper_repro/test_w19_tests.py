@@ -12,9 +12,9 @@ SMALL = w19_simulation.Chunk("M1", 0, 4, 2, 16, 19)
 
 
 @pytest.mark.parametrize(
-    ("model", "share_predicted", "share_first"), [("M1", 1, 0), ("M2", 0.5, 0.5), ("M3", 0, 0)]
+    ("model", "share", "share_first"), [("M1", 0, 0), ("M2", 0.5, 0.5), ("M3", 1, 0)]
 )
-def test_models(model, share_predicted, share_first):
+def test_models(model, share, share_first):
     """Labels are a mixture of the prediction, the first class and uniform ones."""
     n = 20_000
     probs, labels = w19_simulation.draw_data_set(jax.random.key(0), model, n)
@@ -22,8 +22,7 @@ def test_models(model, share_predicted, share_first):
     np.testing.assert_allclose(probs.sum(1), 1, rtol=1e-5)
     np.testing.assert_allclose(probs.mean(0), 0.1, atol=5 * np.sqrt(0.045 / n))
     one_hot = np.eye(10)[np.asarray(labels)]
-    uniform = 1 - share_predicted - share_first
-    expected = share_predicted * np.asarray(probs) + uniform / 10
+    expected = (1 - share) * np.asarray(probs) + (share - share_first) / 10
     expected[:, 0] += share_first
     # Any function of the predictions is uncorrelated with the residuals.
     for weight in (np.ones(n), np.asarray(probs[:, 0]), np.asarray(probs.max(1))):

@@ -2,7 +2,9 @@ import jax
 import numpy as np
 import pytest
 
+from calibjax import estimators
 from paper_repro import cells, w19_timings
+from paper_repro.w19_simulation import w19_kernel
 
 
 @pytest.fixture(autouse=True)
@@ -12,15 +14,27 @@ def _double_precision():
 
 
 def test_procedures_are_the_estimators():
-    predictions, labels = w19_timings.draw_sample(3, 12)
-    values = {
-        name: float(procedure(predictions, labels, 0.5))
-        for name, procedure in w19_timings.PROCEDURES.items()
+    n = 41
+    data = w19_timings.draw_sample(3, n)
+    probs = data[0].probs
+    median = np.median((np.abs(probs[:, None] - probs).sum(-1) / 2)[np.triu_indices(n, 1)])
+    expected = {
+        "ECE, uniform bins": estimators.ece(*data, binning=estimators.uniform_bins(10)),
+        "ECE, data-dependent bins": estimators.ece(
+            *data, binning=estimators.median_variance_bins(10)
+        ),
     }
-    assert len(values) == 8
-    assert 0 <= values["ECE, uniform bins"] <= 1
-    assert values["SKCE_b"] > values["SKCE_uq"]
-    assert len({round(value, 12) for name, value in values.items() if "SKCE" in name}) == 6
+    for scale, suffix in ((0.5, ""), (median, " with median heuristic")):
+        sample = w19_kernel(scale), *data
+        expected |= {
+            f"SKCE_b{suffix}": estimators.skce_biased(*sample),
+            f"SKCE_uq{suffix}": estimators.skce(*sample),
+            f"SKCE_ul{suffix}": estimators.skce_block(*sample, block_size=2),
+        }
+    assert w19_timings.PROCEDURES.keys() == expected.keys()
+    for name, procedure in w19_timings.PROCEDURES.items():
+        assert procedure(*data, 0.5) == pytest.approx(float(expected[name]), rel=1e-12), name
+    assert len({round(float(value), 6) for value in expected.values()}) == 8  # none is another one
 
 
 def test_the_experiment_writes_its_results(tmp_path, monkeypatch):
