@@ -155,7 +155,7 @@ length scale given.
 
 CLAIMS_NOTE = """
 What W19 App. J.4 says in words about its Fig. 37 (in Julia, "on our computer (3.6 GHz)"), and the
-same here, on two cores that are shared with other programs. It is not said whether the published
+same here, on two cores. It is not said whether the published
 time includes the median of the distances.
 """
 
