@@ -326,6 +326,7 @@ def test_top_label_and_class_wise():
     np.testing.assert_allclose(ours, expected, rtol=1e-12)
 
 
+@pytest.mark.slow
 def test_converges_to_the_error_of_a_known_model():
     """f uniform, P(Y = 1 | f) = f²: the squared error is 2 ∫ (f − f²)² = 1/15."""
 

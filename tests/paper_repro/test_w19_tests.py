@@ -55,6 +55,7 @@ def test_prepared_predictions():
         )
 
 
+@pytest.mark.slow
 def test_simulations():
     """All tests have p-values, and those of the exact test are the same in both precisions."""
     with jax.enable_x64(True):

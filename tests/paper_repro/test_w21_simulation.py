@@ -37,6 +37,7 @@ def test_simulations_repeat_and_differ():
     assert jnp.all(jnp.asarray(values) > 0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dimension", [1, 10])
 def test_cme_tests(dimension):
     """The asymptotic one rejects most calibrated data sets at n = 16, the exact one does not."""
