@@ -30,6 +30,7 @@ def test_models(model, share, share_first):
         np.testing.assert_allclose(mean, 0, atol=5 * 0.5 / np.sqrt(n))
 
 
+@pytest.mark.slow
 def test_prepared_predictions():
     """Their labels have the right shares, also in single precision, and bins are carried along."""
     with jax.enable_x64(True):
