@@ -20,6 +20,20 @@ matmul = functools.partial(jnp.matmul, precision=lax.Precision.HIGHEST)
 
 
 @jax.custom_jvp
+def safe_sqrt(x: jax.Array) -> jax.Array:
+    """Square root whose derivative at zero is zero instead of infinite."""
+    return jnp.sqrt(x)
+
+
+@safe_sqrt.defjvp
+def _safe_sqrt_jvp(primals: tuple, tangents: tuple) -> tuple[jax.Array, jax.Array]:
+    (x,), (dx,) = primals, tangents
+    is_zero = x == 0
+    slope = jnp.where(is_zero, 0, 0.5 / safe_sqrt(jnp.where(is_zero, 1, x)))
+    return safe_sqrt(x), slope * dx
+
+
+@jax.custom_jvp
 def absolute(x: jax.Array) -> jax.Array:
     """Absolute value whose derivative at zero is zero, where JAX's is one."""
     return jnp.abs(x)

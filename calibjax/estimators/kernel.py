@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 
 from calibjax import _checks, pairwise
-from calibjax.distances.base import safe_sqrt
+from calibjax._arithmetic import safe_sqrt
 from calibjax.kernels import Kernel, Scaled, Sum, TensorProduct, centered_kernel, gram_matrix
 
 

@@ -18,9 +18,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from calibjax import _checks
-from calibjax._arithmetic import fold, map_components, total
+from calibjax._arithmetic import fold, map_components, safe_sqrt, total
 from calibjax.distances import Euclidean
-from calibjax.distances.base import safe_sqrt
 from calibjax.distributions import DiagNormal, Normal
 from calibjax.kernels.base import Kernel
 from calibjax.kernels.expectations import (
