@@ -149,7 +149,7 @@ def finished_cells(folder: Path, settings: Settings) -> Times:
 
 TIMES_NOTE = """
 Seconds of one evaluation, minimum over repeated calls of the compiled function, in float64, on two
-cores that are shared with other programs. The SKCE columns without the median heuristic have the
+cores. The SKCE columns without the median heuristic have the
 length scale given.
 """
 
