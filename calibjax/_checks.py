@@ -114,22 +114,20 @@ def integer(name: str, values: Any) -> None:
 def as_arrays(name: str, tree: Any) -> Any:
     """Turns the leaves into JAX arrays; lists in place of arrays are refused.
 
-    A field that holds a record that is itself an array (`Bernoulli`) becomes that array.
+    Probabilities that are given as a `Bernoulli`, which is itself an array, become that array.
     """
-
-    def is_array(part: Any) -> bool:
-        return part is not tree and callable(getattr(part, "__jax_array__", None))
+    if hasattr(getattr(tree, "probs", None), "sample"):
+        tree = dataclasses.replace(tree, probs=jnp.asarray(tree.probs))
 
     def convert(path: Any, leaf: Any) -> Any:
         place = name + jax.tree_util.keystr(path)
-        leaf = jnp.asarray(leaf) if is_array(leaf) else leaf
         if not hasattr(leaf, "shape"):
             raise TypeError(f"{place}: expected an array, got {type(leaf).__name__}")
         if np.dtype(leaf.dtype).kind in "OSUMm":
             raise TypeError(f"{place}: expected numbers, got an array of {leaf.dtype}")
         return jnp.asarray(leaf)
 
-    return jax.tree_util.tree_map_with_path(convert, tree, is_leaf=is_array)
+    return jax.tree_util.tree_map_with_path(convert, tree)
 
 
 def leading_size(name: str, tree: Any, minimum: int = 1) -> int:
@@ -245,14 +243,19 @@ def predictions_and_targets(
             f"{name}: expected one target for each of the {num_samples} predictions, "
             f"got {leading_size(name, targets)}"
         )
+    targets_of(predictions, name, targets)
+    # Truth values are labels 0 and 1, but not numbers.
+    targets = jax.tree.map(lambda y: y.astype(int) if y.dtype == jnp.bool_ else y, targets)
+    return predictions, targets
+
+
+def targets_of(predictions: Any, name: str, targets: Any) -> None:
+    """Calls `check_targets` of the predictions; without it the targets must be finite."""
     if hasattr(predictions, "check_targets"):
         predictions.check_targets(name, targets)
     else:
         for leaf in jax.tree.leaves(targets):
             finite(name, leaf)
-    # Truth values are labels 0 and 1, but not numbers.
-    targets = jax.tree.map(lambda y: y.astype(int) if y.dtype == jnp.bool_ else y, targets)
-    return predictions, targets
 
 
 def confidences_and_correct(confidences: Any, correct: Any) -> tuple[jax.Array, jax.Array]:

@@ -5,7 +5,15 @@
 
 from calibjax.distances.base import Distance
 from calibjax.distances.euclidean import Euclidean, SquaredEuclidean
+from calibjax.distances.maximum_mean_discrepancy import MaximumMeanDiscrepancy
 from calibjax.distances.total_variation import TotalVariation
 from calibjax.distances.wasserstein import Wasserstein
 
-__all__ = ["Distance", "Euclidean", "SquaredEuclidean", "TotalVariation", "Wasserstein"]
+__all__ = [
+    "Distance",
+    "Euclidean",
+    "MaximumMeanDiscrepancy",
+    "SquaredEuclidean",
+    "TotalVariation",
+    "Wasserstein",
+]

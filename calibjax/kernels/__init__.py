@@ -6,7 +6,7 @@ and tests take. Hyperparameters are leaves of the pytree: changing them never re
 and `vmap` work over them.
 """
 
-from calibjax.kernels import categorical, normal  # registers the closed-form expectations
+from calibjax.kernels import categorical, mixture, normal  # registers the expectations
 from calibjax.kernels.bandwidth import median_heuristic
 from calibjax.kernels.base import Kernel, Product, Scaled, Sum, TensorProduct
 from calibjax.kernels.bounds import ValueRange, value_range
@@ -20,7 +20,7 @@ from calibjax.kernels.labels import LabelKernel, White
 from calibjax.kernels.matrix import gram_matrix
 from calibjax.kernels.stationary import Exponential, PowerExponential, SquaredExponential
 
-del categorical, normal
+del categorical, mixture, normal
 
 __all__ = [
     "Exponential",

@@ -7,6 +7,12 @@ import jax
 
 from calibjax import _checks
 from calibjax._pytree import record
+from calibjax.kernels.expectations import (
+    centered_kernel,
+    double_expectation,
+    register_expectations,
+    single_expectation,
+)
 
 
 class Kernel:
@@ -19,6 +25,14 @@ class Kernel:
     def __call__(self, x: Any, y: Any) -> jax.Array:
         """Value of the kernel at one pair of points, a scalar."""
         raise NotImplementedError(f"{type(self).__name__} does not define __call__(x, y)")
+
+    def single_expectation(self, p: Any, z: Any) -> jax.Array:
+        """E_{Z~p} k(Z, z); see `calibjax.kernels.single_expectation`."""
+        return single_expectation(self, p, z)
+
+    def double_expectation(self, p: Any, q: Any) -> jax.Array:
+        """E_{Z~p, Z'~q} k(Z, Z'); see `calibjax.kernels.double_expectation`."""
+        return double_expectation(self, p, q)
 
     def __add__(self, other: "Kernel") -> "Kernel":
         return Sum((self, other)) if isinstance(other, Kernel) else NotImplemented
@@ -144,3 +158,20 @@ class TensorProduct(Kernel):
         """Checks both factors."""
         _checks.kernel_values(self.prediction, f"{name}.prediction")
         _checks.kernel_values(self.target, f"{name}.target")
+
+
+# All expectations are linear in the kernel.
+register_expectations(
+    Sum,
+    object,
+    single=lambda kernel, p, z: sum(single_expectation(k, p, z) for k in kernel.terms),
+    double=lambda kernel, p, q: sum(double_expectation(k, p, q) for k in kernel.terms),
+    centered=lambda kernel, *pair: sum(centered_kernel(k, *pair) for k in kernel.terms),
+)
+register_expectations(
+    Scaled,
+    object,
+    single=lambda kernel, p, z: kernel.factor * single_expectation(kernel.kernel, p, z),
+    double=lambda kernel, p, q: kernel.factor * double_expectation(kernel.kernel, p, q),
+    centered=lambda kernel, *pair: kernel.factor * centered_kernel(kernel.kernel, *pair),
+)

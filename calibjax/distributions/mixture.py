@@ -1,0 +1,155 @@
+"""Mixtures and ensembles of distributions of one family."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+from jax.scipy.special import logsumexp
+
+from calibjax import _checks
+from calibjax._pytree import record
+from calibjax.distributions.categorical import Categorical
+
+
+@record
+class Mixture:
+    """Mixture Σ_k w_k p_k of k distributions of one family, such as an ensemble of models.
+
+    Attributes:
+        weights: w, probabilities of the components, [k], or [n, k] for a batch; None where all
+            are 1 / k.
+        components: the distributions p_1, ..., p_k as a batch, with a leading axis k, or [n, k]
+            for a batch of mixtures.
+
+    >>> import jax.numpy as jnp
+    >>> from calibjax.distributions import Normal
+    >>> ensemble = Mixture(None, Normal(loc=jnp.array([-1.0, 1.0]), scale=jnp.array([1.0, 1.0])))
+    >>> print(ensemble.mean(), ensemble.variance(), ensemble.cdf(0.0))
+    0.0 2.0 0.5
+    """
+
+    weights: jax.Array | None
+    components: Any
+
+    @property
+    def mixing_probs(self) -> jax.Array:
+        """Probability of each component, [k], with sum one also where weights are rounded."""
+        if self.weights is None:
+            first = jax.tree.leaves(self.components)[0]
+            num_components = jnp.shape(first)[0]
+            dtype = jnp.result_type(*jax.tree.leaves(self.components), jnp.float32)
+            return jnp.full(num_components, 1 / num_components, dtype)
+        return self.weights / jnp.sum(self.weights, -1, keepdims=True)
+
+    @property
+    def class_probs(self) -> jax.Array:
+        """Probability of each class, [m], or [n, m] for a batch; for mixtures over classes."""
+        probs = self.components.class_probs
+        if self.weights is None:
+            return jnp.mean(probs, -2)
+        return jnp.sum(self.mixing_probs[..., None] * probs, -2)
+
+    def _average(self, values: jax.Array) -> jax.Array:
+        """Σ_k w_k x_k over the leading axis."""
+        return jnp.tensordot(self.mixing_probs, values, 1)
+
+    def sample(self, key: jax.Array) -> Any:
+        """Draws a component, and one value from it."""
+        index_key, value_key = jax.random.split(key)
+        index = Categorical(self.mixing_probs).sample(index_key)
+        return jax.tree.map(lambda leaf: leaf[index], self.components).sample(value_key)
+
+    def log_prob(self, y: Any) -> jax.Array:
+        """Log-density (or log-probability) at y."""
+        log_probs = jax.vmap(lambda p: p.log_prob(y))(self.components)
+        return logsumexp(log_probs, b=self.mixing_probs)
+
+    def mean(self) -> jax.Array:
+        """Expectation."""
+        return self._average(jax.vmap(lambda p: p.mean())(self.components))
+
+    def variance(self) -> jax.Array:
+        """Variance: the mean variance of the components plus the variance of their means."""
+        deviations = jax.vmap(lambda p: p.mean())(self.components) - self.mean()
+        variances = jax.vmap(lambda p: p.variance())(self.components)
+        return self._average(variances + jnp.square(deviations))
+
+    def cdf(self, y: jax.Array) -> jax.Array:
+        """Probability of values up to y."""
+        return self._average(jax.vmap(lambda p: p.cdf(y))(self.components))
+
+    def quantile(self, level: jax.Array) -> jax.Array:
+        """Smallest value y with cdf(y) ≥ level, by bisection to machine precision.
+
+        It lies between the smallest and the largest quantile of components of positive weight.
+        Derivatives are those of the implicit function cdf(y) = level; with respect to discrete
+        components there are none. Cost: about 55 (float32: 26) evaluations of the cdf.
+        """
+        return _quantile(self, level)
+
+    def check_structure(self, name: str) -> None:
+        """Refuses a batch without the axes [n, k] on all components, or with other weights."""
+        if isinstance(self.components, type) or not hasattr(self.components, "sample"):
+            raise TypeError(
+                f"{name}.components: expected distributions such as distributions.Normal, "
+                f"got {_checks.described(self.components)}"
+            )
+        sizes = {}
+        for path, leaf in jax.tree_util.tree_leaves_with_path(self.components):
+            place = f"{name}.components{jax.tree_util.keystr(path)}"
+            if jnp.ndim(leaf) < 2:
+                raise ValueError(f"{place}: expected leading axes [n, k], got {jnp.shape(leaf)}")
+            sizes[place] = jnp.shape(leaf)[:2]
+        if len(set(sizes.values())) > 1:
+            raise ValueError(f"{name}.components: expected the same axes [n, k], got {sizes}")
+        num_samples, num_components = next(iter(sizes.values()))
+        if num_components == 0:
+            raise ValueError(f"{name}.components: expected at least one component, got [n, 0]")
+        if self.weights is not None:
+            _checks.floating(f"{name}.weights", self.weights)
+            expected = (num_samples, num_components)
+            _checks.shape(f"{name}.weights", self.weights, expected, f"{expected}, as components")
+        if hasattr(self.components, "check_structure"):
+            self._first().check_structure(f"{name}.components[:, 0]")
+
+    def check_values(self, name: str) -> None:
+        """Refuses weights off the probability simplex, and wrong components."""
+        if self.weights is not None:
+            _checks.simplex(f"{name}.weights", self.weights)
+        _checks.record_values(self.components, f"{name}.components")
+
+    def check_targets(self, name: str, targets: Any) -> None:
+        """Refuses targets that the first component refuses."""
+        _checks.targets_of(self._first(), name, targets)
+
+    def _first(self) -> Any:
+        """The first component of each mixture of a batch."""
+        return jax.tree.map(lambda leaf: leaf[:, 0], self.components)
+
+
+def _quantile(p: Mixture, level: jax.Array) -> jax.Array:
+    fixed, fixed_level = lax.stop_gradient((p, level))
+    quantiles = jax.vmap(lambda component: component.quantile(fixed_level))(fixed.components)
+    has_weight = fixed.mixing_probs > 0
+    some = quantiles[jnp.argmax(has_weight)]
+    candidates = jnp.where(has_weight, quantiles, some)
+    bounds = jnp.min(candidates), jnp.max(candidates)
+    is_discrete = not jnp.issubdtype(quantiles.dtype, jnp.floating)
+    bits = jnp.iinfo(quantiles.dtype).bits if is_discrete else jnp.finfo(quantiles.dtype).nmant + 3
+
+    def halve(_: int, bounds: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+        low, high = bounds
+        middle = low + (high - low) // 2 if is_discrete else low + 0.5 * (high - low)
+        reached = fixed.cdf(middle) >= fixed_level
+        after = middle + 1 if is_discrete else middle
+        return jnp.where(reached, low, jnp.minimum(after, high)), jnp.where(reached, middle, high)
+
+    _, y = lax.fori_loop(0, bits, halve, bounds)
+    if is_discrete or not hasattr(p.components, "log_prob"):
+        return y
+    density = jnp.exp(fixed.log_prob(y))
+    has_density = (density > 0) & jnp.isfinite(density)
+    residual = (p.cdf(y) - level) - lax.stop_gradient(p.cdf(y) - level)  # zero with a derivative
+    step = jnp.where(has_density, residual / jnp.where(has_density, density, 1), 0)
+    return jnp.where(jnp.isfinite(y), y - step, y)

@@ -1,0 +1,110 @@
+"""Expectations under mixtures, which are averages over components.
+
+For mixtures p = Σ_i w_i p_i and q = Σ_j v_j q_j
+
+    m_p(z) = Σ_i w_i m_{p_i}(z),    M_{p,q} = Σ_i Σ_j w_i v_j M_{p_i, q_j}
+
+over **all** pairs of components. (CalibrationErrors.jl skips the pairs with i ≥ 2 and j = 1.)
+
+References: W21 App. D.3.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from calibjax._arithmetic import matmul
+from calibjax.distributions import Categorical, Mixture
+from calibjax.kernels.base import Kernel
+from calibjax.kernels.expectations import (
+    FeatureRule,
+    centered_kernel,
+    double_expectation,
+    four_terms,
+    register_expectations,
+    rules,
+    single_expectation,
+)
+
+_UNROLLED = 4  # components; more are looped over, which holds one tile of pairs at a time
+
+
+def _classes(p: Mixture) -> Categorical | None:
+    """A mixture of class predictions as the one class prediction that it is."""
+    return Categorical(p.class_probs) if hasattr(p.components, "class_probs") else None
+
+
+def _average(function: Callable[[Any], jax.Array], p: Mixture) -> jax.Array:
+    """Σ_k w_k f(p_k)."""
+
+    def term(part: tuple[jax.Array, Any]) -> jax.Array:
+        weight, component = part
+        return weight * function(component)
+
+    parts = (p.mixing_probs, p.components)
+    num_components = parts[0].shape[0]
+    num_written = num_components if num_components <= _UNROLLED else 1
+    written = (jax.tree.map(lambda leaf, k=k: leaf[k], parts) for k in range(num_written))
+    rest = jax.tree.map(lambda leaf: leaf[num_written:], parts)
+    add = jax.checkpoint(lambda total, part: (total + term(part), None))
+    return lax.scan(add, sum(map(term, written)), rest)[0]
+
+
+def _single(kernel: Kernel, p: Mixture, z: Any) -> jax.Array:
+    if (classes := _classes(p)) is not None:
+        return single_expectation(kernel, classes, z)
+    return _average(lambda component: single_expectation(kernel, component, z), p)
+
+
+def _double(kernel: Kernel, p: Mixture, q: Mixture) -> jax.Array:
+    if (classes := _classes(p)) is not None:
+        return double_expectation(kernel, classes, _classes(q))
+    return _average(lambda a: _average(lambda b: double_expectation(kernel, a, b), q), p)
+
+
+def _centered(kernel: Kernel, p: Mixture, y: Any, q: Mixture, z: Any) -> jax.Array:
+    """Four terms in float64; in float32 the average of the components' centered kernels.
+
+    The latter, Σ_ij w_i v_j [k(y, z) − m_{p_i}(z) − m_{q_j}(y) + M_{p_i, q_j}], costs up to five
+    times as much, but cancels within the components, where there are forms for it.
+    """
+    if (classes := _classes(p)) is not None:
+        return centered_kernel(kernel, classes, y, _classes(q), z)
+    if p.mixing_probs.dtype == jnp.float64:
+        return four_terms(kernel, p, y, q, z)
+    return _average(lambda a: _average(lambda b: centered_kernel(kernel, a, y, b, z), q), p)
+
+
+def _prepare(kernel: Kernel, predictions: Mixture, targets: Any) -> Any:
+    """What the features of the components need, and a target where to compare components."""
+    flat = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), predictions.components)
+    rule = rules(kernel, flat).features
+    prepared = None if rule is None else rule.prepare(kernel, flat, targets)
+    return None if prepared is None else (prepared, jax.tree.map(lambda y: y[0], targets))
+
+
+def _features(kernel: Kernel, prepared: Any, p: Mixture, y: Any) -> jax.Array:
+    """Σ_k w_k f(p_k, y), where f(p_k, y) − f(p_0, y) is the same for all y."""
+    prepared, anywhere = prepared
+    evaluate = rules(kernel, p.components).features.evaluate
+
+    def of_component(component: Any, y: Any) -> jax.Array:
+        return evaluate(kernel, prepared, component, y)
+
+    first = jax.tree.map(lambda leaf: leaf[0], p.components)
+    all_there = jax.vmap(of_component, in_axes=(0, None))(p.components, anywhere)
+    offset = matmul(p.mixing_probs, all_there - all_there[0])
+    return of_component(first, y) + offset
+
+
+register_expectations(
+    Kernel,
+    Mixture,
+    single=_single,
+    double=_double,
+    centered=_centered,
+    features=FeatureRule(_prepare, _features),
+)
