@@ -72,6 +72,31 @@ def positive(name: str, values: Any) -> None:
         refuse_where(~((array > 0) & np.isfinite(array)), name, "positive finite values", array)
 
 
+def positive_definite(name: str, values: Any) -> None:
+    """Refuses matrices [..., d, d] that are not symmetric positive definite to their precision.
+
+    The correlation matrices decide, so that units of the components do not matter.
+    """
+    finite(name, values)
+    if is_concrete(values) and np.size(values):
+        matrices = np.asarray(values)
+        tolerance = matrices.shape[-1] * np.finfo(matrices.dtype).eps
+        matrices = matrices.astype(np.float64)
+        variances = np.diagonal(matrices, axis1=-2, axis2=-1)
+        refuse_where(variances <= 0, f"{name}.diagonal", "positive variances", variances)
+        scales = np.sqrt(variances)
+        correlations = matrices / scales[..., :, None] / scales[..., None, :]
+        asymmetry = np.abs(correlations - np.swapaxes(correlations, -1, -2)).max((-2, -1))
+        bad = asymmetry > 100 * tolerance
+        refuse_where(bad, f"{name}.asymmetry", "symmetric matrices", asymmetry)
+        try:  # many times as fast as the eigenvalues
+            np.linalg.cholesky(correlations - tolerance * np.eye(correlations.shape[-1]))
+        except np.linalg.LinAlgError:
+            smallest = np.linalg.eigvalsh(correlations)[..., 0]
+            place = f"{name}.correlation.smallest_eigenvalue"
+            refuse_where(smallest <= tolerance, place, "positive definite matrices", smallest)
+
+
 def unit_interval(name: str, values: Any) -> None:
     """Refuses everything outside [0, 1]."""
     if is_concrete(values):
@@ -207,6 +232,16 @@ def class_predictions(predictions: Any) -> None:
             "predictions: expected class predictions such as distributions.Categorical or "
             f"distributions.Bernoulli, got {described(predictions)}"
         )
+
+
+def method(name: str, predictions: Any, needed: str) -> None:
+    """Refuses predictions, or components of mixtures, without a method that is needed."""
+    if not callable(getattr(predictions, needed, None)):
+        raise TypeError(
+            f"{name}: expected distributions with a method {needed}, got {described(predictions)}"
+        )
+    if hasattr(predictions, "components"):
+        method(f"{name}.components", predictions.components, needed)
 
 
 def bin_ids(name: str, values: Any, num_samples: int) -> None:

@@ -52,7 +52,16 @@ True
 
 from calibjax.distributions.categorical import Bernoulli, Categorical
 from calibjax.distributions.mixture import Mixture
+from calibjax.distributions.multivariate_normal import MvNormal
 from calibjax.distributions.normal import DiagNormal, Normal
 from calibjax.distributions.sampling import sample_targets
 
-__all__ = ["Bernoulli", "Categorical", "DiagNormal", "Mixture", "Normal", "sample_targets"]
+__all__ = [
+    "Bernoulli",
+    "Categorical",
+    "DiagNormal",
+    "Mixture",
+    "MvNormal",
+    "Normal",
+    "sample_targets",
+]
