@@ -1,0 +1,59 @@
+import itertools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from calibjax import distances, distributions, estimators, kernels
+
+DISTANCE = distances.MaximumMeanDiscrepancy(kernels.SquaredExponential(0.8))
+
+
+def _two_component_mixtures():
+    """The 45 mixtures for which the kernel of the mixture Wasserstein distance is indefinite."""
+    points = list(itertools.product([0.0, 1.0, 2.0], repeat=2))
+    pairs = np.array(list(itertools.combinations_with_replacement(points, 2)))
+    loc, scale = pairs[..., 0], np.maximum(pairs[..., 1], 1e-9)
+    return distributions.Mixture(None, distributions.Normal(jnp.asarray(loc), jnp.asarray(scale)))
+
+
+def test_it_is_the_distance_of_the_mean_embeddings():
+    """‖μ_p − μ_q‖² = ∫ |φ_p(ω) − φ_q(ω)|² dN(ω; 0, 1/ℓ²), by Gauss–Hermite quadrature."""
+    rng = np.random.default_rng(0)
+    nodes, weights = np.polynomial.hermite_e.hermegauss(100)
+    frequencies, weights = nodes / 0.8, weights / weights.sum()
+    loc, scale = rng.normal(size=(2, 2)), rng.uniform(0.1, 1, (2, 2))
+    factors = np.exp(
+        1j * frequencies * loc[..., None] - 0.5 * (frequencies * scale[..., None]) ** 2
+    )
+    expected = weights @ np.abs(factors.mean(1)[0] - factors.mean(1)[1]) ** 2
+    batch = distributions.Mixture(None, distributions.Normal(jnp.asarray(loc), jnp.asarray(scale)))
+    p, q = (jax.tree.map(lambda x, i=i: x[i], batch) for i in range(2))
+    np.testing.assert_allclose(DISTANCE.squared(p, q), expected, rtol=1e-10)
+    np.testing.assert_allclose(DISTANCE(p, q), np.sqrt(expected), rtol=1e-10)
+
+
+@pytest.mark.parametrize("exponent", [1.0, 2.0])
+def test_its_kernels_on_mixtures_are_positive_semi_definite(exponent):
+    mixtures = _two_component_mixtures()
+    matrix = jax.jit(kernels.gram_matrix)(
+        kernels.PowerExponential(3.0, exponent, DISTANCE), mixtures
+    )
+    assert np.linalg.eigvalsh(matrix)[0] > -1e-12
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_gradient_is_finite_at_distance_zero(dtype):
+    p = distributions.Normal(dtype(0.3), dtype(1.2))
+    gradient = jax.grad(DISTANCE)(p, p)
+    assert DISTANCE(p, p) == 0
+    np.testing.assert_array_equal(jax.tree.leaves(gradient), 0)
+
+
+def test_wrong_kernels_are_refused():
+    predictions = distributions.Normal(jnp.zeros(3), jnp.ones(3))
+    distance = distances.MaximumMeanDiscrepancy(kernels.SquaredExponential(-1.0))
+    kernel = kernels.TensorProduct(kernels.Exponential(1.0, distance), kernels.SquaredExponential())
+    with pytest.raises(ValueError, match="kernel.length_scale: expected positive"):
+        estimators.skce(kernel, predictions, jnp.zeros(3))

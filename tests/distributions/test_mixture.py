@@ -1,0 +1,170 @@
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy import stats
+
+from calibjax import distributions, estimators, kernels
+
+LEVELS = np.array([1e-6, 0.05, 0.3, 0.5, 0.9, 1 - 1e-9])
+WEIGHTS, LOC, SCALE = (
+    np.array([0.5, 0.0, 0.2, 0.3]),
+    np.array([-3.0, 50.0, 0.5, 4.0]),
+    np.array([0.7, 1.0, 2.0, 0.1]),
+)
+
+
+def _mixture(weights=WEIGHTS, loc=LOC, scale=SCALE):
+    weights = None if weights is None else jnp.asarray(weights)
+    return distributions.Mixture(
+        weights, distributions.Normal(jnp.asarray(loc), jnp.asarray(scale))
+    )
+
+
+def test_densities_and_moments_agree_with_sums_over_components():
+    p, y = _mixture(), np.linspace(-5, 6, 9)
+    parts = stats.norm(LOC, SCALE)
+    np.testing.assert_allclose(
+        jax.vmap(p.log_prob)(y), np.log(parts.pdf(y[:, None]) @ WEIGHTS), rtol=1e-12
+    )
+    np.testing.assert_allclose(jax.vmap(p.cdf)(y), parts.cdf(y[:, None]) @ WEIGHTS, rtol=1e-12)
+    np.testing.assert_allclose(p.mean(), WEIGHTS @ LOC, rtol=1e-14)
+    second = WEIGHTS @ (LOC**2 + SCALE**2)
+    np.testing.assert_allclose(p.variance(), second - (WEIGHTS @ LOC) ** 2, rtol=1e-12)
+
+
+def test_log_density_has_finite_gradients_with_weight_zero():
+    gradient = jax.grad(lambda p: p.log_prob(0.3))(_mixture())
+    assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(gradient))
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_quantiles_invert_the_distribution_function(dtype):
+    p = jax.tree.map(lambda x: x.astype(dtype), _mixture())
+    levels = jnp.asarray(LEVELS[:-1], dtype)
+    y = jax.vmap(p.quantile)(levels)
+    assert y.dtype == dtype
+    np.testing.assert_allclose(jax.vmap(p.cdf)(y), levels, rtol=0, atol=4 * np.finfo(dtype).eps)
+    # The component of weight zero, at 50, must not widen the range.
+    assert p.quantile(jnp.asarray(1.0, dtype)) == np.inf
+    assert y.max() < 5
+
+
+def test_quantiles_of_equal_components_are_theirs():
+    p = _mixture(None, np.full(3, 0.4), np.full(3, 1.7))
+    levels = LEVELS[:-1]
+    np.testing.assert_allclose(
+        jax.vmap(p.quantile)(levels), stats.norm(0.4, 1.7).ppf(levels), rtol=1e-9
+    )
+
+
+def test_derivative_of_quantiles_is_the_implicit_one():
+    p, level, step = _mixture(), 0.55, 1e-6
+    by_loc = jax.grad(lambda loc: _mixture(loc=loc).quantile(level))(jnp.asarray(LOC))
+    y = p.quantile(level)
+    expected = WEIGHTS * stats.norm(LOC, SCALE).pdf(y) / np.exp(p.log_prob(y))
+    np.testing.assert_allclose(by_loc, expected, rtol=1e-9, atol=1e-12)
+    by_level = jax.grad(p.quantile)(level)
+    difference = (p.quantile(level + step) - p.quantile(level - step)) / (2 * step)
+    np.testing.assert_allclose(by_level, difference, rtol=1e-6)
+
+
+def test_quantiles_of_discrete_components_are_the_smallest_values_reached():
+    probs = np.array([[0.0, 0.5, 0.3, 0.2], [0.1, 0.0, 0.0, 0.9]])
+    p = distributions.Mixture(
+        jnp.array([0.25, 0.75]), distributions.Categorical(jnp.asarray(probs))
+    )
+    mixed = np.array([0.25, 0.75]) @ probs
+    np.testing.assert_allclose(p.class_probs, mixed, rtol=1e-14)
+    for level in (0.01, 0.07, 0.08, 0.2, 0.201, 0.25, 0.3, 0.99):
+        assert p.quantile(level) == np.argmax(mixed.cumsum() >= level)
+
+
+def test_draws_follow_the_mixture():
+    n = 20_000
+    batch = jax.tree.map(lambda x: jnp.broadcast_to(x, (n, *x.shape)), _mixture())
+    draws = distributions.sample_targets(jax.random.key(0), batch)
+    cdf = lambda y: stats.norm(LOC, SCALE).cdf(np.asarray(y)[:, None]) @ WEIGHTS  # noqa: E731
+    assert stats.kstest(draws, cdf).pvalue > 1e-3
+
+
+def test_mixtures_of_classes_are_class_predictions():
+    rng = np.random.default_rng(0)
+    weights, probs = rng.dirichlet(np.ones(3), 9), rng.dirichlet(np.ones(4), (9, 3))
+    labels = jnp.asarray(rng.integers(0, 4, 9))
+    mixture = distributions.Mixture(
+        jnp.asarray(weights), distributions.Categorical(jnp.asarray(probs))
+    )
+    classes = distributions.Categorical(jnp.einsum("nk,nkm->nm", weights, probs))
+    kernel = kernels.TensorProduct(kernels.Exponential(), kernels.White())
+    for function in (
+        lambda p: estimators.skce(kernel, p, labels),
+        lambda p: estimators.ece(p, labels, binning=estimators.uniform_bins(3)),
+        lambda p: estimators.top_label(p, labels)[0].probs,
+    ):
+        np.testing.assert_allclose(function(mixture), function(classes), rtol=1e-12)
+
+
+GOOD = distributions.Normal(jnp.zeros((4, 3)), jnp.ones((4, 3)))
+THIRD = jnp.full((4, 3), 1 / 3)
+WRONG = {
+    "negative weights": (
+        (THIRD.at[1].set(jnp.array([1.2, -0.1, -0.1])), GOOD),
+        ValueError,
+        r"predictions.weights: expected probabilities in \[0, 1\]",
+    ),
+    "weights that do not sum to one": (
+        (THIRD.at[2, 0].set(0.5), GOOD),
+        ValueError,
+        r"predictions.weights.sum\(-1\): expected rows that sum to one",
+    ),
+    "one weight less": (
+        (THIRD[:, :2], GOOD),
+        ValueError,
+        r"predictions.weights: expected shape \(4, 3\), as components, got \(4, 2\)",
+    ),
+    "integer weights": (
+        (jnp.ones((4, 3), int), GOOD),
+        TypeError,
+        "predictions.weights: expected floating-point",
+    ),
+    "component batches that do not match": (
+        (THIRD, distributions.Normal(jnp.zeros((4, 3)), jnp.ones((4, 2)))),
+        ValueError,
+        r"predictions.components: expected the same axes \[n, k\]",
+    ),
+    "components without their axis": (
+        (None, distributions.Normal(jnp.zeros(4), jnp.ones(4))),
+        ValueError,
+        r"predictions.components.loc: expected leading axes \[n, k\], got \(4,\)",
+    ),
+    "no component": (
+        (None, distributions.Normal(jnp.zeros((4, 0)), jnp.ones((4, 0)))),
+        ValueError,
+        "predictions.components: expected at least one component",
+    ),
+    "wrong component": (
+        (THIRD, distributions.Normal(jnp.zeros((4, 3)), jnp.ones((4, 3)).at[3, 1].set(-1))),
+        ValueError,
+        r"predictions.components.scale\[3, 1\] = -1",
+    ),
+    "an array for components": (
+        (THIRD, jnp.zeros((4, 3))),
+        TypeError,
+        "predictions.components: expected distributions such as",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_wrong_mixtures_are_refused(name):
+    fields, error, message = WRONG[name]
+    kernel = kernels.TensorProduct(kernels.Exponential(), kernels.SquaredExponential())
+    with pytest.raises(error, match=message):
+        estimators.skce(kernel, distributions.Mixture(*fields), jnp.zeros(4))
+
+
+def test_targets_are_those_of_the_components():
+    kernel = kernels.TensorProduct(kernels.Exponential(), kernels.SquaredExponential())
+    with pytest.raises(ValueError, match=r"targets: expected finite values"):
+        estimators.skce(kernel, distributions.Mixture(None, GOOD), jnp.zeros(4).at[0].set(jnp.nan))
