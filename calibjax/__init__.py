@@ -32,6 +32,8 @@ from calibjax import (
     kernels,
     pairwise,
     plotting,
+    recalibration,
+    scores,
 )
 
 __version__ = "0.1.0"
@@ -44,4 +46,6 @@ __all__ = [
     "kernels",
     "pairwise",
     "plotting",
+    "recalibration",
+    "scores",
 ]

@@ -1,0 +1,108 @@
+"""Distributions at another temperature, q ∝ p^{1/T}."""
+
+import dataclasses
+import functools
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from calibjax import _checks
+from calibjax.distributions import Bernoulli, Categorical, DiagNormal, Mixture, Normal
+
+
+def tempered(p: Any, temperature: jax.Array | float) -> Any:
+    """The distribution p at temperature T: density q ∝ p^{1/T} with respect to a measure.
+
+    T > 1 spreads, T < 1 sharpens, T = 1 leaves p as it is. The measure is chosen such that q is
+    of the family of p:
+
+    | family | parameters of q |
+    | --- | --- |
+    | `Categorical`, `Bernoulli` | p^{1/T}, normalised; probabilities of zero stay zero |
+    | `Normal`, `DiagNormal` | scale · √T |
+    | `Mixture` | every component at temperature T, the weights as they are |
+
+    Means are those of p, exactly, but for classes, whose order of probabilities is that of p. For
+    mixtures this is a convention: their density is no longer a power.
+
+    Families without a rule, and those of which no power is in the family, such as Poisson
+    distributions, raise an error. For a family of your own use
+    `tempered.register(Family, function)`, where function(p, temperature) returns another instance.
+
+    Args:
+        p: one distribution; for a batch use `jax.vmap`.
+        temperature: T > 0, a scalar.
+
+    Returns:
+        A distribution of the type of p.
+
+    Raises:
+        TypeError: if the temperature is no number.
+        ValueError: if it is not positive and finite.
+        NotImplementedError: if the family has no rule.
+
+    Cost: the number of parameters.
+
+    References: W21 App. F; Guo et al. (2017), On calibration of modern neural networks, §4.2.
+
+    >>> import jax.numpy as jnp
+    >>> from calibjax.distributions import Categorical
+    >>> print(tempered(Categorical(jnp.array([0.0, 0.25, 0.75])), 0.5).probs)
+    [0.  0.1 0.9]
+    """
+    _checks.positive_scalar("temperature", temperature)
+    inexact = [x for x in jax.tree.leaves(p) if jnp.issubdtype(jnp.result_type(x), jnp.inexact)]
+    return _tempered(p, jnp.asarray(temperature, jnp.result_type(*inexact) if inexact else None))
+
+
+@functools.singledispatch
+def _tempered(p: Any, temperature: jax.Array) -> Any:
+    raise NotImplementedError(
+        f"tempered is not defined for {type(p).__name__}; add it with "
+        f"recalibration.tempered.register({type(p).__name__}, function)"
+    )
+
+
+tempered.register = _tempered.register
+
+
+@_tempered.register(Normal)
+@_tempered.register(DiagNormal)
+def _(p: Any, temperature: jax.Array) -> Any:
+    return dataclasses.replace(p, scale=p.scale * jnp.sqrt(temperature))
+
+
+@_tempered.register
+def _(p: Mixture, temperature: jax.Array) -> Mixture:
+    components = jax.vmap(_tempered, (0, None))(p.components, temperature)
+    return dataclasses.replace(p, components=components)
+
+
+@_tempered.register
+def _(p: Categorical, temperature: jax.Array) -> Categorical:
+    probs = jnp.asarray(p.probs)
+    is_possible = probs > 0
+    logs = jnp.log(jnp.where(is_possible, probs, 1))
+    # The largest exponent is zero, so that nothing overflows; the shift cancels.
+    largest = jax.lax.stop_gradient(jnp.max(jnp.where(is_possible, logs, -jnp.inf), -1))
+    exponents = (logs - largest[..., None]) / _divisor(temperature)
+    powers = jnp.where(is_possible, jnp.exp(jnp.where(is_possible, exponents, 0)), 0)
+    return dataclasses.replace(p, probs=powers / jnp.sum(powers, -1, keepdims=True))
+
+
+@_tempered.register
+def _(p: Bernoulli, temperature: jax.Array) -> Bernoulli:
+    probs = jnp.asarray(p.probs)
+    is_certain = (probs <= 0) | (probs >= 1)
+    inside = jnp.where(is_certain, 0.5, probs)
+    log_odds = (jnp.log(inside) - jnp.log1p(-inside)) / _divisor(temperature)
+    return dataclasses.replace(p, probs=jnp.where(is_certain, probs, jax.nn.sigmoid(log_odds)))
+
+
+def _divisor(temperature: jax.Array) -> jax.Array:
+    """The temperature, but for values where all but equal probabilities are zero anyway.
+
+    There the derivative, with the square of the temperature, would be zero times infinity.
+    """
+    return jnp.maximum(temperature, 1e-4 * jnp.finfo(temperature.dtype).eps)

@@ -1,0 +1,191 @@
+"""Temperature scaling of any kind of prediction."""
+
+import functools
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from calibjax import _checks
+from calibjax.recalibration.base import Recalibrator
+from calibjax.recalibration.powers import tempered
+from calibjax.scores import negative_log_likelihood
+
+_GRID = np.arange(-20, 21) / 2  # of log T, where a minimum is looked for first
+_MAX_ITERATIONS = 60
+
+Loss = Callable[[Any, Any], jax.Array]
+
+
+def temperature_scaling(loss: Loss = negative_log_likelihood) -> Recalibrator:
+    """Temperature scaling: all predictions p are replaced by q ∝ p^{1/T} with one T.
+
+    `fit(predictions, targets)` returns the temperature T, a scalar, that minimises the loss of
+    the scaled predictions; `apply(T, predictions)` returns these. What q is for which family says
+    `tempered`.
+
+    The loss may have several minima. It is evaluated at 41 temperatures from e⁻¹⁰ to e¹⁰, and
+    the lowest minimum *between* two of them is refined by the secant method on the derivative
+    with respect to log T, safeguarded by bisection. A loss that is lower still at an end of the
+    range does not matter: the SKCE, for instance, goes to zero for T → ∞ together with kernels of
+    the predictions that get ever wider. A loss that does not depend on T gives T = 1.
+
+    Args:
+        loss: function (predictions, targets) → scalar that can be differentiated with respect to
+            the predictions. The unbiased SKCE is `functools.partial(estimators.skce, kernel)`.
+
+    Returns:
+        The pair `fit`, `apply`. Both can be compiled and mapped over data sets, `apply` and, where
+        the loss has two derivatives, `fit` can be differentiated. `fit` is compiled for each loss
+        object and shape; keep the recalibrator to compile once.
+
+    Raises:
+        TypeError: if the loss is no function; by `fit` also if it returns no scalar.
+        ValueError: by `fit` if the loss has no minimum in the range, such as the negative
+            log-likelihood of classes that the predictions separate perfectly, or is not finite.
+            Where the arrays are traced, the temperature is NaN instead.
+
+    Cost: 41 evaluations of the loss, and about 10 of its derivative.
+
+    References: W21 App. F; Guo et al. (2017), On calibration of modern neural networks, §4.2.
+
+    >>> import jax.numpy as jnp
+    >>> from calibjax.distributions import Normal
+    >>> fit, apply = temperature_scaling()
+    >>> predictions = Normal(loc=jnp.array([0.0, 0.0]), scale=jnp.array([1.0, 1.0]))
+    >>> temperature = fit(predictions, jnp.array([2.0, -2.0]))
+    >>> print(temperature.round(4), apply(temperature, predictions).scale.round(4))
+    4.0 [2. 2.]
+    """
+    _checks.function("loss function", "loss", loss)
+    return Recalibrator(functools.partial(_fit, loss), _apply)
+
+
+def _fit(loss: Loss, predictions: Any, targets: Any) -> jax.Array:
+    """The temperature with the smallest loss; checks arguments and result."""
+    predictions, targets = _checks.predictions_and_targets(predictions, targets)
+    log_temperature, losses = _minimise(loss, predictions, targets)
+    if _checks.is_concrete(log_temperature) and not np.isfinite(log_temperature):
+        _refuse(np.asarray(losses))
+    return jnp.exp(log_temperature)
+
+
+def _apply(temperature: jax.Array, predictions: Any) -> Any:
+    """All predictions at one temperature."""
+    predictions = _checks.batch(predictions)
+    _checks.positive_scalar("temperature", temperature)
+    return jax.vmap(tempered, (0, None))(predictions, temperature)
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def _minimise(loss: Loss, predictions: Any, targets: Any) -> tuple[jax.Array, jax.Array]:
+    """Logarithm of the best temperature, NaN if there is none, and the losses on the grid."""
+    dtype = jnp.result_type(*jax.tree.leaves(predictions))
+
+    def objective(log_temperature: jax.Array) -> jax.Array:
+        value = loss(_apply(jnp.exp(log_temperature), predictions), targets)
+        if jnp.shape(value) != () or not jnp.issubdtype(jnp.result_type(value), jnp.floating):
+            got = f"{jnp.result_type(value)}{list(jnp.shape(value))}"
+            raise TypeError(f"loss: expected a function that returns a real scalar, got {got}")
+        return value
+
+    grid = jnp.asarray(_GRID, dtype)
+    losses = lax.map(objective, grid)
+    index, exists = _lowest_basin(losses)
+    neighbours = grid[index - 1], grid[index + 1]
+    # The implicit function theorem for derivatives with respect to the data.
+    best = lax.custom_root(
+        jax.grad(objective),
+        grid[index],
+        lambda slope, start: _root(slope, start, *neighbours),
+        lambda linear, value: value / linear(jnp.ones_like(value)),
+    )
+    return jnp.where(exists, best, jnp.nan), losses
+
+
+def _lowest_basin(losses: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Index of the lowest value that is not at the end of a descent out of the range.
+
+    Going from it to both sides, the first values that differ by more than rounding are larger.
+    Among equal ones, and if all are equal, it is the one closest to the middle.
+    """
+    num = losses.size
+    losses = jnp.where(jnp.isfinite(losses), losses, jnp.inf)
+    left, right = losses[:-1], losses[1:]
+    rounding = 8 * jnp.finfo(losses.dtype).eps * jnp.minimum(jnp.abs(left), jnp.abs(right))
+    is_equal = (left == right) | (jnp.abs(right - left) <= rounding)
+    signs = jnp.where(is_equal, 0, jnp.where(right > left, 1, -1))
+    steps = jnp.arange(num - 1)
+    last = lax.cummax(jnp.where(signs == 0, -1, steps))
+    following = lax.cummin(jnp.where(signs == 0, num, steps), reverse=True)
+    falls_before = jnp.append(False, (last >= 0) & (signs[last] < 0))
+    rises_after = jnp.append((following < num) & (signs[following] > 0), False)
+    is_basin = (falls_before & rises_after) | jnp.all(signs == 0)
+    values = jnp.where(is_basin, losses, jnp.inf)
+    from_the_middle = np.argsort(np.abs(np.arange(num) - num // 2), kind="stable")
+    index = jnp.asarray(from_the_middle)[jnp.argmin(values[from_the_middle])]
+    return index, jnp.isfinite(values[index])
+
+
+class _Bracket(NamedTuple):
+    """An interval in which the slope changes its sign, and the next point to look at."""
+
+    low: jax.Array
+    high: jax.Array
+    slope_low: jax.Array  # NaN where it is not known
+    slope_high: jax.Array
+    x: jax.Array
+    change: jax.Array  # between the last two points
+    went_down: jax.Array  # whether the last point became the upper end
+    count: jax.Array | int
+
+
+def _root(slope: Loss, start: jax.Array, low: jax.Array, high: jax.Array) -> jax.Array:
+    """Where the slope changes from negative to positive, by the Illinois method.
+
+    The secant method between the ends of the interval, where the slope at an end that stays twice
+    is halved; bisection while a slope at an end is not known. Slopes that are not finite lie
+    outside of the minimum.
+    """
+    tolerance = jnp.finfo(start.dtype).eps ** (2 / 3)
+
+    def unfinished(s: _Bracket) -> jax.Array:
+        return (s.change > tolerance) & (s.count < _MAX_ITERATIONS)
+
+    def step(s: _Bracket) -> _Bracket:
+        value = slope(s.x)
+        is_known = jnp.isfinite(value)
+        down = jnp.where(is_known, value > 0, s.x > start)
+        known = jnp.where(is_known, value, jnp.nan)
+        low, high = jnp.where(down, s.low, s.x), jnp.where(down, s.x, s.high)
+        slope_low = jnp.where(down, jnp.where(s.went_down, 0.5, 1) * s.slope_low, known)
+        slope_high = jnp.where(down, known, jnp.where(s.went_down, 1, 0.5) * s.slope_high)
+        secant = high - slope_high * (high - low) / (slope_high - slope_low)
+        x = jnp.where(jnp.isfinite(secant), secant, 0.5 * (low + high))
+        x = jnp.where(value == 0, s.x, x)
+        return _Bracket(low, high, slope_low, slope_high, x, jnp.abs(x - s.x), down, s.count + 1)
+
+    nan = jnp.full_like(start, jnp.nan)
+    first = _Bracket(low, high, nan, nan, start, jnp.full_like(start, jnp.inf), False, 0)
+    return lax.while_loop(unfinished, step, first).x
+
+
+def _refuse(losses: np.ndarray) -> None:
+    """Raises an error that says why there is no minimum."""
+    ends = f"T = {np.exp(_GRID[0]):.1e} and {np.exp(_GRID[-1]):.1e}"
+    finite = np.isfinite(losses)
+    if not finite.any():
+        raise ValueError(
+            f"loss: expected finite values at some temperature, got {losses[0]} at all between "
+            f"{ends}; the negative log-likelihood is infinite where a target has probability zero"
+        )
+    best = np.exp(_GRID[np.argmin(np.where(finite, losses, np.inf))])
+    raise ValueError(
+        f"loss: expected a minimum at a temperature between {ends}, got the smallest value at "
+        f"T = {best:.1e}, at an end of the range where it is finite. The likelihood of classes has "
+        "no maximum where the predictions separate them perfectly (T to 0), or where a constant "
+        "prediction is more likely (T to infinity)"
+    )

@@ -1,0 +1,26 @@
+"""What all scores share: checked arguments, and the mean over the samples."""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from calibjax import _checks
+
+
+def checked_samples(predictions: Any, targets: Any, method: str) -> tuple[Any, Any]:
+    """Predictions and targets as JAX arrays, where the predictions have the method.
+
+    Raises:
+        TypeError: if an argument is of the wrong kind, or the method is missing.
+        ValueError: if shapes or values are wrong.
+    """
+    samples = _checks.predictions_and_targets(predictions, targets)
+    _checks.method("predictions", samples[0], method)
+    return samples
+
+
+def mean_over_samples(score: Callable[[Any, Any], jax.Array], samples: tuple[Any, Any]) -> Any:
+    """Mean of a score of one prediction and one target over all samples."""
+    return jnp.mean(jax.vmap(score)(*samples))

@@ -1,0 +1,82 @@
+"""Scores of the point prediction in a distribution: its mean, or its most probable class."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from calibjax.estimators import top_label
+from calibjax.scores.base import checked_samples, mean_over_samples
+
+
+def mean_squared_error(predictions: Any, targets: Any) -> jax.Array:
+    """Mean squared error of the predicted means, over samples and components of the targets.
+
+        MSE = n⁻¹ Σ_i (E_{Z~p_i} Z − y_i)²,
+
+    for vectors the mean of this over their components, as in scikit-learn.
+
+    Args:
+        predictions: batch of n distributions of numbers or vectors with `mean`.
+        targets: [n] or [n, d].
+
+    Returns:
+        A scalar.
+
+    Raises:
+        TypeError: if an argument is of the wrong kind, the predictions have no `mean`, or they
+            predict classes, whose squared error is `brier_score`.
+        ValueError: if shapes or values are wrong.
+
+    Cost: O(n d) and the means.
+
+    References: W21 App. A.3.
+
+    >>> import jax.numpy as jnp
+    >>> from calibjax.distributions import Normal
+    >>> predictions = Normal(loc=jnp.array([0.0, 1.0]), scale=jnp.array([1.0, 1.0]))
+    >>> print(mean_squared_error(predictions, jnp.array([1.0, 1.0])))
+    0.5
+    """
+    predictions, targets = checked_samples(predictions, targets, "mean")
+    if hasattr(predictions, "class_probs"):
+        raise TypeError(
+            "predictions: expected distributions of numbers or vectors, got class predictions, "
+            f"{type(predictions).__name__}; their squared error is scores.brier_score"
+        )
+
+    def squared_error(p: Any, y: jax.Array) -> jax.Array:
+        return jnp.mean(jnp.square(p.mean() - y))
+
+    return mean_over_samples(squared_error, (predictions, targets))
+
+
+def accuracy(predictions: Any, targets: Any) -> jax.Array:
+    """Proportion of samples whose most probable class came.
+
+        accuracy = n⁻¹ Σ_i 1(y_i = argmax_c p_ic)
+
+    The first class counts where several are equally probable. Its derivatives are zero.
+
+    Args:
+        predictions: batch of n class predictions.
+        targets: labels 0, ..., m − 1, [n].
+
+    Returns:
+        A scalar.
+
+    Raises:
+        TypeError: if an argument is of the wrong kind.
+        ValueError: if shapes or values are wrong.
+
+    Cost: O(n m).
+
+    >>> import jax.numpy as jnp
+    >>> from calibjax.distributions import Categorical
+    >>> predictions = Categorical(jnp.array([[0.75, 0.25], [0.25, 0.75]]))
+    >>> print(accuracy(predictions, jnp.array([0, 0])))
+    0.5
+    """
+    confidences, correct = top_label(predictions, targets)
+    is_label = ~jnp.isnan(confidences.probs)
+    return jnp.mean(jnp.where(is_label, correct, jnp.nan), dtype=confidences.probs.dtype)

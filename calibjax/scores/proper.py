@@ -1,0 +1,80 @@
+"""Proper scores: smallest in expectation for the prediction that is true."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from calibjax import _checks
+from calibjax.scores.base import checked_samples, mean_over_samples
+
+
+def negative_log_likelihood(predictions: Any, targets: Any) -> jax.Array:
+    """Mean negative log-likelihood (logarithmic score), in nats.
+
+        NLL = −n⁻¹ Σ_i log p_i(y_i)
+
+    with densities, or probabilities where outcomes are discrete. It is infinite where a target
+    came that has probability zero.
+
+    Args:
+        predictions: batch of n distributions with `log_prob`.
+        targets: [n] or [n, d].
+
+    Returns:
+        A scalar.
+
+    Raises:
+        TypeError: if an argument is of the wrong kind, or the predictions have no `log_prob`.
+        ValueError: if shapes or values are wrong.
+
+    Cost: n evaluations of the log-density.
+
+    References: W21 App. A.3; Gneiting and Raftery (2007), Strictly proper scoring rules, §4.1.
+
+    >>> import jax.numpy as jnp
+    >>> from calibjax.distributions import Bernoulli
+    >>> nll = negative_log_likelihood(Bernoulli(jnp.array([0.5, 0.25])), jnp.array([1, 0]))
+    >>> print(f"{nll:.4f}")  # (log 2 + log 4/3) / 2
+    0.4904
+    """
+    samples = checked_samples(predictions, targets, "log_prob")
+    return mean_over_samples(lambda p, y: -p.log_prob(y), samples)
+
+
+def brier_score(predictions: Any, targets: Any) -> jax.Array:
+    """Mean squared Euclidean distance of class probabilities and one-hot labels (Brier score).
+
+        Brier = n⁻¹ Σ_i Σ_c (p_ic − 1(y_i = c))², in [0, 2].
+
+    Both classes of a `Bernoulli` count, as everywhere, so that its value is that of the two-class
+    `Categorical`: twice (p − y)², which is scikit-learn's `brier_score_loss` for two classes.
+
+    Args:
+        predictions: batch of n class predictions.
+        targets: labels 0, ..., m − 1, [n].
+
+    Returns:
+        A scalar.
+
+    Raises:
+        TypeError: if an argument is of the wrong kind.
+        ValueError: if shapes or values are wrong.
+
+    Cost: O(n m).
+
+    References: Brier (1950), Verification of forecasts expressed in terms of probability.
+
+    >>> import jax.numpy as jnp
+    >>> from calibjax.distributions import Categorical
+    >>> predictions = Categorical(jnp.array([[0.5, 0.5, 0.0], [0.0, 0.0, 1.0]]))
+    >>> print(brier_score(predictions, jnp.array([0, 2])))
+    0.25
+    """
+    _checks.class_predictions(predictions)
+    predictions, targets = _checks.predictions_and_targets(predictions, targets)
+    probs = predictions.class_probs
+    is_label = (targets >= 0) & (targets < probs.shape[1])
+    errors = probs - jax.nn.one_hot(targets, probs.shape[1], dtype=probs.dtype)
+    # A traced label out of range must not become a number.
+    return jnp.mean(jnp.where(is_label, jnp.sum(jnp.square(errors), 1), jnp.nan))

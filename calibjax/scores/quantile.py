@@ -1,0 +1,67 @@
+"""Scores of predicted quantiles."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from calibjax import _checks
+from calibjax.scores.base import checked_samples, mean_over_samples
+
+_LEVELS = tuple(np.arange(1, 20) / 20)
+
+
+def pinball_loss(
+    predictions: Any, targets: Any, *, levels: Sequence[float] | jax.Array = _LEVELS
+) -> jax.Array:
+    """Mean pinball loss (quantile loss) of the predicted quantiles.
+
+        n⁻¹ Σ_i L⁻¹ Σ_τ (1 − τ) (q_i(τ) − y_i)₊ + τ (y_i − q_i(τ))₊
+
+    with the quantiles q_i(τ) at the levels τ_1, ..., τ_L. With many levels, evenly spread, it
+    approaches half of `crps`. Labels of `Categorical`s count as the numbers 0, ..., m − 1.
+
+    Args:
+        predictions: batch of n distributions of numbers with `quantile`.
+        targets: [n].
+        levels: τ in (0, 1), [L].
+
+    Returns:
+        A scalar.
+
+    Raises:
+        TypeError: if an argument is of the wrong kind, or the predictions have no `quantile`.
+        ValueError: if shapes or values are wrong.
+
+    Cost: n L quantiles.
+
+    References: W21 App. A.3; Koenker and Bassett (1978), Regression quantiles.
+
+    >>> import jax.numpy as jnp
+    >>> from calibjax.distributions import Normal
+    >>> predictions = Normal(loc=jnp.array([0.0, 0.0]), scale=jnp.array([1.0, 1.0]))
+    >>> print(pinball_loss(predictions, jnp.array([1.0, -3.0]), levels=[0.5]))
+    1.0
+    """
+    predictions, targets = checked_samples(predictions, targets, "quantile")
+    _checks.shape("targets", targets, (None,), "[n]: only numbers have quantiles")
+    dtype = jnp.result_type(*jax.tree.leaves(predictions))
+    levels = _checked_levels(levels).astype(dtype)
+
+    def loss(p: Any, y: jax.Array) -> jax.Array:
+        excess = y - jax.vmap(p.quantile)(levels)
+        return jnp.mean(jnp.where(excess > 0, levels * excess, (levels - 1) * excess))
+
+    return mean_over_samples(loss, (predictions, targets))
+
+
+def _checked_levels(levels: Any) -> jax.Array:
+    levels = jnp.asarray(levels)
+    _checks.floating("levels", levels)
+    _checks.shape("levels", levels, (None,), "[L]")
+    _checks.leading_size("levels", levels)
+    _checks.positive("levels", levels)
+    _checks.positive("1 - levels", 1 - levels)
+    return levels
