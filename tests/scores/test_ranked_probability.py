@@ -1,0 +1,90 @@
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy import special
+
+from calibjax import scores
+from calibjax.distributions import Categorical, DiagNormal, Mixture, Normal
+from tests import oracles
+
+N = 30
+RNG = np.random.default_rng(3)
+LOC, SCALE, WEIGHTS = (
+    RNG.normal(size=(N, 3)),
+    10 ** RNG.uniform(-2, 1, (N, 3)),
+    RNG.dirichlet(np.ones(3), N),
+)
+# Far and near targets, and one on a mean.
+TARGETS = np.append(LOC[1:, 0] + RNG.normal(size=N - 1) * 3, LOC[0, 0])[::-1]
+FAMILIES = {
+    "normal": Normal(LOC[:, 0], SCALE[:, 0]),
+    "mixture": Mixture(WEIGHTS, Normal(LOC, SCALE)),
+    "ensemble": Mixture(None, Normal(LOC, SCALE)),
+}
+
+
+NODES, NODE_WEIGHTS = np.polynomial.legendre.leggauss(60)
+
+
+def cdf(name, i, x):
+    """Distribution function of prediction i."""
+    values = special.ndtr((x[..., None] - LOC[i]) / SCALE[i])
+    weights = {"normal": np.eye(3)[0], "mixture": WEIGHTS[i], "ensemble": np.full(3, 1 / 3)}
+    return values @ weights[name]
+
+
+def integral(name, i):
+    """∫ (F(x) − 1(x ≥ y))² dx by Gauss-Legendre quadrature between points of interest."""
+    y = TARGETS[i]
+    offsets = np.array([-9, -6, -3, 0, 3, 6, 9])
+    points = np.unique(np.append(LOC[i][:, None] + SCALE[i][:, None] * offsets, y))
+    low, high = points[:-1, None], points[1:, None]
+    values = (cdf(name, i, low + (high - low) * (NODES + 1) / 2) - (low >= y)) ** 2
+    return np.sum(values @ NODE_WEIGHTS * (high - low)[:, 0] / 2)
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_against_quadrature(name):
+    values = jax.jit(jax.vmap(scores.pointwise_crps))(FAMILIES[name], TARGETS)
+    np.testing.assert_allclose(values, [integral(name, i) for i in range(N)], rtol=1e-9)
+    mean = jax.jit(scores.crps)(*oracles.as_dtype((FAMILIES[name], TARGETS), np.float32))
+    assert mean.dtype == np.float32
+    np.testing.assert_allclose(mean, values.mean(), rtol=3e-6)
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_gradient(name):
+    """Also where the target is a mean, as for the first sample."""
+
+    def total(predictions, y):
+        return jnp.sum(jax.vmap(scores.pointwise_crps)(predictions, y))
+
+    data = oracles.as_dtype((FAMILIES[name], TARGETS), np.float64)
+    leaves, tree = jax.tree.flatten(data)
+    directions = [RNG.normal(size=leaf.shape) * 0.01 for leaf in leaves]
+
+    @jax.jit
+    def along(step):
+        moved = [leaf + step * d for leaf, d in zip(leaves, directions, strict=True)]
+        return total(*jax.tree.unflatten(tree, moved))
+
+    numeric = (along(1e-4) - along(-1e-4)) / 2e-4
+    np.testing.assert_allclose(jax.jit(jax.grad(along))(0.0), numeric, rtol=1e-5)
+
+
+def test_families_without_a_closed_form():
+    with pytest.raises(NotImplementedError, match="no closed form for DiagNormal predictions"):
+        scores.crps(DiagNormal(jnp.asarray(LOC), jnp.asarray(SCALE)), jnp.asarray(LOC))
+    classes = Mixture(None, Categorical(jnp.asarray(WEIGHTS)[:, None]))
+    with pytest.raises(NotImplementedError, match="no closed form for Mixture of Categorical"):
+        scores.crps(classes, jnp.zeros(N, int))
+
+
+def test_a_family_of_your_own():
+    class Shifted(Normal):
+        pass
+
+    scores.pointwise_crps.register(Shifted, lambda p, y: p.loc * y)
+    predictions = jax.tree_util.register_dataclass(Shifted)(jnp.arange(3.0), jnp.ones(3))
+    np.testing.assert_allclose(scores.crps(predictions, jnp.arange(3.0)), 5 / 3)
