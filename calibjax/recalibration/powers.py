@@ -8,7 +8,9 @@ import jax
 import jax.numpy as jnp
 
 from calibjax import _checks
-from calibjax.distributions import Bernoulli, Categorical, DiagNormal, Mixture, Normal
+from calibjax.distributions import Bernoulli, Categorical, DiagNormal, Mixture, MvNormal, Normal
+
+_UNDERFLOW = -800.0  # smaller exponents give zero; without them no derivative is 0 / 0
 
 
 def tempered(p: Any, temperature: jax.Array | float) -> Any:
@@ -21,6 +23,7 @@ def tempered(p: Any, temperature: jax.Array | float) -> Any:
     | --- | --- |
     | `Categorical`, `Bernoulli` | p^{1/T}, normalised; probabilities of zero stay zero |
     | `Normal`, `DiagNormal` | scale · √T |
+    | `MvNormal` | cov · T |
     | `Mixture` | every component at temperature T, the weights as they are |
 
     Means are those of p, exactly, but for classes, whose order of probabilities is that of p. For
@@ -48,8 +51,8 @@ def tempered(p: Any, temperature: jax.Array | float) -> Any:
 
     >>> import jax.numpy as jnp
     >>> from calibjax.distributions import Categorical
-    >>> print(tempered(Categorical(jnp.array([0.0, 0.25, 0.75])), 0.5).probs)
-    [0.  0.1 0.9]
+    >>> print(tempered(Categorical(jnp.array([0.0, 0.2, 0.8])), 0.5).probs.round(2))
+    [0.   0.06 0.94]
     """
     _checks.positive_scalar("temperature", temperature)
     inexact = [x for x in jax.tree.leaves(p) if jnp.issubdtype(jnp.result_type(x), jnp.inexact)]
@@ -74,6 +77,11 @@ def _(p: Any, temperature: jax.Array) -> Any:
 
 
 @_tempered.register
+def _(p: MvNormal, temperature: jax.Array) -> MvNormal:
+    return dataclasses.replace(p, cov=p.cov * temperature)
+
+
+@_tempered.register
 def _(p: Mixture, temperature: jax.Array) -> Mixture:
     components = jax.vmap(_tempered, (0, None))(p.components, temperature)
     return dataclasses.replace(p, components=components)
@@ -85,9 +93,10 @@ def _(p: Categorical, temperature: jax.Array) -> Categorical:
     is_possible = probs > 0
     logs = jnp.log(jnp.where(is_possible, probs, 1))
     # The largest exponent is zero, so that nothing overflows; the shift cancels.
-    largest = jax.lax.stop_gradient(jnp.max(jnp.where(is_possible, logs, -jnp.inf), -1))
-    exponents = (logs - largest[..., None]) / _divisor(temperature)
-    powers = jnp.where(is_possible, jnp.exp(jnp.where(is_possible, exponents, 0)), 0)
+    largest = jnp.max(jnp.where(is_possible, logs, -jnp.inf), -1, keepdims=True)
+    logs = logs - jax.lax.stop_gradient(largest)
+    remains = is_possible & (logs > _UNDERFLOW * temperature)
+    powers = jnp.where(remains, jnp.exp(jnp.where(remains, logs, 0) / _divisor(temperature)), 0)
     return dataclasses.replace(p, probs=powers / jnp.sum(powers, -1, keepdims=True))
 
 
@@ -96,12 +105,15 @@ def _(p: Bernoulli, temperature: jax.Array) -> Bernoulli:
     probs = jnp.asarray(p.probs)
     is_certain = (probs <= 0) | (probs >= 1)
     inside = jnp.where(is_certain, 0.5, probs)
-    log_odds = (jnp.log(inside) - jnp.log1p(-inside)) / _divisor(temperature)
-    return dataclasses.replace(p, probs=jnp.where(is_certain, probs, jax.nn.sigmoid(log_odds)))
+    log_odds = jnp.log(inside) - jnp.log1p(-inside)
+    remains = jnp.abs(log_odds) < -_UNDERFLOW * temperature
+    power = jax.nn.sigmoid(jnp.where(remains, log_odds, 0) / _divisor(temperature))
+    power = jnp.where(remains, power, jnp.where(log_odds > 0, 1, 0))
+    return dataclasses.replace(p, probs=jnp.where(is_certain, probs, power))
 
 
 def _divisor(temperature: jax.Array) -> jax.Array:
-    """The temperature, but for values where all but equal probabilities are zero anyway.
+    """The temperature, but for values at which only equal probabilities remain anyway.
 
     There the derivative, with the square of the temperature, would be zero times infinity.
     """

@@ -1,0 +1,153 @@
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from calibjax.distributions import Bernoulli, Categorical, DiagNormal, Mixture, MvNormal, Normal
+from calibjax.recalibration import tempered
+from tests import oracles
+
+RNG = np.random.default_rng(0)
+ROOT = RNG.normal(size=(3, 3))
+LOC, SCALE, PROBS = RNG.normal(size=3), RNG.uniform(0.5, 2, 3), RNG.dirichlet(np.ones(4))
+# A distribution, points where its density is compared, and the log-density of the measure there.
+FAMILIES = {
+    "normal": (Normal(LOC[0], SCALE[0]), RNG.normal(size=5), 0),
+    "diagonal normal": (DiagNormal(LOC, SCALE), RNG.normal(size=(5, 3)), 0),
+    "multivariate normal": (MvNormal(LOC, ROOT @ ROOT.T + np.eye(3)), RNG.normal(size=(5, 3)), 0),
+    "categorical": (Categorical(PROBS), np.arange(4), 0),
+    "bernoulli": (Bernoulli(PROBS[0]), np.arange(2), 0),
+}
+TEMPERATURES = np.array([0.2, 1.0, 3.0])
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_density_is_a_power(name, dtype):
+    """log q − log p / T is the same at all points, and the family and dtype are those of p."""
+    p, points, measure = FAMILIES[name]
+    p, points = oracles.as_dtype((p, points), dtype)
+
+    @jax.jit
+    def log_densities(p):
+        scaled = jax.vmap(tempered, (None, 0))(p, TEMPERATURES)
+        log_probs = jax.vmap(jax.vmap(type(p).log_prob, (None, 0)), (0, None))
+        first = jax.tree.map(lambda leaf: leaf[None], p)
+        return scaled, log_probs(scaled, points), log_probs(first, points)[0]
+
+    scaled, theirs, ours = log_densities(p)
+    assert type(scaled) is type(p)
+    assert {leaf.dtype for leaf in jax.tree.leaves(scaled)} == {np.dtype(dtype)}
+    # Densities with respect to the measure are the ones with respect to lengths by its density.
+    powers = (np.asarray(ours) - measure) / TEMPERATURES[:, None]
+    difference = np.asarray(theirs) - measure - powers
+    tolerance = 1e-12 if dtype == np.float64 else 1e-5
+    np.testing.assert_allclose(difference - difference[:, :1], 0, atol=tolerance * 10)
+    for leaf, before in zip(jax.tree.leaves(scaled), jax.tree.leaves(p), strict=True):
+        np.testing.assert_allclose(leaf[1], before, rtol=tolerance)
+        assert np.all(np.isfinite(leaf))
+
+
+def test_means_are_kept_exactly():
+    values = jnp.linspace(-3, 7, 11)
+    cov = jnp.broadcast_to(jnp.eye(2), (11, 2, 2))
+    pairs = jnp.stack([values, 1 / values], 1)
+    for p in (
+        Normal(values, jnp.ones(11)),
+        DiagNormal(pairs, jnp.ones((11, 2))),
+        MvNormal(pairs, cov),
+    ):
+        assert np.array_equal(tempered(p, 0.37).loc, p.loc)
+    weights = jnp.array([0.2, 0.8])
+    mixture = Mixture(weights, Normal(jnp.array([0.1, 0.7]), jnp.array([1.0, 2.0])))
+    scaled = tempered(mixture, 4.0)
+    assert np.array_equal(scaled.components.loc, mixture.components.loc)
+    assert np.array_equal(scaled.weights, weights)
+    np.testing.assert_allclose(scaled.components.scale, [2, 4])
+    assert tempered(Mixture(None, mixture.components), 4.0).weights is None
+
+
+def test_two_classes_are_a_bernoulli():
+    probs = jnp.array([0.0, 1e-30, 1e-3, 0.4, 0.5, 0.99, 1.0])
+
+    @jax.jit
+    @jax.vmap
+    def both(t):
+        two = Categorical(Bernoulli(probs).class_probs)
+        return tempered(Bernoulli(probs), t).class_probs, tempered(two, t).probs
+
+    np.testing.assert_allclose(*both(jnp.array([1e-3, 0.3, 1, 7, 1e3])), rtol=1e-12, atol=1e-16)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_classes_at_extreme_temperatures(dtype):
+    """T to 0: the most probable classes share it; T to infinity: all possible classes do."""
+    probs = np.array([[0.0, 0.25, 0.75], [0.5, 0.0, 0.5], [1.0, 0.0, 0.0], [1e-30, 0.5, 0.5]])
+    binary = np.array([0.0, 1e-30, 0.3, 0.5, 1.0])
+    probs, binary = jnp.asarray(probs, dtype), jnp.asarray(binary, dtype)
+
+    @jax.jit
+    def values(t):
+        q, r = tempered(Categorical(probs), t).probs, tempered(Bernoulli(binary), t).probs
+        slopes = jax.jacobian(lambda t: tempered(Categorical(probs), t).probs)(t)
+        both = jax.grad(lambda p: jnp.vdot(tempered(Categorical(p), t).probs, probs))(probs)
+        binary_slopes = jax.vmap(jax.grad(lambda p: tempered(Bernoulli(p), t).probs))(binary)
+        more = jax.jacobian(lambda t: tempered(Bernoulli(binary), t).probs)(t)
+        return q, r, (slopes, both, binary_slopes, more)
+
+    for t, expected, ones in (
+        (1e-30, [[0, 0, 1], [0.5, 0, 0.5], [1, 0, 0], [0, 0.5, 0.5]], [0, 0, 0, 0.5, 1]),
+        (1e30, [[0, 0.5, 0.5], [0.5, 0, 0.5], [1, 0, 0], [1 / 3] * 3], [0, 0.5, 0.5, 0.5, 1]),
+    ):
+        q, r, gradients = values(jnp.asarray(t, dtype))
+        np.testing.assert_allclose(q, expected, rtol=1e-6)
+        np.testing.assert_allclose(r, ones, rtol=1e-6)
+        assert all(np.all(np.isfinite(x)) for x in gradients)
+
+
+def test_gradient_of_class_probabilities():
+    probs = jnp.array([0.0, 1e-3, 0.3, 0.699])
+    direction = jnp.array([0.0, 1e-3, -0.2, 0.199])
+
+    @jax.jit
+    def along(step):
+        q = tempered(Categorical(probs + step * direction), 1.7 + 0.3 * step)
+        return jnp.stack([q.probs[1], tempered(Bernoulli(0.3 + step), 0.6 - step).probs])
+
+    numeric = (along(1e-5) - along(-1e-5)) / 2e-5
+    slopes = jax.jit(jax.jacfwd(along))(0.0), jax.jit(jax.jacrev(along))(0.0)
+    np.testing.assert_allclose(slopes, [numeric, numeric], rtol=1e-7)
+
+
+def test_subclasses_keep_what_they_carry():
+    @jax.tree_util.register_dataclass
+    @dataclasses.dataclass(frozen=True, eq=False)
+    class Binned(Categorical):
+        bin: jax.Array
+
+    scaled = tempered(Binned(jnp.array([0.25, 0.75]), jnp.array(3)), 0.5)
+    assert (type(scaled), scaled.bin) == (Binned, 3)
+    np.testing.assert_allclose(scaled.probs, [0.1, 0.9], rtol=1e-12)
+
+
+def test_a_family_of_your_own():
+    @jax.tree_util.register_dataclass
+    @dataclasses.dataclass(frozen=True, eq=False)
+    class Point:
+        loc: jax.Array
+
+        def sample(self, key):
+            return self.loc
+
+    with pytest.raises(NotImplementedError, match=r"tempered is not defined for Point; add it"):
+        tempered(Point(jnp.array(1.0)), 2.0)
+    tempered.register(Point, lambda p, temperature: Point(p.loc * temperature))
+    assert tempered(Point(jnp.array(1.5)), 2.0).loc == 3
+
+
+@pytest.mark.parametrize("temperature", [0.0, -1.0, np.nan, np.inf, [1.0], "1"])
+def test_wrong_temperatures(temperature):
+    with pytest.raises((ValueError, TypeError), match="temperature: expected"):
+        tempered(Normal(0.0, 1.0), temperature)
