@@ -6,7 +6,13 @@ and tests take. Hyperparameters are leaves of the pytree: changing them never re
 and `vmap` work over them.
 """
 
-from calibjax.kernels import categorical, mixture, normal  # registers the expectations
+from calibjax.kernels import (  # registers the expectations
+    categorical,
+    laplace,
+    mixture,
+    multivariate_normal,
+    normal,
+)
 from calibjax.kernels.bandwidth import median_heuristic
 from calibjax.kernels.base import Kernel, Product, Scaled, Sum, TensorProduct
 from calibjax.kernels.bounds import ValueRange, value_range
@@ -20,7 +26,7 @@ from calibjax.kernels.labels import LabelKernel, White
 from calibjax.kernels.matrix import gram_matrix
 from calibjax.kernels.stationary import Exponential, PowerExponential, SquaredExponential
 
-del categorical, mixture, normal
+del categorical, laplace, mixture, multivariate_normal, normal
 
 __all__ = [
     "Exponential",

@@ -37,12 +37,12 @@ def _product(terms: list[jax.Array]) -> jax.Array:
     return fold(jnp.multiply, terms, 1)
 
 
-def _union(terms: list[jax.Array]) -> jax.Array:
+def union(terms: list[jax.Array]) -> jax.Array:
     """1 − Π (1 − x_k) for x in [0, 1], without cancellation."""
     return fold(lambda a, b: a + b - a * b, terms, 0)
 
 
-def _rate(kernel: SquaredExponential, p: Any) -> jax.Array:
+def inverse_length_scale(kernel: SquaredExponential, p: Any) -> jax.Array:
     """Inverse length scale."""
     if not isinstance(kernel.distance, Euclidean):
         raise missing(kernel, p, f" with distance {type(kernel.distance).__name__}")
@@ -57,13 +57,13 @@ def _gaussian(rate: jax.Array, x: Any, y: Any, shrink: list[jax.Array]) -> jax.A
 
 
 def _single(kernel: SquaredExponential, p: Any, z: jax.Array) -> jax.Array:
-    rate = _rate(kernel, p)
+    rate = inverse_length_scale(kernel, p)
     shrink = map_components(lambda scale: 1 / (1 + jnp.square(scale * rate)), p.scale)
     return _gaussian(rate, z, p.loc, shrink)
 
 
 def _double(kernel: SquaredExponential, p: Any, q: Any) -> jax.Array:
-    rate = _rate(kernel, p)
+    rate = inverse_length_scale(kernel, p)
     s, t = (map_components(lambda scale: jnp.square(scale * rate), x.scale) for x in (p, q))
     shrink = map_components(lambda s, t: 1 / (1 + s + t), s, t)
     return _gaussian(rate, p.loc, q.loc, shrink)
@@ -88,7 +88,7 @@ def centered_without_offset(
     exponents enter several terms that cancel on average, so that they leave no offset, as they
     do in the plain sum of the four terms (2e-8 for W21's model in float32; here 1e-11).
     """
-    rate = _rate(kernel, p)
+    rate = inverse_length_scale(kernel, p)
     s, t = (map_components(lambda scale: jnp.square(scale * rate), x.scale) for x in (p, q))
     a, b = (-jnp.expm1(-0.5 * total(map_components(jnp.log1p, x))) for x in (s, t))
     u, v = (map_components(lambda s: s / (1 + s), x) for x in (s, t))
@@ -107,7 +107,7 @@ def centered_without_offset(
         (p.loc, q.loc), lambda d, u, v, w: d - (u * d + (v * d - u * v * (1 + w) * d)), u, v, w
     )
     # Π w^(1/2) = (1 − a) (1 − b) / (1 − r), with 1 − r = Π (1 − u v)^(1/2)
-    gap = _union(uv)
+    gap = union(uv)
     r = gap / (1 + safe_sqrt(1 - gap))
     c = a * b + safe_sqrt(_product(w)) * r
     small = a * (big_p - big_m) + b * (big_q - big_m) + c * big_m
@@ -123,7 +123,7 @@ def _prepare_features(kernel: Kernel, predictions: Normal, targets: jax.Array) -
     """
     if not _checks.is_concrete(kernel, predictions, targets):
         return None
-    rate = _rate(kernel, predictions)
+    rate = inverse_length_scale(kernel, predictions)
     loc, scale, y = (np.asarray(x, float) for x in (predictions.loc, predictions.scale, targets))
     low = min((loc - 5 * scale).min(), y.min())
     high = max((loc + 5 * scale).max(), y.max())
@@ -143,7 +143,7 @@ def _prepare_features(kernel: Kernel, predictions: Normal, targets: jax.Array) -
 def _features(kernel: SquaredExponential, prepared: Any, p: Normal, y: jax.Array) -> jax.Array:
     """Real and imaginary parts of exp(iωy) − E exp(iωY) at the frequencies ω, [2 K]."""
     center, frequencies = prepared
-    rate = _rate(kernel, p)
+    rate = inverse_length_scale(kernel, p)
     s = jnp.square(p.scale * rate)
     spacing = frequencies[0]
     density = 2 * spacing / jnp.sqrt(2 * jnp.pi) * jnp.exp(-0.5 * jnp.square(frequencies))
