@@ -129,11 +129,11 @@ def floating(name: str, values: Any) -> None:
         raise TypeError(f"{name}: expected floating-point values (float32 or float64), got {dtype}")
 
 
-def integer(name: str, values: Any) -> None:
+def integer(name: str, values: Any, described: str = "class labels") -> None:
     """Refuses arrays that hold neither integers nor booleans."""
     dtype = jnp.result_type(values)
     if not (jnp.issubdtype(dtype, jnp.integer) or dtype == jnp.bool_):
-        raise TypeError(f"{name}: expected integer class labels, got {dtype}")
+        raise TypeError(f"{name}: expected integer {described}, got {dtype}")
 
 
 def as_arrays(name: str, tree: Any) -> Any:

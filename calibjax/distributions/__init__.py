@@ -51,17 +51,21 @@ True
 """
 
 from calibjax.distributions.categorical import Bernoulli, Categorical
+from calibjax.distributions.laplace import Laplace
 from calibjax.distributions.mixture import Mixture
 from calibjax.distributions.multivariate_normal import MvNormal
 from calibjax.distributions.normal import DiagNormal, Normal
+from calibjax.distributions.poisson import Poisson
 from calibjax.distributions.sampling import sample_targets
 
 __all__ = [
     "Bernoulli",
     "Categorical",
     "DiagNormal",
+    "Laplace",
     "Mixture",
     "MvNormal",
     "Normal",
+    "Poisson",
     "sample_targets",
 ]

@@ -12,6 +12,7 @@ from calibjax.kernels import (  # registers the expectations
     mixture,
     multivariate_normal,
     normal,
+    poisson,
 )
 from calibjax.kernels.bandwidth import median_heuristic
 from calibjax.kernels.base import Kernel, Product, Scaled, Sum, TensorProduct
@@ -26,7 +27,7 @@ from calibjax.kernels.labels import LabelKernel, White
 from calibjax.kernels.matrix import gram_matrix
 from calibjax.kernels.stationary import Exponential, PowerExponential, SquaredExponential
 
-del categorical, laplace, mixture, multivariate_normal, normal
+del categorical, laplace, mixture, multivariate_normal, normal, poisson
 
 __all__ = [
     "Exponential",

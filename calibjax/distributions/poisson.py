@@ -1,0 +1,133 @@
+"""Poisson distribution of counts."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jax.scipy.special import ndtri
+
+from calibjax import _checks
+from calibjax._pytree import record
+from calibjax._special import log_poisson_density
+
+_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(32)
+# Beyond these rates counts are no longer distant from the integers that the dtype resolves.
+_LARGEST_RATE = {4: 1e6, 8: 1e9}
+
+
+def _cdf(y: jax.Array, rate: jax.Array) -> jax.Array:
+    """Probability of counts up to y ≥ 0, by quadrature of P(Z ≤ y) = ∫_rate^∞ tʸ e^(−t) / y! dt.
+
+    The integrand is log-concave with its mode at y. It is integrated from the rate away from the
+    mode, until it has fallen by e⁻⁴⁰.
+    """
+    is_right = rate > y
+    slope = jnp.abs(1 - y / rate)
+    length = jnp.minimum(9 * jnp.sqrt(y + 1) + 40, 40 / slope)
+    length = lax.stop_gradient(jnp.where(is_right, length, jnp.minimum(length, rate)))
+    steps = 0.5 * length[..., None] * jnp.asarray(1 + _NODES, rate.dtype)
+    points = rate[..., None] + jnp.where(is_right[..., None], steps, -steps)
+    densities = jnp.exp(log_poisson_density(y[..., None], points))
+    tail = 0.5 * length * jnp.sum(densities * jnp.asarray(_WEIGHTS, rate.dtype), -1)
+    return jnp.where(is_right, tail, 1 - tail)
+
+
+@record
+class Poisson:
+    """Poisson distribution of a count 0, 1, 2, ...
+
+    For rates from 1e-3 to 1e6, relative errors of log-probabilities and absolute errors of the
+    distribution function are below 1e-13 in float64, 3e-6 and 1e-5 in float32.
+
+    Attributes:
+        rate: expected count, positive; scalar, or [n] for a batch.
+
+    >>> import jax.numpy as jnp
+    >>> p = Poisson(rate=jnp.array(2.5))
+    >>> print(f"{p.cdf(2):.4f} {p.quantile(0.6)}")
+    0.5438 3
+    """
+
+    rate: jax.Array
+
+    def _as_float(self, y: jax.Array) -> jax.Array:
+        return jnp.asarray(y, jnp.result_type(self.rate))
+
+    def sample(self, key: jax.Array) -> jax.Array:
+        """Draws one count, by inversion of the distribution function.
+
+        `jax.random.poisson` computes in float32 and is wrong for large rates.
+        """
+        dtype = jnp.result_type(self.rate)
+        level = jax.random.uniform(key, jnp.shape(self.rate), dtype)
+        return self.quantile(level + 0.5 * jnp.finfo(dtype).eps)  # never zero
+
+    def log_prob(self, y: jax.Array) -> jax.Array:
+        """Log-probability of count y; −inf below zero."""
+        value = self._as_float(y)
+        density = log_poisson_density(jnp.maximum(value, 0), jnp.asarray(self.rate))
+        return jnp.where(value < 0, -jnp.inf, density)
+
+    def mean(self) -> jax.Array:
+        """Expectation."""
+        return self.rate
+
+    def variance(self) -> jax.Array:
+        """Variance."""
+        return self.rate
+
+    def cdf(self, y: jax.Array) -> jax.Array:
+        """Probability of counts up to y."""
+        value, rate = jnp.broadcast_arrays(jnp.floor(self._as_float(y)), self.rate)
+        return jnp.where(value < 0, 0, _cdf(jnp.maximum(value, 0), rate))
+
+    def quantile(self, level: jax.Array) -> jax.Array:
+        """Smallest count y with cdf(y) ≥ level, an integer.
+
+        Bisection between Chernoff's bounds, from the approximation of Cornish and Fisher on: a
+        handful of steps, at most log₂(50 √rate + 30).
+        """
+        level, rate = jnp.broadcast_arrays(self._as_float(level), self.rate)
+        root = jnp.sqrt(rate)
+        low = jnp.maximum(jnp.floor(rate - 38 * root), 0)
+        high = jnp.ceil(rate + 9 * root + 30)
+        z = jnp.clip(ndtri(level), -38, 9)
+        guess = jnp.floor(rate + root * z + (jnp.square(z) - 1) / 6)
+
+        def halve(bracket: tuple, count: jax.Array) -> tuple[jax.Array, jax.Array]:
+            low, high = bracket
+            count = jnp.clip(count, low, jnp.maximum(high - 1, low))
+            is_upper = _cdf(count, rate) >= level
+            return jnp.where(is_upper, low, jnp.minimum(count + 1, high)), jnp.where(
+                is_upper, count, high
+            )
+
+        bracket = halve(halve((low, high), guess - 1), guess + 1)
+        low, _ = lax.while_loop(
+            lambda bracket: jnp.any(bracket[0] < bracket[1]),
+            lambda bracket: halve(bracket, jnp.floor((bracket[0] + bracket[1]) / 2)),
+            bracket,
+        )
+        return jnp.where(level > 0, low, 0).astype(int)
+
+    def check_structure(self, name: str) -> None:
+        """Refuses a batch whose rates are no floating-point array [n]."""
+        _checks.floating(f"{name}.rate", self.rate)
+        _checks.shape(f"{name}.rate", self.rate, (None,), "[n]")
+
+    def check_values(self, name: str) -> None:
+        """Refuses rates that are not positive, or too large for exact counts."""
+        _checks.positive(f"{name}.rate", self.rate)
+        if _checks.is_concrete(self.rate):
+            rate = np.asarray(self.rate)
+            limit = _LARGEST_RATE[rate.dtype.itemsize]
+            expected = f"rates up to {limit:g} in {rate.dtype}"
+            _checks.refuse_where(rate > limit, f"{name}.rate", expected, rate)
+
+    def check_targets(self, name: str, targets: jax.Array) -> None:
+        """Refuses targets that are not non-negative integers [n]."""
+        _checks.integer(name, targets, "counts")
+        _checks.shape(name, targets, jnp.shape(self.rate), "[n], as the predictions' rate")
+        if _checks.is_concrete(targets):
+            array = np.asarray(targets)
+            _checks.refuse_where(array < 0, name, "counts 0, 1, 2, ...", array)
