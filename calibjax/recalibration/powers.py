@@ -8,7 +8,16 @@ import jax
 import jax.numpy as jnp
 
 from calibjax import _checks
-from calibjax.distributions import Bernoulli, Categorical, DiagNormal, Mixture, MvNormal, Normal
+from calibjax.distributions import (
+    Bernoulli,
+    Categorical,
+    DiagNormal,
+    Laplace,
+    Mixture,
+    MvNormal,
+    Normal,
+    Poisson,
+)
 
 _UNDERFLOW = -800.0  # smaller exponents give zero; without them no derivative is 0 / 0
 
@@ -24,6 +33,7 @@ def tempered(p: Any, temperature: jax.Array | float) -> Any:
     | `Categorical`, `Bernoulli` | p^{1/T}, normalised; probabilities of zero stay zero |
     | `Normal`, `DiagNormal` | scale · √T |
     | `MvNormal` | cov · T |
+    | `Laplace` | scale · T |
     | `Mixture` | every component at temperature T, the weights as they are |
 
     Means are those of p, exactly, but for classes, whose order of probabilities is that of p. For
@@ -79,6 +89,19 @@ def _(p: Any, temperature: jax.Array) -> Any:
 @_tempered.register
 def _(p: MvNormal, temperature: jax.Array) -> MvNormal:
     return dataclasses.replace(p, cov=p.cov * temperature)
+
+
+@_tempered.register
+def _(p: Laplace, temperature: jax.Array) -> Laplace:
+    return dataclasses.replace(p, scale=p.scale * temperature)
+
+
+@_tempered.register
+def _(p: Poisson, temperature: jax.Array) -> Poisson:
+    raise NotImplementedError(
+        "tempered is not defined for Poisson: no power of its probabilities is those of another "
+        "Poisson distribution"
+    )
 
 
 @_tempered.register

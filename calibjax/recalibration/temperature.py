@@ -48,7 +48,7 @@ def temperature_scaling(loss: Loss = negative_log_likelihood) -> Recalibrator:
             log-likelihood of classes that the predictions separate perfectly, or is not finite.
             Where the arrays are traced, the temperature is NaN instead.
 
-    Cost: 41 evaluations of the loss, and about 10 of its derivative.
+    Cost: 41 evaluations of the loss, and about 8 of its derivative.
 
     References: W21 App. F; Guo et al. (2017), On calibration of modern neural networks, §4.2.
 

@@ -9,7 +9,8 @@ import jax.numpy as jnp
 from jax.scipy.special import erf
 from jax.scipy.stats import norm
 
-from calibjax.distributions import Mixture, Normal
+from calibjax._arithmetic import absolute
+from calibjax.distributions import Laplace, Mixture, Normal
 from calibjax.scores.base import checked_samples, mean_over_samples
 
 
@@ -90,6 +91,12 @@ def _missing(name: str) -> str:
 @pointwise_crps.register
 def _(p: Normal, y: jax.Array) -> jax.Array:
     return _mean_distance(y - p.loc, p.scale) - p.scale / math.sqrt(math.pi)
+
+
+@pointwise_crps.register
+def _(p: Laplace, y: jax.Array) -> jax.Array:
+    z = absolute(y - p.loc) / p.scale
+    return p.scale * (z + jnp.exp(-z) - 0.75)
 
 
 @pointwise_crps.register

@@ -5,7 +5,16 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from calibjax.distributions import Bernoulli, Categorical, DiagNormal, Mixture, MvNormal, Normal
+from calibjax.distributions import (
+    Bernoulli,
+    Categorical,
+    DiagNormal,
+    Laplace,
+    Mixture,
+    MvNormal,
+    Normal,
+    Poisson,
+)
 from calibjax.recalibration import tempered
 from tests import oracles
 
@@ -17,6 +26,7 @@ FAMILIES = {
     "normal": (Normal(LOC[0], SCALE[0]), RNG.normal(size=5), 0),
     "diagonal normal": (DiagNormal(LOC, SCALE), RNG.normal(size=(5, 3)), 0),
     "multivariate normal": (MvNormal(LOC, ROOT @ ROOT.T + np.eye(3)), RNG.normal(size=(5, 3)), 0),
+    "Laplace": (Laplace(LOC[0], SCALE[0]), RNG.normal(size=5), 0),
     "categorical": (Categorical(PROBS), np.arange(4), 0),
     "bernoulli": (Bernoulli(PROBS[0]), np.arange(2), 0),
 }
@@ -56,6 +66,7 @@ def test_means_are_kept_exactly():
     pairs = jnp.stack([values, 1 / values], 1)
     for p in (
         Normal(values, jnp.ones(11)),
+        Laplace(values, jnp.ones(11)),
         DiagNormal(pairs, jnp.ones((11, 2))),
         MvNormal(pairs, cov),
     ):
@@ -145,6 +156,11 @@ def test_a_family_of_your_own():
         tempered(Point(jnp.array(1.0)), 2.0)
     tempered.register(Point, lambda p, temperature: Point(p.loc * temperature))
     assert tempered(Point(jnp.array(1.5)), 2.0).loc == 3
+
+
+def test_families_without_powers():
+    with pytest.raises(NotImplementedError, match="no power of its probabilities"):
+        tempered(Poisson(jnp.array(3.0)), 2.0)
 
 
 @pytest.mark.parametrize("temperature", [0.0, -1.0, np.nan, np.inf, [1.0], "1"])

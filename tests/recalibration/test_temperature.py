@@ -5,10 +5,18 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from scipy import optimize, special
+from scipy import optimize, special, stats
 
 from calibjax import estimators, scores
-from calibjax.distributions import Bernoulli, Categorical, DiagNormal, Mixture, MvNormal, Normal
+from calibjax.distributions import (
+    Bernoulli,
+    Categorical,
+    DiagNormal,
+    Laplace,
+    Mixture,
+    MvNormal,
+    Normal,
+)
 from calibjax.recalibration import temperature_scaling, tempered
 from tests import oracles
 
@@ -56,6 +64,11 @@ def multivariate_normal(rng):
     return MvNormal(loc, root @ root.transpose(0, 2, 1)), targets
 
 
+def laplace(rng):
+    loc, scale = rng.normal(size=N), rng.uniform(0.2, 2, N)
+    return Laplace(loc, scale), stats.laplace(loc, scale).ppf(uniform(rng))
+
+
 def categorical(rng):
     probs = rng.dirichlet(np.ones(5), N)
     return Categorical(probs), label(probs, rng)
@@ -83,12 +96,13 @@ def at_temperature(p, t):
         Normal: lambda: {"scale": p.scale * np.sqrt(t)},
         DiagNormal: lambda: {"scale": p.scale * np.sqrt(t)},
         MvNormal: lambda: {"cov": p.cov * t},
+        Laplace: lambda: {"scale": p.scale * t},
         Categorical: lambda: {"probs": powers(p.probs, t)},
     }
     return dataclasses.replace(p, **new[type(p)]())
 
 
-FAMILIES = (normal, diagonal_normal, multivariate_normal, categorical, bernoulli, mixture)
+FAMILIES = (normal, diagonal_normal, multivariate_normal, laplace, categorical, bernoulli, mixture)
 
 
 @pytest.mark.parametrize("family", FAMILIES)

@@ -2,10 +2,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from scipy import special
+from scipy import special, stats
 
 from calibjax import scores
-from calibjax.distributions import Categorical, DiagNormal, Mixture, Normal
+from calibjax.distributions import Categorical, DiagNormal, Laplace, Mixture, Normal
 from tests import oracles
 
 N = 30
@@ -19,6 +19,7 @@ LOC, SCALE, WEIGHTS = (
 TARGETS = np.append(LOC[1:, 0] + RNG.normal(size=N - 1) * 3, LOC[0, 0])[::-1]
 FAMILIES = {
     "normal": Normal(LOC[:, 0], SCALE[:, 0]),
+    "Laplace": Laplace(LOC[:, 0], SCALE[:, 0]),
     "mixture": Mixture(WEIGHTS, Normal(LOC, SCALE)),
     "ensemble": Mixture(None, Normal(LOC, SCALE)),
 }
@@ -29,6 +30,8 @@ NODES, NODE_WEIGHTS = np.polynomial.legendre.leggauss(60)
 
 def cdf(name, i, x):
     """Distribution function of prediction i."""
+    if name == "Laplace":
+        return stats.laplace(LOC[i, 0], SCALE[i, 0]).cdf(x)
     values = special.ndtr((x[..., None] - LOC[i]) / SCALE[i])
     weights = {"normal": np.eye(3)[0], "mixture": WEIGHTS[i], "ensemble": np.full(3, 1 / 3)}
     return values @ weights[name]
@@ -37,7 +40,7 @@ def cdf(name, i, x):
 def integral(name, i):
     """∫ (F(x) − 1(x ≥ y))² dx by Gauss-Legendre quadrature between points of interest."""
     y = TARGETS[i]
-    offsets = np.array([-9, -6, -3, 0, 3, 6, 9])
+    offsets = np.array([-36, -18, -9, -6, -3, 0, 3, 6, 9, 18, 36])
     points = np.unique(np.append(LOC[i][:, None] + SCALE[i][:, None] * offsets, y))
     low, high = points[:-1, None], points[1:, None]
     values = (cdf(name, i, low + (high - low) * (NODES + 1) / 2) - (low >= y)) ** 2
