@@ -318,12 +318,11 @@ def test_structure_is_checked_under_jit(entry, name):
 
 def test_labels_out_of_range_never_become_a_number_under_jit():
     for kernel in (oracles.categorical_kernel(), oracles.categorical_kernel(0.5, np.eye(3))):
+        estimate = jax.jit(functools.partial(estimators.skce, kernel))
+        test = jax.jit(functools.partial(hypothesis_tests.exact_skce_test, KEY, kernel))
         for label in (-1, 3):
             targets = LABELS.at[3].set(label)
-            assert jnp.isnan(
-                jax.jit(functools.partial(estimators.skce, kernel))(Categorical(PROBS), targets)
-            )
-            test = jax.jit(functools.partial(hypothesis_tests.exact_skce_test, KEY, kernel))
+            assert jnp.isnan(estimate(Categorical(PROBS), targets))
             assert jnp.isnan(test(Categorical(PROBS), targets).pvalue)
 
 
@@ -342,14 +341,18 @@ def test_label_matrix_of_another_size_is_refused():
 
 
 @pytest.mark.parametrize(
-    "entry", [e for e in ENTRIES if e not in ("block_skce_test", "ucme", "cme_test")]
+    ("entry", "matrix"),
+    [
+        *((e, np.eye(2)) for e in ENTRIES if e not in ("block_skce_test", "ucme", "cme_test")),
+        ("skce", None),
+        ("exact_skce_test", None),  # has features of its own for the white kernel
+    ],
 )
-def test_truth_values_are_labels(entry):
-    correct = LABELS > 0
-    for kernel in (oracles.categorical_kernel(), oracles.categorical_kernel(0.5, np.eye(2))):
-        one = ENTRIES[entry](kernel, Bernoulli(LOC), correct)
-        two = ENTRIES[entry](kernel, Bernoulli(LOC), correct.astype(int))
-        jax.tree.map(np.testing.assert_array_equal, one, two)
+def test_truth_values_are_labels(entry, matrix):
+    kernel, correct = oracles.categorical_kernel(0.5, matrix), LABELS > 0
+    one = ENTRIES[entry](kernel, Bernoulli(LOC), correct)
+    two = ENTRIES[entry](kernel, Bernoulli(LOC), correct.astype(int))
+    jax.tree.map(np.testing.assert_array_equal, one, two)
 
 
 def _with_statistic(test):
@@ -371,9 +374,9 @@ WITH_KEYS = {
 @pytest.mark.parametrize("entry", WITH_KEYS)
 def test_keys(entry):
     arguments = oracles.normal_kernel(), Normal(LOC, SCALE), Y
-    old, new = (WITH_KEYS[entry](k, *arguments) for k in (jax.random.PRNGKey(1), KEY))
-    for one, two in zip(jax.tree.leaves(old), jax.tree.leaves(new)):
-        assert one.shape == two.shape
+    evaluate = lambda k: WITH_KEYS[entry](k, *arguments)  # noqa: E731
+    old, new = (jax.eval_shape(evaluate, k) for k in (jax.random.PRNGKey(1), KEY))
+    assert jax.tree.leaves(old) == jax.tree.leaves(new)
     for wrong in (0, None, jax.random.split(KEY), jnp.zeros(2)):
         with pytest.raises(TypeError, match="key: expected one random key"):
             WITH_KEYS[entry](wrong, *arguments)

@@ -123,11 +123,12 @@ def _prepare_features(kernel: Kernel, predictions: Normal, targets: jax.Array) -
     """
     if not _checks.is_concrete(kernel, predictions, targets):
         return None
-    rate = inverse_length_scale(kernel, predictions)
+    with jax.ensure_compile_time_eval():  # the data may be known while a random key is traced
+        rate = float(inverse_length_scale(kernel, predictions))
     loc, scale, y = (np.asarray(x, float) for x in (predictions.loc, predictions.scale, targets))
     low = min((loc - 5 * scale).min(), y.min())
     high = max((loc + 5 * scale).max(), y.max())
-    width = (high - low) * float(rate)
+    width = (high - low) * rate
     cutoff = np.sqrt(-2 * np.log(np.finfo(predictions.loc.dtype).eps / 4))
     needed = cutoff * (width + cutoff) / (2 * np.pi)
     if not needed <= _MAX_FREQUENCIES:
