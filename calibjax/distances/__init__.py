@@ -6,14 +6,19 @@
 from calibjax.distances.base import Distance
 from calibjax.distances.euclidean import Euclidean, SquaredEuclidean
 from calibjax.distances.maximum_mean_discrepancy import MaximumMeanDiscrepancy
+from calibjax.distances.mixture_wasserstein import MixtureWasserstein
 from calibjax.distances.total_variation import TotalVariation
+from calibjax.distances.transport import transport_cost, transport_plan
 from calibjax.distances.wasserstein import Wasserstein
 
 __all__ = [
     "Distance",
     "Euclidean",
     "MaximumMeanDiscrepancy",
+    "MixtureWasserstein",
     "SquaredEuclidean",
     "TotalVariation",
     "Wasserstein",
+    "transport_cost",
+    "transport_plan",
 ]

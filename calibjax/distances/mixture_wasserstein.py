@@ -1,0 +1,100 @@
+"""Wasserstein distance between mixtures whose plans couple whole components."""
+
+import dataclasses
+import numbers
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from calibjax._arithmetic import safe_sqrt
+from calibjax._pytree import record
+from calibjax.distances.base import Distance
+from calibjax.distances.transport import transport_cost
+from calibjax.distances.wasserstein import Wasserstein
+from calibjax.distributions import Mixture
+
+
+def _power(x: jax.Array, exponent: float) -> jax.Array:
+    """x^exponent for x ≥ 0, with derivative zero at zero where it would be infinite."""
+    if exponent == 1:
+        return x
+    if exponent == 0.5:
+        return safe_sqrt(x)
+    is_zero = x == 0
+    return jnp.where(is_zero, 0, jnp.where(is_zero, 1, x) ** exponent)
+
+
+@record
+class MixtureWasserstein(Distance):
+    """Mixture-Wasserstein distance MW_s between two `Mixture`s.
+
+    MW_s(p, q) = (min_π Σ_ij π_ij W₂(p_i, q_j)^s)^{1/s}, where π couples the weights of the
+    components and W₂ is the distance `Wasserstein` of two components. It is a metric, and no
+    smaller than the distance W_s of the mixtures themselves. Numbers of components may differ.
+
+    **Kernels with it need not be positive semi-definite.** W21 Theorem D.1 says that
+    exp(−λ MW_s^ν) is; its proof uses one coupling for all pairs, and the theorem is false. For
+    the 45 mixtures of two equally likely normal distributions with means and standard deviations
+    in {0, 1, 2} the smallest eigenvalue is −0.39 with λ = 0.5, ν = 2, and −0.04 with λ = 0.1,
+    ν = 1. Estimates and tests keep their meaning only with positive semi-definite kernels: of
+    `MaximumMeanDiscrepancy` all are, and it is cheaper.
+
+    Attributes:
+        order: s ≥ 1, a number (static: each order is compiled anew).
+
+    Raises:
+        NotImplementedError: if one of the two is no `Mixture` (a single distribution p is
+            `Mixture(None, components)` with one component), or `Wasserstein` is not known for
+            the components.
+        TypeError: if the order is no number.
+        ValueError: if it is below one.
+
+    Cost: K K' distances W₂ and one transport problem, see `transport_cost`; gradients at distance
+    zero are zero.
+
+    References: W21 §D.3; Delon and Desolneux (2020) for s = 2.
+
+    >>> import jax.numpy as jnp
+    >>> from calibjax.distributions import Mixture, Normal
+    >>> p = Mixture(jnp.array([0.5, 0.5]), Normal(jnp.array([0.0, 2.0]), jnp.array([1.0, 1.0])))
+    >>> q = Mixture(None, Normal(jnp.array([2.0]), jnp.array([1.0])))
+    >>> print(MixtureWasserstein(order=1)(p, q), MixtureWasserstein().squared(p, q))
+    1.0 2.0
+    """
+
+    order: float = dataclasses.field(default=2, metadata={"static": True})
+
+    def __call__(self, p: Mixture, q: Mixture) -> jax.Array:
+        """Mixture-Wasserstein distance."""
+        return _power(self._transport(p, q), 1 / self.order)
+
+    def squared(self, p: Mixture, q: Mixture) -> jax.Array:
+        """Squared mixture-Wasserstein distance."""
+        return _power(self._transport(p, q), 2 / self.order)
+
+    def _transport(self, p: Mixture, q: Mixture) -> jax.Array:
+        """min_π Σ_ij π_ij W₂(p_i, q_j)^s."""
+        self.check_values("MixtureWasserstein()")
+        if not (isinstance(p, Mixture) and isinstance(q, Mixture)):
+            raise NotImplementedError(
+                "MixtureWasserstein is defined for two distributions.Mixture, got "
+                f"{type(p).__name__} and {type(q).__name__}; a single distribution is a mixture "
+                "of one component"
+            )
+
+        def cost(one: Any, two: Any) -> jax.Array:
+            return _power(Wasserstein().squared(one, two), self.order / 2)
+
+        row = jax.vmap(cost, in_axes=(None, 0))
+        costs = jax.vmap(row, in_axes=(0, None))(p.components, q.components)
+        total = transport_cost(p.mixing_probs, q.mixing_probs, costs)
+        return jnp.where(total == 0, 0, total)  # which has a kink there, with derivative zero
+
+    def check_values(self, name: str) -> None:
+        """Refuses orders that are not numbers from one on."""
+        if isinstance(self.order, bool) or not isinstance(self.order, numbers.Real):
+            got = type(self.order).__name__
+            raise TypeError(f"{name}.order: expected a number (it is static), got {got}")
+        if not 1 <= self.order < float("inf"):
+            raise ValueError(f"{name}.order: expected a finite number >= 1, got {self.order}")

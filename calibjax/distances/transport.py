@@ -1,0 +1,176 @@
+"""Exact optimal transport between discrete distributions."""
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+from jax.custom_batching import custom_vmap
+
+from calibjax import _checks
+from calibjax.distances import network_simplex
+
+_TOGETHER = 512  # problems solved at once, so that the cache of a core holds them
+
+Problem = tuple[jax.Array, jax.Array, jax.Array]  # weights of rows and columns, cost
+Solution = tuple[jax.Array, jax.Array, jax.Array]  # plan, potentials of rows and columns
+
+
+def transport_plan(weights_p: jax.Array, weights_q: jax.Array, cost: jax.Array) -> jax.Array:
+    """Optimal plan argmin_π Σ_ij π_ij cost_ij among π ≥ 0 with marginals `weights_p`, `weights_q`.
+
+    The plan is a vertex of the set of plans, with at most K + K' − 1 entries above zero. It is a
+    constant for derivatives: the cost of small changes is Σ π_ij dcost_ij, so the gradient of
+    Σ_ij π_ij cost_ij with respect to the cost is right. For gradients with respect to the weights
+    use `transport_cost`.
+
+    Args:
+        weights_p: probabilities, [K]; zeros are allowed. Weights are divided by their sum.
+        weights_q: probabilities, [K'].
+        cost: finite, [K, K'].
+
+    Returns:
+        The plan, [K, K']; NaN if weights or costs that are traced, and so cannot be checked, are
+        not finite or weights are negative.
+
+    Raises:
+        TypeError: if an argument is no floating-point array.
+        ValueError: if shapes do not fit, weights are no probabilities, or costs are not finite.
+
+    Accuracy: the plan is exact for costs rounded to 2^−t of their range and weights rounded to
+    2^−s. In float64 both are below 1e-15 for up to 100 weights; in float32 below 6e-8 and 3e-8
+    for up to ten, 5e-7 and 3e-7 for a hundred.
+
+    Cost: about K + K' to 5 (K + K') pivots, of K K' operations each; batches by `vmap` pivot
+    together, 10 × 10 problems in 5 to 10 µs each. Memory in batches: O(K K') per problem.
+
+    >>> import jax.numpy as jnp
+    >>> cost = jnp.array([[0.0, 1.0, 4.0], [1.0, 0.0, 1.0]])
+    >>> print(transport_plan(jnp.array([0.5, 0.5]), jnp.array([0.25, 0.25, 0.5]), cost))
+    [[0.25 0.25 0.  ]
+     [0.   0.   0.5 ]]
+    """
+    return _solution(*lax.stop_gradient(_checked(weights_p, weights_q, cost)))[0]
+
+
+def transport_cost(weights_p: jax.Array, weights_q: jax.Array, cost: jax.Array) -> jax.Array:
+    """Smallest cost min_π Σ_ij π_ij cost_ij of a plan with marginals `weights_p`, `weights_q`.
+
+    Its gradient with respect to the cost is the optimal plan, and with respect to the weights
+    the dual potentials (less their mean under the weights, as these are divided by their sum).
+    Where several plans or potentials are optimal, so that there is only a subgradient, it is
+    that of one of them. Second derivatives are zero.
+
+    Arguments, errors, accuracy and cost are those of `transport_plan`.
+
+    Returns:
+        The cost, a scalar; NaN where `transport_plan` is.
+
+    >>> import jax.numpy as jnp
+    >>> cost = jnp.array([[0.0, 1.0, 4.0], [1.0, 0.0, 1.0]])
+    >>> print(transport_cost(jnp.array([0.5, 0.5]), jnp.array([0.25, 0.25, 0.5]), cost))
+    0.75
+    """
+    return _smallest_cost(*_checked(weights_p, weights_q, cost))
+
+
+def _checked(weights_p: jax.Array, weights_q: jax.Array, cost: jax.Array) -> Problem:
+    """The arguments in one dtype, the weights with sum one."""
+    weights = {"weights_p": weights_p, "weights_q": weights_q}
+    for name, values in {**weights, "cost": cost}.items():
+        _checks.real(name, values)
+        _checks.floating(name, values)
+    _checks.shape("cost", cost, (None, None), "[K, K']")
+    _checks.finite("cost", cost)
+    for (name, values), size in zip(weights.items(), jnp.shape(cost), strict=True):
+        _checks.shape(name, values, (size,), f"({size},), as cost")
+        _checks.simplex(name, values)
+    dtype = jnp.result_type(weights_p, weights_q, cost)
+    p, q, cost = (jnp.asarray(x, dtype) for x in (weights_p, weights_q, cost))
+    return p / jnp.sum(p), q / jnp.sum(q), cost
+
+
+@jax.custom_jvp
+def _smallest_cost(p: jax.Array, q: jax.Array, cost: jax.Array) -> jax.Array:
+    return jnp.sum(_solution(p, q, cost)[0] * cost)
+
+
+@_smallest_cost.defjvp
+def _smallest_cost_jvp(primals: Problem, tangents: Problem) -> tuple[jax.Array, jax.Array]:
+    plan, row_potential, column_potential = _solution(*lax.stop_gradient(primals))
+    dp, dq, dcost = tangents
+    change = jnp.sum(plan * dcost) + jnp.sum(row_potential * dp) + jnp.sum(column_potential * dq)
+    return jnp.sum(plan * primals[2]), change
+
+
+def _solution(p: jax.Array, q: jax.Array, cost: jax.Array) -> Solution:
+    """Solution of one problem: [K, K'], [K], [K']."""
+    return jax.tree.map(lambda x: x[..., 0], _solve(p[:, None], q[:, None], cost[..., None]))
+
+
+@custom_vmap
+def _solve(p: jax.Array, q: jax.Array, cost: jax.Array) -> Solution:
+    """Solutions of b problems, along the last axis: [K, b], [K', b], [K, K', b]."""
+    num_problems = cost.shape[-1]
+    num_parts = -(-num_problems // _TOGETHER)
+    if num_parts == 1:
+        return _solve_together(p, q, cost)
+    length = -(-num_problems // num_parts)
+
+    def split(x: jax.Array) -> jax.Array:
+        missing = (*((0, 0) for _ in x.shape[1:]), (0, num_parts * length - num_problems))
+        x = jnp.pad(x, missing, mode="edge")
+        return jnp.moveaxis(x.reshape(*x.shape[:-1], num_parts, length), -2, 0)
+
+    def join(x: jax.Array) -> jax.Array:
+        x = jnp.moveaxis(x, 0, -2)
+        return x.reshape(*x.shape[:-2], -1)[..., :num_problems]
+
+    parts = lax.map(lambda part: _solve_together(*part), jax.tree.map(split, (p, q, cost)))
+    return jax.tree.map(join, parts)
+
+
+@_solve.def_vmap
+def _solve_batch(size: int, batched: list, *problem: jax.Array) -> tuple[Solution, tuple]:
+    """A batch of b problems each is one of more problems."""
+
+    def merge(x: jax.Array, is_batched: bool) -> jax.Array:
+        x = jnp.moveaxis(x, 0, -1) if is_batched else jnp.repeat(x[..., None], size, -1)
+        return x.reshape(*x.shape[:-2], -1)
+
+    def separate(x: jax.Array) -> jax.Array:
+        return jnp.moveaxis(x.reshape(*x.shape[:-1], -1, size), -1, 0)
+
+    solution = _solve(*map(merge, problem, batched))
+    return jax.tree.map(separate, solution), (True, True, True)
+
+
+def _solve_together(p: jax.Array, q: jax.Array, cost: jax.Array) -> Solution:
+    """`_solve` in one go: rounds to integers, solves, and goes back."""
+    num_rows, num_columns, num_problems = cost.shape
+    integer = jnp.int32 if cost.dtype == jnp.float32 else jnp.int64
+    unit = 2.0 ** network_simplex.cost_bits(num_rows + num_columns, integer)
+    low, span = jnp.min(cost, (0, 1)), jnp.max(cost, (0, 1)) - jnp.min(cost, (0, 1))
+    scaled = jnp.where(jnp.isfinite(span) & (span > 0), (cost - low) / span, 0)
+    whole_cost = jnp.round(scaled * unit).astype(integer)
+
+    free = network_simplex.free_bits(num_rows)
+    bits = min(jnp.iinfo(integer).bits - 2 - free, jnp.finfo(jnp.float64).nmant)
+    supply, demand = (_whole_weights(w, bits, integer) << free for w in (p, q))
+    tree, optimal = network_simplex.solve(supply, demand, whole_cost)
+
+    flow = (tree.flow + (1 << (free - 1))) >> free  # without the perturbation
+    plan = jnp.zeros((num_rows * num_columns, num_problems), cost.dtype)
+    plan = plan.at[tree.arc, jnp.arange(num_problems)].set(flow.astype(cost.dtype) * 2.0**-bits)
+    plan = jnp.where((p > 0)[:, None] & (q > 0), plan.reshape(cost.shape), 0)
+    potential = tree.price.astype(cost.dtype) * (span / unit)
+
+    valid = optimal & jnp.isfinite(span) & jnp.all(p >= 0, 0) & jnp.all(q >= 0, 0)
+    solution = plan, potential[:num_rows] + low, potential[num_rows:]
+    return jax.tree.map(lambda x: jnp.where(valid, x, jnp.nan), solution)
+
+
+def _whole_weights(weights: jax.Array, bits: int, dtype: jnp.dtype) -> jax.Array:
+    """Weights as positive integers with sum 2^bits; the largest takes what rounding leaves."""
+    whole = jnp.maximum(jnp.round(weights * 2.0**bits).astype(dtype), 1)
+    missing = (1 << bits) - jnp.sum(whole, 0, dtype=dtype)
+    is_largest = jnp.arange(weights.shape[0])[:, None] == jnp.argmax(weights, 0)
+    return whole + jnp.where(is_largest, missing, 0)
