@@ -10,11 +10,20 @@ from paper_repro import (
     w19_networks,
     w19_tests,
     w19_timings,
+    w21_friedman,
     w21_ols,
     w21_synthetic,
 )
 
-MODULES = w19_estimates, w19_tests, w19_networks, w19_timings, w21_ols, w21_synthetic
+MODULES = (
+    w19_estimates,
+    w19_tests,
+    w19_networks,
+    w19_timings,
+    w21_ols,
+    w21_synthetic,
+    w21_friedman,
+)
 EXPERIMENTS = {module.NAME: module.run for module in MODULES}
 
 
