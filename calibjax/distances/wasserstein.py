@@ -5,11 +5,12 @@ from collections.abc import Callable
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 
 from calibjax._pytree import record
 from calibjax.distances.base import Distance
 from calibjax.distances.euclidean import Euclidean
-from calibjax.distributions import DiagNormal, Normal
+from calibjax.distributions import DiagNormal, Laplace, Normal
 
 
 @functools.singledispatch
@@ -25,19 +26,25 @@ _squared.register(Normal, Euclidean().squared)
 _squared.register(DiagNormal, Euclidean().squared)
 
 
+@_squared.register
+def _(p: Laplace, q: Laplace) -> jax.Array:
+    return jnp.square(p.loc - q.loc) + 2 * jnp.square(p.scale - q.scale)
+
+
 @record
 class Wasserstein(Distance):
     """2-Wasserstein distance W₂(p, q) between two distributions of the same family.
 
     For normal distributions with independent components
-    W₂² = ‖loc_p − loc_q‖² + ‖scale_p − scale_q‖².
+    W₂² = ‖loc_p − loc_q‖² + ‖scale_p − scale_q‖²; for Laplace distributions
+    W₂² = (loc_p − loc_q)² + 2 (scale_p − scale_q)².
 
     Cost: the number of parameters.
 
     Raises:
         NotImplementedError: if the distance between the two families is not known.
 
-    References: W21 D.1 (normal).
+    References: W21 D.1 (normal), D.2 (Laplace).
 
     >>> import jax.numpy as jnp
     >>> from calibjax.distributions import Normal

@@ -1,5 +1,6 @@
 import jax
 import jax.numpy as jnp
+import jax.test_util
 import numpy as np
 import pytest
 from scipy import integrate, stats
@@ -20,6 +21,10 @@ PAIRS = {
     "wasserstein": (
         distances.Wasserstein(),
         tuple(distributions.DiagNormal(RNG.normal(size=3), RNG.uniform(1, 2, 3)) for _ in range(2)),
+    ),
+    "wasserstein of laplace": (
+        distances.Wasserstein(),
+        tuple(distributions.Laplace(RNG.normal(), RNG.uniform(1, 2)) for _ in range(2)),
     ),
 }
 
@@ -50,12 +55,15 @@ def test_gradient_agrees_with_finite_differences():
     jax.test_util.check_grads(distances.Wasserstein(), (p, q), order=2, modes=["fwd", "rev"])
 
 
-def test_wasserstein_is_the_distance_of_the_quantile_functions():
-    p, q = stats.norm(0.3, 1.2), stats.norm(-0.4, 0.7)
-    squared, _ = integrate.quad(lambda u: (p.ppf(u) - q.ppf(u)) ** 2, 0, 1)
+@pytest.mark.parametrize(
+    ("family", "reference"),
+    [(distributions.Normal, stats.norm), (distributions.Laplace, stats.laplace)],
+)
+def test_wasserstein_is_the_distance_of_the_quantile_functions(family, reference):
+    p, q = reference(0.3, 1.2), reference(-0.4, 0.7)
+    squared, _ = integrate.quad(lambda u: (p.ppf(u) - q.ppf(u)) ** 2, 0, 1, epsabs=1e-10)
     ours = distances.Wasserstein()(
-        distributions.Normal(jnp.array(0.3), jnp.array(1.2)),
-        distributions.Normal(jnp.array(-0.4), jnp.array(0.7)),
+        family(jnp.array(0.3), jnp.array(1.2)), family(jnp.array(-0.4), jnp.array(0.7))
     )
     np.testing.assert_allclose(ours**2, squared, rtol=1e-7)
 
