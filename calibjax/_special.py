@@ -50,16 +50,20 @@ def deviance(x: jax.Array, mean: jax.Array) -> jax.Array:
 
 
 def log_dirichlet_density(concentration: jax.Array, y: jax.Array) -> jax.Array:
-    """Log-density of a Dirichlet distribution at a point of the open simplex, [..., d] → [...]."""
-    total = jnp.sum(concentration, -1)
-    terms = (
-        0.5 * jnp.log(concentration)
-        - stirling_error(concentration)
-        - deviance(concentration, total[..., None] * y)
-        - jnp.log(y)
-    )
+    """Log-density of a Dirichlet distribution on the closed simplex, [..., d] → [...].
+
+    Where a coordinate is zero it is the limit: infinite unless its concentration is one.
+    """
+    total = jnp.sum(concentration, -1, keepdims=True)
+    is_inner = y > 0
+    inner = jnp.where(is_inner, y, 1)
+    edge = jnp.where(concentration < 1, jnp.inf, -jnp.inf)
+    edge = jnp.where(concentration == 1, 1 + jnp.log(total), edge)
+    powers = jnp.where(is_inner, -deviance(concentration, total * inner) - jnp.log(inner), edge)
+    terms = powers + 0.5 * jnp.log(concentration) - stirling_error(concentration)
+    rest = stirling_error(total) - 0.5 * jnp.log(total)
     constant = (concentration.shape[-1] - 1) * _HALF_LOG_TWO_PI
-    return jnp.sum(terms, -1) + stirling_error(total) - 0.5 * jnp.log(total) - constant
+    return jnp.sum(terms, -1) + rest[..., 0] - constant
 
 
 def log_poisson_density(y: jax.Array, rate: jax.Array) -> jax.Array:

@@ -50,7 +50,9 @@ exp(−y²) exp(−z²) (one feature, exp(−y²)):
 True
 """
 
+from calibjax.distributions.beta import Beta
 from calibjax.distributions.categorical import Bernoulli, Categorical
+from calibjax.distributions.dirichlet import Dirichlet
 from calibjax.distributions.laplace import Laplace
 from calibjax.distributions.mixture import Mixture
 from calibjax.distributions.multivariate_normal import MvNormal
@@ -60,8 +62,10 @@ from calibjax.distributions.sampling import sample_targets
 
 __all__ = [
     "Bernoulli",
+    "Beta",
     "Categorical",
     "DiagNormal",
+    "Dirichlet",
     "Laplace",
     "Mixture",
     "MvNormal",

@@ -7,6 +7,7 @@ and `vmap` work over them.
 """
 
 from calibjax.kernels import (  # registers the expectations
+    beta,
     categorical,
     laplace,
     mixture,
@@ -27,7 +28,7 @@ from calibjax.kernels.labels import LabelKernel, White
 from calibjax.kernels.matrix import gram_matrix
 from calibjax.kernels.stationary import Exponential, PowerExponential, SquaredExponential
 
-del categorical, laplace, mixture, multivariate_normal, normal, poisson
+del beta, categorical, laplace, mixture, multivariate_normal, normal, poisson
 
 __all__ = [
     "Exponential",

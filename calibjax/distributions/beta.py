@@ -1,0 +1,136 @@
+"""Beta distribution of a proportion."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from calibjax import _checks
+from calibjax._pytree import record
+from calibjax._special import log_dirichlet_density
+
+_NUM_TERMS = 150  # of the continued fraction; they suffice for parameters up to 1e4
+
+
+def _cdf(alpha: jax.Array, beta: jax.Array, y: jax.Array) -> jax.Array:
+    """Regularised incomplete beta function, 0 < y < 1, by its continued fraction.
+
+    JAX's betainc takes the factor in front from log-gamma functions, which in float32 leaves two
+    digits at parameters of 1e4.
+    """
+    is_upper = y * (alpha + beta + 2) > alpha + 1
+    a, b = jnp.where(is_upper, beta, alpha), jnp.where(is_upper, alpha, beta)
+    x, rest = jnp.where(is_upper, 1 - y, y), jnp.where(is_upper, y, 1 - y)
+
+    def step(index: jax.Array, value: jax.Array) -> jax.Array:
+        k = _NUM_TERMS - index
+        odd = -(a + k) * (a + b + k) * x / ((a + 2 * k) * (a + 2 * k + 1))
+        even = k * (b - k) * x / ((a + 2 * k - 1) * (a + 2 * k))
+        return 1 + even / (1 + odd / value)
+
+    fraction = lax.fori_loop(0, _NUM_TERMS, step, jnp.ones_like(x))
+    fraction = 1 - (a + b) * x / ((a + 1) * fraction)
+    density = log_dirichlet_density(jnp.stack([a, b], -1), jnp.stack([x, rest], -1))
+    tail = jnp.exp(density + jnp.log(x) + jnp.log(rest)) / (a * fraction)
+    return jnp.where(is_upper, 1 - tail, tail)
+
+
+@record
+class Beta:
+    """Beta distribution of a proportion in [0, 1], density ∝ y^(alpha − 1) (1 − y)^(beta − 1).
+
+    Draws are rounded to floating-point numbers, and for small parameters many are exactly 0 or 1;
+    so the targets are proportions in the closed interval [0, 1]. Log-densities have absolute
+    errors of some 2e-14 in float64 and 6e-6 in float32 for parameters from 0.01 to 1e4, the
+    distribution function of 2e-13 and 1e-4 (at most; mostly 1e-6).
+
+    Attributes:
+        alpha: first parameter, positive; scalar, or [n] for a batch.
+        beta: second parameter, positive; shape of `alpha`.
+
+    >>> import jax.numpy as jnp
+    >>> p = Beta(alpha=jnp.array(2.0), beta=jnp.array(1.0))
+    >>> print(f"{p.mean():.4f} {p.cdf(0.5):.4f} {p.quantile(0.25):.4f}")
+    0.6667 0.2500 0.5000
+    """
+
+    alpha: jax.Array
+    beta: jax.Array
+
+    def _with(self, y: Any) -> list[jax.Array]:
+        dtype = jnp.result_type(self.alpha, self.beta)
+        return jnp.broadcast_arrays(*(jnp.asarray(x, dtype) for x in (self.alpha, self.beta, y)))
+
+    def sample(self, key: jax.Array) -> jax.Array:
+        """Draws one proportion, from logarithms of gamma variables."""
+        dtype = jnp.result_type(self.alpha, self.beta)
+        return jax.random.beta(key, self.alpha, self.beta, jnp.shape(self.alpha), dtype)
+
+    def log_prob(self, y: jax.Array) -> jax.Array:
+        """Log-density at y; its limit at 0 and 1, −inf outside of [0, 1]."""
+        alpha, beta, y = self._with(y)
+        is_inside = (y >= 0) & (y <= 1)
+        point = jnp.where(is_inside, y, 0.5)
+        density = log_dirichlet_density(
+            jnp.stack([alpha, beta], -1), jnp.stack([point, 1 - point], -1)
+        )
+        return jnp.where(is_inside, density, -jnp.inf)
+
+    def mean(self) -> jax.Array:
+        """Expectation."""
+        return self.alpha / (self.alpha + self.beta)
+
+    def variance(self) -> jax.Array:
+        """Variance."""
+        mean = self.mean()
+        return mean * (1 - mean) / (self.alpha + self.beta + 1)
+
+    def cdf(self, y: jax.Array) -> jax.Array:
+        """Probability of values up to y; for parameters up to 1e4."""
+        alpha, beta, y = self._with(y)
+        is_inside = (y > 0) & (y < 1)
+        return jnp.where(is_inside, _cdf(alpha, beta, jnp.where(is_inside, y, 0.5)), y >= 1)
+
+    def quantile(self, level: jax.Array) -> jax.Array:
+        """Smallest floating-point number y with cdf(y) ≥ level; not differentiable.
+
+        Bisection of the bit patterns of the floats in [0, 1], which are ordered as the floats
+        are: 30 steps in float32, 62 in float64.
+        """
+        level = self._with(level)[2]
+        integer = jnp.int64 if level.dtype == jnp.float64 else jnp.int32
+        one = lax.bitcast_convert_type(jnp.ones_like(level), integer)
+
+        def halve(_: jax.Array, bracket: tuple) -> tuple[jax.Array, jax.Array]:
+            low, high = bracket
+            middle = (low + high) // 2
+            is_upper = self.cdf(lax.bitcast_convert_type(middle, level.dtype)) >= level
+            low = jnp.where(is_upper, low, jnp.minimum(middle + 1, high))
+            return low, jnp.where(is_upper, middle, high)
+
+        num_steps = 62 if level.dtype == jnp.float64 else 30
+        low, _ = lax.fori_loop(0, num_steps, halve, (jnp.zeros_like(one), one))
+        return lax.bitcast_convert_type(low, level.dtype)
+
+    def check_structure(self, name: str) -> None:
+        """Refuses a batch whose parameters are not floating-point arrays [n]."""
+        _checks.floating(f"{name}.alpha", self.alpha)
+        _checks.floating(f"{name}.beta", self.beta)
+        _checks.shape(f"{name}.alpha", self.alpha, (None,), "[n]")
+        _checks.shape(f"{name}.beta", self.beta, jnp.shape(self.alpha), "[n], as alpha")
+
+    def check_values(self, name: str) -> None:
+        """Refuses parameters that are not positive."""
+        _checks.positive(f"{name}.alpha", self.alpha)
+        _checks.positive(f"{name}.beta", self.beta)
+
+    def check_targets(self, name: str, targets: jax.Array) -> None:
+        """Refuses targets that are not floating-point numbers in [0, 1], [n]."""
+        _checks.floating(name, targets)
+        _checks.shape(name, targets, jnp.shape(self.alpha), "[n], as the predictions' alpha")
+        if _checks.is_concrete(targets):
+            array = np.asarray(targets)
+            bad = ~((array >= 0) & (array <= 1))
+            _checks.refuse_where(bad, name, "proportions in [0, 1]", array)
