@@ -30,8 +30,9 @@ class MixtureWasserstein(Distance):
     """Mixture-Wasserstein distance MW_s between two `Mixture`s.
 
     MW_s(p, q) = (min_π Σ_ij π_ij W₂(p_i, q_j)^s)^{1/s}, where π couples the weights of the
-    components and W₂ is the distance `Wasserstein` of two components. It is a metric, and no
-    smaller than the distance W_s of the mixtures themselves. Numbers of components may differ.
+    components and W₂ is the distance `Wasserstein` of two components. It is a metric, and for
+    s ≤ 2 no smaller than the Wasserstein distance W_s of the mixtures themselves. Numbers of
+    components may differ.
 
     **Kernels with it need not be positive semi-definite.** W21 Theorem D.1 says that
     exp(−λ MW_s^ν) is; its proof uses one coupling for all pairs, and the theorem is false. For
@@ -53,7 +54,7 @@ class MixtureWasserstein(Distance):
     Cost: K K' distances W₂ and one transport problem, see `transport_cost`; gradients at distance
     zero are zero.
 
-    References: W21 §D.3; Delon and Desolneux (2020) for s = 2.
+    References: W21 eq. (D.2); Delon and Desolneux (2020) for s = 2.
 
     >>> import jax.numpy as jnp
     >>> from calibjax.distributions import Mixture, Normal

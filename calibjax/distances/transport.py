@@ -35,9 +35,11 @@ def transport_plan(weights_p: jax.Array, weights_q: jax.Array, cost: jax.Array) 
         TypeError: if an argument is no floating-point array.
         ValueError: if shapes do not fit, weights are no probabilities, or costs are not finite.
 
-    Accuracy: the plan is exact for costs rounded to 2^−t of their range and weights rounded to
-    2^−s. In float64 both are below 1e-15 for up to 100 weights; in float32 below 6e-8 and 3e-8
-    for up to ten, 5e-7 and 3e-7 for a hundred.
+    Accuracy: the plan is optimal for costs that are rounded to 2^−t of their range and weights
+    that are rounded to 2^−s, zero weights to one such unit (their part of the plan is zero
+    nevertheless). With up to ten weights on each side t = 57 and s = 52 in float64, and
+    t = s = 25 in float32, where marginals, and the cost divided by the largest one, are right to
+    1e-6. With a hundred t = 54 and s = 52, and t = s = 22 in float32.
 
     Cost: about K + K' to 5 (K + K') pivots, of K K' operations each; batches by `vmap` pivot
     together, 10 × 10 problems in 5 to 10 µs each. Memory in batches: O(K K') per problem.
@@ -101,6 +103,7 @@ def _smallest_cost_jvp(primals: Problem, tangents: Problem) -> tuple[jax.Array, 
     return jnp.sum(plan * primals[2]), change
 
 
+@jax.jit
 def _solution(p: jax.Array, q: jax.Array, cost: jax.Array) -> Solution:
     """Solution of one problem: [K, K'], [K], [K']."""
     return jax.tree.map(lambda x: x[..., 0], _solve(p[:, None], q[:, None], cost[..., None]))

@@ -1,0 +1,210 @@
+import functools
+import itertools
+import warnings
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from calibjax.distances import network_simplex, transport_cost, transport_plan
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")  # POT probes for libraries that are not there
+    import ot
+
+LARGEST = 10
+NUM_PROBLEMS = 1000
+
+# Cost, and its gradients: dual potentials of rows and columns, and the plan.
+solve = jax.jit(jax.vmap(jax.value_and_grad(transport_cost, argnums=(0, 1, 2))))
+
+
+def random_weights(rng, size, kind):
+    """Uniform, random, or some of them zero, filled up with zeros."""
+    weights = np.ones(size) if kind == 0 else rng.dirichlet(np.ones(size))
+    if kind == 2:
+        weights[rng.permutation(size)[: size // 2]] = 0
+    return np.pad(weights / weights.sum(), (0, LARGEST - size))
+
+
+def random_cost(rng, kind):
+    """Random, integers with ties, all equal, of very different sizes, or squared distances."""
+    shape = LARGEST, LARGEST
+    cost = [
+        rng.uniform(size=shape),
+        rng.integers(0, 4, shape).astype(float),
+        np.full(shape, 0.3),
+        rng.uniform(size=shape) * np.where(np.arange(LARGEST**2).reshape(shape) == 37, 1e6, 1),
+        np.square(rng.normal(size=LARGEST)[:, None] - rng.normal(size=LARGEST)),
+    ]
+    return cost[kind]
+
+
+@functools.cache
+def random_problems():
+    """Problems with 1, 2, 5, 10 rows and columns of positive weight, in one shape."""
+    rng = np.random.default_rng(0)
+    sizes = list(itertools.product((1, 2, 5, 10), repeat=2))
+    problems = []
+    for n in range(NUM_PROBLEMS):
+        size_p, size_q = sizes[n % 16]
+        kinds = n // 16 % 3, n // 48 % 3
+        p, q = (random_weights(rng, s, kind) for s, kind in zip((size_p, size_q), kinds))
+        problems.append((p, q, random_cost(rng, n % 5)))
+    return tuple(np.stack(x) for x in zip(*problems))
+
+
+def pot(p, q, cost):
+    return np.array([ot.emd2(*problem) for problem in zip(p, q, cost)])
+
+
+def check_plans(plans, p, q, tolerance):
+    assert np.all(plans >= 0)
+    np.testing.assert_allclose(plans.sum(2), p, atol=tolerance, rtol=0)
+    np.testing.assert_allclose(plans.sum(1), q, atol=tolerance, rtol=0)
+    assert np.all(plans[(p == 0)] == 0)
+    assert np.all(np.swapaxes(plans, 1, 2)[q == 0] == 0)
+
+
+def test_cost_is_that_of_pot():
+    p, q, cost = random_problems()
+    values, (_, _, plans) = solve(p, q, cost)
+    np.testing.assert_allclose(values, pot(p, q, cost), atol=1e-9, rtol=0)
+    check_plans(np.asarray(plans), p, q, 1e-14)
+
+
+def test_potentials_prove_that_the_plan_is_optimal():
+    p, q, cost = random_problems()
+    values, (left, right, _) = solve(p, q, cost)
+    # Weak duality: potentials u_i + v_j <= cost_ij make u p + v q a lower bound. The gradients
+    # are the potentials less their means, which add up to the cost.
+    slack = cost - (left[:, :, None] + right[:, None, :] + values[:, None, None])
+    assert np.all(slack >= -1e-14 * cost.max((1, 2), keepdims=True))
+    np.testing.assert_allclose((left * p).sum(1) + (right * q).sum(1), 0, atol=1e-9)
+
+
+def test_float32():
+    p, q, cost = random_problems()
+    single = [x.astype(np.float32) for x in (p, q, cost)]
+    values, (_, _, plans) = solve(*single)
+    assert values.dtype == plans.dtype == jnp.float32
+    error = np.abs(np.asarray(values, float) - pot(p, q, cost))
+    assert np.all(error <= 1e-6 * cost.max((1, 2)))
+    check_plans(np.asarray(plans, float), p, q, 1e-6)
+
+
+def test_gradients_are_those_of_finite_differences():
+    rng = np.random.default_rng(1)
+    p, q = rng.dirichlet(np.ones(LARGEST), (2, NUM_PROBLEMS))
+    cost = rng.uniform(size=(NUM_PROBLEMS, LARGEST, LARGEST))
+    step = 1e-8
+    directions = [rng.uniform(-1, 1, x.shape) for x in (p, q, cost)]
+    directions[:2] = (d * x for d, x in zip(directions, (p, q)))  # weights stay positive
+    up, down = (
+        solve(*(x + s * d for x, d in zip((p, q, cost), directions)))[0] for s in (step, -step)
+    )
+    _, gradients = solve(p, q, cost)
+    axes = (1,), (1,), (1, 2)
+    slope = sum((g * d).sum(a) for g, d, a in zip(gradients, directions, axes))
+    np.testing.assert_allclose(slope, (up - down) / (2 * step), atol=1e-7)
+
+
+def quantile_coupling(p, x, q, y, order):
+    """Cost of the coupling of two discrete distributions on the line by their quantiles."""
+    total, i, j = 0.0, 0, 0
+    rows, columns = np.argsort(x), np.argsort(y)
+    p, x, q, y = p[rows].copy(), x[rows], q[columns].copy(), y[columns]
+    while i < len(p) and j < len(q):
+        mass = min(p[i], q[j])
+        total += mass * abs(x[i] - y[j]) ** order
+        p[i], q[j] = p[i] - mass, q[j] - mass
+        i, j = (i + 1, j) if p[i] <= q[j] else (i, j + 1)
+    return total
+
+
+def test_point_masses_on_the_line_are_coupled_by_their_quantiles():
+    rng = np.random.default_rng(2)
+    p, q = rng.dirichlet(np.ones(LARGEST), (2, NUM_PROBLEMS))
+    x, y = rng.normal(size=(2, NUM_PROBLEMS, LARGEST))
+    orders = np.where(np.arange(NUM_PROBLEMS) % 2, 2, 1)
+    cost = np.abs(x[:, :, None] - y[:, None, :]) ** orders[:, None, None]
+    expected = [quantile_coupling(*problem) for problem in zip(p, x, q, y, orders)]
+    np.testing.assert_allclose(solve(p, q, cost)[0], expected, atol=1e-14)
+
+
+@pytest.mark.parametrize(("size_p", "size_q"), [(1, 1), (5, 1), (20, 15)])
+def test_other_shapes(size_p, size_q):
+    """Among them one with more arcs than a word has bits."""
+    rng = np.random.default_rng(3)
+    p, q = (rng.dirichlet(np.ones(s)) for s in (size_p, size_q))
+    cost = rng.uniform(size=(size_p, size_q))
+    plan = transport_plan(p, q, cost)
+    np.testing.assert_allclose((plan * cost).sum(), ot.emd2(p, q, cost), atol=1e-14)
+    check_plans(np.asarray(plan)[None], p[None], q[None], 1e-15)
+
+
+@jax.jit
+def plans_of_all_pairs(p, q, cost):
+    """Batches of weights p and q against each other, with one matrix of costs."""
+    rows = jax.vmap(transport_plan, in_axes=(None, 0, None))
+    return jax.vmap(rows, in_axes=(0, None, None))(p, q, cost)
+
+
+def test_nested_batches_with_common_arguments():
+    rng = np.random.default_rng(5)
+    p, q, cost = (
+        rng.dirichlet(np.ones(2), 4),
+        rng.dirichlet(np.ones(3), 5),
+        rng.uniform(size=(2, 3)),
+    )
+    plans = plans_of_all_pairs(p, q, cost)
+    expected = [[ot.emd(a, b, cost) for b in q] for a in p]
+    np.testing.assert_allclose(plans, expected, atol=1e-15)
+
+
+def test_weights_are_divided_by_their_sum():
+    p, q = np.tile([0.5, 0.5 + 1e-7], (4, 1)), np.tile([0.25, 0.25, 0.5 - 2e-7], (5, 1))
+    plans = plans_of_all_pairs(p, q, np.eye(2, 3))
+    np.testing.assert_allclose(plans.sum((2, 3)), 1, rtol=1e-15)
+
+
+@pytest.mark.parametrize(
+    ("weights", "cost"),
+    [
+        ([0.5, np.nan], 1.0),
+        ([1.5, -0.5], 1.0),
+        ([0.0, 0.0], 1.0),
+        ([0.5, 0.5], np.nan),
+        ([0.5, 0.5], np.inf),
+    ],
+)
+def test_traced_values_that_are_wrong_give_nan(weights, cost):
+    p, q = np.tile(weights, (4, 1)), np.tile([0.25, 0.25, 0.5], (5, 1))
+    costs = np.array([[cost, 1.0, 1.0], [0.5, 1.0, 1.0]])
+    assert np.all(np.isnan(plans_of_all_pairs(p, q, costs)))
+
+
+def test_plans_that_are_not_finished_are_nan(monkeypatch):
+    monkeypatch.setattr(network_simplex, "_PIVOTS_PER_NODE", 0)
+    p, q = np.full(4, 1 / 4), np.full(3, 1 / 3)  # of a shape that is not compiled yet
+    assert np.all(np.isnan(transport_plan(p, q, np.eye(4, 3))))
+
+
+@pytest.mark.parametrize(
+    ("error", "message", "arguments"),
+    [
+        (ValueError, r"weights_p: expected shape \(2,\), as cost, got \(3,\)", {"p": np.ones(3)}),
+        (ValueError, r"cost: expected shape \[K, K'\], got \(2,\)", {"cost": np.ones(2)}),
+        (ValueError, "weights_q.sum", {"q": np.array([0.5, 0.6])}),
+        (ValueError, r"weights_p: expected probabilities", {"p": np.array([1.5, -0.5])}),
+        (ValueError, "cost: expected finite values", {"cost": np.full((2, 2), np.inf)}),
+        (TypeError, "cost: expected floating-point values", {"cost": np.ones((2, 2), int)}),
+        (TypeError, "weights_p: expected a number, got list", {"p": [0.5, 0.5]}),
+    ],
+)
+def test_refuses(error, message, arguments):
+    valid = {"p": np.full(2, 0.5), "q": np.full(2, 0.5), "cost": np.ones((2, 2))}
+    for function in (transport_plan, transport_cost):
+        with pytest.raises(error, match=message):
+            function(*(valid | arguments).values())
