@@ -1,10 +1,13 @@
 """Arithmetic of small symmetric matrices in tiles of pairs, as `_arithmetic` does for vectors.
 
-Batched linear algebra calls a library once per matrix, which for few dimensions costs ten and
-more times the arithmetic. Vectors and matrices of up to `UNROLLED` dimensions are therefore lists
-of their entries, of which the factorisations of sums of matrices are written out: they become
-vector arithmetic over the pairs. What depends on one sample only is left to the library, as
-everything is beyond `UNROLLED` dimensions, where vectors and matrices are arrays.
+Vectors and matrices of up to `UNROLLED` dimensions are lists of their entries, and factorisations
+are written out, so that they become vector arithmetic over the pairs. Batched linear algebra
+calls a library once per matrix, which takes ten and more times as long. Beyond, vectors and
+matrices are arrays, and factorisations loop over the columns, as do those of single samples,
+which would only take time to compile if they were written out.
+
+The library is not called at all: in jaxlib 0.10 a batched LAPACK kernel waits, within a thread of
+the pool, for other threads of it, so that two kernels at a time wait forever on two cores.
 """
 
 import functools
@@ -13,7 +16,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jax.scipy.linalg import solve_triangular
+from jax import lax
 
 from calibjax._arithmetic import matmul
 
@@ -27,7 +30,7 @@ class Factor(NamedTuple):
     """Factorisation I + A = L diag(1 + e) Lᵀ for a positive semi-definite A.
 
     Attributes:
-        lower: L, unit lower triangular; in lists without its diagonal.
+        lower: L, unit lower triangular; the entries below the diagonal, zeros elsewhere.
         excess: e ≥ 0, the pivots minus one, computed such that small ones keep their digits.
     """
 
@@ -76,20 +79,67 @@ def multiply(a: Matrix, x: Vector) -> Vector:
     return [_sum_of_products(row, x) for row in rows]
 
 
+@jax.custom_jvp
+def cholesky(a: jax.Array) -> jax.Array:
+    """Lower triangular factor L of an array A = L Lᵀ [d, d]; NaN where A is not definite."""
+    index = jnp.arange(a.shape[0])
+
+    def eliminate(k: int, rest: jax.Array) -> jax.Array:
+        column = jnp.where(index >= k, rest[:, k], 0) / jnp.sqrt(rest[k, k])
+        updated = jnp.where(index > k, rest - column[:, None] * column, rest)
+        return jnp.where(index == k, column[:, None], updated)
+
+    return jnp.tril(lax.fori_loop(0, a.shape[0], eliminate, a))
+
+
+@cholesky.defjvp
+def _cholesky_jvp(primals: tuple, tangents: tuple) -> tuple[jax.Array, jax.Array]:
+    """L Φ(L⁻¹ dA L⁻ᵀ), where Φ takes the lower triangle and half of the diagonal."""
+    root = cholesky(*primals)
+    half = solve_lower(root, tangents[0])
+    whitened = solve_lower(root, half.T)
+    lower = jnp.tril(whitened) - 0.5 * jnp.diag(jnp.diagonal(whitened))
+    return root, matmul(root, lower)
+
+
+def solve_lower(root: jax.Array, x: jax.Array) -> jax.Array:
+    """L⁻¹ x for a lower triangular L [d, d] and a vector [d] or a matrix [d, m]."""
+    diagonal = jnp.diagonal(root).reshape(-1, *(1,) * (x.ndim - 1))
+    return _forward(jnp.tril(root, -1) / jnp.diagonal(root), x) / diagonal
+
+
+def _forward(lower: jax.Array, x: jax.Array) -> jax.Array:
+    """(I + L)⁻¹ x for a strictly lower triangular L."""
+    column = (slice(None), *(None,) * (x.ndim - 1))
+    return lax.fori_loop(0, x.shape[0], lambda k, x: x - lower[:, k][column] * x[k], x)
+
+
+def _backward(lower: jax.Array, x: jax.Array) -> jax.Array:
+    """(I + L)⁻ᵀ x for a strictly lower triangular L and a vector [d]."""
+    last = x.shape[0] - 1
+    return lax.fori_loop(0, last, lambda i, x: x - lower[last - i] * x[last - i], x)
+
+
 def factor_sample(a: jax.Array) -> Factor:
     """Factors I + A for an array A [d, d] that belongs to one sample."""
-    root = jnp.linalg.cholesky(jnp.eye(a.shape[0], dtype=a.dtype) + a)
-    rest = jnp.diagonal(a) - jnp.sum(jnp.square(jnp.tril(root, -1)), -1)
-    lower, excess = root / jnp.diagonal(root), jnp.where(rest < 0, 0, rest)
+    factored = _factor_array(a)
     if a.shape[0] > UNROLLED:
-        return Factor(lower, excess)
-    return Factor([[lower[i, j] for j in range(i)] for i in range(a.shape[0])], vector(excess))
+        return factored
+    lower = [vector(row)[:i] for i, row in enumerate(factored.lower)]
+    return Factor(lower, vector(factored.excess))
+
+
+def _factor_array(a: jax.Array) -> Factor:
+    root = cholesky(jnp.eye(a.shape[0], dtype=a.dtype) + a)
+    below = jnp.tril(root, -1)
+    excess = jnp.diagonal(a) - jnp.sum(jnp.square(below), -1)
+    return Factor(below / jnp.diagonal(root), jnp.where(excess < 0, 0, excess))
 
 
 def factor(a: Matrix) -> Factor:
     """Factors I + A, in d³ / 6 multiplications."""
     if not isinstance(a, list):
-        return factor_sample(a)
+        return _factor_array(a)
     lower, excess, shrinkages = [], [], []
     for i, row in enumerate(a):
         scaled = []  # L_ij (1 + e_j)
@@ -105,7 +155,7 @@ def factor(a: Matrix) -> Factor:
 def whiten(factored: Factor, x: Vector) -> Vector:
     """L⁻¹ x."""
     if not isinstance(x, list):
-        return solve_triangular(factored.lower, x, lower=True, unit_diagonal=True)
+        return _forward(factored.lower, x)
     result = []
     for i, row in enumerate(factored.lower):
         result.append(x[i] - _sum_of_products(row, result))
@@ -115,8 +165,7 @@ def whiten(factored: Factor, x: Vector) -> Vector:
 def unwhiten(factored: Factor, x: Vector) -> Vector:
     """The vector L⁻ᵀ diag(1 + e)⁻¹ x."""
     if not isinstance(x, list):
-        x = factored.shrinkages * x
-        return solve_triangular(factored.lower, x, trans=1, lower=True, unit_diagonal=True)
+        return _backward(factored.lower, factored.shrinkages * x)
     scaled = list(map(operator.mul, factored.shrinkages, x))
     result = []
     for i in reversed(range(len(x))):
@@ -135,7 +184,7 @@ def inverse(factored: Factor) -> Matrix:
     shrinkages = factored.shrinkages
     if not isinstance(shrinkages, list):
         identity = jnp.eye(shrinkages.shape[0], dtype=shrinkages.dtype)
-        root = solve_triangular(factored.lower, identity, lower=True, unit_diagonal=True)
+        root = _forward(factored.lower, identity)
         return matmul(root.T * shrinkages, root)
     root = []  # L⁻¹ with its diagonal
     for i, row in enumerate(factored.lower):
@@ -155,7 +204,5 @@ def inner(a: Matrix, b: Matrix) -> jax.Array:
     """Inner product tr(A B) of two symmetric matrices."""
     if not isinstance(a, list):
         return jnp.sum(a * b)
-    rows = (
-        2 * _sum_of_products(x[:-1], y[:-1]) + x[-1] * y[-1] for x, y in zip(a, b, strict=True)
-    )
+    rows = (2 * _sum_of_products(x[:-1], y[:-1]) + x[-1] * y[-1] for x, y in zip(a, b, strict=True))
     return functools.reduce(operator.add, rows)

@@ -4,9 +4,8 @@ import functools
 
 import jax
 import jax.numpy as jnp
-from jax.scipy.linalg import solve_triangular
 
-from calibjax import _checks
+from calibjax import _checks, _matrices
 from calibjax._arithmetic import matmul
 from calibjax._pytree import record
 
@@ -33,7 +32,7 @@ class MvNormal:
     def sample(self, key: jax.Array) -> jax.Array:
         """Draws one vector [d]."""
         noise = jax.random.normal(key, jnp.shape(self.loc), jnp.result_type(self.loc, self.cov))
-        return self.loc + matmul(jnp.linalg.cholesky(self.cov), noise[..., None])[..., 0]
+        return self.loc + matmul(_matrices.cholesky(self.cov), noise)
 
     def log_prob(self, y: jax.Array) -> jax.Array:
         """Log-density at y, [d]."""
@@ -76,7 +75,7 @@ class MvNormal:
 
 @functools.partial(jnp.vectorize, signature="(d),(d),(d,d)->()")
 def _log_density(y: jax.Array, loc: jax.Array, cov: jax.Array) -> jax.Array:
-    root = jnp.linalg.cholesky(cov)
-    whitened = solve_triangular(root, y - loc, lower=True)
+    root = _matrices.cholesky(cov)
+    whitened = _matrices.solve_lower(root, y - loc)
     terms = jnp.log(jnp.diagonal(root)) + 0.5 * (jnp.square(whitened) + jnp.log(2 * jnp.pi))
     return -jnp.sum(terms)

@@ -55,7 +55,7 @@ def _gaussian_of_pair(a: Matrix, x: Vector) -> jax.Array:
 
 @_gaussian_of_pair.defjvp
 def _gaussian_of_pair_jvp(primals: tuple, tangents: tuple) -> tuple[jax.Array, jax.Array]:
-    """The logarithm has dlog = −½ ⟨(I + A)⁻¹ − b bᵀ, dA⟩ − bᵀ dx with b = (I + A)⁻¹ x.
+    """The logarithm changes by −½ ⟨(I + A)⁻¹ − b bᵀ, dA⟩ − bᵀ dx with b = (I + A)⁻¹ x.
 
     The derivative of the factorisation, step by step, would be many times as long.
     """
