@@ -20,7 +20,7 @@ def test_bootstrap_against_a_loop_over_resamples(name, monkeypatch):
     draws = np.random.default_rng(0).integers(0, 23, size=(10, 23))
     counts = np.array([np.bincount(d, minlength=23) for d in draws])
     monkeypatch.setattr(asymptotic, "multinomial_counts", lambda keys, n: jnp.asarray(counts.T))
-    jax.clear_caches()
+    asymptotic._bootstrap.clear_cache()
     test = hypothesis_tests.bootstrap_skce_test(KEY, kernel, predictions, targets, num_samples=10)
     h = np.asarray(estimators.calibration_kernel_matrix(kernel, predictions, targets))
     centered = h - h.mean(0) - h.mean(1)[:, None] + h.mean()
@@ -32,7 +32,7 @@ def test_bootstrap_against_a_loop_over_resamples(name, monkeypatch):
     np.testing.assert_allclose(test.statistic, 23 * oracles.unbiased(h), rtol=1e-12)
     np.testing.assert_allclose(test.estimate, oracles.unbiased(h), rtol=1e-12)
     assert test.pvalue == (1 + np.sum(np.array(expected) >= float(test.statistic))) / 11
-    jax.clear_caches()
+    asymptotic._bootstrap.clear_cache()
 
 
 def test_resampling_counts_are_multinomial():
@@ -45,16 +45,15 @@ def test_resampling_counts_are_multinomial():
 
 def test_batch_size_changes_nothing():
     kernel, predictions, targets, _, _ = oracles.cases()["normal-None"]
-    one, *others = (
+    one, other = (
         hypothesis_tests.bootstrap_skce_test(
             KEY, kernel, predictions, targets, num_samples=50, batch_size=batch_size
         ).null_samples
-        for batch_size in (1, 7, 100)
+        for batch_size in (7, 100)
     )
     assert one.shape == (50,)
     assert len(set(one.tolist())) == 50
-    for other in others:
-        np.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-14)
+    np.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-14)
 
 
 def test_bootstrap_approximates_the_null_distribution_of_many_samples():
@@ -107,7 +106,7 @@ def test_block_test_level_with_many_blocks():
         targets = distributions.sample_targets(keys[1], predictions)
         return hypothesis_tests.block_skce_test(kernel, predictions, targets, block_size=2).pvalue
 
-    rate = jnp.mean(jax.vmap(pvalue)(jax.random.split(KEY, num_datasets)) <= 0.05)
+    rate = jnp.mean(jax.jit(jax.vmap(pvalue))(jax.random.split(KEY, num_datasets)) <= 0.05)
     assert abs(rate - 0.05) < 3 * np.sqrt(0.05 * 0.95 / num_datasets)
 
 

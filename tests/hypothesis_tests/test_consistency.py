@@ -95,12 +95,14 @@ def test_several_statistics_and_power():
 def test_batch_size_changes_nothing():
     kernel, predictions, targets, _, _ = oracles.cases()["categorical-5-white"]
     statistic = functools.partial(estimators.skce_biased, kernel)
-    one, two = (
-        hypothesis_tests.consistency_test(
-            KEY, statistic, predictions, targets, num_samples=23, batch_size=size
-        ).null_samples
-        for size in (5, 1000)
-    )
+    one, two = jax.jit(
+        lambda *data: [
+            hypothesis_tests.consistency_test(
+                KEY, statistic, *data, num_samples=23, batch_size=size
+            ).null_samples
+            for size in (5, 1000)
+        ]
+    )(predictions, targets)
     np.testing.assert_allclose(one, two, rtol=1e-10)
 
 

@@ -34,7 +34,8 @@ def test_formulas(name):
     expected = np.exp(-0.5 * max(0, np.sqrt(n * t / bound) - 1) ** 2)
     np.testing.assert_allclose(test().pvalue, expected, rtol=1e-10)
     np.testing.assert_allclose(test().estimate, t, rtol=1e-10)
-    for block_size, pairs in ((None, 11), (2, 11), (3, 7), (5, 8), (11, 10), (23, 11)):
+    block_sizes = ((None, 11), (3, 7), (2, 11), (5, 8), (11, 10), (23, 11))
+    for block_size, pairs in block_sizes if name == "normal-None" else block_sizes[:2]:
         options = (
             {"estimator": "unbiased"}
             if block_size is None

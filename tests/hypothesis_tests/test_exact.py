@@ -119,8 +119,14 @@ def _rejection_rates(n, d, calibrated, num_datasets):
     return float(jnp.mean(pvalues <= 0.05))
 
 
-@pytest.mark.parametrize("num_datasets", [400, pytest.param(2000, marks=pytest.mark.slow)])
-@pytest.mark.parametrize(("n", "d"), [(4, 1), (4, 10), (16, 1)])
+@pytest.mark.parametrize(
+    ("n", "d", "num_datasets"),
+    [
+        (4, 1, 400),
+        (4, 10, 400),
+        *(pytest.param(*case, 2000, marks=pytest.mark.slow) for case in ((4, 1), (4, 10), (16, 1))),
+    ],
+)
 def test_level(n, d, num_datasets):
     error = np.sqrt(0.05 * 0.95 / num_datasets)
     assert abs(_rejection_rates(n, d, True, num_datasets) - 0.05) < 3 * error

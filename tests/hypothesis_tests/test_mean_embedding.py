@@ -46,7 +46,7 @@ def test_singular_covariances_are_refused():
 
 
 @pytest.mark.parametrize("dtype", [jnp.float32, jnp.float64])
-@pytest.mark.parametrize("n", range(5, 14))
+@pytest.mark.parametrize("n", [6, 7, 13])  # where means of equal numbers are rounded
 def test_columns_that_are_constant_up_to_rounding_are_refused(n, dtype):
     """Calibrated data: equal predictions of a rare event that did not happen."""
     arguments = (

@@ -40,11 +40,14 @@ def _bernoulli_test(key, num_samples=1000, successes=13, **options):
 
 def test_standard_error_is_the_spread_over_keys():
     num_samples = 200
-    pvalues, errors = jax.vmap(
-        lambda key: (lambda test: (test.pvalue, test.pvalue_standard_error))(
-            _bernoulli_test(key, num_samples)
-        )
-    )(jax.random.split(KEY, 400))
+
+    @jax.jit
+    @jax.vmap
+    def evaluate(key):
+        test = _bernoulli_test(key, num_samples)
+        return test.pvalue, test.pvalue_standard_error
+
+    pvalues, errors = evaluate(jax.random.split(KEY, 400))
     np.testing.assert_allclose(errors.mean(), pvalues.std(), rtol=4 / np.sqrt(2 * 400))
     p = pvalues[0]
     np.testing.assert_allclose(errors[0], np.sqrt(p * (1 - p) / (num_samples + 2)))
@@ -91,7 +94,7 @@ def test_draws_can_be_added(name):
     ]
     np.testing.assert_allclose(both.pvalue, (1 + sum(counts)) / 101)
     assert both.pvalue_standard_error < first.pvalue_standard_error
-    again = TESTS[name](jax.random.key(0), *data)
+    again = TESTS[name](jax.random.key(0), *data, num_samples=40)
     for one, two in ((first, again), (again, first), (both, second), (first, both)):
         with pytest.raises(ValueError, match=r"results\[0\] and results\[1\]: expected draws with"):
             hypothesis_tests.combine_results(one, two)
@@ -140,11 +143,16 @@ def _three_statistics(predictions, targets):
 
 def test_several_statistics_share_the_redraws():
     predictions, targets, _ = oracles.normal_data(10)
-    together = hypothesis_tests.exact_test(KEY, _three_statistics, predictions, targets)
-    for name in ("mean", "largest", "square"):
-        alone = hypothesis_tests.exact_test(
-            KEY, lambda p, y, name=name: _three_statistics(p, y)[name], predictions, targets
-        )
+    test = functools.partial(hypothesis_tests.exact_test, KEY)
+    names = ("mean", "largest", "square")
+
+    @jax.jit
+    def one_by_one(*data):
+        pick = lambda name: lambda p, y: _three_statistics(p, y)[name]  # noqa: E731
+        return {name: test(pick(name), *data) for name in names}
+
+    together = test(_three_statistics, predictions, targets)
+    for name, alone in one_by_one(predictions, targets).items():
         np.testing.assert_allclose(together.null_samples[name], alone.null_samples, rtol=1e-12)
         np.testing.assert_allclose(together.statistic[name], alone.statistic, rtol=1e-12)
         assert together.pvalue[name] == alone.pvalue
@@ -221,7 +229,7 @@ def test_adjusted_pvalues_hold_the_level_that_the_smallest_pvalue_does_not():
         smallest = lambda tree: jnp.min(jnp.stack(jax.tree.leaves(tree)))  # noqa: E731
         return smallest(test.pvalue), smallest(test.adjusted_pvalue)
 
-    plain, adjusted = jax.vmap(evaluate)(jax.random.split(KEY, num_datasets))
+    plain, adjusted = jax.jit(jax.vmap(evaluate))(jax.random.split(KEY, num_datasets))
     error = np.sqrt(0.05 * 0.95 / num_datasets)
     assert np.mean(plain <= 0.05) > 0.05 + 3 * error
     assert abs(np.mean(adjusted <= 0.05) - 0.05) < 3 * error
