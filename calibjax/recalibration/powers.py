@@ -10,8 +10,10 @@ import jax.numpy as jnp
 from calibjax import _checks
 from calibjax.distributions import (
     Bernoulli,
+    Beta,
     Categorical,
     DiagNormal,
+    Dirichlet,
     Laplace,
     Mixture,
     MvNormal,
@@ -26,7 +28,8 @@ def tempered(p: Any, temperature: jax.Array | float) -> Any:
     """The distribution p at temperature T: density q ∝ p^{1/T} with respect to a measure.
 
     T > 1 spreads, T < 1 sharpens, T = 1 leaves p as it is. The measure is chosen such that q is
-    of the family of p:
+    of the family of p: that of lengths and volumes, or of counts, and for proportions the one with
+    density 1 / ∏_k x_k:
 
     | family | parameters of q |
     | --- | --- |
@@ -34,10 +37,12 @@ def tempered(p: Any, temperature: jax.Array | float) -> Any:
     | `Normal`, `DiagNormal` | scale · √T |
     | `MvNormal` | cov · T |
     | `Laplace` | scale · T |
+    | `Beta`, `Dirichlet` | alpha / T, beta / T, concentration / T |
     | `Mixture` | every component at temperature T, the weights as they are |
 
-    Means are those of p, exactly, but for classes, whose order of probabilities is that of p. For
-    mixtures this is a convention: their density is no longer a power.
+    Means are those of p, but for classes, whose order of probabilities is that of p; parameters
+    `loc` do not change at all. For mixtures this is a convention: their density is no longer a
+    power.
 
     Families without a rule, and those of which no power is in the family, such as Poisson
     distributions, raise an error. For a family of your own use
@@ -94,6 +99,16 @@ def _(p: MvNormal, temperature: jax.Array) -> MvNormal:
 @_tempered.register
 def _(p: Laplace, temperature: jax.Array) -> Laplace:
     return dataclasses.replace(p, scale=p.scale * temperature)
+
+
+@_tempered.register
+def _(p: Beta, temperature: jax.Array) -> Beta:
+    return dataclasses.replace(p, alpha=p.alpha / temperature, beta=p.beta / temperature)
+
+
+@_tempered.register
+def _(p: Dirichlet, temperature: jax.Array) -> Dirichlet:
+    return dataclasses.replace(p, concentration=p.concentration / temperature)
 
 
 @_tempered.register

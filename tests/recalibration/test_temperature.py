@@ -10,8 +10,10 @@ from scipy import optimize, special, stats
 from calibjax import estimators, scores
 from calibjax.distributions import (
     Bernoulli,
+    Beta,
     Categorical,
     DiagNormal,
+    Dirichlet,
     Laplace,
     Mixture,
     MvNormal,
@@ -79,6 +81,17 @@ def bernoulli(rng):
     return Bernoulli(probs), label(np.stack([1 - probs, probs], 1), rng)
 
 
+def beta(rng):
+    alpha, beta = rng.uniform(1, 9, (2, N))
+    return Beta(alpha, beta), special.betaincinv(alpha, beta, uniform(rng))
+
+
+def dirichlet(rng):
+    concentration = rng.uniform(1, 9, (N, 3))
+    gamma = rng.gamma(concentration)
+    return Dirichlet(concentration), gamma / gamma.sum(1, keepdims=True)
+
+
 def mixture(rng):
     loc, scale = rng.normal(size=(N, 2)), rng.uniform(1, 2, (N, 2))
     weights = rng.dirichlet([2, 2], N)
@@ -97,12 +110,17 @@ def at_temperature(p, t):
         DiagNormal: lambda: {"scale": p.scale * np.sqrt(t)},
         MvNormal: lambda: {"cov": p.cov * t},
         Laplace: lambda: {"scale": p.scale * t},
+        Beta: lambda: {"alpha": p.alpha / t, "beta": p.beta / t},
+        Dirichlet: lambda: {"concentration": p.concentration / t},
         Categorical: lambda: {"probs": powers(p.probs, t)},
     }
     return dataclasses.replace(p, **new[type(p)]())
 
 
-FAMILIES = (normal, diagonal_normal, multivariate_normal, laplace, categorical, bernoulli, mixture)
+# All have rules of their own, tested in test_powers.py, but one fit.
+QUICK = (normal, categorical, mixture)
+SLOW = (diagonal_normal, multivariate_normal, laplace, bernoulli, beta, dirichlet)
+FAMILIES = (*QUICK, *(pytest.param(family, marks=pytest.mark.slow) for family in SLOW))
 
 
 @pytest.mark.parametrize("family", FAMILIES)
