@@ -1,5 +1,7 @@
 """Exact optimal transport between discrete distributions."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 from jax import lax
@@ -8,7 +10,8 @@ from jax.custom_batching import custom_vmap
 from calibjax import _checks
 from calibjax.distances import network_simplex
 
-_TOGETHER = 512  # problems solved at once, so that the cache of a core holds them
+# Numbers of problems solved at once: what the cache of a core holds, and what fills an accelerator.
+_TOGETHER_ON_CPU, _TOGETHER = 512, 65536
 
 Problem = tuple[jax.Array, jax.Array, jax.Array]  # weights of rows and columns, cost
 Solution = tuple[jax.Array, jax.Array, jax.Array]  # plan, potentials of rows and columns
@@ -112,10 +115,17 @@ def _solution(p: jax.Array, q: jax.Array, cost: jax.Array) -> Solution:
 @custom_vmap
 def _solve(p: jax.Array, q: jax.Array, cost: jax.Array) -> Solution:
     """Solutions of b problems, along the last axis: [K, b], [K', b], [K, K', b]."""
-    num_problems = cost.shape[-1]
-    num_parts = -(-num_problems // _TOGETHER)
-    if num_parts == 1:
+    if cost.shape[-1] <= _TOGETHER_ON_CPU:
         return _solve_together(p, q, cost)
+    on_cpu = functools.partial(_solve_in_parts, size=_TOGETHER_ON_CPU)
+    elsewhere = functools.partial(_solve_in_parts, size=_TOGETHER)
+    return lax.platform_dependent(p, q, cost, cpu=on_cpu, default=elsewhere)
+
+
+def _solve_in_parts(p: jax.Array, q: jax.Array, cost: jax.Array, *, size: int) -> Solution:
+    """`_solve`, at most `size` problems at once."""
+    num_problems = cost.shape[-1]
+    num_parts = -(-num_problems // size)
     length = -(-num_problems // num_parts)
 
     def split(x: jax.Array) -> jax.Array:

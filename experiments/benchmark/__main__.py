@@ -1,4 +1,4 @@
-"""Speed and memory against plain C and NumPy, measured in one run on one machine.
+"""Speed and memory against plain C, NumPy, optax and POT, measured in one run on one machine.
 
 Every ratio is taken between times of the same run: repetitions are interleaved, and the shortest
 time of each side counts. The C loops are compiled with `gcc -O3`, run on one thread and hoist
@@ -19,6 +19,8 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
+import ot
 from tqdm import tqdm
 
 from calibjax import distances, estimators, hypothesis_tests, kernels
@@ -35,12 +37,13 @@ class Sizes(NamedTuple):
     tests: int = 1024
     memory: int = 100_000
     median: int = 4096
+    transport: int = 16384
     resamples: int = 1000
     repetitions: int = 5
 
 
 FULL = Sizes()
-QUICK = Sizes(pairs=2048, tests=256, memory=8192, median=1024, repetitions=2)
+QUICK = Sizes(pairs=2048, tests=256, memory=8192, median=1024, transport=2048, repetitions=2)
 
 
 def row(quantity: str, ours: float, reference: float, bar: str, met: bool | None) -> dict:
@@ -75,9 +78,9 @@ def arrays(predictions: Any, targets: jax.Array) -> tuple[np.ndarray, ...]:
     return tuple(np.asarray(x) for x in (predictions.loc, predictions.scale, targets))
 
 
-def require_close(what: str, ours: float, reference: float, tolerance: float) -> None:
-    """Stops the run if two values differ."""
-    if not abs(ours - reference) <= tolerance * abs(reference):
+def require_close(what: str, ours: Any, reference: Any, tolerance: float) -> None:
+    """Stops the run if values differ."""
+    if not np.all(np.abs(ours - reference) <= tolerance * np.abs(reference)):
         raise AssertionError(f"{what}: ours {ours!r}, reference {reference!r}")
 
 
@@ -173,6 +176,45 @@ def median(sizes: Sizes) -> list[dict[str, Any]]:
     return [time_row(quantity, seconds["ours"], seconds["numpy"])]
 
 
+def transport(sizes: Sizes) -> list[dict[str, Any]]:
+    """Optimal transport of 10 x 10 weights in a batch, against optax and a loop over POT."""
+    problems, size = sizes.transport, 10
+    generator = np.random.default_rng(0)
+    costs = generator.uniform(size=(problems, size, size))
+    equal = np.full((2, problems, size), 1 / size)
+    arbitrary = generator.dirichlet(np.ones(size), (2, problems))
+    solve = jax.jit(jax.vmap(distances.transport_cost))
+
+    @jax.jit
+    @jax.vmap
+    def assign(cost: jax.Array) -> jax.Array:
+        rows, columns = optax.assignment.hungarian_algorithm(cost)
+        return jnp.mean(cost[rows, columns])
+
+    def loop(weights: np.ndarray) -> list[float]:
+        return [ot.emd2(*problem) for problem in zip(*weights, costs, strict=True)]
+
+    functions = {
+        "equal": functools.partial(solve, *equal, costs),
+        "optax": functools.partial(assign, costs),
+        "POT, equal": functools.partial(loop, equal),
+        "arbitrary": functools.partial(solve, *arbitrary, costs),
+        "POT": functools.partial(loop, arbitrary),
+    }
+    pairs = ("equal", "optax"), ("equal", "POT, equal"), ("arbitrary", "POT")
+    for ours, theirs in pairs:
+        values = [np.asarray(functions[name]()) for name in (ours, theirs)]
+        require_close(f"transport, {ours} weights against {theirs}", *values, 1e-12)
+    seconds = reporting.minimum_seconds(functions, sizes.repetitions)
+    rows = []
+    for ours, theirs in pairs:
+        quantity = f"{problems} transport problems, 10 x 10, {ours} weights; {theirs}"
+        met = seconds[ours].wall / problems <= 15e-6
+        line = time_row(quantity, seconds[ours], seconds[theirs])
+        rows.append(line | {"bar": "ours <= 15 us each", "met": met})
+    return rows
+
+
 def peak_memory(sizes: Sizes) -> list[dict[str, Any]]:
     """Growth of the peak memory by `skce` and by its gradient, in fresh processes."""
     n = sizes.memory
@@ -201,6 +243,7 @@ PARTS: dict[str, Callable[[Sizes], list[dict[str, Any]]]] = {
     "bootstrap": bootstrap,
     "exact": exact,
     "median": median,
+    "transport": transport,
     "peak_memory": peak_memory,
 }
 
