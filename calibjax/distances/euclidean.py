@@ -32,7 +32,8 @@ class Euclidean(Distance):
     def squared(self, p: Any, q: Any) -> jax.Array:
         """Squared Euclidean distance."""
         pairs = zip(_coordinates(p), _coordinates(q), strict=True)
-        squares = (map_components(lambda x, y: jnp.square(x - y), a, b) for a, b in pairs)
+        # Differences of integers become floats, whose squares do not overflow.
+        squares = (map_components(lambda x, y: jnp.square((x - y) * 1.0), a, b) for a, b in pairs)
         return total([total(terms) for terms in squares])
 
 

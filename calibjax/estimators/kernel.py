@@ -14,6 +14,7 @@ import jax.numpy as jnp
 from calibjax import _checks, pairwise
 from calibjax._arithmetic import safe_sqrt
 from calibjax.kernels import Kernel, Scaled, Sum, TensorProduct, centered_kernel, gram_matrix
+from calibjax.kernels.base import prediction_kernel
 
 
 @functools.singledispatch
@@ -61,7 +62,8 @@ def calibration_kernel(kernel: Kernel, p: Any, y: Any, q: Any, z: Any) -> jax.Ar
 
 @calibration_kernel.register
 def _(kernel: TensorProduct, p: Any, y: Any, q: Any, z: Any) -> jax.Array:
-    return kernel.prediction(p, q) * centered_kernel(kernel.target, p, y, q, z)
+    value = prediction_kernel(kernel.prediction, p, q)
+    return value * centered_kernel(kernel.target, p, y, q, z)
 
 
 @calibration_kernel.register

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 from calibjax import _checks, pairwise
 from calibjax.estimators.kernel import checked_samples
 from calibjax.kernels import Kernel, Scaled, Sum, TensorProduct, single_expectation
+from calibjax.kernels.base import prediction_kernel
 
 
 @functools.singledispatch
@@ -51,7 +52,7 @@ def embedding_difference(kernel: Kernel, t: Any, s: Any, p: Any, y: Any) -> jax.
 @embedding_difference.register
 def _(kernel: TensorProduct, t: Any, s: Any, p: Any, y: Any) -> jax.Array:
     difference = kernel.target(s, y) - single_expectation(kernel.target, p, s)
-    return kernel.prediction(t, p) * difference
+    return prediction_kernel(kernel.prediction, t, p) * difference
 
 
 @embedding_difference.register

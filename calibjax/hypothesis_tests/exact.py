@@ -24,6 +24,7 @@ from calibjax.hypothesis_tests.simulation import (
     in_batches,
 )
 from calibjax.kernels import Kernel, TensorProduct
+from calibjax.kernels.base import prediction_kernel
 from calibjax.kernels.expectations import rules
 
 
@@ -119,10 +120,6 @@ def _features_of(kernel: Kernel, predictions: Any, targets: Any) -> tuple[Any, A
     return (None, None) if prepared is None else (rule.evaluate, prepared)
 
 
-def _prediction_pair(kernel: Kernel, p: Any, q: Any) -> jax.Array:
-    return kernel(p, q)
-
-
 @functools.partial(jax.jit, static_argnames="evaluate_features")
 def _biased_from_features(
     evaluate_features: Callable, prepared: Any, kernel: Kernel, predictions: Any, targets: Any
@@ -132,7 +129,7 @@ def _biased_from_features(
     features = jax.vmap(jax.vmap(one), in_axes=(None, 0), out_axes=1)(predictions, targets)
     n, size, _ = features.shape
     weights = features.reshape(n, -1)
-    forms = pairwise.quadratic_forms(_prediction_pair, kernel.prediction, predictions, weights)
+    forms = pairwise.quadratic_forms(prediction_kernel, kernel.prediction, predictions, weights)
     return forms.reshape(size, -1).sum(-1) / n / n
 
 

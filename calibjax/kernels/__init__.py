@@ -14,6 +14,7 @@ from calibjax.kernels import (  # registers the expectations
     multivariate_normal,
     normal,
     poisson,
+    samples,
 )
 from calibjax.kernels.bandwidth import median_heuristic
 from calibjax.kernels.base import Kernel, Product, Scaled, Sum, TensorProduct
@@ -28,7 +29,7 @@ from calibjax.kernels.labels import LabelKernel, White
 from calibjax.kernels.matrix import gram_matrix
 from calibjax.kernels.stationary import Exponential, PowerExponential, SquaredExponential
 
-del beta, categorical, laplace, mixture, multivariate_normal, normal, poisson
+del beta, categorical, laplace, mixture, multivariate_normal, normal, poisson, samples
 
 __all__ = [
     "Exponential",

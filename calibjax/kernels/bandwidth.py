@@ -9,6 +9,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from calibjax import _checks, pairwise
+from calibjax.kernels.base import without_draws
 from calibjax.pairwise.tiles import evaluate, length_of, split
 
 # The distances of so few points are held, in O(n · tile) memory, instead of computed in each pass.
@@ -159,7 +160,7 @@ def median_heuristic(
     2.0
     """
     _checks.function("distance record", "distance", distance)
-    xs = _checks.as_arrays("xs", xs)
+    xs = _checks.as_arrays("xs", without_draws(xs))
     n = _checks.leading_size("xs", xs, 2)
     _checks.record_values(xs, "xs")
     if n > 65536 and not jax.config.jax_enable_x64:

@@ -7,6 +7,7 @@ import jax
 
 from calibjax import _checks
 from calibjax._pytree import record
+from calibjax.distributions import MonteCarlo
 from calibjax.kernels.expectations import (
     centered_kernel,
     double_expectation,
@@ -49,6 +50,16 @@ class Kernel:
         return NotImplemented
 
     __rmul__ = __mul__
+
+
+def without_draws(predictions: Any) -> Any:
+    """The predictions that kernels on predictions see: without draws that were added to them."""
+    return predictions.distribution if isinstance(predictions, MonteCarlo) else predictions
+
+
+def prediction_kernel(kernel: Kernel, p: Any, q: Any) -> jax.Array:
+    """Value of a kernel on predictions at two predictions."""
+    return kernel(without_draws(p), without_draws(q))
 
 
 @record
@@ -145,7 +156,7 @@ class TensorProduct(Kernel):
 
     def __call__(self, x: tuple[Any, Any], y: tuple[Any, Any]) -> jax.Array:
         """Value at the pairs x = (p, y) and y = (q, z)."""
-        return self.prediction(x[0], y[0]) * self.target(x[1], y[1])
+        return prediction_kernel(self.prediction, x[0], y[0]) * self.target(x[1], y[1])
 
     def __mul__(self, other: Any) -> Kernel:
         if isinstance(other, TensorProduct):

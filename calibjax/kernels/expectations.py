@@ -86,8 +86,8 @@ def missing(kernel: Any, distribution: Any, why: str = "") -> NotImplementedErro
     return NotImplementedError(
         f"no closed-form expectations of the target kernel {type(kernel).__name__} under "
         f"{type(distribution).__name__} predictions{why}; register them with "
-        "calibjax.kernels.register_expectations, or estimate them by Monte Carlo: with draws "
-        "z, z' of every prediction, register averages of k(z, y) and k(z, z')"
+        "calibjax.kernels.register_expectations, or estimate them by Monte Carlo: hand over "
+        "calibjax.distributions.monte_carlo(key, predictions, num_samples) as predictions"
     )
 
 

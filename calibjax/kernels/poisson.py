@@ -125,15 +125,5 @@ def _double(kernel: SquaredExponential, p: Poisson, q: Poisson) -> jax.Array:
     return jnp.where(is_near, total, 0)
 
 
-def _centered(
-    kernel: SquaredExponential, p: Poisson, y: jax.Array, q: Poisson, z: jax.Array
-) -> jax.Array:
-    """The four terms; counts as floats, whose squares do not overflow."""
-    singles = _single(kernel, p, z) + _single(kernel, q, y)
-    return kernel(p._as_float(y), q._as_float(z)) - singles + _double(kernel, p, q)
-
-
 register_expectations(White, Poisson, single=_white_single, double=_white_double)
-register_expectations(
-    SquaredExponential, Poisson, single=_single, double=_double, centered=_centered
-)
+register_expectations(SquaredExponential, Poisson, single=_single, double=_double)

@@ -1,0 +1,189 @@
+"""Predictions made with numpyro, which is imported only when `from_numpyro` is called."""
+
+import dataclasses
+import inspect
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from calibjax import _checks
+from calibjax._pytree import record
+from calibjax.distributions.beta import Beta
+from calibjax.distributions.categorical import Bernoulli, Categorical
+from calibjax.distributions.dirichlet import Dirichlet
+from calibjax.distributions.laplace import Laplace
+from calibjax.distributions.mixture import Mixture
+from calibjax.distributions.multivariate_normal import MvNormal
+from calibjax.distributions.normal import DiagNormal, Normal
+from calibjax.distributions.poisson import Poisson
+
+
+@record
+class NumpyroDistribution:
+    """A numpyro distribution without a counterpart here, made by `from_numpyro`.
+
+    Its expectations are estimated by `distributions.monte_carlo`.
+
+    Attributes:
+        parameters: name → array, with a leading axis n for a batch.
+        family: class of the distribution, called with the parameters.
+    """
+
+    parameters: dict[str, jax.Array]
+    family: type = dataclasses.field(metadata={"static": True})
+
+    def build(self) -> Any:
+        """The numpyro distribution."""
+        return self.family(**self.parameters, validate_args=False)
+
+    def sample(self, key: jax.Array) -> jax.Array:
+        """Draws one value."""
+        return self.build().sample(key)
+
+    def log_prob(self, y: jax.Array) -> jax.Array:
+        """Log-density (or log-probability) at y."""
+        return self.build().log_prob(y)
+
+    def mean(self) -> jax.Array:
+        """Expectation."""
+        return self.build().mean
+
+    def variance(self) -> jax.Array:
+        """Variance."""
+        return self.build().variance
+
+    def cdf(self, y: jax.Array) -> jax.Array:
+        """Probability of values up to y, where numpyro has it."""
+        return self.build().cdf(y)
+
+    def quantile(self, level: jax.Array) -> jax.Array:
+        """Value y with cdf(y) = level, where numpyro has it."""
+        return self.build().icdf(level)
+
+    def check_values(self, name: str) -> None:
+        """Refuses parameters that are not finite, or that numpyro refuses."""
+        for key, value in self.parameters.items():
+            _checks.finite(f"{name}.{key}", value)
+        if _checks.is_concrete(self.parameters):
+            try:
+                self.family(**self.parameters, validate_args=True)
+            except ValueError as error:
+                raise ValueError(f"{name}: {error}") from None
+
+    def check_targets(self, name: str, targets: jax.Array) -> None:
+        """Refuses targets of another kind or shape, or outside of the support."""
+        distribution = self.build()
+        if distribution.support.is_discrete:
+            _checks.integer(name, targets, "targets")
+        else:
+            _checks.floating(name, targets)
+        shape = distribution.batch_shape + distribution.event_shape
+        _checks.shape(name, targets, shape, f"{shape}, as draws of the predictions")
+        if _checks.is_concrete(targets, self.parameters):
+            outside = ~np.asarray(distribution.support(targets))
+            _checks.refuse_where(outside, name, "values in the support", targets)
+
+
+def from_numpyro(distribution: Any) -> Any:
+    """Turns a batch of numpyro distributions into predictions.
+
+    Normal, Laplace, MultivariateNormal, Categorical, Bernoulli, Poisson, Beta, Dirichlet,
+    `Normal(...).to_event(1)` (→ `DiagNormal`) and `MixtureSameFamily` of these become the records
+    of this package, with expectations in closed form where they exist. Other distributions that
+    are determined by their parameters become a `NumpyroDistribution`, to be handed to
+    `monte_carlo`.
+
+    Args:
+        distribution: a numpyro distribution with batch shape (n,).
+
+    Returns:
+        A batch of n predictions.
+
+    Raises:
+        ImportError: if numpyro is not installed (`pip install calibjax[numpyro]`).
+        TypeError: if it is no numpyro distribution, or one that is wrapped or transformed.
+        ValueError: if its batch shape is not (n,).
+
+    >>> import jax.numpy as jnp, numpyro.distributions
+    >>> from calibjax.distributions import from_numpyro
+    >>> p = from_numpyro(numpyro.distributions.Normal(jnp.array([0.0, 1.0]), 2.0))
+    >>> print(type(p).__name__, p.scale)
+    Normal [2. 2.]
+    """
+    import numpyro.distributions as numpyro
+
+    if not isinstance(distribution, numpyro.Distribution):
+        raise TypeError(
+            f"distribution: expected a numpyro distribution, got {_checks.described(distribution)}"
+        )
+    if len(distribution.batch_shape) != 1:
+        raise ValueError(
+            "distribution: expected batch shape (n,), one distribution for each target, "
+            f"got {distribution.batch_shape}"
+        )
+    return _convert(distribution)
+
+
+def _convert(distribution: Any) -> Any:
+    """The record of a numpyro distribution of any batch shape."""
+    import numpyro.distributions as numpyro
+
+    kind = type(distribution)
+    batch = distribution.batch_shape
+    if kind is numpyro.MixtureSameFamily:
+        weights = distribution.mixing_distribution.probs
+        components = _convert(distribution.component_distribution)
+        return Mixture(jnp.broadcast_to(weights, (*batch, weights.shape[-1])), components)
+    if kind is numpyro.Independent and distribution.reinterpreted_batch_ndims == 1:
+        if type(distribution.base_dist) is not numpyro.Normal:
+            return _wrap(distribution)
+        base = _convert(distribution.base_dist)
+        return DiagNormal(base.loc, base.scale)
+    # Our class, and the parameters in numpyro's words with the number of their event dimensions.
+    record, parameters = {
+        numpyro.Normal: (Normal, {"loc": 0, "scale": 0}),
+        numpyro.Laplace: (Laplace, {"loc": 0, "scale": 0}),
+        numpyro.MultivariateNormal: (MvNormal, {"loc": 1, "covariance_matrix": 2}),
+        numpyro.CategoricalProbs: (Categorical, {"probs": 1}),
+        numpyro.CategoricalLogits: (Categorical, {"probs": 1}),
+        numpyro.BernoulliProbs: (Bernoulli, {"probs": 0}),
+        numpyro.BernoulliLogits: (Bernoulli, {"probs": 0}),
+        numpyro.Poisson: (Poisson, {"rate": 0}),
+        numpyro.Beta: (Beta, {"concentration1": 0, "concentration0": 0}),
+        numpyro.Dirichlet: (Dirichlet, {"concentration": 1}),
+    }.get(kind, (None, {}))
+    if record is None:
+        return _wrap(distribution)
+    return record(*(_full(getattr(distribution, k), batch, d) for k, d in parameters.items()))
+
+
+def _full(value: Any, batch: tuple[int, ...], event_dim: int) -> jax.Array:
+    """A parameter with all batch axes."""
+    value = jnp.asarray(value)
+    return jnp.broadcast_to(value, batch + value.shape[value.ndim - event_dim :])
+
+
+def _wrap(distribution: Any) -> NumpyroDistribution:
+    """Parameters of any distribution that can be made again from them."""
+    kind, batch = type(distribution), distribution.batch_shape
+    names = [k for k in inspect.signature(kind).parameters if k in kind.arg_constraints]
+    try:
+        values = {k: getattr(distribution, k) for k in names}
+        parameters = {
+            k: _full(v, batch, kind.arg_constraints[k].event_dim) for k, v in values.items()
+        }
+        wrapped = NumpyroDistribution(parameters, kind)
+        built = wrapped.build()
+        is_same = (built.batch_shape, built.event_shape) == (batch, distribution.event_shape)
+        is_same &= set(inspect.signature(kind).parameters) <= {*names, "validate_args"}
+    except (AttributeError, TypeError, ValueError):
+        is_same = False
+    if not is_same:
+        raise TypeError(
+            "distribution: expected a numpyro distribution that is determined by its parameters, "
+            f"got {kind.__name__}; write a record with a method sample(key) for it, as "
+            "calibjax.distributions shows"
+        )
+    return wrapped

@@ -1,0 +1,116 @@
+"""Distributions given by draws: ensemble members, simulator runs."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from calibjax import _checks
+from calibjax._pytree import record
+from calibjax.distributions.categorical import Categorical
+
+
+@record
+class Samples:
+    """Distribution given by m ≥ 2 draws z_1, ..., z_m: ensemble members or runs of a simulator.
+
+    The draws are taken as independent draws of the predicted distribution, whose calibration is
+    estimated and tested; see `calibjax.kernels` for what this means for the expectations. Any
+    target kernel will do. Draws and targets are both integers (class labels, counts) or both
+    floating-point numbers.
+
+    Mean, variance, distribution function and quantiles are those of the empirical distribution.
+    Methods are for one distribution; use `jax.vmap` for a batch.
+
+    Attributes:
+        values: draws of a scalar, [m], or of a vector, [m, d]; [n, m] or [n, m, d] for a batch.
+        weights: their probabilities, [m], or [n, m] for a batch; None where all are 1 / m.
+
+    >>> import jax.numpy as jnp
+    >>> p = Samples(jnp.array([1.0, 2.0, 6.0]))
+    >>> print(p.mean(), p.quantile(0.5), f"{p.cdf(2.0):.2f}")
+    3.0 2.0 0.67
+    """
+
+    values: jax.Array
+    weights: jax.Array | None = None
+
+    @property
+    def probs(self) -> jax.Array:
+        """Probability of each draw, [m], with sum one also where weights are rounded."""
+        if self.weights is None:
+            dtype = jnp.result_type(self.values)
+            dtype = dtype if jnp.issubdtype(dtype, jnp.floating) else float
+            num_draws = jnp.shape(self.values)[0]
+            return jnp.full(num_draws, 1 / num_draws, dtype)
+        return self.weights / jnp.sum(self.weights)
+
+    def sample(self, key: jax.Array) -> jax.Array:
+        """One of the draws, with its probability."""
+        if self.weights is None:
+            return self.values[jax.random.randint(key, (), 0, jnp.shape(self.values)[0])]
+        return self.values[Categorical(self.probs).sample(key)]
+
+    def mean(self) -> jax.Array:
+        """Weighted mean of the draws, a scalar or [d]."""
+        return jnp.tensordot(self.probs, self.values, 1)
+
+    def variance(self) -> jax.Array:
+        """Weighted mean squared deviation of the draws, a scalar or [d]."""
+        return jnp.tensordot(self.probs, jnp.square(self.values - self.mean()), 1)
+
+    def cdf(self, y: jax.Array) -> jax.Array:
+        """Probability of the scalar draws up to y."""
+        is_upto = self._scalars("cdf") <= jnp.asarray(y)[..., None]
+        return jnp.sum(jnp.where(is_upto, self.probs, 0), -1)
+
+    def quantile(self, level: jax.Array) -> jax.Array:
+        """Smallest of the scalar draws z of positive probability with cdf(z) ≥ level."""
+        order = jnp.argsort(self._scalars("quantile"))
+        return self.values[order][Categorical(self.probs[order]).quantile(jnp.asarray(level))]
+
+    def _scalars(self, name: str) -> jax.Array:
+        if jnp.ndim(self.values) != 1:
+            raise ValueError(
+                f"{name}: expected the draws [m] of one scalar distribution, "
+                f"got values of shape {jnp.shape(self.values)}; use jax.vmap for a batch"
+            )
+        return self.values
+
+    def check_structure(self, name: str) -> None:
+        """Refuses a batch of other shapes than [n, m] or [n, m, d], and single draws."""
+        shape = jnp.shape(self.values)
+        if len(shape) not in (2, 3):
+            raise ValueError(f"{name}.values: expected shape [n, m] or [n, m, d], got {shape}")
+        if shape[1] < 2:
+            raise ValueError(
+                f"{name}.values: expected at least two draws or ensemble members for each "
+                f"prediction, got shape {shape}"
+            )
+        _checks.real(f"{name}.values", self.values)
+        if self.weights is not None:
+            _checks.floating(f"{name}.weights", self.weights)
+            _checks.shape(f"{name}.weights", self.weights, shape[:2], "[n, m], as the values")
+
+    def check_values(self, name: str) -> None:
+        """Refuses draws that are not finite, and weights that are no probabilities."""
+        _checks.finite(f"{name}.values", self.values)
+        if self.weights is not None:
+            place = f"{name}.weights"
+            _checks.simplex(place, self.weights)
+            if _checks.is_concrete(self.weights):
+                largest = np.asarray(self.weights).max(-1)
+                expected = "at least two draws of positive weight"
+                _checks.refuse_where(largest == 1, f"{place}.max(-1)", expected, largest)
+
+    def check_targets(self, name: str, targets: jax.Array) -> None:
+        """Refuses targets that are not finite numbers of the kind of the draws, [n] or [n, d]."""
+        if jnp.issubdtype(jnp.result_type(self.values), jnp.floating):
+            _checks.floating(name, targets)
+        else:
+            _checks.integer(name, targets, "targets, as the draws")
+        shape = jnp.shape(self.values)
+        described = "[n], as the predictions' draws [n, m]"
+        if len(shape) == 3:
+            described = "[n, d], as the predictions' draws [n, m, d]"
+        _checks.shape(name, targets, (shape[0], *shape[2:]), described)
+        _checks.finite(name, targets)

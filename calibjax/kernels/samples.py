@@ -1,0 +1,83 @@
+"""Expectations of any target kernel under draws.
+
+For draws z_1, ..., z_m of p and z'_1, ..., z'_m of q with weights w and w'
+
+    m_p(z) = Σ_i w_i k(z_i, z),      M_{p,q} = Σ_ij w_i w'_j k(z_i, z'_j).
+
+If the draws of p and q are independent these are unbiased estimates of the expectations under the
+distributions that were drawn from. A prediction that is paired with itself (on the diagonal of
+the biased SKCE, of the bootstrap and of test matrices, or after resampling) pairs each draw with
+itself, too, which makes M_{p,p} too large. So where the draws of p and q are all equal these pairs
+are left out,
+
+    M_{p,p} = Σ_{i≠j} w_i w_j k(z_i, z_j) / (1 − Σ_i w_i²),
+
+which is unbiased again. What this costs is that h is not positive semi-definite any more: its
+diagonal, and the biased SKCE, may be negative. Two predictions of a discrete distribution may
+have equal draws by chance; those of `distributions.monte_carlo` are told apart by their index.
+Shuffled members of an ensemble make it rare for others.
+
+Cost: m² evaluations of the target kernel for each pair of samples, so n² m² / 2 for the SKCE. The
+draws are taken one by one, so that a tile of pairs needs the memory that it needs for one draw.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from calibjax.distributions import MonteCarlo, Samples
+from calibjax.kernels.base import Kernel
+from calibjax.kernels.expectations import register_expectations
+
+
+def _sum_over(function: Callable[..., jax.Array], draws: tuple) -> jax.Array:
+    """Sum of function(draw) over the leading axis of a pytree of draws, one by one."""
+    one = jax.eval_shape(function, *jax.tree.map(lambda leaf: leaf[0], draws))
+    # Numbers without a dtype of their own (of `White`) stay so.
+    zero = 0.0 if one.weak_type else jnp.zeros((), one.dtype)
+
+    def add(total: jax.Array, draw: tuple) -> tuple[jax.Array, None]:
+        return total + function(*draw), None
+
+    # Gradients evaluate each term again, or they would hold all m² of them.
+    return lax.scan(jax.checkpoint(add, prevent_cse=False), zero, draws)[0]
+
+
+def _expectation(function: Callable[[Any], jax.Array], p: Samples) -> jax.Array:
+    """Expectation of function(z), a scalar, over the draws z of p."""
+    if p.weights is None:
+        return _sum_over(function, (p.values,)) / jnp.shape(p.values)[0]
+    return _sum_over(lambda z, w: w * function(z), (p.values, p.probs))
+
+
+def _single(kernel: Kernel, p: Samples, z: Any) -> jax.Array:
+    return _expectation(lambda x: kernel(x, z), p)
+
+
+def _double(kernel: Kernel, p: Samples, q: Samples, is_same: Any = True) -> jax.Array:
+    """M_{p,q}; without pairs of equal draws where `is_same` and all draws are equal."""
+    every = _expectation(lambda x: _single(kernel, q, x), p)
+    if jnp.shape(p.values) != jnp.shape(q.values):
+        return every
+    is_same = is_same & jnp.all(p.values == q.values)
+    if p.weights is None:
+        share = 1 / jnp.shape(p.values)[0]
+        paired = _sum_over(kernel, (p.values, q.values)) * share**2
+    else:
+        share = jnp.dot(p.probs, q.probs)
+        draws = p.values, q.values, p.probs * q.probs
+        paired = _sum_over(lambda x, z, w: w * kernel(x, z), draws)
+    # The denominator is kept from zero where it is not used.
+    return jnp.where(is_same, (every - paired) / (1 - jnp.where(is_same, share, 0)), every)
+
+
+register_expectations(Kernel, Samples, single=_single, double=_double)
+register_expectations(
+    Kernel,
+    MonteCarlo,
+    single=lambda kernel, p, z: _single(kernel, p.draws, z),
+    double=lambda kernel, p, q: _double(kernel, p.draws, q.draws, p.index == q.index),
+)
