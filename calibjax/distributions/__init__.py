@@ -51,7 +51,7 @@ True
 
 Without expectations, `monte_carlo` estimates them from draws, for any target kernel:
 
->>> drawn = monte_carlo(jax.random.key(1), predictions, num_samples=200)
+>>> drawn = monte_carlo(jax.random.key(1), predictions, num_samples=50)
 >>> kernel = kernels.TensorProduct(kernels.SquaredExponential(), kernels.Exponential())
 >>> test = hypothesis_tests.exact_skce_test(jax.random.key(0), kernel, drawn, targets)
 >>> bool(0 < test.pvalue <= 1)
@@ -62,9 +62,9 @@ from calibjax.distributions.adapters import NumpyroDistribution, from_numpyro
 from calibjax.distributions.beta import Beta
 from calibjax.distributions.categorical import Bernoulli, Categorical
 from calibjax.distributions.dirichlet import Dirichlet
+from calibjax.distributions.draws import MonteCarlo, monte_carlo
 from calibjax.distributions.laplace import Laplace
 from calibjax.distributions.mixture import Mixture
-from calibjax.distributions.monte_carlo import MonteCarlo, monte_carlo
 from calibjax.distributions.multivariate_normal import MvNormal
 from calibjax.distributions.normal import DiagNormal, Normal
 from calibjax.distributions.poisson import Poisson
