@@ -8,6 +8,7 @@ five times faster. Beyond `UNROLLED` components the compilation would take too l
 
 import functools
 from collections.abc import Callable
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -43,6 +44,13 @@ def absolute(x: jax.Array) -> jax.Array:
 def _absolute_jvp(primals: tuple, tangents: tuple) -> tuple[jax.Array, jax.Array]:
     (x,), (dx,) = primals, tangents
     return absolute(x), jnp.sign(x) * dx
+
+
+def floating_dtype(tree: Any) -> Any:
+    """Common dtype of the floating-point leaves, JAX's own where there are none."""
+    dtypes = (jnp.result_type(leaf) for leaf in jax.tree.leaves(tree))
+    floating = [d for d in dtypes if jnp.issubdtype(d, jnp.floating)] or [float]
+    return jnp.result_type(*floating)
 
 
 def components(x: jax.Array) -> list[jax.Array]:

@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from calibjax import _checks
+from calibjax._arithmetic import floating_dtype
 from calibjax.distributions import (
     Bernoulli,
     Beta,
@@ -16,9 +17,11 @@ from calibjax.distributions import (
     Dirichlet,
     Laplace,
     Mixture,
+    MonteCarlo,
     MvNormal,
     Normal,
     Poisson,
+    Samples,
 )
 
 _UNDERFLOW = -800.0  # smaller exponents give zero; without them no derivative is 0 / 0
@@ -39,10 +42,11 @@ def tempered(p: Any, temperature: jax.Array | float) -> Any:
     | `Laplace` | scale · T |
     | `Beta`, `Dirichlet` | alpha / T, beta / T, concentration / T |
     | `Mixture` | every component at temperature T, the weights as they are |
+    | `Samples` | deviations from the mean · √T |
 
-    Means are those of p, but for classes, whose order of probabilities is that of p; parameters
-    `loc` do not change at all. For mixtures this is a convention: their density is no longer a
-    power.
+    The last two are conventions: the density of a mixture is then no power, and draws have none;
+    their variance grows by T as that of normal distributions. Means are those of p, but for
+    classes, whose order of probabilities is that of p; parameters `loc` do not change at all.
 
     Families without a rule, and those of which no power is in the family, such as Poisson
     distributions, raise an error. For a family of your own use
@@ -70,8 +74,7 @@ def tempered(p: Any, temperature: jax.Array | float) -> Any:
     [0.   0.06 0.94]
     """
     _checks.positive_scalar("temperature", temperature)
-    inexact = [x for x in jax.tree.leaves(p) if jnp.issubdtype(jnp.result_type(x), jnp.inexact)]
-    return _tempered(p, jnp.asarray(temperature, jnp.result_type(*inexact) if inexact else None))
+    return _tempered(p, jnp.asarray(temperature, floating_dtype(p)))
 
 
 @functools.singledispatch
@@ -123,6 +126,22 @@ def _(p: Poisson, temperature: jax.Array) -> Poisson:
 def _(p: Mixture, temperature: jax.Array) -> Mixture:
     components = jax.vmap(_tempered, (0, None))(p.components, temperature)
     return dataclasses.replace(p, components=components)
+
+
+@_tempered.register
+def _(p: Samples, temperature: jax.Array) -> Samples:
+    if not jnp.issubdtype(jnp.result_type(p.values), jnp.floating):
+        raise NotImplementedError("tempered is not defined for Samples of integers")
+    mean = p.mean()
+    return dataclasses.replace(p, values=mean + jnp.sqrt(temperature) * (p.values - mean))
+
+
+@_tempered.register
+def _(p: MonteCarlo, temperature: jax.Array) -> MonteCarlo:
+    raise NotImplementedError(
+        "tempered is not defined for MonteCarlo, whose draws belong to one temperature: scale "
+        "its distribution, and draw again with distributions.monte_carlo"
+    )
 
 
 @_tempered.register

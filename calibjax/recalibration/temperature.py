@@ -10,6 +10,7 @@ import numpy as np
 from jax import lax
 
 from calibjax import _checks
+from calibjax._arithmetic import floating_dtype
 from calibjax.recalibration.base import Recalibrator
 from calibjax.recalibration.powers import tempered
 from calibjax.scores import negative_log_likelihood
@@ -83,7 +84,6 @@ def _apply(temperature: jax.Array, predictions: Any) -> Any:
 @functools.partial(jax.jit, static_argnums=0)
 def _minimise(loss: Loss, predictions: Any, targets: Any) -> tuple[jax.Array, jax.Array]:
     """Logarithm of the best temperature, NaN if there is none, and the losses on the grid."""
-    dtype = jnp.result_type(*jax.tree.leaves(predictions))
 
     def objective(log_temperature: jax.Array) -> jax.Array:
         value = loss(_apply(jnp.exp(log_temperature), predictions), targets)
@@ -92,7 +92,7 @@ def _minimise(loss: Loss, predictions: Any, targets: Any) -> tuple[jax.Array, ja
             raise TypeError(f"loss: expected a function that returns a real scalar, got {got}")
         return value
 
-    grid = jnp.asarray(_GRID, dtype)
+    grid = jnp.asarray(_GRID, floating_dtype(predictions))
     losses = lax.map(objective, grid)
     index, exists = _lowest_basin(losses)
     neighbours = grid[index - 1], grid[index + 1]

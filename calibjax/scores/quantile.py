@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from calibjax import _checks
+from calibjax._arithmetic import floating_dtype
 from calibjax.scores.base import checked_samples, mean_over_samples
 
 _LEVELS = tuple(np.arange(1, 20) / 20)
@@ -47,8 +48,7 @@ def pinball_loss(
     """
     predictions, targets = checked_samples(predictions, targets, "quantile")
     _checks.shape("targets", targets, (None,), "[n]: only numbers have quantiles")
-    dtype = jnp.result_type(*jax.tree.leaves(predictions))
-    levels = _checked_levels(levels).astype(dtype)
+    levels = _checked_levels(levels).astype(floating_dtype(predictions))
 
     def loss(p: Any, y: jax.Array) -> jax.Array:
         excess = y - jax.vmap(p.quantile)(levels)

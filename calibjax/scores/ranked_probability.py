@@ -10,7 +10,7 @@ from jax.scipy.special import erf
 from jax.scipy.stats import norm
 
 from calibjax._arithmetic import absolute
-from calibjax.distributions import Laplace, Mixture, Normal
+from calibjax.distributions import Laplace, Mixture, MonteCarlo, Normal, Samples
 from calibjax.scores.base import checked_samples, mean_over_samples
 
 
@@ -108,6 +108,26 @@ def _(p: Mixture, y: jax.Array) -> jax.Array:
     between = _mean_distance(parts.loc[:, None] - parts.loc, scales)
     distances = _mean_distance(y - parts.loc, parts.scale)
     return jnp.sum(weights * (distances - 0.5 * jnp.sum(weights * between, -1)))
+
+
+@pointwise_crps.register
+def _(p: Samples, y: jax.Array) -> jax.Array:
+    if jnp.ndim(p.values) != 1:
+        raise NotImplementedError(_missing("Samples of vectors"))
+    order = jnp.argsort(p.values)
+    values = p.values[order].astype(p.probs.dtype)
+    low, high = values[:-1], values[1:]
+    # The distribution function is constant between two draws: a sum of squares times lengths.
+    upto = jnp.cumsum(p.probs[order])[:-1]
+    y = jnp.asarray(y, values.dtype)
+    split = jnp.clip(y, low, high)
+    inside = jnp.sum(jnp.square(upto) * (split - low) + jnp.square(1 - upto) * (high - split))
+    return inside + jnp.maximum(y - values[-1], 0) + jnp.maximum(values[0] - y, 0)
+
+
+@pointwise_crps.register
+def _(p: MonteCarlo, y: jax.Array) -> jax.Array:
+    return pointwise_crps(p.distribution, y)
 
 
 def _mean_distance(loc: jax.Array, scale: jax.Array) -> jax.Array:

@@ -16,6 +16,8 @@ from calibjax.distributions import (
     MvNormal,
     Normal,
     Poisson,
+    Samples,
+    monte_carlo,
 )
 from calibjax.recalibration import tempered
 from tests import oracles
@@ -84,6 +86,18 @@ def test_means_are_kept_exactly():
     assert np.array_equal(scaled.weights, weights)
     np.testing.assert_allclose(scaled.components.scale, [2, 4])
     assert tempered(Mixture(None, mixture.components), 4.0).weights is None
+
+
+@pytest.mark.parametrize(("shape", "weighted"), [((7,), False), ((7, 2), True)])
+def test_draws_keep_their_mean(shape, weighted):
+    rng = np.random.default_rng(1)
+    p = Samples(
+        jnp.asarray(rng.normal(size=shape)), rng.dirichlet(np.ones(7)) if weighted else None
+    )
+    q = tempered(p, 0.37)
+    np.testing.assert_allclose(q.mean(), p.mean(), rtol=1e-12)
+    np.testing.assert_allclose(q.variance(), 0.37 * p.variance(), rtol=1e-12)
+    assert q.weights is p.weights
 
 
 def test_two_classes_are_a_bernoulli():
@@ -167,6 +181,11 @@ def test_a_family_of_your_own():
 def test_families_without_powers():
     with pytest.raises(NotImplementedError, match="no power of its probabilities"):
         tempered(Poisson(jnp.array(3.0)), 2.0)
+    with pytest.raises(NotImplementedError, match="Samples of integers"):
+        tempered(Samples(jnp.array([1, 2])), 2.0)
+    drawn = monte_carlo(jax.random.key(0), Normal(jnp.zeros(2), jnp.ones(2)), 3)
+    with pytest.raises(NotImplementedError, match="MonteCarlo, whose draws belong to one"):
+        tempered(drawn, 2.0)
 
 
 @pytest.mark.parametrize("temperature", [0.0, -1.0, np.nan, np.inf, [1.0], "1"])

@@ -18,6 +18,7 @@ from calibjax.distributions import (
     Mixture,
     MvNormal,
     Normal,
+    Samples,
 )
 from calibjax.recalibration import temperature_scaling, tempered
 from tests import oracles
@@ -192,6 +193,19 @@ def test_gradient_of_the_temperature():
     derivatives = jax.jit(jax.value_and_grad(FIT, (0, 1)))(p, y)
     expected = jax.value_and_grad(explicit, (0, 1))(p, y)
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-9), derivatives, expected)
+
+
+def test_draws_fitted_by_their_crps():
+    """Members that spread half as far as the targets, about the same centers."""
+    rng = np.random.default_rng(5)
+    center, members = rng.normal(size=(1000, 1)), rng.normal(size=(1000, 20))
+    predictions, targets = Samples(center + 0.5 * members), center[:, 0] + rng.normal(size=1000)
+    fit, apply = temperature_scaling(scores.crps)
+    temperature = fit(predictions, targets)
+    assert 3.4 < temperature < 4.8
+    loss = jax.jit(jax.vmap(lambda t: scores.crps(apply(t, predictions), targets)))
+    best, *others = loss(temperature * jnp.array([1, 0.9, 1.1]))
+    assert best < min(others)
 
 
 def skce_data(rng, temperature, n=1000):

@@ -5,7 +5,15 @@ import pytest
 from scipy import special, stats
 
 from calibjax import scores
-from calibjax.distributions import Categorical, DiagNormal, Laplace, Mixture, Normal
+from calibjax.distributions import (
+    Categorical,
+    DiagNormal,
+    Laplace,
+    Mixture,
+    Normal,
+    Samples,
+    monte_carlo,
+)
 from tests import oracles
 
 N = 30
@@ -56,14 +64,48 @@ def test_against_quadrature(name):
     np.testing.assert_allclose(mean, values.mean(), rtol=3e-6)
 
 
-@pytest.mark.parametrize("name", FAMILIES)
+DRAWS = {
+    "draws": Samples(LOC),
+    "weighted draws": Samples(LOC, WEIGHTS),
+    "a draw without weight": Samples(LOC, np.tile([0.3, 0, 0.7], (N, 1))),
+    "equal draws": Samples(np.round(LOC)),
+    "integers": Samples(np.round(LOC).astype(int)),
+}
+
+
+@pytest.mark.parametrize("name", DRAWS)
+def test_draws_against_the_double_sum(name):
+    """E|Z − y| − ½ E|Z − Z'| by loops over the draws."""
+    p = DRAWS[name]
+    y = np.round(TARGETS).astype(int) if name == "integers" else TARGETS
+    weights = np.full((N, 3), 1 / 3) if p.weights is None else p.weights
+    expected = [
+        sum(w[j] * abs(x[j] - t) for j in range(3))
+        - sum(w[j] * w[k] * abs(x[j] - x[k]) for j in range(3) for k in range(3)) / 2
+        for x, w, t in zip(p.values, weights, y)
+    ]
+    values = jax.jit(jax.vmap(scores.pointwise_crps))(jax.tree.map(jnp.asarray, p), y)
+    np.testing.assert_allclose(values, expected, rtol=1e-10, atol=1e-15)
+
+
+def test_draws_approach_their_distribution():
+    predictions = Normal(LOC[:, 0], SCALE[:, 0])
+    drawn = monte_carlo(jax.random.key(0), predictions, 3000)
+    exact = jax.jit(scores.crps)(predictions, TARGETS)
+    np.testing.assert_allclose(jax.jit(scores.crps)(drawn.draws, TARGETS), exact, rtol=0.02)
+    assert scores.crps(drawn, TARGETS) == scores.crps(predictions, TARGETS)
+
+
+@pytest.mark.parametrize("name", [*FAMILIES, "draws", "weighted draws"])
 def test_gradient(name):
     """Also where the target is a mean, as for the first sample."""
 
     def total(predictions, y):
         return jnp.sum(jax.vmap(scores.pointwise_crps)(predictions, y))
 
-    data = oracles.as_dtype((FAMILIES[name], TARGETS), np.float64)
+    data = oracles.as_dtype(((FAMILIES | DRAWS)[name], TARGETS), np.float64)
+    if name in DRAWS:  # there the score has a kink where the target is a draw
+        data = data[0], data[1].at[-1].add(0.01)
     leaves, tree = jax.tree.flatten(data)
     directions = [RNG.normal(size=leaf.shape) * 0.01 for leaf in leaves]
 
@@ -80,6 +122,8 @@ def test_families_without_a_closed_form():
     with pytest.raises(NotImplementedError, match="no closed form for DiagNormal predictions"):
         scores.crps(DiagNormal(jnp.asarray(LOC), jnp.asarray(SCALE)), jnp.asarray(LOC))
     classes = Mixture(None, Categorical(jnp.asarray(WEIGHTS)[:, None]))
+    with pytest.raises(NotImplementedError, match="no closed form for Samples of vectors"):
+        scores.crps(Samples(jnp.zeros((N, 2, 3))), jnp.zeros((N, 3)))
     with pytest.raises(NotImplementedError, match="no closed form for Mixture of Categorical"):
         scores.crps(classes, jnp.zeros(N, int))
 
