@@ -1,7 +1,8 @@
 """Is a CIFAR-100 network calibrated: in all classes together, class by class, in its top label?
 
-The data are the logits of a ResNet-50 for the 10 000 test images. The same predictions are seen
-in three ways, each of which is a null hypothesis of its own:
+The data are the logits of a ResNet-50 for the 10 000 test images, as they are and after
+temperature scaling with the temperature of largest likelihood on the 5000 validation images. The
+same predictions are seen in three ways, each of which is a null hypothesis of its own:
 
 - canonical: the probabilities of all 100 classes are right, together;
 - top label: the confidence in the most probable class is right;
@@ -12,8 +13,6 @@ distance of the predictions that are tested, which no label enters. If the first
 true, so are the others. The p-values of the classes are adjusted for their number by Holm's
 method, which allows any dependence between them, and have four times as many redraws, so that
 adjusted ones can be small. Beside the tests stand the usual estimates.
-
-Temperature scaling is not part of calibjax yet, so that only the network as it is is evaluated.
 
 Run: python -m experiments.cifar100 --data DIR [--num-samples 1000] [--output DIR]
 """
@@ -29,8 +28,16 @@ import numpy as np
 from matplotlib.figure import Figure
 from tqdm import tqdm
 
-from calibjax import distances, estimators, hypothesis_tests, kernels, plotting
-from calibjax.distributions import Categorical
+from calibjax import (
+    distances,
+    estimators,
+    hypothesis_tests,
+    kernels,
+    plotting,
+    recalibration,
+    scores,
+)
+from calibjax.distributions import Bernoulli, Categorical
 from experiments import reporting
 from paper_repro import cells
 
@@ -44,9 +51,10 @@ LEVEL = 0.05
 REDRAWS_OF_CLASSES = 4  # times those of the other tests
 
 
-def read(data: Path) -> tuple[Categorical, jax.Array]:
-    """Predictions [n, 100] and labels [n] of the test images."""
-    paths = (reporting.data_file(data, *FOLDER, f"test_{x}.npy") for x in ("logits", "labels"))
+def read(data: Path, part: str) -> tuple[Categorical, jax.Array]:
+    """Predictions [n, 100] and labels [n] of the images of a part, "val" or "test"."""
+    names = (f"{part}_{x}.npy" for x in ("logits", "labels"))
+    paths = (reporting.data_file(data, *FOLDER, name) for name in names)
     logits, labels = map(np.load, paths)
     if logits.ndim != 2 or labels.shape != logits.shape[:1]:
         raise SystemExit(
@@ -98,12 +106,23 @@ def evaluate(name: str, predictions: Any, targets: jax.Array, num_samples: int) 
     }
 
 
+def score(predictions: Any, targets: jax.Array) -> dict[str, float]:
+    """Proper scores, and the accuracy."""
+    data = predictions, targets
+    return {
+        "NLL": float(scores.negative_log_likelihood(*data)),
+        "Brier score": float(scores.brier_score(*data)),
+        "accuracy": float(scores.accuracy(*data)),
+        "MMCE": float(estimators.mmce(kernels.Exponential(0.4), *estimators.top_label(*data))),
+    }
+
+
 def evaluate_class(
-    index: int, predictions: Any, targets: jax.Array, num_samples: int
+    name: str, predictions: Any, targets: jax.Array, num_samples: int
 ) -> dict[str, Any]:
     """The exact test and the ECE of one class against the rest."""
     binning = estimators.equal_mass_bins(NUM_BINS)
-    row = exact_test(f"class {index}", predictions, targets, num_samples)
+    row = exact_test(name, predictions, targets, num_samples)
     row["ece"] = float(estimators.ece(predictions, targets, binning=binning))
     return row | {
         "frequency": float(targets.mean()),
@@ -120,10 +139,11 @@ def holm(pvalues: np.ndarray) -> np.ndarray:
     return adjusted
 
 
-def write_summary(folder: Path, results: dict[str, Any], num_samples: int) -> None:
-    """One row for all classes together and one for the top label."""
+def write_summary(folder: Path, models: dict[str, Any], temperature: float, redraws: int) -> None:
+    """A row for all classes together and one for the top label, before and after scaling."""
     rows = [
         {
+            "predictions": model,
             "hypothesis": name,
             "SKCE": row["skce"],
             "length scale": row["scale"],
@@ -135,92 +155,138 @@ def write_summary(folder: Path, results: dict[str, Any], num_samples: int) -> No
             "debiased squared ECE": row["debiased"],
             "KDE bandwidth": row["bandwidth"],
             "KDE squared error": row["density"],
-            "MMCE": row.get("mmce"),
             "seconds of the test": row["seconds"],
         }
-        for name, row in results.items()
+        for model, results in models.items()
+        for name, row in results["hypotheses"].items()
     ]
     note = (
-        f"ResNet-50 on CIFAR-100, 10 000 test images, {num_samples} redraws: the smallest possible "
-        f"p-value is {1 / (num_samples + 1):.2g}. ECE and MCE with the total variation distance, "
-        f"{NUM_BINS} uniform or equal-mass intervals per class, or median-variance bins of at "
-        f"least {MIN_BIN_SIZE} images. Squared errors add up over all classes, of which the top "
-        "label has two. Made by `python -m experiments.cifar100 --data DIR`."
+        f"ResNet-50 on CIFAR-100, 10 000 test images, as it is and with the temperature "
+        f"{temperature:.4f}, fitted to 5000 validation images by maximum likelihood. {redraws} "
+        f"redraws: the smallest possible p-value is {1 / (redraws + 1):.2g}. ECE and MCE with the "
+        f"total variation distance, {NUM_BINS} uniform or equal-mass intervals per class, or "
+        f"median-variance bins of at least {MIN_BIN_SIZE} images. Squared errors add up over all "
+        "classes, of which the top label has two. Each row has its own length scale. Made by `python -m experiments.cifar100 --data "
+        "DIR`."
     )
     reporting.write_records(folder, "cifar100", rows, note)
+    rows = [{"predictions": model} | results["scores"] for model, results in models.items()]
+    note = "The Brier score is the sum over all classes; the MMCE is that of the top label."
+    reporting.write_records(folder, "cifar100_scores", rows, note)
 
 
-def write_classes(folder: Path, rows: list[dict[str, Any]], num_samples: int) -> None:
-    """One row for each class."""
+def class_columns(model: str, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """What the table of the classes says about one model."""
     adjusted = holm(np.array([row["pvalue"] for row in rows]))
-    records = [
+    return [
         {
-            "class": index,
-            "mean probability": row["probability"],
-            "frequency": row["frequency"],
-            "SKCE": row["skce"],
-            "ECE, equal-mass bins": row["ece"],
-            "exact p": row["pvalue"],
-            "adjusted p": float(p),
+            f"mean probability, {model}": row["probability"],
+            f"SKCE, {model}": row["skce"],
+            f"ECE, {model}": row["ece"],
+            f"exact p, {model}": row["pvalue"],
+            f"adjusted p, {model}": float(p),
         }
-        for index, (row, p) in enumerate(zip(rows, adjusted, strict=True))
+        for row, p in zip(rows, adjusted, strict=True)
     ]
-    alone = sum(row["pvalue"] <= LEVEL for row in rows)
-    together = int(np.sum(adjusted <= LEVEL))
+
+
+def write_classes(folder: Path, models: dict[str, Any], redraws: int) -> None:
+    """One row for each class."""
+    columns = {model: class_columns(model, results["classes"]) for model, results in models.items()}
+    sentences = []
+    for model, rows in columns.items():
+        alone, together, error = (
+            np.array([row[f"{name}, {model}"] for row in rows])
+            for name in ("exact p", "adjusted p", "ECE")
+        )
+        sentences.append(
+            f"{model.capitalize()}: {np.sum(alone <= LEVEL)} of {len(rows)} classes have "
+            f"p <= {LEVEL}, {np.sum(together <= LEVEL)} after Holm's adjustment; mean ECE "
+            f"{error.mean():.3g}."
+        )
+    first = next(iter(models.values()))["classes"]
+    records = [
+        {"class": index, "frequency": first[index]["frequency"]}
+        | {name: value for rows in columns.values() for name, value in rows[index].items()}
+        for index in range(len(first))
+    ]
     note = (
-        f"{alone} of {len(rows)} classes have p <= {LEVEL}, {together} after Holm's adjustment; "
-        f"mean ECE {np.mean([row['ece'] for row in rows]):.3g}. {num_samples} redraws, so that no "
-        f"adjusted p-value of the {len(rows)} classes is below {len(rows) / (num_samples + 1):.2g}."
+        f"{' '.join(sentences)} ECE with equal-mass bins. {redraws} redraws, so that no adjusted "
+        f"p-value of the {len(first)} classes is below {len(first) / (redraws + 1):.2g}."
     )
     reporting.write_records(folder, "cifar100_classes", records, note)
 
 
-def plot(folder: Path, confidences: Any, correct: jax.Array) -> None:
-    """Reliability diagram of the top label."""
-    figure = Figure(figsize=(4.5, 4.8), layout="constrained")
-    curve = plotting.reliability_curve(
-        cells.key_of(f"{NAME}/bands"),
-        confidences,
-        correct,
-        binning=estimators.uniform_bins(NUM_BINS),
-    )
-    axis = plotting.reliability_diagram(curve, axis=figure.subplots())
-    axis.legend(loc="upper left", fontsize=8)
+def plot(folder: Path, models: dict[str, tuple[Any, jax.Array]]) -> None:
+    """Reliability diagrams of the top label."""
+    figure = Figure(figsize=(4.5 * len(models), 4.8), layout="constrained")
+    axes = np.atleast_1d(figure.subplots(1, len(models)))
+    for axis, (name, data) in zip(axes, models.items(), strict=True):
+        curve = plotting.reliability_curve(
+            cells.key_of(f"{NAME}/bands"),
+            *estimators.top_label(*data),
+            binning=estimators.uniform_bins(NUM_BINS),
+        )
+        plotting.reliability_diagram(curve, axis=axis)
+        axis.set_title(name)
+        axis.legend(loc="upper left", fontsize=8)
     cells.save_figure(folder, "cifar100_top_label", figure)
 
 
+def evaluate_model(
+    cell: Any, data: tuple[Categorical, jax.Array], num_samples: int
+) -> dict[str, Any]:
+    """All tests and estimates of one model; `cell(name, redraws, compute, *arguments)`."""
+    hypotheses = {"top label": estimators.top_label(*data), "canonical": data}
+    predictions, targets = estimators.class_wise(*data)
+    class_wise = enumerate(zip(predictions.probs, targets, strict=True))
+    redraws = REDRAWS_OF_CLASSES * num_samples
+    return {
+        "scores": score(*data),
+        "hypotheses": {
+            name: cell(name, num_samples, evaluate, *seen) for name, seen in hypotheses.items()
+        },
+        "classes": [
+            cell(f"class {c}", redraws, evaluate_class, Bernoulli(probs), is_class)
+            for c, (probs, is_class) in class_wise
+        ],
+    }
+
+
 def main() -> None:
-    """Writes the tables and the reliability diagram; finished cells are read again."""
+    """Writes the tables and the reliability diagrams; finished cells are read again."""
     parser = reporting.option_parser(__doc__, needs_data=True)
     parser.add_argument("--num-samples", type=reporting.positive_integer, default=1000)
     options = parser.parse_args()
     jax.config.update("jax_enable_x64", True)
-    data = read(options.data)
-    top_label, class_wise = estimators.top_label(*data), estimators.class_wise(*data)
+    scaling = recalibration.temperature_scaling()
+    temperature = scaling.fit(*read(options.data, "val"))
+    predictions, targets = read(options.data, "test")
+    data = {
+        "network": (predictions, targets),
+        "temperature scaling": (scaling.apply(temperature, predictions), targets),
+    }
     folder, num_samples = options.output, options.num_samples
-    num_classes = class_wise[1].shape[0]
 
-    def cell(name: str, compute: Any, *arguments: Any, redraws: int = num_samples) -> Any:
+    def run(model: str, name: str, redraws: int, compute: Any, *arguments: Any) -> Any:
+        parameters = {"num_samples": redraws}
+        if model != "network":
+            name, parameters = f"{model}/{name}", parameters | {"temperature": float(temperature)}
         bar.set_description(name)
-        compute = functools.partial(compute, *arguments, redraws)
-        result = cells.cell(folder / NAME, name, {"num_samples": redraws}, compute)
+        compute = functools.partial(compute, name, *arguments, redraws)
+        result = cells.cell(folder / NAME, name, parameters, compute)
         bar.update()
         return result
 
-    with tqdm(total=2 + num_classes, unit="cell") as bar:
-        results = {
-            name: cell(name, evaluate, name, *seen)
-            for name, seen in (("top label", top_label), ("canonical", data))
+    num_cells = 2 + predictions.class_probs.shape[1]
+    with tqdm(total=len(data) * num_cells, unit="cell") as bar:
+        models = {
+            model: evaluate_model(functools.partial(run, model), seen, num_samples)
+            for model, seen in data.items()
         }
-        results["top label"]["mmce"] = float(estimators.mmce(kernels.Exponential(0.4), *top_label))
-        redraws = REDRAWS_OF_CLASSES * num_samples
-        classes = []
-        for c in range(num_classes):
-            seen = jax.tree.map(lambda x, c=c: x[c], class_wise)
-            classes.append(cell(f"class {c}", evaluate_class, c, *seen, redraws=redraws))
-    write_summary(folder, results, num_samples)
-    write_classes(folder, classes, redraws)
-    plot(folder, *top_label)
+    write_summary(folder, models, float(temperature), num_samples)
+    write_classes(folder, models, REDRAWS_OF_CLASSES * num_samples)
+    plot(folder, data)
 
 
 if __name__ == "__main__":
