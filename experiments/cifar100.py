@@ -166,8 +166,8 @@ def write_summary(folder: Path, models: dict[str, Any], temperature: float, redr
         f"redraws: the smallest possible p-value is {1 / (redraws + 1):.2g}. ECE and MCE with the "
         f"total variation distance, {NUM_BINS} uniform or equal-mass intervals per class, or "
         f"median-variance bins of at least {MIN_BIN_SIZE} images. Squared errors add up over all "
-        "classes, of which the top label has two. Each row has its own length scale. Made by `python -m experiments.cifar100 --data "
-        "DIR`."
+        "classes, of which the top label has two. Each row has its own length scale. Made by "
+        "`python -m experiments.cifar100 --data DIR`."
     )
     reporting.write_records(folder, "cifar100", rows, note)
     rows = [{"predictions": model} | results["scores"] for model, results in models.items()]
