@@ -162,18 +162,21 @@ def _entering_arc(cost: jax.Array, price: jax.Array) -> tuple[jax.Array, jax.Arr
     num_rows, num_columns, _ = cost.shape
     row_price, column_price = price[:num_rows], price[num_rows:]
 
-    def row(best: tuple, x: tuple) -> tuple:
-        i, cost, price = x
-        reduced = cost - price - column_price
-        less = reduced < best[1]
-        return (jnp.where(less, i, best[0]), jnp.where(less, reduced, best[1])), None
+    def lower(smallest: jax.Array, row: tuple) -> tuple[jax.Array, None]:
+        cost, price = row
+        return jnp.minimum(smallest, cost - price - column_price), None
 
-    first = jnp.zeros(column_price.shape, jnp.int32), jnp.zeros_like(column_price)
-    rows = jnp.arange(num_rows, dtype=jnp.int32)
-    (i, reduced), _ = lax.scan(row, first, (rows, cost, row_price))
-    smallest = jnp.min(reduced, 0)
-    arcs = i * num_columns + _index(num_columns)
-    return jnp.min(jnp.where(reduced == smallest, arcs, num_rows * num_columns), 0), smallest
+    smallest, _ = lax.scan(lower, jnp.zeros_like(column_price), (cost, row_price))
+    smallest = jnp.min(smallest, 0)
+
+    def find(found: jax.Array, row: tuple) -> tuple[jax.Array, None]:
+        i, cost, price = row
+        arcs = i * num_columns + _index(num_columns)
+        return jnp.where(cost - price - column_price == smallest, arcs, found), None
+
+    rows = jnp.arange(num_rows, dtype=jnp.int32), cost, row_price
+    found, _ = lax.scan(find, jnp.zeros(column_price.shape, jnp.int32), rows)
+    return jnp.max(found, 0), smallest
 
 
 def _pivot(cost: jax.Array, tree: Tree) -> tuple[Tree, jax.Array]:
