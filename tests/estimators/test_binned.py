@@ -40,8 +40,8 @@ def ece_oracle(probs, targets, groups, distance=total_variation):
     n, m = probs.shape
     value = 0.0
     for samples in groups:
-        proportions = [np.mean(targets[samples] == c) for c in range(m)]
-        value += len(samples) / n * distance(probs[samples].mean(0), np.array(proportions))
+        proportions = np.bincount(targets[samples], minlength=m) / len(samples)
+        value += len(samples) / n * distance(probs[samples].mean(0), proportions)
     return value
 
 
@@ -69,7 +69,7 @@ DISTANCES = {
 
 
 @pytest.mark.parametrize("decimals", [None, 1])  # inside bins, or on edges, with 0 and 1
-@pytest.mark.parametrize("m", [2, 10, 100, 1000])
+@pytest.mark.parametrize("m", [2, 10, 1000])
 @pytest.mark.parametrize("name", BINNINGS)
 def test_ece_and_mce_against_a_loop(name, m, decimals):
     probs, targets = random_data(150, m, seed=3, decimals=decimals)
@@ -96,7 +96,7 @@ def debiased_oracle(probs, targets, groups):
     return total
 
 
-@pytest.mark.parametrize("m", [2, 10, 100])
+@pytest.mark.parametrize("m", [2, 10])
 @pytest.mark.parametrize("name", BINNINGS)
 def test_debiased_squared_ece_against_a_loop(name, m):
     probs, targets = random_data(120, m, seed=5)
@@ -124,21 +124,16 @@ def test_debiased_squared_ece_in_bins_of_equal_predictions_is_that_of_kumar():
     np.testing.assert_allclose(ours, expected, rtol=1e-12)
 
 
-@pytest.mark.parametrize("share", [0.0, 0.5])
 @pytest.mark.parametrize("name", BINNINGS)
-def test_debiased_squared_ece_is_unbiased(name, share):
+def test_debiased_squared_ece_is_unbiased(name):
     """Given the predictions, its mean is the sum with Δ = share (e_0 − p) in place of residuals."""
     probs, _ = random_data(100, 4, seed=1)
     predictions = Categorical(jnp.asarray(probs))
     groups = groups_of(BINNINGS[name](predictions))
-    shift = share * (np.eye(4)[0] - probs)
-    expected = sum(
-        (np.square(shift[g].sum(0)).sum() - np.square(shift[g]).sum()) / (len(g) - 1) / 100
-        for g in groups
-        if len(g) > 1
-    )
 
-    def draw(key):
+    @jax.jit
+    @functools.partial(jax.vmap, in_axes=(0, None))
+    def draw(key, share):
         class_key, choice_key = jax.random.split(key)
         labels = jax.random.categorical(class_key, jnp.log(predictions.probs))
         labels = jnp.where(jax.random.uniform(choice_key, (100,)) < share, 0, labels)
@@ -148,10 +143,17 @@ def test_debiased_squared_ece_is_unbiased(name, share):
         )
         return estimators.debiased_squared_ece(*data, binning=BINNINGS[name]), squared
 
-    values, plain = jax.jit(jax.vmap(draw))(jax.random.split(jax.random.key(0), 4000))
-    standard_error = values.std() / np.sqrt(values.size)
-    assert abs(values.mean() - expected) < 3 * standard_error
-    assert plain.mean() - expected > 10 * standard_error  # what it is debiased of
+    for share in (0.0, 0.5):
+        shift = share * (np.eye(4)[0] - probs)
+        expected = sum(
+            (np.square(shift[g].sum(0)).sum() - np.square(shift[g]).sum()) / (len(g) - 1) / 100
+            for g in groups
+            if len(g) > 1
+        )
+        values, plain = draw(jax.random.split(jax.random.key(0), 4000), share)
+        standard_error = values.std() / np.sqrt(values.size)
+        assert abs(values.mean() - expected) < 3 * standard_error
+        assert plain.mean() - expected > 10 * standard_error  # what it is debiased of
 
 
 @pytest.mark.parametrize("strategy", ["uniform", "quantile"])
@@ -193,8 +195,9 @@ def test_any_function_is_a_binning():
     np.testing.assert_allclose(alone, 1 - probs[np.arange(40), targets].mean(), atol=1e-15)
 
 
-@pytest.mark.parametrize("name", BINNINGS)
-@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize(
+    ("name", "dtype"), [*((name, np.float64) for name in BINNINGS), ("uniform", np.float32)]
+)
 def test_bernoulli_gives_the_numbers_of_two_classes(name, dtype):
     rng = np.random.default_rng(0)
     probs = jnp.asarray(np.append(rng.uniform(size=60), [0, 1, 0.5]).astype(dtype))
@@ -219,7 +222,6 @@ def test_jit_and_vmap(name):
     loop = [evaluate(*pair) for pair in zip(probs, targets, strict=True)]
     values, bins = (np.stack(x) for x in zip(*loop, strict=True))
     for batched in (
-        jax.vmap(evaluate),
         jax.jit(jax.vmap(evaluate)),
         lambda *x: jax.lax.map(lambda pair: evaluate(*pair), x),
     ):

@@ -30,7 +30,7 @@ def test_against_a_double_loop(name):
     np.testing.assert_allclose(
         estimators.skce_biased(kernel, predictions, targets), matrix.mean(), atol=1e-13
     )
-    for size in (2, 5, 23):
+    for size in (2, 5, 23) if name == "normal-None" else (5,):
         blocks = [
             oracles.unbiased(matrix[b : b + size, b : b + size])
             for b in range(0, 23 - size + 1, size)
@@ -39,7 +39,7 @@ def test_against_a_double_loop(name):
         np.testing.assert_allclose(ours, np.mean(blocks), atol=1e-13)
 
 
-@pytest.mark.parametrize("n", [2, 3, 127, 128, 129, 300])
+@pytest.mark.parametrize("n", [2, 128, 129, 257])
 def test_every_number_of_samples(n):
     predictions, targets, samples = oracles.normal_data(n)
     matrix = oracles.h_matrix(oracles.normal_h, samples)
@@ -63,20 +63,22 @@ def test_laws(name):
     for estimator in (estimators.skce, estimators.skce_biased):
         value = estimator(kernel, predictions, targets)
         np.testing.assert_allclose(estimator(kernel, *shuffled), value, atol=1e-15)
-        np.testing.assert_allclose(
-            jax.jit(estimator)(kernel, predictions, targets), value, atol=1e-15
-        )
-        np.testing.assert_allclose(
-            estimator(2.0 * kernel, predictions, targets), 2 * value, rtol=1e-12
-        )
-        np.testing.assert_allclose(
-            estimator(kernel + 2.0 * kernel, predictions, targets), 3 * value, rtol=1e-12
-        )
+        traced = jax.jit(estimator)(kernel + 2.0 * kernel, predictions, targets)
+        np.testing.assert_allclose(traced, 3 * value, rtol=1e-12, atol=1e-15)
     assert estimators.skce_biased(kernel, predictions, targets) >= 0
 
 
-@pytest.mark.parametrize("estimator", ESTIMATORS)
-@pytest.mark.parametrize("name", oracles.CASE_NAMES)
+@pytest.mark.parametrize(
+    ("estimator", "name"),
+    [
+        *(("skce", name) for name in oracles.CASE_NAMES),
+        *(
+            (estimator, name)
+            for estimator in ("skce_biased", "skce_block")
+            for name in ("normal-None", "categorical-5-label")
+        ),
+    ],
+)
 def test_float32(estimator, name):
     """The difference from float64 is small at the scale of the estimator's standard deviation."""
     kernel, predictions, targets, _, _ = oracles.cases()[name]
@@ -106,8 +108,17 @@ def test_float32_has_no_offset():
     assert error < 1e-10
 
 
-@pytest.mark.parametrize("estimator", ESTIMATORS)
-@pytest.mark.parametrize("name", ["normal-None", "normal-3", "categorical-5-label"])
+@pytest.mark.parametrize(
+    ("estimator", "name"),
+    [
+        ("skce", "normal-None"),
+        ("skce", "normal-3"),
+        ("skce", "categorical-5-label"),
+        ("skce_biased", "normal-None"),
+        ("skce_block", "normal-3"),
+        ("skce_block", "categorical-5-label"),
+    ],
+)
 def test_gradients(estimator, name):
     kernel, predictions, targets, _, _ = oracles.cases()[name]
     kernel = oracles.as_dtype(kernel, jnp.float64)
@@ -139,12 +150,12 @@ def test_bernoulli_gives_the_numbers_of_two_classes():
         oracles.categorical_kernel(),
         oracles.categorical_kernel(0.5, oracles.label_matrix(2)),
     ):
-        for estimator in ESTIMATORS.values():
-            one = estimator(kernel, distributions.Bernoulli(probs), targets)
-            two = estimator(
-                kernel, distributions.Categorical(jnp.stack([1 - probs, probs], -1)), targets
-            )
-            np.testing.assert_allclose(one, two, rtol=1e-12)
+        two = distributions.Categorical(jnp.stack([1 - probs, probs], -1))
+        np.testing.assert_allclose(
+            estimators.skce(kernel, distributions.Bernoulli(probs), targets),
+            estimators.skce(kernel, two, targets),
+            rtol=1e-12,
+        )
 
 
 def test_hyperparameters_do_not_retrace():

@@ -20,8 +20,9 @@ def data(n):
     return (xs, jnp.asarray(rng.normal(size=(n, 2))), 0.7), (xs, jnp.arange(n))
 
 
-@pytest.mark.parametrize("n", [2, 15, 16, 33])
-@pytest.mark.parametrize("tile_size", [1, 7, 16, 128])
+@pytest.mark.parametrize(
+    ("n", "tile_size"), [(2, 1), (2, 128), (15, 16), (16, 16), (33, 1), (33, 7), (33, 16)]
+)
 def test_tiled_equals_loop(n, tile_size):
     args, xs = data(n)
     ours = pairwise.map_rows(softmax_mean, args, xs, tile_size=tile_size)["mean"]

@@ -1,3 +1,4 @@
+import functools
 import itertools
 
 import jax
@@ -27,7 +28,7 @@ def distances_of(probs):
     return jnp.abs(probs[:, None] - probs).sum(-1) / 2
 
 
-@pytest.mark.parametrize(("m", "a"), [(2, 1.0), (10, 0.1), (100, 0.1), (1000, 0.1)])
+@pytest.mark.parametrize(("m", "a"), [(2, 1.0), (10, 0.1), (1000, 0.1)])
 @pytest.mark.parametrize(("share", "beta"), [(0.0, None), (0.5, "first"), (1.0, "uniform")])
 def test_estimates_are_those_of_the_library(m, a, share, beta):
     n = 61  # odd: the last sample has no partner; more than two blocks of rows
@@ -65,10 +66,9 @@ def test_expected_skces_are_means_over_all_labels(share, beta):
     shared = simulation.SharedParts(probs, probs @ probs.T, kernel, jnp.ones((2, n, n)))
     beta = jnp.asarray(simulation.label_distribution(beta, m))
     from_labels = np.asarray((1 - share) * probs + share * beta)
-    mean = 0
-    for labels in itertools.product(range(m), repeat=n):
-        weight = np.prod(from_labels[np.arange(n), labels])
-        mean += weight * simulation.estimate(shared, jnp.array(labels))
+    labels = np.array(list(itertools.product(range(m), repeat=n)))
+    weights = np.prod(from_labels[np.arange(n), labels], axis=1)
+    mean = weights @ jax.jit(jax.vmap(functools.partial(simulation.estimate, shared)))(labels)
     np.testing.assert_allclose(simulation.expected_skces(shared, share, beta), mean[2:], atol=1e-15)
 
 
