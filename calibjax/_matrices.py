@@ -122,14 +122,15 @@ def _backward(lower: jax.Array, x: jax.Array) -> jax.Array:
 
 def factor_sample(a: jax.Array) -> Factor:
     """Factors I + A for an array A [d, d] that belongs to one sample."""
-    factored = _factor_array(a)
+    factored = factor_array(a)
     if a.shape[0] > UNROLLED:
         return factored
     lower = [vector(row)[:i] for i, row in enumerate(factored.lower)]
     return Factor(lower, vector(factored.excess))
 
 
-def _factor_array(a: jax.Array) -> Factor:
+def factor_array(a: jax.Array) -> Factor:
+    """Factors I + A for an array A [d, d], into arrays."""
     root = cholesky(jnp.eye(a.shape[0], dtype=a.dtype) + a)
     below = jnp.tril(root, -1)
     excess = jnp.diagonal(a) - jnp.sum(jnp.square(below), -1)
@@ -139,7 +140,7 @@ def _factor_array(a: jax.Array) -> Factor:
 def factor(a: Matrix) -> Factor:
     """Factors I + A, in d³ / 6 multiplications."""
     if not isinstance(a, list):
-        return _factor_array(a)
+        return factor_array(a)
     lower, excess, shrinkages = [], [], []
     for i, row in enumerate(a):
         scaled = []  # L_ij (1 + e_j)
