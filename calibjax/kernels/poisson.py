@@ -95,7 +95,7 @@ def _single(kernel: SquaredExponential, p: Poisson, z: jax.Array) -> jax.Array:
     w, _, weights = _weight(length_scale, p.rate, reach, jnp.arange(_NUM_NODES))
     phases = p.rate * _sine_rest(w)
     coefficients = weights * jnp.cos(phases), -weights * jnp.sin(phases)
-    difference = p.rate - p._as_float(z)
+    difference = p.rate - z
     is_near = jnp.abs(difference) <= reach
     angle = jnp.where(is_near, difference, 0) * (math.pi / reach)
     cosine, sine = jnp.cos(angle), jnp.sin(angle)
