@@ -28,6 +28,7 @@ from calibjax.kernels.expectations import (
 from calibjax.kernels.labels import LabelKernel, White
 from calibjax.kernels.matrix import gram_matrix
 from calibjax.kernels.stationary import Exponential, PowerExponential, SquaredExponential
+from calibjax.kernels.transforms import Linear, linear_map
 
 del beta, categorical, laplace, mixture, multivariate_normal, normal, poisson, samples
 
@@ -35,6 +36,7 @@ __all__ = [
     "Exponential",
     "Kernel",
     "LabelKernel",
+    "Linear",
     "PowerExponential",
     "Product",
     "Scaled",
@@ -46,6 +48,7 @@ __all__ = [
     "centered_kernel",
     "double_expectation",
     "gram_matrix",
+    "linear_map",
     "median_heuristic",
     "register_expectations",
     "single_expectation",

@@ -1,0 +1,221 @@
+"""Kernels of linearly transformed targets: anisotropic length scales, projections.
+
+A linear map of the targets takes a predicted distribution with it. The expectations are those of
+the inner kernel under the push-forward distributions, which `linear_map` gives.
+"""
+
+import functools
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from calibjax import _checks
+from calibjax._arithmetic import absolute, matmul
+from calibjax._pytree import record
+from calibjax.distributions import DiagNormal, Laplace, Mixture, MvNormal, Normal, Samples
+from calibjax.kernels.base import Kernel
+from calibjax.kernels.bounds import ValueRange, value_range
+from calibjax.kernels.expectations import (
+    FeatureRule,
+    Rules,
+    centered_kernel,
+    double_expectation,
+    four_terms,
+    missing,
+    register_expectations,
+    rules,
+    single_expectation,
+)
+
+
+@record
+class Linear(Kernel):
+    """Kernel of linearly transformed targets, k(y, z) = kernel(A y, A z).
+
+    As target kernel it is evaluated with the distributions of A Z for Z ~ p, see `linear_map`; as
+    kernel on predictions, with these distributions in place of the predictions.
+
+    Attributes:
+        scale: A, a number, a factor of each dimension [d] (one over its length scale), or a
+            matrix [k, d].
+        kernel: kernel on the transformed targets.
+
+    >>> import jax.numpy as jnp
+    >>> from calibjax.kernels import SquaredExponential
+    >>> kernel = Linear(1 / jnp.array([2.0, 5.0]), SquaredExponential())
+    >>> print(f"{kernel(jnp.array([0.0, 0.0]), jnp.array([4.0, 0.0])):.4f}")  # exp(−2)
+    0.1353
+    """
+
+    scale: jax.Array | float
+    kernel: Kernel
+
+    def __call__(self, x: Any, y: Any) -> jax.Array:
+        """Value of the inner kernel at the transformed points."""
+        return self.kernel(*(_transformed(point, self.scale) for point in (x, y)))
+
+    def check_values(self, name: str) -> None:
+        """Refuses scales that are not finite, or neither scalar, [d] nor [k, d]."""
+        _checks.real(f"{name}.scale", self.scale)
+        shape = jnp.shape(self.scale)
+        if len(shape) > 2 or 0 in shape:
+            raise ValueError(f"{name}.scale: expected a number, [d] or [k, d], got shape {shape}")
+        _checks.finite(f"{name}.scale", self.scale)
+        _checks.kernel_values(self.kernel, f"{name}.kernel")
+
+
+@functools.singledispatch
+def linear_map(p: Any, scale: jax.Array | float) -> Any:
+    """Distribution of A Z for Z ~ p.
+
+    Scalars of `Normal` and `Laplace`; scalars and [d] of `DiagNormal`, which stay such;
+    [k, d] of `DiagNormal`, and all of `MvNormal`, which give an `MvNormal`; the components of a
+    `Mixture`; the draws of `Samples`. For another class, register a function (p, scale) →
+    distribution with `linear_map.register`.
+
+    Args:
+        p: one distribution.
+        scale: A, a number, a factor of each dimension [d], or a matrix [k, d].
+
+    Returns:
+        One distribution.
+
+    Raises:
+        NotImplementedError: if no map is registered for the class of p.
+        ValueError: if the shape of `scale` does not fit.
+
+    >>> import jax.numpy as jnp
+    >>> from calibjax.distributions import Normal
+    >>> print(linear_map(Normal(jnp.array(1.0), jnp.array(0.5)), -2.0).scale)
+    1.0
+    """
+    raise NotImplementedError(
+        f"no linear map by kernels.Linear of {type(p).__name__} predictions is known; register "
+        "one with calibjax.kernels.linear_map.register"
+    )
+
+
+def _fitting(scale: Any, like: jax.Array, ndims: tuple[int, ...]) -> jax.Array:
+    """The scale in the precision of a point, scalar or [d], that it can be applied to."""
+    is_floating = jnp.issubdtype(jnp.result_type(like), jnp.floating)
+    scale = jnp.asarray(scale, jnp.result_type(like) if is_floating else None)
+    if scale.ndim not in ndims or (scale.ndim and scale.shape[-1:] != jnp.shape(like)):
+        shapes = {0: "()", 1: "[d]", 2: "[k, d]"}
+        allowed = " or ".join(shapes[ndim] for ndim in ndims)
+        raise ValueError(
+            f"scale: expected shape {allowed} for targets of shape {jnp.shape(like)}, "
+            f"got {scale.shape}"
+        )
+    return scale
+
+
+def _transformed(point: Any, scale: Any) -> Any:
+    """A times a point, which may be a distribution."""
+    if hasattr(point, "sample"):
+        return linear_map(point, scale)
+    scale = _fitting(scale, point, (0, 1, 2) if jnp.ndim(point) else (0,))
+    return matmul(scale, point) if scale.ndim == 2 else scale * point
+
+
+@linear_map.register(Normal)
+@linear_map.register(Laplace)
+def _(p: Normal | Laplace, scale: Any) -> Normal | Laplace:
+    scale = _fitting(scale, p.loc, (0,))
+    return type(p)(scale * p.loc, absolute(scale) * p.scale)
+
+
+@linear_map.register
+def _(p: DiagNormal, scale: Any) -> DiagNormal | MvNormal:
+    scale = _fitting(scale, p.loc, (0, 1, 2))
+    if scale.ndim < 2:
+        return DiagNormal(scale * p.loc, absolute(scale) * p.scale)
+    return MvNormal(matmul(scale, p.loc), matmul(scale * jnp.square(p.scale), scale.T))
+
+
+@linear_map.register
+def _(p: MvNormal, scale: Any) -> MvNormal:
+    scale = _fitting(scale, p.loc, (0, 1, 2))
+    if scale.ndim < 2:
+        return MvNormal(scale * p.loc, p.cov * scale * jnp.reshape(scale, (*scale.shape, 1)))
+    return MvNormal(matmul(scale, p.loc), matmul(matmul(scale, p.cov), scale.T))
+
+
+@linear_map.register
+def _(p: Mixture, scale: Any) -> Mixture:
+    return Mixture(p.weights, jax.vmap(linear_map, in_axes=(0, None))(p.components, scale))
+
+
+@linear_map.register
+def _(p: Samples, scale: Any) -> Samples:
+    return Samples(jax.vmap(_transformed, in_axes=(0, None))(p.values, scale), p.weights)
+
+
+@value_range.register
+def _(kernel: Linear) -> ValueRange:
+    return value_range(kernel.kernel)
+
+
+def _rules_of_any_kernel(p: Any) -> Rules | None:
+    """Rules of predictions that take every kernel as it is: classes, draws, mixtures."""
+    try:
+        return rules(Kernel(), p)
+    except NotImplementedError:
+        return None
+
+
+def _map(kernel: Linear, p: Any) -> Any:
+    if linear_map.dispatch(type(p)) is linear_map.dispatch(object):
+        raise missing(
+            kernel, p, ", of which kernels.linear_map knows no linear map (linear_map.register)"
+        )
+    return linear_map(p, kernel.scale)
+
+
+def _single(kernel: Linear, p: Any, z: Any) -> jax.Array:
+    if (general := _rules_of_any_kernel(p)) is not None:
+        return general.single(kernel, p, z)
+    return single_expectation(kernel.kernel, _map(kernel, p), _transformed(z, kernel.scale))
+
+
+def _double(kernel: Linear, p: Any, q: Any) -> jax.Array:
+    if (general := _rules_of_any_kernel(p)) is not None:
+        return general.double(kernel, p, q)
+    return double_expectation(kernel.kernel, _map(kernel, p), _map(kernel, q))
+
+
+def _centered(kernel: Linear, p: Any, y: Any, q: Any, z: Any) -> jax.Array:
+    if (general := _rules_of_any_kernel(p)) is not None:
+        return (general.centered or four_terms)(kernel, p, y, q, z)
+    return centered_kernel(kernel.kernel, *_mapped(kernel, p, y), *_mapped(kernel, q, z))
+
+
+def _mapped(kernel: Linear, p: Any, y: Any) -> tuple[Any, Any]:
+    return _map(kernel, p), _transformed(y, kernel.scale)
+
+
+def _prepare(kernel: Linear, predictions: Any, targets: Any) -> Any:
+    if (general := _rules_of_any_kernel(predictions)) is not None:
+        rule, inner = general.features, kernel
+    else:
+        to_sample = functools.partial(_mapped, kernel)
+        predictions, targets = jax.vmap(to_sample)(predictions, targets)
+        rule, inner = rules(kernel.kernel, predictions).features, kernel.kernel
+    return None if rule is None else rule.prepare(inner, predictions, targets)
+
+
+def _features(kernel: Linear, prepared: Any, p: Any, y: Any) -> jax.Array:
+    if (general := _rules_of_any_kernel(p)) is not None:
+        return general.features.evaluate(kernel, prepared, p, y)
+    p, y = _mapped(kernel, p, y)
+    return rules(kernel.kernel, p).features.evaluate(kernel.kernel, prepared, p, y)
+
+
+register_expectations(
+    Linear,
+    object,
+    single=_single,
+    double=_double,
+    centered=_centered,
+    features=FeatureRule(_prepare, _features),
+)
