@@ -119,8 +119,8 @@ def at_temperature(p, t):
 
 
 # All have rules of their own, tested in test_powers.py, but one fit.
-QUICK = (normal, categorical, mixture)
-SLOW = (diagonal_normal, multivariate_normal, laplace, bernoulli, beta, dirichlet)
+QUICK = (normal, mixture)
+SLOW = (diagonal_normal, multivariate_normal, laplace, categorical, bernoulli, beta, dirichlet)
 FAMILIES = (*QUICK, *(pytest.param(family, marks=pytest.mark.slow) for family in SLOW))
 
 
