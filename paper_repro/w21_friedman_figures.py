@@ -33,9 +33,9 @@ def _draw(axes: Axes, results: Results, name: str, split: str, published: Publis
     low, high = networks.min(1), networks.max(1)
     axes.fill_between(iterations, low, high, color=color, alpha=0.25, linewidth=0)
     label = f"networks, {LABELS[split]}"
-    axes.plot(iterations, networks.mean(1), color=color, linewidth=1, label=label)
+    axes.plot(iterations, networks.mean(1), color=color, linewidth=0.8, label=label)
     label = f"ensemble, {LABELS[split]}"
-    axes.plot(iterations, ensemble, color=ensemble_color, linewidth=1, label=label)
+    axes.plot(iterations, ensemble, color=ensemble_color, linewidth=0.8, label=label)
     rows = [
         (int(row["iteration"]), float(row["estimate"]))
         for row in published or []
@@ -61,6 +61,8 @@ def plot(folder: Path, results: Results, published: Published) -> None:
             for split in results.splits:
                 _draw(axes, results, name, split, published)
             axes.set_yscale(**SCALES[name])
+            if SCALES[name]["value"] == "symlog":
+                axes.yaxis.get_major_locator().set_params(numticks=8)
             axes.set_xscale("symlog", linthresh=1)
             axes.set_title(name, fontsize=10)
             axes.set_xlim(-0.1, 1.1 * results.networks["train"][name].shape[0])

@@ -17,11 +17,17 @@ from calibjax import scores
 from calibjax.distances import MixtureWasserstein, Wasserstein
 from calibjax.distributions import Mixture, Normal
 from calibjax.estimators import calibration_kernel
-from calibjax.hypothesis_tests import exact_skce_test
+from calibjax.hypothesis_tests import exact_test
 from calibjax.hypothesis_tests.centering import centered_diagonal
 from calibjax.hypothesis_tests.result import simulated_pvalue
 from calibjax.hypothesis_tests.simulation import multinomial_counts
-from calibjax.kernels import Exponential, SquaredExponential, TensorProduct, centered_kernel
+from calibjax.kernels import (
+    Exponential,
+    SquaredExponential,
+    TensorProduct,
+    centered_kernel,
+    gram_matrix,
+)
 
 SCORES: dict[str, Callable[[Any, Any], jax.Array]] = {
     "NLL": scores.negative_log_likelihood,
@@ -31,7 +37,7 @@ SCORES: dict[str, Callable[[Any, Any], jax.Array]] = {
 CALIBRATION = ("SKCE (unbiased)", "SKCE (biased)", "p-value")
 STATISTICS = (*SCORES, *CALIBRATION)
 
-PairFunction = Callable[..., jax.Array]
+PairFunction = Callable[[Any, Any], jax.Array]
 
 
 def kernel_of(predictions: Any) -> TensorProduct:
@@ -52,18 +58,22 @@ def ensemble_predictions(means: jax.Array, sigmas: jax.Array) -> Mixture:
     return Mixture(None, jax.tree.map(lambda leaf: jnp.swapaxes(leaf, -1, -2), components))
 
 
-def symmetric_matrix(
-    function: PairFunction, kernel: TensorProduct, predictions: Any, targets: jax.Array
-) -> jax.Array:
-    """function(kernel, p_i, y_i, p_j, y_j), evaluated for i ≥ j only, [n, n]."""
-    rows, columns = jnp.tril_indices(targets.shape[0])
-    x, y = (
-        jax.tree.map(lambda leaf, i=indices: leaf[i], (predictions, targets))
-        for indices in (rows, columns)
-    )
-    values = jax.vmap(lambda x, y: function(kernel, *x, *y))(x, y)
-    lower = jnp.zeros((targets.shape[0],) * 2, values.dtype).at[rows, columns].set(values)
+def symmetric_matrix(function: PairFunction, points: Any) -> jax.Array:
+    """function(x_i, x_j) of n points, evaluated for i ≥ j only, [n, n]."""
+    n = jax.tree.leaves(points)[0].shape[0]
+    rows, columns = jnp.tril_indices(n)
+    x, y = (jax.tree.map(lambda leaf, i=i: leaf[i], points) for i in (rows, columns))
+    values = jax.vmap(function)(x, y)
+    lower = jnp.zeros((n, n), values.dtype).at[rows, columns].set(values)
     return lower + jnp.tril(lower, -1).T
+
+
+def calibration_matrix(
+    calibration: Callable[..., jax.Array], predictions: Any, targets: jax.Array
+) -> jax.Array:
+    """Matrix of calibration(kernel, p, y, q, z) with the kernel of the predictions, [n, n]."""
+    pair = functools.partial(calibration, kernel_of(predictions))
+    return symmetric_matrix(lambda x, y: pair(*x, *y), (predictions, targets))
 
 
 def estimates(matrix: jax.Array) -> tuple[jax.Array, jax.Array]:
@@ -89,8 +99,7 @@ def bootstrap_pvalue(matrix: jax.Array, counts: jax.Array) -> jax.Array:
 
 def statistics(counts: jax.Array, predictions: Any, targets: jax.Array) -> dict[str, jax.Array]:
     """All statistics of one batch of n predictions."""
-    kernel = kernel_of(predictions)
-    matrix = symmetric_matrix(calibration_kernel, kernel, predictions, targets)
+    matrix = calibration_matrix(calibration_kernel, predictions, targets)
     values = *estimates(matrix), bootstrap_pvalue(matrix, counts)
     return {
         **{name: score(predictions, targets) for name, score in SCORES.items()},
@@ -124,11 +133,9 @@ def skipping_calibration_kernel(
     num_components = p.components.loc.shape[0]
     first = jax.tree.map(lambda leaf: leaf[0], q.components)
     rest = jax.tree.map(lambda leaf: leaf[1:], p.components)
-    skipped = jax.vmap(lambda component: centered_kernel(kernel.target, component, y, first, z))(
-        rest
-    )
-    all_pairs = calibration_kernel(kernel, p, y, q, z)
-    return all_pairs - kernel.prediction(p, q) * skipped.sum() / num_components**2
+    skipped = jax.vmap(lambda part: centered_kernel(kernel.target, part, y, first, z))(rest)
+    all_pairs = centered_kernel(kernel.target, p, y, q, z)
+    return kernel.prediction(p, q) * (all_pairs - skipped.sum() / num_components**2)
 
 
 @jax.jit
@@ -136,9 +143,7 @@ def evaluate_skipping(predictions: Mixture, targets: jax.Array) -> tuple[jax.Arr
     """Unbiased and biased SKCE of many batches with `skipping_calibration_kernel`, [b] each."""
 
     def skipping_estimates(batch: Mixture) -> tuple[jax.Array, jax.Array]:
-        kernel = kernel_of(batch)
-        matrix = symmetric_matrix(skipping_calibration_kernel, kernel, batch, targets)
-        return estimates(matrix)
+        return estimates(calibration_matrix(skipping_calibration_kernel, batch, targets))
 
     return lax.map(skipping_estimates, predictions)
 
@@ -147,10 +152,22 @@ def evaluate_skipping(predictions: Mixture, targets: jax.Array) -> tuple[jax.Arr
 def exact_pvalues(
     key: jax.Array, predictions: Any, targets: jax.Array, *, num_redraws: int
 ) -> jax.Array:
-    """p-values of `exact_skce_test` of many batches of n predictions, [b]."""
+    """p-values of `exact_skce_test` of many batches of n predictions, [b].
+
+    The predictions are compared with each other once and not in all redraws, which matters for
+    mixtures.
+    """
 
     def pvalue(batch: Any) -> jax.Array:
         kernel = kernel_of(batch)
-        return exact_skce_test(key, kernel, batch, targets, num_samples=num_redraws).pvalue
+        similarities = symmetric_matrix(kernel.prediction, batch)
+
+        def bracket(x: Any, y: Any) -> jax.Array:
+            return centered_kernel(kernel.target, *x, *y)
+
+        def biased_skce(predictions: Any, targets: jax.Array) -> jax.Array:
+            return jnp.mean(similarities * gram_matrix(bracket, (predictions, targets)))
+
+        return exact_test(key, biased_skce, batch, targets, num_samples=num_redraws).pvalue
 
     return lax.map(pvalue, predictions)

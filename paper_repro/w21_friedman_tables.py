@@ -44,16 +44,18 @@ class Results:
 
 NETWORKS_NOTE = f"""
 Statistics of single networks. Published: the range of three networks that were trained on one data
-set; low and high widen it by {WIDENING} standard deviations (sd) between data sets, a rule that was
-fixed before any comparison. Ours: {{networks}} networks on each of {{data_sets}} data sets of their
-own; sd is that of the first networks of the data sets, mean, median and share inside are those of
-all of them, and "ten inside" counts the networks of the figures, which share one more data set.
-About nine in ten single networks are expected inside, since both sides vary. "rank" is the number
-of our data sets whose mean is below that of the published three networks: all ranks from 0 to
-{{data_sets}} are equally probable if data and networks of the paper are like ours. Published
-p-values count / 1000 are shown as (1 + count) / 1001, as ours. The NLL at iteration 0 is that of a
-random standard deviation and has heavy tails, as has that of the test data in the end, when the
-standard deviations have collapsed: means say little there.
+set. Low and high widen it by {WIDENING} standard deviations (sd) between data sets. Ours:
+{{networks}} networks on each of {{data_sets}} data sets of their own. sd is that of the first
+networks of the data sets; mean, median and share inside are those of all networks, and "figures
+inside" counts those of the figures, which share one more data set. About nine in ten single
+networks are expected inside, since both sides vary. "rank" is the number of our data sets whose
+mean is below that of the published networks (ties count half): if data and networks of the paper
+are like ours, all ranks from 0 to {{data_sets}} are equally probable.
+
+Bounds and mean were chosen before any comparison, the median was added after it: at iteration 0
+the NLL is that of a random standard deviation, and in the end the standard deviations collapse, so
+that the NLL of the test data has heavy tails and its mean says little. Published p-values,
+count / 1000, are shown as (1 + count) / 1001, as ours are.
 """
 
 ENSEMBLE_NOTE = """
@@ -220,7 +222,7 @@ def write_tables(folder: Path, results: Results, others: Statistics, published: 
     note = NETWORKS_NOTE.format(networks=networks, data_sets=data_sets)
     header = ["data", "statistic", "iteration", "published min", "published max", "sd"]
     header += ["low", "high", "mean, ours", "inside", "median, ours", "inside"]
-    header += ["share inside", "ten inside", "rank"]
+    header += ["share inside", "figures inside", "rank"]
     cells.write_table(folder, "networks", header, rows, f"{note}\n{verdict(rows, data_sets)}")
     header = ["data", "iteration"]
     for name in STATISTICS[:-1]:
