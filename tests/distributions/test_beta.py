@@ -1,0 +1,86 @@
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy import special, stats
+
+from calibjax import distributions, estimators, kernels
+
+KERNEL = kernels.TensorProduct(kernels.Exponential(), kernels.SquaredExponential())
+
+
+@jax.jit
+def _values(alpha, beta, y, level):
+    p = distributions.Beta(alpha, beta)
+    slope = jax.vmap(jax.grad(lambda a, b, y: distributions.Beta(a, b).log_prob(y)))(alpha, beta, y)
+    return p.log_prob(y), p.cdf(y), p.quantile(level), slope
+
+
+@pytest.mark.parametrize(
+    ("dtype", "log_tolerance", "tolerance"), [(np.float32, 2e-5, 1e-4), (np.float64, 3e-10, 1e-12)]
+)
+def test_agrees_with_scipy(dtype, log_tolerance, tolerance):
+    rng = np.random.default_rng(0)
+    alpha, beta = (10 ** rng.uniform(-1, 4, 300) for _ in range(2))
+    y = np.clip(rng.beta(alpha, beta), 1e-30, 1 - 1e-6)
+    level = rng.uniform(0.01, 0.99, 300)
+    alpha, beta, y, level = (x.astype(dtype) for x in (alpha, beta, y, level))
+    values = _values(alpha, beta, y, level)
+    assert all(value.dtype == dtype for value in values)
+    log_prob, cdf, quantile, slope = values
+    alpha, beta, y, level = (x.astype(float) for x in (alpha, beta, y, level))
+    expected = stats.beta.logpdf(y, alpha, beta)
+    np.testing.assert_allclose(log_prob, expected, rtol=1e-6, atol=log_tolerance)
+    np.testing.assert_allclose(cdf, special.betainc(alpha, beta, y), atol=tolerance)
+    sd = stats.beta.std(alpha, beta)
+    expected = special.betaincinv(alpha, beta, level)
+    assert np.max(np.abs(quantile - expected) / sd) < 20 * tolerance
+    expected = np.log(y) - special.digamma(alpha) + special.digamma(alpha + beta)
+    np.testing.assert_allclose(slope, expected, rtol=1e-5, atol=50 * log_tolerance)
+
+
+def test_limits():
+    """At 0 and 1 the density is 0, infinite, or finite; outside it is zero."""
+    rows = [[1, 2, 0], [1, 2, 1], [0.5, 0.5, 0], [2, 2, 0], [2, 2, 1.5], [1, 1, 1]]
+    level = np.array([0, 1, 0, 1, 0.5, 0.3])
+    alpha, beta, y = np.array(rows).T
+    p = distributions.Beta(alpha, beta)
+    columns = (np.tile(column, 50) for column in (alpha, beta, y, level))
+    log_prob, cdf, quantile, _ = (value[:6] for value in _values(*columns))
+    expected = np.array([2, 0, np.inf, 0, 0, 1])
+    np.testing.assert_allclose(np.exp(log_prob), expected, rtol=1e-14)
+    np.testing.assert_array_equal(cdf, [0, 1, 0, 0, 1, 1])
+    np.testing.assert_allclose(quantile, [0, 1, 0, 1, 0.5, 0.3], rtol=1e-7)
+    np.testing.assert_allclose(p.mean(), stats.beta.mean(alpha, beta))
+    np.testing.assert_allclose(p.variance(), stats.beta.var(alpha, beta))
+
+
+def test_draws():
+    n = 20_000
+    alpha = np.repeat(np.array([0.1, 2.0], np.float32), n)
+    p = distributions.Beta(jnp.asarray(alpha), jnp.full(2 * n, 0.5, np.float32))
+    draws = jax.jit(distributions.sample_targets)(jax.random.key(0), p)
+    assert draws.dtype == np.float32
+    p.check_targets("targets", draws)  # also those that are rounded to 0 or 1
+    for a, values in zip((0.1, 2.0), np.asarray(draws).reshape(2, n)):
+        assert stats.kstest(values[values < 0.9999], stats.beta(a, 0.5).cdf).statistic < 0.02
+
+
+ALPHA, Y = [1.0, 2.0], [0.1, 0.9]
+WRONG = {
+    "zero": ([1.0, 0.0], ALPHA, Y, ValueError, r"predictions.alpha: expected positive finite"),
+    "negative": (ALPHA, [1.0, -2.0], Y, ValueError, "predictions.beta: expected positive finite"),
+    "shape": (ALPHA, [[1.0], [1.0]], Y, ValueError, r"predictions.beta: expected shape \[n\]"),
+    "integer": ([1, 2], ALPHA, Y, TypeError, "predictions.alpha: expected floating-point"),
+    "outside": (ALPHA, ALPHA, [0.1, 1.5], ValueError, r"targets: expected proportions in \[0, 1\]"),
+    "NaN": (ALPHA, ALPHA, [0.1, np.nan], ValueError, r"targets: expected proportions in \[0, 1\]"),
+    "counts": (ALPHA, ALPHA, [0, 1], TypeError, "targets: expected floating-point"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_wrong_input(name):
+    alpha, beta, targets, error, message = WRONG[name]
+    predictions = distributions.Beta(jnp.asarray(alpha), jnp.asarray(beta))
+    with pytest.raises(error, match=message):
+        estimators.skce(KERNEL, predictions, jnp.asarray(targets))

@@ -1,0 +1,72 @@
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy import stats
+
+from calibjax import distributions, estimators, kernels
+
+KERNEL = kernels.TensorProduct(kernels.Exponential(), kernels.SquaredExponential())
+
+
+@jax.jit
+def _log_prob(p, y):
+    return p.log_prob(y)
+
+
+@pytest.mark.parametrize(("dtype", "tolerance"), [(np.float32, 2e-5), (np.float64, 1e-12)])
+def test_agrees_with_scipy(dtype, tolerance):
+    rng = np.random.default_rng(0)
+    concentration = 10 ** rng.uniform(-1, 3, (50, 4))
+    y = np.array([rng.dirichlet(np.maximum(c, 0.5)) for c in concentration])
+    p = distributions.Dirichlet(jnp.asarray(concentration, dtype))
+    log_prob = _log_prob(p, jnp.asarray(y, dtype))
+    assert log_prob.dtype == dtype
+    scipy = [stats.dirichlet(c) for c in concentration]
+    expected = np.array([s.logpdf(x) for s, x in zip(scipy, y)])
+    # The point itself is rounded: an error of ε Σ_k concentration_k.
+    expected_error = tolerance * (1 + np.abs(expected) + concentration.sum(1) * 0.1)
+    assert np.all(np.abs(log_prob - expected) < expected_error)
+    np.testing.assert_allclose(p.mean(), [s.mean() for s in scipy], rtol=1e-5)
+    np.testing.assert_allclose(p.variance(), [s.var() for s in scipy], rtol=1e-5)
+
+
+def test_density_on_the_boundary():
+    concentration = np.tile([1.0, 0.5, 3.0, 2.0], (50, 1))
+    y = np.tile([0.25, 0.25, 0.25, 0.25], (50, 1))
+    y[:3] = [[0, 0.5, 0.3, 0.2], [0.5, 0, 0.3, 0.2], [0.5, 0.3, 0, 0.2]]
+    log_prob = _log_prob(distributions.Dirichlet(jnp.asarray(concentration)), jnp.asarray(y))
+    expected = stats.dirichlet.logpdf([1e-14, 0.5 - 1e-14, 0.3, 0.2], concentration[0])
+    np.testing.assert_allclose(log_prob[:3], [expected, np.inf, -np.inf], rtol=1e-12)
+
+
+def test_draws_do_not_underflow():
+    p = distributions.Dirichlet(jnp.full((200, 1000), 0.1, np.float32))
+    draws = jax.jit(distributions.sample_targets)(jax.random.key(0), p)
+    assert draws.dtype == np.float32
+    np.testing.assert_allclose(draws.sum(-1), 1, rtol=1e-5)
+    np.testing.assert_allclose(draws.var(), p.variance()[0, 0], rtol=0.05)
+
+
+def test_expectations_need_monte_carlo():
+    p = distributions.Dirichlet(jnp.ones(3))
+    with pytest.raises(NotImplementedError, match="Dirichlet predictions.*monte_carlo"):
+        kernels.double_expectation(kernels.SquaredExponential(), p, p)
+
+
+ONES, Y = np.ones((2, 3)), np.full((2, 3), 1 / 3)
+WRONG = {
+    "zero": (ONES * [1, 1, 0], Y, ValueError, "predictions.concentration: expected positive"),
+    "one coordinate": (ONES[:, :1], Y[:, :1], ValueError, "expected at least two coordinates"),
+    "shape": (ONES[0], Y, ValueError, r"predictions.concentration: expected shape \[n, d\]"),
+    "sum": (ONES, Y * 2, ValueError, r"targets.sum\(-1\): expected rows that sum to one"),
+    "coordinates": (ONES, Y[:, :2], ValueError, r"targets: expected shape \[n, d\]"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_wrong_input(name):
+    concentration, targets, error, message = WRONG[name]
+    predictions = distributions.Dirichlet(jnp.asarray(concentration))
+    with pytest.raises(error, match=message):
+        estimators.skce(KERNEL, predictions, jnp.asarray(targets))

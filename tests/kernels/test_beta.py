@@ -1,0 +1,117 @@
+import chex
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy.linalg import eigh_tridiagonal
+
+from calibjax import distances, distributions, estimators, kernels
+from tests import oracles
+
+Beta = distributions.Beta
+
+
+def _gauss_jacobi(alpha, beta, size=150):
+    """Nodes and weights for expectations under Beta(alpha, beta), by Golub and Welsch."""
+    a, b, k = beta - 1, alpha - 1, np.arange(1, size)
+    total = 2 * k + a + b
+    diagonal = np.append(
+        (b - a) / (a + b + 2), (b**2 - a**2) / np.where(total == 0, 1, total) / (total + 2)
+    )
+    off = 4 * (1 + a) * (1 + b) / (2 + a + b) ** 2 / (3 + a + b)
+    k, total = k[1:], total[1:]
+    rest = 4 * k * (k + a) * (k + b) * (k + a + b) / total**2 / (total + 1) / (total - 1)
+    nodes, vectors = eigh_tridiagonal(diagonal, np.sqrt(np.append(off, rest)))
+    return 0.5 + 0.5 * nodes, vectors[0] ** 2
+
+
+def _settings():
+    """30 random settings, and special ones: extreme parameters at the narrowest length scale."""
+    rng = np.random.default_rng(0)
+    parameters = 10 ** rng.uniform(-1, 4, (4, 30))
+    parameters[2:, :10] = parameters[:2, :10] * rng.uniform(0.8, 1.2, (2, 10))
+    columns = np.vstack([parameters, rng.uniform(size=30), 10 ** rng.uniform(-1.3, 1, 30)])
+    special = np.array(
+        [
+            [0.1, 0.1, 0.1, 0.1, 0.0, 0.04],
+            [0.1, 1e4, 1e4, 0.1, 1.0, 0.04],
+            [1e4, 1e4, 1e4, 1e4, 0.5, 0.04],
+            [1.0, 1.0, 1.0, 1.0, 0.3, 0.1],
+        ]
+    ).T
+    return np.hstack([columns, special])
+
+
+@jax.jit
+@jax.vmap
+def _expectations(a, b, c, d, z, length_scale):
+    kernel = kernels.SquaredExponential(length_scale)
+    p, q = Beta(a, b), Beta(c, d)
+    single = kernels.single_expectation(kernel, p, z)
+    other = kernels.single_expectation(kernel, q, a / (a + b))
+    centered = kernels.centered_kernel(kernel, p, a / (a + b), q, z)
+    return single, other, kernels.double_expectation(kernel, p, q), centered
+
+
+@pytest.mark.parametrize(("dtype", "tolerance"), [(np.float32, 2e-6), (np.float64, 1e-9)])
+def test_expectations_by_quadrature(dtype, tolerance):
+    settings = _settings().astype(dtype)
+    values = np.array(_expectations(*settings)).T
+    assert values.dtype == dtype
+    for (a, b, c, d, z, ell), ours in zip(settings.astype(float).T, values):
+        gauss = lambda x, y: np.exp(-((x - y) ** 2) / (2 * ell**2))  # noqa: B023, E731
+        (x, v), (y, w) = _gauss_jacobi(a, b), _gauss_jacobi(c, d)
+        mean = float(dtype(a) / (dtype(a) + dtype(b)))
+        expected = v @ gauss(x, z), w @ gauss(y, mean), v @ gauss(x[:, None], y) @ w
+        bracket = gauss(mean, z) - expected[0] - expected[1] + expected[2]
+        np.testing.assert_allclose(ours, [*expected, bracket], atol=tolerance)
+
+
+def test_gradients():
+    """Finite and right, also at the boundary."""
+
+    def value(x):
+        p, q = Beta(x[0], x[1]), Beta(x[2], x[3])
+        return kernels.centered_kernel(kernels.SquaredExponential(x[5]), p, x[4], q, 0.7)
+
+    points = np.array(
+        [[2.0, 3.0, 2.0, 3.0, 0.3, 0.2], [0.4, 0.3, 50.0, 20.0, 0.9, 1.0], [1, 1, 1, 1, 1e-3, 0.1]]
+    )
+    steps = 1e-5 * np.concatenate([np.zeros((1, 6)), np.eye(6), -np.eye(6)])
+    evaluate = jax.jit(jax.vmap(jax.value_and_grad(value)))
+    values, gradients = evaluate((points + steps[:, None]).reshape(-1, 6))
+    differences = (values.reshape(13, 3)[1:7] - values.reshape(13, 3)[7:]) / 2e-5
+    np.testing.assert_allclose(gradients[:3].T, differences, atol=1e-8)
+    gradients = evaluate(jnp.asarray([[0.5, 0.5, 2, 3, 0.0, 0.3], [0.1, 9, 0.1, 9, 1.0, 0.3]]))[1]
+    chex.assert_tree_all_finite(gradients)
+
+
+def test_narrow_kernels_are_not_a_number():
+    """A length scale that the polynomials do not resolve never gives a wrong number."""
+    columns = np.tile([[2.0], [3.0], [1.0], [0.5], [0.4], [0.02]], (1, 34))
+    columns[5, 1:] = np.geomspace(0.02, 0.1, 33)
+    values = np.array(_expectations(*columns))
+    assert np.isnan(values[:, 0]).all()
+    assert np.isfinite(values[:, columns[5] >= 0.04]).all()
+
+
+def test_float32_has_no_offset():
+    rng = np.random.default_rng(0)
+    kernel = kernels.TensorProduct(kernels.Exponential(3.0), kernels.SquaredExponential(0.3))
+    offsets, estimates = [], []
+    for _ in range(8):
+        alpha, beta = rng.uniform(0.5, 10, (2, 300)).astype(np.float32)
+        targets = jnp.asarray(rng.beta(alpha, beta).astype(np.float32))
+        predictions = Beta(jnp.asarray(alpha), jnp.asarray(beta))
+        estimate = estimators.skce(kernel, predictions, targets)
+        exact = oracles.as_dtype((predictions, targets), np.float64)
+        assert estimate.dtype == np.float32
+        estimates.append(estimators.skce(kernel, *exact))
+        offsets.append(estimate - estimates[-1])
+    assert abs(np.mean(offsets)) < 0.01 * np.std(estimates)
+
+
+def test_other_distances_are_refused():
+    kernel = kernels.SquaredExponential(1.0, distances.TotalVariation())
+    with pytest.raises(NotImplementedError, match="Beta.*TotalVariation.*monte_carlo"):
+        kernels.single_expectation(kernel, Beta(jnp.asarray(2.0), jnp.asarray(2.0)), 0.5)
