@@ -3,7 +3,7 @@ import jax.numpy as jnp
 import jax.test_util
 import numpy as np
 import pytest
-from scipy import integrate, stats
+from scipy import integrate, optimize, stats
 
 from calibjax import distances, distributions
 
@@ -21,6 +21,10 @@ PAIRS = {
     "wasserstein": (
         distances.Wasserstein(),
         tuple(distributions.DiagNormal(RNG.normal(size=3), RNG.uniform(1, 2, 3)) for _ in range(2)),
+    ),
+    "wasserstein of samples": (
+        distances.Wasserstein(),
+        tuple(distributions.Samples(RNG.normal(size=5)) for _ in range(2)),
     ),
     "wasserstein of laplace": (
         distances.Wasserstein(),
@@ -116,3 +120,17 @@ def test_unknown_families_are_named():
         distances.Wasserstein()(p, q)
     with pytest.raises(NotImplementedError, match="Normal and Normal"):
         distances.TotalVariation()(q, q)
+
+
+def test_wasserstein_of_samples_is_the_cheapest_assignment():
+    one, two = np.random.default_rng(3).normal(size=(2, 6))
+    p, q = (distributions.Samples(jnp.asarray(x)) for x in (one, two))
+    costs = np.square(one[:, None] - two)
+    best = costs[optimize.linear_sum_assignment(costs)].mean()
+    np.testing.assert_allclose(distances.Wasserstein().squared(p, q), best, rtol=1e-12)
+    for other in (
+        distributions.Samples(q.values[:5]),
+        distributions.Samples(q.values, jnp.full(6, 1 / 6)),
+    ):
+        with pytest.raises(NotImplementedError, match="equally many, equally likely scalars"):
+            distances.Wasserstein()(p, other)
