@@ -79,9 +79,13 @@ def multiply(a: Matrix, x: Vector) -> Vector:
     return [_sum_of_products(row, x) for row in rows]
 
 
-@jax.custom_jvp
 def cholesky(a: jax.Array) -> jax.Array:
     """Lower triangular factor L of an array A = L Lᵀ [d, d]; NaN where A is not definite."""
+    return _cholesky(0.5 * (a + a.T))  # derivatives are symmetric too
+
+
+@jax.custom_jvp
+def _cholesky(a: jax.Array) -> jax.Array:
     index = jnp.arange(a.shape[0])
 
     def eliminate(k: int, rest: jax.Array) -> jax.Array:
@@ -92,10 +96,10 @@ def cholesky(a: jax.Array) -> jax.Array:
     return jnp.tril(lax.fori_loop(0, a.shape[0], eliminate, a))
 
 
-@cholesky.defjvp
+@_cholesky.defjvp
 def _cholesky_jvp(primals: tuple, tangents: tuple) -> tuple[jax.Array, jax.Array]:
     """L Φ(L⁻¹ dA L⁻ᵀ), where Φ takes the lower triangle and half of the diagonal."""
-    root = cholesky(*primals)
+    root = _cholesky(*primals)
     half = solve_lower(root, tangents[0])
     whitened = solve_lower(root, half.T)
     lower = jnp.tril(whitened) - 0.5 * jnp.diag(jnp.diagonal(whitened))

@@ -74,6 +74,12 @@ def normal_data(n, d=None, seed=0, dtype=np.float64, calibrated=True):
     )
 
 
+def covariances(n, d, scale=1.0, seed=0):
+    """Random covariance matrices [n, d, d] of moderate condition."""
+    root = scale * np.random.default_rng(seed).normal(size=(n, d, 2 * d)) / np.sqrt(2 * d)
+    return root @ root.swapaxes(1, 2)
+
+
 def categorical_data(n, m, seed=0, dtype=np.float64):
     """Calibrated class predictions: predictions, targets, and a list of NumPy samples."""
     rng = np.random.default_rng(seed)

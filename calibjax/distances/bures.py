@@ -42,7 +42,7 @@ def squared_bures(s: jax.Array, t: jax.Array) -> jax.Array:
     >>> print(squared_bures(jnp.diag(jnp.array([1.0, 4.0])), jnp.diag(jnp.array([1.0, 9.0]))))
     1.0
     """
-    left, right = (_matrices.cholesky(0.5 * (a + a.T)) for a in (s, t))
+    left, right = (_matrices.cholesky(a) for a in (s, t))
     rotation = _polar_factor(*lax.stop_gradient((left, right)))
     if isinstance(rotation, list):
         rotated = _multiply(_entries(right), rotation)

@@ -1,0 +1,125 @@
+import jax
+import jax.numpy as jnp
+import jax.test_util
+import numpy as np
+import pytest
+from scipy import stats
+
+from calibjax import _checks, distributions
+from calibjax.distributions import MvNormal
+from tests import oracles
+
+RNG = np.random.default_rng(0)
+LOC, COV = RNG.normal(size=(5, 2)), oracles.covariances(5, 2)
+TARGETS = jnp.asarray(RNG.normal(size=(5, 2)))
+
+
+@pytest.mark.parametrize("d", [1, 12])
+def test_agrees_with_scipy(d):
+    loc, y = RNG.normal(size=(2, 30, d))
+    cov = oracles.covariances(30, d)
+    ours = MvNormal(jnp.asarray(loc), jnp.asarray(cov))
+    expected = [stats.multivariate_normal(*p).logpdf(z) for *p, z in zip(loc, cov, y)]
+    log_prob = jax.jit(MvNormal.log_prob)
+    np.testing.assert_allclose(log_prob(ours, y), expected, rtol=1e-9)
+    np.testing.assert_allclose(ours.variance(), [np.diag(s) for s in cov])
+    np.testing.assert_array_equal(ours.mean(), loc)
+    np.testing.assert_array_equal(ours.covariance(), cov)
+    single = log_prob(*oracles.as_dtype((ours, y), jnp.float32))
+    assert single.dtype == jnp.float32
+    np.testing.assert_allclose(single, expected, rtol=2e-5)
+
+
+def test_gradient_of_the_density():
+    p, y = jax.tree.map(lambda x: x[0], (MvNormal(jnp.asarray(LOC), jnp.asarray(COV)), TARGETS))
+
+    def log_prob(loc, cov):
+        return MvNormal(loc, cov).log_prob(y)
+
+    jax.test_util.check_grads(jax.jit(log_prob), (p.loc, p.cov), order=1, modes=["rev"], rtol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", [jnp.float32, jnp.float64])
+def test_draws_follow_the_distribution(dtype):
+    n = 20_000
+    p = MvNormal(
+        jnp.tile(jnp.array([1.0, -2.0], dtype), (n, 1)),
+        jnp.tile(jnp.asarray(COV[0], dtype), (n, 1, 1)),
+    )
+    draws = distributions.sample_targets(jax.random.key(0), p)
+    assert draws.dtype == dtype
+    whitened = np.linalg.solve(np.linalg.cholesky(COV[0]), (np.asarray(draws) - [1, -2]).T)
+    assert stats.kstest(whitened.ravel(), stats.norm.cdf).pvalue > 1e-3
+    np.testing.assert_allclose(np.cov(whitened), np.eye(2), atol=4 * np.sqrt(2 / n))
+
+
+def _with(cov, place, value):
+    cov = np.array(cov)
+    cov[place] = value
+    return jnp.asarray(cov)
+
+
+WRONG = {
+    "indefinite": (
+        {"cov": _with(COV, 3, [[1.0, 2.0], [2.0, 1.0]])},
+        r"cov.correlation.smallest_eigenvalue: expected positive definite .*eigenvalue\[3\] = -1",
+    ),
+    "singular": ({"cov": _with(COV, 3, np.ones((2, 2)))}, r"smallest_eigenvalue\[3\] ="),
+    "negative variance": (
+        {"cov": _with(COV, (3, 1, 1), -0.5)},
+        r"cov.diagonal: expected positive variances, got predictions.cov.diagonal\[3, 1\] = -0.5",
+    ),
+    "asymmetric": (
+        {"cov": _with(COV, (3, 1, 0), 0.9)},
+        r"cov.asymmetry: expected symmetric matrices, got predictions.cov.asymmetry\[3\] =",
+    ),
+    "NaN covariance": ({"cov": _with(COV, (3, 0, 1), np.nan)}, r"cov\[3, 0, 1\] = nan"),
+    "infinite mean": ({"loc": jnp.asarray(LOC).at[2, 1].set(jnp.inf)}, r"loc\[2, 1\] = inf"),
+    "one covariance for all": ({"cov": jnp.asarray(COV[0])}, "leading axes of one length"),
+    "variances": ({"cov": jnp.ones((5, 2))}, r"cov: expected shape \[n, d, d\].*got \(5, 2\)"),
+    "other dimension": ({"cov": jnp.ones((5, 3, 3))}, r"cov: expected shape \[n, d, d\]"),
+    "scalar means": ({"loc": jnp.ones(5)}, r"loc: expected shape \[n, d\], got \(5,\)"),
+    "no dimension": (
+        {"loc": jnp.ones((5, 0)), "cov": jnp.ones((5, 0, 0))},
+        "at least one dimension",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_wrong_parameters_are_named(name):
+    changes, message = WRONG[name]
+    p = MvNormal(**{"loc": jnp.asarray(LOC), "cov": jnp.asarray(COV), **changes})
+    with pytest.raises(ValueError, match=message):
+        distributions.sample_targets(jax.random.key(0), p)
+
+
+@pytest.mark.parametrize(
+    ("targets", "error", "message"),
+    [
+        (TARGETS[:, :1], ValueError, r"targets: expected shape \[n, d\]"),
+        (TARGETS.at[1, 1].set(jnp.nan), ValueError, r"targets\[1, 1\] = nan"),
+        (TARGETS.astype(int), TypeError, "targets: expected floating-point"),
+    ],
+)
+def test_wrong_targets_are_named(targets, error, message):
+    p = MvNormal(jnp.asarray(LOC), jnp.asarray(COV))
+    with pytest.raises(error, match=message):
+        _checks.predictions_and_targets(p, targets)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_units_and_rounding_are_not_refused(dtype):
+    root = RNG.normal(size=(50, 4, 4)) * 10.0 ** np.array([-9, -2, 3, 9])[:, None]
+    covariances = (root @ root.swapaxes(1, 2)).astype(dtype)
+    covariances[:, 0] *= 1 + np.finfo(dtype).eps  # a little asymmetric
+    _checks.positive_definite("cov", covariances[None])
+    assert np.all(np.isfinite(MvNormal(jnp.zeros(4, dtype), covariances).log_prob(root[:, 0])))
+
+
+def test_definiteness_depends_on_the_precision():
+    """A correlation that float64 holds and float32 does not tell from one."""
+    correlation = np.array([[1, 1 - 1e-8], [1 - 1e-8, 1]])
+    _checks.positive_definite("cov", correlation)
+    with pytest.raises(ValueError, match="cov.correlation.smallest_eigenvalue"):
+        _checks.positive_definite("cov", correlation.astype(np.float32))
