@@ -1,0 +1,100 @@
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from calibjax import distributions, estimators, kernels
+
+KERNEL = kernels.TensorProduct(kernels.Exponential(), kernels.SquaredExponential())
+VALUES = np.array([3.0, -1.0, 2.0, 2.0, 5.0])
+WEIGHTS = np.array([0.1, 0.2, 0.3, 0.4, 0.0])
+
+
+@pytest.mark.parametrize("weights", [None, WEIGHTS])
+def test_statistics_of_the_draws(weights):
+    probs = np.full(5, 0.2) if weights is None else weights
+    p = distributions.Samples(VALUES, weights)
+    np.testing.assert_allclose(p.mean(), probs @ VALUES)
+    np.testing.assert_allclose(p.variance(), probs @ (VALUES - probs @ VALUES) ** 2)
+    y = np.array([-2.0, -1.0, 0.0, 2.0, 4.0, 9.0])
+    np.testing.assert_allclose(p.cdf(y), [probs[y_ >= VALUES].sum() for y_ in y], atol=1e-15)
+    levels = np.array([0.0, 0.1, 0.3, 0.7, 0.95, 1.0])
+    expected = [-1, -1, 2, 2, 3, 3] if weights is not None else [-1, -1, 2, 3, 5, 5]
+    np.testing.assert_array_equal(p.quantile(levels), expected)
+
+
+@pytest.mark.parametrize("weights", [None, WEIGHTS])
+def test_draws_are_members(weights):
+    n = 20_000
+    batch = jax.tree.map(
+        lambda x: jnp.tile(x, (n, 1)), distributions.Samples(np.arange(5), weights)
+    )
+    draws = jax.jit(distributions.sample_targets)(jax.random.key(0), batch)
+    assert draws.dtype == batch.values.dtype
+    probs = np.full(5, 0.2) if weights is None else weights
+    np.testing.assert_allclose(np.bincount(draws, minlength=5) / n, probs, atol=0.015)
+
+
+def test_vectors():
+    values = np.random.default_rng(0).normal(size=(4, 3))
+    p = distributions.Samples(jnp.asarray(values))
+    np.testing.assert_allclose(p.mean(), values.mean(0))
+    np.testing.assert_allclose(p.variance(), values.var(0))
+    assert p.sample(jax.random.key(0)).shape == (3,)
+    with pytest.raises(ValueError, match=r"cdf: expected the draws \[m\] of one scalar"):
+        p.cdf(0.0)
+
+
+DRAWS, Y, LABELS = np.zeros((2, 3)), np.zeros(2), np.zeros(2, int)
+WRONG = {
+    "one member": (DRAWS[:, :1], None, Y, ValueError, "expected at least two draws or ensemble"),
+    "one axis": (DRAWS[:, 0], None, Y, ValueError, r"expected shape \[n, m\] or \[n, m, d\]"),
+    "NaN": (DRAWS * np.nan, None, Y, ValueError, "predictions.values: expected finite values"),
+    "negative weight": (
+        DRAWS,
+        np.array([[0.5, 0.5, 0.0], [0.6, 0.6, -0.2]]),
+        Y,
+        ValueError,
+        r"predictions.weights: expected probabilities in \[0, 1\], got .* = -0.2",
+    ),
+    "sum of weights": (
+        DRAWS,
+        np.full((2, 3), 0.5),
+        Y,
+        ValueError,
+        r"predictions.weights.sum\(-1\): expected rows that sum to one",
+    ),
+    "one weight": (
+        DRAWS,
+        np.array([[0.5, 0.5, 0.0], [0.0, 1.0, 0.0]]),
+        Y,
+        ValueError,
+        "expected at least two draws of positive weight",
+    ),
+    "number of weights": (
+        DRAWS,
+        np.full((2, 2), 0.5),
+        Y,
+        ValueError,
+        r"predictions.weights: expected shape \[n, m\], as the values",
+    ),
+    "integer weights": (
+        DRAWS,
+        np.ones((2, 3), int),
+        Y,
+        TypeError,
+        "predictions.weights: expected floating-point",
+    ),
+    "vector targets": (DRAWS, None, DRAWS, ValueError, r"targets: expected shape \[n\]"),
+    "scalar targets": (DRAWS[..., None], None, Y, ValueError, r"targets: expected shape \[n, d\]"),
+    "labels": (DRAWS, None, LABELS, TypeError, "targets: expected floating-point values"),
+    "no labels": (DRAWS.astype(int), None, Y, TypeError, "targets: expected integer targets, as"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_wrong_input(name):
+    values, weights, targets, error, message = WRONG[name]
+    predictions = distributions.Samples(jnp.asarray(values), weights)
+    with pytest.raises(error, match=message):
+        estimators.skce(KERNEL, predictions, jnp.asarray(targets))

@@ -1,0 +1,162 @@
+import chex
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from calibjax import distances, distributions, estimators, kernels, pairwise
+from calibjax.estimators.kernel import sample_matrix, sample_pair
+from tests import oracles
+
+Samples = distributions.Samples
+
+
+def _matrix(kernel, values, weights, targets):
+    """All h for k_P = 1 by plain sums over draws; without pairs of a draw with itself."""
+    n, m = weights.shape
+
+    def single(i, z):
+        return sum(weights[i, a] * kernel(values[i, a], z) for a in range(m))
+
+    def double(i, j):
+        pairs = [(a, b) for a in range(m) for b in range(m) if (i, a) != (j, b)]
+        value = sum(
+            weights[i, a] * weights[j, b] * kernel(values[i, a], values[j, b]) for a, b in pairs
+        )
+        return value / (1 - np.sum(weights[i] ** 2)) if i == j else value
+
+    def h(i, j):
+        singles = single(i, targets[j]) + single(j, targets[i])
+        return kernel(targets[i], targets[j]) - singles + double(i, j)
+
+    return np.array([[h(i, j) for j in range(n)] for i in range(n)])
+
+
+def _constant():
+    """A kernel on predictions that is one."""
+    return kernels.Exponential(1e30)
+
+
+CASES = {
+    "scalars": ((4, 3), False, kernels.Exponential(0.7), lambda y, z: np.exp(-np.abs(y - z) / 0.7)),
+    "weights": ((4, 3), True, kernels.Exponential(0.7), lambda y, z: np.exp(-np.abs(y - z) / 0.7)),
+    "vectors": (
+        (4, 3, 2),
+        False,
+        kernels.SquaredExponential(1.5) + 2.0 * kernels.SquaredExponential(0.5),
+        lambda y, z: np.exp(-np.sum((y - z) ** 2) / 4.5) + 2 * np.exp(-np.sum((y - z) ** 2) / 0.5),
+    ),
+    "counts": ((4, 3), False, kernels.White(), lambda y, z: float(y == z)),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_matrix_equals_plain_sums(name):
+    shape, has_weights, kernel, plain = CASES[name]
+    rng = np.random.default_rng(0)
+    values, targets = rng.normal(size=shape), rng.normal(size=shape[:1] + shape[2:])
+    if name == "counts":
+        values, targets = rng.permuted(np.tile(np.arange(6), (4, 1)), axis=1)[:, :3], np.arange(4)
+    weights = rng.dirichlet(np.ones(3), 4) if has_weights else np.full((4, 3), 1 / 3)
+    product = kernels.TensorProduct(_constant(), kernel)
+    predictions = Samples(jnp.asarray(values), jnp.asarray(weights) if has_weights else None)
+    ours = estimators.calibration_kernel_matrix(product, predictions, jnp.asarray(targets))
+    np.testing.assert_allclose(ours, _matrix(plain, values, weights, targets), atol=1e-14)
+    if name == "weights":
+        single = oracles.as_dtype((product, predictions, jnp.asarray(targets)), np.float32)
+        result = estimators.calibration_kernel_matrix(*single)
+        assert result.dtype == np.float32
+        np.testing.assert_allclose(result, ours, atol=1e-6)
+
+
+def test_gradients():
+    """Also where a prediction is paired with itself."""
+    kernel = kernels.SquaredExponential(0.8)
+
+    def value(x):
+        p, q = (Samples(x[k], jnp.abs(x[k + 1])) for k in (0, 2))
+        pairs = (p, 0.3, q, -0.4), (p, 0.3, p, 0.3)
+        return sum(kernels.centered_kernel(kernel, *pair) for pair in pairs)
+
+    rng = np.random.default_rng(1)
+    x, directions = rng.normal(size=(4, 3)), rng.normal(size=(5, 4, 3))
+    evaluate = jax.jit(jax.vmap(jax.value_and_grad(value)))
+    values, gradients = evaluate(
+        x + 1e-5 * np.concatenate([directions, -directions, 0 * directions])
+    )
+    chex.assert_tree_all_finite(gradients)
+    expected = np.einsum("kij,ij->k", directions, gradients[-1])
+    np.testing.assert_allclose((values[:5] - values[5:10]) / 2e-5, expected, atol=1e-8)
+
+
+def _standard_errors(draws, expected):
+    """Distance of the mean from what is expected, in standard errors."""
+    error = np.std(draws, axis=0) / np.sqrt(len(draws))
+    return np.abs(np.mean(draws, axis=0) - expected) / error
+
+
+def test_unbiased_and_biased_skce_have_the_mean_of_the_closed_form():
+    """Over 4000 sets of three draws of each of five normal predictions."""
+    predictions, targets, _ = oracles.normal_data(5, seed=2)
+    predictions = distributions.Normal(predictions.loc, 3 * predictions.scale)
+    kernel = oracles.normal_kernel(0.5, 2.0)
+
+    def estimate(key):
+        drawn = distributions.monte_carlo(key, predictions, 3)
+        matrix = sample_matrix(kernel, (drawn, targets))
+        # M_pp with the pairs of a draw with itself, which k = 1 has, minus M_pp without them
+        grams = jax.vmap(lambda z: kernels.gram_matrix(kernel.target, z))(drawn.draws.values)
+        reused = jnp.mean(jnp.mean(grams, (1, 2)) - (jnp.sum(grams, (1, 2)) - 3) / 6) / 5
+        unbiased = (jnp.sum(matrix) - jnp.trace(matrix)) / 20
+        return unbiased, jnp.mean(matrix), jnp.mean(matrix) + reused
+
+    estimates = jax.jit(jax.vmap(estimate))(jax.random.split(jax.random.key(0), 4000))
+    expected = [f(kernel, predictions, targets) for f in (estimators.skce, estimators.skce_biased)]
+    errors = _standard_errors(np.array(estimates).T, np.array([*expected, expected[1]]))
+    assert np.all(errors[:2] < 3)
+    assert errors[2] > 10
+
+
+def test_equal_draws_of_a_discrete_distribution_are_told_apart():
+    """Two draws of each of four nearly certain labels are often equal by chance."""
+    predictions = distributions.Bernoulli(jnp.array([0.9, 0.8, 0.3, 0.5]))
+    targets = jnp.array([1, 0, 1, 1])
+    kernel = kernels.TensorProduct(kernels.Exponential(1.0), kernels.White())
+
+    def estimate(key):
+        drawn = distributions.monte_carlo(key, predictions, 2)
+        matrix = sample_matrix(kernel, (drawn, targets))
+        return (jnp.sum(matrix) - jnp.trace(matrix)) / 12, jnp.mean(matrix)
+
+    draws = np.array(jax.jit(jax.vmap(estimate))(jax.random.split(jax.random.key(1), 20_000))).T
+    expected = [f(kernel, predictions, targets) for f in (estimators.skce, estimators.skce_biased)]
+    assert np.all(_standard_errors(draws, np.array(expected)) < 3)
+
+
+def test_memory_does_not_grow_with_the_draws():
+    """n = 512 predictions with 50 draws: 2500 pairs of draws for each of 131 000 pairs."""
+    kernel = oracles.normal_kernel()
+    samples = jax.eval_shape(
+        lambda key: (
+            distributions.monte_carlo(key, distributions.Normal(jnp.zeros(512), jnp.ones(512)), 50),
+            jnp.zeros(512),
+        ),
+        jax.random.key(0),
+    )
+    lowered = jax.jit(lambda k, s: pairwise.mean_over_pairs(sample_pair, k, s)).lower(
+        kernel, samples
+    )
+    assert lowered.compile().memory_analysis().temp_size_in_bytes < 5e6
+
+
+def test_distances_of_drawn_predictions_are_those_of_the_distributions():
+    predictions, targets, _ = oracles.normal_data(6)
+    drawn = distributions.monte_carlo(jax.random.key(0), predictions, 2)
+    distance = distances.Wasserstein()
+    assert kernels.median_heuristic(distance, drawn) == kernels.median_heuristic(
+        distance, predictions
+    )
+    kernel = oracles.normal_kernel()
+    first, other = (jax.tree.map(lambda leaf: leaf[0], (p, targets)) for p in (predictions, drawn))
+    second = jax.tree.map(lambda leaf: leaf[1], (drawn, targets))
+    np.testing.assert_array_equal(kernel(first, second), kernel(other, second))
