@@ -9,6 +9,7 @@ Notation of the papers and names in the code:
 | k | `kernel`, usually `kernels.TensorProduct(prediction, target)` |
 | k_𝒫, k_𝒴 | `kernel.prediction`, `kernel.target` |
 | W₂, TV | `distances.Wasserstein()`, `distances.TotalVariation()` |
+| MW_s | `distances.MixtureWasserstein(order=s)` |
 | γ = 1/(2ℓ²), 1/ν | length scales ℓ, ν: `length_scale` |
 | E k(Z, z), E k(Z, Z') | `kernels.single_expectation`, `kernels.double_expectation` |
 | h | `estimators.calibration_kernel` |
@@ -21,6 +22,8 @@ Notation of the papers and names in the code:
 | CME | `hypothesis_tests.cme_test` |
 | ECE, MCE | `estimators.ece`, `estimators.mce` with `uniform_bins` and other binnings |
 | MMCE | `estimators.mmce` on what `estimators.top_label` returns |
+| L_τ, averaged over levels τ | `scores.pinball_loss` |
+| T in p^{1/T} | `temperature`, of `recalibration.tempered` |
 | max_c g_c(X), 1(Y = argmax) | `confidences`, `correct` |
 """
 
