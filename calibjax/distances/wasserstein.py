@@ -62,9 +62,9 @@ class Wasserstein(Distance):
         W₂² = ‖loc_p − loc_q‖² + tr(S + T − 2 (S^½ T S^½)^½),
 
     with the Bures distance of the covariances. For covariances that do not commute, this distance
-    does not embed in a Hilbert space: kernels such as exp(−W₂^ν) of it need not be positive
-    semi-definite. Its derivatives are exact, second derivatives with respect to covariances are
-    not.
+    does not embed in a Hilbert space, and kernels exp(−W₂^ν) need not be positive semi-definite:
+    exp(−W₂² / 2) between four thin normals, with axes 45 degrees apart, has the eigenvalue −0.06.
+    Derivatives are exact; second derivatives with respect to covariances are not.
 
     Of `Samples` it is the distance of the empirical distributions, W₂² = m⁻¹ Σ_k (z_(k) − z'_(k))²
     with the sorted draws, for equally many draws of a scalar without weights.

@@ -1,0 +1,126 @@
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy import linalg
+
+from calibjax import distances, kernels
+from calibjax.distances.bures import squared_bures
+from calibjax.distributions import DiagNormal, MvNormal
+from tests import oracles
+
+RNG = np.random.default_rng(0)
+SIZES = (2, 3, 6)  # closed form, written out, arrays
+gradient = jax.jit(jax.vmap(jax.value_and_grad(squared_bures, argnums=(0, 1))))
+
+
+def _by_roots(s, t):
+    """tr(S + T − 2 (S^½ T S^½)^½)."""
+    root = linalg.sqrtm(s)
+    return np.trace(s + t - 2 * linalg.sqrtm(root @ t @ root)).real
+
+
+def _rotated(eigenvalues, rotation):
+    scaled = rotation * np.sqrt(eigenvalues)[:, None, :]
+    return scaled @ scaled.swapaxes(1, 2)
+
+
+def _rotations(n, d):
+    return np.linalg.qr(RNG.normal(size=(n, d, d)))[0]
+
+
+@pytest.mark.parametrize("d", [1, *SIZES])
+def test_agrees_with_matrix_roots(d):
+    s, t = oracles.covariances(30, d, seed=1), oracles.covariances(30, d, scale=2.0, seed=2)
+    expected = [_by_roots(*pair) for pair in zip(s, t)]
+    value, (left, right) = gradient(s, t)
+    np.testing.assert_allclose(value, expected, rtol=1e-9)
+    np.testing.assert_allclose(left, left.swapaxes(1, 2), rtol=1e-12)
+    # By the optimal map A, T = A S A: the gradient with respect to S is I − A.
+    roots = [linalg.sqrtm(a).real for a in s]
+    maps = [
+        np.linalg.solve(r, np.linalg.solve(r, linalg.sqrtm(r @ b @ r).real).T)
+        for r, b in zip(roots, t)
+    ]
+    np.testing.assert_allclose(left, np.eye(d) - maps, rtol=1e-7, atol=1e-9)
+    swapped = gradient(t, s)
+    np.testing.assert_allclose(swapped[0], value, rtol=1e-12)
+    np.testing.assert_allclose(swapped[1][0], right, rtol=1e-7, atol=1e-9)
+
+
+@pytest.mark.parametrize("d", SIZES)
+def test_float32(d):
+    s, t = (oracles.covariances(30, d, seed=i).astype(np.float32) for i in (3, 4))
+    expected = [_by_roots(*pair) for pair in zip(s.astype(float), t.astype(float))]
+    value, slopes = gradient(s, t)
+    assert value.dtype == slopes[0].dtype == jnp.float32
+    np.testing.assert_allclose(value, expected, rtol=1e-4, atol=1e-6)
+    exact = gradient(s.astype(float), t.astype(float))[1]
+    scale = np.abs(exact[0]).max((1, 2), keepdims=True)
+    np.testing.assert_allclose(slopes[0] / scale, exact[0] / scale, atol=1e-3)
+
+
+@pytest.mark.parametrize("d", SIZES)
+@pytest.mark.parametrize(("dtype", "condition"), [(np.float32, 1e4), (np.float64, 1e8)])
+def test_ill_conditioned_covariances_that_commute(d, dtype, condition):
+    """S and T with the same eigenvectors have the distance of the roots of their eigenvalues."""
+    rotation = _rotations(30, d)
+    a, b = condition ** -RNG.uniform(size=(2, 30, d))
+    s, t = (_rotated(x, rotation).astype(dtype) for x in (a, b))
+    expected = np.sum((np.sqrt(a) - np.sqrt(b)) ** 2, -1)
+    # An error ε of a matrix is one of √ε of its root where an eigenvalue is near zero.
+    tolerance = 30 * condition**0.5 * np.finfo(dtype).eps
+    np.testing.assert_allclose(gradient(s, t)[0], expected, rtol=1e-6, atol=tolerance)
+
+
+@pytest.mark.parametrize("d", SIZES)
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_equal_covariances(d, dtype):
+    s = oracles.covariances(30, d, seed=5).astype(dtype)
+    value, slopes = gradient(s, s)
+    np.testing.assert_array_equal(value, 0)
+    np.testing.assert_array_equal(slopes, 0)
+
+
+def test_distance_zero_has_a_gradient():
+    p = MvNormal(jnp.zeros(2), jnp.asarray(oracles.covariances(1, 2)[0]))
+    value, slope = jax.jit(jax.value_and_grad(distances.Wasserstein()))(p, p)
+    assert value == 0
+    np.testing.assert_array_equal(slope.cov, 0)
+
+
+@pytest.mark.parametrize("d", SIZES)
+def test_nearly_equal_covariances(d):
+    """For T = A S A the squared distance is tr((I − A) S (I − A)), here about 1e-12."""
+    s = oracles.covariances(30, d, seed=6)
+    difference = 1e-6 * oracles.covariances(30, d, seed=7)
+    a = np.eye(d) + difference
+    expected = np.trace(difference @ s @ difference, axis1=1, axis2=2)
+    np.testing.assert_allclose(gradient(s, a @ s @ a)[0], expected, rtol=1e-7)
+
+
+def test_diagonal_covariances_are_independent_components():
+    d = 3
+    loc, scale = RNG.normal(size=(2, 30, d)), RNG.uniform(0.5, 2, size=(2, 30, d))
+    diagonal = [DiagNormal(jnp.asarray(m), jnp.asarray(s)) for m, s in zip(loc, scale)]
+    full = [MvNormal(p.loc, jax.vmap(jnp.diag)(p.scale**2)) for p in diagonal]
+    wasserstein = jax.jit(jax.vmap(distances.Wasserstein()))
+    np.testing.assert_allclose(wasserstein(*full), wasserstein(*diagonal), rtol=1e-12)
+
+
+def test_scale_does_not_matter():
+    s, t = oracles.covariances(30, 3, seed=8), oracles.covariances(30, 3, seed=9)
+    for factor in (1e-30, 1e30):
+        scaled = (jnp.asarray(factor * x, jnp.float32) for x in (s, t))
+        np.testing.assert_allclose(gradient(*scaled)[0] / factor, gradient(s, t)[0], rtol=1e-4)
+
+
+def test_kernels_of_the_distance_need_not_be_positive_definite():
+    """Four thin normals, with axes 45 degrees apart."""
+    angles = np.arange(4) * np.pi / 4
+    axes = np.stack([np.cos(angles), np.sin(angles)], -1)
+    covariances = 0.01 * np.eye(2) + axes[:, :, None] * axes[:, None, :]
+    p = MvNormal(jnp.zeros((4, 2)), jnp.asarray(covariances))
+    kernel = kernels.SquaredExponential(1.0, distances.Wasserstein())
+    smallest = np.linalg.eigvalsh(kernels.gram_matrix(kernel, p))[0]
+    np.testing.assert_allclose(smallest, -0.063, atol=1e-3)
