@@ -178,7 +178,7 @@ def _wrap(distribution: Any) -> NumpyroDistribution:
         built = wrapped.build()
         is_same = (built.batch_shape, built.event_shape) == (batch, distribution.event_shape)
         is_same &= set(inspect.signature(kind).parameters) <= {*names, "validate_args"}
-    except (AttributeError, TypeError, ValueError):
+    except (AttributeError, NotImplementedError, TypeError, ValueError):
         is_same = False
     if not is_same:
         raise TypeError(

@@ -95,6 +95,12 @@ def _standard_errors(draws, expected):
     return np.abs(np.mean(draws, axis=0) - expected) / error
 
 
+def _both(matrix):
+    """The unbiased and the biased SKCE."""
+    n = len(matrix)
+    return (jnp.sum(matrix) - jnp.trace(matrix)) / (n * (n - 1)), jnp.mean(matrix)
+
+
 def test_unbiased_and_biased_skce_have_the_mean_of_the_closed_form():
     """Over 4000 sets of three draws of each of five normal predictions."""
     predictions, targets, _ = oracles.normal_data(5, seed=2)
@@ -107,12 +113,12 @@ def test_unbiased_and_biased_skce_have_the_mean_of_the_closed_form():
         # M_pp with the pairs of a draw with itself, which k = 1 has, minus M_pp without them
         grams = jax.vmap(lambda z: kernels.gram_matrix(kernel.target, z))(drawn.draws.values)
         reused = jnp.mean(jnp.mean(grams, (1, 2)) - (jnp.sum(grams, (1, 2)) - 3) / 6) / 5
-        unbiased = (jnp.sum(matrix) - jnp.trace(matrix)) / 20
-        return unbiased, jnp.mean(matrix), jnp.mean(matrix) + reused
+        unbiased, biased = _both(matrix)
+        return unbiased, biased, biased + reused
 
     estimates = jax.jit(jax.vmap(estimate))(jax.random.split(jax.random.key(0), 4000))
-    expected = [f(kernel, predictions, targets) for f in (estimators.skce, estimators.skce_biased)]
-    errors = _standard_errors(np.array(estimates).T, np.array([*expected, expected[1]]))
+    unbiased, biased = _both(sample_matrix(kernel, (predictions, targets)))
+    errors = _standard_errors(np.array(estimates).T, np.array([unbiased, biased, biased]))
     assert np.all(errors[:2] < 3)
     assert errors[2] > 10
 
@@ -125,12 +131,11 @@ def test_equal_draws_of_a_discrete_distribution_are_told_apart():
 
     def estimate(key):
         drawn = distributions.monte_carlo(key, predictions, 2)
-        matrix = sample_matrix(kernel, (drawn, targets))
-        return (jnp.sum(matrix) - jnp.trace(matrix)) / 12, jnp.mean(matrix)
+        return _both(sample_matrix(kernel, (drawn, targets)))
 
     draws = np.array(jax.jit(jax.vmap(estimate))(jax.random.split(jax.random.key(1), 20_000))).T
-    expected = [f(kernel, predictions, targets) for f in (estimators.skce, estimators.skce_biased)]
-    assert np.all(_standard_errors(draws, np.array(expected)) < 3)
+    expected = np.array(_both(sample_matrix(kernel, (predictions, targets))))
+    assert np.all(_standard_errors(draws, expected) < 3)
 
 
 def test_memory_does_not_grow_with_the_draws():

@@ -1,0 +1,110 @@
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from calibjax import distributions, estimators, kernels
+
+numpyro = pytest.importorskip("numpyro.distributions")
+
+N = 4
+LOC, ONE = np.linspace(-1, 1, N), np.ones(N)
+PROBS = np.random.default_rng(0).dirichlet(np.ones(3), N)
+VECTOR, COV = np.zeros((N, 2)), np.array([[2.0, 1.0], [1.0, 2.0]])
+# Built within the tests, which run with 64-bit types: numpyro distribution, our class.
+CASES = {
+    "normal": (lambda: numpyro.Normal(LOC, 2.0), distributions.Normal),
+    "laplace": (lambda: numpyro.Laplace(LOC, ONE), distributions.Laplace),
+    "multivariate": (lambda: numpyro.MultivariateNormal(VECTOR, COV), distributions.MvNormal),
+    "probs": (lambda: numpyro.Categorical(probs=PROBS), distributions.Categorical),
+    "logits": (lambda: numpyro.Categorical(logits=np.log(PROBS)), distributions.Categorical),
+    "bernoulli": (lambda: numpyro.Bernoulli(probs=PROBS[:, 0]), distributions.Bernoulli),
+    "bernoulli logits": (lambda: numpyro.Bernoulli(logits=LOC), distributions.Bernoulli),
+    "poisson": (lambda: numpyro.Poisson(3 * ONE), distributions.Poisson),
+    "beta": (lambda: numpyro.Beta(0.5 * ONE, 2.0), distributions.Beta),
+    "dirichlet": (lambda: numpyro.Dirichlet(1 + PROBS), distributions.Dirichlet),
+    "diagonal": (lambda: numpyro.Normal(VECTOR, 2.0).to_event(1), distributions.DiagNormal),
+    "mixture": (
+        lambda: numpyro.MixtureSameFamily(
+            numpyro.Categorical(probs=PROBS), numpyro.Normal(np.tile(LOC[:, None], 3), 1 + PROBS)
+        ),
+        distributions.Mixture,
+    ),
+    "gamma": (lambda: numpyro.Gamma(ONE, 2.0), distributions.NumpyroDistribution),
+    "student": (lambda: numpyro.StudentT(3.0, LOC, 1.0), distributions.NumpyroDistribution),
+    "counts": (lambda: numpyro.NegativeBinomial2(ONE, 2.0), distributions.NumpyroDistribution),
+    "t": (
+        lambda: numpyro.MultivariateStudentT(3.0, VECTOR, np.eye(2)),
+        distributions.NumpyroDistribution,
+    ),
+}
+
+
+SCALARS, COUNTS = np.array([0.1, 0.3, 0.5, 0.9]), np.array([0, 1, 1, 0])
+TARGETS = {
+    **dict.fromkeys(("probs", "logits", "bernoulli", "bernoulli logits", "poisson"), COUNTS),
+    **dict.fromkeys(("multivariate", "diagonal", "t"), np.stack([SCALARS, -SCALARS], -1)),
+    "counts": COUNTS,
+    "dirichlet": PROBS[::-1],
+}
+
+
+def test_distributions_agree_with_numpyro():
+    ours, expected, targets = {}, {}, {}
+    for name, (make, record) in CASES.items():
+        theirs = make()
+        ours[name] = distributions.from_numpyro(theirs)
+        assert type(ours[name]) is record, name
+        targets[name] = TARGETS.get(name, SCALARS)
+        expected[name] = theirs.log_prob(targets[name])
+        draws = jax.eval_shape(distributions.sample_targets, jax.random.key(0), ours[name])
+        assert draws.shape == (N, *theirs.event_shape), name
+
+    @jax.jit
+    def evaluate(ours):
+        return {k: jax.vmap(lambda q, y: q.log_prob(y))(p, targets[k]) for k, p in ours.items()}
+
+    for name, densities in evaluate(ours).items():
+        np.testing.assert_allclose(densities, expected[name], rtol=1e-9, err_msg=name)
+
+
+def test_other_distributions_work_end_to_end():
+    predictions = distributions.from_numpyro(numpyro.Gamma(1 + ONE, 2.0))
+    one = jax.tree.map(lambda leaf: leaf[0], predictions)
+    np.testing.assert_allclose([one.mean(), one.variance()], [1.0, 0.5])
+    gumbel = distributions.from_numpyro(numpyro.Gumbel(LOC, 1.0))
+    np.testing.assert_allclose(gumbel.cdf(gumbel.quantile(0.3)), np.full(N, 0.3), rtol=1e-6)
+    kernel = kernels.TensorProduct(kernels.Exponential(), kernels.SquaredExponential())
+    targets = jnp.full(N, 3.0)
+    with pytest.raises(NotImplementedError, match="NumpyroDistribution predictions.*monte_carlo"):
+        estimators.skce(kernel, predictions, targets)
+    drawn = distributions.monte_carlo(jax.random.key(0), predictions, 100)
+    assert estimators.skce(kernel, drawn, targets) > 0.5
+    with pytest.raises(ValueError, match=r"targets: expected values in the support.*= -3.0"):
+        estimators.skce(kernel, drawn, -targets)
+    with pytest.raises(TypeError, match="targets: expected floating-point"):
+        estimators.skce(kernel, drawn, targets.astype(int))
+    for wrong, message in (
+        (-ONE, "Gamma distribution got invalid concentration"),
+        (ONE * np.nan, "expected finite values"),
+    ):
+        parameters = predictions.parameters | {"concentration": jnp.asarray(wrong)}
+        with pytest.raises(ValueError, match=f"predictions.*{message}"):
+            estimators.skce(
+                kernel, distributions.NumpyroDistribution(parameters, predictions.family), targets
+            )
+
+
+def test_wrong_arguments():
+    with pytest.raises(TypeError, match="expected a numpyro distribution, got Normal"):
+        distributions.from_numpyro(distributions.Normal(ONE, ONE))
+    with pytest.raises(ValueError, match=r"expected batch shape \(n,\).*got \(\)"):
+        distributions.from_numpyro(numpyro.Normal(0.0, 1.0))
+    for wrapped in (
+        numpyro.TruncatedNormal(LOC, 1.0, low=-2.0),
+        numpyro.Gamma(ONE, 1.0).mask(False),
+        numpyro.Gamma(np.ones((N, 2)), 1.0).to_event(1),
+        numpyro.Delta(LOC),
+    ):
+        with pytest.raises(TypeError, match="determined by its parameters, got"):
+            distributions.from_numpyro(wrapped)
