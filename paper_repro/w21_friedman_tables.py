@@ -27,14 +27,17 @@ class Results:
         table_iterations: iterations of the published table.
         networks: statistics by split and name, [iterations, networks].
         ensemble: statistics by split and name, [iterations].
-        beside: by split, p-values of the exact test (`networks`, `ensemble`), and `skipping`, both
-            SKCE of the ensemble without some pairs of components, at the table's iterations.
+        exact: p-values of the exact test at the table's iterations i, by split: `networks`
+            [i][networks] and `ensemble` [i].
+        reference: SKCE of the ensemble with the error of the reference package at the table's
+            iterations, by split and name, [i].
     """
 
     table_iterations: list[int]
     networks: Statistics
     ensemble: Statistics
-    beside: dict[str, dict[str, Any]]
+    exact: dict[str, dict[str, Any]]
+    reference: dict[str, dict[str, Any]]
 
     @property
     def splits(self) -> list[str]:
@@ -183,19 +186,19 @@ def ensemble_rows(results: Results) -> Iterator[list[Any]]:
                     continue
                 row += [float(networks[name][iteration].mean()), float(ensemble[name][iteration])]
                 if name in CALIBRATION_ERRORS:
-                    row.append(results.beside[split]["skipping"][CALIBRATION_ERRORS.index(name)][i])
+                    row.append(results.reference[split][name][i])
             yield row
 
 
 def pvalue_rows(results: Results) -> Iterator[list[Any]]:
     """Rows of the table of p-values."""
     for split in results.splits:
-        beside = results.beside[split]
+        exact = results.exact[split]
         for i, iteration in enumerate(results.table_iterations):
             row = [split, iteration]
-            for networks in (results.networks[split][PVALUE][iteration], beside["networks"][i]):
+            for networks in (results.networks[split][PVALUE][iteration], exact["networks"][i]):
                 row += [float(np.mean(networks)), int(np.sum(np.asarray(networks) <= LEVEL))]
-            row += [float(results.ensemble[split][PVALUE][iteration]), beside["ensemble"][i]]
+            row += [float(results.ensemble[split][PVALUE][iteration]), exact["ensemble"][i]]
             yield row
 
 

@@ -208,11 +208,11 @@ def test_statistics_of_the_ensemble(finished, split):
         assert computed.shape == (5,)
         np.testing.assert_allclose(computed[i], value, rtol=1e-9, err_msg=name)
     assert results.table_iterations[i] == i
-    skipping = np.array(results.beside[split]["skipping"])[:, i]
+    skipping = [results.reference[split][f"SKCE ({kind})"][i] for kind in ("unbiased", "biased")]
     np.testing.assert_allclose(skipping, [unbiased[1], wrong.mean()], rtol=1e-9)
     values = means * sigmas[:, None] - y[0]
-    np.testing.assert_allclose(results.beside[split]["networks"][i], values.mean(1))
-    np.testing.assert_allclose(results.beside[split]["ensemble"][i], values.mean())
+    np.testing.assert_allclose(results.exact[split]["networks"][i], values.mean(1))
+    np.testing.assert_allclose(results.exact[split]["ensemble"][i], values.mean())
 
 
 @pytest.mark.parametrize("kind", ["network", pytest.param("ensemble", marks=pytest.mark.slow)])
@@ -294,7 +294,7 @@ def test_claims():
     networks = np.array([[3.0, 5.0], [1.0, 1.0], [2.0, 2.0]])
     ensemble = np.array([3.0, 2.0, 1.0])
     one = lambda x: {split: dict.fromkeys(tables.STATISTICS, x) for split in ("train", "test")}  # noqa: E731
-    results = tables.Results([0, 1], one(networks), one(ensemble), {})
+    results = tables.Results([0, 1], one(networks), one(ensemble), {}, {})
     rows = {tuple(row[:2]): row[2:] for row in tables.claim_rows(results)}
     assert rows["test", "NLL"] == [1, 2, pytest.approx(2 / 3), pytest.approx(2 / 3), None]
     assert rows["train", "p-value"] == [0, 0, pytest.approx(1 / 3), pytest.approx(1 / 3), None]
