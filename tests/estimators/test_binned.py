@@ -283,8 +283,9 @@ def test_float32_of_many_equal_predictions(confidence):
         assert abs(float(value) - 2 * (confidence - 0.7) ** 2) < 1e-6
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("name", BINNINGS)
+@pytest.mark.parametrize(
+    ("name", "dtype"), [*((name, np.float64) for name in BINNINGS), ("uniform", np.float32)]
+)
 def test_gradients(name, dtype):
     """∂ECE/∂p_ic = sign(p̄_c − ȳ_c) / (2n) for total variation."""
     probs, targets = random_data(60, 4, dtype=dtype)
@@ -300,12 +301,13 @@ def test_gradients(name, dtype):
         proportions = np.bincount(targets[samples], minlength=4) / len(samples)
         expected[samples] = np.sign(probs[samples].mean(0) - proportions) / 120
     gradient = jax.grad(value)
-    for ours in (gradient, jax.jit(gradient)):
-        ours = ours(jnp.asarray(probs), distances.TotalVariation())
-        assert ours.dtype == dtype
-        np.testing.assert_allclose(ours, expected, atol=1e-7 if dtype == np.float32 else 1e-15)
+    ours = (gradient if name == "uniform" else jax.jit(gradient))(
+        jnp.asarray(probs), distances.TotalVariation()
+    )
+    assert ours.dtype == dtype
+    np.testing.assert_allclose(ours, expected, atol=1e-7 if dtype == np.float32 else 1e-15)
     stacked = jnp.stack([jnp.asarray(probs)] * 2)
-    ours = jax.vmap(gradient, in_axes=(0, None))(stacked, distances.Euclidean())
+    ours = jax.jit(jax.vmap(gradient, in_axes=(0, None)))(stacked, distances.Euclidean())
     chex.assert_tree_all_finite(ours)
     if dtype == np.float64:
         inner = jnp.asarray(0.9 * probs + 0.025)
@@ -463,7 +465,7 @@ def test_what_is_out_of_range_never_becomes_a_number_under_jit(estimator):
     for binning in BINNINGS.values():
         if binning is BINNINGS["median_variance"]:
             binning = estimators.median_variance_bins(2)
+        value = jax.jit(functools.partial(estimator, binning=binning))
         for number in (np.nan, np.inf):
             probs = PROBS.at[1, 1].set(number)
-            value = jax.jit(functools.partial(estimator, binning=binning))
             assert not np.isfinite(value(Categorical(probs), LABELS))

@@ -72,9 +72,15 @@ def random_data(n, m, seed=0, dtype=np.float64, decimals=None, concentration=0.5
 CASES = [(2, 50), (2, 300), (10, 300), (100, 120), (1000, 60)]
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("num_bins", [1, 3, 10, 2**24])
-@pytest.mark.parametrize(("m", "n"), CASES)
+@pytest.mark.parametrize(
+    ("m", "n", "num_bins", "dtype"),
+    [
+        *((*case, 10, np.float64) for case in CASES),
+        *((10, 300, num_bins, np.float64) for num_bins in (1, 3, 2**24)),
+        *((*case, 10, np.float32) for case in ((2, 300), (1000, 60))),
+        *((10, 300, num_bins, np.float32) for num_bins in (3, 2**24)),
+    ],
+)
 def test_uniform_bins_against_a_dictionary(m, n, num_bins, dtype):
     for decimals in (None, 1):
         probs, _ = random_data(n, m, dtype=dtype, decimals=decimals)
@@ -110,9 +116,15 @@ def test_uniform_bins_see_every_class():
         np.testing.assert_array_equal(bins[:m], bins[m:])
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("min_size", [1, 3, 40])
-@pytest.mark.parametrize(("m", "n"), CASES)
+@pytest.mark.parametrize(
+    ("m", "n", "min_size", "dtype"),
+    [
+        *((*case, 3, np.float64) for case in CASES),
+        *((10, 300, min_size, np.float64) for min_size in (1, 40)),
+        *((*case, 3, np.float32) for case in ((2, 300), (1000, 60))),
+        (10, 300, 1, np.float32),
+    ],
+)
 def test_median_variance_bins_against_recursion(m, n, min_size, dtype):
     for decimals in (None, 1, 2):
         probs, _ = random_data(n, m, dtype=dtype, decimals=decimals)
@@ -140,17 +152,19 @@ def equal_mass_oracle(probs, num_bins):
     """⌊b · number of smaller predictions / n⌋ of every class, of the second if there are two."""
     n, m = probs.shape
     columns = [1] if m == 2 else range(m)
-    rows = [
-        tuple(num_bins * sum(probs[j, c] < p[c] for j in range(n)) // n for c in columns)
-        for p in probs
-    ]
+    rows = [tuple(num_bins * np.sum(probs[:, c] < p[c]) // n for c in columns) for p in probs]
     positions = {row: i for i, row in enumerate(sorted(set(rows)))}
     return np.array([positions[row] for row in rows])
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("num_bins", [1, 3, 10, 50])
-@pytest.mark.parametrize(("m", "n"), [(2, 50), (2, 301), (3, 97), (100, 60)])
+@pytest.mark.parametrize(
+    ("m", "n", "num_bins", "dtype"),
+    [
+        *((*case, 10, np.float64) for case in ((2, 50), (2, 301), (3, 97), (100, 60))),
+        *((2, 301, num_bins, np.float64) for num_bins in (1, 3, 50)),
+        *((*case, 50, np.float32) for case in ((2, 301), (3, 97), (100, 60))),
+    ],
+)
 def test_equal_mass_bins_against_counting(m, n, num_bins, dtype):
     for decimals in (None, 1):
         probs, _ = random_data(n, m, dtype=dtype, decimals=decimals)

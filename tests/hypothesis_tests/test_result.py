@@ -82,9 +82,12 @@ TESTS = {
 @pytest.mark.parametrize("name", TESTS)
 def test_draws_can_be_added(name):
     data = oracles.cases()["categorical-5-white"][:3]
-    first, second = (
-        TESTS[name](jax.random.key(i), *data, num_samples=size) for i, size in enumerate((60, 40))
-    )
+
+    @functools.partial(jax.jit, static_argnums=1)
+    def run(key, num_samples):
+        return TESTS[name](key, *data, num_samples=num_samples)
+
+    first, second = (run(jax.random.key(i), size) for i, size in enumerate((60, 40)))
     both = hypothesis_tests.combine_results(first, second)
     np.testing.assert_array_equal(both.null_samples, np.r_[first.null_samples, second.null_samples])
     assert both.statistic == first.statistic
@@ -94,7 +97,7 @@ def test_draws_can_be_added(name):
     ]
     np.testing.assert_allclose(both.pvalue, (1 + sum(counts)) / 101)
     assert both.pvalue_standard_error < first.pvalue_standard_error
-    again = TESTS[name](jax.random.key(0), *data, num_samples=40)
+    again = run(jax.random.key(0), 40)
     for one, two in ((first, again), (again, first), (both, second), (first, both)):
         with pytest.raises(ValueError, match=r"results\[0\] and results\[1\]: expected draws with"):
             hypothesis_tests.combine_results(one, two)
@@ -237,13 +240,14 @@ def test_adjusted_pvalues_hold_the_level_that_the_smallest_pvalue_does_not():
 
 def test_combined_results_are_adjusted_again():
     predictions, targets, _ = oracles.normal_data(10)
-    tests = [
-        hypothesis_tests.exact_test(
-            jax.random.key(i), _three_statistics, predictions, targets, num_samples=50, adjust=True
+
+    @jax.jit
+    def run(key):
+        return hypothesis_tests.exact_test(
+            key, _three_statistics, predictions, targets, num_samples=50, adjust=True
         )
-        for i in (1, 2)
-    ]
-    both = hypothesis_tests.combine_results(*tests)
+
+    both = hypothesis_tests.combine_results(*(run(jax.random.key(i)) for i in (1, 2)))
     expected = adjusted_pvalues(both.statistic, both.null_samples)
     jax.tree.map(np.testing.assert_array_equal, both.adjusted_pvalue, expected)
     assert both.null_samples["mean"].shape == (100,)

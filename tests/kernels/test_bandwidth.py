@@ -7,9 +7,14 @@ from calibjax import distances, distributions, kernels
 from calibjax.kernels import bandwidth
 
 
-@pytest.mark.parametrize("n", [2, 3, 4, 7, 50, 301])
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@pytest.mark.parametrize("include_diagonal", [False, True])
+@pytest.mark.parametrize(
+    ("n", "dtype", "include_diagonal"),
+    [
+        *((n, np.float64, False) for n in (2, 3, 4, 7, 50, 301)),
+        *((n, np.float64, True) for n in (2, 3, 7, 301)),
+        *((n, np.float32, True) for n in (4, 301)),
+    ],
+)
 def test_median_of_all_distances(n, dtype, include_diagonal):
     x = np.random.default_rng(n).normal(size=(n, 2)).astype(dtype)
     matrix = np.asarray(kernels.gram_matrix(distances.Euclidean(), jnp.asarray(x)))
@@ -25,8 +30,9 @@ def test_distances_held_and_computed_in_every_pass_have_one_median(dtype, monkey
     predictions = distributions.Categorical(jnp.asarray(probs))
     held = kernels.median_heuristic(distances.TotalVariation(), predictions)
     monkeypatch.setattr(bandwidth, "_MANY_POINTS", 0)
-    jax.clear_caches()
+    bandwidth._mean_of_order_statistics.clear_cache()
     computed = kernels.median_heuristic(distances.TotalVariation(), predictions)
+    bandwidth._mean_of_order_statistics.clear_cache()
     assert held == computed
     matrix = np.abs(probs[:, None] - probs).sum(-1)[np.triu_indices(300, 1)] / 2
     np.testing.assert_allclose(held, np.median(matrix), rtol=4 * np.finfo(dtype).eps)

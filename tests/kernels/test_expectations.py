@@ -83,8 +83,8 @@ def test_float32_bracket_equals_the_four_terms(scale, d):
     index = jnp.arange(20)
     p, q = (jax.tree.map(lambda x: x[i], predictions) for i in (index, index + 20))  # noqa: B023
     y, z = targets[index], targets[index + 20]
-    four = jax.vmap(lambda *a: four_terms(kernel, *a))(p, y, q, z)
-    stable = jax.vmap(lambda *a: centered_without_offset(kernel, *a))(p, y, q, z)
+    four = jax.jit(jax.vmap(lambda *a: four_terms(kernel, *a)))(p, y, q, z)
+    stable = jax.jit(jax.vmap(lambda *a: centered_without_offset(kernel, *a)))(p, y, q, z)
     np.testing.assert_allclose(stable, four, atol=3e-15)
 
 
@@ -136,8 +136,8 @@ def test_registered_centered_kernels_are_the_four_terms(name):
         for part in ((0, 11), (11, 22))
     ]
     arguments = *pair[0], *pair[1]
-    four = jax.vmap(lambda *a: four_terms(kernel.target, *a))(*arguments)
-    ours = jax.vmap(lambda *a: kernels.centered_kernel(kernel.target, *a))(*arguments)
+    four = jax.jit(jax.vmap(lambda *a: four_terms(kernel.target, *a)))(*arguments)
+    ours = jax.jit(jax.vmap(lambda *a: kernels.centered_kernel(kernel.target, *a)))(*arguments)
     np.testing.assert_allclose(ours, four, atol=3e-15)
 
 

@@ -32,6 +32,7 @@ def data(n, seed=0, d=2):
 ARGS = {"amplitude": np.array(2.0), "rate": np.array(0.3)}
 
 
+@jax.jit
 def dense(args, xs):
     rows = jax.vmap(laplace, (None, None, 0))
     return jax.vmap(rows, (None, 0, None))(args, xs, xs)
@@ -102,13 +103,13 @@ def test_gradients_equal_those_of_the_dense_sum(n):
 
     ours = jax.jit(jax.grad(tiled_forms, argnums=(0, 1, 2)))(ARGS, u, weights)
     chex.assert_trees_all_close(
-        ours, jax.grad(dense_forms, argnums=(0, 1, 2))(ARGS, u, weights), rtol=1e-9
+        ours, jax.jit(jax.grad(dense_forms, argnums=(0, 1, 2)))(ARGS, u, weights), rtol=1e-9
     )
 
     def tiled(args, u):
         return pairwise.mean_over_pairs(laplace, args, (u, labels), tile_size=32)
 
-    jax.test_util.check_grads(tiled, (ARGS, u), order=1, modes=["rev"], rtol=1e-5)
+    jax.test_util.check_grads(jax.jit(tiled), (ARGS, u), order=1, modes=["rev"], rtol=1e-5)
 
 
 def test_gradients_between_two_sets():
@@ -144,7 +145,8 @@ def test_second_derivatives():
         return jnp.triu(dense(ARGS | {"rate": rate}, xs), 1).sum() / 190
 
     rate = jnp.array(0.4)
-    np.testing.assert_allclose(jax.hessian(tiled)(rate), jax.hessian(plain)(rate), rtol=1e-10)
+    ours, expected = (jax.jit(jax.hessian(f))(rate) for f in (tiled, plain))
+    np.testing.assert_allclose(ours, expected, rtol=1e-10)
 
 
 def test_vmap_over_parameters_and_data():

@@ -36,8 +36,9 @@ def test_estimates_are_those_of_the_library(m, a, share, beta):
     beta = jnp.asarray(simulation.label_distribution(beta, m))
     labels = simulation.draw_labels(jax.random.key(m), predictions, share, beta)
     mean = mean_total_variation(jnp.full(m, a))
-    shared = simulation.shared_parts(predictions.probs, mean)
-    values = dict(zip(simulation.ESTIMATORS, simulation.estimate(shared, labels), strict=True))
+    shared = jax.jit(simulation.shared_parts)(predictions.probs, mean)
+    values = jax.jit(simulation.estimate)(shared, labels)
+    values = dict(zip(simulation.ESTIMATORS, values, strict=True))
 
     binnings = {
         "ece_uniform": estimators.uniform_bins(10),

@@ -75,17 +75,19 @@ def curve_oracle(key, p, y, bins, num_samples, level):
     return values
 
 
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize(
-    ("binning", "n", "num_samples", "level"),
+    ("binning", "n", "num_samples", "level", "dtype"),
     [
-        (TENTHS, 400, 199, 0.9),
-        (TENTHS, 30, 19, 0.9),
-        (by_tenths, 300, 100, 0.5),
-        (by_tenths, 20, 49, 0.95),
-        (lambda p: jnp.zeros(p.probs.shape, int), 50, 39, 0.8),
-        (lambda p: jnp.arange(p.probs.size), 50, 39, 0.8),
-        (near_one_half, 60, 39, 0.9),
+        (TENTHS, 400, 199, 0.9, np.float64),
+        (TENTHS, 400, 199, 0.9, np.float32),
+        (TENTHS, 30, 19, 0.9, np.float64),
+        (by_tenths, 300, 100, 0.5, np.float32),
+        (by_tenths, 20, 49, 0.95, np.float64),
+        # The next three have the same shapes.
+        (lambda p: jnp.zeros(p.probs.shape, int), 60, 39, 0.9, np.float64),
+        (lambda p: jnp.arange(p.probs.size), 60, 39, 0.9, np.float64),
+        (near_one_half, 60, 39, 0.9, np.float64),
+        (near_one_half, 60, 39, 0.9, np.float32),
     ],
 )
 def test_against_loops(binning, n, num_samples, level, dtype):
