@@ -85,7 +85,23 @@ def _centered(
     kernel: SquaredExponential, p: MvNormal, y: jax.Array, q: MvNormal, z: jax.Array
 ) -> jax.Array:
     is_double = jnp.result_type(p.loc) == jnp.float64  # which the four terms are good enough for
-    return (four_terms if is_double else centered_without_offset)(kernel, p, y, q, z)
+    return (four_terms if is_double else _centered_in_low_precision)(kernel, p, y, q, z)
+
+
+@jax.custom_jvp
+def _centered_in_low_precision(
+    kernel: SquaredExponential, p: MvNormal, y: jax.Array, q: MvNormal, z: jax.Array
+) -> jax.Array:
+    """The four terms for wide predictions, of which they keep the digits, and for derivatives."""
+    square = jnp.square(inverse_length_scale(kernel, p))
+    is_wide = (jnp.trace(p.cov) + jnp.trace(q.cov)) * square > 1
+    arguments = kernel, p, y, q, z
+    return jnp.where(is_wide, four_terms(*arguments), centered_without_offset(*arguments))
+
+
+@_centered_in_low_precision.defjvp
+def _centered_jvp(primals: tuple, tangents: tuple) -> tuple[jax.Array, jax.Array]:
+    return _centered_in_low_precision(*primals), jax.jvp(four_terms, primals, tangents)[1]
 
 
 def _shrinkage(a: jax.Array, factored: Factor) -> jax.Array:
@@ -105,7 +121,6 @@ def _one_minus_root(factored: Factor) -> jax.Array:
     return gap / (1 + safe_sqrt(1 - gap))
 
 
-@jax.custom_jvp
 def centered_without_offset(
     kernel: SquaredExponential, p: MvNormal, y: jax.Array, q: MvNormal, z: jax.Array
 ) -> jax.Array:
@@ -118,8 +133,7 @@ def centered_without_offset(
 
     With U = I − (I + S)⁻¹, V = I − (I + S')⁻¹ and x = (I + S + S')⁻¹ D their exponents are those
     of K, less dᵀ U d, d'ᵀ V d' and Dᵀ U D + Dᵀ V D − (U D)ᵀ S' x − (V D)ᵀ S x. All corrections
-    are small where S and S' are, and the rounding errors of U and V cancel on average. The
-    derivative is that of the four terms.
+    are small where S and S' are, and the rounding errors of U and V cancel on average.
     """
     rate = inverse_length_scale(kernel, p)
     arrays = _scaled(rate, p), _scaled(rate, q)
@@ -130,8 +144,7 @@ def centered_without_offset(
     a, b, c = map(_one_minus_root, (*factors, joint))
 
     def exponential(difference: Vector, *corrections: jax.Array) -> jax.Array:
-        exponent = dot(difference, difference) - sum(corrections)
-        return jnp.exp(-0.5 * jnp.maximum(exponent, 0))
+        return jnp.exp(-0.5 * (dot(difference, difference) - sum(corrections)))
 
     def quadratic(a: Matrix, x: Vector) -> jax.Array:
         return dot(x, _matrices.multiply(a, x))
@@ -149,11 +162,6 @@ def centered_without_offset(
     # The small terms are added first, or they would be lost.
     big_m = exponential(pq, dot(pq, ud) + (dot(pq, vd) - second))
     return ((big_k - big_p) - (big_q - big_m)) + (a * big_p + b * big_q - c * big_m)
-
-
-@centered_without_offset.defjvp
-def _centered_jvp(primals: tuple, tangents: tuple) -> tuple[jax.Array, jax.Array]:
-    return centered_without_offset(*primals), jax.jvp(four_terms, primals, tangents)[1]
 
 
 register_expectations(
