@@ -1,0 +1,117 @@
+"""Raw ensembles of real temperature forecasts, before and after temperature scaling.
+
+The data are those of `experiments.temperature_ensemble`: 2749 observations with 11-member ensemble
+forecasts. Here the members themselves are the prediction, in two ways:
+
+- members: `Samples` of the 11 members, each as probable as the others;
+- mixture: 11 normal distributions of equal weight around the members, with Silverman's bandwidth
+  (4 / 33)^{1/5} times the standard deviation of the members of the day.
+
+Temperature scaling spreads both about what it keeps: members about their mean by √T, normal
+components about the members by √T. T is fitted to the first half of the rows by the CRPS (members)
+or the likelihood (mixture). Everything is evaluated on the second half.
+
+Kernels exp(−d/ℓ_P) exp(−(y − z)²/(2 ℓ_Y²)): d is the Wasserstein distance between ensembles, the
+maximum mean discrepancy under the target kernel between mixtures, both positive semi-definite; ℓ_P
+is the median heuristic and ℓ_Y the median predicted standard deviation, of the predictions before
+scaling, so that before and after can be compared. No target enters them, so the exact tests stay
+exact.
+
+The exact test asks whether observations are independent draws *from the prediction*: for members,
+whether they are always one of 11 numbers, which no ensemble of finitely many members can satisfy,
+so a small p-value is no news there, and how large the SKCE is tells more. For the dependence of
+successive days see `experiments.temperature_ensemble`.
+
+Run: python -m experiments.ensemble_scaling --data DIR [--output DIR]
+"""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from calibjax import distances, distributions, hypothesis_tests, kernels, scores
+from calibjax.recalibration import temperature_scaling
+from experiments import reporting
+from experiments.temperature_ensemble import NUM_MEMBERS, read
+
+SILVERMAN = (4 / (3 * NUM_MEMBERS)) ** 0.2
+COVERAGE = 0.9
+
+
+def kernel_of(predictions: Any) -> kernels.Kernel:
+    """The kernel of one kind of prediction, with length scales from the predictions."""
+    deviations = jnp.sqrt(jax.vmap(lambda p: p.variance())(predictions))
+    target = kernels.SquaredExponential(jnp.median(deviations))
+    if isinstance(predictions, distributions.Samples):
+        distance: Any = distances.Wasserstein()
+    else:
+        distance = distances.MaximumMeanDiscrepancy(target)
+    length_scale = kernels.median_heuristic(distance, predictions)
+    return kernels.TensorProduct(kernels.Exponential(length_scale, distance), target)
+
+
+def row(
+    model: str,
+    temperature: float,
+    kernel: kernels.Kernel,
+    predictions: Any,
+    y: jax.Array,
+    num_samples: int,
+) -> dict[str, Any]:
+    """SKCE, exact p-value and scores of one model."""
+    test = hypothesis_tests.exact_skce_test(
+        jax.random.key(0), kernel, predictions, y, num_samples=num_samples
+    )
+    levels = jnp.array([0.5 - COVERAGE / 2, 0.5 + COVERAGE / 2])
+    low, high = jax.vmap(lambda p: jax.vmap(p.quantile)(levels))(predictions).T
+    return {
+        "model": model,
+        "T": temperature,
+        "prediction length scale": float(kernel.prediction.length_scale),
+        "target length scale": float(kernel.target.length_scale),
+        "SKCE": float(test.estimate),
+        "exact p": float(test.pvalue),
+        "CRPS": float(scores.crps(predictions, y)),
+        f"coverage {COVERAGE:.0%}": float(jnp.mean((low <= y) & (y <= high))),
+        "mean squared error": float(scores.mean_squared_error(predictions, y)),
+    }
+
+
+def main() -> None:
+    """Reads the data, fits two temperatures, writes a table."""
+    parser = reporting.option_parser(__doc__, needs_data=True)
+    parser.add_argument("--num-samples", type=reporting.positive_integer, default=1000)
+    options = parser.parse_args()
+    jax.config.update("jax_enable_x64", True)
+    observed, members = (jnp.asarray(x) for x in read(options.data))
+    half = len(observed) // 2
+    bandwidth = SILVERMAN * members.std(1, ddof=1, keepdims=True)
+    normals = distributions.Normal(members, jnp.broadcast_to(bandwidth, members.shape))
+    models = {
+        "members": (distributions.Samples(members), temperature_scaling(scores.crps)),
+        "mixture": (distributions.Mixture(None, normals), temperature_scaling()),
+    }
+    rows = []
+    for name, (predictions, recalibrator) in models.items():
+        earlier, later = (
+            jax.tree.map(lambda leaf, part=part: leaf[part], predictions)
+            for part in (np.s_[:half], np.s_[half:])
+        )
+        kernel, y = kernel_of(later), observed[half:]
+        temperature = recalibrator.fit(earlier, observed[:half])
+        scaled = recalibrator.apply(temperature, later)
+        rows.append(row(name, 1.0, kernel, later, y, options.num_samples))
+        rows.append(
+            row(f"{name}, scaled", float(temperature), kernel, scaled, y, options.num_samples)
+        )
+    note = (
+        f"Rows {half + 1} to {len(observed)} of the file; T fitted to the rows before. Smallest "
+        f"possible p-value: {1 / (options.num_samples + 1):.2g}."
+    )
+    reporting.write_records(options.output, "ensemble_scaling", rows, note)
+
+
+if __name__ == "__main__":
+    main()
