@@ -1,0 +1,243 @@
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from calibjax import distances, estimators, kernels
+from calibjax.distributions import (
+    Categorical,
+    DiagNormal,
+    Laplace,
+    Mixture,
+    MvNormal,
+    Normal,
+    Poisson,
+    Samples,
+)
+from calibjax.kernels import Linear, SquaredExponential, linear_map
+from calibjax.kernels.expectations import rules
+from tests import oracles
+
+RNG = np.random.default_rng(0)
+SCALE = np.array([0.5, -2.0, 1.5])
+WIDE = RNG.normal(size=(2, 3))  # a projection
+TALL = np.concatenate([WIDE, WIDE])  # a map to a subspace: singular covariances
+
+
+def _normals(n=2):
+    return [
+        DiagNormal(jnp.asarray(RNG.normal(size=3)), jnp.asarray(RNG.uniform(0.5, 2, 3)))
+        for _ in range(n)
+    ]
+
+
+def _all_terms(kernel, p, y, q, z):
+    return jnp.stack(
+        [
+            kernel(y, z),
+            kernels.single_expectation(kernel, p, z),
+            kernels.double_expectation(kernel, p, q),
+            kernels.centered_kernel(kernel, p, y, q, z),
+        ]
+    )
+
+
+all_terms = jax.jit(_all_terms)
+
+
+def test_factors_of_dimensions_are_length_scales():
+    """The product of one-dimensional kernels with length scales 1 / |a_d|."""
+    (p, q), (y, z) = _normals(), RNG.normal(size=(2, 3))
+    ours = all_terms(Linear(jnp.asarray(SCALE), SquaredExponential(1.0)), p, y, q, z)
+    product = 1.0
+    for d in range(3):
+        one, two = (Normal(x.loc[d], x.scale[d]) for x in (p, q))
+        kernel = SquaredExponential(1 / abs(SCALE[d]))
+        product = product * all_terms(kernel, one, y[d], two, z[d])[:3]
+    np.testing.assert_allclose(ours[:3], product, rtol=1e-13)
+    full = [MvNormal(x.loc, jnp.diag(x.scale**2)) for x in (p, q)]
+    rotated = all_terms(Linear(jnp.diag(SCALE), SquaredExponential(1.0)), full[0], y, full[1], z)
+    np.testing.assert_allclose(rotated, ours, rtol=1e-12)
+
+
+@pytest.mark.parametrize("matrix", [WIDE, TALL], ids=["wide", "tall"])
+def test_matrices(matrix):
+    """Against the formula with explicit inverse and determinant, from independent components."""
+    (p, q), (y, z) = _normals(), RNG.normal(size=(2, 3))
+
+    def gaussian(difference, variances):
+        total = np.eye(len(matrix)) + matrix @ np.diag(variances) @ matrix.T
+        moved = matrix @ difference
+        return np.linalg.det(total) ** -0.5 * np.exp(-0.5 * moved @ np.linalg.inv(total) @ moved)
+
+    s, t = np.square(p.scale), np.square(q.scale)
+    expected = [gaussian(y - z, 0 * s), gaussian(p.loc - z, s), gaussian(p.loc - q.loc, s + t)]
+    expected.append(expected[0] - expected[1] - gaussian(q.loc - y, t) + expected[2])
+    kernel = Linear(jnp.asarray(matrix), SquaredExponential(1.0))
+    np.testing.assert_allclose(all_terms(kernel, p, y, q, z), expected, rtol=1e-9)
+    full = [MvNormal(x.loc, jnp.diag(x.scale**2)) for x in (p, q)]
+    np.testing.assert_allclose(all_terms(kernel, full[0], y, full[1], z), expected, rtol=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("family", "kernel"), [(Normal, SquaredExponential), (Laplace, kernels.Exponential)]
+)
+def test_a_number_is_a_length_scale(family, kernel):
+    p, q = family(jnp.array(0.3), jnp.array(0.7)), family(jnp.array(-0.2), jnp.array(0.4))
+    ours = all_terms(Linear(-2.0, kernel(1.0)), p, jnp.array(0.1), q, jnp.array(0.9))
+    plain = all_terms(kernel(0.5), p, jnp.array(0.1), q, jnp.array(0.9))
+    np.testing.assert_allclose(ours, plain, rtol=1e-11)
+
+
+def test_predictions_for_any_kernel():
+    """Classes, draws and mixtures of normals, with a number in place of a length scale."""
+    y, z = jnp.array(0.1), jnp.array(0.9)
+    draws = [Samples(jnp.asarray(RNG.normal(size=4))) for _ in range(2)]
+    mixtures = [
+        Mixture(None, Normal(jnp.asarray(RNG.normal(size=2)), jnp.ones(2))) for _ in range(2)
+    ]
+    classes = [Categorical(jnp.asarray(RNG.dirichlet(np.ones(3)))) for _ in range(2)]
+    for (p, q), pair in ((draws, (y, z)), (mixtures, (y, z)), (classes, (0, 2))):
+        ours = all_terms(Linear(2.0, SquaredExponential(1.0)), p, pair[0], q, pair[1])
+        plain = all_terms(SquaredExponential(0.5), p, pair[0], q, pair[1])
+        np.testing.assert_allclose(ours, plain, rtol=1e-12)
+
+
+def test_maps_of_distributions_have_the_moments_of_the_mapped_variable():
+    p, q = _normals()
+    mixture = Mixture(jnp.array([0.3, 0.7]), jax.tree.map(lambda *x: jnp.stack(x), p, q))
+    samples = Samples(jnp.asarray(RNG.normal(size=(5, 3))))
+    full = MvNormal(p.loc, jnp.asarray(oracles.covariances(1, 3)[0]))
+    for scale in (jnp.asarray(2.0), jnp.asarray(SCALE), jnp.asarray(WIDE)):
+        matrix = scale if scale.ndim == 2 else jnp.diag(scale * jnp.ones(3))
+        for one in (p, full):
+            covariance = one.cov if isinstance(one, MvNormal) else jnp.diag(one.variance())
+            mapped = linear_map(one, scale)
+            np.testing.assert_allclose(mapped.mean(), matrix @ one.mean(), rtol=1e-12)
+            expected = matrix @ covariance @ matrix.T
+            np.testing.assert_allclose(mapped.variance(), jnp.diag(expected), rtol=1e-12)
+            if isinstance(mapped, MvNormal):
+                np.testing.assert_allclose(mapped.cov, expected, rtol=1e-12)
+        for one in (mixture, samples):
+            mapped = linear_map(one, scale)
+            np.testing.assert_allclose(mapped.mean(), matrix @ one.mean(), rtol=1e-12)
+    assert isinstance(linear_map(p, SCALE), DiagNormal)
+    assert linear_map(p, SCALE).scale.min() > 0
+
+
+def test_kernel_on_predictions():
+    p, q = _normals()
+    ours = Linear(jnp.asarray(SCALE), kernels.Exponential(1.0, distances.Wasserstein()))(p, q)
+    squared = np.sum((SCALE * (p.loc - q.loc)) ** 2 + (np.abs(SCALE) * (p.scale - q.scale)) ** 2)
+    np.testing.assert_allclose(ours, np.exp(-np.sqrt(squared)), rtol=1e-13)
+
+
+def test_features_of_the_inner_kernel():
+    predictions, targets, _ = oracles.normal_data(11)
+    kernel = Linear(jnp.asarray(2.0), SquaredExponential(1.0))
+    rule = rules(kernel, predictions).features
+    prepared = rule.prepare(kernel, predictions, targets)
+
+    @jax.jit
+    def matrices(predictions, targets):
+        features = jax.vmap(lambda p, y: rule.evaluate(kernel, prepared, p, y))(
+            predictions, targets
+        )
+        samples = predictions, targets
+        return features @ features.T, kernels.gram_matrix(
+            lambda a, b: kernels.centered_kernel(kernel, *a, *b), samples
+        )
+
+    np.testing.assert_allclose(*matrices(predictions, targets), atol=1e-14)
+    predictions, targets, _ = oracles.normal_data(5, 3)
+    kernel = Linear(jnp.asarray(WIDE), SquaredExponential(1.0))
+    assert rules(kernel, predictions).features.prepare(kernel, predictions, targets) is None
+
+
+def test_float32_stays_float32():
+    predictions, targets, _ = oracles.normal_data(5, 3, dtype=np.float32)
+    kernel = kernels.TensorProduct(
+        kernels.Exponential(1.0, distances.Wasserstein()), Linear(WIDE, SquaredExponential(1.0))
+    )
+    value = jax.eval_shape(lambda p, y: estimators.skce(kernel, p, y), predictions, targets)
+    assert value.dtype == jnp.float32
+
+
+def test_gradient_with_respect_to_the_matrix():
+    (p, q), (y, z) = _normals(), RNG.normal(size=(2, 3))
+
+    @jax.jit
+    @jax.value_and_grad
+    def value(matrix):
+        return kernels.centered_kernel(Linear(matrix, SquaredExponential(1.0)), p, y, q, z)
+
+    direction = RNG.normal(size=TALL.shape)
+    slope = (value(TALL + 1e-5 * direction)[0] - value(TALL - 1e-5 * direction)[0]) / 2e-5
+    np.testing.assert_allclose(jnp.sum(value(TALL)[1] * direction), slope, rtol=1e-6)
+
+
+def test_range_of_values():
+    inner = 3.0 * SquaredExponential()
+    assert kernels.value_range(Linear(2.0, inner)) == kernels.value_range(inner)
+
+
+@pytest.mark.parametrize(
+    ("scale", "error", "message"),
+    [
+        (jnp.array([1.0, jnp.nan, 1.0]), ValueError, r"kernel.target.scale\[1\] = nan"),
+        (jnp.inf, ValueError, "kernel.target.scale: expected finite"),
+        (jnp.ones((1, 2, 3)), ValueError, r"kernel.target.scale: expected a number, \[d\] or"),
+        (jnp.ones(0), ValueError, r"kernel.target.scale: expected a number, \[d\] or"),
+        ([1.0, 2.0, 3.0], TypeError, "kernel.target.scale: expected a number, got list"),
+        (
+            jnp.ones(2),
+            ValueError,
+            r"scale: expected shape \(\) or \[d\] or \[k, d\] for targets of",
+        ),
+        (jnp.ones((3, 2)), ValueError, r"scale: expected shape .* got \(3, 2\)"),
+    ],
+)
+def test_wrong_scales_are_named(scale, error, message):
+    predictions, targets, _ = oracles.normal_data(3, 3)
+    kernel = kernels.TensorProduct(kernels.Exponential(), Linear(scale, SquaredExponential()))
+    with pytest.raises(error, match=message):
+        estimators.skce(kernel, predictions, targets)
+
+
+def test_wrong_inner_kernels_and_vectors_for_scalars_are_named():
+    predictions, targets, _ = oracles.normal_data(3)
+    for kernel, message in (
+        (Linear(1.0, SquaredExponential(-1.0)), "kernel.target.kernel.length_scale"),
+        (Linear(jnp.ones(1), SquaredExponential()), r"scale: expected shape \(\) for targets"),
+    ):
+        product = kernels.TensorProduct(kernels.Exponential(), kernel)
+        with pytest.raises(ValueError, match=message):
+            estimators.skce(product, predictions, targets)
+
+
+def test_missing_maps_are_named_and_can_be_registered():
+    kernel = Linear(2.0, SquaredExponential())
+    with pytest.raises(NotImplementedError, match=r"kernel Linear under Poisson.*linear_map"):
+        kernels.single_expectation(kernel, Poisson(jnp.array(1.0)), 1.0)
+    with pytest.raises(NotImplementedError, match=r"Linear of Poisson predictions.*register"):
+        linear_map(Poisson(jnp.array(1.0)), 2.0)
+
+    @jax.tree_util.register_dataclass
+    @dataclasses.dataclass(frozen=True, eq=False)
+    class Point:
+        value: jax.Array
+
+        def sample(self, key):
+            return self.value
+
+    kernels.register_expectations(
+        SquaredExponential,
+        Point,
+        single=lambda kernel, p, z: kernel(p.value, z),
+        double=lambda kernel, p, q: kernel(p.value, q.value),
+    )
+    linear_map.register(Point, lambda p, scale: Point(scale * p.value))
+    ours = kernels.single_expectation(kernel, Point(jnp.array(1.0)), 1.5)
+    np.testing.assert_allclose(ours, np.exp(-0.5), rtol=1e-14)
