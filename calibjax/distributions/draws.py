@@ -1,5 +1,6 @@
 """Draws of predictions, in place of expectations in closed form."""
 
+import functools
 from typing import Any
 
 import jax
@@ -49,6 +50,13 @@ class MonteCarlo:
         self.draws.check_values(f"{name}.draws")
 
 
+@functools.partial(jax.jit, static_argnames="num_samples")
+def _draw_many(key: jax.Array, predictions: Any, num_samples: int) -> jax.Array:
+    """Independent draws of each prediction, [n, m] or [n, m, d]."""
+    keys = jax.random.split(key, num_samples)
+    return jax.vmap(lambda k: draw(k, predictions), out_axes=1)(keys)
+
+
 def monte_carlo(key: jax.Array, predictions: Any, num_samples: int) -> MonteCarlo:
     """Draws from each prediction, with which expectations are estimated without bias.
 
@@ -91,7 +99,6 @@ def monte_carlo(key: jax.Array, predictions: Any, num_samples: int) -> MonteCarl
     if isinstance(predictions, MonteCarlo):
         predictions = predictions.distribution
     num_samples = _checks.size_in_range("num_samples", num_samples, 2)
-    keys = jax.random.split(key, num_samples)
-    values = jax.vmap(lambda k: draw(k, predictions), out_axes=1)(keys)
+    values = _draw_many(key, predictions, num_samples)
     index = jnp.arange(_checks.leading_size("predictions", predictions))
     return MonteCarlo(predictions, Samples(values), index)

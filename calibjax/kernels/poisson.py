@@ -69,9 +69,9 @@ def _weight(
     w = jnp.minimum(node / reach, 1) * math.pi
     half_sine = jnp.sin(0.5 * w)
     cosine = 1 - 2 * jnp.square(half_sine)
+    terms = 2 * jnp.exp(-0.5 * jnp.square(jnp.arange(1, 13) / short))
     following, current = 0, 0  # Clenshaw's recurrence
-    for lag in range(12, 0, -1):
-        term = 2 * jnp.exp(-0.5 * jnp.square(lag / short))
+    for term in terms[::-1]:
         following, current = current, term + 2 * cosine * current - following
     factor = jnp.where(is_short, 1 + cosine * current - following, math.sqrt(2 * math.pi) * long)
     decay = jnp.exp((cosine - 1) * variance - 0.5 * jnp.square(long * w))

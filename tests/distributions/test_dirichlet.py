@@ -41,11 +41,11 @@ def test_density_on_the_boundary():
 
 
 def test_draws_do_not_underflow():
-    p = distributions.Dirichlet(jnp.full((200, 1000), 0.1, np.float32))
+    p = distributions.Dirichlet(jnp.full((50, 1000), 0.1, np.float32))
     draws = jax.jit(distributions.sample_targets)(jax.random.key(0), p)
     assert draws.dtype == np.float32
     np.testing.assert_allclose(draws.sum(-1), 1, rtol=1e-5)
-    np.testing.assert_allclose(draws.var(), p.variance()[0, 0], rtol=0.05)
+    np.testing.assert_allclose(draws.var(), p.variance()[0, 0], rtol=0.15)
 
 
 def test_expectations_need_monte_carlo():

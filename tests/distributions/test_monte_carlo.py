@@ -91,6 +91,7 @@ def test_a_sampler_is_all_that_is_needed():
     assert test.pvalue == 0.01
 
 
+@pytest.mark.slow
 def test_exact_test_holds_its_level_with_three_draws():
     predictions, _, _ = oracles.normal_data(6)
     kernel = kernels.TensorProduct(

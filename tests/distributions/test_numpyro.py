@@ -50,22 +50,22 @@ TARGETS = {
 
 
 def test_distributions_agree_with_numpyro():
-    ours, expected, targets = {}, {}, {}
+    ours, theirs = {}, {}
     for name, (make, record) in CASES.items():
-        theirs = make()
-        ours[name] = distributions.from_numpyro(theirs)
+        theirs[name] = make()
+        ours[name] = distributions.from_numpyro(theirs[name])
         assert type(ours[name]) is record, name
-        targets[name] = TARGETS.get(name, SCALARS)
-        expected[name] = theirs.log_prob(targets[name])
         draws = jax.eval_shape(distributions.sample_targets, jax.random.key(0), ours[name])
-        assert draws.shape == (N, *theirs.event_shape), name
+        assert draws.shape == (N, *theirs[name].event_shape), name
 
     @jax.jit
-    def evaluate(ours):
-        return {k: jax.vmap(lambda q, y: q.log_prob(y))(p, targets[k]) for k, p in ours.items()}
+    def densities(ours):
+        targets = {name: TARGETS.get(name, SCALARS) for name in ours}
+        one = jax.vmap(lambda p, y: p.log_prob(y))
+        return [[one(ours[k], y), theirs[k].log_prob(y)] for k, y in targets.items()]
 
-    for name, densities in evaluate(ours).items():
-        np.testing.assert_allclose(densities, expected[name], rtol=1e-9, err_msg=name)
+    for name, values in zip(ours, densities(ours), strict=True):
+        np.testing.assert_allclose(*values, rtol=1e-9, err_msg=name)
 
 
 def test_other_distributions_work_end_to_end():

@@ -95,6 +95,7 @@ def test_narrow_kernels_are_not_a_number():
     assert np.isfinite(values[:, columns[5] >= 0.04]).all()
 
 
+@pytest.mark.slow
 def test_float32_has_no_offset():
     rng = np.random.default_rng(0)
     kernel = kernels.TensorProduct(kernels.Exponential(3.0), kernels.SquaredExponential(0.3))

@@ -99,6 +99,7 @@ def _data(n, dtype, seed=0):
     return Poisson(jnp.asarray(rate)), jnp.asarray(rng.poisson(rate))
 
 
+@pytest.mark.slow
 def test_float32_has_no_offset():
     """Its systematic error is below a hundredth of the estimator's standard deviation."""
     kernel = kernels.TensorProduct(kernels.Exponential(5.0), kernels.White())
