@@ -10,6 +10,20 @@ import pytest
 
 from calibjax import distances, distributions, estimators, hypothesis_tests, kernels
 from tests import oracles
+from tests.wrong_data import (
+    LABELS,
+    LOC,
+    LOCATIONS,
+    PROBS,
+    SCALE,
+    WRONG,
+    Bernoulli,
+    Categorical,
+    DiagNormal,
+    N,
+    Normal,
+    Y,
+)
 
 KEY = jax.random.key(0)
 ENTRIES = {
@@ -37,205 +51,6 @@ ENTRIES = {
     "skce_confidence_interval": hypothesis_tests.skce_confidence_interval,
     "bootstrap_skce_confidence_interval": functools.partial(
         hypothesis_tests.bootstrap_skce_confidence_interval, KEY
-    ),
-}
-N = 6
-LOC, SCALE, Y = jnp.linspace(0, 1, N), jnp.full(N, 0.5), jnp.linspace(0, 1, N)
-PROBS, LABELS = jnp.full((N, 3), 1 / 3), jnp.array([0, 1, 2, 0, 1, 2])
-Normal, DiagNormal = distributions.Normal, distributions.DiagNormal
-Categorical, Bernoulli = distributions.Categorical, distributions.Bernoulli
-NAN, INF = jnp.nan, jnp.inf
-LOCATIONS = Normal(LOC[:2], SCALE[:2]), jnp.array([0.1, 0.7])
-
-WRONG = {
-    "NaN in loc": (
-        Normal(LOC.at[2].set(NAN), SCALE),
-        Y,
-        ValueError,
-        r"predictions.loc: expected finite values, got predictions.loc\[2\] = nan",
-    ),
-    "infinite loc": (
-        Normal(LOC.at[2].set(INF), SCALE),
-        Y,
-        ValueError,
-        "predictions.loc: expected finite",
-    ),
-    "zero scale": (
-        Normal(LOC, SCALE.at[1].set(0)),
-        Y,
-        ValueError,
-        r"predictions.scale: expected positive finite values, got predictions.scale\[1\] = 0.0",
-    ),
-    "negative scale": (
-        Normal(LOC, SCALE.at[1].set(-1)),
-        Y,
-        ValueError,
-        "predictions.scale: expected positive",
-    ),
-    "NaN scale": (
-        Normal(LOC, SCALE.at[1].set(NAN)),
-        Y,
-        ValueError,
-        "predictions.scale: expected positive",
-    ),
-    "NaN target": (
-        Normal(LOC, SCALE),
-        Y.at[5].set(NAN),
-        ValueError,
-        r"targets: expected finite values, got targets\[5\] = nan",
-    ),
-    "fewer targets": (
-        Normal(LOC, SCALE),
-        Y[1:],
-        ValueError,
-        "targets: expected one target for each of the 6 predictions, got 5",
-    ),
-    "fewer scales": (
-        Normal(LOC, SCALE[1:]),
-        Y,
-        ValueError,
-        "predictions: expected leading axes of one length",
-    ),
-    "scalar scale": (
-        Normal(LOC, jnp.array(0.5)),
-        Y,
-        ValueError,
-        "predictions.scale: expected a batch with a leading axis",
-    ),
-    "one distribution": (
-        Normal(LOC[0], SCALE[0]),
-        Y,
-        ValueError,
-        "predictions.loc: expected a batch",
-    ),
-    "loc of a vector": (
-        Normal(LOC[:, None], SCALE[:, None]),
-        Y,
-        ValueError,
-        r"predictions.loc: expected shape \[n\], got \(6, 1\)",
-    ),
-    "vector targets": (
-        Normal(LOC, SCALE),
-        Y[:, None],
-        ValueError,
-        r"targets: expected shape \[n\]",
-    ),
-    "integer loc": (
-        Normal(jnp.arange(N), SCALE),
-        Y,
-        TypeError,
-        "predictions.loc: expected floating-point values .float32 or float64., got int",
-    ),
-    "integer targets": (
-        Normal(LOC, SCALE),
-        jnp.arange(N),
-        TypeError,
-        "targets: expected floating-point values .float32 or float64., got int",
-    ),
-    "complex targets": (
-        Normal(LOC, SCALE),
-        Y * 1j,
-        TypeError,
-        "targets: expected floating-point values .float32 or float64., got complex",
-    ),
-    "list in place of an array": (
-        Normal([0.0] * N, SCALE),
-        Y,
-        TypeError,
-        r"predictions.loc\[0\]: expected an array, got float",
-    ),
-    "list of targets": (
-        Normal(LOC, SCALE),
-        [0.0] * N,
-        TypeError,
-        r"targets\[0\]: expected an array, got float",
-    ),
-    "no distribution": (LOC, Y, TypeError, "predictions: expected a batch of distributions"),
-    "empty": (
-        Normal(LOC[:0], SCALE[:0]),
-        Y[:0],
-        ValueError,
-        "predictions: expected at least . samples, got 0",
-    ),
-    "diagonal without dimension": (
-        DiagNormal(LOC, SCALE),
-        Y,
-        ValueError,
-        r"predictions.loc: expected shape \[n, d\]",
-    ),
-    "diagonal with other scales": (
-        DiagNormal(jnp.ones((N, 2)), jnp.ones((N, 3))),
-        jnp.ones((N, 2)),
-        ValueError,
-        r"predictions.scale: expected shape \[n, d\], as loc",
-    ),
-    "diagonal with other targets": (
-        DiagNormal(jnp.ones((N, 2)), jnp.ones((N, 2))),
-        jnp.ones((N, 3)),
-        ValueError,
-        r"targets: expected shape \[n, d\]",
-    ),
-    "zero dimensions": (
-        DiagNormal(jnp.ones((N, 0)), jnp.ones((N, 0))),
-        jnp.ones((N, 0)),
-        ValueError,
-        "at least one dimension",
-    ),
-    "logits": (
-        Categorical(jnp.zeros((N, 3))),
-        LABELS,
-        ValueError,
-        r"predictions.probs.sum\(-1\): expected rows that sum to one \(not logits\)",
-    ),
-    "negative probability": (
-        Categorical(PROBS.at[0].set(jnp.array([-0.5, 1, 0.5]))),
-        LABELS,
-        ValueError,
-        r"predictions.probs: expected probabilities in \[0, 1\]",
-    ),
-    "NaN probability": (
-        Categorical(PROBS.at[0, 0].set(NAN)),
-        LABELS,
-        ValueError,
-        "predictions.probs: expected probabilities",
-    ),
-    "label -1": (
-        Categorical(PROBS),
-        LABELS.at[3].set(-1),
-        ValueError,
-        r"targets: expected labels in 0, ..., 2, got targets\[3\] = -1",
-    ),
-    "label m": (
-        Categorical(PROBS),
-        LABELS.at[3].set(3),
-        ValueError,
-        r"targets: expected labels in 0, ..., 2, got targets\[3\] = 3",
-    ),
-    "floating labels": (
-        Categorical(PROBS),
-        LABELS * 1.0,
-        TypeError,
-        "targets: expected integer class labels, got float",
-    ),
-    "one class": (Categorical(jnp.ones((N, 1))), LABELS * 0, ValueError, "at least two classes"),
-    "one-hot targets": (
-        Categorical(PROBS),
-        jax.nn.one_hot(LABELS, 3, dtype=int),
-        ValueError,
-        r"targets: expected shape \[n\]",
-    ),
-    "probability above one": (
-        Bernoulli(LOC * 2),
-        LABELS % 2,
-        ValueError,
-        r"predictions.probs: expected probabilities in \[0, 1\]",
-    ),
-    "binary label 2": (Bernoulli(LOC), LABELS, ValueError, "targets: expected labels in 0, ..., 1"),
-    "two columns for Bernoulli": (
-        Bernoulli(PROBS),
-        LABELS % 2,
-        ValueError,
-        r"predictions.probs: expected shape \[n\]",
     ),
 }
 

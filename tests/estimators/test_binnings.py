@@ -8,7 +8,7 @@ import pytest
 
 from calibjax import estimators
 from calibjax.distributions import Bernoulli, Categorical
-from tests.test_arguments import LABELS, PROBS
+from tests.wrong_data import LABELS, PROBS
 
 BINNINGS = {
     "uniform": estimators.uniform_bins(5),
@@ -201,8 +201,7 @@ def saturated_data(n, m, dtype, seed=0):
     return np.asarray(jax.nn.softmax(jnp.asarray(logits.astype(dtype)), -1))
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("m", [2, 3, 10])
+@pytest.mark.parametrize(("m", "dtype"), [*((m, np.float32) for m in (2, 3, 10)), (10, np.float64)])
 def test_saturated_predictions(m, dtype):
     """Variances of the size of rounding errors, and squares that underflow."""
     probs = saturated_data(1000, m, dtype)
@@ -212,7 +211,7 @@ def test_saturated_predictions(m, dtype):
 
 
 @pytest.mark.parametrize("name", BINNINGS)
-@pytest.mark.parametrize("m", [2, 3, 10])
+@pytest.mark.parametrize("m", [2, 10])
 def test_bins_do_not_depend_on_the_order(m, name):
     for dtype in DTYPES:
         for probs in (

@@ -9,7 +9,7 @@ from jax.test_util import check_grads
 from calibjax import distances, distributions, estimators, hypothesis_tests, kernels
 from calibjax.distributions import Bernoulli, Categorical
 from tests import oracles
-from tests.test_arguments import LABELS, PROBS, WRONG
+from tests.wrong_data import CLASS_CASES, LABELS, PROBS, WRONG
 
 GROUPS = [1, 0, 1, 2, 0]
 LENSES = {
@@ -133,9 +133,6 @@ def test_bernoulli_is_the_two_class_categorical(name):
     one = LENSES[name](Bernoulli(probs), targets)
     two = LENSES[name](Categorical(jnp.stack([1 - probs, probs], -1)), targets)
     jax.tree.map(np.testing.assert_array_equal, one, two)
-
-
-CLASS_CASES = [name for name in WRONG if isinstance(WRONG[name][0], Categorical | Bernoulli)]
 
 
 @pytest.mark.parametrize("name", LENSES)

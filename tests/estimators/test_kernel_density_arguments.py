@@ -1,0 +1,90 @@
+"""What the kernel density estimators refuse, and what becomes NaN where it cannot be refused."""
+
+import functools
+import re
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from calibjax.distributions import Categorical, Normal
+from calibjax.estimators import kde_bandwidth, kde_calibration_error
+from tests.estimators.test_kernel_density import error
+from tests.wrong_data import CLASS_CASES, LABELS, LOC, PROBS, WRONG
+
+
+@pytest.mark.parametrize("name", CLASS_CASES)
+def test_wrong_data(name):
+    predictions, targets, kind, message = WRONG[name]
+    with pytest.raises(kind, match=message):
+        kde_calibration_error(predictions, targets, bandwidth=0.1, order=1)
+    if message.startswith("predictions"):
+        with pytest.raises(kind, match=message):
+            kde_bandwidth(predictions)
+
+
+@pytest.mark.parametrize("wrap", [lambda f: f, jax.jit])
+def test_structure_is_checked_under_jit(wrap):
+    evaluate = functools.partial(kde_calibration_error, bandwidth=0.1, order=1)
+    for case in ("floating labels", "one class", "one-hot targets"):
+        predictions, targets, kind, message = WRONG[case]
+        with pytest.raises(kind, match=message):
+            wrap(evaluate)(predictions, targets)
+    with pytest.raises(ValueError, match="predictions: expected at least 2 samples, got 1"):
+        wrap(evaluate)(Categorical(PROBS[:1]), LABELS[:1])
+    with pytest.raises(ValueError, match="predictions: expected at least 2 samples, got 1"):
+        wrap(kde_bandwidth)(Categorical(PROBS[:1]))
+    for function, arguments in ((evaluate, (LOC,)), (kde_bandwidth, ())):
+        with pytest.raises(TypeError, match="expected class predictions such as .*, got Normal"):
+            wrap(function)(Normal(LOC, LOC + 1), *arguments)
+
+
+@pytest.mark.parametrize(
+    ("options", "kind", "message"),
+    [
+        ({"bandwidth": 0.0}, ValueError, "bandwidth: expected positive finite values, got"),
+        ({"bandwidth": -1}, ValueError, "bandwidth: expected positive"),
+        ({"bandwidth": np.nan}, ValueError, "bandwidth: expected positive"),
+        ({"bandwidth": jnp.ones(2)}, ValueError, "bandwidth: expected shape () (a scalar)"),
+        ({"bandwidth": "wide"}, TypeError, "bandwidth: expected a number, got str"),
+        ({"order": 0.5}, ValueError, "order: expected a finite number >= 1, got order = 0.5"),
+        ({"order": np.nan}, ValueError, "order: expected a finite number >= 1, got order = nan"),
+        ({"order": np.inf}, ValueError, "order: expected a finite number >= 1, got order = inf"),
+        ({"order": jnp.ones(2)}, ValueError, "order: expected shape () (a scalar), got (2,)"),
+        ({"order": "l1"}, TypeError, "order: expected a number, got str"),
+        ({"order": 2j}, TypeError, "order: expected a real number"),
+    ],
+)
+def test_wrong_options(options, kind, message):
+    with pytest.raises(kind, match=re.escape(message)):
+        kde_calibration_error(
+            Categorical(PROBS), LABELS, **{"bandwidth": 0.1, "order": 1, **options}
+        )
+
+
+@pytest.mark.parametrize(
+    ("candidates", "kind", "message"),
+    [
+        ([0.1, 0.2], TypeError, "candidates[0]: expected an array, got float"),
+        (0.1, TypeError, "candidates: expected an array, got float"),
+        (jnp.array(0.1), ValueError, "candidates: expected shape [k], got ()"),
+        (jnp.ones((2, 2)), ValueError, "candidates: expected shape [k], got (2, 2)"),
+        (jnp.ones(0), ValueError, "candidates: expected at least 1"),
+        (jnp.array([0.1, 0]), ValueError, "candidates[1] = 0.0"),
+        (jnp.array([jnp.inf]), ValueError, "candidates: expected positive finite values"),
+        (jnp.array([1j]), TypeError, "candidates: expected a real number"),
+    ],
+)
+def test_wrong_candidates(candidates, kind, message):
+    with pytest.raises(kind, match=re.escape(message)):
+        kde_bandwidth(Categorical(PROBS), candidates)
+
+
+def test_what_is_out_of_range_never_becomes_a_number_under_jit():
+    evaluate = jax.jit(lambda p, y: error(p, y))
+    assert np.isfinite(evaluate(PROBS, LABELS))
+    for wrong in (-1, 3):
+        assert np.isnan(evaluate(PROBS, LABELS.at[2].set(wrong)))
+    assert np.isnan(evaluate(PROBS.at[1, 1].set(jnp.nan), LABELS))
+    assert np.isnan(jax.jit(lambda p: kde_bandwidth(Categorical(p)))(PROBS.at[1, 1].set(jnp.nan)))
