@@ -134,7 +134,7 @@ def test_diagonal_covariances_are_independent_components():
     np.testing.assert_allclose(ours, diagonal, rtol=1e-12, atol=1e-15)
 
 
-@pytest.mark.parametrize("d", [2, 12])
+@pytest.mark.parametrize("d", [2, pytest.param(12, marks=pytest.mark.slow)])
 def test_gradients(d):
     """Against finite differences in float64; float32 against float64."""
     p, y, q, z = jax.tree.map(lambda x: x[0], _pairs(1, d))
