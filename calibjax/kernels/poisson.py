@@ -18,18 +18,25 @@ integrand is below e⁻²¹ are left out. Then 31 nodes do, for all rates and le
 """
 
 import math
+from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 
+from calibjax import _checks
+from calibjax._arithmetic import matmul
 from calibjax.distances import Euclidean
 from calibjax.distributions import Poisson
-from calibjax.kernels.expectations import missing, register_expectations
+from calibjax.kernels.base import Kernel
+from calibjax.kernels.expectations import FeatureRule, missing, register_expectations
 from calibjax.kernels.labels import White
+from calibjax.kernels.matrix import gram_matrix
 from calibjax.kernels.stationary import SquaredExponential
 
 _NUM_NODES = 31
+_MAX_COUNTS = 128  # beyond, products of matrices are no faster than pairs
 _EXPONENT = 21.0  # e⁻²¹ bounds what is left out
 
 
@@ -125,5 +132,32 @@ def _double(kernel: SquaredExponential, p: Poisson, q: Poisson) -> jax.Array:
     return jnp.where(is_near, total, 0)
 
 
-register_expectations(White, Poisson, single=_white_single, double=_white_double)
-register_expectations(SquaredExponential, Poisson, single=_single, double=_double)
+def _prepare_features(kernel: Kernel, predictions: Poisson, targets: jax.Array) -> Any:
+    """Square root R of the kernel matrix of all counts that matter, K = R Rᵀ, if they are few."""
+    if not _checks.is_concrete(kernel, predictions, targets):
+        return None
+    rate = float(jnp.max(predictions.rate))
+    third = -np.log(np.finfo(predictions.rate.dtype).eps) / 3
+    largest = rate + third + np.sqrt(third**2 + 6 * third * rate)  # of probability < ε above it
+    size = int(max(largest, float(jnp.max(targets)))) + 2
+    if size > _MAX_COUNTS:
+        return None
+    matrix = gram_matrix(kernel, jnp.arange(size)).astype(predictions.rate.dtype)
+    eigenvalues, vectors = jnp.linalg.eigh(matrix)
+    return vectors * jnp.sqrt(jnp.maximum(eigenvalues, 0))
+
+
+def _features(kernel: Kernel, root: jax.Array, p: Poisson, y: jax.Array) -> jax.Array:
+    """The count y as a unit vector minus the probabilities of all counts, times the root."""
+    del kernel
+    counts = jnp.arange(root.shape[0])
+    return matmul((counts == y) - jnp.exp(p.log_prob(counts)), root)
+
+
+_FEATURES = FeatureRule(_prepare_features, _features)
+register_expectations(
+    White, Poisson, single=_white_single, double=_white_double, features=_FEATURES
+)
+register_expectations(
+    SquaredExponential, Poisson, single=_single, double=_double, features=_FEATURES
+)

@@ -6,6 +6,7 @@ import pytest
 from scipy import stats
 
 from calibjax import distances, distributions, estimators, kernels
+from calibjax.kernels.expectations import rules
 from tests import oracles
 
 Poisson = distributions.Poisson
@@ -91,6 +92,22 @@ def test_gradients():
     values = values.reshape(7, 4)
     differences = (values[1:4] - values[4:]) / 2e-4
     np.testing.assert_allclose(gradients[:4].T, differences, atol=1e-7)
+
+
+@pytest.mark.parametrize("kernel", [kernels.White(), kernels.SquaredExponential(1.5)])
+def test_features_reproduce_the_centered_kernel(kernel):
+    predictions, targets = _data(20, np.float64)
+    prepare, evaluate = rules(kernel, predictions).features
+    root = prepare(kernel, predictions, targets)
+    features = jax.vmap(lambda p, y: evaluate(kernel, root, p, y))(predictions, targets)
+    pair = lambda x, y: kernels.centered_kernel(kernel, *x, *y)  # noqa: E731
+    expected = jax.jit(lambda s: kernels.gram_matrix(pair, s))((predictions, targets))
+    np.testing.assert_allclose(features @ features.T, expected, atol=1e-10)
+    # Not for many counts, and not for what is traced.
+    assert prepare(kernel, Poisson(100 * predictions.rate), targets) is None
+    jax.eval_shape(
+        lambda r: prepare(kernel, Poisson(r), targets) is None or 1 / 0, predictions.rate
+    )
 
 
 def _data(n, dtype, seed=0):
