@@ -203,7 +203,8 @@ def exact_skce_test(
     Cost: B n² / 2 evaluations of the target kernel and its expectations; k_P and M are evaluated
     once per batch. Where the target kernel has r features (class predictions: r = m; if their
     values are concrete, scalar normal predictions of a range of up to some 40 length scales:
-    r ≈ 30, and Poisson predictions of counts r < 128), B n² r / 2 multiplications in matrix products instead, which are faster.
+    r ≈ 30, and Poisson predictions of counts r < 128), B n² r / 2 multiplications in matrix
+    products instead, which are faster.
     Memory O(batch_size (n r + tile²)).
 
     References: see `exact_test`; W21 Lemma 1 for the statistic.
