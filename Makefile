@@ -20,8 +20,8 @@ paper: .venv/installed  ## quick preset of every paper experiment, into paper_re
 paper-full: .venv/installed  ## full size of every paper experiment: hours
 	$(BIN)/python -m paper_repro --preset paper $(WITH_DATA)
 
-test: .venv/installed
-	$(BIN)/python -m pytest -n auto
+test: .venv/installed  # a file stays with one process, which compiles for its tests once
+	$(BIN)/python -m pytest -n auto --dist loadfile
 
 test-slow: .venv/installed  ## level and power of the tests, unbiasedness: minutes of simulation
 	$(BIN)/python -m pytest -n auto -m slow
