@@ -141,7 +141,7 @@ def as_arrays(name: str, tree: Any) -> Any:
 
     Probabilities that are given as a `Bernoulli`, which is itself an array, become that array.
     """
-    if hasattr(getattr(tree, "probs", None), "sample"):
+    if dataclasses.is_dataclass(tree) and hasattr(vars(tree).get("probs"), "sample"):
         tree = dataclasses.replace(tree, probs=jnp.asarray(tree.probs))
 
     def convert(path: Any, leaf: Any) -> Any:
@@ -222,7 +222,7 @@ def batch(predictions: Any, *, minimum: int = 1, name: str = "predictions") -> A
     if hasattr(predictions, "check_structure"):
         predictions.check_structure(name)
     record_values(predictions, name)
-    return predictions
+    return predictions.with_index() if hasattr(predictions, "with_index") else predictions
 
 
 def class_predictions(predictions: Any) -> None:

@@ -26,6 +26,9 @@ def squared_bures(s: jax.Array, t: jax.Array) -> jax.Array:
     they are equal up to rounding. Since U is optimal, it counts as a constant in the derivative,
     which is right for the first derivative only.
 
+    Singular matrices, such as those of linear maps, are raised by rounding errors, which leaves
+    half of the digits of the distance.
+
     Args:
         s: S, [d, d].
         t: T, [d, d].
@@ -42,7 +45,7 @@ def squared_bures(s: jax.Array, t: jax.Array) -> jax.Array:
     >>> print(squared_bures(jnp.diag(jnp.array([1.0, 4.0])), jnp.diag(jnp.array([1.0, 9.0]))))
     1.0
     """
-    left, right = (_matrices.cholesky(a) for a in (s, t))
+    left, right = map(_root, (s, t))
     rotation = _polar_factor(*lax.stop_gradient((left, right)))
     if isinstance(rotation, list):
         rotated = _multiply(_entries(right), rotation)
@@ -53,6 +56,17 @@ def squared_bures(s: jax.Array, t: jax.Array) -> jax.Array:
     rounding = _ROUNDING * s.shape[0] * jnp.finfo(squared.dtype).eps
     is_equal = squared <= jnp.square(rounding) * lax.stop_gradient(jnp.trace(s))
     return jnp.where(is_equal, 0, squared)
+
+
+def _root(a: jax.Array) -> jax.Array:
+    """Cholesky factor, of singular matrices that of one which differs by rounding errors."""
+    size, fixed = a.shape[0], lax.stop_gradient(a)
+    rounding = 4 * size * jnp.finfo(a.dtype).eps * jnp.trace(fixed)
+    smallest = jnp.min(jnp.diagonal(_matrices.cholesky(fixed)))  # NaN if there is none
+    is_singular = ~(jnp.square(smallest) > 1e-2 * rounding / size)
+    return _matrices.cholesky(
+        a + jnp.where(is_singular, rounding, 0) * jnp.eye(size, dtype=a.dtype)
+    )
 
 
 def _entries(a: jax.Array) -> Entries:

@@ -20,7 +20,8 @@ class MaximumMeanDiscrepancy(Distance):
     exp(−(d / ℓ)^ν) with 0 < ν ≤ 2 is positive semi-definite for every family of distributions,
     mixtures among them, which those of `MixtureWasserstein`, and of `Wasserstein` between normal
     distributions whose covariances do not commute, need not be. It is a metric if k is
-    characteristic.
+    characteristic. Between `Samples` it is that of the empirical distributions. Distances do not
+    see the draws of `distributions.monte_carlo`.
 
     Attributes:
         kernel: target kernel k with expectations under the predictions.

@@ -1,10 +1,10 @@
 """Draws of predictions, in place of expectations in closed form."""
 
+import dataclasses
 import functools
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 
 from calibjax import _checks
 from calibjax._pytree import record
@@ -23,18 +23,18 @@ class MonteCarlo:
     Attributes:
         distribution: the distribution.
         draws: its draws, a `Samples`.
-        index: number of the prediction within its batch. Two predictions of a discrete
-            distribution may have equal draws by chance; it tells them apart from a prediction
-            that is paired with itself.
     """
 
     distribution: Any
     draws: Samples
-    index: jax.Array
+
+    def with_index(self, num_axes: int = 1) -> "MonteCarlo":
+        """A batch with axes of that number, each prediction with an index of its own."""
+        return dataclasses.replace(self, draws=self.draws.with_index(num_axes))
 
     def __getattr__(self, name: str) -> Any:
         # Fields are found before; they are missing only while Python makes or copies the record.
-        if name.startswith("__") or name in ("distribution", "draws", "index"):
+        if name.startswith("__") or name in ("distribution", "draws"):
             raise AttributeError(name)
         return getattr(self.distribution, name)
 
@@ -100,5 +100,4 @@ def monte_carlo(key: jax.Array, predictions: Any, num_samples: int) -> MonteCarl
         predictions = predictions.distribution
     num_samples = _checks.size_in_range("num_samples", num_samples, 2)
     values = _draw_many(key, predictions, num_samples)
-    index = jnp.arange(_checks.leading_size("predictions", predictions))
-    return MonteCarlo(predictions, Samples(values), index)
+    return MonteCarlo(predictions, Samples(values).with_index())

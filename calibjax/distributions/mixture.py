@@ -1,5 +1,7 @@
 """Mixtures and ensembles of distributions of one family."""
 
+import dataclasses
+import functools
 from typing import Any
 
 import jax
@@ -63,7 +65,8 @@ class Mixture:
     def log_prob(self, y: Any) -> jax.Array:
         """Log-density (or log-probability) at y."""
         log_probs = jax.vmap(lambda p: p.log_prob(y))(self.components)
-        return logsumexp(log_probs, b=self.mixing_probs)
+        weights = self.mixing_probs.reshape(-1, *(1 for _ in log_probs.shape[1:]))
+        return logsumexp(log_probs, 0, b=weights)
 
     def mean(self) -> jax.Array:
         """Expectation."""
@@ -86,7 +89,19 @@ class Mixture:
         Derivatives are those of the implicit function cdf(y) = level; with respect to discrete
         components there are none. Cost: about 55 (float32: 26) evaluations of the cdf.
         """
-        return _quantile(self, level)
+        return jnp.vectorize(functools.partial(_quantile, self))(jnp.asarray(level))
+
+    def with_index(self, num_axes: int = 1) -> "Mixture":
+        """A batch whose components know which of them they are, where they need it."""
+        if not hasattr(self.components, "with_index"):
+            return self
+        return dataclasses.replace(self, components=self.components.with_index(num_axes + 1))
+
+    def without_index(self) -> "Mixture":
+        """The mixture or batch as kernels on predictions see it."""
+        if not hasattr(self.components, "without_index"):
+            return self
+        return dataclasses.replace(self, components=self.components.without_index())
 
     def check_structure(self, name: str) -> None:
         """Refuses a batch without the axes [n, k] on all components, or with other weights."""

@@ -15,6 +15,7 @@ from calibjax import _checks, pairwise
 from calibjax._arithmetic import safe_sqrt
 from calibjax.kernels import Kernel, Scaled, Sum, TensorProduct, centered_kernel, gram_matrix
 from calibjax.kernels.base import prediction_kernel
+from calibjax.kernels.expectations import check_expectations
 
 
 @functools.singledispatch
@@ -86,7 +87,11 @@ def checked_samples(
 ) -> tuple[Any, Any]:
     """Checks kernel and data and returns the samples (predictions, targets) as JAX arrays."""
     _checks.kernel_values(kernel)
-    return _checks.predictions_and_targets(predictions, targets, minimum=minimum)
+    predictions, targets = _checks.predictions_and_targets(predictions, targets, minimum=minimum)
+    for part in jax.tree.leaves(kernel, is_leaf=lambda part: isinstance(part, TensorProduct)):
+        if isinstance(part, TensorProduct):
+            check_expectations(part.target, predictions)
+    return predictions, targets
 
 
 @jax.jit

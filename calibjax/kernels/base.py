@@ -10,6 +10,7 @@ from calibjax._pytree import record
 from calibjax.distributions import MonteCarlo
 from calibjax.kernels.expectations import (
     centered_kernel,
+    check_expectations,
     double_expectation,
     register_expectations,
     single_expectation,
@@ -53,8 +54,10 @@ class Kernel:
 
 
 def without_draws(predictions: Any) -> Any:
-    """The predictions that kernels on predictions see: without draws that were added to them."""
-    return predictions.distribution if isinstance(predictions, MonteCarlo) else predictions
+    """The predictions that kernels on predictions see: without draws or indices added to them."""
+    if isinstance(predictions, MonteCarlo):
+        predictions = predictions.distribution
+    return predictions.without_index() if hasattr(predictions, "without_index") else predictions
 
 
 def prediction_kernel(kernel: Kernel, p: Any, q: Any) -> jax.Array:
@@ -172,12 +175,18 @@ class TensorProduct(Kernel):
 
 
 # All expectations are linear in the kernel.
+def _check_terms(kernel: Sum, predictions: Any) -> None:
+    for term in kernel.terms:
+        check_expectations(term, predictions)
+
+
 register_expectations(
     Sum,
     object,
     single=lambda kernel, p, z: sum(single_expectation(k, p, z) for k in kernel.terms),
     double=lambda kernel, p, q: sum(double_expectation(k, p, q) for k in kernel.terms),
     centered=lambda kernel, *pair: sum(centered_kernel(k, *pair) for k in kernel.terms),
+    check=_check_terms,
 )
 register_expectations(
     Scaled,
@@ -185,4 +194,5 @@ register_expectations(
     single=lambda kernel, p, z: kernel.factor * single_expectation(kernel.kernel, p, z),
     double=lambda kernel, p, q: kernel.factor * double_expectation(kernel.kernel, p, q),
     centered=lambda kernel, *pair: kernel.factor * centered_kernel(kernel.kernel, *pair),
+    check=lambda kernel, predictions: check_expectations(kernel.kernel, predictions),
 )

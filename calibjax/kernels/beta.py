@@ -12,7 +12,7 @@ form of the differences T(y) − τ_p and T(z) − τ_q: in tiles a product of m
 
 The recurrence is exact in exact arithmetic, so the projection is the only error, whatever the
 parameters. With r = 96 it is below 1e-9 for squared exponential kernels of length scale ≥ 0.04.
-Where a kernel is too narrow for that the expectations are NaN.
+Kernels that are too narrow for that are refused; where they are traced the expectations are NaN.
 
 References: Piessens and Branders (1973), The evaluation and application of some modified moments.
 """
@@ -24,6 +24,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from calibjax import _checks
 from calibjax._arithmetic import matmul
 from calibjax.distances import Euclidean
 from calibjax.distributions import Beta
@@ -97,4 +98,16 @@ def centered(kernel: Kernel, p: Beta, y: jax.Array, q: Beta, z: jax.Array) -> ja
     return matmul(one, matmul(_coefficients(kernel, p), two))
 
 
-register_expectations(SquaredExponential, Beta, single=single, double=double, centered=centered)
+def check(kernel: Kernel, predictions: Beta) -> None:
+    """Refuses kernels that the polynomials do not resolve."""
+    if _checks.is_concrete(kernel) and np.isnan(_coefficients(kernel, predictions)).any():
+        raise ValueError(
+            f"kernel.target: expected a kernel that polynomials of degree {_SIZE - 1} resolve on "
+            "[0, 1], such as SquaredExponential with a length scale >= 0.04, for Beta predictions, "
+            f"got {kernel}; use distributions.monte_carlo for narrower ones"
+        )
+
+
+register_expectations(
+    SquaredExponential, Beta, single=single, double=double, centered=centered, check=check
+)

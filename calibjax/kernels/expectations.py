@@ -37,6 +37,7 @@ class Rules(NamedTuple):
     double: Callable[..., jax.Array]
     centered: Callable[..., jax.Array] | None = None
     features: FeatureRule | None = None
+    check: Callable[..., None] | None = None
 
 
 _REGISTRY: dict[tuple[type, type], Rules] = {}
@@ -50,6 +51,7 @@ def register_expectations(
     double: Callable[..., jax.Array],
     centered: Callable[..., jax.Array] | None = None,
     features: FeatureRule | None = None,
+    check: Callable[..., None] | None = None,
 ) -> None:
     """Registers the expectations of a target kernel under a distribution.
 
@@ -62,10 +64,12 @@ def register_expectations(
             faster or more accurate than `four_terms`, which cancel to a small number.
         features: finitely many features whose inner products are the centered kernel, with
             which `exact_skce_test` redraws by matrix products.
+        check: (kernel, predictions) → None, raises a `ValueError` where the kernel has values
+            that the rules cannot do; called by estimators and tests, also with tracers.
 
     A runnable example is in `calibjax.distributions`.
     """
-    _REGISTRY[kernel_type, distribution_type] = Rules(single, double, centered, features)
+    _REGISTRY[kernel_type, distribution_type] = Rules(single, double, centered, features, check)
 
 
 def rules(kernel: Any, distribution: Any) -> Rules:
@@ -81,13 +85,20 @@ def rules(kernel: Any, distribution: Any) -> Rules:
     raise missing(kernel, distribution)
 
 
+def check_expectations(kernel: Any, predictions: Any) -> None:
+    """Calls the check of the rules of a target kernel, if there is one."""
+    if (check := rules(kernel, predictions).check) is not None:
+        check(kernel, predictions)
+
+
 def missing(kernel: Any, distribution: Any, why: str = "") -> NotImplementedError:
     """Error for a pair without closed-form expectations."""
     return NotImplementedError(
         f"no closed-form expectations of the target kernel {type(kernel).__name__} under "
         f"{type(distribution).__name__} predictions{why}; register them with "
         "calibjax.kernels.register_expectations, or estimate them by Monte Carlo: hand over "
-        "calibjax.distributions.monte_carlo(key, predictions, num_samples) as predictions"
+        "calibjax.distributions.monte_carlo(key, predictions, num_samples) as predictions (whose "
+        "draws target kernels see, but kernels on predictions and their distances do not)"
     )
 
 

@@ -158,15 +158,21 @@ def _second_of_close_arguments(s: _Scale, t: _Scale, x: jax.Array, valid: jax.Ar
     return s.share * (lower + share * x * (x * s.rate) * psi)
 
 
+def _distance(rate: jax.Array, x: jax.Array, y: jax.Array) -> jax.Array:
+    """Distance in units of the length scale, at most one whose powers do not overflow."""
+    largest = float(jnp.finfo(rate.dtype).max) ** 0.4
+    return jnp.minimum(absolute(x - y) * rate, largest)
+
+
 def _single(kernel: Exponential, p: Laplace, z: jax.Array) -> jax.Array:
     rate, s = _scaled(kernel, p)
-    x = absolute(z - p.loc) * rate
+    x = _distance(rate, z, p.loc)
     return jnp.exp(-x) + _first(s, x)
 
 
 def _double(kernel: Exponential, p: Laplace, q: Laplace) -> jax.Array:
     (rate, s), (_, t) = _scaled(kernel, p), _scaled(kernel, q)
-    x = absolute(p.loc - q.loc) * rate
+    x = _distance(rate, p.loc, q.loc)
     return jnp.exp(-x) + (_first(s, x) + _first(t, x)) + _second(s, t, x)
 
 
@@ -183,7 +189,7 @@ def _centered(kernel: Exponential, p: Laplace, y: jax.Array, q: Laplace, z: jax.
     """
     (rate, s), (_, t) = _scaled(kernel, p), _scaled(kernel, q)
     k, m_p, m_q, m = (
-        absolute(left - right) * rate
+        _distance(rate, left, right)
         for left, right in ((y, z), (z, p.loc), (y, q.loc), (p.loc, q.loc))
     )
     values = (jnp.exp(-k) - jnp.exp(-m_p)) - (jnp.exp(-m_q) - jnp.exp(-m))

@@ -22,6 +22,7 @@ from calibjax.kernels.base import Kernel
 from calibjax.kernels.expectations import (
     FeatureRule,
     centered_kernel,
+    check_expectations,
     double_expectation,
     four_terms,
     register_expectations,
@@ -107,4 +108,5 @@ register_expectations(
     double=_double,
     centered=_centered,
     features=FeatureRule(_prepare, _features),
+    check=lambda kernel, predictions: check_expectations(kernel, predictions.components),
 )

@@ -7,15 +7,15 @@ For draws z_1, ..., z_m of p and z'_1, ..., z'_m of q with weights w and w'
 If the draws of p and q are independent these are unbiased estimates of the expectations under the
 distributions that were drawn from. A prediction that is paired with itself (on the diagonal of
 the biased SKCE, of the bootstrap and of test matrices, or after resampling) pairs each draw with
-itself, too, which makes M_{p,p} too large. So where the draws of p and q are all equal these pairs
-are left out,
+itself, too, which makes M_{p,p} too large. So where p and q are the same prediction, as their
+indices say, these pairs are left out,
 
     M_{p,p} = Σ_{i≠j} w_i w_j k(z_i, z_j) / (1 − Σ_i w_i²),
 
 which is unbiased again. What this costs is that h is not positive semi-definite any more: its
-diagonal, and the biased SKCE, may be negative. Two predictions of a discrete distribution may
-have equal draws by chance; those of `distributions.monte_carlo` are told apart by their index.
-Shuffled members of an ensemble make it rare for others.
+diagonal, and the biased SKCE, may be negative. Without indices, such as in distances between
+predictions, all pairs enter: M_{p,q} is that of the empirical distributions, whose maximum mean
+discrepancy is a distance.
 
 Cost: m² evaluations of the target kernel for each pair of samples, so n² m² / 2 for the SKCE. The
 draws are taken one by one, so that a tile of pairs needs the memory that it needs for one draw.
@@ -57,12 +57,12 @@ def _single(kernel: Kernel, p: Samples, z: Any) -> jax.Array:
     return _expectation(lambda x: kernel(x, z), p)
 
 
-def _double(kernel: Kernel, p: Samples, q: Samples, is_same: Any = True) -> jax.Array:
-    """M_{p,q}; without pairs of equal draws where `is_same` and all draws are equal."""
+def _double(kernel: Kernel, p: Samples, q: Samples) -> jax.Array:
+    """M_{p,q}; without pairs of equal draws where the two are the same prediction."""
     every = _expectation(lambda x: _single(kernel, q, x), p)
-    if jnp.shape(p.values) != jnp.shape(q.values):
+    if p.index is None or q.index is None or jnp.shape(p.values) != jnp.shape(q.values):
         return every
-    is_same = is_same & jnp.all(p.values == q.values)
+    is_same = p.index == q.index
     if p.weights is None:
         share = 1 / jnp.shape(p.values)[0]
         paired = _sum_over(kernel, (p.values, q.values)) * share**2
@@ -79,5 +79,5 @@ register_expectations(
     Kernel,
     MonteCarlo,
     single=lambda kernel, p, z: _single(kernel, p.draws, z),
-    double=lambda kernel, p, q: _double(kernel, p.draws, q.draws, p.index == q.index),
+    double=lambda kernel, p, q: _double(kernel, p.draws, q.draws),
 )

@@ -4,6 +4,7 @@ A linear map of the targets takes a predicted distribution with it. The expectat
 the inner kernel under the push-forward distributions, which `linear_map` gives.
 """
 
+import dataclasses
 import functools
 from typing import Any
 
@@ -148,7 +149,8 @@ def _(p: Mixture, scale: Any) -> Mixture:
 
 @linear_map.register
 def _(p: Samples, scale: Any) -> Samples:
-    return Samples(jax.vmap(_transformed, in_axes=(0, None))(p.values, scale), p.weights)
+    values = jax.vmap(_transformed, in_axes=(0, None))(p.values, scale)
+    return dataclasses.replace(p, values=values)
 
 
 @value_range.register

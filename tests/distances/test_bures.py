@@ -70,7 +70,9 @@ def test_ill_conditioned_covariances_that_commute(d, dtype, condition):
     expected = np.sum((np.sqrt(a) - np.sqrt(b)) ** 2, -1)
     # An error ε of a matrix is one of √ε of its root where an eigenvalue is near zero.
     tolerance = 30 * condition**0.5 * np.finfo(dtype).eps
-    np.testing.assert_allclose(gradient(s, t)[0], expected, rtol=1e-6, atol=tolerance)
+    np.testing.assert_allclose(
+        gradient(s, t)[0], expected, rtol=1e-6, atol=np.sqrt(np.finfo(dtype).eps)
+    )
 
 
 @pytest.mark.parametrize("d", SIZES)
@@ -124,3 +126,17 @@ def test_kernels_of_the_distance_need_not_be_positive_definite():
     kernel = kernels.SquaredExponential(1.0, distances.Wasserstein())
     smallest = np.linalg.eigvalsh(kernels.gram_matrix(kernel, p))[0]
     np.testing.assert_allclose(smallest, -0.063, atol=1e-3)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_singular_covariances(dtype):
+    """tr S + tr T − 2 Σ σ_i(Aᵀ B) for S = A Aᵀ and T = B Bᵀ of rank two."""
+    roots = np.random.default_rng(0).normal(size=(2, 10, 3, 2)).astype(dtype)
+    covs = roots @ roots.swapaxes(-1, -2)
+    singular_values = np.linalg.svd(roots[0].swapaxes(-1, -2) @ roots[1], compute_uv=False)
+    traces = np.trace(covs.sum(0), axis1=-2, axis2=-1)
+    value, slope = jax.jit(jax.vmap(jax.value_and_grad(squared_bures)))(*covs)
+    np.testing.assert_allclose(
+        value / traces, 1 - 2 * singular_values.sum(-1) / traces, atol=np.sqrt(np.finfo(dtype).eps)
+    )
+    assert np.isfinite(slope).all()

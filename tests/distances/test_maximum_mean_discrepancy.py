@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from calibjax import distances, distributions, estimators, kernels
+from calibjax.kernels.base import prediction_kernel
 
 DISTANCE = distances.MaximumMeanDiscrepancy(kernels.SquaredExponential(0.8))
 
@@ -57,3 +58,13 @@ def test_wrong_kernels_are_refused():
     kernel = kernels.TensorProduct(kernels.Exponential(1.0, distance), kernels.SquaredExponential())
     with pytest.raises(ValueError, match="kernel.length_scale: expected positive"):
         estimators.skce(kernel, predictions, jnp.zeros(3))
+
+
+def test_between_samples_it_is_that_of_the_empirical_distributions():
+    samples = distributions.Samples(jax.random.normal(jax.random.key(0), (40, 3)))
+    kernel = kernels.Exponential(0.3, DISTANCE)
+    matrix = jax.jit(kernels.gram_matrix)(kernel, samples)
+    assert np.linalg.eigvalsh(matrix)[0] > 0
+    # Estimators number the samples, which kernels on predictions do not see.
+    p, q = (jax.tree.map(lambda leaf, i=i: leaf[i], samples.with_index()) for i in range(2))
+    np.testing.assert_allclose(prediction_kernel(kernel, p, q), matrix[0, 1], rtol=1e-12)

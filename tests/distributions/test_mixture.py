@@ -168,3 +168,12 @@ def test_targets_are_those_of_the_components():
     kernel = kernels.TensorProduct(kernels.Exponential(), kernels.SquaredExponential())
     with pytest.raises(ValueError, match=r"targets: expected finite values"):
         estimators.skce(kernel, distributions.Mixture(None, GOOD), jnp.zeros(4).at[0].set(jnp.nan))
+
+
+def test_quantiles_and_log_densities_take_arrays():
+    p, levels = _mixture(), jnp.array([[0.1, 0.5], [0.7, 0.9]])
+    np.testing.assert_array_equal(
+        p.quantile(levels), [[p.quantile(level) for level in row] for row in levels]
+    )
+    y = jnp.array([0.3, 1.0, -2.0])
+    np.testing.assert_allclose(p.log_prob(y), jax.vmap(p.log_prob)(y), rtol=1e-14)

@@ -116,3 +116,13 @@ def test_other_distances_are_refused():
     kernel = kernels.SquaredExponential(1.0, distances.TotalVariation())
     with pytest.raises(NotImplementedError, match="Beta.*TotalVariation.*monte_carlo"):
         kernels.single_expectation(kernel, Beta(jnp.asarray(2.0), jnp.asarray(2.0)), 0.5)
+
+
+def test_kernels_that_are_too_narrow_are_refused():
+    beta = distributions.Beta(jnp.ones(4), jnp.ones(4))
+    mixture = distributions.Mixture(None, jax.tree.map(lambda x: x[:, None], beta))
+    narrow = kernels.SquaredExponential(0.02)
+    for target, predictions in ((narrow, beta), (2.0 * narrow + narrow, mixture)):
+        kernel = kernels.TensorProduct(kernels.Exponential(), target)
+        with pytest.raises(ValueError, match=r"kernel.target: expected .* got Squared.*0\.02"):
+            estimators.skce(kernel, predictions, jnp.full(4, 0.5))

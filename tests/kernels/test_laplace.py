@@ -239,3 +239,13 @@ def test_other_distances_are_refused():
     kernel = kernels.Exponential(1.0, distances.SquaredEuclidean())
     with pytest.raises(NotImplementedError, match="with distance SquaredEuclidean.*Monte Carlo"):
         kernels.centered_kernel(kernel, p, 0.0, p, 0.0)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_distances_whose_squares_overflow(dtype):
+    far = np.finfo(dtype).max ** 0.7
+    p = distributions.Laplace(*(jnp.asarray(x, dtype) for x in (0, 1)))
+    q = distributions.Laplace(*(jnp.asarray(x, dtype) for x in (far, 1)))
+    double = functools.partial(kernels.double_expectation, kernels.Exponential(1.0))
+    value, slopes = jax.value_and_grad(double, argnums=(0, 1))(p, q)
+    np.testing.assert_array_equal(jax.tree.leaves((value, slopes)), 0)

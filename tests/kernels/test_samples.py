@@ -1,3 +1,5 @@
+import functools
+
 import chex
 import jax
 import jax.numpy as jnp
@@ -165,3 +167,38 @@ def test_distances_of_drawn_predictions_are_those_of_the_distributions():
     first, other = (jax.tree.map(lambda leaf: leaf[0], (p, targets)) for p in (predictions, drawn))
     second = jax.tree.map(lambda leaf: leaf[1], (drawn, targets))
     np.testing.assert_array_equal(kernel(first, second), kernel(other, second))
+
+
+def test_equal_draws_of_different_predictions_are_different_draws():
+    """Binary ensembles of two members, which are often equal: 4000 calibrated data sets."""
+    kernel = kernels.TensorProduct(kernels.Exponential(1e9), kernels.White())
+
+    def estimate(key):
+        keys = jax.random.split(key, 3)
+        probs = jax.random.uniform(keys[0], (16,))
+        members = jax.random.bernoulli(keys[1], probs[:, None], (16, 2)).astype(int)
+        targets = jax.random.bernoulli(keys[2], probs).astype(int)
+        return estimators.skce(kernel, distributions.Samples(members), targets)
+
+    values = jax.jit(jax.vmap(estimate))(jax.random.split(jax.random.key(0), 4000))
+    assert abs(values.mean()) < 3 * values.std() / np.sqrt(values.size)
+
+
+def test_resampled_predictions_are_paired_with_themselves():
+    batch = distributions.Samples(jnp.array([[0.0, 1.0], [0.0, 1.0], [2.0, 3.0]])).with_index()
+    double = functools.partial(kernels.double_expectation, kernels.SquaredExponential())
+    p, q = (jax.tree.map(lambda leaf, i=i: leaf[i], batch) for i in (0, 1))
+    np.testing.assert_allclose(double(p, p), np.exp(-0.5), rtol=1e-14)
+    np.testing.assert_allclose(double(p, q), 0.5 + 0.5 * np.exp(-0.5), rtol=1e-14)
+
+
+def test_components_of_mixtures_are_not_paired_with_themselves():
+    values = jnp.array([[[0.0, 1.0], [2.0, 5.0]], [[0.0, 1.0], [3.0, 4.0]]])
+    mixtures = distributions.Mixture(None, distributions.Samples(values))
+    kernel = kernels.TensorProduct(kernels.Exponential(1e9), kernels.SquaredExponential())
+    ours = estimators.calibration_kernel_matrix(kernel, mixtures, jnp.zeros(2))
+    k = lambda y, z: np.exp(-0.5 * np.subtract.outer(y, z) ** 2)  # noqa: E731
+    one, two = np.asarray(values[0])
+    m = 0.25 * (k(one, 0.0).sum() + k(two, 0.0).sum())
+    pairs = 0.25 * (k(one[0], one[1]) + k(two[0], two[1]) + 0.5 * k(one, two).sum())
+    np.testing.assert_allclose(ours[0, 0], 1 - 2 * m + pairs, rtol=1e-12)
