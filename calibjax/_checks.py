@@ -294,14 +294,30 @@ def targets_of(predictions: Any, name: str, targets: Any) -> None:
 
 
 def confidences_and_correct(confidences: Any, correct: Any) -> tuple[jax.Array, jax.Array]:
-    """Checks confidences, an array or a batch of `Bernoulli`s, and what came, 0 or 1; [n] each.
+    """Checks confidences and what came, 0 or 1; [n] each.
 
     Returns:
         Both as arrays of the confidences' dtype; NaN for what is traced and neither 0 nor 1.
 
     Raises:
-        TypeError: if one is no array, or the confidences have the wrong dtype.
+        TypeError: as `confidence_array`, and if the other one is no array.
         ValueError: if shapes or values are wrong.
+    """
+    confidences = confidence_array(confidences)
+    correct = jnp.asarray(as_arrays("correct", correct))
+    shape("correct", correct, confidences.shape, "[n], as the confidences")
+    is_truth_value = (correct == 0) | (correct == 1)
+    if is_concrete(is_truth_value):
+        refuse_where(~np.asarray(is_truth_value), "correct", "0 or 1", correct)
+    return confidences, jnp.where(is_truth_value, correct, jnp.nan).astype(confidences.dtype)
+
+
+def confidence_array(confidences: Any) -> jax.Array:
+    """Checks confidences, an array [n] or a batch of `Bernoulli`s, and returns the array.
+
+    Raises:
+        TypeError: if they are no array, or have the wrong dtype.
+        ValueError: if the shape or a value is wrong.
     """
     if hasattr(confidences, "sample") and not hasattr(confidences, "__jax_array__"):
         raise TypeError(
@@ -313,12 +329,7 @@ def confidences_and_correct(confidences: Any, correct: Any) -> tuple[jax.Array, 
     shape("confidences", confidences, (None,), "[n]")
     leading_size("confidences", confidences)
     unit_interval("confidences", confidences)
-    correct = jnp.asarray(as_arrays("correct", correct))
-    shape("correct", correct, confidences.shape, "[n], as the confidences")
-    is_truth_value = (correct == 0) | (correct == 1)
-    if is_concrete(is_truth_value):
-        refuse_where(~np.asarray(is_truth_value), "correct", "0 or 1", correct)
-    return confidences, jnp.where(is_truth_value, correct, jnp.nan).astype(confidences.dtype)
+    return confidences
 
 
 def groups(name: str, values: Any, num_classes: int) -> tuple[int, ...]:

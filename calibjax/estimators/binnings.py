@@ -85,10 +85,20 @@ def uniform_bins(num_bins: int) -> UniformBins:
 @functools.partial(jax.jit, static_argnames="num_bins")
 def _grid_cells(probs: jax.Array, *, num_bins: int) -> jax.Array:
     """Bins of the predictions that share the interval of every class, int32 [n]."""
-    # Comparisons are false for NaN, so that no index is ever out of range.
-    scaled = jnp.ceil(lax.stop_gradient(probs) * num_bins)
+    return _ranks_of_rows(interval_index(probs, num_bins), num_bins)
+
+
+def interval_index(confidences: jax.Array, num_bins: int) -> jax.Array:
+    """The interval k of `uniform_bins` that each number is in, int32 of the same shape.
+
+    k = max(⌈num_bins · p⌉, 1) − 1 in 0, ..., num_bins − 1, the same for every batch, where a
+    binning numbers the bins that occur. No index is ever out of range, also for numbers that are
+    no probabilities; NaN has 0.
+    """
+    # Comparisons are false for NaN.
+    scaled = jnp.ceil(lax.stop_gradient(confidences) * num_bins)
     scaled = jnp.where(scaled > 1, jnp.where(scaled < num_bins, scaled, num_bins), 1)
-    return _ranks_of_rows(scaled.astype(jnp.int32) - 1, num_bins)
+    return scaled.astype(jnp.int32) - 1
 
 
 def _ranks_of_rows(digits: jax.Array, num_values: int) -> jax.Array:
@@ -100,17 +110,17 @@ def _ranks_of_rows(digits: jax.Array, num_values: int) -> jax.Array:
     digits = jnp.pad(digits, ((0, 0), (0, num_words * length - m)))
     powers = jnp.array([num_values**k for k in reversed(range(length))], jnp.int32)
     words = jnp.sum(digits.reshape(n, num_words, length) * powers, -1, dtype=jnp.int32)
-    ranks, _ = lax.scan(_refined, jnp.zeros(n, jnp.int32), words.T)
-    return ranks
+    start = jnp.zeros(n, jnp.int32)
+    return lax.scan(lambda ranks, row: (ranks_of_pairs(ranks, row), None), start, words.T)[0]
 
 
-def _refined(ranks: jax.Array, words: jax.Array) -> tuple[jax.Array, None]:
-    """Ranks of the pairs (rank, word) among those that occur: one step of the scan."""
-    positions = jnp.arange(ranks.size, dtype=jnp.int32)
-    ranks, words, positions = lax.sort((ranks, words, positions), num_keys=2, is_stable=False)
-    is_new = (ranks[1:] != ranks[:-1]) | (words[1:] != words[:-1])
-    sorted_ranks = jnp.cumsum(jnp.pad(is_new, (1, 0)), dtype=jnp.int32)
-    return jnp.zeros_like(ranks).at[positions].set(sorted_ranks, unique_indices=True), None
+def ranks_of_pairs(first: jax.Array, second: jax.Array) -> jax.Array:
+    """Ranks of the pairs of integers among those that occur, int32 [n]."""
+    positions = jnp.arange(first.size, dtype=jnp.int32)
+    first, second, positions = lax.sort((first, second, positions), num_keys=2, is_stable=False)
+    is_new = (first[1:] != first[:-1]) | (second[1:] != second[:-1])
+    ranks = jnp.cumsum(jnp.pad(is_new, (1, 0)), dtype=jnp.int32)
+    return jnp.zeros_like(ranks).at[positions].set(ranks, unique_indices=True)
 
 
 @record
