@@ -55,7 +55,8 @@ def ece(
     >>> print(ece(predictions, jnp.array([0, 1, 1, 1]), binning=uniform_bins(2)))
     0.25
     """
-    sizes, distances = _distances_in_bins(predictions, targets, binning, distance)
+    data = checked_bins(predictions, targets, binning)
+    sizes, distances = distances_in_bins(*data, distance)
     return jnp.sum(sizes * distances) / sizes.size
 
 
@@ -94,7 +95,7 @@ def mce(
     >>> print(mce(predictions, jnp.array([0, 0, 1, 0]), binning=uniform_bins(2)))
     0.25
     """
-    _, distances = _distances_in_bins(predictions, targets, binning, distance)
+    _, distances = distances_in_bins(*checked_bins(predictions, targets, binning), distance)
     return jnp.max(distances)
 
 
@@ -138,7 +139,7 @@ def debiased_squared_ece(predictions: Any, targets: Any, *, binning: Binning) ->
     >>> print(debiased_squared_ece(predictions, jnp.array([0, 1, 1, 1]), binning=uniform_bins(2)))
     -0.125
     """
-    predictions, targets, bins = _checked_bins(predictions, targets, binning)
+    predictions, targets, bins = checked_bins(predictions, targets, binning)
     sizes, means, proportions = _means_in_bins(predictions.class_probs, targets, bins)
     squares = jnp.square(sizes) * jnp.sum(jnp.square(means - proportions), 1)
     residuals = predictions.class_probs - (targets[:, None] == jnp.arange(means.shape[1]))
@@ -147,7 +148,7 @@ def debiased_squared_ece(predictions: Any, targets: Any, *, binning: Binning) ->
     return jnp.sum((squares - diagonal) / others) / sizes.size
 
 
-def _checked_bins(predictions: Any, targets: Any, binning: Binning) -> tuple[Any, Any, jax.Array]:
+def checked_bins(predictions: Any, targets: Any, binning: Binning) -> tuple[Any, Any, jax.Array]:
     """Checks a data set of classes and returns it with the bin of each sample."""
     _checks.class_predictions(predictions)
     predictions, targets = _checks.predictions_and_targets(predictions, targets)
@@ -157,11 +158,13 @@ def _checked_bins(predictions: Any, targets: Any, binning: Binning) -> tuple[Any
     return predictions, targets, bins
 
 
-def _distances_in_bins(
-    predictions: Any, targets: Any, binning: Binning, distance: Distance
+def distances_in_bins(
+    predictions: Any, targets: jax.Array, bins: jax.Array, distance: Distance = _TOTAL_VARIATION
 ) -> tuple[jax.Array, jax.Array]:
-    """Sizes of the bins and distances of the two means in them, [n] each; 0 in empty bins."""
-    predictions, targets, bins = _checked_bins(predictions, targets, binning)
+    """Sizes of the bins and distances of the two means in them, [n] each; 0 in empty bins.
+
+    The data are what `checked_bins` returned. What is out of range under `jit` makes all NaN.
+    """
     _checks.function("distance record", "distance", distance)
     sizes, means, proportions = _means_in_bins(predictions.class_probs, targets, bins)
     values = jax.vmap(distance)(Categorical(means), Categorical(proportions))
