@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import numpy as np
 from matplotlib.figure import Figure
 from PIL import Image  # comes with matplotlib
 from tqdm import tqdm
@@ -135,6 +136,34 @@ def cell(
             return stored["result"]
     result = json.loads(json.dumps(compute(), allow_nan=False))
     write(path, json.dumps({"parameters": parameters, "result": result}))
+    return result
+
+
+def arrays(
+    folder: Path,
+    name: str,
+    parameters: dict[str, Any],
+    compute: Callable[[], dict[str, np.ndarray]],
+) -> dict[str, np.ndarray]:
+    """Result of a cell that consists of arrays: read where it was computed, else computed.
+
+    Args:
+        folder: folder of the experiment.
+        name: name of the cell, unique within the experiment; it may contain slashes.
+        parameters: all that the result depends on beside the code; stored with it.
+        compute: returns arrays by name; no name is "parameters".
+    """
+    path = folder / "cells" / f"{name}.npz"
+    parameters = json.loads(json.dumps(parameters))
+    if path.is_file():
+        with np.load(path) as stored:
+            result = dict(stored)
+        if json.loads(str(result.pop("parameters"))) == parameters:
+            return result
+    result = compute()
+    buffer = io.BytesIO()
+    np.savez(buffer, parameters=json.dumps(parameters), **result)
+    write(path, buffer.getvalue())
     return result
 
 

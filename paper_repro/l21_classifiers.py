@@ -1,0 +1,173 @@
+"""Classifiers whose confidences are recalibrated: networks of --data, and files of --npz.
+
+A file of --npz holds one classifier. These arrays are needed:
+
+    calibration_features [n, d]     evaluation_features [n', d]    of any network, before t-SNE
+    calibration_confidences [n]     evaluation_confidences [n']    in [0, 1]
+    calibration_correct [n]         evaluation_correct [n']        0 or 1
+
+and these may be added, for both parts:
+
+    calibration_groups [n]          evaluation_groups [n']         integers: group-wise errors
+    calibration_logits [n, m]       evaluation_logits [n', m]      temperature scaling of all
+    calibration_labels [n]          evaluation_labels [n']         classes and their NLL; 0, ...
+
+Features that are no vectors are flattened. With logits and labels, confidences and correctness
+are derived from them, and need not be in the file. `numpy.savez(FILE, calibration_features=...)`
+writes such a file.
+"""
+
+import dataclasses
+from pathlib import Path
+
+import numpy as np
+
+CIFAR10 = "cifar10_networks"
+CIFAR100 = ("cifar100_logits", "resnet50")
+PARTS = ("calibration", "evaluation")
+NETWORKS = ("densenet121", "googlenet", "resnet18", "vgg16_bn")
+
+
+@dataclasses.dataclass(frozen=True)
+class Part:
+    """One part of the data.
+
+    Attributes:
+        features: [n, d].
+        confidences: of the predicted classes, float64 [n].
+        correct: 1 where the predicted class came, else 0, [n].
+        groups: [n], or None.
+        logits: float64 [n, m], or None.
+        labels: [n], or None.
+    """
+
+    features: np.ndarray
+    confidences: np.ndarray
+    correct: np.ndarray
+    groups: np.ndarray | None = None
+    logits: np.ndarray | None = None
+    labels: np.ndarray | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Classifier:
+    """A classifier on the part that recalibration learns from, and on the one it is judged by."""
+
+    name: str
+    calibration: Part
+    evaluation: Part
+
+
+def part_of_logits(
+    features: np.ndarray, logits: np.ndarray, labels: np.ndarray, groups: np.ndarray | None = None
+) -> Part:
+    """A part with the largest probability as confidence, in float64."""
+    logits = np.asarray(logits, np.float64)
+    logits = logits - logits.max(1, keepdims=True)
+    confidences = 1 / np.exp(logits).sum(1)
+    correct = (logits.argmax(1) == labels).astype(int)
+    return Part(features, confidences, correct, groups, logits, labels)
+
+
+def read_cifar100(data: Path) -> Classifier:
+    """ResNet-50 on CIFAR-100; recalibrated on its validation part; the logits are the features.
+
+    Raises:
+        ValueError: if a file is missing.
+    """
+    parts = []
+    for name in ("val", "test"):
+        paths = [data.joinpath(*CIFAR100, f"{name}_{kind}.npy") for kind in ("logits", "labels")]
+        logits, labels = (np.load(_existing(path)) for path in paths)
+        parts.append(part_of_logits(logits, logits, labels))
+    return Classifier("cifar100_resnet50", *parts)
+
+
+def read_cifar10(data: Path, name: str) -> Classifier:
+    """A network on CIFAR-10; a random half of the test images is for recalibration.
+
+    The features are the logarithms of the published probabilities: logits up to a constant.
+
+    Raises:
+        ValueError: if a file is missing.
+    """
+    probs = np.loadtxt(_existing(data / CIFAR10 / f"{name}.csv"), delimiter=",")
+    labels = np.loadtxt(_existing(data / CIFAR10 / "labels.csv"), dtype=int) - 1
+    logits = np.log(np.maximum(probs, np.finfo(np.float32).tiny))
+    order = np.random.default_rng([*b"l21_networks/split"]).permutation(len(labels))
+    halves = [part_of_logits(logits[i], logits[i], labels[i]) for i in np.array_split(order, 2)]
+    return Classifier(f"cifar10_{name}", *halves)
+
+
+def _existing(path: Path) -> Path:
+    if not path.is_file():
+        raise ValueError(f"--data: expected a folder with {'/'.join(path.parts[-2:])}, got none")
+    return path
+
+
+def read_npz(path: Path) -> Classifier:
+    """The classifier of a file of --npz, see the module.
+
+    Raises:
+        ValueError: if the file cannot be read, arrays are missing, or their shapes or values are
+            wrong.
+    """
+    try:
+        with np.load(path) as file:
+            arrays = dict(file)
+    except (OSError, ValueError, AttributeError) as error:
+        raise ValueError(f"--npz: expected a file of numpy.savez, got {path} ({error})") from None
+    optional = [key for key in ("groups", "logits", "labels") if f"calibration_{key}" in arrays]
+    has_logits = {"logits", "labels"} <= set(optional)
+    keys = ["features", *([] if has_logits else ["confidences", "correct"]), *optional]
+    missing = [f"{part}_{key}" for part in PARTS for key in keys if f"{part}_{key}" not in arrays]
+    if missing:
+        raise ValueError(f"--npz: expected arrays {', '.join(missing)} in {path}, got {[*arrays]}")
+    parts = [
+        _checked_part(path, part, {key: arrays[f"{part}_{key}"] for key in keys}) for part in PARTS
+    ]
+    one, two = (part.features.shape[1] for part in parts)
+    if one != two:
+        raise ValueError(f"--npz: expected features of one length in {path}, got {one} and {two}")
+    return Classifier(path.stem, *parts)
+
+
+def _checked_part(path: Path, name: str, arrays: dict[str, np.ndarray]) -> Part:
+    num = len(arrays["features"])
+    for key, array in arrays.items():
+        place = f"{name}_{key} in {path}"
+        if array.ndim == 0 or len(array) != num or num == 0:
+            raise ValueError(
+                f"--npz: expected one entry for each of the {num} features (at least one), "
+                f"got {array.shape} for {place}"
+            )
+        if key not in ("features", "logits") and array.ndim != 1:
+            raise ValueError(f"--npz: expected shape ({num},), got {array.shape} for {place}")
+        if not np.all(np.isfinite(array)):
+            raise ValueError(f"--npz: expected finite numbers for {place}")
+    features = arrays["features"].reshape(num, -1)
+    groups = arrays.get("groups")
+    if "logits" in arrays and "labels" in arrays:
+        return _part_with_classes(path, name, features, arrays["logits"], arrays["labels"], groups)
+    confidences, correct = arrays["confidences"].astype(np.float64), arrays["correct"]
+    if np.any((confidences < 0) | (confidences > 1)):
+        raise ValueError(f"--npz: expected values in [0, 1] for {name}_confidences in {path}")
+    if not np.all(np.isin(correct, (0, 1))):
+        raise ValueError(f"--npz: expected 0 or 1 for {name}_correct in {path}")
+    return Part(features, confidences, correct.astype(int), groups)
+
+
+def _part_with_classes(
+    path: Path,
+    name: str,
+    features: np.ndarray,
+    logits: np.ndarray,
+    labels: np.ndarray,
+    groups: np.ndarray | None,
+) -> Part:
+    if logits.ndim != 2:
+        raise ValueError(f"--npz: expected [n, m], got {logits.shape} for {name}_logits in {path}")
+    if not np.all(np.isin(labels, np.arange(logits.shape[1]))):
+        expected = f"labels 0, ..., {logits.shape[1] - 1}"
+        raise ValueError(f"--npz: expected {expected} for {name}_labels in {path}")
+    return part_of_logits(features, logits, labels.astype(int), groups)
