@@ -3,12 +3,15 @@
 from calibjax.recalibration.base import Recalibrator
 from calibjax.recalibration.histogram import BinAccuracies, histogram_binning
 from calibjax.recalibration.powers import tempered
+from calibjax.recalibration.sigmoid import SigmoidMap, platt_scaling
 from calibjax.recalibration.temperature import temperature_scaling
 
 __all__ = [
     "BinAccuracies",
     "Recalibrator",
+    "SigmoidMap",
     "histogram_binning",
+    "platt_scaling",
     "temperature_scaling",
     "tempered",
 ]

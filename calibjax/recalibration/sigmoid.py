@@ -1,0 +1,207 @@
+"""Sigmoid maps of the log-odds of confidences: Platt scaling."""
+
+import functools
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from calibjax import _checks
+from calibjax._pytree import record
+from calibjax.recalibration.base import Recalibrator
+
+_MAX_ITERATIONS = 100
+
+
+@record
+class SigmoidMap:
+    """The map r → sigmoid(slope · log(r / (1 − r)) + intercept) of confidences.
+
+    Attributes:
+        slope: a; positive where the order of the confidences is kept.
+        intercept: b.
+    """
+
+    slope: jax.Array
+    intercept: jax.Array
+
+    def __call__(self, confidences: jax.Array) -> jax.Array:
+        """The image of confidences, any shape."""
+        return jax.nn.sigmoid(self.slope * log_odds(confidences) + self.intercept)
+
+
+def log_odds(confidences: jax.Array) -> jax.Array:
+    """log(r / (1 − r)) of confidences, which are clipped to [ε, 1 − ε], ε their precision."""
+    eps = jnp.finfo(confidences.dtype).eps
+    inside = jnp.clip(confidences, eps, 1 - eps)
+    return jnp.log(inside) - jnp.log1p(-inside)
+
+
+def apply_map(params: SigmoidMap, confidences: Any) -> jax.Array:
+    """The `apply` of all recalibrators that learn a sigmoid map; checks the arguments."""
+    _checks.finite("params.slope", params.slope)
+    _checks.finite("params.intercept", params.intercept)
+    return _mapped(params, _checks.confidence_array(confidences))
+
+
+@jax.jit
+def _mapped(params: SigmoidMap, confidences: jax.Array) -> jax.Array:
+    return jax.tree.map(lambda x: x.astype(confidences.dtype), params)(confidences)
+
+
+def platt_scaling(*, smooth_targets: bool = False) -> Recalibrator:
+    """Platt scaling: a sigmoid map of the log-odds, by maximum likelihood.
+
+        r → r' = sigmoid(a log(r / (1 − r)) + b),
+        (a, b) = argmax Σ_i t_i log r'_i + (1 − t_i) log(1 − r'_i)
+
+    with t = correct: logistic regression of `correct` on the log-odds. For one class against
+    another it is temperature scaling with T = 1/a and a bias. The slope a is negative where
+    confident predictions are wrong more often, which reverses the order of the confidences.
+
+    Confidences of 0 and 1 have infinite log-odds. All are clipped to [ε, 1 − ε] where ε is the
+    precision of their dtype, 2·10⁻¹⁶ or 1·10⁻⁷, so that certain predictions count as log-odds of
+    ±36 or ±16.
+
+    The likelihood has a maximum if and only if both outcomes occur and no threshold separates the
+    confidences of the correct from those of the wrong ones. Platt's own targets avoid that:
+    with `smooth_targets`, and n₁ of the n predictions correct, they are t = (n₁ + 1) / (n₁ + 2)
+    for these, and 1 / (n − n₁ + 2) for the others. Two confidences must still differ.
+
+    Args:
+        smooth_targets: whether the targets are Platt's instead of 1 and 0.
+
+    Returns:
+        The pair `fit(confidences, correct)` → params, a `SigmoidMap`, and
+        `apply(params, confidences)` → confidences [n]. The confidences are an array [n] or a
+        batch of n `Bernoulli`s, as `estimators.top_label` returns them; `correct` is 0 or 1, [n].
+        Both can be compiled, mapped over data sets and differentiated.
+
+    Raises:
+        TypeError: if `smooth_targets` is no truth value; by the functions if an argument is of the
+            wrong kind.
+        ValueError: by the functions if shapes or values are wrong; by `fit` if there is no
+            maximum. Where the arrays are traced, slope and intercept are NaN instead.
+
+    Cost: O(n) for each of about 8 iterations of Newton's method.
+
+    References: Platt (1999), Probabilistic outputs for support vector machines, there of scores; Guo et al. (2017), On calibration of modern neural networks, §4.1; Albert and
+    Anderson (1984), On the existence of maximum likelihood estimates in logistic regression models.
+
+    >>> import jax.numpy as jnp
+    >>> fit, apply = platt_scaling()
+    >>> params = fit(jnp.repeat(jnp.array([0.2, 0.8]), 4), jnp.array([0, 0, 0, 1, 1, 1, 0, 0]))
+    >>> print(apply(params, jnp.array([0.2, 0.5, 0.8])).round(4))
+    [0.25 0.366 0.5]
+    """
+    _checks.truth_value("smooth_targets", smooth_targets)
+    return Recalibrator(functools.partial(_fit, smooth_targets), apply_map)
+
+
+def _fit(smooth_targets: bool, confidences: Any, correct: Any) -> SigmoidMap:
+    """The most likely map; checks arguments and result."""
+    confidences, correct = _checks.confidences_and_correct(confidences, correct)
+    params = _most_likely(confidences, correct, smooth_targets)
+    if _checks.is_concrete(params) and not np.isfinite(params.slope):
+        _refuse(np.asarray(confidences), np.asarray(correct))
+    return params
+
+
+@functools.partial(jax.jit, static_argnums=2)
+def _most_likely(confidences: jax.Array, correct: jax.Array, smooth_targets: bool) -> SigmoidMap:
+    """Map of the largest likelihood, NaN if there is none."""
+    x = log_odds(confidences)
+    exists = ~jnp.any(jnp.isnan(x + correct))
+    if smooth_targets:
+        correct = _platt_targets(correct)
+        exists &= jnp.min(x) < jnp.max(x)
+    else:
+        (low, high), (wrong_low, wrong_high) = _range(x, correct == 1), _range(x, correct == 0)
+        exists &= (low < wrong_high) & (wrong_low < high)
+    best = _iterated(exists, *lax.stop_gradient((x, correct)))
+    # One more step converges, and its derivatives are those of the implicit function theorem.
+    slope, intercept = _newton_step(best, x, correct)
+    best = SigmoidMap(best.slope + slope, best.intercept + intercept)
+    return jax.tree.map(lambda value: jnp.where(exists, value, jnp.nan), best)
+
+
+def _platt_targets(correct: jax.Array) -> jax.Array:
+    """(n₁ + 1) / (n₁ + 2) for ones and 1 / (n₀ + 2) for zeros."""
+    wrong = 1 - correct
+    num_correct, num_wrong = jnp.sum(correct), jnp.sum(wrong)
+    return correct * (num_correct + 1) / (num_correct + 2) + wrong / (num_wrong + 2)
+
+
+def _range(x: jax.Array, is_in: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Smallest and largest of the numbers that are in, ∞ and −∞ where none is."""
+    return jnp.min(jnp.where(is_in, x, jnp.inf)), jnp.max(jnp.where(is_in, x, -jnp.inf))
+
+
+class _State(NamedTuple):
+    """Maps found, and how far the last step moved the log-odds of a sample."""
+
+    best: SigmoidMap
+    change: jax.Array
+    count: jax.Array | int
+
+
+def _iterated(exists: jax.Array, x: jax.Array, targets: jax.Array) -> SigmoidMap:
+    """Newton's method from equal probabilities, damped such that every step is an improvement.
+
+    In a direction that moves log-odds by δ at most, the third derivative of the likelihood is at
+    most δ times the second. The step log(1 + δ) / δ maximises the bound that follows from that.
+    """
+    tolerance = jnp.sqrt(jnp.finfo(x.dtype).eps)  # whose square is the error of one more step
+
+    def unfinished(s: _State) -> jax.Array:
+        return exists & (s.change > tolerance) & (s.count < _MAX_ITERATIONS)
+
+    def step(s: _State) -> _State:
+        slope, intercept = _newton_step(s.best, x, targets)
+        change = jnp.max(jnp.abs(slope * x + intercept))
+        damping = jnp.log1p(change) / jnp.where(change > 0, change, 1)
+        slope, intercept = s.best.slope + damping * slope, s.best.intercept + damping * intercept
+        return _State(SigmoidMap(slope, intercept), change, s.count + 1)
+
+    zero = jnp.zeros((), x.dtype)
+    start = _State(SigmoidMap(zero, zero), jnp.full_like(zero, jnp.inf), 0)
+    return lax.while_loop(unfinished, step, start).best
+
+
+def _newton_step(
+    current: SigmoidMap, x: jax.Array, targets: jax.Array
+) -> tuple[jax.Array, jax.Array]:
+    """Changes of slope and intercept that maximise the likelihood's quadratic approximation."""
+    z = current.slope * x + current.intercept
+    probs, complements = jax.nn.sigmoid(z), jax.nn.sigmoid(-z)
+    residuals = targets * complements - (1 - targets) * probs
+    curvatures = probs * complements
+    total = jnp.sum(curvatures)
+    center = jnp.sum(curvatures * x) / total
+    deviations = x - center  # those of the slope and of the intercept there are orthogonal
+    slope = jnp.sum(residuals * deviations) / jnp.sum(curvatures * jnp.square(deviations))
+    return slope, jnp.sum(residuals) / total - center * slope
+
+
+def _refuse(confidences: np.ndarray, correct: np.ndarray) -> None:
+    """Raises an error that says why there is no maximum."""
+    if np.ptp(log_odds(confidences)) == 0:
+        raise ValueError(
+            "confidences: expected at least two different values, "
+            f"got {confidences[0]} as all {confidences.size} of them"
+        )
+    if correct.min() == correct.max():
+        raise ValueError(
+            "correct: expected both 0 and 1, without which the likelihood has no maximum, "
+            f"got {correct[0]:.0f} as all {correct.size} of them; platt_scaling(smooth_targets=True) can do"
+        )
+    ranges = " and ".join(
+        f"{group.min()} to {group.max()} for {value}"
+        for value, group in ((0, confidences[correct == 0]), (1, confidences[correct == 1]))
+    )
+    raise ValueError(
+        "confidences: expected values that overlap for correct = 0 and 1, without which the "
+        f"likelihood has no maximum, got {ranges}; platt_scaling(smooth_targets=True) can do"
+    )
