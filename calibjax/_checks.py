@@ -256,6 +256,19 @@ def bin_ids(name: str, values: Any, num_samples: int) -> None:
         refuse_where(bad, name, f"bins in 0, ..., {num_samples - 1}", array)
 
 
+def group_ids(name: str, values: Any, num_samples: int, num_groups: int | None = None) -> jax.Array:
+    """Returns the group of each sample; refuses all but integers in 0, ..., num_groups - 1."""
+    groups = jnp.asarray(as_arrays(name, values))
+    integer(name, groups, "groups, one for each sample")
+    shape(name, groups, (num_samples,), f"({num_samples},), one group for each sample")
+    if is_concrete(values):
+        array = np.asarray(values)  # not yet cut to the 32 bits of JAX's integers
+        bad = (array < 0) | (array >= (num_groups or 2**31))
+        limit = f"in 0, ..., {num_groups - 1}" if num_groups else "from 0"
+        refuse_where(bad, name, f"groups {limit}", array)
+    return groups.astype(jnp.int32)
+
+
 def predictions_and_targets(
     predictions: Any, targets: Any, *, minimum: int = 1, prefix: str = ""
 ) -> Any:
@@ -312,7 +325,7 @@ def confidences_and_correct(confidences: Any, correct: Any) -> tuple[jax.Array, 
     return confidences, jnp.where(is_truth_value, correct, jnp.nan).astype(confidences.dtype)
 
 
-def confidence_array(confidences: Any) -> jax.Array:
+def confidence_array(confidences: Any, name: str = "confidences") -> jax.Array:
     """Checks confidences, an array [n] or a batch of `Bernoulli`s, and returns the array.
 
     Raises:
@@ -321,14 +334,14 @@ def confidence_array(confidences: Any) -> jax.Array:
     """
     if hasattr(confidences, "sample") and not hasattr(confidences, "__jax_array__"):
         raise TypeError(
-            "confidences: expected an array [n], or a batch of distributions.Bernoulli as "
+            f"{name}: expected an array [n], or a batch of distributions.Bernoulli as "
             f"estimators.top_label returns it, got {described(confidences)}"
         )
-    confidences = jnp.asarray(as_arrays("confidences", confidences))
-    floating("confidences", confidences)
-    shape("confidences", confidences, (None,), "[n]")
-    leading_size("confidences", confidences)
-    unit_interval("confidences", confidences)
+    confidences = jnp.asarray(as_arrays(name, confidences))
+    floating(name, confidences)
+    shape(name, confidences, (None,), "[n]")
+    leading_size(name, confidences)
+    unit_interval(name, confidences)
     return confidences
 
 

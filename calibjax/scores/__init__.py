@@ -1,20 +1,36 @@
-"""Scores of predictions: means over the samples of a function of prediction and target.
+"""Scores of predictions: means over the samples of a function of prediction and target, and others.
 
-Smaller is better, but for `accuracy`. A proper score mixes calibration and sharpness; the
-estimators and tests of calibration do not.
+Smaller is better, but for `accuracy`, `prediction_rejection_ratio` and `reward_improvement`. A
+proper score mixes calibration and sharpness; the estimators and tests of calibration do not.
+
+The calibration errors that are often reported as scores, ECE and MCE, are `estimators.ece` and
+`estimators.mce`; of the confidences alone, on what `estimators.top_label` returns.
 """
 
+from calibjax.scores.group_wise import group_wise_mce, max_group_wise_mce
 from calibjax.scores.point import accuracy, mean_squared_error
 from calibjax.scores.proper import brier_score, negative_log_likelihood
 from calibjax.scores.quantile import pinball_loss
 from calibjax.scores.ranked_probability import crps, pointwise_crps
+from calibjax.scores.rejection import (
+    decision_cost,
+    prediction_rejection_ratio,
+    rejection_curve,
+    reward_improvement,
+)
 
 __all__ = [
     "accuracy",
     "brier_score",
     "crps",
+    "decision_cost",
+    "group_wise_mce",
+    "max_group_wise_mce",
     "mean_squared_error",
     "negative_log_likelihood",
     "pinball_loss",
     "pointwise_crps",
+    "prediction_rejection_ratio",
+    "rejection_curve",
+    "reward_improvement",
 ]

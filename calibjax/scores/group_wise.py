@@ -1,0 +1,142 @@
+"""Calibration errors within groups of samples, such as the people of one age."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from calibjax import _checks
+from calibjax.distances import Distance, TotalVariation
+from calibjax.estimators.binned import checked_bins, distances_in_bins
+from calibjax.estimators.binnings import Binning, ranks_of_pairs
+
+_TOTAL_VARIATION = TotalVariation()
+
+
+def group_wise_mce(
+    predictions: Any,
+    targets: Any,
+    groups: Any,
+    *,
+    binning: Binning,
+    num_groups: int | None = None,
+    distance: Distance = _TOTAL_VARIATION,
+) -> jax.Array:
+    """Maximum calibration error (MCE) within each group of samples.
+
+        MCE_g = max_bins d(p̄_{bin, g}, ȳ_{bin, g}),
+
+    with the mean p̄ of the predictions and the proportions ȳ of the labels of those samples in the
+    bin that are in group g. The bins are those of all samples together. A bin with few samples of
+    a group has a large value by chance alone; smaller groups have larger values for that reason.
+
+    Args:
+        predictions: batch of n class predictions; for the calibration of the confidences those of
+            `estimators.top_label`.
+        targets: labels 0, ..., m − 1, [n].
+        groups: the group of each sample, integers 0, ..., g − 1, [n].
+        binning: function of the predictions that returns the bin of each, as in `estimators.ece`.
+        num_groups: g. By default that of the groups at hand, of which none may be empty; under
+            `jit` it has to be given.
+        distance: distance record; called on the two as `Categorical`s.
+
+    Returns:
+        [g]; NaN for groups without a sample, of which there are none if `num_groups` is not given.
+
+    Raises:
+        TypeError: if an argument is of the wrong kind, or groups are traced and `num_groups` is
+            not given.
+        ValueError: if shapes or values are wrong, or groups are out of range.
+
+    Cost: that of `estimators.ece` and one sort of n; O(n m + g) memory.
+
+    References: L21 §5.3.
+
+    >>> import jax.numpy as jnp
+    >>> from calibjax.distributions import Bernoulli
+    >>> from calibjax.estimators import uniform_bins
+    >>> predictions = Bernoulli(jnp.array([0.25, 0.75, 0.75, 0.75]))
+    >>> targets, groups = jnp.array([0, 1, 1, 0]), jnp.array([0, 0, 1, 1])
+    >>> print(group_wise_mce(predictions, targets, groups, binning=uniform_bins(2)))
+    [0.25 0.25]
+    """
+    data = checked_bins(predictions, targets, binning)
+    groups, num_groups = _checked_groups(groups, data[1].size, num_groups)
+    distances, is_valid = _distances_of_samples(data, groups, distance)
+    is_valid &= jnp.all(groups < num_groups)
+    largest = jax.ops.segment_max(distances, groups, num_groups)
+    return jnp.where(is_valid & (largest > -jnp.inf), largest, jnp.nan)
+
+
+def max_group_wise_mce(
+    predictions: Any,
+    targets: Any,
+    groups: Any,
+    *,
+    binning: Binning,
+    distance: Distance = _TOTAL_VARIATION,
+) -> jax.Array:
+    """Largest of the maximum calibration errors within groups of samples.
+
+        max_g MCE_g over the groups that hold a sample, with the MCE_g of `group_wise_mce`.
+
+    Args:
+        predictions: batch of n class predictions; for the calibration of the confidences those of
+            `estimators.top_label`.
+        targets: labels 0, ..., m − 1, [n].
+        groups: the group of each sample, integers from 0, with or without gaps, [n].
+        binning: function of the predictions that returns the bin of each, as in `estimators.ece`.
+        distance: distance record; called on the two as `Categorical`s.
+
+    Returns:
+        A scalar.
+
+    Raises:
+        TypeError: if an argument is of the wrong kind.
+        ValueError: if shapes or values are wrong, or groups are negative.
+
+    Cost: that of `estimators.ece` and one sort of n.
+
+    References: L21 §5.3, Table 1.
+
+    >>> import jax.numpy as jnp
+    >>> from calibjax.distributions import Bernoulli
+    >>> from calibjax.estimators import uniform_bins
+    >>> predictions = Bernoulli(jnp.array([0.25, 0.75, 0.75, 0.75]))
+    >>> targets, groups = jnp.array([0, 1, 0, 0]), jnp.array([0, 0, 1, 1])
+    >>> print(max_group_wise_mce(predictions, targets, groups, binning=uniform_bins(2)))
+    0.75
+    """
+    data = checked_bins(predictions, targets, binning)
+    groups = _checks.group_ids("groups", groups, data[1].size)
+    distances, is_valid = _distances_of_samples(data, groups, distance)
+    return jnp.where(is_valid, jnp.max(distances), jnp.nan)
+
+
+def _checked_groups(groups: Any, num_samples: int, num_groups: Any) -> tuple[jax.Array, int]:
+    """The groups [n] and their number."""
+    if num_groups is not None:
+        num_groups = _checks.size_in_range("num_groups", num_groups, 1)
+        return _checks.group_ids("groups", groups, num_samples, num_groups), num_groups
+    groups = _checks.group_ids("groups", groups, num_samples)
+    if not _checks.is_concrete(groups):
+        raise TypeError("num_groups: expected an integer where groups are traced, got None")
+    found = np.unique(groups)
+    if found[-1] != found.size - 1:
+        raise ValueError(
+            f"groups: expected groups 0, ..., g - 1 without gaps, got {found.size} groups up to "
+            f"{found[-1]} (num_groups says how many there are if some hold no sample)"
+        )
+    return groups, found.size
+
+
+def _distances_of_samples(
+    data: tuple[Any, jax.Array, jax.Array], groups: jax.Array, distance: Distance
+) -> tuple[jax.Array, jax.Array]:
+    """Distance of the two means in the bin and group of each sample [n], and if all is in range."""
+    predictions, targets, bins = data
+    cells = ranks_of_pairs(groups, bins)
+    sizes, distances = distances_in_bins(predictions, targets, cells, distance)
+    is_valid = jnp.all(sizes >= 0) & jnp.all((groups >= 0) & (bins >= 0) & (bins < bins.size))
+    return distances[cells], is_valid

@@ -1,0 +1,212 @@
+"""Scores of confidences that decide which predictions are trusted and which are rejected."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from calibjax import _checks
+
+
+def rejection_curve(confidences: Any, correct: Any) -> jax.Array:
+    """Rates of errors that remain when the least confident predictions are rejected.
+
+        curve_k = n⁻¹ #{errors among the n − k most confident predictions}, k = 0, ..., n,
+
+    as if rejected predictions were replaced by right ones. Among equal confidences it is the mean
+    over the orders in which they may be rejected: the curve is linear there.
+
+    Args:
+        confidences: array, or batch of `Bernoulli`s as `estimators.top_label` returns it, [n].
+        correct: whether the predictions are right, 0 or 1, [n].
+
+    Returns:
+        [n + 1], from the error rate to zero. NaN where it is traced and values are out of range.
+
+    Raises:
+        TypeError: if an argument is of the wrong kind.
+        ValueError: if shapes or values are wrong.
+
+    Cost: O(n log n).
+
+    References: Malinin et al. (2020), Ensemble distribution distillation, App. B; Malinin,
+    Prokhorenkova and Ustimenko (2021), Uncertainty in gradient boosting via ensembles.
+
+    >>> import jax.numpy as jnp
+    >>> print(rejection_curve(jnp.array([0.5, 0.9, 0.5, 0.6]), jnp.array([0, 1, 1, 0])))
+    [0.5   0.375 0.25  0.    0.   ]
+    """
+    confidences, correct = _checks.confidences_and_correct(confidences, correct)
+    return _remaining_errors(confidences, correct) / correct.size
+
+
+def prediction_rejection_ratio(confidences: Any, correct: Any) -> jax.Array:
+    """Prediction-rejection ratio (PRR): how well confidences tell errors from right predictions.
+
+        PRR = (A_random − A) / (A_random − A_best)
+
+    with the areas A under `rejection_curve` (linear between its points), A_random for rejections
+    in random order, and A_best where all errors are rejected first: 1 is perfect, 0 is random, and
+    negative values are worse than that. Only the order of the confidences matters; recalibration
+    by an increasing function does not change it.
+
+    Equal confidences count as a random order of them, so that the order of the samples does not
+    matter. As a sample is either right or wrong, the value is 2 AUROC − 1, with the area under the
+    ROC curve of the confidences as scores of right predictions.
+
+    Args:
+        confidences: array, or batch of `Bernoulli`s as `estimators.top_label` returns it, [n].
+        correct: whether the predictions are right, 0 or 1, both of which have to occur, [n].
+
+    Returns:
+        A scalar. NaN where arguments are traced and values are out of range, or all predictions
+        are right, or all wrong.
+
+    Raises:
+        TypeError: if an argument is of the wrong kind.
+        ValueError: if shapes or values are wrong, or all predictions are right, or all wrong.
+
+    Cost: O(n log n).
+
+    References: Malinin et al. (2020), Ensemble distribution distillation, App. B; Malinin,
+    Prokhorenkova and Ustimenko (2021), Uncertainty in gradient boosting via ensembles; L21 §5.4,
+    Table 4.
+
+    >>> import jax.numpy as jnp
+    >>> confidences, correct = jnp.array([0.5, 0.7, 0.6, 0.9]), jnp.array([0, 0, 1, 1])
+    >>> print(prediction_rejection_ratio(confidences, correct))
+    0.5
+    """
+    confidences, correct = _checks.confidences_and_correct(confidences, correct)
+    if _checks.is_concrete(correct) and len(np.unique(correct)) < 2:
+        raise ValueError(
+            "correct: expected right and wrong predictions, without which the ratio is undefined, "
+            f"got {int(correct[0])} for all {correct.size}"
+        )
+    curve = _remaining_errors(confidences, correct)
+    errors, n = curve[0], correct.size
+    # All areas as multiples of n errors, the curve being that of the numbers of errors.
+    has_both = (errors > 0) & (errors < n)
+    area = jnp.mean(curve[1:] + curve[:-1]) / (2 * jnp.where(has_both, errors, 1))
+    ratio = (0.5 - area) / (0.5 - jnp.where(has_both, errors, 0) / (2 * n))
+    return jnp.where(has_both, ratio, jnp.nan)
+
+
+def decision_cost(confidences: Any, correct: Any, ratio: Any) -> jax.Array:
+    """Mean cost of decisions to trust a prediction or to call it unsure.
+
+        n⁻¹ Σ_i 1 if c_i ≤ 1 − u/w (unsure), otherwise w/u if prediction i is wrong, and 0 if right
+
+    in units of the cost u of "unsure", with the cost w of a wrong answer. If the confidences are
+    calibrated no other threshold costs less in expectation, as an answer with confidence c then
+    costs (1 − c) w. L21 has rewards u, w < 0; its total reward is n u times this value.
+
+    It is a step function of the confidences; its derivatives by them are zero.
+
+    Args:
+        confidences: array, or batch of `Bernoulli`s as `estimators.top_label` returns it, [n].
+        correct: whether the predictions are right, 0 or 1, [n].
+        ratio: w/u ≥ 1, a scalar or [r].
+
+    Returns:
+        A scalar, or [r]. NaN where arguments are traced and values are out of range.
+
+    Raises:
+        TypeError: if an argument is of the wrong kind.
+        ValueError: if shapes or values are wrong.
+
+    Cost: O((n + r) log n) time, O(n + r) memory.
+
+    References: L21 §5.4.
+
+    >>> import jax.numpy as jnp
+    >>> confidences, correct = jnp.array([0.5, 0.7, 0.8, 0.95]), jnp.array([0, 0, 0, 1])
+    >>> print(decision_cost(confidences, correct, jnp.array([4.0, 10.0])))
+    [1.5  0.75]
+    """
+    confidences, correct = _checks.confidences_and_correct(confidences, correct)
+    ratio = _checked_ratio(ratio).astype(confidences.dtype)
+    ratio = jnp.where((ratio >= 1) & (ratio < jnp.inf), ratio, jnp.nan)
+    ordered, errors = _errors_in_order(confidences, correct)
+    num_unsure = jnp.searchsorted(ordered, 1 - 1 / ratio, side="right")
+    return (num_unsure + ratio * (errors[-1] - errors[num_unsure])) / correct.size
+
+
+def reward_improvement(
+    confidences: Any, original_confidences: Any, correct: Any, ratio: Any
+) -> jax.Array:
+    """How much less decisions cost with recalibrated confidences than with the original ones.
+
+        decision_cost(original confidences) − decision_cost(confidences),
+
+    the gain in reward per sample, in units of the cost u of "unsure". The predictions themselves
+    are those of the original model: recalibration changes the confidences only.
+
+    Args:
+        confidences: array, or batch of `Bernoulli`s as `estimators.top_label` returns it, [n].
+        original_confidences: those before recalibration, [n].
+        correct: whether the predictions are right, 0 or 1, [n].
+        ratio: w/u ≥ 1, the cost of a wrong answer in units of u, a scalar or [r].
+
+    Returns:
+        A scalar, or [r]; larger is better. NaN where arguments are traced and values are out of
+        range.
+
+    Raises:
+        TypeError: if an argument is of the wrong kind.
+        ValueError: if shapes or values are wrong.
+
+    Cost: twice that of `decision_cost`.
+
+    References: L21 §5.4, Fig. 4.
+
+    >>> import jax.numpy as jnp
+    >>> confidences, original = jnp.array([0.4, 0.4, 0.9, 0.9]), jnp.array([0.9, 0.9, 0.9, 0.9])
+    >>> print(reward_improvement(confidences, original, jnp.array([0, 1, 1, 1]), 4.0))
+    0.5
+    """
+    original = _checks.confidence_array(original_confidences, "original_confidences")
+    cost = decision_cost(confidences, correct, ratio)
+    _checks.shape("original_confidences", original, jnp.shape(correct), "[n], as the confidences")
+    return decision_cost(original, correct, ratio) - cost
+
+
+def _remaining_errors(confidences: jax.Array, correct: jax.Array) -> jax.Array:
+    """Numbers of errors among those kept when 0, ..., n are rejected, [n + 1]."""
+    n = correct.size
+    confidences, errors = _errors_in_order(confidences, correct)
+    positions = jnp.arange(n, dtype=jnp.int32)
+    is_new = confidences[1:] != confidences[:-1]
+    # The samples with the same confidence are at first, ..., behind - 1.
+    is_first = jnp.pad(is_new, (1, 0), constant_values=True)
+    first = lax.cummax(jnp.where(is_first, positions, 0))
+    is_last = jnp.pad(is_new, (0, 1), constant_values=True)
+    behind = lax.cummin(jnp.where(is_last, positions + 1, n), reverse=True)
+    share = (positions - first).astype(correct.dtype) / (behind - first)
+    rejected = errors[first] + share * (errors[behind] - errors[first])
+    return errors[-1] - jnp.append(rejected, errors[-1])
+
+
+def _errors_in_order(confidences: jax.Array, correct: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Confidences in increasing order, [n], and numbers of errors among the first ones, [n + 1].
+
+    The errors are all NaN if a value is out of range, which nobody refused if it is traced.
+    """
+    is_valid = jnp.all((confidences >= 0) & (confidences <= 1) & ~jnp.isnan(correct))
+    is_wrong = (correct == 0).astype(jnp.int32)
+    ordered, is_wrong = lax.sort((lax.stop_gradient(confidences), is_wrong), num_keys=1)
+    errors = jnp.pad(jnp.cumsum(is_wrong), (1, 0)).astype(correct.dtype)
+    return ordered, jnp.where(is_valid, errors, jnp.nan)
+
+
+def _checked_ratio(ratio: Any) -> jax.Array:
+    _checks.real("ratio", ratio)
+    if jnp.ndim(ratio) > 1:
+        _checks.shape("ratio", ratio, (None,), "() or [r]")
+    if _checks.is_concrete(ratio):
+        values = np.asarray(ratio)
+        bad = ~((values >= 1) & np.isfinite(values))
+        _checks.refuse_where(bad, "ratio", "finite values of at least 1", values)
+    return jnp.asarray(ratio)
