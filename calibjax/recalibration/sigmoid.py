@@ -87,14 +87,15 @@ def platt_scaling(*, smooth_targets: bool = False) -> Recalibrator:
 
     Cost: O(n) for each of about 8 iterations of Newton's method.
 
-    References: Platt (1999), Probabilistic outputs for support vector machines, there of scores; Guo et al. (2017), On calibration of modern neural networks, §4.1; Albert and
-    Anderson (1984), On the existence of maximum likelihood estimates in logistic regression models.
+    References: Platt (1999), Probabilistic outputs for support vector machines, there of scores;
+    Guo et al. (2017), On calibration of modern neural networks, §4.1; Albert and Anderson (1984),
+    On the existence of maximum likelihood estimates in logistic regression models.
 
     >>> import jax.numpy as jnp
     >>> fit, apply = platt_scaling()
     >>> params = fit(jnp.repeat(jnp.array([0.2, 0.8]), 4), jnp.array([0, 0, 0, 1, 1, 1, 0, 0]))
     >>> print(apply(params, jnp.array([0.2, 0.5, 0.8])).round(4))
-    [0.25 0.366 0.5]
+    [0.25  0.366 0.5  ]
     """
     _checks.truth_value("smooth_targets", smooth_targets)
     return Recalibrator(functools.partial(_fit, smooth_targets), apply_map)
@@ -189,13 +190,13 @@ def _refuse(confidences: np.ndarray, correct: np.ndarray) -> None:
     """Raises an error that says why there is no maximum."""
     if np.ptp(log_odds(confidences)) == 0:
         raise ValueError(
-            "confidences: expected at least two different values, "
-            f"got {confidences[0]} as all {confidences.size} of them"
+            "confidences: expected at least two different values, got "
+            f"{confidences[0]} {confidences.size} times"
         )
     if correct.min() == correct.max():
         raise ValueError(
-            "correct: expected both 0 and 1, without which the likelihood has no maximum, "
-            f"got {correct[0]:.0f} as all {correct.size} of them; platt_scaling(smooth_targets=True) can do"
+            "correct: expected both 0 and 1, without which the likelihood has no maximum, got "
+            f"{correct[0]:.0f} {correct.size} times; platt_scaling(smooth_targets=True) can do"
         )
     ranges = " and ".join(
         f"{group.min()} to {group.max()} for {value}"
