@@ -53,17 +53,19 @@ def floating_dtype(tree: Any) -> Any:
     return jnp.result_type(*floating)
 
 
-def components(x: jax.Array) -> list[jax.Array]:
+def components(x: jax.Array, limit: int = UNROLLED) -> list[jax.Array]:
     """The components of a vector one by one if they are few, otherwise the array as it is."""
     x = jnp.asarray(x)
-    if 1 <= x.size <= UNROLLED and x.ndim == 1:
+    if 1 <= x.size <= limit and x.ndim == 1:
         return [x[k] for k in range(x.size)]
     return [x]
 
 
-def map_components(function: Callable[..., jax.Array], *points: object) -> list[jax.Array]:
+def map_components(
+    function: Callable[..., jax.Array], *points: object, limit: int = UNROLLED
+) -> list[jax.Array]:
     """Elementwise function of the components of points (arrays, or lists of components)."""
-    lists = (x if isinstance(x, list) else components(x) for x in points)
+    lists = (x if isinstance(x, list) else components(x, limit) for x in points)
     return [function(*parts) for parts in zip(*lists, strict=True)]
 
 

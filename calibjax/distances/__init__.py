@@ -5,6 +5,7 @@
 
 from calibjax.distances.base import Distance
 from calibjax.distances.euclidean import Euclidean, SquaredEuclidean
+from calibjax.distances.manhattan import Manhattan
 from calibjax.distances.maximum_mean_discrepancy import MaximumMeanDiscrepancy
 from calibjax.distances.mixture_wasserstein import MixtureWasserstein
 from calibjax.distances.total_variation import TotalVariation
@@ -14,6 +15,7 @@ from calibjax.distances.wasserstein import Wasserstein
 __all__ = [
     "Distance",
     "Euclidean",
+    "Manhattan",
     "MaximumMeanDiscrepancy",
     "MixtureWasserstein",
     "SquaredEuclidean",

@@ -13,8 +13,30 @@ from calibjax.distances import Distance, Euclidean
 from calibjax.kernels.base import Kernel
 
 
+class Stationary(Kernel):
+    """A function exp(g(d)) of a distance d that does not increase with it.
+
+    Subclasses are records with the fields `length_scale` and `distance` that define g as
+    `log_value`.
+    """
+
+    def log_value(self, distance: jax.Array) -> jax.Array:
+        """Logarithm of the kernel at a distance, g(d)."""
+        raise NotImplementedError(f"{type(self).__name__} does not define log_value(distance)")
+
+    def __call__(self, x: Any, y: Any) -> jax.Array:
+        """Value at one pair of points."""
+        return jnp.exp(self.log_value(self.distance(x, y)))
+
+    def check_values(self, name: str) -> None:
+        """Refuses length scales that are not positive."""
+        _checks.positive_scalar(f"{name}.length_scale", self.length_scale)
+        _checks.function("distance record", f"{name}.distance", self.distance)
+        _checks.record_values(self.distance, f"{name}.distance")
+
+
 @record
-class SquaredExponential(Kernel):
+class SquaredExponential(Stationary):
     """Squared exponential kernel exp(−d(x, y)² / (2 ℓ²)).
 
     Positive semi-definite where d embeds isometrically in a Hilbert space.
@@ -32,17 +54,18 @@ class SquaredExponential(Kernel):
 
     def __call__(self, x: Any, y: Any) -> jax.Array:
         """Value at one pair of points."""
-        return jnp.exp(self.distance.squared(x, y) * (-0.5 / jnp.square(self.length_scale)))
+        return jnp.exp(self._of_square(self.distance.squared(x, y)))
 
-    def check_values(self, name: str) -> None:
-        """Refuses length scales that are not positive."""
-        _checks.positive_scalar(f"{name}.length_scale", self.length_scale)
-        _checks.function("distance record", f"{name}.distance", self.distance)
-        _checks.record_values(self.distance, f"{name}.distance")
+    def log_value(self, distance: jax.Array) -> jax.Array:
+        """−d² / (2 ℓ²)."""
+        return self._of_square(jnp.square(distance))
+
+    def _of_square(self, square: jax.Array) -> jax.Array:
+        return square * (-0.5 / jnp.square(self.length_scale))
 
 
 @record
-class Exponential(Kernel):
+class Exponential(Stationary):
     """Exponential (Laplacian) kernel exp(−d(x, y) / ℓ).
 
     Positive semi-definite where d or √d embeds isometrically in a Hilbert space, so for
@@ -61,19 +84,13 @@ class Exponential(Kernel):
     length_scale: jax.Array | float = 1.0
     distance: Distance = dataclasses.field(default_factory=Euclidean)
 
-    def __call__(self, x: Any, y: Any) -> jax.Array:
-        """Value at one pair of points."""
-        return jnp.exp(self.distance(x, y) * (-1 / self.length_scale))
-
-    def check_values(self, name: str) -> None:
-        """Refuses length scales that are not positive."""
-        _checks.positive_scalar(f"{name}.length_scale", self.length_scale)
-        _checks.function("distance record", f"{name}.distance", self.distance)
-        _checks.record_values(self.distance, f"{name}.distance")
+    def log_value(self, distance: jax.Array) -> jax.Array:
+        """−d / ℓ."""
+        return distance * (-1 / self.length_scale)
 
 
 @record
-class PowerExponential(Kernel):
+class PowerExponential(Stationary):
     """Power exponential kernel exp(−(d(x, y) / ℓ)^ν).
 
     Positive semi-definite for 0 < ν ≤ 2 where d embeds isometrically in a Hilbert space.
@@ -93,19 +110,16 @@ class PowerExponential(Kernel):
     exponent: jax.Array | float = 1.0
     distance: Distance = dataclasses.field(default_factory=Euclidean)
 
-    def __call__(self, x: Any, y: Any) -> jax.Array:
-        """Value at one pair of points."""
-        ratio = self.distance(x, y) * (1 / self.length_scale)
+    def log_value(self, distance: jax.Array) -> jax.Array:
+        """−(d / ℓ)^ν."""
+        ratio = distance * (1 / self.length_scale)
         is_zero = ratio == 0  # where a power has no finite derivative
-        power = jnp.where(is_zero, 0, jnp.where(is_zero, 1, ratio) ** self.exponent)
-        return jnp.exp(-power)
+        return -jnp.where(is_zero, 0, jnp.where(is_zero, 1, ratio) ** self.exponent)
 
     def check_values(self, name: str) -> None:
         """Refuses non-positive length scales and exponents outside (0, 2]."""
-        _checks.positive_scalar(f"{name}.length_scale", self.length_scale)
+        super().check_values(name)
         _checks.positive_scalar(f"{name}.exponent", self.exponent)
         if _checks.is_concrete(self.exponent):
             bad = np.asarray(self.exponent) > 2
             _checks.refuse_where(bad, f"{name}.exponent", "values in (0, 2]", self.exponent)
-        _checks.function("distance record", f"{name}.distance", self.distance)
-        _checks.record_values(self.distance, f"{name}.distance")
