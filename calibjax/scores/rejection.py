@@ -173,6 +173,7 @@ def reward_improvement(
     return decision_cost(original, correct, ratio) - cost
 
 
+@jax.jit
 def _remaining_errors(confidences: jax.Array, correct: jax.Array) -> jax.Array:
     """Numbers of errors among those kept when 0, ..., n are rejected, [n + 1]."""
     n = correct.size
@@ -189,6 +190,7 @@ def _remaining_errors(confidences: jax.Array, correct: jax.Array) -> jax.Array:
     return errors[-1] - jnp.append(rejected, errors[-1])
 
 
+@jax.jit
 def _errors_in_order(confidences: jax.Array, correct: jax.Array) -> tuple[jax.Array, jax.Array]:
     """Confidences in increasing order, [n], and numbers of errors among the first ones, [n + 1].
 

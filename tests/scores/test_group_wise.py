@@ -1,0 +1,136 @@
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from calibjax import distances, estimators, scores
+from calibjax.distributions import Bernoulli, Categorical
+from tests.estimators.test_binned import mce_oracle
+from tests.estimators.test_binnings import BINNINGS, groups_of, random_data
+from tests.wrong_data import LABELS, PROBS
+
+UNIFORM = BINNINGS["uniform"]
+
+
+def group_wise_oracle(probs, targets, groups, bins):
+    """MCE of the lists of samples in the bins of each group that occurs."""
+    cells = {
+        g: [s for b in groups_of(bins) if (s := b[groups[b] == g]).size] for g in np.unique(groups)
+    }
+    return [mce_oracle(probs, targets, c) for c in cells.values()]
+
+
+@pytest.mark.parametrize("m", [2, 5])
+@pytest.mark.parametrize("name", BINNINGS)
+def test_against_a_loop(name, m):
+    probs, targets = random_data(200, m, seed=4)
+    groups = np.random.default_rng(0).choice(4, size=200, p=[0.7, 0.2, 0.08, 0.02])
+    predictions = Categorical(jnp.asarray(probs))
+    expected = group_wise_oracle(probs, targets, groups, BINNINGS[name](predictions))
+    data = predictions, targets, groups
+    ours = scores.group_wise_mce(*data, binning=BINNINGS[name])
+    np.testing.assert_allclose(ours, expected, atol=1e-14)
+    largest = scores.max_group_wise_mce(*data, binning=BINNINGS[name])
+    np.testing.assert_allclose(largest, max(expected), atol=1e-14)
+
+
+def test_of_uniform_bins_the_values_are_those_of_each_group_alone():
+    probs, targets = random_data(150, 6, seed=1, dtype=np.float32)
+    confidences, correct = estimators.top_label(Categorical(jnp.asarray(probs)), targets)
+    groups = np.arange(150) % 3
+    ours = scores.group_wise_mce(confidences, correct, groups, binning=UNIFORM)
+    assert ours.dtype == np.float32
+    alone = [
+        estimators.mce(Bernoulli(confidences.probs[g::3]), correct[g::3], binning=UNIFORM)
+        for g in range(3)
+    ]
+    np.testing.assert_allclose(ours, alone, atol=1e-6)
+    one = scores.max_group_wise_mce(confidences, correct, np.full(150, 7), binning=UNIFORM)
+    np.testing.assert_allclose(one, estimators.mce(confidences, correct, binning=UNIFORM))
+
+
+def test_jit_vmap_empty_groups_and_gradient():
+    """Group 1 of 4 is empty in the second data set, group 3 in both."""
+    probs, targets = random_data(2 * 80, 3, seed=2)
+    groups = np.random.default_rng(1).integers(3, size=(2, 80))
+    groups[1] = np.where(groups[1] == 1, 2, groups[1])
+    probs = jnp.asarray(0.94 * probs + 0.02).reshape(2, 80, 3)  # the mean is cut off at zero
+    targets = jnp.asarray(targets).reshape(2, 80)
+
+    def values(probs, targets, groups):
+        options = {"binning": UNIFORM, "distance": distances.Euclidean()}
+        data = Categorical(probs), targets, groups
+        each = scores.group_wise_mce(*data, num_groups=4, **options)
+        return scores.max_group_wise_mce(*data, **options), each
+
+    largest, each = jax.jit(jax.vmap(values))(probs, targets, jnp.asarray(groups))
+    np.testing.assert_array_equal(np.isnan(each), [[0, 0, 0, 1], [0, 1, 0, 1]])
+    np.testing.assert_allclose(largest, np.nanmax(each, 1), rtol=1e-14)
+    for i in range(2):
+        one = values(probs[i], targets[i], groups[i])
+        np.testing.assert_allclose(largest[i], one[0], rtol=1e-13)
+        np.testing.assert_allclose(each[i], one[1], rtol=1e-13)
+
+    def total(probs):
+        maximum, each = values(probs, targets[0], groups[0])
+        return maximum + jnp.sum(each[:3])
+
+    direction = np.random.default_rng(2).normal(size=(80, 3)) * 1e-6
+    along = jax.jit(lambda step: total(probs[0] + step * direction))
+    slope, numeric = jax.jit(jax.grad(along))(0.0), (along(1.0) - along(-1.0)) / 2
+    np.testing.assert_allclose(slope, numeric, rtol=1e-6)
+
+
+def test_what_is_out_of_range_under_jit_never_becomes_a_number():
+    @jax.jit
+    def values(targets, groups, bins):
+        data = Categorical(PROBS), targets, groups
+        options = {"binning": lambda _: bins}
+        return scores.max_group_wise_mce(*data, **options), scores.group_wise_mce(
+            *data, num_groups=2, **options
+        )
+
+    groups, bins = LABELS % 2, LABELS
+    assert np.isfinite(np.append(*values(LABELS, groups, bins))).all()
+    for wrong in (
+        (LABELS.at[1].set(3), groups, bins),
+        (LABELS, groups.at[1].set(-1), bins),
+        (LABELS, groups, bins.at[1].set(6)),
+        (LABELS, groups, bins.at[1].set(-1)),
+    ):
+        assert np.isnan(np.append(*values(*wrong))).all()
+    assert np.isnan(values(LABELS, groups.at[1].set(2), bins)[1]).all()
+
+
+@pytest.mark.parametrize(
+    ("groups", "options", "error", "message"),
+    [
+        (LABELS * 1.0, {}, TypeError, "groups: expected integer groups, one for each sample, got"),
+        (LABELS[1:], {}, ValueError, r"groups: expected shape \(6,\), one group for each sample"),
+        ([0] * 6, {}, TypeError, r"groups\[0\]: expected an array, got int"),
+        (LABELS - 1, {}, ValueError, r"groups: expected groups from 0, got groups\[0\] = -1"),
+        (np.array([0, 0, 0, 1, 1, 2**40]), {}, ValueError, r"got groups\[5\] = 1099511627776"),
+        (LABELS * 2, {}, ValueError, "groups: .* without gaps, got 3 groups up to 4"),
+        (LABELS, {"num_groups": 2}, ValueError, r"groups in 0, ..., 1, got groups\[2\] = 2"),
+        (LABELS, {"num_groups": 0}, ValueError, "num_groups: expected an integer >= 1, got 0"),
+        (LABELS, {"num_groups": 2.5}, TypeError, "num_groups: expected an integer, got 2.5"),
+        (LABELS, {"binning": 5}, TypeError, "binning: expected a binning such as"),
+        (LABELS, {"distance": "tv"}, TypeError, "distance: expected a distance record, got str"),
+    ],
+)
+def test_wrong_arguments(groups, options, error, message):
+    data = Categorical(PROBS), LABELS, groups
+    with pytest.raises(error, match=message):
+        scores.group_wise_mce(*data, **({"binning": UNIFORM} | options))
+    if not options and "without gaps" not in message:
+        with pytest.raises(error, match=message):
+            scores.max_group_wise_mce(*data, binning=UNIFORM)
+
+
+def test_traced_groups_need_their_number():
+    entry = functools.partial(scores.group_wise_mce, binning=UNIFORM)
+    with pytest.raises(TypeError, match="num_groups: expected an integer where groups are traced"):
+        jax.jit(entry)(Categorical(PROBS), LABELS, LABELS)
+    assert jax.jit(lambda p: entry(Categorical(p), LABELS, LABELS))(PROBS).shape == (3,)
