@@ -2,15 +2,18 @@
 
 from calibjax.recalibration.base import Recalibrator
 from calibjax.recalibration.histogram import BinAccuracies, histogram_binning
+from calibjax.recalibration.isotonic import IsotonicMap, isotonic_regression
 from calibjax.recalibration.powers import tempered
 from calibjax.recalibration.sigmoid import SigmoidMap, platt_scaling
 from calibjax.recalibration.temperature import temperature_scaling
 
 __all__ = [
     "BinAccuracies",
+    "IsotonicMap",
     "Recalibrator",
     "SigmoidMap",
     "histogram_binning",
+    "isotonic_regression",
     "platt_scaling",
     "temperature_scaling",
     "tempered",
