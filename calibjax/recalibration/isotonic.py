@@ -56,8 +56,8 @@ def isotonic_regression() -> Recalibrator:
     >>> import jax.numpy as jnp
     >>> fit, apply = isotonic_regression()
     >>> params = fit(jnp.array([0.2, 0.4, 0.6, 0.8]), jnp.array([0, 1, 0, 1]))
-    >>> print(params.values, apply(params, jnp.array([0.1, 0.3, 0.5, 0.9])))
-    [0.  0.5 0.5 1. ] [0.   0.25 0.5  1.  ]
+    >>> print(params.values, apply(params, jnp.array([0.1, 0.5, 0.9])))
+    [0.  0.5 0.5 1. ] [0.  0.5 1. ]
     """
     return Recalibrator(_fit, _apply)
 
