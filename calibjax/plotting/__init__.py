@@ -1,6 +1,17 @@
 """Figures, drawn with matplotlib, which is imported when one of them is drawn."""
 
+from calibjax.plotting.curves import bandwidth_curves, reward_curves
 from calibjax.plotting.histograms import estimate_histogram
+from calibjax.plotting.local_errors import local_error_distribution, local_error_map
 from calibjax.plotting.reliability import ReliabilityCurve, reliability_curve, reliability_diagram
 
-__all__ = ["ReliabilityCurve", "estimate_histogram", "reliability_curve", "reliability_diagram"]
+__all__ = [
+    "ReliabilityCurve",
+    "bandwidth_curves",
+    "estimate_histogram",
+    "local_error_distribution",
+    "local_error_map",
+    "reliability_curve",
+    "reliability_diagram",
+    "reward_curves",
+]

@@ -10,6 +10,18 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 BLUE, RED, BLACK, GRAY = "#2b6ca3", "#c8432b", "#222222", "#8c8c8c"
+# The "muted" colours of Paul Tol (2021), Colour schemes, which the colour-blind can tell apart.
+CURVE_COLORS = (
+    "#332288",
+    "#CC6677",
+    "#117733",
+    "#DDCC77",
+    "#88CCEE",
+    "#882255",
+    "#44AA99",
+    "#999933",
+    "#AA4499",
+)
 
 
 def axes_to_draw_on(axis: Any, size: tuple[float, float]) -> "Axes":

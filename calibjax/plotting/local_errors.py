@@ -1,0 +1,193 @@
+"""Local calibration errors: maps over two-dimensional features, and their distribution."""
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from calibjax import _checks
+from calibjax.plotting.figures import BLACK, BLUE, axes_to_draw_on, shown_values
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+_FULL_SIZE = 30  # effective size of an opaque point: its standard error is at most 0.09
+_LEAST_OPACITY = 0.1
+_LABELS = {False: "local calibration error", True: "local confidence - accuracy"}
+
+
+def local_error_map(
+    features: Any,
+    errors: Any,
+    *,
+    signed: bool = False,
+    limit: float | None = None,
+    effective_sizes: Any = None,
+    pvalues: Any = None,
+    level: float = 0.05,
+    axis: Any = None,
+) -> "Axes":
+    """Map of local calibration errors: a point for each sample, coloured by its error.
+
+    Absolute errors run from yellow (0) to violet; signed ones from blue (confidences too low) over
+    grey (0) to red (too high), on a scale with zero in its middle.
+
+    A local error is the mean of few samples where the kernel is narrow, and far from zero by
+    chance there. With `effective_sizes` points fade whose error is of fewer than 30 samples; with
+    `pvalues` the significant ones have a black ring. Of p-values that do not hold for all points
+    at once, a share `level` is significant without any miscalibration.
+
+    Args:
+        features: of the samples, such as t-SNE coordinates, [n, 2].
+        errors: local errors, `estimators.lce` or signed ones, [n].
+        signed: whether the errors are signed.
+        limit: the end of the colour scale, by default the largest absolute error; give it to draw
+            several maps on one scale. Larger errors have the colour of the limit.
+        effective_sizes: effective number of samples in each local error, [n].
+        pvalues: of the local errors, such as those of `hypothesis_tests.local_calibration_test`,
+            [n].
+        level: p-values up to this one are significant.
+        axis: matplotlib Axes to draw on; by default that of a new figure, `.figure` of the
+            result, which pyplot does not know of: nothing is shown, and nothing has to be closed.
+
+    Returns:
+        The Axes; the colour bar is beside it. Points are pixels in vector graphics, too, so that
+        files stay small.
+
+    Raises:
+        ImportError: if matplotlib is not installed.
+        TypeError: if an argument is of the wrong kind.
+        ValueError: if shapes or values are wrong, or there are negative errors that are not said
+            to be signed.
+
+    Cost: O(n).
+
+    References: L21 §3.3, Fig. 2.
+
+    >>> import jax.numpy as jnp
+    >>> features = jnp.array([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0]])
+    >>> axis = local_error_map(features, jnp.array([0.1, -0.2, 0.0]), signed=True)
+    >>> print(axis.collections[0].get_clim())
+    (-0.2..., 0.2...)
+    """
+    errors = _shown_errors("errors", errors, signed)
+    features = shown_values("features", features)
+    _checks.shape("features", features, (errors.size, 2), "[n, 2], a point for each of the errors")
+    opacity = _opacity(effective_sizes, errors.size)
+    chosen = _significant(pvalues, level, errors.size)
+    limit = _checked_limit(limit, errors)
+    is_new = axis is None
+    axis = axes_to_draw_on(axis, (5.4, 4.4))
+    area = float(np.clip(3e4 / errors.size, 3, 36))  # in square points, 1/72 inch wide
+    style = {"s": area, "linewidths": 0, "alpha": opacity, "rasterized": True, "label": "samples"}
+    scale = {"cmap": "coolwarm", "vmin": -limit} if signed else {"cmap": "viridis_r", "vmin": 0}
+    points = axis.scatter(*features.T, c=errors, vmax=limit, **scale, **style)
+    style = {"s": area + 10, "linewidths": 0.8, "rasterized": True, "label": f"p ≤ {level:g}"}
+    if np.any(chosen):
+        axis.scatter(*features[chosen].T, facecolors="none", edgecolors=BLACK, **style)
+    axis.set(xlabel="first feature", ylabel="second feature")
+    beyond = "neither" if np.abs(errors).max() <= limit else "both" if signed else "max"
+    axis.figure.colorbar(points, ax=axis, label=_LABELS[signed], extend=beyond)
+    if is_new:
+        axis.spines[["top", "right"]].set_visible(False)
+    if is_new and np.any(chosen):
+        axis.figure.legend(handles=axis.collections[1:], loc="outside upper center", frameon=False)
+    return axis
+
+
+def local_error_distribution(
+    errors: Any, *, signed: bool = False, bin_error: Any = None, axis: Any = None
+) -> "Axes":
+    """Empirical distribution function of local calibration errors.
+
+        F(x) = #{i: error_i ≤ x} / n.
+
+    If all samples of a bin were equally miscalibrated, F would jump at the error of the bin,
+    `bin_error`, the dashed line. Also with that, local errors differ by chance, the more so the
+    narrower the kernel is.
+
+    All artists have labels for a legend; a new figure has one.
+
+    Args:
+        errors: local errors, `estimators.lce` or signed ones, usually those of one bin, [n].
+        signed: whether the errors are signed.
+        bin_error: the mean of confidence − correct in the bin, signed or its absolute value, a
+            scalar.
+        axis: matplotlib Axes to draw on; by default that of a new figure, `.figure` of the
+            result, which pyplot does not know of: nothing is shown, and nothing has to be closed.
+
+    Returns:
+        The Axes.
+
+    Raises:
+        ImportError: if matplotlib is not installed.
+        TypeError: if an argument is of the wrong kind.
+        ValueError: if shapes or values are wrong, or there are negative errors that are not said
+            to be signed.
+
+    Cost: O(n log n).
+
+    References: L21 §3.3, Fig. 2.
+
+    >>> import jax.numpy as jnp
+    >>> axis = local_error_distribution(jnp.array([0.1, 0.3, 0.2]), bin_error=0.15)
+    >>> print(axis.lines[0].get_ydata())
+    [0.         0.33333333 0.66666667 1.        ]
+    """
+    errors = np.sort(_shown_errors("errors", errors, signed))
+    if bin_error is not None:
+        _checks.real("bin_error", bin_error)
+        _checks.shape("bin_error", bin_error, (), "() (a scalar)")
+        (bin_error,) = _shown_errors("bin_error", np.asarray(bin_error)[None], signed)
+    is_new = axis is None
+    axis = axes_to_draw_on(axis, (4.8, 3.2))
+    shares = np.arange(errors.size + 1) / errors.size
+    style = {"drawstyle": "steps-post", "color": BLUE, "linewidth": 1.5, "label": "samples"}
+    axis.plot(np.append(errors[:1], errors), shares, **style)
+    if bin_error is not None:
+        style = {"color": BLACK, "linewidth": 1.5, "linestyle": "--", "label": "error of the bin"}
+        axis.axvline(bin_error, **style)
+    axis.set(xlabel=_LABELS[signed], ylabel="share of samples", ylim=(0, 1.02))
+    if is_new:
+        axis.spines[["top", "right"]].set_visible(False)
+        axis.figure.legend(loc="outside upper center", ncols=2, frameon=False)
+    return axis
+
+
+def _shown_errors(name: str, values: Any, signed: Any) -> np.ndarray:
+    """Errors [n], which are not negative unless they are signed."""
+    _checks.truth_value("signed", signed)
+    values = shown_values(name, values).astype(np.float64)
+    _checks.shape(name, values, (None,), "[n]")
+    _checks.leading_size(name, values)
+    bad = (values < 0) & (not signed)
+    _checks.refuse_where(bad, name, "absolute errors (or signed=True)", values)
+    return values
+
+
+def _opacity(effective_sizes: Any, num_samples: int) -> np.ndarray | None:
+    """Opacity of each point."""
+    if effective_sizes is None:
+        return None
+    sizes = shown_values("effective_sizes", effective_sizes)
+    _checks.shape("effective_sizes", sizes, (num_samples,), f"({num_samples},), as the errors")
+    _checks.refuse_where(sizes < 0, "effective_sizes", "values >= 0", sizes)
+    return np.clip(sizes / _FULL_SIZE, _LEAST_OPACITY, 1)
+
+
+def _significant(pvalues: Any, level: Any, num_samples: int) -> np.ndarray:
+    """Which points are significant, [n]."""
+    _checks.proportion("level", level)
+    if pvalues is None:
+        return np.zeros(num_samples, bool)
+    pvalues = shown_values("pvalues", pvalues)
+    _checks.shape("pvalues", pvalues, (num_samples,), f"({num_samples},), as the errors")
+    _checks.unit_interval("pvalues", pvalues)
+    return pvalues <= level
+
+
+def _checked_limit(limit: Any, errors: np.ndarray) -> float:
+    """End of the colour scale."""
+    if limit is None:
+        return float(np.abs(errors).max()) or 1.0
+    _checks.positive_scalar("limit", limit)
+    return float(shown_values("limit", np.asarray(limit)))

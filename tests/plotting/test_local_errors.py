@@ -1,0 +1,144 @@
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from matplotlib.figure import Figure
+
+from calibjax import plotting
+from tests.plotting.test_histograms import lines, size_of_png
+
+RNG = np.random.default_rng(0)
+N = 200
+FEATURES, SIGNED = RNG.normal(size=(N, 2)), RNG.uniform(-0.3, 0.2, N)
+ERRORS = np.abs(SIGNED)
+
+
+def collections(axis):
+    return {c.get_label(): c for c in axis.collections}
+
+
+@pytest.mark.parametrize("as_array", [np.asarray, lambda x: jnp.asarray(x, jnp.float32)])
+def test_map_of_absolute_errors(as_array):
+    axis = plotting.local_error_map(as_array(FEATURES), as_array(ERRORS))
+    (points,) = axis.collections
+    np.testing.assert_allclose(points.get_offsets(), FEATURES, rtol=1e-6)
+    np.testing.assert_allclose(points.get_array(), ERRORS, rtol=1e-6)
+    np.testing.assert_allclose(points.get_clim(), (0, ERRORS.max()), rtol=1e-6)
+    assert points.get_alpha() is None
+    assert points.get_rasterized()
+    assert (axis.get_xlabel(), axis.get_ylabel()) == ("first feature", "second feature")
+    bar = axis.figure.axes[1]
+    assert bar.get_ylabel() == "local calibration error"
+    assert not axis.figure.legends
+    assert size_of_png(axis) > 5000
+
+
+def test_map_of_signed_errors_has_zero_in_its_middle_and_shows_how_certain_they_are():
+    sizes, pvalues = RNG.uniform(0, 60, N), RNG.random(N)
+    figure = Figure(layout="constrained")
+    left, right = figure.subplots(1, 2)
+    options = {"signed": True, "effective_sizes": sizes, "pvalues": jnp.asarray(pvalues)}
+    assert plotting.local_error_map(FEATURES, SIGNED, **options, level=0.1, axis=right) is right
+    assert not left.collections
+    assert not figure.legends
+    points, ring = collections(right)["samples"], collections(right)["p ≤ 0.1"]
+    low, high = points.get_clim()
+    assert (low, high) == (-ERRORS.max(), ERRORS.max())
+    np.testing.assert_allclose(points.get_alpha(), np.clip(sizes / 30, 0.1, 1))
+    np.testing.assert_array_equal(ring.get_offsets(), FEATURES[pvalues <= 0.1])
+    assert figure.axes[2].get_ylabel() == "local confidence - accuracy"
+    plotting.local_error_map(FEATURES, SIGNED, signed=True, limit=0.25, axis=left)
+    assert collections(left)["samples"].get_clim() == (-0.25, 0.25)
+    size_of_png(left)
+    alone = plotting.local_error_map(FEATURES, SIGNED, **options)
+    assert [t.get_text() for t in alone.figure.legends[0].texts] == ["p ≤ 0.05"]
+    one = plotting.local_error_map(FEATURES[:1], np.zeros(1), pvalues=np.ones(1))
+    assert one.collections[0].get_clim() == (0, 1)
+    assert not one.figure.legends
+    size_of_png(one)
+
+
+def test_many_points_make_small_files(tmp_path):
+    n = 25_000
+    axis = plotting.local_error_map(RNG.normal(size=(n, 2)), RNG.random(n))
+    axis.figure.savefig(tmp_path / "map.pdf")
+    assert (tmp_path / "map.pdf").stat().st_size < 400_000
+
+
+def test_distribution():
+    axis = plotting.local_error_distribution(jnp.asarray(ERRORS), bin_error=jnp.array(0.05))
+    drawn = lines(axis)
+    x, y = drawn["samples"].get_data()
+    for value in (0.0, 0.03, 0.1, *ERRORS[:5], 0.31):
+        share = np.mean(value >= ERRORS)
+        below = np.flatnonzero(x <= value)
+        assert (y[below[-1]] if below.size else 0) == pytest.approx(share)
+    assert drawn["samples"].get_drawstyle() == "steps-post"
+    np.testing.assert_array_equal(drawn["error of the bin"].get_xdata(), 0.05)
+    assert (axis.get_xlabel(), axis.get_ylabel()) == ("local calibration error", "share of samples")
+    assert len(axis.figure.legends[0].texts) == 2
+    size_of_png(axis)
+    left, right = Figure().subplots(1, 2)
+    given = plotting.local_error_distribution(SIGNED, signed=True, bin_error=-0.1, axis=right)
+    assert given is right
+    assert right.get_xlabel() == "local confidence - accuracy"
+    assert not left.lines
+    assert not right.figure.legends
+    assert list(lines(plotting.local_error_distribution(ERRORS))) == ["samples"]
+
+
+NAN = np.full(N, np.nan)
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"features": FEATURES[:, :1]}, ValueError, r"features: expected shape \[n, 2\], a point"),
+        ({"features": FEATURES[1:]}, ValueError, "features: expected shape .* got .199, 2"),
+        ({"features": FEATURES * np.nan}, ValueError, "features: expected finite values"),
+        ({"errors": ERRORS[:0]}, ValueError, "errors: expected at least 1 samples"),
+        ({"errors": NAN}, ValueError, r"errors: expected finite values, got errors\[0\] = nan"),
+        ({"errors": FEATURES}, ValueError, r"errors: expected shape \[n\], got \(200, 2\)"),
+        ({"errors": -ERRORS}, ValueError, r"errors: expected absolute errors .or signed=True., g"),
+        ({"signed": 1}, TypeError, "signed: expected True or False, got 1"),
+        ({"limit": 0}, ValueError, "limit: expected positive finite values"),
+        ({"limit": "1"}, TypeError, "limit: expected a number, got str"),
+        ({"effective_sizes": NAN}, ValueError, "effective_sizes: expected finite"),
+        ({"effective_sizes": -ERRORS}, ValueError, "effective_sizes: expected values >= 0, got"),
+        ({"effective_sizes": ERRORS[1:]}, ValueError, r"effective_sizes: expected shape \(200,\)"),
+        ({"pvalues": ERRORS + 1}, ValueError, r"pvalues: expected probabilities in \[0, 1\]"),
+        ({"pvalues": ERRORS[1:]}, ValueError, r"pvalues: expected shape \(200,\), as the errors"),
+        ({"level": 5}, ValueError, r"level: expected values in \(0, 1\), got level = 5"),
+        ({"axis": Figure()}, TypeError, "axis: expected a matplotlib Axes or None, got Figure"),
+    ],
+)
+def test_wrong_maps(options, error, message):
+    given = {"features": FEATURES, "errors": ERRORS} | options
+    with pytest.raises(error, match=message):
+        plotting.local_error_map(given.pop("features"), given.pop("errors"), **given)
+
+
+@pytest.mark.parametrize(
+    ("errors", "options", "error", "message"),
+    [
+        (SIGNED, {}, ValueError, r"errors: expected absolute errors .or signed=True."),
+        (NAN, {}, ValueError, "errors: expected finite values"),
+        (ERRORS, {"bin_error": -0.1}, ValueError, "bin_error: expected absolute errors .or signed"),
+        (ERRORS, {"bin_error": np.nan}, ValueError, "bin_error: expected finite values"),
+        (ERRORS, {"bin_error": ERRORS}, ValueError, r"bin_error: expected shape \(\)"),
+        (ERRORS, {"bin_error": "0"}, TypeError, "bin_error: expected a number, got str"),
+        (ERRORS, {"axis": 1}, TypeError, "axis: expected a matplotlib Axes or None, got int"),
+    ],
+)
+def test_wrong_distributions(errors, options, error, message):
+    with pytest.raises(error, match=message):
+        plotting.local_error_distribution(errors, **options)
+
+
+def test_traced_errors_cannot_be_drawn():
+    def draw(errors):
+        plotting.local_error_map(FEATURES, errors)
+        return 0
+
+    with pytest.raises(TypeError, match="errors: expected values to draw.*outside of jit"):
+        jax.jit(draw)(ERRORS)
