@@ -345,6 +345,49 @@ def confidence_array(confidences: Any, name: str = "confidences") -> jax.Array:
     return confidences
 
 
+def features(name: str, values: Any, num_samples: int, *, vectors: bool) -> Any:
+    """Returns features of samples, [n, d] or any pytree with leading axis n, as JAX arrays.
+
+    Raises:
+        TypeError: if they are no arrays, or no floating-point vectors although those are needed.
+        ValueError: if shapes or values are wrong.
+    """
+    values = as_arrays(name, values)
+    size = leading_size(name, values)
+    if size != num_samples:
+        raise ValueError(
+            f"{name}: expected features of each of the {num_samples} samples with confidences, "
+            f"got {size}"
+        )
+    if vectors:
+        if not hasattr(values, "shape"):
+            raise TypeError(f"{name}: expected an array [n, d], got {described(values)}")
+        floating(name, values)
+        shape(name, values, (None, None), "[n, d]")
+        if values.shape[1] == 0:
+            raise ValueError(f"{name}: expected at least one feature, got shape {values.shape}")
+    record_values(values, name)
+    for leaf in jax.tree.leaves(values):
+        finite(name, leaf)
+    return values
+
+
+def length_scales(name: str, values: Any) -> None:
+    """Refuses everything but one positive finite number, or an array [G] of them."""
+    real(name, values)
+    if jnp.ndim(values) > 1 or jnp.size(values) == 0:
+        raise ValueError(f"{name}: expected a number or shape [G], got {jnp.shape(values)}")
+    positive(name, values)
+
+
+def one_of(**options: Any) -> None:
+    """Refuses calls with none or several of the options."""
+    given = [name for name, value in options.items() if value is not None]
+    if len(given) != 1:
+        got = " and ".join(given) or "none of them"
+        raise TypeError(f"expected one of {' and '.join(options)}, got {got}")
+
+
 def groups(name: str, values: Any, num_classes: int) -> tuple[int, ...]:
     """Returns the group of each class; refuses all but 0, ..., g - 1 without gaps, g >= 2."""
     if not is_concrete(values):

@@ -12,9 +12,11 @@ from calibjax.estimators.kernel import (
 )
 from calibjax.estimators.kernel_density import kde_bandwidth, kde_calibration_error
 from calibjax.estimators.lenses import class_wise, group_classes, top_label
+from calibjax.estimators.local import LocalErrors, lce, local_errors, mean_lce, mlce
 from calibjax.estimators.mean_embedding import embedding_difference, ucme
 
 __all__ = [
+    "LocalErrors",
     "calibration_kernel",
     "calibration_kernel_matrix",
     "class_wise",
@@ -25,8 +27,12 @@ __all__ = [
     "group_classes",
     "kde_bandwidth",
     "kde_calibration_error",
+    "lce",
+    "local_errors",
     "mce",
+    "mean_lce",
     "median_variance_bins",
+    "mlce",
     "mmce",
     "skce",
     "skce_biased",

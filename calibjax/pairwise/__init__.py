@@ -12,6 +12,7 @@ nothing to long sums. `jit`, `vmap`, `grad` and `hessian` go through; forward-mo
 of a sum itself (`jvp`, `jacfwd`) and reverse mode twice (`grad` of `grad`) do not.
 """
 
+from calibjax.pairwise.kernel_means import kernel_means
 from calibjax.pairwise.reductions import (
     block_means,
     mean_between,
@@ -27,6 +28,7 @@ __all__ = [
     "TILE_SIZE",
     "block_means",
     "fold_pairs",
+    "kernel_means",
     "map_rows",
     "mean_between",
     "mean_over_all_pairs",

@@ -1,0 +1,100 @@
+"""Kernels as the weights of local means."""
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from calibjax import pairwise
+from calibjax._arithmetic import floating_dtype
+from calibjax.distances import Manhattan
+from calibjax.kernels.base import Kernel
+from calibjax.kernels.stationary import Exponential, Stationary
+
+
+def smoothed_means(
+    kernel: Kernel,
+    points: Any,
+    samples: Any,
+    values: jax.Array,
+    groups: tuple[jax.Array, jax.Array],
+    *,
+    powers: Sequence[int] = (1,),
+) -> tuple[jax.Array, jax.Array]:
+    """Means of values over samples in the group of a point, weighted by powers of a kernel.
+
+    Args:
+        kernel: kernel record with values ≥ 0. Its field `length_scale` may be of shape [G].
+        points: n points, a pytree with leading axis n.
+        samples: n' samples, a pytree with leading axis n'.
+        values: values of the samples, [n', c].
+        groups: group of each point, [n], and of each sample, [n'], integers.
+        powers: exponents of the kernel, P of them.
+
+    Returns:
+        The means [P, n, c], and the sums of the weights over the largest of them, [P, n], both
+        zero where there is no sample; [P, G, n, c] and [P, G, n] for G length scales.
+
+    Cost: as `pairwise.kernel_means` for P G kernels. Distances are computed once for kernels of a
+    distance (`SquaredExponential`, `Exponential`, `PowerExponential`), others G times.
+    """
+    dtype = jnp.result_type(floating_dtype((points, samples)), values)
+    exponents, data = jnp.asarray(powers, dtype), (points, samples, values, groups)
+    scales = getattr(kernel, "length_scale", None)
+    is_curve = jnp.ndim(scales) == 1
+    if isinstance(kernel, Stationary):
+        kernels = _batched(kernel, dtype)
+        pairs = jax.vmap(lambda e: jax.vmap(lambda k: (e, k))(kernels))(exponents)
+        flat = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), pairs)
+        result = pairwise.kernel_means(_distance, _log_kernel, kernel.distance, flat, *data)
+        shape = exponents.size, -1
+        result = jax.tree.map(lambda x: x.reshape(*shape, *x.shape[1:]), result)
+        return result if is_curve else jax.tree.map(lambda x: x[:, 0], result)
+
+    def smoothed(kernel: Kernel) -> tuple[jax.Array, jax.Array]:
+        return pairwise.kernel_means(_surprisal, _negative_multiple, kernel, exponents, *data)
+
+    if not is_curve:
+        return smoothed(kernel)
+    one = lambda scale: smoothed(dataclasses.replace(kernel, length_scale=scale))  # noqa: E731
+    return jax.tree.map(lambda x: jnp.moveaxis(x, 0, 1), lax.map(one, scales))
+
+
+def laplacian(length_scale: Any, features: jax.Array) -> Exponential:
+    """The kernel exp(−‖φ − φ'‖₁ / (d γ)) for features [n, d] and γ, a number or [G]."""
+    scales = jnp.asarray(length_scale, features.dtype) * features.shape[1]
+    # Narrower kernels, whose exponents would overflow, choose the nearest sample all the same.
+    return Exponential(jnp.maximum(scales, jnp.finfo(scales.dtype).tiny ** 0.5), Manhattan())
+
+
+def _batched(kernel: Stationary, dtype: Any) -> Stationary:
+    """Kernels without their distance, with leading axis [G], or [1] for a single length scale."""
+    scales = jnp.atleast_1d(jnp.asarray(kernel.length_scale, dtype))
+    one = dataclasses.replace(kernel, length_scale=scales[0], distance=None)
+    kernels = jax.tree.map(
+        lambda x: jnp.broadcast_to(jnp.asarray(x, dtype), (scales.size, *jnp.shape(x))), one
+    )
+    return dataclasses.replace(kernels, length_scale=scales)
+
+
+def _distance(distance: Any, x: Any, y: Any) -> jax.Array:
+    return distance(x, y)
+
+
+def _log_kernel(power_and_kernel: tuple[jax.Array, Stationary], distance: jax.Array) -> jax.Array:
+    power, kernel = power_and_kernel
+    return power * kernel.log_value(distance)
+
+
+def _surprisal(kernel: Kernel, x: Any, y: Any) -> jax.Array:
+    """−log k(x, y), infinite where the kernel is zero."""
+    value = jnp.asarray(kernel(x, y))
+    is_zero = value == 0  # where the logarithm has no finite derivative
+    return jnp.where(is_zero, jnp.inf, -jnp.log(jnp.where(is_zero, 1, value)))
+
+
+def _negative_multiple(power: jax.Array, surprisal: jax.Array) -> jax.Array:
+    return -power * surprisal
