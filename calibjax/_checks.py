@@ -372,6 +372,15 @@ def features(name: str, values: Any, num_samples: int, *, vectors: bool) -> Any:
     return values
 
 
+def smoothing_weights(totals: Any) -> None:
+    """Refuses sums of kernel weights that are not numbers."""
+    if is_concrete(totals) and np.any(np.isnan(totals)):
+        raise ValueError(
+            "kernel: expected weights kernel(x, x') >= 0 of the features, got nan: the kernel is "
+            "negative, or distances overflow"
+        )
+
+
 def length_scales(name: str, values: Any) -> None:
     """Refuses everything but one positive finite number, or an array [G] of them."""
     real(name, values)

@@ -6,7 +6,6 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from calibjax import _checks
 from calibjax._arithmetic import safe_sqrt
@@ -291,11 +290,7 @@ class _Problem(NamedTuple):
         means, totals = smoothed_means(
             self.kernel, self.points, self.samples, values, self.bins, powers=powers
         )
-        if _checks.is_concrete(totals) and np.any(np.isnan(totals)):
-            raise ValueError(
-                "features: expected weights kernel(x, x') >= 0 of the samples, got NaN; the kernel "
-                "is negative, or distances of the features overflow"
-            )
+        _checks.smoothing_weights(totals)
         return means, totals
 
     def absolute_errors(self) -> tuple[jax.Array, jax.Array]:

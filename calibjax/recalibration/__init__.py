@@ -3,6 +3,7 @@
 from calibjax.recalibration.base import Recalibrator
 from calibjax.recalibration.histogram import BinAccuracies, histogram_binning
 from calibjax.recalibration.isotonic import IsotonicMap, isotonic_regression
+from calibjax.recalibration.local import LocalAccuracies, local_recalibration
 from calibjax.recalibration.powers import tempered
 from calibjax.recalibration.sigmoid import SigmoidMap, platt_scaling
 from calibjax.recalibration.temperature import temperature_scaling
@@ -10,10 +11,12 @@ from calibjax.recalibration.temperature import temperature_scaling
 __all__ = [
     "BinAccuracies",
     "IsotonicMap",
+    "LocalAccuracies",
     "Recalibrator",
     "SigmoidMap",
     "histogram_binning",
     "isotonic_regression",
+    "local_recalibration",
     "platt_scaling",
     "temperature_scaling",
     "tempered",
