@@ -22,8 +22,9 @@ def group_wise_oracle(probs, targets, groups, bins):
     return [mce_oracle(probs, targets, c) for c in cells.values()]
 
 
-@pytest.mark.parametrize("m", [2, 5])
-@pytest.mark.parametrize("name", BINNINGS)
+@pytest.mark.parametrize(
+    ("name", "m"), [("uniform", 2), ("uniform", 5), ("median_variance", 5), ("equal_mass", 5)]
+)
 def test_against_a_loop(name, m):
     probs, targets = random_data(200, m, seed=4)
     groups = np.random.default_rng(0).choice(4, size=200, p=[0.7, 0.2, 0.08, 0.02])
@@ -42,10 +43,9 @@ def test_of_uniform_bins_the_values_are_those_of_each_group_alone():
     groups = np.arange(150) % 3
     ours = scores.group_wise_mce(confidences, correct, groups, binning=UNIFORM)
     assert ours.dtype == np.float32
-    alone = [
-        estimators.mce(Bernoulli(confidences.probs[g::3]), correct[g::3], binning=UNIFORM)
-        for g in range(3)
-    ]
+    alone = jax.jit(jax.vmap(lambda p, y: estimators.mce(Bernoulli(p), y, binning=UNIFORM)))(
+        confidences.probs.reshape(50, 3).T, correct.reshape(50, 3).T
+    )
     np.testing.assert_allclose(ours, alone, atol=1e-6)
     one = scores.max_group_wise_mce(confidences, correct, np.full(150, 7), binning=UNIFORM)
     np.testing.assert_allclose(one, estimators.mce(confidences, correct, binning=UNIFORM))
@@ -65,11 +65,11 @@ def test_jit_vmap_empty_groups_and_gradient():
         each = scores.group_wise_mce(*data, num_groups=4, **options)
         return scores.max_group_wise_mce(*data, **options), each
 
-    largest, each = jax.jit(jax.vmap(values))(probs, targets, jnp.asarray(groups))
+    largest, each = jax.jit(jax.vmap(values))(probs, targets, groups)
     np.testing.assert_array_equal(np.isnan(each), [[0, 0, 0, 1], [0, 1, 0, 1]])
     np.testing.assert_allclose(largest, np.nanmax(each, 1), rtol=1e-14)
     for i in range(2):
-        one = values(probs[i], targets[i], groups[i])
+        one = jax.jit(values)(probs[i], targets[i], groups[i])
         np.testing.assert_allclose(largest[i], one[0], rtol=1e-13)
         np.testing.assert_allclose(each[i], one[1], rtol=1e-13)
 
