@@ -5,7 +5,7 @@ from calibjax.recalibration.histogram import BinAccuracies, histogram_binning
 from calibjax.recalibration.isotonic import IsotonicMap, isotonic_regression
 from calibjax.recalibration.local import LocalAccuracies, local_recalibration
 from calibjax.recalibration.powers import tempered
-from calibjax.recalibration.sigmoid import SigmoidMap, platt_scaling
+from calibjax.recalibration.sigmoid import SigmoidMap, mmce_scaling, platt_scaling
 from calibjax.recalibration.temperature import temperature_scaling
 
 __all__ = [
@@ -17,6 +17,7 @@ __all__ = [
     "histogram_binning",
     "isotonic_regression",
     "local_recalibration",
+    "mmce_scaling",
     "platt_scaling",
     "temperature_scaling",
     "tempered",
