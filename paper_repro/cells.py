@@ -35,11 +35,13 @@ class Run:
         preset: "quick" or "paper".
         data: folder with the published numbers, or None.
         output: folder that the presets write their folders to.
+        npz: files with data of the user's own, see `l21_classifiers`.
     """
 
     preset: str
     data: Path | None
     output: Path
+    npz: tuple[Path, ...] = ()
 
     def folder(self, experiment: str) -> Path:
         """Folder of the results of an experiment, created if it is missing."""
@@ -86,13 +88,25 @@ def parse(
     parser.add_argument("--preset", choices=PRESETS, default="quick", help="default: quick")
     parser.add_argument("--data", type=Path, help="folder with the published numbers")
     parser.add_argument("--output", type=Path, default=OUTPUT, help="default: paper_repro/output")
+    parser.add_argument(
+        "--npz",
+        type=Path,
+        nargs="+",
+        default=[],
+        metavar="FILE",
+        help="classifiers for l21_networks beside those of --data: features, confidences, correct, "
+        "as described at the top of paper_repro/l21_classifiers.py",
+    )
     if experiments:
         parser.add_argument("--only", nargs="+", choices=experiments, metavar="NAME")
     options = parser.parse_args(arguments)
     if options.data is not None and not options.data.is_dir():
         parser.error(f"--data: expected a folder, got {options.data}")
+    for path in options.npz:
+        if not path.is_file():
+            parser.error(f"--npz: expected a file, got {path}")
     chosen = getattr(options, "only", None) or experiments
-    run = Run(options.preset, options.data, options.output)
+    run = Run(options.preset, options.data, options.output, tuple(options.npz))
     return run, [name for name in experiments if name in chosen]
 
 

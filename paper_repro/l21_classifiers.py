@@ -129,7 +129,16 @@ def read_npz(path: Path) -> Classifier:
     one, two = (part.features.shape[1] for part in parts)
     if one != two:
         raise ValueError(f"--npz: expected features of one length in {path}, got {one} and {two}")
-    return Classifier(path.stem, *parts)
+    return Classifier(path.stem, *_with_numbered_groups(parts))
+
+
+def _with_numbered_groups(parts: list[Part]) -> list[Part]:
+    """The parts with groups 0, ..., g − 1 in place of any numbers."""
+    if any(part.groups is None for part in parts):
+        return parts
+    _, numbers = np.unique(np.concatenate([part.groups for part in parts]), return_inverse=True)
+    numbers = np.split(numbers, [len(parts[0].groups)])
+    return [dataclasses.replace(x, groups=y) for x, y in zip(parts, numbers, strict=True)]
 
 
 def _checked_part(path: Path, name: str, arrays: dict[str, np.ndarray]) -> Part:

@@ -25,7 +25,6 @@ from pathlib import Path
 
 import numpy as np
 
-
 FOLDER = "communities_crime"
 TARGET = "ViolentCrimesPerPop"
 NOT_PREDICTIVE = ("state", "county", "community", "communityname", "fold")

@@ -12,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from sklearn.decomposition import PCA
 from sklearn.manifold import TSNE
+from threadpoolctl import threadpool_limits  # comes with scikit-learn
 
 from paper_repro import cells
 
@@ -50,7 +51,7 @@ def tsne(
     """t-SNE of both parts together, which it needs since it maps no new points; with one scale.
 
     No label enters. scikit-learn's defaults, started from the principal components, by one
-    process. Computed, or read from the cell of this name.
+    thread. Computed, or read from the cell of this name.
 
     Args:
         folder: folder of the experiment.
@@ -69,7 +70,9 @@ def tsne(
     def compute() -> dict[str, np.ndarray]:
         seed = int.from_bytes(hashlib.sha256(name.encode()).digest()[:4], "big")
         embed = TSNE(num_components, max_iter=max_iter, random_state=seed, n_jobs=1)
-        return {"embedding": embed.fit_transform(both)}
+        # n_jobs leaves the threads of OpenMP alone, which wait for each other on busy cores.
+        with threadpool_limits(1):
+            return {"embedding": embed.fit_transform(both)}
 
     found = cells.arrays(folder, name, parameters, compute)["embedding"]
     return scaled(Embedding(*np.split(found, [len(features.calibration)])))

@@ -1,0 +1,206 @@
+"""L21 §5.2 and 5.4, Fig. 4, 8 and 9, Table 4: local recalibration of image classifiers.
+
+All methods are compared on networks for CIFAR-10 and CIFAR-100 (--data, folders `cifar10_networks`
+and `cifar100_logits/resnet50`) and on classifiers of the user's own (--npz, see
+`l21_classifiers`), such as those of the paper for ImageNet and CelebA, which are not at hand.
+The decision experiment, in the paper on ImageNet, is run on all of them.
+
+The features are the logits, for CIFAR-10 the logarithms of the published probabilities, not those
+of an Inception network: in 3 dimensions by t-SNE, and at most 50 principal components. The
+embedding of t-SNE takes minutes for each network and is kept.
+"""
+
+import dataclasses
+import functools
+import hashlib
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from tqdm import tqdm
+
+from calibjax import scores
+from paper_repro import cells, l21_embeddings, l21_methods
+from paper_repro.l21_classifiers import (
+    CIFAR10,
+    CIFAR100,
+    NETWORKS,
+    Classifier,
+    Part,
+    read_cifar10,
+    read_cifar100,
+    read_npz,
+)
+from paper_repro.l21_embeddings import Embedding
+from paper_repro.l21_methods import CLIPS, ORIGINAL, TEMPERATURE
+from paper_repro.l21_networks_tables import RATIOS, plot, write_tables
+
+NAME = "l21_networks"
+DECISION_RATIO = 10.0  # L21 Table 4: u = -1, w = -10
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """Sizes of the experiment.
+
+    Attributes:
+        num_samples: at most so many samples of each part, the first ones; None for all.
+        cifar10: names of CIFAR-10 networks.
+        num_bins: number of equal intervals of confidences.
+        components: of the features, by embedding.
+        max_iter: iterations of t-SNE.
+    """
+
+    num_samples: int | None
+    cifar10: tuple[str, ...]
+    num_bins: int = 15
+    components: tuple[tuple[str, int], ...] = (("t-SNE", 3), ("PCA", 50))
+    max_iter: int = 1000
+
+
+SETTINGS = {
+    "quick": Settings(500, ("resnet18",), max_iter=250),
+    "paper": Settings(None, NETWORKS),
+}
+
+
+def read_classifiers(run: cells.Run, settings: Settings) -> list[Classifier]:
+    """The classifiers of --data and --npz, with the first samples of each part.
+
+    Raises:
+        ValueError: if two files of --npz have the same name, or as the readers of the files.
+    """
+    found = []
+    if run.data is not None and run.data.joinpath(*CIFAR100).is_dir():
+        found.append(read_cifar100(run.data))
+    if run.data is not None and (run.data / CIFAR10).is_dir():
+        found += [read_cifar10(run.data, name) for name in settings.cifar10]
+    found += [read_npz(path) for path in run.npz]
+    names = [classifier.name for classifier in found]
+    if len(set(names)) < len(names):
+        raise ValueError(f"--npz: expected files of different names, got {names}")
+
+    def shortened(part: Part) -> Part:
+        arrays = {name: x for name, x in vars(part).items() if x is not None}
+        return Part(**{name: x[: settings.num_samples] for name, x in arrays.items()})
+
+    return [Classifier(x.name, shortened(x.calibration), shortened(x.evaluation)) for x in found]
+
+
+def class_probs(confidences: np.ndarray, part: Part) -> np.ndarray:
+    """Probabilities of all classes where that of the predicted one is replaced, [n, m].
+
+    Those of the other classes keep their ratios.
+    """
+    probs = np.exp(part.logits - part.logits.max(1, keepdims=True))
+    predicted = np.arange(len(probs)), part.logits.argmax(1)
+    probs[predicted] = 0
+    probs *= ((1 - confidences) / probs.sum(1))[:, None]
+    probs[predicted] = confidences
+    return probs
+
+
+def class_scores(probs: np.ndarray, labels: np.ndarray) -> dict[str, float]:
+    """NLL, clipped, and Brier score of the probabilities of all classes."""
+    likelihoods = np.maximum(probs[np.arange(len(labels)), labels], CLIPS[0])
+    errors = probs - np.eye(probs.shape[1])[labels]
+    return {
+        "class NLL": float(-np.log(likelihoods).mean()),
+        "class Brier": float(np.square(errors).sum(1).mean()),
+    }
+
+
+def decide(
+    confidences: jax.Array, original: jax.Array, correct: jax.Array
+) -> dict[str, float | list[float]]:
+    """Prediction-rejection ratio, and what decisions cost, or gain against the original ones."""
+    ratios = jnp.append(jnp.asarray(RATIOS), DECISION_RATIO)
+    gains = np.asarray(scores.reward_improvement(confidences, original, correct, ratios))
+    return {
+        "PRR": float(scores.prediction_rejection_ratio(confidences, correct)),
+        "cost": float(scores.decision_cost(confidences, correct, DECISION_RATIO)),
+        "gain": float(gains[-1]),
+        "gain curve": gains[:-1].tolist(),
+    }
+
+
+def evaluate(
+    settings: Settings, classifier: Classifier, embeddings: dict[str, Embedding]
+) -> dict[str, Any]:
+    """All quantities of all methods for one classifier."""
+    calibration, evaluation = l21_methods.both_parts(
+        classifier.calibration, classifier.evaluation, embeddings
+    )
+    found = l21_methods.recalibrate(calibration, evaluation, settings.num_bins)
+    original, part = found.confidences[ORIGINAL], classifier.evaluation
+    methods = {}
+    for name, confidences in found.confidences.items():
+        methods[name] = l21_methods.evaluate(confidences, evaluation, settings.num_bins)
+        methods[name] |= decide(confidences, original, evaluation.correct)
+        if part.logits is not None:
+            probs = class_probs(np.asarray(confidences), part)
+            if name == TEMPERATURE:
+                probs = np.asarray(jax.nn.softmax(evaluation.logits / found.temperature))
+            methods[name] |= class_scores(probs, part.labels)
+    result = {
+        "methods": methods,
+        "accuracy": float(part.correct.mean()),
+        "temperature": float(found.temperature),
+        "sizes": [len(calibration.correct), len(evaluation.correct)],
+    }
+    if part.groups is not None:
+        result["groups"] = np.bincount(part.groups).tolist()
+        missing = jnp.sum(jnp.isnan(found.group_temperatures))
+        result["groups without temperature"] = int(missing)
+    return result
+
+
+def embed(folder: Path, settings: Settings, classifier: Classifier) -> dict[str, Embedding]:
+    """Features of both parts in few dimensions."""
+    features = Embedding(classifier.calibration.features, classifier.evaluation.features)
+    components, name = dict(settings.components), f"{classifier.name}/tsne"
+    found = l21_embeddings.tsne(folder, name, features, components["t-SNE"], settings.max_iter)
+    pca = l21_embeddings.principal_components(features, components["PCA"])
+    return {"t-SNE": found, "PCA": pca}
+
+
+def finished_cells(
+    folder: Path, settings: Settings, classifiers: list[Classifier]
+) -> dict[str, dict[str, Any]]:
+    """Results by name of the classifier, computed or read."""
+    results = {}
+    bar = tqdm(classifiers, desc=NAME, unit="classifier")
+    for classifier in bar:
+        bar.set_description(f"{NAME}: {classifier.name}, embedding")
+        embeddings = embed(folder, settings, classifier)
+        bar.set_description(f"{NAME}: {classifier.name}")
+        arrays = [x.tobytes() for embedding in embeddings.values() for x in embedding]
+        arrays += [classifier.calibration.correct.tobytes()]
+        arrays += [x.confidences.tobytes() for x in (classifier.calibration, classifier.evaluation)]
+        parameters = {
+            "num_bins": settings.num_bins,
+            "data": hashlib.sha256(b"".join(arrays)).hexdigest(),
+        }
+        compute = functools.partial(evaluate, settings, classifier, embeddings)
+        name = f"{classifier.name}/results"
+        results[classifier.name] = cells.cell(folder, name, parameters, compute)
+    return results
+
+
+def run(run: cells.Run) -> None:
+    """Runs the experiment; without classifiers it is skipped."""
+    settings, folder = SETTINGS[run.preset], run.folder(NAME)
+    classifiers = read_classifiers(run, settings)
+    if not classifiers:
+        expected = f"{CIFAR10} or {'/'.join(CIFAR100)} (--data DIR), or --npz FILE"
+        cells.log(f"{NAME} is skipped: it needs {expected}.")
+        return
+    results = finished_cells(folder, settings, classifiers)
+    write_tables(folder, results)
+    plot(folder, results)
+
+
+if __name__ == "__main__":
+    cells.main(run, NAME, __doc__)

@@ -1,0 +1,117 @@
+"""Tables and figures of L21 §5.2 and 5.4 for image classifiers."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from calibjax import plotting
+from paper_repro import cells
+from paper_repro.l21_crime_tables import NLL, Results, correlation_rows, maximum_rows
+from paper_repro.l21_embeddings import LENGTH_SCALES
+from paper_repro.l21_methods import CLIPS, CURVE_LENGTH_SCALES, GLOBAL, LOCAL
+
+RATIOS = np.logspace(0.1, 2, 39)  # of the costs w / u
+# L21 Table 4: PRR, ECE, NLL and Brier score of a ResNet-50 on ImageNet.
+IMAGENET = {
+    "No recalibration": (0.566, 0.037, 0.959, 40.64),
+    "Temperature scaling": (0.561, 0.022, 0.948, 40.60),
+    "Histogram binning": (0.461, 0.012, 0.952, 40.59),
+    "Isotonic regression": (0.570, 0.011, 0.945, 40.59),
+    "MMCE optimization": (0.571, 0.061, 0.965, 40.67),
+    "LoRe (t-SNE)": (0.575, 0.007, 0.955, 40.58),
+}
+
+DECISIONS_NOTE = f"""
+The columns "ImageNet" are Table 4 of L21: *another data set and network*, to compare the order of
+methods with, not the numbers; which features its LoRe uses is not said (t-SNE is likely, as in its
+Fig. 3). PRR: prediction-rejection ratio. Cost: mean cost of the decisions with u = 1 and w = 10,
+"gain" is how much less that is than without recalibration. NLL and Brier score are those of all
+classes where these are known, the other classes keeping their ratios (temperature scaling: all
+scaled), and otherwise those of the predicted class. Confidences are clipped at {CLIPS[0]:g};
+"infinite": samples whose NLL is infinite without that. The paper's Brier score, near 40, has a unit
+that it does not state.
+"""
+
+LOCAL_NOTE = """
+Largest and mean local calibration errors (LCE) of the evaluation part, with the length scales of
+the paper (0.2 for t-SNE, 0.4 for PCA), MCE (their limit for a wide kernel) and accuracy. "LoRe
+(...) lower": for how many of the 40 length scales of the curves the MLCE of LoRe, with the features
+that the MLCE is measured with, is below that of this method. L21 says that "LoRe achieves lower
+MLCE for most" length scales.
+"""
+
+GROUPS_NOTE = """
+Maximum group-wise MCE, also of cells (group, bin) with at least 10 samples only ("large"): mean and
+standard deviation over the {num} files with groups.
+"""
+
+
+def decision_rows(results: dict[str, dict[str, Any]]) -> Iterator[list[Any]]:
+    """Rows of Table 4."""
+    for name, result in results.items():
+        for method, metrics in result["methods"].items():
+            row = [name, method, *IMAGENET.get(method, [None] * 4)]
+            row += [metrics[x] for x in ("PRR", "ECE")]
+            row += [metrics.get("class NLL", metrics[NLL])]
+            row += [metrics.get("class Brier", metrics["Brier"])]
+            yield [*row, metrics["cost"], metrics["gain"], metrics["infinite"]]
+
+
+def local_rows(results: dict[str, dict[str, Any]]) -> Iterator[list[Any]]:
+    """Rows of the table of local errors."""
+    for name, result in results.items():
+        methods = result["methods"]
+        for method, metrics in methods.items():
+            row = [name, method, result["accuracy"], metrics["MCE"]]
+            for embedding, local in zip(LENGTH_SCALES, LOCAL, strict=True):
+                row += [metrics[f"{x} ({embedding})"] for x in ("MLCE", "mean LCE")]
+                curve = f"MLCE curve ({embedding})"
+                ours, other = np.array(methods[local][curve]), np.array(metrics[curve])
+                row.append(None if method == local else int(np.sum(ours < other)))
+            yield row
+
+
+def write_tables(folder: Path, results: dict[str, dict[str, Any]]) -> None:
+    """Writes the table of decisions and the one of local errors, and that of groups."""
+    columns = ("PRR", "ECE", "NLL", "Brier")
+    header = ["classifier", "method", *(f"{x}, ImageNet" for x in columns), *columns]
+    header += ["cost", "gain", "infinite"]
+    cells.write_table(folder, "table_4", header, decision_rows(results), DECISIONS_NOTE)
+    header = ["classifier", "method", "accuracy", "MCE"]
+    for embedding, local in zip(LENGTH_SCALES, LOCAL, strict=True):
+        header += [f"MLCE ({embedding})", f"mean LCE ({embedding})", f"{local} lower"]
+    cells.write_table(folder, "local_errors", header, local_rows(results), LOCAL_NOTE)
+    with_groups = [result for result in results.values() if "groups" in result]
+    if len(with_groups) > 1:
+        together = Results({"files": with_groups})
+        large = maximum_rows(together, "large_cells")
+        rows = [a + b[1:] for a, b in zip(maximum_rows(together, "maximum"), large, strict=True)]
+        note = GROUPS_NOTE.format(num=len(with_groups))
+        cells.write_table(folder, "groups", ["method", "maximum", "sd", "large", "sd"], rows, note)
+        rows = [[row[0], *row[2:]] for row in correlation_rows(together)]
+        header = ["metric", "pooled", "se", "methods", "files"]
+        note = "Correlations with the maximum group-wise MCE, as in Table 2 of L21."
+        cells.write_table(folder, "correlations", header, rows, note)
+
+
+def plot(folder: Path, results: dict[str, dict[str, Any]]) -> None:
+    """For each classifier: MLCE with both features, mean LCE, and the gain of decisions."""
+    for name, result in results.items():
+        figure = Figure(figsize=(9, 7), layout="constrained")
+        panels = figure.subplots(2, 2)
+        methods = {method: result["methods"][method] for method in (*GLOBAL, *LOCAL)}
+        shown = (("MLCE", "t-SNE"), ("MLCE", "PCA"), ("mean LCE", "t-SNE"))
+        for axes, (quantity, embedding) in zip(panels.flat, shown, strict=False):
+            curve = f"{quantity} curve ({embedding})"
+            curves = {method: np.array(metrics[curve]) for method, metrics in methods.items()}
+            plotting.bandwidth_curves(CURVE_LENGTH_SCALES, curves, ylabel=quantity, axis=axes)
+            axes.set_title(f"{embedding} features", fontsize=10)
+        gains = {method: np.array(metrics["gain curve"]) for method, metrics in methods.items()}
+        plotting.reward_curves(RATIOS, gains, axis=panels[1, 1])
+        handles, labels = panels[0, 0].get_legend_handles_labels()
+        figure.legend(handles, labels, loc="outside lower center", ncols=4, fontsize=8)
+        figure.suptitle(name)
+        cells.save_figure(folder, name, figure)
