@@ -60,7 +60,7 @@ True
 
 from calibjax.distributions.adapters import NumpyroDistribution, from_numpyro
 from calibjax.distributions.beta import Beta
-from calibjax.distributions.categorical import Bernoulli, Categorical
+from calibjax.distributions.categorical import Bernoulli, Categorical, CategoricalLogits
 from calibjax.distributions.dirichlet import Dirichlet
 from calibjax.distributions.draws import MonteCarlo, monte_carlo
 from calibjax.distributions.laplace import Laplace
@@ -75,6 +75,7 @@ __all__ = [
     "Bernoulli",
     "Beta",
     "Categorical",
+    "CategoricalLogits",
     "DiagNormal",
     "Dirichlet",
     "Laplace",

@@ -15,7 +15,7 @@ class Categorical:
     """Distribution of a class label 0, ..., m − 1.
 
     Attributes:
-        probs: class probabilities (not logits), [m], or [n, m] for a batch.
+        probs: class probabilities, [m], or [n, m] for a batch; logits go into `CategoricalLogits`.
 
     >>> import jax.numpy as jnp
     >>> p = Categorical(probs=jnp.array([0.2, 0.3, 0.5]))
@@ -37,8 +37,7 @@ class Categorical:
 
     def log_prob(self, y: jax.Array) -> jax.Array:
         """Log-probability of label y: −inf where it is zero, NaN for labels out of range."""
-        index = jnp.where(jnp.asarray(y) < 0, jnp.shape(self.probs)[-1], y)[..., None]
-        return jnp.log(jnp.take_along_axis(self.probs, index, -1, mode="fill")[..., 0])
+        return jnp.log(_at_label(self.probs, y))
 
     def mean(self) -> jax.Array:
         """Expectation of the one-hot encoded label, [m]: the probabilities."""
@@ -61,12 +60,7 @@ class Categorical:
 
     def check_structure(self, name: str) -> None:
         """Refuses a batch whose probabilities are no floating-point array [n, m], m ≥ 2."""
-        _checks.floating(f"{name}.probs", self.probs)
-        _checks.shape(f"{name}.probs", self.probs, (None, None), "[n, m]")
-        if jnp.shape(self.probs)[1] < 2:
-            raise ValueError(
-                f"{name}.probs: expected at least two classes, got shape {jnp.shape(self.probs)}"
-            )
+        _check_classes(f"{name}.probs", self.probs)
 
     def check_values(self, name: str) -> None:
         """Refuses rows off the probability simplex."""
@@ -74,9 +68,86 @@ class Categorical:
 
     def check_targets(self, name: str, targets: jax.Array) -> None:
         """Refuses targets that are not integer labels 0, ..., m − 1, [n]."""
-        _checks.integer(name, targets)
-        _checks.shape(name, targets, jnp.shape(self.probs)[:1], "[n], as the predictions' probs")
-        _checks.labels(name, targets, jnp.shape(self.probs)[1])
+        _check_labels(name, targets, "probs", self.probs)
+
+
+@record
+class CategoricalLogits:
+    """Distribution of a class label 0, ..., m − 1, given by unnormalised log-probabilities.
+
+    The `Categorical` with the probabilities softmax(logits), for estimators and tests the same.
+    What takes logarithms of probabilities is exact where those underflow:
+    `scores.negative_log_likelihood` and `recalibration.temperature_scaling` of networks.
+
+    Attributes:
+        logits: finite numbers, up to a constant the log-probabilities, [m], or [n, m] for a batch.
+
+    >>> import jax.numpy as jnp
+    >>> p = CategoricalLogits(logits=jnp.array([0.0, 500.0]))
+    >>> print(p.class_probs, p.log_prob(0))
+    [0. 1.] -500.0
+    """
+
+    logits: jax.Array
+
+    @property
+    def class_probs(self) -> jax.Array:
+        """Probability of each class, [m]."""
+        return jax.nn.softmax(jnp.asarray(self.logits), -1)
+
+    def sample(self, key: jax.Array) -> jax.Array:
+        """Draws one label, that of the `Categorical`."""
+        return Categorical(self.class_probs).sample(key)
+
+    def log_prob(self, y: jax.Array) -> jax.Array:
+        """Log-probability of label y, NaN for labels out of range."""
+        return _at_label(jax.nn.log_softmax(jnp.asarray(self.logits), -1), y)
+
+    def mean(self) -> jax.Array:
+        """Expectation of the one-hot encoded label, [m]: the probabilities."""
+        return self.class_probs
+
+    def cdf(self, y: jax.Array) -> jax.Array:
+        """Probability of labels up to y."""
+        return Categorical(self.class_probs).cdf(y)
+
+    def quantile(self, level: jax.Array) -> jax.Array:
+        """Smallest label y of positive probability with cdf(y) ≥ level."""
+        return Categorical(self.class_probs).quantile(level)
+
+    def check_structure(self, name: str) -> None:
+        """Refuses a batch whose logits are no floating-point array [n, m], m ≥ 2."""
+        _check_classes(f"{name}.logits", self.logits)
+
+    def check_values(self, name: str) -> None:
+        """Refuses logits that are not finite."""
+        _checks.finite(f"{name}.logits", self.logits)
+
+    def check_targets(self, name: str, targets: jax.Array) -> None:
+        """Refuses targets that are not integer labels 0, ..., m − 1, [n]."""
+        _check_labels(name, targets, "logits", self.logits)
+
+
+def _at_label(values: jax.Array, y: jax.Array) -> jax.Array:
+    """The entry of label y of the last axis, NaN for labels out of range."""
+    index = jnp.where(jnp.asarray(y) < 0, jnp.shape(values)[-1], y)[..., None]
+    return jnp.take_along_axis(values, index, -1, mode="fill")[..., 0]
+
+
+def _check_classes(name: str, values: jax.Array) -> None:
+    """Refuses everything but a floating-point array [n, m], m ≥ 2."""
+    _checks.floating(name, values)
+    _checks.shape(name, values, (None, None), "[n, m]")
+    if jnp.shape(values)[1] < 2:
+        raise ValueError(f"{name}: expected at least two classes, got shape {jnp.shape(values)}")
+
+
+def _check_labels(name: str, targets: jax.Array, parameter: str, values: jax.Array) -> None:
+    """Refuses targets that are not integer labels 0, ..., m − 1, [n], with the parameter [n, m]."""
+    _checks.integer(name, targets)
+    described = f"[n], as the predictions' {parameter}"
+    _checks.shape(name, targets, jnp.shape(values)[:1], described)
+    _checks.labels(name, targets, jnp.shape(values)[1])
 
 
 @record

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 
 from calibjax import _checks
 from calibjax._arithmetic import matmul
-from calibjax.distributions import Bernoulli, Categorical
+from calibjax.distributions import Bernoulli, Categorical, CategoricalLogits
 from calibjax.kernels.base import Kernel
 from calibjax.kernels.expectations import FeatureRule, register_expectations
 from calibjax.kernels.labels import LabelKernel, White
@@ -91,7 +91,7 @@ def _white_features(kernel: White, prepared: tuple[()], p: Any, y: jax.Array) ->
     return _residual(p, y)
 
 
-for _distribution in (Categorical, Bernoulli):
+for _distribution in (Categorical, CategoricalLogits, Bernoulli):
     register_expectations(
         Kernel,
         _distribution,

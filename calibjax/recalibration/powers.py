@@ -6,6 +6,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax import lax
 
 from calibjax import _checks
 from calibjax._arithmetic import floating_dtype
@@ -13,6 +14,7 @@ from calibjax.distributions import (
     Bernoulli,
     Beta,
     Categorical,
+    CategoricalLogits,
     DiagNormal,
     Dirichlet,
     Laplace,
@@ -37,6 +39,7 @@ def tempered(p: Any, temperature: jax.Array | float) -> Any:
     | family | parameters of q |
     | --- | --- |
     | `Categorical`, `Bernoulli` | p^{1/T}, normalised; probabilities of zero stay zero |
+    | `CategoricalLogits` | logits / T, the largest of them zero |
     | `Normal`, `DiagNormal` | scale · √T |
     | `MvNormal` | cov · T |
     | `Laplace` | scale · T |
@@ -151,10 +154,18 @@ def _(p: Categorical, temperature: jax.Array) -> Categorical:
     logs = jnp.log(jnp.where(is_possible, probs, 1))
     # The largest exponent is zero, so that nothing overflows; the shift cancels.
     largest = jnp.max(jnp.where(is_possible, logs, -jnp.inf), -1, keepdims=True)
-    logs = logs - jax.lax.stop_gradient(largest)
+    logs = logs - lax.stop_gradient(largest)
     remains = is_possible & (logs > _UNDERFLOW * temperature)
     powers = jnp.where(remains, jnp.exp(jnp.where(remains, logs, 0) / _divisor(temperature)), 0)
     return dataclasses.replace(p, probs=powers / jnp.sum(powers, -1, keepdims=True))
+
+
+@_tempered.register
+def _(p: CategoricalLogits, temperature: jax.Array) -> CategoricalLogits:
+    logits = jnp.asarray(p.logits)
+    # Without the shift, which cancels, low temperatures would lead to differences of infinities.
+    shifted = logits - lax.stop_gradient(jnp.max(logits, -1, keepdims=True))
+    return dataclasses.replace(p, logits=shifted / _divisor(temperature))
 
 
 @_tempered.register

@@ -26,7 +26,8 @@ def temperature_scaling(loss: Loss = negative_log_likelihood) -> Recalibrator:
 
     `fit(predictions, targets)` returns the temperature T, a scalar, that minimises the loss of
     the scaled predictions; `apply(T, predictions)` returns these. What q is for which family says
-    `tempered`.
+    `tempered`. Networks' logits are best handed over as `distributions.CategoricalLogits`:
+    probabilities of float32 underflow, and one of zero stays zero at every temperature.
 
     The loss may have several minima. It is evaluated at 41 temperatures from e⁻¹⁰ to e¹⁰, and
     the lowest minimum *between* two of them is refined by the secant method on the derivative
