@@ -107,7 +107,8 @@ def local_errors(
     means, totals = problem.smoothed(jnp.stack(values, 1), powers=(1, 2))
     known = totals[0] != 0
     size = jnp.square(totals[0]) / jnp.where(known, totals[1], 1)
-    others = size - 1
+    # Of a single sample the size is one up to rounding.
+    others = jnp.where(size > 1 + 1000 * jnp.finfo(size.dtype).eps, size - 1, 0)
     spread = means[0, ..., 1] - jnp.square(means[0, ..., 0])
     errors = LocalErrors(
         error=means[0, ..., 0],
@@ -337,7 +338,7 @@ def _checked(
 
 def _check_kernel(kernel: Any) -> None:
     """Checks a kernel, whose length scale may be of shape [G]."""
-    scales = getattr(kernel, "length_scale", None)
+    scales = getattr(kernel, "length_scale", 0.0)
     if jnp.ndim(scales) == 1 and not isinstance(kernel, type):
         _checks.length_scales("kernel.length_scale", scales)
         kernel = dataclasses.replace(kernel, length_scale=scales[0])

@@ -12,6 +12,7 @@ from calibjax.hypothesis_tests.intervals import (
     bootstrap_skce_confidence_interval,
     skce_confidence_interval,
 )
+from calibjax.hypothesis_tests.local import local_calibration_test
 from calibjax.hypothesis_tests.mean_embedding import cme_test, draw_test_locations
 from calibjax.hypothesis_tests.result import CalibrationTestResult, combine_results
 from calibjax.hypothesis_tests.spectral import (
@@ -35,6 +36,7 @@ __all__ = [
     "exact_skce_test",
     "exact_test",
     "gamma_skce_test",
+    "local_calibration_test",
     "pearson_skce_test",
     "skce_confidence_interval",
     "spectrum_skce_test",

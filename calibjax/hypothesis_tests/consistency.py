@@ -39,8 +39,8 @@ def consistency_test(
 
     Args:
         key: a JAX random key.
-        statistic: (predictions, targets) → scalar or a pytree of scalars, traceable by JAX; large
-            values speak against calibration.
+        statistic: (predictions, targets) → scalar, array or pytree of arrays, traceable by
+            JAX; large values speak against calibration.
         predictions: batch of n distributions. What is computed from single predictions (such as
             their bins) may be carried along as a further leaf of the batch.
         targets: [n] or [n, d].
@@ -55,7 +55,7 @@ def consistency_test(
 
     Raises:
         TypeError: if an argument is of the wrong kind.
-        ValueError: if shapes or values are wrong, a statistic is not a scalar, or it is NaN.
+        ValueError: if shapes or values are wrong, or a statistic is NaN.
 
     Cost: B evaluations of the statistic, and its compilation in every call outside of `jit`.
 

@@ -56,8 +56,8 @@ def exact_test(
 
     Args:
         key: a JAX random key.
-        statistic: (predictions, targets) → scalar or a pytree of scalars, traceable by JAX; large
-            values speak against calibration. For example
+        statistic: (predictions, targets) → scalar, array or a pytree of arrays, traceable by JAX;
+            large values speak against calibration. For example
             `functools.partial(estimators.skce_biased, kernel)`.
         predictions: batch of n distributions.
         targets: [n] or [n, d].
@@ -68,12 +68,12 @@ def exact_test(
         adjust: whether to return `adjusted_pvalue` beside `pvalue`.
 
     Returns:
-        The result; `estimate` is the statistic itself. With a pytree of statistics, all its
-        attributes are such pytrees.
+        The result; `estimate` is the statistic itself. With several statistics, all its
+        attributes are such arrays or pytrees.
 
     Raises:
         TypeError: if an argument is of the wrong kind.
-        ValueError: if shapes or values are wrong, a statistic is not a scalar, or it is NaN.
+        ValueError: if shapes or values are wrong, or a statistic is NaN.
 
     Cost: B evaluations of the statistic, and its compilation in every call outside of `jit`.
 

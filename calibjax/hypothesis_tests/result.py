@@ -17,14 +17,14 @@ _DISTINCT_DRAWS = 10  # so many different numbers do not agree twice by chance
 class CalibrationTestResult:
     """Result of a test of the null hypothesis that the predictions are calibrated.
 
-    Where a test has several statistics, every attribute is a pytree of them.
+    Where a test has several statistics, every attribute is an array or a pytree of them.
 
     Attributes:
         statistic: value of the test statistic; large values speak against calibration.
         pvalue: probability of such a value or a larger one under calibration, in (0, 1].
         estimate: estimate of the calibration error that belongs to the test.
-        null_samples: draws of the statistic under calibration, [num_samples]; None if the test
-            does not draw any. More of them are added by `combine_results`.
+        null_samples: draws of the statistic under calibration, [num_samples, ...]; None if the
+            test does not draw any. More of them are added by `combine_results`.
         adjusted_pvalue: p-value adjusted for the number of statistics; None unless `exact_test`
             was asked for it.
         draws: what the draws are: "redrawn targets", "resamples", ...; None if there are none.
@@ -49,7 +49,7 @@ class CalibrationTestResult:
 
 
 def _standard_error(pvalue: jax.Array, null_samples: jax.Array) -> jax.Array:
-    num_samples = null_samples.shape[-1]
+    num_samples = null_samples.shape[0]
     least = 1 / (num_samples + 1)
     inside = jnp.clip(pvalue, least, 1 - least)
     return jnp.sqrt(inside * (1 - inside) / (num_samples + 2))
@@ -60,7 +60,7 @@ def _tolerance(statistic: jax.Array, null_samples: jax.Array) -> jax.Array:
     size = jnp.where(jnp.isfinite(null_samples), jnp.abs(null_samples), 0)
     own = jnp.where(jnp.isfinite(statistic), jnp.abs(statistic), 0)
     # The median, since a few large draws say nothing of the rounding of the others.
-    return 100 * jnp.finfo(null_samples.dtype).eps * jnp.maximum(jnp.median(size), own)
+    return 100 * jnp.finfo(null_samples.dtype).eps * jnp.maximum(jnp.median(size, 0), own)
 
 
 def simulated_pvalue(statistic: jax.Array, null_samples: jax.Array) -> jax.Array:
@@ -70,13 +70,13 @@ def simulated_pvalue(statistic: jax.Array, null_samples: jax.Array) -> jax.Array
     p-value, and null samples that are not count against rejection.
 
     Args:
-        statistic: T.
-        null_samples: T_b, [B].
+        statistic: T, of any shape.
+        null_samples: T_b, [B, ...].
 
     Returns:
-        The p-value, in [1 / (B + 1), 1].
+        The p-values, in [1 / (B + 1), 1], of the shape of T.
     """
-    count = jnp.sum(~(null_samples < statistic - _tolerance(statistic, null_samples)))
+    count = jnp.sum(~(null_samples < statistic - _tolerance(statistic, null_samples)), 0)
     pvalue = (1 + count) / jnp.asarray(null_samples.shape[0] + 1, null_samples.dtype)
     return jnp.where(jnp.isnan(statistic), jnp.nan, pvalue)
 
@@ -90,46 +90,49 @@ def adjusted_pvalues(statistic: Any, null_samples: Any) -> Any:
     α, for every number of draws and every dependence.
 
     Args:
-        statistic: pytree of scalars.
-        null_samples: the same pytree of draws, [B] each.
+        statistic: array, or pytree of arrays.
+        null_samples: the same pytree of draws, [B, ...] each.
 
     Returns:
         The same pytree of p-values.
 
     References: Westfall and Young (1993), single-step max T.
     """
+    leaves, structure = jax.tree.flatten(statistic)
+    draws = jax.tree.leaves(null_samples)
     # Observed value first. It is one of B + 1 exchangeable ones, also in mean and deviation.
     pools = [
-        jnp.concatenate([jnp.asarray(t, draws.dtype)[None], draws])
-        for t, draws in zip(*map(jax.tree.leaves, (statistic, null_samples)), strict=True)
+        jnp.concatenate([jnp.asarray(t, d.dtype)[None], d]).reshape(d.shape[0] + 1, -1)
+        for t, d in zip(leaves, draws, strict=True)
     ]
-    pool = jnp.stack([x.astype(jnp.result_type(*pools)) for x in pools])
+    pool = jnp.concatenate([x.astype(jnp.result_type(*pools)) for x in pools], 1)
     # Infinite values are beyond all others, and numbers that are none make the largest score none.
-    moments = {"axis": -1, "keepdims": True, "where": jnp.isfinite(pool)}
+    moments = {"axis": 0, "where": jnp.isfinite(pool)}
     mean, spread = jnp.mean(pool, **moments), jnp.std(pool, **moments)
     size = jnp.max(jnp.abs(pool), initial=0, **moments)
     is_constant = ~(spread > 100 * jnp.finfo(pool.dtype).eps * size)
     scores = (pool - jnp.where(is_constant, pool, mean)) / jnp.where(is_constant, 1, spread)
     scores = jnp.where(jnp.isfinite(pool), scores, pool)
-    largest = scores[:, 1:].max(0)
-    pvalues = [
-        simulated_pvalue(score, largest).astype(x.dtype)
-        for score, x in zip(scores[:, 0], pools, strict=True)
+    pvalues = jax.vmap(simulated_pvalue, (0, None))(scores[0], scores[1:].max(1))
+    parts = jnp.split(pvalues, np.cumsum([x.shape[1] for x in pools])[:-1])
+    parts = [
+        part.reshape(jnp.shape(t)).astype(d.dtype)
+        for part, t, d in zip(parts, leaves, draws, strict=True)
     ]
-    return jax.tree.unflatten(jax.tree.structure(statistic), pvalues)
+    return jax.tree.unflatten(structure, parts)
 
 
 def simulated_result(
     statistic: Any, null_samples: Any, estimate: Any, *, draws: str, adjust: bool = False
 ) -> CalibrationTestResult:
-    """Result with simulated p-values of one statistic or a pytree of them.
+    """Result with simulated p-values of one statistic, or an array or a pytree of them.
 
     Raises:
         ValueError: if a statistic is a concrete NaN.
     """
     for value in jax.tree.leaves(statistic):
-        if _checks.is_concrete(value) and np.any(np.isnan(value)):
-            raise ValueError(f"statistic: expected a number, got {value}")
+        if _checks.is_concrete(value):
+            _checks.refuse_where(np.isnan(value), "statistic", "a number", value)
     pvalue = jax.tree.map(simulated_pvalue, statistic, null_samples)
     adjusted = adjusted_pvalues(statistic, null_samples) if adjust else None
     return CalibrationTestResult(statistic, pvalue, estimate, null_samples, adjusted, draws)
@@ -218,11 +221,12 @@ def _refuse_other_test(
         *map(jax.tree.leaves, (first.statistic, other.statistic, first.null_samples)), strict=True
     )
     for expected, value, draws in triples:
-        differs = abs(expected - value) > _tolerance(expected, draws)
-        if _checks.is_concrete(differs) and differs:
+        differs = jnp.abs(expected - value) > _tolerance(expected, draws)
+        if _checks.is_concrete(differs) and np.any(differs):
+            place = _checks.first_where(differs)
             raise ValueError(
-                f"{name}.statistic: expected {expected} as in the first result of the same test "
-                f"and data, got {value}"
+                f"{name}.statistic: expected {np.asarray(expected)[place]} as in the first result "
+                f"of the same test and data, got {np.asarray(value)[place]}"
             )
 
 

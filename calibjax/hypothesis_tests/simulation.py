@@ -61,20 +61,19 @@ def resamples_at_once(num_samples: int) -> int:
 
 
 def checked_statistic(statistic: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
-    """The statistic, its values checked to be scalars and turned into floating-point numbers."""
-    _checks.function("function (predictions, targets) -> scalar", "statistic", statistic)
+    """The statistic, its values checked to be real and turned into floating-point numbers."""
+    _checks.function("function (predictions, targets) -> numbers", "statistic", statistic)
 
     def value(predictions: Any, targets: Any) -> Any:
-        def scalar(path: Any, leaf: Any) -> jax.Array:
+        def checked(path: Any, leaf: Any) -> jax.Array:
             place = f"statistic(predictions, targets){jax.tree_util.keystr(path)}"
             _checks.real(place, leaf)
-            _checks.shape(place, leaf, (), "() (a scalar)")
             leaf = jnp.asarray(leaf)
             return leaf.astype(jnp.result_type(leaf, jnp.float32))  # counts are numbers too
 
-        values = jax.tree_util.tree_map_with_path(scalar, statistic(predictions, targets))
-        if not jax.tree.leaves(values):
-            raise ValueError("statistic(predictions, targets): expected a scalar, got none")
+        values = jax.tree_util.tree_map_with_path(checked, statistic(predictions, targets))
+        if not any(map(jnp.size, jax.tree.leaves(values))):
+            raise ValueError("statistic(predictions, targets): expected numbers, got none")
         return values
 
     return value

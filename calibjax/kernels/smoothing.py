@@ -43,7 +43,7 @@ def smoothed_means(
     """
     dtype = jnp.result_type(floating_dtype((points, samples)), values)
     exponents, data = jnp.asarray(powers, dtype), (points, samples, values, groups)
-    scales = getattr(kernel, "length_scale", None)
+    scales = getattr(kernel, "length_scale", 0.0)
     is_curve = jnp.ndim(scales) == 1
     if isinstance(kernel, Stationary):
         kernels = _batched(kernel, dtype)

@@ -107,8 +107,7 @@ def _smoothed_row(
         samples, column_groups, values = column
         distance = tiles.evaluate(function, args, samples, points)  # [columns, rows]
         is_pair = (column_groups[:, None] == row_groups) & ~(distance == jnp.inf)
-        in_group = lax.stop_gradient(jnp.where(is_pair, distance, jnp.inf))
-        closest = jnp.minimum(nearest, jnp.min(in_group, 0))
+        closest = jnp.minimum(nearest, jnp.min(jnp.where(is_pair, distance, jnp.inf), 0))
         # Where there is no sample, all distances are that of the sample itself: no exponent is
         # infinite, whose derivative times zero would not be a number.
         centre = jnp.where(closest == jnp.inf, 0, closest)

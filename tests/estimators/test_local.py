@@ -1,0 +1,270 @@
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from calibjax import distances, estimators, kernels
+from calibjax.distributions import Bernoulli, Categorical
+from calibjax.estimators import lce, local_errors, mce, mean_lce, mlce, uniform_bins
+
+RNG = np.random.default_rng(0)
+N, D, BINS = 400, 3, 6
+FEATURES = RNG.normal(size=(N, D))
+CONFIDENCES = RNG.uniform(size=N)
+CONFIDENCES[:4] = 0, 1, 0.5, 1 / 3  # the ends of bins
+CORRECT = (RNG.uniform(size=N) < CONFIDENCES**1.5).astype(int)
+DATA = FEATURES, CONFIDENCES, CORRECT  # as NumPy arrays: float64 in tests only
+AT = RNG.normal(size=(40, D)), RNG.uniform(size=40)
+GAMMAS = np.array([1e-9, 0.05, 0.3, 1e9])
+
+
+def intervals(confidences, num_bins=BINS):
+    edges = np.linspace(0, 1, num_bins + 1)
+    return np.array(
+        [max(k for k in range(num_bins) if k == 0 or edges[k] < p) for p in confidences]
+    )
+
+
+def loop(points, places, distance):
+    """Errors, standard errors, those under calibration and sizes, from the definitions."""
+    bins, rows = intervals(CONFIDENCES), []
+    for x, b in zip(points, intervals(places)):
+        inside = bins == b
+        distances = distance(x, FEATURES[inside])
+        weights = np.exp(-(distances - distances.min()))
+        weights /= weights.sum()
+        c, r = CONFIDENCES[inside], (CONFIDENCES - CORRECT)[inside]
+        error, squares = weights @ r, np.sum(weights**2)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            spread = weights @ (r - error) ** 2 * squares / (1 - squares)
+        known = 1 - squares > 1e-9
+        rows.append(
+            (
+                error,
+                np.sqrt(spread) if known else np.inf,
+                np.sqrt(np.sum(weights**2 * c * (1 - c))),
+                1 / squares,
+            )
+        )
+    return np.array(rows).T
+
+
+@pytest.mark.parametrize("at", [None, AT])
+def test_plain_numpy(at):
+    where = None if at is None else tuple(map(jnp.asarray, at))
+    options = {"length_scale": jnp.asarray(GAMMAS), "num_bins": BINS, "at": where}
+    ours = local_errors(*DATA, **options)
+    curve = lce(*DATA, **options)
+    for g, gamma in enumerate(GAMMAS):
+        laplacian = lambda x, y: np.abs(x - y).sum(1) / (D * gamma)  # noqa: B023, E731
+        expected = loop(*((FEATURES, CONFIDENCES) if at is None else at), laplacian)
+        for name, values in zip(vars(ours), expected):
+            # Of a sample and very little of another, differences lose their digits.
+            clear = (expected[-1] > 1.001) | (name != "standard_error")
+            ours_here = getattr(ours, name)[g]
+            np.testing.assert_allclose(ours_here[clear], values[clear], rtol=1e-10, atol=1e-12)
+        np.testing.assert_allclose(curve[g], np.abs(expected[0]), atol=1e-12)
+    np.testing.assert_array_equal(mlce(*DATA, **options), curve.max(1))
+    np.testing.assert_allclose(mean_lce(*DATA, **options), curve.mean(1), rtol=1e-14)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "distance"),
+    [
+        (
+            kernels.SquaredExponential(jnp.array([0.5, 2.0])),
+            lambda x, y: np.sum((x - y) ** 2, 1) / (2 * np.array([[0.5], [2.0]]) ** 2),
+        ),
+        (
+            kernels.PowerExponential(0.7, 1.5, distances.Manhattan()),
+            lambda x, y: (np.abs(x - y).sum(1) / 0.7) ** 1.5,
+        ),
+        (  # no kernel of a distance
+            kernels.Exponential(0.5) * kernels.SquaredExponential(2.0),
+            lambda x, y: (
+                np.sqrt(np.sum((x - y) ** 2, 1)) / 0.5 + np.sum((x - y) ** 2, 1) / (2 * 2.0**2)
+            ),
+        ),
+    ],
+)
+def test_any_kernel_and_binning(kernel, distance):
+    for at in (None, tuple(map(jnp.asarray, AT))):
+        points = (FEATURES, CONFIDENCES) if at is None else AT
+        ours = lce(*DATA, kernel=kernel, binning=uniform_bins(BINS), at=at)
+        for g, one in enumerate(np.atleast_2d(ours)):
+            choose = lambda x, y: np.atleast_2d(distance(x, y))[g]  # noqa: B023, E731
+            np.testing.assert_allclose(one, np.abs(loop(*points, choose)[0]), atol=1e-12)
+
+
+def test_groups_as_kernel():
+    """The improper kernel 1(same group) gives errors within groups (L21 §4)."""
+    groups = RNG.integers(0, 3, N)
+    errors = lce(jnp.asarray(groups), *DATA[1:], kernel=kernels.White(), num_bins=BINS)
+    bins = intervals(CONFIDENCES)
+    for i in range(N):
+        same = (groups == groups[i]) & (bins == bins[i])
+        expected = abs(np.mean((CONFIDENCES - CORRECT)[same]))
+        np.testing.assert_allclose(errors[i], expected, atol=1e-13)
+    wide = local_errors(jnp.asarray(groups), *DATA[1:], kernel=kernels.White(), num_bins=1)
+    np.testing.assert_allclose(wide.effective_size, np.bincount(groups)[groups], rtol=1e-12)
+    # An equal-mass binning sees samples and points together, predictions may be features.
+    predictions = Categorical(np.stack([CONFIDENCES, 1 - CONFIDENCES], 1))
+    kernel = kernels.Exponential(0.1, distances.TotalVariation())
+    at = jax.tree.map(lambda leaf: leaf[:5], (predictions, CONFIDENCES))
+    options = {"kernel": kernel, "binning": estimators.equal_mass_bins(1)}
+    here = lce(predictions, *DATA[1:], **options, at=at)
+    np.testing.assert_allclose(here, lce(predictions, *DATA[1:], **options)[:5], rtol=1e-12)
+
+
+def test_limits():
+    """Lemma 1 of L21: the MCE for wide kernels; single samples for narrow ones."""
+    options = {"num_bins": BINS}
+    wide = mce(Bernoulli(DATA[1]), DATA[2], binning=uniform_bins(BINS))
+    np.testing.assert_allclose(mlce(*DATA, length_scale=1e12, **options), wide, rtol=1e-10)
+    ece = estimators.ece(Bernoulli(DATA[1]), DATA[2], binning=uniform_bins(BINS))
+    np.testing.assert_allclose(mean_lce(*DATA, length_scale=1e12, **options), ece, rtol=1e-10)
+    for gamma in (1e-6, 1e-30, 5e-324):
+        narrow = lce(*DATA, length_scale=gamma, **options)
+        np.testing.assert_array_equal(narrow, np.abs(CONFIDENCES - CORRECT))
+    at = tuple(map(jnp.asarray, AT))
+    nearest = lce(*DATA, length_scale=1e-12, **options, at=at)
+    bins = intervals(CONFIDENCES)
+    for x, b, error in zip(AT[0], intervals(AT[1]), nearest):
+        far = np.where(bins == b, np.abs(x - FEATURES).sum(1), np.inf)
+        i = np.argmin(far)
+        assert error == abs(CONFIDENCES[i] - CORRECT[i])
+
+
+def test_points_whose_bin_is_empty():
+    features, confidences, correct = jnp.zeros((2, 1)), jnp.array([0.1, 0.15]), jnp.array([0, 0])
+    at = jnp.zeros((2, 1)), jnp.array([0.1, 0.9])
+    options = {"length_scale": 1.0, "num_bins": 5, "at": at}
+    errors = local_errors(features, confidences, correct, **options)
+    np.testing.assert_array_equal(errors.effective_size, [2, 0])
+    np.testing.assert_allclose(errors.error, [0.125, np.nan])
+    assert np.all(np.isnan([errors.standard_error[1], errors.null_standard_error[1]]))
+    np.testing.assert_allclose(lce(features, confidences, correct, **options), [0.125, np.nan])
+    for estimator in (mlce, mean_lce):
+        np.testing.assert_allclose(estimator(features, confidences, correct, **options), 0.125)
+        only = {**options, "at": jax.tree.map(lambda x: x[1:], at)}
+        assert np.isnan(estimator(features, confidences, correct, **only))
+
+
+def test_standard_errors():
+    """The error of calibrated data has mean zero and the standard error that is stated."""
+    correct = RNG.uniform(size=(4000, N)) < CONFIDENCES
+    options = {"length_scale": 0.3, "num_bins": BINS}
+    evaluate = lambda y: local_errors(*DATA[:2], y, **options)  # noqa: E731
+    many = jax.vmap(evaluate)(jnp.asarray(correct))
+    stated, error = many.null_standard_error[0], np.asarray(many.error)
+    uncertain = np.asarray(stated) > 0
+    z = error.mean(0)[uncertain] / stated[uncertain] * np.sqrt(4000)
+    assert np.max(np.abs(z)) < 4.5  # of about 400
+    ratio = error.std(0)[uncertain] / stated[uncertain]
+    assert np.max(np.abs(ratio - 1)) < 0.1
+    # The squared standard errors from the spread are unbiased for samples that are alike.
+    alike = np.full(N, 0.7)
+    correct = jnp.asarray(RNG.uniform(size=(4000, N)) < 0.7)
+    many = jax.vmap(lambda y: local_errors(FEATURES, alike, y, **options))(correct)
+    ratio = np.square(many.standard_error / many.null_standard_error)
+    z = (ratio.mean(0) - 1) / ratio.std(0) * np.sqrt(4000)
+    assert np.max(np.abs(z)) < 4.5
+
+
+def test_jit_vmap_grad():
+    evaluate = functools.partial(mean_lce, num_bins=BINS)
+    value = evaluate(*DATA, length_scale=0.3)
+    compiled = jax.jit(lambda data, gamma: evaluate(*data, length_scale=gamma))
+    np.testing.assert_allclose(compiled(DATA, 0.3), value, rtol=1e-12)
+    compiled(DATA, 0.4)
+    assert compiled._cache_size() == 1
+    batch = jax.tree.map(lambda x: jnp.stack([x, x[::-1]]), DATA)
+    values = jax.vmap(lambda *data: evaluate(*data, length_scale=0.3))(*batch)
+    np.testing.assert_allclose(values, [value, value], rtol=1e-12)
+
+    def loss(features, confidences, gamma):
+        return mean_lce(features, confidences, DATA[2], length_scale=gamma, num_bins=BINS)
+
+    arguments = FEATURES, np.r_[0.27, 0.59, 0.31, 0.77, CONFIDENCES[4:]], 0.3  # inside of bins
+    gradient = jax.grad(loss, (0, 1, 2))(*arguments)
+    direction = RNG.normal(size=(N, D)), RNG.normal(size=N) * 1e-2, 0.1
+    slope = sum(np.vdot(g, d) for g, d in zip(gradient, direction))
+    ends = [loss(*(x + sign * 1e-6 * d for x, d in zip(arguments, direction))) for sign in (1, -1)]
+    np.testing.assert_allclose(slope, (ends[0] - ends[1]) / 2e-6, rtol=1e-5)
+
+
+def test_float32():
+    single = *(jnp.asarray(x, jnp.float32) for x in DATA[:2]), CORRECT
+    gammas = jnp.array([1e-3, 0.3, 100.0], jnp.float32)
+    ours = local_errors(*single, length_scale=gammas, num_bins=BINS)
+    exact = local_errors(*DATA, length_scale=gammas.astype(float), num_bins=BINS)
+    for name in ("error", "null_standard_error"):
+        values = getattr(ours, name)
+        assert values.dtype == jnp.float32
+        np.testing.assert_allclose(values, getattr(exact, name), atol=1e-6)
+    np.testing.assert_allclose(ours.effective_size, exact.effective_size, rtol=1e-5)
+
+
+NAN_FEATURES = FEATURES.copy()
+NAN_FEATURES[3, 1] = np.nan
+POSITIVE = "length_scale: expected positive finite values"
+ONE_OF_TWO = "expected one of length_scale and kernel, got "
+
+
+def kernel(record):
+    return {"length_scale": None, "kernel": record}
+
+
+WRONG = {
+    "lengths": ({"features": FEATURES[1:]}, ValueError, "features: expected features of each of"),
+    "numbers": ({"features": FEATURES[:, 0]}, ValueError, r"features: expected shape \[n, d\]"),
+    "none": ({"features": FEATURES[:, :0]}, ValueError, "features: expected at least one feature"),
+    "NaN": ({"features": NAN_FEATURES}, ValueError, r"got features\[3, 1\] = nan"),
+    "integers": ({"features": np.ones((N, 2), int)}, TypeError, "features: expected floating"),
+    "confidence": ({"confidences": CONFIDENCES + 1}, ValueError, "confidences: expected prob"),
+    "correct": ({"correct": CORRECT + 1}, ValueError, "correct: expected 0 or 1"),
+    "zero": ({"length_scale": 0.0}, ValueError, POSITIVE),
+    "one negative": ({"length_scale": np.array([1.0, -1.0])}, ValueError, POSITIVE),
+    "matrix": ({"length_scale": np.ones((1, 1))}, ValueError, r"number or shape \[G\]"),
+    "text": ({"length_scale": "1"}, TypeError, "length_scale: expected a number, got str"),
+    "neither": ({"length_scale": None}, TypeError, ONE_OF_TWO + "none of them"),
+    "both": ({"kernel": kernels.White()}, TypeError, ONE_OF_TWO + "length_scale and kernel"),
+    "two binnings": ({"binning": uniform_bins(3)}, TypeError, "one of num_bins and binning"),
+    "bins": ({"num_bins": 0}, ValueError, "num_bins: expected an integer between 1"),
+    "kernel": (kernel(kernels.Exponential(-1.0)), ValueError, "kernel." + POSITIVE),
+    "curve": (kernel(kernels.Exponential(np.zeros(2))), ValueError, "kernel." + POSITIVE),
+    "class": (kernel(kernels.Exponential), TypeError, "kernel: expected a kernel record, got the"),
+    "weights": (
+        {"features": CORRECT, **kernel(kernels.LabelKernel(np.array([[1.0, -1.0], [-1.0, 1.0]])))},
+        ValueError,
+        "kernel: expected weights",
+    ),
+    "at": ({"at": FEATURES}, TypeError, "at: expected a pair"),
+    "other features": (
+        {"at": (FEATURES[:, :2], CONFIDENCES)},
+        ValueError,
+        r"at\[0\]: expected entries like those of features",
+    ),
+    "empty": (
+        dict(zip(("features", "confidences", "correct"), (x[:0] for x in DATA))),
+        ValueError,
+        "confidences: expected at least 1 samples, got 0",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_wrong_arguments(name):
+    wrong, error, message = WRONG[name]
+    arguments = dict(zip(("features", "confidences", "correct"), DATA))
+    with pytest.raises(error, match=message):
+        mlce(**{**arguments, "length_scale": 1.0, "num_bins": 5, **wrong})
+
+
+def test_structure_is_checked_under_jit():
+    evaluate = jax.jit(functools.partial(lce, length_scale=1.0, num_bins=5))
+    with pytest.raises(ValueError, match="features: expected features of each"):
+        evaluate(DATA[0][1:], *DATA[1:])
+    assert np.isnan(evaluate(NAN_FEATURES, *DATA[1:])[3])

@@ -1,0 +1,77 @@
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from calibjax import pairwise
+
+RNG = np.random.default_rng(0)
+SAMPLES, POINTS = RNG.normal(size=(150, 2)), RNG.normal(size=(90, 2))
+VALUES = RNG.normal(size=(150, 2))
+SAMPLE_GROUPS, POINT_GROUPS = RNG.integers(0, 5, 150), RNG.integers(0, 6, 90)
+SCALES = np.array([1e-4, 0.3, 1e4])
+
+
+def distance(exponent, x, y):
+    return jnp.sum(jnp.abs(x - y) ** exponent)
+
+
+def log_kernel(scale, distance):
+    return -distance / scale
+
+
+def smoothed(tile_size=384, points=POINTS, scales=SCALES, values=VALUES, exponent=1.5):
+    return pairwise.kernel_means(
+        distance,
+        log_kernel,
+        exponent,
+        *map(jnp.asarray, (scales, points, SAMPLES, values)),
+        (jnp.asarray(POINT_GROUPS), jnp.asarray(SAMPLE_GROUPS)),
+        tile_size=tile_size,
+    )
+
+
+def loop():
+    means, totals = np.zeros((3, 90, 2)), np.zeros((3, 90))
+    for g, scale in enumerate(SCALES):
+        for i, (x, group) in enumerate(zip(POINTS, POINT_GROUPS)):
+            inside = group == SAMPLE_GROUPS
+            if inside.any():
+                distances = (np.abs(x - SAMPLES[inside]) ** 1.5).sum(1)
+                weights = np.exp(-(distances - distances.min()) / scale)
+                means[g, i] = weights @ VALUES[inside] / weights.sum()
+                totals[g, i] = weights.sum()
+    return means, totals
+
+
+@pytest.mark.parametrize("tile_size", [384, 16])
+def test_plain_numpy(tile_size):
+    assert (POINT_GROUPS == 5).any()  # a group without samples
+    for ours, expected in zip(smoothed(tile_size), loop()):
+        np.testing.assert_allclose(ours, expected, rtol=1e-12, atol=1e-13)
+
+
+@pytest.mark.parametrize("tile_size", [384, 32])
+def test_gradients(tile_size):
+    points, scales, values = jnp.asarray(POINTS), jnp.asarray(SCALES[1:]), jnp.asarray(VALUES)
+
+    def loss(points, scales, values):
+        means, totals = smoothed(tile_size, points, scales, values)
+        return jnp.sum(jnp.sin(means)) + jnp.sum(totals) / 100
+
+    arguments = points, scales, values
+    direction = jax.tree.map(lambda x: jnp.asarray(RNG.normal(size=x.shape)) * x, arguments)
+    gradient = jax.grad(loss, (0, 1, 2))(*arguments)
+    slope = sum(jnp.vdot(g, d) for g, d in zip(gradient, direction))
+    step = 1e-6
+    move = lambda sign: jax.tree.map(lambda x, d: x + sign * step * d, arguments, direction)  # noqa: E731
+    ends = [loss(*move(sign)) for sign in (1, -1)]
+    np.testing.assert_allclose(slope, (ends[0] - ends[1]) / (2 * step), rtol=1e-6)
+
+
+def test_values_under_vmap():
+    """One set of weights for many values, as in tests that redraw them."""
+    many = RNG.normal(size=(4, *VALUES.shape))
+    ours = jax.vmap(lambda v: smoothed(64, values=v)[0])(jnp.asarray(many))
+    for one, values in zip(ours, many):
+        np.testing.assert_allclose(one, smoothed(64, values=values)[0], rtol=1e-12, atol=1e-13)
