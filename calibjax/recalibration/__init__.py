@@ -1,6 +1,7 @@
 """Recalibration: pairs of functions `fit` and `apply` that learn to correct predictions."""
 
 from calibjax.recalibration.base import Recalibrator
+from calibjax.recalibration.groups import group_wise
 from calibjax.recalibration.histogram import BinAccuracies, histogram_binning
 from calibjax.recalibration.isotonic import IsotonicMap, isotonic_regression
 from calibjax.recalibration.local import LocalAccuracies, local_recalibration
@@ -14,6 +15,7 @@ __all__ = [
     "LocalAccuracies",
     "Recalibrator",
     "SigmoidMap",
+    "group_wise",
     "histogram_binning",
     "isotonic_regression",
     "local_recalibration",

@@ -1,0 +1,110 @@
+"""Recalibration within groups of samples."""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from calibjax import _checks
+from calibjax.recalibration.base import Recalibrator
+
+
+def group_wise(recalibrator: Recalibrator) -> Recalibrator:
+    """The same recalibration for each group of samples, learned from that group alone.
+
+    `fit` and `apply` take the arguments of the recalibrator's, and the groups as last one. For
+    predictions that were made for people of some age, say, `fit(confidences, correct, ages)` and
+    `apply(params, confidences, ages)`.
+
+    A group that is small has params that are noisy, or none: some methods need both correct and
+    wrong predictions. That is an error; merge such groups with others.
+
+    Args:
+        recalibrator: any pair of functions whose arguments, apart from params, are arrays with
+            leading axis n, or pytrees of such.
+
+    Returns:
+        The pair `fit(*arguments, groups)` → params, a dictionary of the params of each group, and
+        `apply(params, *arguments, groups)` → what the recalibrator's `apply` returns, in the order
+        of the samples. The groups are integers ≥ 0, with or without gaps, [n]. Under `jit` they
+        have to be known when compiling; other arguments may be traced.
+
+    Raises:
+        TypeError: if the recalibrator is none; by the functions if the groups are no integers, or
+            traced.
+        ValueError: by the functions if shapes or values are wrong; by `fit` if the recalibrator's
+            `fit` raises one for a group, which is named; by `apply` if `fit` has not seen a group.
+
+    Cost: that of the recalibrator for each group. Its functions are compiled for each size of a
+    group.
+
+    References: L21 §5.
+
+    >>> import jax.numpy as jnp
+    >>> from calibjax.recalibration import histogram_binning
+    >>> fit, apply = group_wise(histogram_binning(1))
+    >>> confidences = jnp.array([0.6, 0.7, 0.8, 0.9])
+    >>> params = fit(confidences, jnp.array([0, 1, 1, 1]), jnp.array([3, 7, 3, 7]))
+    >>> print(apply(params, jnp.array([0.5, 0.5, 0.5]), jnp.array([7, 3, 7])))
+    [1.  0.5 1. ]
+    """
+    for name in ("fit", "apply"):
+        function = getattr(recalibrator, name, None)
+        if isinstance(recalibrator, type) or not callable(function):
+            got = _checks.described(recalibrator)
+            raise TypeError(f"recalibrator: expected a Recalibrator(fit, apply), got {got}")
+
+    def fit(*arguments: Any) -> dict[int, Any]:
+        arguments, members = _grouped(arguments)
+        return {
+            group: _fit_one(recalibrator.fit, group, _taken(arguments, indices))
+            for group, indices in members.items()
+        }
+
+    def apply(params: dict[int, Any], *arguments: Any) -> Any:
+        arguments, members = _grouped(arguments)
+        for group, indices in members.items():
+            if group not in params:
+                seen = ", ".join(map(str, params))
+                raise ValueError(
+                    f"groups: expected groups that fit has seen, {seen}, "
+                    f"got groups[{indices[0]}] = {group}"
+                )
+        parts = [
+            recalibrator.apply(params[group], *_taken(arguments, indices))
+            for group, indices in members.items()
+        ]
+        positions = np.argsort(np.concatenate([*members.values()]))
+        return jax.tree.map(lambda *leaves: jnp.concatenate(leaves)[positions], *parts)
+
+    return Recalibrator(fit, apply)
+
+
+def _grouped(arguments: tuple[Any, ...]) -> tuple[tuple[Any, ...], dict[int, np.ndarray]]:
+    """The arguments before the groups, and the positions of the samples of each group."""
+    if len(arguments) < 2:
+        raise TypeError(f"groups: expected as last argument after others, got {len(arguments)}")
+    *arguments, groups = arguments
+    arguments = _checks.as_arrays("arguments", tuple(arguments))
+    num_samples = _checks.leading_size("arguments", arguments)
+    if not _checks.is_concrete(groups):
+        raise TypeError(f"groups: expected integers that are known when compiling, got {groups}")
+    _checks.group_ids("groups", groups, num_samples)
+    groups = np.asarray(groups)
+    return arguments, {int(g): np.flatnonzero(groups == g) for g in np.unique(groups)}
+
+
+def _taken(arguments: tuple[Any, ...], indices: np.ndarray) -> tuple[Any, ...]:
+    """Some of the samples."""
+    return jax.tree.map(lambda leaf: leaf[indices], arguments)
+
+
+def _fit_one(fit: Callable[..., Any], group: int, arguments: tuple[Any, ...]) -> Any:
+    """Params of one group; errors say which."""
+    try:
+        return fit(*arguments)
+    except ValueError as error:
+        size = _checks.leading_size("arguments", arguments)
+        raise ValueError(f"groups: in group {group}, with {size} samples, {error}") from error
