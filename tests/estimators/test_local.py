@@ -61,10 +61,12 @@ def test_plain_numpy(at):
         laplacian = lambda x, y: np.abs(x - y).sum(1) / (D * gamma)  # noqa: B023, E731
         expected = loop(*((FEATURES, CONFIDENCES) if at is None else at), laplacian)
         for name, values in zip(vars(ours), expected):
-            # Of a sample and very little of another, differences lose their digits.
-            clear = (expected[-1] > 1.001) | (name != "standard_error")
-            ours_here = getattr(ours, name)[g]
-            np.testing.assert_allclose(ours_here[clear], values[clear], rtol=1e-10, atol=1e-12)
+            # Differences of nearly equal numbers lose digits, if there is little beside one sample.
+            is_spread = name == "standard_error"
+            clear = (expected[-1] > 1.001) | (not is_spread)
+            rtol = 1e-7 if is_spread else 1e-10
+            here = getattr(ours, name)[g][clear]
+            np.testing.assert_allclose(here, values[clear], rtol=rtol, atol=1e-12)
         np.testing.assert_allclose(curve[g], np.abs(expected[0]), atol=1e-12)
     np.testing.assert_array_equal(mlce(*DATA, **options), curve.max(1))
     np.testing.assert_allclose(mean_lce(*DATA, **options), curve.mean(1), rtol=1e-14)

@@ -1,0 +1,83 @@
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from calibjax import estimators
+from calibjax.hypothesis_tests import local_calibration_test
+
+KEY = jax.random.key(0)
+RNG = np.random.default_rng(1)
+N = 100
+FEATURES, CONFIDENCES = RNG.uniform(size=(N, 2)), RNG.uniform(0.5, 1, size=N)
+OPTIONS = {"length_scale": 0.15, "num_bins": 5}
+
+
+def _p_values(probabilities, num_datasets, num_samples=99):
+    """Smallest adjusted p-values, and p-values of the first sample, of labels with given rates."""
+    correct = jnp.asarray(RNG.uniform(size=(num_datasets, N)) < probabilities)
+
+    @jax.jit
+    def test(key, correct):
+        result = local_calibration_test(
+            key, FEATURES, CONFIDENCES, correct, **OPTIONS, num_samples=num_samples
+        )
+        return result.adjusted_pvalue.min(), result.pvalue
+
+    keys = jax.random.split(KEY, num_datasets)
+    return jax.lax.map(lambda args: test(*args), (keys, correct), batch_size=20)
+
+
+@pytest.mark.parametrize("num_datasets", [400, pytest.param(4000, marks=pytest.mark.slow)])
+def test_level(num_datasets):
+    """Family-wise and pointwise, of a model that is locally calibrated."""
+    smallest, pointwise = _p_values(CONFIDENCES, num_datasets)
+    error = np.sqrt(0.05 * 0.95 / num_datasets)
+    assert abs(np.mean(smallest <= 0.05) - 0.05) < 3 * error
+    rates = np.mean(pointwise <= 0.05, 0)
+    assert np.all(rates < 0.05 + 4 * error)  # statistics are discrete, so that it may be smaller
+
+
+def test_planted_region():
+    """A region in which the model is overconfident by a half is found, and no other."""
+    is_bad = FEATURES[:, 0] < 0.3
+    probabilities = np.where(is_bad, CONFIDENCES - 0.5, CONFIDENCES)
+    smallest, _ = _p_values(probabilities, 100)
+    assert np.mean(smallest <= 0.05) > 0.9
+    correct = (RNG.uniform(size=(2, N)) < probabilities).astype(int)
+    test = functools.partial(local_calibration_test, KEY, **OPTIONS)
+    far = FEATURES[:, 0] > 0.6
+    for y in correct:
+        found = np.asarray(test(FEATURES, CONFIDENCES, y).adjusted_pvalue) <= 0.05
+        assert found[is_bad].any()
+        assert not found[far].any()
+
+
+def test_result():
+    correct = (RNG.uniform(size=N) < 0.5).astype(int)
+    data = FEATURES, CONFIDENCES, correct
+    result = local_calibration_test(KEY, *data, **OPTIONS, num_samples=50)
+    np.testing.assert_array_equal(result.statistic, estimators.lce(*data, **OPTIONS))
+    np.testing.assert_array_equal(result.estimate, estimators.local_errors(*data, **OPTIONS).error)
+    assert result.null_samples.shape == (50, N)
+    assert np.all(result.adjusted_pvalue >= result.pvalue)
+    # A curve is adjusted for all of its length scales.
+    curve = {"length_scale": np.array([0.15, 10.0]), "num_bins": 5}
+    both = local_calibration_test(KEY, *data, **curve, num_samples=50)
+    assert both.pvalue.shape == both.adjusted_pvalue.shape == (2, N)
+    np.testing.assert_allclose(both.pvalue[0], result.pvalue, rtol=1e-12)
+    assert np.all(both.adjusted_pvalue[0] >= result.adjusted_pvalue - 1e-12)
+
+
+def test_wrong_arguments():
+    correct = np.zeros(N, int)
+    with pytest.raises(TypeError, match="expected one of length_scale and kernel, got none"):
+        local_calibration_test(KEY, FEATURES, CONFIDENCES, correct, num_bins=5)
+    with pytest.raises(ValueError, match="features: expected features of each of the 100 samples"):
+        local_calibration_test(KEY, FEATURES[1:], CONFIDENCES, correct, **OPTIONS)
+    with pytest.raises(ValueError, match="correct: expected 0 or 1"):
+        local_calibration_test(KEY, FEATURES, CONFIDENCES, correct + 2, **OPTIONS)
+    with pytest.raises(TypeError, match="key: expected one random key"):
+        local_calibration_test(0, FEATURES, CONFIDENCES, correct, **OPTIONS)

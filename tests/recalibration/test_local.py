@@ -1,0 +1,126 @@
+import warnings
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from calibjax import kernels
+from calibjax.distributions import Bernoulli
+from calibjax.recalibration import histogram_binning, local_recalibration
+
+RNG = np.random.default_rng(0)
+N, D, BINS = 500, 4, 5
+FEATURES, CONFIDENCES = RNG.normal(size=(N, D)), RNG.uniform(size=N)
+CORRECT = (RNG.uniform(size=N) < CONFIDENCES).astype(int)
+CALIBRATION = CONFIDENCES, CORRECT, FEATURES
+POINTS = RNG.uniform(size=80), RNG.normal(size=(80, D))
+
+
+def fitted(length_scale, **options):
+    fit, apply = local_recalibration(length_scale, BINS, **options)
+    return apply(fit(*CALIBRATION), *POINTS)
+
+
+def loop(distance):
+    values = []
+    for p, x in zip(*POINTS):
+        inside = np.ceil(CONFIDENCES * BINS) == np.ceil(p * BINS)
+        distances = distance(x - FEATURES[inside])
+        weights = np.exp(-(distances - distances.min()))
+        values.append(weights @ CORRECT[inside] / weights.sum())
+    return np.array(values)
+
+
+@pytest.mark.parametrize("gamma", [1e-3, 0.1, 0.4, 10.0])
+def test_plain_numpy(gamma):
+    expected = loop(lambda x: np.abs(x).sum(1) / (D * gamma))
+    np.testing.assert_allclose(fitted(gamma), expected, atol=1e-13)
+
+
+def test_any_kernel():
+    expected = loop(lambda x: np.square(x).sum(1) / (2 * 0.8**2))
+    kernel = kernels.SquaredExponential(0.8)
+    np.testing.assert_allclose(fitted(None, kernel=kernel), expected, atol=1e-13)
+
+
+def test_limits():
+    fit, apply = histogram_binning(BINS)
+    wide = apply(fit(CONFIDENCES, CORRECT), POINTS[0])
+    np.testing.assert_allclose(fitted(1e12), wide, atol=1e-10)
+    nearest = loop(lambda x: np.abs(x).sum(1) / 1e-9)
+    np.testing.assert_array_equal(fitted(1e-12), nearest)
+    assert set(nearest) == {0, 1}
+
+
+def test_empty_bins_keep_the_confidence():
+    fit, apply = local_recalibration(1.0, 10)
+    params = fit(np.array([0.65, 0.68]), np.array([1, 0]), np.zeros((2, 1)))
+    np.testing.assert_array_equal(params.counts, [0, 0, 0, 0, 0, 0, 2, 0, 0, 0])
+    points = np.array([0.61, 0.95, 0.3]), np.zeros((3, 1))
+    message = "local_recalibration: 2 of 3 confidences are in bins without calibration samples"
+    with pytest.warns(UserWarning, match=message):
+        kept = apply(params, *points)
+    np.testing.assert_array_equal(kept, [0.5, 0.95, 0.3])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        np.testing.assert_array_equal(jax.jit(apply)(params, *points), kept)
+
+
+def test_jit_vmap_grad_dtype():
+    fit, apply = local_recalibration(0.3, BINS)
+
+    def recalibrated(length_scale, calibration, points):
+        return apply(local_recalibration(length_scale, BINS).fit(*calibration), *points)
+
+    expected = fitted(0.3)
+    compiled = jax.jit(recalibrated)
+    np.testing.assert_allclose(compiled(0.3, CALIBRATION, POINTS), expected, atol=1e-14)
+    batch = jax.tree.map(lambda x: jnp.stack([x, x]), (CALIBRATION, POINTS))
+    many = jax.vmap(recalibrated, (None, 0, 0))(0.3, *batch)
+    np.testing.assert_allclose(many, [expected, expected], atol=1e-14)
+    total = lambda scale: jnp.sum(compiled(scale, CALIBRATION, POINTS) ** 2)  # noqa: E731
+    slope = (total(0.3 + 1e-6) - total(0.3 - 1e-6)) / 2e-6
+    np.testing.assert_allclose(jax.grad(total)(0.3), slope, rtol=1e-6)
+    single = jax.tree.map(lambda x: jnp.asarray(x, jnp.float32), (CALIBRATION, POINTS))
+    values = apply(fit(*single[0]), *single[1])
+    assert values.dtype == jnp.float32
+    np.testing.assert_allclose(values, expected, atol=1e-5)
+    with_bernoullis = apply(fit(Bernoulli(CONFIDENCES), *CALIBRATION[1:]), *POINTS)
+    np.testing.assert_array_equal(with_bernoullis, expected)
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"length_scale": 0.0}, ValueError, "length_scale: expected positive"),
+        ({"length_scale": np.ones(2)}, ValueError, r"length_scale: expected shape \(\)"),
+        ({"length_scale": None}, TypeError, "expected one of length_scale and kernel, got none"),
+        ({"kernel": kernels.White()}, TypeError, "got length_scale and kernel"),
+        ({"num_bins": 0}, ValueError, "num_bins: expected an integer between 1"),
+        ({"num_bins": None}, TypeError, "num_bins: expected an integer, got None"),
+    ],
+)
+def test_wrong_options(options, error, message):
+    with pytest.raises(error, match=message):
+        local_recalibration(**{"length_scale": 1.0, "num_bins": 5, **options})
+
+
+def test_wrong_data():
+    fit, apply = local_recalibration(1.0, 5)
+    empty = CONFIDENCES[:0], CORRECT[:0], FEATURES[:0]
+    with pytest.raises(ValueError, match="confidences: expected at least 1 samples, got 0"):
+        fit(*empty)
+    with pytest.raises(ValueError, match="features: expected features of each of the 500"):
+        fit(CONFIDENCES, CORRECT, FEATURES[1:])
+    with pytest.raises(ValueError, match=r"features: expected shape \[n, d\]"):
+        fit(CONFIDENCES, CORRECT, FEATURES[:, 0])
+    params = fit(*CALIBRATION)
+    with pytest.raises(ValueError, match="features: expected entries like those of the calib"):
+        apply(params, POINTS[0], POINTS[1][:, 1:])
+    with pytest.raises(ValueError, match="features: expected features of each of the 79"):
+        apply(params, POINTS[0][1:], POINTS[1])
+    with pytest.raises(ValueError, match="features: expected finite values"):
+        apply(params, POINTS[0], np.full((80, D), np.nan))
+    with pytest.raises(ValueError, match=r"confidences: expected probabilities in \[0, 1\]"):
+        apply(params, POINTS[0] + 1, POINTS[1])
