@@ -107,5 +107,5 @@ def _apply(params: IsotonicMap, confidences: Any) -> jax.Array:
 @jax.jit
 def _interpolated(params: IsotonicMap, confidences: jax.Array) -> jax.Array:
     thresholds, values = (x.astype(confidences.dtype) for x in (params.thresholds, params.values))
-    images = jnp.interp(confidences, thresholds, values)
+    images = jnp.clip(jnp.interp(confidences, thresholds, values), 0, 1)  # rounding
     return jnp.where(jnp.isnan(confidences), jnp.nan, images)

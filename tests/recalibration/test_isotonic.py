@@ -1,0 +1,93 @@
+from fractions import Fraction
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from sklearn.isotonic import IsotonicRegression
+
+from calibjax.recalibration import isotonic_regression
+
+FIT, APPLY = isotonic_regression()
+NEW = np.linspace(0, 1, 101)
+
+
+def fit_apply(confidences, correct):
+    new = jnp.append(NEW.astype(confidences.dtype), confidences)
+    return APPLY(FIT(confidences, correct), new)
+
+
+def sklearn_images(confidences, correct):
+    model = IsotonicRegression(out_of_bounds="clip").fit(confidences, correct)
+    return model.predict(np.append(NEW, confidences))
+
+
+def test_against_scikit_learn():
+    """With many ties, few, and none; increasing, constant and decreasing accuracies."""
+    rng = np.random.default_rng(0)
+    confidences = rng.uniform(size=(30, 80))
+    for i in range(30):
+        if i % 3:
+            confidences[i] = confidences[i].round(i % 3)
+    accuracies = np.stack([confidences**2, 0 * confidences + 0.6, 1 - confidences])
+    correct = rng.uniform(size=(30, 80)) < accuracies[np.arange(30) // 10, np.arange(30)]
+    correct[0], correct[1] = 1, 0
+    images = jax.jit(jax.vmap(fit_apply))(confidences, correct)
+    expected = np.stack([sklearn_images(*data) for data in zip(confidences, correct)])
+    np.testing.assert_allclose(images, expected, atol=1e-12)
+    assert np.all(jnp.diff(images[:, : NEW.size]) >= 0)
+    single = fit_apply(confidences[4].astype(np.float32), correct[4])
+    assert single.dtype == np.float32
+    np.testing.assert_allclose(single, expected[4], atol=1e-5)
+
+
+@pytest.mark.parametrize(("confidence", "correct"), [(0.3, 0), (1.0, 1)])
+def test_one_sample(confidence, correct):
+    assert np.all(fit_apply(np.array([confidence]), np.array([correct])) == correct)
+
+
+def cascade(largest):
+    """Blocks of increasing accuracies, all fractions of small denominators, then zeros.
+
+    From the right they are pooled one after the other: the largest number of rounds.
+    """
+    fractions = sorted({Fraction(a, b) for b in range(1, largest) for a in range(1, b)})
+    correct = []
+    for f in fractions:
+        correct += [1] * f.numerator + [0] * (f.denominator - f.numerator)
+    return np.array(correct + [0] * len(correct))
+
+
+def test_many_rounds():
+    correct = cascade(20)
+    confidences = np.linspace(0.2, 0.9, correct.size)
+    expected = sklearn_images(confidences, correct)
+    np.testing.assert_allclose(fit_apply(confidences, correct), expected, atol=1e-12)
+
+
+def test_gradients():
+    """With respect to new confidences the slopes, zero outside; and to those of calibration."""
+    confidences, correct = np.array([0.2, 0.4, 0.4, 0.5, 0.7]), np.array([0, 1, 0, 0, 1])
+    new = np.array([0.1, 0.3, 0.45, 0.55, 0.8])
+
+    @jax.jit
+    def images(confidences, new):
+        return APPLY(FIT(confidences, correct), new)
+
+    slopes = jax.vmap(jax.grad(lambda r: images(confidences, r[None])[0]))(new)
+    np.testing.assert_allclose(slopes, [0, (1 / 3) / 0.2, 0, (2 / 3) / 0.2, 0], atol=1e-12)
+    direction = np.array([0.0, 0.0, 0.0, 1.0, 0.0])
+    ours = jax.jit(jax.jacrev(images))(confidences, new) @ direction
+    numeric = images(confidences + 1e-6 * direction, new) - images(
+        confidences - 1e-6 * direction, new
+    )
+    np.testing.assert_allclose(ours, numeric / 2e-6, atol=1e-8)
+
+
+def test_nan_does_not_become_a_number_when_traced():
+    function = jax.jit(fit_apply)
+    confidences, correct = np.array([0.2, 0.4, 0.6]), np.array([0, 1, 1])
+    assert np.all(np.isnan(function(np.array([0.2, np.nan, 0.6]), correct)))
+    assert np.all(np.isnan(function(confidences, np.array([0, 1, 3]))))
+    images = jax.jit(APPLY)(FIT(confidences, correct), np.array([np.nan, 0.2]))
+    assert np.isnan(images).tolist() == [True, False]
