@@ -25,7 +25,7 @@ from tqdm import tqdm
 
 from calibjax import distances, estimators, hypothesis_tests, kernels
 from experiments import reporting
-from experiments.benchmark import memory, workload
+from experiments.benchmark import local, memory, workload
 from experiments.benchmark.reference import Reference
 from paper_repro import cells
 
@@ -38,12 +38,15 @@ class Sizes(NamedTuple):
     memory: int = 100_000
     median: int = 4096
     transport: int = 16384
+    local: int = 25_000
     resamples: int = 1000
     repetitions: int = 5
 
 
 FULL = Sizes()
-QUICK = Sizes(pairs=2048, tests=256, memory=8192, median=1024, transport=2048, repetitions=2)
+QUICK = Sizes(
+    pairs=2048, tests=256, memory=8192, median=1024, transport=2048, local=4096, repetitions=2
+)
 
 
 def row(quantity: str, ours: float, reference: float, bar: str, met: bool | None) -> dict:
@@ -215,6 +218,32 @@ def transport(sizes: Sizes) -> list[dict[str, Any]]:
     return rows
 
 
+def local_errors(sizes: Sizes) -> list[dict[str, Any]]:
+    """MLCE over 40 bandwidths against the Manhattan distances of all pairs alone."""
+    data = {one_bin: local.samples(sizes.local, 50, one_bin=one_bin) for one_bin in (False, True)}
+    features = data[False][0], data[False][0]
+    plain = tuple(map(np.asarray, features))
+    sums = [f(*x) for f, x in ((local.distance_sums, features), (local.numpy_distance_sums, plain))]
+    require_close("Manhattan distances", *map(np.asarray, sums), 1e-4)
+    functions = {
+        "confidences of a network": functools.partial(local.curve, data[False], data[False]),
+        "all in one bin": functools.partial(local.curve, data[True], data[True]),
+        "ours": functools.partial(local.distance_sums, *features),
+        "scikit-learn": functools.partial(local.numpy_distance_sums, *plain),
+    }
+    seconds = reporting.minimum_seconds(functions, sizes.repetitions)
+    rows = []
+    for case in ("confidences of a network", "all in one bin"):
+        for distance in ("ours", "scikit-learn"):
+            quantity = f"mlce, 40 bandwidths, {sizes.local} x {sizes.local} points, d = 50, {case}"
+            line = time_row(
+                f"{quantity}; all distances, {distance}", seconds[case], seconds[distance]
+            )
+            met = seconds[case].wall <= 3 * seconds[distance].wall
+            rows.append(line | {"bar": "ours / reference <= 3", "met": met})
+    return rows
+
+
 def peak_memory(sizes: Sizes) -> list[dict[str, Any]]:
     """Growth of the peak memory by `skce` and by its gradient, in fresh processes."""
     n = sizes.memory
@@ -225,6 +254,10 @@ def peak_memory(sizes: Sizes) -> list[dict[str, Any]]:
         megabytes, seconds = measured["bytes"] / 1e6, measured["seconds"]
         quantity = f"{label}, n = {n}, {seconds:.1f} s; n x n matrix (MB, growth of the peak)"
         rows.append(row(quantity, megabytes, matrix, "ours < 300", megabytes < 300))
+    measured = memory.measure("mlce", sizes.local)
+    megabytes = measured["bytes"] / 1e6
+    quantity = f"mlce, 40 bandwidths, n = {sizes.local}; n x n matrix (MB, growth of the peak)"
+    rows.append(row(quantity, megabytes, 4e-6 * sizes.local**2, "ours < 1000", megabytes < 1000))
     return rows
 
 
@@ -244,6 +277,7 @@ PARTS: dict[str, Callable[[Sizes], list[dict[str, Any]]]] = {
     "exact": exact,
     "median": median,
     "transport": transport,
+    "local_errors": local_errors,
     "peak_memory": peak_memory,
 }
 

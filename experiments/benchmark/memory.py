@@ -1,6 +1,8 @@
 """Peak memory of one evaluation, in a process of its own.
 
-Run: python -m experiments.benchmark.memory {value,gradient} NUM_SAMPLES; prints bytes and seconds.
+Run: python -m experiments.benchmark.memory {value,gradient,mlce} NUM_SAMPLES
+
+It prints bytes and seconds.
 """
 
 import json
@@ -13,7 +15,7 @@ from pathlib import Path
 
 import jax
 
-from experiments.benchmark import workload
+from experiments.benchmark import local, workload
 
 _WARM_UP = 2048  # with several tiles, so that the same code is compiled and loaded
 
@@ -22,7 +24,7 @@ def measure(what: str, num_samples: int) -> dict[str, float]:
     """Growth of the peak memory and seconds of an evaluation, measured in a fresh process.
 
     Args:
-        what: "value" or "gradient".
+        what: "value" or "gradient" of the SKCE, or "mlce".
         num_samples: n.
     """
     command = [sys.executable, "-m", "experiments.benchmark.memory", what, str(num_samples)]
@@ -60,9 +62,13 @@ def main(what: str, num_samples: int) -> None:
     the compilation during the warm-up counts too, and cannot hide what the evaluation needs.
     """
     jax.config.update("jax_enable_x64", True)
-    function = {"value": workload.value, "gradient": workload.gradient}[what]
-    jax.block_until_ready(function(*workload.normal_samples(_WARM_UP)))
-    samples = jax.block_until_ready(workload.normal_samples(num_samples))
+    function, draw = {
+        "value": (workload.value, workload.normal_samples),
+        "gradient": (workload.gradient, workload.normal_samples),
+        "mlce": (local.curve, lambda n: (local.samples(n, 50), local.samples(n, 50))),
+    }[what]
+    jax.block_until_ready(function(*draw(_WARM_UP)))
+    samples = jax.block_until_ready(draw(num_samples))
     before, start = _resident(), time.perf_counter()
     jax.block_until_ready(function(*samples))
     print(json.dumps({"bytes": _peak() - before, "seconds": time.perf_counter() - start}))
