@@ -141,7 +141,9 @@ def maximum_rows(results: Results, quantity: str) -> Iterator[list[Any]]:
 
 
 def correlation(x: np.ndarray, y: np.ndarray) -> float:
-    """Pearson correlation of the entries."""
+    """Pearson correlation of the entries, NaN if some do not vary."""
+    if np.ptp(x) == 0 or np.ptp(y) == 0:
+        return float("nan")
     return float(np.corrcoef(x.ravel(), y.ravel())[0, 1])
 
 
@@ -164,7 +166,8 @@ def correlation_rows(results: Results) -> Iterator[list[Any]]:
             )
             row += [correlation(metric, maximum), jackknife_error(metric, maximum)]
             row.append(correlation(metric.mean(1), maximum.mean(1)))
-            row.append(float(np.mean([*map(correlation, metric, maximum)])))
+            within = np.array([*map(correlation, metric, maximum)])
+            row.append(float(within[np.isfinite(within)].mean()))
         yield row
 
 

@@ -28,10 +28,11 @@ class Embedding(NamedTuple):
 
 def scaled(embedding: Embedding) -> Embedding:
     """The embedding divided by the root of the mean variance of its components."""
+    embedding = Embedding(*(np.asarray(part, np.float64) for part in embedding))
     scale = np.sqrt(np.mean(np.var(embedding.calibration, 0)))
     if not (np.isfinite(scale) and scale > 0):
         raise ValueError(f"features: expected values that vary over the data, got sd {scale}")
-    return Embedding(*(np.asarray(part, np.float64) / scale for part in embedding))
+    return Embedding(*(part / scale for part in embedding))
 
 
 def principal_components(features: Embedding, num_components: int) -> Embedding:

@@ -9,7 +9,7 @@ import numpy as np
 from jax import lax
 
 from calibjax import estimators, kernels, recalibration, scores
-from calibjax.distributions import Bernoulli, Categorical
+from calibjax.distributions import Bernoulli, CategoricalLogits
 from calibjax.estimators.binnings import interval_index
 from paper_repro.l21_classifiers import Part
 from paper_repro.l21_embeddings import LENGTH_SCALES, Embedding
@@ -59,7 +59,7 @@ class Recalibrated(NamedTuple):
 
     Attributes:
         confidences: new confidences by method, [n] each.
-        temperature: that of temperature scaling.
+        temperature: that of temperature scaling; 1 where the likelihood has no maximum.
         group_temperatures: that of each group, NaN where the likelihood has no maximum; or None.
     """
 
@@ -90,7 +90,7 @@ def _scaling_data(data: Data) -> tuple[Any, jax.Array]:
     """Predictions and targets of temperature scaling: all classes, or the predicted one alone."""
     if data.logits is None:
         return Bernoulli(data.confidences), data.correct
-    return Categorical(jax.nn.softmax(data.logits)), data.labels
+    return CategoricalLogits(data.logits), data.labels
 
 
 def _scaled_confidences(temperature: jax.Array, data: Data) -> jax.Array:
@@ -114,8 +114,7 @@ def _group_temperatures(data: Data, num_groups: int) -> jax.Array:
         is_member = data.groups == group
         if data.logits is None:
             return fit(Bernoulli(jnp.where(is_member, predictions.probs, 0.5)), targets)
-        uniform = 1 / predictions.probs.shape[-1]
-        return fit(Categorical(jnp.where(is_member[:, None], predictions.probs, uniform)), targets)
+        return fit(CategoricalLogits(jnp.where(is_member[:, None], data.logits, 0)), targets)
 
     return jax.vmap(fit_group)(jnp.arange(num_groups))
 
@@ -125,6 +124,7 @@ def _recalibrate(
     calibration: Data, evaluation: Data, *, num_bins: int, num_groups: int
 ) -> Recalibrated:
     temperature = recalibration.temperature_scaling().fit(*_scaling_data(calibration))
+    temperature = jnp.where(jnp.isnan(temperature), 1, temperature)
     new = {ORIGINAL: evaluation.confidences}
     new[TEMPERATURE] = _scaled_confidences(temperature, evaluation)
     on_confidences = {
@@ -162,7 +162,10 @@ def recalibrate(calibration: Data, evaluation: Data, num_bins: int) -> Recalibra
     num_groups = 0
     if calibration.groups is not None:
         num_groups = 1 + int(max(calibration.groups.max(), evaluation.groups.max()))
-    return _recalibrate(calibration, evaluation, num_bins=num_bins, num_groups=num_groups)
+    found = _recalibrate(calibration, evaluation, num_bins=num_bins, num_groups=num_groups)
+    methods = (*GLOBAL, *GROUP_WISE, *LOCAL)  # compiled functions sort the names
+    new = {name: found.confidences[name] for name in methods if name in found.confidences}
+    return found._replace(confidences=new)
 
 
 def _log_likelihoods(confidences: jax.Array, data: Data, clip: float) -> jax.Array:
@@ -229,17 +232,22 @@ def evaluate(confidences: jax.Array, data: Data, num_bins: int) -> dict[str, Any
     return {name: np.asarray(value).tolist() for name, value in found.items()}
 
 
-@functools.partial(jax.jit, static_argnames=("embedding", "num_bins", "num_groups"))
+@functools.partial(jax.jit, static_argnames=("num_bins", "num_groups"))
 def _local_curve(
-    calibration: Data, evaluation: Data, *, embedding: str, num_bins: int, num_groups: int
+    calibration: Data,
+    evaluation: Data,
+    features: jax.Array,
+    new_features: jax.Array,
+    *,
+    num_bins: int,
+    num_groups: int,
 ) -> dict[str, jax.Array]:
     binning = estimators.uniform_bins(num_bins)
-    features = calibration.embeddings[embedding]
 
     def at(length_scale: jax.Array) -> dict[str, jax.Array]:
         fit, apply = recalibration.local_recalibration(length_scale, num_bins)
         params = fit(calibration.confidences, calibration.correct, features)
-        new = apply(params, evaluation.confidences, evaluation.embeddings[embedding])
+        new = apply(params, evaluation.confidences, new_features)
         samples = Bernoulli(new), evaluation.correct
         return {
             "ECE": estimators.ece(*samples, binning=binning),
@@ -260,9 +268,9 @@ def local_curves(
         `LOCAL_LENGTH_SCALES`.
     """
     num_groups = 1 + int(evaluation.groups.max())
-    sizes = {"num_bins": num_bins, "num_groups": num_groups}
-    found = {
-        method: _local_curve(calibration, evaluation, embedding=embedding, **sizes)
-        for method, embedding in zip(LOCAL, LENGTH_SCALES, strict=True)
-    }
+    parts = [part._replace(embeddings={}) for part in (calibration, evaluation)]
+    found = {}
+    for method, name in zip(LOCAL, LENGTH_SCALES, strict=True):
+        features = [part.embeddings[name] for part in (calibration, evaluation)]
+        found[method] = _local_curve(*parts, *features, num_bins=num_bins, num_groups=num_groups)
     return jax.tree.map(lambda x: np.asarray(x).tolist(), found)

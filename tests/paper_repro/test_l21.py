@@ -1,0 +1,501 @@
+import dataclasses
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import scipy.stats
+
+from calibjax import recalibration
+from paper_repro import (
+    cells,
+    l21_classifiers,
+    l21_crime,
+    l21_crime_data,
+    l21_crime_networks,
+    l21_embeddings,
+    l21_methods,
+    l21_networks,
+)
+from paper_repro import l21_crime_tables as tables
+from paper_repro.l21_embeddings import Embedding
+
+PART = 40  # communities for recalibration, and for evaluation
+COMPONENTS = (("t-SNE", 2), ("PCA", 2))
+CRIME = l21_crime.Settings(seeds=2, epochs=6, hidden=(6,), components=COMPONENTS, max_iter=250)
+COLUMNS = [*{c for names in l21_crime_data.GROUPINGS.values() for c in names.values()}]
+
+
+def write_communities(folder, num=2 * PART + 70, seed=0):
+    """Files like those of UCI, with a column that is mostly missing and one missing number."""
+    folder.mkdir(parents=True)
+    rng = np.random.default_rng(seed)
+    columns = {name: ["1"] * num for name in l21_crime_data.NOT_PREDICTIVE}
+    columns["communityname"] = ["town"] * num
+    columns |= {name: [f"{x:.2f}" for x in rng.random(num)] for name in sorted(COLUMNS)}
+    columns["PolicCars"] = ["?"] * (num - 10) + ["0.5"] * 10
+    columns["OtherPerCap"] = ["?"] + [f"{x:.2f}" for x in rng.random(num - 1)]
+    crimes = np.array([float(x) for x in columns["racePctHisp"]]) + 0.3 * rng.random(num)
+    columns["ViolentCrimesPerPop"] = [f"{x:.2f}" for x in crimes]
+    names = "".join(f"@attribute {name} numeric\n" for name in columns)
+    (folder / "communities.names").write_text(f"Title: x\n@relation y\n{names}@data\n")
+    lines = "\n".join(",".join(row) for row in zip(*columns.values()))
+    (folder / "communities.data").write_text(lines + "\n")
+    return columns
+
+
+@pytest.fixture(scope="module")
+def communities(tmp_path_factory):
+    """Folder and columns of synthetic communities."""
+    data = tmp_path_factory.mktemp("data")
+    return data, write_communities(data / l21_crime_data.FOLDER)
+
+
+def test_communities_are_read(communities):
+    data, columns = communities
+    found = l21_crime_data.read_communities(data)
+    numbers = {
+        name: np.array([float(x) for x in columns[name]])
+        for name in (*COLUMNS, "ViolentCrimesPerPop")
+    }
+    crimes = numbers["ViolentCrimesPerPop"]
+    np.testing.assert_array_equal(found.labels, crimes > np.median(crimes))
+    assert found.features.dtype == np.float32
+    names = [*sorted(COLUMNS), "OtherPerCap"]
+    other = [float(x) for x in columns["OtherPerCap"][1:]]
+    numbers["OtherPerCap"] = np.array([np.median(other), *other])
+    expected = np.stack([numbers[name] for name in names], 1)
+    np.testing.assert_array_equal(found.features, expected.astype(np.float32))
+    for grouping, names in l21_crime_data.GROUPINGS.items():
+        shares = np.stack([numbers[name] for name in names.values()], 1)
+        np.testing.assert_array_equal(found.groups[grouping], shares.argmax(1))
+
+
+def test_wrong_files_of_communities(tmp_path):
+    with pytest.raises(ValueError, match=r"--data: expected .*communities\.names, got none"):
+        l21_crime_data.read_communities(tmp_path)
+    write_communities(tmp_path / l21_crime_data.FOLDER)
+    path = tmp_path / l21_crime_data.FOLDER / "communities.data"
+    text = path.read_text()
+    path.write_text(text.rstrip() + ",0.5\n")
+    with pytest.raises(ValueError, match=r"expected 17 values in each line .*, got 18 in line 150"):
+        l21_crime_data.read_communities(tmp_path)
+    names = path.with_name("communities.names")
+    names.write_text(names.read_text().replace("HispPerCap", "other"))
+    path.write_text(text)
+    with pytest.raises(ValueError, match="--data: expected columns HispPerCap in"):
+        l21_crime_data.read_communities(tmp_path)
+
+
+def test_published_communities(data_dir):
+    found = l21_crime_data.read_communities(data_dir)
+    assert found.features.shape == (1994, 100)
+    assert np.all((found.features >= 0) & (found.features <= 1))
+    assert found.labels.sum() == 993  # 49 communities have the median
+    assert np.bincount(found.groups["shares"]).tolist() == [219, 1572, 88, 115]
+    split, other = (l21_crime_data.random_split(seed, 1994) for seed in (0, 1))
+    sizes = [len(part) for part in dataclasses.astuple(split)]
+    assert sizes == [994, 500, 500]
+    assert sorted(np.concatenate(dataclasses.astuple(split))) == list(range(1994))
+    assert not np.array_equal(split.evaluation, other.evaluation)
+
+
+def test_initial_values():
+    """Uniform within ±1/√inputs, weights and offsets, as in PyTorch."""
+    draw = jax.jit(l21_crime_networks.draw_initial_values, static_argnums=(1, 2))
+    layers = draw(jax.random.key(0), 100, (200, 50))
+    assert [w.shape for w, _ in layers] == [(100, 200), (200, 50), (50, 2)]
+    for (weights, offsets), inputs in zip(layers, (100, 200, 50)):
+        assert weights.dtype == offsets.dtype == jnp.float32
+        uniform = scipy.stats.uniform(-(inputs**-0.5), 2 * inputs**-0.5)
+        assert scipy.stats.kstest(np.ravel(weights), uniform.cdf).pvalue > 1e-3
+        assert scipy.stats.kstest(np.ravel(offsets), uniform.cdf).pvalue > 1e-3
+
+
+def test_loss_with_dropout():
+    rng = np.random.default_rng(0)
+    layers = [(rng.normal(size=s), rng.normal(size=s[1])) for s in ((3, 5), (5, 8), (8, 2))]
+    features, labels = rng.normal(size=(7, 3)), rng.integers(0, 2, 7)
+    weights = np.array([1.0, 1, 1, 1, 0, 0, 0])
+    key = jax.random.key(1)
+    found = jax.jit(l21_crime_networks.loss)(
+        layers, key, l21_crime_networks.Samples(features, jnp.asarray(labels)), weights
+    )
+    x = features
+    for w, b in layers[:-1]:
+        x = x @ w + b
+        x = np.where(x > 0, x, 0.01 * x)
+    kept = np.asarray(jax.random.bernoulli(key, 0.6, x.shape))
+    assert 0.4 < kept.mean() < 0.8
+    outputs = (x * kept / 0.6) @ layers[-1][0] + layers[-1][1]
+    losses = np.log(np.exp(outputs).sum(1)) - outputs[np.arange(7), labels]
+    np.testing.assert_allclose(found, losses[:4].mean(), rtol=1e-6)
+
+
+@pytest.fixture(scope="module")
+def crime(communities, tmp_path_factory):
+    """Folder, networks and results of a tiny run."""
+    with pytest.MonkeyPatch.context() as patch, jax.enable_x64(True):
+        patch.setitem(l21_crime.SETTINGS, "quick", CRIME)
+        patch.setattr(l21_crime, "VARIANTS", l21_crime.VARIANTS[:2])
+        patch.setattr(l21_crime_networks, "LEARNING_RATE", 0.02)
+        # In place of one that takes long to compile.
+        patch.setattr(recalibration, "mmce_scaling", recalibration.platt_scaling)
+        patch.setattr(l21_crime_data, "NUM_CALIBRATION", PART)
+        patch.setattr(l21_crime_data, "NUM_EVALUATION", PART)
+        run = cells.Run("quick", communities[0], tmp_path_factory.mktemp("crime"))
+        l21_crime.run(run)
+        data = l21_crime_data.read_communities(run.data)
+        folder = run.folder(l21_crime.NAME)
+        networks = l21_crime.trained(folder, CRIME, data)
+        results = l21_crime.finished_cells(folder, CRIME, data)
+        parts = l21_crime.parts_of(data, networks, l21_crime.VARIANTS[0], 1)
+        embeddings = l21_crime.embed(folder, CRIME, l21_crime.VARIANTS[0], 1, parts)
+        yield folder, networks, tables.Results(results), parts, embeddings
+
+
+def test_training(crime):
+    """The best epoch is the first of largest accuracy; the returned networks belong to it."""
+    _, networks, _, parts, _ = crime
+    assert networks["accuracy"].shape == (6, 2)
+    np.testing.assert_array_equal(networks["best epoch"], networks["accuracy"].argmax(0) + 1)
+    for name, epoch in (("last", 5), ("best", networks["best epoch"][1] - 1)):
+        logits = networks[f"{name} logits"][1, :PART].astype(float)
+        probs = np.exp(logits) / np.exp(logits).sum(1, keepdims=True)
+        confidence = networks["confidence"][epoch, 1]
+        np.testing.assert_allclose(probs.max(1).mean(), confidence, rtol=1e-5)
+    correct = parts[0].correct
+    np.testing.assert_allclose(correct.mean(), networks["accuracy"][5, 1], rtol=1e-6)
+    confidences = parts[0].confidences
+    brier = np.mean((confidences - correct) ** 2)
+    np.testing.assert_allclose(brier, networks["Brier"][5, 1], rtol=1e-5)
+    nll = -np.mean(np.log(np.where(correct == 1, confidences, 1 - confidences)))
+    np.testing.assert_allclose(nll, networks["NLL"][5, 1], rtol=1e-5)
+
+
+def test_embeddings(crime):
+    """Principal components of the calibration part; mean variance one; t-SNE is read again."""
+    folder, _, _, parts, embeddings = crime
+    x, y = (part.features.astype(float) for part in parts)
+    _, _, axes = np.linalg.svd(x - x.mean(0), full_matrices=False)
+    z = (x - x.mean(0)) @ axes[:2].T
+    scale = np.sqrt(z.var(0).mean())
+    found = embeddings["PCA"]
+    signs = np.sign((found.calibration * z).sum(0))
+    np.testing.assert_allclose(found.calibration, signs * z / scale, atol=1e-6)
+    other = signs * ((y - x.mean(0)) @ axes[:2].T) / scale
+    np.testing.assert_allclose(found.evaluation, other, atol=1e-6)
+    for embedding in embeddings.values():
+        np.testing.assert_allclose(embedding.calibration.var(0).mean(), 1)
+    again = l21_crime.embed(folder, CRIME, l21_crime.VARIANTS[0], 1, parts)
+    np.testing.assert_array_equal(again["t-SNE"].evaluation, embeddings["t-SNE"].evaluation)
+    assert again["t-SNE"].evaluation.shape == (PART, 2)
+    with pytest.raises(ValueError, match="features: expected values that vary"):
+        l21_embeddings.scaled(Embedding(np.ones((3, 2)), np.ones((1, 2))))
+
+
+def bins(confidences):
+    """Numbers of the five intervals, which are closed at their upper ends."""
+    return np.maximum(np.ceil(5 * confidences).astype(int) - 1, 0)
+
+
+def test_methods(crime):
+    """Each method against its recalibrator, or plain NumPy."""
+    calibration, evaluation = l21_methods.both_parts(*crime[3], crime[4])
+    found = l21_methods.recalibrate(calibration, evaluation, 5)
+    new = {name: np.asarray(x) for name, x in found.confidences.items()}
+    assert list(new) == [*l21_methods.GLOBAL, *l21_methods.GROUP_WISE, *l21_methods.LOCAL]
+    r, k, g = (np.asarray(x) for x in calibration[:3])
+    r2, g2 = np.asarray(evaluation.confidences), np.asarray(evaluation.groups)
+    np.testing.assert_array_equal(new["No recalibration"], r2)
+    odds = (r2 / (1 - r2)) ** (1 / found.temperature)
+    np.testing.assert_allclose(new["Temperature scaling"], odds / (1 + odds))
+
+    def accuracy(i, weights):
+        chosen = weights * (bins(r) == bins(r2)[i])
+        return chosen @ k / chosen.sum() if chosen.sum() else r2[i]
+
+    for method, embedding in zip(l21_methods.LOCAL, l21_embeddings.LENGTH_SCALES):
+        x, y = crime[4][embedding]
+        scale = x.shape[1] * l21_embeddings.LENGTH_SCALES[embedding]
+        kernel = np.exp(-np.abs(y[:, None] - x).sum(2) / scale)
+        expected = [accuracy(i, weights) for i, weights in enumerate(kernel)]
+        np.testing.assert_allclose(new[method], expected, atol=1e-12)
+    expected = [accuracy(i, np.ones(PART)) for i in range(PART)]
+    np.testing.assert_allclose(new["Histogram binning"], expected, atol=1e-12)
+    expected = [accuracy(i, g == g2[i]) for i in range(PART)]
+    np.testing.assert_allclose(new["Group hist. binning"], expected, atol=1e-12)
+    temperatures = np.asarray(found.group_temperatures)
+    fit = recalibration.temperature_scaling().fit
+    for group, temperature in enumerate(temperatures[:2]):  # each is compiled for its size
+        members = l21_methods.Bernoulli(r[g == group]), jnp.asarray(k[g == group])
+        if np.isnan(temperature):
+            with pytest.raises(ValueError, match="loss: expected"):
+                fit(*members)
+        else:
+            np.testing.assert_allclose(temperature, fit(*members), rtol=1e-6)
+    used = np.where(np.isnan(temperatures), found.temperature, temperatures)[g2]
+    odds = (r2 / (1 - r2)) ** (1 / used)
+    np.testing.assert_allclose(new["Group temp. scaling"], odds / (1 + odds))
+
+
+def test_metrics(crime):
+    """All metrics of one method against loops; a certain and wrong confidence among them."""
+    _, evaluation = l21_methods.both_parts(*crime[3], crime[4])
+    r, k, g = (np.asarray(x).copy() for x in evaluation[:3])
+    r[np.flatnonzero(k == 0)[0]] = 1.0
+    found = l21_methods.evaluate(jnp.asarray(r), evaluation, 5)
+    gaps = {}
+    for group in (None, *range(4)):
+        for b in range(5):
+            chosen = (bins(r) == b) & ((g == group) if group is not None else True)
+            if chosen.any():
+                gaps[group, b] = chosen.sum(), abs(np.mean((r - k)[chosen]))
+    everyone = [x for (group, _), x in gaps.items() if group is None]
+    in_groups = [x for (group, _), x in gaps.items() if group is not None]
+    large = [gap for num, gap in in_groups if num >= l21_methods.MIN_CELL_SIZE]
+    expected = {
+        "ECE": sum(num * gap for num, gap in everyone) / PART,
+        "MCE": max(gap for _, gap in everyone),
+        "Brier": np.mean((r - k) ** 2),
+        "maximum": max(gap for _, gap in in_groups),
+        "large_cells": max(large, default=0.0),
+        "infinite": 1,
+    }
+    for name, value in expected.items():
+        np.testing.assert_allclose(found[name], value, atol=1e-12, err_msg=name)
+    for clip in l21_methods.CLIPS:
+        inside = np.clip(r, clip, 1 - clip)
+        nll = -np.mean(np.where(k == 1, np.log(inside), np.log1p(-inside)))
+        np.testing.assert_allclose(found[f"NLL_{clip:g}"], nll)
+    x = crime[4]["t-SNE"].evaluation
+    distances = np.abs(x[:, None] - x).sum(2) / 2
+    for i in (0, 20, 39):
+        weights = np.exp(-distances / l21_methods.CURVE_LENGTH_SCALES[i])
+        weights = weights * (bins(r)[:, None] == bins(r))
+        errors = np.abs(weights @ (r - k)) / weights.sum(1)
+        np.testing.assert_allclose(found["MLCE curve (t-SNE)"][i], errors.max(), atol=1e-12)
+        np.testing.assert_allclose(found["mean LCE curve (t-SNE)"][i], errors.mean(), atol=1e-12)
+    curves = l21_methods.local_curves(*l21_methods.both_parts(*crime[3], crime[4]), 5)
+    at = l21_methods.LOCAL_LENGTH_SCALES.index(0.4)
+    result = crime[2].variants["200 epochs"][1]
+    for name in ("ECE", "maximum", "large_cells"):
+        value = result["methods"]["LoRe (PCA)"][name]
+        np.testing.assert_allclose(curves["LoRe (PCA)"][name][at], value, atol=1e-12)
+
+
+def test_outputs_of_crime(crime):
+    folder, _, results, _, _ = crime
+    names = {path.name for path in folder.iterdir() if path.is_file()}
+    written = ("table_1", "table_2", "table_3", "claims", "large_cells", "length_scales")
+    written += ("training",)
+    figures = {"figure_5.png", "figure_17.png"}
+    assert names == {f"{x}.{suffix}" for x in written for suffix in ("md", "csv")} | figures
+    rows = (folder / "table_1.csv").read_text().splitlines()
+    assert len(rows) == 10
+    maxima = results.values("stopped", "LoRe (PCA)", "maximum")
+    row = rows[-1].split(",")
+    assert row[:3] == ["LoRe (PCA)", "0.392", "0.071"]
+    np.testing.assert_allclose([float(x) for x in row[5:]], [maxima.mean(), maxima.std(ddof=1)])
+
+
+def test_without_data_they_are_skipped(tmp_path, capsys):
+    for module, needed in ((l21_crime, "the folder communities_crime"), (l21_networks, "--npz")):
+        module.run(cells.Run("quick", None, tmp_path))
+        out = capsys.readouterr().out
+        assert f"{module.NAME} is skipped: it needs" in out
+        assert needed in out
+
+
+def test_comparison():
+    rng = np.random.default_rng(0)
+    one, two = rng.normal(size=(2, 30))
+    differences = one - two - 0.3
+    row = tables.comparison(differences, 14)
+    student = scipy.stats.ttest_rel(one - 0.3, two).pvalue
+    error = np.std(differences, ddof=1) / np.sqrt(30)
+    np.testing.assert_allclose(row[:2], [differences.mean(), error])
+    np.testing.assert_allclose(row[3], student)
+    assert row[2] == sum(differences < 0)
+    assert row[-1] == "undecided"
+    assert tables.comparison(differences - 3, 14)[-1] == "confirmed"
+    assert tables.comparison(differences + 4, 14)[-1] == "refuted"
+
+
+def test_correlation_and_its_error():
+    """The jackknife against independent draws of pairs; seeds are columns."""
+    rng = np.random.default_rng(0)
+    errors, values = [], []
+    for _ in range(200):
+        x = rng.normal(size=(2, 40))
+        y = 0.6 * x + 0.8 * rng.normal(size=(2, 40))
+        values.append(tables.correlation(x, y))
+        errors.append(tables.jackknife_error(x, y))
+    np.testing.assert_allclose(np.mean(values), 0.6, atol=4 * np.std(values) / np.sqrt(200) + 0.01)
+    np.testing.assert_allclose(np.mean(errors), np.std(values), rtol=0.2)
+
+
+def npz_arrays(parts, features):
+    """Arrays of an --npz file without logits; groups are not numbered from zero."""
+    return {
+        f"{name}_{key}": value
+        for name, part, features in zip(l21_classifiers.PARTS, parts, features)
+        for key, value in (
+            ("features", features),
+            ("confidences", part.confidences),
+            ("correct", part.correct),
+            ("groups", 10 * part.groups - 7),
+        )
+    }
+
+
+def test_networks_from_files(crime, tmp_path, monkeypatch):
+    """Two files with groups: all tables; the first is what the other run has seen."""
+    _, _, results, parts, embeddings = crime
+    settings = l21_networks.Settings(None, (), num_bins=5, components=COMPONENTS, max_iter=250)
+    monkeypatch.setitem(l21_networks.SETTINGS, "quick", settings)
+    for name, order in (("one", 1), ("two", -1)):
+        arrays = npz_arrays(parts[::order], Embedding(*embeddings["PCA"][::order]))
+        np.savez(tmp_path / f"{name}.npz", **arrays)
+    paths = ["--npz", *(str(tmp_path / f"{name}.npz") for name in ("one", "two"))]
+    run, _ = cells.parse([*paths, "--output", str(tmp_path)], "x", "y")
+    l21_networks.run(run)
+    folder = run.folder(l21_networks.NAME)
+    names = {path.name for path in folder.iterdir() if path.is_file()}
+    written = ("table_4", "local_errors", "groups", "correlations")
+    figures = {"one.png", "two.png"}
+    assert names == {f"{x}.{suffix}" for x in written for suffix in ("md", "csv")} | figures
+    rows = [row.split(",") for row in (folder / "local_errors.csv").read_text().splitlines()]
+    found = {row[1]: float(row[3]) for row in rows if row[0] == "one"}  # MCE
+    methods = results.variants["200 epochs"][1]["methods"]
+    for method in (*l21_methods.GLOBAL, *l21_methods.GROUP_WISE, "LoRe (PCA)"):
+        np.testing.assert_allclose(found[method], methods[method]["MCE"], atol=1e-9)
+
+
+def test_all_classes():
+    """Probabilities and scores of all classes after the confidence was replaced."""
+    rng = np.random.default_rng(0)
+    logits, labels = rng.normal(size=(20, 4)), rng.integers(0, 4, 20)
+    part = l21_classifiers.part_of_logits(logits, 3 + logits, labels)
+    probs = np.exp(logits) / np.exp(logits).sum(1, keepdims=True)
+    np.testing.assert_allclose(part.confidences, probs.max(1))
+    np.testing.assert_array_equal(part.correct, probs.argmax(1) == labels)
+    np.testing.assert_allclose(l21_networks.class_probs(part.confidences, part), probs)
+    new = rng.random(20)
+    changed = l21_networks.class_probs(new, part)
+    expected = np.empty_like(probs)
+    for i, c in enumerate(probs.argmax(1)):
+        expected[i] = probs[i] * (1 - new[i]) / (1 - probs[i, c])
+        expected[i, c] = new[i]
+    np.testing.assert_allclose(changed, expected)
+    found = l21_networks.class_scores(changed, labels)
+    nll = np.mean([-np.log(p[y]) for p, y in zip(expected, labels)])
+    brier = np.mean([np.sum((p - np.eye(4)[y]) ** 2) for p, y in zip(expected, labels)])
+    np.testing.assert_allclose([found["class NLL"], found["class Brier"]], [nll, brier])
+    binary = l21_methods.Data(None, part.correct, None, None, None, {})
+    scaled = functools.partial(l21_methods._scaled_confidences, jnp.array(2.0))
+    roots = np.sqrt(probs) / np.sqrt(probs).sum(1, keepdims=True)
+    data = binary._replace(logits=jnp.asarray(logits), confidences=jnp.asarray(part.confidences))
+    np.testing.assert_allclose(scaled(data), roots.max(1))
+
+
+def file_arrays(**changes):
+    """Arrays of a small --npz file, some of them changed, or left out where None."""
+    rng = np.random.default_rng(0)
+    arrays = {}
+    for part, num in (("calibration", 5), ("evaluation", 4)):
+        arrays[f"{part}_features"] = rng.normal(size=(num, 2, 2))
+        arrays[f"{part}_confidences"] = rng.random(num)
+        arrays[f"{part}_correct"] = rng.integers(0, 2, num)
+    return {name: x for name, x in (arrays | changes).items() if x is not None}
+
+
+def test_files(tmp_path):
+    """Features are flattened; logits and labels replace confidences and correctness."""
+    arrays = file_arrays()
+    np.savez(tmp_path / "a.npz", **arrays)
+    found = l21_classifiers.read_npz(tmp_path / "a.npz")
+    assert found.name == "a"
+    flat = arrays["calibration_features"].reshape(5, 4)
+    np.testing.assert_array_equal(found.calibration.features, flat)
+    np.testing.assert_array_equal(found.evaluation.correct, arrays["evaluation_correct"])
+    assert found.evaluation.logits is None
+    classes = {
+        f"{part}_{key}": value
+        for part, num in (("calibration", 5), ("evaluation", 4))
+        for key, value in (("logits", np.eye(5)[:num]), ("labels", np.arange(num) % 3))
+    }
+    missing = dict.fromkeys(
+        f"{part}_{key}" for part in l21_classifiers.PARTS for key in ("confidences", "correct")
+    )
+    np.savez(tmp_path / "b.npz", **file_arrays(**classes, **missing))
+    found = l21_classifiers.read_npz(tmp_path / "b.npz").calibration
+    np.testing.assert_allclose(found.confidences, np.e / (np.e + 4))
+    np.testing.assert_array_equal(found.correct, [1, 1, 1, 0, 0])
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"evaluation_correct": None}, "expected arrays evaluation_correct in"),
+        ({"calibration_groups": np.zeros(5, int)}, "expected arrays evaluation_groups in"),
+        ({"calibration_correct": np.ones(4)}, r"each of the 5 features .* got \(4,\) for calib"),
+        ({"evaluation_confidences": np.ones((4, 1))}, r"expected shape \(4,\), got \(4, 1\)"),
+        ({"evaluation_confidences": np.full(4, 1.1)}, r"expected values in \[0, 1\] for eval"),
+        ({"calibration_correct": np.full(5, 2)}, "expected 0 or 1 for calibration_correct"),
+        ({"calibration_features": np.full((5, 4), np.nan)}, "expected finite numbers for calib"),
+        ({"calibration_features": np.ones((5, 3))}, "features of one length .* got 3 and 4"),
+        (
+            {
+                f"{x}_{y}": np.full((n, 2) if y == "logits" else n, 2)
+                for x, n in (("calibration", 5), ("evaluation", 4))
+                for y in ("logits", "labels")
+            },
+            r"expected labels 0, \.\.\., 1 for calibration_labels",
+        ),
+    ],
+)
+def test_wrong_files(tmp_path, changes, message):
+    np.savez(tmp_path / "a.npz", **file_arrays(**changes))
+    with pytest.raises(ValueError, match=f"--npz: .*{message}"):
+        l21_classifiers.read_npz(tmp_path / "a.npz")
+
+
+def test_files_that_cannot_be_read(tmp_path, capsys):
+    (tmp_path / "a.npz").write_text("no")
+    with pytest.raises(ValueError, match=r"--npz: expected a file of numpy\.savez, got .*a\.npz"):
+        l21_classifiers.read_npz(tmp_path / "a.npz")
+    with pytest.raises(SystemExit):
+        cells.parse(["--npz", str(tmp_path / "b.npz")], "x", "y")
+    assert "--npz: expected a file" in capsys.readouterr().err
+    np.savez(tmp_path / "a.npz", **file_arrays())
+    run = cells.Run("quick", None, tmp_path, (tmp_path / "a.npz", tmp_path / "a.npz"))
+    with pytest.raises(ValueError, match="--npz: expected files of different names"):
+        l21_networks.run(run)
+
+
+def test_published_networks(data_dir):
+    found = l21_classifiers.read_cifar10(data_dir, "resnet18")
+    assert found.calibration.features.shape == found.evaluation.features.shape == (5000, 10)
+    correct = found.calibration.correct.sum() + found.evaluation.correct.sum()
+    assert correct == 9171
+    found = l21_classifiers.read_cifar100(data_dir)
+    assert found.calibration.logits.shape == (5000, 100)
+    assert found.evaluation.logits.shape == (10000, 100)
+    np.testing.assert_allclose(found.evaluation.correct.mean(), 0.7661)
+    np.testing.assert_allclose(found.evaluation.confidences.mean(), 0.82744, atol=1e-5)
+
+
+def test_array_cells(tmp_path):
+    calls = []
+
+    def compute():
+        calls.append(1)
+        return {"x": np.arange(3.0)}
+
+    for parameters, num in (({"n": 1}, 1), ({"n": 1}, 1), ({"n": 2}, 2)):
+        found = cells.arrays(tmp_path, "a/b", parameters, compute)
+        assert list(found) == ["x"]
+        np.testing.assert_array_equal(found["x"], [0, 1, 2])
+        assert len(calls) == num
