@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from calibjax import distributions
+from calibjax import distributions, estimators, kernels
+from calibjax.distances import TotalVariation
 
 LEVELS = np.array([0.01, 0.3, 0.5, 0.99])
 
@@ -33,6 +34,40 @@ def test_categorical_agrees_with_numpy():
     with np.errstate(divide="ignore"):
         np.testing.assert_allclose([ours.log_prob(c) for c in range(5)], np.log(probs))
     assert [int(ours.quantile(u)) for u in (0.0, 0.1, 0.3, 0.69, 0.71, 1.0)] == [1, 1, 2, 2, 3, 3]
+
+
+def test_logits_are_the_categorical_of_their_softmax():
+    probs = np.array([[0.1, 0.2, 0.3, 0.4], [0.25, 0.05, 0.5, 0.2]])
+    ours = distributions.CategoricalLogits(jnp.asarray(np.log(probs) + np.array([[3], [-700]])))
+    theirs = distributions.Categorical(jnp.asarray(probs))
+    labels = jnp.array([3, 0])
+
+    @jax.jit
+    def values(p):
+        key = jax.random.key(1)
+        first, second = (jax.tree.map(lambda leaf, i=i: leaf[i], p) for i in range(2))
+        kernel = kernels.TensorProduct(kernels.Exponential(1.0, TotalVariation()), kernels.White())
+        value = estimators.calibration_kernel(kernel, first, 3, second, 0)
+        draws = distributions.sample_targets(key, p)
+        return p.class_probs, p.mean(), p.log_prob(labels), p.cdf(labels), draws, value
+
+    for a, b in zip(values(ours), values(theirs)):
+        np.testing.assert_allclose(a, b, rtol=1e-12)
+    assert np.array_equal(ours.quantile(jnp.array([0.9, 0.9])), [3, 3])
+    assert np.isnan(ours.log_prob(jnp.array([4, -1]))).all()
+    far = distributions.CategoricalLogits(jnp.array([0.0, 2000.0], jnp.float32))
+    assert far.log_prob(0) == -2000
+    assert np.all(np.isfinite(jax.grad(lambda p: p.log_prob(0))(far).logits))
+    for logits, error, message in (
+        ([[0.0, np.inf]], ValueError, "predictions.logits: expected finite"),
+        ([[0.0]], ValueError, "predictions.logits: expected at least two classes"),
+        ([[0, 1]], TypeError, "predictions.logits: expected floating-point"),
+        ([0.0, 1.0], ValueError, r"predictions.logits: expected shape \[n, m\]"),
+    ):
+        with pytest.raises(error, match=message):
+            estimators.top_label(distributions.CategoricalLogits(np.array(logits)), labels[:1])
+    with pytest.raises(ValueError, match=r"targets: expected labels in 0, ..., 3"):
+        estimators.top_label(ours, labels + 1)
 
 
 def test_bernoulli_is_the_categorical_of_two_classes():

@@ -9,6 +9,7 @@ from calibjax.distributions import (
     Bernoulli,
     Beta,
     Categorical,
+    CategoricalLogits,
     DiagNormal,
     Dirichlet,
     Laplace,
@@ -33,6 +34,7 @@ FAMILIES = {
     "multivariate normal": (MvNormal(LOC, ROOT @ ROOT.T + np.eye(3)), RNG.normal(size=(5, 3)), 0),
     "Laplace": (Laplace(LOC[0], SCALE[0]), RNG.normal(size=5), 0),
     "categorical": (Categorical(PROBS), np.arange(4), 0),
+    "logits": (CategoricalLogits(np.log(PROBS / PROBS.max())), np.arange(4), 0),
     "bernoulli": (Bernoulli(PROBS[0]), np.arange(2), 0),
 }
 FAMILIES |= {

@@ -156,6 +156,7 @@ def test_mmce_scaling_against_scipy():
     np.testing.assert_allclose(images[10], 0.5, atol=1e-6)
 
 
+@pytest.mark.slow  # to compile; the doctest has float32
 def test_mmce_scaling_of_float32_with_another_kernel():
     fit, apply = mmce_scaling(kernels.SquaredExponential(0.1), weight=3.0)
     confidences, correct = DATA[0].astype(np.float32), DATA[1]

@@ -12,6 +12,7 @@ from calibjax.distributions import (
     Bernoulli,
     Beta,
     Categorical,
+    CategoricalLogits,
     DiagNormal,
     Dirichlet,
     Laplace,
@@ -166,7 +167,7 @@ def test_classes_against_scipy():
     logits, predictions, labels = class_data()
 
     def loss(log_temperature):
-        return -special.log_softmax(logits / np.exp(log_temperature), 1)[
+        return -special.log_softmax(logits.astype(np.float64) / np.exp(log_temperature), 1)[
             np.arange(len(labels)), labels
         ].mean()
 
@@ -180,6 +181,29 @@ def test_classes_against_scipy():
     assert scaled.probs.dtype == np.float32
     expected = special.softmax(logits / expected, 1)
     np.testing.assert_allclose(scaled.probs, expected, rtol=2e-4, atol=1e-7)
+
+
+def test_logits_where_probabilities_underflow():
+    """Against SciPy's minimum, and with the order of the classes kept."""
+    rng = np.random.default_rng(6)
+    logits = (60 * rng.normal(size=(500, 100))).astype(np.float32)
+    labels = (rng.gumbel(size=logits.shape) + logits / 40).argmax(1)
+    predictions = CategoricalLogits(logits)
+    assert np.mean(predictions.class_probs[np.arange(500), labels] == 0) > 0.1
+
+    def loss(log_temperature):
+        log_probs = special.log_softmax(logits.astype(np.float64) / np.exp(log_temperature), 1)
+        return -log_probs[np.arange(500), labels].mean()
+
+    expected = np.exp(optimize.minimize_scalar(loss, bracket=(3, 4), tol=1e-12).x)
+    temperature = FIT(predictions, labels)
+    assert temperature.dtype == np.float32
+    np.testing.assert_allclose(temperature, expected, rtol=1e-5)
+    scaled = APPLY(temperature, predictions)
+    value = scores.negative_log_likelihood(scaled, labels)
+    np.testing.assert_allclose(value, loss(np.log(expected)), rtol=1e-5)
+    assert np.array_equal(jnp.argmax(scaled.class_probs, 1), logits.argmax(1))
+    assert np.array_equal(jnp.argsort(scaled.logits, 1), jnp.argsort(logits, 1))
 
 
 def test_gradient_of_the_temperature():

@@ -1,0 +1,88 @@
+"""What all recalibrators of confidences have in common."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from calibjax.distributions import Bernoulli, Categorical
+from calibjax.recalibration import (
+    histogram_binning,
+    isotonic_regression,
+    mmce_scaling,
+    platt_scaling,
+)
+
+RNG = np.random.default_rng(0)
+N = 80
+PROBS = RNG.dirichlet(np.full(3, 0.7), N)
+LABELS = (PROBS.cumsum(1) < RNG.uniform(size=(N, 1))).sum(1)
+CONFIDENCES, CORRECT = PROBS.max(1), (PROBS.argmax(1) == LABELS).astype(int)
+QUICK = {
+    "histogram": histogram_binning(4),
+    "isotonic": isotonic_regression(),
+    "platt": platt_scaling(),
+}
+# Compiled for seconds; checks and application are those of the others.
+SLOW = {"mmce": pytest.param(mmce_scaling(), marks=pytest.mark.slow)}
+RECALIBRATORS = [*QUICK.values(), *SLOW.values()]
+
+
+@pytest.mark.parametrize("recalibrator", RECALIBRATORS, ids=[*QUICK, *SLOW])
+@pytest.mark.parametrize("dtype", [np.float32, pytest.param(np.float64, marks=pytest.mark.slow)])
+def test_what_comes_out(recalibrator, dtype):
+    """Numbers in [0, 1] of the same dtype; compiled, mapped or not; derivatives that are finite."""
+    fit, apply = recalibrator
+    confidences = CONFIDENCES.astype(dtype)
+    params = fit(confidences, CORRECT)
+    assert {x.dtype for x in jax.tree.leaves(params)} <= {np.dtype(dtype), np.dtype(np.int32)}
+    images = apply(params, confidences)
+    assert images.dtype == dtype
+    assert np.all((images >= 0) & (images <= 1))
+    assert np.array_equal(apply(params, Bernoulli(confidences)), images)
+
+    @jax.jit
+    @jax.vmap
+    def fit_apply(confidences, correct):
+        params = fit(confidences, correct)
+        gradient = jax.grad(lambda new: jnp.sum(apply(params, new)))
+        return apply(params, confidences), gradient(confidences.at[:2].set(jnp.arange(2)))
+
+    compiled, slopes = fit_apply(*jax.tree.map(lambda x: x[None], (confidences, CORRECT)))
+    np.testing.assert_allclose(compiled[0], images, rtol=20 * np.finfo(dtype).eps)
+    assert np.all(np.isfinite(slopes))
+
+
+WRONG = {
+    "lengths": ((CONFIDENCES, CORRECT[1:]), ValueError, r"correct: expected shape \[n\], as the"),
+    "above one": ((CONFIDENCES + 1, CORRECT), ValueError, r"probabilities in \[0, 1\]"),
+    "NaN": (
+        (CONFIDENCES * np.nan, CORRECT),
+        ValueError,
+        r"probabilities in \[0, 1\], got .* = nan",
+    ),
+    "labels": ((CONFIDENCES, CORRECT + 1), ValueError, "correct: expected 0 or 1, got .* = 2"),
+    "no samples": ((CONFIDENCES[:0], CORRECT[:0]), ValueError, "confidences: expected at least 1"),
+    "matrix": ((PROBS, CORRECT), ValueError, r"confidences: expected shape \[n\], got \(80, 3\)"),
+    "list": (([0.5, 0.6], [0, 1]), TypeError, r"confidences.*: expected an array, got float"),
+    "integers": ((LABELS, CORRECT), TypeError, "confidences: expected floating-point"),
+    "classes": ((Categorical(PROBS), CORRECT), TypeError, "confidences: expected .* Categorical"),
+}
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    with jax.enable_x64(True):
+        return [(r.apply, r.fit(CONFIDENCES, CORRECT)) for r in QUICK.values()]
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_wrong_data(case, fitted):
+    (confidences, correct), error, message = WRONG[case]
+    for fit, _ in (*QUICK.values(), mmce_scaling()):
+        with pytest.raises(error, match=message):
+            fit(confidences, correct)
+    if case not in ("lengths", "labels"):
+        for apply, params in fitted:
+            with pytest.raises(error, match=message):
+                apply(params, confidences)

@@ -1,0 +1,141 @@
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from calibjax.distributions import CategoricalLogits, Normal
+from calibjax.recalibration import (
+    Recalibrator,
+    group_wise,
+    histogram_binning,
+    isotonic_regression,
+    local_recalibration,
+    platt_scaling,
+    temperature_scaling,
+)
+
+RNG = np.random.default_rng(0)
+N = 60
+GROUPS = RNG.permutation(np.repeat([0, 2, 7], N // 3))
+CONFIDENCES, FEATURES = RNG.uniform(0.3, 1, N), RNG.normal(size=(N, 2))
+CORRECT = RNG.uniform(size=N) < CONFIDENCES
+LOGITS = CategoricalLogits(jnp.asarray(3 * RNG.normal(size=(N, 3)), jnp.float32))
+LABELS = (np.asarray(LOGITS.logits) / 2 + RNG.gumbel(size=(N, 3))).argmax(1)
+NEW = RNG.permutation(N)[:41]  # groups of other sizes, in another order
+
+
+def mean_shift_fit(predictions, targets):
+    return jnp.mean(targets - predictions.loc)
+
+
+def mean_shift_apply(shift, predictions):
+    return Normal(predictions.loc + shift, predictions.scale)
+
+
+CASES = {
+    "histogram": (histogram_binning(3), (CONFIDENCES, CORRECT)),
+    "isotonic": (isotonic_regression(), (CONFIDENCES, CORRECT)),
+    "platt": (platt_scaling(), (CONFIDENCES, CORRECT)),
+    "local": (local_recalibration(0.4, 2), (CONFIDENCES, CORRECT, FEATURES)),
+    "temperature": (temperature_scaling(), (LOGITS, LABELS)),
+    "user's": (
+        Recalibrator(mean_shift_fit, mean_shift_apply),
+        (Normal(FEATURES[:, 0], CONFIDENCES), FEATURES[:, 1]),
+    ),
+}
+
+
+def take(tree, indices):
+    return jax.tree.map(lambda leaf: leaf[indices], tree)
+
+
+def new_inputs(arguments):
+    """All arguments but the targets, of new samples."""
+    return take((arguments[0], *arguments[2:]), NEW)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_each_group_is_treated_alone(name):
+    recalibrator, arguments = CASES[name]
+    fit, apply = group_wise(recalibrator)
+    params = fit(*arguments, GROUPS)
+    assert list(params) == [0, 2, 7]
+    corrected = apply(params, *new_inputs(arguments), GROUPS[NEW])
+    for group in params:
+        members = GROUPS[NEW] == group
+        expected = recalibrator.apply(
+            recalibrator.fit(*take(arguments, group == GROUPS)),
+            *take(new_inputs(arguments), members),
+        )
+        ours = take(corrected, members)
+        assert jax.tree.structure(ours) == jax.tree.structure(expected)
+        for a, b in zip(jax.tree.leaves(ours), jax.tree.leaves(expected)):
+            assert a.dtype == b.dtype
+            np.testing.assert_array_equal(a, b)
+
+
+def test_compiled_with_groups_that_are_known():
+    fit, apply = group_wise(histogram_binning(1))
+
+    def fit_apply(confidences, correct):
+        return apply(fit(confidences, correct, GROUPS), confidences, GROUPS)
+
+    correct = np.stack([CORRECT, ~CORRECT])
+    images = jax.jit(jax.vmap(fit_apply, (None, 0)))(CONFIDENCES, correct)
+    for group in (0, 2, 7):
+        members = group == GROUPS
+        expected = correct[:, members].mean(1, keepdims=True)
+        np.testing.assert_allclose(images[:, members], expected + np.zeros(N // 3), rtol=1e-14)
+
+
+FIT, APPLY = group_wise(platt_scaling())
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "message"),
+    [
+        (
+            lambda: APPLY({0: None, 2: None}, CONFIDENCES, GROUPS),
+            ValueError,
+            rf"fit has seen, 0, 2, got groups\[{np.argmax(GROUPS == 7)}\] = 7",
+        ),
+        (
+            lambda: FIT(CONFIDENCES, CORRECT | (GROUPS == 2), GROUPS),
+            ValueError,
+            "groups: in group 2, with 20 samples, correct: expected both 0 and 1",
+        ),
+        (
+            lambda: FIT(CONFIDENCES, CORRECT, GROUPS[1:]),
+            ValueError,
+            r"groups: expected shape \(60,\), one group for each sample, got \(59,\)",
+        ),
+        (
+            lambda: FIT(CONFIDENCES, CORRECT[1:], GROUPS),
+            ValueError,
+            r"arguments: expected leading axes of one length, got .*\[0\]': 60, .*\[1\]': 59",
+        ),
+        (lambda: FIT(CONFIDENCES, CORRECT, GROUPS - 1), ValueError, "groups: expected groups from"),
+        (lambda: FIT(CONFIDENCES, CORRECT, GROUPS / 2), TypeError, "groups: expected integer"),
+        (
+            lambda: FIT(CONFIDENCES, CORRECT, GROUPS.tolist()),
+            TypeError,
+            "groups.* expected an array",
+        ),
+        (
+            lambda: jax.jit(FIT)(CONFIDENCES, CORRECT, GROUPS),
+            TypeError,
+            "groups: expected integers that are known when compiling",
+        ),
+        (
+            lambda: FIT(CONFIDENCES[:0], CORRECT[:0], GROUPS[:0]),
+            ValueError,
+            "arguments: expected at least 1 samples, got 0",
+        ),
+        (lambda: FIT(GROUPS), TypeError, "groups: expected as last argument"),
+        (lambda: group_wise(platt_scaling), TypeError, "recalibrator: expected a Recalibrator"),
+        (lambda: group_wise(Recalibrator), TypeError, "got the class Recalibrator"),
+    ],
+)
+def test_wrong_arguments(call, error, message):
+    with pytest.raises(error, match=message):
+        call()
