@@ -7,6 +7,9 @@ import pytest
 
 from calibjax.distributions import Bernoulli, Categorical
 from calibjax.recalibration import (
+    BinAccuracies,
+    IsotonicMap,
+    SigmoidMap,
     histogram_binning,
     isotonic_regression,
     mmce_scaling,
@@ -70,19 +73,20 @@ WRONG = {
 }
 
 
-@pytest.fixture(scope="module")
-def fitted():
-    with jax.enable_x64(True):
-        return [(r.apply, r.fit(CONFIDENCES, CORRECT)) for r in QUICK.values()]
+PARAMS = {
+    "histogram": BinAccuracies(np.ones(1), np.ones(1, int)),
+    "isotonic": IsotonicMap(np.ones(1), np.ones(1)),
+    "platt": SigmoidMap(np.ones(()), np.zeros(())),
+}
 
 
 @pytest.mark.parametrize("case", WRONG)
-def test_wrong_data(case, fitted):
+def test_wrong_data(case):
     (confidences, correct), error, message = WRONG[case]
     for fit, _ in (*QUICK.values(), mmce_scaling()):
         with pytest.raises(error, match=message):
             fit(confidences, correct)
     if case not in ("lengths", "labels"):
-        for apply, params in fitted:
+        for name, params in PARAMS.items():
             with pytest.raises(error, match=message):
-                apply(params, confidences)
+                QUICK[name].apply(params, confidences)

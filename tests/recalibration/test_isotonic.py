@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from sklearn.isotonic import IsotonicRegression
 
-from calibjax.recalibration import isotonic_regression
+from calibjax.recalibration import IsotonicMap, isotonic_regression
 
 FIT, APPLY = isotonic_regression()
 NEW = np.linspace(0, 1, 101)
@@ -22,6 +22,18 @@ def sklearn_images(confidences, correct):
     return model.predict(np.append(NEW, confidences))
 
 
+def cascade():
+    """Blocks of increasing accuracies, all fractions of small denominators, then zeros.
+
+    From the right they are pooled one after the other: the largest number of rounds.
+    """
+    fractions = sorted({Fraction(a, b) for b in range(1, 6) for a in range(1, b)})
+    correct = []
+    for f in fractions:
+        correct += [1] * f.numerator + [0] * (f.denominator - f.numerator)
+    return np.array(correct + [0] * (80 - len(correct)))
+
+
 def test_against_scikit_learn():
     """With many ties, few, and none; increasing, constant and decreasing accuracies."""
     rng = np.random.default_rng(0)
@@ -32,8 +44,14 @@ def test_against_scikit_learn():
     accuracies = np.stack([confidences**2, 0 * confidences + 0.6, 1 - confidences])
     correct = rng.uniform(size=(30, 80)) < accuracies[np.arange(30) // 10, np.arange(30)]
     correct[0], correct[1] = 1, 0
-    images = jax.jit(jax.vmap(fit_apply))(confidences, correct)
+    confidences[2], correct[2] = np.linspace(0.2, 0.9, 80), cascade()
     expected = np.stack([sklearn_images(*data) for data in zip(confidences, correct)])
+    bad_confidences, bad_correct = confidences[:2].copy(), 1 * correct[:2]
+    bad_confidences[0, 7], bad_correct[1, 7] = np.nan, 2
+    data = np.append(confidences, bad_confidences, 0), np.append(correct, bad_correct, 0)
+    images = jax.jit(jax.vmap(fit_apply))(*data)
+    assert np.all(np.isnan(images[30:, : NEW.size]))
+    images = images[:30]
     np.testing.assert_allclose(images, expected, atol=1e-12)
     assert np.all(jnp.diff(images[:, : NEW.size]) >= 0)
     single = fit_apply(confidences[4].astype(np.float32), correct[4])
@@ -44,25 +62,6 @@ def test_against_scikit_learn():
 @pytest.mark.parametrize(("confidence", "correct"), [(0.3, 0), (1.0, 1)])
 def test_one_sample(confidence, correct):
     assert np.all(fit_apply(np.array([confidence]), np.array([correct])) == correct)
-
-
-def cascade(largest):
-    """Blocks of increasing accuracies, all fractions of small denominators, then zeros.
-
-    From the right they are pooled one after the other: the largest number of rounds.
-    """
-    fractions = sorted({Fraction(a, b) for b in range(1, largest) for a in range(1, b)})
-    correct = []
-    for f in fractions:
-        correct += [1] * f.numerator + [0] * (f.denominator - f.numerator)
-    return np.array(correct + [0] * len(correct))
-
-
-def test_many_rounds():
-    correct = cascade(20)
-    confidences = np.linspace(0.2, 0.9, correct.size)
-    expected = sklearn_images(confidences, correct)
-    np.testing.assert_allclose(fit_apply(confidences, correct), expected, atol=1e-12)
 
 
 def test_gradients():
@@ -85,9 +84,7 @@ def test_gradients():
 
 
 def test_nan_does_not_become_a_number_when_traced():
-    function = jax.jit(fit_apply)
-    confidences, correct = np.array([0.2, 0.4, 0.6]), np.array([0, 1, 1])
-    assert np.all(np.isnan(function(np.array([0.2, np.nan, 0.6]), correct)))
-    assert np.all(np.isnan(function(confidences, np.array([0, 1, 3]))))
-    images = jax.jit(APPLY)(FIT(confidences, correct), np.array([np.nan, 0.2]))
-    assert np.isnan(images).tolist() == [True, False]
+    """In a new confidence; bad calibration data are in the test against scikit-learn."""
+    params = IsotonicMap(np.array([0.2, 0.4]), np.array([0.0, 1.0]))
+    images = jax.jit(APPLY)(params, np.array([np.nan, 0.3]))
+    np.testing.assert_allclose(images, [np.nan, 0.5], rtol=1e-14)
