@@ -22,6 +22,11 @@ Notation of the papers and names in the code:
 | CME | `hypothesis_tests.cme_test` |
 | ECE, MCE | `estimators.ece`, `estimators.mce` with `uniform_bins` and other binnings |
 | MMCE | `estimators.mmce` on what `estimators.top_label` returns |
+| φ(x), p̂(x), 1(f(x) = y) | `features`, `confidences`, `correct` |
+| γ in exp(−‖φ − φ'‖₁ / (dγ)) | `length_scale` of the local methods |
+| LCE, MLCE, SLCE | `estimators.lce`, `mlce`, `local_errors(...).error` |
+| LoRe | `recalibration.local_recalibration` |
+| PRR, w/u | `scores.prediction_rejection_ratio`, `ratio` of `scores.decision_cost` |
 | L_τ, averaged over levels τ | `scores.pinball_loss` |
 | T in p^{1/T} | `temperature`, of `recalibration.tempered` |
 | max_c g_c(X), 1(Y = argmax) | `confidences`, `correct` |

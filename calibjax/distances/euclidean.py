@@ -10,7 +10,7 @@ from calibjax._pytree import record
 from calibjax.distances.base import Distance
 
 
-def _coordinates(p: Any) -> list[jax.Array]:
+def coordinates(p: Any) -> list[jax.Array]:
     """Coordinates of p: class probabilities where it has them, otherwise all its parameters."""
     return jax.tree.leaves(getattr(p, "class_probs", p))
 
@@ -31,7 +31,7 @@ class Euclidean(Distance):
 
     def squared(self, p: Any, q: Any) -> jax.Array:
         """Squared Euclidean distance."""
-        pairs = zip(_coordinates(p), _coordinates(q), strict=True)
+        pairs = zip(coordinates(p), coordinates(q), strict=True)
         # Differences of integers become floats, whose squares do not overflow.
         squares = (map_components(lambda x, y: jnp.square((x - y) * 1.0), a, b) for a, b in pairs)
         return total([total(terms) for terms in squares])

@@ -14,6 +14,7 @@ PAIRS = {
         distances.SquaredEuclidean(),
         (RNG.normal(size=3), RNG.normal(size=3)),
     ),
+    "manhattan": (distances.Manhattan(), (RNG.normal(size=3), RNG.normal(size=3))),
     "total variation": (
         distances.TotalVariation(),
         tuple(distributions.Categorical(RNG.dirichlet(np.ones(4))) for _ in range(2)),
@@ -90,7 +91,7 @@ def test_wasserstein_of_independent_components_adds_up():
 
 
 def test_bernoulli_has_the_distances_of_two_classes():
-    for distance in (distances.Euclidean(), distances.TotalVariation()):
+    for distance in (distances.Euclidean(), distances.TotalVariation(), distances.Manhattan()):
         one = distance(
             distributions.Bernoulli(jnp.array(0.3)), distributions.Bernoulli(jnp.array(0.9))
         )
@@ -101,7 +102,7 @@ def test_bernoulli_has_the_distances_of_two_classes():
         np.testing.assert_allclose(one, two, rtol=1e-14)
 
 
-@pytest.mark.parametrize("size", [1, 7, 32, 33, 100])
+@pytest.mark.parametrize("size", [1, 7, 32, 33, 150])
 def test_number_of_components_does_not_matter(size):
     """Few components are written out, many are summed by the compiler."""
     x, y = RNG.normal(size=(2, size))
@@ -109,6 +110,7 @@ def test_number_of_components_does_not_matter(size):
     np.testing.assert_allclose(
         distances.TotalVariation()(x, y), np.abs(x - y).sum() / 2, rtol=1e-13
     )
+    np.testing.assert_allclose(distances.Manhattan()(x, y), np.abs(x - y).sum(), rtol=1e-13)
 
 
 def test_unknown_families_are_named():

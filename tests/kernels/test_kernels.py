@@ -16,6 +16,7 @@ KERNELS = {
     "squared exponential": (kernels.SquaredExponential(0.7), POINTS),
     "exponential": (kernels.Exponential(0.7), POINTS),
     "power exponential": (kernels.PowerExponential(0.7, 1.5), POINTS),
+    "Laplacian": (kernels.Exponential(0.7, distances.Manhattan()), POINTS),
     "exponential of wasserstein": (kernels.Exponential(0.7, distances.Wasserstein()), NORMALS),
     "gaussian of wasserstein": (kernels.SquaredExponential(0.7, distances.Wasserstein()), NORMALS),
     "exponential of total variation": (kernels.Exponential(0.7, distances.TotalVariation()), PROBS),
