@@ -228,8 +228,8 @@ def mmce_scaling(kernel: Kernel = _KUMAR_KERNEL, weight: jax.Array | float = 10.
             separates the wrong ones from the correct ones above it. Where the arrays are traced,
             slope and intercept are NaN instead.
 
-    Cost: n²/2 evaluations of the kernel and its derivative for each of about 15, at most 100, steps of
-    L-BFGS, O(n + tile²) memory.
+    Cost: n²/2 evaluations of the kernel and its derivative for each of about 15 steps of L-BFGS,
+    at most 100; O(n + tile²) memory.
 
     References: Kumar, Sarawagi and Jain (2018), Trainable calibration measures for neural networks
     from kernel mean embeddings; L21 §5.
