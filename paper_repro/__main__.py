@@ -6,6 +6,8 @@ import jax
 
 from paper_repro import (
     cells,
+    l21_crime,
+    l21_networks,
     w19_estimates,
     w19_networks,
     w19_tests,
@@ -23,6 +25,8 @@ MODULES = (
     w21_ols,
     w21_synthetic,
     w21_friedman,
+    l21_crime,
+    l21_networks,
 )
 EXPERIMENTS = {module.NAME: module.run for module in MODULES}
 

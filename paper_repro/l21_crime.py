@@ -120,13 +120,9 @@ def trained(folder: Path, settings: Settings, communities: Communities) -> dict[
 def parts_of(
     communities: Communities, networks: dict[str, np.ndarray], variant: Variant, seed: int
 ) -> tuple[Part, Part]:
-    """Calibration and evaluation part of one network.
-
-    Without logits, since the confidence of one of two classes says all.
-    """
+    """Calibration and evaluation part of one network."""
     split = random_split(seed, len(communities.labels))
-    parts = []
-    first = 0
+    parts, first = [], 0
     for indices in (split.calibration, split.evaluation):
         chosen = slice(first, first + len(indices))
         part = part_of_logits(
@@ -135,7 +131,7 @@ def parts_of(
             communities.labels[indices],
             communities.groups[variant.grouping][indices],
         )
-        parts.append(dataclasses.replace(part, labels=None, logits=None))
+        parts.append(part)
         first += len(indices)
     return tuple(parts)
 

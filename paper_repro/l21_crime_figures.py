@@ -18,7 +18,7 @@ def plot(folder: Path, results: Results) -> None:
     variants = list(results.variants)[:2]
     methods = (*GLOBAL, *LOCAL)
     for figure_name, quantity in FIGURES.items():
-        figure = Figure(figsize=(9, 3.1 * len(variants) + 0.6), layout="constrained")
+        figure = Figure(figsize=(7.5, 2.6 * len(variants) + 0.7), layout="constrained")
         panels = figure.subplots(len(variants), 2, sharex=True, sharey=True)
         for row, variant in zip(panels, variants, strict=True):
             for axes, embedding in zip(row, LENGTH_SCALES, strict=True):

@@ -1,4 +1,4 @@
-"""L21 §5.2 and 5.4, Fig. 4, 8 and 9, Table 4: local recalibration of image classifiers.
+"""L21 §3.3, 5.2 and 5.4, Fig. 2, 4, 8, 9, Table 4: local recalibration of image classifiers.
 
 All methods are compared on networks for CIFAR-10 and CIFAR-100 (--data, folders `cifar10_networks`
 and `cifar100_logits/resnet50`) and on classifiers of the user's own (--npz, see
@@ -22,7 +22,7 @@ import numpy as np
 from tqdm import tqdm
 
 from calibjax import scores
-from paper_repro import cells, l21_embeddings, l21_methods
+from paper_repro import cells, l21_embeddings, l21_methods, l21_networks_map
 from paper_repro.l21_classifiers import (
     CIFAR10,
     CIFAR100,
@@ -51,6 +51,7 @@ class Settings:
         num_bins: number of equal intervals of confidences.
         components: of the features, by embedding.
         max_iter: iterations of t-SNE.
+        redraws: redraws of the exact test of every point, for the map of the first classifier.
     """
 
     num_samples: int | None
@@ -58,10 +59,11 @@ class Settings:
     num_bins: int = 15
     components: tuple[tuple[str, int], ...] = (("t-SNE", 3), ("PCA", 50))
     max_iter: int = 1000
+    redraws: int = 999
 
 
 SETTINGS = {
-    "quick": Settings(500, (), max_iter=250),
+    "quick": Settings(500, (), max_iter=250, redraws=99),
     "paper": Settings(None, NETWORKS),
 }
 
@@ -200,6 +202,8 @@ def run(run: cells.Run) -> None:
     results = finished_cells(folder, settings, classifiers)
     write_tables(folder, results)
     plot(folder, results)
+    first = classifiers[0]
+    l21_networks_map.draw(folder, first, settings.num_bins, settings.max_iter, settings.redraws)
 
 
 if __name__ == "__main__":

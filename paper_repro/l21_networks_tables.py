@@ -100,7 +100,7 @@ def write_tables(folder: Path, results: dict[str, dict[str, Any]]) -> None:
 def plot(folder: Path, results: dict[str, dict[str, Any]]) -> None:
     """For each classifier: MLCE with both features, mean LCE, and the gain of decisions."""
     for name, result in results.items():
-        figure = Figure(figsize=(9, 7), layout="constrained")
+        figure = Figure(figsize=(8, 6), layout="constrained")
         panels = figure.subplots(2, 2)
         methods = {method: result["methods"][method] for method in (*GLOBAL, *LOCAL)}
         shown = (("MLCE", "t-SNE"), ("MLCE", "PCA"), ("mean LCE", "t-SNE"))

@@ -228,8 +228,9 @@ def test_methods(crime):
     np.testing.assert_allclose(new["Group hist. binning"], expected, atol=1e-12)
     temperatures = np.asarray(found.group_temperatures)
     fit = recalibration.temperature_scaling().fit
+    logits, labels = calibration.logits, calibration.labels
     for group, temperature in enumerate(temperatures[:2]):  # each is compiled for its size
-        members = l21_methods.Bernoulli(r[g == group]), jnp.asarray(k[g == group])
+        members = l21_methods.CategoricalLogits(logits[g == group]), labels[g == group]
         if np.isnan(temperature):
             with pytest.raises(ValueError, match="loss: expected"):
                 fit(*members)
@@ -337,14 +338,14 @@ def test_correlation_and_its_error():
 
 
 def npz_arrays(parts, features):
-    """Arrays of an --npz file without logits; groups are not numbered from zero."""
+    """Arrays of an --npz file; groups are not numbered from zero."""
     return {
         f"{name}_{key}": value
         for name, part, features in zip(l21_classifiers.PARTS, parts, features)
         for key, value in (
             ("features", features),
-            ("confidences", part.confidences),
-            ("correct", part.correct),
+            ("logits", part.logits),
+            ("labels", part.labels),
             ("groups", 10 * part.groups - 7),
         )
     }
@@ -353,7 +354,9 @@ def npz_arrays(parts, features):
 def test_networks_from_files(crime, tmp_path, monkeypatch):
     """Two files with groups: all tables; the first is what the other run has seen."""
     _, _, results, parts, embeddings = crime
-    settings = l21_networks.Settings(None, (), num_bins=5, components=COMPONENTS, max_iter=250)
+    settings = l21_networks.Settings(
+        None, (), num_bins=5, components=COMPONENTS, max_iter=250, redraws=9
+    )
     monkeypatch.setitem(l21_networks.SETTINGS, "quick", settings)
     for name, order in (("one", 1), ("two", -1)):
         arrays = npz_arrays(parts[::order], Embedding(*embeddings["PCA"][::order]))
@@ -363,8 +366,8 @@ def test_networks_from_files(crime, tmp_path, monkeypatch):
     l21_networks.run(run)
     folder = run.folder(l21_networks.NAME)
     names = {path.name for path in folder.iterdir() if path.is_file()}
-    written = ("table_4", "local_errors", "groups", "correlations")
-    figures = {"one.png", "two.png"}
+    written = ("table_4", "local_errors", "groups", "correlations", "figure_2")
+    figures = {"one.png", "two.png", "figure_2.png"}
     assert names == {f"{x}.{suffix}" for x in written for suffix in ("md", "csv")} | figures
     rows = [row.split(",") for row in (folder / "local_errors.csv").read_text().splitlines()]
     found = {row[1]: float(row[3]) for row in rows if row[0] == "one"}  # MCE
