@@ -37,30 +37,6 @@ from paper_repro.l21_embeddings import Embedding
 NAME = "l21_crime"
 
 
-@dataclasses.dataclass(frozen=True)
-class Settings:
-    """Sizes of the experiment.
-
-    Attributes:
-        seeds: number of splits, and of networks.
-        epochs: number of epochs of training.
-        hidden: widths of the hidden layers.
-        num_bins: number of equal intervals of confidences.
-        components: of the features, by embedding.
-        max_iter: iterations of t-SNE.
-    """
-
-    seeds: int
-    epochs: int = 200
-    hidden: tuple[int, ...] = (100, 100, 100)
-    num_bins: int = 5
-    components: tuple[tuple[str, int], ...] = (("t-SNE", 2), ("PCA", 20))
-    max_iter: int = 1000
-
-
-SETTINGS = {"quick": Settings(3), "paper": Settings(60)}
-
-
 class Variant(NamedTuple):
     """How networks are trained, "last" or "best" epoch, and what makes a group."""
 
@@ -74,6 +50,32 @@ VARIANTS = (
     Variant("stopped", "best", "shares"),
     Variant("200 epochs, income groups", "last", "incomes"),
 )
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """Sizes of the experiment.
+
+    Attributes:
+        seeds: number of splits, and of networks.
+        variants: those that are evaluated, at least the first two.
+        epochs: number of epochs of training.
+        hidden: widths of the hidden layers.
+        num_bins: number of equal intervals of confidences.
+        components: of the features, by embedding.
+        max_iter: iterations of t-SNE.
+    """
+
+    seeds: int
+    variants: tuple[Variant, ...] = VARIANTS
+    epochs: int = 200
+    hidden: tuple[int, ...] = (100, 100, 100)
+    num_bins: int = 5
+    components: tuple[tuple[str, int], ...] = (("t-SNE", 2), ("PCA", 20))
+    max_iter: int = 1000
+
+
+SETTINGS = {"quick": Settings(2, VARIANTS[:2], max_iter=250), "paper": Settings(60)}
 
 
 def trained(folder: Path, settings: Settings, communities: Communities) -> dict[str, np.ndarray]:
@@ -176,10 +178,10 @@ def finished_cells(
 ) -> dict[str, list[dict[str, Any]]]:
     """Results of each network by variant, computed or read."""
     networks = trained(folder, settings, communities)
-    bar = tqdm(total=len(VARIANTS) * settings.seeds, desc=NAME, unit="cell")
+    bar = tqdm(total=len(settings.variants) * settings.seeds, desc=NAME, unit="cell")
     results: dict[str, list[dict[str, Any]]] = {}
     seconds = {"t-SNE": 0.0, "evaluation": 0.0}
-    for variant in VARIANTS:
+    for variant in settings.variants:
         results[variant.name] = []
         for seed in range(settings.seeds):
             bar.set_description(f"{NAME}: {variant.name}, seed {seed}")
@@ -188,8 +190,10 @@ def finished_cells(
             embeddings = embed(folder, settings, variant, seed, parts)
             seconds["t-SNE"] += time.process_time() - start
             start = time.process_time()
-            digest = hashlib.sha256(embeddings["t-SNE"].calibration.tobytes()).hexdigest()
-            parameters = dataclasses.asdict(settings) | {"seeds": None, "embedding": digest}
+            parameters = {
+                "num_bins": settings.num_bins,
+                "data": l21_methods.digest(parts, embeddings),
+            }
             name = f"{variant.name}/{seed:02d}".replace(" ", "_").replace(",", "")
             compute = functools.partial(evaluate, settings, parts, embeddings)
             results[variant.name].append(cells.cell(folder, name, parameters, compute))

@@ -1,6 +1,7 @@
 """The recalibration methods that L21 compares, and the quantities that it compares them by."""
 
 import functools
+import hashlib
 from typing import Any, NamedTuple
 
 import jax
@@ -84,6 +85,17 @@ def both_parts(
         data_of(part, {name: getattr(x, which) for name, x in embeddings.items()})
         for part, which in parts
     )
+
+
+def digest(parts: tuple[Part, Part], embeddings: dict[str, Embedding]) -> str:
+    """Identifies all that the results depend on."""
+    arrays = [x for embedding in embeddings.values() for x in embedding]
+    for part in parts:
+        arrays += [part.confidences, part.correct, part.groups, part.logits, part.labels]
+    found = hashlib.sha256()
+    for array in arrays:
+        found.update(b"" if array is None else np.ascontiguousarray(array).tobytes())
+    return found.hexdigest()
 
 
 def _scaling_data(data: Data) -> tuple[Any, jax.Array]:

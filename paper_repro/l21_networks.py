@@ -12,7 +12,6 @@ embedding of t-SNE takes minutes for each network and is kept.
 
 import dataclasses
 import functools
-import hashlib
 from pathlib import Path
 from typing import Any
 
@@ -178,12 +177,10 @@ def finished_cells(
         bar.set_description(f"{NAME}: {classifier.name}, embedding")
         embeddings = embed(folder, settings, classifier)
         bar.set_description(f"{NAME}: {classifier.name}")
-        arrays = [x.tobytes() for embedding in embeddings.values() for x in embedding]
-        arrays += [classifier.calibration.correct.tobytes()]
-        arrays += [x.confidences.tobytes() for x in (classifier.calibration, classifier.evaluation)]
+        parts = classifier.calibration, classifier.evaluation
         parameters = {
             "num_bins": settings.num_bins,
-            "data": hashlib.sha256(b"".join(arrays)).hexdigest(),
+            "data": l21_methods.digest(parts, embeddings),
         }
         compute = functools.partial(evaluate, settings, classifier, embeddings)
         name = f"{classifier.name}/results"

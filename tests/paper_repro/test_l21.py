@@ -1,5 +1,6 @@
 import dataclasses
 import functools
+from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
@@ -7,7 +8,7 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from calibjax import recalibration
+from calibjax import hypothesis_tests, recalibration
 from paper_repro import (
     cells,
     l21_classifiers,
@@ -23,7 +24,14 @@ from paper_repro.l21_embeddings import Embedding
 
 PART = 40  # communities for recalibration, and for evaluation
 COMPONENTS = (("t-SNE", 2), ("PCA", 2))
-CRIME = l21_crime.Settings(seeds=2, epochs=6, hidden=(6,), components=COMPONENTS, max_iter=250)
+CRIME = l21_crime.Settings(
+    seeds=2,
+    variants=l21_crime.VARIANTS[:2],
+    epochs=6,
+    hidden=(6,),
+    components=COMPONENTS,
+    max_iter=250,
+)
 COLUMNS = [*{c for names in l21_crime_data.GROUPINGS.values() for c in names.values()}]
 
 
@@ -138,7 +146,6 @@ def crime(communities, tmp_path_factory):
     """Folder, networks and results of a tiny run."""
     with pytest.MonkeyPatch.context() as patch, jax.enable_x64(True):
         patch.setitem(l21_crime.SETTINGS, "quick", CRIME)
-        patch.setattr(l21_crime, "VARIANTS", l21_crime.VARIANTS[:2])
         patch.setattr(l21_crime_networks, "LEARNING_RATE", 0.02)
         # In place of one that takes long to compile.
         patch.setattr(recalibration, "mmce_scaling", recalibration.platt_scaling)
@@ -337,6 +344,12 @@ def test_correlation_and_its_error():
     np.testing.assert_allclose(np.mean(errors), np.std(values), rtol=0.2)
 
 
+def stand_in(key, features, confidences, correct, **options):
+    """A result without redraws."""
+    pvalues = np.linspace(0.01, 1, len(confidences))
+    return SimpleNamespace(pvalue=pvalues, adjusted_pvalue=pvalues)
+
+
 def npz_arrays(parts, features):
     """Arrays of an --npz file; groups are not numbered from zero."""
     return {
@@ -363,6 +376,10 @@ def test_networks_from_files(crime, tmp_path, monkeypatch):
         np.savez(tmp_path / f"{name}.npz", **arrays)
     paths = ["--npz", *(str(tmp_path / f"{name}.npz") for name in ("one", "two"))]
     run, _ = cells.parse([*paths, "--output", str(tmp_path)], "x", "y")
+    # Rendering and the exact test take long, and are not what is tested here.
+    save = lambda folder, name, figure: cells.write(folder / f"{name}.png", b"")  # noqa: E731
+    monkeypatch.setattr(cells, "save_figure", save)
+    monkeypatch.setattr(hypothesis_tests, "local_calibration_test", stand_in)
     l21_networks.run(run)
     folder = run.folder(l21_networks.NAME)
     names = {path.name for path in folder.iterdir() if path.is_file()}
