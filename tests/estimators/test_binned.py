@@ -123,7 +123,10 @@ def test_debiased_squared_ece_in_bins_of_equal_predictions_is_that_of_kumar():
     np.testing.assert_allclose(ours, expected, rtol=1e-12)
 
 
-@pytest.mark.parametrize("name", BINNINGS)
+@pytest.mark.parametrize(
+    "name",
+    ["uniform", *(pytest.param(x, marks=pytest.mark.slow) for x in BINNINGS if x != "uniform")],
+)
 def test_debiased_squared_ece_is_unbiased(name):
     """Given the predictions, its mean is the sum with Δ = share (e_0 − p) in place of residuals."""
     probs, _ = random_data(100, 4, seed=1)

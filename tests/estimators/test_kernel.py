@@ -39,7 +39,7 @@ def test_against_a_double_loop(name):
         np.testing.assert_allclose(ours, np.mean(blocks), atol=1e-13)
 
 
-@pytest.mark.parametrize("n", [2, 128, 129, 257])
+@pytest.mark.parametrize("n", [2, 128, 129, pytest.param(257, marks=pytest.mark.slow)])
 def test_every_number_of_samples(n):
     predictions, targets, samples = oracles.normal_data(n)
     matrix = oracles.h_matrix(oracles.normal_h, samples)
@@ -112,11 +112,16 @@ def test_float32_has_no_offset():
     ("estimator", "name"),
     [
         ("skce", "normal-None"),
-        ("skce", "normal-3"),
         ("skce", "categorical-5-label"),
-        ("skce_biased", "normal-None"),
         ("skce_block", "normal-3"),
-        ("skce_block", "categorical-5-label"),
+        *(
+            pytest.param(*case, marks=pytest.mark.slow)
+            for case in (
+                ("skce", "normal-3"),
+                ("skce_biased", "normal-None"),
+                ("skce_block", "categorical-5-label"),
+            )
+        ),
     ],
 )
 def test_gradients(estimator, name):

@@ -81,7 +81,10 @@ def test_sums_of_groups_stay_on_the_simplex():
     grouped.check_values("predictions")
 
 
-@pytest.mark.parametrize("name", LENSES)
+@pytest.mark.parametrize(
+    "name",
+    ["top_label", *(pytest.param(x, marks=pytest.mark.slow) for x in LENSES if x != "top_label")],
+)
 def test_every_estimator_and_test_takes_what_a_lens_returns(name):
     predictions, targets, _, _ = data()
     lens = estimators.class_wise(predictions, targets)

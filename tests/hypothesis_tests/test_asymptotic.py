@@ -56,6 +56,7 @@ def test_batch_size_changes_nothing():
     np.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-14)
 
 
+@pytest.mark.slow
 def test_bootstrap_approximates_the_null_distribution_of_many_samples():
     """Quantiles of n SKCE over calibrated data sets, and their bootstrap approximation."""
     kernel, n = oracles.normal_kernel(), 256

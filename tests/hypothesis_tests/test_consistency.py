@@ -56,6 +56,7 @@ def test_equal_predictions_cannot_be_told_from_resampled_ones():
     assert abs(float(test.pvalue) - exact) < 4 * np.sqrt(exact * (1 - exact) / 20_000)
 
 
+@pytest.mark.slow
 def test_it_rejects_too_often_where_the_exact_test_does_not():
     """W19 Fig. 2: ECE with more bins than the data can fill."""
     n, m, num_datasets = 50, 4, 400

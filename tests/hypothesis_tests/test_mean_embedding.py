@@ -83,6 +83,7 @@ def _pvalues(n, num_datasets, exact):
     return jax.lax.map(pvalue, keys, batch_size=50)
 
 
+@pytest.mark.slow
 def test_the_asymptotic_test_rejects_too_often_and_the_exact_one_does_not():
     error = np.sqrt(0.05 * 0.95 / 500)
     assert np.mean(_pvalues(16, 500, exact=False) <= 0.05) > 0.05 + 5 * error

@@ -192,7 +192,7 @@ def _data(family, n, mild):
     return oracles.categorical_kernel(), predictions, jnp.where(changed, 0, targets)
 
 
-@pytest.mark.parametrize("family", ["normal", "classes"])
+@pytest.mark.parametrize("family", [pytest.param("normal", marks=pytest.mark.slow), "classes"])
 @pytest.mark.parametrize("mild", [0, 1])
 def test_approximations_against_the_bootstrap(family, mild):
     """The whole tail function: the bar of 0.03, and where moments do not meet it."""

@@ -64,6 +64,7 @@ def test_identical_components_are_one_distribution():
     )
 
 
+@pytest.mark.slow
 def test_skce_of_calibrated_mixtures_has_mean_zero():
     """5000 data sets of n = 10 (the pairs that CalibrationErrors.jl skips make it 0.026)."""
 
@@ -110,6 +111,7 @@ def test_float32_has_no_offset():
     assert abs(offset) < 0.01 * spread
 
 
+@pytest.mark.slow
 def test_exact_test_by_features_is_the_biased_estimator():
     predictions, targets = _data(8, 5, seed=4)
     test = hypothesis_tests.exact_skce_test(

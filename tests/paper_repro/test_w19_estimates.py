@@ -28,7 +28,10 @@ def distances_of(probs):
     return jnp.abs(probs[:, None] - probs).sum(-1) / 2
 
 
-@pytest.mark.parametrize(("m", "a"), [(2, 1.0), (10, 0.1), (1000, 0.1)])
+@pytest.mark.parametrize(
+    ("m", "a"),
+    [(10, 0.1), *(pytest.param(*x, marks=pytest.mark.slow) for x in ((2, 1.0), (1000, 0.1)))],
+)
 @pytest.mark.parametrize(("share", "beta"), [(0.0, None), (0.5, "first"), (1.0, "uniform")])
 def test_estimates_are_those_of_the_library(m, a, share, beta):
     n = 61  # odd: the last sample has no partner; more than two blocks of rows

@@ -87,6 +87,7 @@ def test_errors_of_known_pvalues():
     assert w19_tests.level_deviations(np.full(100, 0.005))[0] == pytest.approx(99.498744)
 
 
+@pytest.mark.slow
 def test_the_experiment_writes_its_results(tmp_path, monkeypatch):
     tests = tuple(t for t in w19_simulation.TESTS if t.slug in ("free_block", "block", "exact"))
     monkeypatch.setattr(w19_tests, "TESTS", tests)

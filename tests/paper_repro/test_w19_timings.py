@@ -37,6 +37,7 @@ def test_procedures_are_the_estimators():
     assert len({round(float(value), 6) for value in expected.values()}) == 8  # none is another one
 
 
+@pytest.mark.slow
 def test_the_experiment_writes_its_results(tmp_path, monkeypatch):
     chosen = ("ECE, uniform bins", "ECE, data-dependent bins", "SKCE_b", "SKCE_uq")
     chosen += tuple(f"{name} {w19_timings.HEURISTIC}" for name in chosen[2:])
