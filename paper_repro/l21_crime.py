@@ -180,7 +180,7 @@ def finished_cells(
     networks = trained(folder, settings, communities)
     bar = tqdm(total=len(settings.variants) * settings.seeds, desc=NAME, unit="cell")
     results: dict[str, list[dict[str, Any]]] = {}
-    seconds = {"t-SNE": 0.0, "evaluation": 0.0}
+    seconds = {"embeddings": 0.0, "evaluation": 0.0}
     for variant in settings.variants:
         results[variant.name] = []
         for seed in range(settings.seeds):
@@ -188,7 +188,7 @@ def finished_cells(
             parts = parts_of(communities, networks, variant, seed)
             start = time.process_time()
             embeddings = embed(folder, settings, variant, seed, parts)
-            seconds["t-SNE"] += time.process_time() - start
+            seconds["embeddings"] += time.process_time() - start
             start = time.process_time()
             parameters = {
                 "num_bins": settings.num_bins,

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from calibjax import plotting
@@ -10,23 +11,30 @@ from paper_repro.l21_crime_tables import Results
 from paper_repro.l21_embeddings import LENGTH_SCALES
 from paper_repro.l21_methods import CURVE_LENGTH_SCALES, GLOBAL, LOCAL
 
-FIGURES = {"figure_5": "MLCE", "figure_17": "mean LCE"}
+METHODS = (*GLOBAL, *LOCAL)
+
+
+def _draw(axes: Axes, results: Results, variant: str, quantity: str, embedding: str) -> None:
+    name = f"{quantity} curve ({embedding})"
+    curves = {method: results.values(variant, method, name) for method in METHODS}
+    plotting.bandwidth_curves(CURVE_LENGTH_SCALES, curves, ylabel=quantity, axis=axes)
+    axes.set_title(f"{embedding} features, {variant}", fontsize=10)
+    axes.label_outer()
 
 
 def plot(folder: Path, results: Results) -> None:
-    """Fig. 5 and 17, the latter with both features: means over the networks, bands of one sd."""
+    """Fig. 5 and 17: means over the networks, in bands of one standard deviation."""
     variants = list(results.variants)[:2]
-    methods = (*GLOBAL, *LOCAL)
-    for figure_name, quantity in FIGURES.items():
-        figure = Figure(figsize=(7.5, 2.6 * len(variants) + 0.7), layout="constrained")
-        panels = figure.subplots(len(variants), 2, sharex=True, sharey=True)
-        for row, variant in zip(panels, variants, strict=True):
-            for axes, embedding in zip(row, LENGTH_SCALES, strict=True):
-                name = f"{quantity} curve ({embedding})"
-                curves = {x: results.values(variant, x, name) for x in methods}
-                plotting.bandwidth_curves(CURVE_LENGTH_SCALES, curves, ylabel=quantity, axis=axes)
-                axes.set_title(f"{embedding} features, {variant}", fontsize=10)
-                axes.label_outer()
+    for name, quantity, embeddings in (
+        ("figure_5", "MLCE", list(LENGTH_SCALES)),
+        ("figure_17", "mean LCE", ["t-SNE"]),
+    ):
+        num = len(embeddings)
+        figure = Figure(figsize=(7.5, 2.6 * num + 0.7), layout="constrained")
+        panels = figure.subplots(num, len(variants), sharex=True, sharey=True, squeeze=False)
+        for row, embedding in zip(panels, embeddings, strict=True):
+            for axes, variant in zip(row, variants, strict=True):
+                _draw(axes, results, variant, quantity, embedding)
         handles, labels = panels[0, 0].get_legend_handles_labels()
         figure.legend(handles, labels, loc="outside lower center", ncols=4, fontsize=8)
-        cells.save_figure(folder, figure_name, figure)
+        cells.save_figure(folder, name, figure)

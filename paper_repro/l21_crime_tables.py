@@ -85,10 +85,10 @@ of the paper, all others those of the largest `racePct...` (see `l21_crime_data`
 
 MAXIMUM_NOTE = """
 Maximum over the groups of the MCE within the group, 5 equal intervals, on the evaluation part: mean
-and standard deviation over {seeds} networks, as in Table 1 of L21 (setting 1). Groups have on
-average {sizes} communities in the evaluation part: cells (group, bin) of the small groups hold few
-of them, and the maximum is mostly chance in these. Group-wise temperature scaling: {missing} of
-{of} groups have no temperature of largest likelihood; they get that of all.
+and standard deviation over {seeds} networks, as in Table 1 of L21 (setting 1). Mean number of
+communities in the groups of the evaluation part: {sizes}. Cells (group, bin)
+of small groups hold few of them, and the maximum is mostly chance in these. Group-wise temperature
+scaling: {missing} of {of} groups have no temperature of largest likelihood; they get that of all.
 """
 
 LARGE_CELLS_NOTE = f"""

@@ -42,8 +42,10 @@ def principal_components(features: Embedding, num_components: int) -> Embedding:
     """
     num_components = min(num_components, *features.calibration.shape)
     pca = PCA(num_components, svd_solver="full")
-    calibration = pca.fit_transform(np.asarray(features.calibration, np.float64))
-    return scaled(Embedding(calibration, pca.transform(np.asarray(features.evaluation))))
+    calibration, evaluation = (np.asarray(part, np.float64) for part in features)
+    with threadpool_limits(1):  # threads wait for each other on busy cores
+        calibration = pca.fit_transform(calibration)
+        return scaled(Embedding(calibration, pca.transform(evaluation)))
 
 
 def tsne(
@@ -71,8 +73,7 @@ def tsne(
     def compute() -> dict[str, np.ndarray]:
         seed = int.from_bytes(hashlib.sha256(name.encode()).digest()[:4], "big")
         embed = TSNE(num_components, max_iter=max_iter, random_state=seed, n_jobs=1)
-        # n_jobs leaves the threads of OpenMP alone, which wait for each other on busy cores.
-        with threadpool_limits(1):
+        with threadpool_limits(1):  # n_jobs leaves the threads of OpenMP alone
             return {"embedding": embed.fit_transform(both)}
 
     found = cells.arrays(folder, name, parameters, compute)["embedding"]

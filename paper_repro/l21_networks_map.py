@@ -68,12 +68,12 @@ def bin_rows(classifier: Classifier, found: dict[str, np.ndarray]) -> list[list[
 
 
 NOTE = """
-Bins of the confidences of {name} without recalibration, evaluation part, with t-SNE features in two
-dimensions and length scale 0.2. Error: mean confidence - accuracy. By chance: mean LCE that is
-expected if the model is calibrated (the errors being normal). Size: median effective number of
-samples of a local error. Smallest p: of the points of the bin, by the exact test with {redraws}
-redraws, adjusted for all points (family-wise); "significant": share of the points with adjusted p
-<= {level}.
+Bins of the confidences of {name} without recalibration, evaluation part, with
+t-SNE features in two dimensions and length scale 0.2. Error: mean confidence - accuracy. By chance:
+mean LCE that is expected if the model is calibrated (the errors being normal). Size: median
+effective number of samples of a local error. Smallest p: of the points of the bin, by the exact
+test with {redraws} redraws, adjusted for all points (family-wise); "significant": share of the
+points with adjusted p <= {level}.
 """
 
 
@@ -98,7 +98,7 @@ def draw(folder: Path, classifier: Classifier, num_bins: int, max_iter: int, red
     cells.write_table(folder, "figure_2", [*header, "significant"], rows, note)
     large = [row for row in rows if row[1] >= MIN_BIN_SIZE] or rows
     shown = [f(large, key=lambda row: abs(row[2])) for f in (min, max)]
-    figure = Figure(figsize=(9, 7), layout="constrained")
+    figure = Figure(figsize=(7.5, 5.6), layout="constrained")
     panels = figure.subplots(2, 2, width_ratios=(1.2, 1))
     for (left, right), row in zip(panels, shown, strict=True):
         chosen = found["bin"] == row[0] - 1
