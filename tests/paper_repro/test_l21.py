@@ -297,7 +297,7 @@ def test_outputs_of_crime(crime):
     folder, _, results, _, _ = crime
     names = {path.name for path in folder.iterdir() if path.is_file()}
     written = ("table_1", "table_2", "table_3", "claims", "large_cells", "length_scales")
-    written += ("training",)
+    written += ("training", "curves")
     figures = {"figure_5.png", "figure_17.png"}
     assert names == {f"{x}.{suffix}" for x in written for suffix in ("md", "csv")} | figures
     rows = (folder / "table_1.csv").read_text().splitlines()
