@@ -328,6 +328,8 @@ def confidences_and_correct(confidences: Any, correct: Any) -> tuple[jax.Array, 
 def confidence_array(confidences: Any, name: str = "confidences") -> jax.Array:
     """Checks confidences, an array [n] or a batch of `Bernoulli`s, and returns the array.
 
+    Traced numbers outside of [0, 1] become NaN.
+
     Raises:
         TypeError: if they are no array, or have the wrong dtype.
         ValueError: if the shape or a value is wrong.
@@ -342,7 +344,9 @@ def confidence_array(confidences: Any, name: str = "confidences") -> jax.Array:
     shape(name, confidences, (None,), "[n]")
     leading_size(name, confidences)
     unit_interval(name, confidences)
-    return confidences
+    if is_concrete(confidences):
+        return confidences
+    return jnp.where((confidences >= 0) & (confidences <= 1), confidences, jnp.nan)
 
 
 def features(name: str, values: Any, num_samples: int, *, vectors: bool) -> Any:
@@ -439,6 +443,14 @@ def kernel_values(kernel: Any, name: str = "kernel") -> None:
     """Checks the hyperparameters of a kernel and of the kernels in it."""
     function("kernel record", name, kernel)
     record_values(kernel, name)
+
+
+def fitted(name: str, value: Any, expected: type) -> None:
+    """Refuses params of another recalibrator, or none."""
+    if not isinstance(value, expected):
+        raise TypeError(
+            f"{name}: expected {expected.__name__} as fit returns it, got {described(value)}"
+        )
 
 
 def described(value: Any) -> str:

@@ -12,9 +12,11 @@ and these may be added, for both parts:
     calibration_logits [n, m]       evaluation_logits [n', m]      temperature scaling of all
     calibration_labels [n]          evaluation_labels [n']         classes and their NLL; 0, ...
 
-Features that are no vectors are flattened. With logits and labels, confidences and correctness
-are derived from them, and need not be in the file. `numpy.savez(FILE, calibration_features=...)`
-writes such a file.
+Logits and labels come together. Features that are no vectors are flattened; t-SNE needs more than
+30 samples in both parts together, and features of length 3 or more. With logits and labels,
+confidences and correctness are derived from them, and need not be in the file. A method that has
+no optimum on the calibration part is left out for this file; a line of the output and the notes
+below the tables say so. `numpy.savez(FILE, calibration_features=...)` writes such a file.
 """
 
 import dataclasses
@@ -25,6 +27,7 @@ import numpy as np
 CIFAR10 = "cifar10_networks"
 CIFAR100 = ("cifar100_logits", "resnet50")
 PARTS = ("calibration", "evaluation")
+OPTIONAL = ("groups", "logits", "labels")
 NETWORKS = ("densenet121", "googlenet", "resnet18", "vgg16_bn")
 
 
@@ -117,9 +120,10 @@ def read_npz(path: Path) -> Classifier:
             arrays = dict(file)
     except (OSError, ValueError, AttributeError) as error:
         raise ValueError(f"--npz: expected a file of numpy.savez, got {path} ({error})") from None
-    optional = [key for key in ("groups", "logits", "labels") if f"calibration_{key}" in arrays]
-    has_logits = {"logits", "labels"} <= set(optional)
-    keys = ["features", *([] if has_logits else ["confidences", "correct"]), *optional]
+    has_logits = any(f"{part}_{key}" in arrays for part in PARTS for key in OPTIONAL[1:])
+    keys = ["features", *(OPTIONAL[1:] if has_logits else ("confidences", "correct"))]
+    if any(f"{part}_groups" in arrays for part in PARTS):
+        keys.append("groups")
     missing = [f"{part}_{key}" for part in PARTS for key in keys if f"{part}_{key}" not in arrays]
     if missing:
         raise ValueError(f"--npz: expected arrays {', '.join(missing)} in {path}, got {[*arrays]}")
@@ -145,6 +149,9 @@ def _checked_part(path: Path, name: str, arrays: dict[str, np.ndarray]) -> Part:
     num = len(arrays["features"])
     for key, array in arrays.items():
         place = f"{name}_{key} in {path}"
+        kinds, expected = ("iu", "integers") if key == "groups" else ("biuf", "numbers")
+        if array.dtype.kind not in kinds:
+            raise ValueError(f"--npz: expected {expected}, got {array.dtype} for {place}")
         if array.ndim == 0 or len(array) != num or num == 0:
             raise ValueError(
                 f"--npz: expected one entry for each of the {num} features (at least one), "
@@ -156,7 +163,7 @@ def _checked_part(path: Path, name: str, arrays: dict[str, np.ndarray]) -> Part:
             raise ValueError(f"--npz: expected finite numbers for {place}")
     features = arrays["features"].reshape(num, -1)
     groups = arrays.get("groups")
-    if "logits" in arrays and "labels" in arrays:
+    if "logits" in arrays:
         return _part_with_classes(path, name, features, arrays["logits"], arrays["labels"], groups)
     confidences, correct = arrays["confidences"].astype(np.float64), arrays["correct"]
     if np.any((confidences < 0) | (confidences > 1)):

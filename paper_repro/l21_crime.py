@@ -26,7 +26,7 @@ import jax.numpy as jnp
 import numpy as np
 from tqdm import tqdm
 
-from paper_repro import cells, l21_embeddings, l21_methods
+from paper_repro import cells, l21_crime_correlations, l21_embeddings, l21_methods
 from paper_repro import l21_crime_networks as networks
 from paper_repro.l21_classifiers import Part, part_of_logits
 from paper_repro.l21_crime_data import FOLDER, Communities, random_split, read_communities
@@ -159,6 +159,9 @@ def evaluate(
     """All quantities of all methods for one network, and what its groups are like."""
     calibration, evaluation = l21_methods.both_parts(*parts, embeddings)
     found = l21_methods.recalibrate(calibration, evaluation, settings.num_bins)
+    missing = set(l21_methods.methods_of(has_groups=True)) - set(found.confidences)
+    if missing:
+        raise ValueError(f"{NAME}: expected an optimum of every method, got none of {missing}")
     methods = {
         name: l21_methods.evaluate(confidences, evaluation, settings.num_bins)
         for name, confidences in found.confidences.items()
@@ -218,6 +221,7 @@ def run(run: cells.Run) -> None:
     results = Results(finished_cells(folder, settings, communities))
     write_training(folder, found)
     write_tables(folder, results)
+    l21_crime_correlations.write_tables(folder, results)
     plot(folder, results)
 
 

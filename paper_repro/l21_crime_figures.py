@@ -23,7 +23,11 @@ def _draw(axes: Axes, results: Results, variant: str, quantity: str, embedding: 
 
 
 def plot(folder: Path, results: Results) -> None:
-    """Fig. 5 and 17: means over the networks, in bands of one standard deviation."""
+    """Fig. 5 and 17: means over the networks, in bands of one standard deviation.
+
+    Fig. 17, the mean LCE, is drawn for the t-SNE features only, as in the paper; the table
+    `curves` has both.
+    """
     variants = list(results.variants)[:2]
     for name, quantity, embeddings in (
         ("figure_5", "MLCE", list(LENGTH_SCALES)),

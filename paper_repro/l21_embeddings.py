@@ -16,6 +16,7 @@ from threadpoolctl import threadpool_limits  # comes with scikit-learn
 
 from paper_repro import cells
 
+PERPLEXITY = 30  # of t-SNE, scikit-learn's default; smaller than the number of samples
 LENGTH_SCALES = {"t-SNE": 0.2, "PCA": 0.4}  # L21 §3.2
 
 
@@ -24,6 +25,28 @@ class Embedding(NamedTuple):
 
     calibration: np.ndarray
     evaluation: np.ndarray
+
+
+def check_tsne(name: str, features: Embedding, num_components: int) -> None:
+    """Raises a ValueError where `tsne` has too few samples or features, or they do not vary.
+
+    Args:
+        name: what the features are of, for the message.
+        features: the features.
+        num_components: dimension of the embedding.
+    """
+    num, length = (
+        len(features.calibration) + len(features.evaluation),
+        features.calibration.shape[1],
+    )
+    if num <= PERPLEXITY:
+        expected = f"more than {PERPLEXITY} samples in both parts together for t-SNE"
+        raise ValueError(f"{name}: expected {expected}, got {num}")
+    if length < num_components:
+        expected = f"features of length {num_components} or more for t-SNE"
+        raise ValueError(f"{name}: expected {expected}, got {length}")
+    if np.all(features.calibration == features.calibration[0]):
+        raise ValueError(f"{name}: expected features that vary over the calibration part")
 
 
 def scaled(embedding: Embedding) -> Embedding:
@@ -72,7 +95,13 @@ def tsne(
 
     def compute() -> dict[str, np.ndarray]:
         seed = int.from_bytes(hashlib.sha256(name.encode()).digest()[:4], "big")
-        embed = TSNE(num_components, max_iter=max_iter, random_state=seed, n_jobs=1)
+        embed = TSNE(
+            num_components,
+            perplexity=PERPLEXITY,
+            max_iter=max_iter,
+            random_state=seed,
+            n_jobs=1,
+        )
         with threadpool_limits(1):  # n_jobs leaves the threads of OpenMP alone
             return {"embedding": embed.fit_transform(both)}
 

@@ -12,6 +12,7 @@ from jax import lax
 from calibjax import estimators, kernels, recalibration, scores
 from calibjax.distributions import Bernoulli, CategoricalLogits
 from calibjax.estimators.binnings import interval_index
+from calibjax.recalibration.sigmoid import log_odds
 from paper_repro.l21_classifiers import Part
 from paper_repro.l21_embeddings import LENGTH_SCALES, Embedding
 
@@ -59,9 +60,10 @@ class Recalibrated(NamedTuple):
     """What the methods make of the evaluation part.
 
     Attributes:
-        confidences: new confidences by method, [n] each.
-        temperature: that of temperature scaling; 1 where the likelihood has no maximum.
-        group_temperatures: that of each group, NaN where the likelihood has no maximum; or None.
+        confidences: new confidences by method, [n] each; without the methods that have no optimum.
+        temperature: that of temperature scaling; NaN where the likelihood has no maximum.
+        group_temperatures: that of each group, NaN where the likelihood has no maximum or no
+            sample is in the group; or None.
     """
 
     confidences: dict[str, jax.Array]
@@ -99,22 +101,26 @@ def digest(parts: tuple[Part, Part], embeddings: dict[str, Embedding]) -> str:
 
 
 def _scaling_data(data: Data) -> tuple[Any, jax.Array]:
-    """Predictions and targets of temperature scaling: all classes, or the predicted one alone."""
+    """Predictions and targets of temperature scaling: all classes, or the predicted one alone.
+
+    Confidences are clipped as by `recalibration.platt_scaling`: one wrong prediction with
+    confidence 1 has likelihood zero at every temperature.
+    """
     if data.logits is None:
-        return Bernoulli(data.confidences), data.correct
+        eps = jnp.finfo(data.confidences.dtype).eps
+        return Bernoulli(jnp.clip(data.confidences, eps, 1 - eps)), data.correct
     return CategoricalLogits(data.logits), data.labels
 
 
 def _scaled_confidences(temperature: jax.Array, data: Data) -> jax.Array:
     """Confidences in the predicted classes at one temperature, or at one for each sample [n]."""
     if data.logits is None:
-        log_odds = jax.scipy.special.logit(data.confidences)
-        return jax.nn.sigmoid(log_odds / temperature)
+        return jax.nn.sigmoid(log_odds(data.confidences) / temperature)
     return jnp.max(jax.nn.softmax(data.logits / jnp.expand_dims(temperature, -1)), -1)
 
 
 def _group_temperatures(data: Data, num_groups: int) -> jax.Array:
-    """Temperature of each group, NaN where there is none.
+    """Temperature of each group, NaN where there is none or the group has no member.
 
     The same as with `recalibration.group_wise`, which is compiled for each size of a group:
     samples of other groups get equal probabilities, which no temperature changes.
@@ -125,8 +131,10 @@ def _group_temperatures(data: Data, num_groups: int) -> jax.Array:
     def fit_group(group: jax.Array) -> jax.Array:
         is_member = data.groups == group
         if data.logits is None:
-            return fit(Bernoulli(jnp.where(is_member, predictions.probs, 0.5)), targets)
-        return fit(CategoricalLogits(jnp.where(is_member[:, None], data.logits, 0)), targets)
+            masked = Bernoulli(jnp.where(is_member, predictions.probs, 0.5))
+        else:
+            masked = CategoricalLogits(jnp.where(is_member[:, None], data.logits, 0))
+        return jnp.where(jnp.any(is_member), fit(masked, targets), jnp.nan)
 
     return jax.vmap(fit_group)(jnp.arange(num_groups))
 
@@ -136,7 +144,6 @@ def _recalibrate(
     calibration: Data, evaluation: Data, *, num_bins: int, num_groups: int
 ) -> Recalibrated:
     temperature = recalibration.temperature_scaling().fit(*_scaling_data(calibration))
-    temperature = jnp.where(jnp.isnan(temperature), 1, temperature)
     new = {ORIGINAL: evaluation.confidences}
     new[TEMPERATURE] = _scaled_confidences(temperature, evaluation)
     on_confidences = {
@@ -169,15 +176,23 @@ def recalibrate(calibration: Data, evaluation: Data, num_bins: int) -> Recalibra
     """Learns all methods on the calibration part and applies them to the evaluation part.
 
     Group-wise methods are among them where there are groups. A group without a temperature of
-    largest likelihood gets the temperature of all.
+    largest likelihood gets the temperature of all. A method without an optimum on the calibration
+    part is left out.
     """
     num_groups = 0
     if calibration.groups is not None:
         num_groups = 1 + int(max(calibration.groups.max(), evaluation.groups.max()))
     found = _recalibrate(calibration, evaluation, num_bins=num_bins, num_groups=num_groups)
-    methods = (*GLOBAL, *GROUP_WISE, *LOCAL)  # compiled functions sort the names
-    new = {name: found.confidences[name] for name in methods if name in found.confidences}
+    new = {}
+    for name in methods_of(has_groups=num_groups > 0):  # compiled functions sort the names
+        if np.all(np.isfinite(found.confidences[name])):
+            new[name] = found.confidences[name]
     return found._replace(confidences=new)
+
+
+def methods_of(*, has_groups: bool) -> tuple[str, ...]:
+    """Names of the methods, with or without the group-wise ones."""
+    return (*GLOBAL, *(GROUP_WISE if has_groups else ()), *LOCAL)
 
 
 def _log_likelihoods(confidences: jax.Array, data: Data, clip: float) -> jax.Array:
@@ -240,6 +255,7 @@ def evaluate(confidences: jax.Array, data: Data, num_bins: int) -> dict[str, Any
     confidence in what came, and the square of confidence − correct.
     """
     num_groups = 0 if data.groups is None else 1 + int(data.groups.max())
+    data = data._replace(logits=None, labels=None)  # compiled once for data with and without
     found = _evaluate(confidences, data, num_bins=num_bins, num_groups=num_groups)
     return {name: np.asarray(value).tolist() for name, value in found.items()}
 

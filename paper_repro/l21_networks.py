@@ -7,7 +7,8 @@ The decision experiment, in the paper on ImageNet, is run on all of them.
 
 The features are the logits, for CIFAR-10 the logarithms of the published probabilities, not those
 of an Inception network: in 3 dimensions by t-SNE, and at most 50 principal components. The
-embedding of t-SNE takes minutes for each network and is kept.
+embedding of t-SNE takes minutes for each network and is kept. A method that has no optimum on the
+calibration part of a classifier is left out for it, with a line that says so.
 """
 
 import dataclasses
@@ -34,7 +35,7 @@ from paper_repro.l21_classifiers import (
 )
 from paper_repro.l21_embeddings import Embedding
 from paper_repro.l21_methods import CLIPS, ORIGINAL, TEMPERATURE
-from paper_repro.l21_networks_tables import RATIOS, plot, write_tables
+from paper_repro.l21_networks_tables import RATIOS, missing_methods, plot, write_tables
 
 NAME = "l21_networks"
 DECISION_RATIO = 10.0  # L21 Table 4: u = -1, w = -10
@@ -71,7 +72,8 @@ def read_classifiers(run: cells.Run, settings: Settings) -> list[Classifier]:
     """The classifiers of --data and --npz, with the first samples of each part.
 
     Raises:
-        ValueError: if two files of --npz have the same name, or as the readers of the files.
+        ValueError: if two files of --npz have the same name, or one is too small for t-SNE, or as
+            the readers of the files.
     """
     found = []
     if run.data is not None and run.data.joinpath(*CIFAR100).is_dir():
@@ -87,7 +89,12 @@ def read_classifiers(run: cells.Run, settings: Settings) -> list[Classifier]:
         arrays = {name: x for name, x in vars(part).items() if x is not None}
         return Part(**{name: x[: settings.num_samples] for name, x in arrays.items()})
 
-    return [Classifier(x.name, shortened(x.calibration), shortened(x.evaluation)) for x in found]
+    found = [Classifier(x.name, shortened(x.calibration), shortened(x.evaluation)) for x in found]
+    for x in found:
+        features = Embedding(x.calibration.features, x.evaluation.features)
+        components = dict(settings.components)["t-SNE"]
+        l21_embeddings.check_tsne(f"--npz: {x.name}", features, components)
+    return found
 
 
 def class_probs(confidences: np.ndarray, part: Part) -> np.ndarray:
@@ -115,12 +122,16 @@ def class_scores(probs: np.ndarray, labels: np.ndarray) -> dict[str, float]:
 
 def decide(
     confidences: jax.Array, original: jax.Array, correct: jax.Array
-) -> dict[str, float | list[float]]:
-    """Prediction-rejection ratio, and what decisions cost, or gain against the original ones."""
+) -> dict[str, float | list[float] | None]:
+    """Prediction-rejection ratio, and what decisions cost, or gain against the original ones.
+
+    The ratio is None where all predictions are right, or all are wrong.
+    """
+    has_both = len(np.unique(correct)) == 2
     ratios = jnp.append(jnp.asarray(RATIOS), DECISION_RATIO)
     gains = np.asarray(scores.reward_improvement(confidences, original, correct, ratios))
     return {
-        "PRR": float(scores.prediction_rejection_ratio(confidences, correct)),
+        "PRR": float(scores.prediction_rejection_ratio(confidences, correct)) if has_both else None,
         "cost": float(scores.decision_cost(confidences, correct, DECISION_RATIO)),
         "gain": float(gains[-1]),
         "gain curve": gains[:-1].tolist(),
@@ -130,7 +141,7 @@ def decide(
 def evaluate(
     settings: Settings, classifier: Classifier, embeddings: dict[str, Embedding]
 ) -> dict[str, Any]:
-    """All quantities of all methods for one classifier."""
+    """All quantities for one classifier, of all methods that have an optimum."""
     calibration, evaluation = l21_methods.both_parts(
         classifier.calibration, classifier.evaluation, embeddings
     )
@@ -148,7 +159,7 @@ def evaluate(
     result = {
         "methods": methods,
         "accuracy": float(part.correct.mean()),
-        "temperature": float(found.temperature),
+        "temperature": float(found.temperature) if TEMPERATURE in methods else None,
         "sizes": [len(calibration.correct), len(evaluation.correct)],
     }
     if part.groups is not None:
@@ -185,6 +196,9 @@ def finished_cells(
         compute = functools.partial(evaluate, settings, classifier, embeddings)
         name = f"{classifier.name}/results"
         results[classifier.name] = cells.cell(folder, name, parameters, compute)
+        for method in missing_methods(results[classifier.name]):
+            reason = "it has no optimum on the calibration part"
+            cells.log(f"{NAME}: {classifier.name}: {method} is left out: {reason}.")
     return results
 
 

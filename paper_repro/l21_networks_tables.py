@@ -9,9 +9,10 @@ from matplotlib.figure import Figure
 
 from calibjax import plotting
 from paper_repro import cells
-from paper_repro.l21_crime_tables import NLL, Results, correlation_rows, maximum_rows
+from paper_repro.l21_crime_correlations import correlation_rows
+from paper_repro.l21_crime_tables import NLL, Results, maximum_rows
 from paper_repro.l21_embeddings import LENGTH_SCALES
-from paper_repro.l21_methods import CLIPS, CURVE_LENGTH_SCALES, GLOBAL, LOCAL
+from paper_repro.l21_methods import CLIPS, CURVE_LENGTH_SCALES, GLOBAL, LOCAL, methods_of
 
 RATIOS = np.logspace(0.1, 2, 39)  # of the costs w / u
 # L21 Table 4: PRR, ECE, NLL and Brier score of a ResNet-50 on ImageNet.
@@ -32,7 +33,7 @@ Fig. 3). PRR: prediction-rejection ratio. Cost: mean cost of the decisions with 
 classes where these are known, the other classes keeping their ratios (temperature scaling: all
 scaled), and otherwise those of the predicted class. Confidences are clipped at {CLIPS[0]:g};
 "infinite": samples whose NLL is infinite without that. The paper's Brier score, near 40, has a unit
-that it does not state.
+that it does not state. The PRR is empty where all predictions are right, or all are wrong.
 """
 
 LOCAL_NOTE = """
@@ -45,15 +46,32 @@ MLCE for most" length scales.
 
 GROUPS_NOTE = """
 Maximum group-wise MCE, also of cells (group, bin) with at least 10 samples only ("large"): mean and
-standard deviation over the {num} files with groups.
+standard deviation over the files with groups, of which there are {num}.
 """
+
+
+def missing_methods(result: dict[str, Any]) -> list[str]:
+    """The methods that have no optimum on the calibration part of a classifier."""
+    methods = methods_of(has_groups="groups" in result)
+    return [method for method in methods if method not in result["methods"]]
+
+
+def missing_note(results: dict[str, dict[str, Any]]) -> str:
+    """A paragraph that names the methods that were left out; empty if there are none."""
+    missing = {name: ", ".join(missing_methods(result)) for name, result in results.items()}
+    found = "; ".join(f"{name}: {methods}" for name, methods in missing.items() if methods)
+    return f"\nNo optimum on the calibration part, therefore empty: {found}.\n" if found else ""
 
 
 def decision_rows(results: dict[str, dict[str, Any]]) -> Iterator[list[Any]]:
     """Rows of Table 4."""
     for name, result in results.items():
-        for method, metrics in result["methods"].items():
+        for method in methods_of(has_groups="groups" in result):
             row = [name, method, *IMAGENET.get(method, [None] * 4)]
+            metrics = result["methods"].get(method)
+            if metrics is None:
+                yield [*row, *[None] * 7]
+                continue
             row += [metrics[x] for x in ("PRR", "ECE")]
             row += [metrics.get("class NLL", metrics[NLL])]
             row += [metrics.get("class Brier", metrics["Brier"])]
@@ -64,7 +82,11 @@ def local_rows(results: dict[str, dict[str, Any]]) -> Iterator[list[Any]]:
     """Rows of the table of local errors."""
     for name, result in results.items():
         methods = result["methods"]
-        for method, metrics in methods.items():
+        for method in methods_of(has_groups="groups" in result):
+            metrics = methods.get(method)
+            if metrics is None:
+                yield [name, method, result["accuracy"], *[None] * (1 + 3 * len(LOCAL))]
+                continue
             row = [name, method, result["accuracy"], metrics["MCE"]]
             for embedding, local in zip(LENGTH_SCALES, LOCAL, strict=True):
                 row += [metrics[f"{x} ({embedding})"] for x in ("MLCE", "mean LCE")]
@@ -79,21 +101,28 @@ def write_tables(folder: Path, results: dict[str, dict[str, Any]]) -> None:
     columns = ("PRR", "ECE", "NLL", "Brier")
     header = ["classifier", "method", *(f"{x}, ImageNet" for x in columns), *columns]
     header += ["cost", "gain", "infinite"]
-    cells.write_table(folder, "table_4", header, decision_rows(results), DECISIONS_NOTE)
+    missing = missing_note(results)
+    note = DECISIONS_NOTE + missing
+    cells.write_table(folder, "table_4", header, decision_rows(results), note)
     header = ["classifier", "method", "accuracy", "MCE"]
     for embedding, local in zip(LENGTH_SCALES, LOCAL, strict=True):
         header += [f"MLCE ({embedding})", f"mean LCE ({embedding})", f"{local} lower"]
-    cells.write_table(folder, "local_errors", header, local_rows(results), LOCAL_NOTE)
+    cells.write_table(folder, "local_errors", header, local_rows(results), LOCAL_NOTE + missing)
     with_groups = [result for result in results.values() if "groups" in result]
-    if len(with_groups) > 1:
+    if with_groups:
         together = Results({"files": with_groups})
         large = maximum_rows(together, "large_cells")
         rows = [a + b[1:] for a, b in zip(maximum_rows(together, "maximum"), large, strict=True)]
-        note = GROUPS_NOTE.format(num=len(with_groups))
+        note = GROUPS_NOTE.format(num=len(with_groups)) + missing
         cells.write_table(folder, "groups", ["method", "maximum", "sd", "large", "sd"], rows, note)
-        rows = [[row[0], *row[2:]] for row in correlation_rows(together)]
+    complete = [result for result in with_groups if not missing_methods(result)]
+    if len(complete) > 1:
+        rows = [[row[0], *row[2:]] for row in correlation_rows(Results({"files": complete}))]
         header = ["metric", "pooled", "se", "methods", "files"]
-        note = "Correlations with the maximum group-wise MCE, as in Table 2 of L21."
+        note = (
+            "Correlations with the maximum group-wise MCE, as in Table 2 of L21, over the "
+            f"{len(complete)} files with groups where no method is left out."
+        )
         cells.write_table(folder, "correlations", header, rows, note)
 
 
@@ -102,7 +131,8 @@ def plot(folder: Path, results: dict[str, dict[str, Any]]) -> None:
     for name, result in results.items():
         figure = Figure(figsize=(8, 6), layout="constrained")
         panels = figure.subplots(2, 2)
-        methods = {method: result["methods"][method] for method in (*GLOBAL, *LOCAL)}
+        shown = (method for method in (*GLOBAL, *LOCAL) if method in result["methods"])
+        methods = {method: result["methods"][method] for method in shown}
         shown = (("MLCE", "t-SNE"), ("MLCE", "PCA"), ("mean LCE", "t-SNE"))
         for axes, (quantity, embedding) in zip(panels.flat, shown, strict=False):
             curve = f"{quantity} curve ({embedding})"

@@ -15,6 +15,8 @@ from calibjax.estimators.binnings import Binning, interval_index
 from calibjax.kernels import Kernel
 from calibjax.kernels.smoothing import laplacian, smoothed_means
 
+_ROUNDING = 1e-3  # of the effective size of two samples
+
 
 @record
 class LocalErrors:
@@ -27,7 +29,8 @@ class LocalErrors:
         error: signed local error, local mean of confidence − correct; positive where the model is
             overconfident.
         standard_error: standard error of `error`, from the spread of the local samples; infinite
-            where there is only one.
+            where their effective number is below two. It is too small where all of the few samples
+            nearby are correct, or all wrong.
         null_standard_error: standard deviation of `error` if the model is calibrated: how large
             errors are expected to be by chance.
         effective_size: effective number of local samples, (Σ_i w_i)² / Σ_i w_i².
@@ -60,8 +63,10 @@ def local_errors(
         standard_error² = Σ_i w_i (r_i − error)² · Σ_i w_i² / (1 − Σ_i w_i²),
         null_standard_error² = Σ_i w_i² confidence_i (1 − confidence_i).
 
-    The first is for samples that are alike, for equal weights the usual one of a mean. The second
-    is exact if the model is calibrated and labels are independent; `error` then has mean zero.
+    The first is for samples that are alike, for equal weights the usual one of a mean; it needs
+    many of them. The second is exact if the model is calibrated and labels are independent;
+    `error` then has mean zero. Whether an error is more than chance, it says for any number of
+    samples, and `hypothesis_tests.local_calibration_test` exactly.
 
     Args:
         features: features of the samples, [n, d]; with `kernel`, any pytree with leading axis n.
@@ -107,8 +112,8 @@ def local_errors(
     means, totals = problem.smoothed(jnp.stack(values, 1), powers=(1, 2))
     known = totals[0] != 0
     size = jnp.square(totals[0]) / jnp.where(known, totals[1], 1)
-    # Of a single sample the size is one up to rounding.
-    others = jnp.where(size > 1 + 1000 * jnp.finfo(size.dtype).eps, size - 1, 0)
+    # Of one sample and little of another, the spread is that of the other one.
+    others = jnp.where(size < 2 - _ROUNDING, 0, size - 1)
     spread = means[0, ..., 1] - jnp.square(means[0, ..., 0])
     errors = LocalErrors(
         error=means[0, ..., 0],
@@ -285,6 +290,7 @@ class _Problem(NamedTuple):
     residuals: jax.Array
     samples: Any
     points: Any
+    places: jax.Array  # confidences of the points
     bins: tuple[jax.Array, jax.Array]  # of the points, of the samples
 
     def smoothed(self, values: jax.Array, powers: Sequence[int]) -> tuple[jax.Array, jax.Array]:
@@ -292,7 +298,11 @@ class _Problem(NamedTuple):
             self.kernel, self.points, self.samples, values, self.bins, powers=powers
         )
         _checks.smoothing_weights(totals)
-        return means, totals
+        if _checks.is_concrete(self.places):
+            return means, totals
+        # A traced number that is no probability is in no bin.
+        is_number = ~jnp.isnan(self.places)
+        return jnp.where(is_number[:, None], means, jnp.nan), totals
 
     def absolute_errors(self) -> tuple[jax.Array, jax.Array]:
         """Local errors and sums of weights, which are zero where there are no errors."""
@@ -333,7 +343,10 @@ def _checked(
         bins = interval_index(places, num_bins), interval_index(confidences, num_bins)
     else:
         bins = _bins_of_both(binning, confidences, None if at is None else places)
-    return _Problem(kernel, confidences, confidences - correct, samples, points, bins)
+    residuals = confidences - correct
+    if not _checks.is_concrete(residuals):  # of a sample that is in no bin, nothing is known
+        residuals = jnp.where(jnp.any(jnp.isnan(residuals)), jnp.nan, residuals)
+    return _Problem(kernel, confidences, residuals, samples, points, places, bins)
 
 
 def _check_kernel(kernel: Any) -> None:
@@ -357,7 +370,7 @@ def _bins_of_both(
 
 
 def _root_of_ratio(x: jax.Array, y: jax.Array) -> jax.Array:
-    """√(x / y), with x ≥ 0 up to rounding; infinite where y is not positive."""
-    is_positive = y > 0
+    """√(x / y), with x ≥ 0 up to rounding; infinite where y is not positive and x a number."""
+    is_positive = ~(y <= 0)  # or no number
     ratio = jnp.maximum(x, 0) / jnp.where(is_positive, y, 1)
-    return jnp.where(is_positive, safe_sqrt(ratio), jnp.inf)
+    return jnp.where(is_positive, safe_sqrt(ratio), jnp.where(jnp.isnan(x), x, jnp.inf))

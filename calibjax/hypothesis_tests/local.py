@@ -5,6 +5,7 @@ import functools
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 
 from calibjax import _checks
 from calibjax.distributions import Bernoulli
@@ -86,6 +87,8 @@ def local_calibration_test(
     """
     key = _checks.random_key(key)
     confidences, correct = _checks.confidences_and_correct(confidences, correct)
+    # A traced label that is neither 0 nor 1 must not become one.
+    confidences = jnp.where(jnp.any(jnp.isnan(correct)), jnp.nan, confidences)
     options = {
         "length_scale": length_scale,
         "num_bins": num_bins,

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from calibjax import pairwise
+from calibjax import _checks, pairwise
 from calibjax._arithmetic import floating_dtype
 from calibjax.distances import Manhattan
 from calibjax.kernels.base import Kernel
@@ -41,6 +41,11 @@ def smoothed_means(
     Cost: as `pairwise.kernel_means` for P G kernels. Distances are computed once for kernels of a
     distance (`SquaredExponential`, `Exponential`, `PowerExponential`), others G times.
     """
+    if jax.tree_util.all_leaves([kernel]):
+        raise TypeError(
+            "kernel: expected a kernel record, a dataclass that is registered with JAX, got "
+            f"{type(kernel).__name__}"
+        )
     dtype = jnp.result_type(floating_dtype((points, samples)), values)
     exponents, data = jnp.asarray(powers, dtype), (points, samples, values, groups)
     scales = getattr(kernel, "length_scale", 0.0)
@@ -67,7 +72,10 @@ def laplacian(length_scale: Any, features: jax.Array) -> Exponential:
     """The kernel exp(−‖φ − φ'‖₁ / (d γ)) for features [n, d] and γ, a number or [G]."""
     scales = jnp.asarray(length_scale, features.dtype) * features.shape[1]
     # Narrower kernels, whose exponents would overflow, choose the nearest sample all the same.
-    return Exponential(jnp.maximum(scales, jnp.finfo(scales.dtype).tiny ** 0.5), Manhattan())
+    narrow = jnp.maximum(scales, jnp.finfo(scales.dtype).tiny ** 0.5)
+    if not _checks.is_concrete(length_scale):
+        narrow = jnp.where(scales > 0, narrow, jnp.nan)
+    return Exponential(narrow, Manhattan())
 
 
 def _batched(kernel: Stationary, dtype: Any) -> Stationary:

@@ -64,6 +64,7 @@ def group_wise(recalibrator: Recalibrator) -> Recalibrator:
         }
 
     def apply(params: dict[int, Any], *arguments: Any) -> Any:
+        _checks.fitted("params", params, dict)
         arguments, members = _grouped(arguments)
         for group, indices in members.items():
             if group not in params:

@@ -72,8 +72,8 @@ def _fit(num_bins: int, confidences: Any, correct: Any) -> BinAccuracies:
 
 @functools.partial(jax.jit, static_argnums=2)
 def _bin_accuracies(confidences: jax.Array, correct: jax.Array, num_bins: int) -> BinAccuracies:
-    # Traced numbers may be no probabilities: NaN must not become the accuracy of a bin.
-    correct = jnp.where(jnp.isnan(confidences), jnp.nan, correct)
+    # Traced numbers may be no probabilities. Which bin they belong to, nobody knows.
+    correct = jnp.where(jnp.any(jnp.isnan(confidences)), jnp.nan, correct)
     index = interval_index(confidences, num_bins)
     sums = jax.ops.segment_sum(correct, index, num_bins)
     counts = jax.ops.segment_sum(jnp.ones_like(index), index, num_bins)
@@ -83,6 +83,7 @@ def _bin_accuracies(confidences: jax.Array, correct: jax.Array, num_bins: int) -
 
 def _apply(params: BinAccuracies, confidences: Any) -> jax.Array:
     """Accuracies of the intervals that the confidences are in."""
+    _checks.fitted("params", params, BinAccuracies)
     confidences = _checks.confidence_array(confidences)
     values, is_kept = _looked_up(params, confidences)
     if _checks.is_concrete(is_kept):

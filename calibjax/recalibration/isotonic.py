@@ -101,6 +101,7 @@ def _block_means(sums: jax.Array, is_start: jax.Array) -> tuple[jax.Array, jax.A
 
 def _apply(params: IsotonicMap, confidences: Any) -> jax.Array:
     """Interpolates between the calibration confidences; checks the arguments."""
+    _checks.fitted("params", params, IsotonicMap)
     return _interpolated(params, _checks.confidence_array(confidences))
 
 

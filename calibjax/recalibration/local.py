@@ -106,8 +106,8 @@ def _fit(
     vectors = kernel is None
     features = _checks.features("features", features, confidences.size, vectors=vectors)
     kernel = laplacian(length_scale, features) if kernel is None else kernel
-    # A traced number that is no probability must not get lost: it has the interval of zero.
-    correct = jnp.where(jnp.isnan(confidences), jnp.nan, correct)
+    # Traced numbers may be no probabilities. Which interval they belong to, nobody knows.
+    correct = jnp.where(jnp.any(jnp.isnan(confidences)), jnp.nan, correct)
     return LocalAccuracies(
         kernel, features, correct, interval_index(confidences, num_bins), num_bins
     )
@@ -115,6 +115,7 @@ def _fit(
 
 def _apply(params: LocalAccuracies, confidences: Any, features: Any) -> jax.Array:
     """Local accuracies at other points."""
+    _checks.fitted("params", params, LocalAccuracies)
     confidences = _checks.confidence_array(confidences)
     features = _checks.features("features", features, confidences.size, vectors=False)
     _checks.same_kind("features", features, "the calibration features", params.features)

@@ -17,7 +17,6 @@ from calibjax.recalibration.base import Recalibrator
 
 _MAX_ITERATIONS = 100
 _KUMAR_KERNEL = Exponential(0.4)
-LINESEARCH = optax.scale_by_backtracking_linesearch(max_backtracking_steps=30, store_grad=True)
 
 
 @record
@@ -46,6 +45,7 @@ def log_odds(confidences: jax.Array) -> jax.Array:
 
 def apply_map(params: SigmoidMap, confidences: Any) -> jax.Array:
     """The `apply` of all recalibrators that learn a sigmoid map; checks the arguments."""
+    _checks.fitted("params", params, SigmoidMap)
     _checks.finite("params.slope", params.slope)
     _checks.finite("params.intercept", params.intercept)
     return _mapped(params, _checks.confidence_array(confidences))

@@ -163,8 +163,10 @@ def test_arrays_of_statistics_are_trees_of_scalars():
     test = functools.partial(
         hypothesis_tests.exact_test, KEY, predictions=predictions, targets=targets, adjust=True
     )
-    array = test(lambda p, y: jnp.abs(y - p.loc).reshape(2, 3), num_samples=99)
-    tree = test(lambda p, y: list(jnp.abs(y - p.loc)), num_samples=99)
+    # Of very different sizes, so that rounding of the large ones is no tie of the small ones.
+    sizes = 10.0 ** jnp.arange(0, 18, 3)
+    array = test(lambda p, y: (sizes * jnp.abs(y - p.loc)).reshape(2, 3), num_samples=99)
+    tree = test(lambda p, y: list(sizes * jnp.abs(y - p.loc)), num_samples=99)
     assert array.null_samples.shape == (99, 2, 3)
     assert array.pvalue_standard_error.shape == (2, 3)
     for name in ("statistic", "pvalue", "adjusted_pvalue", "pvalue_standard_error"):

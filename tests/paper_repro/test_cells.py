@@ -58,3 +58,17 @@ def test_wrong_options_are_named(capsys, tmp_path):
     run, _ = cells.parse(["--data", str(tmp_path)], "x", "y")
     with pytest.raises(ValueError, match=r"--data: expected a folder with a/b\.csv"):
         run.published("a", "b.csv")
+
+
+def test_array_cells(tmp_path):
+    calls = []
+
+    def compute():
+        calls.append(1)
+        return {"x": np.arange(3.0)}
+
+    for parameters, num in (({"n": 1}, 1), ({"n": 1}, 1), ({"n": 2}, 2)):
+        found = cells.arrays(tmp_path, "a/b", parameters, compute)
+        assert list(found) == ["x"]
+        np.testing.assert_array_equal(found["x"], [0, 1, 2])
+        assert len(calls) == num

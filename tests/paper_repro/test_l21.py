@@ -1,6 +1,4 @@
 import dataclasses
-import functools
-from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
@@ -19,8 +17,10 @@ from paper_repro import (
     l21_methods,
     l21_networks,
 )
+from paper_repro import l21_crime_correlations as correlations
 from paper_repro import l21_crime_tables as tables
 from paper_repro.l21_embeddings import Embedding
+from tests.paper_repro.test_l21_npz import stand_in
 
 PART = 40  # communities for recalibration, and for evaluation
 COMPONENTS = (("t-SNE", 2), ("PCA", 2))
@@ -297,7 +297,7 @@ def test_outputs_of_crime(crime):
     folder, _, results, _, _ = crime
     names = {path.name for path in folder.iterdir() if path.is_file()}
     written = ("table_1", "table_2", "table_3", "claims", "large_cells", "length_scales")
-    written += ("training", "curves")
+    written += ("training", "curves", "table_2_differences")
     figures = {"figure_5.png", "figure_17.png"}
     assert names == {f"{x}.{suffix}" for x in written for suffix in ("md", "csv")} | figures
     rows = (folder / "table_1.csv").read_text().splitlines()
@@ -305,6 +305,12 @@ def test_outputs_of_crime(crime):
     maxima = results.values("stopped", "LoRe (PCA)", "maximum")
     row = rows[-1].split(",")
     assert row[:3] == ["LoRe (PCA)", "0.392", "0.071"]
+    differences = (folder / "table_2_differences.csv").read_text().splitlines()
+    assert [row.split(",")[:4] for row in differences[7:9]] == [
+        ["200 epochs", "MLCE (PCA)", "NLL", "0.097"],
+        ["200 epochs", "MLCE (PCA)", "Brier", "0.538"],
+    ]
+    assert len(differences) == 1 + 2 * 8
     np.testing.assert_allclose([float(x) for x in row[5:]], [maxima.mean(), maxima.std(ddof=1)])
 
 
@@ -314,6 +320,20 @@ def test_without_data_they_are_skipped(tmp_path, capsys):
         out = capsys.readouterr().out
         assert f"{module.NAME} is skipped: it needs" in out
         assert needed in out
+
+
+def test_groups_of_the_variant(crime, communities):
+    """Groups and networks are those of the variant."""
+    networks, data = crime[1], l21_crime_data.read_communities(communities[0])
+    split = l21_crime_data.random_split(1, len(data.labels))
+    for variant in l21_crime.VARIANTS:
+        part = l21_crime.parts_of(data, networks, variant, 1)[1]
+        expected = data.groups[variant.grouping][split.evaluation]
+        np.testing.assert_array_equal(part.groups, expected)
+        np.testing.assert_array_equal(
+            part.features, networks[f"{variant.training} hidden"][1, PART:]
+        )
+    assert not np.array_equal(*(x[split.evaluation] for x in data.groups.values()))
 
 
 def test_comparison():
@@ -329,6 +349,11 @@ def test_comparison():
     assert row[-1] == "undecided"
     assert tables.comparison(differences - 3, 14)[-1] == "confirmed"
     assert tables.comparison(differences + 4, 14)[-1] == "refuted"
+    # Mean and signed ranks are both significant, and contradict each other.
+    differences = np.append(-np.linspace(0.1, 0.2, 50), np.linspace(5, 15, 10))
+    row = tables.comparison(differences, 1)
+    assert row[0] > 0 and max(row[3:5]) < 0.05
+    assert row[-1] == "undecided"
 
 
 def test_correlation_and_its_error():
@@ -338,16 +363,44 @@ def test_correlation_and_its_error():
     for _ in range(200):
         x = rng.normal(size=(2, 40))
         y = 0.6 * x + 0.8 * rng.normal(size=(2, 40))
-        values.append(tables.correlation(x, y))
-        errors.append(tables.jackknife_error(x, y))
+        values.append(correlations.correlation(x, y))
+        errors.append(correlations.jackknife_error(correlations.correlation, x, y))
     np.testing.assert_allclose(np.mean(values), 0.6, atol=4 * np.std(values) / np.sqrt(200) + 0.01)
     np.testing.assert_allclose(np.mean(errors), np.std(values), rtol=0.2)
 
 
-def stand_in(key, features, confidences, correct, **options):
-    """A result without redraws."""
-    pvalues = np.linspace(0.01, 1, len(confidences))
-    return SimpleNamespace(pvalue=pvalues, adjusted_pvalue=pvalues)
+def test_differences_of_correlations():
+    """All kinds against NumPy, and verdicts where one metric is the better, worse, or the same."""
+    rng = np.random.default_rng(0)
+    maximum, noise, other = rng.normal(size=(3, 7, 30)) + rng.normal(size=(3, 7, 1))
+    local = maximum + 0.3 * noise
+    found = [*correlations.correlation_differences(local, other, maximum, 8)]
+
+    def kinds(x):
+        yield np.corrcoef(x.ravel(), maximum.ravel())[0, 1]
+        yield np.corrcoef(x.mean(1), maximum.mean(1))[0, 1]
+        yield np.mean([np.corrcoef(a, b)[0, 1] for a, b in zip(x, maximum)])
+
+    expected = [a - b for a, b in zip(kinds(local), kinds(other))]
+    np.testing.assert_allclose(found[::3], expected)
+    without = [
+        correlations.correlation(np.delete(local, i, 1), np.delete(maximum, i, 1))
+        - correlations.correlation(np.delete(other, i, 1), np.delete(maximum, i, 1))
+        for i in range(30)
+    ]
+    error = np.sqrt(29 / 30 * np.sum(np.square(without - np.mean(without))))
+    np.testing.assert_allclose(found[1], error)
+    assert found[2] == found[8] == "confirmed"
+    found = [*correlations.correlation_differences(other, local, maximum, 8)]
+    assert found[2] == found[8] == "refuted"
+    similar = maximum + 0.3 * rng.permuted(noise, axis=1)
+    assert [*correlations.correlation_differences(similar, local, maximum, 8)][2] == "undecided"
+    # At the bound: Student's t of |difference| / se with 29 degrees of freedom, 8 pairs.
+    bound = scipy.stats.t.isf(0.05 / 16, 29)
+    noise = rng.normal(size=(20, 7, 30))
+    for x in noise:
+        row = [*correlations.correlation_differences(0.1 * maximum + x, other, maximum, 8)]
+        assert (row[2] == "undecided") == (abs(row[0] / row[1]) < bound)
 
 
 def npz_arrays(parts, features):
@@ -391,131 +444,3 @@ def test_networks_from_files(crime, tmp_path, monkeypatch):
     methods = results.variants["200 epochs"][1]["methods"]
     for method in (*l21_methods.GLOBAL, *l21_methods.GROUP_WISE, "LoRe (PCA)"):
         np.testing.assert_allclose(found[method], methods[method]["MCE"], atol=1e-9)
-
-
-def test_all_classes():
-    """Probabilities and scores of all classes after the confidence was replaced."""
-    rng = np.random.default_rng(0)
-    logits, labels = rng.normal(size=(20, 4)), rng.integers(0, 4, 20)
-    part = l21_classifiers.part_of_logits(logits, 3 + logits, labels)
-    probs = np.exp(logits) / np.exp(logits).sum(1, keepdims=True)
-    np.testing.assert_allclose(part.confidences, probs.max(1))
-    np.testing.assert_array_equal(part.correct, probs.argmax(1) == labels)
-    np.testing.assert_allclose(l21_networks.class_probs(part.confidences, part), probs)
-    new = rng.random(20)
-    changed = l21_networks.class_probs(new, part)
-    expected = np.empty_like(probs)
-    for i, c in enumerate(probs.argmax(1)):
-        expected[i] = probs[i] * (1 - new[i]) / (1 - probs[i, c])
-        expected[i, c] = new[i]
-    np.testing.assert_allclose(changed, expected)
-    found = l21_networks.class_scores(changed, labels)
-    nll = np.mean([-np.log(p[y]) for p, y in zip(expected, labels)])
-    brier = np.mean([np.sum((p - np.eye(4)[y]) ** 2) for p, y in zip(expected, labels)])
-    np.testing.assert_allclose([found["class NLL"], found["class Brier"]], [nll, brier])
-    binary = l21_methods.Data(None, part.correct, None, None, None, {})
-    scaled = functools.partial(l21_methods._scaled_confidences, jnp.array(2.0))
-    roots = np.sqrt(probs) / np.sqrt(probs).sum(1, keepdims=True)
-    data = binary._replace(logits=jnp.asarray(logits), confidences=jnp.asarray(part.confidences))
-    np.testing.assert_allclose(scaled(data), roots.max(1))
-
-
-def file_arrays(**changes):
-    """Arrays of a small --npz file, some of them changed, or left out where None."""
-    rng = np.random.default_rng(0)
-    arrays = {}
-    for part, num in (("calibration", 5), ("evaluation", 4)):
-        arrays[f"{part}_features"] = rng.normal(size=(num, 2, 2))
-        arrays[f"{part}_confidences"] = rng.random(num)
-        arrays[f"{part}_correct"] = rng.integers(0, 2, num)
-    return {name: x for name, x in (arrays | changes).items() if x is not None}
-
-
-def test_files(tmp_path):
-    """Features are flattened; logits and labels replace confidences and correctness."""
-    arrays = file_arrays()
-    np.savez(tmp_path / "a.npz", **arrays)
-    found = l21_classifiers.read_npz(tmp_path / "a.npz")
-    assert found.name == "a"
-    flat = arrays["calibration_features"].reshape(5, 4)
-    np.testing.assert_array_equal(found.calibration.features, flat)
-    np.testing.assert_array_equal(found.evaluation.correct, arrays["evaluation_correct"])
-    assert found.evaluation.logits is None
-    classes = {
-        f"{part}_{key}": value
-        for part, num in (("calibration", 5), ("evaluation", 4))
-        for key, value in (("logits", np.eye(5)[:num]), ("labels", np.arange(num) % 3))
-    }
-    missing = dict.fromkeys(
-        f"{part}_{key}" for part in l21_classifiers.PARTS for key in ("confidences", "correct")
-    )
-    np.savez(tmp_path / "b.npz", **file_arrays(**classes, **missing))
-    found = l21_classifiers.read_npz(tmp_path / "b.npz").calibration
-    np.testing.assert_allclose(found.confidences, np.e / (np.e + 4))
-    np.testing.assert_array_equal(found.correct, [1, 1, 1, 0, 0])
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"evaluation_correct": None}, "expected arrays evaluation_correct in"),
-        ({"calibration_groups": np.zeros(5, int)}, "expected arrays evaluation_groups in"),
-        ({"calibration_correct": np.ones(4)}, r"each of the 5 features .* got \(4,\) for calib"),
-        ({"evaluation_confidences": np.ones((4, 1))}, r"expected shape \(4,\), got \(4, 1\)"),
-        ({"evaluation_confidences": np.full(4, 1.1)}, r"expected values in \[0, 1\] for eval"),
-        ({"calibration_correct": np.full(5, 2)}, "expected 0 or 1 for calibration_correct"),
-        ({"calibration_features": np.full((5, 4), np.nan)}, "expected finite numbers for calib"),
-        ({"calibration_features": np.ones((5, 3))}, "features of one length .* got 3 and 4"),
-        (
-            {
-                f"{x}_{y}": np.full((n, 2) if y == "logits" else n, 2)
-                for x, n in (("calibration", 5), ("evaluation", 4))
-                for y in ("logits", "labels")
-            },
-            r"expected labels 0, \.\.\., 1 for calibration_labels",
-        ),
-    ],
-)
-def test_wrong_files(tmp_path, changes, message):
-    np.savez(tmp_path / "a.npz", **file_arrays(**changes))
-    with pytest.raises(ValueError, match=f"--npz: .*{message}"):
-        l21_classifiers.read_npz(tmp_path / "a.npz")
-
-
-def test_files_that_cannot_be_read(tmp_path, capsys):
-    (tmp_path / "a.npz").write_text("no")
-    with pytest.raises(ValueError, match=r"--npz: expected a file of numpy\.savez, got .*a\.npz"):
-        l21_classifiers.read_npz(tmp_path / "a.npz")
-    with pytest.raises(SystemExit):
-        cells.parse(["--npz", str(tmp_path / "b.npz")], "x", "y")
-    assert "--npz: expected a file" in capsys.readouterr().err
-    np.savez(tmp_path / "a.npz", **file_arrays())
-    run = cells.Run("quick", None, tmp_path, (tmp_path / "a.npz", tmp_path / "a.npz"))
-    with pytest.raises(ValueError, match="--npz: expected files of different names"):
-        l21_networks.run(run)
-
-
-def test_published_networks(data_dir):
-    found = l21_classifiers.read_cifar10(data_dir, "resnet18")
-    assert found.calibration.features.shape == found.evaluation.features.shape == (5000, 10)
-    correct = found.calibration.correct.sum() + found.evaluation.correct.sum()
-    assert correct == 9171
-    found = l21_classifiers.read_cifar100(data_dir)
-    assert found.calibration.logits.shape == (5000, 100)
-    assert found.evaluation.logits.shape == (10000, 100)
-    np.testing.assert_allclose(found.evaluation.correct.mean(), 0.7661)
-    np.testing.assert_allclose(found.evaluation.confidences.mean(), 0.82744, atol=1e-5)
-
-
-def test_array_cells(tmp_path):
-    calls = []
-
-    def compute():
-        calls.append(1)
-        return {"x": np.arange(3.0)}
-
-    for parameters, num in (({"n": 1}, 1), ({"n": 1}, 1), ({"n": 2}, 2)):
-        found = cells.arrays(tmp_path, "a/b", parameters, compute)
-        assert list(found) == ["x"]
-        np.testing.assert_array_equal(found["x"], [0, 1, 2])
-        assert len(calls) == num

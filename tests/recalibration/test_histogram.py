@@ -76,7 +76,7 @@ def test_nan_does_not_become_a_number_when_traced():
     bad_confidence = function(np.array([np.nan, 0.95, 0.05]), correct)
     bad_correct = function(confidences, np.array([1, 2, 1]))
     assert np.isnan([bad_confidence, bad_correct]).tolist() == [
-        [True, False, True],
+        [True, True, True],
         [False, True, False],
     ]
 

@@ -106,6 +106,15 @@ def test_wrong_options(options, error, message):
         local_recalibration(**{"length_scale": 1.0, "num_bins": 5, **options})
 
 
+def test_under_jit_wrong_values_do_not_become_confidences():
+    fit, apply = local_recalibration(0.3, BINS)
+    recalibrated = jax.jit(lambda calibration, points: apply(fit(*calibration), *points))
+    beyond = np.where(np.arange(N) == 3, 1.5, CONFIDENCES), CORRECT, FEATURES
+    assert np.all(np.isnan(recalibrated(beyond, POINTS)))
+    points = np.where(np.arange(80) == 3, np.nan, POINTS[0]), POINTS[1]
+    np.testing.assert_array_equal(np.isnan(recalibrated(CALIBRATION, points)), np.arange(80) == 3)
+
+
 def test_wrong_data():
     fit, apply = local_recalibration(1.0, 5)
     empty = CONFIDENCES[:0], CORRECT[:0], FEATURES[:0]
@@ -116,6 +125,8 @@ def test_wrong_data():
     with pytest.raises(ValueError, match=r"features: expected shape \[n, d\]"):
         fit(CONFIDENCES, CORRECT, FEATURES[:, 0])
     params = fit(*CALIBRATION)
+    with pytest.raises(TypeError, match="params: expected LocalAccuracies as fit returns it"):
+        apply(None, *POINTS)
     with pytest.raises(ValueError, match="features: expected entries like those of the calib"):
         apply(params, POINTS[0], POINTS[1][:, 1:])
     with pytest.raises(ValueError, match="features: expected features of each of the 79"):
