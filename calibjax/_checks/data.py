@@ -1,0 +1,225 @@
+"""Checks of data sets: predictions, targets, confidences, features, groups."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from calibjax._checks.values import (
+    as_arrays,
+    described,
+    finite,
+    floating,
+    integer,
+    is_concrete,
+    leading_size,
+    record_values,
+    refuse_where,
+    shape,
+    unit_interval,
+)
+
+
+def batch(predictions: Any, *, minimum: int = 1, name: str = "predictions") -> Any:
+    """Checks a batch of predictions and returns it with JAX arrays as leaves.
+
+    Raises:
+        TypeError: if `predictions` is no distribution, or a parameter is no floating-point array.
+        ValueError: if the parameters have wrong shapes or values, or there are fewer than
+            `minimum` of them.
+    """
+    if isinstance(predictions, type) or not hasattr(predictions, "sample"):
+        raise TypeError(
+            f"{name}: expected a batch of distributions such as distributions.Normal or "
+            f"distributions.Categorical, got {described(predictions)}"
+        )
+    predictions = as_arrays(name, predictions)
+    leading_size(name, predictions, minimum)
+    if hasattr(predictions, "check_structure"):
+        predictions.check_structure(name)
+    record_values(predictions, name)
+    return predictions.with_index() if hasattr(predictions, "with_index") else predictions
+
+
+def class_predictions(predictions: Any) -> None:
+    """Refuses predictions without class probabilities."""
+    if not hasattr(predictions, "class_probs"):
+        raise TypeError(
+            "predictions: expected class predictions such as distributions.Categorical or "
+            f"distributions.Bernoulli, got {described(predictions)}"
+        )
+
+
+def method(name: str, predictions: Any, needed: str) -> None:
+    """Refuses predictions, or components of mixtures, without a method that is needed."""
+    if not callable(getattr(predictions, needed, None)):
+        raise TypeError(
+            f"{name}: expected distributions with a method {needed}, got {described(predictions)}"
+        )
+    if hasattr(predictions, "components"):
+        method(f"{name}.components", predictions.components, needed)
+
+
+def bin_ids(name: str, values: Any, num_samples: int) -> None:
+    """Refuses everything but one integer in 0, ..., num_samples - 1 per sample."""
+    dtype = jnp.result_type(values) if hasattr(values, "shape") else described(values)
+    if not (hasattr(values, "shape") and jnp.issubdtype(dtype, jnp.integer)):
+        raise TypeError(f"{name}: expected integers, one bin for each prediction, got {dtype}")
+    shape(name, values, (num_samples,), f"({num_samples},), one bin for each prediction")
+    if is_concrete(values):
+        array = np.asarray(values)
+        bad = (array < 0) | (array >= num_samples)
+        refuse_where(bad, name, f"bins in 0, ..., {num_samples - 1}", array)
+
+
+def group_ids(name: str, values: Any, num_samples: int, num_groups: int | None = None) -> jax.Array:
+    """Returns the group of each sample; refuses all but integers in 0, ..., num_groups - 1."""
+    groups = jnp.asarray(as_arrays(name, values))
+    integer(name, groups, "groups, one for each sample")
+    shape(name, groups, (num_samples,), f"({num_samples},), one group for each sample")
+    if is_concrete(values):
+        array = np.asarray(values)  # not yet cut to the 32 bits of JAX's integers
+        bad = (array < 0) | (array >= (num_groups or 2**31))
+        limit = f"in 0, ..., {num_groups - 1}" if num_groups else "from 0"
+        refuse_where(bad, name, f"groups {limit}", array)
+    return groups.astype(jnp.int32)
+
+
+def predictions_and_targets(
+    predictions: Any, targets: Any, *, minimum: int = 1, prefix: str = ""
+) -> Any:
+    """Checks a data set and returns it as the pair (predictions, targets) of JAX arrays.
+
+    The arguments are called `prefix` + "predictions" and `prefix` + "targets".
+
+    Raises:
+        TypeError: as `batch`, and if the targets have the wrong dtype.
+        ValueError: as `batch`, and if the targets have wrong shapes or values.
+    """
+    name = f"{prefix}targets"
+    if hasattr(targets, "sample"):
+        raise TypeError(f"{name}: expected an array of what came, got {described(targets)}")
+    predictions = batch(predictions, minimum=minimum, name=f"{prefix}predictions")
+    num_samples = leading_size(f"{prefix}predictions", predictions)
+    targets = as_arrays(name, targets)
+    if leading_size(name, targets) != num_samples:
+        raise ValueError(
+            f"{name}: expected one target for each of the {num_samples} predictions, "
+            f"got {leading_size(name, targets)}"
+        )
+    targets_of(predictions, name, targets)
+    # Truth values are labels 0 and 1, but not numbers.
+    targets = jax.tree.map(lambda y: y.astype(int) if y.dtype == jnp.bool_ else y, targets)
+    return predictions, targets
+
+
+def targets_of(predictions: Any, name: str, targets: Any) -> None:
+    """Calls `check_targets` of the predictions; without it the targets must be finite."""
+    if hasattr(predictions, "check_targets"):
+        predictions.check_targets(name, targets)
+    else:
+        for leaf in jax.tree.leaves(targets):
+            finite(name, leaf)
+
+
+def confidences_and_correct(confidences: Any, correct: Any) -> tuple[jax.Array, jax.Array]:
+    """Checks confidences and what came, 0 or 1; [n] each.
+
+    Returns:
+        Both as arrays of the confidences' dtype; NaN for what is traced and neither 0 nor 1.
+
+    Raises:
+        TypeError: as `confidence_array`, and if the other one is no array.
+        ValueError: if shapes or values are wrong.
+    """
+    confidences = confidence_array(confidences)
+    correct = jnp.asarray(as_arrays("correct", correct))
+    shape("correct", correct, confidences.shape, "[n], as the confidences")
+    is_truth_value = (correct == 0) | (correct == 1)
+    if is_concrete(is_truth_value):
+        refuse_where(~np.asarray(is_truth_value), "correct", "0 or 1", correct)
+    return confidences, jnp.where(is_truth_value, correct, jnp.nan).astype(confidences.dtype)
+
+
+def confidence_array(confidences: Any, name: str = "confidences") -> jax.Array:
+    """Checks confidences, an array [n] or a batch of `Bernoulli`s, and returns the array.
+
+    Traced numbers outside of [0, 1] become NaN.
+
+    Raises:
+        TypeError: if they are no array, or have the wrong dtype.
+        ValueError: if the shape or a value is wrong.
+    """
+    if hasattr(confidences, "sample") and not hasattr(confidences, "__jax_array__"):
+        raise TypeError(
+            f"{name}: expected an array [n], or a batch of distributions.Bernoulli as "
+            f"estimators.top_label returns it, got {described(confidences)}"
+        )
+    confidences = jnp.asarray(as_arrays(name, confidences))
+    floating(name, confidences)
+    shape(name, confidences, (None,), "[n]")
+    leading_size(name, confidences)
+    unit_interval(name, confidences)
+    if is_concrete(confidences):
+        return confidences
+    return jnp.where((confidences >= 0) & (confidences <= 1), confidences, jnp.nan)
+
+
+def features(name: str, values: Any, num_samples: int, *, vectors: bool) -> Any:
+    """Returns features of samples, [n, d] or any pytree with leading axis n, as JAX arrays.
+
+    Raises:
+        TypeError: if they are no arrays, or no floating-point vectors although those are needed.
+        ValueError: if shapes or values are wrong.
+    """
+    values = as_arrays(name, values)
+    size = leading_size(name, values)
+    if size != num_samples:
+        raise ValueError(
+            f"{name}: expected features of each of the {num_samples} samples with confidences, "
+            f"got {size}"
+        )
+    if vectors:
+        if not hasattr(values, "shape"):
+            raise TypeError(f"{name}: expected an array [n, d], got {described(values)}")
+        floating(name, values)
+        shape(name, values, (None, None), "[n, d]")
+        if values.shape[1] == 0:
+            raise ValueError(f"{name}: expected at least one feature, got shape {values.shape}")
+    record_values(values, name)
+    for leaf in jax.tree.leaves(values):
+        finite(name, leaf)
+    return values
+
+
+def groups(name: str, values: Any, num_classes: int) -> tuple[int, ...]:
+    """Returns the group of each class; refuses all but 0, ..., g - 1 without gaps, g >= 2."""
+    if not is_concrete(values):
+        raise TypeError(f"{name}: expected integers that are known when compiling, got {values}")
+    try:
+        array = np.asarray(values)
+    except ValueError:  # lists of different lengths
+        array = np.asarray(values, object)
+    if array.dtype.kind not in "iu":
+        raise TypeError(f"{name}: expected integers, one group for each class, got {array.dtype}")
+    shape(name, array, (num_classes,), f"({num_classes},), one group for each class")
+    found = sorted(set(array.tolist()))
+    if len(found) < 2 or found != list(range(len(found))):
+        raise ValueError(f"{name}: expected groups 0, ..., g - 1 with g >= 2, got {found}")
+    return tuple(array.tolist())
+
+
+def same_kind(name: str, tree: Any, expected_name: str, expected: Any) -> None:
+    """Refuses a batch of another structure, or with entries of other shapes, than expected."""
+
+    def kind(tree: Any) -> tuple[Any, list[tuple[int, ...]]]:
+        return jax.tree.structure(tree), [leaf.shape[1:] for leaf in jax.tree.leaves(tree)]
+
+    if kind(tree) != kind(expected):
+        one, two = (
+            f"{type(x).__name__} with entries of shapes {kind(x)[1]}" for x in (expected, tree)
+        )
+        raise ValueError(
+            f"{name}: expected entries like those of {expected_name}, {one}, got {two}"
+        )
