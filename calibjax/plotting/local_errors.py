@@ -38,7 +38,8 @@ def local_error_map(
 
     Args:
         features: of the samples, such as t-SNE coordinates, [n, 2].
-        errors: local errors, `estimators.lce` or signed ones, [n].
+        errors: local errors, `estimators.lce` or signed ones, [n]. They have to be finite: leave
+            out points whose bin holds no sample.
         signed: whether the errors are signed.
         limit: the end of the colour scale, by default the largest absolute error; give it to draw
             several maps on one scale. Larger errors have the colour of the limit.

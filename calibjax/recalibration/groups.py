@@ -1,5 +1,6 @@
 """Recalibration within groups of samples."""
 
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -73,10 +74,10 @@ def group_wise(recalibrator: Recalibrator) -> Recalibrator:
                     f"groups: expected groups that fit has seen, {seen}, "
                     f"got groups[{indices[0]}] = {group}"
                 )
-        parts = [
-            recalibrator.apply(params[group], *_taken(arguments, indices))
-            for group, indices in members.items()
-        ]
+        parts = []
+        for group, indices in members.items():  # a comprehension would be a level of the stack
+            taken = _taken(arguments, indices)
+            parts.append(_apply_one(recalibrator.apply, group, params[group], taken))
         positions = np.argsort(np.concatenate([*members.values()]))
         return jax.tree.map(lambda *leaves: jnp.concatenate(leaves)[positions], *parts)
 
@@ -109,3 +110,16 @@ def _fit_one(fit: Callable[..., Any], group: int, arguments: tuple[Any, ...]) ->
     except ValueError as error:
         size = _checks.leading_size("arguments", arguments)
         raise ValueError(f"groups: in group {group}, with {size} samples, {error}") from error
+
+
+def _apply_one(
+    apply: Callable[..., Any], group: int, params: Any, arguments: tuple[Any, ...]
+) -> Any:
+    """What the recalibrator makes of one group; warnings say which, to who called `apply`."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        values = apply(params, *arguments)
+    for warning in caught:
+        message = f"groups: in group {group}: {warning.message}"
+        warnings.warn(message, warning.category, stacklevel=3)
+    return values
