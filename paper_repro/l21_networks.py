@@ -163,7 +163,8 @@ def evaluate(
         "sizes": [len(calibration.correct), len(evaluation.correct)],
     }
     if part.groups is not None:
-        result["groups"] = np.bincount(part.groups).tolist()
+        num = len(found.group_temperatures)
+        result["groups"] = np.bincount(part.groups, minlength=num).tolist()
         missing = jnp.sum(jnp.isnan(found.group_temperatures))
         result["groups without temperature"] = int(missing)
     return result

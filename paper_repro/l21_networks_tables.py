@@ -46,7 +46,9 @@ MLCE for most" length scales.
 
 GROUPS_NOTE = """
 Maximum group-wise MCE, also of cells (group, bin) with at least 10 samples only ("large"): mean and
-standard deviation over the files with groups, of which there are {num}.
+standard deviation over the files with groups, of which there are {num}. Group-wise temperature
+scaling: {missing} of {of} groups have no temperature, since no sample of the calibration part is in
+them or the likelihood has no maximum; they get that of all.
 """
 
 
@@ -113,7 +115,12 @@ def write_tables(folder: Path, results: dict[str, dict[str, Any]]) -> None:
         together = Results({"files": with_groups})
         large = maximum_rows(together, "large_cells")
         rows = [a + b[1:] for a, b in zip(maximum_rows(together, "maximum"), large, strict=True)]
-        note = GROUPS_NOTE.format(num=len(with_groups)) + missing
+        note = GROUPS_NOTE.format(
+            num=len(with_groups),
+            missing=sum(result["groups without temperature"] for result in with_groups),
+            of=sum(len(result["groups"]) for result in with_groups),
+        )
+        note += missing
         cells.write_table(folder, "groups", ["method", "maximum", "sd", "large", "sd"], rows, note)
     complete = [result for result in with_groups if not missing_methods(result)]
     if len(complete) > 1:

@@ -203,6 +203,7 @@ def test_one_file_with_methods_that_have_no_optimum(tmp_path, monkeypatch, capsy
     assert row["MMCE optimization"][1:] == [""] * 4
     assert float(row["No recalibration"][1]) > 0
     assert row["No recalibration"][2] == ""
+    assert "2 of 4 groups have no temperature" in (folder / "groups.md").read_text()
 
 
 def test_temperatures_of_confidences():
