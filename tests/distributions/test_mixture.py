@@ -38,7 +38,7 @@ def test_log_density_has_finite_gradients_with_weight_zero():
     assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(gradient))
 
 
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("dtype", [np.float32, pytest.param(np.float64, marks=pytest.mark.slow)])
 def test_quantiles_invert_the_distribution_function(dtype):
     p = jax.tree.map(lambda x: x.astype(dtype), _mixture())
     levels = jnp.asarray(LEVELS[:-1], dtype)

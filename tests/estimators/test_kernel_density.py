@@ -392,6 +392,7 @@ def test_likelihood_of_beta_densities():
         np.testing.assert_allclose(log_likelihood_oracle(probs, h), np.sum(logs), rtol=1e-10)
 
 
+@pytest.mark.slow
 def test_repeated_predictions_choose_the_smallest_bandwidth():
     rng = np.random.default_rng(0)
     for f in (np.ones(30), np.repeat(rng.uniform(size=15), 2)):

@@ -39,9 +39,15 @@ def test_null_distribution_by_enumeration(label_kernel):
 @pytest.mark.parametrize(
     ("name", "dtype"),
     [
-        *((name, jnp.float64) for name in FAST_NAMES),
-        ("normal-None", jnp.float32),
+        ("normal-None", jnp.float64),
         ("categorical-5-label", jnp.float32),
+        *(
+            pytest.param(*case, marks=pytest.mark.slow)
+            for case in (
+                *((name, jnp.float64) for name in FAST_NAMES[1:]),
+                ("normal-None", jnp.float32),
+            )
+        ),
     ],
 )
 def test_equals_the_general_test_with_the_biased_statistic(name, dtype):
@@ -67,7 +73,10 @@ def test_equals_the_general_test_with_the_biased_statistic(name, dtype):
     assert fast.null_samples.dtype == fast.pvalue.dtype == dtype
 
 
-@pytest.mark.parametrize("name", ["normal-3", "categorical-5-label"])  # by pairs, by products
+# By pairs, by products.
+@pytest.mark.parametrize(
+    "name", [pytest.param("normal-3", marks=pytest.mark.slow), "categorical-5-label"]
+)
 def test_batch_size_bounds_memory_and_changes_nothing(name):
     kernel, predictions, targets, _, _ = oracles.cases()[name]
     results = [

@@ -217,7 +217,7 @@ def test_approximations_against_the_bootstrap(family, mild):
     assert abs(simulated.pvalue - bootstrap.pvalue) < 0.03 + 4 * bootstrap.pvalue_standard_error
 
 
-@pytest.mark.parametrize("family", ["normal", "classes"])
+@pytest.mark.parametrize("family", [pytest.param("normal", marks=pytest.mark.slow), "classes"])
 def test_leading_eigenvalues_are_enough(family):
     data = _data(family, 300, 0)
     leading = hypothesis_tests.spectrum_skce_test(KEY, *data, method="numerical")
@@ -247,7 +247,7 @@ def test_negative_eigenvalues_enter_the_rest():
     np.testing.assert_allclose(law.rest, 2 * np.sum(negative**2), rtol=1e-8)
 
 
-@pytest.mark.parametrize("family", ["normal", "classes"])
+@pytest.mark.parametrize("family", [pytest.param("normal", marks=pytest.mark.slow), "classes"])
 def test_float32(family):
     data = _data(family, 300, 0)
     single = oracles.as_dtype(data, jnp.float32)

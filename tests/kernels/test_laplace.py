@@ -108,7 +108,10 @@ def _expectations(case):
     return values, values
 
 
-@pytest.mark.parametrize(("dtype", "tolerance"), [(jnp.float64, 1e-14), (jnp.float32, 1e-6)])
+@pytest.mark.parametrize(
+    ("dtype", "tolerance"),
+    [(jnp.float64, 1e-14), pytest.param(jnp.float32, 1e-6, marks=pytest.mark.slow)],
+)
 def test_values_and_gradients_on_and_around_the_singularities(dtype, tolerance):
     """Absolute errors; of the derivatives by a scale below one, times the scale."""
     evaluate = jax.jit(jax.vmap(jax.jacrev(_expectations, has_aux=True)))

@@ -85,6 +85,7 @@ def test_skce_of_calibrated_mixtures_has_mean_zero():
     assert abs(values.mean()) < 3 * values.std() / np.sqrt(values.size)
 
 
+@pytest.mark.slow
 def test_gradients_agree_with_finite_differences():
     predictions, targets = _data(5, 6, seed=2)
 

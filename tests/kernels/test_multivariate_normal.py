@@ -99,7 +99,7 @@ def test_float32_at_all_scales(d, scale):
     np.testing.assert_allclose(single[2], four, rtol=1e-3, atol=tolerance)
 
 
-@pytest.mark.parametrize("spread", [0.01, 0.1])
+@pytest.mark.parametrize("spread", [pytest.param(0.01, marks=pytest.mark.slow), 0.1])
 def test_float32_has_no_offset(spread):
     """Mean error over ten data sets, at the scale of the estimator's standard deviation.
 

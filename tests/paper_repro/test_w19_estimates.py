@@ -205,6 +205,7 @@ def test_the_biases_of_figure_1(group):
     assert rows[0][0] == "ECE, uniform bins, Fig. 1"
 
 
+@pytest.mark.slow
 def test_the_experiment_writes_its_results(tmp_path, monkeypatch):
     settings = w19_estimates.Settings((2, 10), 2, 3, 20)
     monkeypatch.setitem(w19_estimates.SETTINGS, "quick", settings)

@@ -12,7 +12,8 @@ SMALL = w19_simulation.Chunk("M1", 0, 4, 2, 16, 19)
 
 
 @pytest.mark.parametrize(
-    ("model", "share", "share_first"), [("M1", 0, 0), ("M2", 0.5, 0.5), ("M3", 1, 0)]
+    ("model", "share", "share_first"),
+    [("M1", 0, 0), pytest.param("M2", 0.5, 0.5, marks=pytest.mark.slow), ("M3", 1, 0)],
 )
 def test_models(model, share, share_first):
     """Labels are a mixture of the prediction, the first class and uniform ones."""
@@ -71,6 +72,7 @@ def test_simulations():
         np.testing.assert_allclose(again, result["pvalues"]["exact"], rtol=1e-6)
 
 
+@pytest.mark.slow
 def test_an_undefined_pvalue_does_not_reject():
     undefined = w19_simulation.Procedure("none", "none", lambda *args: jnp.asarray(jnp.nan))
     result = w19_simulation.simulate(SMALL, (dataclasses.replace(undefined, dtype=float),))

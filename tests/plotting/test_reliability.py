@@ -159,7 +159,7 @@ def test_coverage_of_calibrated_data(p, num_samples, level, num_data_sets):
         assert simultaneous.all(1).mean() <= level + 4 * error
 
 
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("dtype", [pytest.param(np.float32, marks=pytest.mark.slow), np.float64])
 def test_as_many_redraws_as_stated_are_in_the_simultaneous_band(dtype):
     """Also where rounding decides on the redraw that the critical value is from."""
     p = jnp.asarray(np.random.default_rng(5).random(3000) ** 3, dtype)
