@@ -17,6 +17,7 @@ from calibjax._checks.data import (
     method,
     predictions_and_targets,
     same_kind,
+    smoothing_weights,
     targets_of,
 )
 from calibjax._checks.options import (
@@ -27,7 +28,6 @@ from calibjax._checks.options import (
     one_of,
     random_key,
     size_in_range,
-    smoothing_weights,
     truth_value,
 )
 from calibjax._checks.values import (

@@ -193,6 +193,15 @@ def features(name: str, values: Any, num_samples: int, *, vectors: bool) -> Any:
     return values
 
 
+def smoothing_weights(totals: Any) -> None:
+    """Refuses sums of kernel weights that are not numbers."""
+    if is_concrete(totals) and np.any(np.isnan(totals)):
+        raise ValueError(
+            "kernel: expected weights kernel(x, x') >= 0 of the features, got nan: the kernel is "
+            "negative, or distances overflow"
+        )
+
+
 def groups(name: str, values: Any, num_classes: int) -> tuple[int, ...]:
     """Returns the group of each class; refuses all but 0, ..., g - 1 without gaps, g >= 2."""
     if not is_concrete(values):

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from calibjax._checks.values import described, is_concrete, record_values
+from calibjax._checks.values import described, record_values
 
 
 def size_in_range(name: str, value: Any, minimum: int, maximum: int | None = None) -> int:
@@ -58,15 +58,6 @@ def kernel_values(kernel: Any, name: str = "kernel") -> None:
     """Checks the hyperparameters of a kernel and of the kernels in it."""
     function("kernel record", name, kernel)
     record_values(kernel, name)
-
-
-def smoothing_weights(totals: Any) -> None:
-    """Refuses sums of kernel weights that are not numbers."""
-    if is_concrete(totals) and np.any(np.isnan(totals)):
-        raise ValueError(
-            "kernel: expected weights kernel(x, x') >= 0 of the features, got nan: the kernel is "
-            "negative, or distances overflow"
-        )
 
 
 def fitted(name: str, value: Any, expected: type) -> None:

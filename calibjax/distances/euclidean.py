@@ -1,18 +1,27 @@
 """Euclidean distance and its square."""
 
+from collections.abc import Callable
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 
-from calibjax._arithmetic import map_components, total
+from calibjax._arithmetic import UNROLLED, map_components, total
 from calibjax._pytree import record
 from calibjax.distances.base import Distance
 
 
-def coordinates(p: Any) -> list[jax.Array]:
+def _coordinates(p: Any) -> list[jax.Array]:
     """Coordinates of p: class probabilities where it has them, otherwise all its parameters."""
     return jax.tree.leaves(getattr(p, "class_probs", p))
+
+
+def sum_over_coordinates(
+    function: Callable[[jax.Array, jax.Array], jax.Array], p: Any, q: Any, limit: int = UNROLLED
+) -> jax.Array:
+    """Sum of a function of two coordinates; up to `limit` components are written out."""
+    pairs = zip(_coordinates(p), _coordinates(q), strict=True)
+    return total([total(map_components(function, a, b, limit=limit)) for a, b in pairs])
 
 
 @record
@@ -31,10 +40,8 @@ class Euclidean(Distance):
 
     def squared(self, p: Any, q: Any) -> jax.Array:
         """Squared Euclidean distance."""
-        pairs = zip(coordinates(p), coordinates(q), strict=True)
         # Differences of integers become floats, whose squares do not overflow.
-        squares = (map_components(lambda x, y: jnp.square((x - y) * 1.0), a, b) for a, b in pairs)
-        return total([total(terms) for terms in squares])
+        return sum_over_coordinates(lambda x, y: jnp.square((x - y) * 1.0), p, q)
 
 
 @record

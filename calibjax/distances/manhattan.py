@@ -4,10 +4,10 @@ from typing import Any
 
 import jax
 
-from calibjax._arithmetic import absolute, map_components, total
+from calibjax._arithmetic import absolute
 from calibjax._pytree import record
 from calibjax.distances.base import Distance
-from calibjax.distances.euclidean import coordinates
+from calibjax.distances.euclidean import sum_over_coordinates
 
 _UNROLLED = 128  # a sum of absolute values compiles quickly
 
@@ -28,11 +28,5 @@ class Manhattan(Distance):
 
     def __call__(self, p: Any, q: Any) -> jax.Array:
         """Manhattan distance."""
-        pairs = zip(coordinates(p), coordinates(q), strict=True)
         # Differences of integers become floats, which do not overflow.
-        values = (map_components(_deviation, a, b, limit=_UNROLLED) for a, b in pairs)
-        return total([total(terms) for terms in values])
-
-
-def _deviation(x: jax.Array, y: jax.Array) -> jax.Array:
-    return absolute((x - y) * 1.0)
+        return sum_over_coordinates(lambda x, y: absolute((x - y) * 1.0), p, q, limit=_UNROLLED)

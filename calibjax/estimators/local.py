@@ -122,7 +122,7 @@ def local_errors(
         effective_size=size,
     )
     nan_where_unknown = jax.tree.map(lambda x: jnp.where(known, x, jnp.nan), errors)
-    return LocalErrors(**{**vars(nan_where_unknown), "effective_size": size})
+    return dataclasses.replace(nan_where_unknown, effective_size=size)
 
 
 def lce(
