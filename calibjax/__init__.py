@@ -30,6 +30,8 @@ Notation of the papers and names in the code:
 | L_τ, averaged over levels τ | `scores.pinball_loss` |
 | T in p^{1/T} | `temperature`, of `recalibration.tempered` |
 | max_c g_c(X), 1(Y = argmax) | `confidences`, `correct` |
+| h, h_bin, h_kde, h_kkr, h_ukkr, h_sim of G24 | `risk.EstimationFunction`s: `binning_function`, ... |
+| R_CE(h) | `risk.estimation_risk` |
 """
 
 from calibjax import (
@@ -41,6 +43,7 @@ from calibjax import (
     pairwise,
     plotting,
     recalibration,
+    risk,
     scores,
 )
 
@@ -55,5 +58,6 @@ __all__ = [
     "pairwise",
     "plotting",
     "recalibration",
+    "risk",
     "scores",
 ]

@@ -123,7 +123,9 @@ def targets_of(predictions: Any, name: str, targets: Any) -> None:
             finite(name, leaf)
 
 
-def confidences_and_correct(confidences: Any, correct: Any) -> tuple[jax.Array, jax.Array]:
+def confidences_and_correct(
+    confidences: Any, correct: Any, *, names: tuple[str, str] = ("confidences", "correct")
+) -> tuple[jax.Array, jax.Array]:
     """Checks confidences and what came, 0 or 1; [n] each.
 
     Returns:
@@ -133,12 +135,12 @@ def confidences_and_correct(confidences: Any, correct: Any) -> tuple[jax.Array, 
         TypeError: as `confidence_array`, and if the other one is no array.
         ValueError: if shapes or values are wrong.
     """
-    confidences = confidence_array(confidences)
-    correct = jnp.asarray(as_arrays("correct", correct))
-    shape("correct", correct, confidences.shape, "[n], as the confidences")
+    confidences = confidence_array(confidences, names[0])
+    correct = jnp.asarray(as_arrays(names[1], correct))
+    shape(names[1], correct, confidences.shape, "[n], as the confidences")
     is_truth_value = (correct == 0) | (correct == 1)
     if is_concrete(is_truth_value):
-        refuse_where(~np.asarray(is_truth_value), "correct", "0 or 1", correct)
+        refuse_where(~np.asarray(is_truth_value), names[1], "0 or 1", correct)
     return confidences, jnp.where(is_truth_value, correct, jnp.nan).astype(confidences.dtype)
 
 

@@ -1,0 +1,182 @@
+"""The risk of a calibration estimation function: how far it is from the best one."""
+
+import operator
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from calibjax import _checks, pairwise
+from calibjax._arithmetic import matmul
+from calibjax.risk.samples import checked, residuals
+
+Values = jax.Array | Callable[[Any, Any], jax.Array]
+
+
+def estimation_risk(values: Values, predictions: Any, targets: Any) -> jax.Array:
+    """Risk of a calibration estimation function h, an unbiased estimate.
+
+        1/(n(n − 1)) Σ_{i≠j} (⟨p_i − e_{y_i}, p_j − e_{y_j}⟩ − h(p_i, p_j))²
+
+    Its expectation is E(h − h*)² plus a constant that no estimator changes, the noise of the
+    labels: differences between estimators count, not the value, and it is smallest for
+    h*(p, q) = ⟨p − E[e_Y | p], q − E[e_Y | q]⟩, of which the squared calibration error is the mean
+    diagonal E h*(P, P). h must not have been fitted to these samples; then the risk of what it
+    has learned by heart would be too small.
+
+    As everywhere, a batch of `Bernoulli`s counts both classes: products of residuals and h are
+    twice, the risk four times that of the same numbers given as confidences, an array [n] with
+    targets 0 and 1, which is what G24's tables of top-label calibration use. Class-wise, take the
+    lens `estimators.class_wise` and `vmap`.
+
+    Args:
+        values: h(p_i, p_j), [n, n]; or a function of two batches (p, q) → [n, n'] such as
+            `functools.partial(function.evaluate, params)`, which is called for one point and all
+            at a time, under `vmap` over a tile of points. Its diagonal does not matter.
+        predictions: batch of n ≥ 2 class predictions, or confidences in [0, 1], [n].
+        targets: labels 0, ..., m − 1, or 0 and 1, [n].
+
+    Returns:
+        A scalar; NaN under `jit` for labels out of range.
+
+    Raises:
+        TypeError: if an argument is of the wrong kind.
+        ValueError: if shapes or values are wrong, or n < 2.
+
+    Cost: O(n² m) time in matrix products and n² values of h, O(n · tile) memory beside `values`.
+
+    References: G24 eq. (20).
+
+    >>> import jax.numpy as jnp
+    >>> confidences, correct = jnp.array([0.5, 0.5, 0.8]), jnp.array([1, 0, 1])
+    >>> print(f"{estimation_risk(jnp.zeros((3, 3)), confidences, correct):.4f}")
+    0.0275
+    """
+    return jnp.mean(_mean_losses(values, predictions, targets, 2))
+
+
+def estimation_risk_standard_error(values: Values, predictions: Any, targets: Any) -> jax.Array:
+    """Jackknife standard error of the risk of one estimation function.
+
+        √( (n − 1)/n Σ_i (R_{−i} − mean)² ),   R_{−i} = the risk without sample i,
+
+    which estimates √(4 ζ_1 / n) with ζ_1 the variance of the mean loss given one sample. It is that
+    of the estimate for this very h, and does not say how much h changes with what it is fitted to.
+    The standard errors of two functions on the same samples are no measure of their difference,
+    whose error is much smaller: see `risk_difference`.
+
+    Arguments, errors, cost and memory are those of `estimation_risk`; n ≥ 3, and h is symmetric.
+
+    Returns:
+        A scalar.
+
+    References: G24 §3.2.1; Arvesen (1969) for the jackknife of U-statistics.
+
+    >>> import jax.numpy as jnp
+    >>> confidences, correct = jnp.array([0.5, 0.5, 0.8]), jnp.array([1, 0, 1])
+    >>> print(f"{estimation_risk_standard_error(jnp.zeros((3, 3)), confidences, correct):.4f}")
+    0.0350
+    """
+    return jackknife_error(_mean_losses(values, predictions, targets, 3))
+
+
+def linear_estimation_risk(values: Values, predictions: Any, targets: Any) -> jax.Array:
+    """Risk of a calibration estimation function in linear time, from the pairs (1, 2), (3, 4), ...
+
+        1/⌊n/2⌋ Σ_k (⟨p_{2k−1} − e_{y_{2k−1}}, p_{2k} − e_{y_{2k}}⟩ − h(p_{2k−1}, p_{2k}))²
+
+    It has the expectation of `estimation_risk`, and a larger variance. The terms are independent:
+    the standard error is their standard deviation divided by √⌊n/2⌋.
+
+    Args:
+        values: h of these pairs, [⌊n/2⌋]; or a function of two batches (p, q) → [n, n'], which is
+            called for one pair at a time, under `vmap`.
+        predictions: batch of n ≥ 2 class predictions, or confidences in [0, 1], [n].
+        targets: labels 0, ..., m − 1, or 0 and 1, [n].
+
+    Returns:
+        A scalar; NaN under `jit` for labels out of range.
+
+    Raises:
+        TypeError: if an argument is of the wrong kind.
+        ValueError: if shapes or values are wrong, or n < 2.
+
+    Cost: O(n m) and n/2 values of h.
+
+    References: G24 §3.2.1.
+
+    >>> import jax.numpy as jnp
+    >>> confidences, correct = jnp.array([0.5, 0.5, 0.8]), jnp.array([1, 0, 1])
+    >>> print(f"{linear_estimation_risk(jnp.zeros(1), confidences, correct):.4f}")  # 0.25²
+    0.0625
+    """
+    predictions, targets = checked(predictions, targets, minimum=2)
+    num_pairs = len(targets) // 2
+    errors = residuals(predictions, targets)
+    first, second = slice(0, 2 * num_pairs, 2), slice(1, 2 * num_pairs, 2)
+    one, other = (jax.tree.map(operator.itemgetter(part), predictions) for part in (first, second))
+    if callable(values):
+        one, other = (jax.tree.map(lambda x: x[:, None], p) for p in (one, other))
+        values = jax.vmap(values)(one, other)[:, 0, 0]
+    values = _checked_values(values, (num_pairs,), "(⌊n/2⌋,)")
+    return jnp.mean(jnp.square(jnp.sum(errors[first] * errors[second], -1) - values))
+
+
+def _checked_values(values: Any, shape: tuple[int, ...], described: str) -> jax.Array:
+    """Values of h as an array of this shape."""
+    values = jnp.asarray(_checks.as_arrays("values", values))
+    _checks.real("values", values)
+    _checks.shape("values", values, shape, f"{described} = {shape}")
+    _checks.finite("values", values)
+    return values
+
+
+def _mean_losses(values: Values, predictions: Any, targets: Any, minimum: int) -> jax.Array:
+    """Mean loss of each sample with the others, [n], of checked arguments."""
+    predictions, targets = checked(predictions, targets, minimum=minimum)
+    errors, n = residuals(predictions, targets), len(targets)
+    if not callable(values):
+        values = _checked_values(values, (n, n), "[n, n]")
+        return _losses(errors, lambda _, row: row, None, values)
+
+    def row(batch: Any, point: Any) -> jax.Array:
+        return values(jax.tree.map(lambda x: x[None], point), batch)[0]
+
+    return _losses(errors, row, predictions, predictions)
+
+
+def losses_of_factors(errors: jax.Array, left: jax.Array, right: jax.Array) -> jax.Array:
+    """Mean loss of each sample with the others, [n], where h(p_i, p_j) = Σ_k left_ik right_jk.
+
+    With u_i = (errors_i, left_i) and v_j = (errors_j, −right_j), the sums Σ_j (u_i · v_j)² are
+    quadratic forms u_iᵀ (Σ_j v_j v_jᵀ) u_i, which take O(n (m + r)²) where that is less than n².
+    """
+    n, size = len(errors), errors.shape[1] + left.shape[1]
+    if 4 * size > n:
+        return _losses(errors, lambda right, row: matmul(right, row), right, left)
+    u, v = jnp.concatenate([errors, left], 1), jnp.concatenate([errors, -right], 1)
+    sums = jnp.sum(matmul(u, matmul(v.T, v)) * u, 1) - jnp.square(jnp.sum(u * v, 1))
+    return jnp.maximum(sums, 0) / (n - 1)  # rounding
+
+
+def _losses(errors: jax.Array, row: Callable, args: Any, points: Any) -> jax.Array:
+    """Mean loss of each sample with the others, [n]; row(args, point) are the values h at one."""
+    n = len(errors)
+
+    def mean_loss(args: Any, point: Any) -> jax.Array:
+        (errors, args), (error, index, point) = args, point
+        losses = jnp.square(matmul(errors, error) - row(args, point))
+        return jnp.sum(jnp.where(jnp.arange(n) == index, 0, losses)) / (n - 1)
+
+    return pairwise.map_rows(mean_loss, (errors, args), (errors, jnp.arange(n), points))
+
+
+def jackknife_error(losses: jax.Array) -> jax.Array:
+    """Standard error of a U-statistic from the mean of each sample with the others, [n, ...].
+
+    Without sample i the statistic is (n U − 2 r_i) / (n − 2).
+    """
+    n = len(losses)
+    squares = jnp.sum(jnp.square(losses - jnp.mean(losses, 0)), 0)
+    return jnp.sqrt(4 * (n - 1) / n * squares) / (n - 2)

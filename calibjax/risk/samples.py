@@ -1,0 +1,70 @@
+"""Class predictions, or confidences, and the residuals that calibration errors are made of."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from calibjax import _checks
+
+
+def checked(predictions: Any, targets: Any, *, minimum: int = 1) -> tuple[Any, jax.Array]:
+    """Checks a data set of class predictions, or of confidences and what came, 0 or 1.
+
+    Returns:
+        A batch of distributions and labels, or two arrays [n] of the same dtype.
+
+    Raises:
+        TypeError: if an argument is of the wrong kind.
+        ValueError: if shapes or values are wrong, or there are fewer than `minimum` samples.
+    """
+    if hasattr(predictions, "sample"):
+        _checks.class_predictions(predictions)
+        return _checks.predictions_and_targets(predictions, targets, minimum=minimum)
+    names = ("predictions", "targets")
+    confidences, correct = _checks.confidences_and_correct(predictions, targets, names=names)
+    _checks.leading_size("predictions", confidences, minimum)
+    return confidences, correct
+
+
+def checked_points(predictions: Any, num_components: int | None = None, name: str = "p") -> Any:
+    """Checks predictions, or confidences, that come without targets.
+
+    With `num_components` they have to be of the kind that something was fitted to: confidences
+    if it is 1, otherwise predictions of that many classes.
+    """
+    if hasattr(predictions, "sample"):
+        _checks.class_predictions(predictions)
+        predictions = _checks.batch(predictions, name=name)
+    else:
+        predictions = _checks.confidence_array(predictions, name)
+    found = vectors(predictions).shape[1]
+    if num_components not in (None, found):
+        expected, got = map(_described, (num_components, found))
+        raise ValueError(f"{name}: expected {expected}, as those of fit, got {got}")
+    return predictions
+
+
+def _described(num_components: int) -> str:
+    return "confidences" if num_components == 1 else f"predictions of {num_components} classes"
+
+
+def vectors(predictions: Any) -> jax.Array:
+    """Predictions as vectors: class probabilities, [n, m], or confidences, [n, 1]."""
+    if hasattr(predictions, "class_probs"):
+        return predictions.class_probs
+    return predictions[:, None]
+
+
+def residuals(predictions: Any, targets: jax.Array) -> jax.Array:
+    """What came subtracted from what was predicted, p_i − e_{y_i}, [n, m], or c_i − y_i, [n, 1].
+
+    Targets out of range, which under `jit` nobody refused, give NaN.
+    """
+    probs = vectors(predictions)
+    if not hasattr(predictions, "class_probs"):
+        return probs - targets[:, None]
+    m = probs.shape[1]
+    is_label = (targets >= 0) & (targets < m)
+    labels = jax.nn.one_hot(targets, m, dtype=probs.dtype)
+    return probs - jnp.where(is_label[:, None], labels, jnp.nan)
