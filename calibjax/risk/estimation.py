@@ -78,7 +78,8 @@ def estimation_risk_standard_error(values: Values, predictions: Any, targets: An
     >>> print(f"{estimation_risk_standard_error(jnp.zeros((3, 3)), confidences, correct):.4f}")
     0.0350
     """
-    return jackknife_error(_mean_losses(values, predictions, targets, 3))
+    losses = _mean_losses(values, predictions, targets, 3)
+    return jnp.sqrt(jackknife_variances(losses, jnp.ones((1, losses.size), bool))[0])
 
 
 def linear_estimation_risk(values: Values, predictions: Any, targets: Any) -> jax.Array:
@@ -133,12 +134,17 @@ def _checked_values(values: Any, shape: tuple[int, ...], described: str) -> jax.
 
 
 def _mean_losses(values: Values, predictions: Any, targets: Any, minimum: int) -> jax.Array:
-    """Mean loss of each sample with the others, [n], of checked arguments."""
+    """Mean loss of each sample with the others, [n], of arguments to be checked."""
     predictions, targets = checked(predictions, targets, minimum=minimum)
     errors, n = residuals(predictions, targets), len(targets)
-    if not callable(values):
-        values = _checked_values(values, (n, n), "[n, n]")
-        return _losses(errors, lambda _, row: row, None, values)
+    if callable(values):
+        return losses_of_values(errors, values, predictions)
+    values = _checked_values(values, (n, n), "[n, n]")
+    return _losses(errors, lambda _, row: row, None, values)
+
+
+def losses_of_values(errors: jax.Array, values: Callable, predictions: Any) -> jax.Array:
+    """Mean loss of each sample with the others, [n]; h is a function of two batches."""
 
     def row(batch: Any, point: Any) -> jax.Array:
         return values(jax.tree.map(lambda x: x[None], point), batch)[0]
@@ -172,11 +178,16 @@ def _losses(errors: jax.Array, row: Callable, args: Any, points: Any) -> jax.Arr
     return pairwise.map_rows(mean_loss, (errors, args), (errors, jnp.arange(n), points))
 
 
-def jackknife_error(losses: jax.Array) -> jax.Array:
-    """Standard error of a U-statistic from the mean of each sample with the others, [n, ...].
+def jackknife_variances(losses: jax.Array, members: jax.Array) -> jax.Array:
+    """Variances of U-statistics of groups of samples, [F].
+
+    Args:
+        losses: mean of each sample with the others of its group, [n].
+        members: which samples are in each group, [F, n].
 
     Without sample i the statistic is (n U − 2 r_i) / (n − 2).
     """
-    n = len(losses)
-    squares = jnp.sum(jnp.square(losses - jnp.mean(losses, 0)), 0)
-    return jnp.sqrt(4 * (n - 1) / n * squares) / (n - 2)
+    n = jnp.sum(members, 1, dtype=losses.dtype)
+    means = jnp.sum(jnp.where(members, losses, 0), 1) / n
+    squares = jnp.sum(jnp.where(members, jnp.square(losses - means[:, None]), 0), 1)
+    return 4 * (n - 1) / n * squares / jnp.square(n - 2)

@@ -1,0 +1,385 @@
+"""Cross-validation of a calibration estimation function over a grid of its hyperparameter."""
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from calibjax import _checks
+from calibjax._arithmetic import floating_dtype
+from calibjax._pytree import record
+from calibjax.risk.base import EstimationFunction
+from calibjax.risk.estimation import jackknife_variances, losses_of_factors, losses_of_values
+from calibjax.risk.samples import checked, residuals
+
+
+@record
+class CrossValidation:
+    """Risks of a calibration estimation function in all folds and at all grid points.
+
+    Attributes:
+        grid: the hyperparameters, [k].
+        folds: the fold 0, ..., F − 1 that each sample is held out in, [n].
+        losses: mean loss of each sample with the others of its fold, by the function fitted to the
+            other folds, [k, n]; NaN in folds that are not done.
+        test_values: h(p_i, p_i) of predictions in no fold by the function of each fold, [F, k, t];
+            t = 0 unless `squared_calibration_error` made it.
+    """
+
+    grid: jax.Array
+    folds: jax.Array
+    losses: jax.Array
+    test_values: jax.Array
+
+    @property
+    def num_folds(self) -> int:
+        """F."""
+        return self.test_values.shape[0]
+
+    @property
+    def risks(self) -> jax.Array:
+        """Risk in each fold, [F, k]."""
+
+        def risk(members: jax.Array) -> jax.Array:
+            return jnp.sum(jnp.where(members, self.losses, 0), 1) / jnp.sum(members)
+
+        return lax.map(risk, self.members)
+
+    @property
+    def risk(self) -> jax.Array:
+        """Mean risk over the folds, [k]."""
+        return jnp.mean(self.risks, 0)
+
+    @property
+    def standard_error(self) -> jax.Array:
+        """Standard error of the mean risk over the folds, as if they were independent, [k]."""
+        return jnp.std(self.risks, 0, ddof=1) / np.sqrt(self.num_folds)
+
+    @property
+    def best(self) -> jax.Array:
+        """Index of the smallest mean risk, the first of equally good ones."""
+        return jnp.argmin(self.risk)
+
+    @property
+    def hyperparameter(self) -> jax.Array:
+        """The hyperparameter with the smallest mean risk."""
+        return self.grid[self.best]
+
+    @property
+    def is_done(self) -> jax.Array:
+        """Which folds are done, [F]."""
+        return ~jnp.any(jnp.isnan(self.risks), 1)
+
+    @property
+    def members(self) -> jax.Array:
+        """Which samples are in each fold, [F, n]."""
+        return self.folds == jnp.arange(self.num_folds)[:, None]
+
+
+@record
+class RiskDifference:
+    """Risk of a calibration estimation function minus that of another one, on the same folds.
+
+    Attributes:
+        difference: mean over the folds; below zero the first function is the better one.
+        standard_error: jackknife standard error, from the differences of the losses of each sample.
+        fold_differences: in each fold, [F].
+    """
+
+    difference: jax.Array
+    standard_error: jax.Array
+    fold_differences: jax.Array
+
+
+def cross_validate(
+    key: jax.Array,
+    function: EstimationFunction,
+    grid: Any,
+    predictions: Any,
+    targets: Any,
+    *,
+    num_folds: int = 5,
+    previous: CrossValidation | None = None,
+    on_fold: Callable[[CrossValidation], None] | None = None,
+) -> CrossValidation:
+    """Risk of a calibration estimation function at all grid points of its hyperparameter.
+
+    The samples are dealt into folds at random. In turn each fold is held out: the function is
+    fitted to the others, and its risk (`estimation_risk`) on the fold is computed at every grid
+    point, from one factorisation where the function can (`EstimationFunction.refit`). Two
+    functions that are compared (`risk_difference`) get the same key, and with it the same folds.
+
+    The smallest of the risks on the grid is a little too small as a risk of what was chosen by
+    it. A choice at the edge of a grid says that the grid is too small.
+
+    Args:
+        key: random key, which decides on the folds.
+        function: what is fitted: `binning_function`, `kernel_density_function`,
+            `kernel_ridge_function`, `two_step_kernel_ridge_function`, or your own.
+        grid: hyperparameters, [k]; `grids` has those of G24.
+        predictions: batch of n ≥ 2 num_folds class predictions, or confidences in [0, 1], [n].
+        targets: labels 0, ..., m − 1, or 0 and 1, [n].
+        num_folds: F ≥ 2; n mod F folds have one sample more than the others.
+        previous: an earlier result with the same data, key and grid, whose folds are not computed
+            again: of a run that was stopped, as `on_fold` got it. It is a record of arrays,
+            which `numpy.savez` can store.
+        on_fold: function that is called after each fold with the result so far, to show progress
+            or to store it. With it folds are computed one by one, otherwise in one compiled loop.
+
+    Returns:
+        The risks, and the best hyperparameter.
+
+    Raises:
+        TypeError: if an argument is of the wrong kind.
+        ValueError: if shapes or values are wrong, the grid is empty, there are fewer than two
+            samples in a fold, `previous` belongs to other folds or another grid, or a risk is no
+            number (under `jit` it stays NaN).
+
+    Cost: F fits (F k without `refit`), and O(F k) evaluations on n/F points, one after the other:
+    memory is that of one of them. Folds of two different sizes compile twice.
+
+    References: G24 §3.2.2 and §5.2.
+
+    >>> import jax
+    >>> import jax.numpy as jnp
+    >>> from calibjax.risk import binning_function
+    >>> confidences = jax.random.uniform(jax.random.key(0), (500,))
+    >>> correct = jax.random.uniform(jax.random.key(1), (500,)) < confidences**2
+    >>> grid = jnp.array([1, 5, 10, 100])
+    >>> result = cross_validate(jax.random.key(2), binning_function(), grid, confidences, correct)
+    >>> print(result.hyperparameter, result.risk.shape)
+    5 (4,)
+    """
+    key, num_folds = _checks.random_key(key), _checks.size_in_range("num_folds", num_folds, 2)
+    samples = checked(predictions, targets, minimum=2 * num_folds)
+    grid = checked_grid(grid, samples[0])
+    function = specialised(function, samples[0], grid)
+    return run_folds(key, function, grid, samples, None, num_folds, previous, on_fold)
+
+
+def checked_grid(grid: Any, predictions: Any) -> jax.Array:
+    """The grid as an array; floating-point hyperparameters have the dtype of the predictions.
+
+    Raises:
+        TypeError: if it holds no numbers.
+        ValueError: if it is no array [k], is empty, or a value is not finite.
+    """
+    grid = jnp.asarray(_checks.as_arrays("grid", grid))
+    _checks.real("grid", grid)
+    _checks.shape("grid", grid, (None,), "[k]")
+    if grid.size == 0:
+        raise ValueError("grid: expected at least one hyperparameter, got an empty grid")
+    _checks.finite("grid", grid)
+    is_float = jnp.issubdtype(grid.dtype, jnp.floating)
+    return grid.astype(floating_dtype(predictions)) if is_float else grid
+
+
+def specialised(function: Any, predictions: Any, grid: jax.Array) -> EstimationFunction:
+    """The function with fixed sizes, in a form that is a pytree and can be handed to `jit`."""
+    if not isinstance(function, EstimationFunction):
+        raise TypeError(
+            "function: expected a risk.EstimationFunction such as risk.binning_function(), got "
+            f"{_checks.described(function)}"
+        )
+    if function.specialise is not None:
+        function = function.specialise(predictions, grid)
+
+    def as_pytree(field: Any) -> Any:
+        is_pytree = field is None or isinstance(field, jax.tree_util.Partial)
+        return field if is_pytree else jax.tree_util.Partial(field)
+
+    return EstimationFunction(*map(as_pytree, function._replace(specialise=None)))
+
+
+def run_folds(
+    key: jax.Array,
+    function: EstimationFunction,
+    grid: jax.Array,
+    samples: Any,
+    test: Any,
+    num_folds: int,
+    previous: CrossValidation | None,
+    on_fold: Callable | None,
+) -> CrossValidation:
+    """Cross-validation of checked arguments, with values at other predictions if there are any."""
+    n, k = len(samples[1]), grid.size
+    order = jax.random.permutation(key, n)
+    sizes = [n // num_folds + (fold < n % num_folds) for fold in range(num_folds)]
+    starts = np.concatenate([[0], np.cumsum(sizes)])
+    numbers = jnp.repeat(jnp.arange(num_folds, dtype=jnp.int32), np.array(sizes))
+    folds = jnp.zeros(n, jnp.int32).at[order].set(numbers)
+    dtype = floating_dtype(samples[0])
+    num_tests = 0 if test is None else _checks.leading_size("test", test)
+    nothing = jnp.full((k, n), jnp.nan, dtype), jnp.full((num_folds, k, num_tests), jnp.nan, dtype)
+    result = CrossValidation(grid, folds, *nothing)
+    if previous is not None:
+        result = _checked_previous(previous, result)
+    for batch in _batches(sizes, result, one_by_one=on_fold is not None):
+        start, size = starts[batch], sizes[batch[0]]
+        losses, values = _fold_losses(function, grid, samples, test, order, start, size=size)
+        held_out = order[start[:, None] + np.arange(size)]
+        result = CrossValidation(
+            grid,
+            folds,
+            result.losses.at[:, held_out].set(jnp.moveaxis(losses, 0, 1)),
+            result.test_values.at[np.array(batch)].set(values),
+        )
+        _refuse_nan(result, batch)
+        if on_fold is not None:
+            on_fold(result)
+    return result
+
+
+def _batches(sizes: list[int], result: CrossValidation, *, one_by_one: bool) -> list[list[int]]:
+    """Folds that are still to be done, those of one size together."""
+    is_done = result.is_done
+    done = np.asarray(is_done) if _checks.is_concrete(is_done) else np.zeros(len(sizes), bool)
+    open_folds = [fold for fold in range(len(sizes)) if not done[fold]]
+    if one_by_one:
+        return [[fold] for fold in open_folds]
+    batches = ([fold for fold in open_folds if sizes[fold] == size] for size in sorted(set(sizes)))
+    return [batch for batch in batches if batch]
+
+
+@functools.partial(jax.jit, static_argnames="size")
+def _fold_losses(
+    function: EstimationFunction,
+    grid: jax.Array,
+    samples: Any,
+    test: Any,
+    order: jax.Array,
+    starts: jax.Array,
+    *,
+    size: int,
+) -> tuple[jax.Array, jax.Array]:
+    """Mean losses of the samples of some folds, [f, k, size], and values at the test part."""
+
+    def fold(start: jax.Array) -> tuple[jax.Array, jax.Array]:
+        rolled = jnp.roll(order, -start)
+        held_out, rest = _at(samples, rolled[:size]), _at(samples, rolled[size:])
+        first = function.fit(*rest, grid[0])
+
+        def at(hyperparameter: jax.Array) -> tuple[jax.Array, jax.Array]:
+            if function.refit is None:
+                params = function.fit(*rest, hyperparameter)
+            else:
+                params = function.refit(first, hyperparameter)
+            return _losses(function, params, *held_out), _test_values(function, params, test)
+
+        return lax.map(at, grid)
+
+    return lax.map(fold, starts)
+
+
+def _at(samples: Any, index: jax.Array) -> Any:
+    """Some of the samples."""
+    return jax.tree.map(lambda leaf: leaf[index], samples)
+
+
+def _losses(
+    function: EstimationFunction, params: Any, predictions: Any, targets: jax.Array
+) -> jax.Array:
+    """Mean loss of each sample with the others, [n]."""
+    errors = residuals(predictions, targets)
+    if function.factors is not None:
+        return losses_of_factors(errors, *function.factors(params, predictions))
+    return losses_of_values(errors, functools.partial(function.evaluate, params), predictions)
+
+
+def _test_values(function: EstimationFunction, params: Any, test: Any) -> jax.Array:
+    """Values h(p_i, p_i), [t]."""
+    return jnp.zeros(0) if test is None else function.diagonal(params, test)
+
+
+def _checked_previous(previous: Any, empty: CrossValidation) -> CrossValidation:
+    """An earlier result, if its grid and folds are those of this one."""
+    _checks.fitted("previous", previous, CrossValidation)
+    for field in ("grid", "folds", "losses", "test_values"):
+        found, expected = getattr(previous, field), getattr(empty, field)
+        _checks.shape(f"previous.{field}", found, expected.shape, f"{expected.shape}")
+    for field in ("grid", "folds"):
+        found, expected = getattr(previous, field), getattr(empty, field)
+        if _checks.is_concrete(found, expected) and not np.array_equal(found, expected):
+            raise ValueError(
+                f"previous.{field}: expected that of this key and grid, got another one"
+            )
+    return CrossValidation(
+        empty.grid, empty.folds, jnp.asarray(previous.losses), jnp.asarray(previous.test_values)
+    )
+
+
+def _refuse_nan(result: CrossValidation, batch: list[int]) -> None:
+    """Refuses risks and values that are no numbers, which only a function that fails gives."""
+    risks = result.risks
+    if not _checks.is_concrete(risks):
+        return
+    is_bad = np.isnan(risks) | np.isnan(np.sum(result.test_values, -1))
+    is_bad[[fold for fold in range(len(is_bad)) if fold not in batch]] = False
+    if is_bad.any():
+        fold, point = _checks.first_where(is_bad)
+        raise ValueError(
+            "function: expected numbers at all grid points, got nan in fold "
+            f"{fold} at the hyperparameter {result.grid[point]}"
+        )
+
+
+def risk_difference(first: CrossValidation, second: CrossValidation) -> RiskDifference:
+    """Paired difference between the risks of two functions, each at its best hyperparameter.
+
+        R_1 − R_2 = 1/F Σ_f (R_1f − R_2f),   standard error √(Σ_f v_f) / F
+
+    with the jackknife variance v_f of the difference in fold f, from the differences of the mean
+    losses of each sample. The noise of the labels, which both risks share, cancels: the standard
+    error is often a tenth of that of either risk. It is that of the risks of the functions that
+    were fitted, given the folds, and takes them to be independent although they share training
+    data.
+
+    Args:
+        first: result of `cross_validate`.
+        second: the same for another function, with the same key, number of folds and data.
+
+    Returns:
+        The difference; below zero the first function is the better one.
+
+    Raises:
+        TypeError: if an argument is of the wrong kind.
+        ValueError: if the folds are not the same, or one has fewer than three samples.
+
+    Cost: O(F n).
+
+    References: Arvesen (1969) for the jackknife of U-statistics.
+
+    >>> import jax
+    >>> import jax.numpy as jnp
+    >>> from calibjax.risk import binning_function, kernel_density_function
+    >>> confidences = jax.random.uniform(jax.random.key(0), (500,))
+    >>> correct = (jax.random.uniform(jax.random.key(1), (500,)) < confidences**2).astype(int)
+    >>> def validated(function, grid):
+    ...     return cross_validate(jax.random.key(2), function, grid, confidences, correct)
+    >>> bins = validated(binning_function(), jnp.array([1, 5, 10]))
+    >>> density = validated(kernel_density_function(), jnp.array([0.01, 0.1]))
+    >>> result = risk_difference(density, bins)
+    >>> print(bool(abs(result.difference) < 2 * result.standard_error))
+    True
+    """
+    for name, result in (("first", first), ("second", second)):
+        _checks.fitted(name, result, CrossValidation)
+    _checks.shape("second.folds", second.folds, first.folds.shape, f"{first.folds.shape}")
+    if _checks.is_concrete(first.folds, second.folds) and not np.array_equal(
+        first.folds, second.folds
+    ):
+        raise ValueError("second: expected the folds of first (the same key), got others")
+    if len(first.folds) < 3 * first.num_folds:
+        raise ValueError(
+            f"first, second: expected at least 3 samples in each of the {first.num_folds} folds, "
+            f"got {len(first.folds)} samples"
+        )
+    members = first.members
+    losses = first.losses[first.best] - second.losses[second.best]
+    differences = jnp.sum(jnp.where(members, losses, 0), 1) / jnp.sum(members, 1)
+    error = jnp.sqrt(jnp.sum(jackknife_variances(losses, members))) / first.num_folds
+    return RiskDifference(jnp.mean(differences), error, differences)

@@ -1,0 +1,169 @@
+"""The squared calibration error, from an estimation function that was tuned on other data."""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from calibjax import _checks
+from calibjax._pytree import record
+from calibjax.risk.base import EstimationFunction
+from calibjax.risk.cross_validation import CrossValidation, checked_grid, run_folds, specialised
+from calibjax.risk.samples import checked
+
+
+@record
+class SquaredCalibrationError:
+    """Estimate of the squared calibration error, with what it comes from.
+
+    Attributes:
+        estimate: mean of h(p_i, p_i) over the test part and the functions of all folds. It may be
+            negative, as estimates of what is zero must be in order not to be biased.
+        standard_error: over the folds, that of G24. The folds share training data and have the
+            test part in common, so this is only the part of the error that comes from the fits.
+        sampling_error: standard error over the test part, of the mean of the functions.
+        root: the calibration error, the root of the estimate with its sign.
+        root_standard_error: over the roots of the folds.
+        hyperparameter: the one with the smallest risk.
+        risk: its mean risk over the folds.
+        risk_standard_error: over the folds.
+        fold_estimates: the estimates of the folds, [F].
+        cross_validation: risks and values at all grid points, of the tuning part.
+        tuning: indices of the samples of the tuning part, [n − t].
+        test: indices of the samples of the test part, [t].
+    """
+
+    estimate: jax.Array
+    standard_error: jax.Array
+    sampling_error: jax.Array
+    root: jax.Array
+    root_standard_error: jax.Array
+    hyperparameter: jax.Array
+    risk: jax.Array
+    risk_standard_error: jax.Array
+    fold_estimates: jax.Array
+    cross_validation: CrossValidation
+    tuning: jax.Array
+    test: jax.Array
+
+
+def squared_calibration_error(
+    key: jax.Array,
+    function: EstimationFunction,
+    grid: Any,
+    predictions: Any,
+    targets: Any,
+    *,
+    num_folds: int = 5,
+    test_fraction: float = 0.2,
+    previous: CrossValidation | None = None,
+    on_fold: Callable[[CrossValidation], None] | None = None,
+) -> SquaredCalibrationError:
+    """Estimate of the squared calibration error E‖P − E[e_Y | P]‖² by a tuned function.
+
+    The samples are split at random into a tuning and a test part. On the tuning part the
+    hyperparameter with the smallest risk is chosen by `cross_validate`. The functions that were
+    fitted with it, one for each fold, estimate the error on the test part,
+
+        1/F Σ_f 1/t Σ_i h_f(p_i, p_i),
+
+    where the targets of the test part are not used. Estimators are compared by their risks
+    (`risk_difference` of the `cross_validation`s with the same key), never by their estimates on
+    the test part.
+
+    The error is that of the notion that the predictions stand for: canonical for class
+    predictions; of the top label for `confidences.probs` and `correct` of `estimators.top_label`,
+    as plain arrays, and twice that for the batch of `Bernoulli`s itself, which counts both
+    classes; class-wise under `vmap` over `estimators.class_wise`.
+
+    Args:
+        key: random key, which decides on the test part and the folds.
+        function: what is fitted, as in `cross_validate`.
+        grid: hyperparameters, [k].
+        predictions: batch of n class predictions, or confidences in [0, 1], [n].
+        targets: labels 0, ..., m − 1, or 0 and 1, [n].
+        num_folds: F ≥ 2.
+        test_fraction: in (0, 1): t is the nearest integer to test_fraction · n, at least 1.
+        previous: an earlier result of the cross-validation, as in `cross_validate`.
+        on_fold: function that is called after each fold, as in `cross_validate`.
+
+    Returns:
+        The estimate, its root, and their standard errors.
+
+    Raises:
+        TypeError: if an argument is of the wrong kind.
+        ValueError: as `cross_validate`, also if the tuning part has fewer than 2 num_folds samples.
+
+    Cost: that of `cross_validate`, and evaluation at the test part of all k grid points, O(F k t)
+    memory.
+
+    References: G24 eq. (21), §3.2.2 and §5.2.
+
+    >>> import jax
+    >>> import jax.numpy as jnp
+    >>> from calibjax.risk import binning_function
+    >>> confidences = jax.random.uniform(jax.random.key(0), (2000,))
+    >>> correct = jax.random.uniform(jax.random.key(1), (2000,)) < confidences**2
+    >>> grid = jnp.array([1, 5, 10, 100])  # E (c − c²)² = 1/30
+    >>> result = squared_calibration_error(
+    ...     jax.random.key(2), binning_function(), grid, confidences, correct
+    ... )
+    >>> print(f"{result.estimate:.3f}, root {result.root:.2f}")
+    0.034, root 0.18
+    """
+    key = _checks.random_key(key)
+    num_folds = _checks.size_in_range("num_folds", num_folds, 2)
+    _checks.proportion("test_fraction", test_fraction)
+    predictions, targets = samples = checked(predictions, targets)
+    num_tests = max(1, round(len(targets) * test_fraction))
+    if len(targets) - num_tests < 2 * num_folds:
+        raise ValueError(
+            f"predictions: expected at least {2 * num_folds} samples for {num_folds} folds after "
+            f"taking {num_tests} for the test part, got {len(targets)} in all"
+        )
+    grid = checked_grid(grid, predictions)
+    function = specialised(function, predictions, grid)
+    split_key, fold_key = jax.random.split(key)
+    order = jax.random.permutation(split_key, len(targets))
+    test, tuning = order[:num_tests], order[num_tests:]
+    tuning_samples = jax.tree.map(lambda leaf: leaf[tuning], samples)
+    test_predictions = jax.tree.map(lambda leaf: leaf[test], predictions)
+    result = run_folds(
+        fold_key, function, grid, tuning_samples, test_predictions, num_folds, previous, on_fold
+    )
+    return _summary(result, tuning, test)
+
+
+def _summary(
+    result: CrossValidation, tuning: jax.Array, test: jax.Array
+) -> SquaredCalibrationError:
+    """The estimate at the best grid point, and its errors."""
+    best = result.best
+    values = result.test_values[:, best]
+    folds, num_tests = jnp.mean(values, 1), values.shape[1]
+    estimate = jnp.mean(folds)
+
+    def root(x: jax.Array) -> jax.Array:
+        return jnp.sign(x) * jnp.sqrt(jnp.abs(x))
+
+    def error(x: jax.Array) -> jax.Array:
+        return jnp.std(x, ddof=1) / np.sqrt(x.size)
+
+    return SquaredCalibrationError(
+        estimate=estimate,
+        standard_error=error(folds),
+        sampling_error=error(jnp.mean(values, 0))
+        if num_tests > 1
+        else jnp.full_like(estimate, jnp.nan),
+        root=root(estimate),
+        root_standard_error=error(root(folds)),
+        hyperparameter=result.hyperparameter,
+        risk=result.risk[best],
+        risk_standard_error=result.standard_error[best],
+        fold_estimates=folds,
+        cross_validation=result,
+        tuning=tuning,
+        test=test,
+    )
