@@ -10,7 +10,8 @@ import numpy as np
 from calibjax import _checks
 from calibjax._pytree import record
 from calibjax.risk.base import EstimationFunction
-from calibjax.risk.cross_validation import CrossValidation, checked_grid, run_folds, specialised
+from calibjax.risk.cross_validation import checked_grid, run_folds, specialised
+from calibjax.risk.result import CrossValidation
 from calibjax.risk.samples import checked
 
 
