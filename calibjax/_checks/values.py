@@ -57,6 +57,14 @@ def positive_scalar(name: str, value: Any) -> None:
     positive(name, value)
 
 
+def positive_number(name: str, value: Any, dtype: Any) -> jax.Array:
+    """Returns one positive finite number as an array; NaN for traced ones that are not."""
+    positive_scalar(name, value)
+    value = jnp.asarray(value, dtype)
+    positive(name, value)  # in this precision
+    return jnp.where((value > 0) & jnp.isfinite(value), value, jnp.nan)
+
+
 def proportion(name: str, value: Any) -> None:
     """Refuses everything but one number in (0, 1)."""
     positive_scalar(name, value)

@@ -22,7 +22,7 @@ from calibjax import _checks, pairwise
 from calibjax._arithmetic import matmul
 
 # G24 App. B
-_CANDIDATES = np.concatenate([np.logspace(-5, -1, 15), np.linspace(0.2, 1, 5)])
+BANDWIDTHS = np.concatenate([np.logspace(-5, -1, 15), np.linspace(0.2, 1, 5)])
 # Stirling's series in 1/x: with these terms, 1e-15 at its smallest x.
 _SERIES = (1 / 12, -1 / 360, 1 / 1260, -1 / 1680, 1 / 1188, -691 / 360360, 1 / 156)
 _SMALLEST = 8.0
@@ -171,7 +171,7 @@ def kde_bandwidth(predictions: Any, candidates: jax.Array | None = None) -> jax.
     """
     _checks.class_predictions(predictions)
     predictions = _checks.batch(predictions, minimum=2)
-    candidates = _checks.as_arrays("candidates", _CANDIDATES if candidates is None else candidates)
+    candidates = _checks.as_arrays("candidates", BANDWIDTHS if candidates is None else candidates)
     _checks.real("candidates", candidates)
     _checks.shape("candidates", candidates, (None,), "[k]")
     _checks.leading_size("candidates", candidates)

@@ -103,7 +103,7 @@ def _refit(params: KernelDensities, hyperparameter: Any) -> KernelDensities:
 
 
 def _factors(params: KernelDensities, p: Any) -> tuple[jax.Array, jax.Array]:
-    """p − π(p) of predictions, [n, m], twice."""
+    """Residuals p − π(p) of predictions, [n, m], twice."""
     _checks.fitted("params", params, KernelDensities)
     points = vectors(checked_points(p, params.vectors.shape[-1]))
     errors = _residuals(params, points, jnp.full(len(points), -1))

@@ -79,7 +79,7 @@ def _refit(params: Temperature, hyperparameter: Any) -> Temperature:
 
 
 def _factors(params: Temperature, p: Any) -> tuple[jax.Array, jax.Array]:
-    """p − p_T of predictions, [n, m], twice."""
+    """Differences p − p_T of predictions, [n, m], twice."""
     _checks.fitted("params", params, Temperature)
     p = checked_points(p, params.num_components)
     is_confidence = not hasattr(p, "class_probs")
