@@ -15,6 +15,12 @@ from calibjax.risk.grids import (
     two_step_kernel_ridge_grid,
 )
 from calibjax.risk.kernel_density import KernelDensities, kernel_density_function
+from calibjax.risk.kernel_ridge import (
+    KernelRidge,
+    TwoStepKernelRidge,
+    kernel_ridge_function,
+    two_step_kernel_ridge_function,
+)
 from calibjax.risk.pipeline import SquaredCalibrationError, squared_calibration_error
 from calibjax.risk.result import CrossValidation, RiskDifference, risk_difference
 from calibjax.risk.temperature import Temperature, temperature_function
@@ -24,9 +30,11 @@ __all__ = [
     "CrossValidation",
     "EstimationFunction",
     "KernelDensities",
+    "KernelRidge",
     "RiskDifference",
     "SquaredCalibrationError",
     "Temperature",
+    "TwoStepKernelRidge",
     "bandwidth_grid",
     "bin_number_grid",
     "binning_function",
@@ -34,10 +42,12 @@ __all__ = [
     "estimation_risk",
     "estimation_risk_standard_error",
     "kernel_density_function",
+    "kernel_ridge_function",
     "kernel_ridge_grid",
     "linear_estimation_risk",
     "risk_difference",
     "squared_calibration_error",
     "temperature_function",
+    "two_step_kernel_ridge_function",
     "two_step_kernel_ridge_grid",
 ]

@@ -1,0 +1,312 @@
+"""Kernel ridge regression as calibration estimation functions."""
+
+import dataclasses
+import functools
+import math
+import warnings
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax.tree_util import Partial
+
+from calibjax import _checks
+from calibjax._arithmetic import matmul
+from calibjax._pytree import record
+from calibjax.distributions import Categorical, CategoricalLogits
+from calibjax.kernels import Kernel, SquaredExponential
+from calibjax.kernels.base import without_draws
+from calibjax.risk import low_rank
+from calibjax.risk.base import EstimationFunction, evaluate_factors
+from calibjax.risk.samples import checked, checked_points, residuals
+
+_RBF = SquaredExponential(1.0)
+
+# Entries of kernel matrices are known up to rounding: smaller errors mean nothing.
+_TOLERANCE = {4: 1e-6, 8: 1e-14}  # by item size
+
+
+@record
+class _Ridge:
+    """What both kinds of kernel ridge regression learn.
+
+    Attributes:
+        kernel: the kernel.
+        points: predictions that it is evaluated with: pivots, or the whole training set, [R].
+        basis: what turns these values into coordinates in the eigenvectors, [R, r].
+        eigenvalues: of the kernel matrix, [r]; zero for those that are only rounding.
+        projections: training residuals in the eigenvectors, Qᵀ (p_i − e_{y_i}), [r, m].
+        residual: largest error of an entry of the kernel matrix, relative to the largest entry;
+            zero for the full matrix.
+        penalty: λ, scalar.
+        num_samples: n.
+    """
+
+    kernel: Kernel
+    points: Any
+    basis: jax.Array
+    eigenvalues: jax.Array
+    projections: jax.Array
+    residual: jax.Array
+    penalty: jax.Array
+    num_samples: int = dataclasses.field(metadata={"static": True})
+
+    def coordinates(self, p: Any) -> jax.Array:
+        """Rows of eigenvectors that belong to other predictions, k(p, x)ᵀ Q / s, [n, r]."""
+        return matmul(low_rank.kernel_values(self.kernel, p, self.points), self.basis)
+
+
+@record
+class KernelRidge(_Ridge):
+    """What `kernel_ridge_function` learns; the attributes are those of both kinds."""
+
+    def factors(self, p: Any) -> tuple[jax.Array, jax.Array]:
+        """Coordinates, and the same times the matrix of shrunken products of residuals."""
+        coordinates = self.coordinates(p)
+        products = self.eigenvalues[:, None] * self.eigenvalues
+        shrunken = _shrinkage(products, self.penalty * self.num_samples**2)
+        inner = shrunken * matmul(self.projections, self.projections.T)
+        return matmul(coordinates, inner), coordinates
+
+
+@record
+class TwoStepKernelRidge(_Ridge):
+    """What `two_step_kernel_ridge_function` learns; the attributes are those of both kinds."""
+
+    def factors(self, p: Any) -> tuple[jax.Array, jax.Array]:
+        """Estimates of p − E[e_Y | p], [n, m], twice."""
+        shrinkage = _shrinkage(self.eigenvalues, self.penalty * self.num_samples)
+        coefficients = matmul(self.basis, shrinkage[:, None] * self.projections)
+        estimates = matmul(low_rank.kernel_values(self.kernel, p, self.points), coefficients)
+        return estimates, estimates
+
+
+def kernel_ridge_function(
+    kernel: Kernel = _RBF, *, rank: int | None = None, tolerance: float | None = None
+) -> EstimationFunction:
+    r"""Kernel ridge regression on pairs as a calibration estimation function, h_kkr.
+
+        h(p, q) = vec(Δ Δᵀ)ᵀ (K ⊗ K + λ n² I)⁻¹ (k(p) ⊗ k(q))
+                = k(p)ᵀ Q (Λ ⊙ Qᵀ Δ Δᵀ Q) Qᵀ k(q),   Λ_ij = 1 / (s_i s_j + λ n²)
+
+    with the rows p_i − e_{y_i} of Δ, the kernel matrix K = Q diag(s) Qᵀ of the n training
+    predictions and the kernel values k(p) of a prediction with them. It is the regression of all
+    products ⟨p_i − e_{y_i}, p_j − e_{y_j}⟩ on pairs of predictions, with penalty λ > 0, the
+    hyperparameter. h is symmetric, but no inner product: its diagonal can be negative.
+
+    Most kernel matrices of predictions have low numerical rank: a few of the n predictions, the
+    pivots, describe the others up to rounding. Then only these are kept. Where that would take
+    more than n/4 of them, the eigendecomposition of the whole matrix is used. Eigenvalues that
+    are only rounding are dropped; penalties so small that these would matter (s_i s_1 ≈ λ n²)
+    give what an infinitesimal penalty gives.
+
+    Args:
+        kernel: a positive semi-definite kernel on predictions, or on confidences if these are
+            given as an array [n].
+        rank: number of pivots, where it is known (to save the search), or where fewer shall be
+            used, which is the Nyström approximation. By default it is chosen from the
+            predictions; where these are traced, all n are used, as for every rank ≥ n.
+        tolerance: largest error of an entry of K relative to the largest entry; 1e-14 by default,
+            1e-6 in float32.
+
+    Returns:
+        The estimation function. `fit` returns a record, in which `residual` says how exact K is;
+        `refit` takes another λ in no time.
+
+    Raises:
+        TypeError: if an argument is of the wrong kind; by the functions likewise.
+        ValueError: if a hyperparameter of the kernel is wrong, rank < 1 or tolerance is not in
+            (0, 1); by the functions if λ is not positive, or shapes or values are wrong. What is
+            traced and wrong gives NaN.
+
+    Warns:
+        UserWarning: by `fit` if the rank that was given does not reach the tolerance.
+
+    Cost: to fit O(n R²) with R pivots, O(n³) and about 5 n² numbers of memory without. For each λ
+    and t predictions O(t R (R + m)) and t R kernel values.
+
+    References: G24 eq. (28) and (29).
+
+    >>> import jax.numpy as jnp
+    >>> function = kernel_ridge_function()
+    >>> confidences, correct = jnp.array([0.5, 0.5, 0.9, 0.9]), jnp.array([1, 1, 1, 0])
+    >>> params = function.fit(confidences, correct, 1e-6)
+    >>> print(function.diagonal(params, confidences[1:3]).round(2))  # 0.5² and 0.4²
+    [0.25 0.16]
+    """
+    return _functions(KernelRidge, *_checked_options(kernel, rank, tolerance))
+
+
+def two_step_kernel_ridge_function(
+    kernel: Kernel = _RBF, *, rank: int | None = None, tolerance: float | None = None
+) -> EstimationFunction:
+    """Kernel ridge regression of the residuals as a calibration estimation function, h_ukkr.
+
+        h(p, q) = k(p)ᵀ (K + λ n I)⁻¹ Δ Δᵀ (K + λ n I)⁻¹ k(q)
+
+    with the rows p_i − e_{y_i} of Δ, the kernel matrix K of the n training predictions and the
+    kernel values k(p) of a prediction with them: the inner product of two estimates of
+    p − E[e_Y | p], so that its diagonal is never negative.
+
+    Arguments, errors, warnings and how low ranks are used are those of `kernel_ridge_function`.
+
+    Returns:
+        The estimation function. `fit` returns a record, in which `residual` says how exact K is;
+        `refit` takes another λ in no time.
+
+    Cost: to fit O(n R²) with R pivots, O(n³) and about 5 n² numbers of memory without. For each λ
+    and t predictions O((t + R) R m) and t R kernel values.
+
+    References: G24 eq. (32).
+
+    >>> import jax.numpy as jnp
+    >>> function = two_step_kernel_ridge_function()
+    >>> confidences, correct = jnp.array([0.5, 0.5, 0.9, 0.9]), jnp.array([1, 1, 1, 0])
+    >>> params = function.fit(confidences, correct, 1e-6)
+    >>> print(function.diagonal(params, confidences[1:3]).round(2))  # 0.5² and 0.4²
+    [0.25 0.16]
+    """
+    return _functions(TwoStepKernelRidge, *_checked_options(kernel, rank, tolerance))
+
+
+def _checked_options(kernel: Any, rank: Any, tolerance: Any) -> tuple[Any, Any, Any]:
+    """The options of a function, if they are right."""
+    _checks.kernel_values(kernel)
+    if rank is not None:
+        rank = _checks.size_in_range("rank", rank, 1)
+    if tolerance is not None:
+        _checks.proportion("tolerance", tolerance)
+    return kernel, rank, tolerance
+
+
+def _functions(kind: type, kernel: Kernel, rank: float | None, tolerance: Any) -> Any:
+    """The estimation function; its parts differ for each kind and rank, and for nothing else."""
+    fit, refit, factors, specialise = _parts(kind, rank)
+    return EstimationFunction(
+        Partial(fit, kernel, tolerance),
+        Partial(evaluate_factors, factors),
+        factors,
+        refit,
+        Partial(specialise, kernel, tolerance) if rank is None else None,
+    )
+
+
+@functools.cache
+def _parts(kind: type, rank: float | None) -> tuple[Any, ...]:
+    """The same objects for the same arguments, so that what was compiled for them is used again."""
+    return (
+        functools.partial(_fit, kind, rank),
+        Partial(functools.partial(_refit, kind)),
+        Partial(functools.partial(_factors, kind)),
+        functools.partial(_specialise, kind),
+    )
+
+
+def _fit(
+    kind: type, rank: Any, kernel: Any, tolerance: Any, p: Any, targets: Any, hyperparameter: Any
+) -> _Ridge:
+    """The regression; checks the arguments."""
+    predictions, targets = checked(p, targets)
+    errors, points = residuals(predictions, targets), _as_points(predictions)
+    penalty = _checks.positive_number("hyperparameter", hyperparameter, errors.dtype)
+    _checked_kernel(kernel, points)
+    tolerance = _TOLERANCE[errors.dtype.itemsize] if tolerance is None else tolerance
+    if rank is None:
+        rank = _needed_rank(kernel, tolerance, points)
+    size = None if rank >= len(errors) else rank
+    params = kind(*_learned(kernel, tolerance, points, errors, size=size), penalty, len(errors))
+    _warn_about_rank(params, tolerance)
+    return params
+
+
+def _refit(kind: type, params: Any, hyperparameter: Any) -> _Ridge:
+    """Another penalty."""
+    _checks.fitted("params", params, kind)
+    dtype = params.projections.dtype
+    penalty = _checks.positive_number("hyperparameter", hyperparameter, dtype)
+    return dataclasses.replace(params, penalty=penalty)
+
+
+def _factors(kind: type, params: Any, p: Any) -> tuple[jax.Array, jax.Array]:
+    """The factors of h at other predictions; checks the arguments."""
+    _checks.fitted("params", params, kind)
+    points = _as_points(checked_points(p, params.projections.shape[-1]))
+    _checks.same_kind("p", points, "the predictions that fit was given", params.points)
+    return _factors_of(params, points)
+
+
+@jax.jit
+def _factors_of(params: _Ridge, points: Any) -> tuple[jax.Array, jax.Array]:
+    return params.factors(points)
+
+
+def _specialise(
+    kind: type, kernel: Kernel, tolerance: Any, predictions: Any, grid: Any
+) -> EstimationFunction:
+    """The function with the rank that these predictions need."""
+    del grid
+    points = _as_points(checked_points(predictions, name="predictions"))
+    _checked_kernel(kernel, points)
+    dtype = jax.tree.leaves(points)[0].dtype
+    exact = _TOLERANCE[dtype.itemsize] if tolerance is None else tolerance
+    return _functions(kind, kernel, _needed_rank(kernel, exact, points), tolerance)
+
+
+def _as_points(predictions: Any) -> Any:
+    """Predictions as the kernel sees them, with probabilities in place of logits."""
+    predictions = without_draws(predictions)
+    if isinstance(predictions, CategoricalLogits):
+        return Categorical(predictions.class_probs)
+    return predictions
+
+
+def _checked_kernel(kernel: Any, points: Any) -> None:
+    """Refuses what is no function of two predictions, or returns no number."""
+    one = jax.tree.map(lambda leaf: leaf[0], points)
+    value = jax.eval_shape(kernel, one, one)
+    if getattr(value, "shape", None) != ():
+        raise TypeError(
+            f"kernel: expected a number for two predictions, got {getattr(value, 'shape', value)}"
+        )
+
+
+def _needed_rank(kernel: Kernel, tolerance: float, points: Any) -> float:
+    """Rank that is worth it, infinite for that of the full matrix or where values are traced."""
+    if not _checks.is_concrete(kernel, tolerance, points):
+        return math.inf
+    limit = len(jax.tree.leaves(points)[0]) // 4
+    return low_rank.numerical_rank(kernel, points, tolerance, limit) if limit else math.inf
+
+
+def _warn_about_rank(params: _Ridge, tolerance: float) -> None:
+    """Warns of a kernel matrix that is less exact than it should be."""
+    if _checks.is_concrete(params.residual, tolerance) and params.residual > tolerance:
+        warnings.warn(
+            f"kernel ridge: with rank {len(params.basis)} entries of the kernel matrix are wrong "
+            f"by up to {params.residual:.1e} of the largest, more than the tolerance {tolerance}",
+            UserWarning,
+            stacklevel=3,
+        )
+
+
+@functools.partial(jax.jit, static_argnames="size")
+def _learned(
+    kernel: Kernel, tolerance: Any, points: Any, errors: jax.Array, *, size: int | None
+) -> tuple[Any, ...]:
+    """All that does not depend on the penalty; `size` is the number of pivots, if not all."""
+    if size is None:
+        spectrum = low_rank.full_spectrum(low_rank.kernel_values(kernel, points, points))
+        residual = jnp.zeros((), errors.dtype)
+    else:
+        found = low_rank.pivoted_cholesky(kernel, points, tolerance, size=size)
+        spectrum, residual = low_rank.low_rank_spectrum(found), found.residual
+        points = jax.tree.map(lambda leaf: leaf[found.pivots], points)
+    projections = matmul(spectrum.vectors.T, errors)
+    projections = jnp.where(jnp.isnan(residual), jnp.nan, projections)
+    return kernel, points, spectrum.basis, spectrum.eigenvalues, projections, residual
+
+
+def _shrinkage(eigenvalues: jax.Array, penalty: jax.Array) -> jax.Array:
+    """Factors s / (s + c) for c > 0: zero for s = 0 however small c is, and NaN for NaN."""
+    total = eigenvalues + penalty
+    return eigenvalues / jnp.where(total == 0, 1, total)
