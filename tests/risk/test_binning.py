@@ -1,0 +1,125 @@
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from calibjax.distances import SquaredEuclidean
+from calibjax.distributions import Bernoulli, Categorical
+from calibjax.estimators import ece, uniform_bins
+from calibjax.risk import bin_number_grid, binning_function
+
+
+def sample(n, seed=0, dtype=np.float64):
+    """Confidences, a third of them on edges of bins and at 0 and 1, and what came."""
+    rng = np.random.default_rng(seed)
+    confidences = rng.uniform(0.3, 1, size=n)
+    confidences[: n // 3] = rng.integers(0, 11, size=n // 3) / 10
+    correct = rng.uniform(size=n) < confidences**2
+    return confidences.astype(dtype), correct.astype(int)
+
+
+def factors_oracle(train, correct, points, num_bins):
+    """Conf − acc of the interval of each point, by loops."""
+
+    def interval(c):
+        return max(np.ceil(c * c.dtype.type(num_bins)), 1)
+
+    values = []
+    for point in points:
+        members = [i for i, c in enumerate(train) if interval(c) == interval(point)]
+        total = sum(float(train[i]) - correct[i] for i in members)
+        values.append(total / len(members) if members else 0.0)
+    return np.array(values)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_against_loops(dtype):
+    (train, correct), (points, _) = sample(60, 0, dtype), sample(20, 1, dtype)
+    points = np.append(points, dtype(0.15))  # no training sample is near
+    function = binning_function(100)
+
+    @jax.jit
+    def values(num_bins):
+        params = function.fit(jnp.asarray(train), jnp.asarray(correct), num_bins)
+        p, q = jnp.asarray(points), jnp.asarray(points[:7])
+        return function.evaluate(params, p, q), function.diagonal(params, p)
+
+    grid = np.append(bin_number_grid(), [1, 3, 7])  # int64, or traced floats
+    grid = grid.astype(np.float32) if dtype == np.float32 else grid
+    results = jax.lax.map(values, jnp.asarray(grid))
+    assert results[0].dtype == results[1].dtype == dtype
+    for num_bins, value, diagonal in zip(grid, *results, strict=True):
+        expected = factors_oracle(train, correct, points, num_bins)
+        tolerance = 1e-14 if dtype == np.float64 else 1e-6
+        np.testing.assert_allclose(value, np.outer(expected, expected[:7]), atol=tolerance)
+        np.testing.assert_allclose(diagonal, expected**2, atol=tolerance)
+    assert factors_oracle(train, correct, points, 20)[-1] == 0
+
+
+@pytest.mark.parametrize("num_bins", [3, 10])
+def test_mean_over_the_training_data_is_the_squared_ece(num_bins):
+    confidences, correct = map(jnp.asarray, sample(200, seed=2))
+    function, distance = binning_function(20), SquaredEuclidean()
+
+    def mean(predictions):
+        params = function.fit(predictions, correct, num_bins)
+        assert jnp.sum(params.counts[:num_bins]) == 200
+        return jnp.mean(function.diagonal(params, predictions))
+
+    two = Bernoulli(confidences)
+    expected = ece(two, correct, binning=uniform_bins(num_bins), distance=distance)
+    np.testing.assert_allclose(mean(two), expected, rtol=1e-12)
+    np.testing.assert_allclose(mean(confidences), expected / 2, rtol=1e-12)
+    assert mean(Categorical(two.class_probs)) == mean(two)
+
+
+def test_empty_intervals_and_gradients():
+    function = binning_function()
+    train, correct = jnp.array([0.95, 0.85, 0.8]), jnp.array([1, 0, 1])
+    params = function.fit(train, correct, 4)
+    np.testing.assert_array_equal(params.counts, [0, 0, 0, 3])
+    np.testing.assert_array_equal(function.diagonal(params, jnp.array([0.1, 0.6])), 0)
+
+    def mean(train):
+        return jnp.mean(function.diagonal(function.fit(train, correct, 2.0), train))
+
+    # (mean − 2/3)² has the derivative 2 (mean − 2/3) / 3.
+    np.testing.assert_allclose(jax.grad(mean)(train), 2 * (2.6 / 3 - 2 / 3) / 3, rtol=1e-12)
+
+
+def test_sizes():
+    predictions, targets = map(jnp.asarray, sample(30))
+    special = binning_function().specialise(predictions, jnp.array([5.0, 20.0]))
+    assert special.fit(predictions, targets, 5).means.shape == (20, 1)
+    assert special.fit == binning_function(20).fit  # nothing is compiled again
+    assert binning_function(30).specialise(predictions, jnp.array([5])) == binning_function(30)
+
+
+@pytest.mark.parametrize(
+    ("hyperparameter", "max_bins", "kind", "message"),
+    [
+        (0, None, ValueError, "hyperparameter: expected whole numbers between 1 and"),
+        (2.5, None, ValueError, "hyperparameter: .* got hyperparameter = 2.5"),
+        (np.nan, 8, ValueError, "hyperparameter: .* got hyperparameter = nan"),
+        (9, 8, ValueError, "hyperparameter: expected whole numbers between 1 and 8, got .* 9"),
+        ("many", None, TypeError, "hyperparameter: expected a number, got str"),
+        (np.ones(2), None, ValueError, "hyperparameter: expected shape"),
+        (3, 0, ValueError, "max_bins: expected an integer between 1 and 16777216, got 0"),
+        (3, 2.0, TypeError, "max_bins: expected an integer, got 2.0"),
+    ],
+)
+def test_wrong_numbers_of_bins(hyperparameter, max_bins, kind, message):
+    predictions, targets = map(jnp.asarray, sample(6))
+    with pytest.raises(kind, match=message):
+        binning_function(max_bins).fit(predictions, targets, hyperparameter)
+
+
+def test_wrong_structure():
+    predictions, targets = map(jnp.asarray, sample(6))
+    function = binning_function()
+    with pytest.raises(TypeError, match=r"hyperparameter: .*binning_function\(max_bins=100\)"):
+        jax.jit(function.fit)(predictions, targets, 3)
+    with pytest.raises(ValueError, match="two classes, as the lenses .* give them, got 3 classes"):
+        function.fit(Categorical(jnp.ones((6, 3)) / 3), targets, 3)
+    with pytest.raises(ValueError, match=r"grid: expected whole numbers .* grid\[1\] = 2.5"):
+        function.specialise(predictions, jnp.array([1, 2.5]))
