@@ -1,5 +1,6 @@
 """Cross-validation of a calibration estimation function over a grid of its hyperparameter."""
 
+import dataclasses
 import functools
 from collections.abc import Callable
 from typing import Any
@@ -128,27 +129,15 @@ def run_folds(
     on_fold: Callable | None,
 ) -> CrossValidation:
     """Cross-validation of checked arguments, with values at other predictions if there are any."""
-    n, k = len(samples[1]), grid.size
-    order = jax.random.permutation(key, n)
-    sizes = [n // num_folds + (fold < n % num_folds) for fold in range(num_folds)]
-    starts = np.concatenate([[0], np.cumsum(sizes)])
-    numbers = jnp.repeat(jnp.arange(num_folds, dtype=jnp.int32), np.array(sizes))
-    folds = jnp.zeros(n, jnp.int32).at[order].set(numbers)
-    dtype = floating_dtype(samples[0])
-    num_tests = 0 if test is None else _checks.leading_size("test", test)
-    nothing = jnp.full((k, n), jnp.nan, dtype), jnp.full((num_folds, k, num_tests), jnp.nan, dtype)
-    result = CrossValidation(grid, folds, *nothing)
+    n = len(samples[1])
+    sizes = tuple(n // num_folds + (fold < n % num_folds) for fold in range(num_folds))
+    order, result = _dealt(key, grid, samples, test, sizes=sizes)
     if previous is not None:
         result = _checked_previous(previous, result)
+    starts = np.cumsum((0, *sizes))
     for batch in _batches(sizes, result, one_by_one=on_fold is not None):
-        start, size = starts[batch], sizes[batch[0]]
-        losses, values = _fold_losses(function, grid, samples, test, order, start, size=size)
-        held_out = order[start[:, None] + np.arange(size)]
-        result = CrossValidation(
-            grid,
-            folds,
-            result.losses.at[:, held_out].set(jnp.moveaxis(losses, 0, 1)),
-            result.test_values.at[np.array(batch)].set(values),
+        result = _with_folds(
+            result, function, samples, test, order, starts[batch], batch, size=sizes[batch[0]]
         )
         _refuse_nan(result, batch)
         if on_fold is not None:
@@ -156,29 +145,49 @@ def run_folds(
     return result
 
 
-def _batches(sizes: list[int], result: CrossValidation, *, one_by_one: bool) -> list[list[int]]:
+@functools.partial(jax.jit, static_argnames="sizes")
+def _dealt(
+    key: jax.Array, grid: jax.Array, samples: Any, test: Any, *, sizes: tuple[int, ...]
+) -> tuple[jax.Array, CrossValidation]:
+    """The samples in random order, of which fold after fold takes its share, and no result yet."""
+    order = jax.random.permutation(key, sum(sizes))
+    numbers = jnp.repeat(jnp.arange(len(sizes), dtype=jnp.int32), np.array(sizes))
+    folds = jnp.zeros_like(numbers).at[order].set(numbers)
+    num_tests = 0 if test is None else _checks.leading_size("test", test)
+    shapes = (grid.size, order.size), (len(sizes), grid.size, num_tests)
+    dtype = floating_dtype(samples[0])
+    return order, CrossValidation(
+        grid, folds, *(jnp.full(shape, jnp.nan, dtype) for shape in shapes)
+    )
+
+
+def _batches(
+    sizes: tuple[int, ...], result: CrossValidation, *, one_by_one: bool
+) -> list[np.ndarray]:
     """Folds that are still to be done, those of one size together."""
     is_done = result.is_done
-    done = np.asarray(is_done) if _checks.is_concrete(is_done) else np.zeros(len(sizes), bool)
-    open_folds = [fold for fold in range(len(sizes)) if not done[fold]]
+    is_open = ~np.asarray(is_done) if _checks.is_concrete(is_done) else np.ones(len(sizes), bool)
     if one_by_one:
-        return [[fold] for fold in open_folds]
-    batches = ([fold for fold in open_folds if sizes[fold] == size] for size in sorted(set(sizes)))
-    return [batch for batch in batches if batch]
+        return list(np.flatnonzero(is_open)[:, None])
+    largest_first = sorted(set(sizes), reverse=True)
+    batches = (np.flatnonzero(is_open & (np.array(sizes) == size)) for size in largest_first)
+    return [batch for batch in batches if batch.size]
 
 
 @functools.partial(jax.jit, static_argnames="size")
-def _fold_losses(
+def _with_folds(
+    result: CrossValidation,
     function: EstimationFunction,
-    grid: jax.Array,
     samples: Any,
     test: Any,
     order: jax.Array,
     starts: jax.Array,
+    batch: jax.Array,
     *,
     size: int,
-) -> tuple[jax.Array, jax.Array]:
-    """Mean losses of the samples of some folds, [f, k, size], and values at the test part."""
+) -> CrossValidation:
+    """The result with some more folds, all of one size."""
+    grid = result.grid
 
     def fold(start: jax.Array) -> tuple[jax.Array, jax.Array]:
         rolled = jnp.roll(order, -start)
@@ -194,7 +203,13 @@ def _fold_losses(
 
         return lax.map(at, grid)
 
-    return lax.map(fold, starts)
+    losses, values = lax.map(fold, starts)
+    held_out = order[starts[:, None] + jnp.arange(size)]
+    return dataclasses.replace(
+        result,
+        losses=result.losses.at[:, held_out].set(jnp.moveaxis(losses, 0, 1)),
+        test_values=result.test_values.at[batch].set(values),
+    )
 
 
 def _at(samples: Any, index: jax.Array) -> Any:
@@ -234,13 +249,13 @@ def _checked_previous(previous: Any, empty: CrossValidation) -> CrossValidation:
     )
 
 
-def _refuse_nan(result: CrossValidation, batch: list[int]) -> None:
+def _refuse_nan(result: CrossValidation, batch: np.ndarray) -> None:
     """Refuses risks and values that are no numbers, which only a function that fails gives."""
     risks = result.risks
     if not _checks.is_concrete(risks):
         return
     is_bad = np.isnan(risks) | np.isnan(np.sum(result.test_values, -1))
-    is_bad[[fold for fold in range(len(is_bad)) if fold not in batch]] = False
+    is_bad &= np.isin(np.arange(result.num_folds), batch)[:, None]
     if is_bad.any():
         fold, point = _checks.first_where(is_bad)
         raise ValueError(

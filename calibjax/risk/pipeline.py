@@ -137,6 +137,7 @@ def squared_calibration_error(
     return _summary(result, tuning, test)
 
 
+@jax.jit
 def _summary(
     result: CrossValidation, tuning: jax.Array, test: jax.Array
 ) -> SquaredCalibrationError:

@@ -36,11 +36,7 @@ class CrossValidation:
     @property
     def risks(self) -> jax.Array:
         """Risk in each fold, [F, k]."""
-
-        def risk(members: jax.Array) -> jax.Array:
-            return jnp.sum(jnp.where(members, self.losses, 0), 1) / jnp.sum(members)
-
-        return lax.map(risk, self.members)
+        return _risks(self)
 
     @property
     def risk(self) -> jax.Array:
@@ -71,6 +67,16 @@ class CrossValidation:
     def members(self) -> jax.Array:
         """Which samples are in each fold, [F, n]."""
         return self.folds == jnp.arange(self.num_folds)[:, None]
+
+
+@jax.jit
+def _risks(result: CrossValidation) -> jax.Array:
+    """Mean loss in each fold, [F, k]."""
+
+    def risk(members: jax.Array) -> jax.Array:
+        return jnp.sum(jnp.where(members, result.losses, 0), 1) / jnp.sum(members)
+
+    return lax.map(risk, result.members)
 
 
 @record
@@ -139,6 +145,12 @@ def risk_difference(first: CrossValidation, second: CrossValidation) -> RiskDiff
             f"first, second: expected at least 3 samples in each of the {first.num_folds} folds, "
             f"got {len(first.folds)} samples"
         )
+    return _difference(first, second)
+
+
+@jax.jit
+def _difference(first: CrossValidation, second: CrossValidation) -> RiskDifference:
+    """The difference of checked results."""
     members = first.members
     losses = first.losses[first.best] - second.losses[second.best]
     differences = jnp.sum(jnp.where(members, losses, 0), 1) / jnp.sum(members, 1)

@@ -1,0 +1,249 @@
+"""Cross-validation and the pipeline against plain loops over folds, with a function of the test."""
+
+import dataclasses
+import re
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from calibjax import risk
+from calibjax.distributions import Categorical
+
+KEY = jax.random.key(3)
+GRID = np.array([0.5, 1.0, 2.0])
+N, F = 53, 4
+
+
+def fit(predictions, targets, hyperparameter):
+    """Slope of a line through the differences, times the hyperparameter."""
+    slope = predictions @ (predictions - targets) / (predictions @ predictions)
+    return hyperparameter * slope
+
+
+def values(params, p):
+    return params * p
+
+
+def evaluate(params, p, q):
+    return jnp.outer(values(params, p), values(params, q))
+
+
+def factors(params, p):
+    return (values(params, p)[:, None],) * 2
+
+
+def fit_slowly(predictions, targets, hyperparameter):
+    return hyperparameter, fit(predictions, targets, 1.0)
+
+
+def refit(params, hyperparameter):
+    return hyperparameter, params[1]
+
+
+def refitted_factors(params, p):
+    return factors(params[0] * params[1], p)
+
+
+def refitted_evaluate(params, p, q):
+    return evaluate(params[0] * params[1], p, q)
+
+
+PLAIN = risk.EstimationFunction(fit, evaluate)
+FACTORED = risk.EstimationFunction(fit_slowly, refitted_evaluate, refitted_factors, refit)
+
+
+def data(n=N):
+    rng = np.random.default_rng(1)
+    p = rng.uniform(size=n)
+    return jnp.array(p), jnp.array((rng.uniform(size=n) < p**2).astype(int))
+
+
+def slope(p, y):
+    return np.linalg.lstsq(p[:, None], p - y, rcond=None)[0][0]
+
+
+def loop(p, y, folds):
+    """Risks of a line that was fitted by NumPy, [F, k]."""
+    risks = np.zeros((folds.max() + 1, GRID.size))
+    for fold in range(len(risks)):
+        train, out = folds != fold, np.flatnonzero(folds == fold)
+        line = slope(p[train], y[train])
+        for k, scale in enumerate(GRID):
+            h = scale * line * p
+            losses = [
+                ((p[i] - y[i]) * (p[j] - y[j]) - h[i] * h[j]) ** 2
+                for i in out
+                for j in out
+                if i != j
+            ]
+            risks[fold, k] = np.mean(losses)
+    return risks
+
+
+def test_cross_validation_is_the_loop():
+    p, y = data()
+    result = risk.cross_validate(KEY, PLAIN, GRID, p, y, num_folds=F)
+    assert sorted(np.bincount(result.folds)) == [13, 13, 13, 14]
+    expected = loop(np.array(p), np.array(y), np.array(result.folds))
+    np.testing.assert_allclose(result.risks, expected, rtol=1e-10)
+    np.testing.assert_allclose(result.risk, expected.mean(0), rtol=1e-10)
+    error = expected.std(0, ddof=1) / np.sqrt(F)
+    np.testing.assert_allclose(result.standard_error, error, rtol=1e-9)
+    assert result.hyperparameter == GRID[np.argmin(expected.mean(0))]
+    factored = risk.cross_validate(KEY, FACTORED, GRID, p, y, num_folds=F)
+    np.testing.assert_allclose(factored.losses, result.losses, rtol=1e-9)
+    compiled = jax.jit(lambda p, y: risk.cross_validate(KEY, PLAIN, GRID, p, y, num_folds=F))
+    np.testing.assert_allclose(compiled(p, y).losses, result.losses, rtol=1e-9)
+
+
+class StoppedError(Exception):
+    """Somebody stops a run."""
+
+
+def test_runs_go_on_where_they_stopped():
+    p, y = data()
+    stored = []
+
+    def stop(result):
+        stored.append(result)
+        if len(stored) == 2:
+            raise StoppedError
+
+    def run(**options):
+        return risk.squared_calibration_error(KEY, FACTORED, GRID, p, y, num_folds=3, **options)
+
+    with pytest.raises(StoppedError):
+        run(on_fold=stop)
+    assert list(stored[-1].is_done) == [True, True, False]
+    arrays = {f.name: np.array(getattr(stored[-1], f.name)) for f in dataclasses.fields(stored[-1])}
+    counted = []
+    result = run(previous=risk.CrossValidation(**arrays), on_fold=counted.append)
+    assert len(counted) == 1
+    whole = run()
+    jax.tree.map(lambda x, y: np.testing.assert_allclose(x, y, rtol=1e-12), result, whole)
+    with pytest.raises(ValueError, match=re.escape("previous.grid: expected that of this key")):
+        risk.squared_calibration_error(
+            KEY, FACTORED, 2 * GRID, p, y, num_folds=3, previous=stored[-1]
+        )
+    with pytest.raises(ValueError, match=re.escape("previous.folds: expected")):
+        risk.squared_calibration_error(
+            jax.random.key(0), FACTORED, GRID, p, y, num_folds=3, previous=stored[-1]
+        )
+
+
+def test_pipeline_is_the_loop():
+    p, y = data(60)
+    result = risk.squared_calibration_error(KEY, FACTORED, GRID, p, y, num_folds=3)
+    tuning, test = np.array(result.tuning), np.array(result.test)
+    assert len(test) == 12
+    assert sorted([*tuning, *test]) == list(range(60))
+    p, y = np.array(p), np.array(y)
+    folds = np.array(result.cross_validation.folds)
+    risks = loop(p[tuning], y[tuning], folds)
+    best = np.argmin(risks.mean(0))
+    diagonals = []
+    for fold in range(3):
+        train = tuning[folds != fold]
+        line = GRID[best] * slope(p[train], y[train])
+        diagonals.append((line * p[test]) ** 2)
+    means = np.mean(diagonals, 1)
+    assert result.estimate == pytest.approx(np.mean(means), rel=1e-10)
+    assert result.root == pytest.approx(np.sqrt(np.mean(means)), rel=1e-10)
+    assert result.standard_error == pytest.approx(np.std(means, ddof=1) / np.sqrt(3), rel=1e-8)
+    error = np.std(np.mean(diagonals, 0), ddof=1) / np.sqrt(12)
+    assert result.sampling_error == pytest.approx(error, rel=1e-8)
+    error = np.std(np.sqrt(means), ddof=1) / np.sqrt(3)
+    assert result.root_standard_error == pytest.approx(error, rel=1e-8)
+    np.testing.assert_allclose(result.fold_estimates, means, rtol=1e-10)
+    assert result.risk == pytest.approx(risks.mean(0)[best], rel=1e-10)
+
+
+def negative(params, p, q):
+    return -evaluate(params, p, q)
+
+
+def test_negative_estimates_have_a_negative_root():
+    function = risk.EstimationFunction(fit, negative)
+    result = risk.squared_calibration_error(KEY, function, GRID[:1], *data(), num_folds=2)
+    assert result.estimate < 0
+    assert result.root == pytest.approx(-np.sqrt(-result.estimate), rel=1e-12)
+
+
+def test_float32_and_data_sets_under_vmap():
+    p, y = data()
+    p = jnp.asarray(p, jnp.float32)
+
+    def estimate(key, p):
+        return risk.squared_calibration_error(key, FACTORED, GRID, p, y).estimate
+
+    keys = jax.random.split(KEY, 2)
+    values = jax.jit(jax.vmap(estimate, in_axes=(0, None)))(keys, p)
+    assert values.dtype == jnp.float32
+    doubles = [estimate(key, jnp.asarray(p, float)) for key in keys]
+    np.testing.assert_allclose(values, doubles, rtol=1e-4)
+
+
+def test_difference_is_paired():
+    p, y = data()
+    one = risk.cross_validate(KEY, PLAIN, GRID[:1], p, y, num_folds=F)
+    two = risk.cross_validate(KEY, PLAIN, GRID[1:2], p, y, num_folds=F)
+    result = risk.risk_difference(one, two)
+    assert result.difference == pytest.approx(float(one.risk[0] - two.risk[0]), rel=1e-9)
+    np.testing.assert_allclose(
+        result.fold_differences, (one.risks - two.risks)[:, 0], rtol=1e-9, atol=1e-15
+    )
+    # Samples are left out one at a time, without fitting anew.
+    variance = 0.0
+    losses = np.array(one.losses[0] - two.losses[0])
+    for fold in range(F):
+        rows = losses[np.array(one.folds) == fold]
+        n = len(rows)
+        without = (n * rows.mean() - 2 * rows) / (n - 2)
+        variance += (n - 1) / n * np.sum((without - without.mean()) ** 2)
+    assert result.standard_error == pytest.approx(np.sqrt(variance) / F, rel=1e-9)
+    other = risk.cross_validate(jax.random.key(0), PLAIN, GRID[:1], p, y, num_folds=F)
+    with pytest.raises(ValueError, match=re.escape("second: expected the folds of first")):
+        risk.risk_difference(one, other)
+
+
+def nan(params, p, q):
+    return evaluate(params, p, q) * jnp.nan
+
+
+WRONG = {
+    "empty grid": ({"grid": np.zeros(0)}, ValueError, "grid: expected at least one hyperparam"),
+    "scalar grid": ({"grid": np.array(1.0)}, ValueError, "grid: expected shape [k], got ()"),
+    "list": ({"grid": [1.0]}, TypeError, "grid[0]: expected an array"),
+    "nan in grid": ({"grid": np.array([1, np.nan])}, ValueError, "grid: expected finite values"),
+    "few samples": ({"num_folds": 30}, ValueError, "predictions: expected at least 60 samples"),
+    "one fold": ({"num_folds": 1}, ValueError, "num_folds: expected an integer >= 2, got 1"),
+    "key": ({"key": 0}, TypeError, "key: expected one random key"),
+    "function": ({"function": fit}, TypeError, "function: expected a risk.EstimationFunction"),
+    "labels": ({"targets": jnp.full(N, 2)}, ValueError, "targets: expected 0 or 1, got"),
+    "nan": (
+        {"function": risk.EstimationFunction(fit, nan)},
+        ValueError,
+        "function: expected numbers at all grid points, got nan in fold 0 at the hyperparameter",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_wrong_input(case):
+    changes, error, message = WRONG[case]
+    p, y = data()
+    args = {"key": KEY, "function": PLAIN, "grid": GRID, "predictions": p, "targets": y}
+    with pytest.raises(error, match=re.escape(message)):
+        risk.cross_validate(**(args | changes))
+
+
+def test_wrong_input_of_the_pipeline():
+    with pytest.raises(ValueError, match=re.escape("test_fraction: expected values in (0, 1)")):
+        risk.squared_calibration_error(KEY, PLAIN, GRID, *data(), test_fraction=1.0)
+    with pytest.raises(ValueError, match=re.escape("predictions: expected at least 10 samples")):
+        risk.squared_calibration_error(KEY, PLAIN, GRID, *data(11))
+    classes = Categorical(jnp.full((N, 3), 1 / 3))
+    with pytest.raises(ValueError, match=re.escape("targets: expected labels in 0, ..., 2")):
+        risk.squared_calibration_error(KEY, PLAIN, GRID, classes, jnp.full(N, 3))

@@ -1,0 +1,183 @@
+"""The risk against a double loop from the paper, its standard error against leaving samples out."""
+
+import functools
+import re
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from calibjax import pairwise, risk
+from calibjax.distributions import Bernoulli, Categorical, CategoricalLogits, Normal
+from calibjax.risk.estimation import losses_of_factors
+
+RNG = np.random.default_rng(0)
+N, M = 23, 4
+PROBS = RNG.dirichlet(np.ones(M), N)
+LABELS = RNG.integers(0, M, N)
+RESIDUALS = PROBS - np.eye(M)[LABELS]
+VALUES = RNG.normal(size=(N, N))
+VALUES = VALUES + VALUES.T
+CONFIDENCES = RNG.uniform(size=N)
+CORRECT = RNG.integers(0, 2, N)
+
+
+def loop(residuals, values):
+    """G24 eq. (20)."""
+    n = len(residuals)
+    total = 0.0
+    for i in range(n):
+        for j in range(n):
+            if i != j:
+                total += (residuals[i] @ residuals[j] - values[i, j]) ** 2
+    return total / n / (n - 1)
+
+
+DIFFERENCES = CONFIDENCES - CORRECT
+DATA = {
+    "classes": (Categorical, PROBS, LABELS, RESIDUALS),
+    "logits": (CategoricalLogits, np.log(PROBS) + 3, LABELS, RESIDUALS),
+    "confidences": (jnp.asarray, CONFIDENCES, CORRECT, DIFFERENCES[:, None]),
+    "bernoulli": (Bernoulli, CONFIDENCES, CORRECT, np.outer(DIFFERENCES, [-1, 1])),
+}
+
+
+@pytest.mark.parametrize("kind", DATA)
+def test_risk_is_the_double_loop(kind):
+    family, parameters, targets, residuals = DATA[kind]
+    predictions = family(jnp.array(parameters))
+    value = risk.estimation_risk(jnp.array(VALUES), predictions, jnp.array(targets))
+    assert value == pytest.approx(loop(residuals, VALUES), rel=1e-12)
+
+
+def test_standard_error_is_the_jackknife():
+    data = Categorical(jnp.array(PROBS)), jnp.array(LABELS)
+    error = risk.estimation_risk_standard_error(jnp.array(VALUES), *data)
+    rest = [np.delete(np.arange(N), i) for i in range(N)]
+    without = np.array([loop(RESIDUALS[i], VALUES[np.ix_(i, i)]) for i in rest])
+    expected = np.sqrt((N - 1) / N * np.sum((without - without.mean()) ** 2))
+    assert error == pytest.approx(expected, rel=1e-11)
+
+
+def test_standard_error_is_that_of_many_data_sets():
+    """Mean of the estimated variances and variance of the estimates; s.e. of either about 4 %."""
+    repetitions, n = 1500, 40
+
+    def estimate(key):
+        one, two = jax.random.split(key)
+        p = jax.random.uniform(one, (n,))
+        y = (jax.random.uniform(two, (n,)) < p**2).astype(int)
+        f = p - p**2
+        values = 0.5 * jnp.outer(f, f)
+        args = values, p, y
+        return risk.estimation_risk(*args), risk.estimation_risk_standard_error(*args)
+
+    keys = jax.random.split(jax.random.key(1), repetitions)
+    risks, errors = jax.jit(jax.vmap(estimate))(keys)
+    assert np.mean(errors**2) == pytest.approx(float(np.var(risks)), rel=0.12)
+
+
+def test_linear_risk_is_the_loop_over_neighbours():
+    pairs = [(0, 1), (2, 3), (4, 5), (6, 7), (8, 9), (10, 11)]  # 13 samples: the last one is left
+    expected = np.mean([(RESIDUALS[i] @ RESIDUALS[j] - VALUES[i, j]) ** 2 for i, j in pairs])
+    values = jnp.array([VALUES[i, j] for i, j in pairs])
+    data = Categorical(jnp.array(PROBS[:13])), jnp.array(LABELS[:13])
+    assert risk.linear_estimation_risk(values, *data) == pytest.approx(expected, rel=1e-13)
+
+
+def products(scale, p, q):
+    """h(p, q) = scale ⟨p, q⟩."""
+    return scale * p.probs @ q.probs.T
+
+
+def test_functions_are_matrices():
+    data = Categorical(jnp.array(PROBS)), jnp.array(LABELS)
+    function = functools.partial(products, 0.3)
+    matrix = function(data[0], data[0])
+    for estimator in (risk.estimation_risk, risk.estimation_risk_standard_error):
+        assert estimator(function, *data) == pytest.approx(
+            float(estimator(matrix, *data)), rel=1e-13
+        )
+    neighbours = jnp.diagonal(matrix, 1)[: N - 1 : 2]
+    assert risk.linear_estimation_risk(function, *data) == pytest.approx(
+        float(risk.linear_estimation_risk(neighbours, *data)), rel=1e-13
+    )
+
+
+@pytest.mark.parametrize("n", [30, pairwise.TILE_SIZE + 5])
+def test_factors_are_matrices(n):
+    """Small n goes through tiles, large n through the quadratic form."""
+    residuals, left, right = (RNG.normal(size=(n, k)) for k in (M, 5, 5))
+    losses = np.square(residuals @ residuals.T - left @ right.T)
+    expected = (losses.sum(1) - np.diag(losses)) / (n - 1)
+    np.testing.assert_allclose(losses_of_factors(residuals, left, right), expected, rtol=1e-12)
+    single = losses_of_factors(*(jnp.asarray(x, jnp.float32) for x in (residuals, left, right)))
+    assert single.dtype == jnp.float32
+    np.testing.assert_allclose(single, expected, rtol=1e-4)
+
+
+def test_smallest_at_the_best_function():
+    """Risk(h) − risk(h*) = mean of (h − h*)²: the labels' noise is the same for all h."""
+    n = 300
+    p = RNG.uniform(0.05, 0.95, n)
+    accuracy = p**2
+    y = (RNG.uniform(size=n) < accuracy).astype(int)
+    f = p - accuracy
+    scales = np.array([0.0, 0.5, 1.0, 1.5, 2.0])
+    risks = [risk.estimation_risk(jnp.array(s * np.outer(f, f)), jnp.array(p), y) for s in scales]
+    excess = np.array(risks) - risks[2]
+    mean_square = (np.sum(f**2) ** 2 - np.sum(f**4)) / n / (n - 1)
+    expected = (scales - 1) ** 2 * mean_square
+    # The difference from it is 2 (1 − s) times one mean of noise.
+    noise = (excess - expected) / (2 * np.where(scales == 1, 1, 1 - scales))
+    assert np.argmin(risks) == 2
+    np.testing.assert_allclose(noise[scales != 1], noise[0], rtol=1e-9)
+
+
+def test_jit_and_gradient():
+    data = Categorical(jnp.array(PROBS)), jnp.array(LABELS)
+
+    def value(scale):
+        return risk.estimation_risk(functools.partial(products, scale), *data)
+
+    value_jit, slope = jax.jit(jax.value_and_grad(value))(0.3)
+    assert value_jit == pytest.approx(float(value(0.3)), rel=1e-13)
+    assert slope == pytest.approx(float(value(0.3 + 1e-5) - value(0.3 - 1e-5)) / 2e-5, rel=1e-8)
+    labels = jnp.array(LABELS).at[3].set(M)
+    traced = jax.jit(risk.estimation_risk)(jnp.array(VALUES), data[0], labels)
+    assert jnp.isnan(traced)
+
+
+WRONG = {
+    "shape of values": (jnp.zeros((N, N - 1)), None, None, ValueError, "values: expected shape"),
+    "nan": (jnp.full((N, N), jnp.nan), None, None, ValueError, "values: expected finite"),
+    "no array": ([[0.0]], None, None, TypeError, "values[0][0]: expected an array"),
+    "label": (jnp.zeros((N, N)), None, LABELS + 1, ValueError, "targets: expected labels in 0"),
+    "number of labels": (jnp.zeros((N, N)), None, LABELS[1:], ValueError, "targets: expected one"),
+    "no classes": (
+        jnp.zeros((N, N)),
+        Normal(jnp.zeros(N), jnp.ones(N)),
+        jnp.zeros(N),
+        TypeError,
+        "predictions: expected class predictions",
+    ),
+    "confidences": (jnp.zeros((N, N)), jnp.full(N, 1.5), CORRECT, ValueError, "predictions: exp"),
+    "correct": (jnp.zeros((N, N)), jnp.array(CONFIDENCES), LABELS, ValueError, "targets: exp"),
+    "one sample": (
+        jnp.zeros((1, 1)),
+        jnp.array([0.5]),
+        jnp.array([1]),
+        ValueError,
+        "predictions: expected at least 2 samples, got 1",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_wrong_input(case):
+    values, predictions, targets, error, message = WRONG[case]
+    predictions = Categorical(jnp.array(PROBS)) if predictions is None else predictions
+    targets = LABELS if targets is None else targets
+    with pytest.raises(error, match=re.escape(message)):
+        risk.estimation_risk(values, predictions, jnp.asarray(targets))
