@@ -1,4 +1,45 @@
-"""Calibration estimation functions, their risk, and the choice among them by cross-validation."""
+"""Calibration estimation functions, their risk, and the choice among them by cross-validation.
+
+A function of your own is a pair of functions as well. Here h(p, q) = ⟨g(p), g(q)⟩ with a small
+neural network g, trained by optax to lower its risk on the pairs of samples i and i + shift; the
+hyperparameter is the learning rate:
+
+>>> import jax
+>>> import jax.numpy as jnp
+>>> import optax
+>>> from calibjax import risk
+>>> from calibjax.distributions import Categorical
+>>> def network(params, p):
+...     return jnp.tanh(p.class_probs @ params[0]) @ params[1]
+>>> def evaluate(params, p, q):
+...     return network(params, p) @ network(params, q).T
+>>> def fit(predictions, targets, learning_rate):
+...     errors = predictions.class_probs - jax.nn.one_hot(targets, 3)
+...     optimizer = optax.adam(learning_rate)
+...     def loss(params, shift):
+...         def products(x):
+...             return jnp.sum(x * jnp.roll(x, shift, 0), 1)
+...         return jnp.mean((products(errors) - products(network(params, predictions))) ** 2)
+...     def step(state, shift):
+...         params, memory = state
+...         updates, memory = optimizer.update(jax.grad(loss)(params, shift), memory)
+...         return (optax.apply_updates(params, updates), memory), None
+...     params = jax.random.normal(jax.random.key(0), (3, 8)), jnp.eye(8, 3)
+...     shifts = jax.random.randint(jax.random.key(2), (200,), 1, len(targets))
+...     return jax.lax.scan(step, (params, optimizer.init(params)), shifts)[0][0]
+>>> function = risk.EstimationFunction(fit, evaluate)
+
+It goes where those of the library go. The predictions of this model should be sharper:
+
+>>> logits = jax.random.normal(jax.random.key(0), (600, 3))
+>>> predictions = Categorical(jax.nn.softmax(logits))
+>>> labels = jax.random.categorical(jax.random.key(1), 3 * logits)
+>>> result = risk.cross_validate(
+...     jax.random.key(2), function, jnp.array([0.001, 0.03]), predictions, labels, num_folds=2
+... )
+>>> print(result.hyperparameter)
+0.03
+"""
 
 from calibjax.risk.base import EstimationFunction
 from calibjax.risk.binning import BinResiduals, binning_function
