@@ -5,6 +5,7 @@ import functools
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 
 from calibjax import risk
@@ -96,3 +97,63 @@ def test_wrong_input(name):
             function.refit(params, refused)
         with pytest.raises(TypeError, match="params: expected .* as fit returns it, got float"):
             function.refit(1.0, hyperparameter)
+
+
+def network(params, p):
+    hidden, out = params
+    return jnp.tanh(p.class_probs @ hidden) @ out
+
+
+def network_values(params, p, q):
+    return network(params, p) @ network(params, q).T
+
+
+def train_network(predictions, targets, learning_rate):
+    """Lowers the risk on random pairs, with optax."""
+    optimizer = optax.adam(learning_rate)
+
+    def loss(params, key):
+        pairs = jax.random.permutation(key, len(targets))[:512]
+        chosen = Categorical(predictions.probs[pairs])
+        values = functools.partial(network_values, params)
+        return risk.linear_estimation_risk(values, chosen, targets[pairs])
+
+    def step(state, key):
+        params, memory = state
+        updates, memory = optimizer.update(jax.grad(loss)(params, key), memory)
+        return (optax.apply_updates(params, updates), memory), None
+
+    keys = jax.random.split(jax.random.key(0), 2001)
+    params = 3 * jax.random.normal(keys[0], (3, 8)), jnp.eye(8, 3) / 3
+    return jax.lax.scan(step, (params, optimizer.init(params)), keys[1:])[0][0]
+
+
+@pytest.mark.slow
+def test_network_of_ones_own():
+    """Its risk is near that of the truth, which is near its estimate; no calibration is worse."""
+    function = risk.EstimationFunction(train_network, network_values)
+    logits = jax.random.normal(jax.random.key(1), (4000, 3))
+    labels = jax.random.categorical(jax.random.key(2), 3 * logits)
+    residuals = jax.nn.softmax(logits) - jax.nn.softmax(3 * logits)
+    part, rest = slice(2000), slice(2000, 4000)
+    predictions = Categorical(jax.nn.softmax(logits))
+    train, test = (Categorical(predictions.probs[x]) for x in (part, rest))
+
+    params = function.fit(train, labels[part], 0.03)
+    values = function.evaluate(params, test, test)
+    diagonal = function.diagonal(params, test)
+    np.testing.assert_allclose(diagonal, jnp.diagonal(values), atol=1e-12)
+    true_values = residuals[rest] @ residuals[rest].T
+    true_risk, ours, none = (
+        risk.estimation_risk(x, test, labels[rest]) for x in (true_values, values, 0 * values)
+    )
+    assert true_risk < ours < true_risk + 0.3 * (none - true_risk)
+    truth = jnp.mean(jnp.diagonal(true_values))
+    np.testing.assert_allclose(jnp.mean(diagonal), truth, rtol=0.2)
+
+    grid = jnp.array([1e-4, 0.03])
+    result = risk.squared_calibration_error(
+        jax.random.key(3), function, grid, predictions, labels, num_folds=2
+    )
+    assert result.hyperparameter == 0.03
+    np.testing.assert_allclose(result.estimate, truth, rtol=0.2)
