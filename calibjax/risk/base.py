@@ -29,7 +29,7 @@ class EstimationFunction(NamedTuple):
         refit: (params, hyperparameter) → params for another hyperparameter and the same data, so
             that a whole grid shares what is expensive. Without it `fit` is called again.
         specialise: (predictions, grid) → the estimation function with all sizes fixed that depend
-            on values, which compiled code cannot look at.
+            on values, which compiled code cannot look at; it refuses grids that are wrong.
 
     Predictions are a batch of n class distributions, or confidences: an array [n], with targets
     0 and 1.

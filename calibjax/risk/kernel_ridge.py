@@ -187,7 +187,7 @@ def _functions(kind: type, kernel: Kernel, rank: float | None, tolerance: Any) -
         Partial(evaluate_factors, factors),
         factors,
         refit,
-        Partial(specialise, kernel, tolerance) if rank is None else None,
+        Partial(specialise, kernel, tolerance),
     )
 
 
@@ -198,7 +198,7 @@ def _parts(kind: type, rank: float | None) -> tuple[Any, ...]:
         functools.partial(_fit, kind, rank),
         Partial(functools.partial(_refit, kind)),
         Partial(functools.partial(_factors, kind)),
-        functools.partial(_specialise, kind),
+        functools.partial(_specialise, kind, rank),
     )
 
 
@@ -241,15 +241,16 @@ def _factors_of(params: _Ridge, points: Any) -> tuple[jax.Array, jax.Array]:
 
 
 def _specialise(
-    kind: type, kernel: Kernel, tolerance: Any, predictions: Any, grid: Any
+    kind: type, rank: Any, kernel: Kernel, tolerance: Any, predictions: Any, grid: Any
 ) -> EstimationFunction:
-    """The function with the rank that these predictions need."""
-    del grid
+    """The function with the rank that these predictions need, for a grid that is right."""
+    _checks.positive("grid", grid)
     points = _as_points(checked_points(predictions, name="predictions"))
     _checked_kernel(kernel, points)
     dtype = jax.tree.leaves(points)[0].dtype
     exact = _TOLERANCE[dtype.itemsize] if tolerance is None else tolerance
-    return _functions(kind, kernel, _needed_rank(kernel, exact, points), tolerance)
+    rank = _needed_rank(kernel, exact, points) if rank is None else rank
+    return _functions(kind, kernel, rank, tolerance)
 
 
 def _as_points(predictions: Any) -> Any:

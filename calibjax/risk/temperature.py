@@ -61,7 +61,16 @@ def temperature_function() -> EstimationFunction:
     """
     factors = Partial(_factors)
     evaluate = Partial(evaluate_factors, factors)
-    return EstimationFunction(Partial(_fit), evaluate, factors, Partial(_refit))
+    return EstimationFunction(
+        Partial(_fit), evaluate, factors, Partial(_refit), Partial(_specialise)
+    )
+
+
+def _specialise(predictions: Any, grid: Any) -> EstimationFunction:
+    """The function as it is, for a grid that is right."""
+    del predictions
+    _checks.positive("grid", grid)
+    return temperature_function()
 
 
 def _fit(predictions: Any, targets: Any, hyperparameter: Any) -> Temperature:

@@ -239,6 +239,21 @@ def test_wrong_input(case):
         risk.cross_validate(**(args | changes))
 
 
+@pytest.mark.parametrize(
+    "function",
+    [
+        risk.binning_function,
+        risk.kernel_density_function,
+        risk.kernel_ridge_function,
+        risk.two_step_kernel_ridge_function,
+        risk.temperature_function,
+    ],
+)
+def test_hyperparameters_that_are_not_positive(function):
+    with pytest.raises(ValueError, match=re.escape("grid: expected")):
+        risk.cross_validate(KEY, function(), np.array([1.0, 0.0]), *data())
+
+
 def test_wrong_input_of_the_pipeline():
     with pytest.raises(ValueError, match=re.escape("test_fraction: expected values in (0, 1)")):
         risk.squared_calibration_error(KEY, PLAIN, GRID, *data(), test_fraction=1.0)
