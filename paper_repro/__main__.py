@@ -6,6 +6,8 @@ import jax
 
 from paper_repro import (
     cells,
+    g24_networks,
+    g24_simulation,
     l21_crime,
     l21_networks,
     w19_estimates,
@@ -27,6 +29,8 @@ MODULES = (
     w21_friedman,
     l21_crime,
     l21_networks,
+    g24_simulation,
+    g24_networks,
 )
 EXPERIMENTS = {module.NAME: module.run for module in MODULES}
 

@@ -26,7 +26,7 @@ from calibjax.distributions import CategoricalLogits
 from paper_repro import cells
 
 NAME = "g24_simulation"
-CONCENTRATION, NUM_CLASSES, NUM_SAMPLES = 0.04, 5, 500
+CONCENTRATION, NUM_CLASSES = 0.04, 5
 SCALE = 0.3  # of the logarithms of the true probabilities, in the predictions
 THETAS = np.arange(4, 41) / 20  # 0.2, 0.25, ..., 2
 
@@ -37,27 +37,29 @@ class Settings:
 
     Attributes:
         repetitions: number of data sets.
+        num_samples: of each data set.
         thetas: the grid; 1 is in it.
     """
 
     repetitions: int = 100
+    num_samples: int = 500
     thetas: tuple[float, ...] = tuple(map(float, THETAS))
 
 
-SETTINGS = {"quick": Settings(10, tuple(map(float, THETAS[::4]))), "paper": Settings()}
+SETTINGS = {"quick": Settings(10, thetas=tuple(map(float, THETAS[::4]))), "paper": Settings()}
 
 
-def draw(key: jax.Array) -> tuple[jax.Array, CategoricalLogits, jax.Array]:
-    """Logarithms of the true probabilities, [n, 5], the predictions, and labels, [n]."""
+@functools.partial(jax.jit, static_argnames="shape")
+def draw(key: jax.Array, shape: tuple[int, ...]) -> tuple[jax.Array, jax.Array]:
+    """Logarithms of the true probabilities, [*shape, 5], and labels, [*shape]."""
     probs_key, label_key = jax.random.split(key)
-    concentration = jnp.full((NUM_SAMPLES, NUM_CLASSES), CONCENTRATION)
+    concentration = jnp.full((*shape, NUM_CLASSES), CONCENTRATION)
     log_probs = jax.nn.log_softmax(jax.random.loggamma(probs_key, concentration))
-    labels = jax.random.categorical(label_key, log_probs)
-    return log_probs, CategoricalLogits(SCALE * log_probs), labels
+    return log_probs, jax.random.categorical(label_key, log_probs)
 
 
-def evaluate(key: jax.Array, thetas: jax.Array) -> dict[str, jax.Array]:
-    """What is found in one data set.
+def evaluate(log_probs: jax.Array, labels: jax.Array, thetas: jax.Array) -> dict[str, jax.Array]:
+    """What is found in one data set, of logarithms of probabilities [n, 5] and labels [n].
 
     Returns:
         risk: of h_θ, [k].
@@ -66,7 +68,7 @@ def evaluate(key: jax.Array, thetas: jax.Array) -> dict[str, jax.Array]:
         error: its squared calibration error, the mean of ‖p_i − P_i‖².
         smallest: the smallest logarithm of a probability.
     """
-    log_probs, predictions, labels = draw(key)
+    predictions, n = CategoricalLogits(SCALE * log_probs), len(labels)
     differences = predictions.class_probs - jnp.exp(log_probs)
     truth = differences @ differences.T
     function = risk.temperature_function()
@@ -75,7 +77,7 @@ def evaluate(key: jax.Array, thetas: jax.Array) -> dict[str, jax.Array]:
         params = function.fit(predictions, labels, SCALE / theta)
         values = function.evaluate(params, predictions, predictions)
         squares = jnp.square(values - truth)
-        excess = (jnp.sum(squares) - jnp.trace(squares)) / (NUM_SAMPLES * (NUM_SAMPLES - 1))
+        excess = (jnp.sum(squares) - jnp.trace(squares)) / (n * (n - 1))
         return risk.estimation_risk(values, predictions, labels), excess
 
     risks, excess = lax.map(at, thetas)
@@ -83,7 +85,7 @@ def evaluate(key: jax.Array, thetas: jax.Array) -> dict[str, jax.Array]:
         "risk": risks,
         "excess": excess,
         "accuracy": jnp.mean(jnp.argmax(log_probs, 1) == labels),
-        "error": jnp.trace(truth) / NUM_SAMPLES,
+        "error": jnp.trace(truth) / n,
         "smallest": jnp.min(log_probs),
     }
 
@@ -92,11 +94,10 @@ def results(folder: Path, settings: Settings) -> dict[str, np.ndarray]:
     """What `evaluate` returns, with a leading axis of repetitions."""
 
     def compute() -> dict[str, np.ndarray]:
-        keys = jax.random.split(cells.key_of(NAME), settings.repetitions)
-        run = jax.jit(jax.vmap(evaluate, in_axes=(0, None)))
-        batches = np.array_split(np.arange(len(keys)), -(-len(keys) // 10))  # for the memory
-        parts = [run(keys[batch], jnp.array(settings.thetas)) for batch in batches]
-        return jax.tree.map(lambda *leaves: np.concatenate(leaves), *parts)
+        samples = draw(cells.key_of(NAME), (settings.repetitions, settings.num_samples))
+        thetas = jnp.array(settings.thetas)
+        found = lax.map(lambda sample: evaluate(*sample, thetas), samples, batch_size=10)
+        return jax.tree.map(np.asarray, found)
 
     return cells.arrays(folder, "risks", dataclasses.asdict(settings), compute)
 
@@ -119,11 +120,11 @@ def write(folder: Path, settings: Settings, found: dict[str, np.ndarray]) -> Non
     errors = sd(differences)[beside] / np.sqrt(len(risks))
     scores = [f"{z:.1f}" for z in differences.mean(0)[beside] / errors]
     note = f"""
-Fig. 1 of G24: mean and standard deviation of the risk over {len(risks)} data sets of {NUM_SAMPLES}
-samples. The minimum of the mean risk is at θ = {best:g}: {verdict}; the means at the neighbours of
-θ = 1 are larger by {" and ".join(scores)} standard errors. The minimum of the risk of one data set
-is at θ = 1 for {np.sum(minima == truth)} of {len(risks)}, otherwise where "minima" says: at
-{thetas[minima].mean():.3f} on average, with a standard deviation of
+Fig. 1 of G24: mean and standard deviation of the risk over {len(risks)} data sets of
+{settings.num_samples} samples. The minimum of the mean risk is at θ = {best:g}: {verdict}; the
+means at the neighbours of θ = 1 are larger by {" and ".join(scores)} standard errors. The minimum
+of the risk of one data set is at θ = 1 for {np.sum(minima == truth)} of {len(risks)}, otherwise
+where "minima" says: at {thetas[minima].mean():.3f} on average, with a standard deviation of
 {thetas[minima].std(ddof=1):.3f}.
 
 The bars of the figure hide how well the risk separates the functions: they are the variation that

@@ -1,0 +1,206 @@
+"""G24 §5.2 and App. B, Tables 1 to 5, Fig. 2 to 4: estimators of the calibration error compared.
+
+On the test sets of the networks of --data (four for CIFAR-10, folder `cifar10_networks`, and one
+for CIFAR-100, `cifar100_logits/resnet50`), not those of the paper, whose logits are not at hand:
+the tables are those of the paper in form, and published numbers beside them say no more than what
+is usual. ImageNet (Table 4) is left out.
+
+Top-label calibration is that of confidences and correctness, canonical calibration that of all
+classes. 80 % of the samples are for 5-fold cross-validation of the hyperparameter of each
+estimator, with the grids of App. B, and 20 % for the estimate. All estimators of a network have the
+same split and the same folds.
+"""
+
+import dataclasses
+import functools
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from tqdm import tqdm
+
+from calibjax import estimators, risk
+from calibjax.distributions import Categorical, CategoricalLogits
+from paper_repro import cells, g24_networks_tables, w19_networks
+from paper_repro.l21_classifiers import CIFAR10, CIFAR100, NETWORKS, read_cifar100
+
+NAME = "g24_networks"
+TEST_FRACTION, NUM_FOLDS = 0.2, 5
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """Sizes of the experiment.
+
+    Attributes:
+        num_samples: the first samples are taken, this many of them; None for all.
+        cifar10: names of CIFAR-10 networks.
+    """
+
+    num_samples: int | None
+    cifar10: tuple[str, ...]
+
+
+SETTINGS = {"quick": Settings(600, NETWORKS[:1]), "paper": Settings(None, NETWORKS)}
+
+
+class Network(NamedTuple):
+    """Predictions of a network for all classes, and labels, [n]."""
+
+    name: str
+    predictions: Any
+    labels: jax.Array
+
+    def samples(self, notion: str) -> tuple[Any, jax.Array]:
+        """What is looked at under a notion of calibration: predictions and targets."""
+        if notion == "canonical":
+            return self.predictions, self.labels
+        confidences, correct = estimators.top_label(self.predictions, self.labels)
+        return confidences.probs, correct
+
+
+class Estimator(NamedTuple):
+    """An estimation function, and its grid for n training samples: (n, canonical) → [k]."""
+
+    function: risk.EstimationFunction
+    grid: Callable[[int, bool], jax.Array]
+
+
+def _no_params(predictions: Any, targets: Any, hyperparameter: Any) -> tuple[()]:
+    return ()
+
+
+def _zeros(params: tuple[()], p: Any, q: Any) -> jax.Array:
+    return jnp.zeros((len(jax.tree.leaves(p)[0]), len(jax.tree.leaves(q)[0])))
+
+
+def _zero_factors(params: tuple[()], p: Any) -> tuple[jax.Array, jax.Array]:
+    zeros = jnp.zeros((len(jax.tree.leaves(p)[0]), 1))
+    return zeros, zeros
+
+
+# h = 0: what an estimator has to beat if it finds any miscalibration at all.
+ZERO = risk.EstimationFunction(_no_params, _zeros, _zero_factors)
+
+ESTIMATORS = {
+    "h = 0": Estimator(ZERO, lambda n, canonical: jnp.zeros(1)),
+    "15 bins": Estimator(risk.binning_function(), lambda n, canonical: jnp.array([15])),
+    "bins": Estimator(risk.binning_function(), lambda n, canonical: risk.bin_number_grid()),
+    "kde": Estimator(risk.kernel_density_function(), lambda n, canonical: risk.bandwidth_grid()),
+    "kkr": Estimator(
+        risk.kernel_ridge_function(),
+        lambda n, canonical: risk.kernel_ridge_grid(n, canonical=canonical),
+    ),
+    "ukkr": Estimator(
+        risk.two_step_kernel_ridge_function(),
+        lambda n, canonical: risk.two_step_kernel_ridge_grid(n, canonical=canonical),
+    ),
+}
+NOTIONS = {
+    "top-label": tuple(ESTIMATORS),
+    "canonical": ("h = 0", "kde", "kkr", "ukkr"),  # there are no bins of many classes
+}
+
+
+def read_networks(run: cells.Run, settings: Settings) -> list[Network]:
+    """The networks of --data with their first test samples, in float64.
+
+    Raises:
+        ValueError: if a file is missing.
+    """
+    found = []
+    if run.data is not None and (run.data / CIFAR10).is_dir():
+        for name in settings.cifar10:
+            network = w19_networks.read_network(run.data, name, settings.num_samples)
+            found.append(Network(f"cifar10_{name}", Categorical(network.probs), network.labels))
+    if run.data is not None and run.data.joinpath(*CIFAR100).is_dir():
+        classifier = read_cifar100(run.data)
+        part, chosen = classifier.evaluation, slice(settings.num_samples)
+        logits, labels = jnp.asarray(part.logits[chosen]), jnp.asarray(part.labels[chosen])
+        found.append(Network(classifier.name, CategoricalLogits(logits), labels))
+    return found
+
+
+def evaluate(
+    network: Network, notion: str, name: str, on_fold: Callable[[Any], None]
+) -> dict[str, np.ndarray]:
+    """The result of one estimator.
+
+    Returns:
+        grid, risks: hyperparameters, [k], and the risk in each fold, [F, k].
+        tuning: indices of the samples that are in folds.
+        folds, losses, test_values: of the `risk.CrossValidation` at the best grid point only.
+        estimate, standard_error, sampling_error, root, root_standard_error: of the
+            `risk.SquaredCalibrationError`, scalars.
+        num_nan: number of losses and values that are no numbers, at all grid points.
+        seconds: time that it took, with compilation.
+    """
+    predictions, targets = network.samples(notion)
+    function, make_grid = ESTIMATORS[name]
+    num_tuning = len(targets) - round(TEST_FRACTION * len(targets))
+    grid = make_grid(num_tuning - num_tuning // NUM_FOLDS, notion == "canonical")
+    start = time.perf_counter()
+    result = risk.squared_calibration_error(
+        cells.key_of(f"{NAME}/{network.name}"),  # one split for all estimators
+        function,
+        grid,
+        predictions,
+        targets,
+        num_folds=NUM_FOLDS,
+        test_fraction=TEST_FRACTION,
+        on_fold=on_fold,
+    )
+    validation, best = result.cross_validation, int(result.cross_validation.best)
+    scalars = ("estimate", "standard_error", "sampling_error", "root", "root_standard_error")
+    values = validation.losses, validation.test_values
+    return {name: np.asarray(getattr(result, name)) for name in scalars} | {
+        "grid": np.asarray(validation.grid),
+        "risks": np.asarray(validation.risks),
+        "tuning": np.asarray(result.tuning),
+        "folds": np.asarray(validation.folds),
+        "losses": np.asarray(validation.losses[best]),
+        "test_values": np.asarray(validation.test_values[:, best]),
+        "num_nan": np.array(sum(int(jnp.sum(jnp.isnan(x))) for x in values)),
+        "seconds": np.array(time.perf_counter() - start),
+    }
+
+
+def finished_cells(
+    folder: Path, settings: Settings, networks: list[Network]
+) -> dict[tuple[str, str, str], dict[str, np.ndarray]]:
+    """Results by network, notion and estimator, computed or read."""
+    chosen = [(notion, name) for notion, names in NOTIONS.items() for name in names]
+    parameters = dataclasses.asdict(settings)
+    finished = {}
+    with tqdm(total=len(networks) * len(chosen) * NUM_FOLDS, desc=NAME, unit="fold") as bar:
+        for network in networks:
+            for notion, name in chosen:
+                bar.set_description(f"{NAME}: {network.name}, {notion}, {name}")
+                on_fold = functools.partial(lambda bar, result: bar.update(), bar)
+                compute = functools.partial(evaluate, network, notion, name, on_fold)
+                path = f"{network.name}/{notion}/{name.replace(' ', '_')}"
+                found = cells.arrays(folder, path, parameters, compute)
+                finished[network.name, notion, name] = found
+                bar.update(NUM_FOLDS * len(finished) - bar.n)  # folds of cells that were read
+    return finished
+
+
+def run(run: cells.Run) -> None:
+    """Runs the experiment; without networks it is skipped."""
+    settings, folder = SETTINGS[run.preset], run.folder(NAME)
+    networks = read_networks(run, settings)
+    if not networks:
+        expected = f"{CIFAR10} or {'/'.join(CIFAR100)}"
+        cells.log(f"{NAME} is skipped: it needs {expected} (--data DIR).")
+        return
+    results = finished_cells(folder, settings, networks)
+    g24_networks_tables.write_tables(folder, results)
+    g24_networks_tables.plot(folder, results)
+
+
+if __name__ == "__main__":
+    cells.main(run, NAME, __doc__)
