@@ -33,8 +33,8 @@ class _Ridge:
     Attributes:
         kernel: the kernel.
         points: predictions that it is evaluated with: pivots, or the whole training set, [R].
-        basis: what turns these values into coordinates in the eigenvectors, [R, r].
         eigenvalues: of the kernel matrix, [r]; zero for those that are only rounding.
+        basis: what turns kernel values into coordinates in the eigenvectors, [R, r].
         projections: training residuals in the eigenvectors, Qᵀ (p_i − e_{y_i}), [r, m].
         residual: largest error of an entry of the kernel matrix, relative to the largest entry;
             zero for the full matrix.
@@ -44,8 +44,8 @@ class _Ridge:
 
     kernel: Kernel
     points: Any
-    basis: jax.Array
     eigenvalues: jax.Array
+    basis: jax.Array
     projections: jax.Array
     residual: jax.Array
     penalty: jax.Array
@@ -296,15 +296,14 @@ def _learned(
 ) -> tuple[Any, ...]:
     """All that does not depend on the penalty; `size` is the number of pivots, if not all."""
     if size is None:
-        spectrum = low_rank.full_spectrum(low_rank.kernel_values(kernel, points, points))
-        residual = jnp.zeros((), errors.dtype)
-    else:
-        found = low_rank.pivoted_cholesky(kernel, points, tolerance, size=size)
-        spectrum, residual = low_rank.low_rank_spectrum(found), found.residual
-        points = jax.tree.map(lambda leaf: leaf[found.pivots], points)
-    projections = matmul(spectrum.vectors.T, errors)
-    projections = jnp.where(jnp.isnan(residual), jnp.nan, projections)
-    return kernel, points, spectrum.basis, spectrum.eigenvalues, projections, residual
+        spectrum = low_rank.full_spectrum(low_rank.kernel_values(kernel, points, points), errors)
+        return kernel, points, *spectrum, jnp.zeros((), errors.dtype)
+    found = low_rank.pivoted_cholesky(kernel, points, tolerance, size=size)
+    spectrum = low_rank.low_rank_spectrum(found, errors)
+    pivots = jax.tree.map(lambda leaf: leaf[found.pivots], points)
+    # Without numbers there are no pivots.
+    projections = jnp.where(jnp.isnan(found.residual), jnp.nan, spectrum.projections)
+    return kernel, pivots, *spectrum._replace(projections=projections), found.residual
 
 
 def _shrinkage(eigenvalues: jax.Array, penalty: jax.Array) -> jax.Array:

@@ -18,6 +18,8 @@ from calibjax._arithmetic import floating_dtype, matmul
 Kernel = Callable[[Any, Any], jax.Array]
 
 _PROBED_RANKS = (32, 128, 512, 2048)  # sizes that the rank is looked for with, one after the other
+_BLOCK = 64  # features that are subtracted at once; those that are not yet there are not read
+_ROUNDING = 8  # in units of the last place of the largest eigenvalue; three were found
 _STEP = 8  # ranks are rounded up to multiples, so that similar data share compiled code
 
 
@@ -62,7 +64,7 @@ def pivoted_cholesky(
     diagonal = jax.vmap(kernel)(points, points).astype(floating_dtype(points))
     largest = jnp.max(diagonal)
 
-    def unfinished(state: PivotedCholesky) -> jax.Array:
+    def unfinished(state: Any) -> jax.Array:
         return (state[0] < size) & (jnp.max(state[-1]) > tolerance * largest)
 
     def step(state: Any) -> Any:
@@ -70,16 +72,23 @@ def pivoted_cholesky(
         pivot = lax.argmax(rest, 0, jnp.int32)
         point = jax.tree.map(lambda leaf: leaf[pivot], points)
         row = jax.vmap(kernel, (None, 0))(point, points).astype(diagonal.dtype)
-        root = jnp.sqrt(rest[pivot])
-        feature = (row - matmul(features[:, pivot], features)) / root
-        # No feature is larger than what is left, but for rounding: earlier pivots stay zero.
-        feature = jnp.clip(feature, -jnp.sqrt(rest), jnp.sqrt(rest)).at[pivot].set(root)
-        rest = jnp.maximum(rest - jnp.square(feature), 0).at[pivot].set(0)
-        return rank + 1, pivots.at[rank].set(pivot), features.at[rank].set(feature), rest
 
-    empty = jnp.zeros(size, jnp.int32), jnp.zeros((size, diagonal.size), diagonal.dtype)
-    rank, pivots, features, rest = lax.while_loop(unfinished, step, (0, *empty, diagonal))
-    return PivotedCholesky(features.T, pivots, rank, jnp.max(rest) / largest)
+        def subtract(block: jax.Array, row: jax.Array) -> jax.Array:
+            return row - matmul(features[block, :, pivot], features[block])
+
+        row = lax.fori_loop(0, -(-rank // _BLOCK), subtract, row)
+        root = jnp.sqrt(rest[pivot])
+        # No feature is larger than what is left, but for rounding: earlier pivots stay zero.
+        feature = jnp.clip(row / root, -jnp.sqrt(rest), jnp.sqrt(rest)).at[pivot].set(root)
+        rest = jnp.maximum(rest - jnp.square(feature), 0).at[pivot].set(0)
+        features = features.at[rank // _BLOCK, rank % _BLOCK].set(feature)
+        return rank + 1, pivots.at[rank].set(pivot), features, rest
+
+    blocks = jnp.zeros((-(-size // _BLOCK), _BLOCK, diagonal.size), diagonal.dtype)
+    start = jnp.zeros((), jnp.int32), jnp.zeros(size, jnp.int32), blocks, diagonal
+    rank, pivots, blocks, rest = lax.while_loop(unfinished, step, start)
+    features = blocks.reshape(-1, diagonal.size)[:size].T
+    return PivotedCholesky(features, pivots, rank, jnp.max(rest) / largest)
 
 
 def numerical_rank(kernel: Kernel, points: Any, tolerance: jax.Array, limit: int) -> float:
@@ -102,39 +111,44 @@ def numerical_rank(kernel: Kernel, points: Any, tolerance: jax.Array, limit: int
 
 
 class Spectrum(NamedTuple):
-    """Eigenvalues and eigenvectors K ≈ Q diag(s) Qᵀ of a kernel matrix, and how to go on from it.
+    """Eigenvalues of a kernel matrix K ≈ Q diag(s) Qᵀ, and coordinates in its eigenvectors.
 
     Attributes:
         eigenvalues: s, [r], zero for what is only rounding.
-        vectors: Q, [n, r].
-        basis: B, [R, r], such that k(p, pivots)ᵀ B is the row of Q that belongs to a point p,
+        basis: B, [R, r], such that k(p, points)ᵀ B is the row of Q that belongs to any point p,
             k(p, x)ᵀ Q / s. It is zero where s is.
+        projections: Qᵀ y of some vectors y, [r, m].
     """
 
     eigenvalues: jax.Array
-    vectors: jax.Array
     basis: jax.Array
+    projections: jax.Array
 
 
-def low_rank_spectrum(found: PivotedCholesky) -> Spectrum:
-    """The spectrum of F Fᵀ, with the precision of F rather than that of the product."""
+def low_rank_spectrum(found: PivotedCholesky, vectors: jax.Array) -> Spectrum:
+    """The spectrum of F Fᵀ, with the precision of F rather than that of a product."""
     features, size = found.features, len(found.pivots)
-    vectors, roots, rotation = jnp.linalg.svd(features, full_matrices=False)
-    is_kept = roots > jnp.finfo(roots.dtype).eps * len(features) * roots[0]
-    inverse = jnp.where(is_kept, 1 / jnp.where(is_kept, roots, 1), 0)
-    # Features of any point p are L⁻¹ k(pivots, p), with the rows L of F at the pivots.
+    _, roots, rotation = jnp.linalg.svd(jnp.linalg.qr(features, mode="r"))
+    inverse = _inverse(roots, _ROUNDING * jnp.finfo(roots.dtype).eps * roots[0])
+    # Features of any point p are L⁻¹ k(points, p), with the rows L of F at the pivots.
     is_used = jnp.arange(size) < found.rank
     root = jnp.where(is_used[:, None], features[found.pivots], jnp.eye(size, dtype=roots.dtype))
     basis = lax.linalg.triangular_solve(
         root, rotation.T * inverse, left_side=True, lower=True, transpose_a=True
     )
-    return Spectrum(jnp.where(is_kept, jnp.square(roots), 0), vectors, basis)
+    projections = inverse[:, None] * matmul(rotation, matmul(features.T, vectors))
+    return Spectrum(jnp.where(inverse > 0, jnp.square(roots), 0), basis, projections)
 
 
-def full_spectrum(matrix: jax.Array) -> Spectrum:
-    """The spectrum of a matrix; what is smaller than its rounding errors is dropped."""
-    vectors, eigenvalues = lax.linalg.eigh(matrix, symmetrize_input=False)
-    rounding = jnp.finfo(matrix.dtype).eps * math.sqrt(len(matrix)) * eigenvalues[-1]
-    is_kept = eigenvalues > rounding
-    inverse = jnp.where(is_kept, 1 / jnp.where(is_kept, eigenvalues, 1), 0)
-    return Spectrum(jnp.where(is_kept, eigenvalues, 0), vectors, vectors * inverse)
+def full_spectrum(matrix: jax.Array, vectors: jax.Array) -> Spectrum:
+    """The spectrum of a matrix K."""
+    eigenvectors, eigenvalues = lax.linalg.eigh(matrix, symmetrize_input=False)
+    inverse = _inverse(eigenvalues, _ROUNDING * jnp.finfo(matrix.dtype).eps * eigenvalues[-1])
+    projections = matmul(eigenvectors.T, vectors)
+    return Spectrum(jnp.where(inverse > 0, eigenvalues, 0), eigenvectors * inverse, projections)
+
+
+def _inverse(values: jax.Array, rounding: jax.Array) -> jax.Array:
+    """1 / x, or zero where x is only rounding; NaN for NaN."""
+    is_zero = values <= rounding
+    return jnp.where(is_zero, 0, 1 / jnp.where(is_zero, 1, values))
