@@ -210,9 +210,9 @@ def write_table(
 
 
 def save_figure(folder: Path, name: str, figure: Figure) -> None:
-    """Writes a figure as NAME.png, with a palette of 128 colours, which makes it small."""
+    """Writes a figure as NAME.png, with a palette of 64 colours, which makes it small."""
     drawn, small = io.BytesIO(), io.BytesIO()
     figure.savefig(drawn, format="png", dpi=110)  # a bare Figure draws with Agg
-    Image.open(drawn).convert("RGB").quantize(128).save(small, format="png", optimize=True)
+    Image.open(drawn).convert("RGB").quantize(64).save(small, format="png", optimize=True)
     write(folder / f"{name}.png", small.getvalue())
     log(f"wrote {folder / name}.png")
