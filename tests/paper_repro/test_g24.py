@@ -88,8 +88,9 @@ def data(tmp_path):
 def test_networks(tmp_path, data, monkeypatch):
     settings = g24_networks.Settings(50, ("a", "b"))
     monkeypatch.setitem(g24_networks.SETTINGS, "quick", settings)
-    notions = {"top-label": ("h = 0", "bins"), "canonical": ("h = 0",)}
-    monkeypatch.setattr(g24_networks, "NOTIONS", notions)
+    zero, bins = g24_networks.COMMON["h = 0"], g24_networks.BINS["bins"]
+    estimators = {"top-label": {"h = 0": zero, "bins": bins}, "canonical": {"h = 0": zero}}
+    monkeypatch.setattr(g24_networks, "ESTIMATORS", estimators)
     run = cells.Run("quick", data, tmp_path)
     g24_networks.run(run)
     networks = g24_networks.read_networks(run, settings)
@@ -97,7 +98,7 @@ def test_networks(tmp_path, data, monkeypatch):
     assert [network.name for network in networks] == names
     folder = run.folder(g24_networks.NAME)
     results = g24_networks.finished_cells(folder, settings, networks)
-    assert list(results) == [(n, x, y) for n in names for x, ys in notions.items() for y in ys]
+    assert list(results) == [(n, x, y) for n in names for x, ys in estimators.items() for y in ys]
     probs, labels = np.asarray(networks[1].predictions.class_probs), np.asarray(networks[1].labels)
     correct = probs.argmax(1) == labels
     for notion, residuals in (
