@@ -51,7 +51,7 @@ def loop(points, places, distance):
     return np.array(rows).T
 
 
-@pytest.mark.parametrize("at", [None, AT])
+@pytest.mark.parametrize("at", [None, pytest.param(AT, marks=pytest.mark.slow)])
 def test_plain_numpy(at):
     options = {"length_scale": GAMMAS, "num_bins": BINS, "at": at}
     ours = local_errors(*DATA, **options)
@@ -74,9 +74,10 @@ def test_plain_numpy(at):
             kernels.SquaredExponential(jnp.array([0.5, 2.0])),
             lambda x, y: np.sum((x - y) ** 2, 1) / (2 * np.array([[0.5], [2.0]]) ** 2),
         ),
-        (
+        pytest.param(
             kernels.PowerExponential(0.7, 1.5, distances.Manhattan()),
             lambda x, y: (np.abs(x - y).sum(1) / 0.7) ** 1.5,
+            marks=pytest.mark.slow,
         ),
         (  # no kernel of a distance
             kernels.Exponential(0.5) * kernels.SquaredExponential(2.0),

@@ -41,7 +41,7 @@ def _mixture_h(p, y, q, z, length_scale):
     return np.exp(-distance / 2) * bracket
 
 
-@pytest.mark.parametrize("num_components", [1, 3, 7])
+@pytest.mark.parametrize("num_components", [1, 3, pytest.param(7, marks=pytest.mark.slow)])
 def test_all_pairs_of_components_enter(num_components):
     predictions, targets = _data(6, num_components)
     parts = (predictions.weights, predictions.components.loc, predictions.components.scale)

@@ -51,7 +51,7 @@ def _pairs(n, d, scale=1.0):
     return MvNormal(loc[0], cov[0]), loc[1], MvNormal(loc[2], cov[1]), loc[3]
 
 
-@pytest.mark.parametrize("d", [3, 12])
+@pytest.mark.parametrize("d", [pytest.param(3, marks=pytest.mark.slow), 12])
 def test_inverse_and_determinant(d):
     """Thirty random settings; singular covariances too. Float32: absolute error 3e-6."""
     pairs = _pairs(30, d)

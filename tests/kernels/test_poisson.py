@@ -94,7 +94,10 @@ def test_gradients():
     np.testing.assert_allclose(gradients[:4].T, differences, atol=1e-7)
 
 
-@pytest.mark.parametrize("kernel", [kernels.White(), kernels.SquaredExponential(1.5)])
+@pytest.mark.parametrize(
+    "kernel",
+    [pytest.param(kernels.White(), marks=pytest.mark.slow), kernels.SquaredExponential(1.5)],
+)
 def test_features_reproduce_the_centered_kernel(kernel):
     predictions, targets = _data(20, np.float64)
     prepare, evaluate = rules(kernel, predictions).features

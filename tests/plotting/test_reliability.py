@@ -79,10 +79,10 @@ def curve_oracle(key, p, y, bins, num_samples, level):
     ("binning", "n", "num_samples", "level", "dtype"),
     [
         (TENTHS, 400, 199, 0.9, np.float64),
-        (TENTHS, 400, 199, 0.9, np.float32),
-        (TENTHS, 30, 19, 0.9, np.float64),
+        pytest.param(TENTHS, 400, 199, 0.9, np.float32, marks=pytest.mark.slow),
+        pytest.param(TENTHS, 30, 19, 0.9, np.float64, marks=pytest.mark.slow),
         (by_tenths, 300, 100, 0.5, np.float32),
-        (by_tenths, 20, 49, 0.95, np.float64),
+        pytest.param(by_tenths, 20, 49, 0.95, np.float64, marks=pytest.mark.slow),
         # The next three have the same shapes.
         (lambda p: jnp.zeros(p.probs.shape, int), 60, 39, 0.9, np.float64),
         (lambda p: jnp.arange(p.probs.size), 60, 39, 0.9, np.float64),
@@ -103,7 +103,7 @@ def test_against_loops(binning, n, num_samples, level, dtype):
         assert not np.any(values[len(expected) :])
 
 
-@pytest.mark.parametrize("num_bins", [1, 5, 15])
+@pytest.mark.parametrize("num_bins", [1, pytest.param(5, marks=pytest.mark.slow), 15])
 def test_against_scikit_learn(num_bins):
     p, y = data(500)
     p = jnp.concatenate([p[:400], np.arange(100) % 11 / 10])  # on edges, 0 and 1
@@ -140,10 +140,10 @@ def inside(p, keys, num_samples, level, binning=by_tenths):
 @pytest.mark.parametrize(
     ("p", "num_samples", "level", "num_data_sets"),
     [
-        (EQUAL, 19, 0.9, 4000),
+        pytest.param(EQUAL, 19, 0.9, 4000, marks=pytest.mark.slow),
         (UNEQUAL, 40, 0.7, 4000),
         (EXTREME, 39, 0.95, 4000),
-        (RARE, 39, 0.9, 1000),
+        pytest.param(RARE, 39, 0.9, 1000, marks=pytest.mark.slow),
         (LARGE, 19, 0.9, 1000),
     ],
     ids=["equal", "unequal", "extreme", "rare", "large"],
