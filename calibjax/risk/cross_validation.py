@@ -192,10 +192,10 @@ def _with_folds(
     def fold(start: jax.Array) -> tuple[jax.Array, jax.Array]:
         rolled = jnp.roll(order, -start)
         held_out, rest = _at(samples, rolled[:size]), _at(samples, rolled[size:])
-        first = function.fit(*rest, grid[0])
+        first = None if function.refit is None else function.fit(*rest, grid[0])
 
         def at(hyperparameter: jax.Array) -> tuple[jax.Array, jax.Array]:
-            if function.refit is None:
+            if first is None:
                 params = function.fit(*rest, hyperparameter)
             else:
                 params = function.refit(first, hyperparameter)
