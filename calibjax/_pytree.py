@@ -1,7 +1,7 @@
 """The one way in which calibjax makes a record: a frozen dataclass that is a pytree."""
 
 import dataclasses
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import jax
 
@@ -16,4 +16,28 @@ def record(cls: type[T]) -> type[T]:
     record is made, because JAX also makes records with placeholders in them; values are checked
     where they are used. Records compare and hash by identity, since arrays have no truth value.
     """
-    return jax.tree_util.register_dataclass(dataclasses.dataclass(frozen=True, eq=False)(cls))
+    cls = dataclasses.dataclass(frozen=True, eq=False)(cls)
+    is_static = {f.name: f.metadata.get("static", False) for f in dataclasses.fields(cls)}
+    statics = tuple(name for name, static in is_static.items() if static)
+    children = tuple(name for name, static in is_static.items() if not static)
+    keys = tuple(map(jax.tree_util.GetAttrKey, children))
+
+    def flatten(instance: T) -> tuple[tuple, tuple]:
+        return (
+            tuple(getattr(instance, name) for name in children),
+            tuple(getattr(instance, name) for name in statics),
+        )
+
+    def flatten_with_keys(instance: T) -> tuple[tuple, tuple]:
+        values, static_values = flatten(instance)
+        return tuple(zip(keys, values, strict=True)), static_values
+
+    def unflatten(static_values: tuple, values: Any) -> T:
+        fields = zip(children + statics, (*values, *static_values), strict=True)
+        return cls(**dict(fields))
+
+    # Not by `register_dataclass`: in jaxlib 0.10.2 the tree structures of two dataclasses compare
+    # as equal if they have equally many fields. Now and then, where the hashes of structures
+    # collide in part, a compiled function is then run with the code for another class.
+    jax.tree_util.register_pytree_with_keys(cls, flatten_with_keys, unflatten, flatten)
+    return cls
