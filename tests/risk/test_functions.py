@@ -15,6 +15,8 @@ FUNCTIONS = {  # with a hyperparameter, and one that is refused
     "binning": (risk.binning_function(16), 5.0, 2.5),
     "kernel density": (risk.kernel_density_function(), 0.1, 0.0),
     "temperature": (risk.temperature_function(), 2.0, -1.0),
+    "kernel ridge": (risk.kernel_ridge_function(), 1e-3, 0.0),
+    "two-step kernel ridge": (risk.two_step_kernel_ridge_function(rank=12), 1e-3, -1.0),
 }
 N = 12
 RNG = np.random.default_rng(0)

@@ -1,0 +1,244 @@
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from calibjax import risk
+from calibjax._pytree import record
+from calibjax.distributions import Bernoulli, Categorical, CategoricalLogits
+from calibjax.kernels import Exponential, Kernel, SquaredExponential
+
+FUNCTIONS = (risk.kernel_ridge_function, risk.two_step_kernel_ridge_function)
+PENALTIES = np.array([10.0, 1e-2, 1e-5])
+
+
+def rbf(xs, ys, length_scale=1.0):
+    """Kernel values of rows of two NumPy arrays."""
+    return np.exp(-0.5 * np.square(xs[:, None] - ys).sum(-1) / length_scale**2)
+
+
+def direct(errors, matrix, columns, penalty):
+    """h_kkr and h_ukkr by the solves of G24 eq. (28) and (32)."""
+    n, t = columns.shape
+    pairs = np.kron(matrix, matrix) + penalty * n**2 * np.eye(n**2)
+    weights = np.linalg.solve(pairs, (errors @ errors.T).reshape(-1))
+    estimates = errors.T @ np.linalg.solve(matrix + penalty * n * np.eye(n), columns)
+    return (weights @ np.kron(columns, columns)).reshape(t, t), estimates.T @ estimates
+
+
+def samples(num_classes, n=14, t=5, seed=0):
+    """Training predictions, labels and other predictions; confidences for one class."""
+    rng = np.random.default_rng(seed)
+    if num_classes == 1:
+        return rng.uniform(size=(n, 1)), rng.integers(0, 2, n), rng.uniform(size=(t, 1))
+    probs = rng.dirichlet(np.ones(num_classes), n + t)
+    return probs[:n], rng.integers(0, num_classes, n), probs[n:]
+
+
+def as_predictions(probs):
+    """Confidences, a batch of `Bernoulli`s, or of `Categorical`s."""
+    if probs.shape[1] <= 2:
+        return (lambda x: x, Bernoulli)[probs.shape[1] - 1](jnp.asarray(probs[:, -1]))
+    return Categorical(jnp.asarray(probs))
+
+
+def residuals(probs, labels):
+    return probs - (labels[:, None] if probs.shape[1] == 1 else np.eye(probs.shape[1])[labels])
+
+
+@jax.jit
+def values(functions, predictions, labels, p, penalties):
+    """Values of functions at other predictions for several penalties, [k, t, t] each."""
+
+    def curve(function):
+        params = function.fit(predictions, labels, 1.0)
+        refitted = functools.partial(function.refit, params)
+        return jax.lax.map(lambda c: function.evaluate(refitted(c), p, p), penalties)
+
+    return tuple(map(curve, functions))
+
+
+def both(**options):
+    """The two functions, as a pytree."""
+    return tuple(function(**options)._replace(specialise=None) for function in FUNCTIONS)
+
+
+@pytest.mark.parametrize("num_classes", [1, 2, 3, 10])
+def test_against_direct_solves(num_classes):
+    probs, labels, others = samples(num_classes)
+    predictions, p = as_predictions(probs), as_predictions(others)
+    ours = values(both(), predictions, labels, p, PENALTIES)
+    for i, penalty in enumerate(PENALTIES):
+        matrix, columns = rbf(probs, probs), rbf(probs, others)
+        expected = direct(residuals(probs, labels), matrix, columns, penalty)
+        for one, other in zip(ours, expected, strict=True):
+            np.testing.assert_allclose(one[i], other, atol=1e-10)
+
+
+def test_low_rank_against_direct_solves():
+    """With few pivots it is the regression with their Nyström kernel."""
+    probs, labels, others = samples(3, seed=1)
+    predictions, p = as_predictions(probs), as_predictions(others)
+    compiled = values._cache_size()
+    for scale in (1.0, 0.7):
+        kernel = SquaredExponential(scale)
+        with pytest.warns(UserWarning, match="with rank 5 entries .* wrong by up to .* tolerance"):
+            params = risk.kernel_ridge_function(kernel, rank=5).fit(predictions, labels, 1.0)
+        pivots = np.asarray(params.points.probs)
+        assert pivots.shape == (5, 3)
+        inverse = np.linalg.inv(rbf(pivots, pivots, scale))
+        matrix, columns = (
+            rbf(probs, pivots, scale) @ inverse @ rbf(pivots, x, scale) for x in (probs, others)
+        )
+        error = np.abs(rbf(probs, probs, scale) - matrix).max()
+        np.testing.assert_allclose(params.residual, error, rtol=1e-6)
+        ours = values(both(kernel=kernel, rank=5), predictions, labels, p, PENALTIES)
+        for i, penalty in enumerate(PENALTIES):
+            expected = direct(residuals(probs, labels), matrix, columns, penalty)
+            for one, other in zip(ours, expected, strict=True):
+                np.testing.assert_allclose(one[i], other, atol=1e-9)
+    assert values._cache_size() == compiled + 1
+
+
+@record
+class Regularised(Kernel):
+    """A kernel with a constant added where the two predictions are the same."""
+
+    kernel: Kernel
+    constant: float
+
+    def __call__(self, x, y):
+        return self.kernel(x, y) + self.constant * (x == y)
+
+
+def test_where_both_are_the_same():
+    """Without penalty, and where the penalty of the two-step one is in the kernel instead.
+
+    The latter holds for predictions that are not in the training set.
+    """
+    probs, labels, others = samples(1)
+    predictions, p = as_predictions(probs), as_predictions(others)
+    narrow = SquaredExponential(0.05)
+    one, other = values(both(kernel=narrow), predictions, labels, p, 1e-20 * PENALTIES)
+    np.testing.assert_allclose(one, other, atol=1e-9)
+    assert np.abs(one).max() > 0.1
+
+    penalty = 0.03
+    regularised = Regularised(SquaredExponential(), penalty * len(labels))
+    one, _ = values(both(kernel=regularised), predictions, labels, p, 1e-20 * PENALTIES)
+    _, other = values(both(), predictions, labels, p, penalty + 0 * PENALTIES)
+    np.testing.assert_allclose(one, other, atol=1e-9)
+    assert np.abs(one).max() > 1e-4
+
+
+def test_low_rank_and_full_have_the_same_risk():
+    rng = np.random.default_rng(2)
+    confidences = jnp.asarray(rng.beta(1.2, 0.3, 300))
+    correct = jnp.asarray(rng.uniform(size=300) < confidences**1.3).astype(int)
+    train, test = slice(200), slice(200, 300)
+    penalties = np.sqrt(200) * 10.0 ** (1 - 2 * np.arange(1, 10))
+    data = confidences[train], correct[train], confidences[test], penalties
+    low = tuple(f().specialise(confidences, penalties) for f in FUNCTIONS)
+    assert len(low[0].fit(*data[:2], 1.0).basis) == 16  # 9 pivots
+    risks = jax.jit(jax.vmap(risk.estimation_risk, (0, None, None)))
+    ours, full = (
+        np.array([risks(h, confidences[test], correct[test]) for h in values(f, *data)])
+        for f in (low, both())
+    )
+    np.testing.assert_allclose(ours[:, :7], full[:, :7], atol=1e-8)
+    # Below 1e-12 penalties are in the range of rounding errors.
+    np.testing.assert_allclose(ours[:, 7:], full[:, 7:], atol=1e-6)
+
+
+@pytest.mark.slow
+def test_low_rank_and_full_have_the_same_risk_for_many_samples():
+    """The bar is 1e-8 at n = 2000."""
+    rng = np.random.default_rng(1)
+    confidences = jnp.asarray(rng.beta(1.2, 0.3, 2500))
+    correct = jnp.asarray(rng.uniform(size=2500) < confidences**1.3).astype(int)
+    grids = risk.kernel_ridge_grid(2000), risk.two_step_kernel_ridge_grid(2000)
+    key = jax.random.key(0)
+    for function, grid in zip(FUNCTIONS, grids, strict=True):
+        low, full = (
+            risk.cross_validate(key, f, grid, confidences, correct).risks
+            for f in (function(), function(rank=2500))
+        )
+        np.testing.assert_allclose(low, full, atol=1e-8)
+
+
+def test_float32():
+    """Errors are about the tolerance, 1e-6, divided by the penalty, and that of rounding."""
+    probs, labels, others = samples(3)
+    predictions, p = (as_predictions(x.astype(np.float32)) for x in (probs, others))
+    double = values(both(), as_predictions(probs), labels, as_predictions(others), PENALTIES)
+    for options in ({}, {"rank": 13}):
+        ours = values(both(**options), predictions, labels, p, PENALTIES)
+        for one, other in zip(ours, double, strict=True):
+            assert one.dtype == jnp.float32
+            for i in (0, 1):
+                scale = np.abs(other[i]).max() * (1 + 1 / PENALTIES[i])
+                np.testing.assert_allclose(one[i], other[i], atol=2e-6 * scale)
+
+
+def test_logits_are_probabilities():
+    probs, labels, others = samples(3)
+    one, other = (
+        values(both(), x, labels, as_predictions(others), PENALTIES)
+        for x in (as_predictions(probs), CategoricalLogits(jnp.log(probs)))
+    )
+    np.testing.assert_allclose(np.array(one), np.array(other), atol=1e-10)
+
+
+def test_gradients():
+    """In the penalty and the prediction; in the kernel's length scale for the whole matrix."""
+    probs, labels, _ = samples(1, n=9)
+    confidences = jnp.asarray(probs[:, 0])
+
+    def value(arguments):
+        penalty, point, length_scale = arguments
+        whole = both(kernel=SquaredExponential(length_scale), rank=9)
+        total = 0
+        for weight, one, few in zip((1, 3), whole, both(rank=4), strict=True):
+            total += weight * one.diagonal(one.fit(confidences, labels, penalty), point[None])[0]
+            learned = jax.lax.stop_gradient(few.fit(confidences, labels, 1.0))
+            total += weight * few.diagonal(few.refit(learned, penalty), point[None])[0]
+        return total
+
+    at = jnp.array([0.01, 0.4, 0.2])
+    slopes, (above, below) = jax.jit(
+        lambda x, step: (
+            jax.grad(value)(x),
+            (jax.lax.map(value, x + step), jax.lax.map(value, x - step)),
+        )
+    )(at, 1e-6 * jnp.eye(3))
+    np.testing.assert_allclose(slopes, (above - below) / 2e-6, rtol=1e-5)
+
+
+def test_wrong_input():
+    for make in FUNCTIONS:
+        for kind, message, options in (
+            (TypeError, "kernel: expected a kernel record, got float", {"kernel": 1.0}),
+            (TypeError, "kernel: expected .* the class", {"kernel": SquaredExponential}),
+            (ValueError, "kernel.length_scale: expected", {"kernel": SquaredExponential(-1.0)}),
+            (ValueError, "rank: expected an integer >= 1, got 0", {"rank": 0}),
+            (TypeError, "rank: expected an integer, got 2.5", {"rank": 2.5}),
+            (ValueError, r"tolerance: expected values in \(0, 1\)", {"tolerance": 1.0}),
+            (ValueError, "tolerance: expected positive", {"tolerance": 0.0}),
+        ):
+            with pytest.raises(kind, match=message):
+                make(**options)
+    probs, labels, _ = samples(2)
+    predictions = as_predictions(probs)
+    one, other = (make() for make in FUNCTIONS)
+    params = one.fit(predictions, labels, 0.1)
+    with pytest.raises(TypeError, match="params: expected TwoStepKernelRidge as fit returns it"):
+        other.diagonal(params, predictions)
+    with pytest.raises(ValueError, match="p: expected entries like .*Bernoulli.*Categorical"):
+        one.diagonal(params, Categorical(predictions.class_probs))
+    with pytest.raises(ValueError, match="p: expected predictions of 2 classes.*of 3 classes"):
+        one.diagonal(params, as_predictions(samples(3)[0]))
+    vector = Regularised(Exponential(), jnp.ones(3))
+    with pytest.raises(TypeError, match="kernel: expected a number for two predictions"):
+        risk.kernel_ridge_function(vector).fit(jnp.asarray(probs[:, 0]), labels, 0.1)
