@@ -13,6 +13,7 @@ same split and the same folds.
 
 import dataclasses
 import functools
+import itertools
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -89,6 +90,11 @@ def _zero_factors(params: tuple[()], p: Any) -> tuple[jax.Array, jax.Array]:
 ZERO = risk.EstimationFunction(_no_params, _zeros, _zero_factors)
 
 
+ZEROS = Estimator(ZERO, lambda n: jnp.zeros(1))
+BINS = Estimator(risk.binning_function(), lambda n: risk.bin_number_grid())
+DENSITIES = Estimator(risk.kernel_density_function(), lambda n: risk.bandwidth_grid())
+
+
 def _kernel_ridges(*, canonical: bool) -> dict[str, Estimator]:
     options = {"tolerance": TOLERANCE} if canonical else {}
     return {
@@ -103,17 +109,29 @@ def _kernel_ridges(*, canonical: bool) -> dict[str, Estimator]:
     }
 
 
-COMMON = {
-    "h = 0": Estimator(ZERO, lambda n: jnp.zeros(1)),
-    "kde": Estimator(risk.kernel_density_function(), lambda n: risk.bandwidth_grid()),
-}
-BINS = {
-    "15 bins": Estimator(risk.binning_function(), lambda n: jnp.array([15])),
-    "bins": Estimator(risk.binning_function(), lambda n: risk.bin_number_grid()),
-}
+def _widened(estimator: Estimator) -> Estimator:
+    """The estimator with a grid that goes on for nine more steps to smaller penalties."""
+
+    def grid(n: int) -> jax.Array:
+        found = estimator.grid(n)
+        return jnp.append(found, found[-1] * (found[-1] / found[-2]) ** jnp.arange(1.0, 10))
+
+    return estimator._replace(grid=grid)
+
+
 ESTIMATORS = {  # by notion; there are no bins of many classes
-    "top-label": COMMON | BINS | _kernel_ridges(canonical=False),
-    "canonical": COMMON | _kernel_ridges(canonical=True),
+    "top-label": {
+        "h = 0": ZEROS,
+        "15 bins": BINS._replace(grid=lambda n: jnp.array([15])),
+        "bins": BINS,
+        "kde": DENSITIES,
+        **_kernel_ridges(canonical=False),
+    },
+    "canonical": {"h = 0": ZEROS, "kde": DENSITIES, **_kernel_ridges(canonical=True)},
+}
+WIDER = {
+    notion: {f"{name}, wider": _widened(found[name]) for name in ("kkr", "ukkr")}
+    for notion, found in ESTIMATORS.items()
 }
 
 
@@ -137,7 +155,7 @@ def read_networks(run: cells.Run, settings: Settings) -> list[Network]:
 
 
 def evaluate(
-    network: Network, notion: str, name: str, on_fold: Callable[[Any], None]
+    network: Network, notion: str, estimator: Estimator, on_fold: Callable[[Any], None]
 ) -> dict[str, np.ndarray]:
     """The result of one estimator.
 
@@ -151,13 +169,12 @@ def evaluate(
         seconds: time that it took, with compilation.
     """
     predictions, targets = network.samples(notion)
-    function, make_grid = ESTIMATORS[notion][name]
     num_tuning = len(targets) - round(TEST_FRACTION * len(targets))
-    grid = make_grid(num_tuning - num_tuning // NUM_FOLDS)
+    grid = estimator.grid(num_tuning - num_tuning // NUM_FOLDS)
     start = time.perf_counter()
     result = risk.squared_calibration_error(
         cells.key_of(f"{NAME}/{network.name}"),  # one split for all estimators
-        function,
+        estimator.function,
         grid,
         predictions,
         targets,
@@ -181,19 +198,22 @@ def evaluate(
 
 
 def finished_cells(
-    folder: Path, settings: Settings, networks: list[Network]
+    folder: Path,
+    settings: Settings,
+    networks: list[Network],
+    chosen: dict[str, dict[str, Estimator]],
 ) -> dict[tuple[str, str, str], dict[str, np.ndarray]]:
     """Results by network, notion and estimator, computed or read."""
-    chosen = [(notion, name) for notion, names in ESTIMATORS.items() for name in names]
     parameters = dataclasses.asdict(settings) | {"tolerance": TOLERANCE}
     finished = {}
-    with tqdm(total=len(networks) * len(chosen) * NUM_FOLDS, desc=NAME, unit="fold") as bar:
-        for network in networks:
-            for notion, name in chosen:
+    total = NUM_FOLDS * len(networks) * sum(map(len, chosen.values()))
+    with tqdm(total=total, desc=NAME, unit="fold") as bar:
+        on_fold = functools.partial(lambda bar, result: bar.update(), bar)
+        for network, notion in itertools.product(networks, chosen):
+            for name, estimator in chosen[notion].items():
                 bar.set_description(f"{NAME}: {network.name}, {notion}, {name}")
-                on_fold = functools.partial(lambda bar, result: bar.update(), bar)
-                compute = functools.partial(evaluate, network, notion, name, on_fold)
-                path = f"{network.name}/{notion}/{name.replace(' ', '_')}"
+                compute = functools.partial(evaluate, network, notion, estimator, on_fold)
+                path = f"{network.name}/{notion}/{name.replace(',', '').replace(' ', '_')}"
                 found = cells.arrays(folder, path, parameters, compute)
                 finished[network.name, notion, name] = found
                 bar.update(NUM_FOLDS * len(finished) - bar.n)  # folds of cells that were read
@@ -208,8 +228,10 @@ def run(run: cells.Run) -> None:
         expected = f"{CIFAR10} or {'/'.join(CIFAR100)}"
         cells.log(f"{NAME} is skipped: it needs {expected} (--data DIR).")
         return
-    results = finished_cells(folder, settings, networks)
+    results = finished_cells(folder, settings, networks, ESTIMATORS)
     g24_networks_tables.write_tables(folder, results)
+    wider = finished_cells(folder, settings, networks, WIDER)
+    g24_networks_tables.write_wider_grids(folder, results | wider)
     g24_networks_tables.plot(folder, results)
 
 

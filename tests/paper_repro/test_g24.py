@@ -9,6 +9,8 @@ import pytest
 from paper_repro import cells, g24_networks, g24_simulation
 from paper_repro import g24_networks_tables as tables
 
+TABLES = ("estimators", "differences", "winners", "claims")
+
 
 @pytest.fixture(autouse=True)
 def _no_rendering(monkeypatch):
@@ -88,16 +90,17 @@ def data(tmp_path):
 def test_networks(tmp_path, data, monkeypatch):
     settings = g24_networks.Settings(50, ("a", "b"))
     monkeypatch.setitem(g24_networks.SETTINGS, "quick", settings)
-    zero, bins = g24_networks.COMMON["h = 0"], g24_networks.BINS["bins"]
+    zero, bins = g24_networks.ZEROS, g24_networks.BINS
     estimators = {"top-label": {"h = 0": zero, "bins": bins}, "canonical": {"h = 0": zero}}
     monkeypatch.setattr(g24_networks, "ESTIMATORS", estimators)
+    monkeypatch.setattr(g24_networks, "WIDER", {})
     run = cells.Run("quick", data, tmp_path)
     g24_networks.run(run)
     networks = g24_networks.read_networks(run, settings)
     names = ["cifar10_a", "cifar10_b"]
     assert [network.name for network in networks] == names
     folder = run.folder(g24_networks.NAME)
-    results = g24_networks.finished_cells(folder, settings, networks)
+    results = g24_networks.finished_cells(folder, settings, networks, estimators)
     assert list(results) == [(n, x, y) for n in names for x, ys in estimators.items() for y in ys]
     probs, labels = np.asarray(networks[1].predictions.class_probs), np.asarray(networks[1].labels)
     correct = probs.argmax(1) == labels
@@ -135,9 +138,7 @@ def test_networks(tmp_path, data, monkeypatch):
     assert float(text.split(" ±")[0]) == pytest.approx(difference, rel=0.01)
     written = {path.name for path in folder.iterdir() if path.suffix in (".md", ".png")}
     figures = {"estimates.png", *(f"risks_{name}.png" for name in names)}
-    assert written == {f"{x}.md" for x in ("estimators", "differences", "winners", "claims")} | (
-        figures
-    )
+    assert written == {f"{x}.md" for x in (*TABLES, "wider_grids")} | (figures)
 
 
 def test_logits_are_read(tmp_path):
@@ -211,6 +212,26 @@ def test_claims_and_winners(tmp_path):
     assert [text.endswith("*") for text in kde[3:]] == [True, True, True, False, False]
     assert kde[6:] == ["", ""]
     assert "1 (edge)" in {row[3] for row in rows_of(tmp_path / "estimators.csv")}
+
+
+def test_wider_grids(tmp_path):
+    means = {"kkr": 0.2, "ukkr": 0.25, "kkr, wider": 0.2, "ukkr, wider": 0.1}
+    tables.write_wider_grids(
+        tmp_path, made_up({("n", "canonical", x): y for x, y in means.items()})
+    )
+    first, second = rows_of(tmp_path / "wider_grids.csv")[1:]
+    assert [first[2], second[2]] == ["kkr, wider", "ukkr, wider"]
+    assert float(second[5].split(" ±")[0]) == pytest.approx(-1500, abs=50)
+    assert float(second[6].split(" ±")[0]) == pytest.approx(-1000, abs=50)
+    assert second[6].endswith("*")
+    assert first[6] == ""
+    assert float(second[7]) == pytest.approx(1000)
+    for name in ("kkr", "ukkr"):
+        grid = g24_networks.ESTIMATORS["canonical"][name].grid(64)
+        wider = g24_networks.WIDER["canonical"][f"{name}, wider"].grid(64)
+        np.testing.assert_array_equal(wider[: len(grid)], grid)
+        np.testing.assert_allclose(wider[1:] / wider[:-1], grid[1] / grid[0])
+        assert len(wider) == len(grid) + 9
 
 
 def test_equal_functions_do_not_differ():
