@@ -340,7 +340,7 @@ def plot(folder: Path, results: Results) -> None:
     """Fig. 2 to 4 in form, and the risks over the grids for each network."""
     drawn = [key for key in results if key[2] != ZERO]
     networks, notions = (list(dict.fromkeys(key[i] for key in drawn)) for i in (0, 1))
-    figure = Figure(figsize=(9, 3.4), layout="constrained")
+    figure = Figure(figsize=(7.6, 2.9), layout="constrained")
     panels = figure.subplots(1, len(notions), squeeze=False)[0]
     for axes, notion in zip(panels, notions, strict=True):
         # Those of both notions first: an estimator has one colour.
@@ -352,7 +352,7 @@ def plot(folder: Path, results: Results) -> None:
         labels = [name.replace("_", "\n", 1) for name in networks]
         plotting.estimate_comparison(labels, roots, errors=errors, axis=axes)
         axes.set_title(notion, fontsize=10)
-        axes.tick_params(axis="x", labelsize=7)
+        axes.tick_params(axis="x", labelsize=6.5)
     handles, labels = panels[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=5, fontsize=8)
     cells.save_figure(folder, "estimates", figure)

@@ -141,7 +141,7 @@ Accuracy of the model {found["accuracy"].mean():.3f}, its squared calibration er
 def plot(folder: Path, settings: Settings, found: dict[str, np.ndarray]) -> None:
     """Fig. 1, and beside it the differences that its bars hide."""
     thetas, risks = np.array(settings.thetas), found["risk"]
-    figure = Figure(figsize=(8, 2.9), layout="constrained")
+    figure = Figure(figsize=(7, 2.6), layout="constrained")
     left, right = figure.subplots(1, 2)
     style = {"marked": 1.0, "xlabel": "temperature parameter θ"}
     plotting.risk_curve(thetas, risks, **style, axis=left)
