@@ -84,7 +84,7 @@ class TwoStepKernelRidge(_Ridge):
 def kernel_ridge_function(
     kernel: Kernel = _RBF, *, rank: int | None = None, tolerance: float | None = None
 ) -> EstimationFunction:
-    r"""Kernel ridge regression on pairs as a calibration estimation function, h_kkr.
+    """Kernel ridge regression on pairs as a calibration estimation function, h_kkr.
 
         h(p, q) = vec(Δ Δᵀ)ᵀ (K ⊗ K + λ n² I)⁻¹ (k(p) ⊗ k(q))
                 = k(p)ᵀ Q (Λ ⊙ Qᵀ Δ Δᵀ Q) Qᵀ k(q),   Λ_ij = 1 / (s_i s_j + λ n²)
@@ -96,9 +96,9 @@ def kernel_ridge_function(
 
     Most kernel matrices of predictions have low numerical rank: a few of the n predictions, the
     pivots, describe the others up to rounding. Then only these are kept. Where that would take
-    more than n/4 of them, the eigendecomposition of the whole matrix is used. Eigenvalues that
-    are only rounding are dropped; penalties so small that these would matter (s_i s_1 ≈ λ n²)
-    give what an infinitesimal penalty gives.
+    more than n/4 of them, the eigendecomposition of the whole matrix is used, without the
+    eigenvalues that are only rounding. What is left out of K changes h by a proportion of about
+    tolerance / λ at most; among penalties below the tolerance there is no difference any more.
 
     Args:
         kernel: a positive semi-definite kernel on predictions, or on confidences if these are
@@ -111,7 +111,9 @@ def kernel_ridge_function(
 
     Returns:
         The estimation function. `fit` returns a record, in which `residual` says how exact K is;
-        `refit` takes another λ in no time.
+        `refit` takes another λ in no time. Values can be differentiated with respect to λ and the
+        predictions p and q; those of the whole matrix (rank ≥ n) also with respect to what `fit`
+        is given, as long as no two eigenvalues are equal.
 
     Raises:
         TypeError: if an argument is of the wrong kind; by the functions likewise.
