@@ -1,5 +1,43 @@
 """How far from the truth are calibration errors whose estimator was tuned by risk?
 
+The estimators of Gruber and Bach (2024), each tuned by the risk in their pipeline, on models whose
+squared canonical calibration error CCE² = E h*(p, p) is known: calibrated ones, those of Widmann et
+al. (2019), and softmax-distorted ones as in G24 §5.1, with 2 to 100 classes and 500 or 2000
+samples. What was found (full preset, errors of CCE² in thousandths; the tables have the rest):
+
+- On calibrated models, where the truth is 0, all tuned estimates are too large: kernel ridge
+  regression by 0.1 to 1.4, kernel densities by 1 to 25, which as roots are 0.5 to 2 % and 3 to
+  16 %. Bins, for two classes, are off by 2 to 7. No estimate by kkr was negative.
+- On uncalibrated models the kernel ridge estimates are too small, with 5 and more classes by a
+  third to nearly all at 500 samples and by a tenth to three quarters at 2000: the function of
+  smallest risk is shrunken. With few samples h = 0 is hardly worse: for "10 sharp" and 500 samples
+  √E (h − h*)² is 12.6 where the risk chooses and 13.0 for h = 0, the estimate 9.1 instead of 38.3.
+- The risk does what it is for. √E (h − h*)² at the chosen hyperparameter is at most 1.13 times the
+  smallest on the grid for five and more uncalibrated classes (1.5 times for two). But that is no
+  good guide to the best estimate: in the example, the RMSE of ukkr is 7.8 at the best fixed grid
+  point, and 30.0 at that of smallest risk; over the grid, risk and error of the estimate are
+  negatively correlated there (−0.32).
+- A risk that is small enough bounds the error. If h is an inner product of vectors that sum to
+  zero, as bins, kde and ukkr are, h − h* has at most m − 1 positive and m − 1 negative eigenvalues,
+  whose sum is E (h − h*)(p, p) and the sum of whose squares is E (h − h*)²:
+
+      |E h(p, p) − CCE²| ≤ √((m − 1) E (h − h*)²)
+
+  with no condition of continuity as in Theorem 2 of G24. The largest ratio of the two sides was
+  1.00: the bound is sharp. For kkr, which is no such product, it was 1.21. For 500 samples and five
+  or ten classes the right side is nearly CCE² itself.
+- The estimator of smallest risk of all has an RMSE of at most 1.3 times that of the best single
+  one on uncalibrated models, but for "5 sharp" (1.7 times) and "10 sharp" (2.3 times) with 500
+  samples. For two calibrated classes it is kde or bins, which are worse, in 41 to 46 % of the data
+  sets, by chance. Where kernel densities fail, for 100 classes with an error of 683, it never is.
+- Without tuning, kernel densities with the bandwidth of largest likelihood are useless near the
+  faces of the simplex: errors of 64 to 960 from five classes on. For two uncalibrated classes 15
+  debiased bins, with no tuning and no sample kept apart, have a smaller RMSE than what the risk
+  chooses in all four cases.
+- The standard error over the folds is 0.01 to 0.31 of the true standard deviation of the estimate.
+- The canonical grid of penalties in G24 App. B ends too early: on "5 blunt", the model of G24 §5.1,
+  ukkr is at its edge in 82 % of the data sets of 500 samples and all of 2000, kkr in all of 2000.
+
 Run: python -m experiments.estimator_bias [--preset quick|full] [--output DIR]
 """
 
@@ -37,7 +75,7 @@ MODELS = {
     "10 calibrated": functools.partial(model, 10, 0.1),  # M1 of W19
     "10 mixed": functools.partial(model, 10, 0.1, share=0.25),
     "10 sharp": functools.partial(model, 10, 0.1, sharpness=2.0),
-    "100 sharp": functools.partial(model, 100, 0.01, sharpness=2.0),
+    "100 sharp": functools.partial(model, 100, 0.04, sharpness=2.0),
 }
 
 

@@ -99,6 +99,11 @@ def model(
     )
 
 
+def parameters_of(model: Model) -> dict[str, Any]:
+    """The numbers that make a model, as JSON has them."""
+    return {name: np.asarray(value).tolist() for name, value in vars(model).items()}
+
+
 def exact_error(model: Model) -> jax.Array:
     """CCE² if τ = 1: π² E‖p − β‖², with E‖p‖² = Σ α_c (α_c + 1) / (α_0 (α_0 + 1))."""
     alpha, total = model.concentration, jnp.sum(model.concentration)
@@ -133,7 +138,7 @@ def true_error(folder: Path, name: str, model: Model, num_draws: int) -> dict[st
         value, error = sampled_error(key, model, num_batches=num_batches, batch_size=batch_size)
         return {"value": float(value), "error": float(error)}
 
-    return cells.cell(folder, f"{name}/truth", {"draws": num_draws}, compute)
+    return cells.cell(folder, f"{name}/truth", {"draws": num_draws} | parameters_of(model), compute)
 
 
 class Functions(NamedTuple):
@@ -334,4 +339,5 @@ def simulate(
         return jax.tree.map(np.asarray, found)
 
     parameters = functions._asdict() | {"last": last, "points": NUM_POINTS}
+    parameters |= parameters_of(model)
     return cells.arrays(folder, f"{name}/{n}/{first}", parameters, compute)

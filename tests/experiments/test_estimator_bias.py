@@ -147,21 +147,24 @@ def case():
     for name in ("kde", "kkr"):
         for field in ("excess", "diagonal", "ratio"):
             found[f"{name} {field}"] = [[4e-4, 1e-4, 2e-4], [1e-4, 2e-4, 3e-4]]
+        found[f"{name} errors"] = [[0.007, 1.0], [0.007, 1.0]]
     found = {name: np.array(values) for name, values in found.items()}
     return tables.Case("2 mixed", 500, 0.01, 0.0, 0.03, found)
 
 
 def test_rows(case):
     row = tables.error_row(case)
+    assert (row["100 CCE"], row["CCE²"]) == ("10.0", "10.0")
     assert row["kde, untuned"] == "+20.0 ± 10.0 (22.4)"
     assert row["15 bins"] is None
     assert row["kde"] == "+5.0 ± 5.0 (7.1)"  # 0.02 and 0.01
     assert row["kkr"] == "+5.0 ± 25.0 (25.5)"  # −0.01 and 0.04
     assert row["smallest risk"] == "+20.0 ± 10.0 (22.4)"  # 0.02 and 0.04
     row = tables.choice_row(case, "kkr")
-    assert (row["chosen %"], row["RMSE"], row["best"], row["< 0 %"]) == ("50", "25.5", "10.0", "50")
+    assert (row["chosen %"], row["RMSE"], row["best"]) == ("50", "25.5", "10.0")
+    assert row["s.e. / sd"] == "0.20"  # 0.007 / (0.05 / √2)
     assert (row["RMS h - h*"], row["best h"], row["h = 0"]) == ("12.2", "10.0", "30.0")
-    assert (row["100 root"], row["true"]) == ("5.0", "10.0")
+    assert row["100 root"] == "5.0"
 
 
 def test_rank_correlation():
