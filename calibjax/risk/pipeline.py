@@ -23,7 +23,8 @@ class SquaredCalibrationError:
         estimate: mean of h(p_i, p_i) over the test part and the functions of all folds. It may be
             negative, as estimates of what is zero must be in order not to be biased.
         standard_error: over the folds, that of G24. The folds share training data and have the
-            test part in common, so this is only the part of the error that comes from the fits.
+            test part in common, so this is a part only of the error that comes from the fits: a
+            third and less of the true standard deviation in `experiments.estimator_bias`.
         sampling_error: standard error over the test part, of the mean of the functions.
         root: the calibration error, the root of the estimate with its sign.
         root_standard_error: over the roots of the folds.
@@ -73,6 +74,9 @@ def squared_calibration_error(
     where the targets of the test part are not used. Estimators are compared by their risks
     (`risk_difference` of the `cross_validation`s with the same key), never by their estimates on
     the test part.
+
+    The estimate is biased: a function that was tuned on few samples is shrunken, and has too small
+    a diagonal; for a calibrated model it is too large. See `experiments.estimator_bias`.
 
     The error is that of the notion that the predictions stand for: canonical for class
     predictions; of the top label for `confidences.probs` and `correct` of `estimators.top_label`,
