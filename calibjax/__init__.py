@@ -46,6 +46,7 @@ from calibjax import (
     risk,
     scores,
 )
+from calibjax._pytree import record
 
 __version__ = "0.1.0"
 
@@ -58,6 +59,7 @@ __all__ = [
     "pairwise",
     "plotting",
     "recalibration",
+    "record",
     "risk",
     "scores",
 ]

@@ -60,11 +60,11 @@ def kernel_values(kernel: Any, name: str = "kernel") -> None:
     record_values(kernel, name)
 
 
-def fitted(name: str, value: Any, expected: type) -> None:
-    """Refuses params of another recalibrator, or none."""
+def fitted(name: str, value: Any, expected: type, source: str = "fit") -> None:
+    """Refuses params of another method, or what some function did not return."""
     if not isinstance(value, expected):
         raise TypeError(
-            f"{name}: expected {expected.__name__} as fit returns it, got {described(value)}"
+            f"{name}: expected {expected.__name__} as {source} returns it, got {described(value)}"
         )
 
 

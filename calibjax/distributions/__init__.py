@@ -4,7 +4,8 @@ One instance describes *one* distribution; a batch of n predictions is the same 
 leading axis n on every parameter. All formulas are written for one instance and batched with
 `jax.vmap`.
 
-**A distribution of your own** is any frozen dataclass pytree with its parameters as fields and
+**A distribution of your own** is any frozen dataclass pytree with its parameters as fields, as
+`calibjax.record` makes it, and
 
 - `sample(key)`: one draw,
 - `log_prob(y)`, `mean()`, and `cdf(y)`, `quantile(level)` where they exist (the estimators and
@@ -18,10 +19,9 @@ leading axis n on every parameter. All formulas are written for one instance and
 A Rayleigh distribution, whose square is exponential, with the target kernel
 exp(−y²) exp(−z²) (one feature, exp(−y²)):
 
->>> import dataclasses, jax, jax.numpy as jnp
->>> from calibjax import estimators, hypothesis_tests, kernels
->>> @jax.tree_util.register_dataclass
-... @dataclasses.dataclass(frozen=True, eq=False)
+>>> import jax, jax.numpy as jnp
+>>> from calibjax import estimators, hypothesis_tests, kernels, record
+>>> @record
 ... class Rayleigh:
 ...     scale: jax.Array
 ...     def sample(self, key):
@@ -30,8 +30,7 @@ exp(−y²) exp(−z²) (one feature, exp(−y²)):
 ...         return jnp.log(y / self.scale**2) - 0.5 * (y / self.scale) ** 2
 ...     def mean(self):
 ...         return self.scale * jnp.sqrt(jnp.pi / 2)
->>> @jax.tree_util.register_dataclass
-... @dataclasses.dataclass(frozen=True, eq=False)
+>>> @record
 ... class OneFeature(kernels.Kernel):
 ...     def __call__(self, y, z):
 ...         return jnp.exp(-(y**2) - z**2)

@@ -6,7 +6,9 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
+from calibjax import _checks
 from calibjax._arithmetic import matmul
+from calibjax.risk.samples import checked_points, vectors
 
 
 class EstimationFunction(NamedTuple):
@@ -51,11 +53,15 @@ class EstimationFunction(NamedTuple):
 
         def one(p: Any) -> jax.Array:
             batch = jax.tree.map(lambda leaf: leaf[None], p)
-            return self.evaluate(params, batch, batch)[0, 0]
+            values = self.evaluate(params, batch, batch)
+            _checks.shape("function.evaluate", values, (1, 1), "[n, n'] = (1, 1)")
+            return values[0, 0]
 
         return jax.vmap(one)(p)
 
 
 def evaluate_factors(factors: Callable, params: Any, p: Any, q: Any) -> jax.Array:
     """Values h(p_i, q_j) from the factors, [n, n']."""
-    return matmul(factors(params, p)[0], factors(params, q)[1].T)
+    left = factors(params, p)[0]
+    q = checked_points(q, vectors(p).shape[1], "q")  # p is right, or there would be no factors
+    return matmul(left, factors(params, q)[1].T)

@@ -47,9 +47,10 @@ def cross_validate(
         predictions: batch of n ≥ 2 num_folds class predictions, or confidences in [0, 1], [n].
         targets: labels 0, ..., m − 1, or 0 and 1, [n].
         num_folds: F ≥ 2; n mod F folds have one sample more than the others.
-        previous: an earlier result with the same data, key and grid, whose folds are not computed
-            again: of a run that was stopped, as `on_fold` got it. It is a record of arrays,
-            which `numpy.savez` can store.
+        previous: an earlier result with the same function, data, key and grid, whose folds are
+            not computed again: of a run that was stopped, as `on_fold` got it. It is a record of
+            arrays, which `numpy.savez` can store. Grid, key and sizes are compared; that the
+            function and the data are the same is up to you.
         on_fold: function that is called after each fold with the result so far, to show progress
             or to store it. With it folds are computed one by one, otherwise in one compiled loop.
 
@@ -70,12 +71,12 @@ def cross_validate(
     >>> import jax
     >>> import jax.numpy as jnp
     >>> from calibjax.risk import binning_function
-    >>> confidences = jax.random.uniform(jax.random.key(0), (500,))
-    >>> correct = jax.random.uniform(jax.random.key(1), (500,)) < confidences**2
-    >>> grid = jnp.array([1, 5, 10, 100])
+    >>> confidences = jax.random.uniform(jax.random.key(0), (2000,))
+    >>> correct = jax.random.uniform(jax.random.key(1), (2000,)) < confidences**4
+    >>> grid = jnp.array([1, 10, 1000])
     >>> result = cross_validate(jax.random.key(2), binning_function(), grid, confidences, correct)
     >>> print(result.hyperparameter, result.risk.shape)
-    5 (4,)
+    10 (3,)
     """
     key, num_folds = _checks.random_key(key), _checks.size_in_range("num_folds", num_folds, 2)
     samples = checked(predictions, targets, minimum=2 * num_folds)
@@ -97,6 +98,8 @@ def checked_grid(grid: Any, predictions: Any) -> jax.Array:
     if grid.size == 0:
         raise ValueError("grid: expected at least one hyperparameter, got an empty grid")
     _checks.finite("grid", grid)
+    if grid.dtype == jnp.bool_:
+        raise TypeError("grid: expected hyperparameters, got truth values")
     is_float = jnp.issubdtype(grid.dtype, jnp.floating)
     return grid.astype(floating_dtype(predictions)) if is_float else grid
 
@@ -129,6 +132,8 @@ def run_folds(
     on_fold: Callable | None,
 ) -> CrossValidation:
     """Cross-validation of checked arguments, with values at other predictions if there are any."""
+    if on_fold is not None:
+        _checks.function("function of a CrossValidation", "on_fold", on_fold)
     n = len(samples[1])
     sizes = tuple(n // num_folds + (fold < n % num_folds) for fold in range(num_folds))
     order, result = _dealt(key, grid, samples, test, sizes=sizes)
@@ -189,12 +194,12 @@ def _with_folds(
     """The result with some more folds, all of one size."""
     grid = result.grid
 
-    def fold(start: jax.Array) -> tuple[jax.Array, jax.Array]:
+    def fold(start: jax.Array) -> tuple[jax.Array, Any]:
         rolled = jnp.roll(order, -start)
         held_out, rest = _at(samples, rolled[:size]), _at(samples, rolled[size:])
         first = None if function.refit is None else function.fit(*rest, grid[0])
 
-        def at(hyperparameter: jax.Array) -> tuple[jax.Array, jax.Array]:
+        def at(hyperparameter: jax.Array) -> tuple[jax.Array, Any]:
             if first is None:
                 params = function.fit(*rest, hyperparameter)
             else:
@@ -205,11 +210,12 @@ def _with_folds(
 
     losses, values = lax.map(fold, starts)
     held_out = order[starts[:, None] + jnp.arange(size)]
-    return dataclasses.replace(
-        result,
-        losses=result.losses.at[:, held_out].set(jnp.moveaxis(losses, 0, 1)),
-        test_values=result.test_values.at[batch].set(values),
-    )
+    losses = jnp.moveaxis(losses, 0, 1).astype(result.losses.dtype)
+    result = dataclasses.replace(result, losses=result.losses.at[:, held_out].set(losses))
+    if values is None:
+        return result
+    values = result.test_values.at[batch].set(values.astype(result.test_values.dtype))
+    return dataclasses.replace(result, test_values=values)
 
 
 def _at(samples: Any, index: jax.Array) -> Any:
@@ -224,17 +230,18 @@ def _losses(
     errors = residuals(predictions, targets)
     if function.factors is not None:
         return losses_of_factors(errors, *function.factors(params, predictions))
-    return losses_of_values(errors, functools.partial(function.evaluate, params), predictions)
+    values = functools.partial(function.evaluate, params)
+    return losses_of_values(errors, values, predictions, "function.evaluate")
 
 
-def _test_values(function: EstimationFunction, params: Any, test: Any) -> jax.Array:
-    """Values h(p_i, p_i), [t]."""
-    return jnp.zeros(0) if test is None else function.diagonal(params, test)
+def _test_values(function: EstimationFunction, params: Any, test: Any) -> jax.Array | None:
+    """Values h(p_i, p_i), [t], if there is a test part."""
+    return None if test is None else function.diagonal(params, test)
 
 
 def _checked_previous(previous: Any, empty: CrossValidation) -> CrossValidation:
     """An earlier result, if its grid and folds are those of this one."""
-    _checks.fitted("previous", previous, CrossValidation)
+    _checks.fitted("previous", previous, CrossValidation, "cross_validate")
     for field in ("grid", "folds", "losses", "test_values"):
         found, expected = getattr(previous, field), getattr(empty, field)
         _checks.shape(f"previous.{field}", found, expected.shape, f"{expected.shape}")

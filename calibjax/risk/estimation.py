@@ -119,7 +119,7 @@ def linear_estimation_risk(values: Values, predictions: Any, targets: Any) -> ja
     one, other = (jax.tree.map(operator.itemgetter(part), predictions) for part in (first, second))
     if callable(values):
         one, other = (jax.tree.map(lambda x: x[:, None], p) for p in (one, other))
-        values = jax.vmap(values)(one, other)[:, 0, 0]
+        values = jax.vmap(lambda p, q: returned("values", values(p, q), (1, 1))[0, 0])(one, other)
     values = _checked_values(values, (num_pairs,), "(⌊n/2⌋,)")
     return jnp.mean(jnp.square(jnp.sum(errors[first] * errors[second], -1) - values))
 
@@ -133,6 +133,17 @@ def _checked_values(values: Any, shape: tuple[int, ...], described: str) -> jax.
     return values
 
 
+def returned(name: str, values: Any, shape: tuple[int, int]) -> jax.Array:
+    """Values that somebody's function returns for two batches, if there are as many as of pairs."""
+    found = getattr(values, "shape", type(values).__name__)
+    if found != shape:
+        raise ValueError(
+            f"{name}: expected a function that returns [n, n'] = {shape} for two batches of these "
+            f"sizes, got {found}"
+        )
+    return values
+
+
 def _mean_losses(values: Values, predictions: Any, targets: Any, minimum: int) -> jax.Array:
     """Mean loss of each sample with the others, [n], of arguments to be checked."""
     predictions, targets = checked(predictions, targets, minimum=minimum)
@@ -143,11 +154,15 @@ def _mean_losses(values: Values, predictions: Any, targets: Any, minimum: int) -
     return _losses(errors, lambda _, row: row, None, values)
 
 
-def losses_of_values(errors: jax.Array, values: Callable, predictions: Any) -> jax.Array:
+def losses_of_values(
+    errors: jax.Array, values: Callable, predictions: Any, name: str = "values"
+) -> jax.Array:
     """Mean loss of each sample with the others, [n]; h is a function of two batches."""
+    n = len(errors)
 
     def row(batch: Any, point: Any) -> jax.Array:
-        return values(jax.tree.map(lambda x: x[None], point), batch)[0]
+        one = jax.tree.map(lambda x: x[None], point)
+        return returned(name, values(one, batch), (1, n))[0]
 
     return _losses(errors, row, predictions, predictions)
 
@@ -158,7 +173,14 @@ def losses_of_factors(errors: jax.Array, left: jax.Array, right: jax.Array) -> j
     With u_i = (errors_i, left_i) and v_j = (errors_j, −right_j), the sums Σ_j (u_i · v_j)² are
     quadratic forms u_iᵀ (Σ_j v_j v_jᵀ) u_i, which take O(n (m + r)²) where that is less than n².
     """
-    n, size = len(errors), errors.shape[1] + left.shape[1]
+    n = len(errors)
+    for side, values in (("left", left), ("right", right)):
+        if jnp.shape(values) != (n, *jnp.shape(left)[1:]) or jnp.ndim(values) != 2:
+            raise ValueError(
+                f"function.factors: expected two arrays [n, r] with n = {n}, got the {side} one "
+                f"with shape {jnp.shape(values)}"
+            )
+    size = errors.shape[1] + left.shape[1]
     if 4 * size > n:
         return _losses(errors, lambda right, row: matmul(right, row), right, left)
     u, v = jnp.concatenate([errors, left], 1), jnp.concatenate([errors, -right], 1)

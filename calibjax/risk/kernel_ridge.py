@@ -174,6 +174,8 @@ def two_step_kernel_ridge_function(
 def _checked_options(kernel: Any, rank: Any, tolerance: Any) -> tuple[Any, Any, Any]:
     """The options of a function, if they are right."""
     _checks.kernel_values(kernel)
+    if any(map(callable, jax.tree.leaves(kernel))):  # a function, which is no pytree
+        kernel = Partial(kernel)
     if rank is not None:
         rank = _checks.size_in_range("rank", rank, 1)
     if tolerance is not None:
@@ -266,7 +268,13 @@ def _as_points(predictions: Any) -> Any:
 def _checked_kernel(kernel: Any, points: Any) -> None:
     """Refuses what is no function of two predictions, or returns no number."""
     one = jax.tree.map(lambda leaf: leaf[0], points)
-    value = jax.eval_shape(kernel, one, one)
+    try:
+        value = jax.eval_shape(kernel, one, one)
+    except TypeError as error:
+        raise TypeError(
+            f"kernel: expected a kernel on two predictions like {one}, got "
+            f"{_checks.described(kernel)}, which says: {error}"
+        ) from error
     if getattr(value, "shape", None) != ():
         raise TypeError(
             f"kernel: expected a number for two predictions, got {getattr(value, 'shape', value)}"

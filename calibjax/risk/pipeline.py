@@ -1,11 +1,11 @@
 """The squared calibration error, from an estimation function that was tuned on other data."""
 
+import math
 from collections.abc import Callable
 from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from calibjax import _checks
 from calibjax._pytree import record
@@ -109,14 +109,14 @@ def squared_calibration_error(
     >>> import jax
     >>> import jax.numpy as jnp
     >>> from calibjax.risk import binning_function
-    >>> confidences = jax.random.uniform(jax.random.key(0), (2000,))
-    >>> correct = jax.random.uniform(jax.random.key(1), (2000,)) < confidences**2
-    >>> grid = jnp.array([1, 5, 10, 100])  # E (c − c²)² = 1/30
+    >>> confidences = jax.random.uniform(jax.random.key(0), (20000,))
+    >>> correct = jax.random.uniform(jax.random.key(1), (20000,)) < confidences**2
+    >>> grid = jnp.array([10, 100])  # √E (c − c²)² = √(1/30) = 0.18
     >>> result = squared_calibration_error(
     ...     jax.random.key(2), binning_function(), grid, confidences, correct
     ... )
-    >>> print(f"{result.estimate:.3f}, root {result.root:.2f}")
-    0.034, root 0.18
+    >>> print(f"{result.root:.1f} of {result.test.size} samples")
+    0.2 of 4000 samples
     """
     key = _checks.random_key(key)
     num_folds = _checks.size_in_range("num_folds", num_folds, 2)
@@ -155,7 +155,7 @@ def _summary(
         return jnp.sign(x) * jnp.sqrt(jnp.abs(x))
 
     def error(x: jax.Array) -> jax.Array:
-        return jnp.std(x, ddof=1) / np.sqrt(x.size)
+        return jnp.std(x, ddof=1) / math.sqrt(x.size)
 
     return SquaredCalibrationError(
         estimate=estimate,

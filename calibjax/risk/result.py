@@ -1,5 +1,7 @@
 """Results of cross-validation, and the difference between two of them."""
 
+import math
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -40,23 +42,35 @@ class CrossValidation:
 
     @property
     def risk(self) -> jax.Array:
-        """Mean risk over the folds, [k]."""
+        """Mean risk over the folds, [k]; NaN before all of them are done."""
         return jnp.mean(self.risks, 0)
 
     @property
     def standard_error(self) -> jax.Array:
         """Standard error of the mean risk over the folds, as if they were independent, [k]."""
-        return jnp.std(self.risks, 0, ddof=1) / np.sqrt(self.num_folds)
+        return jnp.std(self.risks, 0, ddof=1) / math.sqrt(self.num_folds)
 
     @property
     def best(self) -> jax.Array:
-        """Index of the smallest mean risk, the first of equally good ones."""
+        """Index of the smallest mean risk, the first of equally good ones; of all folds only."""
         return jnp.argmin(self.risk)
 
     @property
     def hyperparameter(self) -> jax.Array:
-        """The hyperparameter with the smallest mean risk."""
-        return self.grid[self.best]
+        """The hyperparameter with the smallest mean risk; of all folds only.
+
+        Where the risks are no numbers, it is none either, unless the grid holds integers.
+        """
+        chosen = self.grid[self.best]
+        if jnp.issubdtype(chosen.dtype, jnp.integer):
+            return chosen
+        return jnp.where(jnp.isnan(self.risk[self.best]), jnp.nan, chosen)
+
+    @property
+    def is_at_edge(self) -> jax.Array:
+        """Whether the best hyperparameter is the smallest or largest: the grid may be too small."""
+        best = self.grid[self.best]
+        return (self.grid.size > 1) & ((best == jnp.min(self.grid)) | (best == jnp.max(self.grid)))
 
     @property
     def is_done(self) -> jax.Array:
@@ -101,9 +115,13 @@ def risk_difference(first: CrossValidation, second: CrossValidation) -> RiskDiff
 
     with the jackknife variance v_f of the difference in fold f, from the differences of the mean
     losses of each sample. The noise of the labels, which both risks share, cancels: the standard
-    error is often a tenth of that of either risk. It is that of the risks of the functions that
-    were fitted, given the folds, and takes them to be independent although they share training
-    data.
+    error is often a hundredth of that of either risk.
+
+    It is meant for the question which method is better on data like these. It takes the folds to
+    be independent, although what is held out of one is fitted to in the others: on simulated data
+    sets (bins and kernel ridge, 500 and 2000 confidences) differences divided by it had standard
+    deviations of 1.0 to 1.1 about their mean over the data sets. About the difference between the
+    very functions that were fitted they vary more, 1.2 to 1.4.
 
     Args:
         first: result of `cross_validate`.
@@ -114,7 +132,8 @@ def risk_difference(first: CrossValidation, second: CrossValidation) -> RiskDiff
 
     Raises:
         TypeError: if an argument is of the wrong kind.
-        ValueError: if the folds are not the same, or one has fewer than three samples.
+        ValueError: if the folds are not the same, are not all done, or one has fewer than three
+            samples.
 
     Cost: O(F n).
 
@@ -122,24 +141,29 @@ def risk_difference(first: CrossValidation, second: CrossValidation) -> RiskDiff
 
     >>> import jax
     >>> import jax.numpy as jnp
-    >>> from calibjax.risk import binning_function, kernel_density_function
-    >>> confidences = jax.random.uniform(jax.random.key(0), (500,))
-    >>> correct = (jax.random.uniform(jax.random.key(1), (500,)) < confidences**2).astype(int)
-    >>> def validated(function, grid):
-    ...     return cross_validate(jax.random.key(2), function, grid, confidences, correct)
-    >>> bins = validated(binning_function(), jnp.array([1, 5, 10]))
-    >>> density = validated(kernel_density_function(), jnp.array([0.01, 0.1]))
-    >>> result = risk_difference(density, bins)
-    >>> print(bool(abs(result.difference) < 2 * result.standard_error))
+    >>> from calibjax.risk import binning_function, cross_validate
+    >>> confidences = jax.random.uniform(jax.random.key(0), (2000,))
+    >>> correct = jax.random.uniform(jax.random.key(1), (2000,)) < confidences**4
+    >>> data = jax.random.key(2), binning_function(), jnp.array([1, 10]), confidences, correct
+    >>> few, many = cross_validate(*data), cross_validate(*data[:2], jnp.array([1000]), *data[3:])
+    >>> result = risk_difference(few, many)
+    >>> print(bool(result.difference < -3 * result.standard_error))  # fewer bins are better
     True
     """
     for name, result in (("first", first), ("second", second)):
-        _checks.fitted(name, result, CrossValidation)
+        _checks.fitted(name, result, CrossValidation, "cross_validate")
     _checks.shape("second.folds", second.folds, first.folds.shape, f"{first.folds.shape}")
     if _checks.is_concrete(first.folds, second.folds) and not np.array_equal(
         first.folds, second.folds
     ):
         raise ValueError("second: expected the folds of first (the same key), got others")
+    for name, result in (("first", first), ("second", second)):
+        is_done = result.is_done
+        if _checks.is_concrete(is_done) and not np.all(is_done):
+            raise ValueError(
+                f"{name}: expected a result of all {result.num_folds} folds, got one of "
+                f"{np.sum(is_done)}"
+            )
     if len(first.folds) < 3 * first.num_folds:
         raise ValueError(
             f"first, second: expected at least 3 samples in each of the {first.num_folds} folds, "

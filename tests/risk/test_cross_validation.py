@@ -114,14 +114,17 @@ def test_runs_go_on_where_they_stopped():
     def run(**options):
         return risk.squared_calibration_error(KEY, FACTORED, GRID, p, y, num_folds=3, **options)
 
+    whole = run()
     with pytest.raises(StoppedError):
         run(on_fold=stop)
     assert list(stored[-1].is_done) == [True, True, False]
+    assert np.isnan(stored[-1].hyperparameter)
+    with pytest.raises(ValueError, match=re.escape("second: expected a result of all 3 folds")):
+        risk.risk_difference(whole.cross_validation, stored[-1])
     arrays = {f.name: np.array(getattr(stored[-1], f.name)) for f in dataclasses.fields(stored[-1])}
     counted = []
     result = run(previous=risk.CrossValidation(**arrays), on_fold=counted.append)
     assert len(counted) == 1
-    whole = run()
     jax.tree.map(lambda x, y: np.testing.assert_allclose(x, y, rtol=1e-12), result, whole)
     with pytest.raises(ValueError, match=re.escape("previous.grid: expected that of this key")):
         risk.squared_calibration_error(
@@ -178,6 +181,11 @@ def test_float32_and_data_sets_under_vmap():
     def estimate(key, p):
         return risk.squared_calibration_error(key, FACTORED, GRID, p, y).estimate
 
+    single = risk.squared_calibration_error(KEY, FACTORED, GRID, p, y)
+    floats = [x for x in jax.tree.leaves(single) if jnp.issubdtype(x.dtype, jnp.floating)]
+    assert len(floats) == 12
+    assert {x.dtype for x in floats} == {jnp.dtype(jnp.float32)}
+    assert single.cross_validation.standard_error.dtype == jnp.float32
     keys = jax.random.split(KEY, 2)
     values = jax.jit(jax.vmap(estimate, in_axes=(0, None)))(keys, p)
     assert values.dtype == jnp.float32
@@ -203,9 +211,23 @@ def test_difference_is_paired():
         without = (n * rows.mean() - 2 * rows) / (n - 2)
         variance += (n - 1) / n * np.sum((without - without.mean()) ** 2)
     assert result.standard_error == pytest.approx(np.sqrt(variance) / F, rel=1e-9)
+    # Each at its own best grid point.
+    three = risk.cross_validate(KEY, PLAIN, GRID[::-1], p, y, num_folds=F)
+    assert three.best != 0
+    expected = float(one.risk[0] - three.risk[three.best])
+    assert risk.risk_difference(one, three).difference == pytest.approx(expected, rel=1e-9)
+    assert risk.risk_difference(three, one).difference == pytest.approx(-expected, rel=1e-9)
     other = risk.cross_validate(jax.random.key(0), PLAIN, GRID[:1], p, y, num_folds=F)
     with pytest.raises(ValueError, match=re.escape("second: expected the folds of first")):
         risk.risk_difference(one, other)
+
+
+def transposed(params, p, q):
+    return evaluate(params, q, p)
+
+
+def flat_factors(params, p):
+    return values(params, p), values(params, p)
 
 
 def nan(params, p, q):
@@ -222,6 +244,19 @@ WRONG = {
     "key": ({"key": 0}, TypeError, "key: expected one random key"),
     "function": ({"function": fit}, TypeError, "function: expected a risk.EstimationFunction"),
     "labels": ({"targets": jnp.full(N, 2)}, ValueError, "targets: expected 0 or 1, got"),
+    "truth values": ({"grid": np.array([True])}, TypeError, "grid: expected hyperparameters, got"),
+    "on_fold": ({"on_fold": "bar"}, TypeError, "on_fold: expected a function of a CrossVal"),
+    "previous": ({"previous": 3}, TypeError, "previous: expected CrossValidation as cross_val"),
+    "transposed": (
+        {"function": risk.EstimationFunction(fit, transposed)},
+        ValueError,
+        "function.evaluate: expected a function that returns [n, n'] = (1, 11) for two batches",
+    ),
+    "factors": (
+        {"function": risk.EstimationFunction(fit, evaluate, flat_factors)},
+        ValueError,
+        "function.factors: expected two arrays [n, r] with n = 11, got the left one with shape",
+    ),
     "nan": (
         {"function": risk.EstimationFunction(fit, nan)},
         ValueError,

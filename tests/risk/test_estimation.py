@@ -174,6 +174,18 @@ WRONG = {
 }
 
 
+def test_values_of_functions_have_the_right_shape():
+    data = jnp.array(CONFIDENCES), jnp.array(CORRECT)
+    for function in (lambda p, q: p * q, lambda p, q: jnp.outer(q, p), lambda p, q: 0.0):
+        with pytest.raises(ValueError, match=re.escape("values: expected a function that returns")):
+            risk.estimation_risk(function, *data)
+    with pytest.raises(ValueError, match=re.escape("values: expected a function that returns")):
+        risk.linear_estimation_risk(lambda p, q: p * q, *data)
+    function = risk.EstimationFunction(lambda p, y, h: h, lambda params, p, q: p * q)
+    with pytest.raises(ValueError, match=re.escape("function.evaluate: expected shape [n, n']")):
+        function.diagonal(1.0, data[0])
+
+
 @pytest.mark.parametrize("case", WRONG)
 def test_wrong_input(case):
     values, predictions, targets, error, message = WRONG[case]
