@@ -4,17 +4,17 @@ Kernel ridge penalties grow with √n. The appendix does not say whether n count
 function is fitted to, as in its equations (27) to (32), or all that there are, as in §5.2. We read
 it as the former: with an 80/20 split and 5 folds, n = 0.64 of all. The other reading moves the
 grid by a factor of 1.25, less than half of its smallest step.
+
+Grids are NumPy arrays, whose values are known also where code is compiled.
 """
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
 from calibjax import _checks
 from calibjax.estimators.kernel_density import BANDWIDTHS
 
 
-def bin_number_grid() -> jax.Array:
+def bin_number_grid() -> np.ndarray:
     """Numbers of bins for `binning_function`: 5, 10, ..., 100.
 
     References: G24 App. B.
@@ -22,10 +22,10 @@ def bin_number_grid() -> jax.Array:
     >>> print(bin_number_grid()[:3])
     [ 5 10 15]
     """
-    return jnp.arange(5, 101, 5)
+    return np.arange(5, 101, 5)
 
 
-def bandwidth_grid() -> jax.Array:
+def bandwidth_grid() -> np.ndarray:
     """Bandwidths for `kernel_density_function`, the candidates of `estimators.kde_bandwidth`.
 
     15 from 1e-5 to 0.1, evenly spaced in the logarithm, and 0.2, 0.4, ..., 1.
@@ -36,10 +36,10 @@ def bandwidth_grid() -> jax.Array:
     >>> print(bandwidth_grid()[-6:])
     [0.1 0.2 0.4 0.6 0.8 1. ]
     """
-    return jnp.asarray(BANDWIDTHS)
+    return np.array(BANDWIDTHS)
 
 
-def kernel_ridge_grid(num_samples: int, *, canonical: bool = False) -> jax.Array:
+def kernel_ridge_grid(num_samples: int, *, canonical: bool = False) -> np.ndarray:
     """Penalties λ for `kernel_ridge_function`.
 
         √n 10^(1 − 2i), i = 1, ..., 9,   canonical: √n 10^(9 − i), i = 1, ..., 18
@@ -63,7 +63,7 @@ def kernel_ridge_grid(num_samples: int, *, canonical: bool = False) -> jax.Array
     return _penalties(num_samples, canonical, 1 - 2 * np.arange(1, 10), 9 - np.arange(1, 19))
 
 
-def two_step_kernel_ridge_grid(num_samples: int, *, canonical: bool = False) -> jax.Array:
+def two_step_kernel_ridge_grid(num_samples: int, *, canonical: bool = False) -> np.ndarray:
     """Penalties λ for `two_step_kernel_ridge_function`.
 
         √n 10^(−i), i = 1, ..., 9,   canonical: √n 10^((9 − i)/2), i = 1, ..., 18
@@ -89,9 +89,9 @@ def two_step_kernel_ridge_grid(num_samples: int, *, canonical: bool = False) -> 
 
 def _penalties(
     num_samples: int, canonical: bool, exponents: np.ndarray, canonical_exponents: np.ndarray
-) -> jax.Array:
+) -> np.ndarray:
     """√n times powers of ten."""
     num_samples = _checks.size_in_range("num_samples", num_samples, 1)
     _checks.truth_value("canonical", canonical)
     powers = 10.0 ** (canonical_exponents if canonical else exponents)
-    return jnp.asarray(np.sqrt(num_samples) * powers)
+    return np.sqrt(num_samples) * powers

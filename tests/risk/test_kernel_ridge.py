@@ -8,7 +8,7 @@ import pytest
 from calibjax import risk
 from calibjax._pytree import record
 from calibjax.distributions import Bernoulli, Categorical, CategoricalLogits
-from calibjax.kernels import Exponential, Kernel, SquaredExponential
+from calibjax.kernels import Exponential, Kernel, SquaredExponential, TensorProduct, White
 
 FUNCTIONS = (risk.kernel_ridge_function, risk.two_step_kernel_ridge_function)
 PENALTIES = np.array([10.0, 1e-2, 1e-5])
@@ -241,3 +241,20 @@ def test_wrong_input():
     vector = Regularised(Exponential(), jnp.ones(3))
     with pytest.raises(TypeError, match="kernel: expected a number for two predictions"):
         risk.kernel_ridge_function(vector).fit(jnp.asarray(probs[:, 0]), labels, 0.1)
+    kernel = TensorProduct(Exponential(), White())
+    with pytest.raises(TypeError, match="kernel: expected a kernel on two predictions.*TensorProd"):
+        risk.kernel_ridge_function(kernel).fit(predictions, labels, 0.1)
+
+
+def plain_rbf(p, q):
+    return jnp.exp(-0.5 * jnp.sum(jnp.square(p.class_probs - q.class_probs)))
+
+
+def test_functions_are_kernels():
+    probs, labels, _ = samples(3)
+    predictions = as_predictions(probs)
+    values = [
+        function.diagonal(function.fit(predictions, labels, 1e-3), predictions)
+        for function in (risk.kernel_ridge_function(plain_rbf), risk.kernel_ridge_function())
+    ]
+    np.testing.assert_allclose(*values, rtol=1e-9)
