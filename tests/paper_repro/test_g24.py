@@ -92,7 +92,7 @@ def test_networks(tmp_path, data, monkeypatch):
     monkeypatch.setitem(g24_networks.SETTINGS, "quick", settings)
     zero, bins = g24_networks.ZEROS, g24_networks.BINS
     estimators = {"top-label": {"h = 0": zero, "bins": bins}, "canonical": {"h = 0": zero}}
-    monkeypatch.setattr(g24_networks, "ESTIMATORS", estimators)
+    monkeypatch.setattr(g24_networks, "ESTIMATORS", {"cifar10": estimators})
     monkeypatch.setattr(g24_networks, "WIDER", {})
     run = cells.Run("quick", data, tmp_path)
     g24_networks.run(run)
@@ -100,7 +100,7 @@ def test_networks(tmp_path, data, monkeypatch):
     names = ["cifar10_a", "cifar10_b"]
     assert [network.name for network in networks] == names
     folder = run.folder(g24_networks.NAME)
-    results = g24_networks.finished_cells(folder, settings, networks, estimators)
+    results = g24_networks.finished_cells(folder, settings, networks, {"cifar10": estimators})
     assert list(results) == [(n, x, y) for n in names for x, ys in estimators.items() for y in ys]
     probs, labels = np.asarray(networks[1].predictions.class_probs), np.asarray(networks[1].labels)
     correct = probs.argmax(1) == labels
@@ -150,6 +150,7 @@ def test_logits_are_read(tmp_path):
         np.save(folder / f"{part}_labels.npy", rng.integers(0, 10, 9))
     run = cells.Run("quick", tmp_path, tmp_path)
     (network,) = g24_networks.read_networks(run, g24_networks.Settings(5, ("a",)))
+    assert network.data == "cifar100"
     expected = np.load(folder / "test_logits.npy")[:5].astype(float)
     expected -= expected.max(1, keepdims=True)
     np.testing.assert_array_equal(network.predictions.logits, expected)
@@ -184,7 +185,7 @@ def test_claims_and_winners(tmp_path):
     offsets = {("cifar10_x", "top-label", name): x for name, x in top.items()}
     offsets |= {("cifar10_x", "canonical", name): x for name, x in canonical.items()}
     results = made_up(offsets)
-    tables.write_tables(tmp_path, results)
+    tables.write_tables(tmp_path, results, "Exact.")
     pairs = tables.compare(results)
     assert len(pairs) == 6 * 5 + 4 * 3
     assert tables.critical_value(pairs) == pytest.approx(3.0377, abs=1e-3)  # 0.05 / 21
@@ -192,18 +193,20 @@ def test_claims_and_winners(tmp_path):
     other = pairs["cifar10_x", "top-label", "kde", "bins"]
     assert found.difference == pytest.approx(-0.3, abs=0.01)
     assert (found.difference, found.standard_error) == (-other.difference, other.standard_error)
+    sides = ("for", "against")
     verdicts = {row[0].split(",")[0]: row[1:] for row in rows_of(tmp_path / "claims.csv")}
     assert verdicts == {
-        "claim": ["comparisons", "for", "against", "sign", "verdict"],
-        "kde is the worst": ["4", "4", "0", "4", "confirmed"],
-        "ukkr is better than or equal to all": ["4", "3", "0", "3", "not contradicted"],
-        "no difference": ["3", "2", "0", verdicts["no difference"][3], "refuted"],
-        "ukkr is better than kkr": ["1", "0", "1", "0", "refuted"],
+        "claim": ["comparisons", *sides, *(f"{x}, 1.5 se" for x in sides), "sign", "verdict"],
+        "kde is the worst": ["4", "4", "0", "4", "0", "4", "confirmed"],
+        "ukkr is better than or equal to all": ["4", "3", "0", "3", "0", "3", "not contradicted"],
+        "no difference": ["3", "0", "2", "0", "2", "", "contradicted"],
+        "ukkr is better than kkr": ["1", "0", "1", "0", "1", "0", "contradicted"],
     }
+    detecting = ", ".join(f"{x}\\*\\*" for x in ("15 bins", "bins", "kde", "kkr", "ukkr"))
     winners = rows_of(tmp_path / "winners.csv")
     assert winners[1][2:] in (
-        ["bins", "ukkr", "15 bins, bins, kde, kkr, ukkr"],
-        ["ukkr", "bins", "15 bins, bins, kde, kkr, ukkr"],
+        ["bins", "ukkr", detecting],
+        ["ukkr", "bins", detecting],
     )
     assert {winners[2][2], *winners[2][3].split(", ")} == {"kde", "kkr"}
     assert winners[2][4] == "none"
@@ -211,27 +214,70 @@ def test_claims_and_winners(tmp_path):
     kde = next(row for row in rows if row[:3] == ["cifar10_x", "top-label", "kde"])
     assert [text.endswith("*") for text in kde[3:]] == [True, True, True, False, False]
     assert kde[6:] == ["", ""]
+    note = (tmp_path / "differences.md").read_text()
+    assert "Of the 21 comparisons\n16 are significant, 16 with" in note
+    assert "without h = 0 10 and\n10 of 13. Exact." in note
     assert "1 (edge)" in {row[3] for row in rows_of(tmp_path / "estimators.csv")}
 
 
-def test_wider_grids(tmp_path):
+@pytest.mark.parametrize(
+    ("z", "claim", "verdict"),
+    [
+        ((-9, -9), "better", "confirmed"),
+        ((-9, -4), "better", "not contradicted"),  # one is not for it with larger errors
+        ((-9, 4), "better", "doubtful"),
+        ((-9, 9), "better", "contradicted"),
+        ((0, 2), "not worse", "not contradicted"),
+        ((0, 4), "not worse", "doubtful"),
+        ((-2, 2), "equal", "not contradicted"),
+        ((0, -4), "equal", "doubtful"),
+        ((-9, 0), "equal", "contradicted"),
+    ],
+)
+def test_verdicts(z, claim, verdict, monkeypatch):
+    monkeypatch.setattr(tables, "critical_value", lambda pairs: 3.0)
+    pairs = tuple(("a", str(i)) for i in range(len(z)))
+    monkeypatch.setattr(tables, "CLAIMS", (tables.Claim("text", "", "", pairs, claim),))
+    found = {("n", "x", *pair): tables.Comparison(x, 1.0) for pair, x in zip(pairs, z, strict=True)}
+    (row,) = tables.claim_rows(found)
+    assert row[-1] == verdict
+    stars = [tables._stars(found["n", "x", *pair], 3.0).count("*") for pair in pairs]
+    assert stars == [{0: 0, 2: 0, 4: 1, 9: 2}[abs(x)] for x in z]
+
+
+@pytest.mark.parametrize("has_wider_kkr", [True, False])
+def test_wider_grids(has_wider_kkr, tmp_path):
     means = {"kkr": 0.2, "ukkr": 0.25, "kkr, wider": 0.2, "ukkr, wider": 0.1}
-    tables.write_wider_grids(
-        tmp_path, made_up({("n", "canonical", x): y for x, y in means.items()})
-    )
-    first, second = rows_of(tmp_path / "wider_grids.csv")[1:]
-    assert [first[2], second[2]] == ["kkr, wider", "ukkr, wider"]
-    assert float(second[5].split(" ±")[0]) == pytest.approx(-1500, abs=50)
-    assert float(second[6].split(" ±")[0]) == pytest.approx(-1000, abs=50)
-    assert second[6].endswith("*")
-    assert first[6] == ""
-    assert float(second[7]) == pytest.approx(1000)
+    if not has_wider_kkr:
+        del means["kkr, wider"]
+    results = made_up({("n", "canonical", x): y for x, y in means.items()})
+    tables.write_wider_grids(tmp_path, results, "Exact.")
+    *rest, row = rows_of(tmp_path / "wider_grids.csv")[1:]
+    assert row[2] == "ukkr, wider"
+    assert float(row[5].split(" ±")[0]) == pytest.approx(-1500, abs=50)
+    assert float(row[6].split(" ±")[0]) == pytest.approx(-1000, abs=50)
+    assert row[6].endswith("*")
+    assert float(row[7]) == pytest.approx(1000)
+    assert [(x[2], x[6]) for x in rest] == [("kkr, wider", "")][:has_wider_kkr]
+    assert "the 1 comparisons" in (tmp_path / "wider_grids.md").read_text()
+
+
+@pytest.mark.parametrize("data", ["cifar10", "cifar100"])
+@pytest.mark.parametrize("notion", ["top-label", "canonical"])
+def test_wider_grids_end_at_the_tolerance(data, notion):
+    wider = g24_networks.WIDER[data][notion]
     for name in ("kkr", "ukkr"):
-        grid = g24_networks.ESTIMATORS["canonical"][name].grid(64)
-        wider = g24_networks.WIDER["canonical"][f"{name}, wider"].grid(64)
-        np.testing.assert_array_equal(wider[: len(grid)], grid)
-        np.testing.assert_allclose(wider[1:] / wider[:-1], grid[1] / grid[0])
-        assert len(wider) == len(grid) + 9
+        estimator = g24_networks.ESTIMATORS[data][notion][name]
+        grid = np.asarray(estimator.grid(6400))
+        found = grid
+        if f"{name}, wider" in wider:
+            assert wider[f"{name}, wider"].tolerance == estimator.tolerance
+            found = np.asarray(wider[f"{name}, wider"].grid(6400))
+            np.testing.assert_array_equal(found[: len(grid)], grid)
+            np.testing.assert_allclose(found[1:] / found[:-1], grid[1] / grid[0])
+            assert found[-1] >= estimator.tolerance
+        num, following = len(found) - len(grid), found[-1] * grid[1] / grid[0]
+        assert num == 9 or following < estimator.tolerance
 
 
 def test_equal_functions_do_not_differ():
