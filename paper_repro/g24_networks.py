@@ -35,8 +35,9 @@ TEST_FRACTION, NUM_FOLDS = 0.2, 5
 CONFIDENCES_TOLERANCE = 1e-14
 TOLERANCES = {"cifar10": 1e-9, "cifar100": 3e-4}
 EXACTNESS = (
-    f"Kernel matrices of confidences are exact to {CONFIDENCES_TOLERANCE:g}, those of all\n"
-    f"classes to {', '.join(f'{value:g} ({data})' for data, value in TOLERANCES.items())}."
+    f"Kernel matrices are exact to {CONFIDENCES_TOLERANCE:g} (top-label), "
+    f"{' and '.join(f'{value:g}' for value in TOLERANCES.values())} "
+    f"(canonical, {' and '.join(TOLERANCES)})."
 )
 
 

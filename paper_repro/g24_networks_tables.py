@@ -181,9 +181,10 @@ is what says that nothing is miscalibrated.
 
 Estimates of the squared error, times 10⁴, and of its root with its sign, times 100, on the 20 % of
 the samples that are in no fold; ± is the standard error over the folds as in the paper, which is
-what comes from fitting only, "sampling" that over the test samples. {exactness}
-Values that are no numbers, in all cells and at all grid points: {num_nan}. Seconds with
-compilation, on two cores that were shared with other programs.
+what comes from fitting only, "sampling" that over the test samples. Values that are no numbers, in
+all cells and at all grid points: {num_nan}. Seconds with compilation, on two cores that were shared
+with other programs.
+{exactness}
 """
 DIFFERENCES_NOTE = """
 Risk of the estimator of the row minus that of the column, times 10⁴, ± its standard error
@@ -198,7 +199,8 @@ ukkr (see `calibjax.risk.risk_difference`) z had standard deviations of 1.0 to 1
 and up to 1.4 about the difference of the functions that were fitted. \\*\\*: significant also with
 errors {inflation} times as large (the factor of Nadeau and Bengio, 2003). Of the {num} comparisons
 {found} are significant, {robust} with the larger errors; without h = 0 {found_without} and
-{robust_without} of {num_without}. {exactness}
+{robust_without} of {num_without}.
+{exactness}
 """
 WINNERS_NOTE = """
 Smallest risk, and who is not significantly worse; who is significantly better than h = 0, that is,
@@ -289,9 +291,10 @@ times as large too. That risks hardly differ does not say that the estimates agr
 about h(p, q) of two predictions, the estimate about h(p, p), which for ukkr is the square of what
 was fitted, its noise included.
 
-{exactness} With smaller penalties it
-would be this that regularises: grids go on for nine more steps, or as long as penalties are not
-below it. Where kkr is missing its grid of App. B ends there or below already, and stands for it.
+{exactness}
+With smaller penalties it would be this that regularises: grids go on for nine more steps, or as
+long as penalties are not below it ("edge" may be that limit). Where kkr is missing its grid of
+App. B ends there or below already, and stands for it.
 """
 
 

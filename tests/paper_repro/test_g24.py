@@ -216,7 +216,7 @@ def test_claims_and_winners(tmp_path):
     assert kde[6:] == ["", ""]
     note = (tmp_path / "differences.md").read_text()
     assert "Of the 21 comparisons\n16 are significant, 16 with" in note
-    assert "without h = 0 10 and\n10 of 13. Exact." in note
+    assert "without h = 0 10 and\n10 of 13.\nExact." in note
     assert "1 (edge)" in {row[3] for row in rows_of(tmp_path / "estimators.csv")}
 
 
