@@ -37,13 +37,13 @@ def cross_validate(
     functions that are compared (`risk_difference`) get the same key, and with it the same folds.
 
     The smallest of the risks on the grid is a little too small as a risk of what was chosen by
-    it. A choice at the edge of a grid says that the grid is too small.
+    it. A choice at the edge of the grid (`is_at_edge`) says that the grid may be too small.
 
     Args:
         key: random key, which decides on the folds.
         function: what is fitted: `binning_function`, `kernel_density_function`,
             `kernel_ridge_function`, `two_step_kernel_ridge_function`, or your own.
-        grid: hyperparameters, [k]; `grids` has those of G24.
+        grid: hyperparameters, [k]; `bandwidth_grid` and the like are those of G24.
         predictions: batch of n ≥ 2 num_folds class predictions, or confidences in [0, 1], [n].
         targets: labels 0, ..., m − 1, or 0 and 1, [n].
         num_folds: F ≥ 2; n mod F folds have one sample more than the others.

@@ -68,7 +68,7 @@ DISTANCES = {
 
 
 @pytest.mark.parametrize("decimals", [None, 1])  # inside bins, or on edges, with 0 and 1
-@pytest.mark.parametrize("m", [2, 10, 1000])
+@pytest.mark.parametrize("m", [2, pytest.param(10, marks=pytest.mark.slow), 1000])
 @pytest.mark.parametrize("name", BINNINGS)
 def test_ece_and_mce_against_a_loop(name, m, decimals):
     probs, targets = random_data(150, m, seed=3, decimals=decimals)
@@ -95,7 +95,7 @@ def debiased_oracle(probs, targets, groups):
     return total
 
 
-@pytest.mark.parametrize("m", [2, 10])
+@pytest.mark.parametrize("m", [pytest.param(2, marks=pytest.mark.slow), 10])
 @pytest.mark.parametrize("name", BINNINGS)
 def test_debiased_squared_ece_against_a_loop(name, m):
     probs, targets = random_data(120, m, seed=5)
@@ -236,7 +236,7 @@ def test_jit_and_vmap(name):
     )
 
 
-@pytest.mark.parametrize("m", [2, 10])
+@pytest.mark.parametrize("m", [pytest.param(2, marks=pytest.mark.slow), 10])
 def test_resampling_with_known_bins_is_regrouping(m):
     probs, targets = random_data(250, m)
     predictions = Categorical(jnp.asarray(probs))
@@ -272,7 +272,7 @@ def test_float32(name):
         assert abs(float(ours) - float(reference)) < 1e-5 / np.sqrt(n)
 
 
-@pytest.mark.parametrize("confidence", [0.7, 0.75])
+@pytest.mark.parametrize("confidence", [0.7, pytest.param(0.75, marks=pytest.mark.slow)])
 def test_float32_of_many_equal_predictions(confidence):
     """Sums of a million equal numbers lose digits."""
     n = 10**6
@@ -329,7 +329,10 @@ def test_gradients(name, dtype):
         )
 
 
-@pytest.mark.parametrize("distance", [distances.TotalVariation(), distances.Euclidean()])
+@pytest.mark.parametrize(
+    "distance",
+    [distances.TotalVariation(), pytest.param(distances.Euclidean(), marks=pytest.mark.slow)],
+)
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_gradients_of_calibrated_bins_are_finite(distance, dtype):
     probs = jnp.asarray([[0.5, 0.5], [0.5, 0.5], [1.0, 0.0], [0.0, 1.0], [0.0, 1.0]], dtype)

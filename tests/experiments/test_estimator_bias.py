@@ -118,6 +118,7 @@ def test_function_is_that_of_the_first_fold(data, monkeypatch):
         np.testing.assert_allclose(found[name][1], value, rtol=1e-10)
 
 
+@pytest.mark.slow
 def test_cells_are_computed_once(tmp_path, monkeypatch):
     calls = []
 

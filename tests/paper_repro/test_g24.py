@@ -87,6 +87,7 @@ def data(tmp_path):
     return tmp_path / "data"
 
 
+@pytest.mark.slow
 def test_networks(tmp_path, data, monkeypatch):
     settings = g24_networks.Settings(50, ("a", "b"))
     monkeypatch.setitem(g24_networks.SETTINGS, "quick", settings)

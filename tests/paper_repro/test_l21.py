@@ -161,6 +161,7 @@ def crime(communities, tmp_path_factory):
         yield folder, networks, tables.Results(results), parts, embeddings
 
 
+@pytest.mark.slow
 def test_training(crime):
     """The best epoch is the first of largest accuracy; the returned networks belong to it."""
     _, networks, _, parts, _ = crime
@@ -180,6 +181,7 @@ def test_training(crime):
     np.testing.assert_allclose(nll, networks["NLL"][5, 1], rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_embeddings(crime):
     """Principal components of the calibration part; mean variance one; t-SNE is read again."""
     folder, _, _, parts, embeddings = crime
@@ -206,6 +208,7 @@ def bins(confidences):
     return np.maximum(np.ceil(5 * confidences).astype(int) - 1, 0)
 
 
+@pytest.mark.slow
 def test_methods(crime):
     """Each method against its recalibrator, or plain NumPy."""
     calibration, evaluation = l21_methods.both_parts(*crime[3], crime[4])
@@ -247,6 +250,7 @@ def test_methods(crime):
     np.testing.assert_allclose(new["Group temp. scaling"], odds / (1 + odds))
 
 
+@pytest.mark.slow
 def test_metrics(crime):
     """All metrics of one method against loops; a certain and wrong confidence among them."""
     _, evaluation = l21_methods.both_parts(*crime[3], crime[4])
@@ -292,6 +296,7 @@ def test_metrics(crime):
         np.testing.assert_allclose(curves["LoRe (PCA)"][name][at], value, atol=1e-12)
 
 
+@pytest.mark.slow
 def test_outputs_of_crime(crime):
     folder, _, results, _, _ = crime
     names = {path.name for path in folder.iterdir() if path.is_file()}
@@ -321,6 +326,7 @@ def test_without_data_they_are_skipped(tmp_path, capsys):
         assert needed in out
 
 
+@pytest.mark.slow
 def test_groups_of_the_variant(crime, communities):
     """Groups and networks are those of the variant."""
     networks, data = crime[1], l21_crime_data.read_communities(communities[0])
@@ -349,6 +355,7 @@ def npz_arrays(parts, features):
     }
 
 
+@pytest.mark.slow
 def test_networks_from_files(crime, tmp_path, monkeypatch):
     """Two files with groups: all tables; the first is what the other run has seen."""
     _, _, results, parts, embeddings = crime

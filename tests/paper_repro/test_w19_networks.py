@@ -88,6 +88,7 @@ def test_conventions():
     assert convert("SKCEb_median_distribution_free", 0.9, -1.0, 10) == 0.9
 
 
+@pytest.mark.slow
 def test_the_experiment_writes_its_results(tmp_path, data, monkeypatch):
     cheap = {column: w19_networks.TESTS[column] for column in CHEAP}
     monkeypatch.setattr(w19_networks, "TESTS", cheap)

@@ -83,6 +83,7 @@ def finished(tmp_path_factory):
         yield run, training, seen["x"]
 
 
+@pytest.mark.slow
 def test_training(finished):
     """A network against Adam in NumPy; the variance is the training error of each iteration."""
     _, training, _ = finished
@@ -134,6 +135,7 @@ def predictions_at(training, split, iteration):
     return means, sigmas, np.asarray(training.targets, float)[samples]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("split", ["train", "test"])
 def test_statistics_of_networks(finished, split):
     """One iteration of one network against the public estimators and scipy, one by one."""
@@ -204,6 +206,7 @@ def mixture_matrices(means, sigmas, y):
     return right, wrong
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("split", ["train", "test"])
 def test_statistics_of_the_ensemble(finished, split):
     """One iteration against plain NumPy, all component pairs, scipy's assignment."""
@@ -262,6 +265,7 @@ def test_identical_components_lose_a_quarter():
     np.testing.assert_allclose(wrong[1], 0.75 * right["SKCE (biased)"], rtol=1e-9)
 
 
+@pytest.mark.slow
 def test_a_second_run_reads_what_the_first_wrote(finished, monkeypatch):
     run, training, results = finished
     folder = run.folder("w21_friedman")

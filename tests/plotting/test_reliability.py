@@ -103,7 +103,9 @@ def test_against_loops(binning, n, num_samples, level, dtype):
         assert not np.any(values[len(expected) :])
 
 
-@pytest.mark.parametrize("num_bins", [1, pytest.param(5, marks=pytest.mark.slow), 15])
+@pytest.mark.parametrize(
+    "num_bins", [*(pytest.param(k, marks=pytest.mark.slow) for k in (1, 5)), 15]
+)
 def test_against_scikit_learn(num_bins):
     p, y = data(500)
     p = jnp.concatenate([p[:400], np.arange(100) % 11 / 10])  # on edges, 0 and 1

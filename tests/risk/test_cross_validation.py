@@ -91,7 +91,9 @@ def test_cross_validation_is_the_loop():
     np.testing.assert_allclose(result.risk, expected.mean(0), rtol=1e-10)
     error = expected.std(0, ddof=1) / np.sqrt(F)
     np.testing.assert_allclose(result.standard_error, error, rtol=1e-9)
-    assert result.hyperparameter == GRID[np.argmin(expected.mean(0))]
+    best = np.argmin(expected.mean(0))
+    assert result.hyperparameter == GRID[best]
+    assert result.is_at_edge == (best != 1)
     factored = risk.cross_validate(KEY, FACTORED, GRID, p, y, num_folds=F)
     np.testing.assert_allclose(factored.losses, result.losses, rtol=1e-9)
     compiled = jax.jit(lambda p, y: risk.cross_validate(KEY, PLAIN, GRID, p, y, num_folds=F))
@@ -174,18 +176,24 @@ def test_negative_estimates_have_a_negative_root():
     assert result.root == pytest.approx(-np.sqrt(-result.estimate), rel=1e-12)
 
 
-def test_float32_and_data_sets_under_vmap():
+def test_float32():
+    p, y = data()
+    p = jnp.asarray(p, jnp.float32)
+    single = risk.squared_calibration_error(KEY, FACTORED, GRID, p, y)
+    floats = [x for x in jax.tree.leaves(single) if jnp.issubdtype(x.dtype, jnp.floating)]
+    assert len(floats) == 12
+    assert {x.dtype for x in floats} == {jnp.dtype(jnp.float32)}
+    assert single.cross_validation.standard_error.dtype == jnp.float32
+
+
+@pytest.mark.slow
+def test_data_sets_under_vmap():
     p, y = data()
     p = jnp.asarray(p, jnp.float32)
 
     def estimate(key, p):
         return risk.squared_calibration_error(key, FACTORED, GRID, p, y).estimate
 
-    single = risk.squared_calibration_error(KEY, FACTORED, GRID, p, y)
-    floats = [x for x in jax.tree.leaves(single) if jnp.issubdtype(x.dtype, jnp.floating)]
-    assert len(floats) == 12
-    assert {x.dtype for x in floats} == {jnp.dtype(jnp.float32)}
-    assert single.cross_validation.standard_error.dtype == jnp.float32
     keys = jax.random.split(KEY, 2)
     values = jax.jit(jax.vmap(estimate, in_axes=(0, None)))(keys, p)
     assert values.dtype == jnp.float32
