@@ -170,6 +170,7 @@ def test_targets_are_those_of_the_components():
         estimators.skce(kernel, distributions.Mixture(None, GOOD), jnp.zeros(4).at[0].set(jnp.nan))
 
 
+@pytest.mark.slow
 def test_quantiles_and_log_densities_take_arrays():
     p, levels = _mixture(), jnp.array([[0.1, 0.5], [0.7, 0.9]])
     np.testing.assert_array_equal(

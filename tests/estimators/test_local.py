@@ -146,6 +146,7 @@ def test_points_whose_bin_is_empty():
         assert np.isnan(estimator(features, confidences, correct, **only))
 
 
+@pytest.mark.slow
 def test_standard_errors():
     """The error of calibrated data has mean zero and the standard error that is stated."""
     correct = RNG.uniform(size=(4000, N)) < CONFIDENCES

@@ -75,6 +75,7 @@ def test_it_rejects_too_often_where_the_exact_test_does_not():
     assert abs(np.mean(exact <= 0.05) - 0.05) < 3 * error
 
 
+@pytest.mark.slow
 def test_several_statistics_and_power():
     predictions, _, _ = oracles.categorical_data(60, 3)
     wrong = jnp.argmin(predictions.probs, -1)

@@ -140,7 +140,9 @@ def test_level(n, d, num_datasets):
     assert abs(_rejection_rates(n, d, True, num_datasets) - 0.05) < 3 * error
 
 
-@pytest.mark.parametrize(("d", "power"), [(1, 0.965), (10, 0.93)])
+@pytest.mark.parametrize(
+    ("d", "power"), [(1, 0.965), pytest.param(10, 0.93, marks=pytest.mark.slow)]
+)
 def test_power_with_four_samples(d, power):
     error = np.sqrt(power * (1 - power) / 400)
     assert _rejection_rates(4, d, False, 400) > power - 3 * error
@@ -167,6 +169,7 @@ def test_general_statistic():
     assert test.statistic == test.estimate == 13
 
 
+@pytest.mark.slow
 def test_arrays_of_statistics_are_trees_of_scalars():
     predictions, targets, _ = oracles.normal_data(6)
     test = functools.partial(

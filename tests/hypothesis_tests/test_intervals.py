@@ -120,6 +120,7 @@ def test_coverage(method):
     np.testing.assert_allclose(error.mean(), estimate.std(), rtol=0.1)
 
 
+@pytest.mark.slow
 def test_float32_and_jit():
     kernel, predictions, targets, _, _ = oracles.cases()["normal-None"]
     data = oracles.as_dtype((kernel, predictions, targets), jnp.float32)

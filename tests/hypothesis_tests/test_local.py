@@ -40,6 +40,7 @@ def test_level(num_datasets):
     assert np.all(rates < 0.05 + 4 * error)  # statistics are discrete, so that it may be smaller
 
 
+@pytest.mark.slow
 def test_planted_region():
     """A region in which the model is overconfident by a half is found, and no other."""
     is_bad = FEATURES[:, 0] < 0.3

@@ -163,6 +163,7 @@ def stand_in(key, features, confidences, correct, **options):
     return SimpleNamespace(pvalue=pvalues, adjusted_pvalue=pvalues)
 
 
+@pytest.mark.slow
 def test_one_file_with_methods_that_have_no_optimum(tmp_path, monkeypatch, capsys):
     """A threshold separates wrong from correct; all of the evaluation part is correct."""
     num = 40

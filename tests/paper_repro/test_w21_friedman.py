@@ -235,6 +235,7 @@ def test_statistics_of_the_ensemble(finished, split):
     np.testing.assert_allclose(results.exact[split]["ensemble"][i], values.mean())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["network", pytest.param("ensemble", marks=pytest.mark.slow)])
 def test_exact_pvalues(kind):
     """Those of the public test, one by one."""
@@ -254,6 +255,7 @@ def test_exact_pvalues(kind):
     assert pvalues[0] < pvalues[1]
 
 
+@pytest.mark.slow
 def test_identical_components_lose_a_quarter():
     """What CalibrationErrors.jl gives for two identical components, relative to the right value."""
     means = jax.random.normal(jax.random.key(0), (6, 1, 6)).repeat(2, 1)

@@ -67,6 +67,7 @@ def test_empty_bins_keep_the_confidence():
         np.testing.assert_array_equal(jax.jit(apply)(params, *points), kept)
 
 
+@pytest.mark.slow
 def test_jit_vmap_grad_dtype():
     fit, apply = local_recalibration(0.3, BINS)
 

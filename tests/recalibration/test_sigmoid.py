@@ -137,6 +137,7 @@ def smallest_loss(*arguments):
     return np.exp(best.x[0]), best.x[1]
 
 
+@pytest.mark.slow
 def test_mmce_scaling_against_scipy():
     """The loss has no minimum where a threshold separates, and its order is never reversed."""
     fit, apply = mmce_scaling()

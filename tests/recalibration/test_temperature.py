@@ -242,6 +242,7 @@ SKCE = temperature_scaling(functools.partial(estimators.skce, oracles.normal_ker
 SKCE_ERROR = 0.065  # standard deviation of log T, from the slow test
 
 
+@pytest.mark.slow
 def test_fitted_by_the_skce():
     ratio = SKCE.fit(*skce_data(np.random.default_rng(3), 4.0)) / 4
     assert abs(np.log(ratio)) < 3 * SKCE_ERROR
