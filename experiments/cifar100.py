@@ -40,6 +40,7 @@ from calibjax import (
 from calibjax.distributions import Bernoulli, Categorical
 from experiments import reporting
 from paper_repro import cells
+from paper_repro.readers import existing_file
 
 NAME = "cifar100"
 FOLDER = ("cifar100_logits", "resnet50")
@@ -54,7 +55,7 @@ REDRAWS_OF_CLASSES = 4  # times those of the other tests
 def read(data: Path, part: str) -> tuple[Categorical, jax.Array]:
     """Predictions [n, 100] and labels [n] of the images of a part, "val" or "test"."""
     names = (f"{part}_{x}.npy" for x in ("logits", "labels"))
-    paths = (reporting.data_file(data, *FOLDER, name) for name in names)
+    paths = (existing_file(data, *FOLDER, name) for name in names)
     logits, labels = map(np.load, paths)
     if logits.ndim != 2 or labels.shape != logits.shape[:1]:
         raise SystemExit(
@@ -253,6 +254,7 @@ def evaluate_model(
     }
 
 
+@cells.program
 def main() -> None:
     """Writes the tables and the reliability diagrams; finished cells are read again."""
     parser = reporting.option_parser(__doc__, needs_data=True)

@@ -14,6 +14,8 @@ e(x) = exp(−x² / (2 v)), all expectations given the centers are Gaussian inte
 the first component of the targets being centered at 0.1 and the other d − 1 at c. Beside the
 coverages there is a table that compares it with the means of the unbiased estimates.
 
+Cells are stored, so that a run that was interrupted goes on where it was.
+
 Run: python -m experiments.coverage [--num-datasets 2000] [--output DIR]
 """
 
@@ -30,8 +32,9 @@ from tqdm import tqdm
 
 from calibjax import hypothesis_tests
 from experiments import reporting
+from experiments.reporting import keys_of, spans
 from experiments.synthetic_models import SCALE, SHIFTED_MEAN, Model
-from paper_repro.cells import cell, key_of
+from paper_repro.cells import cell, program
 
 LEVEL = 0.95
 # The lower limit of level 1 − α is that of the two-sided interval of level 1 − 2α.
@@ -43,7 +46,6 @@ BARS = (0.93, 0.97)  # asymptotic two-sided interval, uncalibrated models, n ≥
 MODELS = tuple(Model(name, d) for name in ("uncalibrated", "calibrated") for d in (1, 10))
 METHODS = ("asymptotic", "bootstrap")
 SIDES = ("two-sided", "lower")
-_CHUNK = 500  # data sets in one cell
 
 
 def true_skce(model: Model) -> float:
@@ -89,12 +91,11 @@ def intervals(
     return jax.lax.map(one, (data_keys, keys))
 
 
-def tally(method: str, model: Model, num_samples: int, first: int, last: int) -> dict[str, Any]:
+def tally(method: str, model: Model, num_samples: int, span: tuple[int, int]) -> dict[str, Any]:
     """Misses on both sides, widths, and moments of the estimate, on the given data sets."""
-    name = f"coverage/{model.name}/{model.size}/{num_samples}/{first}"
-    data_keys = jax.random.split(key_of(f"{name}/data"), last - first)
-    keys = jax.random.split(key_of(f"{name}/{method}"), last - first)
-    results = intervals(data_keys, keys, model=model, num_samples=num_samples, method=method)
+    name = f"coverage/{model.name}/{model.size}/{num_samples}"
+    keys = keys_of(name, "data", span), keys_of(name, method, span)
+    results = intervals(*keys, model=model, num_samples=num_samples, method=method)
     low, high, estimate = map(np.asarray, (results.low, results.high, results.estimate[:, 0]))
     truth = true_skce(model)
     is_above = truth > high[:, 0]
@@ -150,19 +151,35 @@ def truth_row(model: Model, n: int, chunks: list[dict[str, Any]], number: int) -
     }
 
 
+def finished_cells(
+    folder: Path, num_datasets: int
+) -> list[tuple[tuple[int, str, Model], list[dict[str, Any]]]]:
+    """Numbers of samples, methods, models, and what was found, computed or read."""
+    cases = list(itertools.product((64, 256, 1024), METHODS, MODELS))
+    cases = [case for case in cases if case[0] < 1024 or not case[2].calibrated]
+    jobs = {
+        (n, method, model): spans(number_of(method, model, n, num_datasets), n)
+        for n, method, model in cases
+    }
+    found = []
+    with tqdm(total=sum(map(len, jobs.values())), unit="cell") as bar:
+        for (n, method, model), parts in jobs.items():
+            chunks = []
+            for span in parts:
+                bar.set_description(f"{model.name} {model.size}, n = {n}, {method}, {span[0]}")
+                compute = functools.partial(tally, method, model, n, span)
+                name = f"{model.name}{model.size}/{n}/{method}/{span[0]}"
+                chunks.append(cell(folder, name, {"last": span[1], "B": NUM_RESAMPLES}, compute))
+                bar.update()
+            found.append(((n, method, model), chunks))
+    return found
+
+
 def coverages(folder: Path, num_datasets: int) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """Rows about the intervals, and about the true SKCE."""
     rows, truths = [], []
-    cases = list(itertools.product((64, 256, 1024), METHODS, MODELS))
-    cases = [case for case in cases if case[0] < 1024 or not case[2].calibrated]
-    for n, method, model in tqdm(cases, desc="intervals"):
+    for (n, method, model), chunks in finished_cells(folder, num_datasets):
         number = number_of(method, model, n, num_datasets)
-        chunks = []
-        for first in range(0, number, _CHUNK):
-            last = min(first + _CHUNK, number)
-            compute = functools.partial(tally, method, model, n, first, last)
-            name = f"{model.name}{model.size}/{n}/{method}/{first}"
-            chunks.append(cell(folder, name, {"last": last, "B": NUM_RESAMPLES}, compute))
         if method == "asymptotic":
             truths.append(truth_row(model, n, chunks, number))
         for side in SIDES:
@@ -172,6 +189,7 @@ def coverages(folder: Path, num_datasets: int) -> tuple[list[dict[str, Any]], li
     return sorted(rows, key=lambda row: (row["model"] == "calibrated", row["d"], row["n"])), truths
 
 
+@program
 def main() -> None:
     """Writes the tables coverage and coverage_truth."""
     parser = reporting.option_parser(__doc__)

@@ -35,6 +35,7 @@ from calibjax import distances, distributions, hypothesis_tests, kernels, scores
 from calibjax.recalibration import temperature_scaling
 from experiments import reporting
 from experiments.temperature_ensemble import NUM_MEMBERS, read
+from paper_repro import cells
 
 SILVERMAN = (4 / (3 * NUM_MEMBERS)) ** 0.2
 COVERAGE = 0.9
@@ -79,6 +80,7 @@ def row(
     }
 
 
+@cells.program
 def main() -> None:
     """Reads the data, fits two temperatures, writes a table."""
     parser = reporting.option_parser(__doc__, needs_data=True)

@@ -138,6 +138,7 @@ def run_all(folder: Path, preset: Preset) -> list[Case]:
     ]
 
 
+@cells.program
 def main() -> None:
     """Writes the tables and the figure."""
     parser = reporting.option_parser(__doc__)

@@ -20,6 +20,7 @@ from tqdm import tqdm
 
 from calibjax import distances, distributions, estimators, kernels, pairwise
 from experiments import reporting
+from paper_repro import cells
 
 KERNEL = kernels.TensorProduct(
     kernels.Exponential(1.0, distances.Wasserstein()), kernels.SquaredExponential(1.0)
@@ -83,6 +84,7 @@ def record(sigma: float, dim: int, reference: Any, single: Any, naive: Any) -> d
     return line
 
 
+@cells.program
 def main() -> None:
     """Writes float32_accuracy.csv and .md."""
     parser = reporting.option_parser(__doc__)

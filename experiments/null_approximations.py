@@ -16,12 +16,15 @@ and 0.99 of the bootstrap; the effect of the number of eigenvalues; times at n =
 all eigenvalues. The latter are minima of interleaved repetitions on whatever machine this is, so
 run it on an idle one.
 
+Cells are stored, so that a run that was interrupted goes on where it was.
+
 Run: python -m experiments.null_approximations [--num-draws 100000] [--output DIR]
 """
 
 import functools
 import itertools
 import math
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -34,7 +37,7 @@ from calibjax import distributions, estimators, hypothesis_tests, kernels
 from calibjax.hypothesis_tests import chi_squared, spectral
 from experiments import reporting
 from experiments.synthetic_models import CLASS_KERNEL, NORMAL_KERNEL, SCALE
-from paper_repro.cells import cell, key_of
+from paper_repro.cells import cell, key_of, program
 
 SIZES = (200, 500, 1000, 2000)
 COSTLY_SIZE = 2000  # a fifth of the draws from here on
@@ -161,7 +164,8 @@ def null_law(samples: tuple[Any, ...], num_eigenvalues: int) -> chi_squared.ChiS
 def approximation_rows(folder: Path, num_draws: int) -> list[dict[str, Any]]:
     """Differences from the bootstrap in all cases."""
     rows = []
-    for n, label in tqdm(list(itertools.product(SIZES, DATA)), desc="approximations"):
+    for n, label in (bar := tqdm(list(itertools.product(SIZES, DATA)), unit="cell")):
+        bar.set_description(f"approximations: {label}, n = {n}")
         draws = num_draws if n < COSTLY_SIZE else math.ceil(num_draws / 5)
         compute = functools.partial(approximate, label, n, draws)
         result = cell(folder, f"approximations/{n}/{label}", {"draws": draws}, compute)
@@ -235,7 +239,8 @@ def effect_of_rank(label: str, num_samples: int) -> dict[str, Any]:
 def rank_rows(folder: Path) -> list[dict[str, Any]]:
     """Effect of the number of leading eigenvalues, which are in subspace iteration if n ≥ 4 r."""
     rows = []
-    for label in tqdm(DATA, desc="eigenvalues"):
+    for label in (bar := tqdm(DATA, unit="cell")):
+        bar.set_description(f"eigenvalues: {label}")
         n = SIZES[-1]
         compute = functools.partial(effect_of_rank, label, n)
         result = cell(folder, f"eigenvalues/{n}/{label}", {}, compute)
@@ -257,8 +262,9 @@ def all_eigenvalues(matrix: jax.Array) -> jax.Array:
     return jnp.linalg.eigvalsh(centered) / len(matrix)
 
 
-def time_spectrum(label: str, num_samples: int, repetitions: int) -> dict[str, Any]:
-    """Seconds of the test and of all eigenvalues."""
+@functools.cache
+def timed_functions(label: str, num_samples: int) -> dict[str, Callable[[], Any]]:
+    """The test, and all eigenvalues, which have run once to warm up."""
     samples = draw(label, num_samples)
     build = jax.jit(estimators.calibration_kernel_matrix)
     matrix = build(*samples)
@@ -269,19 +275,30 @@ def time_spectrum(label: str, num_samples: int, repetitions: int) -> dict[str, A
         "all eigenvalues of the matrix": lambda: all_eigenvalues(matrix),
         "the matrix and its eigenvalues": lambda: all_eigenvalues(build(*samples)),
     }
-    seconds = reporting.minimum_seconds(functions, repetitions)
-    return {name: list(value) for name, value in seconds.items()} | {
-        "load": reporting.machine_load()
-    }
+    reporting.interleaved_seconds(functions)
+    return functions
+
+
+def time_once(label: str, num_samples: int) -> dict[str, Any]:
+    """Seconds of the test and of all eigenvalues, one repetition."""
+    seconds = reporting.interleaved_seconds(timed_functions(label, num_samples))
+    return {"seconds": seconds, "load": reporting.machine_load()}
+
+
+def times_of(folder: Path, label: str, repetitions: int) -> tuple[dict[str, Any], float | None]:
+    """Smallest seconds, and the largest load of the machine, over repetitions, a cell each."""
+    compute = functools.partial(time_once, label, TIMED_SIZE)
+    numbers = tqdm(range(repetitions), desc=f"times: {label}", unit="cell")
+    found = [cell(folder, f"times/{label}/{i}", {"n": TIMED_SIZE}, compute) for i in numbers]
+    loads = [x["load"] for x in found if x["load"] is not None]
+    return reporting.smallest([x["seconds"] for x in found]), max(loads, default=None)
 
 
 def time_rows(folder: Path, repetitions: int) -> list[dict[str, Any]]:
     """Times at n = 4096 as multiples of that of the test."""
     rows = []
-    for label in tqdm(("normal, calibrated", "Dirichlet(1), calibrated"), desc="times"):
-        compute = functools.partial(time_spectrum, label, TIMED_SIZE, repetitions)
-        times = cell(folder, f"times/{label}", {"repetitions": repetitions}, compute)
-        load = times.pop("load")
+    for label in ("normal, calibrated", "Dirichlet(1), calibrated"):
+        times, load = times_of(folder, label, repetitions)
         base = times["spectrum_skce_test"]
         for name, (wall, cpu) in times.items():
             ratio, cpu_ratio = wall / base[0], cpu / base[1]
@@ -303,6 +320,7 @@ def time_rows(folder: Path, repetitions: int) -> list[dict[str, Any]]:
     return rows
 
 
+@program
 def main() -> None:
     """Writes the tables null_approximations, its summary, eigenvalues and times."""
     parser = reporting.option_parser(__doc__)

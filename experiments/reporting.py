@@ -27,8 +27,16 @@ def option_parser(description: str | None, *, needs_data: bool = False) -> argpa
     )
     if needs_data:
         text = "folder of the real data, laid out as their authors publish them"
-        parser.add_argument("--data", type=Path, required=True, metavar="DIR", help=text)
+        parser.add_argument("--data", type=existing_folder, required=True, metavar="DIR", help=text)
     return parser
+
+
+def existing_folder(text: str) -> Path:
+    """Option type: a folder that is there."""
+    path = Path(text)
+    if not path.is_dir():
+        raise argparse.ArgumentTypeError(f"expected a folder, got {path}")
+    return path
 
 
 def positive_integer(text: str) -> int:
@@ -39,16 +47,31 @@ def positive_integer(text: str) -> int:
     return value
 
 
-def data_file(data: Path, *parts: str) -> Path:
-    """Path of a file below `--data`.
+BLOCK = 500  # data sets whose keys come from one name
 
-    Raises:
-        SystemExit: if there is no such file.
+
+def spans(number: int, num_samples: int) -> list[tuple[int, int]]:
+    """First and last (excluded) data set of each cell: some minutes' work of most tests at most.
+
+    Args:
+        number: number of data sets.
+        num_samples: number of samples of each.
     """
-    path = data.joinpath(*parts)
-    if not path.is_file():
-        raise SystemExit(f"--data: expected a folder with {'/'.join(parts)}, got {data}")
-    return path
+    size = BLOCK if num_samples <= 256 else BLOCK // 10
+    return [(first, min(first + size, number)) for first in range(0, number, size)]
+
+
+def keys_of(name: str, part: str, span: tuple[int, int]) -> jax.Array:
+    """Keys of the data sets of a cell, which do not depend on how they are divided into cells.
+
+    Args:
+        name: name of the kind of data set.
+        part: what the keys are for.
+        span: first and last (excluded) data set, of one block.
+    """
+    start = span[0] // BLOCK * BLOCK
+    keys = jax.random.split(cells.key_of(f"{name}/{start}/{part}"), BLOCK)
+    return keys[span[0] - start : span[1] - start]
 
 
 def _plain(value: Any) -> Any:
@@ -79,6 +102,24 @@ class Seconds(NamedTuple):
     cpu: float
 
 
+def interleaved_seconds(functions: dict[str, Callable[[], Any]]) -> dict[str, Seconds]:
+    """Time of one call of each function; JAX results are waited for."""
+    found = {}
+    for name, function in functions.items():
+        start, start_cpu = time.perf_counter(), time.process_time()
+        jax.block_until_ready(function())
+        found[name] = Seconds(time.perf_counter() - start, time.process_time() - start_cpu)
+    return found
+
+
+def smallest(repetitions: Sequence[dict[str, Seconds]]) -> dict[str, Seconds]:
+    """Shortest times of each function."""
+    return {
+        name: Seconds(*map(min, zip(*(times[name] for times in repetitions), strict=True)))
+        for name in repetitions[0]
+    }
+
+
 def minimum_seconds(
     functions: dict[str, Callable[[], Any]], repetitions: int
 ) -> dict[str, Seconds]:
@@ -87,13 +128,5 @@ def minimum_seconds(
     Interleaving exposes all of them to the same disturbances, and the minimum is what is least
     disturbed. JAX results are waited for.
     """
-    for function in functions.values():
-        jax.block_until_ready(function())
-    times: dict[str, list[Seconds]] = {name: [] for name in functions}
-    for _ in range(repetitions):
-        for name, function in functions.items():
-            start, start_cpu = time.perf_counter(), time.process_time()
-            jax.block_until_ready(function())
-            wall, cpu = time.perf_counter() - start, time.process_time() - start_cpu
-            times[name].append(Seconds(wall, cpu))
-    return {name: Seconds(*map(min, zip(*values, strict=True))) for name, values in times.items()}
+    interleaved_seconds(functions)
+    return smallest([interleaved_seconds(functions) for _ in range(repetitions)])

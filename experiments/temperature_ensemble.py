@@ -45,6 +45,7 @@ from matplotlib.figure import Figure
 from calibjax import distances, distributions, estimators, hypothesis_tests, kernels
 from experiments import reporting
 from paper_repro import cells
+from paper_repro.readers import existing_file
 
 NUM_MEMBERS = 11
 LEVELS = (0.5, 0.9)
@@ -52,7 +53,7 @@ LEVELS = (0.5, 0.9)
 
 def read(data: Path) -> tuple[np.ndarray, np.ndarray]:
     """Reads observations [n] and ensembles [n, 11]; rows with a missing value are left out."""
-    path = reporting.data_file(data, "temperature_ensemble", "temp.csv")
+    path = existing_file(data, "temperature_ensemble", "temp.csv")
     with path.open(encoding="utf-8") as file:
         header = file.readline().strip().replace('"', "").split(",")
         expected = ["temp", *(f"tempfc.{k}" for k in range(1, NUM_MEMBERS + 1))]
@@ -188,6 +189,7 @@ def figure(models: dict[str, Any], y: jax.Array, folder: Path) -> None:
     cells.save_figure(folder, "temperature_ensemble", fig)
 
 
+@cells.program
 def main() -> None:
     """Reads the data, fits EMOS, writes two tables and a figure."""
     parser = reporting.option_parser(__doc__, needs_data=True)

@@ -37,8 +37,9 @@ from tqdm import tqdm
 
 from calibjax import estimators, hypothesis_tests
 from experiments import reporting
+from experiments.reporting import keys_of, spans
 from experiments.synthetic_models import Model
-from paper_repro.cells import cell, key_of
+from paper_repro.cells import cell, key_of, program
 
 ALPHA = 0.05
 POWER_BARS = {("uncalibrated", 1): 0.965, ("uncalibrated", 10): 0.93}  # exact test, n = 4
@@ -60,7 +61,6 @@ OTHER_MODELS = (
 )
 SIZES = (16, 64, 256, 1024)
 NUM_EIGENVALUES = 32  # a p-value differs from that with all of them by less than 1e-3
-_CHUNK = 500  # data sets in one cell
 _BATCH_NUMBERS = 2**20  # numbers that the draws of the data sets evaluated at once may hold
 
 Pvalues = dict[str, jax.Array]
@@ -171,22 +171,20 @@ def draws_of(group: str, model: Model, num_samples: int) -> int:
     return FEWER_DRAWS.get((group, model.name, num_samples), DRAWS[num_samples])
 
 
-def counts(group: str, model: Model, num_samples: int, first: int, last: int) -> dict[str, Any]:
+def counts(group: str, model: Model, num_samples: int, span: tuple[int, int]) -> dict[str, Any]:
     """How often each test of a group rejects, and has no p-value, on the given data sets."""
     num_draws = draws_of(group, model, num_samples)
     # All groups see the same data sets.
-    name = f"levels/{model.name}/{model.size}/{num_samples}/{first}"
-    data_keys = jax.random.split(key_of(f"{name}/data"), last - first)
-    test_keys = jax.random.split(key_of(f"{name}/{group}"), last - first)
+    name = f"levels/{model.name}/{model.size}/{num_samples}"
     batch_size = max(1, _BATCH_NUMBERS // (num_draws * num_samples**2))
     values = pvalues(
-        data_keys,
-        test_keys,
+        keys_of(name, "data", span),
+        keys_of(name, group, span),
         group=group,
         model=model,
         num_samples=num_samples,
         num_draws=num_draws,
-        batch_size=min(last - first, batch_size),
+        batch_size=min(span[1] - span[0], batch_size),
     )
     return {
         test: {"rejected": int(np.sum(p <= ALPHA)), "undefined": int(np.sum(np.isnan(p)))}
@@ -223,17 +221,30 @@ def level_row(line: dict[str, Any], rate: float, number: int) -> dict[str, Any]:
     return line
 
 
+def finished_cells(
+    folder: Path, num_datasets: int
+) -> list[tuple[tuple[Model, int, str], list[dict[str, Any]]]]:
+    """Models, numbers of samples, groups of tests, and their counts, computed or read."""
+    found = []
+    total = sum(len(spans(num_datasets, n)) for _, n, _ in all_cells())
+    with tqdm(total=total, unit="cell") as bar:
+        for model, n, group in all_cells():
+            chunks = []
+            for span in spans(num_datasets, n):
+                bar.set_description(f"{model.name} {model.size}, n = {n}, {group}, {span[0]}")
+                name = f"{model.name}{model.size}/{n}/{group}/{span[0]}"
+                parameters = {"draws": draws_of(group, model, n), "last": span[1]}
+                compute = functools.partial(counts, group, model, n, span)
+                chunks.append(cell(folder, name, parameters, compute))
+                bar.update()
+            found.append(((model, n, group), chunks))
+    return found
+
+
 def levels(folder: Path, num_datasets: int) -> list[dict[str, Any]]:
     """Rejection rates of all tests in all cells."""
     rows = []
-    for model, n, group in tqdm(all_cells(), desc="tests"):
-        draws = draws_of(group, model, n)
-        chunks = []
-        for first in range(0, num_datasets, _CHUNK):
-            last = min(first + _CHUNK, num_datasets)
-            name = f"{model.name}{model.size}/{n}/{group}/{first}"
-            compute = functools.partial(counts, group, model, n, first, last)
-            chunks.append(cell(folder, name, {"draws": draws, "last": last}, compute))
+    for (model, n, group), chunks in finished_cells(folder, num_datasets):
         for test in chunks[0]:
             rejected = sum(chunk[test]["rejected"] for chunk in chunks)
             line = {
@@ -241,7 +252,7 @@ def levels(folder: Path, num_datasets: int) -> list[dict[str, Any]]:
                 "d or m": model.size,
                 "n": n,
                 "test": test,
-                "draws": draws if test in SIMULATED else None,
+                "draws": draws_of(group, model, n) if test in SIMULATED else None,
                 "data sets": num_datasets,
                 "undefined": sum(chunk[test]["undefined"] for chunk in chunks),
             }
@@ -271,7 +282,17 @@ def estimates(keys: jax.Array, *, estimator: Callable, model: Model, num_samples
     return jax.vmap(lambda key: estimator(model.kernel, *model.draw(key, num_samples)))(keys)
 
 
-def means(num_datasets: int, num_samples: int = 4) -> list[dict[str, Any]]:
+def mean_of(
+    estimator: Callable, model: Model, num_samples: int, num_datasets: int
+) -> dict[str, float]:
+    """Mean of an estimator over data sets, and its standard error."""
+    keys = jax.random.split(key_of(f"means/{model.name}/{model.size}"), num_datasets)
+    values = estimates(keys, estimator=estimator, model=model, num_samples=num_samples)
+    error = float(values.std(ddof=1)) / math.sqrt(num_datasets)
+    return {"mean": float(values.mean()), "error": error}
+
+
+def means(folder: Path, num_datasets: int, num_samples: int = 4) -> list[dict[str, Any]]:
     """Means of the unbiased estimators over calibrated data sets; the truth is zero."""
     unbiased = {
         "skce": estimators.skce,
@@ -279,37 +300,44 @@ def means(num_datasets: int, num_samples: int = 4) -> list[dict[str, Any]]:
     }
     models = [Model("calibrated", 1), Model("classes", 2), Model("classes", 10)]
     rows = []
-    for model, (name, estimator) in itertools.product(models, unbiased.items()):
-        keys = jax.random.split(key_of(f"means/{model.name}/{model.size}"), num_datasets)
-        values = estimates(keys, estimator=estimator, model=model, num_samples=num_samples)
-        mean, error = float(values.mean()), float(values.std(ddof=1)) / math.sqrt(num_datasets)
+    for model, (name, estimator) in tqdm(list(itertools.product(models, unbiased.items()))):
+        path = f"means/{model.name}{model.size}/{name.split()[0]}"
+        parameters = {"data sets": num_datasets, "n": num_samples}
+        compute = functools.partial(mean_of, estimator, model, num_samples, num_datasets)
+        found = cell(folder, path, parameters, compute)
+        ratio = found["mean"] / found["error"]
         rows.append(
             {
                 "model": model.name,
                 "d or m": model.size,
                 "n": num_samples,
                 "estimator": name,
-                "mean": mean,
-                "s.e.": error,
-                "mean / s.e.": mean / error,
+                "mean": found["mean"],
+                "s.e.": found["error"],
+                "mean / s.e.": ratio,
                 "bar": "mean / s.e. within 3",
-                "met": abs(mean) <= 3 * error,
+                "met": abs(ratio) <= 3,
             }
         )
     return rows
 
 
+@program
 def main() -> None:
     """Writes the tables unbiasedness, test_levels and test_levels_summary."""
     parser = reporting.option_parser(__doc__)
     parser.add_argument("--num-datasets", type=reporting.positive_integer, default=2000)
     parser.add_argument("--num-means", type=reporting.positive_integer, default=20_000)
     options = parser.parse_args()
+    if options.num_means < 2:
+        parser.error("--num-means: expected at least 2")
     jax.config.update("jax_enable_x64", True)
     note = f"Calibrated data sets: {options.num_means} in each row."
-    reporting.write_records(options.output, "unbiasedness", means(options.num_means), note)
+    folder = options.output / "test_levels"
+    rows = means(folder, options.num_means)
+    reporting.write_records(options.output, "unbiasedness", rows, note)
     command = f"`python -m experiments.test_levels --num-datasets {options.num_datasets}`"
-    rows = levels(options.output / "test_levels", options.num_datasets)
+    rows = levels(folder, options.num_datasets)
     note = (
         f'Level {ALPHA}. "draws": resamples or redraws of each simulated test; the level of exact '
         'tests does not depend on their number. "undefined": data sets without p-value, counted '

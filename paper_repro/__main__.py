@@ -35,6 +35,7 @@ MODULES = (
 EXPERIMENTS = {module.NAME: module.run for module in MODULES}
 
 
+@cells.program
 def main() -> None:
     """Runs the chosen experiments one after the other, in float64."""
     description = f"Experiments: {', '.join(EXPERIMENTS)}; --only NAME ... chooses among them."

@@ -9,19 +9,26 @@ they differ.
 import argparse
 import csv
 import dataclasses
+import functools
 import hashlib
 import io
 import json
 import os
-from collections.abc import Callable, Iterable, Sequence
+import platform
+import secrets
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import jax
 import numpy as np
 from matplotlib.figure import Figure
 from PIL import Image  # comes with matplotlib
 from tqdm import tqdm
+
+from paper_repro.extras import MissingExtra
+from paper_repro.readers import DataError, existing_file, read_table
 
 PRESETS = ("quick", "paper")
 OUTPUT = Path(__file__).parent / "output"
@@ -49,25 +56,27 @@ class Run:
         folder.mkdir(parents=True, exist_ok=True)
         return folder
 
-    def published(self, *parts: str) -> list[dict[str, str]] | None:
+    def published(
+        self, *parts: str, columns: Mapping[str, type] | None = None
+    ) -> list[dict[str, str]] | None:
         """Rows of a CSV file of published numbers; None, and a line that says so, without data.
 
+        Args:
+            parts: folders and name of the file below --data.
+            columns: names of the columns that are needed, and `float` where they hold numbers.
+
         Raises:
-            ValueError: if the folder given by --data does not hold the file.
+            DataError: if the folder given by --data does not hold the file, or not these columns.
         """
         if self.data is None:
             log(f"No --data: the published numbers of {'/'.join(parts)} are left empty.")
             return None
-        path = self.data.joinpath(*parts)
-        if not path.is_file():
-            raise ValueError(f"--data: expected a folder with {'/'.join(parts)}, got {self.data}")
-        with path.open(newline="", encoding="utf-8") as file:
-            return list(csv.DictReader(file))
+        return read_table(existing_file(self.data, *parts), columns or {})
 
 
-def log(message: str) -> None:
-    """Prints a line without breaking a progress bar."""
-    tqdm.write(message)
+def log(message: str, file: TextIO | None = None) -> None:
+    """Prints a line without breaking a progress bar, to the standard output by default."""
+    tqdm.write(message, file=file)
 
 
 def parse(
@@ -110,6 +119,25 @@ def parse(
     return run, [name for name in experiments if name in chosen]
 
 
+def program(main: Callable[..., None]) -> Callable[..., None]:
+    """Decorates the function that a program runs.
+
+    Where the data of the user, or a package, is not as needed, it ends with one line that says so
+    and with the exit status of wrong arguments, 2.
+    """
+
+    @functools.wraps(main)
+    def wrapped(*arguments: Any) -> None:
+        try:
+            main(*arguments)
+        except (DataError, MissingExtra) as error:
+            log(str(error), sys.stderr)
+            raise SystemExit(2) from None
+
+    return wrapped
+
+
+@program
 def main(experiment: Callable[[Run], None], name: str, description: str | None) -> None:
     """Runs one experiment from the command line, in float64."""
     run, _ = parse(None, f"paper_repro.{name}", (description or "").splitlines()[0])
@@ -124,11 +152,70 @@ def key_of(name: str) -> jax.Array:
 
 
 def write(path: Path, content: str | bytes) -> None:
-    """Writes a file that is either there completely or not at all."""
+    """Writes a file that is either there completely or not at all.
+
+    Two processes, or threads, may write the same file. What a process that was killed left behind
+    is removed by the next one that writes to the folder.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    temporary.write_bytes(content.encode() if isinstance(content, str) else content)
-    os.replace(temporary, path)
+    _remove_leftovers(path.parent)
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}{_suffix(os.getpid())}")
+    try:
+        with temporary.open("xb") as file:
+            file.write(content.encode() if isinstance(content, str) else content)
+            file.flush()
+            os.fsync(file.fileno())  # or the name may survive a loss of power, and not the content
+        os.replace(temporary, path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+
+
+def _suffix(process: int | str) -> str:
+    """End of the names of temporary files of a process of this machine."""
+    return f".{platform.node()}-{process}.tmp"
+
+
+def _remove_leftovers(folder: Path) -> None:
+    """Removes temporary files of processes of this machine that do not run any more."""
+    before, after = _suffix("#").split("#")
+    with os.scandir(folder) as entries:
+        names = [x.name for x in entries if x.name.startswith(".") and x.name.endswith(after)]
+    for name in names:
+        _, found, process = name.removesuffix(after).rpartition(before)
+        if found and process.isdecimal() and not _is_running(int(process)):
+            (folder / name).unlink(missing_ok=True)
+
+
+def _is_running(process: int) -> bool:
+    if os.name != "posix":  # where nobody can ask without sending a signal
+        return True
+    try:
+        os.kill(process, 0)  # which sends nothing
+    except ProcessLookupError:
+        return False
+    except PermissionError:  # somebody else's
+        pass
+    return True
+
+
+def _stored(path: Path, read: Callable[[Path], tuple[Any, Any]], parameters: Any) -> Any:
+    """Result in the file of a cell; None where there is none, of these parameters, or a whole one.
+
+    Args:
+        path: the file.
+        read: reads parameters and result of the file.
+        parameters: those of the wanted result.
+    """
+    if not path.exists():
+        return None
+    try:
+        found, result = read(path)
+    except Exception as error:  # what readers of damaged files raise is no closed list
+        reason = str(error).partition("\n")[0] or type(error).__name__
+        log(f"{path} is damaged ({reason}) and computed again.")
+        return None
+    return result if found == parameters else None
 
 
 def cell(
@@ -136,21 +223,30 @@ def cell(
 ) -> dict[str, Any]:
     """Result of a cell: read where it was computed with the same parameters, else computed.
 
+    A file that cannot be read is computed again, and a line says so.
+
     Args:
         folder: folder of the experiment.
         name: name of the cell, unique within the experiment; it may contain slashes.
-        parameters: all that the result depends on beside the code; stored with it.
+        parameters: all that the result depends on beside the code, for data their `digest`;
+            stored with it.
         compute: returns the result, a dictionary that JSON can hold.
     """
     path = folder / "cells" / f"{name}.json"
     parameters = json.loads(json.dumps(parameters))
-    if path.is_file():
-        stored = json.loads(path.read_text(encoding="utf-8"))
-        if stored["parameters"] == parameters:
-            return stored["result"]
-    result = json.loads(json.dumps(compute(), allow_nan=False))
-    write(path, json.dumps({"parameters": parameters, "result": result}))
+    result = _stored(path, _read_json, parameters)
+    if result is None:
+        result = json.loads(json.dumps(compute(), allow_nan=False))
+        write(path, json.dumps({"parameters": parameters, "result": result}))
     return result
+
+
+def _read_json(path: Path) -> tuple[Any, dict[str, Any]]:
+    stored = json.loads(path.read_text(encoding="utf-8"))
+    is_cell = isinstance(stored, dict) and stored.keys() == {"parameters", "result"}
+    if not (is_cell and isinstance(stored["result"], dict)):
+        raise ValueError("expected parameters and a result")
+    return stored["parameters"], stored["result"]
 
 
 def arrays(
@@ -161,24 +257,32 @@ def arrays(
 ) -> dict[str, np.ndarray]:
     """Result of a cell that consists of arrays: read where it was computed, else computed.
 
+    A file that cannot be read is computed again, and a line says so.
+
     Args:
         folder: folder of the experiment.
         name: name of the cell, unique within the experiment; it may contain slashes.
-        parameters: all that the result depends on beside the code; stored with it.
+        parameters: all that the result depends on beside the code, for data their `digest`;
+            stored with it.
         compute: returns arrays by name; no name is "parameters".
     """
     path = folder / "cells" / f"{name}.npz"
     parameters = json.loads(json.dumps(parameters))
-    if path.is_file():
-        with np.load(path) as stored:
-            result = dict(stored)
-        if json.loads(str(result.pop("parameters"))) == parameters:
-            return result
-    result = compute()
-    buffer = io.BytesIO()
-    np.savez(buffer, parameters=json.dumps(parameters), **result)
-    write(path, buffer.getvalue())
+    result = _stored(path, _read_npz, parameters)
+    if result is None:
+        result = compute()
+        buffer = io.BytesIO()
+        np.savez(buffer, parameters=json.dumps(parameters), **result)
+        write(path, buffer.getvalue())
     return result
+
+
+def _read_npz(path: Path) -> tuple[Any, dict[str, np.ndarray]]:
+    stored = np.load(io.BytesIO(path.read_bytes()))
+    if not isinstance(stored, np.lib.npyio.NpzFile) or "parameters" not in stored:
+        raise ValueError("expected parameters and arrays")
+    result = dict(stored)
+    return json.loads(str(result.pop("parameters"))), result
 
 
 def _text(value: Any) -> str:

@@ -6,15 +6,13 @@ over the calibration part are one on average. This was fixed before any result w
 """
 
 import hashlib
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from sklearn.decomposition import PCA
-from sklearn.manifold import TSNE
-from threadpoolctl import threadpool_limits  # comes with scikit-learn
 
-from paper_repro import cells
+from paper_repro import cells, extras
 
 PERPLEXITY = 30  # of t-SNE, scikit-learn's default; smaller than the number of samples
 LENGTH_SCALES = {"t-SNE": 0.2, "PCA": 0.4}  # L21 §3.2
@@ -58,15 +56,23 @@ def scaled(embedding: Embedding) -> Embedding:
     return Embedding(*(part / scale for part in embedding))
 
 
+def _one_thread() -> AbstractContextManager:
+    """One thread, since several wait for each other on busy cores."""
+    from threadpoolctl import threadpool_limits  # comes with scikit-learn
+
+    return threadpool_limits(1)
+
+
 def principal_components(features: Embedding, num_components: int) -> Embedding:
     """Leading principal components of the calibration part, with one scale.
 
     Fewer components are taken where the features have fewer.
     """
     num_components = min(num_components, *features.calibration.shape)
-    pca = PCA(num_components, svd_solver="full")
+    decomposition = extras.imported("sklearn.decomposition")
+    pca = decomposition.PCA(num_components, svd_solver="full")
     calibration, evaluation = (np.asarray(part, np.float64) for part in features)
-    with threadpool_limits(1):  # threads wait for each other on busy cores
+    with _one_thread():
         calibration = pca.fit_transform(calibration)
         return scaled(Embedding(calibration, pca.transform(evaluation)))
 
@@ -95,14 +101,14 @@ def tsne(
 
     def compute() -> dict[str, np.ndarray]:
         seed = int.from_bytes(hashlib.sha256(name.encode()).digest()[:4], "big")
-        embed = TSNE(
+        embed = extras.imported("sklearn.manifold").TSNE(
             num_components,
             perplexity=PERPLEXITY,
             max_iter=max_iter,
             random_state=seed,
             n_jobs=1,
         )
-        with threadpool_limits(1):  # n_jobs leaves the threads of OpenMP alone
+        with _one_thread():  # n_jobs leaves the threads of OpenMP alone
             return {"embedding": embed.fit_transform(both)}
 
     found = cells.arrays(folder, name, parameters, compute)["embedding"]

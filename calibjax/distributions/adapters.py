@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from calibjax import _checks
+from calibjax import _checks, _extras
 from calibjax._pytree import record
 from calibjax.distributions.beta import Beta
 from calibjax.distributions.categorical import Bernoulli, Categorical
@@ -102,7 +102,7 @@ def from_numpyro(distribution: Any) -> Any:
         A batch of n predictions.
 
     Raises:
-        ImportError: if numpyro is not installed (`pip install calibjax[numpyro]`).
+        ImportError: if numpyro is not installed (`pip install 'calibjax[numpyro]'`).
         TypeError: if it is no numpyro distribution, or one that is wrapped or transformed.
         ValueError: if its batch shape is not (n,).
 
@@ -112,8 +112,8 @@ def from_numpyro(distribution: Any) -> Any:
     >>> print(type(p).__name__, p.scale)
     Normal [2. 2.]
     """
-    import numpyro.distributions as numpyro
-
+    use = "from_numpyro reads distributions of numpyro"
+    numpyro = _extras.imported("numpyro.distributions", use, "numpyro")
     if not isinstance(distribution, numpyro.Distribution):
         raise TypeError(
             f"distribution: expected a numpyro distribution, got {_checks.described(distribution)}"

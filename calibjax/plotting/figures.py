@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from calibjax import _checks
+from calibjax import _checks, _extras
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -35,14 +35,10 @@ def axes_to_draw_on(axis: Any, size: tuple[float, float]) -> "Axes":
         ImportError: if matplotlib is not installed.
         TypeError: if `axis` is something else.
     """
-    try:
-        from matplotlib.axes import Axes
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise ImportError(
-            "calibjax.plotting draws with matplotlib, which is not installed: "
-            "pip install 'calibjax[plot]'"
-        ) from error
+    _extras.imported("matplotlib", "calibjax.plotting draws with matplotlib", "plot")
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
     if axis is None:
         return Figure(figsize=size, layout="constrained").subplots()
     if not isinstance(axis, Axes):

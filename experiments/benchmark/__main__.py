@@ -339,6 +339,7 @@ PARTS: dict[str, Callable[[Sizes], list[dict[str, Any]]]] = {
 }
 
 
+@cells.program
 def main() -> None:
     """Runs all measurements and writes benchmark.json, .csv and .md."""
     parser = reporting.option_parser(__doc__)

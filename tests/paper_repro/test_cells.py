@@ -1,8 +1,15 @@
+import io
+import json
+import os
+import subprocess
+import sys
+import threading
+
 import jax
 import numpy as np
 import pytest
 
-from paper_repro import cells
+from paper_repro import cells, readers
 
 
 def test_cells_are_computed_once_and_again_when_parameters_differ(tmp_path):
@@ -72,3 +79,133 @@ def test_array_cells(tmp_path):
         assert list(found) == ["x"]
         np.testing.assert_array_equal(found["x"], [0, 1, 2])
         assert len(calls) == num
+
+
+def saved(**arrays):
+    """Bytes of a file of numpy.savez."""
+    buffer = io.BytesIO()
+    np.savez(buffer, **arrays)
+    return buffer.getvalue()
+
+
+def npy(array):
+    """Bytes of a file of numpy.save."""
+    buffer = io.BytesIO()
+    np.save(buffer, array)
+    return buffer.getvalue()
+
+
+WHOLE = json.dumps({"parameters": {"n": 1}, "result": {"x": 1}})
+DAMAGED = {
+    "empty": "",
+    "truncated": WHOLE[:-3],
+    "binary": b"\xff\xfe\x00",
+    "a list": "[1, 2]",
+    "a number": "3",
+    "foreign": '{"a": 1}',
+    "without parameters": '{"result": {"x": 1}}',
+    "without result": '{"parameters": {"n": 1}}',
+    "of another kind": '{"parameters": {"n": 1}, "result": [1]}',
+    "arrays": saved(parameters='{"n": 1}', x=np.arange(3)),
+}
+DAMAGED_ARRAYS = {
+    "empty": b"",
+    "truncated": saved(parameters='{"n": 1}', x=np.arange(100))[:-300],
+    "text": WHOLE.encode(),
+    "foreign": saved(x=np.arange(3)),
+    "wrong parameters": saved(parameters="{", x=np.arange(3)),
+    "objects": saved(parameters='{"n": 1}', x=np.array([{}], object)),
+    "one array": npy(np.arange(3)),
+    "changed": saved(parameters='{"n": 1}', x=np.zeros(100)).replace(b"\x00" * 90, b"\x01" * 90),
+}
+
+
+@pytest.mark.parametrize("content", DAMAGED.values(), ids=DAMAGED)
+def test_damaged_cells_are_computed_again(tmp_path, capsys, content):
+    path = tmp_path / "cells" / "a.json"
+    path.parent.mkdir()
+    path.write_bytes(content.encode() if isinstance(content, str) else content)
+    for _ in range(2):
+        assert cells.cell(tmp_path, "a", {"n": 1}, lambda: {"x": 2}) == {"x": 2}
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 1
+    assert lines[0].startswith(f"{path} is damaged (")
+    assert lines[0].endswith(") and computed again.")
+
+
+@pytest.mark.parametrize("content", DAMAGED_ARRAYS.values(), ids=DAMAGED_ARRAYS)
+def test_damaged_arrays_are_computed_again(tmp_path, capsys, content):
+    path = tmp_path / "cells" / "a.npz"
+    path.parent.mkdir()
+    path.write_bytes(content)
+    for _ in range(2):
+        found = cells.arrays(tmp_path, "a", {"n": 1}, lambda: {"x": np.ones(2)})
+        np.testing.assert_array_equal(found["x"], [1, 1])
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 1
+    assert lines[0].startswith(f"{path} is damaged (")
+
+
+def files_of(folder):
+    """Names of all files."""
+    return sorted(path.name for path in folder.rglob("*") if path.is_file())
+
+
+def test_what_fails_to_be_written_leaves_nothing(tmp_path, monkeypatch):
+    def failing(*arguments):
+        raise OSError("no space left on device")
+
+    cells.write(tmp_path / "a", "before")
+    for name in ("fsync", "replace"):
+        with monkeypatch.context() as patch:
+            patch.setattr(os, name, failing)
+            with pytest.raises(OSError, match="no space left"):
+                cells.write(tmp_path / "a", "after")
+        assert files_of(tmp_path) == ["a"]
+        assert (tmp_path / "a").read_text() == "before"
+
+
+KILLED = """
+import os, sys, time
+from pathlib import Path
+from paper_repro import cells
+os.replace = lambda *names: (print(names[0], flush=True), time.sleep(60))
+cells.write(Path(sys.argv[1]) / "a", "new")
+"""
+
+
+def test_what_a_killed_process_leaves_is_removed(tmp_path):
+    """But not what belongs to a process that runs, such as this one."""
+    kept = tmp_path / f".a.00000000{cells._suffix(os.getpid())}"
+    kept.write_text("")
+    command = [sys.executable, "-c", KILLED, tmp_path]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    left = process.stdout.readline().strip()
+    process.kill()
+    process.communicate()
+    assert files_of(tmp_path) == sorted([os.path.basename(left), kept.name])
+    cells.write(tmp_path / "b", "other")
+    assert files_of(tmp_path) == sorted([kept.name, "b"])
+
+
+def test_threads_write_the_same_file(tmp_path):
+    def write():
+        for _ in range(20):
+            cells.write(tmp_path / "a", "x" * 10_000)
+
+    threads = [threading.Thread(target=write) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert files_of(tmp_path) == ["a"]
+    assert (tmp_path / "a").read_text() == "x" * 10_000
+
+
+def test_digests_tell_data_apart():
+    x = np.arange(6.0)
+    different = [x, -x, x[:5], x.reshape(2, 3), x.astype(np.float32), x.view(np.int64)]
+    found = {readers.digest(array) for array in different}
+    found |= {readers.digest(x, None), readers.digest(None, x), readers.digest(x[:3], x[3:])}
+    assert len(found) == len(different) + 3
+    assert readers.digest(x) == readers.digest(np.arange(6.0)) == readers.digest(jax.numpy.array(x))
