@@ -11,6 +11,7 @@ from calibjax.hypothesis_tests.result import CalibrationTestResult, simulated_re
 from calibjax.hypothesis_tests.simulation import (
     bytes_of_tile,
     checked_statistic,
+    compiled_once,
     default_batch_size,
     in_batches,
 )
@@ -57,7 +58,8 @@ def consistency_test(
         TypeError: if an argument is of the wrong kind.
         ValueError: if shapes or values are wrong, or a statistic is NaN.
 
-    Cost: B evaluations of the statistic, and its compilation in every call outside of `jit`.
+    Cost: B evaluations of the statistic, which is traced in every call and compiled once for all
+    calls in which it is the same function of arrays of the same shapes.
 
     References: Bröcker and Smith (2007); W19 §7.2 and Fig. 2 (C) for its over-rejection.
 
@@ -80,14 +82,18 @@ def consistency_test(
     batch_size = default_batch_size(bytes_of_tile(n)) if batch_size is None else batch_size
     batch_size = _checks.size_in_range("batch_size", batch_size, 1)
 
-    def resampled(key: jax.Array) -> Any:
+    def resampled(key: jax.Array, predictions: Any) -> Any:
         index_key, target_key = jax.random.split(key)
         index = jax.random.randint(index_key, (n,), 0, n)
         chosen = jax.tree.map(lambda leaf: leaf[index], predictions)
         return value(chosen, draw(target_key, chosen))
 
+    def resample(key: jax.Array, predictions: Any) -> Any:
+        one = jax.vmap(resampled, (0, None))
+        return in_batches(key, lambda keys: one(keys, predictions), num_samples, batch_size)
+
     observed = value(predictions, targets)
-    null_samples = in_batches(key, jax.vmap(resampled), num_samples, batch_size)
+    null_samples = compiled_once(resample, key, predictions)
     return simulated_result(
         observed, null_samples, observed, draws="resampled predictions, redrawn targets"
     )

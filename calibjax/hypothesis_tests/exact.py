@@ -20,6 +20,7 @@ from calibjax.hypothesis_tests.result import CalibrationTestResult, simulated_re
 from calibjax.hypothesis_tests.simulation import (
     bytes_of_tile,
     checked_statistic,
+    compiled_once,
     default_batch_size,
     in_batches,
 )
@@ -75,7 +76,8 @@ def exact_test(
         TypeError: if an argument is of the wrong kind.
         ValueError: if shapes or values are wrong, or a statistic is NaN.
 
-    Cost: B evaluations of the statistic, and its compilation in every call outside of `jit`.
+    Cost: B evaluations of the statistic, which is traced in every call and compiled once for all
+    calls in which it is the same function of arrays of the same shapes.
 
     References: none of the four papers has it; the general Monte Carlo test is due to Barnard
     (1963), the p-value to Davison and Hinkley (1997), eq. (4.11), the adjustment to Westfall and
@@ -101,11 +103,12 @@ def exact_test(
         batch_size = default_batch_size(bytes_of_tile(_checks.leading_size("targets", targets)))
     batch_size = _checks.size_in_range("batch_size", batch_size, 1)
 
-    def redrawn(key: jax.Array) -> Any:
-        return value(predictions, draw(key, predictions))
+    def redraw(key: jax.Array, predictions: Any) -> Any:
+        one = jax.vmap(lambda key: value(predictions, draw(key, predictions)))
+        return in_batches(key, one, num_samples, batch_size)
 
     observed = value(predictions, targets)
-    null_samples = in_batches(key, jax.vmap(redrawn), num_samples, batch_size)
+    null_samples = compiled_once(redraw, key, predictions)
     return simulated_result(
         observed, null_samples, observed, draws="redrawn targets", adjust=adjust
     )
