@@ -39,11 +39,9 @@ from calibjax import (
 )
 from calibjax.distributions import Bernoulli, Categorical
 from experiments import reporting
-from paper_repro import cells
-from paper_repro.readers import existing_file
+from paper_repro import cells, readers
 
 NAME = "cifar100"
-FOLDER = ("cifar100_logits", "resnet50")
 NUM_BINS = 15
 MIN_BIN_SIZE = 100
 ORDER = 2  # of the kernel density estimates
@@ -54,14 +52,7 @@ REDRAWS_OF_CLASSES = 4  # times those of the other tests
 
 def read(data: Path, part: str) -> tuple[Categorical, jax.Array]:
     """Predictions [n, 100] and labels [n] of the images of a part, "val" or "test"."""
-    names = (f"{part}_{x}.npy" for x in ("logits", "labels"))
-    paths = (existing_file(data, *FOLDER, name) for name in names)
-    logits, labels = map(np.load, paths)
-    if logits.ndim != 2 or labels.shape != logits.shape[:1]:
-        raise SystemExit(
-            f"--data: expected logits [n, m] and labels [n] in {'/'.join(FOLDER)}, "
-            f"got {logits.shape} and {labels.shape}"
-        )
+    logits, labels = readers.read_cifar100(data, part)
     return Categorical(jax.nn.softmax(jnp.asarray(logits, jnp.float64))), jnp.asarray(labels)
 
 
@@ -254,6 +245,42 @@ def evaluate_model(
     }
 
 
+def finished_cells(
+    folder: Path,
+    data: dict[str, tuple[Categorical, jax.Array]],
+    temperature: float,
+    num_samples: int,
+) -> dict[str, Any]:
+    """Results of each model, computed or read.
+
+    Args:
+        folder: folder of the cells.
+        data: predictions and labels of "network", and of it with a temperature.
+        temperature: the temperature.
+        num_samples: redraws of the tests.
+    """
+    predictions, targets = data["network"]
+    # With the temperature it identifies the scaled predictions too.
+    digest = readers.digest(predictions.class_probs, targets)
+
+    def run(model: str, name: str, redraws: int, compute: Any, *arguments: Any) -> Any:
+        parameters = {"num_samples": redraws, "data": digest}
+        if model != "network":
+            name, parameters = f"{model}/{name}", parameters | {"temperature": temperature}
+        bar.set_description(name)
+        compute = functools.partial(compute, name, *arguments, redraws)
+        result = cells.cell(folder, name, parameters, compute)
+        bar.update()
+        return result
+
+    num_cells = 2 + predictions.class_probs.shape[1]
+    with tqdm(total=len(data) * num_cells, unit="cell") as bar:
+        return {
+            model: evaluate_model(functools.partial(run, model), seen, num_samples)
+            for model, seen in data.items()
+        }
+
+
 @cells.program
 def main() -> None:
     """Writes the tables and the reliability diagrams; finished cells are read again."""
@@ -262,30 +289,15 @@ def main() -> None:
     options = parser.parse_args()
     jax.config.update("jax_enable_x64", True)
     scaling = recalibration.temperature_scaling()
-    temperature = scaling.fit(*read(options.data, "val"))
-    predictions, targets = read(options.data, "test")
+    validation, (predictions, targets) = (read(options.data, part) for part in ("val", "test"))
+    readers.check_classes(validation[0].class_probs, predictions.class_probs)
+    temperature = scaling.fit(*validation)
     data = {
         "network": (predictions, targets),
         "temperature scaling": (scaling.apply(temperature, predictions), targets),
     }
     folder, num_samples = options.output, options.num_samples
-
-    def run(model: str, name: str, redraws: int, compute: Any, *arguments: Any) -> Any:
-        parameters = {"num_samples": redraws}
-        if model != "network":
-            name, parameters = f"{model}/{name}", parameters | {"temperature": float(temperature)}
-        bar.set_description(name)
-        compute = functools.partial(compute, name, *arguments, redraws)
-        result = cells.cell(folder / NAME, name, parameters, compute)
-        bar.update()
-        return result
-
-    num_cells = 2 + predictions.class_probs.shape[1]
-    with tqdm(total=len(data) * num_cells, unit="cell") as bar:
-        models = {
-            model: evaluate_model(functools.partial(run, model), seen, num_samples)
-            for model, seen in data.items()
-        }
+    models = finished_cells(folder / NAME, data, float(temperature), num_samples)
     write_summary(folder, models, float(temperature), num_samples)
     write_classes(folder, models, REDRAWS_OF_CLASSES * num_samples)
     plot(folder, data)

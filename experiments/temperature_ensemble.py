@@ -45,23 +45,41 @@ from matplotlib.figure import Figure
 from calibjax import distances, distributions, estimators, hypothesis_tests, kernels
 from experiments import reporting
 from paper_repro import cells
-from paper_repro.readers import existing_file
+from paper_repro.readers import DataError, existing_file, number_of, read_lines
 
+FOLDER = "temperature_ensemble"
 NUM_MEMBERS = 11
+MISSING = ("", "NA", "NaN", "nan")
+MIN_ROWS = 20  # half of them for four parameters
 LEVELS = (0.5, 0.9)
 
 
 def read(data: Path) -> tuple[np.ndarray, np.ndarray]:
-    """Reads observations [n] and ensembles [n, 11]; rows with a missing value are left out."""
-    path = existing_file(data, "temperature_ensemble", "temp.csv")
-    with path.open(encoding="utf-8") as file:
-        header = file.readline().strip().replace('"', "").split(",")
-        expected = ["temp", *(f"tempfc.{k}" for k in range(1, NUM_MEMBERS + 1))]
-        if header != expected:
-            raise SystemExit(f"--data {data}: expected columns {expected} in {path}, got {header}")
-        # genfromtxt reads empty fields and NA as NaN.
-        table = np.genfromtxt(file, delimiter=",")
+    """Reads observations [n] and ensembles [n, 11]; rows with a missing value are left out.
+
+    Raises:
+        DataError: if the file is missing, or holds something else.
+    """
+    path = existing_file(data, FOLDER, "temp.csv")
+    header, *lines = read_lines(path)
+    expected = ["temp", *(f"tempfc.{k}" for k in range(1, NUM_MEMBERS + 1))]
+    found = header.strip().replace('"', "").split(",")
+    if found != expected:
+        raise DataError(f"--data: expected columns {expected}, got {found} in {path}")
+    rows = []
+    for i, line in enumerate(lines, start=2):
+        values = [number_of(path, i, text, missing=MISSING) for text in line.split(",")]
+        if len(values) != len(expected):
+            place = f"{len(values)} in row {i} of {path}"
+            raise DataError(f"--data: expected {len(expected)} values, got {place}")
+        if np.ptp(values[1:]) == 0:  # not where one is missing
+            raise DataError(f"--data: expected members that differ, got row {i} of {path}")
+        rows.append(values)
+    table = np.array(rows).reshape(-1, len(expected))
     complete = np.isfinite(table).all(1)
+    if complete.sum() < MIN_ROWS:
+        found = f"{complete.sum()} in {path}"
+        raise DataError(f"--data: expected {MIN_ROWS} rows or more without gaps, got {found}")
     missing = np.count_nonzero(~complete)
     print(f"{len(table)} rows, {missing} with missing values" + (" left out" if missing else ""))
     return table[complete, 0], table[complete, 1:]

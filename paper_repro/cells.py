@@ -63,7 +63,7 @@ class Run:
 
         Args:
             parts: folders and name of the file below --data.
-            columns: names of the columns that are needed, and `float` where they hold numbers.
+            columns: the columns that are needed, by name: `str`, `float`, or `int`.
 
         Raises:
             DataError: if the folder given by --data does not hold the file, or not these columns.

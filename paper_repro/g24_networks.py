@@ -26,7 +26,8 @@ from tqdm import tqdm
 from calibjax import estimators, risk
 from calibjax.distributions import Categorical, CategoricalLogits
 from paper_repro import cells, g24_networks_figures, g24_networks_tables, w19_networks
-from paper_repro.l21_classifiers import CIFAR10, CIFAR100, NETWORKS, read_cifar100
+from paper_repro.l21_classifiers import NETWORKS, read_cifar100
+from paper_repro.readers import CIFAR10, CIFAR100, digest
 
 NAME = "g24_networks"
 TEST_FRACTION, NUM_FOLDS = 0.2, 5
@@ -187,7 +188,7 @@ def read_networks(run: cells.Run, settings: Settings) -> list[Network]:
     """The networks of --data with their first test samples, in float64.
 
     Raises:
-        ValueError: if a file is missing.
+        DataError: if a file is missing, or holds something else.
     """
     found = []
     if run.data is not None and (run.data / CIFAR10).is_dir():
@@ -250,6 +251,7 @@ def finished_cells(
     chosen: dict[str, dict[str, dict[str, Estimator]]],
 ) -> dict[tuple[str, str, str], dict[str, np.ndarray]]:
     """Results by network, notion and estimator, computed or read."""
+    digests = {x.name: digest(*jax.tree.leaves(x.predictions), x.labels) for x in networks}
     places = [(x, notion) for x in networks for notion in chosen.get(x.data, ())]
     total = NUM_FOLDS * sum(len(chosen[network.data][notion]) for network, notion in places)
     finished = {}
@@ -262,6 +264,7 @@ def finished_cells(
                 path = f"{network.name}/{notion}/{name.replace(',', '').replace(' ', '_')}"
                 parameters = {
                     "num_samples": settings.num_samples,
+                    "data": digests[network.name],
                     "tolerance": estimator.tolerance,
                     "grid": estimator.grid_for(network).tolist(),
                 }

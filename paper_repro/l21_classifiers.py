@@ -20,12 +20,14 @@ below the tables say so. `numpy.savez(FILE, calibration_features=...)` writes su
 """
 
 import dataclasses
+import io
 from pathlib import Path
 
 import numpy as np
 
-CIFAR10 = "cifar10_networks"
-CIFAR100 = ("cifar100_logits", "resnet50")
+from paper_repro import readers
+from paper_repro.readers import DataError, refuse_where
+
 PARTS = ("calibration", "evaluation")
 OPTIONAL = ("groups", "logits", "labels")
 NETWORKS = ("densenet121", "googlenet", "resnet18", "vgg16_bn")
@@ -76,13 +78,13 @@ def read_cifar100(data: Path) -> Classifier:
     """ResNet-50 on CIFAR-100; recalibrated on its validation part; the logits are the features.
 
     Raises:
-        ValueError: if a file is missing.
+        DataError: if a file is missing, or holds something else.
     """
     parts = []
     for name in ("val", "test"):
-        paths = [data.joinpath(*CIFAR100, f"{name}_{kind}.npy") for kind in ("logits", "labels")]
-        logits, labels = (np.load(_existing(path)) for path in paths)
+        logits, labels = readers.read_cifar100(data, name)
         parts.append(part_of_logits(logits, logits, labels))
+    readers.check_classes(*(part.logits for part in parts))
     return Classifier("cifar100_resnet50", *parts)
 
 
@@ -92,47 +94,40 @@ def read_cifar10(data: Path, name: str) -> Classifier:
     The features are the logarithms of the published probabilities: logits up to a constant.
 
     Raises:
-        ValueError: if a file is missing.
+        DataError: if a file is missing, or holds something else.
     """
-    probs = np.loadtxt(_existing(data / CIFAR10 / f"{name}.csv"), delimiter=",")
-    labels = np.loadtxt(_existing(data / CIFAR10 / "labels.csv"), dtype=int) - 1
+    probs, labels = readers.read_cifar10(data, name)
     logits = np.log(np.maximum(probs, np.finfo(np.float32).tiny))
     order = np.random.default_rng([*b"l21_networks/split"]).permutation(len(labels))
     halves = [part_of_logits(logits[i], logits[i], labels[i]) for i in np.array_split(order, 2)]
     return Classifier(f"cifar10_{name}", *halves)
 
 
-def _existing(path: Path) -> Path:
-    if not path.is_file():
-        raise ValueError(f"--data: expected a folder with {'/'.join(path.parts[-2:])}, got none")
-    return path
-
-
 def read_npz(path: Path) -> Classifier:
     """The classifier of a file of --npz, see the module.
 
     Raises:
-        ValueError: if the file cannot be read, arrays are missing, or their shapes or values are
+        DataError: if the file cannot be read, arrays are missing, or their shapes or values are
             wrong.
     """
     try:
-        with np.load(path) as file:
-            arrays = dict(file)
-    except (OSError, ValueError, AttributeError) as error:
-        raise ValueError(f"--npz: expected a file of numpy.savez, got {path} ({error})") from None
+        arrays = dict(np.load(io.BytesIO(path.read_bytes())))
+    except Exception as error:  # what damaged files raise is no closed list
+        reason = str(error).partition("\n")[0] or type(error).__name__
+        raise DataError(f"--npz: expected a file of numpy.savez, got {path} ({reason})") from None
     has_logits = any(f"{part}_{key}" in arrays for part in PARTS for key in OPTIONAL[1:])
     keys = ["features", *(OPTIONAL[1:] if has_logits else ("confidences", "correct"))]
     if any(f"{part}_groups" in arrays for part in PARTS):
         keys.append("groups")
     missing = [f"{part}_{key}" for part in PARTS for key in keys if f"{part}_{key}" not in arrays]
     if missing:
-        raise ValueError(f"--npz: expected arrays {', '.join(missing)} in {path}, got {[*arrays]}")
+        raise DataError(f"--npz: expected arrays {', '.join(missing)} in {path}, got {[*arrays]}")
     parts = [
         _checked_part(path, part, {key: arrays[f"{part}_{key}"] for key in keys}) for part in PARTS
     ]
     one, two = (part.features.shape[1] for part in parts)
     if one != two:
-        raise ValueError(f"--npz: expected features of one length in {path}, got {one} and {two}")
+        raise DataError(f"--npz: expected features of one length in {path}, got {one} and {two}")
     return Classifier(path.stem, *_with_numbered_groups(parts))
 
 
@@ -151,25 +146,25 @@ def _checked_part(path: Path, name: str, arrays: dict[str, np.ndarray]) -> Part:
         place = f"{name}_{key} in {path}"
         kinds, expected = ("iu", "integers") if key == "groups" else ("biuf", "numbers")
         if array.dtype.kind not in kinds:
-            raise ValueError(f"--npz: expected {expected}, got {array.dtype} for {place}")
+            raise DataError(f"--npz: expected {expected}, got {array.dtype} for {place}")
         if array.ndim == 0 or len(array) != num or num == 0:
-            raise ValueError(
+            raise DataError(
                 f"--npz: expected one entry for each of the {num} features (at least one), "
                 f"got {array.shape} for {place}"
             )
         if key not in ("features", "logits") and array.ndim != 1:
-            raise ValueError(f"--npz: expected shape ({num},), got {array.shape} for {place}")
-        if not np.all(np.isfinite(array)):
-            raise ValueError(f"--npz: expected finite numbers for {place}")
+            raise DataError(f"--npz: expected shape ({num},), got {array.shape} for {place}")
+        refuse_where("--npz", place, ~np.isfinite(array), "finite numbers", array)
     features = arrays["features"].reshape(num, -1)
     groups = arrays.get("groups")
     if "logits" in arrays:
         return _part_with_classes(path, name, features, arrays["logits"], arrays["labels"], groups)
     confidences, correct = arrays["confidences"].astype(np.float64), arrays["correct"]
-    if np.any((confidences < 0) | (confidences > 1)):
-        raise ValueError(f"--npz: expected values in [0, 1] for {name}_confidences in {path}")
-    if not np.all(np.isin(correct, (0, 1))):
-        raise ValueError(f"--npz: expected 0 or 1 for {name}_correct in {path}")
+    wrong = (confidences < 0) | (confidences > 1)
+    place = f"{name}_confidences in {path}"
+    refuse_where("--npz", place, wrong, "values in [0, 1]", confidences)
+    wrong = ~np.isin(correct, (0, 1))
+    refuse_where("--npz", f"{name}_correct in {path}", wrong, "0 or 1", correct)
     return Part(features, confidences, correct.astype(int), groups)
 
 
@@ -181,9 +176,12 @@ def _part_with_classes(
     labels: np.ndarray,
     groups: np.ndarray | None,
 ) -> Part:
-    if logits.ndim != 2:
-        raise ValueError(f"--npz: expected [n, m], got {logits.shape} for {name}_logits in {path}")
-    if not np.all(np.isin(labels, np.arange(logits.shape[1]))):
-        expected = f"labels 0, ..., {logits.shape[1] - 1}"
-        raise ValueError(f"--npz: expected {expected} for {name}_labels in {path}")
+    if logits.ndim != 2 or logits.shape[1] < 2:
+        expected = "[n, m] of two or more classes"
+        raise DataError(
+            f"--npz: expected {expected}, got {logits.shape} for {name}_logits in {path}"
+        )
+    expected = f"labels 0, ..., {logits.shape[1] - 1}"
+    wrong = ~np.isin(labels, np.arange(logits.shape[1]))
+    refuse_where("--npz", f"{name}_labels in {path}", wrong, expected, labels)
     return part_of_logits(features, logits, labels.astype(int), groups)

@@ -16,7 +16,6 @@ Training is in float32, everything else in float64.
 
 import dataclasses
 import functools
-import hashlib
 import time
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -26,7 +25,7 @@ import jax.numpy as jnp
 import numpy as np
 from tqdm import tqdm
 
-from paper_repro import cells, l21_crime_correlations, l21_embeddings, l21_methods
+from paper_repro import cells, l21_crime_correlations, l21_embeddings, l21_methods, readers
 from paper_repro import l21_crime_networks as networks
 from paper_repro.l21_classifiers import Part, part_of_logits
 from paper_repro.l21_crime_data import FOLDER, Communities, random_split, read_communities
@@ -109,12 +108,11 @@ def trained(folder: Path, settings: Settings, communities: Communities) -> dict[
             result[f"{name} logits"] = jax.vmap(networks.logits)(layers, hidden)
         return {name: np.asarray(array) for name, array in result.items()}
 
-    data = communities.features.tobytes() + communities.labels.tobytes()
     parameters = {
         "seeds": settings.seeds,
         "epochs": settings.epochs,
         "hidden": settings.hidden,
-        "data": hashlib.sha256(data).hexdigest(),
+        "data": readers.digest(communities.features, communities.labels),
     }
     return cells.arrays(folder, "networks", parameters, compute)
 

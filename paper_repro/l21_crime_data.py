@@ -25,6 +25,8 @@ from pathlib import Path
 
 import numpy as np
 
+from paper_repro.readers import DataError, existing_file, number_of, read_lines
+
 FOLDER = "communities_crime"
 TARGET = "ViolentCrimesPerPop"
 NOT_PREDICTIVE = ("state", "county", "community", "communityname", "fold")
@@ -76,59 +78,76 @@ class Split:
         return np.concatenate([self.calibration, self.evaluation])
 
 
-def _columns(folder: Path) -> dict[str, list[str]]:
-    """The columns as strings, by the name that the description gives them."""
-    paths = [folder / f"communities.{suffix}" for suffix in ("names", "data")]
-    for path in paths:
-        if not path.is_file():
-            raise ValueError(f"--data: expected a folder with {FOLDER}/{path.name}, got none")
-    lines = paths[0].read_text(encoding="utf-8").splitlines()
-    names = [line.split()[1] for line in lines if line.startswith("@attribute")]
-    with paths[1].open(newline="", encoding="utf-8") as file:
-        rows = [[value.strip() for value in row] for row in csv.reader(file) if row]
+def _names(path: Path) -> list[str]:
+    """Names of the columns, from the description of the data."""
+    lines = [line.split() for line in read_lines(path) if line.startswith("@attribute")]
+    names = [line[1] for line in lines if len(line) > 1]
+    if not names or len(names) < len(lines) or len(set(names)) < len(names):
+        expected = "--data: expected a line '@attribute NAME' for each column, with another name"
+        raise DataError(f"{expected}, got {len(lines)} lines, {len(set(names))} names in {path}")
+    return names
+
+
+def _columns(path: Path, names: list[str]) -> dict[str, list[str]]:
+    """The columns as strings, by name."""
+    rows = list(csv.reader(read_lines(path)))
     for i, row in enumerate(rows, start=1):
         if len(row) != len(names):
-            raise ValueError(
-                f"--data: expected {len(names)} values in each line of {FOLDER}/communities.data, "
-                f"got {len(row)} in line {i}"
+            raise DataError(
+                f"--data: expected {len(names)} values in each line, "
+                f"got {len(row)} in row {i} of {path}"
             )
     return {name: [row[i] for row in rows] for i, name in enumerate(names)}
-
-
-def _numbers(values: list[str]) -> np.ndarray:
-    return np.array([np.nan if value == "?" else float(value) for value in values])
 
 
 def read_communities(data: Path) -> Communities:
     """Reads the data in the files in which UCI publishes it.
 
     Raises:
-        ValueError: if a file or a column is missing, or a line has another number of values.
+        DataError: if a file or a column is missing, a line has another number of values, or holds
+            something else than numbers; only predictive columns may have missing ones, "?".
     """
-    columns = _columns(data / FOLDER)
+    names_path, path = (
+        existing_file(data, FOLDER, f"communities.{suffix}") for suffix in ("names", "data")
+    )
+    columns = _columns(path, _names(names_path))
     needed = {TARGET, *(column for names in GROUPINGS.values() for column in names.values())}
     if not needed <= columns.keys():
         missing = ", ".join(sorted(needed - columns.keys()))
-        raise ValueError(f"--data: expected columns {missing} in {FOLDER}/communities.names")
-    crimes = _numbers(columns[TARGET])
+        raise DataError(f"--data: expected columns {missing} in {FOLDER}/communities.names")
+
+    def numbers_of(column: str) -> np.ndarray:
+        # Of a race whose share is not known, nobody can say whether it is the largest.
+        missing = () if column in needed else ("?",)
+        return np.array([number_of(path, i, x, missing) for i, x in enumerate(columns[column], 1)])
+
+    numbers = {name: numbers_of(name) for name in columns if name not in NOT_PREDICTIVE}
+    crimes = numbers.pop(TARGET)
+    labels = (crimes > np.median(crimes)).astype(int)
+    if not np.any(labels):
+        expected = f"--data: expected {TARGET} above its median somewhere"
+        raise DataError(f"{expected}, got none of {len(labels)} communities in {path}")
     features = []
-    for name, values in columns.items():
-        if name in (TARGET, *NOT_PREDICTIVE):
-            continue
-        numbers = _numbers(values)
-        is_missing = np.isnan(numbers)
-        if 2 * np.sum(is_missing) < len(numbers):
-            features.append(np.where(is_missing, np.nanmedian(numbers), numbers))
+    for values in numbers.values():
+        is_missing = np.isnan(values)
+        if 2 * np.sum(is_missing) < len(values):
+            features.append(np.where(is_missing, np.nanmedian(values), values))
     groups = {
-        grouping: np.argmax([_numbers(columns[column]) for column in names.values()], 0)
+        grouping: np.argmax([numbers[column] for column in names.values()], 0)
         for grouping, names in GROUPINGS.items()
     }
-    labels = (crimes > np.median(crimes)).astype(int)
     return Communities(np.stack(features, 1).astype(np.float32), labels, groups)
 
 
 def random_split(seed: int, num_samples: int) -> Split:
-    """Split of the communities that belongs to a seed."""
+    """Split of the communities that belongs to a seed.
+
+    Raises:
+        DataError: if there are too few communities.
+    """
+    if num_samples <= NUM_CALIBRATION + NUM_EVALUATION:
+        least = NUM_CALIBRATION + NUM_EVALUATION + 1
+        raise DataError(f"--data: expected {least} communities or more, got {num_samples}")
     order = np.random.default_rng([seed, *b"l21_crime/split"]).permutation(num_samples)
     parts = np.split(order, [-NUM_CALIBRATION - NUM_EVALUATION, -NUM_EVALUATION])
     return Split(*parts)

@@ -13,6 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from paper_repro import cells, extras
+from paper_repro.readers import DataError, digest
 
 PERPLEXITY = 30  # of t-SNE, scikit-learn's default; smaller than the number of samples
 LENGTH_SCALES = {"t-SNE": 0.2, "PCA": 0.4}  # L21 §3.2
@@ -26,7 +27,7 @@ class Embedding(NamedTuple):
 
 
 def check_tsne(name: str, features: Embedding, num_components: int) -> None:
-    """Raises a ValueError where `tsne` has too few samples or features, or they do not vary.
+    """Raises a DataError where `tsne` has too few samples or features, or they do not vary.
 
     Args:
         name: what the features are of, for the message.
@@ -39,12 +40,12 @@ def check_tsne(name: str, features: Embedding, num_components: int) -> None:
     )
     if num <= PERPLEXITY:
         expected = f"more than {PERPLEXITY} samples in both parts together for t-SNE"
-        raise ValueError(f"{name}: expected {expected}, got {num}")
+        raise DataError(f"{name}: expected {expected}, got {num}")
     if length < num_components:
         expected = f"features of length {num_components} or more for t-SNE"
-        raise ValueError(f"{name}: expected {expected}, got {length}")
+        raise DataError(f"{name}: expected {expected}, got {length}")
     if np.all(features.calibration == features.calibration[0]):
-        raise ValueError(f"{name}: expected features that vary over the calibration part")
+        raise DataError(f"{name}: expected features that vary over the calibration part")
 
 
 def scaled(embedding: Embedding) -> Embedding:
@@ -52,7 +53,7 @@ def scaled(embedding: Embedding) -> Embedding:
     embedding = Embedding(*(np.asarray(part, np.float64) for part in embedding))
     scale = np.sqrt(np.mean(np.var(embedding.calibration, 0)))
     if not (np.isfinite(scale) and scale > 0):
-        raise ValueError(f"features: expected values that vary over the data, got sd {scale}")
+        raise DataError(f"features: expected values that vary over the data, got sd {scale}")
     return Embedding(*(part / scale for part in embedding))
 
 
@@ -94,7 +95,7 @@ def tsne(
     """
     both = np.concatenate(features).astype(np.float32)
     parameters = {
-        "features": hashlib.sha256(both.tobytes()).hexdigest(),
+        "features": digest(both),
         "num_components": num_components,
         "max_iter": max_iter,
     }

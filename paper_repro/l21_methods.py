@@ -1,7 +1,6 @@
 """The recalibration methods that L21 compares, and the quantities that it compares them by."""
 
 import functools
-import hashlib
 from typing import Any, NamedTuple
 
 import jax
@@ -13,6 +12,7 @@ from calibjax import estimators, kernels, recalibration, scores
 from calibjax.distributions import Bernoulli, CategoricalLogits
 from calibjax.estimators.binnings import interval_index
 from calibjax.recalibration.sigmoid import log_odds
+from paper_repro import readers
 from paper_repro.l21_classifiers import Part
 from paper_repro.l21_embeddings import LENGTH_SCALES, Embedding
 
@@ -94,10 +94,7 @@ def digest(parts: tuple[Part, Part], embeddings: dict[str, Embedding]) -> str:
     arrays = [x for embedding in embeddings.values() for x in embedding]
     for part in parts:
         arrays += [part.confidences, part.correct, part.groups, part.logits, part.labels]
-    found = hashlib.sha256()
-    for array in arrays:
-        found.update(b"" if array is None else np.ascontiguousarray(array).tobytes())
-    return found.hexdigest()
+    return readers.digest(*arrays)
 
 
 def _scaling_data(data: Data) -> tuple[Any, jax.Array]:

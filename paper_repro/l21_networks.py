@@ -24,8 +24,6 @@ from tqdm import tqdm
 from calibjax import scores
 from paper_repro import cells, l21_embeddings, l21_methods, l21_networks_map
 from paper_repro.l21_classifiers import (
-    CIFAR10,
-    CIFAR100,
     NETWORKS,
     Classifier,
     Part,
@@ -36,6 +34,7 @@ from paper_repro.l21_classifiers import (
 from paper_repro.l21_embeddings import Embedding
 from paper_repro.l21_methods import CLIPS, ORIGINAL, TEMPERATURE
 from paper_repro.l21_networks_tables import RATIOS, missing_methods, plot, write_tables
+from paper_repro.readers import CIFAR10, CIFAR100, DataError
 
 NAME = "l21_networks"
 DECISION_RATIO = 10.0  # L21 Table 4: u = -1, w = -10
@@ -72,7 +71,7 @@ def read_classifiers(run: cells.Run, settings: Settings) -> list[Classifier]:
     """The classifiers of --data and --npz, with the first samples of each part.
 
     Raises:
-        ValueError: if two files of --npz have the same name, or one is too small for t-SNE, or as
+        DataError: if two files of --npz have the same name, or one is too small for t-SNE, or as
             the readers of the files.
     """
     found = []
@@ -83,7 +82,7 @@ def read_classifiers(run: cells.Run, settings: Settings) -> list[Classifier]:
     found += [read_npz(path) for path in run.npz]
     names = [classifier.name for classifier in found]
     if len(set(names)) < len(names):
-        raise ValueError(f"--npz: expected files of different names, got {names}")
+        raise DataError(f"--npz: expected files of different names, got {names}")
 
     def shortened(part: Part) -> Part:
         arrays = {name: x for name, x in vars(part).items() if x is not None}

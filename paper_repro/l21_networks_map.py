@@ -6,7 +6,6 @@ are marked, and the expected mean LCE of a calibrated model stands beside the on
 """
 
 import functools
-import hashlib
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,7 @@ from matplotlib.figure import Figure
 
 from calibjax import estimators, hypothesis_tests, plotting
 from calibjax.estimators.binnings import interval_index
-from paper_repro import cells, l21_embeddings
+from paper_repro import cells, l21_embeddings, readers
 from paper_repro.l21_classifiers import Classifier
 from paper_repro.l21_embeddings import LENGTH_SCALES, Embedding
 
@@ -85,7 +84,9 @@ def draw(folder: Path, classifier: Classifier, num_bins: int, max_iter: int, red
     parameters = {
         "num_bins": num_bins,
         "redraws": redraws,
-        "embedding": hashlib.sha256(embedding.tobytes()).hexdigest(),
+        "data": readers.digest(
+            embedding, classifier.evaluation.confidences, classifier.evaluation.correct
+        ),
     }
     key = cells.key_of(name)
     compute = functools.partial(

@@ -7,14 +7,15 @@ where there is one, what was expected and what came.
 import csv
 import hashlib
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-# Of a float32 softmax that was written with all digits. Ours on real data: at most 1e-6.
-SUM_TOLERANCE = 1e-4
+CIFAR10 = "cifar10_networks"
+CIFAR100 = ("cifar100_logits", "resnet50")
+SUM_TOLERANCE = 1e-6  # of probabilities: as calibjax has it in float64
 
 
 class DataError(ValueError):
@@ -51,20 +52,24 @@ def existing_file(data: Path, *parts: str) -> Path:
     return path
 
 
-def refuse_rows(path: Path, wrong: np.ndarray, expected: str, values: Sequence[Any]) -> None:
-    """Raises a DataError that names the first row that is wrong.
+def refuse_where(
+    option: str, place: Any, wrong: np.ndarray, expected: str, array: np.ndarray
+) -> None:
+    """Raises a DataError that names the first row where something is wrong.
 
     Args:
-        path: the file.
-        wrong: whether each row is, [n].
+        option: "--data" or "--npz".
+        place: the file; lines of text are counted from one, rows of arrays from zero.
+        wrong: where something is wrong, of the shape of the array.
         expected: what was expected.
-        values: what came, [n].
+        array: what came, [n, ...].
     """
     if np.any(wrong):
-        row = int(np.argmax(wrong))
-        value = values[row]
-        value = value.item() if isinstance(value, np.generic) else value
-        raise DataError(f"expected {expected}, got {value} in row {row + 1} of {path}")
+        index = tuple(int(i) for i in np.argwhere(wrong)[0])
+        is_text = isinstance(place, Path) and place.suffix == ".csv"
+        row = f"row {index[0] + 1}" if is_text else f"row {index[0]} (the first is 0)"
+        value = array[index].item()
+        raise DataError(f"{option}: expected {expected}, got {value} in {row} of {place}")
 
 
 def read_lines(path: Path) -> list[str]:
@@ -76,29 +81,33 @@ def read_lines(path: Path) -> list[str]:
     try:
         text = path.read_text(encoding="utf-8-sig").rstrip()
     except (OSError, UnicodeDecodeError) as error:
-        raise DataError(f"expected a text file, got {path} ({error})") from None
+        raise DataError(f"--data: expected a text file, got {path} ({error})") from None
     if not text:
-        raise DataError(f"expected rows in {path}, got an empty file")
+        raise DataError(f"--data: expected rows in {path}, got an empty file")
     return text.split("\n")
 
 
-def number_of(path: Path, row: int, text: str) -> float:
-    """A finite number.
+def number_of(path: Path, row: int, text: str, missing: Collection[str] = ()) -> float:
+    """A finite number, or NaN where it is missing.
 
     Args:
         path: the file.
         row: number of the line, from 1.
         text: what is there.
+        missing: what stands for a number that is missing.
 
     Raises:
         DataError: if it is something else.
     """
+    if text.strip() in missing:
+        return np.nan
     try:
         value = float(text)
     except ValueError:
         value = np.nan
     if not np.isfinite(value) or "_" in text:  # float takes 1_000
-        raise DataError(f"expected a finite number, got {text.strip()!r} in row {row} of {path}")
+        found = f"got {text.strip()!r} in row {row} of {path}"
+        raise DataError(f"--data: expected a finite number, {found}")
     return value
 
 
@@ -113,7 +122,7 @@ def read_numbers(path: Path) -> np.ndarray:
         rows.append([number_of(path, i, text) for text in line.split(",")])
         if len(rows[-1]) != len(rows[0]):
             raise DataError(
-                f"expected {len(rows[0])} numbers, got {len(rows[-1])} in row {i} of {path}"
+                f"--data: expected {len(rows[0])} numbers, got {len(rows[-1])} in row {i} of {path}"
             )
     return np.array(rows)
 
@@ -123,25 +132,29 @@ def read_table(path: Path, columns: Mapping[str, type]) -> list[dict[str, str]]:
 
     Args:
         path: the file.
-        columns: names of the columns that are needed, and `float` where they hold numbers.
+        columns: the columns that are needed, by name: `str`, `float`, or `int` from zero on.
 
     Raises:
         DataError: if it is empty, a column is missing, or a row is not as it should be.
     """
-    lines = csv.DictReader(io.StringIO("\n".join(read_lines(path)), newline=""))
-    header, rows = lines.fieldnames or [], list(lines)
+    header, *lines = csv.reader(read_lines(path))
     missing = [name for name in columns if name not in header]
-    if missing or not rows:
+    if missing or not lines:
         what = f"columns {', '.join(missing)}" if missing else "rows below the header"
-        raise DataError(f"expected {what} in {path}, got {', '.join(header)}")
-    for i, row in enumerate(rows, start=2):
-        if None in row or None in row.values():
-            raise DataError(
-                f"expected {len(header)} values in row {i} of {path}, got another number"
-            )
+        raise DataError(f"--data: expected {what} in {path}, got {', '.join(header)}")
+    rows = []
+    for i, line in enumerate(lines, start=2):
+        if len(line) != len(header):
+            found = f"{len(line)} in row {i} of {path}"
+            raise DataError(f"--data: expected {len(header)} values, got {found}")
+        rows.append(dict(zip(header, line, strict=True)))
         for name, kind in columns.items():
-            if kind is float:
-                number_of(path, i, row[name])
+            text = rows[-1][name]
+            if kind is not str:
+                number_of(path, i, text)
+            if kind is int and not text.isdecimal():
+                expected = f"--data: expected a whole number for {name}"
+                raise DataError(f"{expected}, got {text!r} in row {i} of {path}")
     return rows
 
 
@@ -154,52 +167,77 @@ def read_array(path: Path) -> np.ndarray:
     try:
         array = np.load(io.BytesIO(path.read_bytes()))
     except Exception as error:  # what damaged files raise is no closed list
-        raise DataError(f"expected a file of numpy.save, got {path} ({error})") from None
+        raise DataError(f"--data: expected a file of numpy.save, got {path} ({error})") from None
     if not isinstance(array, np.ndarray) or array.dtype.kind not in "biuf" or not array.size:
         found = f"{array.dtype} {array.shape}" if isinstance(array, np.ndarray) else "several"
-        raise DataError(f"expected an array of numbers in {path}, got {found}")
+        raise DataError(f"--data: expected an array of numbers in {path}, got {found}")
     return array
 
 
-def check_labels(path: Path, labels: np.ndarray, first: int, last: int) -> np.ndarray:
-    """Labels as integers from 0.
-
-    Args:
-        path: the file that they are in.
-        labels: labels, [n], of any type.
-        first: the smallest label.
-        last: the largest one.
-
-    Raises:
-        DataError: if one of them is no such label.
-    """
+def _check_labels(path: Path, labels: np.ndarray, first: int, num_classes: int) -> np.ndarray:
+    """Labels, of any type, as integers from 0, where `first` is the smallest one in the file."""
+    last = first + num_classes - 1
     wrong = ~np.isin(labels, np.arange(first, last + 1))
-    refuse_rows(path, wrong, f"a label {first}, ..., {last}", labels)
+    refuse_where("--data", path, wrong, f"a label {first}, ..., {last}", labels)
     return labels.astype(int) - first
 
 
-def check_probs(path: Path, probs: np.ndarray, num_classes: int) -> None:
-    """Raises a DataError where rows are not the probabilities of so many classes."""
-    if probs.shape[1] != num_classes:
-        raise DataError(f"expected {num_classes} columns in {path}, got {probs.shape[1]}")
-    wrong = np.any((probs < 0) | (probs > 1), 1)
-    refuse_rows(path, wrong, "probabilities in [0, 1]", probs.tolist())
+def _check_one_each(predictions: np.ndarray, path: Path, labels: np.ndarray, other: Path) -> None:
+    """Raises a DataError where there is not one label for each prediction."""
+    if labels.shape != predictions.shape[:1]:
+        raise DataError(
+            f"--data: expected one label for each of the {len(predictions)} predictions in "
+            f"{path.name}, got {'x'.join(map(str, labels.shape))} in {other}"
+        )
+
+
+def read_cifar10(data: Path, name: str) -> tuple[np.ndarray, np.ndarray]:
+    """Published probabilities [n, 10] of a network, and labels 0, ..., 9, [n].
+
+    The file counts labels from one.
+
+    Raises:
+        DataError: if a file is missing, or holds something else.
+    """
+    path, other = (existing_file(data, CIFAR10, f"{x}.csv") for x in (name, "labels"))
+    probs, labels = read_numbers(path), read_numbers(other)
+    for file, table, num in ((path, probs, 10), (other, labels, 1)):
+        if table.shape[1] != num:
+            raise DataError(f"--data: expected {num} columns in {file}, got {table.shape[1]}")
+    labels = labels[:, 0]
+    _check_one_each(probs, path, labels, other)
+    wrong = (probs < 0) | (probs > 1)
+    refuse_where("--data", path, wrong, "probabilities in [0, 1]", probs)
     sums = probs.sum(1)
     wrong = np.abs(sums - 1) > SUM_TOLERANCE
-    refuse_rows(path, wrong, "probabilities that sum to one", [f"the sum {x:.6g}" for x in sums])
+    refuse_where("--data", path, wrong, "probabilities with the sum one", sums)
+    return probs, _check_labels(other, labels, 1, 10)
 
 
-def check_length(path: Path, labels: Sequence[Any], num: int, other: Path) -> None:
-    """Raises a DataError where there is not one label for each prediction.
+def read_cifar100(data: Path, part: str) -> tuple[np.ndarray, np.ndarray]:
+    """Logits [n, m] and labels [n] of a network for the images of a part, "val" or "test".
 
-    Args:
-        path: the file of the labels.
-        labels: the labels.
-        num: number of predictions.
-        other: the file that they are in.
+    Raises:
+        DataError: if a file is missing, or holds something else.
     """
-    if len(labels) != num:
+    path, other = (
+        existing_file(data, *CIFAR100, f"{part}_{kind}.npy") for kind in ("logits", "labels")
+    )
+    logits, labels = read_array(path), read_array(other)
+    if logits.ndim != 2 or logits.shape[1] < 2 or logits.dtype.kind != "f":
         raise DataError(
-            f"--data: expected one label for each of the {num} predictions in {other.name}, "
-            f"got {len(labels)} in {path}"
+            f"--data: expected logits [n, m] of two or more classes in {path}, got "
+            f"{logits.dtype} {logits.shape}"
+        )
+    _check_one_each(logits, path, labels, other)
+    refuse_where("--data", path, ~np.isfinite(logits), "finite logits", logits)
+    return logits, _check_labels(other, labels, 0, logits.shape[1])
+
+
+def check_classes(validation: np.ndarray, test: np.ndarray) -> None:
+    """Raises a DataError where the parts of `read_cifar100` have different numbers of classes."""
+    if validation.shape[1] != test.shape[1]:
+        raise DataError(
+            f"--data: expected as many classes in test_logits.npy as in val_logits.npy of "
+            f"{'/'.join(CIFAR100)}, {validation.shape[1]}, got {test.shape[1]}"
         )

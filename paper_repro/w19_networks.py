@@ -23,11 +23,11 @@ from tqdm import tqdm
 
 from calibjax import distances, estimators, kernels
 from calibjax.distributions import Categorical
-from paper_repro import cells, w19_simulation
+from paper_repro import cells, readers, w19_simulation
 from paper_repro.w19_simulation import Procedure
 
 NAME = "w19_networks"
-FOLDER = "cifar10_networks"
+FOLDER = readers.CIFAR10
 MIN_BIN_SIZE = 100
 NUM_SAMPLES = 10_000
 PUBLISHED_DRAWS = 1000
@@ -86,15 +86,13 @@ class Network:
 
 
 def read_network(data: Path, name: str, num_samples: int | None) -> Network:
-    """The published predictions of a network and the labels, which the file counts from one."""
-    probs = np.loadtxt(data / FOLDER / f"{name}.csv", delimiter=",", max_rows=num_samples)
-    labels = np.loadtxt(data / FOLDER / "labels.csv", dtype=int, max_rows=num_samples) - 1
-    if labels.shape != probs.shape[:1]:
-        raise ValueError(
-            f"--data: expected one label for each of the {len(probs)} predictions in "
-            f"{name}.csv, got {labels.size} in labels.csv"
-        )
-    return Network(name, jnp.asarray(probs), jnp.asarray(labels))
+    """The published predictions of a network and the labels, which the file counts from one.
+
+    Raises:
+        DataError: if a file is missing, or holds something else.
+    """
+    probs, labels = readers.read_cifar10(data, name)
+    return Network(name, jnp.asarray(probs[:num_samples]), jnp.asarray(labels[:num_samples]))
 
 
 def estimate(network: Network) -> dict[str, float]:
@@ -141,11 +139,12 @@ def finished_cells(
     folder: Path, data: Path, names: list[str], settings: Settings
 ) -> dict[str, dict[str, dict[str, float]]]:
     """Results by network and published column, and "errors", computed or read."""
-    parameters = dataclasses.asdict(settings)
     finished: dict[str, dict[str, dict[str, float]]] = {}
     bar = tqdm(total=len(names) * (1 + len(TESTS)), desc=NAME, unit="cell")
     for name in names:
         network = read_network(data, name, settings.num_samples)
+        digest = readers.digest(network.probs, network.labels)
+        parameters = dataclasses.asdict(settings) | {"data": digest}
         compute: Callable = functools.partial(estimate, network)
         finished[name] = {"errors": cells.cell(folder, f"{name}/errors", parameters, compute)}
         bar.update()
@@ -312,10 +311,17 @@ def run(run: cells.Run) -> None:
         cells.log(f"{NAME} is skipped: it needs the published predictions (--data DIR).")
         return
     settings, folder = SETTINGS[run.preset], run.folder(NAME)
+    columns = [column for column in TESTS if column != "exact"]
     pvalues, errors = (
-        {row["model"]: row for row in run.published(FOLDER, f"{table}.csv") or []}
-        for table in ("pvalues", "errors")
+        {row["model"]: row for row in run.published(FOLDER, f"{table}.csv", columns=needed) or []}
+        for table, needed in (
+            ("pvalues", {"model": str} | dict.fromkeys(columns, float)),
+            ("errors", {"model": str} | dict.fromkeys(ERRORS, float)),
+        )
     )
+    if missing := pvalues.keys() - errors.keys():
+        name = ", ".join(sorted(missing))
+        raise readers.DataError(f"--data: expected rows of {name} in {FOLDER}/errors.csv")
     finished = finished_cells(folder, run.data, list(pvalues), settings)
     write_errors(folder, settings, error_rows(errors, finished, settings))
     rows = pvalue_rows(pvalues, finished, settings)

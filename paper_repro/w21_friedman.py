@@ -47,7 +47,13 @@ from paper_repro.w21_friedman_statistics import (
     network_predictions,
     resample,
 )
-from paper_repro.w21_friedman_tables import CALIBRATION_ERRORS, Results, write_tables
+from paper_repro.w21_friedman_tables import (
+    CALIBRATION_ERRORS,
+    PUBLISHED_COLUMNS,
+    Results,
+    check_published,
+    write_tables,
+)
 
 NAME = "w21_friedman"
 PUBLISHED_ITERATIONS = (
@@ -284,7 +290,8 @@ def run(run: cells.Run) -> None:
     """Runs the experiment."""
     start, cpu_start = time.perf_counter(), time.process_time()
     settings, folder = SETTINGS[run.preset], run.folder(NAME)
-    published = run.published(NAME, "statistics.csv")
+    published = run.published(NAME, "statistics.csv", columns=PUBLISHED_COLUMNS)
+    check_published(published, SPLITS, settings.table_iterations)
     others = other_data_sets(folder, settings)
     training = trained("paper", settings, settings.networks)
     results = evaluated(folder, settings, training)

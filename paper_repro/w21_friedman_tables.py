@@ -1,19 +1,22 @@
 """Tables of W21 App. A.3: networks "published / ours", the ensemble, p-values, claims."""
 
 import dataclasses
-from collections.abc import Iterator
+import itertools
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from paper_repro import cells
+from paper_repro.readers import DataError
 from paper_repro.w21_friedman_statistics import STATISTICS
 
 LEVEL = 0.05
 WIDENING = 2  # standard deviations between data sets on each side of the published range
 CALIBRATION_ERRORS = ("SKCE (unbiased)", "SKCE (biased)")
 PVALUE = "p-value"
+PUBLISHED_COLUMNS = {"dataset": str, "iteration": int, "statistic": str, "estimate": float}
 
 Statistics = dict[str, dict[str, np.ndarray]]
 Published = list[dict[str, str]] | None
@@ -85,15 +88,30 @@ zero is the best value; it is compared here by its size.
 """
 
 
+def _rows_at(
+    published: list[dict[str, str]], split: str, iteration: int, name: str
+) -> list[dict[str, str]]:
+    """Rows of the published networks at one place."""
+    place = split, str(iteration), name
+    columns = ("dataset", "iteration", "statistic")
+    return [row for row in published if tuple(row[c] for c in columns) == place]
+
+
+def check_published(published: Published, splits: Sequence[str], iterations: list[int]) -> None:
+    """Raises a DataError where the published table lacks what ours is compared with."""
+    for place in itertools.product(splits, iterations, STATISTICS) if published else ():
+        if not _rows_at(published, *place):
+            expected = "--data: expected rows of all statistics in w21_friedman/statistics.csv"
+            raise DataError(f"{expected}, got none of {', '.join(map(str, place))}")
+
+
 def _published_values(
     published: Published, split: str, iteration: int, name: str
 ) -> np.ndarray | None:
     """Values of the published networks at one place."""
     if published is None:
         return None
-    place = split, str(iteration), name
-    columns = ("dataset", "iteration", "statistic")
-    rows = [row for row in published if tuple(row[c] for c in columns) == place]
+    rows = _rows_at(published, split, iteration, name)
     values = np.array([float(row["estimate"]) for row in rows])
     return (1 + np.round(1000 * values)) / 1001 if name == PVALUE else values
 

@@ -38,6 +38,11 @@ NAME = "w21_synthetic"
 DIMENSIONS = (1, 10)
 MODELS = ("calibrated", "uncalibrated")
 UNBIASED = ESTIMATORS[-1]
+_PLACE = {"dim": int, "nsamples": int, "mintime": float}
+PUBLISHED_COLUMNS = {
+    "errors": {"estimator": str, "meanerror": float, "variance": float} | _PLACE,
+    "tests": {"test": str, "testerror": float} | _PLACE,
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -138,8 +143,10 @@ def finished_cells(folder: Path, settings: Settings) -> dict[str, list[Cell]]:
 def run(run: cells.Run) -> None:
     """Runs the experiment."""
     settings, folder = SETTINGS[run.preset], run.folder(NAME)
-    errors = run.published(NAME, "errors_calibrated_model.csv")
-    tests = run.published(NAME, "tests_calibrated_model.csv")
+    errors, tests = (
+        run.published(NAME, f"{name}_calibrated_model.csv", columns=columns)
+        for name, columns in PUBLISHED_COLUMNS.items()
+    )
     truth = true_values(folder, settings)
     finished = finished_cells(folder, settings)
     write_errors(folder, finished["estimates"], truth, errors)

@@ -19,6 +19,7 @@ from paper_repro import (
 )
 from paper_repro import l21_crime_tables as tables
 from paper_repro.l21_embeddings import Embedding
+from paper_repro.readers import DataError
 from tests.paper_repro.test_l21_npz import stand_in
 
 PART = 40  # communities for recalibration, and for evaluation
@@ -80,18 +81,56 @@ def test_communities_are_read(communities):
 
 
 def test_wrong_files_of_communities(tmp_path):
-    with pytest.raises(ValueError, match=r"--data: expected .*communities\.names, got none"):
+    with pytest.raises(DataError, match=r"--data: expected .*communities\.names, got none"):
         l21_crime_data.read_communities(tmp_path)
-    write_communities(tmp_path / l21_crime_data.FOLDER)
+    folder = tmp_path / l21_crime_data.FOLDER
+    columns = write_communities(folder)
+    path, names_path = folder / "communities.data", folder / "communities.names"
+    text, names = path.read_text(), names_path.read_text()
+
+    def changed(column, row, value):
+        """The data with another value in a row, which is counted from one."""
+        lines = [line.split(",") for line in text.splitlines()]
+        lines[row - 1][list(columns).index(column)] = value
+        return "\n".join(map(",".join, lines))
+
+    number = "expected a finite number, got"
+    for wrong, message in {
+        "": "expected rows in",
+        text.rstrip() + ",0.5\n": "expected 17 values in each line, got 18 in row 150 of",
+        text.replace("town", "a,town", 1): "expected 17 values in each line, got 18 in row 1 of",
+        changed("ViolentCrimesPerPop", 17, "?"): rf"{number} '\?' in row 17 of .*\.data",
+        changed("ViolentCrimesPerPop", 2, "nan"): f"{number} 'nan' in row 2 of",
+        changed("racepctblack", 3, "?"): rf"{number} '\?' in row 3 of",
+        changed("OtherPerCap", 5, "high"): f"{number} 'high' in row 5 of",
+        changed("OtherPerCap", 5, "inf"): f"{number} 'inf' in row 5 of",
+        changed("OtherPerCap", 5, ""): f"{number} '' in row 5 of",
+    }.items():
+        path.write_text(wrong)
+        with pytest.raises(DataError, match=f"^--data: {message}"):
+            l21_crime_data.read_communities(tmp_path)
+    path.write_text(text)
+    for wrong, message in {
+        "": "expected rows in .*names, got an empty file",
+        "@relation x": "expected a line '@attribute NAME' for each column",
+        names.replace("HispPerCap", "other"): "expected columns HispPerCap in",
+        names + "@attribute fold numeric": "expected a line '@attribute NAME' .*, with another",
+    }.items():
+        names_path.write_text(wrong)
+        with pytest.raises(DataError, match=f"^--data: {message}"):
+            l21_crime_data.read_communities(tmp_path)
+
+
+def test_too_few_or_equal_communities(tmp_path):
+    with pytest.raises(DataError, match="expected 1001 communities or more, got 1000"):
+        l21_crime_data.random_split(0, 1000)
+    columns = write_communities(tmp_path / l21_crime_data.FOLDER)
     path = tmp_path / l21_crime_data.FOLDER / "communities.data"
     text = path.read_text()
-    path.write_text(text.rstrip() + ",0.5\n")
-    with pytest.raises(ValueError, match=r"expected 17 values in each line .*, got 18 in line 150"):
-        l21_crime_data.read_communities(tmp_path)
-    names = path.with_name("communities.names")
-    names.write_text(names.read_text().replace("HispPerCap", "other"))
+    for value in set(columns["ViolentCrimesPerPop"]):  # the last column
+        text = text.replace(f",{value}\n", ",0.5\n")
     path.write_text(text)
-    with pytest.raises(ValueError, match="--data: expected columns HispPerCap in"):
+    with pytest.raises(DataError, match="expected ViolentCrimesPerPop above its median somewhere"):
         l21_crime_data.read_communities(tmp_path)
 
 

@@ -1,6 +1,7 @@
 """Classifiers of --npz: files, and a run on one that holds little."""
 
 import functools
+import io
 from types import SimpleNamespace
 
 import jax.numpy as jnp
@@ -12,6 +13,7 @@ import scipy.special
 from calibjax import hypothesis_tests, recalibration
 from paper_repro import cells, l21_classifiers, l21_embeddings, l21_methods, l21_networks
 from paper_repro.l21_embeddings import Embedding
+from paper_repro.readers import DataError
 
 
 def test_all_classes():
@@ -98,9 +100,18 @@ def test_files(tmp_path):
         ({"calibration_correct": np.array([*"01010"])}, "expected numbers, got <U1 for calib"),
         ({"calibration_correct": np.ones(4)}, r"each of the 5 features .* got \(4,\) for calib"),
         ({"evaluation_confidences": np.ones((4, 1))}, r"expected shape \(4,\), got \(4, 1\)"),
-        ({"evaluation_confidences": np.full(4, 1.1)}, r"expected values in \[0, 1\] for eval"),
-        ({"calibration_correct": np.full(5, 2)}, "expected 0 or 1 for calibration_correct"),
-        ({"calibration_features": np.full((5, 4), np.nan)}, "expected finite numbers for calib"),
+        (
+            {"evaluation_confidences": np.full(4, 1.1)},
+            r"expected values in \[0, 1\], got 1\.1 in row 0 .* of eval",
+        ),
+        (
+            {"calibration_correct": np.array([0, 1, 2, 0, 0])},
+            r"expected 0 or 1, got 2 in row 2 \(the first is 0\) of calibration_correct",
+        ),
+        (
+            {"calibration_features": np.full((5, 4), np.nan)},
+            r"expected finite numbers, got nan in row 0 .* of calibration_features",
+        ),
         ({"calibration_features": np.ones((5, 3))}, "features of one length .* got 3 and 4"),
         (
             {
@@ -108,7 +119,7 @@ def test_files(tmp_path):
                 for x, n in (("calibration", 5), ("evaluation", 4))
                 for y in ("logits", "labels")
             },
-            r"expected labels 0, \.\.\., 1 for calibration_labels",
+            r"expected labels 0, \.\.\., 1, got 2 in row 0 .* of calibration_labels",
         ),
     ],
 )
@@ -118,10 +129,33 @@ def test_wrong_files(tmp_path, changes, message):
         l21_classifiers.read_npz(tmp_path / "a.npz")
 
 
+def saved(**arrays):
+    """Bytes of a file of numpy.savez."""
+    buffer = io.BytesIO()
+    np.savez(buffer, **arrays)
+    return buffer.getvalue()
+
+
+BROKEN = {
+    "text": b"no",
+    "empty": b"",
+    "truncated": saved(**file_arrays())[:-100],
+    "cut in the middle": saved(**file_arrays())[:400],
+    "changed": saved(x=np.zeros(100)).replace(bytes(90), bytes([1]) * 90),
+    "objects": saved(x=np.array([{}], object)),
+    "one array": b"\x93NUMPY\x01\x00v\x00",
+}
+
+
+@pytest.mark.parametrize("content", BROKEN.values(), ids=BROKEN)
+def test_broken_files(tmp_path, content):
+    path = tmp_path / "a.npz"
+    path.write_bytes(content)
+    with pytest.raises(DataError, match=r"--npz: expected a file of numpy\.savez, got .*a\.npz"):
+        l21_classifiers.read_npz(path)
+
+
 def test_files_that_cannot_be_read(tmp_path, capsys):
-    (tmp_path / "a.npz").write_text("no")
-    with pytest.raises(ValueError, match=r"--npz: expected a file of numpy\.savez, got .*a\.npz"):
-        l21_classifiers.read_npz(tmp_path / "a.npz")
     with pytest.raises(SystemExit):
         cells.parse(["--npz", str(tmp_path / "b.npz")], "x", "y")
     assert "--npz: expected a file" in capsys.readouterr().err
