@@ -8,6 +8,11 @@ which would only take time to compile if they were written out.
 
 The library is not called at all: in jaxlib 0.10 a batched LAPACK kernel waits, within a thread of
 the pool, for other threads of it, so that two kernels at a time wait forever on two cores.
+
+Sums of products of arrays are written as `matmul`. As products under `jnp.sum` with something
+elementwise after it, jaxlib 0.10.2 computes them wrongly on CPUs, in float32, if one factor belongs
+to one sample and the result has more than 32 768 entries: its YNN fusion makes a matrix product of
+them and reads the first factor at places where it has no entries.
 """
 
 import functools
@@ -68,13 +73,13 @@ def add(x: Any, y: Any) -> Any:
 
 def dot(x: Vector, y: Vector) -> jax.Array:
     """Inner product of two vectors."""
-    return _sum_of_products(x, y) if isinstance(x, list) else jnp.sum(x * y)
+    return _sum_of_products(x, y) if isinstance(x, list) else matmul(x, y)
 
 
 def multiply(a: Matrix, x: Vector) -> Vector:
     """Product of a symmetric matrix and a vector."""
     if not isinstance(a, list):
-        return jnp.sum(a * x, -1)
+        return matmul(a, x)
     rows = ([a[max(i, j)][min(i, j)] for j in range(len(a))] for i in range(len(a)))
     return [_sum_of_products(row, x) for row in rows]
 
@@ -208,6 +213,6 @@ def inverse(factored: Factor) -> Matrix:
 def inner(a: Matrix, b: Matrix) -> jax.Array:
     """Inner product tr(A B) of two symmetric matrices."""
     if not isinstance(a, list):
-        return jnp.sum(a * b)
+        return dot(a.ravel(), b.ravel())
     rows = (2 * _sum_of_products(x[:-1], y[:-1]) + x[-1] * y[-1] for x, y in zip(a, b, strict=True))
     return functools.reduce(operator.add, rows)

@@ -43,7 +43,7 @@ def _gaussian(factored: Factor, x: Vector) -> jax.Array:
         terms = [s * jnp.square(w) for s, w in zip(factored.shrinkages, white, strict=True)]
         exponent = sum(terms[1:], terms[0])
     else:
-        exponent = jnp.sum(factored.shrinkages * jnp.square(white))
+        exponent = dot(factored.shrinkages, jnp.square(white))
     return safe_sqrt(_product(factored.shrinkages)) * jnp.exp(-0.5 * exponent)
 
 
