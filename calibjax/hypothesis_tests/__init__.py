@@ -1,6 +1,7 @@
 """Tests of the null hypothesis that a model is calibrated, and intervals for its error."""
 
 from calibjax.hypothesis_tests.asymptotic import block_skce_test, bootstrap_skce_test
+from calibjax.hypothesis_tests.components import Component, SKCEComponents
 from calibjax.hypothesis_tests.consistency import consistency_test
 from calibjax.hypothesis_tests.distribution_free import (
     calibration_kernel_bound,
@@ -23,7 +24,9 @@ from calibjax.hypothesis_tests.spectral import (
 
 __all__ = [
     "CalibrationTestResult",
+    "Component",
     "ConfidenceInterval",
+    "SKCEComponents",
     "block_skce_test",
     "bootstrap_skce_confidence_interval",
     "bootstrap_skce_test",

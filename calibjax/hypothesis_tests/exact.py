@@ -11,12 +11,14 @@ from collections.abc import Callable
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 
 from calibjax import _checks, pairwise
 from calibjax._arithmetic import UNROLLED
 from calibjax.distributions.sampling import draw
-from calibjax.estimators.kernel import checked_samples, sample_pair, skce
-from calibjax.hypothesis_tests.result import CalibrationTestResult, simulated_result
+from calibjax.estimators.kernel import checked_samples, sample_pair
+from calibjax.hypothesis_tests.components import STATISTICS, skce_components
+from calibjax.hypothesis_tests.result import CalibrationTestResult, simulated_result, skce_result
 from calibjax.hypothesis_tests.simulation import (
     bytes_of_tile,
     checked_statistic,
@@ -27,6 +29,8 @@ from calibjax.hypothesis_tests.simulation import (
 from calibjax.kernels import Kernel, TensorProduct
 from calibjax.kernels.base import prediction_kernel
 from calibjax.kernels.expectations import rules
+
+Parts = tuple[jax.Array, jax.Array]  # means of h off and on the diagonal
 
 
 def exact_test(
@@ -124,28 +128,42 @@ def _features_of(kernel: Kernel, predictions: Any, targets: Any) -> tuple[Any, A
 
 
 @functools.partial(jax.jit, static_argnames="evaluate_features")
-def _biased_from_features(
+def _parts_from_features(
     evaluate_features: Callable, prepared: Any, kernel: Kernel, predictions: Any, targets: Any
-) -> jax.Array:
-    """n⁻² Σ_ij k_P(p_i, p_j) ⟨f_i, f_j⟩ for targets [b, n, ...], by matrix products, [b]."""
+) -> Parts:
+    """Sums of k_P(p_i, p_j) ⟨f_i, f_j⟩ for targets [b, n, ...], by matrix products, [b] each."""
     one = functools.partial(evaluate_features, kernel.target, prepared)
     features = jax.vmap(jax.vmap(one), in_axes=(None, 0), out_axes=1)(predictions, targets)
     n, size, _ = features.shape
     weights = features.reshape(n, -1)
-    forms = pairwise.quadratic_forms(prediction_kernel, kernel.prediction, predictions, weights)
-    return forms.reshape(size, -1).sum(-1) / n / n
+    forms = pairwise.split_quadratic_forms(
+        prediction_kernel, kernel.prediction, predictions, weights
+    )
+    return _as_means(n, *(form.reshape(size, -1).sum(-1) for form in forms))
 
 
 @jax.jit
-def _biased_from_pairs(kernel: Kernel, predictions: Any, targets: Any) -> jax.Array:
-    """The biased SKCE for targets [b, n, ...]; what depends on predictions only, once; [b]."""
-    return jax.vmap(lambda y: pairwise.mean_over_all_pairs(sample_pair, kernel, (predictions, y)))(
-        targets
-    )
+def _parts_from_pairs(kernel: Kernel, predictions: Any, targets: Any) -> Parts:
+    """The same by pairs; what depends on predictions only, once."""
+    n = jax.tree.leaves(targets)[0].shape[1]
+
+    def forms(y: Any) -> Parts:
+        samples = predictions, y
+        first = jax.tree.map(lambda leaf: leaf[0], samples)
+        dtype = jax.eval_shape(sample_pair, kernel, first, first).dtype
+        ones = jnp.ones((n, 1), dtype)
+        parts = pairwise.split_quadratic_forms(sample_pair, kernel, samples, ones)
+        return _as_means(n, *(part[0] for part in parts))
+
+    return jax.vmap(forms)(targets)
+
+
+def _as_means(n: int, off_diagonal: jax.Array, diagonal: jax.Array) -> Parts:
+    return off_diagonal / (n * (n - 1)), diagonal / n
 
 
 @functools.partial(jax.jit, static_argnames=("num_samples", "batch_size", "evaluate_features"))
-def _redraw_biased(
+def _redraw_parts(
     key: jax.Array,
     kernel: Kernel,
     prepared: Any,
@@ -155,20 +173,21 @@ def _redraw_biased(
     evaluate_features: Callable | None,
     num_samples: int,
     batch_size: int,
-) -> tuple[jax.Array, jax.Array]:
-    """Biased SKCE of the observed targets, and of the redrawn ones [num_samples]."""
+) -> Parts:
+    """Means of h off and on the diagonal: of the observed targets, then of the redrawn ones."""
     if evaluate_features is None:
-        evaluate = functools.partial(_biased_from_pairs, kernel, predictions)
+        evaluate = functools.partial(_parts_from_pairs, kernel, predictions)
     else:
         evaluate = functools.partial(
-            _biased_from_features, evaluate_features, prepared, kernel, predictions
+            _parts_from_features, evaluate_features, prepared, kernel, predictions
         )
 
-    def batch(keys: jax.Array) -> jax.Array:
+    def batch(keys: jax.Array) -> Parts:
         return evaluate(jax.vmap(draw, in_axes=(0, None))(keys, predictions))
 
-    observed = evaluate(jax.tree.map(lambda y: y[None], targets))[0]
-    return observed, in_batches(key, batch, num_samples, batch_size)
+    observed = evaluate(jax.tree.map(lambda y: y[None], targets))
+    redrawn = in_batches(key, batch, num_samples, batch_size)
+    return jax.tree.map(lambda *values: jnp.concatenate(values), observed, redrawn)
 
 
 def exact_skce_test(
@@ -178,13 +197,27 @@ def exact_skce_test(
     targets: Any,
     *,
     num_samples: int = 1000,
+    statistic: str = "omnibus",
     batch_size: int | None = None,
 ) -> CalibrationTestResult:
     """Exact test of calibration with the squared kernel calibration error.
 
-    `exact_test` with the biased SKCE as statistic: it has more power at small n than the
-    unbiased one, and its bias is in the redraws too. The test holds its level for every n, which
-    no asymptotic test does.
+    `exact_test` with what one pass over the pairs gives: the mean SKCE_u of h off the diagonal,
+    the mean D on it, and the biased SKCE_b = (D + (n − 1) SKCE_u) / n. The test holds its level
+    for every n, which no asymptotic test does. What the statistics see:
+
+    - "omnibus", the default, sees all that follows: the largest of the three standardised
+      components of `SKCEComponents`. One p-value, no adjustment needed.
+    - "biased", SKCE_b: means that are off, and predictions that are too narrow. It is **blind to
+      predictions that are too wide** (underconfident): these make D smaller than in the redraws,
+      and are rejected less often than calibrated ones. Where means are off for most predictions
+      in the same way it has a little more power than the omnibus statistic.
+    - "unbiased", SKCE_u: means that are off in the same way for similar predictions; little else.
+    - "spread", D on both sides: predictions too narrow or too wide, also where they do not
+      resemble one another, as the tests of a kernel score do.
+
+    The result has all components with p-values of their own, whatever is ranked, and says when
+    printed which of them speaks loudest.
 
     Args:
         key: a JAX random key.
@@ -192,15 +225,17 @@ def exact_skce_test(
         predictions: batch of n ≥ 2 distributions.
         targets: [n] or [n, d].
         num_samples: B, number of redraws; the smallest possible p-value is 1 / (B + 1).
+        statistic: what is ranked: "omnibus", "biased", "unbiased" or "spread".
         batch_size: number of redraws that are evaluated at once, the bound on the memory. By
             default they hold about 16 MB.
 
     Returns:
-        The result; `statistic` is the biased SKCE, `estimate` the unbiased one.
+        The result; `statistic` is what was ranked (of "spread": its score), `estimate` the
+        unbiased SKCE, `components` an `SKCEComponents`.
 
     Raises:
         TypeError: if an argument is of the wrong kind.
-        ValueError: if shapes or values are wrong, or n < 2.
+        ValueError: if shapes, values or options are wrong, or n < 2.
         NotImplementedError: if the expectations have no closed form.
 
     Cost: B n² / 2 evaluations of the target kernel and its expectations; k_P and M are evaluated
@@ -210,28 +245,28 @@ def exact_skce_test(
     products instead, which are faster.
     Memory O(batch_size (n r + tile²)).
 
-    References: see `exact_test`; W21 Lemma 1 for the statistic.
+    References: see `exact_test`; W21 Lemma 1 and 2 for the statistics, `SKCEComponents` for their
+    combination, which none of the papers has.
 
     >>> import jax, jax.numpy as jnp
     >>> from calibjax import distances, distributions, hypothesis_tests, kernels
     >>> kernel = kernels.TensorProduct(
     ...     kernels.Exponential(1.0, distances.Wasserstein()), kernels.SquaredExponential(1.0)
     ... )
-    >>> predictions = distributions.Normal(jnp.arange(8.0), jnp.full(8, 0.1))
-    >>> test = hypothesis_tests.exact_skce_test(
-    ...     jax.random.key(0), kernel, predictions, predictions.loc + 0.5
-    ... )
-    >>> print(f"{test.pvalue:.3f}")
-    0.001
+    >>> predictions = distributions.Normal(jnp.zeros(64), jnp.ones(64))
+    >>> targets = 0.5 * jax.random.normal(jax.random.key(0), (64,))  # half the predicted spread
+    >>> test = hypothesis_tests.exact_skce_test(jax.random.key(1), kernel, predictions, targets)
+    >>> print(test)
     """
     key = _checks.random_key(key)
     num_samples = _checks.size_in_range("num_samples", num_samples, 1)
+    statistic = _checks.choice("statistic", statistic, STATISTICS)
     predictions, targets = checked_samples(kernel, predictions, targets, minimum=2)
     evaluate, prepared = _features_of(kernel, predictions, targets)
     if batch_size is None:
         size = _bytes_per_redraw(evaluate, kernel, prepared, predictions, targets)
         batch_size = default_batch_size(size)
-    observed, null_samples = _redraw_biased(
+    unbiased, diagonal = _redraw_parts(
         key,
         kernel,
         prepared,
@@ -241,9 +276,9 @@ def exact_skce_test(
         num_samples=num_samples,
         batch_size=_checks.size_in_range("batch_size", batch_size, 1),
     )
-    return simulated_result(
-        observed, null_samples, skce(kernel, predictions, targets), draws="redrawn targets"
-    )
+    n = _checks.leading_size("targets", targets)
+    pool, components = skce_components(unbiased, diagonal, num_targets=n, ranked=statistic)
+    return skce_result(pool, components, unbiased[0], draws="redrawn targets")
 
 
 def _bytes_per_redraw(

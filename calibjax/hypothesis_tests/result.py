@@ -9,6 +9,8 @@ import numpy as np
 
 from calibjax import _checks
 from calibjax._pytree import record
+from calibjax.hypothesis_tests.components import SKCEComponents, pooled
+from calibjax.hypothesis_tests.pools import adjusted_pvalues, simulated_pvalue, tolerance
 
 _DISTINCT_DRAWS = 10  # so many different numbers do not agree twice by chance
 
@@ -28,6 +30,10 @@ class CalibrationTestResult:
         adjusted_pvalue: p-value adjusted for the number of statistics; None unless `exact_test`
             was asked for it.
         draws: what the draws are: "redrawn targets", "resamples", ...; None if there are none.
+        components: what `exact_skce_test` has seen one by one, an `SKCEComponents`; None for
+            other tests.
+
+    Printed, it is a summary; the draws stay in `null_samples`.
     """
 
     statistic: Any
@@ -36,6 +42,28 @@ class CalibrationTestResult:
     null_samples: Any = None
     adjusted_pvalue: Any = None
     draws: str | None = dataclasses.field(default=None, metadata={"static": True})
+    components: SKCEComponents | None = None
+
+    def __repr__(self) -> str:
+        """The numbers on one line, arrays by their shapes."""
+        parts = [f"pvalue={_shown(self.pvalue)}"]
+        if (error := self.pvalue_standard_error) is not None and _is_number(error):
+            parts[0] += f" ± {_shown(error, 1)}"
+        if self.adjusted_pvalue is not None:
+            parts.append(f"adjusted_pvalue={_shown(self.adjusted_pvalue)}")
+        parts += [f"statistic={_shown(self.statistic)}", f"estimate={_shown(self.estimate)}"]
+        if self.null_samples is not None:
+            draws, value = (jax.tree.leaves(x)[0] for x in (self.null_samples, self.statistic))
+            # Otherwise a batch of results, whose axes `vmap` has put first.
+            if jnp.shape(draws)[1:] == jnp.shape(value):
+                parts.append(f"{jnp.shape(draws)[0]} {self.draws or 'draws'}")
+        return f"{type(self).__name__}({', '.join(parts)})"
+
+    def __str__(self) -> str:
+        """The same, and below it what the components say, a line each."""
+        if self.components is None or not _is_number(self.components.spread.score):
+            return repr(self)
+        return f"{self!r}\n{self.components.described()}"
 
     @property
     def pvalue_standard_error(self) -> Any:
@@ -48,78 +76,25 @@ class CalibrationTestResult:
         return jax.tree.map(_standard_error, self.pvalue, self.null_samples)
 
 
+def _is_number(value: Any) -> bool:
+    return _checks.is_concrete(value) and jax.tree_util.all_leaves([value]) and jnp.ndim(value) == 0
+
+
+def _shown(value: Any, digits: int = 3) -> str:
+    """A number with that many digits; of everything else, what it is."""
+    if _is_number(value):
+        return f"{float(value):.{digits}g}"
+    if hasattr(value, "shape"):
+        return f"{value.dtype}{list(value.shape)}"
+    leaves, structure = jax.tree.flatten(value)
+    return str(jax.tree.unflatten(structure, [_shown(leaf, digits) for leaf in leaves]))
+
+
 def _standard_error(pvalue: jax.Array, null_samples: jax.Array) -> jax.Array:
     num_samples = null_samples.shape[0]
     least = 1 / (num_samples + 1)
     inside = jnp.clip(pvalue, least, 1 - least)
     return jnp.sqrt(inside * (1 - inside) / (num_samples + 2))
-
-
-def _tolerance(statistic: jax.Array, null_samples: jax.Array) -> jax.Array:
-    """Differences up to here are ties: equal data sets may differ in the last digits."""
-    size = jnp.where(jnp.isfinite(null_samples), jnp.abs(null_samples), 0)
-    own = jnp.where(jnp.isfinite(statistic), jnp.abs(statistic), 0)
-    # The median, since a few large draws say nothing of the rounding of the others.
-    return 100 * jnp.finfo(null_samples.dtype).eps * jnp.maximum(jnp.median(size, 0), own)
-
-
-def simulated_pvalue(statistic: jax.Array, null_samples: jax.Array) -> jax.Array:
-    """Monte Carlo p-value (1 + #{T_b ≥ T}) / (B + 1).
-
-    Differences within rounding error count as ties. A statistic that is not a number gives no
-    p-value, and null samples that are not count against rejection.
-
-    Args:
-        statistic: T, of any shape.
-        null_samples: T_b, [B, ...].
-
-    Returns:
-        The p-values, in [1 / (B + 1), 1], of the shape of T.
-    """
-    count = jnp.sum(~(null_samples < statistic - _tolerance(statistic, null_samples)), 0)
-    pvalue = (1 + count) / jnp.asarray(null_samples.shape[0] + 1, null_samples.dtype)
-    return jnp.where(jnp.isnan(statistic), jnp.nan, pvalue)
-
-
-def adjusted_pvalues(statistic: Any, null_samples: Any) -> Any:
-    """p-values of several statistics, adjusted for their number by the largest of them.
-
-    All statistics are standardised by mean and standard deviation over the observed and the drawn
-    values together; the adjusted p-value of each is its rank among the largest standardised
-    statistics of the draws. Under calibration the probability that any of them is ≤ α is at most
-    α, for every number of draws and every dependence.
-
-    Args:
-        statistic: array, or pytree of arrays.
-        null_samples: the same pytree of draws, [B, ...] each.
-
-    Returns:
-        The same pytree of p-values.
-
-    References: Westfall and Young (1993), single-step max T.
-    """
-    leaves, structure = jax.tree.flatten(statistic)
-    draws = jax.tree.leaves(null_samples)
-    # Observed value first. It is one of B + 1 exchangeable ones, also in mean and deviation.
-    pools = [
-        jnp.concatenate([jnp.asarray(t, d.dtype)[None], d]).reshape(d.shape[0] + 1, -1)
-        for t, d in zip(leaves, draws, strict=True)
-    ]
-    pool = jnp.concatenate([x.astype(jnp.result_type(*pools)) for x in pools], 1)
-    # Infinite values are beyond all others, and numbers that are none make the largest score none.
-    moments = {"axis": 0, "where": jnp.isfinite(pool)}
-    mean, spread = jnp.mean(pool, **moments), jnp.std(pool, **moments)
-    size = jnp.max(jnp.abs(pool), initial=0, **moments)
-    is_constant = ~(spread > 100 * jnp.finfo(pool.dtype).eps * size)
-    scores = (pool - jnp.where(is_constant, pool, mean)) / jnp.where(is_constant, 1, spread)
-    scores = jnp.where(jnp.isfinite(pool), scores, pool)
-    pvalues = jax.vmap(simulated_pvalue, (0, None))(scores[0], scores[1:].max(1))
-    parts = jnp.split(pvalues, np.cumsum([x.shape[1] for x in pools])[:-1])
-    parts = [
-        part.reshape(jnp.shape(t)).astype(d.dtype)
-        for part, t, d in zip(parts, leaves, draws, strict=True)
-    ]
-    return jax.tree.unflatten(structure, parts)
 
 
 def simulated_result(
@@ -136,6 +111,14 @@ def simulated_result(
     pvalue = jax.tree.map(simulated_pvalue, statistic, null_samples)
     adjusted = adjusted_pvalues(statistic, null_samples) if adjust else None
     return CalibrationTestResult(statistic, pvalue, estimate, null_samples, adjusted, draws)
+
+
+def skce_result(
+    pool: jax.Array, components: SKCEComponents, estimate: jax.Array, *, draws: str
+) -> CalibrationTestResult:
+    """Result of a test that ranks the first of a pool of SKCE statistics."""
+    result = simulated_result(pool[0], pool[1:], estimate, draws=draws)
+    return dataclasses.replace(result, components=components)
 
 
 def combine_results(
@@ -191,6 +174,9 @@ def combine_results(
     for i, result in enumerate(results):
         for j, earlier in enumerate(results[:i]):
             _refuse_same_draws(f"results[{j}] and results[{i}]", earlier, result)
+    if first.components is not None:
+        pool = pooled(*(result.components for result in results))
+        return skce_result(*pool, first.estimate, draws=first.draws)
     null_samples = jax.tree.map(
         lambda *draws: jnp.concatenate(draws), *(result.null_samples for result in results)
     )
@@ -198,6 +184,14 @@ def combine_results(
     return simulated_result(
         first.statistic, null_samples, first.estimate, draws=first.draws, adjust=adjust
     )
+
+
+def _raw(result: CalibrationTestResult) -> tuple[Any, Any]:
+    """Statistics and their draws as they are before they are standardised over a pool."""
+    if result.components is None:
+        return result.statistic, result.null_samples
+    parts = result.components.unbiased, result.components.spread
+    return [part.statistic for part in parts], [part.null_samples for part in parts]
 
 
 def _refuse_other_test(
@@ -218,10 +212,10 @@ def _refuse_other_test(
             f"got {described[1]}"
         )
     triples = zip(
-        *map(jax.tree.leaves, (first.statistic, other.statistic, first.null_samples)), strict=True
+        *map(jax.tree.leaves, (_raw(first)[0], _raw(other)[0], _raw(first)[1])), strict=True
     )
     for expected, value, draws in triples:
-        differs = jnp.abs(expected - value) > _tolerance(expected, draws)
+        differs = jnp.abs(expected - value) > tolerance(expected, draws)
         if _checks.is_concrete(differs) and np.any(differs):
             place = _checks.first_where(differs)
             raise ValueError(
@@ -231,7 +225,7 @@ def _refuse_other_test(
 
 
 def _refuse_same_draws(names: str, one: CalibrationTestResult, two: CalibrationTestResult) -> None:
-    for draws in zip(*map(jax.tree.leaves, (one.null_samples, two.null_samples)), strict=True):
+    for draws in zip(*map(jax.tree.leaves, (_raw(one)[1], _raw(two)[1])), strict=True):
         if not _checks.is_concrete(draws):
             continue
         x, y = sorted(map(np.asarray, draws), key=np.size)

@@ -19,6 +19,7 @@ from calibjax.pairwise.reductions import (
     mean_over_all_pairs,
     mean_over_pairs,
     quadratic_forms,
+    split_quadratic_forms,
     weighted_sums,
 )
 from calibjax.pairwise.rows import map_rows
@@ -34,5 +35,6 @@ __all__ = [
     "mean_over_all_pairs",
     "mean_over_pairs",
     "quadratic_forms",
+    "split_quadratic_forms",
     "weighted_sums",
 ]

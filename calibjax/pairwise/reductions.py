@@ -222,9 +222,25 @@ def quadratic_forms(
     >>> print(quadratic_forms(product, 1.0, jnp.array([1.0, 2.0]), jnp.array([[1.0, 1.0], [1, 0]])))
     [9. 1.]
     """
+    return sum(split_quadratic_forms(function, args, xs, weights, tile_size=tile_size))
+
+
+@_jit_reduction
+def split_quadratic_forms(
+    function: PairFunction, args: Any, xs: Any, weights: jax.Array, *, tile_size: int = TILE_SIZE
+) -> tuple[jax.Array, jax.Array]:
+    """The two parts of `quadratic_forms`: sums over i ≠ j, and over i = j, [c] each.
+
+    >>> import jax.numpy as jnp
+    >>> from calibjax.pairwise import split_quadratic_forms
+    >>> def product(scale, x, y):
+    ...     return scale * x * y
+    >>> print(*split_quadratic_forms(product, 1.0, jnp.array([1.0, 2.0]), jnp.ones((2, 1))))
+    [4.] [5.]
+    """
     diagonal = jax.vmap(function, in_axes=(None, 0, 0))(args, xs, xs)
     upper = _upper_forms(function, args, xs, weights, tile_size)
-    return 2 * upper + matmul(diagonal, jnp.square(weights))
+    return 2 * upper, matmul(diagonal, jnp.square(weights))
 
 
 @_jit_reduction
