@@ -14,9 +14,11 @@ from calibjax.estimators.kernel_density import kde_bandwidth, kde_calibration_er
 from calibjax.estimators.lenses import class_wise, group_classes, top_label
 from calibjax.estimators.local import LocalErrors, lce, local_errors, mean_lce, mlce
 from calibjax.estimators.mean_embedding import embedding_difference, ucme
+from calibjax.estimators.spread import SpreadEstimate, skce_spread
 
 __all__ = [
     "LocalErrors",
+    "SpreadEstimate",
     "calibration_kernel",
     "calibration_kernel_matrix",
     "class_wise",
@@ -37,6 +39,7 @@ __all__ = [
     "skce",
     "skce_biased",
     "skce_block",
+    "skce_spread",
     "top_label",
     "ucme",
     "uniform_bins",

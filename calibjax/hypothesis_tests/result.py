@@ -194,6 +194,14 @@ def _raw(result: CalibrationTestResult) -> tuple[Any, Any]:
     return [part.statistic for part in parts], [part.null_samples for part in parts]
 
 
+def _kind(result: CalibrationTestResult) -> str:
+    """What a result is of, in an error message."""
+    if result.components is not None:
+        return f"{result.components.ranked} statistics of the SKCE"
+    adjusted = "without" if result.adjusted_pvalue is None else "with"
+    return f"{len(jax.tree.leaves(result.statistic))} statistics {adjusted} adjusted p-values"
+
+
 def _refuse_other_test(
     name: str, first: CalibrationTestResult, other: CalibrationTestResult
 ) -> None:
@@ -202,14 +210,10 @@ def _refuse_other_test(
             f"{name}.draws: expected {first.draws!r} as in the first result, got {other.draws!r}"
         )
     if jax.tree.structure(first) != jax.tree.structure(other):
-        described = [
-            f"{len(jax.tree.leaves(result.statistic))} statistics "
-            f"{'without' if result.adjusted_pvalue is None else 'with'} adjusted p-values"
-            for result in (first, other)
-        ]
+        described = [_kind(result) for result in (first, other)]
         raise ValueError(
             f"{name}: expected a result like the first, of {described[0]} (and the same names), "
-            f"got {described[1]}"
+            f"got a result of {described[1]}"
         )
     triples = zip(
         *map(jax.tree.leaves, (_raw(first)[0], _raw(other)[0], _raw(first)[1])), strict=True

@@ -1,7 +1,8 @@
 """Kernels and their algebra: sums, products, multiples, tensor products."""
 
+import math
 import numbers
-from typing import Any
+from typing import Any, ClassVar
 
 import jax
 
@@ -11,6 +12,7 @@ from calibjax.distributions import MonteCarlo
 from calibjax.kernels.expectations import (
     centered_kernel,
     check_expectations,
+    diagonal_expectation,
     double_expectation,
     register_expectations,
     single_expectation,
@@ -21,8 +23,11 @@ class Kernel:
     """A positive semi-definite function of two points.
 
     Subclasses are records that define `__call__(x, y)` for one pair of points, and
-    `check_values(name)` where their hyperparameters can be wrong.
+    `check_values(name)` where their hyperparameters can be wrong. `diagonal` is the value k(x, x)
+    where it is the same for all x, otherwise None.
     """
+
+    diagonal: ClassVar[Any] = None
 
     def __call__(self, x: Any, y: Any) -> jax.Array:
         """Value of the kernel at one pair of points, a scalar."""
@@ -96,6 +101,12 @@ class Product(Kernel):
     """
 
     factors: tuple[Kernel, ...]
+
+    @property
+    def diagonal(self) -> Any:
+        """Product of those of the factors, if they all have one."""
+        values = [kernel.diagonal for kernel in self.factors]
+        return None if any(value is None for value in values) else math.prod(values)
 
     def __call__(self, x: Any, y: Any) -> jax.Array:
         """Product of the values of the factors."""
@@ -187,6 +198,7 @@ register_expectations(
     double=lambda kernel, p, q: sum(double_expectation(k, p, q) for k in kernel.terms),
     centered=lambda kernel, *pair: sum(centered_kernel(k, *pair) for k in kernel.terms),
     check=_check_terms,
+    diagonal=lambda kernel, p: sum(diagonal_expectation(k, p) for k in kernel.terms),
 )
 register_expectations(
     Scaled,
@@ -195,4 +207,5 @@ register_expectations(
     double=lambda kernel, p, q: kernel.factor * double_expectation(kernel.kernel, p, q),
     centered=lambda kernel, *pair: kernel.factor * centered_kernel(kernel.kernel, *pair),
     check=lambda kernel, predictions: check_expectations(kernel.kernel, predictions),
+    diagonal=lambda kernel, p: kernel.factor * diagonal_expectation(kernel.kernel, p),
 )

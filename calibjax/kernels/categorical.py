@@ -51,6 +51,10 @@ def _any_centered(kernel: Kernel, p: Any, y: jax.Array, q: Any, z: jax.Array) ->
     return matmul(_residual(p, y), matmul(_label_matrix(kernel, p), _residual(q, z)))
 
 
+def _any_diagonal(kernel: Kernel, p: Any) -> jax.Array:
+    return matmul(p.class_probs, jnp.diagonal(_label_matrix(kernel, p)))
+
+
 def _any_prepare(kernel: Kernel, predictions: Any, targets: jax.Array) -> jax.Array | None:
     """Square root R of the label matrix, A = R Rᵀ, [m, m]."""
     del targets
@@ -99,6 +103,7 @@ for _distribution in (Categorical, CategoricalLogits, Bernoulli):
         double=_any_double,
         centered=_any_centered,
         features=FeatureRule(_any_prepare, _any_features),
+        diagonal=_any_diagonal,
     )
     register_expectations(
         White,

@@ -38,6 +38,7 @@ class Rules(NamedTuple):
     centered: Callable[..., jax.Array] | None = None
     features: FeatureRule | None = None
     check: Callable[..., None] | None = None
+    diagonal: Callable[..., jax.Array] | None = None
 
 
 _REGISTRY: dict[tuple[type, type], Rules] = {}
@@ -52,6 +53,7 @@ def register_expectations(
     centered: Callable[..., jax.Array] | None = None,
     features: FeatureRule | None = None,
     check: Callable[..., None] | None = None,
+    diagonal: Callable[..., jax.Array] | None = None,
 ) -> None:
     """Registers the expectations of a target kernel under a distribution.
 
@@ -66,10 +68,14 @@ def register_expectations(
             which `exact_skce_test` redraws by matrix products.
         check: (kernel, predictions) → None, raises a `ValueError` where the kernel has values
             that the rules cannot do; called by estimators and tests, also with tracers.
+        diagonal: (kernel, p) → E_{Z~p} k(Z, Z), which `estimators.skce_spread` needs of kernels
+            without a constant `Kernel.diagonal`.
 
     A runnable example is in `calibjax.distributions`.
     """
-    _REGISTRY[kernel_type, distribution_type] = Rules(single, double, centered, features, check)
+    _REGISTRY[kernel_type, distribution_type] = Rules(
+        single, double, centered, features, check, diagonal
+    )
 
 
 def rules(kernel: Any, distribution: Any) -> Rules:
@@ -151,6 +157,43 @@ def double_expectation(kernel: Any, p: Any, q: Any) -> jax.Array:
     0.625
     """
     return rules(kernel, p).double(kernel, p, q)
+
+
+def diagonal_expectation(kernel: Any, p: Any) -> jax.Array | float:
+    """Expectation E_{Z~p} k(Z, Z) of the values of a target kernel on the diagonal.
+
+    Args:
+        kernel: target kernel k.
+        p: one distribution.
+
+    Returns:
+        A scalar.
+
+    Raises:
+        NotImplementedError: if the kernel has no constant diagonal, and the pair no rule.
+
+    >>> import jax.numpy as jnp
+    >>> from calibjax.distributions import Categorical
+    >>> from calibjax.kernels import LabelKernel
+    >>> kernel = LabelKernel(jnp.array([[1.0, 0.0], [0.0, 3.0]]))
+    >>> print(diagonal_expectation(kernel, Categorical(jnp.array([0.25, 0.75]))))
+    2.5
+    """
+    if (constant := getattr(kernel, "diagonal", None)) is not None:
+        return constant
+    return diagonal_by_rules(rules(kernel, p), kernel, p)
+
+
+def diagonal_by_rules(known: Rules, kernel: Any, p: Any) -> jax.Array:
+    """`diagonal_expectation` of a kernel whose diagonal is not constant."""
+    if known.diagonal is not None:
+        return known.diagonal(kernel, p)
+    raise NotImplementedError(
+        f"no expectation of k(Z, Z) of the target kernel {type(kernel).__name__} under "
+        f"{type(p).__name__} predictions; give the kernel an attribute diagonal, where k(z, z) is "
+        "the same for all z, or register it with "
+        "calibjax.kernels.register_expectations(..., diagonal=...)"
+    )
 
 
 def centered_kernel(kernel: Any, p: Any, y: Any, q: Any, z: Any) -> jax.Array:

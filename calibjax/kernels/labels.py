@@ -1,5 +1,7 @@
 """Kernels on class labels."""
 
+from typing import ClassVar
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -18,6 +20,8 @@ class White(Kernel):
     >>> print(White()(1, 1), White()(0, 1))
     1.0 0.0
     """
+
+    diagonal: ClassVar[float] = 1.0
 
     def __call__(self, y: jax.Array, z: jax.Array) -> jax.Array:
         """Whether all entries of y and z are equal, as a number."""

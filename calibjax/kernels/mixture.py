@@ -23,6 +23,7 @@ from calibjax.kernels.expectations import (
     FeatureRule,
     centered_kernel,
     check_expectations,
+    diagonal_expectation,
     double_expectation,
     four_terms,
     register_expectations,
@@ -64,6 +65,12 @@ def _double(kernel: Kernel, p: Mixture, q: Mixture) -> jax.Array:
     if (classes := _classes(p)) is not None:
         return double_expectation(kernel, classes, _classes(q))
     return _average(lambda a: _average(lambda b: double_expectation(kernel, a, b), q), p)
+
+
+def _diagonal(kernel: Kernel, p: Mixture) -> jax.Array:
+    if (classes := _classes(p)) is not None:
+        return diagonal_expectation(kernel, classes)
+    return _average(lambda component: diagonal_expectation(kernel, component), p)
 
 
 def _centered(kernel: Kernel, p: Mixture, y: Any, q: Mixture, z: Any) -> jax.Array:
@@ -109,4 +116,5 @@ register_expectations(
     centered=_centered,
     features=FeatureRule(_prepare, _features),
     check=lambda kernel, predictions: check_expectations(kernel, predictions.components),
+    diagonal=_diagonal,
 )

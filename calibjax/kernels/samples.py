@@ -74,10 +74,15 @@ def _double(kernel: Kernel, p: Samples, q: Samples) -> jax.Array:
     return jnp.where(is_same, (every - paired) / (1 - jnp.where(is_same, share, 0)), every)
 
 
-register_expectations(Kernel, Samples, single=_single, double=_double)
+def _diagonal(kernel: Kernel, p: Samples) -> jax.Array:
+    return _expectation(lambda x: kernel(x, x), p)
+
+
+register_expectations(Kernel, Samples, single=_single, double=_double, diagonal=_diagonal)
 register_expectations(
     Kernel,
     MonteCarlo,
     single=lambda kernel, p, z: _single(kernel, p.draws, z),
     double=lambda kernel, p, q: _double(kernel, p.draws, q.draws),
+    diagonal=lambda kernel, p: _diagonal(kernel, p.draws),
 )

@@ -1,7 +1,7 @@
 """Kernels that are functions of a distance."""
 
 import dataclasses
-from typing import Any
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -19,6 +19,8 @@ class Stationary(Kernel):
     Subclasses are records with the fields `length_scale` and `distance` that define g as
     `log_value`.
     """
+
+    diagonal: ClassVar[float] = 1.0
 
     def log_value(self, distance: jax.Array) -> jax.Array:
         """Logarithm of the kernel at a distance, g(d)."""

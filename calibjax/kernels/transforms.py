@@ -21,6 +21,8 @@ from calibjax.kernels.expectations import (
     FeatureRule,
     Rules,
     centered_kernel,
+    diagonal_by_rules,
+    diagonal_expectation,
     double_expectation,
     four_terms,
     missing,
@@ -186,6 +188,12 @@ def _double(kernel: Linear, p: Any, q: Any) -> jax.Array:
     return double_expectation(kernel.kernel, _map(kernel, p), _map(kernel, q))
 
 
+def _diagonal(kernel: Linear, p: Any) -> jax.Array | float:
+    if (general := _rules_of_any_kernel(p)) is not None:
+        return diagonal_by_rules(general, kernel, p)
+    return diagonal_expectation(kernel.kernel, _map(kernel, p))
+
+
 def _centered(kernel: Linear, p: Any, y: Any, q: Any, z: Any) -> jax.Array:
     if (general := _rules_of_any_kernel(p)) is not None:
         return (general.centered or four_terms)(kernel, p, y, q, z)
@@ -220,4 +228,5 @@ register_expectations(
     double=_double,
     centered=_centered,
     features=FeatureRule(_prepare, _features),
+    diagonal=_diagonal,
 )

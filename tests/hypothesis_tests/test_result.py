@@ -67,7 +67,8 @@ def test_tests_without_draws_have_no_standard_error():
 
 
 TESTS = {
-    "exact_skce_test": hypothesis_tests.exact_skce_test,
+    # The other statistics are standardised anew: tests/hypothesis_tests/test_components.py.
+    "exact_skce_test": functools.partial(hypothesis_tests.exact_skce_test, statistic="biased"),
     "bootstrap_skce_test": hypothesis_tests.bootstrap_skce_test,
     "spectrum_skce_test": hypothesis_tests.spectrum_skce_test,
     "exact_test": lambda key, kernel, *data, **options: hypothesis_tests.exact_test(
@@ -112,6 +113,11 @@ def test_results_that_do_not_belong_together():
     )
     with pytest.raises(ValueError, match=r"results\[1\].statistic: expected .* as in the first"):
         combine(first, other)
+    other = hypothesis_tests.exact_skce_test(
+        jax.random.key(1), kernel, predictions, targets, num_samples=20, statistic="spread"
+    )
+    with pytest.raises(ValueError, match=r"the first, of omnibus statistics.* got .* of spread st"):
+        combine(first, other)
     block = hypothesis_tests.block_skce_test(kernel, predictions, targets, block_size=2)
     with pytest.raises(ValueError, match=r"results\[0\].null_samples: expected draws, got None"):
         combine(block, block)
@@ -119,7 +125,7 @@ def test_results_that_do_not_belong_together():
         combine(first, 0.5)
     pair = hypothesis_tests.exact_test(KEY, lambda p, y: (y[0], y[1]), predictions, targets)
     with pytest.raises(
-        ValueError, match=r"results\[1\]: expected a result like the first, of 1 st"
+        ValueError, match=r"results\[1\]: expected a result like the first, of omni"
     ):
         combine(first, pair)
     bootstrap = hypothesis_tests.bootstrap_skce_test(KEY, kernel, predictions, targets)

@@ -1,0 +1,259 @@
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from calibjax import distances, distributions, estimators, hypothesis_tests, kernels
+from calibjax.hypothesis_tests.components import STATISTICS, skce_components
+from tests import oracles
+
+KEY = jax.random.key(0)
+exact = hypothesis_tests.exact_skce_test
+
+
+def pool_in_loops(unbiased, diagonal, n):
+    """The statistics of a pool, written from the formulas."""
+    nv = (n - 1) * unbiased + diagonal
+    rest = (n - 1) * unbiased + diagonal.mean()
+
+    def z(x):
+        x = np.cbrt(x)
+        return (x - x.mean()) / x.std()
+
+    scores = z(nv), z(rest), z(diagonal)
+    return scores, np.max([scores[0], scores[1], np.abs(scores[2])], 0)
+
+
+def rank(pool):
+    return (1 + sum(t >= pool[0] for t in pool[1:])) / len(pool)
+
+
+@pytest.mark.parametrize("name", ["normal-None", "categorical-5-label"])
+def test_against_loops(name):
+    kernel, predictions, targets, h, samples = oracles.cases()[name]
+    test = exact(KEY, kernel, predictions, targets, num_samples=40)
+    matrix = oracles.h_matrix(h, samples)
+    n, parts = len(matrix), test.components
+    np.testing.assert_allclose(parts.biased.statistic, matrix.mean(), rtol=1e-9)
+    np.testing.assert_allclose(parts.unbiased.statistic, oracles.unbiased(matrix), rtol=1e-9)
+    np.testing.assert_allclose(parts.spread.statistic, np.trace(matrix) / n, rtol=1e-9)
+    np.testing.assert_allclose(test.estimate, oracles.unbiased(matrix), rtol=1e-9)
+    unbiased, diagonal = (
+        np.r_[part.statistic, part.null_samples] for part in (parts.unbiased, parts.spread)
+    )
+    scores, pool = pool_in_loops(unbiased, diagonal, n)
+    ours = parts.biased, parts.unbiased, parts.spread
+    np.testing.assert_allclose([part.score for part in ours], [s[0] for s in scores], rtol=1e-8)
+    np.testing.assert_allclose(np.r_[test.statistic, test.null_samples], pool, rtol=1e-8)
+    assert test.pvalue == rank(pool)
+    assert parts.biased.pvalue == rank((n - 1) * unbiased + diagonal)
+    assert parts.unbiased.pvalue == rank(unbiased)
+    assert parts.spread.pvalue == rank(np.abs(scores[2]))
+
+
+@pytest.mark.parametrize("statistic", STATISTICS)
+def test_statistics_rank_what_they_name(statistic):
+    kernel, predictions, targets, _, _ = oracles.cases()["categorical-5-white"]
+    test = exact(KEY, kernel, predictions, targets, num_samples=50, statistic=statistic)
+    if statistic != "omnibus":
+        assert test.pvalue == getattr(test.components, statistic).pvalue
+    parts = test.components
+    expected = {
+        "omnibus": max(parts.biased.score, parts.unbiased.score, abs(parts.spread.score)),
+        "biased": estimators.skce_biased(kernel, predictions, targets),
+        "unbiased": estimators.skce(kernel, predictions, targets),
+        "spread": abs(parts.spread.score),
+    }
+    np.testing.assert_allclose(test.statistic, expected[statistic], rtol=1e-10)
+    assert test.null_samples.shape == (50,)
+
+
+def test_unknown_statistics_are_refused():
+    kernel, predictions, targets, _, _ = oracles.cases()["categorical-5-white"]
+    with pytest.raises(ValueError, match="statistic: expected one of 'omnibus', .*'median'"):
+        exact(KEY, kernel, predictions, targets, statistic="median")
+
+
+def test_treats_the_pool_alike():
+    """The statistic of each member does not depend on which of them was observed."""
+    rng = np.random.default_rng(0)
+    unbiased, diagonal = jnp.asarray(rng.normal(size=30)), jnp.asarray(rng.gamma(3, size=30))
+    order = rng.permutation(30)
+    one, _ = skce_components(unbiased, diagonal, num_targets=7, ranked="omnibus")
+    two, _ = skce_components(unbiased[order], diagonal[order], num_targets=7, ranked="omnibus")
+    np.testing.assert_allclose(one[order], two, rtol=1e-12)
+
+
+def test_a_constant_diagonal_has_no_say():
+    """(y − p)² is 1/4 for p = 1/2 whatever comes."""
+    kernel = kernels.TensorProduct(kernels.Exponential(), kernels.White())
+    predictions = distributions.Bernoulli(jnp.full(12, 0.5, jnp.float32))
+    test = exact(KEY, kernel, predictions, jnp.ones(12, int), num_samples=99)
+    assert test.components.spread.score == 0
+    assert test.components.spread.pvalue == 1
+    assert test.pvalue == 0.01
+
+
+def test_draws_that_are_no_numbers_count_against_rejection():
+    unbiased, diagonal = jnp.linspace(3.0, 0.0, 20), jnp.linspace(2.0, 1.0, 20)
+    pool, parts = skce_components(
+        unbiased.at[3].set(jnp.nan), diagonal.at[3].set(jnp.nan), num_targets=5, ranked="omnibus"
+    )
+    assert jnp.isnan(pool[3])
+    assert jnp.isfinite(pool[0])
+    np.testing.assert_allclose(parts.biased.pvalue, 2 / 20)
+    pool, parts = skce_components(
+        unbiased.at[0].set(jnp.nan), diagonal, num_targets=5, ranked="omnibus"
+    )
+    assert jnp.isnan(pool[0])
+    assert jnp.isnan(parts.biased.pvalue)
+
+
+def test_runs_are_put_together():
+    kernel, predictions, targets, _, _ = oracles.cases()["categorical-5-label"]
+    for statistic in STATISTICS:
+        one, two = (
+            exact(
+                jax.random.key(i), kernel, predictions, targets, num_samples=25, statistic=statistic
+            )
+            for i in range(2)
+        )
+        both = hypothesis_tests.combine_results(one, two)
+        unbiased, diagonal = (
+            np.r_[
+                getattr(one.components, name).statistic,
+                getattr(one.components, name).null_samples,
+                getattr(two.components, name).null_samples,
+            ]
+            for name in ("unbiased", "spread")
+        )
+        scores, pool = pool_in_loops(unbiased, diagonal, 23)
+        pools = {
+            "omnibus": pool,
+            "biased": (22 * unbiased + diagonal) / 23,
+            "unbiased": unbiased,
+            "spread": np.abs(scores[2]),
+        }
+        np.testing.assert_allclose(
+            np.r_[both.statistic, both.null_samples], pools[statistic], rtol=1e-8
+        )
+        assert both.pvalue == rank(pools[statistic])
+        assert both.components.spread.null_samples.shape == (50,)
+        with pytest.raises(ValueError, match="expected draws with different keys"):
+            hypothesis_tests.combine_results(one, one)
+
+
+def test_prints_what_was_seen():
+    predictions = distributions.Normal(jnp.zeros(64), jnp.ones(64))
+    z = jax.random.normal(jax.random.key(1), (64,))
+    test = functools.partial(exact, KEY, oracles.normal_kernel(), predictions, num_samples=100)
+    wide, narrow = test(0.5 * z), test(2 * z)
+    assert "targets scatter less than predicted: too wide" in str(wide)
+    assert "targets scatter more than predicted: too narrow" in str(narrow)
+    assert wide.components.loudest == narrow.components.loudest == "spread"
+    assert str(wide).count("loudest") == 1
+    assert len(str(wide)) < 500
+    assert repr(wide).startswith("CalibrationTestResult(pvalue=")
+    assert repr(wide).endswith("100 redrawn targets)")
+
+
+def test_batches_and_traced_results_print_their_shapes():
+    predictions, targets, _ = oracles.categorical_data(6, 3)
+    kernel = oracles.categorical_kernel()
+    traced = []
+
+    @jax.jit
+    @jax.vmap
+    def test(key):
+        result = exact(key, kernel, predictions, targets, num_samples=19)
+        traced.append(str(result))
+        return result
+
+    summary = "CalibrationTestResult(pvalue=float64[{0}], statistic=float64[{0}]"
+    assert str(test(jax.random.split(KEY, 3))).startswith(summary.format(3))
+    assert traced[0].startswith(summary.format(""))
+
+
+# Models that are wrong in one way each: targets loc + 0.1 (shift + factor · e), or q ∝ p^(1/T).
+NORMALS = {
+    "calibrated": (0.0, 1.0),
+    "up": (0.3, 1.0),
+    "down": (-0.3, 1.0),
+    "narrow": (0.0, 1.4),
+    "wide": (0.0, 0.7),
+}
+CLASSES = {"calibrated": (1.0, 100), "underconfident": (0.55, 100), "overconfident": (1.8, 100)} | {
+    "a little underconfident": (0.8, 300),
+    "a little overconfident": (1.25, 300),
+}
+
+
+def normal_model(key, name):
+    shift, factor = NORMALS[name]
+    keys = jax.random.split(key)
+    loc = jax.random.uniform(keys[0], (64,))
+    targets = loc + 0.1 * (shift + factor * jax.random.normal(keys[1], (64,)))
+    return oracles.normal_kernel(), distributions.Normal(loc, jnp.full(64, 0.1)), targets
+
+
+def class_model(key, name):
+    temperature, n = CLASSES[name]
+    keys = jax.random.split(key)
+    probs = jax.random.dirichlet(keys[0], jnp.full(10, 0.5), (n,))
+    truth = jnp.log(jnp.maximum(probs, 1e-30)) / temperature
+    predictions = distributions.Categorical(probs)
+    scale = kernels.median_heuristic(distances.TotalVariation(), predictions)
+    targets = jax.random.categorical(keys[1], truth)
+    return oracles.categorical_kernel(scale), predictions, targets
+
+
+def rejections(model, name, num_datasets, seed=0):
+    """Shares of p-values ≤ 0.05 with 199 redraws: of the test, of its components."""
+
+    def pvalues(key):
+        keys = jax.random.split(key)
+        test = exact(keys[0], *model(keys[1], name), num_samples=199)
+        parts = test.components
+        return test.pvalue, parts.biased.pvalue, parts.unbiased.pvalue, parts.spread.pvalue
+
+    keys = jax.random.split(jax.random.key(seed), num_datasets)
+    values = jax.jit(lambda keys: jax.lax.map(pvalues, keys, batch_size=50))(keys)
+    return dict(zip(STATISTICS, (float(jnp.mean(p <= 0.05)) for p in values), strict=True))
+
+
+def test_sees_what_the_biased_statistic_is_blind_to():
+    """100 data sets, so standard errors of at most 0.05; the full powers are slow tests."""
+    wide, narrow = (rejections(normal_model, name, 100) for name in ("wide", "narrow"))
+    assert wide["omnibus"] > 0.7
+    assert wide["biased"] < 0.15
+    assert narrow["omnibus"] > 0.7
+
+
+POWERS = [
+    (normal_model, "wide", 0.85),
+    (normal_model, "narrow", 0.85),
+    (normal_model, "up", 0.5),
+    (normal_model, "down", 0.5),
+    (class_model, "underconfident", 0.97),
+    (class_model, "overconfident", 0.87),
+    (class_model, "a little underconfident", 0.7),
+    (class_model, "a little overconfident", 0.7),
+]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("model", "name", "power"), POWERS)
+def test_power_on_both_signs(model, name, power):
+    """No less than what was measured with 400 data sets, but for three standard errors."""
+    error = np.sqrt(power * (1 - power) / 400)
+    assert rejections(model, name, 400)["omnibus"] > power - 3 * error
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("model", [normal_model, class_model])
+def test_every_statistic_holds_its_level(model):
+    error = np.sqrt(0.05 * 0.95 / 2000)
+    for share in rejections(model, "calibrated", 2000).values():
+        assert abs(share - 0.05) < 3 * error
