@@ -8,14 +8,9 @@ The exact test can only reject less often than α where its statistic has ties, 
 labels its level lies below 0.05; with continuous targets and (B + 1) α an integer it equals 0.05
 for every number B of redraws, which is why there are fewer of them where they cost most.
 
-Some p-values are NaN under `jit`: of a block test whose block estimates are all equal, and of a
-CME test with a singular covariance. Such a data set counts as not rejected; the column "undefined"
-has their number. CME tests draw five locations anew for each data set: W21's for normal
+The tests are those of `experiments.compared_tests`. The column "undefined" has the number of data
+sets without a p-value. CME tests draw five locations anew for each data set: W21's for normal
 predictions, predictions and labels of the model itself for classes.
-
-All tests are evaluated within `jit`, where the exact SKCE test of scalar normals works by pairs.
-One by one, with concrete values, it would use features: as fast at n = 1024 (0.3 s and 0.37 s for
-99 redraws on a busy machine), slower for fewer samples.
 
 Cells are stored, so that a run that was interrupted goes on where it was. On few cores set the
 environment variable OPENBLAS_NUM_THREADS=1: threads that wait for each other take most of the
@@ -32,21 +27,24 @@ from pathlib import Path
 from typing import Any
 
 import jax
-import numpy as np
 from tqdm import tqdm
 
-from calibjax import estimators, hypothesis_tests
+from calibjax import estimators
 from experiments import reporting
-from experiments.reporting import keys_of, spans
+from experiments.compared_tests import (
+    ALPHA,
+    EXACT,
+    GROUPS,
+    NUM_EIGENVALUES,
+    NUM_LOCATIONS,
+    counts,
+    is_simulated,
+)
+from experiments.reporting import spans
 from experiments.synthetic_models import Model
 from paper_repro.cells import cell, key_of, program
 
-ALPHA = 0.05
-POWER_BARS = {("uncalibrated", 1): 0.965, ("uncalibrated", 10): 0.93}  # exact test, n = 4
-EXACT = "exact SKCE"
-NUM_LOCATIONS = 5
-ECE = functools.partial(estimators.ece, binning=estimators.uniform_bins(10))
-
+POWER_BARS = {("uncalibrated", 1): 0.96, ("uncalibrated", 10): 0.93}  # exact test, n = 4
 # (B + 1) α is an integer.
 DRAWS = {4: 999, 16: 999, 64: 199, 256: 99, 1024: 99}
 FEWER_DRAWS = {("exact", "calibrated", 1024): 19, ("consistency", "calibrated", 1024): 19} | {
@@ -60,110 +58,6 @@ OTHER_MODELS = (
     Model("classes", 2),
 )
 SIZES = (16, 64, 256, 1024)
-NUM_EIGENVALUES = 32  # a p-value differs from that with all of them by less than 1e-3
-_BATCH_NUMBERS = 2**20  # numbers that the draws of the data sets evaluated at once may hold
-
-Pvalues = dict[str, jax.Array]
-
-
-def skce_tests(key: jax.Array, model: Model, samples: Any, num_draws: int) -> Pvalues:
-    """Tests with asymptotic distributions of the SKCE, or bounds; only the bootstrap draws."""
-    arguments = model.kernel, *samples
-    tests = hypothesis_tests
-    spectrum = functools.partial(tests.spectrum_skce_test, key, method="numerical")
-    size = math.isqrt(samples[1].shape[0])
-    results = {
-        "bootstrap": tests.bootstrap_skce_test(key, *arguments, num_samples=num_draws),
-        "spectrum": spectrum(*arguments, num_eigenvalues=NUM_EIGENVALUES),
-        "gamma": tests.gamma_skce_test(*arguments),
-        "Pearson": tests.pearson_skce_test(*arguments, num_eigenvalues=NUM_EIGENVALUES),
-        "block (B = 2)": tests.block_skce_test(*arguments, block_size=2),
-        "block (B = √n)": tests.block_skce_test(*arguments, block_size=size),
-    }
-    for name, options in {"biased": {}, "unbiased": {}, "block": {"block_size": 2}}.items():
-        results[f"distribution-free ({name})"] = tests.distribution_free_skce_test(
-            *arguments, estimator=name, **options
-        )
-    return {name: result.pvalue for name, result in results.items()}
-
-
-def few_skce_tests(key: jax.Array, model: Model, samples: Any, num_draws: int) -> Pvalues:
-    """The asymptotic tests of the paper."""
-    arguments = model.kernel, *samples
-    bootstrap = hypothesis_tests.bootstrap_skce_test(key, *arguments, num_samples=num_draws)
-    block = hypothesis_tests.block_skce_test(*arguments, block_size=2)
-    return {"bootstrap": bootstrap.pvalue, "block (B = 2)": block.pvalue}
-
-
-def exact_skce_test(key: jax.Array, model: Model, samples: Any, num_draws: int) -> Pvalues:
-    """The exact test with the SKCE."""
-    test = hypothesis_tests.exact_skce_test(key, model.kernel, *samples, num_samples=num_draws)
-    return {EXACT: test.pvalue}
-
-
-def cme_tests(key: jax.Array, model: Model, samples: Any, num_draws: int) -> Pvalues:
-    """The CME test, and the exact test with its statistic at the same locations."""
-    location_key, redraw_key = jax.random.split(key)
-    if model.name == "classes":
-        locations = model.draw(location_key, NUM_LOCATIONS)
-    else:
-        locations = hypothesis_tests.draw_test_locations(location_key, NUM_LOCATIONS)
-
-    def statistic(predictions: Any, targets: Any) -> jax.Array:
-        return hypothesis_tests.cme_test(model.kernel, predictions, targets, *locations).statistic
-
-    asymptotic = hypothesis_tests.cme_test(model.kernel, *samples, *locations)
-    exact = hypothesis_tests.exact_test(redraw_key, statistic, *samples, num_samples=num_draws)
-    return {"CME": asymptotic.pvalue, "exact CME": exact.pvalue}
-
-
-def consistency_test(key: jax.Array, model: Model, samples: Any, num_draws: int) -> Pvalues:
-    """Consistency resampling of the biased SKCE."""
-    statistic = functools.partial(estimators.skce_biased, model.kernel)
-    test = hypothesis_tests.consistency_test(key, statistic, *samples, num_samples=num_draws)
-    return {"consistency SKCE": test.pvalue}
-
-
-def ece_tests(key: jax.Array, model: Model, samples: Any, num_draws: int) -> Pvalues:
-    """Consistency resampling and exact test of the ECE, ten uniform bins per class."""
-    keys = jax.random.split(key)
-    tests = hypothesis_tests
-    resampled = tests.consistency_test(keys[0], ECE, *samples, num_samples=num_draws)
-    exact = tests.exact_test(keys[1], ECE, *samples, num_samples=num_draws)
-    return {"consistency ECE": resampled.pvalue, "exact ECE": exact.pvalue}
-
-
-GROUPS: dict[str, Callable[..., Pvalues]] = {
-    "exact": exact_skce_test,
-    "few": few_skce_tests,
-    "skce": skce_tests,
-    "cme": cme_tests,
-    "consistency": consistency_test,
-    "ece": ece_tests,
-}
-SIMULATED = {EXACT, "bootstrap", "exact CME", "consistency SKCE", "consistency ECE", "exact ECE"}
-
-
-@functools.partial(
-    jax.jit, static_argnames=("group", "model", "num_samples", "num_draws", "batch_size")
-)
-def pvalues(
-    data_keys: jax.Array,
-    test_keys: jax.Array,
-    *,
-    group: str,
-    model: Model,
-    num_samples: int,
-    num_draws: int,
-    batch_size: int,
-) -> Pvalues:
-    """p-values of a group of tests on each of the data sets, [data sets] each."""
-
-    def one(keys: tuple[jax.Array, jax.Array]) -> Pvalues:
-        data_key, test_key = keys
-        return GROUPS[group](test_key, model, model.draw(data_key, num_samples), num_draws)
-
-    return jax.lax.map(one, (data_keys, test_keys), batch_size=batch_size)
 
 
 def draws_of(group: str, model: Model, num_samples: int) -> int:
@@ -171,32 +65,12 @@ def draws_of(group: str, model: Model, num_samples: int) -> int:
     return FEWER_DRAWS.get((group, model.name, num_samples), DRAWS[num_samples])
 
 
-def counts(group: str, model: Model, num_samples: int, span: tuple[int, int]) -> dict[str, Any]:
-    """How often each test of a group rejects, and has no p-value, on the given data sets."""
-    num_draws = draws_of(group, model, num_samples)
-    # All groups see the same data sets.
-    name = f"levels/{model.name}/{model.size}/{num_samples}"
-    batch_size = max(1, _BATCH_NUMBERS // (num_draws * num_samples**2))
-    values = pvalues(
-        keys_of(name, "data", span),
-        keys_of(name, group, span),
-        group=group,
-        model=model,
-        num_samples=num_samples,
-        num_draws=num_draws,
-        batch_size=min(span[1] - span[0], batch_size),
-    )
-    return {
-        test: {"rejected": int(np.sum(p <= ALPHA)), "undefined": int(np.sum(np.isnan(p)))}
-        for test, p in ((test, np.asarray(p)) for test, p in values.items())
-    }
-
-
 def all_cells() -> list[tuple[Model, int, str]]:
     """Models, numbers of samples and groups of tests, the cheap ones first."""
     all_models = (*MODELS.values(), *OTHER_MODELS)
     cells = [(model, 4, group) for model in all_models for group in ("exact", "few")]
     cells += [(model, 16, group) for model in OTHER_MODELS for group in ("exact", "few")]
+    cells += [(Model("calibrated", 10), n, "exact") for n in (64, 256)]
     for model, n, group in itertools.product(MODELS.values(), SIZES, GROUPS):
         if group != "few" and (group != "ece" or model.name == "classes"):
             cells.append((model, n, group))
@@ -215,7 +89,7 @@ def level_row(line: dict[str, Any], rate: float, number: int) -> dict[str, Any]:
         line |= {"bar": "within 3 s.e. of 0.05", "met": abs(rate - ALPHA) <= 3 * error}
     elif exact and calibrated:
         line |= {"bar": "at most 0.05 + 3 s.e.", "met": rate <= ALPHA + 3 * error}
-    elif exact and line["n"] == 4:
+    elif line["test"] == EXACT and line["n"] == 4:
         bar = POWER_BARS[line["model"], line["d or m"]]
         line |= {"bar": f"at least {bar}", "met": rate >= bar}
     return line
@@ -234,7 +108,9 @@ def finished_cells(
                 bar.set_description(f"{model.name} {model.size}, n = {n}, {group}, {span[0]}")
                 name = f"{model.name}{model.size}/{n}/{group}/{span[0]}"
                 parameters = {"draws": draws_of(group, model, n), "last": span[1]}
-                compute = functools.partial(counts, group, model, n, span)
+                label = f"levels/{model.name}/{model.size}/{n}"
+                draws = draws_of(group, model, n)
+                compute = functools.partial(counts, label, group, model, n, draws, span)
                 chunks.append(cell(folder, name, parameters, compute))
                 bar.update()
             found.append(((model, n, group), chunks))
@@ -252,7 +128,7 @@ def levels(folder: Path, num_datasets: int) -> list[dict[str, Any]]:
                 "d or m": model.size,
                 "n": n,
                 "test": test,
-                "draws": draws_of(group, model, n) if test in SIMULATED else None,
+                "draws": draws_of(group, model, n) if is_simulated(test) else None,
                 "data sets": num_datasets,
                 "undefined": sum(chunk[test]["undefined"] for chunk in chunks),
             }
