@@ -175,7 +175,9 @@ def skce_biased(kernel: Kernel, predictions: Any, targets: Any) -> jax.Array:
 
         SKCE_b = n⁻² Σ_{i,j} h((p_i, y_i), (p_j, y_j)) ≥ 0.
 
-    On calibrated data its mean is E h((P, Y), (P, Y)) / n.
+    On calibrated data its mean is E h((P, Y), (P, Y)) / n. Targets that scatter less than predicted
+    make the diagonal smaller than that, so that large values do not show predictions that are too
+    wide; see `skce_spread`.
 
     Args:
         kernel: kernel on pairs (prediction, target).

@@ -103,5 +103,6 @@ def skce_spread(kernel: Kernel, predictions: Any, targets: Any) -> SpreadEstimat
     >>> predictions = Normal(jnp.zeros(100), jnp.ones(100))
     >>> too_wide = skce_spread(kernel, predictions, 0.5 * jax.random.normal(jax.random.key(0), 100))
     >>> print(f"{too_wide.value:.3f} ± {too_wide.standard_error:.3f}")
+    -0.186 ± 0.009
     """
     return _excess(kernel, *checked_samples(kernel, predictions, targets, minimum=2))

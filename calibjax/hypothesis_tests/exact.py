@@ -51,6 +51,13 @@ def exact_test(
 
     which under calibration satisfies P(p ≤ α) ≤ α for every n, every B and every statistic.
 
+    The test sees what its statistic sees. Choose one that is large for every error that matters:
+    `estimators.skce_biased`, for one, is small for predictions that are too wide, so that they
+    are rejected less often than calibrated ones. A statistic whose mean is known, such as
+    `estimators.skce_spread`, is made two-sided by its absolute value, and several statistics make
+    up for one another's blind spots with `adjust` (the omnibus statistic of `exact_skce_test` does
+    so for the SKCE).
+
     The statistic may depend on hyperparameters that are chosen from the predictions. If they are
     chosen with the targets, choose them within the statistic, so that this happens anew in every
     redraw.
@@ -257,6 +264,10 @@ def exact_skce_test(
     >>> targets = 0.5 * jax.random.normal(jax.random.key(0), (64,))  # half the predicted spread
     >>> test = hypothesis_tests.exact_skce_test(jax.random.key(1), kernel, predictions, targets)
     >>> print(test)
+    CalibrationTestResult(pvalue=0.000999 ± 0.001, statistic=6.09, estimate=0.0623, 1000 redrawn ...
+      biased    distance from calibration                      p = 0.002    score +4.5
+      unbiased  off in the same way for similar predictions    p = 0.002    score +4.6
+      spread    targets scatter less than predicted: too wide  p = 0.001    score -6.1  <- loudest
     """
     key = _checks.random_key(key)
     num_samples = _checks.size_in_range("num_samples", num_samples, 1)
