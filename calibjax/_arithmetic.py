@@ -46,6 +46,13 @@ def _absolute_jvp(primals: tuple, tangents: tuple) -> tuple[jax.Array, jax.Array
     return absolute(x), jnp.sign(x) * dx
 
 
+def one_hot(labels: jax.Array, num_classes: int, dtype: Any) -> jax.Array:
+    """One-hot encoded labels, [..., m]; NaN for labels out of range, which JAX makes zeros."""
+    is_label = (labels >= 0) & (labels < num_classes)
+    encoded = jax.nn.one_hot(labels, num_classes, dtype=dtype)
+    return jnp.where(is_label[..., None], encoded, jnp.nan)
+
+
 def floating_dtype(tree: Any) -> Any:
     """Common dtype of the floating-point leaves, JAX's own where there are none."""
     dtypes = (jnp.result_type(leaf) for leaf in jax.tree.leaves(tree))

@@ -19,7 +19,7 @@ import numpy as np
 from jax import lax
 
 from calibjax import _checks, pairwise
-from calibjax._arithmetic import matmul
+from calibjax._arithmetic import matmul, one_hot
 
 # G24 App. B
 BANDWIDTHS = np.concatenate([np.logspace(-5, -1, 15), np.linspace(0.2, 1, 5)])
@@ -220,17 +220,16 @@ def label_proportions(kernels: DirichletKernels, targets: jax.Array, points: Poi
     Labels out of range, which under `jit` nobody refused, turn all of them into NaN.
     """
     m = kernels.probs.shape[1]
-    one_hot = jax.nn.one_hot(targets, m, dtype=kernels.probs.dtype)
-    one_hot = jnp.where(((targets >= 0) & (targets < m))[:, None], one_hot, jnp.nan)
-    return pairwise.map_rows(_proportions, (kernels, one_hot), points)
+    labels = one_hot(targets, m, kernels.probs.dtype)
+    return pairwise.map_rows(_proportions, (kernels, labels), points)
 
 
 def _proportions(args: tuple[DirichletKernels, jax.Array], point: Point) -> jax.Array:
     """Weighted mean of the one-hot labels at one point, [m]."""
-    kernels, one_hot = args
+    kernels, labels = args
     log_weights = _log_weights(kernels, point)
     weights = jnp.exp(log_weights - lax.stop_gradient(jnp.max(log_weights)))
-    sums = matmul(weights, one_hot)
+    sums = matmul(weights, labels)
     return sums / jnp.sum(sums)  # 1 but for one rounding if all have one label
 
 

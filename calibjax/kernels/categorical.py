@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 
 from calibjax import _checks
-from calibjax._arithmetic import matmul
+from calibjax._arithmetic import matmul, one_hot
 from calibjax.distributions import Bernoulli, Categorical, CategoricalLogits
 from calibjax.kernels.base import Kernel
 from calibjax.kernels.expectations import FeatureRule, register_expectations
@@ -33,9 +33,7 @@ def _entry(values: jax.Array, label: jax.Array) -> jax.Array:
 def _residual(p: Any, y: jax.Array) -> jax.Array:
     """One-hot encoded label minus the prediction, e_y − p, [m]."""
     probs = p.class_probs
-    one_hot = jax.nn.one_hot(y, probs.shape[-1], dtype=probs.dtype)
-    valid = (y >= 0) & (y < probs.shape[-1])
-    return jnp.where(valid, one_hot - probs, jnp.nan)
+    return one_hot(jnp.asarray(y), probs.shape[-1], probs.dtype) - probs
 
 
 def _any_single(kernel: Kernel, p: Any, z: jax.Array) -> jax.Array:

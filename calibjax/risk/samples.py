@@ -3,9 +3,9 @@
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 
 from calibjax import _checks
+from calibjax._arithmetic import one_hot
 
 
 def checked(predictions: Any, targets: Any, *, minimum: int = 1) -> tuple[Any, jax.Array]:
@@ -64,7 +64,4 @@ def residuals(predictions: Any, targets: jax.Array) -> jax.Array:
     probs = vectors(predictions)
     if not hasattr(predictions, "class_probs"):
         return probs - targets[:, None]
-    m = probs.shape[1]
-    is_label = (targets >= 0) & (targets < m)
-    labels = jax.nn.one_hot(targets, m, dtype=probs.dtype)
-    return probs - jnp.where(is_label[:, None], labels, jnp.nan)
+    return probs - one_hot(targets, probs.shape[1], probs.dtype)

@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 
 from calibjax import _checks
+from calibjax._arithmetic import one_hot
 from calibjax.scores.base import checked_samples, mean_over_samples
 
 
@@ -74,7 +75,5 @@ def brier_score(predictions: Any, targets: Any) -> jax.Array:
     _checks.class_predictions(predictions)
     predictions, targets = _checks.predictions_and_targets(predictions, targets)
     probs = predictions.class_probs
-    is_label = (targets >= 0) & (targets < probs.shape[1])
-    errors = probs - jax.nn.one_hot(targets, probs.shape[1], dtype=probs.dtype)
-    # A traced label out of range must not become a number.
-    return jnp.mean(jnp.where(is_label, jnp.sum(jnp.square(errors), 1), jnp.nan))
+    errors = probs - one_hot(targets, probs.shape[1], probs.dtype)
+    return jnp.mean(jnp.sum(jnp.square(errors), 1))
