@@ -53,6 +53,19 @@ def one_hot(labels: jax.Array, num_classes: int, dtype: Any) -> jax.Array:
     return jnp.where(is_label[..., None], encoded, jnp.nan)
 
 
+def difference(x: Any, y: Any) -> jax.Array:
+    """Difference x − y as a floating-point number, also of integers where it would overflow."""
+    dtype = jnp.result_type(x, y)
+    if not (jnp.issubdtype(dtype, jnp.integer) or dtype == jnp.bool_):
+        return jnp.subtract(x, y)
+    if dtype == jnp.bool_ or jnp.iinfo(dtype).bits < 32:
+        dtype = jnp.dtype(jnp.int32)
+    x, y = jnp.asarray(x, dtype), jnp.asarray(y, dtype)
+    if jnp.issubdtype(dtype, jnp.unsignedinteger):
+        return jnp.where(x < y, -((y - x) * 1.0), (x - y) * 1.0)
+    return jnp.where((x < 0) == (y < 0), (x - y) * 1.0, x * 1.0 - y * 1.0)
+
+
 def floating_dtype(tree: Any) -> Any:
     """Common dtype of the floating-point leaves, JAX's own where there are none."""
     dtypes = (jnp.result_type(leaf) for leaf in jax.tree.leaves(tree))

@@ -62,12 +62,6 @@ WRONG = {
         ValueError,
         "predictions: expected leading axes of one length",
     ),
-    "scalar scale": (
-        Normal(LOC, jnp.array(0.5)),
-        Y,
-        ValueError,
-        "predictions.scale: expected a batch with a leading axis",
-    ),
     "one distribution": (
         Normal(LOC[0], SCALE[0]),
         Y,
@@ -86,35 +80,35 @@ WRONG = {
         ValueError,
         r"targets: expected shape \[n\]",
     ),
-    "integer loc": (
-        Normal(jnp.arange(N), SCALE),
+    "truth values as loc": (
+        Normal(LOC > 0, SCALE),
         Y,
         TypeError,
-        "predictions.loc: expected floating-point values .float32 or float64., got int",
+        "predictions.loc: expected numbers .of float32 or float64., got bool",
     ),
-    "integer targets": (
+    "truth values as targets": (
         Normal(LOC, SCALE),
-        jnp.arange(N),
+        Y > 0,
         TypeError,
-        "targets: expected floating-point values .float32 or float64., got int",
+        "targets: expected numbers .of float32 or float64., got bool",
     ),
     "complex targets": (
         Normal(LOC, SCALE),
         Y * 1j,
         TypeError,
-        "targets: expected floating-point values .float32 or float64., got complex",
+        "targets: expected real numbers, got complex",
     ),
-    "list in place of an array": (
-        Normal([0.0] * N, SCALE),
+    "list with a gap": (
+        Normal([0.0, None] * 3, SCALE),
         Y,
         TypeError,
-        r"predictions.loc\[0\]: expected an array, got float",
+        "predictions.loc: expected numbers, got list with entries of type NoneType",
     ),
-    "list of targets": (
+    "ragged list of targets": (
         Normal(LOC, SCALE),
-        [0.0] * N,
+        [[0.0]] * (N - 1) + [[0.0, 1.0]],
         TypeError,
-        r"targets\[0\]: expected an array, got float",
+        "targets: expected an array of numbers, got list",
     ),
     "no distribution": (LOC, Y, TypeError, "predictions: expected a batch of distributions"),
     "empty": (
@@ -179,9 +173,9 @@ WRONG = {
     ),
     "floating labels": (
         Categorical(PROBS),
-        LABELS * 1.0,
-        TypeError,
-        "targets: expected integer class labels, got float",
+        LABELS * 0.5,
+        ValueError,
+        r"targets: expected integer class labels, got targets\[1\] = 0.5",
     ),
     "one class": (Categorical(jnp.ones((N, 1))), LABELS * 0, ValueError, "at least two classes"),
     "one-hot targets": (

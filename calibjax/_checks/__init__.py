@@ -5,6 +5,14 @@ call whose arrays are concrete, and skipped for tracers, which have none. Every 
 argument, what was expected and what came.
 """
 
+from calibjax._checks.arrays import (
+    as_arrays,
+    described,
+    first_where,
+    is_concrete,
+    is_distribution,
+    refuse_where,
+)
 from calibjax._checks.data import (
     batch,
     bin_ids,
@@ -31,13 +39,10 @@ from calibjax._checks.options import (
     truth_value,
 )
 from calibjax._checks.values import (
-    as_arrays,
-    described,
+    an_array,
     finite,
-    first_where,
     floating,
     integer,
-    is_concrete,
     labels,
     leading_size,
     length_scales,
@@ -48,13 +53,13 @@ from calibjax._checks.values import (
     proportion,
     real,
     record_values,
-    refuse_where,
     shape,
     simplex,
     unit_interval,
 )
 
 __all__ = [
+    "an_array",
     "as_arrays",
     "batch",
     "bin_ids",
@@ -73,6 +78,7 @@ __all__ = [
     "groups",
     "integer",
     "is_concrete",
+    "is_distribution",
     "kernel_values",
     "labels",
     "leading_size",

@@ -6,16 +6,24 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from calibjax._checks.values import (
+from calibjax._checks.arrays import (
     as_arrays,
     described,
+    is_concrete,
+    is_distribution,
+    narrowed,
+    originals,
+    refuse_where,
+)
+from calibjax._checks.precision import refuse_rounded
+from calibjax._checks.values import (
+    an_array,
     finite,
     floating,
+    full,
     integer,
-    is_concrete,
     leading_size,
     record_values,
-    refuse_where,
     shape,
     unit_interval,
 )
@@ -29,16 +37,18 @@ def batch(predictions: Any, *, minimum: int = 1, name: str = "predictions") -> A
         ValueError: if the parameters have wrong shapes or values, or there are fewer than
             `minimum` of them.
     """
-    if isinstance(predictions, type) or not hasattr(predictions, "sample"):
+    if not is_distribution(predictions):
         raise TypeError(
             f"{name}: expected a batch of distributions such as distributions.Normal or "
             f"distributions.Categorical, got {described(predictions)}"
         )
-    predictions = as_arrays(name, predictions)
+    given = originals(name, predictions)
+    predictions = full(name, narrowed(name, given))
     leading_size(name, predictions, minimum)
     if hasattr(predictions, "check_structure"):
         predictions.check_structure(name)
     record_values(predictions, name)
+    refuse_rounded(name, given, predictions, predictions)
     return predictions.with_index() if hasattr(predictions, "with_index") else predictions
 
 
@@ -75,11 +85,10 @@ def bin_ids(name: str, values: Any, num_samples: int) -> None:
 
 def group_ids(name: str, values: Any, num_samples: int, num_groups: int | None = None) -> jax.Array:
     """Returns the group of each sample; refuses all but integers in 0, ..., num_groups - 1."""
-    groups = jnp.asarray(as_arrays(name, values))
-    integer(name, groups, "groups, one for each sample")
+    groups = integer(name, as_arrays(name, values), "groups, one for each sample")
     shape(name, groups, (num_samples,), f"({num_samples},), one group for each sample")
-    if is_concrete(values):
-        array = np.asarray(values)  # not yet cut to the 32 bits of JAX's integers
+    if is_concrete(groups):
+        array = np.asarray(groups)
         bad = (array < 0) | (array >= (num_groups or 2**31))
         limit = f"in 0, ..., {num_groups - 1}" if num_groups else "from 0"
         refuse_where(bad, name, f"groups {limit}", array)
@@ -98,29 +107,43 @@ def predictions_and_targets(
         ValueError: as `batch`, and if the targets have wrong shapes or values.
     """
     name = f"{prefix}targets"
-    if hasattr(targets, "sample"):
+    if is_distribution(targets):
         raise TypeError(f"{name}: expected an array of what came, got {described(targets)}")
     predictions = batch(predictions, minimum=minimum, name=f"{prefix}predictions")
     num_samples = leading_size(f"{prefix}predictions", predictions)
-    targets = as_arrays(name, targets)
+    given = originals(name, targets)
+    targets = narrowed(name, given)
     if leading_size(name, targets) != num_samples:
         raise ValueError(
             f"{name}: expected one target for each of the {num_samples} predictions, "
-            f"got {leading_size(name, targets)}"
+            f"got {leading_size(name, targets)}{_transposed(predictions, targets)}"
         )
-    targets_of(predictions, name, targets)
+    targets = targets_of(predictions, name, targets)
+    refuse_rounded(name, given, targets, predictions)
     # Truth values are labels 0 and 1, but not numbers.
     targets = jax.tree.map(lambda y: y.astype(int) if y.dtype == jnp.bool_ else y, targets)
     return predictions, targets
 
 
-def targets_of(predictions: Any, name: str, targets: Any) -> None:
-    """Calls `check_targets` of the predictions; without it the targets must be finite."""
+def _transposed(predictions: Any, targets: Any) -> str:
+    """Advice where the draws of `Samples` come with the axes in the wrong order."""
+    values = getattr(getattr(predictions, "draws", predictions), "values", None)
+    if jnp.ndim(values) > 1 and jnp.shape(values)[1] == jax.tree.leaves(targets)[0].shape[0]:
+        return (
+            f"; draws have shape [n, m], a row for each target: transpose the values "
+            f"{jnp.shape(values)}, for example with numpy.swapaxes(values, 0, 1)"
+        )
+    return ""
+
+
+def targets_of(predictions: Any, name: str, targets: Any) -> Any:
+    """What `check_targets` of the predictions returns; without it the targets must be finite."""
     if hasattr(predictions, "check_targets"):
-        predictions.check_targets(name, targets)
-    else:
-        for leaf in jax.tree.leaves(targets):
-            finite(name, leaf)
+        checked = predictions.check_targets(name, targets)
+        return targets if checked is None else checked
+    for leaf in jax.tree.leaves(targets):
+        finite(name, leaf)
+    return targets
 
 
 def confidences_and_correct(
@@ -136,7 +159,8 @@ def confidences_and_correct(
         ValueError: if shapes or values are wrong.
     """
     confidences = confidence_array(confidences, names[0])
-    correct = jnp.asarray(as_arrays(names[1], correct))
+    correct = as_arrays(names[1], correct)
+    an_array(names[1], correct, "an array [n] of 0 and 1")
     shape(names[1], correct, confidences.shape, "[n], as the confidences")
     is_truth_value = (correct == 0) | (correct == 1)
     if is_concrete(is_truth_value):
@@ -153,13 +177,20 @@ def confidence_array(confidences: Any, name: str = "confidences") -> jax.Array:
         TypeError: if they are no array, or have the wrong dtype.
         ValueError: if the shape or a value is wrong.
     """
-    if hasattr(confidences, "sample") and not hasattr(confidences, "__jax_array__"):
+    if is_distribution(confidences) and not hasattr(confidences, "__jax_array__"):
         raise TypeError(
             f"{name}: expected an array [n], or a batch of distributions.Bernoulli as "
             f"estimators.top_label returns it, got {described(confidences)}"
         )
-    confidences = jnp.asarray(as_arrays(name, confidences))
-    floating(name, confidences)
+    confidences = as_arrays(name, confidences)
+    if hasattr(confidences, "__jax_array__"):
+        confidences = jnp.asarray(confidences)
+    an_array(name, confidences, "an array [n]")
+    # Integers are more likely the other argument than probabilities 0 and 1.
+    if confidences.dtype not in (jnp.float32, jnp.float64):
+        raise TypeError(
+            f"{name}: expected floating-point values (float32 or float64), got {confidences.dtype}"
+        )
     shape(name, confidences, (None,), "[n]")
     leading_size(name, confidences)
     unit_interval(name, confidences)
@@ -185,7 +216,7 @@ def features(name: str, values: Any, num_samples: int, *, vectors: bool) -> Any:
     if vectors:
         if not hasattr(values, "shape"):
             raise TypeError(f"{name}: expected an array [n, d], got {described(values)}")
-        floating(name, values)
+        values = floating(name, values)
         shape(name, values, (None, None), "[n, d]")
         if values.shape[1] == 0:
             raise ValueError(f"{name}: expected at least one feature, got shape {values.shape}")

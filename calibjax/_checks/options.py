@@ -8,7 +8,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from calibjax._checks.values import described, record_values
+from calibjax._checks.arrays import described
+from calibjax._checks.values import record_values
 
 
 def size_in_range(name: str, value: Any, minimum: int, maximum: int | None = None) -> int:

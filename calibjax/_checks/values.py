@@ -8,39 +8,23 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from calibjax._arithmetic import floating_dtype
+from calibjax._checks.arrays import as_arrays, described, is_concrete, refuse_where
+
 _SIMPLEX_TOLERANCE = {4: 3e-4, 8: 1e-6}  # by item size: rows written with 7 digits still pass
 
 
-def is_concrete(*trees: Any) -> bool:
-    """Whether all leaves have values that Python can look at."""
-    return not any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(trees))
-
-
-def first_where(bad: Any) -> tuple[int, ...]:
-    """Index of the first true entry."""
-    return tuple(int(i) for i in np.argwhere(bad)[0])
-
-
-def refuse_where(bad: Any, name: str, expected: str, values: Any) -> None:
-    """Raises a ValueError that shows the first offending value, if there is one."""
-    if np.any(bad):
-        index = first_where(bad)
-        place = f"{name}[{', '.join(map(str, index))}]" if index else name
-        raise ValueError(f"{name}: expected {expected}, got {place} = {np.asarray(values)[index]}")
-
-
-def described(value: Any) -> str:
-    """What a value is, in an error message."""
-    return f"the class {value.__name__}" if isinstance(value, type) else type(value).__name__
-
-
-def real(name: str, value: Any) -> None:
-    """Refuses what is neither a real number nor an array of such."""
-    is_number = isinstance(value, numbers.Number) and not isinstance(value, bool)
-    if not (is_number or hasattr(value, "shape")):
-        raise TypeError(f"{name}: expected a number, got {type(value).__name__}")
-    if jnp.issubdtype(jnp.result_type(value), jnp.complexfloating):
-        raise TypeError(f"{name}: expected a real number, got {jnp.result_type(value)}")
+def real(name: str, value: Any) -> Any:
+    """Returns a real number as it is, everything else as an array of real numbers."""
+    if type(value) in (int, float):
+        return value
+    if isinstance(value, str | bool | list | tuple | dict) or value is None:
+        raise TypeError(f"{name}: expected a number, got {described(value)}")
+    value = as_arrays(name, value)
+    an_array(name, value, "a number")
+    if value.dtype == jnp.bool_:
+        raise TypeError(f"{name}: expected a number, got {value.dtype}")
+    return value
 
 
 def finite(name: str, values: Any) -> None:
@@ -137,47 +121,100 @@ def labels(name: str, values: Any, num_classes: int) -> None:
         refuse_where(bad, name, f"labels in 0, ..., {num_classes - 1}", array)
 
 
-def floating(name: str, values: Any) -> None:
-    """Refuses arrays that are neither float32 nor float64."""
-    dtype = jnp.result_type(values)
-    if dtype not in (jnp.float32, jnp.float64):
-        raise TypeError(f"{name}: expected floating-point values (float32 or float64), got {dtype}")
+def an_array(name: str, values: Any, expected: str = "an array") -> None:
+    """Refuses what is no array: None, dicts, tuples of arrays."""
+    if not hasattr(values, "shape"):
+        raise TypeError(f"{name}: expected {expected}, got {described(values)}")
 
 
-def integer(name: str, values: Any, described: str = "class labels") -> None:
-    """Refuses arrays that hold neither integers nor booleans."""
+def floating(name: str, values: Any, dtype: Any = None) -> jax.Array:
+    """Returns an array of real numbers as one of float32 or float64; truth values are none.
+
+    Args:
+        name: how messages call it.
+        values: what `as_arrays` returned.
+        dtype: what integers become; JAX's own floating-point dtype by default.
+    """
+    an_array(name, values)
+    found = jnp.result_type(values)
+    if found in (jnp.float32, jnp.float64):
+        return values
+    if not jnp.issubdtype(found, jnp.integer):
+        raise TypeError(f"{name}: expected numbers (of float32 or float64), got {found}")
+    converted = jnp.asarray(values, dtype or float)
+    if is_concrete(values):
+        exact = np.asarray(values, np.int64)
+        bad = exact != np.asarray(converted, np.float64)
+        expected = f"integers that {converted.dtype} holds exactly (see jax_enable_x64)"
+        refuse_where(bad, name, expected, exact)
+        return converted
+    return jnp.where(values == jnp.iinfo(found).min, jnp.nan, converted)
+
+
+def integer(name: str, values: Any, kind: str = "class labels") -> jax.Array:
+    """Returns an array of integers or truth values; whole numbers become integers.
+
+    Traced floating-point numbers are refused, since nobody can see whether they are whole.
+    """
+    an_array(name, values)
     dtype = jnp.result_type(values)
-    if not (jnp.issubdtype(dtype, jnp.integer) or dtype == jnp.bool_):
-        raise TypeError(f"{name}: expected integer {described}, got {dtype}")
+    if jnp.issubdtype(dtype, jnp.integer) or dtype == jnp.bool_:
+        return values
+    if not jnp.issubdtype(dtype, jnp.floating) or not is_concrete(values):
+        raise TypeError(f"{name}: expected integer {kind}, got {dtype}")
+    found = np.asarray(values)
+    limit = 2.0 ** (np.finfo(found.dtype).nmant + 1)  # beyond, not every integer is a float
+    is_whole = (np.abs(found) <= min(limit, 2**31 - 1)) & (np.rint(found) == found)
+    refuse_where(~is_whole, name, f"integer {kind}", found)
+    return jnp.asarray(found.astype(np.int32))
 
 
 def shape(name: str, values: Any, expected: tuple[Any, ...], described: str) -> None:
     """Refuses arrays of another shape; None in `expected` matches every length."""
+    if not isinstance(values, numbers.Number):
+        an_array(name, values, f"an array of shape {described}")
     actual = jnp.shape(values)
-    matches = len(actual) == len(expected) and all(
-        e is None or e == a for e, a in zip(expected, actual, strict=True)
-    )
-    if not matches:
-        raise ValueError(f"{name}: expected shape {described}, got {actual}")
+
+    def matches(actual: tuple[int, ...]) -> bool:
+        pairs = zip(expected, actual, strict=False)
+        return len(actual) == len(expected) and all(e is None or e == a for e, a in pairs)
+
+    if not matches(actual):
+        hint = ""
+        if actual[-1:] == (1,) and matches(actual[:-1]):
+            hint = f"; take {name}[..., 0]"
+        raise ValueError(f"{name}: expected shape {described}, got {actual}{hint}")
 
 
-def as_arrays(name: str, tree: Any) -> Any:
-    """Turns the leaves into JAX arrays; lists in place of arrays are refused.
+def full(name: str, record: Any) -> Any:
+    """A batch whose parameters are floating-point arrays with all leading axes.
 
-    Probabilities that are given as a `Bernoulli`, which is itself an array, become that array.
+    The class says in `parameter_axes` how many axes each parameter of one distribution has. A
+    parameter without leading axes is the same for all distributions of the batch.
     """
-    if dataclasses.is_dataclass(tree) and hasattr(vars(tree).get("probs"), "sample"):
-        tree = dataclasses.replace(tree, probs=jnp.asarray(tree.probs))
+    changes = {}
+    for field in dataclasses.fields(record) if dataclasses.is_dataclass(record) else ():
+        value = getattr(record, field.name)
+        if dataclasses.is_dataclass(value):
+            changes[field.name] = full(f"{name}.{field.name}", value)
+    axes = getattr(type(record), "parameter_axes", {})
+    given = {key: getattr(record, key) for key in axes if getattr(record, key) is not None}
+    dtype = floating_dtype([x for x in given.values() if not getattr(x, "weak_type", False)])
+    for key, value in given.items():
+        value = floating(f"{name}.{key}", value, dtype)
+        changes[key] = value.astype(dtype) if getattr(value, "weak_type", False) else value
+    leading = {key: jnp.shape(changes[key])[: jnp.ndim(changes[key]) - axes[key]] for key in given}
+    longest = max(leading.values(), key=len, default=())
+    for key in given:
+        if leading[key] == () and jnp.ndim(changes[key]) == axes[key]:
+            changes[key] = jnp.broadcast_to(changes[key], longest + jnp.shape(changes[key]))
+    return replaced(record, **changes)
 
-    def convert(path: Any, leaf: Any) -> Any:
-        place = name + jax.tree_util.keystr(path)
-        if not hasattr(leaf, "shape"):
-            raise TypeError(f"{place}: expected an array, got {type(leaf).__name__}")
-        if np.dtype(leaf.dtype).kind in "OSUMm":
-            raise TypeError(f"{place}: expected numbers, got an array of {leaf.dtype}")
-        return jnp.asarray(leaf)
 
-    return jax.tree_util.tree_map_with_path(convert, tree)
+def replaced(record: Any, **fields: Any) -> Any:
+    """A record with other fields; the same object where nothing changes."""
+    changes = {key: value for key, value in fields.items() if value is not getattr(record, key)}
+    return dataclasses.replace(record, **changes) if changes else record
 
 
 def leading_size(name: str, tree: Any, minimum: int = 1) -> int:

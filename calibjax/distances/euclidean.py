@@ -6,7 +6,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from calibjax._arithmetic import UNROLLED, map_components, total
+from calibjax._arithmetic import UNROLLED, difference, map_components, total
 from calibjax._pytree import record
 from calibjax.distances.base import Distance
 
@@ -40,8 +40,7 @@ class Euclidean(Distance):
 
     def squared(self, p: Any, q: Any) -> jax.Array:
         """Squared Euclidean distance."""
-        # Differences of integers become floats, whose squares do not overflow.
-        return sum_over_coordinates(lambda x, y: jnp.square((x - y) * 1.0), p, q)
+        return sum_over_coordinates(lambda x, y: jnp.square(difference(x, y)), p, q)
 
 
 @record

@@ -4,7 +4,7 @@ from typing import Any
 
 import jax
 
-from calibjax._arithmetic import absolute
+from calibjax._arithmetic import absolute, difference
 from calibjax._pytree import record
 from calibjax.distances.base import Distance
 from calibjax.distances.euclidean import sum_over_coordinates
@@ -28,5 +28,4 @@ class Manhattan(Distance):
 
     def __call__(self, p: Any, q: Any) -> jax.Array:
         """Manhattan distance."""
-        # Differences of integers become floats, which do not overflow.
-        return sum_over_coordinates(lambda x, y: absolute((x - y) * 1.0), p, q, limit=_UNROLLED)
+        return sum_over_coordinates(lambda x, y: absolute(difference(x, y)), p, q, limit=_UNROLLED)

@@ -7,6 +7,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from calibjax._arithmetic import difference
 from calibjax._pytree import record
 from calibjax.distances.base import Distance
 from calibjax.distances.bures import squared_bures
@@ -47,8 +48,7 @@ def _(p: Samples, q: Samples) -> jax.Array:
             f"values of shapes {shapes[0]} and {shapes[1]}"
             + ("" if p.weights is None and q.weights is None else " with weights")
         )
-    # Differences of integers become floats, whose squares do not overflow.
-    return jnp.mean(jnp.square((jnp.sort(p.values) - jnp.sort(q.values)) * 1.0))
+    return jnp.mean(jnp.square(difference(jnp.sort(p.values), jnp.sort(q.values))))
 
 
 @record

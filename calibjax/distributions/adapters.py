@@ -72,18 +72,19 @@ class NumpyroDistribution:
             except ValueError as error:
                 raise ValueError(f"{name}: {error}") from None
 
-    def check_targets(self, name: str, targets: jax.Array) -> None:
+    def check_targets(self, name: str, targets: jax.Array) -> jax.Array:
         """Refuses targets of another kind or shape, or outside of the support."""
         distribution = self.build()
         if distribution.support.is_discrete:
-            _checks.integer(name, targets, "targets")
+            targets = _checks.integer(name, targets, "targets")
         else:
-            _checks.floating(name, targets)
+            targets = _checks.floating(name, targets)
         shape = distribution.batch_shape + distribution.event_shape
         _checks.shape(name, targets, shape, f"{shape}, as draws of the predictions")
         if _checks.is_concrete(targets, self.parameters):
             outside = ~np.asarray(distribution.support(targets))
             _checks.refuse_where(outside, name, "values in the support", targets)
+        return targets
 
 
 def from_numpyro(distribution: Any) -> Any:

@@ -1,6 +1,6 @@
 """Beta distribution of a proportion."""
 
-from typing import Any
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -55,6 +55,8 @@ class Beta:
     >>> print(f"{p.mean():.4f} {p.cdf(0.5):.4f} {p.quantile(0.25):.4f}")
     0.6667 0.2500 0.5000
     """
+
+    parameter_axes: ClassVar = {"alpha": 0, "beta": 0}
 
     alpha: jax.Array
     beta: jax.Array
@@ -126,11 +128,12 @@ class Beta:
         _checks.positive(f"{name}.alpha", self.alpha)
         _checks.positive(f"{name}.beta", self.beta)
 
-    def check_targets(self, name: str, targets: jax.Array) -> None:
-        """Refuses targets that are not floating-point numbers in [0, 1], [n]."""
-        _checks.floating(name, targets)
+    def check_targets(self, name: str, targets: jax.Array) -> jax.Array:
+        """Refuses targets that are not numbers in [0, 1], [n]."""
+        targets = _checks.floating(name, targets, jnp.result_type(self.alpha))
         _checks.shape(name, targets, jnp.shape(self.alpha), "[n], as the predictions' alpha")
         if _checks.is_concrete(targets):
             array = np.asarray(targets)
             bad = ~((array >= 0) & (array <= 1))
             _checks.refuse_where(bad, name, "proportions in [0, 1]", array)
+        return targets

@@ -1,6 +1,6 @@
 """Distributions of class labels 0, 1, ..., m − 1."""
 
-from typing import Any
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -22,6 +22,8 @@ class Categorical:
     >>> print(p.cdf(1), p.quantile(0.6))
     0.5 2
     """
+
+    parameter_axes: ClassVar = {"probs": 1}
 
     probs: jax.Array
 
@@ -66,9 +68,9 @@ class Categorical:
         """Refuses rows off the probability simplex."""
         _checks.simplex(f"{name}.probs", self.probs)
 
-    def check_targets(self, name: str, targets: jax.Array) -> None:
+    def check_targets(self, name: str, targets: jax.Array) -> jax.Array:
         """Refuses targets that are not integer labels 0, ..., m − 1, [n]."""
-        _check_labels(name, targets, "probs", self.probs)
+        return _check_labels(name, targets, "probs", self.probs)
 
 
 @record
@@ -87,6 +89,8 @@ class CategoricalLogits:
     >>> print(p.class_probs, p.log_prob(0))
     [0. 1.] -500.0
     """
+
+    parameter_axes: ClassVar = {"logits": 1}
 
     logits: jax.Array
 
@@ -123,9 +127,9 @@ class CategoricalLogits:
         """Refuses logits that are not finite."""
         _checks.finite(f"{name}.logits", self.logits)
 
-    def check_targets(self, name: str, targets: jax.Array) -> None:
+    def check_targets(self, name: str, targets: jax.Array) -> jax.Array:
         """Refuses targets that are not integer labels 0, ..., m − 1, [n]."""
-        _check_labels(name, targets, "logits", self.logits)
+        return _check_labels(name, targets, "logits", self.logits)
 
 
 def _at_label(values: jax.Array, y: jax.Array) -> jax.Array:
@@ -142,12 +146,13 @@ def _check_classes(name: str, values: jax.Array) -> None:
         raise ValueError(f"{name}: expected at least two classes, got shape {jnp.shape(values)}")
 
 
-def _check_labels(name: str, targets: jax.Array, parameter: str, values: jax.Array) -> None:
+def _check_labels(name: str, targets: jax.Array, parameter: str, values: jax.Array) -> jax.Array:
     """Refuses targets that are not integer labels 0, ..., m − 1, [n], with the parameter [n, m]."""
-    _checks.integer(name, targets)
+    targets = _checks.integer(name, targets)
     described = f"[n], as the predictions' {parameter}"
     _checks.shape(name, targets, jnp.shape(values)[:1], described)
     _checks.labels(name, targets, jnp.shape(values)[1])
+    return targets
 
 
 @record
@@ -167,6 +172,8 @@ class Bernoulli:
     >>> print(p.class_probs, jnp.sqrt(p))
     [0.75 0.25] 0.5
     """
+
+    parameter_axes: ClassVar = {"probs": 0}
 
     probs: jax.Array
 
@@ -218,8 +225,9 @@ class Bernoulli:
         """Refuses probabilities outside [0, 1]."""
         _checks.unit_interval(f"{name}.probs", self.probs)
 
-    def check_targets(self, name: str, targets: jax.Array) -> None:
+    def check_targets(self, name: str, targets: jax.Array) -> jax.Array:
         """Refuses targets that are not labels 0 or 1, [n]."""
-        _checks.integer(name, targets)
+        targets = _checks.integer(name, targets)
         _checks.shape(name, targets, jnp.shape(self.probs), "[n], as the predictions' probs")
         _checks.labels(name, targets, 2)
+        return targets

@@ -1,5 +1,7 @@
 """Dirichlet distribution of a vector of proportions."""
 
+from typing import ClassVar
+
 import jax
 import jax.numpy as jnp
 
@@ -23,6 +25,8 @@ class Dirichlet:
     >>> print(p.mean())
     [0.25 0.25 0.5 ]
     """
+
+    parameter_axes: ClassVar = {"concentration": 1}
 
     concentration: jax.Array
 
@@ -59,9 +63,10 @@ class Dirichlet:
         """Refuses concentrations that are not positive."""
         _checks.positive(f"{name}.concentration", self.concentration)
 
-    def check_targets(self, name: str, targets: jax.Array) -> None:
-        """Refuses targets that are not floating-point points of the simplex, [n, d]."""
-        _checks.floating(name, targets)
+    def check_targets(self, name: str, targets: jax.Array) -> jax.Array:
+        """Refuses targets that are not points of the simplex, [n, d]."""
+        targets = _checks.floating(name, targets, jnp.result_type(self.concentration))
         expected = jnp.shape(self.concentration)
         _checks.shape(name, targets, expected, "[n, d], as the predictions' concentration")
         _checks.simplex(name, targets)
+        return targets

@@ -1,5 +1,7 @@
 """Laplace distributions."""
 
+from typing import ClassVar
+
 import jax
 import jax.numpy as jnp
 
@@ -22,6 +24,8 @@ class Laplace:
     >>> print(p.mean(), p.variance(), p.cdf(1.0), p.quantile(0.5))
     1.0 8.0 0.5 1.0
     """
+
+    parameter_axes: ClassVar = {"loc": 0, "scale": 0}
 
     loc: jax.Array
     scale: jax.Array
@@ -66,6 +70,6 @@ class Laplace:
         """Refuses non-finite means and non-positive scales."""
         Normal(self.loc, self.scale).check_values(name)
 
-    def check_targets(self, name: str, targets: jax.Array) -> None:
-        """Refuses targets that are not finite floating-point numbers [n]."""
-        Normal(self.loc, self.scale).check_targets(name, targets)
+    def check_targets(self, name: str, targets: jax.Array) -> jax.Array:
+        """Refuses targets that are not finite numbers [n]."""
+        return Normal(self.loc, self.scale).check_targets(name, targets)

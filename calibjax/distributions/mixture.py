@@ -2,7 +2,7 @@
 
 import dataclasses
 import functools
-from typing import Any
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -30,6 +30,8 @@ class Mixture:
     >>> print(ensemble.mean(), ensemble.variance(), ensemble.cdf(0.0))
     0.0 2.0 0.5
     """
+
+    parameter_axes: ClassVar = {"weights": 1}
 
     weights: jax.Array | None
     components: Any
@@ -105,7 +107,7 @@ class Mixture:
 
     def check_structure(self, name: str) -> None:
         """Refuses a batch without the axes [n, k] on all components, or with other weights."""
-        if isinstance(self.components, type) or not hasattr(self.components, "sample"):
+        if not _checks.is_distribution(self.components):
             raise TypeError(
                 f"{name}.components: expected distributions such as distributions.Normal, "
                 f"got {_checks.described(self.components)}"
@@ -134,9 +136,9 @@ class Mixture:
             _checks.simplex(f"{name}.weights", self.weights)
         _checks.record_values(self.components, f"{name}.components")
 
-    def check_targets(self, name: str, targets: Any) -> None:
+    def check_targets(self, name: str, targets: Any) -> Any:
         """Refuses targets that the first component refuses."""
-        _checks.targets_of(self._first(), name, targets)
+        return _checks.targets_of(self._first(), name, targets)
 
     def _first(self) -> Any:
         """The first component of each mixture of a batch."""

@@ -1,6 +1,7 @@
 """Multivariate normal distributions."""
 
 import functools
+from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -25,6 +26,8 @@ class MvNormal:
     >>> print(f"{p.log_prob(jnp.zeros(2)):.4f}")  # −log 2π − ½ log 3
     -2.3872
     """
+
+    parameter_axes: ClassVar = {"loc": 1, "cov": 2}
 
     loc: jax.Array
     cov: jax.Array
@@ -66,11 +69,12 @@ class MvNormal:
         _checks.finite(f"{name}.loc", self.loc)
         _checks.positive_definite(f"{name}.cov", self.cov)
 
-    def check_targets(self, name: str, targets: jax.Array) -> None:
-        """Refuses targets that are not finite floating-point vectors [n, d]."""
-        _checks.floating(name, targets)
+    def check_targets(self, name: str, targets: jax.Array) -> jax.Array:
+        """Refuses targets that are not finite vectors [n, d]."""
+        targets = _checks.floating(name, targets, jnp.result_type(self.loc))
         _checks.shape(name, targets, jnp.shape(self.loc), "[n, d], as the predictions' loc")
         _checks.finite(name, targets)
+        return targets
 
 
 @functools.partial(jnp.vectorize, signature="(d),(d),(d,d)->()")

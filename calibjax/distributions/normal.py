@@ -1,5 +1,7 @@
 """Normal distributions with independent components."""
 
+from typing import ClassVar
+
 import jax
 import jax.numpy as jnp
 from jax.scipy.special import ndtr, ndtri
@@ -22,6 +24,8 @@ class Normal:
     >>> print(p.mean(), p.cdf(1.0), p.quantile(0.5))
     1.0 0.5 1.0
     """
+
+    parameter_axes: ClassVar = {"loc": 0, "scale": 0}
 
     loc: jax.Array
     scale: jax.Array
@@ -64,11 +68,12 @@ class Normal:
         _checks.finite(f"{name}.loc", self.loc)
         _checks.positive(f"{name}.scale", self.scale)
 
-    def check_targets(self, name: str, targets: jax.Array) -> None:
-        """Refuses targets that are not finite floating-point numbers [n]."""
-        _checks.floating(name, targets)
+    def check_targets(self, name: str, targets: jax.Array) -> jax.Array:
+        """Refuses targets that are not finite numbers [n]."""
+        targets = _checks.floating(name, targets, jnp.result_type(self.loc))
         _checks.shape(name, targets, jnp.shape(self.loc), "[n], as the predictions' loc")
         _checks.finite(name, targets)
+        return targets
 
 
 @record
@@ -84,6 +89,8 @@ class DiagNormal:
     >>> print(f"{p.log_prob(jnp.zeros(2)):.4f}")  # −log 2π
     -1.8379
     """
+
+    parameter_axes: ClassVar = {"loc": 1, "scale": 1}
 
     loc: jax.Array
     scale: jax.Array
@@ -117,8 +124,9 @@ class DiagNormal:
         """Refuses non-finite means and non-positive standard deviations."""
         Normal(self.loc, self.scale).check_values(name)
 
-    def check_targets(self, name: str, targets: jax.Array) -> None:
-        """Refuses targets that are not finite floating-point vectors [n, d]."""
-        _checks.floating(name, targets)
+    def check_targets(self, name: str, targets: jax.Array) -> jax.Array:
+        """Refuses targets that are not finite vectors [n, d]."""
+        targets = _checks.floating(name, targets, jnp.result_type(self.loc))
         _checks.shape(name, targets, jnp.shape(self.loc), "[n, d], as the predictions' loc")
         _checks.finite(name, targets)
+        return targets

@@ -1,5 +1,7 @@
 """Poisson distribution of counts."""
 
+from typing import ClassVar
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -47,6 +49,8 @@ class Poisson:
     >>> print(f"{p.cdf(2):.4f} {p.quantile(0.6)}")
     0.5438 3
     """
+
+    parameter_axes: ClassVar = {"rate": 0}
 
     rate: jax.Array
 
@@ -124,10 +128,11 @@ class Poisson:
             expected = f"rates up to {limit:g} in {rate.dtype}"
             _checks.refuse_where(rate > limit, f"{name}.rate", expected, rate)
 
-    def check_targets(self, name: str, targets: jax.Array) -> None:
+    def check_targets(self, name: str, targets: jax.Array) -> jax.Array:
         """Refuses targets that are not non-negative integers [n]."""
-        _checks.integer(name, targets, "counts")
+        targets = _checks.integer(name, targets, "counts")
         _checks.shape(name, targets, jnp.shape(self.rate), "[n], as the predictions' rate")
         if _checks.is_concrete(targets):
             array = np.asarray(targets)
             _checks.refuse_where(array < 0, name, "counts 0, 1, 2, ...", array)
+        return targets

@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -43,6 +44,8 @@ class Samples:
     >>> print(p.mean(), p.quantile(0.5), f"{p.cdf(2.0):.2f}")
     3.0 2.0 0.67
     """
+
+    parameter_axes: ClassVar = {"weights": 1}
 
     values: jax.Array
     weights: jax.Array | None = None
@@ -128,15 +131,16 @@ class Samples:
                 expected = "at least two draws of positive weight"
                 _checks.refuse_where(number < 2, f"number of positive {place}", expected, number)
 
-    def check_targets(self, name: str, targets: jax.Array) -> None:
+    def check_targets(self, name: str, targets: jax.Array) -> jax.Array:
         """Refuses targets that are not finite numbers of the kind of the draws, [n] or [n, d]."""
         if jnp.issubdtype(jnp.result_type(self.values), jnp.floating):
-            _checks.floating(name, targets)
+            targets = _checks.floating(name, targets, jnp.result_type(self.values))
         else:
-            _checks.integer(name, targets, "targets, as the draws")
+            targets = _checks.integer(name, targets, "targets, as the draws")
         shape = jnp.shape(self.values)
         described = "[n], as the predictions' draws [n, m]"
         if len(shape) == 3:
             described = "[n, d], as the predictions' draws [n, m, d]"
         _checks.shape(name, targets, (shape[0], *shape[2:]), described)
         _checks.finite(name, targets)
+        return targets

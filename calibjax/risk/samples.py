@@ -18,7 +18,7 @@ def checked(predictions: Any, targets: Any, *, minimum: int = 1) -> tuple[Any, j
         TypeError: if an argument is of the wrong kind.
         ValueError: if shapes or values are wrong, or there are fewer than `minimum` samples.
     """
-    if hasattr(predictions, "sample"):
+    if _checks.is_distribution(predictions):
         _checks.class_predictions(predictions)
         return _checks.predictions_and_targets(predictions, targets, minimum=minimum)
     names = ("predictions", "targets")
@@ -33,7 +33,7 @@ def checked_points(predictions: Any, num_components: int | None = None, name: st
     With `num_components` they have to be of the kind that something was fitted to: confidences
     if it is 1, otherwise predictions of that many classes.
     """
-    if hasattr(predictions, "sample"):
+    if _checks.is_distribution(predictions):
         _checks.class_predictions(predictions)
         predictions = _checks.batch(predictions, name=name)
     else:

@@ -71,10 +71,10 @@ WRONG = {
     "zero": ([1.0, 0.0], ALPHA, Y, ValueError, r"predictions.alpha: expected positive finite"),
     "negative": (ALPHA, [1.0, -2.0], Y, ValueError, "predictions.beta: expected positive finite"),
     "shape": (ALPHA, [[1.0], [1.0]], Y, ValueError, r"predictions.beta: expected shape \[n\]"),
-    "integer": ([1, 2], ALPHA, Y, TypeError, "predictions.alpha: expected floating-point"),
+    "truth values": ([True, True], ALPHA, Y, TypeError, "predictions.alpha: expected numbers"),
     "outside": (ALPHA, ALPHA, [0.1, 1.5], ValueError, r"targets: expected proportions in \[0, 1\]"),
     "NaN": (ALPHA, ALPHA, [0.1, np.nan], ValueError, r"targets: expected proportions in \[0, 1\]"),
-    "counts": (ALPHA, ALPHA, [0, 1], TypeError, "targets: expected floating-point"),
+    "counts": (ALPHA, ALPHA, [0, 2], ValueError, r"targets: expected proportions in \[0, 1\]"),
 }
 
 

@@ -62,7 +62,7 @@ def test_logits_are_the_categorical_of_their_softmax():
     for logits, error, message in (
         ([[0.0, np.inf]], ValueError, "predictions.logits: expected finite"),
         ([[0.0]], ValueError, "predictions.logits: expected at least two classes"),
-        ([[0, 1]], TypeError, "predictions.logits: expected floating-point"),
+        ([[True, False]], TypeError, "predictions.logits: expected numbers"),
         ([0.0, 1.0], ValueError, r"predictions.logits: expected shape \[n, m\]"),
     ):
         with pytest.raises(error, match=message):

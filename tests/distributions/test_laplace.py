@@ -54,7 +54,7 @@ def test_parameters_and_targets_are_checked():
         _checks.batch(distributions.Laplace(jnp.array([0.0, jnp.nan]), jnp.ones(2)))
     with pytest.raises(ValueError, match=r"predictions\.loc: expected shape \[n\]"):
         _checks.batch(distributions.Laplace(jnp.zeros((2, 1)), jnp.ones((2, 1))))
-    with pytest.raises(TypeError, match=r"predictions\.scale: expected floating-point"):
-        _checks.batch(distributions.Laplace(jnp.zeros(2), jnp.ones(2, int)))
+    with pytest.raises(TypeError, match=r"predictions\.scale: expected numbers"):
+        _checks.batch(distributions.Laplace(jnp.zeros(2), jnp.ones(2, bool)))
     with pytest.raises(ValueError, match=r"targets: expected shape \[n\]"):
         _checks.predictions_and_targets(good, jnp.zeros((3, 1)))

@@ -99,7 +99,7 @@ def test_wrong_parameters_are_named(name):
     [
         (TARGETS[:, :1], ValueError, r"targets: expected shape \[n, d\]"),
         (TARGETS.at[1, 1].set(jnp.nan), ValueError, r"targets\[1, 1\] = nan"),
-        (TARGETS.astype(int), TypeError, "targets: expected floating-point"),
+        (TARGETS > 0, TypeError, "targets: expected numbers"),
     ],
 )
 def test_wrong_targets_are_named(targets, error, message):

@@ -85,7 +85,7 @@ WRONG = {
         r"predictions.rate: expected rates up to 1e\+09",
     ),
     "vector rate": ([[1.0], [2.0]], [1, 2], ValueError, r"predictions.rate: expected shape \[n\]"),
-    "integer rate": ([1, 2], [1, 2], TypeError, "predictions.rate: expected floating-point"),
+    "truth values": ([True, True], [1, 2], TypeError, "predictions.rate: expected numbers"),
     "negative count": (
         [1.0, 2.0],
         [1, -2],
@@ -95,8 +95,8 @@ WRONG = {
     "fractional count": (
         [1.0, 2.0],
         [1.0, 2.5],
-        TypeError,
-        "targets: expected integer counts, got float64",
+        ValueError,
+        r"targets: expected integer counts, got targets\[1\] = 2.5",
     ),
     "vector counts": ([1.0, 2.0], [[1], [2]], ValueError, r"targets: expected shape \[n\]"),
 }

@@ -78,17 +78,23 @@ WRONG = {
         ValueError,
         r"predictions.weights: expected shape \[n, m\], as the values",
     ),
-    "integer weights": (
+    "truth values as weights": (
         DRAWS,
-        np.ones((2, 3), int),
+        np.ones((2, 3), bool),
         Y,
         TypeError,
-        "predictions.weights: expected floating-point",
+        "predictions.weights: expected numbers",
     ),
     "vector targets": (DRAWS, None, DRAWS, ValueError, r"targets: expected shape \[n\]"),
     "scalar targets": (DRAWS[..., None], None, Y, ValueError, r"targets: expected shape \[n, d\]"),
-    "labels": (DRAWS, None, LABELS, TypeError, "targets: expected floating-point values"),
-    "no labels": (DRAWS.astype(int), None, Y, TypeError, "targets: expected integer targets, as"),
+    "truth values": (DRAWS, None, Y > 0, TypeError, "targets: expected numbers"),
+    "no labels": (
+        DRAWS.astype(int),
+        None,
+        Y + 0.5,
+        ValueError,
+        "targets: expected integer targets, as",
+    ),
 }
 
 

@@ -58,7 +58,7 @@ def test_what_has_no_classes_is_refused(wrap):
         (estimators.binnings.UniformBins, TypeError, "got the class UniformBins"),
         (lambda p: LOC, TypeError, "binning.predictions.: expected integers, one bin for each"),
         (lambda p: LABELS[1:], ValueError, r"expected shape \(6,\), one bin .*, got \(5,\)"),
-        (lambda p: [0] * 6, TypeError, "expected an array, got int"),
+        (lambda p: ["a"] * 6, TypeError, "expected numbers, got list"),
         (lambda p: None, TypeError, "expected integers, one bin for each .*, got NoneType"),
         (estimators.uniform_bins, TypeError, "num_bins: expected an integer, got Categorical$"),
         (lambda p: LABELS + 4, ValueError, r"bins in 0, ..., 5, got .*\[2\] = 6"),

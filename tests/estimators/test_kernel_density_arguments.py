@@ -66,14 +66,14 @@ def test_wrong_options(options, kind, message):
 @pytest.mark.parametrize(
     ("candidates", "kind", "message"),
     [
-        ([0.1, 0.2], TypeError, "candidates[0]: expected an array, got float"),
-        (0.1, TypeError, "candidates: expected an array, got float"),
+        ("0.1", TypeError, "candidates: expected numbers, got str"),
+        (0.1, ValueError, "candidates: expected shape [k], got ()"),
         (jnp.array(0.1), ValueError, "candidates: expected shape [k], got ()"),
         (jnp.ones((2, 2)), ValueError, "candidates: expected shape [k], got (2, 2)"),
         (jnp.ones(0), ValueError, "candidates: expected at least 1"),
         (jnp.array([0.1, 0]), ValueError, "candidates[1] = 0.0"),
         (jnp.array([jnp.inf]), ValueError, "candidates: expected positive finite values"),
-        (jnp.array([1j]), TypeError, "candidates: expected a real number"),
+        (jnp.array([1j]), TypeError, "candidates: expected real numbers"),
     ],
 )
 def test_wrong_candidates(candidates, kind, message):

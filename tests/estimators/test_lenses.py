@@ -255,7 +255,7 @@ def test_gradient_of_the_mmce():
 @pytest.mark.parametrize(
     ("confidences", "correct", "error", "message"),
     [
-        ([0.5, 0.5], [0, 1], TypeError, r"confidences\[0\]: expected an array, got float"),
+        ([0.5, None], [0, 1], TypeError, "confidences: expected numbers, got list with entries of"),
         (np.array([0, 1]), np.array([0, 1]), TypeError, "confidences: expected floating-point"),
         (np.array([0.5, 1.1]), np.array([0, 1]), ValueError, "confidences: expected probab"),
         (np.array([0.5, np.nan]), np.array([0, 1]), ValueError, "confidences: expected probab"),

@@ -217,7 +217,7 @@ WRONG = {
     "numbers": ({"features": FEATURES[:, 0]}, ValueError, r"features: expected shape \[n, d\]"),
     "none": ({"features": FEATURES[:, :0]}, ValueError, "features: expected at least one feature"),
     "NaN": ({"features": NAN_FEATURES}, ValueError, r"got features\[3, 1\] = nan"),
-    "integers": ({"features": np.ones((N, 2), int)}, TypeError, "features: expected floating"),
+    "truth values": ({"features": np.ones((N, 2), bool)}, TypeError, "features: expected numbers"),
     "confidence": ({"confidences": CONFIDENCES + 1}, ValueError, "confidences: expected prob"),
     "correct": ({"correct": CORRECT + 1}, ValueError, "correct: expected 0 or 1"),
     "zero": ({"length_scale": 0.0}, ValueError, POSITIVE),

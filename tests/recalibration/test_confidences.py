@@ -67,7 +67,7 @@ WRONG = {
     "labels": ((CONFIDENCES, CORRECT + 1), ValueError, "correct: expected 0 or 1, got .* = 2"),
     "no samples": ((CONFIDENCES[:0], CORRECT[:0]), ValueError, "confidences: expected at least 1"),
     "matrix": ((PROBS, CORRECT), ValueError, r"confidences: expected shape \[n\], got \(80, 3\)"),
-    "list": (([0.5, 0.6], [0, 1]), TypeError, r"confidences.*: expected an array, got float"),
+    "strings": ((["a", "b"], [0, 1]), TypeError, "confidences: expected numbers, got list"),
     "integers": ((LABELS, CORRECT), TypeError, "confidences: expected floating-point"),
     "classes": ((Categorical(PROBS), CORRECT), TypeError, "confidences: expected .* Categorical"),
 }

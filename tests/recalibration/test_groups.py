@@ -126,7 +126,7 @@ FIT, APPLY = group_wise(platt_scaling())
             r"arguments: expected leading axes of one length, got .*\[0\]': 60, .*\[1\]': 59",
         ),
         (lambda: FIT(CONFIDENCES, CORRECT, GROUPS - 1), ValueError, "groups: expected groups from"),
-        (lambda: FIT(CONFIDENCES, CORRECT, GROUPS / 2), TypeError, "groups: expected integer"),
+        (lambda: FIT(CONFIDENCES, CORRECT, GROUPS / 2), ValueError, "groups: expected integer"),
         (
             lambda: FIT(CONFIDENCES, CORRECT, GROUPS.tolist()),
             TypeError,

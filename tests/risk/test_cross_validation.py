@@ -245,14 +245,14 @@ def nan(params, p, q):
 WRONG = {
     "empty grid": ({"grid": np.zeros(0)}, ValueError, "grid: expected at least one hyperparam"),
     "scalar grid": ({"grid": np.array(1.0)}, ValueError, "grid: expected shape [k], got ()"),
-    "list": ({"grid": [1.0]}, TypeError, "grid[0]: expected an array"),
+    "list": ({"grid": [None]}, TypeError, "grid: expected numbers, got list"),
     "nan in grid": ({"grid": np.array([1, np.nan])}, ValueError, "grid: expected finite values"),
     "few samples": ({"num_folds": 30}, ValueError, "predictions: expected at least 60 samples"),
     "one fold": ({"num_folds": 1}, ValueError, "num_folds: expected an integer >= 2, got 1"),
     "key": ({"key": 0}, TypeError, "key: expected one random key"),
     "function": ({"function": fit}, TypeError, "function: expected a risk.EstimationFunction"),
     "labels": ({"targets": jnp.full(N, 2)}, ValueError, "targets: expected 0 or 1, got"),
-    "truth values": ({"grid": np.array([True])}, TypeError, "grid: expected hyperparameters, got"),
+    "truth values": ({"grid": np.array([True])}, TypeError, "grid: expected a number, got bool"),
     "on_fold": ({"on_fold": "bar"}, TypeError, "on_fold: expected a function of a CrossVal"),
     "previous": ({"previous": 3}, TypeError, "previous: expected CrossValidation as cross_val"),
     "transposed": (

@@ -152,7 +152,7 @@ def test_jit_and_gradient():
 WRONG = {
     "shape of values": (jnp.zeros((N, N - 1)), None, None, ValueError, "values: expected shape"),
     "nan": (jnp.full((N, N), jnp.nan), None, None, ValueError, "values: expected finite"),
-    "no array": ([[0.0]], None, None, TypeError, "values[0][0]: expected an array"),
+    "no array": ([["a"]], None, None, TypeError, "values: expected numbers, got list"),
     "label": (jnp.zeros((N, N)), None, LABELS + 1, ValueError, "targets: expected labels in 0"),
     "number of labels": (jnp.zeros((N, N)), None, LABELS[1:], ValueError, "targets: expected one"),
     "no classes": (

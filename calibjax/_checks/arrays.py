@@ -1,0 +1,211 @@
+"""Conversion to JAX arrays, after a look at what the caller handed over.
+
+JAX cuts 64-bit integers to 32 bits, ignores masks and leaves unsigned integers unsigned, without
+a word. Everything that NumPy reads as real numbers without loss is taken; the rest is refused.
+"""
+
+import dataclasses
+import numbers
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+
+def is_concrete(*trees: Any) -> bool:
+    """Whether all leaves have values that Python can look at."""
+    return not any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(trees))
+
+
+def first_where(bad: Any) -> tuple[int, ...]:
+    """Index of the first true entry."""
+    return tuple(int(i) for i in np.argwhere(bad)[0])
+
+
+def refuse_where(bad: Any, name: str, expected: str, values: Any) -> None:
+    """Raises a ValueError that shows the first offending value, if there is one."""
+    if np.any(bad):
+        index = first_where(bad)
+        place = f"{name}[{', '.join(map(str, index))}]" if index else name
+        raise ValueError(f"{name}: expected {expected}, got {place} = {np.asarray(values)[index]}")
+
+
+def described(value: Any) -> str:
+    """What a value is, in an error message."""
+    return f"the class {value.__name__}" if isinstance(value, type) else type(value).__name__
+
+
+def is_distribution(value: Any) -> bool:
+    """Whether a value has the methods of a distribution; tables have a method `sample` too."""
+    is_table = hasattr(value, "to_numpy")
+    return hasattr(value, "sample") and not isinstance(value, type) and not is_table
+
+
+def as_arrays(name: str, tree: Any) -> Any:
+    """Turns the leaves of a pytree, and lists of numbers, into JAX arrays of real numbers.
+
+    Integers become signed ones of at least 32 bits, float16 and bfloat16 become float32. Python's
+    numbers become arrays without axes. Probabilities that are given as a `Bernoulli`, which is
+    itself an array, become that array.
+
+    Raises:
+        TypeError: for what holds no real numbers.
+        ValueError: for masked entries, and numbers that JAX's integers do not hold.
+    """
+    return narrowed(name, originals(name, tree))
+
+
+def originals(name: str, tree: Any) -> Any:
+    """As `as_arrays`, but arrays of NumPy in the precision in which they came."""
+    if dataclasses.is_dataclass(tree) and is_distribution(vars(tree).get("probs")):
+        tree = dataclasses.replace(tree, probs=jnp.asarray(tree.probs))
+    return jax.tree_util.tree_map_with_path(
+        lambda path, leaf: _original(name + jax.tree_util.keystr(path), leaf), tree, is_leaf=_is_one
+    )
+
+
+def narrowed(name: str, tree: Any) -> Any:
+    """What `originals` returned, as JAX arrays."""
+    return jax.tree_util.tree_map_with_path(
+        lambda path, leaf: _narrowed(name + jax.tree_util.keystr(path), leaf), tree
+    )
+
+
+def _is_one(node: Any) -> bool:
+    """Whether a node of a pytree is to become one array, or is to be refused as one thing."""
+    if isinstance(node, tuple):
+        return bool(node) and all(isinstance(entry, numbers.Number) for entry in node)
+    is_sparse = type(node).__module__.startswith("jax.experimental.sparse")
+    return isinstance(node, list) or is_sparse
+
+
+def _original(place: str, value: Any) -> Any:
+    """One array of NumPy or JAX, or one number of Python."""
+    if type(value) in (int, float):
+        return value
+    if isinstance(value, list) and not is_concrete(value):
+        array = _read(place, value, jnp.asarray)
+    elif isinstance(value, jax.Array):
+        array = value
+    else:
+        if isinstance(value, np.ma.MaskedArray):
+            masked = np.ma.getmaskarray(value)
+            if masked.any():
+                index = ", ".join(map(str, first_where(masked)))
+                raise ValueError(
+                    f"{place}: expected values without a mask, got a masked {place}[{index}]; "
+                    "leave those samples out, or fill them in with .filled(value)"
+                )
+            value = value.data
+        array = _read(place, value, np.asarray)
+    _refuse_kind(place, value, array)
+    if array.dtype == np.longdouble and array.dtype.itemsize > 8:
+        doubles = array.astype(np.float64)
+        if not np.array_equal(doubles.astype(array.dtype), array, equal_nan=True):
+            raise ValueError(
+                f"{place}: expected numbers of float64 precision, got {array.dtype} with more "
+                "digits; round them with .astype(float)"
+            )
+        return doubles
+    return array
+
+
+def _read(place: str, value: Any, read: Any) -> Any:
+    """The array that a value converts to; by DLPack where NumPy has no such dtype."""
+    try:
+        return read(value)
+    except Exception as error:  # whatever the __array__ of another library raises
+        if hasattr(value, "__dlpack__"):
+            try:
+                return jnp.array(jnp.from_dlpack(value), copy=True)
+            except Exception:  # of the two messages NumPy's is the clear one
+                pass
+        raise TypeError(
+            f"{place}: expected an array of numbers, got {described(value)}: "
+            f"{str(error).rstrip('.')}{_advice(value)}"
+        ) from None
+
+
+def _refuse_kind(place: str, value: Any, array: Any) -> None:
+    """Refuses arrays that hold no real numbers."""
+    dtype = array.dtype
+    is_array = hasattr(value, "shape")
+    if jnp.issubdtype(dtype, jnp.complexfloating):
+        raise TypeError(f"{place}: expected real numbers, got {dtype}")
+    is_category = str(getattr(value, "dtype", "")) == "category"
+    is_number = jnp.issubdtype(dtype, np.number) or dtype == np.bool_
+    if is_number and not is_category:
+        return
+    if getattr(dtype, "kind", "") == "O" and array.ndim:
+        odd = [x for x in array.ravel() if not isinstance(x, int | float)]
+        # Records and the like within a list are named, and so is what a column of objects holds.
+        kind = f"{described(value)} with entries of type {described(odd[0] if odd else array[0])}"
+    elif is_category:
+        kind = f"a categorical {described(value)}"
+    elif is_array and array.ndim:
+        kind = f"an array of {dtype}"
+    else:
+        kind = described(value)
+    raise TypeError(f"{place}: expected numbers, got {kind}{_advice(value)}")
+
+
+def _advice(value: Any) -> str:
+    """What to do with a value that is no array of numbers."""
+    if dataclasses.is_dataclass(value) or is_distribution(value):
+        return "; a class of your own becomes a record of arrays with calibjax.record"
+    methods = {
+        "detach": ".detach().cpu().numpy()",
+        "to_numpy": ".to_numpy(dtype=float), once nothing is missing",
+        "toarray": ".toarray()",
+        "todense": ".todense()",
+    }
+    for method, call in methods.items():
+        if hasattr(value, method):
+            return f"; convert it with {call}"
+    if hasattr(value, "dtype") or isinstance(value, list | tuple):
+        return "; convert it with numpy.asarray(values, dtype=float)"
+    return "; hand over an array"
+
+
+def _narrowed(place: str, array: Any) -> jax.Array:
+    """A JAX array of the same numbers, in a dtype that computations can use."""
+    if type(array) is float:
+        return jnp.asarray(array)  # weakly typed: it takes on the precision of its neighbours
+    values = np.asarray(array) if type(array) is int else array
+    if jnp.issubdtype(values.dtype, jnp.integer):
+        return _signed(place, values)
+    if values.dtype == np.bool_:
+        return jnp.asarray(values)
+    if values.dtype not in (np.float32, np.float64):  # float16 and bfloat16
+        return jnp.asarray(values, jnp.float32)
+    if values.dtype == np.float64 and not jax.config.jax_enable_x64 and is_concrete(values):
+        largest = np.finfo(np.float32).max
+        bad = (np.abs(values) > largest) & np.isfinite(values)
+        refuse_where(bad, place, f"values up to {largest:.3g} (or jax_enable_x64)", values)
+    return jnp.asarray(values)
+
+
+def _signed(place: str, values: Any) -> jax.Array:
+    """Signed integers of the same values, of 32 bits or, with jax_enable_x64, of 64.
+
+    Traced ones that do not fit become the smallest integer, which stands for NaN.
+    """
+    size = 8 if jax.config.jax_enable_x64 else 4
+    bits = jnp.iinfo(values.dtype).bits
+    dtype = jnp.int32 if size == 4 or bits < 32 or values.dtype == np.int32 else jnp.int64
+    if jnp.iinfo(values.dtype).max <= jnp.iinfo(dtype).max:
+        return jnp.asarray(values).astype(dtype)
+    limit = np.iinfo(dtype)
+    if is_concrete(values):
+        array = np.asarray(values)
+        bad = array > limit.max
+        if array.dtype.kind == "i":
+            bad |= array < limit.min
+        expected = f"integers of at most {limit.bits} bits"
+        if size == 4:
+            expected += " (or jax_enable_x64; NaN that is cast to integers looks like this)"
+        refuse_where(bad, place, expected, array)
+        return jnp.asarray(array.astype(dtype))
+    fits = values <= limit.max
+    return jnp.where(fits, values.astype(dtype), limit.min)

@@ -1,0 +1,76 @@
+"""Numbers that lose what matters about them on the way from float64 to float32."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from calibjax._checks.arrays import first_where, is_concrete, is_distribution
+
+_LARGEST = 0.05  # the largest change of a location or target, in standard deviations
+
+
+def refuse_rounded(name: str, given: Any, converted: Any, predictions: Any) -> None:
+    """Refuses targets and locations that conversion moved by a part of a standard deviation.
+
+    Args:
+        name: how messages call the values.
+        given: targets or predictions as they came, in float64 or integers.
+        converted: the same in JAX's precision.
+        predictions: the batch whose standard deviations decide, converted.
+    """
+    pairs = zip(_located(given), _located(converted), strict=True)
+    for (place, wide), (_, narrow) in pairs:
+        is_wide = isinstance(wide, np.ndarray) and wide.dtype in (np.float64, np.int64, np.uint64)
+        if not is_wide or not is_concrete(narrow) or narrow.dtype != jnp.float32:
+            continue
+        wide = np.broadcast_to(wide, narrow.shape)
+        change = np.abs(wide - np.asarray(narrow, np.float64))
+        scale = _scale(predictions, change.shape) if change.any() else None
+        if scale is None:
+            continue
+        bad = (change > _LARGEST * scale) & (scale > 0)  # draws may all be equal
+        if bad.any():
+            index = first_where(bad)
+            raise ValueError(
+                f"{name}{place}: expected values that float32 resolves to {_LARGEST:g} standard "
+                f"deviations of the predictions, got {wide[index]!r}, which becomes "
+                f"{np.asarray(narrow)[index]!r}; subtract a constant from targets and "
+                "predictions, or set jax_enable_x64"
+            )
+
+
+def _located(tree: Any) -> list[tuple[str, Any]]:
+    """The targets, or the locations of a batch of predictions."""
+    if not is_distribution(tree):
+        return [("", leaf) for leaf in jax.tree.leaves(tree)]
+    if hasattr(tree, "components"):
+        return [(f".components{place}", x) for place, x in _located(tree.components)]
+    tree = getattr(tree, "distribution", tree)
+    field = next((x for x in ("loc", "values") if hasattr(tree, x)), None)
+    return [(f".{field}", getattr(tree, field))] if field else []
+
+
+def _scale(predictions: Any, shape: tuple[int, ...]) -> np.ndarray | None:
+    """Standard deviations of the predictions that fit values of a shape, if they are known."""
+    predictions = getattr(predictions, "distribution", predictions)
+    is_mixture = hasattr(predictions, "components")
+    predictions = predictions.components if is_mixture else predictions
+    scale, cov, values = (getattr(predictions, x, None) for x in ("scale", "cov", "values"))
+    values = None if is_mixture else values
+    if not is_concrete(scale, cov, values):
+        return None
+    if scale is not None:
+        scale = np.asarray(scale)
+    elif cov is not None:
+        scale = np.sqrt(np.diagonal(np.asarray(cov), axis1=-2, axis2=-1))
+    elif values is not None:
+        values = np.asarray(values, np.float64)
+        scale = values.std(1, keepdims=len(shape) == values.ndim)
+    if scale is not None and scale.ndim == len(shape) + 1:
+        scale = scale.min(1)  # a target is compared with the narrowest component
+    try:
+        return np.broadcast_to(scale, shape) if scale is not None else None
+    except ValueError:  # a parameter of this name that means something else
+        return None
