@@ -171,6 +171,12 @@ WRONG = {
         ValueError,
         r"targets: expected labels in 0, ..., 2, got targets\[3\] = 3",
     ),
+    "complex labels": (
+        Categorical(PROBS),
+        LABELS * 1j,
+        TypeError,
+        "targets: expected real numbers, got complex",
+    ),
     "floating labels": (
         Categorical(PROBS),
         LABELS * 0.5,

@@ -11,6 +11,7 @@ from calibjax._checks.arrays import (
     first_where,
     is_concrete,
     is_distribution,
+    originals,
     refuse_where,
 )
 from calibjax._checks.data import (
@@ -85,6 +86,7 @@ __all__ = [
     "length_scales",
     "method",
     "one_of",
+    "originals",
     "positive",
     "positive_definite",
     "positive_number",

@@ -20,11 +20,18 @@ def real(name: str, value: Any) -> Any:
         return value
     if isinstance(value, str | bool | list | tuple | dict) or value is None:
         raise TypeError(f"{name}: expected a number, got {described(value)}")
+    if isinstance(value, complex) or jnp.issubdtype(_dtype(value), jnp.complexfloating):
+        raise TypeError(f"{name}: expected a real number, got {_dtype(value)}")
     value = as_arrays(name, value)
     an_array(name, value, "a number")
     if value.dtype == jnp.bool_:
         raise TypeError(f"{name}: expected a number, got {value.dtype}")
     return value
+
+
+def _dtype(value: Any) -> Any:
+    """Dtype of an array of NumPy or JAX."""
+    return value.dtype if isinstance(value, np.ndarray | np.generic | jax.Array) else type(value)
 
 
 def finite(name: str, values: Any) -> None:

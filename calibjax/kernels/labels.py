@@ -53,10 +53,6 @@ class LabelKernel(Kernel):
 
     def check_values(self, name: str) -> None:
         """Refuses matrices that are not symmetric positive semi-definite."""
-        if not hasattr(self.matrix, "shape"):
-            raise TypeError(
-                f"{name}.matrix: expected an array [m, m], got {type(self.matrix).__name__}"
-            )
         shape = jnp.shape(self.matrix)
         _checks.floating(f"{name}.matrix", self.matrix)
         if len(shape) != 2 or shape[0] != shape[1] or shape[0] == 0:

@@ -55,9 +55,9 @@ def shown_values(name: str, values: Any) -> np.ndarray:
     """
     if isinstance(values, list) and not values:
         raise TypeError(f"{name}: expected an array or a number, got an empty list")
-    _checks.as_arrays(name, values)
     if not _checks.is_concrete(values):
         raise TypeError(f"{name}: expected values to draw, got {values} (draw outside of jit)")
+    values = _checks.originals(name, values)
     _checks.real(name, values)
     _checks.finite(name, values)
     return np.asarray(values)

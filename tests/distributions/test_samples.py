@@ -93,7 +93,7 @@ WRONG = {
         None,
         Y + 0.5,
         ValueError,
-        "targets: expected integer targets, as",
+        "targets: expected integer targets",
     ),
 }
 

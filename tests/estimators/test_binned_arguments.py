@@ -28,7 +28,7 @@ def test_wrong_data(case, name):
 
 
 @pytest.mark.parametrize("name", ENTRIES)
-@pytest.mark.parametrize("case", ["floating labels", "one class", "one-hot targets"])
+@pytest.mark.parametrize("case", ["complex labels", "one class", "one-hot targets"])
 def test_structure_is_checked_under_jit(case, name):
     predictions, targets, error, message = WRONG[case]
     with pytest.raises(error, match=message):

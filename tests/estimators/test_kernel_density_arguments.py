@@ -27,7 +27,7 @@ def test_wrong_data(name):
 @pytest.mark.parametrize("wrap", [lambda f: f, jax.jit])
 def test_structure_is_checked_under_jit(wrap):
     evaluate = functools.partial(kde_calibration_error, bandwidth=0.1, order=1)
-    for case in ("floating labels", "one class", "one-hot targets"):
+    for case in ("complex labels", "one class", "one-hot targets"):
         predictions, targets, kind, message = WRONG[case]
         with pytest.raises(kind, match=message):
             wrap(evaluate)(predictions, targets)

@@ -128,9 +128,9 @@ FIT, APPLY = group_wise(platt_scaling())
         (lambda: FIT(CONFIDENCES, CORRECT, GROUPS - 1), ValueError, "groups: expected groups from"),
         (lambda: FIT(CONFIDENCES, CORRECT, GROUPS / 2), ValueError, "groups: expected integer"),
         (
-            lambda: FIT(CONFIDENCES, CORRECT, GROUPS.tolist()),
+            lambda: FIT(CONFIDENCES, CORRECT, ["a"] * len(GROUPS)),
             TypeError,
-            "groups.* expected an array",
+            "groups: expected numbers, got list",
         ),
         (
             lambda: jax.jit(FIT)(CONFIDENCES, CORRECT, GROUPS),
