@@ -4,8 +4,11 @@ import dataclasses
 from typing import Any, TypeVar
 
 import jax
+import numpy as np
 
 T = TypeVar("T")
+
+_SHOWN = 32  # entries of an array; larger ones are summarised
 
 
 def record(cls: type[T]) -> type[T]:
@@ -15,6 +18,7 @@ def record(cls: type[T]) -> type[T]:
     `dataclasses.field(metadata={"static": True})`. No field is converted or checked when the
     record is made, because JAX also makes records with placeholders in them; values are checked
     where they are used. Records compare and hash by identity, since arrays have no truth value.
+    They print their fields, of arrays with more than 32 entries only type, shape and mean.
 
     Use it for distributions, distances and kernels of your own rather than
     `jax.tree_util.register_dataclass`: in jaxlib 0.10.2 the tree structures of two classes that
@@ -28,6 +32,8 @@ def record(cls: type[T]) -> type[T]:
     >>> print(jax.tree.map(lambda leaf: 2 * leaf, Scale(1.5)))
     Scale(value=3.0)
     """
+    if "__repr__" not in vars(cls):
+        cls.__repr__ = _shown_record
     cls = dataclasses.dataclass(frozen=True, eq=False)(cls)
     is_static = {f.name: f.metadata.get("static", False) for f in dataclasses.fields(cls)}
     statics = tuple(name for name, static in is_static.items() if static)
@@ -50,3 +56,42 @@ def record(cls: type[T]) -> type[T]:
 
     jax.tree_util.register_pytree_with_keys(cls, flatten_with_keys, unflatten, flatten)
     return cls
+
+
+def _shown_record(instance: Any) -> str:
+    """What `dataclasses` would print, with summaries of large arrays."""
+    shown = ", ".join(
+        f"{field.name}={_summarised(getattr(instance, field.name))!r}"
+        for field in dataclasses.fields(instance)
+        if field.repr
+    )
+    return f"{type(instance).__qualname__}({shown})"
+
+
+def _summarised(tree: Any) -> Any:
+    """A tree with summaries in place of large arrays."""
+    if not any(map(_is_large, jax.tree.leaves(tree))):
+        return tree
+    return jax.tree.map(lambda leaf: _Summary(leaf) if _is_large(leaf) else leaf, tree)
+
+
+def _is_large(leaf: Any) -> bool:
+    is_array = isinstance(leaf, jax.Array | np.ndarray) and not isinstance(leaf, jax.core.Tracer)
+    return is_array and leaf.size > _SHOWN
+
+
+class _Summary:
+    """Type, shape and mean of an array, in place of its entries."""
+
+    def __init__(self, array: Any) -> None:
+        self.array = array
+
+    def __repr__(self) -> str:
+        array = self.array
+        shown = f"{array.dtype}{list(array.shape)}"
+        is_here = not isinstance(array, jax.Array) or (
+            array.is_fully_addressable and not array.is_deleted()
+        )
+        if is_here and jax.dtypes.issubdtype(array.dtype, np.number):
+            shown += f", mean={np.mean(np.asarray(array), dtype=np.float64):.4g}"
+        return f"Array({shown})"

@@ -1,10 +1,13 @@
 import dataclasses
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from calibjax._pytree import record
+from calibjax.distributions import Mixture, Normal
 from calibjax.kernels import Exponential, SquaredExponential
+from calibjax.risk import binning_function, cross_validate
 
 
 @record
@@ -37,3 +40,40 @@ def test_flattening():
     assert isinstance(doubled, Other)
     assert doubled.size == 5
     np.testing.assert_array_equal(doubled.value, 3)
+
+
+def test_large_arrays_are_summarised():
+    small = Normal(jnp.zeros(2, jnp.float32), np.ones(2))
+    expected = "Normal(loc=Array([0., 0.], dtype=float32), scale=array([1., 1.]))"
+    assert repr(small) == str(small) == expected
+    large = Mixture(None, Normal(jnp.ones((100, 2), jnp.float32), np.full(100, 0.25)))
+    assert repr(large) == (
+        "Mixture(weights=None, components=Normal(loc=Array(float32[100, 2], mean=1), "
+        "scale=Array(float64[100], mean=0.25)))"
+    )
+    trees = One({"keys": jax.random.split(jax.random.key(0), 50), "flags": (np.ones(40, bool),)})
+    assert (
+        repr(trees)
+        == "One(value={'flags': (Array(bool[40]),), 'keys': Array(key<fry>[50])}, size=3)"
+    )
+    assert repr(jax.jit(lambda x: [x, print(x)][0])(large)) == repr(large)  # tracers print too
+
+
+def test_own_representations_are_kept():
+    @record
+    class Named:
+        value: float
+
+        def __repr__(self):
+            return "mine"
+
+    assert repr(Named(1.0)) == "mine"
+
+
+def test_results_of_cross_validation_print_a_summary():
+    confidences = np.linspace(0, 1, 200)
+    result = cross_validate(
+        jax.random.key(0), binning_function(), np.array([1, 5]), confidences, np.arange(200) % 2
+    )
+    assert len(repr(result)) < 500
+    assert "losses=Array(float64[2, 200], mean=" in repr(result)

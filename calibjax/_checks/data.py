@@ -42,6 +42,12 @@ def batch(predictions: Any, *, minimum: int = 1, name: str = "predictions") -> A
             f"{name}: expected a batch of distributions such as distributions.Normal or "
             f"distributions.Categorical, got {described(predictions)}"
         )
+    if jax.tree_util.treedef_is_leaf(jax.tree.structure(predictions)):
+        raise TypeError(
+            f"{name}: expected a distribution that is a pytree, got {described(predictions)}; "
+            "decorate its class with calibjax.record: see 'A distribution of your own' in the "
+            "documentation of calibjax.distributions"
+        )
     given = originals(name, predictions)
     predictions = full(name, narrowed(name, given))
     leading_size(name, predictions, minimum)

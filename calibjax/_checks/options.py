@@ -1,5 +1,6 @@
 """Checks of options: numbers, choices, functions, records, random keys."""
 
+import inspect
 import numbers
 import operator
 from typing import Any
@@ -10,6 +11,9 @@ import numpy as np
 
 from calibjax._checks.arrays import described
 from calibjax._checks.values import record_values
+
+MAX_DRAWS = 2**27  # their keys and values fill two gigabytes
+_MAX_NUMBERS = 2**30  # that draws may hold in all
 
 
 def size_in_range(name: str, value: Any, minimum: int, maximum: int | None = None) -> int:
@@ -25,6 +29,18 @@ def size_in_range(name: str, value: Any, minimum: int, maximum: int | None = Non
     if value < minimum or (maximum is not None and value > maximum):
         limit = f"between {minimum} and {maximum}" if maximum is not None else f">= {minimum}"
         raise ValueError(f"{name}: expected an integer {limit}, got {value}")
+    return value
+
+
+def number_of_draws(name: str, value: Any, minimum: int = 1, *, numbers_each: int = 1) -> int:
+    """Returns a number of draws after checking that it is in range and that memory holds them."""
+    value = size_in_range(name, value, minimum)
+    maximum = max(minimum, min(MAX_DRAWS, _MAX_NUMBERS // max(1, numbers_each)))
+    if value > maximum:
+        raise ValueError(
+            f"{name}: expected an integer between {minimum} and {maximum}, of which the draws can "
+            f"be held in memory, got {value}"
+        )
     return value
 
 
@@ -49,16 +65,51 @@ def one_of(**options: Any) -> None:
         raise TypeError(f"expected one of {' and '.join(options)}, got {got}")
 
 
-def function(kind: str, name: str, value: Any) -> None:
-    """Refuses what cannot be called, and classes in place of their instances."""
+def function(kind: str, name: str, value: Any, *arguments: str) -> None:
+    """Refuses what cannot be called with so many arguments, and classes instead of instances."""
     if isinstance(value, type) or not callable(value):
         raise TypeError(f"{name}: expected a {kind}, got {described(value)}")
+    try:
+        signature = inspect.signature(value)
+    except (TypeError, ValueError):  # of some functions written in C
+        return
+    try:
+        signature.bind(*arguments)
+    except TypeError as error:
+        called = getattr(value, "__name__", type(value).__name__)
+        expected = f"({', '.join(arguments)})"
+        raise TypeError(
+            f"{name}: expected a {kind} that can be called with {expected}, got "
+            f"{called}{signature}: {error}"
+        ) from error
 
 
-def kernel_values(kernel: Any, name: str = "kernel") -> None:
-    """Checks the hyperparameters of a kernel and of the kernels in it."""
-    function("kernel record", name, kernel)
+def kernel_values(kernel: Any, name: str = "kernel", *, may_be_function: bool = False) -> None:
+    """Checks the hyperparameters of a kernel and of the kernels in it.
+
+    Unless it may be a function, it must be a pytree, since it goes through `jax.jit`.
+    """
+    function("kernel record", name, kernel, "x", "y")
+    if hasattr(type(kernel), "squared"):
+        raise TypeError(
+            f"{name}: expected a kernel record, got the distance {described(kernel)}; "
+            f"kernels.Exponential(length_scale, {described(kernel)}()) is a kernel with it"
+        )
+    if not may_be_function:
+        _refuse_plain_objects(name, kernel)
     record_values(kernel, name)
+
+
+def _refuse_plain_objects(name: str, record: Any) -> None:
+    """Refuses functions and objects of classes that are no pytrees, anywhere in a record."""
+    for path, leaf in jax.tree_util.tree_leaves_with_path(record):
+        if callable(leaf) and not isinstance(leaf, type):
+            raise TypeError(
+                f"{name}{jax.tree_util.keystr(path)}: expected a record, which can be handed to "
+                f"compiled functions, got {described(leaf)}; decorate its class with "
+                "calibjax.record, and make classes of functions: see 'A kernel of your own' in "
+                "the documentation of calibjax.kernels"
+            )
 
 
 def fitted(name: str, value: Any, expected: type, source: str = "fit") -> None:

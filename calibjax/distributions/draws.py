@@ -5,6 +5,7 @@ import functools
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 
 from calibjax import _checks
 from calibjax._pytree import record
@@ -98,6 +99,7 @@ def monte_carlo(key: jax.Array, predictions: Any, num_samples: int) -> MonteCarl
     predictions = _checks.batch(predictions)
     if isinstance(predictions, MonteCarlo):
         predictions = predictions.distribution
-    num_samples = _checks.size_in_range("num_samples", num_samples, 2)
+    numbers_each = sum(map(jnp.size, jax.tree.leaves(predictions)))
+    num_samples = _checks.number_of_draws("num_samples", num_samples, 2, numbers_each=numbers_each)
     values = _draw_many(key, predictions, num_samples)
     return MonteCarlo(predictions, Samples(values).with_index())

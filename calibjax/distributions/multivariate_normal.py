@@ -5,6 +5,7 @@ from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from calibjax import _checks, _matrices
 from calibjax._arithmetic import matmul
@@ -31,6 +32,52 @@ class MvNormal:
 
     loc: jax.Array
     cov: jax.Array
+
+    @classmethod
+    def from_cholesky(cls, loc: jax.Array, scale_tril: jax.Array) -> "MvNormal":
+        """The distribution N(loc, L Lᵀ) of loc + L z for standard normal z.
+
+        The product is rounded to the precision of L, in which a covariance matrix of the
+        condition 1/ε or more is not positive definite any more.
+
+        Args:
+            loc: mean, [d], or [n, d] for a batch.
+            scale_tril: L, lower triangular with positive diagonal, [d, d], or [n, d, d].
+
+        Returns:
+            The distribution, or a batch.
+
+        Raises:
+            TypeError: if an argument is no floating-point array.
+            ValueError: if the shapes do not fit, entries are not finite, an entry above the
+                diagonal of L is not zero, or one on it is not positive. Where L is traced, the
+                covariance matrix is NaN instead.
+
+        Cost: d³ for each distribution.
+
+        >>> import jax.numpy as jnp
+        >>> root = jnp.array([[2.0, 0.0], [1.0, 1.0]])
+        >>> print(MvNormal.from_cholesky(jnp.zeros(2), root).cov)
+        [[4. 2.]
+         [2. 2.]]
+        """
+        loc, root = _checks.as_arrays("loc", loc), _checks.as_arrays("scale_tril", scale_tril)
+        _checks.floating("loc", loc)
+        _checks.floating("scale_tril", root)
+        expected = (*jnp.shape(loc), *jnp.shape(loc)[-1:])
+        _checks.shape("scale_tril", root, expected, f"{expected}, loc having {jnp.shape(loc)}")
+        _checks.finite("loc", loc)
+        _checks.finite("scale_tril", root)
+        above = jnp.triu(jnp.ones(root.shape[-2:], bool), 1)
+        diagonal = jnp.diagonal(root, axis1=-2, axis2=-1)
+        if _checks.is_concrete(root):
+            is_wrong = np.asarray(above & (root != 0))
+            _checks.refuse_where(is_wrong, "scale_tril", "zeros above the diagonal", root)
+        _checks.positive("scale_tril.diagonal", diagonal)
+        is_root = jnp.all(jnp.where(above, root == 0, jnp.isfinite(root)), (-2, -1))
+        is_root &= jnp.all(diagonal > 0, -1)
+        cov = matmul(root, jnp.swapaxes(root, -1, -2))
+        return cls(loc, jnp.where(is_root[..., None, None], cov, jnp.nan))
 
     def sample(self, key: jax.Array) -> jax.Array:
         """Draws one vector [d]."""

@@ -4,6 +4,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from calibjax import _checks
 from calibjax.distances import Distance, TotalVariation
@@ -17,13 +18,17 @@ _FEW_SUMMANDS = 1e-3  # times 1/eps: sums of so many equal numbers are off by 1e
 def ece(
     predictions: Any, targets: Any, *, binning: Binning, distance: Distance = _TOTAL_VARIATION
 ) -> jax.Array:
-    """Expected calibration error: mean distance of predictions and label proportions in a bin.
+    """Expected calibration error, of all classes together (canonical) unless seen through a lens.
 
         ECE = Σ_bins |bin| / n · d(p̄_bin, ȳ_bin),
 
-    with the mean p̄ of the predictions and the proportions ȳ of the labels in the bin. It is
-    biased upwards: on calibrated data the proportions are noise around the mean predictions, the
-    more so the fewer samples there are in a bin.
+    with the mean p̄ of the predictions and the proportions ȳ of the labels in the bin. **The usual
+    ECE of the literature, that of the most probable class, is `ece(*top_label(predictions,
+    targets), binning=uniform_bins(10))`**; for several classes the canonical one is larger, since
+    it compares all probabilities, in bins of all of them. `class_wise` gives that of each class.
+
+    It is biased upwards: on calibrated data the proportions are noise around the mean predictions,
+    the more so the fewer samples there are in a bin.
 
     Bins are piecewise constant in the predictions, so gradients are those for fixed bins.
 
@@ -49,11 +54,14 @@ def ece(
     References: W19 §4.3, eq. (5), and App. J.1.1 for the estimator.
 
     >>> import jax.numpy as jnp
-    >>> from calibjax.distributions import Bernoulli
-    >>> from calibjax.estimators import uniform_bins
-    >>> predictions = Bernoulli(jnp.array([0.25, 0.25, 0.75, 0.75]))
-    >>> print(ece(predictions, jnp.array([0, 1, 1, 1]), binning=uniform_bins(2)))
+    >>> from calibjax.distributions import Categorical
+    >>> from calibjax.estimators import top_label, uniform_bins
+    >>> predictions = Categorical(jnp.array([[0.75, 0.25, 0.0], [0.75, 0.0, 0.25]]))
+    >>> targets = jnp.array([0, 1])
+    >>> print(ece(*top_label(predictions, targets), binning=uniform_bins(2)))
     0.25
+    >>> print(ece(predictions, targets, binning=uniform_bins(2)))
+    0.375
     """
     data = checked_bins(predictions, targets, binning)
     sizes, distances = distances_in_bins(*data, distance)
@@ -63,12 +71,14 @@ def ece(
 def mce(
     predictions: Any, targets: Any, *, binning: Binning, distance: Distance = _TOTAL_VARIATION
 ) -> jax.Array:
-    """Maximum calibration error: the largest distance of means and proportions in a bin.
+    """Maximum calibration error, of all classes together (canonical) unless seen through a lens.
 
         MCE = max_bins d(p̄_bin, ȳ_bin),
 
-    with the notation of `ece`, over the bins that hold a sample. One sample in a bin of its own
-    suffices for a value near one, so choose bins that are large enough.
+    the largest distance of means and proportions in a bin, with the notation of `ece`, over the
+    bins that hold a sample. **The usual MCE of the literature, that of the most probable class, is
+    `mce(*top_label(predictions, targets), binning=uniform_bins(10))`.** One sample in a bin of
+    its own suffices for a value near one, so choose bins that are large enough.
 
     Args:
         predictions: batch of n class predictions, `Categorical` or `Bernoulli`.
@@ -89,11 +99,14 @@ def mce(
     binning; W19 Lemma I.1.
 
     >>> import jax.numpy as jnp
-    >>> from calibjax.distributions import Bernoulli
-    >>> from calibjax.estimators import uniform_bins
-    >>> predictions = Bernoulli(jnp.array([0.25, 0.25, 0.75, 0.75]))
-    >>> print(mce(predictions, jnp.array([0, 0, 1, 0]), binning=uniform_bins(2)))
+    >>> from calibjax.distributions import Categorical
+    >>> from calibjax.estimators import top_label, uniform_bins
+    >>> predictions = Categorical(jnp.array([[0.75, 0.25, 0.0], [0.75, 0.0, 0.25]]))
+    >>> targets = jnp.array([0, 1])
+    >>> print(mce(*top_label(predictions, targets), binning=uniform_bins(2)))
     0.25
+    >>> print(mce(predictions, targets, binning=uniform_bins(2)))
+    0.375
     """
     _, distances = distances_in_bins(*checked_bins(predictions, targets, binning), distance)
     return jnp.max(distances)
@@ -152,7 +165,9 @@ def checked_bins(predictions: Any, targets: Any, binning: Binning) -> tuple[Any,
     """Checks a data set of classes and returns it with the bin of each sample."""
     _checks.class_predictions(predictions)
     predictions, targets = _checks.predictions_and_targets(predictions, targets)
-    _checks.function("binning such as estimators.uniform_bins(10)", "binning", binning)
+    _checks.function(
+        "binning such as estimators.uniform_bins(10)", "binning", binning, "predictions"
+    )
     bins = _checks.as_arrays("binning(predictions)", binning(predictions))
     _checks.bin_ids("binning(predictions)", bins, targets.size)
     return predictions, targets, bins
@@ -165,10 +180,14 @@ def distances_in_bins(
 
     The data are what `checked_bins` returned. What is out of range under `jit` makes all NaN.
     """
-    _checks.function("distance record", "distance", distance)
+    _checks.function("distance record", "distance", distance, "p", "q")
     sizes, means, proportions = _means_in_bins(predictions.class_probs, targets, bins)
     values = jax.vmap(distance)(Categorical(means), Categorical(proportions))
+    _checks.real("distance(p, q)", values)
     _checks.shape("distance(p, q)", values, sizes.shape, "() (a scalar) for each bin")
+    if _checks.is_concrete(values, sizes):
+        is_nan = np.isnan(values) & (np.asarray(sizes) > 0)
+        _checks.refuse_where(is_nan, "distance(p, q)", "a number for each bin", values)
     return sizes, jnp.where(sizes > 0, values, sizes)  # NaN where the sizes are
 
 

@@ -355,14 +355,16 @@ def _check_kernel(kernel: Any) -> None:
     if jnp.ndim(scales) == 1 and not isinstance(kernel, type):
         _checks.length_scales("kernel.length_scale", scales)
         kernel = dataclasses.replace(kernel, length_scale=scales[0])
-    _checks.kernel_values(kernel)
+    _checks.kernel_values(kernel, may_be_function=True)
 
 
 def _bins_of_both(
     binning: Any, confidences: jax.Array, places: jax.Array | None
 ) -> tuple[jax.Array, jax.Array]:
     """Bins of the points and of the samples, which are the points if there are no others."""
-    _checks.function("binning such as estimators.uniform_bins(10)", "binning", binning)
+    _checks.function(
+        "binning such as estimators.uniform_bins(10)", "binning", binning, "predictions"
+    )
     both = confidences if places is None else jnp.concatenate([confidences, places])
     bins = _checks.as_arrays("binning(predictions)", binning(Bernoulli(both)))
     _checks.bin_ids("binning(predictions)", bins, both.size)

@@ -95,7 +95,7 @@ def bootstrap_skce_test(
     0.001
     """
     key = _checks.random_key(key)
-    num_samples = _checks.size_in_range("num_samples", num_samples, 1)
+    num_samples = _checks.number_of_draws("num_samples", num_samples)
     samples = checked_samples(kernel, predictions, targets, minimum=2)
     n = _checks.leading_size("predictions", samples[0])
     batch_size = resamples_at_once(n) if batch_size is None else batch_size

@@ -108,7 +108,7 @@ def exact_test(
     key = _checks.random_key(key)
     value = checked_statistic(statistic)
     _checks.truth_value("adjust", adjust)
-    num_samples = _checks.size_in_range("num_samples", num_samples, 1)
+    num_samples = _checks.number_of_draws("num_samples", num_samples)
     predictions, targets = _checks.predictions_and_targets(predictions, targets)
     if batch_size is None:
         batch_size = default_batch_size(bytes_of_tile(_checks.leading_size("targets", targets)))
@@ -270,7 +270,7 @@ def exact_skce_test(
       spread    targets scatter less than predicted: too wide  p = 0.001    score -6.1  <- loudest
     """
     key = _checks.random_key(key)
-    num_samples = _checks.size_in_range("num_samples", num_samples, 1)
+    num_samples = _checks.number_of_draws("num_samples", num_samples)
     statistic = _checks.choice("statistic", statistic, STATISTICS)
     predictions, targets = checked_samples(kernel, predictions, targets, minimum=2)
     evaluate, prepared = _features_of(kernel, predictions, targets)

@@ -210,7 +210,7 @@ def bootstrap_skce_confidence_interval(
     """
     key = _checks.random_key(key)
     confidence_level, side = _checked_options(confidence_level, side)
-    num_samples = _checks.size_in_range("num_samples", num_samples, 2)
+    num_samples = _checks.number_of_draws("num_samples", num_samples, 2)
     samples = checked_samples(kernel, predictions, targets, minimum=3)
     n = _checks.leading_size("predictions", samples[0])
     batch_size = resamples_at_once(n) if batch_size is None else batch_size

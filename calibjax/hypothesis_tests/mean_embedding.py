@@ -48,9 +48,12 @@ def draw_test_locations(
     (10, 3) (10, 3)
     """
     key = _checks.random_key(key)
-    shape: tuple[int, ...] = (_checks.size_in_range("num_locations", num_locations, 1),)
+    shape: tuple[int, ...] = (_checks.number_of_draws("num_locations", num_locations),)
     if dimension is not None:
-        shape = (*shape, _checks.size_in_range("dimension", dimension, 1))
+        shape = (
+            *shape,
+            _checks.number_of_draws("dimension", dimension, numbers_each=num_locations),
+        )
     _checks.positive_scalar("scale", scale)
     location_key, target_key = jax.random.split(key)
     loc = jax.random.uniform(location_key, shape)

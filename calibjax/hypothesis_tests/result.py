@@ -138,9 +138,10 @@ def combine_results(
 
     Raises:
         TypeError: if an argument is no test result.
-        ValueError: if a result has no draws, if the draws or the statistics differ in kind or the
-            statistics in value (beyond rounding), so that they are not of the same test and data,
-            if only some have adjusted p-values, or if two results share draws, that is, a key.
+        ValueError: if a result has no draws, or some that are NaN, if the draws or the statistics
+            differ in kind or the statistics in value (beyond rounding), so that they are not of
+            the same test and data, if only some have adjusted p-values, or if two results share
+            draws, that is, a key.
 
     Cost: O(B).
 
@@ -170,6 +171,10 @@ def combine_results(
             raise ValueError(
                 f"results[{i}].null_samples: expected draws, got None (not a simulated test)"
             )
+        for path, draws in jax.tree_util.tree_leaves_with_path(result.null_samples):
+            if _checks.is_concrete(draws):
+                place = f"results[{i}].null_samples{jax.tree_util.keystr(path)}"
+                _checks.refuse_where(np.isnan(draws), place, "numbers", draws)
         _refuse_other_test(f"results[{i}]", first, result)
     for i, result in enumerate(results):
         for j, earlier in enumerate(results[:i]):

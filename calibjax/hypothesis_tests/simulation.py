@@ -116,7 +116,13 @@ def resamples_at_once(num_samples: int) -> int:
 
 def checked_statistic(statistic: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
     """The statistic, its values checked to be real and turned into floating-point numbers."""
-    _checks.function("function (predictions, targets) -> numbers", "statistic", statistic)
+    _checks.function(
+        "function (predictions, targets) -> numbers",
+        "statistic",
+        statistic,
+        "predictions",
+        "targets",
+    )
 
     def value(predictions: Any, targets: Any) -> Any:
         def checked(path: Any, leaf: Any) -> jax.Array:

@@ -178,7 +178,7 @@ def spectrum_skce_test(
     0.001 ± 0.001
     """
     key = _checks.random_key(key)
-    num_samples = _checks.size_in_range("num_samples", num_samples, 1)
+    num_samples = _checks.number_of_draws("num_samples", num_samples)
     num_eigenvalues = _checks.size_in_range("num_eigenvalues", num_eigenvalues, 1)
     method = _checks.choice("method", method, METHODS)
     statistic, estimate, law = _checked_null(kernel, predictions, targets, num_eigenvalues)

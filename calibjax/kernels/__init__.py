@@ -4,6 +4,31 @@ A kernel is a record called on one pair, `kernel(x, y)`; kernels are added, mult
 with `+` and `*`. `TensorProduct(prediction, target)` is the kernel on pairs that the estimators
 and tests take. Hyperparameters are leaves of the pytree: changing them never retraces, and `grad`
 and `vmap` work over them.
+
+**A kernel of your own** is a subclass of `Kernel` that `calibjax.record` makes a pytree, so that it
+can be handed to compiled functions. Its hyperparameters are fields, and `__call__(x, y)` is its
+value at one pair of points. Functions, and classes that are not registered, are refused; a distance
+of your own is the same with `calibjax.distances.Distance`. As kernel on predictions:
+
+>>> import jax, jax.numpy as jnp
+>>> from calibjax import distributions, estimators, record
+>>> @record
+... class InnerProduct(Kernel):
+...     scale: jax.Array | float = 1.0
+...     def __call__(self, p, q):
+...         return self.scale * jnp.sum(p.probs * q.probs)
+>>> predictions = distributions.Categorical(jnp.array([[0.5, 0.5], [0.75, 0.25]]))
+>>> kernel = TensorProduct(InnerProduct(), White())
+>>> print(estimators.skce(kernel, predictions, jnp.array([1, 1])))
+0.375
+
+As target kernel it needs its expectations under the predictions, see `register_expectations`; under
+class predictions and draws every kernel has them. The labels of classes are names: kernels of
+distances between them are refused, unless `LabelKernel` asks for the numbers,
+
+>>> order = LabelKernel(gram_matrix(SquaredExponential(), jnp.arange(2.0)))
+>>> print(estimators.skce(TensorProduct(InnerProduct(), order), predictions, jnp.array([1, 1])))
+0.14755104
 """
 
 from calibjax.kernels import (  # registers the expectations

@@ -70,6 +70,14 @@ def prediction_kernel(kernel: Kernel, p: Any, q: Any) -> jax.Array:
     return kernel(without_draws(p), without_draws(q))
 
 
+def _check_parts(name: str, field: str, parts: Any) -> None:
+    """Checks the kernels of a sum or a product, of which there must be one."""
+    if not isinstance(parts, tuple) or not parts:
+        raise ValueError(f"{name}.{field}: expected a tuple of at least one kernel, got {parts!r}")
+    for kernel in parts:
+        _checks.kernel_values(kernel, name, may_be_function=True)
+
+
 @record
 class Sum(Kernel):
     """Sum of kernels, made by `k1 + k2`.
@@ -86,9 +94,8 @@ class Sum(Kernel):
         return sum(kernel(x, y) for kernel in self.terms)
 
     def check_values(self, name: str) -> None:
-        """Checks each term."""
-        for kernel in self.terms:
-            _checks.kernel_values(kernel, name)
+        """Refuses sums of nothing, and checks each term."""
+        _check_parts(name, "terms", self.terms)
 
 
 @record
@@ -116,9 +123,8 @@ class Product(Kernel):
         return value
 
     def check_values(self, name: str) -> None:
-        """Checks each factor."""
-        for kernel in self.factors:
-            _checks.kernel_values(kernel, name)
+        """Refuses products of nothing, and checks each factor."""
+        _check_parts(name, "factors", self.factors)
 
 
 @record
@@ -140,7 +146,7 @@ class Scaled(Kernel):
     def check_values(self, name: str) -> None:
         """Refuses factors that are not positive."""
         _checks.positive_scalar(f"{name}.factor", self.factor)
-        _checks.kernel_values(self.kernel, f"{name}.kernel")
+        _checks.kernel_values(self.kernel, f"{name}.kernel", may_be_function=True)
 
 
 @record
@@ -180,9 +186,16 @@ class TensorProduct(Kernel):
     __rmul__ = __mul__
 
     def check_values(self, name: str) -> None:
-        """Checks both factors."""
-        _checks.kernel_values(self.prediction, f"{name}.prediction")
-        _checks.kernel_values(self.target, f"{name}.target")
+        """Checks both factors, which are not kernels on pairs themselves."""
+        for field, points in (("prediction", "predictions"), ("target", "targets")):
+            kernel = getattr(self, field)
+            _checks.kernel_values(kernel, f"{name}.{field}", may_be_function=True)
+            parts = jax.tree.leaves(kernel, is_leaf=lambda part: isinstance(part, TensorProduct))
+            if any(isinstance(part, TensorProduct) for part in parts):
+                raise TypeError(
+                    f"{name}.{field}: expected a kernel on {points}, got one with a TensorProduct, "
+                    "which is a kernel on pairs (prediction, target)"
+                )
 
 
 # All expectations are linear in the kernel.

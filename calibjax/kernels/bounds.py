@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
+from calibjax import _checks
 from calibjax.kernels.base import Kernel, Product, Scaled, Sum, TensorProduct
 from calibjax.kernels.labels import LabelKernel, White
 from calibjax.kernels.stationary import Exponential, PowerExponential, SquaredExponential
@@ -37,6 +38,8 @@ def value_range(kernel: Kernel) -> ValueRange:
         The interval; it need not be the smallest one.
 
     Raises:
+        TypeError: if a part of the kernel is none.
+        ValueError: if a factor is not positive, or a sum or a product is empty.
         NotImplementedError: if no bound is known.
 
     >>> from calibjax import kernels
@@ -65,14 +68,19 @@ def _(kernel: LabelKernel) -> ValueRange:
 
 @value_range.register
 def _(kernel: Sum) -> ValueRange:
+    kernel.check_values("kernel")
     ranges = [value_range(term) for term in kernel.terms]
     return ValueRange(sum(r.lower for r in ranges), sum(r.upper for r in ranges))
 
 
 @value_range.register
 def _(kernel: Scaled) -> ValueRange:
+    kernel.check_values("kernel")
+    factor = kernel.factor
+    if not _checks.is_concrete(factor):  # a negative one would exchange the ends
+        factor = jnp.where(factor > 0, factor, jnp.nan)
     lower, upper = value_range(kernel.kernel)
-    return ValueRange(kernel.factor * lower, kernel.factor * upper)
+    return ValueRange(factor * lower, factor * upper)
 
 
 def _product(one: ValueRange, two: ValueRange) -> ValueRange:
@@ -86,6 +94,7 @@ def _product(one: ValueRange, two: ValueRange) -> ValueRange:
 
 @value_range.register
 def _(kernel: Product) -> ValueRange:
+    kernel.check_values("kernel")
     return functools.reduce(_product, map(value_range, kernel.factors))
 
 

@@ -1,4 +1,8 @@
-"""Expectations under class predictions: sums over the classes."""
+"""Expectations under class predictions: sums over the classes.
+
+Labels are names, not numbers. Kernels that would take them for numbers with distances are refused
+by estimators and tests.
+"""
 
 from typing import Any
 
@@ -7,11 +11,13 @@ import jax.numpy as jnp
 
 from calibjax import _checks
 from calibjax._arithmetic import matmul, one_hot
+from calibjax.distances import Euclidean, Manhattan, SquaredEuclidean
 from calibjax.distributions import Bernoulli, Categorical, CategoricalLogits
 from calibjax.kernels.base import Kernel
 from calibjax.kernels.expectations import FeatureRule, register_expectations
 from calibjax.kernels.labels import LabelKernel, White
 from calibjax.kernels.matrix import gram_matrix
+from calibjax.kernels.stationary import Stationary
 
 
 def _label_matrix(kernel: Kernel, p: Any) -> jax.Array:
@@ -23,6 +29,25 @@ def _label_matrix(kernel: Kernel, p: Any) -> jax.Array:
             described = f"[{num_classes}, {num_classes}], as the predictions' classes"
             _checks.shape("kernel.target.matrix", part.matrix, expected, described)
     return gram_matrix(kernel, jnp.arange(num_classes))
+
+
+def _check(kernel: Kernel, predictions: Any) -> None:
+    """Refuses distances between the numbers of the classes, which are names only."""
+    num_classes = predictions.class_probs.shape[-1]
+    parts = jax.tree.leaves(kernel, is_leaf=lambda part: isinstance(part, Stationary | LabelKernel))
+    for part in parts:
+        distance = getattr(part, "distance", None)
+        if isinstance(part, Stationary) and isinstance(
+            distance, Euclidean | SquaredEuclidean | Manhattan
+        ):
+            name, metric = type(part).__name__, type(distance).__name__
+            raise ValueError(
+                f"kernel.target: expected a kernel on class labels such as White() or "
+                f"LabelKernel(matrix), got {name} with distance {metric}, which takes the labels "
+                f"0, ..., {num_classes - 1} for numbers with distances; if the classes are "
+                f"ordered, ask for it: LabelKernel(gram_matrix({name}(...), "
+                f"jnp.arange({num_classes}.0)))"
+            )
 
 
 def _entry(values: jax.Array, label: jax.Array) -> jax.Array:
@@ -102,6 +127,7 @@ for _distribution in (Categorical, CategoricalLogits, Bernoulli):
         centered=_any_centered,
         features=FeatureRule(_any_prepare, _any_features),
         diagonal=_any_diagonal,
+        check=_check,
     )
     register_expectations(
         White,

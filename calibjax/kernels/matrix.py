@@ -20,8 +20,9 @@ def gram_matrix(kernel: Kernel, xs: Any, ys: Any = None) -> jax.Array:
         The matrix, [n, n'].
 
     Raises:
-        TypeError: if the kernel is not callable.
-        ValueError: if the points have no common leading axis.
+        TypeError: if the kernel is no function of two points, or the points are no numbers.
+        ValueError: if the points have no common leading axis, are not finite or no distributions
+            because of other values, or those of `ys` are of another kind.
 
     Cost: n n' evaluations and n n' memory. The estimators never hold this matrix.
 
@@ -31,9 +32,25 @@ def gram_matrix(kernel: Kernel, xs: Any, ys: Any = None) -> jax.Array:
     [[1.         0.60653067]
      [0.60653067 1.        ]]
     """
-    ys = xs if ys is None else ys
-    _checks.kernel_values(kernel)
-    _checks.leading_size("xs", xs)
-    _checks.leading_size("ys", ys)
+    _checks.function("kernel record", "kernel", kernel, "x", "y")
+    _checks.record_values(kernel, "kernel")
+    xs = _checked_points("xs", xs)
+    if ys is None:
+        ys = xs
+    else:
+        ys = _checked_points("ys", ys)
+        _checks.same_kind("ys", ys, "xs", xs)
     rows = jax.vmap(kernel, in_axes=(None, 0))
     return jax.vmap(rows, in_axes=(0, None))(xs, ys)
+
+
+def _checked_points(name: str, points: Any) -> Any:
+    """Points with JAX arrays as leaves: distributions that are valid, or finite numbers."""
+    points = _checks.as_arrays(name, points)
+    _checks.leading_size(name, points)
+    if hasattr(points, "sample"):
+        _checks.record_values(points, name)
+    else:
+        for path, leaf in jax.tree_util.tree_leaves_with_path(points):
+            _checks.finite(name + jax.tree_util.keystr(path), leaf)
+    return points

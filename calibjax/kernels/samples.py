@@ -30,7 +30,7 @@ from jax import lax
 
 from calibjax.distributions import MonteCarlo, Samples
 from calibjax.kernels.base import Kernel
-from calibjax.kernels.expectations import register_expectations
+from calibjax.kernels.expectations import check_expectations, register_expectations
 
 
 def _sum_over(function: Callable[..., jax.Array], draws: tuple) -> jax.Array:
@@ -78,6 +78,12 @@ def _diagonal(kernel: Kernel, p: Samples) -> jax.Array:
     return _expectation(lambda x: kernel(x, x), p)
 
 
+def _check(kernel: Kernel, predictions: MonteCarlo) -> None:
+    """Draws of classes are labels, for which the check of the classes counts."""
+    if hasattr(predictions, "class_probs"):
+        check_expectations(kernel, predictions.distribution)
+
+
 register_expectations(Kernel, Samples, single=_single, double=_double, diagonal=_diagonal)
 register_expectations(
     Kernel,
@@ -85,4 +91,5 @@ register_expectations(
     single=lambda kernel, p, z: _single(kernel, p.draws, z),
     double=lambda kernel, p, q: _double(kernel, p.draws, q.draws),
     diagonal=lambda kernel, p: _diagonal(kernel, p.draws),
+    check=_check,
 )

@@ -33,7 +33,7 @@ class Stationary(Kernel):
     def check_values(self, name: str) -> None:
         """Refuses length scales that are not positive."""
         _checks.positive_scalar(f"{name}.length_scale", self.length_scale)
-        _checks.function("distance record", f"{name}.distance", self.distance)
+        _checks.function("distance record", f"{name}.distance", self.distance, "p", "q")
         _checks.record_values(self.distance, f"{name}.distance")
 
 

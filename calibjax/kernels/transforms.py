@@ -65,7 +65,7 @@ class Linear(Kernel):
         if len(shape) > 2 or 0 in shape:
             raise ValueError(f"{name}.scale: expected a number, [d] or [k, d], got shape {shape}")
         _checks.finite(f"{name}.scale", self.scale)
-        _checks.kernel_values(self.kernel, f"{name}.kernel")
+        _checks.kernel_values(self.kernel, f"{name}.kernel", may_be_function=True)
 
 
 @functools.singledispatch
@@ -221,6 +221,12 @@ def _features(kernel: Linear, prepared: Any, p: Any, y: Any) -> jax.Array:
     return rules(kernel.kernel, p).features.evaluate(kernel.kernel, prepared, p, y)
 
 
+def _check(kernel: Linear, predictions: Any) -> None:
+    general = _rules_of_any_kernel(predictions)
+    if general is not None and general.check is not None:
+        general.check(kernel, predictions)
+
+
 register_expectations(
     Linear,
     object,
@@ -229,4 +235,5 @@ register_expectations(
     centered=_centered,
     features=FeatureRule(_prepare, _features),
     diagonal=_diagonal,
+    check=_check,
 )

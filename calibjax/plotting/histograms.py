@@ -54,7 +54,7 @@ def estimate_histogram(
         _checks.real("true_value", true_value)
         _checks.shape("true_value", true_value, (), "() (a scalar)")
         true_value = float(shown_values("true_value", np.asarray(true_value)))
-    bins = _checks.size_in_range("bins", bins, 1)
+    bins = _checks.size_in_range("bins", bins, 1, 2**24)
     is_new = axis is None
     axis = axes_to_draw_on(axis, (4.8, 3.2))
     heights, edges = np.histogram(values, _edges(values, bins))

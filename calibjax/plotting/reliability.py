@@ -145,7 +145,9 @@ def reliability_curve(
     level, num_samples, ranks = _checked_ranks(level, num_samples)
     max_bins = _checks.size_in_range("max_bins", max_bins, 1)
     predictions, targets = _checked_binary(predictions, targets)
-    _checks.function("binning such as estimators.uniform_bins(10)", "binning", binning)
+    _checks.function(
+        "binning such as estimators.uniform_bins(10)", "binning", binning, "predictions"
+    )
     bins = _checks.as_arrays("binning(predictions)", binning(predictions))
     _checks.bin_ids("binning(predictions)", bins, targets.size)
     if _checks.is_concrete(bins) and len(np.unique(bins)) > max_bins:
@@ -166,7 +168,7 @@ def _checked_ranks(level: Any, num_samples: Any) -> tuple[float, int, tuple[int,
     if not _checks.is_concrete(level):
         raise TypeError(f"level: expected a number that is known when compiling, got {level}")
     level = float(level)
-    num_samples = _checks.size_in_range("num_samples", num_samples, 1)
+    num_samples = _checks.number_of_draws("num_samples", num_samples)
     share = Fraction(str(level))  # 1 − 0.9 is 0.1 here, for which 19 redraws suffice
     least = math.ceil(2 / (1 - share)) - 1
     if num_samples < least:

@@ -1,6 +1,6 @@
 """Recalibration: pairs of functions `fit` and `apply` that learn to correct predictions."""
 
-from calibjax.recalibration.base import Recalibrator
+from calibjax.recalibration.base import ClassWiseParams, Recalibrator
 from calibjax.recalibration.groups import group_wise
 from calibjax.recalibration.histogram import BinAccuracies, histogram_binning
 from calibjax.recalibration.isotonic import IsotonicMap, isotonic_regression
@@ -11,6 +11,7 @@ from calibjax.recalibration.temperature import temperature_scaling
 
 __all__ = [
     "BinAccuracies",
+    "ClassWiseParams",
     "IsotonicMap",
     "LocalAccuracies",
     "Recalibrator",

@@ -10,7 +10,7 @@ import numpy as np
 from calibjax import _checks
 from calibjax._pytree import record
 from calibjax.estimators.binnings import interval_index
-from calibjax.recalibration.base import Recalibrator, warn_about_kept
+from calibjax.recalibration.base import Recalibrator, also_of_classes, warn_about_kept
 
 
 @record
@@ -33,6 +33,11 @@ def histogram_binning(num_bins: int) -> Recalibrator:
     for calibration and new confidences alike. Confidences in intervals without calibration
     samples are kept; a `UserWarning` says how many of them there are. When compiled nothing can
     be said: look at `params.counts`.
+
+    With a batch of class predictions, such as `Categorical`, and labels [n] in place of confidences
+    and `correct`, each class is recalibrated against the rest and the probabilities are divided by
+    their sum: `fit` returns `ClassWiseParams`, `apply` a batch of `Categorical`s. A class can
+    get probability zero in this way, with which the log-likelihood of its labels is infinite.
 
     Args:
         num_bins: b, number of intervals, between 1 and 2²⁴.
@@ -62,7 +67,9 @@ def histogram_binning(num_bins: int) -> Recalibrator:
     """
     # As for uniform_bins: beyond 2²⁴ the intervals are finer than float32 numbers are.
     num_bins = _checks.size_in_range("num_bins", num_bins, 1, 2**24)
-    return Recalibrator(functools.partial(_fit, num_bins), _apply)
+    return also_of_classes(
+        functools.partial(_fit, num_bins), _apply, lambda params, new: _looked_up(params, new)[1]
+    )
 
 
 def _fit(num_bins: int, confidences: Any, correct: Any) -> BinAccuracies:
@@ -87,7 +94,7 @@ def _apply(params: BinAccuracies, confidences: Any) -> jax.Array:
     confidences = _checks.confidence_array(confidences)
     values, is_kept = _looked_up(params, confidences)
     if _checks.is_concrete(is_kept):
-        warn_about_kept("histogram_binning", np.asarray(is_kept))
+        warn_about_kept("histogram_binning", np.asarray(is_kept), stacklevel=4)
     return values
 
 

@@ -8,7 +8,7 @@ from jax import lax
 
 from calibjax import _checks
 from calibjax._pytree import record
-from calibjax.recalibration.base import Recalibrator
+from calibjax.recalibration.base import Recalibrator, also_of_classes
 
 
 @record
@@ -37,6 +37,12 @@ def isotonic_regression() -> Recalibrator:
 
     Different confidences may become equal, but their order is never reversed.
 
+    With a batch of class predictions, such as `Categorical`, and labels [n] in place of confidences
+    and `correct`, each class is recalibrated against the rest and the probabilities are divided by
+    their sum: `fit` returns `ClassWiseParams`, `apply` a batch of `Categorical`s. This is what
+    scikit-learn's `CalibratedClassifierCV` does. A class can get probability zero in this way, with
+    which the log-likelihood of its labels is infinite.
+
     Returns:
         The pair `fit(confidences, correct)` → params, an `IsotonicMap`, and
         `apply(params, confidences)` → confidences [n]. The confidences are an array [n] or a
@@ -51,7 +57,7 @@ def isotonic_regression() -> Recalibrator:
     once; about log n rounds for independent data, n^⅔ at worst. O(n) memory.
 
     References: Zadrozny and Elkan (2002), Transforming classifier scores into accurate multiclass
-    probability estimates, §3; L21 §2.2.
+    probability estimates, §3, and §4 for the classes; L21 §2.2.
 
     >>> import jax.numpy as jnp
     >>> fit, apply = isotonic_regression()
@@ -59,7 +65,7 @@ def isotonic_regression() -> Recalibrator:
     >>> print(params.values, apply(params, jnp.array([0.1, 0.5, 0.9])))
     [0.  0.5 0.5 1. ] [0.  0.5 1. ]
     """
-    return Recalibrator(_fit, _apply)
+    return also_of_classes(_fit, _apply)
 
 
 def _fit(confidences: Any, correct: Any) -> IsotonicMap:

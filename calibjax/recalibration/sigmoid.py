@@ -13,7 +13,7 @@ from jax import lax
 from calibjax import _checks, estimators
 from calibjax._pytree import record
 from calibjax.kernels import Exponential, Kernel
-from calibjax.recalibration.base import Recalibrator
+from calibjax.recalibration.base import Recalibrator, also_of_classes
 
 _MAX_ITERATIONS = 100
 _KUMAR_KERNEL = Exponential(0.4)
@@ -75,6 +75,11 @@ def platt_scaling(*, smooth_targets: bool = False) -> Recalibrator:
     with `smooth_targets`, and n₁ of the n predictions correct, they are t = (n₁ + 1) / (n₁ + 2)
     for these, and 1 / (n − n₁ + 2) for the others. Two confidences must still differ.
 
+    With a batch of class predictions, such as `Categorical`, and labels [n] in place of confidences
+    and `correct`, each class is recalibrated against the rest and the probabilities are divided by
+    their sum: `fit` returns `ClassWiseParams`, `apply` a batch of `Categorical`s. A class can
+    get probability zero in this way, with which the log-likelihood of its labels is infinite.
+
     Args:
         smooth_targets: whether the targets are Platt's instead of 1 and 0.
 
@@ -103,7 +108,7 @@ def platt_scaling(*, smooth_targets: bool = False) -> Recalibrator:
     [0.25  0.366 0.5  ]
     """
     _checks.truth_value("smooth_targets", smooth_targets)
-    return Recalibrator(functools.partial(_fit, smooth_targets), apply_map)
+    return also_of_classes(functools.partial(_fit, smooth_targets), apply_map)
 
 
 def _fit(smooth_targets: bool, confidences: Any, correct: Any) -> SigmoidMap:

@@ -27,7 +27,8 @@ def temperature_scaling(loss: Loss = negative_log_likelihood) -> Recalibrator:
     `fit(predictions, targets)` returns the temperature T, a scalar, that minimises the loss of
     the scaled predictions; `apply(T, predictions)` returns these. What q is for which family says
     `tempered`. Networks' logits are best handed over as `distributions.CategoricalLogits`:
-    probabilities of float32 underflow, and one of zero stays zero at every temperature.
+    probabilities of float32 underflow, and one of zero stays zero at every temperature: where that
+    of a target is, the likelihood has no maximum unless probabilities are clipped.
 
     The loss may have several minima. It is evaluated at 41 temperatures from e⁻¹⁰ to e¹⁰, and
     the lowest minimum *between* two of them is refined by the secant method on the derivative
@@ -62,7 +63,7 @@ def temperature_scaling(loss: Loss = negative_log_likelihood) -> Recalibrator:
     >>> print(temperature.round(4), apply(temperature, predictions).scale.round(4))
     4.0 [2. 2.]
     """
-    _checks.function("loss function", "loss", loss)
+    _checks.function("loss function", "loss", loss, "predictions", "targets")
     return Recalibrator(functools.partial(_fit, loss), _apply)
 
 
@@ -181,7 +182,10 @@ def _refuse(losses: np.ndarray) -> None:
     if not finite.any():
         raise ValueError(
             f"loss: expected finite values at some temperature, got {losses[0]} at all between "
-            f"{ends}; the negative log-likelihood is infinite where a target has probability zero"
+            f"{ends}. The negative log-likelihood is infinite where a target has probability zero, "
+            "as naive Bayes and rounding predict it: hand over logits in "
+            "distributions.CategoricalLogits, or clip the probabilities from below, to 1e-7, say, "
+            "and divide them by their sum"
         )
     best = np.exp(_GRID[np.argmin(np.where(finite, losses, np.inf))])
     raise ValueError(

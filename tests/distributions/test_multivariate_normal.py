@@ -123,3 +123,38 @@ def test_definiteness_depends_on_the_precision():
     _checks.positive_definite("cov", correlation)
     with pytest.raises(ValueError, match="cov.correlation.smallest_eigenvalue"):
         _checks.positive_definite("cov", correlation.astype(np.float32))
+
+
+def test_from_cholesky():
+    roots = np.linalg.cholesky(COV)
+    ours = MvNormal.from_cholesky(LOC, roots)
+    np.testing.assert_allclose(ours.cov, COV, rtol=1e-12)
+    one = MvNormal.from_cholesky(LOC[0].astype(np.float32), roots[0].astype(np.float32))
+    assert one.cov.dtype == jnp.float32
+    np.testing.assert_allclose(one.log_prob(TARGETS[0]), ours.log_prob(TARGETS)[0], rtol=1e-5)
+    _checks.batch(ours)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda root: root.at[2, 0, 1].set(0.5), r"zeros above the diagonal, got .*\[2, 0, 1\]"),
+        (lambda root: root.at[2, 1, 1].set(-1), r"scale_tril.diagonal: expected positive"),
+        (lambda root: root.at[2, 1, 0].set(jnp.nan), "scale_tril: expected finite values"),
+    ],
+)
+def test_wrong_cholesky_factors(change, message):
+    roots = jnp.linalg.cholesky(COV)
+    wrong = change(roots)
+    with pytest.raises(ValueError, match=message):
+        MvNormal.from_cholesky(LOC, wrong)
+    covs = jax.jit(MvNormal.from_cholesky)(LOC, wrong).cov
+    assert np.all(np.isnan(covs[2]))
+    np.testing.assert_allclose(covs[:2], COV[:2], rtol=1e-12)
+
+
+def test_cholesky_factors_of_other_shapes():
+    with pytest.raises(ValueError, match=r"scale_tril: expected shape \(5, 2, 2\)"):
+        MvNormal.from_cholesky(LOC, np.eye(3))
+    with pytest.raises(TypeError, match="scale_tril: expected floating-point"):
+        MvNormal.from_cholesky(LOC, np.tile(np.eye(2, dtype=int), (5, 1, 1)))

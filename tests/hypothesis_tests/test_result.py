@@ -135,6 +135,18 @@ def test_results_that_do_not_belong_together():
         combine(bootstrap, spectrum)
 
 
+def test_draws_that_are_no_numbers_are_not_combined():
+    draws = {"a": jnp.arange(12.0).at[3].set(jnp.nan)}
+    one, two = (
+        hypothesis_tests.CalibrationTestResult({"a": 1.0}, {"a": 0.5}, 1.0, x, None, "resamples")
+        for x in (jax.tree.map(jnp.cos, {"a": jnp.arange(12.0)}), draws)
+    )
+    with pytest.raises(
+        ValueError, match=r"results\[1\].null_samples\['a'\]: expected numbers, got"
+    ):
+        hypothesis_tests.combine_results(one, two)
+
+
 def test_few_draws_of_a_discrete_statistic_may_agree():
     predictions = distributions.Bernoulli(jnp.full(3, 1e-3))
     one, two = (

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from calibjax.distributions import Bernoulli, Categorical
+from calibjax.distributions import Bernoulli, Normal
 from calibjax.recalibration import (
     BinAccuracies,
     IsotonicMap,
@@ -69,7 +69,11 @@ WRONG = {
     "matrix": ((PROBS, CORRECT), ValueError, r"confidences: expected shape \[n\], got \(80, 3\)"),
     "strings": ((["a", "b"], [0, 1]), TypeError, "confidences: expected numbers, got list"),
     "integers": ((LABELS, CORRECT), TypeError, "confidences: expected floating-point"),
-    "classes": ((Categorical(PROBS), CORRECT), TypeError, "confidences: expected .* Categorical"),
+    "no classes": (
+        (Normal(CONFIDENCES, CONFIDENCES), CORRECT),
+        TypeError,
+        "confidences: expected .* Normal",
+    ),
 }
 
 

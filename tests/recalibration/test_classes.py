@@ -1,0 +1,147 @@
+"""Recalibration of class predictions, one class against the rest."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from sklearn.calibration import CalibratedClassifierCV
+from sklearn.frozen import FrozenEstimator
+from sklearn.isotonic import IsotonicRegression
+from sklearn.linear_model import LogisticRegression
+from sklearn.naive_bayes import GaussianNB
+
+from calibjax.distributions import Bernoulli, Categorical, CategoricalLogits, Mixture
+from calibjax.recalibration import (
+    ClassWiseParams,
+    group_wise,
+    histogram_binning,
+    isotonic_regression,
+    mmce_scaling,
+    platt_scaling,
+    temperature_scaling,
+)
+
+RNG = np.random.default_rng(0)
+N, M = 150, 4
+PROBS = RNG.dirichlet(np.full(M, 0.7), N)
+LABELS = (PROBS.cumsum(1) < RNG.uniform(size=(N, 1))).sum(1)
+NEW = RNG.dirichlet(np.full(M, 0.7), 40)
+RECALIBRATORS = {
+    "histogram": histogram_binning(3),
+    "isotonic": isotonic_regression(),
+    "platt": platt_scaling(),
+}
+
+
+def _histogram(probs, came, new):
+    index = lambda p: np.ceil(np.maximum(p * 3, 1) - 1e-12).astype(int) - 1  # noqa: E731
+    return np.array([came[index(probs) == i].mean() for i in index(new)])
+
+
+def _isotonic(probs, came, new):
+    return IsotonicRegression(out_of_bounds="clip").fit(probs, came).predict(new)
+
+
+def _platt(probs, came, new):
+    odds = lambda p: np.log(p / (1 - p))[:, None]  # noqa: E731
+    model = LogisticRegression(C=np.inf, tol=1e-10, max_iter=1000).fit(odds(probs), came)
+    return model.predict_proba(odds(new))[:, 1]
+
+
+ORACLES = {"histogram": _histogram, "isotonic": _isotonic, "platt": _platt}
+
+
+@pytest.mark.parametrize("name", RECALIBRATORS)
+def test_agrees_with_one_class_against_the_rest(name):
+    fit, apply = RECALIBRATORS[name]
+    params = fit(Categorical(PROBS), LABELS)
+    assert isinstance(params, ClassWiseParams)
+    ours = apply(params, Categorical(NEW))
+    each = [ORACLES[name](PROBS[:, c], c == LABELS, NEW[:, c]) for c in range(M)]
+    expected = np.stack(each, 1)
+    np.testing.assert_allclose(ours.probs, expected / expected.sum(1, keepdims=True), atol=1e-6)
+    assert isinstance(ours, Categorical)
+
+    @jax.jit
+    def compiled(probs, labels, new):
+        return apply(fit(Categorical(probs), labels), Categorical(new)).probs
+
+    # float64 all the way, but other orders of sums.
+    np.testing.assert_allclose(compiled(PROBS, LABELS, NEW), ours.probs, atol=1e-9)
+    mapped = jax.jit(jax.vmap(compiled))(*(np.stack([x, x]) for x in (PROBS, LABELS, NEW)))
+    np.testing.assert_allclose(mapped, np.stack([ours.probs] * 2), atol=1e-9)
+    wrong = compiled(PROBS, np.where(np.arange(N) == 3, M, LABELS), NEW)
+    assert np.all(np.isnan(wrong))
+
+
+def test_agrees_with_scikit_learn():
+    """Of a naive Bayes classifier, whose probabilities are close to 0 and 1."""
+    points = RNG.normal(size=(2 * N, 2)) + np.tile(LABELS, 2)[:, None] / 2
+    model = GaussianNB().fit(points[:N], LABELS)
+    theirs = CalibratedClassifierCV(FrozenEstimator(model), method="isotonic", ensemble=False)
+    theirs.fit(points[N:], LABELS)
+    fit, apply = isotonic_regression()
+    params = fit(Categorical(model.predict_proba(points[N:])), LABELS)
+    ours = apply(params, Categorical(model.predict_proba(points[:N]))).probs
+    np.testing.assert_allclose(ours, theirs.predict_proba(points[:N]), atol=1e-6)
+
+
+def test_other_predictions_of_classes():
+    fit, apply = isotonic_regression()
+    expected = apply(fit(Categorical(PROBS), LABELS), Categorical(PROBS)).probs
+    logits = CategoricalLogits(np.log(PROBS))
+    mixture = Mixture(None, Categorical(np.stack([PROBS, PROBS], 1)))
+    for predictions in (logits, mixture):
+        ours = apply(fit(predictions, LABELS), predictions).probs
+        np.testing.assert_allclose(ours, expected, atol=1e-9)
+    half = PROBS[:, 0] / (PROBS[:, 0] + PROBS[:, 1])
+    binary = fit(Bernoulli(half), LABELS % 2)
+    assert apply(binary, Bernoulli(half)).shape == (N,)  # confidences, as ever
+
+
+def test_rows_without_any_class_are_uniform():
+    fit, apply = histogram_binning(2)
+    params = fit(Categorical(np.array([[0.9, 0.05, 0.05], [0.05, 0.9, 0.05]])), np.array([0, 1]))
+    new = Categorical(np.array([[0.4, 0.3, 0.3], [0.8, 0.1, 0.1]]))
+    np.testing.assert_allclose(apply(params, new).probs, [[1 / 3] * 3, [1, 0, 0]])
+
+
+def test_kept_probabilities_are_counted():
+    fit, apply = histogram_binning(2)
+    params = fit(Categorical(np.full((3, 3), 1 / 3)), np.array([0, 1, 2]))
+    with pytest.warns(UserWarning, match="histogram_binning: 1 of 6 confidences") as caught:
+        apply(params, Categorical(np.array([[0.8, 0.1, 0.1], [0.4, 0.3, 0.3]])))
+    assert caught[0].filename == __file__
+
+
+def test_groups_of_class_predictions():
+    groups = np.arange(N) % 2
+    fit, apply = group_wise(isotonic_regression())
+    ours = apply(fit(Categorical(PROBS), LABELS, groups), Categorical(PROBS), groups).probs
+    one, one_apply = isotonic_regression()
+    of_first = Categorical(PROBS[::2])
+    expected = one_apply(one(of_first, LABELS[::2]), of_first).probs
+    np.testing.assert_allclose(ours[::2], expected, atol=1e-12)
+
+
+def test_wrong_arguments():
+    fit, apply = platt_scaling()
+    with pytest.raises(ValueError, match="predictions: of class 2 against the rest, correct: exp"):
+        fit(Categorical(PROBS), np.where(LABELS == 2, 1, LABELS))
+    params = fit(Categorical(PROBS), LABELS)
+    with pytest.raises(ValueError, match=r"predictions.class_probs: expected shape \[n, 4\]"):
+        apply(params, Categorical(np.full((2, 3), 1 / 3)))
+    with pytest.raises(TypeError, match="params: expected SigmoidMap .*got ClassWiseParams"):
+        apply(params, PROBS[:, 0])
+    with pytest.raises(TypeError, match="params: expected ClassWiseParams .*got SigmoidMap"):
+        apply(params.params, Categorical(PROBS))
+    with pytest.raises(ValueError, match="targets: expected labels in 0, ..., 3"):
+        fit(Categorical(PROBS), LABELS + 1)
+    with pytest.raises(TypeError, match="confidences: expected .* Categorical"):
+        mmce_scaling().fit(Categorical(PROBS), LABELS)
+
+
+def test_temperature_scaling_of_zeros_says_what_to_do():
+    zeros = Categorical(jnp.eye(3)[LABELS % 3])
+    with pytest.raises(ValueError, match="CategoricalLogits, or clip the probabilities"):
+        temperature_scaling().fit(zeros, (LABELS + 1) % 3)

@@ -1,0 +1,237 @@
+"""Functions and objects of a user: what cannot be used is refused with a way out."""
+
+import dataclasses
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from calibjax import (
+    distances,
+    distributions,
+    estimators,
+    hypothesis_tests,
+    kernels,
+    plotting,
+    recalibration,
+)
+from calibjax.kernels import Exponential, SquaredExponential, TensorProduct, White
+from tests.wrong_data import LABELS, PROBS, Bernoulli, Categorical
+
+KEY = jax.random.key(0)
+DATA = Categorical(PROBS), LABELS
+BINS = estimators.uniform_bins(2)
+
+
+class PlainKernel(kernels.Kernel):
+    def __call__(self, x, y):
+        return 1.0
+
+
+@dataclasses.dataclass(frozen=True)
+class PlainDistribution:
+    loc: jax.Array
+
+    def sample(self, key):
+        return self.loc
+
+
+RECORD = "decorate its class with calibjax.record.*'A kernel of your own' in .* calibjax.kernels"
+NO_KERNELS = {
+    "a distance": (distances.Euclidean(), TypeError, "kernel: expected a kernel record, got the "),
+    "a distance of predictions": (
+        TensorProduct(distances.TotalVariation(), White()),
+        TypeError,
+        "kernel.prediction: expected a kernel record, got the distance TotalVariation; kernels.Exp",
+    ),
+    "an empty sum": (kernels.Sum(()), ValueError, r"kernel.terms: expected a tuple of at least"),
+    "an empty product": (
+        TensorProduct(kernels.Product(()), White()),
+        ValueError,
+        r"kernel.prediction.factors: expected a tuple of at least one kernel, got \(\)",
+    ),
+    "a product of products": (
+        TensorProduct(Exponential(), TensorProduct(Exponential(), White())),
+        TypeError,
+        "kernel.target: expected a kernel on targets, got one with a TensorProduct",
+    ),
+    "a product in a sum of predictions": (
+        TensorProduct(Exponential() + TensorProduct(Exponential(), White()), White()),
+        TypeError,
+        "kernel.prediction: expected a kernel on predictions, got one with a TensorProduct",
+    ),
+    "a function": (
+        TensorProduct(lambda p, q: 1.0, White()),
+        TypeError,
+        f"kernel.prediction: expected a record.*, got function; {RECORD}",
+    ),
+    "a function as distance": (
+        TensorProduct(Exponential(1.0, lambda p, q: 1.0), White()),
+        TypeError,
+        f"kernel.prediction.distance: expected a record.*, got function; {RECORD}",
+    ),
+    "a plain class": (
+        TensorProduct(PlainKernel(), White()),
+        TypeError,
+        f"kernel.prediction: expected a record.*, got PlainKernel; {RECORD}",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", NO_KERNELS)
+def test_what_is_no_kernel_on_pairs(case):
+    kernel, error, message = NO_KERNELS[case]
+    for function in (
+        estimators.skce,
+        functools.partial(hypothesis_tests.exact_skce_test, KEY),
+        jax.jit(functools.partial(estimators.skce, kernel)),
+    ):
+        arguments = DATA if hasattr(function, "lower") else (kernel, *DATA)
+        with pytest.raises(error, match=message):
+            function(*arguments)
+
+
+def test_plain_dataclasses_are_no_distributions():
+    kernel = TensorProduct(Exponential(), SquaredExponential())
+    message = "predictions: expected a distribution that is a pytree, got PlainDistribution; .*"
+    with pytest.raises(TypeError, match=message + "calibjax.record.*calibjax.distributions"):
+        estimators.skce(kernel, PlainDistribution(jnp.ones(6)), jnp.ones(6))
+
+
+WRONG_SIGNATURES = {
+    "statistic": lambda f: hypothesis_tests.exact_test(KEY, f, *DATA),
+    "distance": lambda f: estimators.ece(*DATA, binning=BINS, distance=f),
+    "binning": lambda f: estimators.ece(*DATA, binning=f),
+    "kernel": lambda f: kernels.gram_matrix(f, PROBS),
+    "loss": lambda f: recalibration.temperature_scaling(f),
+}
+
+
+@pytest.mark.parametrize("name", WRONG_SIGNATURES)
+def test_wrong_signatures(name):
+    with pytest.raises(
+        TypeError, match=rf"{name}: .* called with \(.*, got <lambda>\(\)"
+    ) as raised:
+        WRONG_SIGNATURES[name](lambda: 0.0)
+    assert isinstance(raised.value.__cause__, TypeError)
+
+
+@pytest.mark.parametrize("name", ["statistic", "distance", "binning", "kernel"])
+def test_errors_of_own_functions_arrive_as_they_are(name):
+    def function(x, y=None):
+        raise TypeError("missing 1 required positional argument")
+
+    with pytest.raises(TypeError, match="^missing 1 required positional argument") as raised:
+        WRONG_SIGNATURES[name](function)
+    frames = [entry.name for entry in raised.traceback]
+    assert frames[-1] == "function"
+
+
+@pytest.mark.parametrize("estimator", [estimators.ece, estimators.mce])
+def test_distances_that_are_no_real_numbers(estimator):
+    estimate = functools.partial(estimator, *DATA, binning=BINS)
+    with pytest.raises(TypeError, match=r"distance\(p, q\): expected a real number, got complex"):
+        estimate(distance=lambda p, q: 1j * jnp.sum(p.probs))
+    with pytest.raises(ValueError, match=r"distance\(p, q\): expected a number .* = nan"):
+        estimate(distance=lambda p, q: jnp.nan * jnp.sum(p.probs))
+
+
+MANY = 10**12
+DRAWS = {
+    "exact_skce_test": lambda: hypothesis_tests.exact_skce_test(
+        KEY, TensorProduct(Exponential(), White()), *DATA, num_samples=MANY
+    ),
+    "exact_test": lambda: hypothesis_tests.exact_test(
+        KEY, lambda p, y: jnp.sum(y), *DATA, num_samples=MANY
+    ),
+    "consistency_test": lambda: hypothesis_tests.consistency_test(
+        KEY, lambda p, y: jnp.sum(y), *DATA, num_samples=MANY
+    ),
+    "bootstrap_skce_test": lambda: hypothesis_tests.bootstrap_skce_test(
+        KEY, TensorProduct(Exponential(), White()), *DATA, num_samples=MANY
+    ),
+    "spectrum_skce_test": lambda: hypothesis_tests.spectrum_skce_test(
+        KEY, TensorProduct(Exponential(), White()), *DATA, num_samples=MANY
+    ),
+    "bootstrap_skce_confidence_interval": lambda: (
+        hypothesis_tests.bootstrap_skce_confidence_interval(
+            KEY, TensorProduct(Exponential(), White()), *DATA, num_samples=MANY
+        )
+    ),
+    "local_calibration_test": lambda: hypothesis_tests.local_calibration_test(
+        KEY, PROBS, PROBS[:, 0], LABELS % 2, length_scale=1.0, num_bins=1, num_samples=MANY
+    ),
+    "monte_carlo": lambda: distributions.monte_carlo(KEY, DATA[0], MANY),
+    "reliability_curve": lambda: plotting.reliability_curve(
+        KEY, Bernoulli(PROBS[:, 0]), LABELS % 2, binning=BINS, num_samples=MANY
+    ),
+    "draw_test_locations": lambda: hypothesis_tests.draw_test_locations(KEY, MANY),
+    "draw_test_locations, dimension": lambda: hypothesis_tests.draw_test_locations(KEY, 2, MANY),
+    "estimate_histogram": lambda: plotting.estimate_histogram(np.arange(3.0), bins=MANY),
+}
+
+
+@pytest.mark.parametrize("name", DRAWS)
+def test_draws_that_no_memory_holds(name):
+    with pytest.raises(ValueError, match="expected an integer between . and .*, got 10{12}$"):
+        DRAWS[name]()
+
+
+def test_points_of_gram_matrices_are_checked():
+    gram = functools.partial(kernels.gram_matrix, Exponential())
+    with pytest.raises(ValueError, match=r"xs: expected finite values, got xs\[1\] = nan"):
+        gram(jnp.array([0.0, jnp.nan]))
+    normals = distributions.Normal(jnp.zeros(2), jnp.ones(2))
+    with pytest.raises(ValueError, match="ys.scale: expected positive"):
+        gram(normals, distributions.Normal(jnp.zeros(2), -jnp.ones(2)))
+    with pytest.raises(ValueError, match="ys: expected entries like those of xs"):
+        gram(jnp.ones((2, 3)), jnp.ones((2, 2)))
+    with pytest.raises(ValueError, match="xs: expected leading axes of one length"):
+        gram((jnp.ones(2), jnp.ones(3)))
+    with pytest.raises(TypeError, match="xs: expected numbers"):
+        gram(np.array(["a", "b"]))
+
+
+def test_bounds_of_what_is_no_kernel():
+    with pytest.raises(ValueError, match="kernel.factor: expected positive"):
+        kernels.value_range(-1.0 * White())
+    with pytest.raises(ValueError, match="kernel.terms: expected a tuple of at least one"):
+        kernels.value_range(kernels.Sum(()))
+    traced = jax.jit(lambda factor: kernels.value_range(factor * White()).upper)
+    assert traced(2.0) == 2
+    assert jnp.isnan(traced(-1.0))
+
+
+@pytest.mark.parametrize("wrap", [lambda f: f, jax.jit])
+@pytest.mark.parametrize(
+    "predictions",
+    [
+        DATA[0],
+        distributions.CategoricalLogits(jnp.log(PROBS)),
+        Bernoulli(PROBS[:, 0]),
+        distributions.Mixture(None, Categorical(jnp.stack([PROBS, PROBS], 1))),
+        distributions.monte_carlo(KEY, DATA[0], 2),
+    ],
+    ids=["categorical", "logits", "Bernoulli", "mixture", "draws"],
+)
+def test_distances_between_labels_are_refused(predictions, wrap):
+    for target in (
+        SquaredExponential(),
+        2.0 * kernels.Linear(2.0, Exponential(1.0, distances.Manhattan())) + White(),
+        White() * kernels.PowerExponential(),
+    ):
+        kernel = TensorProduct(Exponential(), target)
+        with pytest.raises(ValueError, match=r"kernel.target: expected .* LabelKernel\(gram_"):
+            wrap(functools.partial(estimators.skce, kernel))(predictions, LABELS % 2)
+
+
+def test_distances_between_labels_can_be_asked_for():
+    target = kernels.LabelKernel(kernels.gram_matrix(SquaredExponential(), jnp.arange(3.0)))
+    probs = np.random.default_rng(0).dirichlet(np.ones(3), 6)
+    ours = estimators.skce(TensorProduct(Exponential(1e9), target), Categorical(probs), LABELS)
+    matrix = np.exp(-0.5 * np.subtract.outer(np.arange(3), np.arange(3)) ** 2)
+    residuals = np.eye(3)[LABELS] - probs
+    h = residuals @ matrix @ residuals.T
+    np.testing.assert_allclose(ours, (h.sum() - np.trace(h)) / 30, rtol=1e-6)
