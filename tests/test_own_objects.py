@@ -163,6 +163,9 @@ DRAWS = {
     "local_calibration_test": lambda: hypothesis_tests.local_calibration_test(
         KEY, PROBS, PROBS[:, 0], LABELS % 2, length_scale=1.0, num_bins=1, num_samples=MANY
     ),
+    "exact_test of many statistics": lambda: hypothesis_tests.exact_test(
+        KEY, lambda p, y: jnp.zeros(1000), *DATA, num_samples=2**21
+    ),
     "monte_carlo": lambda: distributions.monte_carlo(KEY, DATA[0], MANY),
     "reliability_curve": lambda: plotting.reliability_curve(
         KEY, Bernoulli(PROBS[:, 0]), LABELS % 2, binning=BINS, num_samples=MANY
@@ -175,8 +178,15 @@ DRAWS = {
 
 @pytest.mark.parametrize("name", DRAWS)
 def test_draws_that_no_memory_holds(name):
-    with pytest.raises(ValueError, match="expected an integer between . and .*, got 10{12}$"):
+    with pytest.raises(
+        ValueError, match="expected an integer between . and .*, got (10{12}|2097152)$"
+    ):
         DRAWS[name]()
+
+
+def test_options_that_are_no_truth_values():
+    with pytest.raises(TypeError, match="include_diagonal: expected True or False, got 'no'"):
+        kernels.median_heuristic(distances.Euclidean(), jnp.arange(3.0), include_diagonal="no")
 
 
 def test_points_of_gram_matrices_are_checked():

@@ -66,9 +66,11 @@ def one_of(**options: Any) -> None:
 
 
 def function(kind: str, name: str, value: Any, *arguments: str) -> None:
-    """Refuses what cannot be called with so many arguments, and classes instead of instances."""
+    """Refuses what cannot be called, with these arguments if any, and classes of records."""
     if isinstance(value, type) or not callable(value):
         raise TypeError(f"{name}: expected a {kind}, got {described(value)}")
+    if not arguments:
+        return
     try:
         signature = inspect.signature(value)
     except (TypeError, ValueError):  # of some functions written in C

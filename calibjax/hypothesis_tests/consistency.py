@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 
 from calibjax import _checks
 from calibjax.distributions.sampling import draw
@@ -93,6 +94,8 @@ def consistency_test(
         return in_batches(key, lambda keys: one(keys, predictions), num_samples, batch_size)
 
     observed = value(predictions, targets)
+    numbers_each = sum(map(jnp.size, jax.tree.leaves(observed)))
+    _checks.number_of_draws("num_samples", num_samples, numbers_each=numbers_each)
     null_samples = compiled_once(resample, key, predictions)
     return simulated_result(
         observed, null_samples, observed, draws="resampled predictions, redrawn targets"

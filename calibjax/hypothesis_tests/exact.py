@@ -119,6 +119,8 @@ def exact_test(
         return in_batches(key, one, num_samples, batch_size)
 
     observed = value(predictions, targets)
+    numbers_each = sum(map(jnp.size, jax.tree.leaves(observed)))
+    _checks.number_of_draws("num_samples", num_samples, numbers_each=numbers_each)
     null_samples = compiled_once(redraw, key, predictions)
     return simulated_result(
         observed, null_samples, observed, draws="redrawn targets", adjust=adjust

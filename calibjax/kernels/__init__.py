@@ -27,8 +27,9 @@ class predictions and draws every kernel has them. The labels of classes are nam
 distances between them are refused, unless `LabelKernel` asks for the numbers,
 
 >>> order = LabelKernel(gram_matrix(SquaredExponential(), jnp.arange(2.0)))
->>> print(estimators.skce(TensorProduct(InnerProduct(), order), predictions, jnp.array([1, 1])))
-0.14755104
+>>> kernel = TensorProduct(InnerProduct(), order)
+>>> print(f"{estimators.skce(kernel, predictions, jnp.array([1, 1])):.4f}")
+0.1476
 """
 
 from calibjax.kernels import (  # registers the expectations

@@ -159,7 +159,8 @@ def median_heuristic(
     >>> print(median_heuristic(distances.Euclidean(), jnp.array([0.0, 1.0, 3.0])))  # of 1, 2, 3
     2.0
     """
-    _checks.function("distance record", "distance", distance)
+    _checks.function("distance record", "distance", distance, "p", "q")
+    _checks.truth_value("include_diagonal", include_diagonal)
     xs = _checks.as_arrays("xs", without_draws(xs))
     n = _checks.leading_size("xs", xs, 2)
     _checks.record_values(xs, "xs")
