@@ -42,13 +42,14 @@ class MvNormal:
 
         Args:
             loc: mean, [d], or [n, d] for a batch.
-            scale_tril: L, lower triangular with positive diagonal, [d, d], or [n, d, d].
+            scale_tril: L, lower triangular with positive diagonal, [d, d], which may be that of a
+                whole batch, or [n, d, d].
 
         Returns:
             The distribution, or a batch.
 
         Raises:
-            TypeError: if an argument is no floating-point array.
+            TypeError: if an argument is no array of numbers.
             ValueError: if the shapes do not fit, entries are not finite, an entry above the
                 diagonal of L is not zero, or one on it is not positive. Where L is traced, the
                 covariance matrix is NaN instead.
@@ -61,11 +62,11 @@ class MvNormal:
         [[4. 2.]
          [2. 2.]]
         """
-        loc, root = _checks.as_arrays("loc", loc), _checks.as_arrays("scale_tril", scale_tril)
-        _checks.floating("loc", loc)
-        _checks.floating("scale_tril", root)
-        expected = (*jnp.shape(loc), *jnp.shape(loc)[-1:])
-        _checks.shape("scale_tril", root, expected, f"{expected}, loc having {jnp.shape(loc)}")
+        loc = _checks.floating("loc", _checks.as_arrays("loc", loc))
+        root = _checks.floating("scale_tril", _checks.as_arrays("scale_tril", scale_tril))
+        size = loc.shape[-1:]
+        expected = (size if root.ndim == 2 else loc.shape) + size
+        _checks.shape("scale_tril", root, expected, f"{expected}, loc having {loc.shape}")
         _checks.finite("loc", loc)
         _checks.finite("scale_tril", root)
         above = jnp.triu(jnp.ones(root.shape[-2:], bool), 1)

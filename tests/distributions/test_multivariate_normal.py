@@ -155,6 +155,10 @@ def test_wrong_cholesky_factors(change, message):
 
 def test_cholesky_factors_of_other_shapes():
     with pytest.raises(ValueError, match=r"scale_tril: expected shape \(5, 2, 2\)"):
+        MvNormal.from_cholesky(LOC, np.ones((4, 2, 2)))
+    with pytest.raises(ValueError, match=r"scale_tril: expected shape \(2, 2\)"):
         MvNormal.from_cholesky(LOC, np.eye(3))
-    with pytest.raises(TypeError, match="scale_tril: expected floating-point"):
-        MvNormal.from_cholesky(LOC, np.tile(np.eye(2, dtype=int), (5, 1, 1)))
+    with pytest.raises(TypeError, match="scale_tril: expected numbers"):
+        MvNormal.from_cholesky(LOC, np.full((5, 2, 2), "a"))
+    shared = _checks.batch(MvNormal.from_cholesky(LOC, 2 * np.eye(2)))
+    np.testing.assert_array_equal(shared.cov, np.tile(4 * np.eye(2), (5, 1, 1)))
