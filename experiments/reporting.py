@@ -20,23 +20,17 @@ def option_parser(description: str | None, *, needs_data: bool = False) -> argpa
     parser = argparse.ArgumentParser(description=(description or "").partition("\n")[0])
     parser.add_argument(
         "--output",
-        type=Path,
+        type=cells.output_folder,
         default=DEFAULT_OUTPUT,
         metavar="DIR",
         help="default: experiments/output",
     )
     if needs_data:
         text = "folder of the real data, laid out as their authors publish them"
-        parser.add_argument("--data", type=existing_folder, required=True, metavar="DIR", help=text)
+        parser.add_argument(
+            "--data", type=cells.existing_folder, required=True, metavar="DIR", help=text
+        )
     return parser
-
-
-def existing_folder(text: str) -> Path:
-    """Option type: a folder that is there."""
-    path = Path(text)
-    if not path.is_dir():
-        raise argparse.ArgumentTypeError(f"expected a folder, got {path}")
-    return path
 
 
 def positive_integer(text: str) -> int:

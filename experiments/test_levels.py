@@ -176,7 +176,9 @@ def means(folder: Path, num_datasets: int, num_samples: int = 4) -> list[dict[st
     }
     models = [Model("calibrated", 1), Model("classes", 2), Model("classes", 10)]
     rows = []
-    for model, (name, estimator) in tqdm(list(itertools.product(models, unbiased.items()))):
+    for model, (name, estimator) in tqdm(
+        list(itertools.product(models, unbiased.items())), desc="means", unit="cell"
+    ):
         path = f"means/{model.name}{model.size}/{name.split()[0]}"
         parameters = {"data sets": num_datasets, "n": num_samples}
         compute = functools.partial(mean_of, estimator, model, num_samples, num_datasets)

@@ -2,8 +2,8 @@
 
 A cell is the smallest piece of an experiment that is computed, stored and resumed on its own. Its
 random key is derived from its name, so that every order and every subset of the cells gives the
-same numbers. Its file records the parameters it was computed with, and is computed again where
-they differ.
+same numbers. Its file records the parameters it was computed with, among them a digest of the data
+that it depends on, and is computed again where they differ, or where it is damaged.
 """
 
 import argparse
@@ -79,6 +79,22 @@ def log(message: str, file: TextIO | None = None) -> None:
     tqdm.write(message, file=file)
 
 
+def existing_folder(text: str) -> Path:
+    """Option type: a folder that is there."""
+    path = Path(text)
+    if not path.is_dir():
+        raise argparse.ArgumentTypeError(f"expected a folder, got {path}")
+    return path
+
+
+def output_folder(text: str) -> Path:
+    """Option type: a folder, or one that will be made."""
+    path = Path(text)
+    if path.exists() and not path.is_dir():
+        raise argparse.ArgumentTypeError(f"expected a folder, got the file {path}")
+    return path
+
+
 def parse(
     arguments: Sequence[str] | None, prog: str, description: str, experiments: Sequence[str] = ()
 ) -> tuple[Run, list[str]]:
@@ -95,8 +111,10 @@ def parse(
     """
     parser = argparse.ArgumentParser(prog=f"python -m {prog}", description=description)
     parser.add_argument("--preset", choices=PRESETS, default="quick", help="default: quick")
-    parser.add_argument("--data", type=Path, help="folder with the published numbers")
-    parser.add_argument("--output", type=Path, default=OUTPUT, help="default: paper_repro/output")
+    text = "folder with the published numbers"
+    parser.add_argument("--data", type=existing_folder, metavar="DIR", help=text)
+    text = "default: paper_repro/output"
+    parser.add_argument("--output", type=output_folder, metavar="DIR", default=OUTPUT, help=text)
     parser.add_argument(
         "--npz",
         type=Path,
@@ -109,8 +127,6 @@ def parse(
     if experiments:
         parser.add_argument("--only", nargs="+", choices=experiments, metavar="NAME")
     options = parser.parse_args(arguments)
-    if options.data is not None and not options.data.is_dir():
-        parser.error(f"--data: expected a folder, got {options.data}")
     for path in options.npz:
         if not path.is_file():
             parser.error(f"--npz: expected a file, got {path}")

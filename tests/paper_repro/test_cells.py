@@ -62,6 +62,10 @@ def test_wrong_options_are_named(capsys, tmp_path):
     with pytest.raises(SystemExit):
         cells.parse(["--data", str(tmp_path / "missing")], "x", "y")
     assert "--data: expected a folder" in capsys.readouterr().err
+    (tmp_path / "file").touch()
+    with pytest.raises(SystemExit):
+        cells.parse(["--output", str(tmp_path / "file")], "x", "y")
+    assert "--output: expected a folder, got the file" in capsys.readouterr().err
     run, _ = cells.parse(["--data", str(tmp_path)], "x", "y")
     with pytest.raises(ValueError, match=r"--data: expected a folder with a/b\.csv"):
         run.published("a", "b.csv")
