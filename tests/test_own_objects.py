@@ -93,6 +93,22 @@ def test_what_is_no_kernel_on_pairs(case):
             function(*arguments)
 
 
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda f: kernels.median_heuristic(f, jnp.arange(3.0)),
+        lambda f: estimators.lce(
+            PROBS, PROBS[:, 0], LABELS % 2, kernel=Exponential(1.0, f), num_bins=1
+        ),
+        lambda f: estimators.mmce(f, PROBS[:, 0], LABELS % 2),
+        lambda f: recalibration.local_recalibration(kernel=f, num_bins=1),
+    ],
+)
+def test_functions_are_no_records(call):
+    with pytest.raises(TypeError, match=rf"(distance|kernel.*): expected a record.*{RECORD}"):
+        call(lambda x, y: jnp.sum(jnp.abs(x - y)))
+
+
 def test_plain_dataclasses_are_no_distributions():
     kernel = TensorProduct(Exponential(), SquaredExponential())
     message = "predictions: expected a distribution that is a pytree, got PlainDistribution; .*"

@@ -98,11 +98,11 @@ def kernel_values(kernel: Any, name: str = "kernel", *, may_be_function: bool = 
             f"kernels.Exponential(length_scale, {described(kernel)}()) is a kernel with it"
         )
     if not may_be_function:
-        _refuse_plain_objects(name, kernel)
+        no_plain_objects(name, kernel)
     record_values(kernel, name)
 
 
-def _refuse_plain_objects(name: str, record: Any) -> None:
+def no_plain_objects(name: str, record: Any) -> None:
     """Refuses functions and objects of classes that are no pytrees, anywhere in a record."""
     for path, leaf in jax.tree_util.tree_leaves_with_path(record):
         if callable(leaf) and not isinstance(leaf, type):

@@ -355,7 +355,7 @@ def _check_kernel(kernel: Any) -> None:
     if jnp.ndim(scales) == 1 and not isinstance(kernel, type):
         _checks.length_scales("kernel.length_scale", scales)
         kernel = dataclasses.replace(kernel, length_scale=scales[0])
-    _checks.kernel_values(kernel, may_be_function=True)
+    _checks.kernel_values(kernel)
 
 
 def _bins_of_both(

@@ -160,6 +160,7 @@ def median_heuristic(
     2.0
     """
     _checks.function("distance record", "distance", distance, "p", "q")
+    _checks.no_plain_objects("distance", distance)
     _checks.truth_value("include_diagonal", include_diagonal)
     xs = _checks.as_arrays("xs", without_draws(xs))
     n = _checks.leading_size("xs", xs, 2)

@@ -41,11 +41,6 @@ def smoothed_means(
     Cost: as `pairwise.kernel_means` for P G kernels. Distances are computed once for kernels of a
     distance (`SquaredExponential`, `Exponential`, `PowerExponential`), others G times.
     """
-    if jax.tree_util.all_leaves([kernel]):
-        raise TypeError(
-            "kernel: expected a kernel record, a dataclass that is registered with JAX, got "
-            f"{type(kernel).__name__}"
-        )
     dtype = jnp.result_type(floating_dtype((points, samples)), values)
     exponents, data = jnp.asarray(powers, dtype), (points, samples, values, groups)
     scales = getattr(kernel, "length_scale", 0.0)

@@ -88,7 +88,7 @@ def local_recalibration(
     if kernel is None:
         _checks.positive_scalar("length_scale", length_scale)
     else:
-        _checks.kernel_values(kernel, may_be_function=True)
+        _checks.kernel_values(kernel)
     num_bins = _checks.size_in_range("num_bins", num_bins, 1, 2**24)
     return Recalibrator(functools.partial(_fit, length_scale, kernel, num_bins), _apply)
 
