@@ -10,6 +10,7 @@ Therefore D counts with both signs here.
 """
 
 import dataclasses
+import functools
 from typing import Any
 
 import jax
@@ -92,6 +93,7 @@ class SKCEComponents:
         return "\n".join(lines)
 
 
+@functools.partial(jax.jit, static_argnames=("num_targets", "ranked"))
 def skce_components(
     unbiased: jax.Array, diagonal: jax.Array, *, num_targets: int, ranked: str
 ) -> tuple[jax.Array, SKCEComponents]:
