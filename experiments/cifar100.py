@@ -70,6 +70,7 @@ def exact_test(name: str, predictions: Any, targets: jax.Array, num_samples: int
         predictions,
         targets,
         num_samples=num_samples,
+        statistic="biased",
         batch_size=batch_size,
     )
     return {

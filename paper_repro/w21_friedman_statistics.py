@@ -152,7 +152,7 @@ def evaluate_skipping(predictions: Mixture, targets: jax.Array) -> tuple[jax.Arr
 def exact_pvalues(
     key: jax.Array, predictions: Any, targets: jax.Array, *, num_redraws: int
 ) -> jax.Array:
-    """p-values of `exact_skce_test` of many batches of n predictions, [b].
+    """p-values of `exact_skce_test` with the biased SKCE, of many batches of n predictions, [b].
 
     The predictions are compared with each other once and not in all redraws, which matters for
     mixtures.

@@ -86,7 +86,8 @@ def _bootstrap_test(key: jax.Array, predictions: Any, targets: jax.Array, draws:
 
 
 def _exact_test(key: jax.Array, predictions: Any, targets: jax.Array, draws: int) -> jax.Array:
-    return exact_skce_test(key, paper_kernel(), predictions, targets, num_samples=draws).pvalue
+    samples = paper_kernel(), predictions, targets
+    return exact_skce_test(key, *samples, num_samples=draws, statistic="biased").pvalue
 
 
 def _locations(key: jax.Array, targets: jax.Array) -> tuple[Any, jax.Array]:
