@@ -37,7 +37,8 @@ def consistency_test(
     statistic, as that of the expected calibration error with more bins than samples can fill,
     calibrated models are rejected too often: W19's model M1 (250 predictions of ten classes, ten
     bins per class) at level 1 % in 9999 of 10 000 data sets. `exact_test` keeps the predictions
-    and holds its level; this test is here to compare with the literature.
+    and holds its level; this test is here to compare with the literature. What it sees is up to the
+    statistic, as in `exact_test`.
 
     Args:
         key: a JAX random key.

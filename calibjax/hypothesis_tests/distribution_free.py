@@ -88,7 +88,8 @@ def distribution_free_skce_test(
 
     and p = 1 for an unbiased estimate t ≤ 0 (squaring it, as CalibrationTests.jl does, rejects
     estimates that are far *below* zero). The true p-value is at most p and mostly much smaller, so
-    that the test has little power: `exact_skce_test` holds its level as well.
+    that the test has little power, in `experiments.test_power` none: `exact_skce_test` holds its
+    level as well.
 
     Args:
         kernel: kernel on pairs (prediction, target).

@@ -136,7 +136,8 @@ def spectrum_skce_test(
     2e-4 and 0.01 at r = 8. With n < 8 r all eigenvalues are computed and nothing is left.
 
     It agrees with the bootstrap within 0.025 everywhere for n ≥ 200. Like every asymptotic test it
-    is off its level at small n; prefer `exact_skce_test`.
+    is off its level at small n, and like the bootstrap, gamma and Pearson tests it hardly sees
+    predictions that are too narrow or too wide; prefer `exact_skce_test`.
 
     Args:
         key: a JAX random key; without effect if the method is "numerical".
