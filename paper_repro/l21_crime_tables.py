@@ -155,6 +155,8 @@ def score_rows(results: Results, variants: list[str]) -> Iterator[list[Any]]:
 def comparison(differences: np.ndarray, pairs: int) -> list[Any]:
     """Mean difference, its error, number of negative ones, p-values and verdict."""
     num = len(differences)
+    if not np.any(differences):  # of which the tests know nothing
+        return [0.0, 0.0, 0, 1.0, 1.0, "undecided"]
     mean, error = differences.mean(), differences.std(ddof=1) / np.sqrt(num)
     student = scipy.stats.ttest_1samp(differences, 0).pvalue
     wilcoxon = scipy.stats.wilcoxon(differences).pvalue

@@ -73,3 +73,8 @@ def test_differences_of_correlations():
     for x in noise:
         row = [*correlations.correlation_differences(0.1 * maximum + x, other, maximum, 8)]
         assert (row[2] == "undecided") == (abs(row[0] / row[1]) < bound)
+
+
+def test_comparison_of_equal_methods():
+    """Two networks for which both have the same errors, as in the quick preset."""
+    assert tables.comparison(np.zeros(2), 10) == [0, 0, 0, 1, 1, "undecided"]
