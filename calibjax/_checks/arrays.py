@@ -12,6 +12,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+_LARGEST = int(np.finfo(np.float64).max)
+
 
 def is_concrete(*trees: Any) -> bool:
     """Whether all leaves have values that Python can look at."""
@@ -83,7 +85,7 @@ def _is_one(node: Any) -> bool:
 def _original(place: str, value: Any) -> Any:
     """One array of NumPy or JAX, or one number of Python."""
     if type(value) in (int, float):
-        return value
+        return of_float64(place, value)
     if isinstance(value, list) and not is_concrete(value):
         array = _read(place, value, jnp.asarray)
     elif isinstance(value, jax.Array):
@@ -100,6 +102,8 @@ def _original(place: str, value: Any) -> Any:
             value = value.data
         array = _read(place, value, np.asarray)
     _refuse_kind(place, value, array)
+    if not array.dtype.isnative:  # bytes in another order
+        return array.astype(array.dtype.newbyteorder("="))
     if array.dtype == np.longdouble and array.dtype.itemsize > 8:
         doubles = array.astype(np.float64)
         if not np.array_equal(doubles.astype(array.dtype), array, equal_nan=True):
@@ -109,6 +113,14 @@ def _original(place: str, value: Any) -> Any:
             )
         return doubles
     return array
+
+
+def of_float64(place: str, value: int | float) -> int | float:
+    """A number of Python that NumPy knows; refuses integers that are beyond all floats."""
+    if isinstance(value, int) and abs(value) > _LARGEST:
+        got = f"one of {value.bit_length()} bits"
+        raise ValueError(f"{place}: expected a number that float64 holds, got {got}")
+    return value if abs(value) < 2**63 else float(value)
 
 
 def _read(place: str, value: Any, read: Any) -> Any:

@@ -245,10 +245,7 @@ def groups(name: str, values: Any, num_classes: int) -> tuple[int, ...]:
     """Returns the group of each class; refuses all but 0, ..., g - 1 without gaps, g >= 2."""
     if not is_concrete(values):
         raise TypeError(f"{name}: expected integers that are known when compiling, got {values}")
-    try:
-        array = np.asarray(values)
-    except ValueError:  # lists of different lengths
-        array = np.asarray(values, object)
+    array = np.asarray(originals(name, values))
     if array.dtype.kind not in "iu":
         raise TypeError(f"{name}: expected integers, one group for each class, got {array.dtype}")
     shape(name, array, (num_classes,), f"({num_classes},), one group for each class")

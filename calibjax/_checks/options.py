@@ -132,6 +132,10 @@ def random_key(key: Any) -> jax.Array:
         if jnp.issubdtype(key.dtype, jax.dtypes.prng_key):
             return key
     elif isinstance(key, jax.Array | np.ndarray) and key.dtype == jnp.uint32 and key.ndim == 1:
-        return jax.random.wrap_key_data(jnp.asarray(key))
-    got = f"{key.dtype}{list(key.shape)}" if hasattr(key, "shape") else repr(key)
+        try:
+            return jax.random.wrap_key_data(jnp.asarray(key))
+        except TypeError:  # another number of words
+            pass
+    is_array = isinstance(key, jax.Array | np.ndarray)
+    got = f"{key.dtype}{list(key.shape)}" if is_array else repr(key)
     raise TypeError(f"key: expected one random key such as jax.random.key(0), got {got}")

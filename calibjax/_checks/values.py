@@ -9,7 +9,13 @@ import jax.numpy as jnp
 import numpy as np
 
 from calibjax._arithmetic import floating_dtype
-from calibjax._checks.arrays import as_arrays, described, is_concrete, refuse_where
+from calibjax._checks.arrays import (
+    as_arrays,
+    described,
+    is_concrete,
+    of_float64,
+    refuse_where,
+)
 
 _SIMPLEX_TOLERANCE = {4: 3e-4, 8: 1e-6}  # by item size: rows written with 7 digits still pass
 
@@ -17,7 +23,7 @@ _SIMPLEX_TOLERANCE = {4: 3e-4, 8: 1e-6}  # by item size: rows written with 7 dig
 def real(name: str, value: Any) -> Any:
     """Returns a real number as it is, everything else as an array of real numbers."""
     if type(value) in (int, float):
-        return value
+        return of_float64(name, value)
     if isinstance(value, str | bool | list | tuple | dict) or value is None:
         raise TypeError(f"{name}: expected a number, got {described(value)}")
     if isinstance(value, complex) or jnp.issubdtype(_dtype(value), jnp.complexfloating):

@@ -161,20 +161,9 @@ def combine_results(
     >>> print(result.null_samples.shape)
     (10000,)
     """
-    results = (first, *others)
+    results = tuple(_checked(f"results[{i}]", r) for i, r in enumerate((first, *others)))
+    first = results[0]
     for i, result in enumerate(results):
-        if not isinstance(result, CalibrationTestResult):
-            raise TypeError(
-                f"results[{i}]: expected a CalibrationTestResult, got {_checks.described(result)}"
-            )
-        if result.null_samples is None:
-            raise ValueError(
-                f"results[{i}].null_samples: expected draws, got None (not a simulated test)"
-            )
-        for path, draws in jax.tree_util.tree_leaves_with_path(result.null_samples):
-            if _checks.is_concrete(draws):
-                place = f"results[{i}].null_samples{jax.tree_util.keystr(path)}"
-                _checks.refuse_where(np.isnan(draws), place, "numbers", draws)
         _refuse_other_test(f"results[{i}]", first, result)
     for i, result in enumerate(results):
         for j, earlier in enumerate(results[:i]):
@@ -189,6 +178,33 @@ def combine_results(
     return simulated_result(
         first.statistic, null_samples, first.estimate, draws=first.draws, adjust=adjust
     )
+
+
+def _checked(name: str, result: Any) -> CalibrationTestResult:
+    """A result of a simulated test with numbers in its draws; arrays become those of JAX."""
+    if not isinstance(result, CalibrationTestResult):
+        raise TypeError(
+            f"{name}: expected a CalibrationTestResult, got {_checks.described(result)}"
+        )
+    if result.null_samples is None:
+        raise ValueError(f"{name}.null_samples: expected draws, got None (not a simulated test)")
+    result = _checks.as_arrays(name, result)
+    for path, leaf in jax.tree_util.tree_leaves_with_path(result):
+        _checks.real(name + jax.tree_util.keystr(path), leaf)
+    draws = jax.tree_util.tree_leaves_with_path(result.null_samples)
+    _checks.leading_size(f"{name}.null_samples", result.null_samples)
+    if jax.tree.structure(result.statistic) != jax.tree.structure(result.null_samples):
+        raise ValueError(
+            f"{name}.null_samples: expected draws of the statistic, got {result.null_samples} of "
+            f"{result.statistic}"
+        )
+    for (path, values), statistic in zip(draws, jax.tree.leaves(result.statistic), strict=True):
+        place = f"{name}.null_samples{jax.tree_util.keystr(path)}"
+        expected = (None, *jnp.shape(statistic))
+        _checks.shape(place, values, expected, "[B, ...], a draw of the statistic in each row")
+        if _checks.is_concrete(values):
+            _checks.refuse_where(np.isnan(values), place, "numbers", values)
+    return result
 
 
 def _raw(result: CalibrationTestResult) -> tuple[Any, Any]:

@@ -92,7 +92,7 @@ def _pooled(confidences: jax.Array, correct: jax.Array) -> IsotonicMap:
     values, _ = _block_means(sums, is_start)
     # Traced numbers may be no probabilities, or neither 0 nor 1; NaN is sorted to the end.
     is_bad = jnp.isnan(thresholds[-1] + sums[-1])
-    return IsotonicMap(thresholds, jnp.where(is_bad, jnp.nan, values))
+    return IsotonicMap(*(jnp.where(is_bad, jnp.nan, x) for x in (thresholds, values)))
 
 
 def _block_means(sums: jax.Array, is_start: jax.Array) -> tuple[jax.Array, jax.Array]:

@@ -47,6 +47,7 @@ class EstimationFunction(NamedTuple):
 
     def diagonal(self, params: Any, p: Any) -> jax.Array:
         """Values h(p_i, p_i) of a batch of predictions, [n]."""
+        p = checked_points(p)
         if self.factors is not None:
             left, right = self.factors(params, p)
             return jnp.sum(left * right, -1)
@@ -62,6 +63,7 @@ class EstimationFunction(NamedTuple):
 
 def evaluate_factors(factors: Callable, params: Any, p: Any, q: Any) -> jax.Array:
     """Values h(p_i, q_j) from the factors, [n, n']."""
+    p = checked_points(p)
     left = factors(params, p)[0]
-    q = checked_points(q, vectors(p).shape[1], "q")  # p is right, or there would be no factors
+    q = checked_points(q, vectors(p).shape[1], "q")
     return matmul(left, factors(params, q)[1].T)

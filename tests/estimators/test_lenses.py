@@ -173,7 +173,7 @@ def test_wrong_labels_never_become_numbers_under_jit(name):
         ([0.0, 1.0, 0.0], TypeError, "groups: expected integers, one group for each class, got"),
         ([True, False, True], TypeError, "groups: expected integers, one group for each class"),
         (None, TypeError, "groups: expected integers"),
-        ([[0], [1, 0]], TypeError, "groups: expected integers, one group for each class"),
+        ([[0], [1, 0]], TypeError, "groups: expected an array of numbers, got list"),
     ],
 )
 def test_wrong_groups(groups, error, message):
