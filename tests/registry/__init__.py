@@ -1,0 +1,83 @@
+"""A registry of valid calls, with at least one of each public function.
+
+Tests take it as the list of everything that a user can call. `tests.test_mutations` puts a fixed
+table of wrong values in the place of each argument.
+"""
+
+import functools
+
+from tests.registry import (
+    estimators,
+    families,
+    kernels,
+    learned,
+    scores,
+    tests_of_calibration,
+)
+from tests.registry.arguments import Call
+
+# Public names without a call of their own, and why.
+_CORE = (
+    "is called on one pair inside of `vmap` and, as its docstring says, checks no values; the "
+    "functions that call it do"
+)
+_DRAWS = "draws only: its arguments are checked in tests/plotting, and nothing is computed"
+_BASE = "is a base class, which raises NotImplementedError"
+_ENGINE = (
+    "is the engine of pair sums, called with any function and pytree by those who checked them"
+)
+EXEMPT = {
+    "distances.Distance": _BASE,
+    "kernels.Kernel": _BASE,
+    "estimators.calibration_kernel": _CORE,
+    "estimators.embedding_difference": _CORE,
+    "kernels.centered_kernel": _CORE,
+    "kernels.double_expectation": _CORE,
+    "kernels.single_expectation": _CORE,
+    "kernels.linear_map": _CORE,
+    "scores.pointwise_crps": _CORE,
+    "kernels.register_expectations": "changes the registry of the process",
+    "pairwise.TILE_SIZE": "is a number",
+    "recalibration.ClassWiseParams": "is what fit returns for class predictions",
+    **{
+        f"pairwise.{name}": _ENGINE
+        for name in (
+            "block_means",
+            "fold_pairs",
+            "kernel_means",
+            "map_rows",
+            "mean_between",
+            "mean_over_all_pairs",
+            "mean_over_pairs",
+            "quadratic_forms",
+            "split_quadratic_forms",
+            "weighted_sums",
+        )
+    },
+    **{
+        f"plotting.{name}": _DRAWS
+        for name in (
+            "bandwidth_curves",
+            "estimate_comparison",
+            "estimate_histogram",
+            "local_error_distribution",
+            "local_error_map",
+            "reliability_diagram",
+            "reward_curves",
+            "risk_curve",
+        )
+    },
+}
+
+
+@functools.cache
+def calls() -> dict[str, Call]:
+    """All calls by name."""
+    rooms = families, estimators, kernels, tests_of_calibration, learned, scores
+    found: dict[str, Call] = {}
+    for room in rooms:
+        for call in room.calls():
+            if call.name in found:
+                raise ValueError(f"two calls are named {call.name}")
+            found[call.name] = call
+    return found

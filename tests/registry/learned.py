@@ -1,0 +1,394 @@
+"""Calls of recalibration and of calibration estimation functions."""
+
+from typing import Any
+
+import jax
+import numpy as np
+
+from calibjax import kernels, recalibration, risk, scores
+from calibjax.distributions import Categorical
+from tests.registry import arguments as a
+from tests.registry.arguments import Call, call
+from tests.registry.families import CATEGORICAL, NORMAL
+
+_SAMPLES = {"confidences": a.unit(a.CONFIDENCES), "correct": a.truths(a.CORRECT)}
+_NEW = {"new": a.unit(np.array([0.5, 0.7, 0.9]), "confidences", without=a.ALONE)}
+
+
+def _fit_and_apply(make: Any) -> Any:
+    """Params, and what they make of new confidences."""
+
+    def evaluate(confidences: Any, correct: Any, new: Any, **options: Any) -> Any:
+        fit, apply = make(**options)
+        params = fit(confidences, correct)
+        return params, apply(params, new)
+
+    return evaluate
+
+
+def _of_confidences() -> list[Call]:
+    r = recalibration
+    makers = {
+        "histogram_binning recalibration.BinAccuracies": (
+            r.histogram_binning,
+            {"num_bins": a.integer(2)},
+        ),
+        "isotonic_regression recalibration.IsotonicMap": (r.isotonic_regression, {}),
+        "platt_scaling recalibration.SigmoidMap": (
+            r.platt_scaling,
+            {"smooth_targets": a.truth(True)},
+        ),
+        "mmce_scaling recalibration.SigmoidMap": (
+            r.mmce_scaling,
+            {"kernel": a.kernel(kernels.Exponential(0.4)), "weight": a.scale(10.0)},
+        ),
+    }
+    found = [
+        call(
+            f"recalibration.{name} recalibration.Recalibrator",
+            _fit_and_apply(make),
+            **_SAMPLES,
+            **_NEW,
+            **options,
+            slow="scaling" in name,
+        )
+        for name, (make, options) in makers.items()
+    ]
+    ends = np.array([0.1, 0.4, 0.9], np.float32)
+    for recalibrator, params in (
+        (r.histogram_binning(2), r.BinAccuracies(ends[:2], np.array([3, 5], np.int32))),
+        (r.isotonic_regression(), r.IsotonicMap(ends, ends**2)),
+        (r.platt_scaling(), r.SigmoidMap(np.float32(0.5), np.float32(0.1))),
+    ):
+        name = type(params).__name__
+        found.append(
+            call(
+                f"recalibration.{name}",
+                lambda params, new, apply=recalibrator.apply: apply(params, new),
+                "params",
+                params=a.record(params),
+                **_NEW,
+            )
+        )
+    return found
+
+
+def _of_features() -> list[Call]:
+    def local(confidences: Any, correct: Any, features: Any, new: Any, **options: Any) -> Any:
+        fit, apply = recalibration.local_recalibration(**options)
+        params = fit(confidences, correct, features)
+        return apply(params, new, np.zeros((3, 2), np.float32))
+
+    def grouped(confidences: Any, correct: Any, groups: Any, new: Any, new_groups: Any) -> Any:
+        fit, apply = recalibration.group_wise(recalibration.histogram_binning(1))
+        params = fit(confidences, correct, groups)
+        return apply(params, new, new_groups)
+
+    data = {**_SAMPLES, "features": a.real(a.FEATURES)}
+    new = {"new": a.unit(np.array([0.5, 0.7, 0.9]), "confidences")}
+    given = ("arguments",)  # group_wise does not know what its arguments are
+    samples = {
+        "confidences": a.unit(a.CONFIDENCES, *given),
+        "correct": a.truths(a.CORRECT, *given),
+        "new": a.unit(np.array([0.5, 0.7, 0.9]), "confidences", *given),
+    }
+    return [
+        call(
+            "recalibration.local_recalibration recalibration.LocalAccuracies",
+            local,
+            "Laplacian",
+            **data,
+            **new,
+            length_scale=a.scale(0.7),
+            num_bins=a.integer(1),
+        ),
+        call(
+            "recalibration.local_recalibration",
+            lambda **values: local(**values, num_bins=1),
+            "kernel",
+            **data,
+            **new,
+            kernel=a.kernel(kernels.Exponential(0.7)),
+        ),
+        call(
+            "recalibration.group_wise",
+            grouped,
+            **samples,
+            groups=a.groups(np.array([0, 3, 0, 3, 0, 3, 0, 3]), traced=False),
+            new_groups=a.groups(np.array([3, 0, 3]), "groups", traced=False),
+        ),
+        call(
+            "recalibration.group_wise recalibration.Recalibrator",
+            lambda recalibrator: recalibration.group_wise(recalibrator).fit(
+                np.float32([0.5, 0.6]), np.array([0, 1]), np.array([0, 0])
+            )[0],
+            "recalibrator",
+            recalibrator=a.record(recalibration.histogram_binning(1)),
+            compiled=False,
+            reason="a function of functions",
+        ),
+    ]
+
+
+def _temperature() -> list[Call]:
+    found = []
+    for family, name in ((CATEGORICAL, "Categorical"), (NORMAL, "Normal")):
+
+        def evaluate(predictions: Any, targets: Any, loss: Any) -> Any:
+            return recalibration.temperature_scaling(loss).fit(predictions, targets)
+
+        found.append(
+            family.call(
+                "recalibration.temperature_scaling",
+                evaluate,
+                f"fit {name}",
+                loss=a.function(scores.negative_log_likelihood),
+                slow=True,
+            )
+        )
+
+    def apply(predictions: Any, temperature: Any) -> Any:
+        return recalibration.temperature_scaling().apply(temperature, predictions)
+
+    for family, name in ((CATEGORICAL, "Categorical"), (NORMAL, "Normal")):
+        found.append(
+            family.call(
+                "recalibration.temperature_scaling recalibration.tempered",
+                apply,
+                f"apply {name}",
+                "targets",
+                temperature=a.scale(2.0),
+            )
+        )
+    return found
+
+
+def _functions() -> list[Call]:
+    """Estimation functions, fitted and evaluated."""
+    makers = {
+        "binning_function risk.BinResiduals": (
+            lambda: risk.binning_function(5),
+            a.at_least_one(3.0),
+        ),
+        "kernel_density_function risk.KernelDensities": (
+            risk.kernel_density_function,
+            a.scale(0.1),
+        ),
+        "temperature_function risk.Temperature": (risk.temperature_function, a.scale(1.5)),
+        "kernel_ridge_function risk.KernelRidge": (risk.kernel_ridge_function, a.scale(0.3)),
+        "two_step_kernel_ridge_function risk.TwoStepKernelRidge": (
+            risk.two_step_kernel_ridge_function,
+            a.scale(0.3),
+        ),
+    }
+
+    def of_classes(make: Any) -> Any:
+        def evaluate(predictions: Any, targets: Any, p: Any, hyperparameter: Any) -> Any:
+            function = make()
+            params = function.fit(predictions, targets, hyperparameter)
+            return function.evaluate(params, Categorical(p), Categorical(p))
+
+        return evaluate
+
+    def run(make: Any) -> Any:
+        def evaluate(predictions: Any, targets: Any, p: Any, q: Any, hyperparameter: Any) -> Any:
+            function = make()
+            params = function.fit(predictions, targets, hyperparameter)
+            return function.evaluate(params, p, q), function.diagonal(params, p)
+
+        return evaluate
+
+    found = []
+    for name, (make, hyperparameter) in makers.items():
+        found.append(
+            call(
+                f"risk.{name} risk.EstimationFunction",
+                run(make),
+                "confidences",
+                predictions=a.unit(a.CONFIDENCES),
+                targets=a.truths(a.CORRECT),
+                p=a.unit(np.array([0.5, 0.7, 0.9]), without=a.ALONE),
+                q=a.unit(np.array([0.4, 0.8]), without=a.ALONE),
+                hyperparameter=hyperparameter,
+                slow="ridge" in name,
+            )
+        )
+        if "binning" in name:
+            continue
+
+        found.append(
+            CATEGORICAL.call(
+                f"risk.{name}",
+                of_classes(make),
+                "Categorical",
+                p=a.simplex(a.PROBS[:3], without=a.ALONE),
+                hyperparameter=hyperparameter,
+                slow=True,
+            )
+        )
+    for name in ("kernel_ridge_function", "two_step_kernel_ridge_function"):
+        make = getattr(risk, name)
+
+        def with_options(kernel: Any, rank: Any, tolerance: Any, make: Any = make) -> Any:
+            function = make(kernel, rank=rank, tolerance=tolerance)
+            return function.fit(a.CONFIDENCES.astype(np.float32), a.CORRECT, 0.3).projections
+
+        found.append(
+            call(
+                f"risk.{name}",
+                with_options,
+                "options",
+                kernel=a.kernel(kernels.SquaredExponential(0.3)),
+                rank=a.integer(8, limit=8, without=a.OPTIONAL),
+                tolerance=a.proportion(1e-3, without=a.OPTIONAL),
+                compiled=False,
+                reason="a function that makes functions; what they compute is compiled above",
+            )
+        )
+    found.append(
+        call(
+            "risk.binning_function",
+            lambda max_bins: (
+                risk.binning_function(max_bins)
+                .fit(a.CONFIDENCES.astype(np.float32), a.CORRECT, 2)
+                .means
+            ),
+            "options",
+            max_bins=a.integer(4, without=a.OPTIONAL),
+            compiled=False,
+            reason="a function that makes functions; what they compute is compiled above",
+        )
+    )
+    return found
+
+
+def _risks() -> list[Call]:
+    values = (a.CONFIDENCES[:, None] - 0.5) * (a.CONFIDENCES - 0.5)
+    found = []
+    for name in ("estimation_risk", "estimation_risk_standard_error", "linear_estimation_risk"):
+        function = getattr(risk, name)
+        found.append(
+            call(
+                f"risk.{name}",
+                function,
+                "confidences",
+                values=a.real(values),
+                predictions=a.unit(a.CONFIDENCES),
+                targets=a.truths(a.CORRECT),
+            )
+        )
+        found.append(
+            CATEGORICAL.call(
+                f"risk.{name}",
+                lambda predictions, targets, values, function=function: function(
+                    values, predictions, targets
+                ),
+                "Categorical",
+                values=a.function(lambda p, q: p.class_probs @ q.class_probs.T, "function"),
+            )
+        )
+    return found
+
+
+def _cross_validation() -> list[Call]:
+    numbers = np.linspace(0.3, 0.97, 24).round(3)
+    correct = np.array([1, 0, 1, 1, 0, 1] * 4)
+    grid = np.array([0.1, 0.3])
+    data = {"predictions": a.unit(numbers), "targets": a.truths(correct)}
+    own = (*a.ALONE, "scalar", "one more axis")
+
+    def cross_validate(predictions: Any, targets: Any, key: Any, grid: Any, num_folds: Any) -> Any:
+        function = risk.temperature_function()
+        result = risk.cross_validate(key, function, grid, predictions, targets, num_folds=num_folds)
+        return result, result.risk
+
+    def squared(predictions: Any, targets: Any, key: Any, grid: Any, **options: Any) -> Any:
+        function = risk.temperature_function()
+        return risk.squared_calibration_error(key, function, grid, predictions, targets, **options)
+
+    def difference(predictions: Any, targets: Any) -> Any:
+        functions = risk.temperature_function(), risk.kernel_density_function()
+        key = jax.random.key(0)
+        results = [
+            risk.cross_validate(key, f, grid, predictions, targets, num_folds=2) for f in functions
+        ]
+        return risk.risk_difference(*results)
+
+    losses = np.random.default_rng(4).normal(size=(2, 2, len(numbers))).astype(np.float32)
+    folds = np.arange(len(numbers), dtype=np.int32) % 2
+    empty = np.zeros((2, 2, 0), np.float32)
+    results = [risk.CrossValidation(grid.astype(np.float32), folds, x, empty) for x in losses]
+    shared = {"key": a.key(), "grid": a.positive(grid, without=own), "num_folds": a.integer(2)}
+    return [
+        call(
+            "risk.cross_validate risk.CrossValidation",
+            cross_validate,
+            **data,
+            **shared,
+            slow=True,
+        ),
+        call(
+            "risk.cross_validate risk.EstimationFunction",
+            lambda function, previous=None, on_fold=None: (
+                risk.cross_validate(
+                    jax.random.key(0),
+                    function,
+                    grid.astype(np.float32),
+                    numbers.astype(np.float32),
+                    correct,
+                    num_folds=2,
+                    previous=previous,
+                    on_fold=on_fold,
+                ).losses
+            ),
+            "records",
+            function=a.record(risk.temperature_function()),
+            previous=a.record(None, without=a.OPTIONAL),
+            # None is the default; the others can be called.
+            on_fold=a.record(None, without=("None", "lambda", "object", "other")),
+            compiled=False,
+            reason="compiled above",
+        ),
+        call(
+            "risk.squared_calibration_error risk.SquaredCalibrationError",
+            squared,
+            **data,
+            **shared,
+            test_fraction=a.proportion(0.25),
+            slow=True,
+        ),
+        call("risk.risk_difference risk.RiskDifference", difference, "data", **data, slow=True),
+        call(
+            "risk.risk_difference",
+            risk.risk_difference,
+            "records",
+            first=a.record(results[0]),
+            second=a.record(results[1]),
+            compiled=False,
+            reason="compiled above",
+        ),
+    ]
+
+
+def _grids() -> list[Call]:
+    reason = "a function of numbers that are known"
+    found = [
+        call(
+            f"risk.{f.__name__}",
+            f,
+            num_samples=a.integer(100, limit=10**12),
+            canonical=a.truth(True),
+            compiled=False,
+            reason=reason,
+        )
+        for f in (risk.kernel_ridge_grid, risk.two_step_kernel_ridge_grid)
+    ]
+    for f in (risk.bin_number_grid, risk.bandwidth_grid):
+        found.append(call(f"risk.{f.__name__}", f, compiled=False, reason=reason))
+    return found
+
+
+def calls() -> list[Call]:
+    """Calls of what is learned from data."""
+    found = [*_of_confidences(), *_of_features(), *_temperature(), *_functions(), *_risks()]
+    return [*found, *_cross_validation(), *_grids()]

@@ -1,0 +1,246 @@
+"""What comes of a call with a wrong value, and whether that is allowed.
+
+Eagerly a wrong value is refused, by a TypeError, ValueError or NotImplementedError that this
+package raises and whose message names the argument; or, if it stands for a right one, it gives the
+number of the right one. Everything else is a *silent number* (a result that looks like one), or
+*unclear* (an error of NumPy or JAX, or one that does not say which argument, or NaN without an
+error).
+
+Under `jit` wrong numbers cannot be refused. Then every number of the result that depends on the
+wrong one is NaN, and every other number is what it was. Which ones depend is found by experiment:
+those that change for one of several right values in the same place, so that a result of one row for
+each sample is NaN in the row of the wrong sample alone, and a statistic or p-value as a whole.
+Anything else is a *plausible number*. Integers and truth values cannot be NaN and do not count:
+numbers of the package that are made from them do.
+"""
+
+import dataclasses
+import enum
+import functools
+import re
+import traceback
+import warnings
+import zlib
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import numpy as np
+
+from tests.registry.arguments import ARRAYS, NUMBERS, Argument, Call
+from tests.registry.mutants import mutants
+from tests.registry.wrong_values import Mutant, WrongValues, row_of, wrong_values
+
+LENGTHS = "empty", "one row less", "one row more", "one row"
+REFUSALS = TypeError, ValueError, NotImplementedError
+
+
+class Outcome(enum.StrEnum):
+    REFUSED = "refused"
+    SAME = "the same number"
+    NAN = "NaN under jit"
+    SILENT = "silent number"
+    PLAUSIBLE = "plausible number under jit"
+    UNCLEAR = "unclear"
+
+
+ALLOWED = Outcome.REFUSED, Outcome.SAME, Outcome.NAN
+
+
+def numbers_of(result: Any) -> list[np.ndarray]:
+    """Leaves of a result, as arrays."""
+    arrays = []
+    for leaf in jax.tree.leaves(result):
+        if isinstance(leaf, jax.Array) and jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key):
+            leaf = jax.random.key_data(leaf)
+        arrays.append(np.asarray(leaf))
+    return arrays
+
+
+def is_same(result: Any, expected: Any) -> bool:
+    """Whether two results are the same up to the rounding of float32."""
+    first, second = numbers_of(result), numbers_of(expected)
+    return len(first) == len(second) and all(map(_is_close, first, second))
+
+
+def _is_close(x: np.ndarray, y: np.ndarray) -> bool:
+    if x.shape != y.shape or "O" in (x.dtype.kind + y.dtype.kind):
+        return False
+    if {x.dtype.kind, y.dtype.kind} <= set("iub"):
+        return np.array_equal(x, y)
+    finite = np.abs(y[np.isfinite(y)])
+    scale = finite.max(initial=0.0)
+    return np.allclose(x, y, rtol=1e-3, atol=1e-5 * scale, equal_nan=True)
+
+
+def evaluate(call: Call, values: dict[str, Any]) -> Any:
+    """The result; warnings are ignored."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return jax.block_until_ready(call.function(**values))
+
+
+def eager_outcome(
+    call: Call, name: str, mutant: Mutant, valid: dict[str, Any], right: Callable[[Any], Any]
+) -> tuple[Outcome, str]:
+    """Outcome of a call outside of `jit`, and what came."""
+    try:
+        result = evaluate(call, {**valid, name: mutant.value})
+    except Exception as error:
+        names = (
+            call.arguments if mutant.name in LENGTHS else (name,)
+        )  # of two lengths, one is wrong
+        clear = is_clear(error, (*names, *call.arguments[name].called))
+        said = f"{type(error).__name__}: {error}"
+        return (Outcome.REFUSED if clear else Outcome.UNCLEAR), said
+    leaves = numbers_of(result)
+    for meaning in mutant.meanings:
+        try:
+            if is_same(result, right(meaning)):
+                return Outcome.SAME, ""
+        except REFUSALS:
+            continue
+    said = ", ".join(str(leaf.ravel()[:3]) for leaf in leaves[:3])
+    floats = [leaf for leaf in leaves if leaf.dtype.kind == "f"]
+    if floats and all(np.isnan(leaf).all() for leaf in floats):
+        return Outcome.UNCLEAR, f"NaN: {said}"
+    return Outcome.SILENT, said
+
+
+def is_clear(error: Exception, names: tuple[str, ...]) -> bool:
+    """Whether an error is one of this package that names the argument."""
+    if not isinstance(error, REFUSALS):
+        return False
+    file = traceback.extract_tb(error.__traceback__)[-1].filename
+    is_ours = "/calibjax/" in file.replace("\\", "/") and "/site-packages/jax" not in file
+    words = "|".join(re.escape(n) for n in names)
+    message = str(error)
+    is_named = re.search(rf"(?<!\w)({words})(?!\w)", message) is not None
+    return (
+        is_ours and is_named and ("expected" in message or isinstance(error, NotImplementedError))
+    )
+
+
+class Compiled:
+    """A call compiled once for all values of some of its arguments.
+
+    With `only`, the other arguments are known when compiling.
+    """
+
+    def __init__(self, call: Call, valid: dict[str, Any], only: str | None = None):
+        self.call, self.valid = call, valid
+        traced = [k for k, arg in call.arguments.items() if is_traced(arg)]
+        self.traced = [only] if only else traced
+        known = {k: v for k, v in valid.items() if k not in self.traced}
+
+        @jax.jit
+        def function(given: dict[str, Any]) -> Any:
+            return call.function(**known, **given)
+
+        self.function = function
+
+    @functools.cached_property
+    def reference(self) -> list[np.ndarray]:
+        return self({})
+
+    def __call__(self, changed: dict[str, Any]) -> list[np.ndarray]:
+        given = {k: self.valid[k] for k in self.traced} | changed
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return numbers_of(self.function(given))
+
+    def depends(self, name: str, is_one_row: bool) -> list[np.ndarray]:
+        """Which numbers of the result change with right values of an argument."""
+        found = [np.zeros(x.shape, bool) for x in self.reference]
+        for other in other_right_values(self.call.arguments[name], self.valid[name], is_one_row):
+            for where, x, y in zip(found, self({name: other}), self.reference, strict=True):
+                where |= ~((x == y) | (np.isnan(x) & np.isnan(y))) if x.dtype.kind == "f" else False
+        return found
+
+    def outcome(
+        self, name: str, wrong: WrongValues, depends: list[np.ndarray]
+    ) -> tuple[Outcome, str]:
+        results = self({name: wrong.value})
+        for x, y, where in zip(results, self.reference, depends, strict=True):
+            if x.dtype.kind != "f":
+                continue
+            kept = np.isclose(x, y, rtol=1e-3, atol=1e-6, equal_nan=True)
+            allowed = np.isnan(x) | (kept & ~where)
+            if not allowed.all():
+                return Outcome.PLAUSIBLE, f"{x[~allowed][:3]} for {y[~allowed][:3]}"
+        return Outcome.NAN, ""
+
+
+def is_traced(argument: Argument) -> bool:
+    return argument.traced and argument.kind in (*ARRAYS, *NUMBERS)
+
+
+def other_right_values(argument: Argument, valid: Any, is_one_row: bool) -> list[Any]:
+    """Other values that are right, in one row or in all."""
+    if argument.kind in NUMBERS:
+        if argument.kind == "proportion":
+            return [type(valid)(0.5 * valid), type(valid)(0.9 * valid)]
+        return [type(valid)(1.3 * valid), type(valid)(2 * valid)]
+    a = np.asarray(valid)
+    if not is_one_row:
+        return [a[::-1].copy(), np.roll(a, 1, 0), np.roll(a, 3, 0)]
+    found = []
+    for row in range(len(a)):
+        if not np.array_equal(a[row], a[row_of(a)]):
+            other = a.copy()
+            other[row_of(a)] = a[row]
+            found.append(other)
+    return found
+
+
+@dataclasses.dataclass(frozen=True)
+class Tried:
+    """One call with one wrong value."""
+
+    call: str
+    argument: str
+    kind: str
+    mutant: str
+    outcome: Outcome
+    said: str
+
+    def __str__(self) -> str:
+        place = f"{self.call}({self.argument}={self.mutant})"
+        return f"{self.outcome}: {place}: {self.said[:200]}"
+
+
+def try_eagerly(call: Call, dtype: Any, chosen: Callable[..., bool] = lambda *_: True) -> Any:
+    """Yields what came of all wrong values of all arguments, or of those that are chosen.
+
+    The number by which they may be chosen is that of their names, and always the same.
+    """
+    valid = call.values(dtype)
+    reference = functools.cache(lambda: evaluate(call, valid))
+    for name, argument in call.arguments.items():
+        known: dict[int, Any] = {}
+
+        def right(meaning: Any, name: str = name, known: dict[int, Any] = known) -> Any:
+            if meaning is valid[name]:
+                return reference()
+            if id(meaning) not in known:
+                known[id(meaning)] = meaning, evaluate(call, {**valid, name: meaning})
+            return known[id(meaning)][1]
+
+        for mutant in mutants(argument, valid[name]):
+            number = zlib.crc32(f"{call.name}/{name}/{mutant.name}".encode())
+            is_left_out = mutant.meanings and number % call.one_of
+            if not is_left_out and chosen(number, name, mutant):
+                outcome, said = eager_outcome(call, name, mutant, valid, right)
+                yield Tried(call.name, name, argument.kind, mutant.name, outcome, said)
+
+
+def try_compiled(call: Call, dtype: Any, only: str | None = None) -> Any:
+    """Yields what came of all wrong numbers under `jit`, of all arguments or of one."""
+    compiled = Compiled(call, call.values(dtype), only)
+    for name in compiled.traced:
+        argument = call.arguments[name]
+        depends = functools.cache(functools.partial(compiled.depends, name))
+        for wrong in wrong_values(argument, compiled.valid[name]):
+            if wrong.name not in argument.without:
+                outcome, said = compiled.outcome(name, wrong, depends(wrong.is_one_row))
+                yield Tried(call.name, name, argument.kind, wrong.name, outcome, said)

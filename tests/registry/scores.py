@@ -1,0 +1,123 @@
+"""Calls of scores, adapters and reliability curves."""
+
+from typing import Any
+
+import numpy as np
+
+from calibjax import distances, distributions, estimators, plotting, scores
+from tests.registry import arguments as a
+from tests.registry.arguments import Call, call
+from tests.registry.families import BERNOULLI, CATEGORICAL, NORMAL
+
+_BINNING = estimators.uniform_bins(3)
+_GROUPS = np.array([0, 1, 1, 0, 2, 1, 2, 0])
+
+
+def _decisions() -> list[Call]:
+    data = {"confidences": a.unit(a.CONFIDENCES), "correct": a.truths(a.CORRECT)}
+    ratio = a.at_least_one(4.0, limit="vector")
+    return [
+        call("scores.rejection_curve", scores.rejection_curve, **data),
+        call("scores.prediction_rejection_ratio", scores.prediction_rejection_ratio, **data),
+        call("scores.decision_cost", scores.decision_cost, **data, ratio=ratio),
+        call(
+            "scores.reward_improvement",
+            scores.reward_improvement,
+            **data,
+            original_confidences=a.unit(a.CONFIDENCES[::-1].copy()),
+            ratio=ratio,
+        ),
+    ]
+
+
+def _of_classes() -> list[Call]:
+    found = []
+    for family, name in ((CATEGORICAL, "Categorical"), (BERNOULLI, "Bernoulli")):
+        found.append(family.call("scores.brier_score", scores.brier_score, name))
+        found.append(family.call("scores.accuracy", scores.accuracy, name))
+    found.append(
+        CATEGORICAL.call(
+            "scores.group_wise_mce",
+            scores.group_wise_mce,
+            "",
+            groups=a.groups(_GROUPS),
+            binning=a.binning(_BINNING),
+            num_groups=a.integer(3, without=a.OPTIONAL),
+            distance=a.distance(distances.TotalVariation()),
+        )
+    )
+    found.append(
+        CATEGORICAL.call(
+            "scores.max_group_wise_mce",
+            scores.max_group_wise_mce,
+            "",
+            groups=a.groups(_GROUPS),
+            binning=a.binning(_BINNING),
+            distance=a.distance(distances.TotalVariation()),
+        )
+    )
+    return found
+
+
+def _from_numpyro() -> list[Call]:
+    import numpyro.distributions as numpyro
+
+    def draws(concentration: Any, rate: Any) -> Any:
+        p = distributions.from_numpyro(numpyro.Gamma(concentration, rate))
+        return distributions.monte_carlo(a.key().value, p, 3).draws.values
+
+    return [
+        call(
+            "distributions.from_numpyro",
+            distributions.from_numpyro,
+            "record",
+            distribution=a.record(numpyro.Normal(np.zeros(3), np.ones(3))),
+            compiled=False,
+            reason="a conversion of one object to another",
+        ),
+        call(
+            "distributions.from_numpyro distributions.NumpyroDistribution",
+            draws,
+            "parameters",
+            concentration=a.positive(a.SCALE, "predictions", without=_NUMPYRO),
+            rate=a.positive(a.SCALE[::-1].copy(), "predictions", without=_NUMPYRO),
+            compiled=False,
+            reason="numpyro decides what its distributions accept, and builds them from arrays",
+        ),
+    ]
+
+
+# numpyro broadcasts, and what it does not take it refuses with its own words.
+_NUMPYRO = ("one row", "scalar", "one row less", "one row more")
+
+
+def _curves() -> list[Call]:
+    def curve(predictions: Any, targets: Any, key: Any, **options: Any) -> Any:
+        return plotting.reliability_curve(key, predictions, targets, **options)
+
+    return [
+        BERNOULLI.call(
+            "plotting.reliability_curve plotting.ReliabilityCurve",
+            curve,
+            "",
+            key=a.key(),
+            binning=a.binning(_BINNING),
+            num_samples=a.integer(19),
+            level=a.proportion(0.9, "num_samples", traced=False),
+            max_bins=a.integer(100, limit=100),
+        )
+    ]
+
+
+def calls() -> list[Call]:
+    """Calls of the scores and what is left."""
+    quantiles = NORMAL.call(
+        "scores.pinball_loss",
+        scores.pinball_loss,
+        "levels",
+        levels=a.positive(
+            np.array([0.1, 0.5, 0.9]),
+            without=("one row less", "one row more", "one row", "scalar"),
+        ),
+    )
+    return [*_decisions(), *_of_classes(), *_from_numpyro(), *_curves(), quantiles]

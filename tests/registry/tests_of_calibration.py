@@ -1,0 +1,243 @@
+"""Calls of the hypothesis tests and intervals."""
+
+from typing import Any
+
+import numpy as np
+
+from calibjax import estimators, hypothesis_tests, kernels
+from calibjax.distributions import Categorical, Normal
+from tests.registry import arguments as a
+from tests.registry.arguments import Call, call
+from tests.registry.families import CATEGORICAL, FAMILIES, NORMAL, Family
+
+B = a.integer(9)
+BATCH = a.integer(4, limit=4, without=a.OPTIONAL)  # how many at once changes nothing
+
+
+def _of_kernel(function: Any, with_key: bool) -> Any:
+    def evaluate(predictions, targets, kernel, key=None, **options):
+        first = (key, kernel) if with_key else (kernel,)
+        return function(*first, predictions, targets, **options)
+
+    return evaluate
+
+
+def _skce_tests(family: Family, name: str) -> list[Call]:
+    tests = {
+        "exact_skce_test": {
+            "key": a.key(),
+            "num_samples": B,
+            "statistic": a.choice("omnibus"),
+            "batch_size": BATCH,
+        },
+        "bootstrap_skce_test": {"key": a.key(), "num_samples": B, "batch_size": BATCH},
+        "block_skce_test": {"block_size": a.integer(2)},
+        "spectrum_skce_test": {
+            "key": a.key(),
+            "num_samples": B,
+            "num_eigenvalues": a.integer(3, limit=3),
+            "method": a.choice("simulation"),
+        },
+        "gamma_skce_test": {},
+        "pearson_skce_test": {"num_eigenvalues": a.integer(3, limit=3)},
+        "distribution_free_skce_test": {
+            "estimator": a.choice("biased"),
+            "bound": a.scale(3.0, without=a.OPTIONAL),
+        },
+        "skce_confidence_interval": {
+            "confidence_level": a.proportion(0.9),
+            "side": a.choice("two-sided"),
+        },
+        "bootstrap_skce_confidence_interval": {
+            "key": a.key(),
+            "confidence_level": a.proportion(0.9),
+            "side": a.choice("lower"),
+            "num_samples": B,
+            "batch_size": BATCH,
+        },
+    }
+    found = []
+    for test, options in tests.items():
+        function = _of_kernel(getattr(hypothesis_tests, test), "key" in options)
+        record = "ConfidenceInterval" if "interval" in test else "CalibrationTestResult"
+        covers = f"hypothesis_tests.{test} hypothesis_tests.{record}"
+        if test == "exact_skce_test":
+            covers += " hypothesis_tests.Component hypothesis_tests.SKCEComponents"
+        options = {"kernel": a.kernel(family.kernel), **options}
+        slow = test not in ("block_skce_test", "distribution_free_skce_test")
+        found.append(family.call(covers, function, f"{name}, options", slow=slow, **options))
+    found.append(
+        family.call(
+            "hypothesis_tests.distribution_free_skce_test",
+            lambda predictions, targets, block_size: hypothesis_tests.distribution_free_skce_test(
+                family.kernel, predictions, targets, estimator="block", block_size=block_size
+            ),
+            f"{name}, block",
+            block_size=a.integer(2),
+        )
+    )
+    return found
+
+
+def _bias(predictions, targets):
+    """The mean difference of what came and what was predicted."""
+    return abs((targets - predictions.mean()).mean())
+
+
+def _statistics() -> list[Call]:
+    options = {"key": a.key(), "statistic": a.function(_bias), "num_samples": B}
+    options["batch_size"] = BATCH
+
+    def run(function):
+        return lambda predictions, targets, key, statistic, **rest: function(
+            key, statistic, predictions, targets, **rest
+        )
+
+    return [
+        NORMAL.call(
+            "hypothesis_tests.exact_test",
+            run(hypothesis_tests.exact_test),
+            "Normal",
+            **options,
+            adjust=a.truth(False),
+            one_of=4,
+            slow=True,
+        ),
+        NORMAL.call(
+            "hypothesis_tests.consistency_test",
+            run(hypothesis_tests.consistency_test),
+            "Normal",
+            **options,
+            one_of=4,
+            slow=True,
+        ),
+    ]
+
+
+def _locations() -> list[Call]:
+    kernel = kernels.TensorProduct(kernels.Exponential(1.5), kernels.SquaredExponential(1.2))
+
+    def cme(predictions, targets, test_loc, test_scale, test_targets, kernel):
+        test = Normal(test_loc, test_scale)
+        return hypothesis_tests.cme_test(kernel, predictions, targets, test, test_targets)
+
+    def cme_of_classes(predictions, targets, test_probs, test_targets):
+        return hypothesis_tests.cme_test(
+            CATEGORICAL.kernel, predictions, targets, Categorical(test_probs), test_targets
+        )
+
+    return [
+        FAMILIES["Normal"].call(
+            "hypothesis_tests.cme_test",
+            cme,
+            "Normal",
+            test_loc=a.real(np.array([-1.0, 0.5, 1.5]), "test_predictions"),
+            test_scale=a.positive(np.array([0.5, 1.0, 0.7]), "test_predictions"),
+            test_targets=a.real(np.array([0.1, -0.5, 1.3])),
+            kernel=a.kernel(kernel),
+        ),
+        CATEGORICAL.call(
+            "hypothesis_tests.cme_test",
+            cme_of_classes,
+            "Categorical",
+            test_probs=a.simplex(a.PROBS[4:7], "test_predictions"),
+            test_targets=a.labels(np.array([0, 1, 2]), limit=3),
+        ),
+        call(
+            "hypothesis_tests.draw_test_locations",
+            hypothesis_tests.draw_test_locations,
+            key=a.key(),
+            num_locations=a.integer(3),
+            dimension=a.integer(2, without=a.OPTIONAL),
+            scale=a.scale(0.2),
+        ),
+    ]
+
+
+def _local() -> list[Call]:
+    data = {
+        "features": a.real(a.FEATURES),
+        "confidences": a.unit(a.CONFIDENCES),
+        "correct": a.truths(a.CORRECT),
+    }
+    options = {"num_samples": B, "batch_size": BATCH}
+    return [
+        call(
+            "hypothesis_tests.local_calibration_test",
+            hypothesis_tests.local_calibration_test,
+            "Laplacian",
+            key=a.key(),
+            **data,
+            length_scale=a.scale(0.7, limit="vector"),
+            num_bins=a.integer(2),
+            **options,
+            one_of=8,
+            slow=True,
+        ),
+        call(
+            "hypothesis_tests.local_calibration_test",
+            hypothesis_tests.local_calibration_test,
+            "kernel",
+            key=a.key(),
+            **data,
+            kernel=a.kernel(kernels.Exponential(0.5)),
+            binning=a.binning(estimators.uniform_bins(2)),
+            num_samples=B,
+            one_of=8,
+            slow=True,
+        ),
+    ]
+
+
+def _combined() -> list[Call]:
+    shape = (5,)
+    generator = np.random.default_rng(2)
+
+    def combine(statistic, first_draws, second_draws):
+        make = hypothesis_tests.CalibrationTestResult
+        one, two = (
+            make(statistic, np.float32(0.5), np.float32(0.3), draws, draws="redrawn targets")
+            for draws in (first_draws, second_draws)
+        )
+        return hypothesis_tests.combine_results(one, two)
+
+    def combine_record(first, other):
+        return hypothesis_tests.combine_results(first, other)
+
+    def result(seed):
+        return hypothesis_tests.CalibrationTestResult(
+            np.float32(0.5),
+            np.float32(0.5),
+            np.float32(0.1),
+            np.random.default_rng(seed).normal(size=5).astype(np.float32),
+            draws="redrawn targets",
+        )
+
+    own = ("results", "null_samples", "draws")
+    # Another number of draws is as good, and infinite statistics have a rank.
+    alone = (*a.ALONE, "inf", "-inf")
+    return [
+        call(
+            "hypothesis_tests.combine_results hypothesis_tests.CalibrationTestResult",
+            combine,
+            "draws",
+            statistic=a.number(0.3, "results", without=("inf", "-inf")),
+            first_draws=a.real(generator.normal(size=shape), *own, without=alone),
+            second_draws=a.real(generator.normal(size=shape), *own, without=alone),
+        ),
+        call(
+            "hypothesis_tests.combine_results",
+            combine_record,
+            "records",
+            first=a.record(result(1), "results"),
+            other=a.record(result(2), "results"),
+            compiled=False,
+            reason="of these records; the call above is compiled",
+        ),
+    ]
+
+
+def calls() -> list[Call]:
+    """Calls of all tests."""
+    found = [*_skce_tests(NORMAL, "Normal"), *_skce_tests(CATEGORICAL, "Categorical")]
+    return [*found, *_statistics(), *_locations(), *_local(), *_combined()]

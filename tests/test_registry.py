@@ -1,0 +1,23 @@
+"""Every public function has a valid call in the registry, with which it can be tried."""
+
+import importlib
+import pkgutil
+
+import calibjax
+from tests import registry
+
+
+def _public_names():
+    for module in pkgutil.iter_modules(calibjax.__path__):
+        names = getattr(importlib.import_module(f"calibjax.{module.name}"), "__all__", ())
+        if not module.name.startswith("_"):
+            yield from (f"{module.name}.{name}" for name in names)
+
+
+def test_every_public_function_is_registered():
+    public = set(_public_names())
+    covered = {name for call in registry.calls().values() for name in call.covers}
+    assert sorted(public - covered - set(registry.EXEMPT)) == []
+    assert sorted(covered - public) == []
+    assert sorted(set(registry.EXEMPT) - public) == []
+    assert sorted(set(registry.EXEMPT) & covered) == []
