@@ -1,129 +1,35 @@
 """Length scales chosen from the predictions."""
 
 import functools
+import warnings
 from collections.abc import Callable
 from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jax import lax
+import numpy as np
 
-from calibjax import _checks, pairwise
+from calibjax import _checks
 from calibjax.kernels.base import without_draws
-from calibjax.pairwise.tiles import evaluate, length_of, split
-
-# The distances of so few points are held, in O(n · tile) memory, instead of computed in each pass.
-_MANY_POINTS = 8 * pairwise.TILE_SIZE
-
-Fold = Callable[[Callable, Any, Any], Any]
+from calibjax.pairwise.selection import order_statistics
 
 
 def _pair_distance(distance: Callable, x: Any, y: Any) -> jax.Array:
     return distance(x, y)
 
 
-def _as_integers(values: jax.Array) -> jax.Array:
-    """Bit patterns of non-negative floats, which are ordered as the floats are."""
-    integer = jnp.int64 if values.dtype == jnp.float64 else jnp.int32
-    return lax.bitcast_convert_type(jnp.abs(values), integer)
-
-
-def _keys(distance: Callable, xs: Any, ys: Any, mask: jax.Array) -> jax.Array:
-    """Distances of a tile as integers; the largest one where a pair does not count."""
-    keys = _as_integers(evaluate(_pair_distance, distance, xs, ys))
-    return jnp.where(mask, keys, jnp.iinfo(keys.dtype).max)
-
-
-def _count_upto(thresholds: jax.Array, counts: jax.Array, keys: jax.Array) -> jax.Array:
-    upto = jax.vmap(lambda t: jnp.sum(keys <= t, dtype=jnp.int32))(thresholds)
-    return counts + upto.astype(counts.dtype)
-
-
-def _smallest_above(limit: jax.Array, smallest: jax.Array, keys: jax.Array) -> jax.Array:
-    largest = jnp.iinfo(keys.dtype).max
-    return jnp.minimum(smallest, jnp.min(jnp.where(keys > limit, keys, largest)))
-
-
-def _fold_of(distance: Callable, xs: Any, integer: Any) -> tuple[Fold, int]:
-    """How to go through all pairs, and how many thresholds to count in each pass.
-
-    The former is a function (step, args, carry) that folds step(args, carry, keys) over the
-    pairs. Three thresholds find two bits of the median; fifteen find four, which is worth it
-    where the distances have to be computed again.
-    """
-
-    def fold_computed(step: Callable, args: Any, carry: Any) -> Any:
-        def visit(args: Any, carry: Any, xs: Any, ys: Any, mask: jax.Array) -> Any:
-            distance, args = args
-            return step(args, carry, _keys(distance, xs, ys, mask))
-
-        return pairwise.fold_pairs(visit, (distance, args), carry, xs)
-
-    if length_of(xs) > _MANY_POINTS:
-        return fold_computed, 15
-
-    def store(args: Any, carry: Any, keys: jax.Array) -> Any:
-        held, index = carry
-        return lax.dynamic_update_index_in_dim(held, keys, index, 0), index + 1
-
-    num_tiles, length = split(jnp.arange(length_of(xs)), pairwise.TILE_SIZE).shape
-    held = jnp.zeros((num_tiles * (num_tiles + 1) // 2, length, length), integer)
-    held, _ = fold_computed(store, (), (held, 0))
-    return (lambda step, args, carry: step(args, carry, held)), 3
-
-
-def _select(
-    fold: Fold, num_thresholds: int, num_pairs: int, rank: int, integer: Any, largest: int
-) -> Any:
-    """Key of the distance of a given rank ≥ 1 among all pairs, and how many are not above it.
-
-    Each pass counts the pairs below thresholds that divide the bracket of the answer. It ends
-    when the bracket holds one pair, or one value.
-    """
-
-    def count(thresholds: jax.Array) -> jax.Array:
-        return fold(_count_upto, thresholds, jnp.zeros(thresholds.shape, jnp.asarray(0).dtype))
-
-    def narrow(bracket: Any) -> Any:
-        low, high, below, upto = bracket
-        step = (high - low) // (num_thresholds + 1) + 1
-        inner = jnp.arange(num_thresholds, dtype=integer)
-        # Written so that nothing exceeds the largest integer.
-        thresholds = jnp.where(inner <= (high - low) // step, low + inner * step, high)
-        edges = jnp.concatenate([low[None] - 1, thresholds, high[None]])
-        counts = jnp.concatenate([below[None], count(thresholds), upto[None]])
-        first = jnp.argmax(counts >= rank)  # at least 1, since fewer than `rank` are below
-        return edges[first - 1] + 1, edges[first], counts[first - 1], counts[first]
-
-    def undecided(bracket: Any) -> jax.Array:
-        low, high, below, upto = bracket
-        return (low < high) & (upto - below > 1)
-
-    below, upto = jnp.asarray(0), jnp.asarray(num_pairs)
-    start = jnp.array(0, integer), jnp.array(largest, integer), below, upto
-    low, _, _, upto = lax.while_loop(undecided, narrow, start)
-    return fold(_smallest_above, low - 1, jnp.array(jnp.iinfo(integer).max, integer)), upto
-
-
-@functools.partial(jax.jit, static_argnames="ranks")
-def _mean_of_order_statistics(distance: Callable, xs: Any, ranks: tuple[int, int]) -> jax.Array:
-    """Mean of the distances of two ranks that differ by at most one; rank 0 is a zero."""
-    first = jax.tree.map(lambda leaf: leaf[0], xs)
-    dtype = jax.eval_shape(distance, first, first).dtype
-    integer = jnp.int64 if dtype == jnp.float64 else jnp.int32
-    if ranks[1] == 0:
-        return jnp.zeros((), dtype)
-    infinity = {jnp.int64: 0x7FF0000000000000, jnp.int32: 0x7F800000}[integer]
-    n = length_of(xs)
-    fold, num_thresholds = _fold_of(distance, xs, integer)
-    rank = max(ranks[0], 1)
-    key, upto = _select(fold, num_thresholds, n * (n - 1) // 2, rank, integer, infinity)
-    following = fold(_smallest_above, key, jnp.array(jnp.iinfo(integer).max, integer))
-    lower = lax.bitcast_convert_type(key, dtype)
-    upper = lax.bitcast_convert_type(jnp.where(upto >= ranks[1], key, following), dtype)
-    if ranks[0] == 0:
-        return lower / 2
-    return (lower + upper) / 2 if ranks[0] < ranks[1] else lower
+@jax.jit
+def _mean_of_order_statistics(
+    distance: Callable, xs: Any, ranks: tuple[jax.Array, jax.Array]
+) -> tuple[jax.Array, jax.Array]:
+    """Mean of the distances of two ranks, where rank 0 is a zero; and how many are zero."""
+    positive = jnp.maximum(ranks[0], 1), ranks[1]
+    low, high, zeros = order_statistics(_pair_distance, distance, xs, positive)
+    low = jnp.where(ranks[0] == 0, 0, low)
+    value = jnp.where(low == high, low, (low + high) / 2)
+    # Distances of a point that is no number are none, which the ranks of the others do not show.
+    is_nan = [jnp.any(jnp.isnan(leaf)) for leaf in jax.tree.leaves(xs)]
+    return jnp.where(functools.reduce(jnp.logical_or, is_nan), jnp.nan, value), zeros
 
 
 def median_heuristic(
@@ -134,6 +40,11 @@ def median_heuristic(
     A test stays exact with a length scale chosen from the predictions. One chosen with the
     targets must be chosen again in every redraw.
 
+    Where most pairs of points are equal, as the predictions of a decision tree are, that median
+    is zero, which no kernel accepts. The median of the positive distances, those between points
+    that differ, then takes its place, with a warning. (The mean of all distances is positive, too,
+    but falls to zero with the share of points that differ.)
+
     Args:
         distance: a distance (symmetric, non-negative).
         xs: n ≥ 2 points: a batch of distributions, an array, or any pytree with leading axis n.
@@ -142,15 +53,16 @@ def median_heuristic(
             n (n − 1) / 2 pairs.
 
     Returns:
-        A scalar; zero if most of the points are equal, which no kernel accepts.
+        A positive scalar. Traced points give the same numbers without the warning, and NaN where
+        all of them are equal.
 
     Raises:
-        ValueError: if there are fewer than two points, the points are not finite, or there are
-            more pairs than the integers of this JAX configuration can count.
+        ValueError: if there are fewer than two points, the points are not finite, all are equal,
+            or there are more pairs than the integers of this JAX configuration can count.
 
-    Cost: selection by counting in passes over n²/2 distances, which are computed once for n ≤ 1024
-    and in every one of some 10 passes for larger n. O(n · tile) memory; up to 9 MB for each of many
-    data sets under `vmap`. Not differentiable.
+    Cost: selection by counting in some 5 passes over n²/2 distances, each about as much as `skce`
+    with that distance, and at most 16; for n ≤ 1024 the distances are computed once and held.
+    O(n · tile) memory; up to 9 MB for each of many data sets under `vmap`. Not differentiable.
 
     References: W19 §7 and App. J.
 
@@ -174,4 +86,22 @@ def median_heuristic(
     ranks = (total + 1) // 2, total // 2 + 1
     if include_diagonal:  # each pair counts twice, after the n zeros
         ranks = tuple(max(0, -(-(rank - n) // 2)) for rank in ranks)
-    return _mean_of_order_statistics(distance, xs, ranks)
+    value, zeros = _mean_of_order_statistics(distance, xs, tuple(map(jnp.asarray, ranks)))
+    if _checks.is_concrete(value, zeros):
+        _report_zeros(int(zeros), n * (n - 1) // 2, ranks[1], float(value))
+    return value
+
+
+def _report_zeros(zeros: int, num_pairs: int, rank: int, value: float) -> None:
+    """Refuses points that are all equal, and warns where the median of all pairs is zero."""
+    if zeros == num_pairs:
+        raise ValueError(
+            "xs: expected points that differ, got a distance of zero between all of them: "
+            "no length scale can be chosen from these points"
+        )
+    if zeros >= rank and not np.isnan(value):
+        warnings.warn(
+            f"xs: {zeros} of {num_pairs} pairs of points have a distance of zero, and so has the "
+            f"median; taking the median of the positive distances instead, {value:.4g}",
+            stacklevel=3,
+        )

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from calibjax import distances, distributions, kernels
-from calibjax.kernels import bandwidth
+from calibjax.pairwise import selection
 
 
 @pytest.mark.parametrize(
@@ -29,19 +29,63 @@ def test_distances_held_and_computed_in_every_pass_have_one_median(dtype, monkey
     probs = np.random.default_rng(0).dirichlet(np.ones(3), size=300).astype(dtype)
     predictions = distributions.Categorical(jnp.asarray(probs))
     held = kernels.median_heuristic(distances.TotalVariation(), predictions)
-    monkeypatch.setattr(bandwidth, "_MANY_POINTS", 0)
-    bandwidth._mean_of_order_statistics.clear_cache()
+    monkeypatch.setattr(selection, "_MANY_SAMPLES", 0)
+    jax.clear_caches()
     computed = kernels.median_heuristic(distances.TotalVariation(), predictions)
-    bandwidth._mean_of_order_statistics.clear_cache()
+    jax.clear_caches()
     assert held == computed
     matrix = np.abs(probs[:, None] - probs).sum(-1)[np.triu_indices(300, 1)] / 2
     np.testing.assert_allclose(held, np.median(matrix), rtol=4 * np.finfo(dtype).eps)
 
 
-def test_ties_and_zeros():
+# Coordinates that are multiples of 1/8 have distances without rounding errors.
+_POINTS = {
+    "spread": lambda rng, n: rng.integers(-(10**4), 10**4, (n, 2)) / 8,
+    "few_values": lambda rng, n: rng.integers(0, 4, (n, 2)),
+    "two_values": lambda rng, n: np.repeat(rng.integers(0, 2, (n, 1)), 2, 1),
+    "sorted": lambda rng, n: np.sort(rng.integers(0, 10**4, (n, 2)), 0) / 8,
+    "tree": lambda rng, n: np.where(rng.random((n, 2)) < 0.95, 1, rng.integers(0, 99, (n, 2)) / 8),
+}
+
+
+@pytest.mark.filterwarnings("ignore:xs. .* a distance of zero")
+@pytest.mark.parametrize(
+    ("n", "dtype"), [(256, np.float64), (300, np.float32), (1000, np.float64), (1100, np.float32)]
+)
+def test_exactly_the_median_whatever_the_points(n, dtype):
+    for name, points in _POINTS.items():
+        x = points(np.random.default_rng(n), n).astype(dtype)
+        matrix = np.abs(x[:, None] - x).sum(-1, dtype=float)
+        pairs = matrix[np.triu_indices(n, 1)]
+        for diagonal, entries in ((True, matrix), (False, pairs)):
+            ours = kernels.median_heuristic(distances.Manhattan(), x, include_diagonal=diagonal)
+            assert ours == (np.median(entries) or np.median(pairs[pairs > 0])), (name, diagonal)
+
+
+def test_values_over_the_whole_range_of_floats():
+    x = np.exp(np.random.default_rng(0).uniform(-80, 80, size=300)).astype(np.float32)
+    pairs = np.abs(x[:, None] - x)[np.triu_indices(len(x), 1)]
+    assert kernels.median_heuristic(distances.Manhattan(), x[:, None]) == np.median(pairs)
+
+
+def test_ties():
     ours = kernels.median_heuristic(distances.Euclidean(), jnp.array([1.0, 1.0, 1.0, 5.0]))
     assert ours == np.median([0, 0, 4, 0, 4, 4])
-    assert kernels.median_heuristic(distances.Euclidean(), jnp.ones(5)) == 0
+
+
+def test_positive_where_most_points_are_equal():
+    distance = distances.Euclidean()
+    median = jax.jit(lambda x: kernels.median_heuristic(distance, x))
+    xs = jnp.array([0.0, 0.0, 0.0, 0.0, 0.0, 3.0])
+    with pytest.warns(UserWarning, match="10 of 15 pairs of points .* positive distances instead"):
+        length_scale = kernels.median_heuristic(distance, xs)
+    assert length_scale == median(xs) == 3
+    kernels.Exponential(length_scale, distance).check_values("kernel")
+    for diagonal in (False, True):
+        with pytest.raises(ValueError, match="xs: expected points that differ"):
+            kernels.median_heuristic(distance, jnp.ones(5), include_diagonal=diagonal)
+    assert jnp.isnan(median(jnp.ones(6)))
+    assert jnp.isnan(median(xs.at[0].set(jnp.nan)))
 
 
 def test_total_variation_between_predictions():
