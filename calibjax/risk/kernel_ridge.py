@@ -286,7 +286,10 @@ def _needed_rank(kernel: Kernel, tolerance: float, points: Any) -> float:
     if not _checks.is_concrete(kernel, tolerance, points):
         return math.inf
     limit = len(jax.tree.leaves(points)[0]) // 4
-    return low_rank.numerical_rank(kernel, points, tolerance, limit) if limit else math.inf
+    if not limit:
+        return math.inf
+    with jax.ensure_compile_time_eval():  # the predictions may be known while targets are traced
+        return low_rank.numerical_rank(kernel, points, tolerance, limit)
 
 
 def _warn_about_rank(params: _Ridge, tolerance: float) -> None:
