@@ -28,7 +28,7 @@ from calibjax._pytree import record
 from calibjax.distances import Euclidean
 from calibjax.distributions import Laplace
 from calibjax.kernels.expectations import missing, register_expectations
-from calibjax.kernels.stationary import Exponential
+from calibjax.kernels.stationary import Exponential, refuse_far_length_scale
 
 _CLOSE = 0.5  # largest difference of arguments whose divided difference is a Taylor series
 
@@ -197,4 +197,10 @@ def _centered(kernel: Exponential, p: Laplace, y: jax.Array, q: Laplace, z: jax.
     return values + firsts + _second(s, t, m)
 
 
-register_expectations(Exponential, Laplace, single=_single, double=_double, centered=_centered)
+def _check(kernel: Exponential, predictions: Laplace) -> None:
+    refuse_far_length_scale(kernel, predictions.scale)
+
+
+register_expectations(
+    Exponential, Laplace, single=_single, double=_double, centered=_centered, check=_check
+)

@@ -16,14 +16,15 @@ References: W21 App. D.1.
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
-from calibjax import _matrices
+from calibjax import _checks, _matrices
 from calibjax._arithmetic import fold, safe_sqrt
 from calibjax._matrices import Factor, Matrix, Vector, dot
 from calibjax.distributions import MvNormal
 from calibjax.kernels.expectations import four_terms, register_expectations
 from calibjax.kernels.normal import inverse_length_scale, union
-from calibjax.kernels.stationary import SquaredExponential
+from calibjax.kernels.stationary import SquaredExponential, refuse_far_length_scale
 
 
 def _scaled(rate: jax.Array, p: MvNormal) -> jax.Array:
@@ -164,6 +165,12 @@ def centered_without_offset(
     return ((big_k - big_p) - (big_q - big_m)) + (a * big_p + b * big_q - c * big_m)
 
 
+def _check(kernel: SquaredExponential, predictions: MvNormal) -> None:
+    if _checks.is_concrete(predictions.cov):
+        variances = np.diagonal(np.asarray(predictions.cov), axis1=-2, axis2=-1)
+        refuse_far_length_scale(kernel, np.sqrt(variances))
+
+
 register_expectations(
-    SquaredExponential, MvNormal, single=_single, double=_double, centered=_centered
+    SquaredExponential, MvNormal, single=_single, double=_double, centered=_centered, check=_check
 )

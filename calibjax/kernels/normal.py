@@ -28,7 +28,7 @@ from calibjax.kernels.expectations import (
     missing,
     register_expectations,
 )
-from calibjax.kernels.stationary import SquaredExponential
+from calibjax.kernels.stationary import SquaredExponential, refuse_far_length_scale
 
 _MAX_FREQUENCIES = 64  # beyond, evaluating pairs is cheaper than matrix products
 
@@ -159,6 +159,10 @@ def _features(kernel: SquaredExponential, prepared: Any, p: Normal, y: jax.Array
     return jnp.concatenate([cos * real - sin * imag, sin * real + cos * imag])
 
 
+def _check(kernel: SquaredExponential, predictions: Any) -> None:
+    refuse_far_length_scale(kernel, predictions.scale)
+
+
 register_expectations(
     SquaredExponential,
     Normal,
@@ -166,7 +170,13 @@ register_expectations(
     double=_double,
     centered=_centered,
     features=FeatureRule(_prepare_features, _features),
+    check=_check,
 )
 register_expectations(
-    SquaredExponential, DiagNormal, single=_single, double=_double, centered=_centered
+    SquaredExponential,
+    DiagNormal,
+    single=_single,
+    double=_double,
+    centered=_centered,
+    check=_check,
 )

@@ -13,6 +13,18 @@ from calibjax.distances import Distance, Euclidean
 from calibjax.kernels.base import Kernel
 
 
+def _scale(length_scale: Any, distance: jax.Array, power: int = 1) -> jax.Array:
+    """Length scale whose power can be divided by in the precision of a distance.
+
+    Narrower kernels, which are 1 at the distance 0 and 0 elsewhere, are like the narrowest one.
+    It is NaN for what is not positive.
+    """
+    dtype = jnp.result_type(distance, length_scale, 1.0)
+    narrowest = 2 * jnp.finfo(dtype).tiny ** (1 / power)
+    scale = jnp.maximum(jnp.asarray(length_scale, dtype), narrowest)
+    return jnp.where(length_scale > 0, scale, jnp.nan)
+
+
 class Stationary(Kernel):
     """A function exp(g(d)) of a distance d that does not increase with it.
 
@@ -35,6 +47,17 @@ class Stationary(Kernel):
         _checks.positive_scalar(f"{name}.length_scale", self.length_scale)
         _checks.function("distance record", f"{name}.distance", self.distance, "p", "q")
         _checks.record_values(self.distance, f"{name}.distance")
+
+
+def refuse_far_length_scale(kernel: Stationary, scales: Any) -> None:
+    """Refuses length scales whose squares overflow in units of the predictions' scales."""
+    if _checks.is_concrete(kernel.length_scale, scales):
+        scales, value = np.asarray(scales), float(np.asarray(kernel.length_scale))
+        ratio = float(np.finfo(scales.dtype).max) ** (1 / 3)
+        lower, upper = float(np.max(scales)) / ratio, float(np.min(scales)) * ratio**2
+        expected = f"values from {lower:.1e} to {upper:.1e} for these predictions in {scales.dtype}"
+        bad = not lower <= value <= upper
+        _checks.refuse_where(bad, "kernel.target.length_scale", expected, value)
 
 
 @record
@@ -63,7 +86,7 @@ class SquaredExponential(Stationary):
         return self._of_square(jnp.square(distance))
 
     def _of_square(self, square: jax.Array) -> jax.Array:
-        return square * (-0.5 / jnp.square(self.length_scale))
+        return square * (-0.5 / jnp.square(_scale(self.length_scale, square, power=2)))
 
 
 @record
@@ -88,7 +111,7 @@ class Exponential(Stationary):
 
     def log_value(self, distance: jax.Array) -> jax.Array:
         """−d / ℓ."""
-        return distance * (-1 / self.length_scale)
+        return distance * (-1 / _scale(self.length_scale, distance))
 
 
 @record
@@ -114,7 +137,7 @@ class PowerExponential(Stationary):
 
     def log_value(self, distance: jax.Array) -> jax.Array:
         """−(d / ℓ)^ν."""
-        ratio = distance * (1 / self.length_scale)
+        ratio = distance * (1 / _scale(self.length_scale, distance))
         is_zero = ratio == 0  # where a power has no finite derivative
         return -jnp.where(is_zero, 0, jnp.where(is_zero, 1, ratio) ** self.exponent)
 

@@ -165,3 +165,39 @@ def test_gram_matrix_between_two_sets():
         kernels.gram_matrix(kernels.Exponential(1.0), jnp.array(1.0))
     with pytest.raises(TypeError, match="kernel: expected a kernel record, got float"):
         kernels.gram_matrix(1.0, jnp.arange(3.0))
+
+
+@pytest.mark.parametrize(
+    "kind", [kernels.SquaredExponential, kernels.Exponential, kernels.PowerExponential]
+)
+def test_length_scales_whose_squares_overflow_give_the_limits(kind):
+    x = jnp.zeros((), jnp.float32)
+    for length_scale in (1e-45, 1e-25, jnp.float32(1e-25)):
+        assert kind(length_scale)(x, x) == 1
+        assert kind(length_scale)(x, x + 1) == 0
+    for length_scale in (1e25, jnp.float32(3e38)):
+        assert kind(length_scale)(x, x + 1) == 1
+    for length_scale in (0.0, -1.0):  # which nobody has checked where they are traced
+        assert jnp.isnan(kind(length_scale)(x, x + 1))
+
+
+@pytest.mark.parametrize(
+    ("target", "predictions"),
+    [
+        (kernels.SquaredExponential, lambda x: distributions.Normal(x, x)),
+        (kernels.SquaredExponential, lambda x: distributions.DiagNormal(x[:, None], x[:, None])),
+        (
+            kernels.SquaredExponential,
+            lambda x: distributions.MvNormal(x[:, None], x[:, None, None]),
+        ),
+        (kernels.Exponential, lambda x: distributions.Laplace(x, x)),
+    ],
+)
+def test_length_scales_too_far_from_the_predictions_are_refused(target, predictions):
+    predictions = predictions(jnp.ones(4, jnp.float32))
+    targets = jnp.arange(4, dtype=jnp.float32).reshape(predictions.loc.shape)
+    kernel = kernels.TensorProduct(kernels.Exponential(1.0, distances.Wasserstein()), target(1e-25))
+    with pytest.raises(
+        ValueError, match=r"kernel.target.length_scale: expected values from 1.4e-13"
+    ):
+        estimators.skce(kernel, predictions, targets)
