@@ -81,7 +81,9 @@ def monte_carlo(key: jax.Array, predictions: Any, num_samples: int) -> MonteCarl
         TypeError: if an argument is of the wrong kind.
         ValueError: if the parameters have wrong shapes or values, or m < 2.
 
-    Cost: n m draws and their memory; the SKCE then evaluates the target kernel n² m² / 2 times.
+    Cost: n m draws and their memory; the SKCE then evaluates the target kernel n² m² / 2 times,
+    which no rearrangement saves for kernels without features: m = 10 costs a hundred times as much
+    as a closed form, minutes for n = 30 000. Few draws do, since there are n of each.
 
     References: none of the four papers has it.
 

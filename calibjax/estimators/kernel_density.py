@@ -11,6 +11,7 @@ Stirling's formula, which is of size log x,
     log k(q; p) = −KL(p ‖ q) / h − Σ_c r(p_c/h) + r(1/h) + Σ_{0<k<m} log(1/h + k).
 """
 
+import functools
 from typing import Any, NamedTuple
 
 import jax
@@ -26,6 +27,7 @@ BANDWIDTHS = np.concatenate([np.logspace(-5, -1, 15), np.linspace(0.2, 1, 5)])
 # Stirling's series in 1/x: with these terms, 1e-15 at its smallest x.
 _SERIES = (1 / 12, -1 / 360, 1 / 1260, -1 / 1680, 1 / 1188, -691 / 360360, 1 / 156)
 _SMALLEST = 8.0
+_FEW_ROWS = 32  # whose numbers for all samples stay in the cache
 
 
 class DirichletKernels(NamedTuple):
@@ -158,7 +160,7 @@ def kde_bandwidth(predictions: Any, candidates: jax.Array | None = None) -> jax.
         TypeError: if an argument is of the wrong kind.
         ValueError: if shapes or values are wrong, or n < 2.
 
-    Cost: O(k n² m) time in matrix products and k n² exponentials, O(n · tile + n m) memory.
+    Cost: O(n² m) time in matrix products and k n² exponentials, O(n · tile + n (m + k)) memory.
 
     References: G24 App. B for the candidates, which are those of Popordanoska, Sayer and Blaschko
     (2022), A Consistent and Differentiable Lp Canonical Calibration Error Estimator.
@@ -186,13 +188,13 @@ def _best_bandwidth(probs: jax.Array, candidates: jax.Array) -> jax.Array:
     inside = inside / jnp.sum(inside, -1, keepdims=True)
     points = Point(inside, jnp.arange(len(inside)))
 
-    def log_likelihood(bandwidth: jax.Array) -> jax.Array:
-        kernels = dirichlet_kernels(inside, bandwidth)
-        sums = pairwise.map_rows(_log_density_sum, kernels, points)
-        return jnp.sum(sums + _log_normalizer(kernels))
-
     candidates = candidates.astype(probs.dtype)
-    values = lax.map(log_likelihood, candidates)
+    entropies = jnp.sum(inside * jnp.log(inside), -1)
+    remainders = lax.map(lambda x: jnp.sum(_stirling_remainder(inside * x), -1), 1 / candidates)
+    kernels = DirichletKernels(inside, entropies, remainders, 1 / candidates)
+    sums = pairwise.map_rows(_log_density_sums, kernels, points, tile_size=_FEW_ROWS)
+    normalizers = jax.vmap(functools.partial(_log_normalizer, inside.shape[1]))(1 / candidates)
+    values = jnp.sum(sums, 0) + len(inside) * normalizers
     # Predictions that are no numbers have no best bandwidth.
     return jnp.where(jnp.any(jnp.isnan(values)), jnp.nan, candidates[jnp.argmax(values)])
 
@@ -233,9 +235,20 @@ def _proportions(args: tuple[DirichletKernels, jax.Array], point: Point) -> jax.
     return sums / jnp.sum(sums)  # 1 but for one rounding if all have one label
 
 
-def _log_density_sum(kernels: DirichletKernels, point: Point) -> jax.Array:
-    """Logarithm of the sum of the kernels at one point, without their normaliser."""
-    return jax.nn.logsumexp(_log_weights(kernels, point))
+def _log_density_sums(kernels: DirichletKernels, point: Point) -> jax.Array:
+    """Logarithms of the sums of the kernels at one point, without their normalisers, [k].
+
+    The kernels have k bandwidths, [k] and [k, n]. What does not depend on them is computed once.
+    """
+    divergences = kernels.entropies - matmul(kernels.probs, jnp.log(point.probs))
+    is_other = jnp.arange(divergences.size) != point.excluded
+    divergences = jnp.where(is_other, divergences, jnp.inf)
+
+    def at(bandwidth: tuple[jax.Array, jax.Array]) -> jax.Array:
+        concentration, remainders = bandwidth
+        return jax.nn.logsumexp(-divergences * concentration - remainders)
+
+    return lax.map(at, (kernels.concentration, kernels.remainders))
 
 
 def _log_weights(kernels: DirichletKernels, point: Point) -> jax.Array:
@@ -258,9 +271,8 @@ def _log_weights(kernels: DirichletKernels, point: Point) -> jax.Array:
     return jnp.where(counts, log_weights, -jnp.inf)
 
 
-def _log_normalizer(kernels: DirichletKernels) -> jax.Array:
-    """What is left of log Γ(1/h + m): r(1/h) + Σ_{0<k<m} log(1/h + k)."""
-    x, m = kernels.concentration, kernels.probs.shape[1]
+def _log_normalizer(m: int, x: jax.Array) -> jax.Array:
+    """What is left of log Γ(x + m) for x = 1/h and m classes: r(x) + Σ_{0<k<m} log(x + k)."""
     return _stirling_remainder(x) + jnp.sum(jnp.log(x + jnp.arange(1, m, dtype=x.dtype)))
 
 
