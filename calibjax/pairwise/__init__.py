@@ -8,8 +8,9 @@ differentiated must come through `args` and the samples, not through a closure.
 
 All reductions need O(n · tile) memory, also in reverse mode, and work for every n. Sums over
 pairs of one set evaluate each pair once. Tiles are added with compensation, so that float32 loses
-nothing to long sums. `jit`, `vmap`, `grad` and `hessian` go through; forward-mode differentiation
-of a sum itself (`jvp`, `jacfwd`) and reverse mode twice (`grad` of `grad`) do not.
+nothing to long sums. `jit`, `vmap`, `grad`, `jvp`, `jacfwd`, `hessian` and `grad` of `grad` go
+through; third derivatives where the last one is taken in forward mode. Only several
+`quadratic_forms` at once have derivatives in reverse mode alone, and `fold_pairs` has none.
 """
 
 from calibjax.pairwise.kernel_means import kernel_means

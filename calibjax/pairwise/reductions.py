@@ -10,6 +10,7 @@ from jax import lax
 
 from calibjax._arithmetic import matmul
 from calibjax.pairwise import tiles
+from calibjax.pairwise.derivatives import differentiable
 from calibjax.pairwise.tiles import TILE_SIZE
 
 PairFunction = Callable[[Any, Any, Any], jax.Array]
@@ -74,16 +75,8 @@ def _forms_value(function: PairFunction, smooth: Any, rest: Any) -> jax.Array:
     return total[0] + total[1]
 
 
-_forms = jax.custom_vjp(_forms_value, nondiff_argnums=(0,))
-
-
-def _forms_forward(function: PairFunction, smooth: Any, rest: Any) -> tuple[jax.Array, Any]:
-    return _forms_value(function, smooth, rest), (smooth, rest)
-
-
-def _forms_backward(function: PairFunction, residuals: Any, cotangent: jax.Array) -> Any:
+def _forms_slopes(function: PairFunction, smooth: Any, rest: Any, cotangent: jax.Array) -> Any:
     """The derivative of a sum over pairs is a sum over pairs: tiles are evaluated again."""
-    smooth, rest = residuals
     args, rows, columns = smooth
     rest_args, rest_rows, rest_columns = rest
 
@@ -123,11 +116,28 @@ def _forms_backward(function: PairFunction, residuals: Any, cotangent: jax.Array
     zeros = jax.tree.map(jnp.zeros_like, smooth)
     all_rows = rows, rest_rows
     if columns is None:
-        return tiles.visit_upper(all_rows, diagonal, step, zeros), None
-    return tiles.visit_all(all_rows, (columns, rest_columns), step, zeros), None
+        return tiles.visit_upper(all_rows, diagonal, step, zeros)
+    return tiles.visit_all(all_rows, (columns, rest_columns), step, zeros)
 
 
-_forms.defvjp(_forms_forward, _forms_backward)
+_one_form = differentiable(
+    lambda function, smooth, rest: _forms_value(function, smooth, rest)[0],
+    lambda function, smooth, rest: _forms_slopes(function, smooth, rest, jnp.ones(1)),
+)
+# The gradient of each of several would be a pass of its own, that of their sum is one.
+_many_forms = jax.custom_vjp(_forms_value, nondiff_argnums=(0,))
+_many_forms.defvjp(
+    lambda function, *trees: (_forms_value(function, *trees), trees),
+    lambda function, trees, cotangent: (_forms_slopes(function, *trees, cotangent), None),
+)
+
+
+def _forms(function: PairFunction, smooth: Any, rest: Any) -> jax.Array:
+    """`_forms_value` with derivatives: of one form in both modes, of several in reverse mode."""
+    weights = _combine(smooth, rest)[1][1]
+    if weights.shape[-1] == 1:
+        return _one_form(function, smooth, rest)[None]
+    return _many_forms(function, smooth, rest)
 
 
 def _upper_forms(
@@ -214,6 +224,7 @@ def quadratic_forms(
         The values, [c].
 
     Cost: n²/2 evaluations, n² c / 2 multiplications in matrix products, O(n c + tile²) memory.
+    Where c > 1, derivatives exist in reverse mode only.
 
     >>> import jax.numpy as jnp
     >>> from calibjax.pairwise import quadratic_forms

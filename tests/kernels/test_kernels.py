@@ -4,7 +4,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from calibjax import distances, distributions, kernels
+from calibjax import distances, distributions, estimators, kernels
 
 RNG = np.random.default_rng(0)
 POINTS = RNG.normal(size=(12, 3))

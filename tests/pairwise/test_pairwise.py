@@ -204,3 +204,39 @@ def test_memory_does_not_grow_with_the_square(differentiate):
     shapes = jax.ShapeDtypeStruct((n, 2), float), jax.ShapeDtypeStruct((n,), int)
     compiled = jax.jit(function).lower(ARGS, *shapes).compile()
     assert compiled.memory_analysis().temp_size_in_bytes < 100 * 8 * n  # n² numbers are 3.2 GB
+
+
+def _bump(rate, x, y):
+    return jnp.exp(-rate * jnp.square(x - y)) * (x * y + rate)
+
+
+def _bump_mean(rate, xs):
+    values = jax.vmap(jax.vmap(_bump, (None, None, 0)), (None, 0, None))(rate, xs, xs)
+    return jnp.sum(jnp.triu(values, 1)) / (len(xs) * (len(xs) - 1) / 2)
+
+
+@pytest.mark.parametrize(
+    "derivative",
+    [
+        lambda f, x: jax.jvp(f, (0.7, x), (2.0, jnp.cos(x))),
+        lambda f, x: jax.jacfwd(f, (0, 1))(0.7, x),
+        lambda f, x: jax.grad(lambda r, x: jax.grad(f)(r, x) + f(r, x), (0, 1))(0.7, x),
+        lambda f, x: jax.grad(lambda x: jnp.vdot(jax.grad(f, 1)(0.7, x), jnp.cos(x)))(x),
+        lambda f, x: jax.hessian(f, (0, 1))(0.7, x),
+        lambda f, x: jax.jacrev(jax.jacfwd(f, 1), 0)(0.7, x),
+        lambda f, x: jax.grad(
+            lambda c: jnp.sum(jax.vmap(jax.grad(f), (0, None))(c * jnp.arange(2.0), x))
+        )(0.7),
+        lambda f, x: jax.jacfwd(jax.hessian(f))(0.7, x),
+    ],
+    ids=["jvp", "jacfwd", "grad_grad", "product", "hessian", "mixed", "vmap", "third"],
+)
+def test_derivatives_in_both_modes(derivative):
+    def tiled(rate, xs):
+        return pairwise.mean_over_pairs(_bump, rate, xs, tile_size=8)
+
+    xs = jnp.asarray(np.random.default_rng(0).normal(size=11))
+    ours, expected = (derivative(f, xs) for f in (tiled, _bump_mean))
+    jax.tree.map(
+        lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-10, atol=1e-14), ours, expected
+    )
