@@ -93,7 +93,8 @@ def _grouped(arguments: tuple[Any, ...]) -> tuple[tuple[Any, ...], dict[int, np.
     num_samples = _checks.leading_size("arguments", arguments)
     if not _checks.is_concrete(groups):
         raise TypeError(f"groups: expected integers that are known when compiling, got {groups}")
-    groups = np.asarray(_checks.group_ids("groups", groups, num_samples))
+    with jax.ensure_compile_time_eval():  # known groups stay known under `jit`
+        groups = np.asarray(_checks.group_ids("groups", groups, num_samples))
     return arguments, {int(g): np.flatnonzero(groups == g) for g in np.unique(groups)}
 
 
