@@ -215,7 +215,7 @@ def test_keys(entry):
             "expected a distance record, got the class Wasserstein",
         ),
         (lambda: kernels.Exponential(1.0, "tv"), TypeError, "expected a distance record, got str"),
-        (lambda: kernels.LabelKernel(1.0), TypeError, "matrix: expected an array, got float"),
+        (lambda: kernels.LabelKernel(1.0), ValueError, "expected shape [m, m], got ()"),
         (
             lambda: kernels.LabelKernel(jnp.ones((0, 0))),
             ValueError,

@@ -1,8 +1,10 @@
 """Argument checks: the only place that decides what is refused, and with which words.
 
 Structure (shapes, dtypes, sizes, options) is checked on every call. Values are checked on every
-call whose arrays are concrete, and skipped for tracers, which have none. Every message names the
-argument, what was expected and what came.
+call whose arrays are concrete. Traced values, which nobody can look at, become NaN where they are
+wrong, so that everything that depends on them is NaN and never a plausible number. Hence checks of
+values return them, and callers go on with what was returned. Every message names the argument, what
+was expected and what came.
 """
 
 from calibjax._checks.arrays import (
@@ -46,16 +48,26 @@ from calibjax._checks.values import (
     finite,
     floating,
     integer,
+    is_missing,
     labels,
     leading_size,
     length_scales,
+    missing_rows,
+    missing_where,
+    nan_rows,
+    nan_unless,
+    nan_with,
     positive,
     positive_definite,
     positive_number,
     positive_scalar,
     proportion,
+    proportions,
     real,
     record_values,
+    replaced,
+    satisfying,
+    satisfying_integers,
     shape,
     simplex,
     unit_interval,
@@ -82,11 +94,17 @@ __all__ = [
     "integer",
     "is_concrete",
     "is_distribution",
+    "is_missing",
     "kernel_values",
     "labels",
     "leading_size",
     "length_scales",
     "method",
+    "missing_rows",
+    "missing_where",
+    "nan_rows",
+    "nan_unless",
+    "nan_with",
     "no_plain_objects",
     "number_of_draws",
     "one_of",
@@ -97,11 +115,15 @@ __all__ = [
     "positive_scalar",
     "predictions_and_targets",
     "proportion",
+    "proportions",
     "random_key",
     "real",
     "record_values",
     "refuse_where",
+    "replaced",
     "same_kind",
+    "satisfying",
+    "satisfying_integers",
     "shape",
     "simplex",
     "size_in_range",

@@ -13,7 +13,6 @@ from calibjax._checks.arrays import (
     is_distribution,
     narrowed,
     originals,
-    refuse_where,
 )
 from calibjax._checks.precision import refuse_rounded
 from calibjax._checks.values import (
@@ -23,7 +22,11 @@ from calibjax._checks.values import (
     full,
     integer,
     leading_size,
+    missing_rows,
+    nan_rows,
     record_values,
+    satisfying,
+    satisfying_integers,
     shape,
     unit_interval,
 )
@@ -53,7 +56,7 @@ def batch(predictions: Any, *, minimum: int = 1, name: str = "predictions") -> A
     leading_size(name, predictions, minimum)
     if hasattr(predictions, "check_structure"):
         predictions.check_structure(name)
-    record_values(predictions, name)
+    predictions = record_values(predictions, name)
     refuse_rounded(name, given, predictions, predictions)
     return predictions.with_index() if hasattr(predictions, "with_index") else predictions
 
@@ -77,28 +80,27 @@ def method(name: str, predictions: Any, needed: str) -> None:
         method(f"{name}.components", predictions.components, needed)
 
 
-def bin_ids(name: str, values: Any, num_samples: int) -> None:
-    """Refuses everything but one integer in 0, ..., num_samples - 1 per sample."""
+def bin_ids(name: str, values: Any, num_samples: int) -> jax.Array:
+    """Returns the bin of each sample; refuses all but integers in 0, ..., num_samples - 1."""
     dtype = jnp.result_type(values) if hasattr(values, "shape") else described(values)
     if not (hasattr(values, "shape") and jnp.issubdtype(dtype, jnp.integer)):
         raise TypeError(f"{name}: expected integers, one bin for each prediction, got {dtype}")
     shape(name, values, (num_samples,), f"({num_samples},), one bin for each prediction")
-    if is_concrete(values):
-        array = np.asarray(values)
-        bad = (array < 0) | (array >= num_samples)
-        refuse_where(bad, name, f"bins in 0, ..., {num_samples - 1}", array)
+    expected = f"bins in 0, ..., {num_samples - 1}"
+    return satisfying_integers(name, values, lambda x: (x >= 0) & (x < num_samples), expected)
 
 
 def group_ids(name: str, values: Any, num_samples: int, num_groups: int | None = None) -> jax.Array:
     """Returns the group of each sample; refuses all but integers in 0, ..., num_groups - 1."""
     groups = integer(name, as_arrays(name, values), "groups, one for each sample")
     shape(name, groups, (num_samples,), f"({num_samples},), one group for each sample")
-    if is_concrete(groups):
-        array = np.asarray(groups)
-        bad = (array < 0) | (array >= (num_groups or 2**31))
-        limit = f"in 0, ..., {num_groups - 1}" if num_groups else "from 0"
-        refuse_where(bad, name, f"groups {limit}", array)
-    return groups.astype(jnp.int32)
+    limit = f"in 0, ..., {num_groups - 1}" if num_groups else "from 0"
+    largest = (num_groups or 2**31) - 1
+    groups = satisfying_integers(
+        name, groups, lambda x: (x >= 0) & (x <= largest), f"groups {limit}"
+    )
+    is_narrow = jnp.result_type(groups).itemsize <= 4
+    return groups.astype(jnp.int32) if is_narrow else jnp.maximum(groups, -1).astype(jnp.int32)
 
 
 def predictions_and_targets(
@@ -126,6 +128,8 @@ def predictions_and_targets(
         )
     targets = targets_of(predictions, name, targets)
     refuse_rounded(name, given, targets, predictions)
+    if not is_concrete(targets):  # integers cannot be NaN, so the predictions of them become it
+        predictions = nan_rows(missing_rows(targets), predictions)
     # Truth values are labels 0 and 1, but not numbers.
     targets = jax.tree.map(lambda y: y.astype(int) if y.dtype == jnp.bool_ else y, targets)
     return predictions, targets
@@ -147,9 +151,7 @@ def targets_of(predictions: Any, name: str, targets: Any) -> Any:
     if hasattr(predictions, "check_targets"):
         checked = predictions.check_targets(name, targets)
         return targets if checked is None else checked
-    for leaf in jax.tree.leaves(targets):
-        finite(name, leaf)
-    return targets
+    return jax.tree.map(lambda leaf: finite(name, leaf), targets)
 
 
 def confidences_and_correct(
@@ -168,10 +170,9 @@ def confidences_and_correct(
     correct = as_arrays(names[1], correct)
     an_array(names[1], correct, "an array [n] of 0 and 1")
     shape(names[1], correct, confidences.shape, "[n], as the confidences")
-    is_truth_value = (correct == 0) | (correct == 1)
-    if is_concrete(is_truth_value):
-        refuse_where(~np.asarray(is_truth_value), names[1], "0 or 1", correct)
-    return confidences, jnp.where(is_truth_value, correct, jnp.nan).astype(confidences.dtype)
+    if correct.dtype != jnp.bool_:
+        correct = satisfying(names[1], correct, lambda x: (x == 0) | (x == 1), "0 or 1")
+    return confidences, correct.astype(confidences.dtype)
 
 
 def confidence_array(confidences: Any, name: str = "confidences") -> jax.Array:
@@ -199,10 +200,7 @@ def confidence_array(confidences: Any, name: str = "confidences") -> jax.Array:
         )
     shape(name, confidences, (None,), "[n]")
     leading_size(name, confidences)
-    unit_interval(name, confidences)
-    if is_concrete(confidences):
-        return confidences
-    return jnp.where((confidences >= 0) & (confidences <= 1), confidences, jnp.nan)
+    return unit_interval(name, confidences)
 
 
 def features(name: str, values: Any, num_samples: int, *, vectors: bool) -> Any:
@@ -226,10 +224,7 @@ def features(name: str, values: Any, num_samples: int, *, vectors: bool) -> Any:
         shape(name, values, (None, None), "[n, d]")
         if values.shape[1] == 0:
             raise ValueError(f"{name}: expected at least one feature, got shape {values.shape}")
-    record_values(values, name)
-    for leaf in jax.tree.leaves(values):
-        finite(name, leaf)
-    return values
+    return jax.tree.map(lambda leaf: finite(name, leaf), record_values(values, name))
 
 
 def smoothing_weights(totals: Any) -> None:

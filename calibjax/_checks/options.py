@@ -86,8 +86,8 @@ def function(kind: str, name: str, value: Any, *arguments: str) -> None:
         ) from error
 
 
-def kernel_values(kernel: Any, name: str = "kernel", *, may_be_function: bool = False) -> None:
-    """Checks the hyperparameters of a kernel and of the kernels in it.
+def kernel_values(kernel: Any, name: str = "kernel", *, may_be_function: bool = False) -> Any:
+    """The kernel, with the hyperparameters of it and of the kernels in it checked.
 
     Unless it may be a function, it must be a pytree, since it goes through `jax.jit`.
     """
@@ -99,7 +99,7 @@ def kernel_values(kernel: Any, name: str = "kernel", *, may_be_function: bool = 
         )
     if not may_be_function:
         no_plain_objects(name, kernel)
-    record_values(kernel, name)
+    return record_values(kernel, name)
 
 
 def no_plain_objects(name: str, record: Any) -> None:

@@ -1,12 +1,15 @@
 """Checks of arrays: their values, dtypes and shapes."""
 
 import dataclasses
+import functools
 import numbers
+from collections.abc import Callable
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import lax
 
 from calibjax._arithmetic import floating_dtype
 from calibjax._checks.arrays import (
@@ -28,11 +31,11 @@ def real(name: str, value: Any) -> Any:
         raise TypeError(f"{name}: expected a number, got {described(value)}")
     if isinstance(value, complex) or jnp.issubdtype(_dtype(value), jnp.complexfloating):
         raise TypeError(f"{name}: expected a real number, got {_dtype(value)}")
-    value = as_arrays(name, value)
-    an_array(name, value, "a number")
-    if value.dtype == jnp.bool_:
-        raise TypeError(f"{name}: expected a number, got {value.dtype}")
-    return value
+    converted = as_arrays(name, value)
+    an_array(name, converted, "a number")
+    if converted.dtype == jnp.bool_:
+        raise TypeError(f"{name}: expected a number, got {converted.dtype}")
+    return value if _dtype(value) in (np.float32, np.float64, converted.dtype) else converted
 
 
 def _dtype(value: Any) -> Any:
@@ -40,65 +43,109 @@ def _dtype(value: Any) -> Any:
     return value.dtype if isinstance(value, np.ndarray | np.generic | jax.Array) else type(value)
 
 
-def finite(name: str, values: Any) -> None:
-    """Refuses NaN and infinities."""
+def satisfying(
+    name: str, values: Any, condition: Callable[[Any], Any], expected: str
+) -> jax.Array | float:
+    """The values, where they satisfy a condition.
+
+    This is how all values are checked: concrete ones are refused if they are wrong, and traced
+    ones, which nobody can look at, become NaN, so that everything that depends on them is NaN and
+    never a plausible number.
+
+    Args:
+        name: how messages call them.
+        values: numbers.
+        condition: values → truth values; false for NaN, and written for NumPy and JAX.
+        expected: the condition in words.
+    """
     if is_concrete(values):
         array = np.asarray(values)
-        refuse_where(~np.isfinite(array), name, "finite values", array)
+        refuse_where(~condition(array), name, expected, array)
+        return values
+    return nan_unless(condition(values), values)
 
 
-def positive_scalar(name: str, value: Any) -> None:
+def nan_unless(condition: Any, values: Any) -> jax.Array:
+    """NaN where a condition is false. Integers become floating-point numbers."""
+    values = values if jnp.issubdtype(jnp.result_type(values), jnp.floating) else values * 1.0
+    return jnp.where(condition, values, jnp.nan)
+
+
+def finite(name: str, values: Any) -> Any:
+    """Refuses NaN and infinities, which no integer is."""
+    if not jnp.issubdtype(jnp.result_type(values), jnp.inexact):
+        return values
+    return satisfying(name, values, lambda x: abs(x) < np.inf, "finite values")
+
+
+def positive(name: str, values: Any) -> Any:
+    """Refuses everything that is not a finite number above zero."""
+    return satisfying(name, values, lambda x: (x > 0) & (x < np.inf), "positive finite values")
+
+
+def positive_scalar(name: str, value: Any) -> Any:
     """Refuses hyperparameters that are not one positive finite number."""
-    real(name, value)
+    value = real(name, value)
     shape(name, value, (), "() (a scalar)")
-    positive(name, value)
+    return positive(name, value)
 
 
 def positive_number(name: str, value: Any, dtype: Any) -> jax.Array:
-    """Returns one positive finite number as an array; NaN for traced ones that are not."""
-    positive_scalar(name, value)
-    value = jnp.asarray(value, dtype)
-    positive(name, value)  # in this precision
-    return jnp.where((value > 0) & jnp.isfinite(value), value, jnp.nan)
+    """Returns one positive finite number as an array of a dtype."""
+    value = jnp.asarray(positive_scalar(name, value), dtype)
+    return positive(name, value)  # in this precision
 
 
-def proportion(name: str, value: Any) -> None:
+def proportion(name: str, value: Any) -> Any:
     """Refuses everything but one number in (0, 1)."""
-    positive_scalar(name, value)
-    if is_concrete(value):
-        refuse_where(np.asarray(value) >= 1, name, "values in (0, 1)", value)
+    return proportions(name, positive_scalar(name, value))
 
 
-def positive(name: str, values: Any) -> None:
-    """Refuses everything that is not a finite number above zero."""
-    if is_concrete(values):
-        array = np.asarray(values)
-        refuse_where(~((array > 0) & np.isfinite(array)), name, "positive finite values", array)
+def proportions(name: str, values: Any) -> Any:
+    """Refuses everything outside (0, 1)."""
+    return satisfying(name, values, lambda x: (x > 0) & (x < 1), "values in (0, 1)")
 
 
-def length_scales(name: str, values: Any) -> None:
+def length_scales(name: str, values: Any) -> Any:
     """Refuses everything but one positive finite number, or an array [G] of them."""
-    real(name, values)
+    values = real(name, values)
     if jnp.ndim(values) > 1 or jnp.size(values) == 0:
         raise ValueError(f"{name}: expected a number or shape [G], got {jnp.shape(values)}")
-    positive(name, values)
+    return positive(name, values)
 
 
-def positive_definite(name: str, values: Any) -> None:
+def unit_interval(name: str, values: Any) -> Any:
+    """Refuses everything outside [0, 1]."""
+    return satisfying(name, values, lambda x: (x >= 0) & (x <= 1), "probabilities in [0, 1]")
+
+
+def simplex(name: str, values: Any) -> Any:
+    """Refuses rows that are not probability vectors."""
+    values = unit_interval(name, values)
+    tolerance = _SIMPLEX_TOLERANCE[values.dtype.itemsize]
+    if is_concrete(values):
+        sums = np.asarray(values).sum(-1, dtype=np.float64)
+        off = np.abs(sums - 1) > tolerance
+        refuse_where(off, f"{name}.sum(-1)", "rows that sum to one (not logits)", sums)
+        return values
+    sums = jnp.sum(lax.stop_gradient(values), -1, keepdims=True)
+    return nan_unless(jnp.abs(sums - 1) <= tolerance, values)
+
+
+def positive_definite(name: str, values: Any) -> Any:
     """Refuses matrices [..., d, d] that are not symmetric positive definite to their precision.
 
     The correlation matrices decide, so that units of the components do not matter.
     """
-    finite(name, values)
-    if is_concrete(values) and np.size(values):
-        matrices = np.asarray(values)
-        tolerance = matrices.shape[-1] * np.finfo(matrices.dtype).eps
-        matrices = matrices.astype(np.float64)
+    values = finite(name, values)
+    tolerance = jnp.shape(values)[-1] * np.finfo(values.dtype).eps
+    if not is_concrete(values):
+        return nan_unless(_is_positive_definite(lax.stop_gradient(values), tolerance), values)
+    if np.size(values):
+        matrices = np.asarray(values, np.float64)
         variances = np.diagonal(matrices, axis1=-2, axis2=-1)
         refuse_where(variances <= 0, f"{name}.diagonal", "positive variances", variances)
-        scales = np.sqrt(variances)
-        correlations = matrices / scales[..., :, None] / scales[..., None, :]
-        asymmetry = np.abs(correlations - np.swapaxes(correlations, -1, -2)).max((-2, -1))
+        correlations, asymmetry = _correlations(matrices)
         bad = asymmetry > 100 * tolerance
         refuse_where(bad, f"{name}.asymmetry", "symmetric matrices", asymmetry)
         try:  # many times as fast as the eigenvalues
@@ -107,31 +154,89 @@ def positive_definite(name: str, values: Any) -> None:
             smallest = np.linalg.eigvalsh(correlations)[..., 0]
             place = f"{name}.correlation.smallest_eigenvalue"
             refuse_where(smallest <= tolerance, place, "positive definite matrices", smallest)
+    return values
 
 
-def unit_interval(name: str, values: Any) -> None:
-    """Refuses everything outside [0, 1]."""
-    if is_concrete(values):
-        array = np.asarray(values)
-        refuse_where(~((array >= 0) & (array <= 1)), name, "probabilities in [0, 1]", array)
+def _correlations(matrices: Any) -> tuple[Any, Any]:
+    """Correlation matrices of covariance matrices, and how far they are from symmetric."""
+    scales = matrices.diagonal(0, -2, -1) ** 0.5
+    correlations = matrices / scales[..., :, None] / scales[..., None, :]
+    return correlations, abs(correlations - correlations.swapaxes(-1, -2)).max((-2, -1))
 
 
-def simplex(name: str, values: Any) -> None:
-    """Refuses rows that are not probability vectors."""
-    if is_concrete(values):
-        array = np.asarray(values)
-        unit_interval(name, array)
-        sums = array.sum(-1, dtype=np.float64)
-        off = np.abs(sums - 1) > _SIMPLEX_TOLERANCE.get(array.dtype.itemsize, 1e-2)
-        refuse_where(off, f"{name}.sum(-1)", "rows that sum to one (not logits)", sums)
+def _is_positive_definite(matrices: jax.Array, tolerance: float) -> jax.Array:
+    """Whether traced matrices are symmetric and have a Cholesky factor, [..., 1, 1]."""
+    correlations, asymmetry = _correlations(matrices)
+    roots = jnp.diagonal(jnp.linalg.cholesky(correlations), axis1=-2, axis2=-1)
+    is_definite = jnp.all(roots > 0, -1) & (asymmetry <= 100 * tolerance)
+    return is_definite[..., None, None]
 
 
-def labels(name: str, values: Any, num_classes: int) -> None:
+def labels(name: str, values: Any, num_classes: int) -> Any:
     """Refuses labels outside 0, ..., num_classes - 1."""
+    expected = f"labels in 0, ..., {num_classes - 1}"
+    return satisfying_integers(name, values, lambda x: (x >= 0) & (x < num_classes), expected)
+
+
+def satisfying_integers(
+    name: str, values: Any, condition: Callable[[Any], Any], expected: str
+) -> Any:
+    """As `satisfying`; traced integers become the smallest one, which stands for NaN."""
     if is_concrete(values):
         array = np.asarray(values)
-        bad = (array < 0) | (array >= num_classes)
-        refuse_where(bad, name, f"labels in 0, ..., {num_classes - 1}", array)
+        refuse_where(~condition(array), name, expected, array)
+        return values
+    if values.dtype == jnp.bool_:
+        return values
+    return jnp.where(condition(values), values, jnp.iinfo(values.dtype).min)
+
+
+def is_missing(values: Any) -> jax.Array:
+    """Whether values are NaN, or the integer that stands for it."""
+    dtype = jnp.result_type(values)
+    if jnp.issubdtype(dtype, jnp.integer):
+        return jnp.equal(values, jnp.iinfo(dtype).min)
+    return jnp.isnan(values) if jnp.issubdtype(dtype, jnp.floating) else jnp.zeros_like(values)
+
+
+def missing_where(bad: Any, tree: Any) -> Any:
+    """A batch with all numbers of the rows [n] that are bad missing: NaN or what stands for it."""
+
+    def masked(leaf: jax.Array) -> jax.Array:
+        is_integer = jnp.issubdtype(leaf.dtype, jnp.integer)
+        missing = jnp.iinfo(leaf.dtype).min if is_integer else jnp.nan
+        return jnp.where(jnp.reshape(bad, (-1, *[1] * (leaf.ndim - 1))), missing, leaf)
+
+    return jax.tree.map(masked, tree)
+
+
+def nan_with(values: Any, *data: Any) -> Any:
+    """Values of a pytree; NaN if a traced number in the data, which they come from, is missing.
+
+    For what need not depend on all numbers of the data: p-values, user's functions, ranks.
+    """
+    leaves = [leaf for leaf in jax.tree.leaves(data) if not is_concrete(leaf)]
+    if not leaves:
+        return values
+    is_whole = ~functools.reduce(jnp.logical_or, (jnp.any(is_missing(leaf)) for leaf in leaves))
+    return jax.tree.map(lambda value: nan_unless(is_whole, value), values)
+
+
+def missing_rows(batch: Any) -> jax.Array:
+    """Which rows of a batch hold something that is missing, [n]."""
+    leaves = [is_missing(leaf).reshape(jnp.shape(leaf)[0], -1) for leaf in jax.tree.leaves(batch)]
+    return functools.reduce(jnp.logical_or, (jnp.any(leaf, 1) for leaf in leaves))
+
+
+def nan_rows(bad: Any, tree: Any) -> Any:
+    """A batch whose floating-point leaves are NaN in the rows [n] that are bad."""
+
+    def masked(leaf: Any) -> Any:
+        if not jnp.issubdtype(jnp.result_type(leaf), jnp.floating):
+            return leaf
+        return jnp.where(jnp.reshape(bad, (-1, *[1] * (jnp.ndim(leaf) - 1))), jnp.nan, leaf)
+
+    return jax.tree.map(masked, tree)
 
 
 def an_array(name: str, values: Any, expected: str = "an array") -> None:
@@ -161,7 +266,7 @@ def floating(name: str, values: Any, dtype: Any = None) -> jax.Array:
         expected = f"integers that {converted.dtype} holds exactly (see jax_enable_x64)"
         refuse_where(bad, name, expected, exact)
         return converted
-    return jnp.where(values == jnp.iinfo(found).min, jnp.nan, converted)
+    return nan_unless(~is_missing(values), converted)
 
 
 def integer(name: str, values: Any, kind: str = "class labels") -> jax.Array:
@@ -252,12 +357,13 @@ def leading_size(name: str, tree: Any, minimum: int = 1) -> int:
     return size
 
 
-def record_values(record: Any, name: str) -> None:
-    """Calls `check_values` of a record, or of its fields; bare arrays must be finite."""
+def record_values(record: Any, name: str) -> Any:
+    """What `check_values` of a record, or of its fields, returns; bare arrays must be finite."""
     if hasattr(record, "check_values"):
-        record.check_values(name)
-    elif dataclasses.is_dataclass(record):
-        for field in dataclasses.fields(record):
-            record_values(getattr(record, field.name), f"{name}.{field.name}")
-    elif hasattr(record, "shape"):
-        finite(name, record)
+        checked = record.check_values(name)
+        return record if checked is None else checked
+    if dataclasses.is_dataclass(record):
+        fields = {field.name: getattr(record, field.name) for field in dataclasses.fields(record)}
+        checked = {key: record_values(value, f"{name}.{key}") for key, value in fields.items()}
+        return replaced(record, **checked)
+    return finite(name, record) if hasattr(record, "shape") else record

@@ -51,6 +51,7 @@ class MaximumMeanDiscrepancy(Distance):
         double = self.kernel.double_expectation
         return jnp.maximum(double(p, p) - 2 * double(p, q) + double(q, q), 0)
 
-    def check_values(self, name: str) -> None:
+    def check_values(self, name: str) -> "MaximumMeanDiscrepancy":
         """Checks the hyperparameters of the kernel."""
-        _checks.kernel_values(self.kernel, f"{name}.kernel")
+        kernel = _checks.kernel_values(self.kernel, f"{name}.kernel")
+        return _checks.replaced(self, kernel=kernel)

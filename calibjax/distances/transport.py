@@ -79,17 +79,18 @@ def transport_cost(weights_p: jax.Array, weights_q: jax.Array, cost: jax.Array) 
 
 def _checked(weights_p: jax.Array, weights_q: jax.Array, cost: jax.Array) -> Problem:
     """The arguments in one dtype, the weights with sum one."""
-    weights = {"weights_p": weights_p, "weights_q": weights_q}
-    for name, values in {**weights, "cost": cost}.items():
-        _checks.real(name, values)
-        _checks.floating(name, values)
+    arguments = {"weights_p": weights_p, "weights_q": weights_q, "cost": cost}
+    p, q, cost = (
+        _checks.floating(name, _checks.as_arrays(name, values))
+        for name, values in arguments.items()
+    )
     _checks.shape("cost", cost, (None, None), "[K, K']")
-    _checks.finite("cost", cost)
-    for (name, values), size in zip(weights.items(), jnp.shape(cost), strict=True):
+    cost = _checks.finite("cost", cost)
+    for name, values, size in zip(arguments, (p, q), cost.shape, strict=False):
         _checks.shape(name, values, (size,), f"({size},), as cost")
-        _checks.simplex(name, values)
-    dtype = jnp.result_type(weights_p, weights_q, cost)
-    p, q, cost = (jnp.asarray(x, dtype) for x in (weights_p, weights_q, cost))
+    p, q = _checks.simplex("weights_p", p), _checks.simplex("weights_q", q)
+    dtype = jnp.result_type(p, q, cost)
+    p, q, cost = (jnp.asarray(x, dtype) for x in (p, q, cost))
     return p / jnp.sum(p), q / jnp.sum(q), cost
 
 

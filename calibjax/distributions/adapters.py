@@ -62,15 +62,22 @@ class NumpyroDistribution:
         """Value y with cdf(y) = level, where numpyro has it."""
         return self.build().icdf(level)
 
-    def check_values(self, name: str) -> None:
+    def check_values(self, name: str) -> "NumpyroDistribution":
         """Refuses parameters that are not finite, or that numpyro refuses."""
-        for key, value in self.parameters.items():
-            _checks.finite(f"{name}.{key}", value)
-        if _checks.is_concrete(self.parameters):
+        checked = {k: _checks.finite(f"{name}.{k}", v) for k, v in self.parameters.items()}
+        if _checks.is_concrete(checked):
             try:
-                self.family(**self.parameters, validate_args=True)
+                self.family(**checked, validate_args=True)
             except ValueError as error:
                 raise ValueError(f"{name}: {error}") from None
+            return self
+        for key, constraint in self.family.arg_constraints.items():
+            if key in checked:
+                is_valid = jnp.asarray(constraint(checked[key]))
+                axes = tuple(range(is_valid.ndim, checked[key].ndim))
+                is_valid = jnp.expand_dims(is_valid, axes)
+                checked[key] = _checks.nan_unless(is_valid, checked[key])
+        return dataclasses.replace(self, parameters=checked)
 
     def check_targets(self, name: str, targets: jax.Array) -> jax.Array:
         """Refuses targets of another kind or shape, or outside of the support."""
@@ -81,10 +88,14 @@ class NumpyroDistribution:
             targets = _checks.floating(name, targets)
         shape = distribution.batch_shape + distribution.event_shape
         _checks.shape(name, targets, shape, f"{shape}, as draws of the predictions")
-        if _checks.is_concrete(targets, self.parameters):
-            outside = ~np.asarray(distribution.support(targets))
-            _checks.refuse_where(outside, name, "values in the support", targets)
-        return targets
+        is_inside = distribution.support(targets)
+        if _checks.is_concrete(is_inside):
+            _checks.refuse_where(~np.asarray(is_inside), name, "values in the support", targets)
+            return targets
+        is_inside = jnp.expand_dims(is_inside, tuple(range(is_inside.ndim, targets.ndim)))
+        if distribution.support.is_discrete:
+            return _checks.satisfying_integers(name, targets, lambda _: is_inside, "")
+        return _checks.nan_unless(is_inside, targets)
 
 
 def from_numpyro(distribution: Any) -> Any:

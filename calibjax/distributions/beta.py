@@ -4,7 +4,6 @@ from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax import lax
 
 from calibjax import _checks
@@ -123,17 +122,18 @@ class Beta:
         _checks.shape(f"{name}.alpha", self.alpha, (None,), "[n]")
         _checks.shape(f"{name}.beta", self.beta, jnp.shape(self.alpha), "[n], as alpha")
 
-    def check_values(self, name: str) -> None:
+    def check_values(self, name: str) -> "Beta":
         """Refuses parameters that are not positive."""
-        _checks.positive(f"{name}.alpha", self.alpha)
-        _checks.positive(f"{name}.beta", self.beta)
+        return _checks.replaced(
+            self,
+            alpha=_checks.positive(f"{name}.alpha", self.alpha),
+            beta=_checks.positive(f"{name}.beta", self.beta),
+        )
 
     def check_targets(self, name: str, targets: jax.Array) -> jax.Array:
         """Refuses targets that are not numbers in [0, 1], [n]."""
         targets = _checks.floating(name, targets, jnp.result_type(self.alpha))
         _checks.shape(name, targets, jnp.shape(self.alpha), "[n], as the predictions' alpha")
-        if _checks.is_concrete(targets):
-            array = np.asarray(targets)
-            bad = ~((array >= 0) & (array <= 1))
-            _checks.refuse_where(bad, name, "proportions in [0, 1]", array)
-        return targets
+        return _checks.satisfying(
+            name, targets, lambda y: (y >= 0) & (y <= 1), "proportions in [0, 1]"
+        )

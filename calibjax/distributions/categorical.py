@@ -64,9 +64,9 @@ class Categorical:
         """Refuses a batch whose probabilities are no floating-point array [n, m], m ≥ 2."""
         _check_classes(f"{name}.probs", self.probs)
 
-    def check_values(self, name: str) -> None:
+    def check_values(self, name: str) -> "Categorical":
         """Refuses rows off the probability simplex."""
-        _checks.simplex(f"{name}.probs", self.probs)
+        return _checks.replaced(self, probs=_checks.simplex(f"{name}.probs", self.probs))
 
     def check_targets(self, name: str, targets: jax.Array) -> jax.Array:
         """Refuses targets that are not integer labels 0, ..., m − 1, [n]."""
@@ -123,9 +123,9 @@ class CategoricalLogits:
         """Refuses a batch whose logits are no floating-point array [n, m], m ≥ 2."""
         _check_classes(f"{name}.logits", self.logits)
 
-    def check_values(self, name: str) -> None:
+    def check_values(self, name: str) -> "CategoricalLogits":
         """Refuses logits that are not finite."""
-        _checks.finite(f"{name}.logits", self.logits)
+        return _checks.replaced(self, logits=_checks.finite(f"{name}.logits", self.logits))
 
     def check_targets(self, name: str, targets: jax.Array) -> jax.Array:
         """Refuses targets that are not integer labels 0, ..., m − 1, [n]."""
@@ -151,8 +151,7 @@ def _check_labels(name: str, targets: jax.Array, parameter: str, values: jax.Arr
     targets = _checks.integer(name, targets)
     described = f"[n], as the predictions' {parameter}"
     _checks.shape(name, targets, jnp.shape(values)[:1], described)
-    _checks.labels(name, targets, jnp.shape(values)[1])
-    return targets
+    return _checks.labels(name, targets, jnp.shape(values)[1])
 
 
 @record
@@ -221,13 +220,12 @@ class Bernoulli:
         _checks.floating(f"{name}.probs", self.probs)
         _checks.shape(f"{name}.probs", self.probs, (None,), "[n]")
 
-    def check_values(self, name: str) -> None:
+    def check_values(self, name: str) -> "Bernoulli":
         """Refuses probabilities outside [0, 1]."""
-        _checks.unit_interval(f"{name}.probs", self.probs)
+        return _checks.replaced(self, probs=_checks.unit_interval(f"{name}.probs", self.probs))
 
     def check_targets(self, name: str, targets: jax.Array) -> jax.Array:
         """Refuses targets that are not labels 0 or 1, [n]."""
         targets = _checks.integer(name, targets)
         _checks.shape(name, targets, jnp.shape(self.probs), "[n], as the predictions' probs")
-        _checks.labels(name, targets, 2)
-        return targets
+        return _checks.labels(name, targets, 2)

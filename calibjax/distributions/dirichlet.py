@@ -59,14 +59,14 @@ class Dirichlet:
                 f"got shape {jnp.shape(self.concentration)}"
             )
 
-    def check_values(self, name: str) -> None:
+    def check_values(self, name: str) -> "Dirichlet":
         """Refuses concentrations that are not positive."""
-        _checks.positive(f"{name}.concentration", self.concentration)
+        checked = _checks.positive(f"{name}.concentration", self.concentration)
+        return _checks.replaced(self, concentration=checked)
 
     def check_targets(self, name: str, targets: jax.Array) -> jax.Array:
         """Refuses targets that are not points of the simplex, [n, d]."""
         targets = _checks.floating(name, targets, jnp.result_type(self.concentration))
         expected = jnp.shape(self.concentration)
         _checks.shape(name, targets, expected, "[n, d], as the predictions' concentration")
-        _checks.simplex(name, targets)
-        return targets
+        return _checks.simplex(name, targets)

@@ -45,10 +45,13 @@ class MonteCarlo:
             self.distribution.check_structure(f"{name}.distribution")
         self.draws.check_structure(f"{name}.draws")
 
-    def check_values(self, name: str) -> None:
+    def check_values(self, name: str) -> "MonteCarlo":
         """Checks the values of distributions and draws."""
-        _checks.record_values(self.distribution, f"{name}.distribution")
-        self.draws.check_values(f"{name}.draws")
+        return _checks.replaced(
+            self,
+            distribution=_checks.record_values(self.distribution, f"{name}.distribution"),
+            draws=self.draws.check_values(f"{name}.draws"),
+        )
 
 
 @functools.partial(jax.jit, static_argnames="num_samples")

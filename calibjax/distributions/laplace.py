@@ -5,6 +5,7 @@ from typing import ClassVar
 import jax
 import jax.numpy as jnp
 
+from calibjax import _checks
 from calibjax._arithmetic import absolute
 from calibjax._pytree import record
 from calibjax.distributions.normal import Normal
@@ -66,9 +67,13 @@ class Laplace:
         """Refuses a batch whose parameters are not floating-point arrays [n]."""
         Normal(self.loc, self.scale).check_structure(name)
 
-    def check_values(self, name: str) -> None:
+    def check_values(self, name: str) -> "Laplace":
         """Refuses non-finite means and non-positive scales."""
-        Normal(self.loc, self.scale).check_values(name)
+        return _checks.replaced(
+            self,
+            loc=_checks.finite(f"{name}.loc", self.loc),
+            scale=_checks.positive(f"{name}.scale", self.scale),
+        )
 
     def check_targets(self, name: str, targets: jax.Array) -> jax.Array:
         """Refuses targets that are not finite numbers [n]."""

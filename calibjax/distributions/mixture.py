@@ -130,11 +130,13 @@ class Mixture:
         if hasattr(self.components, "check_structure"):
             self._first().check_structure(f"{name}.components[:, 0]")
 
-    def check_values(self, name: str) -> None:
+    def check_values(self, name: str) -> "Mixture":
         """Refuses weights off the probability simplex, and wrong components."""
-        if self.weights is not None:
-            _checks.simplex(f"{name}.weights", self.weights)
-        _checks.record_values(self.components, f"{name}.components")
+        weights = self.weights
+        if weights is not None:
+            weights = _checks.simplex(f"{name}.weights", weights)
+        components = _checks.record_values(self.components, f"{name}.components")
+        return _checks.replaced(self, weights=weights, components=components)
 
     def check_targets(self, name: str, targets: Any) -> Any:
         """Refuses targets that the first component refuses."""

@@ -112,17 +112,19 @@ class MvNormal:
         if size == 0:
             raise ValueError(f"{name}.loc: expected at least one dimension, got shape [n, 0]")
 
-    def check_values(self, name: str) -> None:
+    def check_values(self, name: str) -> "MvNormal":
         """Refuses non-finite means, and matrices that are not symmetric positive definite."""
-        _checks.finite(f"{name}.loc", self.loc)
-        _checks.positive_definite(f"{name}.cov", self.cov)
+        return _checks.replaced(
+            self,
+            loc=_checks.finite(f"{name}.loc", self.loc),
+            cov=_checks.positive_definite(f"{name}.cov", self.cov),
+        )
 
     def check_targets(self, name: str, targets: jax.Array) -> jax.Array:
         """Refuses targets that are not finite vectors [n, d]."""
         targets = _checks.floating(name, targets, jnp.result_type(self.loc))
         _checks.shape(name, targets, jnp.shape(self.loc), "[n, d], as the predictions' loc")
-        _checks.finite(name, targets)
-        return targets
+        return _checks.finite(name, targets)
 
 
 @functools.partial(jnp.vectorize, signature="(d),(d),(d,d)->()")

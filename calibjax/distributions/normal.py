@@ -63,17 +63,19 @@ class Normal:
         _checks.shape(f"{name}.loc", self.loc, (num_samples,), "[n]")
         _checks.shape(f"{name}.scale", self.scale, (num_samples,), "[n], as loc")
 
-    def check_values(self, name: str) -> None:
+    def check_values(self, name: str) -> "Normal":
         """Refuses non-finite means and non-positive standard deviations."""
-        _checks.finite(f"{name}.loc", self.loc)
-        _checks.positive(f"{name}.scale", self.scale)
+        return _checks.replaced(
+            self,
+            loc=_checks.finite(f"{name}.loc", self.loc),
+            scale=_checks.positive(f"{name}.scale", self.scale),
+        )
 
     def check_targets(self, name: str, targets: jax.Array) -> jax.Array:
         """Refuses targets that are not finite numbers [n]."""
         targets = _checks.floating(name, targets, jnp.result_type(self.loc))
         _checks.shape(name, targets, jnp.shape(self.loc), "[n], as the predictions' loc")
-        _checks.finite(name, targets)
-        return targets
+        return _checks.finite(name, targets)
 
 
 @record
@@ -120,13 +122,16 @@ class DiagNormal:
         if jnp.shape(self.loc)[1] == 0:
             raise ValueError(f"{name}.loc: expected at least one dimension, got shape [n, 0]")
 
-    def check_values(self, name: str) -> None:
+    def check_values(self, name: str) -> "DiagNormal":
         """Refuses non-finite means and non-positive standard deviations."""
-        Normal(self.loc, self.scale).check_values(name)
+        return _checks.replaced(
+            self,
+            loc=_checks.finite(f"{name}.loc", self.loc),
+            scale=_checks.positive(f"{name}.scale", self.scale),
+        )
 
     def check_targets(self, name: str, targets: jax.Array) -> jax.Array:
         """Refuses targets that are not finite vectors [n, d]."""
         targets = _checks.floating(name, targets, jnp.result_type(self.loc))
         _checks.shape(name, targets, jnp.shape(self.loc), "[n, d], as the predictions' loc")
-        _checks.finite(name, targets)
-        return targets
+        return _checks.finite(name, targets)

@@ -119,20 +119,16 @@ class Poisson:
         _checks.floating(f"{name}.rate", self.rate)
         _checks.shape(f"{name}.rate", self.rate, (None,), "[n]")
 
-    def check_values(self, name: str) -> None:
+    def check_values(self, name: str) -> "Poisson":
         """Refuses rates that are not positive, or too large for exact counts."""
-        _checks.positive(f"{name}.rate", self.rate)
-        if _checks.is_concrete(self.rate):
-            rate = np.asarray(self.rate)
-            limit = _LARGEST_RATE[rate.dtype.itemsize]
-            expected = f"rates up to {limit:g} in {rate.dtype}"
-            _checks.refuse_where(rate > limit, f"{name}.rate", expected, rate)
+        rate = _checks.positive(f"{name}.rate", self.rate)
+        limit = _LARGEST_RATE[rate.dtype.itemsize]
+        expected = f"rates up to {limit:g} in {rate.dtype}"
+        rate = _checks.satisfying(f"{name}.rate", rate, lambda x: x <= limit, expected)
+        return _checks.replaced(self, rate=rate)
 
     def check_targets(self, name: str, targets: jax.Array) -> jax.Array:
         """Refuses targets that are not non-negative integers [n]."""
         targets = _checks.integer(name, targets, "counts")
         _checks.shape(name, targets, jnp.shape(self.rate), "[n], as the predictions' rate")
-        if _checks.is_concrete(targets):
-            array = np.asarray(targets)
-            _checks.refuse_where(array < 0, name, "counts 0, 1, 2, ...", array)
-        return targets
+        return _checks.satisfying_integers(name, targets, lambda y: y >= 0, "counts 0, 1, 2, ...")

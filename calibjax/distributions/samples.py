@@ -120,16 +120,20 @@ class Samples:
             _checks.floating(f"{name}.weights", self.weights)
             _checks.shape(f"{name}.weights", self.weights, shape[:2], "[n, m], as the values")
 
-    def check_values(self, name: str) -> None:
+    def check_values(self, name: str) -> "Samples":
         """Refuses draws that are not finite, and weights that are no probabilities."""
-        _checks.finite(f"{name}.values", self.values)
-        if self.weights is not None:
-            place = f"{name}.weights"
-            _checks.simplex(place, self.weights)
-            if _checks.is_concrete(self.weights):
-                number = np.count_nonzero(np.asarray(self.weights), -1)
+        values = _checks.finite(f"{name}.values", self.values)
+        weights, place = self.weights, f"{name}.weights"
+        if weights is not None:
+            weights = _checks.simplex(place, weights)
+            if _checks.is_concrete(weights):
+                number = np.count_nonzero(np.asarray(weights), -1)
                 expected = "at least two draws of positive weight"
                 _checks.refuse_where(number < 2, f"number of positive {place}", expected, number)
+            else:
+                number = jnp.count_nonzero(weights, -1, keepdims=True)
+                weights = _checks.nan_unless(number >= 2, weights)
+        return _checks.replaced(self, values=values, weights=weights)
 
     def check_targets(self, name: str, targets: jax.Array) -> jax.Array:
         """Refuses targets that are not finite numbers of the kind of the draws, [n] or [n, d]."""
@@ -142,5 +146,4 @@ class Samples:
         if len(shape) == 3:
             described = "[n, d], as the predictions' draws [n, m, d]"
         _checks.shape(name, targets, (shape[0], *shape[2:]), described)
-        _checks.finite(name, targets)
-        return targets
+        return _checks.finite(name, targets)

@@ -15,7 +15,8 @@ def sample_targets(key: jax.Array, predictions: Any) -> Any:
         predictions: a batch of n distributions.
 
     Returns:
-        The targets, [n] or [n, d].
+        The targets, [n] or [n, d]. Where traced parameters are wrong, NaN, or the smallest
+        integer, which estimators and tests take for NaN.
 
     Raises:
         TypeError: if an argument is of the wrong kind.
@@ -29,7 +30,12 @@ def sample_targets(key: jax.Array, predictions: Any) -> Any:
     >>> sample_targets(jax.random.key(0), predictions).round()
     Array([ 0., 10.], dtype=float32)
     """
-    return draw(_checks.random_key(key), _checks.batch(predictions))
+    key, predictions = _checks.random_key(key), _checks.batch(predictions)
+    targets = draw(key, predictions)
+    if _checks.is_concrete(predictions):
+        return targets
+    # Counts and labels cannot be NaN. The smallest integer stands for it.
+    return _checks.missing_where(_checks.missing_rows(predictions), targets)
 
 
 def draw(key: jax.Array, predictions: Any) -> Any:

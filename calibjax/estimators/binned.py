@@ -169,7 +169,7 @@ def checked_bins(predictions: Any, targets: Any, binning: Binning) -> tuple[Any,
         "binning such as estimators.uniform_bins(10)", "binning", binning, "predictions"
     )
     bins = _checks.as_arrays("binning(predictions)", binning(predictions))
-    _checks.bin_ids("binning(predictions)", bins, targets.size)
+    bins = _checks.bin_ids("binning(predictions)", bins, targets.size)
     return predictions, targets, bins
 
 

@@ -84,14 +84,14 @@ def sample_pair(kernel: Kernel, x: tuple[Any, Any], y: tuple[Any, Any]) -> jax.A
 
 def checked_samples(
     kernel: Kernel, predictions: Any, targets: Any, *, minimum: int = 1
-) -> tuple[Any, Any]:
-    """Checks kernel and data and returns the samples (predictions, targets) as JAX arrays."""
-    _checks.kernel_values(kernel)
+) -> tuple[Kernel, tuple[Any, Any]]:
+    """Checks kernel and data; returns the kernel and the samples (predictions, targets)."""
+    kernel = _checks.kernel_values(kernel)
     predictions, targets = _checks.predictions_and_targets(predictions, targets, minimum=minimum)
     for part in jax.tree.leaves(kernel, is_leaf=lambda part: isinstance(part, TensorProduct)):
         if isinstance(part, TensorProduct):
             check_expectations(part.target, predictions)
-    return predictions, targets
+    return kernel, (predictions, targets)
 
 
 @jax.jit
@@ -129,7 +129,7 @@ def calibration_kernel_matrix(kernel: Kernel, predictions: Any, targets: Any) ->
     [[ 0.5 -0.5]
      [-0.5  0.5]]
     """
-    return sample_matrix(kernel, checked_samples(kernel, predictions, targets))
+    return sample_matrix(*checked_samples(kernel, predictions, targets))
 
 
 def skce(kernel: Kernel, predictions: Any, targets: Any) -> jax.Array:
@@ -166,7 +166,7 @@ def skce(kernel: Kernel, predictions: Any, targets: Any) -> jax.Array:
     >>> print(f"{skce(kernel, predictions, jnp.array([0.9, 2.1, 2.8])):.4f}")
     0.0224
     """
-    samples = checked_samples(kernel, predictions, targets, minimum=2)
+    kernel, samples = checked_samples(kernel, predictions, targets, minimum=2)
     return pairwise.mean_over_pairs(sample_pair, kernel, samples)
 
 
@@ -203,7 +203,7 @@ def skce_biased(kernel: Kernel, predictions: Any, targets: Any) -> jax.Array:
     >>> print(skce_biased(kernel, Bernoulli(jnp.array([0.5, 0.5])), jnp.array([1, 1])))
     0.5
     """
-    samples = checked_samples(kernel, predictions, targets)
+    kernel, samples = checked_samples(kernel, predictions, targets)
     return pairwise.mean_over_all_pairs(sample_pair, kernel, samples)
 
 
@@ -244,7 +244,7 @@ def skce_block(kernel: Kernel, predictions: Any, targets: Any, *, block_size: in
 
 def skce_of_blocks(kernel: Kernel, predictions: Any, targets: Any, *, block_size: int) -> jax.Array:
     """The unbiased estimates of the single blocks of `skce_block`, [⌊n/B⌋]."""
-    samples = checked_samples(kernel, predictions, targets, minimum=2)
+    kernel, samples = checked_samples(kernel, predictions, targets, minimum=2)
     num_samples = _checks.leading_size("predictions", samples[0])
     block_size = _checks.size_in_range("block_size", block_size, 2, num_samples)
     return pairwise.block_means(sample_pair, kernel, samples, block_size=block_size)
@@ -283,7 +283,7 @@ def mmce(kernel: Kernel, confidences: Any, correct: Any) -> jax.Array:
     >>> print(mmce(kernels.Exponential(0.4), jnp.array([0.5, 0.5]), jnp.array([1, 1])))
     0.5
     """
-    _checks.kernel_values(kernel)
+    kernel = _checks.kernel_values(kernel)
     if isinstance(kernel, TensorProduct):
         raise TypeError(
             "kernel: expected a kernel on confidences such as kernels.Exponential(0.4), "

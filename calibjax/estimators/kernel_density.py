@@ -105,22 +105,20 @@ def kde_calibration_error(
     """
     _checks.class_predictions(predictions)
     predictions, targets = _checks.predictions_and_targets(predictions, targets, minimum=2)
-    _checks.positive_scalar("bandwidth", bandwidth)
-    _check_order(order)
+    bandwidth = _checks.positive_scalar("bandwidth", bandwidth)
+    order = _checked_order(order)
     probs = predictions.class_probs
     bandwidth, order = (jnp.asarray(x, probs.dtype) for x in (bandwidth, order))
     return _calibration_error(probs, targets, bandwidth, order)
 
 
-def _check_order(order: Any) -> None:
+def _checked_order(order: Any) -> Any:
     """Refuses everything but one finite number ≥ 1."""
-    _checks.real("order", order)
+    order = _checks.real("order", order)
     _checks.shape("order", order, (), "() (a scalar)")
-    if _checks.is_concrete(order):
-        value = np.asarray(order)
-        _checks.refuse_where(
-            ~((value >= 1) & np.isfinite(value)), "order", "a finite number >= 1", value
-        )
+    return _checks.satisfying(
+        "order", order, lambda x: (x >= 1) & (x < np.inf), "a finite number >= 1"
+    )
 
 
 @jax.jit
@@ -174,10 +172,10 @@ def kde_bandwidth(predictions: Any, candidates: jax.Array | None = None) -> jax.
     _checks.class_predictions(predictions)
     predictions = _checks.batch(predictions, minimum=2)
     candidates = _checks.as_arrays("candidates", BANDWIDTHS if candidates is None else candidates)
-    _checks.real("candidates", candidates)
+    candidates = _checks.real("candidates", candidates)
     _checks.shape("candidates", candidates, (None,), "[k]")
     _checks.leading_size("candidates", candidates)
-    _checks.positive("candidates", candidates)
+    candidates = _checks.positive("candidates", candidates)
     return _best_bandwidth(predictions.class_probs, candidates)
 
 

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from calibjax import _checks
 from calibjax._arithmetic import safe_sqrt
@@ -334,10 +335,10 @@ def _checked(
         points = _checks.features("at[0]", at[0], places.size, vectors=kernel is None)
         _checks.same_kind("at[0]", points, "features", samples)
     if kernel is None:
-        _checks.length_scales("length_scale", length_scale)
+        length_scale = _checks.length_scales("length_scale", length_scale)
         kernel = laplacian(length_scale, samples)
     else:
-        _check_kernel(kernel)
+        kernel = _checked_kernel(kernel)
     if binning is None:
         num_bins = _checks.size_in_range("num_bins", num_bins, 1, 2**24)
         bins = interval_index(places, num_bins), interval_index(confidences, num_bins)
@@ -349,13 +350,14 @@ def _checked(
     return _Problem(kernel, confidences, residuals, samples, points, places, bins)
 
 
-def _check_kernel(kernel: Any) -> None:
-    """Checks a kernel, whose length scale may be of shape [G]."""
+def _checked_kernel(kernel: Any) -> Any:
+    """The kernel, checked, whose length scale may be of shape [G]."""
     scales = getattr(kernel, "length_scale", 0.0)
-    if jnp.ndim(scales) == 1 and not isinstance(kernel, type):
-        _checks.length_scales("kernel.length_scale", scales)
-        kernel = dataclasses.replace(kernel, length_scale=scales[0])
-    _checks.kernel_values(kernel)
+    if np.ndim(scales) != 1 or isinstance(kernel, type):
+        return _checks.kernel_values(kernel)
+    scales = _checks.length_scales("kernel.length_scale", scales)
+    one = _checks.kernel_values(dataclasses.replace(kernel, length_scale=scales[0]))
+    return dataclasses.replace(one, length_scale=scales)
 
 
 def _bins_of_both(
@@ -367,7 +369,7 @@ def _bins_of_both(
     )
     both = confidences if places is None else jnp.concatenate([confidences, places])
     bins = _checks.as_arrays("binning(predictions)", binning(Bernoulli(both)))
-    _checks.bin_ids("binning(predictions)", bins, both.size)
+    bins = _checks.bin_ids("binning(predictions)", bins, both.size)
     return (bins if places is None else bins[confidences.size :]), bins[: confidences.size]
 
 

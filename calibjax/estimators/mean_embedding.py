@@ -74,7 +74,7 @@ def checked_locations(
     kernel: Kernel, predictions: Any, targets: Any, test_predictions: Any, test_targets: Any
 ) -> tuple[tuple[Any, Any], tuple[Any, Any]]:
     """Checks kernel, data and test locations; returns samples and locations as JAX arrays."""
-    samples = checked_samples(kernel, predictions, targets)
+    kernel, samples = checked_samples(kernel, predictions, targets)
     locations = _checks.predictions_and_targets(test_predictions, test_targets, prefix="test_")
     for i, name in enumerate(("predictions", "targets")):
         _checks.same_kind(f"test_{name}", locations[i], name, samples[i])

@@ -105,4 +105,5 @@ def skce_spread(kernel: Kernel, predictions: Any, targets: Any) -> SpreadEstimat
     >>> print(f"{too_wide.value:.3f} ± {too_wide.standard_error:.3f}")
     -0.186 ± 0.009
     """
-    return _excess(kernel, *checked_samples(kernel, predictions, targets, minimum=2))
+    kernel, samples = checked_samples(kernel, predictions, targets, minimum=2)
+    return _excess(kernel, *samples)

@@ -98,7 +98,7 @@ def bootstrap_skce_test(
     """
     key = _checks.random_key(key)
     num_samples = _checks.number_of_draws("num_samples", num_samples)
-    samples = checked_samples(kernel, predictions, targets, minimum=2)
+    kernel, samples = checked_samples(kernel, predictions, targets, minimum=2)
     n = _checks.leading_size("predictions", samples[0])
     batch_size = resamples_at_once(n) if batch_size is None else batch_size
     batch_size = _checks.size_in_range("batch_size", batch_size, 1)
@@ -149,8 +149,8 @@ def block_skce_test(
     >>> print(f"{test.statistic:.3f} {test.pvalue:.3f}")
     0.669 0.252
     """
-    checked_samples(kernel, predictions, targets, minimum=4)
-    num_samples = _checks.leading_size("predictions", predictions)
+    kernel, samples = checked_samples(kernel, predictions, targets, minimum=4)
+    num_samples = _checks.leading_size("predictions", samples[0])
     block_size = _checks.size_in_range("block_size", block_size, 2, num_samples // 2)
     blocks = skce_of_blocks(kernel, predictions, targets, block_size=block_size)
     estimate, spread = blocks.mean(), blocks.std(ddof=1)

@@ -129,10 +129,10 @@ def distribution_free_skce_test(
             f'block_size: expected {expected} with estimator="{estimator}", got {block_size}'
         )
     minimum = 1 if estimator == "biased" else 2
-    samples = checked_samples(kernel, predictions, targets, minimum=minimum)
+    kernel, samples = checked_samples(kernel, predictions, targets, minimum=minimum)
     n = _checks.leading_size("targets", samples[1])
     bound = calibration_kernel_bound(kernel) if bound is None else bound
-    _checks.positive_scalar("bound", bound)
+    bound = _checks.positive_scalar("bound", bound)
     if estimator == "biased":
         estimate = skce_biased(kernel, *samples)
         exceeded = jnp.sqrt(n * jnp.maximum(estimate, 0) / bound) - 1

@@ -118,7 +118,8 @@ def exact_test(
         one = jax.vmap(lambda key: value(predictions, draw(key, predictions)))
         return in_batches(key, one, num_samples, batch_size)
 
-    observed = value(predictions, targets)
+    # The statistic need not depend on all of the data.
+    observed = _checks.nan_with(value(predictions, targets), predictions, targets)
     numbers_each = sum(map(jnp.size, jax.tree.leaves(observed)))
     _checks.number_of_draws("num_samples", num_samples, numbers_each=numbers_each)
     null_samples = compiled_once(redraw, key, predictions)
@@ -274,7 +275,7 @@ def exact_skce_test(
     key = _checks.random_key(key)
     num_samples = _checks.number_of_draws("num_samples", num_samples)
     statistic = _checks.choice("statistic", statistic, STATISTICS)
-    predictions, targets = checked_samples(kernel, predictions, targets, minimum=2)
+    kernel, (predictions, targets) = checked_samples(kernel, predictions, targets, minimum=2)
     evaluate, prepared = _features_of(kernel, predictions, targets)
     if batch_size is None:
         size = _bytes_per_redraw(evaluate, kernel, prepared, predictions, targets)

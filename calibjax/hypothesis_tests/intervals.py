@@ -41,7 +41,7 @@ class ConfidenceInterval:
 
 
 def _checked_options(confidence_level: Any, side: str) -> tuple[jax.Array | float, str]:
-    _checks.proportion("confidence_level", confidence_level)
+    confidence_level = _checks.proportion("confidence_level", confidence_level)
     return confidence_level, _checks.choice("side", side, SIDES)
 
 
@@ -122,7 +122,7 @@ def skce_confidence_interval(
     0.079 0.112 0.144
     """
     confidence_level, side = _checked_options(confidence_level, side)
-    samples = checked_samples(kernel, predictions, targets, minimum=3)
+    kernel, samples = checked_samples(kernel, predictions, targets, minimum=3)
     estimate, error = _jackknife(kernel, samples)
     _refuse_undefined(error, estimate)
     tail = (1 - confidence_level) / (2 if side == "two-sided" else 1)
@@ -211,7 +211,7 @@ def bootstrap_skce_confidence_interval(
     key = _checks.random_key(key)
     confidence_level, side = _checked_options(confidence_level, side)
     num_samples = _checks.number_of_draws("num_samples", num_samples, 2)
-    samples = checked_samples(kernel, predictions, targets, minimum=3)
+    kernel, samples = checked_samples(kernel, predictions, targets, minimum=3)
     n = _checks.leading_size("predictions", samples[0])
     batch_size = resamples_at_once(n) if batch_size is None else batch_size
     batch_size = _checks.size_in_range("batch_size", batch_size, 1)

@@ -54,7 +54,7 @@ def draw_test_locations(
             *shape,
             _checks.number_of_draws("dimension", dimension, numbers_each=num_locations),
         )
-    _checks.positive_scalar("scale", scale)
+    scale = _checks.positive_scalar("scale", scale)
     location_key, target_key = jax.random.split(key)
     loc = jax.random.uniform(location_key, shape)
     predictions = (Normal if dimension is None else DiagNormal)(loc, jnp.full_like(loc, scale))

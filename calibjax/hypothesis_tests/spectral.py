@@ -98,7 +98,7 @@ def _null(
 def _checked_null(
     kernel: Kernel, predictions: Any, targets: Any, num_eigenvalues: int
 ) -> tuple[jax.Array, jax.Array, ChiSquaredSum]:
-    samples = checked_samples(kernel, predictions, targets, minimum=2)
+    kernel, samples = checked_samples(kernel, predictions, targets, minimum=2)
     statistic, estimate, law = _null(kernel, samples, num_eigenvalues=num_eigenvalues)
     if _checks.is_concrete(law.squares) and np.isnan(law.squares):
         raise ValueError(

@@ -76,7 +76,7 @@ def median_heuristic(
     _checks.truth_value("include_diagonal", include_diagonal)
     xs = _checks.as_arrays("xs", without_draws(xs))
     n = _checks.leading_size("xs", xs, 2)
-    _checks.record_values(xs, "xs")
+    xs = _checks.record_values(xs, "xs")
     if n > 65536 and not jax.config.jax_enable_x64:
         raise ValueError(
             f"xs: expected at most 65536 points unless jax_enable_x64 is set, got {n}; "

@@ -70,12 +70,13 @@ def prediction_kernel(kernel: Kernel, p: Any, q: Any) -> jax.Array:
     return kernel(without_draws(p), without_draws(q))
 
 
-def _check_parts(name: str, field: str, parts: Any) -> None:
-    """Checks the kernels of a sum or a product, of which there must be one."""
+def _checked_parts(name: str, field: str, parts: Any) -> tuple[Kernel, ...]:
+    """The kernels of a sum or a product, checked, of which there must be one."""
     if not isinstance(parts, tuple) or not parts:
         raise ValueError(f"{name}.{field}: expected a tuple of at least one kernel, got {parts!r}")
-    for kernel in parts:
-        _checks.kernel_values(kernel, name, may_be_function=True)
+    checked = tuple(_checks.kernel_values(part, name, may_be_function=True) for part in parts)
+    is_same = all(one is two for one, two in zip(checked, parts, strict=True))
+    return parts if is_same else checked
 
 
 @record
@@ -93,9 +94,9 @@ class Sum(Kernel):
         """Sum of the values of the terms."""
         return sum(kernel(x, y) for kernel in self.terms)
 
-    def check_values(self, name: str) -> None:
+    def check_values(self, name: str) -> "Sum":
         """Refuses sums of nothing, and checks each term."""
-        _check_parts(name, "terms", self.terms)
+        return _checks.replaced(self, terms=_checked_parts(name, "terms", self.terms))
 
 
 @record
@@ -122,9 +123,9 @@ class Product(Kernel):
             value = value * kernel(x, y)
         return value
 
-    def check_values(self, name: str) -> None:
+    def check_values(self, name: str) -> "Product":
         """Refuses products of nothing, and checks each factor."""
-        _check_parts(name, "factors", self.factors)
+        return _checks.replaced(self, factors=_checked_parts(name, "factors", self.factors))
 
 
 @record
@@ -143,10 +144,11 @@ class Scaled(Kernel):
         """Multiple of the value of the kernel."""
         return self.factor * self.kernel(x, y)
 
-    def check_values(self, name: str) -> None:
+    def check_values(self, name: str) -> "Scaled":
         """Refuses factors that are not positive."""
-        _checks.positive_scalar(f"{name}.factor", self.factor)
-        _checks.kernel_values(self.kernel, f"{name}.kernel", may_be_function=True)
+        factor = _checks.positive_scalar(f"{name}.factor", self.factor)
+        kernel = _checks.kernel_values(self.kernel, f"{name}.kernel", may_be_function=True)
+        return _checks.replaced(self, factor=factor, kernel=kernel)
 
 
 @record
@@ -185,17 +187,21 @@ class TensorProduct(Kernel):
 
     __rmul__ = __mul__
 
-    def check_values(self, name: str) -> None:
+    def check_values(self, name: str) -> "TensorProduct":
         """Checks both factors, which are not kernels on pairs themselves."""
+        checked = {}
         for field, points in (("prediction", "predictions"), ("target", "targets")):
-            kernel = getattr(self, field)
-            _checks.kernel_values(kernel, f"{name}.{field}", may_be_function=True)
+            kernel = _checks.kernel_values(
+                getattr(self, field), f"{name}.{field}", may_be_function=True
+            )
             parts = jax.tree.leaves(kernel, is_leaf=lambda part: isinstance(part, TensorProduct))
             if any(isinstance(part, TensorProduct) for part in parts):
                 raise TypeError(
                     f"{name}.{field}: expected a kernel on {points}, got one with a TensorProduct, "
                     "which is a kernel on pairs (prediction, target)"
                 )
+            checked[field] = kernel
+        return _checks.replaced(self, **checked)
 
 
 # All expectations are linear in the kernel.

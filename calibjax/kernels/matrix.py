@@ -33,7 +33,7 @@ def gram_matrix(kernel: Kernel, xs: Any, ys: Any = None) -> jax.Array:
      [0.60653067 1.        ]]
     """
     _checks.function("kernel record", "kernel", kernel, "x", "y")
-    _checks.record_values(kernel, "kernel")
+    kernel = _checks.record_values(kernel, "kernel")
     xs = _checked_points("xs", xs)
     if ys is None:
         ys = xs
@@ -48,9 +48,8 @@ def _checked_points(name: str, points: Any) -> Any:
     """Points with JAX arrays as leaves: distributions that are valid, or finite numbers."""
     points = _checks.as_arrays(name, points)
     _checks.leading_size(name, points)
-    if hasattr(points, "sample"):
-        _checks.record_values(points, name)
-    else:
-        for path, leaf in jax.tree_util.tree_leaves_with_path(points):
-            _checks.finite(name + jax.tree_util.keystr(path), leaf)
-    return points
+    if _checks.is_distribution(points):
+        return _checks.record_values(points, name)
+    return jax.tree_util.tree_map_with_path(
+        lambda path, leaf: _checks.finite(name + jax.tree_util.keystr(path), leaf), points
+    )

@@ -5,7 +5,6 @@ from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from calibjax import _checks
 from calibjax._pytree import record
@@ -42,11 +41,12 @@ class Stationary(Kernel):
         """Value at one pair of points."""
         return jnp.exp(self.log_value(self.distance(x, y)))
 
-    def check_values(self, name: str) -> None:
+    def check_values(self, name: str) -> "Stationary":
         """Refuses length scales that are not positive."""
-        _checks.positive_scalar(f"{name}.length_scale", self.length_scale)
+        scale = _checks.positive_scalar(f"{name}.length_scale", self.length_scale)
         _checks.function("distance record", f"{name}.distance", self.distance, "p", "q")
-        _checks.record_values(self.distance, f"{name}.distance")
+        distance = _checks.record_values(self.distance, f"{name}.distance")
+        return _checks.replaced(self, length_scale=scale, distance=distance)
 
 
 def refuse_far_length_scale(kernel: Stationary, scales: Any) -> None:
@@ -141,10 +141,9 @@ class PowerExponential(Stationary):
         is_zero = ratio == 0  # where a power has no finite derivative
         return -jnp.where(is_zero, 0, jnp.where(is_zero, 1, ratio) ** self.exponent)
 
-    def check_values(self, name: str) -> None:
+    def check_values(self, name: str) -> "PowerExponential":
         """Refuses non-positive length scales and exponents outside (0, 2]."""
-        super().check_values(name)
-        _checks.positive_scalar(f"{name}.exponent", self.exponent)
-        if _checks.is_concrete(self.exponent):
-            bad = np.asarray(self.exponent) > 2
-            _checks.refuse_where(bad, f"{name}.exponent", "values in (0, 2]", self.exponent)
+        place = f"{name}.exponent"
+        exponent = _checks.positive_scalar(place, self.exponent)
+        exponent = _checks.satisfying(place, exponent, lambda x: x <= 2, "values in (0, 2]")
+        return _checks.replaced(super().check_values(name), exponent=exponent)

@@ -58,14 +58,17 @@ class Linear(Kernel):
         """Value of the inner kernel at the transformed points."""
         return self.kernel(*(_transformed(point, self.scale) for point in (x, y)))
 
-    def check_values(self, name: str) -> None:
+    def check_values(self, name: str) -> "Linear":
         """Refuses scales that are not finite, or neither scalar, [d] nor [k, d]."""
-        _checks.real(f"{name}.scale", self.scale)
-        shape = jnp.shape(self.scale)
+        scale = _checks.real(f"{name}.scale", self.scale)
+        shape = jnp.shape(scale)
         if len(shape) > 2 or 0 in shape:
             raise ValueError(f"{name}.scale: expected a number, [d] or [k, d], got shape {shape}")
-        _checks.finite(f"{name}.scale", self.scale)
-        _checks.kernel_values(self.kernel, f"{name}.kernel", may_be_function=True)
+        return _checks.replaced(
+            self,
+            scale=_checks.finite(f"{name}.scale", scale),
+            kernel=_checks.kernel_values(self.kernel, f"{name}.kernel", may_be_function=True),
+        )
 
 
 @functools.singledispatch

@@ -86,9 +86,9 @@ def local_recalibration(
     """
     _checks.one_of(length_scale=length_scale, kernel=kernel)
     if kernel is None:
-        _checks.positive_scalar("length_scale", length_scale)
+        length_scale = _checks.positive_scalar("length_scale", length_scale)
     else:
-        _checks.kernel_values(kernel)
+        kernel = _checks.kernel_values(kernel)
     num_bins = _checks.size_in_range("num_bins", num_bins, 1, 2**24)
     return Recalibrator(functools.partial(_fit, length_scale, kernel, num_bins), _apply)
 

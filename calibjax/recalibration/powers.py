@@ -76,7 +76,7 @@ def tempered(p: Any, temperature: jax.Array | float) -> Any:
     >>> print(tempered(Categorical(jnp.array([0.0, 0.2, 0.8])), 0.5).probs.round(2))
     [0.   0.06 0.94]
     """
-    _checks.positive_scalar("temperature", temperature)
+    temperature = _checks.positive_scalar("temperature", temperature)
     return _tempered(p, jnp.asarray(temperature, floating_dtype(p)))
 
 

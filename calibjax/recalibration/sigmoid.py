@@ -46,8 +46,11 @@ def log_odds(confidences: jax.Array) -> jax.Array:
 def apply_map(params: SigmoidMap, confidences: Any) -> jax.Array:
     """The `apply` of all recalibrators that learn a sigmoid map; checks the arguments."""
     _checks.fitted("params", params, SigmoidMap)
-    _checks.finite("params.slope", params.slope)
-    _checks.finite("params.intercept", params.intercept)
+    params = _checks.replaced(
+        params,
+        slope=_checks.finite("params.slope", params.slope),
+        intercept=_checks.finite("params.intercept", params.intercept),
+    )
     return _mapped(params, _checks.confidence_array(confidences))
 
 
@@ -245,8 +248,8 @@ def mmce_scaling(kernel: Kernel = _KUMAR_KERNEL, weight: jax.Array | float = 10.
     >>> print(apply(params, jnp.array([0.2, 0.5, 0.8])).round(2))
     [0.25 0.37 0.5 ]
     """
-    _checks.kernel_values(kernel)
-    _checks.positive_scalar("weight", weight)
+    kernel = _checks.kernel_values(kernel)
+    weight = _checks.positive_scalar("weight", weight)
     return Recalibrator(functools.partial(_fit_mmce, kernel, weight), apply_map)
 
 

@@ -79,7 +79,7 @@ def _fit(loss: Loss, predictions: Any, targets: Any) -> jax.Array:
 def _apply(temperature: jax.Array, predictions: Any) -> Any:
     """All predictions at one temperature."""
     predictions = _checks.batch(predictions)
-    _checks.positive_scalar("temperature", temperature)
+    temperature = _checks.positive_scalar("temperature", temperature)
     return jax.vmap(tempered, (0, None))(predictions, temperature)
 
 

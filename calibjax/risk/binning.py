@@ -122,7 +122,7 @@ def _fit(predictions: Any, targets: Any, hyperparameter: Any, max_bins: int | No
             f"estimators.top_label and estimators.class_wise give them, got {num_components} "
             "classes"
         )
-    _checks.real("hyperparameter", hyperparameter)
+    hyperparameter = _checks.real("hyperparameter", hyperparameter)
     _checks.shape("hyperparameter", hyperparameter, (), "() (a scalar)")
     largest = _largest("hyperparameter", hyperparameter, max_bins)
     return _mean_residuals(predictions, targets, hyperparameter, max_bins or largest)

@@ -97,7 +97,7 @@ def checked_grid(grid: Any, predictions: Any) -> jax.Array:
     _checks.shape("grid", grid, (None,), "[k]")
     if grid.size == 0:
         raise ValueError("grid: expected at least one hyperparameter, got an empty grid")
-    _checks.finite("grid", grid)
+    grid = _checks.finite("grid", grid)
     if grid.dtype == jnp.bool_:
         raise TypeError("grid: expected hyperparameters, got truth values")
     is_float = jnp.issubdtype(grid.dtype, jnp.floating)

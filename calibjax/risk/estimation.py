@@ -129,7 +129,7 @@ def _checked_values(values: Any, shape: tuple[int, ...], described: str) -> jax.
     values = jnp.asarray(_checks.as_arrays("values", values))
     _checks.real("values", values)
     _checks.shape("values", values, shape, f"{described} = {shape}")
-    _checks.finite("values", values)
+    values = _checks.finite("values", values)
     return values
 
 

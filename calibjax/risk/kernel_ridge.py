@@ -173,13 +173,13 @@ def two_step_kernel_ridge_function(
 
 def _checked_options(kernel: Any, rank: Any, tolerance: Any) -> tuple[Any, Any, Any]:
     """The options of a function, if they are right."""
-    _checks.kernel_values(kernel, may_be_function=True)
+    kernel = _checks.kernel_values(kernel, may_be_function=True)
     if any(map(callable, jax.tree.leaves(kernel))):  # a function, which is no pytree
         kernel = Partial(kernel)
     if rank is not None:
         rank = _checks.size_in_range("rank", rank, 1)
     if tolerance is not None:
-        _checks.proportion("tolerance", tolerance)
+        tolerance = _checks.proportion("tolerance", tolerance)
     return kernel, rank, tolerance
 
 

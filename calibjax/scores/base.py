@@ -23,4 +23,5 @@ def checked_samples(predictions: Any, targets: Any, method: str) -> tuple[Any, A
 
 def mean_over_samples(score: Callable[[Any, Any], jax.Array], samples: tuple[Any, Any]) -> Any:
     """Mean of a score of one prediction and one target over all samples."""
-    return jnp.mean(jax.vmap(score)(*samples))
+    value = jnp.mean(jax.vmap(score)(*samples))
+    return _checks.nan_with(value, samples)  # quantiles of counts and labels are never NaN

@@ -58,10 +58,7 @@ def pinball_loss(
 
 
 def _checked_levels(levels: Any) -> jax.Array:
-    levels = jnp.asarray(levels)
-    _checks.floating("levels", levels)
+    levels = _checks.floating("levels", _checks.as_arrays("levels", levels))
     _checks.shape("levels", levels, (None,), "[L]")
     _checks.leading_size("levels", levels)
-    _checks.positive("levels", levels)
-    _checks.positive("1 - levels", 1 - levels)
-    return levels
+    return _checks.proportions("levels", levels)

@@ -204,11 +204,11 @@ def _errors_in_order(confidences: jax.Array, correct: jax.Array) -> tuple[jax.Ar
 
 
 def _checked_ratio(ratio: Any) -> jax.Array:
-    _checks.real("ratio", ratio)
+    ratio = _checks.real("ratio", ratio)
     if jnp.ndim(ratio) > 1:
         _checks.shape("ratio", ratio, (None,), "() or [r]")
-    if _checks.is_concrete(ratio):
-        values = np.asarray(ratio)
-        bad = ~((values >= 1) & np.isfinite(values))
-        _checks.refuse_where(bad, "ratio", "finite values of at least 1", values)
-    return jnp.asarray(ratio)
+    return jnp.asarray(
+        _checks.satisfying(
+            "ratio", ratio, lambda x: (x >= 1) & (x < np.inf), "finite values of at least 1"
+        )
+    )
