@@ -129,8 +129,7 @@ def _checked_values(values: Any, shape: tuple[int, ...], described: str) -> jax.
     values = jnp.asarray(_checks.as_arrays("values", values))
     _checks.real("values", values)
     _checks.shape("values", values, shape, f"{described} = {shape}")
-    values = _checks.finite("values", values)
-    return values
+    return _checks.finite("values", values)
 
 
 def returned(name: str, values: Any, shape: tuple[int, int]) -> jax.Array:
