@@ -73,7 +73,7 @@ def _fit(loss: Loss, predictions: Any, targets: Any) -> jax.Array:
     log_temperature, losses = _minimise(loss, predictions, targets)
     if _checks.is_concrete(log_temperature) and not np.isfinite(log_temperature):
         _refuse(np.asarray(losses))
-    return jnp.exp(log_temperature)
+    return _checks.nan_with(jnp.exp(log_temperature), predictions, targets)
 
 
 def _apply(temperature: jax.Array, predictions: Any) -> Any:
