@@ -26,6 +26,7 @@ from calibjax._checks.data import (
     group_ids,
     groups,
     method,
+    points,
     predictions_and_targets,
     same_kind,
     smoothing_weights,
@@ -33,6 +34,7 @@ from calibjax._checks.data import (
 )
 from calibjax._checks.options import (
     choice,
+    distance_values,
     fitted,
     function,
     kernel_values,
@@ -83,6 +85,7 @@ __all__ = [
     "confidence_array",
     "confidences_and_correct",
     "described",
+    "distance_values",
     "features",
     "finite",
     "first_where",
@@ -109,6 +112,7 @@ __all__ = [
     "number_of_draws",
     "one_of",
     "originals",
+    "points",
     "positive",
     "positive_definite",
     "positive_number",

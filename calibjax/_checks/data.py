@@ -61,9 +61,25 @@ def batch(predictions: Any, *, minimum: int = 1, name: str = "predictions") -> A
     return predictions.with_index() if hasattr(predictions, "with_index") else predictions
 
 
+def points(name: str, values: Any, minimum: int = 1) -> Any:
+    """Checks points of kernels and distances: a batch of distributions, or finite numbers."""
+    if is_distribution(values):
+        values = batch(values, minimum=minimum, name=name)
+        return values.without_index() if hasattr(values, "without_index") else values
+    values = as_arrays(name, values)
+    leading_size(name, values, minimum)
+    return jax.tree_util.tree_map_with_path(
+        lambda path, leaf: finite(name + jax.tree_util.keystr(path), leaf), values
+    )
+
+
 def class_predictions(predictions: Any) -> None:
     """Refuses predictions without class probabilities."""
-    if not hasattr(predictions, "class_probs"):
+    try:
+        has_probs = hasattr(predictions, "class_probs")
+    except (TypeError, ValueError):  # of parameters that are none, which `batch` refuses by name
+        has_probs = True
+    if not has_probs:
         raise TypeError(
             "predictions: expected class predictions such as distributions.Categorical or "
             f"distributions.Bernoulli, got {described(predictions)}"

@@ -102,6 +102,17 @@ def kernel_values(kernel: Any, name: str = "kernel", *, may_be_function: bool = 
     return record_values(kernel, name)
 
 
+def distance_values(distance: Any, name: str = "distance") -> Any:
+    """The distance, a record or a function, with its hyperparameters checked."""
+    function("distance record", name, distance, "p", "q")
+    if hasattr(type(distance), "double_expectation"):
+        raise TypeError(
+            f"{name}: expected a distance record, got the kernel {described(distance)}; "
+            "distances.MaximumMeanDiscrepancy(kernel) is a distance with it"
+        )
+    return record_values(distance, name)
+
+
 def no_plain_objects(name: str, record: Any) -> None:
     """Refuses functions and objects of classes that are no pytrees, anywhere in a record."""
     for path, leaf in jax.tree_util.tree_leaves_with_path(record):

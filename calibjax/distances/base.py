@@ -16,6 +16,10 @@ class Distance:
 
     def __call__(self, p: Any, q: Any) -> jax.Array:
         """Distance between p and q, a scalar."""
+        if type(self).squared is Distance.squared:
+            raise NotImplementedError(
+                f"distance {type(self).__name__} defines neither __call__(p, q) nor squared(p, q)"
+            )
         return safe_sqrt(self.squared(p, q))
 
     def squared(self, p: Any, q: Any) -> jax.Array:

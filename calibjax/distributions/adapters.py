@@ -62,6 +62,18 @@ class NumpyroDistribution:
         """Value y with cdf(y) = level, where numpyro has it."""
         return self.build().icdf(level)
 
+    def check_structure(self, name: str) -> None:
+        """Refuses parameters that are no arrays, or do not make a batch [n]."""
+        for key, value in self.parameters.items():
+            _checks.floating(f"{name}.{key}", value)
+        expected = (_checks.leading_size(name, self.parameters),)
+        found = self.build().batch_shape
+        if found != expected:
+            shapes = {f"{name}.{key}": jnp.shape(value) for key, value in self.parameters.items()}
+            raise ValueError(
+                f"{name}: expected a batch of shape {expected}, got {found} from {shapes}"
+            )
+
     def check_values(self, name: str) -> "NumpyroDistribution":
         """Refuses parameters that are not finite, or that numpyro refuses."""
         checked = {k: _checks.finite(f"{name}.{k}", v) for k, v in self.parameters.items()}
@@ -69,7 +81,8 @@ class NumpyroDistribution:
             try:
                 self.family(**checked, validate_args=True)
             except ValueError as error:
-                raise ValueError(f"{name}: {error}") from None
+                expected = f"parameters of a numpyro {self.family.__name__}"
+                raise ValueError(f"{name}: expected {expected}, got: {error}") from None
             return self
         for key, constraint in self.family.arg_constraints.items():
             if key in checked:

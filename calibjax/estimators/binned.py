@@ -180,14 +180,14 @@ def distances_in_bins(
 
     The data are what `checked_bins` returned. What is out of range under `jit` makes all NaN.
     """
-    _checks.function("distance record", "distance", distance, "p", "q")
+    distance = _checks.distance_values(distance)
     sizes, means, proportions = _means_in_bins(predictions.class_probs, targets, bins)
     values = jax.vmap(distance)(Categorical(means), Categorical(proportions))
     _checks.real("distance(p, q)", values)
     _checks.shape("distance(p, q)", values, sizes.shape, "() (a scalar) for each bin")
     if _checks.is_concrete(values, sizes):
-        is_nan = np.isnan(values) & (np.asarray(sizes) > 0)
-        _checks.refuse_where(is_nan, "distance(p, q)", "a number for each bin", values)
+        is_wrong = ~(np.asarray(values) >= 0) & (np.asarray(sizes) > 0)
+        _checks.refuse_where(is_wrong, "distance(p, q)", "a number >= 0 for each bin", values)
     return sizes, jnp.where(sizes > 0, values, sizes)  # NaN where the sizes are
 
 

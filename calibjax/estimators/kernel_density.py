@@ -176,7 +176,8 @@ def kde_bandwidth(predictions: Any, candidates: jax.Array | None = None) -> jax.
     _checks.shape("candidates", candidates, (None,), "[k]")
     _checks.leading_size("candidates", candidates)
     candidates = _checks.positive("candidates", candidates)
-    return _best_bandwidth(predictions.class_probs, candidates)
+    best = _best_bandwidth(predictions.class_probs, candidates)
+    return _checks.nan_with(best, predictions, candidates)
 
 
 @jax.jit

@@ -50,17 +50,20 @@ def calibration_kernel_bound(kernel: Kernel) -> jax.Array | float:
 
 @calibration_kernel_bound.register
 def _(kernel: TensorProduct) -> jax.Array | float:
+    kernel = _checks.kernel_values(kernel)
     lower, upper = value_range(kernel.target)
     return 2 * value_range(kernel.prediction).upper * (upper - lower)
 
 
 @calibration_kernel_bound.register
 def _(kernel: Sum) -> jax.Array | float:
+    kernel = _checks.kernel_values(kernel)
     return sum(calibration_kernel_bound(term) for term in kernel.terms)
 
 
 @calibration_kernel_bound.register
 def _(kernel: Scaled) -> jax.Array | float:
+    kernel = _checks.kernel_values(kernel)
     return kernel.factor * calibration_kernel_bound(kernel.kernel)
 
 

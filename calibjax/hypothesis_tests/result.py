@@ -175,8 +175,9 @@ def combine_results(
         lambda *draws: jnp.concatenate(draws), *(result.null_samples for result in results)
     )
     adjust = first.adjusted_pvalue is not None
+    statistic = _checks.nan_with(first.statistic, null_samples)  # among which NaN has a rank
     return simulated_result(
-        first.statistic, null_samples, first.estimate, draws=first.draws, adjust=adjust
+        statistic, null_samples, first.estimate, draws=first.draws, adjust=adjust
     )
 
 

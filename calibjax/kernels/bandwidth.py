@@ -71,12 +71,11 @@ def median_heuristic(
     >>> print(median_heuristic(distances.Euclidean(), jnp.array([0.0, 1.0, 3.0])))  # of 1, 2, 3
     2.0
     """
-    _checks.function("distance record", "distance", distance, "p", "q")
     _checks.no_plain_objects("distance", distance)
+    distance = _checks.distance_values(distance)
     _checks.truth_value("include_diagonal", include_diagonal)
-    xs = _checks.as_arrays("xs", without_draws(xs))
-    n = _checks.leading_size("xs", xs, 2)
-    xs = _checks.record_values(xs, "xs")
+    xs = _checks.points("xs", without_draws(xs), 2)
+    n = _checks.leading_size("xs", xs)
     if n > 65536 and not jax.config.jax_enable_x64:
         raise ValueError(
             f"xs: expected at most 65536 points unless jax_enable_x64 is set, got {n}; "
@@ -87,6 +86,7 @@ def median_heuristic(
     if include_diagonal:  # each pair counts twice, after the n zeros
         ranks = tuple(max(0, -(-(rank - n) // 2)) for rank in ranks)
     value, zeros = _mean_of_order_statistics(distance, xs, tuple(map(jnp.asarray, ranks)))
+    value = _checks.nan_with(value, distance, xs)  # ranks are numbers also among NaN
     if _checks.is_concrete(value, zeros):
         _report_zeros(int(zeros), n * (n - 1) // 2, ranks[1], float(value))
     return value

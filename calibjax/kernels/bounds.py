@@ -58,11 +58,13 @@ def value_range(kernel: Kernel) -> ValueRange:
 @value_range.register(PowerExponential)
 @value_range.register(White)
 def _(kernel: Any) -> ValueRange:
+    _checks.kernel_values(kernel)
     return ValueRange(0.0, 1.0)
 
 
 @value_range.register
 def _(kernel: LabelKernel) -> ValueRange:
+    kernel = _checks.kernel_values(kernel)
     return ValueRange(jnp.min(kernel.matrix), jnp.max(kernel.matrix))
 
 
@@ -100,4 +102,5 @@ def _(kernel: Product) -> ValueRange:
 
 @value_range.register
 def _(kernel: TensorProduct) -> ValueRange:
+    kernel = _checks.kernel_values(kernel)
     return _product(value_range(kernel.prediction), value_range(kernel.target))

@@ -34,22 +34,15 @@ def gram_matrix(kernel: Kernel, xs: Any, ys: Any = None) -> jax.Array:
     """
     _checks.function("kernel record", "kernel", kernel, "x", "y")
     kernel = _checks.record_values(kernel, "kernel")
-    xs = _checked_points("xs", xs)
+    xs = _checks.points("xs", xs)
     if ys is None:
         ys = xs
     else:
-        ys = _checked_points("ys", ys)
+        ys = _checks.points("ys", ys)
         _checks.same_kind("ys", ys, "xs", xs)
     rows = jax.vmap(kernel, in_axes=(None, 0))
-    return jax.vmap(rows, in_axes=(0, None))(xs, ys)
-
-
-def _checked_points(name: str, points: Any) -> Any:
-    """Points with JAX arrays as leaves: distributions that are valid, or finite numbers."""
-    points = _checks.as_arrays(name, points)
-    _checks.leading_size(name, points)
-    if _checks.is_distribution(points):
-        return _checks.record_values(points, name)
-    return jax.tree_util.tree_map_with_path(
-        lambda path, leaf: _checks.finite(name + jax.tree_util.keystr(path), leaf), points
-    )
+    values = jax.vmap(rows, in_axes=(0, None))(xs, ys)
+    expected = tuple(_checks.leading_size("xs", points) for points in (xs, ys))
+    _checks.an_array("kernel(x, y)", values, "a number")
+    _checks.shape("kernel(x, y)", values, expected, "() (a scalar) for each pair")
+    return values

@@ -45,8 +45,7 @@ class Stationary(Kernel):
     def check_values(self, name: str) -> "Stationary":
         """Refuses length scales that are not positive."""
         scale = _checks.positive_scalar(f"{name}.length_scale", self.length_scale)
-        _checks.function("distance record", f"{name}.distance", self.distance, "p", "q")
-        distance = _checks.record_values(self.distance, f"{name}.distance")
+        distance = _checks.distance_values(self.distance, f"{name}.distance")
         return _checks.replaced(self, length_scale=scale, distance=distance)
 
 

@@ -92,14 +92,14 @@ def checked_grid(grid: Any, predictions: Any) -> jax.Array:
         TypeError: if it holds no numbers.
         ValueError: if it is no array [k], is empty, or a value is not finite.
     """
-    grid = jnp.asarray(_checks.as_arrays("grid", grid))
-    _checks.real("grid", grid)
+    grid = _checks.as_arrays("grid", grid)
+    _checks.an_array("grid", grid, "an array [k]")
     _checks.shape("grid", grid, (None,), "[k]")
     if grid.size == 0:
         raise ValueError("grid: expected at least one hyperparameter, got an empty grid")
-    grid = _checks.finite("grid", grid)
     if grid.dtype == jnp.bool_:
         raise TypeError("grid: expected hyperparameters, got truth values")
+    grid = _checks.finite("grid", grid)
     is_float = jnp.issubdtype(grid.dtype, jnp.floating)
     return grid.astype(floating_dtype(predictions)) if is_float else grid
 

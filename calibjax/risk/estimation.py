@@ -126,8 +126,8 @@ def linear_estimation_risk(values: Values, predictions: Any, targets: Any) -> ja
 
 def _checked_values(values: Any, shape: tuple[int, ...], described: str) -> jax.Array:
     """Values of h as an array of this shape."""
-    values = jnp.asarray(_checks.as_arrays("values", values))
-    _checks.real("values", values)
+    values = _checks.as_arrays("values", values)
+    _checks.an_array("values", values, f"{described}, or a function of two batches,")
     _checks.shape("values", values, shape, f"{described} = {shape}")
     return _checks.finite("values", values)
 

@@ -207,6 +207,8 @@ def _checked_ratio(ratio: Any) -> jax.Array:
     ratio = _checks.real("ratio", ratio)
     if jnp.ndim(ratio) > 1:
         _checks.shape("ratio", ratio, (None,), "() or [r]")
+    if jnp.ndim(ratio):
+        _checks.leading_size("ratio", ratio)
     return jnp.asarray(
         _checks.satisfying(
             "ratio", ratio, lambda x: (x >= 1) & (x < np.inf), "finite values of at least 1"

@@ -107,7 +107,7 @@ def _other_types(argument: Argument, a: np.ndarray) -> list[Mutant]:
             Mutant("float64", a.astype(np.float64), (a,)),
             Mutant("float16", a.astype(np.float16), (half, half.astype(np.float32))),
             Mutant("bfloat16", a.astype(jnp.bfloat16), (rounded, rounded.astype(np.float32))),
-            Mutant("bool", np.ones(a.shape, bool)),
+            Mutant("bool", np.ones(a.shape, bool), (np.ones_like(a),)),
         ]
         if not jax.config.jax_enable_x64 and argument.kind in ("real", "positive"):
             found.append(Mutant("1e300", with_number(a.astype(np.float64), 1e300)))

@@ -118,12 +118,13 @@ def _points() -> list[Call]:
     alone = (*a.ALONE, "leading axis", "one more axis", "matrix", "first column", "transposed")
     points = {"xs": a.real(a.VECTORS, without=alone)}
     counted = np.array([10, 20, 40, 0, 3, 17, 25, 100])
+    # The matrix may be one of any function, such as a distance.
     found = [
         call(
             "kernels.gram_matrix",
             lambda kernel, xs, ys: kernels.gram_matrix(kernel, xs, ys),
             "points",
-            kernel=a.kernel(kernels.SquaredExponential(1.2)),
+            kernel=a.kernel(kernels.SquaredExponential(1.2), without=("distance", "unregistered")),
             xs=a.real(a.VECTORS, without=alone[:3]),
             ys=a.real(a.VECTORS[:5], without=(*alone[:3], *a.OPTIONAL)),
         ),

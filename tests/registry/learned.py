@@ -238,7 +238,8 @@ def _functions() -> list[Call]:
                 f"risk.{name}",
                 with_options,
                 "options",
-                kernel=a.kernel(kernels.SquaredExponential(0.3)),
+                # Any function may be the kernel.
+                kernel=a.kernel(kernels.SquaredExponential(0.3), without=("unregistered",)),
                 rank=a.integer(8, limit=8, without=a.OPTIONAL),
                 tolerance=a.proportion(1e-3, without=a.OPTIONAL),
                 compiled=False,

@@ -31,7 +31,7 @@ from tests.registry.arguments import ARRAYS, NUMBERS, Argument, Call
 from tests.registry.mutants import mutants
 from tests.registry.wrong_values import Mutant, WrongValues, row_of, wrong_values
 
-LENGTHS = "empty", "one row less", "one row more", "one row"
+LENGTHS = "empty", "one row less", "one row more", "one row", "leading axis"
 REFUSALS = TypeError, ValueError, NotImplementedError
 
 

@@ -63,7 +63,8 @@ def _from_numpyro() -> list[Call]:
     import numpyro.distributions as numpyro
 
     def draws(concentration: Any, rate: Any) -> Any:
-        p = distributions.from_numpyro(numpyro.Gamma(concentration, rate))
+        parameters = {"concentration": concentration, "rate": rate}
+        p = distributions.NumpyroDistribution(parameters, numpyro.Gamma)
         return distributions.monte_carlo(a.key().value, p, 3).draws.values
 
     return [
@@ -76,19 +77,13 @@ def _from_numpyro() -> list[Call]:
             reason="a conversion of one object to another",
         ),
         call(
-            "distributions.from_numpyro distributions.NumpyroDistribution",
+            "distributions.NumpyroDistribution",
             draws,
-            "parameters",
-            concentration=a.positive(a.SCALE, "predictions", without=_NUMPYRO),
-            rate=a.positive(a.SCALE[::-1].copy(), "predictions", without=_NUMPYRO),
-            compiled=False,
-            reason="numpyro decides what its distributions accept, and builds them from arrays",
+            "Gamma",
+            concentration=a.positive(a.SCALE, "predictions"),
+            rate=a.positive(a.SCALE[::-1].copy(), "predictions"),
         ),
     ]
-
-
-# numpyro broadcasts, and what it does not take it refuses with its own words.
-_NUMPYRO = ("one row", "scalar", "one row less", "one row more")
 
 
 def _curves() -> list[Call]:
