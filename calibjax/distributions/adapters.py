@@ -67,9 +67,12 @@ class NumpyroDistribution:
         for key, value in self.parameters.items():
             _checks.floating(f"{name}.{key}", value)
         expected = (_checks.leading_size(name, self.parameters),)
-        found = self.build().batch_shape
+        shapes = {f"{name}.{key}": jnp.shape(value) for key, value in self.parameters.items()}
+        try:
+            found = self.build().batch_shape
+        except ValueError as error:
+            raise ValueError(f"{name}: expected shapes that fit, got {shapes}: {error}") from None
         if found != expected:
-            shapes = {f"{name}.{key}": jnp.shape(value) for key, value in self.parameters.items()}
             raise ValueError(
                 f"{name}: expected a batch of shape {expected}, got {found} from {shapes}"
             )

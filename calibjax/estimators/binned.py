@@ -182,9 +182,13 @@ def distances_in_bins(
     """
     distance = _checks.distance_values(distance)
     sizes, means, proportions = _means_in_bins(predictions.class_probs, targets, bins)
-    values = jax.vmap(distance)(Categorical(means), Categorical(proportions))
-    _checks.real("distance(p, q)", values)
-    _checks.shape("distance(p, q)", values, sizes.shape, "() (a scalar) for each bin")
+
+    def between(p: Categorical, q: Categorical) -> Any:
+        value = _checks.real("distance(p, q)", distance(p, q))
+        _checks.shape("distance(p, q)", value, (), "() (a scalar)")
+        return value
+
+    values = jax.vmap(between)(Categorical(means), Categorical(proportions))
     if _checks.is_concrete(values, sizes):
         is_wrong = ~(np.asarray(values) >= 0) & (np.asarray(sizes) > 0)
         _checks.refuse_where(is_wrong, "distance(p, q)", "a number >= 0 for each bin", values)

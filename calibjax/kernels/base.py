@@ -31,7 +31,7 @@ class Kernel:
 
     def __call__(self, x: Any, y: Any) -> jax.Array:
         """Value of the kernel at one pair of points, a scalar."""
-        raise NotImplementedError(f"{type(self).__name__} does not define __call__(x, y)")
+        raise NotImplementedError(f"kernel {type(self).__name__} does not define __call__(x, y)")
 
     def single_expectation(self, p: Any, z: Any) -> jax.Array:
         """E_{Z~p} k(Z, z); see `calibjax.kernels.single_expectation`."""

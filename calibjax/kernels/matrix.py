@@ -40,9 +40,11 @@ def gram_matrix(kernel: Kernel, xs: Any, ys: Any = None) -> jax.Array:
     else:
         ys = _checks.points("ys", ys)
         _checks.same_kind("ys", ys, "xs", xs)
-    rows = jax.vmap(kernel, in_axes=(None, 0))
-    values = jax.vmap(rows, in_axes=(0, None))(xs, ys)
-    expected = tuple(_checks.leading_size("xs", points) for points in (xs, ys))
-    _checks.an_array("kernel(x, y)", values, "a number")
-    _checks.shape("kernel(x, y)", values, expected, "() (a scalar) for each pair")
-    return values
+
+    def entry(x: Any, y: Any) -> Any:
+        value = _checks.real("kernel(x, y)", kernel(x, y))
+        _checks.shape("kernel(x, y)", value, (), "() (a scalar)")
+        return value
+
+    rows = jax.vmap(entry, in_axes=(None, 0))
+    return jax.vmap(rows, in_axes=(0, None))(xs, ys)

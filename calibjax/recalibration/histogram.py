@@ -80,11 +80,13 @@ def _fit(num_bins: int, confidences: Any, correct: Any) -> BinAccuracies:
 @functools.partial(jax.jit, static_argnums=2)
 def _bin_accuracies(confidences: jax.Array, correct: jax.Array, num_bins: int) -> BinAccuracies:
     # Traced numbers may be no probabilities. Which bin they belong to, nobody knows.
-    correct = jnp.where(jnp.any(jnp.isnan(confidences)), jnp.nan, correct)
+    is_bad = jnp.any(jnp.isnan(confidences + correct))
+    correct = jnp.where(is_bad, jnp.nan, correct)
     index = interval_index(confidences, num_bins)
     sums = jax.ops.segment_sum(correct, index, num_bins)
     counts = jax.ops.segment_sum(jnp.ones_like(index), index, num_bins)
     accuracies = sums / jnp.maximum(counts, 1)
+    counts = jnp.where(is_bad, jnp.iinfo(counts.dtype).min, counts)  # stands for NaN
     return BinAccuracies(jnp.where(counts > 0, accuracies, jnp.nan), counts)
 
 

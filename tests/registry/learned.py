@@ -273,7 +273,7 @@ def _risks() -> list[Call]:
                 f"risk.{name}",
                 function,
                 "confidences",
-                values=a.real(values),
+                values=a.real(values[0, :4] if name.startswith("linear") else values),
                 predictions=a.unit(a.CONFIDENCES),
                 targets=a.truths(a.CORRECT),
             )

@@ -69,8 +69,9 @@ def of_key(argument: Argument, value: Any) -> list[Mutant]:
 
 
 def of_kernel(argument: Argument, value: Any) -> list[Mutant]:
-    scales = (np.nan, np.inf, 0.0, -1.0, "1", None, True, np.True_, [1.0], np.ones(2), 1j, 1e-25)
+    scales = (np.nan, np.inf, 0.0, -1.0, "1", None, True, np.True_, [1.0], np.ones(2), 1j)
     wrong = {f"length scale {v!r}": kernels.SquaredExponential(v) for v in scales}
+    tiny = kernels.SquaredExponential(1e-25)  # right, but for squares that underflow
     wrong |= {f"exponent {v!r}": kernels.PowerExponential(1.0, v) for v in (np.nan, 0, -1, 3, "1")}
     wrong |= {f"times {v!r}": kernels.Scaled(v, value) for v in (-1, 0, np.nan, "1", None, True)}
     wrong |= {
@@ -104,6 +105,7 @@ def of_kernel(argument: Argument, value: Any) -> list[Mutant]:
     return [
         *(Mutant(k, v) for k, v in {**plain, **wrong}.items() if k not in argument.without),
         Mutant("same as lambda", lambda x, y: value(x, y), (value,)),
+        Mutant("tiny length scale", tiny, (tiny,)),
         Mutant("once", kernels.Scaled(1.0, value), (value,)),
         Mutant("sum of one", kernels.Sum((value,)), (value,)),
     ]

@@ -94,16 +94,16 @@ def eager_outcome(
         said = f"{type(error).__name__}: {error}"
         return (Outcome.REFUSED if clear else Outcome.UNCLEAR), said
     leaves = numbers_of(result)
+    said = ", ".join(str(leaf.ravel()[:3]) for leaf in leaves[:3])
+    floats = [leaf for leaf in leaves if leaf.dtype.kind == "f" and leaf.size]
+    if floats and all(np.isnan(leaf).all() for leaf in floats):
+        return Outcome.UNCLEAR, f"NaN: {said}"
     for meaning in mutant.meanings:
         try:
             if is_same(result, right(meaning)):
                 return Outcome.SAME, ""
         except REFUSALS:
             continue
-    said = ", ".join(str(leaf.ravel()[:3]) for leaf in leaves[:3])
-    floats = [leaf for leaf in leaves if leaf.dtype.kind == "f"]
-    if floats and all(np.isnan(leaf).all() for leaf in floats):
-        return Outcome.UNCLEAR, f"NaN: {said}"
     return Outcome.SILENT, said
 
 
