@@ -185,7 +185,7 @@ def distances_in_bins(
 
     def between(p: Categorical, q: Categorical) -> Any:
         value = _checks.real("distance(p, q)", distance(p, q))
-        _checks.shape("distance(p, q)", value, (), "() (a scalar)")
+        _checks.shape("distance(p, q)", value, (), "() (a scalar) for each bin")
         return value
 
     values = jax.vmap(between)(Categorical(means), Categorical(proportions))

@@ -118,6 +118,7 @@ def linear_estimation_risk(values: Values, predictions: Any, targets: Any) -> ja
     first, second = slice(0, 2 * num_pairs, 2), slice(1, 2 * num_pairs, 2)
     one, other = (jax.tree.map(operator.itemgetter(part), predictions) for part in (first, second))
     if callable(values):
+        _checks.function("function of two batches", "values", values, "p", "q")
         one, other = (jax.tree.map(lambda x: x[:, None], p) for p in (one, other))
         values = jax.vmap(lambda p, q: returned("values", values(p, q), (1, 1))[0, 0])(one, other)
     values = _checked_values(values, (num_pairs,), "(⌊n/2⌋,)")
@@ -148,6 +149,7 @@ def _mean_losses(values: Values, predictions: Any, targets: Any, minimum: int) -
     predictions, targets = checked(predictions, targets, minimum=minimum)
     errors, n = residuals(predictions, targets), len(targets)
     if callable(values):
+        _checks.function("function of two batches", "values", values, "p", "q")
         return losses_of_values(errors, values, predictions)
     values = _checked_values(values, (n, n), "[n, n]")
     return _losses(errors, lambda _, row: row, None, values)

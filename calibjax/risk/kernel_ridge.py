@@ -275,10 +275,9 @@ def _checked_kernel(kernel: Any, points: Any) -> None:
             f"kernel: expected a kernel on two predictions like {one}, got "
             f"{_checks.described(kernel)}, which says: {error}"
         ) from error
-    if getattr(value, "shape", None) != ():
-        raise TypeError(
-            f"kernel: expected a number for two predictions, got {getattr(value, 'shape', value)}"
-        )
+    is_real = getattr(value, "shape", None) == () and not jnp.iscomplexobj(value)
+    if not is_real:
+        raise TypeError(f"kernel: expected a real number for two predictions, got {value}")
 
 
 def _needed_rank(kernel: Kernel, tolerance: float, points: Any) -> float:

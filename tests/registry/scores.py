@@ -82,6 +82,7 @@ def _from_numpyro() -> list[Call]:
             "Gamma",
             concentration=a.positive(a.SCALE, "predictions"),
             rate=a.positive(a.SCALE[::-1].copy(), "predictions"),
+            slow=True,
         ),
     ]
 
@@ -100,6 +101,7 @@ def _curves() -> list[Call]:
             num_samples=a.integer(19),
             level=a.proportion(0.9, "num_samples", traced=False),
             max_bins=a.integer(100, limit=100),
+            slow=True,
         )
     ]
 

@@ -239,7 +239,7 @@ def test_wrong_input():
     with pytest.raises(ValueError, match="p: expected predictions of 2 classes.*of 3 classes"):
         one.diagonal(params, as_predictions(samples(3)[0]))
     vector = Regularised(Exponential(), jnp.ones(3))
-    with pytest.raises(TypeError, match="kernel: expected a number for two predictions"):
+    with pytest.raises(TypeError, match="kernel: expected a real number for two predictions"):
         risk.kernel_ridge_function(vector).fit(jnp.asarray(probs[:, 0]), labels, 0.1)
     kernel = TensorProduct(Exponential(), White())
     with pytest.raises(TypeError, match="kernel: expected a kernel on two predictions.*TensorProd"):
