@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from calibjax import _matrices
 from calibjax._arithmetic import floating_dtype
 from calibjax._checks.arrays import (
     as_arrays,
@@ -167,7 +168,8 @@ def _correlations(matrices: Any) -> tuple[Any, Any]:
 def _is_positive_definite(matrices: jax.Array, tolerance: float) -> jax.Array:
     """Whether traced matrices are symmetric and have a Cholesky factor, [..., 1, 1]."""
     correlations, asymmetry = _correlations(matrices)
-    roots = jnp.diagonal(jnp.linalg.cholesky(correlations), axis1=-2, axis2=-1)
+    factor = jnp.vectorize(_matrices.cholesky, signature="(d,d)->(d,d)")
+    roots = jnp.diagonal(factor(correlations), axis1=-2, axis2=-1)
     is_definite = jnp.all(roots > 0, -1) & (asymmetry <= 100 * tolerance)
     return is_definite[..., None, None]
 
