@@ -80,7 +80,7 @@ def _fit(num_bins: int, confidences: Any, correct: Any) -> BinAccuracies:
 @functools.partial(jax.jit, static_argnums=2)
 def _bin_accuracies(confidences: jax.Array, correct: jax.Array, num_bins: int) -> BinAccuracies:
     # Traced numbers may be no probabilities. Which bin they belong to, nobody knows.
-    is_bad = jnp.any(jnp.isnan(confidences + correct))
+    is_bad = jnp.any(jnp.isnan(confidences))
     correct = jnp.where(is_bad, jnp.nan, correct)
     index = interval_index(confidences, num_bins)
     sums = jax.ops.segment_sum(correct, index, num_bins)
