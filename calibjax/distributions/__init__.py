@@ -13,8 +13,14 @@ leading axis n on every parameter. All formulas are written for one instance and
 - per target kernel the two expectations, registered with
   `calibjax.kernels.register_expectations`,
 - if you like, `check_structure(name)`, `check_values(name)` and `check_targets(name, targets)`,
-  which receive a batch and raise `ValueError` or `TypeError`. Without them only the common length
-  of the leading axes and finiteness are checked.
+  which receive a batch and raise `ValueError` or `TypeError`. The last two may return the batch
+  and the targets with what is traced and wrong replaced by NaN (of integers, by the smallest one).
+  Without them only the common length of the leading axes and finiteness are checked,
+- if you like, `parameter_axes`, a class attribute that says how many axes each parameter of one
+  distribution has: parameters that are the same for a whole batch are then taken without its axis.
+
+Parameters and targets are whatever NumPy reads as real numbers; float16 and bfloat16 are computed
+in float32.
 
 A Rayleigh distribution, whose square is exponential, with the target kernel
 exp(−y²) exp(−z²) (one feature, exp(−y²)):
