@@ -101,6 +101,12 @@ def _original(place: str, value: Any) -> Any:
                 )
             value = value.data
         array = _read(place, value, np.asarray)
+    if array.dtype == object and all(isinstance(x, int | float) for x in array.ravel()):
+        # Numbers one by one, as tables of mixed columns hold.
+        array = np.asarray(array.tolist())
+        if array.dtype == object:
+            largest = max(array.ravel(), key=abs)
+            raise ValueError(f"{place}: expected numbers that 64 bits hold, got {largest}")
     _refuse_kind(place, value, array)
     if not array.dtype.isnative:  # bytes in another order
         return array.astype(array.dtype.newbyteorder("="))

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from calibjax import distances, distributions, estimators, kernels
+from calibjax import distances, distributions, estimators, kernels, record
 from tests import oracles
 
 KEY = jax.random.key(0)
@@ -49,6 +49,23 @@ def test_is_linear_in_the_kernel_and_goes_through_jit():
     np.testing.assert_allclose(traced.value, value(kernel), rtol=1e-12)
 
 
+@record
+class Product(kernels.Kernel):
+    """y z, whose expectations are moments."""
+
+    def __call__(self, y, z):
+        return y * z
+
+
+kernels.register_expectations(
+    Product,
+    distributions.Normal,
+    single=lambda kernel, p, z: p.loc * z,
+    double=lambda kernel, p, q: p.loc * q.loc,
+    diagonal=lambda kernel, p: p.loc**2 + p.scale**2,
+)
+
+
 def diagonal_cases():
     """Target kernels and predictions of every way to the expectation of k(Z, Z)."""
     probs = jnp.array([0.2, 0.3, 0.5])
@@ -66,6 +83,7 @@ def diagonal_cases():
         "sum": (smooth + 2.0 * smooth, normal, lambda z: 3.0),
         "product": (smooth * smooth, draws, lambda z: 1.0),
         "linear": (kernels.Linear(3.0, smooth), normal, lambda z: 1.0),
+        "linear, of moments": (kernels.Linear(3.0, Product()), normal, lambda z: 9 * z * z),
         "white": (kernels.White(), distributions.Poisson(jnp.array(3.0)), lambda z: 1.0),
         "label": (label, distributions.Categorical(probs), lambda z: label(z, z)),
         "label sum": (label + kernels.White(), mixture, lambda z: label(z, z) + 1),
