@@ -75,9 +75,9 @@ def test_the_true_quantile_has_the_smallest_loss_and_the_gradient_is_the_empiric
     ("levels", "message"),
     [
         ([], "levels: expected at least 1"),
-        ([0.5, 1.0], r"1 - levels: expected positive finite values, got 1 - levels\[1\] = 0.0"),
-        ([0.0, 0.5], "levels: expected positive"),
-        ([0.5, np.nan], "levels: expected positive"),
+        ([0.5, 1.0], r"levels: expected values in \(0, 1\), got levels\[1\] = 1.0"),
+        ([0.0, 0.5], r"levels: expected values in \(0, 1\)"),
+        ([0.5, np.nan], r"levels: expected values in \(0, 1\)"),
         (0.5, "levels: expected shape"),
     ],
 )
