@@ -191,6 +191,11 @@ def test_plans_that_are_not_finished_are_nan(monkeypatch):
     assert np.all(np.isnan(transport_plan(p, q, np.eye(4, 3))))
 
 
+def test_takes_lists_and_integers():
+    cost = transport_cost([0.25, 0.75], [0.5, 0.5], np.array([[0, 4], [4, 0]]))
+    np.testing.assert_allclose(cost, 1)
+
+
 @pytest.mark.parametrize(
     ("error", "message", "arguments"),
     [
@@ -199,8 +204,8 @@ def test_plans_that_are_not_finished_are_nan(monkeypatch):
         (ValueError, "weights_q.sum", {"q": np.array([0.5, 0.6])}),
         (ValueError, r"weights_p: expected probabilities", {"p": np.array([1.5, -0.5])}),
         (ValueError, "cost: expected finite values", {"cost": np.full((2, 2), np.inf)}),
-        (TypeError, "cost: expected floating-point values", {"cost": np.ones((2, 2), int)}),
-        (TypeError, "weights_p: expected a number, got list", {"p": [0.5, 0.5]}),
+        (TypeError, "cost: expected numbers, got list", {"cost": [["a", "b"], ["c", "d"]]}),
+        (TypeError, "weights_p: expected numbers, got list", {"p": [0.5, "0.5"]}),
     ],
 )
 def test_refuses(error, message, arguments):

@@ -75,10 +75,10 @@ WRONG = {
     ),
     "NaN covariance": ({"cov": _with(COV, (3, 0, 1), np.nan)}, r"cov\[3, 0, 1\] = nan"),
     "infinite mean": ({"loc": jnp.asarray(LOC).at[2, 1].set(jnp.inf)}, r"loc\[2, 1\] = inf"),
-    "one covariance for all": ({"cov": jnp.asarray(COV[0])}, "leading axes of one length"),
-    "variances": ({"cov": jnp.ones((5, 2))}, r"cov: expected shape \[n, d, d\].*got \(5, 2\)"),
+    # Without a leading axis they are taken as those of all predictions.
+    "variances": ({"cov": jnp.ones((5, 2))}, r"cov: expected shape \[n, d, d\], as loc"),
     "other dimension": ({"cov": jnp.ones((5, 3, 3))}, r"cov: expected shape \[n, d, d\]"),
-    "scalar means": ({"loc": jnp.ones(5)}, r"loc: expected shape \[n, d\], got \(5,\)"),
+    "scalar means": ({"loc": jnp.ones(5)}, r"cov: expected shape \[n, d, d\], as loc"),
     "no dimension": (
         {"loc": jnp.ones((5, 0)), "cov": jnp.ones((5, 0, 0))},
         "at least one dimension",

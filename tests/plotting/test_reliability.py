@@ -277,7 +277,7 @@ P, Y = data(20, dtype=np.float32)
         ({"predictions": Bernoulli(P[None])}, ValueError, r"predictions.probs: expected shape \[n"),
         ({"targets": Y.at[2].set(2)}, ValueError, r"targets: expected labels in 0, ..., 1, got"),
         ({"targets": Y - 1}, ValueError, "targets: expected labels in 0, ..., 1"),
-        ({"targets": P}, TypeError, "targets: expected integer class labels"),
+        ({"targets": P}, ValueError, "targets: expected integer class labels"),
         ({"targets": Y[:5]}, ValueError, "targets: expected one target for each of the 20"),
         ({"key": 0}, TypeError, "key: expected one random key"),
         ({"binning": "uniform"}, TypeError, "binning: expected a binning such as"),

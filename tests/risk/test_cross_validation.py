@@ -252,7 +252,11 @@ WRONG = {
     "key": ({"key": 0}, TypeError, "key: expected one random key"),
     "function": ({"function": fit}, TypeError, "function: expected a risk.EstimationFunction"),
     "labels": ({"targets": jnp.full(N, 2)}, ValueError, "targets: expected 0 or 1, got"),
-    "truth values": ({"grid": np.array([True])}, TypeError, "grid: expected a number, got bool"),
+    "truth values": (
+        {"grid": np.array([True])},
+        TypeError,
+        "grid: expected hyperparameters, got truth",
+    ),
     "on_fold": ({"on_fold": "bar"}, TypeError, "on_fold: expected a function of a CrossVal"),
     "previous": ({"previous": 3}, TypeError, "previous: expected CrossValidation as cross_val"),
     "transposed": (
