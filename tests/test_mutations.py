@@ -80,7 +80,7 @@ def test_all_wrong_values(room, mode):
         _refuse([t for call in _of_room(room) for t in try_eagerly(call, dtype)])
 
 
-@pytest.mark.parametrize("room", ROOMS)
+@pytest.mark.parametrize("room", ROOMS[:-1])  # compiling what plots are drawn from is slow
 def test_some_wrong_numbers_under_jit(room):
     calls = [c for c in _of_room(room) if c.compiled and not c.slow]
     first = {call.covers[0]: call for call in reversed(calls)}  # one of each function

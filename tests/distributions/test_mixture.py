@@ -125,8 +125,8 @@ WRONG = {
     ),
     "integer weights": (
         (jnp.ones((4, 3), int), GOOD),
-        TypeError,
-        "predictions.weights: expected floating-point",
+        ValueError,
+        r"predictions.weights.sum\(-1\): expected rows that sum to one",
     ),
     "component batches that do not match": (
         (THIRD, distributions.Normal(jnp.zeros((4, 3)), jnp.ones((4, 2)))),
