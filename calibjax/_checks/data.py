@@ -266,11 +266,16 @@ def groups(name: str, values: Any, num_classes: int) -> tuple[int, ...]:
     return tuple(array.tolist())
 
 
-def same_kind(name: str, tree: Any, expected_name: str, expected: Any) -> None:
-    """Refuses a batch of another structure, or with entries of other shapes, than expected."""
+def same_kind(
+    name: str, tree: Any, expected_name: str, expected: Any, *, num_axes: int = 1
+) -> None:
+    """Refuses a batch of another structure, or with entries of other shapes, than expected.
+
+    The lengths of the first `num_axes` axes may differ.
+    """
 
     def kind(tree: Any) -> tuple[Any, list[tuple[int, ...]]]:
-        return jax.tree.structure(tree), [leaf.shape[1:] for leaf in jax.tree.leaves(tree)]
+        return jax.tree.structure(tree), [leaf.shape[num_axes:] for leaf in jax.tree.leaves(tree)]
 
     if kind(tree) != kind(expected):
         one, two = (

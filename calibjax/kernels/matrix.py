@@ -5,6 +5,7 @@ from typing import Any
 import jax
 
 from calibjax import _checks
+from calibjax.distributions import Mixture, Samples
 from calibjax.kernels.base import Kernel
 
 
@@ -39,7 +40,9 @@ def gram_matrix(kernel: Kernel, xs: Any, ys: Any = None) -> jax.Array:
         ys = xs
     else:
         ys = _checks.points("ys", ys)
-        _checks.same_kind("ys", ys, "xs", xs)
+        # Numbers of components, and of draws, may differ.
+        num_axes = 2 if isinstance(xs, Mixture | Samples) else 1
+        _checks.same_kind("ys", ys, "xs", xs, num_axes=num_axes)
 
     def entry(x: Any, y: Any) -> Any:
         value = _checks.real("kernel(x, y)", kernel(x, y))
