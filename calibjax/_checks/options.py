@@ -44,10 +44,11 @@ def number_of_draws(name: str, value: Any, minimum: int = 1, *, numbers_each: in
     return value
 
 
-def truth_value(name: str, value: Any) -> None:
-    """Refuses options that are neither True nor False."""
-    if not isinstance(value, bool):
+def truth_value(name: str, value: Any) -> bool:
+    """Returns an option that is True or False, Python's or NumPy's, and refuses everything else."""
+    if not isinstance(value, bool | np.bool_):
         raise TypeError(f"{name}: expected True or False, got {value!r}")
+    return bool(value)
 
 
 def choice(name: str, value: Any, choices: tuple[str, ...]) -> str:

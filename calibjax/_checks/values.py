@@ -326,8 +326,10 @@ def full(name: str, record: Any) -> Any:
     leading = {key: jnp.shape(changes[key])[: jnp.ndim(changes[key]) - axes[key]] for key in given}
     longest = max(leading.values(), key=len, default=())
     for key in given:
-        if leading[key] == () and jnp.ndim(changes[key]) == axes[key]:
-            changes[key] = jnp.broadcast_to(changes[key], longest + jnp.shape(changes[key]))
+        own = jnp.shape(changes[key])
+        is_shared = leading[key] == () and len(own) == axes[key]
+        if is_shared and (len(own) < 2 or own[-2] == own[-1]):  # [n, d] for [d, d] is a mistake
+            changes[key] = jnp.broadcast_to(changes[key], longest + own)
     return replaced(record, **changes)
 
 

@@ -73,7 +73,8 @@ class MvNormal:
         diagonal = jnp.diagonal(root, axis1=-2, axis2=-1)
         if _checks.is_concrete(root):
             is_wrong = np.asarray(above & (root != 0))
-            _checks.refuse_where(is_wrong, "scale_tril", "zeros above the diagonal", root)
+            expected = "zeros above the diagonal (of an upper factor, the transpose)"
+            _checks.refuse_where(is_wrong, "scale_tril", expected, root)
         _checks.positive("scale_tril.diagonal", diagonal)
         is_root = jnp.all(jnp.where(above, root == 0, jnp.isfinite(root)), (-2, -1))
         is_root &= jnp.all(diagonal > 0, -1)

@@ -107,7 +107,7 @@ def exact_test(
     """
     key = _checks.random_key(key)
     value = checked_statistic(statistic)
-    _checks.truth_value("adjust", adjust)
+    adjust = _checks.truth_value("adjust", adjust)
     num_samples = _checks.number_of_draws("num_samples", num_samples)
     predictions, targets = _checks.predictions_and_targets(predictions, targets)
     if batch_size is None:

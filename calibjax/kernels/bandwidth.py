@@ -73,7 +73,7 @@ def median_heuristic(
     """
     _checks.no_plain_objects("distance", distance)
     distance = _checks.distance_values(distance)
-    _checks.truth_value("include_diagonal", include_diagonal)
+    include_diagonal = _checks.truth_value("include_diagonal", include_diagonal)
     xs = _checks.points("xs", without_draws(xs), 2)
     n = _checks.leading_size("xs", xs)
     if n > 65536 and not jax.config.jax_enable_x64:

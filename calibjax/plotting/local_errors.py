@@ -156,7 +156,7 @@ def local_error_distribution(
 
 def _shown_errors(name: str, values: Any, signed: Any) -> np.ndarray:
     """Errors [n], which are not negative unless they are signed."""
-    _checks.truth_value("signed", signed)
+    signed = _checks.truth_value("signed", signed)
     values = shown_values(name, values).astype(np.float64)
     _checks.shape(name, values, (None,), "[n]")
     _checks.leading_size(name, values)

@@ -308,7 +308,7 @@ def reliability_diagram(
     observed frequency
     """
     shown = _shown(curve)
-    _checks.truth_value("show_counts", show_counts)
+    show_counts = _checks.truth_value("show_counts", show_counts)
     is_new = axis is None
     axis = axes_to_draw_on(axis, (4.6, 5.3 if show_counts else 4.8))
     width = min(8.0, 160 / max(1, shown.counts.size))

@@ -110,7 +110,7 @@ def platt_scaling(*, smooth_targets: bool = False) -> Recalibrator:
     >>> print(apply(params, jnp.array([0.2, 0.5, 0.8])).round(4))
     [0.25  0.366 0.5  ]
     """
-    _checks.truth_value("smooth_targets", smooth_targets)
+    smooth_targets = _checks.truth_value("smooth_targets", smooth_targets)
     return also_of_classes(functools.partial(_fit, smooth_targets), apply_map)
 
 

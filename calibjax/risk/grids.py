@@ -92,6 +92,6 @@ def _penalties(
 ) -> np.ndarray:
     """√n times powers of ten."""
     num_samples = _checks.size_in_range("num_samples", num_samples, 1)
-    _checks.truth_value("canonical", canonical)
+    canonical = _checks.truth_value("canonical", canonical)
     powers = 10.0 ** (canonical_exponents if canonical else exponents)
     return np.sqrt(num_samples) * powers

@@ -162,3 +162,8 @@ def test_cholesky_factors_of_other_shapes():
         MvNormal.from_cholesky(LOC, np.full((5, 2, 2), "a"))
     shared = _checks.batch(MvNormal.from_cholesky(LOC, 2 * np.eye(2)))
     np.testing.assert_array_equal(shared.cov, np.tile(4 * np.eye(2), (5, 1, 1)))
+
+
+def test_one_row_for_each_sample_is_no_covariance_matrix():
+    with pytest.raises(ValueError, match=r"predictions\.cov: expected shape .* got \(5, 2\)"):
+        _checks.batch(MvNormal(np.zeros((5, 2)), np.ones((5, 2))))

@@ -113,3 +113,11 @@ def test_wrong_input():
         kernels.median_heuristic("euclidean", jnp.ones(3))
     with jax.enable_x64(False), pytest.raises(ValueError, match="at most 65536 points"):
         kernels.median_heuristic(distances.Euclidean(), jnp.ones(65537))
+
+
+def test_truth_value_of_numpy():
+    x, distance = np.arange(4.0), distances.Euclidean()
+    ours = kernels.median_heuristic(distance, x, include_diagonal=np.True_)
+    assert ours == kernels.median_heuristic(distance, x, include_diagonal=True)
+    with pytest.raises(TypeError, match="include_diagonal: expected True or False, got 'no'"):
+        kernels.median_heuristic(distance, x, include_diagonal="no")
