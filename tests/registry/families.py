@@ -67,7 +67,9 @@ class Family:
         arguments = {k: v for k, v in arguments.items() if k not in leave}
         if "targets" in leave and len(names) == 1:
             name = names[0]
-            without = (*arguments[name].without, *ALONE, "leading axis")
+            # Without targets, another shape is another batch, and more axes of draws are vectors.
+            without = (*arguments[name].without, *ALONE, "leading axis", "transposed")
+            without += ("one more axis",) if label.startswith("Samples") else ()
             arguments[name] = dataclasses.replace(arguments[name], without=without)
         return call(f"{covers} {self.covers}", evaluate, label, **arguments, **more)
 

@@ -53,7 +53,8 @@ def _target_kernels() -> list[Call]:
             "kernels.Linear",
             of(lambda factor: kernels.Linear(factor, rbf())),
             "factors",
-            factor=a.real(np.array([0.8, 1.3]), "scale"),
+            # a matrix [k, d] is another map
+            factor=a.real(np.array([0.8, 1.3]), "scale", without=("matrix", "leading axis")),
         )
     )
     found.append(
@@ -116,6 +117,7 @@ def _renamed(family: Any, names: dict[str, tuple[str, ...]]) -> Any:
 def _points() -> list[Call]:
     # Other shapes are other points.
     alone = (*a.ALONE, "leading axis", "one more axis", "matrix", "first column", "transposed")
+    alone += ("tuple",)  # a pytree, whose leaves are the coordinates
     points = {"xs": a.real(a.VECTORS, without=alone)}
     counted = np.array([10, 20, 40, 0, 3, 17, 25, 100])
     # The matrix may be one of any function, such as a distance.
