@@ -22,9 +22,9 @@ class Samples:
 
     Estimators take the draws as independent draws of a distribution that is predicted: its
     expectations are averages over the draws, and where a prediction is paired with itself no draw
-    is (see `calibjax.kernels.samples`). The unbiased SKCE of these distributions is estimated
-    without bias if the kernel on predictions does not depend on the draws; if it does, such as
-    through `Wasserstein`, calibrated ensembles have a positive SKCE of order 1 / m. With
+    is (see `calibjax.kernels.expectations.samples`). The unbiased SKCE of these distributions is
+    estimated without bias if the kernel on predictions does not depend on the draws; if it does,
+    such as through `Wasserstein`, calibrated ensembles have a positive SKCE of order 1 / m. With
     `monte_carlo` the kernel sees the parameters instead.
 
     Sampling, mean, variance, distribution function and quantiles are those of the empirical

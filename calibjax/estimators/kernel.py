@@ -13,12 +13,11 @@ import jax.numpy as jnp
 
 from calibjax import _checks, pairwise
 from calibjax._arithmetic import safe_sqrt
-from calibjax.kernels import Kernel, Scaled, Sum, TensorProduct, centered_kernel, gram_matrix
-from calibjax.kernels.base import prediction_kernel
+from calibjax.kernels import Kernel, TensorProduct, gram_matrix
+from calibjax.kernels.base import combine_on_pairs
 from calibjax.kernels.expectations import check_expectations
 
 
-@functools.singledispatch
 def calibration_kernel(kernel: Kernel, p: Any, y: Any, q: Any, z: Any) -> jax.Array:
     """Calibration kernel h of one pair of samples.
 
@@ -29,8 +28,7 @@ def calibration_kernel(kernel: Kernel, p: Any, y: Any, q: Any, z: Any) -> jax.Ar
 
     Args:
         kernel: kernel on pairs (prediction, target): a `TensorProduct`, or sums and multiples of
-            such. For another class, register an implementation with
-            `calibration_kernel.register`.
+            such, or of another class with a method `calibration_kernel(p, y, q, z)`.
         p: one prediction.
         y: one target, paired with p.
         q: one prediction.
@@ -55,26 +53,7 @@ def calibration_kernel(kernel: Kernel, p: Any, y: Any, q: Any, z: Any) -> jax.Ar
     >>> print(calibration_kernel(kernel, p, 1, p, 1))  # ‖e_1 − p‖²
     0.125
     """
-    raise NotImplementedError(
-        f"calibration_kernel is not defined for kernel {type(kernel).__name__}; expected "
-        "TensorProduct(prediction, target) or sums and multiples of tensor products"
-    )
-
-
-@calibration_kernel.register
-def _(kernel: TensorProduct, p: Any, y: Any, q: Any, z: Any) -> jax.Array:
-    value = prediction_kernel(kernel.prediction, p, q)
-    return value * centered_kernel(kernel.target, p, y, q, z)
-
-
-@calibration_kernel.register
-def _(kernel: Sum, p: Any, y: Any, q: Any, z: Any) -> jax.Array:
-    return sum(calibration_kernel(term, p, y, q, z) for term in kernel.terms)
-
-
-@calibration_kernel.register
-def _(kernel: Scaled, p: Any, y: Any, q: Any, z: Any) -> jax.Array:
-    return kernel.factor * calibration_kernel(kernel.kernel, p, y, q, z)
+    return combine_on_pairs(kernel, "calibration_kernel", lambda h: h(p, y, q, z))
 
 
 def sample_pair(kernel: Kernel, x: tuple[Any, Any], y: tuple[Any, Any]) -> jax.Array:

@@ -1,6 +1,5 @@
 """Unnormalized calibration mean embedding (UCME)."""
 
-import functools
 from typing import Any
 
 import jax
@@ -8,18 +7,16 @@ import jax.numpy as jnp
 
 from calibjax import _checks, pairwise
 from calibjax.estimators.kernel import checked_samples
-from calibjax.kernels import Kernel, Scaled, Sum, TensorProduct, single_expectation
-from calibjax.kernels.base import prediction_kernel
+from calibjax.kernels import Kernel
+from calibjax.kernels.base import combine_on_pairs
 
 
-@functools.singledispatch
 def embedding_difference(kernel: Kernel, t: Any, s: Any, p: Any, y: Any) -> jax.Array:
     """Difference k((t, s), (p, y)) − E_{Z~p} k((t, s), (p, Z)) at one test location.
 
     Args:
         kernel: kernel on pairs (prediction, target): a `TensorProduct`, or sums and multiples of
-            such. For another class, register an implementation with
-            `embedding_difference.register`.
+            such, or of another class with a method `embedding_difference(t, s, p, y)`.
         t: prediction of the test location.
         s: target of the test location.
         p: one prediction.
@@ -43,26 +40,7 @@ def embedding_difference(kernel: Kernel, t: Any, s: Any, p: Any, y: Any) -> jax.
     >>> print(estimators.embedding_difference(kernel, p, 1, p, 1))
     0.25
     """
-    raise NotImplementedError(
-        f"embedding_difference is not defined for kernel {type(kernel).__name__}; expected "
-        "TensorProduct(prediction, target) or sums and multiples of tensor products"
-    )
-
-
-@embedding_difference.register
-def _(kernel: TensorProduct, t: Any, s: Any, p: Any, y: Any) -> jax.Array:
-    difference = kernel.target(s, y) - single_expectation(kernel.target, p, s)
-    return prediction_kernel(kernel.prediction, t, p) * difference
-
-
-@embedding_difference.register
-def _(kernel: Sum, t: Any, s: Any, p: Any, y: Any) -> jax.Array:
-    return sum(embedding_difference(term, t, s, p, y) for term in kernel.terms)
-
-
-@embedding_difference.register
-def _(kernel: Scaled, t: Any, s: Any, p: Any, y: Any) -> jax.Array:
-    return kernel.factor * embedding_difference(kernel.kernel, t, s, p, y)
+    return combine_on_pairs(kernel, "embedding_difference", lambda f: f(t, s, p, y))
 
 
 def location_pair(kernel: Kernel, location: tuple[Any, Any], sample: tuple[Any, Any]) -> jax.Array:

@@ -1,6 +1,5 @@
 """Whether the targets scatter as much as predicted."""
 
-import functools
 from typing import Any
 
 import jax
@@ -8,9 +7,8 @@ import jax.numpy as jnp
 
 from calibjax._pytree import record
 from calibjax.estimators.kernel import checked_samples, sample_pair
-from calibjax.kernels import Kernel, Scaled, Sum, TensorProduct
-from calibjax.kernels.base import prediction_kernel
-from calibjax.kernels.expectations import diagonal_expectation, double_expectation
+from calibjax.kernels import Kernel
+from calibjax.kernels.base import combine_on_pairs
 
 
 @record
@@ -27,30 +25,9 @@ class SpreadEstimate:
     standard_error: jax.Array
 
 
-@functools.singledispatch
 def _expected_diagonal(kernel: Kernel, p: Any) -> jax.Array:
     """E h((p, Y), (p, Y)) for Y ~ p."""
-    raise NotImplementedError(
-        f"the spread is not defined for kernel {type(kernel).__name__}; expected "
-        "TensorProduct(prediction, target) or sums and multiples of tensor products"
-    )
-
-
-@_expected_diagonal.register
-def _(kernel: TensorProduct, p: Any) -> jax.Array:
-    target = kernel.target
-    spread = diagonal_expectation(target, p) - double_expectation(target, p, p)
-    return prediction_kernel(kernel.prediction, p, p) * spread
-
-
-@_expected_diagonal.register
-def _(kernel: Sum, p: Any) -> jax.Array:
-    return sum(_expected_diagonal(term, p) for term in kernel.terms)
-
-
-@_expected_diagonal.register
-def _(kernel: Scaled, p: Any) -> jax.Array:
-    return kernel.factor * _expected_diagonal(kernel.kernel, p)
+    return combine_on_pairs(kernel, "expected_diagonal", lambda expected: expected(p))
 
 
 @jax.jit

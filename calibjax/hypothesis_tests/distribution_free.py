@@ -1,6 +1,5 @@
 """Bounds of the p-value that hold for every distribution of the data."""
 
-import functools
 from typing import Any
 
 import jax
@@ -10,12 +9,12 @@ from calibjax import _checks
 from calibjax.estimators import skce, skce_biased, skce_block
 from calibjax.estimators.kernel import checked_samples
 from calibjax.hypothesis_tests.result import CalibrationTestResult
-from calibjax.kernels import Kernel, Scaled, Sum, TensorProduct, value_range
+from calibjax.kernels import Kernel
+from calibjax.kernels.base import combine_on_pairs
 
 ESTIMATORS = ("biased", "unbiased", "block")
 
 
-@functools.singledispatch
 def calibration_kernel_bound(kernel: Kernel) -> jax.Array | float:
     """Bound B ≥ sup |h| of the calibration kernel, from the record of the kernel.
 
@@ -42,29 +41,8 @@ def calibration_kernel_bound(kernel: Kernel) -> jax.Array | float:
     >>> print(hypothesis_tests.calibration_kernel_bound(kernel))
     6.0
     """
-    raise NotImplementedError(
-        f"no bound of the calibration kernel is known for kernel {type(kernel).__name__}; pass "
-        "bound=..., a number B with |h| <= B"
-    )
-
-
-@calibration_kernel_bound.register
-def _(kernel: TensorProduct) -> jax.Array | float:
     kernel = _checks.kernel_values(kernel)
-    lower, upper = value_range(kernel.target)
-    return 2 * value_range(kernel.prediction).upper * (upper - lower)
-
-
-@calibration_kernel_bound.register
-def _(kernel: Sum) -> jax.Array | float:
-    kernel = _checks.kernel_values(kernel)
-    return sum(calibration_kernel_bound(term) for term in kernel.terms)
-
-
-@calibration_kernel_bound.register
-def _(kernel: Scaled) -> jax.Array | float:
-    kernel = _checks.kernel_values(kernel)
-    return kernel.factor * calibration_kernel_bound(kernel.kernel)
+    return combine_on_pairs(kernel, "calibration_kernel_bound", lambda bound: bound())
 
 
 def _num_pairs(estimator: str, n: int, block_size: int | None) -> int:

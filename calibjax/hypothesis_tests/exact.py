@@ -28,7 +28,7 @@ from calibjax.hypothesis_tests.simulation import (
 )
 from calibjax.kernels import Kernel, TensorProduct
 from calibjax.kernels.base import prediction_kernel
-from calibjax.kernels.expectations import rules
+from calibjax.kernels.expectations import features, prepare_features
 
 Parts = tuple[jax.Array, jax.Array]  # means of h off and on the diagonal
 
@@ -128,24 +128,13 @@ def exact_test(
     )
 
 
-def _features_of(kernel: Kernel, predictions: Any, targets: Any) -> tuple[Any, Any]:
-    """The feature rule of the target kernel and what it prepares; None where there is none."""
-    if not isinstance(kernel, TensorProduct):
-        return None, None
-    rule = rules(kernel.target, predictions).features
-    prepared = None if rule is None else rule.prepare(kernel.target, predictions, targets)
-    return (None, None) if prepared is None else (rule.evaluate, prepared)
-
-
-@functools.partial(jax.jit, static_argnames="evaluate_features")
-def _parts_from_features(
-    evaluate_features: Callable, prepared: Any, kernel: Kernel, predictions: Any, targets: Any
-) -> Parts:
+@jax.jit
+def _parts_from_features(prepared: Any, kernel: Kernel, predictions: Any, targets: Any) -> Parts:
     """Sums of k_P(p_i, p_j) ⟨f_i, f_j⟩ for targets [b, n, ...], by matrix products, [b] each."""
-    one = functools.partial(evaluate_features, kernel.target, prepared)
-    features = jax.vmap(jax.vmap(one), in_axes=(None, 0), out_axes=1)(predictions, targets)
-    n, size, _ = features.shape
-    weights = features.reshape(n, -1)
+    one = functools.partial(features, kernel.target, prepared)
+    values = jax.vmap(jax.vmap(one), in_axes=(None, 0), out_axes=1)(predictions, targets)
+    n, size, _ = values.shape
+    weights = values.reshape(n, -1)
     forms = pairwise.split_quadratic_forms(
         prediction_kernel, kernel.prediction, predictions, weights
     )
@@ -172,7 +161,7 @@ def _as_means(n: int, off_diagonal: jax.Array, diagonal: jax.Array) -> Parts:
     return off_diagonal / (n * (n - 1)), diagonal / n
 
 
-@functools.partial(jax.jit, static_argnames=("num_samples", "batch_size", "evaluate_features"))
+@functools.partial(jax.jit, static_argnames=("num_samples", "batch_size"))
 def _redraw_parts(
     key: jax.Array,
     kernel: Kernel,
@@ -180,17 +169,14 @@ def _redraw_parts(
     predictions: Any,
     targets: Any,
     *,
-    evaluate_features: Callable | None,
     num_samples: int,
     batch_size: int,
 ) -> Parts:
     """Means of h off and on the diagonal: of the observed targets, then of the redrawn ones."""
-    if evaluate_features is None:
+    if prepared is None:
         evaluate = functools.partial(_parts_from_pairs, kernel, predictions)
     else:
-        evaluate = functools.partial(
-            _parts_from_features, evaluate_features, prepared, kernel, predictions
-        )
+        evaluate = functools.partial(_parts_from_features, prepared, kernel, predictions)
 
     def batch(keys: jax.Array) -> Parts:
         return evaluate(jax.vmap(draw, in_axes=(0, None))(keys, predictions))
@@ -276,9 +262,11 @@ def exact_skce_test(
     num_samples = _checks.number_of_draws("num_samples", num_samples)
     statistic = _checks.choice("statistic", statistic, STATISTICS)
     kernel, (predictions, targets) = checked_samples(kernel, predictions, targets, minimum=2)
-    evaluate, prepared = _features_of(kernel, predictions, targets)
+    prepared = None
+    if isinstance(kernel, TensorProduct):
+        prepared = prepare_features(kernel.target, predictions, targets)
     if batch_size is None:
-        size = _bytes_per_redraw(evaluate, kernel, prepared, predictions, targets)
+        size = _bytes_per_redraw(kernel, prepared, predictions, targets)
         batch_size = default_batch_size(size)
     unbiased, diagonal = _redraw_parts(
         key,
@@ -286,7 +274,6 @@ def exact_skce_test(
         prepared,
         predictions,
         targets,
-        evaluate_features=evaluate,
         num_samples=num_samples,
         batch_size=_checks.size_in_range("batch_size", batch_size, 1),
     )
@@ -295,15 +282,13 @@ def exact_skce_test(
     return skce_result(pool, components, unbiased[0], draws="redrawn targets")
 
 
-def _bytes_per_redraw(
-    evaluate: Callable | None, kernel: Kernel, prepared: Any, predictions: Any, targets: Any
-) -> int:
+def _bytes_per_redraw(kernel: Kernel, prepared: Any, predictions: Any, targets: Any) -> int:
     """What one redraw holds: its features [n, r], or a tile, per component if they are many."""
     n = _checks.leading_size("targets", targets)
-    if evaluate is None:
+    if prepared is None:
         num_components = sum(leaf.size // n for leaf in jax.tree.leaves(targets))
         wide = num_components if num_components > UNROLLED else 1
         return wide * bytes_of_tile(n)
     first = jax.tree.map(lambda leaf: leaf[0], (predictions, targets))
-    features = jax.eval_shape(functools.partial(evaluate, kernel.target, prepared), *first)
-    return 16 * n * features.size
+    one = jax.eval_shape(functools.partial(features, kernel.target, prepared), *first)
+    return 16 * n * one.size

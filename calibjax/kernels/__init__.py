@@ -32,23 +32,21 @@ distances between them are refused, unless `LabelKernel` asks for the numbers,
 0.1476
 """
 
-from calibjax.kernels import (  # registers the expectations
+from calibjax.kernels.bandwidth import median_heuristic
+from calibjax.kernels.base import Kernel, Product, Scaled, Sum, TensorProduct
+from calibjax.kernels.bounds import ValueRange, value_range
+from calibjax.kernels.expectations import (  # the families register what they know
     beta,
     categorical,
+    centered_kernel,
+    double_expectation,
     laplace,
     mixture,
     multivariate_normal,
     normal,
     poisson,
-    samples,
-)
-from calibjax.kernels.bandwidth import median_heuristic
-from calibjax.kernels.base import Kernel, Product, Scaled, Sum, TensorProduct
-from calibjax.kernels.bounds import ValueRange, value_range
-from calibjax.kernels.expectations import (
-    centered_kernel,
-    double_expectation,
     register_expectations,
+    samples,
     single_expectation,
 )
 from calibjax.kernels.labels import LabelKernel, White

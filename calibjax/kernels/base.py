@@ -1,30 +1,51 @@
 """Kernels and their algebra: sums, products, multiples, tensor products."""
 
+import functools
 import math
 import numbers
-from typing import Any, ClassVar
+from collections.abc import Callable
+from typing import Any, ClassVar, NamedTuple
 
 import jax
+import jax.numpy as jnp
 
 from calibjax import _checks
 from calibjax._pytree import record
 from calibjax.distributions import MonteCarlo
 from calibjax.kernels.expectations import (
     centered_kernel,
-    check_expectations,
+    combine,
     diagonal_expectation,
     double_expectation,
-    register_expectations,
     single_expectation,
 )
+
+
+class ValueRange(NamedTuple):
+    """Interval that contains all values of a kernel.
+
+    Attributes:
+        lower: number below or equal to all values.
+        upper: number above or equal to all values.
+    """
+
+    lower: jax.Array | float
+    upper: jax.Array | float
+
+    def times(self, other: "ValueRange") -> "ValueRange":
+        """Interval of the products."""
+        corners = [x * y for x in self for y in other]
+        is_array = any(isinstance(c, jax.Array) for c in corners)
+        least, most = (jnp.minimum, jnp.maximum) if is_array else (min, max)
+        return ValueRange(functools.reduce(least, corners), functools.reduce(most, corners))
 
 
 class Kernel:
     """A positive semi-definite function of two points.
 
-    Subclasses are records that define `__call__(x, y)` for one pair of points, and
-    `check_values(name)` where their hyperparameters can be wrong. `diagonal` is the value k(x, x)
-    where it is the same for all x, otherwise None.
+    Subclasses are records that define `__call__(x, y)` for one pair of points, `check_values(name)`
+    where their hyperparameters can be wrong, and `value_range()` where their values are bounded.
+    `diagonal` is the value k(x, x) where it is the same for all x, otherwise None.
     """
 
     diagonal: ClassVar[Any] = None
@@ -32,6 +53,13 @@ class Kernel:
     def __call__(self, x: Any, y: Any) -> jax.Array:
         """Value of the kernel at one pair of points, a scalar."""
         raise NotImplementedError(f"kernel {type(self).__name__} does not define __call__(x, y)")
+
+    def value_range(self) -> ValueRange:
+        """Bounds of the values; see `calibjax.kernels.value_range`."""
+        raise NotImplementedError(
+            f"no bound of the values of kernel {type(self).__name__} is known; define its method "
+            "value_range(), or pass bound=... where there is such an argument"
+        )
 
     def single_expectation(self, p: Any, z: Any) -> jax.Array:
         """E_{Z~p} k(Z, z); see `calibjax.kernels.single_expectation`."""
@@ -90,9 +118,18 @@ class Sum(Kernel):
 
     terms: tuple[Kernel, ...]
 
+    def combination(self) -> list[tuple[Any, Kernel]]:
+        """Factors and kernels of the linear combination."""
+        return [(None, term) for term in self.terms]
+
     def __call__(self, x: Any, y: Any) -> jax.Array:
         """Sum of the values of the terms."""
         return sum(kernel(x, y) for kernel in self.terms)
+
+    def value_range(self) -> ValueRange:
+        """Sum of the bounds of the terms."""
+        ranges = [term.value_range() for term in self.terms]
+        return ValueRange(sum(r.lower for r in ranges), sum(r.upper for r in ranges))
 
     def check_values(self, name: str) -> "Sum":
         """Refuses sums of nothing, and checks each term."""
@@ -123,6 +160,10 @@ class Product(Kernel):
             value = value * kernel(x, y)
         return value
 
+    def value_range(self) -> ValueRange:
+        """Bounds of the products of values of the factors."""
+        return functools.reduce(ValueRange.times, (k.value_range() for k in self.factors))
+
     def check_values(self, name: str) -> "Product":
         """Refuses products of nothing, and checks each factor."""
         return _checks.replaced(self, factors=_checked_parts(name, "factors", self.factors))
@@ -140,9 +181,18 @@ class Scaled(Kernel):
     factor: jax.Array | float
     kernel: Kernel
 
+    def combination(self) -> list[tuple[Any, Kernel]]:
+        """Factors and kernels of the linear combination."""
+        return [(self.factor, self.kernel)]
+
     def __call__(self, x: Any, y: Any) -> jax.Array:
         """Multiple of the value of the kernel."""
         return self.factor * self.kernel(x, y)
+
+    def value_range(self) -> ValueRange:
+        """Multiple of the bounds of the kernel."""
+        lower, upper = self.kernel.value_range()
+        return ValueRange(self.factor * lower, self.factor * upper)
 
     def check_values(self, name: str) -> "Scaled":
         """Refuses factors that are not positive."""
@@ -187,6 +237,30 @@ class TensorProduct(Kernel):
 
     __rmul__ = __mul__
 
+    def value_range(self) -> ValueRange:
+        """Bounds of the products of values of both kernels."""
+        return self.prediction.value_range().times(self.target.value_range())
+
+    def calibration_kernel(self, p: Any, y: Any, q: Any, z: Any) -> jax.Array:
+        """H of one pair of samples; see `calibjax.estimators.calibration_kernel`."""
+        value = prediction_kernel(self.prediction, p, q)
+        return value * centered_kernel(self.target, p, y, q, z)
+
+    def expected_diagonal(self, p: Any) -> jax.Array:
+        """E h((p, Y), (p, Y)) for Y ~ p."""
+        spread = diagonal_expectation(self.target, p) - double_expectation(self.target, p, p)
+        return prediction_kernel(self.prediction, p, p) * spread
+
+    def embedding_difference(self, t: Any, s: Any, p: Any, y: Any) -> jax.Array:
+        """k((t, s), (p, y)) − E k((t, s), (p, Z)) for Z ~ p at a test location (t, s)."""
+        difference = self.target(s, y) - single_expectation(self.target, p, s)
+        return prediction_kernel(self.prediction, t, p) * difference
+
+    def calibration_kernel_bound(self) -> jax.Array | float:
+        """Bound of |h|; see `calibjax.hypothesis_tests.calibration_kernel_bound`."""
+        lower, upper = self.target.value_range()
+        return 2 * self.prediction.value_range().upper * (upper - lower)
+
     def check_values(self, name: str) -> "TensorProduct":
         """Checks both factors, which are not kernels on pairs themselves."""
         checked = {}
@@ -204,27 +278,16 @@ class TensorProduct(Kernel):
         return _checks.replaced(self, **checked)
 
 
-# All expectations are linear in the kernel.
-def _check_terms(kernel: Sum, predictions: Any) -> None:
-    for term in kernel.terms:
-        check_expectations(term, predictions)
+def combine_on_pairs(kernel: Any, method: str, function: Callable[[Any], Any]) -> Any:
+    """Σ c function(k.method) over the terms of a kernel on pairs (prediction, target)."""
 
+    def of_term(term: Any) -> Any:
+        if not hasattr(term, method):
+            raise NotImplementedError(
+                f"{method} is not defined for kernel {type(term).__name__}; expected "
+                "TensorProduct(prediction, target) or sums and multiples of tensor products, or a "
+                "class of kernels on pairs with a method of this name"
+            )
+        return function(getattr(term, method))
 
-register_expectations(
-    Sum,
-    object,
-    single=lambda kernel, p, z: sum(single_expectation(k, p, z) for k in kernel.terms),
-    double=lambda kernel, p, q: sum(double_expectation(k, p, q) for k in kernel.terms),
-    centered=lambda kernel, *pair: sum(centered_kernel(k, *pair) for k in kernel.terms),
-    check=_check_terms,
-    diagonal=lambda kernel, p: sum(diagonal_expectation(k, p) for k in kernel.terms),
-)
-register_expectations(
-    Scaled,
-    object,
-    single=lambda kernel, p, z: kernel.factor * single_expectation(kernel.kernel, p, z),
-    double=lambda kernel, p, q: kernel.factor * double_expectation(kernel.kernel, p, q),
-    centered=lambda kernel, *pair: kernel.factor * centered_kernel(kernel.kernel, *pair),
-    check=lambda kernel, predictions: check_expectations(kernel.kernel, predictions),
-    diagonal=lambda kernel, p: kernel.factor * diagonal_expectation(kernel.kernel, p),
-)
+    return combine(kernel, of_term)

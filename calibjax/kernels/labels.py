@@ -9,7 +9,7 @@ from jax import lax
 
 from calibjax import _checks, _matrices
 from calibjax._pytree import record
-from calibjax.kernels.base import Kernel
+from calibjax.kernels.base import Kernel, ValueRange
 
 
 @record
@@ -27,6 +27,10 @@ class White(Kernel):
     def __call__(self, y: jax.Array, z: jax.Array) -> jax.Array:
         """Whether all entries of y and z are equal, as a number."""
         return jnp.all(jnp.equal(y, z)) * 1.0
+
+    def value_range(self) -> ValueRange:
+        """From 0 to 1."""
+        return ValueRange(0.0, 1.0)
 
 
 @record
@@ -51,6 +55,10 @@ class LabelKernel(Kernel):
         """Entry of the matrix for labels y and z."""
         matrix = jnp.asarray(self.matrix)
         return matrix.at[y, z].get(mode="fill", fill_value=jnp.nan, wrap_negative_indices=False)
+
+    def value_range(self) -> ValueRange:
+        """Smallest and largest entry."""
+        return ValueRange(jnp.min(self.matrix), jnp.max(self.matrix))
 
     def check_values(self, name: str) -> "LabelKernel":
         """Refuses matrices that are not symmetric positive semi-definite."""

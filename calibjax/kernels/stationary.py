@@ -10,7 +10,7 @@ import numpy as np
 from calibjax import _checks
 from calibjax._pytree import record
 from calibjax.distances import Distance, Euclidean
-from calibjax.kernels.base import Kernel
+from calibjax.kernels.base import Kernel, ValueRange
 
 
 def _scale(length_scale: Any, distance: jax.Array, power: int = 1) -> jax.Array:
@@ -41,6 +41,10 @@ class Stationary(Kernel):
     def __call__(self, x: Any, y: Any) -> jax.Array:
         """Value at one pair of points."""
         return jnp.exp(self.log_value(self.distance(x, y)))
+
+    def value_range(self) -> ValueRange:
+        """From 0 to 1."""
+        return ValueRange(0.0, 1.0)
 
     def check_values(self, name: str) -> "Stationary":
         """Refuses length scales that are not positive."""

@@ -15,19 +15,17 @@ from calibjax import _checks
 from calibjax._arithmetic import absolute, matmul
 from calibjax._pytree import record
 from calibjax.distributions import DiagNormal, Laplace, Mixture, MvNormal, Normal, Samples
-from calibjax.kernels.base import Kernel
-from calibjax.kernels.bounds import ValueRange, value_range
+from calibjax.kernels.base import Kernel, ValueRange
 from calibjax.kernels.expectations import (
     FeatureRule,
-    Rules,
     centered_kernel,
-    diagonal_by_rules,
+    check_expectations,
     diagonal_expectation,
     double_expectation,
-    four_terms,
+    features,
     missing,
+    prepare_features,
     register_expectations,
-    rules,
     single_expectation,
 )
 
@@ -57,6 +55,10 @@ class Linear(Kernel):
     def __call__(self, x: Any, y: Any) -> jax.Array:
         """Value of the inner kernel at the transformed points."""
         return self.kernel(*(_transformed(point, self.scale) for point in (x, y)))
+
+    def value_range(self) -> ValueRange:
+        """Bounds of the inner kernel."""
+        return self.kernel.value_range()
 
     def check_values(self, name: str) -> "Linear":
         """Refuses scales that are not finite, or neither scalar, [d] nor [k, d]."""
@@ -158,19 +160,6 @@ def _(p: Samples, scale: Any) -> Samples:
     return dataclasses.replace(p, values=values)
 
 
-@value_range.register
-def _(kernel: Linear) -> ValueRange:
-    return value_range(kernel.kernel)
-
-
-def _rules_of_any_kernel(p: Any) -> Rules | None:
-    """Rules of predictions that take every kernel as it is: classes, draws, mixtures."""
-    try:
-        return rules(Kernel(), p)
-    except NotImplementedError:
-        return None
-
-
 def _map(kernel: Linear, p: Any) -> Any:
     if linear_map.dispatch(type(p)) is linear_map.dispatch(object):
         raise missing(
@@ -179,57 +168,44 @@ def _map(kernel: Linear, p: Any) -> Any:
     return linear_map(p, kernel.scale)
 
 
-def _single(kernel: Linear, p: Any, z: Any) -> jax.Array:
-    if (general := _rules_of_any_kernel(p)) is not None:
-        return general.single(kernel, p, z)
-    return single_expectation(kernel.kernel, _map(kernel, p), _transformed(z, kernel.scale))
-
-
-def _double(kernel: Linear, p: Any, q: Any) -> jax.Array:
-    if (general := _rules_of_any_kernel(p)) is not None:
-        return general.double(kernel, p, q)
-    return double_expectation(kernel.kernel, _map(kernel, p), _map(kernel, q))
-
-
-def _diagonal(kernel: Linear, p: Any) -> jax.Array | float:
-    if (general := _rules_of_any_kernel(p)) is not None:
-        return diagonal_by_rules(general, kernel, p)
-    return diagonal_expectation(kernel.kernel, _map(kernel, p))
-
-
-def _centered(kernel: Linear, p: Any, y: Any, q: Any, z: Any) -> jax.Array:
-    if (general := _rules_of_any_kernel(p)) is not None:
-        return (general.centered or four_terms)(kernel, p, y, q, z)
-    return centered_kernel(kernel.kernel, *_mapped(kernel, p, y), *_mapped(kernel, q, z))
-
-
 def _mapped(kernel: Linear, p: Any, y: Any) -> tuple[Any, Any]:
     return _map(kernel, p), _transformed(y, kernel.scale)
 
 
+def _mapped_batch(kernel: Linear, *batches: Any) -> Any:
+    return jax.vmap(functools.partial(_mapped, kernel))(*batches)
+
+
+def _single(kernel: Linear, p: Any, z: Any) -> jax.Array:
+    return single_expectation(kernel.kernel, *_mapped(kernel, p, z))
+
+
+def _double(kernel: Linear, p: Any, q: Any) -> jax.Array:
+    return double_expectation(kernel.kernel, _map(kernel, p), _map(kernel, q))
+
+
+def _diagonal(kernel: Linear, p: Any) -> jax.Array | float:
+    return diagonal_expectation(kernel.kernel, _map(kernel, p))
+
+
+def _centered(kernel: Linear, p: Any, y: Any, q: Any, z: Any) -> jax.Array:
+    return centered_kernel(kernel.kernel, *_mapped(kernel, p, y), *_mapped(kernel, q, z))
+
+
 def _prepare(kernel: Linear, predictions: Any, targets: Any) -> Any:
-    if (general := _rules_of_any_kernel(predictions)) is not None:
-        rule, inner = general.features, kernel
-    else:
-        to_sample = functools.partial(_mapped, kernel)
-        predictions, targets = jax.vmap(to_sample)(predictions, targets)
-        rule, inner = rules(kernel.kernel, predictions).features, kernel.kernel
-    return None if rule is None else rule.prepare(inner, predictions, targets)
+    return prepare_features(kernel.kernel, *_mapped_batch(kernel, predictions, targets))
 
 
 def _features(kernel: Linear, prepared: Any, p: Any, y: Any) -> jax.Array:
-    if (general := _rules_of_any_kernel(p)) is not None:
-        return general.features.evaluate(kernel, prepared, p, y)
-    p, y = _mapped(kernel, p, y)
-    return rules(kernel.kernel, p).features.evaluate(kernel.kernel, prepared, p, y)
+    return features(kernel.kernel, prepared, *_mapped(kernel, p, y))
 
 
 def _check(kernel: Linear, predictions: Any) -> None:
-    general = _rules_of_any_kernel(predictions)
-    if general is not None and general.check is not None:
-        general.check(kernel, predictions)
+    mapped = jax.vmap(functools.partial(_map, kernel))(predictions)
+    check_expectations(kernel.kernel, mapped)
 
 
+# Predictions that take every kernel as it is (classes, draws, mixtures) have rules of their own.
 register_expectations(
     Linear,
     object,

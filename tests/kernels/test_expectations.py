@@ -1,3 +1,4 @@
+import functools
 import operator
 
 import chex
@@ -6,9 +7,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from calibjax import distances, distributions, kernels
-from calibjax.kernels.expectations import four_terms, rules
-from calibjax.kernels.normal import centered_without_offset
+from calibjax import distances, distributions, hypothesis_tests, kernels
+from calibjax.kernels.expectations import features, four_terms, prepare_features
+from calibjax.kernels.expectations.normal import centered_without_offset
 from tests import oracles
 
 NODES, WEIGHTS = np.polynomial.hermite_e.hermegauss(80)
@@ -183,7 +184,6 @@ def test_labels_out_of_range_are_not_clamped_under_jit():
 def test_features_reproduce_the_centered_kernel(name, dtype):
     kernel, predictions, targets, _, _ = oracles.cases()[name]
     target_kernel = kernel.target
-    rule = rules(target_kernel, predictions).features
     exact = jax.vmap(
         jax.vmap(lambda *a: kernels.centered_kernel(target_kernel, *a), (None, None, 0, 0)),
         (0, 0, None, None),
@@ -191,21 +191,34 @@ def test_features_reproduce_the_centered_kernel(name, dtype):
     target_kernel, predictions, targets = oracles.as_dtype(
         (target_kernel, predictions, targets), dtype
     )
-    prepared = rule.prepare(target_kernel, predictions, targets)
-    features = jax.vmap(lambda p, y: rule.evaluate(target_kernel, prepared, p, y))(
-        predictions, targets
-    )
-    assert features.dtype == dtype
-    np.testing.assert_allclose(
-        features @ features.T, exact, atol=1e-14 if dtype == jnp.float64 else 5e-6
-    )
+    prepared = prepare_features(target_kernel, predictions, targets)
+    found = jax.vmap(lambda p, y: features(target_kernel, prepared, p, y))(predictions, targets)
+    assert found.dtype == dtype
+    np.testing.assert_allclose(found @ found.T, exact, atol=1e-14 if dtype == jnp.float64 else 5e-6)
 
 
 def test_features_know_when_they_do_not_pay():
     predictions, targets, _ = oracles.normal_data(5)
-    prepare = rules(kernels.SquaredExponential(), predictions).features.prepare
+    prepare = prepare_features
     assert prepare(kernels.SquaredExponential(1.0), predictions, targets) is not None
     assert prepare(kernels.SquaredExponential(1e-3), predictions, targets) is None
     assert jax.jit(lambda p: prepare(kernels.SquaredExponential(1.0), p, targets) is None)(
         predictions
     )
+
+
+@pytest.mark.parametrize("name", ["normal-None", "categorical-5-white"])
+def test_features_of_sums_and_multiples(name):
+    kernel, predictions, targets, _, _ = oracles.cases()[name]
+    combined = 0.5 * (kernel.target + 3.0 * kernel.target)
+    one, two = (
+        jax.vmap(lambda p, y, k=k, f=f: features(k, f, p, y))(predictions, targets)
+        for k in (kernel.target, combined)
+        for f in [prepare_features(k, predictions, targets)]
+    )
+    np.testing.assert_allclose(two @ two.T, 2 * one @ one.T, atol=1e-14)
+    test = functools.partial(hypothesis_tests.exact_skce_test, jax.random.key(0), num_samples=19)
+    ours = test(kernels.TensorProduct(kernel.prediction, combined), predictions, targets)
+    expected = test(2.0 * kernel, predictions, targets)  # by pairs
+    assert ours.pvalue == expected.pvalue
+    np.testing.assert_allclose(ours.estimate, expected.estimate, rtol=1e-10)

@@ -5,7 +5,7 @@ import pytest
 
 from calibjax import estimators, kernels
 from calibjax.distributions import MvNormal
-from calibjax.kernels.multivariate_normal import centered_without_offset
+from calibjax.kernels.expectations.multivariate_normal import centered_without_offset
 from tests import oracles
 
 RNG = np.random.default_rng(0)

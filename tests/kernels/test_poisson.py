@@ -6,7 +6,7 @@ import pytest
 from scipy import stats
 
 from calibjax import distances, distributions, estimators, kernels
-from calibjax.kernels.expectations import rules
+from calibjax.kernels.expectations import features, prepare_features
 from tests import oracles
 
 Poisson = distributions.Poisson
@@ -100,12 +100,12 @@ def test_gradients():
 )
 def test_features_reproduce_the_centered_kernel(kernel):
     predictions, targets = _data(20, np.float64)
-    prepare, evaluate = rules(kernel, predictions).features
+    prepare = prepare_features
     root = prepare(kernel, predictions, targets)
-    features = jax.vmap(lambda p, y: evaluate(kernel, root, p, y))(predictions, targets)
+    found = jax.vmap(lambda p, y: features(kernel, root, p, y))(predictions, targets)
     pair = lambda x, y: kernels.centered_kernel(kernel, *x, *y)  # noqa: E731
     expected = jax.jit(lambda s: kernels.gram_matrix(pair, s))((predictions, targets))
-    np.testing.assert_allclose(features @ features.T, expected, atol=1e-10)
+    np.testing.assert_allclose(found @ found.T, expected, atol=1e-10)
     # Not for many counts, and not for what is traced.
     assert prepare(kernel, Poisson(100 * predictions.rate), targets) is None
     traced = []

@@ -17,7 +17,7 @@ from calibjax.distributions import (
     Samples,
 )
 from calibjax.kernels import Linear, SquaredExponential, linear_map
-from calibjax.kernels.expectations import rules
+from calibjax.kernels.expectations import features, prepare_features
 from tests import oracles
 
 RNG = np.random.default_rng(0)
@@ -137,23 +137,20 @@ def test_kernel_on_predictions():
 def test_features_of_the_inner_kernel():
     predictions, targets, _ = oracles.normal_data(11)
     kernel = Linear(jnp.asarray(2.0), SquaredExponential(1.0))
-    rule = rules(kernel, predictions).features
-    prepared = rule.prepare(kernel, predictions, targets)
+    prepared = prepare_features(kernel, predictions, targets)
 
     @jax.jit
     def matrices(predictions, targets):
-        features = jax.vmap(lambda p, y: rule.evaluate(kernel, prepared, p, y))(
-            predictions, targets
-        )
+        found = jax.vmap(lambda p, y: features(kernel, prepared, p, y))(predictions, targets)
         samples = predictions, targets
-        return features @ features.T, kernels.gram_matrix(
+        return found @ found.T, kernels.gram_matrix(
             lambda a, b: kernels.centered_kernel(kernel, *a, *b), samples
         )
 
     np.testing.assert_allclose(*matrices(predictions, targets), atol=1e-14)
     predictions, targets, _ = oracles.normal_data(5, 3)
     kernel = Linear(jnp.asarray(WIDE), SquaredExponential(1.0))
-    assert rules(kernel, predictions).features.prepare(kernel, predictions, targets) is None
+    assert prepare_features(kernel, predictions, targets) is None
 
 
 def test_float32_stays_float32():

@@ -89,6 +89,8 @@ def _other_types(argument: Argument, a: np.ndarray) -> list[Mutant]:
         wide = {"2^32": 2**32, "2^32+1": 2**32 + 1, "2^40": 2**40, "-2^32": -(2**32)}
         wide |= {"nan as int64": np.iinfo(np.int64).min}
         if argument.kind != "integers" or not jax.config.jax_enable_x64:
+            if argument.kind == "counts" and jax.config.jax_enable_x64:  # which are counts then
+                wide = {k: v for k, v in wide.items() if v < 0}
             wide = {k: with_number(a.astype(np.int64), v) for k, v in wide.items()}
             found += [Mutant(f"int64 {k}", v) for k, v in wide.items()]
             found.append(Mutant("uint64 2^63", with_number(a.astype(np.uint64), 2**63)))

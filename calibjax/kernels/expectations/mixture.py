@@ -25,9 +25,10 @@ from calibjax.kernels.expectations import (
     check_expectations,
     diagonal_expectation,
     double_expectation,
+    features,
     four_terms,
+    prepare_features,
     register_expectations,
-    rules,
     single_expectation,
 )
 
@@ -89,18 +90,16 @@ def _centered(kernel: Kernel, p: Mixture, y: Any, q: Mixture, z: Any) -> jax.Arr
 def _prepare(kernel: Kernel, predictions: Mixture, targets: Any) -> Any:
     """What the features of the components need, and a target where to compare components."""
     flat = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), predictions.components)
-    rule = rules(kernel, flat).features
-    prepared = None if rule is None else rule.prepare(kernel, flat, targets)
+    prepared = prepare_features(kernel, flat, targets)
     return None if prepared is None else (prepared, jax.tree.map(lambda y: y[0], targets))
 
 
 def _features(kernel: Kernel, prepared: Any, p: Mixture, y: Any) -> jax.Array:
     """Σ_k w_k f(p_k, y), where f(p_k, y) − f(p_0, y) is the same for all y."""
     prepared, anywhere = prepared
-    evaluate = rules(kernel, p.components).features.evaluate
 
     def of_component(component: Any, y: Any) -> jax.Array:
-        return evaluate(kernel, prepared, component, y)
+        return features(kernel, prepared, component, y)
 
     first = jax.tree.map(lambda leaf: leaf[0], p.components)
     all_there = jax.vmap(of_component, in_axes=(0, None))(p.components, anywhere)

@@ -11,10 +11,13 @@ The last is the inner product of k(y, ·) − m_p and k(z, ·) − m_q in the Hi
 References: W21 §3.2, eq. (5), and App. D.
 """
 
-from collections.abc import Callable
+import functools
+import operator
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 
 
 class FeatureRule(NamedTuple):
@@ -79,22 +82,45 @@ def register_expectations(
 
 
 def rules(kernel: Any, distribution: Any) -> Rules:
-    """Looks up the rules of a pair, the most specific kernel class first.
+    """Looks up the rules of a pair: of the most specific class of the distribution, then kernel.
 
     Raises:
         NotImplementedError: if there are none.
     """
-    for kernel_type in type(kernel).__mro__:
-        for distribution_type in type(distribution).__mro__:
+    for distribution_type in type(distribution).__mro__:
+        for kernel_type in type(kernel).__mro__:
             if (kernel_type, distribution_type) in _REGISTRY:
                 return _REGISTRY[kernel_type, distribution_type]
     raise missing(kernel, distribution)
 
 
+def terms(kernel: Any) -> Iterator[tuple[Any, Any]]:
+    """Factors c and kernels k of a linear combination Σ c k; of other kernels, the kernel itself.
+
+    This is where sums and multiples of kernels are taken apart: everything that is computed from a
+    kernel and linear in it is computed from the terms. A factor of one is None.
+    """
+    combination = getattr(type(kernel), "combination", None)
+    if combination is None:
+        yield None, kernel
+        return
+    for factor, part in combination(kernel):
+        for inner, term in terms(part):
+            known = [c for c in (factor, inner) if c is not None]
+            yield functools.reduce(operator.mul, known) if known else None, term
+
+
+def combine(kernel: Any, function: Callable[[Any], Any]) -> Any:
+    """Σ c function(k) over the terms of a kernel."""
+    values = (function(k) if c is None else c * function(k) for c, k in terms(kernel))
+    return functools.reduce(operator.add, values)
+
+
 def check_expectations(kernel: Any, predictions: Any) -> None:
-    """Calls the check of the rules of a target kernel, if there is one."""
-    if (check := rules(kernel, predictions).check) is not None:
-        check(kernel, predictions)
+    """Calls the checks of the rules of a target kernel."""
+    for _, term in terms(kernel):
+        if (check := rules(term, predictions).check) is not None:
+            check(term, predictions)
 
 
 def missing(kernel: Any, distribution: Any, why: str = "") -> NotImplementedError:
@@ -130,7 +156,7 @@ def single_expectation(kernel: Any, p: Any, z: Any) -> jax.Array:
     >>> print(single_expectation(White(), Categorical(jnp.array([0.25, 0.75])), 1))
     0.75
     """
-    return rules(kernel, p).single(kernel, p, z)
+    return combine(kernel, lambda term: rules(term, p).single(term, p, z))
 
 
 def double_expectation(kernel: Any, p: Any, q: Any) -> jax.Array:
@@ -156,7 +182,7 @@ def double_expectation(kernel: Any, p: Any, q: Any) -> jax.Array:
     >>> print(double_expectation(White(), p, p))
     0.625
     """
-    return rules(kernel, p).double(kernel, p, q)
+    return combine(kernel, lambda term: rules(term, p).double(term, p, q))
 
 
 def diagonal_expectation(kernel: Any, p: Any) -> jax.Array | float:
@@ -179,15 +205,14 @@ def diagonal_expectation(kernel: Any, p: Any) -> jax.Array | float:
     >>> print(diagonal_expectation(kernel, Categorical(jnp.array([0.25, 0.75]))))
     2.5
     """
+    return combine(kernel, lambda term: _diagonal_of_term(term, p))
+
+
+def _diagonal_of_term(kernel: Any, p: Any) -> jax.Array | float:
     if (constant := getattr(kernel, "diagonal", None)) is not None:
         return constant
-    return diagonal_by_rules(rules(kernel, p), kernel, p)
-
-
-def diagonal_by_rules(known: Rules, kernel: Any, p: Any) -> jax.Array:
-    """`diagonal_expectation` of a kernel whose diagonal is not constant."""
-    if known.diagonal is not None:
-        return known.diagonal(kernel, p)
+    if (diagonal := rules(kernel, p).diagonal) is not None:
+        return diagonal(kernel, p)
     raise NotImplementedError(
         f"no expectation of k(Z, Z) of the target kernel {type(kernel).__name__} under "
         f"{type(p).__name__} predictions; give the kernel an attribute diagonal, where k(z, z) is "
@@ -223,12 +248,36 @@ def centered_kernel(kernel: Any, p: Any, y: Any, q: Any, z: Any) -> jax.Array:
     >>> print(centered_kernel(White(), p, 1, p, 1))
     0.125
     """
-    centered = rules(kernel, p).centered or four_terms
-    return centered(kernel, p, y, q, z)
+
+    def of_term(term: Any) -> jax.Array:
+        centered = rules(term, p).centered or four_terms
+        return centered(term, p, y, q, z)
+
+    return combine(kernel, of_term)
 
 
 def four_terms(kernel: Any, p: Any, y: Any, q: Any, z: Any) -> jax.Array:
     """The centered kernel as the sum of its four terms."""
-    single = rules(kernel, p).single
-    singles = single(kernel, p, z) + single(kernel, q, y)
-    return kernel(y, z) - singles + rules(kernel, p).double(kernel, p, q)
+    singles = single_expectation(kernel, p, z) + single_expectation(kernel, q, y)
+    return kernel(y, z) - singles + double_expectation(kernel, p, q)
+
+
+def prepare_features(kernel: Any, predictions: Any, targets: Any) -> tuple[Any, ...] | None:
+    """What `features` needs of each term of a target kernel; None where one has no features."""
+    prepared = []
+    for _, term in terms(kernel):
+        rule = rules(term, predictions).features
+        one = None if rule is None else rule.prepare(term, predictions, targets)
+        if one is None:
+            return None
+        prepared.append(one)
+    return tuple(prepared)
+
+
+def features(kernel: Any, prepared: tuple[Any, ...], p: Any, y: Any) -> jax.Array:
+    """Features of one sample, [r], whose inner products are the centered kernel."""
+    found = []
+    for (factor, term), one in zip(terms(kernel), prepared, strict=True):
+        values = rules(term, p).features.evaluate(term, one, p, y)
+        found.append(values if factor is None else jnp.sqrt(factor).astype(values.dtype) * values)
+    return found[0] if len(found) == 1 else jnp.concatenate(found)

@@ -23,7 +23,7 @@ from calibjax._arithmetic import fold, safe_sqrt
 from calibjax._matrices import Factor, Matrix, Vector, dot
 from calibjax.distributions import MvNormal
 from calibjax.kernels.expectations import four_terms, register_expectations
-from calibjax.kernels.normal import inverse_length_scale, union
+from calibjax.kernels.expectations.normal import inverse_length_scale, union
 from calibjax.kernels.stationary import SquaredExponential, refuse_far_length_scale
 
 

@@ -1,0 +1,40 @@
+"""Expectations of target kernels under predicted distributions: a registry, and a file per family.
+
+`calibjax.kernels` imports the families, which register what they know.
+"""
+
+from calibjax.kernels.expectations.registry import (
+    FeatureRule,
+    Rules,
+    centered_kernel,
+    check_expectations,
+    combine,
+    diagonal_expectation,
+    double_expectation,
+    features,
+    four_terms,
+    missing,
+    prepare_features,
+    register_expectations,
+    rules,
+    single_expectation,
+    terms,
+)
+
+__all__ = [
+    "FeatureRule",
+    "Rules",
+    "centered_kernel",
+    "check_expectations",
+    "combine",
+    "diagonal_expectation",
+    "double_expectation",
+    "features",
+    "four_terms",
+    "missing",
+    "prepare_features",
+    "register_expectations",
+    "rules",
+    "single_expectation",
+    "terms",
+]
