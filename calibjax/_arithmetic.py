@@ -94,6 +94,18 @@ def total(terms: list[jax.Array]) -> jax.Array:
     return jnp.sum(functools.reduce(jnp.add, terms))
 
 
+def dot(x: list[jax.Array], weights: list[jax.Array]) -> jax.Array:
+    """Sum of products of components, a scalar.
+
+    Of many it is a matrix product, since jaxlib 0.10.2 computes sums of products wrongly on CPUs
+    where the first factor is the same along a leading axis, such as one of length scales.
+    """
+    if len(x) > 1:
+        return jnp.sum(functools.reduce(jnp.add, map(jnp.multiply, x, weights)))
+    one, two = jnp.broadcast_arrays(x[0], weights[0])
+    return matmul(jnp.ravel(one), jnp.ravel(two))
+
+
 def fold(combine: Callable[..., jax.Array], terms: list[jax.Array], identity: float) -> jax.Array:
     """Combines components by an associative elementwise function, a scalar."""
     x = functools.reduce(combine, terms)

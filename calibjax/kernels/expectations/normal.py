@@ -18,7 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from calibjax import _checks
-from calibjax._arithmetic import fold, map_components, safe_sqrt, total
+from calibjax._arithmetic import dot, fold, map_components, safe_sqrt, total
 from calibjax.distances import Euclidean
 from calibjax.distributions import DiagNormal, Normal
 from calibjax.kernels.base import Kernel
@@ -52,8 +52,9 @@ def inverse_length_scale(kernel: SquaredExponential, p: Any) -> jax.Array:
 def _gaussian(rate: jax.Array, x: Any, y: Any, shrink: list[jax.Array]) -> jax.Array:
     """Π_k shrink_k^(1/2) exp(−shrink_k (x_k − y_k)² / (2 ℓ²))."""
     slope = -0.5 * jnp.square(rate)
-    exponents = map_components(lambda a, b, c: jnp.square(a - b) * (slope * c), x, y, shrink)
-    return safe_sqrt(_product(shrink)) * jnp.exp(total(exponents))
+    squares = map_components(lambda a, b: jnp.square(a - b), x, y)
+    exponent = dot(squares, [slope * c for c in shrink])
+    return safe_sqrt(_product(shrink)) * jnp.exp(exponent)
 
 
 def _single(kernel: SquaredExponential, p: Any, z: jax.Array) -> jax.Array:
