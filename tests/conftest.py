@@ -14,6 +14,13 @@ def _float64():
         yield
 
 
+@pytest.fixture(autouse=True, scope="module")
+def _dropped_programs():
+    """Programs compiled for the tests of one file are dropped, or they fill gigabytes."""
+    yield
+    jax.clear_caches()
+
+
 @pytest.fixture
 def data_dir():
     """Folder with the published data, from the environment variable CALIBJAX_DATA."""

@@ -32,6 +32,7 @@ def _whole_tracebacks():
     jax.config.update("jax_traceback_filtering", "off")
     yield
     jax.config.update("jax_traceback_filtering", before)
+    jax.clear_caches()  # of the thousands of programs the process would run out of memory maps
 
 
 def _of_room(room):

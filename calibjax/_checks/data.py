@@ -238,8 +238,10 @@ def features(name: str, values: Any, num_samples: int, *, vectors: bool) -> Any:
             raise TypeError(f"{name}: expected an array [n, d], got {described(values)}")
         values = floating(name, values)
         shape(name, values, (None, None), "[n, d]")
-        if values.shape[1] == 0:
-            raise ValueError(f"{name}: expected at least one feature, got shape {values.shape}")
+    for path, leaf in jax.tree_util.tree_leaves_with_path(values):
+        if not jnp.size(leaf):
+            place = name + jax.tree_util.keystr(path)
+            raise ValueError(f"{place}: expected at least one feature, got shape {jnp.shape(leaf)}")
     return jax.tree.map(lambda leaf: finite(name, leaf), record_values(values, name))
 
 

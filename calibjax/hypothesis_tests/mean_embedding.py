@@ -48,7 +48,8 @@ def draw_test_locations(
     (10, 3) (10, 3)
     """
     key = _checks.random_key(key)
-    shape: tuple[int, ...] = (_checks.number_of_draws("num_locations", num_locations),)
+    num_locations = _checks.number_of_draws("num_locations", num_locations)
+    shape: tuple[int, ...] = (num_locations,)
     if dimension is not None:
         shape = (
             *shape,

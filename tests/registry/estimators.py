@@ -9,7 +9,7 @@ from tests.registry.arguments import Call, call
 from tests.registry.families import BERNOULLI, CATEGORICAL, FAMILIES, NORMAL
 
 _BINNING = estimators.uniform_bins(3)
-_SEVERAL = ("length scale array([1., 1.])",)  # are several kernels for local errors
+SEVERAL = ("length scale array([1., 1.])",)  # are several kernels for local errors
 _AT = {
     "at_features": a.real(a.FEATURES[:3] + 0.1, "at"),
     "at_confidences": a.unit(np.array([0.6, 0.7, 0.9]), "at"),
@@ -212,7 +212,7 @@ def _local() -> list[Call]:
                 "kernel",
                 **_LOCAL,
                 **_AT,
-                kernel=a.kernel(kernels.Exponential(0.5), without=_SEVERAL),
+                kernel=a.kernel(kernels.Exponential(0.5), without=SEVERAL),
             )
         )
     found.append(

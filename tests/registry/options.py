@@ -160,7 +160,7 @@ def of_binning(argument: Argument, value: Any) -> list[Mutant]:
     return [
         *(Mutant(k, v) for k, v in {**plain, **wrong}.items()),
         Mutant("same as lambda", lambda p: value(p), (value,)),
-        Mutant("uint8", lambda p: np.asarray(value(p)).astype(np.uint8), (value,)),
+        Mutant("uint8", lambda p: jnp.asarray(value(p)).astype(jnp.uint8), (value,)),
         Mutant("list valued", lambda p: np.asarray(value(p)).tolist(), (value,)),
     ]
 

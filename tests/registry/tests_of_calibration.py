@@ -8,6 +8,7 @@ from calibjax import estimators, hypothesis_tests, kernels
 from calibjax.distributions import Categorical, Normal
 from tests.registry import arguments as a
 from tests.registry.arguments import Call, call
+from tests.registry.estimators import SEVERAL
 from tests.registry.families import CATEGORICAL, FAMILIES, NORMAL, Family
 
 B = a.integer(9)
@@ -63,7 +64,9 @@ def _skce_tests(family: Family, name: str) -> list[Call]:
         covers = f"hypothesis_tests.{test} hypothesis_tests.{record}"
         if test == "exact_skce_test":
             covers += " hypothesis_tests.Component hypothesis_tests.SKCEComponents"
-        options = {"kernel": a.kernel(family.kernel), **options}
+        # The small eigenvalues are differences of large numbers, which another rounding changes.
+        without = ("once", "sum of one") if test == "spectrum_skce_test" else ()
+        options = {"kernel": a.kernel(family.kernel, without=without), **options}
         slow = test not in ("block_skce_test", "distribution_free_skce_test")
         found.append(family.call(covers, function, f"{name}, options", slow=slow, **options))
     found.append(
@@ -179,8 +182,9 @@ def _local() -> list[Call]:
             hypothesis_tests.local_calibration_test,
             "kernel",
             key=a.key(),
-            **data,
-            kernel=a.kernel(kernels.Exponential(0.5)),
+            # a kernel takes any features
+            **{**data, "features": a.real(a.FEATURES, without=("first column",))},
+            kernel=a.kernel(kernels.Exponential(0.5), without=SEVERAL),
             binning=a.binning(estimators.uniform_bins(2)),
             num_samples=B,
             one_of=8,
