@@ -116,6 +116,30 @@ def expectations_of_mapped_normals():
     return double, (loc, scale, a), gaussian(pairs(m @ b.T, m @ b.T), cov[:, None] + cov)
 
 
+@case("kernels")  # jaxlib 0.10.2: off by 0.6
+def expectations_for_several_length_scales():
+    loc, scale, scales = normals(100, D), uniforms(100, D, low=0.1, high=0.5), [4.0, 6.0, 10.0]
+    y, scales = normals(100, D, seed=5), np.array(scales, np.float32)
+
+    def ours(loc, scale, y, scales):
+        def for_one(length_scale):
+            kernel = kernels.SquaredExponential(length_scale)
+            expect = functools.partial(kernels.single_expectation, kernel)
+            rows = jax.vmap(expect, (None, 0))
+            return jax.vmap(rows, (0, None))(distributions.DiagNormal(loc, scale), y)
+
+        return jax.vmap(for_one)(scales)
+
+    m, s, z, ls = doubles(loc, scale, y, scales)
+    terms = 1 + (s[:, None] / ls[:, None, None, None]) ** 2
+    squared = (pairs(m, z) / ls[:, None, None, None]) ** 2
+    return (
+        ours,
+        (loc, scale, y, scales),
+        np.exp(-0.5 * np.sum(squared / terms, -1)) / np.sqrt(terms.prod(-1)),
+    )
+
+
 @case("distributions")
 def log_density():
     loc, scale, y = (x[:200] for x in diagonal_normal_data())
