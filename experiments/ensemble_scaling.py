@@ -66,7 +66,7 @@ def row(
         jax.random.key(0), kernel, predictions, y, num_samples=num_samples
     )
     levels = jnp.array([0.5 - COVERAGE / 2, 0.5 + COVERAGE / 2])
-    low, high = jax.vmap(lambda p: jax.vmap(p.quantile)(levels))(predictions).T
+    low, high = jax.vmap(lambda p: jax.vmap(p.icdf)(levels))(predictions).T
     return {
         "model": model,
         "T": temperature,

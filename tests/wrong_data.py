@@ -139,7 +139,7 @@ WRONG = {
         DiagNormal(jnp.ones((N, 0)), jnp.ones((N, 0))),
         jnp.ones((N, 0)),
         ValueError,
-        "at least one dimension",
+        "with d >= 1",
     ),
     "logits": (
         Categorical(jnp.zeros((N, 3))),
@@ -183,7 +183,7 @@ WRONG = {
         ValueError,
         r"targets: expected integer class labels, got targets\[1\] = 0.5",
     ),
-    "one class": (Categorical(jnp.ones((N, 1))), LABELS * 0, ValueError, "at least two classes"),
+    "one class": (Categorical(jnp.ones((N, 1))), LABELS * 0, ValueError, "m >= 2"),
     "one-hot targets": (
         Categorical(PROBS),
         jax.nn.one_hot(LABELS, 3, dtype=int),

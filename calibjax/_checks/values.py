@@ -309,15 +309,16 @@ def shape(name: str, values: Any, expected: tuple[Any, ...], described: str) -> 
 def full(name: str, record: Any) -> Any:
     """A batch whose parameters are floating-point arrays with all leading axes.
 
-    The class says in `parameter_axes` how many axes each parameter of one distribution has. A
-    parameter without leading axes is the same for all distributions of the batch.
+    A parameter is a field with a constraint, which names the axes that it has in one distribution
+    (see `distributions.parameter`). Without leading axes it is the same for the whole batch.
     """
-    changes = {}
+    changes, axes = {}, {}
     for field in dataclasses.fields(record) if dataclasses.is_dataclass(record) else ():
+        if "constraint" in field.metadata:
+            axes[field.name] = len(field.metadata["constraint"].axes)
         value = getattr(record, field.name)
         if dataclasses.is_dataclass(value):
             changes[field.name] = full(f"{name}.{field.name}", value)
-    axes = getattr(type(record), "parameter_axes", {})
     given = {key: getattr(record, key) for key in axes if getattr(record, key) is not None}
     dtype = floating_dtype([x for x in given.values() if not getattr(x, "weak_type", False)])
     for key, value in given.items():

@@ -4,20 +4,23 @@ One instance describes *one* distribution; a batch of n predictions is the same 
 leading axis n on every parameter. All formulas are written for one instance and batched with
 `jax.vmap`.
 
-**A distribution of your own** is any frozen dataclass pytree with its parameters as fields, as
-`calibjax.record` makes it, and
+**A distribution of your own** is a subclass of `Distribution` that `calibjax.record` makes a
+pytree. Its parameters are fields `parameter(constraint)`, from which the checks and their messages
+follow, and so they do for the targets from `support`; see `distributions.constraints`. It has
 
 - `sample(key)`: one draw,
-- `log_prob(y)`, `mean()`, and `cdf(y)`, `quantile(level)` where they exist (the estimators and
-  tests need none of them; scores and plots do),
+- `log_prob(y)`, `mean()`, `variance()`, and `cdf(y)`, `icdf(level)`, `crps(y)` where they exist
+  (the estimators and tests need none of them; scores and plots do),
+- `tempered(temperature)` and `linear_map(scale)` where temperature scaling and `kernels.Linear` are
+  to take it,
 - per target kernel the two expectations, registered with
-  `calibjax.kernels.register_expectations`,
-- if you like, `check_structure(name)`, `check_values(name)` and `check_targets(name, targets)`,
-  which receive a batch and raise `ValueError` or `TypeError`. The last two may return the batch
-  and the targets with what is traced and wrong replaced by NaN (of integers, by the smallest one).
-  Without them only the common length of the leading axes and finiteness are checked,
-- if you like, `parameter_axes`, a class attribute that says how many axes each parameter of one
-  distribution has: parameters that are the same for a whole batch are then taken without its axis.
+  `calibjax.kernels.register_expectations`.
+
+Any other frozen dataclass pytree with a method `sample(key)` will do, too. Then only the common
+length of the leading axes and finiteness are checked, unless it has methods
+`check_structure(name)`, `check_values(name)` and `check_targets(name, targets)`, which receive a
+batch and raise `ValueError` or `TypeError`. The last two may return the batch and the targets with
+what is traced and wrong replaced by NaN (of integers, by the smallest one).
 
 Parameters and targets are whatever NumPy reads as real numbers; float16 and bfloat16 are computed
 in float32.
@@ -28,8 +31,8 @@ exp(−y²) exp(−z²) (one feature, exp(−y²)):
 >>> import jax, jax.numpy as jnp
 >>> from calibjax import estimators, hypothesis_tests, kernels, record
 >>> @record
-... class Rayleigh:
-...     scale: jax.Array
+... class Rayleigh(Distribution):
+...     scale: jax.Array = parameter(constraints.positive)
 ...     def sample(self, key):
 ...         return self.scale * jnp.sqrt(2 * jax.random.exponential(key, dtype=self.scale.dtype))
 ...     def log_prob(self, y):
@@ -63,7 +66,9 @@ Without expectations, `monte_carlo` estimates them from draws, for any target ke
 True
 """
 
+from calibjax.distributions import constraints
 from calibjax.distributions.adapters import NumpyroDistribution, from_numpyro
+from calibjax.distributions.base import Distribution, parameter
 from calibjax.distributions.beta import Beta
 from calibjax.distributions.categorical import Bernoulli, Categorical, CategoricalLogits
 from calibjax.distributions.dirichlet import Dirichlet
@@ -83,6 +88,7 @@ __all__ = [
     "CategoricalLogits",
     "DiagNormal",
     "Dirichlet",
+    "Distribution",
     "Laplace",
     "Mixture",
     "MonteCarlo",
@@ -91,7 +97,9 @@ __all__ = [
     "NumpyroDistribution",
     "Poisson",
     "Samples",
+    "constraints",
     "from_numpyro",
     "monte_carlo",
+    "parameter",
     "sample_targets",
 ]

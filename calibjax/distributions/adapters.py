@@ -58,7 +58,7 @@ class NumpyroDistribution:
         """Probability of values up to y, where numpyro has it."""
         return self.build().cdf(y)
 
-    def quantile(self, level: jax.Array) -> jax.Array:
+    def icdf(self, level: jax.Array) -> jax.Array:
         """Value y with cdf(y) = level, where numpyro has it."""
         return self.build().icdf(level)
 

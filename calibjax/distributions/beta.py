@@ -1,14 +1,16 @@
 """Beta distribution of a proportion."""
 
+import dataclasses
 from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
 from jax import lax
 
-from calibjax import _checks
 from calibjax._pytree import record
 from calibjax._special import log_dirichlet_density
+from calibjax.distributions.base import Distribution, parameter
+from calibjax.distributions.constraints import Constraint, positive, proportion
 
 _NUM_TERMS = 150  # of the continued fraction; they suffice for parameters up to 1e4
 
@@ -37,7 +39,7 @@ def _cdf(alpha: jax.Array, beta: jax.Array, y: jax.Array) -> jax.Array:
 
 
 @record
-class Beta:
+class Beta(Distribution):
     """Beta distribution of a proportion in [0, 1], density ∝ y^(alpha − 1) (1 − y)^(beta − 1).
 
     Draws are rounded to floating-point numbers, and for small parameters many are exactly 0 or 1;
@@ -51,14 +53,14 @@ class Beta:
 
     >>> import jax.numpy as jnp
     >>> p = Beta(alpha=jnp.array(2.0), beta=jnp.array(1.0))
-    >>> print(f"{p.mean():.4f} {p.cdf(0.5):.4f} {p.quantile(0.25):.4f}")
+    >>> print(f"{p.mean():.4f} {p.cdf(0.5):.4f} {p.icdf(0.25):.4f}")
     0.6667 0.2500 0.5000
     """
 
-    parameter_axes: ClassVar = {"alpha": 0, "beta": 0}
+    support: ClassVar[Constraint] = proportion
 
-    alpha: jax.Array
-    beta: jax.Array
+    alpha: jax.Array = parameter(positive)
+    beta: jax.Array = parameter(positive)
 
     def _with(self, y: Any) -> list[jax.Array]:
         dtype = jnp.result_type(self.alpha, self.beta)
@@ -94,7 +96,7 @@ class Beta:
         is_inside = (y > 0) & (y < 1)
         return jnp.where(is_inside, _cdf(alpha, beta, jnp.where(is_inside, y, 0.5)), y >= 1)
 
-    def quantile(self, level: jax.Array) -> jax.Array:
+    def icdf(self, level: jax.Array) -> jax.Array:
         """Smallest floating-point number y with cdf(y) ≥ level; not differentiable.
 
         Bisection of the bit patterns of the floats in [0, 1], which are ordered as the floats
@@ -115,25 +117,8 @@ class Beta:
         low, _ = lax.fori_loop(0, num_steps, halve, (jnp.zeros_like(one), one))
         return lax.bitcast_convert_type(low, level.dtype)
 
-    def check_structure(self, name: str) -> None:
-        """Refuses a batch whose parameters are not floating-point arrays [n]."""
-        _checks.floating(f"{name}.alpha", self.alpha)
-        _checks.floating(f"{name}.beta", self.beta)
-        _checks.shape(f"{name}.alpha", self.alpha, (None,), "[n]")
-        _checks.shape(f"{name}.beta", self.beta, jnp.shape(self.alpha), "[n], as alpha")
-
-    def check_values(self, name: str) -> "Beta":
-        """Refuses parameters that are not positive."""
-        return _checks.replaced(
-            self,
-            alpha=_checks.positive(f"{name}.alpha", self.alpha),
-            beta=_checks.positive(f"{name}.beta", self.beta),
-        )
-
-    def check_targets(self, name: str, targets: jax.Array) -> jax.Array:
-        """Refuses targets that are not numbers in [0, 1], [n]."""
-        targets = _checks.floating(name, targets, jnp.result_type(self.alpha))
-        _checks.shape(name, targets, jnp.shape(self.alpha), "[n], as the predictions' alpha")
-        return _checks.satisfying(
-            name, targets, lambda y: (y >= 0) & (y <= 1), "proportions in [0, 1]"
+    def tempered(self, temperature: jax.Array) -> "Beta":
+        """The Beta distribution with density ∝ p^{1/T} with respect to dy / (y (1 − y))."""
+        return dataclasses.replace(
+            self, alpha=self.alpha / temperature, beta=self.beta / temperature
         )

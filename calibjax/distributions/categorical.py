@@ -1,17 +1,22 @@
 """Distributions of class labels 0, 1, ..., m − 1."""
 
+import dataclasses
 from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import lax
 
-from calibjax import _checks
 from calibjax._pytree import record
+from calibjax.distributions.base import Distribution, parameter
+from calibjax.distributions.constraints import Constraint, labels, probability, real, simplex
+
+_UNDERFLOW = -800.0  # smaller exponents give zero; without them no derivative is 0 / 0
 
 
 @record
-class Categorical:
+class Categorical(Distribution):
     """Distribution of a class label 0, ..., m − 1.
 
     Attributes:
@@ -19,13 +24,16 @@ class Categorical:
 
     >>> import jax.numpy as jnp
     >>> p = Categorical(probs=jnp.array([0.2, 0.3, 0.5]))
-    >>> print(p.cdf(1), p.quantile(0.6))
+    >>> print(p.cdf(1), p.icdf(0.6))
     0.5 2
     """
 
-    parameter_axes: ClassVar = {"probs": 1}
+    probs: jax.Array = parameter(simplex.with_axes("m", min_size=2))
 
-    probs: jax.Array
+    @property
+    def support(self) -> Constraint:
+        """The labels 0, ..., m − 1."""
+        return labels(jnp.shape(self.probs)[-1])
 
     @property
     def class_probs(self) -> jax.Array:
@@ -35,7 +43,7 @@ class Categorical:
     def sample(self, key: jax.Array) -> jax.Array:
         """Draws one label, by inversion of the distribution function."""
         level = jax.random.uniform(key, jnp.shape(self.probs)[:-1], jnp.result_type(self.probs))
-        return self.quantile(level * jnp.sum(self.probs, -1))
+        return self.icdf(level * jnp.sum(self.probs, -1))
 
     def log_prob(self, y: jax.Array) -> jax.Array:
         """Log-probability of label y: −inf where it is zero, NaN for labels out of range."""
@@ -50,7 +58,7 @@ class Categorical:
         upto = jnp.arange(jnp.shape(self.probs)[-1]) <= jnp.asarray(y)[..., None]
         return jnp.sum(jnp.where(upto, self.probs, 0), -1)
 
-    def quantile(self, level: jax.Array) -> jax.Array:
+    def icdf(self, level: jax.Array) -> jax.Array:
         """Smallest label y of positive probability with cdf(y) ≥ level."""
         num_classes = jnp.shape(self.probs)[-1]
         below = jnp.cumsum(self.probs, -1) < jnp.asarray(level)[..., None]
@@ -60,21 +68,22 @@ class Categorical:
         last = num_classes - 1 - jnp.argmax(possible[..., ::-1], -1)
         return jnp.clip(label, jnp.argmax(possible, -1), last)
 
-    def check_structure(self, name: str) -> None:
-        """Refuses a batch whose probabilities are no floating-point array [n, m], m ≥ 2."""
-        _check_classes(f"{name}.probs", self.probs)
-
-    def check_values(self, name: str) -> "Categorical":
-        """Refuses rows off the probability simplex."""
-        return _checks.replaced(self, probs=_checks.simplex(f"{name}.probs", self.probs))
-
-    def check_targets(self, name: str, targets: jax.Array) -> jax.Array:
-        """Refuses targets that are not integer labels 0, ..., m − 1, [n]."""
-        return _check_labels(name, targets, "probs", self.probs)
+    def tempered(self, temperature: jax.Array) -> "Categorical":
+        """Probabilities ∝ p^{1/T}; those of zero stay zero."""
+        probs = jnp.asarray(self.probs)
+        is_possible = probs > 0
+        logs = jnp.log(jnp.where(is_possible, probs, 1))
+        # The largest exponent is zero, so that nothing overflows; the shift cancels.
+        largest = jnp.max(jnp.where(is_possible, logs, -jnp.inf), -1, keepdims=True)
+        logs = logs - lax.stop_gradient(largest)
+        remains = is_possible & (logs > _UNDERFLOW * temperature)
+        logs = jnp.where(remains, logs, 0) / _divisor(temperature)
+        powers = jnp.where(remains, jnp.exp(logs), 0)
+        return dataclasses.replace(self, probs=powers / jnp.sum(powers, -1, keepdims=True))
 
 
 @record
-class CategoricalLogits:
+class CategoricalLogits(Distribution):
     """Distribution of a class label 0, ..., m − 1, given by unnormalised log-probabilities.
 
     The `Categorical` with the probabilities softmax(logits), for estimators and tests the same.
@@ -90,9 +99,12 @@ class CategoricalLogits:
     [0. 1.] -500.0
     """
 
-    parameter_axes: ClassVar = {"logits": 1}
+    logits: jax.Array = parameter(real.with_axes("m", min_size=2))
 
-    logits: jax.Array
+    @property
+    def support(self) -> Constraint:
+        """The labels 0, ..., m − 1."""
+        return labels(jnp.shape(self.logits)[-1])
 
     @property
     def class_probs(self) -> jax.Array:
@@ -115,21 +127,16 @@ class CategoricalLogits:
         """Probability of labels up to y."""
         return Categorical(self.class_probs).cdf(y)
 
-    def quantile(self, level: jax.Array) -> jax.Array:
+    def icdf(self, level: jax.Array) -> jax.Array:
         """Smallest label y of positive probability with cdf(y) ≥ level."""
-        return Categorical(self.class_probs).quantile(level)
+        return Categorical(self.class_probs).icdf(level)
 
-    def check_structure(self, name: str) -> None:
-        """Refuses a batch whose logits are no floating-point array [n, m], m ≥ 2."""
-        _check_classes(f"{name}.logits", self.logits)
-
-    def check_values(self, name: str) -> "CategoricalLogits":
-        """Refuses logits that are not finite."""
-        return _checks.replaced(self, logits=_checks.finite(f"{name}.logits", self.logits))
-
-    def check_targets(self, name: str, targets: jax.Array) -> jax.Array:
-        """Refuses targets that are not integer labels 0, ..., m − 1, [n]."""
-        return _check_labels(name, targets, "logits", self.logits)
+    def tempered(self, temperature: jax.Array) -> "CategoricalLogits":
+        """Logits over T, the largest of them zero."""
+        logits = jnp.asarray(self.logits)
+        # Without the shift, which cancels, low temperatures would give differences of infinities.
+        shifted = logits - lax.stop_gradient(jnp.max(logits, -1, keepdims=True))
+        return dataclasses.replace(self, logits=shifted / _divisor(temperature))
 
 
 def _at_label(values: jax.Array, y: jax.Array) -> jax.Array:
@@ -138,24 +145,16 @@ def _at_label(values: jax.Array, y: jax.Array) -> jax.Array:
     return jnp.take_along_axis(values, index, -1, mode="fill")[..., 0]
 
 
-def _check_classes(name: str, values: jax.Array) -> None:
-    """Refuses everything but a floating-point array [n, m], m ≥ 2."""
-    _checks.floating(name, values)
-    _checks.shape(name, values, (None, None), "[n, m]")
-    if jnp.shape(values)[1] < 2:
-        raise ValueError(f"{name}: expected at least two classes, got shape {jnp.shape(values)}")
+def _divisor(temperature: jax.Array) -> jax.Array:
+    """The temperature, but for values at which only equal probabilities remain anyway.
 
-
-def _check_labels(name: str, targets: jax.Array, parameter: str, values: jax.Array) -> jax.Array:
-    """Refuses targets that are not integer labels 0, ..., m − 1, [n], with the parameter [n, m]."""
-    targets = _checks.integer(name, targets)
-    described = f"[n], as the predictions' {parameter}"
-    _checks.shape(name, targets, jnp.shape(values)[:1], described)
-    return _checks.labels(name, targets, jnp.shape(values)[1])
+    There the derivative, with the square of the temperature, would be zero times infinity.
+    """
+    return jnp.maximum(temperature, 1e-4 * jnp.finfo(temperature.dtype).eps)
 
 
 @record
-class Bernoulli:
+class Bernoulli(Distribution):
     """Distribution of a label 0 or 1.
 
     Estimators and tests give exactly the numbers of the two-class `Categorical`; only
@@ -172,9 +171,9 @@ class Bernoulli:
     [0.75 0.25] 0.5
     """
 
-    parameter_axes: ClassVar = {"probs": 0}
+    support: ClassVar[Constraint] = labels(2)
 
-    probs: jax.Array
+    probs: jax.Array = parameter(probability)
 
     def __jax_array__(self) -> jax.Array:
         return jnp.asarray(self.probs)
@@ -211,21 +210,17 @@ class Bernoulli:
         """Probability of labels up to y."""
         return Categorical(self.class_probs).cdf(y)
 
-    def quantile(self, level: jax.Array) -> jax.Array:
+    def icdf(self, level: jax.Array) -> jax.Array:
         """Smallest label y of positive probability with cdf(y) ≥ level."""
-        return Categorical(self.class_probs).quantile(level)
+        return Categorical(self.class_probs).icdf(level)
 
-    def check_structure(self, name: str) -> None:
-        """Refuses a batch whose probabilities are no floating-point array [n]."""
-        _checks.floating(f"{name}.probs", self.probs)
-        _checks.shape(f"{name}.probs", self.probs, (None,), "[n]")
-
-    def check_values(self, name: str) -> "Bernoulli":
-        """Refuses probabilities outside [0, 1]."""
-        return _checks.replaced(self, probs=_checks.unit_interval(f"{name}.probs", self.probs))
-
-    def check_targets(self, name: str, targets: jax.Array) -> jax.Array:
-        """Refuses targets that are not labels 0 or 1, [n]."""
-        targets = _checks.integer(name, targets)
-        _checks.shape(name, targets, jnp.shape(self.probs), "[n], as the predictions' probs")
-        return _checks.labels(name, targets, 2)
+    def tempered(self, temperature: jax.Array) -> "Bernoulli":
+        """Probabilities ∝ p^{1/T}; those of zero stay zero."""
+        probs = jnp.asarray(self.probs)
+        is_certain = (probs <= 0) | (probs >= 1)
+        inside = jnp.where(is_certain, 0.5, probs)
+        log_odds = jnp.log(inside) - jnp.log1p(-inside)
+        remains = jnp.abs(log_odds) < -_UNDERFLOW * temperature
+        power = jax.nn.sigmoid(jnp.where(remains, log_odds, 0) / _divisor(temperature))
+        power = jnp.where(remains, power, jnp.where(log_odds > 0, 1, 0))
+        return dataclasses.replace(self, probs=jnp.where(is_certain, probs, power))

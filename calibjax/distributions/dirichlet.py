@@ -1,17 +1,19 @@
 """Dirichlet distribution of a vector of proportions."""
 
+import dataclasses
 from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
 
-from calibjax import _checks
 from calibjax._pytree import record
 from calibjax._special import log_dirichlet_density
+from calibjax.distributions.base import Distribution, parameter
+from calibjax.distributions.constraints import Constraint, positive, simplex
 
 
 @record
-class Dirichlet:
+class Dirichlet(Distribution):
     """Dirichlet distribution on the simplex, density ∝ Π_k y_k^(concentration_k − 1).
 
     As for `Beta`, the targets are points of the closed simplex. The expectations of target
@@ -26,9 +28,9 @@ class Dirichlet:
     [0.25 0.25 0.5 ]
     """
 
-    parameter_axes: ClassVar = {"concentration": 1}
+    support: ClassVar[Constraint] = simplex
 
-    concentration: jax.Array
+    concentration: jax.Array = parameter(positive.with_axes("d", min_size=2))
 
     def sample(self, key: jax.Array) -> jax.Array:
         """Draws one point [d], from logarithms of gamma variables, which do not underflow."""
@@ -48,25 +50,6 @@ class Dirichlet:
         mean = self.mean()
         return mean * (1 - mean) / (1 + jnp.sum(self.concentration, -1, keepdims=True))
 
-    def check_structure(self, name: str) -> None:
-        """Refuses a batch whose concentrations are no floating-point array [n, d], d ≥ 2."""
-        place = f"{name}.concentration"
-        _checks.floating(place, self.concentration)
-        _checks.shape(place, self.concentration, (None, None), "[n, d]")
-        if jnp.shape(self.concentration)[1] < 2:
-            raise ValueError(
-                f"{place}: expected at least two coordinates, "
-                f"got shape {jnp.shape(self.concentration)}"
-            )
-
-    def check_values(self, name: str) -> "Dirichlet":
-        """Refuses concentrations that are not positive."""
-        checked = _checks.positive(f"{name}.concentration", self.concentration)
-        return _checks.replaced(self, concentration=checked)
-
-    def check_targets(self, name: str, targets: jax.Array) -> jax.Array:
-        """Refuses targets that are not points of the simplex, [n, d]."""
-        targets = _checks.floating(name, targets, jnp.result_type(self.concentration))
-        expected = jnp.shape(self.concentration)
-        _checks.shape(name, targets, expected, "[n, d], as the predictions' concentration")
-        return _checks.simplex(name, targets)
+    def tempered(self, temperature: jax.Array) -> "Dirichlet":
+        """The Dirichlet distribution with density ∝ p^{1/T} with respect to dy / Π_k y_k."""
+        return dataclasses.replace(self, concentration=self.concentration / temperature)

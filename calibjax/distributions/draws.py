@@ -33,6 +33,14 @@ class MonteCarlo:
         """A batch with axes of that number, each prediction with an index of its own."""
         return dataclasses.replace(self, draws=self.draws.with_index(num_axes))
 
+    def tempered(self, temperature: jax.Array) -> "MonteCarlo":
+        """There is none."""
+        del temperature
+        raise NotImplementedError(
+            "tempered is not defined for MonteCarlo, whose draws belong to one temperature: scale "
+            "its distribution, and draw again with distributions.monte_carlo"
+        )
+
     def __getattr__(self, name: str) -> Any:
         # Fields are found before; they are missing only while Python makes or copies the record.
         if name.startswith("__") or name in ("distribution", "draws"):

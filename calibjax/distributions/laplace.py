@@ -1,18 +1,19 @@
 """Laplace distributions."""
 
-from typing import ClassVar
+import dataclasses
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 
-from calibjax import _checks
 from calibjax._arithmetic import absolute
 from calibjax._pytree import record
-from calibjax.distributions.normal import Normal
+from calibjax.distributions.base import Distribution, fitting_scale, parameter
+from calibjax.distributions.constraints import positive, real
 
 
 @record
-class Laplace:
+class Laplace(Distribution):
     """Univariate Laplace distribution with density exp(−|y − loc| / scale) / (2 scale).
 
     Attributes:
@@ -22,14 +23,12 @@ class Laplace:
 
     >>> import jax.numpy as jnp
     >>> p = Laplace(loc=jnp.array(1.0), scale=jnp.array(2.0))
-    >>> print(p.mean(), p.variance(), p.cdf(1.0), p.quantile(0.5))
+    >>> print(p.mean(), p.variance(), p.cdf(1.0), p.icdf(0.5))
     1.0 8.0 0.5 1.0
     """
 
-    parameter_axes: ClassVar = {"loc": 0, "scale": 0}
-
-    loc: jax.Array
-    scale: jax.Array
+    loc: jax.Array = parameter(real)
+    scale: jax.Array = parameter(positive)
 
     def sample(self, key: jax.Array) -> jax.Array:
         """Draws one value."""
@@ -57,24 +56,22 @@ class Laplace:
         above = 0.5 * jnp.exp(-jnp.where(is_below, 0, z))
         return jnp.where(is_below, below, 1 - above)
 
-    def quantile(self, level: jax.Array) -> jax.Array:
+    def icdf(self, level: jax.Array) -> jax.Array:
         """Value y with cdf(y) = level."""
         level = jnp.asarray(level)
         z = jnp.where(level < 0.5, jnp.log(2 * level), -jnp.log(2 * (1 - level)))
         return self.loc + self.scale * z
 
-    def check_structure(self, name: str) -> None:
-        """Refuses a batch whose parameters are not floating-point arrays [n]."""
-        Normal(self.loc, self.scale).check_structure(name)
+    def crps(self, y: jax.Array) -> jax.Array:
+        """Continuous ranked probability score of y."""
+        z = absolute(y - self.loc) / self.scale
+        return self.scale * (z + jnp.exp(-z) - 0.75)
 
-    def check_values(self, name: str) -> "Laplace":
-        """Refuses non-finite means and non-positive scales."""
-        return _checks.replaced(
-            self,
-            loc=_checks.finite(f"{name}.loc", self.loc),
-            scale=_checks.positive(f"{name}.scale", self.scale),
-        )
+    def tempered(self, temperature: jax.Array) -> "Laplace":
+        """The Laplace distribution with density ∝ p^{1/T}."""
+        return dataclasses.replace(self, scale=self.scale * temperature)
 
-    def check_targets(self, name: str, targets: jax.Array) -> jax.Array:
-        """Refuses targets that are not finite numbers [n]."""
-        return Normal(self.loc, self.scale).check_targets(name, targets)
+    def linear_map(self, scale: Any) -> "Laplace":
+        """Distribution of a Z for Z ~ p and a number a."""
+        scale = fitting_scale(scale, self.loc, (0,))
+        return dataclasses.replace(self, loc=scale * self.loc, scale=absolute(scale) * self.scale)

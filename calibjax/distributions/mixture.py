@@ -2,7 +2,7 @@
 
 import dataclasses
 import functools
-from typing import Any, ClassVar
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -11,11 +11,14 @@ from jax.scipy.special import logsumexp
 
 from calibjax import _checks
 from calibjax._pytree import record
+from calibjax.distributions.base import Distribution, parameter
 from calibjax.distributions.categorical import Categorical
+from calibjax.distributions.constraints import simplex
+from calibjax.distributions.normal import Normal, mean_distance
 
 
 @record
-class Mixture:
+class Mixture(Distribution):
     """Mixture Σ_k w_k p_k of k distributions of one family, such as an ensemble of models.
 
     Attributes:
@@ -31,10 +34,8 @@ class Mixture:
     0.0 2.0 0.5
     """
 
-    parameter_axes: ClassVar = {"weights": 1}
-
-    weights: jax.Array | None
-    components: Any
+    weights: jax.Array | None = parameter(simplex.with_axes("k"))
+    components: Any = dataclasses.field()
 
     @property
     def mixing_probs(self) -> jax.Array:
@@ -84,7 +85,7 @@ class Mixture:
         """Probability of values up to y."""
         return self._average(jax.vmap(lambda p: p.cdf(y))(self.components))
 
-    def quantile(self, level: jax.Array) -> jax.Array:
+    def icdf(self, level: jax.Array) -> jax.Array:
         """Smallest value y with cdf(y) ≥ level, by bisection to machine precision.
 
         It lies between the smallest and the largest quantile of components of positive weight.
@@ -92,6 +93,31 @@ class Mixture:
         components there are none. Cost: about 55 (float32: 26) evaluations of the cdf.
         """
         return jnp.vectorize(functools.partial(_quantile, self))(jnp.asarray(level))
+
+    def crps(self, y: jax.Array) -> jax.Array:
+        """Continuous ranked probability score of y, for normal components.
+
+        Cost: k² distances. References: Grimit et al. (2006), eq. (5).
+        """
+        parts, weights = self.components, self.mixing_probs
+        if not isinstance(parts, Normal):
+            raise NotImplementedError(
+                f"crps has no closed form for Mixture of {type(parts).__name__} predictions"
+            )
+        scales = jnp.hypot(parts.scale[:, None], parts.scale)
+        between = mean_distance(parts.loc[:, None] - parts.loc, scales)
+        distances = mean_distance(y - parts.loc, parts.scale)
+        return jnp.sum(weights * (distances - 0.5 * jnp.sum(weights * between, -1)))
+
+    def tempered(self, temperature: jax.Array) -> "Mixture":
+        """Every component at temperature T, the weights as they are: a convention."""
+        components = jax.vmap(lambda p: p.tempered(temperature))(self.components)
+        return dataclasses.replace(self, components=components)
+
+    def linear_map(self, scale: Any) -> "Mixture":
+        """Distribution of A Z for Z ~ p."""
+        components = jax.vmap(lambda p: p.linear_map(scale))(self.components)
+        return dataclasses.replace(self, components=components)
 
     def with_index(self, num_axes: int = 1) -> "Mixture":
         """A batch whose components know which of them they are, where they need it."""
@@ -149,7 +175,7 @@ class Mixture:
 
 def _quantile(p: Mixture, level: jax.Array) -> jax.Array:
     fixed, fixed_level = lax.stop_gradient((p, level))
-    quantiles = jax.vmap(lambda component: component.quantile(fixed_level))(fixed.components)
+    quantiles = jax.vmap(lambda component: component.icdf(fixed_level))(fixed.components)
     has_weight = fixed.mixing_probs > 0
     some = quantiles[jnp.argmax(has_weight)]
     candidates = jnp.where(has_weight, quantiles, some)

@@ -1,7 +1,8 @@
 """Multivariate normal distributions."""
 
+import dataclasses
 import functools
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -10,10 +11,12 @@ import numpy as np
 from calibjax import _checks, _matrices
 from calibjax._arithmetic import matmul
 from calibjax._pytree import record
+from calibjax.distributions.base import Distribution, fitting_scale, parameter
+from calibjax.distributions.constraints import Constraint, positive_definite, real
 
 
 @record
-class MvNormal:
+class MvNormal(Distribution):
     """Multivariate normal distribution N(loc, cov).
 
     Attributes:
@@ -28,10 +31,10 @@ class MvNormal:
     -2.3872
     """
 
-    parameter_axes: ClassVar = {"loc": 1, "cov": 2}
+    support: ClassVar[Constraint] = real.with_axes("d")
 
-    loc: jax.Array
-    cov: jax.Array
+    loc: jax.Array = parameter(real.with_axes("d"))
+    cov: jax.Array = parameter(positive_definite)
 
     @classmethod
     def from_cholesky(cls, loc: jax.Array, scale_tril: jax.Array) -> "MvNormal":
@@ -102,30 +105,18 @@ class MvNormal:
         """Covariance matrix, [d, d]."""
         return self.cov
 
-    def check_structure(self, name: str) -> None:
-        """Refuses a batch whose parameters are not floating-point arrays [n, d] and [n, d, d]."""
-        _checks.floating(f"{name}.loc", self.loc)
-        _checks.floating(f"{name}.cov", self.cov)
-        _checks.shape(f"{name}.loc", self.loc, (None, None), "[n, d]")
-        num_samples, size = jnp.shape(self.loc)
-        expected = (num_samples, size, size)
-        _checks.shape(f"{name}.cov", self.cov, expected, "[n, d, d], as loc [n, d]")
-        if size == 0:
-            raise ValueError(f"{name}.loc: expected at least one dimension, got shape [n, 0]")
+    def tempered(self, temperature: jax.Array) -> "MvNormal":
+        """The normal distribution with density ∝ p^{1/T}."""
+        return dataclasses.replace(self, cov=self.cov * temperature)
 
-    def check_values(self, name: str) -> "MvNormal":
-        """Refuses non-finite means, and matrices that are not symmetric positive definite."""
-        return _checks.replaced(
-            self,
-            loc=_checks.finite(f"{name}.loc", self.loc),
-            cov=_checks.positive_definite(f"{name}.cov", self.cov),
-        )
-
-    def check_targets(self, name: str, targets: jax.Array) -> jax.Array:
-        """Refuses targets that are not finite vectors [n, d]."""
-        targets = _checks.floating(name, targets, jnp.result_type(self.loc))
-        _checks.shape(name, targets, jnp.shape(self.loc), "[n, d], as the predictions' loc")
-        return _checks.finite(name, targets)
+    def linear_map(self, scale: Any) -> "MvNormal":
+        """Distribution of A Z for Z ~ p and a number, factors [d] or a matrix A [k, d]."""
+        scale = fitting_scale(scale, self.loc, (0, 1, 2))
+        if scale.ndim < 2:
+            rows = jnp.reshape(scale, (*scale.shape, 1))
+            return MvNormal(scale * self.loc, self.cov * scale * rows)
+        cov = matmul(matmul(scale, self.cov), scale.T)
+        return MvNormal(matmul(scale, self.loc), cov)
 
 
 @functools.partial(jnp.vectorize, signature="(d),(d),(d,d)->()")

@@ -1,18 +1,23 @@
 """Normal distributions with independent components."""
 
-from typing import ClassVar
+import dataclasses
+import math
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
-from jax.scipy.special import ndtr, ndtri
+from jax.scipy.special import erf, ndtr, ndtri
 from jax.scipy.stats import norm
 
-from calibjax import _checks
+from calibjax._arithmetic import absolute, matmul
 from calibjax._pytree import record
+from calibjax.distributions.base import Distribution, fitting_scale, parameter
+from calibjax.distributions.constraints import Constraint, positive, real
+from calibjax.distributions.multivariate_normal import MvNormal
 
 
 @record
-class Normal:
+class Normal(Distribution):
     """Univariate normal distribution N(loc, scale²).
 
     Attributes:
@@ -21,14 +26,12 @@ class Normal:
 
     >>> import jax.numpy as jnp
     >>> p = Normal(loc=jnp.array(1.0), scale=jnp.array(2.0))
-    >>> print(p.mean(), p.cdf(1.0), p.quantile(0.5))
+    >>> print(p.mean(), p.cdf(1.0), p.icdf(0.5))
     1.0 0.5 1.0
     """
 
-    parameter_axes: ClassVar = {"loc": 0, "scale": 0}
-
-    loc: jax.Array
-    scale: jax.Array
+    loc: jax.Array = parameter(real)
+    scale: jax.Array = parameter(positive)
 
     def sample(self, key: jax.Array) -> jax.Array:
         """Draws one value."""
@@ -51,35 +54,32 @@ class Normal:
         """Probability of values up to y."""
         return ndtr((y - self.loc) / self.scale)
 
-    def quantile(self, level: jax.Array) -> jax.Array:
+    def icdf(self, level: jax.Array) -> jax.Array:
         """Value y with cdf(y) = level."""
         return self.loc + self.scale * ndtri(level)
 
-    def check_structure(self, name: str) -> None:
-        """Refuses a batch whose parameters are not floating-point arrays [n]."""
-        _checks.floating(f"{name}.loc", self.loc)
-        _checks.floating(f"{name}.scale", self.scale)
-        num_samples = jnp.shape(self.loc)[0]
-        _checks.shape(f"{name}.loc", self.loc, (num_samples,), "[n]")
-        _checks.shape(f"{name}.scale", self.scale, (num_samples,), "[n], as loc")
+    def crps(self, y: jax.Array) -> jax.Array:
+        """Continuous ranked probability score of y, Gneiting et al. (2005), eq. (5)."""
+        return mean_distance(y - self.loc, self.scale) - self.scale / math.sqrt(math.pi)
 
-    def check_values(self, name: str) -> "Normal":
-        """Refuses non-finite means and non-positive standard deviations."""
-        return _checks.replaced(
-            self,
-            loc=_checks.finite(f"{name}.loc", self.loc),
-            scale=_checks.positive(f"{name}.scale", self.scale),
-        )
+    def tempered(self, temperature: jax.Array) -> "Normal":
+        """The normal distribution with density ∝ p^{1/T}."""
+        return dataclasses.replace(self, scale=self.scale * jnp.sqrt(temperature))
 
-    def check_targets(self, name: str, targets: jax.Array) -> jax.Array:
-        """Refuses targets that are not finite numbers [n]."""
-        targets = _checks.floating(name, targets, jnp.result_type(self.loc))
-        _checks.shape(name, targets, jnp.shape(self.loc), "[n], as the predictions' loc")
-        return _checks.finite(name, targets)
+    def linear_map(self, scale: Any) -> "Normal":
+        """Distribution of a Z for Z ~ p and a number a."""
+        scale = fitting_scale(scale, self.loc, (0,))
+        return dataclasses.replace(self, loc=scale * self.loc, scale=absolute(scale) * self.scale)
+
+
+def mean_distance(loc: jax.Array, scale: jax.Array) -> jax.Array:
+    """E|Z| for Z ~ N(loc, scale²)."""
+    z = loc / scale
+    return loc * erf(z / math.sqrt(2)) + 2 * scale * norm.pdf(z)
 
 
 @record
-class DiagNormal:
+class DiagNormal(Distribution):
     """Multivariate normal distribution with a diagonal covariance, N(loc, diag(scale²)).
 
     Attributes:
@@ -92,10 +92,10 @@ class DiagNormal:
     -1.8379
     """
 
-    parameter_axes: ClassVar = {"loc": 1, "scale": 1}
+    support: ClassVar[Constraint] = real.with_axes("d")
 
-    loc: jax.Array
-    scale: jax.Array
+    loc: jax.Array = parameter(real.with_axes("d"))
+    scale: jax.Array = parameter(positive.with_axes("d"))
 
     def sample(self, key: jax.Array) -> jax.Array:
         """Draws one vector [d]."""
@@ -113,25 +113,14 @@ class DiagNormal:
         """Variance of each component, [d]."""
         return jnp.square(self.scale)
 
-    def check_structure(self, name: str) -> None:
-        """Refuses a batch whose parameters are not floating-point arrays [n, d]."""
-        _checks.floating(f"{name}.loc", self.loc)
-        _checks.floating(f"{name}.scale", self.scale)
-        _checks.shape(f"{name}.loc", self.loc, (None, None), "[n, d]")
-        _checks.shape(f"{name}.scale", self.scale, jnp.shape(self.loc), "[n, d], as loc")
-        if jnp.shape(self.loc)[1] == 0:
-            raise ValueError(f"{name}.loc: expected at least one dimension, got shape [n, 0]")
+    def tempered(self, temperature: jax.Array) -> "DiagNormal":
+        """The normal distribution with density ∝ p^{1/T}."""
+        return dataclasses.replace(self, scale=self.scale * jnp.sqrt(temperature))
 
-    def check_values(self, name: str) -> "DiagNormal":
-        """Refuses non-finite means and non-positive standard deviations."""
-        return _checks.replaced(
-            self,
-            loc=_checks.finite(f"{name}.loc", self.loc),
-            scale=_checks.positive(f"{name}.scale", self.scale),
-        )
-
-    def check_targets(self, name: str, targets: jax.Array) -> jax.Array:
-        """Refuses targets that are not finite vectors [n, d]."""
-        targets = _checks.floating(name, targets, jnp.result_type(self.loc))
-        _checks.shape(name, targets, jnp.shape(self.loc), "[n, d], as the predictions' loc")
-        return _checks.finite(name, targets)
+    def linear_map(self, scale: Any) -> "DiagNormal | MvNormal":
+        """Distribution of A Z for Z ~ p: an `MvNormal` for matrices A [k, d]."""
+        scale = fitting_scale(scale, self.loc, (0, 1, 2))
+        if scale.ndim < 2:
+            return DiagNormal(scale * self.loc, absolute(scale) * self.scale)
+        cov = matmul(scale * jnp.square(self.scale), scale.T)
+        return MvNormal(matmul(scale, self.loc), cov)

@@ -1,6 +1,6 @@
 """Poisson distribution of counts."""
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -11,10 +11,20 @@ from jax.scipy.special import ndtri
 from calibjax import _checks
 from calibjax._pytree import record
 from calibjax._special import log_poisson_density
+from calibjax.distributions.base import Distribution, parameter
+from calibjax.distributions.constraints import Constraint, counts
 
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(32)
 # Beyond these rates counts are no longer distant from the integers that the dtype resolves.
 _LARGEST_RATE = {4: 1e6, 8: 1e9}
+
+
+def _checked_rate(name: str, rate: Any) -> Any:
+    """Refuses rates that are not positive, or too large for exact counts."""
+    rate = _checks.positive(name, rate)
+    limit = _LARGEST_RATE[rate.dtype.itemsize]
+    expected = f"rates up to {limit:g} in {rate.dtype}"
+    return _checks.satisfying(name, rate, lambda x: x <= limit, expected)
 
 
 def _cdf(y: jax.Array, rate: jax.Array) -> jax.Array:
@@ -35,7 +45,7 @@ def _cdf(y: jax.Array, rate: jax.Array) -> jax.Array:
 
 
 @record
-class Poisson:
+class Poisson(Distribution):
     """Poisson distribution of a count 0, 1, 2, ...
 
     For rates from 1e-3 to 1e6, relative errors of log-probabilities and absolute errors of the
@@ -46,13 +56,13 @@ class Poisson:
 
     >>> import jax.numpy as jnp
     >>> p = Poisson(rate=jnp.array(2.5))
-    >>> print(f"{p.cdf(2):.4f} {p.quantile(0.6)}")
+    >>> print(f"{p.cdf(2):.4f} {p.icdf(0.6)}")
     0.5438 3
     """
 
-    parameter_axes: ClassVar = {"rate": 0}
+    support: ClassVar[Constraint] = counts
 
-    rate: jax.Array
+    rate: jax.Array = parameter(Constraint("rates", _checked_rate))
 
     def _as_float(self, y: jax.Array) -> jax.Array:
         return jnp.asarray(y, jnp.result_type(self.rate))
@@ -64,7 +74,7 @@ class Poisson:
         """
         dtype = jnp.result_type(self.rate)
         level = jax.random.uniform(key, jnp.shape(self.rate), dtype)
-        return self.quantile(level + 0.5 * jnp.finfo(dtype).eps)  # never zero
+        return self.icdf(level + 0.5 * jnp.finfo(dtype).eps)  # never zero
 
     def log_prob(self, y: jax.Array) -> jax.Array:
         """Log-probability of count y; −inf below zero."""
@@ -85,7 +95,7 @@ class Poisson:
         value, rate = jnp.broadcast_arrays(jnp.floor(self._as_float(y)), self.rate)
         return jnp.where(value < 0, 0, _cdf(jnp.maximum(value, 0), rate))
 
-    def quantile(self, level: jax.Array) -> jax.Array:
+    def icdf(self, level: jax.Array) -> jax.Array:
         """Smallest count y with cdf(y) ≥ level, an integer.
 
         Bisection between Chernoff's bounds, from the approximation of Cornish and Fisher on: a
@@ -114,21 +124,10 @@ class Poisson:
         )
         return jnp.where(level > 0, low, 0).astype(int)
 
-    def check_structure(self, name: str) -> None:
-        """Refuses a batch whose rates are no floating-point array [n]."""
-        _checks.floating(f"{name}.rate", self.rate)
-        _checks.shape(f"{name}.rate", self.rate, (None,), "[n]")
-
-    def check_values(self, name: str) -> "Poisson":
-        """Refuses rates that are not positive, or too large for exact counts."""
-        rate = _checks.positive(f"{name}.rate", self.rate)
-        limit = _LARGEST_RATE[rate.dtype.itemsize]
-        expected = f"rates up to {limit:g} in {rate.dtype}"
-        rate = _checks.satisfying(f"{name}.rate", rate, lambda x: x <= limit, expected)
-        return _checks.replaced(self, rate=rate)
-
-    def check_targets(self, name: str, targets: jax.Array) -> jax.Array:
-        """Refuses targets that are not non-negative integers [n]."""
-        targets = _checks.integer(name, targets, "counts")
-        _checks.shape(name, targets, jnp.shape(self.rate), "[n], as the predictions' rate")
-        return _checks.satisfying_integers(name, targets, lambda y: y >= 0, "counts 0, 1, 2, ...")
+    def tempered(self, temperature: jax.Array) -> "Poisson":
+        """There is none."""
+        del temperature
+        raise NotImplementedError(
+            "tempered is not defined for Poisson: no power of its probabilities is those of "
+            "another Poisson distribution"
+        )

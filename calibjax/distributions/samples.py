@@ -1,8 +1,9 @@
 """Distributions given by draws: ensemble members, simulator runs."""
 
 import dataclasses
+import functools
 import math
-from typing import ClassVar
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -10,11 +11,13 @@ import numpy as np
 
 from calibjax import _checks
 from calibjax._pytree import record
+from calibjax.distributions.base import Distribution, parameter, transformed_point
 from calibjax.distributions.categorical import Categorical
+from calibjax.distributions.constraints import simplex
 
 
 @record
-class Samples:
+class Samples(Distribution):
     """Distribution given by m ≥ 2 draws z_1, ..., z_m: ensemble members or runs of a simulator.
 
     Any target kernel will do. Draws and targets are both integers (class labels, counts) or both
@@ -41,14 +44,12 @@ class Samples:
 
     >>> import jax.numpy as jnp
     >>> p = Samples(jnp.array([1.0, 2.0, 6.0]))
-    >>> print(p.mean(), p.quantile(0.5), f"{p.cdf(2.0):.2f}")
+    >>> print(p.mean(), p.icdf(0.5), f"{p.cdf(2.0):.2f}")
     3.0 2.0 0.67
     """
 
-    parameter_axes: ClassVar = {"weights": 1}
-
     values: jax.Array
-    weights: jax.Array | None = None
+    weights: jax.Array | None = parameter(simplex.with_axes("m"), default=None)
     index: jax.Array | None = None
 
     def with_index(self, num_axes: int = 1) -> "Samples":
@@ -92,10 +93,37 @@ class Samples:
         is_upto = self._scalars("cdf") <= jnp.asarray(y)[..., None]
         return jnp.sum(jnp.where(is_upto, self.probs, 0), -1)
 
-    def quantile(self, level: jax.Array) -> jax.Array:
+    def icdf(self, level: jax.Array) -> jax.Array:
         """Smallest of the scalar draws z of positive probability with cdf(z) ≥ level."""
-        order = jnp.argsort(self._scalars("quantile"))
-        return self.values[order][Categorical(self.probs[order]).quantile(jnp.asarray(level))]
+        order = jnp.argsort(self._scalars("icdf"))
+        return self.values[order][Categorical(self.probs[order]).icdf(jnp.asarray(level))]
+
+    def crps(self, y: jax.Array) -> jax.Array:
+        """Continuous ranked probability score of y, of the empirical distribution."""
+        if jnp.ndim(self.values) != 1:
+            raise NotImplementedError("crps has no closed form for Samples of vectors")
+        order = jnp.argsort(self.values)
+        values = self.values[order].astype(self.probs.dtype)
+        low, high = values[:-1], values[1:]
+        # The distribution function is constant between two draws: a sum of squares times lengths.
+        upto = jnp.cumsum(self.probs[order])[:-1]
+        y = jnp.asarray(y, values.dtype)
+        split = jnp.clip(y, low, high)
+        inside = jnp.sum(jnp.square(upto) * (split - low) + jnp.square(1 - upto) * (high - split))
+        return inside + jnp.maximum(y - values[-1], 0) + jnp.maximum(values[0] - y, 0)
+
+    def tempered(self, temperature: jax.Array) -> "Samples":
+        """Deviations from the mean times √T: a convention, draws have no density."""
+        if not jnp.issubdtype(jnp.result_type(self.values), jnp.floating):
+            raise NotImplementedError("tempered is not defined for Samples of integers")
+        mean = self.mean()
+        values = mean + jnp.sqrt(temperature) * (self.values - mean)
+        return dataclasses.replace(self, values=values)
+
+    def linear_map(self, scale: Any) -> "Samples":
+        """The draws times a number, factors [d] or a matrix [k, d]."""
+        values = jax.vmap(functools.partial(transformed_point, scale=scale))(self.values)
+        return dataclasses.replace(self, values=values)
 
     def _scalars(self, name: str) -> jax.Array:
         if jnp.ndim(self.values) != 1:

@@ -4,7 +4,6 @@ A linear map of the targets takes a predicted distribution with it. The expectat
 the inner kernel under the push-forward distributions, which `linear_map` gives.
 """
 
-import dataclasses
 import functools
 from typing import Any
 
@@ -12,9 +11,8 @@ import jax
 import jax.numpy as jnp
 
 from calibjax import _checks
-from calibjax._arithmetic import absolute, matmul
 from calibjax._pytree import record
-from calibjax.distributions import DiagNormal, Laplace, Mixture, MvNormal, Normal, Samples
+from calibjax.distributions.base import transformed_point
 from calibjax.kernels.base import Kernel, ValueRange
 from calibjax.kernels.expectations import (
     FeatureRule,
@@ -73,14 +71,12 @@ class Linear(Kernel):
         )
 
 
-@functools.singledispatch
 def linear_map(p: Any, scale: jax.Array | float) -> Any:
     """Distribution of A Z for Z ~ p.
 
     Scalars of `Normal` and `Laplace`; scalars and [d] of `DiagNormal`, which stay such;
     [k, d] of `DiagNormal`, and all of `MvNormal`, which give an `MvNormal`; the components of a
-    `Mixture`; the draws of `Samples`. For another class, register a function (p, scale) →
-    distribution with `linear_map.register`.
+    `Mixture`; the draws of `Samples`. Another class defines a method `linear_map(scale)`.
 
     Args:
         p: one distribution.
@@ -90,7 +86,7 @@ def linear_map(p: Any, scale: jax.Array | float) -> Any:
         One distribution.
 
     Raises:
-        NotImplementedError: if no map is registered for the class of p.
+        NotImplementedError: if the class of p has no such method.
         ValueError: if the shape of `scale` does not fit.
 
     >>> import jax.numpy as jnp
@@ -98,73 +94,22 @@ def linear_map(p: Any, scale: jax.Array | float) -> Any:
     >>> print(linear_map(Normal(jnp.array(1.0), jnp.array(0.5)), -2.0).scale)
     1.0
     """
-    raise NotImplementedError(
-        f"no linear map by kernels.Linear of {type(p).__name__} predictions is known; register "
-        "one with calibjax.kernels.linear_map.register"
-    )
-
-
-def _fitting(scale: Any, like: jax.Array, ndims: tuple[int, ...]) -> jax.Array:
-    """The scale in the precision of a point, scalar or [d], that it can be applied to."""
-    is_floating = jnp.issubdtype(jnp.result_type(like), jnp.floating)
-    scale = jnp.asarray(scale, jnp.result_type(like) if is_floating else None)
-    if scale.ndim not in ndims or (scale.ndim and scale.shape[-1:] != jnp.shape(like)):
-        shapes = {0: "()", 1: "[d]", 2: "[k, d]"}
-        allowed = " or ".join(shapes[ndim] for ndim in ndims)
-        raise ValueError(
-            f"scale: expected shape {allowed} for targets of shape {jnp.shape(like)}, "
-            f"got {scale.shape}"
+    if not hasattr(p, "linear_map"):
+        raise NotImplementedError(
+            f"no linear map by kernels.Linear of {type(p).__name__} predictions is known; define "
+            "the method linear_map(scale) of the class"
         )
-    return scale
+    return p.linear_map(scale)
 
 
 def _transformed(point: Any, scale: Any) -> Any:
     """A times a point, which may be a distribution."""
-    if hasattr(point, "sample"):
-        return linear_map(point, scale)
-    scale = _fitting(scale, point, (0, 1, 2) if jnp.ndim(point) else (0,))
-    return matmul(scale, point) if scale.ndim == 2 else scale * point
-
-
-@linear_map.register(Normal)
-@linear_map.register(Laplace)
-def _(p: Normal | Laplace, scale: Any) -> Normal | Laplace:
-    scale = _fitting(scale, p.loc, (0,))
-    return type(p)(scale * p.loc, absolute(scale) * p.scale)
-
-
-@linear_map.register
-def _(p: DiagNormal, scale: Any) -> DiagNormal | MvNormal:
-    scale = _fitting(scale, p.loc, (0, 1, 2))
-    if scale.ndim < 2:
-        return DiagNormal(scale * p.loc, absolute(scale) * p.scale)
-    return MvNormal(matmul(scale, p.loc), matmul(scale * jnp.square(p.scale), scale.T))
-
-
-@linear_map.register
-def _(p: MvNormal, scale: Any) -> MvNormal:
-    scale = _fitting(scale, p.loc, (0, 1, 2))
-    if scale.ndim < 2:
-        return MvNormal(scale * p.loc, p.cov * scale * jnp.reshape(scale, (*scale.shape, 1)))
-    return MvNormal(matmul(scale, p.loc), matmul(matmul(scale, p.cov), scale.T))
-
-
-@linear_map.register
-def _(p: Mixture, scale: Any) -> Mixture:
-    return Mixture(p.weights, jax.vmap(linear_map, in_axes=(0, None))(p.components, scale))
-
-
-@linear_map.register
-def _(p: Samples, scale: Any) -> Samples:
-    values = jax.vmap(_transformed, in_axes=(0, None))(p.values, scale)
-    return dataclasses.replace(p, values=values)
+    return (linear_map if hasattr(point, "sample") else transformed_point)(point, scale)
 
 
 def _map(kernel: Linear, p: Any) -> Any:
-    if linear_map.dispatch(type(p)) is linear_map.dispatch(object):
-        raise missing(
-            kernel, p, ", of which kernels.linear_map knows no linear map (linear_map.register)"
-        )
+    if not hasattr(p, "linear_map"):
+        raise missing(kernel, p, ", which have no method linear_map")
     return linear_map(p, kernel.scale)
 
 

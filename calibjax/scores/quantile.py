@@ -25,7 +25,7 @@ def pinball_loss(
     approaches half of `crps`. Labels of `Categorical`s count as the numbers 0, ..., m − 1.
 
     Args:
-        predictions: batch of n distributions of numbers with `quantile`.
+        predictions: batch of n distributions of numbers with `icdf`.
         targets: [n].
         levels: τ in (0, 1), [L].
 
@@ -33,7 +33,7 @@ def pinball_loss(
         A scalar.
 
     Raises:
-        TypeError: if an argument is of the wrong kind, or the predictions have no `quantile`.
+        TypeError: if an argument is of the wrong kind, or the predictions have no `icdf`.
         ValueError: if shapes or values are wrong.
 
     Cost: n L quantiles.
@@ -46,12 +46,12 @@ def pinball_loss(
     >>> print(pinball_loss(predictions, jnp.array([1.0, -3.0]), levels=[0.5]))
     1.0
     """
-    predictions, targets = checked_samples(predictions, targets, "quantile")
+    predictions, targets = checked_samples(predictions, targets, "icdf")
     _checks.shape("targets", targets, (None,), "[n]: only numbers have quantiles")
     levels = _checked_levels(levels).astype(floating_dtype(predictions))
 
     def loss(p: Any, y: jax.Array) -> jax.Array:
-        excess = y - jax.vmap(p.quantile)(levels)
+        excess = y - jax.vmap(p.icdf)(levels)
         return jnp.mean(jnp.where(excess > 0, levels * excess, (levels - 1) * excess))
 
     return mean_over_samples(loss, (predictions, targets))

@@ -13,7 +13,7 @@ KERNEL = kernels.TensorProduct(kernels.Exponential(), kernels.SquaredExponential
 def _values(alpha, beta, y, level):
     p = distributions.Beta(alpha, beta)
     slope = jax.vmap(jax.grad(lambda a, b, y: distributions.Beta(a, b).log_prob(y)))(alpha, beta, y)
-    return p.log_prob(y), p.cdf(y), p.quantile(level), slope
+    return p.log_prob(y), p.cdf(y), p.icdf(level), slope
 
 
 @pytest.mark.parametrize(

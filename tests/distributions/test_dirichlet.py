@@ -57,7 +57,7 @@ def test_expectations_need_monte_carlo():
 ONES, Y = np.ones((2, 3)), np.full((2, 3), 1 / 3)
 WRONG = {
     "zero": (ONES * [1, 1, 0], Y, ValueError, "predictions.concentration: expected positive"),
-    "one coordinate": (ONES[:, :1], Y[:, :1], ValueError, "expected at least two coordinates"),
+    "one coordinate": (ONES[:, :1], Y[:, :1], ValueError, "with d >= 2"),
     "shape": (ONES[0], Y, ValueError, r"predictions.concentration: expected shape \[n, d\]"),
     "sum": (ONES, Y * 2, ValueError, r"targets.sum\(-1\): expected rows that sum to one"),
     "coordinates": (ONES, Y[:, :2], ValueError, r"targets: expected shape \[n, d\]"),

@@ -42,11 +42,11 @@ def test_log_density_has_finite_gradients_with_weight_zero():
 def test_quantiles_invert_the_distribution_function(dtype):
     p = jax.tree.map(lambda x: x.astype(dtype), _mixture())
     levels = jnp.asarray(LEVELS[:-1], dtype)
-    y = jax.vmap(p.quantile)(levels)
+    y = jax.vmap(p.icdf)(levels)
     assert y.dtype == dtype
     np.testing.assert_allclose(jax.vmap(p.cdf)(y), levels, rtol=0, atol=4 * np.finfo(dtype).eps)
     # The component of weight zero, at 50, must not widen the range.
-    assert p.quantile(jnp.asarray(1.0, dtype)) == np.inf
+    assert p.icdf(jnp.asarray(1.0, dtype)) == np.inf
     assert y.max() < 5
 
 
@@ -54,18 +54,18 @@ def test_quantiles_of_equal_components_are_theirs():
     p = _mixture(None, np.full(3, 0.4), np.full(3, 1.7))
     levels = LEVELS[:-1]
     np.testing.assert_allclose(
-        jax.vmap(p.quantile)(levels), stats.norm(0.4, 1.7).ppf(levels), rtol=1e-9
+        jax.vmap(p.icdf)(levels), stats.norm(0.4, 1.7).ppf(levels), rtol=1e-9
     )
 
 
 def test_derivative_of_quantiles_is_the_implicit_one():
     p, level, step = _mixture(), 0.55, 1e-6
-    by_loc = jax.grad(lambda loc: _mixture(loc=loc).quantile(level))(jnp.asarray(LOC))
-    y = p.quantile(level)
+    by_loc = jax.grad(lambda loc: _mixture(loc=loc).icdf(level))(jnp.asarray(LOC))
+    y = p.icdf(level)
     expected = WEIGHTS * stats.norm(LOC, SCALE).pdf(y) / np.exp(p.log_prob(y))
     np.testing.assert_allclose(by_loc, expected, rtol=1e-9, atol=1e-12)
-    by_level = jax.grad(p.quantile)(level)
-    difference = (p.quantile(level + step) - p.quantile(level - step)) / (2 * step)
+    by_level = jax.grad(p.icdf)(level)
+    difference = (p.icdf(level + step) - p.icdf(level - step)) / (2 * step)
     np.testing.assert_allclose(by_level, difference, rtol=1e-6)
 
 
@@ -77,7 +77,7 @@ def test_quantiles_of_discrete_components_are_the_smallest_values_reached():
     mixed = np.array([0.25, 0.75]) @ probs
     np.testing.assert_allclose(p.class_probs, mixed, rtol=1e-14)
     for level in (0.01, 0.07, 0.08, 0.2, 0.201, 0.25, 0.3, 0.99):
-        assert p.quantile(level) == np.argmax(mixed.cumsum() >= level)
+        assert p.icdf(level) == np.argmax(mixed.cumsum() >= level)
 
 
 def test_draws_follow_the_mixture():
@@ -174,7 +174,7 @@ def test_targets_are_those_of_the_components():
 def test_quantiles_and_log_densities_take_arrays():
     p, levels = _mixture(), jnp.array([[0.1, 0.5], [0.7, 0.9]])
     np.testing.assert_array_equal(
-        p.quantile(levels), [[p.quantile(level) for level in row] for row in levels]
+        p.icdf(levels), [[p.icdf(level) for level in row] for row in levels]
     )
     y = jnp.array([0.3, 1.0, -2.0])
     np.testing.assert_allclose(p.log_prob(y), jax.vmap(p.log_prob)(y), rtol=1e-14)

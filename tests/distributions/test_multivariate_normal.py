@@ -81,7 +81,7 @@ WRONG = {
     "scalar means": ({"loc": jnp.ones(5)}, r"cov: expected shape \[n, d, d\], as loc"),
     "no dimension": (
         {"loc": jnp.ones((5, 0)), "cov": jnp.ones((5, 0, 0))},
-        "at least one dimension",
+        "with d >= 1",
     ),
 }
 

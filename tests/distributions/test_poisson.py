@@ -27,7 +27,7 @@ def _values(rate, count, level):
         return p.log_prob(count), p.cdf(count)
 
     slopes = jax.vmap(jax.jacfwd(one))(rate, count)
-    return *jax.vmap(one)(rate, count), distributions.Poisson(rate).quantile(level), slopes
+    return *jax.vmap(one)(rate, count), distributions.Poisson(rate).icdf(level), slopes
 
 
 @pytest.mark.parametrize(

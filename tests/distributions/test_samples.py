@@ -20,7 +20,7 @@ def test_statistics_of_the_draws(weights):
     np.testing.assert_allclose(p.cdf(y), [probs[y_ >= VALUES].sum() for y_ in y], atol=1e-15)
     levels = np.array([0.0, 0.1, 0.3, 0.7, 0.95, 1.0])
     expected = [-1, -1, 2, 2, 3, 3] if weights is not None else [-1, -1, 2, 3, 5, 5]
-    np.testing.assert_array_equal(p.quantile(levels), expected)
+    np.testing.assert_array_equal(p.icdf(levels), expected)
 
 
 @pytest.mark.parametrize("weights", [None, WEIGHTS])

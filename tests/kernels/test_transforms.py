@@ -214,11 +214,11 @@ def test_wrong_inner_kernels_and_vectors_for_scalars_are_named():
             estimators.skce(product, predictions, targets)
 
 
-def test_missing_maps_are_named_and_can_be_registered():
+def test_missing_maps_are_named_and_can_be_defined():
     kernel = Linear(2.0, SquaredExponential())
     with pytest.raises(NotImplementedError, match=r"kernel Linear under Poisson.*linear_map"):
         kernels.single_expectation(kernel, Poisson(jnp.array(1.0)), 1.0)
-    with pytest.raises(NotImplementedError, match=r"Linear of Poisson predictions.*register"):
+    with pytest.raises(NotImplementedError, match=r"Linear of Poisson predictions.*define"):
         linear_map(Poisson(jnp.array(1.0)), 2.0)
 
     @jax.tree_util.register_dataclass
@@ -235,6 +235,6 @@ def test_missing_maps_are_named_and_can_be_registered():
         single=lambda kernel, p, z: kernel(p.value, z),
         double=lambda kernel, p, q: kernel(p.value, q.value),
     )
-    linear_map.register(Point, lambda p, scale: Point(scale * p.value))
+    Point.linear_map = lambda p, scale: Point(scale * p.value)
     ours = kernels.single_expectation(kernel, Point(jnp.array(1.0)), 1.5)
     np.testing.assert_allclose(ours, np.exp(-0.5), rtol=1e-14)

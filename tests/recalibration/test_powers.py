@@ -174,9 +174,9 @@ def test_a_family_of_your_own():
         def sample(self, key):
             return self.loc
 
-    with pytest.raises(NotImplementedError, match=r"tempered is not defined for Point; add it"):
+    with pytest.raises(NotImplementedError, match=r"tempered is not defined for Point; define"):
         tempered(Point(jnp.array(1.0)), 2.0)
-    tempered.register(Point, lambda p, temperature: Point(p.loc * temperature))
+    Point.tempered = lambda p, temperature: Point(p.loc * temperature)
     assert tempered(Point(jnp.array(1.5)), 2.0).loc == 3
 
 

@@ -28,6 +28,9 @@ _ENGINE = (
 )
 EXEMPT = {
     "distances.Distance": _BASE,
+    "distributions.Distribution": _BASE,
+    "distributions.constraints": "is a module",
+    "distributions.parameter": "declares a field of a class",
     "kernels.Kernel": _BASE,
     "estimators.calibration_kernel": _CORE,
     "estimators.embedding_difference": _CORE,

@@ -88,5 +88,5 @@ def test_levels_out_of_range(levels, message):
 
 def test_predictions_without_quantiles():
     vectors = DiagNormal(jnp.zeros((2, 3)), jnp.ones((2, 3)))
-    with pytest.raises(TypeError, match="with a method quantile, got DiagNormal"):
+    with pytest.raises(TypeError, match="with a method icdf, got DiagNormal"):
         scores.pinball_loss(vectors, jnp.zeros((2, 3)))

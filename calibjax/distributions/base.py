@@ -1,0 +1,102 @@
+"""What the families of distributions have in common: parameters and targets with constraints."""
+
+import dataclasses
+from typing import Any, ClassVar
+
+import jax
+import jax.numpy as jnp
+
+from calibjax import _checks
+from calibjax._arithmetic import matmul
+from calibjax.distributions.constraints import Constraint, real
+
+
+def parameter(constraint: Constraint, **default: Any) -> Any:
+    """A field of a distribution that holds a parameter with a constraint."""
+    return dataclasses.field(metadata={"constraint": constraint}, **default)
+
+
+class Distribution:
+    """A predicted distribution, or a batch of n with a leading axis n on every parameter.
+
+    A family is a subclass, made a pytree by `calibjax.record`, whose parameters are fields
+    `parameter(constraint)`. The checks of batches and targets, and their messages, follow from
+    these constraints and from `support`, the constraint of the targets, which may be a property
+    that depends on the parameters. Formulas are methods for one distribution:
+
+    - `sample(key)`: one draw, which everything needs,
+    - `log_prob(y)`, `mean()`, `variance()`, `cdf(y)`, `icdf(level)`, `crps(y)`, where they exist,
+    - `tempered(temperature)` and `linear_map(scale)`: another distribution, see
+      `calibjax.recalibration.tempered` and `calibjax.kernels.linear_map`.
+    """
+
+    support: ClassVar[Any] = real
+
+    def check_structure(self, name: str) -> None:
+        """Refuses a batch whose parameters are no arrays with the declared axes."""
+        self._sizes(name)
+
+    def _sizes(self, name: str) -> dict[str, int]:
+        """Lengths of the declared axes, after a check of the shapes."""
+        sizes: dict[str, int] = {}
+        first = ""
+        for key, constraint in _constraints(self).items():
+            place, value = f"{name}.{key}", getattr(self, key)
+            _checks.floating(place, value)
+            axes = ("n", *constraint.axes)
+            shown = f"[{', '.join(axes)}]"
+            expected = tuple(sizes.get(axis) for axis in axes)
+            _checks.shape(place, value, expected, shown + first)
+            shape = jnp.shape(value)
+            if constraint.axes and shape[-1] < constraint.min_size:
+                least = f"{axes[-1]} >= {constraint.min_size}"
+                raise ValueError(f"{place}: expected {shown} with {least}, got shape {shape}")
+            first = first or f", as {key} {shown}"
+            sizes.update(zip(axes, shape, strict=True))
+        return sizes
+
+    def check_values(self, name: str) -> Any:
+        """Refuses parameters outside their constraints; traced ones become NaN."""
+        checked = {
+            key: constraint.check(f"{name}.{key}", getattr(self, key))
+            for key, constraint in _constraints(self).items()
+        }
+        return _checks.replaced(self, **checked)
+
+    def check_targets(self, name: str, targets: Any) -> Any:
+        """Refuses targets of another shape, or outside the support."""
+        support, key = self.support, next(iter(_constraints(self)))
+        if support.is_integer:
+            targets = _checks.integer(name, targets, support.words)
+        else:
+            targets = _checks.floating(name, targets, jnp.result_type(getattr(self, key)))
+        axes, sizes = ("n", *support.axes), self._sizes("predictions")
+        shown = f"[{', '.join(axes)}], as the predictions' {key}"
+        _checks.shape(name, targets, tuple(sizes[axis] for axis in axes), shown)
+        return support.check(name, targets)
+
+
+def _constraints(record: Any) -> dict[str, Constraint]:
+    """The constraints of the parameters of a record, without those that are None."""
+    found = {f.name: f.metadata.get("constraint") for f in dataclasses.fields(record)}
+    return {k: c for k, c in found.items() if c is not None and getattr(record, k) is not None}
+
+
+def fitting_scale(scale: Any, like: Any, ndims: tuple[int, ...]) -> jax.Array:
+    """The scale of a linear map in the precision of a point, scalar or [d], that it fits."""
+    is_floating = jnp.issubdtype(jnp.result_type(like), jnp.floating)
+    scale = jnp.asarray(scale, jnp.result_type(like) if is_floating else None)
+    if scale.ndim not in ndims or (scale.ndim and scale.shape[-1:] != jnp.shape(like)):
+        shapes = {0: "()", 1: "[d]", 2: "[k, d]"}
+        allowed = " or ".join(shapes[ndim] for ndim in ndims)
+        raise ValueError(
+            f"scale: expected shape {allowed} for targets of shape {jnp.shape(like)}, "
+            f"got {scale.shape}"
+        )
+    return scale
+
+
+def transformed_point(point: Any, scale: Any) -> jax.Array:
+    """A y for a point y, scalar or [d], and a number, factors [d] or a matrix A [k, d]."""
+    scale = fitting_scale(scale, point, (0, 1, 2) if jnp.ndim(point) else (0,))
+    return matmul(scale, point) if scale.ndim == 2 else scale * point

@@ -1,0 +1,58 @@
+"""Constraints of parameters and targets."""
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+from calibjax import _checks
+
+
+@dataclasses.dataclass(frozen=True)
+class Constraint:
+    """Which values a parameter or a target may take.
+
+    Attributes:
+        words: these values, as errors and the documentation call them.
+        check: (name, array) → the array; refuses other values, and makes traced ones NaN.
+        axes: names of the axes of one value, none for scalars. Axes of one name have one length.
+        min_size: smallest length of the last axis.
+        is_integer: whether the values are integers.
+    """
+
+    words: str
+    check: Callable[[str, Any], Any]
+    axes: tuple[str, ...] = ()
+    min_size: int = 1
+    is_integer: bool = False
+
+    def with_axes(self, *axes: str, min_size: int = 1) -> "Constraint":
+        """The constraint of an array of such values."""
+        return dataclasses.replace(self, axes=axes, min_size=min_size)
+
+
+def _between(low: float, high: float, words: str) -> Callable[[str, Any], Any]:
+    return lambda name, x: _checks.satisfying(name, x, lambda y: (y >= low) & (y <= high), words)
+
+
+def _counts(name: str, values: Any) -> Any:
+    return _checks.satisfying_integers(name, values, lambda y: y >= 0, "counts 0, 1, 2, ...")
+
+
+real = Constraint("finite values", _checks.finite)
+positive = Constraint("positive finite values", _checks.positive)
+probability = Constraint("probabilities in [0, 1]", _checks.unit_interval)
+proportion = Constraint("proportions in [0, 1]", _between(0, 1, "proportions in [0, 1]"))
+simplex = Constraint("rows that sum to one", _checks.simplex, ("d",), 2)
+positive_definite = Constraint(
+    "symmetric positive definite matrices", _checks.positive_definite, ("d", "d")
+)
+counts = Constraint("counts", _counts, is_integer=True)
+
+
+def labels(num_classes: int) -> Constraint:
+    """Class labels 0, ..., m − 1."""
+    return Constraint(
+        "class labels",
+        lambda name, values: _checks.labels(name, values, num_classes),
+        is_integer=True,
+    )
