@@ -15,9 +15,16 @@ def _float64():
 
 
 @pytest.fixture(autouse=True, scope="module")
-def _dropped_programs():
-    """Programs compiled for the tests of one file are dropped, or they fill gigabytes."""
+def _compilation(request):
+    """Programs are compiled quickly and dropped after each file, or they fill gigabytes.
+
+    Files marked as `optimised` get the programs that users get.
+    """
+    jax.config.update(
+        "jax_disable_most_optimizations", request.node.get_closest_marker("optimised") is None
+    )
     yield
+    jax.config.update("jax_disable_most_optimizations", False)
     jax.clear_caches()
 
 

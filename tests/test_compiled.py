@@ -27,6 +27,8 @@ from tests.compiled_cases import (
     uniforms,
 )
 
+pytestmark = pytest.mark.optimised
+
 
 @case("distances")
 def euclidean():

@@ -79,7 +79,13 @@ def cross_validate(
     10 (3,)
     """
     key, num_folds = _checks.random_key(key), _checks.size_in_range("num_folds", num_folds, 2)
-    samples = checked(predictions, targets, minimum=2 * num_folds)
+    samples = checked(predictions, targets, minimum=2)
+    n = len(samples[1])
+    if n < 2 * num_folds:
+        raise ValueError(
+            f"predictions: expected at least {2 * num_folds} samples for num_folds={num_folds}, "
+            f"got {n}"
+        )
     grid = checked_grid(grid, samples[0])
     function = specialised(function, samples[0], grid)
     return run_folds(key, function, grid, samples, None, num_folds, previous, on_fold)

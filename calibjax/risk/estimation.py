@@ -141,6 +141,11 @@ def returned(name: str, values: Any, shape: tuple[int, int]) -> jax.Array:
             f"{name}: expected a function that returns [n, n'] = {shape} for two batches of these "
             f"sizes, got {found}"
         )
+    if not jnp.issubdtype(jnp.result_type(values), jnp.floating):
+        raise TypeError(
+            f"{name}: expected a function whose values are floating-point numbers, got "
+            f"{jnp.result_type(values)}"
+        )
     return values
 
 

@@ -8,6 +8,8 @@ grid by a factor of 1.25, less than half of its smallest step.
 Grids are NumPy arrays, whose values are known also where code is compiled.
 """
 
+import math
+
 import numpy as np
 
 from calibjax import _checks
@@ -94,4 +96,4 @@ def _penalties(
     num_samples = _checks.size_in_range("num_samples", num_samples, 1)
     canonical = _checks.truth_value("canonical", canonical)
     powers = 10.0 ** (canonical_exponents if canonical else exponents)
-    return np.sqrt(num_samples) * powers
+    return math.sqrt(num_samples) * powers

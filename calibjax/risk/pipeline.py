@@ -120,13 +120,13 @@ def squared_calibration_error(
     """
     key = _checks.random_key(key)
     num_folds = _checks.size_in_range("num_folds", num_folds, 2)
-    _checks.proportion("test_fraction", test_fraction)
+    test_fraction = float(_checks.proportion("test_fraction", test_fraction))
     predictions, targets = samples = checked(predictions, targets)
     num_tests = max(1, round(len(targets) * test_fraction))
     if len(targets) - num_tests < 2 * num_folds:
         raise ValueError(
-            f"predictions: expected at least {2 * num_folds} samples for {num_folds} folds after "
-            f"taking {num_tests} for the test part, got {len(targets)} in all"
+            f"predictions: expected at least {2 * num_folds} samples for num_folds={num_folds} "
+            f"after taking {num_tests} for the test part, got {len(targets)} in all"
         )
     grid = checked_grid(grid, predictions)
     function = specialised(function, predictions, grid)

@@ -273,7 +273,9 @@ def _risks() -> list[Call]:
                 f"risk.{name}",
                 function,
                 "confidences",
-                values=a.real(values[0, :4] if name.startswith("linear") else values),
+                values=a.real(
+                    values[0, :4] if name.startswith("linear") else values, without=("transposed",)
+                ),
                 predictions=a.unit(a.CONFIDENCES),
                 targets=a.truths(a.CORRECT),
             )
