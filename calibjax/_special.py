@@ -1,4 +1,4 @@
-"""Parts of log-densities that stay accurate where log-gamma functions cancel.
+"""Parts of log-densities that stay accurate where log-gamma functions cancel, and quantiles.
 
 The logarithm of a Poisson or beta density is the difference of log-gamma functions and logarithms
 that are some 10⁵ times as large for parameters of 10⁴; in float32 nothing is left of it. Written
@@ -8,9 +8,12 @@ References: Loader (2000), Fast and accurate computation of binomial probabiliti
 """
 
 import math
+from collections.abc import Callable
+from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax import lax
 from jax.scipy.special import gammaln, xlogy
 
 _HALF_LOG_TWO_PI = 0.5 * math.log(2 * math.pi)
@@ -71,3 +74,24 @@ def log_poisson_density(y: jax.Array, rate: jax.Array) -> jax.Array:
     positive = jnp.where(y > 0, y, 1)
     density = -stirling_error(positive) - deviance(positive, rate) - 0.5 * jnp.log(positive)
     return jnp.where(y > 0, density - _HALF_LOG_TWO_PI, -rate)
+
+
+def inverse_of_cdf(cdf: Callable[[Any], jax.Array], level: jax.Array, largest: float) -> jax.Array:
+    """Smallest floating-point number y in [0, largest] with cdf(y) ≥ level; not differentiable.
+
+    Bisection of the bit patterns, which are ordered as the floats are: 31 steps in float32, 63 in
+    float64.
+    """
+    is_double = level.dtype == jnp.float64
+    integer = jnp.int64 if is_double else jnp.int32
+    high = lax.bitcast_convert_type(jnp.full_like(level, largest), integer)
+
+    def halve(_: jax.Array, bracket: tuple) -> tuple[jax.Array, jax.Array]:
+        low, high = bracket
+        middle = low + (high - low) // 2
+        is_upper = cdf(lax.bitcast_convert_type(middle, level.dtype)) >= level
+        low = jnp.where(is_upper, low, jnp.minimum(middle + 1, high))
+        return low, jnp.where(is_upper, middle, high)
+
+    low, _ = lax.fori_loop(0, 63 if is_double else 31, halve, (jnp.zeros_like(high), high))
+    return jnp.where(jnp.isnan(level), jnp.nan, lax.bitcast_convert_type(low, level.dtype))

@@ -73,13 +73,19 @@ from calibjax.distributions.beta import Beta
 from calibjax.distributions.categorical import Bernoulli, Categorical, CategoricalLogits
 from calibjax.distributions.dirichlet import Dirichlet
 from calibjax.distributions.draws import MonteCarlo, monte_carlo
+from calibjax.distributions.gamma import Gamma
+from calibjax.distributions.generalized_normal import GeneralizedNormal
 from calibjax.distributions.laplace import Laplace
+from calibjax.distributions.log_normal import LogNormal
 from calibjax.distributions.mixture import Mixture
 from calibjax.distributions.multivariate_normal import MvNormal
+from calibjax.distributions.negative_binomial import NegativeBinomial
 from calibjax.distributions.normal import DiagNormal, Normal
 from calibjax.distributions.poisson import Poisson
 from calibjax.distributions.samples import Samples
 from calibjax.distributions.sampling import sample_targets
+from calibjax.distributions.student_t import StudentT
+from calibjax.distributions.uniform import Uniform
 
 __all__ = [
     "Bernoulli",
@@ -89,14 +95,20 @@ __all__ = [
     "DiagNormal",
     "Dirichlet",
     "Distribution",
+    "Gamma",
+    "GeneralizedNormal",
     "Laplace",
+    "LogNormal",
     "Mixture",
     "MonteCarlo",
     "MvNormal",
+    "NegativeBinomial",
     "Normal",
     "NumpyroDistribution",
     "Poisson",
     "Samples",
+    "StudentT",
+    "Uniform",
     "constraints",
     "from_numpyro",
     "monte_carlo",

@@ -77,9 +77,9 @@ class Distribution:
 
 
 def _constraints(record: Any) -> dict[str, Constraint]:
-    """The constraints of the parameters of a record, without those that are None."""
+    """The constraints of the parameters of a record."""
     found = {f.name: f.metadata.get("constraint") for f in dataclasses.fields(record)}
-    return {k: c for k, c in found.items() if c is not None and getattr(record, k) is not None}
+    return {name: constraint for name, constraint in found.items() if constraint is not None}
 
 
 def fitting_scale(scale: Any, like: Any, ndims: tuple[int, ...]) -> jax.Array:

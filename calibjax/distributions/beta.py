@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from calibjax._pytree import record
-from calibjax._special import log_dirichlet_density
+from calibjax._special import inverse_of_cdf, log_dirichlet_density
 from calibjax.distributions.base import Distribution, parameter
 from calibjax.distributions.constraints import Constraint, positive, proportion
 
@@ -97,25 +97,8 @@ class Beta(Distribution):
         return jnp.where(is_inside, _cdf(alpha, beta, jnp.where(is_inside, y, 0.5)), y >= 1)
 
     def icdf(self, level: jax.Array) -> jax.Array:
-        """Smallest floating-point number y with cdf(y) ≥ level; not differentiable.
-
-        Bisection of the bit patterns of the floats in [0, 1], which are ordered as the floats
-        are: 30 steps in float32, 62 in float64.
-        """
-        level = self._with(level)[2]
-        integer = jnp.int64 if level.dtype == jnp.float64 else jnp.int32
-        one = lax.bitcast_convert_type(jnp.ones_like(level), integer)
-
-        def halve(_: jax.Array, bracket: tuple) -> tuple[jax.Array, jax.Array]:
-            low, high = bracket
-            middle = (low + high) // 2
-            is_upper = self.cdf(lax.bitcast_convert_type(middle, level.dtype)) >= level
-            low = jnp.where(is_upper, low, jnp.minimum(middle + 1, high))
-            return low, jnp.where(is_upper, middle, high)
-
-        num_steps = 62 if level.dtype == jnp.float64 else 30
-        low, _ = lax.fori_loop(0, num_steps, halve, (jnp.zeros_like(one), one))
-        return lax.bitcast_convert_type(low, level.dtype)
+        """Smallest floating-point number y with cdf(y) ≥ level; not differentiable."""
+        return inverse_of_cdf(self.cdf, self._with(level)[2], 1)
 
     def tempered(self, temperature: jax.Array) -> "Beta":
         """The Beta distribution with density ∝ p^{1/T} with respect to dy / (y (1 − y))."""

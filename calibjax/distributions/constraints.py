@@ -1,6 +1,7 @@
 """Constraints of parameters and targets."""
 
 import dataclasses
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -30,8 +31,8 @@ class Constraint:
         return dataclasses.replace(self, axes=axes, min_size=min_size)
 
 
-def _between(low: float, high: float, words: str) -> Callable[[str, Any], Any]:
-    return lambda name, x: _checks.satisfying(name, x, lambda y: (y >= low) & (y <= high), words)
+def _satisfying(condition: Callable[[Any], Any], words: str) -> Constraint:
+    return Constraint(words, lambda name, x: _checks.satisfying(name, x, condition, words))
 
 
 def _counts(name: str, values: Any) -> Any:
@@ -40,8 +41,9 @@ def _counts(name: str, values: Any) -> Any:
 
 real = Constraint("finite values", _checks.finite)
 positive = Constraint("positive finite values", _checks.positive)
+non_negative = _satisfying(lambda y: (y >= 0) & (y < math.inf), "finite values >= 0")
 probability = Constraint("probabilities in [0, 1]", _checks.unit_interval)
-proportion = Constraint("proportions in [0, 1]", _between(0, 1, "proportions in [0, 1]"))
+proportion = _satisfying(lambda y: (y >= 0) & (y <= 1), "proportions in [0, 1]")
 simplex = Constraint("rows that sum to one", _checks.simplex, ("d",), 2)
 positive_definite = Constraint(
     "symmetric positive definite matrices", _checks.positive_definite, ("d", "d")

@@ -198,6 +198,28 @@ _MORE = {  # without closed-form expectations
         covers="distributions.Dirichlet",
     ),
 }
+_SHAPES = positive(SCALE + 1, P)
+_DRAWN_FROM = {  # of which only draws and scores are asked for
+    "StudentT": ({"df": _SHAPES, "loc": real(LOC, P), "scale": positive(SCALE, P)}, real(Y)),
+    "LogNormal": ({"loc": real(LOC, P), "scale": positive(SCALE, P)}, positive(np.exp(Y))),
+    "Gamma": (  # draws may be rounded to zero
+        {"concentration": _SHAPES, "rate": positive(SCALE, P)},
+        positive(np.exp(Y), without=("0", "-0.0")),
+    ),
+    "Uniform": ({"low": real(LOC, P), "high": real(LOC + SCALE, P)}, real(LOC + 0.5 * SCALE)),
+    "GeneralizedNormal": (
+        {"loc": real(LOC, P), "scale": positive(SCALE, P), "power": _SHAPES},
+        real(Y),
+    ),
+    "NegativeBinomial": (
+        {"rate": _SHAPES, "concentration": positive(SCALE, P)},
+        counts(_COUNTS),
+    ),
+}
+_DRAWN_FROM = {
+    name: Family(getattr(distributions, name), *data, covers=f"distributions.{name}")
+    for name, data in _DRAWN_FROM.items()
+}
 NORMAL, CATEGORICAL, BERNOULLI = (FAMILIES[k] for k in ("Normal", "Categorical", "Bernoulli"))
 
 
@@ -237,7 +259,7 @@ def calls() -> list[Call]:
         found.append(
             family.call("hypothesis_tests.exact_skce_test", _exact(family), name, slow=True)
         )
-    for name, family in {**FAMILIES, **_MORE}.items():
+    for name, family in {**FAMILIES, **_MORE, **_DRAWN_FROM}.items():
         draw = distributions.sample_targets
         found.append(
             family.call(

@@ -1,0 +1,73 @@
+"""Uniform distributions on intervals."""
+
+import jax
+import jax.numpy as jnp
+
+from calibjax import _checks
+from calibjax._pytree import record
+from calibjax.distributions.base import Distribution, parameter
+from calibjax.distributions.constraints import real
+
+
+@record
+class Uniform(Distribution):
+    """Uniform distribution on the interval [low, high].
+
+    Targets may lie outside: predictions are wrong then, the data need not be.
+
+    Attributes:
+        low: lower end; scalar, or [n] for a batch.
+        high: upper end, larger; shape of `low`.
+
+    >>> import jax.numpy as jnp
+    >>> p = Uniform(low=jnp.array(1.0), high=jnp.array(3.0))
+    >>> print(p.mean(), p.cdf(1.5), p.icdf(0.5))
+    2.0 0.25 2.0
+    """
+
+    low: jax.Array = parameter(real)
+    high: jax.Array = parameter(real)
+
+    def sample(self, key: jax.Array) -> jax.Array:
+        """Draws one value."""
+        dtype = jnp.result_type(self.low, self.high)
+        return self.icdf(jax.random.uniform(key, jnp.shape(self.low), dtype))
+
+    def log_prob(self, y: jax.Array) -> jax.Array:
+        """Log-density at y; −inf outside of the interval."""
+        is_inside = (y >= self.low) & (y <= self.high)
+        return jnp.where(is_inside, -jnp.log(self.high - self.low), -jnp.inf)
+
+    def mean(self) -> jax.Array:
+        """Expectation."""
+        return 0.5 * (self.low + self.high)
+
+    def variance(self) -> jax.Array:
+        """Variance."""
+        return jnp.square(self.high - self.low) / 12
+
+    def cdf(self, y: jax.Array) -> jax.Array:
+        """Probability of values up to y."""
+        return jnp.clip((y - self.low) / (self.high - self.low), 0, 1)
+
+    def icdf(self, level: jax.Array) -> jax.Array:
+        """Value y with cdf(y) = level."""
+        return self.low + (self.high - self.low) * level
+
+    def crps(self, y: jax.Array) -> jax.Array:
+        """Continuous ranked probability score of y."""
+        level = self.cdf(y)
+        inside = (self.high - self.low) * (jnp.square(level) - level + 1 / 3)
+        return jnp.abs(y - self.icdf(level)) + inside
+
+    def tempered(self, temperature: jax.Array) -> "Uniform":
+        """The same distribution: powers of a constant density are constant."""
+        del temperature
+        return self
+
+    def check_values(self, name: str) -> "Uniform":
+        """Refuses ends that are not finite, and intervals without a length."""
+        checked = super().check_values(name)
+        expected = "values above low"
+        high = _checks.satisfying(f"{name}.high", checked.high, lambda x: x > checked.low, expected)
+        return _checks.replaced(checked, high=high)

@@ -1,0 +1,164 @@
+"""Families without expectations in closed form, against SciPy and quadrature."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy import stats
+
+from calibjax import distributions as d
+from calibjax import estimators, hypothesis_tests, kernels, recalibration, scores
+
+LEVELS = np.array([0.001, 0.3, 0.5, 0.975])
+ONE = [0.7, 1.0, 4.5, 60.0]
+TWO = [0.4, 2.0, 1.3, 3.0]
+LOC = [0.3, -1.0, 2.0, 0.0]
+HIGH = [0.7, 1.0, 3.3, 3.0]
+# ours and SciPy's arguments, [4] each, and points of the support
+FAMILIES = {
+    "StudentT": (d.StudentT, (ONE, LOC, TWO), stats.t, (ONE, LOC, TWO), [-3.0, 0.4, 2.5, 9.0]),
+    "LogNormal": (
+        d.LogNormal,
+        (LOC, TWO),
+        lambda loc, scale: stats.lognorm(scale, scale=np.exp(loc)),
+        (LOC, TWO),
+        [0.01, 0.4, 2.5, 9.0],
+    ),
+    "Gamma": (
+        d.Gamma,
+        (ONE, TWO),
+        lambda shape, rate: stats.gamma(shape, scale=1 / np.asarray(rate)),
+        (ONE, TWO),
+        [0.01, 0.4, 2.5, 20.0],
+    ),
+    "Uniform": (
+        d.Uniform,
+        (LOC, HIGH),
+        lambda low, high: stats.uniform(low, np.subtract(high, low)),
+        (LOC, HIGH),
+        [0.35, 0.9, 0.0, 3.5],
+    ),
+    "GeneralizedNormal": (
+        d.GeneralizedNormal,
+        (LOC, TWO, ONE),
+        lambda loc, scale, power: stats.gennorm(power, loc, scale),
+        (LOC, TWO, ONE),
+        [0.3, -1.5, 3.0, 2.9],
+    ),
+    "NegativeBinomial": (
+        d.NegativeBinomial,
+        (TWO, ONE),
+        lambda rate, k: stats.nbinom(k, np.divide(k, np.add(rate, k))),
+        (TWO, ONE),
+        [0, 3, 1, 12],
+    ),
+}
+DISCRETE = ("NegativeBinomial",)
+
+
+def _both(name, dtype=np.float64):
+    ours, arguments, theirs, same, y = FAMILIES[name]
+    points = np.array(y, int if name in DISCRETE else dtype)
+    return ours(*(jnp.array(a, dtype) for a in arguments)), theirs(*same), points
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("name", FAMILIES)
+def test_agrees_with_scipy(name, dtype):
+    p, reference, y = _both(name, dtype)
+    tolerance = 3e-5 if dtype == np.float32 else 1e-11
+    density = reference.logpmf if name in DISCRETE else reference.logpdf
+    with np.errstate(divide="ignore"):
+        pairs = (p.log_prob(y), density(y)), (p.cdf(y), reference.cdf(y))
+    mean, variance = reference.stats()
+    for ours, theirs in (*pairs, (p.mean(), mean), (p.variance(), variance)):
+        assert ours.dtype == dtype
+        finite = np.isfinite(theirs) & np.isfinite(ours)
+        if name != "StudentT":  # SciPy has infinite means where ours are NaN
+            assert np.array_equal(np.isfinite(theirs), np.isfinite(ours))
+        np.testing.assert_allclose(
+            np.asarray(ours)[finite], np.asarray(theirs)[finite], rtol=tolerance, atol=tolerance
+        )
+    for level in LEVELS if dtype == np.float64 else ():
+        ours, theirs = p.icdf(level), reference.ppf(level)
+        np.testing.assert_allclose(ours, theirs, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_draws_have_the_distribution(name):
+    p, reference, _ = _both(name)
+    keys = jax.random.split(jax.random.key(1), 4000)
+    draws = np.asarray(jax.vmap(lambda key: p.sample(key))(keys))
+    if name in DISCRETE:
+        error = np.sqrt(reference.var() / 4000)
+        np.testing.assert_array_less(np.abs(draws.mean(0) - reference.mean()), 4 * error)
+        zeros = reference.pmf(0)
+        error = np.sqrt(zeros * (1 - zeros) / 4000)
+        np.testing.assert_array_less(np.abs((draws == 0).mean(0) - zeros), 4 * error)
+        return
+    levels = reference.cdf(draws)
+    for column in levels.T:  # four families, one test in a thousand fails each
+        assert stats.kstest(column, "uniform").pvalue > 1e-3
+
+
+@pytest.mark.parametrize("name", ["StudentT", "LogNormal", "Gamma", "Uniform"])
+def test_crps_by_quadrature(name):
+    """2 ∫ (1(F(y) < u) − u) (F⁻¹(u) − y) du for u = Φ(z), on both sides of F(y)."""
+    p, reference, y = _both(name)
+    nodes, weights = np.polynomial.legendre.leggauss(400)
+    middle = np.clip(stats.norm.ppf(reference.cdf(y)), -9, 9)
+    total = np.zeros(4)
+    for low, high in ((-9.0, middle), (middle, 9.0)):
+        z = low + (high - low) * (nodes[:, None] + 1) / 2
+        u, density = stats.norm.cdf(z), stats.norm.pdf(z)
+        upper = np.where(z > 0, reference.isf(stats.norm.sf(z)), reference.ppf(u))
+        terms = 2 * ((z > middle) - u) * (upper - y) * density
+        total += weights @ terms * (high - low) / 2
+    ours = np.asarray(p.crps(y))
+    exists = ~np.isnan(ours)
+    assert exists[2:].all()
+    np.testing.assert_allclose(ours[exists], total[exists], rtol=2e-4)
+
+
+@pytest.mark.parametrize("name", ["StudentT", "LogNormal", "Gamma", "GeneralizedNormal"])
+def test_tempered_densities_are_powers(name):
+    p, _, _ = _both(name)
+    y = jnp.array([[0.4, 0.9, 1.7, 2.2], [0.2, 1.1, 1.5, 2.9]])
+    measure = jnp.log(y) if name in ("LogNormal", "Gamma") else 0
+    q = recalibration.tempered(p, 1.4)
+    change = q.log_prob(y) + measure - (p.log_prob(y) + measure) / 1.4
+    np.testing.assert_allclose(change[0], change[1], atol=1e-12)
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_gradients_are_finite_and_wrong_values_are_refused(name):
+    p, _, y = _both(name, np.float32)
+    slopes = jax.grad(lambda p: jnp.sum(jnp.where(jnp.isfinite(p.log_prob(y)), p.log_prob(y), 0)))(
+        p
+    )
+    assert all(bool(jnp.isfinite(leaf).all()) for leaf in jax.tree.leaves(slopes))
+    first = FAMILIES[name][1][0]
+    for wrong in (np.nan, np.inf):
+        bad = type(p)(*(jnp.array([wrong, *first[1:]]) for _ in jax.tree.leaves(p)))
+        with pytest.raises(ValueError, match=r"predictions\.[a-z]+: expected"):
+            scores.negative_log_likelihood(bad, y)
+
+
+def test_the_ends_of_intervals_are_in_order():
+    low = jnp.array([0.0, 1.0])
+    with pytest.raises(ValueError, match=r"predictions.high: expected values above low, got"):
+        scores.crps(d.Uniform(low, jnp.array([1.0, 1.0])), low)
+    value = jax.jit(scores.crps)(d.Uniform(low, jnp.array([1.0, 1.0])), low)
+    assert jnp.isnan(value)
+
+
+def test_a_calibration_test_by_monte_carlo():
+    p = d.StudentT(jnp.full(40, 5.0), jnp.zeros(40), jnp.ones(40))
+    drawn = d.monte_carlo(jax.random.key(0), p, 8)
+    kernel = kernels.TensorProduct(kernels.SquaredExponential(), kernels.SquaredExponential())
+    targets = 3.0 + d.sample_targets(jax.random.key(1), p)
+    test = hypothesis_tests.exact_skce_test(
+        jax.random.key(2), kernel, drawn, targets, num_samples=99
+    )
+    assert test.pvalue == 0.01
+    assert estimators.skce(kernel, drawn, targets) > 0.1
