@@ -116,6 +116,7 @@ def local_errors(
     # Of one sample and little of another, the spread is that of the other one.
     others = jnp.where(size < 2 - _ROUNDING, 0, size - 1)
     size = _checks.nan_with(size, problem.confidences, problem.residuals)  # in bins of their own
+    size = jnp.where(jnp.isnan(problem.places), jnp.nan, size)
     spread = means[0, ..., 1] - jnp.square(means[0, ..., 0])
     errors = LocalErrors(
         error=means[0, ..., 0],

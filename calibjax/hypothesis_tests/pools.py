@@ -84,6 +84,7 @@ def adjusted_pvalues(statistic: Any, null_samples: Any) -> Any:
     pool = jnp.concatenate([x.astype(jnp.result_type(*pools)) for x in pools], 1)
     scores = standardised(pool)
     pvalues = jax.vmap(simulated_pvalue, (0, None))(scores[0], scores[1:].max(1))
+    pvalues = jnp.where(jnp.any(jnp.isnan(pool[0])), jnp.nan, pvalues)  # not known to be largest
     parts = jnp.split(pvalues, np.cumsum([x.shape[1] for x in pools])[:-1])
     parts = [
         part.reshape(jnp.shape(t)).astype(d.dtype)

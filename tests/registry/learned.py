@@ -357,7 +357,7 @@ def _cross_validation() -> list[Call]:
             squared,
             **data,
             **shared,
-            test_fraction=a.proportion(0.25),
+            test_fraction=a.proportion(0.25, traced=False),  # a size
             slow=True,
         ),
         call("risk.risk_difference risk.RiskDifference", difference, "data", **data, slow=True),
