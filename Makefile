@@ -5,6 +5,9 @@ BIN := .venv/bin
 WITH_DATA := $(if $(DATA),--data $(DATA))
 # The tests of published data look here; they skip where it is empty.
 export CALIBJAX_DATA ?= $(DATA)
+# What was compiled for the tests once is kept for the next run.
+CACHE = JAX_COMPILATION_CACHE_DIR=$(CURDIR)/.cache/jax JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS=0 \
+	JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES=-1
 
 .PHONY: paper paper-full test test-slow lint bench clean
 
@@ -21,7 +24,7 @@ paper-full: .venv/installed  ## full size of every paper experiment: hours
 	$(BIN)/python -m paper_repro --preset paper $(WITH_DATA)
 
 test: .venv/installed  # a file stays with one process, which compiles for its tests once
-	$(BIN)/python -m pytest -n auto --dist loadfile
+	$(CACHE) $(BIN)/python -m pytest -n auto --dist loadfile
 
 test-slow: .venv/installed  ## level and power of the tests, unbiasedness: minutes of simulation
 	$(BIN)/python -m pytest -n auto -m slow
@@ -34,4 +37,4 @@ bench: .venv/installed
 	$(BIN)/python -m experiments.benchmark
 
 clean:
-	rm -rf .venv paper_repro/output experiments/output
+	rm -rf .venv .cache paper_repro/output experiments/output

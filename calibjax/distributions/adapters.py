@@ -13,11 +13,16 @@ from calibjax._pytree import record
 from calibjax.distributions.beta import Beta
 from calibjax.distributions.categorical import Bernoulli, Categorical
 from calibjax.distributions.dirichlet import Dirichlet
+from calibjax.distributions.gamma import Gamma
 from calibjax.distributions.laplace import Laplace
+from calibjax.distributions.log_normal import LogNormal
 from calibjax.distributions.mixture import Mixture
 from calibjax.distributions.multivariate_normal import MvNormal
+from calibjax.distributions.negative_binomial import NegativeBinomial
 from calibjax.distributions.normal import DiagNormal, Normal
 from calibjax.distributions.poisson import Poisson
+from calibjax.distributions.student_t import StudentT
+from calibjax.distributions.uniform import Uniform
 
 
 @record
@@ -117,7 +122,8 @@ class NumpyroDistribution:
 def from_numpyro(distribution: Any) -> Any:
     """Turns a batch of numpyro distributions into predictions.
 
-    Normal, Laplace, MultivariateNormal, Categorical, Bernoulli, Poisson, Beta, Dirichlet,
+    Normal, Laplace, MultivariateNormal, Categorical, Bernoulli, Poisson, Beta, Dirichlet, StudentT,
+    LogNormal, Gamma, Uniform, NegativeBinomial2,
     `Normal(...).to_event(1)` (→ `DiagNormal`) and `MixtureSameFamily` of these become the records
     of this package, with expectations in closed form where they exist. Other distributions that
     are determined by their parameters become a `NumpyroDistribution`, to be handed to
@@ -181,6 +187,11 @@ def _convert(distribution: Any) -> Any:
         numpyro.Poisson: (Poisson, {"rate": 0}),
         numpyro.Beta: (Beta, {"concentration1": 0, "concentration0": 0}),
         numpyro.Dirichlet: (Dirichlet, {"concentration": 1}),
+        numpyro.StudentT: (StudentT, {"df": 0, "loc": 0, "scale": 0}),
+        numpyro.LogNormal: (LogNormal, {"loc": 0, "scale": 0}),
+        numpyro.Gamma: (Gamma, {"concentration": 0, "rate": 0}),
+        numpyro.Uniform: (Uniform, {"low": 0, "high": 0}),
+        numpyro.NegativeBinomial2: (NegativeBinomial, {"mean": 0, "concentration": 0}),
     }.get(kind, (None, {}))
     if record is None:
         return _wrap(distribution)

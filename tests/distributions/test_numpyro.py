@@ -30,9 +30,12 @@ CASES = {
         ),
         distributions.Mixture,
     ),
-    "gamma": (lambda: numpyro.Gamma(ONE, 2.0), distributions.NumpyroDistribution),
-    "student": (lambda: numpyro.StudentT(3.0, LOC, 1.0), distributions.NumpyroDistribution),
-    "counts": (lambda: numpyro.NegativeBinomial2(ONE, 2.0), distributions.NumpyroDistribution),
+    "gamma": (lambda: numpyro.Gamma(ONE, 2.0), distributions.Gamma),
+    "student": (lambda: numpyro.StudentT(3.0, LOC, 1.0), distributions.StudentT),
+    "log-normal": (lambda: numpyro.LogNormal(LOC, 2.0), distributions.LogNormal),
+    "uniform": (lambda: numpyro.Uniform(-0.5, 1 + ONE), distributions.Uniform),
+    "counts": (lambda: numpyro.NegativeBinomial2(ONE, 2.0), distributions.NegativeBinomial),
+    "weibull": (lambda: numpyro.Weibull(ONE, 2.0), distributions.NumpyroDistribution),
     "t": (
         lambda: numpyro.MultivariateStudentT(3.0, VECTOR, np.eye(2)),
         distributions.NumpyroDistribution,
@@ -69,9 +72,10 @@ def test_distributions_agree_with_numpyro():
 
 
 def test_other_distributions_work_end_to_end():
-    predictions = distributions.from_numpyro(numpyro.Gamma(1 + ONE, 2.0))
+    predictions = distributions.from_numpyro(numpyro.Weibull(ONE, 2.0))
     one = jax.tree.map(lambda leaf: leaf[0], predictions)
-    np.testing.assert_allclose([one.mean(), one.variance()], [1.0, 0.5])
+    expected = np.sqrt(np.pi) / 2, 1 - np.pi / 4
+    np.testing.assert_allclose([one.mean(), one.variance()], expected, rtol=1e-6)
     gumbel = distributions.from_numpyro(numpyro.Gumbel(LOC, 1.0))
     np.testing.assert_allclose(gumbel.cdf(gumbel.icdf(0.3)), np.full(N, 0.3), rtol=1e-6)
     kernel = kernels.TensorProduct(kernels.Exponential(), kernels.SquaredExponential())
@@ -85,7 +89,7 @@ def test_other_distributions_work_end_to_end():
     with pytest.raises(TypeError, match="targets: expected numbers"):
         estimators.skce(kernel, drawn, targets > 0)
     for wrong, message in (
-        (-ONE, "Gamma distribution got invalid concentration"),
+        (-ONE, "Weibull distribution got invalid concentration"),
         (ONE * np.nan, "expected finite values"),
     ):
         parameters = predictions.parameters | {"concentration": jnp.asarray(wrong)}
