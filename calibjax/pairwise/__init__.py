@@ -16,7 +16,6 @@ through; third derivatives where the last one is taken in forward mode. Only sev
 from calibjax.pairwise.kernel_means import kernel_means
 from calibjax.pairwise.reductions import (
     block_means,
-    mean_between,
     mean_over_all_pairs,
     mean_over_pairs,
     quadratic_forms,
@@ -32,7 +31,6 @@ __all__ = [
     "fold_pairs",
     "kernel_means",
     "map_rows",
-    "mean_between",
     "mean_over_all_pairs",
     "mean_over_pairs",
     "quadratic_forms",

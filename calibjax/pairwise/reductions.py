@@ -51,15 +51,14 @@ def _combine(smooth: Any, rest: Any) -> Any:
 
 
 def _forms_value(function: PairFunction, smooth: Any, rest: Any) -> jax.Array:
-    """Σ v_ic f(x_i, y_j) w_jc over all tiles, [c].
+    """Σ_{i<j} w_ic f(x_i, x_j) w_jc over all tiles, [c].
 
-    `smooth` and `rest` are the two parts of (args, rows, columns), where rows and columns are
-    pairs (samples, weights) in tiles. Without columns, the sum is over pairs i < j of the rows.
+    `smooth` and `rest` are the two parts of (args, rows), where rows are a pair (samples, weights)
+    in tiles.
     """
-    args, rows, columns = _combine(smooth, rest)
-
-    pair = tiles.first(rows[0]), tiles.first((rows if columns is None else columns)[0])
-    dtype = jnp.result_type(jax.eval_shape(function, args, *pair), rows[1])
+    args, rows = _combine(smooth, rest)
+    one = tiles.first(rows[0])
+    dtype = jnp.result_type(jax.eval_shape(function, args, one, one), rows[1])
 
     def step(i: jax.Array, j: jax.Array, x: Any, y: Any, total: Any) -> Any:
         return tiles.add(total, _tile_form(function, args, x, y).astype(dtype))
@@ -68,17 +67,14 @@ def _forms_value(function: PairFunction, smooth: Any, rest: Any) -> jax.Array:
         return tiles.add(total, _tile_diagonal_form(function, args, x).astype(dtype))
 
     zero = jnp.zeros(rows[1].shape[-1], dtype)
-    if columns is None:
-        total = tiles.visit_upper(rows, diagonal, step, (zero, zero))
-    else:
-        total = tiles.visit_all(rows, columns, step, (zero, zero))
+    total = tiles.visit_upper(rows, diagonal, step, (zero, zero))
     return total[0] + total[1]
 
 
 def _forms_slopes(function: PairFunction, smooth: Any, rest: Any, cotangent: jax.Array) -> Any:
     """The derivative of a sum over pairs is a sum over pairs: tiles are evaluated again."""
-    args, rows, columns = smooth
-    rest_args, rest_rows, rest_columns = rest
+    args, rows = smooth
+    rest_args, rest_rows = rest
 
     def place(total: Any, index: jax.Array, tile: Any) -> Any:
         return jax.tree.map(lambda t, x: t.at[index].add(x), total, tile)
@@ -95,13 +91,9 @@ def _forms_slopes(function: PairFunction, smooth: Any, rest: Any, cotangent: jax
             return _tile_form(function, _combine(a, rest_args), *pair)
 
         d_args, d_x, d_y = pull_back(form, args, x, y)
-        t_args, t_rows, t_columns = total
-        t_rows = place(t_rows, i, d_x)
-        if columns is None:
-            t_rows = place(t_rows, j, d_y)
-        else:
-            t_columns = place(t_columns, j, d_y)
-        return jax.tree.map(jnp.add, t_args, d_args), t_rows, t_columns
+        t_args, t_rows = total
+        t_rows = place(place(t_rows, i, d_x), j, d_y)
+        return jax.tree.map(jnp.add, t_args, d_args), t_rows
 
     def diagonal(i: jax.Array, x: Any, total: Any) -> Any:
         x, rest_x = x
@@ -110,14 +102,11 @@ def _forms_slopes(function: PairFunction, smooth: Any, rest: Any, cotangent: jax
             return _tile_diagonal_form(function, _combine(a, rest_args), _combine(x, rest_x))
 
         d_args, d_x = pull_back(form, args, x)
-        t_args, t_rows, t_columns = total
-        return jax.tree.map(jnp.add, t_args, d_args), place(t_rows, i, d_x), t_columns
+        t_args, t_rows = total
+        return jax.tree.map(jnp.add, t_args, d_args), place(t_rows, i, d_x)
 
     zeros = jax.tree.map(jnp.zeros_like, smooth)
-    all_rows = rows, rest_rows
-    if columns is None:
-        return tiles.visit_upper(all_rows, diagonal, step, zeros)
-    return tiles.visit_all(all_rows, (columns, rest_columns), step, zeros)
+    return tiles.visit_upper((rows, rest_rows), diagonal, step, zeros)
 
 
 _one_form = differentiable(
@@ -145,7 +134,7 @@ def _upper_forms(
 ) -> jax.Array:
     """Σ_{i<j} w_ic f(x_i, x_j) w_jc, [c]."""
     rows = tiles.split(xs, tile_size), tiles.split_weights(weights, tile_size)
-    return _forms(function, *_partition((args, rows, None)))
+    return _forms(function, *_partition((args, rows)))
 
 
 def _ones(function: PairFunction, args: Any, xs: Any) -> jax.Array:
@@ -252,44 +241,6 @@ def split_quadratic_forms(
     diagonal = jax.vmap(function, in_axes=(None, 0, 0))(args, xs, xs)
     upper = _upper_forms(function, args, xs, weights, tile_size)
     return 2 * upper, matmul(diagonal, jnp.square(weights))
-
-
-@_jit_reduction
-def mean_between(
-    function: PairFunction, args: Any, xs: Any, ys: Any, *, tile_size: int = TILE_SIZE
-) -> jax.Array:
-    """Mean of f(x_i, y_j) over all pairs of two sets.
-
-    Args:
-        function: pair function, (args, x, y) → scalar; no symmetry is assumed.
-        args: pytree that is handed to each call.
-        xs: samples, a pytree with leading axis n.
-        ys: samples, a pytree with leading axis n'.
-        tile_size: largest number of rows and columns of a tile.
-
-    Returns:
-        A scalar.
-
-    Cost: n n' evaluations, O(n + n' + tile²) memory.
-
-    >>> import jax.numpy as jnp
-    >>> from calibjax.pairwise import mean_between
-    >>> def difference(scale, x, y):
-    ...     return scale * (x - y)
-    >>> print(mean_between(difference, 2.0, jnp.array([1.0, 2.0]), jnp.array([0.5])))
-    2.0
-    """
-    first, second = tiles.take(xs, 0), tiles.take(ys, 0)
-    dtype = jax.eval_shape(function, args, first, second).dtype
-    rows, columns = (
-        (
-            tiles.split(samples, tile_size),
-            tiles.split_weights(jnp.ones((tiles.length_of(samples), 1), dtype), tile_size),
-        )
-        for samples in (xs, ys)
-    )
-    total = _forms(function, *_partition((args, rows, columns)))[0]
-    return total / tiles.length_of(xs) / tiles.length_of(ys)
 
 
 @_jit_reduction

@@ -96,18 +96,6 @@ def visit_upper(tiles: Any, diagonal: Callable, upper: Callable, carry: Any) -> 
     return _sweep(tiles, 0, num_tiles, row, carry)
 
 
-def visit_all(rows: Any, columns: Any, step: Callable, carry: Any) -> Any:
-    """Folds step(i, j, row tile i, column tile j, carry) over all pairs of tiles."""
-
-    def row(i: jax.Array, x: Any, carry: Any) -> Any:
-        def column(j: jax.Array, y: Any, carry: Any) -> Any:
-            return step(i, j, x, y, carry)
-
-        return _sweep(columns, 0, length_of(columns), column, carry)
-
-    return _sweep(rows, 0, length_of(rows), row, carry)
-
-
 def add(total: tuple[jax.Array, jax.Array], term: jax.Array) -> tuple[jax.Array, jax.Array]:
     """Adds a term to a compensated sum (value, lost) as Neumaier does, elementwise."""
     value, lost = total

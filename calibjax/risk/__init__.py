@@ -47,7 +47,6 @@ from calibjax.risk.cross_validation import cross_validate
 from calibjax.risk.estimation import (
     estimation_risk,
     estimation_risk_standard_error,
-    linear_estimation_risk,
 )
 from calibjax.risk.grids import (
     bandwidth_grid,
@@ -85,7 +84,6 @@ __all__ = [
     "kernel_density_function",
     "kernel_ridge_function",
     "kernel_ridge_grid",
-    "linear_estimation_risk",
     "risk_difference",
     "squared_calibration_error",
     "temperature_function",

@@ -1,6 +1,5 @@
 """The risk of a calibration estimation function: how far it is from the best one."""
 
-import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -82,57 +81,6 @@ def estimation_risk_standard_error(values: Values, predictions: Any, targets: An
     return jnp.sqrt(jackknife_variances(losses, jnp.ones((1, losses.size), bool))[0])
 
 
-def linear_estimation_risk(values: Values, predictions: Any, targets: Any) -> jax.Array:
-    """Risk of a calibration estimation function in linear time, from the pairs (1, 2), (3, 4), ...
-
-        1/⌊n/2⌋ Σ_k (⟨p_{2k−1} − e_{y_{2k−1}}, p_{2k} − e_{y_{2k}}⟩ − h(p_{2k−1}, p_{2k}))²
-
-    It has the expectation of `estimation_risk`, and a larger variance. The terms are independent:
-    the standard error is their standard deviation divided by √⌊n/2⌋.
-
-    Args:
-        values: h of these pairs, [⌊n/2⌋]; or a function of two batches (p, q) → [n, n'], which is
-            called for one pair at a time, under `vmap`.
-        predictions: batch of n ≥ 2 class predictions, or confidences in [0, 1], [n].
-        targets: labels 0, ..., m − 1, or 0 and 1, [n].
-
-    Returns:
-        A scalar; NaN under `jit` for labels out of range.
-
-    Raises:
-        TypeError: if an argument is of the wrong kind.
-        ValueError: if shapes or values are wrong, or n < 2.
-
-    Cost: O(n m) and n/2 values of h.
-
-    References: G24 §3.2.1.
-
-    >>> import jax.numpy as jnp
-    >>> confidences, correct = jnp.array([0.5, 0.5, 0.8]), jnp.array([1, 0, 1])
-    >>> print(f"{linear_estimation_risk(jnp.zeros(1), confidences, correct):.4f}")  # 0.25²
-    0.0625
-    """
-    predictions, targets = checked(predictions, targets, minimum=2)
-    num_pairs = len(targets) // 2
-    errors = residuals(predictions, targets)
-    first, second = slice(0, 2 * num_pairs, 2), slice(1, 2 * num_pairs, 2)
-    one, other = (jax.tree.map(operator.itemgetter(part), predictions) for part in (first, second))
-    if callable(values):
-        _checks.function("function of two batches", "values", values, "p", "q")
-        one, other = (jax.tree.map(lambda x: x[:, None], p) for p in (one, other))
-        values = jax.vmap(lambda p, q: returned("values", values(p, q), (1, 1))[0, 0])(one, other)
-    values = _checked_values(values, (num_pairs,), "(⌊n/2⌋,)")
-    return jnp.mean(jnp.square(jnp.sum(errors[first] * errors[second], -1) - values))
-
-
-def _checked_values(values: Any, shape: tuple[int, ...], described: str) -> jax.Array:
-    """Values of h as an array of this shape."""
-    values = _checks.as_arrays("values", values)
-    _checks.an_array("values", values, f"{described}, or a function of two batches,")
-    _checks.shape("values", values, shape, f"{described} = {shape}")
-    return _checks.finite("values", values)
-
-
 def returned(name: str, values: Any, shape: tuple[int, int]) -> jax.Array:
     """Values that somebody's function returns for two batches, if there are as many as of pairs."""
     found = getattr(values, "shape", type(values).__name__)
@@ -156,7 +104,10 @@ def _mean_losses(values: Values, predictions: Any, targets: Any, minimum: int) -
     if callable(values):
         _checks.function("function of two batches", "values", values, "p", "q")
         return losses_of_values(errors, values, predictions)
-    values = _checked_values(values, (n, n), "[n, n]")
+    values = _checks.as_arrays("values", values)
+    _checks.an_array("values", values, "[n, n], or a function of two batches,")
+    _checks.shape("values", values, (n, n), f"[n, n] = {(n, n)}")
+    values = _checks.finite("values", values)
     return _losses(errors, lambda _, row: row, None, values)
 
 

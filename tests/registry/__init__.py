@@ -49,7 +49,6 @@ EXEMPT = {
             "fold_pairs",
             "kernel_means",
             "map_rows",
-            "mean_between",
             "mean_over_all_pairs",
             "mean_over_pairs",
             "quadratic_forms",

@@ -266,16 +266,14 @@ def _functions() -> list[Call]:
 def _risks() -> list[Call]:
     values = (a.CONFIDENCES[:, None] - 0.5) * (a.CONFIDENCES - 0.5)
     found = []
-    for name in ("estimation_risk", "estimation_risk_standard_error", "linear_estimation_risk"):
+    for name in ("estimation_risk", "estimation_risk_standard_error"):
         function = getattr(risk, name)
         found.append(
             call(
                 f"risk.{name}",
                 function,
                 "confidences",
-                values=a.real(
-                    values[0, :4] if name.startswith("linear") else values, without=("transposed",)
-                ),
+                values=a.real(values, without=("transposed",)),
                 predictions=a.unit(a.CONFIDENCES),
                 targets=a.truths(a.CORRECT),
             )

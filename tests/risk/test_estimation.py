@@ -78,14 +78,6 @@ def test_standard_error_is_that_of_many_data_sets():
     assert np.mean(errors**2) == pytest.approx(float(np.var(risks)), rel=0.12)
 
 
-def test_linear_risk_is_the_loop_over_neighbours():
-    pairs = [(0, 1), (2, 3), (4, 5), (6, 7), (8, 9), (10, 11)]  # 13 samples: the last one is left
-    expected = np.mean([(RESIDUALS[i] @ RESIDUALS[j] - VALUES[i, j]) ** 2 for i, j in pairs])
-    values = jnp.array([VALUES[i, j] for i, j in pairs])
-    data = Categorical(jnp.array(PROBS[:13])), jnp.array(LABELS[:13])
-    assert risk.linear_estimation_risk(values, *data) == pytest.approx(expected, rel=1e-13)
-
-
 def products(scale, p, q):
     """h(p, q) = scale ⟨p, q⟩."""
     return scale * p.probs @ q.probs.T
@@ -99,10 +91,6 @@ def test_functions_are_matrices():
         assert estimator(function, *data) == pytest.approx(
             float(estimator(matrix, *data)), rel=1e-13
         )
-    neighbours = jnp.diagonal(matrix, 1)[: N - 1 : 2]
-    assert risk.linear_estimation_risk(function, *data) == pytest.approx(
-        float(risk.linear_estimation_risk(neighbours, *data)), rel=1e-13
-    )
 
 
 @pytest.mark.parametrize("n", [30, pairwise.TILE_SIZE + 5])
@@ -179,8 +167,8 @@ def test_values_of_functions_have_the_right_shape():
     for function in (lambda p, q: p * q, lambda p, q: jnp.outer(q, p), lambda p, q: 0.0):
         with pytest.raises(ValueError, match=re.escape("values: expected a function that returns")):
             risk.estimation_risk(function, *data)
-    with pytest.raises(ValueError, match=re.escape("values: expected a function that returns")):
-        risk.linear_estimation_risk(lambda p, q: p * q, *data)
+    with pytest.raises(TypeError, match="values: expected a function whose values are floating"):
+        risk.estimation_risk(lambda p, q: jnp.outer(p, q) * 1j, *data)
     function = risk.EstimationFunction(lambda p, y, h: h, lambda params, p, q: p * q)
     with pytest.raises(ValueError, match=re.escape("function.evaluate: expected shape [n, n']")):
         function.diagonal(1.0, data[0])

@@ -115,10 +115,10 @@ def train_network(predictions, targets, learning_rate):
     optimizer = optax.adam(learning_rate)
 
     def loss(params, key):
-        pairs = jax.random.permutation(key, len(targets))[:512]
+        pairs = jax.random.permutation(key, len(targets))[:128]
         chosen = Categorical(predictions.probs[pairs])
         values = functools.partial(network_values, params)
-        return risk.linear_estimation_risk(values, chosen, targets[pairs])
+        return risk.estimation_risk(values, chosen, targets[pairs])
 
     def step(state, key):
         params, memory = state
