@@ -1,7 +1,7 @@
 """The one way in which calibjax makes a record: a frozen dataclass that is a pytree."""
 
 import dataclasses
-from typing import Any, TypeVar
+from typing import Any, TypeVar, dataclass_transform
 
 import jax
 import numpy as np
@@ -11,6 +11,20 @@ T = TypeVar("T")
 _SHOWN = 32  # entries of an array; larger ones are summarised
 
 
+def parameter(constraint: Any, **default: Any) -> Any:
+    """A field of a distribution that holds a parameter with a constraint.
+
+    >>> from calibjax import distributions, record
+    >>> @record
+    ... class Rayleigh(distributions.Distribution):
+    ...     scale: float = parameter(distributions.constraints.positive)
+    """
+    return dataclasses.field(metadata={"constraint": constraint}, **default)
+
+
+@dataclass_transform(
+    frozen_default=True, eq_default=False, field_specifiers=(dataclasses.field, parameter)
+)
 def record(cls: type[T]) -> type[T]:
     """Makes a class a frozen dataclass and registers it as a pytree.
 

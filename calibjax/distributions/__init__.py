@@ -66,9 +66,10 @@ Without expectations, `monte_carlo` estimates them from draws, for any target ke
 True
 """
 
+from calibjax._pytree import parameter
 from calibjax.distributions import constraints
 from calibjax.distributions.adapters import NumpyroDistribution, from_numpyro
-from calibjax.distributions.base import Distribution, parameter
+from calibjax.distributions.base import Distribution
 from calibjax.distributions.beta import Beta
 from calibjax.distributions.categorical import Bernoulli, Categorical, CategoricalLogits
 from calibjax.distributions.dirichlet import Dirichlet

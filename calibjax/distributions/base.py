@@ -11,11 +11,6 @@ from calibjax._arithmetic import matmul
 from calibjax.distributions.constraints import Constraint, real
 
 
-def parameter(constraint: Constraint, **default: Any) -> Any:
-    """A field of a distribution that holds a parameter with a constraint."""
-    return dataclasses.field(metadata={"constraint": constraint}, **default)
-
-
 class Distribution:
     """A predicted distribution, or a batch of n with a leading axis n on every parameter.
 

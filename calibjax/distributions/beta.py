@@ -7,9 +7,9 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from calibjax._pytree import record
+from calibjax._pytree import parameter, record
 from calibjax._special import inverse_of_cdf, log_dirichlet_density
-from calibjax.distributions.base import Distribution, parameter
+from calibjax.distributions.base import Distribution
 from calibjax.distributions.constraints import Constraint, positive, proportion
 
 _NUM_TERMS = 150  # of the continued fraction; they suffice for parameters up to 1e4

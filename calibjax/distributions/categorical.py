@@ -8,8 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from calibjax._pytree import record
-from calibjax.distributions.base import Distribution, parameter
+from calibjax._pytree import parameter, record
+from calibjax.distributions.base import Distribution
 from calibjax.distributions.constraints import Constraint, labels, probability, real, simplex
 
 _UNDERFLOW = -800.0  # smaller exponents give zero; without them no derivative is 0 / 0

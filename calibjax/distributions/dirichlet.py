@@ -6,9 +6,9 @@ from typing import ClassVar
 import jax
 import jax.numpy as jnp
 
-from calibjax._pytree import record
+from calibjax._pytree import parameter, record
 from calibjax._special import log_dirichlet_density
-from calibjax.distributions.base import Distribution, parameter
+from calibjax.distributions.base import Distribution
 from calibjax.distributions.constraints import Constraint, positive, simplex
 
 

@@ -6,9 +6,9 @@ import jax
 import jax.numpy as jnp
 from jax.scipy.special import betaln, gammainc
 
-from calibjax._pytree import record
+from calibjax._pytree import parameter, record
 from calibjax._special import inverse_of_cdf, log_poisson_density
-from calibjax.distributions.base import Distribution, parameter
+from calibjax.distributions.base import Distribution
 from calibjax.distributions.constraints import Constraint, non_negative, positive
 
 

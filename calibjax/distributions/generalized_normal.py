@@ -5,8 +5,8 @@ import jax.numpy as jnp
 from jax.scipy.special import gammainc, gammaln
 
 from calibjax._arithmetic import absolute
-from calibjax._pytree import record
-from calibjax.distributions.base import Distribution, parameter
+from calibjax._pytree import parameter, record
+from calibjax.distributions.base import Distribution
 from calibjax.distributions.constraints import positive, real
 from calibjax.distributions.gamma import Gamma
 

@@ -7,8 +7,8 @@ import jax
 import jax.numpy as jnp
 
 from calibjax._arithmetic import absolute
-from calibjax._pytree import record
-from calibjax.distributions.base import Distribution, fitting_scale, parameter
+from calibjax._pytree import parameter, record
+from calibjax.distributions.base import Distribution, fitting_scale
 from calibjax.distributions.constraints import positive, real
 
 

@@ -8,8 +8,8 @@ import jax.numpy as jnp
 from jax.scipy.special import ndtr, ndtri
 from jax.scipy.stats import norm
 
-from calibjax._pytree import record
-from calibjax.distributions.base import Distribution, parameter
+from calibjax._pytree import parameter, record
+from calibjax.distributions.base import Distribution
 from calibjax.distributions.constraints import Constraint, positive, real
 
 

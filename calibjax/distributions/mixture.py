@@ -10,8 +10,8 @@ from jax import lax
 from jax.scipy.special import logsumexp
 
 from calibjax import _checks
-from calibjax._pytree import record
-from calibjax.distributions.base import Distribution, parameter
+from calibjax._pytree import parameter, record
+from calibjax.distributions.base import Distribution
 from calibjax.distributions.categorical import Categorical
 from calibjax.distributions.constraints import simplex
 from calibjax.distributions.normal import Normal, mean_distance

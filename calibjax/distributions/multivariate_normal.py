@@ -10,8 +10,8 @@ import numpy as np
 
 from calibjax import _checks, _matrices
 from calibjax._arithmetic import matmul
-from calibjax._pytree import record
-from calibjax.distributions.base import Distribution, fitting_scale, parameter
+from calibjax._pytree import parameter, record
+from calibjax.distributions.base import Distribution, fitting_scale
 from calibjax.distributions.constraints import Constraint, positive_definite, real
 
 

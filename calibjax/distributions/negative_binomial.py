@@ -6,9 +6,9 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from calibjax._pytree import record
+from calibjax._pytree import parameter, record
 from calibjax._special import log_poisson_density
-from calibjax.distributions.base import Distribution, parameter
+from calibjax.distributions.base import Distribution
 from calibjax.distributions.beta import Beta
 from calibjax.distributions.constraints import Constraint, counts, positive
 from calibjax.distributions.poisson import Poisson

@@ -10,8 +10,8 @@ from jax.scipy.special import erf, ndtr, ndtri
 from jax.scipy.stats import norm
 
 from calibjax._arithmetic import absolute, matmul
-from calibjax._pytree import record
-from calibjax.distributions.base import Distribution, fitting_scale, parameter
+from calibjax._pytree import parameter, record
+from calibjax.distributions.base import Distribution, fitting_scale
 from calibjax.distributions.constraints import Constraint, positive, real
 from calibjax.distributions.multivariate_normal import MvNormal
 

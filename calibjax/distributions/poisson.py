@@ -9,9 +9,9 @@ from jax import lax
 from jax.scipy.special import ndtri
 
 from calibjax import _checks
-from calibjax._pytree import record
+from calibjax._pytree import parameter, record
 from calibjax._special import log_poisson_density
-from calibjax.distributions.base import Distribution, parameter
+from calibjax.distributions.base import Distribution
 from calibjax.distributions.constraints import Constraint, counts
 
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(32)

@@ -10,8 +10,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from calibjax import _checks
-from calibjax._pytree import record
-from calibjax.distributions.base import Distribution, parameter, transformed_point
+from calibjax._pytree import parameter, record
+from calibjax.distributions.base import Distribution, transformed_point
 from calibjax.distributions.categorical import Categorical
 from calibjax.distributions.constraints import simplex
 

@@ -7,8 +7,8 @@ import jax.numpy as jnp
 from jax.scipy.special import betaln
 from jax.scipy.stats import t
 
-from calibjax._pytree import record
-from calibjax.distributions.base import Distribution, parameter
+from calibjax._pytree import parameter, record
+from calibjax.distributions.base import Distribution
 from calibjax.distributions.beta import Beta
 from calibjax.distributions.constraints import positive, real
 

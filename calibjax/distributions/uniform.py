@@ -4,8 +4,8 @@ import jax
 import jax.numpy as jnp
 
 from calibjax import _checks
-from calibjax._pytree import record
-from calibjax.distributions.base import Distribution, parameter
+from calibjax._pytree import parameter, record
+from calibjax.distributions.base import Distribution
 from calibjax.distributions.constraints import real
 
 
