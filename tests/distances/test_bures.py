@@ -134,7 +134,7 @@ def test_singular_covariances(dtype):
     singular_values = np.linalg.svd(roots[0].swapaxes(-1, -2) @ roots[1], compute_uv=False)
     traces = np.trace(covs.sum(0), axis1=-2, axis2=-1)
     value, slope = jax.jit(jax.vmap(jax.value_and_grad(squared_bures)))(*covs)
-    # A variance of zero is rounded to one of ε, which has the standard deviation √ε and counts twice.
+    # A variance of zero is rounded to one of ε, whose standard deviation √ε counts twice.
     tolerance = 2 * np.sqrt(np.finfo(dtype).eps)
     np.testing.assert_allclose(
         value / traces, 1 - 2 * singular_values.sum(-1) / traces, atol=tolerance
