@@ -9,6 +9,8 @@ from calibjax import distances, distributions, estimators, hypothesis_tests, ker
 from calibjax.hypothesis_tests.components import STATISTICS, skce_components
 from tests import oracles
 
+pytestmark = pytest.mark.optimised  # simulations take longer than their compilation
+
 KEY = jax.random.key(0)
 exact = hypothesis_tests.exact_skce_test
 
