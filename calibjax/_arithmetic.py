@@ -13,6 +13,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 from jax import lax
+from jax.typing import ArrayLike
 
 UNROLLED = 32
 
@@ -73,7 +74,7 @@ def floating_dtype(tree: Any) -> Any:
     return jnp.result_type(*floating)
 
 
-def components(x: jax.Array, limit: int = UNROLLED) -> list[jax.Array]:
+def components(x: ArrayLike, limit: int = UNROLLED) -> list[jax.Array]:
     """The components of a vector one by one if they are few, otherwise the array as it is."""
     x = jnp.asarray(x)
     if 1 <= x.size <= limit and x.ndim == 1:
@@ -82,7 +83,7 @@ def components(x: jax.Array, limit: int = UNROLLED) -> list[jax.Array]:
 
 
 def map_components(
-    function: Callable[..., jax.Array], *points: object, limit: int = UNROLLED
+    function: Callable[..., jax.Array], *points: ArrayLike | list[jax.Array], limit: int = UNROLLED
 ) -> list[jax.Array]:
     """Elementwise function of the components of points (arrays, or lists of components)."""
     lists = (x if isinstance(x, list) else components(x, limit) for x in points)

@@ -17,7 +17,8 @@ them and reads the first factor at places where it has no entries.
 
 import functools
 import operator
-from typing import Any, NamedTuple
+from collections.abc import Iterable
+from typing import Any, NamedTuple, overload
 
 import jax
 import jax.numpy as jnp
@@ -50,14 +51,28 @@ class Factor(NamedTuple):
         return 1 / (1 + self.excess)
 
 
-def _sum_of_products(*lists: list[jax.Array]) -> jax.Array | int:
-    terms = [functools.reduce(operator.mul, factors) for factors in zip(*lists, strict=True)]
+def _products(*lists: Iterable[jax.Array | int]) -> list[jax.Array]:
+    return [functools.reduce(operator.mul, factors) for factors in zip(*lists, strict=True)]
+
+
+def _sum_of_products(*lists: Iterable[jax.Array | int]) -> jax.Array:
+    """Sum of at least one product."""
+    return functools.reduce(operator.add, _products(*lists))
+
+
+def _sum_or_zero(*lists: Iterable[jax.Array | int]) -> jax.Array | int:
+    """Sum of any number of products."""
+    terms = _products(*lists)
     return functools.reduce(operator.add, terms) if terms else 0
+
+
+def _components(x: jax.Array) -> list[jax.Array]:
+    return [x[k] for k in range(x.shape[0])]
 
 
 def vector(x: jax.Array) -> Vector:
     """Components of a vector [d]."""
-    return [x[k] for k in range(x.shape[0])] if x.shape[0] <= UNROLLED else x
+    return _components(x) if x.shape[0] <= UNROLLED else x
 
 
 def matrix(a: jax.Array) -> Matrix:
@@ -73,12 +88,14 @@ def add(x: Any, y: Any) -> Any:
 
 def dot(x: Vector, y: Vector) -> jax.Array:
     """Inner product of two vectors."""
-    return _sum_of_products(x, y) if isinstance(x, list) else matmul(x, y)
+    if isinstance(x, list) or isinstance(y, list):
+        return _sum_of_products(x, y)
+    return matmul(x, y)
 
 
 def multiply(a: Matrix, x: Vector) -> Vector:
     """Product of a symmetric matrix and a vector."""
-    if not isinstance(a, list):
+    if not (isinstance(a, list) or isinstance(x, list)):
         return matmul(a, x)
     rows = ([a[max(i, j)][min(i, j)] for j in range(len(a))] for i in range(len(a)))
     return [_sum_of_products(row, x) for row in rows]
@@ -131,19 +148,22 @@ def _backward(lower: jax.Array, x: jax.Array) -> jax.Array:
 
 def factor_sample(a: jax.Array) -> Factor:
     """Factors I + A for an array A [d, d] that belongs to one sample."""
-    factored = factor_array(a)
+    lower, excess = _lower_and_excess(a)
     if a.shape[0] > UNROLLED:
-        return factored
-    lower = [vector(row)[:i] for i, row in enumerate(factored.lower)]
-    return Factor(lower, vector(factored.excess))
+        return Factor(lower, excess)
+    return Factor([_components(row)[:i] for i, row in enumerate(lower)], _components(excess))
 
 
 def factor_array(a: jax.Array) -> Factor:
     """Factors I + A for an array A [d, d], into arrays."""
+    return Factor(*_lower_and_excess(a))
+
+
+def _lower_and_excess(a: jax.Array) -> tuple[jax.Array, jax.Array]:
     root = cholesky(jnp.eye(a.shape[0], dtype=a.dtype) + a)
     below = jnp.tril(root, -1)
     excess = jnp.diagonal(a) - jnp.sum(jnp.square(below), -1)
-    return Factor(below / jnp.diagonal(root), jnp.where(excess < 0, 0, excess))
+    return below / jnp.diagonal(root), jnp.where(excess < 0, 0, excess)
 
 
 def factor(a: Matrix) -> Factor:
@@ -154,9 +174,9 @@ def factor(a: Matrix) -> Factor:
     for i, row in enumerate(a):
         scaled = []  # L_ij (1 + e_j)
         for j in range(i):
-            scaled.append(row[j] - _sum_of_products(scaled, lower[j]))
+            scaled.append(row[j] - _sum_or_zero(scaled, lower[j]))
         lower.append(list(map(operator.mul, scaled, shrinkages)))
-        rest = row[i] - _sum_of_products(scaled, lower[i])
+        rest = row[i] - _sum_or_zero(scaled, lower[i])
         excess.append(jnp.where(rest < 0, 0, rest))  # which only rounding makes negative
         shrinkages.append(1 / (1 + excess[i]))
     return Factor(lower, excess)
@@ -164,26 +184,32 @@ def factor(a: Matrix) -> Factor:
 
 def whiten(factored: Factor, x: Vector) -> Vector:
     """L⁻¹ x."""
-    if not isinstance(x, list):
-        return _forward(factored.lower, x)
+    lower = factored.lower
+    if not (isinstance(lower, list) or isinstance(x, list)):
+        return _forward(lower, x)
     result = []
-    for i, row in enumerate(factored.lower):
-        result.append(x[i] - _sum_of_products(row, result))
+    for i, row in enumerate(lower):
+        result.append(x[i] - _sum_or_zero(row, result))
     return result
 
 
 def unwhiten(factored: Factor, x: Vector) -> Vector:
     """The vector L⁻ᵀ diag(1 + e)⁻¹ x."""
-    if not isinstance(x, list):
-        return _backward(factored.lower, factored.shrinkages * x)
-    scaled = list(map(operator.mul, factored.shrinkages, x))
+    lower, shrinkages = factored.lower, factored.shrinkages
+    if not (isinstance(lower, list) or isinstance(shrinkages, list) or isinstance(x, list)):
+        return _backward(lower, shrinkages * x)
+    scaled = list(map(operator.mul, shrinkages, x))
     result = []
     for i in reversed(range(len(x))):
-        column = [row[i] for row in factored.lower[i + 1 :]]
-        result.insert(0, scaled[i] - _sum_of_products(column, result))
+        column = [row[i] for row in lower[i + 1 :]]
+        result.insert(0, scaled[i] - _sum_or_zero(column, result))
     return result
 
 
+@overload
+def solve(factored: Factor, x: list[jax.Array]) -> list[jax.Array]: ...
+@overload
+def solve(factored: Factor, x: jax.Array) -> jax.Array: ...
 def solve(factored: Factor, x: Vector) -> Vector:
     """(I + A)⁻¹ x."""
     return unwhiten(factored, whiten(factored, x))
@@ -191,15 +217,15 @@ def solve(factored: Factor, x: Vector) -> Vector:
 
 def inverse(factored: Factor) -> Matrix:
     """(I + A)⁻¹, for derivatives of the determinant."""
-    shrinkages = factored.shrinkages
-    if not isinstance(shrinkages, list):
+    lower, shrinkages = factored.lower, factored.shrinkages
+    if not (isinstance(lower, list) or isinstance(shrinkages, list)):
         identity = jnp.eye(shrinkages.shape[0], dtype=shrinkages.dtype)
-        root = _forward(factored.lower, identity)
+        root = _forward(lower, identity)
         return matmul(root.T * shrinkages, root)
     root = []  # L⁻¹ with its diagonal
-    for i, row in enumerate(factored.lower):
+    for i, row in enumerate(lower):
         below = [
-            -row[j] - _sum_of_products(row[j + 1 :], [root[k][j] for k in range(j + 1, i)])
+            -row[j] - _sum_or_zero(row[j + 1 :], [root[k][j] for k in range(j + 1, i)])
             for j in range(i)
         ]
         root.append([*below, 1])
@@ -212,7 +238,7 @@ def inverse(factored: Factor) -> Matrix:
 
 def inner(a: Matrix, b: Matrix) -> jax.Array:
     """Inner product tr(A B) of two symmetric matrices."""
-    if not isinstance(a, list):
+    if not (isinstance(a, list) or isinstance(b, list)):
         return dot(a.ravel(), b.ravel())
-    rows = (2 * _sum_of_products(x[:-1], y[:-1]) + x[-1] * y[-1] for x, y in zip(a, b, strict=True))
+    rows = (2 * _sum_or_zero(x[:-1], y[:-1]) + x[-1] * y[-1] for x, y in zip(a, b, strict=True))
     return functools.reduce(operator.add, rows)

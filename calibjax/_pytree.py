@@ -4,7 +4,9 @@ import dataclasses
 from typing import Any, TypeVar, dataclass_transform
 
 import jax
+import jax.numpy as jnp
 import numpy as np
+from jax.core import Tracer
 
 T = TypeVar("T")
 
@@ -49,7 +51,7 @@ def record(cls: type[T]) -> type[T]:
     if "__repr__" not in vars(cls):
         cls.__repr__ = _shown_record
     cls = dataclasses.dataclass(frozen=True, eq=False)(cls)
-    is_static = {f.name: f.metadata.get("static", False) for f in dataclasses.fields(cls)}
+    is_static = _is_static(cls)
     statics = tuple(name for name, static in is_static.items() if static)
     children = tuple(name for name, static in is_static.items() if not static)
     keys = tuple(map(jax.tree_util.GetAttrKey, children))
@@ -72,14 +74,19 @@ def record(cls: type[T]) -> type[T]:
     return cls
 
 
-def _shown_record(instance: Any) -> str:
+def _is_static(cls: Any) -> dict[str, bool]:
+    """Which fields of a dataclass are no children."""
+    return {f.name: f.metadata.get("static", False) for f in dataclasses.fields(cls)}
+
+
+def _shown_record(self: Any) -> str:
     """What `dataclasses` would print, with summaries of large arrays."""
     shown = ", ".join(
-        f"{field.name}={_summarised(getattr(instance, field.name))!r}"
-        for field in dataclasses.fields(instance)
+        f"{field.name}={_summarised(getattr(self, field.name))!r}"
+        for field in dataclasses.fields(self)
         if field.repr
     )
-    return f"{type(instance).__qualname__}({shown})"
+    return f"{type(self).__qualname__}({shown})"
 
 
 def _summarised(tree: Any) -> Any:
@@ -90,7 +97,7 @@ def _summarised(tree: Any) -> Any:
 
 
 def _is_large(leaf: Any) -> bool:
-    is_array = isinstance(leaf, jax.Array | np.ndarray) and not isinstance(leaf, jax.core.Tracer)
+    is_array = isinstance(leaf, jax.Array | np.ndarray) and not isinstance(leaf, Tracer)
     return is_array and leaf.size > _SHOWN
 
 
@@ -106,6 +113,6 @@ class _Summary:
         is_here = not isinstance(array, jax.Array) or (
             array.is_fully_addressable and not array.is_deleted()
         )
-        if is_here and jax.dtypes.issubdtype(array.dtype, np.number):
+        if is_here and jnp.issubdtype(array.dtype, np.number):
             shown += f", mean={np.mean(np.asarray(array), dtype=np.float64):.4g}"
         return f"Array({shown})"

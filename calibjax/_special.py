@@ -15,6 +15,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 from jax.scipy.special import gammaln, xlogy
+from jax.typing import ArrayLike
 
 _HALF_LOG_TWO_PI = 0.5 * math.log(2 * math.pi)
 # Coefficients B_2k / (2k (2k − 1)) of Stirling's series, from the highest power on.
@@ -76,7 +77,9 @@ def log_poisson_density(y: jax.Array, rate: jax.Array) -> jax.Array:
     return jnp.where(y > 0, density - _HALF_LOG_TWO_PI, -rate)
 
 
-def inverse_of_cdf(cdf: Callable[[Any], jax.Array], level: jax.Array, largest: float) -> jax.Array:
+def inverse_of_cdf(
+    cdf: Callable[[Any], jax.Array], level: jax.Array, largest: ArrayLike
+) -> jax.Array:
     """Smallest floating-point number y in [0, largest] with cdf(y) ≥ level; not differentiable.
 
     Bisection of the bit patterns, which are ordered as the floats are: 31 steps in float32, 63 in

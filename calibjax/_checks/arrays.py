@@ -11,13 +11,20 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.core import Tracer
 
 _LARGEST = int(np.finfo(np.float64).max)
 
 
 def is_concrete(*trees: Any) -> bool:
     """Whether all leaves have values that Python can look at."""
-    return not any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(trees))
+    return not any(isinstance(leaf, Tracer) for leaf in jax.tree.leaves(trees))
+
+
+def has_64_bits() -> bool:
+    """Whether JAX computes with 64 bits."""
+    # JAX adds the options to the class of `config` when it is imported, which no type checker sees.
+    return jax.config.jax_enable_x64  # pyright: ignore[reportAttributeAccessIssue]
 
 
 def first_where(bad: Any) -> tuple[int, ...]:
@@ -60,8 +67,10 @@ def as_arrays(name: str, tree: Any) -> Any:
 
 def originals(name: str, tree: Any) -> Any:
     """As `as_arrays`, but arrays of NumPy in the precision in which they came."""
-    if dataclasses.is_dataclass(tree) and is_distribution(vars(tree).get("probs")):
-        tree = dataclasses.replace(tree, probs=jnp.asarray(tree.probs))
+    if dataclasses.is_dataclass(tree) and not isinstance(tree, type):
+        probs = vars(tree).get("probs")
+        if is_distribution(probs):
+            tree = dataclasses.replace(tree, probs=jnp.asarray(probs))
     return jax.tree_util.tree_map_with_path(
         lambda path, leaf: _original(name + jax.tree_util.keystr(path), leaf), tree, is_leaf=_is_one
     )
@@ -197,7 +206,7 @@ def _narrowed(place: str, array: Any) -> jax.Array:
         return jnp.asarray(values)
     if values.dtype not in (np.float32, np.float64):  # float16 and bfloat16
         return jnp.asarray(values, jnp.float32)
-    if values.dtype == np.float64 and not jax.config.jax_enable_x64 and is_concrete(values):
+    if values.dtype == np.float64 and not has_64_bits() and is_concrete(values):
         largest = np.finfo(np.float32).max
         bad = (np.abs(values) > largest) & np.isfinite(values)
         refuse_where(bad, place, f"values up to {largest:.3g} (or jax_enable_x64)", values)
@@ -209,7 +218,7 @@ def _signed(place: str, values: Any) -> jax.Array:
 
     Traced ones that do not fit become the smallest integer, which stands for NaN.
     """
-    size = 8 if jax.config.jax_enable_x64 else 4
+    size = 8 if has_64_bits() else 4
     bits = jnp.iinfo(values.dtype).bits
     dtype = jnp.int32 if size == 4 or bits < 32 or values.dtype == np.int32 else jnp.int64
     if jnp.iinfo(values.dtype).max <= jnp.iinfo(dtype).max:

@@ -289,9 +289,13 @@ def integer(name: str, values: Any, kind: str = "class labels") -> jax.Array:
     return jnp.asarray(found.astype(np.int32))
 
 
+def _is_number(value: Any) -> bool:
+    return isinstance(value, numbers.Number)
+
+
 def shape(name: str, values: Any, expected: tuple[Any, ...], described: str) -> None:
     """Refuses arrays of another shape; None in `expected` matches every length."""
-    if not isinstance(values, numbers.Number):
+    if not _is_number(values):
         an_array(name, values, f"an array of shape {described}")
     actual = jnp.shape(values)
 

@@ -208,6 +208,7 @@ def _wrap(distribution: Any) -> NumpyroDistribution:
     """Parameters of any distribution that can be made again from them."""
     kind, batch = type(distribution), distribution.batch_shape
     names = [k for k in inspect.signature(kind).parameters if k in kind.arg_constraints]
+    wrapped = None
     try:
         values = {k: getattr(distribution, k) for k in names}
         parameters = {
@@ -219,7 +220,7 @@ def _wrap(distribution: Any) -> NumpyroDistribution:
         is_same &= set(inspect.signature(kind).parameters) <= {*names, "validate_args"}
     except (AttributeError, NotImplementedError, TypeError, ValueError):
         is_same = False
-    if not is_same:
+    if wrapped is None or not is_same:
         raise TypeError(
             "distribution: expected a numpyro distribution that is determined by its parameters, "
             f"got {kind.__name__}; write a record with a method sample(key) for it, as "

@@ -1,7 +1,7 @@
 """What the families of distributions have in common: parameters and targets with constraints."""
 
 import dataclasses
-from typing import Any, ClassVar
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -25,7 +25,7 @@ class Distribution:
       `calibjax.recalibration.tempered` and `calibjax.kernels.linear_map`.
     """
 
-    support: ClassVar[Any] = real
+    support: Any = real  # a Constraint; if it were a ClassVar, no property could override it
 
     def check_structure(self, name: str) -> None:
         """Refuses a batch whose parameters are no arrays with the declared axes."""
@@ -60,7 +60,8 @@ class Distribution:
 
     def check_targets(self, name: str, targets: Any) -> Any:
         """Refuses targets of another shape, or outside the support."""
-        support, key = self.support, next(iter(_constraints(self)))
+        support: Constraint = self.support
+        key = next(iter(_constraints(self)))
         if support.is_integer:
             targets = _checks.integer(name, targets, support.words)
         else:

@@ -1,7 +1,7 @@
 """Beta distribution of a proportion."""
 
 import dataclasses
-from typing import Any, ClassVar
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -10,7 +10,7 @@ from jax import lax
 from calibjax._pytree import parameter, record
 from calibjax._special import inverse_of_cdf, log_dirichlet_density
 from calibjax.distributions.base import Distribution
-from calibjax.distributions.constraints import Constraint, positive, proportion
+from calibjax.distributions.constraints import positive, proportion
 
 _NUM_TERMS = 150  # of the continued fraction; they suffice for parameters up to 1e4
 
@@ -57,7 +57,7 @@ class Beta(Distribution):
     0.6667 0.2500 0.5000
     """
 
-    support: ClassVar[Constraint] = proportion
+    support = proportion
 
     alpha: jax.Array = parameter(positive)
     beta: jax.Array = parameter(positive)

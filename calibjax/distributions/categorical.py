@@ -1,7 +1,7 @@
 """Distributions of class labels 0, 1, ..., m − 1."""
 
 import dataclasses
-from typing import Any, ClassVar
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -171,7 +171,7 @@ class Bernoulli(Distribution):
     [0.75 0.25] 0.5
     """
 
-    support: ClassVar[Constraint] = labels(2)
+    support = labels(2)
 
     probs: jax.Array = parameter(probability)
 

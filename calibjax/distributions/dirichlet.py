@@ -1,7 +1,6 @@
 """Dirichlet distribution of a vector of proportions."""
 
 import dataclasses
-from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -9,7 +8,7 @@ import jax.numpy as jnp
 from calibjax._pytree import parameter, record
 from calibjax._special import log_dirichlet_density
 from calibjax.distributions.base import Distribution
-from calibjax.distributions.constraints import Constraint, positive, simplex
+from calibjax.distributions.constraints import positive, simplex
 
 
 @record
@@ -28,7 +27,7 @@ class Dirichlet(Distribution):
     [0.25 0.25 0.5 ]
     """
 
-    support: ClassVar[Constraint] = simplex
+    support = simplex
 
     concentration: jax.Array = parameter(positive.with_axes("d", min_size=2))
 

@@ -1,7 +1,5 @@
 """Gamma distributions."""
 
-from typing import ClassVar
-
 import jax
 import jax.numpy as jnp
 from jax.scipy.special import betaln, gammainc
@@ -9,7 +7,7 @@ from jax.scipy.special import betaln, gammainc
 from calibjax._pytree import parameter, record
 from calibjax._special import inverse_of_cdf, log_poisson_density
 from calibjax.distributions.base import Distribution
-from calibjax.distributions.constraints import Constraint, non_negative, positive
+from calibjax.distributions.constraints import non_negative, positive
 
 
 @record
@@ -26,7 +24,7 @@ class Gamma(Distribution):
     0.5000 0.6321 0.3466
     """
 
-    support: ClassVar[Constraint] = non_negative
+    support = non_negative
 
     concentration: jax.Array = parameter(positive)
     rate: jax.Array = parameter(positive)

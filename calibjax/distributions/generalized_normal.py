@@ -42,7 +42,13 @@ class GeneralizedNormal(Distribution):
         """Draws one value."""
         dtype = jnp.result_type(self.loc, self.scale, self.power)
         shape = jnp.shape(self.loc)
-        return self.loc + self.scale * jax.random.generalized_normal(key, self.power, shape, dtype)
+        noise = jax.random.generalized_normal(
+            key,
+            self.power,  # pyright: ignore[reportArgumentType]  # JAX says float, but takes arrays
+            shape,
+            dtype,
+        )
+        return self.loc + self.scale * noise
 
     def log_prob(self, y: jax.Array) -> jax.Array:
         """Log-density at y; Γ(1 + 1/power) does not overflow."""

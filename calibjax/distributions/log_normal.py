@@ -1,7 +1,6 @@
 """Log-normal distributions."""
 
 import math
-from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -10,7 +9,7 @@ from jax.scipy.stats import norm
 
 from calibjax._pytree import parameter, record
 from calibjax.distributions.base import Distribution
-from calibjax.distributions.constraints import Constraint, positive, real
+from calibjax.distributions.constraints import positive, real
 
 
 @record
@@ -27,7 +26,7 @@ class LogNormal(Distribution):
     1.6487 0.5000 1.0000
     """
 
-    support: ClassVar[Constraint] = positive
+    support = positive
 
     loc: jax.Array = parameter(real)
     scale: jax.Array = parameter(positive)

@@ -2,7 +2,7 @@
 
 import dataclasses
 import functools
-from typing import Any, ClassVar
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -12,7 +12,7 @@ from calibjax import _checks, _matrices
 from calibjax._arithmetic import matmul
 from calibjax._pytree import parameter, record
 from calibjax.distributions.base import Distribution, fitting_scale
-from calibjax.distributions.constraints import Constraint, positive_definite, real
+from calibjax.distributions.constraints import positive_definite, real
 
 
 @record
@@ -31,7 +31,7 @@ class MvNormal(Distribution):
     -2.3872
     """
 
-    support: ClassVar[Constraint] = real.with_axes("d")
+    support = real.with_axes("d")
 
     loc: jax.Array = parameter(real.with_axes("d"))
     cov: jax.Array = parameter(positive_definite)

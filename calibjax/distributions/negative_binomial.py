@@ -1,7 +1,5 @@
 """Negative binomial distributions of counts."""
 
-from typing import ClassVar
-
 import jax
 import jax.numpy as jnp
 from jax import lax
@@ -10,7 +8,7 @@ from calibjax._pytree import parameter, record
 from calibjax._special import log_poisson_density
 from calibjax.distributions.base import Distribution
 from calibjax.distributions.beta import Beta
-from calibjax.distributions.constraints import Constraint, counts, positive
+from calibjax.distributions.constraints import counts, positive
 from calibjax.distributions.poisson import Poisson
 
 
@@ -31,7 +29,7 @@ class NegativeBinomial(Distribution):
     0.5556 1
     """
 
-    support: ClassVar[Constraint] = counts
+    support = counts
 
     rate: jax.Array = parameter(positive)
     concentration: jax.Array = parameter(positive)

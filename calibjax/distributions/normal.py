@@ -2,7 +2,7 @@
 
 import dataclasses
 import math
-from typing import Any, ClassVar
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -12,7 +12,7 @@ from jax.scipy.stats import norm
 from calibjax._arithmetic import absolute, matmul
 from calibjax._pytree import parameter, record
 from calibjax.distributions.base import Distribution, fitting_scale
-from calibjax.distributions.constraints import Constraint, positive, real
+from calibjax.distributions.constraints import positive, real
 from calibjax.distributions.multivariate_normal import MvNormal
 
 
@@ -92,7 +92,7 @@ class DiagNormal(Distribution):
     -1.8379
     """
 
-    support: ClassVar[Constraint] = real.with_axes("d")
+    support = real.with_axes("d")
 
     loc: jax.Array = parameter(real.with_axes("d"))
     scale: jax.Array = parameter(positive.with_axes("d"))

@@ -1,6 +1,6 @@
 """Poisson distribution of counts."""
 
-from typing import Any, ClassVar
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -60,7 +60,7 @@ class Poisson(Distribution):
     0.5438 3
     """
 
-    support: ClassVar[Constraint] = counts
+    support = counts
 
     rate: jax.Array = parameter(Constraint("rates", _checked_rate))
 

@@ -88,7 +88,7 @@ def _grid_cells(probs: jax.Array, *, num_bins: int) -> jax.Array:
     return _ranks_of_rows(interval_index(probs, num_bins), num_bins)
 
 
-def interval_index(confidences: jax.Array, num_bins: int) -> jax.Array:
+def interval_index(confidences: jax.Array, num_bins: jax.Array | int) -> jax.Array:
     """The interval k of `uniform_bins` that each number is in, int32 of the same shape.
 
     k = max(⌈num_bins · p⌉, 1) − 1 in 0, ..., num_bins − 1, the same for every batch, where a

@@ -352,7 +352,7 @@ def _checked(
     return _Problem(kernel, confidences, residuals, samples, points, places, bins)
 
 
-def _checked_kernel(kernel: Any) -> Any:
+def _checked_kernel(kernel: Any) -> Kernel:
     """The kernel, checked, whose length scale may be of shape [G]."""
     scales = getattr(kernel, "length_scale", 0.0)
     if np.ndim(scales) != 1 or isinstance(kernel, type):

@@ -45,9 +45,9 @@ def calibration_kernel_bound(kernel: Kernel) -> jax.Array | float:
     return combine_on_pairs(kernel, "calibration_kernel_bound", lambda bound: bound())
 
 
-def _num_pairs(estimator: str, n: int, block_size: int | None) -> int:
+def _num_pairs(n: int, block_size: int | None) -> int:
     """Number of independent pairs whose mean Hoeffding's inequality is about."""
-    return (n // block_size) * (block_size // 2) if estimator == "block" else n // 2
+    return n // 2 if block_size is None else (n // block_size) * (block_size // 2)
 
 
 def distribution_free_skce_test(
@@ -112,18 +112,18 @@ def distribution_free_skce_test(
     minimum = 1 if estimator == "biased" else 2
     kernel, samples = checked_samples(kernel, predictions, targets, minimum=minimum)
     n = _checks.leading_size("targets", samples[1])
-    bound = calibration_kernel_bound(kernel) if bound is None else bound
-    bound = _checks.positive_scalar("bound", bound)
+    largest = calibration_kernel_bound(kernel) if bound is None else bound
+    largest = _checks.positive_scalar("bound", largest)
     if estimator == "biased":
         estimate = skce_biased(kernel, *samples)
-        exceeded = jnp.sqrt(n * jnp.maximum(estimate, 0) / bound) - 1
+        exceeded = jnp.sqrt(n * jnp.maximum(estimate, 0) / largest) - 1
         exponent = jnp.square(jnp.maximum(exceeded, 0)) / 2
     else:
-        if estimator == "block":
-            estimate = skce_block(kernel, *samples, block_size=block_size)
-        else:
+        if block_size is None:
             estimate = skce(kernel, *samples)
-        num_pairs = _num_pairs(estimator, n, block_size)
-        exponent = num_pairs * jnp.square(jnp.maximum(estimate, 0) / bound) / 2
+        else:
+            estimate = skce_block(kernel, *samples, block_size=block_size)
+        num_pairs = _num_pairs(n, block_size)
+        exponent = num_pairs * jnp.square(jnp.maximum(estimate, 0) / largest) / 2
     pvalue = jnp.maximum(jnp.exp(-exponent), jnp.finfo(estimate.dtype).tiny)  # never zero
     return CalibrationTestResult(estimate, pvalue, estimate)

@@ -129,7 +129,9 @@ def exact_test(
 
 
 @jax.jit
-def _parts_from_features(prepared: Any, kernel: Kernel, predictions: Any, targets: Any) -> Parts:
+def _parts_from_features(
+    prepared: Any, kernel: TensorProduct, predictions: Any, targets: Any
+) -> Parts:
     """Sums of k_P(p_i, p_j) ⟨f_i, f_j⟩ for targets [b, n, ...], by matrix products, [b] each."""
     one = functools.partial(features, kernel.target, prepared)
     values = jax.vmap(jax.vmap(one), in_axes=(None, 0), out_axes=1)(predictions, targets)
@@ -285,7 +287,7 @@ def exact_skce_test(
 def _bytes_per_redraw(kernel: Kernel, prepared: Any, predictions: Any, targets: Any) -> int:
     """What one redraw holds: its features [n, r], or a tile, per component if they are many."""
     n = _checks.leading_size("targets", targets)
-    if prepared is None:
+    if prepared is None or not isinstance(kernel, TensorProduct):
         num_components = sum(leaf.size // n for leaf in jax.tree.leaves(targets))
         wide = num_components if num_components > UNROLLED else 1
         return wide * bytes_of_tile(n)

@@ -121,11 +121,11 @@ def skce_confidence_interval(
     >>> print(f"{interval.low:.3f} {interval.estimate:.3f} {interval.high:.3f}")
     0.079 0.112 0.144
     """
-    confidence_level, side = _checked_options(confidence_level, side)
+    level, side = _checked_options(confidence_level, side)
     kernel, samples = checked_samples(kernel, predictions, targets, minimum=3)
     estimate, error = _jackknife(kernel, samples)
     _refuse_undefined(error, estimate)
-    tail = (1 - confidence_level) / (2 if side == "two-sided" else 1)
+    tail = (1 - level) / (2 if side == "two-sided" else 1)
     reach = -ndtri(jnp.asarray(tail, estimate.dtype)) * error
     high = estimate + reach if side == "two-sided" else jnp.full_like(estimate, jnp.inf)
     return ConfidenceInterval(estimate - reach, high, estimate, error)
@@ -209,7 +209,7 @@ def bootstrap_skce_confidence_interval(
     0.08 0.11 0.15
     """
     key = _checks.random_key(key)
-    confidence_level, side = _checked_options(confidence_level, side)
+    level, side = _checked_options(confidence_level, side)
     num_samples = _checks.number_of_draws("num_samples", num_samples, 2)
     kernel, samples = checked_samples(kernel, predictions, targets, minimum=3)
     n = _checks.leading_size("predictions", samples[0])
@@ -221,7 +221,7 @@ def bootstrap_skce_confidence_interval(
     error = _beyond_rounding(jnp.nanstd(values, ddof=1), jnp.nanmax(jnp.abs(values)))
     _refuse_undefined(error, estimate)
     values = jnp.where(jnp.isnan(error), jnp.nan, values)
-    tail = (1 - confidence_level) / (2 if side == "two-sided" else 1)
+    tail = (1 - level) / (2 if side == "two-sided" else 1)
     low = jnp.nanquantile(values, tail).astype(estimate.dtype)
     high = jnp.full_like(estimate, jnp.inf)
     if side == "two-sided":

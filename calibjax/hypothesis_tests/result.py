@@ -98,7 +98,7 @@ def _standard_error(pvalue: jax.Array, null_samples: jax.Array) -> jax.Array:
 
 
 def simulated_result(
-    statistic: Any, null_samples: Any, estimate: Any, *, draws: str, adjust: bool = False
+    statistic: Any, null_samples: Any, estimate: Any, *, draws: str | None, adjust: bool = False
 ) -> CalibrationTestResult:
     """Result with simulated p-values of one statistic, or an array or a pytree of them.
 
@@ -114,7 +114,7 @@ def simulated_result(
 
 
 def skce_result(
-    pool: jax.Array, components: SKCEComponents, estimate: jax.Array, *, draws: str
+    pool: jax.Array, components: SKCEComponents, estimate: jax.Array, *, draws: str | None
 ) -> CalibrationTestResult:
     """Result of a test that ranks the first of a pool of SKCE statistics."""
     result = simulated_result(pool[0], pool[1:], estimate, draws=draws)
@@ -168,9 +168,9 @@ def combine_results(
     for i, result in enumerate(results):
         for j, earlier in enumerate(results[:i]):
             _refuse_same_draws(f"results[{j}] and results[{i}]", earlier, result)
-    if first.components is not None:
-        pool = pooled(*(result.components for result in results))
-        return skce_result(*pool, first.estimate, draws=first.draws)
+    components = [one.components for one in results if one.components is not None]
+    if components:  # of all, since the results are of one kind
+        return skce_result(*pooled(*components), first.estimate, draws=first.draws)
     null_samples = jax.tree.map(
         lambda *draws: jnp.concatenate(draws), *(result.null_samples for result in results)
     )

@@ -82,8 +82,9 @@ def _compiled(traced: Any, arguments: tuple[Any, ...]) -> Callable[..., Any]:
     lowered = traced.lower()
     text = lowered.as_text()
     # What the text does not say: the functions that are called back, and constants that JAX, if
-    # asked to, hands over as arguments.
-    if "callback" in text or jax.config.jax_use_simplified_jaxpr_constants:
+    # asked to, hands over as arguments. JAX adds its options to the class of `config` when it is
+    # imported, which no type checker sees.
+    if "callback" in text or jax.config.jax_use_simplified_jaxpr_constants:  # pyright: ignore
         return lowered.compile()
     types = tuple(traced.jaxpr.in_avals), tuple(traced.jaxpr.out_avals)
     structures = jax.tree.structure((arguments, traced.out_info))

@@ -76,7 +76,7 @@ def median_heuristic(
     include_diagonal = _checks.truth_value("include_diagonal", include_diagonal)
     xs = _checks.points("xs", without_draws(xs), 2)
     n = _checks.leading_size("xs", xs)
-    if n > 65536 and not jax.config.jax_enable_x64:
+    if n > 65536 and not _checks.has_64_bits():
         raise ValueError(
             f"xs: expected at most 65536 points unless jax_enable_x64 is set, got {n}; "
             "the median of a random subset will do"

@@ -1,8 +1,10 @@
 """Kernels and their algebra: sums, products, multiples, tensor products."""
 
+import dataclasses
 import functools
 import math
 import numbers
+import operator
 from collections.abc import Callable
 from typing import Any, ClassVar, NamedTuple
 
@@ -48,7 +50,9 @@ class Kernel:
     `diagonal` is the value k(x, x) where it is the same for all x, otherwise None.
     """
 
-    diagonal: ClassVar[Any] = None
+    __dataclass_fields__: ClassVar[dict[str, dataclasses.Field[Any]]]  # made by `record`
+
+    diagonal: Any = None  # if it were a ClassVar, no property could override it
 
     def __call__(self, x: Any, y: Any) -> jax.Array:
         """Value of the kernel at one pair of points, a scalar."""
@@ -79,11 +83,15 @@ class Kernel:
     def __mul__(self, other: Any) -> "Kernel":
         if isinstance(other, Kernel):
             return Product((self, other))
-        if isinstance(other, numbers.Real) or getattr(other, "ndim", None) == 0:
+        if _is_scalar(other):
             return Scaled(other, self)
         return NotImplemented
 
     __rmul__ = __mul__
+
+
+def _is_scalar(value: Any) -> bool:
+    return isinstance(value, numbers.Real) or getattr(value, "ndim", None) == 0
 
 
 def without_draws(predictions: Any) -> Any:
@@ -124,7 +132,8 @@ class Sum(Kernel):
 
     def __call__(self, x: Any, y: Any) -> jax.Array:
         """Sum of the values of the terms."""
-        return sum(kernel(x, y) for kernel in self.terms)
+        first, *others = (kernel(x, y) for kernel in self.terms)
+        return sum(others, 0 + first)  # from 0, so that truth values are numbers
 
     def value_range(self) -> ValueRange:
         """Sum of the bounds of the terms."""
@@ -155,10 +164,8 @@ class Product(Kernel):
 
     def __call__(self, x: Any, y: Any) -> jax.Array:
         """Product of the values of the factors."""
-        value = 1
-        for kernel in self.factors:
-            value = value * kernel(x, y)
-        return value
+        first, *others = (kernel(x, y) for kernel in self.factors)
+        return functools.reduce(operator.mul, others, 1 * first)  # from 1, for the same reason
 
     def value_range(self) -> ValueRange:
         """Bounds of the products of values of the factors."""

@@ -1,7 +1,5 @@
 """Kernels on class labels."""
 
-from typing import ClassVar
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -22,7 +20,7 @@ class White(Kernel):
     1.0 0.0
     """
 
-    diagonal: ClassVar[float] = 1.0
+    diagonal = 1.0
 
     def __call__(self, y: jax.Array, z: jax.Array) -> jax.Array:
         """Whether all entries of y and z are equal, as a number."""

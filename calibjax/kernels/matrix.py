@@ -1,15 +1,15 @@
 """Kernel matrices."""
 
+from collections.abc import Callable
 from typing import Any
 
 import jax
 
 from calibjax import _checks
 from calibjax.distributions import Mixture, Samples
-from calibjax.kernels.base import Kernel
 
 
-def gram_matrix(kernel: Kernel, xs: Any, ys: Any = None) -> jax.Array:
+def gram_matrix(kernel: Callable[[Any, Any], jax.Array], xs: Any, ys: Any = None) -> jax.Array:
     """Matrix of kernel values K_ij = k(x_i, y_j).
 
     Args:

@@ -1,7 +1,7 @@
 """Kernels that are functions of a distance."""
 
 import dataclasses
-from typing import Any, ClassVar
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -32,7 +32,10 @@ class Stationary(Kernel):
     `log_value`.
     """
 
-    diagonal: ClassVar[float] = 1.0
+    length_scale: jax.Array | float
+    distance: Distance
+
+    diagonal = 1.0
 
     def log_value(self, distance: jax.Array) -> jax.Array:
         """Logarithm of the kernel at a distance, g(d)."""

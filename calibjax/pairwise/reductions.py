@@ -117,7 +117,10 @@ _one_form = differentiable(
 _many_forms = jax.custom_vjp(_forms_value, nondiff_argnums=(0,))
 _many_forms.defvjp(
     lambda function, *trees: (_forms_value(function, *trees), trees),
-    lambda function, trees, cotangent: (_forms_slopes(function, *trees, cotangent), None),
+    lambda function, trees, cotangent: (
+        _forms_slopes(function, trees[0], trees[1], cotangent),
+        None,
+    ),
 )
 
 
@@ -222,7 +225,8 @@ def quadratic_forms(
     >>> print(quadratic_forms(product, 1.0, jnp.array([1.0, 2.0]), jnp.array([[1.0, 1.0], [1, 0]])))
     [9. 1.]
     """
-    return sum(split_quadratic_forms(function, args, xs, weights, tile_size=tile_size))
+    off_diagonal, diagonal = split_quadratic_forms(function, args, xs, weights, tile_size=tile_size)
+    return off_diagonal + diagonal
 
 
 @_jit_reduction

@@ -194,7 +194,10 @@ def order_statistics(
     def wanted(zeros: jax.Array) -> tuple[jax.Array, jax.Array]:
         positive = (num_pairs - zeros + 1) // 2, (num_pairs - zeros) // 2 + 1
         is_zero = zeros >= ranks[1]
-        return tuple(jnp.where(is_zero, zeros + p, r) for p, r in zip(positive, ranks, strict=True))
+        first, second = (
+            jnp.where(is_zero, zeros + p, r) for p, r in zip(positive, ranks, strict=True)
+        )
+        return first, second
 
     def undecided(state: Any) -> jax.Array:
         (low, high, below, upto), _, zeros = state

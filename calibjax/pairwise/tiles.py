@@ -46,7 +46,7 @@ def split_weights(weights: jax.Array, tile_size: int) -> jax.Array:
     return jnp.where(valid.reshape(*tiles.shape[:2], 1), tiles, 0)
 
 
-def take(tiles: Any, index: jax.Array) -> Any:
+def take(tiles: Any, index: jax.Array | int) -> Any:
     """One tile."""
     return jax.tree.map(lambda leaf: lax.dynamic_index_in_dim(leaf, index, keepdims=False), tiles)
 

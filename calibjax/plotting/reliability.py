@@ -338,7 +338,7 @@ def _shown(curve: Any) -> ReliabilityCurve:
         expected = (None,) if name == "counts" else values["counts"].shape
         _checks.shape(f"curve.{name}", value, expected, "[K], the bins of one data set")
     is_full = values["counts"] > 0
-    return ReliabilityCurve(**{k: v[is_full] for k, v in values.items()}, level=curve.level)
+    return dataclasses.replace(curve, **{k: v[is_full] for k, v in values.items()})
 
 
 def _draw_bands(axis: "Axes", curve: ReliabilityCurve, width: float) -> None:
@@ -370,12 +370,14 @@ def _draw_counts(axis: "Axes", curve: ReliabilityCurve, width: float) -> None:
     from matplotlib.transforms import ScaledTranslation, blended_transform_factory
 
     # In inches from the lower edge, for which layouts can leave room, whatever the diagram's size.
-    inches = axis.figure.dpi_scale_trans + ScaledTranslation(0, 0, axis.transAxes)
+    # Matplotlib's stubs ask for an affine transform, but any will do.
+    origin = ScaledTranslation(0, 0, axis.transAxes)  # pyright: ignore[reportArgumentType]
+    inches = axis.figure.dpi_scale_trans + origin
     transform = blended_transform_factory(axis.transAxes, inches)
     panel = axis.inset_axes((0, -0.75, 1, 0.55), transform=transform, sharex=axis)
     panel.vlines(curve.confidence, 0, curve.counts, color=BLUE, linewidth=width, label="samples")
     panel.set(ylim=(0, None), xlabel=axis.get_xlabel(), ylabel="samples")
     panel.spines[["top", "right"]].set_visible(False)
-    panel.yaxis.get_major_locator().set_params(nbins=2, integer=True)
+    panel.locator_params(axis="y", nbins=2, integer=True)
     axis.set_xlabel("")
     axis.tick_params(labelbottom=False)

@@ -88,14 +88,14 @@ def _grouped(arguments: tuple[Any, ...]) -> tuple[tuple[Any, ...], dict[int, np.
     """The arguments before the groups, and the positions of the samples of each group."""
     if len(arguments) < 2:
         raise TypeError(f"groups: expected as last argument after others, got {len(arguments)}")
-    *arguments, groups = arguments
-    arguments = _checks.as_arrays("arguments", tuple(arguments))
-    num_samples = _checks.leading_size("arguments", arguments)
+    *others, groups = arguments
+    samples = _checks.as_arrays("arguments", tuple(others))
+    num_samples = _checks.leading_size("arguments", samples)
     if not _checks.is_concrete(groups):
         raise TypeError(f"groups: expected integers that are known when compiling, got {groups}")
     with jax.ensure_compile_time_eval():  # known groups stay known under `jit`
         groups = np.asarray(_checks.group_ids("groups", groups, num_samples))
-    return arguments, {int(g): np.flatnonzero(groups == g) for g in np.unique(groups)}
+    return samples, {int(g): np.flatnonzero(groups == g) for g in np.unique(groups)}
 
 
 def _taken(arguments: tuple[Any, ...], indices: np.ndarray) -> tuple[Any, ...]:

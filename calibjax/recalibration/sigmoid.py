@@ -36,7 +36,7 @@ class SigmoidMap:
         return jax.nn.sigmoid(self.slope * log_odds(confidences) + self.intercept)
 
 
-def log_odds(confidences: jax.Array) -> jax.Array:
+def log_odds(confidences: jax.Array | np.ndarray) -> jax.Array:
     """log(r / (1 − r)) of confidences, which are clipped to [ε, 1 − ε], ε their precision."""
     eps = jnp.finfo(confidences.dtype).eps
     inside = jnp.clip(confidences, eps, 1 - eps)
@@ -157,7 +157,7 @@ class _State(NamedTuple):
 
     best: SigmoidMap
     change: jax.Array
-    count: jax.Array | int
+    num_steps: jax.Array | int
 
 
 def _iterated(exists: jax.Array, x: jax.Array, targets: jax.Array) -> SigmoidMap:
@@ -169,14 +169,14 @@ def _iterated(exists: jax.Array, x: jax.Array, targets: jax.Array) -> SigmoidMap
     tolerance = jnp.sqrt(jnp.finfo(x.dtype).eps)  # whose square is the error of one more step
 
     def unfinished(s: _State) -> jax.Array:
-        return exists & (s.change > tolerance) & (s.count < _MAX_ITERATIONS)
+        return exists & (s.change > tolerance) & (s.num_steps < _MAX_ITERATIONS)
 
     def step(s: _State) -> _State:
         slope, intercept = _newton_step(s.best, x, targets)
         change = jnp.max(jnp.abs(slope * x + intercept))
         damping = jnp.log1p(change) / jnp.where(change > 0, change, 1)
         slope, intercept = s.best.slope + damping * slope, s.best.intercept + damping * intercept
-        return _State(SigmoidMap(slope, intercept), change, s.count + 1)
+        return _State(SigmoidMap(slope, intercept), change, s.num_steps + 1)
 
     zero = jnp.zeros((), x.dtype)
     start = _State(SigmoidMap(zero, zero), jnp.full_like(zero, jnp.inf), 0)

@@ -141,11 +141,13 @@ class _Bracket(NamedTuple):
     slope_high: jax.Array
     x: jax.Array
     change: jax.Array  # between the last two points
-    went_down: jax.Array  # whether the last point became the upper end
-    count: jax.Array | int
+    went_down: jax.Array | bool  # whether the last point became the upper end
+    num_steps: jax.Array | int
 
 
-def _root(slope: Loss, start: jax.Array, low: jax.Array, high: jax.Array) -> jax.Array:
+def _root(
+    slope: Callable[[jax.Array], jax.Array], start: jax.Array, low: jax.Array, high: jax.Array
+) -> jax.Array:
     """Where the slope changes from negative to positive, by the Illinois method.
 
     The secant method between the ends of the interval, where the slope at an end that stays twice
@@ -155,7 +157,7 @@ def _root(slope: Loss, start: jax.Array, low: jax.Array, high: jax.Array) -> jax
     tolerance = jnp.finfo(start.dtype).eps ** (2 / 3)
 
     def unfinished(s: _Bracket) -> jax.Array:
-        return (s.change > tolerance) & (s.count < _MAX_ITERATIONS)
+        return (s.change > tolerance) & (s.num_steps < _MAX_ITERATIONS)
 
     def step(s: _Bracket) -> _Bracket:
         value = slope(s.x)
@@ -168,7 +170,8 @@ def _root(slope: Loss, start: jax.Array, low: jax.Array, high: jax.Array) -> jax
         secant = high - slope_high * (high - low) / (slope_high - slope_low)
         x = jnp.where(jnp.isfinite(secant), secant, 0.5 * (low + high))
         x = jnp.where(value == 0, s.x, x)
-        return _Bracket(low, high, slope_low, slope_high, x, jnp.abs(x - s.x), down, s.count + 1)
+        change = jnp.abs(x - s.x)
+        return _Bracket(low, high, slope_low, slope_high, x, change, down, s.num_steps + 1)
 
     nan = jnp.full_like(start, jnp.nan)
     first = _Bracket(low, high, nan, nan, start, jnp.full_like(start, jnp.inf), False, 0)

@@ -189,7 +189,7 @@ def _batches(
 def _with_folds(
     result: CrossValidation,
     function: EstimationFunction,
-    samples: Any,
+    samples: tuple[Any, Any],
     test: Any,
     order: jax.Array,
     starts: jax.Array,
@@ -203,13 +203,14 @@ def _with_folds(
     def fold(start: jax.Array) -> tuple[jax.Array, Any]:
         rolled = jnp.roll(order, -start)
         held_out, rest = _at(samples, rolled[:size]), _at(samples, rolled[size:])
-        first = None if function.refit is None else function.fit(*rest, grid[0])
+        refit = function.refit
+        first = None if refit is None else function.fit(*rest, grid[0])
 
         def at(hyperparameter: jax.Array) -> tuple[jax.Array, Any]:
-            if first is None:
+            if refit is None:
                 params = function.fit(*rest, hyperparameter)
             else:
-                params = function.refit(first, hyperparameter)
+                params = refit(first, hyperparameter)
             return _losses(function, params, *held_out), _test_values(function, params, test)
 
         return lax.map(at, grid)
@@ -224,7 +225,7 @@ def _with_folds(
     return dataclasses.replace(result, test_values=values)
 
 
-def _at(samples: Any, index: jax.Array) -> Any:
+def _at(samples: tuple[Any, Any], index: jax.Array) -> tuple[Any, Any]:
     """Some of the samples."""
     return jax.tree.map(lambda leaf: leaf[index], samples)
 

@@ -240,7 +240,9 @@ def _factors(kind: type, params: Any, p: Any) -> tuple[jax.Array, jax.Array]:
 
 
 @jax.jit
-def _factors_of(params: _Ridge, points: Any) -> tuple[jax.Array, jax.Array]:
+def _factors_of(
+    params: KernelRidge | TwoStepKernelRidge, points: Any
+) -> tuple[jax.Array, jax.Array]:
     return params.factors(points)
 
 

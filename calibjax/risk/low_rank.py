@@ -49,7 +49,7 @@ def kernel_values(kernel: Kernel, xs: Any, ys: Any) -> jax.Array:
 
 @functools.partial(jax.jit, static_argnames="size")
 def pivoted_cholesky(
-    kernel: Kernel, points: Any, tolerance: jax.Array, *, size: int
+    kernel: Kernel, points: Any, tolerance: jax.Array | float, *, size: int
 ) -> PivotedCholesky:
     """Pivoted Cholesky decomposition of the matrix of a positive semi-definite kernel.
 
@@ -91,7 +91,7 @@ def pivoted_cholesky(
     return PivotedCholesky(features, pivots, rank, jnp.max(rest) / largest)
 
 
-def numerical_rank(kernel: Kernel, points: Any, tolerance: jax.Array, limit: int) -> float:
+def numerical_rank(kernel: Kernel, points: Any, tolerance: float, limit: int) -> float:
     """Rank, rounded up, that brings all errors below a tolerance; infinite above a limit.
 
     A search ends early where errors that go on falling as fast as before, which they hardly ever

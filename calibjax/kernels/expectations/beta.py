@@ -44,8 +44,9 @@ _UNRESOLVED = 1e-9  # relative size of the last coefficients, where the projecti
 
 def _coefficients(kernel: Kernel, p: Beta) -> jax.Array:
     """Matrix K of the kernel in Chebyshev polynomials, [r, r]; NaN where r is too small."""
-    if not isinstance(getattr(kernel, "distance", Euclidean()), Euclidean):
-        raise missing(kernel, p, f" with distance {type(kernel.distance).__name__}")
+    distance = getattr(kernel, "distance", Euclidean())
+    if not isinstance(distance, Euclidean):
+        raise missing(kernel, p, f" with distance {type(distance).__name__}")
     dtype = jnp.result_type(p.alpha, p.beta)
     values = gram_matrix(kernel, jnp.asarray(_NODES, dtype)).astype(dtype)
     transform = jnp.asarray(_TRANSFORM, dtype)

@@ -40,7 +40,7 @@ def _classes(p: Mixture) -> Categorical | None:
     return Categorical(p.class_probs) if hasattr(p.components, "class_probs") else None
 
 
-def _average(function: Callable[[Any], jax.Array], p: Mixture) -> jax.Array:
+def _average(function: Callable[[Any], jax.Array | float], p: Mixture) -> jax.Array:
     """Σ_k w_k f(p_k)."""
 
     def term(part: tuple[jax.Array, Any]) -> jax.Array:
@@ -50,10 +50,12 @@ def _average(function: Callable[[Any], jax.Array], p: Mixture) -> jax.Array:
     parts = (p.mixing_probs, p.components)
     num_components = parts[0].shape[0]
     num_written = num_components if num_components <= _UNROLLED else 1
-    written = (jax.tree.map(lambda leaf, k=k: leaf[k], parts) for k in range(num_written))
+    first, *written = (
+        term(jax.tree.map(lambda leaf, k=k: leaf[k], parts)) for k in range(num_written)
+    )
     rest = jax.tree.map(lambda leaf: leaf[num_written:], parts)
     add = jax.checkpoint(lambda total, part: (total + term(part), None))
-    return lax.scan(add, sum(map(term, written)), rest)[0]
+    return lax.scan(add, sum(written, 0 + first), rest)[0]
 
 
 def _single(kernel: Kernel, p: Mixture, z: Any) -> jax.Array:
@@ -68,7 +70,7 @@ def _double(kernel: Kernel, p: Mixture, q: Mixture) -> jax.Array:
     return _average(lambda a: _average(lambda b: double_expectation(kernel, a, b), q), p)
 
 
-def _diagonal(kernel: Kernel, p: Mixture) -> jax.Array:
+def _diagonal(kernel: Kernel, p: Mixture) -> jax.Array | float:
     if (classes := _classes(p)) is not None:
         return diagonal_expectation(kernel, classes)
     return _average(lambda component: diagonal_expectation(kernel, component), p)

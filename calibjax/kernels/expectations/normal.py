@@ -21,7 +21,6 @@ from calibjax import _checks
 from calibjax._arithmetic import dot, fold, map_components, safe_sqrt, total
 from calibjax.distances import Euclidean
 from calibjax.distributions import DiagNormal, Normal
-from calibjax.kernels.base import Kernel
 from calibjax.kernels.expectations import (
     FeatureRule,
     four_terms,
@@ -115,7 +114,7 @@ def centered_without_offset(
     return ((big_k - big_p) - (big_q - big_m)) + small
 
 
-def _prepare_features(kernel: Kernel, predictions: Normal, targets: jax.Array) -> Any:
+def _prepare_features(kernel: SquaredExponential, predictions: Normal, targets: jax.Array) -> Any:
     """Frequencies of a trapezoidal rule for the spectral density of the kernel.
 
     Aliasing and truncation errors are below machine precision for targets within the range of the

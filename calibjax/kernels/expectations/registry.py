@@ -41,7 +41,7 @@ class Rules(NamedTuple):
     centered: Callable[..., jax.Array] | None = None
     features: FeatureRule | None = None
     check: Callable[..., None] | None = None
-    diagonal: Callable[..., jax.Array] | None = None
+    diagonal: Callable[..., jax.Array | float] | None = None
 
 
 _REGISTRY: dict[tuple[type, type], Rules] = {}
@@ -56,7 +56,7 @@ def register_expectations(
     centered: Callable[..., jax.Array] | None = None,
     features: FeatureRule | None = None,
     check: Callable[..., None] | None = None,
-    diagonal: Callable[..., jax.Array] | None = None,
+    diagonal: Callable[..., jax.Array | float] | None = None,
 ) -> None:
     """Registers the expectations of a target kernel under a distribution.
 
@@ -278,6 +278,8 @@ def features(kernel: Any, prepared: tuple[Any, ...], p: Any, y: Any) -> jax.Arra
     """Features of one sample, [r], whose inner products are the centered kernel."""
     found = []
     for (factor, term), one in zip(terms(kernel), prepared, strict=True):
-        values = rules(term, p).features.evaluate(term, one, p, y)
+        rule = rules(term, p).features
+        assert rule is not None, "prepared only where there is a rule"
+        values = rule.evaluate(term, one, p, y)
         found.append(values if factor is None else jnp.sqrt(factor).astype(values.dtype) * values)
     return found[0] if len(found) == 1 else jnp.concatenate(found)

@@ -37,7 +37,7 @@ def _sum_over(function: Callable[..., jax.Array], draws: tuple) -> jax.Array:
     """Sum of function(draw) over the leading axis of a pytree of draws, one by one."""
     one = jax.eval_shape(function, *jax.tree.map(lambda leaf: leaf[0], draws))
     # Numbers without a dtype of their own (of `White`) stay so.
-    zero = 0.0 if one.weak_type else jnp.zeros((), one.dtype)
+    zero = jnp.asarray(0.0) if one.weak_type else jnp.zeros((), one.dtype)
 
     def add(total: jax.Array, draw: tuple) -> tuple[jax.Array, None]:
         return total + function(*draw), None
