@@ -9,7 +9,7 @@ export CALIBJAX_DATA ?= $(DATA)
 CACHE = JAX_COMPILATION_CACHE_DIR=$(CURDIR)/.cache/jax JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS=0 \
 	JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES=-1
 
-.PHONY: paper paper-full test test-slow lint bench clean
+.PHONY: paper paper-full check test test-slow lint types bench clean
 
 .venv/installed: pyproject.toml
 	$(PYTHON) -m venv .venv
@@ -23,6 +23,8 @@ paper: .venv/installed  ## quick preset of every paper experiment, into paper_re
 paper-full: .venv/installed  ## full size of every paper experiment: hours
 	$(BIN)/python -m paper_repro --preset paper $(WITH_DATA)
 
+check: lint types test  ## what every change must pass
+
 test: .venv/installed  # a file stays with one process, which compiles for its tests once
 	$(CACHE) $(BIN)/python -m pytest -n auto --dist loadfile
 
@@ -32,6 +34,9 @@ test-slow: .venv/installed  ## level and power of the tests, unbiasedness: minut
 lint: .venv/installed
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+
+types: .venv/installed  ## pyright, as PyPI has it without a download at its first run
+	$(BIN)/basedpyright
 
 bench: .venv/installed
 	$(BIN)/python -m experiments.benchmark
