@@ -14,7 +14,9 @@ follow, and so they do for the targets from `support`; see `distributions.constr
 - `tempered(temperature)` and `linear_map(scale)` where temperature scaling and `kernels.Linear` are
   to take it,
 - per target kernel the two expectations, registered with
-  `calibjax.kernels.register_expectations`.
+  `calibjax.kernels.register_expectations`,
+- `distances.Wasserstein.register(Family, squared)` where kernels on predictions are to use that
+  distance.
 
 Any other frozen dataclass pytree with a method `sample(key)` will do, too. Then only the common
 length of the leading axes and finiteness are checked, unless it has methods

@@ -1,4 +1,12 @@
-"""Constraints of parameters and targets."""
+"""Constraints of parameters and targets.
+
+`real`, `positive`, `non_negative`, `probability` and `proportion` are of numbers, `simplex` of
+vectors of probabilities, `positive_definite` of matrices, `counts` and `labels(num_classes)` of
+integers. `constraint.with_axes("d")` is that of a vector of such values: axes of the same name have
+the same length in all parameters of a distribution. A `Constraint` of your own has a function
+`check(name, values)` that refuses what is wrong where it is known, and returns the values with NaN
+where they are traced and wrong.
+"""
 
 import dataclasses
 import math
@@ -6,6 +14,19 @@ from collections.abc import Callable
 from typing import Any
 
 from calibjax import _checks
+
+__all__ = [
+    "Constraint",
+    "counts",
+    "labels",
+    "non_negative",
+    "positive",
+    "positive_definite",
+    "probability",
+    "proportion",
+    "real",
+    "simplex",
+]
 
 
 @dataclasses.dataclass(frozen=True)

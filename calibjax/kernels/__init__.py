@@ -36,6 +36,7 @@ from calibjax.kernels.bandwidth import median_heuristic
 from calibjax.kernels.base import Kernel, Product, Scaled, Sum, TensorProduct
 from calibjax.kernels.bounds import ValueRange, value_range
 from calibjax.kernels.expectations import (  # the families register what they know
+    FeatureRule,
     beta,
     categorical,
     centered_kernel,
@@ -58,6 +59,7 @@ del beta, categorical, laplace, mixture, multivariate_normal, normal, poisson, s
 
 __all__ = [
     "Exponential",
+    "FeatureRule",
     "Kernel",
     "LabelKernel",
     "Linear",

@@ -45,9 +45,12 @@ class ValueRange(NamedTuple):
 class Kernel:
     """A positive semi-definite function of two points.
 
-    Subclasses are records that define `__call__(x, y)` for one pair of points, `check_values(name)`
-    where their hyperparameters can be wrong, and `value_range()` where their values are bounded.
-    `diagonal` is the value k(x, x) where it is the same for all x, otherwise None.
+    Subclasses are records that define `__call__(x, y)` for one pair of points, and if they can
+
+    - `check_values(name)`: raises a `ValueError` where hyperparameters are wrong, and returns the
+      kernel, in which those that are traced and wrong are NaN,
+    - `value_range()`: the bounds of its values, a `ValueRange`,
+    - `diagonal`: an attribute, the value k(x, x) where it is the same for all x.
     """
 
     __dataclass_fields__: ClassVar[dict[str, dataclasses.Field[Any]]]  # made by `record`

@@ -222,3 +222,11 @@ def test_features_of_sums_and_multiples(name):
     expected = test(2.0 * kernel, predictions, targets)  # by pairs
     assert ours.pvalue == expected.pvalue
     np.testing.assert_allclose(ours.estimate, expected.estimate, rtol=1e-10)
+
+
+def test_rules_are_registered_for_classes():
+    nothing = lambda *_: 0.0  # noqa: E731
+    with pytest.raises(TypeError, match=r"kernel_type: expected a class, got White\(\)"):
+        kernels.register_expectations(
+            kernels.White(), distributions.Normal, single=nothing, double=nothing
+        )

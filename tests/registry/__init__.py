@@ -39,6 +39,7 @@ EXEMPT = {
     "kernels.single_expectation": _CORE,
     "kernels.linear_map": _CORE,
     "scores.pointwise_crps": _CORE,
+    "kernels.FeatureRule": "is a pair of functions",
     "kernels.register_expectations": "changes the registry of the process",
     "pairwise.TILE_SIZE": "is a number",
     "recalibration.ClassWiseParams": "is what fit returns for class predictions",

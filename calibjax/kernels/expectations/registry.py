@@ -67,15 +67,23 @@ def register_expectations(
         double: (kernel, p, q) → M_{p,q} for one pair of predictions.
         centered: (kernel, p, y, q, z) → k − m − m + M for one pair of samples, where that is
             faster or more accurate than `four_terms`, which cancel to a small number.
-        features: finitely many features whose inner products are the centered kernel, with
-            which `exact_skce_test` redraws by matrix products.
+        features: a `FeatureRule`: finitely many features whose inner products are the centered
+            kernel, with which `exact_skce_test` redraws by matrix products.
         check: (kernel, predictions) → None, raises a `ValueError` where the kernel has values
             that the rules cannot do; called by estimators and tests, also with tracers.
         diagonal: (kernel, p) → E_{Z~p} k(Z, Z), which `estimators.skce_spread` needs of kernels
             without a constant `Kernel.diagonal`.
 
+    Rules that are registered again replace those before.
+
+    Raises:
+        TypeError: if one of the first two arguments is no class.
+
     A runnable example is in `calibjax.distributions`.
     """
+    for name, value in (("kernel_type", kernel_type), ("distribution_type", distribution_type)):
+        if not isinstance(value, type):
+            raise TypeError(f"{name}: expected a class, got {value!r}")
     _REGISTRY[kernel_type, distribution_type] = Rules(
         single, double, centered, features, check, diagonal
     )
