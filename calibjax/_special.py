@@ -13,10 +13,12 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 from jax.scipy.special import gammaln, xlogy
 from jax.typing import ArrayLike
 
+_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(32)
 _HALF_LOG_TWO_PI = 0.5 * math.log(2 * math.pi)
 # Coefficients B_2k / (2k (2k − 1)) of Stirling's series, from the highest power on.
 _STIRLING = (-3617 / 122400, 1 / 156, -691 / 360360, 1 / 1188, -1 / 1680, 1 / 1260)
@@ -75,6 +77,31 @@ def log_poisson_density(y: jax.Array, rate: jax.Array) -> jax.Array:
     positive = jnp.where(y > 0, y, 1)
     density = -stirling_error(positive) - deviance(positive, rate) - 0.5 * jnp.log(positive)
     return jnp.where(y > 0, density - _HALF_LOG_TWO_PI, -rate)
+
+
+def upper_gamma(y: jax.Array, rate: jax.Array) -> jax.Array:
+    """Probability of counts up to y ≥ 0, by quadrature of P(Z ≤ y) = ∫_rate^∞ tʸ e^(−t) / y! dt.
+
+    It is the probability that a gamma variable with concentration y + 1 exceeds the rate.
+
+    The integrand is log-concave with its mode at y. It is integrated from the rate away from the
+    mode, until it has fallen by e⁻⁴⁰.
+    """
+    is_right = rate > y
+    slope = jnp.abs(1 - y / rate)
+    length = jnp.minimum(9 * jnp.sqrt(y + 1) + 40, 40 / slope)
+    length = lax.stop_gradient(jnp.where(is_right, length, jnp.minimum(length, rate)))
+    steps = 0.5 * length[..., None] * jnp.asarray(1 + _NODES, rate.dtype)
+    points = rate[..., None] + jnp.where(is_right[..., None], steps, -steps)
+    densities = jnp.exp(log_poisson_density(y[..., None], points))
+    tail = 0.5 * length * jnp.sum(densities * jnp.asarray(_WEIGHTS, rate.dtype), -1)
+    return jnp.where(is_right, tail, 1 - tail)
+
+
+def at_levels(level: jax.Array, values: jax.Array, lowest: Any, highest: Any) -> jax.Array:
+    """Quantiles at levels in (0, 1), with the ends of the support at 0 and 1, and NaN outside."""
+    values = jnp.where(level <= 0, lowest, jnp.where(level >= 1, highest, values))
+    return jnp.where((level >= 0) & (level <= 1), values, jnp.nan)
 
 
 def inverse_of_cdf(

@@ -1,6 +1,7 @@
 """Constraints of parameters and targets.
 
-`real`, `positive`, `non_negative`, `probability` and `proportion` are of numbers, `simplex` of
+`real`, `positive`, `non_negative`, `between(low, high)`, `probability` and `proportion` are of
+numbers, `simplex` of
 vectors of probabilities, `positive_definite` of matrices, `counts` and `labels(num_classes)` of
 integers. `constraint.with_axes("d")` is that of a vector of such values: axes of the same name have
 the same length in all parameters of a distribution. A `Constraint` of your own has a function
@@ -17,6 +18,7 @@ from calibjax import _checks
 
 __all__ = [
     "Constraint",
+    "between",
     "counts",
     "labels",
     "non_negative",
@@ -54,6 +56,11 @@ class Constraint:
 
 def _satisfying(condition: Callable[[Any], Any], words: str) -> Constraint:
     return Constraint(words, lambda name, x: _checks.satisfying(name, x, condition, words))
+
+
+def between(low: float, high: float) -> Constraint:
+    """Numbers from low to high."""
+    return _satisfying(lambda x: (x >= low) & (x <= high), f"values from {low:g} to {high:g}")
 
 
 def _counts(name: str, values: Any) -> Any:

@@ -5,9 +5,9 @@ import jax.numpy as jnp
 from jax.scipy.special import betaln, gammainc
 
 from calibjax._pytree import parameter, record
-from calibjax._special import inverse_of_cdf, log_poisson_density
+from calibjax._special import at_levels, inverse_of_cdf, log_poisson_density, upper_gamma
 from calibjax.distributions.base import Distribution
-from calibjax.distributions.constraints import non_negative, positive
+from calibjax.distributions.constraints import between, non_negative, positive
 
 
 @record
@@ -15,7 +15,8 @@ class Gamma(Distribution):
     """Gamma distribution of a number ≥ 0, density ∝ y^(concentration − 1) exp(−rate y).
 
     Attributes:
-        concentration: shape parameter, positive; scalar, or [n] for a batch.
+        concentration: shape parameter, from 0.01 (below, most draws are rounded to zero) to 1e4
+            (beyond, float32 says little of the distribution function); scalar, or [n] for a batch.
         rate: inverse scale, positive; shape of `concentration`.
 
     >>> import jax.numpy as jnp
@@ -26,7 +27,7 @@ class Gamma(Distribution):
 
     support = non_negative
 
-    concentration: jax.Array = parameter(positive)
+    concentration: jax.Array = parameter(between(0.01, 1e4))
     rate: jax.Array = parameter(positive)
 
     def sample(self, key: jax.Array) -> jax.Array:
@@ -52,12 +53,19 @@ class Gamma(Distribution):
 
     def cdf(self, y: jax.Array) -> jax.Array:
         """Probability of values up to y."""
-        return gammainc(self.concentration, jnp.maximum(self.rate * y, 0))
+        a, x = jnp.broadcast_arrays(self.concentration, jnp.maximum(self.rate * y, 0))
+        is_large = a > 10  # where the quadrature of `Poisson` is more accurate
+        upper = upper_gamma(jnp.where(is_large, a, 11) - 1, jnp.where(is_large & (x > 0), x, 1))
+        lower = gammainc(jnp.where(is_large, 1, a), jnp.where(is_large, 1, x))
+        return jnp.where(is_large, jnp.where(x > 0, 1 - upper, 0), lower)
 
     def icdf(self, level: jax.Array) -> jax.Array:
         """Smallest floating-point number y with cdf(y) ≥ level; not differentiable."""
-        level, _ = jnp.broadcast_arrays(jnp.asarray(level, self.rate.dtype), self.rate)
-        return inverse_of_cdf(self.cdf, level, jnp.finfo(level.dtype).max)
+        dtype = jnp.result_type(self.concentration, self.rate)
+        level, _ = jnp.broadcast_arrays(jnp.asarray(level, dtype), self.rate)
+        inner = jnp.clip(level, 0, 1)
+        values = inverse_of_cdf(self.cdf, inner, jnp.finfo(level.dtype).max)
+        return at_levels(level, values, 0, jnp.inf)
 
     def crps(self, y: jax.Array) -> jax.Array:
         """Continuous ranked probability score of y, Scheuerer and Möller (2015), §4."""

@@ -1,14 +1,26 @@
 """Generalised normal distributions."""
 
+import math
+
 import jax
 import jax.numpy as jnp
 from jax.scipy.special import gammainc, gammaln
 
 from calibjax._arithmetic import absolute
 from calibjax._pytree import parameter, record
+from calibjax._special import at_levels, inverse_of_cdf
 from calibjax.distributions.base import Distribution
 from calibjax.distributions.constraints import positive, real
-from calibjax.distributions.gamma import Gamma
+
+_NEAR = 0.1  # below, gammainc, in which powers of x underflow, is replaced by its series
+
+
+def _series(share: jax.Array, x: jax.Array) -> jax.Array:
+    """Γ(1 + a) x^(−a) times the regularised incomplete gamma function of a and x ≤ 0.1."""
+    value = jnp.zeros_like(x)
+    for k in range(10, -1, -1):
+        value += (-x) ** k * share / ((share + k) * math.factorial(k))
+    return value
 
 
 @record
@@ -39,16 +51,12 @@ class GeneralizedNormal(Distribution):
         return jnp.where(z > 0, jnp.where(z > 0, z, 1) ** self.power, 0)
 
     def sample(self, key: jax.Array) -> jax.Array:
-        """Draws one value."""
+        """Draws one value, from the logarithm of a gamma variable, which does not underflow."""
         dtype = jnp.result_type(self.loc, self.scale, self.power)
-        shape = jnp.shape(self.loc)
-        noise = jax.random.generalized_normal(
-            key,
-            self.power,  # pyright: ignore[reportArgumentType]  # JAX says float, but takes arrays
-            shape,
-            dtype,
-        )
-        return self.loc + self.scale * noise
+        sign_key, key = jax.random.split(key)
+        log_gamma = jax.random.loggamma(key, 1 / self.power, jnp.shape(self.loc), dtype)
+        sign = jax.random.rademacher(sign_key, jnp.shape(self.loc), dtype)
+        return self.loc + sign * self.scale * jnp.exp(log_gamma / self.power)
 
     def log_prob(self, y: jax.Array) -> jax.Array:
         """Log-density at y; Γ(1 + 1/power) does not overflow."""
@@ -65,14 +73,25 @@ class GeneralizedNormal(Distribution):
 
     def cdf(self, y: jax.Array) -> jax.Array:
         """Probability of values up to y."""
-        half = 0.5 * gammainc(1 / self.power, self._distance(y))
-        return 0.5 + jnp.sign(y - self.loc) * half
+        share, x = 1 / self.power, self._distance(y)
+        is_near = x < _NEAR
+        z = (y - self.loc) / self.scale
+        near = z * jnp.exp(-gammaln(1 + share)) * _series(share, jnp.where(is_near, x, 0))
+        far = jnp.sign(z) * gammainc(share, jnp.where(is_near, 1, x))
+        return 0.5 + 0.5 * jnp.where(is_near, near, far)
 
     def icdf(self, level: jax.Array) -> jax.Array:
         """Value y with cdf(y) = level; not differentiable."""
-        gamma = Gamma(1 / self.power, jnp.ones_like(self.power))
-        distance = gamma.icdf(jnp.abs(2 * level - 1)) ** (1 / self.power)
-        return self.loc + jnp.sign(level - 0.5) * self.scale * distance
+        share, level = 1 / self.power, jnp.asarray(level)
+        inner = jnp.abs(2 * jnp.clip(level, 0, 1) - 1) + 0 * share
+        start = inner * jnp.exp(gammaln(1 + share))
+        near = start
+        for _ in range(16):  # each gains a digit
+            near = start / _series(share, jnp.minimum(near**self.power, _NEAR))
+        far = inverse_of_cdf(lambda x: gammainc(share, x), inner, 1e4) ** share
+        distance = jnp.where(near**self.power < _NEAR, near, far)
+        values = self.loc + jnp.sign(level - 0.5) * self.scale * distance
+        return at_levels(level, values, -jnp.inf, jnp.inf)
 
     def tempered(self, temperature: jax.Array) -> "GeneralizedNormal":
         """Density ∝ p^{1/T}."""

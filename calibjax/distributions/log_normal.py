@@ -62,9 +62,11 @@ class LogNormal(Distribution):
 
     def crps(self, y: jax.Array) -> jax.Array:
         """Continuous ranked probability score of y, Baran and Lerch (2015), eq. (A.1)."""
-        z = self._standardised(y)
-        upper = ndtr(z - self.scale) + ndtr(self.scale / math.sqrt(2)) - 1
-        return y * (2 * ndtr(z) - 1) - 2 * self.mean() * upper
+        # The mean of what lies below y, minus half of the mean difference of two draws.
+        below = jnp.where(y > 0, ndtr(self._standardised(y) - self.scale), 0)
+        return y * (2 * self.cdf(y) - 1) - 2 * self.mean() * (
+            below - ndtr(-self.scale / math.sqrt(2))
+        )
 
     def tempered(self, temperature: jax.Array) -> "LogNormal":
         """Density ∝ p^{1/T} with respect to dy / y."""

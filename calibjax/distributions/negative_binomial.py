@@ -8,8 +8,10 @@ from calibjax._pytree import parameter, record
 from calibjax._special import log_poisson_density
 from calibjax.distributions.base import Distribution
 from calibjax.distributions.beta import Beta
-from calibjax.distributions.constraints import counts, positive
+from calibjax.distributions.constraints import between, counts
 from calibjax.distributions.poisson import Poisson
+
+_LARGEST_COUNT = 10**7  # which float32 still tells from its neighbours
 
 
 @record
@@ -20,8 +22,9 @@ class NegativeBinomial(Distribution):
     1 / concentration.
 
     Attributes:
-        rate: expected count, positive; scalar, or [n] for a batch.
-        concentration: k, positive, not necessarily whole; shape of `rate`.
+        rate: expected count, from 1e-3 to 1e4; scalar, or [n] for a batch.
+        concentration: k, not necessarily whole, from 1e-2 to 1e4 (beyond it is a Poisson
+            distribution); shape of `rate`.
 
     >>> import jax.numpy as jnp
     >>> p = NegativeBinomial(rate=jnp.array(2.0), concentration=jnp.array(1.0))
@@ -31,8 +34,8 @@ class NegativeBinomial(Distribution):
 
     support = counts
 
-    rate: jax.Array = parameter(positive)
-    concentration: jax.Array = parameter(positive)
+    rate: jax.Array = parameter(between(1e-3, 1e4))
+    concentration: jax.Array = parameter(between(1e-2, 1e4))
 
     @property
     def _success(self) -> jax.Array:
@@ -44,11 +47,14 @@ class NegativeBinomial(Distribution):
         dtype = jnp.result_type(self.rate, self.concentration)
         factor = jax.random.gamma(gamma_key, self.concentration, jnp.shape(self.rate), dtype)
         rate = self.rate * factor / self.concentration
-        return Poisson(jnp.maximum(rate, jnp.finfo(dtype).tiny)).sample(key)
+        return Poisson(jnp.clip(rate, jnp.finfo(dtype).tiny, _LARGEST_COUNT)).sample(key)
 
     def log_prob(self, y: jax.Array) -> jax.Array:
         """Log-probability of count y; −inf below zero. Loader's form: no log-gammas cancel."""
-        k, count = jnp.asarray(self.concentration), jnp.maximum(y, 0).astype(self.rate.dtype)
+        k, count = (
+            jnp.asarray(self.concentration),
+            jnp.asarray(jnp.maximum(y, 0)).astype(jnp.result_type(self.rate)),
+        )
         n = k + count
         density = log_poisson_density(k, n * self._success) - log_poisson_density(n, n)
         density += log_poisson_density(count, n * (self.rate / (self.rate + k)))
@@ -63,13 +69,13 @@ class NegativeBinomial(Distribution):
         return self.rate + jnp.square(self.rate) / self.concentration
 
     def cdf(self, y: jax.Array) -> jax.Array:
-        """Probability of counts up to y; for concentrations and counts up to 1e4."""
-        count = jnp.floor(jnp.maximum(y, 0)).astype(self.rate.dtype)
+        """Probability of counts up to y; for counts up to 1e4."""
+        count = jnp.floor(jnp.maximum(y, 0)).astype(jnp.result_type(self.rate))
         return jnp.where(y < 0, 0, Beta(self.concentration, count + 1).cdf(self._success))
 
     def icdf(self, level: jax.Array) -> jax.Array:
         """Smallest count y with cdf(y) ≥ level, an integer, by bisection."""
-        level, _ = jnp.broadcast_arrays(jnp.asarray(level, self.rate.dtype), self.rate)
+        level, _ = jnp.broadcast_arrays(jnp.asarray(level, jnp.result_type(self.rate)), self.rate)
 
         def halve(_: int, bracket: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
             low, high = bracket
@@ -80,4 +86,4 @@ class NegativeBinomial(Distribution):
             )
 
         low = jnp.zeros(level.shape, jnp.int32)
-        return lax.fori_loop(0, 25, halve, (low, low + 2**24))[0].astype(int)
+        return lax.fori_loop(0, 25, halve, (low, low + _LARGEST_COUNT))[0].astype(int)

@@ -4,17 +4,15 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax import lax
 from jax.scipy.special import ndtri
 
 from calibjax import _checks
 from calibjax._pytree import parameter, record
-from calibjax._special import log_poisson_density
+from calibjax._special import log_poisson_density, upper_gamma
 from calibjax.distributions.base import Distribution
 from calibjax.distributions.constraints import Constraint, counts
 
-_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(32)
 # Beyond these rates counts are no longer distant from the integers that the dtype resolves.
 _LARGEST_RATE = {4: 1e6, 8: 1e9}
 
@@ -25,23 +23,6 @@ def _checked_rate(name: str, rate: Any) -> Any:
     limit = _LARGEST_RATE[rate.dtype.itemsize]
     expected = f"rates up to {limit:g} in {rate.dtype}"
     return _checks.satisfying(name, rate, lambda x: x <= limit, expected)
-
-
-def _cdf(y: jax.Array, rate: jax.Array) -> jax.Array:
-    """Probability of counts up to y ≥ 0, by quadrature of P(Z ≤ y) = ∫_rate^∞ tʸ e^(−t) / y! dt.
-
-    The integrand is log-concave with its mode at y. It is integrated from the rate away from the
-    mode, until it has fallen by e⁻⁴⁰.
-    """
-    is_right = rate > y
-    slope = jnp.abs(1 - y / rate)
-    length = jnp.minimum(9 * jnp.sqrt(y + 1) + 40, 40 / slope)
-    length = lax.stop_gradient(jnp.where(is_right, length, jnp.minimum(length, rate)))
-    steps = 0.5 * length[..., None] * jnp.asarray(1 + _NODES, rate.dtype)
-    points = rate[..., None] + jnp.where(is_right[..., None], steps, -steps)
-    densities = jnp.exp(log_poisson_density(y[..., None], points))
-    tail = 0.5 * length * jnp.sum(densities * jnp.asarray(_WEIGHTS, rate.dtype), -1)
-    return jnp.where(is_right, tail, 1 - tail)
 
 
 @record
@@ -93,7 +74,7 @@ class Poisson(Distribution):
     def cdf(self, y: jax.Array) -> jax.Array:
         """Probability of counts up to y."""
         value, rate = jnp.broadcast_arrays(jnp.floor(self._as_float(y)), self.rate)
-        return jnp.where(value < 0, 0, _cdf(jnp.maximum(value, 0), rate))
+        return jnp.where(value < 0, 0, upper_gamma(jnp.maximum(value, 0), rate))
 
     def icdf(self, level: jax.Array) -> jax.Array:
         """Smallest count y with cdf(y) ≥ level, an integer.
@@ -111,7 +92,7 @@ class Poisson(Distribution):
         def halve(bracket: tuple, count: jax.Array) -> tuple[jax.Array, jax.Array]:
             low, high = bracket
             count = jnp.clip(count, low, jnp.maximum(high - 1, low))
-            is_upper = _cdf(count, rate) >= level
+            is_upper = upper_gamma(count, rate) >= level
             return jnp.where(is_upper, low, jnp.minimum(count + 1, high)), jnp.where(
                 is_upper, count, high
             )

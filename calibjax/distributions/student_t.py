@@ -5,12 +5,12 @@ import math
 import jax
 import jax.numpy as jnp
 from jax.scipy.special import betaln
-from jax.scipy.stats import t
 
 from calibjax._pytree import parameter, record
+from calibjax._special import at_levels, stirling_error
 from calibjax.distributions.base import Distribution
 from calibjax.distributions.beta import Beta
-from calibjax.distributions.constraints import positive, real
+from calibjax.distributions.constraints import between, positive, real
 
 
 @record
@@ -18,7 +18,8 @@ class StudentT(Distribution):
     """Student's t distribution of loc + scale T with df degrees of freedom.
 
     Attributes:
-        df: degrees of freedom, positive; scalar, or [n] for a batch.
+        df: degrees of freedom, from 0.5 to 1e4 (beyond it is a normal distribution); scalar, or [n]
+            for a batch.
         loc: median; shape of `df`.
         scale: positive, not the standard deviation; shape of `df`.
 
@@ -28,7 +29,7 @@ class StudentT(Distribution):
     1.0000 12.0000 0.5000 7.3649
     """
 
-    df: jax.Array = parameter(positive)
+    df: jax.Array = parameter(between(0.5, 1e4))
     loc: jax.Array = parameter(real)
     scale: jax.Array = parameter(positive)
 
@@ -38,8 +39,16 @@ class StudentT(Distribution):
         return self.loc + self.scale * jax.random.t(key, self.df, jnp.shape(self.df), dtype)
 
     def log_prob(self, y: jax.Array) -> jax.Array:
-        """Log-density at y."""
-        return t.logpdf(y, self.df, self.loc, self.scale)
+        """Log-density at y; log Γ(b + ½) − log Γ(b) by Stirling's formula, without cancellation."""
+        b, z = 0.5 * jnp.asarray(self.df), (y - self.loc) / self.scale
+        ratio = b * jnp.log1p(0.5 / b) - 0.5 + stirling_error(b + 0.5) - stirling_error(b)
+        constant = ratio - 0.5 * math.log(2 * math.pi) - jnp.log(self.scale)
+        distance = jnp.abs(z) / jnp.sqrt(self.df)
+        is_far = distance > 1
+        far = jnp.where(is_far, distance, 1)
+        growth = 2 * jnp.log(far) + jnp.log1p(1 / jnp.square(far))
+        near = jnp.log1p(jnp.square(jnp.where(is_far, 0, z)) / self.df)
+        return constant - (b + 0.5) * jnp.where(is_far, growth, near)
 
     def mean(self) -> jax.Array:
         """Expectation; NaN for df ≤ 1."""
@@ -51,19 +60,34 @@ class StudentT(Distribution):
         variance = jnp.where(self.df > 2, jnp.square(self.scale) * self.df / excess, jnp.inf)
         return jnp.where(self.df > 1, variance, jnp.nan)
 
+    def _share(self, z: jax.Array) -> jax.Array:
+        """z² / (df + z²), a Beta(½, df / 2) variable, without overflow."""
+        distance = jnp.abs(z) / jnp.sqrt(self.df)
+        is_far = distance > 1
+        near = jnp.square(jnp.where(is_far, 0, distance))
+        far = jnp.square(1 / jnp.where(is_far, distance, 1))
+        return jnp.where(is_far, 1 / (1 + far), near / (1 + near))
+
     def cdf(self, y: jax.Array) -> jax.Array:
-        """Probability of values up to y; for df up to 1e4."""
+        """Probability of values up to y."""
         z = (y - self.loc) / self.scale
-        share = jnp.square(z) / (self.df + jnp.square(z))  # Beta(½, df / 2)
         half = jnp.full_like(self.df, 0.5)
-        return 0.5 + 0.5 * jnp.sign(z) * Beta(half, 0.5 * self.df).cdf(share)
+        outer = 0.5 + 0.5 * jnp.sign(z) * Beta(half, 0.5 * self.df).cdf(self._share(z))
+        # At the median the derivative is the density.
+        tangent = 0.5 + jnp.exp(self.log_prob(self.loc)) * (y - self.loc)
+        return jnp.where(z == 0, tangent, outer)
 
     def icdf(self, level: jax.Array) -> jax.Array:
         """Value y with cdf(y) = level; not differentiable."""
-        share = Beta(0.5 * self.df, jnp.full_like(self.df, 0.5)).icdf(
-            2 * jnp.minimum(level, 1 - level)
-        )
-        return self.loc + jnp.sign(level - 0.5) * self.scale * jnp.sqrt(self.df * (1 / share - 1))
+        half, rest = jnp.full_like(self.df, 0.5), 0.5 * self.df
+        inner = jnp.clip(level, 0, 1)
+        # Near the median from z² / (df + z²), in the tails from df / (df + z²).
+        share = Beta(half, rest).icdf(jnp.abs(2 * inner - 1))
+        tail = Beta(rest, half).icdf(2 * jnp.minimum(inner, 1 - inner))
+        is_near = jnp.abs(inner - 0.5) < 0.25
+        odds = jnp.where(is_near, share / (1 - share), (1 - tail) / tail)
+        values = self.loc + jnp.sign(inner - 0.5) * self.scale * jnp.sqrt(self.df * odds)
+        return at_levels(jnp.asarray(level), values, -jnp.inf, jnp.inf)
 
     def crps(self, y: jax.Array) -> jax.Array:
         """Continuous ranked probability score of y for df > 1, Jordan et al. (2019), App. A."""

@@ -5,6 +5,7 @@ import jax.numpy as jnp
 
 from calibjax import _checks
 from calibjax._pytree import parameter, record
+from calibjax._special import at_levels
 from calibjax.distributions.base import Distribution
 from calibjax.distributions.constraints import real
 
@@ -52,7 +53,9 @@ class Uniform(Distribution):
 
     def icdf(self, level: jax.Array) -> jax.Array:
         """Value y with cdf(y) = level."""
-        return self.low + (self.high - self.low) * level
+        level = jnp.asarray(level)
+        values = self.low + (self.high - self.low) * level
+        return at_levels(level, values, self.low, self.high)
 
     def crps(self, y: jax.Array) -> jax.Array:
         """Continuous ranked probability score of y."""

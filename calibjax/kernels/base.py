@@ -252,7 +252,7 @@ class TensorProduct(Kernel):
         return self.prediction.value_range().times(self.target.value_range())
 
     def calibration_kernel(self, p: Any, y: Any, q: Any, z: Any) -> jax.Array:
-        """H of one pair of samples; see `calibjax.estimators.calibration_kernel`."""
+        """Calibration kernel of two samples; see `calibjax.estimators.calibration_kernel`."""
         value = prediction_kernel(self.prediction, p, q)
         return value * centered_kernel(self.target, p, y, q, z)
 

@@ -13,8 +13,8 @@ def tempered(p: Any, temperature: jax.Array | float) -> Any:
     """The distribution p at temperature T: density q ∝ p^{1/T} with respect to a measure.
 
     T > 1 spreads, T < 1 sharpens, T = 1 leaves p as it is. The measure is chosen such that q is
-    of the family of p: that of lengths and volumes, or of counts, and for proportions the one with
-    density 1 / ∏_k x_k:
+    of the family of p: that of lengths and volumes, or of counts, and for proportions and for
+    positive numbers (`Gamma`, `LogNormal`) the one with density 1 / ∏_k x_k:
 
     | family | parameters of q |
     | --- | --- |
@@ -24,12 +24,18 @@ def tempered(p: Any, temperature: jax.Array | float) -> Any:
     | `MvNormal` | cov · T |
     | `Laplace` | scale · T |
     | `Beta`, `Dirichlet` | alpha / T, beta / T, concentration / T |
+    | `Gamma` | concentration / T, rate / T |
+    | `LogNormal` | scale · √T |
+    | `GeneralizedNormal` | scale · T^{1 / power} |
+    | `StudentT` | df' = (df + 1) / T − 1, scale · √(df / df'); NaN for T ≥ df + 1 |
+    | `Uniform` | p itself |
     | `Mixture` | every component at temperature T, the weights as they are |
     | `Samples` | deviations from the mean · √T |
 
     The last two are conventions: the density of a mixture is then no power, and draws have none;
     their variance grows by T as that of normal distributions. Means are those of p, but for
-    classes, whose order of probabilities is that of p; parameters `loc` do not change at all.
+    `LogNormal` and for classes, whose order of probabilities is that of p; parameters `loc` do not
+    change at all.
 
     Families without a rule, and those of which no power is in the family, such as Poisson
     distributions, raise an error. A family of your own defines the method

@@ -44,9 +44,9 @@ def crps(predictions: Any, targets: Any) -> jax.Array:
 def pointwise_crps(p: Any, y: jax.Array) -> jax.Array:
     """CRPS of one prediction and one target, ∫ (F(x) − 1(x ≥ y))² dx.
 
-    Defined for `Normal`, `Laplace`, `Samples` of numbers, `Mixture`s of normal distributions, and
-    every class with a method `crps(y)`. Of an ensemble it is the score of the distribution that
-    puts its mass on the members.
+    Defined for `Normal`, `Laplace`, `StudentT`, `LogNormal`, `Gamma`, `Uniform`, `Samples` of
+    numbers, `Mixture`s of normal distributions, and every class with a method `crps(y)`. Of an
+    ensemble it is the score of the distribution that puts its mass on the members.
 
     Args:
         p: one distribution.

@@ -162,3 +162,88 @@ def test_a_calibration_test_by_monte_carlo():
     )
     assert test.pvalue == 0.01
     assert estimators.skce(kernel, drawn, targets) > 0.1
+
+
+EXTREME = {
+    "StudentT": (d.StudentT, ([1e4, 1e3, 0.5, 30.0], [0.0] * 4, [1.0] * 4)),
+    "Gamma": (d.Gamma, ([1e4, 1e3, 0.3, 30.0], [1.0, 2.0, 1.0, 5.0])),
+    "GeneralizedNormal": (d.GeneralizedNormal, ([0.0] * 4, [2.0] * 4, [100.0, 20.0, 0.6, 8.0])),
+    "NegativeBinomial": (d.NegativeBinomial, ([1e3, 2.0, 100.0, 0.01], [1e4, 1e4, 0.1, 2.0])),
+}
+
+
+def _extreme(name, dtype):
+    make, arguments = EXTREME[name]
+    one, two, *three = (np.array(a) for a in arguments)
+    reference = {
+        "StudentT": lambda: stats.t(one, two, *three),
+        "Gamma": lambda: stats.gamma(one, scale=1 / two),
+        "GeneralizedNormal": lambda: stats.gennorm(three[0], one, two),
+        "NegativeBinomial": lambda: stats.nbinom(two, two / (one + two)),
+    }[name]()
+    return make(*(jnp.array(a, dtype) for a in arguments)), reference
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("name", EXTREME)
+def test_extreme_parameters(name, dtype):
+    """Distribution function between the quantiles, and quantiles by the exact function of them."""
+    p, reference = _extreme(name, dtype)
+    tolerance = 2e-4 if dtype == np.float32 else 1e-9
+    for level in (0.02, 0.3, 0.49, 0.52, 0.9, 0.99):
+        y = reference.ppf(level)
+        kind = int if name in DISCRETE else dtype
+        np.testing.assert_allclose(
+            p.cdf(y.astype(kind)), reference.cdf(y.astype(kind)), atol=tolerance
+        )
+        ours = np.asarray(p.icdf(dtype(level)))
+        if name in DISCRETE:
+            assert (reference.cdf(ours) >= level - tolerance).all()
+            assert (reference.cdf(ours - 1) < level + tolerance).all()
+        else:
+            np.testing.assert_allclose(reference.cdf(ours), level, atol=2 * tolerance)
+
+
+def test_draws_of_nearly_uniform_distributions_in_float32():
+    p = d.GeneralizedNormal(*(jnp.float32(x) for x in (1.0, 2.0, 60.0)))
+    draws = jax.vmap(p.sample)(jax.random.split(jax.random.key(3), 4000))
+    assert stats.kstest(np.asarray(draws, float), stats.gennorm(60.0, 1.0, 2.0).cdf).pvalue > 1e-3
+    assert np.unique(draws).size > 3900
+
+
+def test_derivatives_at_the_median_and_far_away():
+    p = d.StudentT(*(jnp.float32(x) for x in (3.0, 1.0, 2.0)))
+    q = d.GeneralizedNormal(*(jnp.float32(x) for x in (1.0, 2.0, 5.0)))
+    for one in (p, q):
+        slope = jax.grad(one.cdf)(jnp.float32(1.0))
+        np.testing.assert_allclose(slope, jnp.exp(one.log_prob(1.0)), rtol=1e-5)
+    assert jnp.isfinite(jax.grad(p.cdf)(jnp.float32(1e30)))
+    assert jnp.isfinite(jax.grad(p.crps)(jnp.float32(1e15)))
+
+
+@pytest.mark.parametrize("name", [n for n in FAMILIES if n not in DISCRETE])
+def test_levels_at_and_beyond_the_ends(name):
+    p, reference, _ = _both(name)
+    for level in (0.0, 1.0):
+        np.testing.assert_allclose(p.icdf(level), reference.ppf(level), atol=1e-300)
+    for level in (-0.5, 1.5, np.nan):
+        assert np.isnan(p.icdf(level)).all()
+
+
+def test_crps_of_wide_log_normal_distributions():
+    p, exact = (d.LogNormal(dtype(0), dtype(8)) for dtype in (jnp.float32, jnp.float64))
+    np.testing.assert_allclose(p.crps(jnp.float32(0.5)), exact.crps(0.5), rtol=1e-4)
+    np.testing.assert_allclose(exact.crps(0.0), exact.crps(1e-300), rtol=1e-12)
+
+
+def test_mixtures_with_linear_target_kernels():
+    normals = d.Normal(jnp.array([[0.0, 1.0]] * 6), jnp.ones((6, 2)))
+    p, y = d.Mixture(None, normals), jnp.linspace(-1, 2, 6)
+    inner = kernels.SquaredExponential(0.5)
+    one, two = (
+        hypothesis_tests.exact_skce_test(
+            jax.random.key(0), kernels.TensorProduct(kernels.Exponential(), k), p, y, num_samples=19
+        )
+        for k in (kernels.Linear(0.5, inner), kernels.SquaredExponential(1.0))
+    )
+    np.testing.assert_allclose(one.estimate, two.estimate, atol=1e-12)
