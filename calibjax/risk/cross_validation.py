@@ -153,7 +153,11 @@ def run_folds(
         _refuse_nan(result, batch)
         if on_fold is not None:
             on_fold(result)
-    return result
+    if _checks.is_concrete(result) or jnp.issubdtype(result.grid.dtype, jnp.integer):
+        return result
+    # Traced hyperparameters that are wrong have no risks, and are not shown as if they had.
+    shown = jnp.where(jnp.isnan(result.risk), jnp.nan, result.grid)
+    return dataclasses.replace(result, grid=shown)
 
 
 @functools.partial(jax.jit, static_argnames="sizes")

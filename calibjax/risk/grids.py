@@ -93,7 +93,7 @@ def _penalties(
     num_samples: int, canonical: bool, exponents: np.ndarray, canonical_exponents: np.ndarray
 ) -> np.ndarray:
     """√n times powers of ten."""
-    num_samples = _checks.size_in_range("num_samples", num_samples, 1)
+    num_samples = _checks.size_in_range("num_samples", num_samples, 1, 2**53)
     canonical = _checks.truth_value("canonical", canonical)
     powers = 10.0 ** (canonical_exponents if canonical else exponents)
     return math.sqrt(num_samples) * powers

@@ -147,7 +147,7 @@ def _summary(
 ) -> SquaredCalibrationError:
     """The estimate at the best grid point, and its errors."""
     best = result.best
-    values = result.test_values[:, best]
+    values = jnp.where(jnp.isnan(result.risk[best]), jnp.nan, result.test_values[:, best])
     folds, num_tests = jnp.mean(values, 1), values.shape[1]
     estimate = jnp.mean(folds)
 

@@ -67,10 +67,13 @@ class Family:
         arguments = {k: v for k, v in arguments.items() if k not in leave}
         if "targets" in leave and len(names) == 1:
             name = names[0]
-            # Without targets, another shape is another batch, and more axes of draws are vectors.
+            # Without targets, another shape is another batch, and draws with more axes are vectors.
             without = (*arguments[name].without, *ALONE, "leading axis", "transposed")
-            without += ("one more axis",) if label.startswith("Samples") else ()
             arguments[name] = dataclasses.replace(arguments[name], without=without)
+        if "targets" in leave and label.startswith("Samples"):
+            values = arguments["values"]
+            without = (*values.without, "one more axis")
+            arguments["values"] = dataclasses.replace(values, without=without)
         return call(f"{covers} {self.covers}", evaluate, label, **arguments, **more)
 
 
