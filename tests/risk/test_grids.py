@@ -24,7 +24,7 @@ def test_against_the_appendix():
 
 
 def test_wrong_arguments():
-    with pytest.raises(ValueError, match="num_samples: expected an integer >= 1, got 0"):
+    with pytest.raises(ValueError, match="num_samples: expected .* between 1 and .*, got 0"):
         risk.kernel_ridge_grid(0)
     with pytest.raises(TypeError, match="canonical: expected True or False, got 'yes'"):
         risk.two_step_kernel_ridge_grid(10, canonical="yes")
