@@ -1,5 +1,7 @@
 """Gamma distributions."""
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 from jax.scipy.special import betaln, gammainc
@@ -75,4 +77,6 @@ class Gamma(Distribution):
 
     def tempered(self, temperature: jax.Array) -> "Gamma":
         """Density ∝ p^{1/T} with respect to dy / y."""
-        return Gamma(self.concentration / temperature, self.rate / temperature)
+        return dataclasses.replace(
+            self, concentration=self.concentration / temperature, rate=self.rate / temperature
+        )

@@ -1,5 +1,6 @@
 """Generalised normal distributions."""
 
+import dataclasses
 import math
 
 import jax
@@ -96,4 +97,4 @@ class GeneralizedNormal(Distribution):
     def tempered(self, temperature: jax.Array) -> "GeneralizedNormal":
         """Density ∝ p^{1/T}."""
         scale = self.scale * temperature ** (1 / self.power)
-        return GeneralizedNormal(self.loc, scale, self.power)
+        return dataclasses.replace(self, scale=scale)

@@ -1,5 +1,6 @@
 """Log-normal distributions."""
 
+import dataclasses
 import math
 
 import jax
@@ -70,4 +71,4 @@ class LogNormal(Distribution):
 
     def tempered(self, temperature: jax.Array) -> "LogNormal":
         """Density ∝ p^{1/T} with respect to dy / y."""
-        return LogNormal(self.loc, self.scale * jnp.sqrt(temperature))
+        return dataclasses.replace(self, scale=self.scale * jnp.sqrt(temperature))

@@ -1,5 +1,6 @@
 """Student's t distributions."""
 
+import dataclasses
 import math
 
 import jax
@@ -102,4 +103,4 @@ class StudentT(Distribution):
         """Density ∝ p^{1/T}; NaN for T ≥ df + 1, where it has no integral."""
         df = (self.df + 1) / temperature - 1
         df = jnp.where(df > 0, df, jnp.nan)
-        return StudentT(df, self.loc, self.scale * jnp.sqrt(self.df / df))
+        return dataclasses.replace(self, df=df, scale=self.scale * jnp.sqrt(self.df / df))

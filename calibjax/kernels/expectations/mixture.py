@@ -89,15 +89,11 @@ def _centered(kernel: Kernel, p: Mixture, y: Any, q: Mixture, z: Any) -> jax.Arr
     return _average(lambda a: _average(lambda b: centered_kernel(kernel, a, y, b, z), q), p)
 
 
-def _length(tree: Any) -> int:
-    return jnp.shape(jax.tree.leaves(tree)[0])[0]
-
-
 def _prepare(kernel: Kernel, predictions: Mixture, targets: Any) -> Any:
     """What the features of the components need, and a target where to compare components."""
     flat = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), predictions.components)
-    size = _length(flat) // _length(targets)
-    each = jax.tree.map(lambda y: jnp.repeat(y, size, 0), targets)
+    num_components = jnp.shape(jax.tree.leaves(predictions.components)[0])[1]
+    each = jax.tree.map(lambda y: jnp.repeat(y, num_components, 0), targets)
     prepared = prepare_features(kernel, flat, each)
     return None if prepared is None else (prepared, jax.tree.map(lambda y: y[0], targets))
 
