@@ -30,7 +30,7 @@ Notation of the papers and names in the code:
 | L_τ, averaged over levels τ | `scores.pinball_loss` |
 | T in p^{1/T} | `temperature`, of `recalibration.tempered` |
 | max_c g_c(X), 1(Y = argmax) | `confidences`, `correct` |
-| h, h_bin, h_kde, h_kkr, h_ukkr, h_sim | `risk.EstimationFunction`s: `binning_function`, ... |
+| h, h_bin, h_kde, h_kkr, h_ukkr, h_sim | `risk.EstimationFunction`s: `Binning`, ... |
 | R_CE(h) | `risk.estimation_risk` |
 """
 

@@ -160,14 +160,14 @@ class Functions(NamedTuple):
         """Function and grid of one of `TUNED`."""
         num_training = training_size(self.num_samples)
         if name == "bins":
-            return risk.binning_function(max_bins=MAX_BINS), risk.bin_number_grid()
+            return risk.Binning(max_bins=MAX_BINS), risk.bin_number_grid()
         if name == "kde":
-            return risk.kernel_density_function(), risk.bandwidth_grid()
+            return risk.KernelDensity(), risk.bandwidth_grid()
         if name == "kkr":
             grid = risk.kernel_ridge_grid(num_training, canonical=True)
-            return risk.kernel_ridge_function(KERNEL, rank=self.rank), grid
+            return risk.KernelRidge(KERNEL, rank=self.rank), grid
         grid = risk.two_step_kernel_ridge_grid(num_training, canonical=True)
-        return risk.two_step_kernel_ridge_function(KERNEL, rank=self.rank), grid
+        return risk.TwoStepKernelRidge(KERNEL, rank=self.rank), grid
 
     @property
     def names(self) -> tuple[str, ...]:

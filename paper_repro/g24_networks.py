@@ -23,7 +23,7 @@ import jax.numpy as jnp
 import numpy as np
 from tqdm import tqdm
 
-from calibjax import estimators, risk
+from calibjax import estimators, record, risk
 from calibjax.distributions import Categorical, CategoricalLogits
 from paper_repro import cells, g24_networks_figures, g24_networks_tables, w19_networks
 from paper_repro.l21_classifiers import NETWORKS, read_cifar100
@@ -102,37 +102,34 @@ class Estimator(NamedTuple):
         return np.asarray(self.grid(num_tuning - num_tuning // NUM_FOLDS))
 
 
-def _no_params(predictions: Any, targets: Any, hyperparameter: Any) -> tuple[()]:
-    return ()
+@record
+class Zero(risk.EstimationFunction):
+    """h = 0: what an estimator has to beat if it finds any miscalibration at all."""
+
+    def fit(self, predictions: Any, targets: Any, hyperparameter: Any) -> tuple[()]:
+        """Nothing."""
+        return ()
+
+    def factors(self, params: tuple[()], p: Any) -> tuple[jax.Array, jax.Array]:
+        """Zeros, [n, 1]."""
+        zeros = jnp.zeros((len(jax.tree.leaves(p)[0]), 1))
+        return zeros, zeros
 
 
-def _zeros(params: tuple[()], p: Any, q: Any) -> jax.Array:
-    return jnp.zeros((len(jax.tree.leaves(p)[0]), len(jax.tree.leaves(q)[0])))
-
-
-def _zero_factors(params: tuple[()], p: Any) -> tuple[jax.Array, jax.Array]:
-    zeros = jnp.zeros((len(jax.tree.leaves(p)[0]), 1))
-    return zeros, zeros
-
-
-# h = 0: what an estimator has to beat if it finds any miscalibration at all.
-ZERO = risk.EstimationFunction(_no_params, _zeros, _zero_factors)
-
-
-ZEROS = Estimator(ZERO, lambda n: jnp.zeros(1))
-BINS = Estimator(risk.binning_function(), lambda n: risk.bin_number_grid())
-DENSITIES = Estimator(risk.kernel_density_function(), lambda n: risk.bandwidth_grid())
+ZEROS = Estimator(Zero(), lambda n: jnp.zeros(1))
+BINS = Estimator(risk.Binning(), lambda n: risk.bin_number_grid())
+DENSITIES = Estimator(risk.KernelDensity(), lambda n: risk.bandwidth_grid())
 
 
 def _kernel_ridges(tolerance: float, *, canonical: bool) -> dict[str, Estimator]:
     return {
         "kkr": Estimator(
-            risk.kernel_ridge_function(tolerance=tolerance),
+            risk.KernelRidge(tolerance=tolerance),
             functools.partial(risk.kernel_ridge_grid, canonical=canonical),
             tolerance,
         ),
         "ukkr": Estimator(
-            risk.two_step_kernel_ridge_function(tolerance=tolerance),
+            risk.TwoStepKernelRidge(tolerance=tolerance),
             functools.partial(risk.two_step_kernel_ridge_grid, canonical=canonical),
             tolerance,
         ),

@@ -71,7 +71,7 @@ def evaluate(log_probs: jax.Array, labels: jax.Array, thetas: jax.Array) -> dict
     predictions, n = CategoricalLogits(SCALE * log_probs), len(labels)
     differences = predictions.class_probs - jnp.exp(log_probs)
     truth = differences @ differences.T
-    function = risk.temperature_function()
+    function = risk.Temperature()
 
     def at(theta: jax.Array) -> tuple[jax.Array, jax.Array]:
         params = function.fit(predictions, labels, SCALE / theta)

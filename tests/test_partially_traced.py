@@ -140,7 +140,7 @@ CORRECT = np.arange(40) % 3 > 0
 
 
 def test_kernel_ridge():
-    function = risk.two_step_kernel_ridge_function()
+    function = risk.TwoStepKernelRidge()
 
     def diagonal(predictions, targets, penalty):
         return function.diagonal(function.fit(predictions, targets, penalty), predictions[:4])
@@ -155,7 +155,7 @@ def test_kernel_ridge():
 
 
 def test_cross_validation():
-    function = risk.kernel_ridge_function()
+    function = risk.KernelRidge()
 
     def risks(key, grid, predictions, targets):
         return risk.cross_validate(key, function, grid, predictions, targets, num_folds=4).risk

@@ -7,7 +7,7 @@ import numpy as np
 from calibjax._pytree import record
 from calibjax.distributions import Mixture, Normal
 from calibjax.kernels import Exponential, SquaredExponential
-from calibjax.risk import binning_function, cross_validate
+from calibjax.risk import Binning, cross_validate
 
 
 @record
@@ -73,7 +73,7 @@ def test_own_representations_are_kept():
 def test_results_of_cross_validation_print_a_summary():
     confidences = np.linspace(0, 1, 200)
     result = cross_validate(
-        jax.random.key(0), binning_function(), np.array([1, 5]), confidences, np.arange(200) % 2
+        jax.random.key(0), Binning(), np.array([1, 5]), confidences, np.arange(200) % 2
     )
     assert len(repr(result)) < 500
     assert "losses=Array(float64[2, 200], mean=" in repr(result)

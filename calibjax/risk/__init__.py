@@ -1,33 +1,34 @@
 """Calibration estimation functions, their risk, and the choice among them by cross-validation.
 
-A function of your own is a pair of functions as well. Here h(p, q) = ⟨g(p), g(q)⟩ with a small
-neural network g, trained by optax to lower its risk on the pairs of samples i and i + shift; the
-hyperparameter is the learning rate:
+A function of your own is a record of a subclass of `EstimationFunction` with two methods. Here
+h(p, q) = ⟨g(p), g(q)⟩ with a small neural network g, trained by optax to lower its risk on the
+pairs of samples i and i + shift; the hyperparameter is the learning rate:
 
 >>> import jax
 >>> import jax.numpy as jnp
 >>> import optax
->>> from calibjax import risk
+>>> from calibjax import record, risk
 >>> from calibjax.distributions import Categorical
+>>> @record
+... class Network(risk.EstimationFunction):
+...     def fit(self, predictions, targets, learning_rate):
+...         errors = predictions.class_probs - jax.nn.one_hot(targets, 3)
+...         optimizer = optax.adam(learning_rate)
+...         def loss(params, shift):
+...             def products(x):
+...                 return jnp.sum(x * jnp.roll(x, shift, 0), 1)
+...             return jnp.mean((products(errors) - products(network(params, predictions))) ** 2)
+...         def step(state, shift):
+...             params, memory = state
+...             updates, memory = optimizer.update(jax.grad(loss)(params, shift), memory)
+...             return (optax.apply_updates(params, updates), memory), None
+...         params = jax.random.normal(jax.random.key(0), (3, 8)), jnp.eye(8, 3)
+...         shifts = jax.random.randint(jax.random.key(2), (200,), 1, len(targets))
+...         return jax.lax.scan(step, (params, optimizer.init(params)), shifts)[0][0]
+...     def evaluate(self, params, p, q):
+...         return network(params, p) @ network(params, q).T
 >>> def network(params, p):
 ...     return jnp.tanh(p.class_probs @ params[0]) @ params[1]
->>> def evaluate(params, p, q):
-...     return network(params, p) @ network(params, q).T
->>> def fit(predictions, targets, learning_rate):
-...     errors = predictions.class_probs - jax.nn.one_hot(targets, 3)
-...     optimizer = optax.adam(learning_rate)
-...     def loss(params, shift):
-...         def products(x):
-...             return jnp.sum(x * jnp.roll(x, shift, 0), 1)
-...         return jnp.mean((products(errors) - products(network(params, predictions))) ** 2)
-...     def step(state, shift):
-...         params, memory = state
-...         updates, memory = optimizer.update(jax.grad(loss)(params, shift), memory)
-...         return (optax.apply_updates(params, updates), memory), None
-...     params = jax.random.normal(jax.random.key(0), (3, 8)), jnp.eye(8, 3)
-...     shifts = jax.random.randint(jax.random.key(2), (200,), 1, len(targets))
-...     return jax.lax.scan(step, (params, optimizer.init(params)), shifts)[0][0]
->>> function = risk.EstimationFunction(fit, evaluate)
 
 It goes where those of the library go. The predictions of this model should be sharper:
 
@@ -35,58 +36,49 @@ It goes where those of the library go. The predictions of this model should be s
 >>> predictions = Categorical(jax.nn.softmax(logits))
 >>> labels = jax.random.categorical(jax.random.key(1), 3 * logits)
 >>> result = risk.cross_validate(
-...     jax.random.key(2), function, jnp.array([0.001, 0.03]), predictions, labels, num_folds=2
+...     jax.random.key(2), Network(), jnp.array([0.001, 0.03]), predictions, labels, num_folds=2
 ... )
 >>> print(result.hyperparameter)
 0.03
 """
 
 from calibjax.risk.base import EstimationFunction
-from calibjax.risk.binning import BinResiduals, binning_function
+from calibjax.risk.binning import Binning, BinResiduals
 from calibjax.risk.cross_validation import cross_validate
-from calibjax.risk.estimation import (
-    estimation_risk,
-    estimation_risk_standard_error,
-)
+from calibjax.risk.estimation import estimation_risk, estimation_risk_standard_error
 from calibjax.risk.grids import (
     bandwidth_grid,
     bin_number_grid,
     kernel_ridge_grid,
     two_step_kernel_ridge_grid,
 )
-from calibjax.risk.kernel_density import KernelDensities, kernel_density_function
-from calibjax.risk.kernel_ridge import (
-    KernelRidge,
-    TwoStepKernelRidge,
-    kernel_ridge_function,
-    two_step_kernel_ridge_function,
-)
+from calibjax.risk.kernel_density import KernelDensities, KernelDensity
+from calibjax.risk.kernel_ridge import KernelRidge, KernelRidgeParams, TwoStepKernelRidge
 from calibjax.risk.pipeline import SquaredCalibrationError, squared_calibration_error
 from calibjax.risk.result import CrossValidation, RiskDifference, risk_difference
-from calibjax.risk.temperature import Temperature, temperature_function
+from calibjax.risk.temperature import Temperature, TemperatureParams
 
 __all__ = [
     "BinResiduals",
+    "Binning",
     "CrossValidation",
     "EstimationFunction",
     "KernelDensities",
+    "KernelDensity",
     "KernelRidge",
+    "KernelRidgeParams",
     "RiskDifference",
     "SquaredCalibrationError",
     "Temperature",
+    "TemperatureParams",
     "TwoStepKernelRidge",
     "bandwidth_grid",
     "bin_number_grid",
-    "binning_function",
     "cross_validate",
     "estimation_risk",
     "estimation_risk_standard_error",
-    "kernel_density_function",
-    "kernel_ridge_function",
     "kernel_ridge_grid",
     "risk_difference",
     "squared_calibration_error",
-    "temperature_function",
-    "two_step_kernel_ridge_function",
     "two_step_kernel_ridge_grid",
 ]

@@ -1,7 +1,6 @@
 """The form of everything that estimates ⟨p − E[e_Y | p], q − E[e_Y | q]⟩ for two predictions."""
 
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, Self
 
 import jax
 import jax.numpy as jnp
@@ -11,27 +10,16 @@ from calibjax._arithmetic import matmul
 from calibjax.risk.samples import checked_points, vectors
 
 
-class EstimationFunction(NamedTuple):
-    """Pure functions that learn a calibration estimation function h, and evaluate it.
+class EstimationFunction:
+    """Base class of records that learn a calibration estimation function h, and evaluate it.
 
         h(p, q) ≈ h*(p, q) = ⟨p − E[e_Y | p], q − E[e_Y | q]⟩,
 
     so that the mean of h(p_i, p_i) over other predictions estimates the squared calibration error.
-    h is symmetric. `fit` and `evaluate` are all that a function of your own needs; the others save
-    time. For `cross_validate` they are called with tracers, and have to be functions that live as
-    long as the program, or `jax.tree_util.Partial` of such with arrays as arguments: compiled code
-    is cached by their identity.
-
-    Attributes:
-        fit: (predictions, targets, hyperparameter) → params, a pytree of arrays.
-        evaluate: (params, p, q) → values h(p_i, q_j) of two batches, [n, n'].
-        factors: (params, p) → two arrays [n, r], left and right, with
-            h(p_i, q_j) = Σ_k left(p)_ik right(q)_jk. With them the diagonal takes O(n r), and the
-            risk O(n r²).
-        refit: (params, hyperparameter) → params for another hyperparameter and the same data, so
-            that a whole grid shares what is expensive. Without it `fit` is called again.
-        specialise: (predictions, grid) → the estimation function with all sizes fixed that depend
-            on values, which compiled code cannot look at; it refuses grids that are wrong.
+    h is symmetric. A function of your own is a subclass, decorated by `calibjax.record`, with the
+    methods `fit` and `evaluate`, or `fit` and `factors`; the other methods save time.
+    `cross_validate` hands the record to compiled code, so that the methods are called with tracers,
+    and are compiled once for all records that differ in nothing but the values of their arrays.
 
     Predictions are a batch of n class distributions, or confidences: an array [n], with targets
     0 and 1.
@@ -39,18 +27,34 @@ class EstimationFunction(NamedTuple):
     References: G24 eq. (12) and §3.2.2.
     """
 
-    fit: Callable[[Any, Any, Any], Any]
-    evaluate: Callable[[Any, Any, Any], jax.Array]
-    factors: Callable[[Any, Any], tuple[jax.Array, jax.Array]] | None = None
-    refit: Callable[[Any, Any], Any] | None = None
-    specialise: Callable[[Any, Any], "EstimationFunction"] | None = None
+    def fit(self, predictions: Any, targets: Any, hyperparameter: Any) -> Any:
+        """What is learned with a hyperparameter, a pytree of arrays."""
+        raise NotImplementedError(f"{type(self).__name__} does not define fit")
+
+    def factors(self, params: Any, p: Any) -> tuple[jax.Array, jax.Array] | None:
+        """Two arrays [n, r], left and right, with h(p_i, q_j) = Σ_k left(p)_ik right(q)_jk.
+
+        With them the diagonal takes O(n r), and the risk O(n r²). None where there are none.
+        """
+        del params, p
+        return None
+
+    def evaluate(self, params: Any, p: Any, q: Any) -> jax.Array:
+        """Values h(p_i, q_j) of two batches, [n, n']; by default from the factors."""
+        p = checked_points(p)
+        left = self.factors(params, p)
+        if left is None:
+            raise NotImplementedError(f"{type(self).__name__} defines neither evaluate nor factors")
+        right = self.factors(params, checked_points(q, vectors(p).shape[1], "q"))
+        assert right is not None
+        return matmul(left[0], right[1].T)
 
     def diagonal(self, params: Any, p: Any) -> jax.Array:
         """Values h(p_i, p_i) of a batch of predictions, [n]."""
         p = checked_points(p)
-        if self.factors is not None:
-            left, right = self.factors(params, p)
-            return jnp.sum(left * right, -1)
+        found = self.factors(params, p)
+        if found is not None:
+            return jnp.sum(found[0] * found[1], -1)
 
         def one(p: Any) -> jax.Array:
             batch = jax.tree.map(lambda leaf: leaf[None], p)
@@ -60,10 +64,17 @@ class EstimationFunction(NamedTuple):
 
         return jax.vmap(one)(p)
 
+    def refit(self, params: Any, hyperparameter: Any) -> Any:
+        """Params for another hyperparameter and the same data.
 
-def evaluate_factors(factors: Callable, params: Any, p: Any, q: Any) -> jax.Array:
-    """Values h(p_i, q_j) from the factors, [n, n']."""
-    p = checked_points(p)
-    left = factors(params, p)[0]
-    q = checked_points(q, vectors(p).shape[1], "q")
-    return matmul(left, factors(params, q)[1].T)
+        A whole grid shares what is expensive with it. None where `fit` has to be called again.
+        """
+        del params, hyperparameter
+
+    def specialise(self, predictions: Any, grid: Any) -> Self:
+        """The function with all sizes fixed that depend on values.
+
+        Compiled code cannot look at values. Grids that are wrong are refused here.
+        """
+        del predictions, grid
+        return self

@@ -1,17 +1,17 @@
 """Bins as a calibration estimation function."""
 
+import dataclasses
 import functools
-from typing import Any
+from typing import Any, Self
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.tree_util import Partial
 
 from calibjax import _checks
 from calibjax._pytree import record
 from calibjax.estimators.binnings import interval_index
-from calibjax.risk.base import EstimationFunction, evaluate_factors
+from calibjax.risk.base import EstimationFunction
 from calibjax.risk.samples import checked, checked_points, residuals, vectors
 
 _MAX_BINS = 2**24  # beyond, intervals are finer than float32 numbers are
@@ -19,7 +19,7 @@ _MAX_BINS = 2**24  # beyond, intervals are finer than float32 numbers are
 
 @record
 class BinResiduals:
-    """What `binning_function` learns.
+    """What `Binning` learns.
 
     Attributes:
         means: mean of p_i − e_{y_i} in each interval, 0 in empty ones, [b, m], or of c_i − y_i,
@@ -33,99 +33,93 @@ class BinResiduals:
     num_bins: jax.Array
 
 
-def binning_function(max_bins: int | None = None) -> EstimationFunction:
+@record
+class Binning(EstimationFunction):
     """The calibration estimation function of binned estimators.
 
         h(p, q) = (conf(B_k) − acc(B_k)) (conf(B_l) − acc(B_l)),  p in interval k, q in interval l,
 
     with the mean confidence and the accuracy of the training samples in each of M intervals,
-    those of `estimators.uniform_bins`. The hyperparameter is M, a whole number. Intervals without
+    those of `estimators.UniformBins`. The hyperparameter is M, a whole number. Intervals without
     training samples count as calibrated: h is 0 there.
 
     The mean of h(p_i, p_i) over the training samples is the squared calibration error
-    `ece(..., binning=uniform_bins(M), distance=SquaredEuclidean())`. As there, predictions of two
+    `ece(..., binning=UniformBins(M), distance=SquaredEuclidean())`. As there, predictions of two
     classes count both: h is twice that of confidences given as an array [n], and the intervals
     are those of the probability of class 1. Bins of more classes hold few samples; take the lens
     `estimators.top_label`, or `estimators.class_wise` and `vmap`.
 
-    Args:
-        max_bins: the largest M that will be used. Only needed where M is traced, since sizes of
-            arrays have to be known then; `cross_validate` finds it in the grid.
-
-    Returns:
-        The estimation function. `fit` returns a record of `means` and `counts` of the intervals.
+    Attributes:
+        max_bins: the largest M that will be used, between 1 and 2²⁴. Only needed where M is
+            traced, since sizes of arrays have to be known then; `cross_validate` finds it in the
+            grid.
 
     Raises:
-        TypeError: if `max_bins` is no integer; by `fit` if an argument is of the wrong kind, or M
-            is traced and there is no `max_bins`.
-        ValueError: if `max_bins` is not between 1 and 2²⁴; by `fit` if M is no whole number
-            between 1 and `max_bins`, there are more than two classes, or shapes or values are
-            wrong. What is traced and wrong gives NaN.
+        TypeError: by the methods if `max_bins` is no integer, an argument is of the wrong kind,
+            or M is traced and there is no `max_bins`.
+        ValueError: by the methods if `max_bins` is out of range, M is no whole number between 1
+            and `max_bins`, there are more than two classes, or shapes or values are wrong. What is
+            traced and wrong gives NaN.
 
     Cost: O(n + M) to fit, O(n) for the diagonal.
 
     References: G24 eq. (23) and (24).
 
     >>> import jax.numpy as jnp
-    >>> function = binning_function()
+    >>> function = Binning()
     >>> confidences, correct = jnp.array([0.6, 0.7, 0.2]), jnp.array([1, 0, 0])
     >>> params = function.fit(confidences, correct, 2)  # conf − acc is 0.2 and 0.15
     >>> print(function.evaluate(params, confidences[:2], confidences[1:]).round(4))
     [[0.0225 0.03  ]
      [0.0225 0.03  ]]
     """
-    if max_bins is None:
-        return _functions(None)
-    return _functions(_checks.size_in_range("max_bins", max_bins, 1, _MAX_BINS))
 
+    max_bins: int | None = dataclasses.field(default=None, metadata={"static": True})
 
-@functools.cache
-def _functions(max_bins: int | None) -> EstimationFunction:
-    """The same functions for the same size, so that what was compiled for them is used again."""
+    def fit(self, predictions: Any, targets: Any, hyperparameter: Any) -> BinResiduals:
+        """Mean residuals in the intervals."""
+        predictions, targets = checked(predictions, targets)
+        num_components = vectors(predictions).shape[1]
+        if num_components > 2:
+            raise ValueError(
+                "predictions: expected confidences or predictions of two classes, as the lenses "
+                f"estimators.top_label and estimators.class_wise give them, got {num_components} "
+                "classes"
+            )
+        hyperparameter = _checks.real("hyperparameter", hyperparameter)
+        _checks.shape("hyperparameter", hyperparameter, (), "() (a scalar)")
+        size = _num_intervals("hyperparameter", hyperparameter, self.max_bins)
+        return _mean_residuals(predictions, targets, hyperparameter, size)
 
-    def fit(predictions: Any, targets: Any, hyperparameter: Any) -> BinResiduals:
-        return _fit(predictions, targets, hyperparameter, max_bins)
+    def factors(self, params: BinResiduals, p: Any) -> tuple[jax.Array, jax.Array]:
+        """Mean residuals of the intervals that predictions are in, [n, m], twice."""
+        _checks.fitted("params", params, BinResiduals)
+        points = vectors(checked_points(p, params.means.shape[-1]))
+        means = _looked_up(params, points)
+        return means, means
 
-    def specialise(predictions: Any, grid: Any) -> EstimationFunction:
+    def specialise(self, predictions: Any, grid: Any) -> Self:
+        """The function with the largest M of the grid."""
         del predictions
         _checks.real("grid", grid)
-        largest = _largest("grid", grid, max_bins)
-        return _functions(max_bins or largest)
-
-    factors = Partial(_factors)
-    evaluate = Partial(evaluate_factors, factors)
-    return EstimationFunction(Partial(fit), evaluate, factors, specialise=Partial(specialise))
+        return dataclasses.replace(self, max_bins=_num_intervals("grid", grid, self.max_bins))
 
 
-def _largest(name: str, values: Any, max_bins: int | None) -> int:
-    """The largest of some numbers of bins; if they are traced, the largest that was promised."""
+def _num_intervals(name: str, values: Any, max_bins: int | None) -> int:
+    """Size of arrays for some numbers of bins: what was promised, otherwise the largest."""
+    if max_bins is not None:
+        max_bins = _checks.size_in_range("max_bins", max_bins, 1, _MAX_BINS)
     if _checks.is_concrete(values):
         array, limit = np.asarray(values), max_bins or _MAX_BINS
         is_number = (array >= 1) & (array <= limit) & (array == np.floor(array))
         _checks.refuse_where(~is_number, name, f"whole numbers between 1 and {limit}", array)
-        return int(array.max())
+        return max_bins or int(array.max())
     if max_bins is None:
         raise TypeError(
             f"{name}: expected numbers of bins that are known when compiling, or their largest "
-            f"value as in binning_function(max_bins=100), got {values}"
+            f"value as in Binning(max_bins=100), got {values}"
         )
     return max_bins
-
-
-def _fit(predictions: Any, targets: Any, hyperparameter: Any, max_bins: int | None) -> BinResiduals:
-    """Mean residuals in the intervals; checks the arguments."""
-    predictions, targets = checked(predictions, targets)
-    num_components = vectors(predictions).shape[1]
-    if num_components > 2:
-        raise ValueError(
-            "predictions: expected confidences or predictions of two classes, as the lenses "
-            f"estimators.top_label and estimators.class_wise give them, got {num_components} "
-            "classes"
-        )
-    hyperparameter = _checks.real("hyperparameter", hyperparameter)
-    _checks.shape("hyperparameter", hyperparameter, (), "() (a scalar)")
-    largest = _largest("hyperparameter", hyperparameter, max_bins)
-    return _mean_residuals(predictions, targets, hyperparameter, max_bins or largest)
 
 
 @functools.partial(jax.jit, static_argnames="max_bins")
@@ -144,14 +138,6 @@ def _mean_residuals(
     means = sums / jnp.maximum(counts, 1)[:, None].astype(sums.dtype)
     means = jnp.where(jnp.all(jnp.isnan(errors)), jnp.nan, means)
     return BinResiduals(means, counts, num_bins)
-
-
-def _factors(params: BinResiduals, p: Any) -> tuple[jax.Array, jax.Array]:
-    """Mean residuals of the intervals that predictions are in, [n, m], twice."""
-    _checks.fitted("params", params, BinResiduals)
-    points = vectors(checked_points(p, params.means.shape[-1]))
-    means = _looked_up(params, points)
-    return means, means
 
 
 @jax.jit

@@ -41,8 +41,8 @@ def cross_validate(
 
     Args:
         key: random key, which decides on the folds.
-        function: what is fitted: `binning_function`, `kernel_density_function`,
-            `kernel_ridge_function`, `two_step_kernel_ridge_function`, or your own.
+        function: what is fitted: `Binning`, `KernelDensity`, `KernelRidge`,
+            `TwoStepKernelRidge`, or your own.
         grid: hyperparameters, [k]; `bandwidth_grid` and the like are those of G24.
         predictions: batch of n ≥ 2 num_folds class predictions, or confidences in [0, 1], [n].
         targets: labels 0, ..., m − 1, or 0 and 1, [n].
@@ -70,11 +70,11 @@ def cross_validate(
 
     >>> import jax
     >>> import jax.numpy as jnp
-    >>> from calibjax.risk import binning_function
+    >>> from calibjax.risk import Binning
     >>> confidences = jax.random.uniform(jax.random.key(0), (2000,))
     >>> correct = jax.random.uniform(jax.random.key(1), (2000,)) < confidences**4
     >>> grid = jnp.array([1, 10, 1000])
-    >>> result = cross_validate(jax.random.key(2), binning_function(), grid, confidences, correct)
+    >>> result = cross_validate(jax.random.key(2), Binning(), grid, confidences, correct)
     >>> print(result.hyperparameter, result.risk.shape)
     10 (3,)
     """
@@ -111,20 +111,21 @@ def checked_grid(grid: Any, predictions: Any) -> jax.Array:
 
 
 def specialised(function: Any, predictions: Any, grid: jax.Array) -> EstimationFunction:
-    """The function with fixed sizes, in a form that is a pytree and can be handed to `jit`."""
+    """The function with fixed sizes, which can be handed to `jit`."""
     if not isinstance(function, EstimationFunction):
         raise TypeError(
-            "function: expected a risk.EstimationFunction such as risk.binning_function(), got "
+            "function: expected a risk.EstimationFunction such as risk.Binning(), got "
             f"{_checks.described(function)}"
         )
-    if function.specialise is not None:
-        function = function.specialise(predictions, grid)
-
-    def as_pytree(field: Any) -> Any:
-        is_pytree = field is None or isinstance(field, jax.tree_util.Partial)
-        return field if is_pytree else jax.tree_util.Partial(field)
-
-    return EstimationFunction(*map(as_pytree, function._replace(specialise=None)))
+    found = function.specialise(predictions, grid)
+    leaves = jax.tree.leaves(found)
+    if leaves and leaves[0] is found:
+        raise TypeError(
+            "function: expected a record, which can be handed to compiled functions, got "
+            f"{_checks.described(found)}; decorate its class with calibjax.record"
+        )
+    _checks.no_plain_objects("function", found)
+    return found
 
 
 def run_folds(
@@ -207,14 +208,12 @@ def _with_folds(
     def fold(start: jax.Array) -> tuple[jax.Array, Any]:
         rolled = jnp.roll(order, -start)
         held_out, rest = _at(samples, rolled[:size]), _at(samples, rolled[size:])
-        refit = function.refit
-        first = None if refit is None else function.fit(*rest, grid[0])
+        first = function.fit(*rest, grid[0])
 
         def at(hyperparameter: jax.Array) -> tuple[jax.Array, Any]:
-            if refit is None:
+            params = function.refit(first, hyperparameter)
+            if params is None:
                 params = function.fit(*rest, hyperparameter)
-            else:
-                params = refit(first, hyperparameter)
             return _losses(function, params, *held_out), _test_values(function, params, test)
 
         return lax.map(at, grid)
@@ -239,8 +238,9 @@ def _losses(
 ) -> jax.Array:
     """Mean loss of each sample with the others, [n]."""
     errors = residuals(predictions, targets)
-    if function.factors is not None:
-        return losses_of_factors(errors, *function.factors(params, predictions))
+    factors = function.factors(params, predictions)
+    if factors is not None:
+        return losses_of_factors(errors, *factors)
     values = functools.partial(function.evaluate, params)
     return losses_of_values(errors, values, predictions, "function.evaluate")
 

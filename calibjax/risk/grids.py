@@ -17,7 +17,7 @@ from calibjax.estimators.kernel_density import BANDWIDTHS
 
 
 def bin_number_grid() -> np.ndarray:
-    """Numbers of bins for `binning_function`: 5, 10, ..., 100.
+    """Numbers of bins for `Binning`: 5, 10, ..., 100.
 
     References: G24 App. B.
 
@@ -28,7 +28,7 @@ def bin_number_grid() -> np.ndarray:
 
 
 def bandwidth_grid() -> np.ndarray:
-    """Bandwidths for `kernel_density_function`, the candidates of `estimators.kde_bandwidth`.
+    """Bandwidths for `KernelDensity`, the candidates of `estimators.kde_bandwidth`.
 
     15 from 1e-5 to 0.1, evenly spaced in the logarithm, and 0.2, 0.4, ..., 1.
 
@@ -42,7 +42,7 @@ def bandwidth_grid() -> np.ndarray:
 
 
 def kernel_ridge_grid(num_samples: int, *, canonical: bool = False) -> np.ndarray:
-    """Penalties λ for `kernel_ridge_function`.
+    """Penalties λ for `KernelRidge`.
 
         √n 10^(1 − 2i), i = 1, ..., 9,   canonical: √n 10^(9 − i), i = 1, ..., 18
 
@@ -66,7 +66,7 @@ def kernel_ridge_grid(num_samples: int, *, canonical: bool = False) -> np.ndarra
 
 
 def two_step_kernel_ridge_grid(num_samples: int, *, canonical: bool = False) -> np.ndarray:
-    """Penalties λ for `two_step_kernel_ridge_function`.
+    """Penalties λ for `TwoStepKernelRidge`.
 
         √n 10^(−i), i = 1, ..., 9,   canonical: √n 10^((9 − i)/2), i = 1, ..., 18
 

@@ -1,22 +1,21 @@
 """Kernel density ratios as a calibration estimation function."""
 
 import dataclasses
-from typing import Any
+from typing import Any, Self
 
 import jax
 import jax.numpy as jnp
-from jax.tree_util import Partial
 
 from calibjax import _checks
 from calibjax._pytree import record
 from calibjax.estimators.kernel_density import Point, dirichlet_kernels, label_proportions
-from calibjax.risk.base import EstimationFunction, evaluate_factors
+from calibjax.risk.base import EstimationFunction
 from calibjax.risk.samples import checked, checked_points, vectors
 
 
 @record
 class KernelDensities:
-    """What `kernel_density_function` learns: the training data.
+    """What `KernelDensity` learns: the training data.
 
     Attributes:
         vectors: training predictions, [n, m], or confidences, [n, 1].
@@ -40,7 +39,8 @@ class KernelDensities:
         return jnp.sum(jnp.square(_residuals(self, self.vectors, jnp.arange(n))), -1)
 
 
-def kernel_density_function() -> EstimationFunction:
+@record
+class KernelDensity(EstimationFunction):
     """The calibration estimation function of kernel density ratios.
 
         h(p, q) = ⟨p − π(p), q − π(q)⟩,   π(p) = Σ_i k(p; p_i) e_{y_i} / Σ_i k(p; p_i)
@@ -57,13 +57,11 @@ def kernel_density_function() -> EstimationFunction:
     h(p_i, p_i) without sample i, whose mean is `kde_calibration_error(..., order=2)`, or half of
     it for confidences.
 
-    Returns:
-        The estimation function. `fit` only keeps the training data; `refit` replaces the
-        bandwidth.
+    `fit` only keeps the training data; `refit` replaces the bandwidth.
 
     Raises:
-        TypeError: by the functions if an argument is of the wrong kind.
-        ValueError: by the functions if the bandwidth is not positive, or shapes or values are
+        TypeError: by the methods if an argument is of the wrong kind.
+        ValueError: by the methods if the bandwidth is not positive, or shapes or values are
             wrong. What is traced and wrong gives NaN.
 
     Cost: O(n n' m) time in matrix products and n n' exponentials for n' points, O(n' · tile + n m)
@@ -73,50 +71,42 @@ def kernel_density_function() -> EstimationFunction:
     Blaschko (2022), A Consistent and Differentiable Lp Canonical Calibration Error Estimator.
 
     >>> import jax.numpy as jnp
-    >>> function = kernel_density_function()
+    >>> function = KernelDensity()
     >>> params = function.fit(jnp.array([0.5, 0.5, 0.5]), jnp.array([1, 1, 0]), 0.1)
     >>> print(function.diagonal(params, jnp.array([0.5, 1.0])).round(4))  # π is 2/3
     [0.0278 0.1111]
     >>> print(params.leave_one_out())  # π is 1/2, 1/2, 1
     [0.   0.   0.25]
     """
-    factors = Partial(_factors)
-    evaluate = Partial(evaluate_factors, factors)
-    return EstimationFunction(
-        Partial(_fit), evaluate, factors, Partial(_refit), Partial(_specialise)
-    )
 
+    def fit(self, predictions: Any, targets: Any, hyperparameter: Any) -> KernelDensities:
+        """The training data."""
+        predictions, targets = checked(predictions, targets)
+        samples = vectors(predictions)
+        # Traced targets of confidences are NaN if they are wrong, which no integer is.
+        labels = jnp.where(jnp.isnan(targets), -1, targets).astype(jnp.int32)
+        bandwidth = _checks.positive_number("hyperparameter", hyperparameter, samples.dtype)
+        return KernelDensities(samples, labels, bandwidth)
 
-def _specialise(predictions: Any, grid: Any) -> EstimationFunction:
-    """The function as it is, for a grid that is right."""
-    del predictions
-    _checks.positive("grid", grid)
-    return kernel_density_function()
+    def refit(self, params: KernelDensities, hyperparameter: Any) -> KernelDensities:
+        """The training data with another bandwidth."""
+        _checks.fitted("params", params, KernelDensities)
+        dtype = params.bandwidth.dtype
+        bandwidth = _checks.positive_number("hyperparameter", hyperparameter, dtype)
+        return dataclasses.replace(params, bandwidth=bandwidth)
 
+    def factors(self, params: KernelDensities, p: Any) -> tuple[jax.Array, jax.Array]:
+        """Residuals p − π(p) of predictions, [n, m], twice."""
+        _checks.fitted("params", params, KernelDensities)
+        points = vectors(checked_points(p, params.vectors.shape[-1]))
+        errors = _residuals(params, points, jnp.full(len(points), -1))
+        return errors, errors
 
-def _fit(predictions: Any, targets: Any, hyperparameter: Any) -> KernelDensities:
-    """The training data; checks the arguments."""
-    predictions, targets = checked(predictions, targets)
-    samples = vectors(predictions)
-    # Traced targets of confidences are NaN if they are wrong, which no integer is.
-    labels = jnp.where(jnp.isnan(targets), -1, targets).astype(jnp.int32)
-    bandwidth = _checks.positive_number("hyperparameter", hyperparameter, samples.dtype)
-    return KernelDensities(samples, labels, bandwidth)
-
-
-def _refit(params: KernelDensities, hyperparameter: Any) -> KernelDensities:
-    """The training data with another bandwidth."""
-    _checks.fitted("params", params, KernelDensities)
-    bandwidth = _checks.positive_number("hyperparameter", hyperparameter, params.bandwidth.dtype)
-    return dataclasses.replace(params, bandwidth=bandwidth)
-
-
-def _factors(params: KernelDensities, p: Any) -> tuple[jax.Array, jax.Array]:
-    """Residuals p − π(p) of predictions, [n, m], twice."""
-    _checks.fitted("params", params, KernelDensities)
-    points = vectors(checked_points(p, params.vectors.shape[-1]))
-    errors = _residuals(params, points, jnp.full(len(points), -1))
-    return errors, errors
+    def specialise(self, predictions: Any, grid: Any) -> Self:
+        """The function as it is, for a grid that is right."""
+        del predictions
+        _checks.positive("grid", grid)
+        return self
 
 
 @jax.jit

@@ -2,9 +2,8 @@
 
 import dataclasses
 import functools
-import math
 import warnings
-from typing import Any
+from typing import Any, Self
 
 import jax
 import jax.numpy as jnp
@@ -17,7 +16,7 @@ from calibjax.distributions import Categorical, CategoricalLogits
 from calibjax.kernels import Kernel, SquaredExponential
 from calibjax.kernels.base import without_draws
 from calibjax.risk import low_rank
-from calibjax.risk.base import EstimationFunction, evaluate_factors
+from calibjax.risk.base import EstimationFunction
 from calibjax.risk.samples import checked, checked_points, residuals
 
 _RBF = SquaredExponential(1.0)
@@ -27,8 +26,8 @@ _TOLERANCE = {4: 1e-6, 8: 1e-14}  # by item size
 
 
 @record
-class _Ridge:
-    """What both kinds of kernel ridge regression learn.
+class KernelRidgeParams:
+    """What `KernelRidge` and `TwoStepKernelRidge` learn.
 
     Attributes:
         kernel: the kernel.
@@ -51,39 +50,72 @@ class _Ridge:
     penalty: jax.Array
     num_samples: int = dataclasses.field(metadata={"static": True})
 
-    def coordinates(self, p: Any) -> jax.Array:
-        """Rows of eigenvectors that belong to other predictions, k(p, x)ᵀ Q / s, [n, r]."""
-        return matmul(low_rank.kernel_values(self.kernel, p, self.points), self.basis)
+    def kernel_values(self, p: Any) -> jax.Array:
+        """Kernel values of other predictions with the points, [n, R]."""
+        return low_rank.kernel_values(self.kernel, p, self.points)
+
+
+@record
+class _Ridge(EstimationFunction):
+    """What both kinds of regression share: all but the factors of h."""
+
+    kernel: Kernel = _RBF
+    _: dataclasses.KW_ONLY
+    rank: int | None = dataclasses.field(default=None, metadata={"static": True})
+    tolerance: float | None = None
+
+    def fit(self, predictions: Any, targets: Any, hyperparameter: Any) -> KernelRidgeParams:
+        """The regression."""
+        predictions, targets = checked(predictions, targets)
+        errors, points = residuals(predictions, targets), _as_points(predictions)
+        penalty = _checks.positive_number("hyperparameter", hyperparameter, errors.dtype)
+        kernel, rank, tolerance = self._options(points)
+        size = None if rank >= len(errors) else rank
+        params = _learned(kernel, tolerance, points, errors, penalty, size=size)
+        _warn_about_rank(params, tolerance)
+        return params
+
+    def refit(self, params: KernelRidgeParams, hyperparameter: Any) -> KernelRidgeParams:
+        """Another penalty."""
+        _checks.fitted("params", params, KernelRidgeParams)
+        dtype = params.projections.dtype
+        penalty = _checks.positive_number("hyperparameter", hyperparameter, dtype)
+        return dataclasses.replace(params, penalty=penalty)
+
+    def factors(self, params: KernelRidgeParams, p: Any) -> tuple[jax.Array, jax.Array]:
+        """The factors of h at other predictions."""
+        _checks.fitted("params", params, KernelRidgeParams)
+        points = _as_points(checked_points(p, params.projections.shape[-1]))
+        _checks.same_kind("p", points, "the predictions that fit was given", params.points)
+        return _compiled_factors(type(self), params, points)
+
+    def specialise(self, predictions: Any, grid: Any) -> Self:
+        """The function with the rank that these predictions need, for a grid that is right."""
+        _checks.positive("grid", grid)
+        points = _as_points(checked_points(predictions, name="predictions"))
+        kernel, rank, _ = self._options(points)
+        return dataclasses.replace(self, kernel=kernel, rank=rank)
+
+    def _options(self, points: Any) -> tuple[Any, int, Any]:
+        """Kernel, rank and tolerance for these predictions."""
+        kernel = _checks.kernel_values(self.kernel, may_be_function=True)
+        if any(map(callable, jax.tree.leaves(kernel))):  # a function, which is no pytree
+            kernel = Partial(kernel)
+        _refuse_values(kernel, points)
+        tolerance = _TOLERANCE[jax.tree.leaves(points)[0].dtype.itemsize]
+        if self.tolerance is not None:
+            tolerance = _checks.proportion("tolerance", self.tolerance)
+        if self.rank is None:
+            return kernel, _needed_rank(kernel, tolerance, points), tolerance
+        return kernel, _checks.size_in_range("rank", self.rank, 1), tolerance
+
+    @staticmethod
+    def _factors(params: KernelRidgeParams, points: Any) -> tuple[jax.Array, jax.Array]:
+        raise NotImplementedError
 
 
 @record
 class KernelRidge(_Ridge):
-    """What `kernel_ridge_function` learns; the attributes are those of both kinds."""
-
-    def factors(self, p: Any) -> tuple[jax.Array, jax.Array]:
-        """Coordinates, and the same times the matrix of shrunken products of residuals."""
-        coordinates = self.coordinates(p)
-        products = self.eigenvalues[:, None] * self.eigenvalues
-        shrunken = _shrinkage(products, self.penalty * self.num_samples**2)
-        inner = shrunken * matmul(self.projections, self.projections.T)
-        return matmul(coordinates, inner), coordinates
-
-
-@record
-class TwoStepKernelRidge(_Ridge):
-    """What `two_step_kernel_ridge_function` learns; the attributes are those of both kinds."""
-
-    def factors(self, p: Any) -> tuple[jax.Array, jax.Array]:
-        """Estimates of p − E[e_Y | p], [n, m], twice."""
-        shrinkage = _shrinkage(self.eigenvalues, self.penalty * self.num_samples)
-        coefficients = matmul(self.basis, shrinkage[:, None] * self.projections)
-        estimates = matmul(low_rank.kernel_values(self.kernel, p, self.points), coefficients)
-        return estimates, estimates
-
-
-def kernel_ridge_function(
-    kernel: Kernel = _RBF, *, rank: int | None = None, tolerance: float | None = None
-) -> EstimationFunction:
     """Kernel ridge regression on pairs as a calibration estimation function, h_kkr.
 
         h(p, q) = vec(Δ Δᵀ)ᵀ (K ⊗ K + λ n² I)⁻¹ (k(p) ⊗ k(q))
@@ -100,7 +132,7 @@ def kernel_ridge_function(
     eigenvalues that are only rounding. What is left out of K changes h by a proportion of about
     tolerance / λ at most; among penalties below the tolerance there is no difference any more.
 
-    Args:
+    Attributes:
         kernel: a positive semi-definite kernel on predictions, or on confidences if these are
             given as an array [n].
         rank: number of pivots, where it is known (to save the search), or where fewer shall be
@@ -109,17 +141,16 @@ def kernel_ridge_function(
         tolerance: largest error of an entry of K relative to the largest entry; 1e-14 by default,
             1e-6 in float32.
 
-    Returns:
-        The estimation function. `fit` returns a record, in which `residual` says how exact K is;
-        `refit` takes another λ in no time. Values can be differentiated with respect to λ and the
-        predictions p and q; those of the whole matrix (rank ≥ n) also with respect to what `fit`
-        is given, as long as no two eigenvalues are equal.
+    `fit` returns `KernelRidgeParams`, in which `residual` says how exact K is; `refit` takes
+    another λ in no time. Values can be differentiated with respect to λ and the predictions p and
+    q; those of the whole matrix (rank ≥ n) also with respect to what `fit` is given, as long as no
+    two eigenvalues are equal.
 
     Raises:
-        TypeError: if an argument is of the wrong kind; by the functions likewise.
-        ValueError: if a hyperparameter of the kernel is wrong, rank < 1 or tolerance is not in
-            (0, 1); by the functions if λ is not positive, or shapes or values are wrong. What is
-            traced and wrong gives NaN.
+        TypeError: by the methods if an argument is of the wrong kind.
+        ValueError: by the methods if a hyperparameter of the kernel is wrong, rank < 1, tolerance
+            is not in (0, 1), λ is not positive, or shapes or values are wrong. What is traced and
+            wrong gives NaN.
 
     Warns:
         UserWarning: by `fit` if the rank that was given does not reach the tolerance.
@@ -130,18 +161,25 @@ def kernel_ridge_function(
     References: G24 eq. (28) and (29).
 
     >>> import jax.numpy as jnp
-    >>> function = kernel_ridge_function()
+    >>> function = KernelRidge()
     >>> confidences, correct = jnp.array([0.5, 0.5, 0.9, 0.9]), jnp.array([1, 1, 1, 0])
     >>> params = function.fit(confidences, correct, 1e-6)
     >>> print(function.diagonal(params, confidences[1:3]).round(2))  # 0.5² and 0.4²
     [0.25 0.16]
     """
-    return _functions(KernelRidge, *_checked_options(kernel, rank, tolerance))
+
+    @staticmethod
+    def _factors(params: KernelRidgeParams, points: Any) -> tuple[jax.Array, jax.Array]:
+        """Coordinates, and the same times the matrix of shrunken products of residuals."""
+        coordinates = matmul(params.kernel_values(points), params.basis)
+        products = params.eigenvalues[:, None] * params.eigenvalues
+        shrunken = _shrinkage(products, params.penalty * params.num_samples**2)
+        inner = shrunken * matmul(params.projections, params.projections.T)
+        return matmul(coordinates, inner), coordinates
 
 
-def two_step_kernel_ridge_function(
-    kernel: Kernel = _RBF, *, rank: int | None = None, tolerance: float | None = None
-) -> EstimationFunction:
+@record
+class TwoStepKernelRidge(_Ridge):
     """Kernel ridge regression of the residuals as a calibration estimation function, h_ukkr.
 
         h(p, q) = k(p)ᵀ (K + λ n I)⁻¹ Δ Δᵀ (K + λ n I)⁻¹ k(q)
@@ -150,11 +188,7 @@ def two_step_kernel_ridge_function(
     kernel values k(p) of a prediction with them: the inner product of two estimates of
     p − E[e_Y | p], so that its diagonal is never negative.
 
-    Arguments, errors, warnings and how low ranks are used are those of `kernel_ridge_function`.
-
-    Returns:
-        The estimation function. `fit` returns a record, in which `residual` says how exact K is;
-        `refit` takes another λ in no time.
+    Attributes, params, errors, warnings and how low ranks are used are those of `KernelRidge`.
 
     Cost: to fit O(n R²) with R pivots, O(n³) and about 5 n² numbers of memory without. For each λ
     and t predictions O((t + R) R m) and t R kernel values.
@@ -162,101 +196,20 @@ def two_step_kernel_ridge_function(
     References: G24 eq. (32).
 
     >>> import jax.numpy as jnp
-    >>> function = two_step_kernel_ridge_function()
+    >>> function = TwoStepKernelRidge()
     >>> confidences, correct = jnp.array([0.5, 0.5, 0.9, 0.9]), jnp.array([1, 1, 1, 0])
     >>> params = function.fit(confidences, correct, 1e-6)
     >>> print(function.diagonal(params, confidences[1:3]).round(2))  # 0.5² and 0.4²
     [0.25 0.16]
     """
-    return _functions(TwoStepKernelRidge, *_checked_options(kernel, rank, tolerance))
 
-
-def _checked_options(kernel: Any, rank: Any, tolerance: Any) -> tuple[Any, Any, Any]:
-    """The options of a function, if they are right."""
-    kernel = _checks.kernel_values(kernel, may_be_function=True)
-    if any(map(callable, jax.tree.leaves(kernel))):  # a function, which is no pytree
-        kernel = Partial(kernel)
-    if rank is not None:
-        rank = _checks.size_in_range("rank", rank, 1)
-    if tolerance is not None:
-        tolerance = _checks.proportion("tolerance", tolerance)
-    return kernel, rank, tolerance
-
-
-def _functions(kind: type, kernel: Kernel, rank: float | None, tolerance: Any) -> Any:
-    """The estimation function; its parts differ for each kind and rank, and for nothing else."""
-    fit, refit, factors, specialise = _parts(kind, rank)
-    return EstimationFunction(
-        Partial(fit, kernel, tolerance),
-        Partial(evaluate_factors, factors),
-        factors,
-        refit,
-        Partial(specialise, kernel, tolerance),
-    )
-
-
-@functools.cache
-def _parts(kind: type, rank: float | None) -> tuple[Any, ...]:
-    """The same objects for the same arguments, so that what was compiled for them is used again."""
-    return (
-        functools.partial(_fit, kind, rank),
-        Partial(functools.partial(_refit, kind)),
-        Partial(functools.partial(_factors, kind)),
-        functools.partial(_specialise, kind, rank),
-    )
-
-
-def _fit(
-    kind: type, rank: Any, kernel: Any, tolerance: Any, p: Any, targets: Any, hyperparameter: Any
-) -> _Ridge:
-    """The regression; checks the arguments."""
-    predictions, targets = checked(p, targets)
-    errors, points = residuals(predictions, targets), _as_points(predictions)
-    penalty = _checks.positive_number("hyperparameter", hyperparameter, errors.dtype)
-    _checked_kernel(kernel, points)
-    tolerance = _TOLERANCE[errors.dtype.itemsize] if tolerance is None else tolerance
-    if rank is None:
-        rank = _needed_rank(kernel, tolerance, points)
-    size = None if rank >= len(errors) else rank
-    params = kind(*_learned(kernel, tolerance, points, errors, size=size), penalty, len(errors))
-    _warn_about_rank(params, tolerance)
-    return params
-
-
-def _refit(kind: type, params: Any, hyperparameter: Any) -> _Ridge:
-    """Another penalty."""
-    _checks.fitted("params", params, kind)
-    dtype = params.projections.dtype
-    penalty = _checks.positive_number("hyperparameter", hyperparameter, dtype)
-    return dataclasses.replace(params, penalty=penalty)
-
-
-def _factors(kind: type, params: Any, p: Any) -> tuple[jax.Array, jax.Array]:
-    """The factors of h at other predictions; checks the arguments."""
-    _checks.fitted("params", params, kind)
-    points = _as_points(checked_points(p, params.projections.shape[-1]))
-    _checks.same_kind("p", points, "the predictions that fit was given", params.points)
-    return _factors_of(params, points)
-
-
-@jax.jit
-def _factors_of(
-    params: KernelRidge | TwoStepKernelRidge, points: Any
-) -> tuple[jax.Array, jax.Array]:
-    return params.factors(points)
-
-
-def _specialise(
-    kind: type, rank: Any, kernel: Kernel, tolerance: Any, predictions: Any, grid: Any
-) -> EstimationFunction:
-    """The function with the rank that these predictions need, for a grid that is right."""
-    _checks.positive("grid", grid)
-    points = _as_points(checked_points(predictions, name="predictions"))
-    _checked_kernel(kernel, points)
-    dtype = jax.tree.leaves(points)[0].dtype
-    exact = _TOLERANCE[dtype.itemsize] if tolerance is None else tolerance
-    rank = _needed_rank(kernel, exact, points) if rank is None else rank
-    return _functions(kind, kernel, rank, tolerance)
+    @staticmethod
+    def _factors(params: KernelRidgeParams, points: Any) -> tuple[jax.Array, jax.Array]:
+        """Estimates of p − E[e_Y | p], [n, m], twice."""
+        shrinkage = _shrinkage(params.eigenvalues, params.penalty * params.num_samples)
+        coefficients = matmul(params.basis, shrinkage[:, None] * params.projections)
+        estimates = matmul(params.kernel_values(points), coefficients)
+        return estimates, estimates
 
 
 def _as_points(predictions: Any) -> Any:
@@ -267,7 +220,7 @@ def _as_points(predictions: Any) -> Any:
     return predictions
 
 
-def _checked_kernel(kernel: Any, points: Any) -> None:
+def _refuse_values(kernel: Any, points: Any) -> None:
     """Refuses what is no function of two predictions, or returns no number."""
     one = jax.tree.map(lambda leaf: leaf[0], points)
     try:
@@ -282,18 +235,16 @@ def _checked_kernel(kernel: Any, points: Any) -> None:
         raise TypeError(f"kernel: expected a real number for two predictions, got {value}")
 
 
-def _needed_rank(kernel: Kernel, tolerance: float, points: Any) -> float:
-    """Rank that is worth it, infinite for that of the full matrix or where values are traced."""
-    if not _checks.is_concrete(kernel, tolerance, points):
-        return math.inf
-    limit = len(jax.tree.leaves(points)[0]) // 4
-    if not limit:
-        return math.inf
+def _needed_rank(kernel: Any, tolerance: float, points: Any) -> int:
+    """Rank that is worth it, n for that of the full matrix or where values are traced."""
+    n = len(jax.tree.leaves(points)[0])
+    if n < 4 or not _checks.is_concrete(kernel, tolerance, points):
+        return n
     with jax.ensure_compile_time_eval():  # the predictions may be known while targets are traced
-        return low_rank.numerical_rank(kernel, points, tolerance, limit)
+        return low_rank.numerical_rank(kernel, points, tolerance, n // 4) or n
 
 
-def _warn_about_rank(params: _Ridge, tolerance: float) -> None:
+def _warn_about_rank(params: KernelRidgeParams, tolerance: float) -> None:
     """Warns of a kernel matrix that is less exact than it should be."""
     if _checks.is_concrete(params.residual, tolerance) and params.residual > tolerance:
         warnings.warn(
@@ -306,18 +257,34 @@ def _warn_about_rank(params: _Ridge, tolerance: float) -> None:
 
 @functools.partial(jax.jit, static_argnames="size")
 def _learned(
-    kernel: Kernel, tolerance: Any, points: Any, errors: jax.Array, *, size: int | None
-) -> tuple[Any, ...]:
-    """All that does not depend on the penalty; `size` is the number of pivots, if not all."""
+    kernel: Kernel,
+    tolerance: Any,
+    points: Any,
+    errors: jax.Array,
+    penalty: jax.Array,
+    *,
+    size: int | None,
+) -> KernelRidgeParams:
+    """What is learned; `size` is the number of pivots, if not all are."""
+    n, residual = len(errors), jnp.zeros((), errors.dtype)
     if size is None:
         spectrum = low_rank.full_spectrum(low_rank.kernel_values(kernel, points, points), errors)
-        return kernel, points, *spectrum, jnp.zeros((), errors.dtype)
-    found = low_rank.pivoted_cholesky(kernel, points, tolerance, size=size)
-    spectrum = low_rank.low_rank_spectrum(found, errors)
-    pivots = jax.tree.map(lambda leaf: leaf[found.pivots], points)
+    else:
+        found = low_rank.pivoted_cholesky(kernel, points, tolerance, size=size)
+        spectrum, residual = low_rank.low_rank_spectrum(found, errors), found.residual
+        points = jax.tree.map(lambda leaf: leaf[found.pivots], points)
     # Without numbers there are no pivots.
-    projections = jnp.where(jnp.isnan(found.residual), jnp.nan, spectrum.projections)
-    return kernel, pivots, *spectrum._replace(projections=projections), found.residual
+    projections = jnp.where(jnp.isnan(residual), jnp.nan, spectrum.projections)
+    return KernelRidgeParams(
+        kernel, points, spectrum.eigenvalues, spectrum.basis, projections, residual, penalty, n
+    )
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def _compiled_factors(
+    kind: type[_Ridge], params: KernelRidgeParams, points: Any
+) -> tuple[jax.Array, jax.Array]:
+    return kind._factors(params, points)
 
 
 def _shrinkage(eigenvalues: jax.Array, penalty: jax.Array) -> jax.Array:

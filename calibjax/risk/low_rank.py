@@ -91,8 +91,8 @@ def pivoted_cholesky(
     return PivotedCholesky(features, pivots, rank, jnp.max(rest) / largest)
 
 
-def numerical_rank(kernel: Kernel, points: Any, tolerance: float, limit: int) -> float:
-    """Rank, rounded up, that brings all errors below a tolerance; infinite above a limit.
+def numerical_rank(kernel: Kernel, points: Any, tolerance: float, limit: int) -> int | None:
+    """Rank, rounded up, that brings all errors below a tolerance; None above a limit.
 
     A search ends early where errors that go on falling as fast as before, which they hardly ever
     do, would need more than the limit.
@@ -107,7 +107,7 @@ def numerical_rank(kernel: Kernel, points: Any, tolerance: float, limit: int) ->
         needed = size * math.log(tolerance) / math.log(residual) if 0 < residual < 1 else math.inf
         if size == limit or needed > limit:
             break
-    return math.inf
+    return None
 
 
 class Spectrum(NamedTuple):

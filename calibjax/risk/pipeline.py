@@ -108,12 +108,12 @@ def squared_calibration_error(
 
     >>> import jax
     >>> import jax.numpy as jnp
-    >>> from calibjax.risk import binning_function
+    >>> from calibjax.risk import Binning
     >>> confidences = jax.random.uniform(jax.random.key(0), (20000,))
     >>> correct = jax.random.uniform(jax.random.key(1), (20000,)) < confidences**2
     >>> grid = jnp.array([10, 100])  # √E (c − c²)² = √(1/30) = 0.18
     >>> result = squared_calibration_error(
-    ...     jax.random.key(2), binning_function(), grid, confidences, correct
+    ...     jax.random.key(2), Binning(), grid, confidences, correct
     ... )
     >>> print(f"{result.root:.1f} of {result.test.size} samples")
     0.2 of 4000 samples

@@ -141,10 +141,10 @@ def risk_difference(first: CrossValidation, second: CrossValidation) -> RiskDiff
 
     >>> import jax
     >>> import jax.numpy as jnp
-    >>> from calibjax.risk import binning_function, cross_validate
+    >>> from calibjax.risk import Binning, cross_validate
     >>> confidences = jax.random.uniform(jax.random.key(0), (2000,))
     >>> correct = jax.random.uniform(jax.random.key(1), (2000,)) < confidences**4
-    >>> data = jax.random.key(2), binning_function(), jnp.array([1, 10]), confidences, correct
+    >>> data = jax.random.key(2), Binning(), jnp.array([1, 10]), confidences, correct
     >>> few, many = cross_validate(*data), cross_validate(*data[:2], jnp.array([1000]), *data[3:])
     >>> result = risk_difference(few, many)
     >>> print(bool(result.difference < -3 * result.standard_error))  # fewer bins are better

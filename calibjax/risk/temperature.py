@@ -1,23 +1,22 @@
 """Predictions at another temperature as a calibration estimation function."""
 
 import dataclasses
-from typing import Any
+from typing import Any, Self
 
 import jax
 import jax.numpy as jnp
-from jax.tree_util import Partial
 
 from calibjax import _checks
 from calibjax._pytree import record
 from calibjax.distributions import Bernoulli
 from calibjax.recalibration.powers import tempered
-from calibjax.risk.base import EstimationFunction, evaluate_factors
+from calibjax.risk.base import EstimationFunction
 from calibjax.risk.samples import checked, checked_points, vectors
 
 
 @record
-class Temperature:
-    """What `temperature_function` keeps.
+class TemperatureParams:
+    """What `Temperature` keeps.
 
     Attributes:
         value: the temperature T, scalar.
@@ -28,7 +27,8 @@ class Temperature:
     num_components: int = dataclasses.field(metadata={"static": True})
 
 
-def temperature_function() -> EstimationFunction:
+@record
+class Temperature(EstimationFunction):
     """The calibration estimation function of a model whose temperature is wrong.
 
         h(p, q) = ⟨p − p_T, q − q_T⟩,   p_T ∝ p^{1/T}
@@ -41,12 +41,9 @@ def temperature_function() -> EstimationFunction:
 
     G24's simulation has softmax((10/3) θ log p) in place of p_T: T = 0.3 / θ, for θ > 0.
 
-    Returns:
-        The estimation function. `refit` replaces the temperature.
-
     Raises:
-        TypeError: by the functions if an argument is of the wrong kind.
-        ValueError: by the functions if the temperature is not positive, or shapes or values are
+        TypeError: by the methods if an argument is of the wrong kind.
+        ValueError: by the methods if the temperature is not positive, or shapes or values are
             wrong. What is traced and wrong gives NaN.
 
     Cost: O(n m).
@@ -54,47 +51,39 @@ def temperature_function() -> EstimationFunction:
     References: G24 §5.1.
 
     >>> import jax.numpy as jnp
-    >>> function = temperature_function()
+    >>> function = Temperature()
     >>> params = function.fit(jnp.array([0.5]), jnp.array([1]), 0.5)  # not looked at
     >>> print(function.diagonal(params, jnp.array([0.5, 0.75])).round(4))  # tempered 0.9
     [0.     0.0225]
     """
-    factors = Partial(_factors)
-    evaluate = Partial(evaluate_factors, factors)
-    return EstimationFunction(
-        Partial(_fit), evaluate, factors, Partial(_refit), Partial(_specialise)
-    )
 
+    def fit(self, predictions: Any, targets: Any, hyperparameter: Any) -> TemperatureParams:
+        """The temperature."""
+        samples = vectors(checked(predictions, targets)[0])
+        value = _checks.positive_number("hyperparameter", hyperparameter, samples.dtype)
+        return TemperatureParams(value, samples.shape[1])
 
-def _specialise(predictions: Any, grid: Any) -> EstimationFunction:
-    """The function as it is, for a grid that is right."""
-    del predictions
-    _checks.positive("grid", grid)
-    return temperature_function()
+    def refit(self, params: TemperatureParams, hyperparameter: Any) -> TemperatureParams:
+        """Another temperature."""
+        _checks.fitted("params", params, TemperatureParams)
+        dtype = params.value.dtype
+        value = _checks.positive_number("hyperparameter", hyperparameter, dtype)
+        return dataclasses.replace(params, value=value)
 
+    def factors(self, params: TemperatureParams, p: Any) -> tuple[jax.Array, jax.Array]:
+        """Differences p − p_T of predictions, [n, m], twice."""
+        _checks.fitted("params", params, TemperatureParams)
+        p = checked_points(p, params.num_components)
+        is_confidence = not hasattr(p, "class_probs")
+        errors = _residuals(Bernoulli(p) if is_confidence else p, params.value)
+        errors = errors[:, 1:] if is_confidence else errors
+        return errors, errors
 
-def _fit(predictions: Any, targets: Any, hyperparameter: Any) -> Temperature:
-    """The temperature; checks the arguments."""
-    samples = vectors(checked(predictions, targets)[0])
-    value = _checks.positive_number("hyperparameter", hyperparameter, samples.dtype)
-    return Temperature(value, samples.shape[1])
-
-
-def _refit(params: Temperature, hyperparameter: Any) -> Temperature:
-    """Another temperature."""
-    _checks.fitted("params", params, Temperature)
-    value = _checks.positive_number("hyperparameter", hyperparameter, params.value.dtype)
-    return dataclasses.replace(params, value=value)
-
-
-def _factors(params: Temperature, p: Any) -> tuple[jax.Array, jax.Array]:
-    """Differences p − p_T of predictions, [n, m], twice."""
-    _checks.fitted("params", params, Temperature)
-    p = checked_points(p, params.num_components)
-    is_confidence = not hasattr(p, "class_probs")
-    errors = _residuals(Bernoulli(p) if is_confidence else p, params.value)
-    errors = errors[:, 1:] if is_confidence else errors
-    return errors, errors
+    def specialise(self, predictions: Any, grid: Any) -> Self:
+        """The function as it is, for a grid that is right."""
+        del predictions
+        _checks.positive("grid", grid)
+        return self
 
 
 @jax.jit

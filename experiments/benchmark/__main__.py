@@ -273,11 +273,11 @@ def kernel_ridge(sizes: Sizes) -> list[dict[str, Any]]:
     train, test = ([x[part] for x in samples] for part in (slice(n * 4 // 5), slice(n * 4 // 5, n)))
     rows = []
     for make, grid in (
-        (risk.kernel_ridge_function, risk.kernel_ridge_grid(n * 4 // 5)),
-        (risk.two_step_kernel_ridge_function, risk.two_step_kernel_ridge_grid(n * 4 // 5)),
+        (risk.KernelRidge, risk.kernel_ridge_grid(n * 4 // 5)),
+        (risk.TwoStepKernelRidge, risk.two_step_kernel_ridge_grid(n * 4 // 5)),
     ):
         low = make().specialise(confidences, grid)
-        full = make(rank=n)._replace(specialise=None)
+        full = make(rank=n)
         fold = {
             "low rank": functools.partial(ridge_risks, low, train, test, grid),
             "whole": functools.partial(ridge_risks, full, train, test, grid),

@@ -75,7 +75,7 @@ def test_errors_of_a_function_against_loops(data):
     probs, labels, points = data
     model = simulation.model(**MIXED)
     setting = simulation.Setting(model, as_predictions(points), jnp.ones(()))
-    function = risk.binning_function()
+    function = risk.Binning()
     params = function.fit(as_predictions(probs), labels, 7)
     found = jax.jit(simulation.true_errors)(function, params, setting)
     values = bin_values(points, probs, labels, 7)
@@ -99,7 +99,7 @@ def test_function_is_that_of_the_first_fold(data, monkeypatch):
 
     pipeline = types.SimpleNamespace(squared_calibration_error=squared_calibration_error)
     monkeypatch.setattr(simulation, "risk", pipeline)
-    model, function = simulation.model(**MIXED), risk.binning_function(max_bins=7)
+    model, function = simulation.model(**MIXED), risk.Binning(max_bins=7)
     samples = as_predictions(data[0]), jnp.asarray(data[1])
     setting = simulation.Setting(model, as_predictions(data[2]), jnp.ones(()))
 

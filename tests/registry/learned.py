@@ -166,18 +166,18 @@ def _temperature() -> list[Call]:
 def _functions() -> list[Call]:
     """Estimation functions, fitted and evaluated."""
     makers = {
-        "binning_function risk.BinResiduals": (
-            lambda: risk.binning_function(5),
+        "Binning risk.BinResiduals": (
+            lambda: risk.Binning(5),
             a.at_least_one(3.0),
         ),
-        "kernel_density_function risk.KernelDensities": (
-            risk.kernel_density_function,
+        "KernelDensity risk.KernelDensities": (
+            risk.KernelDensity,
             a.scale(0.1),
         ),
-        "temperature_function risk.Temperature": (risk.temperature_function, a.scale(1.5)),
-        "kernel_ridge_function risk.KernelRidge": (risk.kernel_ridge_function, a.scale(0.3)),
-        "two_step_kernel_ridge_function risk.TwoStepKernelRidge": (
-            risk.two_step_kernel_ridge_function,
+        "Temperature risk.TemperatureParams": (risk.Temperature, a.scale(1.5)),
+        "KernelRidge risk.KernelRidgeParams": (risk.KernelRidge, a.scale(0.3)),
+        "TwoStepKernelRidge": (
+            risk.TwoStepKernelRidge,
             a.scale(0.3),
         ),
     }
@@ -210,10 +210,10 @@ def _functions() -> list[Call]:
                 p=a.unit(np.array([0.5, 0.7, 0.9]), without=a.ALONE),
                 q=a.unit(np.array([0.4, 0.8]), without=a.ALONE),
                 hyperparameter=hyperparameter,
-                slow="ridge" in name,
+                slow="Ridge" in name,
             )
         )
-        if "binning" in name:
+        if "Binning" in name:
             continue
 
         found.append(
@@ -226,7 +226,7 @@ def _functions() -> list[Call]:
                 slow=True,
             )
         )
-    for name in ("kernel_ridge_function", "two_step_kernel_ridge_function"):
+    for name in ("KernelRidge", "TwoStepKernelRidge"):
         make = getattr(risk, name)
 
         def with_options(kernel: Any, rank: Any, tolerance: Any, make: Any = make) -> Any:
@@ -248,11 +248,9 @@ def _functions() -> list[Call]:
         )
     found.append(
         call(
-            "risk.binning_function",
+            "risk.Binning",
             lambda max_bins: (
-                risk.binning_function(max_bins)
-                .fit(a.CONFIDENCES.astype(np.float32), a.CORRECT, 2)
-                .means
+                risk.Binning(max_bins).fit(a.CONFIDENCES.astype(np.float32), a.CORRECT, 2).means
             ),
             "options",
             max_bins=a.integer(4, without=a.OPTIONAL),
@@ -299,16 +297,16 @@ def _cross_validation() -> list[Call]:
     own = (*a.ALONE, "scalar", "one more axis")
 
     def cross_validate(predictions: Any, targets: Any, key: Any, grid: Any, num_folds: Any) -> Any:
-        function = risk.temperature_function()
+        function = risk.Temperature()
         result = risk.cross_validate(key, function, grid, predictions, targets, num_folds=num_folds)
         return result, result.risk
 
     def squared(predictions: Any, targets: Any, key: Any, grid: Any, **options: Any) -> Any:
-        function = risk.temperature_function()
+        function = risk.Temperature()
         return risk.squared_calibration_error(key, function, grid, predictions, targets, **options)
 
     def difference(predictions: Any, targets: Any) -> Any:
-        functions = risk.temperature_function(), risk.kernel_density_function()
+        functions = risk.Temperature(), risk.KernelDensity()
         key = jax.random.key(0)
         results = [
             risk.cross_validate(key, f, grid, predictions, targets, num_folds=2) for f in functions
@@ -343,7 +341,7 @@ def _cross_validation() -> list[Call]:
                 ).losses
             ),
             "records",
-            function=a.record(risk.temperature_function()),
+            function=a.record(risk.Temperature()),
             previous=a.record(None, without=a.OPTIONAL),
             # None is the default; the others can be called.
             on_fold=a.record(None, without=("None", "lambda", "object", "other")),

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from calibjax import risk
+from calibjax import record, risk
 from calibjax.distributions import Categorical
 
 KEY = jax.random.key(3)
@@ -34,24 +34,32 @@ def factors(params, p):
     return (values(params, p)[:, None],) * 2
 
 
-def fit_slowly(predictions, targets, hyperparameter):
-    return hyperparameter, fit(predictions, targets, 1.0)
+@record
+class Plain(risk.EstimationFunction):
+    """A function that has only what it must have."""
+
+    def fit(self, predictions, targets, hyperparameter):
+        return fit(predictions, targets, hyperparameter)
+
+    def evaluate(self, params, p, q):
+        return evaluate(params, p, q)
 
 
-def refit(params, hyperparameter):
-    return hyperparameter, params[1]
+@record
+class Factored(risk.EstimationFunction):
+    """The same with factors, and with a `refit`."""
+
+    def fit(self, predictions, targets, hyperparameter):
+        return hyperparameter, fit(predictions, targets, 1.0)
+
+    def refit(self, params, hyperparameter):
+        return hyperparameter, params[1]
+
+    def factors(self, params, p):
+        return factors(params[0] * params[1], p)
 
 
-def refitted_factors(params, p):
-    return factors(params[0] * params[1], p)
-
-
-def refitted_evaluate(params, p, q):
-    return evaluate(params[0] * params[1], p, q)
-
-
-PLAIN = risk.EstimationFunction(fit, evaluate)
-FACTORED = risk.EstimationFunction(fit_slowly, refitted_evaluate, refitted_factors, refit)
+PLAIN, FACTORED = Plain(), Factored()
 
 
 def data(n=N):
@@ -165,13 +173,14 @@ def test_pipeline_is_the_loop():
     assert result.risk == pytest.approx(risks.mean(0)[best], rel=1e-10)
 
 
-def negative(params, p, q):
-    return -evaluate(params, p, q)
+@record
+class Negative(Plain):
+    def evaluate(self, params, p, q):
+        return -evaluate(params, p, q)
 
 
 def test_negative_estimates_have_a_negative_root():
-    function = risk.EstimationFunction(fit, negative)
-    result = risk.squared_calibration_error(KEY, function, GRID[:1], *data(), num_folds=2)
+    result = risk.squared_calibration_error(KEY, Negative(), GRID[:1], *data(), num_folds=2)
     assert result.estimate < 0
     assert result.root == pytest.approx(-np.sqrt(-result.estimate), rel=1e-12)
 
@@ -230,16 +239,26 @@ def test_difference_is_paired():
         risk.risk_difference(one, other)
 
 
-def transposed(params, p, q):
-    return evaluate(params, q, p)
+@record
+class Transposed(Plain):
+    def evaluate(self, params, p, q):
+        return evaluate(params, q, p)
 
 
-def flat_factors(params, p):
-    return values(params, p), values(params, p)
+@record
+class FlatFactors(Plain):
+    def factors(self, params, p):
+        return values(params, p), values(params, p)
 
 
-def nan(params, p, q):
-    return evaluate(params, p, q) * jnp.nan
+@record
+class NoNumbers(Plain):
+    def evaluate(self, params, p, q):
+        return evaluate(params, p, q) * jnp.nan
+
+
+class NoRecord(Plain):
+    pass
 
 
 WRONG = {
@@ -251,6 +270,7 @@ WRONG = {
     "one fold": ({"num_folds": 1}, ValueError, "num_folds: expected an integer >= 2, got 1"),
     "key": ({"key": 0}, TypeError, "key: expected one random key"),
     "function": ({"function": fit}, TypeError, "function: expected a risk.EstimationFunction"),
+    "no record": ({"function": NoRecord()}, TypeError, "function: expected a record, which can be"),
     "labels": ({"targets": jnp.full(N, 2)}, ValueError, "targets: expected 0 or 1, got"),
     "truth values": (
         {"grid": np.array([True])},
@@ -260,17 +280,17 @@ WRONG = {
     "on_fold": ({"on_fold": "bar"}, TypeError, "on_fold: expected a function of a CrossVal"),
     "previous": ({"previous": 3}, TypeError, "previous: expected CrossValidation as cross_val"),
     "transposed": (
-        {"function": risk.EstimationFunction(fit, transposed)},
+        {"function": Transposed()},
         ValueError,
         "function.evaluate: expected a function that returns [n, n'] = (1, 11) for two batches",
     ),
     "factors": (
-        {"function": risk.EstimationFunction(fit, evaluate, flat_factors)},
+        {"function": FlatFactors()},
         ValueError,
         "function.factors: expected two arrays [n, r] with n = 11, got the left one with shape",
     ),
     "nan": (
-        {"function": risk.EstimationFunction(fit, nan)},
+        {"function": NoNumbers()},
         ValueError,
         "function: expected numbers at all grid points, got nan in fold 0 at the hyperparameter",
     ),
@@ -289,11 +309,11 @@ def test_wrong_input(case):
 @pytest.mark.parametrize(
     "function",
     [
-        risk.binning_function,
-        risk.kernel_density_function,
-        risk.kernel_ridge_function,
-        risk.two_step_kernel_ridge_function,
-        risk.temperature_function,
+        risk.Binning,
+        risk.KernelDensity,
+        risk.KernelRidge,
+        risk.TwoStepKernelRidge,
+        risk.Temperature,
     ],
 )
 def test_hyperparameters_that_are_not_positive(function):

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from calibjax import pairwise, risk
+from calibjax import pairwise, record, risk
 from calibjax.distributions import Bernoulli, Categorical, CategoricalLogits, Normal
 from calibjax.risk.estimation import losses_of_factors
 
@@ -162,6 +162,12 @@ WRONG = {
 }
 
 
+@record
+class Flat(risk.EstimationFunction):
+    def evaluate(self, params, p, q):
+        return p * q
+
+
 def test_values_of_functions_have_the_right_shape():
     data = jnp.array(CONFIDENCES), jnp.array(CORRECT)
     for function in (lambda p, q: p * q, lambda p, q: jnp.outer(q, p), lambda p, q: 0.0):
@@ -169,9 +175,8 @@ def test_values_of_functions_have_the_right_shape():
             risk.estimation_risk(function, *data)
     with pytest.raises(TypeError, match="values: expected a function whose values are floating"):
         risk.estimation_risk(lambda p, q: jnp.outer(p, q) * 1j, *data)
-    function = risk.EstimationFunction(lambda p, y, h: h, lambda params, p, q: p * q)
     with pytest.raises(ValueError, match=re.escape("function.evaluate: expected shape [n, n']")):
-        function.diagonal(1.0, data[0])
+        Flat().diagonal(1.0, data[0])
 
 
 @pytest.mark.parametrize("case", WRONG)

@@ -6,7 +6,7 @@ import scipy.stats
 
 from calibjax.distributions import Bernoulli, Categorical
 from calibjax.estimators import kde_calibration_error
-from calibjax.risk import kernel_density_function
+from calibjax.risk import KernelDensity
 from tests.estimators.test_kernel_density import boundary, interior, proportions_oracle
 
 BANDWIDTHS = np.array([1e-5, 1e-3, 0.05, 1.0])  # of one length everywhere: it compiles once
@@ -22,7 +22,7 @@ POINTS = np.array(
 @jax.jit
 def residuals(train, labels, points, bandwidths):
     """Residuals of points for all bandwidths, [k, n, m], and values left out, [k, n]."""
-    function = kernel_density_function()
+    function = KernelDensity()
     params = function.fit(train, labels, 0.1)
 
     def at(bandwidth):
@@ -104,6 +104,6 @@ def test_gradient_in_the_bandwidth():
 
 
 def test_one_sample_cannot_be_left_out():
-    params = kernel_density_function().fit(jnp.array([0.6]), jnp.array([1]), 0.1)
+    params = KernelDensity().fit(jnp.array([0.6]), jnp.array([1]), 0.1)
     with pytest.raises(ValueError, match="vectors: expected at least 2 samples, got 1"):
         params.leave_one_out()

@@ -10,7 +10,7 @@ from calibjax._pytree import record
 from calibjax.distributions import Bernoulli, Categorical, CategoricalLogits
 from calibjax.kernels import Exponential, Kernel, SquaredExponential, TensorProduct, White
 
-FUNCTIONS = (risk.kernel_ridge_function, risk.two_step_kernel_ridge_function)
+FUNCTIONS = (risk.KernelRidge, risk.TwoStepKernelRidge)
 PENALTIES = np.array([10.0, 1e-2, 1e-5])
 
 
@@ -62,7 +62,7 @@ def values(functions, predictions, labels, p, penalties):
 
 def both(**options):
     """The two functions, as a pytree."""
-    return tuple(function(**options)._replace(specialise=None) for function in FUNCTIONS)
+    return tuple(function(**options) for function in FUNCTIONS)
 
 
 @pytest.mark.parametrize("num_classes", [1, 2, 3, 10])
@@ -85,7 +85,7 @@ def test_low_rank_against_direct_solves():
     for scale in (1.0, 0.7):
         kernel = SquaredExponential(scale)
         with pytest.warns(UserWarning, match="with rank 5 entries .* wrong by up to .* tolerance"):
-            params = risk.kernel_ridge_function(kernel, rank=5).fit(predictions, labels, 1.0)
+            params = risk.KernelRidge(kernel, rank=5).fit(predictions, labels, 1.0)
         pivots = np.asarray(params.points.probs)
         assert pivots.shape == (5, 3)
         inverse = np.linalg.inv(rbf(pivots, pivots, scale))
@@ -216,6 +216,8 @@ def test_gradients():
 
 
 def test_wrong_input():
+    probs, labels, _ = samples(2)
+    predictions = as_predictions(probs)
     for make in FUNCTIONS:
         for kind, message, options in (
             (TypeError, "kernel: expected a kernel record, got float", {"kernel": 1.0}),
@@ -227,23 +229,21 @@ def test_wrong_input():
             (ValueError, "tolerance: expected positive", {"tolerance": 0.0}),
         ):
             with pytest.raises(kind, match=message):
-                make(**options)
-    probs, labels, _ = samples(2)
-    predictions = as_predictions(probs)
-    one, other = (make() for make in FUNCTIONS)
+                make(**options).fit(predictions, labels, 0.1)
+    one = risk.KernelRidge()
     params = one.fit(predictions, labels, 0.1)
-    with pytest.raises(TypeError, match="params: expected TwoStepKernelRidge as fit returns it"):
-        other.diagonal(params, predictions)
+    with pytest.raises(TypeError, match="params: expected KernelRidgeParams as fit returns it"):
+        one.diagonal(0.1, predictions)
     with pytest.raises(ValueError, match="p: expected entries like .*Bernoulli.*Categorical"):
         one.diagonal(params, Categorical(predictions.class_probs))
     with pytest.raises(ValueError, match="p: expected predictions of 2 classes.*of 3 classes"):
         one.diagonal(params, as_predictions(samples(3)[0]))
     vector = Regularised(Exponential(), jnp.ones(3))
     with pytest.raises(TypeError, match="kernel: expected a real number for two predictions"):
-        risk.kernel_ridge_function(vector).fit(jnp.asarray(probs[:, 0]), labels, 0.1)
+        risk.KernelRidge(vector).fit(jnp.asarray(probs[:, 0]), labels, 0.1)
     kernel = TensorProduct(Exponential(), White())
     with pytest.raises(TypeError, match="kernel: expected a kernel on two predictions.*TensorProd"):
-        risk.kernel_ridge_function(kernel).fit(predictions, labels, 0.1)
+        risk.KernelRidge(kernel).fit(predictions, labels, 0.1)
 
 
 def plain_rbf(p, q):
@@ -255,6 +255,6 @@ def test_functions_are_kernels():
     predictions = as_predictions(probs)
     values = [
         function.diagonal(function.fit(predictions, labels, 1e-3), predictions)
-        for function in (risk.kernel_ridge_function(plain_rbf), risk.kernel_ridge_function())
+        for function in (risk.KernelRidge(plain_rbf), risk.KernelRidge())
     ]
     np.testing.assert_allclose(*values, rtol=1e-9)

@@ -4,13 +4,13 @@ import numpy as np
 import scipy.special
 
 from calibjax.distributions import Bernoulli, Categorical, CategoricalLogits
-from calibjax.risk import temperature_function
+from calibjax.risk import Temperature
 
 
 @jax.jit
 def values(points, temperatures):
     """Values at points for all temperatures, [k, n, n]."""
-    function = temperature_function()
+    function = Temperature()
     n = jax.tree.leaves(points)[0].shape[0]
     params = function.fit(points, jnp.zeros(n, int), 1.0)
 
