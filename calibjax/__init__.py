@@ -20,12 +20,12 @@ Notation of the papers and names in the code:
 | D_b, D_uq, D_l | `hypothesis_tests.distribution_free_skce_test(estimator=...)` |
 | C | `hypothesis_tests.consistency_test` with `estimators.ece` |
 | CME | `hypothesis_tests.cme_test` |
-| ECE, MCE | `estimators.ece`, `estimators.mce` with `uniform_bins` and other binnings |
+| ECE, MCE | `estimators.ece`, `estimators.mce` with `UniformBins` and other binnings |
 | MMCE | `estimators.mmce` on what `estimators.top_label` returns |
 | φ(x), p̂(x), 1(f(x) = y) | `features`, `confidences`, `correct` |
 | γ in exp(−‖φ − φ'‖₁ / (dγ)) | `length_scale` of the local methods |
 | LCE, MLCE, SLCE | `estimators.lce`, `mlce`, `local_errors(...).error` |
-| LoRe | `recalibration.local_recalibration` |
+| LoRe | `recalibration.LocalRecalibration` |
 | PRR, w/u | `scores.prediction_rejection_ratio`, `ratio` of `scores.decision_cost` |
 | L_τ, averaged over levels τ | `scores.pinball_loss` |
 | T in p^{1/T} | `temperature`, of `recalibration.tempered` |

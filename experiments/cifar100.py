@@ -84,12 +84,12 @@ def exact_test(name: str, predictions: Any, targets: jax.Array, num_samples: int
 def evaluate(name: str, predictions: Any, targets: jax.Array, num_samples: int) -> dict[str, Any]:
     """The exact test and the estimates of all classes together or of the top label."""
     data = predictions, targets
-    variance_bins = estimators.median_variance_bins(MIN_BIN_SIZE)
-    mass_bins = estimators.equal_mass_bins(NUM_BINS)
+    variance_bins = estimators.MedianVarianceBins(MIN_BIN_SIZE)
+    mass_bins = estimators.EqualMassBins(NUM_BINS)
     bandwidth = estimators.kde_bandwidth(predictions)
     error = estimators.kde_calibration_error(*data, bandwidth=bandwidth, order=ORDER)
     return exact_test(name, *data, num_samples) | {
-        "uniform": float(estimators.ece(*data, binning=estimators.uniform_bins(NUM_BINS))),
+        "uniform": float(estimators.ece(*data, binning=estimators.UniformBins(NUM_BINS))),
         "median variance": float(estimators.ece(*data, binning=variance_bins)),
         "equal mass": float(estimators.ece(*data, binning=mass_bins)),
         "maximum": float(estimators.mce(*data, binning=variance_bins)),
@@ -114,7 +114,7 @@ def evaluate_class(
     name: str, predictions: Any, targets: jax.Array, num_samples: int
 ) -> dict[str, Any]:
     """The exact test and the ECE of one class against the rest."""
-    binning = estimators.equal_mass_bins(NUM_BINS)
+    binning = estimators.EqualMassBins(NUM_BINS)
     row = exact_test(name, predictions, targets, num_samples)
     row["ece"] = float(estimators.ece(predictions, targets, binning=binning))
     return row | {
@@ -218,7 +218,7 @@ def plot(folder: Path, models: dict[str, tuple[Any, jax.Array]]) -> None:
         curve = plotting.reliability_curve(
             cells.key_of(f"{NAME}/bands"),
             *estimators.top_label(*data),
-            binning=estimators.uniform_bins(NUM_BINS),
+            binning=estimators.UniformBins(NUM_BINS),
         )
         plotting.reliability_diagram(curve, axis=axis)
         axis.set_title(name)
@@ -289,7 +289,7 @@ def main() -> None:
     parser.add_argument("--num-samples", type=reporting.positive_integer, default=1000)
     options = parser.parse_args()
     jax.config.update("jax_enable_x64", True)
-    scaling = recalibration.temperature_scaling()
+    scaling = recalibration.TemperatureScaling()
     validation, (predictions, targets) = (read(options.data, part) for part in ("val", "test"))
     readers.check_classes(validation[0].class_probs, predictions.class_probs)
     temperature = scaling.fit(*validation)

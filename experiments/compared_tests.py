@@ -23,7 +23,7 @@ from experiments.synthetic_models import Model
 ALPHA = 0.05
 EXACT = "exact SKCE"
 NUM_LOCATIONS = 5
-ECE = functools.partial(estimators.ece, binning=estimators.uniform_bins(10))
+ECE = functools.partial(estimators.ece, binning=estimators.UniformBins(10))
 
 NUM_EIGENVALUES = 32  # a p-value differs from that with all of them by less than 1e-3
 _BATCH_NUMBERS = 2**20  # numbers that the draws of the data sets evaluated at once may hold

@@ -118,7 +118,7 @@ def row(name: str, kind: str, temperature: float, samples: Samples, num_samples:
         cells.key_of(f"{NAME}/{name}/{kind}"), kernel, predictions, labels, num_samples=num_samples
     )
     top = estimators.top_label(predictions, labels)
-    best = recalibration.temperature_scaling().fit(*samples)
+    best = recalibration.TemperatureScaling().fit(*samples)
     return {
         "classifier": name,
         "temperature scaling": kind,
@@ -128,14 +128,14 @@ def row(name: str, kind: str, temperature: float, samples: Samples, num_samples:
         "exact p": float(test.pvalue),
         **components_of(test),
         "SKCE": float(test.estimate),
-        "top-label ECE": float(estimators.ece(*top, binning=estimators.uniform_bins(NUM_BINS))),
+        "top-label ECE": float(estimators.ece(*top, binning=estimators.UniformBins(NUM_BINS))),
         "NLL": float(scores.negative_log_likelihood(predictions, labels)),
     }
 
 
 def rows_of(name: str, calibration: Samples, evaluation: Samples, num_samples: int) -> list[dict]:
     """Rows before and after temperature scaling."""
-    scaling = recalibration.temperature_scaling()
+    scaling = recalibration.TemperatureScaling()
     temperature = scaling.fit(*calibration)
     scaled = evaluation._replace(predictions=scaling.apply(temperature, evaluation.predictions))
     return [

@@ -32,7 +32,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from calibjax import distances, distributions, hypothesis_tests, kernels, scores
-from calibjax.recalibration import temperature_scaling
+from calibjax.recalibration import TemperatureScaling
 from experiments import reporting
 from experiments.temperature_ensemble import NUM_MEMBERS, read
 from paper_repro import cells
@@ -92,8 +92,8 @@ def main() -> None:
     bandwidth = SILVERMAN * members.std(1, ddof=1, keepdims=True)
     normals = distributions.Normal(members, jnp.broadcast_to(bandwidth, members.shape))
     models = {
-        "members": (distributions.Samples(members), temperature_scaling(scores.crps)),
-        "mixture": (distributions.Mixture(None, normals), temperature_scaling()),
+        "members": (distributions.Samples(members), TemperatureScaling(scores.crps)),
+        "mixture": (distributions.Mixture(None, normals), TemperatureScaling()),
     }
     rows = []
     for name, (predictions, recalibrator) in models.items():

@@ -314,7 +314,7 @@ def untuned(
     classes = Categorical(probs)
     values = [estimators.kde_calibration_error(classes, labels, bandwidth=bandwidth, order=2)]
     if probs.shape[1] == 2:
-        samples, binning = (Bernoulli(probs[:, 1]), labels), estimators.uniform_bins(NUM_BINS)
+        samples, binning = (Bernoulli(probs[:, 1]), labels), estimators.UniformBins(NUM_BINS)
         square = distances.SquaredEuclidean()
         values.append(estimators.ece(*samples, binning=binning, distance=square))
         values.append(estimators.debiased_squared_ece(*samples, binning=binning))

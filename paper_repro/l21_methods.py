@@ -10,6 +10,7 @@ from jax import lax
 
 from calibjax import estimators, kernels, recalibration, scores
 from calibjax.distributions import Bernoulli, CategoricalLogits
+from calibjax.estimators import Neighbourhood
 from calibjax.estimators.binnings import interval_index
 from calibjax.recalibration.sigmoid import log_odds
 from paper_repro import readers
@@ -100,7 +101,7 @@ def digest(parts: tuple[Part, Part], embeddings: dict[str, Embedding]) -> str:
 def _scaling_data(data: Data) -> tuple[Any, jax.Array]:
     """Predictions and targets of temperature scaling: all classes, or the predicted one alone.
 
-    Confidences are clipped as by `recalibration.platt_scaling`: one wrong prediction with
+    Confidences are clipped as by `recalibration.PlattScaling`: one wrong prediction with
     confidence 1 has likelihood zero at every temperature.
     """
     if data.logits is None:
@@ -119,10 +120,10 @@ def _scaled_confidences(temperature: jax.Array, data: Data) -> jax.Array:
 def _group_temperatures(data: Data, num_groups: int) -> jax.Array:
     """Temperature of each group, NaN where there is none or the group has no member.
 
-    The same as with `recalibration.group_wise`, which is compiled for each size of a group:
+    The same as with `recalibration.GroupWise`, which is compiled for each size of a group:
     samples of other groups get equal probabilities, which no temperature changes.
     """
-    fit = recalibration.temperature_scaling().fit
+    fit = recalibration.TemperatureScaling().fit
     predictions, targets = _scaling_data(data)
 
     def fit_group(group: jax.Array) -> jax.Array:
@@ -140,17 +141,17 @@ def _group_temperatures(data: Data, num_groups: int) -> jax.Array:
 def _recalibrate(
     calibration: Data, evaluation: Data, *, num_bins: int, num_groups: int
 ) -> Recalibrated:
-    temperature = recalibration.temperature_scaling().fit(*_scaling_data(calibration))
+    temperature = recalibration.TemperatureScaling().fit(*_scaling_data(calibration))
     new = {ORIGINAL: evaluation.confidences}
     new[TEMPERATURE] = _scaled_confidences(temperature, evaluation)
     on_confidences = {
-        "Histogram binning": recalibration.histogram_binning(num_bins),
-        "Isotonic regression": recalibration.isotonic_regression(),
-        "MMCE optimization": recalibration.mmce_scaling(),
+        "Histogram binning": recalibration.HistogramBinning(num_bins),
+        "Isotonic regression": recalibration.IsotonicRegression(),
+        "MMCE optimization": recalibration.MMCEScaling(),
     }
-    for name, (fit, apply) in on_confidences.items():
-        params = fit(calibration.confidences, calibration.correct)
-        new[name] = apply(params, evaluation.confidences)
+    for name, method in on_confidences.items():
+        params = method.fit(calibration.confidences, calibration.correct)
+        new[name] = method.apply(params, evaluation.confidences)
     group_temperatures = None
     if num_groups:
         group_temperatures = _group_temperatures(calibration, num_groups)
@@ -158,14 +159,16 @@ def _recalibrate(
         of_samples = jnp.where(jnp.isnan(of_samples), temperature, of_samples)
         new["Group temp. scaling"] = _scaled_confidences(of_samples, evaluation)
         # L21 §4: with the kernel 1(same group), LoRe is histogram binning within each group.
-        fit, apply = recalibration.local_recalibration(num_bins=num_bins, kernel=kernels.White())
-        params = fit(calibration.confidences, calibration.correct, calibration.groups)
-        new["Group hist. binning"] = apply(params, evaluation.confidences, evaluation.groups)
+        same_group = Neighbourhood(kernels.White(), estimators.UniformBins(num_bins))
+        method = recalibration.LocalRecalibration(same_group)
+        params = method.fit(calibration.confidences, calibration.correct, calibration.groups)
+        new["Group hist. binning"] = method.apply(params, evaluation.confidences, evaluation.groups)
     for name, (embedding, length_scale) in zip(LOCAL, LENGTH_SCALES.items(), strict=True):
-        fit, apply = recalibration.local_recalibration(length_scale, num_bins)
+        near = Neighbourhood.laplacian(length_scale, num_bins)
+        method = recalibration.LocalRecalibration(near)
         features = calibration.embeddings[embedding]
-        params = fit(calibration.confidences, calibration.correct, features)
-        new[name] = apply(params, evaluation.confidences, evaluation.embeddings[embedding])
+        params = method.fit(calibration.confidences, calibration.correct, features)
+        new[name] = method.apply(params, evaluation.confidences, evaluation.embeddings[embedding])
     return Recalibrated(new, temperature, group_temperatures)
 
 
@@ -217,7 +220,7 @@ def _evaluate(
     confidences: jax.Array, data: Data, *, num_bins: int, num_groups: int
 ) -> dict[str, jax.Array]:
     samples = Bernoulli(confidences), data.correct
-    binning = estimators.uniform_bins(num_bins)
+    binning = estimators.UniformBins(num_bins)
     found = {
         "ECE": estimators.ece(*samples, binning=binning),
         "MCE": estimators.mce(*samples, binning=binning),
@@ -232,13 +235,8 @@ def _evaluate(
     for name, length_scale in LENGTH_SCALES.items():
         length_scales = jnp.append(jnp.asarray(CURVE_LENGTH_SCALES), length_scale)
         features = data.embeddings[name]
-        errors = estimators.lce(
-            features,
-            confidences,
-            data.correct,
-            length_scale=length_scales.astype(features.dtype),
-            num_bins=num_bins,
-        )
+        near = Neighbourhood.laplacian(length_scales.astype(features.dtype), num_bins)
+        errors = estimators.lce(near, features, confidences, data.correct)
         largest, mean = jnp.max(errors, 1), jnp.mean(errors, 1)
         found[f"MLCE ({name})"], found[f"mean LCE ({name})"] = largest[-1], mean[-1]
         found[f"MLCE curve ({name})"], found[f"mean LCE curve ({name})"] = largest[:-1], mean[:-1]
@@ -267,12 +265,13 @@ def _local_curve(
     num_bins: int,
     num_groups: int,
 ) -> dict[str, jax.Array]:
-    binning = estimators.uniform_bins(num_bins)
+    binning = estimators.UniformBins(num_bins)
 
     def at(length_scale: jax.Array) -> dict[str, jax.Array]:
-        fit, apply = recalibration.local_recalibration(length_scale, num_bins)
-        params = fit(calibration.confidences, calibration.correct, features)
-        new = apply(params, evaluation.confidences, new_features)
+        near = Neighbourhood.laplacian(length_scale, num_bins)
+        method = recalibration.LocalRecalibration(near)
+        params = method.fit(calibration.confidences, calibration.correct, features)
+        new = method.apply(params, evaluation.confidences, new_features)
         samples = Bernoulli(new), evaluation.correct
         return {
             "ECE": estimators.ece(*samples, binning=binning),

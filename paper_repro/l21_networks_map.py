@@ -31,9 +31,9 @@ def local_errors(
     part = classifier.evaluation
     confidences, correct = jnp.asarray(part.confidences), jnp.asarray(part.correct)
     data = (features, confidences, correct)
-    sizes = {"length_scale": LENGTH_SCALES["t-SNE"], "num_bins": num_bins}
-    test = hypothesis_tests.local_calibration_test(key, *data, **sizes, num_samples=redraws)
-    found = estimators.local_errors(*data, **sizes)
+    near = estimators.Neighbourhood.laplacian(LENGTH_SCALES["t-SNE"], num_bins)
+    test = hypothesis_tests.local_calibration_test(key, near, *data, num_samples=redraws)
+    found = estimators.local_errors(near, *data)
     arrays = {
         "error": found.error,
         "null_standard_error": found.null_standard_error,

@@ -109,8 +109,8 @@ def shared_parts(probs: jax.Array, mean_distance: jax.Array) -> SharedParts:
     matrix = distance_matrix(predictions)
     scales = jnp.stack([median_of(matrix), mean_distance])
     binnings = (
-        estimators.uniform_bins(BINS_PER_CLASS),
-        estimators.median_variance_bins(MIN_BIN_SIZE),
+        estimators.UniformBins(BINS_PER_CLASS),
+        estimators.MedianVarianceBins(MIN_BIN_SIZE),
     )
     bins = jnp.stack([binning(predictions) for binning in binnings])
     return SharedParts(

@@ -36,7 +36,7 @@ _BY_SLUG = {test.slug: test for test in w19_simulation.TESTS}
 DATA_DEPENDENT = Procedure(
     "C_data-dependent",
     "consistency_median",
-    functools.partial(w19_simulation.consistency, estimators.median_variance_bins(MIN_BIN_SIZE)),
+    functools.partial(w19_simulation.consistency, estimators.MedianVarianceBins(MIN_BIN_SIZE)),
 )
 # Tests by the column of the published p-values.
 TESTS: dict[str, Procedure] = {
@@ -102,8 +102,8 @@ def estimate(network: Network) -> dict[str, float]:
     scale = kernels.median_heuristic(distance, predictions, include_diagonal=True)
     data = predictions, network.labels
     samples = w19_simulation.w19_kernel(scale), *data
-    uniform = estimators.uniform_bins(w19_simulation.BINS_PER_CLASS)
-    dynamic = estimators.median_variance_bins(MIN_BIN_SIZE)
+    uniform = estimators.UniformBins(w19_simulation.BINS_PER_CLASS)
+    dynamic = estimators.MedianVarianceBins(MIN_BIN_SIZE)
     return {
         "scale": float(scale),
         "ECE_uniform": float(estimators.ece(*data, binning=uniform)),
@@ -119,7 +119,7 @@ def _compiled(procedure: Procedure, draws: int) -> Callable:
     """(key, scale, probs, labels) → p-value; compiled once for all networks."""
 
     def pvalue(key: Any, scale: Any, probs: Any, labels: Any) -> jax.Array:
-        bins = estimators.uniform_bins(w19_simulation.BINS_PER_CLASS)(Categorical(probs))
+        bins = estimators.UniformBins(w19_simulation.BINS_PER_CLASS)(Categorical(probs))
         predictions = w19_simulation.prepare(probs, bins)
         kernel = w19_simulation.w19_kernel(scale)
         return procedure.evaluate(key, kernel, predictions, labels, draws)

@@ -19,7 +19,7 @@ from jax import lax
 from calibjax import distances, kernels
 from calibjax._pytree import record
 from calibjax.distributions import Categorical
-from calibjax.estimators import ece, uniform_bins
+from calibjax.estimators import UniformBins, ece
 from calibjax.hypothesis_tests import (
     block_skce_test,
     bootstrap_skce_test,
@@ -193,7 +193,7 @@ def _prepare_data_sets(probs: jax.Array) -> tuple[jax.Array, jax.Array]:
     def one(probs: jax.Array) -> tuple[jax.Array, jax.Array]:
         predictions = Categorical(probs)
         scale = kernels.median_heuristic(distances.TotalVariation(), predictions)
-        return scale, uniform_bins(BINS_PER_CLASS)(predictions)
+        return scale, UniformBins(BINS_PER_CLASS)(predictions)
 
     return lax.map(jax.vmap(one), probs)
 

@@ -64,8 +64,8 @@ def _ece(binning: Callable, predictions: Any, labels: Any, scale: Any) -> jax.Ar
 
 
 ECES = {
-    "ECE, uniform bins": estimators.uniform_bins(BINS_PER_CLASS),
-    "ECE, data-dependent bins": estimators.median_variance_bins(MIN_BIN_SIZE),
+    "ECE, uniform bins": estimators.UniformBins(BINS_PER_CLASS),
+    "ECE, data-dependent bins": estimators.MedianVarianceBins(MIN_BIN_SIZE),
 }
 SKCES = {
     "SKCE_b": estimators.skce_biased,

@@ -189,12 +189,15 @@ def local_means(features, confidences, values, rate):
     return weights @ values / weights.sum(1)
 
 
+NEAR = estimators.Neighbourhood.laplacian(0.3, 4)
+
+
 @case("estimators", atol=1e-5)
 def local_errors():
     data = features, confidences, correct = confidences_data()
 
     def ours(*data):
-        return estimators.local_errors(*data, length_scale=0.3, num_bins=4).error
+        return estimators.local_errors(NEAR, *data).error
 
     x, p = doubles(features, confidences)
     return ours, data, local_means(x, p, p - correct, 1 / (40 * 0.3))
@@ -203,7 +206,8 @@ def local_errors():
 @case("recalibration", atol=1e-5)
 def local_recalibration():
     features, confidences, correct = confidences_data()
-    fit, apply = recalibration.local_recalibration(0.3, 4)
+    method = recalibration.LocalRecalibration(NEAR)
+    fit, apply = method.fit, method.apply
 
     def ours(x, p, y):
         return apply(fit(p, y, x), p, x)

@@ -256,7 +256,7 @@ def reliability():
             jax.random.key(0),
             distributions.Bernoulli(confidences),
             correct,
-            binning=estimators.uniform_bins(4),
+            binning=estimators.UniformBins(4),
             num_samples=19,
             max_bins=4,
         )

@@ -18,7 +18,7 @@ Categorical, Normal, Poisson = (
     distributions.Poisson,
 )
 LABELS = [0, 1, 1, 0]
-BINNING = estimators.uniform_bins(2)
+BINNING = estimators.UniformBins(2)
 
 
 def ece(labels, probs=((0.75, 0.25),) * 4):

@@ -22,7 +22,7 @@ from tests.wrong_data import LABELS, PROBS, Bernoulli, Categorical
 
 KEY = jax.random.key(0)
 DATA = Categorical(PROBS), LABELS
-BINS = estimators.uniform_bins(2)
+BINS = estimators.UniformBins(2)
 
 
 class PlainKernel(kernels.Kernel):
@@ -98,10 +98,15 @@ def test_what_is_no_kernel_on_pairs(case):
     [
         lambda f: kernels.median_heuristic(f, jnp.arange(3.0)),
         lambda f: estimators.lce(
-            PROBS, PROBS[:, 0], LABELS % 2, kernel=Exponential(1.0, f), num_bins=1
+            estimators.Neighbourhood(Exponential(1.0, f), estimators.UniformBins(1)),
+            PROBS,
+            PROBS[:, 0],
+            LABELS % 2,
         ),
         lambda f: estimators.mmce(f, PROBS[:, 0], LABELS % 2),
-        lambda f: recalibration.local_recalibration(kernel=f, num_bins=1),
+        lambda f: recalibration.LocalRecalibration(
+            estimators.Neighbourhood(f, estimators.UniformBins(1))
+        ).fit(PROBS[:, 0], LABELS % 2, PROBS),
     ],
 )
 def test_functions_are_no_records(call):
@@ -121,7 +126,7 @@ WRONG_SIGNATURES = {
     "distance": lambda f: estimators.ece(*DATA, binning=BINS, distance=f),
     "binning": lambda f: estimators.ece(*DATA, binning=f),
     "kernel": lambda f: kernels.gram_matrix(f, PROBS),
-    "loss": lambda f: recalibration.temperature_scaling(f),
+    "loss": lambda f: recalibration.TemperatureScaling(f).fit(*DATA),
 }
 
 
@@ -177,7 +182,12 @@ DRAWS = {
         )
     ),
     "local_calibration_test": lambda: hypothesis_tests.local_calibration_test(
-        KEY, PROBS, PROBS[:, 0], LABELS % 2, length_scale=1.0, num_bins=1, num_samples=MANY
+        KEY,
+        estimators.Neighbourhood.laplacian(1.0, 1),
+        PROBS,
+        PROBS[:, 0],
+        LABELS % 2,
+        num_samples=MANY,
     ),
     "exact_test of many statistics": lambda: hypothesis_tests.exact_test(
         KEY, lambda p, y: jnp.zeros(1000), *DATA, num_samples=2**21

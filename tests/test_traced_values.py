@@ -140,14 +140,14 @@ FUNCTIONS = {
         ("normal", "classes", "poisson"),
     ),
     "brier": (scores.brier_score, ("classes",)),
-    "ece": (functools.partial(estimators.ece, binning=estimators.uniform_bins(3)), ("classes",)),
+    "ece": (functools.partial(estimators.ece, binning=estimators.UniformBins(3)), ("classes",)),
     "mce": (
-        functools.partial(estimators.mce, binning=estimators.median_variance_bins(2)),
+        functools.partial(estimators.mce, binning=estimators.MedianVarianceBins(2)),
         ("classes",),
     ),
     "top label": (
         lambda *data: estimators.ece(
-            *estimators.top_label(*data), binning=estimators.equal_mass_bins(2)
+            *estimators.top_label(*data), binning=estimators.EqualMassBins(2)
         ),
         ("classes",),
     ),

@@ -18,7 +18,6 @@ from calibjax._checks.precision import refuse_rounded
 from calibjax._checks.values import (
     an_array,
     finite,
-    floating,
     full,
     integer,
     leading_size,
@@ -219,11 +218,11 @@ def confidence_array(confidences: Any, name: str = "confidences") -> jax.Array:
     return unit_interval(name, confidences)
 
 
-def features(name: str, values: Any, num_samples: int, *, vectors: bool) -> Any:
+def features(name: str, values: Any, num_samples: int) -> Any:
     """Returns features of samples, [n, d] or any pytree with leading axis n, as JAX arrays.
 
     Raises:
-        TypeError: if they are no arrays, or no floating-point vectors although those are needed.
+        TypeError: if they are no arrays.
         ValueError: if shapes or values are wrong.
     """
     values = as_arrays(name, values)
@@ -233,11 +232,6 @@ def features(name: str, values: Any, num_samples: int, *, vectors: bool) -> Any:
             f"{name}: expected features of each of the {num_samples} samples with confidences, "
             f"got {size}"
         )
-    if vectors:
-        if not hasattr(values, "shape"):
-            raise TypeError(f"{name}: expected an array [n, d], got {described(values)}")
-        values = floating(name, values)
-        shape(name, values, (None, None), "[n, d]")
     for path, leaf in jax.tree_util.tree_leaves_with_path(values):
         if not jnp.size(leaf):
             place = name + jax.tree_util.keystr(path)

@@ -5,7 +5,7 @@
 
 from calibjax.distances.base import Distance
 from calibjax.distances.euclidean import Euclidean, SquaredEuclidean
-from calibjax.distances.manhattan import Manhattan
+from calibjax.distances.manhattan import Manhattan, MeanAbsoluteDifference
 from calibjax.distances.maximum_mean_discrepancy import MaximumMeanDiscrepancy
 from calibjax.distances.mixture_wasserstein import MixtureWasserstein
 from calibjax.distances.total_variation import TotalVariation
@@ -17,6 +17,7 @@ __all__ = [
     "Euclidean",
     "Manhattan",
     "MaximumMeanDiscrepancy",
+    "MeanAbsoluteDifference",
     "MixtureWasserstein",
     "SquaredEuclidean",
     "TotalVariation",

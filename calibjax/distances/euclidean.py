@@ -16,6 +16,11 @@ def _coordinates(p: Any) -> list[jax.Array]:
     return jax.tree.leaves(getattr(p, "class_probs", p))
 
 
+def num_coordinates(p: Any) -> int:
+    """Number of coordinates of p."""
+    return sum(map(jnp.size, _coordinates(p)))
+
+
 def sum_over_coordinates(
     function: Callable[[jax.Array, jax.Array], jax.Array], p: Any, q: Any, limit: int = UNROLLED
 ) -> jax.Array:

@@ -1,4 +1,4 @@
-"""Manhattan distance."""
+"""Manhattan distance, and its mean over the coordinates."""
 
 from typing import Any
 
@@ -7,7 +7,7 @@ import jax
 from calibjax._arithmetic import absolute, difference
 from calibjax._pytree import record
 from calibjax.distances.base import Distance
-from calibjax.distances.euclidean import sum_over_coordinates
+from calibjax.distances.euclidean import num_coordinates, sum_over_coordinates
 
 _UNROLLED = 128  # a sum of absolute values compiles quickly
 
@@ -29,3 +29,22 @@ class Manhattan(Distance):
     def __call__(self, p: Any, q: Any) -> jax.Array:
         """Manhattan distance."""
         return sum_over_coordinates(lambda x, y: absolute(difference(x, y)), p, q, limit=_UNROLLED)
+
+
+@record
+class MeanAbsoluteDifference(Distance):
+    """Mean absolute difference ‖x − y‖₁ / d of d coordinates, those of `Euclidean`.
+
+    The Manhattan distance in units in which length scales do not depend on the dimension: with it,
+    `Exponential(γ)` is the kernel of L21.
+
+    Cost: the number of coordinates.
+
+    >>> import jax.numpy as jnp
+    >>> print(MeanAbsoluteDifference()(jnp.array([0.0, 3.0]), jnp.array([4.0, 0.0])))
+    3.5
+    """
+
+    def __call__(self, p: Any, q: Any) -> jax.Array:
+        """Mean absolute difference."""
+        return Manhattan()(p, q) / num_coordinates(p)

@@ -88,7 +88,7 @@ class CategoricalLogits(Distribution):
 
     The `Categorical` with the probabilities softmax(logits), for estimators and tests the same.
     What takes logarithms of probabilities is exact where those underflow:
-    `scores.negative_log_likelihood` and `recalibration.temperature_scaling` of networks.
+    `scores.negative_log_likelihood` and `recalibration.TemperatureScaling` of networks.
 
     Attributes:
         logits: finite numbers, up to a constant the log-probabilities, [m], or [n, m] for a batch.
@@ -158,7 +158,7 @@ class Bernoulli(Distribution):
     """Distribution of a label 0 or 1.
 
     Estimators and tests give exactly the numbers of the two-class `Categorical`; only
-    `estimators.uniform_bins` treats probabilities on the edge of a bin differently. `np.asarray`
+    `estimators.UniformBins` treats probabilities on the edge of a bin differently. `np.asarray`
     and JAX functions turn it into the array of probabilities, so that confidences can be handed
     to them.
 

@@ -1,7 +1,7 @@
 """Estimators of calibration errors."""
 
 from calibjax.estimators.binned import debiased_squared_ece, ece, mce
-from calibjax.estimators.binnings import equal_mass_bins, median_variance_bins, uniform_bins
+from calibjax.estimators.binnings import EqualMassBins, MedianVarianceBins, UniformBins
 from calibjax.estimators.kernel import (
     calibration_kernel,
     calibration_kernel_matrix,
@@ -14,18 +14,22 @@ from calibjax.estimators.kernel_density import kde_bandwidth, kde_calibration_er
 from calibjax.estimators.lenses import class_wise, group_classes, top_label
 from calibjax.estimators.local import LocalErrors, lce, local_errors, mean_lce, mlce
 from calibjax.estimators.mean_embedding import embedding_difference, ucme
+from calibjax.estimators.neighbourhoods import Neighbourhood
 from calibjax.estimators.spread import SpreadEstimate, skce_spread
 
 __all__ = [
+    "EqualMassBins",
     "LocalErrors",
+    "MedianVarianceBins",
+    "Neighbourhood",
     "SpreadEstimate",
+    "UniformBins",
     "calibration_kernel",
     "calibration_kernel_matrix",
     "class_wise",
     "debiased_squared_ece",
     "ece",
     "embedding_difference",
-    "equal_mass_bins",
     "group_classes",
     "kde_bandwidth",
     "kde_calibration_error",
@@ -33,7 +37,6 @@ __all__ = [
     "local_errors",
     "mce",
     "mean_lce",
-    "median_variance_bins",
     "mlce",
     "mmce",
     "skce",
@@ -42,5 +45,4 @@ __all__ = [
     "skce_spread",
     "top_label",
     "ucme",
-    "uniform_bins",
 ]

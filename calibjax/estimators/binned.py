@@ -9,7 +9,7 @@ import numpy as np
 from calibjax import _checks
 from calibjax.distances import Distance, TotalVariation
 from calibjax.distributions import Categorical
-from calibjax.estimators.binnings import Binning
+from calibjax.estimators.binnings import Binning, bins_of
 
 _TOTAL_VARIATION = TotalVariation()
 _FEW_SUMMANDS = 1e-3  # times 1/eps: sums of so many equal numbers are off by 1e-3 of themselves
@@ -24,7 +24,7 @@ def ece(
 
     with the mean p̄ of the predictions and the proportions ȳ of the labels in the bin. **The usual
     ECE of the literature, that of the most probable class, is `ece(*top_label(predictions,
-    targets), binning=uniform_bins(10))`**; for several classes the canonical one is larger, since
+    targets), binning=UniformBins(10))`**; for several classes the canonical one is larger, since
     it compares all probabilities, in bins of all of them. `class_wise` gives that of each class.
 
     It is biased upwards: on calibrated data the proportions are noise around the mean predictions,
@@ -36,8 +36,8 @@ def ece(
         predictions: batch of n class predictions, `Categorical` or `Bernoulli`.
         targets: labels 0, ..., m − 1, [n].
         binning: function of the predictions that returns the bin of each, integers in
-            0, ..., n − 1, [n]: `uniform_bins(10)`, `equal_mass_bins(10)`,
-            `median_variance_bins(100)`, or your own. If bins are known already, carry them in a
+            0, ..., n − 1, [n]: `UniformBins(10)`, `EqualMassBins(10)`,
+            `MedianVarianceBins(100)`, or your own. If bins are known already, carry them in a
             subclass of `Categorical` with an integer leaf and read it here.
         distance: distance record; called on the two as `Categorical`s.
 
@@ -55,12 +55,12 @@ def ece(
 
     >>> import jax.numpy as jnp
     >>> from calibjax.distributions import Categorical
-    >>> from calibjax.estimators import top_label, uniform_bins
+    >>> from calibjax.estimators import top_label, UniformBins
     >>> predictions = Categorical(jnp.array([[0.75, 0.25, 0.0], [0.75, 0.0, 0.25]]))
     >>> targets = jnp.array([0, 1])
-    >>> print(ece(*top_label(predictions, targets), binning=uniform_bins(2)))
+    >>> print(ece(*top_label(predictions, targets), binning=UniformBins(2)))
     0.25
-    >>> print(ece(predictions, targets, binning=uniform_bins(2)))
+    >>> print(ece(predictions, targets, binning=UniformBins(2)))
     0.375
     """
     data = checked_bins(predictions, targets, binning)
@@ -77,7 +77,7 @@ def mce(
 
     the largest distance of means and proportions in a bin, with the notation of `ece`, over the
     bins that hold a sample. **The usual MCE of the literature, that of the most probable class, is
-    `mce(*top_label(predictions, targets), binning=uniform_bins(10))`.** One sample in a bin of
+    `mce(*top_label(predictions, targets), binning=UniformBins(10))`.** One sample in a bin of
     its own suffices for a value near one, so choose bins that are large enough.
 
     Args:
@@ -100,12 +100,12 @@ def mce(
 
     >>> import jax.numpy as jnp
     >>> from calibjax.distributions import Categorical
-    >>> from calibjax.estimators import top_label, uniform_bins
+    >>> from calibjax.estimators import top_label, UniformBins
     >>> predictions = Categorical(jnp.array([[0.75, 0.25, 0.0], [0.75, 0.0, 0.25]]))
     >>> targets = jnp.array([0, 1])
-    >>> print(mce(*top_label(predictions, targets), binning=uniform_bins(2)))
+    >>> print(mce(*top_label(predictions, targets), binning=UniformBins(2)))
     0.25
-    >>> print(mce(predictions, targets, binning=uniform_bins(2)))
+    >>> print(mce(predictions, targets, binning=UniformBins(2)))
     0.375
     """
     _, distances = distances_in_bins(*checked_bins(predictions, targets, binning), distance)
@@ -147,9 +147,9 @@ def debiased_squared_ece(predictions: Any, targets: Any, *, binning: Binning) ->
 
     >>> import jax.numpy as jnp
     >>> from calibjax.distributions import Bernoulli
-    >>> from calibjax.estimators import uniform_bins
+    >>> from calibjax.estimators import UniformBins
     >>> predictions = Bernoulli(jnp.array([0.25, 0.25, 0.75, 0.75]))
-    >>> print(debiased_squared_ece(predictions, jnp.array([0, 1, 1, 1]), binning=uniform_bins(2)))
+    >>> print(debiased_squared_ece(predictions, jnp.array([0, 1, 1, 1]), binning=UniformBins(2)))
     -0.125
     """
     predictions, targets, bins = checked_bins(predictions, targets, binning)
@@ -165,12 +165,7 @@ def checked_bins(predictions: Any, targets: Any, binning: Binning) -> tuple[Any,
     """Checks a data set of classes and returns it with the bin of each sample."""
     _checks.class_predictions(predictions)
     predictions, targets = _checks.predictions_and_targets(predictions, targets)
-    _checks.function(
-        "binning such as estimators.uniform_bins(10)", "binning", binning, "predictions"
-    )
-    bins = _checks.as_arrays("binning(predictions)", binning(predictions))
-    bins = _checks.bin_ids("binning(predictions)", bins, targets.size)
-    return predictions, targets, bins
+    return predictions, targets, bins_of(binning, predictions)
 
 
 def distances_in_bins(

@@ -24,24 +24,71 @@ Binning = Callable[[Any], jax.Array]
 _WORD_SIZE = 2**31  # numbers of one int32 word, which needs no 64-bit types
 
 
-@record
-class UniformBins:
-    """The binning that `uniform_bins` returns."""
+class _ProbabilityBins:
+    """Base class of binnings that look at nothing but the probabilities of the classes."""
 
-    num_bins: int = dataclasses.field(metadata={"static": True})
+    def __call__(self, predictions: Any, at: Any = None) -> Any:
+        """Bins of the predictions.
 
-    def __call__(self, predictions: Any) -> jax.Array:
-        """Bins of the predictions, int32 [n]."""
+        Args:
+            predictions: batch of n class predictions.
+            at: batch of n' other predictions, in bins that are made for the first ones alone.
+
+        Returns:
+            int32 [n]; with `at` the pair of these and of the bins of the others, int32 [n'],
+            numbered alike: 0, ..., n + n' − 1 at most.
+        """
         _checks.class_predictions(predictions)
-        probs = _checks.batch(predictions).class_probs
-        if not isinstance(predictions, Bernoulli):
-            return _grid_cells(probs, num_bins=self.num_bins)
-        # The probability of label 0 is rounded, and says nothing that the other does not.
-        bins = _grid_cells(probs[:, 1:], num_bins=self.num_bins)
-        return jnp.max(bins) - bins  # numbered as those of two classes
+        predictions = _checks.batch(predictions)
+        if at is None:
+            return self._bins(predictions, None)
+        _checks.class_predictions(at)
+        at = _checks.batch(at, name="at")
+        _checks.same_kind("at", at, "predictions", predictions)
+        return _split(self._bins(predictions, at), predictions)
+
+    def _bins(self, predictions: Any, at: Any) -> jax.Array:
+        """Bins of checked predictions and of other points, [n + n']; checks the options."""
+        raise NotImplementedError
 
 
-def uniform_bins(num_bins: int) -> UniformBins:
+def bins_of(binning: Any, predictions: Any, at: Any = None) -> Any:
+    """Bins of checked predictions, [n], and, if there are any, of other points, [n'].
+
+    Functions of a user see both together.
+
+    Raises:
+        TypeError: if the binning is no function, or returns no integers.
+        ValueError: if it does not return one for each of them, or they are out of range.
+    """
+    expected = "binning such as estimators.UniformBins(10)"
+    _checks.function(expected, "binning", binning, "predictions")
+    if isinstance(binning, _ProbabilityBins):
+        bins = binning._bins(predictions, at)
+    else:
+        both = predictions
+        if at is not None:
+            both = jax.tree.map(lambda x, y: jnp.concatenate([x, y]), predictions, at)
+        bins = _checks.as_arrays("binning(predictions)", binning(both))
+        size = _checks.leading_size("predictions", both)
+        bins = _checks.bin_ids("binning(predictions)", bins, size)
+    return bins if at is None else _split(bins, predictions)
+
+
+def _split(bins: jax.Array, predictions: Any) -> tuple[jax.Array, jax.Array]:
+    n = _checks.leading_size("predictions", predictions)
+    return bins[:n], bins[n:]
+
+
+def _probs(predictions: Any, at: Any) -> jax.Array:
+    """Class probabilities of predictions, and of other points after them."""
+    if at is None:
+        return predictions.class_probs
+    return jnp.concatenate([predictions.class_probs, at.class_probs])
+
+
+@record
+class UniformBins(_ProbabilityBins):
     """Binning of the probability simplex by a grid of equal intervals in every class.
 
     Class c of prediction p has the index ⌈num_bins · p_c⌉, or 1 if p_c = 0: the intervals are
@@ -58,15 +105,12 @@ def uniform_bins(num_bins: int) -> UniformBins:
     the grid itself, with num_bins^m cells, is never enumerated. They are numbered from zero in
     the lexicographic order of their indices, without gaps.
 
-    Args:
+    Attributes:
         num_bins: number of intervals per class, between 1 and 2²⁴.
 
-    Returns:
-        A binning, to be called on a batch of n class predictions.
-
     Raises:
-        TypeError: if `num_bins` is no integer.
-        ValueError: if `num_bins` is out of range.
+        TypeError: when it is called, if `num_bins` is no integer.
+        ValueError: when it is called, if `num_bins` is out of range.
 
     Cost: one sort of n per 31 / log₂(num_bins) classes, O(n m) memory.
 
@@ -75,11 +119,21 @@ def uniform_bins(num_bins: int) -> UniformBins:
     >>> import jax.numpy as jnp
     >>> from calibjax.distributions import Categorical
     >>> predictions = Categorical(jnp.array([[0.9, 0.1], [0.2, 0.8], [0.8, 0.2], [0.0, 1.0]]))
-    >>> print(uniform_bins(2)(predictions))
+    >>> print(UniformBins(2)(predictions))
     [1 0 1 0]
     """
-    # Beyond 2²⁴ the intervals are finer than float32 numbers are.
-    return UniformBins(_checks.size_in_range("num_bins", num_bins, 1, 2**24))
+
+    num_bins: int = dataclasses.field(metadata={"static": True})
+
+    def _bins(self, predictions: Any, at: Any) -> jax.Array:
+        # Beyond 2²⁴ the intervals are finer than float32 numbers are.
+        num_bins = _checks.size_in_range("num_bins", self.num_bins, 1, 2**24)
+        probs = _probs(predictions, at)
+        if not isinstance(predictions, Bernoulli):
+            return _grid_cells(probs, num_bins=num_bins)
+        # The probability of label 0 is rounded, and says nothing that the other does not.
+        bins = _grid_cells(probs[:, 1:], num_bins=num_bins)
+        return jnp.max(bins) - bins  # numbered as those of two classes
 
 
 @functools.partial(jax.jit, static_argnames="num_bins")
@@ -89,7 +143,7 @@ def _grid_cells(probs: jax.Array, *, num_bins: int) -> jax.Array:
 
 
 def interval_index(confidences: jax.Array, num_bins: jax.Array | int) -> jax.Array:
-    """The interval k of `uniform_bins` that each number is in, int32 of the same shape.
+    """The interval k of `UniformBins` that each number is in, int32 of the same shape.
 
     k = max(⌈num_bins · p⌉, 1) − 1 in 0, ..., num_bins − 1, the same for every batch, where a
     binning numbers the bins that occur. No index is ever out of range, also for numbers that are
@@ -124,20 +178,8 @@ def ranks_of_pairs(first: jax.Array, second: jax.Array) -> jax.Array:
 
 
 @record
-class EqualMassBins:
-    """The binning that `equal_mass_bins` returns."""
-
-    num_bins: int = dataclasses.field(metadata={"static": True})
-
-    def __call__(self, predictions: Any) -> jax.Array:
-        """Bins of the predictions, int32 [n]."""
-        _checks.class_predictions(predictions)
-        predictions = _checks.batch(predictions, minimum=self.num_bins)
-        return _quantile_cells(predictions.class_probs, num_bins=self.num_bins)
-
-
-def equal_mass_bins(num_bins: int) -> EqualMassBins:
-    """Binning by intervals that hold equally many predictions, in every class.
+class EqualMassBins(_ProbabilityBins):
+    """Binning of n ≥ num_bins predictions by intervals with equally many, in every class.
 
     Class c of prediction p has the index ⌊num_bins · #{j: p_jc < p_c} / n⌋, the interval between
     two empirical quantiles that p_c is in: without ties, intervals of a class differ by at most
@@ -145,15 +187,14 @@ def equal_mass_bins(num_bins: int) -> EqualMassBins:
     with the same m indices share a bin. Of two classes only the second is looked at, because the
     first is its complement: bins of a `Bernoulli` are quantile bins of its probability.
 
-    Args:
+    The index of other points, `at`, counts the predictions that are smaller.
+
+    Attributes:
         num_bins: number of intervals per class, at least 1.
 
-    Returns:
-        A binning, to be called on a batch of n ≥ num_bins class predictions.
-
     Raises:
-        TypeError: if `num_bins` is no integer.
-        ValueError: if `num_bins` is below 1.
+        TypeError: when it is called, if `num_bins` is no integer.
+        ValueError: when it is called, if `num_bins` is below 1.
 
     Cost: O(n m log n) time, O(n m) memory.
 
@@ -162,39 +203,32 @@ def equal_mass_bins(num_bins: int) -> EqualMassBins:
 
     >>> import jax.numpy as jnp
     >>> from calibjax.distributions import Bernoulli
-    >>> print(equal_mass_bins(2)(Bernoulli(jnp.array([0.9, 0.95, 0.99, 0.2]))))
+    >>> print(EqualMassBins(2)(Bernoulli(jnp.array([0.9, 0.95, 0.99, 0.2]))))
     [0 1 1 0]
     """
-    return EqualMassBins(_checks.size_in_range("num_bins", num_bins, 1))
+
+    num_bins: int = dataclasses.field(metadata={"static": True})
+
+    def _bins(self, predictions: Any, at: Any) -> jax.Array:
+        num_bins = _checks.size_in_range("num_bins", self.num_bins, 1)
+        num_samples = _checks.leading_size("predictions", predictions, num_bins)
+        return _quantile_cells(_probs(predictions, at), num_samples, num_bins)
 
 
-@functools.partial(jax.jit, static_argnames="num_bins")
-def _quantile_cells(probs: jax.Array, *, num_bins: int) -> jax.Array:
-    """Bins of the predictions that share the quantile interval of every class, int32 [n]."""
-    n, m = probs.shape
-    probs = lax.stop_gradient(probs[:, 1:] if m == 2 else probs)
+@functools.partial(jax.jit, static_argnums=(1, 2))
+def _quantile_cells(probs: jax.Array, n: int, num_bins: int) -> jax.Array:
+    """Bins that share the interval between quantiles of the first n, in every class, int32."""
+    probs = lax.stop_gradient(probs[:, 1:] if probs.shape[1] == 2 else probs)
     # p has at least k smaller ones if and only if the k-th smallest is smaller than p.
     limits = -(-np.arange(1, num_bins) * n // num_bins)
-    edges = jnp.sort(probs, 0)[limits - 1]
+    edges = jnp.sort(probs[:n], 0)[limits - 1]
     digits = jax.vmap(jnp.searchsorted, in_axes=1, out_axes=1)(edges, probs)
     return _ranks_of_rows(digits.astype(jnp.int32), num_bins)
 
 
 @record
-class MedianVarianceBins:
-    """The binning that `median_variance_bins` returns."""
-
-    min_size: int = dataclasses.field(metadata={"static": True})
-
-    def __call__(self, predictions: Any) -> jax.Array:
-        """Bins of the predictions, int32 [n]."""
-        _checks.class_predictions(predictions)
-        predictions = _checks.batch(predictions, minimum=self.min_size)
-        return _median_cells(predictions.class_probs, min_size=self.min_size)
-
-
-def median_variance_bins(min_size: int) -> MedianVarianceBins:
-    """Binning that splits at the median of the class whose predictions vary most.
+class MedianVarianceBins(_ProbabilityBins):
+    """Binning of n ≥ min_size predictions by splits at medians of the class that varies most.
 
     Starting from one bin with all predictions, the bin with the largest variance in any one class
     is split at that class's median m: p_c < m below, p_c ≥ m above. A bin of which one part would
@@ -204,17 +238,16 @@ def median_variance_bins(min_size: int) -> MedianVarianceBins:
     Variances that differ by less than their rounding errors are taken as equal, and the first of
     such classes is split; so of two classes, whose variances are always equal, the first.
 
+    Other points, `at`, go with the parts that they are in.
+
     Bins are numbered from zero without gaps; there are at most n / min_size.
 
-    Args:
+    Attributes:
         min_size: smallest number of samples in a bin, at least 1.
 
-    Returns:
-        A binning, to be called on a batch of n ≥ min_size class predictions.
-
     Raises:
-        TypeError: if `min_size` is no integer.
-        ValueError: if `min_size` is below 1.
+        TypeError: when it is called, if `min_size` is no integer.
+        ValueError: when it is called, if `min_size` is below 1.
 
     Cost: one sort of n and O(n m) time for each of about log₂(n / min_size) rounds; O(n m) memory.
     With heavily tied predictions there can be more rounds, but fewer than n / min_size.
@@ -226,43 +259,50 @@ def median_variance_bins(min_size: int) -> MedianVarianceBins:
     >>> predictions = Categorical(
     ...     jnp.array([[0.1, 0.6, 0.3], [0.4, 0.6, 0.0], [0.2, 0.6, 0.2], [0.3, 0.5, 0.2]])
     ... )
-    >>> print(median_variance_bins(2)(predictions))
+    >>> print(MedianVarianceBins(2)(predictions))
     [0 1 0 1]
     """
-    return MedianVarianceBins(_checks.size_in_range("min_size", min_size, 1))
+
+    min_size: int = dataclasses.field(metadata={"static": True})
+
+    def _bins(self, predictions: Any, at: Any) -> jax.Array:
+        min_size = _checks.size_in_range("min_size", self.min_size, 1)
+        num_samples = _checks.leading_size("predictions", predictions, min_size)
+        return _median_cells(_probs(predictions, at), num_samples, min_size)
 
 
-@functools.partial(jax.jit, static_argnames="min_size")
-def _median_cells(probs: jax.Array, *, min_size: int) -> jax.Array:
-    """Bins after all possible splits, int32 [n]."""
-    n = len(probs)
-    max_bins = n // min_size
-    start = jnp.zeros(n, jnp.int32), jnp.int32(1), jnp.arange(max_bins) == 0
-    split = functools.partial(_split_once, lax.stop_gradient(probs), min_size)
+@functools.partial(jax.jit, static_argnums=(1, 2))
+def _median_cells(probs: jax.Array, num_samples: int, min_size: int) -> jax.Array:
+    """Bins after all possible splits, of the samples and of the points after them, int32."""
+    max_bins = num_samples // min_size
+    start = jnp.zeros(len(probs), jnp.int32), jnp.int32(1), jnp.arange(max_bins) == 0
+    split = functools.partial(_split_once, lax.stop_gradient(probs), num_samples, min_size)
     bins, _, _ = lax.while_loop(lambda state: jnp.any(state[-1]), split, start)
     return bins
 
 
 def _split_once(
-    probs: jax.Array, min_size: int, state: tuple[jax.Array, jax.Array, jax.Array]
+    probs: jax.Array, num_samples: int, min_size: int, state: tuple[jax.Array, jax.Array, jax.Array]
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
     """Splits all bins that may still be split, once.
 
     Args:
-        probs: class probabilities, [n, m].
+        probs: class probabilities of the samples, and of points that go with them, [n + n', m].
+        num_samples: n.
         min_size: smallest size of a part.
-        state: bin of each sample [n], number of bins, and which bins may be split [max_bins].
+        state: bin of each [n + n'], number of bins, and which bins may be split [max_bins].
 
     Returns:
         The new state.
     """
     bins, num_bins, is_open = state
     max_bins = is_open.size
-    sizes = _counts(jnp.ones_like(bins), bins, max_bins)
-    classes = _most_variable_classes(probs, bins, sizes)
+    samples, theirs = probs[:num_samples], bins[:num_samples]
+    sizes = _counts(jnp.ones_like(theirs), theirs, max_bins)
+    classes = _most_variable_classes(samples, theirs, sizes)
     values = jnp.take_along_axis(probs, classes[bins][:, None], 1)[:, 0]
-    is_below = values < _medians(values, bins, sizes)[bins]
-    below = _counts(is_below, bins, max_bins)
+    is_below = values < _medians(values[:num_samples], theirs, sizes)[bins]
+    below = _counts(is_below[:num_samples], theirs, max_bins)
     above = sizes - below
     is_split = is_open & (below >= min_size) & (above >= min_size)
     new_bins = num_bins - 1 + jnp.cumsum(is_split, dtype=jnp.int32)  # the parts above

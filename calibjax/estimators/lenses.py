@@ -84,10 +84,10 @@ def class_wise(predictions: Any, targets: Any) -> tuple[Bernoulli, jax.Array]:
     >>> import jax
     >>> import jax.numpy as jnp
     >>> from calibjax.distributions import Categorical
-    >>> from calibjax.estimators import ece, uniform_bins
+    >>> from calibjax.estimators import ece, UniformBins
     >>> predictions = Categorical(jnp.array([[0.5, 0.25, 0.25], [0.5, 0.5, 0.0]]))
     >>> def class_ece(predictions, targets):
-    ...     return ece(predictions, targets, binning=uniform_bins(1))
+    ...     return ece(predictions, targets, binning=UniformBins(1))
     >>> print(jax.vmap(class_ece)(*class_wise(predictions, jnp.array([0, 1]))))
     [0.    0.125 0.125]
     """

@@ -6,15 +6,11 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from calibjax import _checks
 from calibjax._arithmetic import safe_sqrt
 from calibjax._pytree import record
-from calibjax.distributions import Bernoulli
-from calibjax.estimators.binnings import Binning, interval_index
-from calibjax.kernels import Kernel
-from calibjax.kernels.smoothing import laplacian, smoothed_means
+from calibjax.estimators.neighbourhoods import Neighbourhood, checked_neighbourhood
 
 _ROUNDING = 1e-3  # of the effective size of two samples
 
@@ -44,14 +40,11 @@ class LocalErrors:
 
 
 def local_errors(
+    neighbourhood: Neighbourhood,
     features: Any,
     confidences: Any,
     correct: Any,
     *,
-    length_scale: Any = None,
-    num_bins: int | None = None,
-    kernel: Kernel | None = None,
-    binning: Binning | None = None,
     at: tuple[Any, Any] | None = None,
 ) -> LocalErrors:
     """Signed local calibration errors, their standard errors and effective sample sizes.
@@ -70,24 +63,19 @@ def local_errors(
     samples, and `hypothesis_tests.local_calibration_test` exactly.
 
     Args:
-        features: features of the samples, [n, d]; with `kernel`, any pytree with leading axis n.
+        neighbourhood: kernel on features and binning of confidences. For G length scales all
+            results have a leading axis G, and distances are computed once.
+        features: features of the samples, [n, d], or any pytree with leading axis n.
         confidences: confidences in [0, 1], [n]: an array or a batch of `Bernoulli`s, as
             `top_label` returns it.
         correct: whether the predicted class came, 0 or 1, [n].
-        length_scale: bandwidth γ > 0 of the Laplacian kernel exp(−‖φ − φ'‖₁ / (d γ)), in units of
-            the features per dimension: a number, or G of them, [G].
-        num_bins: number of equal intervals of confidences, as in `uniform_bins`; 15 in L21.
-        kernel: kernel record on features in place of `length_scale`, with values ≥ 0. A field
-            `length_scale` of its own may be of shape [G].
-        binning: binning of `Bernoulli`s in place of `num_bins`.
-        at: features and confidences of other points, at which the errors are evaluated. A
-            `binning` then sees samples and points together.
+        at: features and confidences of other points, at which the errors are evaluated.
 
     Returns:
         The errors at the samples, or at the points `at`.
 
     Raises:
-        TypeError: if an argument is of the wrong kind, or not one of two alternatives is given.
+        TypeError: if an argument is of the wrong kind.
         ValueError: if shapes or values are wrong.
 
     Cost: one distance and 2 G exponentials for each pair within a bin, O(n G + tile²) memory.
@@ -96,26 +84,25 @@ def local_errors(
     size.
 
     >>> import jax.numpy as jnp
-    >>> from calibjax.estimators import local_errors
+    >>> from calibjax.estimators import Neighbourhood, local_errors
     >>> errors = local_errors(
+    ...     Neighbourhood.laplacian(0.1, 5),
     ...     jnp.array([[0.0], [0.0], [9.0]]),
     ...     jnp.array([0.75, 0.75, 0.75]),
     ...     jnp.array([1, 0, 1]),
-    ...     length_scale=0.1,
-    ...     num_bins=5,
     ... )
     >>> print(errors.error, errors.effective_size)
     [ 0.25  0.25 -0.25] [2. 2. 1.]
     """
-    problem = _checked(features, confidences, correct, length_scale, num_bins, kernel, binning, at)
-    confidences, residuals = problem.confidences, problem.residuals
+    problem = _checked(neighbourhood, features, confidences, correct, at)
+    (_, confidences), residuals = problem.samples, problem.residuals
     values = [residuals, jnp.square(residuals), confidences * (1 - confidences)]
     means, totals = problem.smoothed(jnp.stack(values, 1), powers=(1, 2))
     known = totals[0] != 0
     size = jnp.square(totals[0]) / jnp.where(known, totals[1], 1)
     # Of one sample and little of another, the spread is that of the other one.
     others = jnp.where(size < 2 - _ROUNDING, 0, size - 1)
-    size = _checks.nan_with(size, problem.confidences, problem.residuals)  # in bins of their own
+    size = _checks.nan_with(size, confidences, residuals)  # in bins of their own
     size = jnp.where(jnp.isnan(problem.places), jnp.nan, size)
     spread = means[0, ..., 1] - jnp.square(means[0, ..., 0])
     errors = LocalErrors(
@@ -129,14 +116,11 @@ def local_errors(
 
 
 def lce(
+    neighbourhood: Neighbourhood,
     features: Any,
     confidences: Any,
     correct: Any,
     *,
-    length_scale: Any = None,
-    num_bins: int | None = None,
-    kernel: Kernel | None = None,
-    binning: Binning | None = None,
     at: tuple[Any, Any] | None = None,
 ) -> jax.Array:
     """Local calibration error (LCE) at each point.
@@ -150,13 +134,11 @@ def lce(
     `hypothesis_tests.local_calibration_test` says which are larger than chance.
 
     Args:
-        features: features of the samples, [n, d], see `local_errors` for all arguments.
+        neighbourhood: kernel on features and binning of confidences, see `local_errors` for all
+            arguments.
+        features: features of the samples, [n, d].
         confidences: confidences in [0, 1], [n].
         correct: whether the predicted class came, 0 or 1, [n].
-        length_scale: γ > 0 of the kernel exp(−‖φ − φ'‖₁ / (d γ)), a number, or G of them, [G].
-        num_bins: number of equal intervals of confidences.
-        kernel: kernel record on features in place of `length_scale`.
-        binning: binning of `Bernoulli`s in place of `num_bins`.
         at: features and confidences of other points, at which the errors are evaluated.
 
     Returns:
@@ -164,7 +146,7 @@ def lce(
         `at`.
 
     Raises:
-        TypeError: if an argument is of the wrong kind, or not one of two alternatives is given.
+        TypeError: if an argument is of the wrong kind.
         ValueError: if shapes or values are wrong.
 
     Cost: one distance and G exponentials for each pair within a bin, O(n G + tile²) memory.
@@ -172,26 +154,23 @@ def lce(
     References: L21 eq. (4).
 
     >>> import jax.numpy as jnp
-    >>> from calibjax.estimators import lce
+    >>> from calibjax.estimators import Neighbourhood, lce
     >>> features = jnp.array([[0.0], [0.0], [9.0], [9.0]])
     >>> confidences, correct = jnp.full(4, 0.75), jnp.array([1, 0, 0, 0])
-    >>> print(lce(features, confidences, correct, length_scale=0.1, num_bins=5))
+    >>> print(lce(Neighbourhood.laplacian(0.1, 5), features, confidences, correct))
     [0.25 0.25 0.75 0.75]
     """
-    problem = _checked(features, confidences, correct, length_scale, num_bins, kernel, binning, at)
+    problem = _checked(neighbourhood, features, confidences, correct, at)
     errors, totals = problem.absolute_errors()
     return jnp.where(totals == 0, jnp.nan, errors)
 
 
 def mlce(
+    neighbourhood: Neighbourhood,
     features: Any,
     confidences: Any,
     correct: Any,
     *,
-    length_scale: Any = None,
-    num_bins: int | None = None,
-    kernel: Kernel | None = None,
-    binning: Binning | None = None,
     at: tuple[Any, Any] | None = None,
 ) -> jax.Array:
     """Maximum local calibration error (MLCE), max_x LCE(x).
@@ -200,13 +179,11 @@ def mlce(
     length scales it is the whole curve of L21's figures, for which distances are computed once.
 
     Args:
-        features: features of the samples, [n, d], see `local_errors` for all arguments.
+        neighbourhood: kernel on features and binning of confidences, see `local_errors` for all
+            arguments.
+        features: features of the samples, [n, d].
         confidences: confidences in [0, 1], [n].
         correct: whether the predicted class came, 0 or 1, [n].
-        length_scale: γ > 0 of the kernel exp(−‖φ − φ'‖₁ / (d γ)), a number, or G of them, [G].
-        num_bins: number of equal intervals of confidences.
-        kernel: kernel record on features in place of `length_scale`.
-        binning: binning of `Bernoulli`s in place of `num_bins`.
         at: features and confidences of other points, at which the errors are evaluated. Those
             whose bin holds no sample are left out; without any other the result is NaN.
 
@@ -214,7 +191,7 @@ def mlce(
         A scalar, or [G] for G length scales.
 
     Raises:
-        TypeError: if an argument is of the wrong kind, or not one of two alternatives is given.
+        TypeError: if an argument is of the wrong kind.
         ValueError: if shapes or values are wrong.
 
     Cost: that of `lce`.
@@ -222,28 +199,25 @@ def mlce(
     References: L21 eq. (5).
 
     >>> import jax.numpy as jnp
-    >>> from calibjax.estimators import mlce
+    >>> from calibjax.estimators import Neighbourhood, mlce
     >>> features = jnp.array([[0.0], [0.0], [9.0], [9.0]])
     >>> confidences, correct = jnp.full(4, 0.75), jnp.array([1, 0, 0, 0])
-    >>> gammas = jnp.array([0.1, 1e9])
-    >>> print(mlce(features, confidences, correct, length_scale=gammas, num_bins=5))
+    >>> neighbourhoods = Neighbourhood.laplacian(jnp.array([0.1, 1e9]), 5)
+    >>> print(mlce(neighbourhoods, features, confidences, correct))
     [0.75 0.5 ]
     """
-    problem = _checked(features, confidences, correct, length_scale, num_bins, kernel, binning, at)
+    problem = _checked(neighbourhood, features, confidences, correct, at)
     errors, totals = problem.absolute_errors()
     largest = jnp.max(jnp.where(totals == 0, 0, errors), -1)
     return jnp.where(jnp.any(totals != 0, -1), largest, jnp.nan)
 
 
 def mean_lce(
+    neighbourhood: Neighbourhood,
     features: Any,
     confidences: Any,
     correct: Any,
     *,
-    length_scale: Any = None,
-    num_bins: int | None = None,
-    kernel: Kernel | None = None,
-    binning: Binning | None = None,
     at: tuple[Any, Any] | None = None,
 ) -> jax.Array:
     """Mean local calibration error, the mean of LCE(x) over the points.
@@ -251,13 +225,11 @@ def mean_lce(
     For a wide kernel it is the ECE.
 
     Args:
-        features: features of the samples, [n, d], see `local_errors` for all arguments.
+        neighbourhood: kernel on features and binning of confidences, see `local_errors` for all
+            arguments.
+        features: features of the samples, [n, d].
         confidences: confidences in [0, 1], [n].
         correct: whether the predicted class came, 0 or 1, [n].
-        length_scale: γ > 0 of the kernel exp(−‖φ − φ'‖₁ / (d γ)), a number, or G of them, [G].
-        num_bins: number of equal intervals of confidences.
-        kernel: kernel record on features in place of `length_scale`.
-        binning: binning of `Bernoulli`s in place of `num_bins`.
         at: features and confidences of other points, at which the errors are evaluated. Those
             whose bin holds no sample are left out; without any other the result is NaN.
 
@@ -265,7 +237,7 @@ def mean_lce(
         A scalar, or [G] for G length scales.
 
     Raises:
-        TypeError: if an argument is of the wrong kind, or not one of two alternatives is given.
+        TypeError: if an argument is of the wrong kind.
         ValueError: if shapes or values are wrong.
 
     Cost: that of `lce`.
@@ -273,34 +245,33 @@ def mean_lce(
     References: L21 App. B, Fig. 16 to 19.
 
     >>> import jax.numpy as jnp
-    >>> from calibjax.estimators import mean_lce
+    >>> from calibjax.estimators import Neighbourhood, mean_lce
     >>> features = jnp.array([[0.0], [0.0], [9.0], [9.0]])
     >>> confidences, correct = jnp.full(4, 0.75), jnp.array([1, 0, 0, 0])
-    >>> print(mean_lce(features, confidences, correct, length_scale=0.1, num_bins=5))
+    >>> print(mean_lce(Neighbourhood.laplacian(0.1, 5), features, confidences, correct))
     0.5
     """
-    problem = _checked(features, confidences, correct, length_scale, num_bins, kernel, binning, at)
+    problem = _checked(neighbourhood, features, confidences, correct, at)
     errors, totals = problem.absolute_errors()
     known = totals != 0
     return jnp.sum(jnp.where(known, errors, 0), -1) / jnp.sum(known, -1)
 
 
 class _Problem(NamedTuple):
-    """Samples, the points at which errors are evaluated, and the bins of both."""
+    """Samples, the points at which errors are evaluated, and what is near them."""
 
-    kernel: Kernel
-    confidences: jax.Array
+    neighbourhood: Neighbourhood
+    samples: tuple[Any, jax.Array]  # features and confidences
+    points: tuple[Any, jax.Array] | None  # if they are no samples
     residuals: jax.Array
-    samples: Any
-    points: Any
-    places: jax.Array  # confidences of the points
-    bins: tuple[jax.Array, jax.Array]  # of the points, of the samples
+
+    @property
+    def places(self) -> jax.Array:
+        """Confidences of the points."""
+        return (self.samples if self.points is None else self.points)[1]
 
     def smoothed(self, values: jax.Array, powers: Sequence[int]) -> tuple[jax.Array, jax.Array]:
-        means, totals = smoothed_means(
-            self.kernel, self.points, self.samples, values, self.bins, powers=powers
-        )
-        _checks.smoothing_weights(totals)
+        means, totals = self.neighbourhood.means(self.samples, self.points, values, powers=powers)
         if _checks.is_concrete(self.places):
             return means, totals
         # A traced number that is no probability is in no bin.
@@ -314,65 +285,24 @@ class _Problem(NamedTuple):
 
 
 def _checked(
-    features: Any,
-    confidences: Any,
-    correct: Any,
-    length_scale: Any,
-    num_bins: int | None,
-    kernel: Kernel | None,
-    binning: Binning | None,
-    at: tuple[Any, Any] | None,
+    neighbourhood: Any, features: Any, confidences: Any, correct: Any, at: Any
 ) -> _Problem:
     """Checks all arguments of the local errors."""
+    neighbourhood = checked_neighbourhood(neighbourhood)
     confidences, correct = _checks.confidences_and_correct(confidences, correct)
-    _checks.one_of(length_scale=length_scale, kernel=kernel)
-    _checks.one_of(num_bins=num_bins, binning=binning)
-    samples = _checks.features("features", features, confidences.size, vectors=kernel is None)
-    points, places = samples, confidences
+    samples = _checks.features("features", features, confidences.size)
+    points = None
     if at is not None:
         if not (isinstance(at, tuple) and len(at) == 2):
             got = _checks.described(at)
             raise TypeError(f"at: expected a pair (features, confidences), got {got}")
         places = _checks.confidence_array(at[1], "at[1]")
-        points = _checks.features("at[0]", at[0], places.size, vectors=kernel is None)
-        _checks.same_kind("at[0]", points, "features", samples)
-    if kernel is None:
-        length_scale = _checks.length_scales("length_scale", length_scale)
-        kernel = laplacian(length_scale, samples)
-    else:
-        kernel = _checked_kernel(kernel)
-    if binning is None:
-        num_bins = _checks.size_in_range("num_bins", num_bins, 1, 2**24)
-        bins = interval_index(places, num_bins), interval_index(confidences, num_bins)
-    else:
-        bins = _bins_of_both(binning, confidences, None if at is None else places)
+        points = _checks.features("at[0]", at[0], places.size), places
+        _checks.same_kind("at[0]", points[0], "features", samples)
     residuals = confidences - correct
     if not _checks.is_concrete(residuals):  # of a sample that is in no bin, nothing is known
         residuals = jnp.where(jnp.any(jnp.isnan(residuals)), jnp.nan, residuals)
-    return _Problem(kernel, confidences, residuals, samples, points, places, bins)
-
-
-def _checked_kernel(kernel: Any) -> Kernel:
-    """The kernel, checked, whose length scale may be of shape [G]."""
-    scales = getattr(kernel, "length_scale", 0.0)
-    if np.ndim(scales) != 1 or isinstance(kernel, type):
-        return _checks.kernel_values(kernel)
-    scales = _checks.length_scales("kernel.length_scale", scales)
-    one = _checks.kernel_values(dataclasses.replace(kernel, length_scale=scales[0]))
-    return dataclasses.replace(one, length_scale=scales)
-
-
-def _bins_of_both(
-    binning: Any, confidences: jax.Array, places: jax.Array | None
-) -> tuple[jax.Array, jax.Array]:
-    """Bins of the points and of the samples, which are the points if there are no others."""
-    _checks.function(
-        "binning such as estimators.uniform_bins(10)", "binning", binning, "predictions"
-    )
-    both = confidences if places is None else jnp.concatenate([confidences, places])
-    bins = _checks.as_arrays("binning(predictions)", binning(Bernoulli(both)))
-    bins = _checks.bin_ids("binning(predictions)", bins, both.size)
-    return (bins if places is None else bins[confidences.size :]), bins[: confidences.size]
+    return _Problem(neighbourhood, (samples, confidences), points, residuals)
 
 
 def _root_of_ratio(x: jax.Array, y: jax.Array) -> jax.Array:

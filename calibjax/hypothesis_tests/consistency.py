@@ -7,12 +7,12 @@ import jax
 import jax.numpy as jnp
 
 from calibjax import _checks
+from calibjax._compilation import compiled_once
 from calibjax.distributions.sampling import draw
 from calibjax.hypothesis_tests.result import CalibrationTestResult, simulated_result
 from calibjax.hypothesis_tests.simulation import (
     bytes_of_tile,
     checked_statistic,
-    compiled_once,
     default_batch_size,
     in_batches,
 )

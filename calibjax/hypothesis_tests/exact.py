@@ -15,6 +15,7 @@ import jax.numpy as jnp
 
 from calibjax import _checks, pairwise
 from calibjax._arithmetic import UNROLLED
+from calibjax._compilation import compiled_once
 from calibjax.distributions.sampling import draw
 from calibjax.estimators.kernel import checked_samples, sample_pair
 from calibjax.hypothesis_tests.components import STATISTICS, skce_components
@@ -22,7 +23,6 @@ from calibjax.hypothesis_tests.result import CalibrationTestResult, simulated_re
 from calibjax.hypothesis_tests.simulation import (
     bytes_of_tile,
     checked_statistic,
-    compiled_once,
     default_batch_size,
     in_batches,
 )

@@ -9,26 +9,22 @@ import jax.numpy as jnp
 
 from calibjax import _checks
 from calibjax.distributions import Bernoulli
-from calibjax.estimators.binnings import Binning
 from calibjax.estimators.local import lce, local_errors
+from calibjax.estimators.neighbourhoods import Neighbourhood
 from calibjax.hypothesis_tests.exact import exact_test
 from calibjax.hypothesis_tests.result import CalibrationTestResult
 from calibjax.hypothesis_tests.simulation import default_batch_size
-from calibjax.kernels import Kernel
 
 _BYTES_PER_SAMPLE = 64  # residuals, weighted sums and errors of one sample in one redraw
 
 
 def local_calibration_test(
     key: jax.Array,
+    neighbourhood: Neighbourhood,
     features: Any,
     confidences: Any,
     correct: Any,
     *,
-    length_scale: Any = None,
-    num_bins: int | None = None,
-    kernel: Kernel | None = None,
-    binning: Binning | None = None,
     num_samples: int = 1000,
     batch_size: int | None = None,
 ) -> CalibrationTestResult:
@@ -49,13 +45,10 @@ def local_calibration_test(
 
     Args:
         key: a JAX random key.
-        features: features of the samples, [n, d], see `estimators.local_errors`.
+        neighbourhood: kernel on features and binning of confidences, see `estimators.lce`.
+        features: features of the samples, [n, d], or any pytree with leading axis n.
         confidences: confidences in [0, 1], [n].
         correct: whether the predicted class came, 0 or 1, [n].
-        length_scale: γ > 0 of the kernel exp(−‖φ − φ'‖₁ / (d γ)), a number, or G of them, [G].
-        num_bins: number of equal intervals of confidences.
-        kernel: kernel record on features in place of `length_scale`.
-        binning: binning of `Bernoulli`s in place of `num_bins`.
         num_samples: B, number of redraws; the smallest possible p-value is 1 / (B + 1).
         batch_size: number of redraws that are evaluated at once, for which weights are computed
             once; by default so many that they hold about 16 MB.
@@ -65,7 +58,7 @@ def local_calibration_test(
         with G length scales [G, n], and the adjustment is for all of them.
 
     Raises:
-        TypeError: if an argument is of the wrong kind, or not one of two alternatives is given.
+        TypeError: if an argument is of the wrong kind.
         ValueError: if shapes or values are wrong.
 
     Cost: the weights of `lce` once for each batch, and one multiplication for each redraw and
@@ -76,11 +69,12 @@ def local_calibration_test(
 
     >>> import jax, jax.numpy as jnp
     >>> from calibjax import hypothesis_tests
+    >>> from calibjax.estimators import Neighbourhood
     >>> features = jnp.repeat(jnp.array([[0.0], [9.0]]), 10, axis=0)
     >>> confidences = jnp.full(20, 0.5)
     >>> correct = jnp.array([0, 1] * 5 + [0] * 10)  # wrong wherever the feature is 9
     >>> test = hypothesis_tests.local_calibration_test(
-    ...     jax.random.key(0), features, confidences, correct, length_scale=0.1, num_bins=5
+    ...     jax.random.key(0), Neighbourhood.laplacian(0.1, 5), features, confidences, correct
     ... )
     >>> print(test.adjusted_pvalue[0] > 0.5, test.adjusted_pvalue[-1] < 0.05)
     True True
@@ -89,22 +83,16 @@ def local_calibration_test(
     confidences, correct = _checks.confidences_and_correct(confidences, correct)
     # A traced label that is neither 0 nor 1 must not become one.
     confidences = jnp.where(jnp.any(jnp.isnan(correct)), jnp.nan, confidences)
-    options = {
-        "length_scale": length_scale,
-        "num_bins": num_bins,
-        "kernel": kernel,
-        "binning": binning,
-    }
     if batch_size is None:
         batch_size = default_batch_size(_BYTES_PER_SAMPLE * confidences.size)
     result = exact_test(
         key,
-        functools.partial(lce, features, **options),
+        functools.partial(lce, neighbourhood, features),
         Bernoulli(confidences),
         correct.astype(int),
         num_samples=num_samples,
         batch_size=batch_size,
         adjust=True,
     )
-    signed = local_errors(features, confidences, correct, **options).error
+    signed = local_errors(neighbourhood, features, confidences, correct).error
     return dataclasses.replace(result, estimate=signed)

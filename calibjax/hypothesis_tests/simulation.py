@@ -1,7 +1,5 @@
 """Draws under the null hypothesis, in batches."""
 
-import hashlib
-import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -13,9 +11,6 @@ from calibjax import _checks, pairwise
 
 _BATCH_BYTES = 2**24  # what the draws in one batch hold at once by default: about a cache
 _BATCH_COUNTS = 2**24  # resampling counts that are held at once
-_MAX_PROGRAMS = 32  # compiled ones that are kept
-_PROGRAMS: dict[Any, Any] = {}
-_LOCK = threading.Lock()
 
 
 def default_batch_size(bytes_per_draw: int) -> int:
@@ -48,56 +43,6 @@ def in_batches(
     keys = jnp.concatenate([keys, keys[: num_batches * size - num_samples]])
     values = lax.map(evaluate, keys.reshape(num_batches, size))
     return jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:])[:num_samples], values)
-
-
-def compiled_once(
-    function: Callable[[jax.Array, Any], Any], key: jax.Array, predictions: Any
-) -> Any:
-    """Value of a function of arrays, which is compiled once for all calls with an equal program.
-
-    Functions are traced in every call, which takes about a tenth of the time of compiling, and
-    their programs are compared, with all the constants in them. So a function that is made anew
-    is not compiled again where it is the same, and is where what it reads from outside has changed.
-    Calls with traced arguments, or of a function that has such in it, are part of the outer
-    program. Functions that have to know the predictions find them as constants.
-    """
-    if not _checks.is_concrete(key, predictions):
-        return function(key, predictions)
-    arguments: tuple = (key, predictions)
-    try:
-        traced = jax.jit(function).trace(*arguments)
-    except Exception:
-        traced = None  # the error, if it is another one, comes again
-    if traced is None:
-        arguments = (key,)
-        traced = jax.jit(lambda key: function(key, predictions)).trace(key)
-    num_arrays = len(jax.tree.leaves(arguments))
-    if len(traced.jaxpr.in_avals) > num_arrays or not _checks.is_concrete(traced.jaxpr.consts):
-        return function(key, predictions)  # it reads traced values from outside
-    return _compiled(traced, arguments)(*arguments)
-
-
-def _compiled(traced: Any, arguments: tuple[Any, ...]) -> Callable[..., Any]:
-    """The compiled program of a traced function, that of an earlier one if they are equal."""
-    lowered = traced.lower()
-    text = lowered.as_text()
-    # What the text does not say: the functions that are called back, and constants that JAX, if
-    # asked to, hands over as arguments. JAX adds its options to the class of `config` when it is
-    # imported, which no type checker sees.
-    if "callback" in text or jax.config.jax_use_simplified_jaxpr_constants:  # pyright: ignore
-        return lowered.compile()
-    types = tuple(traced.jaxpr.in_avals), tuple(traced.jaxpr.out_avals)
-    structures = jax.tree.structure((arguments, traced.out_info))
-    devices = tuple(leaf.sharding for leaf in jax.tree.leaves(arguments))
-    program = hashlib.sha256(text.encode()).digest(), types, structures, devices
-    with _LOCK:
-        compiled = _PROGRAMS.pop(program, None)  # to be the last one
-    compiled = lowered.compile() if compiled is None else compiled
-    with _LOCK:
-        _PROGRAMS[program] = compiled
-        while len(_PROGRAMS) > _MAX_PROGRAMS:
-            _PROGRAMS.pop(next(iter(_PROGRAMS)))
-    return compiled
 
 
 def multinomial_counts(keys: jax.Array, num_samples: int) -> jax.Array:

@@ -8,11 +8,10 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from calibjax import _checks, pairwise
+from calibjax import pairwise
 from calibjax._arithmetic import floating_dtype
-from calibjax.distances import Manhattan
 from calibjax.kernels.base import Kernel
-from calibjax.kernels.stationary import Exponential, Stationary
+from calibjax.kernels.stationary import Stationary
 
 
 def smoothed_means(
@@ -63,19 +62,11 @@ def smoothed_means(
     return jax.tree.map(lambda x: jnp.moveaxis(x, 0, 1), lax.map(one, scales))
 
 
-def laplacian(length_scale: Any, features: jax.Array) -> Exponential:
-    """The kernel exp(−‖φ − φ'‖₁ / (d γ)) for features [n, d] and γ, a number or [G]."""
-    scales = jnp.asarray(length_scale, features.dtype) * features.shape[1]
-    # Narrower kernels, whose exponents would overflow, choose the nearest sample all the same.
-    narrow = jnp.maximum(scales, jnp.finfo(scales.dtype).tiny ** 0.5)
-    if not _checks.is_concrete(length_scale):
-        narrow = jnp.where(scales > 0, narrow, jnp.nan)
-    return Exponential(narrow, Manhattan())
-
-
 def _batched(kernel: Stationary, dtype: Any) -> Stationary:
     """Kernels without their distance, with leading axis [G], or [1] for a single length scale."""
     scales = jnp.atleast_1d(jnp.asarray(kernel.length_scale, dtype))
+    # Narrower kernels, whose exponents would overflow, choose the nearest sample all the same.
+    scales = jnp.maximum(scales, jnp.finfo(dtype).tiny ** 0.5)
     one = dataclasses.replace(kernel, length_scale=scales[0], distance=None)
     kernels = jax.tree.map(
         lambda x: jnp.broadcast_to(jnp.asarray(x, dtype), (scales.size, *jnp.shape(x))), one

@@ -108,7 +108,7 @@ def reliability_curve(
             which binary predictions are meant: `estimators.top_label`, `estimators.class_wise`.
         targets: labels 0 or 1, [n].
         binning: function of the predictions that returns the bin of each, integers in
-            0, ..., n − 1, [n]: `estimators.uniform_bins(10)` or your own. It must not depend on
+            0, ..., n − 1, [n]: `estimators.UniformBins(10)` or your own. It must not depend on
             the targets.
         num_samples: B, number of redraws, at least 2 / (1 − level) − 1.
         level: in (0, 1).
@@ -135,7 +135,7 @@ def reliability_curve(
     ...     jax.random.key(0),
     ...     distributions.Bernoulli(jnp.repeat(jnp.array([0.25, 0.75]), 100)),
     ...     jnp.arange(200) % 2,
-    ...     binning=estimators.uniform_bins(2),
+    ...     binning=estimators.UniformBins(2),
     ...     max_bins=2,
     ... )
     >>> print(curve.counts, curve.confidence, curve.frequency, curve.is_outside)
@@ -146,7 +146,7 @@ def reliability_curve(
     max_bins = _checks.size_in_range("max_bins", max_bins, 1)
     predictions, targets = _checked_binary(predictions, targets)
     _checks.function(
-        "binning such as estimators.uniform_bins(10)", "binning", binning, "predictions"
+        "binning such as estimators.UniformBins(10)", "binning", binning, "predictions"
     )
     bins = _checks.as_arrays("binning(predictions)", binning(predictions))
     _checks.bin_ids("binning(predictions)", bins, targets.size)
@@ -301,7 +301,7 @@ def reliability_diagram(
     >>> predictions = distributions.Bernoulli(jnp.linspace(0, 1, 200))
     >>> targets = distributions.sample_targets(jax.random.key(0), predictions)
     >>> curve = plotting.reliability_curve(
-    ...     jax.random.key(1), predictions, targets, binning=estimators.uniform_bins(10)
+    ...     jax.random.key(1), predictions, targets, binning=estimators.UniformBins(10)
     ... )
     >>> axis = plotting.reliability_diagram(curve)
     >>> print(axis.get_ylabel())

@@ -1,27 +1,27 @@
-"""Recalibration: pairs of functions `fit` and `apply` that learn to correct predictions."""
+"""Recalibration: records with methods `fit` and `apply` that learn to correct predictions."""
 
 from calibjax.recalibration.base import ClassWiseParams, Recalibrator
-from calibjax.recalibration.groups import group_wise
-from calibjax.recalibration.histogram import BinAccuracies, histogram_binning
-from calibjax.recalibration.isotonic import IsotonicMap, isotonic_regression
-from calibjax.recalibration.local import LocalAccuracies, local_recalibration
+from calibjax.recalibration.groups import GroupWise
+from calibjax.recalibration.histogram import BinAccuracies, HistogramBinning
+from calibjax.recalibration.isotonic import IsotonicMap, IsotonicRegression
+from calibjax.recalibration.local import LocalAccuracies, LocalRecalibration
 from calibjax.recalibration.powers import tempered
-from calibjax.recalibration.sigmoid import SigmoidMap, mmce_scaling, platt_scaling
-from calibjax.recalibration.temperature import temperature_scaling
+from calibjax.recalibration.sigmoid import MMCEScaling, PlattScaling, SigmoidMap
+from calibjax.recalibration.temperature import TemperatureScaling
 
 __all__ = [
     "BinAccuracies",
     "ClassWiseParams",
+    "GroupWise",
+    "HistogramBinning",
     "IsotonicMap",
+    "IsotonicRegression",
     "LocalAccuracies",
+    "LocalRecalibration",
+    "MMCEScaling",
+    "PlattScaling",
     "Recalibrator",
     "SigmoidMap",
-    "group_wise",
-    "histogram_binning",
-    "isotonic_regression",
-    "local_recalibration",
-    "mmce_scaling",
-    "platt_scaling",
-    "temperature_scaling",
+    "TemperatureScaling",
     "tempered",
 ]

@@ -2,7 +2,7 @@
 
 import warnings
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -14,23 +14,25 @@ from calibjax.distributions import Categorical
 from calibjax.estimators import class_wise
 
 
-class Recalibrator(NamedTuple):
-    """A pair of pure functions that learns to correct predictions, and corrects them.
+class Recalibrator:
+    """Base class of records that learn to correct predictions, and correct them.
 
     Predictions are distributions where these are corrected as a whole, and confidences with 0 or 1
     as targets (`correct`) where only the confidence in a class is, whatever the class. What else a
-    method looks at, features or groups, are further arguments of both functions.
-
-    Attributes:
-        fit: (predictions, targets) → params, a pytree of arrays.
-        apply: (params, predictions) → corrected predictions.
+    method looks at, features or groups, are further arguments of both methods, which are pure
+    functions: they can be compiled and mapped over data sets.
 
     Fit on one part of the data and evaluate on another: predictions that are corrected with their
     own targets look better calibrated than they are.
     """
 
-    fit: Callable[..., Any]
-    apply: Callable[..., Any]
+    def fit(self, *arguments: Any, **others: Any) -> Any:
+        """What is learned from predictions and targets, a pytree of arrays."""
+        raise NotImplementedError(f"{type(self).__name__} does not define fit")
+
+    def apply(self, params: Any, *arguments: Any, **others: Any) -> Any:
+        """Corrected predictions."""
+        raise NotImplementedError(f"{type(self).__name__} does not define apply")
 
 
 @record
@@ -44,49 +46,51 @@ class ClassWiseParams:
     params: Any
 
 
-def also_of_classes(
-    fit: Callable[..., Any],
-    apply: Callable[..., Any],
-    is_kept: Callable[[Any, jax.Array], jax.Array] | None = None,
-) -> Recalibrator:
-    """The recalibrator of confidences, and of class predictions one class against the rest.
+class ConfidenceRecalibrator(Recalibrator):
+    """A recalibrator of confidences, and of class predictions one class against the rest.
 
     With predictions of classes and labels, `fit` learns from the probability of each class and
     whether that class came, and `apply` divides the new probabilities by their sum; where that is
     zero, all classes are equally probable.
-
-    Args:
-        fit: (confidences, correct) → params; can be mapped.
-        apply: (params, confidences) → confidences; can be mapped.
-        is_kept: (params, confidences) → which confidences `apply` keeps for want of samples, if
-            it does that.
     """
 
-    def fit_either(predictions: Any, targets: Any) -> Any:
-        if not _is_of_classes(predictions):
-            return fit(predictions, targets)
-        each, correct = class_wise(predictions, targets)
-        params = jax.vmap(fit)(each.probs, correct)
+    def fit(self, confidences: Any, correct: Any) -> Any:
+        """What is learned from confidences [n] and what came, 0 or 1, [n]; or from classes."""
+        if not _is_of_classes(confidences):
+            return self._fit(*_checks.confidences_and_correct(confidences, correct))
+        each, correct = class_wise(confidences, correct)
+        params = jax.vmap(self._fit)(each.probs, correct.astype(each.probs.dtype))
         if _checks.is_concrete(params):
-            _refuse_missing(fit, params, each.probs, correct)
+            _refuse_missing(self._fit, params, each.probs, correct)
         return ClassWiseParams(params)
 
-    def apply_either(params: Any, predictions: Any) -> Any:
-        if not _is_of_classes(predictions):
-            return apply(params, predictions)
+    def apply(self, params: Any, confidences: Any) -> Any:
+        """New confidences, [n], or a batch of `Categorical`s for predictions of classes."""
+        if not _is_of_classes(confidences):
+            confidences = _checks.confidence_array(confidences)
+            values, is_kept = self._apply(params, confidences)
+            self._warn(is_kept)
+            return values
         _checks.fitted("params", params, ClassWiseParams)
-        probs = _checks.batch(predictions).class_probs
+        probs = _checks.batch(confidences).class_probs
         num_classes = _checks.leading_size("params", params)
         expected = f"[n, {num_classes}], the classes that fit has seen"
         _checks.shape("predictions.class_probs", probs, (None, num_classes), expected)
-        values = jax.vmap(apply)(params.params, probs.T).T
-        if is_kept is not None and _checks.is_concrete(params, probs):
-            warn_about_kept(
-                "histogram_binning", np.asarray(jax.vmap(is_kept)(params.params, probs.T))
-            )
-        return Categorical(_normalised(values))
+        values, is_kept = jax.vmap(self._apply)(params.params, probs.T)
+        self._warn(is_kept)
+        return Categorical(_normalised(values.T))
 
-    return Recalibrator(fit_either, apply_either)
+    def _warn(self, is_kept: Any) -> None:
+        if is_kept is not None and _checks.is_concrete(is_kept):
+            warn_about_kept(type(self).__name__, np.asarray(is_kept), stacklevel=4)
+
+    def _fit(self, confidences: jax.Array, correct: jax.Array) -> Any:
+        """Params of checked confidences and what came, both floating-point."""
+        raise NotImplementedError
+
+    def _apply(self, params: Any, confidences: jax.Array) -> tuple[jax.Array, Any]:
+        """New confidences, and which are kept for want of samples, if the method does that."""
+        raise NotImplementedError
 
 
 def _is_of_classes(predictions: Any) -> bool:

@@ -9,10 +9,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from calibjax import _checks
+from calibjax._pytree import record
 from calibjax.recalibration.base import Recalibrator
 
 
-def group_wise(recalibrator: Recalibrator) -> Recalibrator:
+@record
+class GroupWise(Recalibrator):
     """The same recalibration for each group of samples, learned from that group alone.
 
     `fit` and `apply` take the arguments of the recalibrator's, and the groups as last one. For
@@ -22,49 +24,49 @@ def group_wise(recalibrator: Recalibrator) -> Recalibrator:
     A group that is small has params that are noisy, or none: some methods need both correct and
     wrong predictions. That is an error; merge such groups with others.
 
-    Args:
-        recalibrator: any pair of functions whose arguments, apart from params, are arrays with
-            leading axis n, or pytrees of such.
+    `fit(*arguments, groups)` returns a dictionary of the params of each group,
+    `apply(params, *arguments, groups)` what the recalibrator's `apply` returns, in the order of
+    the samples. The groups are integers ≥ 0, with or without gaps, [n]. Under `jit` they have to
+    be known when compiling; other arguments may be traced.
 
-    Returns:
-        The pair `fit(*arguments, groups)` → params, a dictionary of the params of each group, and
-        `apply(params, *arguments, groups)` → what the recalibrator's `apply` returns, in the order
-        of the samples. The groups are integers ≥ 0, with or without gaps, [n]. Under `jit` they
-        have to be known when compiling; other arguments may be traced.
+    Attributes:
+        recalibrator: anything with methods `fit` and `apply` whose arguments, apart from params,
+            are arrays with leading axis n, or pytrees of such.
 
     Raises:
-        TypeError: if the recalibrator is none; by the functions if the groups are no integers, or
+        TypeError: by the methods if the recalibrator is none, or the groups are no integers or
             traced.
-        ValueError: by the functions if shapes or values are wrong; by `fit` if the recalibrator's
+        ValueError: by the methods if shapes or values are wrong; by `fit` if the recalibrator's
             `fit` raises one for a group, which is named; by `apply` if `fit` has not seen a group.
 
-    Cost: that of the recalibrator for each group. Its functions are compiled for each size of a
+    Cost: that of the recalibrator for each group. Its methods are compiled for each size of a
     group.
 
     References: L21 §5.
 
     >>> import jax.numpy as jnp
-    >>> from calibjax.recalibration import histogram_binning
-    >>> fit, apply = group_wise(histogram_binning(1))
+    >>> from calibjax.recalibration import HistogramBinning
+    >>> method = GroupWise(HistogramBinning(1))
     >>> confidences = jnp.array([0.6, 0.7, 0.8, 0.9])
-    >>> params = fit(confidences, jnp.array([0, 1, 1, 1]), jnp.array([3, 7, 3, 7]))
-    >>> print(apply(params, jnp.array([0.5, 0.5, 0.5]), jnp.array([7, 3, 7])))
+    >>> params = method.fit(confidences, jnp.array([0, 1, 1, 1]), jnp.array([3, 7, 3, 7]))
+    >>> print(method.apply(params, jnp.array([0.5, 0.5, 0.5]), jnp.array([7, 3, 7])))
     [1.  0.5 1. ]
     """
-    for name in ("fit", "apply"):
-        function = getattr(recalibrator, name, None)
-        if isinstance(recalibrator, type) or not callable(function):
-            got = _checks.described(recalibrator)
-            raise TypeError(f"recalibrator: expected a Recalibrator(fit, apply), got {got}")
 
-    def fit(*arguments: Any) -> dict[int, Any]:
+    recalibrator: Any
+
+    def fit(self, *arguments: Any) -> dict[int, Any]:
+        """Params of each group."""
+        method = _checked_method(self.recalibrator)
         arguments, members = _grouped(arguments)
         return {
-            group: _fit_one(recalibrator.fit, group, _taken(arguments, indices))
+            group: _fit_one(method.fit, group, _taken(arguments, indices))
             for group, indices in members.items()
         }
 
-    def apply(params: dict[int, Any], *arguments: Any) -> Any:
+    def apply(self, params: dict[int, Any], *arguments: Any) -> Any:
+        """What the params of each group make of its samples."""
+        method = _checked_method(self.recalibrator)
         _checks.fitted("params", params, dict)
         arguments, members = _grouped(arguments)
         for group, indices in members.items():
@@ -77,11 +79,19 @@ def group_wise(recalibrator: Recalibrator) -> Recalibrator:
         parts = []
         for group, indices in members.items():  # a comprehension would be a level of the stack
             taken = _taken(arguments, indices)
-            parts.append(_apply_one(recalibrator.apply, group, params[group], taken))
+            parts.append(_apply_one(method.apply, group, params[group], taken))
         positions = np.argsort(np.concatenate([*members.values()]))
         return jax.tree.map(lambda *leaves: jnp.concatenate(leaves)[positions], *parts)
 
-    return Recalibrator(fit, apply)
+
+def _checked_method(recalibrator: Any) -> Any:
+    """The recalibrator, if it has the methods of one."""
+    for name in ("fit", "apply"):
+        function = getattr(recalibrator, name, None)
+        if isinstance(recalibrator, type) or not callable(function):
+            got = _checks.described(recalibrator)
+            raise TypeError(f"recalibrator: expected methods fit and apply, got {got}")
+    return recalibrator
 
 
 def _grouped(arguments: tuple[Any, ...]) -> tuple[tuple[Any, ...], dict[int, np.ndarray]]:

@@ -1,21 +1,20 @@
 """Histogram binning: the confidences of an interval become its accuracy."""
 
+import dataclasses
 import functools
-from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from calibjax import _checks
 from calibjax._pytree import record
 from calibjax.estimators.binnings import interval_index
-from calibjax.recalibration.base import Recalibrator, also_of_classes, warn_about_kept
+from calibjax.recalibration.base import ConfidenceRecalibrator
 
 
 @record
 class BinAccuracies:
-    """What `histogram_binning` learns.
+    """What `HistogramBinning` learns.
 
     Attributes:
         accuracies: proportion of correct predictions in each interval, NaN in empty ones, [b].
@@ -26,10 +25,11 @@ class BinAccuracies:
     counts: jax.Array
 
 
-def histogram_binning(num_bins: int) -> Recalibrator:
+@record
+class HistogramBinning(ConfidenceRecalibrator):
     """Histogram binning: the accuracy of the calibration samples in the same interval.
 
-    The intervals are those of `estimators.uniform_bins`, [0, 1/b], (1/b, 2/b], ..., (1 − 1/b, 1],
+    The intervals are those of `estimators.UniformBins`, [0, 1/b], (1/b, 2/b], ..., (1 − 1/b, 1],
     for calibration and new confidences alike. Confidences in intervals without calibration
     samples are kept; a `UserWarning` says how many of them there are. When compiled nothing can
     be said: look at `params.counts`.
@@ -39,19 +39,18 @@ def histogram_binning(num_bins: int) -> Recalibrator:
     their sum: `fit` returns `ClassWiseParams`, `apply` a batch of `Categorical`s. A class can
     get probability zero in this way, with which the log-likelihood of its labels is infinite.
 
-    Args:
+    `fit(confidences, correct)` returns `BinAccuracies`, `apply(params, confidences)` confidences
+    [n]. The confidences are an array [n] or a batch of n `Bernoulli`s, as `estimators.top_label`
+    returns them; `correct` is 0 or 1, [n].
+
+    Attributes:
         num_bins: b, number of intervals, between 1 and 2²⁴.
 
-    Returns:
-        The pair `fit(confidences, correct)` → params, a record of `accuracies` and `counts` [b],
-        and `apply(params, confidences)` → confidences [n]. The confidences are an array [n] or a
-        batch of n `Bernoulli`s, as `estimators.top_label` returns them; `correct` is 0 or 1, [n].
-        Both can be compiled and mapped over data sets.
-
     Raises:
-        TypeError: if `num_bins` is no integer; by the functions if an argument is of the wrong
-            kind.
-        ValueError: if `num_bins` is out of range; by the functions if shapes or values are wrong.
+        TypeError: by the methods if an argument is of the wrong kind; by `fit` if `num_bins` is no
+            integer.
+        ValueError: by the methods if shapes or values are wrong; by `fit` if `num_bins` is out of
+            range.
 
     Cost: O(n + b).
 
@@ -60,21 +59,22 @@ def histogram_binning(num_bins: int) -> Recalibrator:
     On calibration of modern neural networks, §4.1; L21 §2.2, with intervals of equal length.
 
     >>> import jax.numpy as jnp
-    >>> fit, apply = histogram_binning(2)
-    >>> params = fit(jnp.array([0.6, 0.7, 0.8, 0.9, 0.4]), jnp.array([1, 0, 1, 1, 0]))
-    >>> print(params.counts, apply(params, jnp.array([0.55, 0.2])))
+    >>> method = HistogramBinning(2)
+    >>> params = method.fit(jnp.array([0.6, 0.7, 0.8, 0.9, 0.4]), jnp.array([1, 0, 1, 1, 0]))
+    >>> print(params.counts, method.apply(params, jnp.array([0.55, 0.2])))
     [1 4] [0.75 0.  ]
     """
-    # As for uniform_bins: beyond 2²⁴ the intervals are finer than float32 numbers are.
-    num_bins = _checks.size_in_range("num_bins", num_bins, 1, 2**24)
-    return also_of_classes(
-        functools.partial(_fit, num_bins), _apply, lambda params, new: _looked_up(params, new)[1]
-    )
 
+    num_bins: int = dataclasses.field(metadata={"static": True})
 
-def _fit(num_bins: int, confidences: Any, correct: Any) -> BinAccuracies:
-    """Accuracy and number of samples of each interval; checks the arguments."""
-    return _bin_accuracies(*_checks.confidences_and_correct(confidences, correct), num_bins)
+    def _fit(self, confidences: jax.Array, correct: jax.Array) -> BinAccuracies:
+        # As for UniformBins: beyond 2²⁴ the intervals are finer than float32 numbers are.
+        num_bins = _checks.size_in_range("num_bins", self.num_bins, 1, 2**24)
+        return _bin_accuracies(confidences, correct, num_bins)
+
+    def _apply(self, params: BinAccuracies, confidences: jax.Array) -> tuple[jax.Array, jax.Array]:
+        _checks.fitted("params", params, BinAccuracies)
+        return _looked_up(params, confidences)
 
 
 @functools.partial(jax.jit, static_argnums=2)
@@ -88,16 +88,6 @@ def _bin_accuracies(confidences: jax.Array, correct: jax.Array, num_bins: int) -
     accuracies = sums / jnp.maximum(counts, 1)
     counts = jnp.where(is_bad, jnp.iinfo(counts.dtype).min, counts)  # stands for NaN
     return BinAccuracies(jnp.where(counts > 0, accuracies, jnp.nan), counts)
-
-
-def _apply(params: BinAccuracies, confidences: Any) -> jax.Array:
-    """Accuracies of the intervals that the confidences are in."""
-    _checks.fitted("params", params, BinAccuracies)
-    confidences = _checks.confidence_array(confidences)
-    values, is_kept = _looked_up(params, confidences)
-    if _checks.is_concrete(is_kept):
-        warn_about_kept("histogram_binning", np.asarray(is_kept), stacklevel=4)
-    return values
 
 
 @jax.jit

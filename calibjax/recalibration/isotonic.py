@@ -1,19 +1,17 @@
 """Isotonic regression of what came on the confidences."""
 
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 from jax import lax
 
 from calibjax import _checks
 from calibjax._pytree import record
-from calibjax.recalibration.base import Recalibrator, also_of_classes
+from calibjax.recalibration.base import ConfidenceRecalibrator
 
 
 @record
 class IsotonicMap:
-    """The non-decreasing, piecewise linear map that `isotonic_regression` learns.
+    """The non-decreasing, piecewise linear map that `IsotonicRegression` learns.
 
     Attributes:
         thresholds: the calibration confidences in increasing order, [n].
@@ -24,7 +22,8 @@ class IsotonicMap:
     values: jax.Array
 
 
-def isotonic_regression() -> Recalibrator:
+@record
+class IsotonicRegression(ConfidenceRecalibrator):
     """Isotonic regression: the non-decreasing map of confidences with the least squared error.
 
         f = argmin Σ_i (f(r_i) − c_i)² over non-decreasing f,
@@ -43,15 +42,13 @@ def isotonic_regression() -> Recalibrator:
     scikit-learn's `CalibratedClassifierCV` does. A class can get probability zero in this way, with
     which the log-likelihood of its labels is infinite.
 
-    Returns:
-        The pair `fit(confidences, correct)` → params, an `IsotonicMap`, and
-        `apply(params, confidences)` → confidences [n]. The confidences are an array [n] or a
-        batch of n `Bernoulli`s, as `estimators.top_label` returns them; `correct` is 0 or 1, [n].
-        Both can be compiled, mapped over data sets and differentiated.
+    `fit(confidences, correct)` returns an `IsotonicMap`, `apply(params, confidences)` confidences
+    [n]. The confidences are an array [n] or a batch of n `Bernoulli`s, as `estimators.top_label`
+    returns them; `correct` is 0 or 1, [n]. Both can be differentiated.
 
     Raises:
-        TypeError: by the functions if an argument is of the wrong kind.
-        ValueError: by the functions if shapes or values are wrong.
+        TypeError: by the methods if an argument is of the wrong kind.
+        ValueError: by the methods if shapes or values are wrong.
 
     Cost: one sort and O(n) for each round, in which all runs of decreasing values are pooled at
     once; about log n rounds for independent data, n^⅔ at worst. O(n) memory.
@@ -60,17 +57,18 @@ def isotonic_regression() -> Recalibrator:
     probability estimates, §3, and §4 for the classes; L21 §2.2.
 
     >>> import jax.numpy as jnp
-    >>> fit, apply = isotonic_regression()
-    >>> params = fit(jnp.array([0.2, 0.4, 0.6, 0.8]), jnp.array([0, 1, 0, 1]))
-    >>> print(params.values, apply(params, jnp.array([0.1, 0.5, 0.9])))
+    >>> method = IsotonicRegression()
+    >>> params = method.fit(jnp.array([0.2, 0.4, 0.6, 0.8]), jnp.array([0, 1, 0, 1]))
+    >>> print(params.values, method.apply(params, jnp.array([0.1, 0.5, 0.9])))
     [0.  0.5 0.5 1. ] [0.  0.5 1. ]
     """
-    return also_of_classes(_fit, _apply)
 
+    def _fit(self, confidences: jax.Array, correct: jax.Array) -> IsotonicMap:
+        return _pooled(confidences, correct)
 
-def _fit(confidences: Any, correct: Any) -> IsotonicMap:
-    """The best non-decreasing map; checks the arguments."""
-    return _pooled(*_checks.confidences_and_correct(confidences, correct))
+    def _apply(self, params: IsotonicMap, confidences: jax.Array) -> tuple[jax.Array, None]:
+        _checks.fitted("params", params, IsotonicMap)
+        return _interpolated(params, confidences), None
 
 
 @jax.jit
@@ -103,12 +101,6 @@ def _block_means(sums: jax.Array, is_start: jax.Array) -> tuple[jax.Array, jax.A
     starts_after = jnp.append(jnp.where(is_start, positions, n)[1:], n)
     end = lax.cummin(starts_after, reverse=True)
     return (sums[end] - sums[first]) / (end - first), first
-
-
-def _apply(params: IsotonicMap, confidences: Any) -> jax.Array:
-    """Interpolates between the calibration confidences; checks the arguments."""
-    _checks.fitted("params", params, IsotonicMap)
-    return _interpolated(params, _checks.confidence_array(confidences))
 
 
 @jax.jit

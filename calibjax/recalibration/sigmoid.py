@@ -1,5 +1,6 @@
 """Sigmoid maps of the log-odds of confidences: Platt scaling, and with the MMCE in the loss."""
 
+import dataclasses
 import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -13,7 +14,7 @@ from jax import lax
 from calibjax import _checks, estimators
 from calibjax._pytree import record
 from calibjax.kernels import Exponential, Kernel
-from calibjax.recalibration.base import Recalibrator, also_of_classes
+from calibjax.recalibration.base import ConfidenceRecalibrator, Recalibrator
 
 _MAX_ITERATIONS = 100
 _KUMAR_KERNEL = Exponential(0.4)
@@ -43,15 +44,15 @@ def log_odds(confidences: jax.Array | np.ndarray) -> jax.Array:
     return jnp.log(inside) - jnp.log1p(-inside)
 
 
-def apply_map(params: SigmoidMap, confidences: Any) -> jax.Array:
-    """The `apply` of all recalibrators that learn a sigmoid map; checks the arguments."""
+def _applied(params: SigmoidMap, confidences: jax.Array) -> jax.Array:
+    """New confidences; checks the map."""
     _checks.fitted("params", params, SigmoidMap)
     params = _checks.replaced(
         params,
         slope=_checks.finite("params.slope", params.slope),
         intercept=_checks.finite("params.intercept", params.intercept),
     )
-    return _mapped(params, _checks.confidence_array(confidences))
+    return _mapped(params, confidences)
 
 
 @jax.jit
@@ -59,7 +60,8 @@ def _mapped(params: SigmoidMap, confidences: jax.Array) -> jax.Array:
     return jax.tree.map(lambda x: x.astype(confidences.dtype), params)(confidences)
 
 
-def platt_scaling(*, smooth_targets: bool = False) -> Recalibrator:
+@record
+class PlattScaling(ConfidenceRecalibrator):
     """Platt scaling: a sigmoid map of the log-odds, by maximum likelihood.
 
         r → r' = sigmoid(a log(r / (1 − r)) + b),
@@ -83,19 +85,17 @@ def platt_scaling(*, smooth_targets: bool = False) -> Recalibrator:
     their sum: `fit` returns `ClassWiseParams`, `apply` a batch of `Categorical`s. A class can
     get probability zero in this way, with which the log-likelihood of its labels is infinite.
 
-    Args:
+    `fit(confidences, correct)` returns a `SigmoidMap`, `apply(params, confidences)` confidences
+    [n]. The confidences are an array [n] or a batch of n `Bernoulli`s, as `estimators.top_label`
+    returns them; `correct` is 0 or 1, [n]. Both can be differentiated.
+
+    Attributes:
         smooth_targets: whether the targets are Platt's instead of 1 and 0.
 
-    Returns:
-        The pair `fit(confidences, correct)` → params, a `SigmoidMap`, and
-        `apply(params, confidences)` → confidences [n]. The confidences are an array [n] or a
-        batch of n `Bernoulli`s, as `estimators.top_label` returns them; `correct` is 0 or 1, [n].
-        Both can be compiled, mapped over data sets and differentiated.
-
     Raises:
-        TypeError: if `smooth_targets` is no truth value; by the functions if an argument is of the
-            wrong kind.
-        ValueError: by the functions if shapes or values are wrong; by `fit` if there is no
+        TypeError: by the methods if an argument is of the wrong kind; by `fit` if `smooth_targets`
+            is no truth value.
+        ValueError: by the methods if shapes or values are wrong; by `fit` if there is no
             maximum. Where the arrays are traced, slope and intercept are NaN instead.
 
     Cost: O(n) for each of about 8 iterations of Newton's method.
@@ -105,22 +105,24 @@ def platt_scaling(*, smooth_targets: bool = False) -> Recalibrator:
     On the existence of maximum likelihood estimates in logistic regression models.
 
     >>> import jax.numpy as jnp
-    >>> fit, apply = platt_scaling()
-    >>> params = fit(jnp.repeat(jnp.array([0.2, 0.8]), 4), jnp.array([0, 0, 0, 1, 1, 1, 0, 0]))
-    >>> print(apply(params, jnp.array([0.2, 0.5, 0.8])).round(4))
+    >>> method, correct = PlattScaling(), jnp.array([0, 0, 0, 1, 1, 1, 0, 0])
+    >>> params = method.fit(jnp.repeat(jnp.array([0.2, 0.8]), 4), correct)
+    >>> print(method.apply(params, jnp.array([0.2, 0.5, 0.8])).round(4))
     [0.25  0.366 0.5  ]
     """
-    smooth_targets = _checks.truth_value("smooth_targets", smooth_targets)
-    return also_of_classes(functools.partial(_fit, smooth_targets), apply_map)
 
+    _: dataclasses.KW_ONLY
+    smooth_targets: bool = dataclasses.field(default=False, metadata={"static": True})
 
-def _fit(smooth_targets: bool, confidences: Any, correct: Any) -> SigmoidMap:
-    """The most likely map; checks arguments and result."""
-    confidences, correct = _checks.confidences_and_correct(confidences, correct)
-    params = _most_likely(confidences, correct, smooth_targets)
-    if _checks.is_concrete(params) and not np.isfinite(params.slope):
-        _refuse(np.asarray(confidences), np.asarray(correct))
-    return params
+    def _fit(self, confidences: jax.Array, correct: jax.Array) -> SigmoidMap:
+        smooth_targets = _checks.truth_value("smooth_targets", self.smooth_targets)
+        params = _most_likely(confidences, correct, smooth_targets)
+        if _checks.is_concrete(params) and not np.isfinite(params.slope):
+            _refuse(np.asarray(confidences), np.asarray(correct))
+        return params
+
+    def _apply(self, params: SigmoidMap, confidences: jax.Array) -> tuple[jax.Array, None]:
+        return _applied(params, confidences), None
 
 
 @functools.partial(jax.jit, static_argnums=2)
@@ -198,7 +200,8 @@ def _newton_step(
     return slope, jnp.sum(residuals) / total - center * slope
 
 
-def mmce_scaling(kernel: Kernel = _KUMAR_KERNEL, weight: jax.Array | float = 10.0) -> Recalibrator:
+@record
+class MMCEScaling(Recalibrator):
     """MMCE optimisation: a sigmoid map of the log-odds with a small kernel calibration error.
 
         r → r' = sigmoid(a log(r / (1 − r)) + b),  a > 0,
@@ -206,7 +209,7 @@ def mmce_scaling(kernel: Kernel = _KUMAR_KERNEL, weight: jax.Array | float = 10.
 
     with the negative log-likelihood of `correct` and its `estimators.mmce`: the loss with which
     Kumar et al. train networks, here for maps of the confidences of a trained one, and with the
-    square, which is smooth. Weight zero would be `platt_scaling` but for a > 0, which keeps the
+    square, which is smooth. Weight zero would be `PlattScaling` but for a > 0, which keeps the
     order of the confidences.
 
     The MMCE alone is no loss: its smallest value, zero, is that of the map with a → 0, which
@@ -216,23 +219,21 @@ def mmce_scaling(kernel: Kernel = _KUMAR_KERNEL, weight: jax.Array | float = 10.
     weight / 4n in NLL. Where they do not, or where confident predictions are wrong more often, a
     goes to zero.
 
-    Confidences are clipped as by `platt_scaling`.
+    Confidences are clipped as by `PlattScaling`.
 
-    Args:
+    `fit(confidences, correct)` returns a `SigmoidMap`, `apply(params, confidences)` confidences
+    [n]. The confidences are an array [n] or a batch of n `Bernoulli`s, as `estimators.top_label`
+    returns them; `correct` is 0 or 1, [n]. `apply` can be differentiated.
+
+    Attributes:
         kernel: kernel on numbers in [0, 1]; `Exponential(0.4)`, the default, is that of Kumar et
             al.
         weight: factor of the squared MMCE, positive, a scalar.
 
-    Returns:
-        The pair `fit(confidences, correct)` → params, a `SigmoidMap`, and
-        `apply(params, confidences)` → confidences [n]. The confidences are an array [n] or a
-        batch of n `Bernoulli`s, as `estimators.top_label` returns them; `correct` is 0 or 1, [n].
-        Both can be compiled and mapped over data sets, and `apply` can be differentiated.
-
     Raises:
-        TypeError: if the kernel is none; by the functions if an argument is of the wrong kind.
-        ValueError: if the weight is not positive; by the functions if shapes or values are wrong;
-            by `fit` if there is no minimum, because `correct` is the same for all, or a threshold
+        TypeError: by the methods if an argument is of the wrong kind.
+        ValueError: by the methods if shapes or values are wrong; by `fit` if the weight is not
+            positive, or there is no minimum, because `correct` is the same for all, or a threshold
             separates the wrong ones from the correct ones above it. Where the arrays are traced,
             slope and intercept are NaN instead.
 
@@ -243,25 +244,29 @@ def mmce_scaling(kernel: Kernel = _KUMAR_KERNEL, weight: jax.Array | float = 10.
     from kernel mean embeddings; L21 §5.
 
     >>> import jax.numpy as jnp
-    >>> fit, apply = mmce_scaling()
-    >>> params = fit(jnp.repeat(jnp.array([0.2, 0.8]), 4), jnp.array([0, 0, 0, 1, 1, 1, 0, 0]))
-    >>> print(apply(params, jnp.array([0.2, 0.5, 0.8])).round(2))
+    >>> method, correct = MMCEScaling(), jnp.array([0, 0, 0, 1, 1, 1, 0, 0])
+    >>> params = method.fit(jnp.repeat(jnp.array([0.2, 0.8]), 4), correct)
+    >>> print(method.apply(params, jnp.array([0.2, 0.5, 0.8])).round(2))
     [0.25 0.37 0.5 ]
     """
-    kernel = _checks.kernel_values(kernel)
-    weight = _checks.positive_scalar("weight", weight)
-    return Recalibrator(functools.partial(_fit_mmce, kernel, weight), apply_map)
 
+    kernel: Kernel = _KUMAR_KERNEL
+    weight: jax.Array | float = 10.0
 
-def _fit_mmce(
-    kernel: Kernel, weight: jax.Array | float, confidences: Any, correct: Any
-) -> SigmoidMap:
-    """The map of the smallest loss; checks arguments and result."""
-    confidences, correct = _checks.confidences_and_correct(confidences, correct)
-    params = _smallest_loss(kernel, jnp.asarray(weight, confidences.dtype), confidences, correct)
-    if _checks.is_concrete(params) and not np.isfinite(params.slope):
-        _refuse(np.asarray(confidences), np.asarray(correct))
-    return params
+    def fit(self, confidences: Any, correct: Any) -> SigmoidMap:
+        """The map of the smallest loss."""
+        kernel = _checks.kernel_values(self.kernel)
+        weight = _checks.positive_scalar("weight", self.weight)
+        confidences, correct = _checks.confidences_and_correct(confidences, correct)
+        weight = jnp.asarray(weight, confidences.dtype)
+        params = _smallest_loss(kernel, weight, confidences, correct)
+        if _checks.is_concrete(params) and not np.isfinite(params.slope):
+            _refuse(np.asarray(confidences), np.asarray(correct))
+        return params
+
+    def apply(self, params: SigmoidMap, confidences: Any) -> jax.Array:
+        """New confidences, [n]."""
+        return _applied(params, _checks.confidence_array(confidences))
 
 
 @jax.jit
@@ -324,7 +329,7 @@ def _refuse(confidences: np.ndarray, correct: np.ndarray) -> None:
     if correct.min() == correct.max():
         raise ValueError(
             "correct: expected both 0 and 1, without which the likelihood has no maximum, got "
-            f"{correct[0]:.0f} {correct.size} times; platt_scaling(smooth_targets=True) has one"
+            f"{correct[0]:.0f} {correct.size} times; PlattScaling(smooth_targets=True) has one"
         )
     ranges = " and ".join(
         f"{group.min()} to {group.max()} for {value}"
@@ -332,5 +337,5 @@ def _refuse(confidences: np.ndarray, correct: np.ndarray) -> None:
     )
     raise ValueError(
         "confidences: expected values that overlap for correct = 0 and 1, without which the "
-        f"likelihood has no maximum, got {ranges}; platt_scaling(smooth_targets=True) has one"
+        f"likelihood has no maximum, got {ranges}; PlattScaling(smooth_targets=True) has one"
     )

@@ -55,10 +55,10 @@ def group_wise_mce(
 
     >>> import jax.numpy as jnp
     >>> from calibjax.distributions import Bernoulli
-    >>> from calibjax.estimators import uniform_bins
+    >>> from calibjax.estimators import UniformBins
     >>> predictions = Bernoulli(jnp.array([0.25, 0.75, 0.75, 0.75]))
     >>> targets, groups = jnp.array([0, 1, 1, 0]), jnp.array([0, 0, 1, 1])
-    >>> print(group_wise_mce(predictions, targets, groups, binning=uniform_bins(2)))
+    >>> print(group_wise_mce(predictions, targets, groups, binning=UniformBins(2)))
     [0.25 0.25]
     """
     data = checked_bins(predictions, targets, binning)
@@ -102,10 +102,10 @@ def max_group_wise_mce(
 
     >>> import jax.numpy as jnp
     >>> from calibjax.distributions import Bernoulli
-    >>> from calibjax.estimators import uniform_bins
+    >>> from calibjax.estimators import UniformBins
     >>> predictions = Bernoulli(jnp.array([0.25, 0.75, 0.75, 0.75]))
     >>> targets, groups = jnp.array([0, 1, 0, 0]), jnp.array([0, 0, 1, 1])
-    >>> print(max_group_wise_mce(predictions, targets, groups, binning=uniform_bins(2)))
+    >>> print(max_group_wise_mce(predictions, targets, groups, binning=UniformBins(2)))
     0.75
     """
     data = checked_bins(predictions, targets, binning)

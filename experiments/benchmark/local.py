@@ -31,8 +31,8 @@ def samples(num_samples: int, num_features: int, *, one_bin: bool = False) -> tu
 def curve(calibration: tuple[jax.Array, ...], evaluation: tuple[jax.Array, ...]) -> jax.Array:
     """MLCE at the points of the second set, from the samples of the first, [40]."""
     gammas = jnp.asarray(BANDWIDTHS, jnp.float32)
-    options: dict[str, Any] = {"length_scale": gammas, "num_bins": NUM_BINS}
-    return estimators.mlce(*calibration, **options, at=evaluation[:2])
+    near = estimators.Neighbourhood.laplacian(gammas, NUM_BINS)
+    return estimators.mlce(near, *calibration, at=evaluation[:2])
 
 
 def _distance(distance: Any, x: jax.Array, y: jax.Array) -> jax.Array:

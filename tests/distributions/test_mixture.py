@@ -99,7 +99,7 @@ def test_mixtures_of_classes_are_class_predictions():
     kernel = kernels.TensorProduct(kernels.Exponential(), kernels.White())
     for function in (
         lambda p: estimators.skce(kernel, p, labels),
-        lambda p: estimators.ece(p, labels, binning=estimators.uniform_bins(3)),
+        lambda p: estimators.ece(p, labels, binning=estimators.UniformBins(3)),
         lambda p: estimators.top_label(p, labels)[0].probs,
     ):
         np.testing.assert_allclose(function(mixture), function(classes), rtol=1e-12)

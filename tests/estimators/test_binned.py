@@ -118,7 +118,7 @@ def test_debiased_squared_ece_in_bins_of_equal_predictions_is_that_of_kumar():
         mean, k = labels.mean(), labels.size
         expected += 2 * k / 80 * ((p - mean) ** 2 - mean * (1 - mean) / (k - 1))
     ours = estimators.debiased_squared_ece(
-        Bernoulli(jnp.asarray(probs)), jnp.asarray(targets), binning=estimators.uniform_bins(7)
+        Bernoulli(jnp.asarray(probs)), jnp.asarray(targets), binning=estimators.UniformBins(7)
     )
     np.testing.assert_allclose(ours, expected, rtol=1e-12)
 
@@ -164,12 +164,12 @@ def test_bernoulli_bins_against_scikit_learn(strategy):
     probs = rng.uniform(size=400)
     targets = rng.uniform(size=400) < probs**2
     frequencies, means = calibration_curve(targets, probs, n_bins=10, strategy=strategy)
-    binning = {"uniform": estimators.uniform_bins, "quantile": estimators.equal_mass_bins}
+    binning = {"uniform": estimators.UniformBins, "quantile": estimators.EqualMassBins}
     arguments = Bernoulli(jnp.asarray(probs)), jnp.asarray(targets)
     ours = estimators.mce(*arguments, binning=binning[strategy](10))
     np.testing.assert_allclose(ours, np.abs(frequencies - means).max(), atol=1e-14)
     if strategy == "quantile":
-        ours = estimators.ece(*arguments, binning=estimators.equal_mass_bins(10))
+        ours = estimators.ece(*arguments, binning=estimators.EqualMassBins(10))
         np.testing.assert_allclose(ours, np.abs(frequencies - means).mean(), atol=1e-14)
     # Of bins of one sample, the squared error is the Brier score.
     brier = estimators.ece(
@@ -240,7 +240,7 @@ def test_jit_and_vmap(name):
 def test_resampling_with_known_bins_is_regrouping(m):
     probs, targets = random_data(250, m)
     predictions = Categorical(jnp.asarray(probs))
-    binning = estimators.uniform_bins(10)
+    binning = estimators.UniformBins(10)
     known = Binned(predictions.probs, binning(predictions))
 
     @jax.jit
@@ -278,7 +278,7 @@ def test_float32_of_many_equal_predictions(confidence):
     n = 10**6
     predictions = Bernoulli(jnp.full(n, confidence, jnp.float32))
     targets = jnp.arange(n) % 10 < 7
-    for binning in (estimators.uniform_bins(10), lambda p: jnp.zeros(n, int)):
+    for binning in (estimators.UniformBins(10), lambda p: jnp.zeros(n, int)):
         value = estimators.ece(predictions, targets, binning=binning)
         assert abs(float(value) - (confidence - 0.7)) < 1e-6  # the standard deviation is 5e-4
         value = estimators.debiased_squared_ece(predictions, targets, binning=binning)
@@ -338,9 +338,9 @@ def test_gradients_of_calibrated_bins_are_finite(distance, dtype):
     probs = jnp.asarray([[0.5, 0.5], [0.5, 0.5], [1.0, 0.0], [0.0, 1.0], [0.0, 1.0]], dtype)
     targets = jnp.array([0, 1, 0, 1, 1])
     for binning in (
-        estimators.uniform_bins(10),
-        estimators.median_variance_bins(1),
-        estimators.equal_mass_bins(5),
+        estimators.UniformBins(10),
+        estimators.MedianVarianceBins(1),
+        estimators.EqualMassBins(5),
     ):
         value, gradient = jax.value_and_grad(
             lambda p, binning=binning: estimators.ece(
@@ -376,8 +376,8 @@ def test_published_cifar10_networks(data_dir, network):
     predictions, targets, published = oracles.cifar10_network(data_dir, network, "errors")
     for dtype, tolerance in ((jnp.float64, 1e-14), (jnp.float32, 1e-7)):
         for column, binning in (
-            ("ECE_uniform", estimators.uniform_bins(10)),
-            ("ECE_dynamic", estimators.median_variance_bins(100)),
+            ("ECE_uniform", estimators.UniformBins(10)),
+            ("ECE_dynamic", estimators.MedianVarianceBins(100)),
         ):
             ours = estimators.ece(oracles.as_dtype(predictions, dtype), targets, binning=binning)
             np.testing.assert_allclose(ours, published[column], rtol=0, atol=tolerance)

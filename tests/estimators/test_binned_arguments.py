@@ -54,13 +54,12 @@ def test_what_has_no_classes_is_refused(wrap):
 @pytest.mark.parametrize(
     ("binning", "error", "message"),
     [
-        (10, TypeError, "binning: expected a binning such as estimators.uniform_bins"),
-        (estimators.binnings.UniformBins, TypeError, "got the class UniformBins"),
+        (10, TypeError, "binning: expected a binning such as estimators.UniformBins"),
         (lambda p: LOC, TypeError, "binning.predictions.: expected integers, one bin for each"),
         (lambda p: LABELS[1:], ValueError, r"expected shape \(6,\), one bin .*, got \(5,\)"),
         (lambda p: ["a"] * 6, TypeError, "expected numbers, got list"),
         (lambda p: None, TypeError, "expected integers, one bin for each .*, got NoneType"),
-        (estimators.uniform_bins, TypeError, "num_bins: expected an integer, got Categorical$"),
+        (estimators.UniformBins, TypeError, "got the class UniformBins"),
         (lambda p: LABELS + 4, ValueError, r"bins in 0, ..., 5, got .*\[2\] = 6"),
         (lambda p: LABELS - 1, ValueError, r"bins in 0, ..., 5, got .*\[0\] = -1"),
     ],
@@ -97,7 +96,7 @@ def test_what_is_out_of_range_never_becomes_a_number_under_jit(estimator):
         assert np.isnan(evaluate(LABELS.at[2].set(wrong), LABELS))
     for binning in BINNINGS.values():
         if binning is BINNINGS["median_variance"]:
-            binning = estimators.median_variance_bins(2)
+            binning = estimators.MedianVarianceBins(2)
         value = jax.jit(functools.partial(estimator, binning=binning))
         for number in (np.nan, np.inf):
             probs = PROBS.at[1, 1].set(number)

@@ -11,9 +11,9 @@ from calibjax.distributions import Bernoulli, Categorical
 from tests.wrong_data import LABELS, PROBS
 
 BINNINGS = {
-    "uniform": estimators.uniform_bins(5),
-    "median_variance": estimators.median_variance_bins(7),
-    "equal_mass": estimators.equal_mass_bins(4),
+    "uniform": estimators.UniformBins(5),
+    "median_variance": estimators.MedianVarianceBins(7),
+    "equal_mass": estimators.EqualMassBins(4),
 }
 DTYPES = [np.float32, np.float64]
 
@@ -84,7 +84,7 @@ CASES = [(2, 50), (2, 300), (10, 300), (100, 120), (1000, 60)]
 def test_uniform_bins_against_a_dictionary(m, n, num_bins, dtype):
     for decimals in (None, 1):
         probs, _ = random_data(n, m, dtype=dtype, decimals=decimals)
-        ours = estimators.uniform_bins(num_bins)(Categorical(jnp.asarray(probs)))
+        ours = estimators.UniformBins(num_bins)(Categorical(jnp.asarray(probs)))
         assert ours.dtype == jnp.int32
         np.testing.assert_array_equal(ours, uniform_oracle(probs, num_bins))
 
@@ -97,10 +97,10 @@ def test_edges_of_uniform_bins(dtype):
     indices = [grid_indices(p, 10) for p in probs]
     assert [i for i, _ in indices] == [1, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10]
     assert indices[-1] == (10, 1)
-    ours = estimators.uniform_bins(10)(Categorical(jnp.asarray(probs)))
+    ours = estimators.UniformBins(10)(Categorical(jnp.asarray(probs)))
     np.testing.assert_array_equal(ours, uniform_oracle(probs, 10))
     above = steps[1:-1] * (1 + 4 * np.finfo(dtype).eps)
-    ours = estimators.uniform_bins(10)(Bernoulli(jnp.asarray(np.concatenate([steps, above]))))
+    ours = estimators.UniformBins(10)(Bernoulli(jnp.asarray(np.concatenate([steps, above]))))
     assert np.all(np.asarray(ours)[11:] != np.asarray(ours)[1:10])
 
 
@@ -111,7 +111,7 @@ def test_uniform_bins_see_every_class():
     probs[np.arange(m), np.arange(m)] = 0.55
     probs[np.arange(m), (np.arange(m) + 1) % m] = 0.45
     for num_bins in (2, 10, 1000):
-        bins = estimators.uniform_bins(num_bins)(Categorical(jnp.asarray(np.tile(probs, (2, 1)))))
+        bins = estimators.UniformBins(num_bins)(Categorical(jnp.asarray(np.tile(probs, (2, 1)))))
         assert len(set(np.asarray(bins[:m]))) == m
         np.testing.assert_array_equal(bins[:m], bins[m:])
 
@@ -128,7 +128,7 @@ def test_uniform_bins_see_every_class():
 def test_median_variance_bins_against_recursion(m, n, min_size, dtype):
     for decimals in (None, 1, 2):
         probs, _ = random_data(n, m, dtype=dtype, decimals=decimals)
-        ours = estimators.median_variance_bins(min_size)(Categorical(jnp.asarray(probs)))
+        ours = estimators.MedianVarianceBins(min_size)(Categorical(jnp.asarray(probs)))
         assert ours.dtype == jnp.int32
         assert same_partition(groups_of(ours), median_variance_oracle(probs, min_size))
         sizes = np.bincount(ours)
@@ -141,7 +141,7 @@ def test_uniform_bins_of_a_bernoulli_are_intervals(dtype):
     for num_bins in (1, 2, 10):
         probs = np.concatenate([np.arange(101) / 100, [1e-30, 1 - 1e-7]]).astype(dtype)
         intervals = [max(int(np.ceil(dtype(num_bins) * p)), 1) for p in probs]
-        bins = np.asarray(estimators.uniform_bins(num_bins)(Bernoulli(jnp.asarray(probs))))
+        bins = np.asarray(estimators.UniformBins(num_bins)(Bernoulli(jnp.asarray(probs))))
         np.testing.assert_array_equal(bins, num_bins - np.array(intervals))
     # As floats, of which 0.07 · 100 is above 7, so that only ten intervals are as on paper.
     assert intervals[10] == 1
@@ -168,7 +168,7 @@ def equal_mass_oracle(probs, num_bins):
 def test_equal_mass_bins_against_counting(m, n, num_bins, dtype):
     for decimals in (None, 1):
         probs, _ = random_data(n, m, dtype=dtype, decimals=decimals)
-        ours = estimators.equal_mass_bins(num_bins)(Categorical(jnp.asarray(probs)))
+        ours = estimators.EqualMassBins(num_bins)(Categorical(jnp.asarray(probs)))
         assert ours.dtype == jnp.int32
         np.testing.assert_array_equal(ours, equal_mass_oracle(probs, num_bins))
 
@@ -177,13 +177,13 @@ def test_equal_mass_bins_of_a_bernoulli_hold_equally_many():
     rng = np.random.default_rng(0)
     for n, num_bins in ((100, 10), (103, 10), (7, 7), (7, 3), (5, 1)):
         probs = rng.uniform(size=n)
-        bins = estimators.equal_mass_bins(num_bins)(Bernoulli(jnp.asarray(probs)))
+        bins = estimators.EqualMassBins(num_bins)(Bernoulli(jnp.asarray(probs)))
         sizes = np.bincount(bins)
         assert len(sizes) == num_bins
         assert sizes.max() - sizes.min() <= 1
         assert np.all(np.diff(np.asarray(bins)[np.argsort(probs)]) >= 0)
     tied = Bernoulli(jnp.array([0.3, 0.9, 0.9, 0.9]))
-    np.testing.assert_array_equal(estimators.equal_mass_bins(4)(tied), [0, 1, 1, 1])
+    np.testing.assert_array_equal(estimators.EqualMassBins(4)(tied), [0, 1, 1, 1])
 
 
 def test_equal_mass_bins_of_a_large_sample():
@@ -191,7 +191,7 @@ def test_equal_mass_bins_of_a_large_sample():
     n = 70_000
     probs = np.random.default_rng(0).permutation(n) / n
     with jax.enable_x64(False):
-        bins = estimators.equal_mass_bins(n)(Bernoulli(jnp.asarray(probs, jnp.float32)))
+        bins = estimators.EqualMassBins(n)(Bernoulli(jnp.asarray(probs, jnp.float32)))
     np.testing.assert_array_equal(bins, np.rint(probs * n))
 
 
@@ -206,7 +206,7 @@ def test_saturated_predictions(m, dtype):
     """Variances of the size of rounding errors, and squares that underflow."""
     probs = saturated_data(1000, m, dtype)
     assert np.any(probs == 1)
-    ours = estimators.median_variance_bins(10)(Categorical(jnp.asarray(probs)))
+    ours = estimators.MedianVarianceBins(10)(Categorical(jnp.asarray(probs)))
     assert same_partition(groups_of(ours), median_variance_oracle(probs, 10))
 
 
@@ -250,7 +250,7 @@ def test_binnings_are_static_arguments():
 
     probs, targets = random_data(30, 3)
     for num_bins in (3, 4, 3, 4):
-        binning = estimators.uniform_bins(num_bins)
+        binning = estimators.UniformBins(num_bins)
         arguments = Categorical(jnp.asarray(probs)), jnp.asarray(targets)
         np.testing.assert_allclose(
             evaluate(binning, *arguments),
@@ -262,9 +262,9 @@ def test_binnings_are_static_arguments():
 @pytest.mark.parametrize(
     ("make", "name"),
     [
-        (estimators.uniform_bins, "num_bins"),
-        (estimators.equal_mass_bins, "num_bins"),
-        (estimators.median_variance_bins, "min_size"),
+        (estimators.UniformBins, "num_bins"),
+        (estimators.EqualMassBins, "num_bins"),
+        (estimators.MedianVarianceBins, "min_size"),
     ],
 )
 @pytest.mark.parametrize(
@@ -273,14 +273,14 @@ def test_binnings_are_static_arguments():
 )
 def test_wrong_options(make, name, value, error):
     with pytest.raises(error, match=f"{name}: expected an integer"):
-        make(value)
+        make(value)(Categorical(PROBS))
 
 
 def test_too_many_bins_or_too_few_samples():
     with pytest.raises(ValueError, match="num_bins: expected an integer between 1 and 16777216"):
-        estimators.uniform_bins(2**24 + 1)
+        estimators.UniformBins(2**24 + 1)(Categorical(PROBS))
     message = "predictions: expected at least 7 samples, got 6"
-    for binning in (estimators.median_variance_bins(7), estimators.equal_mass_bins(7)):
+    for binning in (estimators.MedianVarianceBins(7), estimators.EqualMassBins(7)):
         evaluate = functools.partial(estimators.ece, binning=binning)
         for wrap in (lambda f: f, jax.jit):
             with pytest.raises(ValueError, match=message):

@@ -46,7 +46,7 @@ def test_class_wise():
     predictions, targets, probs, labels = data()
     binary, is_class = estimators.class_wise(predictions, targets)
     assert binary.probs.shape == is_class.shape == (5, 40)
-    binning = estimators.uniform_bins(4)
+    binning = estimators.UniformBins(4)
     errors = jax.vmap(functools.partial(estimators.ece, binning=binning))(binary, is_class)
     for c in range(5):
         np.testing.assert_array_equal(binary.probs[c], probs[:, c])
@@ -97,7 +97,7 @@ def test_every_estimator_and_test_takes_what_a_lens_returns(name):
         estimators.skce(kernel, *lens),
         estimators.skce_biased(kernel, *lens),
         estimators.skce_block(kernel, *lens, block_size=2),
-        estimators.ece(*lens, binning=estimators.equal_mass_bins(5)),
+        estimators.ece(*lens, binning=estimators.EqualMassBins(5)),
         hypothesis_tests.exact_skce_test(jax.random.key(0), kernel, *lens, num_samples=19).pvalue,
         hypothesis_tests.block_skce_test(kernel, *lens, block_size=4).pvalue,
     ):
@@ -296,5 +296,5 @@ def test_a_bernoulli_is_an_array_of_confidences():
     assert jnp.max(confidences) == 0.75
     # Wrapped once more by accident, it is what it was.
     targets = jnp.array([0, 1])
-    binning = estimators.uniform_bins(2)
+    binning = estimators.UniformBins(2)
     assert estimators.ece(Bernoulli(confidences), targets, binning=binning) == 0.25

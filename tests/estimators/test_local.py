@@ -1,5 +1,3 @@
-import functools
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -7,7 +5,7 @@ import pytest
 
 from calibjax import distances, estimators, kernels
 from calibjax.distributions import Bernoulli, Categorical
-from calibjax.estimators import lce, local_errors, mce, mean_lce, mlce, uniform_bins
+from calibjax.estimators import Neighbourhood, UniformBins, lce, local_errors, mce, mean_lce, mlce
 
 RNG = np.random.default_rng(0)
 N, D, BINS = 400, 3, 6
@@ -53,9 +51,9 @@ def loop(points, places, distance):
 
 @pytest.mark.parametrize("at", [None, pytest.param(AT, marks=pytest.mark.slow)])
 def test_plain_numpy(at):
-    options = {"length_scale": GAMMAS, "num_bins": BINS, "at": at}
-    ours = local_errors(*DATA, **options)
-    curve = lce(*DATA, **options)
+    near = Neighbourhood.laplacian(GAMMAS, BINS)
+    ours = local_errors(near, *DATA, at=at)
+    curve = lce(near, *DATA, at=at)
     for g, gamma in enumerate(GAMMAS):
         laplacian = lambda x, y: np.abs(x - y).sum(1) / (D * gamma)  # noqa: B023, E731
         expected = loop(*((FEATURES, CONFIDENCES) if at is None else at), laplacian)
@@ -63,8 +61,8 @@ def test_plain_numpy(at):
             rtol = 1e-7 if name == "standard_error" else 1e-10  # a difference of squares
             np.testing.assert_allclose(getattr(ours, name)[g], values, rtol=rtol, atol=1e-12)
         np.testing.assert_allclose(curve[g], np.abs(expected[0]), atol=1e-12)
-    np.testing.assert_array_equal(mlce(*DATA, **options), curve.max(1))
-    np.testing.assert_allclose(mean_lce(*DATA, **options), curve.mean(1), rtol=1e-14)
+    np.testing.assert_array_equal(mlce(near, *DATA, at=at), curve.max(1))
+    np.testing.assert_allclose(mean_lce(near, *DATA, at=at), curve.mean(1), rtol=1e-14)
 
 
 @pytest.mark.parametrize(
@@ -88,7 +86,7 @@ def test_plain_numpy(at):
     ],
 )
 def test_any_kernel_and_binning(kernel, distance):
-    ours = lce(*DATA, kernel=kernel, binning=uniform_bins(BINS), at=AT)
+    ours = lce(Neighbourhood(kernel, UniformBins(BINS)), *DATA, at=AT)
     for g, one in enumerate(np.atleast_2d(ours)):
         choose = lambda x, y: np.atleast_2d(distance(x, y))[g]  # noqa: B023, E731
         np.testing.assert_allclose(one, np.abs(loop(*AT, choose)[0]), atol=1e-12)
@@ -97,33 +95,34 @@ def test_any_kernel_and_binning(kernel, distance):
 def test_groups_as_kernel():
     """The improper kernel 1(same group) gives errors within groups (L21 §4)."""
     groups = RNG.integers(0, 3, N)
-    errors = lce(jnp.asarray(groups), *DATA[1:], kernel=kernels.White(), num_bins=BINS)
+    near, wide = (Neighbourhood(kernels.White(), UniformBins(b)) for b in (BINS, 1))
+    errors = lce(near, jnp.asarray(groups), *DATA[1:])
     bins = intervals(CONFIDENCES)
     for i in range(N):
         same = (groups == groups[i]) & (bins == bins[i])
         expected = abs(np.mean((CONFIDENCES - CORRECT)[same]))
         np.testing.assert_allclose(errors[i], expected, atol=1e-13)
-    wide = local_errors(jnp.asarray(groups), *DATA[1:], kernel=kernels.White(), num_bins=1)
+    wide = local_errors(wide, jnp.asarray(groups), *DATA[1:])
     np.testing.assert_allclose(wide.effective_size, np.bincount(groups)[groups], rtol=1e-12)
-    # An equal-mass binning sees samples and points together, predictions may be features.
+    # Predictions may be features.
     predictions = Categorical(np.stack([CONFIDENCES, 1 - CONFIDENCES], 1))
     kernel = kernels.Exponential(0.1, distances.TotalVariation())
     at = jax.tree.map(lambda leaf: leaf[:5], (predictions, CONFIDENCES))
-    options = {"kernel": kernel, "binning": estimators.equal_mass_bins(1)}
-    here = lce(predictions, *DATA[1:], **options, at=at)
-    np.testing.assert_allclose(here, lce(predictions, *DATA[1:], **options)[:5], rtol=1e-12)
+    near = Neighbourhood(kernel, estimators.EqualMassBins(3))
+    here = lce(near, predictions, *DATA[1:], at=at)
+    np.testing.assert_allclose(here, lce(near, predictions, *DATA[1:])[:5], rtol=1e-12)
 
 
 def test_limits():
     """Lemma 1 of L21: the MCE for wide kernels; single samples for narrow ones."""
-    options = {"num_bins": BINS}
-    wide = mce(Bernoulli(DATA[1]), DATA[2], binning=uniform_bins(BINS))
-    np.testing.assert_allclose(mlce(*DATA, length_scale=1e12, **options), wide, rtol=1e-10)
-    ece = estimators.ece(Bernoulli(DATA[1]), DATA[2], binning=uniform_bins(BINS))
-    np.testing.assert_allclose(mean_lce(*DATA, length_scale=1e12, **options), ece, rtol=1e-10)
-    narrow = lce(*DATA, length_scale=np.array([1e-6, 1e-30, 1e-300, 5e-324]), **options)
+    near = lambda scale: Neighbourhood.laplacian(scale, BINS)  # noqa: E731
+    wide = mce(Bernoulli(DATA[1]), DATA[2], binning=UniformBins(BINS))
+    np.testing.assert_allclose(mlce(near(1e12), *DATA), wide, rtol=1e-10)
+    ece = estimators.ece(Bernoulli(DATA[1]), DATA[2], binning=UniformBins(BINS))
+    np.testing.assert_allclose(mean_lce(near(1e12), *DATA), ece, rtol=1e-10)
+    narrow = lce(near(np.array([1e-6, 1e-30, 1e-300, 5e-324])), *DATA)
     np.testing.assert_array_equal(narrow, [np.abs(CONFIDENCES - CORRECT)] * 4)
-    nearest = lce(*DATA, length_scale=1e-12, **options, at=AT)
+    nearest = lce(near(1e-12), *DATA, at=AT)
     bins = intervals(CONFIDENCES)
     for x, b, error in zip(AT[0], intervals(AT[1]), nearest):
         far = np.where(bins == b, np.abs(x - FEATURES).sum(1), np.inf)
@@ -134,24 +133,23 @@ def test_limits():
 def test_points_whose_bin_is_empty():
     features, confidences, correct = jnp.zeros((2, 1)), jnp.array([0.1, 0.15]), jnp.array([0, 0])
     at = jnp.zeros((2, 1)), jnp.array([0.1, 0.9])
-    options = {"length_scale": 1.0, "num_bins": 5, "at": at}
-    errors = local_errors(features, confidences, correct, **options)
+    data = Neighbourhood.laplacian(1.0, 5), features, confidences, correct
+    errors = local_errors(*data, at=at)
     np.testing.assert_array_equal(errors.effective_size, [2, 0])
     np.testing.assert_allclose(errors.error, [0.125, np.nan])
     assert np.all(np.isnan([errors.standard_error[1], errors.null_standard_error[1]]))
-    np.testing.assert_allclose(lce(features, confidences, correct, **options), [0.125, np.nan])
+    np.testing.assert_allclose(lce(*data, at=at), [0.125, np.nan])
     for estimator in (mlce, mean_lce):
-        np.testing.assert_allclose(estimator(features, confidences, correct, **options), 0.125)
-        only = {**options, "at": jax.tree.map(lambda x: x[1:], at)}
-        assert np.isnan(estimator(features, confidences, correct, **only))
+        np.testing.assert_allclose(estimator(*data, at=at), 0.125)
+        assert np.isnan(estimator(*data, at=jax.tree.map(lambda x: x[1:], at)))
 
 
 @pytest.mark.slow
 def test_standard_errors():
     """The error of calibrated data has mean zero and the standard error that is stated."""
     correct = RNG.uniform(size=(4000, N)) < CONFIDENCES
-    options = {"length_scale": 0.3, "num_bins": BINS}
-    evaluate = lambda y: local_errors(*DATA[:2], y, **options)  # noqa: E731
+    near = Neighbourhood.laplacian(0.3, BINS)
+    evaluate = lambda y: local_errors(near, *DATA[:2], y)  # noqa: E731
     many = jax.vmap(evaluate)(jnp.asarray(correct))
     stated, error = many.null_standard_error[0], np.asarray(many.error)
     uncertain = np.asarray(stated) > 0
@@ -162,25 +160,25 @@ def test_standard_errors():
     # The squared standard errors from the spread are unbiased for samples that are alike.
     alike = np.full(N, 0.7)
     correct = jnp.asarray(RNG.uniform(size=(4000, N)) < 0.7)
-    many = jax.vmap(lambda y: local_errors(FEATURES, alike, y, **options))(correct)
+    many = jax.vmap(lambda y: local_errors(near, FEATURES, alike, y))(correct)
     ratio = np.square(many.standard_error / many.null_standard_error)
     z = (ratio.mean(0) - 1) / ratio.std(0) * np.sqrt(4000)
     assert np.max(np.abs(z)) < 4.5
 
 
 def test_jit_vmap_grad():
-    evaluate = functools.partial(mean_lce, num_bins=BINS)
-    value = evaluate(*DATA, length_scale=0.3)
-    compiled = jax.jit(lambda data, gamma: evaluate(*data, length_scale=gamma))
+    evaluate = lambda data, gamma: mean_lce(Neighbourhood.laplacian(gamma, BINS), *data)  # noqa: E731
+    value = evaluate(DATA, 0.3)
+    compiled = jax.jit(evaluate)
     np.testing.assert_allclose(compiled(DATA, 0.3), value, rtol=1e-12)
     compiled(DATA, 0.4)
     assert compiled._cache_size() == 1
     batch = jax.tree.map(lambda x: jnp.stack([x, x[::-1]]), DATA)
-    values = jax.vmap(lambda *data: evaluate(*data, length_scale=0.3))(*batch)
+    values = jax.vmap(evaluate, (0, None))(batch, 0.3)
     np.testing.assert_allclose(values, [value, value], rtol=1e-12)
 
     def loss(features, confidences, gamma):
-        return mean_lce(features, confidences, DATA[2], length_scale=gamma, num_bins=BINS)
+        return evaluate((features, confidences, DATA[2]), gamma)
 
     arguments = FEATURES, np.r_[0.27, 0.59, 0.31, 0.77, CONFIDENCES[4:]], 0.3  # inside of bins
     gradient = jax.grad(loss, (0, 1, 2))(*arguments)
@@ -193,8 +191,8 @@ def test_jit_vmap_grad():
 def test_float32():
     single = *(jnp.asarray(x, jnp.float32) for x in DATA[:2]), CORRECT
     gammas = jnp.array([1e-3, 0.3, 100.0], jnp.float32)
-    ours = local_errors(*single, length_scale=gammas, num_bins=BINS)
-    exact = local_errors(*DATA, length_scale=gammas.astype(float), num_bins=BINS)
+    ours = local_errors(Neighbourhood.laplacian(gammas, BINS), *single)
+    exact = local_errors(Neighbourhood.laplacian(gammas.astype(float), BINS), *DATA)
     for name in ("error", "null_standard_error"):
         values = getattr(ours, name)
         assert values.dtype == jnp.float32
@@ -205,34 +203,35 @@ def test_float32():
 NAN_FEATURES = FEATURES.copy()
 NAN_FEATURES[3, 1] = np.nan
 POSITIVE = "length_scale: expected positive finite values"
-ONE_OF_TWO = "expected one of length_scale and kernel, got "
 
 
-def kernel(record):
-    return {"length_scale": None, "kernel": record}
+def near(kernel, binning=UniformBins(5)):  # noqa: B008
+    return {"neighbourhood": Neighbourhood(kernel, binning)}
+
+
+def laplacian(length_scale=1.0, num_bins=5):
+    return {"neighbourhood": Neighbourhood.laplacian(length_scale, num_bins)}
 
 
 WRONG = {
     "lengths": ({"features": FEATURES[1:]}, ValueError, "features: expected features of each of"),
-    "numbers": ({"features": FEATURES[:, 0]}, ValueError, r"features: expected shape \[n, d\]"),
     "none": ({"features": FEATURES[:, :0]}, ValueError, "features: expected at least one feature"),
     "NaN": ({"features": NAN_FEATURES}, ValueError, r"got features\[3, 1\] = nan"),
-    "truth values": ({"features": np.ones((N, 2), bool)}, TypeError, "features: expected numbers"),
+    "text": ({"features": np.full(N, "a")}, TypeError, "features: expected numbers"),
     "confidence": ({"confidences": CONFIDENCES + 1}, ValueError, "confidences: expected prob"),
     "correct": ({"correct": CORRECT + 1}, ValueError, "correct: expected 0 or 1"),
-    "zero": ({"length_scale": 0.0}, ValueError, POSITIVE),
-    "one negative": ({"length_scale": np.array([1.0, -1.0])}, ValueError, POSITIVE),
-    "matrix": ({"length_scale": np.ones((1, 1))}, ValueError, r"number or shape \[G\]"),
-    "text": ({"length_scale": "1"}, TypeError, "length_scale: expected a number, got str"),
-    "neither": ({"length_scale": None}, TypeError, ONE_OF_TWO + "none of them"),
-    "both": ({"kernel": kernels.White()}, TypeError, ONE_OF_TWO + "length_scale and kernel"),
-    "two binnings": ({"binning": uniform_bins(3)}, TypeError, "one of num_bins and binning"),
-    "bins": ({"num_bins": 0}, ValueError, "num_bins: expected an integer between 1"),
-    "kernel": (kernel(kernels.Exponential(-1.0)), ValueError, "kernel." + POSITIVE),
-    "curve": (kernel(kernels.Exponential(np.zeros(2))), ValueError, "kernel." + POSITIVE),
-    "class": (kernel(kernels.Exponential), TypeError, "kernel: expected a kernel record, got the"),
+    "zero": (laplacian(0.0), ValueError, POSITIVE),
+    "one negative": (laplacian(np.array([1.0, -1.0])), ValueError, POSITIVE),
+    "matrix": (laplacian(np.ones((1, 1))), ValueError, r"length_scale: expected shape \(\)"),
+    "no number": (laplacian("1"), TypeError, "length_scale: expected a number, got str"),
+    "neither": ({"neighbourhood": 0.4}, TypeError, "neighbourhood: expected an estimators.Neigh"),
+    "no binning": (near(kernels.White(), 5), TypeError, "binning: expected a binning such as"),
+    "bins": (laplacian(num_bins=0), ValueError, "num_bins: expected an integer between 1"),
+    "kernel": (near(kernels.Exponential(-1.0)), ValueError, "kernel." + POSITIVE),
+    "curve": (near(kernels.Exponential(np.zeros(2))), ValueError, "kernel." + POSITIVE),
+    "class": (near(kernels.Exponential), TypeError, "kernel: expected a kernel record, got the"),
     "weights": (
-        {"features": CORRECT, **kernel(kernels.LabelKernel(np.array([[1.0, -1.0], [-1.0, 1.0]])))},
+        {"features": CORRECT, **near(kernels.LabelKernel(np.array([[1.0, -1.0], [-1.0, 1.0]])))},
         ValueError,
         "kernel: expected weights",
     ),
@@ -255,13 +254,13 @@ def test_wrong_arguments(name):
     wrong, error, message = WRONG[name]
     arguments = dict(zip(("features", "confidences", "correct"), DATA))
     with pytest.raises(error, match=message):
-        mlce(**{**arguments, "length_scale": 1.0, "num_bins": 5, **wrong})
+        mlce(**{**arguments, **laplacian(), **wrong})
 
 
 def test_under_jit_wrong_values_do_not_become_numbers():
     evaluate = jax.jit(
         lambda *data, gamma=0.3, at=None: vars(
-            local_errors(*data, length_scale=gamma, num_bins=BINS, at=at)
+            local_errors(Neighbourhood.laplacian(gamma, BINS), *data, at=at)
         )
     )
     with pytest.raises(ValueError, match="features: expected features of each"):

@@ -5,14 +5,14 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from calibjax import estimators
+from calibjax import estimators, kernels
 from calibjax.hypothesis_tests import local_calibration_test
 
 KEY = jax.random.key(0)
 RNG = np.random.default_rng(1)
 N = 100
 FEATURES, CONFIDENCES = RNG.uniform(size=(N, 2)), RNG.uniform(0.5, 1, size=N)
-OPTIONS = {"length_scale": 0.15, "num_bins": 5}
+NEAR = estimators.Neighbourhood.laplacian(0.15, 5)
 
 
 def _p_values(probabilities, num_datasets, num_samples=99):
@@ -22,7 +22,7 @@ def _p_values(probabilities, num_datasets, num_samples=99):
     @jax.jit
     def test(key, correct):
         result = local_calibration_test(
-            key, FEATURES, CONFIDENCES, correct, **OPTIONS, num_samples=num_samples
+            key, NEAR, FEATURES, CONFIDENCES, correct, num_samples=num_samples
         )
         return result.adjusted_pvalue.min(), result.pvalue
 
@@ -48,7 +48,7 @@ def test_planted_region():
     smallest, _ = _p_values(probabilities, 100)
     assert np.mean(smallest <= 0.05) > 0.9
     correct = (RNG.uniform(size=(2, N)) < probabilities).astype(int)
-    test = functools.partial(local_calibration_test, KEY, **OPTIONS)
+    test = functools.partial(local_calibration_test, KEY, NEAR)
     far = FEATURES[:, 0] > 0.6
     for y in correct:
         found = np.asarray(test(FEATURES, CONFIDENCES, y).adjusted_pvalue) <= 0.05
@@ -59,14 +59,14 @@ def test_planted_region():
 def test_result():
     correct = (RNG.uniform(size=N) < 0.5).astype(int)
     data = FEATURES, CONFIDENCES, correct
-    result = local_calibration_test(KEY, *data, **OPTIONS, num_samples=50)
-    np.testing.assert_array_equal(result.statistic, estimators.lce(*data, **OPTIONS))
-    np.testing.assert_array_equal(result.estimate, estimators.local_errors(*data, **OPTIONS).error)
+    result = local_calibration_test(KEY, NEAR, *data, num_samples=50)
+    np.testing.assert_array_equal(result.statistic, estimators.lce(NEAR, *data))
+    np.testing.assert_array_equal(result.estimate, estimators.local_errors(NEAR, *data).error)
     assert result.null_samples.shape == (50, N)
     assert np.all(result.adjusted_pvalue >= result.pvalue)
     # A curve is adjusted for all of its length scales.
-    curve = {"length_scale": np.array([0.15, 10.0]), "num_bins": 5}
-    both = local_calibration_test(KEY, *data, **curve, num_samples=50)
+    curve = estimators.Neighbourhood.laplacian(np.array([0.15, 10.0]), 5)
+    both = local_calibration_test(KEY, curve, *data, num_samples=50)
     assert both.pvalue.shape == both.adjusted_pvalue.shape == (2, N)
     np.testing.assert_allclose(both.pvalue[0], result.pvalue, rtol=1e-12)
     assert np.all(both.adjusted_pvalue[0] >= result.adjusted_pvalue - 1e-12)
@@ -75,7 +75,7 @@ def test_result():
 def test_under_jit_wrong_labels_do_not_become_pvalues():
     @jax.jit
     def test(confidences, correct):
-        return local_calibration_test(KEY, FEATURES, confidences, correct, **OPTIONS, num_samples=3)
+        return local_calibration_test(KEY, NEAR, FEATURES, confidences, correct, num_samples=3)
 
     correct, is_first = np.zeros(N, int), np.arange(N) == 0
     for data in ((CONFIDENCES, correct + 2 * is_first), (CONFIDENCES + is_first, correct)):
@@ -86,11 +86,11 @@ def test_under_jit_wrong_labels_do_not_become_pvalues():
 
 def test_wrong_arguments():
     correct = np.zeros(N, int)
-    with pytest.raises(TypeError, match="expected one of length_scale and kernel, got none"):
-        local_calibration_test(KEY, FEATURES, CONFIDENCES, correct, num_bins=5)
+    with pytest.raises(TypeError, match="neighbourhood: expected an estimators.Neighbourhood"):
+        local_calibration_test(KEY, kernels.White(), FEATURES, CONFIDENCES, correct)
     with pytest.raises(ValueError, match="features: expected features of each of the 100 samples"):
-        local_calibration_test(KEY, FEATURES[1:], CONFIDENCES, correct, **OPTIONS)
+        local_calibration_test(KEY, NEAR, FEATURES[1:], CONFIDENCES, correct)
     with pytest.raises(ValueError, match="correct: expected 0 or 1"):
-        local_calibration_test(KEY, FEATURES, CONFIDENCES, correct + 2, **OPTIONS)
+        local_calibration_test(KEY, NEAR, FEATURES, CONFIDENCES, correct + 2)
     with pytest.raises(TypeError, match="key: expected one random key"):
-        local_calibration_test(0, FEATURES, CONFIDENCES, correct, **OPTIONS)
+        local_calibration_test(0, NEAR, FEATURES, CONFIDENCES, correct)

@@ -186,7 +186,7 @@ def crime(communities, tmp_path_factory):
         patch.setitem(l21_crime.SETTINGS, "quick", CRIME)
         patch.setattr(l21_crime_networks, "LEARNING_RATE", 0.02)
         # In place of one that takes long to compile.
-        patch.setattr(recalibration, "mmce_scaling", recalibration.platt_scaling)
+        patch.setattr(recalibration, "MMCEScaling", recalibration.PlattScaling)
         patch.setattr(l21_crime_data, "NUM_CALIBRATION", PART)
         patch.setattr(l21_crime_data, "NUM_EVALUATION", PART)
         run = cells.Run("quick", communities[0], tmp_path_factory.mktemp("crime"))
@@ -275,7 +275,7 @@ def test_methods(crime):
     expected = [accuracy(i, g == g2[i]) for i in range(PART)]
     np.testing.assert_allclose(new["Group hist. binning"], expected, atol=1e-12)
     temperatures = np.asarray(found.group_temperatures)
-    fit = recalibration.temperature_scaling().fit
+    fit = recalibration.TemperatureScaling().fit
     logits, labels = calibration.logits, calibration.labels
     for group, temperature in enumerate(temperatures[:2]):  # each is compiled for its size
         members = l21_methods.CategoricalLogits(logits[g == group]), labels[g == group]

@@ -218,7 +218,7 @@ def test_one_file_with_methods_that_have_no_optimum(tmp_path, monkeypatch, capsy
     )
     monkeypatch.setitem(l21_networks.SETTINGS, "quick", settings)
     # Quicker to compile; both have no optimum here.
-    monkeypatch.setattr(recalibration, "mmce_scaling", recalibration.platt_scaling)
+    monkeypatch.setattr(recalibration, "MMCEScaling", recalibration.PlattScaling)
     monkeypatch.setattr(cells, "save_figure", lambda folder, name, figure: None)
     monkeypatch.setattr(hypothesis_tests, "local_calibration_test", stand_in)
     run = cells.Run("quick", None, tmp_path, (tmp_path / "a.npz",))

@@ -44,8 +44,8 @@ def test_estimates_are_those_of_the_library(m, a, share, beta):
     values = dict(zip(simulation.ESTIMATORS, values, strict=True))
 
     binnings = {
-        "ece_uniform": estimators.uniform_bins(10),
-        "ece_median_variance": estimators.median_variance_bins(10),
+        "ece_uniform": estimators.UniformBins(10),
+        "ece_median_variance": estimators.MedianVarianceBins(10),
     }
     expected = {
         name: estimators.ece(predictions, labels, binning=binning)

@@ -49,7 +49,7 @@ def test_prepared_predictions():
 
         probs, targets = w19_simulation.draw_data_set(jax.random.key(1), "M1", 50)
         predictions = distributions.Categorical(probs)
-        binning = estimators.uniform_bins(10)
+        binning = estimators.UniformBins(10)
         prepared = w19_simulation.prepare(probs, binning(predictions))
         np.testing.assert_array_equal(
             estimators.ece(prepared, targets, binning=w19_simulation.carried_bins),

@@ -19,9 +19,9 @@ def test_procedures_are_the_estimators():
     probs = data[0].probs
     median = np.median((np.abs(probs[:, None] - probs).sum(-1) / 2)[np.triu_indices(n, 1)])
     expected = {
-        "ECE, uniform bins": estimators.ece(*data, binning=estimators.uniform_bins(10)),
+        "ECE, uniform bins": estimators.ece(*data, binning=estimators.UniformBins(10)),
         "ECE, data-dependent bins": estimators.ece(
-            *data, binning=estimators.median_variance_bins(10)
+            *data, binning=estimators.MedianVarianceBins(10)
         ),
     }
     for scale, suffix in ((0.5, ""), (median, " with median heuristic")):

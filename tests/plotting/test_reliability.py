@@ -15,7 +15,7 @@ from calibjax.plotting.reliability import ReliabilityCurve
 
 KEY = jax.random.key(0)
 BANDS = ("pointwise", "simultaneous")
-TENTHS = estimators.uniform_bins(10)
+TENTHS = estimators.UniformBins(10)
 ARRAYS = [name for name in ReliabilityCurve.__dataclass_fields__ if name != "level"]
 
 
@@ -110,7 +110,7 @@ def test_against_scikit_learn(num_bins):
     p, y = data(500)
     p = jnp.concatenate([p[:400], np.arange(100) % 11 / 10])  # on edges, 0 and 1
     frequency, confidence = calibration_curve(np.asarray(y), np.asarray(p), n_bins=num_bins)
-    ours = curve(p, y, binning=estimators.uniform_bins(num_bins))
+    ours = curve(p, y, binning=estimators.UniformBins(num_bins))
     is_full = np.asarray(ours.counts) > 0
     np.testing.assert_allclose(ours.confidence[is_full], confidence, rtol=1e-12)
     np.testing.assert_allclose(ours.frequency[is_full], frequency, rtol=1e-12)

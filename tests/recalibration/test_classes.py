@@ -4,21 +4,21 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from sklearn import isotonic
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.frozen import FrozenEstimator
-from sklearn.isotonic import IsotonicRegression
 from sklearn.linear_model import LogisticRegression
 from sklearn.naive_bayes import GaussianNB
 
 from calibjax.distributions import Bernoulli, Categorical, CategoricalLogits, Mixture
 from calibjax.recalibration import (
     ClassWiseParams,
-    group_wise,
-    histogram_binning,
-    isotonic_regression,
-    mmce_scaling,
-    platt_scaling,
-    temperature_scaling,
+    GroupWise,
+    HistogramBinning,
+    IsotonicRegression,
+    MMCEScaling,
+    PlattScaling,
+    TemperatureScaling,
 )
 
 RNG = np.random.default_rng(0)
@@ -27,9 +27,9 @@ PROBS = RNG.dirichlet(np.full(M, 0.7), N)
 LABELS = (PROBS.cumsum(1) < RNG.uniform(size=(N, 1))).sum(1)
 NEW = RNG.dirichlet(np.full(M, 0.7), 40)
 RECALIBRATORS = {
-    "histogram": histogram_binning(3),
-    "isotonic": isotonic_regression(),
-    "platt": platt_scaling(),
+    "histogram": HistogramBinning(3),
+    "isotonic": IsotonicRegression(),
+    "platt": PlattScaling(),
 }
 
 
@@ -39,7 +39,7 @@ def _histogram(probs, came, new):
 
 
 def _isotonic(probs, came, new):
-    return IsotonicRegression(out_of_bounds="clip").fit(probs, came).predict(new)
+    return isotonic.IsotonicRegression(out_of_bounds="clip").fit(probs, came).predict(new)
 
 
 def _platt(probs, came, new):
@@ -53,7 +53,8 @@ ORACLES = {"histogram": _histogram, "isotonic": _isotonic, "platt": _platt}
 
 @pytest.mark.parametrize("name", RECALIBRATORS)
 def test_agrees_with_one_class_against_the_rest(name):
-    fit, apply = RECALIBRATORS[name]
+    method = RECALIBRATORS[name]
+    fit, apply = method.fit, method.apply
     params = fit(Categorical(PROBS), LABELS)
     assert isinstance(params, ClassWiseParams)
     ours = apply(params, Categorical(NEW))
@@ -80,14 +81,16 @@ def test_agrees_with_scikit_learn():
     model = GaussianNB().fit(points[:N], LABELS)
     theirs = CalibratedClassifierCV(FrozenEstimator(model), method="isotonic", ensemble=False)
     theirs.fit(points[N:], LABELS)
-    fit, apply = isotonic_regression()
+    method = IsotonicRegression()
+    fit, apply = method.fit, method.apply
     params = fit(Categorical(model.predict_proba(points[N:])), LABELS)
     ours = apply(params, Categorical(model.predict_proba(points[:N]))).probs
     np.testing.assert_allclose(ours, theirs.predict_proba(points[:N]), atol=1e-6)
 
 
 def test_other_predictions_of_classes():
-    fit, apply = isotonic_regression()
+    method = IsotonicRegression()
+    fit, apply = method.fit, method.apply
     expected = apply(fit(Categorical(PROBS), LABELS), Categorical(PROBS)).probs
     logits = CategoricalLogits(np.log(PROBS))
     mixture = Mixture(None, Categorical(np.stack([PROBS, PROBS], 1)))
@@ -100,32 +103,36 @@ def test_other_predictions_of_classes():
 
 
 def test_rows_without_any_class_are_uniform():
-    fit, apply = histogram_binning(2)
+    method = HistogramBinning(2)
+    fit, apply = method.fit, method.apply
     params = fit(Categorical(np.array([[0.9, 0.05, 0.05], [0.05, 0.9, 0.05]])), np.array([0, 1]))
     new = Categorical(np.array([[0.4, 0.3, 0.3], [0.8, 0.1, 0.1]]))
     np.testing.assert_allclose(apply(params, new).probs, [[1 / 3] * 3, [1, 0, 0]])
 
 
 def test_kept_probabilities_are_counted():
-    fit, apply = histogram_binning(2)
+    method = HistogramBinning(2)
+    fit, apply = method.fit, method.apply
     params = fit(Categorical(np.full((3, 3), 1 / 3)), np.array([0, 1, 2]))
-    with pytest.warns(UserWarning, match="histogram_binning: 1 of 6 confidences") as caught:
+    with pytest.warns(UserWarning, match="HistogramBinning: 1 of 6 confidences") as caught:
         apply(params, Categorical(np.array([[0.8, 0.1, 0.1], [0.4, 0.3, 0.3]])))
     assert caught[0].filename == __file__
 
 
 def test_groups_of_class_predictions():
     groups = np.arange(N) % 2
-    fit, apply = group_wise(isotonic_regression())
+    method = GroupWise(IsotonicRegression())
+    fit, apply = method.fit, method.apply
     ours = apply(fit(Categorical(PROBS), LABELS, groups), Categorical(PROBS), groups).probs
-    one, one_apply = isotonic_regression()
+    one, one_apply = IsotonicRegression().fit, IsotonicRegression().apply
     of_first = Categorical(PROBS[::2])
     expected = one_apply(one(of_first, LABELS[::2]), of_first).probs
     np.testing.assert_allclose(ours[::2], expected, atol=1e-12)
 
 
 def test_wrong_arguments():
-    fit, apply = platt_scaling()
+    method = PlattScaling()
+    fit, apply = method.fit, method.apply
     with pytest.raises(ValueError, match="predictions: of class 2 against the rest, correct: exp"):
         fit(Categorical(PROBS), np.where(LABELS == 2, 1, LABELS))
     params = fit(Categorical(PROBS), LABELS)
@@ -138,10 +145,10 @@ def test_wrong_arguments():
     with pytest.raises(ValueError, match="targets: expected labels in 0, ..., 3"):
         fit(Categorical(PROBS), LABELS + 1)
     with pytest.raises(TypeError, match="confidences: expected .* Categorical"):
-        mmce_scaling().fit(Categorical(PROBS), LABELS)
+        MMCEScaling().fit(Categorical(PROBS), LABELS)
 
 
 def test_temperature_scaling_of_zeros_says_what_to_do():
     zeros = Categorical(jnp.eye(3)[LABELS % 3])
     with pytest.raises(ValueError, match="CategoricalLogits, or clip the probabilities"):
-        temperature_scaling().fit(zeros, (LABELS + 1) % 3)
+        TemperatureScaling().fit(zeros, (LABELS + 1) % 3)

@@ -8,12 +8,12 @@ import pytest
 from calibjax.distributions import Bernoulli, Normal
 from calibjax.recalibration import (
     BinAccuracies,
+    HistogramBinning,
     IsotonicMap,
+    IsotonicRegression,
+    MMCEScaling,
+    PlattScaling,
     SigmoidMap,
-    histogram_binning,
-    isotonic_regression,
-    mmce_scaling,
-    platt_scaling,
 )
 
 RNG = np.random.default_rng(0)
@@ -22,12 +22,12 @@ PROBS = RNG.dirichlet(np.full(3, 0.7), N)
 LABELS = (PROBS.cumsum(1) < RNG.uniform(size=(N, 1))).sum(1)
 CONFIDENCES, CORRECT = PROBS.max(1), (PROBS.argmax(1) == LABELS).astype(int)
 QUICK = {
-    "histogram": histogram_binning(4),
-    "isotonic": isotonic_regression(),
-    "platt": platt_scaling(),
+    "histogram": HistogramBinning(4),
+    "isotonic": IsotonicRegression(),
+    "platt": PlattScaling(),
 }
 # Compiled for seconds; checks and application are those of the others.
-SLOW = {"mmce": pytest.param(mmce_scaling(), marks=pytest.mark.slow)}
+SLOW = {"mmce": pytest.param(MMCEScaling(), marks=pytest.mark.slow)}
 RECALIBRATORS = [*QUICK.values(), *SLOW.values()]
 
 
@@ -35,7 +35,8 @@ RECALIBRATORS = [*QUICK.values(), *SLOW.values()]
 @pytest.mark.parametrize("dtype", [np.float32, pytest.param(np.float64, marks=pytest.mark.slow)])
 def test_what_comes_out(recalibrator, dtype):
     """Numbers in [0, 1] of the same dtype; compiled, mapped or not; derivatives that are finite."""
-    fit, apply = recalibrator
+    method = recalibrator
+    fit, apply = method.fit, method.apply
     confidences = CONFIDENCES.astype(dtype)
     params = fit(confidences, CORRECT)
     assert {x.dtype for x in jax.tree.leaves(params)} <= {np.dtype(dtype), np.dtype(np.int32)}
@@ -87,9 +88,9 @@ PARAMS = {
 @pytest.mark.parametrize("case", WRONG)
 def test_wrong_data(case):
     (confidences, correct), error, message = WRONG[case]
-    for fit, _ in (*QUICK.values(), mmce_scaling()):
+    for method in (*QUICK.values(), MMCEScaling()):
         with pytest.raises(error, match=message):
-            fit(confidences, correct)
+            method.fit(confidences, correct)
     if case not in ("lengths", "labels"):
         for name, params in PARAMS.items():
             with pytest.raises(error, match=message):

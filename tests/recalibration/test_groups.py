@@ -4,14 +4,14 @@ import numpy as np
 import pytest
 
 from calibjax.distributions import CategoricalLogits, Normal
+from calibjax.estimators import Neighbourhood
 from calibjax.recalibration import (
-    Recalibrator,
-    group_wise,
-    histogram_binning,
-    isotonic_regression,
-    local_recalibration,
-    platt_scaling,
-    temperature_scaling,
+    GroupWise,
+    HistogramBinning,
+    IsotonicRegression,
+    LocalRecalibration,
+    PlattScaling,
+    TemperatureScaling,
 )
 
 RNG = np.random.default_rng(0)
@@ -22,24 +22,30 @@ CORRECT = RNG.uniform(size=N) < CONFIDENCES
 LOGITS = CategoricalLogits(jnp.asarray(3 * RNG.normal(size=(N, 3)), jnp.float32))
 LABELS = (np.asarray(LOGITS.logits) / 2 + RNG.gumbel(size=(N, 3))).argmax(1)
 NEW = RNG.permutation(N)
+NEAR = Neighbourhood.laplacian(0.4, 2)
 
 
-def mean_shift_fit(predictions, targets):
-    return jnp.mean(targets - predictions.loc)
+class MeanShift:
+    """A recalibrator of a user: no record, and no subclass."""
 
+    def fit(self, predictions, targets):
+        return jnp.mean(targets - predictions.loc)
 
-def mean_shift_apply(shift, predictions):
-    return Normal(predictions.loc + shift, predictions.scale)
+    def apply(self, shift, predictions):
+        return Normal(predictions.loc + shift, predictions.scale)
 
 
 CASES = {
-    "histogram": (histogram_binning(3), (CONFIDENCES, CORRECT)),
-    "isotonic": (isotonic_regression(), (CONFIDENCES, CORRECT)),
-    "platt": (platt_scaling(), (CONFIDENCES, CORRECT)),
-    "local": (local_recalibration(0.4, 2), (CONFIDENCES, CORRECT, FEATURES)),
-    "temperature": (temperature_scaling(), (LOGITS, LABELS)),
+    "histogram": (HistogramBinning(3), (CONFIDENCES, CORRECT)),
+    "isotonic": (IsotonicRegression(), (CONFIDENCES, CORRECT)),
+    "platt": (PlattScaling(), (CONFIDENCES, CORRECT)),
+    "local": (
+        LocalRecalibration(Neighbourhood.laplacian(0.4, 2)),
+        (CONFIDENCES, CORRECT, FEATURES),
+    ),
+    "temperature": (TemperatureScaling(), (LOGITS, LABELS)),
     "user's": (
-        Recalibrator(mean_shift_fit, mean_shift_apply),
+        MeanShift(),
         (Normal(FEATURES[:, 0], CONFIDENCES), FEATURES[:, 1]),
     ),
 }
@@ -57,7 +63,8 @@ def new_inputs(arguments):
 @pytest.mark.parametrize("name", CASES)
 def test_each_group_is_treated_alone(name):
     recalibrator, arguments = CASES[name]
-    fit, apply = group_wise(recalibrator)
+    method = GroupWise(recalibrator)
+    fit, apply = method.fit, method.apply
     params = fit(*arguments, GROUPS)
     assert list(params) == [0, 2, 7]
     corrected = apply(params, *new_inputs(arguments), GROUPS[NEW])
@@ -75,10 +82,11 @@ def test_each_group_is_treated_alone(name):
 
 
 def test_warnings_name_the_group():
-    fit, apply = group_wise(histogram_binning(10))
+    method = GroupWise(HistogramBinning(10))
+    fit, apply = method.fit, method.apply
     groups = np.array([3, 3, 5, 5])
     params = fit(np.array([0.15, 0.25, 0.15, 0.25]), np.array([0, 1, 1, 1]), groups)
-    message = "groups: in group 5: histogram_binning: 1 of 2 confidences are in bins without"
+    message = "groups: in group 5: HistogramBinning: 1 of 2 confidences are in bins without"
     with pytest.warns(UserWarning, match=message) as caught:
         values = apply(params, np.array([0.15, 0.25, 0.15, 0.95]), groups)
     np.testing.assert_array_equal(values, [0, 1, 1, 0.95])
@@ -86,7 +94,8 @@ def test_warnings_name_the_group():
 
 
 def test_compiled_with_groups_that_are_known():
-    fit, apply = group_wise(histogram_binning(1))
+    method = GroupWise(HistogramBinning(1))
+    fit, apply = method.fit, method.apply
 
     def fit_apply(confidences, correct):
         return apply(fit(confidences, correct, GROUPS), confidences, GROUPS)
@@ -99,7 +108,10 @@ def test_compiled_with_groups_that_are_known():
         np.testing.assert_allclose(images[:, members], expected + np.zeros(N // 3), rtol=1e-14)
 
 
-FIT, APPLY = group_wise(platt_scaling())
+METHOD = GroupWise(PlattScaling())
+
+
+FIT, APPLY = METHOD.fit, METHOD.apply
 
 
 @pytest.mark.parametrize(
@@ -143,8 +155,12 @@ FIT, APPLY = group_wise(platt_scaling())
             "arguments: expected at least 1 samples, got 0",
         ),
         (lambda: FIT(GROUPS), TypeError, "groups: expected as last argument"),
-        (lambda: group_wise(platt_scaling), TypeError, "recalibrator: expected a Recalibrator"),
-        (lambda: group_wise(Recalibrator), TypeError, "got the class Recalibrator"),
+        (
+            lambda: GroupWise(PlattScaling).fit(GROUPS, GROUPS),
+            TypeError,
+            "recalibrator: expected meth",
+        ),
+        (lambda: GroupWise(MeanShift).fit(GROUPS, GROUPS), TypeError, "got the class MeanShift"),
     ],
 )
 def test_wrong_arguments(call, error, message):

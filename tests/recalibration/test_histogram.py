@@ -8,10 +8,11 @@ import pytest
 from calibjax import estimators
 from calibjax.distributions import Bernoulli
 from calibjax.estimators.binnings import interval_index
-from calibjax.recalibration import histogram_binning
+from calibjax.recalibration import HistogramBinning
 
 NUM_BINS = 10
-FIT, APPLY = histogram_binning(NUM_BINS)
+METHOD = HistogramBinning(NUM_BINS)
+FIT, APPLY = METHOD.fit, METHOD.apply
 
 
 def interval(confidence):
@@ -48,7 +49,7 @@ def test_against_a_loop():
 
 def test_intervals_are_those_of_uniform_bins():
     confidences = np.append(np.random.default_rng(1).uniform(size=50), np.linspace(0, 1, 11))
-    bins = np.asarray(estimators.uniform_bins(NUM_BINS)(Bernoulli(confidences)))
+    bins = np.asarray(estimators.UniformBins(NUM_BINS)(Bernoulli(confidences)))
     _, ranks = np.unique(interval_index(confidences, NUM_BINS), return_inverse=True)
     assert np.array_equal(ranks, bins.max() - bins)
 
@@ -56,7 +57,7 @@ def test_intervals_are_those_of_uniform_bins():
 def test_confidences_without_calibration_samples_are_kept():
     params = FIT(np.array([0.85, 0.95]), np.array([1, 0]))
     new = np.array([0.82, 0.5, 0.99, 0.0])
-    with pytest.warns(UserWarning, match="histogram_binning: 2 of 4 confidences .* were kept") as w:
+    with pytest.warns(UserWarning, match="HistogramBinning: 2 of 4 confidences .* were kept") as w:
         images = APPLY(params, new)
     assert w[0].filename == __file__
     assert images.tolist() == [1, 0.5, 0, 0]
@@ -87,4 +88,4 @@ def test_nan_does_not_become_a_number_when_traced():
 )
 def test_wrong_numbers_of_bins(num_bins, error):
     with pytest.raises(error, match="num_bins: expected an integer"):
-        histogram_binning(num_bins)
+        HistogramBinning(num_bins).fit(np.array([0.5]), np.array([1]))

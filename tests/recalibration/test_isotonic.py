@@ -4,11 +4,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from sklearn.isotonic import IsotonicRegression
+from sklearn import isotonic
 
-from calibjax.recalibration import IsotonicMap, isotonic_regression
+from calibjax.recalibration import IsotonicMap, IsotonicRegression
 
-FIT, APPLY = isotonic_regression()
+METHOD = IsotonicRegression()
+
+FIT, APPLY = METHOD.fit, METHOD.apply
 NEW = np.linspace(0, 1, 101)
 
 
@@ -18,7 +20,7 @@ def fit_apply(confidences, correct):
 
 
 def sklearn_images(confidences, correct):
-    model = IsotonicRegression(out_of_bounds="clip").fit(confidences, correct)
+    model = isotonic.IsotonicRegression(out_of_bounds="clip").fit(confidences, correct)
     return model.predict(np.append(NEW, confidences))
 
 

@@ -7,7 +7,8 @@ import pytest
 
 from calibjax import kernels
 from calibjax.distributions import Bernoulli
-from calibjax.recalibration import histogram_binning, local_recalibration
+from calibjax.estimators import EqualMassBins, MedianVarianceBins, Neighbourhood, UniformBins
+from calibjax.recalibration import HistogramBinning, LocalRecalibration
 
 RNG = np.random.default_rng(0)
 N, D, BINS = 500, 4, 5
@@ -17,9 +18,9 @@ CALIBRATION = CONFIDENCES, CORRECT, FEATURES
 POINTS = RNG.uniform(size=80), RNG.normal(size=(80, D))
 
 
-def fitted(length_scale, **options):
-    fit, apply = local_recalibration(length_scale, BINS, **options)
-    return apply(fit(*CALIBRATION), *POINTS)
+def fitted(length_scale):
+    method = LocalRecalibration(Neighbourhood.laplacian(length_scale, BINS))
+    return method.apply(method.fit(*CALIBRATION), *POINTS)
 
 
 def loop(distance):
@@ -40,12 +41,48 @@ def test_plain_numpy(gamma):
 
 def test_any_kernel():
     expected = loop(lambda x: np.square(x).sum(1) / (2 * 0.8**2))
-    kernel = kernels.SquaredExponential(0.8)
-    np.testing.assert_allclose(fitted(None, kernel=kernel), expected, atol=1e-13)
+    method = LocalRecalibration(Neighbourhood(kernels.SquaredExponential(0.8), UniformBins(BINS)))
+    values = method.apply(method.fit(*CALIBRATION), *POINTS)
+    np.testing.assert_allclose(values, expected, atol=1e-13)
+
+
+def medians(numbers, min_size):
+    """Where `MedianVarianceBins` splits, in increasing order."""
+    below = numbers < np.median(numbers)
+    if min(below.sum(), (~below).sum()) < min_size:
+        return []
+    parts = (medians(numbers[x], min_size) for x in (below, ~below))
+    return [*next(parts), np.median(numbers), *next(parts)]
+
+
+def bins_of_points(binning, points):
+    """Bins of points, from the calibration samples alone."""
+    if isinstance(binning, MedianVarianceBins):  # at medians of the first of the two classes
+        splits = medians(1 - CONFIDENCES, binning.min_size)
+        return np.searchsorted(splits, 1 - points, side="right")
+    num_smaller = (points[:, None] > CONFIDENCES).sum(1)
+    return np.minimum(num_smaller * binning.num_bins // N, binning.num_bins - 1)
+
+
+@pytest.mark.parametrize("binning", [EqualMassBins(BINS), MedianVarianceBins(40)])
+def test_bins_of_the_calibration_samples(binning):
+    """Whatever other confidences come with it, a confidence is in the same bin (L21 App. A)."""
+    method = LocalRecalibration(Neighbourhood(kernels.White(), binning))
+    same = np.zeros(N, int)
+    params = method.fit(CONFIDENCES, CORRECT, same)
+    values = method.apply(params, POINTS[0], same[:80])
+    ours, theirs = (bins_of_points(binning, x) for x in (CONFIDENCES, POINTS[0]))
+    assert len(np.unique(ours)) > 4
+    expected = [CORRECT[ours == b].mean() for b in theirs]
+    np.testing.assert_allclose(values, expected, atol=1e-13)
+    np.testing.assert_array_equal(params.counts(POINTS[0]), np.bincount(ours)[theirs])
+    alone = [method.apply(params, POINTS[0][i : i + 1], same[:1])[0] for i in (3, 7)]
+    np.testing.assert_allclose(alone, values[np.array([3, 7])], atol=1e-14)
 
 
 def test_limits():
-    fit, apply = histogram_binning(BINS)
+    method = HistogramBinning(BINS)
+    fit, apply = method.fit, method.apply
     wide = apply(fit(CONFIDENCES, CORRECT), POINTS[0])
     np.testing.assert_allclose(fitted(1e12), wide, atol=1e-10)
     nearest = loop(lambda x: np.abs(x).sum(1) / 1e-9)
@@ -54,11 +91,12 @@ def test_limits():
 
 
 def test_empty_bins_keep_the_confidence():
-    fit, apply = local_recalibration(1.0, 10)
+    method = LocalRecalibration(Neighbourhood.laplacian(1.0, 10))
+    fit, apply = method.fit, method.apply
     params = fit(np.array([0.65, 0.68]), np.array([1, 0]), np.zeros((2, 1)))
-    np.testing.assert_array_equal(params.counts, [0, 0, 0, 0, 0, 0, 2, 0, 0, 0])
+    np.testing.assert_array_equal(params.counts(np.array([0.61, 0.59, 0.7])), [2, 0, 2])
     points = np.array([0.61, 0.95, 0.3]), np.zeros((3, 1))
-    message = "local_recalibration: 2 of 3 confidences are in bins without calibration samples"
+    message = "LocalRecalibration: 2 of 3 confidences are in bins without calibration samples"
     with pytest.warns(UserWarning, match=message):
         kept = apply(params, *points)
     np.testing.assert_array_equal(kept, [0.5, 0.95, 0.3])
@@ -69,10 +107,12 @@ def test_empty_bins_keep_the_confidence():
 
 @pytest.mark.slow
 def test_jit_vmap_grad_dtype():
-    fit, apply = local_recalibration(0.3, BINS)
+    method = LocalRecalibration(Neighbourhood.laplacian(0.3, BINS))
+    fit, apply = method.fit, method.apply
 
     def recalibrated(length_scale, calibration, points):
-        return apply(local_recalibration(length_scale, BINS).fit(*calibration), *points)
+        near = Neighbourhood.laplacian(length_scale, BINS)
+        return apply(LocalRecalibration(near).fit(*calibration), *points)
 
     expected = fitted(0.3)
     compiled = jax.jit(recalibrated)
@@ -92,23 +132,25 @@ def test_jit_vmap_grad_dtype():
 
 
 @pytest.mark.parametrize(
-    ("options", "error", "message"),
+    ("neighbourhood", "error", "message"),
     [
-        ({"length_scale": 0.0}, ValueError, "length_scale: expected positive"),
-        ({"length_scale": np.ones(2)}, ValueError, r"length_scale: expected shape \(\)"),
-        ({"length_scale": None}, TypeError, "expected one of length_scale and kernel, got none"),
-        ({"kernel": kernels.White()}, TypeError, "got length_scale and kernel"),
-        ({"num_bins": 0}, ValueError, "num_bins: expected an integer between 1"),
-        ({"num_bins": None}, TypeError, "num_bins: expected an integer, got None"),
+        (Neighbourhood.laplacian(0.0, 5), ValueError, "length_scale: expected positive"),
+        (Neighbourhood.laplacian(np.ones(2), 5), ValueError, r"length_scale: expected shape \(\)"),
+        (0.4, TypeError, r"neighbourhood: expected an estimators.Neighbourhood\(kernel, binning\)"),
+        (Neighbourhood, TypeError, "neighbourhood: expected .* got the class Neighbourhood"),
+        (Neighbourhood.laplacian(1.0, 0), ValueError, "num_bins: expected an integer between 1"),
+        (Neighbourhood.laplacian(1.0, None), TypeError, "num_bins: expected an integer, got None"),
+        (Neighbourhood(kernels.White(), 5), TypeError, "binning: expected a binning such as"),
     ],
 )
-def test_wrong_options(options, error, message):
+def test_wrong_options(neighbourhood, error, message):
     with pytest.raises(error, match=message):
-        local_recalibration(**{"length_scale": 1.0, "num_bins": 5, **options})
+        LocalRecalibration(neighbourhood).fit(*CALIBRATION)
 
 
 def test_under_jit_wrong_values_do_not_become_confidences():
-    fit, apply = local_recalibration(0.3, BINS)
+    method = LocalRecalibration(Neighbourhood.laplacian(0.3, BINS))
+    fit, apply = method.fit, method.apply
     recalibrated = jax.jit(lambda calibration, points: apply(fit(*calibration), *points))
     beyond = np.where(np.arange(N) == 3, 1.5, CONFIDENCES), CORRECT, FEATURES
     assert np.all(np.isnan(recalibrated(beyond, POINTS)))
@@ -117,14 +159,13 @@ def test_under_jit_wrong_values_do_not_become_confidences():
 
 
 def test_wrong_data():
-    fit, apply = local_recalibration(1.0, 5)
+    method = LocalRecalibration(Neighbourhood.laplacian(1.0, 5))
+    fit, apply = method.fit, method.apply
     empty = CONFIDENCES[:0], CORRECT[:0], FEATURES[:0]
     with pytest.raises(ValueError, match="confidences: expected at least 1 samples, got 0"):
         fit(*empty)
     with pytest.raises(ValueError, match="features: expected features of each of the 500"):
         fit(CONFIDENCES, CORRECT, FEATURES[1:])
-    with pytest.raises(ValueError, match=r"features: expected shape \[n, d\]"):
-        fit(CONFIDENCES, CORRECT, FEATURES[:, 0])
     params = fit(*CALIBRATION)
     with pytest.raises(TypeError, match="params: expected LocalAccuracies as fit returns it"):
         apply(None, *POINTS)

@@ -6,10 +6,12 @@ from scipy import optimize, special
 from sklearn.linear_model import LogisticRegression
 
 from calibjax import kernels
-from calibjax.recalibration import mmce_scaling, platt_scaling
+from calibjax.recalibration import MMCEScaling, PlattScaling
 
-FIT, APPLY = platt_scaling()
-SMOOTH = platt_scaling(smooth_targets=True)
+METHOD = PlattScaling()
+
+FIT, APPLY = METHOD.fit, METHOD.apply
+SMOOTH = PlattScaling(smooth_targets=True)
 N = 60
 
 
@@ -99,11 +101,11 @@ def test_gradient_of_the_fit(compiled_fit):
 
 HALVES = np.repeat([0.3, 0.6], 2)
 WITHOUT_A_MAXIMUM = [
-    (HALVES, [1, 1, 1, 1], "correct: expected both 0 and 1, .*, got 1 4 times; platt_scaling"),
-    (HALVES, [0, 0, 0, 0], "correct: expected both 0 and 1, .*, got 0 4 times; platt_scaling"),
-    (HALVES, [0, 0, 1, 1], "overlap .*, got 0.3 to 0.3 for 0 and 0.6 to 0.6 for 1; platt_scaling"),
-    (HALVES, [0, 0, 0, 1], "overlap .*, got 0.3 to 0.6 for 0 and 0.6 to 0.6 for 1; platt_scaling"),
-    (HALVES, [1, 1, 0, 0], "overlap .*, got 0.6 to 0.6 for 0 and 0.3 to 0.3 for 1; platt_scaling"),
+    (HALVES, [1, 1, 1, 1], "correct: expected both 0 and 1, .*, got 1 4 times; PlattScaling"),
+    (HALVES, [0, 0, 0, 0], "correct: expected both 0 and 1, .*, got 0 4 times; PlattScaling"),
+    (HALVES, [0, 0, 1, 1], "overlap .*, got 0.3 to 0.3 for 0 and 0.6 to 0.6 for 1; PlattScaling"),
+    (HALVES, [0, 0, 0, 1], "overlap .*, got 0.3 to 0.6 for 0 and 0.6 to 0.6 for 1; PlattScaling"),
+    (HALVES, [1, 1, 0, 0], "overlap .*, got 0.6 to 0.6 for 0 and 0.3 to 0.3 for 1; PlattScaling"),
     (HALVES**0, [1, 0, 0, 1], "confidences: expected at least two different values, got 1.0 4 tim"),
 ]
 
@@ -140,7 +142,8 @@ def smallest_loss(*arguments):
 @pytest.mark.slow
 def test_mmce_scaling_against_scipy():
     """The loss has no minimum where a threshold separates, and its order is never reversed."""
-    fit, apply = mmce_scaling()
+    method = MMCEScaling()
+    fit, apply = method.fit, method.apply
     confidences, correct = DATA[0][:12].copy(), DATA[1][:12].copy()
     confidences[8:] = np.repeat([0.3, 0.6], N // 2)
     correct[8:] = np.repeat([[0, 1], [1, 1], [1, 0], [0, 1]], N // 2, 1)
@@ -159,7 +162,8 @@ def test_mmce_scaling_against_scipy():
 
 @pytest.mark.slow  # to compile; the doctest has float32
 def test_mmce_scaling_of_float32_with_another_kernel():
-    fit, apply = mmce_scaling(kernels.SquaredExponential(0.1), weight=3.0)
+    method = MMCEScaling(kernels.SquaredExponential(0.1), weight=3.0)
+    fit, apply = method.fit, method.apply
     confidences, correct = DATA[0].astype(np.float32), DATA[1]
     for i in range(2):
         params = fit(confidences[i], correct[i])
@@ -183,9 +187,9 @@ def test_mmce_scaling_of_float32_with_another_kernel():
 )
 def test_wrong_options_of_mmce_scaling(options, error, message):
     with pytest.raises(error, match=message):
-        mmce_scaling(**options)
+        MMCEScaling(**options).fit(HALVES, np.array([0, 1, 0, 1]))
 
 
 def test_wrong_options_of_platt_scaling():
     with pytest.raises(TypeError, match="smooth_targets: expected True or False, got 1"):
-        platt_scaling(smooth_targets=1)
+        PlattScaling(smooth_targets=1).fit(HALVES, np.array([0, 1, 0, 1]))

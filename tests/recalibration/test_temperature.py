@@ -21,12 +21,13 @@ from calibjax.distributions import (
     Normal,
     Samples,
 )
-from calibjax.recalibration import temperature_scaling, tempered
+from calibjax.recalibration import TemperatureScaling, tempered
 from tests import oracles
 
 N = 10_000
 TEMPERATURES = np.array([0.25, 1.0, 4.0])
-FIT, APPLY = temperature_scaling()
+METHOD = TemperatureScaling()
+FIT, APPLY = METHOD.fit, METHOD.apply
 
 
 def uniform(rng):
@@ -224,7 +225,8 @@ def test_draws_fitted_by_their_crps():
     rng = np.random.default_rng(5)
     center, members = rng.normal(size=(1000, 1)), rng.normal(size=(1000, 20))
     predictions, targets = Samples(center + 0.5 * members), center[:, 0] + rng.normal(size=1000)
-    fit, apply = temperature_scaling(scores.crps)
+    method = TemperatureScaling(scores.crps)
+    fit, apply = method.fit, method.apply
     temperature = fit(predictions, targets)
     assert 3.4 < temperature < 4.8
     loss = jax.jit(jax.vmap(lambda t: scores.crps(apply(t, predictions), targets)))
@@ -238,7 +240,7 @@ def skce_data(rng, temperature, n=1000):
     return Normal(loc, scale), loc + scale * np.sqrt(temperature) * rng.normal(size=n)
 
 
-SKCE = temperature_scaling(functools.partial(estimators.skce, oracles.normal_kernel()))
+SKCE = TemperatureScaling(functools.partial(estimators.skce, oracles.normal_kernel()))
 SKCE_ERROR = 0.065  # standard deviation of log T, from the slow test
 
 
@@ -311,7 +313,7 @@ def shifted_loss(predictions, targets):
 
 @pytest.mark.parametrize(("which", "shift"), [*enumerate(SHIFTS)])
 def test_minimum_of_a_loss(which, shift):
-    fit = temperature_scaling(shifted_loss).fit
+    fit = TemperatureScaling(shifted_loss).fit
     temperature = fit(Normal(np.zeros(2), np.ones(2)), np.array([which, shift]))
     np.testing.assert_allclose(np.log(temperature), shift, atol=1e-9)
 
@@ -328,4 +330,4 @@ def test_minimum_of_a_loss(which, shift):
 )
 def test_wrong_losses(loss, message):
     with pytest.raises(TypeError, match=message):
-        temperature_scaling(loss).fit(Normal(np.zeros(2), np.ones(2)), np.zeros(2))
+        TemperatureScaling(loss).fit(Normal(np.zeros(2), np.ones(2)), np.zeros(2))

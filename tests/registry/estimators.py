@@ -4,11 +4,12 @@ import numpy as np
 
 from calibjax import distances, estimators, kernels
 from calibjax.distributions import Bernoulli, Categorical
+from calibjax.estimators import Neighbourhood
 from tests.registry import arguments as a
 from tests.registry.arguments import Call, call
 from tests.registry.families import BERNOULLI, CATEGORICAL, FAMILIES, NORMAL
 
-_BINNING = estimators.uniform_bins(3)
+_BINNING = estimators.UniformBins(3)
 SEVERAL = ("length scale array([1., 1.])",)  # are several kernels for local errors
 _AT = {
     "at_features": a.real(a.FEATURES[:3] + 0.1, "at"),
@@ -115,7 +116,7 @@ def _in_bins() -> list[Call]:
                 binning=a.binning(_BINNING),
             )
         )
-        for bins in (estimators.equal_mass_bins, estimators.median_variance_bins):
+        for bins in (estimators.EqualMassBins, estimators.MedianVarianceBins):
             found.append(
                 family.call(
                     f"estimators.{bins.__name__}",
@@ -128,8 +129,8 @@ def _in_bins() -> list[Call]:
             )
         found.append(
             family.call(
-                "estimators.uniform_bins",
-                lambda predictions, num_bins: estimators.uniform_bins(num_bins)(predictions),
+                "estimators.UniformBins",
+                lambda predictions, num_bins: estimators.UniformBins(num_bins)(predictions),
                 name,
                 "targets",
                 num_bins=a.integer(4),
@@ -190,13 +191,15 @@ def _local() -> list[Call]:
     found = []
     for name in ("lce", "mlce", "mean_lce", "local_errors"):
         function = getattr(estimators, name)
-        covers = f"estimators.{name}"
+        covers = f"estimators.{name} estimators.Neighbourhood"
         if name == "local_errors":
             covers += " estimators.LocalErrors"
         found.append(
             call(
                 covers,
-                function,
+                lambda length_scale, num_bins, function=function, **rest: function(
+                    Neighbourhood.laplacian(length_scale, num_bins), **rest
+                ),
                 "Laplacian",
                 **_LOCAL,
                 length_scale=a.scale(0.7, limit="vector"),
@@ -206,8 +209,10 @@ def _local() -> list[Call]:
         found.append(
             call(
                 covers,
-                lambda at_features, at_confidences, function=function, **rest: function(
-                    **rest, num_bins=2, at=(at_features, at_confidences)
+                lambda at_features, at_confidences, kernel, function=function, **rest: function(
+                    Neighbourhood(kernel, estimators.UniformBins(2)),
+                    **rest,
+                    at=(at_features, at_confidences),
                 ),
                 "kernel",
                 **_LOCAL,
@@ -218,11 +223,24 @@ def _local() -> list[Call]:
     found.append(
         call(
             "estimators.local_errors",
-            estimators.local_errors,
+            lambda binning, **rest: estimators.local_errors(
+                Neighbourhood(kernels.Exponential(0.7), binning), **rest
+            ),
             "binning",
             **_LOCAL,
-            length_scale=a.scale(0.7, limit="vector"),
             binning=a.binning(_BINNING),
+        )
+    )
+    found.append(
+        call(
+            "estimators.lce",
+            lambda neighbourhood: estimators.lce(
+                neighbourhood, *(np.asarray(x) for x in (a.FEATURES, a.CONFIDENCES, a.CORRECT))
+            ),
+            "neighbourhood",
+            neighbourhood=a.record(Neighbourhood.laplacian(0.7, 2)),
+            compiled=False,
+            reason="compiled above",
         )
     )
     return found

@@ -1,5 +1,6 @@
 """Calls of recalibration and of calibration estimation functions."""
 
+import functools
 from typing import Any
 
 import jax
@@ -7,6 +8,7 @@ import numpy as np
 
 from calibjax import kernels, recalibration, risk, scores
 from calibjax.distributions import Categorical
+from calibjax.estimators import Neighbourhood, UniformBins
 from tests.registry import arguments as a
 from tests.registry.arguments import Call, call
 from tests.registry.families import CATEGORICAL, NORMAL
@@ -19,9 +21,9 @@ def _fit_and_apply(make: Any) -> Any:
     """Params, and what they make of new confidences."""
 
     def evaluate(confidences: Any, correct: Any, new: Any, **options: Any) -> Any:
-        fit, apply = make(**options)
-        params = fit(confidences, correct)
-        return params, apply(params, new)
+        method = make(**options)
+        params = method.fit(confidences, correct)
+        return params, method.apply(params, new)
 
     return evaluate
 
@@ -29,17 +31,17 @@ def _fit_and_apply(make: Any) -> Any:
 def _of_confidences() -> list[Call]:
     r = recalibration
     makers = {
-        "histogram_binning recalibration.BinAccuracies": (
-            r.histogram_binning,
+        "HistogramBinning recalibration.BinAccuracies": (
+            r.HistogramBinning,
             {"num_bins": a.integer(2)},
         ),
-        "isotonic_regression recalibration.IsotonicMap": (r.isotonic_regression, {}),
-        "platt_scaling recalibration.SigmoidMap": (
-            r.platt_scaling,
+        "IsotonicRegression recalibration.IsotonicMap": (r.IsotonicRegression, {}),
+        "PlattScaling recalibration.SigmoidMap": (
+            r.PlattScaling,
             {"smooth_targets": a.truth(True)},
         ),
-        "mmce_scaling recalibration.SigmoidMap": (
-            r.mmce_scaling,
+        "MMCEScaling recalibration.SigmoidMap": (
+            r.MMCEScaling,
             {"kernel": a.kernel(kernels.Exponential(0.4)), "weight": a.scale(10.0)},
         ),
     }
@@ -56,9 +58,9 @@ def _of_confidences() -> list[Call]:
     ]
     ends = np.array([0.1, 0.4, 0.9], np.float32)
     for recalibrator, params in (
-        (r.histogram_binning(2), r.BinAccuracies(ends[:2], np.array([3, 5], np.int32))),
-        (r.isotonic_regression(), r.IsotonicMap(ends, ends**2)),
-        (r.platt_scaling(), r.SigmoidMap(np.float32(0.5), np.float32(0.1))),
+        (r.HistogramBinning(2), r.BinAccuracies(ends[:2], np.array([3, 5], np.int32))),
+        (r.IsotonicRegression(), r.IsotonicMap(ends, ends**2)),
+        (r.PlattScaling(), r.SigmoidMap(np.float32(0.5), np.float32(0.1))),
     ):
         name = type(params).__name__
         found.append(
@@ -74,19 +76,21 @@ def _of_confidences() -> list[Call]:
 
 
 def _of_features() -> list[Call]:
-    def local(confidences: Any, correct: Any, features: Any, new: Any, **options: Any) -> Any:
-        fit, apply = recalibration.local_recalibration(**options)
-        params = fit(confidences, correct, features)
-        return apply(params, new, np.zeros((3, 2), np.float32))
+    def local(
+        make: Any, confidences: Any, correct: Any, features: Any, new: Any, **options: Any
+    ) -> Any:
+        method = recalibration.LocalRecalibration(make(**options))
+        params = method.fit(confidences, correct, features)
+        return method.apply(params, new, np.zeros((3, 2), np.float32))
 
     def grouped(confidences: Any, correct: Any, groups: Any, new: Any, new_groups: Any) -> Any:
-        fit, apply = recalibration.group_wise(recalibration.histogram_binning(1))
-        params = fit(confidences, correct, groups)
-        return apply(params, new, new_groups)
+        method = recalibration.GroupWise(recalibration.HistogramBinning(1))
+        params = method.fit(confidences, correct, groups)
+        return method.apply(params, new, new_groups)
 
     data = {**_SAMPLES, "features": a.real(a.FEATURES)}
     new = {"new": a.unit(np.array([0.5, 0.7, 0.9]), "confidences")}
-    given = ("arguments",)  # group_wise does not know what its arguments are
+    given = ("arguments",)  # GroupWise does not know what its arguments are
     samples = {
         "confidences": a.unit(a.CONFIDENCES, *given),
         "correct": a.truths(a.CORRECT, *given),
@@ -94,8 +98,8 @@ def _of_features() -> list[Call]:
     }
     return [
         call(
-            "recalibration.local_recalibration recalibration.LocalAccuracies",
-            local,
+            "recalibration.LocalRecalibration recalibration.LocalAccuracies",
+            functools.partial(local, Neighbourhood.laplacian),
             "Laplacian",
             **data,
             **new,
@@ -103,27 +107,27 @@ def _of_features() -> list[Call]:
             num_bins=a.integer(1),
         ),
         call(
-            "recalibration.local_recalibration",
-            lambda **values: local(**values, num_bins=1),
+            "recalibration.LocalRecalibration",
+            functools.partial(local, lambda kernel: Neighbourhood(kernel, UniformBins(1))),
             "kernel",
             **data,
             **new,
             kernel=a.kernel(kernels.Exponential(0.7)),
         ),
         call(
-            "recalibration.group_wise",
+            "recalibration.GroupWise",
             grouped,
             **samples,
             groups=a.groups(np.array([0, 3, 0, 3, 0, 3, 0, 3]), traced=False),
             new_groups=a.groups(np.array([3, 0, 3]), "groups", traced=False),
         ),
         call(
-            "recalibration.group_wise recalibration.Recalibrator",
-            lambda recalibrator: recalibration.group_wise(recalibrator).fit(
+            "recalibration.GroupWise recalibration.Recalibrator",
+            lambda recalibrator: recalibration.GroupWise(recalibrator).fit(
                 np.float32([0.5, 0.6]), np.array([0, 1]), np.array([0, 0])
             )[0],
             "recalibrator",
-            recalibrator=a.record(recalibration.histogram_binning(1)),
+            recalibrator=a.record(recalibration.HistogramBinning(1)),
             compiled=False,
             reason="a function of functions",
         ),
@@ -135,11 +139,11 @@ def _temperature() -> list[Call]:
     for family, name in ((CATEGORICAL, "Categorical"), (NORMAL, "Normal")):
 
         def evaluate(predictions: Any, targets: Any, loss: Any) -> Any:
-            return recalibration.temperature_scaling(loss).fit(predictions, targets)
+            return recalibration.TemperatureScaling(loss).fit(predictions, targets)
 
         found.append(
             family.call(
-                "recalibration.temperature_scaling",
+                "recalibration.TemperatureScaling",
                 evaluate,
                 f"fit {name}",
                 loss=a.function(scores.negative_log_likelihood),
@@ -148,12 +152,12 @@ def _temperature() -> list[Call]:
         )
 
     def apply(predictions: Any, temperature: Any) -> Any:
-        return recalibration.temperature_scaling().apply(temperature, predictions)
+        return recalibration.TemperatureScaling().apply(temperature, predictions)
 
     for family, name in ((CATEGORICAL, "Categorical"), (NORMAL, "Normal")):
         found.append(
             family.call(
-                "recalibration.temperature_scaling recalibration.tempered",
+                "recalibration.TemperatureScaling recalibration.tempered",
                 apply,
                 f"apply {name}",
                 "targets",

@@ -197,7 +197,7 @@ def of_predictions(argument: Argument, value: Any) -> list[Mutant]:
         "None inside": type(value)(*(None for _ in dataclasses.fields(value))),
         "strings inside": type(value)(*("a" for _ in dataclasses.fields(value))),
         "kernel": kernels.White(),
-        "binning": estimators.uniform_bins(3),
+        "binning": estimators.UniformBins(3),
         "pair": (value, value),
     }
     return [Mutant(k, v) for k, v in {**objects(), **wrong}.items() if k not in argument.without]

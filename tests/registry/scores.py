@@ -9,7 +9,7 @@ from tests.registry import arguments as a
 from tests.registry.arguments import Call, call
 from tests.registry.families import BERNOULLI, CATEGORICAL, NORMAL
 
-_BINNING = estimators.uniform_bins(3)
+_BINNING = estimators.UniformBins(3)
 _GROUPS = np.array([0, 1, 1, 0, 2, 1, 2, 0])
 
 

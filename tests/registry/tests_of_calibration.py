@@ -6,6 +6,7 @@ import numpy as np
 
 from calibjax import estimators, hypothesis_tests, kernels
 from calibjax.distributions import Categorical, Normal
+from calibjax.estimators import Neighbourhood
 from tests.registry import arguments as a
 from tests.registry.arguments import Call, call
 from tests.registry.estimators import SEVERAL
@@ -167,7 +168,9 @@ def _local() -> list[Call]:
     return [
         call(
             "hypothesis_tests.local_calibration_test",
-            hypothesis_tests.local_calibration_test,
+            lambda length_scale, num_bins, key, **rest: hypothesis_tests.local_calibration_test(
+                key, Neighbourhood.laplacian(length_scale, num_bins), **rest
+            ),
             "Laplacian",
             key=a.key(),
             **data,
@@ -179,13 +182,15 @@ def _local() -> list[Call]:
         ),
         call(
             "hypothesis_tests.local_calibration_test",
-            hypothesis_tests.local_calibration_test,
+            lambda kernel, binning, key, **rest: hypothesis_tests.local_calibration_test(
+                key, Neighbourhood(kernel, binning), **rest
+            ),
             "kernel",
             key=a.key(),
             # a kernel takes any features
             **{**data, "features": a.real(a.FEATURES, without=("first column",))},
             kernel=a.kernel(kernels.Exponential(0.5), without=SEVERAL),
-            binning=a.binning(estimators.uniform_bins(2)),
+            binning=a.binning(estimators.UniformBins(2)),
             num_samples=B,
             one_of=8,
             slow=True,

@@ -5,7 +5,7 @@ import pytest
 
 from calibjax.distances import SquaredEuclidean
 from calibjax.distributions import Bernoulli, Categorical
-from calibjax.estimators import ece, uniform_bins
+from calibjax.estimators import UniformBins, ece
 from calibjax.risk import Binning, bin_number_grid
 
 
@@ -67,7 +67,7 @@ def test_mean_over_the_training_data_is_the_squared_ece():
         return jnp.mean(function.diagonal(params, predictions))
 
     two = Bernoulli(confidences)
-    expected = ece(two, correct, binning=uniform_bins(num_bins), distance=distance)
+    expected = ece(two, correct, binning=UniformBins(num_bins), distance=distance)
     np.testing.assert_allclose(mean(two), expected, rtol=1e-12)
     np.testing.assert_allclose(mean(confidences), expected / 2, rtol=1e-12)
     assert mean(Categorical(two.class_probs)) == mean(two)

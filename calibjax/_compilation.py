@@ -1,0 +1,62 @@
+"""Compiled programs that are kept for functions that are made anew."""
+
+import hashlib
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import jax
+
+from calibjax import _checks
+
+_MAX_PROGRAMS = 32  # compiled ones that are kept
+_PROGRAMS: dict[Any, Any] = {}
+_LOCK = threading.Lock()
+
+
+def compiled_once(function: Callable[..., Any], first: Any, *others: Any) -> Any:
+    """Value of a function of arrays, which is compiled once for all calls with an equal program.
+
+    Functions are traced in every call, which takes about a tenth of the time of compiling, and
+    their programs are compared, with all the constants in them. So a function that is made anew
+    is not compiled again where it is the same, and is where what it reads from outside has changed.
+    Calls with traced arguments, or of a function that has such in it, are part of the outer
+    program. Functions that have to know the arguments behind the first find them as constants.
+    """
+    if not _checks.is_concrete(first, others):
+        return function(first, *others)
+    arguments: tuple = (first, *others)
+    try:
+        traced = jax.jit(function).trace(*arguments)
+    except Exception:
+        traced = None  # the error, if it is another one, comes again
+    if traced is None:
+        arguments = (first,)
+        traced = jax.jit(lambda first: function(first, *others)).trace(first)
+    num_arrays = len(jax.tree.leaves(arguments))
+    if len(traced.jaxpr.in_avals) > num_arrays or not _checks.is_concrete(traced.jaxpr.consts):
+        return function(first, *others)  # it reads traced values from outside
+    return _compiled(traced, arguments)(*arguments)
+
+
+def _compiled(traced: Any, arguments: tuple[Any, ...]) -> Callable[..., Any]:
+    """The compiled program of a traced function, that of an earlier one if they are equal."""
+    lowered = traced.lower()
+    text = lowered.as_text()
+    # What the text does not say: the functions that are called back, and constants that JAX, if
+    # asked to, hands over as arguments. JAX adds its options to the class of `config` when it is
+    # imported, which no type checker sees.
+    if "callback" in text or jax.config.jax_use_simplified_jaxpr_constants:  # pyright: ignore
+        return lowered.compile()
+    types = tuple(traced.jaxpr.in_avals), tuple(traced.jaxpr.out_avals)
+    structures = jax.tree.structure((arguments, traced.out_info))
+    devices = tuple(leaf.sharding for leaf in jax.tree.leaves(arguments))
+    program = hashlib.sha256(text.encode()).digest(), types, structures, devices
+    with _LOCK:
+        compiled = _PROGRAMS.pop(program, None)  # to be the last one
+    compiled = lowered.compile() if compiled is None else compiled
+    with _LOCK:
+        _PROGRAMS[program] = compiled
+        while len(_PROGRAMS) > _MAX_PROGRAMS:
+            _PROGRAMS.pop(next(iter(_PROGRAMS)))
+    return compiled

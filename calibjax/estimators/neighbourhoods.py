@@ -1,0 +1,105 @@
+"""What is near a prediction: samples whose features are alike, in the same bin of confidences."""
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import Any, Self
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from calibjax import _checks
+from calibjax._pytree import record
+from calibjax.distances import MeanAbsoluteDifference
+from calibjax.distributions import Bernoulli
+from calibjax.estimators.binnings import UniformBins, bins_of
+from calibjax.kernels import Exponential, Kernel
+from calibjax.kernels.smoothing import smoothed_means
+
+
+@record
+class Neighbourhood:
+    """Weights of the samples near a point: a kernel on features, within a bin of confidences.
+
+        w_i(x) = k(φ(x), φ_i) if the confidences of x and of sample i share a bin, otherwise 0.
+
+    Local errors (`lce`), their test (`hypothesis_tests.local_calibration_test`) and local
+    recalibration (`recalibration.LocalRecalibration`) are weighted means with these.
+
+    Attributes:
+        kernel: kernel record on features with values ≥ 0. Its field `length_scale` may hold G
+            length scales, [G], of which all are computed at once.
+        binning: binning of batches of `Bernoulli`s, such as `UniformBins(15)`, or a function of
+            these; a function sees the samples and other points together.
+
+    References: L21 §3.1; App. A for bins of equal mass.
+
+    >>> import jax.numpy as jnp
+    >>> from calibjax import kernels
+    >>> from calibjax.estimators import EqualMassBins, Neighbourhood, lce
+    >>> features = jnp.array([[0.0], [0.0], [9.0], [9.0]])
+    >>> confidences, correct = jnp.array([0.75, 0.75, 1.0, 1.0]), jnp.array([1, 0, 1, 1])
+    >>> neighbourhood = Neighbourhood(kernels.SquaredExponential(0.1), EqualMassBins(1))
+    >>> print(lce(neighbourhood, features, confidences, correct))
+    [0.25 0.25 0.   0.  ]
+    """
+
+    kernel: Kernel
+    binning: Callable[[Any], jax.Array]
+
+    @classmethod
+    def laplacian(cls, length_scale: Any, num_bins: int) -> Self:
+        """The neighbourhood of L21: the Laplacian kernel in equal intervals of confidences.
+
+            k(φ, φ') = exp(−‖φ − φ'‖₁ / (d γ)) for features of d numbers.
+
+        Args:
+            length_scale: bandwidth γ > 0, in units of the features per dimension: a number, or G
+                of them, [G]. L21 takes 0.2 for t-SNE and 0.4 for PCA features.
+            num_bins: number of equal intervals of confidences, as in `UniformBins`; 15 in L21.
+        """
+        return cls(Exponential(length_scale, MeanAbsoluteDifference()), UniformBins(num_bins))
+
+    def means(
+        self,
+        samples: tuple[Any, jax.Array],
+        points: tuple[Any, jax.Array] | None,
+        values: jax.Array,
+        *,
+        powers: Sequence[int] = (1,),
+    ) -> tuple[jax.Array, jax.Array]:
+        """Weighted means of values of the samples around points.
+
+        Args:
+            samples: features and confidences of the n samples, checked.
+            points: features and confidences of n' other points; None for the samples.
+            values: values of the samples, [n, c].
+            powers: exponents of the weights, P of them.
+
+        Returns:
+            The means [P, n', c], and the sums of the weights over the largest of them, [P, n'],
+            both zero where no sample is near; [P, G, n', c] and [P, G, n'] for G length scales.
+        """
+        bins = bins_of(self.binning, Bernoulli(samples[1]), points and Bernoulli(points[1]))
+        groups = (bins, bins) if points is None else bins[::-1]
+        near = samples if points is None else points
+        found = smoothed_means(self.kernel, near[0], samples[0], values, groups, powers=powers)
+        _checks.smoothing_weights(found[1])
+        return found
+
+
+def checked_neighbourhood(neighbourhood: Any) -> Neighbourhood:
+    """The neighbourhood, with its kernel checked, whose length scale may be of shape [G]."""
+    if not isinstance(neighbourhood, Neighbourhood):
+        raise TypeError(
+            "neighbourhood: expected an estimators.Neighbourhood(kernel, binning), such as "
+            f"Neighbourhood.laplacian(0.2, 15), got {_checks.described(neighbourhood)}"
+        )
+    kernel = neighbourhood.kernel
+    scales = getattr(kernel, "length_scale", 0.0)
+    if np.ndim(scales) != 1 or isinstance(kernel, type):
+        return _checks.replaced(neighbourhood, kernel=_checks.kernel_values(kernel))
+    scales = _checks.length_scales("kernel.length_scale", scales)
+    one = _checks.kernel_values(dataclasses.replace(kernel, length_scale=scales[0]))
+    kernel = dataclasses.replace(one, length_scale=jnp.asarray(scales))
+    return dataclasses.replace(neighbourhood, kernel=kernel)
