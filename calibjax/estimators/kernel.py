@@ -218,15 +218,10 @@ def skce_block(kernel: Kernel, predictions: Any, targets: Any, *, block_size: in
     >>> print(skce_block(kernel, predictions, jnp.array([1, 1, 1, 1, 0]), block_size=2))
     0.5
     """
-    return skce_of_blocks(kernel, predictions, targets, block_size=block_size).mean()
-
-
-def skce_of_blocks(kernel: Kernel, predictions: Any, targets: Any, *, block_size: int) -> jax.Array:
-    """The unbiased estimates of the single blocks of `skce_block`, [⌊n/B⌋]."""
     kernel, samples = checked_samples(kernel, predictions, targets, minimum=2)
     num_samples = _checks.leading_size("predictions", samples[0])
     block_size = _checks.size_in_range("block_size", block_size, 2, num_samples)
-    return pairwise.block_means(sample_pair, kernel, samples, block_size=block_size)
+    return pairwise.block_means(sample_pair, kernel, samples, block_size=block_size).mean()
 
 
 def mmce(kernel: Kernel, confidences: Any, correct: Any) -> jax.Array:

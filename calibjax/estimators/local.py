@@ -11,6 +11,8 @@ from calibjax import _checks
 from calibjax._arithmetic import safe_sqrt
 from calibjax._pytree import record
 from calibjax.estimators.neighbourhoods import Neighbourhood, checked_neighbourhood
+from calibjax.kernels import Kernel
+from calibjax.kernels.smoothing import smoothed_means
 
 _ROUNDING = 1e-3  # of the effective size of two samples
 
@@ -94,8 +96,8 @@ def local_errors(
     >>> print(errors.error, errors.effective_size)
     [ 0.25  0.25 -0.25] [2. 2. 1.]
     """
-    problem = _checked(neighbourhood, features, confidences, correct, at)
-    (_, confidences), residuals = problem.samples, problem.residuals
+    problem = local_problem(neighbourhood, features, confidences, correct, at)
+    (places, confidences), residuals = problem.confidences, problem.residuals
     values = [residuals, jnp.square(residuals), confidences * (1 - confidences)]
     means, totals = problem.smoothed(jnp.stack(values, 1), powers=(1, 2))
     known = totals[0] != 0
@@ -103,7 +105,7 @@ def local_errors(
     # Of one sample and little of another, the spread is that of the other one.
     others = jnp.where(size < 2 - _ROUNDING, 0, size - 1)
     size = _checks.nan_with(size, confidences, residuals)  # in bins of their own
-    size = jnp.where(jnp.isnan(problem.places), jnp.nan, size)
+    size = jnp.where(jnp.isnan(places), jnp.nan, size)
     spread = means[0, ..., 1] - jnp.square(means[0, ..., 0])
     errors = LocalErrors(
         error=means[0, ..., 0],
@@ -160,9 +162,9 @@ def lce(
     >>> print(lce(Neighbourhood.laplacian(0.1, 5), features, confidences, correct))
     [0.25 0.25 0.75 0.75]
     """
-    problem = _checked(neighbourhood, features, confidences, correct, at)
-    errors, totals = problem.absolute_errors()
-    return jnp.where(totals == 0, jnp.nan, errors)
+    problem = local_problem(neighbourhood, features, confidences, correct, at)
+    errors, totals = problem.errors()
+    return jnp.where(totals == 0, jnp.nan, jnp.abs(errors))
 
 
 def mlce(
@@ -206,9 +208,9 @@ def mlce(
     >>> print(mlce(neighbourhoods, features, confidences, correct))
     [0.75 0.5 ]
     """
-    problem = _checked(neighbourhood, features, confidences, correct, at)
-    errors, totals = problem.absolute_errors()
-    largest = jnp.max(jnp.where(totals == 0, 0, errors), -1)
+    problem = local_problem(neighbourhood, features, confidences, correct, at)
+    errors, totals = problem.errors()
+    largest = jnp.max(jnp.where(totals == 0, 0, jnp.abs(errors)), -1)
     return jnp.where(jnp.any(totals != 0, -1), largest, jnp.nan)
 
 
@@ -251,58 +253,71 @@ def mean_lce(
     >>> print(mean_lce(Neighbourhood.laplacian(0.1, 5), features, confidences, correct))
     0.5
     """
-    problem = _checked(neighbourhood, features, confidences, correct, at)
-    errors, totals = problem.absolute_errors()
+    problem = local_problem(neighbourhood, features, confidences, correct, at)
+    errors, totals = problem.errors()
     known = totals != 0
-    return jnp.sum(jnp.where(known, errors, 0), -1) / jnp.sum(known, -1)
+    return jnp.sum(jnp.where(known, jnp.abs(errors), 0), -1) / jnp.sum(known, -1)
 
 
-class _Problem(NamedTuple):
-    """Samples, the points at which errors are evaluated, and what is near them."""
+class LocalProblem(NamedTuple):
+    """Samples, the points at which errors are evaluated, and what is near them.
 
-    neighbourhood: Neighbourhood
-    samples: tuple[Any, jax.Array]  # features and confidences
-    points: tuple[Any, jax.Array] | None  # if they are no samples
-    residuals: jax.Array
+    Attributes:
+        kernel: kernel on features.
+        features: of the points and of the samples.
+        groups: bins of the points and of the samples.
+        confidences: of the points and of the samples.
+        correct: what came at the samples, 0 or 1, [n].
+    """
+
+    kernel: Kernel
+    features: tuple[Any, Any]
+    groups: tuple[jax.Array, jax.Array]
+    confidences: tuple[jax.Array, jax.Array]
+    correct: jax.Array
 
     @property
-    def places(self) -> jax.Array:
-        """Confidences of the points."""
-        return (self.samples if self.points is None else self.points)[1]
+    def residuals(self) -> jax.Array:
+        """Confidence − correct of the samples, [n]."""
+        return self.confidences[1] - self.correct
 
     def smoothed(self, values: jax.Array, powers: Sequence[int]) -> tuple[jax.Array, jax.Array]:
-        means, totals = self.neighbourhood.means(self.samples, self.points, values, powers=powers)
-        if _checks.is_concrete(self.places):
+        """Means of values of the samples around each point, as `smoothed_means` returns them."""
+        means, totals = smoothed_means(
+            self.kernel, *self.features, values, self.groups, powers=powers
+        )
+        _checks.smoothing_weights(totals)
+        places, _ = self.confidences
+        if _checks.is_concrete(places):
             return means, totals
         # A traced number that is no probability is in no bin.
-        is_number = ~jnp.isnan(self.places)
-        return jnp.where(is_number[:, None], means, jnp.nan), totals
+        return jnp.where(~jnp.isnan(places)[:, None], means, jnp.nan), totals
 
-    def absolute_errors(self) -> tuple[jax.Array, jax.Array]:
-        """Local errors and sums of weights, which are zero where there are no errors."""
+    def errors(self) -> tuple[jax.Array, jax.Array]:
+        """Signed errors and sums of weights, which are zero where there are no errors."""
         means, totals = self.smoothed(self.residuals[:, None], powers=(1,))
-        return jnp.abs(means[0, ..., 0]), totals[0]
+        return means[0, ..., 0], totals[0]
 
 
-def _checked(
-    neighbourhood: Any, features: Any, confidences: Any, correct: Any, at: Any
-) -> _Problem:
+def local_problem(
+    neighbourhood: Any, features: Any, confidences: Any, correct: Any, at: Any = None
+) -> LocalProblem:
     """Checks all arguments of the local errors."""
-    neighbourhood = checked_neighbourhood(neighbourhood)
+    near = checked_neighbourhood(neighbourhood)
     confidences, correct = _checks.confidences_and_correct(confidences, correct)
-    samples = _checks.features("features", features, confidences.size)
-    points = None
+    features = points = _checks.features("features", features, confidences.size)
+    places = confidences
     if at is not None:
         if not (isinstance(at, tuple) and len(at) == 2):
             got = _checks.described(at)
             raise TypeError(f"at: expected a pair (features, confidences), got {got}")
         places = _checks.confidence_array(at[1], "at[1]")
-        points = _checks.features("at[0]", at[0], places.size), places
-        _checks.same_kind("at[0]", points[0], "features", samples)
-    residuals = confidences - correct
-    if not _checks.is_concrete(residuals):  # of a sample that is in no bin, nothing is known
-        residuals = jnp.where(jnp.any(jnp.isnan(residuals)), jnp.nan, residuals)
-    return _Problem(neighbourhood, (samples, confidences), points, residuals)
+        points = _checks.features("at[0]", at[0], places.size)
+        _checks.same_kind("at[0]", points, "features", features)
+    groups = near.groups(confidences, None if at is None else places)
+    # Of a traced sample that is in no bin nothing is known.
+    correct = _checks.nan_with(correct, confidences, correct)
+    return LocalProblem(near.kernel, (points, features), groups, (places, confidences), correct)
 
 
 def _root_of_ratio(x: jax.Array, y: jax.Array) -> jax.Array:

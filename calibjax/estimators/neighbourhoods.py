@@ -1,7 +1,7 @@
 """What is near a prediction: samples whose features are alike, in the same bin of confidences."""
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, Self
 
 import jax
@@ -14,7 +14,6 @@ from calibjax.distances import MeanAbsoluteDifference
 from calibjax.distributions import Bernoulli
 from calibjax.estimators.binnings import UniformBins, bins_of
 from calibjax.kernels import Exponential, Kernel
-from calibjax.kernels.smoothing import smoothed_means
 
 
 @record
@@ -60,32 +59,12 @@ class Neighbourhood:
         """
         return cls(Exponential(length_scale, MeanAbsoluteDifference()), UniformBins(num_bins))
 
-    def means(
-        self,
-        samples: tuple[Any, jax.Array],
-        points: tuple[Any, jax.Array] | None,
-        values: jax.Array,
-        *,
-        powers: Sequence[int] = (1,),
-    ) -> tuple[jax.Array, jax.Array]:
-        """Weighted means of values of the samples around points.
-
-        Args:
-            samples: features and confidences of the n samples, checked.
-            points: features and confidences of n' other points; None for the samples.
-            values: values of the samples, [n, c].
-            powers: exponents of the weights, P of them.
-
-        Returns:
-            The means [P, n', c], and the sums of the weights over the largest of them, [P, n'],
-            both zero where no sample is near; [P, G, n', c] and [P, G, n'] for G length scales.
-        """
-        bins = bins_of(self.binning, Bernoulli(samples[1]), points and Bernoulli(points[1]))
-        groups = (bins, bins) if points is None else bins[::-1]
-        near = samples if points is None else points
-        found = smoothed_means(self.kernel, near[0], samples[0], values, groups, powers=powers)
-        _checks.smoothing_weights(found[1])
-        return found
+    def groups(self, samples: jax.Array, points: jax.Array | None) -> tuple[jax.Array, jax.Array]:
+        """Bins of points, which may be the samples, and of the samples, of their confidences."""
+        if points is None:
+            bins = bins_of(self.binning, Bernoulli(samples))
+            return bins, bins
+        return bins_of(self.binning, Bernoulli(samples), Bernoulli(points))[::-1]
 
 
 def checked_neighbourhood(neighbourhood: Any) -> Neighbourhood:

@@ -10,7 +10,7 @@ from jax.scipy.stats import norm
 
 from calibjax import _checks, pairwise
 from calibjax._arithmetic import matmul
-from calibjax.estimators.kernel import checked_samples, sample_pair, skce_of_blocks
+from calibjax.estimators.kernel import checked_samples, sample_pair
 from calibjax.hypothesis_tests.centering import centered_diagonal, diagonal, row_means
 from calibjax.hypothesis_tests.result import CalibrationTestResult, simulated_result
 from calibjax.hypothesis_tests.simulation import (
@@ -152,7 +152,7 @@ def block_skce_test(
     kernel, samples = checked_samples(kernel, predictions, targets, minimum=4)
     num_samples = _checks.leading_size("predictions", samples[0])
     block_size = _checks.size_in_range("block_size", block_size, 2, num_samples // 2)
-    blocks = skce_of_blocks(kernel, predictions, targets, block_size=block_size)
+    blocks = pairwise.block_means(sample_pair, kernel, samples, block_size=block_size)
     estimate, spread = blocks.mean(), blocks.std(ddof=1)
     rounding = 100 * jnp.finfo(blocks.dtype).eps * jnp.max(jnp.abs(blocks))
     spread = jnp.where(spread > rounding, spread, jnp.nan)

@@ -5,9 +5,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from calibjax import _checks
-from calibjax.estimators import skce, skce_biased, skce_block
-from calibjax.estimators.kernel import checked_samples
+from calibjax import _checks, pairwise
+from calibjax.estimators.kernel import checked_samples, sample_pair
 from calibjax.hypothesis_tests.result import CalibrationTestResult
 from calibjax.kernels import Kernel
 from calibjax.kernels.base import combine_on_pairs
@@ -41,7 +40,10 @@ def calibration_kernel_bound(kernel: Kernel) -> jax.Array | float:
     >>> print(hypothesis_tests.calibration_kernel_bound(kernel))
     6.0
     """
-    kernel = _checks.kernel_values(kernel)
+    return _bound(_checks.kernel_values(kernel))
+
+
+def _bound(kernel: Kernel) -> jax.Array | float:
     return combine_on_pairs(kernel, "calibration_kernel_bound", lambda bound: bound())
 
 
@@ -112,17 +114,18 @@ def distribution_free_skce_test(
     minimum = 1 if estimator == "biased" else 2
     kernel, samples = checked_samples(kernel, predictions, targets, minimum=minimum)
     n = _checks.leading_size("targets", samples[1])
-    largest = calibration_kernel_bound(kernel) if bound is None else bound
+    largest = _bound(kernel) if bound is None else bound
     largest = _checks.positive_scalar("bound", largest)
     if estimator == "biased":
-        estimate = skce_biased(kernel, *samples)
+        estimate = pairwise.mean_over_all_pairs(sample_pair, kernel, samples)
         exceeded = jnp.sqrt(n * jnp.maximum(estimate, 0) / largest) - 1
         exponent = jnp.square(jnp.maximum(exceeded, 0)) / 2
     else:
         if block_size is None:
-            estimate = skce(kernel, *samples)
+            estimate = pairwise.mean_over_pairs(sample_pair, kernel, samples)
         else:
-            estimate = skce_block(kernel, *samples, block_size=block_size)
+            size = _checks.size_in_range("block_size", block_size, 2, n)
+            estimate = pairwise.block_means(sample_pair, kernel, samples, block_size=size).mean()
         num_pairs = _num_pairs(n, block_size)
         exponent = num_pairs * jnp.square(jnp.maximum(estimate, 0) / largest) / 2
     pvalue = jnp.maximum(jnp.exp(-exponent), jnp.finfo(estimate.dtype).tiny)  # never zero

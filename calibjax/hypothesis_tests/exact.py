@@ -16,6 +16,7 @@ import jax.numpy as jnp
 from calibjax import _checks, pairwise
 from calibjax._arithmetic import UNROLLED
 from calibjax._compilation import compiled_once
+from calibjax._pytree import record
 from calibjax.distributions.sampling import draw
 from calibjax.estimators.kernel import checked_samples, sample_pair
 from calibjax.hypothesis_tests.components import STATISTICS, skce_components
@@ -114,77 +115,129 @@ def exact_test(
         batch_size = default_batch_size(bytes_of_tile(_checks.leading_size("targets", targets)))
     batch_size = _checks.size_in_range("batch_size", batch_size, 1)
 
-    def redraw(key: jax.Array, predictions: Any) -> Any:
-        one = jax.vmap(lambda key: value(predictions, draw(key, predictions)))
-        return in_batches(key, one, num_samples, batch_size)
+    sizes = {"num_samples": num_samples, "batch_size": batch_size}
+    return test_of(key, value, predictions, targets, **sizes, adjust=adjust)
 
+
+def test_of(
+    key: jax.Array,
+    statistic: Callable[[Any, Any], Any],
+    predictions: Any,
+    targets: Any,
+    *,
+    num_samples: int,
+    batch_size: int,
+    adjust: bool,
+) -> CalibrationTestResult:
+    """The exact test of checked arguments."""
     # The statistic need not depend on all of the data.
-    observed = _checks.nan_with(value(predictions, targets), predictions, targets)
+    observed = _checks.nan_with(statistic(predictions, targets), predictions, targets)
     numbers_each = sum(map(jnp.size, jax.tree.leaves(observed)))
     _checks.number_of_draws("num_samples", num_samples, numbers_each=numbers_each)
-    null_samples = compiled_once(redraw, key, predictions)
+    each = jax.vmap(statistic, (None, 0))
+    null_samples = compiled_once(
+        lambda key, predictions: _redrawn(key, each, predictions, num_samples, batch_size),
+        key,
+        predictions,
+    )
     return simulated_result(
         observed, null_samples, observed, draws="redrawn targets", adjust=adjust
     )
 
 
-@jax.jit
-def _parts_from_features(
-    prepared: Any, kernel: TensorProduct, predictions: Any, targets: Any
-) -> Parts:
-    """Sums of k_P(p_i, p_j) ⟨f_i, f_j⟩ for targets [b, n, ...], by matrix products, [b] each."""
-    one = functools.partial(features, kernel.target, prepared)
-    values = jax.vmap(jax.vmap(one), in_axes=(None, 0), out_axes=1)(predictions, targets)
-    n, size, _ = values.shape
-    weights = values.reshape(n, -1)
-    forms = pairwise.split_quadratic_forms(
-        prediction_kernel, kernel.prediction, predictions, weights
-    )
-    return _as_means(n, *(form.reshape(size, -1).sum(-1) for form in forms))
+def _redrawn(
+    key: jax.Array,
+    statistic: Callable[[Any, Any], Any],
+    predictions: Any,
+    num_samples: int,
+    batch_size: int,
+) -> Any:
+    """Values of a statistic of batches of targets, (predictions, [b, n, ...]) → [b, ...]."""
+
+    def batch(keys: jax.Array) -> Any:
+        return statistic(predictions, jax.vmap(draw, (0, None))(keys, predictions))
+
+    return in_batches(key, batch, num_samples, batch_size)
 
 
-@jax.jit
-def _parts_from_pairs(kernel: Kernel, predictions: Any, targets: Any) -> Parts:
+@record
+class _ByFeatures:
+    """Means of h off and on the diagonal, by matrix products of features."""
+
+    kernel: TensorProduct
+    prepared: Any
+
+    def __call__(self, predictions: Any, targets: Any) -> Parts:
+        """Sums of k_P(p_i, p_j) ⟨f_i, f_j⟩ for targets [b, n, ...], [b] each."""
+        one = functools.partial(features, self.kernel.target, self.prepared)
+        values = jax.vmap(jax.vmap(one), in_axes=(None, 0), out_axes=1)(predictions, targets)
+        n, size, _ = values.shape
+        weights = values.reshape(n, -1)
+        forms = pairwise.split_quadratic_forms(
+            prediction_kernel, self.kernel.prediction, predictions, weights
+        )
+        return _as_means(n, *(form.reshape(size, -1).sum(-1) for form in forms))
+
+    def num_bytes(self, predictions: Any, targets: Any) -> int:
+        """What one redraw holds: its features, [n, r]."""
+        first = jax.tree.map(lambda leaf: leaf[0], (predictions, targets))
+        one = jax.eval_shape(functools.partial(features, self.kernel.target, self.prepared), *first)
+        return 16 * _checks.leading_size("targets", targets) * one.size
+
+
+@record
+class _ByPairs:
     """The same by pairs; what depends on predictions only, once."""
-    n = jax.tree.leaves(targets)[0].shape[1]
 
-    def forms(y: Any) -> Parts:
-        samples = predictions, y
-        first = jax.tree.map(lambda leaf: leaf[0], samples)
-        dtype = jax.eval_shape(sample_pair, kernel, first, first).dtype
-        ones = jnp.ones((n, 1), dtype)
-        parts = pairwise.split_quadratic_forms(sample_pair, kernel, samples, ones)
-        return _as_means(n, *(part[0] for part in parts))
+    kernel: Kernel
 
-    return jax.vmap(forms)(targets)
+    def __call__(self, predictions: Any, targets: Any) -> Parts:
+        """Means for targets [b, n, ...], [b] each."""
+        n = jax.tree.leaves(targets)[0].shape[1]
+
+        def means(y: Any) -> Parts:
+            samples = predictions, y
+            first = jax.tree.map(lambda leaf: leaf[0], samples)
+            dtype = jax.eval_shape(sample_pair, self.kernel, first, first).dtype
+            ones = jnp.ones((n, 1), dtype)
+            parts = pairwise.split_quadratic_forms(sample_pair, self.kernel, samples, ones)
+            return _as_means(n, *(part[0] for part in parts))
+
+        return jax.vmap(means)(targets)
+
+    def num_bytes(self, predictions: Any, targets: Any) -> int:
+        """What one redraw holds: a tile, per component if they are many."""
+        n = _checks.leading_size("targets", targets)
+        num_components = sum(leaf.size // n for leaf in jax.tree.leaves(targets))
+        wide = num_components if num_components > UNROLLED else 1
+        return wide * bytes_of_tile(n)
+
+
+def _statistic(kernel: Kernel, predictions: Any, targets: Any) -> _ByFeatures | _ByPairs:
+    """By features where there are some for this data set."""
+    if isinstance(kernel, TensorProduct):
+        prepared = prepare_features(kernel.target, predictions, targets)
+        if prepared is not None:
+            return _ByFeatures(kernel, prepared)
+    return _ByPairs(kernel)
 
 
 def _as_means(n: int, off_diagonal: jax.Array, diagonal: jax.Array) -> Parts:
     return off_diagonal / (n * (n - 1)), diagonal / n
 
 
-@functools.partial(jax.jit, static_argnames=("num_samples", "batch_size"))
-def _redraw_parts(
+@functools.partial(jax.jit, static_argnums=(4, 5))
+def _pool(
     key: jax.Array,
-    kernel: Kernel,
-    prepared: Any,
+    statistic: _ByFeatures | _ByPairs,
     predictions: Any,
     targets: Any,
-    *,
     num_samples: int,
     batch_size: int,
 ) -> Parts:
     """Means of h off and on the diagonal: of the observed targets, then of the redrawn ones."""
-    if prepared is None:
-        evaluate = functools.partial(_parts_from_pairs, kernel, predictions)
-    else:
-        evaluate = functools.partial(_parts_from_features, prepared, kernel, predictions)
-
-    def batch(keys: jax.Array) -> Parts:
-        return evaluate(jax.vmap(draw, in_axes=(0, None))(keys, predictions))
-
-    observed = evaluate(jax.tree.map(lambda y: y[None], targets))
-    redrawn = in_batches(key, batch, num_samples, batch_size)
+    observed = statistic(predictions, jax.tree.map(lambda y: y[None], targets))
+    redrawn = _redrawn(key, statistic, predictions, num_samples, batch_size)
     return jax.tree.map(lambda *values: jnp.concatenate(values), observed, redrawn)
 
 
@@ -264,33 +317,11 @@ def exact_skce_test(
     num_samples = _checks.number_of_draws("num_samples", num_samples)
     statistic = _checks.choice("statistic", statistic, STATISTICS)
     kernel, (predictions, targets) = checked_samples(kernel, predictions, targets, minimum=2)
-    prepared = None
-    if isinstance(kernel, TensorProduct):
-        prepared = prepare_features(kernel.target, predictions, targets)
+    one_pass = _statistic(kernel, predictions, targets)
     if batch_size is None:
-        size = _bytes_per_redraw(kernel, prepared, predictions, targets)
-        batch_size = default_batch_size(size)
-    unbiased, diagonal = _redraw_parts(
-        key,
-        kernel,
-        prepared,
-        predictions,
-        targets,
-        num_samples=num_samples,
-        batch_size=_checks.size_in_range("batch_size", batch_size, 1),
-    )
+        batch_size = default_batch_size(one_pass.num_bytes(predictions, targets))
+    batch_size = _checks.size_in_range("batch_size", batch_size, 1)
+    unbiased, diagonal = _pool(key, one_pass, predictions, targets, num_samples, batch_size)
     n = _checks.leading_size("targets", targets)
     pool, components = skce_components(unbiased, diagonal, num_targets=n, ranked=statistic)
     return skce_result(pool, components, unbiased[0], draws="redrawn targets")
-
-
-def _bytes_per_redraw(kernel: Kernel, prepared: Any, predictions: Any, targets: Any) -> int:
-    """What one redraw holds: its features [n, r], or a tile, per component if they are many."""
-    n = _checks.leading_size("targets", targets)
-    if prepared is None or not isinstance(kernel, TensorProduct):
-        num_components = sum(leaf.size // n for leaf in jax.tree.leaves(targets))
-        wide = num_components if num_components > UNROLLED else 1
-        return wide * bytes_of_tile(n)
-    first = jax.tree.map(lambda leaf: leaf[0], (predictions, targets))
-    one = jax.eval_shape(functools.partial(features, kernel.target, prepared), *first)
-    return 16 * n * one.size

@@ -1,7 +1,6 @@
 """Exact test of calibration around every prediction."""
 
 import dataclasses
-import functools
 from typing import Any
 
 import jax
@@ -9,9 +8,9 @@ import jax.numpy as jnp
 
 from calibjax import _checks
 from calibjax.distributions import Bernoulli
-from calibjax.estimators.local import lce, local_errors
+from calibjax.estimators.local import local_problem
 from calibjax.estimators.neighbourhoods import Neighbourhood
-from calibjax.hypothesis_tests.exact import exact_test
+from calibjax.hypothesis_tests.exact import test_of
 from calibjax.hypothesis_tests.result import CalibrationTestResult
 from calibjax.hypothesis_tests.simulation import default_batch_size
 
@@ -80,19 +79,24 @@ def local_calibration_test(
     True True
     """
     key = _checks.random_key(key)
-    confidences, correct = _checks.confidences_and_correct(confidences, correct)
-    # A traced label that is neither 0 nor 1 must not become one.
-    confidences = jnp.where(jnp.any(jnp.isnan(correct)), jnp.nan, confidences)
+    num_samples = _checks.number_of_draws("num_samples", num_samples)
+    problem = local_problem(neighbourhood, features, confidences, correct)
+    _, confidences = problem.confidences
     if batch_size is None:
         batch_size = default_batch_size(_BYTES_PER_SAMPLE * confidences.size)
-    result = exact_test(
+    batch_size = _checks.size_in_range("batch_size", batch_size, 1)
+
+    def statistic(predictions: Bernoulli, targets: jax.Array) -> jax.Array:
+        del predictions  # which stay as they are
+        return jnp.abs(problem._replace(correct=targets).errors()[0])
+
+    result = test_of(
         key,
-        functools.partial(lce, neighbourhood, features),
+        statistic,
         Bernoulli(confidences),
-        correct.astype(int),
+        problem.correct,
         num_samples=num_samples,
         batch_size=batch_size,
         adjust=True,
     )
-    signed = local_errors(neighbourhood, features, confidences, correct).error
-    return dataclasses.replace(result, estimate=signed)
+    return dataclasses.replace(result, estimate=problem.errors()[0])

@@ -8,9 +8,8 @@ import numpy as np
 
 from calibjax import _checks
 from calibjax._pytree import record
-from calibjax.distributions import Bernoulli
-from calibjax.estimators.binnings import bins_of
 from calibjax.estimators.neighbourhoods import Neighbourhood, checked_neighbourhood
+from calibjax.kernels.smoothing import smoothed_means
 from calibjax.recalibration.base import Recalibrator, warn_about_kept
 
 
@@ -33,8 +32,7 @@ class LocalAccuracies:
     def counts(self, confidences: Any) -> jax.Array:
         """Number of calibration samples in the bins of other confidences, [n'] for [n']."""
         confidences = _checks.confidence_array(confidences)
-        ours, theirs = Bernoulli(self.confidences), Bernoulli(confidences)
-        bins, points = bins_of(self.neighbourhood.binning, ours, theirs)
+        points, bins = self.neighbourhood.groups(self.confidences, confidences)
         size = bins.size + points.size
         return jax.ops.segment_sum(jnp.ones_like(bins), bins, size)[points]
 
@@ -89,7 +87,7 @@ class LocalRecalibration(Recalibrator):
         _checks.shape("kernel.length_scale", scales, (), "() (a scalar)")
         confidences, correct = _checks.confidences_and_correct(confidences, correct)
         features = _checks.features("features", features, confidences.size)
-        bins_of(neighbourhood.binning, Bernoulli(confidences))  # refuses what is no binning
+        neighbourhood.groups(confidences, None)  # refuses what is no binning
         # Traced numbers may be no probabilities. Which bin they belong to, nobody knows.
         correct = jnp.where(jnp.any(jnp.isnan(confidences)), jnp.nan, correct)
         return LocalAccuracies(neighbourhood, features, confidences, correct)
@@ -100,8 +98,10 @@ class LocalRecalibration(Recalibrator):
         confidences = _checks.confidence_array(confidences)
         features = _checks.features("features", features, confidences.size)
         _checks.same_kind("features", features, "the calibration features", params.features)
-        samples, points = (params.features, params.confidences), (features, confidences)
-        means, totals = params.neighbourhood.means(samples, points, params.correct[:, None])
+        near, values = params.neighbourhood, params.correct[:, None]
+        groups = near.groups(params.confidences, confidences)
+        means, totals = smoothed_means(near.kernel, features, params.features, values, groups)
+        _checks.smoothing_weights(totals)
         is_kept = totals[0] == 0
         if _checks.is_concrete(is_kept):
             warn_about_kept("LocalRecalibration", np.asarray(is_kept))
