@@ -215,7 +215,7 @@ def plot(folder: Path, models: dict[str, tuple[Any, jax.Array]]) -> None:
     figure = Figure(figsize=(4.5 * len(models), 4.8), layout="constrained")
     axes = np.atleast_1d(figure.subplots(1, len(models)))
     for axis, (name, data) in zip(axes, models.items(), strict=True):
-        curve = plotting.reliability_curve(
+        curve = estimators.reliability_curve(
             cells.key_of(f"{NAME}/bands"),
             *estimators.top_label(*data),
             binning=estimators.UniformBins(NUM_BINS),

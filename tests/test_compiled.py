@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from calibjax import distances, distributions, estimators, kernels, pairwise, plotting, risk, scores
+from calibjax import distances, distributions, estimators, kernels, pairwise, risk, scores
 from tests.compiled_cases import (
     CASES,
     D,
@@ -252,7 +252,7 @@ def reliability():
     _, confidences, correct = confidences_data()
 
     def ours(confidences, correct):
-        curve = plotting.reliability_curve(
+        curve = estimators.reliability_curve(
             jax.random.key(0),
             distributions.Bernoulli(confidences),
             correct,

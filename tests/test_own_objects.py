@@ -193,7 +193,7 @@ DRAWS = {
         KEY, lambda p, y: jnp.zeros(1000), *DATA, num_samples=2**21
     ),
     "monte_carlo": lambda: distributions.monte_carlo(KEY, DATA[0], MANY),
-    "reliability_curve": lambda: plotting.reliability_curve(
+    "reliability_curve": lambda: estimators.reliability_curve(
         KEY, Bernoulli(PROBS[:, 0]), LABELS % 2, binning=BINS, num_samples=MANY
     ),
     "draw_test_locations": lambda: hypothesis_tests.draw_test_locations(KEY, MANY),

@@ -15,6 +15,7 @@ from calibjax.estimators.lenses import class_wise, group_classes, top_label
 from calibjax.estimators.local import LocalErrors, lce, local_errors, mean_lce, mlce
 from calibjax.estimators.mean_embedding import embedding_difference, ucme
 from calibjax.estimators.neighbourhoods import Neighbourhood
+from calibjax.estimators.reliability import ReliabilityCurve, reliability_curve
 from calibjax.estimators.spread import SpreadEstimate, skce_spread
 
 __all__ = [
@@ -22,6 +23,7 @@ __all__ = [
     "LocalErrors",
     "MedianVarianceBins",
     "Neighbourhood",
+    "ReliabilityCurve",
     "SpreadEstimate",
     "UniformBins",
     "calibration_kernel",
@@ -39,6 +41,7 @@ __all__ = [
     "mean_lce",
     "mlce",
     "mmce",
+    "reliability_curve",
     "skce",
     "skce_biased",
     "skce_block",

@@ -10,14 +10,11 @@ from jax.scipy.stats import norm
 
 from calibjax import _checks, pairwise
 from calibjax._arithmetic import matmul
+from calibjax._batches import in_batches
 from calibjax.estimators.kernel import checked_samples, sample_pair
 from calibjax.hypothesis_tests.centering import centered_diagonal, diagonal, row_means
 from calibjax.hypothesis_tests.result import CalibrationTestResult, simulated_result
-from calibjax.hypothesis_tests.simulation import (
-    in_batches,
-    multinomial_counts,
-    resamples_at_once,
-)
+from calibjax.hypothesis_tests.simulation import multinomial_counts, resamples_at_once
 from calibjax.kernels import Kernel
 
 

@@ -7,15 +7,11 @@ import jax
 import jax.numpy as jnp
 
 from calibjax import _checks
+from calibjax._batches import default_batch_size, in_batches
 from calibjax._compilation import compiled_once
 from calibjax.distributions.sampling import draw
 from calibjax.hypothesis_tests.result import CalibrationTestResult, simulated_result
-from calibjax.hypothesis_tests.simulation import (
-    bytes_of_tile,
-    checked_statistic,
-    default_batch_size,
-    in_batches,
-)
+from calibjax.hypothesis_tests.simulation import bytes_of_tile, checked_statistic
 
 
 def consistency_test(

@@ -15,18 +15,14 @@ import jax.numpy as jnp
 
 from calibjax import _checks, pairwise
 from calibjax._arithmetic import UNROLLED
+from calibjax._batches import default_batch_size, in_batches
 from calibjax._compilation import compiled_once
 from calibjax._pytree import record
 from calibjax.distributions.sampling import draw
 from calibjax.estimators.kernel import checked_samples, sample_pair
 from calibjax.hypothesis_tests.components import STATISTICS, skce_components
 from calibjax.hypothesis_tests.result import CalibrationTestResult, simulated_result, skce_result
-from calibjax.hypothesis_tests.simulation import (
-    bytes_of_tile,
-    checked_statistic,
-    default_batch_size,
-    in_batches,
-)
+from calibjax.hypothesis_tests.simulation import bytes_of_tile, checked_statistic
 from calibjax.kernels import Kernel, TensorProduct
 from calibjax.kernels.base import prediction_kernel
 from calibjax.kernels.expectations import features, prepare_features

@@ -7,12 +7,12 @@ import jax
 import jax.numpy as jnp
 
 from calibjax import _checks
+from calibjax._batches import default_batch_size
 from calibjax.distributions import Bernoulli
 from calibjax.estimators.local import local_problem
 from calibjax.estimators.neighbourhoods import Neighbourhood
 from calibjax.hypothesis_tests.exact import test_of
 from calibjax.hypothesis_tests.result import CalibrationTestResult
-from calibjax.hypothesis_tests.simulation import default_batch_size
 
 _BYTES_PER_SAMPLE = 64  # residuals, weighted sums and errors of one sample in one redraw
 

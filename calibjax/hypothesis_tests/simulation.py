@@ -5,44 +5,15 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jax import lax
 
 from calibjax import _checks, pairwise
 
-_BATCH_BYTES = 2**24  # what the draws in one batch hold at once by default: about a cache
 _BATCH_COUNTS = 2**24  # resampling counts that are held at once
-
-
-def default_batch_size(bytes_per_draw: int) -> int:
-    """Number of draws that are evaluated at once unless the user says otherwise."""
-    return max(1, _BATCH_BYTES // bytes_per_draw)
 
 
 def bytes_of_tile(num_samples: int) -> int:
     """What one statistic holds that works on tiles of pairs."""
     return 16 * min(num_samples, pairwise.TILE_SIZE) ** 2
-
-
-def in_batches(
-    key: jax.Array, evaluate: Callable[[jax.Array], Any], num_samples: int, batch_size: int
-) -> Any:
-    """Values of `evaluate` for as many keys as there are draws, `batch_size` of them at once.
-
-    Args:
-        key: a JAX random key.
-        evaluate: keys of a batch, [b], to a pytree of values, [b, ...] each.
-        num_samples: number of draws.
-        batch_size: largest b.
-
-    Returns:
-        The same pytree, [num_samples, ...] each.
-    """
-    keys = jax.random.split(key, num_samples)
-    num_batches = -(-num_samples // batch_size)
-    size = -(-num_samples // num_batches)
-    keys = jnp.concatenate([keys, keys[: num_batches * size - num_samples]])
-    values = lax.map(evaluate, keys.reshape(num_batches, size))
-    return jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:])[:num_samples], values)
 
 
 def multinomial_counts(keys: jax.Array, num_samples: int) -> jax.Array:

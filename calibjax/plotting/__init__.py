@@ -3,17 +3,15 @@
 from calibjax.plotting.curves import bandwidth_curves, reward_curves
 from calibjax.plotting.histograms import estimate_histogram
 from calibjax.plotting.local_errors import local_error_distribution, local_error_map
-from calibjax.plotting.reliability import ReliabilityCurve, reliability_curve, reliability_diagram
+from calibjax.plotting.reliability import reliability_diagram
 from calibjax.plotting.risk import estimate_comparison, risk_curve
 
 __all__ = [
-    "ReliabilityCurve",
     "bandwidth_curves",
     "estimate_comparison",
     "estimate_histogram",
     "local_error_distribution",
     "local_error_map",
-    "reliability_curve",
     "reliability_diagram",
     "reward_curves",
     "risk_curve",

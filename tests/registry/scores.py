@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from calibjax import distances, distributions, estimators, plotting, scores
+from calibjax import distances, distributions, estimators, scores
 from tests.registry import arguments as a
 from tests.registry.arguments import Call, call
 from tests.registry.families import BERNOULLI, CATEGORICAL, NORMAL
@@ -89,11 +89,11 @@ def _from_numpyro() -> list[Call]:
 
 def _curves() -> list[Call]:
     def curve(predictions: Any, targets: Any, key: Any, **options: Any) -> Any:
-        return plotting.reliability_curve(key, predictions, targets, **options)
+        return estimators.reliability_curve(key, predictions, targets, **options)
 
     return [
         BERNOULLI.call(
-            "plotting.reliability_curve plotting.ReliabilityCurve",
+            "estimators.reliability_curve estimators.ReliabilityCurve",
             curve,
             "",
             key=a.key(),

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from sklearn.calibration import calibration_curve
 
-from calibjax import estimators, plotting
+from calibjax import estimators
 from calibjax.distributions import Bernoulli, Categorical, Normal
 from calibjax.distributions.sampling import draw
-from calibjax.plotting.reliability import ReliabilityCurve
+from calibjax.estimators import ReliabilityCurve
 
 KEY = jax.random.key(0)
 BANDS = ("pointwise", "simultaneous")
@@ -39,7 +39,7 @@ def data(n=400, seed=0, dtype=np.float64):
 
 def curve(p, y, key=KEY, **options):
     options = {"binning": TENTHS, "num_samples": 199} | options
-    return plotting.reliability_curve(key, Bernoulli(p), y, **options)
+    return estimators.reliability_curve(key, Bernoulli(p), y, **options)
 
 
 def redraws_in_bins(key, p, groups, num_samples):
@@ -306,7 +306,7 @@ def test_wrong_arguments(arguments, error, message):
     given = {"key": KEY, "predictions": Bernoulli(P), "targets": Y, "binning": TENTHS}
     given |= {"num_samples": 100} | arguments
     with pytest.raises(error, match=message):
-        plotting.reliability_curve(
+        estimators.reliability_curve(
             given.pop("key"), given.pop("predictions"), given.pop("targets"), **given
         )
 

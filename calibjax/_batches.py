@@ -1,0 +1,37 @@
+"""Draws under calibration, in batches."""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+_BATCH_BYTES = 2**24  # what the draws in one batch hold at once by default: about a cache
+
+
+def default_batch_size(bytes_per_draw: int) -> int:
+    """Number of draws that are evaluated at once unless the user says otherwise."""
+    return max(1, _BATCH_BYTES // bytes_per_draw)
+
+
+def in_batches(
+    key: jax.Array, evaluate: Callable[[jax.Array], Any], num_samples: int, batch_size: int
+) -> Any:
+    """Values of `evaluate` for as many keys as there are draws, `batch_size` of them at once.
+
+    Args:
+        key: a JAX random key.
+        evaluate: keys of a batch, [b], to a pytree of values, [b, ...] each.
+        num_samples: number of draws.
+        batch_size: largest b.
+
+    Returns:
+        The same pytree, [num_samples, ...] each.
+    """
+    keys = jax.random.split(key, num_samples)
+    num_batches = -(-num_samples // batch_size)
+    size = -(-num_samples // num_batches)
+    keys = jnp.concatenate([keys, keys[: num_batches * size - num_samples]])
+    values = lax.map(evaluate, keys.reshape(num_batches, size))
+    return jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:])[:num_samples], values)

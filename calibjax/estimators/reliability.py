@@ -1,0 +1,257 @@
+"""Reliability curves: observed frequencies of a label over its predicted probabilities.
+
+If the model is calibrated then, given the predictions, the targets are independent draws
+y_i ~ p_i. The consistency bands here hold the frequencies that such targets give in the bins of
+the observed predictions.
+"""
+
+import dataclasses
+import functools
+import math
+from fractions import Fraction
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from calibjax import _checks
+from calibjax._batches import default_batch_size, in_batches
+from calibjax._pytree import record
+from calibjax.distributions import Bernoulli
+from calibjax.distributions.sampling import draw
+from calibjax.estimators.binnings import Binning, bins_of
+
+_BYTES_PER_LABEL = 64  # random bits, uniform numbers and labels of one sample in one redraw
+
+
+@record
+class ReliabilityCurve:
+    """Frequencies of label 1 in bins of the predictions, and consistency bands for them.
+
+    The bins that hold a sample are in order of their confidence. Behind them come as many empty
+    entries as it takes to make K = min(n, max_bins): their count is 0, and so are all other
+    values, so that no value is NaN. Select the others by `counts > 0`.
+
+    Attributes:
+        counts: number of samples, integers, [K].
+        confidence: mean predicted probability of label 1, [K].
+        frequency: observed frequency of label 1, [K].
+        pointwise_lower: lower end of the band of each bin on its own, [K].
+        pointwise_upper: upper end of it, [K].
+        simultaneous_lower: lower end of the band of all bins at once, [K].
+        simultaneous_upper: upper end of it, [K].
+        level: probability under calibration, at least, that a frequency is in its pointwise band,
+            and that all of them are in the simultaneous one; a Python number.
+    """
+
+    counts: jax.Array
+    confidence: jax.Array
+    frequency: jax.Array
+    pointwise_lower: jax.Array
+    pointwise_upper: jax.Array
+    simultaneous_lower: jax.Array
+    simultaneous_upper: jax.Array
+    level: float = dataclasses.field(metadata={"static": True})
+
+    @property
+    def is_outside(self) -> jax.Array:
+        """Which bins are outside the simultaneous band, [K].
+
+        To reject calibration if there is one is an exact test at significance level 1 − level.
+        """
+        is_high_enough = self.frequency >= self.simultaneous_lower
+        is_low_enough = self.frequency <= self.simultaneous_upper
+        return ~(is_high_enough & is_low_enough)  # NaN is outside
+
+
+def reliability_curve(
+    key: jax.Array,
+    predictions: Any,
+    targets: Any,
+    *,
+    binning: Binning,
+    num_samples: int = 1000,
+    level: float = 0.9,
+    max_bins: int = 100,
+) -> ReliabilityCurve:
+    """Frequencies of label 1 in bins of its predicted probability, with consistency bands.
+
+        confidence = Σ_{i ∈ bin} p_i / |bin|,    frequency = S / |bin| with S = Σ_{i ∈ bin} y_i.
+
+    The bands come from B redraws y_i ~ p_i of all targets, one per prediction, so that the
+    predictions in a bin may differ. With S_b the number of ones in a bin of redraw b:
+
+        pointwise: S_(k) ≤ S ≤ S_(B+1−k), the order statistics of rank k = ⌊(B + 1)(1 − level)/2⌋;
+        simultaneous: |S − Σ p_i| / √(Σ p_i (1 − p_i)) ≤ c in every bin,
+
+    where c is the ⌈(B + 1) level⌉-th smallest of the B maxima of the left-hand side over the bins
+    of each redraw. Under calibration the observed S is exchangeable with the redrawn ones. Fewer
+    than S_(k) ones, or more than S_(B+1−k), occur with a probability of at most k / (B + 1) each,
+    and the observed maximum is ≤ c with one of at least ⌈(B + 1) level⌉ / (B + 1). Both bands
+    thus hold with a probability of at least `level` (over targets and redraws, given the
+    predictions), for every n, every B and every binning. As frequencies are discrete, the bands
+    of small bins hold with more; they end at frequencies that |bin| labels can have. Bins whose
+    predictions are all 0 or 1 have bands of no width. One c serves all bins: small ones, in which
+    one of the labels is improbable, widen the simultaneous band of the others.
+
+    Bröcker and Smith (2007) also resample the predictions, with which the bins change, and give
+    the band of each bin only. Here the predictions are kept, as in `hypothesis_tests.exact_test`.
+
+    Args:
+        key: a JAX random key.
+        predictions: batch of n binary predictions, `Bernoulli`. For more classes say by a lens
+            which binary predictions are meant: `estimators.top_label`, `estimators.class_wise`.
+        targets: labels 0 or 1, [n].
+        binning: function of the predictions that returns the bin of each, integers in
+            0, ..., n − 1, [n]: `estimators.UniformBins(10)` or your own. It must not depend on
+            the targets.
+        num_samples: B, number of redraws, at least 2 / (1 − level) − 1.
+        level: in (0, 1).
+        max_bins: largest number of bins that hold a sample.
+
+    Returns:
+        The curve; its arrays have min(n, max_bins) entries, also under `jit`.
+
+    Raises:
+        TypeError: if an argument is of the wrong kind; in particular if predictions are not
+            binary, since which of their classes is meant is not guessed.
+        ValueError: if shapes or values are wrong, if there are too few redraws for the level, or
+            more than `max_bins` bins.
+
+    Cost: B n draws; O(B max_bins + n) memory, since redraws come in batches of about 16 MB.
+
+    References: Bröcker and Smith (2007), Increasing the reliability of reliability diagrams, for
+    the pointwise band; Davison and Hinkley (1997), §4.2.4, and Myllymäki et al. (2017), Global
+    envelope tests for spatial processes, for the simultaneous one.
+
+    >>> import jax, jax.numpy as jnp
+    >>> from calibjax import distributions, estimators
+    >>> curve = estimators.reliability_curve(
+    ...     jax.random.key(0),
+    ...     distributions.Bernoulli(jnp.repeat(jnp.array([0.25, 0.75]), 100)),
+    ...     jnp.arange(200) % 2,
+    ...     binning=estimators.UniformBins(2),
+    ...     max_bins=2,
+    ... )
+    >>> print(curve.counts, curve.confidence, curve.frequency, curve.is_outside)
+    [100 100] [0.25 0.75] [0.5 0.5] [ True  True]
+    """
+    key = _checks.random_key(key)
+    level, num_samples, ranks = _checked_ranks(level, num_samples)
+    max_bins = _checks.size_in_range("max_bins", max_bins, 1)
+    predictions, targets = _checked_binary(predictions, targets)
+    bins = bins_of(binning, predictions)
+    if _checks.is_concrete(bins) and len(np.unique(bins)) > max_bins:
+        raise ValueError(
+            f"binning(predictions): expected at most max_bins = {max_bins} different bins, "
+            f"got {len(np.unique(bins))}"
+        )
+    size = min(targets.size, max_bins)
+    values = _curve(
+        key, predictions.probs, targets, bins, size=size, num_samples=num_samples, ranks=ranks
+    )
+    return ReliabilityCurve(*values, level=level)
+
+
+def _checked_ranks(level: Any, num_samples: Any) -> tuple[float, int, tuple[int, int]]:
+    """Level, number of redraws, and the ranks that end the bands: pointwise, simultaneous."""
+    _checks.proportion("level", level)
+    if not _checks.is_concrete(level):
+        raise TypeError(f"level: expected a number that is known when compiling, got {level}")
+    level = float(level)
+    num_samples = _checks.number_of_draws("num_samples", num_samples)
+    share = Fraction(str(level))  # 1 − 0.9 is 0.1 here, for which 19 redraws suffice
+    least = math.ceil(2 / (1 - share)) - 1
+    if num_samples < least:
+        raise ValueError(
+            f"num_samples: expected at least {least} redraws for a band of level {level}, "
+            f"got {num_samples}"
+        )
+    pointwise = math.floor((num_samples + 1) * (1 - share) / 2)
+    return level, num_samples, (pointwise, math.ceil((num_samples + 1) * share))
+
+
+def _checked_binary(predictions: Any, targets: Any) -> tuple[Bernoulli, jax.Array]:
+    if not isinstance(predictions, Bernoulli):
+        raise TypeError(
+            "predictions: expected binary predictions, distributions.Bernoulli, got "
+            f"{_checks.described(predictions)}. Of several classes, say which binary predictions "
+            "are meant: estimators.top_label(predictions, targets), the most probable class, or "
+            "estimators.class_wise(predictions, targets), every class against the rest"
+        )
+    return _checks.predictions_and_targets(predictions, targets)
+
+
+@functools.partial(jax.jit, static_argnames=("size", "num_samples", "ranks"))
+def _curve(
+    key: jax.Array,
+    probs: jax.Array,
+    targets: jax.Array,
+    bins: jax.Array,
+    *,
+    size: int,
+    num_samples: int,
+    ranks: tuple[int, int],
+) -> tuple[jax.Array, ...]:
+    """The arrays of the curve, in the order of its fields."""
+    n, dtype = targets.size, probs.dtype
+    positions, is_possible = _positions(probs, bins, size)
+    is_possible &= jnp.all((probs >= 0) & (probs <= 1) & ((targets == 0) | (targets == 1)))
+
+    def sums(values: jax.Array) -> jax.Array:
+        return jax.ops.segment_sum(values, positions, size)
+
+    def redrawn(key: jax.Array) -> jax.Array:
+        return sums(draw(key, Bernoulli(probs)).astype(jnp.int32))
+
+    counts, ones = sums(jnp.ones(n, jnp.int32)), sums(targets.astype(jnp.int32))
+    # The residuals nearly cancel, and so do the rounding errors of their sum.
+    expected = jnp.clip(ones + sums(probs - targets), 0, counts)
+    deviation = jnp.sqrt(sums(probs * (1 - probs)))
+    batch_size = default_batch_size(_BYTES_PER_LABEL * n)
+    redraws = in_batches(key, jax.vmap(redrawn), num_samples, batch_size)
+    limits = (
+        *_pointwise(redraws, ranks[0]),
+        *_simultaneous(redraws, ranks[1], counts, expected, deviation),
+    )
+    divisors = jnp.maximum(counts, 1).astype(dtype)
+    shares = (x.astype(dtype) / divisors for x in (expected, ones, *limits))
+    # A label or a bin out of range, which under jit nobody refused, never becomes a number.
+    return counts, *(jnp.where(is_possible, share, jnp.nan) for share in shares)
+
+
+def _positions(probs: jax.Array, bins: jax.Array, size: int) -> tuple[jax.Array, jax.Array]:
+    """Place of each sample's bin among all bins in order of confidence, empty ones last, [n].
+
+    Returns:
+        The places, and whether all bins are in range and no place is beyond `size`.
+    """
+    n = bins.size
+    counts = jax.ops.segment_sum(jnp.ones(n, jnp.int32), bins, n)
+    means = jax.ops.segment_sum(probs, bins, n) / jnp.maximum(counts, 1)
+    order = jnp.argsort(jnp.where(counts > 0, means, jnp.inf))
+    places = jnp.zeros(n, jnp.int32).at[order].set(jnp.arange(n, dtype=jnp.int32))
+    is_possible = jnp.all((bins >= 0) & (bins < n)) & (jnp.sum(counts > 0) <= size)
+    return places[bins], is_possible
+
+
+def _pointwise(redraws: jax.Array, rank: int) -> tuple[jax.Array, jax.Array]:
+    """Smallest and largest number of ones in the band of each bin, [K] each."""
+    redraws = jnp.sort(redraws, 0)
+    return redraws[rank - 1], redraws[-rank]
+
+
+def _simultaneous(
+    redraws: jax.Array, rank: int, counts: jax.Array, expected: jax.Array, deviation: jax.Array
+) -> tuple[jax.Array, jax.Array]:
+    """Smallest and largest number of ones in the band of all bins, [K] each."""
+    # Without deviation there is no difference: such predictions are 0 or 1.
+    divisors = jnp.where(deviation > 0, deviation, 1)
+    largest = jnp.max(jnp.abs(redraws - expected) / divisors, 1)
+    half = jnp.sort(largest)[rank - 1] * deviation
+    # The redraw that the critical value is from is in the band, whatever the rounding.
+    rounding = 16 * jnp.finfo(expected.dtype).eps * counts
+    lower = jnp.ceil(expected - half - rounding)
+    upper = jnp.floor(expected + half + rounding)
+    return jnp.maximum(lower, 0), jnp.minimum(upper, counts)
