@@ -34,4 +34,5 @@ def in_batches(
     size = -(-num_samples // num_batches)
     keys = jnp.concatenate([keys, keys[: num_batches * size - num_samples]])
     values = lax.map(evaluate, keys.reshape(num_batches, size))
-    return jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:])[:num_samples], values)
+    shape = (num_batches * size,)
+    return jax.tree.map(lambda x: x.reshape(*shape, *x.shape[2:])[:num_samples], values)

@@ -193,6 +193,17 @@ def brier():
     return ours, (probs, y), np.mean(np.sum((doubles(probs)[0] - np.eye(M)[y]) ** 2, 1))
 
 
+def crps_of_mixtures(w, m, s, z):
+    """CRPS of normal mixtures [n, k] at targets, [..., n]."""
+
+    def distance(x, s):
+        return x * (2 * scipy.stats.norm.cdf(x / s) - 1) + 2 * s * scipy.stats.norm.pdf(x / s)
+
+    between = distance(m[:, :, None] - m[:, None], np.hypot(s[:, :, None], s[:, None]))
+    values = np.sum(w * distance(z[..., None] - m, s), -1)
+    return values - 0.5 * np.einsum("ij,ijk,ik->i", w, between, w)
+
+
 @case("scores")
 def ranked_probability_of_mixtures():
     n, k = 3000, 12
@@ -207,14 +218,23 @@ def ranked_probability_of_mixtures():
         return scores.crps(distributions.Mixture(weights, distributions.Normal(loc, scale)), y)
 
     w, m, s, z = doubles(*data)
-    w = w / w.sum(1, keepdims=True)
+    return ours, data, np.mean(crps_of_mixtures(w / w.sum(1, keepdims=True), m, s, z))
 
-    def distance(x, s):
-        return x * (2 * scipy.stats.norm.cdf(x / s) - 1) + 2 * s * scipy.stats.norm.pdf(x / s)
 
-    between = distance(m[:, :, None] - m[:, None], np.hypot(s[:, :, None], s[:, None]))
-    values = np.sum(w * distance(z[:, None] - m, s), 1)
-    return ours, data, np.mean(values - 0.5 * np.einsum("ij,ijk,ik->i", w, between, w))
+@case("scores", rtol=1e-4, atol=1e-5)
+def ranked_probability_of_all_mixtures_at_all_targets():
+    """Followed by anything elementwise: a sum of products that jaxlib 0.10.2 computes wrongly."""
+    n, k = 300, 5
+    data = simplex(n, k), normals(n, k), uniforms(n, k, low=0.3), normals(n)
+
+    def ours(weights, loc, scale, y):
+        p = distributions.Mixture(weights, distributions.Normal(loc, scale))
+        at = jax.vmap(lambda y: jax.vmap(lambda p: scores.pointwise_crps(p, y))(p))
+        return jnp.sqrt(at(y))
+
+    w, m, s, z = doubles(*data)
+    values = crps_of_mixtures(w / w.sum(1, keepdims=True), m, s, z[:, None])
+    return ours, data, np.sqrt(values)
 
 
 @case("risk")

@@ -46,9 +46,10 @@ def described(value: Any) -> str:
 
 
 def is_distribution(value: Any) -> bool:
-    """Whether a value has the methods of a distribution; tables have a method `sample` too."""
+    """Whether a value has a method of distributions; tables have a method `sample` too."""
     is_table = hasattr(value, "to_numpy")
-    return hasattr(value, "sample") and not isinstance(value, type) and not is_table
+    has_method = hasattr(value, "sample") or hasattr(value, "check_targets")
+    return has_method and not isinstance(value, type) and not is_table
 
 
 def as_arrays(name: str, tree: Any) -> Any:

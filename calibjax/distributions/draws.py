@@ -110,6 +110,7 @@ def monte_carlo(key: jax.Array, predictions: Any, num_samples: int) -> MonteCarl
     """
     key = _checks.random_key(key)
     predictions = _checks.batch(predictions)
+    _checks.method("predictions", predictions, "sample")
     if isinstance(predictions, MonteCarlo):
         predictions = predictions.distribution
     numbers_each = sum(map(jnp.size, jax.tree.leaves(predictions)))

@@ -10,6 +10,7 @@ from jax import lax
 from jax.scipy.special import logsumexp
 
 from calibjax import _checks
+from calibjax._arithmetic import matmul
 from calibjax._pytree import parameter, record
 from calibjax.distributions.base import Distribution
 from calibjax.distributions.categorical import Categorical
@@ -107,7 +108,7 @@ class Mixture(Distribution):
         scales = jnp.hypot(parts.scale[:, None], parts.scale)
         between = mean_distance(parts.loc[:, None] - parts.loc, scales)
         distances = mean_distance(y - parts.loc, parts.scale)
-        return jnp.sum(weights * (distances - 0.5 * jnp.sum(weights * between, -1)))
+        return matmul(weights, distances - 0.5 * matmul(between, weights))
 
     def tempered(self, temperature: jax.Array) -> "Mixture":
         """Every component at temperature T, the weights as they are: a convention."""

@@ -31,6 +31,7 @@ def sample_targets(key: jax.Array, predictions: Any) -> Any:
     Array([ 0., 10.], dtype=float32)
     """
     key, predictions = _checks.random_key(key), _checks.batch(predictions)
+    _checks.method("predictions", predictions, "sample")
     targets = draw(key, predictions)
     if _checks.is_concrete(predictions):
         return targets

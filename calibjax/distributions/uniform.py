@@ -2,6 +2,7 @@
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from calibjax import _checks
 from calibjax._pytree import parameter, record
@@ -21,6 +22,7 @@ class Uniform(Distribution):
         high: upper end, larger; shape of `low`.
 
     >>> import jax.numpy as jnp
+    import numpy as np
     >>> p = Uniform(low=jnp.array(1.0), high=jnp.array(3.0))
     >>> print(p.mean(), p.cdf(1.5), p.icdf(0.5))
     2.0 0.25 2.0
@@ -71,6 +73,9 @@ class Uniform(Distribution):
     def check_values(self, name: str) -> "Uniform":
         """Refuses ends that are not finite, and intervals without a length."""
         checked = super().check_values(name)
-        expected = "values above low"
-        high = _checks.satisfying(f"{name}.high", checked.high, lambda x: x > checked.low, expected)
-        return _checks.replaced(checked, high=high)
+        low, high = checked.low, checked.high
+        if not _checks.is_concrete(low, high):
+            return _checks.replaced(checked, high=_checks.nan_unless(high > low, high))
+        is_wrong = ~(np.asarray(high) > np.asarray(low))
+        _checks.refuse_where(is_wrong, f"{name}.high", "values above low", high)
+        return checked

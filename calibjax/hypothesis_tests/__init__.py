@@ -3,6 +3,7 @@
 from calibjax.hypothesis_tests.asymptotic import block_skce_test, bootstrap_skce_test
 from calibjax.hypothesis_tests.components import Component, SKCEComponents
 from calibjax.hypothesis_tests.consistency import consistency_test
+from calibjax.hypothesis_tests.coverage import coverage_test
 from calibjax.hypothesis_tests.distribution_free import (
     calibration_kernel_bound,
     distribution_free_skce_test,
@@ -34,6 +35,7 @@ __all__ = [
     "cme_test",
     "combine_results",
     "consistency_test",
+    "coverage_test",
     "distribution_free_skce_test",
     "draw_test_locations",
     "exact_skce_test",

@@ -107,15 +107,16 @@ def exact_test(
     adjust = _checks.truth_value("adjust", adjust)
     num_samples = _checks.number_of_draws("num_samples", num_samples)
     predictions, targets = _checks.predictions_and_targets(predictions, targets)
+    _checks.method("predictions", predictions, "sample")
     if batch_size is None:
         batch_size = default_batch_size(bytes_of_tile(_checks.leading_size("targets", targets)))
     batch_size = _checks.size_in_range("batch_size", batch_size, 1)
 
     sizes = {"num_samples": num_samples, "batch_size": batch_size}
-    return test_of(key, value, predictions, targets, **sizes, adjust=adjust)
+    return rank_among_redraws(key, value, predictions, targets, **sizes, adjust=adjust)
 
 
-def test_of(
+def rank_among_redraws(
     key: jax.Array,
     statistic: Callable[[Any, Any], Any],
     predictions: Any,

@@ -11,7 +11,7 @@ from calibjax._batches import default_batch_size
 from calibjax.distributions import Bernoulli
 from calibjax.estimators.local import local_problem
 from calibjax.estimators.neighbourhoods import Neighbourhood
-from calibjax.hypothesis_tests.exact import test_of
+from calibjax.hypothesis_tests.exact import rank_among_redraws
 from calibjax.hypothesis_tests.result import CalibrationTestResult
 
 _BYTES_PER_SAMPLE = 64  # residuals, weighted sums and errors of one sample in one redraw
@@ -81,7 +81,9 @@ def local_calibration_test(
     key = _checks.random_key(key)
     num_samples = _checks.number_of_draws("num_samples", num_samples)
     problem = local_problem(neighbourhood, features, confidences, correct)
-    _, confidences = problem.confidences
+    # Where something traced is missing, nothing is known of any sample.
+    _, confidences = _checks.nan_with(problem.confidences, problem.confidences, problem.correct)
+    problem = problem._replace(confidences=(confidences, confidences))
     if batch_size is None:
         batch_size = default_batch_size(_BYTES_PER_SAMPLE * confidences.size)
     batch_size = _checks.size_in_range("batch_size", batch_size, 1)
@@ -90,7 +92,7 @@ def local_calibration_test(
         del predictions  # which stay as they are
         return jnp.abs(problem._replace(correct=targets).errors()[0])
 
-    result = test_of(
+    result = rank_among_redraws(
         key,
         statistic,
         Bernoulli(confidences),

@@ -9,15 +9,16 @@ import jax.numpy as jnp
 from calibjax import _checks
 
 
-def checked_samples(predictions: Any, targets: Any, method: str) -> tuple[Any, Any]:
-    """Predictions and targets as JAX arrays, where the predictions have the method.
+def checked_samples(predictions: Any, targets: Any, method: str | None = None) -> tuple[Any, Any]:
+    """Predictions and targets as JAX arrays, where the predictions have the method, if any.
 
     Raises:
         TypeError: if an argument is of the wrong kind, or the method is missing.
         ValueError: if shapes or values are wrong.
     """
     samples = _checks.predictions_and_targets(predictions, targets)
-    _checks.method("predictions", samples[0], method)
+    if method is not None:
+        _checks.method("predictions", samples[0], method)
     return samples
 
 

@@ -9,13 +9,14 @@ import numpy as np
 
 from calibjax import _checks
 from calibjax._arithmetic import floating_dtype
+from calibjax.distributions import Quantiles
 from calibjax.scores.base import checked_samples, mean_over_samples
 
 _LEVELS = tuple(np.arange(1, 20) / 20)
 
 
 def pinball_loss(
-    predictions: Any, targets: Any, *, levels: Sequence[float] | jax.Array = _LEVELS
+    predictions: Any, targets: Any, *, levels: Sequence[float] | jax.Array | None = None
 ) -> jax.Array:
     """Mean pinball loss (quantile loss) of the predicted quantiles.
 
@@ -25,16 +26,16 @@ def pinball_loss(
     approaches half of `crps`. Labels of `Categorical`s count as the numbers 0, ..., m − 1.
 
     Args:
-        predictions: batch of n distributions of numbers with `icdf`.
+        predictions: batch of n distributions of numbers with `icdf`, or of `Quantiles`.
         targets: [n].
-        levels: τ in (0, 1), [L].
+        levels: τ in (0, 1), [L]; 0.05, 0.1, ..., 0.95 by default, and for `Quantiles` their own.
 
     Returns:
         A scalar.
 
     Raises:
         TypeError: if an argument is of the wrong kind, or the predictions have no `icdf`.
-        ValueError: if shapes or values are wrong.
+        ValueError: if shapes or values are wrong, or levels are given for `Quantiles`.
 
     Cost: n L quantiles.
 
@@ -46,15 +47,25 @@ def pinball_loss(
     >>> print(pinball_loss(predictions, jnp.array([1.0, -3.0]), levels=[0.5]))
     1.0
     """
+    if isinstance(predictions, Quantiles):
+        if levels is not None:
+            raise ValueError("levels: expected None for Quantiles, which have levels of their own")
+        return mean_over_samples(_loss_of_quantiles, checked_samples(predictions, targets))
     predictions, targets = checked_samples(predictions, targets, "icdf")
     _checks.shape("targets", targets, (None,), "[n]: only numbers have quantiles")
-    levels = _checked_levels(levels).astype(floating_dtype(predictions))
+    levels = _checked_levels(_LEVELS if levels is None else levels).astype(
+        floating_dtype(predictions)
+    )
 
     def loss(p: Any, y: jax.Array) -> jax.Array:
-        excess = y - jax.vmap(p.icdf)(levels)
-        return jnp.mean(jnp.where(excess > 0, levels * excess, (levels - 1) * excess))
+        return _loss_of_quantiles(Quantiles(levels, jax.vmap(p.icdf)(levels)), y)
 
     return mean_over_samples(loss, (predictions, targets))
+
+
+def _loss_of_quantiles(p: Quantiles, y: jax.Array) -> jax.Array:
+    excess = y - p.values
+    return jnp.mean(jnp.where(excess > 0, p.levels * excess, (p.levels - 1) * excess))
 
 
 def _checked_levels(levels: Any) -> jax.Array:

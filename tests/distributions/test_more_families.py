@@ -101,6 +101,19 @@ def test_draws_have_the_distribution(name):
         assert stats.kstest(column, "uniform").pvalue > 1e-3
 
 
+def test_checks_of_known_parameters_where_others_are_traced():
+    """Comparisons of two parameters must not become part of the program."""
+    low, high = jnp.zeros(3), jnp.ones(3)
+    quantiles = jnp.array([0.2, 0.8]), jnp.array([[0.1, 0.9]] * 3)
+    targets = jnp.array([0.2, 0.5, 0.7])
+    found = jax.jit(lambda y: scores.crps(d.Uniform(low, high), y))(targets)
+    assert found == scores.crps(d.Uniform(low, high), targets)
+    found = jax.jit(lambda low: scores.crps(d.Uniform(low, high), targets))(low)
+    np.testing.assert_allclose(found, scores.crps(d.Uniform(low, high), targets), rtol=1e-6)
+    found = jax.jit(lambda y: scores.pinball_loss(d.Quantiles(*quantiles), y))(targets)
+    np.testing.assert_allclose(found, scores.pinball_loss(d.Quantiles(*quantiles), targets))
+
+
 @pytest.mark.parametrize("name", ["StudentT", "LogNormal", "Gamma", "Uniform"])
 def test_crps_by_quadrature(name):
     """2 ∫ (1(F(y) < u) − u) (F⁻¹(u) − y) du for u = Φ(z), on both sides of F(y)."""

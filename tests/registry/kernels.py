@@ -139,7 +139,12 @@ def _points() -> list[Call]:
             include_diagonal=a.truth(False),
         ),
     ]
-    for distance in (distances.Euclidean(), distances.SquaredEuclidean(), distances.Manhattan()):
+    for distance in (
+        distances.Euclidean(),
+        distances.SquaredEuclidean(),
+        distances.Manhattan(),
+        distances.MeanAbsoluteDifference(),
+    ):
         name = type(distance).__name__
         found.append(
             call(

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from calibjax import estimators, hypothesis_tests, kernels
+from calibjax import distributions, estimators, hypothesis_tests, kernels, scores
 from calibjax.distributions import Categorical, Normal
 from calibjax.estimators import Neighbourhood
 from tests.registry import arguments as a
@@ -198,6 +198,36 @@ def _local() -> list[Call]:
     ]
 
 
+def _coverage() -> list[Call]:
+    def of_quantiles(function: Any) -> Any:
+        def evaluate(levels: Any, values: Any, targets: Any, **options: Any) -> Any:
+            predictions = distributions.Quantiles(levels, values)
+            return function(predictions=predictions, targets=targets, **options)
+
+        return evaluate
+
+    own = (*a.ALONE, "scalar", "one row", "one row less", "one row more", "leading axis")
+    data = {
+        # Levels that are the same for all predictions come with one axis, or with two.
+        "levels": a.positive(np.array([0.2, 0.5, 0.8]), without=own),
+        "values": a.real(np.stack([a.LOC - 1, a.LOC, a.LOC + 1], 1), "predictions"),
+        "targets": a.real(a.Y),
+    }
+    return [
+        call(
+            "hypothesis_tests.coverage_test distributions.Quantiles",
+            of_quantiles(hypothesis_tests.coverage_test),
+            **data,
+            key=a.key(),
+            num_samples=B,
+            batch_size=BATCH,
+        ),
+        call(
+            "scores.pinball_loss distributions.Quantiles", of_quantiles(scores.pinball_loss), **data
+        ),
+    ]
+
+
 def _combined() -> list[Call]:
     shape = (5,)
     generator = np.random.default_rng(2)
@@ -249,4 +279,4 @@ def _combined() -> list[Call]:
 def calls() -> list[Call]:
     """Calls of all tests."""
     found = [*_skce_tests(NORMAL, "Normal"), *_skce_tests(CATEGORICAL, "Categorical")]
-    return [*found, *_statistics(), *_locations(), *_local(), *_combined()]
+    return [*found, *_statistics(), *_locations(), *_local(), *_coverage(), *_combined()]

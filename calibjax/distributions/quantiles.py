@@ -1,0 +1,69 @@
+"""Forecasts by quantiles."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from calibjax import _checks
+from calibjax._pytree import parameter, record
+from calibjax.distributions.base import Distribution
+from calibjax.distributions.constraints import proportion, real
+
+
+@record
+class Quantiles(Distribution):
+    """What a quantile forecast says of a number: P(Y ≤ values_j) = levels_j, j = 1, ..., k.
+
+    It says nothing of where Y is between two quantiles, or how far beyond the last. So there is no
+    density, no draw and no kernel calibration error. `scores.pinball_loss` scores it at its own
+    levels, and `hypothesis_tests.coverage_test` tests the coverage of each level and interval.
+
+    Attributes:
+        levels: in (0, 1), increasing, [k]; for a batch [n, k], or [k] if all are alike.
+        values: quantiles at these levels, not decreasing, [k], or [n, k] for a batch.
+
+    Raises:
+        TypeError, ValueError: by what it is given to, if levels or values are wrong: quantiles that
+            cross are to be sorted first.
+
+    References: Koenker and Bassett (1978), Regression quantiles.
+
+    >>> import jax.numpy as jnp
+    >>> p = Quantiles(levels=jnp.array([0.25, 0.75]), values=jnp.array([-1.0, 2.0]))
+    >>> print(p.interval(1.5), p.interval(2.0), p.interval(3.0), p.probs)
+    1 1 2 [0.25 0.5  0.25]
+    """
+
+    levels: jax.Array = parameter(proportion.with_axes("k"))
+    values: jax.Array = parameter(real.with_axes("k"))
+
+    @property
+    def probs(self) -> jax.Array:
+        """Probabilities of the k + 1 intervals between the quantiles, [k + 1], or [n, k + 1]."""
+        zeros = jnp.zeros_like(self.levels[..., :1])
+        return jnp.diff(self.levels, prepend=zeros, append=zeros + 1)
+
+    def interval(self, y: jax.Array | float) -> jax.Array:
+        """The interval that y is in, 0, ..., k: how many quantiles are smaller than y."""
+        return jnp.sum(self.values < y, -1)
+
+    def check_values(self, name: str) -> "Quantiles":
+        """Refuses levels that are 0, 1 or in another order, and quantiles that cross."""
+        checked = super().check_values(name)
+        levels = _checks.proportions(f"{name}.levels", checked.levels)
+        levels = _increasing(f"{name}.levels", levels, "increasing levels", strictly=True)
+        values = _increasing(f"{name}.values", checked.values, "quantiles that do not cross")
+        return _checks.replaced(checked, levels=levels, values=values)
+
+
+def _increasing(name: str, values: jax.Array, expected: str, *, strictly: bool = False) -> Any:
+    """Refuses rows that decrease, or do not increase."""
+    size = jnp.shape(values)[-1]
+    before, is_first = np.maximum(np.arange(size) - 1, 0), np.arange(size) == 0
+
+    def is_right(x: Any) -> Any:
+        return is_first | ((x > x[..., before]) if strictly else (x >= x[..., before]))
+
+    return _checks.satisfying(name, values, is_right, expected)

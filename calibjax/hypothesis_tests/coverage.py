@@ -1,0 +1,108 @@
+"""Exact test of the coverage of predicted quantiles."""
+
+import dataclasses
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from calibjax import _checks
+from calibjax._batches import default_batch_size
+from calibjax.distributions import Categorical, Quantiles
+from calibjax.hypothesis_tests.exact import rank_among_redraws
+from calibjax.hypothesis_tests.result import CalibrationTestResult
+
+_BYTES_PER_INTERVAL = 16  # random bits and one-hot vectors of one sample in one redraw
+
+
+def coverage_test(
+    key: jax.Array,
+    predictions: Quantiles,
+    targets: Any,
+    *,
+    num_samples: int = 1000,
+    batch_size: int | None = None,
+) -> CalibrationTestResult:
+    """Exact test of whether predicted quantiles cover what they say, at each level.
+
+    With the numbers j_i of quantiles below target i, of k quantiles at the levels τ,
+
+        levels:    mean_i 1(y_i ≤ q_ij) − τ_ij, for each level,
+        intervals: mean_i 1(y_i in interval j) − P(interval j), between neighbouring quantiles,
+        central:   mean_i 1(q_ij < y_i ≤ q_il) − (τ_il − τ_ij), l = k + 1 − j, for j < l.
+
+    Under calibration the intervals that targets are in are independent draws with the
+    probabilities between the levels, whatever the distributions are otherwise. The absolute
+    differences are ranked among those of redrawn intervals: `pvalue` is that of each on its own,
+    `adjusted_pvalue` allows for all of them, and the smallest is the p-value of the hypothesis
+    that all are right. Both are exact for every n and B. Targets with P(Y = q) > 0, such as
+    counts, may be at a quantile more often; the hypothesis is false then.
+
+    It sees errors that do not average out over the samples: quantiles that are too low for one
+    half and too high for the other pass.
+
+    Args:
+        key: a JAX random key.
+        predictions: batch of n `Quantiles`.
+        targets: [n].
+        num_samples: B, number of redraws; the smallest possible p-value is 1 / (B + 1).
+        batch_size: number of redraws that are evaluated at once; by default so many that they
+            hold about 16 MB.
+
+    Returns:
+        The result. `estimate` has the signed differences as a dictionary with the keys "levels"
+        [k], "intervals" [k + 1] and "central" [⌊k/2⌋]; `statistic` their absolute values, and the
+        p-values are such dictionaries. A positive difference at a level says that quantiles are
+        too high, a negative central one that they are too close to one another (overconfident).
+
+    Raises:
+        TypeError: if an argument is of the wrong kind.
+        ValueError: if shapes or values are wrong.
+
+    Cost: B n k, memory O(batch_size n k).
+
+    References: none of the four papers has it; see `exact_test`. Kupiec (1995), Techniques for
+    verifying the accuracy of risk measurement models, tests a single level.
+
+    >>> import jax, jax.numpy as jnp
+    >>> from calibjax import distributions, hypothesis_tests
+    >>> targets = jax.random.normal(jax.random.key(0), (200,))  # with quantiles −1.28 and 1.28
+    >>> values = jnp.tile(jnp.array([-0.5, 0.5]), (200, 1))
+    >>> predictions = distributions.Quantiles(jnp.array([0.1, 0.9]), values)
+    >>> test = hypothesis_tests.coverage_test(jax.random.key(1), predictions, targets)
+    >>> print(test.estimate["central"].round(1), test.adjusted_pvalue["central"] < 0.01)
+    [-0.4] [ True]
+    """
+    key = _checks.random_key(key)
+    num_samples = _checks.number_of_draws("num_samples", num_samples)
+    if not isinstance(predictions, Quantiles):
+        raise TypeError(
+            "predictions: expected a batch of distributions.Quantiles, got "
+            f"{_checks.described(predictions)}"
+        )
+    predictions, targets = _checks.predictions_and_targets(predictions, targets)
+    # Where something traced is missing, nothing is known of any level.
+    probs, levels = _checks.nan_with((predictions.probs, predictions.levels), predictions, targets)
+    if batch_size is None:
+        batch_size = default_batch_size(_BYTES_PER_INTERVAL * probs.size)
+    batch_size = _checks.size_in_range("batch_size", batch_size, 1)
+    intervals = jax.vmap(Quantiles.interval)(predictions, targets)
+    half = levels.shape[1] // 2
+
+    def differences(intervals: jax.Array) -> dict[str, jax.Array]:
+        is_in = intervals[:, None] == jnp.arange(probs.shape[1])
+        is_below = intervals[:, None] <= jnp.arange(levels.shape[1])
+        at_levels = jnp.mean(is_below - levels, 0)
+        return {
+            "levels": at_levels,
+            "intervals": jnp.mean(is_in - probs, 0),
+            "central": (at_levels[::-1] - at_levels)[:half],
+        }
+
+    def statistic(predictions: Any, intervals: jax.Array) -> dict[str, jax.Array]:
+        del predictions  # which stay as they are
+        return jax.tree.map(jnp.abs, differences(intervals))
+
+    sizes = {"num_samples": num_samples, "batch_size": batch_size}
+    result = rank_among_redraws(key, statistic, Categorical(probs), intervals, **sizes, adjust=True)
+    return dataclasses.replace(result, estimate=differences(intervals))

@@ -1,0 +1,161 @@
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy import stats
+
+from calibjax import distributions, hypothesis_tests, kernels, scores
+from calibjax.distributions import Normal, Quantiles
+from calibjax.hypothesis_tests import coverage_test
+
+RNG = np.random.default_rng(0)
+N, LEVELS = 80, np.array([0.1, 0.3, 0.5, 0.7, 0.9])
+LOC = RNG.normal(size=N)
+VALUES = LOC[:, None] + stats.norm.ppf(LEVELS)
+KEY = jax.random.key(0)
+
+
+def forecast(values=VALUES, levels=LEVELS):
+    return Quantiles(jnp.asarray(levels), jnp.asarray(values))
+
+
+def test_differences_are_those_of_counts():
+    y = LOC + RNG.normal(size=N)
+    result = coverage_test(KEY, forecast(), y, num_samples=99)
+    below = np.array([(y <= VALUES[:, j]).mean() for j in range(5)])
+    inside = np.diff(np.concatenate([[0], below, [1]]))
+    probs = np.diff([0, *LEVELS, 1])
+    central = [((VALUES[:, j] < y) & (y <= VALUES[:, 4 - j])).mean() for j in (0, 1)]
+    expected = {
+        "levels": below - LEVELS,
+        "intervals": inside - probs,
+        "central": np.array(central) - [0.8, 0.4],
+    }
+    for name, values in expected.items():
+        np.testing.assert_allclose(result.estimate[name], values, atol=1e-14)
+        np.testing.assert_allclose(result.statistic[name], np.abs(values), atol=1e-14)
+        assert result.null_samples[name].shape == (99, len(values))
+        assert np.all(result.adjusted_pvalue[name] >= result.pvalue[name])
+
+
+def smallest_pvalues(scale, shift, num_datasets, change=0.0):
+    """Smallest adjusted p-value of each data set, of targets off by a factor and a shift."""
+    noise = RNG.normal(size=(num_datasets, N))
+    targets = jnp.asarray(LOC + shift + scale * noise)
+    predictions = forecast(VALUES + change)
+
+    def test(key, y):
+        adjusted = coverage_test(key, predictions, y, num_samples=99).adjusted_pvalue
+        return functools.reduce(jnp.minimum, map(jnp.min, adjusted.values()))
+
+    keys = jax.random.split(KEY, num_datasets)
+    return np.asarray(jax.jit(jax.vmap(test))(keys, targets))
+
+
+def test_level():
+    pvalues = smallest_pvalues(1.0, 0.0, 2000)
+    error = np.sqrt(0.05 * 0.95 / 2000)
+    rate = np.mean(pvalues <= 0.05)
+    assert rate < 0.05 + 3 * error
+    assert rate > 0.05 - 8 * error  # differences are discrete
+
+
+@pytest.mark.parametrize(
+    ("scale", "shift", "change"),
+    [
+        (1.8, 0.0, 0.0),  # quantiles too close to one another
+        (0.55, 0.0, 0.0),  # too far from one another
+        (1.0, 0.5, 0.0),  # too low
+        (1.0, -0.5, 0.0),  # too high
+        (1.0, 0.0, np.array([0, 0, 0, 0, -0.7])),  # one is too low
+        (1.0, 0.0, np.array([0.7, 0, 0, 0, 0])),  # one is too high
+    ],
+)
+def test_power(scale, shift, change):
+    assert np.mean(smallest_pvalues(scale, shift, 200, change) <= 0.05) > 0.8
+
+
+def test_what_it_cannot_see():
+    """Errors of half of the samples that those of the other half make up for."""
+    sign = np.where(np.arange(N) % 2, 1.0, -1.0)
+    y = LOC[None] + 0.5 * sign + np.sqrt(0.75) * RNG.normal(size=(200, N))
+    test = lambda y: coverage_test(KEY, forecast(), y, num_samples=99).adjusted_pvalue  # noqa: E731
+    rejected = jax.jit(jax.vmap(lambda y: jnp.min(test(y)["levels"]) <= 0.05))(jnp.asarray(y))
+    assert np.mean(rejected) < 0.1
+
+
+def test_one_level_and_levels_of_each_sample():
+    y = LOC + RNG.normal(size=N)
+    one = coverage_test(KEY, forecast(VALUES[:, 2:3], [0.5]), y, num_samples=20)
+    assert one.estimate["central"].shape == (0,)
+    np.testing.assert_allclose(one.estimate["intervals"][0], one.estimate["levels"][0])
+    # Half of the samples have other levels, and the quantiles that belong to them.
+    levels = np.where(np.arange(N)[:, None] < 40, [0.2, 0.8], [0.4, 0.6])
+    values = LOC[:, None] + stats.norm.ppf(levels)
+    result = coverage_test(KEY, forecast(values, levels), y, num_samples=20)
+    np.testing.assert_allclose(
+        result.estimate["levels"], (y[:, None] <= values).mean(0) - [0.3, 0.7], atol=1e-14
+    )
+
+
+def test_pinball_loss_is_that_of_the_distribution():
+    y = LOC + RNG.normal(size=N)
+    expected = scores.pinball_loss(Normal(LOC, np.ones(N)), y, levels=LEVELS)
+    np.testing.assert_allclose(scores.pinball_loss(forecast(), y), expected, rtol=1e-12)
+    with pytest.raises(ValueError, match="levels: expected None for Quantiles"):
+        scores.pinball_loss(forecast(), y, levels=LEVELS)
+
+
+def test_float32_and_jit():
+    y = LOC + RNG.normal(size=N)
+    single = jax.tree.map(lambda x: jnp.asarray(x, jnp.float32), (forecast(), y))
+    result = coverage_test(KEY, *single, num_samples=50)
+    double = coverage_test(KEY, forecast(), y, num_samples=50)
+    for name in ("levels", "intervals", "central"):
+        assert result.estimate[name].dtype == jnp.float32
+        np.testing.assert_allclose(result.estimate[name], double.estimate[name], atol=1e-6)
+    compiled = jax.jit(functools.partial(coverage_test, num_samples=50))
+    wrong = {
+        "levels": (forecast(levels=LEVELS + 0.2), y),
+        "order of levels": (forecast(levels=LEVELS[::-1].copy()), y),
+        "crossing": (forecast(VALUES[:, ::-1].copy()), y),
+        "target": (forecast(), np.where(np.arange(N) == 3, np.nan, y)),
+    }
+    for data in wrong.values():
+        found = compiled(KEY, *data)
+        for tree in (found.estimate, found.pvalue, found.adjusted_pvalue):
+            assert all(np.isnan(x).all() for x in tree.values())
+    same = compiled(KEY, forecast(), y)
+    np.testing.assert_array_equal(same.pvalue["levels"], double.pvalue["levels"])
+
+
+@pytest.mark.parametrize(
+    ("levels", "values", "error", "message"),
+    [
+        (LEVELS + 0.1, VALUES, ValueError, r"predictions.levels: expected values in \(0, 1\)"),
+        (LEVELS[::-1], VALUES, ValueError, "predictions.levels: expected increasing levels"),
+        (LEVELS, VALUES[:, ::-1], ValueError, "predictions.values: expected quantiles that do not"),
+        (LEVELS[1:], VALUES, ValueError, r"predictions.values: expected shape \[n, k\]"),
+        (LEVELS, VALUES * np.nan, ValueError, "predictions.values: expected finite values"),
+        (["a"], VALUES, TypeError, "predictions.levels: expected numbers"),
+    ],
+)
+def test_wrong_forecasts(levels, values, error, message):
+    with pytest.raises(error, match=message):
+        coverage_test(KEY, Quantiles(levels, values), LOC)
+
+
+def test_wrong_arguments():
+    with pytest.raises(TypeError, match="predictions: expected a batch of distributions.Quantiles"):
+        coverage_test(KEY, Normal(LOC, np.ones(N)), LOC)
+    with pytest.raises(ValueError, match="targets: expected one target for each"):
+        coverage_test(KEY, forecast(), LOC[1:])
+    kernel = kernels.TensorProduct(kernels.Exponential(), kernels.SquaredExponential())
+    with pytest.raises(NotImplementedError, match="SquaredExponential under Quantiles"):
+        hypothesis_tests.exact_skce_test(KEY, kernel, forecast(), LOC)
+    with pytest.raises(TypeError, match="expected distributions with a method sample"):
+        distributions.monte_carlo(KEY, forecast(), 3)
+    with pytest.raises(TypeError, match="expected distributions with a method sample"):
+        hypothesis_tests.exact_test(KEY, lambda p, y: jnp.mean(y), forecast(), LOC)
