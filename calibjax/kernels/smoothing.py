@@ -41,7 +41,8 @@ def smoothed_means(
     distance (`SquaredExponential`, `Exponential`, `PowerExponential`), others G times.
     """
     dtype = jnp.result_type(floating_dtype((points, samples)), values)
-    exponents, data = jnp.asarray(powers, dtype), (points, samples, values, groups)
+    exponents = jnp.asarray(powers, dtype)
+    data = (points, groups[0]), (samples, groups[1]), values
     scales = getattr(kernel, "length_scale", 0.0)
     is_curve = jnp.ndim(scales) == 1
     if isinstance(kernel, Stationary):

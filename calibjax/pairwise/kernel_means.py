@@ -20,10 +20,9 @@ def kernel_means(
     log_kernel: Callable[..., jax.Array],
     args: Any,
     parameters: Any,
-    xs: Any,
-    ys: Any,
+    points: tuple[Any, jax.Array],
+    samples: tuple[Any, jax.Array],
     values: jax.Array,
-    groups: tuple[jax.Array, jax.Array],
     *,
     tile_size: int = SMOOTHING_TILE_SIZE,
 ) -> tuple[jax.Array, jax.Array]:
@@ -42,10 +41,9 @@ def kernel_means(
             the distance.
         args: pytree that is handed to each call of `function`.
         parameters: θ, a pytree with leading axis G.
-        xs: n points, a pytree with leading axis n.
-        ys: n' samples, a pytree with leading axis n'.
+        points: n points, a pytree with leading axis n, and integers that number their groups, [n].
+        samples: n' samples, a pytree with leading axis n', and their groups, [n'].
         values: v, [n', c].
-        groups: integers that number the groups of the points, [n], and of the samples, [n'].
         tile_size: largest number of rows and columns of a tile.
 
     Returns:
@@ -68,23 +66,22 @@ def kernel_means(
     ...     log_kernel,
     ...     None,
     ...     jnp.array([1e-3, 1e3]),
-    ...     jnp.array([0.0]),
-    ...     jnp.array([0.1, 1.0]),
+    ...     (jnp.array([0.0]), jnp.array([0])),
+    ...     (jnp.array([0.1, 1.0]), jnp.array([0, 0])),
     ...     jnp.array([[1.0], [0.0]]),
-    ...     (jnp.array([0]), jnp.array([0, 0])),
     ... )
     >>> print(means.squeeze().round(2))
     [1.  0.5]
     """
-    order, to_order = (jnp.argsort(ids) for ids in groups)
-    xs, x_groups = jax.tree.map(lambda leaf: leaf[order], (xs, groups[0]))
-    samples = jax.tree.map(lambda leaf: leaf[to_order], (ys, groups[1]))
+    order, to_order = jnp.argsort(points[1]), jnp.argsort(samples[1])
+    points = jax.tree.map(lambda leaf: leaf[order], points)
+    samples = jax.tree.map(lambda leaf: leaf[to_order], samples)
     ones = jnp.ones((values.shape[0], 1), values.dtype)
     weights = tiles.split_weights(jnp.concatenate([values[to_order], ones], 1), tile_size)
     columns = (*tiles.split(samples, tile_size), weights)
     smooth = functools.partial(_smoothed_row, function, log_kernel)
     smooth = jax.checkpoint(functools.partial(smooth, args, parameters, columns))
-    sums = lax.map(smooth, tiles.split((xs, x_groups), tile_size))  # [tiles, G, c + 1, length]
+    sums = lax.map(smooth, tiles.split(points, tile_size))  # [tiles, G, c + 1, length]
     sums = jnp.moveaxis(sums, (1, 2), (0, -1)).reshape(sums.shape[1], -1, sums.shape[2])
     sums = jnp.zeros_like(sums[:, : order.size]).at[:, order].set(sums[:, : order.size])
     totals = sums[..., -1]

@@ -2,7 +2,6 @@
 
 import dataclasses
 import functools
-from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -14,7 +13,7 @@ from calibjax import _checks
 from calibjax._arithmetic import floating_dtype
 from calibjax.risk.base import EstimationFunction
 from calibjax.risk.estimation import losses_of_factors, losses_of_values
-from calibjax.risk.result import CrossValidation
+from calibjax.risk.result import CrossValidation, Progress
 from calibjax.risk.samples import checked, residuals
 
 
@@ -26,8 +25,7 @@ def cross_validate(
     targets: Any,
     *,
     num_folds: int = 5,
-    previous: CrossValidation | None = None,
-    on_fold: Callable[[CrossValidation], None] | None = None,
+    progress: Progress | None = None,
 ) -> CrossValidation:
     """Risk of a calibration estimation function at all grid points of its hyperparameter.
 
@@ -47,12 +45,7 @@ def cross_validate(
         predictions: batch of n ≥ 2 num_folds class predictions, or confidences in [0, 1], [n].
         targets: labels 0, ..., m − 1, or 0 and 1, [n].
         num_folds: F ≥ 2; n mod F folds have one sample more than the others.
-        previous: an earlier result with the same function, data, key and grid, whose folds are
-            not computed again: of a run that was stopped, as `on_fold` got it. It is a record of
-            arrays, which `numpy.savez` can store. Grid, key and sizes are compared; that the
-            function and the data are the same is up to you.
-        on_fold: function that is called after each fold with the result so far, to show progress
-            or to store it. With it folds are computed one by one, otherwise in one compiled loop.
+        progress: what is called after each fold, and where a stopped run goes on.
 
     Returns:
         The risks, and the best hyperparameter.
@@ -60,8 +53,8 @@ def cross_validate(
     Raises:
         TypeError: if an argument is of the wrong kind.
         ValueError: if shapes or values are wrong, the grid is empty, there are fewer than two
-            samples in a fold, `previous` belongs to other folds or another grid, or a risk is no
-            number (under `jit` it stays NaN).
+            samples in a fold, `progress.previous` belongs to other folds or another grid, or a risk
+            is no number (under `jit` it stays NaN).
 
     Cost: F fits (F k without `refit`), and O(F k) evaluations on n/F points, one after the other:
     memory is that of one of them. Folds of two different sizes compile twice.
@@ -88,7 +81,7 @@ def cross_validate(
         )
     grid = checked_grid(grid, samples[0])
     function = specialised(function, samples[0], grid)
-    return run_folds(key, function, grid, samples, None, num_folds, previous, on_fold)
+    return run_folds(key, function, grid, samples, None, num_folds, progress)
 
 
 def checked_grid(grid: Any, predictions: Any) -> jax.Array:
@@ -135,10 +128,13 @@ def run_folds(
     samples: Any,
     test: Any,
     num_folds: int,
-    previous: CrossValidation | None,
-    on_fold: Callable | None,
+    progress: Progress | None,
 ) -> CrossValidation:
     """Cross-validation of checked arguments, with values at other predictions if there are any."""
+    if progress is None:
+        progress = Progress()
+    _checks.fitted("progress", progress, Progress, "risk.Progress(on_fold, previous)")
+    on_fold, previous = progress.on_fold, progress.previous
     if on_fold is not None:
         _checks.function("function of a CrossValidation", "on_fold", on_fold)
     n = len(samples[1])

@@ -1,7 +1,6 @@
 """The squared calibration error, from an estimation function that was tuned on other data."""
 
 import math
-from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -11,7 +10,7 @@ from calibjax import _checks
 from calibjax._pytree import record
 from calibjax.risk.base import EstimationFunction
 from calibjax.risk.cross_validation import checked_grid, run_folds, specialised
-from calibjax.risk.result import CrossValidation
+from calibjax.risk.result import CrossValidation, Progress
 from calibjax.risk.samples import checked
 
 
@@ -60,8 +59,7 @@ def squared_calibration_error(
     *,
     num_folds: int = 5,
     test_fraction: float = 0.2,
-    previous: CrossValidation | None = None,
-    on_fold: Callable[[CrossValidation], None] | None = None,
+    progress: Progress | None = None,
 ) -> SquaredCalibrationError:
     """Estimate of the squared calibration error E‖P − E[e_Y | P]‖² by a tuned function.
 
@@ -91,8 +89,8 @@ def squared_calibration_error(
         targets: labels 0, ..., m − 1, or 0 and 1, [n].
         num_folds: F ≥ 2.
         test_fraction: in (0, 1): t is the nearest integer to test_fraction · n, at least 1.
-        previous: an earlier result of the cross-validation, as in `cross_validate`.
-        on_fold: function that is called after each fold, as in `cross_validate`.
+        progress: what is called after each fold, and where a stopped run goes on, as in
+            `cross_validate`.
 
     Returns:
         The estimate, its root, and their standard errors.
@@ -136,7 +134,7 @@ def squared_calibration_error(
     tuning_samples = jax.tree.map(lambda leaf: leaf[tuning], samples)
     test_predictions = jax.tree.map(lambda leaf: leaf[test], predictions)
     result = run_folds(
-        fold_key, function, grid, tuning_samples, test_predictions, num_folds, previous, on_fold
+        fold_key, function, grid, tuning_samples, test_predictions, num_folds, progress
     )
     return _summary(result, tuning, test)
 

@@ -1,6 +1,8 @@
 """Results of cross-validation, and the difference between two of them."""
 
+import dataclasses
 import math
+from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
@@ -91,6 +93,40 @@ def _risks(result: CrossValidation) -> jax.Array:
         return jnp.sum(jnp.where(members, result.losses, 0), 1) / jnp.sum(members)
 
     return lax.map(risk, result.members)
+
+
+@dataclasses.dataclass(frozen=True)
+class Progress:
+    """What a long cross-validation does after each fold, and where it goes on.
+
+    Attributes:
+        on_fold: function that is called after each fold with the result so far, to show progress
+            or to store it. With it folds are computed one by one, otherwise in one compiled loop.
+        previous: an earlier result with the same function, data, key and grid, whose folds are
+            not computed again: of a run that was stopped, as `on_fold` got it. It is a record of
+            arrays, which `numpy.savez` can store. Grid, key and sizes are compared; that the
+            function and the data are the same is up to you.
+
+    >>> import jax
+    >>> import jax.numpy as jnp
+    >>> from calibjax import risk
+    >>> confidences, correct = jnp.linspace(0.1, 0.9, 20), jnp.arange(20) % 2
+    >>> show = lambda result: print(int(result.is_done.sum()), "of", result.num_folds)
+    >>> result = risk.cross_validate(
+    ...     jax.random.key(0),
+    ...     risk.Binning(),
+    ...     jnp.array([1, 2]),
+    ...     confidences,
+    ...     correct,
+    ...     num_folds=2,
+    ...     progress=risk.Progress(show),
+    ... )
+    1 of 2
+    2 of 2
+    """
+
+    on_fold: Callable[[CrossValidation], None] | None = None
+    previous: CrossValidation | None = None
 
 
 @record

@@ -25,8 +25,10 @@ def smoothed(tile_size=384, points=POINTS, scales=SCALES, values=VALUES, exponen
         distance,
         log_kernel,
         exponent,
-        *map(jnp.asarray, (scales, points, SAMPLES, values)),
-        (jnp.asarray(POINT_GROUPS), jnp.asarray(SAMPLE_GROUPS)),
+        jnp.asarray(scales),
+        (jnp.asarray(points), jnp.asarray(POINT_GROUPS)),
+        (jnp.asarray(SAMPLES), jnp.asarray(SAMPLE_GROUPS)),
+        jnp.asarray(values),
         tile_size=tile_size,
     )
 

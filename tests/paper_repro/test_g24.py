@@ -289,7 +289,7 @@ def test_equal_functions_do_not_differ():
 
 
 def test_zero_function():
-    h = g24_networks.ZERO
+    h = g24_networks.Zero()
     p = jnp.array([0.2, 0.5, 0.7])
     params = h.fit(p, jnp.array([0, 1, 1]), 0.0)
     np.testing.assert_array_equal(h.evaluate(params, p, p[:2]), np.zeros((3, 2)))

@@ -331,7 +331,7 @@ def _cross_validation() -> list[Call]:
             slow=True,
         ),
         call(
-            "risk.cross_validate risk.EstimationFunction",
+            "risk.cross_validate risk.EstimationFunction risk.Progress",
             lambda function, previous=None, on_fold=None: (
                 risk.cross_validate(
                     jax.random.key(0),
@@ -340,8 +340,7 @@ def _cross_validation() -> list[Call]:
                     numbers.astype(np.float32),
                     correct,
                     num_folds=2,
-                    previous=previous,
-                    on_fold=on_fold,
+                    progress=risk.Progress(on_fold, previous),
                 ).losses
             ),
             "records",

@@ -126,23 +126,22 @@ def test_runs_go_on_where_they_stopped():
 
     whole = run()
     with pytest.raises(StoppedError):
-        run(on_fold=stop)
+        run(progress=risk.Progress(stop))
     assert list(stored[-1].is_done) == [True, True, False]
     assert np.isnan(stored[-1].hyperparameter)
     with pytest.raises(ValueError, match=re.escape("second: expected a result of all 3 folds")):
         risk.risk_difference(whole.cross_validation, stored[-1])
     arrays = {f.name: np.array(getattr(stored[-1], f.name)) for f in dataclasses.fields(stored[-1])}
     counted = []
-    result = run(previous=risk.CrossValidation(**arrays), on_fold=counted.append)
+    result = run(progress=risk.Progress(counted.append, risk.CrossValidation(**arrays)))
     assert len(counted) == 1
     jax.tree.map(lambda x, y: np.testing.assert_allclose(x, y, rtol=1e-12), result, whole)
+    earlier = risk.Progress(previous=stored[-1])
     with pytest.raises(ValueError, match=re.escape("previous.grid: expected that of this key")):
-        risk.squared_calibration_error(
-            KEY, FACTORED, 2 * GRID, p, y, num_folds=3, previous=stored[-1]
-        )
+        risk.squared_calibration_error(KEY, FACTORED, 2 * GRID, p, y, num_folds=3, progress=earlier)
     with pytest.raises(ValueError, match=re.escape("previous.folds: expected")):
         risk.squared_calibration_error(
-            jax.random.key(0), FACTORED, GRID, p, y, num_folds=3, previous=stored[-1]
+            jax.random.key(0), FACTORED, GRID, p, y, num_folds=3, progress=earlier
         )
 
 
@@ -277,8 +276,13 @@ WRONG = {
         TypeError,
         "grid: expected hyperparameters, got truth",
     ),
-    "on_fold": ({"on_fold": "bar"}, TypeError, "on_fold: expected a function of a CrossVal"),
-    "previous": ({"previous": 3}, TypeError, "previous: expected CrossValidation as cross_val"),
+    "on_fold": ({"progress": risk.Progress("bar")}, TypeError, "on_fold: expected a function of a"),
+    "progress": ({"progress": print}, TypeError, "progress: expected Progress as risk.Pro"),
+    "previous": (
+        {"progress": risk.Progress(previous=3)},
+        TypeError,
+        "previous: expected CrossValidation as cross_val",
+    ),
     "transposed": (
         {"function": Transposed()},
         ValueError,
