@@ -13,7 +13,9 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 from jax import lax
-from jax.typing import ArrayLike
+from jax.typing import ArrayLike, DTypeLike
+
+from calibjax._pytree import PyTree
 
 UNROLLED = 32
 
@@ -47,14 +49,14 @@ def _absolute_jvp(primals: tuple, tangents: tuple) -> tuple[jax.Array, jax.Array
     return absolute(x), jnp.sign(x) * dx
 
 
-def one_hot(labels: jax.Array, num_classes: int, dtype: Any) -> jax.Array:
+def one_hot(labels: jax.Array, num_classes: int, dtype: DTypeLike) -> jax.Array:
     """One-hot encoded labels, [..., m]; NaN for labels out of range, which JAX makes zeros."""
     is_label = (labels >= 0) & (labels < num_classes)
     encoded = jax.nn.one_hot(labels, num_classes, dtype=dtype)
     return jnp.where(is_label[..., None], encoded, jnp.nan)
 
 
-def difference(x: Any, y: Any) -> jax.Array:
+def difference(x: PyTree, y: ArrayLike) -> jax.Array:
     """Difference x − y as a floating-point number, also of integers where it would overflow."""
     dtype = jnp.result_type(x, y)
     if not (jnp.issubdtype(dtype, jnp.integer) or dtype == jnp.bool_):
@@ -67,7 +69,7 @@ def difference(x: Any, y: Any) -> jax.Array:
     return jnp.where((x < 0) == (y < 0), (x - y) * 1.0, x * 1.0 - y * 1.0)
 
 
-def floating_dtype(tree: Any) -> Any:
+def floating_dtype(tree: PyTree) -> Any:
     """Common dtype of the floating-point leaves, JAX's own where there are none."""
     dtypes = (jnp.result_type(leaf) for leaf in jax.tree.leaves(tree))
     floating = [d for d in dtypes if jnp.issubdtype(d, jnp.floating)] or [float]

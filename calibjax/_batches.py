@@ -7,6 +7,8 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from calibjax._pytree import PyTree
+
 _BATCH_BYTES = 2**24  # what the draws in one batch hold at once by default: about a cache
 
 
@@ -17,7 +19,7 @@ def default_batch_size(bytes_per_draw: int) -> int:
 
 def in_batches(
     key: jax.Array, evaluate: Callable[[jax.Array], Any], num_samples: int, batch_size: int
-) -> Any:
+) -> PyTree:
     """Values of `evaluate` for as many keys as there are draws, `batch_size` of them at once.
 
     Args:

@@ -8,13 +8,14 @@ from typing import Any
 import jax
 
 from calibjax import _checks
+from calibjax._pytree import PyTree
 
 _MAX_PROGRAMS = 32  # compiled ones that are kept
 _PROGRAMS: dict[Any, Any] = {}
 _LOCK = threading.Lock()
 
 
-def compiled_once(function: Callable[..., Any], first: Any, *others: Any) -> Any:
+def compiled_once(function: Callable[..., Any], first: PyTree, *others: Any) -> PyTree:
     """Value of a function of arrays, which is compiled once for all calls with an equal program.
 
     Functions are traced in every call, which takes about a tenth of the time of compiling, and

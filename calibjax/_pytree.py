@@ -1,7 +1,7 @@
 """The one way in which calibjax makes a record: a frozen dataclass that is a pytree."""
 
 import dataclasses
-from typing import Any, TypeVar, dataclass_transform
+from typing import Any, TypeAlias, TypeVar, dataclass_transform
 
 import jax
 import jax.numpy as jnp
@@ -9,6 +9,9 @@ import numpy as np
 from jax.core import Tracer
 
 T = TypeVar("T")
+
+# Arrays in nested containers, for which Python has no type, and JAX no other.
+PyTree: TypeAlias = Any
 
 _SHOWN = 32  # entries of an array; larger ones are summarised
 
@@ -74,7 +77,7 @@ def record(cls: type[T]) -> type[T]:
     return cls
 
 
-def _is_static(cls: Any) -> dict[str, bool]:
+def _is_static(cls: type) -> dict[str, bool]:
     """Which fields of a dataclass are no children."""
     return {f.name: f.metadata.get("static", False) for f in dataclasses.fields(cls)}
 
@@ -89,7 +92,7 @@ def _shown_record(self: Any) -> str:
     return f"{type(self).__qualname__}({shown})"
 
 
-def _summarised(tree: Any) -> Any:
+def _summarised(tree: PyTree) -> PyTree:
     """A tree with summaries in place of large arrays."""
     if not any(map(_is_large, jax.tree.leaves(tree))):
         return tree

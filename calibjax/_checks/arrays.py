@@ -12,6 +12,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
+from jax.typing import ArrayLike
+
+from calibjax._pytree import PyTree
 
 _LARGEST = int(np.finfo(np.float64).max)
 
@@ -27,12 +30,12 @@ def has_64_bits() -> bool:
     return jax.config.jax_enable_x64  # pyright: ignore[reportAttributeAccessIssue]
 
 
-def first_where(bad: Any) -> tuple[int, ...]:
+def first_where(bad: ArrayLike) -> tuple[int, ...]:
     """Index of the first true entry."""
     return tuple(int(i) for i in np.argwhere(bad)[0])
 
 
-def refuse_where(bad: Any, name: str, expected: str, values: Any) -> None:
+def refuse_where(bad: ArrayLike, name: str, expected: str, values: ArrayLike) -> None:
     """Raises a ValueError that shows the first offending value, if there is one."""
     if np.any(bad):
         index = first_where(bad)
@@ -40,19 +43,19 @@ def refuse_where(bad: Any, name: str, expected: str, values: Any) -> None:
         raise ValueError(f"{name}: expected {expected}, got {place} = {np.asarray(values)[index]}")
 
 
-def described(value: Any) -> str:
+def described(value: object) -> str:
     """What a value is, in an error message."""
     return f"the class {value.__name__}" if isinstance(value, type) else type(value).__name__
 
 
-def is_distribution(value: Any) -> bool:
+def is_distribution(value: object) -> bool:
     """Whether a value has a method of distributions; tables have a method `sample` too."""
     is_table = hasattr(value, "to_numpy")
     has_method = hasattr(value, "sample") or hasattr(value, "check_targets")
     return has_method and not isinstance(value, type) and not is_table
 
 
-def as_arrays(name: str, tree: Any) -> Any:
+def as_arrays(name: str, tree: PyTree) -> PyTree:
     """Turns the leaves of a pytree, and lists of numbers, into JAX arrays of real numbers.
 
     Integers become signed ones of at least 32 bits, float16 and bfloat16 become float32. Python's
@@ -66,7 +69,7 @@ def as_arrays(name: str, tree: Any) -> Any:
     return narrowed(name, originals(name, tree))
 
 
-def originals(name: str, tree: Any) -> Any:
+def originals(name: str, tree: PyTree) -> PyTree:
     """As `as_arrays`, but arrays of NumPy in the precision in which they came."""
     if dataclasses.is_dataclass(tree) and not isinstance(tree, type):
         probs = vars(tree).get("probs")
@@ -77,7 +80,7 @@ def originals(name: str, tree: Any) -> Any:
     )
 
 
-def narrowed(name: str, tree: Any) -> Any:
+def narrowed(name: str, tree: PyTree) -> PyTree:
     """What `originals` returned, as JAX arrays."""
     return jax.tree_util.tree_map_with_path(
         lambda path, leaf: _narrowed(name + jax.tree_util.keystr(path), leaf), tree
@@ -92,7 +95,7 @@ def _is_one(node: Any) -> bool:
     return isinstance(node, list) or is_sparse
 
 
-def _original(place: str, value: Any) -> Any:
+def _original(place: str, value: Any) -> PyTree:
     """One array of NumPy or JAX, or one number of Python."""
     if type(value) in (int, float):
         return of_float64(place, value)
@@ -139,7 +142,7 @@ def of_float64(place: str, value: int | float) -> int | float:
     return value if abs(value) < 2**63 else float(value)
 
 
-def _read(place: str, value: Any, read: Any) -> Any:
+def _read(place: str, value: object, read: Any) -> PyTree:
     """The array that a value converts to; by DLPack where NumPy has no such dtype."""
     try:
         return read(value)
@@ -178,7 +181,7 @@ def _refuse_kind(place: str, value: Any, array: Any) -> None:
     raise TypeError(f"{place}: expected numbers, got {kind}{_advice(value)}")
 
 
-def _advice(value: Any) -> str:
+def _advice(value: object) -> str:
     """What to do with a value that is no array of numbers."""
     if dataclasses.is_dataclass(value) or is_distribution(value):
         return "; a class of your own becomes a record of arrays with calibjax.record"

@@ -5,6 +5,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.typing import ArrayLike
 
 from calibjax._checks.arrays import (
     as_arrays,
@@ -29,9 +30,10 @@ from calibjax._checks.values import (
     shape,
     unit_interval,
 )
+from calibjax._pytree import PyTree
 
 
-def batch(predictions: Any, *, minimum: int = 1, name: str = "predictions") -> Any:
+def batch(predictions: Any, *, minimum: int = 1, name: str = "predictions") -> PyTree:
     """Checks a batch of predictions and returns it with JAX arrays as leaves.
 
     Raises:
@@ -60,7 +62,7 @@ def batch(predictions: Any, *, minimum: int = 1, name: str = "predictions") -> A
     return predictions.with_index() if hasattr(predictions, "with_index") else predictions
 
 
-def points(name: str, values: Any, minimum: int = 1) -> Any:
+def points(name: str, values: Any, minimum: int = 1) -> PyTree:
     """Checks points of kernels and distances: a batch of distributions, or finite numbers."""
     if is_distribution(values):
         values = batch(values, minimum=minimum, name=name)
@@ -95,7 +97,7 @@ def method(name: str, predictions: Any, needed: str) -> None:
         method(f"{name}.components", predictions.components, needed)
 
 
-def bin_ids(name: str, values: Any, num_samples: int) -> jax.Array:
+def bin_ids(name: str, values: ArrayLike, num_samples: int) -> jax.Array:
     """Returns the bin of each sample; refuses all but integers in 0, ..., num_samples - 1."""
     dtype = jnp.result_type(values) if hasattr(values, "shape") else described(values)
     if not (hasattr(values, "shape") and jnp.issubdtype(dtype, jnp.integer)):
@@ -105,7 +107,9 @@ def bin_ids(name: str, values: Any, num_samples: int) -> jax.Array:
     return satisfying_integers(name, values, lambda x: (x >= 0) & (x < num_samples), expected)
 
 
-def group_ids(name: str, values: Any, num_samples: int, num_groups: int | None = None) -> jax.Array:
+def group_ids(
+    name: str, values: ArrayLike, num_samples: int, num_groups: int | None = None
+) -> jax.Array:
     """Returns the group of each sample; refuses all but integers in 0, ..., num_groups - 1."""
     groups = integer(name, as_arrays(name, values), "groups, one for each sample")
     shape(name, groups, (num_samples,), f"({num_samples},), one group for each sample")
@@ -119,8 +123,8 @@ def group_ids(name: str, values: Any, num_samples: int, num_groups: int | None =
 
 
 def predictions_and_targets(
-    predictions: Any, targets: Any, *, minimum: int = 1, prefix: str = ""
-) -> Any:
+    predictions: Any, targets: ArrayLike, *, minimum: int = 1, prefix: str = ""
+) -> PyTree:
     """Checks a data set and returns it as the pair (predictions, targets) of JAX arrays.
 
     The arguments are called `prefix` + "predictions" and `prefix` + "targets".
@@ -150,7 +154,7 @@ def predictions_and_targets(
     return predictions, targets
 
 
-def _transposed(predictions: Any, targets: Any) -> str:
+def _transposed(predictions: Any, targets: ArrayLike) -> str:
     """Advice where the draws of `Samples` come with the axes in the wrong order."""
     values = getattr(getattr(predictions, "draws", predictions), "values", 0)
     if np.ndim(values) > 1 and jnp.shape(values)[1] == jax.tree.leaves(targets)[0].shape[0]:
@@ -161,7 +165,7 @@ def _transposed(predictions: Any, targets: Any) -> str:
     return ""
 
 
-def targets_of(predictions: Any, name: str, targets: Any) -> Any:
+def targets_of(predictions: Any, name: str, targets: ArrayLike) -> PyTree:
     """What `check_targets` of the predictions returns; without it the targets must be finite."""
     if hasattr(predictions, "check_targets"):
         checked = predictions.check_targets(name, targets)
@@ -218,7 +222,7 @@ def confidence_array(confidences: Any, name: str = "confidences") -> jax.Array:
     return unit_interval(name, confidences)
 
 
-def features(name: str, values: Any, num_samples: int) -> Any:
+def features(name: str, values: ArrayLike, num_samples: int) -> PyTree:
     """Returns features of samples, [n, d] or any pytree with leading axis n, as JAX arrays.
 
     Raises:
@@ -263,14 +267,14 @@ def groups(name: str, values: Any, num_classes: int) -> tuple[int, ...]:
 
 
 def same_kind(
-    name: str, tree: Any, expected_name: str, expected: Any, *, num_axes: int = 1
+    name: str, tree: PyTree, expected_name: str, expected: Any, *, num_axes: int = 1
 ) -> None:
     """Refuses a batch of another structure, or with entries of other shapes, than expected.
 
     The lengths of the first `num_axes` axes may differ.
     """
 
-    def kind(tree: Any) -> tuple[Any, list[tuple[int, ...]]]:
+    def kind(tree: PyTree) -> tuple[Any, list[tuple[int, ...]]]:
         return jax.tree.structure(tree), [leaf.shape[num_axes:] for leaf in jax.tree.leaves(tree)]
 
     if kind(tree) != kind(expected):

@@ -32,7 +32,7 @@ def size_in_range(name: str, value: Any, minimum: int, maximum: int | None = Non
     return value
 
 
-def number_of_draws(name: str, value: Any, minimum: int = 1, *, numbers_each: int = 1) -> int:
+def number_of_draws(name: str, value: object, minimum: int = 1, *, numbers_each: int = 1) -> int:
     """Returns a number of draws after checking that it is in range and that memory holds them."""
     value = size_in_range(name, value, minimum)
     maximum = max(minimum, min(MAX_DRAWS, _MAX_NUMBERS // max(1, numbers_each)))
@@ -44,14 +44,14 @@ def number_of_draws(name: str, value: Any, minimum: int = 1, *, numbers_each: in
     return value
 
 
-def truth_value(name: str, value: Any) -> bool:
+def truth_value(name: str, value: object) -> bool:
     """Returns an option that is True or False, Python's or NumPy's, and refuses everything else."""
     if not isinstance(value, bool | np.bool_):
         raise TypeError(f"{name}: expected True or False, got {value!r}")
     return bool(value)
 
 
-def choice(name: str, value: Any, choices: tuple[str, ...]) -> str:
+def choice(name: str, value: object, choices: tuple[str, ...]) -> str:
     """Refuses options that are not among the choices."""
     if not isinstance(value, str) or value not in choices:
         raise ValueError(f"{name}: expected one of {', '.join(map(repr, choices))}, got {value!r}")
@@ -66,7 +66,7 @@ def one_of(**options: Any) -> None:
         raise TypeError(f"expected one of {' and '.join(options)}, got {got}")
 
 
-def function(kind: str, name: str, value: Any, *arguments: str) -> None:
+def function(kind: str, name: str, value: object, *arguments: str) -> None:
     """Refuses what cannot be called, with these arguments if any, and classes of records."""
     if isinstance(value, type) or not callable(value):
         raise TypeError(f"{name}: expected a {kind}, got {described(value)}")
@@ -114,7 +114,7 @@ def distance_values(distance: Any, name: str = "distance") -> Any:
     return record_values(distance, name)
 
 
-def no_plain_objects(name: str, record: Any) -> None:
+def no_plain_objects(name: str, record: object) -> None:
     """Refuses functions and objects of classes that are no pytrees, anywhere in a record."""
     for path, leaf in jax.tree_util.tree_leaves_with_path(record):
         if callable(leaf) and not isinstance(leaf, type):
@@ -126,7 +126,7 @@ def no_plain_objects(name: str, record: Any) -> None:
             )
 
 
-def fitted(name: str, value: Any, expected: type, source: str = "fit") -> None:
+def fitted(name: str, value: object, expected: type, source: str = "fit") -> None:
     """Refuses params of another method, or what some function did not return."""
     if not isinstance(value, expected):
         raise TypeError(
@@ -134,7 +134,7 @@ def fitted(name: str, value: Any, expected: type, source: str = "fit") -> None:
         )
 
 
-def random_key(key: Any) -> jax.Array:
+def random_key(key: jax.Array) -> jax.Array:
     """Returns a random key, old or new style, as one of the new style.
 
     Raises:

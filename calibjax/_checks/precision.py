@@ -7,11 +7,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from calibjax._checks.arrays import first_where, is_concrete, is_distribution
+from calibjax._pytree import PyTree
 
 _LARGEST = 0.05  # the largest change of a location or target, in standard deviations
 
 
-def refuse_rounded(name: str, given: Any, converted: Any, predictions: Any) -> None:
+def refuse_rounded(name: str, given: object, converted: Any, predictions: Any) -> None:
     """Refuses targets and locations that conversion moved by a part of a standard deviation.
 
     Args:
@@ -41,7 +42,7 @@ def refuse_rounded(name: str, given: Any, converted: Any, predictions: Any) -> N
             )
 
 
-def _located(tree: Any) -> list[tuple[str, Any]]:
+def _located(tree: PyTree) -> list[tuple[str, Any]]:
     """The targets, or the locations of a batch of predictions."""
     if not is_distribution(tree):
         return [("", leaf) for leaf in jax.tree.leaves(tree)]

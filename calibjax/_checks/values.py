@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
+from jax.typing import ArrayLike, DTypeLike
 
 from calibjax import _matrices
 from calibjax._arithmetic import floating_dtype
@@ -20,6 +21,7 @@ from calibjax._checks.arrays import (
     of_float64,
     refuse_where,
 )
+from calibjax._pytree import PyTree
 
 _SIMPLEX_TOLERANCE = {4: 3e-4, 8: 1e-6}  # by item size: rows written with 7 digits still pass
 
@@ -39,7 +41,7 @@ def real(name: str, value: Any) -> Any:
     return value if _dtype(value) in (np.float32, np.float64, converted.dtype) else converted
 
 
-def _dtype(value: Any) -> Any:
+def _dtype(value: object) -> Any:
     """Dtype of an array of NumPy or JAX."""
     return value.dtype if isinstance(value, np.ndarray | np.generic | jax.Array) else type(value)
 
@@ -66,7 +68,7 @@ def satisfying(
     return nan_unless(condition(values), values)
 
 
-def nan_unless(condition: Any, values: Any) -> jax.Array:
+def nan_unless(condition: Any, values: ArrayLike) -> jax.Array:
     """NaN where a condition is false. Integers become floating-point numbers."""
     values = values if jnp.issubdtype(jnp.result_type(values), jnp.floating) else values * 1.0
     return jnp.where(condition, values, jnp.nan)
@@ -91,23 +93,23 @@ def positive_scalar(name: str, value: Any) -> Any:
     return positive(name, value)
 
 
-def positive_number(name: str, value: Any, dtype: Any) -> jax.Array:
+def positive_number(name: str, value: object, dtype: DTypeLike) -> jax.Array:
     """Returns one positive finite number as an array of a dtype."""
     value = jnp.asarray(positive_scalar(name, value), dtype)
     return positive(name, value)  # in this precision
 
 
-def proportion(name: str, value: Any) -> Any:
+def proportion(name: str, value: object) -> jax.Array:
     """Refuses everything but one number in (0, 1)."""
     return proportions(name, positive_scalar(name, value))
 
 
-def proportions(name: str, values: Any) -> Any:
+def proportions(name: str, values: ArrayLike) -> Any:
     """Refuses everything outside (0, 1)."""
     return satisfying(name, values, lambda x: (x > 0) & (x < 1), "values in (0, 1)")
 
 
-def length_scales(name: str, values: Any) -> Any:
+def length_scales(name: str, values: ArrayLike) -> jax.Array:
     """Refuses everything but one positive finite number, or an array [G] of them."""
     values = real(name, values)
     if jnp.ndim(values) > 1 or jnp.size(values) == 0:
@@ -115,12 +117,12 @@ def length_scales(name: str, values: Any) -> Any:
     return positive(name, values)
 
 
-def unit_interval(name: str, values: Any) -> Any:
+def unit_interval(name: str, values: ArrayLike) -> Any:
     """Refuses everything outside [0, 1]."""
     return satisfying(name, values, lambda x: (x >= 0) & (x <= 1), "probabilities in [0, 1]")
 
 
-def simplex(name: str, values: Any) -> Any:
+def simplex(name: str, values: Any) -> jax.Array:
     """Refuses rows that are not probability vectors."""
     values = unit_interval(name, values)
     tolerance = _SIMPLEX_TOLERANCE[values.dtype.itemsize]
@@ -133,7 +135,7 @@ def simplex(name: str, values: Any) -> Any:
     return nan_unless(jnp.abs(sums - 1) <= tolerance, values)
 
 
-def positive_definite(name: str, values: Any) -> Any:
+def positive_definite(name: str, values: Any) -> jax.Array:
     """Refuses matrices [..., d, d] that are not symmetric positive definite to their precision.
 
     The correlation matrices decide, so that units of the components do not matter.
@@ -174,7 +176,7 @@ def _is_positive_definite(matrices: jax.Array, tolerance: float) -> jax.Array:
     return is_definite[..., None, None]
 
 
-def labels(name: str, values: Any, num_classes: int) -> Any:
+def labels(name: str, values: ArrayLike, num_classes: int) -> jax.Array:
     """Refuses labels outside 0, ..., num_classes - 1."""
     expected = f"labels in 0, ..., {num_classes - 1}"
     return satisfying_integers(name, values, lambda x: (x >= 0) & (x < num_classes), expected)
@@ -193,7 +195,7 @@ def satisfying_integers(
     return jnp.where(condition(values), values, jnp.iinfo(values.dtype).min)
 
 
-def is_missing(values: Any) -> jax.Array:
+def is_missing(values: ArrayLike) -> jax.Array:
     """Whether values are NaN, or the integer that stands for it."""
     dtype = jnp.result_type(values)
     if jnp.issubdtype(dtype, jnp.integer):
@@ -201,7 +203,7 @@ def is_missing(values: Any) -> jax.Array:
     return jnp.isnan(values) if jnp.issubdtype(dtype, jnp.floating) else jnp.zeros_like(values)
 
 
-def missing_where(bad: Any, tree: Any) -> Any:
+def missing_where(bad: ArrayLike, tree: PyTree) -> PyTree:
     """A batch with all numbers of the rows [n] that are bad missing: NaN or what stands for it."""
 
     def masked(leaf: jax.Array) -> jax.Array:
@@ -212,7 +214,7 @@ def missing_where(bad: Any, tree: Any) -> Any:
     return jax.tree.map(masked, tree)
 
 
-def nan_with(values: Any, *data: Any) -> Any:
+def nan_with(values: Any, *data: Any) -> PyTree:
     """Values of a pytree; NaN if a traced number in the data, which they come from, is missing.
 
     For what need not depend on all numbers of the data: p-values, user's functions, ranks.
@@ -224,16 +226,16 @@ def nan_with(values: Any, *data: Any) -> Any:
     return jax.tree.map(lambda value: nan_unless(is_whole, value), values)
 
 
-def missing_rows(batch: Any) -> jax.Array:
+def missing_rows(batch: PyTree) -> jax.Array:
     """Which rows of a batch hold something that is missing, [n]."""
     leaves = [is_missing(leaf).reshape(jnp.shape(leaf)[0], -1) for leaf in jax.tree.leaves(batch)]
     return functools.reduce(jnp.logical_or, (jnp.any(leaf, 1) for leaf in leaves))
 
 
-def nan_rows(bad: Any, tree: Any) -> Any:
+def nan_rows(bad: ArrayLike, tree: PyTree) -> PyTree:
     """A batch whose floating-point leaves are NaN in the rows [n] that are bad."""
 
-    def masked(leaf: Any) -> Any:
+    def masked(leaf: ArrayLike) -> PyTree:
         if not jnp.issubdtype(jnp.result_type(leaf), jnp.floating):
             return leaf
         return jnp.where(jnp.reshape(bad, (-1, *[1] * (jnp.ndim(leaf) - 1))), jnp.nan, leaf)
@@ -289,7 +291,7 @@ def integer(name: str, values: Any, kind: str = "class labels") -> jax.Array:
     return jnp.asarray(found.astype(np.int32))
 
 
-def _is_number(value: Any) -> bool:
+def _is_number(value: object) -> bool:
     return isinstance(value, numbers.Number)
 
 
@@ -310,7 +312,7 @@ def shape(name: str, values: Any, expected: tuple[Any, ...], described: str) -> 
         raise ValueError(f"{name}: expected shape {described}, got {actual}{hint}")
 
 
-def full(name: str, record: Any) -> Any:
+def full(name: str, record: object) -> PyTree:
     """A batch whose parameters are floating-point arrays with all leading axes.
 
     A parameter is a field with a constraint, which names the axes that it has in one distribution
@@ -338,13 +340,13 @@ def full(name: str, record: Any) -> Any:
     return replaced(record, **changes)
 
 
-def replaced(record: Any, **fields: Any) -> Any:
+def replaced(record: Any, **fields: Any) -> PyTree:
     """A record with other fields; the same object where nothing changes."""
     changes = {key: value for key, value in fields.items() if value is not getattr(record, key)}
     return dataclasses.replace(record, **changes) if changes else record
 
 
-def leading_size(name: str, tree: Any, minimum: int = 1) -> int:
+def leading_size(name: str, tree: PyTree, minimum: int = 1) -> int:
     """Returns the common length of the leading axes.
 
     Raises:
@@ -366,7 +368,7 @@ def leading_size(name: str, tree: Any, minimum: int = 1) -> int:
     return size
 
 
-def record_values(record: Any, name: str) -> Any:
+def record_values(record: Any, name: str) -> PyTree:
     """What `check_values` of a record, or of its fields, returns; bare arrays must be finite."""
     if hasattr(record, "check_values"):
         checked = record.check_values(name)

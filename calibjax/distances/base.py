@@ -1,11 +1,10 @@
 """What all distances share."""
 
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 
 from calibjax._arithmetic import safe_sqrt
+from calibjax._pytree import PyTree
 
 
 class Distance:
@@ -14,7 +13,7 @@ class Distance:
     Subclasses are records that define `__call__` or `squared`; the other one follows.
     """
 
-    def __call__(self, p: Any, q: Any) -> jax.Array:
+    def __call__(self, p: PyTree, q: PyTree) -> jax.Array:
         """Distance between p and q, a scalar."""
         if type(self).squared is Distance.squared:
             raise NotImplementedError(
@@ -22,6 +21,6 @@ class Distance:
             )
         return safe_sqrt(self.squared(p, q))
 
-    def squared(self, p: Any, q: Any) -> jax.Array:
+    def squared(self, p: PyTree, q: PyTree) -> jax.Array:
         """Squared distance between p and q, a scalar."""
         return jnp.square(self(p, q))

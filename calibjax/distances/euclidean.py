@@ -1,28 +1,30 @@
 """Euclidean distance and its square."""
 
 from collections.abc import Callable
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 
 from calibjax._arithmetic import UNROLLED, difference, map_components, total
-from calibjax._pytree import record
+from calibjax._pytree import PyTree, record
 from calibjax.distances.base import Distance
 
 
-def _coordinates(p: Any) -> list[jax.Array]:
+def _coordinates(p: PyTree) -> list[jax.Array]:
     """Coordinates of p: class probabilities where it has them, otherwise all its parameters."""
     return jax.tree.leaves(getattr(p, "class_probs", p))
 
 
-def num_coordinates(p: Any) -> int:
+def num_coordinates(p: PyTree) -> int:
     """Number of coordinates of p."""
     return sum(map(jnp.size, _coordinates(p)))
 
 
 def sum_over_coordinates(
-    function: Callable[[jax.Array, jax.Array], jax.Array], p: Any, q: Any, limit: int = UNROLLED
+    function: Callable[[jax.Array, jax.Array], jax.Array],
+    p: PyTree,
+    q: PyTree,
+    limit: int = UNROLLED,
 ) -> jax.Array:
     """Sum of a function of two coordinates; up to `limit` components are written out."""
     pairs = zip(_coordinates(p), _coordinates(q), strict=True)
@@ -43,7 +45,7 @@ class Euclidean(Distance):
     5.0
     """
 
-    def squared(self, p: Any, q: Any) -> jax.Array:
+    def squared(self, p: PyTree, q: PyTree) -> jax.Array:
         """Squared Euclidean distance."""
         return sum_over_coordinates(lambda x, y: jnp.square(difference(x, y)), p, q)
 
@@ -64,6 +66,6 @@ class SquaredEuclidean(Distance):
     25.0
     """
 
-    def __call__(self, p: Any, q: Any) -> jax.Array:
+    def __call__(self, p: PyTree, q: PyTree) -> jax.Array:
         """Squared Euclidean distance."""
         return Euclidean().squared(p, q)

@@ -1,11 +1,9 @@
 """Manhattan distance, and its mean over the coordinates."""
 
-from typing import Any
-
 import jax
 
 from calibjax._arithmetic import absolute, difference
-from calibjax._pytree import record
+from calibjax._pytree import PyTree, record
 from calibjax.distances.base import Distance
 from calibjax.distances.euclidean import num_coordinates, sum_over_coordinates
 
@@ -26,7 +24,7 @@ class Manhattan(Distance):
     7.0
     """
 
-    def __call__(self, p: Any, q: Any) -> jax.Array:
+    def __call__(self, p: PyTree, q: PyTree) -> jax.Array:
         """Manhattan distance."""
         return sum_over_coordinates(lambda x, y: absolute(difference(x, y)), p, q, limit=_UNROLLED)
 
@@ -45,6 +43,6 @@ class MeanAbsoluteDifference(Distance):
     3.5
     """
 
-    def __call__(self, p: Any, q: Any) -> jax.Array:
+    def __call__(self, p: PyTree, q: PyTree) -> jax.Array:
         """Mean absolute difference."""
         return Manhattan()(p, q) / num_coordinates(p)

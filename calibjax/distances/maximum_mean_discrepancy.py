@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 
 from calibjax import _checks
-from calibjax._pytree import record
+from calibjax._pytree import PyTree, record
 from calibjax.distances.base import Distance
 
 
@@ -46,7 +46,7 @@ class MaximumMeanDiscrepancy(Distance):
 
     kernel: Any
 
-    def squared(self, p: Any, q: Any) -> jax.Array:
+    def squared(self, p: PyTree, q: PyTree) -> jax.Array:
         """Squared maximum mean discrepancy."""
         double = self.kernel.double_expectation
         return jnp.maximum(double(p, p) - 2 * double(p, q) + double(q, q), 0)

@@ -2,13 +2,12 @@
 
 import dataclasses
 import numbers
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 
 from calibjax._arithmetic import safe_sqrt
-from calibjax._pytree import record
+from calibjax._pytree import PyTree, record
 from calibjax.distances.base import Distance
 from calibjax.distances.transport import transport_cost
 from calibjax.distances.wasserstein import Wasserstein
@@ -84,7 +83,7 @@ class MixtureWasserstein(Distance):
                 "of one component"
             )
 
-        def cost(one: Any, two: Any) -> jax.Array:
+        def cost(one: PyTree, two: PyTree) -> jax.Array:
             return _power(Wasserstein().squared(one, two), self.order / 2)
 
         row = jax.vmap(cost, in_axes=(None, 0))

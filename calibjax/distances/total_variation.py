@@ -1,11 +1,9 @@
 """Total variation distance."""
 
-from typing import Any
-
 import jax
 
 from calibjax._arithmetic import absolute, map_components, total
-from calibjax._pytree import record
+from calibjax._pytree import PyTree, record
 from calibjax.distances.base import Distance
 
 
@@ -23,7 +21,7 @@ class TotalVariation(Distance):
     0.25
     """
 
-    def __call__(self, p: Any, q: Any) -> jax.Array:
+    def __call__(self, p: PyTree, q: PyTree) -> jax.Array:
         """Total variation distance."""
         p, q = (getattr(x, "class_probs", x) for x in (p, q))
         if not (hasattr(p, "ndim") and hasattr(q, "ndim")):

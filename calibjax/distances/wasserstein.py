@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from calibjax._arithmetic import difference
-from calibjax._pytree import record
+from calibjax._pytree import PyTree, record
 from calibjax.distances.base import Distance
 from calibjax.distances.bures import squared_bures
 from calibjax.distances.euclidean import Euclidean
@@ -16,7 +16,7 @@ from calibjax.distributions import DiagNormal, Laplace, MvNormal, Normal, Sample
 
 
 @functools.singledispatch
-def _squared(p: Any, q: Any) -> jax.Array:
+def _squared(p: PyTree, q: PyTree) -> jax.Array:
     raise NotImplementedError(
         f"Wasserstein is not defined for {type(p).__name__} and {type(q).__name__}; add it with "
         f"Wasserstein.register({type(p).__name__}, squared)"
@@ -85,7 +85,7 @@ class Wasserstein(Distance):
     5.0
     """
 
-    def squared(self, p: Any, q: Any) -> jax.Array:
+    def squared(self, p: PyTree, q: PyTree) -> jax.Array:
         """Squared 2-Wasserstein distance."""
         if type(p) is not type(q):
             raise NotImplementedError(

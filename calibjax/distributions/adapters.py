@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from calibjax import _checks, _extras
-from calibjax._pytree import record
+from calibjax._pytree import PyTree, record
 from calibjax.distributions.beta import Beta
 from calibjax.distributions.categorical import Bernoulli, Categorical
 from calibjax.distributions.dirichlet import Dirichlet
@@ -39,7 +39,7 @@ class NumpyroDistribution:
     parameters: dict[str, jax.Array]
     family: type = dataclasses.field(metadata={"static": True})
 
-    def build(self) -> Any:
+    def build(self) -> PyTree:
         """The numpyro distribution."""
         return self.family(**self.parameters, validate_args=False)
 
@@ -119,7 +119,7 @@ class NumpyroDistribution:
         return _checks.nan_unless(is_inside, targets)
 
 
-def from_numpyro(distribution: Any) -> Any:
+def from_numpyro(distribution: Any) -> PyTree:
     """Turns a batch of numpyro distributions into predictions.
 
     Normal, Laplace, MultivariateNormal, Categorical, Bernoulli, Poisson, Beta, Dirichlet, StudentT,
@@ -160,7 +160,7 @@ def from_numpyro(distribution: Any) -> Any:
     return _convert(distribution)
 
 
-def _convert(distribution: Any) -> Any:
+def _convert(distribution: Any) -> PyTree:
     """The record of a numpyro distribution of any batch shape."""
     import numpyro.distributions as numpyro
 
@@ -198,7 +198,7 @@ def _convert(distribution: Any) -> Any:
     return record(*(_full(getattr(distribution, k), batch, d) for k, d in parameters.items()))
 
 
-def _full(value: Any, batch: tuple[int, ...], event_dim: int) -> jax.Array:
+def _full(value: object, batch: tuple[int, ...], event_dim: int) -> jax.Array:
     """A parameter with all batch axes."""
     value = jnp.asarray(value)
     return jnp.broadcast_to(value, batch + value.shape[value.ndim - event_dim :])

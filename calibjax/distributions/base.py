@@ -1,13 +1,15 @@
 """What the families of distributions have in common: parameters and targets with constraints."""
 
 import dataclasses
-from typing import Any
+from typing import Any, Protocol
 
 import jax
 import jax.numpy as jnp
+from jax.typing import ArrayLike
 
 from calibjax import _checks
 from calibjax._arithmetic import matmul
+from calibjax._pytree import PyTree
 from calibjax.distributions.constraints import Constraint, real
 
 
@@ -51,7 +53,7 @@ class Distribution:
             sizes.update(zip(axes, shape, strict=True))
         return sizes
 
-    def check_values(self, name: str) -> Any:
+    def check_values(self, name: str) -> PyTree:
         """Refuses parameters outside their constraints; traced ones become NaN."""
         checked = {
             key: constraint.check(f"{name}.{key}", getattr(self, key))
@@ -59,7 +61,7 @@ class Distribution:
         }
         return _checks.replaced(self, **checked)
 
-    def check_targets(self, name: str, targets: Any) -> Any:
+    def check_targets(self, name: str, targets: Any) -> PyTree:
         """Refuses targets of another shape, or outside the support."""
         support: Constraint = self.support
         key = next(iter(_constraints(self)))
@@ -73,13 +75,22 @@ class Distribution:
         return support.check(name, targets)
 
 
+class ClassPredictions(Protocol):
+    """Predictions of classes: `Bernoulli`, `Categorical`, mixtures of them, or a user's class."""
+
+    @property
+    def class_probs(self) -> jax.Array:
+        """Probabilities of the classes, [m], or [n, m] of a batch."""
+        ...
+
+
 def _constraints(record: Any) -> dict[str, Constraint]:
     """The constraints of the parameters of a record."""
     found = {f.name: f.metadata.get("constraint") for f in dataclasses.fields(record)}
     return {name: constraint for name, constraint in found.items() if constraint is not None}
 
 
-def fitting_scale(scale: Any, like: Any, ndims: tuple[int, ...]) -> jax.Array:
+def fitting_scale(scale: ArrayLike, like: ArrayLike, ndims: tuple[int, ...]) -> jax.Array:
     """The scale of a linear map in the precision of a point, scalar or [d], that it fits."""
     is_floating = jnp.issubdtype(jnp.result_type(like), jnp.floating)
     scale = jnp.asarray(scale, jnp.result_type(like) if is_floating else None)
@@ -93,7 +104,7 @@ def fitting_scale(scale: Any, like: Any, ndims: tuple[int, ...]) -> jax.Array:
     return scale
 
 
-def transformed_point(point: Any, scale: Any) -> jax.Array:
+def transformed_point(point: PyTree, scale: ArrayLike) -> jax.Array:
     """A y for a point y, scalar or [d], and a number, factors [d] or a matrix A [k, d]."""
     scale = fitting_scale(scale, point, (0, 1, 2) if jnp.ndim(point) else (0,))
     return matmul(scale, point) if scale.ndim == 2 else scale * point

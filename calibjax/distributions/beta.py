@@ -1,11 +1,11 @@
 """Beta distribution of a proportion."""
 
 import dataclasses
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 from jax import lax
+from jax.typing import ArrayLike
 
 from calibjax._pytree import parameter, record
 from calibjax._special import inverse_of_cdf, log_dirichlet_density
@@ -62,7 +62,7 @@ class Beta(Distribution):
     alpha: jax.Array = parameter(positive)
     beta: jax.Array = parameter(positive)
 
-    def _with(self, y: Any) -> list[jax.Array]:
+    def _with(self, y: ArrayLike) -> list[jax.Array]:
         dtype = jnp.result_type(self.alpha, self.beta)
         return jnp.broadcast_arrays(*(jnp.asarray(x, dtype) for x in (self.alpha, self.beta, y)))
 

@@ -14,7 +14,10 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+from jax.typing import ArrayLike
+
 from calibjax import _checks
+from calibjax._pytree import PyTree
 
 __all__ = [
     "Constraint",
@@ -63,7 +66,7 @@ def between(low: float, high: float) -> Constraint:
     return _satisfying(lambda x: (x >= low) & (x <= high), f"values from {low:g} to {high:g}")
 
 
-def _counts(name: str, values: Any) -> Any:
+def _counts(name: str, values: ArrayLike) -> PyTree:
     return _checks.satisfying_integers(name, values, lambda y: y >= 0, "counts 0, 1, 2, ...")
 
 

@@ -8,7 +8,8 @@ import jax
 import jax.numpy as jnp
 
 from calibjax import _checks
-from calibjax._pytree import record
+from calibjax._pytree import PyTree, record
+from calibjax.distributions.base import Distribution
 from calibjax.distributions.samples import Samples
 from calibjax.distributions.sampling import draw
 
@@ -41,7 +42,7 @@ class MonteCarlo:
             "its distribution, and draw again with distributions.monte_carlo"
         )
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name: str) -> PyTree:
         # Fields are found before; they are missing only while Python makes or copies the record.
         if name.startswith("__") or name in ("distribution", "draws"):
             raise AttributeError(name)
@@ -63,13 +64,13 @@ class MonteCarlo:
 
 
 @functools.partial(jax.jit, static_argnames="num_samples")
-def _draw_many(key: jax.Array, predictions: Any, num_samples: int) -> jax.Array:
+def _draw_many(key: jax.Array, predictions: Distribution, num_samples: int) -> jax.Array:
     """Independent draws of each prediction, [n, m] or [n, m, d]."""
     keys = jax.random.split(key, num_samples)
     return jax.vmap(lambda k: draw(k, predictions), out_axes=1)(keys)
 
 
-def monte_carlo(key: jax.Array, predictions: Any, num_samples: int) -> MonteCarlo:
+def monte_carlo(key: jax.Array, predictions: Distribution, num_samples: int) -> MonteCarlo:
     """Draws from each prediction, with which expectations are estimated without bias.
 
     For predictions and target kernels without closed-form expectations: hand the result to

@@ -8,10 +8,11 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 from jax.scipy.special import logsumexp
+from jax.typing import ArrayLike
 
 from calibjax import _checks
 from calibjax._arithmetic import matmul
-from calibjax._pytree import parameter, record
+from calibjax._pytree import PyTree, parameter, record
 from calibjax.distributions.base import Distribution
 from calibjax.distributions.categorical import Categorical
 from calibjax.distributions.constraints import simplex
@@ -60,13 +61,13 @@ class Mixture(Distribution):
         """Σ_k w_k x_k over the leading axis."""
         return jnp.tensordot(self.mixing_probs, values, 1)
 
-    def sample(self, key: jax.Array) -> Any:
+    def sample(self, key: jax.Array) -> PyTree:
         """Draws a component, and one value from it."""
         index_key, value_key = jax.random.split(key)
         index = Categorical(self.mixing_probs).sample(index_key)
         return jax.tree.map(lambda leaf: leaf[index], self.components).sample(value_key)
 
-    def log_prob(self, y: Any) -> jax.Array:
+    def log_prob(self, y: ArrayLike) -> jax.Array:
         """Log-density (or log-probability) at y."""
         log_probs = jax.vmap(lambda p: p.log_prob(y))(self.components)
         weights = self.mixing_probs.reshape(-1, *(1 for _ in log_probs.shape[1:]))
@@ -165,11 +166,11 @@ class Mixture(Distribution):
         components = _checks.record_values(self.components, f"{name}.components")
         return _checks.replaced(self, weights=weights, components=components)
 
-    def check_targets(self, name: str, targets: Any) -> Any:
+    def check_targets(self, name: str, targets: ArrayLike) -> PyTree:
         """Refuses targets that the first component refuses."""
         return _checks.targets_of(self._first(), name, targets)
 
-    def _first(self) -> Any:
+    def _first(self) -> PyTree:
         """The first component of each mixture of a batch."""
         return jax.tree.map(lambda leaf: leaf[:, 0], self.components)
 

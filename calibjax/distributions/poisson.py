@@ -8,7 +8,7 @@ from jax import lax
 from jax.scipy.special import ndtri
 
 from calibjax import _checks
-from calibjax._pytree import parameter, record
+from calibjax._pytree import PyTree, parameter, record
 from calibjax._special import log_poisson_density, upper_gamma
 from calibjax.distributions.base import Distribution
 from calibjax.distributions.constraints import Constraint, counts
@@ -17,7 +17,7 @@ from calibjax.distributions.constraints import Constraint, counts
 _LARGEST_RATE = {4: 1e6, 8: 1e9}
 
 
-def _checked_rate(name: str, rate: Any) -> Any:
+def _checked_rate(name: str, rate: Any) -> PyTree:
     """Refuses rates that are not positive, or too large for exact counts."""
     rate = _checks.positive(name, rate)
     limit = _LARGEST_RATE[rate.dtype.itemsize]

@@ -1,13 +1,12 @@
 """Forecasts by quantiles."""
 
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.typing import ArrayLike
 
 from calibjax import _checks
-from calibjax._pytree import parameter, record
+from calibjax._pytree import PyTree, parameter, record
 from calibjax.distributions.base import Distribution
 from calibjax.distributions.constraints import proportion, real
 
@@ -45,9 +44,9 @@ class Quantiles(Distribution):
         zeros = jnp.zeros_like(self.levels[..., :1])
         return jnp.diff(self.levels, prepend=zeros, append=zeros + 1)
 
-    def interval(self, y: jax.Array | float) -> jax.Array:
+    def interval(self, y: ArrayLike) -> jax.Array:
         """The interval that y is in, 0, ..., k: how many quantiles are smaller than y."""
-        return jnp.sum(self.values < y, -1)
+        return jnp.sum(self.values < jnp.asarray(y), -1)
 
     def check_values(self, name: str) -> "Quantiles":
         """Refuses levels that are 0, 1 or in another order, and quantiles that cross."""
@@ -58,12 +57,12 @@ class Quantiles(Distribution):
         return _checks.replaced(checked, levels=levels, values=values)
 
 
-def _increasing(name: str, values: jax.Array, expected: str, *, strictly: bool = False) -> Any:
+def _increasing(name: str, values: jax.Array, expected: str, *, strictly: bool = False) -> PyTree:
     """Refuses rows that decrease, or do not increase."""
     size = jnp.shape(values)[-1]
     before, is_first = np.maximum(np.arange(size) - 1, 0), np.arange(size) == 0
 
-    def is_right(x: Any) -> Any:
+    def is_right(x: PyTree) -> PyTree:
         return is_first | ((x > x[..., before]) if strictly else (x >= x[..., before]))
 
     return _checks.satisfying(name, values, is_right, expected)

@@ -1,13 +1,13 @@
 """Draws from batches of distributions."""
 
-from typing import Any
-
 import jax
 
 from calibjax import _checks
+from calibjax._pytree import PyTree
+from calibjax.distributions.base import Distribution
 
 
-def sample_targets(key: jax.Array, predictions: Any) -> Any:
+def sample_targets(key: jax.Array, predictions: Distribution) -> PyTree:
     """Draws one target from each prediction of a batch: y_i ~ p_i, independently.
 
     Args:
@@ -39,7 +39,7 @@ def sample_targets(key: jax.Array, predictions: Any) -> Any:
     return _checks.missing_where(_checks.missing_rows(predictions), targets)
 
 
-def draw(key: jax.Array, predictions: Any) -> Any:
+def draw(key: jax.Array, predictions: Distribution) -> PyTree:
     """`sample_targets` without the checks."""
     keys = jax.random.split(key, jax.tree.leaves(predictions)[0].shape[0])
     return jax.vmap(lambda p, k: p.sample(k))(predictions, keys)

@@ -5,10 +5,13 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.typing import ArrayLike
 
 from calibjax import _checks
+from calibjax._pytree import PyTree
 from calibjax.distances import Distance, TotalVariation
 from calibjax.distributions import Categorical
+from calibjax.distributions.base import ClassPredictions
 from calibjax.estimators.binnings import Binning, bins_of
 
 _TOTAL_VARIATION = TotalVariation()
@@ -16,7 +19,11 @@ _FEW_SUMMANDS = 1e-3  # times 1/eps: sums of so many equal numbers are off by 1e
 
 
 def ece(
-    predictions: Any, targets: Any, *, binning: Binning, distance: Distance = _TOTAL_VARIATION
+    predictions: ClassPredictions,
+    targets: ArrayLike,
+    *,
+    binning: Binning,
+    distance: Distance = _TOTAL_VARIATION,
 ) -> jax.Array:
     """Expected calibration error, of all classes together (canonical) unless seen through a lens.
 
@@ -69,7 +76,11 @@ def ece(
 
 
 def mce(
-    predictions: Any, targets: Any, *, binning: Binning, distance: Distance = _TOTAL_VARIATION
+    predictions: ClassPredictions,
+    targets: ArrayLike,
+    *,
+    binning: Binning,
+    distance: Distance = _TOTAL_VARIATION,
 ) -> jax.Array:
     """Maximum calibration error, of all classes together (canonical) unless seen through a lens.
 
@@ -112,7 +123,9 @@ def mce(
     return jnp.max(distances)
 
 
-def debiased_squared_ece(predictions: Any, targets: Any, *, binning: Binning) -> jax.Array:
+def debiased_squared_ece(
+    predictions: ClassPredictions, targets: PyTree, *, binning: Binning
+) -> jax.Array:
     """Debiased estimator of the squared expected calibration error in bins.
 
         Σ_bins |bin| / n · 2 / (|bin| (|bin| − 1)) Σ_{i<j in bin} ⟨e_{y_i} − p_i, e_{y_j} − p_j⟩,
@@ -161,7 +174,9 @@ def debiased_squared_ece(predictions: Any, targets: Any, *, binning: Binning) ->
     return jnp.sum((squares - diagonal) / others) / sizes.size
 
 
-def checked_bins(predictions: Any, targets: Any, binning: Binning) -> tuple[Any, Any, jax.Array]:
+def checked_bins(
+    predictions: ClassPredictions, targets: ArrayLike, binning: Binning
+) -> tuple[Any, Any, jax.Array]:
     """Checks a data set of classes and returns it with the bin of each sample."""
     _checks.class_predictions(predictions)
     predictions, targets = _checks.predictions_and_targets(predictions, targets)
@@ -169,7 +184,10 @@ def checked_bins(predictions: Any, targets: Any, binning: Binning) -> tuple[Any,
 
 
 def distances_in_bins(
-    predictions: Any, targets: jax.Array, bins: jax.Array, distance: Distance = _TOTAL_VARIATION
+    predictions: ClassPredictions,
+    targets: jax.Array,
+    bins: jax.Array,
+    distance: Distance = _TOTAL_VARIATION,
 ) -> tuple[jax.Array, jax.Array]:
     """Sizes of the bins and distances of the two means in them, [n] each; 0 in empty bins.
 
@@ -178,7 +196,7 @@ def distances_in_bins(
     distance = _checks.distance_values(distance)
     sizes, means, proportions = _means_in_bins(predictions.class_probs, targets, bins)
 
-    def between(p: Categorical, q: Categorical) -> Any:
+    def between(p: Categorical, q: Categorical) -> PyTree:
         value = _checks.real("distance(p, q)", distance(p, q))
         _checks.shape("distance(p, q)", value, (), "() (a scalar) for each bin")
         return value

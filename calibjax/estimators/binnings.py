@@ -16,8 +16,9 @@ import numpy as np
 from jax import lax
 
 from calibjax import _checks
-from calibjax._pytree import record
+from calibjax._pytree import PyTree, record
 from calibjax.distributions import Bernoulli
+from calibjax.distributions.base import ClassPredictions
 
 Binning = Callable[[Any], jax.Array]
 
@@ -27,7 +28,7 @@ _WORD_SIZE = 2**31  # numbers of one int32 word, which needs no 64-bit types
 class _ProbabilityBins:
     """Base class of binnings that look at nothing but the probabilities of the classes."""
 
-    def __call__(self, predictions: Any, at: Any = None) -> Any:
+    def __call__(self, predictions: ClassPredictions, at: PyTree = None) -> PyTree:
         """Bins of the predictions.
 
         Args:
@@ -47,12 +48,12 @@ class _ProbabilityBins:
         _checks.same_kind("at", at, "predictions", predictions)
         return _split(self._bins(predictions, at), predictions)
 
-    def _bins(self, predictions: Any, at: Any) -> jax.Array:
+    def _bins(self, predictions: ClassPredictions, at: PyTree) -> jax.Array:
         """Bins of checked predictions and of other points, [n + n']; checks the options."""
         raise NotImplementedError
 
 
-def bins_of(binning: Any, predictions: Any, at: Any = None) -> Any:
+def bins_of(binning: Any, predictions: ClassPredictions, at: PyTree = None) -> PyTree:
     """Bins of checked predictions, [n], and, if there are any, of other points, [n'].
 
     Functions of a user see both together.
@@ -75,12 +76,12 @@ def bins_of(binning: Any, predictions: Any, at: Any = None) -> Any:
     return bins if at is None else _split(bins, predictions)
 
 
-def _split(bins: jax.Array, predictions: Any) -> tuple[jax.Array, jax.Array]:
+def _split(bins: jax.Array, predictions: ClassPredictions) -> tuple[jax.Array, jax.Array]:
     n = _checks.leading_size("predictions", predictions)
     return bins[:n], bins[n:]
 
 
-def _probs(predictions: Any, at: Any) -> jax.Array:
+def _probs(predictions: ClassPredictions, at: PyTree) -> jax.Array:
     """Class probabilities of predictions, and of other points after them."""
     if at is None:
         return predictions.class_probs
@@ -125,7 +126,7 @@ class UniformBins(_ProbabilityBins):
 
     num_bins: int = dataclasses.field(metadata={"static": True})
 
-    def _bins(self, predictions: Any, at: Any) -> jax.Array:
+    def _bins(self, predictions: ClassPredictions, at: PyTree) -> jax.Array:
         # Beyond 2²⁴ the intervals are finer than float32 numbers are.
         num_bins = _checks.size_in_range("num_bins", self.num_bins, 1, 2**24)
         probs = _probs(predictions, at)
@@ -209,7 +210,7 @@ class EqualMassBins(_ProbabilityBins):
 
     num_bins: int = dataclasses.field(metadata={"static": True})
 
-    def _bins(self, predictions: Any, at: Any) -> jax.Array:
+    def _bins(self, predictions: ClassPredictions, at: PyTree) -> jax.Array:
         num_bins = _checks.size_in_range("num_bins", self.num_bins, 1)
         num_samples = _checks.leading_size("predictions", predictions, num_bins)
         return _quantile_cells(_probs(predictions, at), num_samples, num_bins)
@@ -265,7 +266,7 @@ class MedianVarianceBins(_ProbabilityBins):
 
     min_size: int = dataclasses.field(metadata={"static": True})
 
-    def _bins(self, predictions: Any, at: Any) -> jax.Array:
+    def _bins(self, predictions: ClassPredictions, at: PyTree) -> jax.Array:
         min_size = _checks.size_in_range("min_size", self.min_size, 1)
         num_samples = _checks.leading_size("predictions", predictions, min_size)
         return _median_cells(_probs(predictions, at), num_samples, min_size)

@@ -10,15 +10,20 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax.typing import ArrayLike
 
 from calibjax import _checks, pairwise
 from calibjax._arithmetic import safe_sqrt
+from calibjax._pytree import PyTree
+from calibjax.distributions.base import Distribution
 from calibjax.kernels import Kernel, TensorProduct, gram_matrix
 from calibjax.kernels.base import combine_on_pairs
 from calibjax.kernels.expectations import check_expectations
 
 
-def calibration_kernel(kernel: Kernel, p: Any, y: Any, q: Any, z: Any) -> jax.Array:
+def calibration_kernel(
+    kernel: Kernel, p: Distribution, y: ArrayLike, q: Distribution, z: ArrayLike
+) -> jax.Array:
     """Calibration kernel h of one pair of samples.
 
         h((p, y), (q, z)) = k((p, y), (q, z)) − E_{Z~p} k((p, Z), (q, z))
@@ -62,7 +67,7 @@ def sample_pair(kernel: Kernel, x: tuple[Any, Any], y: tuple[Any, Any]) -> jax.A
 
 
 def checked_samples(
-    kernel: Kernel, predictions: Any, targets: Any, *, minimum: int = 1
+    kernel: Kernel, predictions: Distribution, targets: ArrayLike, *, minimum: int = 1
 ) -> tuple[Kernel, tuple[Any, Any]]:
     """Checks kernel and data; returns the kernel and the samples (predictions, targets)."""
     kernel = _checks.kernel_values(kernel)
@@ -74,12 +79,14 @@ def checked_samples(
 
 
 @jax.jit
-def sample_matrix(kernel: Kernel, samples: Any) -> jax.Array:
+def sample_matrix(kernel: Kernel, samples: PyTree) -> jax.Array:
     """The calibration kernel of all pairs of samples, [n, n]."""
     return gram_matrix(functools.partial(sample_pair, kernel), samples)
 
 
-def calibration_kernel_matrix(kernel: Kernel, predictions: Any, targets: Any) -> jax.Array:
+def calibration_kernel_matrix(
+    kernel: Kernel, predictions: Distribution, targets: ArrayLike
+) -> jax.Array:
     """Matrix H_ij = h((p_i, y_i), (p_j, y_j)) of the calibration kernel.
 
     Args:
@@ -111,7 +118,7 @@ def calibration_kernel_matrix(kernel: Kernel, predictions: Any, targets: Any) ->
     return sample_matrix(*checked_samples(kernel, predictions, targets))
 
 
-def skce(kernel: Kernel, predictions: Any, targets: Any) -> jax.Array:
+def skce(kernel: Kernel, predictions: Distribution, targets: ArrayLike) -> jax.Array:
     """Unbiased estimator of the squared kernel calibration error.
 
         SKCE_u = 2 / (n (n − 1)) Σ_{i<j} h((p_i, y_i), (p_j, y_j)).
@@ -149,7 +156,7 @@ def skce(kernel: Kernel, predictions: Any, targets: Any) -> jax.Array:
     return pairwise.mean_over_pairs(sample_pair, kernel, samples)
 
 
-def skce_biased(kernel: Kernel, predictions: Any, targets: Any) -> jax.Array:
+def skce_biased(kernel: Kernel, predictions: Distribution, targets: ArrayLike) -> jax.Array:
     """Biased, non-negative estimator of the squared kernel calibration error.
 
         SKCE_b = n⁻² Σ_{i,j} h((p_i, y_i), (p_j, y_j)) ≥ 0.
@@ -186,7 +193,9 @@ def skce_biased(kernel: Kernel, predictions: Any, targets: Any) -> jax.Array:
     return pairwise.mean_over_all_pairs(sample_pair, kernel, samples)
 
 
-def skce_block(kernel: Kernel, predictions: Any, targets: Any, *, block_size: int) -> jax.Array:
+def skce_block(
+    kernel: Kernel, predictions: Distribution, targets: ArrayLike, *, block_size: int
+) -> jax.Array:
     """Unbiased block estimator of the squared kernel calibration error.
 
     The mean of the unbiased estimators of the ⌊n/B⌋ blocks of B consecutive samples; the last,
@@ -224,7 +233,7 @@ def skce_block(kernel: Kernel, predictions: Any, targets: Any, *, block_size: in
     return pairwise.block_means(sample_pair, kernel, samples, block_size=block_size).mean()
 
 
-def mmce(kernel: Kernel, confidences: Any, correct: Any) -> jax.Array:
+def mmce(kernel: Kernel, confidences: ArrayLike, correct: ArrayLike) -> jax.Array:
     """Maximum mean calibration error of confidences.
 
         MMCE = (n⁻² Σ_{i,j} (c_i − r_i) (c_j − r_j) k(r_i, r_j))^½

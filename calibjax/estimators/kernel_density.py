@@ -18,9 +18,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
+from jax.typing import ArrayLike
 
 from calibjax import _checks, pairwise
 from calibjax._arithmetic import matmul, one_hot
+from calibjax._pytree import PyTree
+from calibjax.distributions.base import ClassPredictions
 
 # G24 App. B
 BANDWIDTHS = np.concatenate([np.logspace(-5, -1, 15), np.linspace(0.2, 1, 5)])
@@ -57,7 +60,11 @@ class Point(NamedTuple):
 
 
 def kde_calibration_error(
-    predictions: Any, targets: Any, *, bandwidth: jax.Array | float, order: jax.Array | float
+    predictions: ClassPredictions,
+    targets: ArrayLike,
+    *,
+    bandwidth: jax.Array | float,
+    order: jax.Array | float,
 ) -> jax.Array:
     """Canonical L_p calibration error to the power p, from a kernel density ratio.
 
@@ -112,7 +119,7 @@ def kde_calibration_error(
     return _calibration_error(probs, targets, bandwidth, order)
 
 
-def _checked_order(order: Any) -> Any:
+def _checked_order(order: Any) -> PyTree:
     """Refuses everything but one finite number ≥ 1."""
     order = _checks.real("order", order)
     _checks.shape("order", order, (), "() (a scalar)")
@@ -132,7 +139,7 @@ def _calibration_error(
     return jnp.sum(jnp.abs(proportions - probs) ** order) / n
 
 
-def kde_bandwidth(predictions: Any, candidates: jax.Array | None = None) -> jax.Array:
+def kde_bandwidth(predictions: ClassPredictions, candidates: jax.Array | None = None) -> jax.Array:
     """Bandwidth of the largest leave-one-out likelihood of the predictions.
 
         argmax_h Σ_j log( 1/(n − 1) Σ_{i≠j} k(f_j; f_i) )

@@ -11,12 +11,14 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.typing import ArrayLike
 
 from calibjax import _checks
 from calibjax.distributions import Bernoulli, Categorical
+from calibjax.distributions.base import ClassPredictions
 
 
-def _checked(predictions: Any, targets: Any) -> tuple[jax.Array, jax.Array, jax.Array]:
+def _checked(predictions: ClassPredictions, targets: Any) -> tuple[jax.Array, jax.Array, jax.Array]:
     """Probabilities [n, m], labels [n], and which labels are in range [n]."""
     _checks.class_predictions(predictions)
     predictions, targets = _checks.predictions_and_targets(predictions, targets)
@@ -24,7 +26,7 @@ def _checked(predictions: Any, targets: Any) -> tuple[jax.Array, jax.Array, jax.
     return probs, targets, (targets >= 0) & (targets < probs.shape[1])
 
 
-def top_label(predictions: Any, targets: Any) -> tuple[Bernoulli, jax.Array]:
+def top_label(predictions: ClassPredictions, targets: ArrayLike) -> tuple[Bernoulli, jax.Array]:
     """The confidence in the most probable class, and whether that class came.
 
         confidence = max_c p_c,  correct = 1(y = argmax_c p_c),
@@ -60,7 +62,7 @@ def top_label(predictions: Any, targets: Any) -> tuple[Bernoulli, jax.Array]:
     return Bernoulli(confidences), (targets == jnp.argmax(probs, 1)).astype(int)
 
 
-def class_wise(predictions: Any, targets: Any) -> tuple[Bernoulli, jax.Array]:
+def class_wise(predictions: ClassPredictions, targets: ArrayLike) -> tuple[Bernoulli, jax.Array]:
     """Every class against the rest: m data sets of n binary predictions.
 
     Data set c has the predictions p_c and the targets 1(y = c). Map an estimator over them with
@@ -97,7 +99,7 @@ def class_wise(predictions: Any, targets: Any) -> tuple[Bernoulli, jax.Array]:
 
 
 def group_classes(
-    predictions: Any, targets: Any, groups: Sequence[int] | np.ndarray
+    predictions: ClassPredictions, targets: ArrayLike, groups: Sequence[int] | np.ndarray
 ) -> tuple[Categorical, jax.Array]:
     """Predictions of groups of classes: the sums of the probabilities of their members.
 

@@ -6,10 +6,11 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+from jax.typing import ArrayLike
 
 from calibjax import _checks
 from calibjax._arithmetic import safe_sqrt
-from calibjax._pytree import record
+from calibjax._pytree import PyTree, record
 from calibjax.estimators.neighbourhoods import Neighbourhood, checked_neighbourhood
 from calibjax.kernels import Kernel
 from calibjax.kernels.smoothing import smoothed_means
@@ -43,9 +44,9 @@ class LocalErrors:
 
 def local_errors(
     neighbourhood: Neighbourhood,
-    features: Any,
-    confidences: Any,
-    correct: Any,
+    features: PyTree,
+    confidences: ArrayLike,
+    correct: ArrayLike,
     *,
     at: tuple[Any, Any] | None = None,
 ) -> LocalErrors:
@@ -119,9 +120,9 @@ def local_errors(
 
 def lce(
     neighbourhood: Neighbourhood,
-    features: Any,
-    confidences: Any,
-    correct: Any,
+    features: PyTree,
+    confidences: ArrayLike,
+    correct: ArrayLike,
     *,
     at: tuple[Any, Any] | None = None,
 ) -> jax.Array:
@@ -169,9 +170,9 @@ def lce(
 
 def mlce(
     neighbourhood: Neighbourhood,
-    features: Any,
-    confidences: Any,
-    correct: Any,
+    features: PyTree,
+    confidences: ArrayLike,
+    correct: ArrayLike,
     *,
     at: tuple[Any, Any] | None = None,
 ) -> jax.Array:
@@ -216,9 +217,9 @@ def mlce(
 
 def mean_lce(
     neighbourhood: Neighbourhood,
-    features: Any,
-    confidences: Any,
-    correct: Any,
+    features: PyTree,
+    confidences: ArrayLike,
+    correct: ArrayLike,
     *,
     at: tuple[Any, Any] | None = None,
 ) -> jax.Array:
@@ -300,7 +301,7 @@ class LocalProblem(NamedTuple):
 
 
 def local_problem(
-    neighbourhood: Any, features: Any, confidences: Any, correct: Any, at: Any = None
+    neighbourhood: Any, features: Any, confidences: Any, correct: Any, at: PyTree = None
 ) -> LocalProblem:
     """Checks all arguments of the local errors."""
     near = checked_neighbourhood(neighbourhood)

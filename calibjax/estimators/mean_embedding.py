@@ -4,14 +4,18 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax.typing import ArrayLike
 
 from calibjax import _checks, pairwise
+from calibjax.distributions.base import Distribution
 from calibjax.estimators.kernel import checked_samples
 from calibjax.kernels import Kernel
 from calibjax.kernels.base import combine_on_pairs
 
 
-def embedding_difference(kernel: Kernel, t: Any, s: Any, p: Any, y: Any) -> jax.Array:
+def embedding_difference(
+    kernel: Kernel, t: Any, s: Any, p: Distribution, y: ArrayLike
+) -> jax.Array:
     """Difference k((t, s), (p, y)) − E_{Z~p} k((t, s), (p, Z)) at one test location.
 
     Args:
@@ -49,7 +53,11 @@ def location_pair(kernel: Kernel, location: tuple[Any, Any], sample: tuple[Any, 
 
 
 def checked_locations(
-    kernel: Kernel, predictions: Any, targets: Any, test_predictions: Any, test_targets: Any
+    kernel: Kernel,
+    predictions: Distribution,
+    targets: ArrayLike,
+    test_predictions: Distribution,
+    test_targets: ArrayLike,
 ) -> tuple[tuple[Any, Any], tuple[Any, Any]]:
     """Checks kernel, data and test locations; returns samples and locations as JAX arrays."""
     kernel, samples = checked_samples(kernel, predictions, targets)
@@ -60,7 +68,11 @@ def checked_locations(
 
 
 def ucme(
-    kernel: Kernel, predictions: Any, targets: Any, test_predictions: Any, test_targets: Any
+    kernel: Kernel,
+    predictions: Distribution,
+    targets: ArrayLike,
+    test_predictions: Distribution,
+    test_targets: ArrayLike,
 ) -> jax.Array:
     """Squared unnormalized calibration mean embedding at J test locations.
 

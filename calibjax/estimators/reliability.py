@@ -14,11 +14,13 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.typing import ArrayLike
 
 from calibjax import _checks
 from calibjax._batches import default_batch_size, in_batches
 from calibjax._pytree import record
 from calibjax.distributions import Bernoulli
+from calibjax.distributions.base import Distribution
 from calibjax.distributions.sampling import draw
 from calibjax.estimators.binnings import Binning, bins_of
 
@@ -67,8 +69,8 @@ class ReliabilityCurve:
 
 def reliability_curve(
     key: jax.Array,
-    predictions: Any,
-    targets: Any,
+    predictions: Distribution,
+    targets: ArrayLike,
     *,
     binning: Binning,
     num_samples: int = 1000,
@@ -172,7 +174,7 @@ def _checked_ranks(level: Any, num_samples: Any) -> tuple[float, int, tuple[int,
     return level, num_samples, (pointwise, math.ceil((num_samples + 1) * share))
 
 
-def _checked_binary(predictions: Any, targets: Any) -> tuple[Bernoulli, jax.Array]:
+def _checked_binary(predictions: Distribution, targets: ArrayLike) -> tuple[Bernoulli, jax.Array]:
     if not isinstance(predictions, Bernoulli):
         raise TypeError(
             "predictions: expected binary predictions, distributions.Bernoulli, got "

@@ -1,11 +1,11 @@
 """Whether the targets scatter as much as predicted."""
 
-from typing import Any
-
 import jax
 import jax.numpy as jnp
+from jax.typing import ArrayLike
 
 from calibjax._pytree import record
+from calibjax.distributions.base import Distribution
 from calibjax.estimators.kernel import checked_samples, sample_pair
 from calibjax.kernels import Kernel
 from calibjax.kernels.base import combine_on_pairs
@@ -25,14 +25,14 @@ class SpreadEstimate:
     standard_error: jax.Array
 
 
-def _expected_diagonal(kernel: Kernel, p: Any) -> jax.Array:
+def _expected_diagonal(kernel: Kernel, p: Distribution) -> jax.Array:
     """E h((p, Y), (p, Y)) for Y ~ p."""
     return combine_on_pairs(kernel, "expected_diagonal", lambda expected: expected(p))
 
 
 @jax.jit
-def _excess(kernel: Kernel, predictions: Any, targets: Any) -> SpreadEstimate:
-    def of_sample(p: Any, y: Any) -> jax.Array:
+def _excess(kernel: Kernel, predictions: Distribution, targets: ArrayLike) -> SpreadEstimate:
+    def of_sample(p: Distribution, y: ArrayLike) -> jax.Array:
         return sample_pair(kernel, (p, y), (p, y)) - _expected_diagonal(kernel, p)
 
     terms = jax.vmap(of_sample)(predictions, targets)
@@ -40,7 +40,7 @@ def _excess(kernel: Kernel, predictions: Any, targets: Any) -> SpreadEstimate:
     return SpreadEstimate(jnp.mean(terms), deviation / jnp.sqrt(terms.shape[0]).astype(terms.dtype))
 
 
-def skce_spread(kernel: Kernel, predictions: Any, targets: Any) -> SpreadEstimate:
+def skce_spread(kernel: Kernel, predictions: Distribution, targets: ArrayLike) -> SpreadEstimate:
     """Excess of the spread of the targets, as the kernel measures it, over the predicted one.
 
         S = n⁻¹ Σ_i [h((p_i, y_i), (p_i, y_i)) − E_{Y~p_i} h((p_i, Y), (p_i, Y))],

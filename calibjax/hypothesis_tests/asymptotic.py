@@ -1,16 +1,18 @@
 """Tests that rely on the distribution of an estimator for many samples."""
 
 import functools
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.scipy.stats import norm
+from jax.typing import ArrayLike
 
 from calibjax import _checks, pairwise
 from calibjax._arithmetic import matmul
 from calibjax._batches import in_batches
+from calibjax._pytree import PyTree
+from calibjax.distributions.base import Distribution
 from calibjax.estimators.kernel import checked_samples, sample_pair
 from calibjax.hypothesis_tests.centering import centered_diagonal, diagonal, row_means
 from calibjax.hypothesis_tests.result import CalibrationTestResult, simulated_result
@@ -20,7 +22,7 @@ from calibjax.kernels import Kernel
 
 @functools.partial(jax.jit, static_argnames=("num_samples", "batch_size"))
 def _bootstrap(
-    key: jax.Array, kernel: Kernel, samples: Any, *, num_samples: int, batch_size: int
+    key: jax.Array, kernel: Kernel, samples: PyTree, *, num_samples: int, batch_size: int
 ) -> tuple[jax.Array, jax.Array]:
     """Unbiased SKCE, and bootstrapped values of n SKCE [num_samples]."""
     estimate = pairwise.mean_over_pairs(sample_pair, kernel, samples)
@@ -39,8 +41,8 @@ def _bootstrap(
 def bootstrap_skce_test(
     key: jax.Array,
     kernel: Kernel,
-    predictions: Any,
-    targets: Any,
+    predictions: Distribution,
+    targets: ArrayLike,
     *,
     num_samples: int = 1000,
     batch_size: int | None = None,
@@ -106,7 +108,7 @@ def bootstrap_skce_test(
 
 
 def block_skce_test(
-    kernel: Kernel, predictions: Any, targets: Any, *, block_size: int
+    kernel: Kernel, predictions: Distribution, targets: ArrayLike, *, block_size: int
 ) -> CalibrationTestResult:
     """Asymptotic test of calibration with the block estimator of the SKCE.
 

@@ -12,18 +12,19 @@ import jax
 import jax.numpy as jnp
 
 from calibjax import pairwise
+from calibjax._pytree import PyTree
 from calibjax.estimators.kernel import sample_pair
 from calibjax.kernels import Kernel
 
 _TILE_SIZE = 512  # with many columns the products take the time, and large ones less of it
 
 
-def diagonal(kernel: Kernel, samples: Any) -> jax.Array:
+def diagonal(kernel: Kernel, samples: PyTree) -> jax.Array:
     """H_ii, [n]."""
     return jax.vmap(sample_pair, in_axes=(None, 0, 0))(kernel, samples, samples)
 
 
-def row_means(kernel: Kernel, samples: Any) -> jax.Array:
+def row_means(kernel: Kernel, samples: PyTree) -> jax.Array:
     """r_i = n⁻¹ Σ_j H_ij, [n], in n² evaluations."""
     dtype = jax.eval_shape(diagonal, kernel, samples).dtype
     n = jax.tree.leaves(samples)[0].shape[0]
@@ -40,14 +41,14 @@ def _squared_pair(kernel: Kernel, x: Any, y: Any) -> jax.Array:
     return jnp.square(sample_pair(kernel, x, y))
 
 
-def centered_mean_square(kernel: Kernel, samples: Any, rows: jax.Array) -> jax.Array:
+def centered_mean_square(kernel: Kernel, samples: PyTree, rows: jax.Array) -> jax.Array:
     """n⁻² Σ_ij H̃_ij², from the row means, in n² / 2 evaluations."""
     squares = pairwise.mean_over_all_pairs(_squared_pair, kernel, samples)
     return jnp.maximum(squares - 2 * jnp.mean(jnp.square(rows)) + jnp.square(rows.mean()), 0)
 
 
 def centered_product(
-    kernel: Kernel, samples: Any, vectors: jax.Array
+    kernel: Kernel, samples: PyTree, vectors: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
     """H̃ V for V [n, c], and the row means r [n], together in n² evaluations."""
     centered = vectors - vectors.mean(0)

@@ -5,10 +5,13 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax.typing import ArrayLike
 
 from calibjax import _checks
 from calibjax._batches import default_batch_size, in_batches
 from calibjax._compilation import compiled_once
+from calibjax._pytree import PyTree
+from calibjax.distributions.base import Distribution
 from calibjax.distributions.sampling import draw
 from calibjax.hypothesis_tests.result import CalibrationTestResult, simulated_result
 from calibjax.hypothesis_tests.simulation import bytes_of_tile, checked_statistic
@@ -17,8 +20,8 @@ from calibjax.hypothesis_tests.simulation import bytes_of_tile, checked_statisti
 def consistency_test(
     key: jax.Array,
     statistic: Callable[[Any, Any], Any],
-    predictions: Any,
-    targets: Any,
+    predictions: Distribution,
+    targets: ArrayLike,
     *,
     num_samples: int = 1000,
     batch_size: int | None = None,
@@ -80,13 +83,13 @@ def consistency_test(
     batch_size = default_batch_size(bytes_of_tile(n)) if batch_size is None else batch_size
     batch_size = _checks.size_in_range("batch_size", batch_size, 1)
 
-    def resampled(key: jax.Array, predictions: Any) -> Any:
+    def resampled(key: jax.Array, predictions: Distribution) -> PyTree:
         index_key, target_key = jax.random.split(key)
         index = jax.random.randint(index_key, (n,), 0, n)
         chosen = jax.tree.map(lambda leaf: leaf[index], predictions)
         return value(chosen, draw(target_key, chosen))
 
-    def resample(key: jax.Array, predictions: Any) -> Any:
+    def resample(key: jax.Array, predictions: Distribution) -> PyTree:
         one = jax.vmap(resampled, (0, None))
         return in_batches(key, lambda keys: one(keys, predictions), num_samples, batch_size)
 

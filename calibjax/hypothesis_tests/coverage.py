@@ -1,14 +1,15 @@
 """Exact test of the coverage of predicted quantiles."""
 
 import dataclasses
-from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax.typing import ArrayLike
 
 from calibjax import _checks
 from calibjax._batches import default_batch_size
 from calibjax.distributions import Categorical, Quantiles
+from calibjax.distributions.base import Distribution
 from calibjax.hypothesis_tests.exact import rank_among_redraws
 from calibjax.hypothesis_tests.result import CalibrationTestResult
 
@@ -18,7 +19,7 @@ _BYTES_PER_INTERVAL = 16  # random bits and one-hot vectors of one sample in one
 def coverage_test(
     key: jax.Array,
     predictions: Quantiles,
-    targets: Any,
+    targets: ArrayLike,
     *,
     num_samples: int = 1000,
     batch_size: int | None = None,
@@ -99,7 +100,7 @@ def coverage_test(
             "central": (at_levels[::-1] - at_levels)[:half],
         }
 
-    def statistic(predictions: Any, intervals: jax.Array) -> dict[str, jax.Array]:
+    def statistic(predictions: Distribution, intervals: jax.Array) -> dict[str, jax.Array]:
         del predictions  # which stay as they are
         return jax.tree.map(jnp.abs, differences(intervals))
 

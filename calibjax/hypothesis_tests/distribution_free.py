@@ -1,11 +1,11 @@
 """Bounds of the p-value that hold for every distribution of the data."""
 
-from typing import Any
-
 import jax
 import jax.numpy as jnp
+from jax.typing import ArrayLike
 
 from calibjax import _checks, pairwise
+from calibjax.distributions.base import Distribution
 from calibjax.estimators.kernel import checked_samples, sample_pair
 from calibjax.hypothesis_tests.result import CalibrationTestResult
 from calibjax.kernels import Kernel
@@ -54,8 +54,8 @@ def _num_pairs(n: int, block_size: int | None) -> int:
 
 def distribution_free_skce_test(
     kernel: Kernel,
-    predictions: Any,
-    targets: Any,
+    predictions: Distribution,
+    targets: ArrayLike,
     *,
     estimator: str = "biased",
     block_size: int | None = None,

@@ -12,12 +12,14 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax.typing import ArrayLike
 
 from calibjax import _checks, pairwise
 from calibjax._arithmetic import UNROLLED
 from calibjax._batches import default_batch_size, in_batches
 from calibjax._compilation import compiled_once
-from calibjax._pytree import record
+from calibjax._pytree import PyTree, record
+from calibjax.distributions.base import Distribution
 from calibjax.distributions.sampling import draw
 from calibjax.estimators.kernel import checked_samples, sample_pair
 from calibjax.hypothesis_tests.components import STATISTICS, skce_components
@@ -33,8 +35,8 @@ Parts = tuple[jax.Array, jax.Array]  # means of h off and on the diagonal
 def exact_test(
     key: jax.Array,
     statistic: Callable[[Any, Any], Any],
-    predictions: Any,
-    targets: Any,
+    predictions: Distribution,
+    targets: ArrayLike,
     *,
     num_samples: int = 1000,
     batch_size: int | None = None,
@@ -119,8 +121,8 @@ def exact_test(
 def rank_among_redraws(
     key: jax.Array,
     statistic: Callable[[Any, Any], Any],
-    predictions: Any,
-    targets: Any,
+    predictions: Distribution,
+    targets: ArrayLike,
     *,
     num_samples: int,
     batch_size: int,
@@ -145,13 +147,13 @@ def rank_among_redraws(
 def _redrawn(
     key: jax.Array,
     statistic: Callable[[Any, Any], Any],
-    predictions: Any,
+    predictions: Distribution,
     num_samples: int,
     batch_size: int,
-) -> Any:
+) -> PyTree:
     """Values of a statistic of batches of targets, (predictions, [b, n, ...]) → [b, ...]."""
 
-    def batch(keys: jax.Array) -> Any:
+    def batch(keys: jax.Array) -> PyTree:
         return statistic(predictions, jax.vmap(draw, (0, None))(keys, predictions))
 
     return in_batches(key, batch, num_samples, batch_size)
@@ -164,7 +166,7 @@ class _ByFeatures:
     kernel: TensorProduct
     prepared: Any
 
-    def __call__(self, predictions: Any, targets: Any) -> Parts:
+    def __call__(self, predictions: Distribution, targets: ArrayLike) -> Parts:
         """Sums of k_P(p_i, p_j) ⟨f_i, f_j⟩ for targets [b, n, ...], [b] each."""
         one = functools.partial(features, self.kernel.target, self.prepared)
         values = jax.vmap(jax.vmap(one), in_axes=(None, 0), out_axes=1)(predictions, targets)
@@ -175,7 +177,7 @@ class _ByFeatures:
         )
         return _as_means(n, *(form.reshape(size, -1).sum(-1) for form in forms))
 
-    def num_bytes(self, predictions: Any, targets: Any) -> int:
+    def num_bytes(self, predictions: Distribution, targets: ArrayLike) -> int:
         """What one redraw holds: its features, [n, r]."""
         first = jax.tree.map(lambda leaf: leaf[0], (predictions, targets))
         one = jax.eval_shape(functools.partial(features, self.kernel.target, self.prepared), *first)
@@ -188,11 +190,11 @@ class _ByPairs:
 
     kernel: Kernel
 
-    def __call__(self, predictions: Any, targets: Any) -> Parts:
+    def __call__(self, predictions: Distribution, targets: ArrayLike) -> Parts:
         """Means for targets [b, n, ...], [b] each."""
         n = jax.tree.leaves(targets)[0].shape[1]
 
-        def means(y: Any) -> Parts:
+        def means(y: ArrayLike) -> Parts:
             samples = predictions, y
             first = jax.tree.map(lambda leaf: leaf[0], samples)
             dtype = jax.eval_shape(sample_pair, self.kernel, first, first).dtype
@@ -202,7 +204,7 @@ class _ByPairs:
 
         return jax.vmap(means)(targets)
 
-    def num_bytes(self, predictions: Any, targets: Any) -> int:
+    def num_bytes(self, predictions: Distribution, targets: ArrayLike) -> int:
         """What one redraw holds: a tile, per component if they are many."""
         n = _checks.leading_size("targets", targets)
         num_components = sum(leaf.size // n for leaf in jax.tree.leaves(targets))
@@ -210,7 +212,9 @@ class _ByPairs:
         return wide * bytes_of_tile(n)
 
 
-def _statistic(kernel: Kernel, predictions: Any, targets: Any) -> _ByFeatures | _ByPairs:
+def _statistic(
+    kernel: Kernel, predictions: Distribution, targets: ArrayLike
+) -> _ByFeatures | _ByPairs:
     """By features where there are some for this data set."""
     if isinstance(kernel, TensorProduct):
         prepared = prepare_features(kernel.target, predictions, targets)
@@ -227,8 +231,8 @@ def _as_means(n: int, off_diagonal: jax.Array, diagonal: jax.Array) -> Parts:
 def _pool(
     key: jax.Array,
     statistic: _ByFeatures | _ByPairs,
-    predictions: Any,
-    targets: Any,
+    predictions: Distribution,
+    targets: ArrayLike,
     num_samples: int,
     batch_size: int,
 ) -> Parts:
@@ -241,8 +245,8 @@ def _pool(
 def exact_skce_test(
     key: jax.Array,
     kernel: Kernel,
-    predictions: Any,
-    targets: Any,
+    predictions: Distribution,
+    targets: ArrayLike,
     *,
     num_samples: int = 1000,
     statistic: str = "omnibus",

@@ -7,11 +7,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.scipy.special import ndtri
+from jax.typing import ArrayLike
 
 from calibjax import _checks, pairwise
 from calibjax._arithmetic import matmul
 from calibjax._batches import in_batches
-from calibjax._pytree import record
+from calibjax._pytree import PyTree, record
+from calibjax.distributions.base import Distribution
 from calibjax.estimators.kernel import checked_samples, sample_pair
 from calibjax.hypothesis_tests.centering import diagonal, row_means
 from calibjax.hypothesis_tests.simulation import multinomial_counts, resamples_at_once
@@ -43,7 +45,7 @@ def _checked_options(confidence_level: Any, side: str) -> tuple[jax.Array | floa
 
 
 @jax.jit
-def _jackknife(kernel: Kernel, samples: Any) -> tuple[jax.Array, jax.Array]:
+def _jackknife(kernel: Kernel, samples: PyTree) -> tuple[jax.Array, jax.Array]:
     """SKCE_u and its jackknife standard error."""
     estimate = pairwise.mean_over_pairs(sample_pair, kernel, samples)
     n = _checks.leading_size("samples", samples)
@@ -68,8 +70,8 @@ def _refuse_undefined(error: jax.Array, estimate: jax.Array) -> None:
 
 def skce_confidence_interval(
     kernel: Kernel,
-    predictions: Any,
-    targets: Any,
+    predictions: Distribution,
+    targets: ArrayLike,
     *,
     confidence_level: float = 0.95,
     side: str = "two-sided",
@@ -130,7 +132,7 @@ def skce_confidence_interval(
 
 @functools.partial(jax.jit, static_argnames=("num_samples", "batch_size"))
 def _resampled(
-    key: jax.Array, kernel: Kernel, samples: Any, *, num_samples: int, batch_size: int
+    key: jax.Array, kernel: Kernel, samples: PyTree, *, num_samples: int, batch_size: int
 ) -> tuple[jax.Array, jax.Array]:
     """SKCE_u, and its values in resamples, [num_samples]."""
     estimate = pairwise.mean_over_pairs(sample_pair, kernel, samples)
@@ -151,8 +153,8 @@ def _resampled(
 def bootstrap_skce_confidence_interval(
     key: jax.Array,
     kernel: Kernel,
-    predictions: Any,
-    targets: Any,
+    predictions: Distribution,
+    targets: ArrayLike,
     *,
     confidence_level: float = 0.95,
     side: str = "two-sided",

@@ -1,13 +1,14 @@
 """Exact test of calibration around every prediction."""
 
 import dataclasses
-from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax.typing import ArrayLike
 
 from calibjax import _checks
 from calibjax._batches import default_batch_size
+from calibjax._pytree import PyTree
 from calibjax.distributions import Bernoulli
 from calibjax.estimators.local import local_problem
 from calibjax.estimators.neighbourhoods import Neighbourhood
@@ -20,9 +21,9 @@ _BYTES_PER_SAMPLE = 64  # residuals, weighted sums and errors of one sample in o
 def local_calibration_test(
     key: jax.Array,
     neighbourhood: Neighbourhood,
-    features: Any,
-    confidences: Any,
-    correct: Any,
+    features: PyTree,
+    confidences: PyTree,
+    correct: ArrayLike,
     *,
     num_samples: int = 1000,
     batch_size: int | None = None,

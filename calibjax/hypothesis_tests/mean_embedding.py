@@ -7,10 +7,13 @@ import jax.numpy as jnp
 import numpy as np
 from jax.scipy.linalg import solve_triangular
 from jax.scipy.special import gammaincc
+from jax.typing import ArrayLike
 
 from calibjax import _checks
 from calibjax._arithmetic import matmul
+from calibjax._pytree import PyTree
 from calibjax.distributions import DiagNormal, Normal
+from calibjax.distributions.base import Distribution
 from calibjax.estimators.mean_embedding import checked_locations, location_pair
 from calibjax.hypothesis_tests.result import CalibrationTestResult
 from calibjax.kernels import Kernel
@@ -63,7 +66,11 @@ def draw_test_locations(
 
 
 def cme_test(
-    kernel: Kernel, predictions: Any, targets: Any, test_predictions: Any, test_targets: Any
+    kernel: Kernel,
+    predictions: Distribution,
+    targets: ArrayLike,
+    test_predictions: Distribution,
+    test_targets: ArrayLike,
 ) -> CalibrationTestResult:
     """Asymptotic test of calibration with the mean embedding at J test locations (CME test).
 
@@ -136,7 +143,7 @@ def cme_test(
 
 
 @jax.jit
-def _hotelling(kernel: Kernel, samples: Any, locations: Any) -> tuple[jax.Array, jax.Array]:
+def _hotelling(kernel: Kernel, samples: PyTree, locations: Any) -> tuple[jax.Array, jax.Array]:
     """Statistic Q, and the squared UCME; the former NaN where the covariance is singular."""
     row = jax.vmap(location_pair, in_axes=(None, 0, None))
     z = jax.vmap(row, in_axes=(None, None, 0))(kernel, locations, samples)

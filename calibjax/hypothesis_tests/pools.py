@@ -4,11 +4,11 @@ The observed value and the B draws are exchangeable under calibration, so the ra
 one among them is uniform, also after a transformation that treats all B + 1 of them alike.
 """
 
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 import numpy as np
+
+from calibjax._pytree import PyTree
 
 
 def tolerance(statistic: jax.Array, null_samples: jax.Array) -> jax.Array:
@@ -57,7 +57,7 @@ def standardised(pool: jax.Array) -> jax.Array:
     return jnp.where(is_finite, scores, pool)
 
 
-def adjusted_pvalues(statistic: Any, null_samples: Any) -> Any:
+def adjusted_pvalues(statistic: PyTree, null_samples: PyTree) -> PyTree:
     """p-values of several statistics, adjusted for their number by the largest of them.
 
     All statistics are standardised by mean and standard deviation over the observed and the drawn

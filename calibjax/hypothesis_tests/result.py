@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from calibjax import _checks
-from calibjax._pytree import record
+from calibjax._pytree import PyTree, record
 from calibjax.hypothesis_tests.components import SKCEComponents, pooled
 from calibjax.hypothesis_tests.pools import adjusted_pvalues, simulated_pvalue, tolerance
 
@@ -66,7 +66,7 @@ class CalibrationTestResult:
         return f"{self!r}\n{self.components.described()}"
 
     @property
-    def pvalue_standard_error(self) -> Any:
+    def pvalue_standard_error(self) -> PyTree:
         """Monte Carlo standard error √(p (1 − p) / (B + 2)) of a simulated p-value, else None.
 
         p is kept within 1 / (B + 1) of 0 and 1, so that the error is never zero.
@@ -98,7 +98,12 @@ def _standard_error(pvalue: jax.Array, null_samples: jax.Array) -> jax.Array:
 
 
 def simulated_result(
-    statistic: Any, null_samples: Any, estimate: Any, *, draws: str | None, adjust: bool = False
+    statistic: PyTree,
+    null_samples: PyTree,
+    estimate: Any,
+    *,
+    draws: str | None,
+    adjust: bool = False,
 ) -> CalibrationTestResult:
     """Result with simulated p-values of one statistic, or an array or a pytree of them.
 

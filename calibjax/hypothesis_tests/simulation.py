@@ -5,8 +5,11 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax.typing import ArrayLike
 
 from calibjax import _checks, pairwise
+from calibjax._pytree import PyTree
+from calibjax.distributions.base import Distribution
 
 _BATCH_COUNTS = 2**24  # resampling counts that are held at once
 
@@ -41,8 +44,8 @@ def checked_statistic(statistic: Callable[[Any, Any], Any]) -> Callable[[Any, An
         "targets",
     )
 
-    def value(predictions: Any, targets: Any) -> Any:
-        def checked(path: Any, leaf: Any) -> jax.Array:
+    def value(predictions: Distribution, targets: ArrayLike) -> PyTree:
+        def checked(path: Any, leaf: ArrayLike) -> jax.Array:
             place = f"statistic(predictions, targets){jax.tree_util.keystr(path)}"
             _checks.real(place, leaf)
             leaf = jnp.asarray(leaf)

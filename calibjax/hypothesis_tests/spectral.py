@@ -7,15 +7,17 @@ h. The bootstrap test draws from the same distribution by resampling.
 
 import functools
 from collections.abc import Callable
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
+from jax.typing import ArrayLike, DTypeLike
 
 from calibjax import _checks
 from calibjax._arithmetic import matmul
+from calibjax._pytree import PyTree
+from calibjax.distributions.base import Distribution
 from calibjax.estimators.kernel import checked_samples, sample_matrix
 from calibjax.hypothesis_tests import chi_squared
 from calibjax.hypothesis_tests.centering import (
@@ -47,7 +49,7 @@ def _orthonormal(vectors: jax.Array) -> jax.Array:
 
 
 def _leading_eigenvalues(
-    kernel: Kernel, samples: Any, num_eigenvalues: int, dtype: Any
+    kernel: Kernel, samples: PyTree, num_eigenvalues: int, dtype: DTypeLike
 ) -> tuple[jax.Array, jax.Array]:
     """Leading eigenvalues [r] of H̃ / n by subspace iteration, and the row means [n].
 
@@ -62,7 +64,7 @@ def _leading_eigenvalues(
     return jnp.linalg.eigvalsh(matmul(vectors.T, product))[::-1] / n, rows
 
 
-def _all_eigenvalues(kernel: Kernel, samples: Any) -> tuple[jax.Array, jax.Array]:
+def _all_eigenvalues(kernel: Kernel, samples: PyTree) -> tuple[jax.Array, jax.Array]:
     """All eigenvalues [n] of H̃ / n from the matrix itself, and the row means [n]."""
     matrix = sample_matrix(kernel, samples)
     rows = matrix.mean(0)
@@ -72,7 +74,7 @@ def _all_eigenvalues(kernel: Kernel, samples: Any) -> tuple[jax.Array, jax.Array
 
 @functools.partial(jax.jit, static_argnames="num_eigenvalues")
 def _null(
-    kernel: Kernel, samples: Any, *, num_eigenvalues: int
+    kernel: Kernel, samples: PyTree, *, num_eigenvalues: int
 ) -> tuple[jax.Array, jax.Array, ChiSquaredSum]:
     """Statistic n SKCE_u, estimate SKCE_u, and the null distribution of the statistic."""
     n = _checks.leading_size("samples", samples)
@@ -96,7 +98,7 @@ def _null(
 
 
 def _checked_null(
-    kernel: Kernel, predictions: Any, targets: Any, num_eigenvalues: int
+    kernel: Kernel, predictions: Distribution, targets: ArrayLike, num_eigenvalues: int
 ) -> tuple[jax.Array, jax.Array, ChiSquaredSum]:
     kernel, samples = checked_samples(kernel, predictions, targets, minimum=2)
     statistic, estimate, law = _null(kernel, samples, num_eigenvalues=num_eigenvalues)
@@ -119,8 +121,8 @@ def _analytic_result(
 def spectrum_skce_test(
     key: jax.Array,
     kernel: Kernel,
-    predictions: Any,
-    targets: Any,
+    predictions: Distribution,
+    targets: ArrayLike,
     *,
     num_samples: int = 1000,
     num_eigenvalues: int = NUM_EIGENVALUES,
@@ -189,7 +191,9 @@ def spectrum_skce_test(
     return simulated_result(statistic, null_samples, estimate, draws="weighted chi-squared sums")
 
 
-def gamma_skce_test(kernel: Kernel, predictions: Any, targets: Any) -> CalibrationTestResult:
+def gamma_skce_test(
+    kernel: Kernel, predictions: Distribution, targets: ArrayLike
+) -> CalibrationTestResult:
     """Asymptotic test of calibration with the unbiased SKCE and a gamma distribution.
 
     The null distribution of n SKCE_u, Σ_i λ_i z_i² − Σ_i λ_i, is replaced by a gamma distribution
@@ -237,7 +241,11 @@ def gamma_skce_test(kernel: Kernel, predictions: Any, targets: Any) -> Calibrati
 
 
 def pearson_skce_test(
-    kernel: Kernel, predictions: Any, targets: Any, *, num_eigenvalues: int = NUM_EIGENVALUES
+    kernel: Kernel,
+    predictions: Distribution,
+    targets: ArrayLike,
+    *,
+    num_eigenvalues: int = NUM_EIGENVALUES,
 ) -> CalibrationTestResult:
     """Asymptotic test of calibration with the unbiased SKCE and a Pearson curve.
 

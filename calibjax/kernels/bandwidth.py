@@ -8,19 +8,21 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.typing import ArrayLike
 
 from calibjax import _checks
+from calibjax._pytree import PyTree
 from calibjax.kernels.base import without_draws
 from calibjax.pairwise.selection import order_statistics
 
 
-def _pair_distance(distance: Callable, x: Any, y: Any) -> jax.Array:
+def _pair_distance(distance: Callable, x: PyTree, y: ArrayLike) -> jax.Array:
     return distance(x, y)
 
 
 @jax.jit
 def _mean_of_order_statistics(
-    distance: Callable, xs: Any, ranks: tuple[jax.Array, jax.Array]
+    distance: Callable, xs: PyTree, ranks: tuple[jax.Array, jax.Array]
 ) -> tuple[jax.Array, jax.Array]:
     """Mean of the distances of two ranks, where rank 0 is a zero; and how many are zero."""
     positive = jnp.maximum(ranks[0], 1), ranks[1]
@@ -33,7 +35,7 @@ def _mean_of_order_statistics(
 
 
 def median_heuristic(
-    distance: Callable[[Any, Any], jax.Array], xs: Any, *, include_diagonal: bool = False
+    distance: Callable[[Any, Any], jax.Array], xs: PyTree, *, include_diagonal: bool = False
 ) -> jax.Array:
     """Median of the pairwise distances of a sample, a common choice of the length scale.
 

@@ -10,10 +10,12 @@ from typing import Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
+from jax.typing import ArrayLike
 
 from calibjax import _checks
-from calibjax._pytree import record
+from calibjax._pytree import PyTree, record
 from calibjax.distributions import MonteCarlo
+from calibjax.distributions.base import Distribution
 from calibjax.kernels.expectations import (
     centered_kernel,
     combine,
@@ -57,7 +59,7 @@ class Kernel:
 
     diagonal: Any = None  # if it were a ClassVar, no property could override it
 
-    def __call__(self, x: Any, y: Any) -> jax.Array:
+    def __call__(self, x: PyTree, y: PyTree) -> jax.Array:
         """Value of the kernel at one pair of points, a scalar."""
         raise NotImplementedError(f"kernel {type(self).__name__} does not define __call__(x, y)")
 
@@ -68,18 +70,18 @@ class Kernel:
             "value_range(), or pass bound=... where there is such an argument"
         )
 
-    def single_expectation(self, p: Any, z: Any) -> jax.Array:
+    def single_expectation(self, p: Distribution, z: ArrayLike) -> jax.Array:
         """E_{Z~p} k(Z, z); see `calibjax.kernels.single_expectation`."""
         return single_expectation(self, p, z)
 
-    def double_expectation(self, p: Any, q: Any) -> jax.Array:
+    def double_expectation(self, p: Distribution, q: Distribution) -> jax.Array:
         """E_{Z~p, Z'~q} k(Z, Z'); see `calibjax.kernels.double_expectation`."""
         return double_expectation(self, p, q)
 
     def __add__(self, other: "Kernel") -> "Kernel":
         return Sum((self, other)) if isinstance(other, Kernel) else NotImplemented
 
-    def __radd__(self, other: Any) -> "Kernel":
+    def __radd__(self, other: object) -> "Kernel":
         # sum([k1, k2]) starts from 0.
         return self if isinstance(other, int) and other == 0 else NotImplemented
 
@@ -93,18 +95,18 @@ class Kernel:
     __rmul__ = __mul__
 
 
-def _is_scalar(value: Any) -> bool:
+def _is_scalar(value: object) -> bool:
     return isinstance(value, numbers.Real) or getattr(value, "ndim", None) == 0
 
 
-def without_draws(predictions: Any) -> Any:
+def without_draws(predictions: PyTree) -> PyTree:
     """The predictions that kernels on predictions see: without draws or indices added to them."""
     if isinstance(predictions, MonteCarlo):
         predictions = predictions.distribution
     return predictions.without_index() if hasattr(predictions, "without_index") else predictions
 
 
-def prediction_kernel(kernel: Kernel, p: Any, q: Any) -> jax.Array:
+def prediction_kernel(kernel: Kernel, p: Distribution, q: Distribution) -> jax.Array:
     """Value of a kernel on predictions at two predictions."""
     return kernel(without_draws(p), without_draws(q))
 
@@ -133,7 +135,7 @@ class Sum(Kernel):
         """Factors and kernels of the linear combination."""
         return [(None, term) for term in self.terms]
 
-    def __call__(self, x: Any, y: Any) -> jax.Array:
+    def __call__(self, x: PyTree, y: PyTree) -> jax.Array:
         """Sum of the values of the terms."""
         first, *others = (kernel(x, y) for kernel in self.terms)
         return sum(others, 0 + first)  # from 0, so that truth values are numbers
@@ -160,12 +162,12 @@ class Product(Kernel):
     factors: tuple[Kernel, ...]
 
     @property
-    def diagonal(self) -> Any:
+    def diagonal(self) -> PyTree:
         """Product of those of the factors, if they all have one."""
         values = [kernel.diagonal for kernel in self.factors]
         return None if any(value is None for value in values) else math.prod(values)
 
-    def __call__(self, x: Any, y: Any) -> jax.Array:
+    def __call__(self, x: PyTree, y: PyTree) -> jax.Array:
         """Product of the values of the factors."""
         first, *others = (kernel(x, y) for kernel in self.factors)
         return functools.reduce(operator.mul, others, 1 * first)  # from 1, for the same reason
@@ -195,7 +197,7 @@ class Scaled(Kernel):
         """Factors and kernels of the linear combination."""
         return [(self.factor, self.kernel)]
 
-    def __call__(self, x: Any, y: Any) -> jax.Array:
+    def __call__(self, x: PyTree, y: PyTree) -> jax.Array:
         """Multiple of the value of the kernel."""
         return self.factor * self.kernel(x, y)
 
@@ -240,7 +242,7 @@ class TensorProduct(Kernel):
         """Value at the pairs x = (p, y) and y = (q, z)."""
         return prediction_kernel(self.prediction, x[0], y[0]) * self.target(x[1], y[1])
 
-    def __mul__(self, other: Any) -> Kernel:
+    def __mul__(self, other: object) -> Kernel:
         if isinstance(other, TensorProduct):
             return TensorProduct(self.prediction * other.prediction, self.target * other.target)
         return super().__mul__(other)
@@ -251,17 +253,19 @@ class TensorProduct(Kernel):
         """Bounds of the products of values of both kernels."""
         return self.prediction.value_range().times(self.target.value_range())
 
-    def calibration_kernel(self, p: Any, y: Any, q: Any, z: Any) -> jax.Array:
+    def calibration_kernel(
+        self, p: Distribution, y: ArrayLike, q: Distribution, z: ArrayLike
+    ) -> jax.Array:
         """Calibration kernel of two samples; see `calibjax.estimators.calibration_kernel`."""
         value = prediction_kernel(self.prediction, p, q)
         return value * centered_kernel(self.target, p, y, q, z)
 
-    def expected_diagonal(self, p: Any) -> jax.Array:
+    def expected_diagonal(self, p: Distribution) -> jax.Array:
         """E h((p, Y), (p, Y)) for Y ~ p."""
         spread = diagonal_expectation(self.target, p) - double_expectation(self.target, p, p)
         return prediction_kernel(self.prediction, p, p) * spread
 
-    def embedding_difference(self, t: Any, s: Any, p: Any, y: Any) -> jax.Array:
+    def embedding_difference(self, t: Any, s: Any, p: Distribution, y: ArrayLike) -> jax.Array:
         """k((t, s), (p, y)) − E k((t, s), (p, Z)) for Z ~ p at a test location (t, s)."""
         difference = self.target(s, y) - single_expectation(self.target, p, s)
         return prediction_kernel(self.prediction, t, p) * difference
@@ -288,10 +292,10 @@ class TensorProduct(Kernel):
         return _checks.replaced(self, **checked)
 
 
-def combine_on_pairs(kernel: Any, method: str, function: Callable[[Any], Any]) -> Any:
+def combine_on_pairs(kernel: Any, method: str, function: Callable[[Any], Any]) -> PyTree:
     """Σ c function(k.method) over the terms of a kernel on pairs (prediction, target)."""
 
-    def of_term(term: Any) -> Any:
+    def of_term(term: Any) -> PyTree:
         if not hasattr(term, method):
             raise NotImplementedError(
                 f"{method} is not defined for kernel {type(term).__name__}; expected "

@@ -4,12 +4,16 @@ from collections.abc import Callable
 from typing import Any
 
 import jax
+from jax.typing import ArrayLike
 
 from calibjax import _checks
+from calibjax._pytree import PyTree
 from calibjax.distributions import Mixture, Samples
 
 
-def gram_matrix(kernel: Callable[[Any, Any], jax.Array], xs: Any, ys: Any = None) -> jax.Array:
+def gram_matrix(
+    kernel: Callable[[Any, Any], jax.Array], xs: PyTree, ys: PyTree = None
+) -> jax.Array:
     """Matrix of kernel values K_ij = k(x_i, y_j).
 
     Args:
@@ -44,7 +48,7 @@ def gram_matrix(kernel: Callable[[Any, Any], jax.Array], xs: Any, ys: Any = None
         num_axes = 2 if isinstance(xs, Mixture | Samples) else 1
         _checks.same_kind("ys", ys, "xs", xs, num_axes=num_axes)
 
-    def entry(x: Any, y: Any) -> Any:
+    def entry(x: PyTree, y: ArrayLike) -> PyTree:
         value = _checks.real("kernel(x, y)", kernel(x, y))
         _checks.shape("kernel(x, y)", value, (), "() (a scalar)")
         return value

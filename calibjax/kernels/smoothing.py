@@ -2,22 +2,24 @@
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 from jax import lax
+from jax.typing import ArrayLike, DTypeLike
 
 from calibjax import pairwise
 from calibjax._arithmetic import floating_dtype
+from calibjax._pytree import PyTree
+from calibjax.distances.base import Distance
 from calibjax.kernels.base import Kernel
 from calibjax.kernels.stationary import Stationary
 
 
 def smoothed_means(
     kernel: Kernel,
-    points: Any,
-    samples: Any,
+    points: PyTree,
+    samples: PyTree,
     values: jax.Array,
     groups: tuple[jax.Array, jax.Array],
     *,
@@ -63,7 +65,7 @@ def smoothed_means(
     return jax.tree.map(lambda x: jnp.moveaxis(x, 0, 1), lax.map(one, scales))
 
 
-def _batched(kernel: Stationary, dtype: Any) -> Stationary:
+def _batched(kernel: Stationary, dtype: DTypeLike) -> Stationary:
     """Kernels without their distance, with leading axis [G], or [1] for a single length scale."""
     scales = jnp.atleast_1d(jnp.asarray(kernel.length_scale, dtype))
     # Narrower kernels, whose exponents would overflow, choose the nearest sample all the same.
@@ -75,7 +77,7 @@ def _batched(kernel: Stationary, dtype: Any) -> Stationary:
     return dataclasses.replace(kernels, length_scale=scales)
 
 
-def _distance(distance: Any, x: Any, y: Any) -> jax.Array:
+def _distance(distance: Distance, x: PyTree, y: ArrayLike) -> jax.Array:
     return distance(x, y)
 
 
@@ -84,7 +86,7 @@ def _log_kernel(power_and_kernel: tuple[jax.Array, Stationary], distance: jax.Ar
     return power * kernel.log_value(distance)
 
 
-def _surprisal(kernel: Kernel, x: Any, y: Any) -> jax.Array:
+def _surprisal(kernel: Kernel, x: PyTree, y: ArrayLike) -> jax.Array:
     """−log k(x, y), infinite where the kernel is zero."""
     value = jnp.asarray(kernel(x, y))
     is_zero = value == 0  # where the logarithm has no finite derivative

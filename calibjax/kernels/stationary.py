@@ -6,9 +6,10 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.typing import ArrayLike
 
 from calibjax import _checks
-from calibjax._pytree import record
+from calibjax._pytree import PyTree, record
 from calibjax.distances import Distance, Euclidean
 from calibjax.kernels.base import Kernel, ValueRange
 
@@ -41,7 +42,7 @@ class Stationary(Kernel):
         """Logarithm of the kernel at a distance, g(d)."""
         raise NotImplementedError(f"{type(self).__name__} does not define log_value(distance)")
 
-    def __call__(self, x: Any, y: Any) -> jax.Array:
+    def __call__(self, x: PyTree, y: ArrayLike) -> jax.Array:
         """Value at one pair of points."""
         return jnp.exp(self.log_value(self.distance(x, y)))
 
@@ -56,7 +57,7 @@ class Stationary(Kernel):
         return _checks.replaced(self, length_scale=scale, distance=distance)
 
 
-def refuse_far_length_scale(kernel: Stationary, scales: Any) -> None:
+def refuse_far_length_scale(kernel: Stationary, scales: ArrayLike) -> None:
     """Refuses length scales whose squares overflow in units of the predictions' scales."""
     if _checks.is_concrete(kernel.length_scale, scales):
         scales, value = np.asarray(scales), float(np.asarray(kernel.length_scale))
@@ -84,7 +85,7 @@ class SquaredExponential(Stationary):
     length_scale: jax.Array | float = 1.0
     distance: Distance = dataclasses.field(default_factory=Euclidean)
 
-    def __call__(self, x: Any, y: Any) -> jax.Array:
+    def __call__(self, x: PyTree, y: ArrayLike) -> jax.Array:
         """Value at one pair of points."""
         return jnp.exp(self._of_square(self.distance.squared(x, y)))
 

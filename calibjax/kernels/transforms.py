@@ -9,10 +9,11 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax.typing import ArrayLike
 
 from calibjax import _checks
-from calibjax._pytree import record
-from calibjax.distributions.base import transformed_point
+from calibjax._pytree import PyTree, record
+from calibjax.distributions.base import Distribution, transformed_point
 from calibjax.kernels.base import Kernel, ValueRange
 from calibjax.kernels.expectations import (
     FeatureRule,
@@ -50,7 +51,7 @@ class Linear(Kernel):
     scale: jax.Array | float
     kernel: Kernel
 
-    def __call__(self, x: Any, y: Any) -> jax.Array:
+    def __call__(self, x: PyTree, y: ArrayLike) -> jax.Array:
         """Value of the inner kernel at the transformed points."""
         return self.kernel(*(_transformed(point, self.scale) for point in (x, y)))
 
@@ -71,7 +72,7 @@ class Linear(Kernel):
         )
 
 
-def linear_map(p: Any, scale: jax.Array | float) -> Any:
+def linear_map(p: PyTree, scale: jax.Array | float) -> PyTree:
     """Distribution of A Z for Z ~ p.
 
     Scalars of `Normal` and `Laplace`; scalars and [d] of `DiagNormal`, which stay such;
@@ -102,50 +103,52 @@ def linear_map(p: Any, scale: jax.Array | float) -> Any:
     return p.linear_map(scale)
 
 
-def _transformed(point: Any, scale: Any) -> Any:
+def _transformed(point: Any, scale: Any) -> PyTree:
     """A times a point, which may be a distribution."""
     return (linear_map if hasattr(point, "sample") else transformed_point)(point, scale)
 
 
-def _map(kernel: Linear, p: Any) -> Any:
+def _map(kernel: Linear, p: Distribution) -> PyTree:
     if not hasattr(p, "linear_map"):
         raise missing(kernel, p, ", which have no method linear_map")
     return linear_map(p, kernel.scale)
 
 
-def _mapped(kernel: Linear, p: Any, y: Any) -> tuple[Any, Any]:
+def _mapped(kernel: Linear, p: Distribution, y: ArrayLike) -> tuple[Any, Any]:
     return _map(kernel, p), _transformed(y, kernel.scale)
 
 
-def _mapped_batch(kernel: Linear, *batches: Any) -> Any:
+def _mapped_batch(kernel: Linear, *batches: Any) -> PyTree:
     return jax.vmap(functools.partial(_mapped, kernel))(*batches)
 
 
-def _single(kernel: Linear, p: Any, z: Any) -> jax.Array:
+def _single(kernel: Linear, p: Distribution, z: ArrayLike) -> jax.Array:
     return single_expectation(kernel.kernel, *_mapped(kernel, p, z))
 
 
-def _double(kernel: Linear, p: Any, q: Any) -> jax.Array:
+def _double(kernel: Linear, p: Distribution, q: Distribution) -> jax.Array:
     return double_expectation(kernel.kernel, _map(kernel, p), _map(kernel, q))
 
 
-def _diagonal(kernel: Linear, p: Any) -> jax.Array | float:
+def _diagonal(kernel: Linear, p: Distribution) -> jax.Array | float:
     return diagonal_expectation(kernel.kernel, _map(kernel, p))
 
 
-def _centered(kernel: Linear, p: Any, y: Any, q: Any, z: Any) -> jax.Array:
+def _centered(
+    kernel: Linear, p: Distribution, y: ArrayLike, q: Distribution, z: ArrayLike
+) -> jax.Array:
     return centered_kernel(kernel.kernel, *_mapped(kernel, p, y), *_mapped(kernel, q, z))
 
 
-def _prepare(kernel: Linear, predictions: Any, targets: Any) -> Any:
+def _prepare(kernel: Linear, predictions: Distribution, targets: ArrayLike) -> PyTree:
     return prepare_features(kernel.kernel, *_mapped_batch(kernel, predictions, targets))
 
 
-def _features(kernel: Linear, prepared: Any, p: Any, y: Any) -> jax.Array:
+def _features(kernel: Linear, prepared: PyTree, p: Distribution, y: ArrayLike) -> jax.Array:
     return features(kernel.kernel, prepared, *_mapped(kernel, p, y))
 
 
-def _check(kernel: Linear, predictions: Any) -> None:
+def _check(kernel: Linear, predictions: Distribution) -> None:
     mapped = jax.vmap(functools.partial(_map, kernel))(predictions)
     check_expectations(kernel.kernel, mapped)
 

@@ -18,10 +18,12 @@ from jax.custom_derivatives import SymbolicZero
 from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir
 
+from calibjax._pytree import PyTree
+
 Function = Callable[..., Any]
 
 
-def _is_zero(tangent: Any) -> bool:
+def _is_zero(tangent: PyTree) -> bool:
     return isinstance(tangent, SymbolicZero) or tangent.dtype == jax.dtypes.float0
 
 
@@ -38,14 +40,16 @@ def differentiable(value: Function, gradient: Function) -> Function:
     """
 
     @functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
-    def evaluate(function: Any, smooth: Any, rest: Any) -> jax.Array:
+    def evaluate(function: PyTree, smooth: PyTree, rest: PyTree) -> jax.Array:
         return value(function, smooth, rest)
 
     @functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
-    def slopes(function: Any, smooth: Any, rest: Any) -> Any:
+    def slopes(function: PyTree, smooth: PyTree, rest: PyTree) -> PyTree:
         return gradient(function, smooth, rest)
 
-    def evaluate_jvp(function: Any, primals: Any, tangents: Any) -> tuple[jax.Array, jax.Array]:
+    def evaluate_jvp(
+        function: PyTree, primals: PyTree, tangents: PyTree
+    ) -> tuple[jax.Array, jax.Array]:
         out = evaluate(function, *primals)
         pairs = zip(
             jax.tree.leaves(slopes(function, *primals)), jax.tree.leaves(tangents[0]), strict=True
@@ -53,7 +57,7 @@ def differentiable(value: Function, gradient: Function) -> Function:
         terms = [jnp.sum(g * t) for g, t in pairs if not _is_zero(t)]
         return out, sum(terms, jnp.zeros((), out.dtype)).astype(out.dtype)
 
-    def slopes_jvp(function: Any, primals: Any, tangents: Any) -> tuple[Any, Any]:
+    def slopes_jvp(function: PyTree, primals: PyTree, tangents: PyTree) -> tuple[Any, Any]:
         smooth, rest = primals
         leaves, structure = jax.tree.flatten(smooth)
         directions = [
@@ -91,18 +95,18 @@ _product_p = Primitive("calibjax_symmetric_product")
 _product_p.multiple_results = True
 
 
-def _evaluate(*arrays: Any, product: Function, number: int) -> list[jax.Array]:
+def _evaluate(*arrays: PyTree, product: Function, number: int) -> list[jax.Array]:
     del number
     return product(*arrays)
 
 
-def _transpose(cotangents: Any, *arrays: Any, product: Function, number: int) -> list[Any]:
+def _transpose(cotangents: PyTree, *arrays: PyTree, product: Function, number: int) -> list[Any]:
     point = arrays[:-number]
     cotangents = [ad.instantiate_zeros(c) for c in cotangents]
     return [None] * len(point) + _symmetric(product, list(point), cotangents)
 
 
-def _jvp(primals: Any, tangents: Any, *, product: Function, number: int) -> tuple[Any, Any]:
+def _jvp(primals: PyTree, tangents: PyTree, *, product: Function, number: int) -> tuple[Any, Any]:
     point, tangent = list(primals[:-number]), list(tangents[-number:])
     out = _symmetric(product, point, list(primals[-number:]))
     changes = _symmetric(product, point, [ad.instantiate_zeros(t) for t in tangent])
@@ -113,7 +117,7 @@ def _jvp(primals: Any, tangents: Any, *, product: Function, number: int) -> tupl
     return out, list(changes)
 
 
-def _batch(arrays: Any, axes: Any, *, product: Function, number: int) -> tuple[Any, Any]:
+def _batch(arrays: PyTree, axes: PyTree, *, product: Function, number: int) -> tuple[Any, Any]:
     sizes = (x.shape[a] for x, a in zip(arrays, axes, strict=True) if a is not None)
     size = next(sizes)
     # The transpose has a batch where the direction has none, so all of it gets one.

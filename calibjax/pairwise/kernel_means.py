@@ -9,6 +9,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from calibjax._arithmetic import matmul
+from calibjax._pytree import PyTree
 from calibjax.pairwise import tiles
 
 SMOOTHING_TILE_SIZE = 384  # as much work as it takes to occupy several threads
@@ -18,8 +19,8 @@ SMOOTHING_TILE_SIZE = 384  # as much work as it takes to occupy several threads
 def kernel_means(
     function: Callable[..., jax.Array],
     log_kernel: Callable[..., jax.Array],
-    args: Any,
-    parameters: Any,
+    args: PyTree,
+    parameters: PyTree,
     points: tuple[Any, jax.Array],
     samples: tuple[Any, jax.Array],
     values: jax.Array,
@@ -89,7 +90,12 @@ def kernel_means(
 
 
 def _smoothed_row(
-    function: Callable, log_kernel: Callable, args: Any, parameters: Any, columns: Any, row: Any
+    function: Callable,
+    log_kernel: Callable,
+    args: PyTree,
+    parameters: PyTree,
+    columns: PyTree,
+    row: PyTree,
 ) -> jax.Array:
     """Weighted sums of values and of ones at the points of a tile, [G, c + 1, rows]."""
     points, row_groups = row
@@ -99,7 +105,7 @@ def _smoothed_row(
     dtype = jnp.result_type(distances.dtype, columns[2])
     num_kernels = jax.tree.leaves(parameters)[0].shape[0]
 
-    def visit(carry: Any, column: Any) -> Any:
+    def visit(carry: PyTree, column: PyTree) -> PyTree:
         nearest, sums = carry
         samples, column_groups, values = column
         distance = tiles.evaluate(function, args, samples, points)  # [columns, rows]
@@ -111,7 +117,7 @@ def _smoothed_row(
         before = jnp.where(nearest == jnp.inf, centre, nearest)
         distance = jnp.where(is_pair, distance, centre)
 
-        def add(kernel_and_sum: Any) -> jax.Array:
+        def add(kernel_and_sum: PyTree) -> jax.Array:
             kernel, total = kernel_and_sum
             shift = log_kernel(kernel, centre)
             weights = jnp.where(is_pair, jnp.exp(log_kernel(kernel, distance) - shift), 0)
@@ -121,7 +127,7 @@ def _smoothed_row(
         return closest, lax.map(add, (parameters, sums))
 
     @jax.checkpoint
-    def step(carry: Any, column: Any) -> tuple[Any, None]:
+    def step(carry: PyTree, column: PyTree) -> tuple[Any, None]:
         overlaps = (column[1][0] <= high) & (column[1][-1] >= low)
         return lax.cond(overlaps, visit, lambda carry, _: carry, carry, column), None
 

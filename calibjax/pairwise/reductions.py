@@ -7,8 +7,10 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 from jax import lax
+from jax.typing import ArrayLike
 
 from calibjax._arithmetic import matmul
+from calibjax._pytree import PyTree
 from calibjax.pairwise import tiles
 from calibjax.pairwise.derivatives import differentiable
 from calibjax.pairwise.tiles import TILE_SIZE
@@ -17,7 +19,7 @@ PairFunction = Callable[[Any, Any, Any], jax.Array]
 _BLOCK_ENTRIES = 2**20  # pairs of blocks evaluated at once
 
 
-def _tile_form(function: PairFunction, args: Any, rows: Any, columns: Any) -> jax.Array:
+def _tile_form(function: PairFunction, args: PyTree, rows: PyTree, columns: PyTree) -> jax.Array:
     """Σ_ij v_ic f(x_i, y_j) w_jc within a tile, [c].
 
     Matrix products keep the evaluation of the tile vectorised, which a fused sum does not.
@@ -27,30 +29,30 @@ def _tile_form(function: PairFunction, args: Any, rows: Any, columns: Any) -> ja
     return jnp.sum(v * matmul(values, w), 0)
 
 
-def _tile_diagonal_form(function: PairFunction, args: Any, rows: Any) -> jax.Array:
+def _tile_diagonal_form(function: PairFunction, args: PyTree, rows: PyTree) -> jax.Array:
     """Σ_{i<j} w_ic f(x_i, x_j) w_jc within a tile, [c]."""
     xs, w = rows
     values = tiles.evaluate(function, args, xs, xs)
     return jnp.sum(w * matmul(jnp.triu(values, 1), w), 0)
 
 
-def _partition(tree: Any) -> tuple[Any, Any]:
+def _partition(tree: PyTree) -> tuple[Any, Any]:
     """The tree twice: with None for leaves without derivatives (labels), and the other way."""
 
-    def is_smooth(leaf: Any) -> bool:
+    def is_smooth(leaf: ArrayLike) -> bool:
         return jnp.issubdtype(jnp.result_type(leaf), jnp.inexact)
 
     smooth = jax.tree.map(lambda leaf: leaf if is_smooth(leaf) else None, tree)
     return smooth, jax.tree.map(lambda leaf: None if is_smooth(leaf) else leaf, tree)
 
 
-def _combine(smooth: Any, rest: Any) -> Any:
+def _combine(smooth: PyTree, rest: PyTree) -> PyTree:
     """Undoes `_partition`."""
     choose = lambda s, r: r if s is None else s  # noqa: E731
     return jax.tree.map(choose, smooth, rest, is_leaf=lambda leaf: leaf is None)
 
 
-def _forms_value(function: PairFunction, smooth: Any, rest: Any) -> jax.Array:
+def _forms_value(function: PairFunction, smooth: PyTree, rest: PyTree) -> jax.Array:
     """Σ_{i<j} w_ic f(x_i, x_j) w_jc over all tiles, [c].
 
     `smooth` and `rest` are the two parts of (args, rows), where rows are a pair (samples, weights)
@@ -60,10 +62,10 @@ def _forms_value(function: PairFunction, smooth: Any, rest: Any) -> jax.Array:
     one = tiles.first(rows[0])
     dtype = jnp.result_type(jax.eval_shape(function, args, one, one), rows[1])
 
-    def step(i: jax.Array, j: jax.Array, x: Any, y: Any, total: Any) -> Any:
+    def step(i: jax.Array, j: jax.Array, x: PyTree, y: ArrayLike, total: PyTree) -> PyTree:
         return tiles.add(total, _tile_form(function, args, x, y).astype(dtype))
 
-    def diagonal(i: jax.Array, x: Any, total: Any) -> Any:
+    def diagonal(i: jax.Array, x: PyTree, total: PyTree) -> PyTree:
         return tiles.add(total, _tile_diagonal_form(function, args, x).astype(dtype))
 
     zero = jnp.zeros(rows[1].shape[-1], dtype)
@@ -71,22 +73,24 @@ def _forms_value(function: PairFunction, smooth: Any, rest: Any) -> jax.Array:
     return total[0] + total[1]
 
 
-def _forms_slopes(function: PairFunction, smooth: Any, rest: Any, cotangent: jax.Array) -> Any:
+def _forms_slopes(
+    function: PairFunction, smooth: PyTree, rest: PyTree, cotangent: jax.Array
+) -> PyTree:
     """The derivative of a sum over pairs is a sum over pairs: tiles are evaluated again."""
     args, rows = smooth
     rest_args, rest_rows = rest
 
-    def place(total: Any, index: jax.Array, tile: Any) -> Any:
+    def place(total: PyTree, index: jax.Array, tile: PyTree) -> PyTree:
         return jax.tree.map(lambda t, x: t.at[index].add(x), total, tile)
 
-    def pull_back(form: Callable, *primals: Any) -> Any:
+    def pull_back(form: Callable, *primals: PyTree) -> PyTree:
         value, pull = jax.vjp(form, *primals)
         return pull(cotangent.astype(value.dtype))
 
-    def step(i: jax.Array, j: jax.Array, x: Any, y: Any, total: Any) -> Any:
+    def step(i: jax.Array, j: jax.Array, x: PyTree, y: PyTree, total: PyTree) -> PyTree:
         (x, rest_x), (y, rest_y) = x, y
 
-        def form(a: Any, x: Any, y: Any) -> jax.Array:
+        def form(a: PyTree, x: PyTree, y: ArrayLike) -> jax.Array:
             pair = _combine(x, rest_x), _combine(y, rest_y)
             return _tile_form(function, _combine(a, rest_args), *pair)
 
@@ -95,10 +99,10 @@ def _forms_slopes(function: PairFunction, smooth: Any, rest: Any, cotangent: jax
         t_rows = place(place(t_rows, i, d_x), j, d_y)
         return jax.tree.map(jnp.add, t_args, d_args), t_rows
 
-    def diagonal(i: jax.Array, x: Any, total: Any) -> Any:
+    def diagonal(i: jax.Array, x: PyTree, total: PyTree) -> PyTree:
         x, rest_x = x
 
-        def form(a: Any, x: Any) -> jax.Array:
+        def form(a: PyTree, x: PyTree) -> jax.Array:
             return _tile_diagonal_form(function, _combine(a, rest_args), _combine(x, rest_x))
 
         d_args, d_x = pull_back(form, args, x)
@@ -124,7 +128,7 @@ _many_forms.defvjp(
 )
 
 
-def _forms(function: PairFunction, smooth: Any, rest: Any) -> jax.Array:
+def _forms(function: PairFunction, smooth: PyTree, rest: PyTree) -> jax.Array:
     """`_forms_value` with derivatives: of one form in both modes, of several in reverse mode."""
     weights = _combine(smooth, rest)[1][1]
     if weights.shape[-1] == 1:
@@ -133,14 +137,14 @@ def _forms(function: PairFunction, smooth: Any, rest: Any) -> jax.Array:
 
 
 def _upper_forms(
-    function: PairFunction, args: Any, xs: Any, weights: jax.Array, tile_size: int
+    function: PairFunction, args: PyTree, xs: PyTree, weights: jax.Array, tile_size: int
 ) -> jax.Array:
     """Σ_{i<j} w_ic f(x_i, x_j) w_jc, [c]."""
     rows = tiles.split(xs, tile_size), tiles.split_weights(weights, tile_size)
     return _forms(function, *_partition((args, rows)))
 
 
-def _ones(function: PairFunction, args: Any, xs: Any) -> jax.Array:
+def _ones(function: PairFunction, args: PyTree, xs: PyTree) -> jax.Array:
     """Unit weights [n, 1] in the dtype of the values."""
     first = tiles.take(xs, 0)
     dtype = jax.eval_shape(function, args, first, first).dtype
@@ -152,7 +156,7 @@ _jit_reduction = functools.partial(jax.jit, static_argnames=("function", "tile_s
 
 @_jit_reduction
 def mean_over_pairs(
-    function: PairFunction, args: Any, xs: Any, *, tile_size: int = TILE_SIZE
+    function: PairFunction, args: PyTree, xs: PyTree, *, tile_size: int = TILE_SIZE
 ) -> jax.Array:
     """Mean of f(x_i, x_j) over the pairs i < j: the U-statistic of a symmetric f.
 
@@ -181,7 +185,7 @@ def mean_over_pairs(
 
 @_jit_reduction
 def mean_over_all_pairs(
-    function: PairFunction, args: Any, xs: Any, *, tile_size: int = TILE_SIZE
+    function: PairFunction, args: PyTree, xs: PyTree, *, tile_size: int = TILE_SIZE
 ) -> jax.Array:
     """Mean of a symmetric f(x_i, x_j) over all n² pairs: the V-statistic.
 
@@ -201,7 +205,12 @@ def mean_over_all_pairs(
 
 @_jit_reduction
 def quadratic_forms(
-    function: PairFunction, args: Any, xs: Any, weights: jax.Array, *, tile_size: int = TILE_SIZE
+    function: PairFunction,
+    args: PyTree,
+    xs: PyTree,
+    weights: jax.Array,
+    *,
+    tile_size: int = TILE_SIZE,
 ) -> jax.Array:
     """Quadratic forms Σ_ij w_ic f(x_i, x_j) w_jc of a symmetric f, for all c at once.
 
@@ -231,7 +240,12 @@ def quadratic_forms(
 
 @_jit_reduction
 def split_quadratic_forms(
-    function: PairFunction, args: Any, xs: Any, weights: jax.Array, *, tile_size: int = TILE_SIZE
+    function: PairFunction,
+    args: PyTree,
+    xs: PyTree,
+    weights: jax.Array,
+    *,
+    tile_size: int = TILE_SIZE,
 ) -> tuple[jax.Array, jax.Array]:
     """The two parts of `quadratic_forms`: sums over i ≠ j, and over i = j, [c] each.
 
@@ -250,9 +264,9 @@ def split_quadratic_forms(
 @_jit_reduction
 def weighted_sums(
     function: PairFunction,
-    args: Any,
-    xs: Any,
-    ys: Any,
+    args: PyTree,
+    xs: PyTree,
+    ys: PyTree,
     weights: jax.Array,
     *,
     tile_size: int = TILE_SIZE,
@@ -284,12 +298,12 @@ def weighted_sums(
     columns = tiles.split(ys, tile_size), tiles.split_weights(weights, tile_size)
 
     @jax.checkpoint
-    def step(rows: Any, total: Any, column: Any) -> tuple[Any, None]:
+    def step(rows: PyTree, total: PyTree, column: PyTree) -> tuple[Any, None]:
         samples, w = column
         term = matmul(tiles.evaluate(function, args, rows, samples), w)
         return tiles.add(total, term), None
 
-    def row(rows: Any) -> jax.Array:
+    def row(rows: PyTree) -> jax.Array:
         values = jax.eval_shape(
             functools.partial(tiles.evaluate, function), args, rows, tiles.take(columns[0], 0)
         )
@@ -304,7 +318,7 @@ def weighted_sums(
 
 @functools.partial(jax.jit, static_argnames=("function", "block_size", "tile_size"))
 def block_means(
-    function: PairFunction, args: Any, xs: Any, *, block_size: int, tile_size: int = TILE_SIZE
+    function: PairFunction, args: PyTree, xs: PyTree, *, block_size: int, tile_size: int = TILE_SIZE
 ) -> jax.Array:
     """Mean over the pairs i < j within each of the ⌊n/B⌋ blocks of B consecutive samples.
 

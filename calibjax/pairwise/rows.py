@@ -7,13 +7,14 @@ from typing import Any
 import jax
 from jax import lax
 
+from calibjax._pytree import PyTree
 from calibjax.pairwise import tiles
 from calibjax.pairwise.tiles import TILE_SIZE
 
 
 def map_rows(
-    function: Callable[[Any, Any], Any], args: Any, xs: Any, *, tile_size: int = TILE_SIZE
-) -> Any:
+    function: Callable[[Any, Any], Any], args: PyTree, xs: PyTree, *, tile_size: int = TILE_SIZE
+) -> PyTree:
     """Values function(args, x_j) at all points x_j, for functions that need a whole row of pairs.
 
     Ratios of sums over samples, nearest neighbours and the like need the row of one point with

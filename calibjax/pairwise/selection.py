@@ -8,7 +8,9 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 from jax import lax
+from jax.typing import DTypeLike
 
+from calibjax._pytree import PyTree
 from calibjax.pairwise.tiles import TILE_SIZE, evaluate, fold_pairs, length_of, split, take
 
 # The values of so few samples are held, in O(n · tile) memory, instead of computed in each pass.
@@ -25,7 +27,7 @@ PairFunction = Callable[[Any, Any, Any], jax.Array]
 Fold = Callable[[Callable, Any, Any], Any]
 
 
-def _integer_of(dtype: Any) -> Any:
+def _integer_of(dtype: DTypeLike) -> PyTree:
     return jnp.int64 if dtype == jnp.float64 else jnp.int32
 
 
@@ -70,15 +72,15 @@ def _keep_smallest(limit: jax.Array, kept: jax.Array, keys: jax.Array) -> jax.Ar
     return lax.platform_dependent(kept, keys, cpu=by_rows, default=at_once)
 
 
-def _fold_of(function: PairFunction, args: Any, xs: Any) -> tuple[Fold, int]:
+def _fold_of(function: PairFunction, args: PyTree, xs: PyTree) -> tuple[Fold, int]:
     """How to go through the keys of all pairs, and how many columns they come in.
 
     The former is a function (step, args, carry) that folds step(args, carry, keys) over tiles;
     keys are the largest integer where a pair does not count.
     """
 
-    def fold_computed(step: Callable, step_args: Any, carry: Any) -> Any:
-        def visit(both: Any, carry: Any, xs: Any, ys: Any, mask: jax.Array) -> Any:
+    def fold_computed(step: Callable, step_args: PyTree, carry: PyTree) -> PyTree:
+        def visit(both: PyTree, carry: PyTree, xs: PyTree, ys: PyTree, mask: jax.Array) -> PyTree:
             args, step_args = both
             keys = _as_keys(evaluate(function, args, xs, ys))
             keys = jnp.where(mask, keys, jnp.iinfo(keys.dtype).max)
@@ -90,7 +92,7 @@ def _fold_of(function: PairFunction, args: Any, xs: Any) -> tuple[Fold, int]:
     if length_of(xs) > _MANY_SAMPLES:
         return fold_computed, length
 
-    def store(_: Any, carry: Any, keys: jax.Array) -> Any:
+    def store(_: PyTree, carry: PyTree, keys: jax.Array) -> PyTree:
         held, index = carry
         return lax.dynamic_update_index_in_dim(held, keys, index, 0), index + 1
 
@@ -109,7 +111,7 @@ def _scrambled(x: jax.Array) -> jax.Array:
     return x ^ (x >> 16)
 
 
-def _drawn_keys(function: PairFunction, args: Any, xs: Any, num_pairs: int) -> jax.Array:
+def _drawn_keys(function: PairFunction, args: PyTree, xs: PyTree, num_pairs: int) -> jax.Array:
     """Keys of some pairs i ≠ j from all over the data, ascending."""
     n = length_of(xs)
     size = min(_NUM_DRAWN, -(-num_pairs // 16))
@@ -136,7 +138,7 @@ def _thresholds_of_drawn(drawn: jax.Array, rank: jax.Array, num_pairs: int) -> j
     return jnp.concatenate([jnp.zeros_like(drawn[:1]), drawn[index]])
 
 
-def _thresholds_within(bracket: Any, rank: jax.Array, dtype: Any) -> jax.Array:
+def _thresholds_within(bracket: PyTree, rank: jax.Array, dtype: DTypeLike) -> jax.Array:
     """Keys around the place of a rank if the pairs were spread evenly over a bracket.
 
     The ends find a value that many pairs share; equal parts bound the number of passes.
@@ -153,7 +155,7 @@ def _thresholds_within(bracket: Any, rank: jax.Array, dtype: Any) -> jax.Array:
     return low + jnp.sort(jnp.append(jnp.minimum(inner, width - 1), width - 1))
 
 
-def _narrowed(bracket: Any, thresholds: jax.Array, counts: jax.Array, rank: jax.Array) -> Any:
+def _narrowed(bracket: PyTree, thresholds: jax.Array, counts: jax.Array, rank: jax.Array) -> PyTree:
     low, high, below, upto = bracket
     edges = jnp.concatenate([low[None] - 1, thresholds, high[None]])
     counts = jnp.concatenate([below[None], counts, upto[None]])
@@ -163,7 +165,7 @@ def _narrowed(bracket: Any, thresholds: jax.Array, counts: jax.Array, rank: jax.
 
 @functools.partial(jax.jit, static_argnames="function")
 def order_statistics(
-    function: PairFunction, args: Any, xs: Any, ranks: tuple[jax.Array, jax.Array]
+    function: PairFunction, args: PyTree, xs: PyTree, ranks: tuple[jax.Array, jax.Array]
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
     """Values of two ranks among those of all pairs, or among the positive ones.
 
@@ -199,11 +201,11 @@ def order_statistics(
         )
         return first, second
 
-    def undecided(state: Any) -> jax.Array:
+    def undecided(state: PyTree) -> jax.Array:
         (low, high, below, upto), _, zeros = state
         return (zeros < 0) | (low < high) & (upto - below >= _NUM_KEPT)
 
-    def narrow(state: Any) -> Any:
+    def narrow(state: PyTree) -> PyTree:
         bracket, thresholds, zeros = state
         counts = jnp.zeros((thresholds.size, length), jnp.asarray(0).dtype)
         counts = jnp.sum(fold(_count_upto, thresholds, counts), 1)

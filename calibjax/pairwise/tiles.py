@@ -2,22 +2,24 @@
 
 import functools
 from collections.abc import Callable
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 from jax import lax
+from jax.typing import ArrayLike
+
+from calibjax._pytree import PyTree
 
 TILE_SIZE = 128  # a tile of float64 fits the cache of a core
 _LANES = 16  # lengths of tiles are multiples of it, or loops are not vectorised to the end
 
 
-def length_of(xs: Any) -> int:
+def length_of(xs: PyTree) -> int:
     """Number of samples: the length of the leading axis."""
     return jax.tree.leaves(xs)[0].shape[0]
 
 
-def split(xs: Any, tile_size: int) -> Any:
+def split(xs: PyTree, tile_size: int) -> PyTree:
     """Cuts n samples into tiles of equal length, [n, ...] → [tiles, ..., length].
 
     Samples come last, so that each component of a tile is contiguous. The last tile is filled up
@@ -46,37 +48,37 @@ def split_weights(weights: jax.Array, tile_size: int) -> jax.Array:
     return jnp.where(valid.reshape(*tiles.shape[:2], 1), tiles, 0)
 
 
-def take(tiles: Any, index: jax.Array | int) -> Any:
+def take(tiles: PyTree, index: jax.Array | int) -> PyTree:
     """One tile."""
     return jax.tree.map(lambda leaf: lax.dynamic_index_in_dim(leaf, index, keepdims=False), tiles)
 
 
-def evaluate(function: Callable[..., jax.Array], args: Any, xs: Any, ys: Any) -> jax.Array:
+def evaluate(function: Callable[..., jax.Array], args: PyTree, xs: PyTree, ys: PyTree) -> jax.Array:
     """All values function(args, x_i, y_j) of a tile, [rows, columns]."""
     columns = jax.vmap(function, in_axes=(None, None, -1))
     return jax.vmap(columns, in_axes=(None, -1, None))(args, xs, ys)
 
 
-def first(tiles: Any) -> Any:
+def first(tiles: PyTree) -> PyTree:
     """The first sample."""
     return jax.tree.map(lambda leaf: leaf[0, ..., 0], tiles)
 
 
-def _sweep(tiles: Any, low: Any, high: int, step: Callable, carry: Any) -> Any:
+def _sweep(tiles: PyTree, low: PyTree, high: int, step: Callable, carry: PyTree) -> PyTree:
     """Folds step(j, tile j, carry) over low ≤ j < high.
 
     Each tile is handed over from the step before. Cut within its own step, it would be cut anew
     by every pair in the innermost loop, which is then not vectorised.
     """
 
-    def body(j: jax.Array, state: Any) -> Any:
+    def body(j: jax.Array, state: PyTree) -> PyTree:
         tile, carry = state
         return take(tiles, j + 1), step(j, tile, carry)
 
     return lax.fori_loop(low, high, body, (take(tiles, low), carry))[1]
 
 
-def visit_upper(tiles: Any, diagonal: Callable, upper: Callable, carry: Any) -> Any:
+def visit_upper(tiles: PyTree, diagonal: Callable, upper: Callable, carry: PyTree) -> PyTree:
     """Folds over the pairs of tiles on the diagonal and above it.
 
     Args:
@@ -87,8 +89,8 @@ def visit_upper(tiles: Any, diagonal: Callable, upper: Callable, carry: Any) -> 
     """
     num_tiles = length_of(tiles)
 
-    def row(i: jax.Array, x: Any, carry: Any) -> Any:
-        def column(j: jax.Array, y: Any, carry: Any) -> Any:
+    def row(i: jax.Array, x: PyTree, carry: PyTree) -> PyTree:
+        def column(j: jax.Array, y: ArrayLike, carry: PyTree) -> PyTree:
             return upper(i, j, x, y, carry)
 
         return _sweep(tiles, i + 1, num_tiles, column, diagonal(i, x, carry))
@@ -105,7 +107,9 @@ def add(total: tuple[jax.Array, jax.Array], term: jax.Array) -> tuple[jax.Array,
 
 
 @functools.partial(jax.jit, static_argnames=("step", "tile_size"))
-def fold_pairs(step: Callable, args: Any, init: Any, xs: Any, *, tile_size: int = TILE_SIZE) -> Any:
+def fold_pairs(
+    step: Callable, args: PyTree, init: PyTree, xs: PyTree, *, tile_size: int = TILE_SIZE
+) -> PyTree:
     """Folds over all pairs i < j, a tile at a time.
 
     Args:
@@ -133,12 +137,12 @@ def fold_pairs(step: Callable, args: Any, init: Any, xs: Any, *, tile_size: int 
     length = jax.tree.leaves(tiles)[0].shape[-1]
     local = jnp.arange(length)
 
-    def upper(i: jax.Array, j: jax.Array, x: Any, y: Any, carry: Any) -> Any:
+    def upper(i: jax.Array, j: jax.Array, x: PyTree, y: ArrayLike, carry: PyTree) -> PyTree:
         rows, columns = i * length + local, j * length + local
         mask = (rows[:, None] < columns) & (columns < num_samples)
         return step(args, carry, x, y, mask)
 
-    def diagonal(i: jax.Array, x: Any, carry: Any) -> Any:
+    def diagonal(i: jax.Array, x: PyTree, carry: PyTree) -> PyTree:
         return upper(i, i, x, x, carry)
 
     return visit_upper(tiles, diagonal, upper, init)

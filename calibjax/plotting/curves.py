@@ -17,7 +17,7 @@ def bandwidth_curves(
     curves: Mapping[str, Any],
     *,
     ylabel: str = "maximum local calibration error",
-    axis: Any = None,
+    axis: "Axes | None" = None,
 ) -> "Axes":
     """Local calibration errors of several methods over the length scale of the kernel.
 
@@ -65,7 +65,7 @@ def reward_curves(
     curves: Mapping[str, Any],
     *,
     ylabel: str = "improvement of the reward, per sample",
-    axis: Any = None,
+    axis: "Axes | None" = None,
 ) -> "Axes":
     """Improvements of the reward of decisions over the cost ratio of errors.
 
@@ -111,7 +111,7 @@ def reward_curves(
 def _draw(
     x: np.ndarray,
     curves: Any,
-    axis: Any,
+    axis: "Axes | None",
     *,
     xlabel: str,
     ylabel: str,

@@ -1,8 +1,9 @@
 """Where the figures are drawn: matplotlib, its Axes, and the values that are shown."""
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
+from jax.typing import ArrayLike
 
 from calibjax import _checks, _extras
 
@@ -24,7 +25,7 @@ CURVE_COLORS = (
 )
 
 
-def axes_to_draw_on(axis: Any, size: tuple[float, float]) -> "Axes":
+def axes_to_draw_on(axis: "Axes | None", size: tuple[float, float]) -> "Axes":
     """The given Axes, or that of a new figure, which pyplot does not know of.
 
     Args:
@@ -46,7 +47,7 @@ def axes_to_draw_on(axis: Any, size: tuple[float, float]) -> "Axes":
     return axis
 
 
-def shown_values(name: str, values: Any) -> np.ndarray:
+def shown_values(name: str, values: ArrayLike) -> np.ndarray:
     """The values as a NumPy array, finite ones.
 
     Raises:

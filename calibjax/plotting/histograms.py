@@ -14,7 +14,7 @@ _CONSTANT = 1e-9  # estimates that differ by less, relative to their size, are o
 
 
 def estimate_histogram(
-    estimates: Any, *, true_value: Any = None, axis: Any = None, bins: int = 50
+    estimates: Any, *, true_value: Any = None, axis: "Axes | None" = None, bins: int = 50
 ) -> "Axes":
     """Histogram of estimates from many data sets, their mean (solid) and the truth (dashed).
 

@@ -3,8 +3,10 @@
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from jax.typing import ArrayLike
 
 from calibjax import _checks
+from calibjax._pytree import PyTree
 from calibjax.plotting.figures import BLACK, BLUE, axes_to_draw_on, shown_values
 
 if TYPE_CHECKING:
@@ -16,15 +18,15 @@ _LABELS = {False: "local calibration error", True: "local confidence - accuracy"
 
 
 def local_error_map(
-    features: Any,
-    errors: Any,
+    features: PyTree,
+    errors: ArrayLike,
     *,
     signed: bool = False,
     limit: float | None = None,
-    effective_sizes: Any = None,
-    pvalues: Any = None,
+    effective_sizes: ArrayLike | None = None,
+    pvalues: ArrayLike | None = None,
     level: float = 0.05,
-    axis: Any = None,
+    axis: "Axes | None" = None,
 ) -> "Axes":
     """Map of local calibration errors: a point for each sample, coloured by its error.
 
@@ -96,7 +98,7 @@ def local_error_map(
 
 
 def local_error_distribution(
-    errors: Any, *, signed: bool = False, bin_error: Any = None, axis: Any = None
+    errors: ArrayLike, *, signed: bool = False, bin_error: Any = None, axis: Any = None
 ) -> "Axes":
     """Empirical distribution function of local calibration errors.
 
@@ -154,7 +156,7 @@ def local_error_distribution(
     return axis
 
 
-def _shown_errors(name: str, values: Any, signed: Any) -> np.ndarray:
+def _shown_errors(name: str, values: ArrayLike, signed: bool) -> np.ndarray:
     """Errors [n], which are not negative unless they are signed."""
     signed = _checks.truth_value("signed", signed)
     values = shown_values(name, values).astype(np.float64)
@@ -165,7 +167,7 @@ def _shown_errors(name: str, values: Any, signed: Any) -> np.ndarray:
     return values
 
 
-def _opacity(effective_sizes: Any, num_samples: int) -> np.ndarray | None:
+def _opacity(effective_sizes: ArrayLike | None, num_samples: int) -> np.ndarray | None:
     """Opacity of each point."""
     if effective_sizes is None:
         return None
@@ -175,7 +177,7 @@ def _opacity(effective_sizes: Any, num_samples: int) -> np.ndarray | None:
     return np.clip(sizes / _FULL_SIZE, _LEAST_OPACITY, 1)
 
 
-def _significant(pvalues: Any, level: Any, num_samples: int) -> np.ndarray:
+def _significant(pvalues: ArrayLike | None, level: ArrayLike, num_samples: int) -> np.ndarray:
     """Which points are significant, [n]."""
     _checks.proportion("level", level)
     if pvalues is None:
@@ -186,7 +188,7 @@ def _significant(pvalues: Any, level: Any, num_samples: int) -> np.ndarray:
     return pvalues <= level
 
 
-def _checked_limit(limit: Any, errors: np.ndarray) -> float:
+def _checked_limit(limit: float | None, errors: np.ndarray) -> float:
     """End of the colour scale."""
     if limit is None:
         return float(np.abs(errors).max()) or 1.0

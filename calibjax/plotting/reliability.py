@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def reliability_diagram(
-    curve: ReliabilityCurve, axis: Any = None, *, show_counts: bool = True
+    curve: ReliabilityCurve, axis: "Axes | None" = None, *, show_counts: bool = True
 ) -> "Axes":
     """Reliability diagram: observed frequencies over predicted probabilities.
 

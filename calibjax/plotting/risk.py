@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from jax.typing import ArrayLike
 
 from calibjax import _checks
 from calibjax.plotting.figures import BLUE, CURVE_COLORS, RED, axes_to_draw_on, shown_values
@@ -22,7 +23,7 @@ def risk_curve(
     marked: float | None = None,
     xlabel: str = "hyperparameter",
     ylabel: str = "risk",
-    axis: Any = None,
+    axis: "Axes | None" = None,
 ) -> "Axes":
     """Risk of a calibration estimation function over its hyperparameter, with error bars.
 
@@ -91,7 +92,7 @@ def estimate_comparison(
     *,
     errors: Mapping[str, Any] | None = None,
     ylabel: str = "calibration error",
-    axis: Any = None,
+    axis: "Axes | None" = None,
 ) -> "Axes":
     """Estimates by several estimators side by side, for several models, with error bars.
 
@@ -151,7 +152,7 @@ def estimate_comparison(
     return axis
 
 
-def _new_or_given(axis: Any, size: tuple[float, float]) -> "Axes":
+def _new_or_given(axis: "Axes | None", size: tuple[float, float]) -> "Axes":
     is_new = axis is None
     axis = axes_to_draw_on(axis, size)
     if is_new:
@@ -159,7 +160,9 @@ def _new_or_given(axis: Any, size: tuple[float, float]) -> "Axes":
     return axis
 
 
-def _mean_and_half(risks: Any, errors: Any, size: int) -> tuple[np.ndarray, np.ndarray | None]:
+def _mean_and_half(
+    risks: Any, errors: ArrayLike, size: int
+) -> tuple[np.ndarray, np.ndarray | None]:
     """The curve, and half the lengths of the bars, if there are any."""
     risks = shown_values("risks", risks).astype(np.float64)
     if risks.ndim == 1:

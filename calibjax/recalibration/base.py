@@ -9,8 +9,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from calibjax import _checks
-from calibjax._pytree import record
+from calibjax._pytree import PyTree, record
 from calibjax.distributions import Categorical
+from calibjax.distributions.base import Distribution
 from calibjax.estimators import class_wise
 
 
@@ -26,11 +27,11 @@ class Recalibrator:
     own targets look better calibrated than they are.
     """
 
-    def fit(self, *arguments: Any, **others: Any) -> Any:
+    def fit(self, *arguments: Any, **others: Any) -> PyTree:
         """What is learned from predictions and targets, a pytree of arrays."""
         raise NotImplementedError(f"{type(self).__name__} does not define fit")
 
-    def apply(self, params: Any, *arguments: Any, **others: Any) -> Any:
+    def apply(self, params: PyTree, *arguments: Any, **others: Any) -> PyTree:
         """Corrected predictions."""
         raise NotImplementedError(f"{type(self).__name__} does not define apply")
 
@@ -54,7 +55,7 @@ class ConfidenceRecalibrator(Recalibrator):
     zero, all classes are equally probable.
     """
 
-    def fit(self, confidences: Any, correct: Any) -> Any:
+    def fit(self, confidences: PyTree, correct: PyTree) -> PyTree:
         """What is learned from confidences [n] and what came, 0 or 1, [n]; or from classes."""
         if not _is_of_classes(confidences):
             return self._fit(*_checks.confidences_and_correct(confidences, correct))
@@ -64,7 +65,7 @@ class ConfidenceRecalibrator(Recalibrator):
             _refuse_missing(self._fit, params, each.probs, correct)
         return ClassWiseParams(params)
 
-    def apply(self, params: Any, confidences: Any) -> Any:
+    def apply(self, params: PyTree, confidences: PyTree) -> PyTree:
         """New confidences, [n], or a batch of `Categorical`s for predictions of classes."""
         if not _is_of_classes(confidences):
             confidences = _checks.confidence_array(confidences)
@@ -84,21 +85,23 @@ class ConfidenceRecalibrator(Recalibrator):
         if is_kept is not None and _checks.is_concrete(is_kept):
             warn_about_kept(type(self).__name__, np.asarray(is_kept), stacklevel=4)
 
-    def _fit(self, confidences: jax.Array, correct: jax.Array) -> Any:
+    def _fit(self, confidences: jax.Array, correct: jax.Array) -> PyTree:
         """Params of checked confidences and what came, both floating-point."""
         raise NotImplementedError
 
-    def _apply(self, params: Any, confidences: jax.Array) -> tuple[jax.Array, Any]:
+    def _apply(self, params: PyTree, confidences: jax.Array) -> tuple[jax.Array, Any]:
         """New confidences, and which are kept for want of samples, if the method does that."""
         raise NotImplementedError
 
 
-def _is_of_classes(predictions: Any) -> bool:
+def _is_of_classes(predictions: Distribution) -> bool:
     """Whether these are predictions of classes, but no confidences, which `Bernoulli`s are too."""
     return hasattr(predictions, "class_probs") and not hasattr(predictions, "__jax_array__")
 
 
-def _refuse_missing(fit: Callable[..., Any], params: Any, probs: jax.Array, correct: Any) -> None:
+def _refuse_missing(
+    fit: Callable[..., Any], params: PyTree, probs: jax.Array, correct: PyTree
+) -> None:
     """Raises the error of a class without params, all of which are NaN then."""
     leaves = [x for x in jax.tree.leaves(params) if jnp.issubdtype(x.dtype, jnp.floating)]
     is_nan = [np.isnan(x).reshape(len(probs), -1).all(1) for x in map(np.asarray, leaves)]

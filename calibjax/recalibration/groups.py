@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from calibjax import _checks
-from calibjax._pytree import record
+from calibjax._pytree import PyTree, record
 from calibjax.recalibration.base import Recalibrator
 
 
@@ -64,7 +64,7 @@ class GroupWise(Recalibrator):
             for group, indices in members.items()
         }
 
-    def apply(self, params: dict[int, Any], *arguments: Any) -> Any:
+    def apply(self, params: dict[int, Any], *arguments: Any) -> PyTree:
         """What the params of each group make of its samples."""
         method = _checked_method(self.recalibrator)
         _checks.fitted("params", params, dict)
@@ -84,7 +84,7 @@ class GroupWise(Recalibrator):
         return jax.tree.map(lambda *leaves: jnp.concatenate(leaves)[positions], *parts)
 
 
-def _checked_method(recalibrator: Any) -> Any:
+def _checked_method(recalibrator: object) -> PyTree:
     """The recalibrator, if it has the methods of one."""
     for name in ("fit", "apply"):
         function = getattr(recalibrator, name, None)
@@ -113,7 +113,7 @@ def _taken(arguments: tuple[Any, ...], indices: np.ndarray) -> tuple[Any, ...]:
     return jax.tree.map(lambda leaf: leaf[indices], arguments)
 
 
-def _fit_one(fit: Callable[..., Any], group: int, arguments: tuple[Any, ...]) -> Any:
+def _fit_one(fit: Callable[..., Any], group: int, arguments: tuple[Any, ...]) -> PyTree:
     """Params of one group; errors say which."""
     try:
         return fit(*arguments)
@@ -123,8 +123,8 @@ def _fit_one(fit: Callable[..., Any], group: int, arguments: tuple[Any, ...]) ->
 
 
 def _apply_one(
-    apply: Callable[..., Any], group: int, params: Any, arguments: tuple[Any, ...]
-) -> Any:
+    apply: Callable[..., Any], group: int, params: PyTree, arguments: tuple[Any, ...]
+) -> PyTree:
     """What the recalibrator makes of one group; warnings say which, to who called `apply`."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")

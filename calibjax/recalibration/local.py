@@ -5,9 +5,10 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.typing import ArrayLike
 
 from calibjax import _checks
-from calibjax._pytree import record
+from calibjax._pytree import PyTree, record
 from calibjax.estimators.neighbourhoods import Neighbourhood, checked_neighbourhood
 from calibjax.kernels.smoothing import smoothed_means
 from calibjax.recalibration.base import Recalibrator, warn_about_kept
@@ -29,7 +30,7 @@ class LocalAccuracies:
     confidences: jax.Array
     correct: jax.Array
 
-    def counts(self, confidences: Any) -> jax.Array:
+    def counts(self, confidences: ArrayLike) -> jax.Array:
         """Number of calibration samples in the bins of other confidences, [n'] for [n']."""
         confidences = _checks.confidence_array(confidences)
         points, bins = self.neighbourhood.groups(self.confidences, confidences)
@@ -80,7 +81,7 @@ class LocalRecalibration(Recalibrator):
 
     neighbourhood: Neighbourhood
 
-    def fit(self, confidences: Any, correct: Any, features: Any) -> LocalAccuracies:
+    def fit(self, confidences: ArrayLike, correct: ArrayLike, features: PyTree) -> LocalAccuracies:
         """The calibration samples."""
         neighbourhood = checked_neighbourhood(self.neighbourhood)
         scales = getattr(neighbourhood.kernel, "length_scale", 0.0)
@@ -92,7 +93,7 @@ class LocalRecalibration(Recalibrator):
         correct = jnp.where(jnp.any(jnp.isnan(confidences)), jnp.nan, correct)
         return LocalAccuracies(neighbourhood, features, confidences, correct)
 
-    def apply(self, params: LocalAccuracies, confidences: Any, features: Any) -> jax.Array:
+    def apply(self, params: LocalAccuracies, confidences: ArrayLike, features: PyTree) -> jax.Array:
         """Local accuracies at other points, [n]."""
         _checks.fitted("params", params, LocalAccuracies)
         confidences = _checks.confidence_array(confidences)

@@ -1,15 +1,14 @@
 """Distributions at another temperature, q ∝ p^{1/T}."""
 
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 
 from calibjax import _checks
 from calibjax._arithmetic import floating_dtype
+from calibjax._pytree import PyTree
 
 
-def tempered(p: Any, temperature: jax.Array | float) -> Any:
+def tempered(p: PyTree, temperature: jax.Array | float) -> PyTree:
     """The distribution p at temperature T: density q ∝ p^{1/T} with respect to a measure.
 
     T > 1 spreads, T < 1 sharpens, T = 1 leaves p as it is. The measure is chosen such that q is

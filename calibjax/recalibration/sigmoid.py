@@ -3,13 +3,14 @@
 import dataclasses
 import functools
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
 from jax import lax
+from jax.typing import ArrayLike
 
 from calibjax import _checks, estimators
 from calibjax._pytree import record
@@ -253,7 +254,7 @@ class MMCEScaling(Recalibrator):
     kernel: Kernel = _KUMAR_KERNEL
     weight: jax.Array | float = 10.0
 
-    def fit(self, confidences: Any, correct: Any) -> SigmoidMap:
+    def fit(self, confidences: ArrayLike, correct: ArrayLike) -> SigmoidMap:
         """The map of the smallest loss."""
         kernel = _checks.kernel_values(self.kernel)
         weight = _checks.positive_scalar("weight", self.weight)
@@ -264,7 +265,7 @@ class MMCEScaling(Recalibrator):
             _refuse(np.asarray(confidences), np.asarray(correct))
         return params
 
-    def apply(self, params: SigmoidMap, confidences: Any) -> jax.Array:
+    def apply(self, params: SigmoidMap, confidences: ArrayLike) -> jax.Array:
         """New confidences, [n]."""
         return _applied(params, _checks.confidence_array(confidences))
 

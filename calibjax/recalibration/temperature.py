@@ -9,11 +9,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
+from jax.typing import ArrayLike
 
 from calibjax import _checks
 from calibjax._arithmetic import floating_dtype
 from calibjax._compilation import compiled_once
-from calibjax._pytree import record
+from calibjax._pytree import PyTree, record
+from calibjax.distributions.base import Distribution
 from calibjax.recalibration.base import Recalibrator
 from calibjax.recalibration.powers import tempered
 from calibjax.scores import negative_log_likelihood
@@ -69,7 +71,7 @@ class TemperatureScaling(Recalibrator):
 
     loss: Loss = dataclasses.field(default=negative_log_likelihood, metadata={"static": True})
 
-    def fit(self, predictions: Any, targets: Any) -> jax.Array:
+    def fit(self, predictions: Distribution, targets: ArrayLike) -> jax.Array:
         """The temperature with the smallest loss, a scalar."""
         _checks.function("loss function", "loss", self.loss, "predictions", "targets")
         predictions, targets = _checks.predictions_and_targets(predictions, targets)
@@ -79,23 +81,26 @@ class TemperatureScaling(Recalibrator):
             _refuse(np.asarray(losses))
         return _checks.nan_with(jnp.exp(log_temperature), predictions, targets)
 
-    def apply(self, params: jax.Array, predictions: Any) -> Any:
+    def apply(self, params: jax.Array, predictions: Distribution) -> PyTree:
         """All predictions at the temperature `params`."""
         predictions = _checks.batch(predictions)
         temperature = _checks.positive_scalar("temperature", params)
         return _at_temperature(predictions, temperature)
 
 
-def _at_temperature(predictions: Any, temperature: jax.Array) -> Any:
+def _at_temperature(predictions: Distribution, temperature: jax.Array) -> PyTree:
     return jax.vmap(tempered, (0, None))(predictions, temperature)
 
 
 @functools.partial(jax.jit, static_argnums=0)
-def _minimise(loss: Loss, predictions: Any, targets: Any) -> tuple[jax.Array, jax.Array]:
+def _minimise(
+    loss: Loss, predictions: Distribution, targets: ArrayLike
+) -> tuple[jax.Array, jax.Array]:
     """Logarithm of the best temperature, NaN if there is none, and the losses on the grid."""
 
     def objective(log_temperature: jax.Array) -> jax.Array:
         value = loss(_at_temperature(predictions, jnp.exp(log_temperature)), targets)
+        _checks.real("loss(predictions, targets)", value)
         if jnp.shape(value) != () or not jnp.issubdtype(jnp.result_type(value), jnp.floating):
             got = f"{jnp.result_type(value)}{list(jnp.shape(value))}"
             raise TypeError(f"loss: expected a function that returns a real scalar, got {got}")

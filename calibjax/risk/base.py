@@ -1,12 +1,15 @@
 """The form of everything that estimates ⟨p − E[e_Y | p], q − E[e_Y | q]⟩ for two predictions."""
 
-from typing import Any, Self
+from typing import Self
 
 import jax
 import jax.numpy as jnp
+from jax.typing import ArrayLike
 
 from calibjax import _checks
 from calibjax._arithmetic import matmul
+from calibjax._pytree import PyTree
+from calibjax.distributions.base import Distribution
 from calibjax.risk.samples import checked_points, vectors
 
 
@@ -27,11 +30,13 @@ class EstimationFunction:
     References: G24 eq. (12) and §3.2.2.
     """
 
-    def fit(self, predictions: Any, targets: Any, hyperparameter: Any) -> Any:
+    def fit(
+        self, predictions: Distribution, targets: ArrayLike, hyperparameter: ArrayLike
+    ) -> PyTree:
         """What is learned with a hyperparameter, a pytree of arrays."""
         raise NotImplementedError(f"{type(self).__name__} does not define fit")
 
-    def factors(self, params: Any, p: Any) -> tuple[jax.Array, jax.Array] | None:
+    def factors(self, params: PyTree, p: Distribution) -> tuple[jax.Array, jax.Array] | None:
         """Two arrays [n, r], left and right, with h(p_i, q_j) = Σ_k left(p)_ik right(q)_jk.
 
         With them the diagonal takes O(n r), and the risk O(n r²). None where there are none.
@@ -39,7 +44,7 @@ class EstimationFunction:
         del params, p
         return None
 
-    def evaluate(self, params: Any, p: Any, q: Any) -> jax.Array:
+    def evaluate(self, params: PyTree, p: Distribution, q: Distribution) -> jax.Array:
         """Values h(p_i, q_j) of two batches, [n, n']; by default from the factors."""
         p = checked_points(p)
         left = self.factors(params, p)
@@ -49,14 +54,14 @@ class EstimationFunction:
         assert right is not None
         return matmul(left[0], right[1].T)
 
-    def diagonal(self, params: Any, p: Any) -> jax.Array:
+    def diagonal(self, params: PyTree, p: Distribution) -> jax.Array:
         """Values h(p_i, p_i) of a batch of predictions, [n]."""
         p = checked_points(p)
         found = self.factors(params, p)
         if found is not None:
             return jnp.sum(found[0] * found[1], -1)
 
-        def one(p: Any) -> jax.Array:
+        def one(p: Distribution) -> jax.Array:
             batch = jax.tree.map(lambda leaf: leaf[None], p)
             values = self.evaluate(params, batch, batch)
             _checks.shape("function.evaluate", values, (1, 1), "[n, n'] = (1, 1)")
@@ -64,14 +69,14 @@ class EstimationFunction:
 
         return jax.vmap(one)(p)
 
-    def refit(self, params: Any, hyperparameter: Any) -> Any:
+    def refit(self, params: PyTree, hyperparameter: ArrayLike) -> PyTree:
         """Params for another hyperparameter and the same data.
 
         A whole grid shares what is expensive with it. None where `fit` has to be called again.
         """
         del params, hyperparameter
 
-    def specialise(self, predictions: Any, grid: Any) -> Self:
+    def specialise(self, predictions: Distribution, grid: ArrayLike) -> Self:
         """The function with all sizes fixed that depend on values.
 
         Compiled code cannot look at values. Grids that are wrong are refused here.

@@ -2,14 +2,16 @@
 
 import dataclasses
 import functools
-from typing import Any, Self
+from typing import Self
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.typing import ArrayLike
 
 from calibjax import _checks
 from calibjax._pytree import record
+from calibjax.distributions.base import Distribution
 from calibjax.estimators.binnings import interval_index
 from calibjax.risk.base import EstimationFunction
 from calibjax.risk.samples import checked, checked_points, residuals, vectors
@@ -76,7 +78,9 @@ class Binning(EstimationFunction):
 
     max_bins: int | None = dataclasses.field(default=None, metadata={"static": True})
 
-    def fit(self, predictions: Any, targets: Any, hyperparameter: Any) -> BinResiduals:
+    def fit(
+        self, predictions: Distribution, targets: ArrayLike, hyperparameter: ArrayLike
+    ) -> BinResiduals:
         """Mean residuals in the intervals."""
         predictions, targets = checked(predictions, targets)
         num_components = vectors(predictions).shape[1]
@@ -91,21 +95,21 @@ class Binning(EstimationFunction):
         size = _num_intervals("hyperparameter", hyperparameter, self.max_bins)
         return _mean_residuals(predictions, targets, hyperparameter, size)
 
-    def factors(self, params: BinResiduals, p: Any) -> tuple[jax.Array, jax.Array]:
+    def factors(self, params: BinResiduals, p: Distribution) -> tuple[jax.Array, jax.Array]:
         """Mean residuals of the intervals that predictions are in, [n, m], twice."""
         _checks.fitted("params", params, BinResiduals)
         points = vectors(checked_points(p, params.means.shape[-1]))
         means = _looked_up(params, points)
         return means, means
 
-    def specialise(self, predictions: Any, grid: Any) -> Self:
+    def specialise(self, predictions: Distribution, grid: ArrayLike) -> Self:
         """The function with the largest M of the grid."""
         del predictions
         _checks.real("grid", grid)
         return dataclasses.replace(self, max_bins=_num_intervals("grid", grid, self.max_bins))
 
 
-def _num_intervals(name: str, values: Any, max_bins: int | None) -> int:
+def _num_intervals(name: str, values: ArrayLike, max_bins: int | None) -> int:
     """Size of arrays for some numbers of bins: what was promised, otherwise the largest."""
     if max_bins is not None:
         max_bins = _checks.size_in_range("max_bins", max_bins, 1, _MAX_BINS)
@@ -124,7 +128,7 @@ def _num_intervals(name: str, values: Any, max_bins: int | None) -> int:
 
 @functools.partial(jax.jit, static_argnames="max_bins")
 def _mean_residuals(
-    predictions: Any, targets: jax.Array, num_bins: jax.Array, max_bins: int
+    predictions: Distribution, targets: jax.Array, num_bins: jax.Array, max_bins: int
 ) -> BinResiduals:
     errors = residuals(predictions, targets)
     is_valid = (num_bins >= 1) & (num_bins <= max_bins) & (num_bins == jnp.floor(num_bins))

@@ -8,9 +8,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
+from jax.typing import ArrayLike
 
 from calibjax import _checks
 from calibjax._arithmetic import floating_dtype
+from calibjax._pytree import PyTree
+from calibjax.distributions.base import Distribution
 from calibjax.risk.base import EstimationFunction
 from calibjax.risk.estimation import losses_of_factors, losses_of_values
 from calibjax.risk.result import CrossValidation, Progress
@@ -20,9 +23,9 @@ from calibjax.risk.samples import checked, residuals
 def cross_validate(
     key: jax.Array,
     function: EstimationFunction,
-    grid: Any,
-    predictions: Any,
-    targets: Any,
+    grid: ArrayLike,
+    predictions: Distribution,
+    targets: ArrayLike,
     *,
     num_folds: int = 5,
     progress: Progress | None = None,
@@ -84,7 +87,7 @@ def cross_validate(
     return run_folds(key, function, grid, samples, None, num_folds, progress)
 
 
-def checked_grid(grid: Any, predictions: Any) -> jax.Array:
+def checked_grid(grid: Any, predictions: Distribution) -> jax.Array:
     """The grid as an array; floating-point hyperparameters have the dtype of the predictions.
 
     Raises:
@@ -103,7 +106,7 @@ def checked_grid(grid: Any, predictions: Any) -> jax.Array:
     return grid.astype(floating_dtype(predictions)) if is_float else grid
 
 
-def specialised(function: Any, predictions: Any, grid: jax.Array) -> EstimationFunction:
+def specialised(function: Any, predictions: Distribution, grid: jax.Array) -> EstimationFunction:
     """The function with fixed sizes, which can be handed to `jit`."""
     if not isinstance(function, EstimationFunction):
         raise TypeError(
@@ -125,8 +128,8 @@ def run_folds(
     key: jax.Array,
     function: EstimationFunction,
     grid: jax.Array,
-    samples: Any,
-    test: Any,
+    samples: PyTree,
+    test: PyTree,
     num_folds: int,
     progress: Progress | None,
 ) -> CrossValidation:
@@ -159,7 +162,7 @@ def run_folds(
 
 @functools.partial(jax.jit, static_argnames="sizes")
 def _dealt(
-    key: jax.Array, grid: jax.Array, samples: Any, test: Any, *, sizes: tuple[int, ...]
+    key: jax.Array, grid: jax.Array, samples: PyTree, test: PyTree, *, sizes: tuple[int, ...]
 ) -> tuple[jax.Array, CrossValidation]:
     """The samples in random order, of which fold after fold takes its share, and no result yet."""
     order = jax.random.permutation(key, sum(sizes))
@@ -191,7 +194,7 @@ def _with_folds(
     result: CrossValidation,
     function: EstimationFunction,
     samples: tuple[Any, Any],
-    test: Any,
+    test: PyTree,
     order: jax.Array,
     starts: jax.Array,
     batch: jax.Array,
@@ -230,7 +233,7 @@ def _at(samples: tuple[Any, Any], index: jax.Array) -> tuple[Any, Any]:
 
 
 def _losses(
-    function: EstimationFunction, params: Any, predictions: Any, targets: jax.Array
+    function: EstimationFunction, params: PyTree, predictions: Distribution, targets: jax.Array
 ) -> jax.Array:
     """Mean loss of each sample with the others, [n]."""
     errors = residuals(predictions, targets)
@@ -241,7 +244,7 @@ def _losses(
     return losses_of_values(errors, values, predictions, "function.evaluate")
 
 
-def _test_values(function: EstimationFunction, params: Any, test: Any) -> jax.Array | None:
+def _test_values(function: EstimationFunction, params: PyTree, test: PyTree) -> jax.Array | None:
     """Values h(p_i, p_i), [t], if there is a test part."""
     return None if test is None else function.diagonal(params, test)
 

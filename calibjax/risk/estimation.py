@@ -5,15 +5,18 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax.typing import ArrayLike
 
 from calibjax import _checks, pairwise
 from calibjax._arithmetic import matmul
+from calibjax._pytree import PyTree
+from calibjax.distributions.base import Distribution
 from calibjax.risk.samples import checked, residuals
 
 Values = jax.Array | Callable[[Any, Any], jax.Array]
 
 
-def estimation_risk(values: Values, predictions: Any, targets: Any) -> jax.Array:
+def estimation_risk(values: Values, predictions: Distribution, targets: ArrayLike) -> jax.Array:
     """Risk of a calibration estimation function h, an unbiased estimate.
 
         1/(n(n − 1)) Σ_{i≠j} (⟨p_i − e_{y_i}, p_j − e_{y_j}⟩ − h(p_i, p_j))²
@@ -55,7 +58,9 @@ def estimation_risk(values: Values, predictions: Any, targets: Any) -> jax.Array
     return jnp.mean(_mean_losses(values, predictions, targets, 2))
 
 
-def estimation_risk_standard_error(values: Values, predictions: Any, targets: Any) -> jax.Array:
+def estimation_risk_standard_error(
+    values: Values, predictions: Distribution, targets: ArrayLike
+) -> jax.Array:
     """Jackknife standard error of the risk of one estimation function.
 
         √( (n − 1)/n Σ_i (R_{−i} − mean)² ),   R_{−i} = the risk without sample i,
@@ -97,7 +102,9 @@ def returned(name: str, values: Any, shape: tuple[int, int]) -> jax.Array:
     return values
 
 
-def _mean_losses(values: Values, predictions: Any, targets: Any, minimum: int) -> jax.Array:
+def _mean_losses(
+    values: Values, predictions: Distribution, targets: ArrayLike, minimum: int
+) -> jax.Array:
     """Mean loss of each sample with the others, [n], of arguments to be checked."""
     predictions, targets = checked(predictions, targets, minimum=minimum)
     errors, n = residuals(predictions, targets), len(targets)
@@ -112,12 +119,12 @@ def _mean_losses(values: Values, predictions: Any, targets: Any, minimum: int) -
 
 
 def losses_of_values(
-    errors: jax.Array, values: Callable, predictions: Any, name: str = "values"
+    errors: jax.Array, values: Callable, predictions: Distribution, name: str = "values"
 ) -> jax.Array:
     """Mean loss of each sample with the others, [n]; h is a function of two batches."""
     n = len(errors)
 
-    def row(batch: Any, point: Any) -> jax.Array:
+    def row(batch: PyTree, point: PyTree) -> jax.Array:
         one = jax.tree.map(lambda x: x[None], point)
         return returned(name, values(one, batch), (1, n))[0]
 
@@ -145,11 +152,11 @@ def losses_of_factors(errors: jax.Array, left: jax.Array, right: jax.Array) -> j
     return jnp.maximum(sums, 0) / (n - 1)  # rounding
 
 
-def _losses(errors: jax.Array, row: Callable, args: Any, points: Any) -> jax.Array:
+def _losses(errors: jax.Array, row: Callable, args: PyTree, points: PyTree) -> jax.Array:
     """Mean loss of each sample with the others, [n]; row(args, point) are the values h at one."""
     n = len(errors)
 
-    def mean_loss(args: Any, point: Any) -> jax.Array:
+    def mean_loss(args: PyTree, point: PyTree) -> jax.Array:
         (errors, args), (error, index, point) = args, point
         losses = jnp.square(matmul(errors, error) - row(args, point))
         return jnp.sum(jnp.where(jnp.arange(n) == index, 0, losses)) / (n - 1)

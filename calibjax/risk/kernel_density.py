@@ -1,13 +1,15 @@
 """Kernel density ratios as a calibration estimation function."""
 
 import dataclasses
-from typing import Any, Self
+from typing import Self
 
 import jax
 import jax.numpy as jnp
+from jax.typing import ArrayLike
 
 from calibjax import _checks
 from calibjax._pytree import record
+from calibjax.distributions.base import Distribution
 from calibjax.estimators.kernel_density import Point, dirichlet_kernels, label_proportions
 from calibjax.risk.base import EstimationFunction
 from calibjax.risk.samples import checked, checked_points, vectors
@@ -79,7 +81,9 @@ class KernelDensity(EstimationFunction):
     [0.   0.   0.25]
     """
 
-    def fit(self, predictions: Any, targets: Any, hyperparameter: Any) -> KernelDensities:
+    def fit(
+        self, predictions: Distribution, targets: ArrayLike, hyperparameter: ArrayLike
+    ) -> KernelDensities:
         """The training data."""
         predictions, targets = checked(predictions, targets)
         samples = vectors(predictions)
@@ -88,21 +92,21 @@ class KernelDensity(EstimationFunction):
         bandwidth = _checks.positive_number("hyperparameter", hyperparameter, samples.dtype)
         return KernelDensities(samples, labels, bandwidth)
 
-    def refit(self, params: KernelDensities, hyperparameter: Any) -> KernelDensities:
+    def refit(self, params: KernelDensities, hyperparameter: ArrayLike) -> KernelDensities:
         """The training data with another bandwidth."""
         _checks.fitted("params", params, KernelDensities)
         dtype = params.bandwidth.dtype
         bandwidth = _checks.positive_number("hyperparameter", hyperparameter, dtype)
         return dataclasses.replace(params, bandwidth=bandwidth)
 
-    def factors(self, params: KernelDensities, p: Any) -> tuple[jax.Array, jax.Array]:
+    def factors(self, params: KernelDensities, p: Distribution) -> tuple[jax.Array, jax.Array]:
         """Residuals p − π(p) of predictions, [n, m], twice."""
         _checks.fitted("params", params, KernelDensities)
         points = vectors(checked_points(p, params.vectors.shape[-1]))
         errors = _residuals(params, points, jnp.full(len(points), -1))
         return errors, errors
 
-    def specialise(self, predictions: Any, grid: Any) -> Self:
+    def specialise(self, predictions: Distribution, grid: ArrayLike) -> Self:
         """The function as it is, for a grid that is right."""
         del predictions
         _checks.positive("grid", grid)

@@ -8,11 +8,13 @@ from typing import Any, Self
 import jax
 import jax.numpy as jnp
 from jax.tree_util import Partial
+from jax.typing import ArrayLike
 
 from calibjax import _checks
 from calibjax._arithmetic import matmul
-from calibjax._pytree import record
+from calibjax._pytree import PyTree, record
 from calibjax.distributions import Categorical, CategoricalLogits
+from calibjax.distributions.base import Distribution
 from calibjax.kernels import Kernel, SquaredExponential
 from calibjax.kernels.base import without_draws
 from calibjax.risk import low_rank
@@ -50,7 +52,7 @@ class KernelRidgeParams:
     penalty: jax.Array
     num_samples: int = dataclasses.field(metadata={"static": True})
 
-    def kernel_values(self, p: Any) -> jax.Array:
+    def kernel_values(self, p: Distribution) -> jax.Array:
         """Kernel values of other predictions with the points, [n, R]."""
         return low_rank.kernel_values(self.kernel, p, self.points)
 
@@ -64,7 +66,9 @@ class _Ridge(EstimationFunction):
     rank: int | None = dataclasses.field(default=None, metadata={"static": True})
     tolerance: float | None = None
 
-    def fit(self, predictions: Any, targets: Any, hyperparameter: Any) -> KernelRidgeParams:
+    def fit(
+        self, predictions: Distribution, targets: ArrayLike, hyperparameter: ArrayLike
+    ) -> KernelRidgeParams:
         """The regression."""
         predictions, targets = checked(predictions, targets)
         errors, points = residuals(predictions, targets), _as_points(predictions)
@@ -75,21 +79,21 @@ class _Ridge(EstimationFunction):
         _warn_about_rank(params, tolerance)
         return params
 
-    def refit(self, params: KernelRidgeParams, hyperparameter: Any) -> KernelRidgeParams:
+    def refit(self, params: KernelRidgeParams, hyperparameter: ArrayLike) -> KernelRidgeParams:
         """Another penalty."""
         _checks.fitted("params", params, KernelRidgeParams)
         dtype = params.projections.dtype
         penalty = _checks.positive_number("hyperparameter", hyperparameter, dtype)
         return dataclasses.replace(params, penalty=penalty)
 
-    def factors(self, params: KernelRidgeParams, p: Any) -> tuple[jax.Array, jax.Array]:
+    def factors(self, params: KernelRidgeParams, p: Distribution) -> tuple[jax.Array, jax.Array]:
         """The factors of h at other predictions."""
         _checks.fitted("params", params, KernelRidgeParams)
         points = _as_points(checked_points(p, params.projections.shape[-1]))
         _checks.same_kind("p", points, "the predictions that fit was given", params.points)
         return _compiled_factors(type(self), params, points)
 
-    def specialise(self, predictions: Any, grid: Any) -> Self:
+    def specialise(self, predictions: Distribution, grid: ArrayLike) -> Self:
         """The function with the rank that these predictions need, for a grid that is right."""
         _checks.positive("grid", grid)
         points = _as_points(checked_points(predictions, name="predictions"))
@@ -110,7 +114,7 @@ class _Ridge(EstimationFunction):
         return kernel, _checks.size_in_range("rank", self.rank, 1), tolerance
 
     @staticmethod
-    def _factors(params: KernelRidgeParams, points: Any) -> tuple[jax.Array, jax.Array]:
+    def _factors(params: KernelRidgeParams, points: PyTree) -> tuple[jax.Array, jax.Array]:
         raise NotImplementedError
 
 
@@ -169,7 +173,7 @@ class KernelRidge(_Ridge):
     """
 
     @staticmethod
-    def _factors(params: KernelRidgeParams, points: Any) -> tuple[jax.Array, jax.Array]:
+    def _factors(params: KernelRidgeParams, points: PyTree) -> tuple[jax.Array, jax.Array]:
         """Coordinates, and the same times the matrix of shrunken products of residuals."""
         coordinates = matmul(params.kernel_values(points), params.basis)
         products = params.eigenvalues[:, None] * params.eigenvalues
@@ -204,7 +208,7 @@ class TwoStepKernelRidge(_Ridge):
     """
 
     @staticmethod
-    def _factors(params: KernelRidgeParams, points: Any) -> tuple[jax.Array, jax.Array]:
+    def _factors(params: KernelRidgeParams, points: PyTree) -> tuple[jax.Array, jax.Array]:
         """Estimates of p − E[e_Y | p], [n, m], twice."""
         shrinkage = _shrinkage(params.eigenvalues, params.penalty * params.num_samples)
         coefficients = matmul(params.basis, shrinkage[:, None] * params.projections)
@@ -212,7 +216,7 @@ class TwoStepKernelRidge(_Ridge):
         return estimates, estimates
 
 
-def _as_points(predictions: Any) -> Any:
+def _as_points(predictions: Distribution) -> PyTree:
     """Predictions as the kernel sees them, with probabilities in place of logits."""
     predictions = without_draws(predictions)
     if isinstance(predictions, CategoricalLogits):
@@ -220,7 +224,7 @@ def _as_points(predictions: Any) -> Any:
     return predictions
 
 
-def _refuse_values(kernel: Any, points: Any) -> None:
+def _refuse_values(kernel: Any, points: PyTree) -> None:
     """Refuses what is no function of two predictions, or returns no number."""
     one = jax.tree.map(lambda leaf: leaf[0], points)
     try:
@@ -235,7 +239,7 @@ def _refuse_values(kernel: Any, points: Any) -> None:
         raise TypeError(f"kernel: expected a real number for two predictions, got {value}")
 
 
-def _needed_rank(kernel: Any, tolerance: float, points: Any) -> int:
+def _needed_rank(kernel: Any, tolerance: jax.Array | float, points: PyTree) -> int:
     """Rank that is worth it, n for that of the full matrix or where values are traced."""
     n = len(jax.tree.leaves(points)[0])
     if n < 4 or not _checks.is_concrete(kernel, tolerance, points):
@@ -258,8 +262,8 @@ def _warn_about_rank(params: KernelRidgeParams, tolerance: float) -> None:
 @functools.partial(jax.jit, static_argnames="size")
 def _learned(
     kernel: Kernel,
-    tolerance: Any,
-    points: Any,
+    tolerance: ArrayLike,
+    points: PyTree,
     errors: jax.Array,
     penalty: jax.Array,
     *,
@@ -282,7 +286,7 @@ def _learned(
 
 @functools.partial(jax.jit, static_argnums=0)
 def _compiled_factors(
-    kind: type[_Ridge], params: KernelRidgeParams, points: Any
+    kind: type[_Ridge], params: KernelRidgeParams, points: PyTree
 ) -> tuple[jax.Array, jax.Array]:
     return kind._factors(params, points)
 

@@ -14,6 +14,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from calibjax._arithmetic import floating_dtype, matmul
+from calibjax._pytree import PyTree
 
 Kernel = Callable[[Any, Any], jax.Array]
 
@@ -41,7 +42,7 @@ class PivotedCholesky(NamedTuple):
     residual: jax.Array
 
 
-def kernel_values(kernel: Kernel, xs: Any, ys: Any) -> jax.Array:
+def kernel_values(kernel: Kernel, xs: PyTree, ys: PyTree) -> jax.Array:
     """Kernel values k(x_i, y_j), [n, n'], in the precision of the points."""
     values = jax.vmap(jax.vmap(kernel, (None, 0)), (0, None))(xs, ys)
     return values.astype(floating_dtype((xs, ys)))
@@ -49,7 +50,7 @@ def kernel_values(kernel: Kernel, xs: Any, ys: Any) -> jax.Array:
 
 @functools.partial(jax.jit, static_argnames="size")
 def pivoted_cholesky(
-    kernel: Kernel, points: Any, tolerance: jax.Array | float, *, size: int
+    kernel: Kernel, points: PyTree, tolerance: jax.Array | float, *, size: int
 ) -> PivotedCholesky:
     """Pivoted Cholesky decomposition of the matrix of a positive semi-definite kernel.
 
@@ -64,10 +65,10 @@ def pivoted_cholesky(
     diagonal = jax.vmap(kernel)(points, points).astype(floating_dtype(points))
     largest = jnp.max(diagonal)
 
-    def unfinished(state: Any) -> jax.Array:
+    def unfinished(state: PyTree) -> jax.Array:
         return (state[0] < size) & (jnp.max(state[-1]) > tolerance * largest)
 
-    def step(state: Any) -> Any:
+    def step(state: PyTree) -> PyTree:
         rank, pivots, features, rest = state
         pivot = lax.argmax(rest, 0, jnp.int32)
         point = jax.tree.map(lambda leaf: leaf[pivot], points)
@@ -91,7 +92,9 @@ def pivoted_cholesky(
     return PivotedCholesky(features, pivots, rank, jnp.max(rest) / largest)
 
 
-def numerical_rank(kernel: Kernel, points: Any, tolerance: float, limit: int) -> int | None:
+def numerical_rank(
+    kernel: Kernel, points: PyTree, tolerance: jax.Array | float, limit: int
+) -> int | None:
     """Rank, rounded up, that brings all errors below a tolerance; None above a limit.
 
     A search ends early where errors that go on falling as fast as before, which they hardly ever

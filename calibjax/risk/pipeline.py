@@ -1,13 +1,14 @@
 """The squared calibration error, from an estimation function that was tuned on other data."""
 
 import math
-from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax.typing import ArrayLike
 
 from calibjax import _checks
 from calibjax._pytree import record
+from calibjax.distributions.base import Distribution
 from calibjax.risk.base import EstimationFunction
 from calibjax.risk.cross_validation import checked_grid, run_folds, specialised
 from calibjax.risk.result import CrossValidation, Progress
@@ -53,9 +54,9 @@ class SquaredCalibrationError:
 def squared_calibration_error(
     key: jax.Array,
     function: EstimationFunction,
-    grid: Any,
-    predictions: Any,
-    targets: Any,
+    grid: ArrayLike,
+    predictions: Distribution,
+    targets: ArrayLike,
     *,
     num_folds: int = 5,
     test_fraction: float = 0.2,

@@ -6,9 +6,11 @@ import jax
 
 from calibjax import _checks
 from calibjax._arithmetic import one_hot
+from calibjax._pytree import PyTree
+from calibjax.distributions.base import Distribution
 
 
-def checked(predictions: Any, targets: Any, *, minimum: int = 1) -> tuple[Any, jax.Array]:
+def checked(predictions: PyTree, targets: PyTree, *, minimum: int = 1) -> tuple[Any, jax.Array]:
     """Checks a data set of class predictions, or of confidences and what came, 0 or 1.
 
     Returns:
@@ -27,7 +29,9 @@ def checked(predictions: Any, targets: Any, *, minimum: int = 1) -> tuple[Any, j
     return confidences, correct
 
 
-def checked_points(predictions: Any, num_components: int | None = None, name: str = "p") -> Any:
+def checked_points(
+    predictions: PyTree, num_components: int | None = None, name: str = "p"
+) -> PyTree:
     """Checks predictions, or confidences, that come without targets.
 
     With `num_components` they have to be of the kind that something was fitted to: confidences
@@ -49,14 +53,14 @@ def _described(num_components: int) -> str:
     return "confidences" if num_components == 1 else f"predictions of {num_components} classes"
 
 
-def vectors(predictions: Any) -> jax.Array:
+def vectors(predictions: PyTree) -> jax.Array:
     """Predictions as vectors: class probabilities, [n, m], or confidences, [n, 1]."""
     if hasattr(predictions, "class_probs"):
         return predictions.class_probs
     return predictions[:, None]
 
 
-def residuals(predictions: Any, targets: jax.Array) -> jax.Array:
+def residuals(predictions: Distribution, targets: jax.Array) -> jax.Array:
     """What came subtracted from what was predicted, p_i − e_{y_i}, [n, m], or c_i − y_i, [n, 1].
 
     Targets out of range, which under `jit` nobody refused, give NaN.

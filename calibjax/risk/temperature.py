@@ -1,14 +1,16 @@
 """Predictions at another temperature as a calibration estimation function."""
 
 import dataclasses
-from typing import Any, Self
+from typing import Self
 
 import jax
 import jax.numpy as jnp
+from jax.typing import ArrayLike
 
 from calibjax import _checks
-from calibjax._pytree import record
+from calibjax._pytree import PyTree, record
 from calibjax.distributions import Bernoulli
+from calibjax.distributions.base import Distribution
 from calibjax.recalibration.powers import tempered
 from calibjax.risk.base import EstimationFunction
 from calibjax.risk.samples import checked, checked_points, vectors
@@ -57,20 +59,22 @@ class Temperature(EstimationFunction):
     [0.     0.0225]
     """
 
-    def fit(self, predictions: Any, targets: Any, hyperparameter: Any) -> TemperatureParams:
+    def fit(
+        self, predictions: Distribution, targets: ArrayLike, hyperparameter: ArrayLike
+    ) -> TemperatureParams:
         """The temperature."""
         samples = vectors(checked(predictions, targets)[0])
         value = _checks.positive_number("hyperparameter", hyperparameter, samples.dtype)
         return TemperatureParams(value, samples.shape[1])
 
-    def refit(self, params: TemperatureParams, hyperparameter: Any) -> TemperatureParams:
+    def refit(self, params: TemperatureParams, hyperparameter: ArrayLike) -> TemperatureParams:
         """Another temperature."""
         _checks.fitted("params", params, TemperatureParams)
         dtype = params.value.dtype
         value = _checks.positive_number("hyperparameter", hyperparameter, dtype)
         return dataclasses.replace(params, value=value)
 
-    def factors(self, params: TemperatureParams, p: Any) -> tuple[jax.Array, jax.Array]:
+    def factors(self, params: TemperatureParams, p: PyTree) -> tuple[jax.Array, jax.Array]:
         """Differences p − p_T of predictions, [n, m], twice."""
         _checks.fitted("params", params, TemperatureParams)
         p = checked_points(p, params.num_components)
@@ -79,7 +83,7 @@ class Temperature(EstimationFunction):
         errors = errors[:, 1:] if is_confidence else errors
         return errors, errors
 
-    def specialise(self, predictions: Any, grid: Any) -> Self:
+    def specialise(self, predictions: Distribution, grid: ArrayLike) -> Self:
         """The function as it is, for a grid that is right."""
         del predictions
         _checks.positive("grid", grid)
@@ -87,6 +91,6 @@ class Temperature(EstimationFunction):
 
 
 @jax.jit
-def _residuals(p: Any, temperature: jax.Array) -> jax.Array:
+def _residuals(p: PyTree, temperature: jax.Array) -> jax.Array:
     errors = p.class_probs - jax.vmap(tempered, (0, None))(p, temperature).class_probs
     return jnp.where(jnp.isnan(temperature), jnp.nan, errors)

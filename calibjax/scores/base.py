@@ -5,11 +5,16 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax.typing import ArrayLike
 
 from calibjax import _checks
+from calibjax._pytree import PyTree
+from calibjax.distributions.base import Distribution
 
 
-def checked_samples(predictions: Any, targets: Any, method: str | None = None) -> tuple[Any, Any]:
+def checked_samples(
+    predictions: Distribution, targets: ArrayLike, method: str | None = None
+) -> tuple[Any, Any]:
     """Predictions and targets as JAX arrays, where the predictions have the method, if any.
 
     Raises:
@@ -22,7 +27,7 @@ def checked_samples(predictions: Any, targets: Any, method: str | None = None) -
     return samples
 
 
-def mean_over_samples(score: Callable[[Any, Any], jax.Array], samples: tuple[Any, Any]) -> Any:
+def mean_over_samples(score: Callable[[Any, Any], jax.Array], samples: tuple[Any, Any]) -> PyTree:
     """Mean of a score of one prediction and one target over all samples."""
     value = jnp.mean(jax.vmap(score)(*samples))
     return _checks.nan_with(value, samples)  # quantiles of counts and labels are never NaN

@@ -5,9 +5,11 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.typing import ArrayLike
 
 from calibjax import _checks
 from calibjax.distances import Distance, TotalVariation
+from calibjax.distributions.base import ClassPredictions
 from calibjax.estimators.binned import checked_bins, distances_in_bins
 from calibjax.estimators.binnings import Binning, ranks_of_pairs
 
@@ -15,9 +17,9 @@ _TOTAL_VARIATION = TotalVariation()
 
 
 def group_wise_mce(
-    predictions: Any,
-    targets: Any,
-    groups: Any,
+    predictions: ClassPredictions,
+    targets: ArrayLike,
+    groups: ArrayLike,
     *,
     binning: Binning,
     num_groups: int | None = None,
@@ -70,9 +72,9 @@ def group_wise_mce(
 
 
 def max_group_wise_mce(
-    predictions: Any,
-    targets: Any,
-    groups: Any,
+    predictions: ClassPredictions,
+    targets: ArrayLike,
+    groups: ArrayLike,
     *,
     binning: Binning,
     distance: Distance = _TOTAL_VARIATION,
@@ -114,7 +116,7 @@ def max_group_wise_mce(
     return jnp.where(is_valid, jnp.max(distances), jnp.nan)
 
 
-def _checked_groups(groups: Any, num_samples: int, num_groups: Any) -> tuple[jax.Array, int]:
+def _checked_groups(groups: ArrayLike, num_samples: int, num_groups: Any) -> tuple[jax.Array, int]:
     """The groups [n] and their number."""
     if num_groups is not None:
         num_groups = _checks.size_in_range("num_groups", num_groups, 1)

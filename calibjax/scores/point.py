@@ -1,15 +1,16 @@
 """Scores of the point prediction in a distribution: its mean, or its most probable class."""
 
-from typing import Any
-
 import jax
 import jax.numpy as jnp
+from jax.typing import ArrayLike
 
+from calibjax._pytree import PyTree
+from calibjax.distributions.base import Distribution
 from calibjax.estimators import top_label
 from calibjax.scores.base import checked_samples, mean_over_samples
 
 
-def mean_squared_error(predictions: Any, targets: Any) -> jax.Array:
+def mean_squared_error(predictions: Distribution, targets: ArrayLike) -> jax.Array:
     """Mean squared error of the predicted means, over samples and components of the targets.
 
         MSE = n⁻¹ Σ_i (E_{Z~p_i} Z − y_i)²,
@@ -45,13 +46,13 @@ def mean_squared_error(predictions: Any, targets: Any) -> jax.Array:
             f"{type(predictions).__name__}; their squared error is scores.brier_score"
         )
 
-    def squared_error(p: Any, y: jax.Array) -> jax.Array:
+    def squared_error(p: PyTree, y: jax.Array) -> jax.Array:
         return jnp.mean(jnp.square(p.mean() - y))
 
     return mean_over_samples(squared_error, (predictions, targets))
 
 
-def accuracy(predictions: Any, targets: Any) -> jax.Array:
+def accuracy(predictions: PyTree, targets: ArrayLike) -> jax.Array:
     """Proportion of samples whose most probable class came.
 
         accuracy = n⁻¹ Σ_i 1(y_i = argmax_c p_ic)

@@ -1,16 +1,17 @@
 """Proper scores: smallest in expectation for the prediction that is true."""
 
-from typing import Any
-
 import jax
 import jax.numpy as jnp
+from jax.typing import ArrayLike
 
 from calibjax import _checks
 from calibjax._arithmetic import one_hot
+from calibjax._pytree import PyTree
+from calibjax.distributions.base import ClassPredictions, Distribution
 from calibjax.scores.base import checked_samples, mean_over_samples
 
 
-def negative_log_likelihood(predictions: Any, targets: Any) -> jax.Array:
+def negative_log_likelihood(predictions: Distribution, targets: ArrayLike) -> jax.Array:
     """Mean negative log-likelihood (logarithmic score), in nats.
 
         NLL = −n⁻¹ Σ_i log p_i(y_i)
@@ -43,7 +44,7 @@ def negative_log_likelihood(predictions: Any, targets: Any) -> jax.Array:
     return mean_over_samples(lambda p, y: -p.log_prob(y), samples)
 
 
-def brier_score(predictions: Any, targets: Any) -> jax.Array:
+def brier_score(predictions: ClassPredictions, targets: PyTree) -> jax.Array:
     """Mean squared Euclidean distance of class probabilities and one-hot labels (Brier score).
 
         Brier = n⁻¹ Σ_i Σ_c (p_ic − 1(y_i = c))², in [0, 2].

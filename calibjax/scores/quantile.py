@@ -6,17 +6,22 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.typing import ArrayLike
 
 from calibjax import _checks
 from calibjax._arithmetic import floating_dtype
 from calibjax.distributions import Quantiles
+from calibjax.distributions.base import Distribution
 from calibjax.scores.base import checked_samples, mean_over_samples
 
 _LEVELS = tuple(np.arange(1, 20) / 20)
 
 
 def pinball_loss(
-    predictions: Any, targets: Any, *, levels: Sequence[float] | jax.Array | None = None
+    predictions: Distribution,
+    targets: ArrayLike,
+    *,
+    levels: Sequence[float] | jax.Array | None = None,
 ) -> jax.Array:
     """Mean pinball loss (quantile loss) of the predicted quantiles.
 

@@ -1,13 +1,14 @@
 """Continuous ranked probability score (CRPS) in closed form."""
 
-from typing import Any
-
 import jax
+from jax.typing import ArrayLike
 
+from calibjax._pytree import PyTree
+from calibjax.distributions.base import Distribution
 from calibjax.scores.base import checked_samples, mean_over_samples
 
 
-def crps(predictions: Any, targets: Any) -> jax.Array:
+def crps(predictions: Distribution, targets: ArrayLike) -> jax.Array:
     """Mean continuous ranked probability score.
 
         CRPS = n⁻¹ Σ_i ∫ (F_i(x) − 1(x ≥ y_i))² dx = n⁻¹ Σ_i E|Z_i − y_i| − ½ E|Z_i − Z_i'|
@@ -41,7 +42,7 @@ def crps(predictions: Any, targets: Any) -> jax.Array:
     return mean_over_samples(pointwise_crps, checked_samples(predictions, targets, "sample"))
 
 
-def pointwise_crps(p: Any, y: jax.Array) -> jax.Array:
+def pointwise_crps(p: PyTree, y: jax.Array) -> jax.Array:
     """CRPS of one prediction and one target, ∫ (F(x) − 1(x ≥ y))² dx.
 
     Defined for `Normal`, `Laplace`, `StudentT`, `LogNormal`, `Gamma`, `Uniform`, `Samples` of

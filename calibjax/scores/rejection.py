@@ -6,11 +6,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
+from jax.typing import ArrayLike
 
 from calibjax import _checks
 
 
-def rejection_curve(confidences: Any, correct: Any) -> jax.Array:
+def rejection_curve(confidences: ArrayLike, correct: ArrayLike) -> jax.Array:
     """Rates of errors that remain when the least confident predictions are rejected.
 
         curve_k = n⁻¹ #{errors among the n − k most confident predictions}, k = 0, ..., n,
@@ -42,7 +43,7 @@ def rejection_curve(confidences: Any, correct: Any) -> jax.Array:
     return _remaining_errors(confidences, correct) / correct.size
 
 
-def prediction_rejection_ratio(confidences: Any, correct: Any) -> jax.Array:
+def prediction_rejection_ratio(confidences: ArrayLike, correct: ArrayLike) -> jax.Array:
     """Prediction-rejection ratio (PRR): how well confidences tell errors from right predictions.
 
         PRR = (A_random − A) / (A_random − A_best)
@@ -94,7 +95,7 @@ def prediction_rejection_ratio(confidences: Any, correct: Any) -> jax.Array:
     return jnp.where(has_both, ratio, jnp.nan)
 
 
-def decision_cost(confidences: Any, correct: Any, ratio: Any) -> jax.Array:
+def decision_cost(confidences: ArrayLike, correct: ArrayLike, ratio: ArrayLike) -> jax.Array:
     """Mean cost of decisions to trust a prediction or to call it unsure.
 
         n⁻¹ Σ_i 1 if c_i ≤ 1 − u/w (unsure), otherwise w/u if prediction i is wrong, and 0 if right
@@ -135,7 +136,7 @@ def decision_cost(confidences: Any, correct: Any, ratio: Any) -> jax.Array:
 
 
 def reward_improvement(
-    confidences: Any, original_confidences: Any, correct: Any, ratio: Any
+    confidences: ArrayLike, original_confidences: Any, correct: ArrayLike, ratio: ArrayLike
 ) -> jax.Array:
     """How much less decisions cost with recalibrated confidences than with the original ones.
 
@@ -203,7 +204,7 @@ def _errors_in_order(confidences: jax.Array, correct: jax.Array) -> tuple[jax.Ar
     return ordered, jnp.where(is_valid, errors, jnp.nan)
 
 
-def _checked_ratio(ratio: Any) -> jax.Array:
+def _checked_ratio(ratio: ArrayLike) -> jax.Array:
     ratio = _checks.real("ratio", ratio)
     if jnp.ndim(ratio) > 1:
         _checks.shape("ratio", ratio, (None,), "() or [r]")

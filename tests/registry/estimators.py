@@ -16,7 +16,7 @@ _AT = {
     "at_confidences": a.unit(np.array([0.6, 0.7, 0.9]), "at"),
 }
 _LOCAL = {
-    "features": a.real(a.FEATURES),
+    "features": a.real(a.FEATURES, without=("first column",)),  # one feature
     "confidences": a.unit(a.CONFIDENCES),
     "correct": a.truths(a.CORRECT),
 }

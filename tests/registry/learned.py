@@ -88,7 +88,7 @@ def _of_features() -> list[Call]:
         params = method.fit(confidences, correct, groups)
         return method.apply(params, new, new_groups)
 
-    data = {**_SAMPLES, "features": a.real(a.FEATURES)}
+    data = {**_SAMPLES, "features": a.real(a.FEATURES, without=("first column",))}
     new = {"new": a.unit(np.array([0.5, 0.7, 0.9]), "confidences")}
     given = ("arguments",)  # GroupWise does not know what its arguments are
     samples = {

@@ -114,7 +114,7 @@ def calls() -> list[Call]:
         "levels",
         levels=a.positive(
             np.array([0.1, 0.5, 0.9]),
-            without=("one row less", "one row more", "one row", "scalar"),
+            without=("one row less", "one row more", "one row", "scalar", *a.OPTIONAL),
         ),
     )
     return [*_decisions(), *_of_classes(), *_from_numpyro(), *_curves(), quantiles]

@@ -160,7 +160,7 @@ def _locations() -> list[Call]:
 
 def _local() -> list[Call]:
     data = {
-        "features": a.real(a.FEATURES),
+        "features": a.real(a.FEATURES, without=("first column",)),  # one feature
         "confidences": a.unit(a.CONFIDENCES),
         "correct": a.truths(a.CORRECT),
     }
@@ -187,8 +187,7 @@ def _local() -> list[Call]:
             ),
             "kernel",
             key=a.key(),
-            # a kernel takes any features
-            **{**data, "features": a.real(a.FEATURES, without=("first column",))},
+            **data,
             kernel=a.kernel(kernels.Exponential(0.5), without=SEVERAL),
             binning=a.binning(estimators.UniformBins(2)),
             num_samples=B,

@@ -4,8 +4,6 @@ Labels are names, not numbers. Kernels that would take them for numbers with dis
 by estimators and tests.
 """
 
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 
@@ -13,6 +11,7 @@ from calibjax import _checks
 from calibjax._arithmetic import matmul, one_hot
 from calibjax.distances import Euclidean, Manhattan, SquaredEuclidean
 from calibjax.distributions import Bernoulli, Categorical, CategoricalLogits
+from calibjax.distributions.base import ClassPredictions
 from calibjax.kernels.base import Kernel
 from calibjax.kernels.expectations import FeatureRule, register_expectations
 from calibjax.kernels.labels import LabelKernel, White
@@ -20,7 +19,7 @@ from calibjax.kernels.matrix import gram_matrix
 from calibjax.kernels.stationary import Stationary
 
 
-def _label_matrix(kernel: Kernel, p: Any) -> jax.Array:
+def _label_matrix(kernel: Kernel, p: ClassPredictions) -> jax.Array:
     """Matrix A[c, c'] = k(c, c') over all classes, [m, m]."""
     num_classes = p.class_probs.shape[-1]
     for part in jax.tree.leaves(kernel, is_leaf=lambda k: isinstance(k, LabelKernel)):
@@ -31,7 +30,7 @@ def _label_matrix(kernel: Kernel, p: Any) -> jax.Array:
     return gram_matrix(kernel, jnp.arange(num_classes))
 
 
-def _check(kernel: Kernel, predictions: Any) -> None:
+def _check(kernel: Kernel, predictions: ClassPredictions) -> None:
     """Refuses distances between the numbers of the classes, which are names only."""
     num_classes = predictions.class_probs.shape[-1]
     parts = jax.tree.leaves(kernel, is_leaf=lambda part: isinstance(part, Stationary | LabelKernel))
@@ -55,30 +54,34 @@ def _entry(values: jax.Array, label: jax.Array) -> jax.Array:
     return values.at[label].get(mode="fill", fill_value=jnp.nan, wrap_negative_indices=False)
 
 
-def _residual(p: Any, y: jax.Array) -> jax.Array:
+def _residual(p: ClassPredictions, y: jax.Array) -> jax.Array:
     """One-hot encoded label minus the prediction, e_y − p, [m]."""
     probs = p.class_probs
     return one_hot(jnp.asarray(y), probs.shape[-1], probs.dtype) - probs
 
 
-def _any_single(kernel: Kernel, p: Any, z: jax.Array) -> jax.Array:
+def _any_single(kernel: Kernel, p: ClassPredictions, z: jax.Array) -> jax.Array:
     return _entry(matmul(_label_matrix(kernel, p), p.class_probs), z)
 
 
-def _any_double(kernel: Kernel, p: Any, q: Any) -> jax.Array:
+def _any_double(kernel: Kernel, p: ClassPredictions, q: ClassPredictions) -> jax.Array:
     return matmul(p.class_probs, matmul(_label_matrix(kernel, p), q.class_probs))
 
 
-def _any_centered(kernel: Kernel, p: Any, y: jax.Array, q: Any, z: jax.Array) -> jax.Array:
+def _any_centered(
+    kernel: Kernel, p: ClassPredictions, y: jax.Array, q: ClassPredictions, z: jax.Array
+) -> jax.Array:
     """⟨e_y − p, A (e_z − q)⟩, in tiles a product of matrices."""
     return matmul(_residual(p, y), matmul(_label_matrix(kernel, p), _residual(q, z)))
 
 
-def _any_diagonal(kernel: Kernel, p: Any) -> jax.Array:
+def _any_diagonal(kernel: Kernel, p: ClassPredictions) -> jax.Array:
     return matmul(p.class_probs, jnp.diagonal(_label_matrix(kernel, p)))
 
 
-def _any_prepare(kernel: Kernel, predictions: Any, targets: jax.Array) -> jax.Array | None:
+def _any_prepare(
+    kernel: Kernel, predictions: ClassPredictions, targets: jax.Array
+) -> jax.Array | None:
     """Square root R of the label matrix, A = R Rᵀ, [m, m]."""
     del targets
     if not _checks.is_concrete(kernel):
@@ -87,33 +90,37 @@ def _any_prepare(kernel: Kernel, predictions: Any, targets: jax.Array) -> jax.Ar
     return vectors * jnp.sqrt(jnp.maximum(eigenvalues, 0))
 
 
-def _any_features(kernel: Kernel, root: jax.Array, p: Any, y: jax.Array) -> jax.Array:
+def _any_features(kernel: Kernel, root: jax.Array, p: ClassPredictions, y: jax.Array) -> jax.Array:
     del kernel
     return matmul(_residual(p, y), root)
 
 
-def _white_single(kernel: White, p: Any, z: jax.Array) -> jax.Array:
+def _white_single(kernel: White, p: ClassPredictions, z: jax.Array) -> jax.Array:
     del kernel
     return _entry(p.class_probs, z)
 
 
-def _white_double(kernel: White, p: Any, q: Any) -> jax.Array:
+def _white_double(kernel: White, p: ClassPredictions, q: ClassPredictions) -> jax.Array:
     del kernel
     return matmul(p.class_probs, q.class_probs)
 
 
-def _white_centered(kernel: White, p: Any, y: jax.Array, q: Any, z: jax.Array) -> jax.Array:
+def _white_centered(
+    kernel: White, p: ClassPredictions, y: jax.Array, q: ClassPredictions, z: jax.Array
+) -> jax.Array:
     """⟨e_y − p, e_z − q⟩, in tiles a product of matrices."""
     del kernel
     return matmul(_residual(p, y), _residual(q, z))
 
 
-def _white_prepare(kernel: White, predictions: Any, targets: jax.Array) -> tuple[()]:
+def _white_prepare(kernel: White, predictions: ClassPredictions, targets: jax.Array) -> tuple[()]:
     del kernel, predictions, targets
     return ()
 
 
-def _white_features(kernel: White, prepared: tuple[()], p: Any, y: jax.Array) -> jax.Array:
+def _white_features(
+    kernel: White, prepared: tuple[()], p: ClassPredictions, y: jax.Array
+) -> jax.Array:
     del kernel, prepared
     return _residual(p, y)
 

@@ -15,8 +15,10 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 from jax import lax
+from jax.typing import ArrayLike
 
 from calibjax._arithmetic import matmul
+from calibjax._pytree import PyTree
 from calibjax.distributions import Categorical, Mixture
 from calibjax.kernels.base import Kernel
 from calibjax.kernels.expectations import (
@@ -58,15 +60,16 @@ def _average(function: Callable[[Any], jax.Array | float], p: Mixture) -> jax.Ar
     return lax.scan(add, sum(written, 0 + first), rest)[0]
 
 
-def _single(kernel: Kernel, p: Mixture, z: Any) -> jax.Array:
+def _single(kernel: Kernel, p: Mixture, z: ArrayLike) -> jax.Array:
     if (classes := _classes(p)) is not None:
         return single_expectation(kernel, classes, z)
     return _average(lambda component: single_expectation(kernel, component, z), p)
 
 
 def _double(kernel: Kernel, p: Mixture, q: Mixture) -> jax.Array:
-    if (classes := _classes(p)) is not None:
-        return double_expectation(kernel, classes, _classes(q))
+    classes, others = _classes(p), _classes(q)
+    if classes is not None and others is not None:
+        return double_expectation(kernel, classes, others)
     return _average(lambda a: _average(lambda b: double_expectation(kernel, a, b), q), p)
 
 
@@ -82,14 +85,15 @@ def _centered(kernel: Kernel, p: Mixture, y: Any, q: Mixture, z: Any) -> jax.Arr
     The latter, Σ_ij w_i v_j [k(y, z) − m_{p_i}(z) − m_{q_j}(y) + M_{p_i, q_j}], costs up to five
     times as much, but cancels within the components, where there are forms for it.
     """
-    if (classes := _classes(p)) is not None:
-        return centered_kernel(kernel, classes, y, _classes(q), z)
+    classes, others = _classes(p), _classes(q)
+    if classes is not None and others is not None:
+        return centered_kernel(kernel, classes, y, others, z)
     if p.mixing_probs.dtype == jnp.float64:
         return four_terms(kernel, p, y, q, z)
     return _average(lambda a: _average(lambda b: centered_kernel(kernel, a, y, b, z), q), p)
 
 
-def _prepare(kernel: Kernel, predictions: Mixture, targets: Any) -> Any:
+def _prepare(kernel: Kernel, predictions: Mixture, targets: ArrayLike) -> PyTree:
     """What the features of the components need, and a target where to compare components."""
     flat = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), predictions.components)
     num_components = jnp.shape(jax.tree.leaves(predictions.components)[0])[1]
@@ -98,11 +102,11 @@ def _prepare(kernel: Kernel, predictions: Mixture, targets: Any) -> Any:
     return None if prepared is None else (prepared, jax.tree.map(lambda y: y[0], targets))
 
 
-def _features(kernel: Kernel, prepared: Any, p: Mixture, y: Any) -> jax.Array:
+def _features(kernel: Kernel, prepared: PyTree, p: Mixture, y: ArrayLike) -> jax.Array:
     """Σ_k w_k f(p_k, y), where f(p_k, y) − f(p_0, y) is the same for all y."""
     prepared, anywhere = prepared
 
-    def of_component(component: Any, y: Any) -> jax.Array:
+    def of_component(component: Any, y: ArrayLike) -> jax.Array:
         return features(kernel, prepared, component, y)
 
     first = jax.tree.map(lambda leaf: leaf[0], p.components)

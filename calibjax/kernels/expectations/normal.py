@@ -16,9 +16,11 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.typing import ArrayLike
 
 from calibjax import _checks
 from calibjax._arithmetic import dot, fold, map_components, safe_sqrt, total
+from calibjax._pytree import PyTree
 from calibjax.distances import Euclidean
 from calibjax.distributions import DiagNormal, Normal
 from calibjax.kernels.expectations import (
@@ -48,7 +50,7 @@ def inverse_length_scale(kernel: SquaredExponential, p: Any) -> jax.Array:
     return 1 / jnp.asarray(kernel.length_scale, jnp.result_type(p.loc))
 
 
-def _gaussian(rate: jax.Array, x: Any, y: Any, shrink: list[jax.Array]) -> jax.Array:
+def _gaussian(rate: jax.Array, x: PyTree, y: ArrayLike, shrink: list[jax.Array]) -> jax.Array:
     """Π_k shrink_k^(1/2) exp(−shrink_k (x_k − y_k)² / (2 ℓ²))."""
     slope = -0.5 * jnp.square(rate)
     squares = map_components(lambda a, b: jnp.square(a - b), x, y)
@@ -56,26 +58,38 @@ def _gaussian(rate: jax.Array, x: Any, y: Any, shrink: list[jax.Array]) -> jax.A
     return safe_sqrt(_product(shrink)) * jnp.exp(exponent)
 
 
-def _single(kernel: SquaredExponential, p: Any, z: jax.Array) -> jax.Array:
+def _single(kernel: SquaredExponential, p: Normal | DiagNormal, z: jax.Array) -> jax.Array:
     rate = inverse_length_scale(kernel, p)
     shrink = map_components(lambda scale: 1 / (1 + jnp.square(scale * rate)), p.scale)
     return _gaussian(rate, z, p.loc, shrink)
 
 
-def _double(kernel: SquaredExponential, p: Any, q: Any) -> jax.Array:
+def _double(
+    kernel: SquaredExponential, p: Normal | DiagNormal, q: Normal | DiagNormal
+) -> jax.Array:
     rate = inverse_length_scale(kernel, p)
     s, t = (map_components(lambda scale: jnp.square(scale * rate), x.scale) for x in (p, q))
     shrink = map_components(lambda s, t: 1 / (1 + s + t), s, t)
     return _gaussian(rate, p.loc, q.loc, shrink)
 
 
-def _centered(kernel: SquaredExponential, p: Any, y: Any, q: Any, z: Any) -> jax.Array:
+def _centered(
+    kernel: SquaredExponential,
+    p: Normal | DiagNormal,
+    y: ArrayLike,
+    q: Normal | DiagNormal,
+    z: ArrayLike,
+) -> jax.Array:
     is_double = jnp.result_type(p.loc) == jnp.float64  # which the four terms are good enough for
     return (four_terms if is_double else centered_without_offset)(kernel, p, y, q, z)
 
 
 def centered_without_offset(
-    kernel: SquaredExponential, p: Any, y: Any, q: Any, z: Any
+    kernel: SquaredExponential,
+    p: Normal | DiagNormal,
+    y: ArrayLike,
+    q: Normal | DiagNormal,
+    z: ArrayLike,
 ) -> jax.Array:
     """Centered kernel whose rounding errors have mean zero.
 
@@ -114,7 +128,9 @@ def centered_without_offset(
     return ((big_k - big_p) - (big_q - big_m)) + small
 
 
-def _prepare_features(kernel: SquaredExponential, predictions: Normal, targets: jax.Array) -> Any:
+def _prepare_features(
+    kernel: SquaredExponential, predictions: Normal, targets: jax.Array
+) -> PyTree:
     """Frequencies of a trapezoidal rule for the spectral density of the kernel.
 
     Aliasing and truncation errors are below machine precision for targets within the range of the
@@ -141,7 +157,7 @@ def _prepare_features(kernel: SquaredExponential, predictions: Normal, targets: 
     return center, frequencies
 
 
-def _features(kernel: SquaredExponential, prepared: Any, p: Normal, y: jax.Array) -> jax.Array:
+def _features(kernel: SquaredExponential, prepared: PyTree, p: Normal, y: jax.Array) -> jax.Array:
     """Real and imaginary parts of exp(iωy) − E exp(iωY) at the frequencies ω, [2 K]."""
     center, frequencies = prepared
     rate = inverse_length_scale(kernel, p)
@@ -159,7 +175,7 @@ def _features(kernel: SquaredExponential, prepared: Any, p: Normal, y: jax.Array
     return jnp.concatenate([cos * real - sin * imag, sin * real + cos * imag])
 
 
-def _check(kernel: SquaredExponential, predictions: Any) -> None:
+def _check(kernel: SquaredExponential, predictions: Normal | DiagNormal) -> None:
     refuse_far_length_scale(kernel, predictions.scale)
 
 

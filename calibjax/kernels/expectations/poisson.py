@@ -18,7 +18,6 @@ integrand is below e⁻²¹ are left out. Then 31 nodes do, for all rates and le
 """
 
 import math
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -27,6 +26,7 @@ from jax import lax
 
 from calibjax import _checks
 from calibjax._arithmetic import matmul
+from calibjax._pytree import PyTree
 from calibjax.distances import Euclidean
 from calibjax.distributions import Poisson
 from calibjax.kernels.base import Kernel
@@ -132,7 +132,7 @@ def _double(kernel: SquaredExponential, p: Poisson, q: Poisson) -> jax.Array:
     return jnp.where(is_near, total, 0)
 
 
-def _prepare_features(kernel: Kernel, predictions: Poisson, targets: jax.Array) -> Any:
+def _prepare_features(kernel: Kernel, predictions: Poisson, targets: jax.Array) -> PyTree:
     """Square root R of the kernel matrix of all counts that matter, K = R Rᵀ, if they are few."""
     if not _checks.is_concrete(kernel, predictions, targets):
         return None

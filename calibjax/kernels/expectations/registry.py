@@ -14,10 +14,17 @@ References: W21 §3.2, eq. (5), and App. D.
 import functools
 import operator
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+from jax.typing import ArrayLike
+
+from calibjax._pytree import PyTree
+from calibjax.distributions.base import Distribution
+
+if TYPE_CHECKING:
+    from calibjax.kernels.base import Kernel
 
 
 class FeatureRule(NamedTuple):
@@ -89,7 +96,7 @@ def register_expectations(
     )
 
 
-def rules(kernel: Any, distribution: Any) -> Rules:
+def rules(kernel: "Kernel", distribution: Distribution) -> Rules:
     """Looks up the rules of a pair: of the most specific class of the distribution, then kernel.
 
     Raises:
@@ -102,7 +109,7 @@ def rules(kernel: Any, distribution: Any) -> Rules:
     raise missing(kernel, distribution)
 
 
-def terms(kernel: Any) -> Iterator[tuple[Any, Any]]:
+def terms(kernel: "Kernel") -> Iterator[tuple[Any, Any]]:
     """Factors c and kernels k of a linear combination Σ c k; of other kernels, the kernel itself.
 
     This is where sums and multiples of kernels are taken apart: everything that is computed from a
@@ -118,20 +125,20 @@ def terms(kernel: Any) -> Iterator[tuple[Any, Any]]:
             yield functools.reduce(operator.mul, known) if known else None, term
 
 
-def combine(kernel: Any, function: Callable[[Any], Any]) -> Any:
+def combine(kernel: "Kernel", function: Callable[[Any], Any]) -> PyTree:
     """Σ c function(k) over the terms of a kernel."""
     values = (function(k) if c is None else c * function(k) for c, k in terms(kernel))
     return functools.reduce(operator.add, values)
 
 
-def check_expectations(kernel: Any, predictions: Any) -> None:
+def check_expectations(kernel: "Kernel", predictions: Distribution) -> None:
     """Calls the checks of the rules of a target kernel."""
     for _, term in terms(kernel):
         if (check := rules(term, predictions).check) is not None:
             check(term, predictions)
 
 
-def missing(kernel: Any, distribution: Any, why: str = "") -> NotImplementedError:
+def missing(kernel: "Kernel", distribution: Distribution, why: str = "") -> NotImplementedError:
     """Error for a pair without closed-form expectations."""
     return NotImplementedError(
         f"no closed-form expectations of the target kernel {type(kernel).__name__} under "
@@ -142,7 +149,7 @@ def missing(kernel: Any, distribution: Any, why: str = "") -> NotImplementedErro
     )
 
 
-def single_expectation(kernel: Any, p: Any, z: Any) -> jax.Array:
+def single_expectation(kernel: "Kernel", p: Distribution, z: ArrayLike) -> jax.Array:
     """Expectation m_p(z) = E_{Z~p} k(Z, z), the kernel mean embedding of p at z.
 
     Args:
@@ -167,7 +174,7 @@ def single_expectation(kernel: Any, p: Any, z: Any) -> jax.Array:
     return combine(kernel, lambda term: rules(term, p).single(term, p, z))
 
 
-def double_expectation(kernel: Any, p: Any, q: Any) -> jax.Array:
+def double_expectation(kernel: "Kernel", p: Distribution, q: Distribution) -> jax.Array:
     """Expectation M_{p,q} = E_{Z~p, Z'~q} k(Z, Z') with independent Z, Z'.
 
     Args:
@@ -193,7 +200,7 @@ def double_expectation(kernel: Any, p: Any, q: Any) -> jax.Array:
     return combine(kernel, lambda term: rules(term, p).double(term, p, q))
 
 
-def diagonal_expectation(kernel: Any, p: Any) -> jax.Array | float:
+def diagonal_expectation(kernel: "Kernel", p: Distribution) -> jax.Array | float:
     """Expectation E_{Z~p} k(Z, Z) of the values of a target kernel on the diagonal.
 
     Args:
@@ -216,7 +223,7 @@ def diagonal_expectation(kernel: Any, p: Any) -> jax.Array | float:
     return combine(kernel, lambda term: _diagonal_of_term(term, p))
 
 
-def _diagonal_of_term(kernel: Any, p: Any) -> jax.Array | float:
+def _diagonal_of_term(kernel: "Kernel", p: Distribution) -> jax.Array | float:
     if (constant := getattr(kernel, "diagonal", None)) is not None:
         return constant
     if (diagonal := rules(kernel, p).diagonal) is not None:
@@ -229,7 +236,9 @@ def _diagonal_of_term(kernel: Any, p: Any) -> jax.Array | float:
     )
 
 
-def centered_kernel(kernel: Any, p: Any, y: Any, q: Any, z: Any) -> jax.Array:
+def centered_kernel(
+    kernel: "Kernel", p: Distribution, y: ArrayLike, q: Distribution, z: ArrayLike
+) -> jax.Array:
     """Centered kernel k(y, z) − m_p(z) − m_q(y) + M_{p,q}.
 
     The registered form where there is one, otherwise the sum of the four terms.
@@ -257,20 +266,24 @@ def centered_kernel(kernel: Any, p: Any, y: Any, q: Any, z: Any) -> jax.Array:
     0.125
     """
 
-    def of_term(term: Any) -> jax.Array:
+    def of_term(term: "Kernel") -> jax.Array:
         centered = rules(term, p).centered or four_terms
         return centered(term, p, y, q, z)
 
     return combine(kernel, of_term)
 
 
-def four_terms(kernel: Any, p: Any, y: Any, q: Any, z: Any) -> jax.Array:
+def four_terms(
+    kernel: "Kernel", p: Distribution, y: ArrayLike, q: Distribution, z: ArrayLike
+) -> jax.Array:
     """The centered kernel as the sum of its four terms."""
     singles = single_expectation(kernel, p, z) + single_expectation(kernel, q, y)
     return kernel(y, z) - singles + double_expectation(kernel, p, q)
 
 
-def prepare_features(kernel: Any, predictions: Any, targets: Any) -> tuple[Any, ...] | None:
+def prepare_features(
+    kernel: "Kernel", predictions: Distribution, targets: ArrayLike
+) -> tuple[Any, ...] | None:
     """What `features` needs of each term of a target kernel; None where one has no features."""
     prepared = []
     for _, term in terms(kernel):
@@ -282,7 +295,9 @@ def prepare_features(kernel: Any, predictions: Any, targets: Any) -> tuple[Any, 
     return tuple(prepared)
 
 
-def features(kernel: Any, prepared: tuple[Any, ...], p: Any, y: Any) -> jax.Array:
+def features(
+    kernel: "Kernel", prepared: tuple[Any, ...], p: Distribution, y: ArrayLike
+) -> jax.Array:
     """Features of one sample, [r], whose inner products are the centered kernel."""
     found = []
     for (factor, term), one in zip(terms(kernel), prepared, strict=True):

@@ -27,6 +27,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 from jax import lax
+from jax.typing import ArrayLike
 
 from calibjax.distributions import MonteCarlo, Samples
 from calibjax.kernels.base import Kernel
@@ -53,7 +54,7 @@ def _expectation(function: Callable[[Any], jax.Array], p: Samples) -> jax.Array:
     return _sum_over(lambda z, w: w * function(z), (p.values, p.probs))
 
 
-def _single(kernel: Kernel, p: Samples, z: Any) -> jax.Array:
+def _single(kernel: Kernel, p: Samples, z: ArrayLike) -> jax.Array:
     return _expectation(lambda x: kernel(x, z), p)
 
 
