@@ -22,7 +22,6 @@ class Uniform(Distribution):
         high: upper end, larger; shape of `low`.
 
     >>> import jax.numpy as jnp
-    import numpy as np
     >>> p = Uniform(low=jnp.array(1.0), high=jnp.array(3.0))
     >>> print(p.mean(), p.cdf(1.5), p.icdf(0.5))
     2.0 0.25 2.0
