@@ -5,6 +5,9 @@ BIN := .venv/bin
 WITH_DATA := $(if $(DATA),--data $(DATA))
 # The tests of published data look here; they skip where it is empty.
 export CALIBJAX_DATA ?= $(DATA)
+PYTEST = $(BIN)/python -m pytest -n auto --dist loadfile
+# Programs that are run once are compiled in three quarters of the time without this, where XLA has it.
+QUICKLY = --xla_cpu_use_fusion_emitters=false
 # What was compiled for the tests once is kept for the next run.
 CACHE = JAX_COMPILATION_CACHE_DIR=$(CURDIR)/.cache/jax JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS=0 \
 	JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES=-1
@@ -26,7 +29,9 @@ paper-full: .venv/installed  ## full size of every paper experiment: hours
 check: lint types test  ## what every change must pass
 
 test: .venv/installed  # a file stays with one process, which compiles for its tests once
-	$(CACHE) $(BIN)/python -m pytest -n auto --dist loadfile
+	@flags=$(QUICKLY); XLA_FLAGS=$$flags $(BIN)/python -c 'import jax; jax.devices()' 2>/dev/null || flags=; \
+	$(CACHE) XLA_FLAGS=$$flags $(PYTEST) -m 'not slow and not optimised'
+	$(CACHE) $(PYTEST) -m 'optimised and not slow'
 
 test-slow: .venv/installed  ## level and power of the tests, unbiasedness: minutes of simulation
 	$(BIN)/python -m pytest -n auto -m slow

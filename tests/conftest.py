@@ -18,7 +18,8 @@ def _float64():
 def _compilation(request):
     """Programs are compiled quickly and dropped after each file, or they fill gigabytes.
 
-    Files marked as `optimised` get the programs that users get.
+    Files marked as `optimised` get the programs that users get; `make test` runs them on their own,
+    since some of the options that compile quickly are those of a process.
     """
     jax.config.update(
         "jax_disable_most_optimizations", request.node.get_closest_marker("optimised") is None
