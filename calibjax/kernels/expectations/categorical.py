@@ -9,7 +9,7 @@ import jax.numpy as jnp
 
 from calibjax import _checks
 from calibjax._arithmetic import matmul, one_hot
-from calibjax.distances import Euclidean, Manhattan, SquaredEuclidean
+from calibjax.distances import Euclidean, Manhattan, MeanAbsoluteDifference, SquaredEuclidean
 from calibjax.distributions import Bernoulli, Categorical, CategoricalLogits
 from calibjax.distributions.base import ClassPredictions
 from calibjax.kernels.base import Kernel
@@ -17,6 +17,9 @@ from calibjax.kernels.expectations import FeatureRule, register_expectations
 from calibjax.kernels.labels import LabelKernel, White
 from calibjax.kernels.matrix import gram_matrix
 from calibjax.kernels.stationary import Stationary
+from calibjax.kernels.transforms import Linear
+
+_OF_NUMBERS = Euclidean | SquaredEuclidean | Manhattan | MeanAbsoluteDifference
 
 
 def _label_matrix(kernel: Kernel, p: ClassPredictions) -> jax.Array:
@@ -33,12 +36,17 @@ def _label_matrix(kernel: Kernel, p: ClassPredictions) -> jax.Array:
 def _check(kernel: Kernel, predictions: ClassPredictions) -> None:
     """Refuses distances between the numbers of the classes, which are names only."""
     num_classes = predictions.class_probs.shape[-1]
-    parts = jax.tree.leaves(kernel, is_leaf=lambda part: isinstance(part, Stationary | LabelKernel))
+    parts = jax.tree.leaves(
+        kernel, is_leaf=lambda part: isinstance(part, Stationary | LabelKernel | Linear)
+    )
     for part in parts:
+        if isinstance(part, Linear):
+            raise ValueError(
+                "kernel.target: expected a kernel on class labels, which are names and cannot be "
+                "scaled or mapped, got Linear"
+            )
         distance = getattr(part, "distance", None)
-        if isinstance(part, Stationary) and isinstance(
-            distance, Euclidean | SquaredEuclidean | Manhattan
-        ):
+        if isinstance(part, Stationary) and isinstance(distance, _OF_NUMBERS):
             name, metric = type(part).__name__, type(distance).__name__
             raise ValueError(
                 f"kernel.target: expected a kernel on class labels such as White() or "
