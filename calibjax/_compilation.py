@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 
 from calibjax import _checks
 from calibjax._pytree import PyTree
@@ -26,6 +27,8 @@ def compiled_once(function: Callable[..., Any], first: PyTree, *others: Any) -> 
     """
     if not _checks.is_concrete(first, others):
         return function(first, *others)
+    # Python's numbers stay weakly typed; compiled programs are called with arrays.
+    first, others = jax.tree.map(jnp.asarray, (first, others))
     arguments: tuple = (first, *others)
     try:
         traced = jax.jit(function).trace(*arguments)

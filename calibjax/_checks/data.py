@@ -74,7 +74,7 @@ def points(name: str, values: Any, minimum: int = 1) -> PyTree:
     )
 
 
-def class_predictions(predictions: Any) -> None:
+def class_predictions(predictions: Any, name: str = "predictions") -> None:
     """Refuses predictions without class probabilities."""
     try:
         has_probs = hasattr(predictions, "class_probs")
@@ -82,7 +82,7 @@ def class_predictions(predictions: Any) -> None:
         has_probs = True
     if not has_probs:
         raise TypeError(
-            "predictions: expected class predictions such as distributions.Categorical or "
+            f"{name}: expected class predictions such as distributions.Categorical or "
             f"distributions.Bernoulli, got {described(predictions)}"
         )
 

@@ -34,6 +34,7 @@ exp(−y²) exp(−z²) (one feature, exp(−y²)):
 >>> from calibjax import estimators, hypothesis_tests, kernels, record
 >>> @record
 ... class Rayleigh(Distribution):
+...     support = constraints.non_negative
 ...     scale: jax.Array = parameter(constraints.positive)
 ...     def sample(self, key):
 ...         return self.scale * jnp.sqrt(2 * jax.random.exponential(key, dtype=self.scale.dtype))

@@ -44,7 +44,8 @@ class Distribution:
             axes = ("n", *constraint.axes)
             shown = f"[{', '.join(axes)}]"
             expected = tuple(sizes.get(axis) for axis in axes)
-            _checks.shape(place, value, expected, shown + first)
+            known = [f"{k} = {sizes[k]}" for k in axes[1:] if k in sizes]
+            _checks.shape(place, value, expected, ", ".join([shown + first, *known]))
             shape = jnp.shape(value)
             if constraint.axes and shape[-1] < constraint.min_size:
                 least = f"{axes[-1]} >= {constraint.min_size}"
@@ -64,6 +65,12 @@ class Distribution:
     def check_targets(self, name: str, targets: Any) -> PyTree:
         """Refuses targets of another shape, or outside the support."""
         support: Constraint = self.support
+        if not _constraints(self):
+            raise TypeError(
+                f"predictions: expected a class with parameters, got {type(self).__name__} "
+                "without any; declare them, as in scale: jax.Array = "
+                "parameter(constraints.positive)"
+            )
         key = next(iter(_constraints(self)))
         if support.is_integer:
             targets = _checks.integer(name, targets, support.words)

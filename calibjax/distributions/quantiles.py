@@ -8,7 +8,7 @@ from jax.typing import ArrayLike
 from calibjax import _checks
 from calibjax._pytree import PyTree, parameter, record
 from calibjax.distributions.base import Distribution
-from calibjax.distributions.constraints import proportion, real
+from calibjax.distributions.constraints import Constraint, real
 
 
 @record
@@ -35,7 +35,7 @@ class Quantiles(Distribution):
     1 1 2 [0.25 0.5  0.25]
     """
 
-    levels: jax.Array = parameter(proportion.with_axes("k"))
+    levels: jax.Array = parameter(Constraint("values in (0, 1)", _checks.proportions, ("k",)))
     values: jax.Array = parameter(real.with_axes("k"))
 
     @property
@@ -51,7 +51,7 @@ class Quantiles(Distribution):
     def check_values(self, name: str) -> "Quantiles":
         """Refuses levels that are 0, 1 or in another order, and quantiles that cross."""
         checked = super().check_values(name)
-        levels = _checks.proportions(f"{name}.levels", checked.levels)
+        levels = checked.levels
         levels = _increasing(f"{name}.levels", levels, "increasing levels", strictly=True)
         values = _increasing(f"{name}.values", checked.values, "quantiles that do not cross")
         return _checks.replaced(checked, levels=levels, values=values)

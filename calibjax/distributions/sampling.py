@@ -1,6 +1,7 @@
 """Draws from batches of distributions."""
 
 import jax
+import jax.numpy as jnp
 
 from calibjax import _checks
 from calibjax._pytree import PyTree
@@ -37,6 +38,18 @@ def sample_targets(key: jax.Array, predictions: Distribution) -> PyTree:
         return targets
     # Counts and labels cannot be NaN. The smallest integer stands for it.
     return _checks.missing_where(_checks.missing_rows(predictions), targets)
+
+
+def check_draws(predictions: Distribution, targets: PyTree) -> None:
+    """Refuses predictions without `sample`, or whose draws have other shapes than the targets."""
+    _checks.method("predictions", predictions, "sample")
+    drawn = jax.eval_shape(draw, jax.random.key(0), predictions)
+    found, expected = (jax.tree.map(jnp.shape, tree) for tree in (drawn, targets))
+    if found != expected:
+        raise ValueError(
+            f"predictions.sample: expected draws of the shape of the targets, {expected} for the "
+            f"whole batch, got {found}"
+        )
 
 
 def draw(key: jax.Array, predictions: Distribution) -> PyTree:

@@ -22,6 +22,7 @@ from calibjax.distributions.base import ClassPredictions
 
 Binning = Callable[[Any], jax.Array]
 
+MAX_BINS = 2**24  # beyond, intervals are finer than float32 numbers are
 _WORD_SIZE = 2**31  # numbers of one int32 word, which needs no 64-bit types
 
 
@@ -43,7 +44,7 @@ class _ProbabilityBins:
         predictions = _checks.batch(predictions)
         if at is None:
             return self._bins(predictions, None)
-        _checks.class_predictions(at)
+        _checks.class_predictions(at, "at")
         at = _checks.batch(at, name="at")
         _checks.same_kind("at", at, "predictions", predictions)
         return _split(self._bins(predictions, at), predictions)
@@ -127,8 +128,7 @@ class UniformBins(_ProbabilityBins):
     num_bins: int = dataclasses.field(metadata={"static": True})
 
     def _bins(self, predictions: ClassPredictions, at: PyTree) -> jax.Array:
-        # Beyond 2²⁴ the intervals are finer than float32 numbers are.
-        num_bins = _checks.size_in_range("num_bins", self.num_bins, 1, 2**24)
+        num_bins = _checks.size_in_range("num_bins", self.num_bins, 1, MAX_BINS)
         probs = _probs(predictions, at)
         if not isinstance(predictions, Bernoulli):
             return _grid_cells(probs, num_bins=num_bins)
@@ -188,7 +188,8 @@ class EqualMassBins(_ProbabilityBins):
     with the same m indices share a bin. Of two classes only the second is looked at, because the
     first is its complement: bins of a `Bernoulli` are quantile bins of its probability.
 
-    The index of other points, `at`, counts the predictions that are smaller.
+    Other points, `at`, are in the interval of the predictions around them, in the last one if they
+    are larger than all.
 
     Attributes:
         num_bins: number of intervals per class, at least 1.

@@ -1,12 +1,15 @@
 """What is near a prediction: samples whose features are alike, in the same bin of confidences."""
 
 import dataclasses
+import functools
+import types
 from collections.abc import Callable
 from typing import Any, Self
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.tree_util import Partial
 
 from calibjax import _checks
 from calibjax._pytree import record
@@ -74,11 +77,15 @@ def checked_neighbourhood(neighbourhood: Any) -> Neighbourhood:
             "neighbourhood: expected an estimators.Neighbourhood(kernel, binning), such as "
             f"Neighbourhood.laplacian(0.2, 15), got {_checks.described(neighbourhood)}"
         )
-    kernel = neighbourhood.kernel
+    found, kernel = neighbourhood, neighbourhood.kernel
+    if isinstance(found.binning, types.FunctionType | functools.partial):  # which are no pytrees
+        found = dataclasses.replace(found, binning=Partial(found.binning))
+    if isinstance(getattr(kernel, "length_scale", 0.0), list | tuple):
+        raise TypeError("kernel.length_scale: expected a number or an array [G], got a list")
     scales = getattr(kernel, "length_scale", 0.0)
     if np.ndim(scales) != 1 or isinstance(kernel, type):
-        return _checks.replaced(neighbourhood, kernel=_checks.kernel_values(kernel))
+        return _checks.replaced(found, kernel=_checks.kernel_values(kernel))
     scales = _checks.length_scales("kernel.length_scale", scales)
     one = _checks.kernel_values(dataclasses.replace(kernel, length_scale=scales[0]))
     kernel = dataclasses.replace(one, length_scale=jnp.asarray(scales))
-    return dataclasses.replace(neighbourhood, kernel=kernel)
+    return dataclasses.replace(found, kernel=kernel)

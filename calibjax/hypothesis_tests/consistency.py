@@ -12,7 +12,7 @@ from calibjax._batches import default_batch_size, in_batches
 from calibjax._compilation import compiled_once
 from calibjax._pytree import PyTree
 from calibjax.distributions.base import Distribution
-from calibjax.distributions.sampling import draw
+from calibjax.distributions.sampling import check_draws, draw
 from calibjax.hypothesis_tests.result import CalibrationTestResult, simulated_result
 from calibjax.hypothesis_tests.simulation import bytes_of_tile, checked_statistic
 
@@ -79,6 +79,7 @@ def consistency_test(
     value = checked_statistic(statistic)
     num_samples = _checks.number_of_draws("num_samples", num_samples)
     predictions, targets = _checks.predictions_and_targets(predictions, targets)
+    check_draws(predictions, targets)
     n = _checks.leading_size("targets", targets)
     batch_size = default_batch_size(bytes_of_tile(n)) if batch_size is None else batch_size
     batch_size = _checks.size_in_range("batch_size", batch_size, 1)

@@ -9,7 +9,6 @@ from jax.typing import ArrayLike
 from calibjax import _checks
 from calibjax._batches import default_batch_size
 from calibjax.distributions import Categorical, Quantiles
-from calibjax.distributions.base import Distribution
 from calibjax.hypothesis_tests.exact import rank_among_redraws
 from calibjax.hypothesis_tests.result import CalibrationTestResult
 
@@ -82,28 +81,50 @@ def coverage_test(
             f"{_checks.described(predictions)}"
         )
     predictions, targets = _checks.predictions_and_targets(predictions, targets)
-    # Where something traced is missing, nothing is known of any level.
-    probs, levels = _checks.nan_with((predictions.probs, predictions.levels), predictions, targets)
     if batch_size is None:
-        batch_size = default_batch_size(_BYTES_PER_INTERVAL * probs.size)
+        batch_size = default_batch_size(_BYTES_PER_INTERVAL * predictions.values.size)
     batch_size = _checks.size_in_range("batch_size", batch_size, 1)
-    intervals = jax.vmap(Quantiles.interval)(predictions, targets)
-    half = levels.shape[1] // 2
+    quantiles, probs, intervals = _counted(predictions, targets)
+    result = rank_among_redraws(
+        key,
+        _statistic,
+        quantiles,
+        Categorical(probs),
+        intervals,
+        num_samples=num_samples,
+        batch_size=batch_size,
+        adjust=True,
+    )
+    return dataclasses.replace(result, estimate=_differences(quantiles, intervals))
 
-    def differences(intervals: jax.Array) -> dict[str, jax.Array]:
-        is_in = intervals[:, None] == jnp.arange(probs.shape[1])
-        is_below = intervals[:, None] <= jnp.arange(levels.shape[1])
-        at_levels = jnp.mean(is_below - levels, 0)
-        return {
-            "levels": at_levels,
-            "intervals": jnp.mean(is_in - probs, 0),
-            "central": (at_levels[::-1] - at_levels)[:half],
-        }
 
-    def statistic(predictions: Distribution, intervals: jax.Array) -> dict[str, jax.Array]:
-        del predictions  # which stay as they are
-        return jax.tree.map(jnp.abs, differences(intervals))
+@jax.jit
+def _counted(predictions: Quantiles, targets: jax.Array) -> tuple[Quantiles, jax.Array, jax.Array]:
+    """The predictions, the probabilities of the intervals, and those that targets are in."""
+    # Where something is missing, nothing is known of any level.
+    is_whole = ~jnp.any(jnp.isnan(targets)) & ~jnp.any(jnp.isnan(predictions.values))
+    levels = jnp.where(is_whole, predictions.levels, jnp.nan)
+    levels = jnp.where(jnp.any(jnp.isnan(levels)), jnp.nan, levels)
+    predictions = Quantiles(levels, predictions.values)
+    return predictions, predictions.probs, jax.vmap(Quantiles.interval)(predictions, targets)
 
-    sizes = {"num_samples": num_samples, "batch_size": batch_size}
-    result = rank_among_redraws(key, statistic, Categorical(probs), intervals, **sizes, adjust=True)
-    return dataclasses.replace(result, estimate=differences(intervals))
+
+@jax.jit
+def _differences(predictions: Quantiles, intervals: jax.Array) -> dict[str, jax.Array]:
+    """What the intervals that targets are in differ by from what was predicted."""
+    levels, probs = predictions.levels, predictions.probs
+    is_in = intervals[:, None] == jnp.arange(probs.shape[1])
+    is_below = intervals[:, None] <= jnp.arange(levels.shape[1])
+    at_levels = jnp.mean(is_below - levels, 0)
+    return {
+        "levels": at_levels,
+        "intervals": jnp.mean(is_in - probs, 0),
+        "central": (at_levels[::-1] - at_levels)[: levels.shape[1] // 2],
+    }
+
+
+def _statistic(
+    predictions: Quantiles, chances: Categorical, intervals: jax.Array
+) -> dict[str, jax.Array]:
+    del chances
+    return jax.tree.map(jnp.abs, _differences(predictions, intervals))

@@ -20,7 +20,7 @@ from calibjax._batches import default_batch_size, in_batches
 from calibjax._compilation import compiled_once
 from calibjax._pytree import PyTree, record
 from calibjax.distributions.base import Distribution
-from calibjax.distributions.sampling import draw
+from calibjax.distributions.sampling import check_draws, draw
 from calibjax.estimators.kernel import checked_samples, sample_pair
 from calibjax.hypothesis_tests.components import STATISTICS, skce_components
 from calibjax.hypothesis_tests.result import CalibrationTestResult, simulated_result, skce_result
@@ -109,18 +109,27 @@ def exact_test(
     adjust = _checks.truth_value("adjust", adjust)
     num_samples = _checks.number_of_draws("num_samples", num_samples)
     predictions, targets = _checks.predictions_and_targets(predictions, targets)
-    _checks.method("predictions", predictions, "sample")
+    check_draws(predictions, targets)
     if batch_size is None:
         batch_size = default_batch_size(bytes_of_tile(_checks.leading_size("targets", targets)))
     batch_size = _checks.size_in_range("batch_size", batch_size, 1)
 
-    sizes = {"num_samples": num_samples, "batch_size": batch_size}
-    return rank_among_redraws(key, value, predictions, targets, **sizes, adjust=adjust)
+    return rank_among_redraws(
+        key,
+        lambda _, predictions, targets: value(predictions, targets),
+        (),
+        predictions,
+        targets,
+        num_samples=num_samples,
+        batch_size=batch_size,
+        adjust=adjust,
+    )
 
 
 def rank_among_redraws(
     key: jax.Array,
-    statistic: Callable[[Any, Any], Any],
+    statistic: Callable[[Any, Any, Any], Any],
+    data: PyTree,
     predictions: Distribution,
     targets: ArrayLike,
     *,
@@ -128,17 +137,20 @@ def rank_among_redraws(
     batch_size: int,
     adjust: bool,
 ) -> CalibrationTestResult:
-    """The exact test of checked arguments."""
+    """The exact test of checked arguments, by (data, predictions, targets) → values.
+
+    What a statistic reads from the data, and not from outside, is no constant of its program.
+    """
     # The statistic need not depend on all of the data.
-    observed = _checks.nan_with(statistic(predictions, targets), predictions, targets)
+    observed = _checks.nan_with(statistic(data, predictions, targets), predictions, targets)
     numbers_each = sum(map(jnp.size, jax.tree.leaves(observed)))
     _checks.number_of_draws("num_samples", num_samples, numbers_each=numbers_each)
-    each = jax.vmap(statistic, (None, 0))
-    null_samples = compiled_once(
-        lambda key, predictions: _redrawn(key, each, predictions, num_samples, batch_size),
-        key,
-        predictions,
-    )
+
+    def redraw(key: jax.Array, data: PyTree, predictions: Distribution) -> PyTree:
+        each = jax.vmap(functools.partial(statistic, data), (None, 0))
+        return _redrawn(key, each, predictions, num_samples, batch_size)
+
+    null_samples = compiled_once(redraw, key, data, predictions)
     return simulated_result(
         observed, null_samples, observed, draws="redrawn targets", adjust=adjust
     )
@@ -318,6 +330,7 @@ def exact_skce_test(
     num_samples = _checks.number_of_draws("num_samples", num_samples)
     statistic = _checks.choice("statistic", statistic, STATISTICS)
     kernel, (predictions, targets) = checked_samples(kernel, predictions, targets, minimum=2)
+    check_draws(predictions, targets)
     one_pass = _statistic(kernel, predictions, targets)
     if batch_size is None:
         batch_size = default_batch_size(one_pass.num_bytes(predictions, targets))

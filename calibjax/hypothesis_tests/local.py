@@ -10,7 +10,7 @@ from calibjax import _checks
 from calibjax._batches import default_batch_size
 from calibjax._pytree import PyTree
 from calibjax.distributions import Bernoulli
-from calibjax.estimators.local import local_problem
+from calibjax.estimators.local import LocalProblem, local_problem
 from calibjax.estimators.neighbourhoods import Neighbourhood
 from calibjax.hypothesis_tests.exact import rank_among_redraws
 from calibjax.hypothesis_tests.result import CalibrationTestResult
@@ -89,13 +89,10 @@ def local_calibration_test(
         batch_size = default_batch_size(_BYTES_PER_SAMPLE * confidences.size)
     batch_size = _checks.size_in_range("batch_size", batch_size, 1)
 
-    def statistic(predictions: Bernoulli, targets: jax.Array) -> jax.Array:
-        del predictions  # which stay as they are
-        return jnp.abs(problem._replace(correct=targets).errors()[0])
-
     result = rank_among_redraws(
         key,
-        statistic,
+        _statistic,
+        problem,
         Bernoulli(confidences),
         problem.correct,
         num_samples=num_samples,
@@ -103,3 +100,9 @@ def local_calibration_test(
         adjust=True,
     )
     return dataclasses.replace(result, estimate=problem.errors()[0])
+
+
+def _statistic(problem: LocalProblem, predictions: Bernoulli, targets: jax.Array) -> jax.Array:
+    """LCE of each sample, with the confidences of the problem."""
+    del predictions
+    return jnp.abs(problem._replace(correct=targets).errors()[0])

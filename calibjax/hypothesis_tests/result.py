@@ -1,6 +1,7 @@
 """The result of a test."""
 
 import dataclasses
+import warnings
 from typing import Any
 
 import jax
@@ -113,6 +114,18 @@ def simulated_result(
     for value in jax.tree.leaves(statistic):
         if _checks.is_concrete(value):
             _checks.refuse_where(np.isnan(value), "statistic", "a number", value)
+    num_missing = sum(
+        np.isnan(values).reshape(len(values), -1).any(1).sum()
+        for values in jax.tree.leaves(null_samples)
+        if _checks.is_concrete(values)
+    )
+    if num_missing:
+        warnings.warn(
+            f"statistic: {num_missing} of the redrawn statistics are nan, and count against "
+            "rejection; draws outside of the support of the predictions may be the reason",
+            UserWarning,
+            stacklevel=4,
+        )
     pvalue = jax.tree.map(simulated_pvalue, statistic, null_samples)
     adjusted = adjusted_pvalues(statistic, null_samples) if adjust else None
     return CalibrationTestResult(statistic, pvalue, estimate, null_samples, adjusted, draws)

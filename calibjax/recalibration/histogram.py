@@ -8,7 +8,7 @@ import jax.numpy as jnp
 
 from calibjax import _checks
 from calibjax._pytree import record
-from calibjax.estimators.binnings import interval_index
+from calibjax.estimators.binnings import MAX_BINS, interval_index
 from calibjax.recalibration.base import ConfidenceRecalibrator
 
 
@@ -68,8 +68,7 @@ class HistogramBinning(ConfidenceRecalibrator):
     num_bins: int = dataclasses.field(metadata={"static": True})
 
     def _fit(self, confidences: jax.Array, correct: jax.Array) -> BinAccuracies:
-        # As for UniformBins: beyond 2²⁴ the intervals are finer than float32 numbers are.
-        num_bins = _checks.size_in_range("num_bins", self.num_bins, 1, 2**24)
+        num_bins = _checks.size_in_range("num_bins", self.num_bins, 1, MAX_BINS)
         return _bin_accuracies(confidences, correct, num_bins)
 
     def _apply(self, params: BinAccuracies, confidences: jax.Array) -> tuple[jax.Array, jax.Array]:

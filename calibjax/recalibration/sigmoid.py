@@ -83,8 +83,7 @@ class PlattScaling(ConfidenceRecalibrator):
 
     With a batch of class predictions, such as `Categorical`, and labels [n] in place of confidences
     and `correct`, each class is recalibrated against the rest and the probabilities are divided by
-    their sum: `fit` returns `ClassWiseParams`, `apply` a batch of `Categorical`s. A class can
-    get probability zero in this way, with which the log-likelihood of its labels is infinite.
+    their sum: `fit` returns `ClassWiseParams`, `apply` a batch of `Categorical`s.
 
     `fit(confidences, correct)` returns a `SigmoidMap`, `apply(params, confidences)` confidences
     [n]. The confidences are an array [n] or a batch of n `Bernoulli`s, as `estimators.top_label`

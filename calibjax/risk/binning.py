@@ -12,11 +12,9 @@ from jax.typing import ArrayLike
 from calibjax import _checks
 from calibjax._pytree import record
 from calibjax.distributions.base import Distribution
-from calibjax.estimators.binnings import interval_index
+from calibjax.estimators.binnings import MAX_BINS, interval_index
 from calibjax.risk.base import EstimationFunction
 from calibjax.risk.samples import checked, checked_points, residuals, vectors
-
-_MAX_BINS = 2**24  # beyond, intervals are finer than float32 numbers are
 
 
 @record
@@ -112,9 +110,9 @@ class Binning(EstimationFunction):
 def _num_intervals(name: str, values: ArrayLike, max_bins: int | None) -> int:
     """Size of arrays for some numbers of bins: what was promised, otherwise the largest."""
     if max_bins is not None:
-        max_bins = _checks.size_in_range("max_bins", max_bins, 1, _MAX_BINS)
+        max_bins = _checks.size_in_range("max_bins", max_bins, 1, MAX_BINS)
     if _checks.is_concrete(values):
-        array, limit = np.asarray(values), max_bins or _MAX_BINS
+        array, limit = np.asarray(values), max_bins or MAX_BINS
         is_number = (array >= 1) & (array <= limit) & (array == np.floor(array))
         _checks.refuse_where(~is_number, name, f"whole numbers between 1 and {limit}", array)
         return max_bins or int(array.max())

@@ -136,10 +136,13 @@ def run_folds(
     """Cross-validation of checked arguments, with values at other predictions if there are any."""
     if progress is None:
         progress = Progress()
-    _checks.fitted("progress", progress, Progress, "risk.Progress(on_fold, previous)")
+    if not isinstance(progress, Progress):
+        got = _checks.described(progress)
+        raise TypeError(f"progress: expected risk.Progress(on_fold, previous), got {got}")
     on_fold, previous = progress.on_fold, progress.previous
     if on_fold is not None:
-        _checks.function("function of a CrossValidation", "on_fold", on_fold)
+        expected = "function of a CrossValidation"
+        _checks.function(expected, "progress.on_fold", on_fold, "result")
     n = len(samples[1])
     sizes = tuple(n // num_folds + (fold < n % num_folds) for fold in range(num_folds))
     order, result = _dealt(key, grid, samples, test, sizes=sizes)
@@ -251,15 +254,15 @@ def _test_values(function: EstimationFunction, params: PyTree, test: PyTree) -> 
 
 def _checked_previous(previous: Any, empty: CrossValidation) -> CrossValidation:
     """An earlier result, if its grid and folds are those of this one."""
-    _checks.fitted("previous", previous, CrossValidation, "cross_validate")
+    _checks.fitted("progress.previous", previous, CrossValidation, "cross_validate")
     for field in ("grid", "folds", "losses", "test_values"):
         found, expected = getattr(previous, field), getattr(empty, field)
-        _checks.shape(f"previous.{field}", found, expected.shape, f"{expected.shape}")
+        _checks.shape(f"progress.previous.{field}", found, expected.shape, f"{expected.shape}")
     for field in ("grid", "folds"):
         found, expected = getattr(previous, field), getattr(empty, field)
         if _checks.is_concrete(found, expected) and not np.array_equal(found, expected):
             raise ValueError(
-                f"previous.{field}: expected that of this key and grid, got another one"
+                f"progress.previous.{field}: expected that of this key and grid, got another one"
             )
     return CrossValidation(
         empty.grid, empty.folds, jnp.asarray(previous.losses), jnp.asarray(previous.test_values)

@@ -112,7 +112,7 @@ def _mean_losses(
         _checks.function("function of two batches", "values", values, "p", "q")
         return losses_of_values(errors, values, predictions)
     values = _checks.as_arrays("values", values)
-    _checks.an_array("values", values, "[n, n], or a function of two batches,")
+    _checks.an_array("values", values, "[n, n], or a function of two batches")
     _checks.shape("values", values, (n, n), f"[n, n] = {(n, n)}")
     values = _checks.finite("values", values)
     return _losses(errors, lambda _, row: row, None, values)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from calibjax import distributions, hypothesis_tests, kernels, scores
+from calibjax import _compilation, distributions, hypothesis_tests, kernels, scores
 from calibjax.distributions import Normal, Quantiles
 from calibjax.hypothesis_tests import coverage_test
 
@@ -159,3 +159,15 @@ def test_wrong_arguments():
         distributions.monte_carlo(KEY, forecast(), 3)
     with pytest.raises(TypeError, match="expected distributions with a method sample"):
         hypothesis_tests.exact_test(KEY, lambda p, y: jnp.mean(y), forecast(), LOC)
+
+
+def test_other_data_are_not_compiled_again():
+    coverage_test(KEY, forecast(), LOC, num_samples=20)
+    before = set(_compilation._PROGRAMS)
+    coverage_test(KEY, forecast(VALUES + 1), LOC + 2, num_samples=20)
+    assert set(_compilation._PROGRAMS) == before
+
+
+def test_quantiles_have_no_draws():
+    with pytest.raises(TypeError, match="expected distributions with a method sample"):
+        hypothesis_tests.consistency_test(KEY, lambda p, y: jnp.sum(y), forecast(), LOC)

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from calibjax import estimators, kernels
+from calibjax import _compilation, estimators, kernels
 from calibjax.hypothesis_tests import local_calibration_test
 
 KEY = jax.random.key(0)
@@ -95,3 +95,11 @@ def test_wrong_arguments():
         local_calibration_test(KEY, NEAR, FEATURES, CONFIDENCES, correct + 2)
     with pytest.raises(TypeError, match="key: expected one random key"):
         local_calibration_test(0, NEAR, FEATURES, CONFIDENCES, correct)
+
+
+def test_other_data_are_not_compiled_again():
+    data = FEATURES, CONFIDENCES, (CONFIDENCES > 0.5).astype(int)
+    local_calibration_test(KEY, NEAR, *data, num_samples=5)
+    before = set(_compilation._PROGRAMS)
+    local_calibration_test(KEY, NEAR, *(x[::-1] for x in data), num_samples=5)
+    assert set(_compilation._PROGRAMS) == before

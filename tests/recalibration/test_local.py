@@ -177,3 +177,18 @@ def test_wrong_data():
         apply(params, POINTS[0], np.full((80, D), np.nan))
     with pytest.raises(ValueError, match=r"confidences: expected probabilities in \[0, 1\]"):
         apply(params, POINTS[0] + 1, POINTS[1])
+
+
+def above_a_half(predictions):
+    return (predictions.probs > 0.5).astype(int)
+
+
+def test_functions_are_binnings_also_where_params_go_through_jit():
+    method = LocalRecalibration(Neighbourhood(kernels.SquaredExponential(0.7), above_a_half))
+    expected = method.apply(method.fit(*CALIBRATION), *POINTS)
+    ours, theirs = CONFIDENCES > 0.5, POINTS[0] > 0.5
+    distances = np.square(POINTS[1][:, None] - FEATURES).sum(-1) / (2 * 0.7**2)
+    weights = np.where(ours == theirs[:, None], np.exp(-distances), 0)
+    np.testing.assert_allclose(expected, weights @ CORRECT / weights.sum(1), atol=1e-12)
+    params = jax.jit(method.fit)(*CALIBRATION)
+    np.testing.assert_allclose(jax.jit(method.apply)(params, *POINTS), expected, atol=1e-12)

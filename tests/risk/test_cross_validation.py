@@ -277,7 +277,7 @@ WRONG = {
         "grid: expected hyperparameters, got truth",
     ),
     "on_fold": ({"progress": risk.Progress("bar")}, TypeError, "on_fold: expected a function of a"),
-    "progress": ({"progress": print}, TypeError, "progress: expected Progress as risk.Pro"),
+    "progress": ({"progress": print}, TypeError, "progress: expected risk.Progress(on_f"),
     "previous": (
         {"progress": risk.Progress(previous=3)},
         TypeError,

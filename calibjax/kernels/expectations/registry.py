@@ -140,6 +140,11 @@ def check_expectations(kernel: "Kernel", predictions: Distribution) -> None:
 
 def missing(kernel: "Kernel", distribution: Distribution, why: str = "") -> NotImplementedError:
     """Error for a pair without closed-form expectations."""
+    if not hasattr(distribution, "sample"):
+        return NotImplementedError(
+            f"no expectations of the target kernel {type(kernel).__name__} under "
+            f"{type(distribution).__name__} predictions, which have no method sample"
+        )
     return NotImplementedError(
         f"no closed-form expectations of the target kernel {type(kernel).__name__} under "
         f"{type(distribution).__name__} predictions{why}; register them with "
