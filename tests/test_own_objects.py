@@ -257,6 +257,7 @@ def test_distances_between_labels_are_refused(predictions, wrap):
         SquaredExponential(),
         2.0 * kernels.Linear(2.0, Exponential(1.0, distances.Manhattan())) + White(),
         White() * kernels.PowerExponential(),
+        Exponential(1.0, distances.MeanAbsoluteDifference()),
     ):
         kernel = TensorProduct(Exponential(), target)
         with pytest.raises(ValueError, match=r"kernel.target: expected .* LabelKernel\(gram_"):

@@ -43,7 +43,8 @@ def _check(kernel: Kernel, predictions: ClassPredictions) -> None:
         if isinstance(part, Linear):
             raise ValueError(
                 "kernel.target: expected a kernel on class labels, which are names and cannot be "
-                "scaled or mapped, got Linear"
+                "scaled or mapped, got Linear; if the classes stand for numbers, ask for it: "
+                "LabelKernel(gram_matrix(kernel, numbers))"
             )
         distance = getattr(part, "distance", None)
         if isinstance(part, Stationary) and isinstance(distance, _OF_NUMBERS):
