@@ -80,9 +80,10 @@ def checked_neighbourhood(neighbourhood: Any) -> Neighbourhood:
     found, kernel = neighbourhood, neighbourhood.kernel
     if isinstance(found.binning, types.FunctionType | functools.partial):  # which are no pytrees
         found = dataclasses.replace(found, binning=Partial(found.binning))
-    if isinstance(getattr(kernel, "length_scale", 0.0), list | tuple):
-        raise TypeError("kernel.length_scale: expected a number or an array [G], got a list")
     scales = getattr(kernel, "length_scale", 0.0)
+    if isinstance(scales, list | tuple):
+        got = _checks.described(scales)
+        raise TypeError(f"kernel.length_scale: expected a number or an array [G], got {got}")
     if np.ndim(scales) != 1 or isinstance(kernel, type):
         return _checks.replaced(found, kernel=_checks.kernel_values(kernel))
     scales = _checks.length_scales("kernel.length_scale", scales)

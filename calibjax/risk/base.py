@@ -1,6 +1,7 @@
 """The form of everything that estimates ⟨p − E[e_Y | p], q − E[e_Y | q]⟩ for two predictions."""
 
-from typing import Self
+import dataclasses
+from typing import Self, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -11,6 +12,8 @@ from calibjax._arithmetic import matmul
 from calibjax._pytree import PyTree
 from calibjax.distributions.base import Distribution
 from calibjax.risk.samples import checked_points, vectors
+
+Params = TypeVar("Params")
 
 
 class EstimationFunction:
@@ -83,3 +86,13 @@ class EstimationFunction:
         """
         del predictions, grid
         return self
+
+
+def with_hyperparameter(
+    params: PyTree, kind: type[Params], field: str, hyperparameter: ArrayLike
+) -> Params:
+    """Checked params with another positive hyperparameter, in the precision of the one before."""
+    _checks.fitted("params", params, kind)
+    dtype = getattr(params, field).dtype
+    value = _checks.positive_number("hyperparameter", hyperparameter, dtype)
+    return dataclasses.replace(params, **{field: value})

@@ -1,6 +1,5 @@
 """Kernel density ratios as a calibration estimation function."""
 
-import dataclasses
 from typing import Self
 
 import jax
@@ -11,7 +10,7 @@ from calibjax import _checks
 from calibjax._pytree import record
 from calibjax.distributions.base import Distribution
 from calibjax.estimators.kernel_density import Point, dirichlet_kernels, label_proportions
-from calibjax.risk.base import EstimationFunction
+from calibjax.risk.base import EstimationFunction, with_hyperparameter
 from calibjax.risk.samples import checked, checked_points, vectors
 
 
@@ -94,10 +93,7 @@ class KernelDensity(EstimationFunction):
 
     def refit(self, params: KernelDensities, hyperparameter: ArrayLike) -> KernelDensities:
         """The training data with another bandwidth."""
-        _checks.fitted("params", params, KernelDensities)
-        dtype = params.bandwidth.dtype
-        bandwidth = _checks.positive_number("hyperparameter", hyperparameter, dtype)
-        return dataclasses.replace(params, bandwidth=bandwidth)
+        return with_hyperparameter(params, KernelDensities, "bandwidth", hyperparameter)
 
     def factors(self, params: KernelDensities, p: Distribution) -> tuple[jax.Array, jax.Array]:
         """Residuals p − π(p) of predictions, [n, m], twice."""

@@ -18,7 +18,7 @@ from calibjax.distributions.base import Distribution
 from calibjax.kernels import Kernel, SquaredExponential
 from calibjax.kernels.base import without_draws
 from calibjax.risk import low_rank
-from calibjax.risk.base import EstimationFunction
+from calibjax.risk.base import EstimationFunction, with_hyperparameter
 from calibjax.risk.samples import checked, checked_points, residuals
 
 _RBF = SquaredExponential(1.0)
@@ -81,10 +81,7 @@ class _Ridge(EstimationFunction):
 
     def refit(self, params: KernelRidgeParams, hyperparameter: ArrayLike) -> KernelRidgeParams:
         """Another penalty."""
-        _checks.fitted("params", params, KernelRidgeParams)
-        dtype = params.projections.dtype
-        penalty = _checks.positive_number("hyperparameter", hyperparameter, dtype)
-        return dataclasses.replace(params, penalty=penalty)
+        return with_hyperparameter(params, KernelRidgeParams, "penalty", hyperparameter)
 
     def factors(self, params: KernelRidgeParams, p: Distribution) -> tuple[jax.Array, jax.Array]:
         """The factors of h at other predictions."""

@@ -12,7 +12,7 @@ from calibjax._pytree import PyTree, record
 from calibjax.distributions import Bernoulli
 from calibjax.distributions.base import Distribution
 from calibjax.recalibration.powers import tempered
-from calibjax.risk.base import EstimationFunction
+from calibjax.risk.base import EstimationFunction, with_hyperparameter
 from calibjax.risk.samples import checked, checked_points, vectors
 
 
@@ -69,10 +69,7 @@ class Temperature(EstimationFunction):
 
     def refit(self, params: TemperatureParams, hyperparameter: ArrayLike) -> TemperatureParams:
         """Another temperature."""
-        _checks.fitted("params", params, TemperatureParams)
-        dtype = params.value.dtype
-        value = _checks.positive_number("hyperparameter", hyperparameter, dtype)
-        return dataclasses.replace(params, value=value)
+        return with_hyperparameter(params, TemperatureParams, "value", hyperparameter)
 
     def factors(self, params: TemperatureParams, p: PyTree) -> tuple[jax.Array, jax.Array]:
         """Differences p − p_T of predictions, [n, m], twice."""
