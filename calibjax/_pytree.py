@@ -27,6 +27,16 @@ def parameter(constraint: Any, **default: Any) -> Any:
     return dataclasses.field(metadata={"constraint": constraint}, **default)
 
 
+def compile_methods(cls: type, names: set[str]) -> None:
+    """Makes those of these methods that a class defines compiled functions.
+
+    Called outside of programs each is one program then, which is kept, instead of one for each
+    operation in it; inside of programs nothing changes but the time to trace them again.
+    """
+    for name in names & vars(cls).keys():
+        setattr(cls, name, jax.jit(vars(cls)[name], inline=True))
+
+
 @dataclass_transform(
     frozen_default=True, eq_default=False, field_specifiers=(dataclasses.field, parameter)
 )

@@ -66,10 +66,10 @@ def normal_data(n, d=None, seed=0, dtype=np.float64, calibrated=True):
     center = loc if calibrated else loc + 0.2
     targets = (center + scale * rng.normal(size=shape)).astype(dtype)
     family = distributions.Normal if d is None else distributions.DiagNormal
-    predictions = family(jnp.asarray(loc), jnp.asarray(scale))
+    predictions = family(jax.device_put(loc), jax.device_put(scale))
     return (
         predictions,
-        jnp.asarray(targets),
+        jax.device_put(targets),
         list(zip(zip(loc, scale, strict=True), targets, strict=True)),
     )
 
@@ -85,8 +85,8 @@ def categorical_data(n, m, seed=0, dtype=np.float64):
     rng = np.random.default_rng(seed)
     probs = rng.dirichlet(np.ones(m), size=n).astype(dtype)
     targets = np.array([rng.choice(m, p=p / p.sum()) for p in probs.astype(np.float64)])
-    predictions = distributions.Categorical(jnp.asarray(probs))
-    return predictions, jnp.asarray(targets), list(zip(probs, targets, strict=True))
+    predictions = distributions.Categorical(jax.device_put(probs))
+    return predictions, jax.device_put(targets), list(zip(probs, targets, strict=True))
 
 
 def normal_kernel(length_scale=1.0, prediction_scale=1.0):
@@ -105,7 +105,7 @@ def label_matrix(m, seed=0):
 
 def categorical_kernel(nu=0.5, matrix=None):
     """W19's kernel, with a matrix on the labels or the white kernel."""
-    target = kernels.White() if matrix is None else kernels.LabelKernel(jnp.asarray(matrix))
+    target = kernels.White() if matrix is None else kernels.LabelKernel(jax.device_put(matrix))
     return kernels.TensorProduct(kernels.Exponential(nu, distances.TotalVariation()), target)
 
 
@@ -164,7 +164,7 @@ def cifar10_network(data, network, table):
     row = next(row for row in rows if row["model"] == network)
     probs = np.loadtxt(folder / f"{network}.csv", delimiter=",")
     labels = np.loadtxt(folder / "labels.csv", dtype=int) - 1
-    return distributions.Categorical(jnp.asarray(probs)), jnp.asarray(labels), row
+    return distributions.Categorical(jax.device_put(probs)), jax.device_put(labels), row
 
 
 def median_kernel(predictions):

@@ -207,14 +207,19 @@ def _narrowed(place: str, array: Any) -> jax.Array:
     if jnp.issubdtype(values.dtype, jnp.integer):
         return _signed(place, values)
     if values.dtype == np.bool_:
-        return jnp.asarray(values)
+        return _on_device(values)
     if values.dtype not in (np.float32, np.float64):  # float16 and bfloat16
         return jnp.asarray(values, jnp.float32)
     if values.dtype == np.float64 and not has_64_bits() and is_concrete(values):
         largest = np.finfo(np.float32).max
         bad = (np.abs(values) > largest) & np.isfinite(values)
         refuse_where(bad, place, f"values up to {largest:.3g} (or jax_enable_x64)", values)
-    return jnp.asarray(values)
+    return _on_device(values)
+
+
+def _on_device(values: Any) -> jax.Array:
+    """A JAX array; JAX 0.10's `asarray` compiles a program for each shape of a NumPy array."""
+    return jax.device_put(values) if isinstance(values, np.ndarray) else jnp.asarray(values)
 
 
 def _signed(place: str, values: Any) -> jax.Array:
@@ -226,7 +231,7 @@ def _signed(place: str, values: Any) -> jax.Array:
     bits = jnp.iinfo(values.dtype).bits
     dtype = jnp.int32 if size == 4 or bits < 32 or values.dtype == np.int32 else jnp.int64
     if jnp.iinfo(values.dtype).max <= jnp.iinfo(dtype).max:
-        return jnp.asarray(values).astype(dtype)
+        return _on_device(values).astype(dtype)
     limit = np.iinfo(dtype)
     if is_concrete(values):
         array = np.asarray(values)

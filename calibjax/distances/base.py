@@ -1,10 +1,12 @@
 """What all distances share."""
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 
 from calibjax._arithmetic import safe_sqrt
-from calibjax._pytree import PyTree
+from calibjax._pytree import PyTree, compile_methods
 
 
 class Distance:
@@ -12,6 +14,10 @@ class Distance:
 
     Subclasses are records that define `__call__` or `squared`; the other one follows.
     """
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        compile_methods(cls, {"__call__", "squared"})
 
     def __call__(self, p: PyTree, q: PyTree) -> jax.Array:
         """Distance between p and q, a scalar."""

@@ -9,7 +9,7 @@ from jax.typing import ArrayLike
 
 from calibjax import _checks
 from calibjax._arithmetic import matmul
-from calibjax._pytree import PyTree
+from calibjax._pytree import PyTree, compile_methods
 from calibjax.distributions.constraints import Constraint, real
 
 
@@ -29,6 +29,10 @@ class Distribution:
     """
 
     support: Any = real  # a Constraint; if it were a ClassVar, no property could override it
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        compile_methods(cls, {"sample", "log_prob", "mean", "variance", "cdf", "icdf", "crps"})
 
     def check_structure(self, name: str) -> None:
         """Refuses a batch whose parameters are no arrays with the declared axes."""

@@ -72,7 +72,7 @@ def ece(
     """
     data = checked_bins(predictions, targets, binning)
     sizes, distances = distances_in_bins(*data, distance)
-    return jnp.sum(sizes * distances) / sizes.size
+    return _mean_over_samples(sizes, distances)
 
 
 def mce(
@@ -206,6 +206,12 @@ def distances_in_bins(
         is_wrong = ~(np.asarray(values) >= 0) & (np.asarray(sizes) > 0)
         _checks.refuse_where(is_wrong, "distance(p, q)", "a number >= 0 for each bin", values)
     return sizes, jnp.where(sizes > 0, values, sizes)  # NaN where the sizes are
+
+
+@jax.jit
+def _mean_over_samples(sizes: jax.Array, values: jax.Array) -> jax.Array:
+    """Mean over n samples of the values of their bins, n of them with the empty ones."""
+    return jnp.sum(sizes * values) / sizes.size
 
 
 @jax.jit

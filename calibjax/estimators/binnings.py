@@ -132,9 +132,14 @@ class UniformBins(_ProbabilityBins):
         probs = _probs(predictions, at)
         if not isinstance(predictions, Bernoulli):
             return _grid_cells(probs, num_bins=num_bins)
-        # The probability of label 0 is rounded, and says nothing that the other does not.
-        bins = _grid_cells(probs[:, 1:], num_bins=num_bins)
-        return jnp.max(bins) - bins  # numbered as those of two classes
+        return _binary_grid_cells(probs, num_bins=num_bins)
+
+
+@functools.partial(jax.jit, static_argnames="num_bins")
+def _binary_grid_cells(probs: jax.Array, *, num_bins: int) -> jax.Array:
+    """Cells of the probability of label 1; that of label 0 is rounded, and says nothing more."""
+    cells = _grid_cells(probs[:, 1:], num_bins=num_bins)
+    return jnp.max(cells) - cells  # numbered as those of two classes
 
 
 @functools.partial(jax.jit, static_argnames="num_bins")

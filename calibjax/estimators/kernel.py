@@ -21,6 +21,7 @@ from calibjax.kernels.base import combine_on_pairs
 from calibjax.kernels.expectations import check_expectations
 
 
+@functools.partial(jax.jit, inline=True)
 def calibration_kernel(
     kernel: Kernel, p: Distribution, y: ArrayLike, q: Distribution, z: ArrayLike
 ) -> jax.Array:

@@ -5,6 +5,7 @@ calibration is meant is always said by the lens, never guessed from predictions 
 one, estimators and tests look at all classes together (canonical, or strong, calibration).
 """
 
+import functools
 from collections.abc import Sequence
 from typing import Any
 
@@ -18,12 +19,17 @@ from calibjax.distributions import Bernoulli, Categorical
 from calibjax.distributions.base import ClassPredictions
 
 
-def _checked(predictions: ClassPredictions, targets: Any) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Probabilities [n, m], labels [n], and which labels are in range [n]."""
+def _checked(predictions: ClassPredictions, targets: Any) -> tuple[jax.Array, jax.Array]:
+    """Probabilities [n, m], labels [n]."""
     _checks.class_predictions(predictions)
     predictions, targets = _checks.predictions_and_targets(predictions, targets)
-    probs = predictions.class_probs
-    return probs, targets, (targets >= 0) & (targets < probs.shape[1])
+    return predictions.class_probs, targets
+
+
+def _nan_where_unknown(probs: jax.Array, targets: jax.Array) -> jax.Array:
+    """Probabilities [n, m], NaN where a label is out of range."""
+    is_label = (targets >= 0) & (targets < probs.shape[1])
+    return jnp.where(is_label[:, None], probs, jnp.nan)
 
 
 def top_label(predictions: ClassPredictions, targets: ArrayLike) -> tuple[Bernoulli, jax.Array]:
@@ -57,8 +63,12 @@ def top_label(predictions: ClassPredictions, targets: ArrayLike) -> tuple[Bernou
     >>> print(confidences.probs, correct)
     [0.7 0.4] [1 0]
     """
-    probs, targets, is_label = _checked(predictions, targets)
-    confidences = jnp.where(is_label, jnp.max(probs, 1), jnp.nan)
+    return _top_label(*_checked(predictions, targets))
+
+
+@jax.jit
+def _top_label(probs: jax.Array, targets: jax.Array) -> tuple[Bernoulli, jax.Array]:
+    confidences = jnp.max(_nan_where_unknown(probs, targets), 1)
     return Bernoulli(confidences), (targets == jnp.argmax(probs, 1)).astype(int)
 
 
@@ -93,9 +103,13 @@ def class_wise(predictions: ClassPredictions, targets: ArrayLike) -> tuple[Berno
     >>> print(jax.vmap(class_ece)(*class_wise(predictions, jnp.array([0, 1]))))
     [0.    0.125 0.125]
     """
-    probs, targets, is_label = _checked(predictions, targets)
-    probs = jnp.where(is_label[:, None], probs, jnp.nan)
-    return Bernoulli(probs.T), (targets == jnp.arange(probs.shape[1])[:, None]).astype(int)
+    return _class_wise(*_checked(predictions, targets))
+
+
+@jax.jit
+def _class_wise(probs: jax.Array, targets: jax.Array) -> tuple[Bernoulli, jax.Array]:
+    is_class = targets == jnp.arange(probs.shape[1])[:, None]
+    return Bernoulli(_nan_where_unknown(probs, targets).T), is_class.astype(int)
 
 
 def group_classes(
@@ -128,9 +142,14 @@ def group_classes(
     [[0.75 0.25]
      [0.5  0.5 ]] [0 0]
     """
-    probs, targets, is_label = _checked(predictions, targets)
+    probs, targets = _checked(predictions, targets)
     groups = _checks.groups("groups", groups, probs.shape[1])
-    sums = jax.ops.segment_sum(probs.T, jnp.asarray(groups), max(groups) + 1).T
-    # Rounding must not lead out of the simplex.
-    sums = jnp.where(is_label[:, None], jnp.minimum(sums, 1), jnp.nan)
-    return Categorical(sums), jnp.asarray(groups)[targets]
+    return _group_classes(probs, targets, jnp.array(groups), max(groups) + 1)
+
+
+@functools.partial(jax.jit, static_argnums=3)
+def _group_classes(
+    probs: jax.Array, targets: jax.Array, groups: jax.Array, num_groups: int
+) -> tuple[Categorical, jax.Array]:
+    sums = jax.ops.segment_sum(_nan_where_unknown(probs, targets).T, groups, num_groups).T
+    return Categorical(jnp.minimum(sums, 1)), groups[targets]  # rounding leads out of the simplex

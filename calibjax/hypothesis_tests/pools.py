@@ -11,6 +11,7 @@ import numpy as np
 from calibjax._pytree import PyTree
 
 
+@jax.jit
 def tolerance(statistic: jax.Array, null_samples: jax.Array) -> jax.Array:
     """Differences up to here are ties: equal data sets may differ in the last digits."""
     size = jnp.where(jnp.isfinite(null_samples), jnp.abs(null_samples), 0)
@@ -19,6 +20,7 @@ def tolerance(statistic: jax.Array, null_samples: jax.Array) -> jax.Array:
     return 100 * jnp.finfo(null_samples.dtype).eps * jnp.maximum(jnp.median(size, 0), own)
 
 
+@jax.jit
 def simulated_pvalue(statistic: jax.Array, null_samples: jax.Array) -> jax.Array:
     """Monte Carlo p-value (1 + #{T_b ≥ T}) / (B + 1).
 
@@ -37,6 +39,7 @@ def simulated_pvalue(statistic: jax.Array, null_samples: jax.Array) -> jax.Array
     return jnp.where(jnp.isnan(statistic), jnp.nan, pvalue)
 
 
+@jax.jit
 def standardised(pool: jax.Array) -> jax.Array:
     """Deviations from the mean of a pool, in standard deviations of it.
 
@@ -57,6 +60,7 @@ def standardised(pool: jax.Array) -> jax.Array:
     return jnp.where(is_finite, scores, pool)
 
 
+@jax.jit
 def adjusted_pvalues(statistic: PyTree, null_samples: PyTree) -> PyTree:
     """p-values of several statistics, adjusted for their number by the largest of them.
 

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 
 from calibjax import _checks
-from calibjax._pytree import PyTree, record
+from calibjax._pytree import PyTree, compile_methods, record
 from calibjax.distributions import MonteCarlo
 from calibjax.distributions.base import Distribution
 from calibjax.kernels.expectations import (
@@ -58,6 +58,10 @@ class Kernel:
     __dataclass_fields__: ClassVar[dict[str, dataclasses.Field[Any]]]  # made by `record`
 
     diagonal: Any = None  # if it were a ClassVar, no property could override it
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        compile_methods(cls, {"__call__"})
 
     def __call__(self, x: PyTree, y: PyTree) -> jax.Array:
         """Value of the kernel at one pair of points, a scalar."""
