@@ -19,13 +19,15 @@ def _compilation(request):
     """Programs are compiled quickly and dropped after each file, or they fill gigabytes.
 
     Files marked as `optimised` get the programs that users get; `make test` runs them on their own,
-    since some of the options that compile quickly are those of a process.
+    since some of the options that compile quickly are those of a process. Doctests, which no
+    fixture of this folder reaches, get what the process is told.
     """
+    before = jax.config.jax_disable_most_optimizations
     jax.config.update(
         "jax_disable_most_optimizations", request.node.get_closest_marker("optimised") is None
     )
     yield
-    jax.config.update("jax_disable_most_optimizations", False)
+    jax.config.update("jax_disable_most_optimizations", before)
     jax.clear_caches()
 
 

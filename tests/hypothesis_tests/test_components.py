@@ -225,8 +225,9 @@ def rejections(model, name, num_datasets, seed=0):
     return dict(zip(STATISTICS, (float(jnp.mean(p <= 0.05)) for p in values), strict=True))
 
 
+@pytest.mark.slow
 def test_sees_what_the_biased_statistic_is_blind_to():
-    """100 data sets, so standard errors of at most 0.05; the full powers are slow tests."""
+    """100 data sets, so standard errors of at most 0.05."""
     wide, narrow = (rejections(normal_model, name, 100) for name in ("wide", "narrow"))
     assert wide["omnibus"] > 0.7
     assert wide["biased"] < 0.15

@@ -54,6 +54,7 @@ def smallest_pvalues(scale, shift, num_datasets, change=0.0):
     return np.asarray(jax.jit(jax.vmap(test))(keys, targets))
 
 
+@pytest.mark.slow
 def test_level():
     pvalues = smallest_pvalues(1.0, 0.0, 2000)
     error = np.sqrt(0.05 * 0.95 / 2000)

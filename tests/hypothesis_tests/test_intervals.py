@@ -98,7 +98,9 @@ def test_resamples_of_one_sample_are_left_out():
     assert jnp.isfinite(interval.standard_error)
 
 
-@pytest.mark.parametrize("method", ["asymptotic", "bootstrap"])
+@pytest.mark.parametrize(
+    "method", ["asymptotic", pytest.param("bootstrap", marks=pytest.mark.slow)]
+)
 def test_coverage(method):
     """W21's uncalibrated model; the truth is the mean of unbiased estimates."""
     n, num_datasets, kernel = 128, 600, oracles.normal_kernel()
