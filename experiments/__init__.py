@@ -1,3 +1,5 @@
-"""Our own studies and benchmarks, one runnable module each."""
+"""Our own studies and benchmarks, one runnable module each, and the harness of all experiments."""
 
-import paper_repro  # noqa: F401, looks for the packages that the experiments need
+from experiments.harness import extras
+
+extras.require("tqdm", "matplotlib", "sklearn")

@@ -38,8 +38,10 @@ from calibjax import (
     scores,
 )
 from calibjax.distributions import Bernoulli, Categorical
-from experiments import reporting
-from paper_repro import cells, readers
+from experiments.harness import cells, command_line, data_files
+from experiments.harness.figures import save_figure
+from experiments.harness.tables import write_records
+from paper_repro.data import cifar
 
 NAME = "cifar100"
 NUM_BINS = 15
@@ -52,7 +54,7 @@ REDRAWS_OF_CLASSES = 4  # times those of the other tests
 
 def read(data: Path, part: str) -> tuple[Categorical, jax.Array]:
     """Predictions [n, 100] and labels [n] of the images of a part, "val" or "test"."""
-    logits, labels = readers.read_cifar100(data, part)
+    logits, labels = cifar.read_cifar100(data, part)
     return Categorical(jax.nn.softmax(jnp.asarray(logits, jnp.float64))), jnp.asarray(labels)
 
 
@@ -162,10 +164,10 @@ def write_summary(folder: Path, models: dict[str, Any], temperature: float, redr
         "classes, of which the top label has two. Each row has its own length scale. Made by "
         "`python -m experiments.cifar100 --data DIR`."
     )
-    reporting.write_records(folder, "cifar100", rows, note)
+    write_records(folder, "cifar100", rows, note)
     rows = [{"predictions": model} | results["scores"] for model, results in models.items()]
     note = "The Brier score is the sum over all classes; the MMCE is that of the top label."
-    reporting.write_records(folder, "cifar100_scores", rows, note)
+    write_records(folder, "cifar100_scores", rows, note)
 
 
 def class_columns(model: str, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -207,7 +209,7 @@ def write_classes(folder: Path, models: dict[str, Any], redraws: int) -> None:
         f"{' '.join(sentences)} ECE with equal-mass bins. {redraws} redraws, so that no adjusted "
         f"p-value of the {len(first)} classes is below {len(first) / (redraws + 1):.2g}."
     )
-    reporting.write_records(folder, "cifar100_classes", records, note)
+    write_records(folder, "cifar100_classes", records, note)
 
 
 def plot(folder: Path, models: dict[str, tuple[Any, jax.Array]]) -> None:
@@ -223,7 +225,7 @@ def plot(folder: Path, models: dict[str, tuple[Any, jax.Array]]) -> None:
         plotting.reliability_diagram(curve, axis=axis)
         axis.set_title(name)
         axis.legend(loc="upper left", fontsize=8)
-    cells.save_figure(folder, "cifar100_top_label", figure)
+    save_figure(folder, "cifar100_top_label", figure)
 
 
 def evaluate_model(
@@ -262,7 +264,7 @@ def finished_cells(
     """
     predictions, targets = data["network"]
     # With the temperature it identifies the scaled predictions too.
-    digest = readers.digest(predictions.class_probs, targets)
+    digest = data_files.digest(predictions.class_probs, targets)
 
     def run(model: str, name: str, redraws: int, compute: Any, *arguments: Any) -> Any:
         parameters = {"num_samples": redraws, "data": digest}
@@ -282,22 +284,22 @@ def finished_cells(
         }
 
 
-@cells.program
+@command_line.program
 def main() -> None:
     """Writes the tables and the reliability diagrams; finished cells are read again."""
-    parser = reporting.option_parser(__doc__, needs_data=True)
-    parser.add_argument("--num-samples", type=reporting.positive_integer, default=1000)
-    options = parser.parse_args()
+    parser = command_line.option_parser(__file__, __doc__, data="required")
+    parser.add_argument("--num-samples", type=command_line.positive_integer, default=1000)
+    run, options = command_line.parse(parser)
     jax.config.update("jax_enable_x64", True)
     scaling = recalibration.TemperatureScaling()
-    validation, (predictions, targets) = (read(options.data, part) for part in ("val", "test"))
-    readers.check_classes(validation[0].class_probs, predictions.class_probs)
+    validation, (predictions, targets) = (read(run.data, part) for part in ("val", "test"))
+    cifar.check_classes(validation[0].class_probs, predictions.class_probs)
     temperature = scaling.fit(*validation)
     data = {
         "network": (predictions, targets),
         "temperature scaling": (scaling.apply(temperature, predictions), targets),
     }
-    folder, num_samples = options.output, options.num_samples
+    folder, num_samples = run.output, options.num_samples
     models = finished_cells(folder / NAME, data, float(temperature), num_samples)
     write_summary(folder, models, float(temperature), num_samples)
     write_classes(folder, models, REDRAWS_OF_CLASSES * num_samples)

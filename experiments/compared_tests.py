@@ -17,7 +17,7 @@ import jax
 import numpy as np
 
 from calibjax import estimators, hypothesis_tests
-from experiments.reporting import keys_of
+from experiments.harness.cells import keys_of
 from experiments.synthetic_models import Model
 
 ALPHA = 0.05

@@ -31,10 +31,11 @@ import numpy as np
 from tqdm import tqdm
 
 from calibjax import hypothesis_tests
-from experiments import reporting
-from experiments.reporting import keys_of, spans
+from experiments.harness import command_line
+from experiments.harness.cells import cell, keys_of, spans
+from experiments.harness.command_line import program
+from experiments.harness.tables import write_records
 from experiments.synthetic_models import SCALE, SHIFTED_MEAN, Model
-from paper_repro.cells import cell, program
 
 LEVEL = 0.95
 # The lower limit of level 1 − α is that of the two-sided interval of level 1 − 2α.
@@ -192,24 +193,24 @@ def coverages(folder: Path, num_datasets: int) -> tuple[list[dict[str, Any]], li
 @program
 def main() -> None:
     """Writes the tables coverage and coverage_truth."""
-    parser = reporting.option_parser(__doc__)
-    parser.add_argument("--num-datasets", type=reporting.positive_integer, default=2000)
-    options = parser.parse_args()
+    parser = command_line.option_parser(__file__, __doc__)
+    parser.add_argument("--num-datasets", type=command_line.positive_integer, default=2000)
+    run, options = command_line.parse(parser)
     if options.num_datasets < 2:
         parser.error("--num-datasets: expected at least 2")
     jax.config.update("jax_enable_x64", True)
-    rows, truths = coverages(options.output / "coverage", options.num_datasets)
+    rows, truths = coverages(run.output / "coverage", options.num_datasets)
     command = f"`python -m experiments.coverage --num-datasets {options.num_datasets}`"
     note = (
         f"Intervals of level {LEVEL}, {NUM_RESAMPLES} resamples for the bootstrap. The SKCE of the "
         "calibrated models is zero and their intervals are not meant to be of their level. The "
         f"SKCE is known exactly from quadrature, see coverage_truth. Made by {command}."
     )
-    reporting.write_records(options.output, "coverage", rows, note)
+    write_records(run.output, "coverage", rows, note)
     note = (
         f"The SKCE by quadrature, and the mean over the data sets of `coverage`. Made by {command}."
     )
-    reporting.write_records(options.output, "coverage_truth", truths, note)
+    write_records(run.output, "coverage_truth", truths, note)
 
 
 if __name__ == "__main__":

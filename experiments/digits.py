@@ -35,8 +35,8 @@ import numpy as np
 
 from calibjax import distances, estimators, hypothesis_tests, kernels, recalibration, scores
 from calibjax.distributions import Categorical
-from experiments import reporting
-from paper_repro import cells, extras
+from experiments.harness import cells, command_line, extras
+from experiments.harness.tables import write_records
 
 NAME = "digits"
 NUM_BINS = 15
@@ -144,12 +144,12 @@ def rows_of(name: str, calibration: Samples, evaluation: Samples, num_samples: i
     ]
 
 
-@cells.program
+@command_line.program
 def main() -> None:
     """Writes the table digits."""
-    parser = reporting.option_parser(__doc__)
-    parser.add_argument("--num-samples", type=reporting.positive_integer, default=9999)
-    options = parser.parse_args()
+    parser = command_line.option_parser(__file__, __doc__)
+    parser.add_argument("--num-samples", type=command_line.positive_integer, default=9999)
+    run, options = command_line.parse(parser)
     jax.config.update("jax_enable_x64", True)
     digits = extras.imported("sklearn.datasets").load_digits()
     records, sizes = [], [len(part) for part in split(len(digits.target))]
@@ -168,7 +168,7 @@ def main() -> None:
         f"possible p-value {1 / (draws + 1):.1g}. Top-label ECE with {NUM_BINS} uniform bins. "
         f"Made by `python -m experiments.digits --num-samples {draws}`."
     )
-    reporting.write_records(options.output, NAME, records, note)
+    write_records(run.output, NAME, records, note)
 
 
 if __name__ == "__main__":

@@ -33,9 +33,9 @@ import numpy as np
 
 from calibjax import distances, distributions, hypothesis_tests, kernels, scores
 from calibjax.recalibration import TemperatureScaling
-from experiments import reporting
+from experiments.harness import command_line
+from experiments.harness.tables import write_records
 from experiments.temperature_ensemble import NUM_MEMBERS, read
-from paper_repro import cells
 
 SILVERMAN = (4 / (3 * NUM_MEMBERS)) ** 0.2
 COVERAGE = 0.9
@@ -80,14 +80,14 @@ def row(
     }
 
 
-@cells.program
+@command_line.program
 def main() -> None:
     """Reads the data, fits two temperatures, writes a table."""
-    parser = reporting.option_parser(__doc__, needs_data=True)
-    parser.add_argument("--num-samples", type=reporting.positive_integer, default=1000)
-    options = parser.parse_args()
+    parser = command_line.option_parser(__file__, __doc__, data="required")
+    parser.add_argument("--num-samples", type=command_line.positive_integer, default=1000)
+    run, options = command_line.parse(parser)
     jax.config.update("jax_enable_x64", True)
-    observed, members = (jnp.asarray(x) for x in read(options.data))
+    observed, members = (jnp.asarray(x) for x in read(run.data))
     half = len(observed) // 2
     bandwidth = SILVERMAN * members.std(1, ddof=1, keepdims=True)
     normals = distributions.Normal(members, jnp.broadcast_to(bandwidth, members.shape))
@@ -112,7 +112,7 @@ def main() -> None:
         f"Rows {half + 1} to {len(observed)} of the file; T fitted to the rows before. Smallest "
         f"possible p-value: {1 / (options.num_samples + 1):.2g}."
     )
-    reporting.write_records(options.output, "ensemble_scaling", rows, note)
+    write_records(run.output, "ensemble_scaling", rows, note)
 
 
 if __name__ == "__main__":

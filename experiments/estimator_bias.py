@@ -49,7 +49,6 @@ import jax
 import numpy as np
 from tqdm import tqdm
 
-from experiments import reporting
 from experiments.estimator_bias_simulation import (
     Functions,
     model,
@@ -61,7 +60,7 @@ from experiments.estimator_bias_simulation import (
     true_error,
 )
 from experiments.estimator_bias_tables import Case, plot, write
-from paper_repro import cells
+from experiments.harness import cells, command_line
 
 NAME = "estimator_bias"
 # Number of classes m, α, and what the predictions or labels differ in from calibrated ones.
@@ -138,16 +137,15 @@ def run_all(folder: Path, preset: Preset) -> list[Case]:
     ]
 
 
-@cells.program
+@command_line.program
 def main() -> None:
     """Writes the tables and the figure."""
-    parser = reporting.option_parser(__doc__)
-    parser.add_argument("--preset", choices=tuple(PRESETS), default="quick", help="default: quick")
-    options = parser.parse_args()
+    parser = command_line.option_parser(__file__, __doc__, presets=tuple(PRESETS))
+    run, _ = command_line.parse(parser)
     jax.config.update("jax_enable_x64", True)
-    folder = options.output / NAME / options.preset
-    cases = run_all(folder, PRESETS[options.preset])
-    command = f"`python -m experiments.estimator_bias --preset {options.preset}`"
+    folder = run.folder(NAME)
+    cases = run_all(folder, PRESETS[run.preset])
+    command = f"`python -m experiments.estimator_bias --preset {run.preset}`"
     write(folder, cases, command)
     plot(folder, cases)
 

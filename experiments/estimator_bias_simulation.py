@@ -29,8 +29,7 @@ from calibjax._pytree import record
 from calibjax.distributions import Bernoulli, Categorical, CategoricalLogits
 from calibjax.risk.estimation import losses_of_factors
 from calibjax.risk.low_rank import numerical_rank
-from paper_repro import cells
-from paper_repro.w19_estimates_simulation import label_distribution
+from experiments.harness import cells
 
 NUM_FOLDS, TEST_FRACTION = 5, 0.2  # of G24
 NUM_POINTS = 500  # new predictions
@@ -95,7 +94,7 @@ def model(
     """A model with α = (a, ..., a) and β = e_1."""
     return Model(
         jnp.full(num_classes, concentration),
-        jnp.asarray(label_distribution("first", num_classes)),
+        jnp.asarray(np.eye(1, num_classes)[0]),
         jnp.asarray(share),
         jnp.asarray(sharpness),
     )

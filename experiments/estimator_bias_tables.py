@@ -12,7 +12,8 @@ from scipy.stats import rankdata  # comes with scikit-learn
 from calibjax import plotting
 from calibjax.plotting.figures import CURVE_COLORS
 from experiments.estimator_bias_simulation import BASELINES, TUNED
-from paper_repro import cells
+from experiments.harness.figures import save_figure
+from experiments.harness.tables import write_table
 
 CHOICE = "smallest risk"
 SHOWN = "5 sharp"  # model of the right panel of the figure
@@ -135,7 +136,7 @@ the one of smallest risk. There are {min(sizes)} to {max(sizes)} data sets in ea
 {command}.
 """
     table = [[row[column] for column in header] for row in rows]
-    cells.write_table(folder, "estimator_bias", header, table, note)
+    write_table(folder, "estimator_bias", header, table, note)
     rows = [choice_row(case, name) for case in cases for name in case.tuned]
     header = list(rows[0])
     note = """
@@ -148,7 +149,7 @@ grid point, the smallest penalty, largest bandwidth, or most bins; "ratio", the 
 standard deviation of the estimates; mean of the signed roots, to be compared with "100 CCE".
 """
     table = [[row[column] for column in header] for row in rows]
-    cells.write_table(folder, "estimator_bias_choice", header, table, note)
+    write_table(folder, "estimator_bias_choice", header, table, note)
 
 
 def plot(folder: Path, cases: list[Case]) -> None:
@@ -158,7 +159,7 @@ def plot(folder: Path, cases: list[Case]) -> None:
     left, right = figure.subplots(1, 2, width_ratios=(1.7, 1))
     _plot_errors(left, [case for case in cases if case.num_classes <= 10])
     _plot_diagonal(right, next(case for case in cases if case.name == SHOWN))
-    cells.save_figure(folder, "estimator_bias", figure)
+    save_figure(folder, "estimator_bias", figure)
 
 
 def _plot_errors(axis: Any, cases: list[Case]) -> None:

@@ -19,8 +19,8 @@ import numpy as np
 from tqdm import tqdm
 
 from calibjax import distances, distributions, estimators, kernels, pairwise
-from experiments import reporting
-from paper_repro import cells
+from experiments.harness import cells, command_line
+from experiments.harness.tables import write_records
 
 KERNEL = kernels.TensorProduct(
     kernels.Exponential(1.0, distances.Wasserstein()), kernels.SquaredExponential(1.0)
@@ -91,13 +91,13 @@ def compare(dim: int, sigma: float, num_datasets: int, num_samples: int) -> dict
     return record(sigma, dim, *(np.asarray(x) for x in values))
 
 
-@cells.program
+@command_line.program
 def main() -> None:
     """Writes float32_accuracy.csv and .md."""
-    parser = reporting.option_parser(__doc__)
-    parser.add_argument("--num-datasets", type=reporting.positive_integer, default=100)
-    parser.add_argument("--num-samples", type=reporting.positive_integer, default=2048)
-    options = parser.parse_args()
+    parser = command_line.option_parser(__file__, __doc__)
+    parser.add_argument("--num-datasets", type=command_line.positive_integer, default=100)
+    parser.add_argument("--num-samples", type=command_line.positive_integer, default=2048)
+    run, options = command_line.parse(parser)
     if options.num_datasets < 2 or options.num_samples < 2:
         parser.error("--num-datasets, --num-samples: expected at least 2")
     jax.config.update("jax_enable_x64", True)
@@ -106,14 +106,14 @@ def main() -> None:
     for dim, sigma in tqdm(list(itertools.product((1, 10), (0.1, 0.01, 1.0))), unit="cell"):
         rows.append(
             cells.cell(
-                options.output / "float32_accuracy",
+                run.output / "float32_accuracy",
                 f"d{dim}_sigma{sigma}",
                 {"data sets": numbers[0], "n": numbers[1]},
                 functools.partial(compare, dim, sigma, *numbers),
             )
         )
     note = f"{options.num_datasets} data sets of {options.num_samples} samples each."
-    reporting.write_records(options.output, "float32_accuracy", rows, note)
+    write_records(run.output, "float32_accuracy", rows, note)
 
 
 if __name__ == "__main__":

@@ -35,9 +35,11 @@ from tqdm import tqdm
 
 from calibjax import distributions, estimators, hypothesis_tests, kernels
 from calibjax.hypothesis_tests import chi_squared, spectral
-from experiments import reporting
+from experiments.harness import clocks, command_line
+from experiments.harness.cells import cell, key_of
+from experiments.harness.command_line import program
+from experiments.harness.tables import write_records
 from experiments.synthetic_models import CLASS_KERNEL, NORMAL_KERNEL, SCALE
-from paper_repro.cells import cell, key_of, program
 
 SIZES = (200, 500, 1000, 2000)
 COSTLY_SIZE = 2000  # a fifth of the draws from here on
@@ -275,14 +277,14 @@ def timed_functions(label: str, num_samples: int) -> dict[str, Callable[[], Any]
         "all eigenvalues of the matrix": lambda: all_eigenvalues(matrix),
         "the matrix and its eigenvalues": lambda: all_eigenvalues(build(*samples)),
     }
-    reporting.interleaved_seconds(functions)
+    clocks.interleaved_seconds(functions)
     return functions
 
 
 def time_once(label: str, num_samples: int) -> dict[str, Any]:
     """Seconds of the test and of all eigenvalues, one repetition."""
-    seconds = reporting.interleaved_seconds(timed_functions(label, num_samples))
-    return {"seconds": seconds, "load": reporting.machine_load()}
+    seconds = clocks.interleaved_seconds(timed_functions(label, num_samples))
+    return {"seconds": seconds, "load": clocks.machine_load()}
 
 
 def times_of(folder: Path, label: str, repetitions: int) -> tuple[dict[str, Any], float | None]:
@@ -291,7 +293,7 @@ def times_of(folder: Path, label: str, repetitions: int) -> tuple[dict[str, Any]
     numbers = tqdm(range(repetitions), desc=f"times: {label}", unit="cell")
     found = [cell(folder, f"times/{label}/{i}", {"n": TIMED_SIZE}, compute) for i in numbers]
     loads = [x["load"] for x in found if x["load"] is not None]
-    return reporting.smallest([x["seconds"] for x in found]), max(loads, default=None)
+    return clocks.smallest([x["seconds"] for x in found]), max(loads, default=None)
 
 
 def time_rows(folder: Path, repetitions: int) -> list[dict[str, Any]]:
@@ -323,16 +325,16 @@ def time_rows(folder: Path, repetitions: int) -> list[dict[str, Any]]:
 @program
 def main() -> None:
     """Writes the tables null_approximations, its summary, eigenvalues and times."""
-    parser = reporting.option_parser(__doc__)
-    parser.add_argument("--num-draws", type=reporting.positive_integer, default=100_000)
-    parser.add_argument("--repetitions", type=reporting.positive_integer, default=3)
-    options = parser.parse_args()
+    parser = command_line.option_parser(__file__, __doc__)
+    parser.add_argument("--num-draws", type=command_line.positive_integer, default=100_000)
+    parser.add_argument("--repetitions", type=command_line.positive_integer, default=3)
+    run, options = command_line.parse(parser)
     jax.config.update("jax_enable_x64", True)
-    folder = options.output / "null_approximations"
+    folder = run.output / "null_approximations"
     command = (
         f"Made by `python -m experiments.null_approximations --num-draws {options.num_draws}`."
     )
-    write = functools.partial(reporting.write_records, options.output)
+    write = functools.partial(write_records, run.output)
     rows = approximation_rows(folder, options.num_draws)
     note = (
         f"Approximations of the null distribution against {options.num_draws} bootstrap resamples, "

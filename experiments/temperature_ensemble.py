@@ -43,9 +43,10 @@ from jax.scipy.special import ndtri
 from matplotlib.figure import Figure
 
 from calibjax import distances, distributions, estimators, hypothesis_tests, kernels
-from experiments import reporting
-from paper_repro import cells
-from paper_repro.readers import DataError, existing_file, number_of, read_lines
+from experiments.harness import command_line
+from experiments.harness.data_files import DataError, existing_file, number_of, read_lines
+from experiments.harness.figures import save_figure
+from experiments.harness.tables import write_records
 
 FOLDER = "temperature_ensemble"
 NUM_MEMBERS = 11
@@ -204,17 +205,17 @@ def figure(models: dict[str, Any], y: jax.Array, folder: Path) -> None:
         axis.axhspan(1 - spread, 1 + spread, color="k", alpha=0.2, lw=0)
         axis.set(title=name, xlabel="probability integral transform", xlim=(0, 1))
     axes[0].set_ylabel("density")
-    cells.save_figure(folder, "temperature_ensemble", fig)
+    save_figure(folder, "temperature_ensemble", fig)
 
 
-@cells.program
+@command_line.program
 def main() -> None:
     """Reads the data, fits EMOS, writes two tables and a figure."""
-    parser = reporting.option_parser(__doc__, needs_data=True)
-    parser.add_argument("--num-samples", type=reporting.positive_integer, default=1000)
-    options = parser.parse_args()
+    parser = command_line.option_parser(__file__, __doc__, data="required")
+    parser.add_argument("--num-samples", type=command_line.positive_integer, default=1000)
+    run, options = command_line.parse(parser)
     jax.config.update("jax_enable_x64", True)
-    observed, members = read(options.data)
+    observed, members = read(run.data)
     half = len(observed) // 2
     mean, variance = jnp.asarray(members.mean(1)), jnp.asarray(members.var(1, ddof=1))
     params, slope = jax.jit(fit_emos)(mean[:half], variance[:half], jnp.asarray(observed[:half]))
@@ -232,10 +233,10 @@ def main() -> None:
         f"observations: {lag_one(observed):.2f}; standard errors ignore dependence."
     )
     rows = calibration_rows(models, y, options.num_samples)
-    reporting.write_records(options.output, "temperature_ensemble_skce", rows, note)
+    write_records(run.output, "temperature_ensemble_skce", rows, note)
     rows = [forecast_row(name, predictions, y) for name, predictions in models.items()]
-    reporting.write_records(options.output, "temperature_ensemble_scores", rows, note)
-    figure(models, y, options.output)
+    write_records(run.output, "temperature_ensemble_scores", rows, note)
+    figure(models, y, run.output)
 
 
 if __name__ == "__main__":

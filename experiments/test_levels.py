@@ -30,7 +30,6 @@ import jax
 from tqdm import tqdm
 
 from calibjax import estimators
-from experiments import reporting
 from experiments.compared_tests import (
     ALPHA,
     EXACT,
@@ -40,9 +39,11 @@ from experiments.compared_tests import (
     counts,
     is_simulated,
 )
-from experiments.reporting import spans
+from experiments.harness import command_line
+from experiments.harness.cells import cell, key_of, spans
+from experiments.harness.command_line import program
+from experiments.harness.tables import write_records
 from experiments.synthetic_models import Model
-from paper_repro.cells import cell, key_of, program
 
 POWER_BARS = {("uncalibrated", 1): 0.96, ("uncalibrated", 10): 0.93}  # exact test, n = 4
 # (B + 1) α is an integer.
@@ -205,17 +206,17 @@ def means(folder: Path, num_datasets: int, num_samples: int = 4) -> list[dict[st
 @program
 def main() -> None:
     """Writes the tables unbiasedness, test_levels and test_levels_summary."""
-    parser = reporting.option_parser(__doc__)
-    parser.add_argument("--num-datasets", type=reporting.positive_integer, default=2000)
-    parser.add_argument("--num-means", type=reporting.positive_integer, default=20_000)
-    options = parser.parse_args()
+    parser = command_line.option_parser(__file__, __doc__)
+    parser.add_argument("--num-datasets", type=command_line.positive_integer, default=2000)
+    parser.add_argument("--num-means", type=command_line.positive_integer, default=20_000)
+    run, options = command_line.parse(parser)
     if options.num_means < 2:
         parser.error("--num-means: expected at least 2")
     jax.config.update("jax_enable_x64", True)
     note = f"Calibrated data sets: {options.num_means} in each row."
-    folder = options.output / "test_levels"
+    folder = run.output / "test_levels"
     rows = means(folder, options.num_means)
-    reporting.write_records(options.output, "unbiasedness", rows, note)
+    write_records(run.output, "unbiasedness", rows, note)
     command = f"`python -m experiments.test_levels --num-datasets {options.num_datasets}`"
     rows = levels(folder, options.num_datasets)
     note = (
@@ -226,14 +227,14 @@ def main() -> None:
         f"{8 * NUM_EIGENVALUES} on, all below. "
         f"Made by {command}."
     )
-    reporting.write_records(options.output, "test_levels", rows, note)
+    write_records(run.output, "test_levels", rows, note)
     note = (
         "Rejections of calibrated data in percent at level 5 %: scalar normal predictions and ten "
         f"classes, by number of samples. {options.num_datasets} data sets in each cell; draws and "
         f"standard errors are in test_levels; {NUM_LOCATIONS} locations for the CME tests. Made by "
         f"{command}."
     )
-    reporting.write_records(options.output, "test_levels_summary", summary(rows), note)
+    write_records(run.output, "test_levels_summary", summary(rows), note)
 
 
 if __name__ == "__main__":

@@ -18,11 +18,12 @@ from typing import Any
 
 from tqdm import tqdm
 
-from experiments import reporting
 from experiments.compared_tests import ALPHA, GROUPS, counts
-from experiments.reporting import spans
+from experiments.harness import command_line
+from experiments.harness.cells import cell, spans
+from experiments.harness.command_line import program
+from experiments.harness.tables import write_records
 from experiments.synthetic_models import WRONG_CLASSES, WRONG_NORMALS, Model
-from paper_repro.cells import cell, program
 
 DRAWS = 199  # (B + 1) α is an integer
 SIZES = {"normal": 64, "classes": 100}
@@ -80,10 +81,10 @@ def rows(found: dict[tuple[str, str], float]) -> list[dict[str, Any]]:
 @program
 def main() -> None:
     """Writes the table test_power."""
-    parser = reporting.option_parser(__doc__)
-    parser.add_argument("--num-datasets", type=reporting.positive_integer, default=500)
-    options = parser.parse_args()
-    found = rejections(options.output / "test_power", options.num_datasets)
+    parser = command_line.option_parser(__file__, __doc__)
+    parser.add_argument("--num-datasets", type=command_line.positive_integer, default=500)
+    run, options = command_line.parse(parser)
+    found = rejections(run.output / "test_power", options.num_datasets)
     worst = 100 * math.sqrt(0.25 / options.num_datasets)
     note = (
         f"Rejections in percent at level {100 * ALPHA:.0f} %, {options.num_datasets} data sets in "
@@ -94,7 +95,7 @@ def main() -> None:
         f"(underconfident). Made by `python -m experiments.test_power --num-datasets "
         f"{options.num_datasets}`."
     )
-    reporting.write_records(options.output, "test_power", rows(found), note)
+    write_records(run.output, "test_power", rows(found), note)
 
 
 if __name__ == "__main__":

@@ -1,5 +1,3 @@
-"""Experiments of the papers, one runnable module each; see `python -m paper_repro --help`."""
+"""Experiments of the papers, one folder each; see `python -m paper_repro --help`."""
 
-from paper_repro import extras
-
-extras.require("tqdm", "matplotlib", "sklearn")
+import experiments.harness  # noqa: F401, looks for the packages that the experiments need

@@ -1,51 +1,59 @@
 """Runs the experiments of the papers: `python -m paper_repro --preset quick`."""
 
 import time
+from types import ModuleType
 
 import jax
 
-from paper_repro import (
-    cells,
-    g24_networks,
-    g24_simulation,
-    l21_crime,
-    l21_networks,
-    w19_estimates,
-    w19_networks,
-    w19_tests,
-    w19_timings,
-    w21_friedman,
-    w21_ols,
-    w21_synthetic,
-)
+import paper_repro.g24.networks
+import paper_repro.g24.simulation
+import paper_repro.l21.crime
+import paper_repro.l21.networks
+import paper_repro.w19.estimates
+import paper_repro.w19.networks
+import paper_repro.w19.tests
+import paper_repro.w19.timings
+import paper_repro.w21.friedman
+import paper_repro.w21.ols
+import paper_repro.w21.synthetic
+from experiments.harness import command_line
+from experiments.harness.messages import log
 
-MODULES = (
-    w19_estimates,
-    w19_tests,
-    w19_networks,
-    w19_timings,
-    w21_ols,
-    w21_synthetic,
-    w21_friedman,
-    l21_crime,
-    l21_networks,
-    g24_simulation,
-    g24_networks,
+MODULES: tuple[ModuleType, ...] = (
+    paper_repro.w19.estimates,
+    paper_repro.w19.tests,
+    paper_repro.w19.networks,
+    paper_repro.w19.timings,
+    paper_repro.w21.ols,
+    paper_repro.w21.synthetic,
+    paper_repro.w21.friedman,
+    paper_repro.l21.crime,
+    paper_repro.l21.networks,
+    paper_repro.g24.simulation,
+    paper_repro.g24.networks,
 )
 EXPERIMENTS = {module.NAME: module.run for module in MODULES}
 
 
-@cells.program
+@command_line.program
 def main() -> None:
     """Runs the chosen experiments one after the other, in float64."""
-    description = f"Experiments: {', '.join(EXPERIMENTS)}; --only NAME ... chooses among them."
-    run, names = cells.parse(None, "paper_repro", description, list(EXPERIMENTS))
+    parser = command_line.option_parser(
+        __file__,
+        __doc__,
+        presets=command_line.PRESETS,
+        data="optional",
+        npz=True,
+        only=EXPERIMENTS,
+    )
+    run, options = command_line.parse(parser)
+    names = [name for name in EXPERIMENTS if name in options.only]
     jax.config.update("jax_enable_x64", True)
     for i, name in enumerate(names, start=1):
-        cells.log(f"[{i}/{len(names)}] {name}, preset {run.preset}")
+        log(f"[{i}/{len(names)}] {name}, preset {run.preset}")
         start = time.perf_counter()
         EXPERIMENTS[name](run)
-        cells.log(f"[{i}/{len(names)}] {name} took {time.perf_counter() - start:.0f} s")
+        log(f"[{i}/{len(names)}] {name} took {time.perf_counter() - start:.0f} s")
 
 
 if __name__ == "__main__":

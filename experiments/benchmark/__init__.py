@@ -1,5 +1,5 @@
 """Speed and memory of calibjax against plain loops; `python -m experiments.benchmark`."""
 
-from paper_repro import extras
+from experiments.harness import extras
 
 extras.require("ot")

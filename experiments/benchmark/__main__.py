@@ -24,10 +24,10 @@ import ot
 from tqdm import tqdm
 
 from calibjax import distances, estimators, hypothesis_tests, kernels, risk
-from experiments import reporting
 from experiments.benchmark import local, memory, workload
 from experiments.benchmark.reference import Reference
-from paper_repro import cells
+from experiments.harness import clocks, command_line, files
+from experiments.harness.tables import write_records
 
 
 class Sizes(NamedTuple):
@@ -72,8 +72,8 @@ def row(quantity: str, ours: float, reference: float, bar: str, met: bool | None
 
 def time_row(
     quantity: str,
-    ours: reporting.Seconds,
-    reference: reporting.Seconds,
+    ours: clocks.Seconds,
+    reference: clocks.Seconds,
     *,
     at_least: float | None = None,
 ) -> dict[str, Any]:
@@ -108,7 +108,7 @@ def pair_sums(sizes: Sizes) -> list[dict[str, Any]]:
         require_close(
             f"skce against {name}", float(workload.value(*double)), reference.skce(*data), tolerance
         )
-    seconds = reporting.minimum_seconds(
+    seconds = clocks.minimum_seconds(
         {
             "float64": functools.partial(workload.value, *double),
             "float32": functools.partial(workload.value, *single),
@@ -146,7 +146,7 @@ def bootstrap(sizes: Sizes) -> list[dict[str, Any]]:
     if not 0.5 < ours.std() / theirs.std() < 2:
         raise AssertionError(f"bootstrap: standard deviations {ours.std()} and {theirs.std()}")
     loop = functools.partial(plain.bootstrap, matrix, sizes.resamples)
-    seconds = reporting.minimum_seconds({"ours": test, "C": loop}, 2 * sizes.repetitions)
+    seconds = clocks.minimum_seconds({"ours": test, "C": loop}, 2 * sizes.repetitions)
     quantity = f"bootstrap_skce_test, {sizes.resamples} resamples, n = {sizes.tests}; C loop"
     return [time_row(quantity, seconds["ours"], seconds["C"], at_least=8)]
 
@@ -161,7 +161,7 @@ def exact(sizes: Sizes) -> list[dict[str, Any]]:
         )
 
     one = functools.partial(workload.value, *samples)
-    seconds = reporting.minimum_seconds({"test": test, "skce": one}, sizes.repetitions)
+    seconds = clocks.minimum_seconds({"test": test, "skce": one}, sizes.repetitions)
     quantity = f"exact_skce_test, {sizes.resamples} redraws, n = {sizes.tests}; one skce"
     line = time_row(quantity, seconds["test"], seconds["skce"])
     ratio = seconds["test"].wall / seconds["skce"].wall
@@ -182,7 +182,7 @@ def median(sizes: Sizes) -> list[dict[str, Any]]:
         return np.median(np.sqrt(squared))
 
     require_close("median", float(ours()), float(full()), 1e-14)
-    seconds = reporting.minimum_seconds({"ours": ours, "numpy": full}, sizes.repetitions)
+    seconds = clocks.minimum_seconds({"ours": ours, "numpy": full}, sizes.repetitions)
     quantity = f"median_heuristic, n = {sizes.median}; NumPy, full matrix"
     return [time_row(quantity, seconds["ours"], seconds["numpy"])]
 
@@ -216,7 +216,7 @@ def transport(sizes: Sizes) -> list[dict[str, Any]]:
     for ours, theirs in pairs:
         values = [np.asarray(functions[name]()) for name in (ours, theirs)]
         require_close(f"transport, {ours} weights against {theirs}", *values, 1e-12)
-    seconds = reporting.minimum_seconds(functions, sizes.repetitions)
+    seconds = clocks.minimum_seconds(functions, sizes.repetitions)
     rows = []
     for ours, theirs in pairs:
         quantity = f"{problems} transport problems, 10 x 10, {ours} weights; {theirs}"
@@ -239,7 +239,7 @@ def local_errors(sizes: Sizes) -> list[dict[str, Any]]:
         "ours": functools.partial(local.distance_sums, *features),
         "scikit-learn": functools.partial(local.numpy_distance_sums, *plain),
     }
-    seconds = reporting.minimum_seconds(functions, sizes.repetitions)
+    seconds = clocks.minimum_seconds(functions, sizes.repetitions)
     rows = []
     for case in ("confidences of a network", "all in one bin"):
         for distance in ("ours", "scikit-learn"):
@@ -287,8 +287,8 @@ def kernel_ridge(sizes: Sizes) -> list[dict[str, Any]]:
         folds = functools.partial(
             risk.cross_validate, jax.random.key(0), make(), grid, *samples, num_folds=5
         )
-        seconds = reporting.minimum_seconds(fold, 1)
-        seconds |= reporting.minimum_seconds({"five folds": folds}, sizes.repetitions)
+        seconds = clocks.minimum_seconds(fold, 1)
+        seconds |= clocks.minimum_seconds({"five folds": folds}, sizes.repetitions)
         quantity = f"{make.__name__}, n = {len(train[0])}, {grid.size} penalties"
         rows.append(
             time_row(
@@ -323,7 +323,7 @@ def environment() -> dict[str, Any]:
         "platform": platform.platform(),
         "cpus": os.cpu_count(),
         "jax": jax.__version__,
-        "load at the start": reporting.machine_load(),
+        "load at the start": clocks.machine_load(),
     }
 
 
@@ -339,30 +339,29 @@ PARTS: dict[str, Callable[[Sizes], list[dict[str, Any]]]] = {
 }
 
 
-@cells.program
+@command_line.program
 def main() -> None:
     """Runs all measurements and writes benchmark.json, .csv and .md."""
-    parser = reporting.option_parser(__doc__)
+    parser = command_line.option_parser(__file__, __doc__, only=PARTS)
     parser.add_argument("--quick", action="store_true", help="small sizes, to see that it runs")
-    parser.add_argument("--only", nargs="+", choices=PARTS, metavar="PART", help=", ".join(PARTS))
-    options = parser.parse_args()
+    run, options = command_line.parse(parser)
     jax.config.update("jax_enable_x64", True)
     sizes = QUICK if options.quick else FULL
     conditions = environment()
-    parts = [PARTS[name] for name in options.only or PARTS]
+    parts = [PARTS[name] for name in PARTS if name in options.only]
     rows = [line for part in tqdm(parts) for line in part(sizes)]
     if options.quick:  # the bars are for the full sizes
         rows = [line | {"bar": "", "met": None} for line in rows]
-    conditions["load at the end"] = reporting.machine_load()
-    write(options.output, "benchmark_quick" if options.quick else "benchmark", rows, conditions)
+    conditions["load at the end"] = clocks.machine_load()
+    write(run.output, "benchmark_quick" if options.quick else "benchmark", rows, conditions)
 
 
 def write(folder: Path, name: str, rows: list[dict[str, Any]], conditions: dict) -> None:
     """Writes the table and the record of the run."""
     record = {"conditions": conditions, "rows": rows}
-    cells.write(folder / f"{name}.json", json.dumps(record, indent=1, default=float))
+    files.write(folder / f"{name}.json", json.dumps(record, indent=1, default=float))
     note = ", ".join(f"{key}: {value}" for key, value in conditions.items())
-    reporting.write_records(folder, name, rows, f"Conditions: {note}.")
+    write_records(folder, name, rows, f"Conditions: {note}.")
 
 
 if __name__ == "__main__":

@@ -1,0 +1,1 @@
+"""What all experiments share: those of the papers, and our own studies."""

@@ -1,0 +1,203 @@
+"""The command line of all experiments: those of the papers, and our own studies."""
+
+import argparse
+import dataclasses
+import functools
+import sys
+from collections.abc import Callable, Collection, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import jax
+
+from experiments.harness import source
+from experiments.harness.data_files import DataError, existing_file, read_table
+from experiments.harness.extras import MissingExtra
+from experiments.harness.messages import log
+
+PRESETS = ("quick", "paper")  # of the experiments of the papers
+
+
+@dataclasses.dataclass(frozen=True)
+class Run:
+    """Options of a run.
+
+    Attributes:
+        preset: name of the sizes, "quick" or "paper"; None for studies that have options for them.
+        data: folder with the published data, or None.
+        output: folder that the presets write their folders to.
+        npz: files with data of the user's own, see `paper_repro.data.classifiers`.
+    """
+
+    preset: str | None
+    data: Path | None
+    output: Path
+    npz: tuple[Path, ...] = ()
+
+    def folder(self, experiment: str) -> Path:
+        """Folder of the results of an experiment, created if it is missing."""
+        folder = self.output / (self.preset or "") / experiment
+        folder.mkdir(parents=True, exist_ok=True)
+        return folder
+
+    def published(
+        self, *parts: str, columns: Mapping[str, type] | None = None
+    ) -> list[dict[str, str]] | None:
+        """Rows of a CSV file of published numbers; None, and a line that says so, without data.
+
+        Args:
+            parts: folders and name of the file below --data.
+            columns: the columns that are needed, by name: `str`, `float`, or `int`.
+
+        Raises:
+            DataError: if the folder given by --data does not hold the file, or not these columns.
+        """
+        if self.data is None:
+            log(f"No --data: the published numbers of {'/'.join(parts)} are left empty.")
+            return None
+        return read_table(existing_file(self.data, *parts), columns or {})
+
+
+def existing_folder(text: str) -> Path:
+    """Option type: a folder that is there."""
+    path = Path(text)
+    if not path.is_dir():
+        raise argparse.ArgumentTypeError(f"expected a folder, got {path}")
+    return path
+
+
+def output_folder(text: str) -> Path:
+    """Option type: a folder, or one that will be made."""
+    path = Path(text)
+    if path.exists() and not path.is_dir():
+        raise argparse.ArgumentTypeError(f"expected a folder, got the file {path}")
+    return path
+
+
+def existing_path(text: str) -> Path:
+    """Option type: a file that is there."""
+    path = Path(text)
+    if not path.is_file():
+        raise argparse.ArgumentTypeError(f"expected a file, got {path}")
+    return path
+
+
+def positive_integer(text: str) -> int:
+    """Option type: an integer above zero."""
+    value = int(text)
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"expected an integer above zero, got {value}")
+    return value
+
+
+def option_parser(
+    file: str,
+    description: str | None,
+    *,
+    data: Literal["none", "optional", "required"] = "none",
+    presets: Sequence[str] = (),
+    npz: bool = False,
+    only: Collection[str] = (),
+) -> argparse.ArgumentParser:
+    """Parser with the options that an experiment asks for; more may be added to it.
+
+    Args:
+        file: `__file__` of the module that is run, from which its name and the default of --output
+            follow.
+        description: what it does; the first line is taken.
+        data: whether there is an option --data.
+        presets: what --preset accepts, the default first; without any there is no such option.
+        npz: whether there is an option --npz.
+        only: names that --only accepts, all of them the default; without any there is no such
+            option.
+    """
+    module = source.name_of(file)
+    room = module.partition(".")[0]
+    summary = (description or "").partition("\n")[0]
+    parser = argparse.ArgumentParser(prog=f"python -m {module}", description=summary)
+    if presets:
+        parser.add_argument(
+            "--preset", choices=presets, default=presets[0], help=f"default: {presets[0]}"
+        )
+    if data != "none":
+        parser.add_argument(
+            "--data",
+            type=existing_folder,
+            required=data == "required",
+            metavar="DIR",
+            help="folder with the published data, laid out as their authors publish them",
+        )
+    parser.add_argument(
+        "--output",
+        type=output_folder,
+        metavar="DIR",
+        default=source.ROOT / room / "output",
+        help=f"default: {room}/output",
+    )
+    if npz:
+        parser.add_argument(
+            "--npz",
+            type=existing_path,
+            nargs="+",
+            default=[],
+            metavar="FILE",
+            help="classifiers for l21_networks beside those of --data: features, confidences, "
+            "correct, as described at the top of paper_repro/data/classifiers.py",
+        )
+    if only:
+        text = f"some of {', '.join(only)}"
+        parser.add_argument(
+            "--only", nargs="+", choices=[*only], default=[*only], metavar="NAME", help=text
+        )
+    return parser
+
+
+def parse(
+    parser: argparse.ArgumentParser, arguments: Sequence[str] | None = None
+) -> tuple[Run, argparse.Namespace]:
+    """Reads the command line.
+
+    Args:
+        parser: made by `option_parser`.
+        arguments: the arguments; None for those of the process.
+
+    Returns:
+        The options that all experiments share, and all of them.
+    """
+    options = parser.parse_args(arguments)
+    found = vars(options)
+    npz = tuple(found.get("npz", ()))
+    return Run(found.get("preset"), found.get("data"), options.output, npz), options
+
+
+def program(main: Callable[..., None]) -> Callable[..., None]:
+    """Decorates the function that a program runs.
+
+    Where the data of the user, or a package, is not as needed, it ends with one line that says so
+    and with the exit status of wrong arguments, 2.
+    """
+
+    @functools.wraps(main)
+    def wrapped(*arguments: Any) -> None:
+        try:
+            main(*arguments)
+        except (DataError, MissingExtra) as error:
+            log(str(error), sys.stderr)
+            raise SystemExit(2) from None
+
+    return wrapped
+
+
+@program
+def main(experiment: Callable[[Run], None], file: str, description: str | None) -> None:
+    """Runs one experiment of a paper from the command line, in float64.
+
+    Args:
+        experiment: runs it.
+        file: `__file__` of its module.
+        description: what it does; the first line is taken.
+    """
+    parser = option_parser(file, description, presets=PRESETS, data="optional", npz=True)
+    run, _ = parse(parser)
+    jax.config.update("jax_enable_x64", True)
+    experiment(run)

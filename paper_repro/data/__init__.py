@@ -1,0 +1,1 @@
+"""Readers of public data, and of classifiers of the user's own."""

@@ -1,0 +1,1 @@
+"""Gruber, Bach (2024): optimizing estimators of squared calibration errors."""

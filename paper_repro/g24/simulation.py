@@ -1,0 +1,165 @@
+"""G24 §5.1, Fig. 1: the risk finds the temperature of a model with known miscalibration.
+
+500 class distributions P_i ~ Dirichlet(0.04, ..., 0.04) with 5 classes, labels Y_i ~ P_i, and a
+model that predicts softmax(0.3 log P_i). The estimation functions
+
+    h_θ(p, q) = ⟨p − softmax((θ / 0.3) log p), q − softmax((θ / 0.3) log q)⟩
+
+have one parameter, with h* = h_1: their risk has to be smallest at θ = 1.
+
+The distributions are drawn as logarithms. Their probabilities go down to 1e-145: in float32, 2.5 %
+of them would be zero, at which the temperature of the model could not be undone.
+"""
+
+import dataclasses
+import functools
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from matplotlib.figure import Figure
+
+from calibjax import plotting, risk
+from calibjax.distributions import CategoricalLogits
+from experiments.harness import cells, command_line
+from experiments.harness.figures import save_figure
+from experiments.harness.tables import write_table
+
+NAME = "g24_simulation"
+CONCENTRATION, NUM_CLASSES = 0.04, 5
+SCALE = 0.3  # of the logarithms of the true probabilities, in the predictions
+THETAS = np.arange(4, 41) / 20  # 0.2, 0.25, ..., 2
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """Sizes of the experiment.
+
+    Attributes:
+        repetitions: number of data sets.
+        num_samples: of each data set.
+        thetas: the grid; 1 is in it.
+    """
+
+    repetitions: int = 100
+    num_samples: int = 500
+    thetas: tuple[float, ...] = tuple(map(float, THETAS))
+
+
+SETTINGS = {"quick": Settings(10, thetas=tuple(map(float, THETAS[::4]))), "paper": Settings()}
+
+
+@functools.partial(jax.jit, static_argnames="shape")
+def draw(key: jax.Array, shape: tuple[int, ...]) -> tuple[jax.Array, jax.Array]:
+    """Logarithms of the true probabilities, [*shape, 5], and labels, [*shape]."""
+    probs_key, label_key = jax.random.split(key)
+    concentration = jnp.full((*shape, NUM_CLASSES), CONCENTRATION)
+    log_probs = jax.nn.log_softmax(jax.random.loggamma(probs_key, concentration))
+    return log_probs, jax.random.categorical(label_key, log_probs)
+
+
+def evaluate(log_probs: jax.Array, labels: jax.Array, thetas: jax.Array) -> dict[str, jax.Array]:
+    """What is found in one data set, of logarithms of probabilities [n, 5] and labels [n].
+
+    Returns:
+        risk: of h_θ, [k].
+        excess: mean of (h_θ − h*)² over the pairs, which the risk exceeds that of h* by, [k].
+        accuracy: of the model.
+        error: its squared calibration error, the mean of ‖p_i − P_i‖².
+        smallest: the smallest logarithm of a probability.
+    """
+    predictions, n = CategoricalLogits(SCALE * log_probs), len(labels)
+    differences = predictions.class_probs - jnp.exp(log_probs)
+    truth = differences @ differences.T
+    function = risk.Temperature()
+
+    def at(theta: jax.Array) -> tuple[jax.Array, jax.Array]:
+        params = function.fit(predictions, labels, SCALE / theta)
+        values = function.evaluate(params, predictions, predictions)
+        squares = jnp.square(values - truth)
+        excess = (jnp.sum(squares) - jnp.trace(squares)) / (n * (n - 1))
+        return risk.estimation_risk(values, predictions, labels), excess
+
+    risks, excess = lax.map(at, thetas)
+    return {
+        "risk": risks,
+        "excess": excess,
+        "accuracy": jnp.mean(jnp.argmax(log_probs, 1) == labels),
+        "error": jnp.trace(truth) / n,
+        "smallest": jnp.min(log_probs),
+    }
+
+
+def results(folder: Path, settings: Settings) -> dict[str, np.ndarray]:
+    """What `evaluate` returns, with a leading axis of repetitions."""
+
+    def compute() -> dict[str, np.ndarray]:
+        samples = draw(cells.key_of(NAME), (settings.repetitions, settings.num_samples))
+        thetas = jnp.array(settings.thetas)
+        found = lax.map(lambda sample: evaluate(*sample, thetas), samples, batch_size=10)
+        return jax.tree.map(np.asarray, found)
+
+    return cells.arrays(folder, "risks", dataclasses.asdict(settings), compute)
+
+
+def write(folder: Path, settings: Settings, found: dict[str, np.ndarray]) -> None:
+    """The table of the risks, and what is claimed about them."""
+    thetas, risks = np.array(settings.thetas), found["risk"]
+    truth = int(np.flatnonzero(thetas == 1)[0])
+    minima = risks.argmin(1)
+    differences = risks - risks[:, [truth]]
+    sd = functools.partial(np.std, axis=0, ddof=1)
+    columns = [thetas, risks.mean(0), sd(risks), differences.mean(0), sd(differences)]
+    columns += [found["excess"].mean(0), np.bincount(minima, minlength=len(thetas))]
+    rows = [[float(x) for x in row[:-1]] + [int(row[-1])] for row in zip(*columns, strict=True)]
+    header = ["θ", "mean risk", "sd", "difference from θ = 1", "sd of it", "(h - h*)²", "minima"]
+    best = thetas[risks.mean(0).argmin()]
+    verdict = "confirmed" if best == 1 else "not confirmed"
+    beside = [i for i in (truth - 1, truth + 1) if i < len(thetas)]
+    ratio = sd(risks)[beside].mean() / sd(differences)[beside].mean()
+    errors = sd(differences)[beside] / np.sqrt(len(risks))
+    scores = [f"{z:.1f}" for z in differences.mean(0)[beside] / errors]
+    note = f"""
+Fig. 1 of G24: mean and standard deviation of the risk over {len(risks)} data sets of
+{settings.num_samples} samples. The minimum of the mean risk is at θ = {best:g}: {verdict}; the
+means at the neighbours of θ = 1 are larger by {" and ".join(scores)} standard errors. The minimum
+of the risk of one data set is at θ = 1 for {np.sum(minima == truth)} of {len(risks)}, otherwise
+where "minima" says: at {thetas[minima].mean():.3f} on average, with a standard deviation of
+{thetas[minima].std(ddof=1):.3f}.
+
+The bars of the figure hide how well the risk separates the functions: they are the variation that
+all risks have in common. The standard deviation of the difference from θ = 1 is, at its neighbours,
+{ratio:.0f} times smaller than that of the risk. "(h - h*)²" is the mean over the pairs, known here,
+that the difference estimates without bias.
+
+Accuracy of the model {found["accuracy"].mean():.3f}, its squared calibration error
+{found["error"].mean():.4f}; the smallest probability is e^{found["smallest"].min():.0f}.
+"""
+    write_table(folder, "risks", header, rows, note)
+
+
+def plot(folder: Path, settings: Settings, found: dict[str, np.ndarray]) -> None:
+    """Fig. 1, and beside it the differences that its bars hide."""
+    thetas, risks = np.array(settings.thetas), found["risk"]
+    figure = Figure(figsize=(7, 2.6), layout="constrained")
+    left, right = figure.subplots(1, 2)
+    style = {"marked": 1.0, "xlabel": "temperature parameter θ"}
+    plotting.risk_curve(thetas, risks, **style, axis=left)
+    differences = risks - risks[:, thetas == 1]
+    ylabel = "risk - risk at θ = 1"
+    plotting.risk_curve(thetas, differences, **style, ylabel=ylabel, axis=right)
+    save_figure(folder, "figure_1", figure)
+
+
+def run(run: command_line.Run) -> None:
+    """Runs the experiment."""
+    settings, folder = SETTINGS[run.preset], run.folder(NAME)
+    found = results(folder, settings)
+    write(folder, settings, found)
+    plot(folder, settings, found)
+
+
+if __name__ == "__main__":
+    command_line.main(run, __file__, __doc__)

@@ -1,0 +1,1 @@
+"""Luo et al. (2021): local calibration, metrics and recalibration."""

@@ -1,0 +1,228 @@
+"""L21 §5.2 and 5.3, setting 1: local recalibration on UCI Communities and Crime, 60 networks.
+
+Each network has a split of the communities of its own. Its confidences are recalibrated on one
+part by all methods and judged on another one. Needs --data, with UCI's files in the folder
+`communities_crime`; what is predicted from what, and the groups, is said in
+`paper_repro.data.communities_crime`.
+
+The paper trains "until the validation accuracy stopped improving", which ours does after some 40
+epochs, with an ECE of 3 % without recalibration. The published "No recalibration" (ECE 15.1 %, NLL
+0.96, Brier score 0.17) is what ours have after 200 epochs, when the accuracy has long been falling
+(see the table `training`). Both are evaluated: "200 epochs" is to be compared with the published
+numbers, "stopped" is what the text describes. This was decided by the row without recalibration,
+before any method was applied.
+
+Training is in float32, everything else in float64.
+"""
+
+import dataclasses
+import functools
+import time
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from tqdm import tqdm
+
+from experiments.harness import cells, command_line, data_files
+from experiments.harness.messages import log
+from paper_repro.data.classifiers import Part, part_of_logits
+from paper_repro.data.communities_crime import FOLDER, Communities, random_split, read_communities
+from paper_repro.l21 import crime_correlations, methods
+from paper_repro.l21 import crime_networks as networks
+from paper_repro.l21.crime_figures import plot
+from paper_repro.l21.crime_tables import Results, write_tables, write_training
+from paper_repro.l21.embeddings import Embedding, principal_components, tsne
+
+NAME = "l21_crime"
+
+
+class Variant(NamedTuple):
+    """How networks are trained, "last" or "best" epoch, and what makes a group."""
+
+    name: str
+    training: str
+    grouping: str
+
+
+VARIANTS = (
+    Variant("200 epochs", "last", "shares"),
+    Variant("stopped", "best", "shares"),
+    Variant("200 epochs, income groups", "last", "incomes"),
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """Sizes of the experiment.
+
+    Attributes:
+        seeds: number of splits, and of networks.
+        variants: those that are evaluated, at least the first two.
+        epochs: number of epochs of training.
+        hidden: widths of the hidden layers.
+        num_bins: number of equal intervals of confidences.
+        components: of the features, by embedding.
+        max_iter: iterations of t-SNE.
+    """
+
+    seeds: int
+    variants: tuple[Variant, ...] = VARIANTS
+    epochs: int = 200
+    hidden: tuple[int, ...] = (100, 100, 100)
+    num_bins: int = 5
+    components: tuple[tuple[str, int], ...] = (("t-SNE", 2), ("PCA", 20))
+    max_iter: int = 1000
+
+
+SETTINGS = {"quick": Settings(2, VARIANTS[:2], max_iter=250), "paper": Settings(60)}
+
+
+def trained(folder: Path, settings: Settings, communities: Communities) -> dict[str, np.ndarray]:
+    """What the networks say about the communities for recalibration and evaluation, or read.
+
+    Returns:
+        By name: "last hidden", "best hidden" [seeds, 1000, width], "last logits", "best logits"
+        [seeds, 1000, 2], "best epoch" [seeds], and the curves of training [epochs, seeds].
+    """
+    splits = [random_split(seed, len(communities.labels)) for seed in range(settings.seeds)]
+
+    def samples(part: str) -> networks.Samples:
+        indices = np.stack([getattr(split, part) for split in splits])
+        x, y = (jnp.asarray(z[indices]) for z in (communities.features, communities.labels))
+        return networks.Samples(x, y.astype(jnp.int32))
+
+    def compute() -> dict[str, np.ndarray]:
+        keys = [cells.key_of(f"{NAME}/{seed}") for seed in range(settings.seeds)]
+        found = networks.train(
+            jnp.stack(keys),
+            samples("training"),
+            samples("calibration"),
+            hidden=settings.hidden,
+            epochs=settings.epochs,
+        )
+        result = {"best epoch": found.best_epoch, **found.curves}
+        features = samples("held_out").features
+        for name, layers in {"last": found.last, "best": found.best}.items():
+            hidden = jax.vmap(networks.last_hidden)(layers, features)
+            result[f"{name} hidden"] = hidden
+            result[f"{name} logits"] = jax.vmap(networks.logits)(layers, hidden)
+        return {name: np.asarray(array) for name, array in result.items()}
+
+    parameters = {
+        "seeds": settings.seeds,
+        "epochs": settings.epochs,
+        "hidden": settings.hidden,
+        "data": data_files.digest(communities.features, communities.labels),
+    }
+    return cells.arrays(folder, "networks", parameters, compute)
+
+
+def parts_of(
+    communities: Communities, networks: dict[str, np.ndarray], variant: Variant, seed: int
+) -> tuple[Part, Part]:
+    """Calibration and evaluation part of one network."""
+    split = random_split(seed, len(communities.labels))
+    parts, first = [], 0
+    for indices in (split.calibration, split.evaluation):
+        chosen = slice(first, first + len(indices))
+        part = part_of_logits(
+            networks[f"{variant.training} hidden"][seed, chosen],
+            networks[f"{variant.training} logits"][seed, chosen],
+            communities.labels[indices],
+            communities.groups[variant.grouping][indices],
+        )
+        parts.append(part)
+        first += len(indices)
+    return tuple(parts)
+
+
+def embed(
+    folder: Path, settings: Settings, variant: Variant, seed: int, parts: tuple[Part, Part]
+) -> dict[str, Embedding]:
+    """Features of both parts in few dimensions."""
+    features = Embedding(*(part.features for part in parts))
+    components = dict(settings.components)
+    name = f"tsne/{variant.training}_{seed:02d}"
+    return {
+        "t-SNE": tsne(folder, name, features, components["t-SNE"], settings.max_iter),
+        "PCA": principal_components(features, components["PCA"]),
+    }
+
+
+def evaluate(
+    settings: Settings, parts: tuple[Part, Part], embeddings: dict[str, Embedding]
+) -> dict[str, Any]:
+    """All quantities of all methods for one network, and what its groups are like."""
+    calibration, evaluation = methods.both_parts(*parts, embeddings)
+    found = methods.recalibrate(calibration, evaluation, settings.num_bins)
+    missing = set(methods.methods_of(has_groups=True)) - set(found.confidences)
+    if missing:
+        raise ValueError(f"{NAME}: expected an optimum of every method, got none of {missing}")
+    metrics = {
+        name: methods.evaluate(confidences, evaluation, settings.num_bins)
+        for name, confidences in found.confidences.items()
+    }
+    return {
+        "methods": metrics,
+        "local curves": methods.local_curves(calibration, evaluation, settings.num_bins),
+        "accuracy": float(parts[1].correct.mean()),
+        "temperature": float(found.temperature),
+        "groups": np.bincount(parts[1].groups).tolist(),
+        "groups without temperature": int(jnp.sum(jnp.isnan(found.group_temperatures))),
+    }
+
+
+def finished_cells(
+    folder: Path, settings: Settings, communities: Communities
+) -> dict[str, list[dict[str, Any]]]:
+    """Results of each network by variant, computed or read."""
+    networks = trained(folder, settings, communities)
+    bar = tqdm(total=len(settings.variants) * settings.seeds, desc=NAME, unit="cell")
+    results: dict[str, list[dict[str, Any]]] = {}
+    seconds = {"embeddings": 0.0, "evaluation": 0.0}
+    for variant in settings.variants:
+        results[variant.name] = []
+        for seed in range(settings.seeds):
+            bar.set_description(f"{NAME}: {variant.name}, seed {seed}")
+            parts = parts_of(communities, networks, variant, seed)
+            start = time.process_time()
+            embeddings = embed(folder, settings, variant, seed, parts)
+            seconds["embeddings"] += time.process_time() - start
+            start = time.process_time()
+            parameters = {
+                "num_bins": settings.num_bins,
+                "data": methods.digest(parts, embeddings),
+            }
+            name = f"{variant.name}/{seed:02d}".replace(" ", "_").replace(",", "")
+            compute = functools.partial(evaluate, settings, parts, embeddings)
+            results[variant.name].append(cells.cell(folder, name, parameters, compute))
+            seconds["evaluation"] += time.process_time() - start
+            bar.update()
+    bar.close()
+    log(f"{NAME}: CPU seconds {', '.join(f'{k} {v:.0f}' for k, v in seconds.items())}")
+    return results
+
+
+def run(run: command_line.Run) -> None:
+    """Runs the experiment; without --data it is skipped."""
+    if run.data is None or not (run.data / FOLDER).is_dir():
+        log(f"{NAME} is skipped: it needs the folder {FOLDER} (--data DIR).")
+        return
+    settings, folder = SETTINGS[run.preset], run.folder(NAME)
+    start, cpu_start = time.perf_counter(), time.process_time()
+    communities = read_communities(run.data)
+    found = trained(folder, settings, communities)
+    seconds, cpu = time.perf_counter() - start, time.process_time() - cpu_start
+    log(f"{NAME}: {settings.seeds} networks in {seconds:.0f} s, {cpu:.0f} s of CPU time")
+    results = Results(finished_cells(folder, settings, communities))
+    write_training(folder, found)
+    write_tables(folder, results)
+    crime_correlations.write_tables(folder, results)
+    plot(folder, results)
+
+
+if __name__ == "__main__":
+    command_line.main(run, __file__, __doc__)

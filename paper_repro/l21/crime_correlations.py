@@ -1,0 +1,156 @@
+"""Correlations of the maximum group-wise MCE with other metrics (L21 Table 2), and the claim."""
+
+import itertools
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scipy.stats  # comes with scikit-learn
+
+from experiments.harness.tables import write_table
+from paper_repro.l21.crime_tables import LEVEL, NLL, VERDICTS, Results
+from paper_repro.l21.methods import GLOBAL, LOCAL
+
+# L21 Table 2, setting 1.
+PUBLISHED_CORRELATIONS = {
+    "ECE": 0.102,
+    "MCE": 0.233,
+    NLL: 0.542,
+    "Brier": 0.101,
+    "MLCE (t-SNE)": 0.642,
+    "MLCE (PCA)": 0.639,
+}
+CORRELATIONS_NOTE = """
+Pearson correlation of the maximum group-wise MCE with other metrics, as in Table 2 of L21, which
+does not say over what. "Pooled": over all pairs of the seven methods of Table 3 and the {seeds}
+networks; "se": its standard error, jackknifed over the networks. "Methods": of the means of the
+seven methods. "Networks": over the networks, within each method, averaged over the methods. The
+verdicts on the claim that the MLCE is correlated most are in `table_2_differences`.
+"""
+
+DIFFERENCES_NOTE = """
+"The correlation of MLCE with the maximum group-wise MCE is higher than that of the global metrics"
+(L21 §5.3), for the three kinds of correlation of `table_2`: that of the MLCE minus that of the
+other metric, with its standard error, jackknifed over the {seeds} networks. Verdict: confirmed
+(positive) or refuted (negative) if the two-sided p-value of difference / se, by Student's t with
+{df} degrees of freedom and multiplied by the {pairs} pairs of a variant (Bonferroni), is at most
+{level}, which is |difference| > {bound:.2f} se; undecided otherwise. The seven methods are taken as
+given: the errors are about other networks, not about other methods.
+"""
+
+
+def correlation(x: np.ndarray, y: np.ndarray) -> float:
+    """Pearson correlation of the entries, NaN if some do not vary."""
+    if np.ptp(x) == 0 or np.ptp(y) == 0:
+        return float("nan")
+    return float(np.corrcoef(x.ravel(), y.ravel())[0, 1])
+
+
+def correlation_of_means(x: np.ndarray, y: np.ndarray) -> float:
+    """Correlation of the means over the seeds, of arrays [methods, seeds]."""
+    return correlation(x.mean(1), y.mean(1))
+
+
+def correlation_within(x: np.ndarray, y: np.ndarray) -> float:
+    """Correlation over the seeds, mean over the methods that vary, of arrays [methods, seeds]."""
+    within = np.array([*map(correlation, x, y)])
+    within = within[np.isfinite(within)]
+    return float(within.mean()) if len(within) else float("nan")
+
+
+CORRELATIONS = {
+    "pooled": correlation,
+    "methods": correlation_of_means,
+    "networks": correlation_within,
+}
+
+
+def jackknife_error(statistic: Callable[..., float], *arrays: np.ndarray) -> float:
+    """Standard error of a function of arrays [methods, seeds], over the seeds."""
+    seeds = np.arange(arrays[0].shape[1])
+    without = [statistic(*(x[:, seeds != i] for x in arrays)) for i in seeds]
+    return float(np.std(without) * np.sqrt(len(seeds) - 1))
+
+
+def correlation_rows(results: Results) -> Iterator[list[Any]]:
+    """Rows of Table 2."""
+    for name, published in PUBLISHED_CORRELATIONS.items():
+        row = ["NLL" if name == NLL else name, published]
+        for variant in results.variants:
+            arrays = _of_methods(results, variant, name), _of_methods(results, variant, "maximum")
+            pooled, *others = (statistic(*arrays) for statistic in CORRELATIONS.values())
+            row += [pooled, jackknife_error(correlation, *arrays), *others]
+        yield row
+
+
+def _of_methods(results: Results, variant: str, name: str) -> np.ndarray:
+    """One quantity of the methods of Table 3, [methods, seeds]."""
+    return np.array([results.values(variant, method, name) for method in (*GLOBAL, *LOCAL)])
+
+
+def correlation_differences(
+    local: np.ndarray, other: np.ndarray, maximum: np.ndarray, pairs: int
+) -> Iterator[Any]:
+    """Difference of two correlations with the maximum, its error and verdict, for each kind."""
+    for statistic in CORRELATIONS.values():
+
+        def difference(
+            x: np.ndarray,
+            y: np.ndarray,
+            z: np.ndarray,
+            statistic: Callable[..., float] = statistic,
+        ) -> float:
+            return statistic(x, z) - statistic(y, z)
+
+        found = difference(local, other, maximum)
+        error = jackknife_error(difference, local, other, maximum)
+        pvalue = 2 * scipy.stats.t.sf(abs(found), maximum.shape[1] - 1, scale=error)
+        is_clear = pairs * pvalue <= LEVEL
+        verdict = ("confirmed" if found > 0 else "refuted") if is_clear else "undecided"
+        yield from (found, error, verdict)
+
+
+def difference_rows(results: Results) -> list[list[Any]]:
+    """Rows of the table of differences of correlations, MLCE minus global metrics."""
+    local = [name for name in PUBLISHED_CORRELATIONS if name.startswith("MLCE")]
+    other = [name for name in PUBLISHED_CORRELATIONS if name not in local]
+    pairs = list(itertools.product(local, other))
+    rows = []
+    for variant, (one, two) in itertools.product(results.variants, pairs):
+        arrays = (_of_methods(results, variant, name) for name in (one, two, "maximum"))
+        published = PUBLISHED_CORRELATIONS[one] - PUBLISHED_CORRELATIONS[two]
+        row = [variant, one, "NLL" if two == NLL else two, round(published, 3)]
+        rows.append([*row, *correlation_differences(*arrays, len(pairs))])
+    return rows
+
+
+def write_tables(folder: Path, results: Results) -> None:
+    """Writes Table 2, and the differences of its correlations."""
+    seeds = len(next(iter(results.variants.values())))
+    columns = ("pooled", "se", "methods", "networks")
+    header = ["metric", "published", *(f"{v}: {x}" for v in results.variants for x in columns)]
+    note = CORRELATIONS_NOTE.format(seeds=seeds)
+    write_table(folder, "table_2", header, correlation_rows(results), note)
+    _write_differences(folder, results, seeds)
+
+
+def _write_differences(folder: Path, results: Results, seeds: int) -> None:
+    """The differences of the correlations of Table 2, and how many have which verdict."""
+    rows = difference_rows(results)
+    pairs, df = len(rows) // len(results.variants), seeds - 1
+    bound = scipy.stats.t.isf(LEVEL / (2 * pairs), df)
+    lines = []
+    for variant in results.variants:
+        for kind, column in zip(CORRELATIONS, (6, 9, 12), strict=True):
+            found = {}
+            for verdict in VERDICTS:
+                others = [row[2] for row in rows if (row[0], row[column]) == (variant, verdict)]
+                against = f" (against {', '.join(dict.fromkeys(others))})" if others else ""
+                found[verdict] = f"{len(others)} {verdict}{against}"
+            lines.append(f"- {variant}, {kind}, {pairs} pairs: {', '.join(found.values())}")
+    note = DIFFERENCES_NOTE.format(seeds=seeds, df=df, pairs=pairs, level=LEVEL, bound=bound)
+    header = ["variant", "MLCE", "other", "published"]
+    header += [x for kind in CORRELATIONS for x in (kind, f"{kind}: se", f"{kind}: verdict")]
+    note += "\n" + "\n".join(lines)
+    write_table(folder, "table_2_differences", header, rows, note)

@@ -1,0 +1,116 @@
+"""Features of L21 in few dimensions: PCA, t-SNE, and one scale for both (scikit-learn).
+
+A length scale of 0.2 or 0.4 means nothing before the features have a scale, of which the paper
+says nothing. Each embedding is divided by one number, such that the variances of its components
+over the calibration part are one on average. This was fixed before any result was seen.
+"""
+
+import hashlib
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from experiments.harness import cells, extras
+from experiments.harness.data_files import DataError, digest
+
+PERPLEXITY = 30  # of t-SNE, scikit-learn's default; smaller than the number of samples
+LENGTH_SCALES = {"t-SNE": 0.2, "PCA": 0.4}  # L21 §3.2
+
+
+class Embedding(NamedTuple):
+    """Features [n, d] of the calibration part and of the evaluation part."""
+
+    calibration: np.ndarray
+    evaluation: np.ndarray
+
+
+def check_tsne(name: str, features: Embedding, num_components: int) -> None:
+    """Raises a DataError where `tsne` has too few samples or features, or they do not vary.
+
+    Args:
+        name: what the features are of, for the message.
+        features: the features.
+        num_components: dimension of the embedding.
+    """
+    num, length = (
+        len(features.calibration) + len(features.evaluation),
+        features.calibration.shape[1],
+    )
+    if num <= PERPLEXITY:
+        expected = f"more than {PERPLEXITY} samples in both parts together for t-SNE"
+        raise DataError(f"{name}: expected {expected}, got {num}")
+    if length < num_components:
+        expected = f"features of length {num_components} or more for t-SNE"
+        raise DataError(f"{name}: expected {expected}, got {length}")
+    if np.all(features.calibration == features.calibration[0]):
+        raise DataError(f"{name}: expected features that vary over the calibration part")
+
+
+def scaled(embedding: Embedding) -> Embedding:
+    """The embedding divided by the root of the mean variance of its components."""
+    embedding = Embedding(*(np.asarray(part, np.float64) for part in embedding))
+    scale = np.sqrt(np.mean(np.var(embedding.calibration, 0)))
+    if not (np.isfinite(scale) and scale > 0):
+        raise DataError(f"features: expected values that vary over the data, got sd {scale}")
+    return Embedding(*(part / scale for part in embedding))
+
+
+def _one_thread() -> AbstractContextManager:
+    """One thread, since several wait for each other on busy cores."""
+    from threadpoolctl import threadpool_limits  # comes with scikit-learn
+
+    return threadpool_limits(1)
+
+
+def principal_components(features: Embedding, num_components: int) -> Embedding:
+    """Leading principal components of the calibration part, with one scale.
+
+    Fewer components are taken where the features have fewer.
+    """
+    num_components = min(num_components, *features.calibration.shape)
+    decomposition = extras.imported("sklearn.decomposition")
+    pca = decomposition.PCA(num_components, svd_solver="full")
+    calibration, evaluation = (np.asarray(part, np.float64) for part in features)
+    with _one_thread():
+        calibration = pca.fit_transform(calibration)
+        return scaled(Embedding(calibration, pca.transform(evaluation)))
+
+
+def tsne(
+    folder: Path, name: str, features: Embedding, num_components: int, max_iter: int
+) -> Embedding:
+    """t-SNE of both parts together, which it needs since it maps no new points; with one scale.
+
+    No label enters. scikit-learn's defaults, started from the principal components, by one
+    thread. Computed, or read from the cell of this name.
+
+    Args:
+        folder: folder of the experiment.
+        name: name of the cell.
+        features: the features.
+        num_components: dimension of the embedding.
+        max_iter: iterations of the optimiser.
+    """
+    both = np.concatenate(features).astype(np.float32)
+    parameters = {
+        "features": digest(both),
+        "num_components": num_components,
+        "max_iter": max_iter,
+    }
+
+    def compute() -> dict[str, np.ndarray]:
+        seed = int.from_bytes(hashlib.sha256(name.encode()).digest()[:4], "big")
+        embed = extras.imported("sklearn.manifold").TSNE(
+            num_components,
+            perplexity=PERPLEXITY,
+            max_iter=max_iter,
+            random_state=seed,
+            n_jobs=1,
+        )
+        with _one_thread():  # n_jobs leaves the threads of OpenMP alone
+            return {"embedding": embed.fit_transform(both)}
+
+    found = cells.arrays(folder, name, parameters, compute)["embedding"]
+    return scaled(Embedding(*np.split(found, [len(features.calibration)])))

@@ -1,0 +1,224 @@
+"""L21 §3.3, 5.2 and 5.4, Fig. 2, 4, 8, 9, Table 4: local recalibration of image classifiers.
+
+All methods are compared on networks for CIFAR-10 and CIFAR-100 (--data, folders `cifar10_networks`
+and `cifar100_logits/resnet50`) and on classifiers of the user's own (--npz, see
+`paper_repro.data.classifiers`), such as those of the paper for ImageNet and CelebA, which are not
+at hand. The decision experiment, in the paper on ImageNet, is run on all of them.
+
+The features are the logits, for CIFAR-10 the logarithms of the published probabilities, not those
+of an Inception network: in 3 dimensions by t-SNE, and at most 50 principal components. The
+embedding of t-SNE takes minutes for each network and is kept. A method that has no optimum on the
+calibration part of a classifier is left out for it, with a line that says so.
+"""
+
+import dataclasses
+import functools
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from tqdm import tqdm
+
+from calibjax import scores
+from experiments.harness import cells, command_line
+from experiments.harness.data_files import DataError
+from experiments.harness.messages import log
+from paper_repro.data.cifar import CIFAR10, CIFAR100
+from paper_repro.data.classifiers import (
+    NETWORKS,
+    Classifier,
+    Part,
+    read_cifar10,
+    read_cifar100,
+    read_npz,
+)
+from paper_repro.l21 import methods, networks_map
+from paper_repro.l21.embeddings import Embedding, check_tsne, principal_components, tsne
+from paper_repro.l21.methods import CLIPS, ORIGINAL, TEMPERATURE
+from paper_repro.l21.networks_tables import RATIOS, missing_methods, plot, write_tables
+
+NAME = "l21_networks"
+DECISION_RATIO = 10.0  # L21 Table 4: u = -1, w = -10
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """Sizes of the experiment.
+
+    Attributes:
+        num_samples: at most so many samples of each part, the first ones; None for all.
+        cifar10: names of CIFAR-10 networks.
+        num_bins: number of equal intervals of confidences.
+        components: of the features, by embedding.
+        max_iter: iterations of t-SNE.
+        redraws: redraws of the exact test of every point, for the map of the first classifier.
+    """
+
+    num_samples: int | None
+    cifar10: tuple[str, ...]
+    num_bins: int = 15
+    components: tuple[tuple[str, int], ...] = (("t-SNE", 3), ("PCA", 50))
+    max_iter: int = 1000
+    redraws: int = 999
+
+
+SETTINGS = {
+    "quick": Settings(500, (), max_iter=250, redraws=99),
+    "paper": Settings(None, NETWORKS),
+}
+
+
+def read_classifiers(run: command_line.Run, settings: Settings) -> list[Classifier]:
+    """The classifiers of --data and --npz, with the first samples of each part.
+
+    Raises:
+        DataError: if two files of --npz have the same name, or one is too small for t-SNE, or as
+            the readers of the files.
+    """
+    found = []
+    if run.data is not None and run.data.joinpath(*CIFAR100).is_dir():
+        found.append(read_cifar100(run.data))
+    if run.data is not None and (run.data / CIFAR10).is_dir():
+        found += [read_cifar10(run.data, name) for name in settings.cifar10]
+    found += [read_npz(path) for path in run.npz]
+    names = [classifier.name for classifier in found]
+    if len(set(names)) < len(names):
+        raise DataError(f"--npz: expected files of different names, got {names}")
+
+    def shortened(part: Part) -> Part:
+        arrays = {name: x for name, x in vars(part).items() if x is not None}
+        return Part(**{name: x[: settings.num_samples] for name, x in arrays.items()})
+
+    found = [Classifier(x.name, shortened(x.calibration), shortened(x.evaluation)) for x in found]
+    for x in found:
+        features = Embedding(x.calibration.features, x.evaluation.features)
+        components = dict(settings.components)["t-SNE"]
+        check_tsne(f"--npz: {x.name}", features, components)
+    return found
+
+
+def class_probs(confidences: np.ndarray, part: Part) -> np.ndarray:
+    """Probabilities of all classes where that of the predicted one is replaced, [n, m].
+
+    Those of the other classes keep their ratios.
+    """
+    probs = np.exp(part.logits - part.logits.max(1, keepdims=True))
+    predicted = np.arange(len(probs)), part.logits.argmax(1)
+    probs[predicted] = 0
+    probs *= ((1 - confidences) / probs.sum(1))[:, None]
+    probs[predicted] = confidences
+    return probs
+
+
+def class_scores(probs: np.ndarray, labels: np.ndarray) -> dict[str, float]:
+    """NLL, clipped, and Brier score of the probabilities of all classes."""
+    likelihoods = np.maximum(probs[np.arange(len(labels)), labels], CLIPS[0])
+    errors = probs - np.eye(probs.shape[1])[labels]
+    return {
+        "class NLL": float(-np.log(likelihoods).mean()),
+        "class Brier": float(np.square(errors).sum(1).mean()),
+    }
+
+
+def decide(
+    confidences: jax.Array, original: jax.Array, correct: jax.Array
+) -> dict[str, float | list[float] | None]:
+    """Prediction-rejection ratio, and what decisions cost, or gain against the original ones.
+
+    The ratio is None where all predictions are right, or all are wrong.
+    """
+    has_both = len(np.unique(correct)) == 2
+    ratios = jnp.append(jnp.asarray(RATIOS), DECISION_RATIO)
+    gains = np.asarray(scores.reward_improvement(confidences, original, correct, ratios))
+    return {
+        "PRR": float(scores.prediction_rejection_ratio(confidences, correct)) if has_both else None,
+        "cost": float(scores.decision_cost(confidences, correct, DECISION_RATIO)),
+        "gain": float(gains[-1]),
+        "gain curve": gains[:-1].tolist(),
+    }
+
+
+def evaluate(
+    settings: Settings, classifier: Classifier, embeddings: dict[str, Embedding]
+) -> dict[str, Any]:
+    """All quantities for one classifier, of all methods that have an optimum."""
+    calibration, evaluation = methods.both_parts(
+        classifier.calibration, classifier.evaluation, embeddings
+    )
+    found = methods.recalibrate(calibration, evaluation, settings.num_bins)
+    original, part = found.confidences[ORIGINAL], classifier.evaluation
+    metrics = {}
+    for name, confidences in found.confidences.items():
+        metrics[name] = methods.evaluate(confidences, evaluation, settings.num_bins)
+        metrics[name] |= decide(confidences, original, evaluation.correct)
+        if part.logits is not None:
+            probs = class_probs(np.asarray(confidences), part)
+            if name == TEMPERATURE:
+                probs = np.asarray(jax.nn.softmax(evaluation.logits / found.temperature))
+            metrics[name] |= class_scores(probs, part.labels)
+    result = {
+        "methods": metrics,
+        "accuracy": float(part.correct.mean()),
+        "temperature": float(found.temperature) if TEMPERATURE in metrics else None,
+        "sizes": [len(calibration.correct), len(evaluation.correct)],
+    }
+    if part.groups is not None:
+        num = len(found.group_temperatures)
+        result["groups"] = np.bincount(part.groups, minlength=num).tolist()
+        missing = jnp.sum(jnp.isnan(found.group_temperatures))
+        result["groups without temperature"] = int(missing)
+    return result
+
+
+def embed(folder: Path, settings: Settings, classifier: Classifier) -> dict[str, Embedding]:
+    """Features of both parts in few dimensions."""
+    features = Embedding(classifier.calibration.features, classifier.evaluation.features)
+    components, name = dict(settings.components), f"{classifier.name}/tsne"
+    found = tsne(folder, name, features, components["t-SNE"], settings.max_iter)
+    pca = principal_components(features, components["PCA"])
+    return {"t-SNE": found, "PCA": pca}
+
+
+def finished_cells(
+    folder: Path, settings: Settings, classifiers: list[Classifier]
+) -> dict[str, dict[str, Any]]:
+    """Results by name of the classifier, computed or read."""
+    results = {}
+    bar = tqdm(classifiers, desc=NAME, unit="classifier")
+    for classifier in bar:
+        bar.set_description(f"{NAME}: {classifier.name}, embedding")
+        embeddings = embed(folder, settings, classifier)
+        bar.set_description(f"{NAME}: {classifier.name}")
+        parts = classifier.calibration, classifier.evaluation
+        parameters = {
+            "num_bins": settings.num_bins,
+            "data": methods.digest(parts, embeddings),
+        }
+        compute = functools.partial(evaluate, settings, classifier, embeddings)
+        name = f"{classifier.name}/results"
+        results[classifier.name] = cells.cell(folder, name, parameters, compute)
+        for method in missing_methods(results[classifier.name]):
+            reason = "it has no optimum on the calibration part"
+            log(f"{NAME}: {classifier.name}: {method} is left out: {reason}.")
+    return results
+
+
+def run(run: command_line.Run) -> None:
+    """Runs the experiment; without classifiers it is skipped."""
+    settings, folder = SETTINGS[run.preset], run.folder(NAME)
+    classifiers = read_classifiers(run, settings)
+    if not classifiers:
+        expected = f"{CIFAR10} or {'/'.join(CIFAR100)} (--data DIR), or --npz FILE"
+        log(f"{NAME} is skipped: it needs {expected}.")
+        return
+    results = finished_cells(folder, settings, classifiers)
+    write_tables(folder, results)
+    plot(folder, results)
+    first = classifiers[0]
+    networks_map.draw(folder, first, settings.num_bins, settings.max_iter, settings.redraws)
+
+
+if __name__ == "__main__":
+    command_line.main(run, __file__, __doc__)

@@ -1,0 +1,120 @@
+"""L21 Fig. 2: a map of local calibration errors, in the bins of smallest and largest error.
+
+The paper shows how uneven the errors are. How uneven they are by chance it does not show: here
+points whose error is significant by the exact test of every point, adjusted for their number,
+are marked, and the expected mean LCE of a calibrated model stands beside the one that is found.
+"""
+
+import functools
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from matplotlib.figure import Figure
+
+from calibjax import estimators, hypothesis_tests, plotting
+from calibjax.estimators.binnings import interval_index
+from experiments.harness import cells, data_files
+from experiments.harness.figures import save_figure
+from experiments.harness.tables import write_table
+from paper_repro.data.classifiers import Classifier
+from paper_repro.l21.embeddings import LENGTH_SCALES, Embedding, tsne
+
+MIN_BIN_SIZE = 200  # of the bins that are shown
+LEVEL = 0.05
+
+
+def local_errors(
+    key: jax.Array, features: jax.Array, classifier: Classifier, num_bins: int, redraws: int
+) -> dict[str, np.ndarray]:
+    """Errors, their size by chance, p-values and bins of the evaluation part, [n] each."""
+    part = classifier.evaluation
+    confidences, correct = jnp.asarray(part.confidences), jnp.asarray(part.correct)
+    data = (features, confidences, correct)
+    near = estimators.Neighbourhood.laplacian(LENGTH_SCALES["t-SNE"], num_bins)
+    test = hypothesis_tests.local_calibration_test(key, near, *data, num_samples=redraws)
+    found = estimators.local_errors(near, *data)
+    arrays = {
+        "error": found.error,
+        "null_standard_error": found.null_standard_error,
+        "effective_size": found.effective_size,
+        "pvalue": test.pvalue,
+        "adjusted_pvalue": test.adjusted_pvalue,
+        "bin": interval_index(confidences, num_bins),
+    }
+    return {name: np.asarray(x) for name, x in arrays.items()}
+
+
+def bin_rows(classifier: Classifier, found: dict[str, np.ndarray]) -> list[list[Any]]:
+    """Rows of the table of bins."""
+    part, rows = classifier.evaluation, []
+    for index in np.unique(found["bin"]):
+        chosen = found["bin"] == index
+        gap = part.confidences[chosen].mean() - part.correct[chosen].mean()
+        # The mean of |Z| for normal Z.
+        by_chance = np.sqrt(2 / np.pi) * found["null_standard_error"][chosen].mean()
+        pvalues = found["adjusted_pvalue"][chosen]
+        numbers = [
+            gap,
+            np.abs(found["error"][chosen]).mean(),
+            by_chance,
+            np.median(found["effective_size"][chosen]),
+            pvalues.min(),
+            np.mean(pvalues <= LEVEL),
+        ]
+        rows.append([int(index) + 1, int(chosen.sum()), *map(float, numbers)])
+    return rows
+
+
+NOTE = """
+Bins of the confidences of {name} without recalibration, evaluation part, with
+t-SNE features in two dimensions and length scale 0.2. Error: mean confidence - accuracy. By chance:
+mean LCE that is expected if the model is calibrated (the errors being normal). Size: median
+effective number of samples of a local error. Smallest p: of the points of the bin, by the exact
+test with {redraws} redraws, adjusted for all points (family-wise); "significant": share of the
+points with adjusted p <= {level}.
+"""
+
+
+def draw(folder: Path, classifier: Classifier, num_bins: int, max_iter: int, redraws: int) -> None:
+    """Writes the table of the bins, and the figure of those of smallest and largest error."""
+    features = Embedding(classifier.calibration.features, classifier.evaluation.features)
+    name = f"{classifier.name}/tsne_map"
+    embedding = tsne(folder, name, features, 2, max_iter).evaluation
+    parameters = {
+        "num_bins": num_bins,
+        "redraws": redraws,
+        "data": data_files.digest(
+            embedding, classifier.evaluation.confidences, classifier.evaluation.correct
+        ),
+    }
+    key = cells.key_of(name)
+    compute = functools.partial(
+        local_errors, key, jnp.asarray(embedding), classifier, num_bins, redraws
+    )
+    found = cells.arrays(folder, f"{classifier.name}/map", parameters, compute)
+    rows = bin_rows(classifier, found)
+    note = NOTE.format(name=classifier.name, redraws=redraws, level=LEVEL)
+    header = ["bin", "samples", "error", "mean LCE", "by chance", "size", "smallest p"]
+    write_table(folder, "figure_2", [*header, "significant"], rows, note)
+    large = [row for row in rows if row[1] >= MIN_BIN_SIZE] or rows
+    shown = [f(large, key=lambda row: abs(row[2])) for f in (min, max)]
+    figure = Figure(figsize=(7.5, 5.6), layout="constrained")
+    panels = figure.subplots(2, 2, width_ratios=(1.2, 1))
+    for (left, right), row in zip(panels, shown, strict=True):
+        chosen = found["bin"] == row[0] - 1
+        errors = found["error"][chosen]
+        plotting.local_error_map(
+            embedding[chosen],
+            errors,
+            signed=True,
+            effective_sizes=found["effective_size"][chosen],
+            pvalues=found["adjusted_pvalue"][chosen],
+            level=LEVEL,
+            axis=left,
+        )
+        left.set_title(f"bin {row[0]} of {num_bins}, {row[1]} samples", fontsize=10)
+        plotting.local_error_distribution(np.abs(errors), bin_error=abs(row[2]), axis=right)
+    save_figure(folder, "figure_2", figure)

@@ -1,0 +1,155 @@
+"""Tables and figures of L21 §5.2 and 5.4 for image classifiers."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from calibjax import plotting
+from experiments.harness.figures import save_figure
+from experiments.harness.tables import write_table
+from paper_repro.l21.crime_correlations import correlation_rows
+from paper_repro.l21.crime_tables import NLL, Results, maximum_rows
+from paper_repro.l21.embeddings import LENGTH_SCALES
+from paper_repro.l21.methods import CLIPS, CURVE_LENGTH_SCALES, GLOBAL, LOCAL, methods_of
+
+RATIOS = np.logspace(0.1, 2, 39)  # of the costs w / u
+# L21 Table 4: PRR, ECE, NLL and Brier score of a ResNet-50 on ImageNet.
+IMAGENET = {
+    "No recalibration": (0.566, 0.037, 0.959, 40.64),
+    "Temperature scaling": (0.561, 0.022, 0.948, 40.60),
+    "Histogram binning": (0.461, 0.012, 0.952, 40.59),
+    "Isotonic regression": (0.570, 0.011, 0.945, 40.59),
+    "MMCE optimization": (0.571, 0.061, 0.965, 40.67),
+    "LoRe (t-SNE)": (0.575, 0.007, 0.955, 40.58),
+}
+
+DECISIONS_NOTE = f"""
+The columns "ImageNet" are Table 4 of L21: *another data set and network*, to compare the order of
+methods with, not the numbers; which features its LoRe uses is not said (t-SNE is likely, as in its
+Fig. 3). PRR: prediction-rejection ratio. Cost: mean cost of the decisions with u = 1 and w = 10,
+"gain" is how much less that is than without recalibration. NLL and Brier score are those of all
+classes where these are known, the other classes keeping their ratios (temperature scaling: all
+scaled), and otherwise those of the predicted class. Confidences are clipped at {CLIPS[0]:g};
+"infinite": samples whose NLL is infinite without that. The paper's Brier score, near 40, has a unit
+that it does not state. The PRR is empty where all predictions are right, or all are wrong.
+"""
+
+LOCAL_NOTE = """
+Largest and mean local calibration errors (LCE) of the evaluation part, with the length scales of
+the paper (0.2 for t-SNE, 0.4 for PCA), MCE (their limit for a wide kernel) and accuracy. "LoRe
+(...) lower": for how many of the 40 length scales of the curves the MLCE of LoRe, with the features
+that the MLCE is measured with, is below that of this method. L21 says that "LoRe achieves lower
+MLCE for most" length scales.
+"""
+
+GROUPS_NOTE = """
+Maximum group-wise MCE, also of cells (group, bin) with at least 10 samples only ("large"): mean and
+standard deviation over the files with groups, of which there are {num}. Group-wise temperature
+scaling: {missing} of {of} groups have no temperature, since no sample of the calibration part is in
+them or the likelihood has no maximum; they get that of all.
+"""
+
+
+def missing_methods(result: dict[str, Any]) -> list[str]:
+    """The methods that have no optimum on the calibration part of a classifier."""
+    methods = methods_of(has_groups="groups" in result)
+    return [method for method in methods if method not in result["methods"]]
+
+
+def missing_note(results: dict[str, dict[str, Any]]) -> str:
+    """A paragraph that names the methods that were left out; empty if there are none."""
+    missing = {name: ", ".join(missing_methods(result)) for name, result in results.items()}
+    found = "; ".join(f"{name}: {methods}" for name, methods in missing.items() if methods)
+    return f"\nNo optimum on the calibration part, therefore empty: {found}.\n" if found else ""
+
+
+def decision_rows(results: dict[str, dict[str, Any]]) -> Iterator[list[Any]]:
+    """Rows of Table 4."""
+    for name, result in results.items():
+        for method in methods_of(has_groups="groups" in result):
+            row = [name, method, *IMAGENET.get(method, [None] * 4)]
+            metrics = result["methods"].get(method)
+            if metrics is None:
+                yield [*row, *[None] * 7]
+                continue
+            row += [metrics[x] for x in ("PRR", "ECE")]
+            row += [metrics.get("class NLL", metrics[NLL])]
+            row += [metrics.get("class Brier", metrics["Brier"])]
+            yield [*row, metrics["cost"], metrics["gain"], metrics["infinite"]]
+
+
+def local_rows(results: dict[str, dict[str, Any]]) -> Iterator[list[Any]]:
+    """Rows of the table of local errors."""
+    for name, result in results.items():
+        methods = result["methods"]
+        for method in methods_of(has_groups="groups" in result):
+            metrics = methods.get(method)
+            if metrics is None:
+                yield [name, method, result["accuracy"], *[None] * (1 + 3 * len(LOCAL))]
+                continue
+            row = [name, method, result["accuracy"], metrics["MCE"]]
+            for embedding, local in zip(LENGTH_SCALES, LOCAL, strict=True):
+                row += [metrics[f"{x} ({embedding})"] for x in ("MLCE", "mean LCE")]
+                curve = f"MLCE curve ({embedding})"
+                ours, other = np.array(methods[local][curve]), np.array(metrics[curve])
+                row.append(None if method == local else int(np.sum(ours < other)))
+            yield row
+
+
+def write_tables(folder: Path, results: dict[str, dict[str, Any]]) -> None:
+    """Writes the table of decisions and the one of local errors, and that of groups."""
+    columns = ("PRR", "ECE", "NLL", "Brier")
+    header = ["classifier", "method", *(f"{x}, ImageNet" for x in columns), *columns]
+    header += ["cost", "gain", "infinite"]
+    missing = missing_note(results)
+    note = DECISIONS_NOTE + missing
+    write_table(folder, "table_4", header, decision_rows(results), note)
+    header = ["classifier", "method", "accuracy", "MCE"]
+    for embedding, local in zip(LENGTH_SCALES, LOCAL, strict=True):
+        header += [f"MLCE ({embedding})", f"mean LCE ({embedding})", f"{local} lower"]
+    write_table(folder, "local_errors", header, local_rows(results), LOCAL_NOTE + missing)
+    with_groups = [result for result in results.values() if "groups" in result]
+    if with_groups:
+        together = Results({"files": with_groups})
+        large = maximum_rows(together, "large_cells")
+        rows = [a + b[1:] for a, b in zip(maximum_rows(together, "maximum"), large, strict=True)]
+        note = GROUPS_NOTE.format(
+            num=len(with_groups),
+            missing=sum(result["groups without temperature"] for result in with_groups),
+            of=sum(len(result["groups"]) for result in with_groups),
+        )
+        note += missing
+        write_table(folder, "groups", ["method", "maximum", "sd", "large", "sd"], rows, note)
+    complete = [result for result in with_groups if not missing_methods(result)]
+    if len(complete) > 1:
+        rows = [[row[0], *row[2:]] for row in correlation_rows(Results({"files": complete}))]
+        header = ["metric", "pooled", "se", "methods", "files"]
+        note = (
+            "Correlations with the maximum group-wise MCE, as in Table 2 of L21, over the "
+            f"{len(complete)} files with groups where no method is left out."
+        )
+        write_table(folder, "correlations", header, rows, note)
+
+
+def plot(folder: Path, results: dict[str, dict[str, Any]]) -> None:
+    """For each classifier: MLCE with both features, mean LCE, and the gain of decisions."""
+    for name, result in results.items():
+        figure = Figure(figsize=(8, 6), layout="constrained")
+        panels = figure.subplots(2, 2)
+        shown = (method for method in (*GLOBAL, *LOCAL) if method in result["methods"])
+        methods = {method: result["methods"][method] for method in shown}
+        shown = (("MLCE", "t-SNE"), ("MLCE", "PCA"), ("mean LCE", "t-SNE"))
+        for axes, (quantity, embedding) in zip(panels.flat, shown, strict=False):
+            curve = f"{quantity} curve ({embedding})"
+            curves = {method: np.array(metrics[curve]) for method, metrics in methods.items()}
+            plotting.bandwidth_curves(CURVE_LENGTH_SCALES, curves, ylabel=quantity, axis=axes)
+            axes.set_title(f"{embedding} features", fontsize=10)
+        gains = {method: np.array(metrics["gain curve"]) for method, metrics in methods.items()}
+        plotting.reward_curves(RATIOS, gains, axis=panels[1, 1])
+        handles, labels = panels[0, 0].get_legend_handles_labels()
+        figure.legend(handles, labels, loc="outside lower center", ncols=4, fontsize=8)
+        figure.suptitle(name)
+        save_figure(folder, name, figure)

@@ -1,0 +1,116 @@
+"""W19 §7.1 and App. J.2.3, Fig. 1 and 3 to 34: distributions of calibration error estimates.
+
+For m in {2, 10, 100, 1000} classes and a in {0.1, 1}, 10⁴ data sets of 250 predictions Dir(a, …, a)
+are drawn, and for each of them labels of all shares π and label distributions β, so that the data
+sets of one cell are independent and those of different cells share predictions. W19 shows the
+estimates as histograms and prints no numbers; here there are tables of them as well, with the
+analytic ECE and with the expectation of the SKCE estimators given the predictions, which is known
+exactly. The median heuristic is the median over all pairs of samples; the code of the paper also
+counts the n zeros of the diagonal. All is in float64.
+
+`--only figure_1` computes Fig. 1 alone, `--only m1000` the cells of 1000 classes; tables and
+figures hold what was chosen.
+"""
+
+import dataclasses
+import functools
+import os
+import resource
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import jax
+from tqdm import tqdm
+
+from experiments.harness import cells, command_line
+from experiments.harness.messages import log
+from paper_repro.w19.estimates_figures import plot_all, plot_first
+from paper_repro.w19.estimates_simulation import NAME, Chunk, compiled, simulate
+from paper_repro.w19.estimates_tables import Group, write_tables
+from paper_repro.w19.simulation import CONCENTRATION, NUM_CLASSES
+
+CONCENTRATIONS = (0.1, 1.0)
+FIRST = (NUM_CLASSES, CONCENTRATION)  # the models of Fig. 1
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """Sizes of the experiment.
+
+    Attributes:
+        classes: numbers of classes m.
+        chunks: number of chunks of data sets for each m and a, each a cell.
+        chunk_size: number of data sets of predictions in a chunk.
+        num_samples: n of each data set.
+    """
+
+    classes: tuple[int, ...]
+    chunks: int
+    chunk_size: int
+    num_samples: int
+
+
+SETTINGS = {
+    "quick": Settings((2, 10), 2, 50, 250),
+    "paper": Settings((2, 10, 100, 1000), 100, 100, 250),
+}
+PARTS = ("figure_1", *(f"m{m}" for m in SETTINGS["paper"].classes))
+
+
+def chunks(settings: Settings, num_classes: int, concentration: float) -> list[Chunk]:
+    """Chunks of one m and a."""
+    sizes = settings.chunk_size, settings.num_samples
+    return [Chunk(num_classes, concentration, i, *sizes) for i in range(settings.chunks)]
+
+
+def _finished_cell(folder: Path, chunk: Chunk) -> dict[str, Any]:
+    with jax.enable_x64(True):  # which is a setting of each thread
+        compute = functools.partial(simulate, chunk)
+        return cells.cell(folder, chunk.name, dataclasses.asdict(chunk), compute)
+
+
+def finished_group(folder: Path, settings: Settings, num_classes: int, a: float) -> Group:
+    """Results of one m and a, computed by one thread for each core, or read."""
+    todo = chunks(settings, num_classes, a)
+    with jax.enable_x64(True):
+        compiled(settings.chunk_size, settings.num_samples, num_classes)
+    # Memory grows with the threads, by some 0.4 GB each for 1000 classes.
+    with ThreadPoolExecutor(min(os.cpu_count() or 1, 4)) as threads:
+        finished = threads.map(functools.partial(_finished_cell, folder), todo)
+        bar = tqdm(finished, desc=f"{NAME}: m = {num_classes}, a = {a}", total=len(todo))
+        return Group.from_cells(num_classes, a, list(bar))
+
+
+def run(run: command_line.Run, parts: Sequence[str] = PARTS) -> None:
+    """Runs the experiment, or some of its parts; W19 publishes no numbers of it."""
+    start, cpu_start = time.perf_counter(), time.process_time()
+    settings, folder = SETTINGS[run.preset], run.folder(NAME)
+    wanted = [(m, a) for m in settings.classes if f"m{m}" in parts for a in CONCENTRATIONS]
+    if "figure_1" in parts and FIRST not in wanted:
+        wanted.append(FIRST)
+    groups = [finished_group(folder, settings, *group) for group in wanted]
+    seconds, cpu = time.perf_counter() - start, time.process_time() - cpu_start
+    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
+    log(f"{NAME}: {seconds:.0f} s, {cpu:.0f} s of CPU time, at most {memory:.2f} GB")
+    if "figure_1" in parts:
+        plot_first(folder, next(group for group in groups if group.place == FIRST))
+    if any(part != "figure_1" for part in parts):
+        write_tables(folder, groups)
+        plot_all(folder, groups)
+
+
+def main() -> None:
+    """Runs the chosen parts from the command line, in float64."""
+    parser = command_line.option_parser(
+        __file__, __doc__, presets=command_line.PRESETS, data="optional", only=PARTS
+    )
+    chosen, options = command_line.parse(parser)
+    jax.config.update("jax_enable_x64", True)
+    run(chosen, [part for part in PARTS if part in options.only])
+
+
+if __name__ == "__main__":
+    main()

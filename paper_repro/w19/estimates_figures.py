@@ -1,0 +1,120 @@
+"""Figures of the distributions of estimates: W19 Fig. 1, 3 to 34, and a summary of all of them."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from tqdm import tqdm
+
+from calibjax.plotting import estimate_histogram
+from experiments.harness.figures import save_figure
+from paper_repro.w19.estimates_simulation import BETAS, ESTIMATORS, NAME, SHARES
+from paper_repro.w19.estimates_tables import LABELS, Group
+from paper_repro.w19.simulation import MODELS
+
+FIRST_ESTIMATORS = ("ece_uniform", "biased_median", "unbiased_median", "block_median")
+SUMMARY_ESTIMATORS = ("ece_uniform", "ece_median_variance", *FIRST_ESTIMATORS[1:])
+# W19 numbers its figures by estimator, then β, then α in this order.
+CONCENTRATIONS = (1.0, 0.1)
+SYMBOLS = {"uniform": "β uniform", "first": "β = e₁"}
+
+
+def _panel(axes: Axes, group: Group, share: float, beta: str, estimator: str, bins: int) -> None:
+    estimates, true_value = (
+        group.of(share, beta, estimator),
+        group.true_value(share, beta, estimator),
+    )
+    estimate_histogram(estimates, true_value=true_value, axis=axes, bins=bins)
+    axes.set(xlabel="", ylabel="", yticks=[])
+    axes.locator_params(axis="x", nbins=4)
+    axes.tick_params(labelsize=7)
+
+
+def plot_first(folder: Path, group: Group) -> None:
+    """Fig. 1: four estimators on the three models of ten classes."""
+    figure = Figure(figsize=(9.5, 5), layout="constrained")
+    panels = figure.subplots(len(MODELS), len(FIRST_ESTIMATORS))
+    for row, (model, (share, beta)) in zip(panels, MODELS.items(), strict=True):
+        for axes, estimator in zip(row, FIRST_ESTIMATORS, strict=True):
+            _panel(axes, group, share, beta, estimator, 40)
+        row[0].set_ylabel(model)
+    for axes, estimator in zip(panels[0], FIRST_ESTIMATORS, strict=True):
+        axes.set_title(LABELS[estimator], fontsize=9)
+    save_figure(folder, "figure_1", figure)
+
+
+def figures() -> Iterator[tuple[int, str, str, float]]:
+    """Number, estimator, β and a of Fig. 3 to 34."""
+    number = 3
+    for estimator in ESTIMATORS:
+        for beta in BETAS:
+            for a in CONCENTRATIONS:
+                yield number, estimator, beta, a
+                number += 1
+
+
+def plot_histograms(folder: Path, groups: list[Group]) -> None:
+    """Fig. 3 to 34: one estimator, a and β each, for all m (rows) and π (columns)."""
+    for number, estimator, beta, a in tqdm(list(figures()), desc=f"{NAME}: figures"):
+        chosen = [group for group in groups if group.concentration == a]
+        if not chosen:
+            continue
+        height = 0.7 + 1.4 * len(chosen)
+        figure = Figure(figsize=(10, height))  # a layout engine would take as long as the drawing
+        figure.subplots_adjust(0.05, 0.3 / height, 0.98, 1 - 0.6 / height, 0.15, 0.3)
+        panels = figure.subplots(len(chosen), len(SHARES), squeeze=False)
+        for row, group in zip(panels, chosen, strict=True):
+            for axes, share in zip(row, SHARES, strict=True):
+                _panel(axes, group, share, beta, estimator, 25)
+            row[0].set_ylabel(f"m = {group.num_classes}")
+        for axes, share in zip(panels[0], SHARES, strict=True):
+            axes.set_title(f"π = {share}", fontsize=9)
+        figure.suptitle(f"{LABELS[estimator]}, a = {a:g}, {SYMBOLS[beta]}", fontsize=10)
+        save_figure(folder, f"figure_{number:02d}", figure)
+
+
+def _summarize(
+    axes: Axes, group: Group, beta: str, estimator: str, color: str, shift: float
+) -> None:
+    x = np.array(SHARES) + shift
+    values = [group.of(share, beta, estimator) for share in SHARES]
+    truth = [group.true_value(share, beta, estimator) for share in SHARES]
+    low, high = np.quantile(values, [0.05, 0.95], axis=1)
+    axes.vlines(x, low, high, color=color, linewidth=1.5)
+    label = f"m = {group.num_classes}"
+    axes.plot(x, np.mean(values, 1), "o", color=color, markersize=3, label=label)
+    axes.plot(x, truth, "_", color="black", markersize=7, zorder=3)
+
+
+def plot_summary(folder: Path, groups: list[Group]) -> None:
+    """Means and central 90 % of the estimates of all cells, with the true values."""
+    figure = Figure(figsize=(9, 8.5), layout="constrained")
+    columns = [(a, beta) for beta in BETAS for a in CONCENTRATIONS]
+    panels = figure.subplots(len(SUMMARY_ESTIMATORS), len(columns), sharex=True, sharey="row")
+    sizes = sorted({group.num_classes for group in groups})
+    for row, estimator in zip(panels, SUMMARY_ESTIMATORS, strict=True):
+        for axes, (a, beta) in zip(row, columns, strict=True):
+            for group in groups:
+                if group.concentration == a:
+                    i = sizes.index(group.num_classes)
+                    shift = 0.045 * (i - (len(sizes) - 1) / 2)
+                    _summarize(axes, group, beta, estimator, f"C{i}", shift)
+            axes.axhline(0, color="gray", linewidth=0.5)
+        row[0].set_ylabel(LABELS[estimator].replace(", median heuristic", ""), fontsize=8)
+    for axes, (a, beta) in zip(panels[0], columns, strict=True):
+        axes.set_title(f"a = {a:g}, {SYMBOLS[beta]}", fontsize=10)
+    for axes in panels[-1]:
+        axes.set(xlabel="π", xticks=SHARES)
+    handles, labels = max(
+        (x.get_legend_handles_labels() for x in panels[0]), key=lambda x: len(x[0])
+    )
+    figure.legend(handles, labels, loc="outside lower center", ncols=len(labels))
+    save_figure(folder, "summary", figure)
+
+
+def plot_all(folder: Path, groups: list[Group]) -> None:
+    """The summary and Fig. 3 to 34."""
+    plot_summary(folder, groups)
+    plot_histograms(folder, groups)

@@ -1,0 +1,338 @@
+"""W19 App. J.3, Fig. 35 and 36: calibration errors and p-values of four CIFAR-10 networks.
+
+From the published softmax outputs and labels of the 10 000 test images, beside the published
+numbers: the ECE in two binnings and the three estimators of the SKCE; the p-values of consistency
+resampling (C), the distribution-free bounds (D) and the asymptotic tests (A). The exact test is
+added. The kernel is exp(−TV/ν) δ with ν the median over the full matrix of distances, its zero
+diagonal included, as published. Needs --data.
+"""
+
+import dataclasses
+import functools
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.scipy.stats import norm
+from matplotlib.figure import Figure
+from tqdm import tqdm
+
+from calibjax import distances, estimators, kernels
+from calibjax.distributions import Categorical
+from experiments.harness import cells, command_line, data_files
+from experiments.harness.figures import save_figure
+from experiments.harness.messages import log
+from experiments.harness.tables import write_table
+from paper_repro.data import cifar
+from paper_repro.w19 import simulation
+from paper_repro.w19.simulation import Procedure
+
+NAME = "w19_networks"
+FOLDER = cifar.CIFAR10
+MIN_BIN_SIZE = 100
+NUM_SAMPLES = 10_000
+PUBLISHED_DRAWS = 1000
+
+_BY_SLUG = {test.slug: test for test in simulation.TESTS}
+DATA_DEPENDENT = Procedure(
+    "C_data-dependent",
+    "consistency_median",
+    functools.partial(simulation.consistency, estimators.MedianVarianceBins(MIN_BIN_SIZE)),
+)
+# Tests by the column of the published p-values.
+TESTS: dict[str, Procedure] = {
+    "ECE_uniform": dataclasses.replace(_BY_SLUG["consistency"], label="C_uniform"),
+    "ECE_dynamic": DATA_DEPENDENT,
+    "SKCEb_median_distribution_free": _BY_SLUG["free_biased"],
+    "SKCEuq_median_distribution_free": _BY_SLUG["free_unbiased"],
+    "SKCEul_median_distribution_free": dataclasses.replace(_BY_SLUG["free_block"], label="D_l"),
+    "SKCEuq_median_asymptotic": _BY_SLUG["bootstrap"],
+    "SKCEul_median_asymptotic": _BY_SLUG["block"],
+    "exact": dataclasses.replace(simulation.EXACT, dtype=jnp.float64),
+}
+# Estimators by the column of the published errors.
+ERRORS = {
+    "ECE_uniform": "ECE, uniform bins",
+    "ECE_dynamic": "ECE, data-dependent bins",
+    "SKCEb_median": "SKCE_b",
+    "SKCEuq_median": "SKCE_uq",
+    "SKCEul_median": "SKCE_ul",
+}
+SIMULATED = {"ECE_uniform", "ECE_dynamic", "SKCEuq_median_asymptotic"}
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """Sizes of the experiment.
+
+    Attributes:
+        num_samples: the first samples are taken, this many of them; None for all.
+        draws: resamples or redraws of each test.
+    """
+
+    num_samples: int | None
+    draws: int
+
+
+SETTINGS = {"quick": Settings(1000, 99), "paper": Settings(None, 1000)}
+
+
+@dataclasses.dataclass(frozen=True)
+class Network:
+    """Predictions of a network: probabilities [n, 10], and labels 0, ..., 9, [n]."""
+
+    name: str
+    probs: jax.Array
+    labels: jax.Array
+
+
+def read_network(data: Path, name: str, num_samples: int | None) -> Network:
+    """The published predictions of a network and the labels, which the file counts from one.
+
+    Raises:
+        DataError: if a file is missing, or holds something else.
+    """
+    probs, labels = cifar.read_cifar10(data, name)
+    return Network(name, jnp.asarray(probs[:num_samples]), jnp.asarray(labels[:num_samples]))
+
+
+def estimate(network: Network) -> dict[str, float]:
+    """Length scale of the kernel, and the estimates by published column."""
+    predictions = Categorical(network.probs)
+    distance = distances.TotalVariation()
+    scale = kernels.median_heuristic(distance, predictions, include_diagonal=True)
+    data = predictions, network.labels
+    samples = simulation.w19_kernel(scale), *data
+    uniform = estimators.UniformBins(simulation.BINS_PER_CLASS)
+    dynamic = estimators.MedianVarianceBins(MIN_BIN_SIZE)
+    return {
+        "scale": float(scale),
+        "ECE_uniform": float(estimators.ece(*data, binning=uniform)),
+        "ECE_dynamic": float(estimators.ece(*data, binning=dynamic)),
+        "SKCEb_median": float(estimators.skce_biased(*samples)),
+        "SKCEuq_median": float(estimators.skce(*samples)),
+        "SKCEul_median": float(estimators.skce_block(*samples, block_size=2)),
+    }
+
+
+@functools.cache
+def _compiled(procedure: Procedure, draws: int) -> Callable:
+    """(key, scale, probs, labels) → p-value; compiled once for all networks."""
+
+    def pvalue(key: Any, scale: Any, probs: Any, labels: Any) -> jax.Array:
+        bins = estimators.UniformBins(simulation.BINS_PER_CLASS)(Categorical(probs))
+        predictions = simulation.prepare(probs, bins)
+        kernel = simulation.w19_kernel(scale)
+        return procedure.evaluate(key, kernel, predictions, labels, draws)
+
+    return jax.jit(pvalue)
+
+
+def evaluate(network: Network, procedure: Procedure, scale: float, draws: int) -> dict[str, float]:
+    """p-value of a test of a network, and the time it took, with compilation in the first."""
+    key = cells.key_of(f"{NAME}/{network.name}/{procedure.slug}")
+    start = time.perf_counter()
+    pvalue = _compiled(procedure, draws)(key, scale, network.probs, network.labels)
+    return {"pvalue": float(pvalue), "seconds": time.perf_counter() - start}
+
+
+def finished_cells(
+    folder: Path, data: Path, names: list[str], settings: Settings
+) -> dict[str, dict[str, dict[str, float]]]:
+    """Results by network and published column, and "errors", computed or read."""
+    finished: dict[str, dict[str, dict[str, float]]] = {}
+    bar = tqdm(total=len(names) * (1 + len(TESTS)), desc=NAME, unit="cell")
+    for name in names:
+        network = read_network(data, name, settings.num_samples)
+        digest = data_files.digest(network.probs, network.labels)
+        parameters = dataclasses.asdict(settings) | {"data": digest}
+        compute: Callable = functools.partial(estimate, network)
+        finished[name] = {"errors": cells.cell(folder, f"{name}/errors", parameters, compute)}
+        bar.update()
+        scale = finished[name]["errors"]["scale"]
+        for column, test in TESTS.items():
+            bar.set_description(f"{NAME}: {name}, {test.label}")
+            compute = functools.partial(evaluate, network, test, scale, settings.draws)
+            finished[name][column] = cells.cell(folder, f"{name}/{test.slug}", parameters, compute)
+            bar.update()
+    bar.close()
+    return finished
+
+
+def in_our_convention(column: str, pvalue: float, estimate: float, num_samples: int) -> float:
+    """A published p-value as it would be with our conventions.
+
+    Simulated p-values are (1 + count) / (B + 1) instead of count / B; the variance of the m block
+    estimates is divided by m − 1 instead of m; the bound of an unbiased estimate below zero is 1
+    instead of that of its square.
+
+    Args:
+        column: name of the published column.
+        pvalue: the published p-value.
+        estimate: our estimate of the SKCE that the column is about, the block estimate.
+        num_samples: n.
+    """
+    if column in SIMULATED:
+        return (1 + pvalue * PUBLISHED_DRAWS) / (PUBLISHED_DRAWS + 1)
+    if column == "SKCEul_median_asymptotic":
+        num_blocks = num_samples // 2
+        z = norm.isf(pvalue) * np.sqrt((num_blocks - 1) / num_blocks)
+        return float(norm.sf(z))
+    if column == "SKCEul_median_distribution_free" and estimate < 0:
+        return 1.0
+    return pvalue
+
+
+def pvalue_rows(
+    published: dict[str, dict[str, str]],
+    finished: dict[str, dict[str, dict[str, float]]],
+    settings: Settings,
+) -> list[list[Any]]:
+    """Rows "published / ours" of the p-values; no differences where few samples were taken."""
+    rows = []
+    for name, results in finished.items():
+        for column, test in TESTS.items():
+            ours, seconds = results[column]["pvalue"], results[column]["seconds"]
+            row: list[Any] = [name, test.label, None, None, ours, None, seconds]
+            if column in published[name]:
+                row[2] = float(published[name][column])
+                block_estimate = results["errors"]["SKCEul_median"]
+                row[3] = in_our_convention(column, row[2], block_estimate, NUM_SAMPLES)
+                row[5] = ours - row[3] if settings.num_samples is None else None
+            rows.append(row)
+    return rows
+
+
+def error_rows(
+    published: dict[str, dict[str, str]],
+    finished: dict[str, dict[str, dict[str, float]]],
+    settings: Settings,
+) -> list[list[Any]]:
+    """Rows "published / ours" of the estimates; no differences where few samples were taken."""
+    rows = []
+    for name, results in finished.items():
+        for column, label in ERRORS.items():
+            theirs, ours = float(published[name][column]), results["errors"][column]
+            difference = ours - theirs if settings.num_samples is None else None
+            rows.append([name, label, theirs, ours, difference])
+    return rows
+
+
+def write_errors(folder: Path, settings: Settings, rows: list[list[Any]]) -> None:
+    """The table and the figure of the estimates."""
+    note = (
+        "Estimates of W19 Fig. 35, published in `errors.csv` of the repository accompanying W19: "
+        "ECE with the total variation distance, 10 uniform bins per class or median-variance bins "
+        f"of at least {MIN_BIN_SIZE} samples; SKCE with the kernel exp(-TV/s) δ."
+    )
+    if settings.num_samples is None:
+        largest = max(abs(row[4]) for row in rows)
+        note += f" The largest difference is {largest:.2g}."
+    else:
+        note += (
+            f" Only the first {settings.num_samples} images were taken, so that ours cannot be "
+            "compared with the published numbers."
+        )
+    header = ["network", "estimator", "published", "ours", "difference"]
+    write_table(folder, "errors", header, rows, note)
+    figure = Figure(figsize=(11, 2.6), layout="constrained")
+    panels = figure.subplots(1, len(ERRORS), sharey=True)
+    for axes, label in zip(panels, ERRORS.values(), strict=True):
+        chosen = [row for row in rows if row[1] == label]
+        names = [row[0] for row in chosen]
+        axes.plot([row[3] for row in chosen], names, "o", ms=4)
+        axes.plot([row[2] for row in chosen], names, "o", color="C0", ms=9, mfc="none", mew=0.8)
+        axes.set_title(label, fontsize=10)
+        axes.ticklabel_format(axis="x", scilimits=(-2, 2))
+        axes.grid(axis="x", alpha=0.4)
+        axes.margins(0.2)
+    panels[0].invert_yaxis()
+    figure.supxlabel("estimate (dots: ours, circles: published)", fontsize=10)
+    save_figure(folder, "figure_35", figure)
+
+
+NOTE = """
+p-values of W19 Fig. 36, from `pvalues.csv` of the repository accompanying W19. "Converted" is the
+published p-value in our conventions, and the difference is that of ours from it:
+
+- Simulated p-values (C, A_uq) are (1 + count) / (B + 1), published ones count / B, here with
+  B = 1000 both; 0 there and 1 / 1001 here both say that no resample was as extreme.
+- A_l: published with the variance of the m = 5000 block estimates divided by m, ours by m - 1;
+  converted by z √(1 - 1 / m).
+- D_l: where the estimate is negative, the published bound is that of its
+  square; ours is 1, as it must be, and so is the converted one.
+
+The exact test has no published counterpart. The paper's text says that C_uniform is not zero for
+GoogLeNet; the published table has 0 there. Seconds are those of one test on a machine that is
+shared, with compilation for the first network.
+"""
+
+
+def write_pvalues(folder: Path, settings: Settings, rows: list[list[Any]]) -> None:
+    """The table of the p-values."""
+    note = NOTE
+    if settings.num_samples is None:
+        free = [abs(row[5]) for row in rows if row[5] is not None]
+        note += f"\nThe largest difference is {max(free):.1g}."
+    else:
+        note += (
+            f"\nOnly the first {settings.num_samples} images and {settings.draws} resamples were "
+            "taken, so that ours cannot be compared with the published numbers."
+        )
+    header = ["network", "test", "published", "published, converted", "ours", "difference"]
+    write_table(folder, "pvalues", [*header, "seconds"], rows, note)
+
+
+def plot_pvalues(folder: Path, rows: list[list[Any]]) -> None:
+    """Fig. 36: p-values as dots, published ones as circles around them."""
+    figure = Figure(figsize=(8, 3.8), layout="constrained")
+    axes = figure.subplots()
+    labels = [test.label for test in TESTS.values()]
+    names = list(dict.fromkeys(row[0] for row in rows))
+    for i, name in enumerate(names):
+        chosen = [row for row in rows if row[0] == name]
+        heights = np.array([labels.index(row[1]) for row in chosen]) + 0.15 * (i - 1.5)
+        axes.plot([row[4] for row in chosen], heights, "o", color=f"C{i}", ms=4, label=name)
+        published = [
+            (row[2], y) for row, y in zip(chosen, heights, strict=True) if row[2] is not None
+        ]
+        axes.plot(*zip(*published, strict=True), "o", color=f"C{i}", ms=9, mfc="none", mew=0.8)
+    axes.plot([], [], "o", color="gray", ms=9, mfc="none", mew=0.8, label="published")
+    axes.set_yticks(range(len(labels)), labels)
+    axes.set(xlabel="p-value or its bound", xlim=(-0.03, 1.03))
+    axes.invert_yaxis()
+    axes.grid(axis="x", alpha=0.4)
+    figure.legend(loc="outside lower center", ncols=len(names) + 1)
+    save_figure(folder, "figure_36", figure)
+
+
+def run(run: command_line.Run) -> None:
+    """Runs the experiment; without --data it is skipped."""
+    if run.data is None:
+        log(f"{NAME} is skipped: it needs the published predictions (--data DIR).")
+        return
+    settings, folder = SETTINGS[run.preset], run.folder(NAME)
+    columns = [column for column in TESTS if column != "exact"]
+    pvalues, errors = (
+        {row["model"]: row for row in run.published(FOLDER, f"{table}.csv", columns=needed) or []}
+        for table, needed in (
+            ("pvalues", {"model": str} | dict.fromkeys(columns, float)),
+            ("errors", {"model": str} | dict.fromkeys(ERRORS, float)),
+        )
+    )
+    if missing := pvalues.keys() - errors.keys():
+        name = ", ".join(sorted(missing))
+        raise data_files.DataError(f"--data: expected rows of {name} in {FOLDER}/errors.csv")
+    finished = finished_cells(folder, run.data, list(pvalues), settings)
+    write_errors(folder, settings, error_rows(errors, finished, settings))
+    rows = pvalue_rows(pvalues, finished, settings)
+    write_pvalues(folder, settings, rows)
+    plot_pvalues(folder, rows)
+
+
+if __name__ == "__main__":
+    command_line.main(run, __file__, __doc__)

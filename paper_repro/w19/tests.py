@@ -1,0 +1,219 @@
+"""W19 §7.2, Fig. 2: test errors of calibration tests for classes, over all levels.
+
+Data sets have 250 predictions Dir(0.1, …, 0.1) of ten classes, and labels from the prediction
+(M1, calibrated), half from the prediction and half of class one (M2), or uniform (M3). W19
+compares bounds of the p-value (D), asymptotic tests (A) and consistency resampling of the expected
+calibration error (C) on 10⁴ data sets of each model; the exact test is an additional curve.
+
+The exact test runs in single precision, which is twice as fast; the note of the table says how far
+its p-values are from those in double precision with the same redraws.
+"""
+
+import dataclasses
+import functools
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+from matplotlib.figure import Figure
+from tqdm import tqdm
+
+from experiments.harness import cells, command_line
+from experiments.harness.figures import save_figure
+from experiments.harness.tables import write_table
+from paper_repro.w19.simulation import EXACT, MODELS, NAME, TESTS, Chunk, simulate
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """Sizes of the experiment.
+
+    Attributes:
+        chunks: number of chunks of data sets of each model, each a cell.
+        chunk_size: number of data sets in a chunk.
+        batch_size: number of data sets that share the random numbers of their tests.
+        num_samples: n of each data set.
+        draws: resamples or redraws of each test.
+    """
+
+    chunks: int
+    chunk_size: int
+    batch_size: int
+    num_samples: int
+    draws: int
+
+
+SETTINGS = {"quick": Settings(2, 50, 25, 250, 199), "paper": Settings(40, 250, 25, 250, 1000)}
+LEVELS = (0.01, 0.05, 0.1)
+GRID = np.arange(1, 100) / 100
+
+
+def chunks(settings: Settings) -> Iterator[Chunk]:
+    """All chunks; the models take turns."""
+    sizes = settings.chunk_size, settings.batch_size, settings.num_samples, settings.draws
+    for index in range(settings.chunks):
+        for model in MODELS:
+            yield Chunk(model, index, *sizes)
+
+
+def finished_cells(folder: Path, settings: Settings) -> dict[str, list[dict[str, Any]]]:
+    """Results of all chunks by model, computed or read."""
+    finished: dict[str, list[dict[str, Any]]] = {model: [] for model in MODELS}
+    for chunk in tqdm(list(chunks(settings)), desc=NAME, unit="cell"):
+        compute = functools.partial(simulate, chunk, TESTS)
+        result = cells.cell(folder, chunk.name, dataclasses.asdict(chunk), compute)
+        finished[chunk.model].append(result)
+    return finished
+
+
+def _pvalues(finished: dict[str, list[dict[str, Any]]], model: str, slug: str) -> np.ndarray:
+    return np.concatenate([result["pvalues"][slug] for result in finished[model]])
+
+
+def test_errors(pvalues: np.ndarray, model: str, levels: np.ndarray) -> np.ndarray:
+    """Share of p ≤ α for the calibrated model M1, of p > α for the others, for each level α."""
+    rejected = np.searchsorted(np.sort(pvalues), levels, side="right") / pvalues.size
+    return rejected if model == "M1" else 1 - rejected
+
+
+def level_deviations(pvalues: np.ndarray) -> np.ndarray:
+    """Deviations of the type I errors from the levels of `GRID`, in binomial standard errors.
+
+    p-values by simulation are multiples of 1 / (B + 1), which alone keeps the errors up to
+    1 / (B + 1) below the level.
+    """
+    errors = test_errors(pvalues, "M1", GRID)
+    return (errors - GRID) / np.sqrt(GRID * (1 - GRID) / pvalues.size)
+
+
+def _error_rows(finished: dict[str, list[dict[str, Any]]]) -> Iterator[list[Any]]:
+    for model in MODELS:
+        for test in TESTS:
+            pvalues = _pvalues(finished, model, test.slug)
+            row = [model, test.label]
+            for error in test_errors(pvalues, model, np.array(LEVELS)):
+                row += [float(error), float(np.sqrt(error * (1 - error) / pvalues.size))]
+            yield row
+
+
+def _position(errors: np.ndarray, num_data_sets: int) -> str:
+    """Where a curve of test errors lies, beyond three standard errors of the diagonal."""
+    deviations = (errors - GRID) / np.sqrt(GRID * (1 - GRID) / num_data_sets)
+    parts = [
+        f"{name} it at {np.mean(chosen):.0%} of the levels"
+        for name, chosen in (("above", deviations > 3), ("below", deviations < -3))
+        if chosen.any()
+    ]
+    return ", ".join(parts) or "on it at all levels"
+
+
+def _claim_rows(finished: dict[str, list[dict[str, Any]]]) -> Iterator[list[Any]]:
+    for test in TESTS:
+        calibrated = _pvalues(finished, "M1", test.slug)
+        deviations = level_deviations(calibrated)
+        worst = int(np.argmax(np.abs(deviations)))
+        row = [test.label]
+        for model in MODELS:
+            pvalues = _pvalues(finished, model, test.slug)
+            row.append(_position(test_errors(pvalues, model, GRID), pvalues.size))
+        excess = test_errors(calibrated, "M1", GRID) - GRID
+        yield [*row, float(deviations[worst]), float(GRID[worst]), float(excess.max())]
+
+
+ERRORS_NOTE = """
+Empirical test errors at three levels: share of p ≤ level for the calibrated model M1, of p > level
+for M2 and M3, with binomial standard errors (SE). The paper shows curves and prints no numbers.
+C is consistency resampling of the ECE, D are the distribution-free bounds, A_uq the bootstrap and
+A_l the block test. The block test has no p-value where all block estimates are equal: that counts
+as not rejected and happened {undefined} times.
+"""
+
+CLAIMS_NOTE = """
+Where the curves of Fig. 2 lie relative to the diagonal: "on it" is within three binomial standard
+errors at each of the levels 0.01, 0.02, …, 0.99. z is the largest deviation of the type I error
+(M1) from the level in units of the standard error; the levels are not independent, so its size is
+that of the largest of some ten normal deviates. The last column is the largest excess of the type
+I error over the level.
+"""
+
+
+def _time_note(finished: dict[str, list[dict[str, Any]]]) -> str:
+    results = [result for model in MODELS for result in finished[model]]
+    count = sum(len(result["pvalues"][EXACT.slug]) for result in results)
+    labels = {test.slug: test.label for test in TESTS}
+    totals = {
+        name: sum(result["seconds"][name] for result in results) for name in results[0]["seconds"]
+    }
+    parts = ", ".join(
+        f"{labels.get(name, name)} {1e3 * seconds / count:.2f}" for name, seconds in totals.items()
+    )
+    return (
+        f"{count} data sets took {sum(totals.values()):.0f} s without compilation, added up over "
+        f"the processes that shared the cells. Milliseconds per data set: {parts}. Times were "
+        "measured on a machine that is shared and are upper bounds."
+    )
+
+
+def precision_note(settings: Settings) -> str:
+    """How far the p-values of the exact test are from those in double precision."""
+    chunk = next(chunks(settings))
+    chunk = dataclasses.replace(chunk, data_sets=chunk.batch_size)
+    in_double = dataclasses.replace(EXACT, dtype=jnp.float64)
+    single, double = (
+        np.array(simulate(chunk, (test,))["pvalues"][EXACT.slug]) for test in (EXACT, in_double)
+    )
+    changed = np.abs(single - double) > 0.5 / (settings.draws + 1)
+    return (
+        f"With the same redraws in double precision, {changed.sum()} of {single.size} p-values of "
+        f"the exact test (M1) are different; the largest difference is "
+        f"{np.abs(single - double).max():.1g}."
+    )
+
+
+def write_tables(
+    folder: Path, settings: Settings, finished: dict[str, list[dict[str, Any]]]
+) -> None:
+    """Tables of the test errors, and of where the curves lie."""
+    header = ["model", "test"]
+    for level in LEVELS:
+        header += [f"error at {level}", "SE"]
+    undefined = sum(
+        sum(result["undefined"].values()) for model in MODELS for result in finished[model]
+    )
+    note = ERRORS_NOTE.format(undefined=undefined)
+    note = "\n".join([note, _time_note(finished), "", precision_note(settings)])
+    write_table(folder, "errors", header, _error_rows(finished), note)
+    header = ["test", *(f"curve of {model} and the diagonal" for model in MODELS)]
+    header += ["largest z (M1)", "at level", "largest excess (M1)"]
+    write_table(folder, "claims", header, _claim_rows(finished), CLAIMS_NOTE)
+
+
+def plot(folder: Path, finished: dict[str, list[dict[str, Any]]]) -> None:
+    """Fig. 2: test errors over the significance level."""
+    figure = Figure(figsize=(9.5, 3.8), layout="constrained")
+    levels = np.linspace(0, 1, 1001)
+    for axes, model in zip(figure.subplots(1, 3), MODELS, strict=True):
+        for i, test in enumerate(TESTS):
+            errors = test_errors(_pvalues(finished, model, test.slug), model, levels)
+            style = {"color": "black"} if test is EXACT else {"color": f"C{i}"}
+            axes.plot(levels, errors, label=test.label, linewidth=1.5, **style)
+        axes.plot([0, 1], [0, 1], color="gray", linestyle="--", linewidth=1)
+        kind = "type I error" if model == "M1" else "type II error"
+        axes.set(title=model, xlabel="significance level", ylabel=kind, box_aspect=1)
+    handles, labels = axes.get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=len(labels))
+    save_figure(folder, "figure_2", figure)
+
+
+def run(run: command_line.Run) -> None:
+    """Runs the experiment; W19 publishes no numbers of it, so that --data is not needed."""
+    settings, folder = SETTINGS[run.preset], run.folder(NAME)
+    finished = finished_cells(folder, settings)
+    write_tables(folder, settings, finished)
+    plot(folder, finished)
+
+
+if __name__ == "__main__":
+    command_line.main(run, __file__, __doc__)

@@ -1,0 +1,1 @@
+"""Widmann, Lindsten, Zachariah (2021): calibration tests beyond classification."""

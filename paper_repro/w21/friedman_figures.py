@@ -1,0 +1,75 @@
+"""Figures of W21 App. A.3."""
+
+from pathlib import Path
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from experiments.harness.figures import save_figure
+from paper_repro.w21.friedman_tables import Published, Results
+
+FIGURES = {
+    "figure_3": ("MSE", "NLL", "SKCE (biased)", "p-value"),
+    "figure_12": ("NLL", "MSE", "pinball", "SKCE (unbiased)", "SKCE (biased)", "p-value"),
+}
+# Colours of the paper: those of the networks and of their ensemble.
+COLORS = {"train": ("tab:green", "tab:orange"), "test": ("tab:blue", "tab:purple")}
+LABELS = {"train": "training data", "test": "test data"}
+SCALES = {
+    "NLL": {"value": "symlog", "linthresh": 10},
+    "MSE": {"value": "log"},
+    "pinball": {"value": "log"},
+    "SKCE (unbiased)": {"value": "symlog", "linthresh": 0.01},
+    "SKCE (biased)": {"value": "log"},
+    "p-value": {"value": "linear"},
+}
+
+
+def _draw(axes: Axes, results: Results, name: str, split: str, published: Published) -> None:
+    networks, ensemble = results.networks[split][name], results.ensemble[split][name]
+    color, ensemble_color = COLORS[split]
+    iterations = np.arange(networks.shape[0])
+    low, high = networks.min(1), networks.max(1)
+    axes.fill_between(iterations, low, high, color=color, alpha=0.25, linewidth=0)
+    label = f"networks, {LABELS[split]}"
+    axes.plot(iterations, networks.mean(1), color=color, linewidth=0.8, label=label)
+    label = f"ensemble, {LABELS[split]}"
+    axes.plot(iterations, ensemble, color=ensemble_color, linewidth=0.8, label=label)
+    rows = [
+        (int(row["iteration"]), float(row["estimate"]))
+        for row in published or []
+        if (row["dataset"], row["statistic"]) == (split, name)
+    ]
+    x = [row for row in rows if row[0] < networks.shape[0]]
+    if x:
+        label = f"published, {LABELS[split]}"
+        axes.plot(*zip(*x, strict=True), ".", color=color, markersize=3, zorder=3, label=label)
+
+
+def plot(folder: Path, results: Results, published: Published) -> None:
+    """Fig. 3 and 12: statistics of the networks and of their ensemble over the iterations.
+
+    Lines are means of the networks and values of the ensemble, bands the range of the networks,
+    points the three published networks. The axis of the iterations is linear below 1, to hold 0.
+    """
+    for figure_name, names in FIGURES.items():
+        columns = len(names) // 2
+        figure = Figure(figsize=(3.4 * columns, 6), layout="constrained")
+        panels = figure.subplots(2, columns, sharex=True)
+        for axes, name in zip(panels.flat, names, strict=True):
+            for split in results.splits:
+                _draw(axes, results, name, split, published)
+            axes.set_yscale(**SCALES[name])
+            if SCALES[name]["value"] == "symlog":
+                axes.yaxis.get_major_locator().set_params(numticks=8)
+            axes.set_xscale("symlog", linthresh=1)
+            axes.set_title(name, fontsize=10)
+            axes.set_xlim(-0.1, 1.1 * results.networks["train"][name].shape[0])
+            if name == "p-value":
+                axes.set_ylim(-0.03, 1.03)
+        for axes in panels[-1]:
+            axes.set_xlabel("iteration")
+        handles, labels = panels.flat[0].get_legend_handles_labels()
+        figure.legend(handles, labels, loc="outside lower center", ncols=2, fontsize=8)
+        save_figure(folder, figure_name, figure)

@@ -1,0 +1,302 @@
+"""G24: the simulation, and the comparison of estimators on networks."""
+
+import csv
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from experiments.harness import cells, command_line, figures
+from paper_repro.g24 import networks as g24_networks
+from paper_repro.g24 import networks_tables as tables
+from paper_repro.g24 import simulation as g24_simulation
+
+TABLES = ("estimators", "differences", "winners", "claims")
+
+
+@pytest.fixture(autouse=True)
+def _no_rendering(monkeypatch):
+    monkeypatch.setattr(figures, "_drawn", lambda figure: b"")
+
+
+def rows_of(path):
+    with path.open(newline="", encoding="utf-8") as file:
+        return list(csv.reader(file))
+
+
+def risk_of(values, residuals):
+    """Plain double loop."""
+    n = len(residuals)
+    return sum(
+        (residuals[i] @ residuals[j] - values[i, j]) ** 2
+        for i in range(n)
+        for j in range(n)
+        if i != j
+    ) / (n * (n - 1))
+
+
+def test_simulation(tmp_path, monkeypatch):
+    settings = g24_simulation.Settings(3, 60, (0.5, 1.0, 1.5))
+    monkeypatch.setitem(g24_simulation.SETTINGS, "quick", settings)
+    run = command_line.Run("quick", None, tmp_path)
+    g24_simulation.run(run)
+    folder = run.folder(g24_simulation.NAME)
+    found = g24_simulation.results(folder, settings)
+    drawn = map(np.asarray, g24_simulation.draw(cells.key_of(g24_simulation.NAME), (3, 60)))
+    log_probs, labels = drawn
+    np.testing.assert_allclose(np.exp(log_probs).sum(-1), 1)
+    assert -1000 < log_probs.min() < -100  # float32 would have zeros
+    # The largest probability is near one, and the labels follow it.
+    is_right = log_probs.argmax(-1) == labels
+    assert 0.8 < is_right.mean() < 0.97
+    np.testing.assert_allclose(found["accuracy"], is_right.mean(1))
+    powers = np.exp(0.3 * log_probs[1])
+    probs = powers / powers.sum(1, keepdims=True)
+    residuals = probs - np.eye(5)[labels[1]]
+    gaps = {}
+    for theta in settings.thetas:
+        powers = probs ** (theta / 0.3)
+        gaps[theta] = probs - powers / powers.sum(1, keepdims=True)
+    truth = gaps[1.0] @ gaps[1.0].T
+    np.testing.assert_allclose(gaps[1.0], probs - np.exp(log_probs[1]), atol=1e-10)
+    np.testing.assert_allclose(found["error"][1], np.trace(truth) / 60)
+    for i, theta in enumerate(settings.thetas):
+        values = gaps[theta] @ gaps[theta].T
+        np.testing.assert_allclose(found["risk"][1, i], risk_of(values, residuals))
+        off = ~np.eye(60, dtype=bool)
+        excess = np.mean((values - truth)[off] ** 2)
+        np.testing.assert_allclose(found["excess"][1, i], excess, atol=1e-15)
+    table = rows_of(folder / "risks.csv")
+    assert [float(row[0]) for row in table[1:]] == [0.5, 1, 1.5]
+    np.testing.assert_allclose([float(row[1]) for row in table[1:]], found["risk"].mean(0))
+    assert sum(int(row[-1]) for row in table[1:]) == 3
+    best = settings.thetas[found["risk"].mean(0).argmin()]
+    verdict = "confirmed" if best == 1 else "not confirmed"
+    assert f"is at θ = {best:g}: {verdict};" in (folder / "risks.md").read_text()
+    assert (folder / "figure_1.png").exists()
+
+
+@pytest.fixture
+def data(tmp_path):
+    """A folder like --data with two CIFAR-10 networks and 60 images."""
+    rng = np.random.default_rng(0)
+    folder = tmp_path / "data" / "cifar10_networks"
+    folder.mkdir(parents=True)
+    np.savetxt(folder / "labels.csv", rng.integers(1, 11, 60), fmt="%d")
+    for name in ("a", "b"):
+        np.savetxt(folder / f"{name}.csv", rng.dirichlet(np.ones(10), 60), delimiter=",")
+    return tmp_path / "data"
+
+
+@pytest.mark.slow
+def test_networks(tmp_path, data, monkeypatch):
+    settings = g24_networks.Settings(50, ("a", "b"))
+    monkeypatch.setitem(g24_networks.SETTINGS, "quick", settings)
+    zero, bins = g24_networks.ZEROS, g24_networks.BINS
+    estimators = {"top-label": {"h = 0": zero, "bins": bins}, "canonical": {"h = 0": zero}}
+    monkeypatch.setattr(g24_networks, "ESTIMATORS", {"cifar10": estimators})
+    monkeypatch.setattr(g24_networks, "WIDER", {})
+    run = command_line.Run("quick", data, tmp_path)
+    g24_networks.run(run)
+    networks = g24_networks.read_networks(run, settings)
+    names = ["cifar10_a", "cifar10_b"]
+    assert [network.name for network in networks] == names
+    folder = run.folder(g24_networks.NAME)
+    results = g24_networks.finished_cells(folder, settings, networks, {"cifar10": estimators})
+    assert list(results) == [(n, x, y) for n in names for x, ys in estimators.items() for y in ys]
+    probs, labels = np.asarray(networks[1].predictions.class_probs), np.asarray(networks[1].labels)
+    correct = probs.argmax(1) == labels
+    for notion, residuals in (
+        ("canonical", probs - np.eye(10)[labels]),
+        ("top-label", (probs.max(1) - correct)[:, None]),
+    ):
+        found = results["cifar10_b", notion, "h = 0"]
+        assert found["folds"].shape == found["losses"].shape == (40,)
+        squares = np.square(residuals @ residuals.T)[np.ix_(found["tuning"], found["tuning"])]
+        others = (found["folds"][:, None] == found["folds"]) & ~np.eye(40, dtype=bool)
+        expected = (squares * others).sum(1) / others.sum(1)
+        np.testing.assert_allclose(found["losses"], expected)
+        assert found["test_values"].shape == (5, 10)
+        np.testing.assert_array_equal(found["test_values"], 0)
+    bins = results["cifar10_b", "top-label", "bins"]
+    np.testing.assert_array_equal(bins["grid"], np.arange(5, 101, 5))
+    best = bins["risks"].mean(0).argmin()
+    np.testing.assert_allclose(bins["estimate"], bins["test_values"].mean())
+    np.testing.assert_allclose(bins["root"], np.sqrt(bins["estimate"]))
+    for fold in range(5):
+        losses = bins["losses"][bins["folds"] == fold]
+        np.testing.assert_allclose(bins["risks"][fold, best], losses.mean())
+    table = rows_of(folder / "estimators.csv")
+    row = next(row for row in table if row[:3] == ["cifar10_b", "top-label", "bins"])
+    assert int(row[3].removesuffix(" (edge)")) == 5 * (best + 1)
+    assert float(row[4]) == pytest.approx(100 * np.sqrt(bins["risks"][:, best].mean()), abs=1e-3)
+    roots = 100 * np.sqrt(bins["risks"][:, best])
+    assert float(row[5]) == pytest.approx(roots.std(ddof=1) / np.sqrt(5), rel=0.05)
+    assert row[6] == "4.72-6.12"
+    assert float(row[7]) == pytest.approx(1e4 * float(bins["estimate"]))
+    zero = results["cifar10_b", "top-label", "h = 0"]
+    text = next(r for r in rows_of(folder / "differences.csv") if r[0] == "cifar10_b")[3]
+    difference = 1e4 * (bins["risks"][:, best].mean() - zero["risks"].mean())
+    assert float(text.split(" ±")[0]) == pytest.approx(difference, rel=0.01)
+    written = {path.name for path in folder.iterdir() if path.suffix in (".md", ".png")}
+    figures = {"estimates.png", *(f"risks_{name}.png" for name in names)}
+    assert written == {f"{x}.md" for x in (*TABLES, "wider_grids")} | (figures)
+
+
+def test_logits_are_read(tmp_path):
+    rng = np.random.default_rng(0)
+    folder = tmp_path / "cifar100_logits" / "resnet50"
+    folder.mkdir(parents=True)
+    for part in ("val", "test"):
+        np.save(folder / f"{part}_logits.npy", rng.normal(size=(9, 10)).astype(np.float32))
+        np.save(folder / f"{part}_labels.npy", rng.integers(0, 10, 9))
+    run = command_line.Run("quick", tmp_path, tmp_path)
+    (network,) = g24_networks.read_networks(run, g24_networks.Settings(5, ("a",)))
+    assert network.data == "cifar100"
+    expected = np.load(folder / "test_logits.npy")[:5].astype(float)
+    expected -= expected.max(1, keepdims=True)
+    np.testing.assert_array_equal(network.predictions.logits, expected)
+    np.testing.assert_array_equal(network.labels, np.load(folder / "test_labels.npy")[:5])
+
+
+def made_up(offsets):
+    """Results with these mean losses, known up to noise that they share and noise of each."""
+    rng = np.random.default_rng(1)
+    shared, folds = rng.exponential(size=100), np.arange(100) % 5
+    results = {}
+    for (network, notion, name), offset in offsets.items():
+        losses = shared + offset + 0.01 * rng.normal(size=100)
+        risks = np.array([losses[folds == fold].mean() for fold in range(5)])[:, None]
+        scalars = dict.fromkeys(("estimate", "standard_error", "root"), np.array(0.1))
+        scalars |= dict.fromkeys(("sampling_error", "root_standard_error"), np.array(0.1))
+        results[network, notion, name] = scalars | {
+            "grid": np.array([1.0, 2.0]),
+            "risks": np.append(risks, risks + 1, 1),
+            "folds": folds,
+            "losses": losses,
+            "test_values": np.zeros((5, 3)),
+            "num_nan": np.array(0),
+            "seconds": np.array(1.0),
+        }
+    return results
+
+
+def test_claims_and_winners(tmp_path):
+    top = {"h = 0": 0.5, "15 bins": 0.1, "bins": 0.0, "kde": 0.3, "kkr": 0.1, "ukkr": 0.001}
+    canonical = {"h = 0": 0.0, "kde": 0.0, "kkr": 0.0, "ukkr": 0.2}
+    offsets = {("cifar10_x", "top-label", name): x for name, x in top.items()}
+    offsets |= {("cifar10_x", "canonical", name): x for name, x in canonical.items()}
+    results = made_up(offsets)
+    tables.write_tables(tmp_path, results, "Exact.")
+    pairs = tables.compare(results)
+    assert len(pairs) == 6 * 5 + 4 * 3
+    assert tables.critical_value(pairs) == pytest.approx(3.0377, abs=1e-3)  # 0.05 / 21
+    found = pairs["cifar10_x", "top-label", "bins", "kde"]
+    other = pairs["cifar10_x", "top-label", "kde", "bins"]
+    assert found.difference == pytest.approx(-0.3, abs=0.01)
+    assert (found.difference, found.standard_error) == (-other.difference, other.standard_error)
+    sides = ("for", "against")
+    verdicts = {row[0].split(",")[0]: row[1:] for row in rows_of(tmp_path / "claims.csv")}
+    assert verdicts == {
+        "claim": ["comparisons", *sides, *(f"{x}, 1.5 se" for x in sides), "sign", "verdict"],
+        "kde is the worst": ["4", "4", "0", "4", "0", "4", "confirmed"],
+        "ukkr is better than or equal to all": ["4", "3", "0", "3", "0", "3", "not contradicted"],
+        "no difference": ["3", "0", "2", "0", "2", "", "contradicted"],
+        "ukkr is better than kkr": ["1", "0", "1", "0", "1", "0", "contradicted"],
+    }
+    detecting = ", ".join(f"{x}\\*\\*" for x in ("15 bins", "bins", "kde", "kkr", "ukkr"))
+    winners = rows_of(tmp_path / "winners.csv")
+    assert winners[1][2:] in (
+        ["bins", "ukkr", detecting],
+        ["ukkr", "bins", detecting],
+    )
+    assert {winners[2][2], *winners[2][3].split(", ")} == {"kde", "kkr"}
+    assert winners[2][4] == "none"
+    rows = rows_of(tmp_path / "differences.csv")
+    kde = next(row for row in rows if row[:3] == ["cifar10_x", "top-label", "kde"])
+    assert [text.endswith("*") for text in kde[3:]] == [True, True, True, False, False]
+    assert kde[6:] == ["", ""]
+    note = (tmp_path / "differences.md").read_text()
+    assert "Of the 21 comparisons\n16 are significant, 16 with" in note
+    assert "without h = 0 10 and\n10 of 13.\nExact." in note
+    assert "1 (edge)" in {row[3] for row in rows_of(tmp_path / "estimators.csv")}
+
+
+@pytest.mark.parametrize(
+    ("z", "claim", "verdict"),
+    [
+        ((-9, -9), "better", "confirmed"),
+        ((-9, -4), "better", "not contradicted"),  # one is not for it with larger errors
+        ((-9, 4), "better", "doubtful"),
+        ((-9, 9), "better", "contradicted"),
+        ((0, 2), "not worse", "not contradicted"),
+        ((0, 4), "not worse", "doubtful"),
+        ((-2, 2), "equal", "not contradicted"),
+        ((0, -4), "equal", "doubtful"),
+        ((-9, 0), "equal", "contradicted"),
+    ],
+)
+def test_verdicts(z, claim, verdict, monkeypatch):
+    monkeypatch.setattr(tables, "critical_value", lambda pairs: 3.0)
+    pairs = tuple(("a", str(i)) for i in range(len(z)))
+    monkeypatch.setattr(tables, "CLAIMS", (tables.Claim("text", "", "", pairs, claim),))
+    found = {("n", "x", *pair): tables.Comparison(x, 1.0) for pair, x in zip(pairs, z, strict=True)}
+    (row,) = tables.claim_rows(found)
+    assert row[-1] == verdict
+    stars = [tables._stars(found["n", "x", *pair], 3.0).count("*") for pair in pairs]
+    assert stars == [{0: 0, 2: 0, 4: 1, 9: 2}[abs(x)] for x in z]
+
+
+@pytest.mark.parametrize("has_wider_kkr", [True, False])
+def test_wider_grids(has_wider_kkr, tmp_path):
+    means = {"kkr": 0.2, "ukkr": 0.25, "kkr, wider": 0.2, "ukkr, wider": 0.1}
+    if not has_wider_kkr:
+        del means["kkr, wider"]
+    results = made_up({("n", "canonical", x): y for x, y in means.items()})
+    tables.write_wider_grids(tmp_path, results, "Exact.")
+    *rest, row = rows_of(tmp_path / "wider_grids.csv")[1:]
+    assert row[2] == "ukkr, wider"
+    assert float(row[5].split(" ±")[0]) == pytest.approx(-1500, abs=50)
+    assert float(row[6].split(" ±")[0]) == pytest.approx(-1000, abs=50)
+    assert row[6].endswith("*")
+    assert float(row[7]) == pytest.approx(1000)
+    assert [(x[2], x[6]) for x in rest] == [("kkr, wider", "")][:has_wider_kkr]
+    assert "the 1 comparisons" in (tmp_path / "wider_grids.md").read_text()
+
+
+@pytest.mark.parametrize("data", ["cifar10", "cifar100"])
+@pytest.mark.parametrize("notion", ["top-label", "canonical"])
+def test_wider_grids_end_at_the_tolerance(data, notion):
+    wider = g24_networks.WIDER[data][notion]
+    for name in ("kkr", "ukkr"):
+        estimator = g24_networks.ESTIMATORS[data][notion][name]
+        grid = np.asarray(estimator.grid(6400))
+        found = grid
+        if f"{name}, wider" in wider:
+            assert wider[f"{name}, wider"].tolerance == estimator.tolerance
+            found = np.asarray(wider[f"{name}, wider"].grid(6400))
+            np.testing.assert_array_equal(found[: len(grid)], grid)
+            np.testing.assert_allclose(found[1:] / found[:-1], grid[1] / grid[0])
+            assert found[-1] >= estimator.tolerance
+        num, following = len(found) - len(grid), found[-1] * grid[1] / grid[0]
+        assert num == 9 or following < estimator.tolerance
+
+
+def test_equal_functions_do_not_differ():
+    assert tables.Comparison(0.0, 0.0).z == 0
+    same = made_up({("n", "canonical", "kde"): 0.0})
+    copies = same | {("n", "canonical", "kkr"): same["n", "canonical", "kde"]}
+    assert tables.compare(copies)["n", "canonical", "kde", "kkr"].z == 0
+
+
+def test_zero_function():
+    h = g24_networks.Zero()
+    p = jnp.array([0.2, 0.5, 0.7])
+    params = h.fit(p, jnp.array([0, 1, 1]), 0.0)
+    np.testing.assert_array_equal(h.evaluate(params, p, p[:2]), np.zeros((3, 2)))
+    np.testing.assert_array_equal(h.diagonal(params, p), np.zeros(3))
+
+
+def test_without_data_the_networks_are_skipped(tmp_path, capsys):
+    g24_networks.run(command_line.Run("quick", None, tmp_path))
+    assert "g24_networks is skipped: it needs cifar10_networks or" in capsys.readouterr().out

@@ -1,0 +1,422 @@
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import scipy.stats
+
+from calibjax import hypothesis_tests, recalibration
+from experiments.harness import command_line, figures
+from experiments.harness.data_files import DataError
+from paper_repro.data import classifiers as l21_classifiers
+from paper_repro.data import communities_crime as l21_crime_data
+from paper_repro.l21 import crime as l21_crime
+from paper_repro.l21 import crime_networks as l21_crime_networks
+from paper_repro.l21 import crime_tables as tables
+from paper_repro.l21 import embeddings as l21_embeddings
+from paper_repro.l21 import methods as l21_methods
+from paper_repro.l21 import networks as l21_networks
+from paper_repro.l21.embeddings import Embedding
+from tests.paper_repro.l21.test_npz import stand_in
+
+PART = 40  # communities for recalibration, and for evaluation
+COMPONENTS = (("t-SNE", 2), ("PCA", 2))
+CRIME = l21_crime.Settings(
+    seeds=2,
+    variants=l21_crime.VARIANTS[:2],
+    epochs=6,
+    hidden=(6,),
+    components=COMPONENTS,
+    max_iter=250,
+)
+COLUMNS = [*{c for names in l21_crime_data.GROUPINGS.values() for c in names.values()}]
+
+
+def write_communities(folder, num=2 * PART + 70, seed=0):
+    """Files like those of UCI, with a column that is mostly missing and one missing number."""
+    folder.mkdir(parents=True)
+    rng = np.random.default_rng(seed)
+    columns = {name: ["1"] * num for name in l21_crime_data.NOT_PREDICTIVE}
+    columns["communityname"] = ["town"] * num
+    columns |= {name: [f"{x:.2f}" for x in rng.random(num)] for name in sorted(COLUMNS)}
+    columns["PolicCars"] = ["?"] * (num - 10) + ["0.5"] * 10
+    columns["OtherPerCap"] = ["?"] + [f"{x:.2f}" for x in rng.random(num - 1)]
+    crimes = np.array([float(x) for x in columns["racePctHisp"]]) + 0.3 * rng.random(num)
+    columns["ViolentCrimesPerPop"] = [f"{x:.2f}" for x in crimes]
+    names = "".join(f"@attribute {name} numeric\n" for name in columns)
+    (folder / "communities.names").write_text(f"Title: x\n@relation y\n{names}@data\n")
+    lines = "\n".join(",".join(row) for row in zip(*columns.values()))
+    (folder / "communities.data").write_text(lines + "\n")
+    return columns
+
+
+@pytest.fixture(scope="module")
+def communities(tmp_path_factory):
+    """Folder and columns of synthetic communities."""
+    data = tmp_path_factory.mktemp("data")
+    return data, write_communities(data / l21_crime_data.FOLDER)
+
+
+def test_communities_are_read(communities):
+    data, columns = communities
+    found = l21_crime_data.read_communities(data)
+    numbers = {
+        name: np.array([float(x) for x in columns[name]])
+        for name in (*COLUMNS, "ViolentCrimesPerPop")
+    }
+    crimes = numbers["ViolentCrimesPerPop"]
+    np.testing.assert_array_equal(found.labels, crimes > np.median(crimes))
+    assert found.features.dtype == np.float32
+    names = [*sorted(COLUMNS), "OtherPerCap"]
+    other = [float(x) for x in columns["OtherPerCap"][1:]]
+    numbers["OtherPerCap"] = np.array([np.median(other), *other])
+    expected = np.stack([numbers[name] for name in names], 1)
+    np.testing.assert_array_equal(found.features, expected.astype(np.float32))
+    for grouping, names in l21_crime_data.GROUPINGS.items():
+        shares = np.stack([numbers[name] for name in names.values()], 1)
+        np.testing.assert_array_equal(found.groups[grouping], shares.argmax(1))
+
+
+def test_wrong_files_of_communities(tmp_path):
+    with pytest.raises(DataError, match=r"--data: expected .*communities\.names, got none"):
+        l21_crime_data.read_communities(tmp_path)
+    folder = tmp_path / l21_crime_data.FOLDER
+    columns = write_communities(folder)
+    path, names_path = folder / "communities.data", folder / "communities.names"
+    text, names = path.read_text(), names_path.read_text()
+
+    def changed(column, row, value):
+        """The data with another value in a row, which is counted from one."""
+        lines = [line.split(",") for line in text.splitlines()]
+        lines[row - 1][list(columns).index(column)] = value
+        return "\n".join(map(",".join, lines))
+
+    number = "expected a finite number, got"
+    for wrong, message in {
+        "": "expected rows in",
+        text.rstrip() + ",0.5\n": "expected 17 values in each line, got 18 in row 150 of",
+        text.replace("town", "a,town", 1): "expected 17 values in each line, got 18 in row 1 of",
+        changed("ViolentCrimesPerPop", 17, "?"): rf"{number} '\?' in row 17 of .*\.data",
+        changed("ViolentCrimesPerPop", 2, "nan"): f"{number} 'nan' in row 2 of",
+        changed("racepctblack", 3, "?"): rf"{number} '\?' in row 3 of",
+        changed("OtherPerCap", 5, "high"): f"{number} 'high' in row 5 of",
+        changed("OtherPerCap", 5, "inf"): f"{number} 'inf' in row 5 of",
+        changed("OtherPerCap", 5, ""): f"{number} '' in row 5 of",
+    }.items():
+        path.write_text(wrong)
+        with pytest.raises(DataError, match=f"^--data: {message}"):
+            l21_crime_data.read_communities(tmp_path)
+    path.write_text(text)
+    for wrong, message in {
+        "": "expected rows in .*names, got an empty file",
+        "@relation x": "expected a line '@attribute NAME' for each column",
+        names.replace("HispPerCap", "other"): "expected columns HispPerCap in",
+        names + "@attribute fold numeric": "expected a line '@attribute NAME' .*, with another",
+    }.items():
+        names_path.write_text(wrong)
+        with pytest.raises(DataError, match=f"^--data: {message}"):
+            l21_crime_data.read_communities(tmp_path)
+
+
+def test_too_few_or_equal_communities(tmp_path):
+    with pytest.raises(DataError, match="expected 1001 communities or more, got 1000"):
+        l21_crime_data.random_split(0, 1000)
+    columns = write_communities(tmp_path / l21_crime_data.FOLDER)
+    path = tmp_path / l21_crime_data.FOLDER / "communities.data"
+    text = path.read_text()
+    for value in set(columns["ViolentCrimesPerPop"]):  # the last column
+        text = text.replace(f",{value}\n", ",0.5\n")
+    path.write_text(text)
+    with pytest.raises(DataError, match="expected ViolentCrimesPerPop above its median somewhere"):
+        l21_crime_data.read_communities(tmp_path)
+
+
+def test_published_communities(data_dir):
+    found = l21_crime_data.read_communities(data_dir)
+    assert found.features.shape == (1994, 100)
+    assert np.all((found.features >= 0) & (found.features <= 1))
+    assert found.labels.sum() == 993  # 49 communities have the median
+    assert np.bincount(found.groups["shares"]).tolist() == [219, 1572, 88, 115]
+    split, other = (l21_crime_data.random_split(seed, 1994) for seed in (0, 1))
+    sizes = [len(part) for part in dataclasses.astuple(split)]
+    assert sizes == [994, 500, 500]
+    assert sorted(np.concatenate(dataclasses.astuple(split))) == list(range(1994))
+    assert not np.array_equal(split.evaluation, other.evaluation)
+
+
+def test_initial_values():
+    """Uniform within ±1/√inputs, weights and offsets, as in PyTorch."""
+    draw = jax.jit(l21_crime_networks.draw_initial_values, static_argnums=(1, 2))
+    layers = draw(jax.random.key(0), 100, (200, 50))
+    assert [w.shape for w, _ in layers] == [(100, 200), (200, 50), (50, 2)]
+    for (weights, offsets), inputs in zip(layers, (100, 200, 50)):
+        assert weights.dtype == offsets.dtype == jnp.float32
+        uniform = scipy.stats.uniform(-(inputs**-0.5), 2 * inputs**-0.5)
+        assert scipy.stats.kstest(np.ravel(weights), uniform.cdf).pvalue > 1e-3
+        assert scipy.stats.kstest(np.ravel(offsets), uniform.cdf).pvalue > 1e-3
+
+
+def test_loss_with_dropout():
+    rng = np.random.default_rng(0)
+    layers = [(rng.normal(size=s), rng.normal(size=s[1])) for s in ((3, 5), (5, 8), (8, 2))]
+    features, labels = rng.normal(size=(7, 3)), rng.integers(0, 2, 7)
+    weights = np.array([1.0, 1, 1, 1, 0, 0, 0])
+    key = jax.random.key(1)
+    found = jax.jit(l21_crime_networks.loss)(
+        layers, key, l21_crime_networks.Samples(features, jnp.asarray(labels)), weights
+    )
+    x = features
+    for w, b in layers[:-1]:
+        x = x @ w + b
+        x = np.where(x > 0, x, 0.01 * x)
+    kept = np.asarray(jax.random.bernoulli(key, 0.6, x.shape))
+    assert 0.4 < kept.mean() < 0.8
+    outputs = (x * kept / 0.6) @ layers[-1][0] + layers[-1][1]
+    losses = np.log(np.exp(outputs).sum(1)) - outputs[np.arange(7), labels]
+    np.testing.assert_allclose(found, losses[:4].mean(), rtol=1e-6)
+
+
+@pytest.fixture(scope="module")
+def crime(communities, tmp_path_factory):
+    """Folder, networks and results of a tiny run."""
+    with pytest.MonkeyPatch.context() as patch, jax.enable_x64(True):
+        patch.setitem(l21_crime.SETTINGS, "quick", CRIME)
+        patch.setattr(l21_crime_networks, "LEARNING_RATE", 0.02)
+        # In place of one that takes long to compile.
+        patch.setattr(recalibration, "MMCEScaling", recalibration.PlattScaling)
+        patch.setattr(l21_crime_data, "NUM_CALIBRATION", PART)
+        patch.setattr(l21_crime_data, "NUM_EVALUATION", PART)
+        run = command_line.Run("quick", communities[0], tmp_path_factory.mktemp("crime"))
+        l21_crime.run(run)
+        data = l21_crime_data.read_communities(run.data)
+        folder = run.folder(l21_crime.NAME)
+        networks = l21_crime.trained(folder, CRIME, data)
+        results = l21_crime.finished_cells(folder, CRIME, data)
+        parts = l21_crime.parts_of(data, networks, l21_crime.VARIANTS[0], 1)
+        embeddings = l21_crime.embed(folder, CRIME, l21_crime.VARIANTS[0], 1, parts)
+        yield folder, networks, tables.Results(results), parts, embeddings
+
+
+@pytest.mark.slow
+def test_training(crime):
+    """The best epoch is the first of largest accuracy; the returned networks belong to it."""
+    _, networks, _, parts, _ = crime
+    assert networks["accuracy"].shape == (6, 2)
+    np.testing.assert_array_equal(networks["best epoch"], networks["accuracy"].argmax(0) + 1)
+    for name, epoch in (("last", 5), ("best", networks["best epoch"][1] - 1)):
+        logits = networks[f"{name} logits"][1, :PART].astype(float)
+        probs = np.exp(logits) / np.exp(logits).sum(1, keepdims=True)
+        confidence = networks["confidence"][epoch, 1]
+        np.testing.assert_allclose(probs.max(1).mean(), confidence, rtol=1e-5)
+    correct = parts[0].correct
+    np.testing.assert_allclose(correct.mean(), networks["accuracy"][5, 1], rtol=1e-6)
+    confidences = parts[0].confidences
+    brier = np.mean((confidences - correct) ** 2)
+    np.testing.assert_allclose(brier, networks["Brier"][5, 1], rtol=1e-5)
+    nll = -np.mean(np.log(np.where(correct == 1, confidences, 1 - confidences)))
+    np.testing.assert_allclose(nll, networks["NLL"][5, 1], rtol=1e-5)
+
+
+@pytest.mark.slow
+def test_embeddings(crime):
+    """Principal components of the calibration part; mean variance one; t-SNE is read again."""
+    folder, _, _, parts, embeddings = crime
+    x, y = (part.features.astype(float) for part in parts)
+    _, _, axes = np.linalg.svd(x - x.mean(0), full_matrices=False)
+    z = (x - x.mean(0)) @ axes[:2].T
+    scale = np.sqrt(z.var(0).mean())
+    found = embeddings["PCA"]
+    signs = np.sign((found.calibration * z).sum(0))
+    np.testing.assert_allclose(found.calibration, signs * z / scale, atol=1e-6)
+    other = signs * ((y - x.mean(0)) @ axes[:2].T) / scale
+    np.testing.assert_allclose(found.evaluation, other, atol=1e-6)
+    for embedding in embeddings.values():
+        np.testing.assert_allclose(embedding.calibration.var(0).mean(), 1)
+    again = l21_crime.embed(folder, CRIME, l21_crime.VARIANTS[0], 1, parts)
+    np.testing.assert_array_equal(again["t-SNE"].evaluation, embeddings["t-SNE"].evaluation)
+    assert again["t-SNE"].evaluation.shape == (PART, 2)
+    with pytest.raises(ValueError, match="features: expected values that vary"):
+        l21_embeddings.scaled(Embedding(np.ones((3, 2)), np.ones((1, 2))))
+
+
+def bins(confidences):
+    """Numbers of the five intervals, which are closed at their upper ends."""
+    return np.maximum(np.ceil(5 * confidences).astype(int) - 1, 0)
+
+
+@pytest.mark.slow
+def test_methods(crime):
+    """Each method against its recalibrator, or plain NumPy."""
+    calibration, evaluation = l21_methods.both_parts(*crime[3], crime[4])
+    found = l21_methods.recalibrate(calibration, evaluation, 5)
+    new = {name: np.asarray(x) for name, x in found.confidences.items()}
+    assert list(new) == [*l21_methods.GLOBAL, *l21_methods.GROUP_WISE, *l21_methods.LOCAL]
+    r, k, g = (np.asarray(x) for x in calibration[:3])
+    r2, g2 = np.asarray(evaluation.confidences), np.asarray(evaluation.groups)
+    np.testing.assert_array_equal(new["No recalibration"], r2)
+    odds = (r2 / (1 - r2)) ** (1 / found.temperature)
+    np.testing.assert_allclose(new["Temperature scaling"], odds / (1 + odds))
+
+    def accuracy(i, weights):
+        chosen = weights * (bins(r) == bins(r2)[i])
+        return chosen @ k / chosen.sum() if chosen.sum() else r2[i]
+
+    for method, embedding in zip(l21_methods.LOCAL, l21_embeddings.LENGTH_SCALES):
+        x, y = crime[4][embedding]
+        scale = x.shape[1] * l21_embeddings.LENGTH_SCALES[embedding]
+        kernel = np.exp(-np.abs(y[:, None] - x).sum(2) / scale)
+        expected = [accuracy(i, weights) for i, weights in enumerate(kernel)]
+        np.testing.assert_allclose(new[method], expected, atol=1e-12)
+    expected = [accuracy(i, np.ones(PART)) for i in range(PART)]
+    np.testing.assert_allclose(new["Histogram binning"], expected, atol=1e-12)
+    expected = [accuracy(i, g == g2[i]) for i in range(PART)]
+    np.testing.assert_allclose(new["Group hist. binning"], expected, atol=1e-12)
+    temperatures = np.asarray(found.group_temperatures)
+    fit = recalibration.TemperatureScaling().fit
+    logits, labels = calibration.logits, calibration.labels
+    for group, temperature in enumerate(temperatures[:2]):  # each is compiled for its size
+        members = l21_methods.CategoricalLogits(logits[g == group]), labels[g == group]
+        if np.isnan(temperature):
+            with pytest.raises(ValueError, match="loss: expected"):
+                fit(*members)
+        else:
+            np.testing.assert_allclose(temperature, fit(*members), rtol=1e-6)
+    used = np.where(np.isnan(temperatures), found.temperature, temperatures)[g2]
+    odds = (r2 / (1 - r2)) ** (1 / used)
+    np.testing.assert_allclose(new["Group temp. scaling"], odds / (1 + odds))
+
+
+@pytest.mark.slow
+def test_metrics(crime):
+    """All metrics of one method against loops; a certain and wrong confidence among them."""
+    _, evaluation = l21_methods.both_parts(*crime[3], crime[4])
+    r, k, g = (np.asarray(x).copy() for x in evaluation[:3])
+    r[np.flatnonzero(k == 0)[0]] = 1.0
+    found = l21_methods.evaluate(jnp.asarray(r), evaluation, 5)
+    gaps = {}
+    for group in (None, *range(4)):
+        for b in range(5):
+            chosen = (bins(r) == b) & ((g == group) if group is not None else True)
+            if chosen.any():
+                gaps[group, b] = chosen.sum(), abs(np.mean((r - k)[chosen]))
+    everyone = [x for (group, _), x in gaps.items() if group is None]
+    in_groups = [x for (group, _), x in gaps.items() if group is not None]
+    large = [gap for num, gap in in_groups if num >= l21_methods.MIN_CELL_SIZE]
+    expected = {
+        "ECE": sum(num * gap for num, gap in everyone) / PART,
+        "MCE": max(gap for _, gap in everyone),
+        "Brier": np.mean((r - k) ** 2),
+        "maximum": max(gap for _, gap in in_groups),
+        "large_cells": max(large, default=0.0),
+        "infinite": 1,
+    }
+    for name, value in expected.items():
+        np.testing.assert_allclose(found[name], value, atol=1e-12, err_msg=name)
+    for clip in l21_methods.CLIPS:
+        inside = np.clip(r, clip, 1 - clip)
+        nll = -np.mean(np.where(k == 1, np.log(inside), np.log1p(-inside)))
+        np.testing.assert_allclose(found[f"NLL_{clip:g}"], nll)
+    x = crime[4]["t-SNE"].evaluation
+    distances = np.abs(x[:, None] - x).sum(2) / 2
+    for i in (0, 20, 39):
+        weights = np.exp(-distances / l21_methods.CURVE_LENGTH_SCALES[i])
+        weights = weights * (bins(r)[:, None] == bins(r))
+        errors = np.abs(weights @ (r - k)) / weights.sum(1)
+        np.testing.assert_allclose(found["MLCE curve (t-SNE)"][i], errors.max(), atol=1e-12)
+        np.testing.assert_allclose(found["mean LCE curve (t-SNE)"][i], errors.mean(), atol=1e-12)
+    curves = l21_methods.local_curves(*l21_methods.both_parts(*crime[3], crime[4]), 5)
+    at = l21_methods.LOCAL_LENGTH_SCALES.index(0.4)
+    result = crime[2].variants["200 epochs"][1]
+    for name in ("ECE", "maximum", "large_cells"):
+        value = result["methods"]["LoRe (PCA)"][name]
+        np.testing.assert_allclose(curves["LoRe (PCA)"][name][at], value, atol=1e-12)
+
+
+@pytest.mark.slow
+def test_outputs_of_crime(crime):
+    folder, _, results, _, _ = crime
+    names = {path.name for path in folder.iterdir() if path.is_file()}
+    written = ("table_1", "table_2", "table_3", "claims", "large_cells", "length_scales")
+    written += ("training", "curves", "table_2_differences")
+    pictures = {"figure_5.png", "figure_17.png"}
+    assert names == {f"{x}.{suffix}" for x in written for suffix in ("md", "csv")} | pictures
+    rows = (folder / "table_1.csv").read_text().splitlines()
+    assert len(rows) == 10
+    maxima = results.values("stopped", "LoRe (PCA)", "maximum")
+    row = rows[-1].split(",")
+    assert row[:3] == ["LoRe (PCA)", "0.392", "0.071"]
+    differences = (folder / "table_2_differences.csv").read_text().splitlines()
+    assert [row.split(",")[:4] for row in differences[7:9]] == [
+        ["200 epochs", "MLCE (PCA)", "NLL", "0.097"],
+        ["200 epochs", "MLCE (PCA)", "Brier", "0.538"],
+    ]
+    assert len(differences) == 1 + 2 * 8
+    np.testing.assert_allclose([float(x) for x in row[5:]], [maxima.mean(), maxima.std(ddof=1)])
+
+
+def test_without_data_they_are_skipped(tmp_path, capsys):
+    for module, needed in ((l21_crime, "the folder communities_crime"), (l21_networks, "--npz")):
+        module.run(command_line.Run("quick", None, tmp_path))
+        out = capsys.readouterr().out
+        assert f"{module.NAME} is skipped: it needs" in out
+        assert needed in out
+
+
+@pytest.mark.slow
+def test_groups_of_the_variant(crime, communities):
+    """Groups and networks are those of the variant."""
+    networks, data = crime[1], l21_crime_data.read_communities(communities[0])
+    split = l21_crime_data.random_split(1, len(data.labels))
+    for variant in l21_crime.VARIANTS:
+        part = l21_crime.parts_of(data, networks, variant, 1)[1]
+        expected = data.groups[variant.grouping][split.evaluation]
+        np.testing.assert_array_equal(part.groups, expected)
+        np.testing.assert_array_equal(
+            part.features, networks[f"{variant.training} hidden"][1, PART:]
+        )
+    assert not np.array_equal(*(x[split.evaluation] for x in data.groups.values()))
+
+
+def npz_arrays(parts, features):
+    """Arrays of an --npz file; groups are not numbered from zero."""
+    return {
+        f"{name}_{key}": value
+        for name, part, features in zip(l21_classifiers.PARTS, parts, features)
+        for key, value in (
+            ("features", features),
+            ("logits", part.logits),
+            ("labels", part.labels),
+            ("groups", 10 * part.groups - 7),
+        )
+    }
+
+
+@pytest.mark.slow
+def test_networks_from_files(crime, tmp_path, monkeypatch):
+    """Two files with groups: all tables; the first is what the other run has seen."""
+    _, _, results, parts, embeddings = crime
+    settings = l21_networks.Settings(
+        None, (), num_bins=5, components=COMPONENTS, max_iter=250, redraws=9
+    )
+    monkeypatch.setitem(l21_networks.SETTINGS, "quick", settings)
+    for name, which in (("one", (0, 1)), ("two", (0, 0))):
+        features = Embedding(*(embeddings["PCA"][i] for i in which))
+        arrays = npz_arrays([parts[i] for i in which], features)
+        np.savez(tmp_path / f"{name}.npz", **arrays)
+    paths = tuple(tmp_path / f"{name}.npz" for name in ("one", "two"))
+    run = command_line.Run("quick", None, tmp_path, paths)
+    # Rendering and the exact test take long, and are not what is tested here.
+    monkeypatch.setattr(figures, "_drawn", lambda figure: b"")
+    monkeypatch.setattr(hypothesis_tests, "local_calibration_test", stand_in)
+    l21_networks.run(run)
+    folder = run.folder(l21_networks.NAME)
+    names = {path.name for path in folder.iterdir() if path.is_file()}
+    written = ("table_4", "local_errors", "groups", "correlations", "figure_2")
+    pictures = {"one.png", "two.png", "figure_2.png"}
+    assert names == {f"{x}.{suffix}" for x in written for suffix in ("md", "csv")} | pictures
+    rows = [row.split(",") for row in (folder / "local_errors.csv").read_text().splitlines()]
+    found = {row[1]: float(row[3]) for row in rows if row[0] == "one"}  # MCE
+    methods = results.variants["200 epochs"][1]["methods"]
+    for method in (*l21_methods.GLOBAL, *l21_methods.GROUP_WISE, "LoRe (PCA)"):
+        np.testing.assert_allclose(found[method], methods[method]["MCE"], atol=1e-9)

@@ -1,0 +1,111 @@
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy import integrate, special, stats
+
+from paper_repro.w19 import ground_truth as w19_ground_truth
+
+CLASSES = (2, 10, 100, 1000)
+CONCENTRATIONS = (0.1, 1.0)
+cases = pytest.mark.parametrize(
+    ("m", "a"), [(m, a) for m in CLASSES for a in CONCENTRATIONS], ids=str
+)
+
+
+def expected_error(concentration, beta, share=1.0, *, dtype=jnp.float64):
+    with jax.enable_x64(True):
+        concentration, beta = (jnp.asarray(x, dtype) for x in (concentration, beta))
+        error = w19_ground_truth.expected_calibration_error(concentration, beta, share)
+        assert error.dtype == dtype
+        return float(error)
+
+
+def mean_distance(concentration, *, dtype=jnp.float64):
+    with jax.enable_x64(True):
+        distance = w19_ground_truth.mean_total_variation(jnp.asarray(concentration, dtype))
+        assert distance.dtype == dtype
+        return float(distance)
+
+
+def quadrature(concentration, beta):
+    """Σ ∫_0^{β_i} P(g_i ≤ x) dx = Σ E (β_i − g_i)⁺, in log x, where the integrand is smooth."""
+    total = 0.0
+    for a, b in zip(concentration, beta, strict=True):
+        if b > 0:
+            cdf = stats.beta(a, concentration.sum() - a).cdf
+            integrand = lambda t, cdf=cdf: cdf(np.exp(t)) * np.exp(t)  # noqa: E731
+            total += integrate.quad(integrand, np.log(b) - 40, np.log(b), limit=500)[0]
+    return total
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("m", [2, 3, 10])
+def test_expected_error_is_the_integral(m, seed):
+    rng = np.random.default_rng(seed)
+    concentration, beta = rng.uniform(0.05, 3, m), rng.dirichlet(np.full(m, 0.5))
+    if seed == 0 and m > 2:
+        beta = np.append(beta[1:] / beta[1:].sum(), 0)
+    assert expected_error(concentration, beta) == pytest.approx(
+        quadrature(concentration, beta), rel=1e-7
+    )
+    assert expected_error(concentration, beta, 0.25) == pytest.approx(
+        expected_error(concentration, beta) / 4, rel=1e-12
+    )
+
+
+@cases
+def test_expected_error_of_the_first_class(m, a):
+    """W19 App. J.2.1: π (m − 1) / m."""
+    first = np.eye(m)[0]
+    assert expected_error(np.full(m, a), first, 0.75) == pytest.approx(0.75 * (m - 1) / m, rel=1e-9)
+    single = expected_error(np.full(m, a), first, 0.75, dtype=jnp.float32)
+    assert single == pytest.approx(0.75 * (m - 1) / m, rel=1e-5)
+
+
+@cases
+def test_expected_error_of_uniform_labels(m, a):
+    """W19 App. J.2.1: π / (a B(a, (m − 1) a)) · ((m − 1)^{m − 1} / m^m)^a."""
+    power = a * ((m - 1) * np.log(m - 1) - m * np.log(m))
+    closed_form = np.exp(power - np.log(a) - special.betaln(a, (m - 1) * a))
+    uniform = np.full(m, 1 / m)
+    assert expected_error(np.full(m, a), uniform) == pytest.approx(closed_form, rel=1e-9)
+    single = expected_error(np.full(m, a), uniform, dtype=jnp.float32)
+    assert single == pytest.approx(closed_form, rel=2e-3)
+
+
+@pytest.mark.parametrize("a", CONCENTRATIONS)
+def test_limits_of_many_classes(a):
+    m = 100_000
+    limit = np.exp(-a) * a ** (a - 1) / special.gamma(a)
+    assert expected_error(np.full(m, a), np.full(m, 1 / m)) == pytest.approx(limit, rel=1e-4)
+    assert expected_error(np.full(m, a), np.eye(1, m)[0]) == pytest.approx(1, abs=2 / m)
+    # The predictions become m independent variables Gamma(a) / (m a).
+    limit = 1 / (a * special.beta(a, 0.5))
+    draws = np.random.default_rng(0).standard_gamma(a, (2, 1_000_000))
+    assert np.abs(draws[0] - draws[1]).mean() / (2 * a) == pytest.approx(limit, rel=0.01)
+    assert mean_distance(np.full(m, a)) == pytest.approx(limit, rel=1e-4)
+
+
+@cases
+def test_mean_distance_is_the_published_formula(m, a):
+    """W19 App. J.2.2: 2 B(α_0, α_0) / α_0 · Σ 1 / (B(α_i, α_i) B(α_0 − α_i, α_0 − α_i))."""
+    alpha, total = np.full(m, a), m * a
+    logs = special.betaln(total, total) - special.betaln(alpha, alpha)
+    logs -= special.betaln(total - alpha, total - alpha)
+    published = 2 / total * np.exp(logs).sum()
+    assert mean_distance(alpha) == pytest.approx(published, rel=1e-9)
+    assert mean_distance(alpha, dtype=jnp.float32) == pytest.approx(published, rel=2e-3)
+
+
+@pytest.mark.parametrize("concentration", [(0.1, 0.1), (0.1, 0.5, 3.0), (1.0, 2.0, 0.3, 0.7)])
+def test_monte_carlo(concentration):
+    rng, n = np.random.default_rng(1), 200_000
+    concentration = np.array(concentration)
+    beta = rng.dirichlet(np.ones(concentration.size))
+    p, q = rng.dirichlet(concentration, (2, n))
+    for values, expected in (
+        (np.abs(p - beta).sum(1) / 2, expected_error(concentration, beta)),
+        (np.abs(p - q).sum(1) / 2, mean_distance(concentration)),
+    ):
+        assert abs(values.mean() - expected) < 4 * values.std() / np.sqrt(n)

@@ -1,0 +1,133 @@
+import csv
+
+import jax
+import numpy as np
+import pytest
+from scipy.stats import norm
+
+from experiments.harness import command_line
+from paper_repro.w19 import networks as w19_networks
+
+CHEAP = ("SKCEb_median_distribution_free", "SKCEul_median_asymptotic", "exact")
+
+
+@pytest.fixture
+def data(tmp_path):
+    """A folder like that of the published predictions, with two networks of 40 images."""
+    folder = tmp_path / "data" / w19_networks.FOLDER
+    folder.mkdir(parents=True)
+    rng = np.random.default_rng(0)
+    np.savetxt(folder / "labels.csv", rng.integers(1, 11, 40), fmt="%d")
+    for name in ("a", "b"):
+        np.savetxt(folder / f"{name}.csv", rng.dirichlet(np.ones(10), 40), delimiter=",")
+    columns = [column for column in w19_networks.TESTS if column != "exact"]
+    with (folder / "pvalues.csv").open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["model", *columns])
+        writer.writerows([name, *[0.25] * len(columns)] for name in ("a", "b"))
+    with (folder / "errors.csv").open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["model", *w19_networks.ERRORS])
+        writer.writerows([name, *[0.5] * len(w19_networks.ERRORS)] for name in ("a", "b"))
+    return tmp_path / "data"
+
+
+def median_variance_bins(probs, samples, min_size):
+    """Lists of the samples in each bin."""
+    values = probs[samples, probs[samples].var(0).argmax()]
+    is_above = values >= np.median(values)
+    parts = samples[~is_above], samples[is_above]
+    if min(map(len, parts)) < min_size:
+        return [samples]
+    return [group for part in parts for group in median_variance_bins(probs, part, min_size)]
+
+
+def estimates(network, min_size):
+    """Length scale and estimates by published column, in plain NumPy."""
+    probs = np.asarray(network.probs)
+    residuals = np.eye(10)[network.labels] - probs
+    n = len(probs)
+    cells_of = np.unique(np.ceil(10 * probs), axis=0, return_inverse=True)[1].ravel()
+    binnings = {
+        "ECE_uniform": [np.flatnonzero(cells_of == cell) for cell in set(cells_of)],
+        "ECE_dynamic": median_variance_bins(probs, np.arange(n), min_size),
+    }
+    result = {
+        name: sum(np.abs(residuals[group].sum(0)).sum() for group in groups) / (2 * n)
+        for name, groups in binnings.items()
+    }
+    distances = np.abs(probs[:, None] - probs).sum(-1) / 2
+    scale = np.median(distances)  # of all entries, the zeros of the diagonal included
+    matrix = np.exp(-distances / scale) * (residuals @ residuals.T)
+    return result | {
+        "scale": scale,
+        "SKCEb_median": matrix.mean(),
+        "SKCEuq_median": (matrix.sum() - matrix.trace()) / (n * (n - 1)),
+        "SKCEul_median": matrix[range(0, n - 1, 2), range(1, n, 2)].mean(),
+    }
+
+
+def test_labels_are_counted_from_zero(data):
+    network = w19_networks.read_network(data, "a", 30)
+    assert network.probs.shape == (30, 10)
+    assert set(np.asarray(network.labels)) <= set(range(10))
+    (data / w19_networks.FOLDER / "labels.csv").write_text("1\n2\n3\n")
+    with pytest.raises(ValueError, match=r"--data: expected one label for each of the 40"):
+        w19_networks.read_network(data, "a", None)
+
+
+def test_conventions():
+    convert = w19_networks.in_our_convention
+    assert convert("ECE_uniform", 0.0, 1.0, 10) == 1 / 1001
+    assert convert("SKCEuq_median_asymptotic", 1.0, 1.0, 10) == 1
+    z = norm.isf(0.2)
+    assert convert("SKCEul_median_asymptotic", 0.2, 1.0, 10) == pytest.approx(
+        norm.sf(z * np.sqrt(4 / 5)), rel=1e-5
+    )
+    assert convert("SKCEul_median_distribution_free", 0.9, -1.0, 10) == 1
+    assert convert("SKCEul_median_distribution_free", 0.9, 1.0, 10) == 0.9
+    assert convert("SKCEb_median_distribution_free", 0.9, -1.0, 10) == 0.9
+
+
+@pytest.mark.slow
+def test_the_experiment_writes_its_results(tmp_path, data, monkeypatch):
+    cheap = {column: w19_networks.TESTS[column] for column in CHEAP}
+    monkeypatch.setattr(w19_networks, "TESTS", cheap)
+    monkeypatch.setattr(w19_networks, "MIN_BIN_SIZE", 10)
+    with jax.enable_x64(True):
+        w19_networks.run(command_line.Run("quick", data, tmp_path))
+    folder = tmp_path / "quick" / w19_networks.NAME
+    assert (folder / "figure_35.png").is_file()
+    assert (folder / "figure_36.png").is_file()
+    with (folder / "errors.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert [(row["network"], row["estimator"]) for row in rows] == [
+        (name, label) for name in ("a", "b") for label in w19_networks.ERRORS.values()
+    ]
+    network = w19_networks.read_network(data, "b", None)
+    ours = {row["estimator"]: float(row["ours"]) for row in rows if row["network"] == "b"}
+    expected = estimates(network, 10)
+    assert w19_networks.estimate(network) == pytest.approx(expected, rel=1e-12)
+    labels = w19_networks.ERRORS.items()
+    assert ours == pytest.approx({label: expected[c] for c, label in labels}, rel=1e-12)
+    with (folder / "pvalues.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert [(row["network"], row["test"]) for row in rows] == [
+        (name, cheap[column].label) for name in ("a", "b") for column in CHEAP
+    ]
+    for row in rows:
+        assert 0 < float(row["ours"]) <= 1
+        assert row["published"] == ("" if row["test"] == cheap["exact"].label else "0.25")
+        assert row["difference"] == ""  # other samples than the published ones
+
+
+def test_the_largest_difference_is_not_rounded_down(tmp_path):
+    rows = [["a", label, 1.0, 1.0, -2.5e-16] for label in w19_networks.ERRORS.values()]
+    w19_networks.write_errors(tmp_path, w19_networks.SETTINGS["paper"], rows)
+    assert "The largest difference is 2.5e-16." in (tmp_path / "errors.md").read_text()
+
+
+def test_without_data_it_is_skipped(tmp_path, capsys):
+    w19_networks.run(command_line.Run("quick", None, tmp_path))
+    assert "w19_networks is skipped: it needs the published predictions" in capsys.readouterr().out
+    assert not list(tmp_path.iterdir())

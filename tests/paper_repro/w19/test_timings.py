@@ -1,0 +1,58 @@
+import jax
+import numpy as np
+import pytest
+
+from calibjax import estimators
+from experiments.harness import command_line
+from paper_repro.w19 import timings as w19_timings
+from paper_repro.w19.simulation import w19_kernel
+
+
+@pytest.fixture(autouse=True)
+def _double_precision():
+    with jax.enable_x64(True):
+        yield
+
+
+def test_procedures_are_the_estimators():
+    n = 41
+    data = w19_timings.draw_sample(3, n)
+    probs = data[0].probs
+    median = np.median((np.abs(probs[:, None] - probs).sum(-1) / 2)[np.triu_indices(n, 1)])
+    expected = {
+        "ECE, uniform bins": estimators.ece(*data, binning=estimators.UniformBins(10)),
+        "ECE, data-dependent bins": estimators.ece(
+            *data, binning=estimators.MedianVarianceBins(10)
+        ),
+    }
+    for scale, suffix in ((0.5, ""), (median, " with median heuristic")):
+        sample = w19_kernel(scale), *data
+        expected |= {
+            f"SKCE_b{suffix}": estimators.skce_biased(*sample),
+            f"SKCE_uq{suffix}": estimators.skce(*sample),
+            f"SKCE_ul{suffix}": estimators.skce_block(*sample, block_size=2),
+        }
+    assert w19_timings.PROCEDURES.keys() == expected.keys()
+    for name, procedure in w19_timings.PROCEDURES.items():
+        assert procedure(*data, 0.5) == pytest.approx(float(expected[name]), rel=1e-12), name
+    assert len({round(float(value), 6) for value in expected.values()}) == 8  # none is another one
+
+
+@pytest.mark.slow
+def test_the_experiment_writes_its_results(tmp_path, monkeypatch):
+    chosen = ("ECE, uniform bins", "ECE, data-dependent bins", "SKCE_b", "SKCE_uq")
+    chosen += tuple(f"{name} {w19_timings.HEURISTIC}" for name in chosen[2:])
+    procedures = {name: w19_timings.PROCEDURES[name] for name in chosen}
+    monkeypatch.setattr(w19_timings, "PROCEDURES", procedures)
+    monkeypatch.setitem(w19_timings.SETTINGS, "quick", w19_timings.Settings((2,), (10, 20), 0.0))
+    w19_timings.run(command_line.Run("quick", None, tmp_path))
+    folder = tmp_path / "quick" / "w19_timings"
+    assert {path.name for path in folder.iterdir() if path.is_file()} == {
+        *("times.csv", "times.md", "claims.csv", "claims.md", "figure_37.png")
+    }
+    rows = [line.split(",") for line in (folder / "times.csv").read_text().splitlines()]
+    assert len(rows) == 3
+    assert np.all(np.array([row[2:] for row in rows[1:]], float) > 0)
+    claims = (folder / "claims.md").read_text()
+    assert "SKCE_b with median heuristic, n = 20, m = 2" in claims
+    assert "times as long" in claims

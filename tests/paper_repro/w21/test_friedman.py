@@ -1,0 +1,344 @@
+import csv
+import dataclasses
+import itertools
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import scipy.optimize
+import scipy.special
+import scipy.stats
+
+from calibjax import estimators, hypothesis_tests
+from calibjax.distributions import Normal, sample_targets
+from experiments.harness import cells, command_line
+from paper_repro.w21 import friedman as w21_friedman
+from paper_repro.w21 import friedman_networks as w21_friedman_networks
+from paper_repro.w21 import friedman_statistics as w21_friedman_statistics
+from paper_repro.w21 import friedman_tables as tables
+
+TINY = w21_friedman.Settings(
+    iterations=40,
+    networks=2,
+    resamples=99,
+    redraws=9,
+    data_sets=2,
+    networks_per_data_set=2,
+    chunk_size=6,  # as many as iterations in the tables, so that they share compilations
+    num_training=6,
+    num_test=6,
+    hidden=(4, 3),
+)
+
+
+def test_data():
+    data = w21_friedman_networks.draw_data_set(jax.random.key(0), 4000)
+    x, y = (np.asarray(leaf, float) for leaf in data)
+    assert data.features.dtype == data.targets.dtype == jnp.float32
+    assert scipy.stats.kstest(x.ravel(), "uniform").pvalue > 1e-3
+    signal = 10 * np.sin(np.pi * x[:, 0] * x[:, 1]) + 20 * (x[:, 2] - 0.5) ** 2
+    noise = y - (signal + 10 * x[:, 3] + 5 * x[:, 4])
+    assert scipy.stats.kstest(noise, "norm").pvalue > 1e-3
+    # No feature explains the noise, also not those that the targets do not depend on.
+    correlations = np.corrcoef(x.T, noise)[-1, :-1]
+    assert np.all(np.abs(correlations) < 4 / np.sqrt(4000))
+
+
+def test_initial_values():
+    """Glorot uniform weights, zero offsets, exponential standard deviations."""
+    layers, _ = w21_friedman_networks.draw_initial_values(jax.random.key(0))
+    assert len(layers) == 3
+    for (weights, offsets), (fan_in, fan_out) in zip(layers, itertools.pairwise((10, 200, 50, 1))):
+        bound = np.sqrt(6 / (fan_in + fan_out))
+        assert weights.shape == (fan_in, fan_out)
+        assert scipy.stats.kstest(np.ravel(weights), "uniform", (-bound, 2 * bound)).pvalue > 1e-3
+        assert not np.any(offsets)
+        assert weights.dtype == offsets.dtype == jnp.float32
+    keys = jax.random.split(jax.random.key(2), 500)
+    sigmas = jax.jit(jax.vmap(lambda k: w21_friedman_networks.draw_initial_values(k, ())[1]))(keys)
+    assert scipy.stats.kstest(np.asarray(sigmas), "expon").pvalue > 1e-3
+
+
+def stand_in(key, predictions, targets, *, num_redraws):
+    """A number for each batch of predictions, in place of a test that takes long to compile."""
+    parts = getattr(predictions, "components", predictions)
+    return jnp.mean((parts.loc * parts.scale).reshape(parts.loc.shape[0], -1), 1) - targets[0]
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    """Folder, networks and results of a tiny run."""
+    with pytest.MonkeyPatch.context() as patch, jax.enable_x64(True):
+        patch.setitem(w21_friedman.SETTINGS, "quick", TINY)
+        seen = {}
+        write = w21_friedman.write_tables
+        patch.setattr(
+            w21_friedman,
+            "write_tables",
+            lambda folder, results, *rest: seen.update(x=results) or write(folder, results, *rest),
+        )
+        patch.setattr(w21_friedman, "exact_pvalues", stand_in)
+        run = command_line.Run("quick", None, tmp_path_factory.mktemp("friedman"))
+        w21_friedman.run(run)
+        training = w21_friedman.trained("paper", TINY, TINY.networks)
+        yield run, training, seen["x"]
+
+
+@pytest.mark.slow
+def test_training(finished):
+    """A network against Adam in NumPy; the variance is the training error of each iteration."""
+    _, training, _ = finished
+    n, network = TINY.num_training, 1
+    means, sigmas = training.trajectory
+    assert means.dtype == sigmas.dtype == np.float32
+    errors = np.square(means - training.targets)
+    np.testing.assert_allclose(sigmas[1:], np.sqrt(errors[1:, :, :n].mean(2)), rtol=1e-5)
+
+    data = w21_friedman_networks.draw_data_set(cells.key_of("w21_friedman/paper/data"), 12)
+    features, targets = (np.asarray(leaf, float) for leaf in data)
+    np.testing.assert_array_equal(targets, training.targets)
+    key = jax.random.split(cells.key_of("w21_friedman/paper/networks"), 2)[network]
+    layers, sigma = w21_friedman_networks.draw_initial_values(key, TINY.hidden)
+    assert sigmas[0, network] == sigma
+    leaves, tree = jax.tree.flatten(jax.tree.map(lambda leaf: np.asarray(leaf, float), layers))
+
+    def outputs(leaves):
+        x = features
+        for i in range(0, 6, 2):
+            x = x @ leaves[i] + leaves[i + 1]
+            x = np.maximum(x, 0) if i < 4 else x
+        return x[:, 0]
+
+    def loss(leaves):
+        means = w21_friedman_networks.predicted_means(jax.tree.unflatten(tree, leaves), features)
+        return jnp.mean(jnp.square(means - targets)[:n])
+
+    slope = jax.jit(jax.grad(loss))
+    first, second = [0.0] * 6, [0.0] * 6
+    for t in range(TINY.iterations + 1):
+        np.testing.assert_allclose(means[t, network], outputs(leaves), rtol=1e-5, atol=1e-6)
+        slopes = [np.asarray(g) for g in slope(leaves)]
+        first = [0.9 * m + 0.1 * g for m, g in zip(first, slopes)]
+        second = [0.999 * v + 0.001 * g**2 for v, g in zip(second, slopes)]
+        scale = 1e-3 / (1 - 0.9 ** (t + 1))
+        leaves = [
+            x - scale * m / (np.sqrt(v / (1 - 0.999 ** (t + 1))) + 1e-8)
+            for x, m, v in zip(leaves, first, second)
+        ]
+    assert np.abs(means[-1, network] - means[0, network]).max() > 0.1
+
+
+def predictions_at(training, split, iteration):
+    """Means [networks, n], standard deviations [networks] and targets, cut out by hand."""
+    samples = slice(6) if split == "train" else slice(6, 12)
+    means = np.asarray(training.trajectory.means[iteration], float)[:, samples]
+    sigmas = np.asarray(training.trajectory.sigmas[iteration], float)
+    return means, sigmas, np.asarray(training.targets, float)[samples]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("split", ["train", "test"])
+def test_statistics_of_networks(finished, split):
+    """One iteration of one network against the public estimators and scipy, one by one."""
+    _, training, results = finished
+    i, network = 40, 1
+    means, sigmas, y = predictions_at(training, split, i)
+    p = Normal(jnp.array(means[network]), jnp.full(y.size, sigmas[network]))
+    sample = w21_friedman_statistics.kernel_of(p), p, jnp.array(y)
+    key = cells.key_of(f"w21_friedman/resamples/{split}")
+    test = hypothesis_tests.bootstrap_skce_test(key, *sample, num_samples=TINY.resamples)
+    levels = np.arange(0.05, 0.96, 0.05)
+    quantiles = scipy.stats.norm.ppf(levels, means[network][:, None], sigmas[network])
+    excess = y[:, None] - quantiles
+    expected = {
+        "NLL": -scipy.stats.norm.logpdf(y, means[network], sigmas[network]).mean(),
+        "MSE": np.mean((means[network] - y) ** 2),
+        "pinball": np.mean(np.maximum(levels * excess, (levels - 1) * excess)),
+        "SKCE (unbiased)": estimators.skce(*sample),
+        "SKCE (biased)": estimators.skce_biased(*sample),
+        "p-value": test.pvalue,
+    }
+    assert results.networks[split].keys() == expected.keys()
+    for name, value in expected.items():
+        computed = results.networks[split][name]
+        assert computed.shape == (41, 2)
+        np.testing.assert_allclose(computed[i, network], value, rtol=1e-11, err_msg=name)
+
+
+def test_bootstrap_pvalues():
+    """Those of the public test with the same key, for calibrated data."""
+    keys, pvalues = jax.random.split(jax.random.key(5), 4), []
+    for key in keys:
+        means = jax.random.normal(jax.random.key(6), (6,))
+        p = w21_friedman_statistics.network_predictions(means, jnp.array(1.0))
+        sample = w21_friedman_statistics.kernel_of(p), p, sample_targets(key, p)
+        test = hypothesis_tests.bootstrap_skce_test(key, *sample, num_samples=99)
+        matrix = estimators.calibration_kernel_matrix(*sample)
+        counts = w21_friedman_statistics.resample(key, 6, 99)
+        pvalues.append(float(test.pvalue))
+        computed = jax.jit(w21_friedman_statistics.bootstrap_pvalue)(matrix, counts)
+        assert computed == pytest.approx(pvalues[-1])
+    assert len(set(pvalues)) == 4
+    assert 0.1 < np.mean(pvalues) < 0.9
+
+
+def mixture_matrices(means, sigmas, y):
+    """h of equally weighted normal mixtures in plain NumPy, with all and without some pairs."""
+    k, n = means.shape
+    variances = sigmas**2
+
+    def expectation(difference, variance):
+        return np.exp(-(difference**2) / (2 * (1 + variance))) / np.sqrt(1 + variance)
+
+    right, wrong = np.empty((n, n)), np.empty((n, n))
+    for a in range(n):
+        for b in range(a + 1):
+            cost = (means[:, a, None] - means[:, b]) ** 2 + (sigmas[:, None] - sigmas) ** 2
+            transport = cost[scipy.optimize.linear_sum_assignment(cost)].mean()
+            terms = (
+                np.exp(-((y[a] - y[b]) ** 2) / 2)
+                - expectation(means[:, a] - y[b], variances)[:, None]
+                - expectation(means[:, b] - y[a], variances)
+                + expectation(means[:, a, None] - means[:, b], variances[:, None] + variances)
+            )
+            factor = np.exp(-np.sqrt(transport)) / k**2
+            right[a, b] = right[b, a] = factor * terms.sum()
+            wrong[a, b] = wrong[b, a] = factor * (terms.sum() - terms[1:, 0].sum())
+    return right, wrong
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("split", ["train", "test"])
+def test_statistics_of_the_ensemble(finished, split):
+    """One iteration against plain NumPy, all component pairs, scipy's assignment."""
+    _, training, results = finished
+    i = 2
+    means, sigmas, y = predictions_at(training, split, i)
+    right, wrong = mixture_matrices(means, sigmas, y)
+    n = y.size
+    unbiased = [(h.sum() - np.trace(h)) / (n * (n - 1)) for h in (right, wrong)]
+    log_probs = scipy.stats.norm.logpdf(y, means, sigmas[:, None])
+    expected = {
+        "NLL": -np.mean(scipy.special.logsumexp(log_probs, 0) - np.log(2)),
+        "MSE": np.mean((means.mean(0) - y) ** 2),
+        "SKCE (unbiased)": unbiased[0],
+        "SKCE (biased)": right.mean(),
+    }
+    for name, value in expected.items():
+        computed = results.ensemble[split][name]
+        assert computed.shape == (41,)
+        np.testing.assert_allclose(computed[i], value, rtol=1e-9, err_msg=name)
+    assert results.table_iterations[i] == i
+    skipping = [results.reference[split][f"SKCE ({kind})"][i] for kind in ("unbiased", "biased")]
+    np.testing.assert_allclose(skipping, [unbiased[1], wrong.mean()], rtol=1e-9)
+    values = means * sigmas[:, None] - y[0]
+    np.testing.assert_allclose(results.exact[split]["networks"][i], values.mean(1))
+    np.testing.assert_allclose(results.exact[split]["ensemble"][i], values.mean())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["network", pytest.param("ensemble", marks=pytest.mark.slow)])
+def test_exact_pvalues(kind):
+    """Those of the public test, one by one."""
+    keys = jax.random.split(jax.random.key(4), 3)
+    means, y = jax.random.normal(keys[0], (3, 2, 6)), jax.random.normal(keys[1], (6,))
+    sigmas = jnp.array([0.1, 1.0, 3.0])
+    if kind == "network":
+        p = w21_friedman_statistics.network_predictions(means[:, 0], sigmas)
+    else:
+        p = w21_friedman_statistics.ensemble_predictions(means, jnp.stack([sigmas, sigmas], 1))
+    pvalues = w21_friedman_statistics.exact_pvalues(keys[2], p, y, num_redraws=39)
+    one = jax.tree.map(lambda leaf: leaf[1], p)
+    kernel = w21_friedman_statistics.kernel_of(one)
+    test = hypothesis_tests.exact_skce_test(
+        keys[2], kernel, one, y, num_samples=39, statistic="biased"
+    )
+    assert pvalues.shape == (3,)
+    assert pvalues[1] == pytest.approx(float(test.pvalue))
+    assert pvalues[0] < pvalues[1]
+
+
+@pytest.mark.slow
+def test_identical_components_lose_a_quarter():
+    """What CalibrationErrors.jl gives for two identical components, relative to the right value."""
+    means = jax.random.normal(jax.random.key(0), (6, 1, 6)).repeat(2, 1)
+    p = w21_friedman_statistics.ensemble_predictions(means, jnp.ones((6, 2)))
+    y = jnp.arange(6.0)
+    right = w21_friedman_statistics.evaluate(jnp.ones((6, 99), jnp.int32), p, y)
+    wrong = w21_friedman_statistics.evaluate_skipping(p, y)
+    np.testing.assert_allclose(wrong[0], 0.75 * right["SKCE (unbiased)"], rtol=1e-9)
+    np.testing.assert_allclose(wrong[1], 0.75 * right["SKCE (biased)"], rtol=1e-9)
+
+
+@pytest.mark.slow
+def test_a_second_run_reads_what_the_first_wrote(finished, monkeypatch):
+    run, training, results = finished
+    folder = run.folder("w21_friedman")
+    for name in ("networks", "ensemble", "pvalues", "claims"):
+        assert (folder / f"{name}.md").is_file()
+    assert (folder / "figure_3.png").is_file()
+    assert (folder / "figure_12.png").is_file()
+    refuse = lambda *args, **options: pytest.fail("computed again")  # noqa: E731
+    for name in ("evaluate", "evaluate_skipping", "exact_pvalues"):
+        monkeypatch.setattr(w21_friedman, name, refuse)
+    again = w21_friedman.evaluated(folder, TINY, training)
+    np.testing.assert_array_equal(again.networks["test"]["NLL"], results.networks["test"]["NLL"])
+    other = dataclasses.replace(training, digest="another trajectory")
+    with pytest.raises(pytest.fail.Exception, match="computed again"):
+        w21_friedman.evaluated(folder, TINY, other)
+
+
+def test_comparison_with_the_published_range():
+    published, others = np.array([1.0, 2.0, 4.0]), np.array([[0.0, 9.0], [1.0, 3.0], [2.0, 0.0]])
+    row = tables.network_row(published, others, np.array([-1.1, -0.9, 5.9, 6.1]))
+    assert row[:5] == [1.0, 4.0, 1.0, -1.0, 6.0]  # sd of 0, 1, 2
+    assert row[5:9] == [2.5, "yes", 1.5, "yes"]
+    assert row[9:] == [pytest.approx(5 / 6), 2, 2]
+    far = tables.network_row(published, others + 100, np.zeros(2))
+    assert far[6] == far[8] == "no"
+    assert far[9:] == [0.0, 2, 0]
+    columns = ["train", "NLL", 0]
+    text = tables.verdict([[*columns, *row], [*columns, *far]], 3)
+    assert "Of 2 rows, the mean is inside in 1, the median in 1, and 41.7%" in text
+    assert "in 1 rows" in text
+
+
+def test_published_values():
+    rows = [
+        {"dataset": d, "iteration": i, "statistic": s, "estimate": f"{k / 1000}"}
+        for k, (d, i, s) in enumerate(
+            itertools.product(("train", "test"), ("1", "10"), ("MSE", "p-value"))
+        )
+    ]
+    values = lambda *place: tables._published_values(rows, *place).tolist()  # noqa: E731
+    assert values("test", 1, "MSE") == [0.004]
+    assert values("train", 10, "p-value") == [4 / 1001]
+
+
+def test_claims():
+    """Best iterations, and where the ensemble is better: smaller, for p-values larger."""
+    networks = np.array([[3.0, 5.0], [1.0, 1.0], [2.0, 2.0]])
+    ensemble = np.array([3.0, 2.0, 1.0])
+    one = lambda x: {split: dict.fromkeys(tables.STATISTICS, x) for split in ("train", "test")}  # noqa: E731
+    results = tables.Results([0, 1], one(networks), one(ensemble), {}, {})
+    rows = {tuple(row[:2]): row[2:] for row in tables.claim_rows(results)}
+    assert rows["test", "NLL"] == [1, 2, pytest.approx(2 / 3), pytest.approx(2 / 3), None]
+    assert rows["train", "p-value"] == [0, 0, pytest.approx(1 / 3), pytest.approx(1 / 3), None]
+
+
+def test_the_committed_results_agree_with_the_published_ones():
+    """The verdict follows from the numbers in the table, and is the one that is claimed."""
+    path = Path(tables.__file__).parents[1] / "results" / "w21_friedman" / "networks.csv"
+    with path.open(newline="", encoding="utf-8") as file:
+        _, *rows = csv.reader(file)
+    assert len(rows) == 2 * 18 * 6
+    numbers = np.array([[float(row[i]) for i in (3, 4, 5, 6, 7, 10)] for row in rows])
+    low, high, spread, lower, upper, median = numbers.T
+    np.testing.assert_allclose(lower, low - 2 * spread, rtol=1e-9, atol=1e-15)
+    np.testing.assert_allclose(upper, high + 2 * spread, rtol=1e-9, atol=1e-15)
+    inside = (lower <= median) & (median <= upper)
+    assert [row[11] for row in rows] == ["yes" if x else "no" for x in inside]
+    chosen = [int(row[2]) in (0, 1, 10, 100, 500, 1500, 5000) for row in rows]
+    assert np.all(inside[chosen])
