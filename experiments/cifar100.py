@@ -39,6 +39,7 @@ from calibjax import (
 )
 from calibjax.distributions import Bernoulli, Categorical
 from experiments.harness import cells, command_line, data_files
+from experiments.harness.cells import Store
 from experiments.harness.figures import save_figure
 from experiments.harness.tables import write_records
 from paper_repro.data import cifar
@@ -249,7 +250,7 @@ def evaluate_model(
 
 
 def finished_cells(
-    folder: Path,
+    store: Store,
     data: dict[str, tuple[Categorical, jax.Array]],
     temperature: float,
     num_samples: int,
@@ -257,7 +258,7 @@ def finished_cells(
     """Results of each model, computed or read.
 
     Args:
-        folder: folder of the cells.
+        store: store of the cells.
         data: predictions and labels of "network", and of it with a temperature.
         temperature: the temperature.
         num_samples: redraws of the tests.
@@ -272,7 +273,7 @@ def finished_cells(
             name, parameters = f"{model}/{name}", parameters | {"temperature": temperature}
         bar.set_description(name)
         compute = functools.partial(compute, name, *arguments, redraws)
-        result = cells.cell(folder, name, parameters, compute)
+        result = cells.cell(store, name, parameters, compute)
         bar.update()
         return result
 
@@ -300,7 +301,8 @@ def main() -> None:
         "temperature scaling": (scaling.apply(temperature, predictions), targets),
     }
     folder, num_samples = run.output, options.num_samples
-    models = finished_cells(folder / NAME, data, float(temperature), num_samples)
+    store = run.store(NAME, __file__)
+    models = finished_cells(store, data, float(temperature), num_samples)
     write_summary(folder, models, float(temperature), num_samples)
     write_classes(folder, models, REDRAWS_OF_CLASSES * num_samples)
     plot(folder, data)

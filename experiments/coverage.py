@@ -22,7 +22,6 @@ Run: python -m experiments.coverage [--num-datasets 2000] [--output DIR]
 import functools
 import itertools
 import math
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -32,7 +31,7 @@ from tqdm import tqdm
 
 from calibjax import hypothesis_tests
 from experiments.harness import command_line
-from experiments.harness.cells import cell, keys_of, spans
+from experiments.harness.cells import Store, cell, keys_of, spans
 from experiments.harness.command_line import program
 from experiments.harness.tables import write_records
 from experiments.synthetic_models import SCALE, SHIFTED_MEAN, Model
@@ -153,7 +152,7 @@ def truth_row(model: Model, n: int, chunks: list[dict[str, Any]], number: int) -
 
 
 def finished_cells(
-    folder: Path, num_datasets: int
+    store: Store, num_datasets: int
 ) -> list[tuple[tuple[int, str, Model], list[dict[str, Any]]]]:
     """Numbers of samples, methods, models, and what was found, computed or read."""
     cases = list(itertools.product((64, 256, 1024), METHODS, MODELS))
@@ -170,16 +169,16 @@ def finished_cells(
                 bar.set_description(f"{model.name} {model.size}, n = {n}, {method}, {span[0]}")
                 compute = functools.partial(tally, method, model, n, span)
                 name = f"{model.name}{model.size}/{n}/{method}/{span[0]}"
-                chunks.append(cell(folder, name, {"last": span[1], "B": NUM_RESAMPLES}, compute))
+                chunks.append(cell(store, name, {"last": span[1], "B": NUM_RESAMPLES}, compute))
                 bar.update()
             found.append(((n, method, model), chunks))
     return found
 
 
-def coverages(folder: Path, num_datasets: int) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+def coverages(store: Store, num_datasets: int) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """Rows about the intervals, and about the true SKCE."""
     rows, truths = [], []
-    for (n, method, model), chunks in finished_cells(folder, num_datasets):
+    for (n, method, model), chunks in finished_cells(store, num_datasets):
         number = number_of(method, model, n, num_datasets)
         if method == "asymptotic":
             truths.append(truth_row(model, n, chunks, number))
@@ -199,7 +198,7 @@ def main() -> None:
     if options.num_datasets < 2:
         parser.error("--num-datasets: expected at least 2")
     jax.config.update("jax_enable_x64", True)
-    rows, truths = coverages(run.output / "coverage", options.num_datasets)
+    rows, truths = coverages(run.store("coverage", __file__), options.num_datasets)
     command = f"`python -m experiments.coverage --num-datasets {options.num_datasets}`"
     note = (
         f"Intervals of level {LEVEL}, {NUM_RESAMPLES} resamples for the bootstrap. The SKCE of the "

@@ -42,7 +42,6 @@ Run: python -m experiments.estimator_bias [--preset quick|full] [--output DIR]
 """
 
 import functools
-from pathlib import Path
 from typing import NamedTuple
 
 import jax
@@ -61,6 +60,7 @@ from experiments.estimator_bias_simulation import (
 )
 from experiments.estimator_bias_tables import Case, plot, write
 from experiments.harness import cells, command_line
+from experiments.harness.cells import Store
 
 NAME = "estimator_bias"
 # Number of classes m, α, and what the predictions or labels differ in from calibrated ones.
@@ -111,15 +111,15 @@ def functions_for(num_classes: int, num_samples: int) -> Functions:
     return Functions(num_classes, num_samples, max(ranks))
 
 
-def run_case(folder: Path, preset: Preset, name: str, num_samples: int) -> Case:
+def run_case(store: Store, preset: Preset, name: str, num_samples: int) -> Case:
     """All data sets of a model."""
     num_classes = int(name.split()[0])
     num_draws = 10 * preset.num_draws // max(10, num_classes)
-    truth = true_error(folder, name, MODELS[name](), num_draws)
+    truth = true_error(store, name, MODELS[name](), num_draws)
     number = preset.num_datasets[num_samples][num_classes]
     functions = functions_for(num_classes, num_samples)
     chunks = [
-        simulate(folder, name, MODELS[name](), functions, first, first + preset.chunk)
+        simulate(store, name, MODELS[name](), functions, first, first + preset.chunk)
         for first in tqdm(range(0, number, preset.chunk), desc=f"{name}, n = {num_samples}")
     ]
     found = {field: np.concatenate([chunk[field] for chunk in chunks]) for field in chunks[0]}
@@ -127,10 +127,10 @@ def run_case(folder: Path, preset: Preset, name: str, num_samples: int) -> Case:
     return Case(name, num_samples, truth["value"], truth["error"], size, found)
 
 
-def run_all(folder: Path, preset: Preset) -> list[Case]:
+def run_all(store: Store, preset: Preset) -> list[Case]:
     """All models and numbers of samples of a preset."""
     return [
-        run_case(folder, preset, name, num_samples)
+        run_case(store, preset, name, num_samples)
         for num_samples, numbers in preset.num_datasets.items()
         for name in MODELS
         if int(name.split()[0]) in numbers
@@ -143,11 +143,11 @@ def main() -> None:
     parser = command_line.option_parser(__file__, __doc__, presets=tuple(PRESETS))
     run, _ = command_line.parse(parser)
     jax.config.update("jax_enable_x64", True)
-    folder = run.folder(NAME)
-    cases = run_all(folder, PRESETS[run.preset])
+    store = run.store(NAME, __file__)
+    cases = run_all(store, PRESETS[run.preset])
     command = f"`python -m experiments.estimator_bias --preset {run.preset}`"
-    write(folder, cases, command)
-    plot(folder, cases)
+    write(store.folder, cases, command)
+    plot(store.folder, cases)
 
 
 if __name__ == "__main__":

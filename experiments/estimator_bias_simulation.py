@@ -16,7 +16,6 @@ predictions.
 """
 
 import functools
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
@@ -30,6 +29,7 @@ from calibjax.distributions import Bernoulli, Categorical, CategoricalLogits
 from calibjax.risk.estimation import losses_of_factors
 from calibjax.risk.low_rank import numerical_rank
 from experiments.harness import cells
+from experiments.harness.cells import Store
 
 NUM_FOLDS, TEST_FRACTION = 5, 0.2  # of G24
 NUM_POINTS = 500  # new predictions
@@ -127,7 +127,7 @@ def sampled_error(
     return jnp.mean(values), jnp.std(values, ddof=1) / np.sqrt(values.size)
 
 
-def true_error(folder: Path, name: str, model: Model, num_draws: int) -> dict[str, float]:
+def true_error(store: Store, name: str, model: Model, num_draws: int) -> dict[str, float]:
     """CCE² of a model as `value`, with its standard error `error`, which is 0 where it is exact."""
     if float(model.sharpness) == 1:
         return {"value": float(exact_error(model)), "error": 0.0}
@@ -139,7 +139,7 @@ def true_error(folder: Path, name: str, model: Model, num_draws: int) -> dict[st
         value, error = sampled_error(key, model, num_batches=num_batches, batch_size=batch_size)
         return {"value": float(value), "error": float(error)}
 
-    return cells.cell(folder, f"{name}/truth", {"draws": num_draws} | parameters_of(model), compute)
+    return cells.cell(store, f"{name}/truth", {"draws": num_draws} | parameters_of(model), compute)
 
 
 class Functions(NamedTuple):
@@ -329,7 +329,7 @@ def evaluate_all(
 
 
 def simulate(
-    folder: Path, name: str, model: Model, functions: Functions, first: int, last: int
+    store: Store, name: str, model: Model, functions: Functions, first: int, last: int
 ) -> dict[str, np.ndarray]:
     """What is found in the data sets first, ..., last − 1 of a model, [data sets, ...] each."""
     n = functions.num_samples
@@ -341,4 +341,4 @@ def simulate(
 
     parameters = functions._asdict() | {"last": last, "points": NUM_POINTS}
     parameters |= parameters_of(model)
-    return cells.arrays(folder, f"{name}/{n}/{first}", parameters, compute)
+    return cells.arrays(store, f"{name}/{n}/{first}", parameters, compute)

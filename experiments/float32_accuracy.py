@@ -102,11 +102,11 @@ def main() -> None:
         parser.error("--num-datasets, --num-samples: expected at least 2")
     jax.config.update("jax_enable_x64", True)
     numbers = options.num_datasets, options.num_samples
-    rows = []
+    store, rows = run.store("float32_accuracy", __file__), []
     for dim, sigma in tqdm(list(itertools.product((1, 10), (0.1, 0.01, 1.0))), unit="cell"):
         rows.append(
             cells.cell(
-                run.output / "float32_accuracy",
+                store,
                 f"d{dim}_sigma{sigma}",
                 {"data sets": numbers[0], "n": numbers[1]},
                 functools.partial(compare, dim, sigma, *numbers),

@@ -25,7 +25,6 @@ import functools
 import itertools
 import math
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
@@ -36,7 +35,7 @@ from tqdm import tqdm
 from calibjax import distributions, estimators, hypothesis_tests, kernels
 from calibjax.hypothesis_tests import chi_squared, spectral
 from experiments.harness import clocks, command_line
-from experiments.harness.cells import cell, key_of
+from experiments.harness.cells import Store, cell, key_of
 from experiments.harness.command_line import program
 from experiments.harness.tables import write_records
 from experiments.synthetic_models import CLASS_KERNEL, NORMAL_KERNEL, SCALE
@@ -163,14 +162,14 @@ def null_law(samples: tuple[Any, ...], num_eigenvalues: int) -> chi_squared.ChiS
     return spectral._null(kernel, tuple(data), num_eigenvalues=num_eigenvalues)[2]
 
 
-def approximation_rows(folder: Path, num_draws: int) -> list[dict[str, Any]]:
+def approximation_rows(store: Store, num_draws: int) -> list[dict[str, Any]]:
     """Differences from the bootstrap in all cases."""
     rows = []
     for n, label in (bar := tqdm(list(itertools.product(SIZES, DATA)), unit="cell")):
         bar.set_description(f"approximations: {label}, n = {n}")
         draws = num_draws if n < COSTLY_SIZE else math.ceil(num_draws / 5)
         compute = functools.partial(approximate, label, n, draws)
-        result = cell(folder, f"approximations/{n}/{label}", {"draws": draws}, compute)
+        result = cell(store, f"approximations/{n}/{label}", {"draws": draws}, compute)
         pvalues, curves = result["pvalues"], result["curves"]
         reference = np.array(curves.pop("bootstrap"))
         for name, curve in curves.items():
@@ -238,14 +237,14 @@ def effect_of_rank(label: str, num_samples: int) -> dict[str, Any]:
     }
 
 
-def rank_rows(folder: Path) -> list[dict[str, Any]]:
+def rank_rows(store: Store) -> list[dict[str, Any]]:
     """Effect of the number of leading eigenvalues, which are in subspace iteration if n ≥ 4 r."""
     rows = []
     for label in (bar := tqdm(DATA, unit="cell")):
         bar.set_description(f"eigenvalues: {label}")
         n = SIZES[-1]
         compute = functools.partial(effect_of_rank, label, n)
-        result = cell(folder, f"eigenvalues/{n}/{label}", {}, compute)
+        result = cell(store, f"eigenvalues/{n}/{label}", {}, compute)
         *some, everything = result["pvalues"]
         *curves, full = map(np.array, result["curves"])
         line: dict[str, Any] = {"data": label, "n": n, "p of all eigenvalues": everything}
@@ -287,20 +286,20 @@ def time_once(label: str, num_samples: int) -> dict[str, Any]:
     return {"seconds": seconds, "load": clocks.machine_load()}
 
 
-def times_of(folder: Path, label: str, repetitions: int) -> tuple[dict[str, Any], float | None]:
+def times_of(store: Store, label: str, repetitions: int) -> tuple[dict[str, Any], float | None]:
     """Smallest seconds, and the largest load of the machine, over repetitions, a cell each."""
     compute = functools.partial(time_once, label, TIMED_SIZE)
     numbers = tqdm(range(repetitions), desc=f"times: {label}", unit="cell")
-    found = [cell(folder, f"times/{label}/{i}", {"n": TIMED_SIZE}, compute) for i in numbers]
+    found = [cell(store, f"times/{label}/{i}", {"n": TIMED_SIZE}, compute) for i in numbers]
     loads = [x["load"] for x in found if x["load"] is not None]
     return clocks.smallest([x["seconds"] for x in found]), max(loads, default=None)
 
 
-def time_rows(folder: Path, repetitions: int) -> list[dict[str, Any]]:
+def time_rows(store: Store, repetitions: int) -> list[dict[str, Any]]:
     """Times at n = 4096 as multiples of that of the test."""
     rows = []
     for label in ("normal, calibrated", "Dirichlet(1), calibrated"):
-        times, load = times_of(folder, label, repetitions)
+        times, load = times_of(store, label, repetitions)
         base = times["spectrum_skce_test"]
         for name, (wall, cpu) in times.items():
             ratio, cpu_ratio = wall / base[0], cpu / base[1]
@@ -330,12 +329,12 @@ def main() -> None:
     parser.add_argument("--repetitions", type=command_line.positive_integer, default=3)
     run, options = command_line.parse(parser)
     jax.config.update("jax_enable_x64", True)
-    folder = run.output / "null_approximations"
+    store = run.store("null_approximations", __file__)
     command = (
         f"Made by `python -m experiments.null_approximations --num-draws {options.num_draws}`."
     )
     write = functools.partial(write_records, run.output)
-    rows = approximation_rows(folder, options.num_draws)
+    rows = approximation_rows(store, options.num_draws)
     note = (
         f"Approximations of the null distribution against {options.num_draws} bootstrap resamples, "
         f"a fifth of them if n = {COSTLY_SIZE} (standard error of a probability at most "
@@ -347,13 +346,13 @@ def main() -> None:
     write("null_approximations", rows, note)
     write("null_approximations_summary", worst_rows(rows), note)
     note = f"Numerical p-values with r leading eigenvalues against all of them. {command}"
-    write("null_eigenvalues", rank_rows(folder), note)
+    write("null_eigenvalues", rank_rows(store), note)
     note = (
         f"Repetitions: {options.repetitions}, interleaved, after one to warm up; minima. Where the "
         "load is above the number of cores the CPU seconds are what to compare. "
         f"{command[:-2]} --repetitions {options.repetitions}`."
     )
-    write("null_times", time_rows(folder, options.repetitions), note)
+    write("null_times", time_rows(store, options.repetitions), note)
 
 
 if __name__ == "__main__":

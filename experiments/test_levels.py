@@ -23,7 +23,6 @@ import functools
 import itertools
 import math
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -40,7 +39,7 @@ from experiments.compared_tests import (
     is_simulated,
 )
 from experiments.harness import command_line
-from experiments.harness.cells import cell, key_of, spans
+from experiments.harness.cells import Store, cell, key_of, spans
 from experiments.harness.command_line import program
 from experiments.harness.tables import write_records
 from experiments.synthetic_models import Model
@@ -97,7 +96,7 @@ def level_row(line: dict[str, Any], rate: float, number: int) -> dict[str, Any]:
 
 
 def finished_cells(
-    folder: Path, num_datasets: int
+    store: Store, num_datasets: int
 ) -> list[tuple[tuple[Model, int, str], list[dict[str, Any]]]]:
     """Models, numbers of samples, groups of tests, and their counts, computed or read."""
     found = []
@@ -114,16 +113,16 @@ def finished_cells(
                 label = f"levels/{model.name}/{model.size}/{n}"
                 draws = draws_of(group, model, n)
                 compute = functools.partial(counts, label, group, model, n, draws, span)
-                chunks.append(cell(folder, name, parameters, compute))
+                chunks.append(cell(store, name, parameters, compute))
                 bar.update()
             found.append(((model, n, group), chunks))
     return found
 
 
-def levels(folder: Path, num_datasets: int) -> list[dict[str, Any]]:
+def levels(store: Store, num_datasets: int) -> list[dict[str, Any]]:
     """Rejection rates of all tests in all cells."""
     rows = []
-    for (model, n, group), chunks in finished_cells(folder, num_datasets):
+    for (model, n, group), chunks in finished_cells(store, num_datasets):
         for test in chunks[0]:
             rejected = sum(chunk[test]["rejected"] for chunk in chunks)
             line = {
@@ -171,7 +170,7 @@ def mean_of(
     return {"mean": float(values.mean()), "error": error}
 
 
-def means(folder: Path, num_datasets: int, num_samples: int = 4) -> list[dict[str, Any]]:
+def means(store: Store, num_datasets: int, num_samples: int = 4) -> list[dict[str, Any]]:
     """Means of the unbiased estimators over calibrated data sets; the truth is zero."""
     unbiased = {
         "skce": estimators.skce,
@@ -185,7 +184,7 @@ def means(folder: Path, num_datasets: int, num_samples: int = 4) -> list[dict[st
         path = f"means/{model.name}{model.size}/{name.split()[0]}"
         parameters = {"data sets": num_datasets, "n": num_samples}
         compute = functools.partial(mean_of, estimator, model, num_samples, num_datasets)
-        found = cell(folder, path, parameters, compute)
+        found = cell(store, path, parameters, compute)
         ratio = found["mean"] / found["error"]
         rows.append(
             {
@@ -214,11 +213,11 @@ def main() -> None:
         parser.error("--num-means: expected at least 2")
     jax.config.update("jax_enable_x64", True)
     note = f"Calibrated data sets: {options.num_means} in each row."
-    folder = run.output / "test_levels"
-    rows = means(folder, options.num_means)
+    store = run.store("test_levels", __file__)
+    rows = means(store, options.num_means)
     write_records(run.output, "unbiasedness", rows, note)
     command = f"`python -m experiments.test_levels --num-datasets {options.num_datasets}`"
-    rows = levels(folder, options.num_datasets)
+    rows = levels(store, options.num_datasets)
     note = (
         f'Level {ALPHA}. "draws": resamples or redraws of each simulated test; the level of exact '
         'tests does not depend on their number. "undefined": data sets without p-value, counted '

@@ -13,14 +13,13 @@ Run: python -m experiments.test_power [--num-datasets 500] [--output DIR]
 
 import functools
 import math
-from pathlib import Path
 from typing import Any
 
 from tqdm import tqdm
 
 from experiments.compared_tests import ALPHA, GROUPS, counts
 from experiments.harness import command_line
-from experiments.harness.cells import cell, spans
+from experiments.harness.cells import Store, cell, spans
 from experiments.harness.command_line import program
 from experiments.harness.tables import write_records
 from experiments.synthetic_models import WRONG_CLASSES, WRONG_NORMALS, Model
@@ -41,7 +40,7 @@ def all_cells() -> list[tuple[Model, str]]:
     ]
 
 
-def rejections(folder: Path, num_datasets: int) -> dict[tuple[str, str], float]:
+def rejections(store: Store, num_datasets: int) -> dict[tuple[str, str], float]:
     """Share of data sets that are rejected, by test and name of the model."""
     found: dict[tuple[str, str], float] = {}
     for model, group in tqdm(all_cells(), unit="cell"):
@@ -51,7 +50,7 @@ def rejections(folder: Path, num_datasets: int) -> dict[tuple[str, str], float]:
             compute = functools.partial(
                 counts, f"power/{model.name}/{n}", group, model, n, DRAWS, span
             )
-            chunk = cell(folder, name, {"n": n, "draws": DRAWS, "last": span[1]}, compute)
+            chunk = cell(store, name, {"n": n, "draws": DRAWS, "last": span[1]}, compute)
             for test, count in chunk.items():
                 place = test, model.name
                 found[place] = found.get(place, 0) + count["rejected"] / num_datasets
@@ -84,7 +83,7 @@ def main() -> None:
     parser = command_line.option_parser(__file__, __doc__)
     parser.add_argument("--num-datasets", type=command_line.positive_integer, default=500)
     run, options = command_line.parse(parser)
-    found = rejections(run.output / "test_power", options.num_datasets)
+    found = rejections(run.store("test_power", __file__), options.num_datasets)
     worst = 100 * math.sqrt(0.25 / options.num_datasets)
     note = (
         f"Rejections in percent at level {100 * ALPHA:.0f} %, {options.num_datasets} data sets in "

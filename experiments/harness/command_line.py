@@ -11,6 +11,7 @@ from typing import Any, Literal
 import jax
 
 from experiments.harness import source
+from experiments.harness.cells import Store
 from experiments.harness.data_files import DataError, existing_file, read_table
 from experiments.harness.extras import MissingExtra
 from experiments.harness.messages import log
@@ -27,18 +28,38 @@ class Run:
         data: folder with the published data, or None.
         output: folder that the presets write their folders to.
         npz: files with data of the user's own, see `paper_repro.data.classifiers`.
+        trust: whether cells that were computed by other code are kept.
     """
 
     preset: str | None
     data: Path | None
     output: Path
     npz: tuple[Path, ...] = ()
+    trust: bool = False
 
     def folder(self, experiment: str) -> Path:
         """Folder of the results of an experiment, created if it is missing."""
         folder = self.output / (self.preset or "") / experiment
         folder.mkdir(parents=True, exist_ok=True)
         return folder
+
+    def store(self, experiment: str, file: str) -> Store:
+        """Store of the cells of an experiment; a line says so if some are of other code.
+
+        Args:
+            experiment: name of the experiment.
+            file: `__file__` of its module.
+        """
+        store = Store(self.folder(experiment), source.fingerprint(file), self.trust)
+        stale, number = store.stale()
+        if stale:
+            then = (
+                "they are kept (--trust-cells)."
+                if self.trust
+                else "what is needed of them is computed again (--trust-cells keeps them)."
+            )
+            log(f"{experiment}: the code has changed since {stale} of {number} cells; {then}")
+        return store
 
     def published(
         self, *parts: str, columns: Mapping[str, type] | None = None
@@ -134,6 +155,11 @@ def option_parser(
         default=source.ROOT / room / "output",
         help=f"default: {room}/output",
     )
+    parser.add_argument(
+        "--trust-cells",
+        action="store_true",
+        help="keep stored results that were computed before the code changed",
+    )
     if npz:
         parser.add_argument(
             "--npz",
@@ -167,7 +193,8 @@ def parse(
     options = parser.parse_args(arguments)
     found = vars(options)
     npz = tuple(found.get("npz", ()))
-    return Run(found.get("preset"), found.get("data"), options.output, npz), options
+    shared = found.get("preset"), found.get("data"), options.output, npz, options.trust_cells
+    return Run(*shared), options
 
 
 def program(main: Callable[..., None]) -> Callable[..., None]:

@@ -1,11 +1,95 @@
-"""The project's own code: where it lies, and what its modules are called."""
+"""The project's own code: names of modules, what they import, and a digest of what they do."""
 
+import ast
+import functools
+import hashlib
+from collections.abc import Iterator
 from pathlib import Path
 
-ROOT = Path(__file__).parents[2]  # holds the rooms `experiments` and `paper_repro`
+import calibjax
+
+ROOT = Path(__file__).parents[2]  # holds the rooms
+ROOMS = ("experiments", "paper_repro")
+LIBRARY = Path(calibjax.__file__).parent
 
 
-def name_of(file: str | Path) -> str:
+def name_of(file: str | Path, root: Path = ROOT) -> str:
     """Name that a module of a room is run or imported by, without `__main__` and `__init__`."""
-    parts = Path(file).resolve().relative_to(ROOT.resolve()).with_suffix("").parts
+    parts = Path(file).resolve().relative_to(root.resolve()).with_suffix("").parts
     return ".".join(parts[:-1] if parts[-1] in ("__main__", "__init__") else parts)
+
+
+def imported_names(tree: ast.AST, package: str = "") -> set[str]:
+    """Names of all modules that are imported anywhere in a module, and of what is taken from them.
+
+    Args:
+        tree: the module.
+        package: the package it is in, which relative imports start from.
+    """
+    found: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            above = package.split(".")[: len(package.split(".")) - node.level + 1]
+            module = ".".join([*(above if node.level else ()), *filter(None, [node.module])])
+            found |= {module, *(f"{module}.{alias.name}" for alias in node.names)}
+    return found
+
+
+def _files_of(name: str, root: Path) -> Iterator[Path]:
+    """The file of a module of a room, and those of the packages it is in, which run before it."""
+    parts = name.split(".")
+    if parts[0] in ROOMS:
+        for i in range(1, len(parts) + 1):
+            path = root.joinpath(*parts[:i])
+            candidates = (path / "__init__.py", path.with_suffix(".py"))
+            yield from (file for file in candidates if file.is_file())
+
+
+class _WithoutTexts(ast.NodeTransformer):
+    """Removes docstrings, and other strings that stand on their own and do nothing."""
+
+    def visit_Expr(self, node: ast.Expr) -> ast.Expr | None:
+        is_text = isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
+        return None if is_text else node
+
+
+@functools.cache
+def _parsed(path: Path, content: bytes, root: Path) -> tuple[str, frozenset[Path]]:
+    """What a module does, as text, and the files of the rooms that it imports."""
+    tree = ast.parse(content, str(path))
+    names: set[str] = set()
+    if path.is_relative_to(root):
+        package = ".".join(path.relative_to(root).parent.parts)
+        names = imported_names(tree, package)
+    files = frozenset(file for name in names for file in _files_of(name, root))
+    return ast.dump(_WithoutTexts().visit(tree), annotate_fields=False), files
+
+
+def fingerprint(file: str | Path, root: Path = ROOT, library: Path = LIBRARY) -> str:
+    """Digest of the code that a program runs: another one where any of it does something else.
+
+    It is that of the syntax trees, without docstrings and comments, of the module, of the modules
+    of the rooms that it imports, directly or not, and of the whole library.
+
+    Args:
+        file: the module that is run.
+        root: folder of the rooms.
+        library: folder of calibjax.
+    """
+    root = root.resolve()
+    start = Path(file).resolve()
+    todo = {start, *_files_of(name_of(start, root), root)}
+    code = {f"library/{path.relative_to(library)}": path for path in library.rglob("*.py")}
+    texts = {name: _parsed(path, path.read_bytes(), library)[0] for name, path in code.items()}
+    done: set[Path] = set()
+    while todo - done:
+        path = (todo - done).pop()
+        texts[str(path.relative_to(root))], files = _parsed(path, path.read_bytes(), root)
+        todo |= files
+        done.add(path)
+    found = hashlib.sha256()
+    for name, text in sorted(texts.items()):
+        found.update(f"{name}\n{text}\n".encode())
+    return found.hexdigest()

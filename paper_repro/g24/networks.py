@@ -15,7 +15,6 @@ import dataclasses
 import functools
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
@@ -26,6 +25,7 @@ from tqdm import tqdm
 from calibjax import estimators, record, risk
 from calibjax.distributions import Categorical, CategoricalLogits
 from experiments.harness import cells, command_line
+from experiments.harness.cells import Store
 from experiments.harness.data_files import digest
 from experiments.harness.messages import log
 from paper_repro.data import cifar
@@ -247,7 +247,7 @@ def evaluate(
 
 
 def finished_cells(
-    folder: Path,
+    store: Store,
     settings: Settings,
     networks: list[Network],
     chosen: dict[str, dict[str, dict[str, Estimator]]],
@@ -270,7 +270,7 @@ def finished_cells(
                     "tolerance": estimator.tolerance,
                     "grid": estimator.grid_for(network).tolist(),
                 }
-                found = cells.arrays(folder, path, parameters, compute)
+                found = cells.arrays(store, path, parameters, compute)
                 finished[network.name, notion, name] = found
                 bar.update(NUM_FOLDS * len(finished) - bar.n)  # folds of cells that were read
     return finished
@@ -278,18 +278,18 @@ def finished_cells(
 
 def run(run: command_line.Run) -> None:
     """Runs the experiment; without networks it is skipped."""
-    settings, folder = SETTINGS[run.preset], run.folder(NAME)
+    settings, store = SETTINGS[run.preset], run.store(NAME, __file__)
     networks = read_networks(run, settings)
     if not networks:
         expected = f"{CIFAR10} or {'/'.join(CIFAR100)}"
         log(f"{NAME} is skipped: it needs {expected} (--data DIR).")
         return
-    results = finished_cells(folder, settings, networks, ESTIMATORS)
-    networks_tables.write_tables(folder, results, EXACTNESS)
-    networks_figures.plot(folder, results)
+    results = finished_cells(store, settings, networks, ESTIMATORS)
+    networks_tables.write_tables(store.folder, results, EXACTNESS)
+    networks_figures.plot(store.folder, results)
     if settings.wider_grids:
-        wider = finished_cells(folder, settings, networks, WIDER)
-        networks_tables.write_wider_grids(folder, results | wider, EXACTNESS)
+        wider = finished_cells(store, settings, networks, WIDER)
+        networks_tables.write_wider_grids(store.folder, results | wider, EXACTNESS)
 
 
 if __name__ == "__main__":

@@ -24,6 +24,7 @@ from matplotlib.figure import Figure
 from calibjax import plotting, risk
 from calibjax.distributions import CategoricalLogits
 from experiments.harness import cells, command_line
+from experiments.harness.cells import Store
 from experiments.harness.figures import save_figure
 from experiments.harness.tables import write_table
 
@@ -92,7 +93,7 @@ def evaluate(log_probs: jax.Array, labels: jax.Array, thetas: jax.Array) -> dict
     }
 
 
-def results(folder: Path, settings: Settings) -> dict[str, np.ndarray]:
+def results(store: Store, settings: Settings) -> dict[str, np.ndarray]:
     """What `evaluate` returns, with a leading axis of repetitions."""
 
     def compute() -> dict[str, np.ndarray]:
@@ -101,7 +102,7 @@ def results(folder: Path, settings: Settings) -> dict[str, np.ndarray]:
         found = lax.map(lambda sample: evaluate(*sample, thetas), samples, batch_size=10)
         return jax.tree.map(np.asarray, found)
 
-    return cells.arrays(folder, "risks", dataclasses.asdict(settings), compute)
+    return cells.arrays(store, "risks", dataclasses.asdict(settings), compute)
 
 
 def write(folder: Path, settings: Settings, found: dict[str, np.ndarray]) -> None:
@@ -155,10 +156,10 @@ def plot(folder: Path, settings: Settings, found: dict[str, np.ndarray]) -> None
 
 def run(run: command_line.Run) -> None:
     """Runs the experiment."""
-    settings, folder = SETTINGS[run.preset], run.folder(NAME)
-    found = results(folder, settings)
-    write(folder, settings, found)
-    plot(folder, settings, found)
+    settings, store = SETTINGS[run.preset], run.store(NAME, __file__)
+    found = results(store, settings)
+    write(store.folder, settings, found)
+    plot(store.folder, settings, found)
 
 
 if __name__ == "__main__":

@@ -18,7 +18,6 @@ Training is in float32, everything else in float64.
 import dataclasses
 import functools
 import time
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
@@ -27,6 +26,7 @@ import numpy as np
 from tqdm import tqdm
 
 from experiments.harness import cells, command_line, data_files
+from experiments.harness.cells import Store
 from experiments.harness.messages import log
 from paper_repro.data.classifiers import Part, part_of_logits
 from paper_repro.data.communities_crime import FOLDER, Communities, random_split, read_communities
@@ -80,7 +80,7 @@ class Settings:
 SETTINGS = {"quick": Settings(2, VARIANTS[:2], max_iter=250), "paper": Settings(60)}
 
 
-def trained(folder: Path, settings: Settings, communities: Communities) -> dict[str, np.ndarray]:
+def trained(store: Store, settings: Settings, communities: Communities) -> dict[str, np.ndarray]:
     """What the networks say about the communities for recalibration and evaluation, or read.
 
     Returns:
@@ -117,7 +117,7 @@ def trained(folder: Path, settings: Settings, communities: Communities) -> dict[
         "hidden": settings.hidden,
         "data": data_files.digest(communities.features, communities.labels),
     }
-    return cells.arrays(folder, "networks", parameters, compute)
+    return cells.arrays(store, "networks", parameters, compute)
 
 
 def parts_of(
@@ -140,14 +140,14 @@ def parts_of(
 
 
 def embed(
-    folder: Path, settings: Settings, variant: Variant, seed: int, parts: tuple[Part, Part]
+    store: Store, settings: Settings, variant: Variant, seed: int, parts: tuple[Part, Part]
 ) -> dict[str, Embedding]:
     """Features of both parts in few dimensions."""
     features = Embedding(*(part.features for part in parts))
     components = dict(settings.components)
     name = f"tsne/{variant.training}_{seed:02d}"
     return {
-        "t-SNE": tsne(folder, name, features, components["t-SNE"], settings.max_iter),
+        "t-SNE": tsne(store, name, features, components["t-SNE"], settings.max_iter),
         "PCA": principal_components(features, components["PCA"]),
     }
 
@@ -176,10 +176,10 @@ def evaluate(
 
 
 def finished_cells(
-    folder: Path, settings: Settings, communities: Communities
+    store: Store, settings: Settings, communities: Communities
 ) -> dict[str, list[dict[str, Any]]]:
     """Results of each network by variant, computed or read."""
-    networks = trained(folder, settings, communities)
+    networks = trained(store, settings, communities)
     bar = tqdm(total=len(settings.variants) * settings.seeds, desc=NAME, unit="cell")
     results: dict[str, list[dict[str, Any]]] = {}
     seconds = {"embeddings": 0.0, "evaluation": 0.0}
@@ -189,7 +189,7 @@ def finished_cells(
             bar.set_description(f"{NAME}: {variant.name}, seed {seed}")
             parts = parts_of(communities, networks, variant, seed)
             start = time.process_time()
-            embeddings = embed(folder, settings, variant, seed, parts)
+            embeddings = embed(store, settings, variant, seed, parts)
             seconds["embeddings"] += time.process_time() - start
             start = time.process_time()
             parameters = {
@@ -198,7 +198,7 @@ def finished_cells(
             }
             name = f"{variant.name}/{seed:02d}".replace(" ", "_").replace(",", "")
             compute = functools.partial(evaluate, settings, parts, embeddings)
-            results[variant.name].append(cells.cell(folder, name, parameters, compute))
+            results[variant.name].append(cells.cell(store, name, parameters, compute))
             seconds["evaluation"] += time.process_time() - start
             bar.update()
     bar.close()
@@ -211,17 +211,17 @@ def run(run: command_line.Run) -> None:
     if run.data is None or not (run.data / FOLDER).is_dir():
         log(f"{NAME} is skipped: it needs the folder {FOLDER} (--data DIR).")
         return
-    settings, folder = SETTINGS[run.preset], run.folder(NAME)
+    settings, store = SETTINGS[run.preset], run.store(NAME, __file__)
     start, cpu_start = time.perf_counter(), time.process_time()
     communities = read_communities(run.data)
-    found = trained(folder, settings, communities)
+    found = trained(store, settings, communities)
     seconds, cpu = time.perf_counter() - start, time.process_time() - cpu_start
     log(f"{NAME}: {settings.seeds} networks in {seconds:.0f} s, {cpu:.0f} s of CPU time")
-    results = Results(finished_cells(folder, settings, communities))
-    write_training(folder, found)
-    write_tables(folder, results)
-    crime_correlations.write_tables(folder, results)
-    plot(folder, results)
+    results = Results(finished_cells(store, settings, communities))
+    write_training(store.folder, found)
+    write_tables(store.folder, results)
+    crime_correlations.write_tables(store.folder, results)
+    plot(store.folder, results)
 
 
 if __name__ == "__main__":

@@ -7,12 +7,12 @@ over the calibration part are one on average. This was fixed before any result w
 
 import hashlib
 from contextlib import AbstractContextManager
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
 from experiments.harness import cells, extras
+from experiments.harness.cells import Store
 from experiments.harness.data_files import DataError, digest
 
 PERPLEXITY = 30  # of t-SNE, scikit-learn's default; smaller than the number of samples
@@ -79,7 +79,7 @@ def principal_components(features: Embedding, num_components: int) -> Embedding:
 
 
 def tsne(
-    folder: Path, name: str, features: Embedding, num_components: int, max_iter: int
+    store: Store, name: str, features: Embedding, num_components: int, max_iter: int
 ) -> Embedding:
     """t-SNE of both parts together, which it needs since it maps no new points; with one scale.
 
@@ -87,7 +87,7 @@ def tsne(
     thread. Computed, or read from the cell of this name.
 
     Args:
-        folder: folder of the experiment.
+        store: store of the experiment.
         name: name of the cell.
         features: the features.
         num_components: dimension of the embedding.
@@ -112,5 +112,5 @@ def tsne(
         with _one_thread():  # n_jobs leaves the threads of OpenMP alone
             return {"embedding": embed.fit_transform(both)}
 
-    found = cells.arrays(folder, name, parameters, compute)["embedding"]
+    found = cells.arrays(store, name, parameters, compute)["embedding"]
     return scaled(Embedding(*np.split(found, [len(features.calibration)])))

@@ -13,7 +13,6 @@ calibration part of a classifier is left out for it, with a line that says so.
 
 import dataclasses
 import functools
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -23,6 +22,7 @@ from tqdm import tqdm
 
 from calibjax import scores
 from experiments.harness import cells, command_line
+from experiments.harness.cells import Store
 from experiments.harness.data_files import DataError
 from experiments.harness.messages import log
 from paper_repro.data.cifar import CIFAR10, CIFAR100
@@ -172,24 +172,24 @@ def evaluate(
     return result
 
 
-def embed(folder: Path, settings: Settings, classifier: Classifier) -> dict[str, Embedding]:
+def embed(store: Store, settings: Settings, classifier: Classifier) -> dict[str, Embedding]:
     """Features of both parts in few dimensions."""
     features = Embedding(classifier.calibration.features, classifier.evaluation.features)
     components, name = dict(settings.components), f"{classifier.name}/tsne"
-    found = tsne(folder, name, features, components["t-SNE"], settings.max_iter)
+    found = tsne(store, name, features, components["t-SNE"], settings.max_iter)
     pca = principal_components(features, components["PCA"])
     return {"t-SNE": found, "PCA": pca}
 
 
 def finished_cells(
-    folder: Path, settings: Settings, classifiers: list[Classifier]
+    store: Store, settings: Settings, classifiers: list[Classifier]
 ) -> dict[str, dict[str, Any]]:
     """Results by name of the classifier, computed or read."""
     results = {}
     bar = tqdm(classifiers, desc=NAME, unit="classifier")
     for classifier in bar:
         bar.set_description(f"{NAME}: {classifier.name}, embedding")
-        embeddings = embed(folder, settings, classifier)
+        embeddings = embed(store, settings, classifier)
         bar.set_description(f"{NAME}: {classifier.name}")
         parts = classifier.calibration, classifier.evaluation
         parameters = {
@@ -198,7 +198,7 @@ def finished_cells(
         }
         compute = functools.partial(evaluate, settings, classifier, embeddings)
         name = f"{classifier.name}/results"
-        results[classifier.name] = cells.cell(folder, name, parameters, compute)
+        results[classifier.name] = cells.cell(store, name, parameters, compute)
         for method in missing_methods(results[classifier.name]):
             reason = "it has no optimum on the calibration part"
             log(f"{NAME}: {classifier.name}: {method} is left out: {reason}.")
@@ -207,17 +207,17 @@ def finished_cells(
 
 def run(run: command_line.Run) -> None:
     """Runs the experiment; without classifiers it is skipped."""
-    settings, folder = SETTINGS[run.preset], run.folder(NAME)
+    settings, store = SETTINGS[run.preset], run.store(NAME, __file__)
     classifiers = read_classifiers(run, settings)
     if not classifiers:
         expected = f"{CIFAR10} or {'/'.join(CIFAR100)} (--data DIR), or --npz FILE"
         log(f"{NAME} is skipped: it needs {expected}.")
         return
-    results = finished_cells(folder, settings, classifiers)
-    write_tables(folder, results)
-    plot(folder, results)
+    results = finished_cells(store, settings, classifiers)
+    write_tables(store.folder, results)
+    plot(store.folder, results)
     first = classifiers[0]
-    networks_map.draw(folder, first, settings.num_bins, settings.max_iter, settings.redraws)
+    networks_map.draw(store, first, settings.num_bins, settings.max_iter, settings.redraws)
 
 
 if __name__ == "__main__":

@@ -6,7 +6,6 @@ are marked, and the expected mean LCE of a calibrated model stands beside the on
 """
 
 import functools
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -17,6 +16,7 @@ from matplotlib.figure import Figure
 from calibjax import estimators, hypothesis_tests, plotting
 from calibjax.estimators.binnings import interval_index
 from experiments.harness import cells, data_files
+from experiments.harness.cells import Store
 from experiments.harness.figures import save_figure
 from experiments.harness.tables import write_table
 from paper_repro.data.classifiers import Classifier
@@ -78,11 +78,11 @@ points with adjusted p <= {level}.
 """
 
 
-def draw(folder: Path, classifier: Classifier, num_bins: int, max_iter: int, redraws: int) -> None:
+def draw(store: Store, classifier: Classifier, num_bins: int, max_iter: int, redraws: int) -> None:
     """Writes the table of the bins, and the figure of those of smallest and largest error."""
     features = Embedding(classifier.calibration.features, classifier.evaluation.features)
     name = f"{classifier.name}/tsne_map"
-    embedding = tsne(folder, name, features, 2, max_iter).evaluation
+    embedding = tsne(store, name, features, 2, max_iter).evaluation
     parameters = {
         "num_bins": num_bins,
         "redraws": redraws,
@@ -94,11 +94,11 @@ def draw(folder: Path, classifier: Classifier, num_bins: int, max_iter: int, red
     compute = functools.partial(
         local_errors, key, jnp.asarray(embedding), classifier, num_bins, redraws
     )
-    found = cells.arrays(folder, f"{classifier.name}/map", parameters, compute)
+    found = cells.arrays(store, f"{classifier.name}/map", parameters, compute)
     rows = bin_rows(classifier, found)
     note = NOTE.format(name=classifier.name, redraws=redraws, level=LEVEL)
     header = ["bin", "samples", "error", "mean LCE", "by chance", "size", "smallest p"]
-    write_table(folder, "figure_2", [*header, "significant"], rows, note)
+    write_table(store.folder, "figure_2", [*header, "significant"], rows, note)
     large = [row for row in rows if row[1] >= MIN_BIN_SIZE] or rows
     shown = [f(large, key=lambda row: abs(row[2])) for f in (min, max)]
     figure = Figure(figsize=(7.5, 5.6), layout="constrained")
@@ -117,4 +117,4 @@ def draw(folder: Path, classifier: Classifier, num_bins: int, max_iter: int, red
         )
         left.set_title(f"bin {row[0]} of {num_bins}, {row[1]} samples", fontsize=10)
         plotting.local_error_distribution(np.abs(errors), bin_error=abs(row[2]), axis=right)
-    save_figure(folder, "figure_2", figure)
+    save_figure(store.folder, "figure_2", figure)

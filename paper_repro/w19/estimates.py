@@ -19,13 +19,13 @@ import resource
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any
 
 import jax
 from tqdm import tqdm
 
 from experiments.harness import cells, command_line
+from experiments.harness.cells import Store
 from experiments.harness.messages import log
 from paper_repro.w19.estimates_figures import plot_all, plot_first
 from paper_repro.w19.estimates_simulation import NAME, Chunk, compiled, simulate
@@ -66,20 +66,20 @@ def chunks(settings: Settings, num_classes: int, concentration: float) -> list[C
     return [Chunk(num_classes, concentration, i, *sizes) for i in range(settings.chunks)]
 
 
-def _finished_cell(folder: Path, chunk: Chunk) -> dict[str, Any]:
+def _finished_cell(store: Store, chunk: Chunk) -> dict[str, Any]:
     with jax.enable_x64(True):  # which is a setting of each thread
         compute = functools.partial(simulate, chunk)
-        return cells.cell(folder, chunk.name, dataclasses.asdict(chunk), compute)
+        return cells.cell(store, chunk.name, dataclasses.asdict(chunk), compute)
 
 
-def finished_group(folder: Path, settings: Settings, num_classes: int, a: float) -> Group:
+def finished_group(store: Store, settings: Settings, num_classes: int, a: float) -> Group:
     """Results of one m and a, computed by one thread for each core, or read."""
     todo = chunks(settings, num_classes, a)
     with jax.enable_x64(True):
         compiled(settings.chunk_size, settings.num_samples, num_classes)
     # Memory grows with the threads, by some 0.4 GB each for 1000 classes.
     with ThreadPoolExecutor(min(os.cpu_count() or 1, 4)) as threads:
-        finished = threads.map(functools.partial(_finished_cell, folder), todo)
+        finished = threads.map(functools.partial(_finished_cell, store), todo)
         bar = tqdm(finished, desc=f"{NAME}: m = {num_classes}, a = {a}", total=len(todo))
         return Group.from_cells(num_classes, a, list(bar))
 
@@ -87,19 +87,19 @@ def finished_group(folder: Path, settings: Settings, num_classes: int, a: float)
 def run(run: command_line.Run, parts: Sequence[str] = PARTS) -> None:
     """Runs the experiment, or some of its parts; W19 publishes no numbers of it."""
     start, cpu_start = time.perf_counter(), time.process_time()
-    settings, folder = SETTINGS[run.preset], run.folder(NAME)
+    settings, store = SETTINGS[run.preset], run.store(NAME, __file__)
     wanted = [(m, a) for m in settings.classes if f"m{m}" in parts for a in CONCENTRATIONS]
     if "figure_1" in parts and FIRST not in wanted:
         wanted.append(FIRST)
-    groups = [finished_group(folder, settings, *group) for group in wanted]
+    groups = [finished_group(store, settings, *group) for group in wanted]
     seconds, cpu = time.perf_counter() - start, time.process_time() - cpu_start
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
     log(f"{NAME}: {seconds:.0f} s, {cpu:.0f} s of CPU time, at most {memory:.2f} GB")
     if "figure_1" in parts:
-        plot_first(folder, next(group for group in groups if group.place == FIRST))
+        plot_first(store.folder, next(group for group in groups if group.place == FIRST))
     if any(part != "figure_1" for part in parts):
-        write_tables(folder, groups)
-        plot_all(folder, groups)
+        write_tables(store.folder, groups)
+        plot_all(store.folder, groups)
 
 
 def main() -> None:

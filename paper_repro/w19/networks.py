@@ -24,6 +24,7 @@ from tqdm import tqdm
 from calibjax import distances, estimators, kernels
 from calibjax.distributions import Categorical
 from experiments.harness import cells, command_line, data_files
+from experiments.harness.cells import Store
 from experiments.harness.figures import save_figure
 from experiments.harness.messages import log
 from experiments.harness.tables import write_table
@@ -141,7 +142,7 @@ def evaluate(network: Network, procedure: Procedure, scale: float, draws: int) -
 
 
 def finished_cells(
-    folder: Path, data: Path, names: list[str], settings: Settings
+    store: Store, data: Path, names: list[str], settings: Settings
 ) -> dict[str, dict[str, dict[str, float]]]:
     """Results by network and published column, and "errors", computed or read."""
     finished: dict[str, dict[str, dict[str, float]]] = {}
@@ -151,13 +152,13 @@ def finished_cells(
         digest = data_files.digest(network.probs, network.labels)
         parameters = dataclasses.asdict(settings) | {"data": digest}
         compute: Callable = functools.partial(estimate, network)
-        finished[name] = {"errors": cells.cell(folder, f"{name}/errors", parameters, compute)}
+        finished[name] = {"errors": cells.cell(store, f"{name}/errors", parameters, compute)}
         bar.update()
         scale = finished[name]["errors"]["scale"]
         for column, test in TESTS.items():
             bar.set_description(f"{NAME}: {name}, {test.label}")
             compute = functools.partial(evaluate, network, test, scale, settings.draws)
-            finished[name][column] = cells.cell(folder, f"{name}/{test.slug}", parameters, compute)
+            finished[name][column] = cells.cell(store, f"{name}/{test.slug}", parameters, compute)
             bar.update()
     bar.close()
     return finished
@@ -315,7 +316,7 @@ def run(run: command_line.Run) -> None:
     if run.data is None:
         log(f"{NAME} is skipped: it needs the published predictions (--data DIR).")
         return
-    settings, folder = SETTINGS[run.preset], run.folder(NAME)
+    settings, store = SETTINGS[run.preset], run.store(NAME, __file__)
     columns = [column for column in TESTS if column != "exact"]
     pvalues, errors = (
         {row["model"]: row for row in run.published(FOLDER, f"{table}.csv", columns=needed) or []}
@@ -327,11 +328,11 @@ def run(run: command_line.Run) -> None:
     if missing := pvalues.keys() - errors.keys():
         name = ", ".join(sorted(missing))
         raise data_files.DataError(f"--data: expected rows of {name} in {FOLDER}/errors.csv")
-    finished = finished_cells(folder, run.data, list(pvalues), settings)
-    write_errors(folder, settings, error_rows(errors, finished, settings))
+    finished = finished_cells(store, run.data, list(pvalues), settings)
+    write_errors(store.folder, settings, error_rows(errors, finished, settings))
     rows = pvalue_rows(pvalues, finished, settings)
-    write_pvalues(folder, settings, rows)
-    plot_pvalues(folder, rows)
+    write_pvalues(store.folder, settings, rows)
+    plot_pvalues(store.folder, rows)
 
 
 if __name__ == "__main__":

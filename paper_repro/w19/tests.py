@@ -21,6 +21,7 @@ from matplotlib.figure import Figure
 from tqdm import tqdm
 
 from experiments.harness import cells, command_line
+from experiments.harness.cells import Store
 from experiments.harness.figures import save_figure
 from experiments.harness.tables import write_table
 from paper_repro.w19.simulation import EXACT, MODELS, NAME, TESTS, Chunk, simulate
@@ -58,12 +59,12 @@ def chunks(settings: Settings) -> Iterator[Chunk]:
             yield Chunk(model, index, *sizes)
 
 
-def finished_cells(folder: Path, settings: Settings) -> dict[str, list[dict[str, Any]]]:
+def finished_cells(store: Store, settings: Settings) -> dict[str, list[dict[str, Any]]]:
     """Results of all chunks by model, computed or read."""
     finished: dict[str, list[dict[str, Any]]] = {model: [] for model in MODELS}
     for chunk in tqdm(list(chunks(settings)), desc=NAME, unit="cell"):
         compute = functools.partial(simulate, chunk, TESTS)
-        result = cells.cell(folder, chunk.name, dataclasses.asdict(chunk), compute)
+        result = cells.cell(store, chunk.name, dataclasses.asdict(chunk), compute)
         finished[chunk.model].append(result)
     return finished
 
@@ -209,10 +210,10 @@ def plot(folder: Path, finished: dict[str, list[dict[str, Any]]]) -> None:
 
 def run(run: command_line.Run) -> None:
     """Runs the experiment; W19 publishes no numbers of it, so that --data is not needed."""
-    settings, folder = SETTINGS[run.preset], run.folder(NAME)
-    finished = finished_cells(folder, settings)
-    write_tables(folder, settings, finished)
-    plot(folder, finished)
+    settings, store = SETTINGS[run.preset], run.store(NAME, __file__)
+    finished = finished_cells(store, settings)
+    write_tables(store.folder, settings, finished)
+    plot(store.folder, finished)
 
 
 if __name__ == "__main__":

@@ -22,6 +22,7 @@ from tqdm import tqdm
 from calibjax import distances, estimators, kernels
 from calibjax.distributions import Categorical
 from experiments.harness import cells, command_line
+from experiments.harness.cells import Store
 from experiments.harness.figures import save_figure
 from experiments.harness.tables import write_table
 from paper_repro.w19.estimates_simulation import MIN_BIN_SIZE
@@ -139,12 +140,12 @@ def measurements(settings: Settings) -> Iterator[Measurement]:
                 yield Measurement(procedure, m, n, settings.seconds)
 
 
-def finished_cells(folder: Path, settings: Settings) -> Times:
+def finished_cells(store: Store, settings: Settings) -> Times:
     """Times by procedure, m and n, measured or read."""
     times: Times = {}
     for todo in tqdm(list(measurements(settings)), desc=NAME, unit="cell"):
         compute = functools.partial(measure, todo)
-        result = cells.cell(folder, todo.name, dataclasses.asdict(todo), compute)
+        result = cells.cell(store, todo.name, dataclasses.asdict(todo), compute)
         times[todo.procedure, todo.num_classes, todo.num_samples] = result["seconds"]
     return times
 
@@ -208,10 +209,10 @@ def plot(folder: Path, settings: Settings, times: Times) -> None:
 
 def run(run: command_line.Run) -> None:
     """Runs the experiment; W19 publishes a figure and no numbers, so that --data is not needed."""
-    settings, folder = SETTINGS[run.preset], run.folder(NAME)
-    times = finished_cells(folder, settings)
-    write_tables(folder, settings, times)
-    plot(folder, settings, times)
+    settings, store = SETTINGS[run.preset], run.store(NAME, __file__)
+    times = finished_cells(store, settings)
+    write_tables(store.folder, settings, times)
+    plot(store.folder, settings, times)
 
 
 if __name__ == "__main__":

@@ -23,7 +23,6 @@ import resource
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -32,6 +31,7 @@ import numpy as np
 from tqdm import tqdm
 
 from experiments.harness import cells, command_line
+from experiments.harness.cells import Store
 from experiments.harness.messages import log
 from paper_repro.w21.friedman_figures import plot
 from paper_repro.w21.friedman_networks import HIDDEN_UNITS, Trajectory, draw_data_set, train
@@ -215,7 +215,7 @@ Evaluation = Callable[[Settings, Training, list[int]], dict[str, Any]]
 
 
 def _finished_cell(
-    folder: Path, settings: Settings, training: Training, job: tuple[str, Evaluation, list[int]]
+    store: Store, settings: Settings, training: Training, job: tuple[str, Evaluation, list[int]]
 ) -> dict[str, Any]:
     name, evaluation, iterations = job
     parameters = {
@@ -226,7 +226,7 @@ def _finished_cell(
     }
     with jax.enable_x64(True):  # which is a setting of each thread
         compute = functools.partial(evaluation, settings, training, iterations)
-        return cells.cell(folder, name, parameters, compute)
+        return cells.cell(store, name, parameters, compute)
 
 
 def _joined(parts: list[dict[str, Any]], length: int) -> dict[str, dict[str, np.ndarray]]:
@@ -240,7 +240,7 @@ def _joined(parts: list[dict[str, Any]], length: int) -> dict[str, dict[str, np.
     }
 
 
-def evaluated(folder: Path, settings: Settings, training: Training) -> Results:
+def evaluated(store: Store, settings: Settings, training: Training) -> Results:
     """Statistics of networks and ensemble, computed by one thread for each core, or read."""
     size, last = settings.chunk_size, settings.iterations
     # The last chunk is filled up, so that all of them share one compilation.
@@ -252,7 +252,7 @@ def evaluated(folder: Path, settings: Settings, training: Training) -> Results:
     ]
     jobs += [(f"networks/{chunk[0]:04d}", evaluate_networks, chunk) for chunk in chunks]
     jobs += [(f"ensemble/{chunk[0]:04d}", evaluate_ensemble, chunk) for chunk in chunks]
-    compute = functools.partial(_finished_cell, folder, settings, training)
+    compute = functools.partial(_finished_cell, store, settings, training)
     with ThreadPoolExecutor(min(os.cpu_count() or 1, 4)) as threads:
         bar = tqdm(threads.map(compute, jobs), desc=NAME, total=len(jobs), unit="cell")
         exact, reference, *finished = list(bar)
@@ -265,7 +265,7 @@ def evaluated(folder: Path, settings: Settings, training: Training) -> Results:
     )
 
 
-def other_data_sets(folder: Path, settings: Settings) -> dict[str, dict[str, np.ndarray]]:
+def other_data_sets(store: Store, settings: Settings) -> dict[str, dict[str, np.ndarray]]:
     """Statistics of networks on other data sets, by split and name, [data sets, i, networks]."""
     finished = []
     for i in tqdm(range(settings.data_sets), desc=f"{NAME}: other data sets", unit="cell"):
@@ -275,7 +275,7 @@ def other_data_sets(folder: Path, settings: Settings) -> dict[str, dict[str, np.
             training = trained(name, settings, settings.networks_per_data_set)
             return evaluate_networks(settings, training, settings.table_iterations)
 
-        finished.append(cells.cell(folder, name, dataclasses.asdict(settings), compute))
+        finished.append(cells.cell(store, name, dataclasses.asdict(settings), compute))
     return {
         split: {name: np.array([x[split][name] for x in finished]) for name in finished[0][split]}
         for split in SPLITS
@@ -285,17 +285,17 @@ def other_data_sets(folder: Path, settings: Settings) -> dict[str, dict[str, np.
 def run(run: command_line.Run) -> None:
     """Runs the experiment."""
     start, cpu_start = time.perf_counter(), time.process_time()
-    settings, folder = SETTINGS[run.preset], run.folder(NAME)
+    settings, store = SETTINGS[run.preset], run.store(NAME, __file__)
     published = run.published(NAME, "statistics.csv", columns=PUBLISHED_COLUMNS)
     check_published(published, SPLITS, settings.table_iterations)
-    others = other_data_sets(folder, settings)
+    others = other_data_sets(store, settings)
     training = trained("paper", settings, settings.networks)
-    results = evaluated(folder, settings, training)
+    results = evaluated(store, settings, training)
     seconds, cpu = time.perf_counter() - start, time.process_time() - cpu_start
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
     log(f"{NAME}: {seconds:.0f} s, {cpu:.0f} s of CPU time, at most {memory:.2f} GB")
-    write_tables(folder, results, others, published)
-    plot(folder, results, published)
+    write_tables(store.folder, results, others, published)
+    plot(store.folder, results, published)
 
 
 if __name__ == "__main__":

@@ -204,16 +204,16 @@ def table(folder: Any, settings: Settings, one: dict[str, Any], many: dict[str, 
 
 def run(run: command_line.Run) -> None:
     """Runs the experiment."""
-    settings, folder = SETTINGS[run.preset], run.folder(NAME)
+    settings, store = SETTINGS[run.preset], run.store(NAME, __file__)
     parameters = dataclasses.asdict(settings)
     results = [
-        cells.cell(folder, name, parameters, lambda compute=compute: compute(settings))
+        cells.cell(store, name, parameters, lambda compute=compute: compute(settings))
         for name, compute in tqdm(
             [("one", one_data_set), ("many", repeated_data_sets)], desc=NAME, unit="cell"
         )
     ]
-    table(folder, settings, *results)
-    plot(folder)
+    table(store.folder, settings, *results)
+    plot(store.folder)
 
 
 if __name__ == "__main__":

@@ -17,12 +17,12 @@ and √n are the same.
 import dataclasses
 import functools
 from collections.abc import Iterator
-from pathlib import Path
 
 import numpy as np
 from tqdm import tqdm
 
 from experiments.harness import cells, command_line
+from experiments.harness.cells import Store
 from paper_repro.w21.synthetic_figures import plot_errors, plot_tests
 from paper_repro.w21.synthetic_simulation import (
     ESTIMATORS,
@@ -116,25 +116,25 @@ def simulations(settings: Settings) -> Iterator[tuple[str, Procedure, Simulation
                         yield f"{kind}/{model}_d{d}_n{n}_{procedure.slug}", procedure, simulation
 
 
-def true_values(folder: Path, settings: Settings) -> dict[tuple[str, int], np.ndarray]:
+def true_values(store: Store, settings: Settings) -> dict[tuple[str, int], np.ndarray]:
     """Estimates of the SKCE of each model and dimension, whose means are taken as its truth."""
     values = {("calibrated", d): np.zeros(1) for d in DIMENSIONS}
     data_sets, num_samples = settings.truth
     for d in tqdm(DIMENSIONS, desc=f"{NAME}: true SKCE", unit="cell"):
         simulation = Simulation("uncalibrated", d, num_samples, data_sets)
         compute = functools.partial(simulate, UNBIASED, simulation, "truth")
-        result = cells.cell(folder, f"truth/d{d}", dataclasses.asdict(simulation), compute)
+        result = cells.cell(store, f"truth/d{d}", dataclasses.asdict(simulation), compute)
         values["uncalibrated", d] = np.array(result["values"])
     return values
 
 
-def finished_cells(folder: Path, settings: Settings) -> dict[str, list[Cell]]:
+def finished_cells(store: Store, settings: Settings) -> dict[str, list[Cell]]:
     """All simulations, computed or read: "estimates" and "tests"."""
     finished: dict[str, list[Cell]] = {"estimates": [], "tests": []}
     for name, procedure, simulation in (bar := tqdm(list(simulations(settings)), unit="cell")):
         bar.set_description(f"{NAME}: {name}")
         compute = functools.partial(simulate, procedure, simulation, NAME)
-        result = cells.cell(folder, name, dataclasses.asdict(simulation), compute)
+        result = cells.cell(store, name, dataclasses.asdict(simulation), compute)
         done = Cell(procedure, simulation, np.array(result["values"]), result["seconds"])
         finished[name.split("/")[0]].append(done)
     return finished
@@ -142,17 +142,17 @@ def finished_cells(folder: Path, settings: Settings) -> dict[str, list[Cell]]:
 
 def run(run: command_line.Run) -> None:
     """Runs the experiment."""
-    settings, folder = SETTINGS[run.preset], run.folder(NAME)
+    settings, store = SETTINGS[run.preset], run.store(NAME, __file__)
     errors, tests = (
         run.published(NAME, f"{name}_calibrated_model.csv", columns=columns)
         for name, columns in PUBLISHED_COLUMNS.items()
     )
-    truth = true_values(folder, settings)
-    finished = finished_cells(folder, settings)
-    write_errors(folder, finished["estimates"], truth, errors)
-    write_tests(folder, finished["tests"], tests)
-    plot_errors(folder, finished["estimates"], truth, published_cells(errors, "estimator"))
-    plot_tests(folder, finished["tests"], published_cells(tests, "test"))
+    truth = true_values(store, settings)
+    finished = finished_cells(store, settings)
+    write_errors(store.folder, finished["estimates"], truth, errors)
+    write_tests(store.folder, finished["tests"], tests)
+    plot_errors(store.folder, finished["estimates"], truth, published_cells(errors, "estimator"))
+    plot_tests(store.folder, finished["tests"], published_cells(tests, "test"))
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ from calibjax import risk
 from calibjax.distributions import CategoricalLogits
 from experiments import estimator_bias_simulation as simulation
 from experiments import estimator_bias_tables as tables
+from experiments.harness.cells import Store
 
 MIXED = {"num_classes": 2, "concentration": 0.5, "share": 0.25}
 
@@ -130,7 +131,9 @@ def test_cells_are_computed_once(tmp_path, monkeypatch):
     monkeypatch.setattr(simulation, "setting_of", lambda *args: None)
     model, functions = simulation.model(2, 0.5), simulation.Functions(2, 20, 8)
     for last in (2, 2, 3):
-        found = simulation.simulate(tmp_path, "2 calibrated", model, functions, 0, last)
+        found = simulation.simulate(
+            Store(tmp_path, "code"), "2 calibrated", model, functions, 0, last
+        )
         assert found["kde risk"].shape == (last, 3)
     assert calls == [2, 3]
 

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from experiments import test_power
+from experiments.harness.cells import Store
 from experiments.synthetic_models import WRONG_CLASSES, WRONG_NORMALS, Model
 
 
@@ -15,7 +16,7 @@ def test_table(tmp_path, monkeypatch):
         return {f"exact {group}": {"rejected": span[1] - span[0], "undefined": 0}}
 
     monkeypatch.setattr(test_power, "counts", counts)
-    found = test_power.rejections(tmp_path, 600)
+    found = test_power.rejections(Store(tmp_path, "code"), 600)
     assert set(found.values()) == {1.0}
     table = test_power.rows(found)
     assert len(table[0]) == 1 + 1 + len(WRONG_NORMALS) + 1 + len(WRONG_CLASSES)
@@ -23,7 +24,7 @@ def test_table(tmp_path, monkeypatch):
     assert ece["normal, too wide"] is None
     assert ece["classes, underconfident"] == "100.0"
     assert len(calls) == 2 * len(test_power.all_cells())
-    test_power.rejections(tmp_path, 600)
+    test_power.rejections(Store(tmp_path, "code"), 600)
     assert len(calls) == 2 * len(test_power.all_cells())  # all cells were stored
 
 

@@ -6,6 +6,7 @@ import pytest
 
 from experiments import coverage, null_approximations, test_levels
 from experiments.harness import cells
+from experiments.harness.cells import Store
 from experiments.synthetic_models import Model
 
 
@@ -66,11 +67,11 @@ def test_finished_cells_are_not_computed_again(
     tmp_path, monkeypatch, module, name, result, number, run
 ):
     monkeypatch.setattr(test_levels, "all_cells", lambda: [(Model("classes", 2), 1024, "exact")])
-    stand_in = Interrupted(result)
+    stand_in, store = Interrupted(result), Store(tmp_path, "code")
     monkeypatch.setattr(module, name, stand_in)
     with pytest.raises(KeyboardInterrupt):
-        run(tmp_path)
-    first = run(tmp_path)
+        run(store)
+    first = run(store)
     assert stand_in.calls == number + 1  # the interrupted one counts twice
-    np.testing.assert_equal(run(tmp_path), first)
+    np.testing.assert_equal(run(store), first)
     assert stand_in.calls == number + 1

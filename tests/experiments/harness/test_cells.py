@@ -6,29 +6,35 @@ import numpy as np
 import pytest
 
 from experiments.harness import cells
+from experiments.harness.cells import Store
 
 
-def test_cells_are_computed_once_and_again_when_parameters_differ(tmp_path):
+@pytest.fixture
+def store(tmp_path):
+    return Store(tmp_path, "a1")
+
+
+def test_cells_are_computed_once_and_again_when_parameters_differ(store):
     calls = []
 
     def compute():
         calls.append(1)
         return {"value": len(calls)}
 
-    assert cells.cell(tmp_path, "a/b", {"n": 4}, compute) == {"value": 1}
-    assert cells.cell(tmp_path, "a/b", {"n": 4}, compute) == {"value": 1}
-    assert cells.cell(tmp_path, "a/b", {"n": 5}, compute) == {"value": 2}
-    assert cells.cell(tmp_path, "a/c", {"n": 5}, compute) == {"value": 3}
+    assert cells.cell(store, "a/b", {"n": 4}, compute) == {"value": 1}
+    assert cells.cell(store, "a/b", {"n": 4}, compute) == {"value": 1}
+    assert cells.cell(store, "a/b", {"n": 5}, compute) == {"value": 2}
+    assert cells.cell(store, "a/c", {"n": 5}, compute) == {"value": 3}
 
 
-def test_an_interrupted_cell_leaves_nothing(tmp_path):
+def test_an_interrupted_cell_leaves_nothing(store, tmp_path):
     def interrupted():
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        cells.cell(tmp_path, "a", {}, interrupted)
+        cells.cell(store, "a", {}, interrupted)
     with pytest.raises(ValueError, match="not JSON compliant"):
-        cells.cell(tmp_path, "a", {}, lambda: {"value": float("nan")})
+        cells.cell(store, "a", {}, lambda: {"value": float("nan")})
     assert not [path for path in tmp_path.rglob("*") if path.is_file()]
 
 
@@ -38,7 +44,7 @@ def test_keys_belong_to_names():
     assert not np.array_equal(draw("a"), draw("b"))
 
 
-def test_array_cells(tmp_path):
+def test_array_cells(store):
     calls = []
 
     def compute():
@@ -46,7 +52,7 @@ def test_array_cells(tmp_path):
         return {"x": np.arange(3.0)}
 
     for parameters, num in (({"n": 1}, 1), ({"n": 1}, 1), ({"n": 2}, 2)):
-        found = cells.arrays(tmp_path, "a/b", parameters, compute)
+        found = cells.arrays(store, "a/b", parameters, compute)
         assert list(found) == ["x"]
         np.testing.assert_array_equal(found["x"], [0, 1, 2])
         assert len(calls) == num
@@ -66,7 +72,8 @@ def npy(array):
     return buffer.getvalue()
 
 
-WHOLE = json.dumps({"parameters": {"n": 1}, "result": {"x": 1}})
+CELL = {"fingerprint": "a1", "parameters": {"n": 1}, "result": {"x": 1}}
+WHOLE = json.dumps(CELL)
 DAMAGED = {
     "empty": "",
     "truncated": WHOLE[:-3],
@@ -74,30 +81,32 @@ DAMAGED = {
     "a list": "[1, 2]",
     "a number": "3",
     "foreign": '{"a": 1}',
-    "without parameters": '{"result": {"x": 1}}',
-    "without result": '{"parameters": {"n": 1}}',
-    "of another kind": '{"parameters": {"n": 1}, "result": [1]}',
-    "arrays": saved(parameters='{"n": 1}', x=np.arange(3)),
+    **{f"without {x}": json.dumps({k: v for k, v in CELL.items() if k != x}) for x in CELL},
+    "with other keys": json.dumps(CELL | {"a": 1}),
+    "of another kind": json.dumps(CELL | {"result": [1]}),
+    "arrays": saved(fingerprint="a1", parameters='{"n": 1}', x=np.arange(3)),
 }
+ABOUT = {"fingerprint": "a1", "parameters": '{"n": 1}'}
 DAMAGED_ARRAYS = {
     "empty": b"",
-    "truncated": saved(parameters='{"n": 1}', x=np.arange(100))[:-300],
+    "truncated": saved(**ABOUT, x=np.arange(100))[:-300],
     "text": WHOLE.encode(),
     "foreign": saved(x=np.arange(3)),
-    "wrong parameters": saved(parameters="{", x=np.arange(3)),
-    "objects": saved(parameters='{"n": 1}', x=np.array([{}], object)),
+    "without fingerprint": saved(parameters='{"n": 1}', x=np.arange(3)),
+    "wrong parameters": saved(**ABOUT | {"parameters": "{"}, x=np.arange(3)),
+    "objects": saved(**ABOUT, x=np.array([{}], object)),
     "one array": npy(np.arange(3)),
-    "changed": saved(parameters='{"n": 1}', x=np.zeros(100)).replace(b"\x00" * 90, b"\x01" * 90),
+    "changed": saved(**ABOUT, x=np.zeros(100)).replace(b"\x00" * 90, b"\x01" * 90),
 }
 
 
 @pytest.mark.parametrize("content", DAMAGED.values(), ids=DAMAGED)
-def test_damaged_cells_are_computed_again(tmp_path, capsys, content):
+def test_damaged_cells_are_computed_again(store, tmp_path, capsys, content):
     path = tmp_path / "cells" / "a.json"
     path.parent.mkdir()
     path.write_bytes(content.encode() if isinstance(content, str) else content)
     for _ in range(2):
-        assert cells.cell(tmp_path, "a", {"n": 1}, lambda: {"x": 2}) == {"x": 2}
+        assert cells.cell(store, "a", {"n": 1}, lambda: {"x": 2}) == {"x": 2}
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == 1
     assert lines[0].startswith(f"{path} is damaged (")
@@ -105,13 +114,33 @@ def test_damaged_cells_are_computed_again(tmp_path, capsys, content):
 
 
 @pytest.mark.parametrize("content", DAMAGED_ARRAYS.values(), ids=DAMAGED_ARRAYS)
-def test_damaged_arrays_are_computed_again(tmp_path, capsys, content):
+def test_damaged_arrays_are_computed_again(store, tmp_path, capsys, content):
     path = tmp_path / "cells" / "a.npz"
     path.parent.mkdir()
     path.write_bytes(content)
     for _ in range(2):
-        found = cells.arrays(tmp_path, "a", {"n": 1}, lambda: {"x": np.ones(2)})
+        found = cells.arrays(store, "a", {"n": 1}, lambda: {"x": np.ones(2)})
         np.testing.assert_array_equal(found["x"], [1, 1])
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == 1
     assert lines[0].startswith(f"{path} is damaged (")
+
+
+def test_cells_of_other_code(tmp_path):
+    """Are computed again, and kept where they are trusted; the others are counted, too."""
+    one = {"n": 1}
+    before, after = Store(tmp_path, "a1"), Store(tmp_path, "b2")
+    trusting = Store(tmp_path, "b2", trust=True)
+    cells.cell(before, "a", one, lambda: {"x": 1})
+    cells.arrays(before, "b", one, lambda: {"x": np.zeros(1)})
+    (tmp_path / "cells" / "c.json").write_text("{")
+    (tmp_path / "cells" / "d.npz").write_bytes(b"")
+    assert [store.stale() for store in (before, after, trusting)] == [(0, 2), (2, 2), (2, 2)]
+    assert cells.cell(trusting, "a", one, lambda: {"x": 2}) == {"x": 1}
+    assert cells.cell(trusting, "a", {"n": 2}, lambda: {"x": 3}) == {"x": 3}  # other parameters
+    np.testing.assert_array_equal(cells.arrays(trusting, "b", one, lambda: 1 / 0)["x"], [0])
+    assert cells.cell(before, "e", one, lambda: {"x": 1}) == {"x": 1}
+    assert cells.cell(after, "e", one, lambda: {"x": 2}) == {"x": 2}
+    found = cells.arrays(after, "b", one, lambda: {"x": np.ones(1)})
+    np.testing.assert_array_equal(found["x"], [1])
+    assert after.stale() == (0, 3)

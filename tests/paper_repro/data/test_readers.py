@@ -11,6 +11,7 @@ import pytest
 from calibjax.distributions import Categorical
 from experiments import cifar100, temperature_ensemble
 from experiments.harness import command_line, data_files
+from experiments.harness.cells import Store
 from experiments.harness.data_files import DataError
 from paper_repro.data import cifar
 from paper_repro.data import classifiers as l21_classifiers
@@ -262,11 +263,11 @@ def test_other_data_is_computed_anew(tmp_path, monkeypatch):
     stand_in = Calls({"scale": 1.0})
     monkeypatch.setattr(w19_networks, "estimate", stand_in)
     monkeypatch.setattr(w19_networks, "TESTS", {})
-    data, folder = tmp_path / "data", tmp_path / "cells"
+    data, store = tmp_path / "data", Store(tmp_path, "code")
 
     def numbers():
-        w19_networks.finished_cells(folder, data, ["resnet18"], settings)
-        w19_networks.finished_cells(folder, data, ["resnet18"], settings)
+        w19_networks.finished_cells(store, data, ["resnet18"], settings)
+        w19_networks.finished_cells(store, data, ["resnet18"], settings)
         return stand_in.number
 
     lines = write_cifar10(data)
@@ -286,7 +287,7 @@ def test_other_networks_are_estimated_anew(tmp_path, monkeypatch):
     for labels in (LABELS, LABELS, 3 - LABELS):
         network = g24_networks.Network("cifar10_a", Categorical(probs), jnp.asarray(labels))
         settings = g24_networks.SETTINGS["quick"]
-        g24_networks.finished_cells(tmp_path, settings, [network], chosen)
+        g24_networks.finished_cells(Store(tmp_path, "code"), settings, [network], chosen)
     assert stand_in.number == 2
 
 
@@ -301,7 +302,7 @@ def test_other_logits_are_evaluated_anew(tmp_path, monkeypatch):
         for _ in range(2):
             seen = cifar100.read(tmp_path / "data", "test")
             data = {"network": seen, "temperature scaling": seen}
-            cifar100.finished_cells(tmp_path, data, 1.5, 9)
+            cifar100.finished_cells(Store(tmp_path, "code"), data, 1.5, 9)
         return stand_in.number
 
     assert numbers() == 2 * (2 + 4)
@@ -322,7 +323,7 @@ def test_a_map_of_other_correctness_is_drawn_anew(tmp_path, monkeypatch):
         part = l21_classifiers.Part(np.zeros((6, 2)), np.full(6, 0.5), correct)
         classifier = l21_classifiers.Classifier("a", part, part)
         with pytest.raises(ZeroDivisionError):
-            l21_networks_map.draw(tmp_path, classifier, 5, 250, 9)
+            l21_networks_map.draw(Store(tmp_path, "code"), classifier, 5, 250, 9)
     assert stand_in.number == 2
 
 

@@ -41,7 +41,8 @@ def test_simulation(tmp_path, monkeypatch):
     run = command_line.Run("quick", None, tmp_path)
     g24_simulation.run(run)
     folder = run.folder(g24_simulation.NAME)
-    found = g24_simulation.results(folder, settings)
+    store = run.store(g24_simulation.NAME, g24_simulation.__file__)
+    found = g24_simulation.results(store, settings)
     drawn = map(np.asarray, g24_simulation.draw(cells.key_of(g24_simulation.NAME), (3, 60)))
     log_probs, labels = drawn
     np.testing.assert_allclose(np.exp(log_probs).sum(-1), 1)
@@ -102,7 +103,8 @@ def test_networks(tmp_path, data, monkeypatch):
     names = ["cifar10_a", "cifar10_b"]
     assert [network.name for network in networks] == names
     folder = run.folder(g24_networks.NAME)
-    results = g24_networks.finished_cells(folder, settings, networks, {"cifar10": estimators})
+    store = run.store(g24_networks.NAME, g24_networks.__file__)
+    results = g24_networks.finished_cells(store, settings, networks, {"cifar10": estimators})
     assert list(results) == [(n, x, y) for n in names for x, ys in estimators.items() for y in ys]
     probs, labels = np.asarray(networks[1].predictions.class_probs), np.asarray(networks[1].labels)
     correct = probs.argmax(1) == labels

@@ -179,7 +179,7 @@ def test_loss_with_dropout():
 
 @pytest.fixture(scope="module")
 def crime(communities, tmp_path_factory):
-    """Folder, networks and results of a tiny run."""
+    """Store, networks and results of a tiny run."""
     with pytest.MonkeyPatch.context() as patch, jax.enable_x64(True):
         patch.setitem(l21_crime.SETTINGS, "quick", CRIME)
         patch.setattr(l21_crime_networks, "LEARNING_RATE", 0.02)
@@ -190,12 +190,12 @@ def crime(communities, tmp_path_factory):
         run = command_line.Run("quick", communities[0], tmp_path_factory.mktemp("crime"))
         l21_crime.run(run)
         data = l21_crime_data.read_communities(run.data)
-        folder = run.folder(l21_crime.NAME)
-        networks = l21_crime.trained(folder, CRIME, data)
-        results = l21_crime.finished_cells(folder, CRIME, data)
+        store = run.store(l21_crime.NAME, l21_crime.__file__)
+        networks = l21_crime.trained(store, CRIME, data)
+        results = l21_crime.finished_cells(store, CRIME, data)
         parts = l21_crime.parts_of(data, networks, l21_crime.VARIANTS[0], 1)
-        embeddings = l21_crime.embed(folder, CRIME, l21_crime.VARIANTS[0], 1, parts)
-        yield folder, networks, tables.Results(results), parts, embeddings
+        embeddings = l21_crime.embed(store, CRIME, l21_crime.VARIANTS[0], 1, parts)
+        yield store, networks, tables.Results(results), parts, embeddings
 
 
 @pytest.mark.slow
@@ -221,7 +221,7 @@ def test_training(crime):
 @pytest.mark.slow
 def test_embeddings(crime):
     """Principal components of the calibration part; mean variance one; t-SNE is read again."""
-    folder, _, _, parts, embeddings = crime
+    store, _, _, parts, embeddings = crime
     x, y = (part.features.astype(float) for part in parts)
     _, _, axes = np.linalg.svd(x - x.mean(0), full_matrices=False)
     z = (x - x.mean(0)) @ axes[:2].T
@@ -233,7 +233,7 @@ def test_embeddings(crime):
     np.testing.assert_allclose(found.evaluation, other, atol=1e-6)
     for embedding in embeddings.values():
         np.testing.assert_allclose(embedding.calibration.var(0).mean(), 1)
-    again = l21_crime.embed(folder, CRIME, l21_crime.VARIANTS[0], 1, parts)
+    again = l21_crime.embed(store, CRIME, l21_crime.VARIANTS[0], 1, parts)
     np.testing.assert_array_equal(again["t-SNE"].evaluation, embeddings["t-SNE"].evaluation)
     assert again["t-SNE"].evaluation.shape == (PART, 2)
     with pytest.raises(ValueError, match="features: expected values that vary"):
@@ -335,7 +335,8 @@ def test_metrics(crime):
 
 @pytest.mark.slow
 def test_outputs_of_crime(crime):
-    folder, _, results, _, _ = crime
+    store, _, results, _, _ = crime
+    folder = store.folder
     names = {path.name for path in folder.iterdir() if path.is_file()}
     written = ("table_1", "table_2", "table_3", "claims", "large_cells", "length_scales")
     written += ("training", "curves", "table_2_differences")

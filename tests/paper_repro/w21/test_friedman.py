@@ -283,11 +283,12 @@ def test_a_second_run_reads_what_the_first_wrote(finished, monkeypatch):
     refuse = lambda *args, **options: pytest.fail("computed again")  # noqa: E731
     for name in ("evaluate", "evaluate_skipping", "exact_pvalues"):
         monkeypatch.setattr(w21_friedman, name, refuse)
-    again = w21_friedman.evaluated(folder, TINY, training)
+    store = run.store("w21_friedman", w21_friedman.__file__)
+    again = w21_friedman.evaluated(store, TINY, training)
     np.testing.assert_array_equal(again.networks["test"]["NLL"], results.networks["test"]["NLL"])
     other = dataclasses.replace(training, digest="another trajectory")
     with pytest.raises(pytest.fail.Exception, match="computed again"):
-        w21_friedman.evaluated(folder, TINY, other)
+        w21_friedman.evaluated(store, TINY, other)
 
 
 def test_comparison_with_the_published_range():

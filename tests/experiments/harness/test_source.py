@@ -1,0 +1,112 @@
+"""A change of code that does something is seen, and no other one."""
+
+import pytest
+
+from experiments import digits
+from experiments.harness import command_line, source
+from experiments.harness.cells import cell
+
+FILES = {
+    "calibjax/__init__.py": "from calibjax import kernels\n",
+    "calibjax/kernels.py": "def f(x):\n    return x\n",
+    "experiments/__init__.py": "",
+    "experiments/other.py": "def unused():\n    return 1\n",
+    "experiments/harness/__init__.py": "",
+    "experiments/harness/tables.py": "def write():\n    return 1\n",
+    "paper_repro/__init__.py": "import experiments.harness\n",
+    "paper_repro/one/__init__.py": "",
+    "paper_repro/one/main.py": (
+        '"""Runs."""\nfrom paper_repro.one import parts\n\n\ndef run():\n    """Runs."""\n'
+    ),
+    "paper_repro/one/parts.py": (
+        "def g():\n    from experiments.harness.tables import write\n\n    return 2  # two\n"
+    ),
+}
+
+
+@pytest.fixture
+def main(tmp_path):
+    for name, text in FILES.items():
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return tmp_path / "paper_repro/one/main.py"
+
+
+def fingerprint_of(main):
+    root = main.parents[2]
+    return source.fingerprint(main, root, root / "calibjax")
+
+
+CHANGES = {
+    "a function of an imported module": ("paper_repro/one/parts.py", "2  # two", "3  # two"),
+    "a module imported within a function": ("experiments/harness/tables.py", "1", "2"),
+    "the library": ("calibjax/kernels.py", "return x", "return -x"),
+    "a package of a module": ("paper_repro/__init__.py", "import", "import os\nimport"),
+    "the module that is run": ("paper_repro/one/main.py", "parts\n", "parts\n\nX = 1\n"),
+}
+NO_CHANGES = {
+    "a comment": ("paper_repro/one/parts.py", "# two", "# 2"),
+    "a docstring": ("paper_repro/one/main.py", "Runs.", "Runs it."),
+    "a new docstring": ("calibjax/kernels.py", "    return", '    """x."""\n    return'),
+    "blank lines": ("calibjax/kernels.py", "def", "\n\ndef"),
+    "a module that is not imported": ("experiments/other.py", "1", "2"),
+}
+
+
+@pytest.mark.parametrize(
+    ("change", "is_seen"),
+    [*((x, True) for x in CHANGES.values()), *((x, False) for x in NO_CHANGES.values())],
+    ids=[*CHANGES, *NO_CHANGES],
+)
+def test_fingerprints(main, change, is_seen):
+    before = fingerprint_of(main)
+    assert fingerprint_of(main) == before
+    name, old, new = change
+    path = main.parents[2] / name
+    assert old in path.read_text()
+    path.write_text(path.read_text().replace(old, new))
+    assert (fingerprint_of(main) != before) == is_seen
+
+
+def test_names():
+    assert source.name_of(digits.__file__) == "experiments.digits"
+    assert source.name_of(source.ROOT / "paper_repro/__main__.py") == "paper_repro"
+    assert source.name_of(source.ROOT / "experiments/harness/__init__.py") == "experiments.harness"
+
+
+def test_relative_imports():
+    tree = source.ast.parse("from . import a\nfrom ..b import c\nimport d.e")
+    names = {"x.y", "x.y.a", "x.b", "x.b.c", "d.e"}
+    assert source.imported_names(tree, "x.y") == names
+
+
+def test_one_line_says_that_the_code_has_changed(main, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(source.fingerprint, "__defaults__", (tmp_path, tmp_path / "calibjax"))
+    run = command_line.Run(None, None, tmp_path / "output")
+
+    def values(run, *numbers):
+        store = run.store("one", str(main))
+        return [cell(store, str(i), {}, lambda x=x: {"x": x})["x"] for i, x in enumerate(numbers)]
+
+    assert values(run, 1, 2) == values(run, 3, 4) == [1, 2]
+    assert capsys.readouterr().out == ""
+    main.write_text("X = 1")
+    trusting = command_line.Run(None, None, tmp_path / "output", trust=True)
+    assert values(trusting, 3, 4, 5) == [1, 2, 5]
+    assert values(run, 3) == [3]
+    assert values(run, 6, 7) == [3, 7]
+    assert capsys.readouterr().out.splitlines() == [
+        "one: the code has changed since 2 of 2 cells; they are kept (--trust-cells).",
+        "one: the code has changed since 2 of 3 cells; what is needed of them is computed again "
+        "(--trust-cells keeps them).",
+        "one: the code has changed since 1 of 3 cells; what is needed of them is computed again "
+        "(--trust-cells keeps them).",
+    ]
+
+
+def test_the_option_is_read(tmp_path):
+    parser = command_line.option_parser(digits.__file__, "")
+    for arguments in ([], ["--trust-cells"]):
+        run, _ = command_line.parse(parser, [*arguments, "--output", str(tmp_path)])
+        assert run.store("a", digits.__file__).trust == bool(arguments)
