@@ -1,0 +1,109 @@
+"""What is killed, or damaged, gives the same tables as what is not, bit for bit."""
+
+import os
+import signal
+import subprocess
+import sys
+import zlib
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from experiments import coverage, test_power
+from experiments.harness import figures, source
+from experiments.harness.cells import Store
+from experiments.harness.tables import write_records
+from paper_repro.w19 import timings
+
+
+def counts(rng, label, group, *rest):
+    return {f"exact {group}": {"rejected": int(rng.integers(50)), "undefined": 0}}
+
+
+def tally(rng, *arguments):
+    below, above = (int(x) for x in rng.integers(10, size=2))
+    values = dict(zip(("width", "estimates"), rng.uniform(size=2).tolist(), strict=True))
+    return {"two-sided": [below, above], "lower": [below, 0], **values, "squares": 1e3}
+
+
+def measure(rng, *arguments):
+    return {"seconds": rng.uniform(), "repetitions": 3}
+
+
+def run_power(store):
+    found = test_power.rejections(store, 50)
+    write_records(store.folder, "table", test_power.rows(found))
+
+
+def run_coverage(store):
+    for name, rows in zip(("table", "truths"), coverage.coverages(store, 50), strict=True):
+        write_records(store.folder, name, rows)
+
+
+def run_timings(store):
+    settings = timings.SETTINGS["quick"]
+    timings.write_tables(store.folder, settings, timings.finished_cells(store, settings))
+
+
+# Module, what computes a cell, what stands in for it, and what is run.
+EXPERIMENTS = {
+    "test_power": (test_power, counts, run_power),
+    "coverage": (coverage, tally, run_coverage),
+    "w19_timings": (timings, measure, run_timings),
+}
+
+
+class StandIn:
+    """Computes cells from a hash of the arguments; the process is killed at one of them."""
+
+    def __init__(self, function, killed_at=0):
+        self.function, self.killed_at, self.calls = function, killed_at, 0
+
+    def __call__(self, *arguments):
+        self.calls += 1
+        if self.calls == self.killed_at:
+            os.kill(os.getpid(), signal.SIGKILL)
+        rng = np.random.default_rng(zlib.crc32(repr(arguments).encode()))
+        return self.function(rng, *arguments)
+
+
+def run(name, folder, killed_at=0):
+    """Runs an experiment; returns the number of cells that were computed."""
+    module, function, experiment = EXPERIMENTS[name]
+    with pytest.MonkeyPatch.context() as patch:
+        stand_in = StandIn(function, killed_at)
+        patch.setattr(module, function.__name__, stand_in)
+        patch.setattr(figures, "_drawn", lambda figure: b"")
+        experiment(Store(Path(folder), "code"))
+    return stand_in.calls
+
+
+def tables_of(folder):
+    return {path.name: path.read_bytes() for path in folder.glob("*.*")}
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_tables_are_the_same(tmp_path, name, capsys):
+    whole, killed = tmp_path / "whole", tmp_path / "killed"
+    number = run(name, whole)
+    assert number > 8
+    command = f"from tests.experiments.test_killed import run; run({name!r}, {str(killed)!r}, 8)"
+    found = subprocess.run(
+        [sys.executable, "-c", command], cwd=source.ROOT, capture_output=True, check=False
+    )
+    assert found.returncode == -signal.SIGKILL
+    stored = sorted((killed / "cells").rglob("*.json"))
+    assert len(stored) == 7
+    assert not tables_of(killed)
+    content = stored[0].read_bytes()
+    stored[0].write_bytes(content[: len(content) // 2])
+    stored[1].write_bytes(b"")
+    stored[2].write_text('{"parameters": {}, "result": {}}')
+    capsys.readouterr()
+    assert run(name, killed) == number - 7 + 3
+    lines = capsys.readouterr().out.splitlines()
+    damaged = {path for path in stored for x in lines if x.startswith(f"{path} is damaged (")}
+    assert damaged == set(stored[:3])
+    assert tables_of(killed) == tables_of(whole)
+    assert run(name, killed) == 0
