@@ -41,7 +41,7 @@ from calibjax.distributions import Bernoulli, Categorical
 from experiments.harness import cells, command_line, data_files
 from experiments.harness.cells import Store
 from experiments.harness.figures import save_figure
-from experiments.harness.tables import write_records
+from experiments.harness.tables import write_table
 from paper_repro.data import cifar
 
 NAME = "cifar100"
@@ -165,10 +165,10 @@ def write_summary(folder: Path, models: dict[str, Any], temperature: float, redr
         "classes, of which the top label has two. Each row has its own length scale. Made by "
         "`python -m experiments.cifar100 --data DIR`."
     )
-    write_records(folder, "cifar100", rows, note)
+    write_table(folder, "cifar100", rows, note, show=True)
     rows = [{"predictions": model} | results["scores"] for model, results in models.items()]
     note = "The Brier score is the sum over all classes; the MMCE is that of the top label."
-    write_records(folder, "cifar100_scores", rows, note)
+    write_table(folder, "cifar100_scores", rows, note, show=True)
 
 
 def class_columns(model: str, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -210,7 +210,7 @@ def write_classes(folder: Path, models: dict[str, Any], redraws: int) -> None:
         f"{' '.join(sentences)} ECE with equal-mass bins. {redraws} redraws, so that no adjusted "
         f"p-value of the {len(first)} classes is below {len(first) / (redraws + 1):.2g}."
     )
-    write_records(folder, "cifar100_classes", records, note)
+    write_table(folder, "cifar100_classes", records, note, show=True)
 
 
 def plot(folder: Path, models: dict[str, tuple[Any, jax.Array]]) -> None:

@@ -33,7 +33,7 @@ from calibjax import hypothesis_tests
 from experiments.harness import command_line
 from experiments.harness.cells import Store, cell, keys_of, spans
 from experiments.harness.command_line import program
-from experiments.harness.tables import write_records
+from experiments.harness.tables import write_table
 from experiments.synthetic_models import SCALE, SHIFTED_MEAN, Model
 
 LEVEL = 0.95
@@ -205,11 +205,11 @@ def main() -> None:
         "calibrated models is zero and their intervals are not meant to be of their level. The "
         f"SKCE is known exactly from quadrature, see coverage_truth. Made by {command}."
     )
-    write_records(run.output, "coverage", rows, note)
+    write_table(run.output, "coverage", rows, note, show=True)
     note = (
         f"The SKCE by quadrature, and the mean over the data sets of `coverage`. Made by {command}."
     )
-    write_records(run.output, "coverage_truth", truths, note)
+    write_table(run.output, "coverage_truth", truths, note, show=True)
 
 
 if __name__ == "__main__":

@@ -36,7 +36,7 @@ import numpy as np
 from calibjax import distances, estimators, hypothesis_tests, kernels, recalibration, scores
 from calibjax.distributions import Categorical
 from experiments.harness import cells, command_line, extras
-from experiments.harness.tables import write_records
+from experiments.harness.tables import write_table
 
 NAME = "digits"
 NUM_BINS = 15
@@ -168,7 +168,7 @@ def main() -> None:
         f"possible p-value {1 / (draws + 1):.1g}. Top-label ECE with {NUM_BINS} uniform bins. "
         f"Made by `python -m experiments.digits --num-samples {draws}`."
     )
-    write_records(run.output, NAME, records, note)
+    write_table(run.output, NAME, records, note, show=True)
 
 
 if __name__ == "__main__":

@@ -34,7 +34,7 @@ import numpy as np
 from calibjax import distances, distributions, hypothesis_tests, kernels, scores
 from calibjax.recalibration import TemperatureScaling
 from experiments.harness import command_line
-from experiments.harness.tables import write_records
+from experiments.harness.tables import write_table
 from experiments.temperature_ensemble import NUM_MEMBERS, read
 
 SILVERMAN = (4 / (3 * NUM_MEMBERS)) ** 0.2
@@ -112,7 +112,7 @@ def main() -> None:
         f"Rows {half + 1} to {len(observed)} of the file; T fitted to the rows before. Smallest "
         f"possible p-value: {1 / (options.num_samples + 1):.2g}."
     )
-    write_records(run.output, "ensemble_scaling", rows, note)
+    write_table(run.output, "ensemble_scaling", rows, note, show=True)
 
 
 if __name__ == "__main__":

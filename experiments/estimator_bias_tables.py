@@ -124,8 +124,6 @@ def choice_row(case: Case, name: str) -> dict[str, Any]:
 
 def write(folder: Path, cases: list[Case], command: str) -> None:
     """Writes the tables estimator_bias and estimator_bias_choice."""
-    rows = [error_row(case) for case in cases]
-    header = list(rows[0])
     sizes = [len(case.found[BASELINES[0]]) for case in cases]
     note = f"""
 Errors of estimates of CCE² in thousandths: bias ± standard error (RMSE). Models begin with the
@@ -135,10 +133,7 @@ softmax(0.3 log P). bins, kde, kkr, ukkr: hyperparameter of smallest risk; "{CHO
 the one of smallest risk. There are {min(sizes)} to {max(sizes)} data sets in each row. Made by
 {command}.
 """
-    table = [[row[column] for column in header] for row in rows]
-    write_table(folder, "estimator_bias", header, table, note)
-    rows = [choice_row(case, name) for case in cases for name in case.tuned]
-    header = list(rows[0])
+    write_table(folder, "estimator_bias", [error_row(case) for case in cases], note)
     note = """
 Of each tuned estimator: "chosen", how often its risk is the smallest of all; RMSE of the estimate
 (thousandths) and that of the "best" fixed grid point, which is known only in hindsight;
@@ -148,8 +143,8 @@ grid point, the smallest penalty, largest bandwidth, or most bins; "ratio", the 
 |E (h - h*)(p, p)| / √((m - 1) E (h - h*)²); mean standard error over the folds relative to the
 standard deviation of the estimates; mean of the signed roots, to be compared with "100 CCE".
 """
-    table = [[row[column] for column in header] for row in rows]
-    write_table(folder, "estimator_bias_choice", header, table, note)
+    rows = [choice_row(case, name) for case in cases for name in case.tuned]
+    write_table(folder, "estimator_bias_choice", rows, note)
 
 
 def plot(folder: Path, cases: list[Case]) -> None:

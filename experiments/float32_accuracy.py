@@ -20,7 +20,7 @@ from tqdm import tqdm
 
 from calibjax import distances, distributions, estimators, kernels, pairwise
 from experiments.harness import cells, command_line
-from experiments.harness.tables import write_records
+from experiments.harness.tables import write_table
 
 KERNEL = kernels.TensorProduct(
     kernels.Exponential(1.0, distances.Wasserstein()), kernels.SquaredExponential(1.0)
@@ -113,7 +113,7 @@ def main() -> None:
             )
         )
     note = f"{options.num_datasets} data sets of {options.num_samples} samples each."
-    write_records(run.output, "float32_accuracy", rows, note)
+    write_table(run.output, "float32_accuracy", rows, note, show=True)
 
 
 if __name__ == "__main__":

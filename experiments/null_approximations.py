@@ -37,7 +37,7 @@ from calibjax.hypothesis_tests import chi_squared, spectral
 from experiments.harness import clocks, command_line
 from experiments.harness.cells import Store, cell, key_of
 from experiments.harness.command_line import program
-from experiments.harness.tables import write_records
+from experiments.harness.tables import write_table
 from experiments.synthetic_models import CLASS_KERNEL, NORMAL_KERNEL, SCALE
 
 SIZES = (200, 500, 1000, 2000)
@@ -333,7 +333,7 @@ def main() -> None:
     command = (
         f"Made by `python -m experiments.null_approximations --num-draws {options.num_draws}`."
     )
-    write = functools.partial(write_records, run.output)
+    write = functools.partial(write_table, run.output, show=True)
     rows = approximation_rows(store, options.num_draws)
     note = (
         f"Approximations of the null distribution against {options.num_draws} bootstrap resamples, "

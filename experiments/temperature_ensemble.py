@@ -46,7 +46,7 @@ from calibjax import distances, distributions, estimators, hypothesis_tests, ker
 from experiments.harness import command_line
 from experiments.harness.data_files import DataError, existing_file, number_of, read_lines
 from experiments.harness.figures import save_figure
-from experiments.harness.tables import write_records
+from experiments.harness.tables import write_table
 
 FOLDER = "temperature_ensemble"
 NUM_MEMBERS = 11
@@ -233,9 +233,9 @@ def main() -> None:
         f"observations: {lag_one(observed):.2f}; standard errors ignore dependence."
     )
     rows = calibration_rows(models, y, options.num_samples)
-    write_records(run.output, "temperature_ensemble_skce", rows, note)
+    write_table(run.output, "temperature_ensemble_skce", rows, note, show=True)
     rows = [forecast_row(name, predictions, y) for name, predictions in models.items()]
-    write_records(run.output, "temperature_ensemble_scores", rows, note)
+    write_table(run.output, "temperature_ensemble_scores", rows, note, show=True)
     figure(models, y, run.output)
 
 

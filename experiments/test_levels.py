@@ -41,7 +41,7 @@ from experiments.compared_tests import (
 from experiments.harness import command_line
 from experiments.harness.cells import Store, cell, key_of, spans
 from experiments.harness.command_line import program
-from experiments.harness.tables import write_records
+from experiments.harness.tables import write_table
 from experiments.synthetic_models import Model
 
 POWER_BARS = {("uncalibrated", 1): 0.96, ("uncalibrated", 10): 0.93}  # exact test, n = 4
@@ -215,7 +215,7 @@ def main() -> None:
     note = f"Calibrated data sets: {options.num_means} in each row."
     store = run.store("test_levels", __file__)
     rows = means(store, options.num_means)
-    write_records(run.output, "unbiasedness", rows, note)
+    write_table(run.output, "unbiasedness", rows, note, show=True)
     command = f"`python -m experiments.test_levels --num-datasets {options.num_datasets}`"
     rows = levels(store, options.num_datasets)
     note = (
@@ -226,14 +226,14 @@ def main() -> None:
         f"{8 * NUM_EIGENVALUES} on, all below. "
         f"Made by {command}."
     )
-    write_records(run.output, "test_levels", rows, note)
+    write_table(run.output, "test_levels", rows, note, show=True)
     note = (
         "Rejections of calibrated data in percent at level 5 %: scalar normal predictions and ten "
         f"classes, by number of samples. {options.num_datasets} data sets in each cell; draws and "
         f"standard errors are in test_levels; {NUM_LOCATIONS} locations for the CME tests. Made by "
         f"{command}."
     )
-    write_records(run.output, "test_levels_summary", summary(rows), note)
+    write_table(run.output, "test_levels_summary", summary(rows), note, show=True)
 
 
 if __name__ == "__main__":

@@ -21,7 +21,7 @@ from experiments.compared_tests import ALPHA, GROUPS, counts
 from experiments.harness import command_line
 from experiments.harness.cells import Store, cell, spans
 from experiments.harness.command_line import program
-from experiments.harness.tables import write_records
+from experiments.harness.tables import write_table
 from experiments.synthetic_models import WRONG_CLASSES, WRONG_NORMALS, Model
 
 DRAWS = 199  # (B + 1) α is an integer
@@ -94,7 +94,7 @@ def main() -> None:
         f"(underconfident). Made by `python -m experiments.test_power --num-datasets "
         f"{options.num_datasets}`."
     )
-    write_records(run.output, "test_power", rows(found), note)
+    write_table(run.output, "test_power", rows(found), note, show=True)
 
 
 if __name__ == "__main__":

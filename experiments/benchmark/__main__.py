@@ -27,7 +27,7 @@ from calibjax import distances, estimators, hypothesis_tests, kernels, risk
 from experiments.benchmark import local, memory, workload
 from experiments.benchmark.reference import Reference
 from experiments.harness import clocks, command_line, files
-from experiments.harness.tables import write_records
+from experiments.harness.tables import write_table
 
 
 class Sizes(NamedTuple):
@@ -361,7 +361,7 @@ def write(folder: Path, name: str, rows: list[dict[str, Any]], conditions: dict)
     record = {"conditions": conditions, "rows": rows}
     files.write(folder / f"{name}.json", json.dumps(record, indent=1, default=float))
     note = ", ".join(f"{key}: {value}" for key, value in conditions.items())
-    write_records(folder, name, rows, f"Conditions: {note}.")
+    write_table(folder, name, rows, f"Conditions: {note}.", show=True)
 
 
 if __name__ == "__main__":

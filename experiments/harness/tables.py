@@ -1,8 +1,9 @@
 """Tables: one file with all digits, one that is rounded and read by people."""
 
 import csv
+import dataclasses
 import io
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,32 +13,54 @@ from experiments.harness.files import write
 from experiments.harness.messages import log
 
 
-def _text(value: Any) -> str:
-    if value is None:
-        return ""
-    return f"{value:.3g}" if isinstance(value, float) else str(value)
-
-
 def write_table(
-    folder: Path, name: str, header: Sequence[str], rows: Iterable[Sequence[Any]], note: str = ""
+    folder: Path,
+    name: str,
+    records: Iterable[Any],
+    note: str = "",
+    *,
+    names: Mapping[Any, str] | None = None,
+    show: bool = False,
 ) -> None:
     """Writes a table as NAME.csv, with all digits, and NAME.md, rounded, with a note below it.
 
     Args:
         folder: folder of the experiment.
         name: name of the files without suffix.
-        header: names of the columns.
-        rows: their values: strings, numbers, or None for an empty place.
+        records: its rows: named tuples, dataclasses, or, where columns depend on the settings,
+            dictionaries with the same keys. Values are strings, numbers, truth values, or None for
+            an empty place.
         note: what a reader of the table has to know, in Markdown.
+        names: what columns are called, by field, where it is something else than the field; of a
+            table without rows it has to name all of them.
+        show: whether the rounded table is printed, too.
     """
-    rows = list(rows)
+    rows = [_fields(record) for record in records]
+    names = names or {}
+    fields = [*(rows[0] if rows else names)]
+    header = [names.get(field, field) for field in fields]
+    values = [[_plain(row[field]) for field in fields] for row in rows]
     buffer = io.StringIO()
-    csv.writer(buffer, lineterminator="\n").writerows([header, *rows])
+    csv.writer(buffer, lineterminator="\n").writerows([header, *values])
     write(folder / f"{name}.csv", buffer.getvalue())
-    lines = [header, ["---"] * len(header), *([_text(value) for value in row] for row in rows)]
+    lines = [header, ["---"] * len(header), *([_text(value) for value in row] for row in values)]
     table = "\n".join(f"| {' | '.join(line)} |" for line in lines)
-    write(folder / f"{name}.md", f"{table}\n" + (f"\n{note.strip()}\n" if note else ""))
+    text = f"{table}\n" + (f"\n{note.strip()}\n" if note else "")
+    write(folder / f"{name}.md", text)
     log(f"wrote {folder / name}.md")
+    if show:
+        log(text)
+
+
+def _fields(record: Any) -> Mapping[Any, Any]:
+    """Values of a record by field."""
+    if isinstance(record, Mapping):
+        return record
+    if dataclasses.is_dataclass(record):
+        names = [field.name for field in dataclasses.fields(record)]
+    else:
+        names = record._fields
+    return {name: getattr(record, name) for name in names}
 
 
 def _plain(value: Any) -> Any:
@@ -46,11 +69,7 @@ def _plain(value: Any) -> Any:
     return ("yes" if value else "no") if isinstance(value, bool) else value
 
 
-def write_records(
-    folder: Path, name: str, records: Sequence[dict[str, Any]], note: str = ""
-) -> None:
-    """Writes records with the same keys as NAME.csv and NAME.md, and prints the latter."""
-    header = list(records[0])
-    rows = [[_plain(record[column]) for column in header] for record in records]
-    write_table(folder, name, header, rows, note)
-    print((folder / f"{name}.md").read_text(encoding="utf-8"), flush=True)
+def _text(value: Any) -> str:
+    if value is None:
+        return ""
+    return f"{value:.3g}" if isinstance(value, float) else str(value)

@@ -152,24 +152,59 @@ def selected(found: dict[str, np.ndarray]) -> tuple[float, bool]:
     return float(found["grid"][best]), is_edge
 
 
-def estimator_rows(results: Results) -> Iterator[list[Any]]:
+class EstimatorRow(NamedTuple):
+    """Risk and estimate of one estimator, see `ESTIMATORS_NOTE`; h = 0 has no estimate."""
+
+    network: str
+    notion: str
+    estimator: str
+    hyperparameter: str | None
+    risk: str
+    risk_error: str
+    published: str | None
+    estimate: float | None = None
+    error: float | None = None
+    sampling: float | None = None
+    root: float | None = None
+    root_error: float | None = None
+    seconds: float | None = None
+
+
+ESTIMATOR_NAMES = {"risk": "100 √risk", "risk_error": "se", "error": "±", "root_error": "±"}
+
+
+def estimator_rows(results: Results) -> Iterator[EstimatorRow]:
     """Rows of the main table."""
     for (network, notion, name), found in results.items():
-        value, is_edge = selected(found)
         best = int(found["risks"].mean(0).argmin())
         risks = found["risks"][:, best]
-        row = [network, notion, name, f"{value:.3g}{' (edge)' if is_edge else ''}"]
         error = 100 * np.sqrt(risks).std(ddof=1) / np.sqrt(len(risks))
-        row += [f"{100 * np.sqrt(risks.mean()):.3f}", f"{error:.2g}"]
         published = PUBLISHED.get((network.split("_")[0], notion), {}).get(name)
-        row += [f"{min(published[1:])}-{max(published[1:])}" if published else None]
-        if name == ZERO:
-            yield [network, notion, name, None, *row[4:7], *[None] * 6]
-            continue
-        scalars = ("estimate", "standard_error", "sampling_error", "root", "root_standard_error")
-        factors = (1e4, 1e4, 1e4, 100, 100)
-        row += [float(found[x]) * factor for x, factor in zip(scalars, factors, strict=True)]
-        yield [*row, float(found["seconds"])]
+        row = EstimatorRow(
+            network,
+            notion,
+            name,
+            None if name == ZERO else _selected_text(found),
+            f"{100 * np.sqrt(risks.mean()):.3f}",
+            f"{error:.2g}",
+            f"{min(published[1:])}-{max(published[1:])}" if published else None,
+        )
+        if name != ZERO:
+            row = row._replace(
+                estimate=float(found["estimate"]) * 1e4,
+                error=float(found["standard_error"]) * 1e4,
+                sampling=float(found["sampling_error"]) * 1e4,
+                root=float(found["root"]) * 100,
+                root_error=float(found["root_standard_error"]) * 100,
+                seconds=float(found["seconds"]),
+            )
+        yield row
+
+
+def _selected_text(found: dict[str, np.ndarray]) -> str:
+    """The hyperparameter of smallest risk; "(edge)" says that it is at an end of its grid."""
+    value, is_edge = selected(found)
+    return f"{value:.3g}{' (edge)' if is_edge else ''}"
 
 
 ESTIMATORS_NOTE = """
@@ -218,24 +253,41 @@ against it with the errors as they are; else not contradicted, which is no suppo
 
 def difference_rows(
     results: Results, pairs: dict[tuple[str, str, str, str], Comparison], names: list[str]
-) -> Iterator[list[Any]]:
+) -> Iterator[dict[str, Any]]:
     """Differences from the estimators before it, for each estimator."""
     critical = critical_value(pairs)
     for network, notion, name in results:
-        row: list[Any] = [network, notion, name]
+        row: dict[str, Any] = {"network": network, "notion": notion, "estimator": name}
         for other in names[:-1]:
             found = pairs.get((network, notion, name, other))
-            if found is None or names.index(other) > names.index(name):
-                row.append(None)
-                continue
-            row.append(_difference(found, critical))
+            is_before = found is not None and names.index(other) <= names.index(name)
+            row[f"minus {other}"] = _difference(found, critical) if is_before else None
         if name != ZERO:
             yield row
 
 
+class WinnerRow(NamedTuple):
+    """The best estimators of one network and notion, see `WINNERS_NOTE`."""
+
+    network: str
+    notion: str
+    best: str
+    close: str
+    detecting: str
+
+
+WINNER_NAMES = {
+    "network": "network",
+    "notion": "notion",
+    "best": "smallest risk",
+    "close": "not worse",
+    "detecting": "better than h = 0",
+}
+
+
 def winner_rows(
     results: Results, pairs: dict[tuple[str, str, str, str], Comparison]
-) -> Iterator[list[Any]]:
+) -> Iterator[WinnerRow]:
     """The best estimators of each network and notion."""
     critical = critical_value(pairs)
     for key in dict.fromkeys(key[:2] for key in results):
@@ -249,10 +301,31 @@ def winner_rows(
         detecting = [
             f"{x}{_stars(z, critical)}" for x, z in against_zero.items() if z.z < -critical
         ]
-        yield [*key, best, ", ".join(close) or "none", ", ".join(detecting) or "none"]
+        texts = (", ".join(x) or "none" for x in (close, detecting))
+        yield WinnerRow(*key, best, *texts)
 
 
-def claim_rows(pairs: dict[tuple[str, str, str, str], Comparison]) -> Iterator[list[Any]]:
+class ClaimRow(NamedTuple):
+    """What is found of one of the paper's claims, see `CLAIMS_NOTE`."""
+
+    claim: str
+    comparisons: int
+    support: int
+    against: int
+    robust_support: int
+    robust_against: int
+    sign: int | None
+    verdict: str
+
+
+CLAIM_NAMES = dict(zip(ClaimRow._fields, ClaimRow._fields, strict=True)) | {
+    "support": "for",
+    "robust_support": f"for, {INFLATION} se",
+    "robust_against": f"against, {INFLATION} se",
+}
+
+
+def claim_rows(pairs: dict[tuple[str, str, str, str], Comparison]) -> Iterator[ClaimRow]:
     """What is found of the paper's claims."""
     critical = critical_value(pairs)
     for claim in CLAIMS:
@@ -279,7 +352,8 @@ def claim_rows(pairs: dict[tuple[str, str, str, str], Comparison]) -> Iterator[l
         else:
             verdict = "doubtful" if against[0] else "not contradicted"
         sign = int(np.sum(z < 0)) if claim.kind != "equal" else None
-        yield [claim.text, z.size, support[0], against[0], support[1], against[1], sign, verdict]
+        counts = support[0], against[0], support[1], against[1]
+        yield ClaimRow(claim.text, z.size, *counts, sign, verdict)
 
 
 WIDER_NOTE = """
@@ -298,7 +372,29 @@ App. B ends there or below already, and stands for it.
 """
 
 
-def wider_rows(results: Results) -> Iterator[list[Any]]:
+class WiderRow(NamedTuple):
+    """Risk and estimate with a wider grid, see `WIDER_NOTE`."""
+
+    network: str
+    notion: str
+    estimator: str
+    hyperparameter: str
+    risk: str
+    minus_narrow: str
+    minus_kkr: str | None
+    estimate: float
+    error: float
+
+
+WIDER_NAMES = dict(zip(WiderRow._fields, WiderRow._fields, strict=True)) | {
+    "risk": "100 √risk",
+    "minus_narrow": "minus App. B",
+    "minus_kkr": "ukkr minus kkr",
+    "error": "±",
+}
+
+
+def wider_rows(results: Results) -> Iterator[WiderRow]:
     """Rows of the table of wider grids."""
     chosen = {key: x for key, x in results.items() if key[2].split(",")[0] in ("kkr", "ukkr")}
     pairs = compare(chosen)
@@ -311,23 +407,27 @@ def wider_rows(results: Results) -> Iterator[list[Any]]:
         if not name.endswith("wider"):
             continue
         found = results[network, notion, name]
-        value, is_edge = selected(found)
         before = pairs[network, notion, name, name.split(",")[0]]
-        row = [network, notion, name, f"{value:.3g}{' (edge)' if is_edge else ''}"]
-        row += [f"{100 * np.sqrt(found['risks'].mean(0).min()):.3f}", _difference(before, np.inf)]
         other = compared.get((network, notion, name, kkr[network, notion]))
-        row += [_difference(other, critical) if other else None]
-        yield [*row, 1e4 * float(found["estimate"]), 1e4 * float(found["standard_error"])]
+        yield WiderRow(
+            network,
+            notion,
+            name,
+            _selected_text(found),
+            f"{100 * np.sqrt(found['risks'].mean(0).min()):.3f}",
+            _difference(before, np.inf),
+            _difference(other, critical) if other else None,
+            1e4 * float(found["estimate"]),
+            1e4 * float(found["standard_error"]),
+        )
 
 
 def write_wider_grids(folder: Path, results: Results, exactness: str) -> None:
     """Writes the table of kernel ridge regression with wider grids."""
-    header = ["network", "notion", "estimator", "hyperparameter", "100 √risk"]
-    header += ["minus App. B", "ukkr minus kkr", "estimate", "±"]
     rows = list(wider_rows(results))
-    num = sum(row[6] is not None for row in rows)
+    num = sum(row.minus_kkr is not None for row in rows)
     note = WIDER_NOTE.format(num=num, inflation=INFLATION, exactness=exactness)
-    write_table(folder, "wider_grids", header, rows, note)
+    write_table(folder, "wider_grids", rows, note, names=WIDER_NAMES)
 
 
 def _difference(found: Comparison, critical: float) -> str:
@@ -348,21 +448,17 @@ def write_tables(folder: Path, results: Results, exactness: str) -> None:
     """Writes the tables of estimators, of differences, winners and claims."""
     pairs = compare(results)
     names = sorted({key[2] for key in results}, key=[ZERO, *TOP_LABEL].index)
-    header = ["network", "notion", "estimator", "hyperparameter", "100 √risk", "se", "published"]
-    header += ["estimate", "±", "sampling", "root", "±", "seconds"]
     num_nan = sum(int(found["num_nan"]) for found in results.values())
     note = ESTIMATORS_NOTE.format(num_nan=num_nan, exactness=exactness)
-    write_table(folder, "estimators", header, estimator_rows(results), note)
+    write_table(folder, "estimators", estimator_rows(results), note, names=ESTIMATOR_NAMES)
     note = _differences_note(results, pairs, exactness)
-    header = ["network", "notion", "estimator", *(f"minus {name}" for name in names[:-1])]
-    write_table(folder, "differences", header, difference_rows(results, pairs, names), note)
-    header = ["network", "notion", "smallest risk", "not worse", "better than h = 0"]
+    columns = ("network", "notion", "estimator", *(f"minus {name}" for name in names[:-1]))
+    rows = difference_rows(results, pairs, names)  # of which h = 0 alone has none
+    write_table(folder, "differences", rows, note, names=dict(zip(columns, columns, strict=True)))
     note = WINNERS_NOTE.format(inflation=INFLATION)
-    write_table(folder, "winners", header, winner_rows(results, pairs), note)
-    header = ["claim", "comparisons", "for", "against"]
-    header += [f"{x}, {INFLATION} se" for x in ("for", "against")] + ["sign", "verdict"]
+    write_table(folder, "winners", winner_rows(results, pairs), note, names=WINNER_NAMES)
     note = CLAIMS_NOTE.format(inflation=INFLATION)
-    write_table(folder, "claims", header, claim_rows(pairs), note)
+    write_table(folder, "claims", claim_rows(pairs), note, names=CLAIM_NAMES)
 
 
 def _differences_note(

@@ -112,10 +112,16 @@ def write(folder: Path, settings: Settings, found: dict[str, np.ndarray]) -> Non
     minima = risks.argmin(1)
     differences = risks - risks[:, [truth]]
     sd = functools.partial(np.std, axis=0, ddof=1)
-    columns = [thetas, risks.mean(0), sd(risks), differences.mean(0), sd(differences)]
-    columns += [found["excess"].mean(0), np.bincount(minima, minlength=len(thetas))]
-    rows = [[float(x) for x in row[:-1]] + [int(row[-1])] for row in zip(*columns, strict=True)]
-    header = ["θ", "mean risk", "sd", "difference from θ = 1", "sd of it", "(h - h*)²", "minima"]
+    columns = {
+        "θ": thetas,
+        "mean risk": risks.mean(0),
+        "sd": sd(risks),
+        "difference from θ = 1": differences.mean(0),
+        "sd of it": sd(differences),
+        "(h - h*)²": found["excess"].mean(0),
+        "minima": np.bincount(minima, minlength=len(thetas)),
+    }
+    rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
     best = thetas[risks.mean(0).argmin()]
     verdict = "confirmed" if best == 1 else "not confirmed"
     beside = [i for i in (truth - 1, truth + 1) if i < len(thetas)]
@@ -138,7 +144,7 @@ that the difference estimates without bias.
 Accuracy of the model {found["accuracy"].mean():.3f}, its squared calibration error
 {found["error"].mean():.4f}; the smallest probability is e^{found["smallest"].min():.0f}.
 """
-    write_table(folder, "risks", header, rows, note)
+    write_table(folder, "risks", rows, note)
 
 
 def plot(folder: Path, settings: Settings, found: dict[str, np.ndarray]) -> None:

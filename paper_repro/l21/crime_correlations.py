@@ -3,7 +3,7 @@
 import itertools
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.stats  # comes with scikit-learn
@@ -73,14 +73,35 @@ def jackknife_error(statistic: Callable[..., float], *arrays: np.ndarray) -> flo
     return float(np.std(without) * np.sqrt(len(seeds) - 1))
 
 
-def correlation_rows(results: Results) -> Iterator[list[Any]]:
+class Correlations(NamedTuple):
+    """The kinds of correlation, the first of them with its standard error."""
+
+    pooled: float
+    error: float
+    methods: float
+    networks: float
+
+
+def correlations_of(results: Results, variant: str, name: str) -> Correlations:
+    """Correlations of a metric with the maximum group-wise MCE."""
+    arrays = _of_methods(results, variant, name), _of_methods(results, variant, "maximum")
+    pooled, methods, networks = (statistic(*arrays) for statistic in CORRELATIONS.values())
+    return Correlations(pooled, jackknife_error(correlation, *arrays), methods, networks)
+
+
+def label_of(name: str) -> str:
+    """Name of a metric in the tables."""
+    return "NLL" if name == NLL else name
+
+
+def correlation_rows(results: Results) -> Iterator[dict[str, Any]]:
     """Rows of Table 2."""
     for name, published in PUBLISHED_CORRELATIONS.items():
-        row = ["NLL" if name == NLL else name, published]
+        row: dict[str, Any] = {"metric": label_of(name), "published": published}
         for variant in results.variants:
-            arrays = _of_methods(results, variant, name), _of_methods(results, variant, "maximum")
-            pooled, *others = (statistic(*arrays) for statistic in CORRELATIONS.values())
-            row += [pooled, jackknife_error(correlation, *arrays), *others]
+            found = correlations_of(results, variant, name)
+            columns = ("pooled", "se", "methods", "networks")
+            row |= {f"{variant}: {x}": y for x, y in zip(columns, found, strict=True)}
         yield row
 
 
@@ -89,11 +110,20 @@ def _of_methods(results: Results, variant: str, name: str) -> np.ndarray:
     return np.array([results.values(variant, method, name) for method in (*GLOBAL, *LOCAL)])
 
 
+class Difference(NamedTuple):
+    """Difference of two correlations, its standard error, and the verdict on its sign."""
+
+    value: float
+    error: float
+    verdict: str
+
+
 def correlation_differences(
     local: np.ndarray, other: np.ndarray, maximum: np.ndarray, pairs: int
-) -> Iterator[Any]:
-    """Difference of two correlations with the maximum, its error and verdict, for each kind."""
-    for statistic in CORRELATIONS.values():
+) -> dict[str, Difference]:
+    """Differences of two correlations with the maximum, by kind."""
+    result = {}
+    for kind, statistic in CORRELATIONS.items():
 
         def difference(
             x: np.ndarray,
@@ -108,10 +138,30 @@ def correlation_differences(
         pvalue = 2 * scipy.stats.t.sf(abs(found), maximum.shape[1] - 1, scale=error)
         is_clear = pairs * pvalue <= LEVEL
         verdict = ("confirmed" if found > 0 else "refuted") if is_clear else "undecided"
-        yield from (found, error, verdict)
+        result[kind] = Difference(found, error, verdict)
+    return result
 
 
-def difference_rows(results: Results) -> list[list[Any]]:
+class DifferenceRow(NamedTuple):
+    """Differences of the correlations of two metrics, by kind."""
+
+    variant: str
+    local: str
+    other: str
+    published: float
+    differences: dict[str, Difference]
+
+    def columns(self) -> dict[str, Any]:
+        """The row of the table."""
+        row: dict[str, Any] = {"variant": self.variant, "MLCE": self.local, "other": self.other}
+        row["published"] = self.published
+        for kind, found in self.differences.items():
+            row |= {kind: found.value, f"{kind}: se": found.error}
+            row[f"{kind}: verdict"] = found.verdict
+        return row
+
+
+def difference_rows(results: Results) -> list[DifferenceRow]:
     """Rows of the table of differences of correlations, MLCE minus global metrics."""
     local = [name for name in PUBLISHED_CORRELATIONS if name.startswith("MLCE")]
     other = [name for name in PUBLISHED_CORRELATIONS if name not in local]
@@ -120,18 +170,16 @@ def difference_rows(results: Results) -> list[list[Any]]:
     for variant, (one, two) in itertools.product(results.variants, pairs):
         arrays = (_of_methods(results, variant, name) for name in (one, two, "maximum"))
         published = PUBLISHED_CORRELATIONS[one] - PUBLISHED_CORRELATIONS[two]
-        row = [variant, one, "NLL" if two == NLL else two, round(published, 3)]
-        rows.append([*row, *correlation_differences(*arrays, len(pairs))])
+        found = correlation_differences(*arrays, len(pairs))
+        rows.append(DifferenceRow(variant, one, label_of(two), round(published, 3), found))
     return rows
 
 
 def write_tables(folder: Path, results: Results) -> None:
     """Writes Table 2, and the differences of its correlations."""
     seeds = len(next(iter(results.variants.values())))
-    columns = ("pooled", "se", "methods", "networks")
-    header = ["metric", "published", *(f"{v}: {x}" for v in results.variants for x in columns)]
     note = CORRELATIONS_NOTE.format(seeds=seeds)
-    write_table(folder, "table_2", header, correlation_rows(results), note)
+    write_table(folder, "table_2", correlation_rows(results), note)
     _write_differences(folder, results, seeds)
 
 
@@ -142,15 +190,14 @@ def _write_differences(folder: Path, results: Results, seeds: int) -> None:
     bound = scipy.stats.t.isf(LEVEL / (2 * pairs), df)
     lines = []
     for variant in results.variants:
-        for kind, column in zip(CORRELATIONS, (6, 9, 12), strict=True):
+        for kind in CORRELATIONS:
+            chosen = [row for row in rows if row.variant == variant]
             found = {}
             for verdict in VERDICTS:
-                others = [row[2] for row in rows if (row[0], row[column]) == (variant, verdict)]
+                others = [x.other for x in chosen if x.differences[kind].verdict == verdict]
                 against = f" (against {', '.join(dict.fromkeys(others))})" if others else ""
                 found[verdict] = f"{len(others)} {verdict}{against}"
             lines.append(f"- {variant}, {kind}, {pairs} pairs: {', '.join(found.values())}")
     note = DIFFERENCES_NOTE.format(seeds=seeds, df=df, pairs=pairs, level=LEVEL, bound=bound)
-    header = ["variant", "MLCE", "other", "published"]
-    header += [x for kind in CORRELATIONS for x in (kind, f"{kind}: se", f"{kind}: verdict")]
     note += "\n" + "\n".join(lines)
-    write_table(folder, "table_2_differences", header, rows, note)
+    write_table(folder, "table_2_differences", [row.columns() for row in rows], note)

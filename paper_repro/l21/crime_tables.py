@@ -2,9 +2,9 @@
 
 import dataclasses
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.stats  # comes with scikit-learn
@@ -48,6 +48,17 @@ PUBLISHED_SCORES = {  # ECE in per cent, NLL, Brier score
 TABLE_EPOCHS = (1, 5, 10, 20, 30, 40, 50, 75, 100, 125, 150, 175, 200)
 
 
+class Summary(NamedTuple):
+    """Mean and standard deviation over networks; None where they are too few."""
+
+    mean: float | None
+    deviation: float | None
+
+    def times(self, factor: float) -> "Summary":
+        """The same in another unit."""
+        return Summary(*(None if x is None else factor * x for x in self))
+
+
 @dataclasses.dataclass(frozen=True)
 class Results:
     """Results of each network, by variant of the experiment: see `crime.evaluate`."""
@@ -67,11 +78,11 @@ class Results:
         found = [result["local curves"][method][name] for result in self.variants[variant]]
         return np.mean(found, 0)
 
-    def mean_and_sd(self, variant: str, method: str, name: str) -> list[float | None]:
+    def mean_and_sd(self, variant: str, method: str, name: str) -> Summary:
         """Mean and standard deviation over the networks, None where they are too few."""
         values = self.values(variant, method, name)
         mean = float(values.mean()) if len(values) > 0 else None
-        return [mean, float(values.std(ddof=1)) if len(values) > 1 else None]
+        return Summary(mean, float(values.std(ddof=1)) if len(values) > 1 else None)
 
 
 VARIANTS_NOTE = """
@@ -129,34 +140,102 @@ not about other communities.
 """
 
 
-def maximum_rows(results: Results, quantity: str) -> Iterator[list[Any]]:
+# A column is identified by what it is about and "mean" or "sd"; both stand side by side.
+Column = str | tuple[str, ...]
+
+
+def _columns(of: Column, summary: Sequence[Any]) -> dict[Column, Any]:
+    """Mean and standard deviation as two columns."""
+    of = (of,) if isinstance(of, str) else of
+    return dict(zip(((*of, "mean"), (*of, "sd")), summary, strict=True))
+
+
+def _names(row: dict[Column, Any]) -> dict[Column, str]:
+    """Names of the columns of `_columns`: "a, b" of the mean, and "a, sd" beside it."""
+    pairs = (column for column in row if isinstance(column, tuple))
+    return {x: ", ".join((*x[:-2], "sd") if x[-1] == "sd" else x[:-1]) for x in pairs}
+
+
+def maximum_rows(results: Results, quantity: str) -> Iterator[dict[Column, Any]]:
     """Rows of our part of Table 1."""
     for method in (*GLOBAL, *GROUP_WISE, *LOCAL):
-        row: list[Any] = [method]
+        row: dict[Column, Any] = {"method": method}
         for variant in results.variants:
-            row += results.mean_and_sd(variant, method, quantity)
+            row |= _columns(variant, results.mean_and_sd(variant, method, quantity))
         yield row
 
 
-def score_rows(results: Results, variants: list[str]) -> Iterator[list[Any]]:
+def score_rows(results: Results, variants: list[str]) -> Iterator[dict[Column, Any]]:
     """Rows of Table 3."""
+    scores = {"ECE (%)": ("ECE", 100), "NLL": (NLL, 1), "Brier": ("Brier", 1)}
     for method in (*GLOBAL, *LOCAL):
-        row: list[Any] = [method]
-        for i, (name, factor) in enumerate((("ECE", 100), (NLL, 1), ("Brier", 1))):
-            row += PUBLISHED_SCORES[method][i]
+        row: dict[Column, Any] = {"method": method}
+        published = zip(scores.items(), PUBLISHED_SCORES[method], strict=True)
+        for (label, (name, factor)), theirs in published:
+            row |= _columns((label, "published"), theirs)
             for variant in variants:
-                row += [factor * x for x in results.mean_and_sd(variant, method, name)]
+                found = results.mean_and_sd(variant, method, name).times(factor)
+                row |= _columns((label, variant), found)
         for variant in variants:
-            row.append(results.mean_and_sd(variant, method, OTHER_NLL)[0])
-            row.append(results.mean_and_sd(variant, method, "infinite")[0])
+            for label, name in ((f"NLL, ε = {CLIPS[1]:g}", OTHER_NLL), ("infinite", "infinite")):
+                row[f"{label}, {variant}"] = results.mean_and_sd(variant, method, name).mean
         yield row
 
 
-def comparison(differences: np.ndarray, pairs: int) -> list[Any]:
-    """Mean difference, its error, number of negative ones, p-values and verdict."""
+class Comparison(NamedTuple):
+    """Differences of two methods over the networks.
+
+    Attributes:
+        difference: mean difference.
+        error: its standard error.
+        better: number of negative differences.
+        student: p-value.
+        wilcoxon: p-value.
+        verdict: one of `VERDICTS`.
+    """
+
+    difference: float
+    error: float
+    better: int
+    student: float
+    wilcoxon: float
+    verdict: str
+
+
+class ClaimRow(NamedTuple):
+    """A `Comparison`, after what is compared."""
+
+    maximum_over: str
+    variant: str
+    local: str
+    other: str
+    difference: float
+    error: float
+    better: int
+    student: float
+    wilcoxon: float
+    verdict: str
+
+    @property
+    def kind(self) -> tuple[str, str, str]:
+        """What is compared with all other methods."""
+        return self.maximum_over, self.variant, self.local
+
+
+CLAIM_NAMES = {
+    "maximum_over": "maximum over",
+    "local": "LoRe",
+    "error": "se",
+    "student": "p (t)",
+    "wilcoxon": "p (Wilcoxon)",
+}
+
+
+def comparison(differences: np.ndarray, pairs: int) -> Comparison:
+    """Compares two methods, of which there are so many pairs."""
     num = len(differences)
     if not np.any(differences):  # of which the tests know nothing
-        return [0.0, 0.0, 0, 1.0, 1.0, "undecided"]
+        return Comparison(0.0, 0.0, 0, 1.0, 1.0, "undecided")
     mean, error = differences.mean(), differences.std(ddof=1) / np.sqrt(num)
     student = scipy.stats.ttest_1samp(differences, 0).pvalue
     wilcoxon = scipy.stats.wilcoxon(differences).pvalue
@@ -164,45 +243,47 @@ def comparison(differences: np.ndarray, pairs: int) -> list[Any]:
     is_clear = pairs * max(student, wilcoxon) <= LEVEL and mean * signed_ranks > 0
     verdict = ("confirmed" if mean < 0 else "refuted") if is_clear else "undecided"
     better = int(np.sum(differences < 0))
-    return [*map(float, (mean, error)), better, float(student), float(wilcoxon), verdict]
+    numbers = float(mean), float(error), better, float(student), float(wilcoxon)
+    return Comparison(*numbers, verdict)
 
 
-def claim_rows(results: Results) -> list[list[Any]]:
+def claim_rows(results: Results) -> list[ClaimRow]:
     """Rows of the table of claims."""
     pairs = list(itertools.product(LOCAL, (*GLOBAL, *GROUP_WISE)))
     rows = []
     for quantity, variant, (ours, other) in itertools.product(QUANTITIES, results.variants, pairs):
         one, two = (results.values(variant, method, quantity) for method in (ours, other))
         found = comparison(one - two, len(pairs))
-        rows.append([QUANTITIES[quantity], variant, ours, other, *found])
+        rows.append(ClaimRow(QUANTITIES[quantity], variant, ours, other, *found))
     return rows
 
 
-def summary(rows: list[list[Any]]) -> str:
+def summary(rows: list[ClaimRow]) -> str:
     """How many of the comparisons with global methods have which verdict."""
-    kinds = dict.fromkeys(tuple(row[:3]) for row in rows)
+    kinds = dict.fromkeys(row.kind for row in rows)
     lines = []
     for kind in kinds:
-        chosen = [row for row in rows if tuple(row[:3]) == kind and row[3] in GLOBAL]
-        counts = {x: sum(row[-1] == x for row in chosen) for x in VERDICTS}
+        chosen = [row for row in rows if row.kind == kind and row.other in GLOBAL]
+        counts = {x: sum(row.verdict == x for row in chosen) for x in VERDICTS}
         found = ", ".join(f"{count} {x}" for x, count in counts.items())
         lines.append(f"- {', '.join(kind)}, against the {len(chosen)} global methods: {found}")
     return "\n".join(lines)
 
 
-def length_scale_rows(results: Results) -> Iterator[list[Any]]:
+def length_scale_rows(results: Results) -> Iterator[dict[str, Any]]:
     """Rows of the table of other length scales."""
     for method in LOCAL:
-        curves = [
-            results.local_curve(variant, method, name)
+        curves = {
+            f"{variant}: {name.replace('_', ' ')}": results.local_curve(variant, method, name)
             for variant in results.variants
             for name in ("maximum", "large_cells", "ECE")
-        ]
+        }
         for i, length_scale in enumerate(LOCAL_LENGTH_SCALES):
-            yield [method, length_scale, *(float(curve[i]) for curve in curves)]
+            row: dict[str, Any] = {"method": method, "length scale": length_scale}
+            yield row | {column: float(curve[i]) for column, curve in curves.items()}
 
 
-def curve_rows(results: Results) -> Iterator[list[Any]]:
+def curve_rows(results: Results) -> Iterator[dict[str, Any]]:
     """Rows of the table of curves."""
     embeddings = zip(LENGTH_SCALES, LOCAL, strict=True)
     kinds = itertools.product(list(results.variants)[:2], ("MLCE", "mean LCE"), embeddings)
@@ -210,7 +291,9 @@ def curve_rows(results: Results) -> Iterator[list[Any]]:
         name = f"{quantity} curve ({embedding})"
         ours = results.values(variant, local, name).mean(0)
         is_lower = np.array([ours < results.values(variant, x, name).mean(0) for x in GLOBAL])
-        yield [variant, quantity, local, *map(int, is_lower.sum(1)), int(is_lower.all(0).sum())]
+        row: dict[str, Any] = {"variant": variant, "quantity": quantity, "LoRe": local}
+        row |= dict(zip(GLOBAL, map(int, is_lower.sum(1)), strict=True))
+        yield row | {"all": int(is_lower.all(0).sum())}
 
 
 def write_tables(folder: Path, results: Results) -> None:
@@ -218,25 +301,17 @@ def write_tables(folder: Path, results: Results) -> None:
     seeds = len(next(iter(results.variants.values())))
     _write_maxima(folder, results, seeds)
     variants = list(results.variants)[:2]  # groups have no part in these
-    header = ["method"]
-    for name in ("ECE (%)", "NLL", "Brier"):
-        header += [f"{name}, {x}" for v in ("published", *variants) for x in (v, "sd")]
-    header += [f"{x}, {v}" for v in variants for x in (f"NLL, ε = {CLIPS[1]:g}", "infinite")]
     note = SCORES_NOTE.format(seeds=seeds, clip=CLIPS[0], other=CLIPS[1])
-    write_table(folder, "table_3", header, score_rows(results, variants), note)
+    scores = list(score_rows(results, variants))
+    write_table(folder, "table_3", scores, note, names=_names(scores[0]))
     rows = claim_rows(results)
     pairs = len(LOCAL) * len((*GLOBAL, *GROUP_WISE))
     note = CLAIMS_NOTE.format(seeds=seeds, pairs=pairs, level=LEVEL) + "\n" + summary(rows)
-    header = ["maximum over", "variant", "LoRe", "other", "difference", "se", "better"]
-    header += ["p (t)", "p (Wilcoxon)", "verdict"]
-    write_table(folder, "claims", header, rows, note)
-    columns = ("maximum", "large cells", "ECE")
-    header = ["method", "length scale", *(f"{v}: {x}" for v in results.variants for x in columns)]
+    write_table(folder, "claims", rows, note, names=CLAIM_NAMES)
     note = LENGTH_SCALES_NOTE.format(seeds=seeds)
-    write_table(folder, "length_scales", header, length_scale_rows(results), note)
-    header = ["variant", "quantity", "LoRe", *GLOBAL, "all"]
+    write_table(folder, "length_scales", length_scale_rows(results), note)
     note = CURVES_NOTE.format(seeds=seeds)
-    write_table(folder, "curves", header, curve_rows(results), note)
+    write_table(folder, "curves", curve_rows(results), note)
 
 
 def _write_maxima(folder: Path, results: Results, seeds: int) -> None:
@@ -250,13 +325,13 @@ def _write_maxima(folder: Path, results: Results, seeds: int) -> None:
         missing=sum(result["groups without temperature"] for result in every),
         of=sum(len(result["groups"]) for result in every),
     )
-    ours = [x for variant in results.variants for x in (variant, "sd")]
-    rows = list(maximum_rows(results, "maximum"))
-    rows = [[row[0], *PUBLISHED_MAXIMUM[row[0]], *row[1:]] for row in rows]
-    header = ["method", "published", "sd", *ours]
-    write_table(folder, "table_1", header, rows, note + VARIANTS_NOTE)
-    rows = maximum_rows(results, "large_cells")
-    write_table(folder, "large_cells", ["method", *ours], rows, LARGE_CELLS_NOTE)
+    rows = []
+    for row in maximum_rows(results, "maximum"):
+        method = {"method": row["method"]}
+        rows.append(method | _columns("published", PUBLISHED_MAXIMUM[row["method"]]) | row)
+    write_table(folder, "table_1", rows, note + VARIANTS_NOTE, names=_names(rows[0]))
+    rows = list(maximum_rows(results, "large_cells"))
+    write_table(folder, "large_cells", rows, LARGE_CELLS_NOTE, names=_names(rows[0]))
 
 
 def write_training(folder: Path, networks: dict[str, np.ndarray]) -> None:
@@ -267,9 +342,10 @@ def write_training(folder: Path, networks: dict[str, np.ndarray]) -> None:
     for epoch in TABLE_EPOCHS:
         if epoch <= len(curves["accuracy"]):
             at = {name: curve[epoch - 1].astype(float) for name, curve in curves.items()}
-            row = [epoch, *(float(x.mean()) for x in at.values())]
-            row.append(float(np.mean(at["confidence"] - at["accuracy"])))
-            rows.append(row)
+            row: dict[str, Any] = {"epoch": epoch}
+            row |= {name: float(values.mean()) for name, values in at.items()}
+            excess = float(np.mean(at["confidence"] - at["accuracy"]))
+            rows.append(row | {"confidence - accuracy": excess})
     best = networks["best epoch"]
     note = (
         f"Means over {len(best)} networks on the validation part, which is the calibration part. "
@@ -278,5 +354,4 @@ def write_training(folder: Path, networks: dict[str, np.ndarray]) -> None:
         f"{best.max()}), after which training is stopped in the variant of this name. Published "
         "without recalibration: ECE 0.151, NLL 0.96, Brier score 0.17."
     )
-    header = ["epoch", *names, "confidence - accuracy"]
-    write_table(folder, "training", header, rows, note)
+    write_table(folder, "training", rows, note)

@@ -6,7 +6,7 @@ are marked, and the expected mean LCE of a calibrated model stands beside the on
 """
 
 import functools
-from typing import Any
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -47,7 +47,28 @@ def local_errors(
     return {name: np.asarray(x) for name, x in arrays.items()}
 
 
-def bin_rows(classifier: Classifier, found: dict[str, np.ndarray]) -> list[list[Any]]:
+class BinRow(NamedTuple):
+    """Local errors in one bin of the confidences, see `NOTE`."""
+
+    number: int
+    samples: int
+    error: float
+    mean_lce: float
+    by_chance: float
+    size: float
+    smallest_p: float
+    significant: float
+
+
+BIN_NAMES = {
+    "number": "bin",
+    "mean_lce": "mean LCE",
+    "by_chance": "by chance",
+    "smallest_p": "smallest p",
+}
+
+
+def bin_rows(classifier: Classifier, found: dict[str, np.ndarray]) -> list[BinRow]:
     """Rows of the table of bins."""
     part, rows = classifier.evaluation, []
     for index in np.unique(found["bin"]):
@@ -64,7 +85,7 @@ def bin_rows(classifier: Classifier, found: dict[str, np.ndarray]) -> list[list[
             pvalues.min(),
             np.mean(pvalues <= LEVEL),
         ]
-        rows.append([int(index) + 1, int(chosen.sum()), *map(float, numbers)])
+        rows.append(BinRow(int(index) + 1, int(chosen.sum()), *map(float, numbers)))
     return rows
 
 
@@ -97,14 +118,13 @@ def draw(store: Store, classifier: Classifier, num_bins: int, max_iter: int, red
     found = cells.arrays(store, f"{classifier.name}/map", parameters, compute)
     rows = bin_rows(classifier, found)
     note = NOTE.format(name=classifier.name, redraws=redraws, level=LEVEL)
-    header = ["bin", "samples", "error", "mean LCE", "by chance", "size", "smallest p"]
-    write_table(store.folder, "figure_2", [*header, "significant"], rows, note)
-    large = [row for row in rows if row[1] >= MIN_BIN_SIZE] or rows
-    shown = [f(large, key=lambda row: abs(row[2])) for f in (min, max)]
+    write_table(store.folder, "figure_2", rows, note, names=BIN_NAMES)
+    large = [row for row in rows if row.samples >= MIN_BIN_SIZE] or rows
+    shown = [f(large, key=lambda row: abs(row.error)) for f in (min, max)]
     figure = Figure(figsize=(7.5, 5.6), layout="constrained")
     panels = figure.subplots(2, 2, width_ratios=(1.2, 1))
     for (left, right), row in zip(panels, shown, strict=True):
-        chosen = found["bin"] == row[0] - 1
+        chosen = found["bin"] == row.number - 1
         errors = found["error"][chosen]
         plotting.local_error_map(
             embedding[chosen],
@@ -115,6 +135,6 @@ def draw(store: Store, classifier: Classifier, num_bins: int, max_iter: int, red
             level=LEVEL,
             axis=left,
         )
-        left.set_title(f"bin {row[0]} of {num_bins}, {row[1]} samples", fontsize=10)
-        plotting.local_error_distribution(np.abs(errors), bin_error=abs(row[2]), axis=right)
+        left.set_title(f"bin {row.number} of {num_bins}, {row.samples} samples", fontsize=10)
+        plotting.local_error_distribution(np.abs(errors), bin_error=abs(row.error), axis=right)
     save_figure(store.folder, "figure_2", figure)

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -10,10 +10,21 @@ from matplotlib.figure import Figure
 from calibjax import plotting
 from experiments.harness.figures import save_figure
 from experiments.harness.tables import write_table
-from paper_repro.l21.crime_correlations import correlation_rows
-from paper_repro.l21.crime_tables import NLL, Results, maximum_rows
+from paper_repro.l21.crime_correlations import (
+    PUBLISHED_CORRELATIONS,
+    correlations_of,
+    label_of,
+)
+from paper_repro.l21.crime_tables import NLL, Results
 from paper_repro.l21.embeddings import LENGTH_SCALES
-from paper_repro.l21.methods import CLIPS, CURVE_LENGTH_SCALES, GLOBAL, LOCAL, methods_of
+from paper_repro.l21.methods import (
+    CLIPS,
+    CURVE_LENGTH_SCALES,
+    GLOBAL,
+    GROUP_WISE,
+    LOCAL,
+    methods_of,
+)
 
 RATIOS = np.logspace(0.1, 2, 39)  # of the costs w / u
 # L21 Table 4: PRR, ECE, NLL and Brier score of a ResNet-50 on ImageNet.
@@ -66,72 +77,102 @@ def missing_note(results: dict[str, dict[str, Any]]) -> str:
     return f"\nNo optimum on the calibration part, therefore empty: {found}.\n" if found else ""
 
 
-def decision_rows(results: dict[str, dict[str, Any]]) -> Iterator[list[Any]]:
-    """Rows of Table 4."""
+def decision_rows(results: dict[str, dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """Rows of Table 4; what is not known of a method is None."""
+    scores = ("PRR", "ECE", "NLL", "Brier")
     for name, result in results.items():
         for method in methods_of(has_groups="groups" in result):
-            row = [name, method, *IMAGENET.get(method, [None] * 4)]
+            row: dict[str, Any] = {"classifier": name, "method": method}
+            published = IMAGENET.get(method, (None,) * len(scores))
+            row |= {f"{x}, ImageNet": y for x, y in zip(scores, published, strict=True)}
+            row |= dict.fromkeys((*scores, "cost", "gain", "infinite"))
             metrics = result["methods"].get(method)
-            if metrics is None:
-                yield [*row, *[None] * 7]
-                continue
-            row += [metrics[x] for x in ("PRR", "ECE")]
-            row += [metrics.get("class NLL", metrics[NLL])]
-            row += [metrics.get("class Brier", metrics["Brier"])]
-            yield [*row, metrics["cost"], metrics["gain"], metrics["infinite"]]
+            if metrics is not None:
+                row |= {x: metrics[x] for x in ("PRR", "ECE", "cost", "gain", "infinite")}
+                row["NLL"] = metrics.get("class NLL", metrics[NLL])
+                row["Brier"] = metrics.get("class Brier", metrics["Brier"])
+            yield row
 
 
-def local_rows(results: dict[str, dict[str, Any]]) -> Iterator[list[Any]]:
-    """Rows of the table of local errors."""
+def local_rows(results: dict[str, dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """Rows of the table of local errors; what is not known of a method is None."""
     for name, result in results.items():
         methods = result["methods"]
         for method in methods_of(has_groups="groups" in result):
             metrics = methods.get(method)
-            if metrics is None:
-                yield [name, method, result["accuracy"], *[None] * (1 + 3 * len(LOCAL))]
-                continue
-            row = [name, method, result["accuracy"], metrics["MCE"]]
+            row: dict[str, Any] = {"classifier": name, "method": method}
+            row |= {"accuracy": result["accuracy"], "MCE": metrics["MCE"] if metrics else None}
             for embedding, local in zip(LENGTH_SCALES, LOCAL, strict=True):
-                row += [metrics[f"{x} ({embedding})"] for x in ("MLCE", "mean LCE")]
-                curve = f"MLCE curve ({embedding})"
-                ours, other = np.array(methods[local][curve]), np.array(metrics[curve])
-                row.append(None if method == local else int(np.sum(ours < other)))
+                for column in (f"MLCE ({embedding})", f"mean LCE ({embedding})"):
+                    row[column] = metrics[column] if metrics else None
+                row[f"{local} lower"] = None
+                if metrics and method != local:
+                    curve = f"MLCE curve ({embedding})"
+                    ours, other = np.array(methods[local][curve]), np.array(metrics[curve])
+                    row[f"{local} lower"] = int(np.sum(ours < other))
             yield row
+
+
+class GroupRow(NamedTuple):
+    """Maximum group-wise MCE of a method, and that of large cells, over the files."""
+
+    method: str
+    maximum: float | None
+    deviation: float | None
+    large: float | None
+    deviation_of_large: float | None
+
+
+def group_rows(results: list[dict[str, Any]]) -> Iterator[GroupRow]:
+    """Rows of the table of files with groups."""
+    together = Results({"files": results})
+    for method in (*GLOBAL, *GROUP_WISE, *LOCAL):
+        maximum, large = (
+            together.mean_and_sd("files", method, quantity)
+            for quantity in ("maximum", "large_cells")
+        )
+        yield GroupRow(method, *maximum, *large)
+
+
+class CorrelationRow(NamedTuple):
+    """Correlations of a metric with the maximum group-wise MCE."""
+
+    metric: str
+    pooled: float
+    se: float
+    methods: float
+    files: float
+
+
+def file_correlation_rows(results: list[dict[str, Any]]) -> Iterator[CorrelationRow]:
+    """Rows of the table of correlations over files with groups."""
+    together = Results({"files": results})
+    for name in PUBLISHED_CORRELATIONS:
+        yield CorrelationRow(label_of(name), *correlations_of(together, "files", name))
 
 
 def write_tables(folder: Path, results: dict[str, dict[str, Any]]) -> None:
     """Writes the table of decisions and the one of local errors, and that of groups."""
-    columns = ("PRR", "ECE", "NLL", "Brier")
-    header = ["classifier", "method", *(f"{x}, ImageNet" for x in columns), *columns]
-    header += ["cost", "gain", "infinite"]
     missing = missing_note(results)
-    note = DECISIONS_NOTE + missing
-    write_table(folder, "table_4", header, decision_rows(results), note)
-    header = ["classifier", "method", "accuracy", "MCE"]
-    for embedding, local in zip(LENGTH_SCALES, LOCAL, strict=True):
-        header += [f"MLCE ({embedding})", f"mean LCE ({embedding})", f"{local} lower"]
-    write_table(folder, "local_errors", header, local_rows(results), LOCAL_NOTE + missing)
+    write_table(folder, "table_4", decision_rows(results), DECISIONS_NOTE + missing)
+    write_table(folder, "local_errors", local_rows(results), LOCAL_NOTE + missing)
     with_groups = [result for result in results.values() if "groups" in result]
     if with_groups:
-        together = Results({"files": with_groups})
-        large = maximum_rows(together, "large_cells")
-        rows = [a + b[1:] for a, b in zip(maximum_rows(together, "maximum"), large, strict=True)]
         note = GROUPS_NOTE.format(
             num=len(with_groups),
             missing=sum(result["groups without temperature"] for result in with_groups),
             of=sum(len(result["groups"]) for result in with_groups),
         )
         note += missing
-        write_table(folder, "groups", ["method", "maximum", "sd", "large", "sd"], rows, note)
+        names = {"deviation": "sd", "deviation_of_large": "sd"}
+        write_table(folder, "groups", group_rows(with_groups), note, names=names)
     complete = [result for result in with_groups if not missing_methods(result)]
     if len(complete) > 1:
-        rows = [[row[0], *row[2:]] for row in correlation_rows(Results({"files": complete}))]
-        header = ["metric", "pooled", "se", "methods", "files"]
         note = (
             "Correlations with the maximum group-wise MCE, as in Table 2 of L21, over the "
             f"{len(complete)} files with groups where no method is left out."
         )
-        write_table(folder, "correlations", header, rows, note)
+        write_table(folder, "correlations", file_correlation_rows(complete), note)
 
 
 def plot(folder: Path, results: dict[str, dict[str, Any]]) -> None:

@@ -5,7 +5,7 @@ import functools
 import math
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
@@ -172,14 +172,38 @@ def _cells(groups: list[Group]) -> Iterator[tuple[Group, float, str]]:
             yield group, share, beta or BETAS[0]
 
 
-def _estimate_rows(groups: list[Group]) -> Iterator[list[Any]]:
+class EstimateRow(NamedTuple):
+    """Estimates of one cell and estimator, with what is estimated."""
+
+    m: int
+    a: float
+    beta: str
+    share: float
+    estimator: str
+    mean: float
+    deviation: float
+    truth: float
+    bias: float
+    error: float
+
+
+ESTIMATE_NAMES = {
+    "beta": "β",
+    "share": "π",
+    "deviation": "SD",
+    "truth": "true value",
+    "error": "SE",
+}
+
+
+def _estimate_rows(groups: list[Group]) -> Iterator[EstimateRow]:
     for group, share, beta in _cells(groups):
         for estimator, label in LABELS.items():
             values, errors = (f(share, beta, estimator) for f in (group.of, group.errors))
             numbers = [values.mean(), values.std(ddof=1), group.true_value(share, beta, estimator)]
             numbers += [errors.mean(), _standard_error(errors)]
-            cell = [*group.place, beta if share else "any", share, label]
-            yield [*cell, *map(_rounded, numbers)]
+            cell = *group.place, beta if share else "any", share, label
+            yield EstimateRow(*cell, *map(_rounded, numbers))
 
 
 def deviation(group: Group, share: float, beta: str, estimator: str) -> float:
@@ -200,37 +224,64 @@ def expected_largest(count: int) -> float:
     return float(np.sum(1 - below) * grid[1])
 
 
-def _unbiasedness_rows(groups: list[Group]) -> Iterator[list[Any]]:
+class UnbiasednessRow(NamedTuple):
+    """Differences of an estimator from its expectation in all cells."""
+
+    estimator: str
+    cells: int
+    smallest_bias: float | None
+    largest_bias: float | None
+    mean: float
+    size: float
+    largest: float
+    expected: float
+
+
+UNBIASEDNESS_NAMES = {
+    "smallest_bias": "smallest bias",
+    "largest_bias": "largest bias",
+    "mean": "mean z",
+    "size": "root mean square z",
+    "largest": "largest abs(z)",
+    "expected": "expected largest",
+}
+
+
+def _unbiasedness_rows(groups: list[Group]) -> Iterator[UnbiasednessRow]:
     places = _random_cells(groups)
     for estimator in ESTIMATORS[len(ECES) :]:
         z = np.array([deviation(*place, estimator) for place in places])
-        biases = [None, None]
+        smallest, largest = None, None
         if estimator.startswith("biased"):
             exact = [
                 group.expected_of(share, beta, estimator).mean()
                 - group.true_value(share, beta, estimator)
                 for group, share, beta in places
             ]
-            biases = [float(min(exact)), float(max(exact))]
-        sizes = float(np.sqrt(np.mean(z**2))), float(np.abs(z).max())
-        yield [
+            smallest, largest = float(min(exact)), float(max(exact))
+        yield UnbiasednessRow(
             LABELS[estimator],
             z.size,
-            *biases,
+            smallest,
+            largest,
             float(z.mean()),
-            *sizes,
+            float(np.sqrt(np.mean(z**2))),
+            float(np.abs(z).max()),
             expected_largest(z.size),
-        ]
+        )
 
 
-def _ece_rows(groups: list[Group]) -> Iterator[list[Any]]:
+def _ece_rows(groups: list[Group]) -> Iterator[dict[str, Any]]:
     for group in groups:
         for estimator in ECES:
-            biases = [
-                float(group.errors(share, beta, estimator).mean()) for share, beta in ECE_CELLS
-            ]
-            true = [group.true_value(1.0, beta, estimator) for beta in BETAS]
-            yield [*group.place, LABELS[estimator], *true, *biases]
+            row: dict[str, Any] = {"m": group.num_classes, "a": group.concentration}
+            row["estimator"] = LABELS[estimator]
+            for beta in BETAS:
+                row[f"true, {beta}"] = group.true_value(1.0, beta, estimator)
+            for share, beta in ECE_CELLS:
+                column = f"π = {share}, {beta}" if share else "π = 0"
+                row[column] = float(group.errors(share, beta, estimator).mean())
+            yield row
 
 
 def num_modes(values: np.ndarray) -> int:
@@ -262,63 +313,63 @@ def _mean_at_zero(groups: list[Group], estimator: str) -> str:
     )
 
 
-def _first_figure_rows(group: Group) -> Iterator[list[str]]:
+class Claim(NamedTuple):
+    """What the paper says about an estimator, and what we find."""
+
+    estimator: str
+    published: str
+    ours: str
+
+
+def _first_figure_rows(group: Group) -> Iterator[Claim]:
     for estimator in ECES:
         biases = (
             f"{model} {group.errors(share, beta, estimator).mean():+.3f}"
             for model, (share, beta) in MODELS.items()
         )
         claim = "exhibits both negative and positive bias" if estimator == ECES[0] else ""
-        yield [f"{LABELS[estimator]}, Fig. 1", claim, ", ".join(biases)]
+        yield Claim(f"{LABELS[estimator]}, Fig. 1", claim, ", ".join(biases))
 
 
-def _claim_rows(groups: list[Group]) -> Iterator[list[str]]:
+def _claim_rows(groups: list[Group]) -> Iterator[Claim]:
     for group in groups:
         if group.place == (NUM_CLASSES, CONCENTRATION):
             yield from _first_figure_rows(group)
     places = list(_cells(groups))
     for estimator in ECES:
         biases = [group.errors(*place, estimator).mean() for group, *place in places]
-        yield [f"{LABELS[estimator]}, all cells", "", f"bias {_interval(biases)}"]
+        yield Claim(f"{LABELS[estimator]}, all cells", "", f"bias {_interval(biases)}")
     biases = [group.errors(*place, "biased_median").mean() for group, *place in places]
-    yield ["SKCE_b", "biased upwards", f"bias {_interval(biases)}"]
+    yield Claim("SKCE_b", "biased upwards", f"bias {_interval(biases)}")
     for skce in ("unbiased", "block"):
         z = [abs(deviation(*place, f"{skce}_median")) for place in _random_cells(groups)]
         text = f"largest deviation in {len(z)} cells: {max(z):.2f} standard errors"
         label = LABELS[f"{skce}_median"].split(",")[0]
-        yield [label, "unbiased" if skce == "block" else "(unbiased by theory)", text]
+        yield Claim(label, "unbiased" if skce == "block" else "(unbiased by theory)", text)
     claim = "bias more prominent with more classes, high estimates even for calibrated models"
     for estimator in ECES:
         text = f"mean at π = 0: {_mean_at_zero(groups, estimator)}"
-        yield [LABELS[estimator], claim if estimator == ECES[0] else "", text]
+        yield Claim(LABELS[estimator], claim if estimator == ECES[0] else "", text)
     claim = "not affected by the number of classes in the same way"
-    yield ["SKCE_b", claim, f"mean at π = 0: {_mean_at_zero(groups, 'biased_median')}"]
+    yield Claim("SKCE_b", claim, f"mean at π = 0: {_mean_at_zero(groups, 'biased_median')}")
     counts = {m: [] for m in sorted({group.num_classes for group in groups})}
     for group, *place in places:
         counts[group.num_classes].append(num_modes(group.of(*place, "block_median")) > 1)
     text = "; ".join(f"{sum(c)} of {len(c)} cells (m = {m})" for m, c in counts.items())
-    yield ["SKCE_ul", "multi-modal in some experiments with 100 and 1000 classes", text]
+    yield Claim("SKCE_ul", "multi-modal in some experiments with 100 and 1000 classes", text)
 
 
 def write_tables(folder: Path, groups: list[Group]) -> None:
     """Tables of all estimates, of the bias of the estimators, and of what W19 says about them."""
-    header = ["m", "a", "β", "π", "estimator", "mean", "SD", "true value", "bias", "SE"]
     note = ESTIMATES_NOTE.format(data_sets=len(groups[0].estimates))
-    write_table(folder, "estimates", header, _estimate_rows(groups), note)
-
-    header = ["estimator", "cells", "smallest bias", "largest bias", "mean z", "root mean square z"]
-    header += ["largest abs(z)", "expected largest"]
+    write_table(folder, "estimates", _estimate_rows(groups), note, names=ESTIMATE_NAMES)
     note = UNBIASEDNESS_NOTE.format(cells=len(_random_cells(groups)))
-    write_table(folder, "unbiasedness", header, _unbiasedness_rows(groups), note)
-
-    header = ["estimator", "published", "ours"]
-    write_table(folder, "claims", header, _claim_rows(groups), CLAIMS_NOTE)
-
-    header = ["m", "a", "estimator", *(f"true, {beta}" for beta in BETAS), "π = 0"]
-    header += [f"π = {share}, {beta}" for share, beta in ECE_CELLS[1:]]
+    rows = _unbiasedness_rows(groups)
+    write_table(folder, "unbiasedness", rows, note, names=UNBIASEDNESS_NAMES)
+    write_table(folder, "claims", _claim_rows(groups), CLAIMS_NOTE)
     error = max(
         _standard_error(group.errors(share, beta, estimator))
         for group, share, beta in _cells(groups)
         for estimator in ECES
     )
-    write_table(folder, "ece_bias", header, _ece_rows(groups), ECE_NOTE.format(error=error))
+    write_table(folder, "ece_bias", _ece_rows(groups), ECE_NOTE.format(error=error))

@@ -12,7 +12,7 @@ import functools
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -188,22 +188,45 @@ def in_our_convention(column: str, pvalue: float, estimate: float, num_samples: 
     return pvalue
 
 
+class PvalueRow(NamedTuple):
+    """The p-value of a test of a network, published and ours, and the seconds it took."""
+
+    network: str
+    test: str
+    published: float | None
+    converted: float | None
+    ours: float
+    difference: float | None
+    seconds: float
+
+
+class ErrorRow(NamedTuple):
+    """An estimate of the calibration error of a network, published and ours."""
+
+    network: str
+    estimator: str
+    published: float
+    ours: float
+    difference: float | None
+
+
 def pvalue_rows(
     published: dict[str, dict[str, str]],
     finished: dict[str, dict[str, dict[str, float]]],
     settings: Settings,
-) -> list[list[Any]]:
+) -> list[PvalueRow]:
     """Rows "published / ours" of the p-values; no differences where few samples were taken."""
     rows = []
     for name, results in finished.items():
         for column, test in TESTS.items():
             ours, seconds = results[column]["pvalue"], results[column]["seconds"]
-            row: list[Any] = [name, test.label, None, None, ours, None, seconds]
+            theirs, converted, difference = None, None, None
             if column in published[name]:
-                row[2] = float(published[name][column])
+                theirs = float(published[name][column])
                 block_estimate = results["errors"]["SKCEul_median"]
-                row[3] = in_our_convention(column, row[2], block_estimate, NUM_SAMPLES)
-                row[5] = ours - row[3] if settings.num_samples is None else None
+                converted = in_our_convention(column, theirs, block_estimate, NUM_SAMPLES)
+                difference = ours - converted if settings.num_samples is None else None
+            row = PvalueRow(name, test.label, theirs, converted, ours, difference, seconds)
             rows.append(row)
     return rows
 
@@ -212,18 +235,18 @@ def error_rows(
     published: dict[str, dict[str, str]],
     finished: dict[str, dict[str, dict[str, float]]],
     settings: Settings,
-) -> list[list[Any]]:
+) -> list[ErrorRow]:
     """Rows "published / ours" of the estimates; no differences where few samples were taken."""
     rows = []
     for name, results in finished.items():
         for column, label in ERRORS.items():
             theirs, ours = float(published[name][column]), results["errors"][column]
             difference = ours - theirs if settings.num_samples is None else None
-            rows.append([name, label, theirs, ours, difference])
+            rows.append(ErrorRow(name, label, theirs, ours, difference))
     return rows
 
 
-def write_errors(folder: Path, settings: Settings, rows: list[list[Any]]) -> None:
+def write_errors(folder: Path, settings: Settings, rows: list[ErrorRow]) -> None:
     """The table and the figure of the estimates."""
     note = (
         "Estimates of W19 Fig. 35, published in `errors.csv` of the repository accompanying W19: "
@@ -231,22 +254,22 @@ def write_errors(folder: Path, settings: Settings, rows: list[list[Any]]) -> Non
         f"of at least {MIN_BIN_SIZE} samples; SKCE with the kernel exp(-TV/s) δ."
     )
     if settings.num_samples is None:
-        largest = max(abs(row[4]) for row in rows)
+        largest = max(abs(row.difference or 0.0) for row in rows)
         note += f" The largest difference is {largest:.2g}."
     else:
         note += (
             f" Only the first {settings.num_samples} images were taken, so that ours cannot be "
             "compared with the published numbers."
         )
-    header = ["network", "estimator", "published", "ours", "difference"]
-    write_table(folder, "errors", header, rows, note)
+    write_table(folder, "errors", rows, note)
     figure = Figure(figsize=(11, 2.6), layout="constrained")
     panels = figure.subplots(1, len(ERRORS), sharey=True)
     for axes, label in zip(panels, ERRORS.values(), strict=True):
-        chosen = [row for row in rows if row[1] == label]
-        names = [row[0] for row in chosen]
-        axes.plot([row[3] for row in chosen], names, "o", ms=4)
-        axes.plot([row[2] for row in chosen], names, "o", color="C0", ms=9, mfc="none", mew=0.8)
+        chosen = [row for row in rows if row.estimator == label]
+        names = [row.network for row in chosen]
+        axes.plot([row.ours for row in chosen], names, "o", ms=4)
+        published = [row.published for row in chosen]
+        axes.plot(published, names, "o", color="C0", ms=9, mfc="none", mew=0.8)
         axes.set_title(label, fontsize=10)
         axes.ticklabel_format(axis="x", scilimits=(-2, 2))
         axes.grid(axis="x", alpha=0.4)
@@ -273,33 +296,34 @@ shared, with compilation for the first network.
 """
 
 
-def write_pvalues(folder: Path, settings: Settings, rows: list[list[Any]]) -> None:
+def write_pvalues(folder: Path, settings: Settings, rows: list[PvalueRow]) -> None:
     """The table of the p-values."""
     note = NOTE
     if settings.num_samples is None:
-        free = [abs(row[5]) for row in rows if row[5] is not None]
+        free = [abs(row.difference) for row in rows if row.difference is not None]
         note += f"\nThe largest difference is {max(free):.1g}."
     else:
         note += (
             f"\nOnly the first {settings.num_samples} images and {settings.draws} resamples were "
             "taken, so that ours cannot be compared with the published numbers."
         )
-    header = ["network", "test", "published", "published, converted", "ours", "difference"]
-    write_table(folder, "pvalues", [*header, "seconds"], rows, note)
+    write_table(folder, "pvalues", rows, note, names={"converted": "published, converted"})
 
 
-def plot_pvalues(folder: Path, rows: list[list[Any]]) -> None:
+def plot_pvalues(folder: Path, rows: list[PvalueRow]) -> None:
     """Fig. 36: p-values as dots, published ones as circles around them."""
     figure = Figure(figsize=(8, 3.8), layout="constrained")
     axes = figure.subplots()
     labels = [test.label for test in TESTS.values()]
-    names = list(dict.fromkeys(row[0] for row in rows))
+    names = list(dict.fromkeys(row.network for row in rows))
     for i, name in enumerate(names):
-        chosen = [row for row in rows if row[0] == name]
-        heights = np.array([labels.index(row[1]) for row in chosen]) + 0.15 * (i - 1.5)
-        axes.plot([row[4] for row in chosen], heights, "o", color=f"C{i}", ms=4, label=name)
+        chosen = [row for row in rows if row.network == name]
+        heights = np.array([labels.index(row.test) for row in chosen]) + 0.15 * (i - 1.5)
+        axes.plot([row.ours for row in chosen], heights, "o", color=f"C{i}", ms=4, label=name)
         published = [
-            (row[2], y) for row, y in zip(chosen, heights, strict=True) if row[2] is not None
+            (row.published, y)
+            for row, y in zip(chosen, heights, strict=True)
+            if row.published is not None
         ]
         axes.plot(*zip(*published, strict=True), "o", color=f"C{i}", ms=9, mfc="none", mew=0.8)
     axes.plot([], [], "o", color="gray", ms=9, mfc="none", mew=0.8, label="published")

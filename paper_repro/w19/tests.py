@@ -89,13 +89,15 @@ def level_deviations(pvalues: np.ndarray) -> np.ndarray:
     return (errors - GRID) / np.sqrt(GRID * (1 - GRID) / pvalues.size)
 
 
-def _error_rows(finished: dict[str, list[dict[str, Any]]]) -> Iterator[list[Any]]:
+def _error_rows(finished: dict[str, list[dict[str, Any]]]) -> Iterator[dict[str, Any]]:
     for model in MODELS:
         for test in TESTS:
             pvalues = _pvalues(finished, model, test.slug)
-            row = [model, test.label]
-            for error in test_errors(pvalues, model, np.array(LEVELS)):
-                row += [float(error), float(np.sqrt(error * (1 - error) / pvalues.size))]
+            row: dict[str, Any] = {"model": model, "test": test.label}
+            errors = test_errors(pvalues, model, np.array(LEVELS))
+            for level, error in zip(LEVELS, errors, strict=True):
+                row[f"error at {level}"] = float(error)
+                row[f"SE at {level}"] = float(np.sqrt(error * (1 - error) / pvalues.size))
             yield row
 
 
@@ -110,17 +112,22 @@ def _position(errors: np.ndarray, num_data_sets: int) -> str:
     return ", ".join(parts) or "on it at all levels"
 
 
-def _claim_rows(finished: dict[str, list[dict[str, Any]]]) -> Iterator[list[Any]]:
+def _claim_rows(finished: dict[str, list[dict[str, Any]]]) -> Iterator[dict[str, Any]]:
     for test in TESTS:
         calibrated = _pvalues(finished, "M1", test.slug)
         deviations = level_deviations(calibrated)
         worst = int(np.argmax(np.abs(deviations)))
-        row = [test.label]
+        row: dict[str, Any] = {"test": test.label}
         for model in MODELS:
             pvalues = _pvalues(finished, model, test.slug)
-            row.append(_position(test_errors(pvalues, model, GRID), pvalues.size))
+            position = _position(test_errors(pvalues, model, GRID), pvalues.size)
+            row[f"curve of {model} and the diagonal"] = position
         excess = test_errors(calibrated, "M1", GRID) - GRID
-        yield [*row, float(deviations[worst]), float(GRID[worst]), float(excess.max())]
+        yield row | {
+            "largest z (M1)": float(deviations[worst]),
+            "at level": float(GRID[worst]),
+            "largest excess (M1)": float(excess.max()),
+        }
 
 
 ERRORS_NOTE = """
@@ -177,18 +184,14 @@ def write_tables(
     folder: Path, settings: Settings, finished: dict[str, list[dict[str, Any]]]
 ) -> None:
     """Tables of the test errors, and of where the curves lie."""
-    header = ["model", "test"]
-    for level in LEVELS:
-        header += [f"error at {level}", "SE"]
     undefined = sum(
         sum(result["undefined"].values()) for model in MODELS for result in finished[model]
     )
     note = ERRORS_NOTE.format(undefined=undefined)
     note = "\n".join([note, _time_note(finished), "", precision_note(settings)])
-    write_table(folder, "errors", header, _error_rows(finished), note)
-    header = ["test", *(f"curve of {model} and the diagonal" for model in MODELS)]
-    header += ["largest z (M1)", "at level", "largest excess (M1)"]
-    write_table(folder, "claims", header, _claim_rows(finished), CLAIMS_NOTE)
+    names = {f"SE at {level}": "SE" for level in LEVELS}
+    write_table(folder, "errors", _error_rows(finished), note, names=names)
+    write_table(folder, "claims", _claim_rows(finished), CLAIMS_NOTE)
 
 
 def plot(folder: Path, finished: dict[str, list[dict[str, Any]]]) -> None:

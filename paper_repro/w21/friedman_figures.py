@@ -36,15 +36,16 @@ def _draw(axes: Axes, results: Results, name: str, split: str, published: Publis
     axes.plot(iterations, networks.mean(1), color=color, linewidth=0.8, label=label)
     label = f"ensemble, {LABELS[split]}"
     axes.plot(iterations, ensemble, color=ensemble_color, linewidth=0.8, label=label)
-    rows = [
+    points = [
         (int(row["iteration"]), float(row["estimate"]))
         for row in published or []
         if (row["dataset"], row["statistic"]) == (split, name)
     ]
-    x = [row for row in rows if row[0] < networks.shape[0]]
-    if x:
+    points = [(x, y) for x, y in points if x < networks.shape[0]]
+    if points:
         label = f"published, {LABELS[split]}"
-        axes.plot(*zip(*x, strict=True), ".", color=color, markersize=3, zorder=3, label=label)
+        style = {"color": color, "markersize": 3, "zorder": 3, "label": label}
+        axes.plot(*zip(*points, strict=True), ".", **style)
 
 
 def plot(folder: Path, results: Results, published: Published) -> None:

@@ -4,7 +4,7 @@ import dataclasses
 import itertools
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -116,24 +116,78 @@ def _published_values(
     return (1 + np.round(1000 * values)) / 1001 if name == PVALUE else values
 
 
+class NetworkRow(NamedTuple):
+    """Comparison of one statistic; what needs published numbers is None without them.
+
+    Attributes:
+        data: "train" or "test".
+        statistic: its name.
+        iteration: number of the iteration.
+        published_min: smallest published value.
+        published_max: largest published value.
+        spread: standard deviation between our data sets.
+        low: lower bound of the widened range.
+        high: upper bound.
+        mean: ours.
+        mean_inside: "yes" or "no".
+        median: ours.
+        median_inside: "yes" or "no".
+        share_inside: of our networks on other data sets.
+        figures_inside: number of networks of the figures.
+        rank: of the published mean among ours.
+    """
+
+    data: str
+    statistic: str
+    iteration: int
+    published_min: float | None
+    published_max: float | None
+    spread: float
+    low: float | None
+    high: float | None
+    mean: float
+    mean_inside: str | None
+    median: float
+    median_inside: str | None
+    share_inside: float | None
+    figures_inside: int | None
+    rank: float | None
+
+
+NETWORK_NAMES = {
+    "published_min": "published min",
+    "published_max": "published max",
+    "spread": "sd",
+    "mean": "mean, ours",
+    "mean_inside": "inside",
+    "median": "median, ours",
+    "median_inside": "inside",
+    "share_inside": "share inside",
+    "figures_inside": "figures inside",
+}
+
+
 def network_row(
-    published: np.ndarray | None, others: np.ndarray, networks: np.ndarray
-) -> list[Any]:
+    place: tuple[str, str, int],
+    published: np.ndarray | None,
+    others: np.ndarray,
+    networks: np.ndarray,
+) -> NetworkRow:
     """Comparison of one statistic.
 
     Args:
+        place: data, statistic and iteration.
         published: values of the published networks, or None.
         others: values of networks on other data sets, [data sets, networks].
         networks: values of the networks of the figures.
-
-    Returns:
-        The columns of the table: published minimum and maximum, sd, low, high, mean, whether it
-        is inside, median, whether it is inside, share inside, networks of the figures inside, rank.
     """
     spread = float(others[:, 0].std(ddof=1))
     mean, median = float(others.mean()), float(np.median(others))
     if published is None:
-        return [None, None, spread, None, None, mean, None, median, None, None, None, None]
+        found = dict.fromkeys(NetworkRow._fields) | {"spread": spread}
+        found |= {"mean": mean, "median": median}
+        found |= dict(zip(("data", "statistic", "iteration"), place, strict=True))
+        return NetworkRow(**found)
     low = float(published.min()) - WIDENING * spread
     high = float(published.max()) + WIDENING * spread
 
@@ -142,7 +196,8 @@ def network_row(
         is_on_bound = np.isclose(values, low, atol=0) | np.isclose(values, high, atol=0)
         return ((low < values) & (values < high)) | is_on_bound
 
-    return [
+    return NetworkRow(
+        *place,
         float(published.min()),
         float(published.max()),
         spread,
@@ -155,7 +210,7 @@ def network_row(
         float(inside(others).mean()),
         int(inside(networks).sum()),
         _rank(float(published.mean()), others.mean(1)),
-    ]
+    )
 
 
 def _rank(value: float, others: np.ndarray) -> float:
@@ -164,7 +219,7 @@ def _rank(value: float, others: np.ndarray) -> float:
     return float(np.sum((others < value) & ~is_tie) + 0.5 * np.sum(is_tie))
 
 
-def network_rows(results: Results, others: Statistics, published: Published) -> list[list[Any]]:
+def network_rows(results: Results, others: Statistics, published: Published) -> list[NetworkRow]:
     """Rows of the table of single networks."""
     rows = []
     for split in results.splits:
@@ -172,55 +227,104 @@ def network_rows(results: Results, others: Statistics, published: Published) -> 
             for i, iteration in enumerate(results.table_iterations):
                 values = _published_values(published, split, iteration, name)
                 ours = others[split][name][:, i], results.networks[split][name][iteration]
-                rows.append([split, name, iteration, *network_row(values, *ours)])
+                rows.append(network_row((split, name, iteration), values, *ours))
     return rows
 
 
-def verdict(rows: list[list[Any]], data_sets: int) -> str:
+def verdict(rows: list[NetworkRow], data_sets: int) -> str:
     """How many rows of the table of single networks agree with the published numbers."""
-    rows = [row for row in rows if row[9] is not None]
+    rows = [row for row in rows if row.mean_inside is not None]
     if not rows:
         return "No published numbers were given (--data), so nothing is compared."
-    means, medians = ([row[column] == "yes" for row in rows] for column in (9, 11))
-    ends = sum(row[14] in (0, data_sets) for row in rows)
-    outside = [f"{row[1]} ({row[0]}, {row[2]})" for row in rows if "no" in (row[9], row[11])]
+    means = [row.mean_inside == "yes" for row in rows]
+    medians = [row.median_inside == "yes" for row in rows]
+    share = np.mean([row.share_inside for row in rows])
+    ends = sum(row.rank in (0, data_sets) for row in rows)
+    outside = [
+        f"{row.statistic} ({row.data}, {row.iteration})"
+        for row in rows
+        if "no" in (row.mean_inside, row.median_inside)
+    ]
     return (
         f"Of {len(rows)} rows, the mean is inside in {sum(means)}, the median in {sum(medians)}, "
-        f"and {np.mean([row[12] for row in rows]):.1%} of the single values are; outside are mean "
+        f"and {share:.1%} of the single values are; outside are mean "
         f"or median of {', '.join(outside) or 'none'}. The published mean is beyond all of ours in "
         f"{ends} rows; {2 * len(rows) / (data_sets + 1):.0f} are expected if paper and ours are "
         "alike, but the rows are far from independent."
     )
 
 
-def ensemble_rows(results: Results) -> Iterator[list[Any]]:
+def ensemble_rows(results: Results) -> Iterator[dict[str, Any]]:
     """Rows of the table of the ensemble."""
     for split in results.splits:
         networks, ensemble = results.networks[split], results.ensemble[split]
         for i, iteration in enumerate(results.table_iterations):
-            row = [split, iteration]
-            for name in STATISTICS:
-                if name == PVALUE:
-                    continue
-                row += [float(networks[name][iteration].mean()), float(ensemble[name][iteration])]
+            row: dict[str, Any] = {"data": split, "iteration": iteration}
+            for name in STATISTICS[:-1]:
+                row[f"{name}, mean"] = float(networks[name][iteration].mean())
+                row[f"{name}, ensemble"] = float(ensemble[name][iteration])
                 if name in CALIBRATION_ERRORS:
-                    row.append(results.reference[split][name][i])
+                    row[f"{name}, skipping"] = results.reference[split][name][i]
             yield row
 
 
-def pvalue_rows(results: Results) -> Iterator[list[Any]]:
+class PvalueRow(NamedTuple):
+    """p-values of both tests: means over the networks, numbers of small ones, and the ensemble."""
+
+    data: str
+    iteration: int
+    bootstrap_mean: float
+    bootstrap_small: int
+    exact_mean: float
+    exact_small: int
+    ensemble_bootstrap: float
+    ensemble_exact: float
+
+
+PVALUE_NAMES = {
+    "bootstrap_mean": "bootstrap, mean p",
+    "bootstrap_small": "p ≤ 0.05",
+    "exact_mean": "exact, mean p",
+    "exact_small": "p ≤ 0.05",
+    "ensemble_bootstrap": "ensemble, bootstrap p",
+    "ensemble_exact": "exact p",
+}
+
+
+def pvalue_rows(results: Results) -> Iterator[PvalueRow]:
     """Rows of the table of p-values."""
     for split in results.splits:
         exact = results.exact[split]
         for i, iteration in enumerate(results.table_iterations):
-            row = [split, iteration]
+            found = []
             for networks in (results.networks[split][PVALUE][iteration], exact["networks"][i]):
-                row += [float(np.mean(networks)), int(np.sum(np.asarray(networks) <= LEVEL))]
-            row += [float(results.ensemble[split][PVALUE][iteration]), exact["ensemble"][i]]
-            yield row
+                found += [float(np.mean(networks)), int(np.sum(np.asarray(networks) <= LEVEL))]
+            ensemble = float(results.ensemble[split][PVALUE][iteration]), exact["ensemble"][i]
+            yield PvalueRow(split, iteration, *found, *ensemble)
 
 
-def claim_rows(results: Results) -> Iterator[list[Any]]:
+class ClaimRow(NamedTuple):
+    """Where a statistic is best, and how often the ensemble is better than the networks."""
+
+    data: str
+    statistic: str
+    best_mean: int
+    best_ensemble: int
+    better: float | None
+    better_early: float | None
+    better_late: float | None
+
+
+CLAIM_NAMES = {
+    "best_mean": "best iteration, mean",
+    "best_ensemble": "best iteration, ensemble",
+    "better": "ensemble better",
+    "better_early": "up to 1500",
+    "better_late": "after 1500",
+}
+
+
+def claim_rows(results: Results) -> Iterator[ClaimRow]:
     """Rows of the table of claims."""
     for split in results.splits:
         for name in STATISTICS:
@@ -233,7 +337,7 @@ def claim_rows(results: Results) -> Iterator[list[Any]]:
             is_better = ensemble < mean
             early, late = is_better[:1501], is_better[1501:]
             shares = [float(x.mean()) if x.size else None for x in (is_better, early, late)]
-            yield [split, name, int(mean.argmin()), int(ensemble.argmin()), *shares]
+            yield ClaimRow(split, name, int(mean.argmin()), int(ensemble.argmin()), *shares)
 
 
 def write_tables(folder: Path, results: Results, others: Statistics, published: Published) -> None:
@@ -241,19 +345,9 @@ def write_tables(folder: Path, results: Results, others: Statistics, published: 
     rows = network_rows(results, others, published)
     data_sets, networks = others["train"]["NLL"].shape[::2]
     note = NETWORKS_NOTE.format(networks=networks, data_sets=data_sets)
-    header = ["data", "statistic", "iteration", "published min", "published max", "sd"]
-    header += ["low", "high", "mean, ours", "inside", "median, ours", "inside"]
-    header += ["share inside", "figures inside", "rank"]
-    write_table(folder, "networks", header, rows, f"{note}\n{verdict(rows, data_sets)}")
-    header = ["data", "iteration"]
-    for name in STATISTICS[:-1]:
-        header += [f"{name}, mean", "ensemble"] + ["skipping"] * (name in CALIBRATION_ERRORS)
-    write_table(folder, "ensemble", header, ensemble_rows(results), ENSEMBLE_NOTE)
-    header = ["data", "iteration"]
-    for test in ("bootstrap", "exact"):
-        header += [f"{test}, mean p", "p ≤ 0.05"]
-    header += ["ensemble, bootstrap p", "exact p"]
-    write_table(folder, "pvalues", header, pvalue_rows(results), PVALUES_NOTE)
-    header = ["data", "statistic", "best iteration, mean", "best iteration, ensemble"]
-    header += ["ensemble better", "up to 1500", "after 1500"]
-    write_table(folder, "claims", header, claim_rows(results), CLAIMS_NOTE)
+    note += f"\n{verdict(rows, data_sets)}"
+    write_table(folder, "networks", rows, note, names=NETWORK_NAMES)
+    names = {f"{x}, {column}": column for x in STATISTICS for column in ("ensemble", "skipping")}
+    write_table(folder, "ensemble", ensemble_rows(results), ENSEMBLE_NOTE, names=names)
+    write_table(folder, "pvalues", pvalue_rows(results), PVALUES_NOTE, names=PVALUE_NAMES)
+    write_table(folder, "claims", claim_rows(results), CLAIMS_NOTE, names=CLAIM_NAMES)

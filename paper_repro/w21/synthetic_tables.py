@@ -3,7 +3,7 @@
 import dataclasses
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -74,19 +74,86 @@ def _number(cell: Cell, published: dict[Any, dict[str, str]], column: str) -> fl
     return float(published[cell.place][column])
 
 
-def _compared(published: float | None, ours: float, variance: float) -> list[float | None]:
-    """Published, ours, standard error and z; `variance` is that of their difference."""
+class Compared(NamedTuple):
+    """A number, published and ours, with the standard error of the difference."""
+
+    published: float | None
+    ours: float | None
+    error: float | None
+    z: float | None
+
+
+class ErrorRow(NamedTuple):
+    """What the estimates of one cell are like, published and ours."""
+
+    model: str
+    d: int
+    n: int
+    estimator: str
+    mean_published: float | None
+    mean_ours: float
+    mean_error: float | None
+    mean_z: float | None
+    variance_published: float | None
+    variance_ours: float
+    variance_error: float | None
+    variance_z: float | None
+    time_published: float | None
+    time_ours: float
+
+
+ERROR_NAMES = {
+    "mean_published": "mean error, published",
+    "mean_ours": "mean error, ours",
+    "mean_error": "SE",
+    "mean_z": "z",
+    "variance_published": "variance, published",
+    "variance_ours": "variance, ours",
+    "variance_error": "SE",
+    "variance_z": "z",
+    "time_published": "time, published",
+    "time_ours": "time, ours",
+}
+
+
+class TestRow(NamedTuple):
+    """Test error of one cell, published and ours."""
+
+    model: str
+    d: int
+    n: int
+    test: str
+    draws: int | None
+    published: float | None
+    ours: float | None
+    error: float | None
+    z: float | None
+    time_published: float | None
+    time_ours: float | None
+
+
+TEST_NAMES = {
+    "published": "test error, published",
+    "ours": "test error, ours",
+    "error": "SE",
+    "time_published": "time, published",
+    "time_ours": "time, ours",
+}
+
+
+def _compared(published: float | None, ours: float, variance: float) -> Compared:
+    """Compares two numbers; `variance` is that of their difference."""
     if published is None:
-        return [None, ours, None, None]
+        return Compared(None, ours, None, None)
     error = float(np.sqrt(variance))
     # Without a difference and without an error, as for two shares of zero, z is zero.
     z = (ours - published) / error if ours != published else 0.0
-    return [published, ours, error, z]
+    return Compared(published, ours, error, z)
 
 
-def _summary(rows: Iterable[list[Any]], columns: tuple[int, ...]) -> str:
-    """How many of the z in the columns are large."""
-    z = np.array([row[i] for row in rows for i in columns if row[i] is not None])
+def _summary(scores: Iterable[float | None]) -> str:
+    """How many of the z are large."""
+    z = np.array([score for score in scores if score is not None])
     if not z.size:
         return "No published numbers were given (--data), so nothing is compared."
     return (
@@ -96,14 +163,14 @@ def _summary(rows: Iterable[list[Any]], columns: tuple[int, ...]) -> str:
     )
 
 
-def _error_row(cell: Cell, truth: float, published: dict[Any, dict[str, str]]) -> list[Any]:
+def _error_row(cell: Cell, truth: float, published: dict[Any, dict[str, str]]) -> ErrorRow:
     size = 1 / cell.values.size + 1 / PUBLISHED_DATA_SETS
     errors = np.abs(cell.values - truth)
     deviations = cell.values - cell.values.mean()
     variance = float(cell.values.var(ddof=1))
     spread = float(np.mean(deviations**4)) - variance**2
     simulation = cell.simulation
-    return [
+    return ErrorRow(
         simulation.model,
         simulation.dimension,
         simulation.num_samples,
@@ -116,7 +183,7 @@ def _error_row(cell: Cell, truth: float, published: dict[Any, dict[str, str]]) -
         *_compared(_number(cell, published, "variance"), variance, size * spread),
         _number(cell, published, "mintime"),
         cell.seconds,
-    ]
+    )
 
 
 def write_errors(
@@ -134,22 +201,19 @@ def write_errors(
         rows: rows of the published table, or None.
     """
     published = published_cells(rows, "estimator")
-    header = ["model", "d", "n", "estimator"]
-    for what in ("mean error", "variance"):
-        header += [f"{what}, published", f"{what}, ours", "SE", "z"]
-    header += ["time, published", "time, ours"]
     table = []
     for cell in finished:
         true_value = truth[cell.simulation.model, cell.simulation.dimension].mean()
         table.append(_error_row(cell, true_value, published))
-    lines = [ERRORS_NOTE, _summary(table, (7, 11)), ""]
+    scores = [z for row in table for z in (row.mean_z, row.variance_z)]
+    lines = [ERRORS_NOTE, _summary(scores), ""]
     for (model, dimension), values in truth.items():
         error = values.std(ddof=1) / np.sqrt(values.size) if values.size > 1 else 0.0
         lines.append(f"- true SKCE, {model}, d = {dimension}: {values.mean():.5g} (SE {error:.1g})")
-    write_table(folder, "errors", header, table, "\n".join(lines))
+    write_table(folder, "errors", table, "\n".join(lines), names=ERROR_NAMES)
 
 
-def _test_row(cell: Cell, published: dict[Any, dict[str, str]]) -> list[Any]:
+def _test_row(cell: Cell, published: dict[Any, dict[str, str]]) -> TestRow:
     number = _number(cell, published, "testerror")
     ours, count = cell.test_error, cell.values.size
     pooled = ours
@@ -157,7 +221,7 @@ def _test_row(cell: Cell, published: dict[Any, dict[str, str]]) -> list[Any]:
         pooled = (ours * count + number * PUBLISHED_DATA_SETS) / (count + PUBLISHED_DATA_SETS)
     variance = pooled * (1 - pooled) * (1 / count + 1 / PUBLISHED_DATA_SETS)
     simulation = cell.simulation
-    return [
+    return TestRow(
         simulation.model,
         simulation.dimension,
         simulation.num_samples,
@@ -166,10 +230,10 @@ def _test_row(cell: Cell, published: dict[Any, dict[str, str]]) -> list[Any]:
         *_compared(number, ours, variance),
         _number(cell, published, "mintime"),
         cell.seconds,
-    ]
+    )
 
 
-def _refused_rows(finished: list[Cell], published: dict[Any, dict[str, str]]) -> list[list[Any]]:
+def _refused_rows(finished: list[Cell], published: dict[Any, dict[str, str]]) -> list[TestRow]:
     """Rows with the published numbers of tests that refuse as few samples as there are."""
     sizes = {str(cell.simulation.num_samples) for cell in finished}
     labels = {cell.procedure.label for cell in finished}
@@ -179,8 +243,9 @@ def _refused_rows(finished: list[Cell], published: dict[Any, dict[str, str]]) ->
     table = []
     for (label, dimension, n), row in refused.items():
         if label in labels:
-            table.append(["calibrated", int(dimension), int(n), label, None])
-            table[-1] += [float(row["testerror"]), None, None, None, float(row["mintime"]), None]
+            compared = Compared(float(row["testerror"]), None, None, None)
+            place = "calibrated", int(dimension), int(n), label
+            table.append(TestRow(*place, None, *compared, float(row["mintime"]), None))
     return table
 
 
@@ -193,8 +258,7 @@ def write_tests(folder: Path, finished: list[Cell], rows: list[dict[str, str]] |
         rows: rows of the published table, or None.
     """
     published = published_cells(rows, "test")
-    header = ["model", "d", "n", "test", "draws", "test error, published", "test error, ours"]
-    header += ["SE", "z", "time, published", "time, ours"]
     table = [_test_row(cell, published) for cell in finished]
     table += _refused_rows(finished, published)
-    write_table(folder, "tests", header, table, TESTS_NOTE + "\n" + _summary(table, (8,)))
+    note = TESTS_NOTE + "\n" + _summary(row.z for row in table)
+    write_table(folder, "tests", table, note, names=TEST_NAMES)

@@ -13,7 +13,7 @@ import pytest
 from experiments import coverage, test_power
 from experiments.harness import figures, source
 from experiments.harness.cells import Store
-from experiments.harness.tables import write_records
+from experiments.harness.tables import write_table
 from paper_repro.w19 import timings
 
 
@@ -33,12 +33,12 @@ def measure(rng, *arguments):
 
 def run_power(store):
     found = test_power.rejections(store, 50)
-    write_records(store.folder, "table", test_power.rows(found))
+    write_table(store.folder, "table", test_power.rows(found), show=True)
 
 
 def run_coverage(store):
     for name, rows in zip(("table", "truths"), coverage.coverages(store, 50), strict=True):
-        write_records(store.folder, name, rows)
+        write_table(store.folder, name, rows, show=True)
 
 
 def run_timings(store):

@@ -1,8 +1,19 @@
+import dataclasses
+from typing import NamedTuple
+
+import numpy as np
+
 from experiments.harness.tables import write_table
 
 
+class Row(NamedTuple):
+    quantity: str
+    number: float | None
+
+
 def test_tables(tmp_path):
-    write_table(tmp_path, "t", ["quantity", "ours"], [["p", 0.123456], ["n", None]], "Note.")
+    records = [Row("p", 0.123456), Row("n", None)]
+    write_table(tmp_path, "t", records, "Note.", names={"number": "ours"})
     assert (tmp_path / "t.csv").read_text() == "quantity,ours\np,0.123456\nn,\n"
     assert (tmp_path / "t.md").read_text().splitlines() == [
         "| quantity | ours |",
@@ -12,3 +23,21 @@ def test_tables(tmp_path):
         "",
         "Note.",
     ]
+
+
+def test_kinds_of_records(tmp_path, capsys):
+    """Named tuples, dataclasses and dictionaries; columns may have the same name."""
+    record = dataclasses.make_dataclass("Record", ["quantity", "number"], frozen=True)
+    kinds = (Row, record, lambda *values: dict(zip(Row._fields, values, strict=True)))
+    for i, kind in enumerate(kinds):
+        records = (kind(*values) for values in (("p", np.float64(0.5)), ("n", np.bool_(True))))
+        write_table(tmp_path, str(i), records, names={"number": "quantity"}, show=i == 0)
+        assert (tmp_path / f"{i}.csv").read_text() == "quantity,quantity\np,0.5\nn,yes\n"
+    out = capsys.readouterr().out.splitlines()
+    assert out.count("| n | yes |") == 1
+
+
+def test_a_table_without_rows(tmp_path):
+    write_table(tmp_path, "t", [], names={"quantity": "what", "number": "ours"})
+    assert (tmp_path / "t.csv").read_text() == "what,ours\n"
+    assert (tmp_path / "t.md").read_text() == "| what | ours |\n| --- | --- |\n"

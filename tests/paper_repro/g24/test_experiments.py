@@ -244,7 +244,7 @@ def test_verdicts(z, claim, verdict, monkeypatch):
     monkeypatch.setattr(tables, "CLAIMS", (tables.Claim("text", "", "", pairs, claim),))
     found = {("n", "x", *pair): tables.Comparison(x, 1.0) for pair, x in zip(pairs, z, strict=True)}
     (row,) = tables.claim_rows(found)
-    assert row[-1] == verdict
+    assert row.verdict == verdict
     stars = [tables._stars(found["n", "x", *pair], 3.0).count("*") for pair in pairs]
     assert stars == [{0: 0, 2: 0, 4: 1, 9: 2}[abs(x)] for x in z]
 

@@ -14,18 +14,18 @@ def test_comparison():
     row = tables.comparison(differences, 14)
     student = scipy.stats.ttest_rel(one - 0.3, two).pvalue
     error = np.std(differences, ddof=1) / np.sqrt(30)
-    np.testing.assert_allclose(row[:2], [differences.mean(), error])
-    np.testing.assert_allclose(row[3], student)
-    assert row[2] == sum(differences < 0)
-    assert row[-1] == "undecided"
-    assert tables.comparison(differences - 3, 14)[-1] == "confirmed"
-    assert tables.comparison(differences + 4, 14)[-1] == "refuted"
+    np.testing.assert_allclose([row.difference, row.error], [differences.mean(), error])
+    np.testing.assert_allclose(row.student, student)
+    assert row.better == sum(differences < 0)
+    assert row.verdict == "undecided"
+    assert tables.comparison(differences - 3, 14).verdict == "confirmed"
+    assert tables.comparison(differences + 4, 14).verdict == "refuted"
     # Mean and signed ranks are both significant, and contradict each other.
     differences = np.append(-np.linspace(0.1, 0.2, 50), np.linspace(5, 15, 10))
     row = tables.comparison(differences, 1)
-    assert row[0] > 0
-    assert max(row[3:5]) < 0.05
-    assert row[-1] == "undecided"
+    assert row.difference > 0
+    assert max(row.student, row.wilcoxon) < 0.05
+    assert row.verdict == "undecided"
 
 
 def test_correlation_and_its_error():
@@ -46,7 +46,7 @@ def test_differences_of_correlations():
     rng = np.random.default_rng(0)
     maximum, noise, other = rng.normal(size=(3, 7, 30)) + rng.normal(size=(3, 7, 1))
     local = maximum + 0.3 * noise
-    found = [*correlations.correlation_differences(local, other, maximum, 8)]
+    found = correlations.correlation_differences(local, other, maximum, 8)
 
     def kinds(x):
         yield np.corrcoef(x.ravel(), maximum.ravel())[0, 1]
@@ -54,27 +54,28 @@ def test_differences_of_correlations():
         yield np.mean([np.corrcoef(a, b)[0, 1] for a, b in zip(x, maximum)])
 
     expected = [a - b for a, b in zip(kinds(local), kinds(other))]
-    np.testing.assert_allclose(found[::3], expected)
+    np.testing.assert_allclose([x.value for x in found.values()], expected)
     without = [
         correlations.correlation(np.delete(local, i, 1), np.delete(maximum, i, 1))
         - correlations.correlation(np.delete(other, i, 1), np.delete(maximum, i, 1))
         for i in range(30)
     ]
     error = np.sqrt(29 / 30 * np.sum(np.square(without - np.mean(without))))
-    np.testing.assert_allclose(found[1], error)
-    assert found[2] == found[8] == "confirmed"
-    found = [*correlations.correlation_differences(other, local, maximum, 8)]
-    assert found[2] == found[8] == "refuted"
+    np.testing.assert_allclose(found["pooled"].error, error)
+    assert found["pooled"].verdict == found["networks"].verdict == "confirmed"
+    found = correlations.correlation_differences(other, local, maximum, 8)
+    assert found["pooled"].verdict == found["networks"].verdict == "refuted"
     similar = maximum + 0.3 * rng.permuted(noise, axis=1)
-    assert [*correlations.correlation_differences(similar, local, maximum, 8)][2] == "undecided"
+    found = correlations.correlation_differences(similar, local, maximum, 8)
+    assert found["pooled"].verdict == "undecided"
     # At the bound: Student's t of |difference| / se with 29 degrees of freedom, 8 pairs.
     bound = scipy.stats.t.isf(0.05 / 16, 29)
     noise = rng.normal(size=(20, 7, 30))
     for x in noise:
-        row = [*correlations.correlation_differences(0.1 * maximum + x, other, maximum, 8)]
-        assert (row[2] == "undecided") == (abs(row[0] / row[1]) < bound)
+        found = correlations.correlation_differences(0.1 * maximum + x, other, maximum, 8)["pooled"]
+        assert (found.verdict == "undecided") == (abs(found.value / found.error) < bound)
 
 
 def test_comparison_of_equal_methods():
     """Two networks for which both have the same errors, as in the quick preset."""
-    assert tables.comparison(np.zeros(2), 10) == [0, 0, 0, 1, 1, "undecided"]
+    assert tables.comparison(np.zeros(2), 10) == (0, 0, 0, 1, 1, "undecided")

@@ -122,7 +122,8 @@ def test_the_experiment_writes_its_results(tmp_path, data, monkeypatch):
 
 
 def test_the_largest_difference_is_not_rounded_down(tmp_path):
-    rows = [["a", label, 1.0, 1.0, -2.5e-16] for label in w19_networks.ERRORS.values()]
+    labels = w19_networks.ERRORS.values()
+    rows = [w19_networks.ErrorRow("a", label, 1.0, 1.0, -2.5e-16) for label in labels]
     w19_networks.write_errors(tmp_path, w19_networks.SETTINGS["paper"], rows)
     assert "The largest difference is 2.5e-16." in (tmp_path / "errors.md").read_text()
 

@@ -293,15 +293,23 @@ def test_a_second_run_reads_what_the_first_wrote(finished, monkeypatch):
 
 def test_comparison_with_the_published_range():
     published, others = np.array([1.0, 2.0, 4.0]), np.array([[0.0, 9.0], [1.0, 3.0], [2.0, 0.0]])
-    row = tables.network_row(published, others, np.array([-1.1, -0.9, 5.9, 6.1]))
-    assert row[:5] == [1.0, 4.0, 1.0, -1.0, 6.0]  # sd of 0, 1, 2
-    assert row[5:9] == [2.5, "yes", 1.5, "yes"]
-    assert row[9:] == [pytest.approx(5 / 6), 2, 2]
-    far = tables.network_row(published, others + 100, np.zeros(2))
-    assert far[6] == far[8] == "no"
-    assert far[9:] == [0.0, 2, 0]
-    columns = ["train", "NLL", 0]
-    text = tables.verdict([[*columns, *row], [*columns, *far]], 3)
+    place = "train", "NLL", 0
+    row = tables.network_row(place, published, others, np.array([-1.1, -0.9, 5.9, 6.1]))
+    expected = {
+        **{"data": "train", "statistic": "NLL", "iteration": 0},
+        **{"published_min": 1.0, "published_max": 4.0, "spread": 1.0},  # sd of 0, 1, 2
+        **{"low": -1.0, "high": 6.0, "mean": 2.5, "mean_inside": "yes"},
+        **{"median": 1.5, "median_inside": "yes", "share_inside": pytest.approx(5 / 6)},
+        **{"figures_inside": 2, "rank": 2},
+    }
+    assert row._asdict() == expected
+    alone = tables.network_row(place, None, others, np.zeros(2))._asdict()
+    ours = ("data", "statistic", "iteration", "spread", "mean", "median")
+    assert alone == {name: expected[name] if name in ours else None for name in expected}
+    far = tables.network_row(place, published, others + 100, np.zeros(2))
+    assert far.mean_inside == far.median_inside == "no"
+    assert (far.share_inside, far.figures_inside, far.rank) == (0.0, 2, 0)
+    text = tables.verdict([row, far], 3)
     assert "Of 2 rows, the mean is inside in 1, the median in 1, and 41.7%" in text
     assert "in 1 rows" in text
 
@@ -324,22 +332,33 @@ def test_claims():
     ensemble = np.array([3.0, 2.0, 1.0])
     one = lambda x: {split: dict.fromkeys(tables.STATISTICS, x) for split in ("train", "test")}  # noqa: E731
     results = tables.Results([0, 1], one(networks), one(ensemble), {}, {})
-    rows = {tuple(row[:2]): row[2:] for row in tables.claim_rows(results)}
-    assert rows["test", "NLL"] == [1, 2, pytest.approx(2 / 3), pytest.approx(2 / 3), None]
-    assert rows["train", "p-value"] == [0, 0, pytest.approx(1 / 3), pytest.approx(1 / 3), None]
+    rows = {(row.data, row.statistic): row for row in tables.claim_rows(results)}
+    for place, best, share in (
+        (("test", "NLL"), (1, 2), 2 / 3),
+        (("train", "p-value"), (0, 0), 1 / 3),
+    ):
+        row = rows[place]
+        assert (row.best_mean, row.best_ensemble) == best
+        assert row.better == row.better_early == pytest.approx(share)
+        assert row.better_late is None
 
 
 def test_the_committed_results_agree_with_the_published_ones():
     """The verdict follows from the numbers in the table, and is the one that is claimed."""
     path = Path(tables.__file__).parents[1] / "results" / "w21_friedman" / "networks.csv"
     with path.open(newline="", encoding="utf-8") as file:
-        _, *rows = csv.reader(file)
-    assert len(rows) == 2 * 18 * 6
-    numbers = np.array([[float(row[i]) for i in (3, 4, 5, 6, 7, 10)] for row in rows])
-    low, high, spread, lower, upper, median = numbers.T
+        header, *lines = csv.reader(file)
+    assert len(lines) == 2 * 18 * 6
+    # Two columns have the same name.
+    assert header == [tables.NETWORK_NAMES.get(x, x) for x in tables.NetworkRow._fields]
+    rows = [tables.NetworkRow(*line) for line in lines]
+    names = ("published_min", "published_max", "spread", "low", "high", "median")
+    low, high, spread, lower, upper, median = (
+        np.array([float(getattr(row, name)) for row in rows]) for name in names
+    )
     np.testing.assert_allclose(lower, low - 2 * spread, rtol=1e-9, atol=1e-15)
     np.testing.assert_allclose(upper, high + 2 * spread, rtol=1e-9, atol=1e-15)
     inside = (lower <= median) & (median <= upper)
-    assert [row[11] for row in rows] == ["yes" if x else "no" for x in inside]
-    chosen = [int(row[2]) in (0, 1, 10, 100, 500, 1500, 5000) for row in rows]
+    assert [row.median_inside for row in rows] == ["yes" if x else "no" for x in inside]
+    chosen = [int(row.iteration) in (0, 1, 10, 100, 500, 1500, 5000) for row in rows]
     assert np.all(inside[chosen])

@@ -79,8 +79,9 @@ def test_refused_sizes_are_shown_with_the_published_number(tmp_path):
         for n in ("4", "16", "64")
     ]
     w21_tables.write_tests(tmp_path, [other, cells_of(16)], published)
-    rows = [line.split(",") for line in (tmp_path / "tests.csv").read_text().splitlines()[1:]]
-    assert [(row[2], row[3], row[5], row[6]) for row in rows] == [
+    lines = (tmp_path / "tests.csv").read_text().splitlines()[1:]
+    rows = [w21_tables.TestRow(*line.split(",")) for line in lines]
+    assert [(row.n, row.test, row.published, row.ours) for row in rows] == [
         ("4", "exact (ours)", "", "0.5"),
         ("16", "CME", "0.5", "0.5"),
         ("4", "CME", "0.5", ""),
