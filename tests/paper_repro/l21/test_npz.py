@@ -196,7 +196,7 @@ def test_features_for_tsne():
         l21_embeddings.check_tsne("x", enough._replace(calibration=np.ones((20, 2))), 2)
 
 
-def stand_in(key, features, confidences, correct, **options):
+def stand_in(key, neighbourhood, features, confidences, correct, **options):
     """A result without redraws."""
     pvalues = np.linspace(0.01, 1, len(confidences))
     return SimpleNamespace(pvalue=pvalues, adjusted_pvalue=pvalues)
