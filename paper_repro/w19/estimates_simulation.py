@@ -36,7 +36,9 @@ from paper_repro.w19.ground_truth import mean_total_variation
 from paper_repro.w19.simulation import BINS_PER_CLASS
 
 NAME = "w19_estimates"
-MIN_BIN_SIZE = 10
+# Of each part of a bin that is split, as in the code of the paper. Its App. J.1.1 says that a bin
+# has to have at least 10 samples to be split.
+MIN_BIN_SIZE = 5
 SHARES = (0.0, 0.25, 0.5, 0.75, 1.0)
 BETAS = ("uniform", "first")
 # (π, β) of each vector of labels; with π = 0 there is no β.
