@@ -74,11 +74,11 @@ are relative to its analytic value. The modes of SKCE_ul are maxima of the smoot
 valleys of at most 0.8 of their height between them: with many classes few of the 125 pairs have
 equal labels, and their number can be seen.
 
-Bias of both signs is found over all cells, and with data-dependent bins in the models of Fig. 1,
-but not with uniform bins in the models of Fig. 1. There 89 % of the bins hold one sample, so that
-the estimate is close to the mean distance between a prediction and its one-hot label, which is
-above the ECE in all three models. The binning is the published one: with it the library reproduces
-the published ECEs of the CIFAR-10 networks.
+The biases published for Fig. 1 are those of the authors' own figure, and they are reproduced. What
+does not hold for it is the sentence "the ECE exhibits both negative and positive bias": of the two
+binnings only the data-dependent one has a bias of both signs there. In uniform bins 89 % hold one
+sample, so that the estimate is close to the mean distance between a prediction and its one-hot
+label, which is above the ECE in all three models.
 """
 
 
@@ -321,14 +321,20 @@ class Claim(NamedTuple):
     ours: str
 
 
+# Of the models of Fig. 1, in the figure of the authors' repository.
+PUBLISHED_BIASES = {
+    "ece_uniform": "bias M1 +0.440, M2 +0.213, M3 +0.181",
+    "ece_median_variance": "bias M1 +0.25, M2 +0.08, M3 -0.08",
+}
+
+
 def _first_figure_rows(group: Group) -> Iterator[Claim]:
-    for estimator in ECES:
+    for estimator, published in PUBLISHED_BIASES.items():
         biases = (
             f"{model} {group.errors(share, beta, estimator).mean():+.3f}"
             for model, (share, beta) in MODELS.items()
         )
-        claim = "exhibits both negative and positive bias" if estimator == ECES[0] else ""
-        yield Claim(f"{LABELS[estimator]}, Fig. 1", claim, ", ".join(biases))
+        yield Claim(f"{LABELS[estimator]}, Fig. 1", published, f"bias {', '.join(biases)}")
 
 
 def _claim_rows(groups: list[Group]) -> Iterator[Claim]:

@@ -12,7 +12,7 @@ CalibrationErrors.jl, which skips the pairs (i ≥ 2, 1) of components: ours mus
 the table shows the SKCE without these pairs beside the right one. The kernel of the ensembles need
 not be positive semi-definite, see `calibjax.distances.MixtureWasserstein`.
 
-Training is in float32, as in the paper, everything else in float64.
+All is in float64, as in the code of the paper.
 """
 
 import dataclasses

@@ -1,6 +1,6 @@
 """The Friedman 1 regression problem of W21 App. A.3 and the networks that are trained on it.
 
-Data and networks are in float32, as in the code of the paper.
+Data and networks are in float64, as in the code of the paper.
 """
 
 import functools
@@ -46,8 +46,8 @@ def noiseless_targets(x: jax.Array) -> jax.Array:
 def draw_data_set(key: jax.Array, num_samples: int) -> DataSet:
     """Features that are uniform on the unit cube, targets with standard normal noise."""
     feature_key, noise_key = jax.random.split(key)
-    features = jax.random.uniform(feature_key, (num_samples, NUM_FEATURES), jnp.float32)
-    noise = jax.random.normal(noise_key, (num_samples,), jnp.float32)
+    features = jax.random.uniform(feature_key, (num_samples, NUM_FEATURES), jnp.float64)
+    noise = jax.random.normal(noise_key, (num_samples,), jnp.float64)
     return DataSet(features, noiseless_targets(features) + noise)
 
 
@@ -64,10 +64,10 @@ def draw_initial_values(
     keys = jax.random.split(weight_key, len(sizes) - 1)
     glorot = jax.nn.initializers.glorot_uniform()
     layers = [
-        (glorot(layer_key, shape, jnp.float32), jnp.zeros(shape[1], jnp.float32))
+        (glorot(layer_key, shape, jnp.float64), jnp.zeros(shape[1], jnp.float64))
         for layer_key, shape in zip(keys, itertools.pairwise(sizes), strict=True)
     ]
-    return layers, jax.random.exponential(sigma_key, dtype=jnp.float32)
+    return layers, jax.random.exponential(sigma_key, dtype=jnp.float64)
 
 
 def predicted_means(layers: Layers, features: jax.Array) -> jax.Array:

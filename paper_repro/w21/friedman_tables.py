@@ -16,6 +16,7 @@ LEVEL = 0.05
 WIDENING = 2  # standard deviations between data sets on each side of the published range
 CALIBRATION_ERRORS = ("SKCE (unbiased)", "SKCE (biased)")
 PVALUE = "p-value"
+POSITIVE = ("MSE", "pinball", "SKCE (biased)", PVALUE)  # are compared on a logarithmic scale
 PUBLISHED_COLUMNS = {"dataset": str, "iteration": int, "statistic": str, "estimate": float}
 
 Statistics = dict[str, dict[str, np.ndarray]]
@@ -49,19 +50,21 @@ class Results:
 
 
 NETWORKS_NOTE = f"""
-Statistics of single networks. Published: the range of three networks that were trained on one data
-set. Low and high widen it by {WIDENING} standard deviations (sd) between data sets. Ours:
-{{networks}} networks on each of {{data_sets}} data sets of their own. sd is that of the first
-networks of the data sets; mean, median and share inside are those of all networks, and "figures
-inside" counts those of the figures, which share one more data set. About nine in ten single
-networks are expected inside, since both sides vary. "rank" is the number of our data sets whose
-mean is below that of the published networks (ties count half): if data and networks of the paper
-are like ours, all ranks from 0 to {{data_sets}} are equally probable.
+Statistics of single networks. Published: the range of three networks that were trained on one
+data set. Ours: {{networks}} networks on each of {{data_sets}} data sets of their own. Positive
+statistics are compared on a logarithmic scale: their mean is geometric, and sd is that of
+logarithms. sd is the standard deviation between data sets, of their first networks; mean, median
+and share inside are those of all networks. "beyond" is the distance of our mean from the
+published range, in standard errors of our mean: zero inside the range. Low and high widen the
+range by {WIDENING} sd, and "figures inside" counts the networks of the figures, which share one
+more data set. About nine in ten single networks are expected in the widened range, since both
+sides vary. "rank" is the number of our data sets whose mean is below that of the published
+networks (ties count half): if data and networks of the paper are like ours, all ranks from 0 to
+{{data_sets}} are equally probable.
 
-Bounds and mean were chosen before any comparison, the median was added after it: at iteration 0
-the NLL is that of a random standard deviation, and in the end the standard deviations collapse, so
-that the NLL of the test data has heavy tails and its mean says little. Published p-values,
-count / 1000, are shown as (1 + count) / 1001, as ours are.
+At iteration 0 the NLL is that of a random standard deviation, and in the end the standard
+deviations collapse, so that the NLL of the test data has heavy tails and its mean says little.
+Published p-values, count / 1000, are shown as (1 + count) / 1001, as ours are.
 """
 
 ENSEMBLE_NOTE = """
@@ -125,11 +128,13 @@ class NetworkRow(NamedTuple):
         iteration: number of the iteration.
         published_min: smallest published value.
         published_max: largest published value.
-        spread: standard deviation between our data sets.
+        spread: standard deviation between our data sets, of logarithms where `scale` says so.
+        scale: "log" or "linear".
+        mean: ours, a geometric one on a logarithmic scale.
+        beyond: distance of the mean from the published range, in standard errors of the mean.
         low: lower bound of the widened range.
         high: upper bound.
-        mean: ours.
-        mean_inside: "yes" or "no".
+        mean_inside: of the widened range, "yes" or "no".
         median: ours.
         median_inside: "yes" or "no".
         share_inside: of our networks on other data sets.
@@ -142,10 +147,12 @@ class NetworkRow(NamedTuple):
     iteration: int
     published_min: float | None
     published_max: float | None
+    scale: str
     spread: float
+    mean: float
+    beyond: float | None
     low: float | None
     high: float | None
-    mean: float
     mean_inside: str | None
     median: float
     median_inside: str | None
@@ -159,6 +166,7 @@ NETWORK_NAMES = {
     "published_max": "published max",
     "spread": "sd",
     "mean": "mean, ours",
+    "beyond": "beyond (SE)",
     "mean_inside": "inside",
     "median": "median, ours",
     "median_inside": "inside",
@@ -181,35 +189,41 @@ def network_row(
         others: values of networks on other data sets, [data sets, networks].
         networks: values of the networks of the figures.
     """
-    spread = float(others[:, 0].std(ddof=1))
-    mean, median = float(others.mean()), float(np.median(others))
+    is_positive = place[1] in POSITIVE
+    there, back = (np.log, np.exp) if is_positive else (np.asarray, np.asarray)
+    ours = there(others)
+    spread = float(ours[:, 0].std(ddof=1))
+    means = ours.mean(1)
+    row = NetworkRow(
+        **dict.fromkeys(NetworkRow._fields)
+        | dict(zip(("data", "statistic", "iteration"), place, strict=True))
+        | {"scale": "log" if is_positive else "linear", "spread": spread}
+        | {"mean": float(back(means.mean())), "median": float(np.median(others))}
+    )
     if published is None:
-        found = dict.fromkeys(NetworkRow._fields) | {"spread": spread}
-        found |= {"mean": mean, "median": median}
-        found |= dict(zip(("data", "statistic", "iteration"), place, strict=True))
-        return NetworkRow(**found)
-    low = float(published.min()) - WIDENING * spread
-    high = float(published.max()) + WIDENING * spread
+        return row
+    bounds = there(published)
+    error = means.std(ddof=1) / np.sqrt(means.size)
+    outside = max(bounds.min() - means.mean(), means.mean() - bounds.max(), 0.0)
+    low = float(back(bounds.min() - WIDENING * spread))
+    high = float(back(bounds.max() + WIDENING * spread))
 
     def inside(values: Any) -> np.ndarray:
         values = np.asarray(values)
         is_on_bound = np.isclose(values, low, atol=0) | np.isclose(values, high, atol=0)
         return ((low < values) & (values < high)) | is_on_bound
 
-    return NetworkRow(
-        *place,
-        float(published.min()),
-        float(published.max()),
-        spread,
-        low,
-        high,
-        mean,
-        "yes" if inside(mean) else "no",
-        median,
-        "yes" if inside(median) else "no",
-        float(inside(others).mean()),
-        int(inside(networks).sum()),
-        _rank(float(published.mean()), others.mean(1)),
+    return row._replace(
+        published_min=float(published.min()),
+        published_max=float(published.max()),
+        beyond=float(outside / error) if outside else 0.0,
+        low=low,
+        high=high,
+        mean_inside="yes" if inside(row.mean) else "no",
+        median_inside="yes" if inside(row.median) else "no",
+        share_inside=float(inside(others).mean()),
+        figures_inside=int(inside(networks).sum()),
+        rank=_rank(float(there(published).mean()), means),
     )
 
 
@@ -236,21 +250,20 @@ def verdict(rows: list[NetworkRow], data_sets: int) -> str:
     rows = [row for row in rows if row.mean_inside is not None]
     if not rows:
         return "No published numbers were given (--data), so nothing is compared."
-    means = [row.mean_inside == "yes" for row in rows]
-    medians = [row.median_inside == "yes" for row in rows]
+    beyond = np.array([row.beyond for row in rows])
+    widened = np.array([row.mean_inside == "yes" for row in rows])
     share = np.mean([row.share_inside for row in rows])
     ends = sum(row.rank in (0, data_sets) for row in rows)
-    outside = [
-        f"{row.statistic} ({row.data}, {row.iteration})"
-        for row in rows
-        if "no" in (row.mean_inside, row.median_inside)
-    ]
+    far = [f"{x.statistic} ({x.data}, {x.iteration}): {x.beyond:.1f}" for x in rows if x.beyond > 3]
     return (
-        f"Of {len(rows)} rows, the mean is inside in {sum(means)}, the median in {sum(medians)}, "
-        f"and {share:.1%} of the single values are; outside are mean "
-        f"or median of {', '.join(outside) or 'none'}. The published mean is beyond all of ours in "
-        f"{ends} rows; {2 * len(rows) / (data_sets + 1):.0f} are expected if paper and ours are "
-        "alike, but the rows are far from independent."
+        f"Of {len(rows)} rows, our mean is in the published range in {sum(beyond == 0)}, and in it "
+        f"or within 3 standard errors of it in {sum(beyond <= 3)}. It is in the widened range in "
+        f"{sum(widened)}, and {share:.1%} of the single values are: a weak test where that range "
+        f"is wide. The published mean is beyond all of ours in {ends} rows; "
+        f"{2 * len(rows) / (data_sets + 1):.0f} are expected if paper and ours are alike, but the "
+        "rows are far from independent. The standard errors do not count that the published "
+        "networks share one data set: most of what is further away is explained by it. "
+        f"More than 3 standard errors away: {', '.join(far) or 'none'}."
     )
 
 

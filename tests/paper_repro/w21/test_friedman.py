@@ -36,7 +36,7 @@ TINY = w21_friedman.Settings(
 def test_data():
     data = w21_friedman_networks.draw_data_set(jax.random.key(0), 4000)
     x, y = (np.asarray(leaf, float) for leaf in data)
-    assert data.features.dtype == data.targets.dtype == jnp.float32
+    assert data.features.dtype == data.targets.dtype == jnp.float64
     assert scipy.stats.kstest(x.ravel(), "uniform").pvalue > 1e-3
     signal = 10 * np.sin(np.pi * x[:, 0] * x[:, 1]) + 20 * (x[:, 2] - 0.5) ** 2
     noise = y - (signal + 10 * x[:, 3] + 5 * x[:, 4])
@@ -55,7 +55,7 @@ def test_initial_values():
         assert weights.shape == (fan_in, fan_out)
         assert scipy.stats.kstest(np.ravel(weights), "uniform", (-bound, 2 * bound)).pvalue > 1e-3
         assert not np.any(offsets)
-        assert weights.dtype == offsets.dtype == jnp.float32
+        assert weights.dtype == offsets.dtype == jnp.float64
     keys = jax.random.split(jax.random.key(2), 500)
     sigmas = jax.jit(jax.vmap(lambda k: w21_friedman_networks.draw_initial_values(k, ())[1]))(keys)
     assert scipy.stats.kstest(np.asarray(sigmas), "expon").pvalue > 1e-3
@@ -92,7 +92,7 @@ def test_training(finished):
     _, training, _ = finished
     n, network = TINY.num_training, 1
     means, sigmas = training.trajectory
-    assert means.dtype == sigmas.dtype == np.float32
+    assert means.dtype == sigmas.dtype == np.float64
     errors = np.square(means - training.targets)
     np.testing.assert_allclose(sigmas[1:], np.sqrt(errors[1:, :, :n].mean(2)), rtol=1e-5)
 
@@ -297,21 +297,37 @@ def test_comparison_with_the_published_range():
     row = tables.network_row(place, published, others, np.array([-1.1, -0.9, 5.9, 6.1]))
     expected = {
         **{"data": "train", "statistic": "NLL", "iteration": 0},
-        **{"published_min": 1.0, "published_max": 4.0, "spread": 1.0},  # sd of 0, 1, 2
-        **{"low": -1.0, "high": 6.0, "mean": 2.5, "mean_inside": "yes"},
+        **{"published_min": 1.0, "published_max": 4.0, "scale": "linear", "spread": 1.0},
+        **{"low": -1.0, "high": 6.0, "mean": 2.5, "beyond": 0.0, "mean_inside": "yes"},
         **{"median": 1.5, "median_inside": "yes", "share_inside": pytest.approx(5 / 6)},
         **{"figures_inside": 2, "rank": 2},
     }
     assert row._asdict() == expected
     alone = tables.network_row(place, None, others, np.zeros(2))._asdict()
-    ours = ("data", "statistic", "iteration", "spread", "mean", "median")
+    ours = ("data", "statistic", "iteration", "scale", "spread", "mean", "median")
     assert alone == {name: expected[name] if name in ours else None for name in expected}
     far = tables.network_row(place, published, others + 100, np.zeros(2))
     assert far.mean_inside == far.median_inside == "no"
     assert (far.share_inside, far.figures_inside, far.rank) == (0.0, 2, 0)
+    # Means of the data sets 104.5, 102, 101; their mean 102.5 is 98.5 above the range.
+    assert far.beyond == pytest.approx(98.5 / np.std([104.5, 102, 101], ddof=1) * np.sqrt(3))
     text = tables.verdict([row, far], 3)
-    assert "Of 2 rows, the mean is inside in 1, the median in 1, and 41.7%" in text
-    assert "in 1 rows" in text
+    assert "Of 2 rows, our mean is in the published range in 1, and in it or within 3" in text
+    assert "of it in 1. It is in the widened range in 1, and 41.7%" in text
+    assert "ours in 1 rows" in text
+    assert f"NLL (train, 0): {far.beyond:.1f}" in text
+
+
+def test_positive_statistics_are_compared_by_their_logarithms():
+    published = np.array([1.0, 2.0, 4.0])
+    others = np.exp(np.array([[0.0, 3.0], [1.0, 3.0], [2.0, 3.0]]))
+    row = tables.network_row(("test", "MSE", 5), published, others, np.array([0.1, 20.0, 40.0]))
+    assert (row.scale, row.spread) == ("log", pytest.approx(1.0))  # sd of 0, 1, 2
+    assert row.mean == pytest.approx(np.exp(2.0))
+    # Means of logarithms 1.5, 2, 2.5, whose mean is 2 − log 4 above the range.
+    assert row.beyond == pytest.approx((2 - np.log(4)) / 0.5 * np.sqrt(3))
+    assert (row.low, row.high) == (pytest.approx(np.exp(-2)), pytest.approx(4 * np.exp(2)))
+    assert row.figures_inside == 1
 
 
 def test_published_values():
@@ -356,8 +372,10 @@ def test_the_committed_results_agree_with_the_published_ones():
     low, high, spread, lower, upper, median = (
         np.array([float(getattr(row, name)) for row in rows]) for name in names
     )
-    np.testing.assert_allclose(lower, low - 2 * spread, rtol=1e-9, atol=1e-15)
-    np.testing.assert_allclose(upper, high + 2 * spread, rtol=1e-9, atol=1e-15)
+    is_log = np.array([row.scale == "log" for row in rows])
+    factor = np.exp(2 * np.where(is_log, spread, 0))
+    np.testing.assert_allclose(lower, np.where(is_log, low / factor, low - 2 * spread), rtol=1e-9)
+    np.testing.assert_allclose(upper, np.where(is_log, high * factor, high + 2 * spread), rtol=1e-9)
     inside = (lower <= median) & (median <= upper)
     assert [row.median_inside for row in rows] == ["yes" if x else "no" for x in inside]
     chosen = [int(row.iteration) in (0, 1, 10, 100, 500, 1500, 5000) for row in rows]
