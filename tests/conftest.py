@@ -22,7 +22,7 @@ def _compilation(request):
     since some of the options that compile quickly are those of a process. Doctests, which no
     fixture of this folder reaches, get what the process is told.
     """
-    before = jax.config.jax_disable_most_optimizations
+    before = jax.config.read("jax_disable_most_optimizations")
     jax.config.update(
         "jax_disable_most_optimizations", request.node.get_closest_marker("optimised") is None
     )
