@@ -1,0 +1,282 @@
+"""The download of public data, from a server on this machine that misbehaves as servers do."""
+
+import hashlib
+import http.server
+import re
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from paper_repro.data import download
+from paper_repro.data.download import FetchError, File
+
+CONTENTS = {
+    name: np.random.default_rng([*name.encode()]).bytes(size)
+    for name, size in (
+        ("one/a.csv", 200_000),
+        ("one/b c.npy", 70_000),
+        ("two/c/d.csv", 300_001),
+        ("two/e.csv", 5),
+    )
+}
+FILES = [
+    File(path, len(content), hashlib.sha256(content).hexdigest(), "", f"the source of {path}")
+    for path, content in CONTENTS.items()
+]
+FILE = FILES[0]
+LAST = FILES[2]
+
+
+class Server(http.server.ThreadingHTTPServer):
+    """Files by path; those in `cut` end early, by path after so many bytes."""
+
+    def __init__(self):
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.contents = dict(CONTENTS)
+        self.cut = {}
+        self.knows_ranges = True
+        self.requests = []  # (path, Range)
+
+    @property
+    def address(self):
+        return f"http://127.0.0.1:{self.server_port}/mirror"
+
+
+class Handler(http.server.BaseHTTPRequestHandler):
+    def log_message(self, *args):
+        pass
+
+    def do_GET(self):
+        path = self.path.removeprefix("/mirror/").replace("%20", " ")
+        asked = self.headers["Range"]
+        self.server.requests.append((path, asked))
+        content = self.server.contents.get(path)
+        if content is None:
+            self.send_error(404)
+            return
+        start = 0
+        if asked and self.server.knows_ranges:
+            start = int(re.fullmatch(r"bytes=(\d+)-", asked)[1])
+            if start >= len(content):
+                self.send_error(416)
+                return
+            self.send_response(206)
+            size = len(content)
+            self.send_header("Content-Range", f"bytes {start}-{size - 1}/{size}")
+        else:
+            self.send_response(200)
+        self.send_header("Content-Length", str(len(content) - start))
+        self.end_headers()
+        self.wfile.write(content[start : self.server.cut.get(path)])
+
+
+@pytest.fixture
+def server(monkeypatch):
+    monkeypatch.setenv("no_proxy", "*")
+    with Server() as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+        thread.start()
+        yield server
+        server.shutdown()
+        thread.join()
+
+
+def found_in(folder):
+    """Contents of all files of a folder, by path."""
+    paths = (path for path in folder.rglob("*") if path.is_file())
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in paths}
+
+
+def part_of(folder, file, content):
+    """Writes what an interrupted download left; returns its path."""
+    part = folder / f"{file.path}.part"
+    part.parent.mkdir(parents=True)
+    part.write_bytes(content)
+    return part
+
+
+def run(folder, server, *options, files=FILES):
+    return download.main([str(folder), "--from", server.address, *options], files)
+
+
+def test_all_files_once(server, tmp_path, capsys):
+    folder = tmp_path / "new" / "data"
+    assert run(folder, server) == 0
+    assert found_in(folder) == CONTENTS
+    assert server.requests == [(path, None) for path in CONTENTS]
+    assert "4 files fetched, 0 were there, 0 failed" in capsys.readouterr().out
+    assert run(folder, server) == 0
+    assert len(server.requests) == 4  # nothing is fetched again
+    assert "0 files fetched, 4 were there, 0 failed" in capsys.readouterr().out
+    path = folder / FILE.path
+    path.write_bytes(b"0" * FILE.size)
+    assert run(folder, server) == 0
+    assert server.requests[4:] == [(FILE.path, None)]
+    assert found_in(folder) == CONTENTS
+
+
+def test_failures_are_named_and_the_others_kept(server, tmp_path, capsys):
+    path, missing, cut, good = CONTENTS
+    server.contents[path] = bytes(FILE.size)
+    del server.contents[missing]
+    server.cut[cut] = 100_000
+    assert run(tmp_path, server) == 1
+    assert found_in(tmp_path) == {good: CONTENTS[good], f"{cut}.part": CONTENTS[cut][:100_000]}
+    out, err = capsys.readouterr()
+    lines = [line for line in re.split("[\r\n]+", err) if line.strip() and "B/s" not in line]
+    wrong = hashlib.sha256(bytes(FILE.size)).hexdigest()
+    assert lines == [
+        f"{path}: expected SHA-256 {FILE.sha256}, got {wrong} from {server.address}/{path}",
+        f"{missing}: the server says 404 Not Found ({server.address}/{missing})".replace(
+            "b c.npy)", "b%20c.npy)"
+        ),
+        f"{cut}: the connection ended after 100000 of 300001 bytes; the same command goes on "
+        "from there",
+    ]
+    assert "1 files fetched, 0 were there, 3 failed" in out
+    server.contents, server.cut, server.requests = dict(CONTENTS), {}, []
+    assert run(tmp_path, server) == 0
+    assert found_in(tmp_path) == CONTENTS
+    assert server.requests == [(path, None), (missing, None), (cut, "bytes=100000-")]
+
+
+@pytest.mark.parametrize("knows_ranges", [True, False])
+def test_an_interrupted_download_goes_on(server, tmp_path, knows_ranges):
+    server.knows_ranges = knows_ranges
+    part_of(tmp_path, LAST, CONTENTS[LAST.path][:123_456])
+    shown = []
+    assert download.fetch(LAST, tmp_path, server.address, shown.append)
+    assert server.requests == [(LAST.path, "bytes=123456-")]
+    assert found_in(tmp_path) == {LAST.path: CONTENTS[LAST.path]}
+    assert shown[0] == (123_456 if knows_ranges else 0)
+    assert shown[-1] == LAST.size
+
+
+def test_a_complete_part_is_not_fetched_again(server, tmp_path):
+    part_of(tmp_path, LAST, CONTENTS[LAST.path])
+    assert run(tmp_path, server, files=[LAST]) == 0
+    assert not server.requests
+    assert found_in(tmp_path) == {LAST.path: CONTENTS[LAST.path]}
+
+
+@pytest.mark.parametrize("length", [1000, LAST.size, LAST.size + 10])
+def test_a_part_of_another_file_is_not_used(server, tmp_path, length):
+    part_of(tmp_path, LAST, b"0" * length)
+    assert run(tmp_path, server, files=[LAST]) == 0
+    assert server.requests[-1] == (LAST.path, None)
+    assert found_in(tmp_path) == {LAST.path: CONTENTS[LAST.path]}
+
+
+@pytest.mark.parametrize("content", [b"", b"short", CONTENTS[FILE.path] + b"0"])
+def test_another_size_is_refused_before_it_is_read(server, tmp_path, content):
+    server.contents[FILE.path] = content
+    with pytest.raises(FetchError, match=f"expected 200000 bytes, got {len(content)} at http"):
+        download.fetch(FILE, tmp_path, server.address, lambda size: None)
+    assert not found_in(tmp_path)
+
+
+def test_a_shorter_file_does_not_complete_a_part(server, tmp_path, capsys):
+    server.contents[FILE.path] = CONTENTS[FILE.path][:100]
+    part_of(tmp_path, FILE, CONTENTS[FILE.path][:100])  # the server answers 416
+    assert run(tmp_path, server, files=[FILE]) == 1
+    assert "expected 200000 bytes, got 100 at http" in capsys.readouterr().err
+
+
+def test_a_wrong_file_stays_until_the_right_one_is_complete(server, tmp_path, capsys):
+    path = tmp_path / FILE.path
+    path.parent.mkdir()
+    path.write_bytes(b"mine")
+    del server.contents[FILE.path]
+    assert run(tmp_path, server, "--only", "one") == 1
+    assert path.read_bytes() == b"mine"
+    assert "(the file of this name that is there is another one)" in capsys.readouterr().err
+    assert {path for path, _ in server.requests} == {"one/a.csv", "one/b c.npy"}
+
+
+def test_a_server_that_does_not_answer(server, tmp_path, capsys):
+    address = server.address
+    server.shutdown()
+    server.server_close()
+    assert download.main([str(tmp_path), "--from", address], FILES[:1]) == 1
+    line = f"Connection refused ({address}/{FILE.path})"
+    assert line in capsys.readouterr().err
+
+
+def test_a_folder_as_mirror(tmp_path, capsys):
+    for path, content in CONTENTS.items():
+        (tmp_path / "from" / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "from" / path).write_bytes(content)
+    (tmp_path / "from" / "one" / "a.csv").write_bytes(b"short")
+    (tmp_path / "from" / "two" / "e.csv").unlink()
+    arguments = [str(tmp_path / "to"), "--from", str(tmp_path / "from")]
+    assert download.main(arguments, FILES) == 1
+    assert found_in(tmp_path / "to") == {path: CONTENTS[path] for path in [*CONTENTS][1:3]}
+    err = capsys.readouterr().err
+    assert f"one/a.csv: expected 200000 bytes, got 5 at {tmp_path / 'from' / 'one/a.csv'}" in err
+    assert "two/e.csv: [Errno 2] No such file or directory" in err
+
+
+def test_public_addresses(server, tmp_path, capsys):
+    url = f"{server.address}/one/b%20c.npy"
+    file = FILES[1]._replace(path="three/b.npy", url=url)
+    assert download.main([str(tmp_path)], [FILE, file]) == 1
+    assert found_in(tmp_path) == {file.path: CONTENTS["one/b c.npy"]}
+    assert (
+        "one/a.csv: no public address is known for certain; get it from the source of one/a.csv, "
+        "or use --from"
+    ) in capsys.readouterr().err
+    (tmp_path / "one").mkdir()
+    (tmp_path / FILE.path).write_bytes(CONTENTS[FILE.path])  # put there by hand
+    assert download.main([str(tmp_path)], [FILE, file]) == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ([], "the following arguments are required: DIR"),
+        (["FILE"], "expected a folder, got the file"),
+        (["DIR", "--from", "missing"], "expected an address or a folder, got missing"),
+        (["DIR", "--from", "ftp://host"], "expected http://... or https://..., got ftp://host"),
+        (["DIR", "--from", "https:///path"], "expected http://... or https://..."),
+        (["DIR", "--from", "http://[::1"], "argument --from: invalid mirror value"),
+        (["DIR", "--only", "four"], "invalid choice: 'four' (choose from"),
+    ],
+)
+def test_wrong_arguments(options, message, tmp_path, capsys):
+    (tmp_path / "file").touch()
+    places = {"DIR": str(tmp_path), "FILE": str(tmp_path / "file")}
+    with pytest.raises(SystemExit) as ended:
+        download.main([places.get(option, option) for option in options], FILES)
+    assert ended.value.code == 2
+    assert message in capsys.readouterr().err
+
+
+def test_the_table():
+    files = download.read_files()
+    assert len({file.path for file in files}) == len(files) > 10
+    for file in files:
+        assert re.fullmatch(r"[a-z0-9_]+(/[a-z0-9_]+)*/[a-z0-9_]+\.(csv|npy|data|names)", file.path)
+        assert re.fullmatch("[0-9a-f]{64}", file.sha256)
+        assert file.size > 0
+        assert file.source
+        assert not file.url or file.url.startswith("https://")
+
+
+def test_the_table_is_that_of_the_data(data_dir):
+    for file in download.read_files():
+        assert download.is_right(file, data_dir / file.path), file.path
+
+
+def test_the_program(tmp_path):
+    program = [sys.executable, "-m", "paper_repro.data"]
+    root = Path(download.__file__).parents[2]
+    ended = subprocess.run(
+        [*program, tmp_path, "--only", "w21_friedman"], cwd=root, capture_output=True, text=True
+    )
+    assert ended.returncode == 1
+    assert "statistics.csv: no public address is known for certain" in ended.stderr
+    assert subprocess.run(program, cwd=root, capture_output=True).returncode == 2
