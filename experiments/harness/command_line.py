@@ -12,7 +12,7 @@ import jax
 
 from experiments.harness import source
 from experiments.harness.cells import Store
-from experiments.harness.data_files import DataError, existing_file, read_table
+from experiments.harness.data_files import DOWNLOAD, DataError, existing_file, read_table
 from experiments.harness.extras import MissingExtra
 from experiments.harness.messages import log
 
@@ -29,6 +29,7 @@ class Run:
         output: folder that the presets write their folders to.
         npz: files with data of the user's own, see `paper_repro.data.classifiers`.
         trust: whether cells that were computed by other code are kept.
+        skipped: the experiments that lacked their data, filled by `skip`.
     """
 
     preset: str | None
@@ -36,6 +37,17 @@ class Run:
     output: Path
     npz: tuple[Path, ...] = ()
     trust: bool = False
+    skipped: list[str] = dataclasses.field(default_factory=list)
+
+    def skip(self, experiment: str, needed: str) -> None:
+        """Says that an experiment is skipped.
+
+        Args:
+            experiment: name of the experiment.
+            needed: what it lacks.
+        """
+        self.skipped.append(experiment)
+        log(f"{experiment} is skipped: it needs {needed}; `{DOWNLOAD}` gets the public data.")
 
     def folder(self, experiment: str) -> Path:
         """Folder of the results of an experiment, created if it is missing."""
@@ -66,15 +78,19 @@ class Run:
     ) -> list[dict[str, str]] | None:
         """Rows of a CSV file of published numbers; None, and a line that says so, without data.
 
+        A folder that is not below --data counts as data that was not given, since not everybody
+        gets all of it.
+
         Args:
             parts: folders and name of the file below --data.
             columns: the columns that are needed, by name: `str`, `float`, or `int`.
 
         Raises:
-            DataError: if the folder given by --data does not hold the file, or not these columns.
+            DataError: if the folder is there and does not hold the file, or not these columns.
         """
-        if self.data is None:
-            log(f"No --data: the published numbers of {'/'.join(parts)} are left empty.")
+        if self.data is None or not self.data.joinpath(*parts[:-1]).is_dir():
+            without = "No --data" if self.data is None else f"No {'/'.join(parts[:-1])} in --data"
+            log(f"{without}: the published numbers of {'/'.join(parts)} are left empty.")
             return None
         return read_table(existing_file(self.data, *parts), columns or {})
 
@@ -146,7 +162,7 @@ def option_parser(
             type=existing_folder,
             required=data == "required",
             metavar="DIR",
-            help="folder with the published data, laid out as their authors publish them",
+            help=f"folder with the public data, as `{DOWNLOAD}` makes it",
         )
     parser.add_argument(
         "--output",

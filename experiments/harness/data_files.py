@@ -13,6 +13,8 @@ from typing import Any
 
 import numpy as np
 
+DOWNLOAD = "python -m paper_repro.data DIR"  # the program that gets the public data
+
 
 class DataError(ValueError):
     """A file of the user's that is missing, cannot be read, or holds what it should not."""
@@ -44,7 +46,8 @@ def existing_file(data: Path, *parts: str) -> Path:
     path = data.joinpath(*parts)
     if not path.is_file():
         found = "a folder of this name" if path.is_dir() else "none"
-        raise DataError(f"--data: expected a folder with {'/'.join(parts)}, got {found} in {data}")
+        expected = f"--data: expected a folder with {'/'.join(parts)}, got {found} in {data}"
+        raise DataError(f"{expected}; `{DOWNLOAD}` gets it")
     return path
 
 

@@ -27,7 +27,6 @@ from calibjax.distributions import Categorical, CategoricalLogits
 from experiments.harness import cells, command_line
 from experiments.harness.cells import Store
 from experiments.harness.data_files import digest
-from experiments.harness.messages import log
 from paper_repro.data import cifar
 from paper_repro.data.cifar import CIFAR10, CIFAR100
 from paper_repro.data.classifiers import NETWORKS, read_cifar100
@@ -282,7 +281,7 @@ def run(run: command_line.Run) -> None:
     networks = read_networks(run, settings)
     if not networks:
         expected = f"{CIFAR10} or {'/'.join(CIFAR100)}"
-        log(f"{NAME} is skipped: it needs {expected} (--data DIR).")
+        run.skip(NAME, f"{expected} (--data DIR)")
         return
     results = finished_cells(store, settings, networks, ESTIMATORS)
     networks_tables.write_tables(store.folder, results, EXACTNESS)

@@ -209,7 +209,7 @@ def finished_cells(
 def run(run: command_line.Run) -> None:
     """Runs the experiment; without --data it is skipped."""
     if run.data is None or not (run.data / FOLDER).is_dir():
-        log(f"{NAME} is skipped: it needs the folder {FOLDER} (--data DIR).")
+        run.skip(NAME, f"the folder {FOLDER} (--data DIR)")
         return
     settings, store = SETTINGS[run.preset], run.store(NAME, __file__)
     start, cpu_start = time.perf_counter(), time.process_time()

@@ -211,7 +211,7 @@ def run(run: command_line.Run) -> None:
     classifiers = read_classifiers(run, settings)
     if not classifiers:
         expected = f"{CIFAR10} or {'/'.join(CIFAR100)} (--data DIR), or --npz FILE"
-        log(f"{NAME} is skipped: it needs {expected}.")
+        run.skip(NAME, expected)
         return
     results = finished_cells(store, settings, classifiers)
     write_tables(store.folder, results)

@@ -26,7 +26,6 @@ from calibjax.distributions import Categorical
 from experiments.harness import cells, command_line, data_files
 from experiments.harness.cells import Store
 from experiments.harness.figures import save_figure
-from experiments.harness.messages import log
 from experiments.harness.tables import write_table
 from paper_repro.data import cifar
 from paper_repro.w19 import simulation
@@ -337,8 +336,8 @@ def plot_pvalues(folder: Path, rows: list[PvalueRow]) -> None:
 
 def run(run: command_line.Run) -> None:
     """Runs the experiment; without --data it is skipped."""
-    if run.data is None:
-        log(f"{NAME} is skipped: it needs the published predictions (--data DIR).")
+    if run.data is None or not (run.data / FOLDER).is_dir():
+        run.skip(NAME, f"the published predictions, folder {FOLDER} (--data DIR)")
         return
     settings, store = SETTINGS[run.preset], run.store(NAME, __file__)
     columns = [column for column in TESTS if column != "exact"]

@@ -18,5 +18,9 @@ def test_wrong_options_are_named(capsys, tmp_path):
         command_line.parse(parser, ["--output", str(tmp_path / "file")])
     assert "--output: expected a folder, got the file" in capsys.readouterr().err
     run, _ = command_line.parse(parser, ["--data", str(tmp_path)])
-    with pytest.raises(ValueError, match=r"--data: expected a folder with a/b\.csv"):
+    assert run.published("a", "b.csv") is None
+    message = "No a in --data: the published numbers of a/b.csv are left empty."
+    assert message in capsys.readouterr().out
+    (tmp_path / "a").mkdir()
+    with pytest.raises(ValueError, match=r"a/b\.csv, got none .*`python -m paper_repro"):
         run.published("a", "b.csv")

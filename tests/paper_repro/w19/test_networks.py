@@ -129,6 +129,11 @@ def test_the_largest_difference_is_not_rounded_down(tmp_path):
 
 
 def test_without_data_it_is_skipped(tmp_path, capsys):
-    w19_networks.run(command_line.Run("quick", None, tmp_path))
-    assert "w19_networks is skipped: it needs the published predictions" in capsys.readouterr().out
+    for data in (None, tmp_path):  # or with other data only
+        run = command_line.Run("quick", data, tmp_path)
+        w19_networks.run(run)
+        out = capsys.readouterr().out
+        assert "w19_networks is skipped: it needs the published predictions" in out
+        assert "`python -m paper_repro.data DIR` gets" in out
+        assert run.skipped == ["w19_networks"]
     assert not list(tmp_path.iterdir())
