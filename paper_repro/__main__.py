@@ -3,8 +3,6 @@
 import time
 from types import ModuleType
 
-import jax
-
 import paper_repro.g24.networks
 import paper_repro.g24.simulation
 import paper_repro.l21.crime
@@ -49,7 +47,7 @@ def main() -> None:
     )
     run, options = command_line.parse(parser)
     names = [name for name in EXPERIMENTS if name in options.only]
-    jax.config.update("jax_enable_x64", True)
+    command_line.set_up(run)
     for i, name in enumerate(names, start=1):
         log(f"[{i}/{len(names)}] {name}, preset {run.preset}")
         start = time.perf_counter()

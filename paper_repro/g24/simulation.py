@@ -49,7 +49,7 @@ class Settings:
     thetas: tuple[float, ...] = tuple(map(float, THETAS))
 
 
-SETTINGS = {"quick": Settings(10, thetas=tuple(map(float, THETAS[::4]))), "paper": Settings()}
+SETTINGS = {"quick": Settings(10, 200, tuple(map(float, THETAS[::4]))), "paper": Settings()}
 
 
 @functools.partial(jax.jit, static_argnames="shape")

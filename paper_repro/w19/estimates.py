@@ -45,16 +45,18 @@ class Settings:
         chunks: number of chunks of data sets for each m and a, each a cell.
         chunk_size: number of data sets of predictions in a chunk.
         num_samples: n of each data set.
+        figures: number of Fig. 3 to 34 that are drawn, from the first.
     """
 
     classes: tuple[int, ...]
     chunks: int
     chunk_size: int
     num_samples: int
+    figures: int = 32
 
 
 SETTINGS = {
-    "quick": Settings((2, 10), 2, 50, 250),
+    "quick": Settings((2, 10), 2, 10, 100, figures=2),
     "paper": Settings((2, 10, 100, 1000), 100, 100, 250),
 }
 PARTS = ("figure_1", *(f"m{m}" for m in SETTINGS["paper"].classes))
@@ -99,7 +101,7 @@ def run(run: command_line.Run, parts: Sequence[str] = PARTS) -> None:
         plot_first(store.folder, next(group for group in groups if group.place == FIRST))
     if any(part != "figure_1" for part in parts):
         write_tables(store.folder, groups)
-        plot_all(store.folder, groups)
+        plot_all(store.folder, groups, settings.figures)
 
 
 def main() -> None:
@@ -108,7 +110,7 @@ def main() -> None:
         __file__, __doc__, presets=command_line.PRESETS, data="optional", only=PARTS
     )
     chosen, options = command_line.parse(parser)
-    jax.config.update("jax_enable_x64", True)
+    command_line.set_up(chosen)
     run(chosen, [part for part in PARTS if part in options.only])
 
 

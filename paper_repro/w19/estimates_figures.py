@@ -55,9 +55,9 @@ def figures() -> Iterator[tuple[int, str, str, float]]:
                 number += 1
 
 
-def plot_histograms(folder: Path, groups: list[Group]) -> None:
-    """Fig. 3 to 34: one estimator, a and β each, for all m (rows) and π (columns)."""
-    for number, estimator, beta, a in tqdm(list(figures()), desc=f"{NAME}: figures"):
+def plot_histograms(folder: Path, groups: list[Group], count: int) -> None:
+    """The first of Fig. 3 to 34: one estimator, a and β each, for all m (rows) and π (columns)."""
+    for number, estimator, beta, a in tqdm(list(figures())[:count], desc=f"{NAME}: figures"):
         chosen = [group for group in groups if group.concentration == a]
         if not chosen:
             continue
@@ -114,7 +114,7 @@ def plot_summary(folder: Path, groups: list[Group]) -> None:
     save_figure(folder, "summary", figure)
 
 
-def plot_all(folder: Path, groups: list[Group]) -> None:
-    """The summary and Fig. 3 to 34."""
+def plot_all(folder: Path, groups: list[Group], count: int) -> None:
+    """The summary and the first of Fig. 3 to 34."""
     plot_summary(folder, groups)
-    plot_histograms(folder, groups)
+    plot_histograms(folder, groups, count)

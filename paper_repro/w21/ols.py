@@ -53,7 +53,7 @@ class Settings:
 
 
 SETTINGS = {
-    "quick": Settings(redraws=9_999, data_sets=100, repeated_resamples=1_000),
+    "quick": Settings(1_000, 199, data_sets=20, repeated_resamples=500, repeated_redraws=99),
     "paper": Settings(),
 }
 

@@ -1,6 +1,10 @@
+import subprocess
+import sys
+
 import pytest
 
 from experiments.harness import cells, command_line
+from experiments.harness.source import ROOT
 
 
 def test_wrong_options_are_named(capsys, tmp_path):
@@ -24,3 +28,27 @@ def test_wrong_options_are_named(capsys, tmp_path):
     (tmp_path / "a").mkdir()
     with pytest.raises(ValueError, match=r"a/b\.csv, got none .*`python -m paper_repro"):
         run.published("a", "b.csv")
+
+
+PROGRAM = """
+import os
+import sys
+import jax
+from pathlib import Path
+from experiments.harness import command_line
+import paper_repro.__main__  # which computes nothing
+command_line.set_up(command_line.Run(sys.argv[1], None, Path()))
+import jax.numpy as jnp
+print(jnp.zeros(2).sum().dtype, jax.config.read("jax_disable_most_optimizations"), os.environ["XLA_FLAGS"])
+"""
+
+
+@pytest.mark.parametrize("preset", command_line.PRESETS)
+def test_the_quick_preset_compiles_quickly(preset, monkeypatch):
+    monkeypatch.setenv("XLA_FLAGS", "--xla_cpu_enable_fast_math=false")
+    command = [sys.executable, "-c", PROGRAM, preset]
+    out = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    is_quick = preset == "quick"
+    assert out.startswith(f"float64 {is_quick} ")
+    assert out.endswith("--xla_cpu_enable_fast_math=false\n")
+    assert ("--xla_cpu_use_fusion_emitters=false" in out) == is_quick
