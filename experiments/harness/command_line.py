@@ -240,10 +240,11 @@ def set_up(run: Run) -> None:
     """Sets JAX up for experiments of a paper, before anything is computed.
 
     They are in float64. Those of the quick preset have so little data that compilation takes most
-    of their time: their programs are not optimised, and tables of times show that.
+    of their time: their programs are not optimised, which a line says.
     """
     jax.config.update("jax_enable_x64", True)
     if run.preset == "quick":
+        log("Preset quick: programs are not optimised, so that times in its tables say little.")
         jax.config.update("jax_disable_most_optimizations", True)
         flag = _QUICKLY.get(".".join(jaxlib.__version__.split(".")[:2]), "")
         os.environ["XLA_FLAGS"] = f"{flag} {os.environ.get('XLA_FLAGS', '')}".strip()
