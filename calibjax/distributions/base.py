@@ -20,7 +20,7 @@ class Distribution:
     `parameter(constraint)`. The checks of batches and targets, and their messages, follow from
     these constraints and from `support`, the constraint of the targets: a class attribute without
     annotation, `constraints.real` by default, or a property that depends on the parameters.
-    Formulas are methods for one distribution:
+    Formulas are methods for one distribution, functions of arrays, which are compiled:
 
     - `sample(key)`: one draw, which everything needs,
     - `log_prob(y)`, `mean()`, `variance()`, `cdf(y)`, `icdf(level)`, `crps(y)`, where they exist,

@@ -47,7 +47,8 @@ class ValueRange(NamedTuple):
 class Kernel:
     """A positive semi-definite function of two points.
 
-    Subclasses are records that define `__call__(x, y)` for one pair of points, and if they can
+    Subclasses are records that define `__call__(x, y)` for one pair of points, which is compiled,
+    and if they can
 
     - `check_values(name)`: raises a `ValueError` where hyperparameters are wrong, and returns the
       kernel, in which those that are traced and wrong are NaN,
