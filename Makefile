@@ -12,7 +12,7 @@ QUICKLY = --xla_cpu_use_fusion_emitters=false
 CACHE = JAX_COMPILATION_CACHE_DIR=$(CURDIR)/.cache/jax JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS=0 \
 	JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES=-1
 
-.PHONY: paper paper-full check test test-slow lint types bench clean
+.PHONY: paper paper-full check test test-slow lint types bench docs clean
 
 .venv/installed: pyproject.toml
 	$(PYTHON) -m venv .venv
@@ -46,5 +46,12 @@ types: .venv/installed  ## pyright, as PyPI has it without a download at its fir
 bench: .venv/installed
 	$(BIN)/python -m experiments.benchmark
 
+.venv/docs-installed: .venv/installed
+	$(BIN)/python -m pip install --quiet --editable '.[docs]'
+	touch $@
+
+docs: .venv/docs-installed  ## the documentation, into site/; what is broken in it is an error
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+
 clean:
-	rm -rf .venv .cache paper_repro/output experiments/output
+	rm -rf .venv .cache site paper_repro/output experiments/output

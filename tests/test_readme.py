@@ -1,4 +1,4 @@
-"""The README's example runs as it stands and prints what it says."""
+"""What README.md and docs/ show runs as it stands and prints what they say."""
 
 import contextlib
 import io
@@ -6,18 +6,35 @@ import pathlib
 import re
 
 import jax
+import pytest
 
-README = pathlib.Path(__file__).parent.parent / "README.md"
+ROOT = pathlib.Path(__file__).parent.parent
+README = ROOT / "README.md"
+# A block of code, and what it prints where a block of text follows at once.
+BLOCK = re.compile(r"```python\n(.*?)```(?:\n\n```text\n(.*?)```)?", re.S)
+PAGES = [
+    page.relative_to(ROOT).as_posix()
+    for page in [README, *sorted((ROOT / "docs").rglob("*.md"))]
+    if BLOCK.search(page.read_text())
+]
 
 
-def test_example():
-    code, printed = re.search(
-        r"```python\n(.*?)```\n\n```text\n(.*?)```", README.read_text(), re.S
-    ).groups()
-    output = io.StringIO()
-    with jax.enable_x64(False), contextlib.redirect_stdout(output):
-        exec(compile(code, str(README), "exec"), {})
-    assert output.getvalue() == printed
+@pytest.mark.parametrize("page", PAGES)
+def test_blocks_of_a_page(page):
+    """They run one after the other, with the names of those before."""
+    names = {"__name__": "page"}
+    text = (ROOT / page).read_text()
+    for block in BLOCK.finditer(text):
+        code, printed = block.groups()
+        line = text.count("\n", 0, block.start(1))
+        output = io.StringIO()
+        with jax.enable_x64(False), contextlib.redirect_stdout(output):
+            exec(compile("\n" * line + code, str(ROOT / page), "exec"), names)
+        assert output.getvalue() == (printed or ""), f"{page}, line {line + 1}"
+
+
+def test_pages_with_code_are_found():
+    assert {"README.md", "docs/index.md", "docs/your_own.md"} <= set(PAGES)
 
 
 def test_every_link_leads_somewhere():
