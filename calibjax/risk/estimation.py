@@ -21,11 +21,11 @@ def estimation_risk(values: Values, predictions: Distribution, targets: ArrayLik
 
         1/(n(n − 1)) Σ_{i≠j} (⟨p_i − e_{y_i}, p_j − e_{y_j}⟩ − h(p_i, p_j))²
 
-    Its expectation is E(h − h*)² plus a constant that no estimator changes, the noise of the
-    labels: differences between estimators count, not the value, and it is smallest for
-    h*(p, q) = ⟨p − E[e_Y | p], q − E[e_Y | q]⟩, of which the squared calibration error is the mean
-    diagonal E h*(P, P). h must not have been fitted to these samples; then the risk of what it
-    has learned by heart would be too small.
+    Its expectation is `E(h − h*)²` plus a constant that no estimator changes, the noise of the
+    labels: differences between estimators count, not the value. It is smallest for
+    `h*(p, q) = ⟨p − E[e_Y | p], q − E[e_Y | q]⟩`, and the squared calibration error is the mean
+    of `h*(P, P)`. h must not have been fitted to these samples: the risk of an overfitted function
+    would be too small.
 
     As everywhere, a batch of `Bernoulli`s counts both classes: products of residuals and h are
     twice, the risk four times that of the same numbers given as confidences, an array [n] with
