@@ -88,7 +88,7 @@ def record(cls: type[T]) -> type[T]:
 
 
 def _is_static(cls: type) -> dict[str, bool]:
-    """Which fields of a dataclass are no children."""
+    """Which fields of a dataclass are not children."""
     return {f.name: f.metadata.get("static", False) for f in dataclasses.fields(cls)}
 
 

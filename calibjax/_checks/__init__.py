@@ -1,4 +1,4 @@
-"""Argument checks: the only place that decides what is refused, and with which words.
+"""Argument checks: the only place that decides what is refused, and how messages are worded.
 
 Structure (shapes, dtypes, sizes, options) is checked on every call. Values are checked on every
 call whose arrays are concrete. Traced values, which nobody can look at, become NaN where they are

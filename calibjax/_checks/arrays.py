@@ -182,7 +182,7 @@ def _refuse_kind(place: str, value: Any, array: Any) -> None:
 
 
 def _advice(value: object) -> str:
-    """What to do with a value that is no array of numbers."""
+    """What to do with a value that is not an array of numbers."""
     if dataclasses.is_dataclass(value) or is_distribution(value):
         return "; a class of your own becomes a record of arrays with calibjax.record"
     methods = {

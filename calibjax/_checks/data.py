@@ -37,7 +37,8 @@ def batch(predictions: Any, *, minimum: int = 1, name: str = "predictions") -> P
     """Checks a batch of predictions and returns it with JAX arrays as leaves.
 
     Raises:
-        TypeError: if `predictions` is no distribution, or a parameter is no floating-point array.
+        TypeError: if `predictions` is not a distribution, or a parameter is
+            not a floating-point array.
         ValueError: if the parameters have wrong shapes or values, or there are fewer than
             `minimum` of them.
     """
@@ -78,7 +79,7 @@ def class_predictions(predictions: Any, name: str = "predictions") -> None:
     """Refuses predictions without class probabilities."""
     try:
         has_probs = hasattr(predictions, "class_probs")
-    except (TypeError, ValueError):  # of parameters that are none, which `batch` refuses by name
+    except (TypeError, ValueError):  # the parameters are invalid: `batch` refuses them by name
         has_probs = True
     if not has_probs:
         raise TypeError(
@@ -135,7 +136,7 @@ def predictions_and_targets(
     """
     name = f"{prefix}targets"
     if is_distribution(targets):
-        raise TypeError(f"{name}: expected an array of what came, got {described(targets)}")
+        raise TypeError(f"{name}: expected an array of observed targets, got {described(targets)}")
     predictions = batch(predictions, minimum=minimum, name=f"{prefix}predictions")
     num_samples = leading_size(f"{prefix}predictions", predictions)
     given = originals(name, targets)
@@ -176,13 +177,13 @@ def targets_of(predictions: Any, name: str, targets: ArrayLike) -> PyTree:
 def confidences_and_correct(
     confidences: Any, correct: Any, *, names: tuple[str, str] = ("confidences", "correct")
 ) -> tuple[jax.Array, jax.Array]:
-    """Checks confidences and what came, 0 or 1; [n] each.
+    """Checks confidences and whether predictions were correct, 0 or 1; [n] each.
 
     Returns:
         Both as arrays of the confidences' dtype; NaN for what is traced and neither 0 nor 1.
 
     Raises:
-        TypeError: as `confidence_array`, and if the other one is no array.
+        TypeError: as `confidence_array`, and if the other one is not an array.
         ValueError: if shapes or values are wrong.
     """
     confidences = confidence_array(confidences, names[0])
@@ -200,7 +201,7 @@ def confidence_array(confidences: Any, name: str = "confidences") -> jax.Array:
     Traced numbers outside of [0, 1] become NaN.
 
     Raises:
-        TypeError: if they are no array, or have the wrong dtype.
+        TypeError: if they are not an array, or have the wrong dtype.
         ValueError: if the shape or a value is wrong.
     """
     if is_distribution(confidences) and not hasattr(confidences, "__jax_array__"):
@@ -226,7 +227,7 @@ def features(name: str, values: ArrayLike, num_samples: int) -> PyTree:
     """Returns features of samples, [n, d] or any pytree with leading axis n, as JAX arrays.
 
     Raises:
-        TypeError: if they are no arrays.
+        TypeError: if they are not arrays.
         ValueError: if shapes or values are wrong.
     """
     values = as_arrays(name, values)

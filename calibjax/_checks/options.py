@@ -115,7 +115,7 @@ def distance_values(distance: Any, name: str = "distance") -> Any:
 
 
 def no_plain_objects(name: str, record: object) -> None:
-    """Refuses functions and objects of classes that are no pytrees, anywhere in a record."""
+    """Refuses functions and objects of classes that are not pytrees, anywhere in a record."""
     for path, leaf in jax.tree_util.tree_leaves_with_path(record):
         if callable(leaf) and not isinstance(leaf, type):
             raise TypeError(

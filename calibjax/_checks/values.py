@@ -244,13 +244,13 @@ def nan_rows(bad: ArrayLike, tree: PyTree) -> PyTree:
 
 
 def an_array(name: str, values: Any, expected: str = "an array") -> None:
-    """Refuses what is no array: None, dicts, tuples of arrays."""
+    """Refuses what is not an array: None, dicts, tuples of arrays."""
     if not hasattr(values, "shape"):
         raise TypeError(f"{name}: expected {expected}, got {described(values)}")
 
 
 def floating(name: str, values: Any, dtype: Any = None) -> jax.Array:
-    """Returns an array of real numbers as one of float32 or float64; truth values are none.
+    """Returns an array of real numbers as one of float32 or float64; truth values are refused.
 
     Args:
         name: how messages call it.

@@ -47,7 +47,7 @@ class MixtureWasserstein(Distance):
         NotImplementedError: if one of the two is no `Mixture` (a single distribution p is
             `Mixture(None, components)` with one component), or `Wasserstein` is not known for
             the components.
-        TypeError: if the order is no number.
+        TypeError: if the order is not a number.
         ValueError: if it is below one.
 
     Cost: K K' distances W₂ and one transport problem, see `transport_cost`; gradients at distance

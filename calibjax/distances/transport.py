@@ -36,7 +36,7 @@ def transport_plan(weights_p: jax.Array, weights_q: jax.Array, cost: jax.Array) 
 
     Raises:
         TypeError: if an argument is no floating-point array.
-        ValueError: if shapes do not fit, weights are no probabilities, or costs are not finite.
+        ValueError: if shapes do not fit, weights are not probabilities, or costs are not finite.
 
     Accuracy: the plan is optimal for costs that are rounded to 2^−t of their range and weights
     that are rounded to 2^−s, zero weights to one such unit (their part of the plan is zero

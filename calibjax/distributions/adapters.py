@@ -68,7 +68,7 @@ class NumpyroDistribution:
         return self.build().icdf(level)
 
     def check_structure(self, name: str) -> None:
-        """Refuses parameters that are no arrays, or do not make a batch [n]."""
+        """Refuses parameters that are not arrays, or do not make a batch [n]."""
         for key, value in self.parameters.items():
             _checks.floating(f"{name}.{key}", value)
         expected = (_checks.leading_size(name, self.parameters),)

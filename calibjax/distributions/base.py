@@ -35,7 +35,7 @@ class Distribution:
         compile_methods(cls, {"sample", "log_prob", "mean", "variance", "cdf", "icdf", "crps"})
 
     def check_structure(self, name: str) -> None:
-        """Refuses a batch whose parameters are no arrays with the declared axes."""
+        """Refuses a batch whose parameters are not arrays with the declared axes."""
         self._sizes(name)
 
     def _sizes(self, name: str) -> dict[str, int]:

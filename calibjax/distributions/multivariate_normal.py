@@ -52,7 +52,7 @@ class MvNormal(Distribution):
             The distribution, or a batch.
 
         Raises:
-            TypeError: if an argument is no array of numbers.
+            TypeError: if an argument is not an array of numbers.
             ValueError: if the shapes do not fit, entries are not finite, an entry above the
                 diagonal of L is not zero, or one on it is not positive. Where L is traced, the
                 covariance matrix is NaN instead.

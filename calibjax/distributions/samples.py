@@ -149,7 +149,7 @@ class Samples(Distribution):
             _checks.shape(f"{name}.weights", self.weights, shape[:2], "[n, m], as the values")
 
     def check_values(self, name: str) -> "Samples":
-        """Refuses draws that are not finite, and weights that are no probabilities."""
+        """Refuses draws that are not finite, and weights that are not probabilities."""
         values = _checks.finite(f"{name}.values", self.values)
         weights, place = self.weights, f"{name}.weights"
         if weights is not None:

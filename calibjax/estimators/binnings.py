@@ -60,7 +60,7 @@ def bins_of(binning: Any, predictions: ClassPredictions, at: PyTree = None) -> P
     Functions of a user see both together.
 
     Raises:
-        TypeError: if the binning is no function, or returns no integers.
+        TypeError: if the binning is not a function, or returns no integers.
         ValueError: if it does not return one for each of them, or they are out of range.
     """
     expected = "binning such as estimators.UniformBins(10)"
@@ -111,7 +111,7 @@ class UniformBins(_ProbabilityBins):
         num_bins: number of intervals per class, between 1 and 2²⁴.
 
     Raises:
-        TypeError: when it is called, if `num_bins` is no integer.
+        TypeError: when it is called, if `num_bins` is not an integer.
         ValueError: when it is called, if `num_bins` is out of range.
 
     Cost: one sort of n per 31 / log₂(num_bins) classes, O(n m) memory.
@@ -200,7 +200,7 @@ class EqualMassBins(_ProbabilityBins):
         num_bins: number of intervals per class, at least 1.
 
     Raises:
-        TypeError: when it is called, if `num_bins` is no integer.
+        TypeError: when it is called, if `num_bins` is not an integer.
         ValueError: when it is called, if `num_bins` is below 1.
 
     Cost: O(n m log n) time, O(n m) memory.
@@ -253,7 +253,7 @@ class MedianVarianceBins(_ProbabilityBins):
         min_size: smallest number of samples in a bin, at least 1.
 
     Raises:
-        TypeError: when it is called, if `min_size` is no integer.
+        TypeError: when it is called, if `min_size` is not an integer.
         ValueError: when it is called, if `min_size` is below 1.
 
     Cost: one sort of n and O(n m) time for each of about log₂(n / min_size) rounds; O(n m) memory.

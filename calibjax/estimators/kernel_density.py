@@ -201,7 +201,7 @@ def _best_bandwidth(probs: jax.Array, candidates: jax.Array) -> jax.Array:
     sums = pairwise.map_rows(_log_density_sums, kernels, points, tile_size=_FEW_ROWS)
     normalizers = jax.vmap(functools.partial(_log_normalizer, inside.shape[1]))(1 / candidates)
     values = jnp.sum(sums, 0) + len(inside) * normalizers
-    # Predictions that are no numbers have no best bandwidth.
+    # NaN predictions have no best bandwidth.
     return jnp.where(jnp.any(jnp.isnan(values)), jnp.nan, candidates[jnp.argmax(values)])
 
 

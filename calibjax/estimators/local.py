@@ -62,8 +62,8 @@ def local_errors(
 
     The first is for samples that are alike, for equal weights the usual one of a mean; it needs
     many of them. The second is exact if the model is calibrated and labels are independent;
-    `error` then has mean zero. Whether an error is more than chance, it says for any number of
-    samples, and `hypothesis_tests.local_calibration_test` exactly.
+    `error` then has mean zero. For any number of samples it is the scale on which to judge whether
+    an error is more than chance; `hypothesis_tests.local_calibration_test` is the exact test.
 
     Args:
         neighbourhood: kernel on features and binning of confidences. For G length scales all
@@ -103,7 +103,7 @@ def local_errors(
     means, totals = problem.smoothed(jnp.stack(values, 1), powers=(1, 2))
     known = totals[0] != 0
     size = jnp.square(totals[0]) / jnp.where(known, totals[1], 1)
-    # Of one sample and little of another, the spread is that of the other one.
+    # Where one sample has nearly all the weight, the spread depends on the other one alone.
     others = jnp.where(size < 2 - _ROUNDING, 0, size - 1)
     size = _checks.nan_with(size, confidences, residuals)  # in bins of their own
     size = jnp.where(jnp.isnan(places), jnp.nan, size)

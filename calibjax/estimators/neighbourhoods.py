@@ -78,7 +78,7 @@ def checked_neighbourhood(neighbourhood: Any) -> Neighbourhood:
             f"Neighbourhood.laplacian(0.2, 15), got {_checks.described(neighbourhood)}"
         )
     found, kernel = neighbourhood, neighbourhood.kernel
-    if isinstance(found.binning, types.FunctionType | functools.partial):  # which are no pytrees
+    if isinstance(found.binning, types.FunctionType | functools.partial):  # which are not pytrees
         found = dataclasses.replace(found, binning=Partial(found.binning))
     scales = getattr(kernel, "length_scale", 0.0)
     if isinstance(scales, list | tuple):

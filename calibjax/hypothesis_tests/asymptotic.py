@@ -112,12 +112,12 @@ def block_skce_test(
 ) -> CalibrationTestResult:
     """Asymptotic test of calibration with the block estimator of the SKCE.
 
-    With m = ⌊n/B⌋ blocks and their unbiased estimates η_b, under calibration
-    z = √m mean(η) / sd(η) is approximately standard normal (standard deviation with m − 1), and
-    p = P(N(0, 1) ≥ z). The approximation is for many blocks: with two, 10 to 13 % of calibrated
-    data sets are rejected at level 5 % in W21's models; with large blocks, B = √n, it rejects too
-    seldom, 2 to 3 % at n = 1024. It sees what `bootstrap_skce_test` sees, much less of it. Prefer
-    `exact_skce_test` unless n B / 2 pairs are all that can be afforded.
+    With m = ⌊n/B⌋ blocks and their unbiased estimates η_b, under calibration z = √m mean(η) / sd(η)
+    is approximately standard normal (standard deviation with m − 1), and p = P(N(0, 1) ≥ z). The
+    approximation is for many blocks: with two, 10 to 13 % of calibrated data sets are rejected at
+    level 5 % in W21's models; with large blocks, B = √n, it rejects too rarely, 2 to 3 % at n =
+    1024. It sees what `bootstrap_skce_test` sees, with much less power. Prefer `exact_skce_test`
+    unless n B / 2 pairs are all that can be afforded.
 
     Args:
         kernel: kernel on pairs (prediction, target).

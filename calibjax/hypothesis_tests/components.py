@@ -47,7 +47,7 @@ class SKCEComponents:
     The p-values are not adjusted for their number; that of the test is.
 
     Attributes:
-        biased: SKCE_b, all errors together but for predictions that are too wide; p-value of
+        biased: SKCE_b, all errors together except predictions that are too wide; p-value of
             large values.
         unbiased: SKCE_u, errors that similar predictions share, above all means that are off;
             p-value of large values.

@@ -31,13 +31,12 @@ def consistency_test(
     In every resample n predictions are drawn with replacement from the given ones, and a target
     from each of them; p = (1 + #{T_b ≥ T}) / (B + 1).
 
-    Resampled predictions repeat, and with them the distribution of the statistic is another one
-    than that of the observed predictions, which mostly differ. Where repetition lowers the
-    statistic, as that of the expected calibration error with more bins than samples can fill,
-    calibrated models are rejected too often: W19's model M1 (250 predictions of ten classes, ten
-    bins per class) at level 1 % in 9999 of 10 000 data sets. `exact_test` keeps the predictions
-    and holds its level; this test is here to compare with the literature. What it sees is up to the
-    statistic, as in `exact_test`.
+    Resampled predictions repeat, while the observed ones mostly differ from each other, so that the
+    statistic has another distribution. Where repetition lowers the statistic, as it lowers the
+    expected calibration error with more bins than samples can fill, calibrated models are rejected
+    too often: W19's model M1 (250 predictions of ten classes, ten bins per class) at level 1 % in
+    9999 of 10 000 data sets. `exact_test` keeps the predictions and holds its level; this test is
+    here to compare with the literature. What it sees depends on the statistic, as in `exact_test`.
 
     Args:
         key: a JAX random key.

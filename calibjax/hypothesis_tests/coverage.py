@@ -23,7 +23,7 @@ def coverage_test(
     num_samples: int = 1000,
     batch_size: int | None = None,
 ) -> CalibrationTestResult:
-    """Exact test of whether predicted quantiles cover what they say, at each level.
+    """Exact test of whether predicted quantiles have the coverage that they claim, at each level.
 
     With the numbers j_i of quantiles below target i, of k quantiles at the levels τ,
 
@@ -101,7 +101,7 @@ def coverage_test(
 @jax.jit
 def _counted(predictions: Quantiles, targets: jax.Array) -> tuple[Quantiles, jax.Array, jax.Array]:
     """The predictions, the probabilities of the intervals, and those that targets are in."""
-    # Where something is missing, nothing is known of any level.
+    # Where something is missing, nothing is known about any level.
     is_whole = ~jnp.any(jnp.isnan(targets)) & ~jnp.any(jnp.isnan(predictions.values))
     levels = jnp.where(is_whole, predictions.levels, jnp.nan)
     levels = jnp.where(jnp.any(jnp.isnan(levels)), jnp.nan, levels)
@@ -111,7 +111,7 @@ def _counted(predictions: Quantiles, targets: jax.Array) -> tuple[Quantiles, jax
 
 @jax.jit
 def _differences(predictions: Quantiles, intervals: jax.Array) -> dict[str, jax.Array]:
-    """What the intervals that targets are in differ by from what was predicted."""
+    """Differences between observed and predicted frequencies of the intervals."""
     levels, probs = predictions.levels, predictions.probs
     is_in = intervals[:, None] == jnp.arange(probs.shape[1])
     is_below = intervals[:, None] <= jnp.arange(levels.shape[1])

@@ -31,7 +31,7 @@ def calibration_kernel_bound(kernel: Kernel) -> jax.Array | float:
         The bound, a scalar.
 
     Raises:
-        NotImplementedError: if no bound is known of a kernel in it.
+        NotImplementedError: if no bound is known for a kernel in it.
 
     References: W19 Lemma H.1 for classes, where B = 2 sup k_P with the white kernel.
 
@@ -71,7 +71,7 @@ def distribution_free_skce_test(
 
     and p = 1 for an unbiased estimate t ≤ 0 (squaring it, as CalibrationTests.jl does, rejects
     estimates that are far *below* zero). The true p-value is at most p and mostly much smaller, so
-    that the test has little power, in `experiments.test_power` none: `exact_skce_test` holds its
+    that the test has little power (none in `experiments.test_power`): `exact_skce_test` holds its
     level as well.
 
     Args:

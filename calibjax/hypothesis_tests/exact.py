@@ -48,7 +48,9 @@ def exact_test(
 
         p = (1 + #{b : T_b ≥ T}) / (B + 1),
 
-    which under calibration satisfies P(p ≤ α) ≤ α for every n, every B and every statistic.
+    which under calibration satisfies P(p ≤ α) ≤ α for every n, every B and every statistic. This
+    assumes that, given all predictions, the targets are independent draws from them: not so for
+    clusters, overlapping forecast horizons, or data that the model was fitted to.
 
     The test sees what its statistic sees. Choose one that is large for every error that matters:
     `estimators.skce_biased`, for one, is small for predictions that are too wide, so that they
@@ -139,7 +141,7 @@ def rank_among_redraws(
 ) -> CalibrationTestResult:
     """The exact test of checked arguments, by (data, predictions, targets) → values.
 
-    What a statistic reads from the data, and not from outside, is no constant of its program.
+    What a statistic reads from the data, instead of from outside, is not compiled in as a constant.
     """
     # The statistic need not depend on all of the data.
     observed = _checks.nan_with(statistic(data, predictions, targets), predictions, targets)
@@ -268,7 +270,8 @@ def exact_skce_test(
 
     `exact_test` with what one pass over the pairs gives: the mean SKCE_u of h off the diagonal,
     the mean D on it, and the biased SKCE_b = (D + (n − 1) SKCE_u) / n. The test holds its level
-    for every n, which no asymptotic test does. What the statistics see:
+    for every n, which no asymptotic test does, if the targets are independent given all
+    predictions (see `exact_test`). What the statistics see:
 
     - "omnibus", the default, sees all that follows: the largest of the three standardised
       components of `SKCEComponents`. One p-value, no adjustment needed.

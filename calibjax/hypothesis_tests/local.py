@@ -82,7 +82,7 @@ def local_calibration_test(
     key = _checks.random_key(key)
     num_samples = _checks.number_of_draws("num_samples", num_samples)
     problem = local_problem(neighbourhood, features, confidences, correct)
-    # Where something traced is missing, nothing is known of any sample.
+    # Where something traced is missing, nothing is known about any sample.
     _, confidences = _checks.nan_with(problem.confidences, problem.confidences, problem.correct)
     problem = problem._replace(confidences=(confidences, confidences))
     if batch_size is None:

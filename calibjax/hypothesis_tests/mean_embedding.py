@@ -153,7 +153,7 @@ def _hotelling(kernel: Kernel, samples: PyTree, locations: Any) -> tuple[jax.Arr
     # Rounding is no spread: a column is constant where all predictions and targets are equal.
     rounding = 100 * jnp.finfo(z.dtype).eps
     is_constant = spread <= rounding * jnp.max(jnp.abs(z), 0)
-    # Columns of different size, as of near and far locations, are no matter of conditioning.
+    # Columns of different size, as of near and far locations, have nothing to do with conditioning.
     spread = jnp.where(is_constant, 1, spread)
     scaled = (z - mean) / spread
     triangle = jnp.linalg.qr(scaled / jnp.sqrt(n - 1), mode="r")

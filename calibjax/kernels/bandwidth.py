@@ -29,7 +29,7 @@ def _mean_of_order_statistics(
     low, high, zeros = order_statistics(_pair_distance, distance, xs, positive)
     low = jnp.where(ranks[0] == 0, 0, low)
     value = jnp.where(low == high, low, (low + high) / 2)
-    # Distances of a point that is no number are none, which the ranks of the others do not show.
+    # Distances from a NaN point are NaN, which the ranks of the other distances do not show.
     is_nan = [jnp.any(jnp.isnan(leaf)) for leaf in jax.tree.leaves(xs)]
     return jnp.where(functools.reduce(jnp.logical_or, is_nan), jnp.nan, value), zeros
 

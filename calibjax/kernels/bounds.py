@@ -17,7 +17,7 @@ def value_range(kernel: Kernel) -> ValueRange:
         The interval; it need not be the smallest one.
 
     Raises:
-        TypeError: if a part of the kernel is none.
+        TypeError: if a part of the kernel is not a kernel.
         ValueError: if a factor is not positive, or a sum or a product is empty.
         NotImplementedError: if no bound is known.
 

@@ -25,7 +25,7 @@ def gram_matrix(
         The matrix, [n, n'].
 
     Raises:
-        TypeError: if the kernel is no function of two points, or the points are no numbers.
+        TypeError: if the kernel is not a function of two points, or the points are not numbers.
         ValueError: if the points have no common leading axis, are not finite or no distributions
             because of other values, or those of `ys` are of another kind.
 

@@ -51,7 +51,7 @@ def shown_values(name: str, values: ArrayLike) -> np.ndarray:
     """The values as a NumPy array, finite ones.
 
     Raises:
-        TypeError: if they are no numbers, or traced by JAX and therefore without values.
+        TypeError: if they are not numbers, or traced by JAX and therefore without values.
         ValueError: if one is not finite.
     """
     if isinstance(values, list) and not values:

@@ -34,7 +34,7 @@ class GroupWise(Recalibrator):
             are arrays with leading axis n, or pytrees of such.
 
     Raises:
-        TypeError: by the methods if the recalibrator is none, or the groups are no integers or
+        TypeError: by the methods if the recalibrator is not one, or the groups are not integers or
             traced.
         ValueError: by the methods if shapes or values are wrong; by `fit` if the recalibrator's
             `fit` raises one for a group, which is named; by `apply` if `fit` has not seen a group.

@@ -1,4 +1,4 @@
-"""Isotonic regression of what came on the confidences."""
+"""Isotonic regression of correctness on the confidences."""
 
 import jax
 import jax.numpy as jnp

@@ -48,7 +48,7 @@ def tempered(p: PyTree, temperature: jax.Array | float) -> PyTree:
         A distribution of the type of p.
 
     Raises:
-        TypeError: if the temperature is no number.
+        TypeError: if the temperature is not a number.
         ValueError: if it is not positive and finite.
         NotImplementedError: if the family has no rule.
 

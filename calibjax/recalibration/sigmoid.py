@@ -94,7 +94,7 @@ class PlattScaling(ConfidenceRecalibrator):
 
     Raises:
         TypeError: by the methods if an argument is of the wrong kind; by `fit` if `smooth_targets`
-            is no truth value.
+            is not a truth value.
         ValueError: by the methods if shapes or values are wrong; by `fit` if there is no
             maximum. Where the arrays are traced, slope and intercept are NaN instead.
 

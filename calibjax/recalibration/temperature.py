@@ -30,11 +30,11 @@ Loss = Callable[[Any, Any], jax.Array]
 class TemperatureScaling(Recalibrator):
     """Temperature scaling: all predictions p are replaced by q ∝ p^{1/T} with one T.
 
-    `fit(predictions, targets)` returns the temperature T, a scalar, that minimises the loss of
-    the scaled predictions; `apply(T, predictions)` returns these. What q is for which family says
-    `tempered`. Networks' logits are best handed over as `distributions.CategoricalLogits`:
-    probabilities of float32 underflow, and one of zero stays zero at every temperature: where that
-    of a target is, the likelihood has no maximum unless probabilities are clipped.
+    `fit(predictions, targets)` returns the temperature T, a scalar, that minimises the loss of the
+    scaled predictions; `apply(T, predictions)` returns these. `tempered` lists q for each family.
+    Logits of networks are best handed over as `distributions.CategoricalLogits`: in float32
+    probabilities underflow, and a probability of zero stays zero at every temperature. If it is
+    that of a target, the likelihood has no maximum unless probabilities are clipped.
 
     The loss may have several minima. It is evaluated at 41 temperatures from e⁻¹⁰ to e¹⁰, and
     the lowest minimum *between* two of them is refined by the secant method on the derivative
@@ -51,7 +51,7 @@ class TemperatureScaling(Recalibrator):
             the predictions. The unbiased SKCE is `functools.partial(estimators.skce, kernel)`.
 
     Raises:
-        TypeError: by `fit` if the loss is no function, or returns no scalar.
+        TypeError: by `fit` if the loss is not a function, or does not return a scalar.
         ValueError: by `fit` if the loss has no minimum in the range, such as the negative
             log-likelihood of classes that the predictions separate perfectly, or is not finite.
             Where the arrays are traced, the temperature is NaN instead.

@@ -42,7 +42,8 @@ class EstimationFunction:
     def factors(self, params: PyTree, p: Distribution) -> tuple[jax.Array, jax.Array] | None:
         """Two arrays [n, r], left and right, with h(p_i, q_j) = Σ_k left(p)_ik right(q)_jk.
 
-        With them the diagonal takes O(n r), and the risk O(n r²). None where there are none.
+        With them the diagonal takes O(n r), and the risk O(n r²). Returns None if h has no such
+        factors.
         """
         del params, p
         return None

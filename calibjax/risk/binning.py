@@ -55,7 +55,7 @@ class Binning(EstimationFunction):
             grid.
 
     Raises:
-        TypeError: by the methods if `max_bins` is no integer, an argument is of the wrong kind,
+        TypeError: by the methods if `max_bins` is not an integer, an argument is of the wrong kind,
             or M is traced and there is no `max_bins`.
         ValueError: by the methods if `max_bins` is out of range, M is no whole number between 1
             and `max_bins`, there are more than two classes, or shapes or values are wrong. What is
@@ -131,7 +131,7 @@ def _mean_residuals(
     errors = residuals(predictions, targets)
     is_valid = (num_bins >= 1) & (num_bins <= max_bins) & (num_bins == jnp.floor(num_bins))
     num_bins = jnp.where(is_valid, num_bins, 1).astype(jnp.int32)
-    # Traced numbers may be no probabilities. Which bin they belong to, nobody knows.
+    # Traced numbers outside [0, 1] belong to no bin.
     errors = jnp.where(is_valid & ~jnp.any(jnp.isnan(errors)), errors, jnp.nan)
     index = interval_index(vectors(predictions)[:, -1], num_bins)
     sums = jax.ops.segment_sum(errors, index, max_bins)

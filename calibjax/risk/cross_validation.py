@@ -32,7 +32,7 @@ def cross_validate(
 ) -> CrossValidation:
     """Risk of a calibration estimation function at all grid points of its hyperparameter.
 
-    The samples are dealt into folds at random. In turn each fold is held out: the function is
+    The samples are divided into folds at random. In turn each fold is held out: the function is
     fitted to the others, and its risk (`estimation_risk`) on the fold is computed at every grid
     point, from one factorisation where the function can (`EstimationFunction.refit`). Two
     functions that are compared (`risk_difference`) get the same key, and with it the same folds.
@@ -57,7 +57,7 @@ def cross_validate(
         TypeError: if an argument is of the wrong kind.
         ValueError: if shapes or values are wrong, the grid is empty, there are fewer than two
             samples in a fold, `progress.previous` belongs to other folds or another grid, or a risk
-            is no number (under `jit` it stays NaN).
+            is NaN (under `jit` it stays NaN).
 
     Cost: F fits (F k without `refit`), and O(F k) evaluations on n/F points, one after the other:
     memory is that of one of them. Folds of two different sizes compile twice.
@@ -92,7 +92,7 @@ def checked_grid(grid: Any, predictions: Distribution) -> jax.Array:
 
     Raises:
         TypeError: if it holds no numbers.
-        ValueError: if it is no array [k], is empty, or a value is not finite.
+        ValueError: if it is not an array [k], is empty, or a value is not finite.
     """
     grid = _checks.as_arrays("grid", grid)
     _checks.an_array("grid", grid, "an array [k]")
@@ -270,7 +270,7 @@ def _checked_previous(previous: Any, empty: CrossValidation) -> CrossValidation:
 
 
 def _refuse_nan(result: CrossValidation, batch: np.ndarray) -> None:
-    """Refuses risks and values that are no numbers, which only a function that fails gives."""
+    """Refuses NaN risks and values, which come only from a function that fails."""
     risks = result.risks
     if not _checks.is_concrete(risks):
         return

@@ -67,7 +67,7 @@ def estimation_risk_standard_error(
 
     which estimates √(4 ζ_1 / n) with ζ_1 the variance of the mean loss given one sample. It is that
     of the estimate for this very h, and does not say how much h changes with what it is fitted to.
-    The standard errors of two functions on the same samples are no measure of their difference,
+    The standard errors of two functions on the same samples are not a measure of their difference,
     whose error is much smaller: see `risk_difference`.
 
     Arguments, errors, cost and memory are those of `estimation_risk`; n ≥ 3, and h is symmetric.

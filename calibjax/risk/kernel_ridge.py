@@ -100,7 +100,7 @@ class _Ridge(EstimationFunction):
     def _options(self, points: Any) -> tuple[Any, int, Any]:
         """Kernel, rank and tolerance for these predictions."""
         kernel = _checks.kernel_values(self.kernel, may_be_function=True)
-        if any(map(callable, jax.tree.leaves(kernel))):  # a function, which is no pytree
+        if any(map(callable, jax.tree.leaves(kernel))):  # a function, which is not a pytree
             kernel = Partial(kernel)
         _refuse_values(kernel, points)
         tolerance = _TOLERANCE[jax.tree.leaves(points)[0].dtype.itemsize]
@@ -143,9 +143,9 @@ class KernelRidge(_Ridge):
             1e-6 in float32.
 
     `fit` returns `KernelRidgeParams`, in which `residual` says how exact K is; `refit` takes
-    another λ in no time. Values can be differentiated with respect to λ and the predictions p and
-    q; those of the whole matrix (rank ≥ n) also with respect to what `fit` is given, as long as no
-    two eigenvalues are equal.
+    another λ at little cost. Values can be differentiated with respect to λ and the predictions p
+    and q; those of the whole matrix (rank ≥ n) also with respect to what `fit` is given, as long as
+    no two eigenvalues are equal.
 
     Raises:
         TypeError: by the methods if an argument is of the wrong kind.
@@ -222,7 +222,7 @@ def _as_points(predictions: Distribution) -> PyTree:
 
 
 def _refuse_values(kernel: Any, points: PyTree) -> None:
-    """Refuses what is no function of two predictions, or returns no number."""
+    """Refuses what is not a function of two predictions, or returns no number."""
     one = jax.tree.map(lambda leaf: leaf[0], points)
     try:
         value = jax.eval_shape(kernel, one, one)
@@ -274,7 +274,7 @@ def _learned(
         found = low_rank.pivoted_cholesky(kernel, points, tolerance, size=size)
         spectrum, residual = low_rank.low_rank_spectrum(found, errors), found.residual
         points = jax.tree.map(lambda leaf: leaf[found.pivots], points)
-    # Without numbers there are no pivots.
+    # NaN features give no pivots.
     projections = jnp.where(jnp.isnan(residual), jnp.nan, spectrum.projections)
     return KernelRidgeParams(
         kernel, points, spectrum.eigenvalues, spectrum.basis, projections, residual, penalty, n

@@ -61,7 +61,7 @@ class CrossValidation:
     def hyperparameter(self) -> jax.Array:
         """The hyperparameter with the smallest mean risk; of all folds only.
 
-        Where the risks are no numbers, it is none either, unless the grid holds integers.
+        NaN where the risks are NaN, unless the grid holds integers.
         """
         chosen = self.grid[self.best]
         if jnp.issubdtype(chosen.dtype, jnp.integer):

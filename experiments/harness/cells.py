@@ -105,7 +105,7 @@ class _Stored(NamedTuple):
 def _read(
     store: Store, path: Path, read: Callable[[Path], _Stored], parameters: Any
 ) -> dict[str, Any] | None:
-    """Result in the file of a cell; None where there is none that is whole and of what is wanted.
+    """Result in the file of a cell; None if there is no complete result of what is wanted.
 
     Args:
         store: says of which code the result has to be.

@@ -12,7 +12,7 @@ and these may be added, for both parts:
     calibration_logits [n, m]       evaluation_logits [n', m]      temperature scaling of all
     calibration_labels [n]          evaluation_labels [n']         classes and their NLL; 0, ...
 
-Logits and labels come together. Features that are no vectors are flattened; t-SNE needs more than
+Logits and labels come together. Features that are not vectors are flattened; t-SNE needs more than
 30 samples in both parts together, and features of length 3 or more. With logits and labels,
 confidences and correctness are derived from them, and need not be in the file. A method that has
 no optimum on the calibration part is left out for this file; a line of the output and the notes

@@ -92,7 +92,7 @@ class Estimator(NamedTuple):
     Attributes:
         function: the estimation function.
         grid: n → hyperparameters, [k].
-        tolerance: of kernel matrices; None if there are none.
+        tolerance: of kernel matrices; None if there are no such matrices.
     """
 
     function: risk.EstimationFunction
@@ -215,7 +215,7 @@ def evaluate(
         folds, losses, test_values: of the `risk.CrossValidation` at the best grid point only.
         estimate, standard_error, sampling_error, root, root_standard_error: of the
             `risk.SquaredCalibrationError`, scalars.
-        num_nan: number of losses and values that are no numbers, at all grid points.
+        num_nan: number of losses and values that are NaN, at all grid points.
         seconds: time that it took, with compilation.
     """
     predictions, targets = network.samples(notion)

@@ -196,7 +196,7 @@ def methods_of(*, has_groups: bool) -> tuple[str, ...]:
 
 
 def _log_likelihoods(confidences: jax.Array, data: Data, clip: float) -> jax.Array:
-    """Logarithm of the probability of what came: the predicted class, or another one, [n]."""
+    """Log-probability of the outcome: the predicted class, or another one, [n]."""
     inside = jnp.clip(confidences, clip, 1 - clip)
     return jnp.where(data.correct == 1, jnp.log(inside), jnp.log1p(-inside))
 

@@ -278,7 +278,9 @@ def test_what_belongs_to_other_estimators_is_refused_by_name():
     confidences = jnp.array([0.5, 0.5])
     with pytest.raises(TypeError, match="kernel: expected a kernel on confidences .*, got Tensor"):
         estimators.mmce(oracles.categorical_kernel(), confidences, jnp.array([0, 1]))
-    with pytest.raises(TypeError, match="targets: expected an array of what came, got Bernoulli"):
+    with pytest.raises(
+        TypeError, match="targets: expected an array of observed targets, got Bernoulli"
+    ):
         estimators.top_label(Categorical(PROBS), Bernoulli(confidences))
 
 

@@ -84,7 +84,7 @@ def register_expectations(
     Rules that are registered again replace those before.
 
     Raises:
-        TypeError: if one of the first two arguments is no class.
+        TypeError: if one of the first two arguments is not a class.
 
     A runnable example is in `calibjax.distributions`.
     """
