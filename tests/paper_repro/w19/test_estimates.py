@@ -48,7 +48,7 @@ def test_estimates_are_those_of_the_library(m, a, share, beta):
 
     binnings = {
         "ece_uniform": estimators.UniformBins(10),
-        "ece_median_variance": estimators.MedianVarianceBins(10),
+        "ece_median_variance": estimators.MedianVarianceBins(5),
     }
     expected = {
         name: estimators.ece(predictions, labels, binning=binning)
@@ -202,7 +202,7 @@ def test_the_biases_of_figure_1(group):
     means = group.estimates[:, columns, :2].mean(0, dtype=np.float64)
     biases = means - np.array([[0], [1 / 3], [8 / 27]])
     assert [row[2] for row in rows] == [
-        ", ".join(f"{model} {bias:+.3f}" for model, bias in zip(MODELS, column))
+        "bias " + ", ".join(f"{model} {bias:+.3f}" for model, bias in zip(MODELS, column))
         for column in biases.T
     ]
     assert rows[0][0] == "ECE, uniform bins, Fig. 1"

@@ -21,9 +21,7 @@ def test_procedures_are_the_estimators():
     median = np.median((np.abs(probs[:, None] - probs).sum(-1) / 2)[np.triu_indices(n, 1)])
     expected = {
         "ECE, uniform bins": estimators.ece(*data, binning=estimators.UniformBins(10)),
-        "ECE, data-dependent bins": estimators.ece(
-            *data, binning=estimators.MedianVarianceBins(10)
-        ),
+        "ECE, data-dependent bins": estimators.ece(*data, binning=estimators.MedianVarianceBins(5)),
     }
     for scale, suffix in ((0.5, ""), (median, " with median heuristic")):
         sample = w19_kernel(scale), *data
