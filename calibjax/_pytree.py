@@ -1,6 +1,7 @@
 """The one way in which calibjax makes a record: a frozen dataclass that is a pytree."""
 
 import dataclasses
+from types import FunctionType
 from typing import Any, TypeAlias, TypeVar, dataclass_transform
 
 import jax
@@ -34,7 +35,8 @@ def compile_methods(cls: type, names: set[str]) -> None:
     operation in it; inside of programs nothing changes but the time to trace them again.
     """
     for name in names & vars(cls).keys():
-        setattr(cls, name, jax.jit(vars(cls)[name], inline=True))
+        if isinstance(method := vars(cls)[name], FunctionType):  # and no property, say
+            setattr(cls, name, jax.jit(method, inline=True))
 
 
 @dataclass_transform(

@@ -4,7 +4,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from calibjax._pytree import record
+from calibjax import distributions
+from calibjax._pytree import parameter, record
 from calibjax.distributions import Mixture, Normal
 from calibjax.kernels import Exponential, SquaredExponential
 from calibjax.risk import Binning, cross_validate
@@ -77,3 +78,25 @@ def test_results_of_cross_validation_print_a_summary():
     )
     assert len(repr(result)) < 500
     assert "losses=Array(float64[2, 200], mean=" in repr(result)
+
+
+def test_formulas_are_compiled_once_and_other_attributes_are_left_alone():
+    traced = []
+
+    @record
+    class Shifted(distributions.Distribution):
+        loc: jax.Array = parameter(distributions.constraints.real)
+
+        @property
+        def mean(self):
+            return self.loc
+
+        def cdf(self, y):
+            traced.append(y)
+            return jax.nn.sigmoid(y - self.loc)
+
+    for loc in (0.0, 1.0, 2.0):
+        p = Shifted(jnp.array(loc))
+        assert p.mean == loc
+        assert p.cdf(loc) == 0.5
+    assert len(traced) == 1
