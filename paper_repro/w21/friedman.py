@@ -158,30 +158,39 @@ def _each_network(means: jax.Array, sigmas: jax.Array) -> Any:
     return network_predictions(means.reshape(-1, means.shape[-1]), sigmas.reshape(-1))
 
 
+def _evaluated(
+    settings: Settings,
+    training: Training,
+    iterations: list[int],
+    predictions_of: Callable[[jax.Array, jax.Array], Any],
+) -> dict[str, dict[str, jax.Array]]:
+    """Statistics by split and name of what is made of means and standard deviations."""
+    found = {}
+    for split in SPLITS:
+        means, sigmas, targets = _inputs(settings, training, iterations, split)
+        counts = _counts(settings, split, targets.size)
+        found[split] = evaluate(counts, predictions_of(means, sigmas), targets)
+    return found
+
+
 def evaluate_networks(
     settings: Settings, training: Training, iterations: list[int]
 ) -> dict[str, Any]:
     """Statistics of the single networks: by split and name, [iterations][networks]."""
-    result = {}
-    for split in SPLITS:
-        means, sigmas, targets = _inputs(settings, training, iterations, split)
-        counts = _counts(settings, split, targets.size)
-        values = evaluate(counts, _each_network(means, sigmas), targets)
-        result[split] = {k: np.reshape(v, sigmas.shape).tolist() for k, v in values.items()}
-    return result
+    found = _evaluated(settings, training, iterations, _each_network)
+    shape = training.trajectory.sigmas[iterations].shape
+    return {
+        split: {name: np.reshape(v, shape).tolist() for name, v in values.items()}
+        for split, values in found.items()
+    }
 
 
 def evaluate_ensemble(
     settings: Settings, training: Training, iterations: list[int]
 ) -> dict[str, Any]:
     """Statistics of the ensemble: by split and name, [iterations]."""
-    result = {}
-    for split in SPLITS:
-        means, sigmas, targets = _inputs(settings, training, iterations, split)
-        counts = _counts(settings, split, targets.size)
-        values = evaluate(counts, ensemble_predictions(means, sigmas), targets)
-        result[split] = {k: v.tolist() for k, v in values.items()}
-    return result
+    found = _evaluated(settings, training, iterations, ensemble_predictions)
+    return {split: {k: v.tolist() for k, v in values.items()} for split, values in found.items()}
 
 
 def evaluate_exact(settings: Settings, training: Training, iterations: list[int]) -> dict[str, Any]:
