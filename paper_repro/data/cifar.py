@@ -14,6 +14,7 @@ from experiments.harness.data_files import (
 
 CIFAR10 = "cifar10_networks"
 CIFAR100 = ("cifar100_logits", "resnet50")
+EXPECTED = f"{CIFAR10} or {'/'.join(CIFAR100)} (--data DIR)"  # what a run without them lacks
 SUM_TOLERANCE = 1e-6  # of probabilities: as calibjax has it in float64
 
 

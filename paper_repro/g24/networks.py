@@ -28,7 +28,7 @@ from experiments.harness import cells, command_line
 from experiments.harness.cells import Store
 from experiments.harness.data_files import digest
 from paper_repro.data import cifar
-from paper_repro.data.cifar import CIFAR10, CIFAR100
+from paper_repro.data.cifar import CIFAR10, CIFAR100, EXPECTED
 from paper_repro.data.classifiers import NETWORKS, read_cifar100
 from paper_repro.g24 import networks_figures, networks_tables
 
@@ -280,8 +280,7 @@ def run(run: command_line.Run) -> None:
     settings, store = SETTINGS[run.preset], run.store(NAME, __file__)
     networks = read_networks(run, settings)
     if not networks:
-        expected = f"{CIFAR10} or {'/'.join(CIFAR100)}"
-        run.skip(NAME, f"{expected} (--data DIR)")
+        run.skip(NAME, EXPECTED)
         return
     results = finished_cells(store, settings, networks, ESTIMATORS)
     networks_tables.write_tables(store.folder, results, EXACTNESS)

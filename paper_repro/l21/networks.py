@@ -25,7 +25,7 @@ from experiments.harness import cells, command_line
 from experiments.harness.cells import Store
 from experiments.harness.data_files import DataError
 from experiments.harness.messages import log
-from paper_repro.data.cifar import CIFAR10, CIFAR100
+from paper_repro.data.cifar import CIFAR10, CIFAR100, EXPECTED
 from paper_repro.data.classifiers import (
     NETWORKS,
     Classifier,
@@ -210,8 +210,7 @@ def run(run: command_line.Run) -> None:
     settings, store = SETTINGS[run.preset], run.store(NAME, __file__)
     classifiers = read_classifiers(run, settings)
     if not classifiers:
-        expected = f"{CIFAR10} or {'/'.join(CIFAR100)} (--data DIR), or --npz FILE"
-        run.skip(NAME, expected)
+        run.skip(NAME, f"{EXPECTED}, or --npz FILE")
         return
     results = finished_cells(store, settings, classifiers)
     write_tables(store.folder, results)
