@@ -1,23 +1,91 @@
-"""Figures: small files."""
+"""Figures of all experiments: one style, one palette, and the same file for the same figure."""
 
 import io
+from collections.abc import Sequence
 from pathlib import Path
 
+import matplotlib
+import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from PIL import Image  # comes with matplotlib
+from matplotlib.lines import Line2D
 
+from calibjax.plotting.figures import CURVE_COLORS
 from experiments.harness.files import write
 from experiments.harness.messages import log
 
+COLORS = CURVE_COLORS  # which the colour-blind can tell apart
+HEAT = "viridis"  # the colour map of heat maps
+RESOLUTION = 200  # dots per inch of pictures with too many points for a drawing
 
-def save_figure(folder: Path, name: str, figure: Figure) -> None:
-    """Writes a figure as NAME.png, with a palette of 64 colours, which makes it small."""
-    write(folder / f"{name}.png", _drawn(figure))
-    log(f"wrote {folder / name}.png")
+matplotlib.rcParams.update(
+    {
+        "axes.prop_cycle": matplotlib.cycler(color=COLORS),
+        "axes.spines.right": False,
+        "axes.spines.top": False,
+        "font.size": 9,
+        "axes.titlesize": 10,
+        "legend.fontsize": 8,
+        "legend.frameon": False,
+        "svg.hashsalt": "calibjax",  # the same figure is the same file
+    }
+)
 
 
-def _drawn(figure: Figure) -> bytes:
-    drawn, small = io.BytesIO(), io.BytesIO()
-    figure.savefig(drawn, format="png", dpi=110)  # a bare Figure draws with Agg
-    Image.open(drawn).convert("RGB").quantize(64).save(small, format="png", optimize=True)
-    return small.getvalue()
+def save_figure(folder: Path, name: str, figure: Figure, *, dots: bool = False) -> None:
+    """Writes a figure as NAME.svg, or as NAME.png.
+
+    Args:
+        folder: where to.
+        name: name of the file, without its ending.
+        figure: the figure.
+        dots: whether it has so many points that a picture of 200 dots per inch is the smaller file.
+    """
+    kind = "png" if dots else "svg"
+    write(folder / f"{name}.{kind}", _drawn(figure, kind))
+    log(f"wrote {folder / name}.{kind}")
+
+
+def _drawn(figure: Figure, kind: str) -> bytes:
+    drawn = io.BytesIO()
+    metadata = {} if kind == "png" else {"Date": None}
+    figure.savefig(drawn, format=kind, dpi=RESOLUTION, metadata=metadata)
+    return drawn.getvalue()
+
+
+def label_lines(axes: Axes, lines: Sequence[Line2D], *, gap: float = 0.06) -> None:
+    """Writes the label of each line beside its right end, in its colour, in place of a legend.
+
+    Labels keep the order of the ends and do not lie on one another. The scales of the axes have to
+    be final; their limits become so.
+
+    Args:
+        axes: the panel.
+        lines: some of its lines.
+        gap: least distance between two labels, as a share of the height of the panel.
+    """
+    axes.set(xlim=axes.get_xlim(), ylim=axes.get_ylim())
+    ends = [(line.get_xdata()[-1], line.get_ydata()[-1]) for line in lines]
+    heights = (axes.transData + axes.transAxes.inverted()).transform(ends)[:, 1]
+    order = np.argsort(heights, kind="stable")
+    places = np.clip(heights[order], 0, 1)
+    for i in range(1, len(places)):  # upwards, then all of them back below the upper edge
+        places[i] = max(places[i], places[i - 1] + gap)
+    for i in reversed(range(len(places))):
+        upper = 1.0 if i == len(places) - 1 else places[i + 1] - gap
+        places[i] = min(places[i], upper)
+    for i, y in zip(order, places, strict=True):
+        line = lines[i]
+        style = {"color": line.get_color(), "arrowstyle": "-", "linewidth": 0.6}
+        style |= {"shrinkB": 0, "relpos": (0, 0.5)}
+        axes.annotate(
+            str(line.get_label()),
+            xy=ends[i],
+            xytext=(1.04, y),
+            textcoords="axes fraction",
+            color=line.get_color(),
+            va="center",
+            fontsize=8,
+            annotation_clip=False,
+            arrowprops=style,
+        )

@@ -3,6 +3,7 @@
 import ast
 import functools
 import hashlib
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import calibjax
 ROOT = Path(__file__).parents[2]  # holds the rooms
 ROOMS = ("experiments", "paper_repro")
 LIBRARY = Path(calibjax.__file__).parent
+_DRAWS = re.compile(r"(.*_)?figures").fullmatch  # names of modules that only draw
 
 
 def name_of(file: str | Path, root: Path = ROOT) -> str:
@@ -63,7 +65,9 @@ def _parsed(path: Path, content: bytes, root: Path) -> tuple[str, frozenset[Path
     if path.is_relative_to(root):
         package = ".".join(path.relative_to(root).parent.parts)
         names = imported_names(tree, package)
-    files = frozenset(file for name in names for file in _files_of(name, root))
+    files = frozenset(
+        file for name in names for file in _files_of(name, root) if not _DRAWS(file.stem)
+    )
     return ast.dump(_WithoutTexts().visit(tree), annotate_fields=False), files
 
 
@@ -71,7 +75,8 @@ def fingerprint(file: str | Path, root: Path = ROOT, library: Path = LIBRARY) ->
     """Digest of the code that a program runs: another one where any of it does something else.
 
     It is that of the syntax trees, without docstrings and comments, of the module, of the modules
-    of the rooms that it imports, directly or not, and of the whole library.
+    of the rooms that it imports, directly or not, and of the whole library. Modules called
+    `figures` or `…_figures` are left out: they draw what has been computed.
 
     Args:
         file: the module that is run.

@@ -16,8 +16,10 @@ FILES = {
     "paper_repro/__init__.py": "import experiments.harness\n",
     "paper_repro/one/__init__.py": "",
     "paper_repro/one/main.py": (
-        '"""Runs."""\nfrom paper_repro.one import parts\n\n\ndef run():\n    """Runs."""\n'
+        '"""Runs."""\nfrom paper_repro.one import main_figures, parts\n\n\n'
+        'def run():\n    """Runs."""\n'
     ),
+    "paper_repro/one/main_figures.py": "WIDTH = 3\n",
     "paper_repro/one/parts.py": (
         "def g():\n    from experiments.harness.tables import write\n\n    return 2  # two\n"
     ),
@@ -50,6 +52,7 @@ NO_CHANGES = {
     "a docstring": ("paper_repro/one/main.py", "Runs.", "Runs it."),
     "a new docstring": ("calibjax/kernels.py", "    return", '    """x."""\n    return'),
     "blank lines": ("calibjax/kernels.py", "def", "\n\ndef"),
+    "a module that draws": ("paper_repro/one/main_figures.py", "3", "4"),
     "a module that is not imported": ("experiments/other.py", "1", "2"),
 }
 

@@ -16,7 +16,7 @@ TABLES = ("estimators", "differences", "winners", "claims")
 
 @pytest.fixture(autouse=True)
 def _no_rendering(monkeypatch):
-    monkeypatch.setattr(figures, "_drawn", lambda figure: b"")
+    monkeypatch.setattr(figures, "_drawn", lambda figure, kind: b"")
 
 
 def rows_of(path):
@@ -74,7 +74,7 @@ def test_simulation(tmp_path, monkeypatch):
     best = settings.thetas[found["risk"].mean(0).argmin()]
     verdict = "confirmed" if best == 1 else "not confirmed"
     assert f"is at θ = {best:g}: {verdict};" in (folder / "risks.md").read_text()
-    assert (folder / "figure_1.png").exists()
+    assert (folder / "figure_1.svg").exists()
 
 
 @pytest.fixture
@@ -140,8 +140,8 @@ def test_networks(tmp_path, data, monkeypatch):
     text = next(r for r in rows_of(folder / "differences.csv") if r[0] == "cifar10_b")[3]
     difference = 1e4 * (bins["risks"][:, best].mean() - zero["risks"].mean())
     assert float(text.split(" ±")[0]) == pytest.approx(difference, rel=0.01)
-    written = {path.name for path in folder.iterdir() if path.suffix in (".md", ".png")}
-    figures = {"estimates.png", *(f"risks_{name}.png" for name in names)}
+    written = {path.name for path in folder.iterdir() if path.suffix in (".md", ".svg")}
+    figures = {"estimates.svg", *(f"risks_{name}.svg" for name in names)}
     assert written == {f"{x}.md" for x in (*TABLES, "wider_grids")} | (figures)
 
 

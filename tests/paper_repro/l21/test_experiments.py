@@ -340,7 +340,7 @@ def test_outputs_of_crime(crime):
     names = {path.name for path in folder.iterdir() if path.is_file()}
     written = ("table_1", "table_2", "table_3", "claims", "large_cells", "length_scales")
     written += ("training", "curves", "table_2_differences")
-    pictures = {"figure_5.png", "figure_17.png"}
+    pictures = {"figure_5.svg", "figure_17.svg"}
     assert names == {f"{x}.{suffix}" for x in written for suffix in ("md", "csv")} | pictures
     rows = (folder / "table_1.csv").read_text().splitlines()
     assert len(rows) == 10
@@ -408,13 +408,13 @@ def test_networks_from_files(crime, tmp_path, monkeypatch):
     paths = tuple(tmp_path / f"{name}.npz" for name in ("one", "two"))
     run = command_line.Run("quick", None, tmp_path, paths)
     # Rendering and the exact test take long, and are not what is tested here.
-    monkeypatch.setattr(figures, "_drawn", lambda figure: b"")
+    monkeypatch.setattr(figures, "_drawn", lambda figure, kind: b"")
     monkeypatch.setattr(hypothesis_tests, "local_calibration_test", stand_in)
     l21_networks.run(run)
     folder = run.folder(l21_networks.NAME)
     names = {path.name for path in folder.iterdir() if path.is_file()}
     written = ("table_4", "local_errors", "groups", "correlations", "figure_2")
-    pictures = {"one.png", "two.png", "figure_2.png"}
+    pictures = {"one.svg", "two.svg", "figure_2.svg"}
     assert names == {f"{x}.{suffix}" for x in written for suffix in ("md", "csv")} | pictures
     rows = [row.split(",") for row in (folder / "local_errors.csv").read_text().splitlines()]
     found = {row[1]: float(row[3]) for row in rows if row[0] == "one"}  # MCE

@@ -219,7 +219,7 @@ def test_the_experiment_writes_its_results(tmp_path, monkeypatch):
     options = command_line.Run("quick", None, tmp_path)
     w19_estimates.run(options, ("figure_1",))
     folder = tmp_path / "quick" / "w19_estimates"
-    assert [path.name for path in folder.iterdir() if path.is_file()] == ["figure_1.png"]
+    assert [path.name for path in folder.iterdir() if path.is_file()] == ["figure_1.svg"]
     stored = sorted((folder / "cells").rglob("*.json"))
     assert len(stored) == 2
     changed = [path.stat().st_mtime_ns for path in stored]
@@ -227,7 +227,7 @@ def test_the_experiment_writes_its_results(tmp_path, monkeypatch):
     assert [path.stat().st_mtime_ns for path in stored] == changed
     tables = ("estimates", "unbiasedness", "ece_bias", "claims")
     assert {path.name for path in folder.iterdir() if path.is_file()} == {
-        *("figure_1.png", "figure_03.png", "summary.png"),
+        *("figure_1.svg", "figure_03.svg", "summary.svg"),
         *(f"{table}.{suffix}" for table in tables for suffix in ("csv", "md")),
     }
     assert len((folder / "estimates.csv").read_text().splitlines()) == 1 + 4 * 9 * 8

@@ -97,8 +97,8 @@ def test_the_experiment_writes_its_results(tmp_path, data, monkeypatch):
     with jax.enable_x64(True):
         w19_networks.run(command_line.Run("quick", data, tmp_path))
     folder = tmp_path / "quick" / w19_networks.NAME
-    assert (folder / "figure_35.png").is_file()
-    assert (folder / "figure_36.png").is_file()
+    assert (folder / "figure_35.svg").is_file()
+    assert (folder / "figure_36.svg").is_file()
     with (folder / "errors.csv").open() as file:
         rows = list(csv.DictReader(file))
     assert [(row["network"], row["estimator"]) for row in rows] == [

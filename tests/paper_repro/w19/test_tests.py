@@ -100,7 +100,7 @@ def test_the_experiment_writes_its_results(tmp_path, monkeypatch):
         w19_tests.run(command_line.Run("quick", None, tmp_path))
     folder = tmp_path / "quick" / "w19_tests"
     assert {path.name for path in folder.iterdir() if path.is_file()} == {
-        *("errors.csv", "errors.md", "claims.csv", "claims.md", "figure_2.png")
+        *("errors.csv", "errors.md", "claims.csv", "claims.md", "figure_2.svg")
     }
     lines = (folder / "errors.csv").read_text().splitlines()
     assert len(lines) == 1 + 3 * len(tests)

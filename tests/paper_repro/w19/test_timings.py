@@ -46,7 +46,7 @@ def test_the_experiment_writes_its_results(tmp_path, monkeypatch):
     w19_timings.run(command_line.Run("quick", None, tmp_path))
     folder = tmp_path / "quick" / "w19_timings"
     assert {path.name for path in folder.iterdir() if path.is_file()} == {
-        *("times.csv", "times.md", "claims.csv", "claims.md", "figure_37.png")
+        *("times.csv", "times.md", "claims.csv", "claims.md", "figure_37.svg")
     }
     rows = [line.split(",") for line in (folder / "times.csv").read_text().splitlines()]
     assert len(rows) == 3

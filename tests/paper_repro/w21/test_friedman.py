@@ -278,8 +278,8 @@ def test_a_second_run_reads_what_the_first_wrote(finished, monkeypatch):
     folder = run.folder("w21_friedman")
     for name in ("networks", "ensemble", "pvalues", "claims"):
         assert (folder / f"{name}.md").is_file()
-    assert (folder / "figure_3.png").is_file()
-    assert (folder / "figure_12.png").is_file()
+    assert (folder / "figure_3.svg").is_file()
+    assert (folder / "figure_12.svg").is_file()
     refuse = lambda *args, **options: pytest.fail("computed again")  # noqa: E731
     for name in ("evaluate", "evaluate_skipping", "exact_pvalues"):
         monkeypatch.setattr(w21_friedman, name, refuse)
