@@ -118,6 +118,7 @@ def _check_values(family, subsets):
         np.testing.assert_allclose(estimate, expected[1], rtol=1e-9, atol=1e-13)
 
 
+@pytest.mark.slow
 def test_values_where_only_the_key_is_traced():
     _check_values("Poisson", [(0,)])
 
@@ -139,6 +140,7 @@ CONFIDENCES = np.linspace(0.05, 0.95, 40)
 CORRECT = np.arange(40) % 3 > 0
 
 
+@pytest.mark.slow
 def test_kernel_ridge():
     function = risk.TwoStepKernelRidge()
 
@@ -154,6 +156,7 @@ def test_kernel_ridge():
     np.testing.assert_allclose(jax.jit(partial)(*values), expected, rtol=1e-6, atol=1e-9)
 
 
+@pytest.mark.slow
 def test_cross_validation():
     function = risk.KernelRidge()
 

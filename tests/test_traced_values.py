@@ -288,6 +288,7 @@ def test_draws_of_wrong_predictions_are_missing():
                 assert same is targets
 
 
+@pytest.mark.slow
 def test_gradients_do_not_see_the_checks():
     def loss(scale, loc):
         return estimators.skce(REAL, distributions.Normal(loc, scale), TARGETS)

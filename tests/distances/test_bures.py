@@ -48,6 +48,7 @@ def test_agrees_with_matrix_roots(d):
     np.testing.assert_allclose(swapped[1][0], right, rtol=1e-7, atol=1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("d", SIZES)
 def test_float32(d):
     s, t = (oracles.covariances(30, d, seed=i).astype(np.float32) for i in (3, 4))

@@ -73,6 +73,7 @@ def test_equal_mixtures(dtype):
             np.testing.assert_array_equal(leaf, 0)
 
 
+@pytest.mark.slow
 def test_gradients_are_those_of_finite_differences():
     rng = np.random.default_rng(2)
     p, q = (one(random_mixtures(rng, 1, k), 0) for k in (3, 2))
@@ -99,6 +100,7 @@ def test_kernels_need_not_be_positive_semi_definite():
     np.testing.assert_allclose(found, [-0.39, -0.25, -0.041, -0.019, 0.15], atol=5e-3)
 
 
+@pytest.mark.slow
 def test_skce():
     """Against sums over pairs, of components where they are expectations."""
     rng = np.random.default_rng(3)

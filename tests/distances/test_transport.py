@@ -67,6 +67,7 @@ def check_plans(plans, p, q, tolerance):
     assert np.all(np.swapaxes(plans, 1, 2)[q == 0] == 0)
 
 
+@pytest.mark.slow
 def test_cost_is_that_of_pot():
     p, q, cost = random_problems()
     values, (_, _, plans) = solve(p, q, cost)

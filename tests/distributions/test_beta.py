@@ -55,6 +55,7 @@ def test_limits():
     np.testing.assert_allclose(p.variance(), stats.beta.var(alpha, beta))
 
 
+@pytest.mark.slow
 def test_draws():
     n = 20_000
     alpha = np.repeat(np.array([0.1, 2.0], np.float32), n)

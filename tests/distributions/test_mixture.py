@@ -58,6 +58,7 @@ def test_quantiles_of_equal_components_are_theirs():
     )
 
 
+@pytest.mark.slow
 def test_derivative_of_quantiles_is_the_implicit_one():
     p, level, step = _mixture(), 0.55, 1e-6
     by_loc = jax.grad(lambda loc: _mixture(loc=loc).icdf(level))(jnp.asarray(LOC))

@@ -42,6 +42,7 @@ def test_shapes(predictions, shape, dtype):
     assert drawn.draws.values.dtype == dtype
 
 
+@pytest.mark.slow
 def test_everything_else_is_that_of_the_distribution():
     predictions = distributions.Categorical(jnp.array([[0.2, 0.8], [0.5, 0.5]]))
     drawn = distributions.monte_carlo(KEY, predictions, 3)
@@ -67,6 +68,7 @@ class Exponential:
         return self.mean_value * jax.random.exponential(key, dtype=self.mean_value.dtype)
 
 
+@pytest.mark.slow
 def test_a_sampler_is_all_that_is_needed():
     """SKCE and exact test from draws agree with the integrals, E exp(−Z) = 1 / (1 + mean)."""
     means = jnp.linspace(0.5, 2.0, 12)

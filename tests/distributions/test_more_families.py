@@ -84,6 +84,7 @@ def test_agrees_with_scipy(name, dtype):
         np.testing.assert_allclose(ours, theirs, rtol=1e-9, atol=1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FAMILIES)
 def test_draws_have_the_distribution(name):
     p, reference, _ = _both(name)
@@ -165,6 +166,7 @@ def test_the_ends_of_intervals_are_in_order():
     assert jnp.isnan(value)
 
 
+@pytest.mark.slow
 def test_a_calibration_test_by_monte_carlo():
     p = d.StudentT(jnp.full(40, 5.0), jnp.zeros(40), jnp.ones(40))
     drawn = d.monte_carlo(jax.random.key(0), p, 8)
@@ -224,6 +226,7 @@ def test_draws_of_nearly_uniform_distributions_in_float32():
     assert np.unique(draws).size > 3900
 
 
+@pytest.mark.slow
 def test_derivatives_at_the_median_and_far_away():
     p = d.StudentT(*(jnp.float32(x) for x in (3.0, 1.0, 2.0)))
     q = d.GeneralizedNormal(*(jnp.float32(x) for x in (1.0, 2.0, 5.0)))
@@ -249,6 +252,7 @@ def test_crps_of_wide_log_normal_distributions():
     np.testing.assert_allclose(exact.crps(0.0), exact.crps(1e-300), rtol=1e-12)
 
 
+@pytest.mark.slow
 def test_mixtures_with_linear_target_kernels():
     normals = d.Normal(jnp.array([[0.0, 1.0]] * 6), jnp.ones((6, 2)))
     p, y = d.Mixture(None, normals), jnp.linspace(-1, 2, 6)

@@ -71,6 +71,7 @@ def test_distributions_agree_with_numpyro():
         np.testing.assert_allclose(*values, rtol=1e-9, err_msg=name)
 
 
+@pytest.mark.slow
 def test_other_distributions_work_end_to_end():
     predictions = distributions.from_numpyro(numpyro.Weibull(ONE, 2.0))
     one = jax.tree.map(lambda leaf: leaf[0], predictions)

@@ -60,6 +60,7 @@ def test_agrees_with_scipy(dtype, log_tolerance, tolerance):
     np.testing.assert_allclose(ours, expected, rtol=1e-5, atol=1e-4 if dtype == np.float32 else 0)
 
 
+@pytest.mark.slow
 def test_draws():
     n = 20_000
     rates = np.array([0.3, 8.0, 1e6], np.float32)

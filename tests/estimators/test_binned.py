@@ -123,9 +123,10 @@ def test_debiased_squared_ece_in_bins_of_equal_predictions_is_that_of_kumar():
     np.testing.assert_allclose(ours, expected, rtol=1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
-    ["uniform", *(pytest.param(x, marks=pytest.mark.slow) for x in BINNINGS if x != "uniform")],
+    BINNINGS,
 )
 def test_debiased_squared_ece_is_unbiased(name):
     """Given the predictions, its mean is the sum with Δ = share (e_0 − p) in place of residuals."""
@@ -211,6 +212,7 @@ def test_bernoulli_gives_the_numbers_of_two_classes(name, dtype):
     assert ours == estimators.ece(one, targets == 1, binning=BINNINGS[name])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", BINNINGS)
 def test_jit_and_vmap(name):
     data = [random_data(80, 5, seed=s) for s in range(4)]
@@ -272,7 +274,8 @@ def test_float32(name):
         assert abs(float(ours) - float(reference)) < 1e-5 / np.sqrt(n)
 
 
-@pytest.mark.parametrize("confidence", [0.7, pytest.param(0.75, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("confidence", [0.7, 0.75])
 def test_float32_of_many_equal_predictions(confidence):
     """Sums of a million equal numbers lose digits."""
     n = 10**6
@@ -285,6 +288,7 @@ def test_float32_of_many_equal_predictions(confidence):
         assert abs(float(value) - 2 * (confidence - 0.7) ** 2) < 1e-6
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "dtype"), [*((name, np.float64) for name in BINNINGS), ("uniform", np.float32)]
 )
@@ -329,9 +333,10 @@ def test_gradients(name, dtype):
         )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "distance",
-    [distances.TotalVariation(), pytest.param(distances.Euclidean(), marks=pytest.mark.slow)],
+    [distances.TotalVariation(), distances.Euclidean()],
 )
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_gradients_of_calibrated_bins_are_finite(distance, dtype):

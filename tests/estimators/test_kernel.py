@@ -52,6 +52,7 @@ def test_every_number_of_samples(n):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", oracles.CASE_NAMES)
 def test_laws(name):
     kernel, predictions, targets, _, _ = oracles.cases()[name]
@@ -90,6 +91,7 @@ def test_float32(estimator, name):
     assert abs(float(ours) - float(reference)) < 1e-4 * spread
 
 
+@pytest.mark.slow
 def test_float32_has_no_offset():
     """W21's model: below 3e-10 on average, where four plain terms are off by 2e-8."""
     differences = []
@@ -139,6 +141,7 @@ def test_gradients(estimator, name):
         jax.test_util.check_grads(nu, (jnp.array(0.5),), order=1, modes=["rev"])
 
 
+@pytest.mark.slow
 def test_gradients_at_equal_predictions_are_finite():
     predictions = distributions.Normal(jnp.zeros(5), jnp.ones(5))
     for dtype in (jnp.float32, jnp.float64):
@@ -175,6 +178,7 @@ def test_hyperparameters_do_not_retrace():
         evaluate(oracles.normal_kernel(jnp.array(length_scale), jnp.array(length_scale)))
 
 
+@pytest.mark.slow
 def test_vmap_over_data_sets_and_length_scales():
     kernel = oracles.normal_kernel()
     data = [oracles.normal_data(20, seed=s)[:2] for s in range(3)]

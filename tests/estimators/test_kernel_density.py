@@ -130,6 +130,7 @@ def test_certain_predictions_look_at_certain_ones():
         np.testing.assert_allclose(ours, [np.eye(2)[labels[0]]], atol=1e-14)
 
 
+@pytest.mark.slow
 def test_limit_at_the_boundary():
     """Densities at points with ε in place of zeros tend to the value at the zeros."""
     centres, labels = interior(12, 4, seed=5)
@@ -203,6 +204,7 @@ def test_float32(m, concentration, h):
         np.testing.assert_allclose(ours, reference, atol=bound)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_finite_everywhere(dtype):
     """Values and gradients, with zeros, ones, the tiniest numbers and any bandwidth."""
@@ -225,6 +227,7 @@ def test_finite_everywhere(dtype):
                 chex.assert_tree_all_finite(gradients)
 
 
+@pytest.mark.slow
 def test_gradients_where_the_error_is_zero():
     evaluate = jax.jit(jax.value_and_grad(error, argnums=(0, 2)))
     for order in (1.0, 1.5, 2.0):
@@ -266,6 +269,7 @@ def test_order_is_an_argument():
     np.testing.assert_allclose(slope, (values[1] - values[0]) / 2e-6, rtol=1e-6)
 
 
+@pytest.mark.slow
 def test_jit_vmap_and_order_of_samples():
     data = [boundary(140, 3, seed=s) for s in range(3)]
     probs, labels = (jnp.stack([jnp.asarray(d[i]) for d in data]) for i in (0, 1))
@@ -305,6 +309,7 @@ def test_memory_is_linear():
     assert compiled.memory_analysis().temp_size_in_bytes < 8 * n**2 / 4
 
 
+@pytest.mark.slow
 def test_top_label_and_class_wise():
     probs, labels = interior(80, 3)
     predictions, targets = Categorical(jnp.asarray(probs)), jnp.asarray(labels)
@@ -402,6 +407,7 @@ def test_repeated_predictions_choose_the_smallest_bandwidth():
     np.testing.assert_array_equal(ours, [kde_bandwidth(Bernoulli(f)) for f in data])
 
 
+@pytest.mark.slow
 def test_calibrated_predictions_of_many_classes():
     values = []
     for n in (100, 400, 1600):

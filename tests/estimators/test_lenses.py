@@ -238,6 +238,7 @@ def test_squared_mmce_is_the_biased_skce_of_the_lens():
     )
 
 
+@pytest.mark.slow
 def test_gradient_of_the_mmce():
     confidences, correct = estimators.top_label(*data()[:2])
     check_grads(

@@ -92,6 +92,7 @@ def test_any_kernel_and_binning(kernel, distance):
         np.testing.assert_allclose(one, np.abs(loop(*AT, choose)[0]), atol=1e-12)
 
 
+@pytest.mark.slow
 def test_groups_as_kernel():
     """The improper kernel 1(same group) gives errors within groups (L21 §4)."""
     groups = RNG.integers(0, 3, N)
@@ -113,6 +114,7 @@ def test_groups_as_kernel():
     np.testing.assert_allclose(here, lce(near, predictions, *DATA[1:])[:5], rtol=1e-12)
 
 
+@pytest.mark.slow
 def test_limits():
     """Lemma 1 of L21: the MCE for wide kernels; single samples for narrow ones."""
     near = lambda scale: Neighbourhood.laplacian(scale, BINS)  # noqa: E731
@@ -130,6 +132,7 @@ def test_limits():
         assert error == abs(CONFIDENCES[i] - CORRECT[i])
 
 
+@pytest.mark.slow
 def test_points_whose_bin_is_empty():
     features, confidences, correct = jnp.zeros((2, 1)), jnp.array([0.1, 0.15]), jnp.array([0, 0])
     at = jnp.zeros((2, 1)), jnp.array([0.1, 0.9])
@@ -166,6 +169,7 @@ def test_standard_errors():
     assert np.max(np.abs(z)) < 4.5
 
 
+@pytest.mark.slow
 def test_jit_vmap_grad():
     evaluate = lambda data, gamma: mean_lce(Neighbourhood.laplacian(gamma, BINS), *data)  # noqa: E731
     value = evaluate(DATA, 0.3)
@@ -188,6 +192,7 @@ def test_jit_vmap_grad():
     np.testing.assert_allclose(slope, (ends[0] - ends[1]) / 2e-6, rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_float32():
     single = *(jnp.asarray(x, jnp.float32) for x in DATA[:2]), CORRECT
     gammas = jnp.array([1e-3, 0.3, 100.0], jnp.float32)

@@ -51,6 +51,7 @@ def test_against_loops(name):
     np.testing.assert_allclose(traced, 9 * value, rtol=1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["normal-None", "categorical-5-label"])
 def test_float32_and_gradients(name):
     arguments, z = case(name)

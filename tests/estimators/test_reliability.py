@@ -139,13 +139,14 @@ def inside(p, keys, num_samples, level, binning=by_tenths):
     return [np.asarray(x) for x in jax.jit(jax.vmap(one))(keys)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("p", "num_samples", "level", "num_data_sets"),
     [
-        pytest.param(EQUAL, 19, 0.9, 4000, marks=pytest.mark.slow),
+        (EQUAL, 19, 0.9, 4000),
         (UNEQUAL, 40, 0.7, 4000),
         (EXTREME, 39, 0.95, 4000),
-        pytest.param(RARE, 39, 0.9, 1000, marks=pytest.mark.slow),
+        (RARE, 39, 0.9, 1000),
         (LARGE, 19, 0.9, 1000),
     ],
     ids=["equal", "unequal", "extreme", "rare", "large"],
@@ -161,7 +162,8 @@ def test_coverage_of_calibrated_data(p, num_samples, level, num_data_sets):
         assert simultaneous.all(1).mean() <= level + 4 * error
 
 
-@pytest.mark.parametrize("dtype", [pytest.param(np.float32, marks=pytest.mark.slow), np.float64])
+@pytest.mark.slow
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_as_many_redraws_as_stated_are_in_the_simultaneous_band(dtype):
     """Also where rounding decides on the redraw that the critical value is from."""
     p = jnp.asarray(np.random.default_rng(5).random(3000) ** 3, dtype)
@@ -179,6 +181,7 @@ def test_as_many_redraws_as_stated_are_in_the_simultaneous_band(dtype):
         assert is_inside.all(1).sum() >= 36
 
 
+@pytest.mark.slow
 def test_uncalibrated_data_leave_the_simultaneous_band():
     p, _ = data(2000)
     too_confident = jnp.asarray(np.random.default_rng(0).random(2000) < 0.25 + 0.5 * p).astype(int)
@@ -200,6 +203,7 @@ def test_predictions_of_0_and_1_have_a_band_of_no_width():
     np.testing.assert_array_equal(wrong.is_outside, [True] + [False] * 8)
 
 
+@pytest.mark.slow
 def test_more_redraws_than_a_batch_holds():
     p, y = data(20_000)
     ours = curve(p, y, num_samples=39)  # a batch holds 13
@@ -209,6 +213,7 @@ def test_more_redraws_than_a_batch_holds():
     np.testing.assert_allclose(values[: len(expected)], expected, rtol=1e-9)
 
 
+@pytest.mark.slow
 def test_jit_and_vmap():
     one = functools.partial(curve, num_samples=59)
     p, y = data()

@@ -21,6 +21,7 @@ def as_predictions(probs):
     return CategoricalLogits(jnp.log(jnp.stack([1 - probs, probs], 1)))
 
 
+@pytest.mark.slow
 def test_errors_of_models():
     """Closed form and quadrature against the mean over predictions."""
 

@@ -43,6 +43,7 @@ def test_resampling_counts_are_multinomial():
     assert stats.chisquare(observed, expected * observed.sum() / expected.sum()).pvalue > 1e-3
 
 
+@pytest.mark.slow
 def test_batch_size_changes_nothing():
     kernel, predictions, targets, _, _ = oracles.cases()["normal-None"]
     one, other = (
@@ -97,6 +98,7 @@ def test_block_test_against_scipy(block_size):
     assert test.null_samples is None
 
 
+@pytest.mark.slow
 def test_block_test_level_with_many_blocks():
     n, num_datasets = 200, 1000
     kernel = oracles.normal_kernel()
@@ -148,6 +150,7 @@ def test_equal_blocks_give_no_pvalue(num_blocks, dtype):
     assert jnp.isnan(traced.pvalue)
 
 
+@pytest.mark.slow
 def test_results_pass_through_jit():
     kernel, predictions, targets, _, _ = oracles.cases()["normal-None"]
     eager = hypothesis_tests.bootstrap_skce_test(KEY, kernel, predictions, targets)

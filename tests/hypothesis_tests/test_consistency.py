@@ -94,6 +94,7 @@ def test_several_statistics_and_power():
     assert test.null_samples["ece"].shape == (199,)
 
 
+@pytest.mark.slow
 def test_batch_size_changes_nothing():
     kernel, predictions, targets, _, _ = oracles.cases()["categorical-5-white"]
     statistic = functools.partial(estimators.skce_biased, kernel)

@@ -63,6 +63,7 @@ def test_level():
     assert rate > 0.05 - 8 * error  # differences are discrete
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("scale", "shift", "change"),
     [
@@ -78,6 +79,7 @@ def test_power(scale, shift, change):
     assert np.mean(smallest_pvalues(scale, shift, 200, change) <= 0.05) > 0.8
 
 
+@pytest.mark.slow
 def test_what_it_cannot_see():
     """Errors of half of the samples that those of the other half make up for."""
     sign = np.where(np.arange(N) % 2, 1.0, -1.0)
@@ -87,6 +89,7 @@ def test_what_it_cannot_see():
     assert np.mean(rejected) < 0.1
 
 
+@pytest.mark.slow
 def test_one_level_and_levels_of_each_sample():
     y = LOC + RNG.normal(size=N)
     one = coverage_test(KEY, forecast(VALUES[:, 2:3], [0.5]), y, num_samples=20)
@@ -109,6 +112,7 @@ def test_pinball_loss_is_that_of_the_distribution():
         scores.pinball_loss(forecast(), y, levels=LEVELS)
 
 
+@pytest.mark.slow
 def test_float32_and_jit():
     y = LOC + RNG.normal(size=N)
     single = jax.tree.map(lambda x: jnp.asarray(x, jnp.float32), (forecast(), y))

@@ -77,9 +77,8 @@ def test_equals_the_general_test_with_the_biased_statistic(name, dtype):
 
 
 # By pairs, by products.
-@pytest.mark.parametrize(
-    "name", [pytest.param("normal-3", marks=pytest.mark.slow), "categorical-5-label"]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["normal-3", "categorical-5-label"])
 def test_batch_size_bounds_memory_and_changes_nothing(name):
     kernel, predictions, targets, _, _ = oracles.cases()[name]
     results = [
@@ -153,6 +152,7 @@ def test_power_with_four_samples(d, power):
     assert _rejection_rates(4, d, False, 400) > power - 3 * error
 
 
+@pytest.mark.slow
 def test_power_against_uncalibrated_classes():
     predictions, _, _ = oracles.categorical_data(60, 3)
     wrong = jnp.argmin(predictions.probs, -1)

@@ -90,6 +90,7 @@ def test_the_asymptotic_test_rejects_too_often_and_the_exact_one_does_not():
     assert abs(np.mean(_pvalues(16, 500, exact=True) <= 0.05) - 0.05) < 3 * error
 
 
+@pytest.mark.slow
 def test_the_null_distribution_for_many_samples():
     pvalues = _pvalues(4096, 300, exact=False)
     assert stats.kstest(pvalues, "uniform").pvalue > 1e-3

@@ -38,6 +38,7 @@ def _bernoulli_test(key, num_samples=1000, successes=13, **options):
     )
 
 
+@pytest.mark.slow
 def test_standard_error_is_the_spread_over_keys():
     num_samples = 200
 
@@ -240,6 +241,7 @@ def test_a_few_large_draws_do_not_make_ties():
     np.testing.assert_allclose(simulated_pvalue(jnp.float32(1.5), heavy), rank, atol=0.0011)
 
 
+@pytest.mark.slow
 def test_adjusted_pvalues_hold_the_level_that_the_smallest_pvalue_does_not():
     n, num_datasets = 6, 1000
 
@@ -259,6 +261,7 @@ def test_adjusted_pvalues_hold_the_level_that_the_smallest_pvalue_does_not():
     assert abs(np.mean(adjusted <= 0.05) - 0.05) < 3 * error
 
 
+@pytest.mark.slow
 def test_combined_results_are_adjusted_again():
     predictions, targets, _ = oracles.normal_data(10)
 

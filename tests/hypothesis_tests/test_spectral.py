@@ -192,7 +192,8 @@ def _data(family, n, mild):
     return oracles.categorical_kernel(), predictions, jnp.where(changed, 0, targets)
 
 
-@pytest.mark.parametrize("family", [pytest.param("normal", marks=pytest.mark.slow), "classes"])
+@pytest.mark.slow
+@pytest.mark.parametrize("family", ["normal", "classes"])
 @pytest.mark.parametrize("mild", [0, 1])
 def test_approximations_against_the_bootstrap(family, mild):
     """The whole tail function: the bar of 0.03, and where moments do not meet it."""
@@ -247,7 +248,8 @@ def test_negative_eigenvalues_enter_the_rest():
     np.testing.assert_allclose(law.rest, 2 * np.sum(negative**2), rtol=1e-8)
 
 
-@pytest.mark.parametrize("family", [pytest.param("normal", marks=pytest.mark.slow), "classes"])
+@pytest.mark.slow
+@pytest.mark.parametrize("family", ["normal", "classes"])
 def test_float32(family):
     data = _data(family, 300, 0)
     single = oracles.as_dtype(data, jnp.float32)
@@ -268,6 +270,7 @@ def test_float32(family):
         np.testing.assert_allclose(ours.pvalue, reference.pvalue, atol=1e-3)
 
 
+@pytest.mark.slow
 def test_strong_miscalibration_has_digits_and_no_zeros():
     predictions, targets, _ = oracles.normal_data(300, calibrated=False)
     data = oracles.normal_kernel(), predictions, targets
@@ -281,6 +284,7 @@ def test_strong_miscalibration_has_digits_and_no_zeros():
         assert 0 < test(*data).pvalue < 1e-8
 
 
+@pytest.mark.slow
 def test_everything_passes_through_jit_and_vmap():
     kernel, predictions, targets, _, _ = oracles.cases()["normal-None"]
     for test in (

@@ -24,6 +24,7 @@ def test_median_of_all_distances(n, dtype, include_diagonal):
     np.testing.assert_allclose(ours, np.median(entries), rtol=2 * np.finfo(dtype).eps)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_distances_held_and_computed_in_every_pass_have_one_median(dtype, monkeypatch):
     probs = np.random.default_rng(0).dirichlet(np.ones(3), size=300).astype(dtype)
@@ -98,6 +99,7 @@ def test_total_variation_between_predictions():
     np.testing.assert_allclose(ours, expected, rtol=1e-14)
 
 
+@pytest.mark.slow
 def test_works_under_jit_and_vmap():
     xs = np.random.default_rng(0).normal(size=(3, 20))
     one = lambda x: kernels.median_heuristic(distances.Euclidean(), x)  # noqa: E731

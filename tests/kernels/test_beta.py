@@ -67,6 +67,7 @@ def test_expectations_by_quadrature(dtype, tolerance):
         np.testing.assert_allclose(ours, [*expected, bracket], atol=tolerance)
 
 
+@pytest.mark.slow
 def test_gradients():
     """Finite and right, also at the boundary."""
 

@@ -205,6 +205,7 @@ def test_calibration_kernel_is_the_printed_one_and_positive_semi_definite():
         np.testing.assert_allclose(ours[i, j], np.exp(-w2 / 0.4) * float(bracket), atol=1e-14)
 
 
+@pytest.mark.slow
 def test_estimator_of_a_calibrated_model_is_unbiased():
     num_sets, size = 1000, 16
     predictions, targets = _calibrated(2, (num_sets, size), (0.1, 2.0))
@@ -219,6 +220,7 @@ def test_estimator_of_a_calibrated_model_is_unbiased():
     assert mean_in_standard_errors(wider) > 5
 
 
+@pytest.mark.slow
 def test_float32_has_no_offset():
     """Mean error over pairs, against the standard deviation of the estimator at n = 10 000."""
 

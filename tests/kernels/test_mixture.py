@@ -97,6 +97,7 @@ def test_gradients_agree_with_finite_differences():
     check_grads(jax.jit(function), point, order=1, modes=["rev"])
 
 
+@pytest.mark.slow
 def test_float32_has_no_offset():
     """Narrow components, where the four terms cancel to 1e-4 of themselves."""
     predictions, targets = _data(400, 3, seed=3, width=0.05)

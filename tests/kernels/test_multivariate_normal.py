@@ -99,7 +99,8 @@ def test_float32_at_all_scales(d, scale):
     np.testing.assert_allclose(single[2], four, rtol=1e-3, atol=tolerance)
 
 
-@pytest.mark.parametrize("spread", [pytest.param(0.01, marks=pytest.mark.slow), 0.1])
+@pytest.mark.slow
+@pytest.mark.parametrize("spread", [0.01, 0.1])
 def test_float32_has_no_offset(spread):
     """Mean error over ten data sets, at the scale of the estimator's standard deviation.
 
@@ -159,6 +160,7 @@ def test_gradients(d):
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-6), single, exact)
 
 
+@pytest.mark.slow
 def test_extreme_scales_stay_finite():
     """Predictions much narrower or wider than the length scale; values and gradients."""
     pairs = [oracles.as_dtype(_pairs(10, 2, scale), jnp.float32) for scale in (1e-8, 1e8)]

@@ -72,6 +72,7 @@ def test_expectations_by_sums(dtype, tolerance):
         np.testing.assert_allclose([v[i] for v in smooth], expected, atol=tolerance)
 
 
+@pytest.mark.slow
 def test_gradients():
     """Finite and right, also for equal rates, and for counts far away."""
     kernel = kernels.White()

@@ -162,6 +162,7 @@ def test_float32_stays_float32():
     assert value.dtype == jnp.float32
 
 
+@pytest.mark.slow
 def test_gradient_with_respect_to_the_matrix():
     (p, q), (y, z) = _normals(), RNG.normal(size=(2, 3))
 

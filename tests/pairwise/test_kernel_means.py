@@ -53,6 +53,7 @@ def test_plain_numpy(tile_size):
         np.testing.assert_allclose(ours, expected, rtol=1e-12, atol=1e-13)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tile_size", [384, 32])
 def test_gradients(tile_size):
     points, scales, values = jnp.asarray(POINTS), jnp.asarray(SCALES[1:]), jnp.asarray(VALUES)

@@ -134,6 +134,7 @@ def test_gradients_between_two_sets():
     )
 
 
+@pytest.mark.slow
 def test_second_derivatives():
     xs = data(20)
 
@@ -148,6 +149,7 @@ def test_second_derivatives():
     np.testing.assert_allclose(ours, expected, rtol=1e-10)
 
 
+@pytest.mark.slow
 def test_vmap_over_parameters_and_data():
     u, labels = data(40)
     rates = jnp.array([0.1, 0.5, 2.0])

@@ -51,6 +51,7 @@ def _platt(probs, came, new):
 ORACLES = {"histogram": _histogram, "isotonic": _isotonic, "platt": _platt}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", RECALIBRATORS)
 def test_agrees_with_one_class_against_the_rest(name):
     method = RECALIBRATORS[name]

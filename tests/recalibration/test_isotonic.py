@@ -66,6 +66,7 @@ def test_one_sample(confidence, correct):
     assert np.all(fit_apply(np.array([confidence]), np.array([correct])) == correct)
 
 
+@pytest.mark.slow
 def test_gradients():
     """With respect to new confidences the slopes, zero outside; and to those of calibration."""
     confidences, correct = np.array([0.2, 0.4, 0.4, 0.5, 0.7]), np.array([0, 1, 0, 0, 1])

@@ -80,6 +80,7 @@ def test_nearly_separated():
         np.testing.assert_allclose([residuals.sum(), (residuals * odds).sum()], 0, atol=1e-9)
 
 
+@pytest.mark.slow
 def test_gradient_of_the_fit(compiled_fit):
     confidences, correct = DATA[0][0], DATA[1][0]
     new = np.array([0.0, 0.2, 0.9, 1.0])

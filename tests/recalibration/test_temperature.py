@@ -220,6 +220,7 @@ def test_gradient_of_the_temperature():
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-9), derivatives, expected)
 
 
+@pytest.mark.slow
 def test_draws_fitted_by_their_crps():
     """Members that spread half as far as the targets, about the same centers."""
     rng = np.random.default_rng(5)

@@ -184,6 +184,7 @@ def test_negative_estimates_have_a_negative_root():
     assert result.root == pytest.approx(-np.sqrt(-result.estimate), rel=1e-12)
 
 
+@pytest.mark.slow
 def test_float32():
     p, y = data()
     p = jnp.asarray(p, jnp.float32)

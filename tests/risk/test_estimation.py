@@ -60,6 +60,7 @@ def test_standard_error_is_the_jackknife():
     assert error == pytest.approx(expected, rel=1e-11)
 
 
+@pytest.mark.slow
 def test_standard_error_is_that_of_many_data_sets():
     """Mean of the estimated variances and variance of the estimates; s.e. of either about 4 %."""
     repetitions, n = 1500, 40

@@ -31,6 +31,7 @@ def learned(function, predictions, targets, hyperparameter, p):
     return function.evaluate(params, predictions, p), function.diagonal(params, p)
 
 
+@pytest.mark.slow
 @every_function
 def test_compiled_for_several_data_sets(name):
     function, hyperparameter, _ = FUNCTIONS[name]

@@ -133,6 +133,7 @@ def test_where_both_are_the_same():
     assert np.abs(one).max() > 1e-4
 
 
+@pytest.mark.slow
 def test_low_rank_and_full_have_the_same_risk():
     rng = np.random.default_rng(2)
     confidences = jnp.asarray(rng.beta(1.2, 0.3, 300))
@@ -191,6 +192,7 @@ def test_logits_are_probabilities():
     np.testing.assert_allclose(np.array(one), np.array(other), atol=1e-10)
 
 
+@pytest.mark.slow
 def test_gradients():
     """In penalty and prediction; and for the whole matrix in the kernel's length scale."""
     probs, labels, _ = samples(1, n=9)

@@ -51,6 +51,7 @@ def test_of_uniform_bins_the_values_are_those_of_each_group_alone():
     np.testing.assert_allclose(one, estimators.mce(confidences, correct, binning=UNIFORM))
 
 
+@pytest.mark.slow
 def test_jit_vmap_empty_groups_and_gradient():
     """Group 1 of 4 is empty in the second data set, group 3 in both."""
     probs, targets = random_data(2 * 80, 3, seed=2)

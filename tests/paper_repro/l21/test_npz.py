@@ -247,6 +247,7 @@ def test_one_file_with_methods_that_have_no_optimum(tmp_path, monkeypatch, capsy
     assert "2 of 4 groups have no temperature" in (folder / "groups.md").read_text()
 
 
+@pytest.mark.slow
 def test_temperatures_of_confidences():
     """A certain and wrong confidence is clipped; a group without members has no temperature."""
     rng = np.random.default_rng(0)

@@ -144,6 +144,7 @@ def group():
         return w19_estimates_tables.Group.from_cells(3, 1.0, results)
 
 
+@pytest.mark.slow
 def test_deviations_are_those_of_unbiased_estimators(group):
     assert group.estimates.shape == (200, 9, 8)
     for share in simulation.SHARES:

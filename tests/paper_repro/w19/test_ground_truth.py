@@ -54,6 +54,7 @@ def test_expected_error_is_the_integral(m, seed):
     )
 
 
+@pytest.mark.slow
 @cases
 def test_expected_error_of_the_first_class(m, a):
     """W19 App. J.2.1: π (m − 1) / m."""
@@ -98,6 +99,7 @@ def test_mean_distance_is_the_published_formula(m, a):
     assert mean_distance(alpha, dtype=jnp.float32) == pytest.approx(published, rel=2e-3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("concentration", [(0.1, 0.1), (0.1, 0.5, 3.0), (1.0, 2.0, 0.3, 0.7)])
 def test_monte_carlo(concentration):
     rng, n = np.random.default_rng(1), 200_000

@@ -14,6 +14,7 @@ def _double_precision():
         yield
 
 
+@pytest.mark.slow
 def test_procedures_are_the_estimators():
     n = 41
     data = w19_timings.draw_sample(3, n)

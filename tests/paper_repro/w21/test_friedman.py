@@ -167,6 +167,7 @@ def test_statistics_of_networks(finished, split):
         np.testing.assert_allclose(computed[i, network], value, rtol=1e-11, err_msg=name)
 
 
+@pytest.mark.slow
 def test_bootstrap_pvalues():
     """Those of the public test with the same key, for calibrated data."""
     keys, pvalues = jax.random.split(jax.random.key(5), 4), []
