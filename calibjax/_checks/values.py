@@ -369,12 +369,27 @@ def leading_size(name: str, tree: PyTree, minimum: int = 1) -> int:
 
 
 def record_values(record: Any, name: str) -> PyTree:
-    """What `check_values` of a record, or of its fields, returns; bare arrays must be finite."""
+    """What `check_values` of a record, or of its fields, returns.
+
+    Without that method fields `parameter(constraint)` satisfy their constraint, and bare arrays are
+    finite.
+    """
     if hasattr(record, "check_values"):
         checked = record.check_values(name)
         return record if checked is None else checked
     if dataclasses.is_dataclass(record):
-        fields = {field.name: getattr(record, field.name) for field in dataclasses.fields(record)}
-        checked = {key: record_values(value, f"{name}.{key}") for key, value in fields.items()}
+        fields = dataclasses.fields(record)
+        checked = {x.name: _field_value(x, getattr(record, x.name), name) for x in fields}
         return replaced(record, **checked)
     return finite(name, record) if hasattr(record, "shape") else record
+
+
+def _field_value(field: dataclasses.Field[Any], value: Any, name: str) -> PyTree:
+    """The value of a field of a record with this name, checked."""
+    place, constraint = f"{name}.{field.name}", field.metadata.get("constraint")
+    if constraint is None:
+        return record_values(value, place)
+    value = real(place, value)
+    if not constraint.axes:
+        shape(place, value, (), "() (a scalar)")
+    return constraint.check(place, value)

@@ -44,14 +44,32 @@ class ValueRange(NamedTuple):
         return ValueRange(functools.reduce(least, corners), functools.reduce(most, corners))
 
 
+def _with_scalar_values(call: Callable[..., Any]) -> Callable[..., Any]:
+    """The function of a kernel, which refuses values that are not scalars."""
+
+    @functools.wraps(call)
+    def checked(self: "Kernel", x: PyTree, y: PyTree) -> jax.Array:
+        value = call(self, x, y)
+        if jnp.shape(value):
+            raise ValueError(
+                f"kernel {type(self).__name__}: expected a scalar as its value at one pair of "
+                f"points, got shape {jnp.shape(value)} for {_checks.described(x)} and "
+                f"{_checks.described(y)}"
+            )
+        return value
+
+    return checked
+
+
 class Kernel:
     """A positive semi-definite function of two points.
 
-    Subclasses are records that define `__call__(x, y)` for one pair of points, which is compiled,
-    and if they can
+    Subclasses are records that define `__call__(x, y)` for one pair of points, which is compiled.
+    Hyperparameters are fields `parameter(constraint)`, from which their checks follow. Subclasses
+    may also define
 
-    - `check_values(name)`: raises a `ValueError` where hyperparameters are wrong, and returns the
-      kernel, in which those that are traced and wrong are NaN,
+    - `check_values(name)`: other checks of the hyperparameters; it raises a `ValueError` where they
+      are wrong, and returns the kernel, in which those that are traced and wrong are NaN,
     - `value_range()`: the bounds of its values, a `ValueRange`,
     - `diagonal`: an attribute, the value k(x, x) where it is the same for all x.
     """
@@ -62,6 +80,8 @@ class Kernel:
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
+        if "__call__" in vars(cls):
+            cls.__call__ = _with_scalar_values(cls.__call__)
         compile_methods(cls, {"__call__"})
 
     def __call__(self, x: PyTree, y: PyTree) -> jax.Array:

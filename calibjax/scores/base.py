@@ -27,7 +27,19 @@ def checked_samples(
     return samples
 
 
-def mean_over_samples(score: Callable[[Any, Any], jax.Array], samples: tuple[Any, Any]) -> PyTree:
-    """Mean of a score of one prediction and one target over all samples."""
-    value = jnp.mean(jax.vmap(score)(*samples))
+def mean_over_samples(
+    score: Callable[[Any, Any], jax.Array], samples: tuple[Any, Any], method: str = ""
+) -> PyTree:
+    """Mean of a score of one prediction and one target over all samples.
+
+    Raises:
+        ValueError: if the score is not a number, which is said of the method that computed it.
+    """
+    values = jax.vmap(score)(*samples)
+    if method and values.ndim != 1:
+        raise ValueError(
+            f"predictions.{method}: expected a scalar for one prediction and one target, got shape "
+            f"{values.shape[1:]} from {_checks.described(samples[0])}"
+        )
+    value = jnp.mean(values)
     return _checks.nan_with(value, samples)  # quantiles of counts and labels are never NaN

@@ -41,7 +41,7 @@ def negative_log_likelihood(predictions: Distribution, targets: ArrayLike) -> ja
     0.4904
     """
     samples = checked_samples(predictions, targets, "log_prob")
-    return mean_over_samples(lambda p, y: -p.log_prob(y), samples)
+    return mean_over_samples(lambda p, y: -p.log_prob(y), samples, "log_prob")
 
 
 def brier_score(predictions: ClassPredictions, targets: PyTree) -> jax.Array:

@@ -39,7 +39,8 @@ def crps(predictions: Distribution, targets: ArrayLike) -> jax.Array:
     >>> print(f"{crps(predictions, jnp.array([0.0, 1.0])):.4f}")
     0.4181
     """
-    return mean_over_samples(pointwise_crps, checked_samples(predictions, targets, "sample"))
+    samples = checked_samples(predictions, targets, "sample")
+    return mean_over_samples(pointwise_crps, samples, "crps")
 
 
 def pointwise_crps(p: PyTree, y: jax.Array) -> jax.Array:
