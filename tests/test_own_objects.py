@@ -16,7 +16,10 @@ from calibjax import (
     kernels,
     plotting,
     recalibration,
+    record,
+    scores,
 )
+from calibjax.distributions import constraints, parameter
 from calibjax.kernels import Exponential, SquaredExponential, TensorProduct, White
 from tests.wrong_data import LABELS, PROBS, Bernoulli, Categorical
 
@@ -272,3 +275,65 @@ def test_distances_between_labels_can_be_asked_for():
     residuals = np.eye(3)[LABELS] - probs
     h = residuals @ matrix @ residuals.T
     np.testing.assert_allclose(ours, (h.sum() - np.trace(h)) / 30, rtol=1e-6)
+
+
+@record
+class RationalQuadratic(kernels.Kernel):
+    alpha: jax.Array | float = parameter(constraints.positive, default=1.0)
+
+    def __call__(self, x, y):
+        return (1 + (x - y) ** 2 / 2 / self.alpha) ** -self.alpha
+
+
+@pytest.mark.parametrize(
+    ("alpha", "error", "message"),
+    [
+        (-1.0, ValueError, "kernel.alpha: expected positive finite values, got .*-1.0"),
+        (np.nan, ValueError, "kernel.alpha: expected positive finite values, got .*nan"),
+        (np.ones(2), ValueError, r"kernel.alpha: expected shape \(\) \(a scalar\), got \(2,\)"),
+        ("a", TypeError, "kernel.alpha: expected"),
+    ],
+)
+def test_constraints_of_a_kernel(alpha, error, message):
+    with pytest.raises(error, match=message):
+        kernels.gram_matrix(RationalQuadratic(alpha), jnp.arange(3.0))
+
+
+def test_constraints_of_a_kernel_under_jit():
+    matrix = jax.jit(lambda alpha: kernels.gram_matrix(RationalQuadratic(alpha), jnp.arange(3.0)))
+    assert np.isnan(matrix(-1.0)).all()
+    np.testing.assert_allclose(matrix(2.0)[0, 2], (1 + 4 / 4) ** -2)
+
+
+@record
+class Vector(kernels.Kernel):
+    def __call__(self, x, y):
+        return jnp.stack([x, y])
+
+
+def test_a_kernel_whose_value_is_no_scalar():
+    message = r"kernel Vector: expected a scalar as its value at one pair of points, got shape \(2,"
+    with pytest.raises(ValueError, match=message):
+        kernels.gram_matrix(Vector(), jnp.arange(3.0))
+
+
+@record
+class Pair(distributions.Distribution):
+    loc: jax.Array = parameter(constraints.real)
+
+    def sample(self, key):
+        return self.loc
+
+    def log_prob(self, y):
+        return jnp.stack([y, self.loc])
+
+    crps = log_prob
+
+
+@pytest.mark.parametrize(
+    ("score", "method"), [(scores.negative_log_likelihood, "log_prob"), (scores.crps, "crps")]
+)
+def test_scores_that_are_no_scalars(score, method):
+    message = rf"predictions.{method}: expected a scalar for one .* got shape \(2,\) from Pair"
+    with pytest.raises(ValueError, match=message):
+        score(Pair(jnp.zeros(3)), jnp.ones(3))

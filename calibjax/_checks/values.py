@@ -364,7 +364,8 @@ def leading_size(name: str, tree: PyTree, minimum: int = 1) -> int:
         raise ValueError(f"{name}: expected leading axes of one length, got {sizes}")
     size = next(iter(sizes.values()))
     if size < minimum:
-        raise ValueError(f"{name}: expected at least {minimum} samples, got {size}")
+        samples = "sample" if minimum == 1 else "samples"
+        raise ValueError(f"{name}: expected at least {minimum} {samples}, got {size}")
     return size
 
 

@@ -86,7 +86,7 @@ def exact_test(
 
     Raises:
         TypeError: if an argument is of the wrong kind.
-        ValueError: if shapes or values are wrong, or a statistic is NaN.
+        ValueError: if shapes or values are wrong, or an observed statistic is NaN.
 
     Cost: B evaluations of the statistic, which is traced in every call and compiled once for all
     calls in which it is the same function of arrays of the same shapes.

@@ -122,7 +122,7 @@ def simulated_result(
     if num_missing:
         warnings.warn(
             f"statistic: {num_missing} of the redrawn statistics are nan, and count against "
-            "rejection; draws outside of the support of the predictions may be the reason",
+            "rejection; look at the statistic of targets drawn by distributions.sample_targets",
             UserWarning,
             stacklevel=4,
         )

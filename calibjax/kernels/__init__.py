@@ -6,15 +6,18 @@ and tests take. Hyperparameters are leaves of the pytree: changing them never re
 and `vmap` work over them.
 
 **A kernel of your own** is a subclass of `Kernel` that `calibjax.record` makes a pytree, so that it
-can be handed to compiled functions. Its hyperparameters are fields, and `__call__(x, y)` is its
-value at one pair of points. Functions, and classes that are not registered, are refused; a distance
-of your own is the same with `calibjax.distances.Distance`. As kernel on predictions:
+can be handed to compiled functions. Its hyperparameters are fields `parameter(constraint)`, which
+are checked where the kernel is used, and `__call__(x, y)` is its value at one pair of points.
+Functions, and classes that are not registered, are refused; a distance of your own is the same with
+`calibjax.distances.Distance`. As kernel on predictions:
 
 >>> import jax, jax.numpy as jnp
 >>> from calibjax import distributions, estimators, record
 >>> @record
 ... class InnerProduct(Kernel):
-...     scale: jax.Array | float = 1.0
+...     scale: jax.Array | float = distributions.parameter(
+...         distributions.constraints.positive, default=1.0
+...     )
 ...     def __call__(self, p, q):
 ...         return self.scale * jnp.sum(p.probs * q.probs)
 >>> predictions = distributions.Categorical(jnp.array([[0.5, 0.5], [0.75, 0.25]]))
@@ -24,7 +27,8 @@ of your own is the same with `calibjax.distances.Distance`. As kernel on predict
 
 As target kernel it needs its expectations under the predictions, see `register_expectations`; under
 class predictions and draws every kernel has them. The labels of classes are names: kernels of
-distances between them are refused, unless `LabelKernel` asks for the numbers,
+distances between them (`SquaredExponential`, `Exponential`, `PowerExponential`) are refused,
+unless `LabelKernel` asks for the numbers,
 
 >>> order = LabelKernel(gram_matrix(SquaredExponential(), jnp.arange(2.0)))
 >>> kernel = TensorProduct(InnerProduct(), order)

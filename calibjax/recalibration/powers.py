@@ -38,7 +38,8 @@ def tempered(p: PyTree, temperature: jax.Array | float) -> PyTree:
 
     Families without a rule, and those of which no power is in the family, such as Poisson
     distributions, raise an error. A family of your own defines the method
-    `tempered(temperature)`, which returns another instance.
+    `tempered(temperature)`, which returns another instance; where no power of its density is in the
+    family, it may follow a convention of its own, such as scale · T of a logistic distribution.
 
     Args:
         p: one distribution; for a batch use `jax.vmap`.

@@ -261,7 +261,7 @@ def test_gradient_of_the_mmce():
         (np.array([0.5, 1.1]), np.array([0, 1]), ValueError, "confidences: expected probab"),
         (np.array([0.5, np.nan]), np.array([0, 1]), ValueError, "confidences: expected probab"),
         (np.array([[0.5, 0.5]]), np.array([[0, 1]]), ValueError, "confidences: expected shape"),
-        (np.zeros(0), np.zeros(0, int), ValueError, "confidences: expected at least 1 samples"),
+        (np.zeros(0), np.zeros(0, int), ValueError, "confidences: expected at least 1 sample"),
         (np.array([0.5, 0.5]), np.array([0]), ValueError, "correct: expected shape .n., as the"),
         (np.array([0.5, 0.5]), np.array([0, 2]), ValueError, r"correct: expected 0 or 1, got .* 2"),
         (np.array([0.5, 0.5]), np.array([0, 0.5]), ValueError, "correct: expected 0 or 1, got"),

@@ -249,7 +249,7 @@ WRONG = {
     "empty": (
         dict(zip(("features", "confidences", "correct"), (x[:0] for x in DATA))),
         ValueError,
-        "confidences: expected at least 1 samples, got 0",
+        "confidences: expected at least 1 sample, got 0",
     ),
 }
 

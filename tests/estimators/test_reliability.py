@@ -278,7 +278,7 @@ P, Y = data(20, dtype=np.float32)
             r"predictions.probs: expected probabilities.*probs\[1\] = nan",
         ),
         ({"predictions": Bernoulli(P + 1)}, ValueError, "predictions.probs: expected prob"),
-        ({"predictions": Bernoulli(P[:0])}, ValueError, "predictions: expected at least 1 samples"),
+        ({"predictions": Bernoulli(P[:0])}, ValueError, "predictions: expected at least 1 sample"),
         ({"predictions": Bernoulli(P[None])}, ValueError, r"predictions.probs: expected shape \[n"),
         ({"targets": Y.at[2].set(2)}, ValueError, r"targets: expected labels in 0, ..., 1, got"),
         ({"targets": Y - 1}, ValueError, "targets: expected labels in 0, ..., 1"),

@@ -67,7 +67,7 @@ def test_nine_methods_have_nine_colours():
             ValueError,
             r"curves\['HB'\]: expected shape \(12,\) or \[runs, 12\], got \(5, 11\)",
         ),
-        (X, {"HB": RUNS[:0]}, ValueError, r"curves\['HB'\]: expected at least 1 samples"),
+        (X, {"HB": RUNS[:0]}, ValueError, r"curves\['HB'\]: expected at least 1 sample"),
         (X, {"HB": RUNS * np.nan}, ValueError, r"curves\['HB'\]: expected finite values"),
     ],
 )

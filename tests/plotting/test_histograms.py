@@ -75,7 +75,7 @@ def test_all_estimates_are_counted_even_if_equal(values):
 @pytest.mark.parametrize(
     ("arguments", "error", "message"),
     [
-        ((np.array([]), {}), ValueError, "estimates: expected at least 1 samples, got 0"),
+        ((np.array([]), {}), ValueError, "estimates: expected at least 1 sample, got 0"),
         ((np.ones((2, 3)), {}), ValueError, r"estimates: expected shape \[B\].*got \(2, 3\)"),
         ((np.array(1.0), {}), ValueError, r"estimates: expected shape \[B\].*got \(\)"),
         (

@@ -96,7 +96,7 @@ NAN = np.full(N, np.nan)
         ({"features": FEATURES[:, :1]}, ValueError, r"features: expected shape \[n, 2\], a point"),
         ({"features": FEATURES[1:]}, ValueError, "features: expected shape .* got .199, 2"),
         ({"features": FEATURES * np.nan}, ValueError, "features: expected finite values"),
-        ({"errors": ERRORS[:0]}, ValueError, "errors: expected at least 1 samples"),
+        ({"errors": ERRORS[:0]}, ValueError, "errors: expected at least 1 sample"),
         ({"errors": NAN}, ValueError, r"errors: expected finite values, got errors\[0\] = nan"),
         ({"errors": FEATURES}, ValueError, r"errors: expected shape \[n\], got \(200, 2\)"),
         ({"errors": -ERRORS}, ValueError, r"errors: expected absolute errors .or signed=True., g"),

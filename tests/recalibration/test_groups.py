@@ -152,7 +152,7 @@ FIT, APPLY = METHOD.fit, METHOD.apply
         (
             lambda: FIT(CONFIDENCES[:0], CORRECT[:0], GROUPS[:0]),
             ValueError,
-            "arguments: expected at least 1 samples, got 0",
+            "arguments: expected at least 1 sample, got 0",
         ),
         (lambda: FIT(GROUPS), TypeError, "groups: expected as last argument"),
         (

@@ -162,7 +162,7 @@ def test_wrong_data():
     method = LocalRecalibration(Neighbourhood.laplacian(1.0, 5))
     fit, apply = method.fit, method.apply
     empty = CONFIDENCES[:0], CORRECT[:0], FEATURES[:0]
-    with pytest.raises(ValueError, match="confidences: expected at least 1 samples, got 0"):
+    with pytest.raises(ValueError, match="confidences: expected at least 1 sample, got 0"):
         fit(*empty)
     with pytest.raises(ValueError, match="features: expected features of each of the 500"):
         fit(CONFIDENCES, CORRECT, FEATURES[1:])

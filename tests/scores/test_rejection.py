@@ -162,7 +162,7 @@ def test_what_is_out_of_range_under_jit_never_becomes_a_number():
         ((C + 0.2, Y), ValueError, r"confidences: expected probabilities .*confidences\[1\] = 1.1"),
         ((C.at[0].set(jnp.nan), Y), ValueError, "confidences: expected probabilities"),
         ((C[:, None], Y), ValueError, r"confidences: expected shape \[n\]"),
-        ((C[:0], Y[:0]), ValueError, "confidences: expected at least 1 samples"),
+        ((C[:0], Y[:0]), ValueError, "confidences: expected at least 1 sample"),
         ((Y, Y), TypeError, "confidences: expected floating-point values"),
         ((C, Y[:2]), ValueError, r"correct: expected shape \[n\], as the confidences"),
         ((C, Y + 1), ValueError, r"correct: expected 0 or 1, got correct\[1\] = 2"),

@@ -149,8 +149,7 @@ def missing(kernel: "Kernel", distribution: Distribution, why: str = "") -> NotI
         f"no closed-form expectations of the target kernel {type(kernel).__name__} under "
         f"{type(distribution).__name__} predictions{why}; register them with "
         "calibjax.kernels.register_expectations, or estimate them by Monte Carlo: hand over "
-        "calibjax.distributions.monte_carlo(key, predictions, num_samples) as predictions (whose "
-        "draws target kernels see, but kernels on predictions and their distances do not)"
+        "calibjax.distributions.monte_carlo(key, predictions, num_samples) as predictions"
     )
 
 
