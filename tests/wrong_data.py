@@ -115,7 +115,7 @@ WRONG = {
         Normal(LOC[:0], SCALE[:0]),
         Y[:0],
         ValueError,
-        "predictions: expected at least . samples, got 0",
+        r"predictions: expected at least \d samples?, got 0",
     ),
     "diagonal without dimension": (
         DiagNormal(LOC, SCALE),

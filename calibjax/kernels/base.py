@@ -53,12 +53,17 @@ def _with_scalar_values(call: Callable[..., Any]) -> Callable[..., Any]:
         if jnp.shape(value):
             raise ValueError(
                 f"kernel {type(self).__name__}: expected a scalar as its value at one pair of "
-                f"points, got shape {jnp.shape(value)} for {_checks.described(x)} and "
-                f"{_checks.described(y)}"
+                f"points, got shape {jnp.shape(value)} for {_point(x)} and {_point(y)}"
             )
         return value
 
     return checked
+
+
+def _point(value: PyTree) -> str:
+    """What a point is, in an error message; arrays are traced where kernels are compiled."""
+    shape = getattr(value, "shape", None)
+    return _checks.described(value) if shape is None else f"an array of shape {shape}"
 
 
 class Kernel:

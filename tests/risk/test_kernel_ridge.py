@@ -241,8 +241,11 @@ def test_wrong_input():
     with pytest.raises(ValueError, match="p: expected predictions of 2 classes.*of 3 classes"):
         one.diagonal(params, as_predictions(samples(3)[0]))
     vector = Regularised(Exponential(), jnp.ones(3))
-    with pytest.raises(TypeError, match="kernel: expected a real number for two predictions"):
+    message = r"kernel Regularised: .*got shape \(3,\) for an array of shape \(\)"
+    with pytest.raises(ValueError, match=message):
         risk.KernelRidge(vector).fit(jnp.asarray(probs[:, 0]), labels, 0.1)
+    with pytest.raises(TypeError, match="kernel: expected a real number for two predictions"):
+        risk.KernelRidge(lambda p, q: jnp.stack([p, q])).fit(probs[:, 0], labels, 0.1)
     kernel = TensorProduct(Exponential(), White())
     with pytest.raises(TypeError, match="kernel: expected a kernel on two predictions.*TensorProd"):
         risk.KernelRidge(kernel).fit(predictions, labels, 0.1)
