@@ -10,8 +10,8 @@ from jax import lax
 from calibjax import _matrices
 from calibjax._arithmetic import matmul
 
-_UNROLLED = 5  # beyond, the compilation of polar factors would take too long
-_ROUNDING = 4  # relative to d times the precision: what is nearer counts as equal
+_UNROLLED = 5  # for larger d, polar factors would take too long to compile
+_ROUNDING = 4  # relative to d times the precision: closer matrices count as equal
 
 Entries = list[list[jax.Array]]
 
@@ -21,13 +21,13 @@ def squared_bures(s: jax.Array, t: jax.Array) -> jax.Array:
 
         tr(S + T − 2 (S^½ T S^½)^½) = min_U ‖L − K U‖_F²    with S = L Lᵀ, T = K Kᵀ,
 
-    over orthogonal matrices U. The minimum is at the polar factor U of Kᵀ L. In the second form
-    the distance is not negative, keeps its digits where S and T are nearly equal, and is zero if
-    they are equal up to rounding. Since U is optimal, it counts as a constant in the derivative,
-    which is right for the first derivative only.
+    over orthogonal matrices U. The minimum is at the polar factor U of Kᵀ L. The second form is
+    never negative, remains accurate where S and T are nearly equal, and is zero if they are equal
+    up to rounding. Since U is optimal, differentiation treats it as a constant, which is right for
+    the first derivative only.
 
-    Singular matrices, such as those of linear maps, are raised by rounding errors, which leaves
-    half of the digits of the distance.
+    Singular matrices, such as those of linear maps, are regularised by the size of rounding errors,
+    which leaves half of the digits of the distance.
 
     Args:
         s: S, [d, d].
@@ -36,7 +36,7 @@ def squared_bures(s: jax.Array, t: jax.Array) -> jax.Array:
     Returns:
         A scalar.
 
-    Cost: about 15 d³ multiplications for d > 2, as vector arithmetic over the pairs up to d = 5.
+    Cost: about 15 d³ multiplications for d > 2, vectorised over the pairs up to d = 5.
 
     References: Bhatia, Jain and Lim (2019), On the Bures-Wasserstein distance between positive
     definite matrices, Thm. 1.
@@ -59,7 +59,7 @@ def squared_bures(s: jax.Array, t: jax.Array) -> jax.Array:
 
 
 def _root(a: jax.Array) -> jax.Array:
-    """Cholesky factor, of singular matrices that of one which differs by rounding errors."""
+    """Cholesky factor; that of a matrix within rounding errors if `a` is singular."""
     size, fixed = a.shape[0], lax.stop_gradient(a)
     rounding = 4 * size * jnp.finfo(a.dtype).eps * jnp.trace(fixed)
     smallest = jnp.min(jnp.diagonal(_matrices.cholesky(fixed)))  # NaN if there is none
@@ -85,7 +85,7 @@ def _multiply(a: Entries, b: Entries) -> Entries:
 def _polar_factor(left: jax.Array, right: jax.Array) -> jax.Array | Entries:
     """Orthogonal matrix U such that Uᵀ Kᵀ L is symmetric positive definite."""
     size = left.shape[0]
-    # Of unit length, so that nothing overflows or underflows.
+    # Scaled to unit norm, so that nothing overflows or underflows.
     left, right = (root / jnp.sqrt(jnp.sum(jnp.square(root))) for root in (left, right))
     inverses = (
         _matrices.solve_lower(root, jnp.eye(size, dtype=root.dtype)) for root in (left, right)
@@ -111,10 +111,10 @@ def _length(a: jax.Array | Entries) -> jax.Array:
 
 
 def _newton(a: jax.Array | Entries, inverse: jax.Array | Entries) -> jax.Array | Entries:
-    """Newton's step ½ (g A + A⁻ᵀ / g) to the polar factor, as A itself of unit length.
+    """Newton's step ½ (g A + A⁻ᵀ / g) to the polar factor, scaled to unit norm like A itself.
 
-    With the inverses of triangular matrices it is accurate where A is ill-conditioned; the result
-    has the root of the condition number.
+    With inverses from triangular matrices it is accurate even if A is ill-conditioned; the result
+    has the square root of the condition number of A.
     """
     scale = jnp.sqrt(_length(inverse) / _length(a))
     new = jax.tree.map(lambda x, y: scale * x + y / scale, a, inverse)

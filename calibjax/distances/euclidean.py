@@ -11,7 +11,7 @@ from calibjax.distances.base import Distance
 
 
 def _coordinates(p: PyTree) -> list[jax.Array]:
-    """Coordinates of p: class probabilities where it has them, otherwise all its parameters."""
+    """Coordinates of p: class probabilities if it has them, otherwise all its parameters."""
     return jax.tree.leaves(getattr(p, "class_probs", p))
 
 
@@ -35,8 +35,8 @@ def sum_over_coordinates(
 class Euclidean(Distance):
     """Euclidean distance ‖p − q‖₂ between targets, or over all parameters of two predictions.
 
-    Class predictions are compared as vectors of probabilities, so that `Bernoulli` gives the
-    distance of the two-class `Categorical`.
+    Class predictions are compared as vectors of probabilities, so that `Bernoulli` has the same
+    distances as the two-class `Categorical`.
 
     Cost: the number of parameters.
 
@@ -54,9 +54,9 @@ class Euclidean(Distance):
 class SquaredEuclidean(Distance):
     """Squared Euclidean distance ‖p − q‖₂², with the coordinates of `Euclidean`.
 
-    It is no metric, but the distance of the squared calibration error: with it, `estimators.ece`
-    estimates E‖E[e_Y | P] − P‖². In kernels, `Exponential` of it is the squared exponential kernel
-    of `Euclidean`; `SquaredExponential` of it, with the fourth power, is not positive
+    It is not a metric, but defines the squared calibration error: with it, `estimators.ece`
+    estimates E‖E[e_Y | P] − P‖². `Exponential` with this distance is the squared exponential kernel
+    of `Euclidean`; `SquaredExponential` with it, a function of the fourth power, is not positive
     semi-definite.
 
     Cost: the number of parameters.

@@ -14,8 +14,8 @@ _UNROLLED = 128  # a sum of absolute values compiles quickly
 class Manhattan(Distance):
     """Manhattan distance ‖x − y‖₁ = Σ_k |x_k − y_k|, with the coordinates of `Euclidean`.
 
-    Its `Exponential` kernel is the Laplacian kernel. Of class predictions it is twice the total
-    variation distance.
+    Its `Exponential` kernel is the Laplacian kernel. Between class predictions it is twice the
+    total variation distance.
 
     Cost: the number of coordinates.
 
@@ -31,10 +31,10 @@ class Manhattan(Distance):
 
 @record
 class MeanAbsoluteDifference(Distance):
-    """Mean absolute difference ‖x − y‖₁ / d of d coordinates, those of `Euclidean`.
+    """Mean absolute difference ‖x − y‖₁ / d of the d coordinates of `Euclidean`.
 
-    The Manhattan distance in units in which length scales do not depend on the dimension: with it,
-    `Exponential(γ)` is the kernel of L21.
+    The Manhattan distance divided by the dimension, so that length scales do not depend on it: with
+    this distance, `Exponential(γ)` is the kernel of L21.
 
     Cost: the number of coordinates.
 

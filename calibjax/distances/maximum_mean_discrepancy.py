@@ -18,16 +18,16 @@ class MaximumMeanDiscrepancy(Distance):
 
     the distance of their kernel mean embeddings in the Hilbert space of k. Hence
     exp(−(d / ℓ)^ν) with 0 < ν ≤ 2 is positive semi-definite for every family of distributions,
-    mixtures among them, which those of `MixtureWasserstein`, and of `Wasserstein` between normal
-    distributions whose covariances do not commute, need not be. It is a metric if k is
-    characteristic. Between `Samples` it is that of the empirical distributions. Distances do not
-    see the draws of `distributions.monte_carlo`.
+    including mixtures. This need not hold for `MixtureWasserstein`, nor for `Wasserstein` between
+    normal distributions whose covariances do not commute. It is a metric if k is characteristic.
+    For `Samples` it is the distance of the empirical distributions. Distances do not see the draws
+    of `distributions.monte_carlo`.
 
     Attributes:
         kernel: target kernel k with expectations under the predictions.
 
     The three terms cancel between similar predictions: the squared distance is accurate to
-    rounding errors of the terms, d to their root (1e-8, in float32 3e-4).
+    the rounding errors of the terms, d to their square root (1e-8, in float32 3e-4).
 
     Raises:
         NotImplementedError: if the expectations of the kernel have no closed form.

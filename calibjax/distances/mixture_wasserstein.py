@@ -1,4 +1,4 @@
-"""Wasserstein distance between mixtures whose plans couple whole components."""
+"""Wasserstein distance between mixtures with plans that couple whole components."""
 
 import dataclasses
 import numbers
@@ -30,22 +30,22 @@ class MixtureWasserstein(Distance):
 
     MW_s(p, q) = (min_π Σ_ij π_ij W₂(p_i, q_j)^s)^{1/s}, where π couples the weights of the
     components and W₂ is the distance `Wasserstein` of two components. It is a metric, and for
-    s ≤ 2 no smaller than the Wasserstein distance W_s of the mixtures themselves. Numbers of
-    components may differ.
+    s ≤ 2 no smaller than the Wasserstein distance W_s of the mixtures themselves. The mixtures may
+    have different numbers of components.
 
     **Kernels with it need not be positive semi-definite.** W21 Theorem D.1 says that
     exp(−λ MW_s^ν) is; its proof uses one coupling for all pairs, and the theorem is false. For
     the 45 mixtures of two equally likely normal distributions with means and standard deviations
     in {0, 1, 2} the smallest eigenvalue is −0.39 with λ = 0.5, ν = 2, and −0.04 with λ = 0.1,
-    ν = 1. Estimates and tests keep their meaning only with positive semi-definite kernels: of
-    `MaximumMeanDiscrepancy` all are, and it is cheaper.
+    ν = 1. Estimates and tests are meaningful only with positive semi-definite kernels, such as
+    those of `MaximumMeanDiscrepancy`, which is also cheaper.
 
     Attributes:
-        order: s ≥ 1, a number (static: each order is compiled anew).
+        order: s ≥ 1, a number (static: each order is compiled separately).
 
     Raises:
-        NotImplementedError: if one of the two is no `Mixture` (a single distribution p is
-            `Mixture(None, components)` with one component), or `Wasserstein` is not known for
+        NotImplementedError: if one of the two is not a `Mixture` (a single distribution is
+            `Mixture(None, components)` with one component), or `Wasserstein` is not defined for
             the components.
         TypeError: if the order is not a number.
         ValueError: if it is below one.
@@ -89,10 +89,10 @@ class MixtureWasserstein(Distance):
         row = jax.vmap(cost, in_axes=(None, 0))
         costs = jax.vmap(row, in_axes=(0, None))(p.components, q.components)
         total = transport_cost(p.mixing_probs, q.mixing_probs, costs)
-        return jnp.where(total == 0, 0, total)  # which has a kink there, with derivative zero
+        return jnp.where(total == 0, 0, total)  # a kink, where the derivative is set to zero
 
     def check_values(self, name: str) -> None:
-        """Refuses orders that are not numbers from one on."""
+        """Refuses orders that are not finite numbers ≥ 1."""
         if isinstance(self.order, bool) or not isinstance(self.order, numbers.Real):
             got = type(self.order).__name__
             raise TypeError(f"{name}.order: expected a number (it is static), got {got}")

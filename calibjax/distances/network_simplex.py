@@ -1,9 +1,9 @@
 """Transportation problems in integers, many at once, by the network simplex method.
 
-Integers make the method exact, and so finite: nothing depends on tolerances. Problems lie along
-the last axis, so that all arithmetic is on long vectors. Reductions over the other axes are `jnp`
-reductions or scans on purpose: written out, XLA would fuse them into what uses them, and evaluate
-them again for each of its entries.
+Integers make the method exact, and therefore finite: nothing depends on tolerances. Problems lie
+along the last axis, so that all arithmetic is on long vectors. Reductions over the other axes are
+`jnp` reductions or scans on purpose: if they were unrolled, XLA would fuse them into their
+consumers, and evaluate them again for each entry of these.
 """
 
 import math
@@ -21,7 +21,7 @@ class Tree(NamedTuple):
     """Basic solutions of b problems with K rows and L columns: spanning trees of n = K + L nodes.
 
     Nodes are the rows, then the columns; the root is the last column. Sets of the n − 1 arcs are
-    bits of words.
+    stored as bits of words.
     """
 
     path: jax.Array  # [words, n, b], the arcs between the root and each node
@@ -32,10 +32,10 @@ class Tree(NamedTuple):
 
 
 def free_bits(num_rows: int) -> int:
-    """Number of low bits that flows must have free for the perturbation.
+    """Number of low bits of the flows that are reserved for the perturbation.
 
-    A row more in a part of the tree changes its balance by one, and the balance of no part may
-    reach half of the unit of the flows.
+    Each row in a part of the tree changes the balance of that part by one, and no balance may reach
+    half a unit of the flows.
     """
     return num_rows.bit_length() + 1
 
@@ -58,8 +58,8 @@ def solve(supply: jax.Array, demand: jax.Array, cost: jax.Array) -> tuple[Tree, 
         cost: [K, L, b], from 0 to 2^cost_bits(K + L, dtype).
 
     Returns:
-        The last trees, and whether they are optimal, [b]: they are, unless the inputs are not as
-        they should be, or the limit of 50 n pivots is reached.
+        The last trees, and whether they are optimal, [b]: they are, unless the inputs are invalid,
+        or the limit of 50 n pivots is reached.
 
     References: Dantzig (1951); for the perturbation Charnes (1952).
     """
@@ -109,16 +109,16 @@ def _unpack(words: jax.Array, num_arcs: int) -> jax.Array:
 def _corner_rule(supply: jax.Array, demand: jax.Array, cost: jax.Array) -> Tree:
     """The first tree, by the north-west corner rule from the opposite corner.
 
-    Fills the cells on a way from the last row and column to the first ones. Whichever of the
-    present row and column is used up gives way to its predecessor, a new node, which hangs on
-    the other one. Between equal distributions this is the identity.
+    Fills the cells on a path from the last row and column to the first. Whichever of the current
+    row and column is used up is followed by its predecessor, a new node whose parent is the other
+    one. Between equal distributions the result is the identity.
     """
     (num_rows, num_problems), num_columns = supply.shape, demand.shape[0]
     num_arcs = num_rows + num_columns - 1
     amounts = jnp.concatenate([supply, demand])
     nodes = _index(num_rows + num_columns)
 
-    # Cells by diagonals, [i + j, i]: on the way i + j falls by one from each cell to the next.
+    # Cells by diagonals, [i + j, i]: along the path, i + j falls by one from cell to cell.
     wide = jnp.pad(cost, ((0, 0), (0, num_rows), (0, 0))).reshape(-1, num_problems)
     wide = wide[: num_rows * num_arcs].reshape(num_rows, num_arcs, num_problems)
     diagonals = jnp.moveaxis(wide, 1, 0)[::-1]
@@ -158,7 +158,7 @@ def _corner_rule(supply: jax.Array, demand: jax.Array, cost: jax.Array) -> Tree:
 
 
 def _entering_arc(cost: jax.Array, price: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """The arc with the smallest reduced cost cost_ij − price_i − price_j, and the latter, [b]."""
+    """The arc with the smallest reduced cost cost_ij − price_i − price_j, and this cost, [b]."""
     num_rows, num_columns, _ = cost.shape
     row_price, column_price = price[:num_rows], price[num_rows:]
 
@@ -180,11 +180,11 @@ def _entering_arc(cost: jax.Array, price: jax.Array) -> tuple[jax.Array, jax.Arr
 
 
 def _pivot(cost: jax.Array, tree: Tree) -> tuple[Tree, jax.Array]:
-    """Exchanges an arc for the one that lowers the cost fastest; where none does, it is optimal.
+    """Exchanges an arc for the one that lowers the cost fastest; if none does, it is optimal.
 
     The entering arc from row i to column j closes a cycle with the paths from the root to i and j.
-    Flow moves along it until an arc is empty, which leaves. What hung below that arc then hangs
-    on the entering one.
+    Flow moves along the cycle until an arc is empty; this is the leaving arc. The subtree below it
+    is then attached to the entering arc.
     """
     path, row_below, arc, flow, price = tree
     num_rows, num_columns, _ = cost.shape
@@ -195,7 +195,7 @@ def _pivot(cost: jax.Array, tree: Tree) -> tuple[Tree, jax.Array]:
     to_column = _pick(path[:, num_rows:], entering % num_columns)
     cycle = jnp.where(optimal, 0, to_row ^ to_column)
 
-    # Around the cycle from i, an arc that is entered at its row runs against the entering arc.
+    # On the way around the cycle from i, an arc entered at its row opposes the entering arc.
     against = cycle & ~(to_row ^ row_below)
     loses, gains = _unpack(against, num_arcs), _unpack(cycle ^ against, num_arcs)
     step = jnp.min(jnp.where(loses, flow, jnp.iinfo(flow.dtype).max), 0)
@@ -210,7 +210,7 @@ def _pivot(cost: jax.Array, tree: Tree) -> tuple[Tree, jax.Array]:
     is_row = _index(price.shape[0]) < num_rows
     price = price + jnp.where(cut_off, jnp.where(is_row == with_row, reduced, -reduced), 0)
 
-    # Between the leaving and the entering arc, what was below is now above.
+    # Between the leaving and the entering arc, the order of nodes is reversed.
     above = lax.reduce_and(jnp.where(cut_off, path, ~jnp.uint32(0)), (1,))
     turned = jnp.where(with_row, to_row, to_column) & ~above
     row_below = (row_below ^ turned) & ~leaving | jnp.where(with_row, leaving, 0)

@@ -11,8 +11,8 @@ from calibjax.distances.base import Distance
 class TotalVariation(Distance):
     """Total variation distance ½ Σ_c |p_c − q_c| between two class predictions.
 
-    Called on predictions with `class_probs` (`Categorical`, `Bernoulli`) or on vectors of
-    probabilities [m]. Values lie in [0, 1].
+    It takes predictions with `class_probs` (`Categorical`, `Bernoulli`) or vectors of probabilities
+    [m]. Values lie in [0, 1].
 
     Cost: m.
 

@@ -10,7 +10,7 @@ from jax.custom_batching import custom_vmap
 from calibjax import _checks
 from calibjax.distances import network_simplex
 
-# Numbers of problems solved at once: what the cache of a core holds, and what fills an accelerator.
+# Numbers of problems solved at once: one fits the cache of a core, the other fills an accelerator.
 _TOGETHER_ON_CPU, _TOGETHER = 512, 65536
 
 Problem = tuple[jax.Array, jax.Array, jax.Array]  # weights of rows and columns, cost
@@ -20,10 +20,10 @@ Solution = tuple[jax.Array, jax.Array, jax.Array]  # plan, potentials of rows an
 def transport_plan(weights_p: jax.Array, weights_q: jax.Array, cost: jax.Array) -> jax.Array:
     """Optimal plan argmin_π Σ_ij π_ij cost_ij among π ≥ 0 with marginals `weights_p`, `weights_q`.
 
-    The plan is a vertex of the set of plans, with at most K + K' − 1 entries above zero. It is a
-    constant for derivatives: the cost of small changes is Σ π_ij dcost_ij, so the gradient of
-    Σ_ij π_ij cost_ij with respect to the cost is right. For gradients with respect to the weights
-    use `transport_cost`.
+    The plan is a vertex of the set of plans, with at most K + K' − 1 positive entries. It is
+    differentiated as a constant: small changes of the cost change the minimum by Σ π_ij dcost_ij,
+    so the gradient of Σ_ij π_ij cost_ij with respect to the cost is right. For gradients with
+    respect to the weights use `transport_cost`.
 
     Args:
         weights_p: probabilities, [K]; zeros are allowed. Weights are divided by their sum.
@@ -31,21 +31,21 @@ def transport_plan(weights_p: jax.Array, weights_q: jax.Array, cost: jax.Array) 
         cost: finite, [K, K'].
 
     Returns:
-        The plan, [K, K']; NaN if weights or costs that are traced, and so cannot be checked, are
-        not finite or weights are negative.
+        The plan, [K, K']; NaN if traced weights or costs, which cannot be checked, are not finite
+        or weights are negative.
 
     Raises:
-        TypeError: if an argument is no floating-point array.
-        ValueError: if shapes do not fit, weights are not probabilities, or costs are not finite.
+        TypeError: if an argument is not a floating-point array.
+        ValueError: if shapes do not match, weights are not probabilities, or costs are not finite.
 
-    Accuracy: the plan is optimal for costs that are rounded to 2^−t of their range and weights
-    that are rounded to 2^−s, zero weights to one such unit (their part of the plan is zero
-    nevertheless). With up to ten weights on each side t = 57 and s = 52 in float64, and
-    t = s = 25 in float32, where marginals, and the cost divided by the largest one, are right to
-    1e-6. With a hundred t = 54 and s = 52, and t = s = 22 in float32 (2e-5 if most are zero).
+    Accuracy: the plan is optimal for costs rounded to 2^−t of their range and weights rounded to
+    multiples of 2^−s, zero weights to one such unit (their part of the plan is zero nevertheless).
+    With up to ten weights on each side, t = 57 and s = 52 in float64, and t = s = 25 in float32,
+    where marginals, and the cost relative to the largest cost, are right to 1e-6. With a hundred,
+    t = 54 and s = 52, and t = s = 22 in float32 (2e-5 if most weights are zero).
 
-    Cost: about K + K' to 5 (K + K') pivots, of K K' operations each; batches by `vmap` pivot
-    together, 10 × 10 problems in 5 to 10 µs each. Memory in batches: O(K K') per problem.
+    Cost: about K + K' to 5 (K + K') pivots of K K' operations each. Problems batched by `vmap` are
+    solved together, 10 × 10 problems in 5 to 10 µs each, with O(K K') memory per problem.
 
     >>> import jax.numpy as jnp
     >>> cost = jnp.array([[0.0, 1.0, 4.0], [1.0, 0.0, 1.0]])
@@ -60,9 +60,9 @@ def transport_cost(weights_p: jax.Array, weights_q: jax.Array, cost: jax.Array) 
     """Smallest cost min_π Σ_ij π_ij cost_ij of a plan with marginals `weights_p`, `weights_q`.
 
     Its gradient with respect to the cost is the optimal plan, and with respect to the weights
-    the dual potentials (less their mean under the weights, as these are divided by their sum).
-    Where several plans or potentials are optimal, so that there is only a subgradient, it is
-    that of one of them. Second derivatives are zero.
+    the dual potentials (minus their weighted mean, since weights are divided by their sum). Where
+    several plans or potentials are optimal, one of them is the subgradient that is returned.
+    Second derivatives are zero.
 
     Arguments, errors, accuracy and cost are those of `transport_plan`.
 
@@ -124,7 +124,7 @@ def _solve(p: jax.Array, q: jax.Array, cost: jax.Array) -> Solution:
 
 
 def _solve_in_parts(p: jax.Array, q: jax.Array, cost: jax.Array, *, size: int) -> Solution:
-    """`_solve`, at most `size` problems at once."""
+    """`_solve` for at most `size` problems at once."""
     num_problems = cost.shape[-1]
     num_parts = -(-num_problems // size)
     length = -(-num_problems // num_parts)
@@ -144,7 +144,7 @@ def _solve_in_parts(p: jax.Array, q: jax.Array, cost: jax.Array, *, size: int) -
 
 @_solve.def_vmap
 def _solve_batch(size: int, batched: list, *problem: jax.Array) -> tuple[Solution, tuple]:
-    """A batch of b problems each is one of more problems."""
+    """A batch of batches is one larger batch."""
 
     def merge(x: jax.Array, is_batched: bool) -> jax.Array:
         x = jnp.moveaxis(x, 0, -1) if is_batched else jnp.repeat(x[..., None], size, -1)
@@ -158,7 +158,7 @@ def _solve_batch(size: int, batched: list, *problem: jax.Array) -> tuple[Solutio
 
 
 def _solve_together(p: jax.Array, q: jax.Array, cost: jax.Array) -> Solution:
-    """`_solve` in one go: rounds to integers, solves, and goes back."""
+    """`_solve` in one go: rounds to integers, solves, and converts the solution back."""
     num_rows, num_columns, num_problems = cost.shape
     integer = jnp.int32 if cost.dtype == jnp.float32 else jnp.int64
     unit = 2.0 ** network_simplex.cost_bits(num_rows + num_columns, integer)
@@ -183,7 +183,7 @@ def _solve_together(p: jax.Array, q: jax.Array, cost: jax.Array) -> Solution:
 
 
 def _whole_weights(weights: jax.Array, bits: int, dtype: jnp.dtype) -> jax.Array:
-    """Weights as positive integers with sum 2^bits; the largest takes what rounding leaves."""
+    """Weights as positive integers with sum 2^bits; the largest absorbs the rounding errors."""
     whole = jnp.maximum(jnp.round(weights * 2.0**bits).astype(dtype), 1)
     missing = (1 << bits) - jnp.sum(whole, 0, dtype=dtype)
     is_largest = jnp.arange(weights.shape[0])[:, None] == jnp.argmax(weights, 0)

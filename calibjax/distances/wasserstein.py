@@ -40,7 +40,7 @@ def _(p: MvNormal, q: MvNormal) -> jax.Array:
 
 @_squared.register
 def _(p: Samples, q: Samples) -> jax.Array:
-    """Mean squared difference of the order statistics."""
+    """Mean squared difference between order statistics."""
     shapes = [jnp.shape(x.values) for x in (p, q)]
     if shapes[0] != shapes[1] or len(shapes[0]) != 1 or (p.weights, q.weights) != (None, None):
         raise NotImplementedError(
@@ -66,14 +66,15 @@ class Wasserstein(Distance):
     exp(−W₂² / 2) between four thin normals, with axes 45 degrees apart, has the eigenvalue −0.06.
     Derivatives are exact; second derivatives with respect to covariances are not.
 
-    Of `Samples` it is the distance of the empirical distributions, W₂² = m⁻¹ Σ_k (z_(k) − z'_(k))²
-    with the sorted draws, for equally many draws of a scalar without weights.
+    For `Samples` it is the distance of the empirical distributions,
+    W₂² = m⁻¹ Σ_k (z_(k) − z'_(k))² with the sorted draws; these have to be scalars without
+    weights, equally many on both sides.
 
-    Cost: the number of parameters. For full covariances about 15 d³ multiplications if d > 2, as
-    vector arithmetic over the pairs for d ≤ 5; beyond, ten times as slow.
+    Cost: the number of parameters. For full covariances about 15 d³ multiplications if d > 2,
+    vectorised over the pairs for d ≤ 5; beyond, ten times as slow.
 
     Raises:
-        NotImplementedError: if the distance between the two families is not known.
+        NotImplementedError: if the distance between the two families is not defined.
 
     References: W21 D.1 (normal), D.2 (Laplace); methods of `calibjax.distances.bures`.
 

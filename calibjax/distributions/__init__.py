@@ -5,27 +5,25 @@ leading axis n on every parameter. All formulas are written for one instance and
 `jax.vmap`.
 
 **A distribution of your own** is a subclass of `Distribution` that `calibjax.record` makes a
-pytree. Its parameters are fields `parameter(constraint)`, from which the checks and their messages
-follow, and so they do for the targets from `support`; see `distributions.constraints`. It has
+pytree. Its parameters are fields `parameter(constraint)`. The constraints determine how parameters
+are checked, and `support` how targets are; see `distributions.constraints`. It has
 
 - `sample(key)`: one draw,
 - `log_prob(y)`, `mean()`, `variance()`, and `cdf(y)`, `icdf(level)`, `crps(y)` where they exist
-  (the estimators and tests need none of them; scores and plots do),
-- `tempered(temperature)` and `linear_map(scale)` where temperature scaling and `kernels.Linear` are
-  to take it,
-- per target kernel the two expectations, registered with
+  (scores and plots use them; estimators and tests do not),
+- `tempered(temperature)` for temperature scaling and `linear_map(scale)` for `kernels.Linear`,
+- the two expectations of each target kernel, registered with
   `calibjax.kernels.register_expectations`,
-- `distances.Wasserstein.register(Family, squared)` where kernels on predictions are to use that
-  distance.
+- `distances.Wasserstein.register(Family, squared)` if kernels on predictions use that distance.
 
-Any other frozen dataclass pytree with a method `sample(key)` will do, too. Then only the common
+Any other frozen dataclass pytree with a method `sample(key)` works, too. Then only the common
 length of the leading axes and finiteness are checked, unless it has methods
 `check_structure(name)`, `check_values(name)` and `check_targets(name, targets)`, which receive a
 batch and raise `ValueError` or `TypeError`. The last two may return the batch and the targets with
-what is traced and wrong replaced by NaN (of integers, by the smallest one).
+invalid traced values replaced by NaN (integers by the smallest integer).
 
-Parameters and targets are whatever NumPy reads as real numbers; float16 and bfloat16 are computed
-in float32.
+Parameters and targets may be anything that NumPy reads as real numbers; float16 and bfloat16 are
+converted to float32.
 
 A Rayleigh distribution, whose square is exponential, with the target kernel
 exp(−y²) exp(−z²) (one feature, exp(−y²)):

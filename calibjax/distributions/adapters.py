@@ -68,7 +68,7 @@ class NumpyroDistribution:
         return self.build().icdf(level)
 
     def check_structure(self, name: str) -> None:
-        """Refuses parameters that are not arrays, or do not make a batch [n]."""
+        """Refuses parameters that are not arrays, or do not form a batch [n]."""
         for key, value in self.parameters.items():
             _checks.floating(f"{name}.{key}", value)
         expected = (_checks.leading_size(name, self.parameters),)
@@ -101,7 +101,7 @@ class NumpyroDistribution:
         return dataclasses.replace(self, parameters=checked)
 
     def check_targets(self, name: str, targets: jax.Array) -> jax.Array:
-        """Refuses targets of another kind or shape, or outside of the support."""
+        """Refuses targets of the wrong dtype or shape, or outside the support."""
         distribution = self.build()
         if distribution.support.is_discrete:
             targets = _checks.integer(name, targets, "targets")
@@ -123,11 +123,10 @@ def from_numpyro(distribution: Any) -> PyTree:
     """Turns a batch of numpyro distributions into predictions.
 
     Normal, Laplace, MultivariateNormal, Categorical, Bernoulli, Poisson, Beta, Dirichlet, StudentT,
-    LogNormal, Gamma, Uniform, NegativeBinomial2,
-    `Normal(...).to_event(1)` (→ `DiagNormal`) and `MixtureSameFamily` of these become the records
-    of this package, with expectations in closed form where they exist. Other distributions that
-    are determined by their parameters become a `NumpyroDistribution`, to be handed to
-    `monte_carlo`.
+    LogNormal, Gamma, Uniform, NegativeBinomial2, `Normal(...).to_event(1)` (→ `DiagNormal`) and
+    `MixtureSameFamily` of these become the records of this package, with expectations in closed
+    form where they exist. Other distributions that are determined by their parameters become a
+    `NumpyroDistribution`, to be passed to `monte_carlo`.
 
     Args:
         distribution: a numpyro distribution with batch shape (n,).
@@ -137,7 +136,7 @@ def from_numpyro(distribution: Any) -> PyTree:
 
     Raises:
         ImportError: if numpyro is not installed (`pip install 'calibjax[numpyro]'`).
-        TypeError: if it is no numpyro distribution, or one that is wrapped or transformed.
+        TypeError: if it is not a numpyro distribution, or is a wrapped or transformed one.
         ValueError: if its batch shape is not (n,).
 
     >>> import jax.numpy as jnp, numpyro.distributions
@@ -175,7 +174,7 @@ def _convert(distribution: Any) -> PyTree:
             return _wrap(distribution)
         base = _convert(distribution.base_dist)
         return DiagNormal(base.loc, base.scale)
-    # Our class, and the parameters in numpyro's words with the number of their event dimensions.
+    # Our class, and numpyro's names of its parameters with their numbers of event dimensions.
     record, parameters = {
         numpyro.Normal: (Normal, {"loc": 0, "scale": 0}),
         numpyro.Laplace: (Laplace, {"loc": 0, "scale": 0}),
@@ -205,7 +204,7 @@ def _full(value: object, batch: tuple[int, ...], event_dim: int) -> jax.Array:
 
 
 def _wrap(distribution: Any) -> NumpyroDistribution:
-    """Parameters of any distribution that can be made again from them."""
+    """Parameters of any distribution that can be rebuilt from them."""
     kind, batch = type(distribution), distribution.batch_shape
     names = [k for k in inspect.signature(kind).parameters if k in kind.arg_constraints]
     wrapped = None

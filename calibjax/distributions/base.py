@@ -17,12 +17,12 @@ class Distribution:
     """A predicted distribution, or a batch of n with a leading axis n on every parameter.
 
     A family is a subclass, made a pytree by `calibjax.record`, whose parameters are fields
-    `parameter(constraint)`. The checks of batches and targets, and their messages, follow from
-    these constraints and from `support`, the constraint of the targets: a class attribute without
-    annotation, `constraints.real` by default, or a property that depends on the parameters.
-    Formulas are methods for one distribution, functions of arrays, which are compiled:
+    `parameter(constraint)`. Batches and targets are checked against these constraints and
+    `support`, the constraint of the targets: a class attribute without annotation,
+    `constraints.real` by default, or a property that depends on the parameters. Formulas are
+    methods for one distribution, compiled as functions of arrays:
 
-    - `sample(key)`: one draw, which everything needs,
+    - `sample(key)`: one draw; always required,
     - `log_prob(y)`, `mean()`, `variance()`, `cdf(y)`, `icdf(level)`, `crps(y)`, where they exist,
     - `tempered(temperature)` and `linear_map(scale)`: another distribution, see
       `calibjax.recalibration.tempered` and `calibjax.kernels.linear_map`.
@@ -59,7 +59,7 @@ class Distribution:
         return sizes
 
     def check_values(self, name: str) -> PyTree:
-        """Refuses parameters outside their constraints; traced ones become NaN."""
+        """Refuses parameters outside their constraints; invalid traced ones become NaN."""
         checked = {
             key: constraint.check(f"{name}.{key}", getattr(self, key))
             for key, constraint in _constraints(self).items()
@@ -67,7 +67,7 @@ class Distribution:
         return _checks.replaced(self, **checked)
 
     def check_targets(self, name: str, targets: Any) -> PyTree:
-        """Refuses targets of another shape, or outside the support."""
+        """Refuses targets of the wrong shape, or outside the support."""
         support: Constraint = self.support
         if not _constraints(self):
             raise TypeError(
@@ -102,7 +102,7 @@ def _constraints(record: Any) -> dict[str, Constraint]:
 
 
 def fitting_scale(scale: ArrayLike, like: ArrayLike, ndims: tuple[int, ...]) -> jax.Array:
-    """The scale of a linear map in the precision of a point, scalar or [d], that it fits."""
+    """The scale of a linear map, checked against a point (scalar or [d]), in its precision."""
     is_floating = jnp.issubdtype(jnp.result_type(like), jnp.floating)
     scale = jnp.asarray(scale, jnp.result_type(like) if is_floating else None)
     if scale.ndim not in ndims or (scale.ndim and scale.shape[-1:] != jnp.shape(like)):
@@ -116,6 +116,6 @@ def fitting_scale(scale: ArrayLike, like: ArrayLike, ndims: tuple[int, ...]) -> 
 
 
 def transformed_point(point: PyTree, scale: ArrayLike) -> jax.Array:
-    """A y for a point y, scalar or [d], and a number, factors [d] or a matrix A [k, d]."""
+    """A y for a point y, scalar or [d], where A is a number, factors [d] or a matrix [k, d]."""
     scale = fitting_scale(scale, point, (0, 1, 2) if jnp.ndim(point) else (0,))
     return matmul(scale, point) if scale.ndim == 2 else scale * point

@@ -12,7 +12,7 @@ from calibjax._pytree import parameter, record
 from calibjax.distributions.base import Distribution
 from calibjax.distributions.constraints import Constraint, labels, probability, real, simplex
 
-_UNDERFLOW = -800.0  # smaller exponents give zero; without them no derivative is 0 / 0
+_UNDERFLOW = -800.0  # smaller exponents, which give zero, are left out: derivatives would be 0 / 0
 
 
 @record
@@ -63,13 +63,14 @@ class Categorical(Distribution):
         num_classes = jnp.shape(self.probs)[-1]
         below = jnp.cumsum(self.probs, -1) < jnp.asarray(level)[..., None]
         label = jnp.sum(below, -1)
-        # Rounding of the sums may lead past the last, or to a first class of probability zero.
+        # Rounding errors of the sums may lead past the last class, or to a first class with
+        # probability zero.
         possible = self.probs > 0
         last = num_classes - 1 - jnp.argmax(possible[..., ::-1], -1)
         return jnp.clip(label, jnp.argmax(possible, -1), last)
 
     def tempered(self, temperature: jax.Array) -> "Categorical":
-        """Probabilities ∝ p^{1/T}; those of zero stay zero."""
+        """Probabilities ∝ p^{1/T}; zeros stay zero."""
         probs = jnp.asarray(self.probs)
         is_possible = probs > 0
         logs = jnp.log(jnp.where(is_possible, probs, 1))
@@ -86,12 +87,12 @@ class Categorical(Distribution):
 class CategoricalLogits(Distribution):
     """Distribution of a class label 0, ..., m − 1, given by unnormalised log-probabilities.
 
-    The `Categorical` with the probabilities softmax(logits), for estimators and tests the same.
-    What takes logarithms of probabilities is exact where those underflow:
-    `scores.negative_log_likelihood` and `recalibration.TemperatureScaling` of networks.
+    For estimators and tests it is the same as the `Categorical` with probabilities softmax(logits).
+    Functions of log-probabilities stay exact where probabilities underflow:
+    `scores.negative_log_likelihood`, and `recalibration.TemperatureScaling` of networks.
 
     Attributes:
-        logits: finite numbers, up to a constant the log-probabilities, [m], or [n, m] for a batch.
+        logits: log-probabilities up to a constant, finite, [m], or [n, m] for a batch.
 
     >>> import jax.numpy as jnp
     >>> p = CategoricalLogits(logits=jnp.array([0.0, 500.0]))
@@ -112,7 +113,7 @@ class CategoricalLogits(Distribution):
         return jax.nn.softmax(jnp.asarray(self.logits), -1)
 
     def sample(self, key: jax.Array) -> jax.Array:
-        """Draws one label, that of the `Categorical`."""
+        """Draws one label, the same as the `Categorical` with this key."""
         return Categorical(self.class_probs).sample(key)
 
     def log_prob(self, y: jax.Array) -> jax.Array:
@@ -132,7 +133,7 @@ class CategoricalLogits(Distribution):
         return Categorical(self.class_probs).icdf(level)
 
     def tempered(self, temperature: jax.Array) -> "CategoricalLogits":
-        """Logits over T, the largest of them zero."""
+        """Logits divided by T, shifted so that the largest is zero."""
         logits = jnp.asarray(self.logits)
         # Without the shift, which cancels, low temperatures would give differences of infinities.
         shifted = logits - lax.stop_gradient(jnp.max(logits, -1, keepdims=True))
@@ -140,15 +141,15 @@ class CategoricalLogits(Distribution):
 
 
 def _at_label(values: jax.Array, y: jax.Array) -> jax.Array:
-    """The entry of label y of the last axis, NaN for labels out of range."""
+    """The entry for label y on the last axis, NaN for labels out of range."""
     index = jnp.where(jnp.asarray(y) < 0, jnp.shape(values)[-1], y)[..., None]
     return jnp.take_along_axis(values, index, -1, mode="fill")[..., 0]
 
 
 def _divisor(temperature: jax.Array) -> jax.Array:
-    """The temperature, but for values at which only equal probabilities remain anyway.
+    """The temperature, bounded from below where only the largest probabilities remain anyway.
 
-    There the derivative, with the square of the temperature, would be zero times infinity.
+    Below, the derivative, which contains 1 / T², would be zero times infinity.
     """
     return jnp.maximum(temperature, 1e-4 * jnp.finfo(temperature.dtype).eps)
 
@@ -159,8 +160,8 @@ class Bernoulli(Distribution):
 
     Estimators and tests give exactly the numbers of the two-class `Categorical`; only
     `estimators.UniformBins` treats probabilities on the edge of a bin differently. `np.asarray`
-    and JAX functions turn it into the array of probabilities, so that confidences can be handed
-    to them.
+    and JAX functions turn it into the array of probabilities, so that it can be passed on as
+    confidences.
 
     Attributes:
         probs: probability of label 1; scalar, or [n] for a batch.
@@ -215,7 +216,7 @@ class Bernoulli(Distribution):
         return Categorical(self.class_probs).icdf(level)
 
     def tempered(self, temperature: jax.Array) -> "Bernoulli":
-        """Probabilities ∝ p^{1/T}; those of zero stay zero."""
+        """Probabilities ∝ p^{1/T}; zeros stay zero."""
         probs = jnp.asarray(self.probs)
         is_certain = (probs <= 0) | (probs >= 1)
         inside = jnp.where(is_certain, 0.5, probs)

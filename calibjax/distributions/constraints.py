@@ -1,12 +1,11 @@
 """Constraints of parameters and targets.
 
-`real`, `positive`, `non_negative`, `between(low, high)`, `probability` and `proportion` are of
-numbers, `simplex` of
-vectors of probabilities, `positive_definite` of matrices, `counts` and `labels(num_classes)` of
-integers. `constraint.with_axes("d")` is that of a vector of such values: axes of the same name have
-the same length in all parameters of a distribution. A `Constraint` of your own has a function
-`check(name, values)` that refuses what is wrong where it is known, and returns the values with NaN
-where they are traced and wrong.
+`real`, `positive`, `non_negative`, `between(low, high)`, `probability` and `proportion` constrain
+numbers, `simplex` vectors of probabilities, `positive_definite` matrices, `counts` and
+`labels(num_classes)` integers. `constraint.with_axes("d")` constrains vectors of such values: axes
+of the same name have the same length in all parameters of a distribution. A `Constraint` of your
+own has a function `check(name, values)` that refuses invalid values, and replaces them by NaN if
+they are traced.
 """
 
 import dataclasses
@@ -39,9 +38,10 @@ class Constraint:
     """Which values a parameter or a target may take.
 
     Attributes:
-        words: these values, as errors and the documentation call them.
-        check: (name, array) → the array; refuses other values, and makes traced ones NaN.
-        axes: names of the axes of one value, none for scalars. Axes of one name have one length.
+        words: description of these values in error messages and the documentation.
+        check: (name, array) → the array; refuses other values, or replaces traced ones by NaN.
+        axes: names of the axes of one value, empty for scalars. Axes of the same name have the
+            same length.
         min_size: smallest length of the last axis.
         is_integer: whether the values are integers.
     """

@@ -37,7 +37,7 @@ class Dirichlet(Distribution):
         return jax.random.dirichlet(key, self.concentration, dtype=dtype)
 
     def log_prob(self, y: jax.Array) -> jax.Array:
-        """Log-density at y, [d]; its limit where a coordinate is zero, NaN if it has none."""
+        """Log-density at y, [d]; its limit where a coordinate is zero, NaN if there is none."""
         return log_dirichlet_density(jnp.asarray(self.concentration), y)
 
     def mean(self) -> jax.Array:

@@ -1,4 +1,4 @@
-"""Draws of predictions, in place of expectations in closed form."""
+"""Draws from predictions, in place of expectations in closed form."""
 
 import dataclasses
 import functools
@@ -16,11 +16,11 @@ from calibjax.distributions.sampling import draw
 
 @record
 class MonteCarlo:
-    """A distribution together with draws of it, made by `monte_carlo`.
+    """A distribution together with draws from it, made by `monte_carlo`.
 
-    Expectations of target kernels are averages over the draws. Everything else is that of the
-    distribution: kernels on predictions and distances see it, targets are drawn from it, and
-    attributes such as `log_prob`, `mean`, or its parameters are passed through.
+    Expectations of target kernels are averages over the draws. Everything else uses the
+    distribution itself: kernels on predictions and distances see it, targets are drawn from it, and
+    attributes such as `log_prob`, `mean` or the parameters are passed through.
 
     Attributes:
         distribution: the distribution.
@@ -31,11 +31,11 @@ class MonteCarlo:
     draws: Samples
 
     def with_index(self, num_axes: int = 1) -> "MonteCarlo":
-        """A batch with axes of that number, each prediction with an index of its own."""
+        """The batch, with `num_axes` leading axes, in which each prediction has its own index."""
         return dataclasses.replace(self, draws=self.draws.with_index(num_axes))
 
     def tempered(self, temperature: jax.Array) -> "MonteCarlo":
-        """There is none."""
+        """Not defined: the draws belong to one temperature."""
         del temperature
         raise NotImplementedError(
             "tempered is not defined for MonteCarlo, whose draws belong to one temperature: scale "
@@ -43,7 +43,7 @@ class MonteCarlo:
         )
 
     def __getattr__(self, name: str) -> PyTree:
-        # Fields are found before; they are missing only while Python makes or copies the record.
+        # Existing fields do not get here; they are missing only while Python makes or copies self.
         if name.startswith("__") or name in ("distribution", "draws"):
             raise AttributeError(name)
         return getattr(self.distribution, name)
@@ -65,26 +65,26 @@ class MonteCarlo:
 
 @functools.partial(jax.jit, static_argnames="num_samples")
 def _draw_many(key: jax.Array, predictions: Distribution, num_samples: int) -> jax.Array:
-    """Independent draws of each prediction, [n, m] or [n, m, d]."""
+    """Independent draws from each prediction, [n, m] or [n, m, d]."""
     keys = jax.random.split(key, num_samples)
     return jax.vmap(lambda k: draw(k, predictions), out_axes=1)(keys)
 
 
 def monte_carlo(key: jax.Array, predictions: Distribution, num_samples: int) -> MonteCarlo:
-    """Draws from each prediction, with which expectations are estimated without bias.
+    """Draws from each prediction, which give unbiased estimates of expectations.
 
-    For predictions and target kernels without closed-form expectations: hand the result to
+    For predictions and target kernels without closed-form expectations: pass the result to
     estimators and tests in place of the predictions. The draws of different predictions are
     independent, so that all expectations, and the unbiased and the biased SKCE, have the mean that
     exact expectations would give; their variance grows by terms of order 1 / num_samples. On the
-    diagonal, where a prediction is paired with itself, no draw is paired with itself. So h is not
-    positive semi-definite any more, and even the biased SKCE may be negative. The exact tests stay
-    exact.
+    diagonal, where a prediction is paired with itself, draws are not paired with themselves. So h
+    is no longer positive semi-definite, and even the biased SKCE may be negative. The exact tests
+    stay exact.
 
     Args:
         key: a JAX random key.
         predictions: batch of n distributions.
-        num_samples: m ≥ 2, number of draws of each prediction.
+        num_samples: m ≥ 2, number of draws from each prediction.
 
     Returns:
         The predictions with their draws.
@@ -94,8 +94,8 @@ def monte_carlo(key: jax.Array, predictions: Distribution, num_samples: int) -> 
         ValueError: if the parameters have wrong shapes or values, or m < 2.
 
     Cost: n m draws and their memory; the SKCE then evaluates the target kernel n² m² / 2 times,
-    which no rearrangement saves for kernels without features: m = 10 costs a hundred times as much
-    as a closed form, minutes for n = 30 000. Few draws do, since there are n of each.
+    unavoidably for kernels without features: m = 10 costs a hundred times as much as a closed form,
+    minutes for n = 30 000. A few draws suffice, since each of the n predictions has its own.
 
     References: none of the four papers has it.
 

@@ -18,7 +18,8 @@ class Gamma(Distribution):
 
     Attributes:
         concentration: shape parameter, from 0.01 (below, most draws are rounded to zero) to 1e4
-            (beyond, float32 says little of the distribution function); scalar, or [n] for a batch.
+            (above, float32 is too coarse for the distribution function); scalar, or [n] for a
+            batch.
         rate: inverse scale, positive; shape of `concentration`.
 
     >>> import jax.numpy as jnp

@@ -13,7 +13,7 @@ from calibjax._special import at_levels, inverse_of_cdf
 from calibjax.distributions.base import Distribution
 from calibjax.distributions.constraints import positive, real
 
-_NEAR = 0.1  # below, gammainc, in which powers of x underflow, is replaced by its series
+_NEAR = 0.1  # below, the series replaces gammainc, in which powers of x underflow
 
 
 def _series(share: jax.Array, x: jax.Array) -> jax.Array:
@@ -28,8 +28,8 @@ def _series(share: jax.Array, x: jax.Array) -> jax.Array:
 class GeneralizedNormal(Distribution):
     """Generalised normal distribution, density ∝ exp(−|(y − loc) / scale|^power).
 
-    The power exponential distribution of W21 App. F: Laplace for power 1, normal with the standard
-    deviation scale / √2 for 2, and close to uniform for large powers.
+    The power exponential distribution of W21 App. F: Laplace for power 1, normal with standard
+    deviation scale / √2 for power 2, and close to uniform for large powers.
 
     Attributes:
         loc: mean; scalar, or [n] for a batch.
@@ -87,7 +87,7 @@ class GeneralizedNormal(Distribution):
         inner = jnp.abs(2 * jnp.clip(level, 0, 1) - 1) + 0 * share
         start = inner * jnp.exp(gammaln(1 + share))
         near = start
-        for _ in range(16):  # each gains a digit
+        for _ in range(16):  # each step gains a digit
             near = start / _series(share, jnp.minimum(near**self.power, _NEAR))
         far = inverse_of_cdf(lambda x: gammainc(share, x), inner, 1e4) ** share
         distance = jnp.where(near**self.power < _NEAR, near, far)

@@ -51,7 +51,7 @@ class Laplace(Distribution):
         """Probability of values up to y."""
         z = (y - self.loc) / self.scale
         is_below = z < 0
-        # Only exponentials that cannot overflow, or their gradients would not be finite.
+        # Only exponentials that cannot overflow: otherwise gradients would not be finite.
         below = 0.5 * jnp.exp(jnp.where(is_below, z, 0))
         above = 0.5 * jnp.exp(-jnp.where(is_below, 0, z))
         return jnp.where(is_below, below, 1 - above)
@@ -72,6 +72,6 @@ class Laplace(Distribution):
         return dataclasses.replace(self, scale=self.scale * temperature)
 
     def linear_map(self, scale: Any) -> "Laplace":
-        """Distribution of a Z for Z ~ p and a number a."""
+        """Distribution of a Z for Z ~ p, where a is a number."""
         scale = fitting_scale(scale, self.loc, (0,))
         return dataclasses.replace(self, loc=scale * self.loc, scale=absolute(scale) * self.scale)

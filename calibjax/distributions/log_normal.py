@@ -63,7 +63,7 @@ class LogNormal(Distribution):
 
     def crps(self, y: jax.Array) -> jax.Array:
         """Continuous ranked probability score of y, Baran and Lerch (2015), eq. (A.1)."""
-        # The mean of what lies below y, minus half of the mean difference of two draws.
+        # The partial mean of the values below y, and half the mean difference of two draws.
         below = jnp.where(y > 0, ndtr(self._standardised(y) - self.scale), 0)
         return y * (2 * self.cdf(y) - 1) - 2 * self.mean() * (
             below - ndtr(-self.scale / math.sqrt(2))

@@ -24,7 +24,7 @@ class Mixture(Distribution):
     """Mixture Σ_k w_k p_k of k distributions of one family, such as an ensemble of models.
 
     Attributes:
-        weights: w, probabilities of the components, [k], or [n, k] for a batch; None where all
+        weights: w, probabilities of the components, [k], or [n, k] for a batch; None if all
             are 1 / k.
         components: the distributions p_1, ..., p_k as a batch, with a leading axis k, or [n, k]
             for a batch of mixtures.
@@ -41,7 +41,7 @@ class Mixture(Distribution):
 
     @property
     def mixing_probs(self) -> jax.Array:
-        """Probability of each component, [k], with sum one also where weights are rounded."""
+        """Probability of each component, [k], with sum one even if weights are rounded."""
         if self.weights is None:
             first = jax.tree.leaves(self.components)[0]
             num_components = jnp.shape(first)[0]
@@ -90,9 +90,9 @@ class Mixture(Distribution):
     def icdf(self, level: jax.Array) -> jax.Array:
         """Smallest value y with cdf(y) ≥ level, by bisection to machine precision.
 
-        It lies between the smallest and the largest quantile of components of positive weight.
-        Derivatives are those of the implicit function cdf(y) = level; with respect to discrete
-        components there are none. Cost: about 55 (float32: 26) evaluations of the cdf.
+        It lies between the smallest and the largest quantile of components with positive weight.
+        Derivatives are those of the function that cdf(y) = level defines implicitly; discrete
+        components have none. Cost: about 55 (float32: 26) evaluations of the cdf.
         """
         return jnp.vectorize(functools.partial(_quantile, self))(jnp.asarray(level))
 
@@ -112,7 +112,7 @@ class Mixture(Distribution):
         return matmul(weights, distances - 0.5 * matmul(between, weights))
 
     def tempered(self, temperature: jax.Array) -> "Mixture":
-        """Every component at temperature T, the weights as they are: a convention."""
+        """Every component at temperature T, with unchanged weights: a convention."""
         components = jax.vmap(lambda p: p.tempered(temperature))(self.components)
         return dataclasses.replace(self, components=components)
 
@@ -122,7 +122,7 @@ class Mixture(Distribution):
         return dataclasses.replace(self, components=components)
 
     def with_index(self, num_axes: int = 1) -> "Mixture":
-        """A batch whose components know which of them they are, where they need it."""
+        """The batch, whose components have their own index if they need one."""
         if not hasattr(self.components, "with_index"):
             return self
         return dataclasses.replace(self, components=self.components.with_index(num_axes + 1))
@@ -134,7 +134,7 @@ class Mixture(Distribution):
         return dataclasses.replace(self, components=self.components.without_index())
 
     def check_structure(self, name: str) -> None:
-        """Refuses a batch without the axes [n, k] on all components, or with other weights."""
+        """Refuses components without leading axes [n, k], and weights of another shape."""
         if not _checks.is_distribution(self.components):
             raise TypeError(
                 f"{name}.components: expected distributions such as distributions.Normal, "
@@ -159,7 +159,7 @@ class Mixture(Distribution):
             self._first().check_structure(f"{name}.components[:, 0]")
 
     def check_values(self, name: str) -> "Mixture":
-        """Refuses weights off the probability simplex, and wrong components."""
+        """Refuses weights outside the probability simplex, and invalid components."""
         weights = self.weights
         if weights is not None:
             weights = _checks.simplex(f"{name}.weights", weights)
@@ -197,6 +197,6 @@ def _quantile(p: Mixture, level: jax.Array) -> jax.Array:
         return y
     density = jnp.exp(fixed.log_prob(y))
     has_density = (density > 0) & jnp.isfinite(density)
-    residual = (p.cdf(y) - level) - lax.stop_gradient(p.cdf(y) - level)  # zero with a derivative
+    residual = (p.cdf(y) - level) - lax.stop_gradient(p.cdf(y) - level)  # zero, not its gradient
     step = jnp.where(has_density, residual / jnp.where(has_density, density, 1), 0)
     return jnp.where(jnp.isfinite(y), y - step, y)

@@ -40,13 +40,13 @@ class MvNormal(Distribution):
     def from_cholesky(cls, loc: jax.Array, scale_tril: jax.Array) -> "MvNormal":
         """The distribution N(loc, L Lᵀ) of loc + L z for standard normal z.
 
-        The product is rounded to the precision of L, in which a covariance matrix of the
-        condition 1/ε or more is not positive definite any more.
+        The product is rounded to the precision of L, in which a covariance matrix with condition
+        number 1/ε or more is no longer positive definite.
 
         Args:
             loc: mean, [d], or [n, d] for a batch.
-            scale_tril: L, lower triangular with positive diagonal, [d, d], which may be that of a
-                whole batch, or [n, d, d].
+            scale_tril: L, lower triangular with positive diagonal, [d, d] (possibly for a whole
+                batch) or [n, d, d].
 
         Returns:
             The distribution, or a batch.
@@ -54,7 +54,7 @@ class MvNormal(Distribution):
         Raises:
             TypeError: if an argument is not an array of numbers.
             ValueError: if the shapes do not fit, entries are not finite, an entry above the
-                diagonal of L is not zero, or one on it is not positive. Where L is traced, the
+                diagonal of L is not zero, or an entry on it is not positive. If L is traced, the
                 covariance matrix is NaN instead.
 
         Cost: d³ for each distribution.
@@ -110,7 +110,7 @@ class MvNormal(Distribution):
         return dataclasses.replace(self, cov=self.cov * temperature)
 
     def linear_map(self, scale: Any) -> "MvNormal":
-        """Distribution of A Z for Z ~ p and a number, factors [d] or a matrix A [k, d]."""
+        """Distribution of A Z for Z ~ p, where A is a number, factors [d] or a matrix [k, d]."""
         scale = fitting_scale(scale, self.loc, (0, 1, 2))
         if scale.ndim < 2:
             rows = jnp.reshape(scale, (*scale.shape, 1))

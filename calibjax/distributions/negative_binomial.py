@@ -11,7 +11,7 @@ from calibjax.distributions.beta import Beta
 from calibjax.distributions.constraints import between, counts
 from calibjax.distributions.poisson import Poisson
 
-_LARGEST_COUNT = 10**7  # which float32 still tells from its neighbours
+_LARGEST_COUNT = 10**7  # which float32 still distinguishes from its neighbours
 
 
 @record
@@ -23,7 +23,7 @@ class NegativeBinomial(Distribution):
 
     Attributes:
         rate: expected count, from 1e-3 to 1e4; scalar, or [n] for a batch.
-        concentration: k, not necessarily whole, from 1e-2 to 1e4 (beyond it is a Poisson
+        concentration: k, not necessarily an integer, from 1e-2 to 1e4 (above, use a Poisson
             distribution); shape of `rate`.
 
     >>> import jax.numpy as jnp
@@ -50,7 +50,7 @@ class NegativeBinomial(Distribution):
         return Poisson(jnp.clip(rate, jnp.finfo(dtype).tiny, _LARGEST_COUNT)).sample(key)
 
     def log_prob(self, y: jax.Array) -> jax.Array:
-        """Log-probability of count y; −inf below zero. Loader's form: no log-gammas cancel."""
+        """Log-probability of count y; −inf below zero. Loader's form avoids cancellation."""
         k, count = (
             jnp.asarray(self.concentration),
             jnp.asarray(jnp.maximum(y, 0)).astype(jnp.result_type(self.rate)),

@@ -67,7 +67,7 @@ class Normal(Distribution):
         return dataclasses.replace(self, scale=self.scale * jnp.sqrt(temperature))
 
     def linear_map(self, scale: Any) -> "Normal":
-        """Distribution of a Z for Z ~ p and a number a."""
+        """Distribution of a Z for Z ~ p, where a is a number."""
         scale = fitting_scale(scale, self.loc, (0,))
         return dataclasses.replace(self, loc=scale * self.loc, scale=absolute(scale) * self.scale)
 

@@ -13,7 +13,7 @@ from calibjax._special import log_poisson_density, upper_gamma
 from calibjax.distributions.base import Distribution
 from calibjax.distributions.constraints import Constraint, counts
 
-# Beyond these rates counts are no longer distant from the integers that the dtype resolves.
+# Above these rates, counts come close to the largest integers that the dtype resolves.
 _LARGEST_RATE = {4: 1e6, 8: 1e9}
 
 
@@ -79,8 +79,8 @@ class Poisson(Distribution):
     def icdf(self, level: jax.Array) -> jax.Array:
         """Smallest count y with cdf(y) ≥ level, an integer.
 
-        Bisection between Chernoff's bounds, from the approximation of Cornish and Fisher on: a
-        handful of steps, at most log₂(50 √rate + 30).
+        Bisection between Chernoff's bounds, started at the Cornish-Fisher approximation: a handful
+        of steps, at most log₂(50 √rate + 30).
         """
         level, rate = jnp.broadcast_arrays(self._as_float(level), self.rate)
         root = jnp.sqrt(rate)
@@ -106,7 +106,7 @@ class Poisson(Distribution):
         return jnp.where(level > 0, low, 0).astype(int)
 
     def tempered(self, temperature: jax.Array) -> "Poisson":
-        """There is none."""
+        """Not defined: powers of the probabilities do not belong to a Poisson distribution."""
         del temperature
         raise NotImplementedError(
             "tempered is not defined for Poisson: no power of its probabilities is those of "

@@ -1,4 +1,4 @@
-"""Forecasts by quantiles."""
+"""Quantile forecasts."""
 
 import jax
 import jax.numpy as jnp
@@ -13,19 +13,19 @@ from calibjax.distributions.constraints import Constraint, real
 
 @record
 class Quantiles(Distribution):
-    """What a quantile forecast says of a number: P(Y ≤ values_j) = levels_j, j = 1, ..., k.
+    """Quantile forecast of a number: P(Y ≤ values_j) = levels_j, j = 1, ..., k.
 
-    It says nothing of where Y is between two quantiles, or how far beyond the last. So there is no
-    density, no draw and no kernel calibration error. `scores.pinball_loss` scores it at its own
-    levels, and `hypothesis_tests.coverage_test` tests the coverage of each level and interval.
+    It does not say where Y lies between two quantiles, or how far beyond the outermost. So there is
+    no density, no sampling and no kernel calibration error. `scores.pinball_loss` scores it at its
+    own levels, and `hypothesis_tests.coverage_test` tests the coverage of each level and interval.
 
     Attributes:
-        levels: in (0, 1), increasing, [k]; for a batch [n, k], or [k] if all are alike.
+        levels: in (0, 1), increasing, [k]; for a batch [n, k], or [k] if all share them.
         values: quantiles at these levels, not decreasing, [k], or [n, k] for a batch.
 
     Raises:
-        TypeError, ValueError: by what it is given to, if levels or values are wrong: quantiles that
-            cross are to be sorted first.
+        TypeError, ValueError: when it is passed to a function, if levels or values are invalid;
+            quantiles that cross have to be sorted first.
 
     References: Koenker and Bassett (1978), Regression quantiles.
 
@@ -45,11 +45,11 @@ class Quantiles(Distribution):
         return jnp.diff(self.levels, prepend=zeros, append=zeros + 1)
 
     def interval(self, y: ArrayLike) -> jax.Array:
-        """The interval that y is in, 0, ..., k: how many quantiles are smaller than y."""
+        """Index of the interval that contains y, 0, ..., k: the number of quantiles below y."""
         return jnp.sum(self.values < jnp.asarray(y), -1)
 
     def check_values(self, name: str) -> "Quantiles":
-        """Refuses levels that are 0, 1 or in another order, and quantiles that cross."""
+        """Refuses levels that are 0, 1 or not increasing, and quantiles that cross."""
         checked = super().check_values(name)
         levels = checked.levels
         levels = _increasing(f"{name}.levels", levels, "increasing levels", strictly=True)
@@ -58,7 +58,7 @@ class Quantiles(Distribution):
 
 
 def _increasing(name: str, values: jax.Array, expected: str, *, strictly: bool = False) -> PyTree:
-    """Refuses rows that decrease, or do not increase."""
+    """Refuses rows that decrease anywhere or, if `strictly`, do not increase everywhere."""
     size = jnp.shape(values)[-1]
     before, is_first = np.maximum(np.arange(size) - 1, 0), np.arange(size) == 0
 

@@ -20,27 +20,28 @@ from calibjax.distributions.constraints import simplex
 class Samples(Distribution):
     """Distribution given by m ≥ 2 draws z_1, ..., z_m: ensemble members or runs of a simulator.
 
-    Any target kernel will do. Draws and targets are both integers (class labels, counts) or both
+    Any target kernel works. Draws and targets are both integers (class labels, counts) or both
     floating-point numbers. Methods are for one distribution; use `jax.vmap` for a batch.
 
-    Estimators take the draws as independent draws of a distribution that is predicted: its
-    expectations are averages over the draws, and where a prediction is paired with itself no draw
-    is (see `calibjax.kernels.expectations.samples`). The unbiased SKCE of these distributions is
+    Estimators treat the draws as independent draws from the predicted distribution: its
+    expectations are averages over the draws, and where a prediction is paired with itself, draws
+    are not paired with themselves (see `calibjax.kernels.expectations.samples`). The SKCE is
     estimated without bias if the kernel on predictions does not depend on the draws; if it does,
-    such as through `Wasserstein`, calibrated ensembles have a positive SKCE of order 1 / m. With
-    `monte_carlo` the kernel sees the parameters instead.
+    for example through `Wasserstein`, calibrated ensembles have a positive SKCE of order 1 / m.
+    With `monte_carlo` the kernel sees the parameters instead.
 
     Sampling, mean, variance, distribution function and quantiles are those of the empirical
-    distribution. So the exact tests ask whether the target is always one of the draws: for the
-    ideal ensemble, whose members and target are drawn alike, this is false, and they reject it
-    the more often the fewer members it has (73 % for 3, 14 % for 11 members and 16 predictions).
+    distribution. So the exact tests ask whether the target is a draw from the members. This is
+    false even for the ideal ensemble, whose members and target have the same distribution, and
+    they reject it the more often the fewer members it has (73 % for 3, 14 % for 11 members and 16
+    predictions).
 
     Attributes:
         values: draws of a scalar, [m], or of a vector, [m, d]; [n, m] or [n, m, d] for a batch.
-        weights: their probabilities, [m], or [n, m] for a batch; None where all are 1 / m.
-        index: number that tells the predictions of a batch apart, [n]; estimators and tests fill
-            it in. Draws of predictions with different numbers, or without, count as different
-            draws even if they are equal.
+        weights: their probabilities, [m], or [n, m] for a batch; None if all are 1 / m.
+        index: number that identifies each prediction of a batch, [n]; estimators and tests fill
+            it in. Draws of predictions with different numbers, or without a number, count as
+            different draws even if they are equal.
 
     >>> import jax.numpy as jnp
     >>> p = Samples(jnp.array([1.0, 2.0, 6.0]))
@@ -53,7 +54,7 @@ class Samples(Distribution):
     index: jax.Array | None = None
 
     def with_index(self, num_axes: int = 1) -> "Samples":
-        """A batch with axes of that number, each prediction with an index of its own."""
+        """The batch, with `num_axes` leading axes, in which each prediction has its own index."""
         if self.index is not None:
             return self
         shape = jnp.shape(self.values)[:num_axes]
@@ -66,7 +67,7 @@ class Samples(Distribution):
 
     @property
     def probs(self) -> jax.Array:
-        """Probability of each draw, [m], with sum one also where weights are rounded."""
+        """Probability of each draw, [m], with sum one even if weights are rounded."""
         if self.weights is None:
             dtype = jnp.result_type(self.values)
             dtype = dtype if jnp.issubdtype(dtype, jnp.floating) else float
@@ -75,7 +76,7 @@ class Samples(Distribution):
         return self.weights / jnp.sum(self.weights)
 
     def sample(self, key: jax.Array) -> jax.Array:
-        """One of the draws, with its probability."""
+        """One of the draws, chosen with its probability."""
         if self.weights is None:
             return self.values[jax.random.randint(key, (), 0, jnp.shape(self.values)[0])]
         return self.values[Categorical(self.probs).sample(key)]
@@ -94,7 +95,7 @@ class Samples(Distribution):
         return jnp.sum(jnp.where(is_upto, self.probs, 0), -1)
 
     def icdf(self, level: jax.Array) -> jax.Array:
-        """Smallest of the scalar draws z of positive probability with cdf(z) ≥ level."""
+        """Smallest scalar draw z of positive probability with cdf(z) ≥ level."""
         order = jnp.argsort(self._scalars("icdf"))
         return self.values[order][Categorical(self.probs[order]).icdf(jnp.asarray(level))]
 
@@ -105,7 +106,7 @@ class Samples(Distribution):
         order = jnp.argsort(self.values)
         values = self.values[order].astype(self.probs.dtype)
         low, high = values[:-1], values[1:]
-        # The distribution function is constant between two draws: a sum of squares times lengths.
+        # The distribution function is constant between draws: the integral is a sum over intervals.
         upto = jnp.cumsum(self.probs[order])[:-1]
         y = jnp.asarray(y, values.dtype)
         split = jnp.clip(y, low, high)
@@ -113,7 +114,7 @@ class Samples(Distribution):
         return inside + jnp.maximum(y - values[-1], 0) + jnp.maximum(values[0] - y, 0)
 
     def tempered(self, temperature: jax.Array) -> "Samples":
-        """Deviations from the mean times √T: a convention, draws have no density."""
+        """Deviations from the mean times √T, a convention, since draws have no density."""
         if not jnp.issubdtype(jnp.result_type(self.values), jnp.floating):
             raise NotImplementedError("tempered is not defined for Samples of integers")
         mean = self.mean()
@@ -134,7 +135,7 @@ class Samples(Distribution):
         return self.values
 
     def check_structure(self, name: str) -> None:
-        """Refuses a batch of other shapes than [n, m] or [n, m, d], and single draws."""
+        """Refuses batches whose shape is not [n, m] or [n, m, d], and single draws."""
         shape = jnp.shape(self.values)
         if len(shape) not in (2, 3):
             raise ValueError(f"{name}.values: expected shape [n, m] or [n, m, d], got {shape}")
@@ -164,7 +165,7 @@ class Samples(Distribution):
         return _checks.replaced(self, values=values, weights=weights)
 
     def check_targets(self, name: str, targets: jax.Array) -> jax.Array:
-        """Refuses targets that are not finite numbers of the kind of the draws, [n] or [n, d]."""
+        """Refuses targets that are not finite, [n] or [n, d], and of the same kind as the draws."""
         if jnp.issubdtype(jnp.result_type(self.values), jnp.floating):
             targets = _checks.floating(name, targets, jnp.result_type(self.values))
         else:

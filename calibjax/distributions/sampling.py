@@ -16,8 +16,8 @@ def sample_targets(key: jax.Array, predictions: Distribution) -> PyTree:
         predictions: a batch of n distributions.
 
     Returns:
-        The targets, [n] or [n, d]. Where traced parameters are wrong, NaN, or the smallest
-        integer, which estimators and tests take for NaN.
+        The targets, [n] or [n, d]; where traced parameters are invalid, NaN, or the smallest
+        integer, which estimators and tests treat as NaN.
 
     Raises:
         TypeError: if an argument is of the wrong kind.
@@ -36,12 +36,12 @@ def sample_targets(key: jax.Array, predictions: Distribution) -> PyTree:
     targets = draw(key, predictions)
     if _checks.is_concrete(predictions):
         return targets
-    # Counts and labels cannot be NaN. The smallest integer stands for it.
+    # Counts and labels cannot be NaN; the smallest integer stands for it.
     return _checks.missing_where(_checks.missing_rows(predictions), targets)
 
 
 def check_draws(predictions: Distribution, targets: PyTree) -> None:
-    """Refuses predictions without `sample`, or whose draws have other shapes than the targets."""
+    """Refuses predictions without `sample`, or whose draws are not shaped like the targets."""
     _checks.method("predictions", predictions, "sample")
     drawn = jax.eval_shape(draw, jax.random.key(0), predictions)
     found, expected = (jax.tree.map(jnp.shape, tree) for tree in (drawn, targets))

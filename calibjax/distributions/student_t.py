@@ -19,7 +19,7 @@ class StudentT(Distribution):
     """Student's t distribution of loc + scale T with df degrees of freedom.
 
     Attributes:
-        df: degrees of freedom, from 0.5 to 1e4 (beyond it is a normal distribution); scalar, or [n]
+        df: degrees of freedom, from 0.5 to 1e4 (above, use a normal distribution); scalar, or [n]
             for a batch.
         loc: median; shape of `df`.
         scale: positive, not the standard deviation; shape of `df`.
@@ -82,7 +82,7 @@ class StudentT(Distribution):
         """Value y with cdf(y) = level; not differentiable."""
         half, rest = jnp.full_like(self.df, 0.5), 0.5 * self.df
         inner = jnp.clip(level, 0, 1)
-        # Near the median from z² / (df + z²), in the tails from df / (df + z²).
+        # Computed from z² / (df + z²) near the median, from df / (df + z²) in the tails.
         share = Beta(half, rest).icdf(jnp.abs(2 * inner - 1))
         tail = Beta(rest, half).icdf(2 * jnp.minimum(inner, 1 - inner))
         is_near = jnp.abs(inner - 0.5) < 0.25
@@ -100,7 +100,7 @@ class StudentT(Distribution):
         return jnp.where(df > 1, self.scale * score, math.nan)
 
     def tempered(self, temperature: jax.Array) -> "StudentT":
-        """Density ∝ p^{1/T}; NaN for T ≥ df + 1, where it has no integral."""
+        """Density ∝ p^{1/T}; NaN for T ≥ df + 1, where it is not integrable."""
         df = (self.df + 1) / temperature - 1
         df = jnp.where(df > 0, df, jnp.nan)
         return dataclasses.replace(self, df=df, scale=self.scale * jnp.sqrt(self.df / df))

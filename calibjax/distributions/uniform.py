@@ -15,7 +15,7 @@ from calibjax.distributions.constraints import real
 class Uniform(Distribution):
     """Uniform distribution on the interval [low, high].
 
-    Targets may lie outside: predictions are wrong then, the data need not be.
+    Targets may lie outside: then the prediction is wrong, but not necessarily the data.
 
     Attributes:
         low: lower end; scalar, or [n] for a batch.
@@ -70,7 +70,7 @@ class Uniform(Distribution):
         return self
 
     def check_values(self, name: str) -> "Uniform":
-        """Refuses ends that are not finite, and intervals without a length."""
+        """Refuses ends that are not finite, and empty intervals."""
         checked = super().check_values(name)
         low, high = checked.low, checked.high
         if not _checks.is_concrete(low, high):

@@ -15,7 +15,7 @@ from calibjax.distributions.base import ClassPredictions
 from calibjax.estimators.binnings import Binning, bins_of
 
 _TOTAL_VARIATION = TotalVariation()
-_FEW_SUMMANDS = 1e-3  # times 1/eps: sums of so many equal numbers are off by 1e-3 of themselves
+_FEW_SUMMANDS = 1e-3  # times 1/eps: sums of this many equal numbers have relative errors of 1e-3
 
 
 def ece(
@@ -31,22 +31,22 @@ def ece(
 
     with the mean p̄ of the predictions and the proportions ȳ of the labels in the bin. **The usual
     ECE of the literature, that of the most probable class, is `ece(*top_label(predictions,
-    targets), binning=UniformBins(10))`**; for several classes the canonical one is larger, since
-    it compares all probabilities, in bins of all of them. `class_wise` gives that of each class.
+    targets), binning=UniformBins(10))`**; with more than two classes the canonical ECE is larger,
+    since it bins and compares all probabilities jointly. `class_wise` gives the ECE of each class.
 
-    It is biased upwards: on calibrated data the proportions are noise around the mean predictions,
+    It is biased upwards: on calibrated data the proportions scatter around the mean predictions,
     the more so the fewer samples there are in a bin.
 
-    Bins are piecewise constant in the predictions, so gradients are those for fixed bins.
+    Bins are piecewise constant in the predictions, so gradients treat them as fixed.
 
     Args:
         predictions: batch of n class predictions, `Categorical` or `Bernoulli`.
         targets: labels 0, ..., m − 1, [n].
         binning: function of the predictions that returns the bin of each, integers in
             0, ..., n − 1, [n]: `UniformBins(10)`, `EqualMassBins(10)`,
-            `MedianVarianceBins(100)`, or your own. If bins are known already, carry them in a
-            subclass of `Categorical` with an integer leaf and read it here.
-        distance: distance record; called on the two as `Categorical`s.
+            `MedianVarianceBins(100)`, or your own. If bins are already known, store them in an
+            integer leaf of a subclass of `Categorical` and read them here.
+        distance: distance record d; called on p̄ and ȳ as `Categorical`s.
 
     Returns:
         A scalar.
@@ -56,7 +56,7 @@ def ece(
         ValueError: if shapes or values are wrong, or bins are out of range.
 
     Cost: the binning, and O(n m) time and memory. Data sets under `vmap` are fastest in batches
-    that stay in the cache (`lax.map` with a `batch_size` of some 3 · 10⁵ / (n m)).
+    that fit in the cache (`lax.map` with a `batch_size` of about 3 · 10⁵ / (n m)).
 
     References: W19 §4.3, eq. (5), and App. J.1.1 for the estimator.
 
@@ -86,16 +86,16 @@ def mce(
 
         MCE = max_bins d(p̄_bin, ȳ_bin),
 
-    the largest distance of means and proportions in a bin, with the notation of `ece`, over the
-    bins that hold a sample. **The usual MCE of the literature, that of the most probable class, is
-    `mce(*top_label(predictions, targets), binning=UniformBins(10))`.** One sample in a bin of
-    its own suffices for a value near one, so choose bins that are large enough.
+    the largest distance between means and proportions in a bin, over the non-empty bins, with the
+    notation of `ece`. **The usual MCE of the literature, that of the most probable class, is
+    `mce(*top_label(predictions, targets), binning=UniformBins(10))`.** A bin with a single sample
+    suffices for a value near one, so choose bins that are large enough.
 
     Args:
         predictions: batch of n class predictions, `Categorical` or `Bernoulli`.
         targets: labels 0, ..., m − 1, [n].
         binning: function of the predictions that returns the bin of each, as in `ece`.
-        distance: distance record; called on the two as `Categorical`s.
+        distance: distance record d; called on p̄ and ȳ as `Categorical`s.
 
     Returns:
         A scalar.
@@ -130,17 +130,17 @@ def debiased_squared_ece(
 
         Σ_bins |bin| / n · 2 / (|bin| (|bin| − 1)) Σ_{i<j in bin} ⟨e_{y_i} − p_i, e_{y_j} − p_j⟩,
 
-    the ECE of the squared Euclidean distance without the products i = j, which are its bias. For
-    every binning that looks at the predictions only, its mean given the predictions is the same
-    sum with E[e_Y | P_i] in place of e_{y_i}: zero for calibrated predictions. It can be negative.
-    A bin with one sample says nothing about a square and contributes zero.
+    the ECE with the squared Euclidean distance without the products i = j, which cause its bias.
+    For every binning that depends on the predictions only, its conditional mean given the
+    predictions is the same sum with E[e_Y | P_i] in place of e_{y_i}: zero for calibrated
+    predictions. It can be negative. A bin with one sample contributes zero.
 
     In bins of equal predictions this is the estimator of Kumar et al., who subtract the variance
-    ȳ (1 − ȳ) / (|bin| − 1) of the proportions. Where predictions vary within a bin, that is not
+    ȳ (1 − ȳ) / (|bin| − 1) of the proportions. If predictions vary within a bin, that is not
     the variance of p̄ − ȳ, and their estimator is slightly biased; this one is not.
 
     As everywhere, both classes of a `Bernoulli` count: the squared error of its probability alone
-    is half of the value.
+    is half the value.
 
     Args:
         predictions: batch of n class predictions, `Categorical` or `Bernoulli`.
@@ -189,9 +189,9 @@ def distances_in_bins(
     bins: jax.Array,
     distance: Distance = _TOTAL_VARIATION,
 ) -> tuple[jax.Array, jax.Array]:
-    """Sizes of the bins and distances of the two means in them, [n] each; 0 in empty bins.
+    """Sizes of the bins and distances between the two means in them, [n] each; 0 in empty bins.
 
-    The data are what `checked_bins` returned. What is out of range under `jit` makes all NaN.
+    The data are what `checked_bins` returned. Traced values out of range make all results NaN.
     """
     distance = _checks.distance_values(distance)
     sizes, means, proportions = _means_in_bins(predictions.class_probs, targets, bins)
@@ -210,7 +210,7 @@ def distances_in_bins(
 
 @jax.jit
 def _mean_over_samples(sizes: jax.Array, values: jax.Array) -> jax.Array:
-    """Mean over n samples of the values of their bins, n of them with the empty ones."""
+    """Mean over n samples of the values of their bins, [n] including empty bins."""
     return jnp.sum(sizes * values) / sizes.size
 
 
@@ -220,14 +220,14 @@ def _means_in_bins(
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
     """Sizes [n], mean predictions [n, m] and label proportions [n, m] of the bins 0, ..., n − 1.
 
-    Empty bins get uniform means, with which every distance and its gradient are finite. Labels
-    and bins out of range, which under `jit` nobody refused, turn the sizes into NaN.
+    Empty bins get uniform means, for which every distance and its gradient are finite. Labels and
+    bins out of range, which are not refused under `jit`, make the sizes NaN.
     """
     n, m = probs.shape
     dtype = probs.dtype
     one_hot = targets[:, None] == jnp.arange(m)
-    # The residuals nearly cancel, so that their sum has smaller rounding errors than that of the
-    # predictions, from which the proportions would have to be subtracted in the end.
+    # The residuals nearly cancel, so that their sum has smaller rounding errors than the difference
+    # of mean predictions and proportions.
     residuals = probs - one_hot
     counts_in = dtype if n <= 1 / jnp.finfo(dtype).eps else jnp.int32  # exact in both
     counts = jnp.zeros((n, m), counts_in).at[bins, targets].add(1, mode="drop").astype(dtype)
@@ -236,7 +236,7 @@ def _means_in_bins(
     divisors = jnp.where(is_empty, 1, sizes[:, None])
     proportions = counts / divisors
     deviations = jax.ops.segment_sum(residuals, bins, n) / divisors
-    if n > _FEW_SUMMANDS / jnp.finfo(dtype).eps:  # sums of what is left round less
+    if n > _FEW_SUMMANDS / jnp.finfo(dtype).eps:  # sums of the remainders round less
         rest = residuals - deviations[bins]
         deviations += jax.ops.segment_sum(rest, bins, n) / divisors
     means = deviations + proportions

@@ -22,23 +22,23 @@ from calibjax.distributions.base import ClassPredictions
 
 Binning = Callable[[Any], jax.Array]
 
-MAX_BINS = 2**24  # beyond, intervals are finer than float32 numbers are
-_WORD_SIZE = 2**31  # numbers of one int32 word, which needs no 64-bit types
+MAX_BINS = 2**24  # with more, intervals are finer than the spacing of float32
+_WORD_SIZE = 2**31  # values of one int32 word, which needs no 64-bit types
 
 
 class _ProbabilityBins:
-    """Base class of binnings that look at nothing but the probabilities of the classes."""
+    """Base class of binnings that depend on the class probabilities only."""
 
     def __call__(self, predictions: ClassPredictions, at: PyTree = None) -> PyTree:
         """Bins of the predictions.
 
         Args:
             predictions: batch of n class predictions.
-            at: batch of n' other predictions, in bins that are made for the first ones alone.
+            at: batch of n' other predictions, assigned to bins that are made for `predictions`.
 
         Returns:
-            int32 [n]; with `at` the pair of these and of the bins of the others, int32 [n'],
-            numbered alike: 0, ..., n + n' − 1 at most.
+            int32 [n]; with `at` a pair, these and the bins of the others, int32 [n'], in a common
+            numbering: 0, ..., n + n' − 1 at most.
         """
         _checks.class_predictions(predictions)
         predictions = _checks.batch(predictions)
@@ -57,11 +57,11 @@ class _ProbabilityBins:
 def bins_of(binning: Any, predictions: ClassPredictions, at: PyTree = None) -> PyTree:
     """Bins of checked predictions, [n], and, if there are any, of other points, [n'].
 
-    Functions of a user see both together.
+    User-defined functions see both together.
 
     Raises:
-        TypeError: if the binning is not a function, or returns no integers.
-        ValueError: if it does not return one for each of them, or they are out of range.
+        TypeError: if the binning is not a function, or does not return integers.
+        ValueError: if it does not return one integer per prediction, or one is out of range.
     """
     expected = "binning such as estimators.UniformBins(10)"
     _checks.function(expected, "binning", binning, "predictions")
@@ -83,7 +83,7 @@ def _split(bins: jax.Array, predictions: ClassPredictions) -> tuple[jax.Array, j
 
 
 def _probs(predictions: ClassPredictions, at: PyTree) -> jax.Array:
-    """Class probabilities of predictions, and of other points after them."""
+    """Class probabilities of the predictions, followed by those of other points."""
     if at is None:
         return predictions.class_probs
     return jnp.concatenate([predictions.class_probs, at.class_probs])
@@ -95,17 +95,17 @@ class UniformBins(_ProbabilityBins):
 
     Class c of prediction p has the index ⌈num_bins · p_c⌉, or 1 if p_c = 0: the intervals are
     [0, 1/b], (1/b, 2/b], ..., (1 − 1/b, 1]. Predictions with the same m indices share a bin. The
-    product is rounded before ⌈·⌉, so that 0.1, 0.2, ... are the upper ends of 10 bins although the
-    numbers closest to them are not all smaller; other numbers of bins may have edges where
-    rounding leads into the next bin.
+    product is rounded before ⌈·⌉, so that 0.1, 0.2, ... are the upper ends of 10 bins although some
+    of the closest floating-point numbers are larger; for other numbers of bins, rounding may move
+    an edge into the next bin.
 
     The bins of a `Bernoulli` are the intervals of its probability, as usual for confidences. Two
-    classes of a `Categorical` have two indices, as in W19. That is the same but for probabilities
-    that lie exactly on an edge, where the index of the other class is that of the next interval.
+    classes of a `Categorical` have two indices, as in W19. This gives the same bins except for
+    probabilities exactly on an edge, where the other class is in the next interval.
 
-    Bins are found by grouping the predictions at hand, exactly and for any number of classes;
-    the grid itself, with num_bins^m cells, is never enumerated. They are numbered from zero in
-    the lexicographic order of their indices, without gaps.
+    Bins are found by grouping the given predictions, exactly and for any number of classes; the
+    grid itself, with num_bins^m cells, is never enumerated. They are numbered from zero, without
+    gaps, in the lexicographic order of their indices.
 
     Attributes:
         num_bins: number of intervals per class, between 1 and 2²⁴.
@@ -137,9 +137,9 @@ class UniformBins(_ProbabilityBins):
 
 @functools.partial(jax.jit, static_argnames="num_bins")
 def _binary_grid_cells(probs: jax.Array, *, num_bins: int) -> jax.Array:
-    """Cells of the probability of label 1; that of label 0 is rounded, and says nothing more."""
+    """Cells of the probability of label 1; that of label 0 is rounded, and redundant."""
     cells = _grid_cells(probs[:, 1:], num_bins=num_bins)
-    return jnp.max(cells) - cells  # numbered as those of two classes
+    return jnp.max(cells) - cells  # numbered like the cells of two classes
 
 
 @functools.partial(jax.jit, static_argnames="num_bins")
@@ -149,11 +149,11 @@ def _grid_cells(probs: jax.Array, *, num_bins: int) -> jax.Array:
 
 
 def interval_index(confidences: jax.Array, num_bins: jax.Array | int) -> jax.Array:
-    """The interval k of `UniformBins` that each number is in, int32 of the same shape.
+    """The interval k of `UniformBins` that contains each number, int32 of the same shape.
 
-    k = max(⌈num_bins · p⌉, 1) − 1 in 0, ..., num_bins − 1, the same for every batch, where a
-    binning numbers the bins that occur. No index is ever out of range, also for numbers that are
-    no probabilities; NaN has 0.
+    k = max(⌈num_bins · p⌉, 1) − 1 in 0, ..., num_bins − 1. It does not depend on the batch, while a
+    binning numbers only the bins that occur. Indices are in range even for numbers that are not
+    probabilities; NaN gets 0.
     """
     # Comparisons are false for NaN.
     scaled = jnp.ceil(lax.stop_gradient(confidences) * num_bins)
@@ -164,7 +164,7 @@ def interval_index(confidences: jax.Array, num_bins: jax.Array | int) -> jax.Arr
 def _ranks_of_rows(digits: jax.Array, num_values: int) -> jax.Array:
     """Ranks of the rows of numbers 0, ..., num_values − 1 among those that occur, int32 [n]."""
     n, m = digits.shape
-    # As many digits as fit make one word.
+    # As many digits as fit are packed into one word.
     length = min(m, max(k for k in range(1, 32) if num_values**k <= _WORD_SIZE))
     num_words = -(-m // length)
     digits = jnp.pad(digits, ((0, 0), (0, num_words * length - m)))
@@ -185,16 +185,16 @@ def ranks_of_pairs(first: jax.Array, second: jax.Array) -> jax.Array:
 
 @record
 class EqualMassBins(_ProbabilityBins):
-    """Binning of n ≥ num_bins predictions by intervals with equally many, in every class.
+    """Binning of n ≥ num_bins predictions by intervals of equal mass, in every class.
 
     Class c of prediction p has the index ⌊num_bins · #{j: p_jc < p_c} / n⌋, the interval between
-    two empirical quantiles that p_c is in: without ties, intervals of a class differ by at most
-    one in their numbers of predictions; equal probabilities always share an interval. Predictions
-    with the same m indices share a bin. Of two classes only the second is looked at, because the
-    first is its complement: bins of a `Bernoulli` are quantile bins of its probability.
+    two empirical quantiles that contains p_c: without ties, the numbers of predictions in the
+    intervals of a class differ by at most one; equal probabilities always share an interval.
+    Predictions with the same m indices share a bin. With two classes only the second is used,
+    because the first is its complement: bins of a `Bernoulli` are quantile bins of its probability.
 
-    Other points, `at`, are in the interval of the predictions around them, in the last one if they
-    are larger than all.
+    Other points, `at`, are assigned to the interval of the surrounding predictions, or to the last
+    one if they are larger than all predictions.
 
     Attributes:
         num_bins: number of intervals per class, at least 1.
@@ -226,7 +226,7 @@ class EqualMassBins(_ProbabilityBins):
 def _quantile_cells(probs: jax.Array, n: int, num_bins: int) -> jax.Array:
     """Bins that share the interval between quantiles of the first n, in every class, int32."""
     probs = lax.stop_gradient(probs[:, 1:] if probs.shape[1] == 2 else probs)
-    # p has at least k smaller ones if and only if the k-th smallest is smaller than p.
+    # At least k values are smaller than p if and only if the k-th smallest value is.
     limits = -(-np.arange(1, num_bins) * n // num_bins)
     edges = jnp.sort(probs[:n], 0)[limits - 1]
     digits = jax.vmap(jnp.searchsorted, in_axes=1, out_axes=1)(edges, probs)
@@ -238,14 +238,15 @@ class MedianVarianceBins(_ProbabilityBins):
     """Binning of n ≥ min_size predictions by splits at medians of the class that varies most.
 
     Starting from one bin with all predictions, the bin with the largest variance in any one class
-    is split at that class's median m: p_c < m below, p_c ≥ m above. A bin of which one part would
-    have fewer than min_size samples is final. What happens to a bin depends on its own
-    predictions only, so the order of the splits does not matter, and all bins are split at once.
+    is split at that class's median m: p_c < m below, p_c ≥ m above. A bin is final if one of its
+    parts would have fewer than min_size samples. The splits of a bin depend on its own predictions
+    only, so the order of the splits does not matter, and all bins are split at once.
 
-    Variances that differ by less than their rounding errors are taken as equal, and the first of
-    such classes is split; so of two classes, whose variances are always equal, the first.
+    Variances that differ by less than their rounding errors count as equal, and the first class
+    with the largest variance is split; with two classes, whose variances are equal, always the
+    first.
 
-    Other points, `at`, go with the parts that they are in.
+    Other points, `at`, are split along with the samples.
 
     Bins are numbered from zero without gaps; there are at most n / min_size.
 
@@ -280,7 +281,7 @@ class MedianVarianceBins(_ProbabilityBins):
 
 @functools.partial(jax.jit, static_argnums=(1, 2))
 def _median_cells(probs: jax.Array, num_samples: int, min_size: int) -> jax.Array:
-    """Bins after all possible splits, of the samples and of the points after them, int32."""
+    """Bins of the samples, followed by those of other points, after all possible splits, int32."""
     max_bins = num_samples // min_size
     start = jnp.zeros(len(probs), jnp.int32), jnp.int32(1), jnp.arange(max_bins) == 0
     split = functools.partial(_split_once, lax.stop_gradient(probs), num_samples, min_size)
@@ -294,10 +295,10 @@ def _split_once(
     """Splits all bins that may still be split, once.
 
     Args:
-        probs: class probabilities of the samples, and of points that go with them, [n + n', m].
+        probs: class probabilities of the samples, followed by those of other points, [n + n', m].
         num_samples: n.
         min_size: smallest size of a part.
-        state: bin of each [n + n'], number of bins, and which bins may be split [max_bins].
+        state: bins [n + n'], number of bins, and which bins may be split [max_bins].
 
     Returns:
         The new state.
@@ -321,24 +322,24 @@ def _split_once(
 
 
 def _counts(values: jax.Array, bins: jax.Array, num_bins: int) -> jax.Array:
-    """Sums of zeros and ones in the bins, int32 [num_bins]."""
+    """Number of true values in each bin, int32 [num_bins]."""
     return jax.ops.segment_sum(values.astype(jnp.int32), bins, num_bins)
 
 
 def _most_variable_classes(probs: jax.Array, bins: jax.Array, sizes: jax.Array) -> jax.Array:
-    """The first class of the largest variance in each bin, [number of bins]."""
+    """The first class with the largest variance in each bin, [number of bins]."""
     n, max_bins = len(probs), sizes.size
     # Differences from one member are exactly zero for constant classes, and exact for nearly
-    # constant ones: saturated predictions of networks have variances of rounding errors.
+    # constant ones: variances of saturated predictions are of the size of rounding errors.
     members = jax.ops.segment_max(jnp.arange(n, dtype=jnp.int32), bins, max_bins)
     shifted = probs - probs[members[bins]]
-    # Squares of tiny ones would underflow.
+    # Squares of tiny differences would underflow.
     spreads = jax.ops.segment_max(jnp.max(jnp.abs(shifted), 1), bins, max_bins)
     shifted = shifted / jnp.where(spreads > 0, spreads, 1)[bins][:, None]
     means = jax.ops.segment_sum(shifted, bins, max_bins) / jnp.maximum(sizes, 1)[:, None]
     sums = jax.ops.segment_sum(jnp.square(shifted - means[bins]), bins, max_bins)
-    # Rounding depends on the order of the samples, on which the bins must not depend. Of two
-    # classes the variances are equal, unless one of them lost its digits in 1 − p.
+    # Rounding depends on the order of the samples, but the bins must not. Two classes have equal
+    # variances, unless one of them lost its digits in 1 − p.
     rounding = 4 * math.sqrt(n) * jnp.finfo(probs.dtype).eps if probs.shape[1] > 2 else 0.5
     return jnp.argmax(sums >= (1 - rounding) * jnp.max(sums, 1, keepdims=True), 1)
 

@@ -33,8 +33,8 @@ def calibration_kernel(
     which is k_P(p, q) [k_Y(y, z) − m_p(z) − m_q(y) + M_{p,q}] for a tensor product.
 
     Args:
-        kernel: kernel on pairs (prediction, target): a `TensorProduct`, or sums and multiples of
-            such, or of another class with a method `calibration_kernel(p, y, q, z)`.
+        kernel: kernel on pairs (prediction, target): a `TensorProduct`, sums and multiples of
+            these, or another class with a method `calibration_kernel(p, y, q, z)`.
         p: one prediction.
         y: one target, paired with p.
         q: one prediction.
@@ -63,7 +63,7 @@ def calibration_kernel(
 
 
 def sample_pair(kernel: Kernel, x: tuple[Any, Any], y: tuple[Any, Any]) -> jax.Array:
-    """The calibration kernel as a pair function of samples (prediction, target)."""
+    """The calibration kernel as a function of two samples (prediction, target)."""
     return calibration_kernel(kernel, *x, *y)
 
 
@@ -103,7 +103,7 @@ def calibration_kernel_matrix(
         ValueError: if shapes or values are wrong.
         NotImplementedError: if the expectations have no closed form.
 
-    Cost: n² evaluations and n² memory. The estimators never hold it; use them where you can.
+    Cost: n² evaluations and n² memory. Prefer the estimators, which never store this matrix.
 
     References: W21 §3.2.
 
@@ -124,7 +124,7 @@ def skce(kernel: Kernel, predictions: Distribution, targets: ArrayLike) -> jax.A
 
         SKCE_u = 2 / (n (n − 1)) Σ_{i<j} h((p_i, y_i), (p_j, y_j)).
 
-    Its mean is the SKCE for every n, so it is negative about half of the time on calibrated data.
+    Its mean is the SKCE for every n, so on calibrated data it is often negative.
 
     Args:
         kernel: kernel on pairs (prediction, target).
@@ -163,8 +163,8 @@ def skce_biased(kernel: Kernel, predictions: Distribution, targets: ArrayLike) -
         SKCE_b = n⁻² Σ_{i,j} h((p_i, y_i), (p_j, y_j)) ≥ 0.
 
     On calibrated data its mean is E h((P, Y), (P, Y)) / n. Targets that scatter less than predicted
-    make the diagonal smaller than that, so that large values do not show predictions that are too
-    wide; see `skce_spread`.
+    make the diagonal smaller, so that predictions that are too wide do not show up as large values;
+    see `skce_spread`.
 
     Args:
         kernel: kernel on pairs (prediction, target).
@@ -199,8 +199,8 @@ def skce_block(
 ) -> jax.Array:
     """Unbiased block estimator of the squared kernel calibration error.
 
-    The mean of the unbiased estimators of the ⌊n/B⌋ blocks of B consecutive samples; the last,
-    incomplete block is dropped. B = 2 is W19's linear estimator, B = n is `skce`.
+    The mean of the unbiased estimators over ⌊n/B⌋ blocks of B consecutive samples; an incomplete
+    last block is dropped. B = 2 is W19's linear estimator, B = n is `skce`.
 
     Args:
         kernel: kernel on pairs (prediction, target).
@@ -239,10 +239,11 @@ def mmce(kernel: Kernel, confidences: ArrayLike, correct: ArrayLike) -> jax.Arra
 
         MMCE = (n⁻² Σ_{i,j} (c_i − r_i) (c_j − r_j) k(r_i, r_j))^½
 
-    for confidences r and c = 1 where the most probable class came. Its square is `skce_biased` of
-    the `Bernoulli` predictions r with ½ k ⊗ `White()`, where k takes the same values: half of
-    `TensorProduct(Exponential(0.4, TotalVariation()), White())` for k = `Exponential(0.4)`, since
-    |r − r'| is the total variation distance. The root of zero has the gradient zero.
+    for confidences r and c = 1 if the most probable class was observed. Its square is `skce_biased`
+    of the `Bernoulli` predictions r with the kernel ½ k ⊗ `White()`, where k is written as a kernel
+    on predictions: for k = `Exponential(0.4)`, half of
+    `TensorProduct(Exponential(0.4, TotalVariation()), White())`, since |r − r'| is the total
+    variation distance. The gradient of the root at zero is set to zero.
 
     Args:
         kernel: kernel on numbers in [0, 1], such as `kernels.Exponential(0.4)`, the kernel of

@@ -30,7 +30,7 @@ BANDWIDTHS = np.concatenate([np.logspace(-5, -1, 15), np.linspace(0.2, 1, 5)])
 # Stirling's series in 1/x: with these terms, 1e-15 at its smallest x.
 _SERIES = (1 / 12, -1 / 360, 1 / 1260, -1 / 1680, 1 / 1188, -691 / 360360, 1 / 156)
 _SMALLEST = 8.0
-_FEW_ROWS = 32  # whose numbers for all samples stay in the cache
+_FEW_ROWS = 32  # points per tile, so that their values at all samples fit in the cache
 
 
 class DirichletKernels(NamedTuple):
@@ -50,9 +50,9 @@ class DirichletKernels(NamedTuple):
 
 
 class Point(NamedTuple):
-    """A point at which kernels are evaluated, and the index of a sample that does not count.
+    """A point at which kernels are evaluated, and the index of a sample to leave out.
 
-    The index is that of the point among the samples, or −1 if it is none of them.
+    The index is that of the point among the samples, or −1 if it is not one of them.
     """
 
     probs: jax.Array
@@ -71,17 +71,17 @@ def kde_calibration_error(
         CE_p^p = 1/n Σ_j Σ_c | Σ_{i≠j} k(f_j; f_i) 1[y_i = c] / Σ_{i≠j} k(f_j; f_i) − f_jc |^p
 
     with the Dirichlet kernel k(·; f_i), the density of Dirichlet(f_i/bandwidth + 1). No root is
-    taken. The estimate is biased: upwards by the noise of the ratios, which is the larger the
-    smaller the bandwidth, and by the smoothing, the more the larger it is. `kde_bandwidth`
-    suggests one.
+    taken. The estimate is biased: upwards by the noise of the ratios, which grows as the bandwidth
+    decreases, and by the smoothing, which grows with the bandwidth. `kde_bandwidth` suggests a
+    bandwidth.
 
-    Where a prediction f_j has zeros and no kernel is positive at it, the ratio is its limit as
-    these zeros go to 0 together: the samples with the smallest Σ_{c: f_jc = 0} f_ic count.
-    Elsewhere the formula holds as it stands, with 0⁰ = 1. Zeros are constants for gradients.
+    If a prediction f_j has zeros and no kernel is positive at it, the ratio is replaced by its
+    limit as these zeros jointly go to 0: only samples with the smallest Σ_{c: f_jc = 0} f_ic count.
+    Otherwise the formula holds as written, with 0⁰ = 1. Zeros are constants for gradients.
 
-    With two classes it is the kernel of beta densities, and the two terms in c are equal: the
-    error E|conf − acc|^p of the top label, which has one term, is half of the value for
-    `top_label(predictions, targets)`. Class-wise errors are those of `class_wise`, under `vmap`.
+    With two classes the kernels are beta densities, and the two terms in c are equal: the error
+    E|conf − acc|^p of the top label, which has one term, is half the value for
+    `top_label(predictions, targets)`. For class-wise errors, `vmap` over `class_wise`.
 
     Args:
         predictions: batch of n ≥ 2 class predictions, `Categorical` or `Bernoulli`.
@@ -97,8 +97,8 @@ def kde_calibration_error(
         ValueError: if shapes or values are wrong, or n < 2.
 
     Cost: O(n² m) time in matrix products and n² exponentials, O(n · tile + n m) memory, also for
-    the gradient. In float32 the logarithm of a kernel is off by some 1e-7 / h, and the values for
-    1000 samples were within 2e-6 of those in float64 for h ≥ 1e-3, 1e-5 at 1e-4, 1e-4 at 1e-5.
+    the gradient. In float32 the logarithm of a kernel is off by about 1e-7 / h; for 1000 samples
+    the results were within 2e-6 of those in float64 for h ≥ 1e-3, 1e-5 at 1e-4, 1e-4 at 1e-5.
 
     References: Popordanoska, Sayer and Blaschko (2022), A Consistent and Differentiable Lp
     Canonical Calibration Error Estimator; G24 eq. (11) is the root for p = 2.
@@ -120,7 +120,7 @@ def kde_calibration_error(
 
 
 def _checked_order(order: Any) -> PyTree:
-    """Refuses everything but one finite number ≥ 1."""
+    """Refuses everything except a finite number ≥ 1."""
     order = _checks.real("order", order)
     _checks.shape("order", order, (), "() (a scalar)")
     return _checks.satisfying(
@@ -140,26 +140,27 @@ def _calibration_error(
 
 
 def kde_bandwidth(predictions: ClassPredictions, candidates: jax.Array | None = None) -> jax.Array:
-    """Bandwidth of the largest leave-one-out likelihood of the predictions.
+    """Bandwidth with the largest leave-one-out likelihood of the predictions.
 
         argmax_h Σ_j log( 1/(n − 1) Σ_{i≠j} k(f_j; f_i) )
 
-    with the Dirichlet kernel of bandwidth h. It uses no targets: it suits the density of the
-    predictions, which is not always what suits the calibration error best.
+    with the Dirichlet kernel of bandwidth h. It uses no targets: it is chosen for the density of
+    the predictions, and not always the best one for the calibration error.
 
-    The predictions are first moved into the simplex, where densities are finite and positive:
-    clipped at 1.2e-7 (the spacing of float32 at 1, for float64 too) and divided by their sums.
-    Predictions that repeat pull towards the smallest candidate, since the density of narrow
-    kernels is unbounded at them. Saturated confidences do so: after the clipping, all that were
-    1 are one point. Then choose by other means.
+    The predictions are first moved into the interior of the simplex, where densities are finite and
+    positive: clipped at 1.2e-7 (the spacing of float32 at 1, also in float64) and renormalised.
+    Repeated predictions favour the smallest candidate, since the density of narrow kernels is
+    unbounded there. This includes saturated confidences: after clipping, all that were 1 coincide.
+    Then choose a bandwidth by other means.
 
     Args:
         predictions: batch of n ≥ 2 class predictions, `Categorical` or `Bernoulli`.
-        candidates: bandwidths > 0, [k]. None means those of G24: 15 from 1e-5 to 0.1, evenly
-            spaced in the logarithm, and 0.2, 0.4, ..., 1.
+        candidates: bandwidths > 0, [k]. None means those of G24: 15 log-spaced values from 1e-5
+            to 0.1, and 0.2, 0.4, ..., 1.
 
     Returns:
-        One of the candidates, a scalar of the predictions' dtype; the first of equally good ones.
+        The best candidate (the first if several are equally good), a scalar of the predictions'
+        dtype.
 
     Raises:
         TypeError: if an argument is of the wrong kind.
@@ -225,7 +226,7 @@ def label_proportions(kernels: DirichletKernels, targets: jax.Array, points: Poi
         targets: their labels, [n].
         points: the k points.
 
-    Labels out of range, which under `jit` nobody refused, turn all of them into NaN.
+    Labels out of range, which are not refused under `jit`, make all estimates NaN.
     """
     m = kernels.probs.shape[1]
     labels = one_hot(targets, m, kernels.probs.dtype)
@@ -238,13 +239,14 @@ def _proportions(args: tuple[DirichletKernels, jax.Array], point: Point) -> jax.
     log_weights = _log_weights(kernels, point)
     weights = jnp.exp(log_weights - lax.stop_gradient(jnp.max(log_weights)))
     sums = matmul(weights, labels)
-    return sums / jnp.sum(sums)  # 1 but for one rounding if all have one label
+    return sums / jnp.sum(sums)  # 1 up to one rounding if all labels are equal
 
 
 def _log_density_sums(kernels: DirichletKernels, point: Point) -> jax.Array:
     """Logarithms of the sums of the kernels at one point, without their normalisers, [k].
 
-    The kernels have k bandwidths, [k] and [k, n]. What does not depend on them is computed once.
+    The kernels have k bandwidths, [k] and [k, n]; terms that do not depend on these are computed
+    once.
     """
     divergences = kernels.entropies - matmul(kernels.probs, jnp.log(point.probs))
     is_other = jnp.arange(divergences.size) != point.excluded
@@ -260,11 +262,11 @@ def _log_density_sums(kernels: DirichletKernels, point: Point) -> jax.Array:
 def _log_weights(kernels: DirichletKernels, point: Point) -> jax.Array:
     """Logarithm of k(q; p_i) of the samples that count at a point q, −∞ for the others, [n].
 
-    Terms that are equal for all samples are left out: the normaliser, and where q has zeros of
-    size ε → 0 also the smallest exponent of ε.
+    Terms that are equal for all samples are left out: the normaliser and, where zeros of q are
+    limits of ε → 0, the smallest exponent of ε.
     """
     is_zero = _is_zero(point.probs)
-    # Derivatives with respect to q are multiples of 1/(h q), which overflows at the tiniest ones.
+    # Derivatives with respect to q are multiples of 1/(h q), which overflows for the tiniest q.
     has_gradient = point.probs > 8 * jnp.finfo(point.probs.dtype).tiny * (1 + kernels.concentration)
     q = jnp.where(has_gradient, point.probs, lax.stop_gradient(point.probs))
     divergences = kernels.entropies - matmul(kernels.probs, jnp.log(jnp.where(is_zero, 1, q)))
@@ -278,7 +280,7 @@ def _log_weights(kernels: DirichletKernels, point: Point) -> jax.Array:
 
 
 def _log_normalizer(m: int, x: jax.Array) -> jax.Array:
-    """What is left of log Γ(x + m) for x = 1/h and m classes: r(x) + Σ_{0<k<m} log(x + k)."""
+    """Remainder of log Γ(x + m) for x = 1/h and m classes: r(x) + Σ_{0<k<m} log(x + k)."""
     return _stirling_remainder(x) + jnp.sum(jnp.log(x + jnp.arange(1, m, dtype=x.dtype)))
 
 
@@ -297,5 +299,5 @@ def _stirling_remainder(x: jax.Array) -> jax.Array:
 
 
 def _is_zero(x: jax.Array) -> jax.Array:
-    """Where non-negative numbers are 0, or so small that some devices take them for 0."""
+    """Where non-negative numbers are 0, or so small that some devices flush them to 0."""
     return x < jnp.finfo(x.dtype).tiny

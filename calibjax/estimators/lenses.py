@@ -1,8 +1,8 @@
 """Lenses: class predictions seen as coarser predictions.
 
-A calibrated model stays calibrated through every lens, not the other way round. Which notion of
-calibration is meant is always said by the lens, never guessed from predictions or labels: without
-one, estimators and tests look at all classes together (canonical, or strong, calibration).
+A calibrated model is calibrated through every lens, but not vice versa. The notion of calibration
+is always stated by the lens, never guessed from predictions or labels: without a lens, estimators
+and tests consider all classes together (canonical, or strong, calibration).
 """
 
 import functools
@@ -33,20 +33,19 @@ def _nan_where_unknown(probs: jax.Array, targets: jax.Array) -> jax.Array:
 
 
 def top_label(predictions: ClassPredictions, targets: ArrayLike) -> tuple[Bernoulli, jax.Array]:
-    """The confidence in the most probable class, and whether that class came.
+    """The confidence in the most probable class, and whether that class was observed.
 
         confidence = max_c p_c,  correct = 1(y = argmax_c p_c),
 
-    a `Bernoulli` prediction and its target. The first class counts where several are equally
-    probable.
+    a `Bernoulli` prediction and its target. Ties are resolved in favour of the first class.
 
     Args:
         predictions: batch of n class predictions, `Categorical` or `Bernoulli`.
         targets: labels 0, ..., m − 1, [n].
 
     Returns:
-        The confidences, a batch of n `Bernoulli`s, which also converts to an array [n], and the
-        targets of these, 0 or 1, [n].
+        The confidences, a batch of n `Bernoulli`s that also converts to an array [n], and their
+        targets, 0 or 1, [n].
 
     Raises:
         TypeError: if an argument is of the wrong kind.
@@ -120,8 +119,8 @@ def group_classes(
     Args:
         predictions: batch of n class predictions, `Categorical` or `Bernoulli`.
         targets: labels 0, ..., m − 1, [n].
-        groups: the group 0, ..., g − 1 of each class, g ≥ 2, none of them empty, [m]. They have
-            to be known when compiling.
+        groups: the group 0, ..., g − 1 of each class, g ≥ 2, with no group empty, [m]. They have
+            to be known at compile time.
 
     Returns:
         `Categorical`s with probabilities [n, g], and the group of each target, [n].
@@ -152,4 +151,4 @@ def _group_classes(
     probs: jax.Array, targets: jax.Array, groups: jax.Array, num_groups: int
 ) -> tuple[Categorical, jax.Array]:
     sums = jax.ops.segment_sum(_nan_where_unknown(probs, targets).T, groups, num_groups).T
-    return Categorical(jnp.minimum(sums, 1)), groups[targets]  # rounding leads out of the simplex
+    return Categorical(jnp.minimum(sums, 1)), groups[targets]  # rounding may exceed 1

@@ -1,4 +1,4 @@
-"""Calibration errors around each prediction: means over the samples nearby in feature space."""
+"""Calibration errors around each prediction: means over nearby samples in feature space."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -20,19 +20,19 @@ _ROUNDING = 1e-3  # of the effective size of two samples
 
 @record
 class LocalErrors:
-    """Local calibration errors, and what is needed to read them honestly.
+    """Local calibration errors, with standard errors and effective sample sizes.
 
-    All attributes are of shape [n], or [G, n] for G kernels. Where no sample is in the bin of a
+    All attributes are of shape [n], or [G, n] for G kernels. If no sample is in the bin of a
     point, `effective_size` is zero and the others are NaN.
 
     Attributes:
         error: signed local error, local mean of confidence − correct; positive where the model is
             overconfident.
         standard_error: standard error of `error`, from the spread of the local samples; infinite
-            where their effective number is below two. It is too small where all of the few samples
-            nearby are correct, or all wrong.
-        null_standard_error: standard deviation of `error` if the model is calibrated: how large
-            errors are expected to be by chance.
+            where their effective number is below two. It is too small where the few nearby samples
+            are all correct, or all wrong.
+        null_standard_error: standard deviation of `error` if the model is calibrated: the size of
+            errors that are expected by chance.
         effective_size: effective number of local samples, (Σ_i w_i)² / Σ_i w_i².
     """
 
@@ -54,16 +54,16 @@ def local_errors(
 
         error(x) = Σ_i w_i r_i / Σ_i w_i,   r_i = confidence_i − correct_i,   w_i = k(x, x_i),
 
-    sums over the samples whose confidence is in the bin of that of x, among them x itself. With
-    the weights divided by their sum,
+    sums over the samples whose confidence is in the same bin as that of x, including x itself.
+    With normalised weights,
 
         standard_error² = Σ_i w_i (r_i − error)² · Σ_i w_i² / (1 − Σ_i w_i²),
         null_standard_error² = Σ_i w_i² confidence_i (1 − confidence_i).
 
-    The first is for samples that are alike, for equal weights the usual one of a mean; it needs
-    many of them. The second is exact if the model is calibrated and labels are independent;
-    `error` then has mean zero. For any number of samples it is the scale on which to judge whether
-    an error is more than chance; `hypothesis_tests.local_calibration_test` is the exact test.
+    The first assumes many identically distributed samples; for equal weights it is the usual
+    standard error of a mean. The second is exact if the model is calibrated and labels are
+    independent; `error` then has mean zero. For any number of samples, it tells which errors are
+    large compared with chance; `hypothesis_tests.local_calibration_test` is the exact test.
 
     Args:
         neighbourhood: kernel on features and binning of confidences. For G length scales all
@@ -71,7 +71,7 @@ def local_errors(
         features: features of the samples, [n, d], or any pytree with leading axis n.
         confidences: confidences in [0, 1], [n]: an array or a batch of `Bernoulli`s, as
             `top_label` returns it.
-        correct: whether the predicted class came, 0 or 1, [n].
+        correct: whether the predicted class was observed, 0 or 1, [n].
         at: features and confidences of other points, at which the errors are evaluated.
 
     Returns:
@@ -103,9 +103,9 @@ def local_errors(
     means, totals = problem.smoothed(jnp.stack(values, 1), powers=(1, 2))
     known = totals[0] != 0
     size = jnp.square(totals[0]) / jnp.where(known, totals[1], 1)
-    # Where one sample has nearly all the weight, the spread depends on the other one alone.
+    # If one sample has nearly all the weight, the spread is undetermined.
     others = jnp.where(size < 2 - _ROUNDING, 0, size - 1)
-    size = _checks.nan_with(size, confidences, residuals)  # in bins of their own
+    size = _checks.nan_with(size, confidences, residuals)  # NaN are in bins of their own
     size = jnp.where(jnp.isnan(places), jnp.nan, size)
     spread = means[0, ..., 1] - jnp.square(means[0, ..., 0])
     errors = LocalErrors(
@@ -130,23 +130,23 @@ def lce(
 
         LCE(x) = |Σ_i k(x, x_i) (confidence_i − correct_i)| / Σ_i k(x, x_i),
 
-    sums over the samples whose confidence is in the bin of that of x, among them x itself. For a
-    wide kernel it is the calibration error of the bin, for a narrow one that of the nearest
-    sample alone. It is biased upwards: a calibrated model has errors by chance, the larger the
-    fewer samples are near. `local_errors` has their size, and
-    `hypothesis_tests.local_calibration_test` says which are larger than chance.
+    sums over the samples whose confidence is in the same bin as that of x, including x itself. For
+    a wide kernel it is the calibration error of the bin, for a narrow one that of the nearest
+    sample alone. It is biased upwards: even a calibrated model has errors by chance, which are
+    larger where fewer samples are near. `local_errors` gives their size, and
+    `hypothesis_tests.local_calibration_test` tests which errors exceed chance.
 
     Args:
         neighbourhood: kernel on features and binning of confidences, see `local_errors` for all
             arguments.
         features: features of the samples, [n, d].
         confidences: confidences in [0, 1], [n].
-        correct: whether the predicted class came, 0 or 1, [n].
+        correct: whether the predicted class was observed, 0 or 1, [n].
         at: features and confidences of other points, at which the errors are evaluated.
 
     Returns:
-        The errors [n], or [G, n] for G length scales. NaN where no sample is in the bin of a point
-        `at`.
+        The errors [n], or [G, n] for G length scales; NaN where no sample is in the bin of a point
+        of `at`.
 
     Raises:
         TypeError: if an argument is of the wrong kind.
@@ -178,17 +178,17 @@ def mlce(
 ) -> jax.Array:
     """Maximum local calibration error (MLCE), max_x LCE(x).
 
-    For a wide kernel it is the MCE, for a narrow one the largest |confidence − correct|. With G
-    length scales it is the whole curve of L21's figures, for which distances are computed once.
+    For a wide kernel it is the MCE, for a narrow one the largest |confidence − correct|. G length
+    scales give a whole curve as in L21's figures, with distances computed once.
 
     Args:
         neighbourhood: kernel on features and binning of confidences, see `local_errors` for all
             arguments.
         features: features of the samples, [n, d].
         confidences: confidences in [0, 1], [n].
-        correct: whether the predicted class came, 0 or 1, [n].
-        at: features and confidences of other points, at which the errors are evaluated. Those
-            whose bin holds no sample are left out; without any other the result is NaN.
+        correct: whether the predicted class was observed, 0 or 1, [n].
+        at: features and confidences of other points, at which the errors are evaluated. Points
+            whose bin holds no sample are left out; if none remains, the result is NaN.
 
     Returns:
         A scalar, or [G] for G length scales.
@@ -232,9 +232,9 @@ def mean_lce(
             arguments.
         features: features of the samples, [n, d].
         confidences: confidences in [0, 1], [n].
-        correct: whether the predicted class came, 0 or 1, [n].
-        at: features and confidences of other points, at which the errors are evaluated. Those
-            whose bin holds no sample are left out; without any other the result is NaN.
+        correct: whether the predicted class was observed, 0 or 1, [n].
+        at: features and confidences of other points, at which the errors are evaluated. Points
+            whose bin holds no sample are left out; if none remains, the result is NaN.
 
     Returns:
         A scalar, or [G] for G length scales.
@@ -261,14 +261,14 @@ def mean_lce(
 
 
 class LocalProblem(NamedTuple):
-    """Samples, the points at which errors are evaluated, and what is near them.
+    """Samples, the points at which errors are evaluated, and their neighbourhoods.
 
     Attributes:
         kernel: kernel on features.
         features: of the points and of the samples.
         groups: bins of the points and of the samples.
         confidences: of the points and of the samples.
-        correct: what came at the samples, 0 or 1, [n].
+        correct: whether the samples are correct, 0 or 1, [n].
     """
 
     kernel: Kernel
@@ -291,7 +291,7 @@ class LocalProblem(NamedTuple):
         places, _ = self.confidences
         if _checks.is_concrete(places):
             return means, totals
-        # A traced number that is no probability is in no bin.
+        # A traced number that is not a probability is in no bin.
         return jnp.where(~jnp.isnan(places)[:, None], means, jnp.nan), totals
 
     def errors(self) -> tuple[jax.Array, jax.Array]:
@@ -316,13 +316,13 @@ def local_problem(
         points = _checks.features("at[0]", at[0], places.size)
         _checks.same_kind("at[0]", points, "features", features)
     groups = near.groups(confidences, None if at is None else places)
-    # Of a traced sample that is in no bin nothing is known.
+    # Nothing is known about a traced sample that is in no bin.
     correct = _checks.nan_with(correct, confidences, correct)
     return LocalProblem(near.kernel, (points, features), groups, (places, confidences), correct)
 
 
 def _root_of_ratio(x: jax.Array, y: jax.Array) -> jax.Array:
-    """√(x / y), with x ≥ 0 up to rounding; infinite where y is not positive and x a number."""
-    is_positive = ~(y <= 0)  # or no number
+    """√(x / y), with x ≥ 0 up to rounding; infinite where y is not positive and x is not NaN."""
+    is_positive = ~(y <= 0)  # or NaN
     ratio = jnp.maximum(x, 0) / jnp.where(is_positive, y, 1)
     return jnp.where(is_positive, safe_sqrt(ratio), jnp.where(jnp.isnan(x), x, jnp.inf))

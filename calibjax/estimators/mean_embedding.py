@@ -19,8 +19,8 @@ def embedding_difference(
     """Difference k((t, s), (p, y)) − E_{Z~p} k((t, s), (p, Z)) at one test location.
 
     Args:
-        kernel: kernel on pairs (prediction, target): a `TensorProduct`, or sums and multiples of
-            such, or of another class with a method `embedding_difference(t, s, p, y)`.
+        kernel: kernel on pairs (prediction, target): a `TensorProduct`, sums and multiples of
+            these, or another class with a method `embedding_difference(t, s, p, y)`.
         t: prediction of the test location.
         s: target of the test location.
         p: one prediction.
@@ -48,7 +48,7 @@ def embedding_difference(
 
 
 def location_pair(kernel: Kernel, location: tuple[Any, Any], sample: tuple[Any, Any]) -> jax.Array:
-    """The embedding difference as a pair function of a test location and a sample."""
+    """The embedding difference as a function of a test location and a sample."""
     return embedding_difference(kernel, *location, *sample)
 
 
@@ -79,8 +79,8 @@ def ucme(
         UCME² = J⁻¹ Σ_j (n⁻¹ Σ_i Z_ij)²,
         Z_ij = k(T_j, (p_i, y_i)) − E_{Z~p_i} k(T_j, (p_i, Z)),   T_j = (t_j, s_j).
 
-    On calibrated data its mean is that of Z_ij² over n, so it is biased upwards. The test
-    locations must not be chosen with the data, except where a test redraws the targets.
+    On calibrated data its mean is that of Z_ij² divided by n, so it is biased upwards. The test
+    locations must not be chosen with the data, unless a test redraws the targets.
 
     Args:
         kernel: kernel on pairs (prediction, target).

@@ -1,4 +1,4 @@
-"""What is near a prediction: samples whose features are alike, in the same bin of confidences."""
+"""Neighbourhoods of a prediction: samples with similar features in the same confidence bin."""
 
 import dataclasses
 import functools
@@ -26,13 +26,13 @@ class Neighbourhood:
         w_i(x) = k(φ(x), φ_i) if the confidences of x and of sample i share a bin, otherwise 0.
 
     Local errors (`lce`), their test (`hypothesis_tests.local_calibration_test`) and local
-    recalibration (`recalibration.LocalRecalibration`) are weighted means with these.
+    recalibration (`recalibration.LocalRecalibration`) are means with these weights.
 
     Attributes:
         kernel: kernel record on features with values ≥ 0. Its field `length_scale` may hold G
-            length scales, [G], of which all are computed at once.
+            length scales, [G], which are evaluated at once.
         binning: binning of batches of `Bernoulli`s, such as `UniformBins(15)`, or a function of
-            these; a function sees the samples and other points together.
+            such batches; a function sees the samples and other points together.
 
     References: L21 §3.1; App. A for bins of equal mass.
 
@@ -51,19 +51,19 @@ class Neighbourhood:
 
     @classmethod
     def laplacian(cls, length_scale: Any, num_bins: int) -> Self:
-        """The neighbourhood of L21: the Laplacian kernel in equal intervals of confidences.
+        """The neighbourhood of L21: the Laplacian kernel in confidence bins of equal width.
 
             k(φ, φ') = exp(−‖φ − φ'‖₁ / (d γ)) for features of d numbers.
 
         Args:
             length_scale: bandwidth γ > 0, in units of the features per dimension: a number, or G
-                of them, [G]. L21 takes 0.2 for t-SNE and 0.4 for PCA features.
-            num_bins: number of equal intervals of confidences, as in `UniformBins`; 15 in L21.
+                of them, [G]. L21 uses 0.2 for t-SNE and 0.4 for PCA features.
+            num_bins: number of confidence bins of equal width, as in `UniformBins`; 15 in L21.
         """
         return cls(Exponential(length_scale, MeanAbsoluteDifference()), UniformBins(num_bins))
 
     def groups(self, samples: jax.Array, points: jax.Array | None) -> tuple[jax.Array, jax.Array]:
-        """Bins of points, which may be the samples, and of the samples, of their confidences."""
+        """Confidence bins of the points (by default the samples), and of the samples."""
         if points is None:
             bins = bins_of(self.binning, Bernoulli(samples))
             return bins, bins
@@ -71,7 +71,7 @@ class Neighbourhood:
 
 
 def checked_neighbourhood(neighbourhood: Any) -> Neighbourhood:
-    """The neighbourhood, with its kernel checked, whose length scale may be of shape [G]."""
+    """The neighbourhood with a checked kernel, whose length scale may be of shape [G]."""
     if not isinstance(neighbourhood, Neighbourhood):
         raise TypeError(
             "neighbourhood: expected an estimators.Neighbourhood(kernel, binning), such as "

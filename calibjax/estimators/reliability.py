@@ -1,8 +1,8 @@
-"""Reliability curves: observed frequencies of a label over its predicted probabilities.
+"""Reliability curves: observed frequencies of a label against its predicted probabilities.
 
 If the model is calibrated then, given the predictions, the targets are independent draws
-y_i ~ p_i. The consistency bands here hold the frequencies that such targets give in the bins of
-the observed predictions.
+y_i ~ p_i. The consistency bands contain the frequencies that such targets have in the bins of the
+observed predictions.
 """
 
 import dataclasses
@@ -31,20 +31,20 @@ _BYTES_PER_LABEL = 64  # random bits, uniform numbers and labels of one sample i
 class ReliabilityCurve:
     """Frequencies of label 1 in bins of the predictions, and consistency bands for them.
 
-    The bins that hold a sample are in order of their confidence. Behind them come as many empty
-    entries as it takes to make K = min(n, max_bins): their count is 0, and so are all other
-    values, so that no value is NaN. Select the others by `counts > 0`.
+    The non-empty bins are sorted by confidence. They are padded with empty entries, whose count and
+    all other values are 0 (not NaN), to K = min(n, max_bins); `counts > 0` selects the non-empty
+    bins.
 
     Attributes:
         counts: number of samples, integers, [K].
         confidence: mean predicted probability of label 1, [K].
         frequency: observed frequency of label 1, [K].
         pointwise_lower: lower end of the band of each bin on its own, [K].
-        pointwise_upper: upper end of it, [K].
+        pointwise_upper: its upper end, [K].
         simultaneous_lower: lower end of the band of all bins at once, [K].
-        simultaneous_upper: upper end of it, [K].
-        level: probability under calibration, at least, that a frequency is in its pointwise band,
-            and that all of them are in the simultaneous one; a Python number.
+        simultaneous_upper: its upper end, [K].
+        level: lower bound of the probability under calibration that a frequency is in its pointwise
+            band, and that all frequencies are in the simultaneous one; a Python number.
     """
 
     counts: jax.Array
@@ -60,7 +60,8 @@ class ReliabilityCurve:
     def is_outside(self) -> jax.Array:
         """Which bins are outside the simultaneous band, [K].
 
-        To reject calibration if there is one is an exact test at significance level 1 − level.
+        Rejecting calibration if there is such a bin is an exact test at significance level
+        1 − level.
         """
         is_high_enough = self.frequency >= self.simultaneous_lower
         is_low_enough = self.frequency <= self.simultaneous_upper
@@ -88,36 +89,36 @@ def reliability_curve(
         simultaneous: |S − Σ p_i| / √(Σ p_i (1 − p_i)) ≤ c in every bin,
 
     where c is the ⌈(B + 1) level⌉-th smallest of the B maxima of the left-hand side over the bins
-    of each redraw. Under calibration the observed S is exchangeable with the redrawn ones. Fewer
-    than S_(k) ones, or more than S_(B+1−k), occur with a probability of at most k / (B + 1) each,
-    and the observed maximum is ≤ c with one of at least ⌈(B + 1) level⌉ / (B + 1). Both bands
-    thus hold with a probability of at least `level` (over targets and redraws, given the
-    predictions), for every n, every B and every binning. As frequencies are discrete, the bands
-    of small bins hold with more; they end at frequencies that |bin| labels can have. Bins whose
-    predictions are all 0 or 1 have bands of no width. One c serves all bins: small ones, in which
-    one of the labels is improbable, widen the simultaneous band of the others.
+    of each redraw. Under calibration the observed S is exchangeable with the redrawn S_b. Fewer
+    than S_(k) ones, or more than S_(B+1−k), occur with probability at most k / (B + 1) each, and
+    the observed maximum is ≤ c with probability at least ⌈(B + 1) level⌉ / (B + 1). Thus both bands
+    hold with probability at least `level` (over targets and redraws, given the predictions), for
+    every n, every B and every binning. As frequencies are discrete, the bands of small bins hold
+    with larger probability; they end at frequencies that |bin| labels can have. Bins whose
+    predictions are all 0 or 1 have bands of width zero. All bins share one c: small bins in which
+    one of the labels is improbable widen the simultaneous band of the others.
 
-    Bröcker and Smith (2007) also resample the predictions, with which the bins change, and give
-    the band of each bin only. Here the predictions are kept, as in `hypothesis_tests.exact_test`.
+    Bröcker and Smith (2007) also resample the predictions, which changes the bins, and give
+    pointwise bands only. Here the predictions are kept, as in `hypothesis_tests.exact_test`.
 
     Args:
         key: a JAX random key.
-        predictions: batch of n binary predictions, `Bernoulli`. For more classes say by a lens
-            which binary predictions are meant: `estimators.top_label`, `estimators.class_wise`.
+        predictions: batch of n binary predictions, `Bernoulli`. For more classes, choose binary
+            predictions with a lens: `estimators.top_label`, `estimators.class_wise`.
         targets: labels 0 or 1, [n].
         binning: function of the predictions that returns the bin of each, integers in
             0, ..., n − 1, [n]: `estimators.UniformBins(10)` or your own. It must not depend on
             the targets.
         num_samples: B, number of redraws, at least 2 / (1 − level) − 1.
         level: in (0, 1).
-        max_bins: largest number of bins that hold a sample.
+        max_bins: largest number of non-empty bins.
 
     Returns:
         The curve; its arrays have min(n, max_bins) entries, also under `jit`.
 
     Raises:
         TypeError: if an argument is of the wrong kind; in particular if predictions are not
-            binary, since which of their classes is meant is not guessed.
+            binary, since the class is not guessed.
         ValueError: if shapes or values are wrong, if there are too few redraws for the level, or
             more than `max_bins` bins.
 
@@ -157,7 +158,7 @@ def reliability_curve(
 
 
 def _checked_ranks(level: Any, num_samples: Any) -> tuple[float, int, tuple[int, int]]:
-    """Level, number of redraws, and the ranks that end the bands: pointwise, simultaneous."""
+    """Level, number of redraws, and the ranks of the ends of the bands: pointwise, simultaneous."""
     _checks.proportion("level", level)
     if not _checks.is_concrete(level):
         raise TypeError(f"level: expected a number that is known when compiling, got {level}")
@@ -208,7 +209,7 @@ def _curve(
         return sums(draw(key, Bernoulli(probs)).astype(jnp.int32))
 
     counts, ones = sums(jnp.ones(n, jnp.int32)), sums(targets.astype(jnp.int32))
-    # The residuals nearly cancel, and so do the rounding errors of their sum.
+    # The residuals nearly cancel, so that their sum has small rounding errors.
     expected = jnp.clip(ones + sums(probs - targets), 0, counts)
     deviation = jnp.sqrt(sums(probs * (1 - probs)))
     batch_size = default_batch_size(_BYTES_PER_LABEL * n)
@@ -219,15 +220,15 @@ def _curve(
     )
     divisors = jnp.maximum(counts, 1).astype(dtype)
     shares = (x.astype(dtype) / divisors for x in (expected, ones, *limits))
-    # A label or a bin out of range, which under jit nobody refused, never becomes a number.
+    # A label or a bin out of range, which is not refused under jit, gives NaN.
     return counts, *(jnp.where(is_possible, share, jnp.nan) for share in shares)
 
 
 def _positions(probs: jax.Array, bins: jax.Array, size: int) -> tuple[jax.Array, jax.Array]:
-    """Place of each sample's bin among all bins in order of confidence, empty ones last, [n].
+    """Position of each sample's bin among all bins sorted by confidence, empty bins last, [n].
 
     Returns:
-        The places, and whether all bins are in range and no place is beyond `size`.
+        The positions, and whether all bins are in range and all positions below `size`.
     """
     n = bins.size
     counts = jax.ops.segment_sum(jnp.ones(n, jnp.int32), bins, n)
@@ -248,11 +249,11 @@ def _simultaneous(
     redraws: jax.Array, rank: int, counts: jax.Array, expected: jax.Array, deviation: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
     """Smallest and largest number of ones in the band of all bins, [K] each."""
-    # Without deviation there is no difference: such predictions are 0 or 1.
+    # Where the deviation is zero, predictions are 0 or 1 and the difference is zero, too.
     divisors = jnp.where(deviation > 0, deviation, 1)
     largest = jnp.max(jnp.abs(redraws - expected) / divisors, 1)
     half = jnp.sort(largest)[rank - 1] * deviation
-    # The redraw that the critical value is from is in the band, whatever the rounding.
+    # The redraw that defines the critical value is in the band despite rounding errors.
     rounding = 16 * jnp.finfo(expected.dtype).eps * counts
     lower = jnp.ceil(expected - half - rounding)
     upper = jnp.floor(expected + half + rounding)

@@ -1,4 +1,4 @@
-"""Whether the targets scatter as much as predicted."""
+"""Spread of the targets compared with the predicted spread."""
 
 import jax
 import jax.numpy as jnp
@@ -16,8 +16,8 @@ class SpreadEstimate:
     """Excess of the spread of the targets over the predicted one.
 
     Attributes:
-        value: the excess; zero in the mean for calibrated models, positive where the targets
-            scatter more than predicted, negative where they scatter less.
+        value: the excess; its mean is zero for calibrated models, positive if the targets scatter
+            more than predicted, negative if they scatter less.
         standard_error: its standard error, in the same units.
     """
 
@@ -41,7 +41,7 @@ def _excess(kernel: Kernel, predictions: Distribution, targets: ArrayLike) -> Sp
 
 
 def skce_spread(kernel: Kernel, predictions: Distribution, targets: ArrayLike) -> SpreadEstimate:
-    """Excess of the spread of the targets, as the kernel measures it, over the predicted one.
+    """Excess of the spread of the targets, as measured by the kernel, over the predicted spread.
 
         S = n⁻¹ Σ_i [h((p_i, y_i), (p_i, y_i)) − E_{Y~p_i} h((p_i, Y), (p_i, Y))],
 
@@ -50,9 +50,9 @@ def skce_spread(kernel: Kernel, predictions: Distribution, targets: ArrayLike) -
 
     Its mean is zero for calibrated models. It is positive for predictions that are too narrow
     (overconfident) and negative for those that are too wide (underconfident); errors of the means
-    make it larger, too. It says what the diagonal contributes to the biased SKCE beyond
-    calibration, and complements the unbiased SKCE, which leaves the diagonal out. For the exact
-    test of it see `hypothesis_tests.exact_skce_test(..., statistic="spread")`.
+    increase it, too. It is the excess that the diagonal contributes to n times the biased SKCE, and
+    complements the unbiased SKCE, which leaves the diagonal out. For an exact test see
+    `hypothesis_tests.exact_skce_test(..., statistic="spread")`.
 
     Args:
         kernel: kernel on pairs (prediction, target).

@@ -1,4 +1,4 @@
-"""Tests of the null hypothesis that a model is calibrated, and intervals for its error."""
+"""Tests of the null hypothesis that a model is calibrated, and confidence intervals."""
 
 from calibjax.hypothesis_tests.asymptotic import block_skce_test, bootstrap_skce_test
 from calibjax.hypothesis_tests.components import Component, SKCEComponents

@@ -1,4 +1,4 @@
-"""Tests that rely on the distribution of an estimator for many samples."""
+"""Tests that rely on the large-sample distribution of an estimator."""
 
 import functools
 
@@ -24,7 +24,7 @@ from calibjax.kernels import Kernel
 def _bootstrap(
     key: jax.Array, kernel: Kernel, samples: PyTree, *, num_samples: int, batch_size: int
 ) -> tuple[jax.Array, jax.Array]:
-    """Unbiased SKCE, and bootstrapped values of n SKCE [num_samples]."""
+    """Unbiased SKCE, and bootstrap draws of n SKCE, [num_samples]."""
     estimate = pairwise.mean_over_pairs(sample_pair, kernel, samples)
     n = _checks.leading_size("samples", samples)
     centered = centered_diagonal(diagonal(kernel, samples), row_means(kernel, samples))
@@ -47,18 +47,18 @@ def bootstrap_skce_test(
     num_samples: int = 1000,
     batch_size: int | None = None,
 ) -> CalibrationTestResult:
-    """Asymptotic test of calibration with the unbiased SKCE and bootstrapped null distribution.
+    """Asymptotic test of calibration with the unbiased SKCE and a bootstrap null distribution.
 
     The null distribution of n SKCE_u is approximated by resampling the data with replacement,
 
         T_b = (2 / n) Σ_{i<j} h̃(X*_i, X*_j),
         h̃(x, x') = h(x, x') − n⁻¹ Σ_k h(x, X_k) − n⁻¹ Σ_k h(X_k, x') + n⁻² Σ_kl h(X_k, X_l).
 
-    At small n the test is far off its level: in W21's models with n = 4 it rejects about 14 %
-    (d = 1) or 0.2 % (d = 10) of calibrated data sets at level 5 %, with d = 10 still only 1 % at
-    n = 64. It sees shifted predictions, but hardly any that are too narrow or too wide (it rejects
-    5 to 7 % of them where `exact_skce_test` rejects 93 to 99 %, `experiments.test_power`). Prefer
-    `exact_skce_test`, which holds its level for every n.
+    For small n the test is far off its level: in W21's models with n = 4 it rejects about 14 %
+    (d = 1) or 0.2 % (d = 10) of calibrated data sets at level 5 %; with d = 10 still only 1 % at
+    n = 64. It detects shifted predictions, but hardly any that are too narrow or too wide: it
+    rejects 5 to 7 % of these where `exact_skce_test` rejects 93 to 99 % (`experiments.test_power`).
+    Prefer `exact_skce_test`, which holds its level for every n.
 
     Args:
         key: a JAX random key.
@@ -66,8 +66,8 @@ def bootstrap_skce_test(
         predictions: batch of n ≥ 2 distributions.
         targets: [n] or [n, d].
         num_samples: B, number of resamples; the smallest possible p-value is 1 / (B + 1).
-        batch_size: number of resamples that are evaluated at once, the bound on the memory
-            (n numbers each). By default all of them while they hold up to 128 MB.
+        batch_size: number of resamples that are evaluated at once, which bounds the memory
+            (n numbers each). By default all of them if they need at most 128 MB.
 
     Returns:
         The result; `statistic` is n SKCE_u, `estimate` is SKCE_u, p = (1 + #{T_b ≥ T}) / (B + 1).
@@ -114,10 +114,10 @@ def block_skce_test(
 
     With m = ⌊n/B⌋ blocks and their unbiased estimates η_b, under calibration z = √m mean(η) / sd(η)
     is approximately standard normal (standard deviation with m − 1), and p = P(N(0, 1) ≥ z). The
-    approximation is for many blocks: with two, 10 to 13 % of calibrated data sets are rejected at
+    approximation requires many blocks: with two, 10 to 13 % of calibrated data sets are rejected at
     level 5 % in W21's models; with large blocks, B = √n, it rejects too rarely, 2 to 3 % at n =
-    1024. It sees what `bootstrap_skce_test` sees, with much less power. Prefer `exact_skce_test`
-    unless n B / 2 pairs are all that can be afforded.
+    1024. It detects the same errors as `bootstrap_skce_test`, with much less power. Prefer
+    `exact_skce_test` unless more than n B / 2 pairs are too expensive.
 
     Args:
         kernel: kernel on pairs (prediction, target).
@@ -131,8 +131,8 @@ def block_skce_test(
     Raises:
         TypeError: if an argument is of the wrong kind.
         ValueError: if shapes or values are wrong, there are fewer than two blocks, or all block
-            estimates are equal up to rounding, so that there is no standard deviation to compare
-            with (then the result under `jit` is NaN).
+            estimates are equal up to rounding, so that their standard deviation is zero (then the
+            result under `jit` is NaN).
         NotImplementedError: if the expectations have no closed form.
 
     Cost: n B / 2 evaluations of h, O(n + tile²) memory.

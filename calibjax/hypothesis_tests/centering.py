@@ -1,9 +1,8 @@
-"""The centered matrix of the calibration kernel, without holding it.
+"""The centered matrix of the calibration kernel, without storing it.
 
 With H_ij = h(X_i, X_j), row means r_i and their mean g, the centered matrix is
-H̃_ij = H_ij − r_i − r_j + g. The asymptotic null distribution of the SKCE is that of H̃, and the
-spread of the row means is what is left of the estimator's variance when the model is not
-calibrated.
+H̃_ij = H_ij − r_i − r_j + g. H̃ determines the asymptotic null distribution of the SKCE, and the
+spread of the row means dominates the estimator's variance if the model is not calibrated.
 """
 
 from typing import Any
@@ -16,7 +15,7 @@ from calibjax._pytree import PyTree
 from calibjax.estimators.kernel import sample_pair
 from calibjax.kernels import Kernel
 
-_TILE_SIZE = 512  # with many columns the products take the time, and large ones less of it
+_TILE_SIZE = 512  # with many columns matrix products dominate, and large ones are more efficient
 
 
 def diagonal(kernel: Kernel, samples: PyTree) -> jax.Array:

@@ -17,9 +17,9 @@ _NODES, _STEP = 240, 1 / 16  # of the numerical inversion: from 1 to sinh(15) = 
 
 
 class ChiSquaredSum(NamedTuple):
-    """Distribution of Σ_i λ_i (z_i² − 1) with z_i ~ N(0, 1), of mean zero.
+    """Distribution of Σ_i λ_i (z_i² − 1) with z_i ~ N(0, 1), which has mean zero.
 
-    The weights that are not listed enter together as one normal variable of their variance.
+    The weights that are not listed are represented by one normal variable of the same variance.
 
     Attributes:
         weights: leading λ_i, [r].
@@ -33,7 +33,7 @@ class ChiSquaredSum(NamedTuple):
 
     @property
     def rest(self) -> jax.Array:
-        """Variance of the normal variable in place of the weights that are not listed."""
+        """Variance of the normal variable that represents the weights that are not listed."""
         return 2 * jnp.maximum(self.squares - jnp.sum(jnp.square(self.weights)), 0)
 
 
@@ -51,15 +51,15 @@ def sample(key: jax.Array, law: ChiSquaredSum, num_samples: int) -> jax.Array:
 
 @jax.jit
 def gamma_tail(law: ChiSquaredSum, x: jax.Array) -> jax.Array:
-    """P(X ≥ x) of the gamma distribution on (−Σ λ_i, ∞) with the first two moments."""
+    """P(X ≥ x) for the gamma distribution on (−Σ λ_i, ∞) with the same first two moments."""
     shape = jnp.square(law.total) / (2 * law.squares)
     return _tail_of_gamma(shape, x / jnp.sqrt(2 * law.squares))
 
 
 @jax.jit
 def pearson_tail(law: ChiSquaredSum, x: jax.Array) -> jax.Array:
-    """P(X ≥ x) of the shifted gamma distribution (Pearson's type III) with three moments."""
-    # Skewness 8 Σ λ³ / (2 Σ λ²)^(3/2), and 2 / √shape for a gamma distribution.
+    """P(X ≥ x) for the shifted gamma distribution (Pearson type III) with equal three moments."""
+    # The skewness is 8 Σ λ³ / (2 Σ λ²)^(3/2), that of a gamma distribution 2 / √shape.
     cubes = jnp.sum((law.weights / jnp.sqrt(law.squares)) ** 3)
     shape = 1 / (2 * jnp.square(cubes))
     return _tail_of_gamma(shape, x / jnp.sqrt(2 * law.squares))
@@ -70,8 +70,8 @@ def _tail_of_gamma(shape: jax.Array, x: jax.Array) -> jax.Array:
     root, large = jnp.sqrt(shape), _LARGE_SHAPE[shape.dtype.itemsize]
     small = jnp.minimum(shape, large)
     tail = gammaincc(small, jnp.maximum(small + x * jnp.sqrt(small), 0))
-    # Beyond that the incomplete gamma function loses its digits and the cube root is normal, up
-    # to terms of order 1 / a (Wilson and Hilferty).
+    # For larger shapes the incomplete gamma function loses its digits, and the cube root is normal
+    # up to terms of order 1 / a (Wilson and Hilferty).
     cube_root = jnp.expm1(jnp.log1p(jnp.maximum(x / root, -1)) / 3)
     normal = norm.sf(3 * root * (cube_root + 1 / (9 * shape)))
     return jnp.where(shape > large, normal, tail)
@@ -87,9 +87,9 @@ def numerical_tail(law: ChiSquaredSum, x: jax.Array) -> jax.Array:
         P(X ≥ x) = (2πi)⁻¹ ∫ exp(K(s) − s x) / s ds   (+ 1 where the path is left of zero)
 
     along a hyperbola that crosses the real axis at the saddle point, K'(ŝ) = x, with the curvature
-    of the path of steepest descent there. The more skewed the distribution, the more it bends
-    around the branch cuts s ≥ 1 / (2 λ_i), so that the integrand decays fast whatever the number
-    of weights, and small probabilities keep their digits.
+    of the path of steepest descent there. The more skewed the distribution, the more the path bends
+    around the branch cuts s ≥ 1 / (2 λ_i), so that the integrand decays fast for any number of
+    weights, and small probabilities have a small relative error.
 
     References: Rice (1980); Helstrom (1983).
     """
@@ -118,7 +118,7 @@ def numerical_tail(law: ChiSquaredSum, x: jax.Array) -> jax.Array:
 
 
 def _saddle_point(weights: jax.Array, rest: jax.Array, x: jax.Array) -> jax.Array:
-    """Root of K'(s) = x of weights of unit variance, or a point beside it, away from zero."""
+    """Root of K'(s) = x for weights of unit variance, moved away from zero if it is close."""
     eps, tiny = jnp.finfo(x.dtype).eps, jnp.finfo(x.dtype).tiny
     pole = 1 / (2 * jnp.maximum(jnp.max(weights, initial=0), tiny))
 
@@ -137,6 +137,6 @@ def _saddle_point(weights: jax.Array, rest: jax.Array, x: jax.Array) -> jax.Arra
 
     bracket = jnp.zeros_like(x), jnp.ones_like(x)
     root = point(lax.fori_loop(0, jnp.finfo(x.dtype).nmant, bisect, bracket)[0])
-    # The integrand has a pole at zero, where the saddle point is if x is the mean.
+    # The integrand has a pole at zero, which is the saddle point if x is the mean.
     least = jnp.minimum(pole, 1) / 4
     return jnp.where(jnp.abs(root) < least, least, root)

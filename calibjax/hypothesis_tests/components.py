@@ -1,12 +1,12 @@
 """Three components of the squared kernel calibration error, and one test of all of them.
 
 Write n SKCE_b = D + (n − 1) SKCE_u, where D is the mean of the diagonal h((p_i, y_i), (p_i, y_i)).
-SKCE_u, the mean off the diagonal, sees where targets are off in the same way for similar
-predictions: in their means or, less, in anything else that the target kernel sees. D is a kernel
-score: under calibration its mean is known, and it is above that where the targets scatter more
-than predicted, and **below** where they scatter less. Within SKCE_b a small D makes the statistic
-smaller than its redraws, so that the biased SKCE alone is blind to predictions that are too wide.
-Therefore D counts with both signs here.
+SKCE_u, the mean off the diagonal, is large if targets deviate in the same way for similar
+predictions: in their means or, to a lesser extent, in anything else that the target kernel detects.
+D is a kernel score: under calibration its mean is known; it exceeds this mean if the targets
+scatter more than predicted, and is **below** it if they scatter less. Within SKCE_b a small D makes
+the statistic smaller than its redraws, so that the biased SKCE alone is blind to predictions that
+are too wide. Therefore D is tested two-sided here.
 """
 
 import dataclasses
@@ -24,12 +24,12 @@ STATISTICS = ("omnibus", "biased", "unbiased", "spread")
 
 @record
 class Component:
-    """One component of a test, with an exact p-value of its own.
+    """One component of a test, with its own exact p-value.
 
     Attributes:
         statistic: its value.
-        score: how many standard deviations its (signed) cube root is from its mean, both over the
-            observed and the redrawn values.
+        score: standardised cube root of the value (signed), with mean and standard deviation over
+            the observed and the redrawn values.
         pvalue: probability of such a value under calibration, in (0, 1].
         null_samples: draws of the value under calibration, [num_samples].
     """
@@ -42,15 +42,15 @@ class Component:
 
 @record
 class SKCEComponents:
-    """What an exact SKCE test has seen, one by one.
+    """The components of an exact SKCE test.
 
-    The p-values are not adjusted for their number; that of the test is.
+    Their p-values are not adjusted for multiple testing; that of the test is.
 
     Attributes:
-        biased: SKCE_b, all errors together except predictions that are too wide; p-value of
+        biased: SKCE_b, all errors together except predictions that are too wide; p-value for
             large values.
-        unbiased: SKCE_u, errors that similar predictions share, above all means that are off;
-            p-value of large values.
+        unbiased: SKCE_u, errors that similar predictions share, above all wrong means; p-value for
+            large values.
         spread: D, the mean of h on the diagonal; two-sided p-value. A positive score says that
             the targets scatter more than predicted (predictions too narrow, overconfident), a
             negative one that they scatter less (too wide, underconfident).
@@ -66,7 +66,7 @@ class SKCEComponents:
 
     @property
     def loudest(self) -> str:
-        """Name of the component with the largest score, of either sign for the spread."""
+        """Name of the component with the largest score (in absolute value for the spread)."""
         scores = {
             "biased": self.biased.score,
             "unbiased": self.unbiased.score,
@@ -75,7 +75,7 @@ class SKCEComponents:
         return max(scores, key=scores.__getitem__)
 
     def described(self) -> str:
-        """The components in words, a line each; needs values that can be looked at."""
+        """The components in words, one line each; needs concrete values."""
         more = float(self.spread.score) > 0
         spread = "more than predicted: too narrow" if more else "less than predicted: too wide"
         words = {
@@ -97,14 +97,14 @@ class SKCEComponents:
 def skce_components(
     unbiased: jax.Array, diagonal: jax.Array, *, num_targets: int, ranked: str
 ) -> tuple[jax.Array, SKCEComponents]:
-    """Components of a pool, and the statistic to rank.
+    """The components of a pool, and the statistic to rank.
 
         C₁ = z(∛(n SKCE_b)),   C₂ = z(∛(D̄ + (n − 1) SKCE_u)),   C₃ = |z(∛D)|,
 
-    where z standardises over the pool and D̄ is the mean of D over it. The cube root makes their
-    distributions about equally symmetric, so that none of them decides alone. The omnibus
-    statistic is the largest of the three. It treats the observed value and the draws alike, so
-    that its rank is exact.
+    where z standardises over the pool and D̄ is the mean of D over it. The cube roots make the
+    distributions similarly symmetric, so that no component dominates. The omnibus statistic is the
+    largest of the three. It treats the observed value and the draws alike, so that its rank is
+    exact.
 
     Args:
         unbiased: SKCE_u, observed value first, [B + 1].
@@ -143,7 +143,7 @@ def skce_components(
 
 
 def pooled(first: SKCEComponents, *others: SKCEComponents) -> tuple[jax.Array, SKCEComponents]:
-    """The statistic and the components of the draws of several runs together."""
+    """The statistic and the components of several runs with pooled draws."""
     parts = (first, *others)
 
     def pool(component: Any) -> jax.Array:

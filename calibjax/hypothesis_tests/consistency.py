@@ -28,38 +28,39 @@ def consistency_test(
 ) -> CalibrationTestResult:
     """Test of calibration by consistency resampling, with any statistic. It rejects too often.
 
-    In every resample n predictions are drawn with replacement from the given ones, and a target
+    In every resample, n predictions are drawn with replacement from the given ones, and a target
     from each of them; p = (1 + #{T_b ≥ T}) / (B + 1).
 
-    Resampled predictions repeat, while the observed ones mostly differ from each other, so that the
-    statistic has another distribution. Where repetition lowers the statistic, as it lowers the
-    expected calibration error with more bins than samples can fill, calibrated models are rejected
-    too often: W19's model M1 (250 predictions of ten classes, ten bins per class) at level 1 % in
-    9999 of 10 000 data sets. `exact_test` keeps the predictions and holds its level; this test is
-    here to compare with the literature. What it sees depends on the statistic, as in `exact_test`.
+    Resampled predictions repeat, while the observed ones mostly differ, so that the statistic has a
+    different distribution. If repetitions lower the statistic, such as the expected calibration
+    error with more bins than the samples can fill, calibrated models are rejected too often: W19's
+    model M1 (250 predictions of ten classes, ten bins per class) in 9999 of 10 000 data sets at
+    level 1 %. `exact_test` keeps the predictions and holds its level; this test is included for
+    comparisons with the literature. As in `exact_test`, the statistic determines which errors are
+    detected.
 
     Args:
         key: a JAX random key.
         statistic: (predictions, targets) → scalar, array or pytree of arrays, traceable by
             JAX; large values speak against calibration.
-        predictions: batch of n distributions. What is computed from single predictions (such as
-            their bins) may be carried along as a further leaf of the batch.
+        predictions: batch of n distributions. Quantities computed from single predictions (such as
+            their bins) may be stored in an additional leaf of the batch.
         targets: [n] or [n, d].
         num_samples: B, number of resamples; the smallest possible p-value is 1 / (B + 1).
         batch_size: number of resamples that are evaluated at once. Memory is `batch_size` times
-            that of one statistic. By default about 16 MB, assuming that the statistic works on
+            that of one statistic; by default about 16 MB, assuming that the statistic works on
             tiles of pairs.
 
     Returns:
-        The result; `estimate` is the statistic itself. With a pytree of statistics, all its
-        attributes are such pytrees.
+        The result; `estimate` is the statistic itself. If the statistic is a pytree, all attributes
+        are such pytrees.
 
     Raises:
         TypeError: if an argument is of the wrong kind.
         ValueError: if shapes or values are wrong, or a statistic is NaN.
 
-    Cost: B evaluations of the statistic, which is traced in every call and compiled once for all
-    calls in which it is the same function of arrays of the same shapes.
+    Cost: B evaluations of the statistic, which is traced in every call but compiled only once for
+    the same function and shapes.
 
     References: Bröcker and Smith (2007); W19 §7.2 and Fig. 2 (C) for its over-rejection.
 

@@ -23,37 +23,38 @@ def coverage_test(
     num_samples: int = 1000,
     batch_size: int | None = None,
 ) -> CalibrationTestResult:
-    """Exact test of whether predicted quantiles have the coverage that they claim, at each level.
+    """Exact test of whether predicted quantiles have their nominal coverage, at each level.
 
-    With the numbers j_i of quantiles below target i, of k quantiles at the levels τ,
+    For k quantiles q_i1, ..., q_ik of sample i at the levels τ_i1, ..., τ_ik,
 
         levels:    mean_i 1(y_i ≤ q_ij) − τ_ij, for each level,
         intervals: mean_i 1(y_i in interval j) − P(interval j), between neighbouring quantiles,
         central:   mean_i 1(q_ij < y_i ≤ q_il) − (τ_il − τ_ij), l = k + 1 − j, for j < l.
 
-    Under calibration the intervals that targets are in are independent draws with the
+    Under calibration the intervals that contain the targets are independent draws with the
     probabilities between the levels, whatever the distributions are otherwise. The absolute
-    differences are ranked among those of redrawn intervals: `pvalue` is that of each on its own,
-    `adjusted_pvalue` allows for all of them, and the smallest is the p-value of the hypothesis
-    that all are right. Both are exact for every n and B. Targets with P(Y = q) > 0, such as
-    counts, may be at a quantile more often; the hypothesis is false then.
+    differences are ranked among those of redrawn intervals: `pvalue` tests each difference on its
+    own, `adjusted_pvalue` accounts for multiple testing, and its minimum is the p-value of the
+    hypothesis that all are right. Both are exact for every n and B. The hypothesis excludes
+    targets with P(Y = q) > 0, such as counts, which may lie on a quantile too often.
 
-    It sees errors that do not average out over the samples: quantiles that are too low for one
-    half and too high for the other pass.
+    It detects errors that do not average out over the samples: quantiles that are too low for one
+    half of them and too high for the other half pass.
 
     Args:
         key: a JAX random key.
         predictions: batch of n `Quantiles`.
         targets: [n].
         num_samples: B, number of redraws; the smallest possible p-value is 1 / (B + 1).
-        batch_size: number of redraws that are evaluated at once; by default so many that they
-            hold about 16 MB.
+        batch_size: number of redraws that are evaluated at once; by default as many as fit in
+            about 16 MB.
 
     Returns:
-        The result. `estimate` has the signed differences as a dictionary with the keys "levels"
-        [k], "intervals" [k + 1] and "central" [⌊k/2⌋]; `statistic` their absolute values, and the
-        p-values are such dictionaries. A positive difference at a level says that quantiles are
-        too high, a negative central one that they are too close to one another (overconfident).
+        The result. `estimate` contains the signed differences as a dictionary with the keys
+        "levels" [k], "intervals" [k + 1] and "central" [⌊k/2⌋]; `statistic` contains their absolute
+        values, and the p-values are dictionaries with the same keys. A positive difference at a
+        level means that quantiles are too high, a negative central one that they are too close
+        together (overconfident).
 
     Raises:
         TypeError: if an argument is of the wrong kind.
@@ -100,8 +101,8 @@ def coverage_test(
 
 @jax.jit
 def _counted(predictions: Quantiles, targets: jax.Array) -> tuple[Quantiles, jax.Array, jax.Array]:
-    """The predictions, the probabilities of the intervals, and those that targets are in."""
-    # Where something is missing, nothing is known about any level.
+    """The predictions, the probabilities of the intervals, and the intervals of the targets."""
+    # If anything is NaN, nothing is known about any level.
     is_whole = ~jnp.any(jnp.isnan(targets)) & ~jnp.any(jnp.isnan(predictions.values))
     levels = jnp.where(is_whole, predictions.levels, jnp.nan)
     levels = jnp.where(jnp.any(jnp.isnan(levels)), jnp.nan, levels)

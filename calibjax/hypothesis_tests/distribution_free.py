@@ -1,4 +1,4 @@
-"""Bounds of the p-value that hold for every distribution of the data."""
+"""Upper bounds of the p-value that hold for every distribution of the data."""
 
 import jax
 import jax.numpy as jnp
@@ -15,14 +15,14 @@ ESTIMATORS = ("biased", "unbiased", "block")
 
 
 def calibration_kernel_bound(kernel: Kernel) -> jax.Array | float:
-    """Bound B ≥ sup |h| of the calibration kernel, from the record of the kernel.
+    """Bound B ≥ sup |h| of the calibration kernel, computed from the kernel.
 
         B = 2 sup k_P (sup k_Y − inf k_Y) for a tensor product,
 
     since h is an inner product of two elements with squared norms
-    k_P(p, p) [k_Y(y, y) − 2 m_p(y) + M_{p,p}]. So B = 2 sup k_P sup k_Y for a target kernel without
-    negative values and at most twice as much for any other. Sums and multiples combine the bounds
-    of their parts.
+    k_P(p, p) [k_Y(y, y) − 2 m_p(y) + M_{p,p}]. So B ≤ 2 sup k_P sup k_Y for a non-negative target
+    kernel, and at most twice as much for any other. Sums and multiples combine the bounds of their
+    parts.
 
     Args:
         kernel: kernel on pairs (prediction, target).
@@ -31,7 +31,7 @@ def calibration_kernel_bound(kernel: Kernel) -> jax.Array | float:
         The bound, a scalar.
 
     Raises:
-        NotImplementedError: if no bound is known for a kernel in it.
+        NotImplementedError: if no bound is known for a part of the kernel.
 
     References: W19 Lemma H.1 for classes, where B = 2 sup k_P with the white kernel.
 
@@ -48,7 +48,7 @@ def _bound(kernel: Kernel) -> jax.Array | float:
 
 
 def _num_pairs(n: int, block_size: int | None) -> int:
-    """Number of independent pairs whose mean Hoeffding's inequality is about."""
+    """Number of independent pairs to whose mean Hoeffding's inequality applies."""
     return n // 2 if block_size is None else (n // block_size) * (block_size // 2)
 
 
@@ -61,7 +61,7 @@ def distribution_free_skce_test(
     block_size: int | None = None,
     bound: jax.Array | float | None = None,
 ) -> CalibrationTestResult:
-    """Test of calibration with a bound of the p-value for every n and every distribution.
+    """Test of calibration with an upper bound of the p-value for every n and every distribution.
 
     With B ≥ sup |h| and an estimate t of the SKCE,
 
@@ -70,9 +70,9 @@ def distribution_free_skce_test(
         p = exp(−⌊n/b⌋ ⌊b/2⌋ t² / (2 B²))               blocks of b samples, t > 0,
 
     and p = 1 for an unbiased estimate t ≤ 0 (squaring it, as CalibrationTests.jl does, rejects
-    estimates that are far *below* zero). The true p-value is at most p and mostly much smaller, so
-    that the test has little power (none in `experiments.test_power`): `exact_skce_test` holds its
-    level as well.
+    estimates that are far *below* zero). The true p-value is at most p and usually much smaller, so
+    that the test has little power (none in `experiments.test_power`). `exact_skce_test` holds its
+    level, too.
 
     Args:
         kernel: kernel on pairs (prediction, target).
@@ -90,8 +90,8 @@ def distribution_free_skce_test(
     Raises:
         TypeError: if an argument is of the wrong kind.
         ValueError: if shapes, values or options are wrong, or there are too few samples.
-        NotImplementedError: if the expectations have no closed form, or no bound is known and
-            none is given.
+        NotImplementedError: if the expectations have no closed form, or no bound is known or
+            given.
 
     Cost: that of the estimator.
 

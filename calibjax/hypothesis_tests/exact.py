@@ -44,28 +44,28 @@ def exact_test(
 ) -> CalibrationTestResult:
     """Exact test of calibration with any statistic, or several at once.
 
-    The targets are redrawn from the predictions, which stay fixed, and
+    The targets are redrawn from the predictions, which stay fixed, and the p-value
 
-        p = (1 + #{b : T_b ≥ T}) / (B + 1),
+        p = (1 + #{b : T_b ≥ T}) / (B + 1)
 
-    which under calibration satisfies P(p ≤ α) ≤ α for every n, every B and every statistic. This
-    assumes that, given all predictions, the targets are independent draws from them: not so for
-    clusters, overlapping forecast horizons, or data that the model was fitted to.
+    satisfies P(p ≤ α) ≤ α under calibration for every n, every B and every statistic. This assumes
+    that, given all predictions, the targets are independent draws from them, which does not hold
+    for clusters, overlapping forecast horizons, or data that the model was fitted to.
 
-    The test sees what its statistic sees. Choose one that is large for every error that matters:
-    `estimators.skce_biased`, for one, is small for predictions that are too wide, so that they
-    are rejected less often than calibrated ones. A statistic whose mean is known, such as
-    `estimators.skce_spread`, is made two-sided by its absolute value, and several statistics make
-    up for one another's blind spots with `adjust` (the omnibus statistic of `exact_skce_test` does
-    so for the SKCE).
+    The statistic determines which errors the test detects. Choose one that is large for every error
+    that matters: `estimators.skce_biased`, for example, is small for predictions that are too wide,
+    so that they are rejected less often than calibrated ones. A statistic with known mean, such as
+    `estimators.skce_spread`, becomes two-sided by taking its absolute value, and with `adjust`
+    several statistics compensate for each other's blind spots (as the omnibus statistic of
+    `exact_skce_test` does for the SKCE).
 
     The statistic may depend on hyperparameters that are chosen from the predictions. If they are
-    chosen with the targets, choose them within the statistic, so that this happens anew in every
-    redraw.
+    chosen with the targets, choose them within the statistic, so that the choice is repeated in
+    every redraw.
 
-    Several statistics share the redraws: each has its own p-value, and the smallest of them is
-    too small too often. `adjust` adds p-values that allow for it, from the largest standardised
-    statistic of each redraw: the probability under calibration that any of them is ≤ α is ≤ α.
+    Several statistics share the redraws. Each has its own p-value, but their minimum is not a valid
+    p-value. `adjust` adds p-values that account for multiple testing, from the largest standardised
+    statistic of each redraw: under calibration the probability that any of them is ≤ α is ≤ α.
 
     Args:
         key: a JAX random key.
@@ -76,20 +76,20 @@ def exact_test(
         targets: [n] or [n, d].
         num_samples: B, number of redraws; the smallest possible p-value is 1 / (B + 1).
         batch_size: number of redraws that are evaluated at once. Memory is `batch_size` times
-            that of one statistic. By default about 16 MB, assuming that the statistic works on
+            that of one statistic; by default about 16 MB, assuming that the statistic works on
             tiles of pairs.
-        adjust: whether to return `adjusted_pvalue` beside `pvalue`.
+        adjust: whether to return `adjusted_pvalue` in addition to `pvalue`.
 
     Returns:
-        The result; `estimate` is the statistic itself. With several statistics, all its
-        attributes are such arrays or pytrees.
+        The result; `estimate` is the statistic itself. With several statistics, all attributes are
+        such arrays or pytrees.
 
     Raises:
         TypeError: if an argument is of the wrong kind.
         ValueError: if shapes or values are wrong, or an observed statistic is NaN.
 
-    Cost: B evaluations of the statistic, which is traced in every call and compiled once for all
-    calls in which it is the same function of arrays of the same shapes.
+    Cost: B evaluations of the statistic, which is traced in every call but compiled only once for
+    the same function and shapes.
 
     References: none of the four papers has it; the general Monte Carlo test is due to Barnard
     (1963), the p-value to Davison and Hinkley (1997), eq. (4.11), the adjustment to Westfall and
@@ -139,9 +139,9 @@ def rank_among_redraws(
     batch_size: int,
     adjust: bool,
 ) -> CalibrationTestResult:
-    """The exact test of checked arguments, by (data, predictions, targets) → values.
+    """The exact test of checked arguments with a statistic (data, predictions, targets) → values.
 
-    What a statistic reads from the data, instead of from outside, is not compiled in as a constant.
+    Passing `data` explicitly, not through a closure, keeps it from being compiled as a constant.
     """
     # The statistic need not depend on all of the data.
     observed = _checks.nan_with(statistic(data, predictions, targets), predictions, targets)
@@ -165,7 +165,7 @@ def _redrawn(
     num_samples: int,
     batch_size: int,
 ) -> PyTree:
-    """Values of a statistic of batches of targets, (predictions, [b, n, ...]) → [b, ...]."""
+    """Redrawn values of a statistic of batches, (predictions, [b, n, ...]) → [b, ...]."""
 
     def batch(keys: jax.Array) -> PyTree:
         return statistic(predictions, jax.vmap(draw, (0, None))(keys, predictions))
@@ -181,7 +181,7 @@ class _ByFeatures:
     prepared: Any
 
     def __call__(self, predictions: Distribution, targets: ArrayLike) -> Parts:
-        """Sums of k_P(p_i, p_j) ⟨f_i, f_j⟩ for targets [b, n, ...], [b] each."""
+        """Means of k_P(p_i, p_j) ⟨f_i, f_j⟩ for targets [b, n, ...], [b] each."""
         one = functools.partial(features, self.kernel.target, self.prepared)
         values = jax.vmap(jax.vmap(one), in_axes=(None, 0), out_axes=1)(predictions, targets)
         n, size, _ = values.shape
@@ -192,7 +192,7 @@ class _ByFeatures:
         return _as_means(n, *(form.reshape(size, -1).sum(-1) for form in forms))
 
     def num_bytes(self, predictions: Distribution, targets: ArrayLike) -> int:
-        """What one redraw holds: its features, [n, r]."""
+        """Memory of one redraw: its features, [n, r]."""
         first = jax.tree.map(lambda leaf: leaf[0], (predictions, targets))
         one = jax.eval_shape(functools.partial(features, self.kernel.target, self.prepared), *first)
         return 16 * _checks.leading_size("targets", targets) * one.size
@@ -200,7 +200,7 @@ class _ByFeatures:
 
 @record
 class _ByPairs:
-    """The same by pairs; what depends on predictions only, once."""
+    """The same means by pairs; terms that depend on predictions only are computed once."""
 
     kernel: Kernel
 
@@ -219,7 +219,7 @@ class _ByPairs:
         return jax.vmap(means)(targets)
 
     def num_bytes(self, predictions: Distribution, targets: ArrayLike) -> int:
-        """What one redraw holds: a tile, per component if they are many."""
+        """Memory of one redraw: a tile, or one per component of the targets if these are many."""
         n = _checks.leading_size("targets", targets)
         num_components = sum(leaf.size // n for leaf in jax.tree.leaves(targets))
         wide = num_components if num_components > UNROLLED else 1
@@ -229,7 +229,7 @@ class _ByPairs:
 def _statistic(
     kernel: Kernel, predictions: Distribution, targets: ArrayLike
 ) -> _ByFeatures | _ByPairs:
-    """By features where there are some for this data set."""
+    """Uses features if this data set has any, otherwise pairs."""
     if isinstance(kernel, TensorProduct):
         prepared = prepare_features(kernel.target, predictions, targets)
         if prepared is not None:
@@ -250,7 +250,7 @@ def _pool(
     num_samples: int,
     batch_size: int,
 ) -> Parts:
-    """Means of h off and on the diagonal: of the observed targets, then of the redrawn ones."""
+    """Means of h off and on the diagonal for the observed targets, then for the redrawn ones."""
     observed = statistic(predictions, jax.tree.map(lambda y: y[None], targets))
     redrawn = _redrawn(key, statistic, predictions, num_samples, batch_size)
     return jax.tree.map(lambda *values: jnp.concatenate(values), observed, redrawn)
@@ -268,23 +268,23 @@ def exact_skce_test(
 ) -> CalibrationTestResult:
     """Exact test of calibration with the squared kernel calibration error.
 
-    `exact_test` with what one pass over the pairs gives: the mean SKCE_u of h off the diagonal,
-    the mean D on it, and the biased SKCE_b = (D + (n − 1) SKCE_u) / n. The test holds its level
-    for every n, which no asymptotic test does, if the targets are independent given all
-    predictions (see `exact_test`). What the statistics see:
+    This is `exact_test` with statistics that one pass over the pairs gives: the mean SKCE_u of h
+    off the diagonal, the mean D on it, and the biased SKCE_b = (D + (n − 1) SKCE_u) / n. Unlike
+    asymptotic tests, it holds its level for every n, if the targets are independent given all
+    predictions (see `exact_test`). The statistics detect different errors:
 
-    - "omnibus", the default, sees all that follows: the largest of the three standardised
-      components of `SKCEComponents`. One p-value, no adjustment needed.
-    - "biased", SKCE_b: means that are off, and predictions that are too narrow. It is **blind to
+    - "omnibus", the default: all errors below. It is the largest of the three standardised
+      components of `SKCEComponents`, with a single p-value that needs no adjustment.
+    - "biased", SKCE_b: wrong means, and predictions that are too narrow. It is **blind to
       predictions that are too wide** (underconfident): these make D smaller than in the redraws,
-      and are rejected less often than calibrated ones. Where means are off for most predictions
-      in the same way it has a little more power than the omnibus statistic.
-    - "unbiased", SKCE_u: means that are off in the same way for similar predictions; little else.
-    - "spread", D on both sides: predictions too narrow or too wide, also where they do not
-      resemble one another, as the tests of a kernel score do.
+      and are rejected less often than calibrated ones. If the means of most predictions are wrong
+      in the same way, it has slightly more power than the omnibus statistic.
+    - "unbiased", SKCE_u: means that are wrong in the same way for similar predictions; little else.
+    - "spread", D, two-sided: predictions that are too narrow or too wide, even if no two of them
+      are similar, as in tests of a kernel score.
 
-    The result has all components with p-values of their own, whatever is ranked, and says when
-    printed which of them speaks loudest.
+    The result contains all components with their own p-values, whichever statistic is ranked; when
+    printed it marks the one with the largest score.
 
     Args:
         key: a JAX random key.
@@ -292,13 +292,13 @@ def exact_skce_test(
         predictions: batch of n ≥ 2 distributions.
         targets: [n] or [n, d].
         num_samples: B, number of redraws; the smallest possible p-value is 1 / (B + 1).
-        statistic: what is ranked: "omnibus", "biased", "unbiased" or "spread".
-        batch_size: number of redraws that are evaluated at once, the bound on the memory. By
-            default they hold about 16 MB.
+        statistic: the statistic to rank: "omnibus", "biased", "unbiased" or "spread".
+        batch_size: number of redraws that are evaluated at once, which bounds the memory; by
+            default as many as fit in about 16 MB.
 
     Returns:
-        The result; `statistic` is what was ranked (of "spread": its score), `estimate` the
-        unbiased SKCE, `components` an `SKCEComponents`.
+        The result; `statistic` is the ranked statistic (for "spread" the absolute score),
+        `estimate` the unbiased SKCE, `components` an `SKCEComponents`.
 
     Raises:
         TypeError: if an argument is of the wrong kind.
@@ -306,11 +306,10 @@ def exact_skce_test(
         NotImplementedError: if the expectations have no closed form.
 
     Cost: B n² / 2 evaluations of the target kernel and its expectations; k_P and M are evaluated
-    once per batch. Where the target kernel has r features (class predictions: r = m; if their
-    values are concrete, scalar normal predictions of a range of up to some 40 length scales:
-    r ≈ 30, and Poisson predictions of counts r < 128), B n² r / 2 multiplications in matrix
-    products instead, which are faster.
-    Memory O(batch_size (n r + tile²)).
+    once per batch. If the target kernel has r features, B n² r / 2 multiplications in matrix
+    products instead, which are faster. It has features for class predictions (r = m) and, if the
+    values are concrete, for scalar normal predictions with a range of up to about 40 length scales
+    (r ≈ 30) and Poisson predictions of small counts (r < 128). Memory O(batch_size (n r + tile²)).
 
     References: see `exact_test`; W21 Lemma 1 and 2 for the statistics, `SKCEComponents` for their
     combination, which none of the papers has.

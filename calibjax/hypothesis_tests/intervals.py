@@ -27,8 +27,8 @@ class ConfidenceInterval:
     """Confidence interval for the SKCE.
 
     Attributes:
-        low: lower limit; it may be negative, as the estimate may.
-        high: upper limit; infinity if only a lower limit was asked for.
+        low: lower limit; it may be negative, like the estimate.
+        high: upper limit; infinity if only a lower limit was requested.
         estimate: unbiased estimate of the SKCE.
         standard_error: estimate of the standard deviation of the estimate.
     """
@@ -49,14 +49,14 @@ def _jackknife(kernel: Kernel, samples: PyTree) -> tuple[jax.Array, jax.Array]:
     """SKCE_u and its jackknife standard error."""
     estimate = pairwise.mean_over_pairs(sample_pair, kernel, samples)
     n = _checks.leading_size("samples", samples)
-    # Means over the other samples; without sample i the estimate is (n U − 2 r_i) / (n − 2).
+    # Row means over the other samples; without sample i the estimate is (n U − 2 r_i) / (n − 2).
     rows = (n * row_means(kernel, samples) - diagonal(kernel, samples)) / (n - 1)
     variance = 4 * (n - 1) / n / (n - 2) ** 2 * jnp.sum(jnp.square(rows - rows.mean()))
     return estimate, _beyond_rounding(jnp.sqrt(variance), jnp.max(jnp.abs(rows)))
 
 
 def _beyond_rounding(error: jax.Array, scale: jax.Array) -> jax.Array:
-    """The standard error; NaN if it is rounding, for samples that are all equal."""
+    """The standard error; NaN if it is a rounding error because all samples are equal."""
     return jnp.where(error > 100 * jnp.finfo(error.dtype).eps * scale, error, jnp.nan)
 
 
@@ -85,15 +85,15 @@ def skce_confidence_interval(
 
     In W21's uncalibrated models the 95 % interval covers the SKCE in 93 % of the data sets with
     n = 64 and in 94 to 95 % with n = 256 and 1024 (`experiments.coverage`). For a calibrated model
-    ζ_1 = 0, the estimate is of order 1 / n and not normal, and this is not an interval of its
-    level (91 to 99 % there): to decide whether there is any miscalibration use a test.
+    ζ_1 = 0, the estimate is of order 1 / n and not normal, and the interval does not have its
+    nominal coverage (91 to 99 % there): to decide whether there is any miscalibration, use a test.
 
     Args:
         kernel: kernel on pairs (prediction, target).
         predictions: batch of n ≥ 3 distributions.
         targets: [n] or [n, d].
         confidence_level: in (0, 1).
-        side: "two-sided", or "lower": a lower limit only.
+        side: "two-sided", or "lower" for a lower limit only.
 
     Returns:
         The interval, around the unbiased estimate.
@@ -134,7 +134,7 @@ def skce_confidence_interval(
 def _resampled(
     key: jax.Array, kernel: Kernel, samples: PyTree, *, num_samples: int, batch_size: int
 ) -> tuple[jax.Array, jax.Array]:
-    """SKCE_u, and its values in resamples, [num_samples]."""
+    """SKCE_u, and its values in the resamples, [num_samples]."""
     estimate = pairwise.mean_over_pairs(sample_pair, kernel, samples)
     n = _checks.leading_size("samples", samples)
     entries = diagonal(kernel, samples)
@@ -163,13 +163,13 @@ def bootstrap_skce_confidence_interval(
 ) -> ConfidenceInterval:
     """Bootstrap confidence interval for the SKCE of a model that is not calibrated.
 
-    The quantiles of the unbiased estimator in B resamples with replacement, where pairs of copies
-    of one sample do not count:
+    The limits are quantiles of the unbiased estimator in B resamples with replacement, without
+    pairs of copies of the same sample:
 
         U_b = Σ_{k≠l} c_k c_l h_kl / Σ_{k≠l} c_k c_l,
 
-    c_k the number of copies of sample k. Its measured coverage is that of
-    `skce_confidence_interval`, also in that it is not an interval of its level for calibrated
+    where c_k is the number of copies of sample k. Its measured coverage is similar to that of
+    `skce_confidence_interval`; in particular, it does not have its nominal coverage for calibrated
     models.
 
     Args:
@@ -178,7 +178,7 @@ def bootstrap_skce_confidence_interval(
         predictions: batch of n ≥ 3 distributions.
         targets: [n] or [n, d].
         confidence_level: in (0, 1).
-        side: "two-sided", or "lower": a lower limit only.
+        side: "two-sided", or "lower" for a lower limit only.
         num_samples: B, number of resamples.
         batch_size: number of resamples that are evaluated at once, as in `bootstrap_skce_test`.
 

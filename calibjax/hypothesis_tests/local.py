@@ -28,17 +28,16 @@ def local_calibration_test(
     num_samples: int = 1000,
     batch_size: int | None = None,
 ) -> CalibrationTestResult:
-    """Exact test of local calibration at every sample, and of all of them together.
+    """Exact test of local calibration at every sample, and at all of them together.
 
-    The statistic of a sample is its LCE, see `estimators.lce`. Whether predictions are correct is
-    redrawn, correct_i ~ Bernoulli(confidence_i), while features, confidences and bins stay: under
-    calibration given the features, the redraws have the distribution of the data.
+    The statistic of a sample is its LCE, see `estimators.lce`. The correctness of predictions is
+    redrawn, correct_i ~ Bernoulli(confidence_i), while features, confidences and bins stay fixed:
+    under calibration given the features, the redraws have the distribution of the data.
 
     * `pvalue` is the p-value of each sample on its own: P(p_i ≤ α) ≤ α. Of n calibrated samples,
       about n α have p_i ≤ α.
-    * `adjusted_pvalue` allows for all of them (family-wise error): P(any adjusted p_i ≤ α) ≤ α.
-      The smallest is the p-value of the hypothesis that the model is locally calibrated
-      everywhere.
+    * `adjusted_pvalue` controls the family-wise error rate: P(any adjusted p_i ≤ α) ≤ α. Its
+      minimum is the p-value of the hypothesis that the model is locally calibrated everywhere.
 
     Both hold for every n, every kernel and every number of redraws. The kernel must not be chosen
     with the same labels.
@@ -48,20 +47,20 @@ def local_calibration_test(
         neighbourhood: kernel on features and binning of confidences, see `estimators.lce`.
         features: features of the samples, [n, d], or any pytree with leading axis n.
         confidences: confidences in [0, 1], [n].
-        correct: whether the predicted class came, 0 or 1, [n].
+        correct: whether the predicted class was observed, 0 or 1, [n].
         num_samples: B, number of redraws; the smallest possible p-value is 1 / (B + 1).
         batch_size: number of redraws that are evaluated at once, for which weights are computed
-            once; by default so many that they hold about 16 MB.
+            once; by default as many as fit in about 16 MB.
 
     Returns:
-        The result. `statistic` is the LCE, `estimate` the signed error, both [n] as the p-values;
-        with G length scales [G, n], and the adjustment is for all of them.
+        The result. `statistic` is the LCE, `estimate` the signed error, both [n] like the p-values;
+        [G, n] for G length scales, with an adjustment for all of them.
 
     Raises:
         TypeError: if an argument is of the wrong kind.
         ValueError: if shapes or values are wrong.
 
-    Cost: the weights of `lce` once for each batch, and one multiplication for each redraw and
+    Cost: the weights of `lce` once per batch, and one multiplication for each redraw and each
     pair within a bin. Memory O(B G n) for the redrawn statistics.
 
     References: none of the four papers has it; see `exact_test`, and for the adjustment Westfall
@@ -82,7 +81,7 @@ def local_calibration_test(
     key = _checks.random_key(key)
     num_samples = _checks.number_of_draws("num_samples", num_samples)
     problem = local_problem(neighbourhood, features, confidences, correct)
-    # Where something traced is missing, nothing is known about any sample.
+    # If a traced value is NaN, nothing is known about any sample.
     _, confidences = _checks.nan_with(problem.confidences, problem.confidences, problem.correct)
     problem = problem._replace(confidences=(confidences, confidences))
     if batch_size is None:

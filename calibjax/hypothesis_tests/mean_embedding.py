@@ -22,11 +22,11 @@ from calibjax.kernels import Kernel
 def draw_test_locations(
     key: jax.Array, num_locations: int, dimension: int | None = None, *, scale: float = 0.1
 ) -> tuple[Any, jax.Array]:
-    """Random test locations for normal predictions, as W21 draws them.
+    """Random test locations for normal predictions, as in W21.
 
     Test predictions N(m, σ² I) with m uniform on the unit cube, and independent test targets
     N(0, σ² I). They suit models whose predictions lie in the unit cube; any other locations that
-    do not depend on the targets do as well, for example predictions and redrawn targets of the
+    do not depend on the targets are valid, too, for example predictions and redrawn targets of the
     model itself.
 
     Args:
@@ -76,13 +76,13 @@ def cme_test(
 
         Q = n Z̄ᵀ S⁻¹ Z̄,   Z_ij = k(T_j, (p_i, y_i)) − E_{Z~p_i} k(T_j, (p_i, Z)),
 
-    with mean Z̄ and covariance S (n − 1) of the rows of Z; p = P(χ²_J ≥ Q).
+    with the mean Z̄ and covariance matrix S (divisor n − 1) of the rows of Z; p = P(χ²_J ≥ Q).
 
-    Hotelling's statistic is far from its limit unless n is far above J: with ten locations in
-    W21's models, 87 % of calibrated data sets are rejected at level 5 % with n = 16, 36 % with
+    Hotelling's statistic is far from its limit unless n is much larger than J: with ten locations
+    in W21's models, 87 % of calibrated data sets are rejected at level 5 % with n = 16, 36 % with
     n = 64, 11 % with n = 256 and 6 % with n = 1024; with classes, whose Z are nearly discrete, it
-    takes even longer. `exact_test` with the same statistic holds its level for every n, see the
-    example.
+    needs even more samples. `exact_test` with the same statistic holds its level for every n, see
+    the example.
 
     Args:
         kernel: kernel on pairs (prediction, target).
@@ -144,16 +144,16 @@ def cme_test(
 
 @jax.jit
 def _hotelling(kernel: Kernel, samples: PyTree, locations: Any) -> tuple[jax.Array, jax.Array]:
-    """Statistic Q, and the squared UCME; the former NaN where the covariance is singular."""
+    """Statistic Q, and the squared UCME; Q is NaN if the covariance is singular."""
     row = jax.vmap(location_pair, in_axes=(None, 0, None))
     z = jax.vmap(row, in_axes=(None, None, 0))(kernel, locations, samples)
     n, num_locations = z.shape
     mean = z.mean(0)
     spread = z.std(0)
-    # Rounding is no spread: a column is constant where all predictions and targets are equal.
+    # Rounding errors do not count as spread: columns of equal predictions and targets are constant.
     rounding = 100 * jnp.finfo(z.dtype).eps
     is_constant = spread <= rounding * jnp.max(jnp.abs(z), 0)
-    # Columns of different size, as of near and far locations, have nothing to do with conditioning.
+    # Scaling the columns, which differ between near and far locations, improves the conditioning.
     spread = jnp.where(is_constant, 1, spread)
     scaled = (z - mean) / spread
     triangle = jnp.linalg.qr(scaled / jnp.sqrt(n - 1), mode="r")

@@ -1,7 +1,7 @@
 """p-values from the pool of an observed statistic and its draws under calibration.
 
 The observed value and the B draws are exchangeable under calibration, so the rank of the observed
-one among them is uniform, also after a transformation that treats all B + 1 of them alike.
+value is uniform, even after a transformation that treats all B + 1 values alike.
 """
 
 import jax
@@ -13,10 +13,10 @@ from calibjax._pytree import PyTree
 
 @jax.jit
 def tolerance(statistic: jax.Array, null_samples: jax.Array) -> jax.Array:
-    """Differences up to here are ties: equal data sets may differ in the last digits."""
+    """Largest difference that counts as a tie: equal data sets may differ in the last digits."""
     size = jnp.where(jnp.isfinite(null_samples), jnp.abs(null_samples), 0)
     own = jnp.where(jnp.isfinite(statistic), jnp.abs(statistic), 0)
-    # The median, since a few large draws say nothing of the rounding of the others.
+    # The median, since a few large draws do not affect the rounding errors of the others.
     return 100 * jnp.finfo(null_samples.dtype).eps * jnp.maximum(jnp.median(size, 0), own)
 
 
@@ -24,8 +24,8 @@ def tolerance(statistic: jax.Array, null_samples: jax.Array) -> jax.Array:
 def simulated_pvalue(statistic: jax.Array, null_samples: jax.Array) -> jax.Array:
     """Monte Carlo p-value (1 + #{T_b ≥ T}) / (B + 1).
 
-    Differences within rounding error count as ties. A statistic that is not a number gives no
-    p-value, and null samples that are not count against rejection.
+    Differences within rounding errors count as ties. If the statistic is NaN, so is the p-value;
+    null samples that are NaN count against rejection.
 
     Args:
         statistic: T, of any shape.
@@ -41,14 +41,14 @@ def simulated_pvalue(statistic: jax.Array, null_samples: jax.Array) -> jax.Array
 
 @jax.jit
 def standardised(pool: jax.Array) -> jax.Array:
-    """Deviations from the mean of a pool, in standard deviations of it.
+    """Deviations from the mean of a pool, in units of its standard deviation.
 
     Args:
         pool: observed value and draws, [B + 1, ...].
 
     Returns:
-        The scores, of the same shape. Mean and deviation are those of the finite values; infinite
-        values stay so, beyond all others, and NaN stays NaN. Values that differ by rounding only
+        The scores, of the same shape. Mean and standard deviation are those of the finite values;
+        infinite values stay infinite, and NaN stays NaN. Values that differ by rounding errors only
         have the score zero.
     """
     is_finite = jnp.isfinite(pool)
@@ -62,16 +62,16 @@ def standardised(pool: jax.Array) -> jax.Array:
 
 @jax.jit
 def adjusted_pvalues(statistic: PyTree, null_samples: PyTree) -> PyTree:
-    """p-values of several statistics, adjusted for their number by the largest of them.
+    """p-values of several statistics, adjusted for multiple testing by the max-T procedure.
 
-    All statistics are standardised by mean and standard deviation over the observed and the drawn
-    values together; the adjusted p-value of each is its rank among the largest standardised
+    All statistics are standardised by mean and standard deviation over the pool of the observed and
+    the drawn values; the adjusted p-value of each is its rank among the largest standardised
     statistics of the draws. Under calibration the probability that any of them is ≤ α is at most
     α, for every number of draws and every dependence.
 
     Args:
         statistic: array, or pytree of arrays.
-        null_samples: the same pytree of draws, [B, ...] each.
+        null_samples: draws, [B, ...] each, in the same pytree.
 
     Returns:
         The same pytree of p-values.
@@ -80,7 +80,7 @@ def adjusted_pvalues(statistic: PyTree, null_samples: PyTree) -> PyTree:
     """
     leaves, structure = jax.tree.flatten(statistic)
     draws = jax.tree.leaves(null_samples)
-    # Observed value first. It is one of B + 1 exchangeable ones, also in mean and deviation.
+    # Observed value first. All B + 1 values are exchangeable, and enter mean and deviation alike.
     pools = [
         jnp.concatenate([jnp.asarray(t, d.dtype)[None], d]).reshape(d.shape[0] + 1, -1)
         for t, d in zip(leaves, draws, strict=True)
@@ -88,7 +88,7 @@ def adjusted_pvalues(statistic: PyTree, null_samples: PyTree) -> PyTree:
     pool = jnp.concatenate([x.astype(jnp.result_type(*pools)) for x in pools], 1)
     scores = standardised(pool)
     pvalues = jax.vmap(simulated_pvalue, (0, None))(scores[0], scores[1:].max(1))
-    pvalues = jnp.where(jnp.any(jnp.isnan(pool[0])), jnp.nan, pvalues)  # not known to be largest
+    pvalues = jnp.where(jnp.any(jnp.isnan(pool[0])), jnp.nan, pvalues)  # the largest one is unknown
     parts = jnp.split(pvalues, np.cumsum([x.shape[1] for x in pools])[:-1])
     parts = [
         part.reshape(jnp.shape(t)).astype(d.dtype)

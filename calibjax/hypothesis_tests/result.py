@@ -13,28 +13,26 @@ from calibjax._pytree import PyTree, record
 from calibjax.hypothesis_tests.components import SKCEComponents, pooled
 from calibjax.hypothesis_tests.pools import adjusted_pvalues, simulated_pvalue, tolerance
 
-_DISTINCT_DRAWS = 10  # so many different numbers do not agree twice by chance
+_DISTINCT_DRAWS = 10  # this many distinct numbers do not coincide by chance
 
 
 @record
 class CalibrationTestResult:
     """Result of a test of the null hypothesis that the predictions are calibrated.
 
-    Where a test has several statistics, every attribute is an array or a pytree of them.
+    If a test has several statistics, every attribute is an array or a pytree.
 
     Attributes:
         statistic: value of the test statistic; large values speak against calibration.
         pvalue: probability of such a value or a larger one under calibration, in (0, 1].
         estimate: estimate of the calibration error that belongs to the test.
         null_samples: draws of the statistic under calibration, [num_samples, ...]; None if the
-            test does not draw any. More of them are added by `combine_results`.
-        adjusted_pvalue: p-value adjusted for the number of statistics; None unless `exact_test`
-            was asked for it.
+            test does not draw any. `combine_results` adds more of them.
+        adjusted_pvalue: p-value adjusted for the number of statistics; None unless requested.
         draws: what the draws are: "redrawn targets", "resamples", ...; None if there are none.
-        components: what `exact_skce_test` has seen one by one, an `SKCEComponents`; None for
-            other tests.
+        components: the components of `exact_skce_test`, an `SKCEComponents`; None for other tests.
 
-    Printed, it is a summary; the draws stay in `null_samples`.
+    It prints as a summary, without the draws.
     """
 
     statistic: Any
@@ -46,7 +44,7 @@ class CalibrationTestResult:
     components: SKCEComponents | None = None
 
     def __repr__(self) -> str:
-        """The numbers on one line, arrays by their shapes."""
+        """The numbers on one line; arrays are shown by their shapes."""
         parts = [f"pvalue={_shown(self.pvalue)}"]
         if (error := self.pvalue_standard_error) is not None and _is_number(error):
             parts[0] += f" ± {_shown(error, 1)}"
@@ -55,13 +53,13 @@ class CalibrationTestResult:
         parts += [f"statistic={_shown(self.statistic)}", f"estimate={_shown(self.estimate)}"]
         if self.null_samples is not None:
             draws, value = (jax.tree.leaves(x)[0] for x in (self.null_samples, self.statistic))
-            # Otherwise a batch of results, whose axes `vmap` has put first.
+            # Otherwise it is a batch of results, with leading axes from `vmap`.
             if jnp.shape(draws)[1:] == jnp.shape(value):
                 parts.append(f"{jnp.shape(draws)[0]} {self.draws or 'draws'}")
         return f"{type(self).__name__}({', '.join(parts)})"
 
     def __str__(self) -> str:
-        """The same, and below it what the components say, a line each."""
+        """The same, followed by one line for each component."""
         if self.components is None or not _is_number(self.components.spread.score):
             return repr(self)
         return f"{self!r}\n{self.components.described()}"
@@ -82,7 +80,7 @@ def _is_number(value: Any) -> bool:
 
 
 def _shown(value: Any, digits: int = 3) -> str:
-    """A number with that many digits; of everything else, what it is."""
+    """A number with that many significant digits; dtypes and shapes of arrays."""
     if _is_number(value):
         return f"{float(value):.{digits}g}"
     if hasattr(value, "shape"):
@@ -144,22 +142,21 @@ def combine_results(
 ) -> CalibrationTestResult:
     """One result from several runs of the same simulated test with different keys.
 
-    The draws under calibration are put together and the p-values computed from all of them: more
-    draws refine a result, nothing is started again.
+    The draws under calibration are pooled and the p-values computed from all of them: more draws
+    refine a result without starting again.
 
     Args:
         first: a result with `null_samples`.
-        others: results of the same test on the same data, each with a key of its own.
+        others: results of the same test on the same data, each with a different key.
 
     Returns:
         The result with the draws of all of them; statistic and estimate are those of the first.
 
     Raises:
-        TypeError: if an argument is no test result.
-        ValueError: if a result has no draws, or some that are NaN, if the draws or the statistics
-            differ in kind or the statistics in value (beyond rounding), so that they are not of
-            the same test and data, if only some have adjusted p-values, or if two results share
-            draws, that is, a key.
+        TypeError: if an argument is not a test result.
+        ValueError: if a result has no draws, or NaN draws, if the results are not of the same test
+            and data (draws or statistics differ in kind, or statistics in value beyond rounding),
+            if only some have adjusted p-values, or if two results share draws and hence a key.
 
     Cost: O(B).
 
@@ -187,20 +184,20 @@ def combine_results(
         for j, earlier in enumerate(results[:i]):
             _refuse_same_draws(f"results[{j}] and results[{i}]", earlier, result)
     components = [one.components for one in results if one.components is not None]
-    if components:  # of all, since the results are of one kind
+    if components:  # then all results have them, since they are of one kind
         return skce_result(*pooled(*components), first.estimate, draws=first.draws)
     null_samples = jax.tree.map(
         lambda *draws: jnp.concatenate(draws), *(result.null_samples for result in results)
     )
     adjust = first.adjusted_pvalue is not None
-    statistic = _checks.nan_with(first.statistic, null_samples)  # among which NaN has a rank
+    statistic = _checks.nan_with(first.statistic, null_samples)  # ranks do not propagate NaN
     return simulated_result(
         statistic, null_samples, first.estimate, draws=first.draws, adjust=adjust
     )
 
 
 def _checked(name: str, result: Any) -> CalibrationTestResult:
-    """A result of a simulated test with numbers in its draws; arrays become those of JAX."""
+    """A checked result of a simulated test without NaN draws, with JAX arrays."""
     if not isinstance(result, CalibrationTestResult):
         raise TypeError(
             f"{name}: expected a CalibrationTestResult, got {_checks.described(result)}"
@@ -227,7 +224,7 @@ def _checked(name: str, result: Any) -> CalibrationTestResult:
 
 
 def _raw(result: CalibrationTestResult) -> tuple[Any, Any]:
-    """Statistics and their draws as they are before they are standardised over a pool."""
+    """Statistics and their draws before they are standardised over a pool."""
     if result.components is None:
         return result.statistic, result.null_samples
     parts = result.components.unbiased, result.components.spread
@@ -235,7 +232,7 @@ def _raw(result: CalibrationTestResult) -> tuple[Any, Any]:
 
 
 def _kind(result: CalibrationTestResult) -> str:
-    """What a result is of, in an error message."""
+    """Description of a kind of result, for error messages."""
     if result.components is not None:
         return f"{result.components.ranked} statistics of the SKCE"
     adjusted = "without" if result.adjusted_pvalue is None else "with"
@@ -275,7 +272,7 @@ def _refuse_same_draws(names: str, one: CalibrationTestResult, two: CalibrationT
         x, y = sorted(map(np.asarray, draws), key=np.size)
         step = 16 * np.finfo(x.dtype).eps * max(np.nanmax(np.abs(x)), np.finfo(x.dtype).tiny)
         x, y = (np.unique(np.round(values / step)) for values in (x, y))
-        # Those of a discrete statistic may agree by chance.
+        # Draws of a discrete statistic may coincide by chance.
         is_continuous = x.size >= max(_DISTINCT_DRAWS, 0.9 * min(map(np.size, draws)))
         neighbours = np.concatenate([y - 1, y, y + 1])
         if is_continuous and np.mean(np.isin(x, neighbours)) > 0.5:

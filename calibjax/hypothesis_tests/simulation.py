@@ -15,12 +15,12 @@ _BATCH_COUNTS = 2**24  # resampling counts that are held at once
 
 
 def bytes_of_tile(num_samples: int) -> int:
-    """What one statistic holds that works on tiles of pairs."""
+    """Memory of a statistic that works on tiles of pairs."""
     return 16 * min(num_samples, pairwise.TILE_SIZE) ** 2
 
 
 def multinomial_counts(keys: jax.Array, num_samples: int) -> jax.Array:
-    """How often each sample occurs in a resample of n with replacement, for each key, [n, keys]."""
+    """Number of copies of each of n samples in a resample with replacement per key, [n, keys]."""
 
     def count(key: jax.Array) -> jax.Array:
         draws = jax.random.randint(key, (num_samples,), 0, num_samples)
@@ -35,7 +35,7 @@ def resamples_at_once(num_samples: int) -> int:
 
 
 def checked_statistic(statistic: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
-    """The statistic, its values checked to be real and turned into floating-point numbers."""
+    """The statistic, with values that are checked to be real and converted to floating point."""
     _checks.function(
         "function (predictions, targets) -> numbers",
         "statistic",
@@ -49,7 +49,7 @@ def checked_statistic(statistic: Callable[[Any, Any], Any]) -> Callable[[Any, An
             place = f"statistic(predictions, targets){jax.tree_util.keystr(path)}"
             _checks.real(place, leaf)
             leaf = jnp.asarray(leaf)
-            return leaf.astype(jnp.result_type(leaf, jnp.float32))  # counts are numbers too
+            return leaf.astype(jnp.result_type(leaf, jnp.float32))  # counts are numbers, too
 
         values = jax.tree_util.tree_map_with_path(checked, statistic(predictions, targets))
         if not any(map(jnp.size, jax.tree.leaves(values))):

@@ -1,8 +1,8 @@
-"""Tests by the asymptotic null distribution of the unbiased SKCE, from its weights or moments.
+"""Tests with the asymptotic null distribution of the unbiased SKCE, from its weights or moments.
 
-Under calibration n SKCE_u → Σ_i λ_i (z_i² − 1), z_i ~ N(0, 1), with λ_i the eigenvalues of the
-operator of the calibration kernel h. They are estimated by those of H̃ / n, the centered matrix of
-h. The bootstrap test draws from the same distribution by resampling.
+Under calibration n SKCE_u → Σ_i λ_i (z_i² − 1), z_i ~ N(0, 1), where the λ_i are the eigenvalues of
+the integral operator of the calibration kernel h. They are estimated by the eigenvalues of H̃ / n,
+with the centered matrix H̃ of h. The bootstrap test draws from the same distribution by resampling.
 """
 
 import functools
@@ -38,9 +38,9 @@ METHODS = ("simulation", "numerical")
 
 
 def _orthonormal(vectors: jax.Array) -> jax.Array:
-    """Orthonormal columns that span those of a tall matrix [n, r], and zeros if it has less rank.
+    """Orthonormal basis of the columns of a tall matrix [n, r], padded with zeros below full rank.
 
-    By the r × r matrix of inner products, which takes a fraction of the time of a QR factorization.
+    Uses the r × r matrix of inner products, which is much faster than a QR factorization.
     """
     values, basis = jnp.linalg.eigh(matmul(vectors.T, vectors))
     least = vectors.shape[1] * jnp.finfo(vectors.dtype).eps * values[-1]
@@ -53,7 +53,8 @@ def _leading_eigenvalues(
 ) -> tuple[jax.Array, jax.Array]:
     """Leading eigenvalues [r] of H̃ / n by subspace iteration, and the row means [n].
 
-    What they miss of the sum of squares is left to the rest, so that convergence matters little.
+    The remainder of the sum of squares goes into the normal variable, so convergence matters
+    little.
     """
     n = _checks.leading_size("samples", samples)
     vectors = jax.random.normal(jax.random.key(0), (n, num_eigenvalues), dtype)
@@ -88,9 +89,9 @@ def _null(
     estimate = (n * rows.mean() - entries.mean()) / (n - 1)
     total = jnp.mean(centered_diagonal(entries, rows))
     squares = centered_mean_square(kernel, samples, rows)
-    # Only a kernel that is not positive semi-definite has negative ones; they go to the rest.
+    # Only kernels that are not positive semi-definite have negative weights, which go to the rest.
     weights = jnp.maximum(weights, 0)
-    # Without any variance there is no distribution to compare with.
+    # Without variance there is no null distribution.
     rounding = 100 * jnp.finfo(squares.dtype).eps * jnp.square(jnp.max(jnp.abs(entries))) / n
     squares = jnp.where(squares > rounding, squares, jnp.nan)
     statistic = jnp.where(jnp.isnan(squares), jnp.nan, n * estimate)
@@ -113,7 +114,7 @@ def _checked_null(
 def _analytic_result(
     statistic: jax.Array, estimate: jax.Array, law: ChiSquaredSum, tail: Callable
 ) -> CalibrationTestResult:
-    # A probability below the smallest number is not zero.
+    # A p-value that underflows is not zero.
     pvalue = jnp.maximum(tail(law, statistic), jnp.finfo(statistic.dtype).tiny)
     return CalibrationTestResult(statistic, pvalue, estimate)
 
@@ -131,15 +132,15 @@ def spectrum_skce_test(
     """Asymptotic test of calibration with the unbiased SKCE and the spectrum of its kernel.
 
     Under calibration n SKCE_u → Σ_i λ_i (z_i² − 1), z_i ~ N(0, 1). The λ_i are estimated by the
-    leading eigenvalues of the centered matrix H̃ / n; the other ones enter as one normal variable
-    with their variance, which is known exactly from the sum of all squares, ‖H̃‖² / n². Measured
-    against all eigenvalues (`experiments.null_approximations`), this changes p-values by less
+    leading eigenvalues of the centered matrix H̃ / n; the others are represented by one normal
+    variable of the same variance, which is known exactly from the sum of all squares, ‖H̃‖² / n².
+    Compared with all eigenvalues (`experiments.null_approximations`), this changes p-values by less
     than 1e-6 in W21's models and 2e-4 with ten classes at the default of r = 64, and by less than
-    2e-4 and 0.01 at r = 8. With n < 8 r all eigenvalues are computed and nothing is left.
+    2e-4 and 0.01 at r = 8. With n < 8 r all eigenvalues are computed.
 
-    It agrees with the bootstrap within 0.025 everywhere for n ≥ 200. Like every asymptotic test it
-    is off its level at small n, and like the bootstrap, gamma and Pearson tests it hardly sees
-    predictions that are too narrow or too wide; prefer `exact_skce_test`.
+    Its p-values agree with those of the bootstrap within 0.025 everywhere for n ≥ 200. Like every
+    asymptotic test it is off its level for small n, and like the bootstrap, gamma and Pearson tests
+    it hardly detects predictions that are too narrow or too wide; prefer `exact_skce_test`.
 
     Args:
         key: a JAX random key; without effect if the method is "numerical".
@@ -151,7 +152,7 @@ def spectrum_skce_test(
         num_eigenvalues: r ≥ 1, number of leading eigenvalues.
         method: "simulation", p = (1 + #{T_b ≥ T}) / (B + 1), or "numerical": the tail probability
             itself, by inversion of the characteristic function, with an absolute error of about
-            1e-9 (1e-5 in float32), and correct digits of small probabilities.
+            1e-9 (1e-5 in float32), and a small relative error even for small probabilities.
 
     Returns:
         The result; `statistic` is n SKCE_u, `estimate` is SKCE_u, `null_samples` is None if the
@@ -196,16 +197,16 @@ def gamma_skce_test(
 ) -> CalibrationTestResult:
     """Asymptotic test of calibration with the unbiased SKCE and a gamma distribution.
 
-    The null distribution of n SKCE_u, Σ_i λ_i z_i² − Σ_i λ_i, is replaced by a gamma distribution
-    of the same mean and variance before the shift,
+    In the null distribution Σ_i λ_i z_i² − Σ_i λ_i of n SKCE_u, the first sum is replaced by a
+    gamma variable of the same mean and variance,
 
         Σ_i λ_i = tr(H̃) / n,   2 Σ_i λ_i² = 2 ‖H̃‖² / n².
 
-    It needs no draws and no eigenvalues, but has the wrong skewness. Against the bootstrap with
-    n = 200 to 2000, its p-values are off by up to 0.035 with ten classes and, where one eigenvalue
-    dominates as in W21's models, by up to 0.075: too small for p > 0.6, most near p = 0.9, and
-    too large by up to 0.03 between 0.1 and 0.5. Very small p-values are too small by orders of
-    magnitude. `spectrum_skce_test` is the better one at twice the cost.
+    It needs no draws and no eigenvalues, but has the wrong skewness. Compared with the bootstrap
+    with n = 200 to 2000, its p-values are off by up to 0.035 with ten classes and, if one
+    eigenvalue dominates as in W21's models, by up to 0.075: too small for p > 0.6, mostly near
+    p = 0.9, and too large by up to 0.03 between 0.1 and 0.5. Very small p-values are too small by
+    orders of magnitude. `spectrum_skce_test` is more accurate at twice the cost.
 
     Args:
         kernel: kernel on pairs (prediction, target).
@@ -253,10 +254,10 @@ def pearson_skce_test(
     distribution (Pearson's type III) of the same mean 0, variance 2 Σ_i λ_i² and third cumulant
     8 Σ_i λ_i³. The sum of cubes is that of the leading eigenvalues.
 
-    Against the bootstrap with n = 200 to 2000, its p-values are within 0.01 with ten classes and,
-    in W21's models, within 0.025 for p < 0.5 and 0.03 for p < 0.8. Above it is worse than the
-    gamma approximation there, by up to 0.11 near p = 0.9, since the curve ends at −2 standard
-    deviations over its skewness, beyond which p = 1.
+    Compared with the bootstrap with n = 200 to 2000, its p-values are within 0.01 with ten classes
+    and, in W21's models, within 0.025 for p < 0.5 and 0.03 for p < 0.8. For larger p it is worse
+    than the gamma approximation in these models, off by up to 0.11 near p = 0.9: the support of the
+    Pearson curve starts 2 / skewness standard deviations below zero, and p = 1 below.
 
     Args:
         kernel: kernel on pairs (prediction, target).

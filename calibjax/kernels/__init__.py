@@ -6,10 +6,10 @@ and tests take. Hyperparameters are leaves of the pytree: changing them never re
 and `vmap` work over them.
 
 **A kernel of your own** is a subclass of `Kernel` that `calibjax.record` makes a pytree, so that it
-can be handed to compiled functions. Its hyperparameters are fields `parameter(constraint)`, which
+can be passed to compiled functions. Its hyperparameters are fields `parameter(constraint)`, which
 are checked where the kernel is used, and `__call__(x, y)` is its value at one pair of points.
-Functions, and classes that are not registered, are refused; a distance of your own is the same with
-`calibjax.distances.Distance`. As kernel on predictions:
+Functions, and classes that are not registered, are refused. A distance of your own is a subclass of
+`calibjax.distances.Distance` instead. As a kernel on predictions:
 
 >>> import jax, jax.numpy as jnp
 >>> from calibjax import distributions, estimators, record
@@ -25,10 +25,10 @@ Functions, and classes that are not registered, are refused; a distance of your 
 >>> print(estimators.skce(kernel, predictions, jnp.array([1, 1])))
 0.375
 
-As target kernel it needs its expectations under the predictions, see `register_expectations`; under
-class predictions and draws every kernel has them. The labels of classes are names: kernels of
-distances between them (`SquaredExponential`, `Exponential`, `PowerExponential`) are refused,
-unless `LabelKernel` asks for the numbers,
+A target kernel needs expectations under the predictions, see `register_expectations`; for class
+predictions and draws every kernel has them. Class labels are names: kernels of distances between
+labels (`SquaredExponential`, `Exponential`, `PowerExponential`) are refused, unless a `LabelKernel`
+asks for them explicitly:
 
 >>> order = LabelKernel(gram_matrix(SquaredExponential(), jnp.arange(2.0)))
 >>> kernel = TensorProduct(InnerProduct(), order)
@@ -39,7 +39,7 @@ unless `LabelKernel` asks for the numbers,
 from calibjax.kernels.bandwidth import median_heuristic
 from calibjax.kernels.base import Kernel, Product, Scaled, Sum, TensorProduct
 from calibjax.kernels.bounds import ValueRange, value_range
-from calibjax.kernels.expectations import (  # the families register what they know
+from calibjax.kernels.expectations import (  # the families register their rules
     FeatureRule,
     beta,
     categorical,

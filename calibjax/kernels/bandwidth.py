@@ -24,7 +24,7 @@ def _pair_distance(distance: Callable, x: PyTree, y: ArrayLike) -> jax.Array:
 def _mean_of_order_statistics(
     distance: Callable, xs: PyTree, ranks: tuple[jax.Array, jax.Array]
 ) -> tuple[jax.Array, jax.Array]:
-    """Mean of the distances of two ranks, where rank 0 is a zero; and how many are zero."""
+    """Mean of the distances of two ranks, where rank 0 is a zero; and the number of zeros."""
     positive = jnp.maximum(ranks[0], 1), ranks[1]
     low, high, zeros = order_statistics(_pair_distance, distance, xs, positive)
     low = jnp.where(ranks[0] == 0, 0, low)
@@ -37,15 +37,15 @@ def _mean_of_order_statistics(
 def median_heuristic(
     distance: Callable[[Any, Any], jax.Array], xs: PyTree, *, include_diagonal: bool = False
 ) -> jax.Array:
-    """Median of the pairwise distances of a sample, a common choice of the length scale.
+    """Median of the pairwise distances in a sample, a common choice of the length scale.
 
     A test stays exact with a length scale chosen from the predictions. One chosen with the
     targets must be chosen again in every redraw.
 
-    Where most pairs of points are equal, as the predictions of a decision tree are, that median
-    is zero, which no kernel accepts. The median of the positive distances, those between points
-    that differ, then takes its place, with a warning. (The mean of all distances is positive, too,
-    but falls to zero with the share of points that differ.)
+    If most pairs of points are equal, such as the predictions of a decision tree, the median is
+    zero, which no kernel accepts. Then the median of the positive distances is returned, with a
+    warning. (The mean of all distances is positive, too, but vanishes with the proportion of
+    distinct points.)
 
     Args:
         distance: a distance (symmetric, non-negative).
@@ -55,15 +55,15 @@ def median_heuristic(
             n (n − 1) / 2 pairs.
 
     Returns:
-        A positive scalar. Traced points give the same numbers without the warning, and NaN where
-        all of them are equal.
+        A positive scalar. Traced points give the same value without the warning, and NaN if all
+        of them are equal.
 
     Raises:
         ValueError: if there are fewer than two points, the points are not finite, all are equal,
             or there are more pairs than the integers of this JAX configuration can count.
 
-    Cost: selection by counting in some 5 passes over n²/2 distances, each about as much as `skce`
-    with that distance, and at most 16; for n ≤ 1024 the distances are computed once and held.
+    Cost: selection by counting in about 5, at most 16, passes over n²/2 distances, each about as
+    expensive as `skce` with that distance; for n ≤ 1024 the distances are computed once and stored.
     O(n · tile) memory; up to 9 MB for each of many data sets under `vmap`. Not differentiable.
 
     References: W19 §7 and App. J.
@@ -88,7 +88,7 @@ def median_heuristic(
     if include_diagonal:  # each pair counts twice, after the n zeros
         ranks = tuple(max(0, -(-(rank - n) // 2)) for rank in ranks)
     value, zeros = _mean_of_order_statistics(distance, xs, tuple(map(jnp.asarray, ranks)))
-    value = _checks.nan_with(value, distance, xs)  # ranks are numbers also among NaN
+    value = _checks.nan_with(value, distance, xs)  # ranks do not propagate NaN
     if _checks.is_concrete(value, zeros):
         _report_zeros(int(zeros), n * (n - 1) // 2, ranks[1], float(value))
     return value

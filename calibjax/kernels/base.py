@@ -73,10 +73,10 @@ class Kernel:
     Hyperparameters are fields `parameter(constraint)`, from which their checks follow. Subclasses
     may also define
 
-    - `check_values(name)`: other checks of the hyperparameters; it raises a `ValueError` where they
-      are wrong, and returns the kernel, in which those that are traced and wrong are NaN,
+    - `check_values(name)`: other checks of the hyperparameters; it raises a `ValueError` if they
+      are invalid, and returns the kernel, with invalid traced ones replaced by NaN,
     - `value_range()`: the bounds of its values, a `ValueRange`,
-    - `diagonal`: an attribute, the value k(x, x) where it is the same for all x.
+    - `diagonal`: an attribute, the value k(x, x) if it is the same for all x.
     """
 
     __dataclass_fields__: ClassVar[dict[str, dataclasses.Field[Any]]]  # made by `record`
@@ -130,7 +130,7 @@ def _is_scalar(value: object) -> bool:
 
 
 def without_draws(predictions: PyTree) -> PyTree:
-    """The predictions that kernels on predictions see: without draws or indices added to them."""
+    """The predictions that kernels on predictions see: without added draws or indices."""
     if isinstance(predictions, MonteCarlo):
         predictions = predictions.distribution
     return predictions.without_index() if hasattr(predictions, "without_index") else predictions
@@ -142,7 +142,7 @@ def prediction_kernel(kernel: Kernel, p: Distribution, q: Distribution) -> jax.A
 
 
 def _checked_parts(name: str, field: str, parts: Any) -> tuple[Kernel, ...]:
-    """The kernels of a sum or a product, checked, of which there must be one."""
+    """The checked kernels of a sum or a product, at least one."""
     if not isinstance(parts, tuple) or not parts:
         raise ValueError(f"{name}.{field}: expected a tuple of at least one kernel, got {parts!r}")
     checked = tuple(_checks.kernel_values(part, name, may_be_function=True) for part in parts)
@@ -168,7 +168,7 @@ class Sum(Kernel):
     def __call__(self, x: PyTree, y: PyTree) -> jax.Array:
         """Sum of the values of the terms."""
         first, *others = (kernel(x, y) for kernel in self.terms)
-        return sum(others, 0 + first)  # from 0, so that truth values are numbers
+        return sum(others, 0 + first)  # from 0, which turns truth values into numbers
 
     def value_range(self) -> ValueRange:
         """Sum of the bounds of the terms."""
@@ -176,7 +176,7 @@ class Sum(Kernel):
         return ValueRange(sum(r.lower for r in ranges), sum(r.upper for r in ranges))
 
     def check_values(self, name: str) -> "Sum":
-        """Refuses sums of nothing, and checks each term."""
+        """Refuses empty sums, and checks each term."""
         return _checks.replaced(self, terms=_checked_parts(name, "terms", self.terms))
 
 
@@ -193,7 +193,7 @@ class Product(Kernel):
 
     @property
     def diagonal(self) -> PyTree:
-        """Product of those of the factors, if they all have one."""
+        """Product of the diagonals of the factors, if they all have one."""
         values = [kernel.diagonal for kernel in self.factors]
         return None if any(value is None for value in values) else math.prod(values)
 
@@ -207,7 +207,7 @@ class Product(Kernel):
         return functools.reduce(ValueRange.times, (k.value_range() for k in self.factors))
 
     def check_values(self, name: str) -> "Product":
-        """Refuses products of nothing, and checks each factor."""
+        """Refuses empty products, and checks each factor."""
         return _checks.replaced(self, factors=_checked_parts(name, "factors", self.factors))
 
 
@@ -251,7 +251,7 @@ class TensorProduct(Kernel):
         prediction: kernel k_P on predictions.
         target: kernel k_Y on targets.
 
-    The product of two tensor products is a tensor product again.
+    The product of two tensor products is again a tensor product.
 
     References: W21 §3.2 and App. D.
 
@@ -286,7 +286,7 @@ class TensorProduct(Kernel):
     def calibration_kernel(
         self, p: Distribution, y: ArrayLike, q: Distribution, z: ArrayLike
     ) -> jax.Array:
-        """Calibration kernel of two samples; see `calibjax.estimators.calibration_kernel`."""
+        """Calibration kernel at two samples; see `calibjax.estimators.calibration_kernel`."""
         value = prediction_kernel(self.prediction, p, q)
         return value * centered_kernel(self.target, p, y, q, z)
 
@@ -306,7 +306,7 @@ class TensorProduct(Kernel):
         return 2 * self.prediction.value_range().upper * (upper - lower)
 
     def check_values(self, name: str) -> "TensorProduct":
-        """Checks both factors, which are not kernels on pairs themselves."""
+        """Checks both factors, which must not be kernels on pairs themselves."""
         checked = {}
         for field, points in (("prediction", "predictions"), ("target", "targets")):
             kernel = _checks.kernel_values(

@@ -7,7 +7,7 @@ from calibjax.kernels.base import Kernel, ValueRange
 def value_range(kernel: Kernel) -> ValueRange:
     """Lower and upper bound of the values of a kernel, from its record.
 
-    Sums, products and multiples combine the intervals of their parts. Another class defines the
+    Sums, products and multiples combine the intervals of their parts. Other classes define a
     method `value_range()`, without arguments.
 
     Args:

@@ -14,7 +14,7 @@ from calibjax.kernels.base import Kernel, ValueRange
 class White(Kernel):
     """White kernel δ_{yz}: one if the two targets are equal, zero otherwise.
 
-    With a kernel k_P on predictions this is W19's matrix-valued kernel k_P(p, q) I.
+    Combined with a kernel k_P on predictions, this is W19's matrix-valued kernel k_P(p, q) I.
 
     >>> print(White()(1, 1), White()(0, 1))
     1.0 0.0
@@ -35,7 +35,7 @@ class White(Kernel):
 class LabelKernel(Kernel):
     """Kernel on class labels given by its matrix, k(y, z) = A[y, z].
 
-    With a kernel k_P on predictions this is W19's matrix-valued kernel k_P(p, q) A.
+    Combined with a kernel k_P on predictions, this is W19's matrix-valued kernel k_P(p, q) A.
 
     Attributes:
         matrix: A, symmetric positive semi-definite, [m, m].
@@ -82,7 +82,7 @@ class LabelKernel(Kernel):
             size = jnp.maximum(jnp.max(jnp.abs(fixed)), 1e-30)
             tolerance = shape[0] * jnp.finfo(values.dtype).eps * size
             is_symmetric = jnp.max(jnp.abs(fixed - fixed.T)) <= tolerance
-            # No library: several batched calls in one program may wait for each other forever.
+            # No LAPACK: several batched calls in one program may deadlock.
             root = _matrices.cholesky(fixed + 10 * tolerance * jnp.eye(shape[0], dtype=fixed.dtype))
             is_semidefinite = jnp.all(jnp.diagonal(root) > 0)
             values = _checks.nan_unless(is_symmetric & is_semidefinite, values)

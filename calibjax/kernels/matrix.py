@@ -26,8 +26,8 @@ def gram_matrix(
 
     Raises:
         TypeError: if the kernel is not a function of two points, or the points are not numbers.
-        ValueError: if the points have no common leading axis, are not finite or no distributions
-            because of other values, or those of `ys` are of another kind.
+        ValueError: if the points have no common leading axis, are not finite, or have parameters
+            of no distribution, or if `ys` are of another kind.
 
     Cost: n n' evaluations and n n' memory. The estimators never hold this matrix.
 
@@ -44,7 +44,7 @@ def gram_matrix(
         ys = xs
     else:
         ys = _checks.points("ys", ys)
-        # Numbers of components, and of draws, may differ.
+        # Numbers of components, or of draws, may differ.
         num_axes = 2 if isinstance(xs, Mixture | Samples) else 1
         _checks.same_kind("ys", ys, "xs", xs, num_axes=num_axes)
 

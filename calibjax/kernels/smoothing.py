@@ -1,4 +1,4 @@
-"""Kernels as the weights of local means."""
+"""Kernels as weights of local means."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -36,11 +36,11 @@ def smoothed_means(
         powers: exponents of the kernel, P of them.
 
     Returns:
-        The means [P, n, c], and the sums of the weights over the largest of them, [P, n], both
+        The means [P, n, c], and the sums of the weights divided by the largest weight, [P, n], both
         zero where there is no sample; [P, G, n, c] and [P, G, n] for G length scales.
 
-    Cost: as `pairwise.kernel_means` for P G kernels. Distances are computed once for kernels of a
-    distance (`SquaredExponential`, `Exponential`, `PowerExponential`), others G times.
+    Cost: that of `pairwise.kernel_means` for P G kernels. Distances are computed once for kernels
+    of a distance (`SquaredExponential`, `Exponential`, `PowerExponential`), otherwise G times.
     """
     dtype = jnp.result_type(floating_dtype((points, samples)), values)
     exponents = jnp.asarray(powers, dtype)
@@ -68,7 +68,7 @@ def smoothed_means(
 def _batched(kernel: Stationary, dtype: DTypeLike) -> Stationary:
     """Kernels without their distance, with leading axis [G], or [1] for a single length scale."""
     scales = jnp.atleast_1d(jnp.asarray(kernel.length_scale, dtype))
-    # Narrower kernels, whose exponents would overflow, choose the nearest sample all the same.
+    # Narrower kernels, whose exponents would overflow, still select the nearest sample.
     scales = jnp.maximum(scales, jnp.finfo(dtype).tiny ** 0.5)
     one = dataclasses.replace(kernel, length_scale=scales[0], distance=None)
     kernels = jax.tree.map(

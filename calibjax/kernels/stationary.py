@@ -15,10 +15,10 @@ from calibjax.kernels.base import Kernel, ValueRange
 
 
 def _scale(length_scale: Any, distance: jax.Array, power: int = 1) -> jax.Array:
-    """Length scale whose power can be divided by in the precision of a distance.
+    """Length scale, at least as large as needed to divide by its power in the distance's precision.
 
-    Narrower kernels, which are 1 at the distance 0 and 0 elsewhere, are like the narrowest one.
-    It is NaN for what is not positive.
+    Narrower kernels, which are 1 at distance 0 and 0 elsewhere, equal the narrowest one. It is NaN
+    for values that are not positive.
     """
     dtype = jnp.result_type(distance, length_scale, 1.0)
     narrowest = 2 * jnp.finfo(dtype).tiny ** (1 / power)
@@ -27,7 +27,7 @@ def _scale(length_scale: Any, distance: jax.Array, power: int = 1) -> jax.Array:
 
 
 class Stationary(Kernel):
-    """A function exp(g(d)) of a distance d that does not increase with it.
+    """A non-increasing function exp(g(d)) of a distance d.
 
     Subclasses are records with the fields `length_scale` and `distance` that define g as
     `log_value`.
@@ -58,7 +58,7 @@ class Stationary(Kernel):
 
 
 def refuse_far_length_scale(kernel: Stationary, scales: ArrayLike) -> None:
-    """Refuses length scales whose squares overflow in units of the predictions' scales."""
+    """Refuses length scales whose squares, in units of the predictions' scales, overflow."""
     if _checks.is_concrete(kernel.length_scale, scales):
         scales, value = np.asarray(scales), float(np.asarray(kernel.length_scale))
         ratio = float(np.finfo(scales.dtype).max) ** (1 / 3)
@@ -72,7 +72,7 @@ def refuse_far_length_scale(kernel: Stationary, scales: ArrayLike) -> None:
 class SquaredExponential(Stationary):
     """Squared exponential kernel exp(−d(x, y)² / (2 ℓ²)).
 
-    Positive semi-definite where d embeds isometrically in a Hilbert space.
+    Positive semi-definite if d embeds isometrically in a Hilbert space.
 
     Attributes:
         length_scale: ℓ > 0, in units of the distance.
@@ -101,8 +101,9 @@ class SquaredExponential(Stationary):
 class Exponential(Stationary):
     """Exponential (Laplacian) kernel exp(−d(x, y) / ℓ).
 
-    Positive semi-definite where d or √d embeds isometrically in a Hilbert space, so for
-    Euclidean, total variation and Wasserstein distances of independent normal components.
+    Positive semi-definite if d or √d embeds isometrically in a Hilbert space, hence for
+    Euclidean and total variation distances, and Wasserstein distances of independent normal
+    components.
 
     Attributes:
         length_scale: ℓ > 0, in units of the distance.
@@ -126,7 +127,7 @@ class Exponential(Stationary):
 class PowerExponential(Stationary):
     """Power exponential kernel exp(−(d(x, y) / ℓ)^ν).
 
-    Positive semi-definite for 0 < ν ≤ 2 where d embeds isometrically in a Hilbert space.
+    Positive semi-definite for 0 < ν ≤ 2 if d embeds isometrically in a Hilbert space.
 
     Attributes:
         length_scale: ℓ > 0, in units of the distance.

@@ -1,7 +1,7 @@
 """Kernels of linearly transformed targets: anisotropic length scales, projections.
 
-A linear map of the targets takes a predicted distribution with it. The expectations are those of
-the inner kernel under the push-forward distributions, which `linear_map` gives.
+A linear map of the targets also maps the predicted distributions. The expectations are those of
+the inner kernel under the push-forward distributions, which `linear_map` computes.
 """
 
 import functools
@@ -33,11 +33,11 @@ from calibjax.kernels.expectations import (
 class Linear(Kernel):
     """Kernel of linearly transformed targets, k(y, z) = kernel(A y, A z).
 
-    As target kernel it is evaluated with the distributions of A Z for Z ~ p, see `linear_map`; as
-    kernel on predictions, with these distributions in place of the predictions.
+    Both as a target kernel and as a kernel on predictions it replaces each prediction p by the
+    distribution of A Z for Z ~ p, see `linear_map`.
 
     Attributes:
-        scale: A, a number, a factor of each dimension [d] (one over its length scale), or a
+        scale: A, a number, a factor for each dimension [d] (one over its length scale), or a
             matrix [k, d].
         kernel: kernel on the transformed targets.
 
@@ -75,20 +75,20 @@ class Linear(Kernel):
 def linear_map(p: PyTree, scale: jax.Array | float) -> PyTree:
     """Distribution of A Z for Z ~ p.
 
-    Scalars of `Normal` and `Laplace`; scalars and [d] of `DiagNormal`, which stay such;
-    [k, d] of `DiagNormal`, and all of `MvNormal`, which give an `MvNormal`; the components of a
-    `Mixture`; the draws of `Samples`. Another class defines a method `linear_map(scale)`.
+    `Normal`, `Laplace` (numbers A) and `DiagNormal` (numbers and factors [d]) keep their class; a
+    `DiagNormal` with a matrix, and an `MvNormal` with any A, give an `MvNormal`. A `Mixture` maps
+    its components, and `Samples` their draws. Other classes define a method `linear_map(scale)`.
 
     Args:
         p: one distribution.
-        scale: A, a number, a factor of each dimension [d], or a matrix [k, d].
+        scale: A, a number, a factor for each dimension [d], or a matrix [k, d].
 
     Returns:
         One distribution.
 
     Raises:
         NotImplementedError: if the class of p has no such method.
-        ValueError: if the shape of `scale` does not fit.
+        ValueError: if `scale` has the wrong shape.
 
     >>> import jax.numpy as jnp
     >>> from calibjax.distributions import Normal
@@ -153,7 +153,7 @@ def _check(kernel: Linear, predictions: Distribution) -> None:
     check_expectations(kernel.kernel, mapped)
 
 
-# Predictions that take every kernel as it is (classes, draws, mixtures) have rules of their own.
+# Predictions that accept every kernel as it is (classes, draws, mixtures) have their own rules.
 register_expectations(
     Linear,
     object,

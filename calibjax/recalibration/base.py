@@ -1,4 +1,4 @@
-"""The form of everything that is learned to recalibrate predictions."""
+"""Base classes of recalibration methods."""
 
 import warnings
 from collections.abc import Callable
@@ -18,17 +18,17 @@ from calibjax.estimators import class_wise
 class Recalibrator:
     """Base class of records that learn to correct predictions, and correct them.
 
-    Predictions are distributions where these are corrected as a whole, and confidences with 0 or 1
-    as targets (`correct`) where only the confidence in a class is, whatever the class. What else a
-    method looks at, features or groups, are further arguments of both methods, which are pure
-    functions: they can be compiled and mapped over data sets.
+    Methods that correct whole distributions take batches of distributions; methods that correct the
+    confidence in a predicted class take confidences and 0 or 1 as targets (`correct`). Other
+    inputs, such as features or groups, are further arguments of `fit` and `apply`. These are pure
+    functions, which can be compiled and mapped over data sets.
 
     Fit on one part of the data and evaluate on another: predictions that are corrected with their
     own targets look better calibrated than they are.
     """
 
     def fit(self, *arguments: Any, **others: Any) -> PyTree:
-        """What is learned from predictions and targets, a pytree of arrays."""
+        """Learns params, a pytree of arrays, from predictions and targets."""
         raise NotImplementedError(f"{type(self).__name__} does not define fit")
 
     def apply(self, params: PyTree, *arguments: Any, **others: Any) -> PyTree:
@@ -38,7 +38,7 @@ class Recalibrator:
 
 @record
 class ClassWiseParams:
-    """What a recalibrator of confidences learns of each class against the rest.
+    """What a recalibrator of confidences learns about each class against the rest.
 
     Attributes:
         params: params of the recalibrator, with a leading axis m for the classes on every array.
@@ -50,13 +50,13 @@ class ClassWiseParams:
 class ConfidenceRecalibrator(Recalibrator):
     """A recalibrator of confidences, and of class predictions one class against the rest.
 
-    With predictions of classes and labels, `fit` learns from the probability of each class and
-    whether that class came, and `apply` divides the new probabilities by their sum; where that is
-    zero, all classes are equally probable.
+    With class predictions and labels, `fit` learns from the probability of each class and whether
+    that class was observed, and `apply` normalises the new probabilities; if all are zero, the
+    result is uniform.
     """
 
     def fit(self, confidences: PyTree, correct: PyTree) -> PyTree:
-        """What is learned from confidences [n] and what came, 0 or 1, [n]; or from classes."""
+        """Learns from confidences [n] and correctness, 0 or 1, [n]; or from classes and labels."""
         if not _is_of_classes(confidences):
             return self._fit(*_checks.confidences_and_correct(confidences, correct))
         each, correct = class_wise(confidences, correct)
@@ -66,7 +66,7 @@ class ConfidenceRecalibrator(Recalibrator):
         return ClassWiseParams(params)
 
     def apply(self, params: PyTree, confidences: PyTree) -> PyTree:
-        """New confidences, [n], or a batch of `Categorical`s for predictions of classes."""
+        """New confidences, [n], or a batch of `Categorical`s for class predictions."""
         if not _is_of_classes(confidences):
             confidences = _checks.confidence_array(confidences)
             values, is_kept = self._apply(params, confidences)
@@ -86,23 +86,23 @@ class ConfidenceRecalibrator(Recalibrator):
             warn_about_kept(type(self).__name__, np.asarray(is_kept), stacklevel=4)
 
     def _fit(self, confidences: jax.Array, correct: jax.Array) -> PyTree:
-        """Params of checked confidences and what came, both floating-point."""
+        """Params from checked confidences and correctness, both floating-point."""
         raise NotImplementedError
 
     def _apply(self, params: PyTree, confidences: jax.Array) -> tuple[jax.Array, Any]:
-        """New confidences, and which are kept for want of samples, if the method does that."""
+        """New confidences, and which ones are kept for lack of samples, if the method does that."""
         raise NotImplementedError
 
 
 def _is_of_classes(predictions: Distribution) -> bool:
-    """Whether these are predictions of classes, but no confidences, which `Bernoulli`s are too."""
+    """Whether these are class predictions and not confidences, as `Bernoulli`s are."""
     return hasattr(predictions, "class_probs") and not hasattr(predictions, "__jax_array__")
 
 
 def _refuse_missing(
     fit: Callable[..., Any], params: PyTree, probs: jax.Array, correct: PyTree
 ) -> None:
-    """Raises the error of a class without params, all of which are NaN then."""
+    """Raises the error of a class whose params do not exist, which are all NaN then."""
     leaves = [x for x in jax.tree.leaves(params) if jnp.issubdtype(x.dtype, jnp.floating)]
     is_nan = [np.isnan(x).reshape(len(probs), -1).all(1) for x in map(np.asarray, leaves)]
     for c in np.flatnonzero(np.all(is_nan, 0)):
@@ -114,13 +114,13 @@ def _refuse_missing(
 
 @jax.jit
 def _normalised(values: jax.Array) -> jax.Array:
-    """Rows divided by their sum, uniform where that is zero."""
+    """Rows divided by their sum, uniform if that is zero."""
     sums = jnp.sum(values, 1, keepdims=True)
     return jnp.where(sums == 0, 1 / values.shape[1], values / jnp.where(sums == 0, 1, sums))
 
 
 def warn_about_kept(name: str, is_kept: np.ndarray, *, stacklevel: int = 3) -> None:
-    """Warns the caller of `apply` that confidences were kept for want of calibration samples."""
+    """Warns the caller of `apply` that confidences were kept for lack of calibration samples."""
     if is_kept.any():
         warnings.warn(
             f"{name}: {is_kept.sum()} of {is_kept.size} confidences are in bins without "

@@ -17,30 +17,29 @@ from calibjax.recalibration.base import Recalibrator
 class GroupWise(Recalibrator):
     """The same recalibration for each group of samples, learned from that group alone.
 
-    `fit` and `apply` take the arguments of the recalibrator's, and the groups as last one. For
-    predictions that were made for people of some age, say, `fit(confidences, correct, ages)` and
-    `apply(params, confidences, ages)`.
+    `fit` and `apply` take the arguments of the recalibrator, followed by the groups: with the ages
+    of people as groups, `fit(confidences, correct, ages)` and `apply(params, confidences, ages)`.
 
-    A group that is small has params that are noisy, or none: some methods need both correct and
-    wrong predictions. That is an error; merge such groups with others.
+    Small groups have noisy params, or none at all: some methods need both correct and wrong
+    predictions and raise an error otherwise. Merge such groups with others.
 
     `fit(*arguments, groups)` returns a dictionary of the params of each group,
     `apply(params, *arguments, groups)` what the recalibrator's `apply` returns, in the order of
     the samples. The groups are integers ≥ 0, with or without gaps, [n]. Under `jit` they have to
-    be known when compiling; other arguments may be traced.
+    be known at compile time; other arguments may be traced.
 
     Attributes:
         recalibrator: anything with methods `fit` and `apply` whose arguments, apart from params,
-            are arrays with leading axis n, or pytrees of such.
+            are arrays or pytrees of arrays with leading axis n.
 
     Raises:
-        TypeError: by the methods if the recalibrator is not one, or the groups are not integers or
-            traced.
+        TypeError: by the methods if the recalibrator has no such methods, or the groups are not
+            integers, or traced.
         ValueError: by the methods if shapes or values are wrong; by `fit` if the recalibrator's
-            `fit` raises one for a group, which is named; by `apply` if `fit` has not seen a group.
+            `fit` fails for a group, with the name of the group; by `apply` if `fit` has not seen a
+            group.
 
-    Cost: that of the recalibrator for each group. Its methods are compiled for each size of a
-    group.
+    Cost: that of the recalibrator for each group. Its methods are compiled for each group size.
 
     References: L21 §5.
 
@@ -65,7 +64,7 @@ class GroupWise(Recalibrator):
         }
 
     def apply(self, params: dict[int, Any], *arguments: Any) -> PyTree:
-        """What the params of each group make of its samples."""
+        """Predictions of each group, corrected with the params of the group."""
         method = _checked_method(self.recalibrator)
         _checks.fitted("params", params, dict)
         arguments, members = _grouped(arguments)
@@ -77,7 +76,7 @@ class GroupWise(Recalibrator):
                     f"got groups[{indices[0]}] = {group}"
                 )
         parts = []
-        for group, indices in members.items():  # a comprehension would be a level of the stack
+        for group, indices in members.items():  # a comprehension would add a stack level
             taken = _taken(arguments, indices)
             parts.append(_apply_one(method.apply, group, params[group], taken))
         positions = np.argsort(np.concatenate([*members.values()]))
@@ -85,7 +84,7 @@ class GroupWise(Recalibrator):
 
 
 def _checked_method(recalibrator: object) -> PyTree:
-    """The recalibrator, if it has the methods of one."""
+    """The recalibrator, if it has methods fit and apply."""
     for name in ("fit", "apply"):
         function = getattr(recalibrator, name, None)
         if isinstance(recalibrator, type) or not callable(function):
@@ -114,7 +113,7 @@ def _taken(arguments: tuple[Any, ...], indices: np.ndarray) -> tuple[Any, ...]:
 
 
 def _fit_one(fit: Callable[..., Any], group: int, arguments: tuple[Any, ...]) -> PyTree:
-    """Params of one group; errors say which."""
+    """Params of one group, whose name is added to error messages."""
     try:
         return fit(*arguments)
     except ValueError as error:
@@ -125,7 +124,7 @@ def _fit_one(fit: Callable[..., Any], group: int, arguments: tuple[Any, ...]) ->
 def _apply_one(
     apply: Callable[..., Any], group: int, params: PyTree, arguments: tuple[Any, ...]
 ) -> PyTree:
-    """What the recalibrator makes of one group; warnings say which, to who called `apply`."""
+    """Corrected predictions of one group; warnings name it and point to the caller of `apply`."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         values = apply(params, *arguments)

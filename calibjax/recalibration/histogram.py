@@ -1,4 +1,4 @@
-"""Histogram binning: the confidences of an interval become its accuracy."""
+"""Histogram binning: confidences in an interval are replaced by its accuracy."""
 
 import dataclasses
 import functools
@@ -31,13 +31,12 @@ class HistogramBinning(ConfidenceRecalibrator):
 
     The intervals are those of `estimators.UniformBins`, [0, 1/b], (1/b, 2/b], ..., (1 − 1/b, 1],
     for calibration and new confidences alike. Confidences in intervals without calibration
-    samples are kept; a `UserWarning` says how many of them there are. When compiled nothing can
-    be said: look at `params.counts`.
+    samples are kept, with a `UserWarning`, which compiled code cannot give: check `params.counts`.
 
     With a batch of class predictions, such as `Categorical`, and labels [n] in place of confidences
-    and `correct`, each class is recalibrated against the rest and the probabilities are divided by
-    their sum: `fit` returns `ClassWiseParams`, `apply` a batch of `Categorical`s. A class can
-    get probability zero in this way, with which the log-likelihood of its labels is infinite.
+    and `correct`, each class is recalibrated against the rest and the probabilities are normalised:
+    `fit` returns `ClassWiseParams`, `apply` a batch of `Categorical`s. A class may get probability
+    zero in this way; then the negative log-likelihood of its labels is infinite.
 
     `fit(confidences, correct)` returns `BinAccuracies`, `apply(params, confidences)` confidences
     [n]. The confidences are an array [n] or a batch of n `Bernoulli`s, as `estimators.top_label`
@@ -47,8 +46,8 @@ class HistogramBinning(ConfidenceRecalibrator):
         num_bins: b, number of intervals, between 1 and 2²⁴.
 
     Raises:
-        TypeError: by the methods if an argument is of the wrong kind; by `fit` if `num_bins` is no
-            integer.
+        TypeError: by the methods if an argument is of the wrong kind; by `fit` if `num_bins` is not
+            an integer.
         ValueError: by the methods if shapes or values are wrong; by `fit` if `num_bins` is out of
             range.
 
@@ -78,7 +77,7 @@ class HistogramBinning(ConfidenceRecalibrator):
 
 @functools.partial(jax.jit, static_argnums=2)
 def _bin_accuracies(confidences: jax.Array, correct: jax.Array, num_bins: int) -> BinAccuracies:
-    # Traced numbers may be no probabilities. Which bin they belong to, nobody knows.
+    # Traced numbers that are not probabilities belong to no bin.
     is_bad = jnp.any(jnp.isnan(confidences))
     correct = jnp.where(is_bad, jnp.nan, correct)
     index = interval_index(confidences, num_bins)
@@ -91,7 +90,7 @@ def _bin_accuracies(confidences: jax.Array, correct: jax.Array, num_bins: int) -
 
 @jax.jit
 def _looked_up(params: BinAccuracies, confidences: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """New confidences, and which of them are the old ones."""
+    """New confidences, and which of them are unchanged."""
     index = interval_index(confidences, params.counts.size)
     is_kept = params.counts[index] == 0
     accuracies = params.accuracies.astype(confidences.dtype)[index]

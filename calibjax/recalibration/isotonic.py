@@ -28,19 +28,19 @@ class IsotonicRegression(ConfidenceRecalibrator):
 
         f = argmin Σ_i (f(r_i) − c_i)² over non-decreasing f,
 
-    for confidences r and c = correct: step by step, the accuracy of neighbouring samples is their
-    common value where it would decrease (pool adjacent violators). Samples of equal confidence
-    share a value. Between calibration confidences the map is linear, and constant beyond the first
-    and the last of them, as in scikit-learn's `IsotonicRegression(out_of_bounds="clip")`; that
-    also takes confidences as equal that differ by less than 10⁻⁶ in float32.
+    for confidences r and c = correct: where the accuracy decreases, neighbouring samples are pooled
+    and share their accuracy (pool adjacent violators). Samples of equal confidence share a value.
+    Between calibration confidences the map is linear, and constant beyond the first and the last,
+    as in scikit-learn's `IsotonicRegression(out_of_bounds="clip")`, which also merges confidences
+    that differ by less than 10⁻⁶ in float32.
 
     Different confidences may become equal, but their order is never reversed.
 
     With a batch of class predictions, such as `Categorical`, and labels [n] in place of confidences
-    and `correct`, each class is recalibrated against the rest and the probabilities are divided by
-    their sum: `fit` returns `ClassWiseParams`, `apply` a batch of `Categorical`s. This is what
-    scikit-learn's `CalibratedClassifierCV` does. A class can get probability zero in this way, with
-    which the log-likelihood of its labels is infinite.
+    and `correct`, each class is recalibrated against the rest and the probabilities are normalised:
+    `fit` returns `ClassWiseParams`, `apply` a batch of `Categorical`s. This is what scikit-learn's
+    `CalibratedClassifierCV` does. A class may get probability zero in this way; then the negative
+    log-likelihood of its labels is infinite.
 
     `fit(confidences, correct)` returns an `IsotonicMap`, `apply(params, confidences)` confidences
     [n]. The confidences are an array [n] or a batch of n `Bernoulli`s, as `estimators.top_label`
@@ -50,8 +50,8 @@ class IsotonicRegression(ConfidenceRecalibrator):
         TypeError: by the methods if an argument is of the wrong kind.
         ValueError: by the methods if shapes or values are wrong.
 
-    Cost: one sort and O(n) for each round, in which all runs of decreasing values are pooled at
-    once; about log n rounds for independent data, n^⅔ at worst. O(n) memory.
+    Cost: one sort and O(n) for each round, in which all decreasing runs are pooled at once; about
+    log n rounds for independent data, n^⅔ at worst. O(n) memory.
 
     References: Zadrozny and Elkan (2002), Transforming classifier scores into accurate multiclass
     probability estimates, §3, and §4 for the classes; L21 §2.2.
@@ -73,10 +73,10 @@ class IsotonicRegression(ConfidenceRecalibrator):
 
 @jax.jit
 def _pooled(confidences: jax.Array, correct: jax.Array) -> IsotonicMap:
-    """Pools adjacent violators, all at once, until there are none."""
+    """Pools all adjacent violators at once, until none are left."""
     order = jnp.argsort(confidences)
     thresholds = confidences[order]
-    # Sums of zeros and ones are exact, also as differences.
+    # Sums of zeros and ones are exact, and so are their differences.
     sums = jnp.pad(jnp.cumsum(correct[order]), (1, 0))
 
     def pool(state: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
@@ -88,7 +88,7 @@ def _pooled(confidences: jax.Array, correct: jax.Array) -> IsotonicMap:
     is_start = jnp.pad(thresholds[1:] != thresholds[:-1], (1, 0), constant_values=True)
     is_start, _ = lax.while_loop(lambda state: state[1], pool, (is_start, jnp.array(True)))
     values, _ = _block_means(sums, is_start)
-    # Traced numbers may be no probabilities, or neither 0 nor 1; NaN is sorted to the end.
+    # Traced numbers may be invalid (no probabilities, neither 0 nor 1); NaN is sorted to the end.
     is_bad = jnp.isnan(thresholds[-1] + sums[-1])
     return IsotonicMap(*(jnp.where(is_bad, jnp.nan, x) for x in (thresholds, values)))
 

@@ -1,4 +1,4 @@
-"""Local recalibration (LoRe): the accuracy of the calibration samples nearby."""
+"""Local recalibration (LoRe): the accuracy of nearby calibration samples."""
 
 from typing import Any
 
@@ -22,7 +22,7 @@ class LocalAccuracies:
         neighbourhood: kernel on features and binning of confidences.
         features: features of the samples, [n, d] or a pytree with leading axis n.
         confidences: their confidences, [n].
-        correct: whether the predicted class came, 0 or 1, [n].
+        correct: whether the predicted class was observed, 0 or 1, [n].
     """
 
     neighbourhood: Neighbourhood
@@ -44,17 +44,17 @@ class LocalRecalibration(Recalibrator):
 
         confidence'(x) = Σ_i k(φ(x), φ_i) correct_i / Σ_i k(φ(x), φ_i),
 
-    sums over the calibration samples whose confidence is in the bin of that of x. A wide kernel
-    gives `HistogramBinning`, a narrow one the correctness of the nearest sample, 0 or 1.
+    sums over the calibration samples whose confidence is in the same bin as that of x. A wide
+    kernel gives `HistogramBinning`, a narrow one the correctness of the nearest sample, 0 or 1.
 
-    Bins are those of the calibration samples, also of other confidences. Confidences in bins
-    without calibration samples are kept; a `UserWarning` says how many of them there are. When
-    compiled nothing can be said: look at `params.counts(confidences)`.
+    The bins are determined by the calibration samples, also for new confidences. Confidences in
+    bins without calibration samples are kept, with a `UserWarning`, which compiled code cannot
+    give: check `params.counts(confidences)`.
 
     `fit(confidences, correct, features)` returns `LocalAccuracies`,
     `apply(params, confidences, features)` confidences [n]. The confidences are an array [n] or a
     batch of n `Bernoulli`s, `correct` is 0 or 1, [n], and features are [n, d], or any pytree with
-    leading axis n. `apply` can be differentiated also with respect to the kernel, which is part of
+    leading axis n. `apply` can be differentiated, also with respect to the kernel, which is part of
     the params.
 
     Attributes:
@@ -65,8 +65,8 @@ class LocalRecalibration(Recalibrator):
         TypeError: by the methods if an argument is of the wrong kind.
         ValueError: by the methods if shapes or values are wrong.
 
-    Cost: `apply`: one distance and one exponential for each pair of a point and a calibration
-    sample in the same bin, O(n + n' + tile²) memory. `fit` only keeps the samples.
+    Cost: in `apply` one distance and one exponential for each pair of a point and a calibration
+    sample in the same bin, O(n + n' + tile²) memory. `fit` only stores the samples.
 
     References: L21 eq. (6), App. A.
 
@@ -88,8 +88,8 @@ class LocalRecalibration(Recalibrator):
         _checks.shape("kernel.length_scale", scales, (), "() (a scalar)")
         confidences, correct = _checks.confidences_and_correct(confidences, correct)
         features = _checks.features("features", features, confidences.size)
-        neighbourhood.groups(confidences, None)  # refuses what is no binning
-        # Traced numbers may be no probabilities. Which bin they belong to, nobody knows.
+        neighbourhood.groups(confidences, None)  # refuses invalid binnings
+        # Traced numbers that are not probabilities belong to no bin.
         correct = jnp.where(jnp.any(jnp.isnan(confidences)), jnp.nan, correct)
         return LocalAccuracies(neighbourhood, features, confidences, correct)
 

@@ -11,14 +11,14 @@ from calibjax._pytree import PyTree
 def tempered(p: PyTree, temperature: jax.Array | float) -> PyTree:
     """The distribution p at temperature T: density q ∝ p^{1/T} with respect to a measure.
 
-    T > 1 spreads, T < 1 sharpens, T = 1 leaves p as it is. The measure is chosen such that q is
-    of the family of p: that of lengths and volumes, or of counts, and for proportions and for
-    positive numbers (`Gamma`, `LogNormal`) the one with density 1 / ∏_k x_k:
+    T > 1 flattens, T < 1 sharpens, T = 1 leaves p unchanged. The measure is chosen such that q is
+    in the family of p: Lebesgue or counting measure, and for proportions and positive numbers
+    (`Gamma`, `LogNormal`) the measure with density 1 / ∏_k x_k:
 
     | family | parameters of q |
     | --- | --- |
     | `Categorical`, `Bernoulli` | p^{1/T}, normalised; probabilities of zero stay zero |
-    | `CategoricalLogits` | logits / T, the largest of them zero |
+    | `CategoricalLogits` | logits / T, shifted so that the largest is zero |
     | `Normal`, `DiagNormal` | scale · √T |
     | `MvNormal` | cov · T |
     | `Laplace` | scale · T |
@@ -28,15 +28,15 @@ def tempered(p: PyTree, temperature: jax.Array | float) -> PyTree:
     | `GeneralizedNormal` | scale · T^{1 / power} |
     | `StudentT` | df' = (df + 1) / T − 1, scale · √(df / df'); NaN for T ≥ df + 1 |
     | `Uniform` | p itself |
-    | `Mixture` | every component at temperature T, the weights as they are |
+    | `Mixture` | every component at temperature T, with unchanged weights |
     | `Samples` | deviations from the mean · √T |
 
-    The last two are conventions: the density of a mixture is then no power, and draws have none;
-    their variance grows by T as that of normal distributions. Means are those of p, but for
-    `LogNormal` and for classes, whose order of probabilities is that of p; parameters `loc` do not
-    change at all.
+    The last two are conventions: the density of the new mixture is not a power, and draws have no
+    density; their variance is multiplied by T like that of normal distributions. Means do not
+    change, except for `LogNormal` and for classes, which keep the order of their probabilities;
+    parameters `loc` never change.
 
-    Families without a rule, and those of which no power is in the family, such as Poisson
+    Families without a rule, and those that are not closed under powers, such as Poisson
     distributions, raise an error. A family of your own defines the method
     `tempered(temperature)`, which returns another instance; where no power of its density is in the
     family, it may follow a convention of its own, such as scale · T of a logistic distribution.

@@ -1,4 +1,4 @@
-"""Sigmoid maps of the log-odds of confidences: Platt scaling, and with the MMCE in the loss."""
+"""Sigmoid maps of the log-odds of confidences: Platt scaling, also with the MMCE in the loss."""
 
 import dataclasses
 import functools
@@ -26,7 +26,7 @@ class SigmoidMap:
     """The map r → sigmoid(slope · log(r / (1 − r)) + intercept) of confidences.
 
     Attributes:
-        slope: a; positive where the order of the confidences is kept.
+        slope: a; positive if the order of the confidences is kept.
         intercept: b.
     """
 
@@ -34,12 +34,12 @@ class SigmoidMap:
     intercept: jax.Array
 
     def __call__(self, confidences: jax.Array) -> jax.Array:
-        """The image of confidences, any shape."""
+        """The images of confidences of any shape."""
         return jax.nn.sigmoid(self.slope * log_odds(confidences) + self.intercept)
 
 
 def log_odds(confidences: jax.Array | np.ndarray) -> jax.Array:
-    """log(r / (1 − r)) of confidences, which are clipped to [ε, 1 − ε], ε their precision."""
+    """log(r / (1 − r)) of confidences clipped to [ε, 1 − ε], with ε their machine precision."""
     eps = jnp.finfo(confidences.dtype).eps
     inside = jnp.clip(confidences, eps, 1 - eps)
     return jnp.log(inside) - jnp.log1p(-inside)
@@ -68,22 +68,22 @@ class PlattScaling(ConfidenceRecalibrator):
         r → r' = sigmoid(a log(r / (1 − r)) + b),
         (a, b) = argmax Σ_i t_i log r'_i + (1 − t_i) log(1 − r'_i)
 
-    with t = correct: logistic regression of `correct` on the log-odds. For one class against
-    another it is temperature scaling with T = 1/a and a bias. The slope a is negative where
-    confident predictions are wrong more often, which reverses the order of the confidences.
+    with t = correct: logistic regression of `correct` on the log-odds. With two classes it is
+    temperature scaling with T = 1/a and a bias. The slope a is negative if confident predictions
+    are wrong more often, which reverses the order of the confidences.
 
-    Confidences of 0 and 1 have infinite log-odds. All are clipped to [ε, 1 − ε] where ε is the
-    precision of their dtype, 2·10⁻¹⁶ or 1·10⁻⁷, so that certain predictions count as log-odds of
-    ±36 or ±16.
+    Confidences of 0 and 1 have infinite log-odds. All are clipped to [ε, 1 − ε], where ε is the
+    machine precision of their dtype, 2·10⁻¹⁶ or 1·10⁻⁷, so that certain predictions count as
+    log-odds of ±36 or ±16.
 
     The likelihood has a maximum if and only if both outcomes occur and no threshold separates the
-    confidences of the correct from those of the wrong ones. Platt's own targets avoid that:
-    with `smooth_targets`, and n₁ of the n predictions correct, they are t = (n₁ + 1) / (n₁ + 2)
-    for these, and 1 / (n − n₁ + 2) for the others. Two confidences must still differ.
+    confidences of correct and wrong predictions. Platt's own targets, `smooth_targets`, remove this
+    restriction: with n₁ of the n predictions correct, they are t = (n₁ + 1) / (n₁ + 2) for these,
+    and 1 / (n − n₁ + 2) for the others. At least two confidences must still differ.
 
     With a batch of class predictions, such as `Categorical`, and labels [n] in place of confidences
-    and `correct`, each class is recalibrated against the rest and the probabilities are divided by
-    their sum: `fit` returns `ClassWiseParams`, `apply` a batch of `Categorical`s.
+    and `correct`, each class is recalibrated against the rest and the probabilities are normalised:
+    `fit` returns `ClassWiseParams`, `apply` a batch of `Categorical`s.
 
     `fit(confidences, correct)` returns a `SigmoidMap`, `apply(params, confidences)` confidences
     [n]. The confidences are an array [n] or a batch of n `Bernoulli`s, as `estimators.top_label`
@@ -96,11 +96,11 @@ class PlattScaling(ConfidenceRecalibrator):
         TypeError: by the methods if an argument is of the wrong kind; by `fit` if `smooth_targets`
             is not a truth value.
         ValueError: by the methods if shapes or values are wrong; by `fit` if there is no
-            maximum. Where the arrays are traced, slope and intercept are NaN instead.
+            maximum. If the arrays are traced, slope and intercept are NaN instead.
 
     Cost: O(n) for each of about 8 iterations of Newton's method.
 
-    References: Platt (1999), Probabilistic outputs for support vector machines, there of scores;
+    References: Platt (1999), Probabilistic outputs for support vector machines, with scores;
     Guo et al. (2017), On calibration of modern neural networks, §4.1; Albert and Anderson (1984),
     On the existence of maximum likelihood estimates in logistic regression models.
 
@@ -127,7 +127,7 @@ class PlattScaling(ConfidenceRecalibrator):
 
 @functools.partial(jax.jit, static_argnums=2)
 def _most_likely(confidences: jax.Array, correct: jax.Array, smooth_targets: bool) -> SigmoidMap:
-    """Map of the largest likelihood, NaN if there is none."""
+    """Map with the largest likelihood, NaN if there is none."""
     x = log_odds(confidences)
     exists = _no_nan(x, correct)
     if smooth_targets:
@@ -150,12 +150,12 @@ def _platt_targets(correct: jax.Array) -> jax.Array:
 
 
 def _range(x: jax.Array, is_in: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Smallest and largest of the numbers that are in, ∞ and −∞ where none is."""
+    """Smallest and largest of the selected numbers, ∞ and −∞ if there are none."""
     return jnp.min(jnp.where(is_in, x, jnp.inf)), jnp.max(jnp.where(is_in, x, -jnp.inf))
 
 
 class _State(NamedTuple):
-    """Maps found, and how far the last step moved the log-odds of a sample."""
+    """Current map, and how far the last step moved the log-odds of a sample."""
 
     best: SigmoidMap
     change: jax.Array
@@ -165,10 +165,10 @@ class _State(NamedTuple):
 def _iterated(exists: jax.Array, x: jax.Array, targets: jax.Array) -> SigmoidMap:
     """Newton's method from equal probabilities, damped such that every step is an improvement.
 
-    In a direction that moves log-odds by δ at most, the third derivative of the likelihood is at
-    most δ times the second. The step log(1 + δ) / δ maximises the bound that follows from that.
+    In a direction that moves log-odds by at most δ, the third derivative of the likelihood is at
+    most δ times the second. The step log(1 + δ) / δ maximises the resulting lower bound.
     """
-    tolerance = jnp.sqrt(jnp.finfo(x.dtype).eps)  # whose square is the error of one more step
+    tolerance = jnp.sqrt(jnp.finfo(x.dtype).eps)  # its square is the error after one more step
 
     def unfinished(s: _State) -> jax.Array:
         return exists & (s.change > tolerance) & (s.num_steps < _MAX_ITERATIONS)
@@ -195,7 +195,7 @@ def _newton_step(
     curvatures = probs * complements
     total = jnp.sum(curvatures)
     center = jnp.sum(curvatures * x) / total
-    deviations = x - center  # those of the slope and of the intercept there are orthogonal
+    deviations = x - center  # makes slope and intercept orthogonal
     slope = jnp.sum(residuals * deviations) / jnp.sum(curvatures * jnp.square(deviations))
     return slope, jnp.sum(residuals) / total - center * slope
 
@@ -208,18 +208,18 @@ class MMCEScaling(Recalibrator):
         (a, b) minimising NLL(r') + weight · MMCE(r')²
 
     with the negative log-likelihood of `correct` and its `estimators.mmce`: the loss with which
-    Kumar et al. train networks, here for maps of the confidences of a trained one, and with the
-    square, which is smooth. Weight zero would be `PlattScaling` but for a > 0, which keeps the
-    order of the confidences.
+    Kumar et al. train networks, here for maps of the confidences of a trained network, and with the
+    square, which is smooth. Weight zero would be `PlattScaling` except for the constraint a > 0,
+    which keeps the order of the confidences.
 
-    The MMCE alone is no loss: its smallest value, zero, is that of the map with a → 0, which
-    replaces all confidences by their accuracy; that is calibrated and says nothing. A map that
-    tells confidences apart has a squared MMCE of order 1/n even where it is true. The likelihood
-    outweighs that as soon as the confidences say significantly more than their mean: by about
-    weight / 4n in NLL. Where they do not, or where confident predictions are wrong more often, a
-    goes to zero.
+    The MMCE alone is no useful loss: its minimum, zero, is attained in the limit a → 0, which
+    replaces all confidences by their accuracy; this is calibrated but uninformative. A map that
+    distinguishes confidences has a squared MMCE of order 1/n even if it is perfectly calibrated.
+    The likelihood outweighs this if the confidences are significantly more informative than their
+    mean: by about weight / 4n in NLL. If they are not, or if confident predictions are wrong more
+    often, a goes to zero.
 
-    Confidences are clipped as by `PlattScaling`.
+    Confidences are clipped as in `PlattScaling`.
 
     `fit(confidences, correct)` returns a `SigmoidMap`, `apply(params, confidences)` confidences
     [n]. The confidences are an array [n] or a batch of n `Bernoulli`s, as `estimators.top_label`
@@ -234,8 +234,8 @@ class MMCEScaling(Recalibrator):
         TypeError: by the methods if an argument is of the wrong kind.
         ValueError: by the methods if shapes or values are wrong; by `fit` if the weight is not
             positive, or there is no minimum, because `correct` is the same for all, or a threshold
-            separates the wrong ones from the correct ones above it. Where the arrays are traced,
-            slope and intercept are NaN instead.
+            separates wrong predictions from correct ones above it. If the arrays are traced, slope
+            and intercept are NaN instead.
 
     Cost: n²/2 evaluations of the kernel and its derivative for each of about 15 steps of L-BFGS,
     at most 100; O(n + tile²) memory.
@@ -254,7 +254,7 @@ class MMCEScaling(Recalibrator):
     weight: jax.Array | float = 10.0
 
     def fit(self, confidences: ArrayLike, correct: ArrayLike) -> SigmoidMap:
-        """The map of the smallest loss."""
+        """The map with the smallest loss."""
         kernel = _checks.kernel_values(self.kernel)
         weight = _checks.positive_scalar("weight", self.weight)
         confidences, correct = _checks.confidences_and_correct(confidences, correct)
@@ -273,7 +273,7 @@ class MMCEScaling(Recalibrator):
 def _smallest_loss(
     kernel: Kernel, weight: jax.Array, confidences: jax.Array, correct: jax.Array
 ) -> SigmoidMap:
-    """Map of the smallest loss that is found from the identity, NaN if there is none."""
+    """Map with the smallest loss that is found from the identity, NaN if there is none."""
     x = log_odds(confidences)
     (low, _), (_, wrong_high) = _range(x, correct == 1), _range(x, correct == 0)
     exists = _no_nan(x, correct) & (low < wrong_high)
@@ -310,7 +310,7 @@ def _minimise(
 
 
 def _no_nan(x: jax.Array, correct: jax.Array) -> jax.Array:
-    """Whether all log-odds and targets are numbers; traced ones are not checked otherwise."""
+    """Whether no log-odds or targets are NaN; traced ones are not checked otherwise."""
     return ~jnp.any(jnp.isnan(x + correct))
 
 
@@ -320,7 +320,7 @@ def _where(exists: jax.Array, params: SigmoidMap) -> SigmoidMap:
 
 
 def _refuse(confidences: np.ndarray, correct: np.ndarray) -> None:
-    """Raises an error that says why there is no maximum."""
+    """Raises an error that explains why there is no maximum."""
     if np.ptp(log_odds(confidences)) == 0:
         raise ValueError(
             "confidences: expected at least two different values, got "

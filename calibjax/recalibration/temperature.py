@@ -20,7 +20,7 @@ from calibjax.recalibration.base import Recalibrator
 from calibjax.recalibration.powers import tempered
 from calibjax.scores import negative_log_likelihood
 
-_GRID = np.arange(-20, 21) / 2  # of log T, where a minimum is looked for first
+_GRID = np.arange(-20, 21) / 2  # of log T, on which a minimum is searched first
 _MAX_ITERATIONS = 60
 
 Loss = Callable[[Any, Any], jax.Array]
@@ -31,20 +31,20 @@ class TemperatureScaling(Recalibrator):
     """Temperature scaling: all predictions p are replaced by q ∝ p^{1/T} with one T.
 
     `fit(predictions, targets)` returns the temperature T, a scalar, that minimises the loss of the
-    scaled predictions; `apply(T, predictions)` returns these. `tempered` lists q for each family.
-    Logits of networks are best handed over as `distributions.CategoricalLogits`: in float32
-    probabilities underflow, and a probability of zero stays zero at every temperature. If it is
-    that of a target, the likelihood has no maximum unless probabilities are clipped.
+    scaled predictions; `apply(T, predictions)` returns the latter. `tempered` lists q for each
+    family. Logits of networks are best passed as `distributions.CategoricalLogits`: in float32
+    probabilities underflow, and a probability of zero stays zero at every temperature. If a target
+    has probability zero, the likelihood has no maximum unless probabilities are clipped.
 
     The loss may have several minima. It is evaluated at 41 temperatures from e⁻¹⁰ to e¹⁰, and
     the lowest minimum *between* two of them is refined by the secant method on the derivative
-    with respect to log T, safeguarded by bisection. A loss that is lower still at an end of the
-    range does not matter: the SKCE, for instance, goes to zero for T → ∞ together with kernels of
-    the predictions that get ever wider. A loss that does not depend on T gives T = 1.
+    with respect to log T, safeguarded by bisection. Even lower losses at an end of the range are
+    ignored: the SKCE, for instance, goes to zero for T → ∞ as predictions get ever wider. A loss
+    that does not depend on T gives T = 1.
 
-    `apply` and, where the loss has two derivatives, `fit` can be differentiated. `fit` is compiled
-    once for losses that compute the same: `functools.partial`s that are made anew cost a tenth of
-    compiling.
+    `apply` and, if the loss is twice differentiable, `fit` can be differentiated. `fit` is compiled
+    only once for losses that compute the same: for newly created `functools.partial`s it takes a
+    tenth of the compilation time.
 
     Attributes:
         loss: function (predictions, targets) → scalar that can be differentiated with respect to
@@ -54,7 +54,7 @@ class TemperatureScaling(Recalibrator):
         TypeError: by `fit` if the loss is not a function, or does not return a scalar.
         ValueError: by `fit` if the loss has no minimum in the range, such as the negative
             log-likelihood of classes that the predictions separate perfectly, or is not finite.
-            Where the arrays are traced, the temperature is NaN instead.
+            If the arrays are traced, the temperature is NaN instead.
 
     Cost: 41 evaluations of the loss, and about 8 of its derivative.
 
@@ -121,10 +121,10 @@ def _minimise(
 
 
 def _lowest_basin(losses: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Index of the lowest value that is not at the end of a descent out of the range.
+    """Index of the lowest local minimum in the interior of the range.
 
-    Going from it to both sides, the first values that differ by more than rounding are larger.
-    Among equal ones, and if all are equal, it is the one closest to the middle.
+    On both sides of it, the first values that differ by more than rounding errors are larger. Among
+    equal values, and if all are equal, it is the one closest to the middle.
     """
     num = losses.size
     losses = jnp.where(jnp.isfinite(losses), losses, jnp.inf)
@@ -145,7 +145,7 @@ def _lowest_basin(losses: jax.Array) -> tuple[jax.Array, jax.Array]:
 
 
 class _Bracket(NamedTuple):
-    """An interval in which the slope changes its sign, and the next point to look at."""
+    """An interval in which the slope changes its sign, and the next point to evaluate."""
 
     low: jax.Array
     high: jax.Array
@@ -162,9 +162,9 @@ def _root(
 ) -> jax.Array:
     """Where the slope changes from negative to positive, by the Illinois method.
 
-    The secant method between the ends of the interval, where the slope at an end that stays twice
-    is halved; bisection while a slope at an end is not known. Slopes that are not finite lie
-    outside of the minimum.
+    This is the secant method between the ends of the interval; the slope at an end that is retained
+    twice is halved. It bisects while a slope at an end is unknown. Points with a slope that is not
+    finite are beyond the minimum.
     """
     tolerance = jnp.finfo(start.dtype).eps ** (2 / 3)
 
@@ -191,7 +191,7 @@ def _root(
 
 
 def _refuse(losses: np.ndarray) -> None:
-    """Raises an error that says why there is no minimum."""
+    """Raises an error that explains why there is no minimum."""
     ends = f"T = {np.exp(_GRID[0]):.1e} and {np.exp(_GRID[-1]):.1e}"
     finite = np.isfinite(losses)
     if not finite.any():

@@ -1,4 +1,4 @@
-"""Calibration estimation functions, their risk, and the choice among them by cross-validation.
+"""Calibration estimation functions, their risk, and their selection by cross-validation.
 
 A function of your own is a record of a subclass of `EstimationFunction` with two methods. Here
 h(p, q) = ⟨g(p), g(q)⟩ with a small neural network g, trained by optax to lower its risk on the
@@ -30,7 +30,7 @@ pairs of samples i and i + shift; the hyperparameter is the learning rate:
 >>> def network(params, p):
 ...     return jnp.tanh(p.class_probs @ params[0]) @ params[1]
 
-It goes where those of the library go. The predictions of this model should be sharper:
+It can be used like those of the library. The predictions of this model should be sharper:
 
 >>> logits = jax.random.normal(jax.random.key(0), (600, 3))
 >>> predictions = Categorical(jax.nn.softmax(logits))

@@ -1,4 +1,4 @@
-"""The form of everything that estimates ⟨p − E[e_Y | p], q − E[e_Y | q]⟩ for two predictions."""
+"""Base class of estimators of ⟨p − E[e_Y | p], q − E[e_Y | q]⟩ for two predictions."""
 
 import dataclasses
 from typing import Self, TypeVar
@@ -22,10 +22,10 @@ class EstimationFunction:
         h(p, q) ≈ h*(p, q) = ⟨p − E[e_Y | p], q − E[e_Y | q]⟩,
 
     so that the mean of h(p_i, p_i) over other predictions estimates the squared calibration error.
-    h is symmetric. A function of your own is a subclass, decorated by `calibjax.record`, with the
+    h is symmetric. A function of your own is a subclass, decorated with `calibjax.record`, with the
     methods `fit` and `evaluate`, or `fit` and `factors`; the other methods save time.
-    `cross_validate` hands the record to compiled code, so that the methods are called with tracers,
-    and are compiled once for all records that differ in nothing but the values of their arrays.
+    `cross_validate` passes the record to compiled code, so that the methods are called with
+    tracers, and compiled once for all records that differ only in the values of their arrays.
 
     Predictions are a batch of n class distributions, or confidences: an array [n], with targets
     0 and 1.
@@ -36,14 +36,14 @@ class EstimationFunction:
     def fit(
         self, predictions: Distribution, targets: ArrayLike, hyperparameter: ArrayLike
     ) -> PyTree:
-        """What is learned with a hyperparameter, a pytree of arrays."""
+        """Learns params, a pytree of arrays, with a hyperparameter."""
         raise NotImplementedError(f"{type(self).__name__} does not define fit")
 
     def factors(self, params: PyTree, p: Distribution) -> tuple[jax.Array, jax.Array] | None:
         """Two arrays [n, r], left and right, with h(p_i, q_j) = Σ_k left(p)_ik right(q)_jk.
 
-        With them the diagonal takes O(n r), and the risk O(n r²). Returns None if h has no such
-        factors.
+        With them the diagonal takes O(n r) time, and the risk O(n r²). Returns None if h has no
+        such factors.
         """
         del params, p
         return None
@@ -76,14 +76,15 @@ class EstimationFunction:
     def refit(self, params: PyTree, hyperparameter: ArrayLike) -> PyTree:
         """Params for another hyperparameter and the same data.
 
-        A whole grid shares what is expensive with it. None where `fit` has to be called again.
+        With it a whole grid shares the expensive part. Returns None if `fit` has to be called
+        again.
         """
         del params, hyperparameter
 
     def specialise(self, predictions: Distribution, grid: ArrayLike) -> Self:
-        """The function with all sizes fixed that depend on values.
+        """The function with fixed sizes where these depend on values.
 
-        Compiled code cannot look at values. Grids that are wrong are refused here.
+        Compiled code cannot inspect values. Invalid grids are refused here.
         """
         del predictions, grid
         return self
@@ -92,7 +93,7 @@ class EstimationFunction:
 def with_hyperparameter(
     params: PyTree, kind: type[Params], field: str, hyperparameter: ArrayLike
 ) -> Params:
-    """Checked params with another positive hyperparameter, in the precision of the one before."""
+    """Checked params with another positive hyperparameter, in the precision of the old one."""
     _checks.fitted("params", params, kind)
     dtype = getattr(params, field).dtype
     value = _checks.positive_number("hyperparameter", hyperparameter, dtype)

@@ -39,27 +39,26 @@ class Binning(EstimationFunction):
 
         h(p, q) = (conf(B_k) − acc(B_k)) (conf(B_l) − acc(B_l)),  p in interval k, q in interval l,
 
-    with the mean confidence and the accuracy of the training samples in each of M intervals,
-    those of `estimators.UniformBins`. The hyperparameter is M, a whole number. Intervals without
-    training samples count as calibrated: h is 0 there.
+    with the mean confidence and the accuracy of the training samples in each of the M intervals of
+    `estimators.UniformBins`. The hyperparameter is M, an integer. Intervals without training
+    samples count as calibrated: h is 0 there.
 
     The mean of h(p_i, p_i) over the training samples is the squared calibration error
-    `ece(..., binning=UniformBins(M), distance=SquaredEuclidean())`. As there, predictions of two
-    classes count both: h is twice that of confidences given as an array [n], and the intervals
-    are those of the probability of class 1. Bins of more classes hold few samples; take the lens
-    `estimators.top_label`, or `estimators.class_wise` and `vmap`.
+    `ece(..., binning=UniformBins(M), distance=SquaredEuclidean())`. As there, both classes of
+    binary predictions count: h is twice that of confidences given as an array [n], and the
+    intervals are those of the probability of class 1. Bins of more classes hold few samples; use
+    the lens `estimators.top_label`, or `estimators.class_wise` and `vmap`.
 
     Attributes:
-        max_bins: the largest M that will be used, between 1 and 2²⁴. Only needed where M is
-            traced, since sizes of arrays have to be known then; `cross_validate` finds it in the
-            grid.
+        max_bins: the largest M that will be used, between 1 and 2²⁴. Only needed if M is traced,
+            since array sizes have to be known then; `cross_validate` takes it from the grid.
 
     Raises:
         TypeError: by the methods if `max_bins` is not an integer, an argument is of the wrong kind,
             or M is traced and there is no `max_bins`.
-        ValueError: by the methods if `max_bins` is out of range, M is no whole number between 1
-            and `max_bins`, there are more than two classes, or shapes or values are wrong. What is
-            traced and wrong gives NaN.
+        ValueError: by the methods if `max_bins` is out of range, M is not an integer between 1 and
+            `max_bins`, there are more than two classes, or shapes or values are wrong. Invalid
+            traced values give NaN.
 
     Cost: O(n + M) to fit, O(n) for the diagonal.
 
@@ -94,7 +93,7 @@ class Binning(EstimationFunction):
         return _mean_residuals(predictions, targets, hyperparameter, size)
 
     def factors(self, params: BinResiduals, p: Distribution) -> tuple[jax.Array, jax.Array]:
-        """Mean residuals of the intervals that predictions are in, [n, m], twice."""
+        """Mean residuals of the intervals of the predictions, [n, m], twice."""
         _checks.fitted("params", params, BinResiduals)
         points = vectors(checked_points(p, params.means.shape[-1]))
         means = _looked_up(params, points)
@@ -108,7 +107,7 @@ class Binning(EstimationFunction):
 
 
 def _num_intervals(name: str, values: ArrayLike, max_bins: int | None) -> int:
-    """Size of arrays for some numbers of bins: what was promised, otherwise the largest."""
+    """Size of arrays for the given numbers of bins: `max_bins`, by default their maximum."""
     if max_bins is not None:
         max_bins = _checks.size_in_range("max_bins", max_bins, 1, MAX_BINS)
     if _checks.is_concrete(values):
@@ -136,7 +135,7 @@ def _mean_residuals(
     index = interval_index(vectors(predictions)[:, -1], num_bins)
     sums = jax.ops.segment_sum(errors, index, max_bins)
     counts = jax.ops.segment_sum(jnp.ones_like(index), index, max_bins)
-    # Sums over no samples are 0 and not NaN.
+    # Empty sums are 0, not NaN.
     means = sums / jnp.maximum(counts, 1)[:, None].astype(sums.dtype)
     means = jnp.where(jnp.all(jnp.isnan(errors)), jnp.nan, means)
     return BinResiduals(means, counts, num_bins)

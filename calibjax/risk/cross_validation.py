@@ -1,4 +1,4 @@
-"""Cross-validation of a calibration estimation function over a grid of its hyperparameter."""
+"""Cross-validation of a calibration estimation function over a hyperparameter grid."""
 
 import dataclasses
 import functools
@@ -32,23 +32,23 @@ def cross_validate(
 ) -> CrossValidation:
     """Risk of a calibration estimation function at all grid points of its hyperparameter.
 
-    The samples are divided into folds at random. In turn each fold is held out: the function is
+    The samples are randomly divided into folds. Each fold is held out in turn: the function is
     fitted to the others, and its risk (`estimation_risk`) on the fold is computed at every grid
-    point, from one factorisation where the function can (`EstimationFunction.refit`). Two
-    functions that are compared (`risk_difference`) get the same key, and with it the same folds.
+    point, from one factorisation if the function supports it (`EstimationFunction.refit`). To
+    compare two functions (`risk_difference`), use the same key and hence the same folds.
 
-    The smallest of the risks on the grid is a little too small as a risk of what was chosen by
-    it. A choice at the edge of the grid (`is_at_edge`) says that the grid may be too small.
+    The smallest risk on the grid slightly underestimates the risk of the selected function. A
+    choice at the edge of the grid (`is_at_edge`) indicates that the grid may be too small.
 
     Args:
-        key: random key, which decides on the folds.
-        function: what is fitted: `Binning`, `KernelDensity`, `KernelRidge`,
+        key: random key, which determines the folds.
+        function: the function to fit: `Binning`, `KernelDensity`, `KernelRidge`,
             `TwoStepKernelRidge`, or your own.
-        grid: hyperparameters, [k]; `bandwidth_grid` and the like are those of G24.
+        grid: hyperparameters, [k]; `bandwidth_grid` and similar functions return those of G24.
         predictions: batch of n ≥ 2 num_folds class predictions, or confidences in [0, 1], [n].
         targets: labels 0, ..., m − 1, or 0 and 1, [n].
         num_folds: F ≥ 2; n mod F folds have one sample more than the others.
-        progress: what is called after each fold, and where a stopped run goes on.
+        progress: a function to call after each fold, and an earlier result to resume from.
 
     Returns:
         The risks, and the best hyperparameter.
@@ -59,8 +59,8 @@ def cross_validate(
             samples in a fold, `progress.previous` belongs to other folds or another grid, or a risk
             is NaN (under `jit` it stays NaN).
 
-    Cost: F fits (F k without `refit`), and O(F k) evaluations on n/F points, one after the other:
-    memory is that of one of them. Folds of two different sizes compile twice.
+    Cost: F fits (F k without `refit`), and O(F k) evaluations on n/F points, one after the other,
+    with the memory of one of them. Folds of two different sizes compile twice.
 
     References: G24 §3.2.2 and §5.2.
 
@@ -91,7 +91,7 @@ def checked_grid(grid: Any, predictions: Distribution) -> jax.Array:
     """The grid as an array; floating-point hyperparameters have the dtype of the predictions.
 
     Raises:
-        TypeError: if it holds no numbers.
+        TypeError: if it does not contain numbers.
         ValueError: if it is not an array [k], is empty, or a value is not finite.
     """
     grid = _checks.as_arrays("grid", grid)
@@ -107,7 +107,7 @@ def checked_grid(grid: Any, predictions: Distribution) -> jax.Array:
 
 
 def specialised(function: Any, predictions: Distribution, grid: jax.Array) -> EstimationFunction:
-    """The function with fixed sizes, which can be handed to `jit`."""
+    """The function with fixed sizes, which can be passed to `jit`."""
     if not isinstance(function, EstimationFunction):
         raise TypeError(
             "function: expected a risk.EstimationFunction such as risk.Binning(), got "
@@ -158,7 +158,7 @@ def run_folds(
             on_fold(result)
     if _checks.is_concrete(result) or jnp.issubdtype(result.grid.dtype, jnp.integer):
         return result
-    # Traced hyperparameters that are wrong have no risks, and are not shown as if they had.
+    # Invalid traced hyperparameters have no risks, and are shown as NaN.
     shown = jnp.where(jnp.isnan(result.risk), jnp.nan, result.grid)
     return dataclasses.replace(result, grid=shown)
 
@@ -167,7 +167,7 @@ def run_folds(
 def _dealt(
     key: jax.Array, grid: jax.Array, samples: PyTree, test: PyTree, *, sizes: tuple[int, ...]
 ) -> tuple[jax.Array, CrossValidation]:
-    """The samples in random order, of which fold after fold takes its share, and no result yet."""
+    """The samples in random order, to be divided into folds, and an empty result."""
     order = jax.random.permutation(key, sum(sizes))
     numbers = jnp.repeat(jnp.arange(len(sizes), dtype=jnp.int32), np.array(sizes))
     folds = jnp.zeros_like(numbers).at[order].set(numbers)
@@ -182,7 +182,7 @@ def _dealt(
 def _batches(
     sizes: tuple[int, ...], result: CrossValidation, *, one_by_one: bool
 ) -> list[np.ndarray]:
-    """Folds that are still to be done, those of one size together."""
+    """Folds that are still to be done, in batches of equal size."""
     is_done = result.is_done
     is_open = ~np.asarray(is_done) if _checks.is_concrete(is_done) else np.ones(len(sizes), bool)
     if one_by_one:
@@ -204,7 +204,7 @@ def _with_folds(
     *,
     size: int,
 ) -> CrossValidation:
-    """The result with some more folds, all of one size."""
+    """The result with some more folds of equal size."""
     grid = result.grid
 
     def fold(start: jax.Array) -> tuple[jax.Array, Any]:
@@ -238,7 +238,7 @@ def _at(samples: tuple[Any, Any], index: jax.Array) -> tuple[Any, Any]:
 def _losses(
     function: EstimationFunction, params: PyTree, predictions: Distribution, targets: jax.Array
 ) -> jax.Array:
-    """Mean loss of each sample with the others, [n]."""
+    """Mean loss over the pairs of each sample with the others, [n]."""
     errors = residuals(predictions, targets)
     factors = function.factors(params, predictions)
     if factors is not None:
@@ -253,7 +253,7 @@ def _test_values(function: EstimationFunction, params: PyTree, test: PyTree) -> 
 
 
 def _checked_previous(previous: Any, empty: CrossValidation) -> CrossValidation:
-    """An earlier result, if its grid and folds are those of this one."""
+    """An earlier result, if its grid and folds agree with this one."""
     _checks.fitted("progress.previous", previous, CrossValidation, "cross_validate")
     for field in ("grid", "folds", "losses", "test_values"):
         found, expected = getattr(previous, field), getattr(empty, field)
@@ -270,7 +270,7 @@ def _checked_previous(previous: Any, empty: CrossValidation) -> CrossValidation:
 
 
 def _refuse_nan(result: CrossValidation, batch: np.ndarray) -> None:
-    """Refuses NaN risks and values, which come only from a function that fails."""
+    """Refuses NaN risks and values, which only a failing function returns."""
     risks = result.risks
     if not _checks.is_concrete(risks):
         return

@@ -17,25 +17,25 @@ Values = jax.Array | Callable[[Any, Any], jax.Array]
 
 
 def estimation_risk(values: Values, predictions: Distribution, targets: ArrayLike) -> jax.Array:
-    """Risk of a calibration estimation function h, an unbiased estimate.
+    """Unbiased estimate of the risk of a calibration estimation function h.
 
         1/(n(n − 1)) Σ_{i≠j} (⟨p_i − e_{y_i}, p_j − e_{y_j}⟩ − h(p_i, p_j))²
 
     Its expectation is `E(h − h*)²` plus a constant that no estimator changes, the noise of the
-    labels: differences between estimators count, not the value. It is smallest for
+    labels: only differences between estimators are meaningful. It is smallest for
     `h*(p, q) = ⟨p − E[e_Y | p], q − E[e_Y | q]⟩`, and the squared calibration error is the mean
     of `h*(P, P)`. h must not have been fitted to these samples: the risk of an overfitted function
     would be too small.
 
-    As everywhere, a batch of `Bernoulli`s counts both classes: products of residuals and h are
-    twice, the risk four times that of the same numbers given as confidences, an array [n] with
-    targets 0 and 1, which is what G24's tables of top-label calibration use. Class-wise, take the
-    lens `estimators.class_wise` and `vmap`.
+    As everywhere, both classes of `Bernoulli`s count: products of residuals and h are two times,
+    the risk four times as large as for the same numbers given as confidences, an array [n] with
+    targets 0 and 1. G24's tables of top-label calibration use the latter. For class-wise risks, use
+    the lens `estimators.class_wise` and `vmap`.
 
     Args:
         values: h(p_i, p_j), [n, n]; or a function of two batches (p, q) → [n, n'] such as
-            `functools.partial(function.evaluate, params)`, which is called for one point and all
-            at a time, under `vmap` over a tile of points. Its diagonal does not matter.
+            `functools.partial(function.evaluate, params)`, which is called with one point and all
+            points, under `vmap` over a tile of points. Its diagonal does not matter.
         predictions: batch of n ≥ 2 class predictions, or confidences in [0, 1], [n].
         targets: labels 0, ..., m − 1, or 0 and 1, [n].
 
@@ -46,7 +46,7 @@ def estimation_risk(values: Values, predictions: Distribution, targets: ArrayLik
         TypeError: if an argument is of the wrong kind.
         ValueError: if shapes or values are wrong, or n < 2.
 
-    Cost: O(n² m) time in matrix products and n² values of h, O(n · tile) memory beside `values`.
+    Cost: O(n² m) time in matrix products and n² values of h, O(n · tile) memory besides `values`.
 
     References: G24 eq. (20).
 
@@ -65,10 +65,10 @@ def estimation_risk_standard_error(
 
         √( (n − 1)/n Σ_i (R_{−i} − mean)² ),   R_{−i} = the risk without sample i,
 
-    which estimates √(4 ζ_1 / n) with ζ_1 the variance of the mean loss given one sample. It is that
-    of the estimate for this very h, and does not say how much h changes with what it is fitted to.
-    The standard errors of two functions on the same samples are not a measure of their difference,
-    whose error is much smaller: see `risk_difference`.
+    which estimates √(4 ζ_1 / n) with ζ_1 the variance of the mean loss given one sample. It is
+    conditional on this h, without the variability of h with its training data. Do not use the
+    standard errors of two functions on the same samples to judge their difference, whose standard
+    error is much smaller: see `risk_difference`.
 
     Arguments, errors, cost and memory are those of `estimation_risk`; n ≥ 3, and h is symmetric.
 
@@ -87,7 +87,7 @@ def estimation_risk_standard_error(
 
 
 def returned(name: str, values: Any, shape: tuple[int, int]) -> jax.Array:
-    """Values that somebody's function returns for two batches, if there are as many as of pairs."""
+    """Values of a user's function for two batches, if there is one for each pair."""
     found = getattr(values, "shape", type(values).__name__)
     if found != shape:
         raise ValueError(
@@ -105,7 +105,7 @@ def returned(name: str, values: Any, shape: tuple[int, int]) -> jax.Array:
 def _mean_losses(
     values: Values, predictions: Distribution, targets: ArrayLike, minimum: int
 ) -> jax.Array:
-    """Mean loss of each sample with the others, [n], of arguments to be checked."""
+    """Mean loss over the pairs of each sample with the others, [n]; checks the arguments."""
     predictions, targets = checked(predictions, targets, minimum=minimum)
     errors, n = residuals(predictions, targets), len(targets)
     if callable(values):
@@ -121,7 +121,7 @@ def _mean_losses(
 def losses_of_values(
     errors: jax.Array, values: Callable, predictions: Distribution, name: str = "values"
 ) -> jax.Array:
-    """Mean loss of each sample with the others, [n]; h is a function of two batches."""
+    """Mean loss over the pairs of each sample, [n]; h is a function of two batches."""
     n = len(errors)
 
     def row(batch: PyTree, point: PyTree) -> jax.Array:
@@ -132,10 +132,10 @@ def losses_of_values(
 
 
 def losses_of_factors(errors: jax.Array, left: jax.Array, right: jax.Array) -> jax.Array:
-    """Mean loss of each sample with the others, [n], where h(p_i, p_j) = Σ_k left_ik right_jk.
+    """Mean loss over the pairs of each sample, [n], where h(p_i, p_j) = Σ_k left_ik right_jk.
 
     With u_i = (errors_i, left_i) and v_j = (errors_j, −right_j), the sums Σ_j (u_i · v_j)² are
-    quadratic forms u_iᵀ (Σ_j v_j v_jᵀ) u_i, which take O(n (m + r)²) where that is less than n².
+    quadratic forms u_iᵀ (Σ_j v_j v_jᵀ) u_i, in O(n (m + r)²) time if that is faster.
     """
     n = len(errors)
     for side, values in (("left", left), ("right", right)):
@@ -153,7 +153,7 @@ def losses_of_factors(errors: jax.Array, left: jax.Array, right: jax.Array) -> j
 
 
 def _losses(errors: jax.Array, row: Callable, args: PyTree, points: PyTree) -> jax.Array:
-    """Mean loss of each sample with the others, [n]; row(args, point) are the values h at one."""
+    """Mean loss over the pairs of each sample, [n]; row(args, point) returns its values of h."""
     n = len(errors)
 
     def mean_loss(args: PyTree, point: PyTree) -> jax.Array:
@@ -168,7 +168,7 @@ def jackknife_variances(losses: jax.Array, members: jax.Array) -> jax.Array:
     """Variances of U-statistics of groups of samples, [F].
 
     Args:
-        losses: mean of each sample with the others of its group, [n].
+        losses: mean over the pairs of each sample with the others of its group, [n].
         members: which samples are in each group, [F, n].
 
     Without sample i the statistic is (n U − 2 r_i) / (n − 2).

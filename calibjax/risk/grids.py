@@ -1,11 +1,11 @@
-"""The grids of hyperparameters that G24 searches, App. B.
+"""The hyperparameter grids of G24, App. B.
 
-Kernel ridge penalties grow with √n. The appendix does not say whether n counts the samples that a
-function is fitted to, as in its equations (27) to (32), or all that there are, as in §5.2. We read
-it as the former: with an 80/20 split and 5 folds, n = 0.64 of all. The other reading moves the
-grid by a factor of 1.25, less than half of its smallest step.
+Kernel ridge penalties grow with √n. The appendix does not say whether n is the number of samples to
+which a function is fitted, as in its equations (27) to (32), or of all samples, as in §5.2. We
+assume the former: with an 80/20 split and 5 folds, n is 0.64 times the number of all samples. The
+other reading moves the grid by a factor of 1.25, less than half its smallest step.
 
-Grids are NumPy arrays, whose values are known also where code is compiled.
+Grids are NumPy arrays, whose values are known even under `jit`.
 """
 
 import math
@@ -30,7 +30,7 @@ def bin_number_grid() -> np.ndarray:
 def bandwidth_grid() -> np.ndarray:
     """Bandwidths for `KernelDensity`, the candidates of `estimators.kde_bandwidth`.
 
-    15 from 1e-5 to 0.1, evenly spaced in the logarithm, and 0.2, 0.4, ..., 1.
+    15 log-spaced values from 1e-5 to 0.1, and 0.2, 0.4, ..., 1.
 
     References: G24 App. B; Popordanoska, Sayer and Blaschko (2022), A Consistent and
     Differentiable Lp Canonical Calibration Error Estimator.

@@ -47,28 +47,28 @@ class KernelDensity(EstimationFunction):
         h(p, q) = ⟨p − π(p), q − π(q)⟩,   π(p) = Σ_i k(p; p_i) e_{y_i} / Σ_i k(p; p_i)
 
     with the Dirichlet kernels of `estimators.kde_calibration_error` around the training samples;
-    the hyperparameter is their bandwidth. For confidences, an array [n], it is the one product
-    (c − π(c)) (d − π(d)) with kernels of beta densities, half of that of `Bernoulli`s.
+    the hyperparameter is their bandwidth. For confidences, an array [n], h is the single product
+    (c − π(c)) (d − π(d)) with beta density kernels, half the value for `Bernoulli`s.
 
-    Logarithms are summed, and where all kernels are zero π is a limit: h is a number everywhere,
-    where G24 had to drop predictions.
+    Kernels are computed as logarithms, and where all kernels are zero, π is a limit: h is finite
+    everywhere, whereas G24 had to drop predictions.
 
-    At new predictions all training samples count. At the training predictions themselves each of
-    them counts most at itself, and h would be too small: `params.leave_one_out()` are the values
-    h(p_i, p_i) without sample i, whose mean is `kde_calibration_error(..., order=2)`, or half of
-    it for confidences.
+    At new predictions all training samples count. At the training predictions each sample would
+    have the largest weight at itself, and h would be too small: `params.leave_one_out()` returns
+    h(p_i, p_i) without sample i. The mean of these values is `kde_calibration_error(..., order=2)`,
+    or half of it for confidences.
 
-    `fit` only keeps the training data; `refit` replaces the bandwidth.
+    `fit` only stores the training data; `refit` replaces the bandwidth.
 
     Raises:
         TypeError: by the methods if an argument is of the wrong kind.
         ValueError: by the methods if the bandwidth is not positive, or shapes or values are
-            wrong. What is traced and wrong gives NaN.
+            wrong. Invalid traced values give NaN.
 
     Cost: O(n n' m) time in matrix products and n n' exponentials for n' points, O(n' · tile + n m)
-    memory. Rounding in float32 is that of `kde_calibration_error`.
+    memory. Rounding errors in float32 are those of `kde_calibration_error`.
 
-    References: G24 eq. (25) and (26), there without leaving a sample out; Popordanoska, Sayer and
+    References: G24 eq. (25) and (26), without leaving a sample out; Popordanoska, Sayer and
     Blaschko (2022), A Consistent and Differentiable Lp Canonical Calibration Error Estimator.
 
     >>> import jax.numpy as jnp
@@ -86,7 +86,7 @@ class KernelDensity(EstimationFunction):
         """The training data."""
         predictions, targets = checked(predictions, targets)
         samples = vectors(predictions)
-        # Traced targets of confidences are NaN if they are wrong, which no integer is.
+        # Invalid traced targets of confidences are NaN, which integers cannot be.
         labels = jnp.where(jnp.isnan(targets), -1, targets).astype(jnp.int32)
         bandwidth = _checks.positive_number("hyperparameter", hyperparameter, samples.dtype)
         return KernelDensities(samples, labels, bandwidth)
@@ -103,7 +103,7 @@ class KernelDensity(EstimationFunction):
         return errors, errors
 
     def specialise(self, predictions: Distribution, grid: ArrayLike) -> Self:
-        """The function as it is, for a grid that is right."""
+        """The unchanged function; checks the grid."""
         del predictions
         _checks.positive("grid", grid)
         return self
@@ -111,7 +111,7 @@ class KernelDensity(EstimationFunction):
 
 @jax.jit
 def _residuals(params: KernelDensities, points: jax.Array, excluded: jax.Array) -> jax.Array:
-    """Points − π(points), without the samples that are excluded at each, [n, m] or [n, 1]."""
+    """Points − π(points), without the sample that is excluded at each, [n, m] or [n, 1]."""
     kernels = dirichlet_kernels(_class_probs(params.vectors), params.bandwidth)
     chosen = Point(_class_probs(points), excluded)
     errors = points - label_proportions(kernels, params.labels, chosen)[:, -points.shape[1] :]
@@ -119,7 +119,7 @@ def _residuals(params: KernelDensities, points: jax.Array, excluded: jax.Array) 
 
 
 def _class_probs(samples: jax.Array) -> jax.Array:
-    """Vectors of class probabilities, those of confidences with two entries."""
+    """Vectors of class probabilities, with two entries for confidences."""
     if samples.shape[1] > 1:
         return samples
     return jnp.concatenate([1 - samples, samples], 1)

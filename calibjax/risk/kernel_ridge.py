@@ -23,7 +23,7 @@ from calibjax.risk.samples import checked, checked_points, residuals
 
 _RBF = SquaredExponential(1.0)
 
-# Entries of kernel matrices are known up to rounding: smaller errors mean nothing.
+# Entries of kernel matrices have rounding errors: smaller errors are meaningless.
 _TOLERANCE = {4: 1e-6, 8: 1e-14}  # by item size
 
 
@@ -34,8 +34,8 @@ class KernelRidgeParams:
     Attributes:
         kernel: the kernel.
         points: predictions that it is evaluated with: pivots, or the whole training set, [R].
-        eigenvalues: of the kernel matrix, [r]; zero for those that are only rounding.
-        basis: what turns kernel values into coordinates in the eigenvectors, [R, r].
+        eigenvalues: of the kernel matrix, [r]; zero for those that are only rounding errors.
+        basis: map from kernel values to coordinates in the eigenvectors, [R, r].
         projections: training residuals in the eigenvectors, Qᵀ (p_i − e_{y_i}), [r, m].
         residual: largest error of an entry of the kernel matrix, relative to the largest entry;
             zero for the full matrix.
@@ -59,7 +59,7 @@ class KernelRidgeParams:
 
 @record
 class _Ridge(EstimationFunction):
-    """What both kinds of regression share: all but the factors of h."""
+    """Common part of both kinds of regression: everything except the factors of h."""
 
     kernel: Kernel = _RBF
     _: dataclasses.KW_ONLY
@@ -69,7 +69,7 @@ class _Ridge(EstimationFunction):
     def fit(
         self, predictions: Distribution, targets: ArrayLike, hyperparameter: ArrayLike
     ) -> KernelRidgeParams:
-        """The regression."""
+        """Fits the regression."""
         predictions, targets = checked(predictions, targets)
         errors, points = residuals(predictions, targets), _as_points(predictions)
         penalty = _checks.positive_number("hyperparameter", hyperparameter, errors.dtype)
@@ -80,7 +80,7 @@ class _Ridge(EstimationFunction):
         return params
 
     def refit(self, params: KernelRidgeParams, hyperparameter: ArrayLike) -> KernelRidgeParams:
-        """Another penalty."""
+        """Replaces the penalty."""
         return with_hyperparameter(params, KernelRidgeParams, "penalty", hyperparameter)
 
     def factors(self, params: KernelRidgeParams, p: Distribution) -> tuple[jax.Array, jax.Array]:
@@ -91,7 +91,7 @@ class _Ridge(EstimationFunction):
         return _compiled_factors(type(self), params, points)
 
     def specialise(self, predictions: Distribution, grid: ArrayLike) -> Self:
-        """The function with the rank that these predictions need, for a grid that is right."""
+        """The function with the rank that these predictions need; checks the grid."""
         _checks.positive("grid", grid)
         points = _as_points(checked_points(predictions, name="predictions"))
         kernel, rank, _ = self._options(points)
@@ -123,41 +123,41 @@ class KernelRidge(_Ridge):
                 = k(p)ᵀ Q (Λ ⊙ Qᵀ Δ Δᵀ Q) Qᵀ k(q),   Λ_ij = 1 / (s_i s_j + λ n²)
 
     with the rows p_i − e_{y_i} of Δ, the kernel matrix K = Q diag(s) Qᵀ of the n training
-    predictions and the kernel values k(p) of a prediction with them. It is the regression of all
-    products ⟨p_i − e_{y_i}, p_j − e_{y_j}⟩ on pairs of predictions, with penalty λ > 0, the
-    hyperparameter. h is symmetric, but no inner product: its diagonal can be negative.
+    predictions and the kernel values k(p) between a prediction and these. It is the regression of
+    all products ⟨p_i − e_{y_i}, p_j − e_{y_j}⟩ on pairs of predictions, with penalty λ > 0, the
+    hyperparameter. h is symmetric, but not an inner product: its diagonal can be negative.
 
     Most kernel matrices of predictions have low numerical rank: a few of the n predictions, the
-    pivots, describe the others up to rounding. Then only these are kept. Where that would take
-    more than n/4 of them, the eigendecomposition of the whole matrix is used, without the
-    eigenvalues that are only rounding. What is left out of K changes h by a proportion of about
-    tolerance / λ at most; among penalties below the tolerance there is no difference any more.
+    pivots, determine the others up to rounding. Then only these are kept. If more than n/4 pivots
+    were needed, the eigendecomposition of the whole matrix is used, without eigenvalues that are
+    only rounding errors. The omitted part of K changes h by a relative error of about
+    tolerance / λ at most; penalties below the tolerance are indistinguishable.
 
     Attributes:
         kernel: a positive semi-definite kernel on predictions, or on confidences if these are
             given as an array [n].
-        rank: number of pivots, where it is known (to save the search), or where fewer shall be
-            used, which is the Nyström approximation. By default it is chosen from the
-            predictions; where these are traced, all n are used, as for every rank ≥ n.
+        rank: number of pivots, to save the search or to use fewer pivots, which is the Nyström
+            approximation. By default it is chosen from the predictions; if these are traced, all n
+            are used, as for every rank ≥ n.
         tolerance: largest error of an entry of K relative to the largest entry; 1e-14 by default,
             1e-6 in float32.
 
-    `fit` returns `KernelRidgeParams`, in which `residual` says how exact K is; `refit` takes
-    another λ at little cost. Values can be differentiated with respect to λ and the predictions p
-    and q; those of the whole matrix (rank ≥ n) also with respect to what `fit` is given, as long as
-    no two eigenvalues are equal.
+    `fit` returns `KernelRidgeParams`, whose `residual` is the error of K; `refit` uses another λ at
+    little cost. Values can be differentiated with respect to λ and the predictions p and q, and for
+    the whole matrix (rank ≥ n) also with respect to the arguments of `fit`, as long as no two
+    eigenvalues are equal.
 
     Raises:
         TypeError: by the methods if an argument is of the wrong kind.
         ValueError: by the methods if a hyperparameter of the kernel is wrong, rank < 1, tolerance
-            is not in (0, 1), λ is not positive, or shapes or values are wrong. What is traced and
-            wrong gives NaN.
+            is not in (0, 1), λ is not positive, or shapes or values are wrong. Invalid traced
+            values give NaN.
 
     Warns:
-        UserWarning: by `fit` if the rank that was given does not reach the tolerance.
+        UserWarning: by `fit` if the given rank does not reach the tolerance.
 
-    Cost: to fit O(n R²) with R pivots, O(n³) and about 5 n² numbers of memory without. For each λ
-    and t predictions O(t R (R + m)) and t R kernel values.
+    Cost: O(n R²) to fit with R pivots; O(n³) time and memory for about 5 n² numbers without. For
+    each λ and t predictions, O(t R (R + m)) and t R kernel values.
 
     References: G24 eq. (28) and (29).
 
@@ -186,13 +186,13 @@ class TwoStepKernelRidge(_Ridge):
         h(p, q) = k(p)ᵀ (K + λ n I)⁻¹ Δ Δᵀ (K + λ n I)⁻¹ k(q)
 
     with the rows p_i − e_{y_i} of Δ, the kernel matrix K of the n training predictions and the
-    kernel values k(p) of a prediction with them: the inner product of two estimates of
+    kernel values k(p) between a prediction and these: the inner product of two estimates of
     p − E[e_Y | p], so that its diagonal is never negative.
 
-    Attributes, params, errors, warnings and how low ranks are used are those of `KernelRidge`.
+    Attributes, params, errors, warnings and the use of low ranks are those of `KernelRidge`.
 
-    Cost: to fit O(n R²) with R pivots, O(n³) and about 5 n² numbers of memory without. For each λ
-    and t predictions O((t + R) R m) and t R kernel values.
+    Cost: O(n R²) to fit with R pivots; O(n³) time and memory for about 5 n² numbers without. For
+    each λ and t predictions, O((t + R) R m) and t R kernel values.
 
     References: G24 eq. (32).
 
@@ -222,7 +222,7 @@ def _as_points(predictions: Distribution) -> PyTree:
 
 
 def _refuse_values(kernel: Any, points: PyTree) -> None:
-    """Refuses what is not a function of two predictions, or returns no number."""
+    """Refuses kernels that are not functions of two predictions, or do not return numbers."""
     one = jax.tree.map(lambda leaf: leaf[0], points)
     try:
         value = jax.eval_shape(kernel, one, one)
@@ -237,7 +237,7 @@ def _refuse_values(kernel: Any, points: PyTree) -> None:
 
 
 def _needed_rank(kernel: Any, tolerance: jax.Array | float, points: PyTree) -> int:
-    """Rank that is worth it, n for that of the full matrix or where values are traced."""
+    """Rank that saves time; n if the full matrix is faster, or if values are traced."""
     n = len(jax.tree.leaves(points)[0])
     if n < 4 or not _checks.is_concrete(kernel, tolerance, points):
         return n
@@ -246,7 +246,7 @@ def _needed_rank(kernel: Any, tolerance: jax.Array | float, points: PyTree) -> i
 
 
 def _warn_about_rank(params: KernelRidgeParams, tolerance: float) -> None:
-    """Warns of a kernel matrix that is less exact than it should be."""
+    """Warns about a kernel matrix that is less exact than it should be."""
     if _checks.is_concrete(params.residual, tolerance) and params.residual > tolerance:
         warnings.warn(
             f"kernel ridge: with rank {len(params.basis)} entries of the kernel matrix are wrong "
@@ -266,7 +266,7 @@ def _learned(
     *,
     size: int | None,
 ) -> KernelRidgeParams:
-    """What is learned; `size` is the number of pivots, if not all are."""
+    """Learned params; `size` is the number of pivots, unless all points are used."""
     n, residual = len(errors), jnp.zeros((), errors.dtype)
     if size is None:
         spectrum = low_rank.full_spectrum(low_rank.kernel_values(kernel, points, points), errors)
@@ -289,6 +289,6 @@ def _compiled_factors(
 
 
 def _shrinkage(eigenvalues: jax.Array, penalty: jax.Array) -> jax.Array:
-    """Factors s / (s + c) for c > 0: zero for s = 0 however small c is, and NaN for NaN."""
+    """Factors s / (s + c) for c > 0: zero for s = 0 even for the smallest c, and NaN for NaN."""
     total = eigenvalues + penalty
     return eigenvalues / jnp.where(total == 0, 1, total)

@@ -1,7 +1,7 @@
-"""Kernel matrices of low numerical rank: pivoted Cholesky decomposition, and what rank it needs.
+"""Kernel matrices of low numerical rank: pivoted Cholesky decomposition, and choice of the rank.
 
-Kernels that are smooth on the scale of the predictions have matrices whose eigenvalues fall
-geometrically. A few columns of such a matrix then hold all of it up to rounding.
+Kernels that are smooth on the scale of the predictions have matrices whose eigenvalues decay
+geometrically. A few columns of such a matrix then determine it up to rounding.
 """
 
 import functools
@@ -18,9 +18,9 @@ from calibjax._pytree import PyTree
 
 Kernel = Callable[[Any, Any], jax.Array]
 
-_PROBED_RANKS = (32, 128, 512, 2048)  # sizes that the rank is looked for with, one after the other
-_BLOCK = 64  # features that are subtracted at once; those that are not yet there are not read
-_ROUNDING = 8  # in units of the last place of the largest eigenvalue; three were found
+_PROBED_RANKS = (32, 128, 512, 2048)  # sizes that are tried one after the other
+_BLOCK = 64  # features that are subtracted at once; those not yet computed are not read
+_ROUNDING = 8  # in units of the last place of the largest eigenvalue; up to three were observed
 _STEP = 8  # ranks are rounded up to multiples, so that similar data share compiled code
 
 
@@ -30,9 +30,9 @@ class PivotedCholesky(NamedTuple):
     Attributes:
         features: F, [n, R]; columns that were not needed are zero. Its rows at the pivots are
             lower triangular.
-        pivots: indices of the points that were chosen, [R].
+        pivots: indices of the chosen points, [R].
         rank: number of pivots that were needed, at most R.
-        residual: largest error of an entry, which is one of the diagonal; relative to the largest
+        residual: largest error of an entry, attained on the diagonal, relative to the largest
             entry of K.
     """
 
@@ -54,8 +54,8 @@ def pivoted_cholesky(
 ) -> PivotedCholesky:
     """Pivoted Cholesky decomposition of the matrix of a positive semi-definite kernel.
 
-    It takes the point that the earlier ones describe worst, until the error of no entry of K is
-    larger than `tolerance` times the largest entry, or there are `size` pivots.
+    It repeatedly adds the point that the pivots approximate worst, until no entry of K has an error
+    above `tolerance` times the largest entry, or there are `size` pivots.
 
     Cost: n kernel values and n · size operations for each pivot, O(n · size) memory.
 
@@ -79,7 +79,7 @@ def pivoted_cholesky(
 
         row = lax.fori_loop(0, -(-rank // _BLOCK), subtract, row)
         root = jnp.sqrt(rest[pivot])
-        # No feature is larger than what is left, but for rounding: earlier pivots stay zero.
+        # Up to rounding, no feature exceeds the remaining diagonal: earlier pivots stay zero.
         feature = jnp.clip(row / root, -jnp.sqrt(rest), jnp.sqrt(rest)).at[pivot].set(root)
         rest = jnp.maximum(rest - jnp.square(feature), 0).at[pivot].set(0)
         features = features.at[rank // _BLOCK, rank % _BLOCK].set(feature)
@@ -97,15 +97,15 @@ def numerical_rank(
 ) -> int | None:
     """Rank, rounded up, that brings all errors below a tolerance; None above a limit.
 
-    A search ends early where errors that go on falling as fast as before, which they hardly ever
-    do, would need more than the limit.
+    The search ends early if the limit would be exceeded even if errors kept decreasing as fast as
+    before, which they hardly ever do.
     """
     for size in _PROBED_RANKS:
         size = min(size, limit)
         found = pivoted_cholesky(kernel, points, tolerance, size=size)
         residual = float(found.residual)
         if residual <= tolerance:
-            # Some more, for parts of the data, or other data of the same kind.
+            # Slightly more, for parts of the data, or other data of the same kind.
             return _STEP * -(-int(1.05 * found.rank + 1) // _STEP)
         needed = size * math.log(tolerance) / math.log(residual) if 0 < residual < 1 else math.inf
         if size == limit or needed > limit:
@@ -117,10 +117,10 @@ class Spectrum(NamedTuple):
     """Eigenvalues of a kernel matrix K ≈ Q diag(s) Qᵀ, and coordinates in its eigenvectors.
 
     Attributes:
-        eigenvalues: s, [r], zero for what is only rounding.
-        basis: B, [R, r], such that k(p, points)ᵀ B is the row of Q that belongs to any point p,
+        eigenvalues: s, [r], zero for those that are only rounding errors.
+        basis: B, [R, r], such that k(p, points)ᵀ B is the row of Q for any point p,
             k(p, x)ᵀ Q / s. It is zero where s is.
-        projections: Qᵀ y of some vectors y, [r, m].
+        projections: Qᵀ y for some vectors y, [r, m].
     """
 
     eigenvalues: jax.Array
@@ -152,6 +152,6 @@ def full_spectrum(matrix: jax.Array, vectors: jax.Array) -> Spectrum:
 
 
 def _inverse(values: jax.Array, rounding: jax.Array) -> jax.Array:
-    """1 / x, or zero where x is only rounding; NaN for NaN."""
+    """1 / x, or zero where x is only a rounding error; NaN for NaN."""
     is_zero = values <= rounding
     return jnp.where(is_zero, 0, 1 / jnp.where(is_zero, 1, values))

@@ -17,18 +17,18 @@ from calibjax.risk.samples import checked
 
 @record
 class SquaredCalibrationError:
-    """Estimate of the squared calibration error, with what it comes from.
+    """Estimate of the squared calibration error, with intermediate results.
 
     Attributes:
         estimate: mean of h(p_i, p_i) over the test part and the functions of all folds. It may be
-            negative, as estimates of what is zero must be in order not to be biased.
-        standard_error: over the folds, that of G24. The folds share training data and have the
-            test part in common, so this is a part only of the error that comes from the fits: a
-            third and less of the true standard deviation in `experiments.estimator_bias`.
-        sampling_error: standard error over the test part, of the mean of the functions.
-        root: the calibration error, the root of the estimate with its sign.
+            negative, as an unbiased estimate of zero must be.
+        standard_error: over the folds, as in G24. The folds share training data and the test part,
+            so this captures only a part of the error that comes from the fits: a third or less of
+            the true standard deviation in `experiments.estimator_bias`.
+        sampling_error: standard error over the test part, for the mean of the functions.
+        root: the calibration error, the signed square root of the estimate.
         root_standard_error: over the roots of the folds.
-        hyperparameter: the one with the smallest risk.
+        hyperparameter: the hyperparameter with the smallest risk.
         risk: its mean risk over the folds.
         risk_standard_error: over the folds.
         fold_estimates: the estimates of the folds, [F].
@@ -64,33 +64,33 @@ def squared_calibration_error(
 ) -> SquaredCalibrationError:
     """Estimate of the squared calibration error E‖P − E[e_Y | P]‖² by a tuned function.
 
-    The samples are split at random into a tuning and a test part. On the tuning part the
-    hyperparameter with the smallest risk is chosen by `cross_validate`. The functions that were
-    fitted with it, one for each fold, estimate the error on the test part,
+    The samples are split at random into a tuning and a test part. On the tuning part
+    `cross_validate` chooses the hyperparameter with the smallest risk. The functions fitted with it, one for each
+    fold, estimate the error on the test part,
 
         1/F Σ_f 1/t Σ_i h_f(p_i, p_i),
 
-    where the targets of the test part are not used. Estimators are compared by their risks
+    without using the targets of the test part. Compare estimators by their risks
     (`risk_difference` of the `cross_validation`s with the same key), never by their estimates on
     the test part.
 
-    The estimate is biased: a function that was tuned on few samples is shrunken, and has too small
-    a diagonal; for a calibrated model it is too large. See `experiments.estimator_bias`.
+    The estimate is biased: a function that was tuned on few samples is shrunken, so that its
+    diagonal is too small; for a calibrated model it is too large. See `experiments.estimator_bias`.
 
-    The error is that of the notion that the predictions stand for: canonical for class
-    predictions; of the top label for `confidences.probs` and `correct` of `estimators.top_label`,
-    as plain arrays, and twice that for the batch of `Bernoulli`s itself, which counts both
-    classes; class-wise under `vmap` over `estimators.class_wise`.
+    The predictions determine the notion of calibration: canonical for class predictions; top-label
+    for `confidences.probs` and `correct` of `estimators.top_label` as plain arrays (twice the value
+    for the batch of `Bernoulli`s itself, of which both classes count); class-wise under `vmap` over
+    `estimators.class_wise`.
 
     Args:
-        key: random key, which decides on the test part and the folds.
-        function: what is fitted, as in `cross_validate`.
+        key: random key, which determines the test part and the folds.
+        function: the function to fit, as in `cross_validate`.
         grid: hyperparameters, [k].
         predictions: batch of n class predictions, or confidences in [0, 1], [n].
         targets: labels 0, ..., m − 1, or 0 and 1, [n].
         num_folds: F ≥ 2.
         test_fraction: in (0, 1): t is the nearest integer to test_fraction · n, at least 1.
-        progress: what is called after each fold, and where a stopped run goes on, as in
+        progress: a function to call after each fold, and an earlier result to resume from, as in
             `cross_validate`.
 
     Returns:
@@ -98,9 +98,10 @@ def squared_calibration_error(
 
     Raises:
         TypeError: if an argument is of the wrong kind.
-        ValueError: as `cross_validate`, also if the tuning part has fewer than 2 num_folds samples.
+        ValueError: as in `cross_validate`, and if the tuning part has fewer than 2 num_folds
+            samples.
 
-    Cost: that of `cross_validate`, and evaluation at the test part of all k grid points, O(F k t)
+    Cost: that of `cross_validate`, and evaluation on the test part at all k grid points, O(F k t)
     memory.
 
     References: G24 eq. (21), §3.2.2 and §5.2.

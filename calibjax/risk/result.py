@@ -20,11 +20,11 @@ class CrossValidation:
 
     Attributes:
         grid: the hyperparameters, [k].
-        folds: the fold 0, ..., F − 1 that each sample is held out in, [n].
-        losses: mean loss of each sample with the others of its fold, by the function fitted to the
-            other folds, [k, n]; NaN in folds that are not done.
+        folds: the fold 0, ..., F − 1 in which each sample is held out, [n].
+        losses: mean loss over the pairs of each sample with the others of its fold, by the function
+            fitted to the other folds, [k, n]; NaN in folds that are not done.
         test_values: h(p_i, p_i) of predictions in no fold by the function of each fold, [F, k, t];
-            t = 0 unless `squared_calibration_error` made it.
+            t = 0 except in `squared_calibration_error`.
     """
 
     grid: jax.Array
@@ -34,7 +34,7 @@ class CrossValidation:
 
     @property
     def num_folds(self) -> int:
-        """F."""
+        """Number of folds, F."""
         return self.test_values.shape[0]
 
     @property
@@ -44,7 +44,7 @@ class CrossValidation:
 
     @property
     def risk(self) -> jax.Array:
-        """Mean risk over the folds, [k]; NaN before all of them are done."""
+        """Mean risk over the folds, [k]; NaN until all of them are done."""
         return jnp.mean(self.risks, 0)
 
     @property
@@ -54,14 +54,14 @@ class CrossValidation:
 
     @property
     def best(self) -> jax.Array:
-        """Index of the smallest mean risk, the first of equally good ones; of all folds only."""
+        """Index of the smallest mean risk, the first in case of ties; requires all folds."""
         return jnp.argmin(self.risk)
 
     @property
     def hyperparameter(self) -> jax.Array:
-        """The hyperparameter with the smallest mean risk; of all folds only.
+        """The hyperparameter with the smallest mean risk; requires all folds.
 
-        NaN where the risks are NaN, unless the grid holds integers.
+        NaN if the risks are NaN, unless the grid contains integers.
         """
         chosen = self.grid[self.best]
         if jnp.issubdtype(chosen.dtype, jnp.integer):
@@ -97,15 +97,15 @@ def _risks(result: CrossValidation) -> jax.Array:
 
 @dataclasses.dataclass(frozen=True)
 class Progress:
-    """What a long cross-validation does after each fold, and where it goes on.
+    """A function to call after each fold of a long cross-validation, and a result to resume from.
 
     Attributes:
         on_fold: function that is called after each fold with the result so far, to show progress
             or to store it. With it folds are computed one by one, otherwise in one compiled loop.
-        previous: an earlier result with the same function, data, key and grid, whose folds are
-            not computed again: of a run that was stopped, as `on_fold` got it. It is a record of
-            arrays, which `numpy.savez` can store. Grid, key and sizes are compared; that the
-            function and the data are the same is up to you.
+        previous: an earlier result with the same function, data, key and grid, whose folds are not
+            computed again: that of an interrupted run, as passed to `on_fold`. It is a record of
+            arrays, which `numpy.savez` can store. Grid, key and sizes are compared; using the same
+            function and data is up to you.
 
     >>> import jax
     >>> import jax.numpy as jnp
@@ -134,7 +134,7 @@ class RiskDifference:
     """Risk of a calibration estimation function minus that of another one, on the same folds.
 
     Attributes:
-        difference: mean over the folds; below zero the first function is the better one.
+        difference: mean over the folds; if negative, the first function is better.
         standard_error: jackknife standard error, from the differences of the losses of each sample.
         fold_differences: in each fold, [F].
     """
@@ -153,18 +153,18 @@ def risk_difference(first: CrossValidation, second: CrossValidation) -> RiskDiff
     losses of each sample. The noise of the labels, which both risks share, cancels: the standard
     error is often a hundredth of that of either risk.
 
-    It is meant for the question which method is better on data like these. It takes the folds to
-    be independent, although what is held out of one is fitted to in the others: on simulated data
-    sets (bins and kernel ridge, 500 and 2000 confidences) differences divided by it had standard
-    deviations of 1.0 to 1.1 about their mean over the data sets. About the difference between the
-    very functions that were fitted they vary more, 1.2 to 1.4.
+    It answers which method is better on data like these. It treats the folds as independent,
+    although the samples held out in one are used for fitting in the others: on simulated data sets
+    (bins and kernel ridge, 500 and 2000 confidences) differences divided by the standard error had
+    standard deviations of 1.0 to 1.1 around their mean over the data sets. Around the difference
+    between the actually fitted functions they vary more, 1.2 to 1.4.
 
     Args:
         first: result of `cross_validate`.
         second: the same for another function, with the same key, number of folds and data.
 
     Returns:
-        The difference; below zero the first function is the better one.
+        The difference; if negative, the first function is better.
 
     Raises:
         TypeError: if an argument is of the wrong kind.
@@ -210,7 +210,7 @@ def risk_difference(first: CrossValidation, second: CrossValidation) -> RiskDiff
 
 @jax.jit
 def _difference(first: CrossValidation, second: CrossValidation) -> RiskDifference:
-    """The difference of checked results."""
+    """The difference between checked results."""
     members = first.members
     losses = first.losses[first.best] - second.losses[second.best]
     differences = jnp.sum(jnp.where(members, losses, 0), 1) / jnp.sum(members, 1)

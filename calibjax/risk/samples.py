@@ -1,4 +1,4 @@
-"""Class predictions, or confidences, and the residuals that calibration errors are made of."""
+"""Class predictions, or confidences, and their residuals."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ from calibjax.distributions.base import Distribution
 
 
 def checked(predictions: PyTree, targets: PyTree, *, minimum: int = 1) -> tuple[Any, jax.Array]:
-    """Checks a data set of class predictions, or of confidences and what came, 0 or 1.
+    """Checks a data set of class predictions and labels, or of confidences and 0 or 1.
 
     Returns:
         A batch of distributions and labels, or two arrays [n] of the same dtype.
@@ -32,9 +32,9 @@ def checked(predictions: PyTree, targets: PyTree, *, minimum: int = 1) -> tuple[
 def checked_points(
     predictions: PyTree, num_components: int | None = None, name: str = "p"
 ) -> PyTree:
-    """Checks predictions, or confidences, that come without targets.
+    """Checks predictions, or confidences, without targets.
 
-    With `num_components` they have to be of the kind that something was fitted to: confidences
+    With `num_components` they have to be of the same kind as those used for fitting: confidences
     if it is 1, otherwise predictions of that many classes.
     """
     if _checks.is_distribution(predictions):
@@ -61,9 +61,9 @@ def vectors(predictions: PyTree) -> jax.Array:
 
 
 def residuals(predictions: Distribution, targets: jax.Array) -> jax.Array:
-    """What came subtracted from what was predicted, p_i − e_{y_i}, [n, m], or c_i − y_i, [n, 1].
+    """Predictions minus observations, p_i − e_{y_i}, [n, m], or c_i − y_i, [n, 1].
 
-    Targets out of range, which under `jit` nobody refused, give NaN.
+    Targets out of range, which are not refused under `jit`, give NaN.
     """
     probs = vectors(predictions)
     if not hasattr(predictions, "class_probs"):

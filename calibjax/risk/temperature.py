@@ -18,7 +18,7 @@ from calibjax.risk.samples import checked, checked_points, vectors
 
 @record
 class TemperatureParams:
-    """What `Temperature` keeps.
+    """What `Temperature` stores.
 
     Attributes:
         value: the temperature T, scalar.
@@ -36,17 +36,16 @@ class Temperature(EstimationFunction):
         h(p, q) = ⟨p − p_T, q − q_T⟩,   p_T ∝ p^{1/T}
 
     with the predictions at temperature T of `recalibration.tempered`, as if these were
-    calibrated; the hyperparameter is T. Nothing is learned from the training data: `fit` keeps T.
-    Predictions given as `CategoricalLogits` are exact also where probabilities underflow. For
-    confidences, an array [n], it is the one product (c − c_T) (d − d_T), half of that of
-    `Bernoulli`s.
+    calibrated; the hyperparameter is T. Nothing is learned from the training data: `fit` stores T.
+    For `CategoricalLogits`, results are exact even where probabilities underflow. For confidences,
+    an array [n], h is the single product (c − c_T) (d − d_T), half the value for `Bernoulli`s.
 
     G24's simulation has softmax((10/3) θ log p) in place of p_T: T = 0.3 / θ, for θ > 0.
 
     Raises:
         TypeError: by the methods if an argument is of the wrong kind.
         ValueError: by the methods if the temperature is not positive, or shapes or values are
-            wrong. What is traced and wrong gives NaN.
+            wrong. Invalid traced values give NaN.
 
     Cost: O(n m).
 
@@ -62,13 +61,13 @@ class Temperature(EstimationFunction):
     def fit(
         self, predictions: Distribution, targets: ArrayLike, hyperparameter: ArrayLike
     ) -> TemperatureParams:
-        """The temperature."""
+        """Stores the temperature."""
         samples = vectors(checked(predictions, targets)[0])
         value = _checks.positive_number("hyperparameter", hyperparameter, samples.dtype)
         return TemperatureParams(value, samples.shape[1])
 
     def refit(self, params: TemperatureParams, hyperparameter: ArrayLike) -> TemperatureParams:
-        """Another temperature."""
+        """Replaces the temperature."""
         return with_hyperparameter(params, TemperatureParams, "value", hyperparameter)
 
     def factors(self, params: TemperatureParams, p: PyTree) -> tuple[jax.Array, jax.Array]:
@@ -81,7 +80,7 @@ class Temperature(EstimationFunction):
         return errors, errors
 
     def specialise(self, predictions: Distribution, grid: ArrayLike) -> Self:
-        """The function as it is, for a grid that is right."""
+        """The unchanged function; checks the grid."""
         del predictions
         _checks.positive("grid", grid)
         return self

@@ -1,10 +1,10 @@
-"""Scores of predictions: means over the samples of a function of prediction and target, and others.
+"""Scores of predictions, mostly sample means of a function of prediction and target.
 
-Smaller is better, but for `accuracy`, `prediction_rejection_ratio` and `reward_improvement`. A
+Smaller is better, except for `accuracy`, `prediction_rejection_ratio` and `reward_improvement`. A
 proper score mixes calibration and sharpness; the estimators and tests of calibration do not.
 
 The calibration errors that are often reported as scores, ECE and MCE, are `estimators.ece` and
-`estimators.mce`; of the confidences alone, on what `estimators.top_label` returns.
+`estimators.mce`, applied to the result of `estimators.top_label` for the confidences alone.
 """
 
 from calibjax.scores.group_wise import group_wise_mce, max_group_wise_mce

@@ -1,4 +1,4 @@
-"""What all scores share: checked arguments, and the mean over the samples."""
+"""Common parts of all scores: checked arguments, and the mean over the samples."""
 
 from collections.abc import Callable
 from typing import Any
@@ -15,7 +15,7 @@ from calibjax.distributions.base import Distribution
 def checked_samples(
     predictions: Distribution, targets: ArrayLike, method: str | None = None
 ) -> tuple[Any, Any]:
-    """Predictions and targets as JAX arrays, where the predictions have the method, if any.
+    """Predictions, which must have the method if one is given, and targets as JAX arrays.
 
     Raises:
         TypeError: if an argument is of the wrong kind, or the method is missing.
@@ -30,10 +30,10 @@ def checked_samples(
 def mean_over_samples(
     score: Callable[[Any, Any], jax.Array], samples: tuple[Any, Any], method: str = ""
 ) -> PyTree:
-    """Mean of a score of one prediction and one target over all samples.
+    """Mean over all samples of a score of one prediction and one target.
 
     Raises:
-        ValueError: if the score is not a number, which is said of the method that computed it.
+        ValueError: if the score is not a scalar; the message names the method that computed it.
     """
     values = jax.vmap(score)(*samples)
     if method and values.ndim != 1:

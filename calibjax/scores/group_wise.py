@@ -1,4 +1,4 @@
-"""Calibration errors within groups of samples, such as the people of one age."""
+"""Calibration errors within groups of samples, such as age groups."""
 
 from typing import Any
 
@@ -29,22 +29,22 @@ def group_wise_mce(
 
         MCE_g = max_bins d(p̄_{bin, g}, ȳ_{bin, g}),
 
-    with the mean p̄ of the predictions and the proportions ȳ of the labels of those samples in the
-    bin that are in group g. The bins are those of all samples together. A bin with few samples of
-    a group has a large value by chance alone; smaller groups have larger values for that reason.
+    with the mean p̄ of the predictions and the proportions ȳ of the labels of the samples of group g
+    in the bin. The bins are those of all samples together. A bin with few samples of a group has a
+    large value by chance alone; for this reason smaller groups have larger values.
 
     Args:
-        predictions: batch of n class predictions; for the calibration of the confidences those of
-            `estimators.top_label`.
+        predictions: batch of n class predictions; for the calibration of confidences, those
+            returned by `estimators.top_label`.
         targets: labels 0, ..., m − 1, [n].
         groups: the group of each sample, integers 0, ..., g − 1, [n].
         binning: function of the predictions that returns the bin of each, as in `estimators.ece`.
-        num_groups: g. By default that of the groups at hand, of which none may be empty; under
-            `jit` it has to be given.
-        distance: distance record; called on the two as `Categorical`s.
+        num_groups: g. By default the number of groups in `groups`, none of which may be empty;
+            required under `jit`.
+        distance: distance record d; called on p̄ and ȳ as `Categorical`s.
 
     Returns:
-        [g]; NaN for groups without a sample, of which there are none if `num_groups` is not given.
+        [g]; NaN for groups without samples, which can only exist if `num_groups` is given.
 
     Raises:
         TypeError: if an argument is of the wrong kind, or groups are traced and `num_groups` is
@@ -81,15 +81,15 @@ def max_group_wise_mce(
 ) -> jax.Array:
     """Largest of the maximum calibration errors within groups of samples.
 
-        max_g MCE_g over the groups that hold a sample, with the MCE_g of `group_wise_mce`.
+        max_g MCE_g over the non-empty groups, with the MCE_g of `group_wise_mce`.
 
     Args:
-        predictions: batch of n class predictions; for the calibration of the confidences those of
-            `estimators.top_label`.
+        predictions: batch of n class predictions; for the calibration of confidences, those
+            returned by `estimators.top_label`.
         targets: labels 0, ..., m − 1, [n].
-        groups: the group of each sample, integers from 0, with or without gaps, [n].
+        groups: the group of each sample, integers ≥ 0, with or without gaps, [n].
         binning: function of the predictions that returns the bin of each, as in `estimators.ece`.
-        distance: distance record; called on the two as `Categorical`s.
+        distance: distance record d; called on p̄ and ȳ as `Categorical`s.
 
     Returns:
         A scalar.
@@ -136,7 +136,7 @@ def _checked_groups(groups: ArrayLike, num_samples: int, num_groups: Any) -> tup
 def _distances_of_samples(
     data: tuple[Any, jax.Array, jax.Array], groups: jax.Array, distance: Distance
 ) -> tuple[jax.Array, jax.Array]:
-    """Distance of the two means in the bin and group of each sample [n], and if all is in range."""
+    """Distance of both means in each sample's bin and group, [n], and whether all is in range."""
     predictions, targets, bins = data
     cells = ranks_of_pairs(groups, bins)
     sizes, distances = distances_in_bins(predictions, targets, cells, distance)

@@ -1,4 +1,4 @@
-"""Scores of the point prediction in a distribution: its mean, or its most probable class."""
+"""Scores of point predictions: the mean of a distribution, or its most probable class."""
 
 import jax
 import jax.numpy as jnp
@@ -15,7 +15,7 @@ def mean_squared_error(predictions: Distribution, targets: ArrayLike) -> jax.Arr
 
         MSE = n⁻¹ Σ_i (E_{Z~p_i} Z − y_i)²,
 
-    for vectors the mean of this over their components, as in scikit-learn.
+    averaged over the components of vectors, as in scikit-learn.
 
     Args:
         predictions: batch of n distributions of numbers or vectors with `mean`.
@@ -53,11 +53,11 @@ def mean_squared_error(predictions: Distribution, targets: ArrayLike) -> jax.Arr
 
 
 def accuracy(predictions: PyTree, targets: ArrayLike) -> jax.Array:
-    """Proportion of samples whose most probable class came.
+    """Proportion of samples whose most probable class was observed.
 
         accuracy = n⁻¹ Σ_i 1(y_i = argmax_c p_ic)
 
-    The first class counts where several are equally probable. Its derivatives are zero.
+    Ties are resolved in favour of the first class. Derivatives are zero.
 
     Args:
         predictions: batch of n class predictions.

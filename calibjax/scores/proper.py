@@ -1,4 +1,4 @@
-"""Proper scores: smallest in expectation for the prediction that is true."""
+"""Proper scores, whose expectation is smallest for the true distribution."""
 
 import jax
 import jax.numpy as jnp
@@ -16,8 +16,8 @@ def negative_log_likelihood(predictions: Distribution, targets: ArrayLike) -> ja
 
         NLL = −n⁻¹ Σ_i log p_i(y_i)
 
-    with densities, or probabilities where outcomes are discrete. It is infinite where a target
-    came that has probability zero.
+    with densities, or probabilities if outcomes are discrete. It is infinite if a target has
+    probability zero.
 
     Args:
         predictions: batch of n distributions with `log_prob`.
@@ -45,11 +45,11 @@ def negative_log_likelihood(predictions: Distribution, targets: ArrayLike) -> ja
 
 
 def brier_score(predictions: ClassPredictions, targets: PyTree) -> jax.Array:
-    """Mean squared Euclidean distance of class probabilities and one-hot labels (Brier score).
+    """Mean squared Euclidean distance between class probabilities and one-hot labels (Brier score).
 
         Brier = n⁻¹ Σ_i Σ_c (p_ic − 1(y_i = c))², in [0, 2].
 
-    Both classes of a `Bernoulli` count, as everywhere, so that its value is that of the two-class
+    As everywhere, both classes of a `Bernoulli` count, so that its value is that of the two-class
     `Categorical`: twice (p − y)², which is scikit-learn's `brier_score_loss` for two classes.
 
     Args:

@@ -16,7 +16,7 @@ def crps(predictions: Distribution, targets: ArrayLike) -> jax.Array:
     with the cdf F_i of p_i and independent Z_i, Z_i' ~ p_i; in units of the targets.
 
     Args:
-        predictions: batch of n distributions of numbers whose score is known in closed form, see
+        predictions: batch of n distributions of numbers whose score has a closed form, see
             `pointwise_crps`.
         targets: [n].
 
@@ -47,8 +47,8 @@ def pointwise_crps(p: PyTree, y: jax.Array) -> jax.Array:
     """CRPS of one prediction and one target, ∫ (F(x) − 1(x ≥ y))² dx.
 
     Defined for `Normal`, `Laplace`, `StudentT`, `LogNormal`, `Gamma`, `Uniform`, `Samples` of
-    numbers, `Mixture`s of normal distributions, and every class with a method `crps(y)`. Of an
-    ensemble it is the score of the distribution that puts its mass on the members.
+    numbers, `Mixture`s of normal distributions, and every class with a method `crps(y)`. For an
+    ensemble it is the score of the empirical distribution of its members.
 
     Args:
         p: one distribution.

@@ -12,19 +12,19 @@ from calibjax import _checks
 
 
 def rejection_curve(confidences: ArrayLike, correct: ArrayLike) -> jax.Array:
-    """Rates of errors that remain when the least confident predictions are rejected.
+    """Error rates that remain when the least confident predictions are rejected.
 
         curve_k = n⁻¹ #{errors among the n − k most confident predictions}, k = 0, ..., n,
 
     as if rejected predictions were replaced by right ones. Among equal confidences it is the mean
-    over the orders in which they may be rejected: the curve is linear there.
+    over all orders of rejection: the curve is linear there.
 
     Args:
         confidences: array, or batch of `Bernoulli`s as `estimators.top_label` returns it, [n].
         correct: whether the predictions are right, 0 or 1, [n].
 
     Returns:
-        [n + 1], from the error rate to zero. NaN where it is traced and values are out of range.
+        [n + 1], from the error rate to zero. NaN if traced values are out of range.
 
     Raises:
         TypeError: if an argument is of the wrong kind.
@@ -49,21 +49,21 @@ def prediction_rejection_ratio(confidences: ArrayLike, correct: ArrayLike) -> ja
         PRR = (A_random − A) / (A_random − A_best)
 
     with the areas A under `rejection_curve` (linear between its points), A_random for rejections
-    in random order, and A_best where all errors are rejected first: 1 is perfect, 0 is random, and
-    negative values are worse than that. Only the order of the confidences matters; recalibration
+    in random order, and A_best if all errors are rejected first: 1 is perfect, 0 is random, and
+    negative values are worse than random. Only the order of the confidences matters; recalibration
     by an increasing function does not change it.
 
-    Equal confidences count as a random order of them, so that the order of the samples does not
+    Equal confidences are averaged over all orders, so that the order of the samples does not
     matter. As a sample is either right or wrong, the value is 2 AUROC − 1, with the area under the
-    ROC curve of the confidences as scores of right predictions.
+    ROC curve of the confidences as scores for right predictions.
 
     Args:
         confidences: array, or batch of `Bernoulli`s as `estimators.top_label` returns it, [n].
         correct: whether the predictions are right, 0 or 1, both of which have to occur, [n].
 
     Returns:
-        A scalar. NaN where arguments are traced and values are out of range, or all predictions
-        are right, or all wrong.
+        A scalar. NaN if arguments are traced and values are out of range, or all predictions are
+        right, or all wrong.
 
     Raises:
         TypeError: if an argument is of the wrong kind.
@@ -88,7 +88,7 @@ def prediction_rejection_ratio(confidences: ArrayLike, correct: ArrayLike) -> ja
         )
     curve = _remaining_errors(confidences, correct)
     errors, n = curve[0], correct.size
-    # All areas as multiples of n errors, the curve being that of the numbers of errors.
+    # All areas are multiples of n errors, since the curve counts errors.
     has_both = (errors > 0) & (errors < n)
     area = jnp.mean(curve[1:] + curve[:-1]) / (2 * jnp.where(has_both, errors, 1))
     ratio = (0.5 - area) / (0.5 - jnp.where(has_both, errors, 0) / (2 * n))
@@ -96,15 +96,15 @@ def prediction_rejection_ratio(confidences: ArrayLike, correct: ArrayLike) -> ja
 
 
 def decision_cost(confidences: ArrayLike, correct: ArrayLike, ratio: ArrayLike) -> jax.Array:
-    """Mean cost of decisions to trust a prediction or to call it unsure.
+    """Mean cost of deciding whether to trust a prediction or to answer "unsure".
 
         n⁻¹ Σ_i 1 if c_i ≤ 1 − u/w (unsure), otherwise w/u if prediction i is wrong, and 0 if right
 
     in units of the cost u of "unsure", with the cost w of a wrong answer. If the confidences are
-    calibrated no other threshold costs less in expectation, as an answer with confidence c then
-    costs (1 − c) w. L21 has rewards u, w < 0; its total reward is n u times this value.
+    calibrated, no other threshold costs less in expectation, since an answer with confidence c has
+    the expected cost (1 − c) w. L21 has rewards u, w < 0; its total reward is n u times this value.
 
-    It is a step function of the confidences; its derivatives by them are zero.
+    It is a step function of the confidences, with derivatives zero.
 
     Args:
         confidences: array, or batch of `Bernoulli`s as `estimators.top_label` returns it, [n].
@@ -112,7 +112,7 @@ def decision_cost(confidences: ArrayLike, correct: ArrayLike, ratio: ArrayLike) 
         ratio: w/u ≥ 1, a scalar or [r].
 
     Returns:
-        A scalar, or [r]. NaN where arguments are traced and values are out of range.
+        A scalar, or [r]. NaN if traced values are out of range.
 
     Raises:
         TypeError: if an argument is of the wrong kind.
@@ -138,7 +138,7 @@ def decision_cost(confidences: ArrayLike, correct: ArrayLike, ratio: ArrayLike) 
 def reward_improvement(
     confidences: ArrayLike, original_confidences: Any, correct: ArrayLike, ratio: ArrayLike
 ) -> jax.Array:
-    """How much less decisions cost with recalibrated confidences than with the original ones.
+    """Reduction of the decision cost by recalibration of the confidences.
 
         decision_cost(original confidences) − decision_cost(confidences),
 
@@ -147,13 +147,12 @@ def reward_improvement(
 
     Args:
         confidences: array, or batch of `Bernoulli`s as `estimators.top_label` returns it, [n].
-        original_confidences: those before recalibration, [n].
+        original_confidences: confidences before recalibration, [n].
         correct: whether the predictions are right, 0 or 1, [n].
         ratio: w/u ≥ 1, the cost of a wrong answer in units of u, a scalar or [r].
 
     Returns:
-        A scalar, or [r]; larger is better. NaN where arguments are traced and values are out of
-        range.
+        A scalar, or [r]; larger is better. NaN if traced values are out of range.
 
     Raises:
         TypeError: if an argument is of the wrong kind.
@@ -176,12 +175,12 @@ def reward_improvement(
 
 @jax.jit
 def _remaining_errors(confidences: jax.Array, correct: jax.Array) -> jax.Array:
-    """Numbers of errors among those kept when 0, ..., n are rejected, [n + 1]."""
+    """Numbers of errors among the retained samples when 0, ..., n are rejected, [n + 1]."""
     n = correct.size
     confidences, errors = _errors_in_order(confidences, correct)
     positions = jnp.arange(n, dtype=jnp.int32)
     is_new = confidences[1:] != confidences[:-1]
-    # The samples with the same confidence are at first, ..., behind - 1.
+    # Samples with the same confidence have the indices first, ..., behind - 1.
     is_first = jnp.pad(is_new, (1, 0), constant_values=True)
     first = lax.cummax(jnp.where(is_first, positions, 0))
     is_last = jnp.pad(is_new, (0, 1), constant_values=True)
@@ -193,9 +192,9 @@ def _remaining_errors(confidences: jax.Array, correct: jax.Array) -> jax.Array:
 
 @jax.jit
 def _errors_in_order(confidences: jax.Array, correct: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Confidences in increasing order, [n], and numbers of errors among the first ones, [n + 1].
+    """Confidences in increasing order, [n], and cumulative numbers of errors, [n + 1].
 
-    The errors are all NaN if a value is out of range, which nobody refused if it is traced.
+    The errors are all NaN if a traced value is out of range.
     """
     is_valid = jnp.all((confidences >= 0) & (confidences <= 1) & ~jnp.isnan(correct))
     is_wrong = (correct == 0).astype(jnp.int32)

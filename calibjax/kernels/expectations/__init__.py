@@ -1,6 +1,6 @@
 """Expectations of target kernels under predicted distributions: a registry, and a file per family.
 
-`calibjax.kernels` imports the families, which register what they know.
+`calibjax.kernels` imports the families, which register their rules.
 """
 
 from calibjax.kernels.expectations.registry import (

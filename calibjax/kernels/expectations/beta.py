@@ -8,11 +8,11 @@ exactly from
     (α + β + i) τ_{i+1} = 2 (α − β) τ_i − (α + β − i) τ_{i−1},   τ_0 = 1,  τ_1 = (α − β)/(α + β),
 
 so that m_p(z) = ⟨τ_p, K T(z)⟩, M_{p,q} = ⟨τ_p, K τ_q⟩, and the centered kernel is the bilinear
-form of the differences T(y) − τ_p and T(z) − τ_q: in tiles a product of matrices.
+form of the differences T(y) − τ_p and T(z) − τ_q: within a tile, a product of matrices.
 
-The recurrence is exact in exact arithmetic, so the projection is the only error, whatever the
+The recurrence is exact up to rounding, so the projection is the only error, whatever the
 parameters. With r = 96 it is below 1e-9 for squared exponential kernels of length scale ≥ 0.04.
-Kernels that are too narrow for that are refused; where they are traced the expectations are NaN.
+Narrower kernels are refused; if they are traced, the expectations are NaN.
 
 References: Piessens and Branders (1973), The evaluation and application of some modified moments.
 """
@@ -39,11 +39,11 @@ _NODES = 0.5 + 0.5 * np.cos(_ANGLES)
 # Coefficients of T_i from values at the nodes, [r, r].
 _TRANSFORM = np.cos(np.outer(np.arange(_SIZE), _ANGLES)) * (2 / _SIZE)
 _TRANSFORM[0] *= 0.5
-_UNRESOLVED = 1e-9  # relative size of the last coefficients, where the projection is refused
+_UNRESOLVED = 1e-9  # relative size of the last coefficients above which the projection is refused
 
 
 def _coefficients(kernel: Kernel, p: Beta) -> jax.Array:
-    """Matrix K of the kernel in Chebyshev polynomials, [r, r]; NaN where r is too small."""
+    """Matrix K of the kernel in Chebyshev polynomials, [r, r]; NaN if r is too small."""
     distance = getattr(kernel, "distance", Euclidean())
     if not isinstance(distance, Euclidean):
         raise missing(kernel, p, f" with distance {type(distance).__name__}")
@@ -100,7 +100,7 @@ def centered(kernel: Kernel, p: Beta, y: jax.Array, q: Beta, z: jax.Array) -> ja
 
 
 def check(kernel: Kernel, predictions: Beta) -> None:
-    """Refuses kernels that the polynomials do not resolve."""
+    """Refuses kernels that the polynomials cannot resolve."""
     if not _checks.is_concrete(kernel):
         return
     with jax.ensure_compile_time_eval():  # the kernel may be known while the data are traced

@@ -1,7 +1,7 @@
 """Expectations under class predictions: sums over the classes.
 
-Labels are names, not numbers. Kernels that would take them for numbers with distances are refused
-by estimators and tests.
+Labels are names, not numbers: estimators and tests refuse kernels that would compute distances
+between them.
 """
 
 import jax
@@ -34,7 +34,7 @@ def _label_matrix(kernel: Kernel, p: ClassPredictions) -> jax.Array:
 
 
 def _check(kernel: Kernel, predictions: ClassPredictions) -> None:
-    """Refuses distances between the numbers of the classes, which are names only."""
+    """Refuses distances between class labels, which are names, not numbers."""
     num_classes = predictions.class_probs.shape[-1]
     parts = jax.tree.leaves(
         kernel, is_leaf=lambda part: isinstance(part, Stationary | LabelKernel | Linear)
@@ -80,7 +80,7 @@ def _any_double(kernel: Kernel, p: ClassPredictions, q: ClassPredictions) -> jax
 def _any_centered(
     kernel: Kernel, p: ClassPredictions, y: jax.Array, q: ClassPredictions, z: jax.Array
 ) -> jax.Array:
-    """⟨e_y − p, A (e_z − q)⟩, in tiles a product of matrices."""
+    """⟨e_y − p, A (e_z − q)⟩: within a tile, a product of matrices."""
     return matmul(_residual(p, y), matmul(_label_matrix(kernel, p), _residual(q, z)))
 
 
@@ -94,7 +94,7 @@ def _any_prepare(
     """Square root R of the label matrix, A = R Rᵀ, [m, m]."""
     del targets
     if not _checks.is_concrete(kernel):
-        return None  # only a matrix that can be looked at is known to have a root
+        return None  # a traced matrix is not known to have a root
     eigenvalues, vectors = jnp.linalg.eigh(_label_matrix(kernel, predictions))
     return vectors * jnp.sqrt(jnp.maximum(eigenvalues, 0))
 
@@ -117,7 +117,7 @@ def _white_double(kernel: White, p: ClassPredictions, q: ClassPredictions) -> ja
 def _white_centered(
     kernel: White, p: ClassPredictions, y: jax.Array, q: ClassPredictions, z: jax.Array
 ) -> jax.Array:
-    """⟨e_y − p, e_z − q⟩, in tiles a product of matrices."""
+    """⟨e_y − p, e_z − q⟩: within a tile, a product of matrices."""
     del kernel
     return matmul(_residual(p, y), _residual(q, z))
 

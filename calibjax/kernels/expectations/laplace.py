@@ -14,8 +14,8 @@ written with divided differences of exp(−t) at t = x, x/a, x/b, such as
     Φ(s, t) = [exp(−s) − exp(−t)] / (t − s) = T(t − s) [exp(−s) + exp(−t)] / 2,
     T(d) = tanh(d/2) / (d/2).
 
-It is the arguments that must be close, not the scales: where these are almost equal but x is large,
-the exponentials make up for the digits that the quotients lose.
+The arguments must be close, not the scales: where the scales are almost equal but x is large, the
+exponentials make up for the digits that the quotients lose.
 
 References: W21 App. D.2.
 """
@@ -35,14 +35,14 @@ _CLOSE = 0.5  # largest difference of arguments whose divided difference is a Ta
 
 @record
 class _Scale:
-    """What depends on one prediction only.
+    """Quantities that depend on one prediction only.
 
     Attributes:
         a: its scale in units of the length scale.
         rate: 1 / a.
         excess: 1/a − 1, so that x/a = x + x excess.
         share: 1 / (1 + a).
-        slope: 1 / (1 − a²); 1 at a = 1, where it is not used.
+        slope: 1 / (1 − a²); set to 1 at a = 1, where it is not used.
     """
 
     a: jax.Array
@@ -80,7 +80,7 @@ def _is_close(shift: jax.Array) -> jax.Array:
 
 
 def _if_close(shift: jax.Array) -> jax.Array:
-    """Zero in place of what the series would turn into a gradient that is not finite."""
+    """The shift, replaced by zero where the gradient of the series would not be finite."""
     return jnp.where(_is_close(shift), shift, 0)
 
 
@@ -114,7 +114,7 @@ def _second(s: _Scale, t: _Scale, x: jax.Array) -> jax.Array:
     shift_s, shift_t = x * s.excess, x * t.excess
     shift = shift_t - shift_s
     all_close = _is_close(shift_s) & _is_close(shift_t) & _is_close(shift)
-    # If not all are close, at least one of the other differences exceeds half of the limit.
+    # If not all are close, at least one of the other differences exceeds half the limit.
     scales_close = _is_close(2 * shift)
     gap = jnp.where(all_close | scales_close, 1, (s.a - t.a) / (s.a + t.a))
     c, d = s.a / (s.a + t.a), t.a / (s.a + t.a)
@@ -151,7 +151,7 @@ def _second_of_close_arguments(s: _Scale, t: _Scale, x: jax.Array, valid: jax.Ar
     ratio_t, slope = _ratios(_if_close(shift_t), _if_close(shift_s))
     phi = 0.5 * (k + k_t) * ratio_t
     psi = 0.5 * (_divided(k_s, k_t, shift_t - shift_s) * ratio_s - (k + k_t) * slope)
-    x = jnp.where(valid, x, 0)  # or the square of a far distance is infinite
+    x = jnp.where(valid, x, 0)  # otherwise the square of a large distance is infinite
     share = t.a / (s.a + t.a)
     total, part = 1 + s.a + t.a, s.a * share
     lower = t.share * (part * total * k - (total - part) * x * phi)
@@ -159,7 +159,7 @@ def _second_of_close_arguments(s: _Scale, t: _Scale, x: jax.Array, valid: jax.Ar
 
 
 def _distance(rate: jax.Array, x: jax.Array, y: jax.Array) -> jax.Array:
-    """Distance in units of the length scale, at most one whose powers do not overflow."""
+    """Distance in units of the length scale, clipped so that its powers do not overflow."""
     largest = float(jnp.finfo(rate.dtype).max) ** 0.4
     return jnp.minimum(absolute(x - y) * rate, largest)
 
@@ -184,8 +184,8 @@ def _centered(kernel: Exponential, p: Laplace, y: jax.Array, q: Laplace, z: jax.
         k − m_p − m_q + M = [K(x_k) − K(x_p) − K(x_q) + K(x_m)]
                             + [u_a(x_m) − u_a(x_p)] + [u_b(x_m) − u_b(x_q)] + v_ab(x_m).
 
-    Rounded functions of the scales enter each bracket twice, so that what they do on average is
-    small, of the order a b.
+    Rounded functions of the scales enter each bracket twice, so that their mean effect is small,
+    of order a b.
     """
     (rate, s), (_, t) = _scaled(kernel, p), _scaled(kernel, q)
     k, m_p, m_q, m = (

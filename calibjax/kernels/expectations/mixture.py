@@ -34,11 +34,11 @@ from calibjax.kernels.expectations import (
     single_expectation,
 )
 
-_UNROLLED = 4  # components; more are looped over, which holds one tile of pairs at a time
+_UNROLLED = 4  # components; a loop over more of them holds one tile of pairs at a time
 
 
 def _classes(p: Mixture) -> Categorical | None:
-    """A mixture of class predictions as the one class prediction that it is."""
+    """A mixture of class predictions as a single class prediction."""
     return Categorical(p.class_probs) if hasattr(p.components, "class_probs") else None
 
 
@@ -83,7 +83,7 @@ def _centered(kernel: Kernel, p: Mixture, y: Any, q: Mixture, z: Any) -> jax.Arr
     """Four terms in float64; in float32 the average of the components' centered kernels.
 
     The latter, Σ_ij w_i v_j [k(y, z) − m_{p_i}(z) − m_{q_j}(y) + M_{p_i, q_j}], costs up to five
-    times as much, but cancels within the components, where there are forms for it.
+    times as much, but cancels within the components, which have forms that are accurate there.
     """
     classes, others = _classes(p), _classes(q)
     if classes is not None and others is not None:
@@ -94,7 +94,7 @@ def _centered(kernel: Kernel, p: Mixture, y: Any, q: Mixture, z: Any) -> jax.Arr
 
 
 def _prepare(kernel: Kernel, predictions: Mixture, targets: ArrayLike) -> PyTree:
-    """What the features of the components need, and a target where to compare components."""
+    """What the features of the components need, and a target at which to compare components."""
     flat = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), predictions.components)
     num_components = jnp.shape(jax.tree.leaves(predictions.components)[0])[1]
     each = jax.tree.map(lambda y: jnp.repeat(y, num_components, 0), targets)

@@ -5,11 +5,11 @@ With D = loc_p − loc_q and covariances S, S' in units of the squared length sc
     m_p(z) = det(I + S)^(−1/2) exp(−(z − loc_p)ᵀ (I + S)⁻¹ (z − loc_p) / (2 ℓ²)),
     M_{p,q} = det(I + S + S')^(−1/2) exp(−Dᵀ (I + S + S')⁻¹ D / (2 ℓ²)),
 
-by Cholesky factors of I + S, of each sample, and of I + S + S', of each pair. Matrices S that are
-singular, of linear maps of other predictions, are no exception.
+from Cholesky factors of I + S for each sample and of I + S + S' for each pair. S may be singular,
+as for linear maps of other predictions.
 
-Cost of a pair: about d³ / 6 multiplications, as vector arithmetic over the pairs for up to ten
-dimensions. Beyond, one call of a library per pair, and memory of tile² d² numbers.
+Cost of a pair: about d³ / 6 multiplications, vectorised over the pairs for up to ten dimensions.
+Beyond, one library call per pair, and memory for tile² d² numbers.
 
 References: W21 App. D.1.
 """
@@ -30,7 +30,7 @@ from calibjax.kernels.stationary import SquaredExponential, refuse_far_length_sc
 def _scaled(rate: jax.Array, p: MvNormal) -> jax.Array:
     """Covariance in units of the squared length scale, [d, d]."""
     covariance = p.cov * jnp.square(rate)
-    return 0.5 * (covariance + covariance.T)  # derivatives are symmetric too
+    return 0.5 * (covariance + covariance.T)  # makes derivatives symmetric, too
 
 
 def _product(terms: Vector) -> jax.Array:
@@ -38,7 +38,7 @@ def _product(terms: Vector) -> jax.Array:
 
 
 def _gaussian(factored: Factor, x: Vector) -> jax.Array:
-    """det(I + A)^(−1/2) exp(−xᵀ (I + A)⁻¹ x / 2) from the factors of I + A."""
+    """det(I + A)^(−1/2) exp(−xᵀ (I + A)⁻¹ x / 2) from the Cholesky factor of I + A."""
     white = _matrices.whiten(factored, x)
     if isinstance(white, list):
         terms = [s * jnp.square(w) for s, w in zip(factored.shrinkages, white, strict=True)]
@@ -58,7 +58,7 @@ def _gaussian_of_pair(a: Matrix, x: Vector) -> jax.Array:
 def _gaussian_of_pair_jvp(primals: tuple, tangents: tuple) -> tuple[jax.Array, jax.Array]:
     """The logarithm changes by −½ ⟨(I + A)⁻¹ − b bᵀ, dA⟩ − bᵀ dx with b = (I + A)⁻¹ x.
 
-    The derivative of the factorisation, step by step, would be many times as long.
+    Differentiating the factorisation step by step would give a program many times as long.
     """
     (a, x), (da, dx) = primals, tangents
     factored = _matrices.factor(a)
@@ -85,7 +85,7 @@ def _double(kernel: SquaredExponential, p: MvNormal, q: MvNormal) -> jax.Array:
 def _centered(
     kernel: SquaredExponential, p: MvNormal, y: jax.Array, q: MvNormal, z: jax.Array
 ) -> jax.Array:
-    is_double = jnp.result_type(p.loc) == jnp.float64  # which the four terms are good enough for
+    is_double = jnp.result_type(p.loc) == jnp.float64  # where the four terms are accurate enough
     return (four_terms if is_double else _centered_in_low_precision)(kernel, p, y, q, z)
 
 
@@ -93,7 +93,7 @@ def _centered(
 def _centered_in_low_precision(
     kernel: SquaredExponential, p: MvNormal, y: jax.Array, q: MvNormal, z: jax.Array
 ) -> jax.Array:
-    """The four terms for wide predictions, of which they keep the digits, and for derivatives."""
+    """The four terms for wide predictions, where they are accurate, and for derivatives."""
     square = jnp.square(inverse_length_scale(kernel, p))
     is_wide = (jnp.trace(p.cov) + jnp.trace(q.cov)) * square > 1
     arguments = kernel, p, y, q, z
@@ -106,7 +106,7 @@ def _centered_jvp(primals: tuple, tangents: tuple) -> tuple[jax.Array, jax.Array
 
 
 def _shrinkage(a: jax.Array, factored: Factor) -> jax.Array:
-    """A (I + A)⁻¹ = I − (I + A)⁻¹, which is small where A is, for an array A of one sample."""
+    """A (I + A)⁻¹ = I − (I + A)⁻¹, which is small if A is, for the array A of one sample."""
     solve = jax.vmap(lambda x: _matrices.solve(factored, _matrices.vector(x)))
     columns = solve(a)
     return jnp.stack(columns) if isinstance(columns, list) else columns
@@ -127,14 +127,14 @@ def centered_without_offset(
 ) -> jax.Array:
     """Centered kernel whose rounding errors have mean zero, up to second order in S.
 
-    Write K, P, Q, M for the four exponentials without the determinants 1 − a, 1 − b, 1 − c in
-    front of the last three. Then
+    Write K, P, Q, M for the four exponentials without the leading determinants 1 − a, 1 − b, 1 − c
+    of the last three. Then
 
         k − m_p − m_q + M = (K − P) − (Q − M) + (a P + b Q − c M).
 
     With U = I − (I + S)⁻¹, V = I − (I + S')⁻¹ and x = (I + S + S')⁻¹ D their exponents are those
-    of K, less dᵀ U d, d'ᵀ V d' and Dᵀ U D + Dᵀ V D − (U D)ᵀ S' x − (V D)ᵀ S x. All corrections
-    are small where S and S' are, and the rounding errors of U and V cancel on average.
+    of K minus dᵀ U d, d'ᵀ V d' and Dᵀ U D + Dᵀ V D − (U D)ᵀ S' x − (V D)ᵀ S x. All corrections
+    are small if S and S' are, and the rounding errors of U and V cancel on average.
     """
     rate = inverse_length_scale(kernel, p)
     arrays = _scaled(rate, p), _scaled(rate, q)
@@ -160,7 +160,7 @@ def centered_without_offset(
     big_k = exponential(yz)
     big_p = exponential(zp, quadratic(u, zp))
     big_q = exponential(yq, quadratic(v, yq))
-    # The small terms are added first, or they would be lost.
+    # The small terms are added first; otherwise they would be lost.
     big_m = exponential(pq, dot(pq, ud) + (dot(pq, vd) - second))
     return ((big_k - big_p) - (big_q - big_m)) + (a * big_p + b * big_q - c * big_m)
 

@@ -31,7 +31,7 @@ from calibjax.kernels.expectations import (
 )
 from calibjax.kernels.stationary import SquaredExponential, refuse_far_length_scale
 
-_MAX_FREQUENCIES = 64  # beyond, evaluating pairs is cheaper than matrix products
+_MAX_FREQUENCIES = 64  # with more, evaluating pairs is cheaper than matrix products
 
 
 def _product(terms: list[jax.Array]) -> jax.Array:
@@ -80,7 +80,7 @@ def _centered(
     q: Normal | DiagNormal,
     z: ArrayLike,
 ) -> jax.Array:
-    is_double = jnp.result_type(p.loc) == jnp.float64  # which the four terms are good enough for
+    is_double = jnp.result_type(p.loc) == jnp.float64  # where the four terms are accurate enough
     return (four_terms if is_double else centered_without_offset)(kernel, p, y, q, z)
 
 
@@ -93,14 +93,14 @@ def centered_without_offset(
 ) -> jax.Array:
     """Centered kernel whose rounding errors have mean zero.
 
-    Write K, P, Q, M for the four exponentials without their factors in front, 1 − a and 1 − b
+    Write K, P, Q, M for the four exponentials without their leading factors, and 1 − a and 1 − b
     for the factors of P and Q. Then
 
         k − m_p − m_q + M = (K − P) − (Q − M) + a (P − M) + b (Q − M) + c M,
 
     where c is the small rest. The rounded constants a, b and the shrinkage s / (1 + s) in the
-    exponents enter several terms that cancel on average, so that they leave no offset, as they
-    do in the plain sum of the four terms (2e-8 for W21's model in float32; here 1e-11).
+    exponents enter several terms that cancel on average. So they leave no offset (1e-11 for W21's
+    model in float32), in contrast to the plain sum of the four terms (2e-8).
     """
     rate = inverse_length_scale(kernel, p)
     s, t = (map_components(lambda scale: jnp.square(scale * rate), x.scale) for x in (p, q))
@@ -116,7 +116,7 @@ def centered_without_offset(
     big_k = exponential((y, z), lambda d: d)
     big_p = exponential((z, p.loc), lambda d, u: d - u * d, u)
     big_q = exponential((y, q.loc), lambda d, v: d - v * d, v)
-    # w = 1 − u − v + u v (1 + w); the small terms are added first, or they would be lost.
+    # w = 1 − u − v + u v (1 + w); the small terms are added first; otherwise they would be lost.
     big_m = exponential(
         (p.loc, q.loc), lambda d, u, v, w: d - (u * d + (v * d - u * v * (1 + w) * d)), u, v, w
     )
@@ -135,7 +135,7 @@ def _prepare_features(
 
     Aliasing and truncation errors are below machine precision for targets within the range of the
     observed targets and of five standard deviations around the predictions; beyond, they grow
-    slower than the probability of such targets falls.
+    more slowly than the probability of such targets decreases.
     """
     if not _checks.is_concrete(kernel, predictions, targets):
         return None
@@ -149,7 +149,7 @@ def _prepare_features(
     needed = cutoff * (width + cutoff) / (2 * np.pi)
     if not needed <= _MAX_FREQUENCIES:
         return None
-    number = 2 * int(np.ceil(needed / 2))  # few different shapes, few compilations
+    number = 2 * int(np.ceil(needed / 2))  # few different shapes: few compilations
     cutoff = (np.sqrt(width**2 + 8 * np.pi * number) - width) / 2
     spacing = 2 * np.pi / (width + cutoff)
     center = jnp.asarray((low + high) / 2, predictions.loc.dtype)

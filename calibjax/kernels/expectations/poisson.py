@@ -11,10 +11,10 @@ characteristic function of a Poisson distribution is exp(λ (e^{iw} − 1)). Hen
     M_{p,q} = π⁻¹ ∫_0^π ϑ(w) exp(−(λ + λ') (1 − cos w)) cos((λ − λ') sin w) dw,
     m_p(z) = π⁻¹ ∫_0^π ϑ(w) exp(−λ (1 − cos w)) cos(λ sin w − w z) dw.
 
-The trapezoidal rule for such an integral is exact up to aliasing: with N nodes on the period it
+The trapezoidal rule for such an integral is exact up to aliasing: with N nodes per period it
 gives the sum of the expectations of k(d + N m) over all integers m. N is chosen from the variance
 λ + λ' + ℓ² such that probabilities beyond N / 2 are below e⁻²¹, and frequencies where the
-integrand is below e⁻²¹ are left out. Then 31 nodes do, for all rates and length scales.
+integrand is below e⁻²¹ are left out. Then 31 nodes suffice for all rates and length scales.
 """
 
 import math
@@ -36,8 +36,8 @@ from calibjax.kernels.matrix import gram_matrix
 from calibjax.kernels.stationary import SquaredExponential
 
 _NUM_NODES = 31
-_MAX_COUNTS = 128  # beyond, products of matrices are no faster than pairs
-_EXPONENT = 21.0  # e⁻²¹ bounds what is left out
+_MAX_COUNTS = 128  # with more, matrix products are no faster than pairs
+_EXPONENT = 21.0  # e⁻²¹ bounds the omitted part
 
 
 def _white_single(kernel: White, p: Poisson, z: jax.Array) -> jax.Array:
@@ -58,7 +58,7 @@ def _length_scale(kernel: SquaredExponential, p: Poisson) -> jax.Array:
 
 
 def _reach(length_scale: jax.Array, variance: jax.Array) -> jax.Array:
-    """Half N / 2 of the period, by Bernstein's inequality for sums of Poisson variables."""
+    """Half a period, N / 2, by Bernstein's inequality for sums of Poisson variables."""
     total = lax.stop_gradient(variance + jnp.square(length_scale))
     third = _EXPONENT / 3
     return jnp.ceil(third + jnp.sqrt(third**2 + 2 * _EXPONENT * total))
@@ -69,7 +69,7 @@ def _weight(
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
     """Frequency w = node π / reach, sin(w / 2), and the weight ϑ(w) exp(−variance (1 − cos w)).
 
-    ϑ(w) is the sum of its definition for ℓ < 2, and √(2π) ℓ exp(−ℓ² w² / 2) for ℓ ≥ 2.
+    ϑ(w) is computed as the sum that defines it for ℓ < 2, as √(2π) ℓ exp(−ℓ² w² / 2) for ℓ ≥ 2.
     """
     is_short = length_scale < 2
     short, long = jnp.where(is_short, length_scale, 1), jnp.where(is_short, 0, length_scale)
@@ -133,12 +133,12 @@ def _double(kernel: SquaredExponential, p: Poisson, q: Poisson) -> jax.Array:
 
 
 def _prepare_features(kernel: Kernel, predictions: Poisson, targets: jax.Array) -> PyTree:
-    """Square root R of the kernel matrix of all counts that matter, K = R Rᵀ, if they are few."""
+    """Square root R of the kernel matrix K = R Rᵀ of all relevant counts, if these are few."""
     if not _checks.is_concrete(kernel, predictions, targets):
         return None
     rate = float(np.asarray(predictions.rate).max())
     third = -np.log(np.finfo(predictions.rate.dtype).eps) / 3
-    largest = rate + third + np.sqrt(third**2 + 6 * third * rate)  # of probability < ε above it
+    largest = rate + third + np.sqrt(third**2 + 6 * third * rate)  # exceeded with probability < ε
     size = int(max(largest, float(np.asarray(targets).max()))) + 2
     if size > _MAX_COUNTS:
         return None

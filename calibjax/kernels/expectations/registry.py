@@ -32,7 +32,7 @@ class FeatureRule(NamedTuple):
 
     Attributes:
         prepare: (kernel, predictions, targets) → a pytree of what the features need, or None
-            where they do not exist to machine precision, or not cheaply, for this data set.
+            if this data set has no features that are both cheap and accurate to machine precision.
         evaluate: (kernel, prepared, p, y) → features of one sample, [r].
     """
 
@@ -41,7 +41,7 @@ class FeatureRule(NamedTuple):
 
 
 class Rules(NamedTuple):
-    """What is known of one pair (target kernel, distribution); see `register_expectations`."""
+    """The rules for one pair (target kernel, distribution); see `register_expectations`."""
 
     single: Callable[..., jax.Array]
     double: Callable[..., jax.Array]
@@ -72,16 +72,16 @@ def register_expectations(
         distribution_type: class of the predictions; subclasses inherit the rule.
         single: (kernel, p, z) → m_p(z) for one prediction and one target.
         double: (kernel, p, q) → M_{p,q} for one pair of predictions.
-        centered: (kernel, p, y, q, z) → k − m − m + M for one pair of samples, where that is
+        centered: (kernel, p, y, q, z) → k − m − m + M for one pair of samples, if that is
             faster or more accurate than `four_terms`, which cancel to a small number.
         features: a `FeatureRule`: finitely many features whose inner products are the centered
-            kernel, with which `exact_skce_test` redraws by matrix products.
-        check: (kernel, predictions) → None, raises a `ValueError` where the kernel has values
-            that the rules cannot do; called by estimators and tests, also with tracers.
-        diagonal: (kernel, p) → E_{Z~p} k(Z, Z), which `estimators.skce_spread` needs of kernels
+            kernel, with which `exact_skce_test` evaluates redraws by matrix products.
+        check: (kernel, predictions) → None; raises a `ValueError` if the kernel has values that
+            the rules do not support; called by estimators and tests, also with tracers.
+        diagonal: (kernel, p) → E_{Z~p} k(Z, Z), which `estimators.skce_spread` needs for kernels
             without a constant `Kernel.diagonal`.
 
-    Rules that are registered again replace those before.
+    Rules that are registered again replace earlier ones.
 
     Raises:
         TypeError: if one of the first two arguments is not a class.
@@ -97,10 +97,10 @@ def register_expectations(
 
 
 def rules(kernel: "Kernel", distribution: Distribution) -> Rules:
-    """Looks up the rules of a pair: of the most specific class of the distribution, then kernel.
+    """Looks up the rules of a pair: the most specific class of distribution first, then of kernel.
 
     Raises:
-        NotImplementedError: if there are none.
+        NotImplementedError: if there are no rules.
     """
     for distribution_type in type(distribution).__mro__:
         for kernel_type in type(kernel).__mro__:
@@ -110,10 +110,10 @@ def rules(kernel: "Kernel", distribution: Distribution) -> Rules:
 
 
 def terms(kernel: "Kernel") -> Iterator[tuple[Any, Any]]:
-    """Factors c and kernels k of a linear combination Σ c k; of other kernels, the kernel itself.
+    """Factors c and kernels k of a linear combination Σ c k; any other kernel is a single term.
 
-    This is where sums and multiples of kernels are taken apart: everything that is computed from a
-    kernel and linear in it is computed from the terms. A factor of one is None.
+    This is where sums and multiples of kernels are taken apart: everything that is linear in the
+    kernel is computed from the terms. A factor of one is None.
     """
     combination = getattr(type(kernel), "combination", None)
     if combination is None:
@@ -245,7 +245,7 @@ def centered_kernel(
 ) -> jax.Array:
     """Centered kernel k(y, z) − m_p(z) − m_q(y) + M_{p,q}.
 
-    The registered form where there is one, otherwise the sum of the four terms.
+    The registered form if there is one, otherwise the sum of the four terms.
 
     Args:
         kernel: target kernel k.
@@ -288,7 +288,7 @@ def four_terms(
 def prepare_features(
     kernel: "Kernel", predictions: Distribution, targets: ArrayLike
 ) -> tuple[Any, ...] | None:
-    """What `features` needs of each term of a target kernel; None where one has no features."""
+    """What `features` needs for each term of a target kernel; None if one has no features."""
     prepared = []
     for _, term in terms(kernel):
         rule = rules(term, predictions).features

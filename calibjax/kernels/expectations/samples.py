@@ -4,21 +4,21 @@ For draws z_1, ..., z_m of p and z'_1, ..., z'_m of q with weights w and w'
 
     m_p(z) = Σ_i w_i k(z_i, z),      M_{p,q} = Σ_ij w_i w'_j k(z_i, z'_j).
 
-If the draws of p and q are independent these are unbiased estimates of the expectations under the
-distributions that were drawn from. A prediction that is paired with itself (on the diagonal of
-the biased SKCE, of the bootstrap and of test matrices, or after resampling) pairs each draw with
-itself, too, which makes M_{p,p} too large. So where p and q are the same prediction, as their
-indices say, these pairs are left out,
+If the draws of p and q are independent, these are unbiased estimates of the expectations under the
+underlying distributions. A prediction that is paired with itself (on the diagonal of the biased
+SKCE, of the bootstrap and of test matrices, or after resampling) pairs each draw with itself, too,
+which makes M_{p,p} too large. So if p and q have the same index and hence are the same prediction,
+these pairs are left out,
 
     M_{p,p} = Σ_{i≠j} w_i w_j k(z_i, z_j) / (1 − Σ_i w_i²),
 
-which is unbiased again. What this costs is that h is not positive semi-definite any more: its
-diagonal, and the biased SKCE, may be negative. Without indices, such as in distances between
-predictions, all pairs enter: M_{p,q} is that of the empirical distributions, whose maximum mean
-discrepancy is a distance.
+which is unbiased again. The price is that h is no longer positive semi-definite: its diagonal, and
+the biased SKCE, may be negative. Without indices, for example in distances between predictions,
+all pairs enter: M_{p,q} is that of the empirical distributions, whose maximum mean discrepancy is
+a distance.
 
 Cost: m² evaluations of the target kernel for each pair of samples, so n² m² / 2 for the SKCE. The
-draws are taken one by one, so that a tile of pairs needs the memory that it needs for one draw.
+draws are processed one by one, so that a tile of pairs needs no more memory than for one draw.
 """
 
 from collections.abc import Callable
@@ -37,13 +37,13 @@ from calibjax.kernels.expectations import check_expectations, register_expectati
 def _sum_over(function: Callable[..., jax.Array], draws: tuple) -> jax.Array:
     """Sum of function(draw) over the leading axis of a pytree of draws, one by one."""
     one = jax.eval_shape(function, *jax.tree.map(lambda leaf: leaf[0], draws))
-    # Numbers without a dtype of their own (of `White`) stay so.
+    # Weakly typed numbers (those of `White`) stay weakly typed.
     zero = jnp.asarray(0.0) if one.weak_type else jnp.zeros((), one.dtype)
 
     def add(total: jax.Array, draw: tuple) -> tuple[jax.Array, None]:
         return total + function(*draw), None
 
-    # Gradients evaluate each term again, or they would hold all m² of them.
+    # Gradients evaluate each term again instead of storing all m² of them.
     return lax.scan(jax.checkpoint(add, prevent_cse=False), zero, draws)[0]
 
 
@@ -59,7 +59,7 @@ def _single(kernel: Kernel, p: Samples, z: ArrayLike) -> jax.Array:
 
 
 def _double(kernel: Kernel, p: Samples, q: Samples) -> jax.Array:
-    """M_{p,q}; without pairs of equal draws where the two are the same prediction."""
+    """M_{p,q}; without pairs of a draw with itself if the two are the same prediction."""
     every = _expectation(lambda x: _single(kernel, q, x), p)
     if p.index is None or q.index is None or jnp.shape(p.values) != jnp.shape(q.values):
         return every
@@ -71,7 +71,7 @@ def _double(kernel: Kernel, p: Samples, q: Samples) -> jax.Array:
         share = jnp.dot(p.probs, q.probs)
         draws = p.values, q.values, p.probs * q.probs
         paired = _sum_over(lambda x, z, w: w * kernel(x, z), draws)
-    # The denominator is kept from zero where it is not used.
+    # The denominator is kept away from zero where it is not used.
     return jnp.where(is_same, (every - paired) / (1 - jnp.where(is_same, share, 0)), every)
 
 
@@ -80,7 +80,7 @@ def _diagonal(kernel: Kernel, p: Samples) -> jax.Array:
 
 
 def _check(kernel: Kernel, predictions: MonteCarlo) -> None:
-    """Draws of classes are labels, for which the check of the classes counts."""
+    """Draws of classes are labels, so the check for class predictions applies."""
     if hasattr(predictions, "class_probs"):
         check_expectations(kernel, predictions.distribution)
 
