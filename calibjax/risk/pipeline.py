@@ -65,8 +65,8 @@ def squared_calibration_error(
     """Estimate of the squared calibration error E‖P − E[e_Y | P]‖² by a tuned function.
 
     The samples are split at random into a tuning and a test part. On the tuning part
-    `cross_validate` chooses the hyperparameter with the smallest risk. The functions fitted with it, one for each
-    fold, estimate the error on the test part,
+    `cross_validate` chooses the hyperparameter with the smallest risk. The functions fitted with
+    it, one for each fold, estimate the error on the test part,
 
         1/F Σ_f 1/t Σ_i h_f(p_i, p_i),
 
