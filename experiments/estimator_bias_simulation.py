@@ -271,10 +271,9 @@ def evaluate_function(
     first = function.fit(*training, grid[0])
 
     def at(hyperparameter: jax.Array) -> dict[str, jax.Array]:
-        if function.refit is None:
+        params = function.refit(first, hyperparameter)
+        if params is None:
             params = function.fit(*training, hyperparameter)
-        else:
-            params = function.refit(first, hyperparameter)
         return true_errors(function, params, setting)
 
     return lax.map(at, grid) | {
