@@ -193,8 +193,8 @@ def rank_for(predictions: CategoricalLogits) -> int:
     # Where the first tolerance would need most of the points, a few wrong digits are cheaper.
     for tolerance, limit in zip(TOLERANCES, (n // 4, n // 2), strict=True):
         rank = numerical_rank(KERNEL, points, tolerance, limit)
-        if rank <= limit:
-            return int(rank)
+        if rank is not None:
+            return rank
     return n
 
 
