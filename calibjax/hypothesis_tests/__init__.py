@@ -6,6 +6,7 @@ from calibjax.hypothesis_tests.consistency import consistency_test
 from calibjax.hypothesis_tests.coverage import coverage_test
 from calibjax.hypothesis_tests.distribution_free import (
     calibration_kernel_bound,
+    distribution_free_skce_confidence_interval,
     distribution_free_skce_test,
 )
 from calibjax.hypothesis_tests.exact import exact_skce_test, exact_test
@@ -36,6 +37,7 @@ __all__ = [
     "combine_results",
     "consistency_test",
     "coverage_test",
+    "distribution_free_skce_confidence_interval",
     "distribution_free_skce_test",
     "draw_test_locations",
     "exact_skce_test",

@@ -29,17 +29,19 @@ class ConfidenceInterval:
     Attributes:
         low: lower limit; it may be negative, like the estimate.
         high: upper limit; infinity if only a lower limit was requested.
-        estimate: unbiased estimate of the SKCE.
-        standard_error: estimate of the standard deviation of the estimate.
+        estimate: estimate of the SKCE, unbiased unless another one was asked for.
+        standard_error: estimate of the standard deviation of the estimate; None for a
+            distribution-free interval, which has none.
     """
 
     low: jax.Array
     high: jax.Array
     estimate: jax.Array
-    standard_error: jax.Array
+    standard_error: jax.Array | None
 
 
-def _checked_options(confidence_level: Any, side: str) -> tuple[jax.Array | float, str]:
+def checked_options(confidence_level: Any, side: str) -> tuple[jax.Array | float, str]:
+    """Confidence level and side of an interval."""
     confidence_level = _checks.proportion("confidence_level", confidence_level)
     return confidence_level, _checks.choice("side", side, SIDES)
 
@@ -120,7 +122,7 @@ def skce_confidence_interval(
     >>> print(f"{interval.low:.3f} {interval.estimate:.3f} {interval.high:.3f}")
     0.079 0.112 0.144
     """
-    level, side = _checked_options(confidence_level, side)
+    level, side = checked_options(confidence_level, side)
     kernel, samples = checked_samples(kernel, predictions, targets, minimum=3)
     estimate, error = _jackknife(kernel, samples)
     _refuse_undefined(error, estimate)
@@ -208,7 +210,7 @@ def bootstrap_skce_confidence_interval(
     0.08 0.11 0.15
     """
     key = _checks.random_key(key)
-    level, side = _checked_options(confidence_level, side)
+    level, side = checked_options(confidence_level, side)
     num_samples = _checks.number_of_draws("num_samples", num_samples, 2)
     kernel, samples = checked_samples(kernel, predictions, targets, minimum=3)
     n = _checks.leading_size("predictions", samples[0])

@@ -76,6 +76,7 @@ class Kernel:
     - `check_values(name)`: other checks of the hyperparameters; it raises a `ValueError` if they
       are invalid, and returns the kernel, with invalid traced ones replaced by NaN,
     - `value_range()`: the bounds of its values, a `ValueRange`,
+    - `squared_diameter()`: a bound of k(x, x) + k(y, y) − 2 k(x, y), if they do not give the best,
     - `diagonal`: an attribute, the value k(x, x) if it is the same for all x.
     """
 
@@ -99,6 +100,11 @@ class Kernel:
             f"no bound of the values of kernel {type(self).__name__} is known; define its method "
             "value_range(), or pass bound=... where there is such an argument"
         )
+
+    def squared_diameter(self) -> jax.Array | float:
+        """Bound of k(x, x) + k(y, y) − 2 k(x, y), the squared distance of two features."""
+        lower, upper = self.value_range()
+        return 2 * (upper - lower)
 
     def single_expectation(self, p: Distribution, z: ArrayLike) -> jax.Array:
         """E_{Z~p} k(Z, z); see `calibjax.kernels.single_expectation`."""
@@ -302,8 +308,8 @@ class TensorProduct(Kernel):
 
     def calibration_kernel_bound(self) -> jax.Array | float:
         """Bound of |h|; see `calibjax.hypothesis_tests.calibration_kernel_bound`."""
-        lower, upper = self.target.value_range()
-        return 2 * self.prediction.value_range().upper * (upper - lower)
+        spread = combine(self.target, lambda term: term.squared_diameter())
+        return self.prediction.value_range().upper * spread
 
     def check_values(self, name: str) -> "TensorProduct":
         """Checks both factors, which must not be kernels on pairs themselves."""

@@ -58,6 +58,11 @@ class LabelKernel(Kernel):
         """Smallest and largest entry."""
         return ValueRange(jnp.min(self.matrix), jnp.max(self.matrix))
 
+    def squared_diameter(self) -> jax.Array:
+        """Largest A[y, y] + A[z, z] − 2 A[y, z]."""
+        diagonal = jnp.diagonal(self.matrix)
+        return jnp.max(diagonal[:, None] + diagonal - 2 * self.matrix)
+
     def check_values(self, name: str) -> "LabelKernel":
         """Refuses matrices that are not symmetric positive semi-definite."""
         place = f"{name}.matrix"

@@ -1,5 +1,6 @@
 """Calls of the hypothesis tests and intervals."""
 
+import functools
 from typing import Any
 
 import numpy as np
@@ -46,6 +47,12 @@ def _skce_tests(family: Family, name: str) -> list[Call]:
             "estimator": a.choice("biased"),
             "bound": a.scale(3.0, without=a.OPTIONAL),
         },
+        "distribution_free_skce_confidence_interval": {
+            "estimator": a.choice("biased"),
+            "bound": a.scale(3.0, without=a.OPTIONAL),
+            "confidence_level": a.proportion(0.9),
+            "side": a.choice("lower"),
+        },
         "skce_confidence_interval": {
             "confidence_level": a.proportion(0.9),
             "side": a.choice("two-sided"),
@@ -70,16 +77,16 @@ def _skce_tests(family: Family, name: str) -> list[Call]:
         options = {"kernel": a.kernel(family.kernel, without=without), **options}
         slow = test not in ("block_skce_test", "distribution_free_skce_test")
         found.append(family.call(covers, function, f"{name}, options", slow=slow, **options))
-    found.append(
-        family.call(
-            "hypothesis_tests.distribution_free_skce_test",
-            lambda predictions, targets, block_size: hypothesis_tests.distribution_free_skce_test(
-                family.kernel, predictions, targets, estimator="block", block_size=block_size
-            ),
-            f"{name}, block",
-            block_size=a.integer(2),
+    for name_of_blocks in (test for test in tests if test.startswith("distribution_free")):
+        function = _of_kernel(getattr(hypothesis_tests, name_of_blocks), with_key=False)
+        found.append(
+            family.call(
+                f"hypothesis_tests.{name_of_blocks}",
+                functools.partial(function, kernel=family.kernel, estimator="block"),
+                f"{name}, block",
+                block_size=a.integer(2),
+            )
         )
-    )
     return found
 
 
