@@ -32,7 +32,7 @@ from paper_repro.w21.synthetic_simulation import (
     Simulation,
     simulate,
 )
-from paper_repro.w21.synthetic_tables import Cell, published_cells, write_errors, write_tests
+from paper_repro.w21.synthetic_tables import Cell, write_errors, write_tests
 
 NAME = "w21_synthetic"
 DIMENSIONS = (1, 10)
@@ -150,10 +150,9 @@ def run(run: command_line.Run) -> None:
     )
     truth = true_values(store, settings)
     finished = finished_cells(store, settings)
-    write_errors(store.folder, finished["estimates"], truth, errors)
-    write_tests(store.folder, finished["tests"], tests)
-    plot_errors(store.folder, finished["estimates"], truth, published_cells(errors, "estimator"))
-    plot_tests(store.folder, finished["tests"], published_cells(tests, "test"))
+    error_rows = write_errors(store.folder, finished["estimates"], truth, errors)
+    plot_errors(store.folder, error_rows)
+    plot_tests(store.folder, write_tests(store.folder, finished["tests"], tests))
 
 
 if __name__ == "__main__":

@@ -1,123 +1,219 @@
-"""Figures of W21 App. A.2."""
+"""Draws the figures of W21 App. A.2 from the rows of its tables.
 
-from collections.abc import Callable, Iterable
+    python -m paper_repro.w21.synthetic_figures FOLDER
+
+draws them again from the tables errors.csv and tests.csv that lie in a folder.
+"""
+
+import argparse
+import csv
+import typing
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from experiments.harness.figures import save_figure
-from paper_repro.w21.synthetic_simulation import ESTIMATORS, TESTS, Procedure
-from paper_repro.w21.synthetic_tables import LEVEL, Cell
+from experiments.harness import command_line
+from experiments.harness.data_files import DataError, existing_file
+from experiments.harness.figures import COLORS, save_figure
+from paper_repro.w21.synthetic_tables import ERROR_NAMES, LEVEL, TEST_NAMES, ErrorRow, TestRow
 
+# Fig. 2 and 11 of the paper have the same caption: the same panels.
 ERROR_FIGURES = {
-    ("calibrated", 1): "figure_6",
-    ("calibrated", 10): "figure_7",
-    ("uncalibrated", 1): "figure_8",
-    ("uncalibrated", 10): "figure_9",
+    "figure_6": ("calibrated", 1),
+    "figure_7": ("calibrated", 10),
+    "figure_8": ("uncalibrated", 1),
+    "figure_9": ("uncalibrated", 10),
 }
-TEST_FIGURES = {1: "figure_10", 10: "figure_11"}
-COLORS = ("tab:blue", "tab:orange", "tab:green", "tab:red", "tab:purple", "tab:brown")
-PUBLISHED = dict(linestyle=":", marker="x", linewidth=1, alpha=0.6)
-OURS = dict(linestyle="-", marker="o", markersize=4)
-
-Published = dict[tuple[str, str, str], dict[str, str]]
-
-
-def _select(finished: Iterable[Cell], procedure: Procedure, model: str, d: int) -> list[Cell]:
-    return [
-        cell
-        for cell in finished
-        if cell.procedure is procedure
-        and (cell.simulation.model, cell.simulation.dimension) == (model, d)
-    ]
+TEST_FIGURES = {"figure_2": 10, "figure_10": 1, "figure_11": 10}
+ERROR_PANELS = {
+    "mean absolute error": ("mean_ours", "mean_published"),
+    "variance": ("variance_ours", "variance_published"),
+}
+TEST_PANELS = {"type I error": "calibrated", "type II error": "uncalibrated"}
 
 
-def _draw_curves(
-    axes: Axes,
-    procedures: tuple[Procedure, ...],
-    choose: Callable[[Procedure], list[Cell]],
-    value: Callable[[Cell], float],
-    published: Published,
-    column: str,
-    *,
-    over_time: bool,
-) -> None:
-    """One curve for each procedure, over n or over time; published ones dotted."""
-    sizes: set[int] = set()
-    for procedure, color in zip(procedures, COLORS, strict=False):
-        chosen = choose(procedure)
-        sizes |= {cell.simulation.num_samples for cell in chosen}
-        x = [cell.seconds if over_time else cell.simulation.num_samples for cell in chosen]
-        axes.plot(x, [value(cell) for cell in chosen], color=color, label=procedure.label, **OURS)
-        rows = [(cell, published.get(cell.place)) for cell in chosen]
-        rows = [(cell, row) for cell, row in rows if row and cell.simulation.model == "calibrated"]
-        if rows:
-            x = [float(r["mintime"]) if over_time else c.simulation.num_samples for c, r in rows]
-            axes.plot(x, [float(row[column]) for _, row in rows], color=color, **PUBLISHED)
-    axes.set(xscale="log", xlabel="time of one evaluation [s]" if over_time else "samples n")
-    if not over_time:
-        axes.set_xticks(sorted(sizes), [str(n) for n in sorted(sizes)])
+class Style(NamedTuple):
+    """What a procedure is called in a legend, and how it is drawn.
+
+    Where curves meet, the larger markers of those that are drawn first show around the others.
+    """
+
+    label: str
+    color: str
+    marker: str
+    size: float
+
+
+ESTIMATOR_STYLES = {
+    "SKCE": Style("SKCE$_k$ (biased)", COLORS[4], "s", 8),
+    "SKCE (B = 2)": Style("SKCE$_{k,2}$", COLORS[1], "v", 5),
+    "SKCE (B = √n)": Style(r"SKCE$_{k,\sqrt{n}}$", COLORS[2], "^", 5),
+    "SKCE (B = n)": Style("SKCE$_{k,n}$", COLORS[0], "o", 3),
+}
+TEST_STYLES = {
+    "CME": Style("CME, $J = 10$", COLORS[7], "D", 8),
+    "exact CME (ours)": Style("exact, CME (ours)", COLORS[6], "s", 7),
+    "exact (ours)": Style("exact, SKCE$_k$ (ours)", COLORS[5], "o", 6),
+    "SKCE (B = 2)": Style("SKCE$_{k,2}$", COLORS[1], "v", 5),
+    "SKCE (B = √n)": Style(r"SKCE$_{k,\sqrt{n}}$", COLORS[2], "^", 4),
+    "SKCE (B = n)": Style("SKCE$_{k,n}$, bootstrap", COLORS[0], "o", 3),
+}
+PUBLISHED: dict[str, Any] = {"marker": "x", "markersize": 6, "linestyle": ":", "linewidth": 1}
+SHARES = (0, 0.05, 0.1, 0.2, 0.5, 1)  # ticks, linear up to 0.1 and logarithmic above
+
+
+class Curve(NamedTuple):
+    """What is drawn of one procedure: points (n, time, value), ours and published."""
+
+    style: Style
+    ours: list[tuple[float, float, float]]
+    published: list[tuple[float, float, float]]
+
+
+def _points(rows: Sequence[Any], value: str, time: str) -> list[tuple[float, float, float]]:
+    """Points (n, time, value) of the rows that have them, by n."""
+    points = [(row.n, getattr(row, time), getattr(row, value)) for row in rows]
+    return sorted(point for point in points if None not in point)
+
+
+def _line(points: list[tuple[float, float, float]], column: int) -> tuple[list, list]:
+    return [point[column] for point in points], [point[2] for point in points]
+
+
+def _draw(axes: Axes, curves: Sequence[Curve], column: int) -> None:
+    """Values over n (column 0) or over the time of one evaluation (column 1)."""
+    for style, ours, published in curves:
+        look: dict[str, Any] = {"marker": style.marker, "markersize": style.size, "linewidth": 1.2}
+        axes.plot(*_line(ours, column), color=style.color, label=style.label, **look)
+        axes.plot(*_line(published, column), color=style.color, zorder=3, **PUBLISHED)
+    sizes = sorted({int(point[0]) for curve in curves for point in curve.ours})
+    axes.set(xscale="log", xlabel="time of one evaluation (s)" if column else "samples $n$")
+    if not column:
+        axes.set_xticks(sizes, [str(n) for n in sizes])
         axes.set_xticks([], minor=True)
 
 
-def _finish(figure: Figure, axes: Axes, published: Published, folder: Path, name: str) -> None:
-    if published:
-        axes.plot([], [], color="gray", label="published", **PUBLISHED)
+def _finished(figure: Figure, folder: Path, name: str, *, is_published: bool) -> None:
+    """Adds the legend and saves the figure."""
+    axes = figure.axes[0]
+    if is_published:
+        axes.plot([], [], color="0.3", label="published", **PUBLISHED)
     handles, labels = axes.get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=min(len(labels), 4))
+    figure.legend(handles, labels, loc="outside lower center", ncols=5 if len(labels) == 5 else 4)
     save_figure(folder, name, figure)
 
 
-def plot_errors(
-    folder: Path,
-    finished: list[Cell],
-    truth: dict[tuple[str, int], np.ndarray],
-    published: Published,
-) -> None:
-    """Fig. 6 to 9: mean absolute error and variance of the estimators over time."""
-    for (model, d), name in ERROR_FIGURES.items():
-        figure = Figure(figsize=(8, 3.8), layout="constrained")
-        true_value = truth[model, d].mean()
-        panels = {
-            "meanerror": lambda cell, t=true_value: np.abs(cell.values - t).mean(),
-            "variance": lambda cell: cell.values.var(ddof=1),
-        }
-        shown = published if model == "calibrated" else {}
-        for axes, (column, value) in zip(figure.subplots(1, 2), panels.items(), strict=True):
+def plot_errors(folder: Path, rows: Sequence[ErrorRow]) -> None:
+    """Fig. 6 to 9: mean absolute error and variance of the estimators over n and over time.
 
-            def choose(procedure: Procedure, model: str = model, d: int = d) -> list[Cell]:
-                return _select(finished, procedure, model, d)
-
-            _draw_curves(axes, ESTIMATORS, choose, value, shown, column, over_time=True)
-            label = "mean absolute error" if column == "meanerror" else "variance"
-            axes.set(yscale="log", ylabel=label, title=f"{model} model, d = {d}")
-        _finish(figure, axes, shown, folder, name)
-
-
-def _draw_test_errors(
-    axes: Axes, finished: list[Cell], model: str, d: int, published: Published, *, over_time: bool
-) -> None:
-    def choose(procedure: Procedure) -> list[Cell]:
-        return _select(finished, procedure, model, d)
-
-    def value(cell: Cell) -> float:
-        return cell.test_error
-
-    _draw_curves(axes, TESTS, choose, value, published, "testerror", over_time=over_time)
-    kind = "type I error" if model == "calibrated" else "type II error"
-    axes.axhline(LEVEL, color="black", linestyle="--", linewidth=1)
-    axes.set(ylabel=kind, title=f"{model} model, d = {d}", ylim=(-0.01, None))
+    Args:
+        folder: where to.
+        rows: of the table of the estimators.
+    """
+    for name, (model, d) in ERROR_FIGURES.items():
+        chosen = [row for row in rows if (row.model, row.d) == (model, d)]
+        if not chosen:
+            continue
+        figure = Figure(figsize=(7.5, 6), layout="constrained")
+        figure.suptitle(f"{model} model, $d = {d}$")
+        for panels, (label, (ours, published)) in zip(
+            figure.subplots(2, 2, sharex="col", sharey="row"), ERROR_PANELS.items(), strict=True
+        ):
+            curves = [
+                Curve(
+                    style,
+                    _points(found, ours, "time_ours"),
+                    _points(found, published, "time_published"),
+                )
+                for procedure, style in ESTIMATOR_STYLES.items()
+                if (found := [row for row in chosen if row.estimator == procedure])
+            ]
+            for column, axes in enumerate(panels):
+                _draw(axes, curves, column)
+                axes.label_outer()
+            panels[0].set(yscale="log", ylabel=label)
+        is_published = any(row.mean_published is not None for row in chosen)
+        _finished(figure, folder, name, is_published=is_published)
 
 
-def plot_tests(folder: Path, finished: list[Cell], published: Published) -> None:
-    """Fig. 10 and 11: test errors over time; Fig. 2: for d = 10 over n."""
-    figures: list[tuple[str, int, bool]] = [(name, d, True) for d, name in TEST_FIGURES.items()]
-    for name, d, over_time in [*figures, ("figure_2", 10, False)]:
-        figure = Figure(figsize=(8, 3.8), layout="constrained")
-        panels: Any = zip(figure.subplots(1, 2), ("calibrated", "uncalibrated"), strict=True)
-        for axes, model in panels:
-            _draw_test_errors(axes, finished, model, d, published, over_time=over_time)
-        _finish(figure, axes, published, folder, name)
+def plot_tests(folder: Path, rows: Sequence[TestRow]) -> None:
+    """Fig. 2, 10 and 11: errors of the tests at level 0.05 over n and over time.
+
+    Args:
+        folder: where to.
+        rows: of the table of the tests.
+    """
+    for name, d in TEST_FIGURES.items():
+        chosen = [row for row in rows if row.d == d]
+        if not chosen:
+            continue
+        figure = Figure(figsize=(7.5, 6), layout="constrained")
+        figure.suptitle(f"tests at level {LEVEL}, $d = {d}$")
+        for panels, (label, model) in zip(
+            figure.subplots(2, 2, sharex="col", sharey="row"), TEST_PANELS.items(), strict=True
+        ):
+            curves = [
+                Curve(
+                    style,
+                    _points(found, "ours", "time_ours"),
+                    _points(found, "published", "time_published"),
+                )
+                for procedure, style in TEST_STYLES.items()
+                if (found := [row for row in chosen if (row.model, row.test) == (model, procedure)])
+            ]
+            for column, axes in enumerate(panels):
+                axes.axhline(LEVEL, color="black", linestyle="--", linewidth=1)
+                _draw(axes, curves, column)
+                axes.label_outer()
+            panels[0].set_yscale("symlog", linthresh=0.1)
+            panels[0].set(ylabel=f"{label} ({model} model)", ylim=(-0.01, 1.1))
+            panels[0].set_yticks(SHARES, [f"{share:g}" for share in SHARES])
+            panels[0].set_yticks([], minor=True)
+        is_published = any(row.published is not None for row in chosen)
+        _finished(figure, folder, name, is_published=is_published)
+
+
+def read_rows(folder: Path, name: str, kind: Any, names: Mapping[str, str]) -> list[Any]:
+    """Rows of a table that `write_table` wrote, as records.
+
+    Args:
+        folder: folder of the table.
+        name: name of the file without its ending.
+        kind: the named tuple that its rows are.
+        names: what its columns are called, by field, where it is something else than the field.
+
+    Raises:
+        DataError: if there is no such file, or its columns are others.
+    """
+    path = existing_file(folder, f"{name}.csv")
+    with path.open(newline="", encoding="utf-8") as file:
+        header, *lines = csv.reader(file)
+    expected = [names.get(field, field) for field in kind._fields]
+    if header != expected:
+        raise DataError(f"{path}: expected the columns {expected}, got {header}")
+    hints = typing.get_type_hints(kind)
+    types = [
+        next(t for t in (int, float, str) if t in (h, *typing.get_args(h))) for h in hints.values()
+    ]
+    return [
+        kind(*(t(text) if text else None for t, text in zip(types, line, strict=True)))
+        for line in lines
+    ]
+
+
+@command_line.program
+def redraw(arguments: Sequence[str] | None = None) -> None:
+    """Draws the figures of a folder again from the tables in it."""
+    parser = argparse.ArgumentParser(prog="python -m paper_repro.w21.synthetic_figures")
+    parser.description = "Draws the figures of W21 App. A.2 from the tables in a folder."
+    parser.add_argument("folder", type=command_line.existing_folder, help="where the tables are")
+    folder = parser.parse_args(arguments).folder
+    plot_errors(folder, read_rows(folder, "errors", ErrorRow, ERROR_NAMES))
+    plot_tests(folder, read_rows(folder, "tests", TestRow, TEST_NAMES))
+
+
+if __name__ == "__main__":
+    redraw()

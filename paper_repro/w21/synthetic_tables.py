@@ -191,14 +191,17 @@ def write_errors(
     finished: list[Cell],
     truth: dict[tuple[str, int], np.ndarray],
     rows: list[dict[str, str]] | None,
-) -> None:
-    """Table of the estimators: mean absolute errors, variances, times.
+) -> list[ErrorRow]:
+    """Writes the table of the estimators: mean absolute errors, variances, times.
 
     Args:
         folder: folder of the experiment.
         finished: cells of the estimators.
         truth: independent estimates of the true SKCE by model and dimension.
         rows: rows of the published table, or None.
+
+    Returns:
+        The rows of the table.
     """
     published = published_cells(rows, "estimator")
     table = []
@@ -211,6 +214,7 @@ def write_errors(
         error = values.std(ddof=1) / np.sqrt(values.size) if values.size > 1 else 0.0
         lines.append(f"- true SKCE, {model}, d = {dimension}: {values.mean():.5g} (SE {error:.1g})")
     write_table(folder, "errors", table, "\n".join(lines), names=ERROR_NAMES)
+    return table
 
 
 def _test_row(cell: Cell, published: dict[Any, dict[str, str]]) -> TestRow:
@@ -249,16 +253,22 @@ def _refused_rows(finished: list[Cell], published: dict[Any, dict[str, str]]) ->
     return table
 
 
-def write_tests(folder: Path, finished: list[Cell], rows: list[dict[str, str]] | None) -> None:
-    """Table of the tests: test errors and times.
+def write_tests(
+    folder: Path, finished: list[Cell], rows: list[dict[str, str]] | None
+) -> list[TestRow]:
+    """Writes the table of the tests: test errors and times.
 
     Args:
         folder: folder of the experiment.
         finished: cells of the tests.
         rows: rows of the published table, or None.
+
+    Returns:
+        The rows of the table.
     """
     published = published_cells(rows, "test")
     table = [_test_row(cell, published) for cell in finished]
     table += _refused_rows(finished, published)
     note = TESTS_NOTE + "\n" + _summary(row.z for row in table)
     write_table(folder, "tests", table, note, names=TEST_NAMES)
+    return table
