@@ -15,10 +15,12 @@ from calibjax import estimators, hypothesis_tests
 from calibjax.distributions import Normal, sample_targets
 from experiments.harness import cells, command_line
 from paper_repro.w21 import friedman as w21_friedman
+from paper_repro.w21 import friedman_figures as w21_figures
 from paper_repro.w21 import friedman_networks as w21_friedman_networks
 from paper_repro.w21 import friedman_statistics as w21_friedman_statistics
 from paper_repro.w21 import friedman_tables as tables
 
+SPLITS = w21_friedman.SPLITS
 TINY = w21_friedman.Settings(
     iterations=40,
     networks=2,
@@ -280,7 +282,7 @@ def test_a_second_run_reads_what_the_first_wrote(finished, monkeypatch):
     for name in ("networks", "ensemble", "pvalues", "claims"):
         assert (folder / f"{name}.md").is_file()
     assert (folder / "figure_3.svg").is_file()
-    assert (folder / "figure_12.svg").is_file()
+    assert (folder / "figure_12.png").is_file()
     refuse = lambda *args, **options: pytest.fail("computed again")  # noqa: E731
     for name in ("evaluate", "evaluate_skipping", "exact_pvalues"):
         monkeypatch.setattr(w21_friedman, name, refuse)
@@ -380,3 +382,52 @@ def test_the_committed_results_agree_with_the_published_ones():
     assert [row.median_inside for row in rows] == ["yes" if x else "no" for x in inside]
     chosen = [int(row.iteration) in (0, 1, 10, 100, 500, 1500, 5000) for row in rows]
     assert np.all(inside[chosen])
+
+
+def test_figures(tmp_path, monkeypatch):
+    """Lines and bands of Fig. 3 and 12 against the statistics; the axis of iterations is linear."""
+    figures = {}
+    monkeypatch.setattr(
+        w21_figures,
+        "save_figure",
+        lambda folder, name, figure, dots: figures.update({name: figure}),
+    )
+    names = w21_friedman_statistics.STATISTICS
+    rng = np.random.default_rng(0)
+    networks = {split: {k: rng.uniform(0.1, 1, (5001, 4)) for k in names} for split in SPLITS}
+    ensemble = {split: {k: rng.uniform(0.1, 1, 5001) for k in names} for split in SPLITS}
+    row = {"dataset": "test", "statistic": "MSE", "iteration": "700", "estimate": "0.7"}
+    rows = [row, row | {"iteration": "5"}, row | {"iteration": "2000"}]
+    results = tables.Results([], networks, ensemble, {}, {})
+    w21_figures.plot(tmp_path, results, rows)
+
+    panels = [axes.get_ylabel() for axes in figures["figure_12"].axes]
+    assert len(panels) == len(set(panels)) == 6
+    assert [axes.get_ylabel() for axes in figures["figure_3"].axes] == [
+        "MSE",
+        "average NLL",
+        "SKCE$_k$ (biased)",
+        "$p$-value (bootstrap)",
+    ]
+    assert all(axes.get_xscale() == "linear" for f in figures.values() for axes in f.axes)
+    axes = figures["figure_3"].axes[0]
+    iterations, shown = np.arange(10, 1501), networks["test"]["MSE"][10:1501]
+    assert axes.get_xlim() == (10, 1500)
+    _, _, mean, line, points = axes.lines  # of the training data first, without published ones
+    np.testing.assert_array_equal(mean.get_xydata(), np.stack([iterations, shown.mean(1)], 1))
+    np.testing.assert_array_equal(line.get_ydata(), ensemble["test"]["MSE"][10:1501])
+    np.testing.assert_array_equal(points.get_xydata(), [[700, 0.7]])
+    edges = axes.collections[1].get_paths()[0].vertices[:, 1]
+    assert (edges.min(), edges.max()) == (shown.min(), shown.max())
+
+
+def test_bands_hold_all_values():
+    iterations, values = np.arange(10, 5000), np.random.default_rng(0).normal(size=(4990, 3))
+    places, low, high = w21_figures._band(iterations, values)
+    assert places.size <= w21_figures.MOST_STEPS
+    block = np.searchsorted(places, iterations, side="right") - 1
+    for i in range(places.size):
+        inside = values[block == i]
+        assert (low[i], high[i]) == (inside.min(), inside.max())
+    few = w21_figures._band(iterations[:400], values[:400])
+    np.testing.assert_array_equal(few[1:], [values[:400].min(1), values[:400].max(1)])
