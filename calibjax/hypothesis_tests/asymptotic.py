@@ -1,6 +1,7 @@
 """Tests that rely on the large-sample distribution of an estimator."""
 
 import functools
+import math
 
 import jax
 import jax.numpy as jnp
@@ -18,6 +19,8 @@ from calibjax.hypothesis_tests.centering import centered_diagonal, diagonal, row
 from calibjax.hypothesis_tests.result import CalibrationTestResult, simulated_result
 from calibjax.hypothesis_tests.simulation import multinomial_counts, resamples_at_once
 from calibjax.kernels import Kernel
+
+VARIANCES = ("blocks", "pairs")
 
 
 @functools.partial(jax.jit, static_argnames=("num_samples", "batch_size"))
@@ -107,35 +110,51 @@ def bootstrap_skce_test(
     return simulated_result(n * estimate, null_samples, estimate, draws="resamples")
 
 
+def _squared_pair(kernel: Kernel, x: PyTree, y: PyTree) -> jax.Array:
+    return jnp.square(sample_pair(kernel, x, y))
+
+
 def block_skce_test(
-    kernel: Kernel, predictions: Distribution, targets: ArrayLike, *, block_size: int
+    kernel: Kernel,
+    predictions: Distribution,
+    targets: ArrayLike,
+    *,
+    block_size: int,
+    variance: str = "blocks",
 ) -> CalibrationTestResult:
     """Asymptotic test of calibration with the block estimator of the SKCE.
 
-    With m = ⌊n/B⌋ blocks and their unbiased estimates η_b, under calibration z = √m mean(η) / sd(η)
-    is approximately standard normal (standard deviation with m − 1), and p = P(N(0, 1) ≥ z). The
-    approximation requires many blocks: with two, 10 to 13 % of calibrated data sets are rejected at
-    level 5 % in W21's models; with large blocks, B = √n, it rejects too rarely, 2 to 3 % at n =
-    1024. It detects the same errors as `bootstrap_skce_test`, with much less power. Prefer
-    `exact_skce_test` unless more than n B / 2 pairs are too expensive.
+    With m = ⌊n/B⌋ blocks and their unbiased estimates η_b, under calibration z = √m mean(η) / σ̂ is
+    approximately standard normal, and p = P(N(0, 1) ≥ z). There are two estimates of the standard
+    deviation σ of a block estimate; the second holds for calibrated models only:
+
+        "blocks"  σ̂² = Σ_b (η_b − mean(η))² / (m − 1),
+        "pairs"   σ̂² = mean of h² over the pairs within blocks / (B (B − 1) / 2).
+
+    The approximation requires many blocks. With two blocks of two, "blocks" rejects 10 to 13 % of
+    calibrated data sets at level 5 % in W21's models, and "pairs" none, since z ≤ √2. With large
+    blocks, B = √n, "blocks" rejects too rarely, 2 to 3 % at n = 1024; "pairs", which averages over
+    more numbers, is closer to the level. Both detect the same errors as `bootstrap_skce_test`, with
+    much less power. Prefer `exact_skce_test` unless more than n B / 2 pairs are too expensive.
 
     Args:
         kernel: kernel on pairs (prediction, target).
         predictions: batch of n distributions.
         targets: [n] or [n, d].
         block_size: B, 2 ≤ B ≤ n / 2.
+        variance: "blocks" or "pairs", the estimate of σ².
 
     Returns:
         The result; `statistic` is z, `estimate` the block estimate of the SKCE.
 
     Raises:
         TypeError: if an argument is of the wrong kind.
-        ValueError: if shapes or values are wrong, there are fewer than two blocks, or all block
-            estimates are equal up to rounding, so that their standard deviation is zero (then the
-            result under `jit` is NaN).
+        ValueError: if shapes, values or the option are wrong, there are fewer than two blocks, or
+            all block estimates are equal up to rounding, so that their standard deviation is zero
+            (then the result under `jit` is NaN).
         NotImplementedError: if the expectations have no closed form.
 
-    Cost: n B / 2 evaluations of h, O(n + tile²) memory.
+    Cost: n B / 2 evaluations of h, twice as many with "pairs"; O(n + tile²) memory.
 
     References: W21 Remark B.1; W19 Corollary G.1 (B = 2).
 
@@ -151,6 +170,7 @@ def block_skce_test(
     kernel, samples = checked_samples(kernel, predictions, targets, minimum=4)
     num_samples = _checks.leading_size("predictions", samples[0])
     block_size = _checks.size_in_range("block_size", block_size, 2, num_samples // 2)
+    variance = _checks.choice("variance", variance, VARIANCES)
     blocks = pairwise.block_means(sample_pair, kernel, samples, block_size=block_size)
     estimate, spread = blocks.mean(), blocks.std(ddof=1)
     rounding = 100 * jnp.finfo(blocks.dtype).eps * jnp.max(jnp.abs(blocks))
@@ -160,6 +180,10 @@ def block_skce_test(
             f"predictions, targets: expected block estimates that differ, got {blocks.shape[0]} "
             f"blocks that are all {estimate} up to rounding"
         )
+    if variance == "pairs":
+        squares = pairwise.block_means(_squared_pair, kernel, samples, block_size=block_size).mean()
+        # The blocks still say whether there is any variance at all.
+        spread = jnp.where(jnp.isnan(spread), spread, jnp.sqrt(squares / math.comb(block_size, 2)))
     statistic = jnp.sqrt(blocks.shape[0]) * estimate / spread
     pvalue = jnp.maximum(norm.sf(statistic), jnp.finfo(statistic.dtype).tiny)  # never zero
     return CalibrationTestResult(statistic, pvalue, estimate)

@@ -1,4 +1,5 @@
 import functools
+import itertools
 
 import jax
 import jax.numpy as jnp
@@ -98,19 +99,63 @@ def test_block_test_against_scipy(block_size):
     assert test.null_samples is None
 
 
+@pytest.mark.parametrize("block_size", [2, 5, 11])
+def test_block_test_with_the_variance_of_pairs(block_size):
+    """The second p-value of W21 Remark B.1, as it is printed there."""
+    kernel, predictions, targets, h, samples = oracles.cases()["categorical-5-label"]
+    matrix, num_blocks = oracles.h_matrix(h, samples), 23 // block_size
+    pairs = [
+        matrix[i, j]
+        for b in range(num_blocks)
+        for i, j in itertools.combinations(range(b * block_size, (b + 1) * block_size), 2)
+    ]
+    scale = np.sqrt(num_blocks * block_size * (block_size - 1) / 2)
+    z = scale * np.mean(pairs) / np.sqrt(np.mean(np.square(pairs)))
+    test = hypothesis_tests.block_skce_test(
+        kernel, predictions, targets, block_size=block_size, variance="pairs"
+    )
+    np.testing.assert_allclose(test.statistic, z, rtol=1e-10)
+    np.testing.assert_allclose(test.pvalue, stats.norm.sf(z), rtol=1e-10)
+    np.testing.assert_allclose(test.estimate, np.mean(pairs), rtol=1e-10)
+
+
 @pytest.mark.slow
-def test_block_test_level_with_many_blocks():
-    n, num_datasets = 200, 1000
-    kernel = oracles.normal_kernel()
+@pytest.mark.parametrize(
+    ("n", "block_size", "variance", "least", "most"),
+    [
+        (200, 2, "blocks", 0.05, 0.05),
+        (200, 2, "pairs", 0.05, 0.05),
+        # What the docstring says of few and of large blocks.
+        (4, 2, "blocks", 0.10, 0.13),
+        (4, 2, "pairs", 0.0, 0.0),
+        (256, 16, "blocks", 0.02, 0.03),
+        (256, 16, "pairs", 0.04, 0.06),
+    ],
+)
+def test_block_test_level(n, block_size, variance, least, most):
+    kernel, num_datasets = oracles.normal_kernel(), 1000
 
     def pvalue(key):
         keys = jax.random.split(key)
         predictions = distributions.Normal(jax.random.uniform(keys[0], (n,)), jnp.full(n, 0.1))
         targets = distributions.sample_targets(keys[1], predictions)
-        return hypothesis_tests.block_skce_test(kernel, predictions, targets, block_size=2).pvalue
+        return hypothesis_tests.block_skce_test(
+            kernel, predictions, targets, block_size=block_size, variance=variance
+        ).pvalue
 
-    rate = jnp.mean(jax.jit(jax.vmap(pvalue))(jax.random.split(KEY, num_datasets)) <= 0.05)
-    assert abs(rate - 0.05) < 3 * np.sqrt(0.05 * 0.95 / num_datasets)
+    keys = jax.random.split(KEY, num_datasets)
+    rate = jnp.mean(jax.jit(lambda k: jax.lax.map(pvalue, k, batch_size=50))(keys) <= 0.05)
+    bounds = [(rate - p, 3 * np.sqrt(p * (1 - p) / num_datasets)) for p in (least, most)]
+    assert bounds[0][0] >= -bounds[0][1]
+    assert bounds[1][0] <= bounds[1][1]
+
+
+def test_block_test_with_the_variance_of_pairs_has_power():
+    predictions, targets, _ = oracles.normal_data(100, calibrated=False)
+    test = hypothesis_tests.block_skce_test(
+        oracles.normal_kernel(), predictions, targets, block_size=10, variance="pairs"
+    )
+    assert test.pvalue < 1e-3
 
 
 def test_block_pvalue_is_never_zero():
@@ -131,6 +176,10 @@ def test_wrong_input():
             ValueError, match=f"block_size: expected an integer between 2 and 11, got {size}"
         ):
             hypothesis_tests.block_skce_test(kernel, predictions, targets, block_size=size)
+    with pytest.raises(ValueError, match="variance: expected one of 'blocks', 'pairs', got 'both'"):
+        hypothesis_tests.block_skce_test(
+            kernel, predictions, targets, block_size=2, variance="both"
+        )
     same = distributions.Normal(jnp.zeros(8), jnp.ones(8))
     with pytest.raises(ValueError, match="block estimates that differ, got 4 blocks"):
         hypothesis_tests.block_skce_test(kernel, same, jnp.zeros(8), block_size=2)
@@ -146,6 +195,8 @@ def test_equal_blocks_give_no_pvalue(num_blocks, dtype):
     arguments = oracles.categorical_kernel(), predictions, jnp.zeros(2 * num_blocks, int)
     with pytest.raises(ValueError, match="block estimates that differ"):
         hypothesis_tests.block_skce_test(*arguments, block_size=2)
+    with pytest.raises(ValueError, match="block estimates that differ"):
+        hypothesis_tests.block_skce_test(*arguments, block_size=2, variance="pairs")
     traced = jax.jit(functools.partial(hypothesis_tests.block_skce_test, block_size=2))(*arguments)
     assert jnp.isnan(traced.pvalue)
 

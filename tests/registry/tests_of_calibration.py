@@ -34,7 +34,7 @@ def _skce_tests(family: Family, name: str) -> list[Call]:
             "batch_size": BATCH,
         },
         "bootstrap_skce_test": {"key": a.key(), "num_samples": B, "batch_size": BATCH},
-        "block_skce_test": {"block_size": a.integer(2)},
+        "block_skce_test": {"block_size": a.integer(2), "variance": a.choice("blocks")},
         "spectrum_skce_test": {
             "key": a.key(),
             "num_samples": B,
