@@ -52,7 +52,7 @@ class Settings:
 
 
 SETTINGS = {
-    "quick": Settings(1_000, 199, data_sets=20, repeated_resamples=500, repeated_redraws=99),
+    "quick": Settings(1_000, 199, data_sets=10, repeated_resamples=200, repeated_redraws=99),
     "paper": Settings(),
 }
 
