@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from calibjax import _checks
-from calibjax.plotting.figures import BLACK, BLUE, axes_to_draw_on, shown_values
+from calibjax.plotting.figures import BLACK, BLUE, RED, axes_to_draw_on, shown_values
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -61,7 +61,7 @@ def estimate_histogram(
     axis.stairs(heights, edges, fill=True, color=BLUE, alpha=0.55, label="estimates")  # one path
     axis.axvline(values.mean(), color=BLACK, linewidth=1.5, label="mean")
     if true_value is not None:
-        axis.axvline(true_value, color=BLACK, linewidth=1.5, linestyle="--", label="true value")
+        axis.axvline(true_value, color=RED, linewidth=1.5, linestyle="--", label="true value")
     axis.set(xlabel="calibration error estimate", ylabel="data sets")
     if is_new:
         axis.spines[["top", "right"]].set_visible(False)
