@@ -1,5 +1,8 @@
 """Files of figures, and labels beside lines."""
 
+import re
+from xml.etree import ElementTree
+
 import numpy as np
 import pytest
 from matplotlib.figure import Figure
@@ -27,6 +30,22 @@ def test_the_same_figure_is_the_same_file(tmp_path, dots, ending, start):
         contents.append((tmp_path / f"{name}.{ending}").read_bytes())
     assert contents[0] == contents[1]
     assert contents[0].startswith(start)
+
+
+def test_drawings_are_compact_and_complete(tmp_path):
+    """Against what matplotlib writes: the same elements, none that is used is without its name."""
+    axes = drawn()[0]
+    axes.scatter([0.2, 0.4], [1, 2], [9, 30], label="dots")
+    axes.legend()
+    save_figure(tmp_path, "compact", axes.figure)
+    axes.figure.savefig(tmp_path / "full.svg", metadata={"Date": None})
+    compact, full = (ElementTree.parse(tmp_path / f"{x}.svg") for x in ("compact", "full"))
+    assert [x.tag for x in compact.iter()] == [x.tag for x in full.iter()]
+    text = (tmp_path / "compact.svg").read_text()
+    assert len(text) < 0.9 * (tmp_path / "full.svg").stat().st_size
+    used = {name.rstrip('")') for name in re.findall(r'(?:href="|url\()#([^ ]*?["\)])', text)}
+    assert used
+    assert used <= {x.get("id") for x in compact.iter()}
 
 
 def test_labels_are_apart_inside_and_in_the_order_of_the_ends():
