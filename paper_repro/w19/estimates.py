@@ -56,7 +56,7 @@ class Settings:
 
 
 SETTINGS = {
-    "quick": Settings((2, 10), 2, 10, 100, figures=2),
+    "quick": Settings((10,), 2, 10, 100, figures=1),
     "paper": Settings((2, 10, 100, 1000), 100, 100, 250),
 }
 PARTS = ("figure_1", *(f"m{m}" for m in SETTINGS["paper"].classes))

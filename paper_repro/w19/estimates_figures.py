@@ -9,16 +9,19 @@ from matplotlib.figure import Figure
 from tqdm import tqdm
 
 from calibjax.plotting import estimate_histogram
-from experiments.harness.figures import save_figure
+from experiments.harness.figures import COLORS, save_figure
 from paper_repro.w19.estimates_simulation import BETAS, ESTIMATORS, NAME, SHARES
 from paper_repro.w19.estimates_tables import LABELS, Group
+from paper_repro.w19.figures import add_legend, with_subscripts
 from paper_repro.w19.simulation import MODELS
 
 FIRST_ESTIMATORS = ("ece_uniform", "biased_median", "unbiased_median", "block_median")
 SUMMARY_ESTIMATORS = ("ece_uniform", "ece_median_variance", *FIRST_ESTIMATORS[1:])
 # W19 numbers its figures by estimator, then β, then α in this order.
 CONCENTRATIONS = (1.0, 0.1)
-SYMBOLS = {"uniform": "β uniform", "first": "β = e₁"}
+X_LABEL = "calibration error estimate"
+Y_LABEL = "number of data sets, relative to the largest bar"
+SYMBOLS = {"uniform": "$β$ uniform", "first": "$β = e_1$"}
 
 
 def _panel(axes: Axes, group: Group, share: float, beta: str, estimator: str, bins: int) -> None:
@@ -28,8 +31,10 @@ def _panel(axes: Axes, group: Group, share: float, beta: str, estimator: str, bi
     )
     estimate_histogram(estimates, true_value=true_value, axis=axes, bins=bins)
     axes.set(xlabel="", ylabel="", yticks=[])
-    axes.locator_params(axis="x", nbins=4)
+    axes.locator_params(axis="x", nbins=2)
     axes.tick_params(labelsize=7)
+    axes.spines["left"].set_visible(False)
+    axes.patch.set_visible(False)  # a white one, which would be in the file
 
 
 def plot_first(folder: Path, group: Group) -> None:
@@ -41,7 +46,10 @@ def plot_first(folder: Path, group: Group) -> None:
             _panel(axes, group, share, beta, estimator, 40)
         row[0].set_ylabel(model)
     for axes, estimator in zip(panels[0], FIRST_ESTIMATORS, strict=True):
-        axes.set_title(LABELS[estimator], fontsize=9)
+        axes.set_title(with_subscripts(LABELS[estimator]), fontsize=9)
+    figure.supxlabel(X_LABEL, fontsize=9)
+    figure.supylabel(Y_LABEL, fontsize=9)
+    add_legend(figure, axes, "outside upper center")
     save_figure(folder, "figure_1", figure)
 
 
@@ -61,17 +69,21 @@ def plot_histograms(folder: Path, groups: list[Group], count: int) -> None:
         chosen = [group for group in groups if group.concentration == a]
         if not chosen:
             continue
-        height = 0.7 + 1.4 * len(chosen)
+        height = 1.1 + 1.4 * len(chosen)
         figure = Figure(figsize=(10, height))  # a layout engine would take as long as the drawing
-        figure.subplots_adjust(0.05, 0.3 / height, 0.98, 1 - 0.6 / height, 0.15, 0.3)
+        figure.subplots_adjust(0.06, 0.75 / height, 0.98, 1 - 0.55 / height, 0.15, 0.3)
         panels = figure.subplots(len(chosen), len(SHARES), squeeze=False)
         for row, group in zip(panels, chosen, strict=True):
             for axes, share in zip(row, SHARES, strict=True):
                 _panel(axes, group, share, beta, estimator, 25)
-            row[0].set_ylabel(f"m = {group.num_classes}")
+            row[0].set_ylabel(f"$m$ = {group.num_classes}")
         for axes, share in zip(panels[0], SHARES, strict=True):
-            axes.set_title(f"π = {share}", fontsize=9)
-        figure.suptitle(f"{LABELS[estimator]}, a = {a:g}, {SYMBOLS[beta]}", fontsize=10)
+            axes.set_title(f"$π$ = {share}", fontsize=9)
+        title = f"{with_subscripts(LABELS[estimator])}; $a$ = {a:g}, {SYMBOLS[beta]}"
+        figure.suptitle(title, fontsize=10, y=1 - 0.1 / height, va="top")
+        figure.supxlabel(X_LABEL, fontsize=9, y=0.3 / height)
+        figure.supylabel(Y_LABEL, fontsize=9, x=0.01)
+        add_legend(figure, axes, "lower center")
         save_figure(folder, f"figure_{number:02d}", figure)
 
 
@@ -82,10 +94,12 @@ def _summarize(
     values = [group.of(share, beta, estimator) for share in SHARES]
     truth = [group.true_value(share, beta, estimator) for share in SHARES]
     low, high = np.quantile(values, [0.05, 0.95], axis=1)
-    axes.vlines(x, low, high, color=color, linewidth=1.5)
-    label = f"m = {group.num_classes}"
+    gaps = np.full_like(x, np.nan)  # so that all lines are one path
+    ends = [np.stack(parts, 1).ravel() for parts in ((x, x, gaps), (low, high, gaps))]
+    axes.plot(*ends, color=color, linewidth=1.5)
+    label = f"$m$ = {group.num_classes}"
     axes.plot(x, np.mean(values, 1), "o", color=color, markersize=3, label=label)
-    axes.plot(x, truth, "_", color="black", markersize=7, zorder=3)
+    axes.plot(x, truth, "_", color="black", markersize=7, zorder=3, label="true value")
 
 
 def plot_summary(folder: Path, groups: list[Group]) -> None:
@@ -100,17 +114,17 @@ def plot_summary(folder: Path, groups: list[Group]) -> None:
                 if group.concentration == a:
                     i = sizes.index(group.num_classes)
                     shift = 0.045 * (i - (len(sizes) - 1) / 2)
-                    _summarize(axes, group, beta, estimator, f"C{i}", shift)
+                    _summarize(axes, group, beta, estimator, COLORS[i], shift)
             axes.axhline(0, color="gray", linewidth=0.5)
-        row[0].set_ylabel(LABELS[estimator].replace(", median heuristic", ""), fontsize=8)
+        label = with_subscripts(LABELS[estimator].replace(", median heuristic", ""))
+        row[0].set_ylabel(label.replace(", ", ",\n"), fontsize=9)
     for axes, (a, beta) in zip(panels[0], columns, strict=True):
-        axes.set_title(f"a = {a:g}, {SYMBOLS[beta]}", fontsize=10)
+        axes.set_title(f"$a$ = {a:g}, {SYMBOLS[beta]}", fontsize=10)
     for axes in panels[-1]:
-        axes.set(xlabel="π", xticks=SHARES)
-    handles, labels = max(
-        (x.get_legend_handles_labels() for x in panels[0]), key=lambda x: len(x[0])
-    )
-    figure.legend(handles, labels, loc="outside lower center", ncols=len(labels))
+        axes.set(xlabel="share $π$ of labels from $β$", xticks=SHARES)
+    fullest = max(panels[0], key=lambda axes: len(axes.lines))  # with --only some are empty
+    title = "dots: means of the estimates, bars: their central 90 %"
+    add_legend(figure, fullest, "outside lower center", title=title)
     save_figure(folder, "summary", figure)
 
 

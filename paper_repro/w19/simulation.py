@@ -169,21 +169,27 @@ class Chunk:
 def draw_data_set(key: jax.Array, model: str, num_samples: int) -> tuple[jax.Array, jax.Array]:
     """Predictions Dir(0.1, …, 0.1), [n, 10], and labels, [n]."""
     share, beta = MODELS[model]
+    return _draw_data_set(key, share, beta == "uniform", num_samples)
+
+
+def _draw_data_set(
+    key: jax.Array, share: float, is_uniform: bool, num_samples: int
+) -> tuple[jax.Array, jax.Array]:
     prediction_key, label_key, choice_key, other_key = jax.random.split(key, 4)
     concentration = jnp.full(NUM_CLASSES, CONCENTRATION)
     probs = jax.random.dirichlet(prediction_key, concentration, (num_samples,))
     predicted = jax.random.categorical(label_key, jnp.log(probs))
     others = jax.random.randint(other_key, (num_samples,), 0, NUM_CLASSES)
-    others = others if beta == "uniform" else jnp.zeros_like(others)
+    others = jnp.where(is_uniform, others, 0)
     is_predicted = jax.random.uniform(choice_key, (num_samples,)) < 1 - share
     return probs, jnp.where(is_predicted, predicted, others)
 
 
-@functools.partial(jax.jit, static_argnames=("model", "num_samples"))
+@functools.partial(jax.jit, static_argnames="num_samples")
 def _draw_data_sets(
-    keys: jax.Array, *, model: str, num_samples: int
+    keys: jax.Array, share: float, is_uniform: bool, *, num_samples: int
 ) -> tuple[jax.Array, jax.Array]:
-    return jax.vmap(lambda key: draw_data_set(key, model, num_samples))(keys)
+    return jax.vmap(lambda key: _draw_data_set(key, share, is_uniform, num_samples))(keys)
 
 
 @jax.jit
@@ -220,7 +226,8 @@ def _timed(function: Callable, *args: Any) -> tuple[Any, float]:
 def chunk_data(chunk: Chunk) -> tuple[jax.Array, jax.Array]:
     """Predictions and labels of the data sets of a chunk, in batches, [b, s, n, …]."""
     keys = jax.random.split(cells.key_of(f"{NAME}/{chunk.name}/data"), chunk.data_sets)
-    data = _draw_data_sets(keys, model=chunk.model, num_samples=chunk.num_samples)
+    share, beta = MODELS[chunk.model]
+    data = _draw_data_sets(keys, share, beta == "uniform", num_samples=chunk.num_samples)
     return jax.tree.map(lambda x: x.reshape(-1, chunk.batch_size, *x.shape[1:]), data)
 
 

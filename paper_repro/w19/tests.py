@@ -17,14 +17,13 @@ from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
-from matplotlib.figure import Figure
 from tqdm import tqdm
 
 from experiments.harness import cells, command_line
 from experiments.harness.cells import Store
-from experiments.harness.figures import save_figure
 from experiments.harness.tables import write_table
 from paper_repro.w19.simulation import EXACT, MODELS, NAME, TESTS, Chunk, simulate
+from paper_repro.w19.tests_figures import plot
 
 
 @dataclasses.dataclass(frozen=True)
@@ -105,6 +104,19 @@ def _error_rows(finished: dict[str, list[dict[str, Any]]]) -> Iterator[dict[str,
             yield row
 
 
+def curve_rows(finished: dict[str, list[dict[str, Any]]]) -> Iterator[dict[str, Any]]:
+    """Test errors at the levels 0, 0.01, …, 1, from which Fig. 2 is drawn."""
+    levels = np.arange(101) / 100
+    for model in MODELS:
+        curves = {
+            test.label: test_errors(_pvalues(finished, model, test.slug), model, levels)
+            for test in TESTS
+        }
+        for i, level in enumerate(levels):
+            errors = {label: float(errors[i]) for label, errors in curves.items()}
+            yield {"model": model, "level": float(level)} | errors
+
+
 def _position(errors: np.ndarray, num_data_sets: int) -> str:
     """Where a curve of test errors lies, beyond three standard errors of the diagonal."""
     deviations = (errors - GRID) / np.sqrt(GRID * (1 - GRID) / num_data_sets)
@@ -140,6 +152,10 @@ for M2 and M3, with binomial standard errors (SE). The paper shows curves and pr
 C is consistency resampling of the ECE, D are the distribution-free bounds, A_uq the bootstrap and
 A_l the block test. The block test has no p-value where all block estimates are equal: that counts
 as not rejected and happened {undefined} times.
+"""
+
+CURVES_NOTE = """
+The curves of Fig. 2: share of p ≤ level for the calibrated model M1, of p > level for M2 and M3.
 """
 
 CLAIMS_NOTE = """
@@ -198,29 +214,14 @@ def write_tables(
     write_table(folder, "claims", _claim_rows(finished), CLAIMS_NOTE)
 
 
-def plot(folder: Path, finished: dict[str, list[dict[str, Any]]]) -> None:
-    """Fig. 2: test errors over the significance level."""
-    figure = Figure(figsize=(9.5, 3.8), layout="constrained")
-    levels = np.linspace(0, 1, 1001)
-    for axes, model in zip(figure.subplots(1, 3), MODELS, strict=True):
-        for i, test in enumerate(TESTS):
-            errors = test_errors(_pvalues(finished, model, test.slug), model, levels)
-            style = {"color": "black"} if test is EXACT else {"color": f"C{i}"}
-            axes.plot(levels, errors, label=test.label, linewidth=1.5, **style)
-        axes.plot([0, 1], [0, 1], color="gray", linestyle="--", linewidth=1)
-        kind = "type I error" if model == "M1" else "type II error"
-        axes.set(title=model, xlabel="significance level", ylabel=kind, box_aspect=1)
-    handles, labels = axes.get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=len(labels))
-    save_figure(folder, "figure_2", figure)
-
-
 def run(run: command_line.Run) -> None:
     """Runs the experiment; W19 publishes no numbers of it, so that --data is not needed."""
     settings, store = SETTINGS[run.preset], run.store(NAME, __file__)
     finished = finished_cells(store, settings)
     write_tables(store.folder, settings, finished)
-    plot(store.folder, finished)
+    curves = list(curve_rows(finished))
+    write_table(store.folder, "curves", curves, CURVES_NOTE)
+    plot(store.folder, curves)
 
 
 if __name__ == "__main__":

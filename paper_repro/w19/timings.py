@@ -10,23 +10,21 @@ import dataclasses
 import functools
 import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from matplotlib.figure import Figure
 from tqdm import tqdm
 
 from calibjax import distances, estimators, kernels
 from calibjax.distributions import Categorical
 from experiments.harness import cells, command_line
 from experiments.harness.cells import Store
-from experiments.harness.figures import save_figure
 from experiments.harness.tables import write_table
 from paper_repro.w19.estimates_simulation import MIN_BIN_SIZE
 from paper_repro.w19.simulation import BINS_PER_CLASS, CONCENTRATION, w19_kernel
+from paper_repro.w19.timings_figures import plot
 
 NAME = "w19_timings"
 MAX_REPETITIONS = 1000
@@ -48,7 +46,7 @@ class Settings:
 
 
 SETTINGS = {
-    "quick": Settings((10,), (10, 100), 0.01),
+    "quick": Settings((10,), (100,), 0.01),
     "paper": Settings((2, 10, 100, 1000), (10, 30, 100, 300, 1000), 1.0),
 }
 
@@ -185,43 +183,24 @@ def _claim_rows(times: Times, m: int, n: int) -> Iterator[Claim]:
     yield Claim(f"{other}, compared with uniform ones", "much slower", text)
 
 
-def write_tables(folder: Path, settings: Settings, times: Times) -> None:
-    """Tables of all times, and of what the paper says about them."""
-    rows = [
+def time_rows(settings: Settings, times: Times) -> list[dict[str, Any]]:
+    """The table of all times."""
+    return [
         {"m": m, "n": n} | {procedure: times[procedure, m, n] for procedure in PROCEDURES}
         for m in settings.classes
         for n in settings.sizes
     ]
-    write_table(folder, "times", rows, TIMES_NOTE)
-    claims = _claim_rows(times, settings.classes[-1], settings.sizes[-1])
-    write_table(folder, "claims", claims, CLAIMS_NOTE)
-
-
-def plot(folder: Path, settings: Settings, times: Times) -> None:
-    """Fig. 37: time over n, for each m."""
-    figure = Figure(figsize=(8.5, 3), layout="constrained")
-    panels = figure.subplots(1, len(settings.classes), sharey=True, squeeze=False)[0]
-    colors = {label: f"C{i}" for i, label in enumerate([*ECES, *SKCES])}
-    for axes, m in zip(panels, settings.classes, strict=True):
-        for procedure in PROCEDURES:
-            label = procedure.split(" with ")[0]
-            style = "--" if procedure in SKCES else "-"
-            values = [times[procedure, m, n] for n in settings.sizes]
-            look = {"marker": "o", "markersize": 3, "color": colors[label], "label": procedure}
-            axes.plot(settings.sizes, values, style, **look)
-        axes.set(xscale="log", yscale="log", xlabel="samples n", title=f"m = {m}")
-    panels[0].set_ylabel("time of one evaluation [s]")
-    handles, labels = panels[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=4, fontsize=7)
-    save_figure(folder, "figure_37", figure)
 
 
 def run(run: command_line.Run) -> None:
     """Runs the experiment; W19 publishes a figure and no numbers, so that --data is not needed."""
     settings, store = SETTINGS[run.preset], run.store(NAME, __file__)
     times = finished_cells(store, settings)
-    write_tables(store.folder, settings, times)
-    plot(store.folder, settings, times)
+    rows = time_rows(settings, times)
+    write_table(store.folder, "times", rows, TIMES_NOTE)
+    claims = _claim_rows(times, settings.classes[-1], settings.sizes[-1])
+    write_table(store.folder, "claims", claims, CLAIMS_NOTE)
+    plot(store.folder, rows)
 
 
 if __name__ == "__main__":

@@ -192,7 +192,8 @@ def test_the_models_of_figure_1(group, tmp_path, monkeypatch):
     assert axes == list(axes[0].figure.axes)  # from left to right and from top to bottom
     assert [x.get_ylabel() for x in axes[::4]] == list(MODELS)
     assert [x.get_title() for x in axes[:4]] == [
-        w19_estimates_tables.LABELS[row[-2]] for row in shown[:4]
+        "ECE, uniform bins",
+        *(rf"SKCE$_{{\text{{{x}}}}}$, median heuristic" for x in ("b", "uq", "ul")),
     ]
 
 

@@ -9,6 +9,7 @@ from calibjax import distributions, estimators
 from experiments.harness import command_line
 from paper_repro.w19 import simulation as w19_simulation
 from paper_repro.w19 import tests as w19_tests
+from paper_repro.w19 import tests_figures as w19_tests_figures
 
 SMALL = w19_simulation.Chunk("M1", 0, 4, 2, 16, 19)
 
@@ -91,6 +92,28 @@ def test_errors_of_known_pvalues():
     assert w19_tests.level_deviations(np.full(100, 0.005))[0] == pytest.approx(99.498744)
 
 
+def test_the_curves_of_figure_2(tmp_path, monkeypatch):
+    """A panel for each model and test, with the errors of its p-values."""
+    tests = w19_simulation.TESTS[:2]
+    monkeypatch.setattr(w19_tests, "TESTS", tests)
+    pvalues = {
+        model: {test.slug: [0.1 * (i + 1), 0.3 * (j + 1), 1.0] for j, test in enumerate(tests)}
+        for i, model in enumerate(w19_simulation.MODELS)
+    }
+    finished = {model: [{"pvalues": values}] for model, values in pvalues.items()}
+    saved = []
+    monkeypatch.setattr(w19_tests_figures, "save_figure", lambda *args: saved.append(args))
+    w19_tests_figures.plot(tmp_path, list(w19_tests.curve_rows(finished)))
+    ((_, name, figure),) = saved
+    assert name == "figure_2"
+    assert [x.get_title() for x in figure.axes[:2]] == ["C", r"D$_{\text{b}}$"]
+    places = ((model, test.slug) for model in pvalues for test in tests)
+    for axes, (model, slug) in zip(figure.axes, places, strict=True):
+        levels, errors = axes.lines[-1].get_data()
+        rejected = np.mean(np.array(pvalues[model][slug])[:, None] <= levels, 0)
+        np.testing.assert_allclose(errors, rejected if model == "M1" else 1 - rejected)
+
+
 @pytest.mark.slow
 def test_the_experiment_writes_its_results(tmp_path, monkeypatch):
     tests = tuple(t for t in w19_simulation.TESTS if t.slug in ("free_block", "block", "exact"))
@@ -100,7 +123,8 @@ def test_the_experiment_writes_its_results(tmp_path, monkeypatch):
         w19_tests.run(command_line.Run("quick", None, tmp_path))
     folder = tmp_path / "quick" / "w19_tests"
     assert {path.name for path in folder.iterdir() if path.is_file()} == {
-        *("errors.csv", "errors.md", "claims.csv", "claims.md", "figure_2.svg")
+        *(f"{table}.{kind}" for table in ("errors", "claims", "curves") for kind in ("csv", "md")),
+        "figure_2.svg",
     }
     lines = (folder / "errors.csv").read_text().splitlines()
     assert len(lines) == 1 + 3 * len(tests)
