@@ -43,7 +43,7 @@ It can be used like those of the library. The predictions of this model should b
 """
 
 from calibjax.risk.base import EstimationFunction
-from calibjax.risk.binning import Binning, BinResiduals
+from calibjax.risk.binning import Binning, BinResiduals, DebiasedBinning, DebiasedBinResiduals
 from calibjax.risk.cross_validation import cross_validate
 from calibjax.risk.estimation import estimation_risk, estimation_risk_standard_error
 from calibjax.risk.grids import (
@@ -62,6 +62,8 @@ __all__ = [
     "BinResiduals",
     "Binning",
     "CrossValidation",
+    "DebiasedBinResiduals",
+    "DebiasedBinning",
     "EstimationFunction",
     "KernelDensities",
     "KernelDensity",

@@ -174,6 +174,10 @@ def _functions() -> list[Call]:
             lambda: risk.Binning(5),
             a.at_least_one(3.0),
         ),
+        "DebiasedBinning risk.DebiasedBinResiduals": (
+            lambda: risk.DebiasedBinning(5),
+            a.at_least_one(3.0),
+        ),
         "KernelDensity risk.KernelDensities": (
             risk.KernelDensity,
             a.scale(0.1),

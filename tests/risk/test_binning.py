@@ -5,8 +5,8 @@ import pytest
 
 from calibjax.distances import SquaredEuclidean
 from calibjax.distributions import Bernoulli, Categorical
-from calibjax.estimators import UniformBins, ece
-from calibjax.risk import Binning, bin_number_grid
+from calibjax.estimators import UniformBins, debiased_squared_ece, ece
+from calibjax.risk import Binning, DebiasedBinning, bin_number_grid
 
 
 def sample(n, seed=0, dtype=np.float64):
@@ -71,6 +71,49 @@ def test_mean_over_the_training_data_is_the_squared_ece():
     np.testing.assert_allclose(mean(two), expected, rtol=1e-12)
     np.testing.assert_allclose(mean(confidences), expected / 2, rtol=1e-12)
     assert mean(Categorical(two.class_probs)) == mean(two)
+
+
+def debiased_oracle(train, correct, points, num_bins):
+    """Mean product of the residuals of two different samples, by loops over pairs."""
+
+    def members(c):
+        return [i for i, x in enumerate(train) if np.ceil(x * num_bins) == np.ceil(c * num_bins)]
+
+    def mean(one, two):
+        products = [(train[i] - correct[i]) * (train[j] - correct[j]) for i in one for j in two]
+        same = [(train[i] - correct[i]) ** 2 for i in one if i in two]
+        num = len(products) - len(same)
+        return (sum(products) - sum(same)) / num if num else 0.0
+
+    groups = [members(c) for c in points]
+    return np.array([[mean(one, two) for two in groups] for one in groups])
+
+
+def test_debiased_against_pairs_of_samples():
+    (train, correct), (points, _) = sample(40, 3), sample(20, 4)
+    points = np.append(np.maximum(points, 0.01), [0.15, 0.34])  # of no sample, and of one
+    train = np.append(np.where(train > 0.4, train, 0.5), 0.35)
+    correct = np.append(correct, 1)
+    function = DebiasedBinning()
+    params = function.fit(*map(jnp.asarray, (train, correct)), 9)
+    expected = debiased_oracle(train, correct, points, 9)
+    points = jnp.asarray(points)
+    np.testing.assert_allclose(function.evaluate(params, points, points), expected, atol=1e-14)
+    diagonal = function.diagonal(params, points)
+    np.testing.assert_allclose(diagonal, np.diagonal(expected), atol=1e-14)
+    assert diagonal.min() < 0
+    np.testing.assert_array_equal(diagonal[-2:], 0)
+    assert params.bins.counts[3] == 1  # which products with other intervals know
+
+
+def test_mean_of_debiased_bins_over_the_training_data():
+    confidences, correct = map(jnp.asarray, sample(200, seed=2))
+    function, two = DebiasedBinning(20), Bernoulli(confidences)
+    expected = debiased_squared_ece(two, correct, binning=UniformBins(10))
+    for predictions, value in ((two, expected), (confidences, expected / 2)):
+        params = function.fit(predictions, correct, 10)
+        found = jnp.mean(function.diagonal(params, predictions))
+        np.testing.assert_allclose(found, value, rtol=1e-12)
 
 
 def test_empty_intervals_and_gradients():

@@ -13,6 +13,7 @@ from calibjax.distributions import Bernoulli, Categorical
 
 FUNCTIONS = {  # with a hyperparameter, and one that is refused
     "binning": (risk.Binning(16), 5.0, 2.5),
+    "debiased binning": (risk.DebiasedBinning(16), 5.0, 2.5),
     "kernel density": (risk.KernelDensity(), 0.1, 0.0),
     "temperature": (risk.Temperature(), 2.0, -1.0),
     "kernel ridge": (risk.KernelRidge(), 1e-3, 0.0),
@@ -95,7 +96,7 @@ def test_wrong_input(name):
             function.evaluate(params, p, points)
     with pytest.raises(TypeError, match="params: expected .* as fit returns it, got tuple"):
         function.diagonal((1.0,), p)
-    if name == "binning":
+    if name.endswith("binning"):
         assert function.refit(params, hyperparameter) is None
     else:
         with pytest.raises(ValueError, match="hyperparameter: expected positive"):
