@@ -15,141 +15,37 @@ before any method was applied.
 Training is in float32, everything else in float64.
 """
 
-import dataclasses
 import functools
 import time
-from typing import Any, NamedTuple
+from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from tqdm import tqdm
 
-from experiments.harness import cells, command_line, data_files
+from experiments.harness import cells, command_line
 from experiments.harness.cells import Store
 from experiments.harness.messages import log
-from paper_repro.data.classifiers import Part, part_of_logits
-from paper_repro.data.communities_crime import FOLDER, Communities, random_split, read_communities
-from paper_repro.l21 import crime_correlations, methods
-from paper_repro.l21 import crime_networks as networks
+from paper_repro.data.classifiers import Part
+from paper_repro.data.communities_crime import FOLDER, Communities, read_communities
+from paper_repro.l21 import crime_combinations, crime_correlations, crime_fits, methods
 from paper_repro.l21.crime_figures import plot
-from paper_repro.l21.crime_tables import Results, write_tables, write_training
-from paper_repro.l21.embeddings import Embedding, principal_components, tsne
-
-NAME = "l21_crime"
-
-
-class Variant(NamedTuple):
-    """How networks are trained, "last" or "best" epoch, and what makes a group."""
-
-    name: str
-    training: str
-    grouping: str
-
-
-VARIANTS = (
-    Variant("200 epochs", "last", "shares"),
-    Variant("stopped", "best", "shares"),
-    Variant("200 epochs, income groups", "last", "incomes"),
+from paper_repro.l21.crime_models import (
+    NAME,
+    USUAL,
+    VARIANTS,
+    Settings,
+    embed,
+    parts_of,
+    trained,
 )
+from paper_repro.l21.crime_tables import Results, write_tables, write_training
+from paper_repro.l21.embeddings import Embedding
 
-
-@dataclasses.dataclass(frozen=True)
-class Settings:
-    """Sizes of the experiment.
-
-    Attributes:
-        seeds: number of splits, and of networks.
-        variants: those that are evaluated, at least the first two.
-        epochs: number of epochs of training.
-        hidden: widths of the hidden layers.
-        num_bins: number of equal intervals of confidences.
-        components: of the features, by embedding.
-        max_iter: iterations of t-SNE.
-    """
-
-    seeds: int
-    variants: tuple[Variant, ...] = VARIANTS
-    epochs: int = 200
-    hidden: tuple[int, ...] = (100, 100, 100)
-    num_bins: int = 5
-    components: tuple[tuple[str, int], ...] = (("t-SNE", 2), ("PCA", 20))
-    max_iter: int = 1000
-
-
-SETTINGS = {"quick": Settings(2, VARIANTS[:2], max_iter=250), "paper": Settings(60)}
-
-
-def trained(store: Store, settings: Settings, communities: Communities) -> dict[str, np.ndarray]:
-    """What the networks say about the communities for recalibration and evaluation, or read.
-
-    Returns:
-        By name: "last hidden", "best hidden" [seeds, 1000, width], "last logits", "best logits"
-        [seeds, 1000, 2], "best epoch" [seeds], and the curves of training [epochs, seeds].
-    """
-    splits = [random_split(seed, len(communities.labels)) for seed in range(settings.seeds)]
-
-    def samples(part: str) -> networks.Samples:
-        indices = np.stack([getattr(split, part) for split in splits])
-        x, y = (jnp.asarray(z[indices]) for z in (communities.features, communities.labels))
-        return networks.Samples(x, y.astype(jnp.int32))
-
-    def compute() -> dict[str, np.ndarray]:
-        keys = [cells.key_of(f"{NAME}/{seed}") for seed in range(settings.seeds)]
-        found = networks.train(
-            jnp.stack(keys),
-            samples("training"),
-            samples("calibration"),
-            hidden=settings.hidden,
-            epochs=settings.epochs,
-        )
-        result = {"best epoch": found.best_epoch, **found.curves}
-        features = samples("held_out").features
-        for name, layers in {"last": found.last, "best": found.best}.items():
-            hidden = jax.vmap(networks.last_hidden)(layers, features)
-            result[f"{name} hidden"] = hidden
-            result[f"{name} logits"] = jax.vmap(networks.logits)(layers, hidden)
-        return {name: np.asarray(array) for name, array in result.items()}
-
-    parameters = {
-        "seeds": settings.seeds,
-        "epochs": settings.epochs,
-        "hidden": settings.hidden,
-        "data": data_files.digest(communities.features, communities.labels),
-    }
-    return cells.arrays(store, "networks", parameters, compute)
-
-
-def parts_of(
-    communities: Communities, networks: dict[str, np.ndarray], variant: Variant, seed: int
-) -> tuple[Part, Part]:
-    """Calibration and evaluation part of one network."""
-    split = random_split(seed, len(communities.labels))
-    parts, first = [], 0
-    for indices in (split.calibration, split.evaluation):
-        chosen = slice(first, first + len(indices))
-        part = part_of_logits(
-            networks[f"{variant.training} hidden"][seed, chosen],
-            networks[f"{variant.training} logits"][seed, chosen],
-            communities.labels[indices],
-            communities.groups[variant.grouping][indices],
-        )
-        parts.append(part)
-        first += len(indices)
-    return tuple(parts)
-
-
-def embed(
-    store: Store, settings: Settings, variant: Variant, seed: int, parts: tuple[Part, Part]
-) -> dict[str, Embedding]:
-    """Features of both parts in few dimensions."""
-    features = Embedding(*(part.features for part in parts))
-    components = dict(settings.components)
-    name = f"tsne/{variant.training}_{seed:02d}"
-    return {
-        "t-SNE": tsne(store, name, features, components["t-SNE"], settings.max_iter),
-        "PCA": principal_components(features, components["PCA"]),
-    }
+SETTINGS = {
+    "quick": Settings(2, VARIANTS[:2], (USUAL,), max_iter=250, redraws=20),
+    "paper": Settings(60),
+}
 
 
 def evaluate(
@@ -187,9 +83,9 @@ def finished_cells(
         results[variant.name] = []
         for seed in range(settings.seeds):
             bar.set_description(f"{NAME}: {variant.name}, seed {seed}")
-            parts = parts_of(communities, networks, variant, seed)
+            parts = parts_of(communities, networks, *variant[1:], seed)
             start = time.process_time()
-            embeddings = embed(store, settings, variant, seed, parts)
+            embeddings = embed(store, settings, variant.training, seed, parts)
             seconds["embeddings"] += time.process_time() - start
             start = time.process_time()
             parameters = {
@@ -219,7 +115,9 @@ def run(run: command_line.Run) -> None:
     log(f"{NAME}: {settings.seeds} networks in {seconds:.0f} s, {cpu:.0f} s of CPU time")
     results = Results(finished_cells(store, settings, communities))
     write_training(store.folder, found)
+    combinations = crime_combinations.finished_cells(store, settings, communities)
     write_tables(store.folder, results)
+    crime_fits.write_tables(store.folder, combinations, results, settings)
     crime_correlations.write_tables(store.folder, results)
     plot(store.folder, results)
 

@@ -85,20 +85,6 @@ class Results:
         return Summary(mean, float(values.std(ddof=1)) if len(values) > 1 else None)
 
 
-VARIANTS_NOTE = """
-"200 epochs" is the training that gives the published row without recalibration, "stopped" the one
-that the paper describes; "income groups" are those of the largest `...PerCap`, with the five races
-of the paper, all others those of the largest `racePct...` (see `communities_crime`).
-"""
-
-MAXIMUM_NOTE = """
-Maximum over the groups of the MCE within the group, 5 equal intervals, on the evaluation part: mean
-and standard deviation over {seeds} networks, as in Table 1 of L21 (setting 1). Mean number of
-communities in the groups of the evaluation part: {sizes}. Cells (group, bin)
-of small groups hold few of them, and the maximum is mostly chance in these. Group-wise temperature
-scaling: {missing} of {of} groups have no temperature of largest likelihood; they get that of all.
-"""
-
 LARGE_CELLS_NOTE = f"""
 As `table_1`, but the maximum is taken over the cells (group, bin) with at least {MIN_CELL_SIZE}
 communities only. Not in the paper.
@@ -144,24 +130,24 @@ not about other communities.
 Column = str | tuple[str, ...]
 
 
-def _columns(of: Column, summary: Sequence[Any]) -> dict[Column, Any]:
+def columns_of(of: Column, summary: Sequence[Any]) -> dict[Column, Any]:
     """Mean and standard deviation as two columns."""
     of = (of,) if isinstance(of, str) else of
     return dict(zip(((*of, "mean"), (*of, "sd")), summary, strict=True))
 
 
-def _names(row: dict[Column, Any]) -> dict[Column, str]:
-    """Names of the columns of `_columns`: "a, b" of the mean, and "a, sd" beside it."""
+def names_of(row: dict[Column, Any]) -> dict[Column, str]:
+    """Names of the columns of `columns_of`: "a, b" of the mean, and "a, sd" beside it."""
     pairs = (column for column in row if isinstance(column, tuple))
     return {x: ", ".join((*x[:-2], "sd") if x[-1] == "sd" else x[:-1]) for x in pairs}
 
 
-def maximum_rows(results: Results, quantity: str) -> Iterator[dict[Column, Any]]:
-    """Rows of our part of Table 1."""
+def maximum_rows(results: Results) -> Iterator[dict[Column, Any]]:
+    """Rows of the table of large cells."""
     for method in (*GLOBAL, *GROUP_WISE, *LOCAL):
         row: dict[Column, Any] = {"method": method}
         for variant in results.variants:
-            row |= _columns(variant, results.mean_and_sd(variant, method, quantity))
+            row |= columns_of(variant, results.mean_and_sd(variant, method, "large_cells"))
         yield row
 
 
@@ -172,10 +158,10 @@ def score_rows(results: Results, variants: list[str]) -> Iterator[dict[Column, A
         row: dict[Column, Any] = {"method": method}
         published = zip(scores.items(), PUBLISHED_SCORES[method], strict=True)
         for (label, (name, factor)), theirs in published:
-            row |= _columns((label, "published"), theirs)
+            row |= columns_of((label, "published"), theirs)
             for variant in variants:
                 found = results.mean_and_sd(variant, method, name).times(factor)
-                row |= _columns((label, variant), found)
+                row |= columns_of((label, variant), found)
         for variant in variants:
             for label, name in ((f"NLL, ε = {CLIPS[1]:g}", OTHER_NLL), ("infinite", "infinite")):
                 row[f"{label}, {variant}"] = results.mean_and_sd(variant, method, name).mean
@@ -297,13 +283,14 @@ def curve_rows(results: Results) -> Iterator[dict[str, Any]]:
 
 
 def write_tables(folder: Path, results: Results) -> None:
-    """Writes Table 1, 3, and those of claims, large cells, length scales and curves."""
+    """Writes Table 3, and those of claims, large cells, length scales and curves."""
     seeds = len(next(iter(results.variants.values())))
-    _write_maxima(folder, results, seeds)
+    rows = list(maximum_rows(results))
+    write_table(folder, "large_cells", rows, LARGE_CELLS_NOTE, names=names_of(rows[0]))
     variants = list(results.variants)[:2]  # groups have no part in these
     note = SCORES_NOTE.format(seeds=seeds, clip=CLIPS[0], other=CLIPS[1])
     scores = list(score_rows(results, variants))
-    write_table(folder, "table_3", scores, note, names=_names(scores[0]))
+    write_table(folder, "table_3", scores, note, names=names_of(scores[0]))
     rows = claim_rows(results)
     pairs = len(LOCAL) * len((*GLOBAL, *GROUP_WISE))
     note = CLAIMS_NOTE.format(seeds=seeds, pairs=pairs, level=LEVEL) + "\n" + summary(rows)
@@ -312,26 +299,6 @@ def write_tables(folder: Path, results: Results) -> None:
     write_table(folder, "length_scales", length_scale_rows(results), note)
     note = CURVES_NOTE.format(seeds=seeds)
     write_table(folder, "curves", curve_rows(results), note)
-
-
-def _write_maxima(folder: Path, results: Results, seeds: int) -> None:
-    """Table 1, and the same of large cells."""
-    every = [result for found in results.variants.values() for result in found]
-    groups = [np.array([x["groups"] for x in found]) for found in results.variants.values()]
-    sizes = [", ".join(f"{x:.0f}" for x in sizes.mean(0)) for sizes in groups]
-    note = MAXIMUM_NOTE.format(
-        seeds=seeds,
-        sizes=", or ".join(dict.fromkeys(sizes)),
-        missing=sum(result["groups without temperature"] for result in every),
-        of=sum(len(result["groups"]) for result in every),
-    )
-    rows = []
-    for row in maximum_rows(results, "maximum"):
-        method = {"method": row["method"]}
-        rows.append(method | _columns("published", PUBLISHED_MAXIMUM[row["method"]]) | row)
-    write_table(folder, "table_1", rows, note + VARIANTS_NOTE, names=_names(rows[0]))
-    rows = list(maximum_rows(results, "large_cells"))
-    write_table(folder, "large_cells", rows, LARGE_CELLS_NOTE, names=_names(rows[0]))
 
 
 def write_training(folder: Path, networks: dict[str, np.ndarray]) -> None:

@@ -201,10 +201,10 @@ def _log_likelihoods(confidences: jax.Array, data: Data, clip: float) -> jax.Arr
     return jnp.where(data.correct == 1, jnp.log(inside), jnp.log1p(-inside))
 
 
-def _large_cells_mce(
-    confidences: jax.Array, data: Data, num_bins: int, num_groups: int
+def _cells_mce(
+    confidences: jax.Array, data: Data, num_bins: int, num_groups: int, min_size: int
 ) -> jax.Array:
-    """Maximum of |mean confidence − accuracy| over cells (group, bin) with many samples."""
+    """Maximum of |mean confidence − accuracy| over cells (group, bin) with so many samples."""
     cells = data.groups * num_bins + interval_index(confidences, num_bins)
 
     def sums(values: jax.Array) -> jax.Array:
@@ -212,13 +212,51 @@ def _large_cells_mce(
 
     counts = sums(jnp.ones_like(confidences))
     errors = jnp.abs(sums(confidences - data.correct)) / jnp.maximum(counts, 1)
-    return jnp.max(jnp.where(counts >= MIN_CELL_SIZE, errors, 0))
+    return jnp.max(jnp.where(counts >= min_size, errors, 0))
 
 
-@functools.partial(jax.jit, static_argnames=("num_bins", "num_groups"))
-def _evaluate(
-    confidences: jax.Array, data: Data, *, num_bins: int, num_groups: int
+@functools.partial(jax.jit, static_argnames=("num_bins", "num_groups", "redraws"))
+def _calibrated_maximum(
+    key: jax.Array,
+    confidences: jax.Array,
+    data: Data,
+    *,
+    num_bins: int,
+    num_groups: int,
+    redraws: int,
+) -> jax.Array:
+    shape = (redraws, *confidences.shape)
+    correct = jax.random.bernoulli(key, confidences, shape).astype(confidences.dtype)
+
+    def maximum(correct: jax.Array) -> jax.Array:
+        redrawn = data._replace(correct=correct)
+        return _cells_mce(confidences, redrawn, num_bins, num_groups, 1)
+
+    return jnp.mean(jax.vmap(maximum)(correct))
+
+
+def calibrated_maximum(
+    key: jax.Array, confidences: jax.Array, data: Data, num_bins: int, redraws: int
+) -> float:
+    """What the maximum group-wise MCE is on average where the confidences are right.
+
+    What came is redrawn from the confidences, in the same groups and bins.
+    """
+    found = _calibrated_maximum(
+        key,
+        confidences,
+        data._replace(logits=None, labels=None, embeddings={}),
+        num_bins=num_bins,
+        num_groups=1 + int(data.groups.max()),
+        redraws=redraws,
+    )
+    return float(found)
+
+
+def _global_scores(
+    confidences: jax.Array, data: Data, num_bins: int, num_groups: int
 ) -> dict[str, jax.Array]:
+    """All but the local errors."""
     samples = Bernoulli(confidences), data.correct
     binning = estimators.UniformBins(num_bins)
     found = {
@@ -231,7 +269,26 @@ def _evaluate(
         found[f"NLL_{clip:g}"] = -jnp.mean(_log_likelihoods(confidences, data, clip))
     if num_groups:
         found["maximum"] = scores.max_group_wise_mce(*samples, data.groups, binning=binning)
-        found["large_cells"] = _large_cells_mce(confidences, data, num_bins, num_groups)
+        arguments = confidences, data, num_bins, num_groups, MIN_CELL_SIZE
+        found["large_cells"] = _cells_mce(*arguments)
+    return found
+
+
+_compiled_scores = jax.jit(_global_scores, static_argnums=(2, 3))
+
+
+def global_scores(confidences: jax.Array, data: Data, num_bins: int) -> dict[str, float]:
+    """ECE, MCE, NLL, Brier score and group-wise MCE of the confidences of samples in groups."""
+    data = data._replace(logits=None, labels=None, embeddings={})
+    found = _compiled_scores(confidences, data, num_bins, 1 + int(data.groups.max()))
+    return {name: float(value) for name, value in found.items()}
+
+
+@functools.partial(jax.jit, static_argnames=("num_bins", "num_groups"))
+def _evaluate(
+    confidences: jax.Array, data: Data, *, num_bins: int, num_groups: int
+) -> dict[str, jax.Array]:
+    found = _global_scores(confidences, data, num_bins, num_groups)
     for name, length_scale in LENGTH_SCALES.items():
         length_scales = jnp.append(jnp.asarray(CURVE_LENGTH_SCALES), length_scale)
         features = data.embeddings[name]
@@ -276,7 +333,7 @@ def _local_curve(
         return {
             "ECE": estimators.ece(*samples, binning=binning),
             "maximum": scores.max_group_wise_mce(*samples, evaluation.groups, binning=binning),
-            "large_cells": _large_cells_mce(new, evaluation, num_bins, num_groups),
+            "large_cells": _cells_mce(new, evaluation, num_bins, num_groups, MIN_CELL_SIZE),
         }
 
     return lax.map(at, jnp.asarray(LOCAL_LENGTH_SCALES, features.dtype))

@@ -1,4 +1,5 @@
 import dataclasses
+import itertools
 
 import jax
 import jax.numpy as jnp
@@ -12,6 +13,8 @@ from experiments.harness.data_files import DataError
 from paper_repro.data import classifiers as l21_classifiers
 from paper_repro.data import communities_crime as l21_crime_data
 from paper_repro.l21 import crime as l21_crime
+from paper_repro.l21 import crime_combinations as l21_combinations
+from paper_repro.l21 import crime_models as l21_models
 from paper_repro.l21 import crime_networks as l21_crime_networks
 from paper_repro.l21 import crime_tables as tables
 from paper_repro.l21 import embeddings as l21_embeddings
@@ -22,9 +25,12 @@ from tests.paper_repro.l21.test_npz import stand_in
 
 PART = 40  # communities for recalibration, and for evaluation
 COMPONENTS = (("t-SNE", 2), ("PCA", 2))
-CRIME = l21_crime.Settings(
+OTHER = l21_models.Reading(shared=True, complete=True)
+CRIME = l21_models.Settings(
     seeds=2,
-    variants=l21_crime.VARIANTS[:2],
+    variants=l21_models.VARIANTS[:2],
+    readings=(l21_models.USUAL, OTHER),
+    redraws=50,
     epochs=6,
     hidden=(6,),
     components=COMPONENTS,
@@ -68,6 +74,7 @@ def test_communities_are_read(communities):
     crimes = numbers["ViolentCrimesPerPop"]
     np.testing.assert_array_equal(found.labels, crimes > np.median(crimes))
     assert found.features.dtype == np.float32
+    np.testing.assert_array_equal(found.is_complete, [True] * len(COLUMNS) + [False])
     names = [*sorted(COLUMNS), "OtherPerCap"]
     other = [float(x) for x in columns["OtherPerCap"][1:]]
     numbers["OtherPerCap"] = np.array([np.median(other), *other])
@@ -135,6 +142,7 @@ def test_too_few_or_equal_communities(tmp_path):
 def test_published_communities(data_dir):
     found = l21_crime_data.read_communities(data_dir)
     assert found.features.shape == (1994, 100)
+    assert found.is_complete.sum() == 99
     assert np.all((found.features >= 0) & (found.features <= 1))
     assert found.labels.sum() == 993  # 49 communities have the median
     assert np.bincount(found.groups["shares"]).tolist() == [219, 1572, 88, 115]
@@ -143,6 +151,15 @@ def test_published_communities(data_dir):
     assert sizes == [994, 500, 500]
     assert sorted(np.concatenate(dataclasses.astuple(split))) == list(range(1994))
     assert not np.array_equal(split.evaluation, other.evaluation)
+
+
+def test_split_with_the_same_communities_for_two_parts():
+    split, usual = (l21_crime_data.random_split(3, 1994, shared=x) for x in (True, False))
+    np.testing.assert_array_equal(split.calibration, split.evaluation)
+    np.testing.assert_array_equal(split.evaluation, usual.evaluation)
+    both = np.concatenate([split.training, split.evaluation])
+    assert len(split.training) == 1494
+    np.testing.assert_array_equal(np.sort(both), np.arange(1994))
 
 
 def test_initial_values():
@@ -191,10 +208,10 @@ def crime(communities, tmp_path_factory):
         l21_crime.run(run)
         data = l21_crime_data.read_communities(run.data)
         store = run.store(l21_crime.NAME, l21_crime.__file__)
-        networks = l21_crime.trained(store, CRIME, data)
+        networks = l21_models.trained(store, CRIME, data)
         results = l21_crime.finished_cells(store, CRIME, data)
-        parts = l21_crime.parts_of(data, networks, l21_crime.VARIANTS[0], 1)
-        embeddings = l21_crime.embed(store, CRIME, l21_crime.VARIANTS[0], 1, parts)
+        parts = l21_models.parts_of(data, networks, "last", "shares", 1)
+        embeddings = l21_models.embed(store, CRIME, "last", 1, parts)
         yield store, networks, tables.Results(results), parts, embeddings
 
 
@@ -233,11 +250,59 @@ def test_embeddings(crime):
     np.testing.assert_allclose(found.evaluation, other, atol=1e-6)
     for embedding in embeddings.values():
         np.testing.assert_allclose(embedding.calibration.var(0).mean(), 1)
-    again = l21_crime.embed(store, CRIME, l21_crime.VARIANTS[0], 1, parts)
+    again = l21_models.embed(store, CRIME, "last", 1, parts)
     np.testing.assert_array_equal(again["t-SNE"].evaluation, embeddings["t-SNE"].evaluation)
     assert again["t-SNE"].evaluation.shape == (PART, 2)
     with pytest.raises(ValueError, match="features: expected values that vary"):
         l21_embeddings.scaled(Embedding(np.ones((3, 2)), np.ones((1, 2))))
+
+
+@pytest.mark.slow
+def test_combinations(communities, crime):
+    """All of them; P(y = 1) in place of the confidence; what is redrawn; what is shared."""
+    data, store = l21_crime_data.read_communities(communities[0]), crime[0]
+    with pytest.MonkeyPatch.context() as patch, jax.enable_x64(True):
+        patch.setattr(l21_crime_data, "NUM_CALIBRATION", PART)
+        patch.setattr(l21_crime_data, "NUM_EVALUATION", PART)
+        found = l21_combinations.finished_cells(store, CRIME, data)
+        networks = l21_models.trained(store, CRIME, data, OTHER)
+        parts = l21_models.parts_of(data, networks, "last", "incomes", 0, OTHER)
+        embedding = l21_models.embed(store, CRIME, "last", 0, parts, OTHER)["t-SNE"]
+    assert len(found) == 3 * 2 * 2
+    np.testing.assert_array_equal(parts[0].labels, parts[1].labels)
+    np.testing.assert_array_equal(embedding.calibration, embedding.evaluation)
+    assert embedding.calibration.shape == (PART, 2)
+    usual = found[l21_combinations.Combination()][1]
+    for method, metrics in crime[2].variants["200 epochs"][1]["methods"].items():
+        for name in ("maximum", "ECE", "Brier"):
+            np.testing.assert_allclose(usual[method][name], metrics[name])
+    part = l21_combinations.of_class_one(parts[1])
+    odds = np.exp(parts[1].logits[:, 1] - parts[1].logits[:, 0])
+    np.testing.assert_allclose(part.confidences, odds / (1 + odds), rtol=1e-12)
+    np.testing.assert_array_equal(part.correct, parts[1].labels)
+    one = l21_combinations.Combination(OTHER, "last", "incomes", "P(y = 1)")
+    errors = part.confidences - part.correct
+    gaps = [errors[bins(part.confidences) == b] for b in range(5)]
+    expected = sum(abs(gap.sum()) for gap in gaps) / PART
+    np.testing.assert_allclose(found[one][0]["No recalibration"]["ECE"], expected)
+    # Recalibrated by the labels that it is judged by, in the same bins.
+    assert found[one][0]["Group hist. binning"]["ECE"] < expected
+
+
+def test_maximum_of_calibrated_confidences():
+    """Against all outcomes and their probabilities."""
+    confidences, groups = np.array([0.9, 0.7, 0.75, 0.95, 0.3]), np.array([0, 0, 0, 1, 1])
+    mean = square = 0.0
+    for outcome in itertools.product((0, 1), repeat=5):
+        cells = [(g, b) for g in (0, 1) for b in range(5)]
+        members = [(groups == g) & (bins(confidences) == b) for g, b in cells]
+        errors = [abs(np.mean((confidences - outcome)[x])) for x in members if x.any()]
+        weight = np.prod(np.where(outcome, confidences, 1 - confidences))
+        mean, square = mean + weight * max(errors), square + weight * max(errors) ** 2
+    data = l21_methods.Data(None, None, jnp.asarray(groups), None, None, {})
+    args = jax.random.key(0), jnp.asarray(confidences), data, 5, 20000
+    error = np.sqrt((square - mean**2) / 20000)
+    assert abs(l21_methods.calibrated_maximum(*args) - mean) < 4 * error
 
 
 def bins(confidences):
