@@ -19,14 +19,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from matplotlib.figure import Figure
 
-from calibjax import plotting, risk
+from calibjax import risk
 from calibjax.distributions import CategoricalLogits
 from experiments.harness import cells, command_line
 from experiments.harness.cells import Store
-from experiments.harness.figures import save_figure
 from experiments.harness.tables import write_table
+from paper_repro.g24.simulation_figures import plot
 
 NAME = "g24_simulation"
 CONCENTRATION, NUM_CLASSES = 0.04, 5
@@ -147,25 +146,12 @@ Accuracy of the model {found["accuracy"].mean():.3f}, its squared calibration er
     write_table(folder, "risks", rows, note)
 
 
-def plot(folder: Path, settings: Settings, found: dict[str, np.ndarray]) -> None:
-    """Fig. 1, and beside it the differences that its bars hide."""
-    thetas, risks = np.array(settings.thetas), found["risk"]
-    figure = Figure(figsize=(7, 2.6), layout="constrained")
-    left, right = figure.subplots(1, 2)
-    style = {"marked": 1.0, "xlabel": "temperature parameter θ"}
-    plotting.risk_curve(thetas, risks, **style, axis=left)
-    differences = risks - risks[:, thetas == 1]
-    ylabel = "risk - risk at θ = 1"
-    plotting.risk_curve(thetas, differences, **style, ylabel=ylabel, axis=right)
-    save_figure(folder, "figure_1", figure)
-
-
 def run(run: command_line.Run) -> None:
     """Runs the experiment."""
     settings, store = SETTINGS[run.preset], run.store(NAME, __file__)
     found = results(store, settings)
     write(store.folder, settings, found)
-    plot(store.folder, settings, found)
+    plot(store.folder, np.array(settings.thetas), found["risk"])
 
 
 if __name__ == "__main__":
