@@ -9,6 +9,9 @@ Top-label calibration is that of confidences and correctness, canonical calibrat
 classes. 80 % of the samples are for 5-fold cross-validation of the hyperparameter of each
 estimator, with the grids of App. B, and 20 % for the estimate. All estimators of a network have the
 same split and the same folds.
+
+What is not in the paper is in tables of its own: debiased bins, and the kernel density ratio by its
+formula as printed (see `naive_density`).
 """
 
 import dataclasses
@@ -22,7 +25,7 @@ import jax.numpy as jnp
 import numpy as np
 from tqdm import tqdm
 
-from calibjax import estimators, record, risk
+from calibjax import estimators, recalibration, record, risk
 from calibjax.distributions import Categorical, CategoricalLogits
 from experiments.harness import cells, command_line
 from experiments.harness.cells import Store
@@ -30,7 +33,7 @@ from experiments.harness.data_files import digest
 from paper_repro.data import cifar
 from paper_repro.data.cifar import CIFAR10, CIFAR100, EXPECTED
 from paper_repro.data.classifiers import NETWORKS, read_cifar100
-from paper_repro.g24 import networks_figures, networks_tables
+from paper_repro.g24 import added_tables, naive_density, networks_figures, networks_tables
 
 NAME = "g24_networks"
 TEST_FRACTION, NUM_FOLDS = 0.2, 5
@@ -52,16 +55,21 @@ class Settings:
     Attributes:
         num_samples: the first samples are taken, this many of them; None for all.
         cifar10: names of CIFAR-10 networks.
+        cifar100: whether the CIFAR-100 network is among them.
         wider_grids: whether kernel ridge regression is repeated with wider grids.
+        sharpened: the number that the logits of two CIFAR-10 networks are multiplied by for the
+            comparison of kernel density ratios.
     """
 
     num_samples: int | None
     cifar10: tuple[str, ...]
+    cifar100: bool = True
     wider_grids: bool = True
+    sharpened: float = 3.0
 
 
 SETTINGS = {
-    "quick": Settings(600, NETWORKS[:1], wider_grids=False),
+    "quick": Settings(400, NETWORKS[:1], cifar100=False, wider_grids=False),
     "paper": Settings(None, NETWORKS),
 }
 
@@ -166,6 +174,16 @@ ESTIMATORS = {  # by data set and notion; there are no bins of many classes
     }
     for data, tolerance in TOLERANCES.items()
 }
+DEBIASED = Estimator(risk.DebiasedBinning(), BINS.grid)
+ADDED = {
+    data: {
+        "top-label": {
+            "15 debiased bins": DEBIASED._replace(grid=lambda n: jnp.array([15])),
+            "debiased bins": DEBIASED,
+        }
+    }
+    for data in TOLERANCES
+}
 # Further steps of wider grids, at most nine, and to no penalty below the tolerance, where it is the
 # tolerance that regularises. The grid of App. B of kkr is there already where it is left out.
 FURTHER_STEPS = {
@@ -196,7 +214,8 @@ def read_networks(run: command_line.Run, settings: Settings) -> list[Network]:
             data = cifar.read_cifar10(run.data, name)
             probs, labels = (jnp.asarray(x[: settings.num_samples]) for x in data)
             found.append(Network(f"cifar10_{name}", Categorical(probs), labels))
-    if run.data is not None and run.data.joinpath(*CIFAR100).is_dir():
+    has_cifar100 = run.data is not None and run.data.joinpath(*CIFAR100).is_dir()
+    if settings.cifar100 and has_cifar100:
         classifier = read_cifar100(run.data)
         part, chosen = classifier.evaluation, slice(settings.num_samples)
         logits, labels = jnp.asarray(part.logits[chosen]), jnp.asarray(part.labels[chosen])
@@ -262,7 +281,7 @@ def finished_cells(
             for name, estimator in chosen[network.data][notion].items():
                 bar.set_description(f"{NAME}: {network.name}, {notion}, {name}")
                 compute = functools.partial(evaluate, network, notion, estimator, on_fold)
-                path = f"{network.name}/{notion}/{name.replace(',', '').replace(' ', '_')}"
+                path = f"{network.name}/{notion}/{name}".replace(",", "").replace(" ", "_")
                 parameters = {
                     "num_samples": settings.num_samples,
                     "data": digests[network.name],
@@ -275,6 +294,46 @@ def finished_cells(
     return finished
 
 
+def sharpened(network: Network, power: float) -> Network:
+    """The network with another name, and all logits times a number."""
+    sharpen = functools.partial(recalibration.tempered, temperature=1 / power)
+    name = f"{network.name}, sharpened"
+    return network._replace(name=name, predictions=jax.vmap(sharpen)(network.predictions))
+
+
+def naive_cells(
+    store: Store, networks: list[Network], stable: dict[str, dict[str, np.ndarray]]
+) -> dict[str, dict[str, np.ndarray]]:
+    """Results of the naive kernel density ratio in the folds of the stable one, by network."""
+    finished = {}
+    for network in networks:
+        samples = naive_density.Samples(*map(np.asarray, network.samples("top-label")))
+        found = stable[network.name]
+        arguments = samples, found["tuning"], found["folds"], found["grid"]
+        compute = functools.partial(naive_density.cross_validated, *arguments)
+        path = f"{network.name}/top-label/kde_naive".replace(",", "").replace(" ", "_")
+        parameters = {"data": digest(*samples, *arguments[1:])}
+        finished[network.name] = cells.arrays(store, path, parameters, compute)
+    return finished
+
+
+def write_added(
+    store: Store,
+    settings: Settings,
+    networks: list[Network],
+    results: dict[tuple[str, str, str], dict[str, np.ndarray]],
+) -> None:
+    """What is not in the paper: debiased bins, and the naive kernel density ratio."""
+    added = finished_cells(store, settings, networks, ADDED)
+    overconfident = [sharpened(x, settings.sharpened) for x in networks if x.data == "cifar10"][:2]
+    densities = {"cifar10": {"top-label": {"kde": DENSITIES}}}
+    sharp = finished_cells(store, settings, overconfident, densities)
+    every = [*networks, *overconfident]
+    stable = {x.name: (results | sharp)[x.name, "top-label", "kde"] for x in every}
+    naive = naive_cells(store, every, stable)
+    added_tables.write_tables(store.folder, results | added, stable, naive, settings.sharpened)
+
+
 def run(run: command_line.Run) -> None:
     """Runs the experiment; without networks it is skipped."""
     settings, store = SETTINGS[run.preset], run.store(NAME, __file__)
@@ -285,6 +344,7 @@ def run(run: command_line.Run) -> None:
     results = finished_cells(store, settings, networks, ESTIMATORS)
     networks_tables.write_tables(store.folder, results, EXACTNESS)
     networks_figures.plot(store.folder, results)
+    write_added(store, settings, networks, results)
     if settings.wider_grids:
         wider = finished_cells(store, settings, networks, WIDER)
         networks_tables.write_wider_grids(store.folder, results | wider, EXACTNESS)

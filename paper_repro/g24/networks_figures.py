@@ -10,31 +10,64 @@ from calibjax import plotting
 from experiments.harness.figures import save_figure
 from paper_repro.g24.networks_tables import TOP_LABEL, ZERO, Results, selected
 
+# Notion and data of the panels. Fig. 4 has a panel (a) for ImageNet, whose networks are missing.
+PANELS = {
+    "figure_2": (("top-label", "cifar10"), ("top-label", "cifar100")),
+    "figure_3": (("canonical", "cifar100"),),
+    "figure_4": (("canonical", "cifar10"),),
+}
+LABELS = {"top-label": "$\\mathrm{TCE}_2$", "canonical": "$\\mathrm{CCE}_2$"}
+DATA = {"cifar10": "CIFAR-10", "cifar100": "CIFAR-100"}
+NETWORKS = {
+    "densenet121": "DenseNet-121",
+    "googlenet": "GoogLeNet",
+    "resnet18": "ResNet-18",
+    "vgg16_bn": "VGG-16",
+    "resnet50": "ResNet-50",
+}
+
 
 def plot(folder: Path, results: Results) -> None:
-    """Fig. 2 to 4 in form, and the risks over the grids for each network."""
-    drawn = [key for key in results if key[2] != ZERO]
-    networks, notions = (list(dict.fromkeys(key[i] for key in drawn)) for i in (0, 1))
-    figure = Figure(figsize=(7.6, 2.9), layout="constrained")
-    panels = figure.subplots(1, len(notions), squeeze=False)[0]
-    for axes, notion in zip(panels, notions, strict=True):
-        # Those of both notions first: an estimator has one colour.
-        names = [x for x in TOP_LABEL[::-1] if (networks[0], notion, x) in results]
-        roots, errors = (
-            {x: np.array([results[n, notion, x][field] for n in networks]) for x in names}
-            for field in ("root", "root_standard_error")
-        )
-        labels = [name.replace("_", "\n", 1) for name in networks]
-        plotting.estimate_comparison(labels, roots, errors=errors, axis=axes)
-        axes.set_title(notion, fontsize=10)
-        axes.tick_params(axis="x", labelsize=6.5)
-    handles, labels = panels[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=5, fontsize=8)
-    save_figure(folder, "estimates", figure)
-    for network in networks:
+    """Fig. 2 to 4, of the networks that are there, and the risks over the grids for each."""
+    results = {key: found for key, found in results.items() if key[2] != ZERO}
+    places = {(notion, network.split("_")[0]) for network, notion, _ in results}
+    for name, panels in PANELS.items():
+        shown = [panel for panel in panels if panel in places]
+        if shown:
+            _plot_estimates(folder, name, results, shown)
+    for network in dict.fromkeys(key[0] for key in results):
         _plot_risks(
             folder, network, {key[1:]: x for key, x in results.items() if key[0] == network}
         )
+
+
+def _plot_estimates(
+    folder: Path, name: str, results: Results, panels: list[tuple[str, str]]
+) -> None:
+    """Roots of the estimates, with standard errors over the folds."""
+    networks = [
+        [x for x in dict.fromkeys(key[0] for key in results) if x.split("_")[0] == data]
+        for _, data in panels
+    ]
+    widths = [0.6 + len(found) for found in networks]
+    figure = Figure(figsize=(1.6 + 1.25 * sum(widths), 3.1), layout="constrained")
+    axes_of_panels = figure.subplots(1, len(panels), squeeze=False, width_ratios=widths)[0]
+    for axes, (notion, data), found in zip(axes_of_panels, panels, networks, strict=True):
+        # Those of both notions first: an estimator has one colour.
+        names = [x for x in TOP_LABEL[::-1] if (found[0], notion, x) in results]
+        roots, errors = (
+            {x: np.array([results[n, notion, x][field] for n in found]) for x in names}
+            for field in ("root", "root_standard_error")
+        )
+        labels = [NETWORKS.get(x.partition("_")[2], x) for x in found]
+        ylabel = f"estimated {LABELS[notion]}"
+        plotting.estimate_comparison(labels, roots, errors=errors, ylabel=ylabel, axis=axes)
+        axes.set_title(DATA[data])
+        axes.set_ylim(bottom=0)
+    handles, labels = axes_of_panels[0].get_legend_handles_labels()
+    num = len(labels) if len(networks[0]) > 1 else 3
+    figure.legend(handles, labels, loc="outside lower center", ncols=num)
+    save_figure(folder, name, figure)
 
 
 def _plot_risks(
@@ -52,9 +85,16 @@ def _plot_risks(
             continue
         risks = found["risks"]
         errors = risks.std(0, ddof=1) / np.sqrt(len(risks))
-        style = {"marked": selected(found)[0], "xlabel": "", "axis": axes}
+        style = {"marked": selected(found)[0], "xlabel": _hyperparameter(name), "axis": axes}
         plotting.risk_curve(found["grid"], risks.mean(0), errors=errors, **style)
         axes.set_title(f"{notion}, {name}", fontsize=9)
-        axes.ticklabel_format(axis="y", scilimits=(-2, 2))
-    figure.suptitle(f"{network}: risk over the grid, standard errors over the folds", fontsize=10)
+        axes.ticklabel_format(axis="y", scilimits=(-2, 2), useMathText=True)
+        handles = axes.get_lines()[0], axes.get_lines()[-1]
+    figure.suptitle(NETWORKS.get(network.partition("_")[2], network), fontsize=10)
+    labels = ["risk ± standard error over the folds", "smallest risk"]
+    figure.legend(handles, labels, loc="outside lower center", ncols=2)
     save_figure(folder, f"risks_{network}", figure)
+
+
+def _hyperparameter(name: str) -> str:
+    return {"bins": "number of bins", "kde": "bandwidth"}.get(name, "penalty $\\lambda$")

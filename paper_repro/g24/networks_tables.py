@@ -184,7 +184,7 @@ def estimator_rows(results: Results) -> Iterator[EstimatorRow]:
             network,
             notion,
             name,
-            None if name == ZERO else _selected_text(found),
+            None if name == ZERO else selected_text(found),
             f"{100 * np.sqrt(risks.mean()):.3f}",
             f"{error:.2g}",
             f"{min(published[1:])}-{max(published[1:])}" if published else None,
@@ -201,7 +201,7 @@ def estimator_rows(results: Results) -> Iterator[EstimatorRow]:
         yield row
 
 
-def _selected_text(found: dict[str, np.ndarray]) -> str:
+def selected_text(found: dict[str, np.ndarray]) -> str:
     """The hyperparameter of smallest risk; "(edge)" says that it is at an end of its grid."""
     value, is_edge = selected(found)
     return f"{value:.3g}{' (edge)' if is_edge else ''}"
@@ -261,7 +261,7 @@ def difference_rows(
         for other in names[:-1]:
             found = pairs.get((network, notion, name, other))
             is_before = found is not None and names.index(other) <= names.index(name)
-            row[f"minus {other}"] = _difference(found, critical) if is_before else None
+            row[f"minus {other}"] = difference_text(found, critical) if is_before else None
         if name != ZERO:
             yield row
 
@@ -413,10 +413,10 @@ def wider_rows(results: Results) -> Iterator[WiderRow]:
             network,
             notion,
             name,
-            _selected_text(found),
+            selected_text(found),
             f"{100 * np.sqrt(found['risks'].mean(0).min()):.3f}",
-            _difference(before, np.inf),
-            _difference(other, critical) if other else None,
+            difference_text(before),
+            difference_text(other, critical) if other else None,
             1e4 * float(found["estimate"]),
             1e4 * float(found["standard_error"]),
         )
@@ -430,7 +430,8 @@ def write_wider_grids(folder: Path, results: Results, exactness: str) -> None:
     write_table(folder, "wider_grids", rows, note, names=WIDER_NAMES)
 
 
-def _difference(found: Comparison, critical: float) -> str:
+def difference_text(found: Comparison, critical: float = np.inf) -> str:
+    """A difference with its standard error, and stars where it is significant."""
     text = f"{1e4 * found.difference:.3g} ± {1e4 * found.standard_error:.2g}"
     return text + _stars(found, critical)
 

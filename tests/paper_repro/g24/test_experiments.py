@@ -97,6 +97,7 @@ def test_networks(tmp_path, data, monkeypatch):
     estimators = {"top-label": {"h = 0": zero, "bins": bins}, "canonical": {"h = 0": zero}}
     monkeypatch.setattr(g24_networks, "ESTIMATORS", {"cifar10": estimators})
     monkeypatch.setattr(g24_networks, "WIDER", {})
+    monkeypatch.setattr(g24_networks, "write_added", lambda *args: None)
     run = command_line.Run("quick", data, tmp_path)
     g24_networks.run(run)
     networks = g24_networks.read_networks(run, settings)
@@ -141,7 +142,7 @@ def test_networks(tmp_path, data, monkeypatch):
     difference = 1e4 * (bins["risks"][:, best].mean() - zero["risks"].mean())
     assert float(text.split(" ±")[0]) == pytest.approx(difference, rel=0.01)
     written = {path.name for path in folder.iterdir() if path.suffix in (".md", ".svg")}
-    figures = {"estimates.svg", *(f"risks_{name}.svg" for name in names)}
+    figures = {"figure_2.svg", *(f"risks_{name}.svg" for name in names)}
     assert written == {f"{x}.md" for x in (*TABLES, "wider_grids")} | (figures)
 
 
