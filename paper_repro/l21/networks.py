@@ -1,4 +1,4 @@
-"""L21 §3.3, 5.2 and 5.4, Fig. 2, 4, 8, 9, Table 4: local recalibration of image classifiers.
+"""L21 §3 and 5, Fig. 1, 2, 4, 8, 9, 14, 15, 16, Table 4: recalibration of image classifiers.
 
 All methods are compared on networks for CIFAR-10 and CIFAR-100 (--data, folders `cifar10_networks`
 and `cifar100_logits/resnet50`) and on classifiers of the user's own (--npz, see
@@ -34,10 +34,10 @@ from paper_repro.data.classifiers import (
     read_cifar100,
     read_npz,
 )
-from paper_repro.l21 import methods, networks_map
+from paper_repro.l21 import methods, networks_features, networks_figures, networks_map
 from paper_repro.l21.embeddings import Embedding, check_tsne, principal_components, tsne
 from paper_repro.l21.methods import CLIPS, ORIGINAL, TEMPERATURE
-from paper_repro.l21.networks_tables import RATIOS, missing_methods, plot, write_tables
+from paper_repro.l21.networks_tables import RATIOS, missing_methods, write_tables
 
 NAME = "l21_networks"
 DECISION_RATIO = 10.0  # L21 Table 4: u = -1, w = -10
@@ -183,13 +183,13 @@ def embed(store: Store, settings: Settings, classifier: Classifier) -> dict[str,
 
 def finished_cells(
     store: Store, settings: Settings, classifiers: list[Classifier]
-) -> dict[str, dict[str, Any]]:
-    """Results by name of the classifier, computed or read."""
-    results = {}
+) -> tuple[dict[str, dict[str, Any]], dict[str, dict[str, Embedding]]]:
+    """Results and embeddings by name of the classifier, computed or read."""
+    results, found = {}, {}
     bar = tqdm(classifiers, desc=NAME, unit="classifier")
     for classifier in bar:
         bar.set_description(f"{NAME}: {classifier.name}, embedding")
-        embeddings = embed(store, settings, classifier)
+        embeddings = found[classifier.name] = embed(store, settings, classifier)
         bar.set_description(f"{NAME}: {classifier.name}")
         parts = classifier.calibration, classifier.evaluation
         parameters = {
@@ -202,7 +202,7 @@ def finished_cells(
         for method in missing_methods(results[classifier.name]):
             reason = "it has no optimum on the calibration part"
             log(f"{NAME}: {classifier.name}: {method} is left out: {reason}.")
-    return results
+    return results, found
 
 
 def run(run: command_line.Run) -> None:
@@ -212,10 +212,16 @@ def run(run: command_line.Run) -> None:
     if not classifiers:
         run.skip(NAME, f"{EXPECTED}, or --npz FILE")
         return
-    results = finished_cells(store, settings, classifiers)
+    results, embeddings = finished_cells(store, settings, classifiers)
     write_tables(store.folder, results)
-    plot(store.folder, results)
+    networks_figures.plot(store.folder, results)
     first = classifiers[0]
+    identity = networks_features.identity(store, first, settings.num_bins)
+    networks_figures.plot_features(store.folder, first, results[first.name], identity)
+    by_name = {classifier.name: classifier for classifier in classifiers}
+    found = networks_features.across(store, by_name, embeddings, settings.num_bins)
+    networks_features.write_tables(store, networks_features.across_rows(results, found))
+    networks_figures.plot_across(store.folder, found)
     networks_map.draw(store, first, settings.num_bins, settings.max_iter, settings.redraws)
 
 

@@ -11,18 +11,16 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from matplotlib.figure import Figure
 
-from calibjax import estimators, hypothesis_tests, plotting
+from calibjax import estimators, hypothesis_tests
 from calibjax.estimators.binnings import interval_index
 from experiments.harness import cells, data_files
 from experiments.harness.cells import Store
-from experiments.harness.figures import save_figure
 from experiments.harness.tables import write_table
 from paper_repro.data.classifiers import Classifier
 from paper_repro.l21.embeddings import LENGTH_SCALES, Embedding, tsne
+from paper_repro.l21.networks_figures import plot_map
 
-MIN_BIN_SIZE = 200  # of the bins that are shown
 LEVEL = 0.05
 
 
@@ -119,22 +117,5 @@ def draw(store: Store, classifier: Classifier, num_bins: int, max_iter: int, red
     rows = bin_rows(classifier, found)
     note = NOTE.format(name=classifier.name, redraws=redraws, level=LEVEL)
     write_table(store.folder, "figure_2", rows, note, names=BIN_NAMES)
-    large = [row for row in rows if row.samples >= MIN_BIN_SIZE] or rows
-    shown = [f(large, key=lambda row: abs(row.error)) for f in (min, max)]
-    figure = Figure(figsize=(7.5, 5.6), layout="constrained")
-    panels = figure.subplots(2, 2, width_ratios=(1.2, 1))
-    for (left, right), row in zip(panels, shown, strict=True):
-        chosen = found["bin"] == row.number - 1
-        errors = found["error"][chosen]
-        plotting.local_error_map(
-            embedding[chosen],
-            errors,
-            signed=True,
-            effective_sizes=found["effective_size"][chosen],
-            pvalues=found["adjusted_pvalue"][chosen],
-            level=LEVEL,
-            axis=left,
-        )
-        left.set_title(f"bin {row.number} of {num_bins}, {row.samples} samples", fontsize=10)
-        plotting.local_error_distribution(np.abs(errors), bin_error=abs(row.error), axis=right)
-    save_figure(store.folder, "figure_2", figure)
+    sizes, errors = ({row.number: row[i] for row in rows} for i in (1, 2))
+    plot_map(store.folder, embedding, found, sizes, errors, LEVEL)

@@ -1,14 +1,11 @@
-"""Tables and figures of L21 §5.2 and 5.4 for image classifiers."""
+"""Tables of L21 §5.2 and 5.4 for image classifiers."""
 
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from matplotlib.figure import Figure
 
-from calibjax import plotting
-from experiments.harness.figures import save_figure
 from experiments.harness.tables import write_table
 from paper_repro.l21.crime_correlations import (
     PUBLISHED_CORRELATIONS,
@@ -19,7 +16,6 @@ from paper_repro.l21.crime_tables import NLL, Results
 from paper_repro.l21.embeddings import LENGTH_SCALES
 from paper_repro.l21.methods import (
     CLIPS,
-    CURVE_LENGTH_SCALES,
     GLOBAL,
     GROUP_WISE,
     LOCAL,
@@ -173,24 +169,3 @@ def write_tables(folder: Path, results: dict[str, dict[str, Any]]) -> None:
             f"{len(complete)} files with groups where no method is left out."
         )
         write_table(folder, "correlations", file_correlation_rows(complete), note)
-
-
-def plot(folder: Path, results: dict[str, dict[str, Any]]) -> None:
-    """For each classifier: MLCE with both features, mean LCE, and the gain of decisions."""
-    for name, result in results.items():
-        figure = Figure(figsize=(8, 6), layout="constrained")
-        panels = figure.subplots(2, 2)
-        shown = (method for method in (*GLOBAL, *LOCAL) if method in result["methods"])
-        methods = {method: result["methods"][method] for method in shown}
-        shown = (("MLCE", "t-SNE"), ("MLCE", "PCA"), ("mean LCE", "t-SNE"))
-        for axes, (quantity, embedding) in zip(panels.flat, shown, strict=False):
-            curve = f"{quantity} curve ({embedding})"
-            curves = {method: np.array(metrics[curve]) for method, metrics in methods.items()}
-            plotting.bandwidth_curves(CURVE_LENGTH_SCALES, curves, ylabel=quantity, axis=axes)
-            axes.set_title(f"{embedding} features", fontsize=10)
-        gains = {method: np.array(metrics["gain curve"]) for method, metrics in methods.items()}
-        plotting.reward_curves(RATIOS, gains, axis=panels[1, 1])
-        handles, labels = panels[0, 0].get_legend_handles_labels()
-        figure.legend(handles, labels, loc="outside lower center", ncols=4, fontsize=8)
-        figure.suptitle(name)
-        save_figure(folder, name, figure)

@@ -1,0 +1,170 @@
+"""Figures of L21 §3 and 5 and App. B for image classifiers, numbered as in the paper."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from calibjax import plotting
+from experiments.harness.figures import save_figure
+from paper_repro.data.classifiers import Classifier
+from paper_repro.l21.embeddings import LENGTH_SCALES
+from paper_repro.l21.methods import CURVE_LENGTH_SCALES, GLOBAL, LOCAL, ORIGINAL
+from paper_repro.l21.networks_tables import RATIOS
+
+LENGTH_SCALE = "length scale $\\gamma$ of the kernel"
+TITLES = {
+    "cifar100_resnet50": "ResNet-50, CIFAR-100",
+    "cifar10_densenet121": "DenseNet-121, CIFAR-10",
+    "cifar10_googlenet": "GoogLeNet, CIFAR-10",
+    "cifar10_resnet18": "ResNet-18, CIFAR-10",
+    "cifar10_vgg16_bn": "VGG-16, CIFAR-10",
+}
+MIN_BIN_SIZE = 200  # of the bins of Fig. 2
+
+
+class Panel(NamedTuple):
+    """Curves of all methods for one classifier.
+
+    Attributes:
+        title: of the panel.
+        methods: results by method.
+        quantity: "MLCE", "mean LCE", or "reward".
+        embedding: features of the errors.
+    """
+
+    title: str
+    methods: dict[str, dict[str, Any]]
+    quantity: str = "MLCE"
+    embedding: str = "t-SNE"
+
+
+def _draw(axes: Axes, panel: Panel) -> None:
+    shown = [method for method in (*GLOBAL, *LOCAL) if method in panel.methods]
+    if panel.quantity == "reward":
+        gains = {method: np.array(panel.methods[method]["gain curve"]) for method in shown}
+        plotting.reward_curves(RATIOS, gains, axis=axes)
+        axes.set_xlabel("cost ratio $w/u$ of an error and of “unsure”")
+    else:
+        name = f"{panel.quantity} curve ({panel.embedding})"
+        curves = {method: np.array(panel.methods[method][name]) for method in shown}
+        plotting.bandwidth_curves(CURVE_LENGTH_SCALES, curves, ylabel=panel.quantity, axis=axes)
+        axes.set_xlabel(LENGTH_SCALE)
+        axes.set_ylim(bottom=0)
+    axes.set_title(panel.title)
+
+
+def _plot_panels(folder: Path, name: str, panels: Sequence[Panel]) -> None:
+    """At most two panels beside each other, with one legend."""
+    rows = -(-len(panels) // 2)
+    columns = min(len(panels), 2)
+    figure = Figure(figsize=(0.6 + 3.6 * columns, 0.7 + 2.6 * rows), layout="constrained")
+    places = figure.subplots(rows, columns, squeeze=False).ravel()
+    for axes in places[len(panels) :]:
+        axes.set_visible(False)
+    for axes, panel in zip(places, panels, strict=False):
+        _draw(axes, panel)
+    handles, labels = places[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=4 if columns > 1 else 2)
+    save_figure(folder, name, figure)
+
+
+def plot(folder: Path, results: dict[str, dict[str, Any]]) -> None:
+    """Fig. 4, 8, 9 and 16 of the networks, and all four quantities of each file of the user's."""
+    methods = {name: result["methods"] for name, result in results.items()}
+    networks = [name for name in methods if name in TITLES]
+    cifar100, cifar10 = (
+        [name for name in networks if name.startswith(data)] for data in ("cifar100_", "cifar10_")
+    )
+    figures = {
+        "figure_4": [Panel(TITLES[x], methods[x], "reward") for x in networks],
+        "figure_8": [
+            Panel(f"{TITLES[x]}, {embedding}", methods[x], embedding=embedding)
+            for x in cifar100
+            for embedding in LENGTH_SCALES
+        ],
+        "figure_9": [Panel(TITLES[x], methods[x]) for x in cifar10],
+        "figure_16": [Panel(TITLES[x], methods[x], "mean LCE") for x in networks],
+    }
+    for name in [name for name in methods if name not in TITLES]:
+        kinds = (("MLCE", "t-SNE"), ("MLCE", "PCA"), ("mean LCE", "t-SNE"))
+        figures[name] = [Panel(f"{x[1]} features", methods[name], *x) for x in kinds]
+        figures[name].append(Panel("decisions", methods[name], "reward"))
+    for name, panels in figures.items():
+        if panels:
+            _plot_panels(folder, name, panels)
+
+
+def plot_across(folder: Path, found: dict[str, dict[str, dict[str, Any]]]) -> None:
+    """Fig. 14 and 15."""
+    for name, methods in found.items():
+        panels = [Panel(f"{x} features", methods, embedding=x) for x in LENGTH_SCALES]
+        _plot_panels(folder, name, panels)
+
+
+def plot_features(
+    folder: Path, classifier: Classifier, result: dict[str, Any], identity: list[float]
+) -> None:
+    """Fig. 1: MLCE without recalibration by three kinds of features."""
+    metrics = result["methods"][ORIGINAL]
+    dimension = classifier.evaluation.features.shape[1]
+    curves = {
+        f"{embedding} features": np.array(metrics[f"MLCE curve ({embedding})"])
+        for embedding in LENGTH_SCALES
+    }
+    curves[f"the features themselves (d = {dimension})"] = np.array(identity)
+    figure = Figure(figsize=(4.6, 3.2), layout="constrained")
+    axes = figure.subplots()
+    plotting.bandwidth_curves(CURVE_LENGTH_SCALES, curves, ylabel="MLCE", axis=axes)
+    axes.set(xlabel=LENGTH_SCALE, ylim=(0, None))
+    axes.set_title(TITLES.get(classifier.name, classifier.name))
+    axes.legend()
+    save_figure(folder, "figure_1", figure)
+
+
+def plot_map(
+    folder: Path,
+    embedding: np.ndarray,
+    found: dict[str, np.ndarray],
+    sizes: dict[int, int],
+    errors: dict[int, float],
+    level: float,
+) -> None:
+    """Fig. 2: signed local errors in the bins of smallest and largest error.
+
+    Args:
+        folder: where to.
+        embedding: features of the points, [n, 2].
+        found: what `networks_map.local_errors` returns.
+        sizes: number of samples of each bin.
+        errors: error of each bin.
+        level: of the tests of the points.
+    """
+    large = [number for number, size in sizes.items() if size >= MIN_BIN_SIZE] or list(sizes)
+    shown = dict.fromkeys(f(large, key=lambda number: abs(errors[number])) for f in (min, max))
+    figure = Figure(figsize=(7.5, 0.5 + 2.7 * len(shown)), layout="constrained")
+    panels = figure.subplots(len(shown), 2, squeeze=False, width_ratios=(1.2, 1))
+    legend = {}
+    for (left, right), number in zip(panels, shown, strict=True):
+        chosen = found["bin"] == number - 1
+        plotting.local_error_map(
+            embedding[chosen],
+            found["error"][chosen],
+            signed=True,
+            effective_sizes=found["effective_size"][chosen],
+            pvalues=found["adjusted_pvalue"][chosen],
+            level=level,
+            axis=left,
+        )
+        left.set_title(f"bin {number}, {sizes[number]} samples")
+        plotting.local_error_distribution(
+            np.abs(found["error"][chosen]), bin_error=abs(errors[number]), axis=right
+        )
+        if np.any(found["adjusted_pvalue"][chosen] <= level):
+            legend[f"adjusted $p \\leq {level:g}$"] = left.collections[1]
+        legend["local errors of the samples"], legend["error of the bin"] = right.get_lines()[:2]
+    figure.legend(legend.values(), legend.keys(), loc="outside lower center", ncols=3)
+    save_figure(folder, "figure_2", figure, dots=True)
