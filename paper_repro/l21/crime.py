@@ -43,7 +43,16 @@ from paper_repro.l21.crime_tables import Results, write_tables, write_training
 from paper_repro.l21.embeddings import Embedding
 
 SETTINGS = {
-    "quick": Settings(2, VARIANTS[:2], (USUAL,), max_iter=250, redraws=20),
+    "quick": Settings(
+        seeds=2,
+        variants=VARIANTS[:2],
+        readings=(USUAL,),
+        groupings=("shares",),
+        bins=("confidence",),
+        hidden=(32, 32, 32),
+        max_iter=250,
+        redraws=20,
+    ),
     "paper": Settings(60),
 }
 

@@ -19,7 +19,7 @@ from tqdm import tqdm
 from experiments.harness import cells
 from experiments.harness.cells import Store
 from paper_repro.data.classifiers import Part
-from paper_repro.data.communities_crime import GROUPINGS, Communities
+from paper_repro.data.communities_crime import Communities
 from paper_repro.l21 import methods
 from paper_repro.l21.crime_models import (
     NAME,
@@ -45,9 +45,9 @@ class Combination(NamedTuple):
 
 
 def combinations_of(settings: Settings) -> list[Combination]:
-    """All of them after 200 epochs, and of the usual reading also where training was stopped."""
+    """Those after 200 epochs, and of the usual reading also where training was stopped."""
     trainings = [*((reading, "last") for reading in settings.readings), (USUAL, "best")]
-    kinds = itertools.product(trainings, GROUPINGS, BINS)
+    kinds = itertools.product(trainings, settings.groupings, settings.bins)
     return [Combination(*training, grouping, bins) for training, grouping, bins in kinds]
 
 

@@ -19,6 +19,8 @@ def _draw(axes: Axes, results: Results, variant: str, quantity: str, embedding: 
     curves = {method: results.values(variant, method, name) for method in METHODS}
     plotting.bandwidth_curves(CURVE_LENGTH_SCALES, curves, ylabel=quantity, axis=axes)
     axes.set_title(f"{embedding} features, {variant}", fontsize=10)
+    axes.set_xlabel("length scale $\\gamma$ of the kernel")
+    axes.set_ylim(bottom=0)
     axes.label_outer()
 
 
@@ -40,5 +42,6 @@ def plot(folder: Path, results: Results) -> None:
             for axes, variant in zip(row, variants, strict=True):
                 _draw(axes, results, variant, quantity, embedding)
         handles, labels = panels[0, 0].get_legend_handles_labels()
-        figure.legend(handles, labels, loc="outside lower center", ncols=4, fontsize=8)
+        title = "means over the networks, in bands of ± one standard deviation"
+        figure.legend(handles, labels, loc="outside lower center", ncols=4, title=title)
         save_figure(folder, name, figure)

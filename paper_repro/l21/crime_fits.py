@@ -47,8 +47,8 @@ that the paper describes; all others are after 200 epochs. Groups are those of t
 (see `communities_crime`): {sizes} communities of the evaluation part on average.
 "Bins of P(y = 1)": in all methods and errors the probability of class 1 and its label in place of
 the confidence in the predicted class and its correctness. Group-wise temperature scaling: {missing}
-of {of} groups (of the variants of `claims`) have no temperature of largest likelihood; they get that
-of all. Which combination of these and others fits which row: `fits`, `combinations`.
+of {of} groups (of the variants of `claims`) have no temperature of largest likelihood; they get
+that of all. Which combination of these and others fits which row: `fits`, `combinations`.
 """
 
 FITS_NOTE = f"""
@@ -237,6 +237,8 @@ def maximum_rows(found: Found) -> Iterator[dict[Column, Any]]:
     for method, numbers in PUBLISHED_MAXIMUM.items():
         row: dict[Column, Any] = {"method": method} | columns_of("published", numbers)
         for name, combination in COLUMNS.items():
+            if combination not in found:
+                continue
             values, floors = (
                 values_of(found, combination, method, field) for field in ("maximum", "floor")
             )

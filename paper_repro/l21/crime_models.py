@@ -10,7 +10,7 @@ import numpy as np
 from experiments.harness import cells, data_files
 from experiments.harness.cells import Store
 from paper_repro.data.classifiers import Part, part_of_logits
-from paper_repro.data.communities_crime import Communities, random_split
+from paper_repro.data.communities_crime import GROUPINGS, Communities, random_split
 from paper_repro.l21 import crime_networks as networks
 from paper_repro.l21.embeddings import Embedding, principal_components, tsne
 
@@ -62,6 +62,7 @@ class Settings:
         seeds: number of splits, and of networks.
         variants: those that are evaluated, at least the first two.
         readings: of the data, the usual one among them.
+        groupings, bins: those that are combined with each training (`crime_combinations`).
         epochs: number of epochs of training.
         hidden: widths of the hidden layers.
         num_bins: number of equal intervals of confidences.
@@ -72,9 +73,9 @@ class Settings:
 
     seeds: int
     variants: tuple[Variant, ...] = VARIANTS
-    readings: tuple[Reading, ...] = tuple(
-        Reading(shared, complete) for shared in (False, True) for complete in (False, True)
-    )
+    readings: tuple[Reading, ...] = (USUAL, Reading(complete=True), Reading(True, True))
+    groupings: tuple[str, ...] = tuple(GROUPINGS)
+    bins: tuple[str, ...] = ("confidence", "P(y = 1)")
     epochs: int = 200
     hidden: tuple[int, ...] = (100, 100, 100)
     num_bins: int = 5

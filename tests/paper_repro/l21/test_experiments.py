@@ -20,6 +20,7 @@ from paper_repro.l21 import crime_tables as tables
 from paper_repro.l21 import embeddings as l21_embeddings
 from paper_repro.l21 import methods as l21_methods
 from paper_repro.l21 import networks as l21_networks
+from paper_repro.l21 import networks_features as l21_features
 from paper_repro.l21.embeddings import Embedding
 from tests.paper_repro.l21.test_npz import stand_in
 
@@ -398,13 +399,62 @@ def test_metrics(crime):
         np.testing.assert_allclose(curves["LoRe (PCA)"][name][at], value, atol=1e-12)
 
 
+def mlce(features, confidences, correct, length_scale):
+    """Largest local error, the distances divided by the dimension."""
+    distances = np.abs(features[:, None] - features).mean(2)
+    weights = np.exp(-distances / length_scale) * (bins(confidences)[:, None] == bins(confidences))
+    return np.max(np.abs(weights @ (confidences - correct)) / weights.sum(1))
+
+
+@pytest.mark.slow
+def test_errors_by_other_features(crime):
+    """LoRe has those of one network; errors are measured by those of another one."""
+    parts, lore = crime[3], crime[4]
+    errors = {"t-SNE": lore["PCA"], "PCA": lore["t-SNE"]}
+    classifier = l21_classifiers.Classifier("a", *parts)
+    found = l21_features.evaluate(classifier, lore, errors, 5)
+    new = l21_methods.recalibrate(*l21_methods.both_parts(*parts, lore), 5).confidences
+    new = np.asarray(new["LoRe (t-SNE)"])
+    data = new, parts[1].correct, l21_methods.CURVE_LENGTH_SCALES[25]
+    for name, embedding in errors.items():
+        value = found["LoRe (t-SNE)"][f"MLCE curve ({name})"][25]
+        np.testing.assert_allclose(value, mlce(embedding.evaluation, *data), atol=1e-12)
+
+
+def test_raw_features():
+    rng = np.random.default_rng(0)
+    parts = []
+    for n in (20, 30):
+        features, correct = 3 * rng.normal(size=(n, 6)), rng.integers(0, 2, n)
+        parts.append(l21_classifiers.Part(features, rng.uniform(0.5, 1, n), correct))
+    found = l21_features.identity_curve(l21_classifiers.Classifier("a", *parts), 5)
+    scale = np.sqrt(parts[0].features.var(0).mean())
+    part = parts[1]
+    for i in (0, 17, 39):
+        data = part.confidences, part.correct, l21_methods.CURVE_LENGTH_SCALES[i]
+        np.testing.assert_allclose(found[i], mlce(part.features / scale, *data), atol=1e-6)
+
+
+def test_for_how_many_length_scales():
+    scales = np.arange(40.0)
+    ours = {f"MLCE curve ({x})": list(scales) for x in l21_embeddings.LENGTH_SCALES}
+    other = {name: list(np.where(scales < 7, 50.0, -1.0)) for name in ours}
+    methods = dict.fromkeys(l21_methods.GLOBAL, other) | dict.fromkeys(l21_methods.LOCAL, ours)
+    results = {"cifar10_resnet18": {"methods": methods}}
+    rows = l21_features.across_rows(results, {"figure_14": methods})
+    assert [row.figure for row in rows] == ["figure_14"] * 2 + ["figure_9"] * 2
+    assert (rows[0].lore, rows[0].errors) == ("vgg16_bn", "googlenet")
+    assert all(set(row.counts.values()) == {7} for row in rows)
+
+
 @pytest.mark.slow
 def test_outputs_of_crime(crime):
     store, _, results, _, _ = crime
     folder = store.folder
     names = {path.name for path in folder.iterdir() if path.is_file()}
     written = ("table_1", "table_2", "table_3", "claims", "large_cells", "length_scales")
-    written += ("training", "curves", "table_2_differences")
+    written += ("training", "curves", "table_2_differences", "fits", "combinations")
+    written += ("combination_values",)
     pictures = {"figure_5.svg", "figure_17.svg"}
     assert names == {f"{x}.{suffix}" for x in written for suffix in ("md", "csv")} | pictures
     rows = (folder / "table_1.csv").read_text().splitlines()
@@ -418,7 +468,10 @@ def test_outputs_of_crime(crime):
         ["200 epochs", "MLCE (PCA)", "Brier", "0.538"],
     ]
     assert len(differences) == 1 + 2 * 8
-    np.testing.assert_allclose([float(x) for x in row[5:]], [maxima.mean(), maxima.std(ddof=1)])
+    np.testing.assert_allclose([float(x) for x in row[6:8]], [maxima.mean(), maxima.std(ddof=1)])
+    header = rows[0].split(",")
+    assert header[5:9] == ["200 epochs: floor", "stopped", "sd", "stopped: floor"]
+    assert all(0 < float(row.split(",")[5]) < 1 for row in rows[1:])
 
 
 def test_without_data_they_are_skipped(tmp_path, capsys):
@@ -434,8 +487,8 @@ def test_groups_of_the_variant(crime, communities):
     """Groups and networks are those of the variant."""
     networks, data = crime[1], l21_crime_data.read_communities(communities[0])
     split = l21_crime_data.random_split(1, len(data.labels))
-    for variant in l21_crime.VARIANTS:
-        part = l21_crime.parts_of(data, networks, variant, 1)[1]
+    for variant in l21_models.VARIANTS:
+        part = l21_models.parts_of(data, networks, *variant[1:], 1)[1]
         expected = data.groups[variant.grouping][split.evaluation]
         np.testing.assert_array_equal(part.groups, expected)
         np.testing.assert_array_equal(
@@ -479,7 +532,7 @@ def test_networks_from_files(crime, tmp_path, monkeypatch):
     folder = run.folder(l21_networks.NAME)
     names = {path.name for path in folder.iterdir() if path.is_file()}
     written = ("table_4", "local_errors", "groups", "correlations", "figure_2")
-    pictures = {"one.svg", "two.svg", "figure_2.svg"}
+    pictures = {"one.svg", "two.svg", "figure_1.svg", "figure_2.png"}
     assert names == {f"{x}.{suffix}" for x in written for suffix in ("md", "csv")} | pictures
     rows = [row.split(",") for row in (folder / "local_errors.csv").read_text().splitlines()]
     found = {row[1]: float(row[3]) for row in rows if row[0] == "one"}  # MCE
