@@ -126,9 +126,18 @@ def values_of(found: Found, combination: Combination, method: str, field: str) -
     return np.array([x[field] for x in networks if x is not None], float)
 
 
+def mean_and_sd(values: np.ndarray) -> tuple[float, float]:
+    """Mean and standard deviation; NaN where fewer than two networks have an optimum."""
+    if len(values) < 2:
+        return np.nan, np.nan
+    return float(values.mean()), float(values.std(ddof=1))
+
+
 def compared(number: Published, values: np.ndarray) -> Fit:
-    """How far the mean of ours is from the published one."""
-    mean, deviation = float(values.mean()), float(values.std(ddof=1))
+    """How far the mean of ours is from the published one; infinitely where there is no mean."""
+    mean, deviation = mean_and_sd(values)
+    if np.isnan(mean):
+        return Fit(mean, deviation, np.inf)
     error = np.sqrt(deviation**2 / len(values) + number.deviation**2 / PUBLISHED_SEEDS)
     distance = max(abs(mean - number.mean) - number.rounding, 0.0)
     return Fit(mean, deviation, float(distance / error))
@@ -173,7 +182,8 @@ FIT_NAMES = {
 def _lowest_floor(found: Found, method: str) -> float:
     """Smallest floor of the combinations that do not recalibrate with labels of the evaluation."""
     honest = [combination for combination in found if not combination.reading.shared]
-    return min(float(values_of(found, x, method, "floor").mean()) for x in honest)
+    floors = (mean_and_sd(values_of(found, x, method, "floor"))[0] for x in honest)
+    return min((floor for floor in floors if not np.isnan(floor)), default=np.nan)
 
 
 def fit_rows(found: Found) -> Iterator[FitRow]:
@@ -228,7 +238,7 @@ def value_rows(found: Found) -> Iterator[dict[str, Any]]:
             row: dict[str, Any] = described(combination) | {"method": method}
             for field, name in fields.items():
                 values = values_of(found, combination, method, field)
-                row |= {name: float(values.mean()), f"{name}, sd": float(values.std(ddof=1))}
+                row |= dict(zip((name, f"{name}, sd"), mean_and_sd(values), strict=True))
             yield row
 
 
@@ -242,8 +252,8 @@ def maximum_rows(found: Found) -> Iterator[dict[Column, Any]]:
             values, floors = (
                 values_of(found, combination, method, field) for field in ("maximum", "floor")
             )
-            row |= columns_of(name, (float(values.mean()), float(values.std(ddof=1))))
-            row[f"{name}: floor"] = float(floors.mean())
+            row |= columns_of(name, mean_and_sd(values))
+            row[f"{name}: floor"] = mean_and_sd(floors)[0]
         yield row
 
 

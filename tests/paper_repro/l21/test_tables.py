@@ -132,3 +132,16 @@ def test_published_numbers_below_the_floor():
     # Published 0.392 ± 0.071 and 0.515 ± 0.081 over 60 networks.
     assert rows["LoRe (PCA)"].verdict == "below the floor"
     assert rows["Histogram binning"].verdict == "none fits"
+
+
+def test_one_network_is_not_compared():
+    """A method that has an optimum for one of 60 networks only; other combinations are."""
+    found = made_up({Combination(): 0.0, Combination(grouping="incomes"): 0.3})
+    for network in found[Combination()][1:]:
+        del network["Group temp. scaling"]
+    rows = {x.method: x for x in fits.fit_rows(found) if x.quantity == "maximum"}
+    row = rows["Group temp. scaling"]
+    assert (row.closest.split(", ")[3], row.fitting) == ("incomes", 0)
+    assert rows["Temperature scaling"].fitting == 1
+    values = fits.values_of(found, Combination(), "Group temp. scaling", "maximum")
+    assert np.isnan(fits.mean_and_sd(values)).all()
