@@ -63,7 +63,7 @@ def _plot_estimates(
         ylabel = f"estimated {LABELS[notion]}"
         plotting.estimate_comparison(labels, roots, errors=errors, ylabel=ylabel, axis=axes)
         axes.set_title(DATA[data])
-        axes.set_ylim(bottom=0)
+        axes.set_ylim(0, 1.03 * axes.get_ylim()[1])  # with room for the whole bar
     handles, labels = axes_of_panels[0].get_legend_handles_labels()
     num = len(labels) if len(networks[0]) > 1 else 3
     figure.legend(handles, labels, loc="outside lower center", ncols=num)
