@@ -69,12 +69,12 @@ class _Bounded(NamedTuple):
     Attributes:
         estimate: the estimate.
         bound: B.
-        count: the number of samples for the biased estimator, of independent pairs for the others.
+        size: the number of samples for the biased estimator, of independent pairs for the others.
     """
 
     estimate: jax.Array
     bound: jax.Array | float
-    count: int
+    size: int
 
 
 def _bounded_estimate(
@@ -159,14 +159,14 @@ def distribution_free_skce_test(
     >>> print(f"{test.estimate:.2f} {test.pvalue:.1e}")
     1.62 1.3e-14
     """
-    estimate, largest, count = _bounded_estimate(
+    estimate, largest, size = _bounded_estimate(
         kernel, predictions, targets, estimator, block_size, bound
     )
     if estimator == "biased":
-        exceeded = jnp.sqrt(count * jnp.maximum(estimate, 0) / largest) - 1
+        exceeded = jnp.sqrt(size * jnp.maximum(estimate, 0) / largest) - 1
         exponent = jnp.square(jnp.maximum(exceeded, 0)) / 2
     else:
-        exponent = count * jnp.square(jnp.maximum(estimate, 0) / largest) / 2
+        exponent = size * jnp.square(jnp.maximum(estimate, 0) / largest) / 2
     pvalue = jnp.maximum(jnp.exp(-exponent), jnp.finfo(estimate.dtype).tiny)  # never zero
     return CalibrationTestResult(estimate, pvalue, estimate)
 
@@ -234,18 +234,18 @@ def distribution_free_skce_confidence_interval(
     0.62 1.62 3.10
     """
     level, side = checked_options(confidence_level, side)
-    estimate, largest, count = _bounded_estimate(
+    estimate, largest, size = _bounded_estimate(
         kernel, predictions, targets, estimator, block_size, bound
     )
     is_halved = side == "two-sided" and estimator != "biased"
     tail = jnp.asarray((1 - level) / (2 if is_halved else 1), estimate.dtype)
     deviation = jnp.sqrt(-2 * jnp.log(tail))
     if estimator == "biased":
-        root, reach = jnp.sqrt(jnp.maximum(estimate, 0)), jnp.sqrt(largest / count)
+        root, reach = jnp.sqrt(jnp.maximum(estimate, 0)), jnp.sqrt(largest / size)
         reach = reach * (1 + deviation)
         low, high = jnp.square(jnp.maximum(root - reach, 0)), jnp.square(root + reach)
     else:
-        reach = largest * deviation / count**0.5
+        reach = largest * deviation / size**0.5
         low, high = estimate - reach, estimate + reach
     high = high if side == "two-sided" else jnp.full_like(estimate, jnp.inf)
     return ConfidenceInterval(low, high, estimate, None)

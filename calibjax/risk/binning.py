@@ -35,7 +35,37 @@ class BinResiduals:
 
 
 @record
-class Binning(EstimationFunction):
+class _Bins(EstimationFunction):
+    """Common part of both kinds of bins."""
+
+    max_bins: int | None = dataclasses.field(default=None, metadata={"static": True})
+
+    def specialise(self, predictions: Distribution, grid: ArrayLike) -> Self:
+        """The function with the largest M of the grid."""
+        del predictions
+        _checks.real("grid", grid)
+        return dataclasses.replace(self, max_bins=_num_intervals("grid", grid, self.max_bins))
+
+    def _fitted(
+        self, predictions: Distribution, targets: ArrayLike, hyperparameter: ArrayLike
+    ) -> BinResiduals:
+        """Mean residuals in the intervals."""
+        predictions, targets = checked(predictions, targets)
+        num_components = vectors(predictions).shape[1]
+        if num_components > 2:
+            raise ValueError(
+                "predictions: expected confidences or predictions of two classes, as the lenses "
+                f"estimators.top_label and estimators.class_wise give them, got {num_components} "
+                "classes"
+            )
+        hyperparameter = _checks.real("hyperparameter", hyperparameter)
+        _checks.shape("hyperparameter", hyperparameter, (), "() (a scalar)")
+        size = _num_intervals("hyperparameter", hyperparameter, self.max_bins)
+        return _mean_residuals(predictions, targets, hyperparameter, size)
+
+
+@record
+class Binning(_Bins):
     """The calibration estimation function of binned estimators.
 
         h(p, q) = (conf(B_k) − acc(B_k)) (conf(B_l) − acc(B_l)),  p in interval k, q in interval l,
@@ -74,37 +104,17 @@ class Binning(EstimationFunction):
      [0.0225 0.03  ]]
     """
 
-    max_bins: int | None = dataclasses.field(default=None, metadata={"static": True})
-
     def fit(
         self, predictions: Distribution, targets: ArrayLike, hyperparameter: ArrayLike
     ) -> BinResiduals:
         """Mean residuals in the intervals."""
-        predictions, targets = checked(predictions, targets)
-        num_components = vectors(predictions).shape[1]
-        if num_components > 2:
-            raise ValueError(
-                "predictions: expected confidences or predictions of two classes, as the lenses "
-                f"estimators.top_label and estimators.class_wise give them, got {num_components} "
-                "classes"
-            )
-        hyperparameter = _checks.real("hyperparameter", hyperparameter)
-        _checks.shape("hyperparameter", hyperparameter, (), "() (a scalar)")
-        size = _num_intervals("hyperparameter", hyperparameter, self.max_bins)
-        return _mean_residuals(predictions, targets, hyperparameter, size)
+        return self._fitted(predictions, targets, hyperparameter)
 
     def factors(self, params: BinResiduals, p: Distribution) -> tuple[jax.Array, jax.Array]:
         """Mean residuals of the intervals of the predictions, [n, m], twice."""
         _checks.fitted("params", params, BinResiduals)
-        points = vectors(checked_points(p, params.means.shape[-1]))
-        means = _looked_up(params, points)
+        means = _looked_up(params, p)
         return means, means
-
-    def specialise(self, predictions: Distribution, grid: ArrayLike) -> Self:
-        """The function with the largest M of the grid."""
-        del predictions
-        _checks.real("grid", grid)
-        return dataclasses.replace(self, max_bins=_num_intervals("grid", grid, self.max_bins))
 
 
 @record
@@ -122,7 +132,7 @@ class DebiasedBinResiduals:
 
 
 @record
-class DebiasedBinning(Binning):
+class DebiasedBinning(_Bins):
     """The calibration estimation function of debiased bins.
 
         h(p, q) = ⟨r̄_k, r̄_l⟩ − 1[k = l] s_k² / |B_k|,   p in interval k, q in interval l,
@@ -157,7 +167,7 @@ class DebiasedBinning(Binning):
         self, predictions: Distribution, targets: ArrayLike, hyperparameter: ArrayLike
     ) -> DebiasedBinResiduals:
         """Mean residuals in the intervals, and the biases of their squares."""
-        bins = super().fit(predictions, targets, hyperparameter)
+        bins = self._fitted(predictions, targets, hyperparameter)
         return DebiasedBinResiduals(bins, _biases(bins, *checked(predictions, targets)))
 
     def factors(self, params: DebiasedBinResiduals, p: Distribution) -> tuple[jax.Array, jax.Array]:
@@ -166,7 +176,7 @@ class DebiasedBinning(Binning):
         The products of the indicators are 1 for two predictions in one interval.
         """
         _checks.fitted("params", params, DebiasedBinResiduals)
-        means, _ = super().factors(params.bins, p)
+        means = _looked_up(params.bins, p)
         index = interval_index(vectors(p)[:, -1], params.bins.num_bins)
         is_in = one_hot(index, params.biases.size, means.dtype)
         left = -params.biases.astype(means.dtype) * is_in
@@ -208,8 +218,13 @@ def _mean_residuals(
     return BinResiduals(means, counts, num_bins)
 
 
+def _looked_up(params: BinResiduals, p: Distribution) -> jax.Array:
+    """Mean residuals of the intervals of checked predictions, [n, m]."""
+    return _of_points(params, vectors(checked_points(p, params.means.shape[-1])))
+
+
 @jax.jit
-def _looked_up(params: BinResiduals, points: jax.Array) -> jax.Array:
+def _of_points(params: BinResiduals, points: jax.Array) -> jax.Array:
     means = params.means.astype(points.dtype)[interval_index(points[:, -1], params.num_bins)]
     return jnp.where(jnp.isnan(points), jnp.nan, means)
 
