@@ -247,6 +247,10 @@ def test_gradient_of_the_mmce():
         order=1,
         modes=["rev"],
     )
+
+
+def test_gradient_of_the_mmce_of_perfect_confidences():
+    """The root has an infinite slope at zero, its argument slope zero: 0 by convention, not NaN."""
     perfect = jax.grad(estimators.mmce, argnums=1)(
         kernels.Exponential(0.4), jnp.array([1.0, 0.0]), jnp.array([1, 0])
     )

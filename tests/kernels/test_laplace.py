@@ -125,6 +125,25 @@ def test_values_and_gradients_on_and_around_the_singularities(dtype, tolerance):
     assert error.max() < tolerance
 
 
+def test_float32_near_the_singularity():
+    """The series of float32 has fewer terms; these are the shifts for which it is used."""
+    scale, x = np.meshgrid(np.float32([0.6, 0.9, 1.0, 1.1, 1.5]), np.float32([0.1, 1.0, 3.0, 5.0]))
+    kernel = kernels.Exponential(jnp.float32(1))
+
+    @jax.jit
+    @jax.vmap
+    def expectation(scale, x):
+        p = distributions.Laplace(jnp.float32(0), scale)
+        return kernels.single_expectation(kernel, p, x)
+
+    with decimal.localcontext(DIGITS):
+        points = zip(scale.ravel(), x.ravel(), strict=True)
+        exact = [float(_exact_single(*map(Decimal, map(float, point)))) for point in points]
+    ours = expectation(scale.ravel(), x.ravel())
+    assert ours.dtype == jnp.float32
+    np.testing.assert_allclose(ours, exact, rtol=0, atol=1e-6)
+
+
 def _integral(function, center, scale, kinks):
     """∫ function(z) exp(−|z − center| / scale) / (2 scale) dz, split at the kinks."""
     points = sorted({center, *kinks, *(center + scale * u for u in (-40, -8, 8, 40))})
