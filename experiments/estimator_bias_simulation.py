@@ -26,8 +26,8 @@ from jax import lax
 from calibjax import distances, estimators, kernels, risk
 from calibjax._pytree import record
 from calibjax.distributions import Bernoulli, Categorical, CategoricalLogits
+from calibjax.kernels.low_rank import numerical_rank
 from calibjax.risk.estimation import losses_of_factors
-from calibjax.risk.low_rank import numerical_rank
 from experiments.harness import cells
 from experiments.harness.cells import Store
 

@@ -53,13 +53,15 @@ from calibjax.kernels.expectations import (  # the families register their rules
     register_expectations,
     samples,
     single_expectation,
+    stein,
 )
 from calibjax.kernels.labels import LabelKernel, White
 from calibjax.kernels.matrix import gram_matrix
 from calibjax.kernels.stationary import Exponential, PowerExponential, SquaredExponential
+from calibjax.kernels.stein import Stein
 from calibjax.kernels.transforms import Linear, linear_map
 
-del beta, categorical, laplace, mixture, multivariate_normal, normal, poisson, samples
+del beta, categorical, laplace, mixture, multivariate_normal, normal, poisson, samples, stein
 
 __all__ = [
     "Exponential",
@@ -71,6 +73,7 @@ __all__ = [
     "Product",
     "Scaled",
     "SquaredExponential",
+    "Stein",
     "Sum",
     "TensorProduct",
     "ValueRange",

@@ -15,16 +15,13 @@ from calibjax._arithmetic import matmul
 from calibjax._pytree import PyTree, record
 from calibjax.distributions import Categorical, CategoricalLogits
 from calibjax.distributions.base import Distribution
-from calibjax.kernels import Kernel, SquaredExponential
+from calibjax.kernels import Kernel, SquaredExponential, low_rank
 from calibjax.kernels.base import without_draws
-from calibjax.risk import low_rank
+from calibjax.risk import spectra
 from calibjax.risk.base import EstimationFunction, with_hyperparameter
 from calibjax.risk.samples import checked, checked_points, residuals
 
 _RBF = SquaredExponential(1.0)
-
-# Entries of kernel matrices have rounding errors: smaller errors are meaningless.
-_TOLERANCE = {4: 1e-6, 8: 1e-14}  # by item size
 
 
 @record
@@ -103,7 +100,7 @@ class _Ridge(EstimationFunction):
         if any(map(callable, jax.tree.leaves(kernel))):  # a function, which is not a pytree
             kernel = Partial(kernel)
         _refuse_values(kernel, points)
-        tolerance = _TOLERANCE[jax.tree.leaves(points)[0].dtype.itemsize]
+        tolerance = low_rank.TOLERANCE[jax.tree.leaves(points)[0].dtype.itemsize]
         if self.tolerance is not None:
             tolerance = _checks.proportion("tolerance", self.tolerance)
         if self.rank is None:
@@ -269,10 +266,10 @@ def _learned(
     """Learned params; `size` is the number of pivots, unless all points are used."""
     n, residual = len(errors), jnp.zeros((), errors.dtype)
     if size is None:
-        spectrum = low_rank.full_spectrum(low_rank.kernel_values(kernel, points, points), errors)
+        spectrum = spectra.full_spectrum(low_rank.kernel_values(kernel, points, points), errors)
     else:
         found = low_rank.pivoted_cholesky(kernel, points, tolerance, size=size)
-        spectrum, residual = low_rank.low_rank_spectrum(found, errors), found.residual
+        spectrum, residual = spectra.low_rank_spectrum(found, errors), found.residual
         points = jax.tree.map(lambda leaf: leaf[found.pivots], points)
     # NaN features give no pivots.
     projections = jnp.where(jnp.isnan(residual), jnp.nan, spectrum.projections)

@@ -1,6 +1,7 @@
 """Data sets of every family of predictions, and calls of the functions that take all of them."""
 
 import dataclasses
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -233,9 +234,11 @@ def _skce(family: Family) -> Callable[..., Any]:
 def _exact(family: Family) -> Callable[..., Any]:
     def test(predictions, targets):
         key = jax.random.key(3)
-        return hypothesis_tests.exact_skce_test(
-            key, family.kernel, predictions, targets, num_samples=9
-        )
+        with warnings.catch_warnings():  # of draws, for which there is another test
+            warnings.filterwarnings("ignore", ".*ensemble_skce_test", UserWarning)
+            return hypothesis_tests.exact_skce_test(
+                key, family.kernel, predictions, targets, num_samples=9
+            )
 
     return test
 
@@ -276,6 +279,11 @@ def calls() -> list[Call]:
         if not name.startswith("Samples"):
             nll = scores.negative_log_likelihood
             found.append(family.call("scores.negative_log_likelihood", nll, name))
+    for name in ("Normal", "MvNormal"):
+        family = dataclasses.replace(FAMILIES[name], target_kernel=kernels.Stein())
+        found.append(
+            family.call("estimators.skce kernels.Stein", _skce(family), f"{name}, Stein", slow=True)
+        )
     for name in ("Normal", "Laplace", "Mixture", "Samples"):
         found.append(FAMILIES[name].call("scores.crps", scores.crps, name))
     for name in ("Normal", "Laplace", "Mixture", "Samples", "Poisson", "Samples of counts"):

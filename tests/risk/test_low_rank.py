@@ -4,8 +4,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from calibjax.distributions import Categorical
-from calibjax.kernels import Exponential, SquaredExponential
-from calibjax.risk import low_rank
+from calibjax.kernels import Exponential, SquaredExponential, low_rank
 
 
 def plain(matrix, size):

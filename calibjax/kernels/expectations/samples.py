@@ -19,6 +19,11 @@ a distance.
 
 Cost: m² evaluations of the target kernel for each pair of samples, so n² m² / 2 for the SKCE. The
 draws are processed one by one, so that a tile of pairs needs no more memory than for one draw.
+
+If few draws determine the kernel at all others, as they do for smooth kernels, the centered kernel
+has few features: L⁻¹ k(pivots, ·), with the Cholesky factor L of the kernel matrix of these draws,
+centered by their mean over the draws of the prediction. These are the features of the empirical
+distributions, so that only predictions without indices have them.
 """
 
 from collections.abc import Callable
@@ -29,9 +34,18 @@ import jax.numpy as jnp
 from jax import lax
 from jax.typing import ArrayLike
 
+from calibjax import _checks
+from calibjax._arithmetic import floating_dtype, matmul
 from calibjax.distributions import MonteCarlo, Samples
+from calibjax.kernels import low_rank
 from calibjax.kernels.base import Kernel
-from calibjax.kernels.expectations import check_expectations, register_expectations
+from calibjax.kernels.expectations import (
+    FeatureRule,
+    check_expectations,
+    register_expectations,
+)
+
+_MAX_RANK = 512  # with more features the pairs of draws are as cheap
 
 
 def _sum_over(function: Callable[..., jax.Array], draws: tuple) -> jax.Array:
@@ -79,13 +93,56 @@ def _diagonal(kernel: Kernel, p: Samples) -> jax.Array:
     return _expectation(lambda x: kernel(x, x), p)
 
 
+def _prepare_features(
+    kernel: Kernel, predictions: Samples, targets: jax.Array
+) -> tuple[jax.Array, jax.Array] | None:
+    """Some of the draws and targets, and the inverse Cholesky factor of their kernel matrix."""
+    if predictions.index is not None or not _checks.is_concrete(kernel, predictions, targets):
+        return None
+    values = jnp.asarray(predictions.values)
+    points = jnp.concatenate([values.reshape(-1, *values.shape[2:]), jnp.asarray(targets)])
+    limit = min(values.shape[1] ** 2, len(points), _MAX_RANK)
+    with jax.ensure_compile_time_eval():  # the data may be known while a random key is traced
+        tolerance = low_rank.TOLERANCE[floating_dtype(points).itemsize]
+        rank = low_rank.numerical_rank(kernel, points, tolerance, limit)
+        if rank is None:
+            return None
+        found = low_rank.pivoted_cholesky(kernel, points, tolerance, size=min(rank, limit))
+        factor = low_rank.factor_at_pivots(found)
+        is_used = jnp.arange(len(factor)) < found.rank
+        inverse = lax.linalg.triangular_solve(
+            factor, jnp.diag(is_used.astype(factor.dtype)), left_side=True, lower=True
+        )
+    return points[found.pivots], inverse
+
+
+def _features(
+    kernel: Kernel, prepared: tuple[jax.Array, jax.Array], p: Samples, y: jax.Array
+) -> jax.Array:
+    """Features of one target, centered by their mean over the draws, [r]."""
+    pivots, inverse = prepared
+
+    def values(z: jax.Array) -> jax.Array:
+        return jax.vmap(lambda pivot: kernel(pivot, z))(pivots).astype(inverse.dtype)
+
+    mean = jnp.tensordot(p.probs.astype(inverse.dtype), jax.vmap(values)(p.values), 1)
+    return matmul(inverse, values(y) - mean)
+
+
 def _check(kernel: Kernel, predictions: MonteCarlo) -> None:
     """Draws of classes are labels, so the check for class predictions applies."""
     if hasattr(predictions, "class_probs"):
         check_expectations(kernel, predictions.distribution)
 
 
-register_expectations(Kernel, Samples, single=_single, double=_double, diagonal=_diagonal)
+register_expectations(
+    Kernel,
+    Samples,
+    single=_single,
+    double=_double,
+    features=FeatureRule(_prepare_features, _features),
+    diagonal=_diagonal,
+)
 register_expectations(
     Kernel,
     MonteCarlo,

@@ -18,9 +18,10 @@ from calibjax._pytree import PyTree
 
 Kernel = Callable[[Any, Any], jax.Array]
 
+# Entries of kernel matrices have rounding errors: smaller errors are meaningless.
+TOLERANCE = {4: 1e-6, 8: 1e-14}  # by item size
 _PROBED_RANKS = (32, 128, 512, 2048)  # sizes that are tried one after the other
 _BLOCK = 64  # features that are subtracted at once; those not yet computed are not read
-_ROUNDING = 8  # in units of the last place of the largest eigenvalue; up to three were observed
 _STEP = 8  # ranks are rounded up to multiples, so that similar data share compiled code
 
 
@@ -92,6 +93,17 @@ def pivoted_cholesky(
     return PivotedCholesky(features, pivots, rank, jnp.max(rest) / largest)
 
 
+def factor_at_pivots(found: PivotedCholesky) -> jax.Array:
+    """Cholesky factor L of the kernel matrix of the pivots, [R, R].
+
+    Features of any point p are L⁻¹ k(pivots, p). Rows of pivots that were not needed are those of
+    the identity.
+    """
+    is_used = jnp.arange(len(found.pivots)) < found.rank
+    identity = jnp.eye(len(found.pivots), dtype=found.features.dtype)
+    return jnp.where(is_used[:, None], found.features[found.pivots], identity)
+
+
 def numerical_rank(
     kernel: Kernel, points: PyTree, tolerance: jax.Array | float, limit: int
 ) -> int | None:
@@ -111,47 +123,3 @@ def numerical_rank(
         if size == limit or needed > limit:
             break
     return None
-
-
-class Spectrum(NamedTuple):
-    """Eigenvalues of a kernel matrix K ≈ Q diag(s) Qᵀ, and coordinates in its eigenvectors.
-
-    Attributes:
-        eigenvalues: s, [r], zero for those that are only rounding errors.
-        basis: B, [R, r], such that k(p, points)ᵀ B is the row of Q for any point p,
-            k(p, x)ᵀ Q / s. It is zero where s is.
-        projections: Qᵀ y for some vectors y, [r, m].
-    """
-
-    eigenvalues: jax.Array
-    basis: jax.Array
-    projections: jax.Array
-
-
-def low_rank_spectrum(found: PivotedCholesky, vectors: jax.Array) -> Spectrum:
-    """The spectrum of F Fᵀ, with the precision of F rather than that of a product."""
-    features, size = found.features, len(found.pivots)
-    _, roots, rotation = jnp.linalg.svd(jnp.linalg.qr(features, mode="r"))
-    inverse = _inverse(roots, _ROUNDING * jnp.finfo(roots.dtype).eps * roots[0])
-    # Features of any point p are L⁻¹ k(points, p), with the rows L of F at the pivots.
-    is_used = jnp.arange(size) < found.rank
-    root = jnp.where(is_used[:, None], features[found.pivots], jnp.eye(size, dtype=roots.dtype))
-    basis = lax.linalg.triangular_solve(
-        root, rotation.T * inverse, left_side=True, lower=True, transpose_a=True
-    )
-    projections = inverse[:, None] * matmul(rotation, matmul(features.T, vectors))
-    return Spectrum(jnp.where(inverse > 0, jnp.square(roots), 0), basis, projections)
-
-
-def full_spectrum(matrix: jax.Array, vectors: jax.Array) -> Spectrum:
-    """The spectrum of a matrix K."""
-    eigenvectors, eigenvalues = lax.linalg.eigh(matrix, symmetrize_input=False)
-    inverse = _inverse(eigenvalues, _ROUNDING * jnp.finfo(matrix.dtype).eps * eigenvalues[-1])
-    projections = matmul(eigenvectors.T, vectors)
-    return Spectrum(jnp.where(inverse > 0, eigenvalues, 0), eigenvectors * inverse, projections)
-
-
-def _inverse(values: jax.Array, rounding: jax.Array) -> jax.Array:
-    """1 / x, or zero where x is only a rounding error; NaN for NaN."""
-    is_zero = values <= rounding
-    return jnp.where(is_zero, 0, 1 / jnp.where(is_zero, 1, values))

@@ -1,0 +1,83 @@
+"""The Stein kernel, whose expectations are zero under every density that it is defined for.
+
+For functions f that vanish with the density at the ends of its support E[s_p(Y) f(Y) + ∇f(Y)] = 0,
+with the score s_p = ∇ log p. The rule is for all classes of predictions, those of a user, too.
+"""
+
+from typing import Any, NoReturn
+
+import jax
+import jax.numpy as jnp
+from jax.typing import ArrayLike
+
+from calibjax import _checks
+from calibjax._arithmetic import matmul
+from calibjax.distributions import (
+    Bernoulli,
+    Categorical,
+    CategoricalLogits,
+    Mixture,
+    MonteCarlo,
+    Samples,
+    Uniform,
+    constraints,
+)
+from calibjax.distributions.base import Distribution
+from calibjax.kernels.expectations import register_expectations
+from calibjax.kernels.stein import Stein
+
+
+def _weight(p: Distribution, y: jax.Array) -> jax.Array | float:
+    """A smooth factor that is zero at the ends of the support."""
+    support = getattr(p, "support", constraints.real)
+    if support is constraints.proportion:
+        return y * (1 - y)
+    return y if support in (constraints.positive, constraints.non_negative) else 1.0
+
+
+def _zero(kernel: Stein, p: Distribution, *others: Any) -> jax.Array:
+    del kernel, others
+    return jnp.zeros((), jnp.result_type(*jax.tree.leaves(p)))
+
+
+def _centered(kernel: Stein, p: Any, y: ArrayLike, q: Any, z: ArrayLike) -> jax.Array:
+    y, z = jnp.asarray(y), jnp.asarray(z)
+
+    def value(y: jax.Array, z: jax.Array) -> jax.Array:
+        return _weight(p, y) * _weight(q, z) * kernel.kernel(y, z)
+
+    in_y, in_z = jax.grad(value, 0), jax.grad(value, 1)
+    score_y, score_z = jax.grad(p.log_prob)(y), jax.grad(q.log_prob)(z)
+    mixed = jax.jacfwd(in_z)(y, z)
+    if jnp.ndim(y) == 0:
+        both = score_y * score_z * value(y, z)
+        return both + score_y * in_z(y, z) + score_z * in_y(y, z) + mixed
+    both = matmul(score_y, score_z) * value(y, z)
+    return both + matmul(score_y, in_z(y, z)) + matmul(score_z, in_y(y, z)) + jnp.trace(mixed)
+
+
+def _check(kernel: Stein, predictions: Distribution) -> None:
+    """Refuses predictions without a density on numbers, positive numbers, proportions, vectors."""
+    support = getattr(predictions, "support", constraints.real)
+    known = (constraints.positive, constraints.non_negative, constraints.proportion)
+    is_known = support in known or support.words == constraints.real.words
+    if isinstance(predictions, Uniform) or not is_known:
+        _refuse(kernel, predictions)
+    _checks.method("predictions", predictions, "log_prob")
+
+
+def _refuse(kernel: Stein, predictions: Distribution, *others: Any) -> NoReturn:
+    del kernel, others
+    raise NotImplementedError(
+        f"no Stein kernel for {type(predictions).__name__} predictions; expected a density on real "
+        "numbers, positive numbers, proportions or vectors, without a step at its ends"
+    )
+
+
+for _distribution in (object, Mixture):
+    register_expectations(
+        Stein, _distribution, single=_zero, double=_zero, centered=_centered, check=_check
+    )
+# There are rules of other kernels for these, which the search for classes of predictions finds.
+for _distribution in (Samples, MonteCarlo, Categorical, CategoricalLogits, Bernoulli):
+    register_expectations(Stein, _distribution, single=_refuse, double=_refuse, check=_refuse)

@@ -1,0 +1,173 @@
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy.integrate import quad
+
+from calibjax import estimators, hypothesis_tests, kernels, record
+from calibjax.distances import Euclidean
+from calibjax.distributions import (
+    Beta,
+    Categorical,
+    Dirichlet,
+    Gamma,
+    GeneralizedNormal,
+    Laplace,
+    LogNormal,
+    Mixture,
+    MvNormal,
+    Normal,
+    Samples,
+    StudentT,
+    Uniform,
+    monte_carlo,
+    sample_targets,
+)
+from calibjax.kernels import Exponential, SquaredExponential, Stein, TensorProduct, centered_kernel
+
+KEY = jax.random.key(0)
+RNG = np.random.default_rng(0)
+BUMPS = Normal(np.array([-1.0, 1.0]), np.array([0.5, 1.0]))
+# Two members of each family, and the ends of the support.
+FAMILIES = {
+    "normal": (Normal(0.0, 1.0), Normal(0.5, 2.0), (-12, 12)),
+    "Laplace": (Laplace(0.0, 1.0), Laplace(0.5, 2.0), (-30, 30)),
+    "Student": (StudentT(3.0, 0.0, 1.0), StudentT(2.0, 0.5, 2.0), (-3000, 3000)),
+    "decreasing gamma": (Gamma(0.7, 1.0), Gamma(2.0, 2.0), (0, 40)),
+    "gamma": (Gamma(3.0, 1.0), Gamma(2.0, 2.0), (0, 50)),
+    "log-normal": (LogNormal(0.0, 0.6), LogNormal(0.3, 0.5), (0, 60)),
+    "beta": (Beta(0.8, 2.0), Beta(1.5, 0.7), (0, 1)),
+    "generalised normal": (
+        GeneralizedNormal(0.0, 1.0, 3.0),
+        GeneralizedNormal(0.0, 2.0, 3.0),
+        (-8, 8),
+    ),
+    "mixture": (
+        Mixture(np.array([0.3, 0.7]), BUMPS),
+        Mixture(np.array([0.5, 0.5]), BUMPS),
+        (-9, 9),
+    ),
+}
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_expectations_vanish(family):
+    """E h(Y, z) by quadrature, in units of E |h(Y, z)|."""
+    p, q, (low, high) = jax.tree.map(jnp.asarray, FAMILIES[family])
+    kernel = Stein(SquaredExponential(1.3))
+
+    @jax.jit
+    def product(y):
+        return jnp.exp(p.log_prob(y)) * centered_kernel(kernel, p, y, q, jnp.asarray(0.7))
+
+    points = [x for x in (-1.0, 0.0, 0.01, 0.5, 1.0, 5.0) if low < x < high]
+    options = {"points": points, "limit": 200, "epsabs": 1e-10}
+    value = quad(lambda y: float(product(y)), low, high, **options)[0]
+    size = quad(lambda y: abs(float(product(y))), low, high, **options)[0]
+    assert size > 0.01
+    assert abs(value) < 1e-6 * size
+
+
+def test_values_against_derivatives_on_paper():
+    """k = exp(−(y − z)² / 2): the four terms for two normal distributions."""
+    p, q, y, z = Normal(0.0, 1.0), Normal(0.5, 2.0), 0.3, -0.8
+    k, d = np.exp(-0.5 * (y - z) ** 2), y - z
+    score_y, score_z = -y, -(z - 0.5) / 4
+    expected = k * (score_y * score_z + score_y * d - score_z * d + 1 - d**2)
+    found = centered_kernel(Stein(), *jax.tree.map(jnp.asarray, (p, y, q, z)))
+    np.testing.assert_allclose(found, expected, rtol=1e-12)
+
+
+def test_vectors_against_derivatives_on_paper():
+    cov = np.array([[2.0, 0.5], [0.5, 1.0]])
+    y, z = RNG.normal(size=(2, 2))
+    p, q = MvNormal(jnp.zeros(2), jnp.eye(2)), MvNormal(jnp.ones(2), jnp.asarray(cov))
+    k, d = np.exp(-0.5 * np.sum((y - z) ** 2)), y - z
+    score_y, score_z = -y, -np.linalg.solve(cov, z - 1)
+    expected = k * (score_y @ score_z + score_y @ d - score_z @ d + 2 - d @ d)
+    found = centered_kernel(Stein(), p, jnp.asarray(y), q, jnp.asarray(z))
+    np.testing.assert_allclose(found, expected, rtol=1e-12)
+
+
+@record
+class Flow:
+    """A user's density without a base class: sinh of a normal variable, plus a shift."""
+
+    shift: jax.Array
+
+    def sample(self, key):
+        return jnp.sinh(jax.random.normal(key, jnp.shape(self.shift))) + self.shift
+
+    def log_prob(self, y):
+        x = y - self.shift
+        return -0.5 * jnp.arcsinh(x) ** 2 - 0.5 * jnp.log(1 + x**2) - 0.5 * jnp.log(2 * jnp.pi)
+
+
+def test_density_of_a_user():
+    predictions = Flow(jnp.asarray(RNG.normal(size=40)))
+    targets = sample_targets(KEY, predictions)
+    kernel = TensorProduct(Exponential(1.0, Euclidean()), Stein() + 0.5 * Stein())
+
+    def test(targets):
+        return hypothesis_tests.exact_skce_test(
+            KEY, kernel, predictions, targets, num_samples=99
+        ).pvalue
+
+    assert test(targets) > 0.05
+    assert test(targets + 1.0) == 0.01
+    slope = jax.grad(lambda shift: estimators.skce(kernel, Flow(shift), targets))(predictions.shift)
+    assert np.isfinite(slope).all()
+
+
+def test_wrong_input():
+    targets = jnp.asarray(RNG.uniform(0.1, 0.9, 4))
+    ones = jnp.ones(4)
+
+    def skce(predictions, targets=targets, kernel=None):
+        kernel = TensorProduct(Exponential(1.0, Euclidean()), kernel or Stein())
+        return estimators.skce(kernel, predictions, targets)
+
+    with pytest.raises(NotImplementedError, match="no Stein kernel for Uniform predictions"):
+        skce(Uniform(0 * ones, ones))
+    with pytest.raises(NotImplementedError, match="no Stein kernel for Categorical predictions"):
+        skce(Categorical(jnp.full((4, 2), 0.5)), jnp.array([0, 1, 0, 1]))
+    with pytest.raises(NotImplementedError, match="no Stein kernel for Dirichlet predictions"):
+        skce(Dirichlet(jnp.ones((4, 2))), jnp.full((4, 2), 0.5))
+    with pytest.raises(NotImplementedError, match="no Stein kernel for (Samples|MonteCarlo)"):
+        skce(Samples(jnp.asarray(RNG.normal(size=(4, 3)))))
+    with pytest.raises(NotImplementedError, match="no Stein kernel for (Samples|MonteCarlo)"):
+        skce(monte_carlo(KEY, Normal(ones, ones), 3))
+    with pytest.raises(ValueError, match="kernel.target.kernel: expected a twice differentiable"):
+        skce(Normal(ones, ones), kernel=Stein(Exponential()))
+    with pytest.raises(ValueError, match="kernel.target.kernel.length_scale: expected positive"):
+        skce(Normal(ones, ones), kernel=Stein(SquaredExponential(-1.0)))
+    with pytest.raises(NotImplementedError, match="Stein has no values"):
+        Stein()(0.0, 1.0)
+    with pytest.raises(NotImplementedError, match="no closed-form .* target kernel Product"):
+        skce(Normal(ones, ones), kernel=Stein() * kernels.SquaredExponential())
+    wrong = jax.jit(lambda s: skce(Normal(ones, s)))(-ones)
+    assert np.isnan(wrong)
+
+
+@pytest.mark.slow
+def test_power():
+    """methods.md 9.8: scale 1.2 and shift 0.25 of normals, and t₃, at n = 64; both signs."""
+
+    @jax.jit
+    def pvalue(key, shift, scale):
+        keys = jax.random.split(key, 3)
+        loc = jax.random.uniform(keys[0], (64,))
+        predictions = Normal(loc, jnp.full(64, 0.1))
+        targets = loc + 0.1 * (shift + scale * jax.random.normal(keys[1], (64,)))
+        kernel = TensorProduct(Exponential(0.3, Euclidean()), Stein(SquaredExponential(0.1)))
+        return hypothesis_tests.exact_skce_test(
+            keys[2], kernel, predictions, targets, num_samples=199
+        ).pvalue
+
+    def rate(number, *errors):
+        found = jax.lax.map(lambda key: pvalue(key, *errors), jax.random.split(KEY, number))
+        return np.mean(found <= 0.05)
+
+    assert abs(rate(1000, 0.0, 1.0) - 0.05) < 3 * np.sqrt(0.05 * 0.95 / 1000)
+    for errors in ((0.5, 1.0), (-0.5, 1.0), (0.0, 1.4), (0.0, 0.6)):
+        assert rate(200, *errors) > 0.5, errors
