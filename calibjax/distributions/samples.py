@@ -34,7 +34,7 @@ class Samples(Distribution):
     distribution. So the exact tests ask whether the target is a draw from the members. This is
     false even for the ideal ensemble, whose members and target have the same distribution, and
     they reject it the more often the fewer members it has (73 % for 3, 14 % for 11 members and 16
-    predictions).
+    predictions). `hypothesis_tests.ensemble_skce_test` does not.
 
     Attributes:
         values: draws of a scalar, [m], or of a vector, [m, d]; [n, m] or [n, m, d] for a batch.

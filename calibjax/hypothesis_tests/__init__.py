@@ -1,6 +1,7 @@
 """Tests of the null hypothesis that a model is calibrated, and confidence intervals."""
 
 from calibjax.hypothesis_tests.asymptotic import block_skce_test, bootstrap_skce_test
+from calibjax.hypothesis_tests.clusters import cluster_skce_test
 from calibjax.hypothesis_tests.components import Component, SKCEComponents
 from calibjax.hypothesis_tests.consistency import consistency_test
 from calibjax.hypothesis_tests.coverage import coverage_test
@@ -9,7 +10,9 @@ from calibjax.hypothesis_tests.distribution_free import (
     distribution_free_skce_confidence_interval,
     distribution_free_skce_test,
 )
+from calibjax.hypothesis_tests.ensembles import ensemble_skce_test, rank_histogram_test
 from calibjax.hypothesis_tests.exact import exact_skce_test, exact_test
+from calibjax.hypothesis_tests.groups import group_calibration_test
 from calibjax.hypothesis_tests.intervals import (
     ConfidenceInterval,
     bootstrap_skce_confidence_interval,
@@ -33,6 +36,7 @@ __all__ = [
     "bootstrap_skce_confidence_interval",
     "bootstrap_skce_test",
     "calibration_kernel_bound",
+    "cluster_skce_test",
     "cme_test",
     "combine_results",
     "consistency_test",
@@ -40,11 +44,14 @@ __all__ = [
     "distribution_free_skce_confidence_interval",
     "distribution_free_skce_test",
     "draw_test_locations",
+    "ensemble_skce_test",
     "exact_skce_test",
     "exact_test",
     "gamma_skce_test",
+    "group_calibration_test",
     "local_calibration_test",
     "pearson_skce_test",
+    "rank_histogram_test",
     "skce_confidence_interval",
     "spectrum_skce_test",
 ]

@@ -7,6 +7,7 @@ and every statistic.
 """
 
 import functools
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -20,6 +21,7 @@ from calibjax._batches import default_batch_size, in_batches
 from calibjax._compilation import compiled_once
 from calibjax._pytree import PyTree, record
 from calibjax.distributions.base import Distribution
+from calibjax.distributions.samples import Samples
 from calibjax.distributions.sampling import check_draws, draw
 from calibjax.estimators.kernel import checked_samples, sample_pair
 from calibjax.hypothesis_tests.components import STATISTICS, skce_components
@@ -50,7 +52,8 @@ def exact_test(
 
     satisfies P(p ≤ α) ≤ α under calibration for every n, every B and every statistic. This assumes
     that, given all predictions, the targets are independent draws from them, which does not hold
-    for clusters, overlapping forecast horizons, or data that the model was fitted to.
+    for clusters (see `cluster_skce_test`), overlapping forecast horizons, or data that the model
+    was fitted to.
 
     The statistic determines which errors the test detects. Choose one that is large for every error
     that matters: `estimators.skce_biased`, for example, is small for predictions that are too wide,
@@ -143,6 +146,25 @@ def rank_among_redraws(
 
     Passing `data` explicitly, not through a closure, keeps it from being compiled as a constant.
     """
+    observed, null_samples = observed_and_redrawn(
+        key, statistic, data, predictions, targets, num_samples=num_samples, batch_size=batch_size
+    )
+    return simulated_result(
+        observed, null_samples, observed, draws="redrawn targets", adjust=adjust
+    )
+
+
+def observed_and_redrawn(
+    key: jax.Array,
+    statistic: Callable[[Any, Any, Any], Any],
+    data: PyTree,
+    predictions: Distribution,
+    targets: ArrayLike,
+    *,
+    num_samples: int,
+    batch_size: int,
+) -> tuple[PyTree, PyTree]:
+    """Values of a statistic as in `rank_among_redraws`, and those of redrawn targets, [B, ...]."""
     # The statistic need not depend on all of the data.
     observed = _checks.nan_with(statistic(data, predictions, targets), predictions, targets)
     numbers_each = sum(map(jnp.size, jax.tree.leaves(observed)))
@@ -152,10 +174,7 @@ def rank_among_redraws(
         each = jax.vmap(functools.partial(statistic, data), (None, 0))
         return _redrawn(key, each, predictions, num_samples, batch_size)
 
-    null_samples = compiled_once(redraw, key, data, predictions)
-    return simulated_result(
-        observed, null_samples, observed, draws="redrawn targets", adjust=adjust
-    )
+    return observed, compiled_once(redraw, key, data, predictions)
 
 
 def _redrawn(
@@ -328,10 +347,39 @@ def exact_skce_test(
       unbiased  off in the same way for similar predictions    p = 0.002    score +4.6
       spread    targets scatter less than predicted: too wide  p = 0.001    score -6.1  <- loudest
     """
+    kernel, (predictions, targets) = checked_samples(kernel, predictions, targets, minimum=2)
+    if isinstance(predictions, Samples):
+        warnings.warn(
+            "predictions: targets are redrawn from the draws, which rejects calibrated ensembles "
+            "of few members; ensemble_skce_test is exact for every number of members",
+            UserWarning,
+            stacklevel=2,
+        )
+    return ranked_skce(
+        key,
+        kernel,
+        predictions,
+        targets,
+        num_samples=num_samples,
+        statistic=statistic,
+        batch_size=batch_size,
+    )
+
+
+def ranked_skce(
+    key: jax.Array,
+    kernel: Kernel,
+    predictions: Distribution,
+    targets: ArrayLike,
+    *,
+    num_samples: int,
+    statistic: str,
+    batch_size: int | None,
+) -> CalibrationTestResult:
+    """`exact_skce_test` of a checked kernel and checked data."""
     key = _checks.random_key(key)
     num_samples = _checks.number_of_draws("num_samples", num_samples)
     statistic = _checks.choice("statistic", statistic, STATISTICS)
-    kernel, (predictions, targets) = checked_samples(kernel, predictions, targets, minimum=2)
     check_draws(predictions, targets)
     one_pass = _statistic(kernel, predictions, targets)
     if batch_size is None:

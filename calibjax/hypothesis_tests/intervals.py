@@ -16,6 +16,7 @@ from calibjax._pytree import PyTree, record
 from calibjax.distributions.base import Distribution
 from calibjax.estimators.kernel import checked_samples, sample_pair
 from calibjax.hypothesis_tests.centering import diagonal, row_means
+from calibjax.hypothesis_tests.clusters import Clusters, checked_clusters, cluster_means
 from calibjax.hypothesis_tests.simulation import multinomial_counts, resamples_at_once
 from calibjax.kernels import Kernel
 
@@ -47,13 +48,22 @@ def checked_options(confidence_level: Any, side: str) -> tuple[jax.Array | float
 
 
 @jax.jit
-def _jackknife(kernel: Kernel, samples: PyTree) -> tuple[jax.Array, jax.Array]:
-    """SKCE_u and its jackknife standard error."""
-    estimate = pairwise.mean_over_pairs(sample_pair, kernel, samples)
-    n = _checks.leading_size("samples", samples)
-    # Row means over the other samples; without sample i the estimate is (n U − 2 r_i) / (n − 2).
-    rows = (n * row_means(kernel, samples) - diagonal(kernel, samples)) / (n - 1)
-    variance = 4 * (n - 1) / n / (n - 2) ** 2 * jnp.sum(jnp.square(rows - rows.mean()))
+def _jackknife(
+    kernel: Kernel, samples: PyTree, clusters: Clusters | None
+) -> tuple[jax.Array, jax.Array]:
+    """SKCE_u, without pairs within clusters if there are any, and its jackknife standard error."""
+    if clusters is None:
+        n = _checks.leading_size("samples", samples)
+        # Row means over the other samples.
+        rows = (n * row_means(kernel, samples) - diagonal(kernel, samples)) / (n - 1)
+        estimate, is_row = pairwise.mean_over_pairs(sample_pair, kernel, samples), True
+    else:
+        n = clusters.number
+        rows, is_row = cluster_means(kernel, samples, clusters)
+        estimate = jnp.sum(rows) / n
+    # Without row i the estimate is (n U − 2 r_i) / (n − 2).
+    squares = jnp.square(rows - jnp.mean(rows, where=is_row))
+    variance = 4 * (n - 1) / n / (n - 2) ** 2 * jnp.sum(squares, where=is_row)
     return estimate, _beyond_rounding(jnp.sqrt(variance), jnp.max(jnp.abs(rows)))
 
 
@@ -77,6 +87,7 @@ def skce_confidence_interval(
     *,
     confidence_level: float = 0.95,
     side: str = "two-sided",
+    clusters: ArrayLike | None = None,
 ) -> ConfidenceInterval:
     """Asymptotic confidence interval for the SKCE of a model that is not calibrated.
 
@@ -96,14 +107,18 @@ def skce_confidence_interval(
         targets: [n] or [n, d].
         confidence_level: in (0, 1).
         side: "two-sided", or "lower" for a lower limit only.
+        clusters: for dependent samples, integers that are equal within clusters, as in
+            `cluster_skce_test`, [n]: the estimate then leaves out pairs within clusters, and
+            clusters take the place of samples in the jackknife.
 
     Returns:
         The interval, around the unbiased estimate.
 
     Raises:
         TypeError: if an argument is of the wrong kind.
-        ValueError: if shapes, values or options are wrong, n < 3, or all samples are equal, so that
-            there is no standard error (then the result under `jit` is NaN).
+        ValueError: if shapes, values or options are wrong, n < 3, there are fewer than 10 clusters,
+            or all samples are equal, so that there is no standard error (then the result under
+            `jit` is NaN).
         NotImplementedError: if the expectations have no closed form.
 
     Cost: 1.5 n² evaluations of h, O(n + tile²) memory.
@@ -124,7 +139,8 @@ def skce_confidence_interval(
     """
     level, side = checked_options(confidence_level, side)
     kernel, samples = checked_samples(kernel, predictions, targets, minimum=3)
-    estimate, error = _jackknife(kernel, samples)
+    found = None if clusters is None else checked_clusters(clusters, kernel, samples)
+    estimate, error = _jackknife(kernel, samples, found)
     _refuse_undefined(error, estimate)
     tail = (1 - level) / (2 if side == "two-sided" else 1)
     reach = -ndtri(jnp.asarray(tail, estimate.dtype)) * error

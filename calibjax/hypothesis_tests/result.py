@@ -74,6 +74,17 @@ class CalibrationTestResult:
             return None
         return jax.tree.map(_standard_error, self.pvalue, self.null_samples)
 
+    @property
+    def null_size(self) -> PyTree:
+        """Root mean square of the draws, else None.
+
+        Where the statistic is the absolute value of a signed estimate, as in
+        `group_calibration_test`, it is the standard error of the estimate under calibration.
+        """
+        if self.null_samples is None:
+            return None
+        return jax.tree.map(lambda x: jnp.sqrt(jnp.mean(jnp.square(x), 0)), self.null_samples)
+
 
 def _is_number(value: Any) -> bool:
     return _checks.is_concrete(value) and jax.tree_util.all_leaves([value]) and jnp.ndim(value) == 0

@@ -34,11 +34,13 @@ def resamples_at_once(num_samples: int) -> int:
     return max(1, _BATCH_COUNTS // num_samples)
 
 
-def checked_statistic(statistic: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+def checked_statistic(
+    statistic: Callable[[Any, Any], Any], name: str = "statistic"
+) -> Callable[[Any, Any], Any]:
     """The statistic, with values that are checked to be real and converted to floating point."""
     _checks.function(
         "function (predictions, targets) -> numbers",
-        "statistic",
+        name,
         statistic,
         "predictions",
         "targets",
@@ -46,14 +48,14 @@ def checked_statistic(statistic: Callable[[Any, Any], Any]) -> Callable[[Any, An
 
     def value(predictions: Distribution, targets: ArrayLike) -> PyTree:
         def checked(path: Any, leaf: ArrayLike) -> jax.Array:
-            place = f"statistic(predictions, targets){jax.tree_util.keystr(path)}"
+            place = f"{name}(predictions, targets){jax.tree_util.keystr(path)}"
             _checks.real(place, leaf)
             leaf = jnp.asarray(leaf)
             return leaf.astype(jnp.result_type(leaf, jnp.float32))  # counts are numbers, too
 
         values = jax.tree_util.tree_map_with_path(checked, statistic(predictions, targets))
         if not any(map(jnp.size, jax.tree.leaves(values))):
-            raise ValueError("statistic(predictions, targets): expected numbers, got none")
+            raise ValueError(f"{name}(predictions, targets): expected numbers, got none")
         return values
 
     return value

@@ -1,11 +1,12 @@
 """Calls of the hypothesis tests and intervals."""
 
+import dataclasses
 import functools
 from typing import Any
 
 import numpy as np
 
-from calibjax import distributions, estimators, hypothesis_tests, kernels, scores
+from calibjax import distances, distributions, estimators, hypothesis_tests, kernels, scores
 from calibjax.distributions import Categorical, Normal
 from calibjax.estimators import Neighbourhood
 from tests.registry import arguments as a
@@ -204,6 +205,97 @@ def _local() -> list[Call]:
     ]
 
 
+def _groups() -> list[Call]:
+    test = hypothesis_tests.group_calibration_test
+    weights = a.real(a.FEATURES, "groups", without=("first column",))  # one group
+    options = {"key": a.key(), "num_samples": B, "batch_size": BATCH, "one_of": 4, "slow": True}
+
+    def run(predictions, targets, key, groups, **rest):
+        return test(key, predictions, targets, groups, **rest)
+
+    def run_with_residual(predictions, targets, key, groups, residual, **rest):
+        return test(key, predictions, targets, groups, residual=residual, **rest)
+
+    def residual(predictions, targets):
+        return targets - predictions.loc
+
+    covers = "hypothesis_tests.group_calibration_test"
+    return [
+        CATEGORICAL.call(covers, run, "Categorical", groups=weights, **options),
+        NORMAL.call(
+            covers,
+            run_with_residual,
+            "residual",
+            groups=weights,
+            residual=a.function(residual, without=a.OPTIONAL),
+            **options,
+        ),
+    ]
+
+
+def _ensembles() -> list[Call]:
+    values = np.stack([a.LOC - 1, a.LOC + 0.3, a.LOC + 1], 1)
+    data = {"values": a.real(values, "ensembles"), "targets": a.real(a.Y)}
+    options = {"key": a.key(), "num_samples": B, "batch_size": BATCH, "one_of": 4, "slow": True}
+
+    def skce(values, targets, key, kernel, **rest):
+        ensembles = distributions.Samples(values)
+        return hypothesis_tests.ensemble_skce_test(key, kernel, ensembles, targets, **rest)
+
+    def ranks(values, targets, key, **rest):
+        ensembles = distributions.Samples(values)
+        return hypothesis_tests.rank_histogram_test(key, ensembles, targets, **rest)
+
+    kernel = kernels.TensorProduct(
+        kernels.Exponential(1.5, distances.Wasserstein()), kernels.SquaredExponential(1.2)
+    )
+    return [
+        call(
+            "hypothesis_tests.ensemble_skce_test",
+            skce,
+            **data,
+            kernel=a.kernel(kernel),
+            statistic=a.choice("omnibus"),
+            **options,
+        ),
+        call("hypothesis_tests.rank_histogram_test", ranks, **data, **options),
+    ]
+
+
+def _clusters() -> list[Call]:
+    """Calls for 12 samples in 10 clusters, the fewest that are allowed."""
+    generator = np.random.default_rng(3)
+    data = {
+        "loc": a.real(generator.normal(size=12), "predictions"),
+        "scale": a.positive(generator.uniform(0.4, 1.2, 12), "predictions"),
+        "targets": a.real(generator.normal(size=12)),
+        "clusters": a.integers(np.array([0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 0, 4])),
+    }
+    kernel = kernels.TensorProduct(kernels.Exponential(1.5), kernels.SquaredExponential(1.2))
+
+    def test(loc, scale, targets, key, **rest):
+        predictions = Normal(loc, scale)
+        return hypothesis_tests.cluster_skce_test(key, kernel, predictions, targets, **rest)
+
+    def interval(loc, scale, targets, clusters):
+        return hypothesis_tests.skce_confidence_interval(
+            kernel, Normal(loc, scale), targets, clusters=clusters
+        )
+
+    options = {"key": a.key(), "num_samples": B, "batch_size": BATCH}
+    covers = "hypothesis_tests.cluster_skce_test"
+    return [
+        call(covers, test, **data, **options, slow=True),
+        call(
+            "hypothesis_tests.skce_confidence_interval",
+            interval,
+            "clusters",
+            **{**data, "clusters": dataclasses.replace(data["clusters"], without=a.OPTIONAL)},
+            slow=True,
+        ),
+    ]
+
+
 def _coverage() -> list[Call]:
     def of_quantiles(function: Any) -> Any:
         def evaluate(levels: Any, values: Any, targets: Any, **options: Any) -> Any:
@@ -285,4 +377,5 @@ def _combined() -> list[Call]:
 def calls() -> list[Call]:
     """Calls of all tests."""
     found = [*_skce_tests(NORMAL, "Normal"), *_skce_tests(CATEGORICAL, "Categorical")]
+    found += [*_groups(), *_ensembles(), *_clusters()]
     return [*found, *_statistics(), *_locations(), *_local(), *_coverage(), *_combined()]

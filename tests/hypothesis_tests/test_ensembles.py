@@ -1,0 +1,170 @@
+import itertools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from calibjax.distances import MaximumMeanDiscrepancy, Wasserstein
+from calibjax.distributions import Normal, Samples
+from calibjax.hypothesis_tests import ensemble_skce_test, exact_skce_test, rank_histogram_test
+from calibjax.kernels import (
+    Exponential,
+    PowerExponential,
+    SquaredExponential,
+    TensorProduct,
+    White,
+    low_rank,
+)
+
+KEY = jax.random.key(0)
+RNG = np.random.default_rng(0)
+KERNEL = TensorProduct(Exponential(1.0, Wasserstein()), SquaredExponential(1.0))
+
+
+def plain_statistics(pools, chosen):
+    """Mean off and on the diagonal by loops, with Gaussian features through their kernel."""
+    n = len(pools)
+
+    def k(a, b):
+        return np.exp(-0.5 * (a - b) ** 2)
+
+    def h(i, j):
+        distance = np.sqrt(np.mean((np.sort(pools[i]) - np.sort(pools[j])) ** 2))
+        y, z = pools[i, chosen[i]], pools[j, chosen[j]]
+        m_i = np.mean([k(c, z) for c in pools[i]])
+        m_j = np.mean([k(y, c) for c in pools[j]])
+        both = np.mean([[k(a, b) for a in pools[i]] for b in pools[j]])
+        return np.exp(-distance) * (k(y, z) - m_i - m_j + both)
+
+    off = [h(i, j) for i in range(n) for j in range(n) if i != j]
+    return np.mean(off), np.mean([h(i, i) for i in range(n)])
+
+
+def test_against_all_choices():
+    """Each of the 3³ choices of the targets among the pools is equally likely."""
+    values = RNG.normal(size=(3, 3)) + np.array([[0.0], [1.0], [0.5]])
+    values[0, 0] += 2
+    choices = list(itertools.product(range(3), repeat=3))
+    found = np.array([plain_statistics(values, choice) for choice in choices])
+    biased = (2 * found[:, 0] + found[:, 1]) / 3
+    test = ensemble_skce_test(
+        KEY,
+        KERNEL,
+        Samples(jnp.asarray(values[:, 1:])),
+        jnp.asarray(values[:, 0]),
+        num_samples=4000,
+        statistic="biased",
+    )
+    np.testing.assert_allclose(test.statistic, biased[0], rtol=1e-8)
+    np.testing.assert_allclose(test.components.spread.statistic, found[0, 1], rtol=1e-8)
+    # f(y) − mean of the members is (m + 1) / m = 3 / 2 times the residual in the pool.
+    np.testing.assert_allclose(test.estimate, 2.25 * found[0, 0], rtol=1e-8)
+    expected = np.mean(biased >= biased[0] - 1e-12)
+    assert abs(test.pvalue - expected) < 4 * np.sqrt(expected * (1 - expected) / 4000) + 1 / 4001
+
+
+@pytest.mark.parametrize("kind", ["scalars", "vectors", "labels"])
+def test_features_and_pairs_agree(kind, monkeypatch):
+    shape = (6, 5, 2) if kind == "vectors" else (6, 5)
+    distance = MaximumMeanDiscrepancy(White() if kind == "labels" else SquaredExponential(1.0))
+    values = jnp.asarray(RNG.integers(0, 3, shape) if kind == "labels" else RNG.normal(size=shape))
+    target = White() if kind == "labels" else SquaredExponential(2.0)
+    kernel = TensorProduct(PowerExponential(1.0, 1.0, distance), target)
+
+    def test():
+        return ensemble_skce_test(KEY, kernel, Samples(values[:, 1:]), values[:, 0], num_samples=19)
+
+    by_features = test()
+    monkeypatch.setattr(low_rank, "numerical_rank", lambda *args: None)
+    by_pairs = test()
+    np.testing.assert_allclose(by_features.estimate, by_pairs.estimate, atol=1e-9)
+    for one, other in zip(*map(jax.tree.leaves, (by_features.components, by_pairs.components))):
+        np.testing.assert_allclose(one, other, atol=1e-7)
+
+
+def test_smooth_kernels_have_features(monkeypatch):
+    """A rank far below the number of draws, so that no pair of draws is visited."""
+    ranks = []
+    numerical_rank = low_rank.numerical_rank
+    monkeypatch.setattr(
+        low_rank, "numerical_rank", lambda *args: ranks.append(numerical_rank(*args)) or ranks[-1]
+    )
+    values = jnp.asarray(RNG.normal(size=(20, 12)))
+    ensemble_skce_test(KEY, KERNEL, Samples(values[:, 1:]), values[:, 0], num_samples=9)
+    assert ranks[0] is not None
+    assert ranks[0] <= 48
+
+
+def test_exact_test_of_draws_points_here():
+    with pytest.warns(UserWarning, match="ensemble_skce_test is exact for every number of members"):
+        exact_skce_test(KEY, KERNEL, Samples(jnp.ones((4, 3))), jnp.arange(4.0), num_samples=9)
+
+
+def test_ranks_against_counting():
+    values = RNG.normal(size=(9, 4))
+    test = rank_histogram_test(
+        KEY, Samples(jnp.asarray(values[:, 1:])), jnp.asarray(values[:, 0]), num_samples=9
+    )
+    ranks = [np.sum(row[1:] < row[0]) for row in values]
+    counts = np.bincount(ranks, minlength=4)
+    np.testing.assert_allclose(test.estimate, counts / 9)
+    np.testing.assert_allclose(test.statistic, np.sum((counts - 9 / 4) ** 2 / (9 / 4)))
+
+
+def test_ranks_of_vectors_are_those_of_mean_distances():
+    values = RNG.normal(size=(9, 4, 2))
+    test = rank_histogram_test(
+        KEY, Samples(jnp.asarray(values[:, 1:])), jnp.asarray(values[:, 0]), num_samples=9
+    )
+    mean = np.linalg.norm(values[:, :, None] - values[:, None], axis=-1).mean(-1)
+    counts = np.bincount(np.sum(mean[:, 1:] < mean[:, :1], 1), minlength=4)
+    np.testing.assert_allclose(test.estimate, counts / 9)
+
+
+def test_ties_are_broken_at_random():
+    test = rank_histogram_test(KEY, Samples(jnp.ones((4000, 3))), jnp.ones(4000), num_samples=9)
+    np.testing.assert_allclose(test.estimate, 0.25, atol=4 * np.sqrt(0.25 * 0.75 / 4000))
+
+
+@pytest.mark.parametrize("test", [ensemble_skce_test, rank_histogram_test])
+def test_wrong_input(test):
+    def run(values, targets, **options):
+        kernel = (KERNEL,) if test is ensemble_skce_test else ()
+        return test(KEY, *kernel, values, targets, num_samples=9, **options)
+
+    values, targets = jnp.asarray(RNG.normal(size=(6, 3))), jnp.zeros(6)
+    with pytest.raises(TypeError, match="ensembles: expected a batch of ensembles"):
+        run(Normal(targets, targets + 1), targets)
+    with pytest.raises(ValueError, match=r"ensembles.weights: expected None"):
+        run(Samples(values, jnp.full((6, 3), 1 / 3)), targets)
+    with pytest.raises(ValueError, match="expected at least two draws or ensemble members"):
+        run(Samples(values[:, :1]), targets)
+    with pytest.raises(ValueError, match="expected at least two draws or ensemble members"):
+        run(Samples(values[:, :0]), targets)
+    with pytest.raises(ValueError, match="targets: expected shape"):
+        run(Samples(values), jnp.zeros((6, 2)))
+    with pytest.raises(ValueError, match="targets: expected finite"):
+        run(Samples(values), targets.at[0].set(jnp.nan))
+    compiled = jax.jit(lambda values: run(Samples(values), targets).pvalue)
+    assert np.isnan(compiled(values.at[0, 0].set(jnp.nan)))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("n", "num_members"), [(64, 3), (64, 11), (16, 50)])
+def test_levels(n, num_members):
+    """Members and targets of a calibrated model, whose law differs between predictions."""
+
+    @jax.jit
+    def pvalues(key):
+        law_key, key, test_key = jax.random.split(key, 3)
+        loc = jax.random.uniform(law_key, (n, 1))
+        values = loc + 0.1 * jax.random.normal(key, (n, num_members + 1))
+        data = Samples(values[:, 1:]), values[:, 0]
+        kernel = TensorProduct(Exponential(0.3, Wasserstein()), SquaredExponential(0.1))
+        skce = ensemble_skce_test(test_key, kernel, *data, num_samples=199)
+        return skce.pvalue, rank_histogram_test(test_key, *data, num_samples=199).pvalue
+
+    number = 1000 if num_members < 11 else 200
+    for found in jax.lax.map(pvalues, jax.random.split(KEY, number)):
+        assert abs(np.mean(found <= 0.05) - 0.05) < 3 * np.sqrt(0.05 * 0.95 / number)

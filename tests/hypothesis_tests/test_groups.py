@@ -1,0 +1,157 @@
+import itertools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from calibjax import hypothesis_tests
+from calibjax.distributions import Bernoulli, Categorical, MvNormal, Normal, Quantiles
+from calibjax.hypothesis_tests import group_calibration_test
+
+KEY = jax.random.key(0)
+RNG = np.random.default_rng(0)
+PROBS = np.array([0.2, 0.7, 0.55, 0.9, 0.35, 0.6, 0.15, 0.45])
+LABELS = np.array([1, 1, 1, 0, 0, 1, 1, 1])
+GROUPS = np.array([[1, 0], [1, 0], [1, 1], [1, 1], [0, 1], [0, 1], [0, 1], [1, 1]])
+
+
+def test_pvalues_against_all_outcomes():
+    """Every vector of labels with its probability: the exact p-values of both groups."""
+    outcomes = np.array(list(itertools.product([0, 1], repeat=8)))
+    weights = np.prod(np.where(outcomes == 1, PROBS, 1 - PROBS), 1)
+    errors = np.abs((outcomes - PROBS) @ GROUPS / GROUPS.sum(0))
+    observed = np.abs((LABELS - PROBS) @ GROUPS / GROUPS.sum(0))
+    expected = weights @ (errors >= observed - 1e-12)
+    mean, deviation = weights @ errors, np.sqrt(weights @ errors**2 - (weights @ errors) ** 2)
+    largest = ((errors - mean) / deviation).max(1)
+    scores = (observed - mean) / deviation
+    adjusted = [weights @ (largest >= score - 1e-12) for score in scores]
+    test = group_calibration_test(
+        KEY,
+        Bernoulli(jnp.asarray(PROBS)),
+        jnp.asarray(LABELS),
+        jnp.asarray(GROUPS),
+        num_samples=20_000,
+        residual=lambda p, y: y - p.probs,
+    )
+    np.testing.assert_allclose(test.pvalue, expected, atol=4 * np.sqrt(0.25 / 20_000))
+    # The standardisation is that of the draws.
+    np.testing.assert_allclose(test.adjusted_pvalue, adjusted, atol=6 * np.sqrt(0.25 / 20_000))
+    sizes = np.sqrt(weights @ errors**2)
+    np.testing.assert_allclose(test.null_size, sizes, rtol=0.03)  # 4 / √(2 · 20 000) = 0.02
+
+
+def test_errors_of_classes_against_loops():
+    probs = RNG.dirichlet(np.ones(3), 7)
+    labels, weights = RNG.integers(0, 3, 7), RNG.normal(size=(7, 4))
+    predictions = Categorical(jnp.asarray(probs))
+    test = group_calibration_test(
+        KEY, predictions, jnp.asarray(labels), jnp.asarray(weights), num_samples=9
+    )
+    for g in range(4):
+        total = np.abs(weights[:, g]).sum()
+        for c in range(3):
+            error = sum(w * ((y == c) - p[c]) for w, y, p in zip(weights[:, g], labels, probs))
+            np.testing.assert_allclose(test.estimate[g, c], error / total, rtol=1e-9)
+        top = sum(
+            w * ((y == p.argmax()) - p.max()) for w, y, p in zip(weights[:, g], labels, probs)
+        )
+        np.testing.assert_allclose(test.estimate[g, 3], top / total, rtol=1e-9)
+    np.testing.assert_array_equal(test.statistic, jnp.abs(test.estimate))
+
+
+def test_errors_of_vectors():
+    loc, y = RNG.normal(size=(2, 6, 2))
+    groups = jnp.arange(6) < jnp.array([[3], [6]])  # the second one has all samples
+    predictions = MvNormal(jnp.asarray(loc), jnp.broadcast_to(jnp.eye(2), (6, 2, 2)))
+    test = group_calibration_test(KEY, predictions, jnp.asarray(y), groups.T, num_samples=9)
+    np.testing.assert_allclose(test.estimate, [(y - loc)[:3].mean(0), (y - loc).mean(0)])
+
+
+def test_under_jit_and_combined():
+    predictions, groups = Normal(jnp.zeros(8), jnp.ones(8)), jnp.asarray(GROUPS)
+    targets = jnp.asarray(RNG.normal(size=8))
+
+    def pvalues(key, targets, groups):
+        return group_calibration_test(key, predictions, targets, groups, num_samples=19)
+
+    first, second = (pvalues(jax.random.key(i), targets, groups) for i in (0, 1))
+    compiled = jax.jit(pvalues)(jax.random.key(0), targets, groups)
+    np.testing.assert_allclose(compiled.adjusted_pvalue, first.adjusted_pvalue, rtol=1e-12)
+    combined = hypothesis_tests.combine_results(first, second)
+    count = sum(np.sum(r.null_samples >= r.statistic, 0) for r in (first, second))
+    np.testing.assert_allclose(combined.pvalue, (1 + count) / 39)
+    empty = jax.jit(pvalues)(jax.random.key(0), targets, groups.at[:, 1].set(0))
+    assert np.isnan(empty.pvalue[1])
+
+
+@pytest.mark.parametrize(
+    ("groups", "error", "message"),
+    [
+        (GROUPS[:7], ValueError, r"groups: expected shape \[n, G\], as the n predictions"),
+        (GROUPS[:, 0], ValueError, r"groups: expected shape \[n, G\].*one_hot"),
+        (GROUPS * [1, 0], ValueError, "members of groups: expected at least one in each group"),
+        (GROUPS * np.nan, ValueError, "groups: expected finite"),
+        (GROUPS[:, :0], ValueError, "groups: expected at least one group"),
+        ("women", TypeError, "groups: expected"),
+        ({"a": GROUPS}, TypeError, r"groups: expected an array \[n, G\]"),
+    ],
+)
+def test_wrong_groups(groups, error, message):
+    groups = groups if isinstance(groups, str | dict) else jnp.asarray(groups)
+    with pytest.raises(error, match=message):
+        group_calibration_test(KEY, Bernoulli(jnp.asarray(PROBS)), jnp.asarray(LABELS), groups)
+
+
+def test_wrong_residuals():
+    predictions, targets = Normal(jnp.zeros(8), jnp.ones(8)), jnp.asarray(RNG.normal(size=8))
+
+    def test(residual, predictions=predictions):
+        return group_calibration_test(
+            KEY, predictions, targets, jnp.asarray(GROUPS), residual=residual, num_samples=99
+        )
+
+    with pytest.raises(ValueError, match="expected zero: subtract the expectation"):
+        test(lambda p, y: y**2)
+    test(lambda p, y: y**2 - p.scale**2)
+    with pytest.raises(ValueError, match=r"residual\(predictions, targets\): expected shape \[8\]"):
+        test(lambda p, y: jnp.mean(y))
+    with pytest.raises(TypeError, match="residual: expected a function"):
+        test(3.0)
+    levels, values = jnp.array([0.1, 0.9]), jnp.tile(jnp.array([-1.0, 1.0]), (8, 1))
+    with pytest.raises(TypeError, match="predictions: expected distributions with a method"):
+        test(None, Quantiles(levels, values))
+
+
+@pytest.mark.slow
+def test_level_and_power_with_overlapping_groups():
+    """51 groups of 1000 samples: family-wise level, and what unadjusted p-values give instead."""
+    groups = jnp.asarray(
+        np.concatenate([RNG.random((1000, 50)) < 0.2, np.ones((1000, 1), bool)], 1)
+    )
+
+    @jax.jit
+    def pvalues(key, shift):
+        prediction_key, target_key, test_key = jax.random.split(key, 3)
+        probs = jax.random.uniform(prediction_key, (1000,))
+        truth = jnp.clip(probs + shift * groups[:, 0], 0, 1)
+        labels = jax.random.bernoulli(target_key, truth).astype(int)
+        test = group_calibration_test(
+            test_key,
+            Bernoulli(probs),
+            labels,
+            groups,
+            num_samples=199,
+            residual=lambda p, y: y - p.probs,
+        )
+        return jnp.min(test.pvalue), jnp.min(test.adjusted_pvalue), test.adjusted_pvalue[0]
+
+    keys = jax.random.split(KEY, 600)
+    plain, adjusted, _ = jax.lax.map(lambda key: pvalues(key, 0.0), keys)
+    error = np.sqrt(0.05 * 0.95 / 600)
+    assert abs(np.mean(adjusted <= 0.05) - 0.05) < 3 * error
+    assert np.mean(plain <= 0.05) > 0.5
+    for shift in (-0.15, 0.15):
+        _, _, own = jax.lax.map(lambda key, shift=shift: pvalues(key, shift), keys[:200])
+        assert np.mean(own <= 0.05) > 0.6
