@@ -18,6 +18,9 @@ from calibjax import (
     risk,
 )
 
+# Of draws, for which there is another test.
+pytestmark = pytest.mark.filterwarnings("ignore:.*redrawn from the draws:UserWarning")
+
 N = 8
 
 
