@@ -61,19 +61,19 @@ class StudentT(Distribution):
         variance = jnp.where(self.df > 2, jnp.square(self.scale) * self.df / excess, jnp.inf)
         return jnp.where(self.df > 1, variance, jnp.nan)
 
-    def _share(self, z: jax.Array) -> jax.Array:
-        """z² / (df + z²), a Beta(½, df / 2) variable, without overflow."""
-        distance = jnp.abs(z) / jnp.sqrt(self.df)
-        is_far = distance > 1
-        near = jnp.square(jnp.where(is_far, 0, distance))
-        far = jnp.square(1 / jnp.where(is_far, distance, 1))
-        return jnp.where(is_far, 1 / (1 + far), near / (1 + near))
-
     def cdf(self, y: jax.Array) -> jax.Array:
         """Probability of values up to y."""
         z = (y - self.loc) / self.scale
-        half = jnp.full_like(self.df, 0.5)
-        outer = 0.5 + 0.5 * jnp.sign(z) * Beta(half, 0.5 * self.df).cdf(self._share(z))
+        distance = jnp.abs(z) / jnp.sqrt(self.df)
+        is_far = distance > 1
+        half, rest = jnp.full_like(self.df, 0.5), 0.5 * self.df
+        # z² / (df + z²) ~ Beta(½, df / 2) near the median, df / (df + z²) in the tails, which have
+        # few digits as differences from 1.
+        ratio = jnp.square(jnp.where(is_far, 1 / jnp.where(is_far, distance, 1), distance))
+        first, second = jnp.where(is_far, rest, half), jnp.where(is_far, half, rest)
+        share = Beta(first, second).cdf(ratio / (1 + ratio))
+        near = 0.5 + 0.5 * jnp.sign(z) * share
+        outer = jnp.where(is_far, jnp.where(z < 0, 0.5 * share, 1 - 0.5 * share), near)
         # At the median the derivative is the density.
         tangent = 0.5 + jnp.exp(self.log_prob(self.loc)) * (y - self.loc)
         return jnp.where(z == 0, tangent, outer)

@@ -110,8 +110,10 @@ def bootstrap_skce_test(
     return simulated_result(n * estimate, null_samples, estimate, draws="resamples")
 
 
-def _squared_pair(kernel: Kernel, x: PyTree, y: PyTree) -> jax.Array:
-    return jnp.square(sample_pair(kernel, x, y))
+def _squared_pair(args: tuple[Kernel, jax.Array], x: PyTree, y: PyTree) -> jax.Array:
+    """h² in units of a squared size."""
+    kernel, size = args
+    return jnp.square(sample_pair(kernel, x, y) / size)
 
 
 def block_skce_test(
@@ -150,8 +152,8 @@ def block_skce_test(
     Raises:
         TypeError: if an argument is of the wrong kind.
         ValueError: if shapes, values or the option are wrong, there are fewer than two blocks, or
-            all block estimates are equal up to rounding, so that their standard deviation is zero
-            (then the result under `jit` is NaN).
+            all block estimates are equal up to rounding, which says nothing about their variance,
+            with either estimate of it (then the result under `jit` is NaN).
         NotImplementedError: if the expectations have no closed form.
 
     Cost: n B / 2 evaluations of h, twice as many with "pairs"; O(n + tile²) memory.
@@ -172,18 +174,22 @@ def block_skce_test(
     block_size = _checks.size_in_range("block_size", block_size, 2, num_samples // 2)
     variance = _checks.choice("variance", variance, VARIANCES)
     blocks = pairwise.block_means(sample_pair, kernel, samples, block_size=block_size)
-    estimate, spread = blocks.mean(), blocks.std(ddof=1)
-    rounding = 100 * jnp.finfo(blocks.dtype).eps * jnp.max(jnp.abs(blocks))
-    spread = jnp.where(spread > rounding, spread, jnp.nan)
+    estimate = blocks.mean()
+    # Squares of very large or small numbers overflow or vanish.
+    size = jnp.max(jnp.abs(blocks))
+    size = jnp.where(size > 0, size, 1)
+    spread = jnp.std(blocks / size, ddof=1)
+    spread = jnp.where(spread > 100 * jnp.finfo(blocks.dtype).eps, spread, jnp.nan)
     if _checks.is_concrete(spread) and np.isnan(spread):
         raise ValueError(
             f"predictions, targets: expected block estimates that differ, got {blocks.shape[0]} "
             f"blocks that are all {estimate} up to rounding"
         )
     if variance == "pairs":
-        squares = pairwise.block_means(_squared_pair, kernel, samples, block_size=block_size).mean()
+        args = kernel, size
+        squares = pairwise.block_means(_squared_pair, args, samples, block_size=block_size).mean()
         # The blocks still say whether there is any variance at all.
         spread = jnp.where(jnp.isnan(spread), spread, jnp.sqrt(squares / math.comb(block_size, 2)))
-    statistic = jnp.sqrt(blocks.shape[0]) * estimate / spread
+    statistic = jnp.sqrt(blocks.shape[0]) * (estimate / size) / spread
     pvalue = jnp.maximum(norm.sf(statistic), jnp.finfo(statistic.dtype).tiny)  # never zero
     return CalibrationTestResult(statistic, pvalue, estimate)

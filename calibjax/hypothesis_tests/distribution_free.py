@@ -7,6 +7,7 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 
 from calibjax import _checks, pairwise
+from calibjax._arithmetic import safe_sqrt
 from calibjax.distributions.base import Distribution
 from calibjax.estimators.kernel import checked_samples, sample_pair
 from calibjax.hypothesis_tests.intervals import ConfidenceInterval, checked_options
@@ -94,8 +95,14 @@ def _bounded_estimate(
     minimum = 1 if estimator == "biased" else 2
     kernel, samples = checked_samples(kernel, predictions, targets, minimum=minimum)
     n = _checks.leading_size("targets", samples[1])
-    largest = _bound(kernel) if bound is None else bound
-    largest = _checks.positive_scalar("bound", largest)
+    if bound is None:
+        bound = _bound(kernel)
+        if _checks.is_concrete(bound) and bound == 0:
+            raise ValueError(
+                "kernel: expected a calibration kernel that is not zero for all samples, got one "
+                "whose target kernel is constant"
+            )
+    largest = _checks.positive_scalar("bound", bound)
     if estimator == "biased":
         return _Bounded(pairwise.mean_over_all_pairs(sample_pair, kernel, samples), largest, n)
     if block_size is None:
@@ -163,7 +170,7 @@ def distribution_free_skce_test(
         kernel, predictions, targets, estimator, block_size, bound
     )
     if estimator == "biased":
-        exceeded = jnp.sqrt(size * jnp.maximum(estimate, 0) / largest) - 1
+        exceeded = safe_sqrt(size * jnp.maximum(estimate, 0) / largest) - 1
         exponent = jnp.square(jnp.maximum(exceeded, 0)) / 2
     else:
         exponent = size * jnp.square(jnp.maximum(estimate, 0) / largest) / 2
@@ -241,7 +248,7 @@ def distribution_free_skce_confidence_interval(
     tail = jnp.asarray((1 - level) / (2 if is_halved else 1), estimate.dtype)
     deviation = jnp.sqrt(-2 * jnp.log(tail))
     if estimator == "biased":
-        root, reach = jnp.sqrt(jnp.maximum(estimate, 0)), jnp.sqrt(largest / size)
+        root, reach = safe_sqrt(jnp.maximum(estimate, 0)), jnp.sqrt(largest / size)
         reach = reach * (1 + deviation)
         low, high = jnp.square(jnp.maximum(root - reach, 0)), jnp.square(root + reach)
     else:

@@ -264,3 +264,19 @@ def test_mixtures_with_linear_target_kernels():
         for k in (kernels.Linear(0.5, inner), kernels.SquaredExponential(1.0))
     )
     np.testing.assert_allclose(one.estimate, two.estimate, atol=1e-12)
+
+
+@pytest.mark.parametrize("dtype", [jnp.float32, jnp.float64])
+def test_tails_of_student(dtype):
+    """Small probabilities in both precisions, which a difference of halves loses."""
+    df, y = (
+        jnp.asarray([0.5, 0.5, 1.0, 1.0, 3.0, 30.0], dtype),
+        [-1e4, -1e6, -1e3, -1e4, -1e3, -9.0],
+    )
+    y = jnp.asarray(y, dtype)
+    found = jax.vmap(lambda v, x: d.StudentT(v, jnp.zeros_like(v), jnp.ones_like(v)).cdf(x))(df, y)
+    expected = stats.t.cdf(np.asarray(y, float), np.asarray(df, float))
+    rtol = 2e-5 if dtype == jnp.float32 else 1e-10
+    np.testing.assert_allclose(found, expected, rtol=rtol)
+    upper = jax.vmap(lambda v, x: d.StudentT(v, jnp.zeros_like(v), jnp.ones_like(v)).cdf(x))(df, -y)
+    np.testing.assert_allclose(upper, 1 - expected, rtol=1e-6)

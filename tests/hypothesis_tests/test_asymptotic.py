@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from calibjax import distributions, estimators, hypothesis_tests
+from calibjax import distributions, estimators, hypothesis_tests, kernels
 from calibjax.hypothesis_tests import asymptotic
 from tests import oracles
 
@@ -208,3 +208,20 @@ def test_results_pass_through_jit():
     traced = jax.jit(hypothesis_tests.bootstrap_skce_test)(KEY, kernel, predictions, targets)
     np.testing.assert_allclose(eager.null_samples, traced.null_samples, rtol=1e-8, atol=1e-14)
     assert eager.pvalue == traced.pvalue
+
+
+@pytest.mark.parametrize("variance", ["blocks", "pairs"])
+def test_block_test_does_not_depend_on_the_size_of_the_kernel(variance):
+    """Squares of 1e25 overflow in float32, those of 1e-25 vanish."""
+    generator = np.random.default_rng(0)
+    probs = generator.dirichlet(np.ones(3), 40).astype(np.float32)
+    data = distributions.Categorical(jnp.asarray(probs)), jnp.asarray(generator.integers(0, 3, 40))
+
+    def statistic(factor):
+        kernel = kernels.TensorProduct(np.float32(factor) * kernels.Exponential(), kernels.White())
+        return hypothesis_tests.block_skce_test(
+            kernel, *data, block_size=4, variance=variance
+        ).statistic
+
+    values = [statistic(factor) for factor in (1.0, 1e25, 1e-25)]
+    np.testing.assert_allclose(values, values[0], rtol=1e-4)

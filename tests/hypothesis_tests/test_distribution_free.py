@@ -281,3 +281,23 @@ def test_published_pvalues(data_dir, network):
     # 0.0 of 1000 resamples there: a p-value of 0.0038 gives that in 2 % of the runs.
     assert published["SKCEuq_median_asymptotic"] == 0
     assert spectrum.pvalue < 0.0038
+
+
+def test_gradient_where_the_estimate_is_zero():
+    def low(scale):
+        kernel = kernels.TensorProduct(kernels.Exponential(scale), kernels.White())
+        predictions = distributions.Bernoulli(jnp.array([1.0, 0.0]))
+        data = predictions, jnp.array([1, 0])
+        test = hypothesis_tests.distribution_free_skce_test(kernel, *data)
+        interval = hypothesis_tests.distribution_free_skce_confidence_interval(kernel, *data)
+        return test.pvalue + interval.high
+
+    assert jax.grad(low)(1.0) == 0
+
+
+def test_constant_target_kernels_are_refused_by_name():
+    kernel = kernels.TensorProduct(kernels.Exponential(), kernels.LabelKernel(jnp.ones((2, 2))))
+    with pytest.raises(ValueError, match="kernel: expected a calibration kernel that is not zero"):
+        hypothesis_tests.distribution_free_skce_test(
+            kernel, distributions.Bernoulli(jnp.array([0.5, 0.5])), jnp.array([1, 0])
+        )

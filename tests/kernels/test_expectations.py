@@ -207,7 +207,6 @@ def test_features_know_when_they_do_not_pay():
     )
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", ["normal-None", "categorical-5-white"])
 def test_features_of_sums_and_multiples(name):
     kernel, predictions, targets, _, _ = oracles.cases()[name]
