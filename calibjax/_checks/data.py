@@ -234,8 +234,7 @@ def features(name: str, values: ArrayLike, num_samples: int) -> PyTree:
     size = leading_size(name, values)
     if size != num_samples:
         raise ValueError(
-            f"{name}: expected features of each of the {num_samples} samples with confidences, "
-            f"got {size}"
+            f"{name}: expected features of each of the {num_samples} samples, got {size}"
         )
     for path, leaf in jax.tree_util.tree_leaves_with_path(values):
         if not jnp.size(leaf):

@@ -5,6 +5,7 @@
 
 from calibjax.distances.base import Distance
 from calibjax.distances.euclidean import Euclidean, SquaredEuclidean
+from calibjax.distances.features import Features
 from calibjax.distances.manhattan import Manhattan, MeanAbsoluteDifference
 from calibjax.distances.maximum_mean_discrepancy import MaximumMeanDiscrepancy
 from calibjax.distances.mixture_wasserstein import MixtureWasserstein
@@ -15,6 +16,7 @@ from calibjax.distances.wasserstein import Wasserstein
 __all__ = [
     "Distance",
     "Euclidean",
+    "Features",
     "Manhattan",
     "MaximumMeanDiscrepancy",
     "MeanAbsoluteDifference",

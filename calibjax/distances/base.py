@@ -1,5 +1,7 @@
 """What all distances share."""
 
+import functools
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -7,16 +9,31 @@ import jax.numpy as jnp
 
 from calibjax._arithmetic import safe_sqrt
 from calibjax._pytree import PyTree, compile_methods
+from calibjax.distributions.features import bare
+
+
+def _of_distributions(method: Callable[..., jax.Array]) -> Callable[..., jax.Array]:
+    """A method for two predictions that does not see their features."""
+
+    @functools.wraps(method)
+    def unwrapped(self: Any, p: PyTree, q: PyTree) -> jax.Array:
+        return method(self, bare(p), bare(q))
+
+    return unwrapped
 
 
 class Distance:
     """A distance between two predictions or two targets.
 
-    Subclasses are records that define `__call__` or `squared`; the other one follows.
+    Subclasses are records that define `__call__` or `squared`; the other one follows. They do not
+    see the features of predictions that have any (`distributions.with_features`), unless they are
+    declared as `class Mine(Distance, sees_features=True)`.
     """
 
-    def __init_subclass__(cls, **options: Any) -> None:
+    def __init_subclass__(cls, sees_features: bool = False, **options: Any) -> None:
         super().__init_subclass__(**options)
+        for name in {"__call__", "squared"} & vars(cls).keys() if not sees_features else ():
+            setattr(cls, name, _of_distributions(vars(cls)[name]))
         compile_methods(cls, {"__call__", "squared"})
 
     def __call__(self, p: PyTree, q: PyTree) -> jax.Array:

@@ -75,6 +75,7 @@ from calibjax.distributions.beta import Beta
 from calibjax.distributions.categorical import Bernoulli, Categorical, CategoricalLogits
 from calibjax.distributions.dirichlet import Dirichlet
 from calibjax.distributions.draws import MonteCarlo, monte_carlo
+from calibjax.distributions.features import WithFeatures, with_features
 from calibjax.distributions.gamma import Gamma
 from calibjax.distributions.generalized_normal import GeneralizedNormal
 from calibjax.distributions.laplace import Laplace
@@ -113,9 +114,11 @@ __all__ = [
     "Samples",
     "StudentT",
     "Uniform",
+    "WithFeatures",
     "constraints",
     "from_numpyro",
     "monte_carlo",
     "parameter",
     "sample_targets",
+    "with_features",
 ]

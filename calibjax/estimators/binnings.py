@@ -19,6 +19,7 @@ from calibjax import _checks
 from calibjax._pytree import PyTree, record
 from calibjax.distributions import Bernoulli
 from calibjax.distributions.base import ClassPredictions
+from calibjax.distributions.features import bare
 
 Binning = Callable[[Any], jax.Array]
 
@@ -130,7 +131,7 @@ class UniformBins(_ProbabilityBins):
     def _bins(self, predictions: ClassPredictions, at: PyTree) -> jax.Array:
         num_bins = _checks.size_in_range("num_bins", self.num_bins, 1, MAX_BINS)
         probs = _probs(predictions, at)
-        if not isinstance(predictions, Bernoulli):
+        if not isinstance(bare(predictions), Bernoulli):
             return _grid_cells(probs, num_bins=num_bins)
         return _binary_grid_cells(probs, num_bins=num_bins)
 

@@ -15,8 +15,9 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from calibjax import _checks
-from calibjax.distributions import Bernoulli, Categorical
+from calibjax.distributions import Bernoulli, Categorical, WithFeatures
 from calibjax.distributions.base import ClassPredictions
+from calibjax.distributions.features import like
 
 
 def _checked(predictions: ClassPredictions, targets: Any) -> tuple[jax.Array, jax.Array]:
@@ -62,7 +63,8 @@ def top_label(predictions: ClassPredictions, targets: ArrayLike) -> tuple[Bernou
     >>> print(confidences.probs, correct)
     [0.7 0.4] [1 0]
     """
-    return _top_label(*_checked(predictions, targets))
+    confidences, correct = _top_label(*_checked(predictions, targets))
+    return like(predictions, confidences), correct
 
 
 @jax.jit
@@ -102,7 +104,14 @@ def class_wise(predictions: ClassPredictions, targets: ArrayLike) -> tuple[Berno
     >>> print(jax.vmap(class_ece)(*class_wise(predictions, jnp.array([0, 1]))))
     [0.    0.125 0.125]
     """
-    return _class_wise(*_checked(predictions, targets))
+    each, labels = _class_wise(*_checked(predictions, targets))
+    if isinstance(predictions, WithFeatures):  # the same for each class
+        num_classes = len(labels)
+        copies = jax.tree.map(
+            lambda leaf: jnp.broadcast_to(leaf, (num_classes, *jnp.shape(leaf))), predictions
+        )
+        return like(copies, each), labels
+    return each, labels
 
 
 @jax.jit
@@ -143,7 +152,8 @@ def group_classes(
     """
     probs, targets = _checked(predictions, targets)
     groups = _checks.groups("groups", groups, probs.shape[1])
-    return _group_classes(probs, targets, jnp.array(groups), max(groups) + 1)
+    grouped, labels = _group_classes(probs, targets, jnp.array(groups), max(groups) + 1)
+    return like(predictions, grouped), labels
 
 
 @functools.partial(jax.jit, static_argnums=3)

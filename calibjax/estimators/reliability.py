@@ -21,6 +21,7 @@ from calibjax._batches import default_batch_size, in_batches
 from calibjax._pytree import record
 from calibjax.distributions import Bernoulli
 from calibjax.distributions.base import Distribution
+from calibjax.distributions.features import bare
 from calibjax.distributions.sampling import draw
 from calibjax.estimators.binnings import Binning, bins_of
 
@@ -176,6 +177,7 @@ def _checked_ranks(level: Any, num_samples: Any) -> tuple[float, int, tuple[int,
 
 
 def _checked_binary(predictions: Distribution, targets: ArrayLike) -> tuple[Bernoulli, jax.Array]:
+    predictions = bare(predictions)
     if not isinstance(predictions, Bernoulli):
         raise TypeError(
             "predictions: expected binary predictions, distributions.Bernoulli, got "

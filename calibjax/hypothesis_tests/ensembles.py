@@ -17,6 +17,7 @@ from calibjax._batches import default_batch_size
 from calibjax._pytree import PyTree
 from calibjax.distances import Euclidean
 from calibjax.distributions import Categorical, Samples
+from calibjax.distributions.features import bare, like
 from calibjax.estimators.kernel import checked_samples
 from calibjax.hypothesis_tests.exact import rank_among_redraws, ranked_skce
 from calibjax.hypothesis_tests.result import CalibrationTestResult
@@ -100,7 +101,7 @@ def ensemble_skce_test(
     result = ranked_skce(
         key,
         kernel,
-        Samples(pool),
+        like(ensembles, Samples(pool)),
         targets,
         num_samples=num_samples,
         statistic=statistic,
@@ -192,7 +193,7 @@ def rank_histogram_test(
 
 def _checked(ensembles: Samples, minimum: int) -> Samples:
     """Refuses what is not a batch of ensembles of equally likely members."""
-    if not isinstance(ensembles, Samples):
+    if not isinstance(bare(ensembles), Samples):
         raise TypeError(
             "ensembles: expected a batch of ensembles, distributions.Samples, got "
             f"{_checks.described(ensembles)}"

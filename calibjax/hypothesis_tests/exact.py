@@ -21,6 +21,7 @@ from calibjax._batches import default_batch_size, in_batches
 from calibjax._compilation import compiled_once
 from calibjax._pytree import PyTree, record
 from calibjax.distributions.base import Distribution
+from calibjax.distributions.features import bare
 from calibjax.distributions.samples import Samples
 from calibjax.distributions.sampling import check_draws, draw
 from calibjax.estimators.kernel import checked_samples, sample_pair
@@ -348,7 +349,7 @@ def exact_skce_test(
       spread    targets scatter less than predicted: too wide  p = 0.001    score -6.1  <- loudest
     """
     kernel, (predictions, targets) = checked_samples(kernel, predictions, targets, minimum=2)
-    if isinstance(predictions, Samples):
+    if isinstance(bare(predictions), Samples):
         warnings.warn(
             "predictions: targets are redrawn from the draws, which rejects calibrated ensembles "
             "of few members; ensemble_skce_test is exact for every number of members",

@@ -54,6 +54,7 @@ from calibjax.kernels.expectations import (  # the families register their rules
     samples,
     single_expectation,
     stein,
+    with_features,
 )
 from calibjax.kernels.labels import LabelKernel, White
 from calibjax.kernels.matrix import gram_matrix
@@ -61,7 +62,18 @@ from calibjax.kernels.stationary import Exponential, PowerExponential, SquaredEx
 from calibjax.kernels.stein import Stein
 from calibjax.kernels.transforms import Linear, linear_map
 
-del beta, categorical, laplace, mixture, multivariate_normal, normal, poisson, samples, stein
+del (
+    beta,
+    categorical,
+    laplace,
+    mixture,
+    multivariate_normal,
+    normal,
+    poisson,
+    samples,
+    stein,
+    with_features,
+)
 
 __all__ = [
     "Exponential",

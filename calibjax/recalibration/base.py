@@ -12,6 +12,7 @@ from calibjax import _checks
 from calibjax._pytree import PyTree, record
 from calibjax.distributions import Categorical
 from calibjax.distributions.base import Distribution
+from calibjax.distributions.features import like
 from calibjax.estimators import class_wise
 
 
@@ -79,7 +80,7 @@ class ConfidenceRecalibrator(Recalibrator):
         _checks.shape("predictions.class_probs", probs, (None, num_classes), expected)
         values, is_kept = jax.vmap(self._apply)(params.params, probs.T)
         self._warn(is_kept)
-        return Categorical(_normalised(values.T))
+        return like(confidences, Categorical(_normalised(values.T)))
 
     def _warn(self, is_kept: Any) -> None:
         if is_kept is not None and _checks.is_concrete(is_kept):

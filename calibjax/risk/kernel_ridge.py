@@ -15,6 +15,7 @@ from calibjax._arithmetic import matmul
 from calibjax._pytree import PyTree, record
 from calibjax.distributions import Categorical, CategoricalLogits
 from calibjax.distributions.base import Distribution
+from calibjax.distributions.features import bare, like
 from calibjax.kernels import Kernel, SquaredExponential, low_rank
 from calibjax.kernels.base import without_draws
 from calibjax.risk import spectra
@@ -210,11 +211,11 @@ class TwoStepKernelRidge(_Ridge):
         return estimates, estimates
 
 
-def _as_points(predictions: Distribution) -> PyTree:
+def _as_points(predictions: PyTree) -> PyTree:
     """Predictions as the kernel sees them, with probabilities in place of logits."""
     predictions = without_draws(predictions)
-    if isinstance(predictions, CategoricalLogits):
-        return Categorical(predictions.class_probs)
+    if isinstance(bare(predictions), CategoricalLogits):
+        return like(predictions, Categorical(predictions.class_probs))
     return predictions
 
 

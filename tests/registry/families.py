@@ -231,6 +231,18 @@ def _skce(family: Family) -> Callable[..., Any]:
     return lambda predictions, targets: estimators.skce(family.kernel, predictions, targets)
 
 
+def _given_features(family: Family) -> Callable[..., Any]:
+    kernel = kernels.TensorProduct(
+        kernels.Exponential(1.5, distances.Features()), family.target_kernel
+    )
+
+    def estimate(predictions, targets, features):
+        carrying = distributions.with_features(predictions, features)
+        return estimators.skce(kernel, carrying, targets)
+
+    return estimate
+
+
 def _exact(family: Family) -> Callable[..., Any]:
     def test(predictions, targets):
         key = jax.random.key(3)
@@ -279,6 +291,16 @@ def calls() -> list[Call]:
         if not name.startswith("Samples"):
             nll = scores.negative_log_likelihood
             found.append(family.call("scores.negative_log_likelihood", nll, name))
+    for name in ("Normal", "Categorical"):
+        found.append(
+            FAMILIES[name].call(
+                "distributions.with_features distributions.WithFeatures distances.Features",
+                _given_features(FAMILIES[name]),
+                name,
+                features=real(VECTORS, without=("first column",)),  # one feature
+                slow=True,
+            )
+        )
     for name in ("Normal", "MvNormal"):
         family = dataclasses.replace(FAMILIES[name], target_kernel=kernels.Stein())
         found.append(

@@ -1,0 +1,58 @@
+"""Distance of the features that predictions carry."""
+
+from typing import Any
+
+import jax
+
+from calibjax import _checks
+from calibjax._pytree import PyTree, record
+from calibjax.distances.base import Distance
+from calibjax.distances.euclidean import Euclidean
+from calibjax.distributions.features import WithFeatures
+
+
+@record
+class Features(Distance, sees_features=True):
+    """Distance between the features of two predictions made by `distributions.with_features`.
+
+    With it kernels on predictions look at the features instead of the predicted distributions.
+
+    Attributes:
+        distance: a distance between features; for dictionaries and other pytrees `Euclidean` adds
+            up the squares of all leaves.
+
+    Raises:
+        TypeError: if predictions have no features.
+
+    >>> import jax.numpy as jnp
+    >>> from calibjax import distances, distributions
+    >>> predictions = distributions.Bernoulli(jnp.array([0.5, 0.6]))
+    >>> p = distributions.with_features(predictions, jnp.array([[0.0, 0.0], [3.0, 4.0]]))
+    >>> one, two = (jax.tree.map(lambda leaf: leaf[i], p) for i in range(2))
+    >>> print(distances.Features(distances.Euclidean())(one, two))
+    5.0
+    """
+
+    distance: Any = Euclidean()
+
+    def __call__(self, p: PyTree, q: PyTree) -> jax.Array:
+        """Distance of the features."""
+        return self.distance(_features(p), _features(q))
+
+    def squared(self, p: PyTree, q: PyTree) -> jax.Array:
+        """Squared distance of the features."""
+        return self.distance.squared(_features(p), _features(q))
+
+    def check_values(self, name: str) -> "Features":
+        """Checks the distance between features."""
+        distance = _checks.distance_values(self.distance, f"{name}.distance")
+        return _checks.replaced(self, distance=distance)
+
+
+def _features(p: PyTree) -> PyTree:
+    if not isinstance(p, WithFeatures):
+        raise TypeError(
+            "distance Features: expected predictions with features, made by "
+            f"distributions.with_features, got {_checks.described(p)}"
+        )
+    return p.features

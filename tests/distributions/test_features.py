@@ -1,0 +1,206 @@
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from calibjax import distances, estimators, hypothesis_tests, kernels, recalibration, scores
+from calibjax.distances import Euclidean, Features
+from calibjax.distributions import (
+    Bernoulli,
+    Categorical,
+    CategoricalLogits,
+    Laplace,
+    Mixture,
+    MvNormal,
+    Normal,
+    Poisson,
+    Samples,
+    StudentT,
+    WithFeatures,
+    monte_carlo,
+    with_features,
+)
+from calibjax.kernels import Exponential, SquaredExponential, TensorProduct, White
+
+N = 8
+RNG = np.random.default_rng(0)
+X = RNG.normal(size=(N, 2))
+Y = RNG.normal(size=N)
+PROBS = RNG.dirichlet(np.ones(3), N)
+LABELS = np.where(np.arange(N) < 5, PROBS.argmax(1), PROBS.argmin(1))
+LOC = RNG.normal(size=N)
+
+
+@functools.cache
+def families():
+    """Predictions, targets and a target kernel of each family."""
+    smooth, loc, ones = SquaredExponential(1.0), jnp.asarray(LOC), jnp.ones(N)
+    pairs = Normal(jnp.stack([loc, loc + 1], 1), jnp.ones((N, 2)))
+    draws = jnp.asarray(RNG.normal(size=(N, 5)))
+    student = StudentT(3 * ones, loc, ones)
+    covariances = jnp.broadcast_to(jnp.eye(2), (N, 2, 2))
+    labels, y = jnp.asarray(LABELS), jnp.asarray(Y)
+    return {
+        "Categorical": (Categorical(jnp.asarray(PROBS)), labels, White()),
+        "Bernoulli": (Bernoulli(jnp.asarray(PROBS[:, 0])), labels % 2, White()),
+        "Normal": (Normal(loc, ones), y, smooth),
+        "Laplace": (Laplace(loc, ones), y, Exponential(1.0)),
+        "Mixture": (Mixture(None, pairs), y, smooth),
+        "MvNormal": (MvNormal(jnp.asarray(X), covariances), jnp.asarray(X) + 0.1, smooth),
+        "Poisson": (Poisson(jnp.exp(loc)), labels, smooth),
+        "Samples": (Samples(draws), y, smooth),
+        "MonteCarlo": (monte_carlo(jax.random.key(0), student, 5), y, smooth),
+        "Stein": (student, y, kernels.Stein()),
+    }
+
+
+FAMILIES = ("Categorical", "Bernoulli", "Normal", "Laplace", "Mixture", "MvNormal", "Poisson")
+FAMILIES += ("Samples", "MonteCarlo", "Stein")
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_kernels_see_features_or_distributions(name):
+    predictions, targets, target = families()[name]
+    carrying = with_features(predictions, jnp.asarray(X))
+    plain = TensorProduct(Exponential(1.0, Euclidean()), target)
+    matrix = estimators.calibration_kernel_matrix
+    expected = np.asarray(matrix(plain, predictions, targets))
+    np.testing.assert_allclose(matrix(plain, carrying, targets), expected, rtol=1e-12)
+    # The same matrix, with the kernel of the features in place of that of the predictions.
+    of_features = TensorProduct(Exponential(1.0, Features(Euclidean())), target)
+    constant = np.asarray(matrix(TensorProduct(Exponential(1e300), target), predictions, targets))
+    distances_of_features = np.linalg.norm(X[:, None] - X, axis=-1)
+    expected = constant * np.exp(-distances_of_features)
+    np.testing.assert_allclose(
+        jax.jit(functools.partial(matrix, of_features))(carrying, targets), expected, rtol=1e-9
+    )
+
+
+@pytest.mark.parametrize("name", ["Categorical", "Normal"])
+def test_redraws_are_those_without_features(name):
+    predictions, targets, target = families()[name]
+    kernel = TensorProduct(Exponential(1.0, Euclidean()), target)
+    tests = [
+        hypothesis_tests.exact_skce_test(jax.random.key(0), kernel, p, targets, num_samples=19)
+        for p in (predictions, with_features(predictions, jnp.asarray(X)))
+    ]
+    np.testing.assert_allclose(tests[0].null_samples, tests[1].null_samples, rtol=1e-9)
+
+
+def test_products_see_both():
+    predictions = with_features(Normal(jnp.asarray(LOC), jnp.ones(N)), {"x": jnp.asarray(X)})
+    k = Exponential(1.0, distances.Wasserstein()) * Exponential(2.0, Features())
+    p, q = (jax.tree.map(lambda leaf, i=i: leaf[i], predictions) for i in range(2))
+    expected = np.exp(-abs(LOC[0] - LOC[1]) - np.linalg.norm(X[0] - X[1]) / 2)
+    np.testing.assert_allclose(k(p, q), expected, rtol=1e-9)
+    heuristic = kernels.median_heuristic(Features(), predictions)
+    pairs = np.linalg.norm(X[:, None] - X, axis=-1)[np.triu_indices(N, 1)]
+    np.testing.assert_allclose(heuristic, np.median(pairs), rtol=1e-9)
+
+
+def test_lenses_and_recalibration_keep_features():
+    labels, predictions = (
+        jnp.asarray(LABELS),
+        with_features(CategoricalLogits(jnp.log(jnp.asarray(PROBS))), jnp.asarray(X)),
+    )
+    confidences, correct = estimators.top_label(predictions, labels)
+    np.testing.assert_array_equal(confidences.features, X)
+    np.testing.assert_allclose(confidences.probs, PROBS.max(1), rtol=1e-9)
+    binning = estimators.UniformBins(3)
+    plain = estimators.top_label(predictions.distribution, labels)
+    np.testing.assert_allclose(
+        estimators.ece(confidences, correct, binning=binning),
+        estimators.ece(*plain, binning=binning),
+    )
+    each, truths = estimators.class_wise(predictions, labels)
+    assert each.features.shape == (3, N, 2)
+    kernel = TensorProduct(Exponential(1.0, Features()), White())
+    assert jax.vmap(functools.partial(estimators.skce, kernel))(each, truths).shape == (3,)
+    grouped, _ = estimators.group_classes(predictions, labels, [0, 1, 1])
+    np.testing.assert_array_equal(grouped.features, X)
+    for method in (recalibration.TemperatureScaling(), recalibration.HistogramBinning(3)):
+        params = method.fit(predictions, labels)
+        new = method.apply(params, predictions)
+        np.testing.assert_array_equal(new.features, X)
+        expected = method.apply(params, predictions.distribution).class_probs
+        np.testing.assert_allclose(new.class_probs, expected, rtol=1e-9)
+    np.testing.assert_allclose(
+        scores.negative_log_likelihood(predictions, labels),
+        -np.mean(np.log(PROBS[np.arange(N), LABELS])),
+        rtol=1e-9,
+    )
+
+
+def test_ensembles_with_features():
+    predictions, targets, target = families()["Samples"]
+    kernel = TensorProduct(Exponential(1.0, Features()), target)
+    test = hypothesis_tests.ensemble_skce_test(
+        jax.random.key(0),
+        kernel,
+        with_features(predictions, jnp.asarray(X)),
+        targets,
+        num_samples=9,
+    )
+    # f(y) − μ_i by loops, off the diagonal
+    values = np.asarray(predictions.values)
+
+    def k(a, b):
+        return np.exp(-0.5 * (a - b) ** 2)
+
+    terms = []
+    for i in range(N):
+        for j in set(range(N)) - {i}:
+            inner = k(Y[i], Y[j]) - k(Y[i], values[j]).mean() - k(values[i], Y[j]).mean()
+            inner += k(values[i][:, None], values[j]).mean()
+            terms.append(np.exp(-np.linalg.norm(X[i] - X[j])) * inner)
+    np.testing.assert_allclose(test.estimate, np.mean(terms), rtol=1e-6)
+
+
+def test_wrong_input():
+    predictions, targets, target = families()["Normal"]
+    with pytest.raises(ValueError, match="features: expected features of each of the 8 samples"):
+        with_features(predictions, jnp.asarray(X[:5]))
+    with pytest.raises(ValueError, match=r"features: expected finite values, got .* = nan"):
+        with_features(predictions, jnp.asarray(X).at[0, 0].set(jnp.nan))
+    with pytest.raises(TypeError, match="predictions: expected a batch of distributions"):
+        with_features(jnp.asarray(X), jnp.asarray(X))
+    with pytest.raises(ValueError, match="predictions: expected predictions without features"):
+        with_features(with_features(predictions, jnp.asarray(X)), jnp.asarray(X))
+    kernel = TensorProduct(Exponential(1.0, Features()), target)
+    with pytest.raises(TypeError, match="expected predictions with features.* got Normal"):
+        estimators.skce(kernel, predictions, targets)
+    wrong = WithFeatures(Normal(predictions.loc, -predictions.scale), jnp.asarray(X))
+    with pytest.raises(ValueError, match="predictions.distribution.scale: expected positive"):
+        estimators.skce(kernel, wrong, targets)
+    skce = jax.jit(lambda x: estimators.skce(kernel, with_features(predictions, x), targets))
+    assert np.isnan(skce(jnp.asarray(X).at[0, 0].set(jnp.nan)))
+
+
+@pytest.mark.slow
+def test_posterior_that_ignores_the_data():
+    """The prior as posterior: calibrated, and rejected given the data in at least 99 %."""
+    n, number = 200, 200
+
+    @jax.jit
+    def pvalues(key):
+        keys = jax.random.split(key, 3)
+        truth = jax.random.normal(keys[0], (n,))
+        data = truth + jax.random.normal(keys[1], (n,))
+        prior = Normal(jnp.zeros(n), jnp.ones(n))
+        right = Normal(data / 2, jnp.full(n, np.sqrt(0.5)))
+
+        def pvalue(posterior, k):
+            kernel = TensorProduct(k, SquaredExponential(1.0))
+            return hypothesis_tests.exact_skce_test(
+                keys[2], kernel, with_features(posterior, data), truth, num_samples=99
+            ).pvalue
+
+        of_features = SquaredExponential(1.0, Features())
+        return pvalue(prior, of_features), pvalue(prior, Exponential()), pvalue(right, of_features)
+
+    given_data, blind, right = jax.lax.map(pvalues, jax.random.split(jax.random.key(0), number))
+    assert np.mean(given_data <= 0.05) >= 0.99
+    for calibrated in (blind, right):
+        assert abs(np.mean(calibrated <= 0.05) - 0.05) < 3 * np.sqrt(0.05 * 0.95 / number)
