@@ -13,7 +13,7 @@ from calibjax.estimators.kernel import (
 from calibjax.estimators.kernel_density import kde_bandwidth, kde_calibration_error
 from calibjax.estimators.lenses import class_wise, group_classes, top_label
 from calibjax.estimators.local import LocalErrors, lce, local_errors, mean_lce, mlce
-from calibjax.estimators.mean_embedding import embedding_difference, ucme
+from calibjax.estimators.mean_embedding import embedding_difference, ucme, witness
 from calibjax.estimators.neighbourhoods import Neighbourhood
 from calibjax.estimators.reliability import ReliabilityCurve, reliability_curve
 from calibjax.estimators.spread import SpreadEstimate, skce_spread
@@ -48,4 +48,5 @@ __all__ = [
     "skce_spread",
     "top_label",
     "ucme",
+    "witness",
 ]

@@ -1,4 +1,4 @@
-"""Unnormalized calibration mean embedding (UCME)."""
+"""Unnormalized calibration mean embedding: its values (the witness), and their mean square."""
 
 from typing import Any
 
@@ -7,6 +7,7 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 
 from calibjax import _checks, pairwise
+from calibjax._pytree import PyTree
 from calibjax.distributions.base import Distribution
 from calibjax.estimators.kernel import checked_samples
 from calibjax.kernels import Kernel
@@ -58,13 +59,24 @@ def checked_locations(
     targets: ArrayLike,
     test_predictions: Distribution,
     test_targets: ArrayLike,
+    *,
+    prefix: str = "test_",
 ) -> tuple[tuple[Any, Any], tuple[Any, Any]]:
     """Checks kernel, data and test locations; returns samples and locations as JAX arrays."""
     kernel, samples = checked_samples(kernel, predictions, targets)
-    locations = _checks.predictions_and_targets(test_predictions, test_targets, prefix="test_")
+    locations = _checks.predictions_and_targets(test_predictions, test_targets, prefix=prefix)
     for i, name in enumerate(("predictions", "targets")):
-        _checks.same_kind(f"test_{name}", locations[i], name, samples[i])
+        _checks.same_kind(f"{prefix}{name}", locations[i], name, samples[i])
     return samples, locations
+
+
+def mean_difference(kernel: Kernel, locations: PyTree, samples: PyTree) -> jax.Array:
+    """Mean of the embedding differences over all samples, at each location, [J]."""
+    first = jax.tree.map(lambda leaf: leaf[0], (locations, samples))
+    dtype = jax.eval_shape(location_pair, kernel, *first).dtype
+    n = _checks.leading_size("samples", samples)
+    ones = jnp.ones((n, 1), dtype)
+    return pairwise.weighted_sums(location_pair, kernel, locations, samples, ones)[:, 0] / n
 
 
 def ucme(
@@ -113,10 +125,54 @@ def ucme(
     samples, locations = checked_locations(
         kernel, predictions, targets, test_predictions, test_targets
     )
-    dtype = jax.eval_shape(
-        location_pair, kernel, *jax.tree.map(lambda leaf: leaf[0], (locations, samples))
-    ).dtype
-    n = _checks.leading_size("targets", samples[1])
-    ones = jnp.ones((n, 1), dtype)
-    means = pairwise.weighted_sums(location_pair, kernel, locations, samples, ones)[:, 0] / n
-    return jnp.mean(jnp.square(means))
+    return jnp.mean(jnp.square(mean_difference(kernel, locations, samples)))
+
+
+def witness(
+    kernel: Kernel,
+    predictions: Distribution,
+    targets: ArrayLike,
+    at_predictions: Distribution,
+    at_targets: ArrayLike,
+) -> jax.Array:
+    """Witness of miscalibration: where targets are more frequent than predicted, and where less.
+
+        W(p, z) = n⁻¹ Σ_i {k((p, z), (p_i, y_i)) − E_{Z~p_i} k((p, z), (p_i, Z))},
+
+    which is n⁻¹ Σ_i k_P(p_i, p) [k_Y(y_i, z) − m_{p_i}(z)] for a tensor product: positive where
+    predictions like p have more targets near z than they say, negative where they have fewer. Its
+    expectation is zero everywhere for a calibrated model, and its squared norm in the Hilbert space
+    of k is the biased SKCE. `hypothesis_tests.witness_test` says which values are more than chance.
+
+    Args:
+        kernel: kernel on pairs (prediction, target).
+        predictions: batch of n distributions.
+        targets: [n] or [n, d].
+        at_predictions: p, batch of J distributions of the same family.
+        at_targets: z, [J] or [J, d].
+
+    Returns:
+        The values, [J].
+
+    Raises:
+        TypeError: if an argument is of the wrong kind.
+        ValueError: if shapes or values are wrong.
+        NotImplementedError: if the expectations have no closed form.
+
+    Cost: n J evaluations of the kernel and the expectation, O(n + J + tile²) memory.
+
+    References: Jitkrittum, Szabó, Chwialkowski and Gretton (2016) for two samples; W21 App. C.2
+    takes its mean square.
+
+    >>> import jax.numpy as jnp
+    >>> from calibjax import estimators, kernels
+    >>> from calibjax.distributions import Bernoulli
+    >>> kernel = kernels.TensorProduct(kernels.Exponential(), kernels.White())
+    >>> predictions, at = Bernoulli(jnp.array([0.5, 0.5])), Bernoulli(jnp.array([0.5, 0.5]))
+    >>> print(estimators.witness(kernel, predictions, jnp.array([1, 1]), at, jnp.array([0, 1])))
+    [-0.5  0.5]
+    """
+    samples, locations = checked_locations(
+        kernel, predictions, targets, at_predictions, at_targets, prefix="at_"
+    )
+    return mean_difference(kernel, locations, samples)

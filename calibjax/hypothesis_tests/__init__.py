@@ -26,6 +26,7 @@ from calibjax.hypothesis_tests.spectral import (
     pearson_skce_test,
     spectrum_skce_test,
 )
+from calibjax.hypothesis_tests.witness import witness_test
 
 __all__ = [
     "CalibrationTestResult",
@@ -54,4 +55,5 @@ __all__ = [
     "rank_histogram_test",
     "skce_confidence_interval",
     "spectrum_skce_test",
+    "witness_test",
 ]

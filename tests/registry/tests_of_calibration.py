@@ -262,6 +262,29 @@ def _ensembles() -> list[Call]:
     ]
 
 
+def _witness() -> list[Call]:
+    at = {
+        "at_loc": a.real(np.array([-1.0, 0.5, 1.5]), "at_predictions"),
+        "at_scale": a.positive(np.array([0.5, 1.0, 0.7]), "at_predictions"),
+        "at_targets": a.real(np.array([0.1, -0.5, 1.3])),
+    }
+    kernel = kernels.TensorProduct(kernels.Exponential(1.5), kernels.SquaredExponential(1.2))
+
+    def values(predictions, targets, at_loc, at_scale, at_targets, kernel):
+        at = Normal(at_loc, at_scale), at_targets
+        return estimators.witness(kernel, predictions, targets, *at)
+
+    def test(predictions, targets, at_loc, at_scale, at_targets, key, **rest):
+        at = Normal(at_loc, at_scale), at_targets
+        return hypothesis_tests.witness_test(key, kernel, predictions, targets, *at, **rest)
+
+    options = {"key": a.key(), "num_samples": B, "batch_size": BATCH, "one_of": 4, "slow": True}
+    return [
+        NORMAL.call("estimators.witness", values, "Normal", **at, kernel=a.kernel(kernel)),
+        NORMAL.call("hypothesis_tests.witness_test", test, "Normal", **at, **options),
+    ]
+
+
 def _clusters() -> list[Call]:
     """Calls for 12 samples in 10 clusters, the fewest that are allowed."""
     generator = np.random.default_rng(3)
@@ -377,5 +400,5 @@ def _combined() -> list[Call]:
 def calls() -> list[Call]:
     """Calls of all tests."""
     found = [*_skce_tests(NORMAL, "Normal"), *_skce_tests(CATEGORICAL, "Categorical")]
-    found += [*_groups(), *_ensembles(), *_clusters()]
+    found += [*_groups(), *_ensembles(), *_clusters(), *_witness()]
     return [*found, *_statistics(), *_locations(), *_local(), *_coverage(), *_combined()]
