@@ -2,9 +2,9 @@
 
 A cell is the smallest piece of an experiment that is computed, stored and resumed on its own. Its
 random key is derived from its name, so that every order and every subset of the cells gives the
-same numbers. Its file records the parameters it was computed with, among them a digest of the data
-that it depends on, and the fingerprint of the code, and is computed again where they differ, or
-where it is damaged.
+same numbers. Its file records its name, the parameters it was computed with, among them a digest of
+the data that it depends on, the fingerprint of the code, and a digest of the result. It is computed
+again where one of these differs, or where the file is damaged.
 """
 
 import dataclasses
@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
+from experiments.harness import data_files
 from experiments.harness.files import write
 from experiments.harness.messages import log
 
@@ -95,15 +96,20 @@ def _fingerprint_of_npz(path: Path) -> str | None:
 
 
 class _Stored(NamedTuple):
-    """What is in the file of a cell."""
+    """What is in the file of a cell; older files have neither name nor digest."""
 
     fingerprint: str
     parameters: Any
     result: Any
+    name: str | None = None
+    digest: str | None = None
+
+
+_OLD_FIELDS = _Stored._fields[:3]
 
 
 def _read(
-    store: Store, path: Path, read: Callable[[Path], _Stored], parameters: Any
+    store: Store, path: Path, read: Callable[[Path], _Stored], name: str, parameters: Any
 ) -> dict[str, Any] | None:
     """Result in the file of a cell; None if there is no complete result of what is wanted.
 
@@ -111,6 +117,7 @@ def _read(
         store: says of which code the result has to be.
         path: the file.
         read: reads the file.
+        name: name of the wanted cell.
         parameters: those of the wanted result.
     """
     if not path.exists():
@@ -122,7 +129,14 @@ def _read(
         log(f"{path} is damaged ({reason}) and computed again.")
         return None
     is_known = store.trust or found.fingerprint == store.fingerprint
-    return found.result if is_known and found.parameters == parameters else None
+    if not is_known or found.parameters != parameters:
+        return None
+    if found.name == name or (found.name is None and store.trust):
+        return found.result
+    # A copy of another cell, whose parameters may be the same; or the file of an older version.
+    holds = "a cell without a name" if found.name is None else f"the cell {found.name}"
+    log(f"{path} holds {holds}, and is computed again.")
+    return None
 
 
 def cell(
@@ -130,7 +144,8 @@ def cell(
 ) -> dict[str, Any]:
     """Result of a cell: read where the same code computed it with the same parameters.
 
-    A file that cannot be read is computed again, and a line says so.
+    A file that cannot be read, or that is not the one of this cell, is computed again, and a line
+    says so.
 
     Args:
         store: the store of the experiment.
@@ -141,10 +156,11 @@ def cell(
     """
     path = store.folder / "cells" / f"{name}.json"
     parameters = json.loads(json.dumps(parameters))
-    result = _read(store, path, _read_json, parameters)
+    result = _read(store, path, _read_json, name, parameters)
     if result is None:
         result = json.loads(json.dumps(compute(), allow_nan=False))
-        stored = _Stored(store.fingerprint, parameters, result)
+        digest = _digest_of_json(result)
+        stored = _Stored(store.fingerprint, parameters, result, name, digest)
         write(path, json.dumps(stored._asdict()))
     return result
 
@@ -152,12 +168,23 @@ def cell(
 _START = b'{"fingerprint": "'  # of the files of `cell`
 
 
+def _digest_of_json(result: Any) -> str:
+    return hashlib.sha256(json.dumps(result).encode()).hexdigest()
+
+
 def _read_json(path: Path) -> _Stored:
     stored = json.loads(path.read_text(encoding="utf-8"))
-    is_cell = isinstance(stored, dict) and tuple(stored) == _Stored._fields
+    is_cell = isinstance(stored, dict) and tuple(stored) in (_Stored._fields, _OLD_FIELDS)
     if not (is_cell and isinstance(stored["result"], dict)):
-        raise ValueError("expected a fingerprint, parameters and a result")
-    return _Stored(**stored)
+        raise ValueError("expected a fingerprint, parameters, a result, a name and a digest")
+    return _checked(_Stored(**stored), _digest_of_json(stored["result"]))
+
+
+def _checked(stored: _Stored, digest: str) -> _Stored:
+    """What was stored, if its result has the digest that it had when it was stored."""
+    if stored.digest is not None and stored.digest != digest:
+        raise ValueError("its result was changed after it had been stored")
+    return stored
 
 
 def arrays(
@@ -173,18 +200,29 @@ def arrays(
         name: name of the cell, unique within the experiment; it may contain slashes.
         parameters: all that the result depends on beside the code, for data their `digest`;
             stored with it.
-        compute: returns arrays by name; no name is "fingerprint" or "parameters".
+        compute: returns arrays by name; no name is "fingerprint", "parameters", "name" or
+            "digest".
     """
     path = store.folder / "cells" / f"{name}.npz"
     parameters = json.loads(json.dumps(parameters))
-    result = _read(store, path, _read_npz, parameters)
+    result = _read(store, path, _read_npz, name, parameters)
     if result is None:
         result = compute()
         buffer = io.BytesIO()
-        about = {"fingerprint": store.fingerprint, "parameters": json.dumps(parameters)}
+        about = {
+            "fingerprint": store.fingerprint,
+            "parameters": json.dumps(parameters),
+            "name": name,
+            "digest": _digest_of_arrays(result),
+        }
         np.savez(buffer, **about, **result)
         write(path, buffer.getvalue())
     return result
+
+
+def _digest_of_arrays(result: dict[str, np.ndarray]) -> str:
+    names = sorted(result)
+    return data_files.digest(np.array(names), *(result[name] for name in names))
 
 
 def _read_npz(path: Path) -> _Stored:
@@ -193,5 +231,9 @@ def _read_npz(path: Path) -> _Stored:
     if not (is_cell and {"fingerprint", "parameters"} <= stored.keys()):
         raise ValueError("expected a fingerprint, parameters and arrays")
     result = dict(stored)
-    fingerprint, parameters = str(result.pop("fingerprint")), str(result.pop("parameters"))
-    return _Stored(fingerprint, json.loads(parameters), result)
+    about = {key: str(result.pop(key)) for key in _Stored._fields if key in result}
+    parameters = json.loads(about.pop("parameters"))
+    if {"name", "digest"} & about.keys() not in ({"name", "digest"}, set()):
+        raise ValueError("expected a name and a digest")
+    stored = _Stored(parameters=parameters, result=result, **about)
+    return _checked(stored, _digest_of_arrays(result))

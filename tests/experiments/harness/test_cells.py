@@ -1,5 +1,7 @@
+import hashlib
 import io
 import json
+import shutil
 
 import jax
 import numpy as np
@@ -72,7 +74,9 @@ def npy(array):
     return buffer.getvalue()
 
 
-CELL = {"fingerprint": "a1", "parameters": {"n": 1}, "result": {"x": 1}}
+DIGEST = hashlib.sha256(b'{"x": 1}').hexdigest()
+OLD = {"fingerprint": "a1", "parameters": {"n": 1}, "result": {"x": 1}}  # of older versions
+CELL = OLD | {"name": "a", "digest": DIGEST}
 WHOLE = json.dumps(CELL)
 DAMAGED = {
     "empty": "",
@@ -83,6 +87,8 @@ DAMAGED = {
     "foreign": '{"a": 1}',
     **{f"without {x}": json.dumps({k: v for k, v in CELL.items() if k != x}) for x in CELL},
     "with other keys": json.dumps(CELL | {"a": 1}),
+    "of a result that nobody can use": json.dumps(CELL | {"result": {"foo": 1}}),
+    "of another number": WHOLE.replace('{"x": 1}', '{"x": 3}'),
     "of another kind": json.dumps(CELL | {"result": [1]}),
     "arrays": saved(fingerprint="a1", parameters='{"n": 1}', x=np.arange(3)),
 }
@@ -94,6 +100,8 @@ DAMAGED_ARRAYS = {
     "foreign": saved(x=np.arange(3)),
     "without fingerprint": saved(parameters='{"n": 1}', x=np.arange(3)),
     "wrong parameters": saved(**ABOUT | {"parameters": "{"}, x=np.arange(3)),
+    "without digest": saved(**ABOUT, name="a", x=np.arange(3)),
+    "with other arrays": saved(**ABOUT, name="a", digest="0", y=np.arange(3)),
     "objects": saved(**ABOUT, x=np.array([{}], object)),
     "one array": npy(np.arange(3)),
     "changed": saved(**ABOUT, x=np.zeros(100)).replace(b"\x00" * 90, b"\x01" * 90),
@@ -124,6 +132,50 @@ def test_damaged_arrays_are_computed_again(store, tmp_path, capsys, content):
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == 1
     assert lines[0].startswith(f"{path} is damaged (")
+
+
+def test_a_whole_cell_is_taken(store, tmp_path):
+    """What makes the files above damaged is what is done to them."""
+    path = tmp_path / "cells" / "a.json"
+    path.parent.mkdir()
+    path.write_text(WHOLE)
+    assert cells.cell(store, "a", {"n": 1}, lambda: {"x": 2}) == {"x": 1}
+
+
+@pytest.mark.parametrize("trust", [False, True])
+@pytest.mark.parametrize("kind", ["cell", "arrays"])
+def test_a_copy_of_another_cell_is_computed_again(tmp_path, capsys, kind, trust):
+    """Though its code and its parameters are those of the wanted one."""
+    compute_and_store, suffix = getattr(cells, kind), {"cell": "json", "arrays": "npz"}[kind]
+    store, folder = Store(tmp_path, "a1", trust), tmp_path / "cells" / "d1"
+    result = lambda x: {"x": np.full(2, x) if kind == "arrays" else x}  # noqa: E731
+    for name, value in (("d1/block_2", 2), ("d1/unbiased", 3)):
+        compute_and_store(store, name, {"n": 16}, lambda value=value: result(value))
+    copy = folder / f"block_2.{suffix}"
+    shutil.copy(folder / f"unbiased.{suffix}", copy)
+    for _ in range(2):
+        found = compute_and_store(store, "d1/block_2", {"n": 16}, lambda: result(2))
+        np.testing.assert_array_equal(found["x"], result(2)["x"])
+    expected = f"{copy} holds the cell d1/unbiased, and is computed again."
+    assert capsys.readouterr().out.splitlines() == [expected]
+
+
+@pytest.mark.parametrize("trust", [False, True])
+def test_cells_without_a_name(tmp_path, capsys, trust):
+    """Files of older versions are computed again, with a line each, but where they are trusted."""
+    store, folder = Store(tmp_path, "a1", trust), tmp_path / "cells"
+    folder.mkdir()
+    (folder / "a.json").write_text(json.dumps(OLD))
+    (folder / "b.npz").write_bytes(saved(**ABOUT, x=np.arange(1)))
+    found = cells.cell(store, "a", {"n": 1}, lambda: {"x": 2})
+    assert found == {"x": 1 if trust else 2}
+    found = cells.arrays(store, "b", {"n": 1}, lambda: {"x": np.ones(1)})
+    np.testing.assert_array_equal(found["x"], [0 if trust else 1])
+    lines = [
+        f"{folder / name} holds a cell without a name, and is computed again."
+        for name in ("a.json", "b.npz")
+    ]
+    assert capsys.readouterr().out.splitlines() == ([] if trust else lines)
 
 
 def test_cells_of_other_code(tmp_path):
