@@ -47,6 +47,9 @@ def main() -> None:
     )
     run, options = command_line.parse(parser)
     names = [name for name in EXPERIMENTS if name in options.only]
+    reader = paper_repro.l21.networks.NAME
+    if run.npz and reader not in names:
+        parser.error(f"argument --npz: only {reader} reads it, got --only {' '.join(names)}")
     command_line.set_up(run)
     for i, name in enumerate(names, start=1):
         log(f"[{i}/{len(names)}] {name}, preset {run.preset}")

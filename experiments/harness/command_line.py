@@ -5,6 +5,7 @@ import dataclasses
 import functools
 import os
 import sys
+import tempfile
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -71,7 +72,8 @@ class Run:
         stale, number = store.stale()
         if stale:
             then = (
-                "they are kept (--trust-cells)."
+                "they are kept (--trust-cells), even those of older versions whose files do not "
+                "say which cell they hold."
                 if self.trust
                 else "what is needed of them is computed again (--trust-cells keeps them)."
             )
@@ -109,10 +111,18 @@ def existing_folder(text: str) -> Path:
 
 
 def output_folder(text: str) -> Path:
-    """Option type: a folder, or one that will be made."""
+    """Option type: a folder that can be written to, or one that can be made."""
     path = Path(text)
     if path.exists() and not path.is_dir():
         raise argparse.ArgumentTypeError(f"expected a folder, got the file {path}")
+    try:  # before hours of work, and without leaving anything
+        existing = next(folder for folder in (path, *path.parents) if folder.exists())
+        with tempfile.TemporaryDirectory(dir=existing):
+            pass
+    except OSError as error:
+        reason = error.strerror or type(error).__name__
+        expected = "expected a folder that can be written to"
+        raise argparse.ArgumentTypeError(f"{expected}, got {path} ({reason})") from None
     return path
 
 
@@ -226,9 +236,9 @@ def program(main: Callable[..., None]) -> Callable[..., None]:
     """
 
     @functools.wraps(main)
-    def wrapped(*arguments: Any) -> None:
+    def wrapped(*arguments: Any, **options: Any) -> None:
         try:
-            main(*arguments)
+            main(*arguments, **options)
         except (DataError, MissingExtra) as error:
             log(str(error), sys.stderr)
             raise SystemExit(2) from None
@@ -251,15 +261,29 @@ def set_up(run: Run) -> None:
 
 
 @program
-def main(experiment: Callable[[Run], None], file: str, description: str | None) -> None:
+def main(
+    experiment: Callable[[Run], None],
+    file: str,
+    description: str | None,
+    *,
+    data: bool = False,
+    npz: bool = False,
+) -> None:
     """Runs one experiment of a paper from the command line, in float64.
+
+    Without the data that it cannot do without, the exit status is that of wrong arguments, 2.
 
     Args:
         experiment: runs it.
         file: `__file__` of its module.
         description: what it does; the first line is taken.
+        data: whether it reads --data.
+        npz: whether it reads --npz.
     """
-    parser = option_parser(file, description, presets=PRESETS, data="optional", npz=True)
+    needed = "optional" if data else "none"
+    parser = option_parser(file, description, presets=PRESETS, data=needed, npz=npz)
     run, _ = parse(parser)
     set_up(run)
     experiment(run)
+    if run.skipped:
+        raise SystemExit(2)

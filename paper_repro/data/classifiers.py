@@ -21,6 +21,7 @@ below the tables say so. `numpy.savez(FILE, calibration_features=...)` writes su
 
 import dataclasses
 import io
+import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -110,6 +111,8 @@ def read_npz(path: Path) -> Classifier:
         DataError: if the file cannot be read, arrays are missing, or their shapes or values are
             wrong.
     """
+    if not zipfile.is_zipfile(path):  # where NumPy would propose to load it unsafely
+        raise DataError(f"--npz: expected a file of numpy.savez, got {path} (not a zip archive)")
     try:
         arrays = dict(np.load(io.BytesIO(path.read_bytes())))
     except Exception as error:  # what damaged files raise is no closed list

@@ -226,4 +226,4 @@ def run(run: command_line.Run) -> None:
 
 
 if __name__ == "__main__":
-    command_line.main(run, __file__, __doc__)
+    command_line.main(run, __file__, __doc__, data=True, npz=True)

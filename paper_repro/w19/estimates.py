@@ -104,11 +104,10 @@ def run(run: command_line.Run, parts: Sequence[str] = PARTS) -> None:
         plot_all(store.folder, groups, settings.figures)
 
 
+@command_line.program
 def main() -> None:
     """Runs the chosen parts from the command line, in float64."""
-    parser = command_line.option_parser(
-        __file__, __doc__, presets=command_line.PRESETS, data="optional", only=PARTS
-    )
+    parser = command_line.option_parser(__file__, __doc__, presets=command_line.PRESETS, only=PARTS)
     chosen, options = command_line.parse(parser)
     command_line.set_up(chosen)
     run(chosen, [part for part in PARTS if part in options.only])

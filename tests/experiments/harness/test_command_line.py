@@ -5,6 +5,10 @@ import pytest
 
 from experiments.harness import cells, command_line
 from experiments.harness.source import ROOT
+from paper_repro import __main__ as everything
+from paper_repro.l21 import crime
+from paper_repro.w19 import networks
+from paper_repro.w21 import ols
 
 
 def test_wrong_options_are_named(capsys, tmp_path):
@@ -28,6 +32,48 @@ def test_wrong_options_are_named(capsys, tmp_path):
     (tmp_path / "a").mkdir()
     with pytest.raises(ValueError, match=r"a/b\.csv, got none .*`python -m paper_repro"):
         run.published("a", "b.csv")
+
+
+def test_output_that_cannot_be_made(capsys, tmp_path):
+    parser = command_line.option_parser(cells.__file__, "")
+    (tmp_path / "file").touch()
+    with pytest.raises(SystemExit) as ended:
+        command_line.parse(parser, ["--output", str(tmp_path / "file" / "a")])
+    assert ended.value.code == 2
+    expected = "argument --output: expected a folder that can be written to, got "
+    assert f"{expected}{tmp_path / 'file' / 'a'} (" in capsys.readouterr().err
+    command_line.parse(parser, ["--output", str(tmp_path / "a" / "b")])
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]  # nothing is left behind
+
+
+def test_a_single_experiment_without_its_data_fails(capsys, tmp_path, monkeypatch):
+    """With and without --data, where the folder does not hold it; others take no such option."""
+    monkeypatch.setattr(command_line, "set_up", lambda run: None)  # which is for a whole process
+    experiments = {"l21.crime": crime, "w19.networks": networks}
+    for name, module in experiments.items():
+        for data in ([], ["--data", str(tmp_path)]):
+            arguments = [name, *data, "--output", str(tmp_path / "out")]
+            monkeypatch.setattr(sys, "argv", arguments)
+            with pytest.raises(SystemExit) as ended:
+                command_line.main(module.run, module.__file__, module.__doc__, data=True)
+            assert ended.value.code == 2
+            assert f"{module.NAME} is skipped: it needs the " in capsys.readouterr().out
+    monkeypatch.setattr(sys, "argv", ["w21.ols", "--data", str(tmp_path)])
+    with pytest.raises(SystemExit) as ended:
+        command_line.main(ols.run, ols.__file__, ols.__doc__)
+    assert ended.value.code == 2
+    assert "unrecognized arguments: --data" in capsys.readouterr().err
+
+
+def test_npz_without_its_reader(capsys, tmp_path, monkeypatch):
+    (tmp_path / "a.npz").touch()
+    arguments = ["paper_repro", "--only", "w21_ols", "--npz", str(tmp_path / "a.npz")]
+    monkeypatch.setattr(sys, "argv", arguments)
+    with pytest.raises(SystemExit) as ended:
+        everything.main()
+    assert ended.value.code == 2
+    expected = "argument --npz: only l21_networks reads it, got --only w21_ols"
+    assert expected in capsys.readouterr().err
 
 
 PROGRAM = """

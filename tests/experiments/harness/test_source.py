@@ -100,7 +100,8 @@ def test_one_line_says_that_the_code_has_changed(main, tmp_path, monkeypatch, ca
     assert values(run, 3) == [3]
     assert values(run, 6, 7) == [3, 7]
     assert capsys.readouterr().out.splitlines() == [
-        "one: the code has changed since 2 of 2 cells; they are kept (--trust-cells).",
+        "one: the code has changed since 2 of 2 cells; they are kept (--trust-cells), even those "
+        "of older versions whose files do not say which cell they hold.",
         "one: the code has changed since 2 of 3 cells; what is needed of them is computed again "
         "(--trust-cells keeps them).",
         "one: the code has changed since 1 of 3 cells; what is needed of them is computed again "
