@@ -102,8 +102,8 @@ class NaiveRow(NamedTuple):
 
 NAIVE_NAMES = {
     "printed": "as printed",
-    "printed_missing": "missing",
-    "clipped_missing": "missing ",
+    "printed_missing": "as printed: missing",
+    "clipped_missing": "clipped: missing",
 }
 
 

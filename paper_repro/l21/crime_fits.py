@@ -36,10 +36,10 @@ SAME = "same 500"  # communities for recalibration and evaluation
 MAXIMUM_NOTE = """
 Maximum over the groups of the MCE within the group, 5 equal intervals, on the evaluation part: mean
 and standard deviation over {seeds} networks, as in Table 1 of L21 (setting 1). Floor: what it is
-on average if what came is redrawn from the confidences of the method itself ({redraws} times for
-each network), that is, if these are calibrated. It is not zero, because cells (group, bin) of small
-groups hold few communities and the maximum is mostly chance in these: a published value below the
-floor cannot come from such cells.
+on average if the outcomes are redrawn from the confidences of the method itself ({redraws} times
+for each network), that is, if these are calibrated. It is not zero, because cells (group, bin) of
+small groups hold few communities and the maximum is mostly chance in these: a published value below
+the floor cannot come from such cells.
 
 "200 epochs" is the training that gives the published row without recalibration, "stopped" the one
 that the paper describes; all others are after 200 epochs. Groups are those of the largest
@@ -55,9 +55,9 @@ FITS_NOTE = f"""
 For each number of Tables 1 and 3 of L21 (setting 1) the closest of the {{num}} combinations of what
 it leaves open (`combinations`), and how many of them fit it: means over {{seeds}} networks that are
 at most {LARGEST:g} standard errors away, those of both means together, after the rounding of the
-published one. That is a wide door, since the best of many may fit by chance. Lowest floor: what a
-calibrated model would have (`table_1`) in the one of the combinations where this is smallest, those
-left out that recalibrate with the labels of the evaluation. Verdict: "fits", "none fits", or, of
+published one. That is a lenient criterion, since the best of many may fit by chance. Lowest floor:
+what a calibrated model would have (`table_1`) in the one of the combinations where this is
+smallest, those left out that recalibrate with the labels of the evaluation. Verdict: "fits", "none fits", or, of
 those that fit none, "below the floor" where the published value is, by more than {LARGEST:g}
 standard errors.
 

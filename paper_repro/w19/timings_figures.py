@@ -33,7 +33,7 @@ def plot(folder: Path, rows: Sequence[dict[str, Any]]) -> None:
             label = with_subscripts(name)
             axes.plot([row["n"] for row in chosen], values, "o", ms=3, label=label, **style)
         axes.set(xscale="log", yscale="log", xlabel="samples $n$", title=f"$m$ = {m}")
-    panels[0].set_ylabel("time of one evaluation [s]")
+    panels[0].set_ylabel("time of one evaluation (s)")
     handles, labels = panels[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=4)
     save_figure(folder, "figure_37", figure)
