@@ -57,9 +57,9 @@ it leaves open (`combinations`), and how many of them fit it: means over {{seeds
 at most {LARGEST:g} standard errors away, those of both means together, after the rounding of the
 published one. That is a lenient criterion, since the best of many may fit by chance. Lowest floor:
 what a calibrated model would have (`table_1`) in the one of the combinations where this is
-smallest, those left out that recalibrate with the labels of the evaluation. Verdict: "fits", "none fits", or, of
-those that fit none, "below the floor" where the published value is, by more than {LARGEST:g}
-standard errors.
+smallest, those left out that recalibrate with the labels of the evaluation. Verdict: "fits",
+"none fits", or, of those that fit none, "below the floor" where the published value is, by more
+than {LARGEST:g} standard errors.
 
 {{summary}}
 """
