@@ -168,3 +168,26 @@ def test_levels(n, num_members):
     number = 1000 if num_members < 11 else 200
     for found in jax.lax.map(pvalues, jax.random.split(KEY, number)):
         assert abs(np.mean(found <= 0.05) - 0.05) < 3 * np.sqrt(0.05 * 0.95 / number)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:predictions. targets are redrawn")
+def test_redrawing_from_the_members_rejects_calibrated_ensembles():
+    """What `docs/which_test.md` says about it: five members, n = 64."""
+
+    @jax.jit
+    def pvalues(key):
+        law_key, key, test_key = jax.random.split(key, 3)
+        loc = jax.random.uniform(law_key, (64, 1))
+        values = loc + 0.1 * jax.random.normal(key, (64, 6))
+        data = Samples(values[:, 1:]), values[:, 0]
+        kernel = TensorProduct(Exponential(0.3, Wasserstein()), SquaredExponential(0.1))
+        return [
+            exact_skce_test(test_key, kernel, *data, num_samples=199, statistic=name).pvalue
+            for name in ("biased", "omnibus")
+        ]
+
+    found = jax.lax.map(pvalues, jax.random.split(KEY, 300))
+    biased, omnibus = (np.mean(values <= 0.05) for values in found)
+    assert abs(biased - 0.39) < 3 * np.sqrt(0.39 * 0.61 / 300)
+    assert omnibus > 0.9
