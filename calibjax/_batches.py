@@ -31,10 +31,28 @@ def in_batches(
     Returns:
         The same pytree, [num_samples, ...] each.
     """
-    keys = jax.random.split(key, num_samples)
-    num_batches = -(-num_samples // batch_size)
-    size = -(-num_samples // num_batches)
-    keys = jnp.concatenate([keys, keys[: num_batches * size - num_samples]])
-    values = lax.map(evaluate, keys.reshape(num_batches, size))
+    return map_batches(jax.random.split(key, num_samples), evaluate, batch_size)
+
+
+def map_batches(items: PyTree, evaluate: Callable[[Any], Any], batch_size: int) -> PyTree:
+    """Values of `evaluate` for all items, a pytree with leading axis, `batch_size` of them at once.
+
+    Args:
+        items: pytree of arrays, [N, ...] each.
+        evaluate: items of a batch, [b, ...] each, to a pytree of values, [b, ...] each.
+        batch_size: largest b.
+
+    Returns:
+        The pytree of values, [N, ...] each.
+    """
+    number = jax.tree.leaves(items)[0].shape[0]
+    num_batches = -(-number // batch_size)
+    size = -(-number // num_batches)
+
+    def split(x: jax.Array) -> jax.Array:
+        padded = jnp.concatenate([x, x[: num_batches * size - number]])
+        return padded.reshape(num_batches, size, *x.shape[1:])
+
+    values = lax.map(evaluate, jax.tree.map(split, items))
     shape = (num_batches * size,)
-    return jax.tree.map(lambda x: x.reshape(*shape, *x.shape[2:])[:num_samples], values)
+    return jax.tree.map(lambda x: x.reshape(*shape, *x.shape[2:])[:number], values)

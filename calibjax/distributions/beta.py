@@ -1,6 +1,8 @@
 """Beta distribution of a proportion."""
 
 import dataclasses
+import functools
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -15,6 +17,7 @@ from calibjax.distributions.constraints import positive, proportion
 _NUM_TERMS = 150  # of the continued fraction; enough for parameters up to 1e4
 
 
+@jax.custom_jvp
 def _cdf(alpha: jax.Array, beta: jax.Array, y: jax.Array) -> jax.Array:
     """Regularised incomplete beta function, 0 < y < 1, by its continued fraction.
 
@@ -36,6 +39,16 @@ def _cdf(alpha: jax.Array, beta: jax.Array, y: jax.Array) -> jax.Array:
     density = log_dirichlet_density(jnp.stack([a, b], -1), jnp.stack([x, rest], -1))
     tail = jnp.exp(density + jnp.log(x) + jnp.log(rest)) / (a * fraction)
     return jnp.where(is_upper, 1 - tail, tail)
+
+
+@_cdf.defjvp
+def _(primals: tuple[Any, ...], tangents: tuple[Any, ...]) -> tuple[jax.Array, jax.Array]:
+    """The derivative in y is the density; differentiating the fraction overflows at small y."""
+    alpha, beta, y = primals
+    by_parameters = functools.partial(_cdf.fun, y=y)
+    value, slope = jax.jvp(by_parameters, (alpha, beta), tangents[:2])
+    density = log_dirichlet_density(jnp.stack([alpha, beta], -1), jnp.stack([y, 1 - y], -1))
+    return value, slope + jnp.exp(density) * tangents[2]
 
 
 @record

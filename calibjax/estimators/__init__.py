@@ -11,7 +11,7 @@ from calibjax.estimators.kernel import (
     skce_block,
 )
 from calibjax.estimators.kernel_density import kde_bandwidth, kde_calibration_error
-from calibjax.estimators.lenses import class_wise, group_classes, top_label
+from calibjax.estimators.lenses import OneVersusRest, class_wise, group_classes, top_label
 from calibjax.estimators.local import LocalErrors, lce, local_errors, mean_lce, mlce
 from calibjax.estimators.mean_embedding import embedding_difference, ucme, witness
 from calibjax.estimators.neighbourhoods import Neighbourhood
@@ -23,6 +23,7 @@ __all__ = [
     "LocalErrors",
     "MedianVarianceBins",
     "Neighbourhood",
+    "OneVersusRest",
     "ReliabilityCurve",
     "SpreadEstimate",
     "UniformBins",

@@ -73,10 +73,15 @@ def checked_samples(
     """Checks kernel and data; returns the kernel and the samples (predictions, targets)."""
     kernel = _checks.kernel_values(kernel)
     predictions, targets = _checks.predictions_and_targets(predictions, targets, minimum=minimum)
+    refuse_without_expectations(kernel, predictions)
+    return kernel, (predictions, targets)
+
+
+def refuse_without_expectations(kernel: Kernel, predictions: Distribution) -> None:
+    """Refuses target kernels whose values the expectations do not support."""
     for part in jax.tree.leaves(kernel, is_leaf=lambda part: isinstance(part, TensorProduct)):
         if isinstance(part, TensorProduct):
             check_expectations(part.target, predictions)
-    return kernel, (predictions, targets)
 
 
 @jax.jit

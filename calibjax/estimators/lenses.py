@@ -15,6 +15,7 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from calibjax import _checks
+from calibjax._pytree import record
 from calibjax.distributions import Bernoulli, Categorical, WithFeatures
 from calibjax.distributions.base import ClassPredictions
 from calibjax.distributions.features import like
@@ -71,6 +72,36 @@ def top_label(predictions: ClassPredictions, targets: ArrayLike) -> tuple[Bernou
 def _top_label(probs: jax.Array, targets: jax.Array) -> tuple[Bernoulli, jax.Array]:
     confidences = jnp.max(_nan_where_unknown(probs, targets), 1)
     return Bernoulli(confidences), (targets == jnp.argmax(probs, 1)).astype(int)
+
+
+@record
+class OneVersusRest:
+    """Lens on one class: its probability, and whether it was observed.
+
+    `OneVersusRest(c)(predictions, targets)` is data set c of `class_wise`.
+
+    Attributes:
+        label: c, from 0.
+
+    >>> import jax.numpy as jnp
+    >>> from calibjax.distributions import Categorical
+    >>> predictions = Categorical(jnp.array([[0.75, 0.25], [0.5, 0.5]]))
+    >>> probabilities, observed = OneVersusRest(1)(predictions, jnp.array([0, 1]))
+    >>> print(probabilities.probs, observed)
+    [0.25 0.5 ] [0 1]
+    """
+
+    label: jax.Array | int
+
+    def __call__(
+        self, predictions: ClassPredictions, targets: ArrayLike
+    ) -> tuple[Bernoulli, jax.Array]:
+        """The probabilities of the class, `Bernoulli`s, and their targets, 0 or 1, [n]."""
+        probs, labels = _checked(predictions, targets)
+        label = _checks.labels("label", jnp.asarray(self.label), probs.shape[1])
+        known = _nan_where_unknown(probs, labels)
+        own = known.at[:, label].get(mode="fill", fill_value=jnp.nan, wrap_negative_indices=False)
+        return like(predictions, Bernoulli(own)), (labels == label).astype(int)
 
 
 def class_wise(predictions: ClassPredictions, targets: ArrayLike) -> tuple[Bernoulli, jax.Array]:

@@ -1,5 +1,6 @@
 """Tests of the null hypothesis that a model is calibrated, and confidence intervals."""
 
+from calibjax.hypothesis_tests.aggregated import aggregated_skce_test
 from calibjax.hypothesis_tests.asymptotic import block_skce_test, bootstrap_skce_test
 from calibjax.hypothesis_tests.clusters import cluster_skce_test
 from calibjax.hypothesis_tests.components import Component, SKCEComponents
@@ -12,6 +13,7 @@ from calibjax.hypothesis_tests.distribution_free import (
 )
 from calibjax.hypothesis_tests.ensembles import ensemble_skce_test, rank_histogram_test
 from calibjax.hypothesis_tests.exact import exact_skce_test, exact_test
+from calibjax.hypothesis_tests.families import default_kernels
 from calibjax.hypothesis_tests.groups import group_calibration_test
 from calibjax.hypothesis_tests.intervals import (
     ConfidenceInterval,
@@ -33,6 +35,7 @@ __all__ = [
     "Component",
     "ConfidenceInterval",
     "SKCEComponents",
+    "aggregated_skce_test",
     "block_skce_test",
     "bootstrap_skce_confidence_interval",
     "bootstrap_skce_test",
@@ -42,6 +45,7 @@ __all__ = [
     "combine_results",
     "consistency_test",
     "coverage_test",
+    "default_kernels",
     "distribution_free_skce_confidence_interval",
     "distribution_free_skce_test",
     "draw_test_locations",

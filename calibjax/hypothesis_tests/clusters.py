@@ -102,8 +102,8 @@ def cluster_skce_test(
     is compared with U_ε, in which H_ab has the factor ε_a ε_b for random signs ε = ±1: flipping the
     sign of all residuals of a cluster hardly changes the distribution of a sum over many clusters
     if the model is calibrated. The test is asymptotic in the number of clusters (its level is 0.03
-    to 0.05 with 20), and does not detect predictions that are too wide or too narrow without an
-    error of the mean; see `SKCEComponents`.
+    to 0.05 with 20), and hardly detects predictions that are too wide or too narrow without an
+    error of the mean, since it leaves out the component "spread" of `SKCEComponents`.
 
     Args:
         key: a JAX random key.

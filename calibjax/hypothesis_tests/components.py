@@ -15,11 +15,16 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
+from calibjax import _checks
 from calibjax._pytree import record
 from calibjax.hypothesis_tests.pools import simulated_pvalue, standardised
 
-STATISTICS = ("omnibus", "biased", "unbiased", "spread")
+_ORDER = ("biased", "unbiased", "spread")
+STATISTICS = ("omnibus", *_ORDER)
+_MARK = "  <- loudest"
+_SHOWN_KERNELS = 3  # of a family
 
 
 @record
@@ -56,6 +61,8 @@ class SKCEComponents:
             negative one that they scatter less (too wide, underconfident).
         num_targets: n.
         ranked: which statistic the test ranks, one of `STATISTICS`.
+        family: of `aggregated_skce_test` the tree of which the kernels are the leaves. All other
+            attributes of the components then have a last axis [K] in the order of `kernel_names`.
     """
 
     biased: Component
@@ -63,19 +70,47 @@ class SKCEComponents:
     spread: Component
     num_targets: int = dataclasses.field(metadata={"static": True})
     ranked: str = dataclasses.field(metadata={"static": True})
+    family: Any = dataclasses.field(default=None, metadata={"static": True})
+
+    @property
+    def kernel_names(self) -> tuple[str, ...]:
+        """Keys or places of the kernels of a family."""
+        if self.family is None:
+            raise ValueError("family: expected the components of several kernels, got those of one")
+        numbered = jax.tree.unflatten(self.family, range(self.family.num_leaves))
+        paths = jax.tree_util.tree_leaves_with_path(numbered)
+        return tuple(jax.tree_util.keystr(path, simple=True, separator=", ") for path, _ in paths)
+
+    @property
+    def loudest_kernel(self) -> str:
+        """Name of the kernel with the largest score of all."""
+        return self.kernel_names[int(np.argmax(np.max(list(self._scores().values()), 0)))]
+
+    def _scores(self) -> dict[str, Any]:
+        """Scores for large values of the statistics."""
+        return {
+            "biased": self.biased.score,
+            "unbiased": self.unbiased.score,
+            "spread": jnp.abs(self.spread.score),
+        }
+
+    def of_kernel(self, name: str) -> "SKCEComponents":
+        """The components of one kernel of a family."""
+        names = self.kernel_names
+        place = names.index(_checks.choice("name", name, names))
+        own = jax.tree.map(lambda leaf: leaf[..., place], self)
+        return dataclasses.replace(own, family=None)
 
     @property
     def loudest(self) -> str:
         """Name of the component with the largest score (in absolute value for the spread)."""
-        scores = {
-            "biased": self.biased.score,
-            "unbiased": self.unbiased.score,
-            "spread": abs(self.spread.score),
-        }
+        scores = {name: jnp.max(score) for name, score in self._scores().items()}
         return max(scores, key=scores.__getitem__)
 
     def described(self) -> str:
-        """The components in words, one line each; needs concrete values."""
+        """The components, or the loudest kernels, in words, one line each; of concrete values."""
+        if self.family is not None:
+            return self._loudest_kernels()
         more = float(self.spread.score) > 0
         spread = "more than predicted: too narrow" if more else "less than predicted: too wide"
         words = {
@@ -87,15 +122,27 @@ class SKCEComponents:
         lines = []
         for name, text in words.items():
             part = getattr(self, name)
-            mark = "  <- loudest" if name == self.loudest else ""
+            mark = _MARK if name == self.loudest else ""
             numbers = f"p = {float(part.pvalue):<8.2g} score {float(part.score):+.1f}"
             lines.append(f"  {name:8}  {text:{width}}  {numbers}{mark}")
         return "\n".join(lines)
 
+    def _loudest_kernels(self) -> str:
+        """One line for each of the three kernels with the largest scores."""
+        names, scores = self.kernel_names, np.max(list(self._scores().values()), 0)
+        loudest = np.argsort(-scores)[:_SHOWN_KERNELS]
+        width = max(len(names[i]) for i in loudest)
+        lines = []
+        for i in loudest:
+            one = self.of_kernel(names[i])
+            words = one.described().split("\n")[_ORDER.index(one.loudest)]
+            lines.append(f"  {names[i]:{width}}  {words.removesuffix(_MARK).strip()}")
+        return "\n".join(lines)
 
-@functools.partial(jax.jit, static_argnames=("num_targets", "ranked"))
+
+@functools.partial(jax.jit, static_argnames=("num_targets", "ranked", "family"))
 def skce_components(
-    unbiased: jax.Array, diagonal: jax.Array, *, num_targets: int, ranked: str
+    unbiased: jax.Array, diagonal: jax.Array, *, num_targets: int, ranked: str, family: Any = None
 ) -> tuple[jax.Array, SKCEComponents]:
     """The components of a pool, and the statistic to rank.
 
@@ -107,17 +154,18 @@ def skce_components(
     exact.
 
     Args:
-        unbiased: SKCE_u, observed value first, [B + 1].
-        diagonal: D, [B + 1].
+        unbiased: SKCE_u, observed value first, [B + 1], or [B + 1, K] for several kernels.
+        diagonal: D, of the same shape.
         num_targets: n.
         ranked: one of `STATISTICS`.
+        family: the tree of which several kernels are the leaves.
 
     Returns:
-        The pool of the statistic, [B + 1], and the components.
+        The pool of the statistic, of the same shape, and the components.
     """
     n = num_targets
     off_diagonal = (n - 1) * unbiased
-    typical = jnp.mean(diagonal, where=jnp.isfinite(diagonal))
+    typical = jnp.mean(diagonal, 0, where=jnp.isfinite(diagonal))
     both = standardised(jnp.cbrt(off_diagonal + diagonal))
     mean_only = standardised(jnp.cbrt(off_diagonal + typical))
     spread = standardised(jnp.cbrt(diagonal))
@@ -138,6 +186,7 @@ def skce_components(
         component(diagonal, spread, jnp.abs(spread)),
         num_targets,
         ranked,
+        family,
     )
     return statistics[ranked], components
 
@@ -155,4 +204,5 @@ def pooled(first: SKCEComponents, *others: SKCEComponents) -> tuple[jax.Array, S
         pool(lambda part: part.spread),
         num_targets=first.num_targets,
         ranked=first.ranked,
+        family=first.family,
     )

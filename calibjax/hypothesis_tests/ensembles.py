@@ -7,6 +7,7 @@ number of members, in contrast to redrawing targets from the members.
 """
 
 import dataclasses
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -76,8 +77,8 @@ def ensemble_skce_test(
         ValueError: if shapes or values are wrong, there are weights, n < 2 or m < 2.
 
     Cost: if r of the draws determine the target kernel at all others to rounding errors, as for
-    smooth kernels, n m r² once and n² r per redraw; otherwise n² m² / 2 evaluations of the target
-    kernel per redraw.
+    smooth kernels, and the values are not traced, n m r² for each batch of redraws and n² r per
+    redraw; otherwise n² m² / 2 evaluations of the target kernel per redraw.
 
     References: none of the four papers has it. Ranks in the pool are those of Anderson (1996), A
     method for producing and evaluating probabilistic forecasts from ensemble model integrations.
@@ -95,20 +96,20 @@ def ensemble_skce_test(
     >>> print(f"{test(jax.random.key(1), kernel, ensembles, targets + 0.7).pvalue:.3f}")
     0.001
     """
-    ensembles = _checked(ensembles, 2)
+    ensembles = checked_ensembles(ensembles, 2)
     kernel, (ensembles, targets) = checked_samples(kernel, ensembles, targets, minimum=2)
-    pool = _pool(ensembles, targets)
+    pool = with_targets(ensembles, targets)
     result = ranked_skce(
         key,
         kernel,
-        like(ensembles, Samples(pool)),
+        pool,
         targets,
         num_samples=num_samples,
         statistic=statistic,
         batch_size=batch_size,
     )
     # f(z_i0) − μ_i = (m + 1) / m · r_i
-    size = pool.shape[1]
+    size = pool.values.shape[1]
     return dataclasses.replace(result, estimate=(size / (size - 1)) ** 2 * result.estimate)
 
 
@@ -167,9 +168,9 @@ def rank_histogram_test(
     """
     key = _checks.random_key(key)
     num_samples = _checks.number_of_draws("num_samples", num_samples)
-    ensembles = _checked(ensembles, 1)
+    ensembles = checked_ensembles(ensembles, 1)
     ensembles, targets = _checks.predictions_and_targets(ensembles, targets)
-    pool = _pool(ensembles, targets)
+    pool = bare(with_targets(ensembles, targets)).values
     n, size = pool.shape[:2]
     if batch_size is None:
         batch_size = default_batch_size(_BYTES_PER_RANK * (n + size))
@@ -191,24 +192,24 @@ def rank_histogram_test(
     return dataclasses.replace(result, estimate=_checks.nan_with(frequencies, pool))
 
 
-def _checked(ensembles: Samples, minimum: int) -> Samples:
+def checked_ensembles(ensembles: Any, minimum: int, name: str = "ensembles") -> Any:
     """Refuses what is not a batch of ensembles of equally likely members."""
     if not isinstance(bare(ensembles), Samples):
         raise TypeError(
-            "ensembles: expected a batch of ensembles, distributions.Samples, got "
+            f"{name}: expected a batch of ensembles, distributions.Samples, got "
             f"{_checks.described(ensembles)}"
         )
     if ensembles.weights is not None:
         raise ValueError(
-            "ensembles.weights: expected None, since weighted members and the target are not "
+            f"{name}.weights: expected None, since weighted members and the target are not "
             f"exchangeable, got {ensembles.weights}"
         )
-    return _checks.batch(ensembles, minimum=minimum, name="ensembles")
+    return _checks.batch(ensembles, minimum=minimum, name=name)
 
 
-def _pool(ensembles: Samples, targets: PyTree) -> jax.Array:
-    """Targets, then members, [n, m + 1] or [n, m + 1, d]."""
-    return jnp.concatenate([targets[:, None], ensembles.values], 1)
+def with_targets(ensembles: Samples, targets: PyTree) -> Samples:
+    """The pools of the target and the members of each ensemble, in this order."""
+    return like(ensembles, Samples(jnp.concatenate([targets[:, None], ensembles.values], 1)))
 
 
 @jax.jit

@@ -7,7 +7,6 @@ and every statistic.
 """
 
 import functools
-import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -15,24 +14,18 @@ import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
-from calibjax import _checks, pairwise
-from calibjax._arithmetic import UNROLLED
-from calibjax._batches import default_batch_size, in_batches
+from calibjax import _checks
+from calibjax._batches import default_batch_size
 from calibjax._compilation import compiled_once
-from calibjax._pytree import PyTree, record
+from calibjax._pytree import PyTree
 from calibjax.distributions.base import Distribution
-from calibjax.distributions.features import bare
-from calibjax.distributions.samples import Samples
-from calibjax.distributions.sampling import check_draws, draw
-from calibjax.estimators.kernel import checked_samples, sample_pair
+from calibjax.distributions.sampling import check_draws
+from calibjax.estimators.kernel import checked_samples
 from calibjax.hypothesis_tests.components import STATISTICS, skce_components
+from calibjax.hypothesis_tests.redraws import checked_batch_size, evaluate_pool, family_of, redrawn
 from calibjax.hypothesis_tests.result import CalibrationTestResult, simulated_result, skce_result
-from calibjax.hypothesis_tests.simulation import bytes_of_tile, checked_statistic
-from calibjax.kernels import Kernel, TensorProduct
-from calibjax.kernels.base import prediction_kernel
-from calibjax.kernels.expectations import features, prepare_features
-
-Parts = tuple[jax.Array, jax.Array]  # means of h off and on the diagonal
+from calibjax.hypothesis_tests.simulation import bytes_of_tile, checked_statistic, warn_of_members
+from calibjax.kernels import Kernel
 
 
 def exact_test(
@@ -173,107 +166,9 @@ def observed_and_redrawn(
 
     def redraw(key: jax.Array, data: PyTree, predictions: Distribution) -> PyTree:
         each = jax.vmap(functools.partial(statistic, data), (None, 0))
-        return _redrawn(key, each, predictions, num_samples, batch_size)
+        return redrawn(key, each, predictions, num_samples, batch_size)
 
     return observed, compiled_once(redraw, key, data, predictions)
-
-
-def _redrawn(
-    key: jax.Array,
-    statistic: Callable[[Any, Any], Any],
-    predictions: Distribution,
-    num_samples: int,
-    batch_size: int,
-) -> PyTree:
-    """Redrawn values of a statistic of batches, (predictions, [b, n, ...]) → [b, ...]."""
-
-    def batch(keys: jax.Array) -> PyTree:
-        return statistic(predictions, jax.vmap(draw, (0, None))(keys, predictions))
-
-    return in_batches(key, batch, num_samples, batch_size)
-
-
-@record
-class _ByFeatures:
-    """Means of h off and on the diagonal, by matrix products of features."""
-
-    kernel: TensorProduct
-    prepared: Any
-
-    def __call__(self, predictions: Distribution, targets: ArrayLike) -> Parts:
-        """Means of k_P(p_i, p_j) ⟨f_i, f_j⟩ for targets [b, n, ...], [b] each."""
-        one = functools.partial(features, self.kernel.target, self.prepared)
-        values = jax.vmap(jax.vmap(one), in_axes=(None, 0), out_axes=1)(predictions, targets)
-        n, size, _ = values.shape
-        weights = values.reshape(n, -1)
-        forms = pairwise.split_quadratic_forms(
-            prediction_kernel, self.kernel.prediction, predictions, weights
-        )
-        return _as_means(n, *(form.reshape(size, -1).sum(-1) for form in forms))
-
-    def num_bytes(self, predictions: Distribution, targets: ArrayLike) -> int:
-        """Memory of one redraw: its features, [n, r]."""
-        first = jax.tree.map(lambda leaf: leaf[0], (predictions, targets))
-        one = jax.eval_shape(functools.partial(features, self.kernel.target, self.prepared), *first)
-        return 16 * _checks.leading_size("targets", targets) * one.size
-
-
-@record
-class _ByPairs:
-    """The same means by pairs; terms that depend on predictions only are computed once."""
-
-    kernel: Kernel
-
-    def __call__(self, predictions: Distribution, targets: ArrayLike) -> Parts:
-        """Means for targets [b, n, ...], [b] each."""
-        n = jax.tree.leaves(targets)[0].shape[1]
-
-        def means(y: ArrayLike) -> Parts:
-            samples = predictions, y
-            first = jax.tree.map(lambda leaf: leaf[0], samples)
-            dtype = jax.eval_shape(sample_pair, self.kernel, first, first).dtype
-            ones = jnp.ones((n, 1), dtype)
-            parts = pairwise.split_quadratic_forms(sample_pair, self.kernel, samples, ones)
-            return _as_means(n, *(part[0] for part in parts))
-
-        return jax.vmap(means)(targets)
-
-    def num_bytes(self, predictions: Distribution, targets: ArrayLike) -> int:
-        """Memory of one redraw: a tile, or one per component of the targets if these are many."""
-        n = _checks.leading_size("targets", targets)
-        num_components = sum(leaf.size // n for leaf in jax.tree.leaves(targets))
-        wide = num_components if num_components > UNROLLED else 1
-        return wide * bytes_of_tile(n)
-
-
-def _statistic(
-    kernel: Kernel, predictions: Distribution, targets: ArrayLike
-) -> _ByFeatures | _ByPairs:
-    """Uses features if this data set has any, otherwise pairs."""
-    if isinstance(kernel, TensorProduct):
-        prepared = prepare_features(kernel.target, predictions, targets)
-        if prepared is not None:
-            return _ByFeatures(kernel, prepared)
-    return _ByPairs(kernel)
-
-
-def _as_means(n: int, off_diagonal: jax.Array, diagonal: jax.Array) -> Parts:
-    return off_diagonal / (n * (n - 1)), diagonal / n
-
-
-@functools.partial(jax.jit, static_argnums=(4, 5))
-def _pool(
-    key: jax.Array,
-    statistic: _ByFeatures | _ByPairs,
-    predictions: Distribution,
-    targets: ArrayLike,
-    num_samples: int,
-    batch_size: int,
-) -> Parts:
-    """Means of h off and on the diagonal for the observed targets, then for the redrawn ones."""
-    observed = statistic(predictions, jax.tree.map(lambda y: y[None], targets))
-    redrawn = _redrawn(key, statistic, predictions, num_samples, batch_size)
-    return jax.tree.map(lambda *values: jnp.concatenate(values), observed, redrawn)
 
 
 def exact_skce_test(
@@ -349,13 +244,7 @@ def exact_skce_test(
       spread    targets scatter less than predicted: too wide  p = 0.001    score -6.1  <- loudest
     """
     kernel, (predictions, targets) = checked_samples(kernel, predictions, targets, minimum=2)
-    if isinstance(bare(predictions), Samples):
-        warnings.warn(
-            "predictions: targets are redrawn from the draws, which rejects calibrated ensembles "
-            "of few members; ensemble_skce_test is exact for every number of members",
-            UserWarning,
-            stacklevel=2,
-        )
+    warn_of_members(predictions)
     return ranked_skce(
         key,
         kernel,
@@ -382,11 +271,10 @@ def ranked_skce(
     num_samples = _checks.number_of_draws("num_samples", num_samples)
     statistic = _checks.choice("statistic", statistic, STATISTICS)
     check_draws(predictions, targets)
-    one_pass = _statistic(kernel, predictions, targets)
-    if batch_size is None:
-        batch_size = default_batch_size(one_pass.num_bytes(predictions, targets))
-    batch_size = _checks.size_in_range("batch_size", batch_size, 1)
-    unbiased, diagonal = _pool(key, one_pass, predictions, targets, num_samples, batch_size)
+    family = family_of([(None, kernel)], predictions, targets)
+    batch_size = checked_batch_size(batch_size, family)
+    parts = evaluate_pool(key, family, predictions, targets, num_samples, batch_size)
+    unbiased, diagonal = (part[:, 0] for part in parts)
     n = _checks.leading_size("targets", targets)
     pool, components = skce_components(unbiased, diagonal, num_targets=n, ranked=statistic)
     return skce_result(pool, components, unbiased[0], draws="redrawn targets")

@@ -13,6 +13,7 @@ from calibjax import _checks, pairwise
 from calibjax._arithmetic import matmul
 from calibjax._batches import in_batches
 from calibjax._pytree import PyTree, record
+from calibjax.distributions import StudentT
 from calibjax.distributions.base import Distribution
 from calibjax.estimators.kernel import checked_samples, sample_pair
 from calibjax.hypothesis_tests.centering import diagonal, row_means
@@ -58,7 +59,7 @@ def _jackknife(
         rows = (n * row_means(kernel, samples) - diagonal(kernel, samples)) / (n - 1)
         estimate, is_row = pairwise.mean_over_pairs(sample_pair, kernel, samples), True
     else:
-        n = clusters.number
+        n = clusters.number.astype(clusters.weights.dtype)  # its square overflows as an integer
         rows, is_row = cluster_means(kernel, samples, clusters)
         estimate = jnp.sum(rows) / n
     # Without row i the estimate is (n U − 2 r_i) / (n − 2).
@@ -108,8 +109,11 @@ def skce_confidence_interval(
         confidence_level: in (0, 1).
         side: "two-sided", or "lower" for a lower limit only.
         clusters: for dependent samples, integers that are equal within clusters, as in
-            `cluster_skce_test`, [n]: the estimate then leaves out pairs within clusters, and
-            clusters take the place of samples in the jackknife.
+            `cluster_skce_test`, [n]: the estimate then leaves out pairs within clusters, clusters
+            take the place of samples in the jackknife, and z is the quantile of Student's
+            distribution with G − 1 degrees of freedom. Of shifted normals in clusters of 4 with
+            correlation 0.5 the 95 % interval covers the SKCE in 90 % of the data sets with 10
+            clusters, in 93 % with 30 and in 95 % with 100.
 
     Returns:
         The interval, around the unbiased estimate.
@@ -142,10 +146,18 @@ def skce_confidence_interval(
     found = None if clusters is None else checked_clusters(clusters, kernel, samples)
     estimate, error = _jackknife(kernel, samples, found)
     _refuse_undefined(error, estimate)
-    tail = (1 - level) / (2 if side == "two-sided" else 1)
-    reach = -ndtri(jnp.asarray(tail, estimate.dtype)) * error
+    tail = jnp.asarray((1 - level) / (2 if side == "two-sided" else 1), estimate.dtype)
+    reach = -_quantile(tail, found) * error
     high = estimate + reach if side == "two-sided" else jnp.full_like(estimate, jnp.inf)
     return ConfidenceInterval(estimate - reach, high, estimate, error)
+
+
+def _quantile(tail: jax.Array, clusters: Clusters | None) -> jax.Array:
+    """That of the standard normal distribution; for G clusters Student's with G − 1 degrees."""
+    if clusters is None:
+        return ndtri(tail)
+    zero = jnp.zeros_like(tail)
+    return StudentT((clusters.number - 1).astype(tail.dtype), zero, zero + 1).icdf(tail)
 
 
 @functools.partial(jax.jit, static_argnames=("num_samples", "batch_size"))

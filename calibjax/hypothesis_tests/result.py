@@ -48,7 +48,7 @@ class CalibrationTestResult:
         parts = [f"pvalue={_shown(self.pvalue)}"]
         if (error := self.pvalue_standard_error) is not None and _is_number(error):
             parts[0] += f" ± {_shown(error, 1)}"
-        if self.adjusted_pvalue is not None:
+        if self.adjusted_pvalue is not None and len(jax.tree.leaves(self.adjusted_pvalue)) <= 10:
             parts.append(f"adjusted_pvalue={_shown(self.adjusted_pvalue)}")
         parts += [f"statistic={_shown(self.statistic)}", f"estimate={_shown(self.estimate)}"]
         if self.null_samples is not None:
@@ -60,7 +60,7 @@ class CalibrationTestResult:
 
     def __str__(self) -> str:
         """The same, followed by one line for each component."""
-        if self.components is None or not _is_number(self.components.spread.score):
+        if self.components is None or not _is_number(self.components.spread.score[..., :1].sum()):
             return repr(self)
         return f"{self!r}\n{self.components.described()}"
 
@@ -143,9 +143,19 @@ def simulated_result(
 def skce_result(
     pool: jax.Array, components: SKCEComponents, estimate: jax.Array, *, draws: str | None
 ) -> CalibrationTestResult:
-    """Result of a test that ranks the first of a pool of SKCE statistics."""
-    result = simulated_result(pool[0], pool[1:], estimate, draws=draws)
-    return dataclasses.replace(result, components=components)
+    """Result of a test that ranks the first of a pool of SKCE statistics, or the largest of them.
+
+    The pool is [B + 1], or [B + 1, K] for a family of K kernels.
+    """
+    if components.family is None:
+        result = simulated_result(pool[0], pool[1:], estimate, draws=draws)
+        return dataclasses.replace(result, components=components)
+    largest = jnp.max(pool, 1)
+    result = simulated_result(largest[0], largest[1:], estimate, draws=draws)
+    adjusted = jax.vmap(simulated_pvalue, (0, None))(pool[0], largest[1:])
+    adjusted = jnp.where(jnp.isnan(largest[0]), jnp.nan, adjusted)  # the largest is unknown
+    tree = jax.tree.unflatten(components.family, list(adjusted))
+    return dataclasses.replace(result, adjusted_pvalue=tree, components=components)
 
 
 def combine_results(

@@ -1,5 +1,6 @@
 """Draws under the null hypothesis, in batches."""
 
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -9,7 +10,9 @@ from jax.typing import ArrayLike
 
 from calibjax import _checks, pairwise
 from calibjax._pytree import PyTree
+from calibjax.distributions import Samples
 from calibjax.distributions.base import Distribution
+from calibjax.distributions.features import bare
 
 _BATCH_COUNTS = 2**24  # resampling counts that are held at once
 
@@ -17,6 +20,17 @@ _BATCH_COUNTS = 2**24  # resampling counts that are held at once
 def bytes_of_tile(num_samples: int) -> int:
     """Memory of a statistic that works on tiles of pairs."""
     return 16 * min(num_samples, pairwise.TILE_SIZE) ** 2
+
+
+def warn_of_members(predictions: Distribution) -> None:
+    """Warns where targets would be redrawn from the members of ensembles."""
+    if isinstance(bare(predictions), Samples):
+        warnings.warn(
+            "predictions: targets are redrawn from the draws, which rejects calibrated ensembles "
+            "of few members; ensemble_skce_test is exact for every number of members",
+            UserWarning,
+            stacklevel=3,
+        )
 
 
 def multinomial_counts(keys: jax.Array, num_samples: int) -> jax.Array:

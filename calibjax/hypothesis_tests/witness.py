@@ -12,7 +12,7 @@ from calibjax.distributions.sampling import check_draws
 from calibjax.estimators.mean_embedding import checked_locations, mean_difference
 from calibjax.hypothesis_tests.exact import observed_and_redrawn
 from calibjax.hypothesis_tests.result import CalibrationTestResult, simulated_result
-from calibjax.hypothesis_tests.simulation import bytes_of_tile
+from calibjax.hypothesis_tests.simulation import bytes_of_tile, warn_of_members
 from calibjax.kernels import Kernel
 
 
@@ -84,6 +84,7 @@ def witness_test(
         kernel, predictions, targets, at_predictions, at_targets, prefix="at_"
     )
     check_draws(*samples)
+    warn_of_members(samples[0])
     if batch_size is None:
         batch_size = default_batch_size(bytes_of_tile(_checks.leading_size("targets", samples[1])))
     batch_size = _checks.size_in_range("batch_size", batch_size, 1)

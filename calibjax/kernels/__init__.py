@@ -37,7 +37,7 @@ asks for them explicitly:
 """
 
 from calibjax.kernels.bandwidth import median_heuristic
-from calibjax.kernels.base import Kernel, Product, Scaled, Sum, TensorProduct
+from calibjax.kernels.base import Constant, Kernel, Product, Scaled, Sum, TensorProduct
 from calibjax.kernels.bounds import ValueRange, value_range
 from calibjax.kernels.expectations import (  # the families register their rules
     FeatureRule,
@@ -76,6 +76,7 @@ del (
 )
 
 __all__ = [
+    "Constant",
     "Exponential",
     "FeatureRule",
     "Kernel",

@@ -250,6 +250,38 @@ class Scaled(Kernel):
 
 
 @record
+class Constant(Kernel):
+    """Kernel with the same value everywhere.
+
+    As a kernel on predictions it makes no difference between them: tests then look for errors that
+    all predictions share.
+
+    >>> print(Constant()(0.0, 5.0))
+    1.0
+    """
+
+    value: jax.Array | float = 1.0
+
+    @property
+    def diagonal(self) -> jax.Array | float:
+        """The value."""
+        return self.value
+
+    def __call__(self, x: PyTree, y: PyTree) -> jax.Array:
+        """The value."""
+        del x, y
+        return jnp.asarray(self.value)
+
+    def value_range(self) -> ValueRange:
+        """The value, twice."""
+        return ValueRange(self.value, self.value)
+
+    def check_values(self, name: str) -> "Constant":
+        """Refuses values that are not positive."""
+        return _checks.replaced(self, value=_checks.positive_scalar(f"{name}.value", self.value))
+
+
+@record
 class TensorProduct(Kernel):
     """Kernel on pairs, k((p, y), (q, z)) = k_P(p, q) k_Y(y, z).
 

@@ -5,7 +5,10 @@ import jax
 from calibjax import _checks
 from calibjax._pytree import PyTree, record
 from calibjax.kernels.base import Kernel
+from calibjax.kernels.labels import LabelKernel, White
 from calibjax.kernels.stationary import Exponential, PowerExponential, SquaredExponential
+
+_ROUGH = Exponential | PowerExponential | White | LabelKernel
 
 
 @record
@@ -62,9 +65,10 @@ class Stein(Kernel):
         """Refuses kernels that are not differentiable, and checks the others."""
         place = f"{name}.kernel"
         kernel = _checks.kernel_values(self.kernel, place)
-        if isinstance(kernel, Exponential | PowerExponential):
-            raise ValueError(
-                f"{place}: expected a twice differentiable kernel such as SquaredExponential, got "
-                f"{type(kernel).__name__}"
-            )
+        for part in jax.tree.leaves(kernel, is_leaf=lambda part: isinstance(part, _ROUGH)):
+            if isinstance(part, _ROUGH):
+                raise ValueError(
+                    f"{place}: expected a twice differentiable kernel such as SquaredExponential, "
+                    f"got {type(part).__name__}"
+                )
         return _checks.replaced(self, kernel=kernel)

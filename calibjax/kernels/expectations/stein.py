@@ -60,7 +60,7 @@ def _check(kernel: Stein, predictions: Distribution) -> None:
     """Refuses predictions without a density on numbers, positive numbers, proportions, vectors."""
     support = getattr(predictions, "support", constraints.real)
     known = (constraints.positive, constraints.non_negative, constraints.proportion)
-    is_known = support in known or support.words == constraints.real.words
+    is_known = support in known or getattr(support, "words", None) == constraints.real.words
     if isinstance(predictions, Uniform) or not is_known:
         _refuse(kernel, predictions)
     _checks.method("predictions", predictions, "log_prob")
@@ -70,7 +70,8 @@ def _refuse(kernel: Stein, predictions: Distribution, *others: Any) -> NoReturn:
     del kernel, others
     raise NotImplementedError(
         f"no Stein kernel for {type(predictions).__name__} predictions; expected a density on real "
-        "numbers, positive numbers, proportions or vectors, without a step at its ends"
+        "numbers, positive numbers, proportions or vectors, without a step at its ends, whose "
+        "attribute support, if there is one, is one of calibjax.distributions.constraints"
     )
 
 

@@ -1,0 +1,276 @@
+"""Families of kernels for aggregated tests: the default ones, and those of the user."""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from calibjax import _checks
+from calibjax._pytree import PyTree
+from calibjax.distances import (
+    Distance,
+    Euclidean,
+    Features,
+    MaximumMeanDiscrepancy,
+    TotalVariation,
+    Wasserstein,
+)
+from calibjax.distributions import (
+    DiagNormal,
+    Laplace,
+    Mixture,
+    MonteCarlo,
+    MvNormal,
+    Normal,
+    Poisson,
+    Samples,
+    WithFeatures,
+)
+from calibjax.distributions.base import Distribution
+from calibjax.distributions.features import bare
+from calibjax.estimators.kernel import refuse_without_expectations, sample_pair
+from calibjax.estimators.lenses import OneVersusRest, top_label
+from calibjax.kernels import (
+    Constant,
+    Exponential,
+    Kernel,
+    SquaredExponential,
+    TensorProduct,
+    White,
+    median_heuristic,
+)
+
+_PREDICTION_SCALES = (0.125, 0.5, 2.0)  # in medians of the distances, beside infinity
+_TARGET_SCALES = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0)  # in medians of the standard deviations
+_MAX_CLASSES = 20  # each of which has kernels of its own
+
+
+def default_kernels(predictions: Distribution) -> dict[str, Any]:
+    """The kernels that `aggregated_skce_test` combines by default, by name.
+
+    They are chosen from the predictions alone. Kernels on predictions are k_P(p, q) =
+    exp(−d² / (2 ℓ²)) with the length scales ℓ = d̄ {1/8, 1/2, 2, ∞}, where d̄ is the median of the
+    distances d of two predictions, and ℓ = ∞ is `Constant`. Target kernels are
+    k_Y(y, z) = exp(−‖y − z‖² / (2 ℓ²)) with ℓ = s̄ {1/4, 1/2, 1, 2, 4, 8}, where s̄ is the median
+    standard deviation of the predictions. All of them are combined:
+
+    | predictions | d | target kernels |
+    | --- | --- | --- |
+    | `Normal`, `DiagNormal`, scalar `Samples` | Wasserstein | as above |
+    | `Laplace` | Wasserstein | exp(−‖y − z‖ / ℓ) |
+    | `MvNormal`, vectors of `Samples` | maximum mean discrepancy with ℓ = s̄ | as above |
+    | `Mixture` of normals, of Laplace distributions | the same | as for the components |
+    | `Poisson` | Euclidean distance of the rates | as above, and `White` |
+    | classes | total variation, exp(−d / ℓ) | `White` |
+    | others | Euclidean distance of the parameters | as above |
+
+    Classes are seen through several lenses: all together, the top label, and, if there are more
+    than two, each of the 20 classes with the largest mean probability. Predictions with features
+    have the kernels of the predictions and those of the Euclidean distance of the features.
+
+    Args:
+        predictions: batch of n ≥ 2 distributions.
+
+    Returns:
+        Dictionary of kernels, or pairs (lens, kernel), which may be extended and handed over as
+        `kernels`.
+
+    Raises:
+        TypeError: if `predictions` is not a batch of distributions.
+        ValueError: if there are fewer than two, or shapes or values are wrong.
+        NotImplementedError: if the predictions have no method `variance`.
+
+    Cost: that of the median heuristic, once for each distance and lens.
+
+    References: none of the four papers has it.
+
+    >>> import jax.numpy as jnp
+    >>> from calibjax import distributions
+    >>> predictions = distributions.Normal(jnp.array([0.0, 1.0, 3.0]), jnp.full(3, 2.0))
+    >>> kernels = default_kernels(predictions)
+    >>> print(len(kernels), kernels["predictions 1/2 median, targets 4 deviations"])
+    """
+    predictions = _checks.batch(predictions, minimum=2)
+    plain = bare(predictions)
+    if hasattr(plain, "class_probs"):
+        return _of_classes(predictions)
+    deviation = _typical_deviation(predictions)
+    targets = _target_kernels(plain, deviation)
+    return {
+        f"{prediction}, {target}": TensorProduct(k_p, k_y)
+        for prediction, k_p in _prediction_kernels(predictions, _distance(plain, targets)).items()
+        for target, k_y in targets.items()
+    }
+
+
+def _typical_deviation(predictions: Distribution) -> jax.Array:
+    """Median standard deviation; of vectors the root of the sum of the variances."""
+    _checks.method("predictions", bare(predictions), "variance")
+    return jnp.median(jax.vmap(lambda p: jnp.sqrt(jnp.sum(p.variance())))(predictions))
+
+
+def _components(p: Any) -> Any:
+    return p.components if isinstance(p, Mixture) else p
+
+
+def _target_kernels(predictions: Any, deviation: jax.Array) -> dict[str, Kernel]:
+    shape = Exponential if isinstance(_components(predictions), Laplace) else SquaredExponential
+    kernels: dict[str, Kernel] = {
+        f"targets {_fraction(scale)} deviations": shape(scale * deviation)
+        for scale in _TARGET_SCALES
+    }
+    return kernels | {"equal targets": White()} if isinstance(predictions, Poisson) else kernels
+
+
+def _distance(predictions: Any, targets: dict[str, Kernel]) -> Distance:
+    """Distance of two predictions."""
+    if isinstance(predictions, MonteCarlo):
+        predictions = bare(predictions.distribution)
+    is_scalar_draws = isinstance(predictions, Samples) and predictions.values.ndim == 2
+    if isinstance(predictions, Normal | DiagNormal | Laplace) or is_scalar_draws:
+        return Wasserstein()
+    if isinstance(predictions, MvNormal | Samples | Mixture):
+        return MaximumMeanDiscrepancy(targets["targets 1 deviations"])
+    return Euclidean()
+
+
+def _prediction_kernels(
+    predictions: Distribution,
+    distance: Distance,
+    shape: Callable[[Any, Distance], Kernel] = SquaredExponential,
+) -> dict[str, Kernel]:
+    """Kernels on predictions, and on their features if they have any."""
+    distances = {"predictions": distance}
+    seen = predictions.distribution if isinstance(predictions, MonteCarlo) else predictions
+    if isinstance(seen, WithFeatures):
+        distances["features"] = Features(Euclidean())
+    found = {
+        f"{name} {_fraction(scale)} median": shape(scale * _median(d, predictions), d)
+        for name, d in distances.items()
+        for scale in _PREDICTION_SCALES
+    }
+    return found | {"all predictions": Constant()}
+
+
+def _fraction(scale: float) -> str:
+    return f"{scale:g}" if scale >= 1 else f"1/{1 / scale:g}"
+
+
+@jax.jit
+def _median(distance: Distance, predictions: Distribution) -> jax.Array:
+    """The median heuristic; one if all distances are zero, where all scales are the same."""
+    median = median_heuristic(distance, predictions)  # NaN then, since it is traced here
+    return jnp.where(jnp.isnan(median), 1, median)
+
+
+def _of_classes(predictions: Any) -> dict[str, Any]:
+    """Kernels for each lens."""
+    num_classes = predictions.class_probs.shape[1]
+    lenses: dict[str, Any] = {"all classes": None, "top label": top_label}
+    if num_classes > 2:
+        for i, c in enumerate(_likely_classes(predictions.class_probs)):
+            lenses[f"class {c}" if isinstance(c, int) else f"likely class {i}"] = OneVersusRest(c)
+    anything = jnp.zeros(len(predictions.class_probs), int)  # lenses need labels, too
+    found = {}
+    for name, lens in lenses.items():
+        seen = predictions if lens is None else lens(predictions, anything)[0]
+        for scale, k_p in _prediction_kernels(seen, TotalVariation(), Exponential).items():
+            kernel = TensorProduct(k_p, White())
+            found[f"{name}, {scale}"] = kernel if lens is None else (lens, kernel)
+    return found
+
+
+def _likely_classes(probs: jax.Array) -> list[Any]:
+    """Classes with the largest mean probability; numbers where these are known."""
+    if probs.shape[1] <= _MAX_CLASSES:
+        return list(range(probs.shape[1]))
+    labels = jnp.sort(jax.lax.top_k(jnp.mean(probs, 0), _MAX_CLASSES)[1])
+    return labels.tolist() if _checks.is_concrete(labels) else list(labels)
+
+
+def checked_family(
+    kernels: PyTree, predictions: Distribution, targets: PyTree
+) -> tuple[list[tuple[Any, Kernel]], Any]:
+    """Checks the user's kernels for checked data.
+
+    Returns:
+        The lens (or None) and the kernel of each, and the tree of which they are the leaves.
+
+    Raises:
+        TypeError: if one is not a kernel, or a pair of a lens and a kernel.
+        ValueError: if there are none, or a value is wrong for these predictions.
+        NotImplementedError: if expectations have no closed form.
+    """
+    found, structure = jax.tree_util.tree_flatten_with_path(kernels, is_leaf=_is_member)
+    if not found:
+        raise ValueError(f"kernels: expected at least one kernel, got {kernels!r}")
+    members = []
+    views: dict[int, Any] = {}  # by lens
+    for path, member in found:
+        name = f"kernels{jax.tree_util.keystr(path)}"
+        lens, kernel = member if isinstance(member, tuple) else (None, member)
+        if not isinstance(kernel, Kernel):
+            raise TypeError(
+                f"{name}: expected a kernel, or a pair (lens, kernel), got "
+                f"{_checks.described(kernel)}"
+            )
+        if id(lens) not in views:
+            checked = None if lens is None else _checked_lens(f"{name}[0]", lens)
+            views[id(lens)] = checked, _seen(f"{name}[0]", checked, predictions, targets)
+        lens, seen = views[id(lens)]
+        kernel = _checks.kernel_values(kernel, name)
+        _refuse_other_kind(name, kernel, seen)
+        members.append((lens, kernel))
+    return members, structure
+
+
+def _is_member(node: Any) -> bool:
+    """Whether a node of the user's tree is a kernel, a pair (lens, kernel), or what it is not."""
+    if type(node) is tuple and len(node) == 2 and isinstance(node[1], Kernel):
+        return callable(node[0]) and not isinstance(node[0], Kernel)
+    return not isinstance(node, dict | list | tuple)
+
+
+def _checked_lens(name: str, lens: Any) -> Any:
+    """The lens as a pytree, so that it goes through compiled functions."""
+    _checks.function(
+        "lens (predictions, targets) -> (predictions, targets)",
+        name,
+        lens,
+        "predictions",
+        "targets",
+    )
+    return jax.tree_util.Partial(lens) if jax.tree_util.all_leaves([lens]) else lens
+
+
+def _seen(name: str, lens: Any, predictions: Distribution, targets: PyTree) -> PyTree:
+    """The data as a lens shows them, whose predictions must not depend on the targets."""
+    if lens is None:
+        return predictions, targets
+    seen = lens(predictions, targets)
+    if not isinstance(seen, tuple) or len(seen) != 2:
+        raise TypeError(
+            f"{name}: expected a lens that returns a pair (predictions, targets), got "
+            f"{_checks.described(seen)}"
+        )
+    seen = _checks.predictions_and_targets(*seen, prefix=f"{name}: ")
+    others, _ = lens(predictions, jax.tree.map(lambda y: jnp.roll(y, 1, 0), targets))
+    for one, other in zip(*map(jax.tree.leaves, (seen[0], others)), strict=True):
+        if _checks.is_concrete(one, other) and not np.array_equal(one, other):
+            raise ValueError(
+                f"{name}: expected a lens whose predictions do not depend on the targets, got "
+                f"{one} and, with the targets in another order, {other}"
+            )
+    return seen
+
+
+def _refuse_other_kind(name: str, kernel: Kernel, seen: PyTree) -> None:
+    """Refuses kernels that are not defined for these predictions and targets."""
+    first = jax.tree.map(lambda leaf: leaf[0], seen)
+    try:
+        refuse_without_expectations(kernel, seen[0])
+        jax.eval_shape(sample_pair, kernel, first, first)
+    except (TypeError, ValueError, NotImplementedError) as error:
+        raise type(error)(f"{name}: {error}") from error

@@ -1,0 +1,283 @@
+import itertools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from calibjax import distances, distributions, estimators
+from calibjax.distributions import Bernoulli, Categorical, Normal, Samples
+from calibjax.hypothesis_tests import (
+    aggregated_skce_test,
+    combine_results,
+    default_kernels,
+    ensemble_skce_test,
+    exact_skce_test,
+)
+from calibjax.kernels import Constant, Exponential, SquaredExponential, TensorProduct, White
+
+KEY = jax.random.key(0)
+RNG = np.random.default_rng(0)
+PROBS, LABELS = np.array([0.2, 0.7, 0.55, 0.9, 0.35, 0.6, 0.8]), np.array([1, 1, 1, 0, 0, 1, 0])
+PAIRS = {
+    "wide": TensorProduct(Exponential(0.4, distances.TotalVariation()), White()),
+    "narrow": TensorProduct(Exponential(0.1, distances.TotalVariation()), White()),
+    "all": TensorProduct(Constant(), White()),
+}
+LOC, SCALE, TARGETS = RNG.normal(size=40), RNG.uniform(0.5, 1.5, 40), RNG.normal(size=40)
+
+
+def plain_scores(outcomes, scale):
+    """The two means of every outcome by loops; the kernel is constant if the scale is None."""
+    off, on = np.zeros(len(outcomes)), np.zeros(len(outcomes))
+    n = len(PROBS)
+    for i, j in itertools.product(range(n), repeat=2):
+        weight = 1 if scale is None else np.exp(-abs(PROBS[i] - PROBS[j]) / scale)
+        value = weight * 2 * (outcomes[:, i] - PROBS[i]) * (outcomes[:, j] - PROBS[j])
+        if i == j:
+            on += value / n
+        else:
+            off += value / (n * (n - 1))
+    return off, on
+
+
+def test_against_all_outcomes():
+    """The ranks among all 2⁷ outcomes, weighted by their probabilities: B → ∞."""
+    outcomes = np.array(list(itertools.product([0, 1], repeat=7)))
+    weights = np.prod(np.where(outcomes == 1, PROBS, 1 - PROBS), 1)
+    place = int(np.flatnonzero((outcomes == LABELS).all(1))[0])
+
+    def score(values):
+        mean = weights @ values
+        return (values - mean) / np.sqrt(weights @ (values - mean) ** 2)
+
+    largest = {}
+    for name, scale in {"wide": 0.4, "narrow": 0.1, "all": None}.items():
+        off, on = plain_scores(outcomes, scale)
+        both, mean = score(np.cbrt(6 * off + on)), score(np.cbrt(6 * off + weights @ on))
+        largest[name] = np.maximum(np.maximum(both, mean), np.abs(score(np.cbrt(on))))
+    total = np.max(list(largest.values()), 0)
+    test = aggregated_skce_test(
+        KEY, Bernoulli(jnp.asarray(PROBS)), jnp.asarray(LABELS), kernels=PAIRS, num_samples=20_000
+    )
+    atol = 4 * np.sqrt(0.25 / 20_000)
+    np.testing.assert_allclose(test.pvalue, weights @ (total >= total[place] - 1e-9), atol=atol)
+    for name, values in largest.items():
+        expected = weights @ (total >= values[place] - 1e-9)
+        np.testing.assert_allclose(test.adjusted_pvalue[name], expected, atol=2 * atol)
+    observed = [plain_scores(outcomes, s)[0][place] for s in (None, 0.1, 0.4)]  # sorted by name
+    np.testing.assert_allclose(test.estimate, observed, rtol=1e-9)
+    loudest = test.components.loudest_kernel  # several have the same spread
+    np.testing.assert_allclose(largest[loudest][place], total[place])
+
+
+def normals(dtype=np.float64):
+    return Normal(jnp.asarray(LOC, dtype), jnp.asarray(SCALE, dtype)), jnp.asarray(TARGETS, dtype)
+
+
+def mixed():
+    """Kernels with and without features, some of which share one of their factors."""
+    distance = distances.Wasserstein()
+    narrow, wide = SquaredExponential(0.3, distance), Exponential(2.0, distance)
+    near, far = SquaredExponential(0.7), SquaredExponential(3.0)
+    tiny = SquaredExponential(0.004)  # more features than worth while: by pairs
+    products = [(narrow, near), (wide, tiny), (wide, near), (narrow, tiny), (wide, far)]
+    return [TensorProduct(*product) for product in products]
+
+
+@pytest.mark.parametrize("is_traced", [False, True])
+def test_every_kernel_sees_the_redraws_of_the_exact_test(is_traced):
+    data = normals()
+    run = lambda *data: aggregated_skce_test(KEY, *data, kernels=mixed(), num_samples=19)  # noqa: E731
+    found = (jax.jit(run) if is_traced else run)(*data)
+    for i, kernel in enumerate(mixed()):
+        one = exact_skce_test(KEY, kernel, *data, num_samples=19)
+        own = found.components.of_kernel(str(i))
+        np.testing.assert_allclose(own.unbiased.null_samples, one.components.unbiased.null_samples)
+        np.testing.assert_allclose(own.spread.score, one.components.spread.score, rtol=1e-6)
+        np.testing.assert_allclose(found.estimate[i], one.estimate)
+        assert one.statistic <= found.statistic + 1e-9
+
+
+def test_lenses_see_the_same_redraws():
+    probs = jnp.asarray(RNG.dirichlet(np.ones(4), 30))
+    labels = jnp.asarray(RNG.integers(0, 4, 30))
+    product = PAIRS["wide"]
+    family = {c: (estimators.OneVersusRest(c), product) for c in range(4)}
+    family |= {"top": (estimators.top_label, product), "every": product}
+    family = {str(name): kernel for name, kernel in family.items()}
+    test = aggregated_skce_test(KEY, Categorical(probs), labels, kernels=family, num_samples=19)
+    estimates = dict(zip(test.components.kernel_names, test.estimate, strict=True))
+    for c in range(4):
+        data = Bernoulli(probs[:, c]), (labels == c).astype(int)
+        np.testing.assert_allclose(estimates[str(c)], estimators.skce(product, *data))
+    data = estimators.top_label(Categorical(probs), labels)
+    np.testing.assert_allclose(estimates["top"], estimators.skce(product, *data))
+    one = exact_skce_test(KEY, product, Categorical(probs), labels, num_samples=19)
+    own = test.components.of_kernel("every")
+    np.testing.assert_allclose(own.biased.null_samples, one.components.biased.null_samples)
+
+
+def test_matrices_of_low_rank_change_nothing():
+    """From 256 predictions on; by pairs where the kernel on predictions is not smooth."""
+    loc = jnp.asarray(RNG.uniform(0, 1, 300))
+    data = Normal(loc, jnp.full(300, 0.1)), loc + 0.1 * jnp.asarray(RNG.normal(size=300))
+    distance = distances.Wasserstein()
+    factors = SquaredExponential(0.1, distance), Exponential(0.1, distance), Constant()
+    family = [TensorProduct(k, SquaredExponential(0.1)) for k in factors]
+    found = aggregated_skce_test(KEY, *data, kernels=family, num_samples=9)
+    traced = jax.jit(lambda *data: aggregated_skce_test(KEY, *data, kernels=family, num_samples=9))
+    for one, other in zip(*map(jax.tree.leaves, (found, traced(*data))), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-9)
+    expected = [estimators.skce(kernel, *data) for kernel in family]
+    np.testing.assert_allclose(found.estimate, expected, rtol=1e-6)
+
+
+def test_ensembles_redraw_which_value_is_the_target():
+    values = jnp.asarray(RNG.normal(size=(20, 6)))
+    ensembles, targets = Samples(values[:, 1:]), values[:, 0]
+    distance = distances.Wasserstein()
+    kernel = TensorProduct(Exponential(1.0, distance), SquaredExponential(1.0))
+    test = aggregated_skce_test(KEY, ensembles, targets, kernels=[kernel], num_samples=19)
+    one = ensemble_skce_test(KEY, kernel, ensembles, targets, num_samples=19)
+    np.testing.assert_allclose(test.pvalue, one.pvalue)
+    np.testing.assert_allclose(test.null_samples, one.null_samples, rtol=1e-6)
+
+
+def test_default_kernels():
+    kernels_ = default_kernels(normals()[0])
+    one = kernels_["predictions 1/8 median, targets 4 deviations"]
+    difference = np.stack([LOC, SCALE], 1)
+    distance = np.linalg.norm(difference[:, None] - difference, axis=-1)[np.triu_indices(40, 1)]
+    np.testing.assert_allclose(one.prediction.length_scale, np.median(distance) / 8)
+    np.testing.assert_allclose(one.target.length_scale, 4 * np.median(SCALE))
+    assert len(kernels_) == 24
+    classes = default_kernels(Categorical(jnp.asarray(RNG.dirichlet(np.ones(30), 5))))
+    assert len(classes) == 4 * 22
+    equal = default_kernels(Normal(jnp.zeros(3), jnp.ones(3)))
+    assert all(np.isfinite(leaf) for leaf in jax.tree.leaves(equal))
+    with_features = distributions.with_features(normals()[0], jnp.asarray(LOC))
+    assert len(default_kernels(with_features)) == 42
+
+
+@pytest.mark.parametrize(
+    "predictions",
+    [
+        distributions.DiagNormal(jnp.zeros((8, 2)), jnp.ones((8, 2))),
+        distributions.Laplace(jnp.asarray(LOC[:8]), jnp.asarray(SCALE[:8])),
+        distributions.Mixture(None, Normal(jnp.asarray(LOC.reshape(8, 5)), jnp.ones((8, 5)))),
+        distributions.Poisson(jnp.asarray(SCALE[:8])),
+        Samples(jnp.asarray(LOC.reshape(4, 5, 2))),
+    ],
+    ids=lambda p: type(p).__name__,
+)
+def test_default_kernels_of_other_families(predictions):
+    targets = distributions.sample_targets(KEY, predictions)
+    test = aggregated_skce_test(KEY, predictions, targets, num_samples=4)
+    assert 0.2 <= test.pvalue <= 1
+    assert len(test.estimate) in (24, 28)
+    assert np.isfinite(test.estimate).all()
+
+
+def test_results_print_combine_and_compile():
+    data = normals()
+    family = {"one": mixed()[0], "two": [mixed()[2]]}
+    first, second = (
+        aggregated_skce_test(jax.random.key(i), *data, kernels=family, num_samples=9)
+        for i in range(2)
+    )
+    assert "two, 0" in str(first)
+    assert first.adjusted_pvalue.keys() == family.keys()
+    both = combine_results(first, second)
+    assert both.null_samples.shape == (18,)
+    assert both.adjusted_pvalue.keys() == family.keys()
+    own = both.components.of_kernel("one").unbiased.null_samples
+    np.testing.assert_allclose(own[:9], first.components.of_kernel("one").unbiased.null_samples)
+
+
+def test_wrong_families():
+    data = normals()
+    good = mixed()[0]
+    classes = TensorProduct(good.prediction, White())
+    for family, error, message in (
+        ([], ValueError, "kernels: expected at least one kernel"),
+        ({}, ValueError, "kernels: expected at least one kernel"),
+        ([good, 3], TypeError, r"kernels\[1\]: expected a kernel, or a pair \(lens, kernel\), got"),
+        ({"a": distances.Wasserstein()}, TypeError, r"kernels\['a'\]: expected a kernel"),
+        ([good, PAIRS["wide"]], NotImplementedError, r"kernels\[1\]: "),
+        ([classes], NotImplementedError, r"kernels\[0\]: no closed-form expectations of .* White"),
+        ([(lambda p: p, good)], TypeError, r"\[0\]\[0\]: expected a lens"),
+        (
+            [(lambda predictions, targets: 3, good)],
+            TypeError,
+            r"kernels\[0\]\[0\]: expected a lens",
+        ),
+        ([(lambda predictions, targets: (predictions, targets[1:]), good)], ValueError, "lens|one"),
+        ([(_peeking, good)], ValueError, "expected a lens whose predictions do not depend on"),
+        ([TensorProduct(SquaredExponential(-1.0), good.target)], ValueError, r"kernels\[0\]\.pred"),
+    ):
+        with pytest.raises(error, match=message):
+            aggregated_skce_test(KEY, *data, kernels=family, num_samples=9)
+    with pytest.raises(ValueError, match="predictions: expected at least 2"):
+        aggregated_skce_test(KEY, *jax.tree.map(lambda x: x[:1], data))
+    weighted = Samples(jnp.zeros((4, 3)), jnp.full((4, 3), 1 / 3))
+    with pytest.raises(ValueError, match="predictions.weights: expected None"):
+        aggregated_skce_test(KEY, weighted, jnp.zeros(4))
+    with pytest.raises(ValueError, match="family: expected the components of several"):
+        _ = exact_skce_test(KEY, good, *data, num_samples=9).components.loudest_kernel
+
+
+def _peeking(predictions, targets):
+    return Normal(targets, predictions.scale), targets
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("n", [16, 64, 256])
+def test_level(n):
+    """2000 calibrated data sets, and 500 for n = 256; B = 199."""
+    number = 2000 if n < 256 else 500
+
+    @jax.jit
+    def pvalues(keys):
+        def one(key):
+            keys = jax.random.split(key, 3)
+            predictions = Normal(jax.random.uniform(keys[0], (n,)), jnp.full(n, 0.1))
+            targets = distributions.sample_targets(keys[1], predictions)
+            return aggregated_skce_test(keys[2], predictions, targets, num_samples=199).pvalue
+
+        return jax.lax.map(one, keys)
+
+    level = np.mean(pvalues(jax.random.split(KEY, number)) <= 0.05)
+    assert abs(level - 0.05) < 3 * np.sqrt(0.05 * 0.95 / number)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "least"),
+    [("shift", 0.35), ("wide", 0.8), ("narrow", 0.8), ("oscillating", 0.55), ("bimodal", 0.17)],
+)
+def test_power(name, least):
+    """methods.md 9.3: n = 64, 500 data sets; at most two standard errors below are let pass."""
+
+    @jax.jit
+    def pvalues(keys):
+        def one(key):
+            keys = jax.random.split(key, 4)
+            m, e = jax.random.uniform(keys[0], (64,)), jax.random.normal(keys[1], (64,))
+            sign = jnp.where(jax.random.bernoulli(keys[2], shape=(64,)), 0.9, -0.9)
+            error = {
+                "shift": e + 0.3,
+                "wide": 1.4 * e,
+                "narrow": 0.7 * e,
+                "oscillating": e + 0.8 * jnp.sin(8 * jnp.pi * m),
+                "bimodal": sign + jnp.sqrt(0.19) * e,
+            }[name]
+            predictions = Normal(m, jnp.full(64, 0.1))
+            return aggregated_skce_test(
+                keys[3], predictions, m + 0.1 * error, num_samples=199
+            ).pvalue
+
+        return jax.lax.map(one, keys)
+
+    power = np.mean(pvalues(jax.random.split(KEY, 500)) <= 0.05)
+    assert power > least - 2 * np.sqrt(least * (1 - least) / 500)
