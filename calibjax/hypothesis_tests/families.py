@@ -37,10 +37,12 @@ from calibjax.kernels import (
     Exponential,
     Kernel,
     SquaredExponential,
+    Stein,
     TensorProduct,
     White,
     median_heuristic,
 )
+from calibjax.kernels.expectations import check_expectations
 
 _PREDICTION_SCALES = (0.125, 0.5, 2.0)  # in medians of the distances, beside infinity
 _TARGET_SCALES = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0)  # in medians of the standard deviations
@@ -64,7 +66,9 @@ def default_kernels(predictions: Distribution) -> dict[str, Any]:
     | `Mixture` of normals, of Laplace distributions | the same | as for the components |
     | `Poisson` | Euclidean distance of the rates | as above, and `White` |
     | classes | total variation, exp(−d / ℓ) | `White` |
-    | others | Euclidean distance of the parameters | as above |
+    | others | Euclidean distance of the parameters | as above, or `Stein` of them |
+
+    `Stein` stands where expectations have no closed form. It needs a continuous density.
 
     Classes are seen through several lenses: all together, the top label, and, if there are more
     than two, each of the 20 classes with the largest mean probability. Predictions with features
@@ -80,7 +84,9 @@ def default_kernels(predictions: Distribution) -> dict[str, Any]:
     Raises:
         TypeError: if `predictions` is not a batch of distributions.
         ValueError: if there are fewer than two, or shapes or values are wrong.
-        NotImplementedError: if the predictions have no method `variance`.
+        TypeError: if the predictions have no method `variance`.
+        NotImplementedError: if target kernels have no closed-form expectations, and there is no
+            continuous density, so that kernels have to be chosen by hand.
 
     Cost: that of the median heuristic, once for each distance and lens.
 
@@ -108,7 +114,17 @@ def default_kernels(predictions: Distribution) -> dict[str, Any]:
 def _typical_deviation(predictions: Distribution) -> jax.Array:
     """Median standard deviation; of vectors the root of the sum of the variances."""
     _checks.method("predictions", bare(predictions), "variance")
-    return jnp.median(jax.vmap(lambda p: jnp.sqrt(jnp.sum(p.variance())))(predictions))
+
+    def deviation(p: Any) -> jax.Array:
+        variance = p.variance()
+        value = jnp.sqrt(jnp.sum(variance))
+        if jnp.ndim(variance) or not hasattr(p, "icdf"):
+            return value
+        # Student's distributions of few degrees of freedom have no variance.
+        quartiles = (p.icdf(jnp.asarray(0.75)) - p.icdf(jnp.asarray(0.25))) / 1.349
+        return jnp.where(jnp.isfinite(value), value, quartiles)
+
+    return jnp.median(jax.vmap(deviation)(predictions))
 
 
 def _components(p: Any) -> Any:
@@ -121,6 +137,11 @@ def _target_kernels(predictions: Any, deviation: jax.Array) -> dict[str, Kernel]
         f"targets {_fraction(scale)} deviations": shape(scale * deviation)
         for scale in _TARGET_SCALES
     }
+    try:
+        check_expectations(shape(deviation), predictions)
+    except NotImplementedError:
+        kernels = {name: Stein(kernel) for name, kernel in kernels.items()}
+        check_expectations(Stein(shape(deviation)), predictions)
     return kernels | {"equal targets": White()} if isinstance(predictions, Poisson) else kernels
 
 

@@ -189,8 +189,10 @@ def _refuse_off_zero(redrawn: jax.Array) -> None:
         return
     values = np.asarray(redrawn, float)
     mean, error = values.mean(0), values.std(0) / np.sqrt(max(len(values) - 1, 1))
+    largest = np.abs(values).max(0)
+    is_varied = values.std(0) > 1e-3 * largest  # otherwise the event in question did not happen
     _checks.refuse_where(
-        (error > 0) & (np.abs(mean) > _FAR * error + _PROPORTION * np.abs(values).max(0)),
+        is_varied & (np.abs(mean) > _FAR * error + _PROPORTION * largest),
         "mean of residual(predictions, targets) over redrawn targets, in groups",
         "zero: subtract the expectation under the predictions",
         mean,

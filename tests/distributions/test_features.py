@@ -95,6 +95,7 @@ def test_products_see_both():
     p, q = (jax.tree.map(lambda leaf, i=i: leaf[i], predictions) for i in range(2))
     expected = np.exp(-abs(LOC[0] - LOC[1]) - np.linalg.norm(X[0] - X[1]) / 2)
     np.testing.assert_allclose(k(p, q), expected, rtol=1e-9)
+    np.testing.assert_allclose(Features().squared(p, q), np.sum((X[0] - X[1]) ** 2), rtol=1e-9)
     heuristic = kernels.median_heuristic(Features(), predictions)
     pairs = np.linalg.norm(X[:, None] - X, axis=-1)[np.triu_indices(N, 1)]
     np.testing.assert_allclose(heuristic, np.median(pairs), rtol=1e-9)

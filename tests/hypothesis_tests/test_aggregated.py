@@ -167,6 +167,7 @@ def test_default_kernels():
         distributions.Laplace(jnp.asarray(LOC[:8]), jnp.asarray(SCALE[:8])),
         distributions.Mixture(None, Normal(jnp.asarray(LOC.reshape(8, 5)), jnp.ones((8, 5)))),
         distributions.Poisson(jnp.asarray(SCALE[:8])),
+        distributions.StudentT(jnp.full(8, 1.5), jnp.asarray(LOC[:8]), jnp.ones(8)),
         Samples(jnp.asarray(LOC.reshape(4, 5, 2))),
     ],
     ids=lambda p: type(p).__name__,
@@ -223,6 +224,9 @@ def test_wrong_families():
     weighted = Samples(jnp.zeros((4, 3)), jnp.full((4, 3), 1 / 3))
     with pytest.raises(ValueError, match="predictions.weights: expected None"):
         aggregated_skce_test(KEY, weighted, jnp.zeros(4))
+    binomial = distributions.NegativeBinomial(jnp.ones(4), jnp.ones(4))
+    with pytest.raises(NotImplementedError, match="no Stein kernel for NegativeBinomial"):
+        aggregated_skce_test(KEY, binomial, jnp.arange(4))
     with pytest.raises(ValueError, match="family: expected the components of several"):
         _ = exact_skce_test(KEY, good, *data, num_samples=9).components.loudest_kernel
 

@@ -7,7 +7,12 @@ import pytest
 
 from calibjax.distances import MaximumMeanDiscrepancy, Wasserstein
 from calibjax.distributions import Normal, Samples
-from calibjax.hypothesis_tests import ensemble_skce_test, exact_skce_test, rank_histogram_test
+from calibjax.hypothesis_tests import (
+    ensemble_skce_test,
+    exact_skce_test,
+    group_calibration_test,
+    rank_histogram_test,
+)
 from calibjax.kernels import (
     Exponential,
     PowerExponential,
@@ -99,6 +104,23 @@ def test_smooth_kernels_have_features(monkeypatch):
 def test_exact_test_of_draws_points_here():
     with pytest.warns(UserWarning, match="ensemble_skce_test is exact for every number of members"):
         exact_skce_test(KEY, KERNEL, Samples(jnp.ones((4, 3))), jnp.arange(4.0), num_samples=9)
+    data = Samples(jnp.ones((4, 3))), jnp.arange(4.0), jnp.ones((4, 1))
+    with pytest.warns(UserWarning, match="ensemble_skce_test is exact for every number of members"):
+        group_calibration_test(KEY, *data, num_samples=9)
+
+
+def test_kernels_that_are_constant_up_to_rounding():
+    """Rounding errors are all that is left of them: the observed ones must be like the redrawn."""
+    kernel = TensorProduct(Exponential(1.0, Wasserstein()), SquaredExponential(1e4))
+
+    @jax.jit
+    def pvalue(key):
+        values = jax.random.normal(key, (20, 6), jnp.float32)
+        ensembles = Samples(values[:, 1:])
+        return ensemble_skce_test(key, kernel, ensembles, values[:, 0], num_samples=99).pvalue
+
+    pvalues = jax.lax.map(pvalue, jax.random.split(KEY, 200))
+    assert np.mean(pvalues <= 0.05) < 0.05 + 3 * np.sqrt(0.05 * 0.95 / 200)
 
 
 def test_ranks_against_counting():

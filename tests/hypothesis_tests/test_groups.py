@@ -115,6 +115,18 @@ def test_wrong_residuals():
     with pytest.raises(ValueError, match="expected zero: subtract the expectation"):
         test(lambda p, y: y**2)
     test(lambda p, y: y**2 - p.scale**2)
+    # None of the redraws may have such an event: that is chance.
+    rare = Bernoulli(jnp.full(8, 1e-4))
+    for seed in range(5):
+        group_calibration_test(
+            jax.random.key(seed),
+            rare,
+            jnp.zeros(8, int),
+            jnp.asarray(GROUPS),
+            residual=lambda p, y: y - p.probs,
+            num_samples=99,
+        )
+    test(lambda p, y: (y <= 3) - jax.vmap(lambda q: q.cdf(3.0))(p))  # as in the docstring
     with pytest.raises(ValueError, match=r"residual\(predictions, targets\): expected shape \[8\]"):
         test(lambda p, y: jnp.mean(y))
     with pytest.raises(TypeError, match="residual: expected a function"):

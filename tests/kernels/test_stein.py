@@ -103,6 +103,13 @@ class Flow:
         return -0.5 * jnp.arcsinh(x) ** 2 - 0.5 * jnp.log(1 + x**2) - 0.5 * jnp.log(2 * jnp.pi)
 
 
+@record
+class HalfLine(Flow):
+    """With a support that is not of this package."""
+
+    support = (0.0, np.inf)
+
+
 def test_density_of_a_user():
     predictions = Flow(jnp.asarray(RNG.normal(size=40)))
     targets = sample_targets(KEY, predictions)
@@ -139,6 +146,11 @@ def test_wrong_input():
         skce(monte_carlo(KEY, Normal(ones, ones), 3))
     with pytest.raises(ValueError, match="kernel.target.kernel: expected a twice differentiable"):
         skce(Normal(ones, ones), kernel=Stein(Exponential()))
+    for rough in (2 * Exponential(), Exponential() + SquaredExponential(), kernels.White()):
+        with pytest.raises(ValueError, match="expected a twice differentiable"):
+            skce(Normal(ones, ones), kernel=Stein(rough))
+    with pytest.raises(NotImplementedError, match="no Stein kernel for HalfLine"):
+        skce(HalfLine(ones))
     with pytest.raises(ValueError, match="kernel.target.kernel.length_scale: expected positive"):
         skce(Normal(ones, ones), kernel=Stein(SquaredExponential(-1.0)))
     with pytest.raises(NotImplementedError, match="Stein has no values"):

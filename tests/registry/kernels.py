@@ -82,6 +82,7 @@ def _prediction_kernels() -> list[Call]:
             kernels.PowerExponential,
             {"length_scale": a.scale(1.2), "exponent": a.scale(0.7)},
         ),
+        "Constant": (kernels.Constant, {"value": a.scale(1.2)}),
         "Product": (
             lambda length_scale: kernels.Product(
                 (kernels.Exponential(length_scale), kernels.SquaredExponential(2.0))

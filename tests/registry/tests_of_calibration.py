@@ -262,6 +262,35 @@ def _ensembles() -> list[Call]:
     ]
 
 
+def _aggregated() -> list[Call]:
+    def one(predictions, targets, kernel, key, **rest):
+        return hypothesis_tests.aggregated_skce_test(
+            key, predictions, targets, kernels=[kernel], **rest
+        )
+
+    def default(predictions):
+        return hypothesis_tests.default_kernels(predictions)
+
+    def of_normals(loc, scale):
+        return default(distributions.Normal(loc, scale))
+
+    kernel = kernels.TensorProduct(
+        kernels.Exponential(1.5, distances.Wasserstein()), kernels.SquaredExponential(1.2)
+    )
+    options = {"key": a.key(), "num_samples": B, "batch_size": BATCH, "one_of": 4, "slow": True}
+    data = {"loc": a.real(a.LOC, "predictions"), "scale": a.positive(a.SCALE, "predictions")}
+    return [
+        NORMAL.call(
+            "hypothesis_tests.aggregated_skce_test",
+            one,
+            "Normal",
+            kernel=a.kernel(kernel, "kernels[0]"),
+            **options,
+        ),
+        call("hypothesis_tests.default_kernels", of_normals, **data),
+    ]
+
+
 def _witness() -> list[Call]:
     at = {
         "at_loc": a.real(np.array([-1.0, 0.5, 1.5]), "at_predictions"),
@@ -400,5 +429,5 @@ def _combined() -> list[Call]:
 def calls() -> list[Call]:
     """Calls of all tests."""
     found = [*_skce_tests(NORMAL, "Normal"), *_skce_tests(CATEGORICAL, "Categorical")]
-    found += [*_groups(), *_ensembles(), *_clusters(), *_witness()]
+    found += [*_groups(), *_ensembles(), *_clusters(), *_witness(), *_aggregated()]
     return [*found, *_statistics(), *_locations(), *_local(), *_coverage(), *_combined()]
