@@ -98,9 +98,11 @@ class OneVersusRest:
     ) -> tuple[Bernoulli, jax.Array]:
         """The probabilities of the class, `Bernoulli`s, and their targets, 0 or 1, [n]."""
         probs, labels = _checked(predictions, targets)
-        label = _checks.labels("label", jnp.asarray(self.label), probs.shape[1])
-        known = _nan_where_unknown(probs, labels)
-        own = known.at[:, label].get(mode="fill", fill_value=jnp.nan, wrap_negative_indices=False)
+        label = _checks.integer("label", _checks.as_arrays("label", self.label))
+        _checks.shape("label", label, (), "(), the number of one class")
+        label = _checks.labels("label", label, probs.shape[1])
+        own = jnp.take(_nan_where_unknown(probs, labels), jnp.maximum(label, 0), 1)
+        own = jnp.where(label >= 0, own, jnp.nan)  # unknown ones are the smallest integer
         return like(predictions, Bernoulli(own)), (labels == label).astype(int)
 
 

@@ -183,7 +183,7 @@ def _fraction(scale: float) -> str:
 def _median(distance: Distance, predictions: Distribution) -> jax.Array:
     """The median heuristic; one if all distances are zero, where all scales are the same."""
     median = median_heuristic(distance, predictions)  # NaN then, since it is traced here
-    return jnp.where(jnp.isnan(median), 1, median)
+    return _checks.nan_with(jnp.where(jnp.isnan(median), 1, median), predictions)
 
 
 def _of_classes(predictions: Any) -> dict[str, Any]:

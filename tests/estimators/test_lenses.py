@@ -51,10 +51,25 @@ def test_class_wise():
     for c in range(5):
         np.testing.assert_array_equal(binary.probs[c], probs[:, c])
         np.testing.assert_array_equal(is_class[c], labels == c)
+        one, is_one = estimators.OneVersusRest(c)(predictions, targets)
+        np.testing.assert_array_equal(one.probs, probs[:, c])
+        np.testing.assert_array_equal(is_one, labels == c)
         alone = estimators.ece(
             Bernoulli(jnp.asarray(probs[:, c])), jnp.asarray(labels == c), binning=binning
         )
         np.testing.assert_allclose(errors[c], alone, atol=1e-15)
+
+
+@pytest.mark.parametrize("label", [-1, 5, 1.5, "1", None])
+def test_wrong_label(label):
+    with pytest.raises((TypeError, ValueError), match="label: expected"):
+        estimators.OneVersusRest(label)(*data()[:2])
+
+
+def test_traced_wrong_label():
+    predictions, targets, *_ = data()
+    view = jax.jit(lambda c: estimators.OneVersusRest(c)(predictions, targets)[0].probs)
+    assert np.isnan(view(5)).all()
 
 
 def test_group_classes():

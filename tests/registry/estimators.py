@@ -150,11 +150,8 @@ def _lenses() -> list[Call]:
 
         return evaluate
 
-    def of_class(predictions, targets, number):
-        return estimators.OneVersusRest(number)(predictions, targets)
-
-    number = a.labels(np.array(1), "label", limit=3)
-    found.append(CATEGORICAL.call("estimators.OneVersusRest", of_class, "", number=number))
+    one = lambda predictions, targets: estimators.OneVersusRest(1)(predictions, targets)  # noqa: E731
+    found.append(CATEGORICAL.call("estimators.OneVersusRest", one, "Categorical"))
     found.append(CATEGORICAL.call("estimators.top_label", ece_of(estimators.top_label), "ece"))
     found.append(
         CATEGORICAL.call(
