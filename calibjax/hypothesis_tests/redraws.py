@@ -20,7 +20,7 @@ from calibjax.estimators.kernel import sample_pair
 from calibjax.hypothesis_tests.simulation import bytes_of_tile
 from calibjax.kernels import Kernel, TensorProduct, low_rank
 from calibjax.kernels.base import prediction_kernel, without_draws
-from calibjax.kernels.expectations import features, prepare_features
+from calibjax.kernels.expectations import features, few_features, prepare_features
 
 Parts = tuple[jax.Array, jax.Array]  # means of h off and on the diagonal, [b, K] each
 _FACTORED_FROM = 256  # predictions; for fewer all pairs are as cheap
@@ -48,12 +48,10 @@ class _PredictionKernel:
     Attributes:
         kernel: k_P.
         factor: F with k_P(p_i, p_j) = Σ_s F_is F_js up to rounding, [n, s], or None.
-        target_kernels: indices of the target kernels that it is combined with.
     """
 
     kernel: Kernel
     factor: jax.Array | None
-    target_kernels: tuple[int, ...] = dataclasses.field(metadata={"static": True})
 
     def forms(self, predictions: Distribution, weights: jax.Array) -> Parts:
         """Sums of w_ic k_P(p_i, p_j) w_jc over i ≠ j, and over i = j, [c] each."""
@@ -71,39 +69,40 @@ class _ByFeatures:
     """Means of k_P(p_i, p_j) ⟨f_i, f_j⟩ off and on the diagonal, by matrix products of features.
 
     Several tensor products k_P k_Y share the features f of their target kernels k_Y.
+
+    Attributes:
+        prediction_kernels: different k_P.
+        target_kernels: different k_Y.
+        prepared: what the features of these need.
+        products: places of both factors of each of the K products.
     """
 
+    prediction_kernels: tuple[_PredictionKernel, ...]
     target_kernels: tuple[Kernel, ...]
     prepared: tuple[Any, ...]
-    prediction_kernels: tuple[_PredictionKernel, ...]
+    products: tuple[tuple[int, int], ...] = dataclasses.field(metadata={"static": True})
 
     def __call__(self, predictions: Distribution, targets: ArrayLike) -> Parts:
         """Means for targets [b, n, ...], [b, K] each."""
-        values = [
-            jax.vmap(jax.vmap(one), in_axes=(None, 0), out_axes=1)(predictions, targets)
-            for one in self._features()
-        ]
-        n, size, _ = values[0].shape
-        found = []
-        for part in self.prediction_kernels:
-            chosen = [values[i] for i in part.target_kernels]
-            weights = jnp.concatenate(chosen, -1).reshape(n, -1)
-            ends = np.cumsum([x.shape[-1] for x in chosen])[:-1]
-            forms = (form.reshape(size, -1) for form in part.forms(predictions, weights))
-            sums = [
-                jnp.stack([x.sum(1) for x in jnp.split(form, ends, axis=1)], 1) for form in forms
-            ]
-            found.append(_as_means(n, *sums))
-        return _joined(found)
+        found: dict[tuple[int, int], Parts] = {}
+        for t, (kernel, prepared) in enumerate(self._featured()):
+            one = functools.partial(features, kernel, prepared)
+            values = jax.vmap(jax.vmap(one), in_axes=(None, 0), out_axes=1)(predictions, targets)
+            n, size, _ = values.shape
+            weights = values.reshape(n, -1)
+            for p in (p for p, its in self.products if its == t):
+                forms = self.prediction_kernels[p].forms(predictions, weights)
+                found[p, t] = _as_means(n, *(form.reshape(size, -1).sum(1) for form in forms))
+        columns = zip(*(found[product] for product in self.products), strict=True)
+        off_diagonal, diagonal = (jnp.stack(column, 1) for column in columns)
+        return off_diagonal, diagonal
 
-    def _features(self) -> list[Callable[[Any, Any], jax.Array]]:
-        pairs = zip(self.target_kernels, self.prepared, strict=True)
-        return [functools.partial(features, kernel, prepared) for kernel, prepared in pairs]
+    def _featured(self) -> list[tuple[Kernel, Any]]:
+        return list(zip(self.target_kernels, self.prepared, strict=True))
 
     def num_bytes(self, predictions: Distribution, targets: ArrayLike) -> int:
         """Memory of one redraw: its features, [n, r]."""
-        first = jax.tree.map(lambda leaf: leaf[0], (predictions, targets))
-        numbers = sum(jax.eval_shape(one, *first).size for one in self._features())
+        numbers = max(_num_features(*each, predictions, targets) for each in self._featured())
         return 16 * _checks.leading_size("targets", targets) * numbers
 
 
@@ -175,7 +174,7 @@ class _Alike:
     def __call__(self, predictions: Distribution, targets: ArrayLike) -> Parts:
         """Means for targets [b, n, ...], [b, K] each, one statistic after the other."""
         found = jax.lax.map(lambda member: member(predictions, targets), self.members)
-        return tuple(jnp.moveaxis(x, 0, 1).reshape(x.shape[1], -1) for x in found)
+        return jax.tree.map(lambda x: jnp.moveaxis(x, 0, 1).reshape(x.shape[1], -1), found)
 
 
 @record
@@ -195,7 +194,7 @@ class Family:
     def __call__(self, predictions: Distribution, targets: ArrayLike) -> Parts:
         """Means for targets [b, n, ...], [b, K] each."""
         found = _joined([statistic(predictions, targets) for statistic in self.statistics])
-        return tuple(x[:, np.array(self.order)] for x in found)
+        return jax.tree.map(lambda x: x[:, np.array(self.order)], found)
 
 
 def family_of(
@@ -209,7 +208,9 @@ def family_of(
     planned: list[tuple[list[int], _ThroughLens]] = []
     num_bytes = 0
     for lens, chosen in _distinct([lens for lens, _ in members]):
-        seen = (predictions, targets) if lens is None else lens(predictions, targets)
+        seen: tuple[Any, Any] = (
+            (predictions, targets) if lens is None else lens(predictions, targets)
+        )
         for places, statistic in _statistics([members[i][1] for i in chosen], *seen):
             num_bytes = max(num_bytes, statistic.num_bytes(*seen))
             planned.append(([chosen[i] for i in places], _ThroughLens(lens, statistic)))
@@ -246,28 +247,38 @@ def _statistics(
     kernels: Sequence[Kernel], predictions: Distribution, targets: ArrayLike
 ) -> list[tuple[list[int], Statistic]]:
     """Statistics of kernels without lenses, and which kernels each of them evaluates."""
-    products = [i for i, kernel in enumerate(kernels) if isinstance(kernel, TensorProduct)]
-    targets_of = _distinct([kernels[i].target for i in products])
-    featured: dict[int, int] = {}  # kernel: number of its target kernel
-    shared: list[tuple[Kernel, Any]] = []
-    for target_kernel, chosen in targets_of:
-        prepared = prepare_features(target_kernel, predictions, targets)
+    products = {i: kernel for i, kernel in enumerate(kernels) if isinstance(kernel, TensorProduct)}
+    target_kernels: list[tuple[Kernel, Any, bool]] = []  # with features, and whether these are few
+    target_of: dict[int, int] = {}
+    for kernel, chosen in _distinct([product.target for product in products.values()]):
+        prepared = prepare_features(kernel, predictions, targets)
         if prepared is not None:
-            featured |= {products[i]: len(shared) for i in chosen}
-            shared.append((target_kernel, prepared))
+            target_of |= {list(products)[i]: len(target_kernels) for i in chosen}
+            size = _num_features(kernel, prepared, predictions, targets)
+            target_kernels.append((kernel, prepared, size <= few_features(kernel, predictions)))
+    prediction_kernels: list[_PredictionKernel] = []
+    featured: dict[int, tuple[int, int]] = {}
+    for kernel, chosen in _distinct([products[i].prediction for i in target_of]):
+        factor = _factor(kernel, predictions)
+        for i in (list(target_of)[i] for i in chosen):
+            if factor is not None or target_kernels[target_of[i]][2]:
+                featured[i] = len(prediction_kernels), target_of[i]
+        prediction_kernels.append(_PredictionKernel(kernel, factor))
     found: list[tuple[list[int], Statistic]] = []
     if featured:
-        places = list(featured)
-        parts, order = [], []
-        for prediction, chosen in _distinct([kernels[i].prediction for i in places]):
-            own = [places[i] for i in chosen]
-            factor = _factor(prediction, predictions)
-            parts.append(_PredictionKernel(prediction, factor, tuple(featured[i] for i in own)))
-            order += own
-        target_kernels, prepared = zip(*shared, strict=True)
-        found.append((order, _ByFeatures(target_kernels, prepared, tuple(parts))))
-    found += [([i], _ByPairs(kernel)) for i, kernel in enumerate(kernels) if i not in featured]
-    return found
+        featured_kernels, prepared, _ = zip(*target_kernels, strict=True)
+        by_features = _ByFeatures(
+            tuple(prediction_kernels), featured_kernels, prepared, tuple(featured.values())
+        )
+        found.append((list(featured), by_features))
+    return found + [([i], _ByPairs(k)) for i, k in enumerate(kernels) if i not in featured]
+
+
+def _num_features(
+    kernel: Kernel, prepared: Any, predictions: Distribution, targets: ArrayLike
+) -> int:
+    first = jax.tree.map(lambda leaf: leaf[0], (predictions, targets))
+    return jax.eval_shape(functools.partial(features, kernel, prepared), *first).size
 
 
 def _factor(kernel: Kernel, predictions: Distribution) -> jax.Array | None:

@@ -31,7 +31,8 @@ from calibjax.kernels.expectations import (
 )
 from calibjax.kernels.stationary import SquaredExponential, refuse_far_length_scale
 
-_MAX_FREQUENCIES = 64  # with more, evaluating pairs is cheaper than matrix products
+_MAX_FREQUENCIES = 96  # beyond, pairs are cheaper even if the kernel on predictions has low rank
+_FEW_FEATURES = 48  # beyond, pairs are cheaper than matrix products over all of them
 
 
 def _product(terms: list[jax.Array]) -> jax.Array:
@@ -185,7 +186,7 @@ register_expectations(
     single=_single,
     double=_double,
     centered=_centered,
-    features=FeatureRule(_prepare_features, _features),
+    features=FeatureRule(_prepare_features, _features, _FEW_FEATURES),
     check=_check,
 )
 register_expectations(

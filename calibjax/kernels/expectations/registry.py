@@ -12,6 +12,7 @@ References: W21 §3.2, eq. (5), and App. D.
 """
 
 import functools
+import math
 import operator
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -34,10 +35,13 @@ class FeatureRule(NamedTuple):
         prepare: (kernel, predictions, targets) → a pytree of what the features need, or None
             if this data set has no features that are both cheap and accurate to machine precision.
         evaluate: (kernel, prepared, p, y) → features of one sample, [r].
+        few: number of features beyond which evaluating all pairs is cheaper than matrix products,
+            unless the kernel on predictions has a matrix of low rank; by default there is none.
     """
 
     prepare: Callable[..., Any]
     evaluate: Callable[..., jax.Array]
+    few: float = math.inf
 
 
 class Rules(NamedTuple):
@@ -297,6 +301,12 @@ def prepare_features(
             return None
         prepared.append(one)
     return tuple(prepared)
+
+
+def few_features(kernel: "Kernel", predictions: Distribution) -> float:
+    """Number of features beyond which evaluating all pairs is cheaper than matrix products."""
+    found = (rules(term, predictions).features for _, term in terms(kernel))
+    return sum(math.inf if rule is None else rule.few for rule in found)
 
 
 def features(
