@@ -21,9 +21,7 @@ from calibjax import _checks
 from calibjax._pytree import record
 from calibjax.hypothesis_tests.pools import simulated_pvalue, standardised
 
-_ORDER = ("biased", "unbiased", "spread")
-STATISTICS = ("omnibus", *_ORDER)
-_MARK = "  <- loudest"
+STATISTICS = ("omnibus", "biased", "unbiased", "spread")
 _SHOWN_KERNELS = 3  # of a family
 
 
@@ -122,7 +120,7 @@ class SKCEComponents:
         lines = []
         for name, text in words.items():
             part = getattr(self, name)
-            mark = _MARK if name == self.loudest else ""
+            mark = "  <- loudest" if name == self.loudest else ""
             numbers = f"p = {float(part.pvalue):<8.2g} score {float(part.score):+.1f}"
             lines.append(f"  {name:8}  {text:{width}}  {numbers}{mark}")
         return "\n".join(lines)
@@ -131,12 +129,12 @@ class SKCEComponents:
         """One line for each of the three kernels with the largest scores."""
         names, scores = self.kernel_names, np.max(list(self._scores().values()), 0)
         loudest = np.argsort(-scores)[:_SHOWN_KERNELS]
-        width = max(len(names[i]) for i in loudest)
         lines = []
         for i in loudest:
             one = self.of_kernel(names[i])
-            words = one.described().split("\n")[_ORDER.index(one.loudest)]
-            lines.append(f"  {names[i]:{width}}  {words.removesuffix(_MARK).strip()}")
+            part = getattr(one, one.loudest)
+            numbers = f"p = {float(part.pvalue):.2g}, score {float(part.score):+.1f}"
+            lines.append(f"  {names[i]}: {one.loudest}, {numbers}")
         return "\n".join(lines)
 
 

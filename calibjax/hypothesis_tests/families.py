@@ -96,7 +96,9 @@ def default_kernels(predictions: Distribution) -> dict[str, Any]:
     >>> from calibjax import distributions
     >>> predictions = distributions.Normal(jnp.array([0.0, 1.0, 3.0]), jnp.full(3, 2.0))
     >>> kernels = default_kernels(predictions)
-    >>> print(len(kernels), kernels["predictions 1/2 median, targets 4 deviations"])
+    >>> kernel = kernels["predictions 1/2 median, targets 4 deviations"]
+    >>> print(len(kernels), kernel.prediction.length_scale, kernel.target.length_scale)
+    24 1.0 8.0
     """
     predictions = _checks.batch(predictions, minimum=2)
     plain = bare(predictions)

@@ -60,7 +60,7 @@ class CalibrationTestResult:
 
     def __str__(self) -> str:
         """The same, followed by one line for each component."""
-        if self.components is None or not _is_number(self.components.spread.score[..., :1].sum()):
+        if self.components is None or not _is_number(self.statistic):
             return repr(self)
         return f"{self!r}\n{self.components.described()}"
 
