@@ -5,6 +5,7 @@ from calibjax.plotting.histograms import estimate_histogram
 from calibjax.plotting.local_errors import local_error_distribution, local_error_map
 from calibjax.plotting.reliability import reliability_diagram
 from calibjax.plotting.risk import estimate_comparison, risk_curve
+from calibjax.plotting.witness import witness_map
 
 __all__ = [
     "bandwidth_curves",
@@ -15,4 +16,5 @@ __all__ = [
     "reliability_diagram",
     "reward_curves",
     "risk_curve",
+    "witness_map",
 ]

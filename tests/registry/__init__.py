@@ -68,6 +68,7 @@ EXEMPT = {
             "reliability_diagram",
             "reward_curves",
             "risk_curve",
+            "witness_map",
         )
     },
 }

@@ -1,0 +1,94 @@
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from calibjax import distances, plotting
+from calibjax.distributions import Bernoulli, Categorical, MvNormal, Normal, sample_targets
+from calibjax.hypothesis_tests import exact_skce_test, witness_test
+from calibjax.kernels import Exponential, SquaredExponential, TensorProduct, White
+from tests.plotting.test_histograms import size_of_png
+
+KEY = jax.random.key(0)
+GRID = np.stack(np.meshgrid(np.linspace(0, 1, 6), np.linspace(-2, 2, 5)), -1).reshape(-1, 2)
+AT = Normal(jnp.asarray(GRID[:, 0]), jnp.ones(30)), jnp.asarray(GRID.sum(1))
+KERNEL = TensorProduct(SquaredExponential(0.1, distances.Wasserstein()), SquaredExponential(0.5))
+PREDICTIONS = Normal(jnp.linspace(0, 1, 100), jnp.ones(100))
+TARGETS = sample_targets(KEY, PREDICTIONS) + 2.0 * (PREDICTIONS.loc > 0.7)
+
+
+@pytest.fixture(scope="module")
+def scalar():
+    return witness_test(KEY, KERNEL, PREDICTIONS, TARGETS, *AT, num_samples=99)
+
+
+@pytest.fixture(scope="module")
+def classes():
+    kernel = TensorProduct(Exponential(0.5, distances.TotalVariation()), White())
+    predictions = Categorical(jnp.full((50, 3), 1 / 3))
+    at = Categorical(jnp.tile(jnp.array([0.5, 0.25, 0.25]), (3, 1))), jnp.arange(3)
+    return witness_test(KEY, kernel, predictions, jnp.zeros(50, int), *at, num_samples=99), at
+
+
+def test_map_of_scalar_predictions(scalar):
+    axis = plotting.witness_map(scalar, *AT)
+    lines = {line.get_label(): line for line in axis.lines}
+    np.testing.assert_allclose(np.stack(lines["locations"].get_data(), 1), GRID, atol=1e-6)
+    chosen = np.asarray(scalar.adjusted_pvalue) <= 0.05
+    assert 0 < chosen.sum() < 30
+    found = np.stack(lines["significant"].get_data(), 1)
+    np.testing.assert_allclose(found, GRID[chosen], atol=1e-6)
+    assert (axis.get_xlabel(), axis.get_ylabel()) == ("predicted mean", "target - predicted mean")
+    assert axis.figure.axes[1].get_ylabel() == "witness, standard errors"
+    limits = axis.figure.axes[1].get_ylim()
+    sizes = np.asarray(scalar.estimate) / np.sqrt(np.mean(np.asarray(scalar.null_samples) ** 2, 0))
+    np.testing.assert_allclose(limits, (-np.abs(sizes).max(), np.abs(sizes).max()), rtol=1e-5)
+    assert axis.figure.legends
+    assert size_of_png(axis) > 5000
+
+
+def test_maps_without_a_significant_region_have_no_outline(scalar):
+    none = dataclasses.replace(scalar, adjusted_pvalue=jnp.ones(30))
+    axis = plotting.witness_map(none, *AT)
+    assert "significant" not in [line.get_label() for line in axis.lines]
+    assert not axis.figure.legends
+    everything = dataclasses.replace(scalar, adjusted_pvalue=jnp.zeros(30))
+    assert plotting.witness_map(everything, *AT).figure.legends
+
+
+def test_bars_of_classes(classes):
+    result, at = classes
+    axis = plotting.witness_map(result, *at)
+    heights = {bar.get_x() + bar.get_width() / 2: bar.get_height() for bar in axis.patches}
+    sizes = np.asarray(result.estimate / result.null_size)
+    np.testing.assert_allclose([heights[i] for i in range(3)], sizes, rtol=1e-6)
+    assert sizes[0] > 0 > sizes[1]
+    labels = [label.get_text() for label in axis.get_xticklabels()]
+    assert labels == ["class 0\np = 0.5", "class 1\np = 0.25", "class 2\np = 0.25"]
+    names = axis.get_legend_handles_labels()[1]
+    assert names == ["more frequent than predicted", "less frequent than predicted"]
+    assert size_of_png(axis) > 5000
+
+
+def test_wrong_input(scalar, classes):
+    with pytest.raises(TypeError, match="result: expected what hypothesis_tests.witness_test"):
+        plotting.witness_map(3, *AT)
+    other = exact_skce_test(KEY, KERNEL, PREDICTIONS, TARGETS, num_samples=9)
+    with pytest.raises(TypeError, match="result: expected what hypothesis_tests.witness_test"):
+        plotting.witness_map(other, *AT)
+    with pytest.raises(ValueError, match=r"at_targets: expected shape \[30\]"):
+        plotting.witness_map(scalar, *classes[1])
+    with pytest.raises(ValueError, match="expected locations with different means and residuals"):
+        plotting.witness_map(scalar, Normal(jnp.zeros(30), jnp.ones(30)), AT[1])
+    vectors = MvNormal(jnp.zeros((30, 2)), jnp.tile(jnp.eye(2), (30, 1, 1)))
+    with pytest.raises(ValueError, match="at_targets: expected shape"):
+        plotting.witness_map(scalar, vectors, jnp.zeros((30, 2)))
+    with pytest.raises(ValueError, match="level: expected"):
+        plotting.witness_map(scalar, *AT, level=5)
+    nan = dataclasses.replace(scalar, estimate=scalar.estimate.at[0].set(jnp.nan))
+    with pytest.raises(ValueError, match="result.estimate: expected finite"):
+        plotting.witness_map(nan, *AT)
+    with pytest.raises(ValueError, match="at_targets: expected"):
+        plotting.witness_map(classes[0], Bernoulli(jnp.full(3, 0.5)), jnp.arange(3))
