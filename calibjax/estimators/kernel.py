@@ -16,9 +16,9 @@ from calibjax import _checks, pairwise
 from calibjax._arithmetic import safe_sqrt
 from calibjax._pytree import PyTree
 from calibjax.distributions.base import Distribution
-from calibjax.kernels import Kernel, TensorProduct, gram_matrix
+from calibjax.kernels import Kernel, LowRank, TensorProduct, gram_matrix
 from calibjax.kernels.base import combine_on_pairs
-from calibjax.kernels.expectations import check_expectations
+from calibjax.kernels.expectations import check_expectations, features, prepare_features
 
 
 @functools.partial(jax.jit, inline=True)
@@ -82,6 +82,31 @@ def refuse_without_expectations(kernel: Kernel, predictions: Distribution) -> No
     for part in jax.tree.leaves(kernel, is_leaf=lambda part: isinstance(part, TensorProduct)):
         if isinstance(part, TensorProduct):
             check_expectations(part.target, predictions)
+
+
+def _low_rank_sums(kernel: Kernel, samples: PyTree) -> tuple[jax.Array, jax.Array] | None:
+    """Sums of h over all pairs, and over the diagonal, where both kernels have features."""
+    if not (isinstance(kernel, TensorProduct) and isinstance(kernel.prediction, LowRank)):
+        return None
+    prepared = prepare_features(kernel.target, *samples)
+    return None if prepared is None else _sums_of_features(kernel, prepared, samples)
+
+
+@jax.jit
+def _sums_of_features(
+    kernel: TensorProduct, prepared: Any, samples: PyTree
+) -> tuple[jax.Array, jax.Array]:
+    assert isinstance(kernel.prediction, LowRank), "by the caller"
+    factor = kernel.prediction.factor(samples[0])
+    norms = jnp.sum(jnp.square(factor), 1, keepdims=True)
+    sums, diagonal = pairwise.feature_sums(
+        _features_of_sample, (kernel.target, prepared), samples, factor, norms
+    )
+    return jnp.sum(jnp.square(sums)), jnp.sum(diagonal)
+
+
+def _features_of_sample(featured: tuple[Kernel, Any], sample: tuple[Any, Any]) -> jax.Array:
+    return features(*featured, *sample)
 
 
 @jax.jit
@@ -159,6 +184,9 @@ def skce(kernel: Kernel, predictions: Distribution, targets: ArrayLike) -> jax.A
     0.0224
     """
     kernel, samples = checked_samples(kernel, predictions, targets, minimum=2)
+    if (sums := _low_rank_sums(kernel, samples)) is not None:
+        n = _checks.leading_size("targets", samples[1])
+        return (sums[0] - sums[1]) / n / (n - 1)
     return pairwise.mean_over_pairs(sample_pair, kernel, samples)
 
 
@@ -196,6 +224,9 @@ def skce_biased(kernel: Kernel, predictions: Distribution, targets: ArrayLike) -
     0.5
     """
     kernel, samples = checked_samples(kernel, predictions, targets)
+    if (sums := _low_rank_sums(kernel, samples)) is not None:
+        n = _checks.leading_size("targets", samples[1])
+        return sums[0] / n / n
     return pairwise.mean_over_all_pairs(sample_pair, kernel, samples)
 
 

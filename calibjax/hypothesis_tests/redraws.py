@@ -18,7 +18,7 @@ from calibjax.distributions.base import Distribution
 from calibjax.distributions.sampling import draw
 from calibjax.estimators.kernel import sample_pair
 from calibjax.hypothesis_tests.simulation import bytes_of_tile
-from calibjax.kernels import Kernel, TensorProduct, low_rank
+from calibjax.kernels import Kernel, LowRank, TensorProduct, low_rank
 from calibjax.kernels.base import prediction_kernel, without_draws
 from calibjax.kernels.expectations import features, few_features, prepare_features
 
@@ -53,16 +53,6 @@ class _PredictionKernel:
     kernel: Kernel
     factor: jax.Array | None
 
-    def forms(self, predictions: Distribution, weights: jax.Array) -> Parts:
-        """Sums of w_ic k_P(p_i, p_j) w_jc over i ≠ j, and over i = j, [c] each."""
-        if self.factor is None:
-            return pairwise.split_quadratic_forms(
-                prediction_kernel, self.kernel, predictions, weights
-            )
-        every = jnp.sum(jnp.square(matmul(self.factor.T, weights)), 0)
-        diagonal = matmul(jnp.sum(jnp.square(self.factor), 1), jnp.square(weights))
-        return every - diagonal, diagonal
-
 
 @record
 class _ByFeatures:
@@ -85,25 +75,69 @@ class _ByFeatures:
     def __call__(self, predictions: Distribution, targets: ArrayLike) -> Parts:
         """Means for targets [b, n, ...], [b, K] each."""
         found: dict[tuple[int, int], Parts] = {}
-        for t, (kernel, prepared) in enumerate(self._featured()):
-            one = functools.partial(features, kernel, prepared)
-            values = jax.vmap(jax.vmap(one), in_axes=(None, 0), out_axes=1)(predictions, targets)
-            n, size, _ = values.shape
-            weights = values.reshape(n, -1)
-            for p in (p for p, its in self.products if its == t):
-                forms = self.prediction_kernels[p].forms(predictions, weights)
-                found[p, t] = _as_means(n, *(form.reshape(size, -1).sum(1) for form in forms))
+        for t, featured in enumerate(self._featured()):
+            chosen = [p for p, its in self.products if its == t]
+            factored = [p for p in chosen if self.prediction_kernels[p].factor is not None]
+            found |= self._factored(t, factored, featured, predictions, targets)
+            others = [p for p in chosen if p not in factored]
+            found |= self._by_pairs(t, others, featured, predictions, targets)
         columns = zip(*(found[product] for product in self.products), strict=True)
         off_diagonal, diagonal = (jnp.stack(column, 1) for column in columns)
         return off_diagonal, diagonal
+
+    def _factored(self, t, chosen, featured, predictions, targets) -> dict[tuple[int, int], Parts]:
+        """Means for kernels on predictions with a factor, in linear time."""
+        if not chosen:
+            return {}
+        factors = [self.prediction_kernels[p].factor for p in chosen]
+        norms = jnp.stack([jnp.sum(jnp.square(factor), 1) for factor in factors], 1)
+        ys = jax.tree.map(lambda y: jnp.moveaxis(y, 0, 1), targets)
+        sums, diagonals = pairwise.feature_sums(
+            _redrawn_features, featured, (predictions, ys), jnp.concatenate(factors, 1), norms
+        )
+        (n, _), size = norms.shape, jax.tree.leaves(targets)[0].shape[0]
+        ends = np.cumsum([factor.shape[1] for factor in factors])[:-1]
+        found = {}
+        for p, own, diagonal in zip(chosen, jnp.split(sums, ends), diagonals, strict=True):
+            every = jnp.sum(jnp.square(own), 0)
+            forms = every - diagonal, diagonal
+            found[p, t] = _as_means(n, *(form.reshape(size, -1).sum(1) for form in forms))
+        return found
+
+    def _by_pairs(self, t, chosen, featured, predictions, targets) -> dict[tuple[int, int], Parts]:
+        """Means for other kernels on predictions, by matrix products over all pairs."""
+        if not chosen:
+            return {}
+        one = functools.partial(features, *featured)
+        values = jax.vmap(jax.vmap(one), in_axes=(None, 0), out_axes=1)(predictions, targets)
+        n, size, _ = values.shape
+        found = {}
+        for p in chosen:
+            forms = pairwise.split_quadratic_forms(
+                prediction_kernel,
+                self.prediction_kernels[p].kernel,
+                predictions,
+                values.reshape(n, -1),
+            )
+            found[p, t] = _as_means(n, *(form.reshape(size, -1).sum(1) for form in forms))
+        return found
 
     def _featured(self) -> list[tuple[Kernel, Any]]:
         return list(zip(self.target_kernels, self.prepared, strict=True))
 
     def num_bytes(self, predictions: Distribution, targets: ArrayLike) -> int:
-        """Memory of one redraw: its features, [n, r]."""
+        """Memory of one redraw: its targets, and the features of as many as are held at once."""
         numbers = max(_num_features(*each, predictions, targets) for each in self._featured())
-        return 16 * _checks.leading_size("targets", targets) * numbers
+        rows = n = _checks.leading_size("targets", targets)
+        if all(kernel.factor is not None for kernel in self.prediction_kernels):
+            rows = min(n, pairwise.BLOCK_SIZE)
+        return 16 * (rows * numbers + n)
+
+
+def _redrawn_features(featured: tuple[Kernel, Any], sample: tuple[Any, Any]) -> jax.Array:
+    """Features of several targets of one prediction, one after the other, [b r]."""
+    prediction, targets = sample
+    return jax.vmap(functools.partial(features, *featured), (None, 0))(prediction, targets).ravel()
 
 
 @record
@@ -139,7 +173,7 @@ Statistic = _ByFeatures | _ByPairs
 
 
 def _as_means(n: int, off_diagonal: jax.Array, diagonal: jax.Array) -> Parts:
-    return off_diagonal / (n * (n - 1)), diagonal / n
+    return off_diagonal / n / (n - 1), diagonal / n  # n² may overflow
 
 
 def _joined(parts: Sequence[Parts]) -> Parts:
@@ -283,6 +317,8 @@ def _num_features(
 
 def _factor(kernel: Kernel, predictions: Distribution) -> jax.Array | None:
     """Features of the matrix of a kernel on predictions, [n, s], if few determine it."""
+    if isinstance(kernel, LowRank):
+        return kernel.factor(predictions)
     n = _checks.leading_size("predictions", predictions)
     if n < _FACTORED_FROM or not _checks.is_concrete(kernel, predictions):
         return None

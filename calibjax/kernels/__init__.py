@@ -57,6 +57,7 @@ from calibjax.kernels.expectations import (  # the families register their rules
     with_features,
 )
 from calibjax.kernels.labels import LabelKernel, White
+from calibjax.kernels.landmarks import LowRank, choose_landmarks
 from calibjax.kernels.matrix import gram_matrix
 from calibjax.kernels.stationary import Exponential, PowerExponential, SquaredExponential
 from calibjax.kernels.stein import Stein
@@ -82,6 +83,7 @@ __all__ = [
     "Kernel",
     "LabelKernel",
     "Linear",
+    "LowRank",
     "PowerExponential",
     "Product",
     "Scaled",
@@ -92,6 +94,7 @@ __all__ = [
     "ValueRange",
     "White",
     "centered_kernel",
+    "choose_landmarks",
     "double_expectation",
     "gram_matrix",
     "linear_map",

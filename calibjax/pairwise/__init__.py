@@ -13,6 +13,7 @@ through; third derivatives where the last one is taken in forward mode. Only sev
 `quadratic_forms` at once have derivatives in reverse mode alone, and `fold_pairs` has none.
 """
 
+from calibjax.pairwise.features import BLOCK_SIZE, feature_sums
 from calibjax.pairwise.kernel_means import kernel_means
 from calibjax.pairwise.reductions import (
     block_means,
@@ -26,8 +27,10 @@ from calibjax.pairwise.rows import map_rows
 from calibjax.pairwise.tiles import TILE_SIZE, fold_pairs
 
 __all__ = [
+    "BLOCK_SIZE",
     "TILE_SIZE",
     "block_means",
+    "feature_sums",
     "fold_pairs",
     "kernel_means",
     "map_rows",

@@ -7,7 +7,6 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from calibjax import _checks
-from calibjax.distributions.base import Distribution
 from calibjax.hypothesis_tests.result import CalibrationTestResult
 from calibjax.plotting.figures import BLACK, BLUE, GRAY, RED, axes_to_draw_on, shown_values
 
@@ -20,7 +19,7 @@ _NUM_LEVELS = 12  # of colour, on both sides of zero together
 
 def witness_map(
     result: CalibrationTestResult,
-    at_predictions: Distribution,
+    at_predictions: Any,
     at_targets: ArrayLike,
     *,
     level: float = 0.05,
@@ -121,14 +120,15 @@ def _draw_map(
     axis = axes_to_draw_on(axis, (5.4, 4.4))
     limit = max(float(np.abs(sizes).max()), 1.0)
     steps = np.linspace(-limit, limit, _NUM_LEVELS + 1)
-    colors = axis.tricontourf(*points.T, sizes, levels=steps, cmap="coolwarm")
+    x, y = points.T
+    colors = axis.tricontourf(x, y, sizes, levels=steps, cmap="coolwarm")
     style = {"linestyle": "none", "marker": ".", "color": GRAY, "markersize": 2}
     axis.plot(*points.T, label="locations", **style)
     handles = []
     if np.any(is_significant):
         if not np.all(is_significant):
-            style = {"colors": BLACK, "linewidths": 1.6}
-            axis.tricontour(*points.T, is_significant.astype(float), levels=[0.5], **style)
+            inside = is_significant.astype(float)
+            axis.tricontour(x, y, inside, levels=[0.5], colors=BLACK, linewidths=1.6)
         chosen = points[is_significant]
         style = {"linestyle": "none", "marker": ".", "color": BLACK, "markersize": 5}
         axis.plot(*chosen.T, label="significant", **style)

@@ -47,6 +47,7 @@ EXEMPT = {
         f"pairwise.{name}": _ENGINE
         for name in (
             "block_means",
+            "feature_sums",
             "fold_pairs",
             "kernel_means",
             "map_rows",

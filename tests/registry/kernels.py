@@ -68,6 +68,31 @@ def _target_kernels() -> list[Call]:
     return found
 
 
+def _landmarks() -> list[Call]:
+    rough = kernels.Exponential(1.5, distances.Wasserstein())
+    at = {
+        "at_loc": a.real(np.array([-1.0, 0.5, 1.5]), "landmarks"),
+        "at_scale": a.positive(np.array([0.5, 1.0, 0.7]), "landmarks"),
+    }
+
+    def skce(predictions: Any, targets: Any, at_loc: Any, at_scale: Any) -> Any:
+        k = kernels.LowRank(rough, distributions.Normal(at_loc, at_scale))
+        kernel = kernels.TensorProduct(k, kernels.SquaredExponential(1.2))
+        return estimators.skce(kernel, predictions, targets)
+
+    def choose(loc: Any, scale: Any, **rest: Any) -> Any:
+        return kernels.choose_landmarks(rough, distributions.Normal(loc, scale), **rest)
+
+    data = {"loc": a.real(a.LOC, "predictions"), "scale": a.positive(a.SCALE, "predictions")}
+    number = a.integer(3)
+    key = dataclasses.replace(a.key(), without=a.OPTIONAL)
+    return [
+        NORMAL.call("kernels.LowRank", skce, "landmarks", **at),
+        call("kernels.choose_landmarks", choose, **data, num_landmarks=number),
+        call("kernels.choose_landmarks", choose, "random", **data, num_landmarks=number, key=key),
+    ]
+
+
 def _prediction_kernels() -> list[Call]:
     """Hyperparameters of kernels on predictions."""
 
@@ -240,4 +265,11 @@ def _bounds() -> list[Call]:
 
 def calls() -> list[Call]:
     """Calls of kernels and distances, through functions that check."""
-    return [*_target_kernels(), *_prediction_kernels(), *_points(), *_distances(), *_bounds()]
+    return [
+        *_target_kernels(),
+        *_landmarks(),
+        *_prediction_kernels(),
+        *_points(),
+        *_distances(),
+        *_bounds(),
+    ]

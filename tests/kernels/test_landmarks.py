@@ -1,0 +1,132 @@
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from calibjax import distances, distributions, estimators, pairwise
+from calibjax.distributions import Categorical, Normal
+from calibjax.hypothesis_tests import exact_skce_test
+from calibjax.kernels import (
+    Exponential,
+    LowRank,
+    SquaredExponential,
+    TensorProduct,
+    White,
+    choose_landmarks,
+    gram_matrix,
+)
+
+KEY = jax.random.key(0)
+RNG = np.random.default_rng(0)
+DISTANCE = distances.Wasserstein()
+LOC, SCALE = RNG.normal(size=40), RNG.uniform(0.5, 1.5, 40)
+PREDICTIONS = Normal(LOC, SCALE)
+TARGETS = RNG.normal(size=40)
+ROUGH = Exponential(0.7, DISTANCE)
+LANDMARKS = Normal(LOC[:7], SCALE[:7])
+
+
+def plain_matrix(landmarks=slice(7)):
+    """Nyström: K_nr K_rr⁻¹ K_rn."""
+    x = np.stack([LOC, SCALE], 1)
+    full = np.exp(-np.linalg.norm(x[:, None] - x, axis=-1) / 0.7)
+    columns = full[:, landmarks]
+    return columns @ np.linalg.solve(columns[landmarks], columns.T)
+
+
+def test_matrix():
+    found = gram_matrix(LowRank(ROUGH, LANDMARKS), PREDICTIONS)
+    np.testing.assert_allclose(found, plain_matrix(), atol=1e-11)
+    every = gram_matrix(LowRank(ROUGH, PREDICTIONS), PREDICTIONS)
+    np.testing.assert_allclose(every, gram_matrix(ROUGH, PREDICTIONS), atol=1e-11)
+
+
+@pytest.mark.parametrize("estimator", [estimators.skce, estimators.skce_biased])
+def test_estimates_by_features_and_by_pairs(estimator):
+    kernel = TensorProduct(LowRank(ROUGH, LANDMARKS), SquaredExponential(1.0))
+    one = TensorProduct(Exponential(1e300, DISTANCE), kernel.target)
+    matrix = np.asarray(estimators.calibration_kernel_matrix(one, PREDICTIONS, TARGETS))
+    matrix = matrix * plain_matrix()
+    diagonal = np.trace(matrix) if estimator is estimators.skce else 0
+    expected = (matrix.sum() - diagonal) / (40 * 39 if estimator is estimators.skce else 1600)
+    for function in (estimator, jax.jit(estimator)):  # traced data have no features
+        np.testing.assert_allclose(function(kernel, PREDICTIONS, TARGETS), expected, rtol=1e-9)
+
+
+def test_exact_test_by_features_and_by_pairs():
+    probs = jnp.asarray(RNG.dirichlet(np.ones(3), 30))
+    labels = jnp.asarray(RNG.integers(0, 3, 30))
+    rough = Exponential(0.3, distances.TotalVariation())
+    kernel = TensorProduct(LowRank(rough, Categorical(probs[:5])), White())
+    test = exact_skce_test(KEY, kernel, Categorical(probs), labels, num_samples=19)
+    estimate = estimators.skce(kernel, Categorical(probs), labels)
+    np.testing.assert_allclose(test.estimate, estimate, rtol=1e-9)
+    everything = TensorProduct(LowRank(rough, Categorical(probs)), White())
+    one, other = (
+        exact_skce_test(KEY, k, Categorical(probs), labels, num_samples=19)
+        for k in (everything, TensorProduct(rough, White()))
+    )
+    np.testing.assert_allclose(one.null_samples, other.null_samples, rtol=1e-6)
+
+
+@pytest.mark.parametrize("n", [1, 7, 100])
+def test_feature_sums_in_blocks(n):
+    x, weights = RNG.normal(size=(n, 2)), RNG.normal(size=(n, 3))
+    values = np.stack([x[:, 0], x[:, 0] * x[:, 1], np.ones(n)], 1)
+    sums, squares = pairwise.feature_sums(
+        _products, 1.0, jnp.asarray(x), jnp.asarray(weights), jnp.asarray(weights), block_size=8
+    )
+    np.testing.assert_allclose(sums, weights.T @ values, atol=1e-12)
+    np.testing.assert_allclose(squares, weights.T @ values**2, atol=1e-12)
+
+
+def _products(scale, x):
+    return scale * jnp.stack([x[0], x[0] * x[1], jnp.ones_like(x[0])])
+
+
+def test_chosen_landmarks():
+    chosen = choose_landmarks(ROUGH, PREDICTIONS, 7)
+    assert chosen.loc.shape == (7,)
+    errors = [
+        np.abs(gram_matrix(LowRank(ROUGH, at), PREDICTIONS) - gram_matrix(ROUGH, PREDICTIONS)).max()
+        for at in (chosen, choose_landmarks(ROUGH, PREDICTIONS, 3))
+    ]
+    assert errors[0] < errors[1]
+    few = choose_landmarks(SquaredExponential(100.0, DISTANCE), PREDICTIONS, 30)
+    assert len(few.loc) < 20  # which determine all others
+    at_random = choose_landmarks(ROUGH, PREDICTIONS, 7, key=KEY)
+    assert len(np.unique(at_random.loc)) == 7
+    assert np.isin(at_random.loc, LOC).all()
+    features = distributions.with_features(PREDICTIONS, jnp.asarray(LOC))
+    assert choose_landmarks(Exponential(1.0, distances.Features()), features, 4).loc.shape == (4,)
+
+
+def test_wrong_input():
+    with pytest.raises(ValueError, match="num_landmarks: expected"):
+        choose_landmarks(ROUGH, PREDICTIONS, 41)
+    with pytest.raises(TypeError, match="predictions: expected a batch"):
+        choose_landmarks(ROUGH, 3.0, 1)
+    kernel = TensorProduct(LowRank(Exponential(-1.0, DISTANCE), LANDMARKS), SquaredExponential())
+    with pytest.raises(ValueError, match="kernel.prediction.kernel.length_scale: expected"):
+        estimators.skce(kernel, PREDICTIONS, TARGETS)
+    wrong = Normal(LANDMARKS.loc, -LANDMARKS.scale)
+    with pytest.raises(ValueError, match="kernel.prediction.landmarks.scale: expected positive"):
+        estimators.skce(
+            TensorProduct(LowRank(ROUGH, wrong), SquaredExponential()), PREDICTIONS, TARGETS
+        )
+
+
+@pytest.mark.slow
+def test_level():
+    """2000 calibrated data sets of n = 256; 32 landmarks at random."""
+    predictions = Normal(jnp.asarray(RNG.uniform(0, 1, 256)), jnp.full(256, 0.1))
+    kernel = Exponential(0.1, DISTANCE)
+    landmarks = choose_landmarks(kernel, predictions, 32, key=KEY)
+    product = TensorProduct(LowRank(kernel, landmarks), SquaredExponential(0.1))
+    rejected = 0
+    for key in jax.random.split(KEY, 2000):
+        first, second = jax.random.split(key)
+        targets = distributions.sample_targets(first, predictions)
+        test = exact_skce_test(second, product, predictions, targets, num_samples=199)
+        rejected += bool(test.pvalue <= 0.05)
+    assert abs(rejected / 2000 - 0.05) < 3 * np.sqrt(0.05 * 0.95 / 2000)
