@@ -41,6 +41,7 @@ EXEMPT = {
     "scores.pointwise_crps": _CORE,
     "kernels.FeatureRule": "is a pair of functions",
     "kernels.register_expectations": "changes the registry of the process",
+    "pairwise.BLOCK_SIZE": "is a number",
     "pairwise.TILE_SIZE": "is a number",
     "recalibration.ClassWiseParams": "is what fit returns for class predictions",
     **{
