@@ -81,9 +81,9 @@ def aggregated_skce_test(
     >>> test = hypothesis_tests.aggregated_skce_test(jax.random.key(1), predictions, targets)
     >>> print(test)
     CalibrationTestResult(pvalue=0.001 ± 0.001, statistic=5.25, estimate=float32[24], 999 redrawn...
-      predictions 1/8 median, targets 2 deviations: biased, p = 0.001, score +5.2
-      predictions 1/8 median, targets 4 deviations: biased, p = 0.001, score +5.1
-      predictions 1/8 median, targets 8 deviations: biased, p = 0.001, score +5.0
+      predictions 1/8 median, targets 2 deviations: biased, adjusted p = 0.001, score +5.2
+      predictions 1/8 median, targets 4 deviations: biased, adjusted p = 0.001, score +5.1
+      predictions 1/8 median, targets 8 deviations: biased, adjusted p = 0.001, score +5.0
     """
     key = _checks.random_key(key)
     num_samples = _checks.number_of_draws("num_samples", num_samples)

@@ -11,6 +11,7 @@ are too wide. Therefore D is tested two-sided here.
 
 import dataclasses
 import functools
+from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -77,7 +78,8 @@ class SKCEComponents:
             raise ValueError("family: expected the components of several kernels, got those of one")
         numbered = jax.tree.unflatten(self.family, range(self.family.num_leaves))
         paths = jax.tree_util.tree_leaves_with_path(numbered)
-        return tuple(jax.tree_util.keystr(path, simple=True, separator=", ") for path, _ in paths)
+        names = (jax.tree_util.keystr(path, simple=True, separator=", ") for path, _ in paths)
+        return tuple(name or "kernel" for name in names)
 
     @property
     def loudest_kernel(self) -> str:
@@ -105,10 +107,13 @@ class SKCEComponents:
         scores = {name: jnp.max(score) for name, score in self._scores().items()}
         return max(scores, key=scores.__getitem__)
 
-    def described(self) -> str:
-        """The components, or the loudest kernels, in words, one line each; of concrete values."""
+    def described(self, adjusted: Sequence[Any] = ()) -> str:
+        """The components, or the loudest kernels, in words, one line each; of concrete values.
+
+        The latter with their adjusted p-values.
+        """
         if self.family is not None:
-            return self._loudest_kernels()
+            return self._loudest_kernels(adjusted)
         more = float(self.spread.score) > 0
         spread = "more than predicted: too narrow" if more else "less than predicted: too wide"
         words = {
@@ -125,15 +130,14 @@ class SKCEComponents:
             lines.append(f"  {name:8}  {text:{width}}  {numbers}{mark}")
         return "\n".join(lines)
 
-    def _loudest_kernels(self) -> str:
+    def _loudest_kernels(self, adjusted: Sequence[Any]) -> str:
         """One line for each of the three kernels with the largest scores."""
         names, scores = self.kernel_names, np.max(list(self._scores().values()), 0)
-        loudest = np.argsort(-scores)[:_SHOWN_KERNELS]
         lines = []
-        for i in loudest:
+        for i in np.argsort(-scores)[:_SHOWN_KERNELS]:
             one = self.of_kernel(names[i])
-            part = getattr(one, one.loudest)
-            numbers = f"p = {float(part.pvalue):.2g}, score {float(part.score):+.1f}"
+            score = float(getattr(one, one.loudest).score)
+            numbers = f"adjusted p = {float(adjusted[i]):.2g}, score {score:+.1f}"
             lines.append(f"  {names[i]}: {one.loudest}, {numbers}")
         return "\n".join(lines)
 

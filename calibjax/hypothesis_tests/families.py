@@ -30,6 +30,7 @@ from calibjax.distributions import (
 )
 from calibjax.distributions.base import Distribution
 from calibjax.distributions.features import bare
+from calibjax.distributions.sampling import draw
 from calibjax.estimators.kernel import refuse_without_expectations, sample_pair
 from calibjax.estimators.lenses import OneVersusRest, top_label
 from calibjax.kernels import (
@@ -82,9 +83,8 @@ def default_kernels(predictions: Distribution) -> dict[str, Any]:
         `kernels`.
 
     Raises:
-        TypeError: if `predictions` is not a batch of distributions.
+        TypeError: if `predictions` is not a batch of distributions, or has no method `variance`.
         ValueError: if there are fewer than two, or shapes or values are wrong.
-        TypeError: if the predictions have no method `variance`.
         NotImplementedError: if target kernels have no closed-form expectations, and there is no
             continuous density, so that kernels have to be chosen by hand.
 
@@ -143,7 +143,14 @@ def _target_kernels(predictions: Any, deviation: jax.Array) -> dict[str, Kernel]
         check_expectations(shape(deviation), predictions)
     except NotImplementedError:
         kernels = {name: Stein(kernel) for name, kernel in kernels.items()}
-        check_expectations(Stein(shape(deviation)), predictions)
+        try:
+            check_expectations(Stein(shape(deviation)), predictions)
+        except NotImplementedError as error:
+            raise NotImplementedError(
+                f"predictions: no default kernels for {type(predictions).__name__}; hand over "
+                "kernels, or as predictions "
+                "distributions.monte_carlo(key, predictions, num_samples)"
+            ) from error
     return kernels | {"equal targets": White()} if isinstance(predictions, Poisson) else kernels
 
 
@@ -226,7 +233,10 @@ def checked_family(
         ValueError: if there are none, or a value is wrong for these predictions.
         NotImplementedError: if expectations have no closed form.
     """
-    found, structure = jax.tree_util.tree_flatten_with_path(kernels, is_leaf=_is_member)
+    try:
+        found, structure = jax.tree_util.tree_flatten_with_path(kernels, is_leaf=_is_member)
+    except ValueError as error:
+        raise ValueError(f"kernels: expected names that can be sorted, got {kernels}") from error
     if not found:
         raise ValueError(f"kernels: expected at least one kernel, got {kernels!r}")
     members = []
@@ -236,7 +246,7 @@ def checked_family(
         lens, kernel = member if isinstance(member, tuple) else (None, member)
         if not isinstance(kernel, Kernel):
             raise TypeError(
-                f"{name}: expected a kernel, or a pair (lens, kernel), got "
+                f"{name}: expected a kernel, or a tuple (lens, kernel), got "
                 f"{_checks.described(kernel)}"
             )
         if id(lens) not in views:
@@ -272,19 +282,25 @@ def _seen(name: str, lens: Any, predictions: Distribution, targets: PyTree) -> P
     """The data as a lens shows them, whose predictions must not depend on the targets."""
     if lens is None:
         return predictions, targets
-    seen = lens(predictions, targets)
+    try:
+        seen = lens(predictions, targets)
+        others = lens(predictions, draw(jax.random.key(0), predictions))
+    except (TypeError, ValueError) as error:
+        raise type(error)(f"{name}: {error}") from error
     if not isinstance(seen, tuple) or len(seen) != 2:
         raise TypeError(
             f"{name}: expected a lens that returns a pair (predictions, targets), got "
             f"{_checks.described(seen)}"
         )
     seen = _checks.predictions_and_targets(*seen, prefix=f"{name}: ")
-    others, _ = lens(predictions, jax.tree.map(lambda y: jnp.roll(y, 1, 0), targets))
-    for one, other in zip(*map(jax.tree.leaves, (seen[0], others)), strict=True):
+    n, size = (_checks.leading_size("predictions", x) for x in (predictions, seen[0]))
+    if n != size:
+        raise ValueError(f"{name}: expected a lens that returns all {n} samples, got {size}")
+    for one, other in zip(*map(jax.tree.leaves, (seen[0], others[0])), strict=True):
         if _checks.is_concrete(one, other) and not np.array_equal(one, other):
             raise ValueError(
                 f"{name}: expected a lens whose predictions do not depend on the targets, got "
-                f"{one} and, with the targets in another order, {other}"
+                f"{one} and, for redrawn targets, {other}"
             )
     return seen
 

@@ -328,6 +328,7 @@ def _factor(kernel: Kernel, predictions: Distribution) -> jax.Array | None:
         rank = low_rank.numerical_rank(kernel, seen, tolerance, n // 4)
         if rank is None:
             return None
+        rank = 2 ** (rank - 1).bit_length()  # few different ones, so that little is compiled anew
         factor = low_rank.pivoted_cholesky(kernel, seen, tolerance, size=rank).features
         # Kernels that are not positive semi-definite may have other errors than on the diagonal.
         signs = jax.random.rademacher(jax.random.key(0), (n, 8), factor.dtype)

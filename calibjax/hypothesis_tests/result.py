@@ -62,7 +62,7 @@ class CalibrationTestResult:
         """The same, followed by one line for each component."""
         if self.components is None or not _is_number(self.statistic):
             return repr(self)
-        return f"{self!r}\n{self.components.described()}"
+        return f"{self!r}\n{self.components.described(jax.tree.leaves(self.adjusted_pvalue))}"
 
     @property
     def pvalue_standard_error(self) -> PyTree:
@@ -97,7 +97,14 @@ def _shown(value: Any, digits: int = 3) -> str:
     if hasattr(value, "shape"):
         return f"{value.dtype}{list(value.shape)}"
     leaves, structure = jax.tree.flatten(value)
-    return str(jax.tree.unflatten(structure, [_shown(leaf, digits) for leaf in leaves]))
+    return str(jax.tree.unflatten(structure, [_Text(_shown(leaf, digits)) for leaf in leaves]))
+
+
+class _Text(str):
+    """Text that containers print without quotation marks."""
+
+    __slots__ = ()
+    __repr__ = str.__str__
 
 
 def _standard_error(pvalue: jax.Array, null_samples: jax.Array) -> jax.Array:

@@ -83,9 +83,10 @@ def witness_map(
         return _draw_bars(sizes, is_significant, probs, targets, axis)
     _checks.method("at_predictions", at_predictions, "mean")
     means = shown_values("at_predictions", jax.vmap(lambda p: p.mean())(at_predictions))
-    points = np.stack([means, targets - means], 1)
+    points = np.stack([means, targets - means], 1).astype(np.float64)
     centered = points - points.mean(0)
-    if np.linalg.matrix_rank(centered / np.maximum(np.abs(centered).max(0), 1e-300)) < 2:
+    size = np.abs(centered).max(0)
+    if np.any(size == 0) or np.linalg.matrix_rank(centered / size, tol=1e-4) < 2:
         raise ValueError(
             "at_predictions, at_targets: expected locations with different means and residuals, "
             "not on one line, such as those of a grid"

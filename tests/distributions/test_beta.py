@@ -39,6 +39,20 @@ def test_agrees_with_scipy(dtype, log_tolerance, tolerance):
     np.testing.assert_allclose(slope, expected, rtol=1e-5, atol=50 * log_tolerance)
 
 
+@pytest.mark.parametrize("values", [(2.0, 3.0, 0.3), (0.1, 0.2, 1e-6), (50.0, 3.0, 0.97)])
+def test_derivatives_of_the_cdf(values):
+    """Against differences of SciPy's values, in both parameters and the argument."""
+    slopes = jax.grad(lambda a, b, y: distributions.Beta(a, b).cdf(y), (0, 1, 2))(
+        *map(jnp.float64, values)
+    )
+    for i, slope in enumerate(slopes):
+        low, high = ([*values] for _ in range(2))
+        step = 1e-5 * values[i]
+        low[i], high[i] = values[i] - step, values[i] + step
+        ends = [stats.beta.cdf(x[2], x[0], x[1]) for x in (low, high)]
+        np.testing.assert_allclose(slope, (ends[1] - ends[0]) / (2 * step), rtol=1e-4)
+
+
 def test_limits():
     """At 0 and 1 the density is 0, infinite, or finite; outside it is zero."""
     rows = [[1, 2, 0], [1, 2, 1], [0.5, 0.5, 0], [2, 2, 0], [2, 2, 1.5], [1, 1, 1]]

@@ -18,7 +18,7 @@ from calibjax.kernels import Constant, Exponential, SquaredExponential, TensorPr
 
 KEY = jax.random.key(0)
 RNG = np.random.default_rng(0)
-PROBS, LABELS = np.array([0.2, 0.7, 0.55, 0.9, 0.35, 0.6, 0.8]), np.array([1, 1, 1, 0, 0, 1, 0])
+PROBS, LABELS = np.array([0.2, 0.7, 0.55, 0.9, 0.35, 0.6, 0.8]), np.array([1, 1, 1, 1, 0, 0, 0])
 PAIRS = {
     "wide": TensorProduct(Exponential(0.4, distances.TotalVariation()), White()),
     "narrow": TensorProduct(Exponential(0.1, distances.TotalVariation()), White()),
@@ -64,6 +64,8 @@ def test_against_all_outcomes():
     np.testing.assert_allclose(test.pvalue, weights @ (total >= total[place] - 1e-9), atol=atol)
     for name, values in largest.items():
         expected = weights @ (total >= values[place] - 1e-9)
+        if name == "narrow":  # which its own rank would not pass for
+            assert expected - weights @ (values >= values[place] - 1e-9) > 2 * atol
         np.testing.assert_allclose(test.adjusted_pvalue[name], expected, atol=2 * atol)
     observed = [plain_scores(outcomes, s)[0][place] for s in (None, 0.1, 0.4)]  # sorted by name
     np.testing.assert_allclose(test.estimate, observed, rtol=1e-9)
@@ -203,7 +205,11 @@ def test_wrong_families():
     for family, error, message in (
         ([], ValueError, "kernels: expected at least one kernel"),
         ({}, ValueError, "kernels: expected at least one kernel"),
-        ([good, 3], TypeError, r"kernels\[1\]: expected a kernel, or a pair \(lens, kernel\), got"),
+        (
+            [good, 3],
+            TypeError,
+            r"kernels\[1\]: expected a kernel, or a tuple",
+        ),
         ({"a": distances.Wasserstein()}, TypeError, r"kernels\['a'\]: expected a kernel"),
         ([good, PAIRS["wide"]], NotImplementedError, r"kernels\[1\]: "),
         ([classes], NotImplementedError, r"kernels\[0\]: no closed-form expectations of .* White"),
@@ -215,6 +221,11 @@ def test_wrong_families():
         ),
         ([(lambda predictions, targets: (predictions, targets[1:]), good)], ValueError, "lens|one"),
         ([(_peeking, good)], ValueError, "expected a lens whose predictions do not depend on"),
+        ([(_fitted, good)], ValueError, "expected a lens whose predictions do not depend on"),
+        ([(lambda *data: jax.tree.map(lambda x: x[1:], data), good)], ValueError, "all 40 samples"),
+        ([(estimators.top_label, good)], TypeError, r"kernels\[0\]\[0\]: predictions: expected"),
+        ([[estimators.top_label, good]], TypeError, r"expected a kernel, or a tuple"),
+        ({1: good, "1": good}, ValueError, "kernels: expected names that can be sorted"),
         ([TensorProduct(SquaredExponential(-1.0), good.target)], ValueError, r"kernels\[0\]\.pred"),
     ):
         with pytest.raises(error, match=message):
@@ -225,10 +236,15 @@ def test_wrong_families():
     with pytest.raises(ValueError, match="predictions.weights: expected None"):
         aggregated_skce_test(KEY, weighted, jnp.zeros(4))
     binomial = distributions.NegativeBinomial(jnp.ones(4), jnp.ones(4))
-    with pytest.raises(NotImplementedError, match="no Stein kernel for NegativeBinomial"):
+    with pytest.raises(NotImplementedError, match="no default kernels for NegativeBinomial"):
         aggregated_skce_test(KEY, binomial, jnp.arange(4))
     with pytest.raises(ValueError, match="family: expected the components of several"):
         _ = exact_skce_test(KEY, good, *data, num_samples=9).components.loudest_kernel
+
+
+def _fitted(predictions, targets):
+    """What it makes of the targets is the same in any order."""
+    return Normal(predictions.loc + jnp.mean(targets), predictions.scale), targets
 
 
 def _peeking(predictions, targets):

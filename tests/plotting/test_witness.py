@@ -82,6 +82,8 @@ def test_wrong_input(scalar, classes):
         plotting.witness_map(scalar, *classes[1])
     with pytest.raises(ValueError, match="expected locations with different means and residuals"):
         plotting.witness_map(scalar, Normal(jnp.zeros(30), jnp.ones(30)), AT[1])
+    with pytest.raises(ValueError, match="expected locations with different means and residuals"):
+        plotting.witness_map(scalar, AT[0], AT[0].loc)
     vectors = MvNormal(jnp.zeros((30, 2)), jnp.tile(jnp.eye(2), (30, 1, 1)))
     with pytest.raises(ValueError, match="at_targets: expected shape"):
         plotting.witness_map(scalar, vectors, jnp.zeros((30, 2)))

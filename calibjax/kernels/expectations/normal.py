@@ -10,6 +10,7 @@ and products of these over independent components.
 References: W21 App. D.1.
 """
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -32,6 +33,7 @@ from calibjax.kernels.expectations import (
 from calibjax.kernels.stationary import SquaredExponential, refuse_far_length_scale
 
 _MAX_FREQUENCIES = 96  # beyond, pairs are cheaper even if the kernel on predictions has low rank
+_STEPS_PER_OCTAVE = 3
 _FEW_FEATURES = 48  # beyond, pairs are cheaper than matrix products over all of them
 
 
@@ -145,7 +147,10 @@ def _prepare_features(
     loc, scale, y = (np.asarray(x, float) for x in (predictions.loc, predictions.scale, targets))
     low = min((loc - 5 * scale).min(), y.min())
     high = max((loc + 5 * scale).max(), y.max())
-    width = (high - low) * rate
+    # Ranges that are rounded up to few different ones: other data of the same kind have as many
+    # frequencies, and compile nothing anew. The steps suit length scales in powers of two.
+    steps = math.ceil(_STEPS_PER_OCTAVE * math.log2((high - low) * rate))
+    width = 2.0 ** (steps / _STEPS_PER_OCTAVE)
     cutoff = np.sqrt(-2 * np.log(np.finfo(predictions.loc.dtype).eps / 4))
     needed = cutoff * (width + cutoff) / (2 * np.pi)
     if not needed <= _MAX_FREQUENCIES:
