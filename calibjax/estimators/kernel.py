@@ -169,7 +169,8 @@ def skce(kernel: Kernel, predictions: Distribution, targets: ArrayLike) -> jax.A
         ValueError: if shapes or values are wrong, or n < 2.
         NotImplementedError: if the expectations have no closed form.
 
-    Cost: n²/2 evaluations of h, O(n + tile²) memory, also for the gradient.
+    Cost: n²/2 evaluations of h, O(n + tile²) memory, also for the gradient; linear time for a
+    kernel on predictions of low rank, see `kernels.LowRank`.
 
     References: W21 §3.2, Lemma 2 (B = n); W19 eq. (6), SKCE_uq.
 

@@ -99,6 +99,8 @@ class OneVersusRest:
         """The probabilities of the class, `Bernoulli`s, and their targets, 0 or 1, [n]."""
         probs, labels = _checked(predictions, targets)
         label = _checks.integer("label", _checks.as_arrays("label", self.label))
+        if label.dtype == jnp.bool_:
+            raise TypeError(f"label: expected the number of a class, got {self.label}")
         _checks.shape("label", label, (), "(), the number of one class")
         label = _checks.labels("label", label, probs.shape[1])
         own = jnp.take(_nan_where_unknown(probs, labels), jnp.maximum(label, 0), 1)

@@ -60,7 +60,7 @@ def test_class_wise():
         np.testing.assert_allclose(errors[c], alone, atol=1e-15)
 
 
-@pytest.mark.parametrize("label", [-1, 5, 1.5, "1", None])
+@pytest.mark.parametrize("label", [-1, 5, 1.5, "1", None, True])
 def test_wrong_label(label):
     with pytest.raises((TypeError, ValueError), match="label: expected"):
         estimators.OneVersusRest(label)(*data()[:2])
