@@ -1,0 +1,153 @@
+"""Shares of simulated data sets that tests reject, cell by cell."""
+
+import functools
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from scipy.stats import kstest  # comes with scikit-learn
+from tqdm import tqdm
+
+from experiments.harness.cells import Store, cell, keys_of, spans
+
+ALPHA = 0.05
+DRAWS = 199  # (B + 1) α is an integer
+CALIBRATED = "calibrated"
+PIT = "Kolmogorov-Smirnov test of the PIT"
+_CALIBRATED_SHARE = 4  # data sets at most 64 samples large cost little
+_BATCH_NUMBERS = 2**20  # numbers that the draws of the data sets evaluated at once may hold
+
+# (key of the data, key of the tests, alternative, n, setting) → p-values by test; under `PIT`
+# probability integral transforms, [n].
+Tests = Callable[[jax.Array, jax.Array, Any, int, Any], dict[str, jax.Array]]
+
+
+class Study(NamedTuple):
+    """Data sets of one kind, and the tests of them.
+
+    Attributes:
+        name: name of its folder, and of its table.
+        alternatives: ways in which the data are made.
+        sizes: numbers of samples n, each with a share of the data sets.
+        tests: p-values on one data set. It gets the place of the alternative, which is traced, so
+            that all of them are one program.
+        settings: what else distinguishes data sets.
+        calibrated: the alternatives under which the null hypothesis is true.
+        in_one_program: whether all data sets go through one compiled loop. Otherwise they are
+            concrete, so that target kernels have features.
+    """
+
+    name: str
+    alternatives: tuple[str, ...]
+    sizes: dict[int, float]
+    tests: Tests
+    settings: tuple[Any, ...] = ("",)
+    calibrated: tuple[str, ...] = (CALIBRATED,)
+    in_one_program: bool = True
+
+    def number_of(self, alternative: str, n: int, num_datasets: int) -> int:
+        """Number of data sets: more where the level is measured and n is small."""
+        more = _CALIBRATED_SHARE if alternative in self.calibrated and n <= 64 else 1
+        return math.ceil(num_datasets * self.sizes[n] * more)
+
+
+class Rate(NamedTuple):
+    """How often one test rejects.
+
+    Attributes:
+        alternative: how the data are made.
+        num_samples: n.
+        setting: of the study.
+        test: name of the test.
+        rate: share of the data sets that are rejected; of several tests that of each, [K].
+        number: number of data sets.
+        undefined: number of them without a p-value, which count as not rejected.
+    """
+
+    alternative: str
+    num_samples: int
+    setting: Any
+    test: str
+    rate: float | np.ndarray
+    number: int
+    undefined: int
+
+
+@functools.partial(jax.jit, static_argnames=("tests", "num_samples", "setting", "batch_size"))
+def _in_one_program(
+    keys: tuple[jax.Array, jax.Array],
+    place: jax.Array,
+    *,
+    tests: Tests,
+    num_samples: int,
+    setting: Any,
+    batch_size: int,
+) -> dict[str, jax.Array]:
+    def one(keys: tuple[jax.Array, jax.Array]) -> dict[str, jax.Array]:
+        return tests(*keys, place, num_samples, setting)
+
+    return jax.lax.map(one, keys, batch_size=batch_size)
+
+
+def counts(
+    study: Study, alternative: str, num_samples: int, setting: Any, span: tuple[int, int]
+) -> dict[str, Any]:
+    """How often each test rejects, and has no p-value, on the given data sets."""
+    label = f"power/{study.name}/{alternative}/{num_samples}/{setting}"
+    keys = keys_of(label, "data", span), keys_of(label, "tests", span)
+    place = jnp.asarray(study.alternatives.index(alternative))
+    if study.in_one_program:
+        batch_size = max(1, _BATCH_NUMBERS // (DRAWS * num_samples**2))
+        found = _in_one_program(
+            keys,
+            place,
+            tests=study.tests,
+            num_samples=num_samples,
+            setting=setting,
+            batch_size=min(batch_size, span[1] - span[0]),
+        )
+    else:
+        each = [study.tests(*pair, place, num_samples, setting) for pair in zip(*keys, strict=True)]
+        found = jax.tree.map(lambda *values: jnp.stack(values), *each)
+    values = {test: np.asarray(value) for test, value in found.items()}
+    if PIT in values:
+        rows = values[PIT].astype(float)
+        values[PIT] = np.array([kstest(row, "uniform").pvalue for row in rows])
+    return {
+        test: {"rejected": np.sum(p <= ALPHA, 0).tolist(), "undefined": int(np.isnan(p).sum())}
+        for test, p in values.items()
+    }
+
+
+def rates(store: Store, study: Study, num_datasets: int) -> list[Rate]:
+    """Rejection rates of all tests in all cells of a study, computed or read."""
+    cases = [
+        (alternative, n, setting)
+        for n in study.sizes
+        for setting in study.settings
+        for alternative in study.alternatives
+    ]
+    numbers = {case: study.number_of(*case[:2], num_datasets) for case in cases}
+    found = []
+    with tqdm(total=sum(len(spans(numbers[case], case[1])) for case in cases), unit="cell") as bar:
+        for case in cases:
+            alternative, n, setting = case
+            chunks = []
+            for span in spans(numbers[case], n):
+                bar.set_description(f"{study.name}: {alternative}, n = {n} {setting}, {span[0]}")
+                compute = functools.partial(counts, study, *case, span)
+                name = f"{alternative.replace(' ', '_')}/{n}/{setting}/{span[0]}"
+                parameters = {"draws": DRAWS, "last": span[1]}
+                chunks.append(cell(store, name, parameters, compute))
+                bar.update()
+            found += [_rate(case, test, chunks, numbers[case]) for test in chunks[0]]
+    return found
+
+
+def _rate(case: tuple[str, int, Any], test: str, chunks: list[Any], number: int) -> Rate:
+    rejected = sum(np.asarray(chunk[test]["rejected"]) for chunk in chunks)
+    undefined = sum(chunk[test]["undefined"] for chunk in chunks)
+    return Rate(*case, test, rejected / number, number, undefined)
