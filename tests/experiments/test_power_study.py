@@ -8,7 +8,15 @@ from scipy import stats
 
 from experiments.harness.cells import Store, keys_of
 from experiments.power import __main__ as program
-from experiments.power import classes, dependence, ensembles, normals, simulation, tables
+from experiments.power import (
+    classes,
+    dependence,
+    ensembles,
+    normals,
+    packages,
+    simulation,
+    tables,
+)
 from experiments.power.simulation import CALIBRATED, PIT, Rate, Study
 
 N = 4000
@@ -170,3 +178,14 @@ def test_program(tmp_path, monkeypatch):
     for kind in ("posteriors", "horizons"):
         assert (tmp_path / "power" / f"power_{kind}.md").exists()
     assert not (tmp_path / "power" / "power_bars.md").exists()
+
+
+def test_groups_of_features_and_pairs():
+    features, probs, labels = packages.draw(0, 0.25)
+    groups = packages.groups_of(features)
+    assert groups.shape == (packages.NUM_SAMPLES, 60)
+    np.testing.assert_array_equal(groups.sum(1), 6)  # three features and three pairs
+    np.testing.assert_array_equal(groups[:, 5], features[:, 1] == 1)
+    np.testing.assert_array_equal(groups[:, 12], (features[:, 0] == 0) & (features[:, 1] == 0))
+    own = groups[:, 12]
+    assert np.mean(labels[own]) > np.mean(probs[own])
