@@ -13,6 +13,7 @@ from tests.registry import (
     learned,
     scores,
     tests_of_calibration,
+    with_sklearn,
 )
 from tests.registry.arguments import Call
 
@@ -80,7 +81,7 @@ EXEMPT = {
 @functools.cache
 def calls() -> dict[str, Call]:
     """All calls by name."""
-    rooms = families, estimators, kernels, tests_of_calibration, learned, scores
+    rooms = families, estimators, kernels, tests_of_calibration, learned, scores, with_sklearn
     found: dict[str, Call] = {}
     for room in rooms:
         for call in room.calls():

@@ -11,7 +11,7 @@ from calibjax.distributions.categorical import Bernoulli, Categorical
 from calibjax.distributions.normal import DiagNormal, Normal
 
 
-def from_sklearn(model: Any, X: Any) -> PyTree:  # noqa: N803
+def from_sklearn(model: Any, X: Any) -> PyTree:
     """Predicted distributions of a fitted model of scikit-learn, for the inputs X.
 
     - A classifier with `predict_proba` gives a `Categorical`, or, of two classes, a `Bernoulli`
