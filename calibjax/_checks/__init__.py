@@ -15,6 +15,7 @@ from calibjax._checks.arrays import (
     is_concrete,
     is_distribution,
     originals,
+    refuse_masked,
     refuse_where,
 )
 from calibjax._checks.data import (
@@ -125,6 +126,7 @@ __all__ = [
     "random_key",
     "real",
     "record_values",
+    "refuse_masked",
     "refuse_where",
     "replaced",
     "same_kind",

@@ -79,7 +79,7 @@ def class_predictions(predictions: Any, name: str = "predictions") -> None:
     """Refuses predictions without class probabilities."""
     try:
         has_probs = hasattr(predictions, "class_probs")
-    except (TypeError, ValueError):  # the parameters are invalid: `batch` refuses them by name
+    except Exception:  # the parameters are invalid, as tensors with gradients: `batch` says so
         has_probs = True
     if not has_probs:
         raise TypeError(

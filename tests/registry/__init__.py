@@ -13,6 +13,7 @@ from tests.registry import (
     learned,
     scores,
     tests_of_calibration,
+    with_sklearn,
 )
 from tests.registry.arguments import Call
 
@@ -30,6 +31,7 @@ EXEMPT = {
     "distances.Distance": _BASE,
     "distributions.Distribution": _BASE,
     "distributions.constraints": "is a module",
+    "distributions.from_torch": "reads objects of torch: see tests/distributions/test_torch.py",
     "distributions.parameter": "declares a field of a class",
     "kernels.Kernel": _BASE,
     "estimators.calibration_kernel": _CORE,
@@ -79,7 +81,7 @@ EXEMPT = {
 @functools.cache
 def calls() -> dict[str, Call]:
     """All calls by name."""
-    rooms = families, estimators, kernels, tests_of_calibration, learned, scores
+    rooms = families, estimators, kernels, tests_of_calibration, learned, scores, with_sklearn
     found: dict[str, Call] = {}
     for room in rooms:
         for call in room.calls():

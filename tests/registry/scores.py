@@ -87,6 +87,22 @@ def _from_numpyro() -> list[Call]:
     ]
 
 
+def _from_sklearn() -> list[Call]:
+    import sklearn.linear_model as sklearn
+
+    model = sklearn.BayesianRidge().fit(a.FEATURES, a.Y)
+    return [
+        call(
+            "distributions.from_sklearn",
+            lambda model: distributions.from_sklearn(model, a.FEATURES),
+            "model",
+            model=a.record(model),
+            compiled=False,
+            reason="a conversion of one object to another",
+        )
+    ]
+
+
 def _curves() -> list[Call]:
     def curve(predictions: Any, targets: Any, key: Any, **options: Any) -> Any:
         return estimators.reliability_curve(key, predictions, targets, **options)
@@ -117,4 +133,11 @@ def calls() -> list[Call]:
             without=("one row less", "one row more", "one row", "scalar", *a.OPTIONAL),
         ),
     )
-    return [*_decisions(), *_of_classes(), *_from_numpyro(), *_curves(), quantiles]
+    return [
+        *_decisions(),
+        *_of_classes(),
+        *_from_numpyro(),
+        *_from_sklearn(),
+        *_curves(),
+        quantiles,
+    ]
