@@ -1,5 +1,7 @@
 """Sharpness: how concentrated predictions are, whatever the targets."""
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 
@@ -45,10 +47,9 @@ def interval_widths(predictions: Distribution, *, level: float = 0.9) -> jax.Arr
             f"predictions: expected distributions of numbers, got {_checks.described(predictions)};"
             " classes have confidences, estimators.top_label"
         )
-    level = jnp.asarray(_checks.proportion("level", level))
+    beyond = (1 - jnp.asarray(_checks.proportion("level", level))) / 2
 
-    def width(p: Distribution) -> jax.Array:
-        low, high = p.icdf((1 - level) / 2), p.icdf((1 + level) / 2)
-        return high - low
+    def width(p: Any) -> jax.Array:
+        return p.icdf(1 - beyond) - p.icdf(beyond)
 
     return jax.vmap(width)(predictions)
