@@ -16,7 +16,7 @@ _MAX_PROGRAMS = 32  # compiled ones that are kept
 _PROGRAMS: dict[Any, Any] = {}
 _LOCK = threading.Lock()
 
-# XLA uses half of the vector registers of processors that have AVX-512, unless it is told otherwise.
+# XLA uses half of the vector registers of processors with AVX-512, unless it is told otherwise.
 _WIDE = {"xla_cpu_prefer_vector_width": 512}
 
 

@@ -142,15 +142,18 @@ def _slopes_in_tiles(
 
 
 _one_form = differentiable(
-    lambda static, smooth, rest: _forms_value(*static, smooth, rest)[0],
-    lambda static, smooth, rest: _forms_slopes(*static, smooth, rest, jnp.ones(1)),
+    lambda form, smooth, rest: _forms_value(form[0], form[1], smooth, rest)[0],
+    lambda form, smooth, rest: _forms_slopes(form[0], form[1], smooth, rest, jnp.ones(1)),
 )
 # The gradient of each of several would be a pass of its own, that of their sum is one.
 _many_forms = jax.custom_vjp(_forms_value, nondiff_argnums=(0, 1))
 _many_forms.defvjp(
-    lambda function, tile_size, *trees: (_forms_value(function, tile_size, *trees), trees),
-    lambda function, tile_size, trees, cotangent: (
-        _forms_slopes(function, tile_size, *trees, cotangent),
+    lambda function, size, smooth, rest: (
+        _forms_value(function, size, smooth, rest),
+        (smooth, rest),
+    ),
+    lambda function, size, trees, cotangent: (
+        _forms_slopes(function, size, trees[0], trees[1], cotangent),
         None,
     ),
 )
