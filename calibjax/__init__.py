@@ -45,6 +45,7 @@ from calibjax import (
     recalibration,
     risk,
     scores,
+    streaming,
 )
 from calibjax._pytree import record
 
@@ -62,4 +63,5 @@ __all__ = [
     "record",
     "risk",
     "scores",
+    "streaming",
 ]

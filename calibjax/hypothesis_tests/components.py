@@ -99,8 +99,8 @@ class SKCEComponents:
         names = self.kernel_names
         place = names.index(_checks.choice("name", name, names))
         parts = self.biased, self.unbiased, self.spread
-        own = jax.tree.map(lambda leaf: leaf[..., place], parts)
-        return SKCEComponents(*own, self.num_targets, self.ranked)
+        biased, unbiased, spread = jax.tree.map(lambda leaf: leaf[..., place], parts)
+        return SKCEComponents(biased, unbiased, spread, self.num_targets, self.ranked)
 
     @property
     def loudest(self) -> str:

@@ -9,7 +9,6 @@ from jax.typing import ArrayLike
 
 from calibjax import _checks
 from calibjax._pytree import PyTree, record
-from calibjax.distributions.base import Distribution
 from calibjax.pairwise import tiles
 
 
@@ -99,7 +98,7 @@ class Accumulator:
         """The state before any samples."""
         raise NotImplementedError
 
-    def update(self, state: State, predictions: Distribution, targets: ArrayLike) -> State:
+    def update(self, state: State, predictions: PyTree, targets: ArrayLike) -> State:
         """The state after a batch of samples."""
         raise NotImplementedError
 

@@ -179,6 +179,7 @@ class SKCE(Accumulator):
     ...     predictions = distributions.Bernoulli(jnp.array(probs))
     ...     state = accumulator.update(state, predictions, jnp.array(labels))
     >>> print(f"{accumulator.result(state).unbiased:.4f}")
+    -0.1231
     """
 
     kernel: Kernel
@@ -273,6 +274,10 @@ class ExactSKCETest(Accumulator):
     ...     predictions = distributions.Normal(loc, jnp.ones(25))
     ...     state = test.update(state, predictions, loc + 0.5 * noise)  # half the predicted spread
     >>> print(test.result(state))
+    CalibrationTestResult(pvalue=0.01 ± 0.01, statistic=5.6, estimate=0.0168, 99 redrawn targets)
+      biased    distance from calibration                      p = 0.01     score +3.7
+      unbiased  off in the same way for similar predictions    p = 0.01     score +4.1
+      spread    targets scatter less than predicted: too wide  p = 0.01     score -5.6  <- loudest
     """
 
     key: jax.Array
