@@ -12,6 +12,7 @@ from tests.registry import (
     kernels,
     learned,
     scores,
+    streaming,
     tests_of_calibration,
 )
 from tests.registry.arguments import Call
@@ -32,6 +33,7 @@ EXEMPT = {
     "distributions.constraints": "is a module",
     "distributions.parameter": "declares a field of a class",
     "kernels.Kernel": _BASE,
+    "streaming.Accumulator": _BASE,
     "estimators.calibration_kernel": _CORE,
     "estimators.embedding_difference": _CORE,
     "kernels.centered_kernel": _CORE,
@@ -79,7 +81,7 @@ EXEMPT = {
 @functools.cache
 def calls() -> dict[str, Call]:
     """All calls by name."""
-    rooms = families, estimators, kernels, tests_of_calibration, learned, scores
+    rooms = families, estimators, kernels, tests_of_calibration, learned, scores, streaming
     found: dict[str, Call] = {}
     for room in rooms:
         for call in room.calls():
