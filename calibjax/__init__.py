@@ -46,6 +46,7 @@ from calibjax import (
     recalibration,
     risk,
     scores,
+    streaming,
 )
 from calibjax._pytree import record
 
@@ -64,4 +65,5 @@ __all__ = [
     "record",
     "risk",
     "scores",
+    "streaming",
 ]

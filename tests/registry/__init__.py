@@ -13,6 +13,7 @@ from tests.registry import (
     kernels,
     learned,
     scores,
+    streaming,
     tests_of_calibration,
     with_sklearn,
 )
@@ -35,6 +36,7 @@ EXEMPT = {
     "distributions.from_torch": "reads objects of torch: see tests/distributions/test_torch.py",
     "distributions.parameter": "declares a field of a class",
     "kernels.Kernel": _BASE,
+    "streaming.Accumulator": _BASE,
     "estimators.calibration_kernel": _CORE,
     "estimators.embedding_difference": _CORE,
     "kernels.centered_kernel": _CORE,
@@ -69,7 +71,16 @@ EXEMPT = {
 @functools.cache
 def calls() -> dict[str, Call]:
     """All calls by name."""
-    rooms = families, estimators, kernels, tests_of_calibration, learned, scores, with_sklearn
+    rooms = (
+        families,
+        estimators,
+        kernels,
+        tests_of_calibration,
+        learned,
+        scores,
+        streaming,
+        with_sklearn,
+    )
     found: dict[str, Call] = {}
     for room in rooms:
         for call in room.calls():
