@@ -186,7 +186,7 @@ class ExactSKCETest(Accumulator):
 
     key: jax.Array
     kernel: Kernel
-    num_samples: int = dataclasses.field(default=999, metadata={"static": True})
+    num_samples: int = dataclasses.field(default=1000, metadata={"static": True})
     statistic: str = dataclasses.field(default="omnibus", metadata={"static": True})
     example_targets: Any = None
 
