@@ -73,8 +73,9 @@ class MeanScore(Accumulator):
 
         μ = Σ w_i x_i / Σ w_i,    error² = n / (n − 1) Σ w_i² (x_i − μ)² / (Σ w_i)²,
 
-    which is the standard deviation over √n without weights. In float32 the standard error loses
-    digits where the numbers differ by less than a thousandth of their size.
+    which is the standard deviation over √n without weights. Sums of squares hold it only where the
+    numbers do not agree in too many digits: in float32 it is NaN if they scatter by less than about
+    a four-hundredth of their size. Then subtract a number near their mean from the score.
 
     Attributes:
         score: function (predictions, targets) of a batch that returns the number x_i of each

@@ -1,8 +1,7 @@
 """Squared kernel calibration error and its exact test, in one pass over batches."""
 
 import dataclasses
-import functools
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -10,120 +9,24 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from calibjax import _checks
-from calibjax._arithmetic import floating_dtype
 from calibjax._batches import default_batch_size
 from calibjax._pytree import PyTree, record
 from calibjax.distributions.base import Distribution
-from calibjax.distributions.sampling import check_draws, draw
-from calibjax.estimators.kernel import refuse_without_expectations
+from calibjax.distributions.sampling import check_draws
 from calibjax.hypothesis_tests.components import STATISTICS
 from calibjax.hypothesis_tests.exact import result_of_pool
-from calibjax.hypothesis_tests.featured import bytes_of_redraw, means_of_sums, sums_of_redraws
-from calibjax.hypothesis_tests.redraws import over_pool
+from calibjax.hypothesis_tests.featured import bytes_of_redraw, means_of_sums
 from calibjax.hypothesis_tests.result import CalibrationTestResult
 from calibjax.hypothesis_tests.simulation import warn_of_members
-from calibjax.kernels import Kernel, LowRank, TensorProduct
-from calibjax.kernels.base import without_draws
-from calibjax.kernels.expectations import features, prepare_features
-from calibjax.streaming.base import Accumulator, State, added, checked_number, checked_state, zeros
-
-
-class _Featured(NamedTuple):
-    """A checked tensor product, both of whose factors have features.
-
-    Attributes:
-        kernel: the tensor product of a `LowRank` with its whitening and a target kernel.
-        prepared: what the features of the target kernel need.
-        landmarks: those of the kernel on predictions.
-        shape: numbers of features of both kernels.
-        dtype: dtype of the landmarks.
-    """
-
-    kernel: TensorProduct
-    prepared: Any
-    landmarks: Distribution
-    shape: tuple[int, int]
-    dtype: Any
-
-    def zeros(self, pool: tuple[int, ...], *others: str) -> State:
-        """The state of a pool of data sets, with other counts than that of the samples."""
-        counts = dict.fromkeys(("samples", *others), ())
-        return zeros(counts, {"features": (*pool, *self.shape), "diagonal": pool}, self.dtype)
-
-
-def _featured(kernel: Kernel, example_targets: Any) -> _Featured:
-    """The features of a kernel, made for the range of its landmarks and of example targets."""
-    if not _checks.is_concrete(kernel, example_targets):
-        raise ValueError(
-            "kernel: expected landmarks and length scales that are known when compiling, got "
-            "traced ones; accumulators are read by compiled functions from outside, and not "
-            "handed to them"
-        )
-    with jax.ensure_compile_time_eval():  # the data may be traced
-        kernel = _checks.kernel_values(kernel)
-        if not (isinstance(kernel, TensorProduct) and isinstance(kernel.prediction, LowRank)):
-            prediction = kernel.prediction if isinstance(kernel, TensorProduct) else kernel
-            raise TypeError(
-                "kernel: expected TensorProduct(LowRank(kernel, landmarks), target kernel), with "
-                f"kernels.LowRank, got {_checks.described(prediction)}"
-            )
-        landmarks = _checks.batch(kernel.prediction.landmarks, name="kernel.prediction.landmarks")
-        refuse_without_expectations(kernel, landmarks)
-        examples = _examples(landmarks, example_targets)
-        prepared = prepare_features(kernel.target, *examples)
-        if prepared is None:
-            raise ValueError(
-                f"kernel.target: expected a kernel with features for the landmarks "
-                f"({_checks.described(landmarks)}) and the example targets, got "
-                f"{_checks.described(kernel.target)}, which has none, or too many: a length scale "
-                "that is too small for their range"
-            )
-        first = jax.tree.map(lambda leaf: leaf[0], examples)
-        number = jax.eval_shape(functools.partial(features, kernel.target, prepared), *first).size
-        factor = jax.eval_shape(kernel.prediction.factor, landmarks)
-    return _Featured(kernel, prepared, landmarks, (factor.shape[1], number), factor.dtype)
-
-
-def _examples(landmarks: Distribution, example_targets: Any) -> tuple[Distribution, PyTree]:
-    """Landmarks with targets drawn from them, and with the examples."""
-    _checks.method("kernel.prediction.landmarks", landmarks, "sample")
-    drawn = draw(jax.random.key(0), landmarks)
-    if example_targets is None:
-        return landmarks, drawn
-    targets = _checks.as_arrays("example_targets", example_targets)
-    number = _checks.leading_size("example_targets", targets)
-    size = _checks.leading_size("kernel.prediction.landmarks", landmarks)
-
-    def repeated(leaf: jax.Array) -> jax.Array:
-        return leaf[np.arange(number) % size]
-
-    _, targets = _checks.predictions_and_targets(
-        jax.tree.map(repeated, landmarks), targets, prefix="example_"
-    )
-    both = jax.tree.map(lambda x, y: jnp.concatenate([x, y.astype(x.dtype)]), drawn, targets)
-    again = jax.tree.map(lambda leaf: leaf[np.arange(size + number) % size], landmarks)
-    return again, both
-
-
-def _checked_batch(
-    featured: _Featured, predictions: Distribution, targets: ArrayLike
-) -> tuple[Distribution, PyTree]:
-    """A checked batch of the kind of the landmarks."""
-    predictions, targets = _checks.predictions_and_targets(predictions, targets)
-    refuse_without_expectations(featured.kernel, predictions)
-    _checks.same_kind(
-        "predictions",
-        without_draws(predictions),
-        "kernel.prediction.landmarks",
-        without_draws(featured.landmarks),
-    )
-    dtype = floating_dtype(predictions)
-    if jnp.finfo(dtype).bits > jnp.finfo(featured.dtype).bits:
-        raise ValueError(
-            f"predictions: expected at most the precision of the landmarks, {featured.dtype}, got "
-            f"{dtype}"
-        )
-    return predictions, targets
+from calibjax.kernels import Kernel
+from calibjax.streaming.base import Accumulator, State, added, checked_number, checked_state
+from calibjax.streaming.tensor_products import (
+    FeaturedProduct,
+    checked_batch,
+    featured_product,
+    observed_sums,
+    pool_of_sums,
+)
 
 
 @record
@@ -192,7 +95,7 @@ class SKCE(Accumulator):
             TypeError: if the kernel or an example target is of the wrong kind.
             ValueError: if they have wrong values, or the target kernel has no features.
         """
-        return _featured(self.kernel, self.example_targets).zeros(())
+        return featured_product(self.kernel, self.example_targets).zeros(())
 
     def update(self, state: State, predictions: Distribution, targets: ArrayLike) -> State:
         """The state after a batch of samples.
@@ -209,10 +112,10 @@ class SKCE(Accumulator):
             TypeError: if an argument is of the wrong kind.
             ValueError: if shapes or values are wrong.
         """
-        featured = _featured(self.kernel, self.example_targets)
+        featured = featured_product(self.kernel, self.example_targets)
         state = checked_state("state", state, jax.eval_shape(lambda: featured.zeros(())))
-        predictions, targets = _checked_batch(featured, predictions, targets)
-        sums = _observed_sums(featured.kernel, featured.prepared, predictions, targets)
+        predictions, targets = checked_batch(featured, predictions, targets)
+        sums = observed_sums(featured.kernel, featured.prepared, predictions, targets)
         return _with_sums(state, sums, {"samples": _size(targets)})
 
     def result(self, state: State) -> SKCEEstimate:
@@ -238,7 +141,8 @@ class ExactSKCETest(Accumulator):
     It is `hypothesis_tests.exact_skce_test` of data that come in batches: `SKCE` of the observed
     targets and of B redraws of all targets y_i ~ p_i at once. The redraws of a sample depend on the
     key and on the *index* of the sample alone, so that p-value and estimates do not depend on the
-    sizes of the batches, nor on their order, nor on how states were merged.
+    sizes of the batches, nor on their order, nor on how states were merged. With JAX's default
+    random numbers they are those of `exact_skce_test` with the same key.
 
     Every sample needs an index of its own. By default samples are numbered from zero in the order
     in which one state sees them. Where batches are shuffled or spread over several states, hand
@@ -282,7 +186,7 @@ class ExactSKCETest(Accumulator):
 
     key: jax.Array
     kernel: Kernel
-    num_samples: int = dataclasses.field(default=999, metadata={"static": True})
+    num_samples: int = dataclasses.field(default=1000, metadata={"static": True})
     statistic: str = dataclasses.field(default="omnibus", metadata={"static": True})
     example_targets: Any = None
 
@@ -293,9 +197,9 @@ class ExactSKCETest(Accumulator):
             TypeError: if an attribute is of the wrong kind.
             ValueError: if it has a wrong value, or the target kernel has no features.
         """
-        return self._zeros(_featured(self.kernel, self.example_targets))
+        return self._zeros(featured_product(self.kernel, self.example_targets))
 
-    def _zeros(self, featured: _Featured) -> State:
+    def _zeros(self, featured: FeaturedProduct) -> State:
         numbers_each = 2 * featured.shape[0] * featured.shape[1]
         number = _checks.number_of_draws("num_samples", self.num_samples, numbers_each=numbers_each)
         return featured.zeros((number + 1,), "first")
@@ -325,15 +229,15 @@ class ExactSKCETest(Accumulator):
             ValueError: if shapes or values are wrong.
         """
         key = _checks.random_key(self.key)
-        featured = _featured(self.kernel, self.example_targets)
+        featured = featured_product(self.kernel, self.example_targets)
         state = checked_state("state", state, jax.eval_shape(lambda: self._zeros(featured)))
-        predictions, targets = _checked_batch(featured, predictions, targets)
+        predictions, targets = checked_batch(featured, predictions, targets)
         check_draws(predictions, targets)
         warn_of_members(predictions)
         n = _size(targets)
         indices = _checked_indices(state.counts["samples"], indices, n)
         predictions = _checks.nan_rows(indices < 0, predictions)
-        sums = _pool_of_sums(
+        sums = pool_of_sums(
             jax.random.split(key, self.num_samples),
             featured.kernel,
             featured.prepared,
@@ -383,43 +287,6 @@ def _checked_indices(number: jax.Array, indices: ArrayLike | None, n: int) -> ja
                 f"indices: expected a number of its own for each sample, got {twice} twice"
             )
     return found
-
-
-@jax.jit
-def _observed_sums(
-    kernel: TensorProduct, prepared: Any, predictions: Distribution, targets: PyTree
-) -> tuple[jax.Array, jax.Array]:
-    """Sums of `SKCE` over a batch, [r, r_Y] and ()."""
-    assert isinstance(kernel.prediction, LowRank), "by the caller"
-    factor = kernel.prediction.factor(predictions)
-    one = jax.tree.map(lambda y: y[None], targets)
-    ((sums, diagonal),) = sums_of_redraws((kernel.target, prepared), [factor], predictions, one)
-    return sums[0], diagonal[0]
-
-
-@functools.partial(jax.jit, static_argnames="batch_size")
-def _pool_of_sums(
-    keys: jax.Array,
-    kernel: TensorProduct,
-    prepared: Any,
-    predictions: Distribution,
-    targets: PyTree,
-    indices: jax.Array,
-    *,
-    batch_size: int,
-) -> tuple[jax.Array, jax.Array]:
-    """Sums over a batch of the observed targets and of redrawn ones, [B + 1, r, r_Y], [B + 1]."""
-    assert isinstance(kernel.prediction, LowRank), "by the caller"
-    factor = kernel.prediction.factor(predictions)
-
-    def redraw(key: jax.Array) -> PyTree:
-        keys = jax.vmap(jax.random.fold_in, (None, 0))(key, indices)
-        return jax.vmap(lambda p, key: p.sample(key))(predictions, keys)
-
-    def evaluate(ys: PyTree) -> tuple[jax.Array, jax.Array]:
-        return sums_of_redraws((kernel.target, prepared), [factor], predictions, ys)[0]
-
-    return over_pool(keys, redraw, evaluate, targets, batch_size)
 
 
 def _with_sums(state: State, sums: tuple[jax.Array, jax.Array], counts: dict[str, Any]) -> State:
