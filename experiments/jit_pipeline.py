@@ -184,8 +184,8 @@ def main(arguments: list[str] | None = None) -> None:
         if not jnp.allclose(one, other, rtol=1e-3, atol=1e-5):
             raise AssertionError(f"expected the same numbers from both loops, got {one}, {other}")
     note = (
-        f"{len(loop.folds[1][0])} samples in each fold, float32; the first row includes tracing and "
-        "compilation. Made by `python -m "
+        f"{len(loop.folds[1][0])} samples in each fold, float32; the first row includes tracing "
+        "and compilation. Made by `python -m "
         f"experiments.jit_pipeline --num-epochs {options.num_epochs}`."
     )
     write_table(run.folder(NAME), NAME, rows, note, show=True)
