@@ -40,7 +40,7 @@ def test_small_probabilities_of_two_classes_survive_float32():
     with jax.enable_x64(False):
         predictions = distributions.from_sklearn(model, np.array([[30.0, 0.0], [-30.0, 0.0]]))
         found = scores.negative_log_likelihood(predictions, np.array([0, 1]))
-    np.testing.assert_allclose(found, 30, rtol=1e-5)
+    np.testing.assert_allclose(found, 30, rtol=1e-4)  # scikit-learn rounds 1 − p
 
 
 @pytest.mark.parametrize(
