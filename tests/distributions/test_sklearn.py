@@ -30,8 +30,17 @@ def test_classes():
 def test_two_classes():
     model = linear_model.LogisticRegression().fit(X, np.array(["no", "yes"])[LABELS // 2])
     predictions = distributions.from_sklearn(model, X)
-    assert type(predictions) is distributions.Bernoulli
-    np.testing.assert_array_equal(predictions.probs, model.predict_proba(X)[:, 1])
+    assert type(predictions) is distributions.Categorical
+    np.testing.assert_array_equal(predictions.probs, model.predict_proba(X))
+
+
+def test_small_probabilities_of_two_classes_survive_float32():
+    model = linear_model.LogisticRegression().fit(X, LABELS // 2)
+    model.coef_, model.intercept_ = np.array([[1.0, 0.0]]), np.zeros(1)
+    with jax.enable_x64(False):
+        predictions = distributions.from_sklearn(model, np.array([[30.0, 0.0], [-30.0, 0.0]]))
+        found = scores.negative_log_likelihood(predictions, np.array([0, 1]))
+    np.testing.assert_allclose(found, 30, rtol=1e-4)  # scikit-learn rounds 1 − p
 
 
 @pytest.mark.parametrize(

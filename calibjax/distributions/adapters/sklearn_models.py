@@ -7,16 +7,17 @@ from typing import Any
 from calibjax import _checks, _extras
 from calibjax._pytree import PyTree
 from calibjax.distributions.base import Distribution
-from calibjax.distributions.categorical import Bernoulli, Categorical
+from calibjax.distributions.categorical import Categorical
 from calibjax.distributions.normal import DiagNormal, Normal
 
 
 def from_sklearn(model: Any, X: Any) -> PyTree:
     """Predicted distributions of a fitted model of scikit-learn, for the inputs X.
 
-    - A classifier with `predict_proba` gives a `Categorical`, or, of two classes, a `Bernoulli`
-      with the probability of the second. Class c is `model.classes_[c]`; for labels that are not
-      0, 1, 2, ... themselves, `interoperability.label_indices` finds their numbers.
+    - A classifier with `predict_proba` gives a `Categorical`, also of two classes: as a
+      `Bernoulli`, a probability of 1 − 10⁻⁹ would be 1 in float32, and the other label impossible.
+      Class c is `model.classes_[c]`; for labels that are not 0, 1, 2, ... themselves,
+      `interoperability.label_indices` finds their numbers.
     - A regressor whose `predict` has `return_std`, such as `GaussianProcessRegressor`,
       `BayesianRidge` and `ARDRegression`, gives a `Normal`; of several outputs a `DiagNormal`.
 
@@ -75,8 +76,7 @@ def _of_classes(model: Any, inputs: Any) -> Distribution:
             f"{len(probs)} outputs; hand over their predict_proba one by one, in "
             "distributions.Categorical"
         )
-    predictions = _checks.batch(Categorical(probs))  # which several labels at once are not
-    return _checks.batch(Bernoulli(probs[:, 1])) if probs.shape[1] == 2 else predictions
+    return _checks.batch(Categorical(probs))  # which several labels at once are not
 
 
 def _normal(loc: Any, scale: Any) -> Distribution:
