@@ -81,8 +81,8 @@ def pit() -> jax.Array:
 @functools.cache
 def located() -> tuple[jax.Array, jax.Array, jax.Array]:
     """Features, confidences, and whether predictions were right."""
-    features = jax.random.normal(key("features"), (SIZE, 2))
-    confidences = jax.random.uniform(key("conf"), (SIZE,), minval=0.5, maxval=0.95)
+    features = jax.random.normal(key("features"), (300, 2))
+    confidences = jax.random.uniform(key("conf"), (300,), minval=0.5, maxval=0.95)
     chances = confidences - 0.35 * jax.nn.sigmoid(4 * features[:, 0])
     return features, confidences, jax.random.bernoulli(key("right"), chances).astype(int)
 
