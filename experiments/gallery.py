@@ -28,7 +28,7 @@ from calibjax import (
     risk,
     scores,
 )
-from experiments.harness import command_line
+from experiments.harness import cells, command_line
 from experiments.harness.figures import save_figure
 
 NAME = "gallery"
@@ -44,7 +44,7 @@ def figure(function: Callable[[], Axes]) -> Callable[[], Axes]:
 
 def key(name: str) -> jax.Array:
     """A random key of its own for each use."""
-    return jax.random.key(int.from_bytes(name.encode()[:3]))
+    return cells.key_of(f"{NAME}/{name}")
 
 
 class Data(NamedTuple):
