@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import scipy.stats
+from sklearn.isotonic import IsotonicRegression
 
 from calibjax import distances, distributions, estimators, kernels, pairwise, risk, scores
 from tests.compiled_cases import (
@@ -191,6 +192,23 @@ def brier():
         return scores.brier_score(distributions.Categorical(probs), y)
 
     return ours, (probs, y), np.mean(np.sum((doubles(probs)[0] - np.eye(M)[y]) ** 2, 1))
+
+
+@case("scores")
+def brier_parts():
+    probs, y = simplex(N, M), labels(N, M)
+
+    def ours(probs, y):
+        found = scores.brier_decomposition(distributions.Categorical(probs), y)
+        return jnp.stack([found.miscalibration, found.discrimination, found.uncertainty])
+
+    parts = np.zeros(3)
+    for p, c in zip(doubles(probs)[0].T, range(M)):
+        is_class = (y == c) * 1.0
+        fitted = IsotonicRegression(out_of_bounds="clip").fit(p, is_class).predict(p)
+        score, best, constant = (np.mean((q - is_class) ** 2) for q in (p, fitted, is_class.mean()))
+        parts += score - best, constant - best, constant
+    return ours, (probs, y), parts
 
 
 def crps_of_mixtures(w, m, s, z):

@@ -10,9 +10,9 @@ from calibjax import _checks
 from calibjax.estimators.bands import checked_ranks, pointwise_band
 from calibjax.hypothesis_tests.result import CalibrationTestResult
 from calibjax.plotting.figures import (
+    BAND,
     BARS,
     BLACK,
-    BLUE,
     axes_to_draw_on,
     finished,
     shown_values,
@@ -87,14 +87,13 @@ def score_decomposition(
     is_new = axis is None
     axis = axes_to_draw_on(axis, (5.0, 3.4))
     places = np.arange(4)
-    colors = [BLUE, BARS, BARS, BARS]
-    axis.bar(places, values, 0.6, color=colors, label="observed")
+    axis.bar(places, values, 0.6, color=[BAND, BARS, BARS, BARS], label="observed")
     for place, value in zip(places, values, strict=True):
         style: dict[str, Any] = {"textcoords": "offset points", "ha": "right", "fontsize": "small"}
         axis.annotate(f"{value:.3g}", (place, value), (-4, 3), **style)
     if band is not None:
         (lower, upper), middle = band, (band[0] + band[1]) / 2
-        label = f"{100 * float(level):.4g} % of calibrated models"
+        label = f"{100 * float(level):.4g} % of the redraws under calibration"
         style = {"fmt": "none", "ecolor": BLACK, "elinewidth": 1.5, "capsize": 5, "label": label}
         axis.errorbar(places + 0.15, middle, (upper - lower) / 2, **style)
     axis.axhline(0, color=BLACK, linewidth=0.8)
@@ -110,7 +109,7 @@ def _shown(name: str, parts: Any, expected: tuple[Any, ...], described: str) -> 
     for key, value in values.items():
         _checks.real(f"{name}.{key}", value)
         _checks.shape(f"{name}.{key}", value, expected, described)
-        values[key] = shown_values(f"{name}.{key}", np.asarray(value)).astype(np.float64)
+        values[key] = shown_values(f"{name}.{key}", value).astype(np.float64)
     return np.stack([values[key] for key in _PARTS])
 
 

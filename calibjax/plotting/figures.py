@@ -28,6 +28,7 @@ CURVE_COLORS = (
     "#AA4499",
 )
 # Beside the colours, for prints without them.
+CURVE_MARKERS = "osD^vP<X>"
 CURVE_STYLES = ("-", "--", "-.", ":", (0, (5, 1)), (0, (3, 1, 1, 1)), (0, (1, 1)), "-", "--")
 _CONSTANT = 1e-9  # values that differ by less, relative to their size, are one value
 

@@ -1,5 +1,6 @@
 """Errors of groups of samples, with what is significant."""
 
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -80,7 +81,7 @@ def group_errors(
     has_numbers = len(rows) <= _MOST_ROWS and len(columns) <= _MOST_COLUMNS
     is_new = axis is None
     height = 1.4 + (0.36 * len(rows) if has_numbers else min(0.2 * len(rows), 6))
-    width = 2.6 + (0.95 * len(columns) if has_numbers else min(0.2 * len(columns), 6))
+    width = 2.6 + (1.1 * len(columns) if has_numbers else min(0.2 * len(columns), 6))
     axis = axes_to_draw_on(axis, (width, height))
     limit = float(np.abs(errors).max()) or 1.0
     style: dict[str, Any] = {"cmap": DIVERGING, "vmin": -limit, "vmax": limit, "aspect": "auto"}
@@ -94,7 +95,8 @@ def group_errors(
         axis.set_xlabel("residual")
     elif len(columns) == 1 and residuals is None:
         axis.set_xticks([])
-    axis.figure.colorbar(image, ax=axis, label="observed - predicted mean", format="%.2g")
+    label = "observed - predicted mean" + "\n(± standard error)" * has_numbers
+    axis.figure.colorbar(image, ax=axis, label=label, format="%.2g")
     handles = []
     if np.any(pvalues <= level):
         from matplotlib.patches import Patch
@@ -144,13 +146,17 @@ def _mark(
     from matplotlib.patches import Rectangle
 
     largest = np.abs(errors).max() or 1.0
+    # Two digits of a typical standard error; it is zero where nothing is left to chance.
+    positive = sizes[sizes > 0]
+    digits = max(0, 1 - math.floor(math.log10(np.median(positive)))) if positive.size else 2
     for (row, column), error in np.ndenumerate(errors):
         chosen = bool(is_significant[row, column])
         if chosen:
             style: dict[str, Any] = {"fill": False, "edgecolor": BLACK, "linewidth": 1.8}
             axis.add_patch(Rectangle((column - 0.48, row - 0.46), 0.96, 0.92, **style))
         sign = "+" if error > 0 else "-"
-        text = f"{error:+.2g} ± {sizes[row, column]:.1g}" if has_numbers else sign
+        both = f"{error:+.{digits}f} ± {sizes[row, column]:.{digits}f}"
+        text = both if has_numbers else sign
         if has_numbers or chosen:
             style = {"ha": "center", "va": "center", "fontsize": "small"}
             style["color"] = "white" if abs(error) > 0.7 * largest else "black"

@@ -39,7 +39,8 @@ def local_error_map(
     """Map of local calibration errors: a point for each sample, coloured by its error.
 
     Absolute errors run from yellow (0) to violet; signed ones from blue (confidences too low) over
-    grey (0) to red (too high), on a scale with zero in its middle.
+    grey (0) to red (too high), on a scale with zero in its middle. Without colours both signs look
+    alike: draw absolute errors for prints in grey.
 
     A local error is the mean of few samples where the kernel is narrow, and far from zero by
     chance there. With `effective_sizes` points fade whose error is of fewer than 30 samples; with

@@ -10,6 +10,7 @@ from calibjax import _checks
 from calibjax.plotting.figures import (
     BLUE,
     CURVE_COLORS,
+    CURVE_MARKERS,
     RED,
     axes_to_draw_on,
     finished,
@@ -89,7 +90,7 @@ def risk_curve(
         style = {"fmt": "none", "ecolor": BLUE, "elinewidth": 0.9, "capsize": 2.5}
         axis.errorbar(x[order], mean[order], half[order], **style)
     if marked is not None:
-        axis.axvline(marked, color=RED, linewidth=1, linestyle="--", label="marked")
+        axis.axvline(marked, color=RED, linewidth=1, linestyle="--", label=f"{xlabel} {marked:.3g}")
     is_geometric = x.min() > 0 and x.max() >= _GEOMETRIC * x.min()
     axis.set(xscale="log" if is_geometric else "linear", xlabel=xlabel, ylabel=ylabel)
     return finished(axis, is_new)
@@ -153,7 +154,7 @@ def estimate_comparison(
     for i, (name, values) in enumerate(estimates.items()):
         x = np.arange(len(models)) + step * (i - (len(estimates) - 1) / 2)
         style = {"color": CURVE_COLORS[i], "elinewidth": 0.9, "capsize": 2.5, "label": name}
-        axis.errorbar(x, values, errors.get(name), fmt="o", markersize=4, **style)
+        axis.errorbar(x, values, errors.get(name), fmt=CURVE_MARKERS[i], markersize=4, **style)
     axis.set_xticks(np.arange(len(models)), list(map(str, models)))
     axis.set(ylabel=ylabel, xlim=(-0.5, len(models) - 0.5))
     return finished(axis, is_new)

@@ -38,7 +38,8 @@ def witness_map(
     """Map of where a model is wrong: the witness in units of its standard errors.
 
     Scalar predictions have a map over predicted mean and residual, target − predicted mean: red
-    where targets are more frequent than predicted, blue where they are less frequent. The region
+    where targets are more frequent than predicted, blue and with dashed contours where they are
+    less frequent. The region
     of the locations with an adjusted p-value ≤ `level` is outlined: for a calibrated model there is
     any such region with probability at most `level`. Class predictions have a signed bar for each
     location, grey where it is not significant.
@@ -122,6 +123,7 @@ def _draw_map(
 ) -> "Axes":
     """Colours between the locations, the outline of the region, and the locations as dots."""
     from matplotlib.lines import Line2D
+    from matplotlib.ticker import MaxNLocator
 
     is_new = axis is None
     axis = axes_to_draw_on(axis, (5.4, 4.4))
@@ -129,6 +131,8 @@ def _draw_map(
     steps = np.linspace(-limit, limit, _NUM_LEVELS + 1)
     x, y = points.T
     colors = axis.tricontourf(x, y, sizes, levels=steps, cmap=DIVERGING)
+    # Dashed where negative, for prints without colours.
+    axis.tricontour(x, y, sizes, levels=steps[1::2], colors=GRAY, linewidths=0.7)
     style = {"linestyle": "none", "marker": ".", "color": GRAY, "markersize": 2}
     axis.plot(*points.T, label="locations", **style)
     handles = []
@@ -142,7 +146,7 @@ def _draw_map(
         handles = [Line2D([], [], color=BLACK, marker=".", linewidth=1.6, label="significant")]
     axis.axhline(0, color=GRAY, linewidth=0.8, linestyle="--")
     axis.set(xlabel="predicted mean", ylabel="target - predicted mean")
-    axis.figure.colorbar(colors, ax=axis, label=_LABEL, format="%.2g")
+    axis.figure.colorbar(colors, ax=axis, label=_LABEL, ticks=MaxNLocator(7), format="%.2g")
     return finished(axis, is_new, handles=handles)
 
 
