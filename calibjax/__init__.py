@@ -38,6 +38,7 @@ from calibjax import (
     distances,
     distributions,
     estimators,
+    evaluation,
     hypothesis_tests,
     kernels,
     pairwise,
@@ -47,6 +48,7 @@ from calibjax import (
     scores,
 )
 from calibjax._pytree import record
+from calibjax.evaluation import evaluate
 
 __version__ = "0.1.0"
 
@@ -54,6 +56,8 @@ __all__ = [
     "distances",
     "distributions",
     "estimators",
+    "evaluate",
+    "evaluation",
     "hypothesis_tests",
     "kernels",
     "pairwise",

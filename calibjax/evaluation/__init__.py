@@ -1,0 +1,9 @@
+"""Everything about the calibration of a model in one call, `calibjax.evaluate`.
+
+It uses all other subpackages, and no other uses it.
+"""
+
+from calibjax.evaluation.assembly import evaluate
+from calibjax.evaluation.record import Entry, Evaluation, Section
+
+__all__ = ["Entry", "Evaluation", "Section", "evaluate"]
