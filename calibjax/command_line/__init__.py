@@ -3,6 +3,6 @@
 It is built on `calibjax.evaluate`; docs/command_line.md says which files it reads.
 """
 
-from calibjax.command_line.program import main
+from calibjax.command_line.program import load, main
 
-__all__ = ["main"]
+__all__ = ["load", "main"]

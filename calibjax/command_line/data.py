@@ -28,8 +28,9 @@ class Data:
     Attributes:
         predictions: a batch of distributions.
         targets: [n].
-        groups: the group of each row by the name of its column, integers from 0, [n].
-        group_names: names of the groups, by the same names.
+        groups: the group of each row by its name, [n]; of several columns memberships in the G
+            groups of all of them, 0 or 1, [n, G]; None without.
+        group_names: names of the G groups, "COLUMN = VALUE"; empty where the groups are names.
         features: [n, d], or None.
         classes: names of the classes, in the order of the labels; empty for other targets.
         num_skipped: number of rows that were left out since a value was missing.
@@ -37,8 +38,8 @@ class Data:
 
     predictions: Any
     targets: np.ndarray
-    groups: dict[str, np.ndarray]
-    group_names: dict[str, tuple[str, ...]]
+    groups: np.ndarray | None
+    group_names: tuple[str, ...]
     features: np.ndarray | None
     classes: tuple[str, ...]
     num_skipped: int
@@ -89,22 +90,28 @@ def build(
         y = targets.numbers(choice.target)
     predictions = _predictions(table, choice, levels=levels, normalize=normalize)
     _check_targets(targets, choice, predictions, y)
-    groups = {name: _grouped(table.texts(name)) for name in choice.groups}
+    groups, group_names = _groups({name: table.texts(name) for name in choice.groups})
     features = [table.numbers(name) for name in choice.features]
     return Data(
         predictions=predictions,
         targets=y,
-        groups={name: ids for name, (ids, _) in groups.items()},
-        group_names={name: names for name, (_, names) in groups.items()},
+        groups=groups,
+        group_names=group_names,
         features=np.stack(features, 1) if features else None,
         classes=classes,
         num_skipped=num_rows - len(table),
     )
 
 
-def _grouped(texts: list[str]) -> tuple[np.ndarray, tuple[str, ...]]:
-    names, ids = np.unique(texts, return_inverse=True)
-    return ids, tuple(str(x) for x in names)
+def _groups(texts: Mapping[str, list[str]]) -> tuple[np.ndarray | None, tuple[str, ...]]:
+    """The groups of columns, and their names where several columns make them memberships."""
+    columns = {name: np.array(values) for name, values in texts.items()}
+    if len(columns) <= 1:
+        return next(iter(columns.values()), None), ()
+    different = {name: np.unique(values) for name, values in columns.items()}
+    members = [columns[name][:, None] == different[name] for name in columns]
+    names = [f"{name} = {value}" for name, values in different.items() for value in values]
+    return np.concatenate(members, 1).astype(float), tuple(names)
 
 
 def _predictions(

@@ -1,18 +1,34 @@
 """The program: reads a file, evaluates it, prints, and writes the report."""
 
+import json
 import os
+import shlex
 import sys
 from argparse import Namespace
 from collections.abc import Sequence
 from pathlib import Path
 
-from calibjax.command_line.columns import choose, target_of
+import jax
+
+from calibjax import _files
+from calibjax.command_line import page, pictures
+from calibjax.command_line.columns import Choice, choose, target_of
 from calibjax.command_line.data import Data, build
 from calibjax.command_line.options import parse
 from calibjax.command_line.reading import read
-from calibjax.command_line.tables import InputError
+from calibjax.command_line.tables import InputError, listed
+from calibjax.evaluation import Evaluation, evaluate
 
-evaluate = None
+_SETUP = """\
+import jax, jax.numpy as jnp
+jax.config.update("jax_enable_x64", True)
+from calibjax import *
+from calibjax import command_line
+
+data = command_line.load({arguments})
+predictions, targets, groups, features = data.predictions, data.targets, data.groups, data.features
+key = jax.random.key({seed})
+result = evaluate(key, predictions, targets, groups=groups, features=features)"""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -28,22 +44,39 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Raises:
         SystemExit: with status 2 if the options are not as needed, with status 0 after --help.
     """
+    arguments = sys.argv[1:] if arguments is None else list(arguments)
     options = parse(arguments)
     try:
         _check_output(options)
-        data = load(options)
+        data, facts = _read(options)
+        evaluation = _evaluated(options, data)
+        if options.report is not None:
+            _write_report(options, arguments, evaluation, facts)
     except InputError as error:
         print(f"calibjax: {' '.join(str(error).split())}", file=sys.stderr)
         return 2
+    if options.json:
+        print(json.dumps({"input": dict(facts), **json.loads(evaluation.to_json())}, indent=2))
+    else:
+        print("\n".join(f"{name}: {value}" for name, value in facts), evaluation, sep="\n\n")
     return 0
 
 
-def load(options: Namespace) -> Data:
-    """Reads and checks the files that the options name.
+def load(arguments: Sequence[str]) -> Data:
+    """The predictions and targets that a command line names.
+
+    Args:
+        arguments: as those of the program.
 
     Raises:
-        InputError: if they are not as needed.
+        InputError: if a file is not as needed.
+        SystemExit: if the options are not as needed.
     """
+    return _read(parse(arguments))[0]
+
+
+def _read(options: Namespace) -> tuple[Data, list[tuple[str, str]]]:
+    """What is evaluated, and what a report says of it."""
     table = read(options.file, separator=options.separator, header=options.header)
     targets = table
     if options.labels is not None:
@@ -59,7 +92,7 @@ def load(options: Namespace) -> Data:
         groups=options.groups,
         features=options.features,
     )
-    return build(
+    data = build(
         table,
         targets,
         choice,
@@ -68,6 +101,81 @@ def load(options: Namespace) -> Data:
         skip_missing=options.skip_missing,
         levels=options.levels,
     )
+    used = {*choice.inputs, *(() if is_own_file else (target,))}
+    unused = [name for name in table.columns if name not in used]
+    return data, _facts(options, choice, data, unused)
+
+
+def _facts(
+    options: Namespace, choice: Choice, data: Data, unused: Sequence[str]
+) -> list[tuple[str, str]]:
+    """What was read, by name."""
+    facts = [("file", str(options.file)), ("task", choice.task)]
+    facts.append(("columns of predictions", listed(choice.predictions)))
+    of_file = f" of {options.labels}" if options.labels is not None else ""
+    facts.append(("column of targets", f"{choice.target}{of_file}"))
+    rows = str(len(data.targets))
+    if data.num_skipped:
+        rows += f" ({data.num_skipped} more were left out, since a value was missing)"
+    facts.append(("rows", rows))
+    for name, columns in (("groups", choice.groups), ("features", choice.features)):
+        if columns:
+            facts.append((f"columns of {name}", listed(columns)))
+    if unused:
+        facts.append(("columns that were not used", listed(unused)))
+    if data.classes != tuple(map(str, range(len(data.classes)))):
+        names = [f"class {i} is {name}" for i, name in enumerate(data.classes)]
+        facts.append(("classes", listed(names, 100)))
+    if data.group_names:
+        names = [f"group {i} is {name}" for i, name in enumerate(data.group_names)]
+        facts.append(("groups", listed(names, 100)))
+    facts.append(("seed", str(options.seed)))
+    return facts
+
+
+def _evaluated(options: Namespace, data: Data) -> Evaluation:
+    """In float64, since it is there that probabilities and targets are what the file says."""
+    with jax.enable_x64(True):
+        key = jax.random.key(options.seed)
+        try:
+            return evaluate(
+                key, data.predictions, data.targets, groups=data.groups, features=data.features
+            )
+        except ValueError as error:
+            raise InputError(f"{options.file}: {error}") from error
+
+
+def _write_report(
+    options: Namespace,
+    arguments: Sequence[str],
+    evaluation: Evaluation,
+    facts: Sequence[tuple[str, str]],
+) -> None:
+    """Writes all of the page, or nothing.
+
+    Raises:
+        InputError: if it cannot be written.
+    """
+    missing, addresses = "", {}
+    try:
+        addresses = {name: pictures.data_address(x) for name, x in evaluation.figures().items()}
+    except ImportError as error:
+        missing = f"The figures are left out: {error}"
+        print(f"calibjax: {missing}", file=sys.stderr)
+    content = page.page(
+        evaluation,
+        title=f"Calibration of {options.file.name}",
+        facts=facts,
+        pictures=addresses,
+        missing=missing,
+        setup=_SETUP.format(arguments=list(arguments), seed=options.seed),
+        command=f"python -m calibjax {shlex.join(arguments)}",
+    )
+    try:
+        _files.write(options.report, content)
+    except OSError as error:
+        reason = error.strerror or type(error).__name__
+        raise InputError(f"--report: {options.report} cannot be written ({reason})") from None
 
 
 def _check_output(options: Namespace) -> None:

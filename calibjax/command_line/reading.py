@@ -6,6 +6,7 @@ there is one, what was expected and what came.
 
 import csv
 import io
+import warnings
 import zipfile
 from collections import Counter
 from collections.abc import Mapping
@@ -129,7 +130,9 @@ def _check_names(path: Path, row: int, names: list[str], separator: str) -> None
 
 def _loaded(path: Path, content: bytes) -> Any:
     try:
-        found = np.load(io.BytesIO(content), allow_pickle=False)
+        with warnings.catch_warnings():  # of headers of old versions
+            warnings.simplefilter("ignore")
+            found = np.load(io.BytesIO(content), allow_pickle=False)
         return found if isinstance(found, np.ndarray) else dict(found)
     except Exception as error:  # what damaged files raise is no closed list
         reason = str(error).partition("\n")[0] or type(error).__name__

@@ -199,7 +199,7 @@ CASES = {
         ".csv",
         GOOD.replace("0.75", "0.7"),
         [],
-        "row 2: expected probabilities that sum to one in prob_0, prob_1, got the sum 0.95; --normalize",
+        "row 2: expected probabilities that sum to one .*, got the sum 0.95; --normalize",
     ),
     "sum of zero": (
         ".csv",
