@@ -156,9 +156,7 @@ def _loss_of_sample(loss: Loss, p: PyTree, y: PyTree) -> jax.Array:
 
 
 @functools.partial(jax.jit, static_argnums=0)
-def _gains(
-    loss: Loss, predictions: PyTree, targets: PyTree, temperatures: jax.Array
-) -> jax.Array:
+def _gains(loss: Loss, predictions: PyTree, targets: PyTree, temperatures: jax.Array) -> jax.Array:
     """How much the loss of each sample is lower at its temperature, [n]."""
 
     def gain(p: Any, y: Any, temperature: jax.Array) -> jax.Array:
