@@ -5,5 +5,13 @@ It uses all other subpackages, and no other uses it.
 
 from calibjax.evaluation.assembly import evaluate
 from calibjax.evaluation.record import Entry, Evaluation, Section
+from calibjax.evaluation.temperature import temperature_gain, temperature_interval
 
-__all__ = ["Entry", "Evaluation", "Section", "evaluate"]
+__all__ = [
+    "Entry",
+    "Evaluation",
+    "Section",
+    "evaluate",
+    "temperature_gain",
+    "temperature_interval",
+]

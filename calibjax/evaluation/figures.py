@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from calibjax import _extras
 
@@ -18,16 +18,22 @@ class Panel:
     Attributes:
         name: of the figure.
         caption: what it shows, in one or two sentences.
-        draw: draws on the Axes, or on those of a new figure if there are none.
+        function: of `calibjax.plotting`, called as function(shown, axis=...).
+        shown: the record that it draws.
     """
 
     name: str
     caption: str
-    draw: Callable[["Axes | None"], "Axes"]
+    function: Callable[..., "Axes"]
+    shown: Any
+
+    def draw(self, axis: "Axes | None" = None) -> "Axes":
+        """Draws on the Axes, or on those of a new figure if there are none."""
+        return self.function(self.shown, axis=axis)
 
     def figure(self) -> "Figure":
         """A figure of its own."""
-        figure = self.draw(None).figure
+        figure = self.draw().figure
         return figure  # pyright: ignore[reportReturnType]  # these Axes are in no SubFigure
 
 

@@ -6,6 +6,8 @@ import math
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+import jax
+
 from calibjax.evaluation.table import table
 from calibjax.hypothesis_tests import CalibrationTestResult
 from calibjax.kernels import Kernel
@@ -76,6 +78,9 @@ class Evaluation:
         sentences: what they mean, for a report.
         kernels: the kernels that entries are computed with, by name.
         tests: the results of the exact tests by name, with their draws.
+        arrays: what was computed from the data on the way: "pit", [n], the values of
+            `estimators.pit_values`; "memberships" of the groups, [n, G]; "features", [n, d],
+            divided by their standard deviations.
         panels: what `figure` draws.
     """
 
@@ -86,6 +91,7 @@ class Evaluation:
     sentences: tuple[str, ...]
     kernels: dict[str, Kernel] = dataclasses.field(default_factory=dict, repr=False)
     tests: dict[str, CalibrationTestResult] = dataclasses.field(default_factory=dict, repr=False)
+    arrays: dict[str, jax.Array] = dataclasses.field(default_factory=dict, repr=False)
     panels: tuple["Panel", ...] = dataclasses.field(default=(), repr=False)
 
     @property
@@ -109,7 +115,7 @@ class Evaluation:
         return table(self)
 
     def to_dict(self) -> dict[str, Any]:
-        """Everything but kernels, tests and figures, in dictionaries, lists, numbers and strings."""
+        """All but kernels, tests, arrays and figures: dictionaries, lists, numbers and strings."""
         return {
             "task": self.task,
             "num_samples": self.num_samples,

@@ -26,17 +26,15 @@ def table(evaluation: "Evaluation") -> str:
 
 def _lines(section: "Section", rows: Sequence[tuple[str, ...]], widths: Sequence[int]) -> list[str]:
     """Title, columns that this section uses, and remark."""
-    used = [any(row[i] for row in rows[1:]) for i in range(len(_HEADER))]
+    used = [i == 0 or any(row[i] for row in rows[1:]) for i in range(len(_HEADER))]
     lines = [section.title]
     for row in rows:
         cells = [
             cell.ljust(width) if i == 0 else cell.rjust(width)
             for i, (cell, width) in enumerate(zip(row, widths, strict=True))
+            if used[i]
         ]
-        shown = [
-            cell if is_used else " " * len(cell) for cell, is_used in zip(cells, used, strict=True)
-        ]
-        lines.append((_INDENT + _INDENT.join(shown)).rstrip())
+        lines.append((_INDENT + _INDENT.join(cells)).rstrip())
     if section.remark:
         lines.append(_filled(section.remark, _INDENT))
     return lines

@@ -2,7 +2,14 @@
 
 from calibjax.plotting.curves import bandwidth_curves, reward_curves
 from calibjax.plotting.histograms import estimate_histogram
+from calibjax.plotting.hypothesis_tests import null_distribution, pvalue_ecdf
 from calibjax.plotting.local_errors import local_error_distribution, local_error_map
+from calibjax.plotting.probability_integral import (
+    interval_coverage_curve,
+    pit_ecdf,
+    pit_histogram,
+    quantile_calibration_curve,
+)
 from calibjax.plotting.reliability import reliability_diagram
 from calibjax.plotting.risk import estimate_comparison, risk_curve
 from calibjax.plotting.witness import witness_map
@@ -11,8 +18,14 @@ __all__ = [
     "bandwidth_curves",
     "estimate_comparison",
     "estimate_histogram",
+    "interval_coverage_curve",
     "local_error_distribution",
     "local_error_map",
+    "null_distribution",
+    "pit_ecdf",
+    "pit_histogram",
+    "pvalue_ecdf",
+    "quantile_calibration_curve",
     "reliability_diagram",
     "reward_curves",
     "risk_curve",

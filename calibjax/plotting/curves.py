@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from calibjax import _checks
-from calibjax.plotting.figures import CURVE_COLORS, GRAY, axes_to_draw_on, shown_values
+from calibjax.plotting.figures import CURVE_COLORS, GRAY, axes_to_draw_on, finished, shown_values
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -130,10 +130,7 @@ def _draw(
     if baseline is not None:
         axis.axhline(0, color=GRAY, linewidth=1, linestyle="--", label=baseline)
     axis.set(xscale="log", xlabel=xlabel, ylabel=ylabel)
-    if is_new:
-        axis.spines[["top", "right"]].set_visible(False)
-        axis.figure.legend(loc="outside upper center", ncols=3, frameon=False, fontsize="small")
-    return axis
+    return finished(axis, is_new)
 
 
 def _shown_curves(curves: Any, num_points: int) -> dict[str, np.ndarray]:

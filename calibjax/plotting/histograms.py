@@ -5,12 +5,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from calibjax import _checks
-from calibjax.plotting.figures import BLACK, BLUE, RED, axes_to_draw_on, shown_values
+from calibjax.plotting.figures import (
+    BLACK,
+    BLUE,
+    RED,
+    axes_to_draw_on,
+    bin_edges,
+    finished,
+    shown_values,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-
-_CONSTANT = 1e-9  # estimates that differ by less, relative to their size, are one value
 
 
 def estimate_histogram(
@@ -57,23 +63,10 @@ def estimate_histogram(
     bins = _checks.size_in_range("bins", bins, 1, 2**24)
     is_new = axis is None
     axis = axes_to_draw_on(axis, (4.8, 3.2))
-    heights, edges = np.histogram(values, _edges(values, bins))
+    heights, edges = np.histogram(values, bin_edges(values, bins))
     axis.stairs(heights, edges, fill=True, color=BLUE, alpha=0.55, label="estimates")  # one path
     axis.axvline(values.mean(), color=BLACK, linewidth=1.5, label="mean")
     if true_value is not None:
         axis.axvline(true_value, color=RED, linewidth=1.5, linestyle="--", label="true value")
     axis.set(xlabel="calibration error estimate", ylabel="data sets")
-    if is_new:
-        axis.spines[["top", "right"]].set_visible(False)
-        axis.figure.legend(loc="outside upper center", ncols=3, frameon=False)
-    return axis
-
-
-def _edges(values: np.ndarray, num_bins: int) -> np.ndarray:
-    """Edges of bins between the smallest and the largest value; around it if there is only one."""
-    low, high = values.min(), values.max()
-    size = max(abs(low), abs(high))
-    if high - low <= _CONSTANT * size:
-        margin = size / 2 if size > 0 else 0.5
-        low, high = low - margin, high + margin
-    return np.linspace(low, high, num_bins + 1)
+    return finished(axis, is_new)

@@ -8,7 +8,17 @@ from jax.typing import ArrayLike
 
 from calibjax import _checks
 from calibjax.hypothesis_tests.result import CalibrationTestResult
-from calibjax.plotting.figures import BLACK, BLUE, GRAY, RED, axes_to_draw_on, shown_values
+from calibjax.plotting.figures import (
+    BLACK,
+    BLUE,
+    DIVERGING,
+    GRAY,
+    RED,
+    axes_to_draw_on,
+    check_result,
+    finished,
+    shown_values,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -97,11 +107,7 @@ def witness_map(
 def _shown(result: Any, level: float) -> tuple[np.ndarray, np.ndarray]:
     """Witness in standard errors, and where it is significant, [J] each."""
     _checks.proportion("level", level)
-    if not isinstance(result, CalibrationTestResult) or result.adjusted_pvalue is None:
-        raise TypeError(
-            "result: expected what hypothesis_tests.witness_test returns, got "
-            f"{_checks.described(result)}"
-        )
+    check_result(result, "locations", "hypothesis_tests.witness_test")
     witness = shown_values("result.estimate", result.estimate)
     _checks.shape("result.estimate", witness, (None,), "[J], the witness of one data set")
     errors = shown_values("result.null_size", result.null_size)
@@ -122,7 +128,7 @@ def _draw_map(
     limit = max(float(np.abs(sizes).max()), 1.0)
     steps = np.linspace(-limit, limit, _NUM_LEVELS + 1)
     x, y = points.T
-    colors = axis.tricontourf(x, y, sizes, levels=steps, cmap="coolwarm")
+    colors = axis.tricontourf(x, y, sizes, levels=steps, cmap=DIVERGING)
     style = {"linestyle": "none", "marker": ".", "color": GRAY, "markersize": 2}
     axis.plot(*points.T, label="locations", **style)
     handles = []
@@ -137,9 +143,7 @@ def _draw_map(
     axis.axhline(0, color=GRAY, linewidth=0.8, linestyle="--")
     axis.set(xlabel="predicted mean", ylabel="target - predicted mean")
     axis.figure.colorbar(colors, ax=axis, label=_LABEL, format="%.2g")
-    if is_new and handles:
-        axis.figure.legend(handles=handles, loc="outside upper center", frameon=False)
-    return axis
+    return finished(axis, is_new, handles=handles)
 
 
 def _draw_bars(
@@ -165,7 +169,4 @@ def _draw_bars(
     axis.set_xticks(places, names, fontsize="small")
     axis.axhline(0, color=BLACK, linewidth=0.8)
     axis.set(ylabel=_LABEL)
-    if is_new:
-        axis.spines[["top", "right"]].set_visible(False)
-        axis.figure.legend(loc="outside upper center", ncols=3, frameon=False, fontsize="small")
-    return axis
+    return finished(axis, is_new)

@@ -6,6 +6,7 @@ table of wrong values in the place of each argument.
 
 import functools
 
+from calibjax import plotting
 from tests.registry import (
     estimators,
     families,
@@ -21,7 +22,7 @@ _CORE = (
     "is called on one pair inside of `vmap` and, as its docstring says, checks no values; the "
     "functions that call it do"
 )
-_DRAWS = "draws only: its arguments are checked in tests/plotting, and nothing is computed"
+_DRAWS = "draws only: tests.plotting.test_uniform tries its arguments, and nothing is computed"
 _BASE = "is a base class, which raises NotImplementedError"
 _ENGINE = (
     "is the engine of pair sums, called with any function and pytree by those who checked them"
@@ -59,20 +60,7 @@ EXEMPT = {
             "weighted_sums",
         )
     },
-    **{
-        f"plotting.{name}": _DRAWS
-        for name in (
-            "bandwidth_curves",
-            "estimate_comparison",
-            "estimate_histogram",
-            "local_error_distribution",
-            "local_error_map",
-            "reliability_diagram",
-            "reward_curves",
-            "risk_curve",
-            "witness_map",
-        )
-    },
+    **{f"plotting.{name}": _DRAWS for name in plotting.__all__},
 }
 
 

@@ -7,7 +7,7 @@ import numpy as np
 from calibjax import distances, distributions, estimators, scores
 from tests.registry import arguments as a
 from tests.registry.arguments import Call, call
-from tests.registry.families import BERNOULLI, CATEGORICAL, NORMAL
+from tests.registry.families import BERNOULLI, CATEGORICAL, FAMILIES, NORMAL
 
 _BINNING = estimators.UniformBins(3)
 _GROUPS = np.array([0, 1, 1, 0, 2, 1, 2, 0])
@@ -106,6 +106,39 @@ def _curves() -> list[Call]:
     ]
 
 
+def _pit() -> list[Call]:
+    def pit(predictions: Any, targets: Any, key: Any) -> Any:
+        return estimators.pit_values(key, predictions, targets)
+
+    found = [
+        FAMILIES[name].call("estimators.pit_values", pit, name, key=a.key())
+        for name in ("Normal", "Poisson", "Samples of counts")
+    ]
+    band = {"num_samples": a.integer(19), "level": a.proportion(0.9, "num_samples", traced=False)}
+    found.append(
+        call(
+            "estimators.pit_histogram estimators.PITHistogram",
+            estimators.pit_histogram,
+            key=a.key(),
+            values=a.unit(a.CONFIDENCES, without=a.ALONE),
+            num_bins=a.integer(4),
+            **band,
+        )
+    )
+    for name in ("quantile_coverage", "interval_coverage"):
+        found.append(
+            call(
+                f"estimators.{name} estimators.CoverageCurve",
+                getattr(estimators, name),
+                key=a.key(),
+                values=a.unit(a.CONFIDENCES, without=a.ALONE),
+                levels=a.positive(np.array([0.1, 0.5, 0.9]), without=(*a.ALONE, *a.OPTIONAL)),
+                **band,
+            )
+        )
+    return found
+
+
 def calls() -> list[Call]:
     """Calls of the scores and what is left."""
     quantiles = NORMAL.call(
@@ -117,4 +150,4 @@ def calls() -> list[Call]:
             without=("one row less", "one row more", "one row", "scalar", *a.OPTIONAL),
         ),
     )
-    return [*_decisions(), *_of_classes(), *_from_numpyro(), *_curves(), quantiles]
+    return [*_decisions(), *_of_classes(), *_from_numpyro(), *_curves(), *_pit(), quantiles]
