@@ -50,7 +50,7 @@ def binned_errors(predictions: ClassPredictions, targets: ArrayLike) -> dict[str
     >>> predictions = distributions.Categorical(jnp.array([[0.75, 0.25, 0.0], [0.75, 0.0, 0.25]]))
     >>> errors = evaluation.binned_errors(predictions, jnp.array([0, 1]))
     >>> print(errors["top label"], errors["all classes"])
-    0.25 0.375
+    0.25 0.625
     """
     _checks.class_predictions(predictions)
     predictions, targets = _checks.predictions_and_targets(predictions, targets)
