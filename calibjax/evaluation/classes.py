@@ -10,11 +10,13 @@ from jax.typing import ArrayLike
 from calibjax import _checks, estimators, hypothesis_tests, plotting, scores
 from calibjax.distributions import Bernoulli
 from calibjax.distributions.base import ClassPredictions
-from calibjax.evaluation.data import Data, Part, central, measured, reached, shown_classes
+from calibjax.evaluation.data import Data, Part, central, measured, shown_classes
 from calibjax.evaluation.figures import Panel
 from calibjax.evaluation.findings import MeanError
+from calibjax.evaluation.mean_errors import detectable, mean_error
 from calibjax.evaluation.record import Entry, Section
 from calibjax.hypothesis_tests import CalibrationTestResult
+from calibjax.hypothesis_tests.groups import mean_residual
 
 NUM_REDRAWS = 199  # of the ECE, for quantiles and not for p-values
 MAX_DIAGRAMS = 5  # classes with a reliability diagram of their own
@@ -48,10 +50,15 @@ def binned_errors(predictions: ClassPredictions, targets: ArrayLike) -> dict[str
     >>> predictions = distributions.Categorical(jnp.array([[0.75, 0.25, 0.0], [0.75, 0.0, 0.25]]))
     >>> errors = evaluation.binned_errors(predictions, jnp.array([0, 1]))
     >>> print(errors["top label"], errors["all classes"])
-    0.25 0.375
+    0.25 0.625
     """
     _checks.class_predictions(predictions)
     predictions, targets = _checks.predictions_and_targets(predictions, targets)
+    return _binned_errors(predictions, targets)
+
+
+@jax.jit
+def _binned_errors(predictions: Any, targets: jax.Array) -> dict[str, jax.Array]:
     each = jax.vmap(_ece)(*estimators.class_wise(predictions, targets))
     return {
         "all classes": _ece(predictions, targets),
@@ -82,57 +89,35 @@ def _mean_errors(data: Data) -> tuple[Section, dict[str, Any], CalibrationTestRe
     ones = jnp.ones((data.size, 1))
     test = hypothesis_tests.group_calibration_test(data.at(3), predictions, targets, ones)
     call = "hypothesis_tests.group_calibration_test(jax.random.fold_in(key, 3), predictions, "
-    call += f"targets, jnp.ones(({data.size}, 1))).estimate[0, "
+    call += f"targets, jnp.ones(({data.size}, 1)))"
     confidence = measured(
         "mean confidence",
         "jnp.mean(estimators.top_label(predictions, targets)[0].probs)",
         lambda: jnp.mean(estimators.top_label(predictions, targets)[0].probs),
     )
     m = predictions.class_probs.shape[1]
-    top = _mean_entry("accuracy - mean confidence", f"{call}{m}]", test, m)
+    residuals, ones = np.asarray(mean_residual(predictions, targets)), np.ones(data.size)
+    top, pvalue = mean_error(
+        "accuracy - mean confidence", call, test, (0, m), residuals[:, m], ones
+    )
     probs = np.asarray(predictions.class_probs, float)
     entries, errors = [confidence, top], []
     for c in shown_classes(probs):
-        name = f"class {c}"
-        entry = _mean_entry(f"observed - predicted frequency, {name}", f"{call}{c}]", test, c)
+        name = f"observed - predicted frequency, class {c}"
+        entry, p = mean_error(name, call, test, (0, c), residuals[:, c], ones)
         entries.append(entry)
         predicted = float(probs[:, c].mean())
-        assert entry.pvalue is not None, "of a test"
-        errors.append(MeanError(name, predicted, predicted + entry.value, entry.pvalue))
-    remark = "Exact p-values, adjusted for all errors of this section. Classes are numbered from 0"
-    remark += f"; those {len(errors)} with the largest predicted frequencies are shown." * (
-        m > len(errors)
-    ) + "." * (m <= len(errors))
+        errors.append(MeanError(f"class {c}", predicted, predicted + entry.value, p))
+    remark = "Exact p-values, adjusted for all errors of this section. Classes are numbered from 0."
+    if 2 < len(errors) < m:
+        remark += f" Shown are the {len(errors)} with the largest predicted frequencies."
     accuracy = float(scores.accuracy(predictions, targets))
-    assert top.pvalue is not None, "of a test"
     findings = {
-        "top_label": MeanError("top label", confidence.value, accuracy, top.pvalue),
+        "top_label": MeanError("top label", confidence.value, accuracy, pvalue),
         "classes": tuple(errors),
         "detectable": detectable(test)[m],
     }
     return Section("Frequencies", tuple(entries), remark), findings, test
-
-
-def _mean_entry(name: str, call: str, test: CalibrationTestResult, place: int) -> Entry:
-    chance = reached(test.null_samples[:, 0, place])
-    return Entry(
-        name,
-        float(test.estimate[0, place]),
-        by_chance=(-chance, chance),
-        pvalue=float(test.adjusted_pvalue[0, place]),
-        function=call,
-    )
-
-
-def detectable(test: CalibrationTestResult) -> np.ndarray:
-    """Errors of the first group that the test would find with a probability of about 80 %.
-
-    Its critical value, in standard errors of each entry, is that of the largest of all entries.
-    """
-    null = np.asarray(test.null_samples, float)
-    errors = np.sqrt(np.mean(null**2, 0))
-    largest = np.max(null / np.where(errors > 0, errors, 1), tuple(range(1, null.ndim)))
-    return (np.quantile(largest, 0.95) + 0.84) * errors[0]
 
 
 def _binned(data: Data) -> tuple[Section, Entry]:

@@ -1,17 +1,26 @@
 """Errors in groups, and given features."""
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
 
 from calibjax import distances, distributions, estimators, hypothesis_tests
 from calibjax.distributions import Uniform
-from calibjax.evaluation.data import Data, Part, central, measured, reached, shown_classes
+from calibjax.evaluation.data import Data, Part, central, measured, shown_classes
 from calibjax.evaluation.findings import GroupError
-from calibjax.evaluation.overall import SCALE_SAMPLES, Choice, chosen_kernels, exact_skce, low_rank
+from calibjax.evaluation.mean_errors import mean_error
+from calibjax.evaluation.overall import (
+    PAIRS,
+    SCALE_SAMPLES,
+    Choice,
+    chosen_kernels,
+    exact_skce,
+    low_rank,
+)
 from calibjax.evaluation.record import Entry, Section
 from calibjax.hypothesis_tests import CalibrationTestResult
+from calibjax.hypothesis_tests.groups import mean_residual
 from calibjax.kernels import SquaredExponential, TensorProduct, median_heuristic
 
 LOCAL_SAMPLES = 5000  # up to this n local errors are tested
@@ -24,51 +33,58 @@ _KINDS = {  # of errors, see `GroupError`
 _NEIGHBOURHOOD = estimators.Neighbourhood.laplacian(0.5, 10)
 
 
+class _Residuals(NamedTuple):
+    """What is averaged over the members of each group.
+
+    Attributes:
+        predictions, targets: whose mean residuals are tested.
+        arguments: an expression of both.
+        places: those of each error, by kind and name, in the arrays of the test behind the group.
+    """
+
+    predictions: Any
+    targets: Any
+    arguments: str
+    places: dict[tuple[str, str], tuple[int, ...]]
+
+
 def errors_in_groups(data: Data) -> Part:
     """Mean errors in each group, with family-wise p-values."""
     if data.memberships is None:
         return Part()
-    tested = _tested_groups(data)
-    if tested is None:
-        remark = (
-            "Ensembles and quantile forecasts of vectors have no mean errors with an exact test."
-        )
+    seen = _residuals(data)
+    if seen is None:
+        remark = "There is no exact test of mean errors of vectors of ensembles."
         return Part((Section("Groups", (), remark),))
-    test, kinds, call = tested
+    test = hypothesis_tests.group_calibration_test(
+        data.at(7), seen.predictions, seen.targets, data.memberships
+    )
+    call = "hypothesis_tests.group_calibration_test(jax.random.fold_in(key, 7), "
+    call += f"{seen.arguments}, result.arrays['memberships'])"
+    residuals = np.asarray(mean_residual(seen.predictions, seen.targets))
+    members = np.asarray(data.memberships, float)
     entries, errors = [], []
     for g, group in enumerate(data.group_names):
-        for (kind, name), place in kinds.items():
-            at = (g, *place)
-            chance = reached(test.null_samples[(slice(None), *at)])
-            value, pvalue = float(test.estimate[at]), float(test.adjusted_pvalue[at])
+        for (kind, name), place in seen.places.items():
             words = _KINDS[kind] + (f" of {name}" if name else "")
-            entry = Entry(
-                f"{words}, {group}",
-                value,
-                by_chance=(-chance, chance),
-                pvalue=pvalue,
-                function=f"{call}.estimate[{', '.join(map(str, at))}]",
-            )
+            own = residuals[(slice(None), *place)]
+            entry, p = mean_error(f"{words}, {group}", call, test, (g, *place), own, members[:, g])
             entries.append(entry)
-            errors.append(GroupError(group, kind, name, value, pvalue))
-    remark = (
-        "Mean errors of the members; p-values are exact and adjusted for all groups and errors."
-    )
-    findings = {"groups": tuple(errors)}
-    section = Section("Groups", tuple(entries), remark)
-    return Part((section,), findings, tests={"groups": test})
+            errors.append(GroupError(group, kind, name, entry.value, p))
+    remark = "Mean errors of the members. p-values are exact and adjusted for all groups and errors"
+    section = Section("Groups", tuple(entries), f"{remark}.")
+    return Part((section,), {"groups": tuple(errors)}, tests={"groups": test})
 
 
-def _tested_groups(
-    data: Data,
-) -> tuple[CalibrationTestResult, dict[tuple[str, str], tuple[int, ...]], str] | None:
-    """The test, the places of the kinds of errors in its arrays, and its call."""
-    predictions, targets = data.predictions, data.targets
+def _residuals(data: Data) -> _Residuals | None:
+    """Frequencies of classes, means, or PIT values where members of ensembles are exchangeable."""
+    predictions, targets, places = data.predictions, data.targets, {}
     arguments = "predictions, targets"
     if data.is_of_classes:
-        kinds = {("class", f"class {c}"): (c,) for c in shown_classes(predictions.class_probs)}
         if data.task == "classification":
-            kinds = {("confidence", ""): (predictions.class_probs.shape[1],)} | kinds
+            places[("confidence", "")] = (predictions.class_probs.shape[1],)
+        for c in shown_classes(predictions.class_probs):
+            places[("class", f"class {c}")] = (c,)
     elif data.task in ("ensembles", "quantiles") or not hasattr(predictions, "mean"):
         if data.pit is None:
             return None
@@ -76,16 +92,12 @@ def _tested_groups(
         n, dtype = data.size, data.pit.dtype
         predictions, targets = Uniform(jnp.zeros(n, dtype), jnp.ones(n, dtype)), data.pit
         arguments = f"distributions.Uniform(jnp.zeros({n}), jnp.ones({n})), result.arrays['pit']"
-        kinds = {("PIT", ""): ()}
+        places[("PIT", "")] = ()
     elif jnp.ndim(targets) == 1:
-        kinds = {("bias", ""): ()}
+        places[("bias", "")] = ()
     else:
-        kinds = {("bias", f"coordinate {i}"): (i,) for i in range(targets.shape[1])}
-    test = hypothesis_tests.group_calibration_test(
-        data.at(7), predictions, targets, data.memberships
-    )
-    call = f"hypothesis_tests.group_calibration_test(jax.random.fold_in(key, 7), {arguments}, "
-    return test, kinds, call + "result.arrays['memberships'])"
+        places = {("bias", f"coordinate {i}"): (i,) for i in range(targets.shape[1])}
+    return _Residuals(predictions, targets, arguments, places)
 
 
 def errors_given_features(data: Data) -> Part:
@@ -93,47 +105,64 @@ def errors_given_features(data: Data) -> Part:
     if data.features is None:
         return Part()
     if data.task == "quantiles":
-        return Part(
-            (Section("Features", (), "Quantile forecasts have no kernel calibration error."),)
-        )
-    entry, test, kernel, how = _features_test(data, chosen_kernels(data))
-    findings: dict[str, float | None] = {"features": entry.value}
-    entries = [entry]
-    remark = "Asks for more than calibration: that predictions are right given the features, which "
-    remark += f"are divided by their standard deviations. {how}"
-    if data.is_of_classes:
-        local = _local_entries(data)
-        entries += local
-        findings["local"] = local[-1].pvalue
-        remark += "Local errors are those of the top label in neighbourhoods with a length scale of"
-        remark += " half a standard deviation of each feature, and ten confidence bins."
-    section = Section("Given the features", tuple(entries), remark)
-    return Part((section,), findings, {"features": kernel}, {"features": test})
+        remark = "Quantile forecasts have no kernel calibration error."
+        return Part((Section("Given the features", (), remark),))
+    part = _features_test(data, chosen_kernels(data))
+    if not data.is_of_classes:
+        return part
+    (section,), local = part.sections, _local_entries(data)
+    remark = section.remark + "Local errors are those of the top label in neighbourhoods with a "
+    remark += "length scale of half a standard deviation of each feature, and ten confidence bins."
+    section = Section(section.title, (*section.entries, *local), remark)
+    findings = part.findings | {"local": local[-1].pvalue}
+    return Part((section,), findings, part.kernels, part.tests)
 
 
-def _features_test(data: Data, chosen: Choice) -> tuple[Entry, CalibrationTestResult, Any, str]:
-    """The exact test with a kernel that looks at the features."""
-    step = -(-data.size // SCALE_SAMPLES)
+def _features_test(data: Data, chosen: Choice) -> Part:
+    """The exact test with a kernel that looks at the features, and the SKCE with this kernel."""
     assert data.features is not None, "by the caller"
-    features = data.features
-    scale = median_heuristic(distances.Euclidean(), features[::step])
+    features = data.features[:: -(-data.size // SCALE_SAMPLES)]
+    scale = median_heuristic(distances.Euclidean(), features)
     closeness = SquaredExponential(scale, distances.Features(distances.Euclidean()))
-    kernel = TensorProduct(closeness, chosen.kernel.target)
-    predictions = distributions.with_features(chosen.predictions, features)
-    kernel, how = low_rank(data, kernel, predictions)
+    full = TensorProduct(closeness, chosen.kernel.target)
+    predictions = distributions.with_features(chosen.predictions, data.features)
+    seen = f"distributions.with_features({chosen.drawn}, result.arrays['features'])"
+    kernel, how = low_rank(data, full, predictions)
     test, name = exact_skce(data, kernel, predictions, 8)
     call = f"hypothesis_tests.{name}(jax.random.fold_in(key, 8), result.kernels['features'], "
-    call += f"distributions.with_features({chosen.drawn}, result.arrays['features']), targets, "
-    call += "num_samples=999)"
-    entry = measured("exact p-value given the features", call, lambda: test)
-    return entry, test, kernel, how
+    call += f"{seen}, targets, num_samples=999)"
+    entries = [measured("exact p-value given the features", call, lambda: test)]
+    findings: dict[str, float | None] = {"features": entries[0].value}
+    findings["features_low"] = _unbiased_low(test)
+    if data.task != "ensembles" and data.size**2 <= PAIRS:
+        interval = measured(
+            "SKCE given the features",
+            "hypothesis_tests.skce_confidence_interval(result.kernels['features, all pairs'], "
+            f"{seen}, targets)",
+            lambda: hypothesis_tests.skce_confidence_interval(full, predictions, data.targets),
+        )
+        entries.append(interval)
+        findings["features_low"] = interval.low
+    remark = (
+        "The test asks for more than calibration: that predictions are right given the features"
+    )
+    remark += f", which are divided by their standard deviations. {how}"
+    section = Section("Given the features", tuple(entries), remark)
+    kernels = {"features": kernel, "features, all pairs": full}
+    return Part((section,), findings, kernels, {"features": test})
+
+
+def _unbiased_low(test: CalibrationTestResult) -> float:
+    """A stand-in for the lower limit of the SKCE: its excess over nearly all of the redraws."""
+    assert test.components is not None, "of a test of the SKCE"
+    part = test.components.unbiased
+    return float(part.statistic) - central(part.null_samples)[1]
 
 
 def _local_entries(data: Data) -> list[Entry]:
     """Mean and largest local errors of the top label."""
-    assert data.features is not None, "by the caller"
     confidences, correct = estimators.top_label(data.predictions, data.targets)
-    arguments = _NEIGHBOURHOOD, data.features, confidences, correct
+    arguments: Any = _NEIGHBOURHOOD, data.features, confidences, correct
     call = "estimators.Neighbourhood.laplacian(0.5, 10), result.arrays['features'], "
     call += "*estimators.top_label(predictions, targets))"
     mean_chance = largest_chance = pvalue = None

@@ -118,7 +118,7 @@ def checked_data(
 
 def task_of(predictions: Distribution, targets: PyTree) -> str:
     """What kind of targets is predicted; see `Evaluation.task`."""
-    inner = predictions.distribution if isinstance(predictions, MonteCarlo) else predictions
+    inner: Any = predictions.distribution if isinstance(predictions, MonteCarlo) else predictions
     if hasattr(inner, "class_probs"):
         return "binary" if inner.class_probs.shape[1] == 2 else "classification"
     if isinstance(inner, Samples | Quantiles):
@@ -160,6 +160,8 @@ def _scaled(features: Any, num_samples: int) -> jax.Array:
         )
     columns = given.reshape(num_samples, -1)
     deviations = jnp.std(columns, 0)
+    if not bool(jnp.any(deviations > 0)):
+        raise ValueError("features: expected features that differ between samples, got equal ones")
     return columns / jnp.where(deviations > 0, deviations, 1)
 
 

@@ -79,6 +79,8 @@ class Findings:
         coverage: of the central intervals.
         groups: mean errors in groups.
         features: p-value of the exact test given the features.
+        features_low: lower limit of the SKCE given the features, above zero if samples with similar
+            features are off in the same way, and not only all samples.
         local: p-value of the largest local error of the top label.
         ece: that of the top label, or of two classes.
         temperature: with its interval.
@@ -102,6 +104,7 @@ class Findings:
     coverage: tuple[Coverage, ...] = ()
     groups: tuple[GroupError, ...] = ()
     features: float | None = None
+    features_low: float | None = None
     local: float | None = None
     ece: Entry | None = None
     temperature: Entry | None = None

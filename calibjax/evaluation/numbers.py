@@ -9,12 +9,13 @@ from jax.typing import ArrayLike
 
 from calibjax import _checks, estimators, hypothesis_tests, plotting
 from calibjax.distributions import Quantiles
-from calibjax.evaluation.classes import detectable
 from calibjax.evaluation.data import Data, Part, reached
 from calibjax.evaluation.figures import Panel
 from calibjax.evaluation.findings import Coverage, MeanError
+from calibjax.evaluation.mean_errors import detectable, mean_error
 from calibjax.evaluation.record import Entry, Section
 from calibjax.hypothesis_tests import CalibrationTestResult
+from calibjax.hypothesis_tests.groups import mean_residual
 
 LEVELS = (0.025, 0.05, 0.25, 0.5, 0.75, 0.95, 0.975)
 
@@ -42,20 +43,24 @@ def residual_spread(predictions: Any, targets: ArrayLike) -> jax.Array:
 
     Cost: O(n).
 
-    References: none of the four papers has it; the root of Spiegelhalter's statistic about its
-    mean.
+    References: none of the four papers has it.
 
     >>> import jax, jax.numpy as jnp
     >>> from calibjax import distributions, evaluation
     >>> predictions = distributions.Normal(jnp.zeros(1000), jnp.full(1000, 2.0))
     >>> targets = 5.0 + 3.0 * jax.random.normal(jax.random.key(0), (1000,))
-    >>> print(evaluation.residual_spread(predictions, targets).round(1))
+    >>> print(f"{evaluation.residual_spread(predictions, targets):.1f}")
     1.5
     """
     predictions, targets = _checks.predictions_and_targets(predictions, targets)
     _checks.method("predictions", predictions, "mean")
     _checks.method("predictions", predictions, "variance")
 
+    return _residual_spread(predictions, targets)
+
+
+@jax.jit
+def _residual_spread(predictions: Any, targets: Any) -> jax.Array:
     def standardised(p: Any, y: jax.Array) -> jax.Array:
         variance = p.variance()
         deviation = jnp.sqrt(jnp.where(variance > 0, variance, jnp.nan))
@@ -88,27 +93,19 @@ def _bias(data: Data) -> Part:
     predictions, targets = data.predictions, data.targets
     test = hypothesis_tests.group_calibration_test(data.at(3), predictions, targets, ones)
     call = "hypothesis_tests.group_calibration_test(jax.random.fold_in(key, 3), predictions, "
-    call += f"targets, jnp.ones(({data.size}, 1))).estimate"
+    call += f"targets, jnp.ones(({data.size}, 1)))"
     means = jax.vmap(lambda p: p.mean())(predictions)
-    if means.ndim == 1:
-        places = {"bias (target - predicted mean)": (0,)}
-    else:
-        places = {f"bias of coordinate {i}": (0, i) for i in range(means.shape[1])}
+    residuals = np.asarray(mean_residual(predictions, targets)).reshape(data.size, -1)
     entries, errors = [], []
-    for name, place in places.items():
-        chance = reached(test.null_samples[(slice(None), *place)])
-        entry = Entry(
-            name,
-            float(test.estimate[place]),
-            by_chance=(-chance, chance),
-            pvalue=float(test.adjusted_pvalue[place]),
-            function=f"{call}[{', '.join(map(str, place))}]",
-        )
+    for i, column in enumerate(residuals.T):
+        is_scalar = means.ndim == 1
+        coordinate = "" if is_scalar else f"coordinate {i}"
+        name = "bias (target - predicted mean)" if is_scalar else f"bias of {coordinate}"
+        place = (0,) if is_scalar else (0, i)
+        entry, p = mean_error(name, call, test, place, column, np.ones(data.size))
         entries.append(entry)
-        predicted = float(jnp.mean(means[:, place[1]] if len(place) > 1 else means))
-        assert entry.pvalue is not None, "of a test"
-        of = f"coordinate {place[1]}" if len(place) > 1 else ""
-        errors.append(MeanError(of, predicted, predicted + entry.value, entry.pvalue))
+        predicted = float(jnp.mean(means if is_scalar else means[:, i]))
+        errors.append(MeanError(coordinate, predicted, predicted + entry.value, p))
     findings = {"bias": tuple(errors), "detectable": float(detectable(test).max())}
     if means.ndim == 1 and hasattr(predictions, "variance"):
         deviation = jnp.median(jnp.sqrt(jax.vmap(lambda p: p.variance())(predictions)))

@@ -205,7 +205,7 @@ def _skce_entries(data: Data, chosen: Choice, test: CalibrationTestResult) -> li
 
 def _skce_interval(data: Data, chosen: Choice, view: str, name: str, lens: str | None) -> Entry:
     """The SKCE through a lens, with its interval."""
-    samples = chosen.predictions, data.targets
+    samples: Any = chosen.predictions, data.targets
     kernel, arguments = chosen.family[name], f"{chosen.drawn}, targets"
     if lens is not None:
         kernel, arguments = kernel[1], f"*{lens}({arguments})"

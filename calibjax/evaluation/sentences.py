@@ -34,12 +34,12 @@ def sentences(findings: Findings) -> list[str]:
         told += _classes(adjusted) + _biases(adjusted)
         told += _amount(adjusted)
         told += _repair(adjusted)
-    told += _groups(adjusted) + _features(adjusted)
+    told += _groups(adjusted) + _features(adjusted, found)
     if not found:
         told += _missed(adjusted)
     if len(tests) > 1:
         told.append(
-            f"All p-values here are adjusted for the {len(tests)} tests that these sentences rest on."
+            f"All p-values are adjusted for the {len(tests)} tests that these sentences rest on."
         )
     return told
 
@@ -185,8 +185,8 @@ def _biases(findings: Findings) -> list[str]:
     if not findings.bias and median is not None and median.pvalue <= LEVEL:
         word = "higher" if median.observed < median.predicted else "lower"
         told.append(
-            f"The targets tend to be {word} than predicted: {_percent(median.observed)} of them are "
-            f"at most the predicted median ({_p(median.pvalue)})."
+            f"The targets tend to be {word} than predicted: {_percent(median.observed)} of them "
+            f"are at most the predicted median ({_p(median.pvalue)})."
         )
     return told + _others(len(wrong), "coordinates are biased")
 
@@ -277,19 +277,28 @@ def _group(g: GroupError) -> str:
     return f"In {g.group} {what} are {word} than predicted, by {abs(g.error):.3g} on average ({p})."
 
 
-def _features(findings: Findings) -> list[str]:
-    """Errors that depend on the features."""
+def _features(findings: Findings, found: list[str]) -> list[str]:
+    """Errors that depend on the features; other errors make the same tests reject."""
     if findings.features is None:
         return []
+    low = findings.features_low
     told = []
-    if findings.features <= LEVEL:
+    if findings.features <= LEVEL and low is not None and low > 0:
+        told.append(
+            "Samples with similar features are off in the same way: given the features, the "
+            f"predictions are wrong ({_p(findings.features)})."
+        )
+    elif findings.features <= LEVEL and not {"all", "means", "spread"} & set(found):
         told.append(f"Given the features, the predictions are wrong ({_p(findings.features)}).")
-    if findings.local is not None and findings.local <= LEVEL:
+    is_local = findings.local is not None and findings.local <= LEVEL
+    if is_local and not {"all", "means"} & set(found):
         told.append(
             "There are regions of the features in which the confidence is wrong "
-            f"({_p(findings.local)})."
+            f"({_p(findings.local or 0.0)})."
         )
-    return told or [f"No error that depends on the features was found ({_p(findings.features)})."]
+    if told or findings.features <= LEVEL:
+        return told
+    return [f"No error that depends on the features was found ({_p(findings.features)})."]
 
 
 def _missed(findings: Findings) -> list[str]:

@@ -65,7 +65,7 @@ def temperature_interval(
     >>> targets = 2 * jax.random.normal(jax.random.key(0), (200,))  # their variance is 4
     >>> found = evaluation.temperature_interval(predictions, targets)
     >>> print(f"{found.low:.1f} {found.estimate:.1f} {found.high:.1f}")
-    3.2 4.0 4.8
+    3.1 3.8 4.6
     """
     level = _checks.proportion("confidence_level", confidence_level)
     predictions, targets = _checks.predictions_and_targets(predictions, targets)
@@ -126,8 +126,8 @@ def temperature_gain(
     >>> predictions = distributions.Normal(jnp.zeros(200), jnp.ones(200))
     >>> targets = 2 * jax.random.normal(jax.random.key(0), (200,))
     >>> gain = evaluation.temperature_gain(jax.random.key(1), predictions, targets)
-    >>> print(f"{gain.estimate:.1f} ± {gain.standard_error:.1f}")  # 3/2 − log 2 is expected
-    0.8 ± 0.1
+    >>> print(f"{gain.estimate:.1f} ± {gain.standard_error:.1f}")  # 1.5 − log 2 = 0.8 is expected
+    0.7 ± 0.1
     """
     key = _checks.random_key(key)
     level = _checks.proportion("confidence_level", confidence_level)
