@@ -76,6 +76,9 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     output.add_argument(
         "--seed", type=_seed, default=0, metavar="N", help="of everything random (default: 0)"
     )
+    output.add_argument(
+        "--float64", action="store_true", help="compute in float64, which takes longer"
+    )
     return parser.parse_args(arguments)
 
 

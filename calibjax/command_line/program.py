@@ -21,10 +21,10 @@ from calibjax.evaluation import Evaluation, evaluate
 
 _SETUP = """\
 import jax, jax.numpy as jnp
-jax.config.update("jax_enable_x64", True)
 from calibjax import *
 from calibjax import command_line
 
+jax.config.update("jax_enable_x64", {float64})
 data = command_line.load({arguments})
 predictions, targets, groups, features = data.predictions, data.targets, data.groups, data.features
 key = jax.random.key({seed})
@@ -129,20 +129,21 @@ def _facts(
     if data.group_names:
         names = [f"group {i} is {name}" for i, name in enumerate(data.group_names)]
         facts.append(("groups", listed(names, 100)))
+    facts.append(("computed in", "float64" if options.float64 else "float32"))
     facts.append(("seed", str(options.seed)))
     return facts
 
 
 def _evaluated(options: Namespace, data: Data) -> Evaluation:
-    """In float64, since it is there that probabilities and targets are what the file says."""
-    with jax.enable_x64(True):
+    with jax.enable_x64(options.float64):
         key = jax.random.key(options.seed)
         try:
             return evaluate(
                 key, data.predictions, data.targets, groups=data.groups, features=data.features
             )
         except ValueError as error:
-            raise InputError(f"{options.file}: {error}") from error
+            reason = str(error).replace("jax_enable_x64", "--float64")
+            raise InputError(f"{options.file}: {reason}") from error
 
 
 def _write_report(
@@ -168,7 +169,7 @@ def _write_report(
         facts=facts,
         pictures=addresses,
         missing=missing,
-        setup=_SETUP.format(arguments=list(arguments), seed=options.seed),
+        setup=_SETUP.format(arguments=list(arguments), seed=options.seed, float64=options.float64),
         command=f"python -m calibjax {shlex.join(arguments)}",
     )
     try:

@@ -62,8 +62,9 @@ class Page(html.parser.HTMLParser):
         return [attributes for found, attributes in self.found if found == tag]
 
 
-def test_prints_what_was_read_and_found(file, calls, capsys):
-    assert main([str(file)]) == 0
+@pytest.mark.parametrize("float64", [False, True])
+def test_prints_what_was_read_and_found(float64, file, calls, capsys):
+    assert main([str(file), *["--float64"] * float64]) == 0
     output = capsys.readouterr()
     assert output.err == ""
     assert f"file: {file}\ntask: classes\n" in output.out
@@ -73,7 +74,8 @@ def test_prints_what_was_read_and_found(file, calls, capsys):
     np.testing.assert_array_equal(predictions.probs, [[0.25, 0.75], [0.5, 0.5], [0.1, 0.9]])
     np.testing.assert_array_equal(targets, [1, 0, 1])
     assert others == {"groups": None, "features": None}
-    assert is_float64
+    assert is_float64 == float64
+    assert f"computed in: float{64 if float64 else 32}\n" in output.out
 
 
 def test_json(file, calls, capsys):
@@ -85,6 +87,7 @@ def test_json(file, calls, capsys):
         "columns of predictions": "prob_0, prob_1",
         "column of targets": "label",
         "rows": "3",
+        "computed in": "float32",
         "seed": "7",
     }
     assert found == json.loads(EVALUATION.to_json())
@@ -193,12 +196,15 @@ def test_report_that_cannot_be_written(file, calls, tmp_path, capsys, monkeypatc
 
 def test_data_that_evaluate_refuses(file, tmp_path, capsys, monkeypatch):
     def refusing(*arguments, **options):
-        raise ValueError("predictions: expected at least 10 samples, got 3")
+        raise ValueError("predictions: expected at least 10 samples, got 3 (jax_enable_x64)")
 
     monkeypatch.setattr(program, "evaluate", refusing)
     assert main([str(file), "--report", str(tmp_path / "report.html")]) == 2
     output = capsys.readouterr()
-    assert output.err == f"calibjax: {file}: predictions: expected at least 10 samples, got 3\n"
+    assert (
+        output.err
+        == f"calibjax: {file}: predictions: expected at least 10 samples, got 3 (--float64)\n"
+    )
     assert output.out == ""
     assert [*tmp_path.iterdir()] == [file]
 
