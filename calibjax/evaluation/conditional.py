@@ -81,8 +81,7 @@ def _residuals(data: Data) -> _Residuals | None:
     predictions, targets, places = data.predictions, data.targets, {}
     arguments = "predictions, targets"
     if data.is_of_classes:
-        if data.task == "classification":
-            places[("confidence", "")] = (predictions.class_probs.shape[1],)
+        places[("confidence", "")] = (predictions.class_probs.shape[1],)
         for c in shown_classes(predictions.class_probs):
             places[("class", f"class {c}")] = (c,)
     elif data.task in ("ensembles", "quantiles") or not hasattr(predictions, "mean"):

@@ -214,21 +214,20 @@ def _repair(findings: Findings) -> list[str]:
     temperature, gain = findings.temperature, findings.gain
     if temperature is None or gain is None or gain.low is None or gain.high is None:
         return []
-    if gain.low <= 0:
-        return [
-            "A temperature would not repair this: on held-out data it changes the "
-            f"{_score(findings)} by {-gain.value:+.2g} (95 % interval {-gain.high:+.2g} to "
-            f"{-gain.low:+.2g})."
-        ]
     best = f"The best temperature is {_with_interval(temperature.value, temperature)}"
     factor = findings.factor
     if factor is not None:
         best += ", which multiplies the predicted standard deviations by "
         best += _with_interval(factor.value, factor)
-    return [
-        f"{best}. On held-out data it lowers the {_score(findings)} by {gain.value:.2g} "
-        f"(95 % interval {gain.low:.2g} to {gain.high:.2g})."
-    ]
+    low, high = temperature.low, temperature.high
+    interval = f"95 % interval {gain.low:.2g} to {gain.high:.2g}"
+    if gain.low > 0:
+        won = f"it lowers the {_score(findings)} by {gain.value:.2g} ({interval})"
+        return [f"{best}. On held-out data {won}."]
+    if gain.high < 0 or (low is not None and high is not None and low <= 1 <= high):
+        return [f"{best}: rescaling does not repair these errors."]
+    unclear = f"lowers the {_score(findings)} is not clear from so few samples (by {gain.value:.2g}"
+    return [f"{best}; whether it {unclear}, {interval})."]
 
 
 def _score(findings: Findings) -> str:
