@@ -175,12 +175,12 @@ def _biases(findings: Findings) -> list[str]:
     wrong = sorted((b for b in findings.bias if b.pvalue <= LEVEL), key=_largest_first)
     for b in wrong[:_SHOWN]:
         error = b.observed - b.predicted
-        size = f"{abs(error):.3g}"
+        size = f"{abs(error):.3g} on average"
         if findings.deviation is not None:
             size += f", or {abs(error) / findings.deviation:.2g} predicted standard deviations"
         what = f"The targets{f' in {b.name}' if b.name else ''}"
         word = "higher" if error > 0 else "lower"
-        told.append(f"{what} are {word} than predicted, by {size} on average ({_p(b.pvalue)}).")
+        told.append(f"{what} are {word} than predicted, by {size} ({_p(b.pvalue)}).")
     median = findings.median
     if not findings.bias and median is not None and median.pvalue <= LEVEL:
         word = "higher" if median.observed < median.predicted else "lower"

@@ -308,7 +308,7 @@ def test_monte_carlo_where_expectations_have_no_closed_form():
     predictions = distributions.NegativeBinomial(random.uniform(1, 5, 40), np.full(40, 3.0))
     targets = np.asarray(distributions.sample_targets(jax.random.key(1), predictions))
     evaluation = calibjax.evaluate(KEY, predictions, targets)
-    assert "averages over 10 draws" in evaluation.sections[0].remark
+    assert "ensemble of 20 draws" in evaluation.sections[0].remark
     _refuse_other_numbers(evaluation, predictions, targets)
 
 

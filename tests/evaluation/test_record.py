@@ -50,6 +50,7 @@ def test_text():
         "                 value  95 % interval",
         "  first   0.123 ± 0.01    0.1 to 0.15",
         "  second           nan",
+        "  second: does not exist: reason",
         "  A remark.",
         "",
         "Two",

@@ -141,7 +141,7 @@ def test_shifted(observed, word):
         # Shifts move targets out of the intervals, on one side.
         coverage=(Coverage(0.9, 0.8, -0.03, 0.13, 0.001),),
     )
-    assert f"The targets are {word} than predicted, by 0.3, or 0.6 predicted" in told
+    assert f"The targets are {word} than predicted, by 0.3 on average, or 0.6 predicted" in told
     assert "too narrow" not in told
     assert "The central 90 % intervals contain 80 % of the targets" in told
 
