@@ -15,7 +15,7 @@ from calibjax import _checks
 
 def checked_ranks(level: Any, num_samples: Any) -> tuple[float, int, tuple[int, int]]:
     """Level, number of redraws, and the ranks of the ends of the bands: pointwise, simultaneous."""
-    _checks.proportion("level", level)
+    level = _checks.proportion("level", level)
     if not _checks.is_concrete(level):
         raise TypeError(f"level: expected a number that is known when compiling, got {level}")
     level = float(level)

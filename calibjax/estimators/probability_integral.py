@@ -197,8 +197,9 @@ def pit_histogram(
     num_bins = _checks.size_in_range("num_bins", num_bins, 1, 2**16)
     key, values, (level, num_samples, ranks) = _checked(key, values, level, num_samples)
     edges = jnp.asarray(np.linspace(0, 1, num_bins + 1), values.dtype)
-    counts, band = _counted(key, values, edges[1:], num_samples=num_samples, rank=ranks[1])
-    return PITHistogram(edges, counts, *band, level)
+    options = {"num_samples": num_samples, "rank": ranks[1]}
+    counts, lower, upper = _counted(key, values, edges[1:], **options)
+    return PITHistogram(edges, counts, lower, upper, level)
 
 
 def quantile_coverage(
@@ -348,9 +349,12 @@ def _curve(
     levels = jnp.sort(checked_levels(levels).astype(values.dtype))
     inside = jnp.abs(2 * values - 1) if sets == "intervals" else values
     options = {"num_samples": num_samples, "rank": ranks[1], "is_cumulative": True}
-    counts, band = _counted(key, inside, levels, **options)
-    shares = (x.astype(values.dtype) / values.size for x in (counts, *band))
-    coverage, lower, upper = (jnp.where(jnp.isnan(band[0]), jnp.nan, x) for x in shares)
+    counts, lower, upper = _counted(key, inside, levels, **options)
+    coverage = jnp.where(jnp.isnan(lower), jnp.nan, counts)
+    coverage, lower, upper = (
+        x.astype(values.dtype) / values.size for x in (coverage, lower, upper)
+    )
+    levels = _checks.nan_with(levels, levels)  # sorting puts NaN last
     return CoverageCurve(levels, coverage, lower, upper, level, sets)
 
 
@@ -363,7 +367,7 @@ def _counted(
     num_samples: int,
     rank: int,
     is_cumulative: bool = False,
-) -> tuple[jax.Array, tuple[jax.Array, jax.Array]]:
+) -> tuple[jax.Array, jax.Array, jax.Array]:
     """Numbers of values between the edges, or up to each, [L], and the ends of their band.
 
     The smallest integer, and NaN, if a value or an edge is NaN.
@@ -382,7 +386,7 @@ def _counted(
     probs = edges if is_cumulative else jnp.diff(edges, prepend=0)
     size = jnp.asarray(values.size, values.dtype)
     deviation = jnp.sqrt(size * probs * (1 - probs))
-    band = simultaneous_band(redraws, rank, size, size * probs, deviation)
+    lower, upper = simultaneous_band(redraws, rank, size, size * probs, deviation)
     is_whole = ~jnp.any(jnp.isnan(values)) & ~jnp.any(jnp.isnan(edges))
     counts = jnp.where(is_whole, count(values), jnp.iinfo(jnp.int32).min)
-    return counts, tuple(jnp.where(is_whole, end, jnp.nan) for end in band)
+    return counts, jnp.where(is_whole, lower, jnp.nan), jnp.where(is_whole, upper, jnp.nan)

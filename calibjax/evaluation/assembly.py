@@ -46,16 +46,15 @@ def evaluate(
     - The *test* of all errors together is `hypothesis_tests.aggregated_skce_test` for n ≤ 2000,
       since nobody knows the scale of an unknown error; above that, where power is plenty and time
       is not, the exact test with one kernel, and for n > 5000 with one of low rank
-      (`kernels.LowRank`, 100 landmarks), which takes linear time. All of them are exact for every
-      n, if targets are independent given the predictions: not for overlapping forecast horizons
-      or clusters, see `hypothesis_tests.cluster_skce_test`. Of ensembles, n times the number of
-      values of a member counts, and `hypothesis_tests.ensemble_skce_test` is the test with one
-      kernel.
+      (`kernels.LowRank`, 100 landmarks), which takes linear time. Ensembles have
+      `hypothesis_tests.ensemble_skce_test` with one kernel. All of them are exact for every n, if
+      targets are independent given the predictions: not for overlapping forecast horizons or
+      clusters, see `hypothesis_tests.cluster_skce_test`.
     - The *kernels* are `hypothesis_tests.default_kernels`, chosen from the predictions alone, from
       about 1000 of them if there are more. The SKCE, and the test with one kernel, have the one
       whose length scales are half the median distance of two predictions, and the median predicted
-      standard deviation. Expectations without a closed form are averages over ten draws from each
-      prediction.
+      standard deviation. Where expectations have no closed form, each prediction is replaced by an
+      ensemble of 20 draws from it, of which the test is exact, too.
     - *Bins* are ten of equal width.
     - *p-values* of a section are adjusted for each other, those in the sentences also for the other
       tests (Bonferroni): for a calibrated model the probability that any sentence says that

@@ -16,6 +16,7 @@ from calibjax.evaluation.overall import (
     Choice,
     chosen_kernels,
     exact_skce,
+    is_ensemble,
     low_rank,
 )
 from calibjax.evaluation.record import Entry, Section
@@ -81,8 +82,7 @@ def _residuals(data: Data) -> _Residuals | None:
     predictions, targets, places = data.predictions, data.targets, {}
     arguments = "predictions, targets"
     if data.is_of_classes:
-        if data.task == "classification":
-            places[("confidence", "")] = (predictions.class_probs.shape[1],)
+        places[("confidence", "")] = (predictions.class_probs.shape[1],)
         for c in shown_classes(predictions.class_probs):
             places[("class", f"class {c}")] = (c,)
     elif data.task in ("ensembles", "quantiles") or not hasattr(predictions, "mean"):
@@ -134,7 +134,7 @@ def _features_test(data: Data, chosen: Choice) -> Part:
     entries = [measured("exact p-value given the features", call, lambda: test)]
     findings: dict[str, float | None] = {"features": entries[0].value}
     findings["features_low"] = _unbiased_low(test)
-    if data.task != "ensembles" and data.size**2 <= PAIRS:
+    if not is_ensemble(chosen.predictions) and data.size**2 <= PAIRS:
         interval = measured(
             "SKCE given the features",
             "hypothesis_tests.skce_confidence_interval(result.kernels['features, all pairs'], "

@@ -43,7 +43,11 @@ def proper_scores(data: Data) -> Part:
         score = getattr(scores, function)
         call = f"scores.{function}(predictions, targets)"
         entries.append(measured(name, call, lambda f=score: f(data.predictions, data.targets)))
-    remark = "Smaller is better, except for the accuracy. A proper score mixes calibration with "
+    remark = (
+        "Smaller is better"
+        + ", except for the accuracy" * data.is_of_classes
+        + ". A proper score mixes calibration with "
+    )
     remark += "sharpness: a better score alone does not mean better calibration. The negative "
     remark += "log-likelihood is in nats."
     return Part((Section("Scores", tuple(entries), remark),) if entries else ())

@@ -164,7 +164,7 @@ def _coverage(data: Data) -> Part:
             entry = Entry(
                 f"coverage of the {words.format(f'{100 * nominal:.4g}')}",
                 nominal + float(test.estimate[kind][i]),
-                by_chance=(nominal - chance, nominal + chance),
+                by_chance=(max(0.0, nominal - chance), min(1.0, nominal + chance)),
                 pvalue=float(test.adjusted_pvalue[kind][i]),
                 function=call,
             )

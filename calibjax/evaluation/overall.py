@@ -7,7 +7,8 @@ import jax
 import jax.numpy as jnp
 
 from calibjax import distributions, estimators, hypothesis_tests, plotting
-from calibjax.distributions import Samples
+from calibjax.distributions import MonteCarlo, Samples
+from calibjax.distributions.features import bare
 from calibjax.evaluation.data import Data, Part, central, measured, reached, shown_classes
 from calibjax.evaluation.figures import Panel
 from calibjax.evaluation.record import Entry, Section
@@ -19,8 +20,8 @@ SCALE_SAMPLES = 1000  # from which length scales are chosen
 AGGREGATED = 2000  # up to this n all kernels are tested together
 ALL_PAIRS = 5000  # up to this n the test sees all pairs
 NUM_LANDMARKS = 100
-PAIRS = 2e9  # of samples, or members, that SKCEs with intervals take at most
-NUM_DRAWS = 10  # from each prediction whose expectations have no closed form
+PAIRS = 2e9  # of samples that SKCEs with intervals take at most
+NUM_DRAWS = 20  # from each prediction whose expectations have no closed form
 
 _CLASSES, _NUMBERS = "all classes", "all targets"
 _WORDS = {
@@ -37,7 +38,7 @@ class Choice:
     Attributes:
         family: `default_kernels` by name.
         main: name of the kernel of the SKCE.
-        predictions: those of the data, with draws where expectations have no closed form.
+        predictions: those of the data, or draws where expectations have no closed form.
         drawn: an expression of them.
         how: which kernels and why, in words.
     """
@@ -57,10 +58,8 @@ class Choice:
 def chosen_kernels(data: Data) -> Choice:
     """The default kernels, of every few predictions if there are many."""
     predictions, drawn = data.predictions, "predictions"
-    if isinstance(
-        predictions, Samples
-    ):  # whose length scales must not tell which one the target is
-        predictions = with_targets(predictions, data.targets)
+    if isinstance(predictions, MonteCarlo):
+        predictions, drawn = predictions.draws, "predictions.draws"
     main = "predictions 1/2 median"
     main = f"{_CLASSES}, {main}" if data.is_of_classes else f"{main}, targets 1 deviations"
     how = (
@@ -70,17 +69,21 @@ def chosen_kernels(data: Data) -> Choice:
     step = -(-data.size // SCALE_SAMPLES)
     how += f", from every {step}th of them. " if step > 1 else ". "
     try:
-        family = _family(predictions, step)
+        family = _family(predictions, data, step)
     except NotImplementedError:
-        predictions = distributions.monte_carlo(data.at(9), predictions, NUM_DRAWS)
-        drawn = f"distributions.monte_carlo({_key(9)}, predictions, {NUM_DRAWS})"
-        how += f"Expectations have no closed form and are averages over {NUM_DRAWS} draws. "
-        family = _family(predictions, step)
-    predictions = data.predictions if drawn == "predictions" else predictions
+        predictions = distributions.monte_carlo(data.at(9), predictions, NUM_DRAWS).draws
+        drawn = f"distributions.monte_carlo({_key(9)}, predictions, {NUM_DRAWS}).draws"
+        family = _family(predictions, data, step)
+    if drawn != "predictions":
+        number = predictions.values.shape[1]
+        how += "Expectations have no closed form, so that the SKCE and its test are those of an "
+        how += f"ensemble of {number} draws from each prediction. "
     return Choice(family, main, predictions, drawn, how)
 
 
-def _family(predictions: Any, step: int) -> dict[str, Any]:
+def _family(predictions: Any, data: Data, step: int) -> dict[str, Any]:
+    if isinstance(predictions, Samples):  # whose length scales must not tell which is the target
+        predictions = with_targets(predictions, data.targets)
     return hypothesis_tests.default_kernels(jax.tree.map(lambda leaf: leaf[::step], predictions))
 
 
@@ -92,7 +95,7 @@ def exact_skce(
     data: Data, kernel: Kernel, predictions: Any, place: int
 ) -> tuple[CalibrationTestResult, str]:
     """The exact test with one kernel, and its name."""
-    name = "ensemble_skce_test" if data.task == "ensembles" else "exact_skce_test"
+    name = "ensemble_skce_test" if is_ensemble(predictions) else "exact_skce_test"
     test = getattr(hypothesis_tests, name)
     return test(data.at(place), kernel, predictions, data.targets, num_samples=999), name
 
@@ -102,7 +105,7 @@ def low_rank(data: Data, kernel: Any, predictions: Any) -> tuple[Any, str]:
     if data.size <= ALL_PAIRS:
         return kernel, ""
     seen = predictions
-    if isinstance(distributions_of(predictions), Samples):
+    if is_ensemble(predictions):
         seen = with_targets(predictions, data.targets)
     landmarks = choose_landmarks(kernel.prediction, seen, NUM_LANDMARKS)
     number = jax.tree.leaves(landmarks)[0].shape[0]
@@ -111,9 +114,9 @@ def low_rank(data: Data, kernel: Any, predictions: Any) -> tuple[Any, str]:
     return TensorProduct(LowRank(kernel.prediction, landmarks), kernel.target), how
 
 
-def distributions_of(predictions: Any) -> Any:
-    """The predictions without features and draws."""
-    return getattr(predictions, "distribution", predictions)
+def is_ensemble(predictions: Any) -> bool:
+    """Whether which of the members and the target is the target is redrawn."""
+    return isinstance(bare(predictions), Samples)
 
 
 def overall(data: Data) -> Part:
@@ -151,8 +154,7 @@ def _tested(
 ) -> tuple[Entry, CalibrationTestResult, SKCEComponents, dict[str, Kernel], str]:
     """p-value, test, components of the loudest kernel, all kernels, and what was done."""
     kernels = dict(chosen.family)
-    members = chosen.predictions.values[0].size if data.task == "ensembles" else 1
-    if data.size * members <= AGGREGATED:
+    if data.size <= AGGREGATED and not is_ensemble(chosen.predictions):
         test = hypothesis_tests.aggregated_skce_test(
             data.at(1), chosen.predictions, data.targets, kernels=kernels
         )
@@ -168,15 +170,15 @@ def _tested(
         test, name = exact_skce(data, kernel, chosen.predictions, 1)
         call = f"hypothesis_tests.{name}({_key(1)}, result.kernels['exact test'], {chosen.drawn}, "
         call += "targets, num_samples=999)"
-        how = "The p-value is that of this one kernel, since n is large. " + how
+        how = "The p-value is that of this one kernel. " + how
         assert test.components is not None, "of a test of the SKCE"
         components = test.components
-    entry = measured("exact p-value", call, lambda: test, note=_note(data))
+    entry = measured("exact p-value", call, lambda: test, note=_note(chosen))
     return entry, test, components, kernels, how
 
 
-def _note(data: Data) -> str:
-    if data.task == "ensembles":
+def _note(chosen: Choice) -> str:
+    if is_ensemble(chosen.predictions):
         return "redrawn: which of the members and the target is the target"
     return "redrawn: the targets, from the predictions; they have to be independent given these"
 
@@ -192,7 +194,7 @@ def _skce_entries(data: Data, chosen: Choice, test: CalibrationTestResult) -> li
     affordable = (1 + len(lenses)) * data.size**2 <= PAIRS
     if affordable:
         names |= {lens: f"{lens}, predictions 1/2 median" for lens in lenses}
-    if data.task == "ensembles" or data.size**2 > PAIRS:
+    if is_ensemble(chosen.predictions) or data.size**2 > PAIRS:
         return [_skce_of_test(next(iter(names)), chosen, test)]
     entries = []
     for view, name in names.items():

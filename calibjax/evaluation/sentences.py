@@ -175,12 +175,12 @@ def _biases(findings: Findings) -> list[str]:
     wrong = sorted((b for b in findings.bias if b.pvalue <= LEVEL), key=_largest_first)
     for b in wrong[:_SHOWN]:
         error = b.observed - b.predicted
-        size = f"{abs(error):.3g}"
+        size = f"{abs(error):.3g} on average"
         if findings.deviation is not None:
             size += f", or {abs(error) / findings.deviation:.2g} predicted standard deviations"
         what = f"The targets{f' in {b.name}' if b.name else ''}"
         word = "higher" if error > 0 else "lower"
-        told.append(f"{what} are {word} than predicted, by {size} on average ({_p(b.pvalue)}).")
+        told.append(f"{what} are {word} than predicted, by {size} ({_p(b.pvalue)}).")
     median = findings.median
     if not findings.bias and median is not None and median.pvalue <= LEVEL:
         word = "higher" if median.observed < median.predicted else "lower"
@@ -214,21 +214,20 @@ def _repair(findings: Findings) -> list[str]:
     temperature, gain = findings.temperature, findings.gain
     if temperature is None or gain is None or gain.low is None or gain.high is None:
         return []
-    if gain.low <= 0:
-        return [
-            "A temperature would not repair this: on held-out data it changes the "
-            f"{_score(findings)} by {-gain.value:+.2g} (95 % interval {-gain.high:+.2g} to "
-            f"{-gain.low:+.2g})."
-        ]
     best = f"The best temperature is {_with_interval(temperature.value, temperature)}"
     factor = findings.factor
     if factor is not None:
         best += ", which multiplies the predicted standard deviations by "
         best += _with_interval(factor.value, factor)
-    return [
-        f"{best}. On held-out data it lowers the {_score(findings)} by {gain.value:.2g} "
-        f"(95 % interval {gain.low:.2g} to {gain.high:.2g})."
-    ]
+    low, high = temperature.low, temperature.high
+    interval = f"95 % interval {gain.low:.2g} to {gain.high:.2g}"
+    if gain.low > 0:
+        won = f"it lowers the {_score(findings)} by {gain.value:.2g} ({interval})"
+        return [f"{best}. On held-out data {won}."]
+    if gain.high < 0 or (low is not None and high is not None and low <= 1 <= high):
+        return [f"{best}: rescaling does not repair these errors."]
+    unclear = f"lowers the {_score(findings)} is not clear from so few samples (by {gain.value:.2g}"
+    return [f"{best}; whether it {unclear}, {interval})."]
 
 
 def _score(findings: Findings) -> str:

@@ -1,5 +1,6 @@
 """An evaluation as plain text."""
 
+import math
 import textwrap
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -35,6 +36,9 @@ def _lines(section: "Section", rows: Sequence[tuple[str, ...]], widths: Sequence
             if used[i]
         ]
         lines.append((_INDENT + _INDENT.join(cells)).rstrip())
+    for entry in section.entries:
+        if math.isnan(entry.value) and entry.note:
+            lines.append(_filled(f"{entry.name}: {entry.note}", _INDENT))
     if section.remark:
         lines.append(_filled(section.remark, _INDENT))
     return lines
@@ -58,4 +62,6 @@ def number(value: float, digits: int = 3) -> str:
 
 
 def _filled(text: str, indent: str = "") -> str:
-    return textwrap.fill(text, _WIDTH, initial_indent=indent, subsequent_indent=indent)
+    return textwrap.fill(
+        text, _WIDTH, initial_indent=indent, subsequent_indent=indent, break_on_hyphens=False
+    )

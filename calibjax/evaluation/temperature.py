@@ -92,7 +92,7 @@ def temperature_gain(
     """How much temperature scaling lowers the loss of predictions that it was not fitted to.
 
     The samples are divided into folds at random. The predictions of each fold are scaled by the
-    temperature of all others, so that
+    temperature of all others (but one, where the folds differ in size), so that
 
         gain = n⁻¹ Σ_i l(p_i, y_i) − l(p_i at the temperature of the other folds, y_i)
 

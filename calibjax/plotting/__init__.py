@@ -1,7 +1,9 @@
 """Figures, drawn with matplotlib, which is imported when one of them is drawn."""
 
 from calibjax.plotting.curves import bandwidth_curves, reward_curves
-from calibjax.plotting.histograms import estimate_histogram
+from calibjax.plotting.decomposition import score_decomposition
+from calibjax.plotting.groups import group_errors
+from calibjax.plotting.histograms import estimate_histogram, sharpness_histogram
 from calibjax.plotting.hypothesis_tests import null_distribution, pvalue_ecdf
 from calibjax.plotting.local_errors import local_error_distribution, local_error_map
 from calibjax.plotting.probability_integral import (
@@ -18,6 +20,7 @@ __all__ = [
     "bandwidth_curves",
     "estimate_comparison",
     "estimate_histogram",
+    "group_errors",
     "interval_coverage_curve",
     "local_error_distribution",
     "local_error_map",
@@ -29,5 +32,7 @@ __all__ = [
     "reliability_diagram",
     "reward_curves",
     "risk_curve",
+    "score_decomposition",
+    "sharpness_histogram",
     "witness_map",
 ]

@@ -89,7 +89,7 @@ def null_distribution(
     axis.stairs(heights, edges, fill=True, color=BLUE, alpha=0.55, label="under calibration")
     label = f"observed, p = {float(pvalue):.3g}"
     axis.axvline(float(statistic), color=RED, linewidth=1.8, label=label)
-    axis.set(xlabel=xlabel, ylabel=getattr(result, "draws", None) or "draws")
+    axis.set(xlabel=xlabel, ylabel="draws")
     return finished(axis, is_new)
 
 
@@ -150,9 +150,9 @@ def pvalue_ecdf(
     axis.plot([0, 1], [0, 1], color=GRAY, linewidth=1, linestyle="--", label="rate = level")
     if band is not None:
         fields = "levels", "simultaneous_lower", "simultaneous_upper"
-        ends = [shown_values(f"band.{x}", getattr(band, x)) for x in fields]
+        x, lower, upper = (shown_values(f"band.{name}", getattr(band, name)) for name in fields)
         label = f"{100 * band.level:.4g} % band of uniform p-values"
-        axis.fill_between(*ends, color=LIGHT_BAND, linewidth=0, zorder=0, label=label)
+        axis.fill_between(x, lower, upper, color=LIGHT_BAND, linewidth=0, zorder=0, label=label)
     axis.set(xlim=(0, 1), ylim=(0, 1.01), box_aspect=1)
     axis.set(xlabel="level of the test", ylabel="share of data sets that are rejected")
     return finished(axis, is_new, ncols=2)

@@ -61,17 +61,17 @@ def pit_histogram(histogram: PITHistogram, *, axis: "Axes | None" = None) -> "Ax
     axis = axes_to_draw_on(axis, (4.8, 3.4))
     edges, is_outside = shown.edges, np.asarray(shown.is_outside)
     width, middle = np.diff(edges), (edges[1:] + edges[:-1]) / 2
-    for label, chosen, style in (
-        ("observed", ~is_outside, {"color": BARS}),
-        ("outside the band", is_outside, {"color": RED, "hatch": "///", "edgecolor": "white"}),
+    for label, chosen, color, hatch in (
+        ("observed", ~is_outside, BARS, None),
+        ("outside the band", is_outside, RED, "///"),
     ):
         if np.any(chosen):
-            bars = shown.counts[chosen]
-            axis.bar(middle[chosen], bars, width[chosen], label=label, linewidth=0, **style)
+            style: dict[str, Any] = {"facecolor": color, "hatch": hatch, "edgecolor": "white"}
+            axis.bar(middle[chosen], shown.counts[chosen], width[chosen], label=label, **style)
+    lower, upper = shown.simultaneous_lower, shown.simultaneous_upper
     label = f"{100 * shown.level:.4g} % band: all bins"
-    ends = [np.append(x, x[-1]) for x in (shown.simultaneous_lower, shown.simultaneous_upper)]
-    style = {"step": "post", "facecolor": BAND, "alpha": 0.5, "linewidth": 0}
-    axis.fill_between(edges, *ends, label=label, **style)
+    style = {"fill": True, "color": BAND, "alpha": 0.5, "linewidth": 0}
+    axis.stairs(upper, edges, baseline=lower, label=label, **style)
     style = {"color": BLACK, "linewidth": 1, "linestyle": "--", "label": "uniform"}
     axis.plot([0, 1], np.full(2, shown.counts.sum() / shown.counts.size), **style)
     axis.set(xlabel="PIT value", ylabel="targets", xlim=(0, 1), ylim=(0, None))
@@ -115,7 +115,7 @@ def pit_ecdf(curve: CoverageCurve, *, axis: "Axes | None" = None) -> "Axes":
     shown = _shown_curve(curve, "quantiles")
     is_new = axis is None
     axis = axes_to_draw_on(axis, (4.8, 3.4))
-    _draw_curve(axis, shown, baseline=shown.levels)
+    _draw_curve(axis, shown, baseline=np.asarray(shown.levels))
     axis.axhline(0, color=GRAY, linewidth=1, linestyle="--", zorder=1, label="calibrated")
     axis.set(xlabel="PIT value", ylabel="share of PIT values - PIT value", xlim=(0, 1))
     return finished(axis, is_new, ncols=2)
@@ -228,7 +228,7 @@ def _draw_square(axis: "Axes | None", curve: CoverageCurve, labels: tuple[str, s
     """A curve around the diagonal."""
     is_new = axis is None
     axis = axes_to_draw_on(axis, (4.4, 4.8))
-    _draw_curve(axis, curve, baseline=np.zeros_like(curve.levels))
+    _draw_curve(axis, curve, baseline=np.zeros(curve.levels.size))
     style = {"color": GRAY, "linewidth": 1, "linestyle": "--", "zorder": 1}
     axis.plot([0, 1], [0, 1], label="calibrated", **style)
     axis.set(xlim=(0, 1), ylim=(0, 1), box_aspect=1, xlabel=labels[0], ylabel=labels[1])

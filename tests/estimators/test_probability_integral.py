@@ -171,8 +171,8 @@ def test_bands_hold_at_once(name, n):
     is_outside = jax.vmap(lambda key, u: function(key, u, **options).is_outside)(keys, values)
     rate = np.mean(np.any(is_outside, 1))
     assert rate <= 1 - level + 3 * np.sqrt(level * (1 - level) / runs)
-    if n == 60:  # many values have few ties, and the band is not wider than it has to be
-        assert rate > 1 - level - 0.06
+    if n == 60:  # the band is not wider than it has to be for counts, which have ties
+        assert rate > (1 - level) / 2
 
 
 def test_wrong_spread_is_outside():

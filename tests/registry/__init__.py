@@ -9,6 +9,7 @@ import functools
 from calibjax import plotting
 from tests.registry import (
     estimators,
+    evaluation,
     families,
     kernels,
     learned,
@@ -67,7 +68,7 @@ EXEMPT = {
 @functools.cache
 def calls() -> dict[str, Call]:
     """All calls by name."""
-    rooms = families, estimators, kernels, tests_of_calibration, learned, scores
+    rooms = families, estimators, kernels, tests_of_calibration, learned, scores, evaluation
     found: dict[str, Call] = {}
     for room in rooms:
         for call in room.calls():

@@ -35,6 +35,8 @@ def _of_classes() -> list[Call]:
     for family, name in ((CATEGORICAL, "Categorical"), (BERNOULLI, "Bernoulli")):
         found.append(family.call("scores.brier_score", scores.brier_score, name))
         found.append(family.call("scores.accuracy", scores.accuracy, name))
+        covers = "scores.brier_decomposition scores.ScoreDecomposition"
+        found.append(family.call(covers, scores.brier_decomposition, name))
     found.append(
         CATEGORICAL.call(
             "scores.group_wise_mce",
@@ -112,8 +114,23 @@ def _pit() -> list[Call]:
 
     found = [
         FAMILIES[name].call("estimators.pit_values", pit, name, key=a.key())
-        for name in ("Normal", "Poisson", "Samples of counts")
+        for name in ("Normal", "Poisson")
     ]
+
+    def ranks(values: Any, targets: Any, key: Any) -> Any:
+        return pit(distributions.Samples(values), targets, key)
+
+    members = a.real(np.stack([a.LOC, a.LOC + 0.5, a.LOC - 1.0], 1), "predictions")
+    found.append(
+        call(
+            "estimators.pit_values",
+            ranks,
+            "Samples",
+            values=members,
+            targets=a.real(a.Y),
+            key=a.key(),
+        )
+    )
     band = {"num_samples": a.integer(19), "level": a.proportion(0.9, "num_samples", traced=False)}
     found.append(
         call(
@@ -150,4 +167,30 @@ def calls() -> list[Call]:
             without=("one row less", "one row more", "one row", "scalar", *a.OPTIONAL),
         ),
     )
-    return [*_decisions(), *_of_classes(), *_from_numpyro(), *_curves(), *_pit(), quantiles]
+    numbers = [
+        NORMAL.call(
+            "scores.crps_decomposition scores.ScoreDecomposition",
+            scores.crps_decomposition,
+            "",
+            num_thresholds=a.integer(5),
+            slow=True,
+        ),
+        call(
+            "scores.interval_widths",
+            lambda loc, scale, level: scores.interval_widths(
+                distributions.Normal(loc, scale), level=level
+            ),
+            loc=a.real(a.LOC, "predictions"),
+            scale=a.positive(a.SCALE, "predictions"),
+            level=a.proportion(0.9),
+        ),
+    ]
+    return [
+        *numbers,
+        *_decisions(),
+        *_of_classes(),
+        *_from_numpyro(),
+        *_curves(),
+        *_pit(),
+        quantiles,
+    ]
