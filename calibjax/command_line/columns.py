@@ -262,10 +262,10 @@ def _check_number(table: Table, choice: Choice) -> None:
         )
 
 
-def positions_of_labels(
+def labels_of_classes(
     table: Table, target: str, classes: Sequence[str], first: int | None
-) -> np.ndarray:
-    """Labels as positions of their columns, integers from 0, [n].
+) -> tuple[np.ndarray, tuple[str, ...]]:
+    """Labels as positions of their columns, integers from 0, [n], and what the file calls them.
 
     Labels are the names of their classes where these are all numbers, as in prob_1, …, prob_10, or
     where labels are texts; other numbers count the columns from `first`.
@@ -283,13 +283,14 @@ def positions_of_labels(
     if tuple(classes) == BINARY_CLASSES:
         texts = [{"false": "0", "true": "1"}.get(x.lower(), x) for x in texts]
     are_numbers = table.has_only_numbers(target)
+    labels = [*classes]
     if first is not None or (are_numbers and not all(x.lstrip("-").isdecimal() for x in classes)):
-        start = first or 0
-        classes = [str(start + i) for i in range(len(classes))]
-    order = {name: i for i, name in enumerate(classes)}
+        labels = [str((first or 0) + i) for i in range(len(classes))]
+    order = {name: i for i, name in enumerate(labels)}
     found = np.array([order.get(x, -1) for x in texts])
-    expected = f"one of the labels {listed(classes)}"
+    expected = f"one of the labels {listed(labels)}"
     if first is None and are_numbers:
         expected += " (--first-label counts them from another number)"
     table.refuse_where(found < 0, expected, target)
-    return found
+    are_counted = all(x.isdecimal() for x in classes)
+    return found, tuple(labels if are_counted else classes)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from calibjax import distributions
-from calibjax.command_line.columns import BINARY_CLASSES, FAMILIES, Choice, positions_of_labels
+from calibjax.command_line.columns import BINARY_CLASSES, FAMILIES, Choice, labels_of_classes
 from calibjax.command_line.tables import InputError, Table, first_refused, listed, shown
 
 # What takes all columns of a row at once; typed as what takes arrays of NumPy, which they do.
@@ -83,7 +83,7 @@ def build(
     classes: tuple[str, ...] = ()
     if choice.task in ("classes", "logits", "binary"):
         classes = BINARY_CLASSES if choice.task == "binary" else choice.suffixes
-        y = positions_of_labels(targets, choice.target, classes, first_label)
+        y, classes = labels_of_classes(targets, choice.target, classes, first_label)
     elif first_label is not None:
         raise InputError(f"--first-label: expected a task with classes, got {choice.task}")
     else:

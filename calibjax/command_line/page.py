@@ -4,15 +4,24 @@ from collections.abc import Iterator, Mapping, Sequence
 from html import escape
 
 from calibjax.command_line.style import STYLE
+from calibjax.command_line.tables import listed
 from calibjax.evaluation import Entry, Evaluation, Section
 from calibjax.evaluation.table import _HEADER as HEADER
 from calibjax.evaluation.table import _cells as cells
+
+_READING = (
+    "How to read the tables: behind ± stands the standard error of a value. “If calibrated” is the "
+    "range of the central 95 % of the values that a calibrated model would show with as many "
+    "samples; a value outside speaks against calibration. A p-value is the probability that a "
+    "calibrated model would show a value that is at least as far off."
+)
 
 
 def page(
     evaluation: Evaluation,
     *,
     title: str,
+    remarks: Sequence[str],
     facts: Sequence[tuple[str, str]],
     pictures: Mapping[str, str],
     missing: str = "",
@@ -24,6 +33,7 @@ def page(
     Args:
         evaluation: what was found.
         title: of the page.
+        remarks: sentences below those of the evaluation, such as what classes are called.
         facts: what was evaluated, by name.
         pictures: the addresses of its figures by name; their captions are the evaluation's.
         missing: why there are no figures, if there are none.
@@ -35,8 +45,9 @@ def page(
         f'<p class="lead">{escape(evaluation.description)}</p>',
         '<section class="findings" aria-labelledby="findings">',
         '<h2 id="findings">What was found</h2>',
-        *(f"<p>{escape(sentence)}</p>" for sentence in evaluation.sentences),
+        *(f"<p>{escape(sentence)}</p>" for sentence in (*evaluation.sentences, *remarks)),
         "</section>",
+        f'<p class="remark">{_READING}</p>',
         *(part for i, section in enumerate(evaluation.sections) for part in _section(i, section)),
         *_figures(evaluation, pictures, missing),
         *_origin(evaluation, facts, setup, command),
@@ -68,11 +79,14 @@ def _section(index: int, section: Section) -> Iterator[str]:
     yield from _table(name, section.entries)
     if section.remark:
         yield f'<p class="remark">{escape(section.remark)}</p>'
-    noted = [entry for entry in section.entries if entry.note]
-    if noted:
+    notes: dict[str, list[str]] = {}
+    for entry in section.entries:
+        if entry.note:
+            notes.setdefault(entry.note, []).append(entry.name)
+    if notes:
         yield "<dl>"
-        for entry in noted:
-            yield f"<dt>{escape(entry.name)}</dt><dd>{escape(entry.note)}</dd>"
+        for note, names in notes.items():
+            yield f"<dt>{escape(listed(names, 3, '; '))}</dt><dd>{escape(note)}</dd>"
         yield "</dl>"
 
 
@@ -99,12 +113,14 @@ def _figures(evaluation: Evaluation, pictures: Mapping[str, str], missing: str) 
     yield '<h2 id="figures">Figures</h2>'
     if missing:
         yield f"<p>{escape(missing)}</p>"
+    yield '<div class="figures">'
     for name, address in pictures.items():
-        caption = evaluation.captions[name]
-        alternative = escape(f"{name}. {caption}", quote=True)
+        caption, title = evaluation.captions[name], name[:1].upper() + name[1:]
+        alternative = escape(f"{title}. {caption}", quote=True)
         yield f'<figure><img src="{address}" alt="{alternative}">'
-        yield f"<figcaption><strong>{escape(name)}.</strong> {escape(caption)}</figcaption>"
+        yield f"<figcaption><strong>{escape(title)}.</strong> {escape(caption)}</figcaption>"
         yield "</figure>"
+    yield "</div>"
 
 
 def _origin(
@@ -120,8 +136,8 @@ def _origin(
     yield f"<h3>The same numbers in Python</h3><pre><code>{escape(setup)}</code></pre>"
     calls = [entry for entry in evaluation.entries if entry.function]
     if calls:
-        yield "<dl>"
+        yield "<details><summary>The call of each number</summary><dl>"
         for entry in calls:
             call = f"<code>{escape(entry.function)}</code>"
             yield f"<dt>{escape(entry.name)}</dt><dd>{call}</dd>"
-        yield "</dl>"
+        yield "</dl></details>"

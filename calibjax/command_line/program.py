@@ -49,16 +49,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         _check_output(options)
         data, facts = _read(options)
+        remarks = _remarks(data)
         evaluation = _evaluated(options, data)
         if options.report is not None:
-            _write_report(options, arguments, evaluation, facts)
+            _write_report(options, arguments, evaluation, facts, remarks)
     except InputError as error:
         print(f"calibjax: {' '.join(str(error).split())}", file=sys.stderr)
         return 2
     if options.json:
-        print(json.dumps({"input": dict(facts), **json.loads(evaluation.to_json())}, indent=2))
+        about = {"input": dict(facts), "remarks": remarks}
+        print(json.dumps(about | json.loads(evaluation.to_json()), indent=2))
     else:
-        print("\n".join(f"{name}: {value}" for name, value in facts), evaluation, sep="\n\n")
+        read_from = "\n".join(f"{name}: {value}" for name, value in facts)
+        print("\n\n".join([read_from, str(evaluation), *remarks]))
     return 0
 
 
@@ -103,15 +106,16 @@ def _read(options: Namespace) -> tuple[Data, list[tuple[str, str]]]:
     )
     used = {*choice.inputs, *(() if is_own_file else (target,))}
     unused = [name for name in table.columns if name not in used]
-    return data, _facts(options, choice, data, unused)
+    return data, _facts(options, choice, data, unused, table.has_names)
 
 
 def _facts(
-    options: Namespace, choice: Choice, data: Data, unused: Sequence[str]
+    options: Namespace, choice: Choice, data: Data, unused: Sequence[str], has_names: bool
 ) -> list[tuple[str, str]]:
     """What was read, by name."""
     facts = [("file", str(options.file)), ("task", choice.task)]
-    facts.append(("columns of predictions", listed(choice.predictions)))
+    note = "" if has_names else " (counted, since they have no names)"
+    facts.append(("columns of predictions", f"{listed(choice.predictions)}{note}"))
     of_file = f" of {options.labels}" if options.labels is not None else ""
     facts.append(("column of targets", f"{choice.target}{of_file}"))
     rows = str(len(data.targets))
@@ -123,15 +127,21 @@ def _facts(
             facts.append((f"columns of {name}", listed(columns)))
     if unused:
         facts.append(("columns that were not used", listed(unused)))
-    if data.classes != tuple(map(str, range(len(data.classes)))):
-        names = [f"class {i} is {name}" for i, name in enumerate(data.classes)]
-        facts.append(("classes", listed(names, 100)))
-    if data.group_names:
-        names = [f"group {i} is {name}" for i, name in enumerate(data.group_names)]
-        facts.append(("groups", listed(names, 100)))
     facts.append(("computed in", "float64" if options.float64 else "float32"))
     facts.append(("seed", str(options.seed)))
     return facts
+
+
+def _remarks(data: Data) -> list[str]:
+    """What classes and groups, which an evaluation numbers, are called."""
+    remarks = []
+    if data.classes != tuple(map(str, range(len(data.classes)))):
+        names = [f"class {i} is {name}" for i, name in enumerate(data.classes)]
+        remarks.append(f"In the file {listed(names, 100)}.")
+    if data.group_names:
+        names = [f"group {i} is {name}" for i, name in enumerate(data.group_names)]
+        remarks.append(f"In the file {listed(names, 100)}.")
+    return remarks
 
 
 def _evaluated(options: Namespace, data: Data) -> Evaluation:
@@ -151,6 +161,7 @@ def _write_report(
     arguments: Sequence[str],
     evaluation: Evaluation,
     facts: Sequence[tuple[str, str]],
+    remarks: Sequence[str],
 ) -> None:
     """Writes all of the page, or nothing.
 
@@ -166,6 +177,7 @@ def _write_report(
     content = page.page(
         evaluation,
         title=f"Calibration of {options.file.name}",
+        remarks=remarks,
         facts=facts,
         pictures=addresses,
         missing=missing,

@@ -25,6 +25,7 @@ a { color: var(--accent); }
 .lead { color: var(--muted); margin-top: 0; }
 .findings { background: var(--box); border-left: 0.3rem solid var(--accent);
   padding: 0.75rem 1rem; }
+.findings h2 { margin-top: 0; }
 .findings p { margin: 0.5rem 0; }
 .wide { overflow-x: auto; }
 table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; }
@@ -37,13 +38,16 @@ tbody tr { border-bottom: 1px solid var(--line); }
 .remark { color: var(--muted); font-size: 0.925rem; }
 dt { font-weight: 600; margin-top: 0.6rem; }
 dd { margin: 0 0 0 1rem; }
-figure { margin: 1.5rem 0; }
-figure img { display: block; width: 100%; max-width: 38rem; height: auto; background: #ffffff;
+.figures { display: grid; grid-template-columns: repeat(auto-fill, minmax(min(22rem, 100%), 1fr));
+  gap: 1.5rem 2rem; align-items: start; }
+figure { margin: 0; }
+figure img { display: block; width: 100%; height: auto; background: #ffffff;
   border: 1px solid var(--line); border-radius: 0.25rem; }
-figcaption { color: var(--muted); font-size: 0.925rem; margin-top: 0.4rem; max-width: 38rem; }
+figcaption { color: var(--muted); font-size: 0.925rem; margin-top: 0.4rem; }
 code, pre { font-family: ui-monospace, "Cascadia Code", Menlo, Consolas, monospace;
   font-size: 0.85rem; }
-pre { background: var(--box); padding: 0.75rem 1rem; overflow-x: auto; }
+pre { background: var(--box); padding: 0.75rem 1rem; white-space: pre-wrap;
+  overflow-wrap: anywhere; }
 dd code { overflow-wrap: anywhere; }
 summary { cursor: pointer; color: var(--accent); }
 @media print { body { max-width: none; } figure, tr { break-inside: avoid; } }

@@ -170,7 +170,9 @@ def first_refused(check: Callable[[np.ndarray], object], values: np.ndarray) -> 
     return low
 
 
-def listed(names: Sequence[str], most: int = 8) -> str:
+def listed(names: Sequence[str], most: int = 8, separator: str = ", ") -> str:
     """Names in a message, the first few and the last of many."""
     shortened = [*names[: most - 1], "…", names[-1]] if len(names) > most else names
-    return ", ".join(x if x.isprintable() and len(x) <= _SHOWN else shown(x) for x in shortened)
+    return separator.join(
+        x if x.isprintable() and len(x) <= _SHOWN else shown(x) for x in shortened
+    )

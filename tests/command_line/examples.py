@@ -4,11 +4,11 @@ from calibjax.evaluation import Entry, Evaluation, Section
 from calibjax.evaluation.figures import Panel
 
 
-def _curve(axis):
+def _curve(shown, axis=None):
     from calibjax.plotting.figures import axes_to_draw_on
 
     axis = axes_to_draw_on(axis, (5, 4))
-    axis.plot([0, 1], [0, 1])
+    axis.plot(shown, shown)
     axis.set(xlabel="predicted & observed", ylabel="<frequency>")
     return axis
 
@@ -33,5 +33,5 @@ EVALUATION = Evaluation(
         Section("How far is it off?", ENTRIES[1:]),
     ),
     sentences=("The model is too sure.", "A temperature of 1.6 repairs most of it."),
-    panels=(Panel("reliability", "Observed frequencies over <predicted> ones.", _curve),),
+    panels=(Panel("reliability", "Observed frequencies over <predicted> ones.", _curve, [0, 1]),),
 )

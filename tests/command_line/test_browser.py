@@ -42,6 +42,7 @@ def report():
     return page.page(
         EVALUATION,
         title="Calibration of a_file_with_a_name_that_is_longer_than_any_telephone_is_wide.csv",
+        remarks=[],
         facts=[("columns of predictions", ", ".join(["prob_0"] * 40))],
         pictures=addresses,
         setup="import calibjax  # " + "x" * 200,

@@ -90,6 +90,7 @@ def test_json(file, calls, capsys):
         "computed in": "float32",
         "seed": "7",
     }
+    assert found.pop("remarks") == []
     assert found == json.loads(EVALUATION.to_json())
     assert found["sections"][1]["entries"][1]["value"] is None  # NaN
     key = calls[0][0]
@@ -101,9 +102,12 @@ def test_what_was_read_names_classes_groups_and_what_was_left_out(file, calls, c
         "prob_cat,prob_dog,label,group_a,group_b,x\n0.5,0.5,dog,1,2,\n,,cat,1,1,\n0.5,0.5,cat,1,1,"
     )
     assert main([str(file), "--skip-missing", "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)["input"]
-    assert found["classes"] == "class 0 is cat, class 1 is dog"
-    assert found["groups"].startswith("group 0 is group_a = 1, group 1 is group_b = 1")
+    found = json.loads(capsys.readouterr().out)
+    assert found["remarks"] == [
+        "In the file class 0 is cat, class 1 is dog.",
+        "In the file group 0 is group_a = 1, group 1 is group_b = 1, group 2 is group_b = 2.",
+    ]
+    found = found["input"]
     assert found["rows"] == "2 (1 more were left out, since a value was missing)"
     assert found["columns that were not used"] == "x"
 
@@ -122,7 +126,7 @@ def test_report(file, calls, tmp_path, capsys):
     assert page.texts.count("Calibration of my <data>.csv") == 2
     [image] = page.all("img")
     assert image["src"].startswith("data:image/svg+xml;base64,")
-    assert image["alt"] == "reliability. Observed frequencies over <predicted> ones."
+    assert image["alt"] == "Reliability. Observed frequencies over <predicted> ones."
     headers = page.all("th")
     assert {x["scope"] for x in headers} == {"row", "col"}
     shown = "".join(page.texts)

@@ -128,6 +128,7 @@ def test_labels_in_a_file_of_their_own(loaded, tmp_path):
     data = loaded(".csv", content, *options)
     np.testing.assert_array_equal(data.targets, LABELS)
     np.testing.assert_array_equal(data.predictions.probs, PROBS)
+    assert data.classes == ("1", "2", "3")  # as the file calls them
     other.write_text("1\n2\n")
     with pytest.raises(InputError, match=r"labels.csv: expected 20 rows as in .*, got 2"):
         loaded(".csv", content, *options)
