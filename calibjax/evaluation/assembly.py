@@ -12,7 +12,7 @@ from calibjax.evaluation.data import Data, Part, checked_data
 from calibjax.evaluation.findings import Findings
 from calibjax.evaluation.losses import proper_scores, temperature
 from calibjax.evaluation.numbers import errors_of_numbers
-from calibjax.evaluation.overall import overall
+from calibjax.evaluation.overall import chosen_kernels, overall
 from calibjax.evaluation.record import Evaluation
 from calibjax.evaluation.sentences import sentences
 
@@ -121,10 +121,11 @@ def evaluate(
 
 def _parts(data: Data) -> list[Part]:
     """All parts that the task has."""
-    parts = [] if data.task == "quantiles" else [overall(data)]
+    chosen = None if data.task == "quantiles" else chosen_kernels(data)
+    parts = [] if chosen is None else [overall(data, chosen)]
     parts.append(proper_scores(data))
     parts.append(errors_of_classes(data) if data.is_of_classes else errors_of_numbers(data))
-    return [*parts, temperature(data), errors_in_groups(data), errors_given_features(data)]
+    return [*parts, temperature(data), errors_in_groups(data), errors_given_features(data, chosen)]
 
 
 def _described(data: Data) -> str:

@@ -1,20 +1,21 @@
 """Errors in groups, and given features."""
 
+import functools
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
 
-from calibjax import distances, distributions, estimators, hypothesis_tests
+from calibjax import distances, distributions, estimators, hypothesis_tests, plotting
 from calibjax.distributions import Uniform
 from calibjax.evaluation.data import Data, Part, central, measured, shown_classes
+from calibjax.evaluation.figures import Panel
 from calibjax.evaluation.findings import GroupError
 from calibjax.evaluation.mean_errors import mean_error
 from calibjax.evaluation.overall import (
     PAIRS,
     SCALE_SAMPLES,
     Choice,
-    chosen_kernels,
     exact_skce,
     is_ensemble,
     low_rank,
@@ -74,7 +75,11 @@ def errors_in_groups(data: Data) -> Part:
             errors.append(GroupError(group, kind, name, entry.value, p))
     remark = "Mean errors of the members. p-values are exact and adjusted for all groups and errors"
     section = Section("Groups", tuple(entries), f"{remark}.")
-    return Part((section,), {"groups": tuple(errors)}, tests={"groups": test})
+    caption = "Errors of the groups, observed minus predicted, with standard errors; frames mark "
+    caption += "those with an adjusted p-value of at most 5 %."
+    draw = functools.partial(plotting.group_errors, groups=data.group_names)
+    panel = Panel("errors in groups", caption, draw, test)
+    return Part((section,), {"groups": tuple(errors)}, tests={"groups": test}, panels=(panel,))
 
 
 def _residuals(data: Data) -> _Residuals | None:
@@ -100,14 +105,14 @@ def _residuals(data: Data) -> _Residuals | None:
     return _Residuals(predictions, targets, arguments, places)
 
 
-def errors_given_features(data: Data) -> Part:
+def errors_given_features(data: Data, chosen: Choice | None) -> Part:
     """Whether predictions are right given the features, and local errors of classes."""
     if data.features is None:
         return Part()
-    if data.task == "quantiles":
+    if chosen is None:
         remark = "Quantile forecasts have no kernel calibration error."
         return Part((Section("Given the features", (), remark),))
-    part = _features_test(data, chosen_kernels(data))
+    part = _features_test(data, chosen)
     if not data.is_of_classes:
         return part
     (section,), local = part.sections, _local_entries(data)

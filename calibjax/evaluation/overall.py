@@ -119,9 +119,8 @@ def is_ensemble(predictions: Any) -> bool:
     return isinstance(bare(predictions), Samples)
 
 
-def overall(data: Data) -> Part:
+def overall(data: Data, chosen: Choice) -> Part:
     """The exact test, its components, and the SKCE."""
-    chosen = chosen_kernels(data)
     first, test, components, kernels, how = _tested(data, chosen)
     entries, chance = [first], reached(test.null_samples)
     for name, words in _WORDS.items():

@@ -93,8 +93,8 @@ def _verdict(findings: Findings, found: list[str]) -> str:
             f"{_p(tests[first])}" + (", and no other test rejects." if len(tests) > 1 else ".")
         )
     first = found[0]
-    verdict = f"The model is not calibrated: in {size} the exact test of {_TESTS[first]} rejects "
-    verdict += f"calibration ({_p(tests[first])})"
+    verdict = f"The model is not calibrated: the exact test of {_TESTS[first]} rejects calibration "
+    verdict += f"on {size} ({_p(tests[first])})"
     if first != "all" and "all" in tests:
         verdict += f", although that of {_TESTS['all']} does not ({_p(tests['all'])})"
     return verdict + "."

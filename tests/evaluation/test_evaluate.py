@@ -153,8 +153,9 @@ def test_groups_by_name(quantiles):
 
 def test_figures_of_quantiles(quantiles):
     pytest.importorskip("matplotlib")
-    assert list(quantiles.figures()) == list(quantiles.captions) == ["PIT histogram", "coverage"]
-    assert len(quantiles.figure().axes) == 2
+    names = ["PIT histogram", "coverage", "errors in groups"]
+    assert list(quantiles.figures()) == list(quantiles.captions) == names
+    assert [axis.get_title() for axis in quantiles.figure().axes][:3] == names
 
 
 def test_description(quantiles):

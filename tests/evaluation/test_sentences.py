@@ -72,8 +72,8 @@ def test_overconfident():
         temperature=_entry(1.32, 1.21, 1.44),
         gain=_entry(0.021, 0.012, 0.030),
     )
-    assert told.startswith("The model is not calibrated: in 1000 predictions")
-    assert "(p = 0.002)" in told  # one of two tests
+    assert told.startswith("The model is not calibrated: the exact test of all errors together")
+    assert "rejects calibration on 1000 predictions (p = 0.002)" in told  # one of two tests
     assert "too sure of itself: its mean confidence is 84.1 %, but it is right in only" in told
     assert "76.3 % of the cases" in told
     assert "is 0.081; for a calibrated model it would lie between 0.012 and 0.034" in told
