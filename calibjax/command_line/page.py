@@ -96,13 +96,14 @@ def _table(name: str, entries: Sequence[Entry]) -> Iterator[str]:
     used = [i for i in range(len(HEADER)) if any(row[i] for row in rows)]
     # What is wide scrolls in a box of its own, which the keyboard has to reach.
     yield f'<div class="wide" role="region" aria-labelledby="{name}" tabindex="0"><table>'
-    kinds = ['scope="col"' + (' class="number"' if i else "") for i in used]
-    heads = [HEADER[i] or "quantity" for i in used]
-    cells_of_head = [f"<th {kind}>{escape(x)}</th>" for kind, x in zip(kinds, heads, strict=True)]
-    yield f"<thead><tr>{''.join(cells_of_head)}</tr></thead>"
+    labels = {i: escape(HEADER[i] or "quantity", quote=True) for i in used}
+    kinds = {i: 'scope="col"' + (' class="number"' if i else "") for i in used}
+    yield f"<thead><tr>{''.join(f'<th {kinds[i]}>{labels[i]}</th>' for i in used)}</tr></thead>"
     yield "<tbody>"
     for row in rows:
-        numbers = "".join(f'<td class="number">{escape(row[i])}</td>' for i in used[1:])
+        numbers = "".join(  # the labels are for narrow screens, which show one cell below the other
+            f'<td class="number" data-label="{labels[i]}">{escape(row[i])}</td>' for i in used[1:]
+        )
         yield f'<tr><th scope="row">{escape(row[0])}</th>{numbers}</tr>'
     yield "</tbody></table></div>"
 

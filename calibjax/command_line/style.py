@@ -50,5 +50,16 @@ pre { background: var(--box); padding: 0.75rem 1rem; white-space: pre-wrap;
   overflow-wrap: anywhere; }
 dd code { overflow-wrap: anywhere; }
 summary { cursor: pointer; color: var(--accent); }
+td { overflow-wrap: anywhere; }
+@media (max-width: 40rem) {
+  thead { position: absolute; width: 1px; height: 1px; overflow: hidden; clip-path: inset(50%); }
+  table, tbody, tr, tbody th, td { display: block; width: 100%; padding-right: 0; }
+  tbody tr { padding: 0.4rem 0; }
+  tbody th, td { padding-block: 0.1rem; }
+  tbody th { font-weight: 600; }
+  td.number { display: flex; justify-content: space-between; gap: 1rem; }
+  td.number::before { content: attr(data-label); color: var(--muted); }
+  td:empty { display: none; }
+}
 @media print { body { max-width: none; } figure, tr { break-inside: avoid; } }
 """

@@ -27,6 +27,7 @@ onload = () => {{
     return {{
       pictures: [...page.images].map(x => x.complete && x.naturalWidth),
       beyond: page.documentElement.scrollWidth - frame.clientWidth,
+      hidden: [...page.querySelectorAll(".wide")].map(x => x.scrollWidth - x.clientWidth),
       title: page.title, headings: [...page.querySelectorAll("h2")].map(x => x.textContent),
       text: style.color, background: style.backgroundColor,
     }};
@@ -82,6 +83,7 @@ def test_page_in_a_browser(report, tmp_path):
         for frame in found:
             assert [width > 100 for width in frame["pictures"]] == [True]  # decoded and drawn
             assert frame["beyond"] <= 0  # nothing is wider than the screen
+            assert max(frame["hidden"]) <= 0  # no table is cut
             assert frame["title"].startswith("Calibration of a_file")
             assert frame["headings"][0] == "What was found"
             assert contrast(frame["text"], frame["background"]) > 7
