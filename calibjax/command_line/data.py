@@ -2,12 +2,13 @@
 
 import dataclasses
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import jax
 import numpy as np
 
-from calibjax import distributions
+from calibjax import _checks, distributions
 from calibjax.command_line.columns import BINARY_CLASSES, FAMILIES, Choice, labels_of_classes
 from calibjax.command_line.tables import InputError, Table, first_refused, listed, shown
 
@@ -34,6 +35,7 @@ class Data:
         features: [n, d], or None.
         classes: names of the classes, in the order of the labels; empty for other targets.
         num_skipped: number of rows that were left out since a value was missing.
+        table: the file that was read, without those rows.
     """
 
     predictions: Any
@@ -43,6 +45,7 @@ class Data:
     features: np.ndarray | None
     classes: tuple[str, ...]
     num_skipped: int
+    table: Table
 
 
 def build(
@@ -53,7 +56,7 @@ def build(
     first_label: int | None = None,
     normalize: bool = False,
     skip_missing: bool = False,
-    levels: tuple[float, ...] | None = None,
+    levels: Sequence[float] | None = None,
 ) -> Data:
     """Reads the chosen columns and checks every row.
 
@@ -100,7 +103,30 @@ def build(
         features=np.stack(features, 1) if features else None,
         classes=classes,
         num_skipped=num_rows - len(table),
+        table=table,
     )
+
+
+def check_rows(data: Data) -> None:
+    """Refuses the first row that the library refuses, for whatever reason.
+
+    What it looks at depends on the precision that JAX computes with.
+
+    Raises:
+        InputError: if there is such a row.
+    """
+
+    def check(rows: np.ndarray) -> None:
+        some = jax.tree.map(lambda leaf: leaf[rows], data.predictions)
+        _checks.predictions_and_targets(some, data.targets[rows])
+
+    row = first_refused(check, np.arange(len(data.table)))
+    if row is not None:
+        try:
+            check(np.array([row]))
+        except (TypeError, ValueError) as error:
+            reason = str(error).replace("jax_enable_x64", "--float64")
+            raise InputError(f"{data.table.place(row)}: {reason}") from None
 
 
 def _groups(texts: Mapping[str, list[str]]) -> tuple[np.ndarray | None, tuple[str, ...]]:
@@ -115,7 +141,7 @@ def _groups(texts: Mapping[str, list[str]]) -> tuple[np.ndarray | None, tuple[st
 
 
 def _predictions(
-    table: Table, choice: Choice, *, levels: tuple[float, ...] | None, normalize: bool
+    table: Table, choice: Choice, *, levels: Sequence[float] | None, normalize: bool
 ) -> Any:
     task = choice.task
     if levels is not None and task != "quantiles":
@@ -160,7 +186,7 @@ def _probabilities(table: Table, choice: Choice, values: np.ndarray, normalize: 
 
 
 def _quantiles(
-    table: Table, choice: Choice, values: np.ndarray, levels: tuple[float, ...] | None
+    table: Table, choice: Choice, values: np.ndarray, levels: Sequence[float] | None
 ) -> Any:
     if levels is None:
         pairs = zip(choice.suffixes, choice.predictions, strict=True)
@@ -182,7 +208,7 @@ def _quantiles(
         got = listed([shown(x) for x in values[row]])
         names = [choice.predictions[i] for i in order]
         table.refuse(row, "quantiles that do not cross", listed(names, 3), got)
-    return _BATCHES["quantiles"](sorted_levels, values)
+    return _BATCHES["quantiles"](np.tile(sorted_levels, (len(values), 1)), values)
 
 
 def _level(table: Table, suffix: str, name: str) -> float:

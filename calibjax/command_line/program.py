@@ -13,7 +13,7 @@ import jax
 from calibjax import _files
 from calibjax.command_line import page, pictures
 from calibjax.command_line.columns import Choice, choose, target_of
-from calibjax.command_line.data import Data, build
+from calibjax.command_line.data import Data, build, check_rows
 from calibjax.command_line.options import parse
 from calibjax.command_line.reading import read
 from calibjax.command_line.tables import InputError, listed
@@ -146,14 +146,16 @@ def _remarks(data: Data) -> list[str]:
 
 def _evaluated(options: Namespace, data: Data) -> Evaluation:
     with jax.enable_x64(options.float64):
+        check_rows(data)
         key = jax.random.key(options.seed)
+        if sys.stderr.isatty():
+            print(f"calibjax: evaluating {len(data.targets)} rows …", file=sys.stderr)
         try:
             return evaluate(
                 key, data.predictions, data.targets, groups=data.groups, features=data.features
             )
         except ValueError as error:
-            reason = str(error).replace("jax_enable_x64", "--float64")
-            raise InputError(f"{options.file}: {reason}") from error
+            raise InputError(f"{options.file}: {error}") from error
 
 
 def _write_report(

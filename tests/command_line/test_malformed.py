@@ -207,6 +207,24 @@ CASES = {
         ["--normalize"],
         "row 2: expected a positive sum",
     ),
+    "interval without length": (
+        ".csv",
+        "low,high,target\n0,1,0.5\n2,1,0.5\n",
+        [],
+        "row 3: predictions.* expected",
+    ),
+    "beyond float32": (
+        ".csv",
+        NORMAL.replace("2.5", "1e300"),
+        [],
+        "row 4: targets: expected values up to 3.4e.38 .or --float64., got",
+    ),
+    "lost in float32": (
+        ".csv",
+        NORMAL.replace("2,1,2.5", "1000000001,0.001,2.5"),
+        [],
+        "row 4: .* expected values that float32 resolves .* --float64",
+    ),
     "scale of zero": (
         ".csv",
         NORMAL.replace("1,2", "1,0"),

@@ -205,7 +205,7 @@ def test_quantiles(loaded):
     quantiles = np.sort(RNG.normal(size=(20, 3)), 1)
     names = ["quantile_0.9", "quantile_0.5", "quantile_0.1", "target"]
     data = loaded(".csv", csv(names, *quantiles.T[::-1], TARGET))
-    np.testing.assert_array_equal(data.predictions.levels, [0.1, 0.5, 0.9])
+    np.testing.assert_array_equal(data.predictions.levels, [[0.1, 0.5, 0.9]] * 20)
     np.testing.assert_array_equal(data.predictions.values, quantiles)
     options = ["--task", "quantiles", "--target", 4, "--levels", 0.1, 0.5]
     with pytest.raises(InputError, match="--levels: expected 3 levels"):
