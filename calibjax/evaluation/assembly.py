@@ -1,5 +1,6 @@
 """The evaluation of a model, put together from all other subpackages."""
 
+from collections.abc import Iterable
 from typing import Any
 
 import jax
@@ -101,22 +102,23 @@ def evaluate(
     """
     data = checked_data(key, predictions, targets, features, groups)
     parts = _parts(data)
-    found = Findings(
-        data.task,
-        data.size,
-        **{name: value for part in parts for name, value in part.findings.items()},
-    )
+    found = Findings(data.task, data.size, **_joined(part.findings for part in parts))
     return Evaluation(
         task=data.task,
         num_samples=data.size,
         description=_described(data),
         sections=tuple(section for part in parts for section in part.sections),
         sentences=tuple(sentences(found)),
-        kernels={name: kernel for part in parts for name, kernel in part.kernels.items()},
-        tests={name: test for part in parts for name, test in part.tests.items()},
+        kernels=_joined(part.kernels for part in parts),
+        other_kernels=_joined(part.other_kernels for part in parts),
+        tests=_joined(part.tests for part in parts),
         arrays=data.arrays,
         panels=tuple(panel for part in parts for panel in part.panels),
     )
+
+
+def _joined(dictionaries: Iterable[dict[str, Any]]) -> dict[str, Any]:
+    return {name: value for each in dictionaries for name, value in each.items()}
 
 
 def _parts(data: Data) -> list[Part]:

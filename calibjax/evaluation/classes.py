@@ -178,7 +178,8 @@ def _diagrams(data: Data) -> tuple[Panel, ...]:
         curve = estimators.reliability_curve(
             data.at(5), Bernoulli(seen.probs), observed, binning=_BINNING
         )
-        caption = f"Reliability of {'the ' * (name == 'top label')}{name}: observed frequency over predicted probability, with "
+        seen_as = "the top label" if name == "top label" else name
+        caption = f"Reliability of {seen_as}: observed frequency over predicted probability, with "
         caption += "bands that contain all points of a calibrated model with a probability of 90 %."
         figure_name = f"reliability, {name}"
         panels.append(Panel(figure_name, caption, plotting.reliability_diagram, curve))

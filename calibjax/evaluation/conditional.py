@@ -1,5 +1,6 @@
 """Errors in groups, and given features."""
 
+import dataclasses
 import functools
 from typing import Any, NamedTuple
 
@@ -120,7 +121,7 @@ def errors_given_features(data: Data, chosen: Choice | None) -> Part:
     remark += "length scale of half a standard deviation of each feature, and ten confidence bins."
     section = Section(section.title, (*section.entries, *local), remark)
     findings = part.findings | {"local": local[-1].pvalue}
-    return Part((section,), findings, part.kernels, part.tests)
+    return dataclasses.replace(part, sections=(section,), findings=findings)
 
 
 def _features_test(data: Data, chosen: Choice) -> Part:
@@ -134,7 +135,7 @@ def _features_test(data: Data, chosen: Choice) -> Part:
     seen = f"distributions.with_features({chosen.drawn}, result.arrays['features'])"
     kernel, how = low_rank(data, full, predictions)
     test, name = exact_skce(data, kernel, predictions, 8)
-    call = f"hypothesis_tests.{name}(jax.random.fold_in(key, 8), result.kernels['features'], "
+    call = f"hypothesis_tests.{name}(jax.random.fold_in(key, 8), result.other_kernels['features'], "
     call += f"{seen}, targets, num_samples=999)"
     entries = [measured("exact p-value given the features", call, lambda: test)]
     findings: dict[str, float | None] = {"features": entries[0].value}
@@ -142,7 +143,7 @@ def _features_test(data: Data, chosen: Choice) -> Part:
     if not is_ensemble(chosen.predictions) and data.size**2 <= PAIRS:
         interval = measured(
             "SKCE given the features",
-            "hypothesis_tests.skce_confidence_interval(result.kernels['features, all pairs'], "
+            "hypothesis_tests.skce_confidence_interval(result.other_kernels['features, all pairs'], "
             f"{seen}, targets)",
             lambda: hypothesis_tests.skce_confidence_interval(full, predictions, data.targets),
         )
@@ -154,7 +155,7 @@ def _features_test(data: Data, chosen: Choice) -> Part:
     remark += f", which are divided by their standard deviations. {how}"
     section = Section("Given the features", tuple(entries), remark)
     kernels = {"features": kernel, "features, all pairs": full}
-    return Part((section,), findings, kernels, {"features": test})
+    return Part((section,), findings, other_kernels=kernels, tests={"features": test})
 
 
 def _unbiased_low(test: CalibrationTestResult) -> float:

@@ -75,12 +75,13 @@ class Part:
     Attributes:
         sections: the numbers.
         findings: what the sentences are made of, attributes of `Findings`.
-        kernels, tests, panels: those of `Evaluation`.
+        kernels, other_kernels, tests, panels: those of `Evaluation`.
     """
 
     sections: tuple[Section, ...] = ()
     findings: dict[str, Any] = dataclasses.field(default_factory=dict)
-    kernels: dict[str, Kernel] = dataclasses.field(default_factory=dict)
+    kernels: dict[str, Any] = dataclasses.field(default_factory=dict)
+    other_kernels: dict[str, Kernel] = dataclasses.field(default_factory=dict)
     tests: dict[str, CalibrationTestResult] = dataclasses.field(default_factory=dict)
     panels: tuple[Panel, ...] = ()
 

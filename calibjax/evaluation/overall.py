@@ -62,10 +62,8 @@ def chosen_kernels(data: Data) -> Choice:
         predictions, drawn = predictions.draws, "predictions.draws"
     main = "predictions 1/2 median"
     main = f"{_CLASSES}, {main}" if data.is_of_classes else f"{main}, targets 1 deviations"
-    how = (
-        f"The kernel is the one called “{main}” in hypothesis_tests.default_kernels, whose length "
-    )
-    how += "scales are chosen from the predictions alone"
+    how = f"The kernel is “{main}” of hypothesis_tests.default_kernels, whose length scales are "
+    how += "chosen from the predictions alone"
     step = -(-data.size // SCALE_SAMPLES)
     how += f", from every {step}th of them. " if step > 1 else ". "
     try:
@@ -121,7 +119,7 @@ def is_ensemble(predictions: Any) -> bool:
 
 def overall(data: Data, chosen: Choice) -> Part:
     """The exact test, its components, and the SKCE."""
-    first, test, components, kernels, how = _tested(data, chosen)
+    first, test, components, others, how = _tested(data, chosen)
     entries, chance = [first], reached(test.null_samples)
     for name, words in _WORDS.items():
         score = float(getattr(components, name).score)
@@ -141,7 +139,7 @@ def overall(data: Data, chosen: Choice) -> Part:
     }
     section = Section("Is the model calibrated?", (*entries, *skce), remark)
     panel = _null_panel(test)
-    return Part((section,), findings, kernels, {"calibration": test}, panel)
+    return Part((section,), findings, chosen.family, others, {"calibration": test}, panel)
 
 
 def _many(test: CalibrationTestResult) -> bool:
@@ -151,8 +149,8 @@ def _many(test: CalibrationTestResult) -> bool:
 def _tested(
     data: Data, chosen: Choice
 ) -> tuple[Entry, CalibrationTestResult, SKCEComponents, dict[str, Kernel], str]:
-    """p-value, test, components of the loudest kernel, all kernels, and what was done."""
-    kernels = dict(chosen.family)
+    """p-value, test, components of the loudest kernel, other kernels, and what was done."""
+    kernels, others = chosen.family, {}
     if data.size <= AGGREGATED and not is_ensemble(chosen.predictions):
         test = hypothesis_tests.aggregated_skce_test(
             data.at(1), chosen.predictions, data.targets, kernels=kernels
@@ -165,15 +163,15 @@ def _tested(
         how += f"are those of the loudest, “{test.components.loudest_kernel}”. "
     else:
         kernel, how = low_rank(data, chosen.kernel, chosen.predictions)
-        kernels["exact test"] = kernel
+        others = {"exact test": kernel}
         test, name = exact_skce(data, kernel, chosen.predictions, 1)
-        call = f"hypothesis_tests.{name}({_key(1)}, result.kernels['exact test'], {chosen.drawn}, "
-        call += "targets, num_samples=999)"
+        call = f"hypothesis_tests.{name}({_key(1)}, result.other_kernels['exact test'], "
+        call += f"{chosen.drawn}, targets, num_samples=999)"
         how = "The p-value is that of this one kernel. " + how
         assert test.components is not None, "of a test of the SKCE"
         components = test.components
     entry = measured("exact p-value", call, lambda: test, note=_note(chosen))
-    return entry, test, components, kernels, how
+    return entry, test, components, others, how
 
 
 def _note(chosen: Choice) -> str:

@@ -76,7 +76,9 @@ class Evaluation:
         description: what was evaluated, in words.
         sections: the numbers.
         sentences: what they mean, for a report.
-        kernels: the kernels that entries are computed with, by name.
+        kernels: `hypothesis_tests.default_kernels`, with which the errors are computed.
+        other_kernels: "exact test", of low rank, if that is another one; "features" and
+            "features, all pairs", that look at the features.
         tests: the results of the exact tests by name, with their draws.
         arrays: what was computed from the data on the way: "pit", [n], the values of
             `estimators.pit_values`; "memberships" of the groups, [n, G]; "features", [n, d],
@@ -89,7 +91,8 @@ class Evaluation:
     description: str
     sections: tuple[Section, ...]
     sentences: tuple[str, ...]
-    kernels: dict[str, Kernel] = dataclasses.field(default_factory=dict, repr=False)
+    kernels: dict[str, Any] = dataclasses.field(default_factory=dict, repr=False)
+    other_kernels: dict[str, Kernel] = dataclasses.field(default_factory=dict, repr=False)
     tests: dict[str, CalibrationTestResult] = dataclasses.field(default_factory=dict, repr=False)
     arrays: dict[str, jax.Array] = dataclasses.field(default_factory=dict, repr=False)
     panels: tuple["Panel", ...] = dataclasses.field(default=(), repr=False)
