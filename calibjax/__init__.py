@@ -38,6 +38,7 @@ from calibjax import (
     distances,
     distributions,
     estimators,
+    evaluation,
     hypothesis_tests,
     interoperability,
     kernels,
@@ -49,6 +50,7 @@ from calibjax import (
     streaming,
 )
 from calibjax._pytree import record
+from calibjax.evaluation import evaluate
 
 __version__ = "0.1.0"
 
@@ -56,6 +58,8 @@ __all__ = [
     "distances",
     "distributions",
     "estimators",
+    "evaluate",
+    "evaluation",
     "hypothesis_tests",
     "interoperability",
     "kernels",

@@ -9,7 +9,16 @@ import pytest
 import scipy.stats
 from sklearn.isotonic import IsotonicRegression
 
-from calibjax import distances, distributions, estimators, kernels, pairwise, risk, scores
+from calibjax import (
+    distances,
+    distributions,
+    estimators,
+    evaluation,
+    kernels,
+    pairwise,
+    risk,
+    scores,
+)
 from tests.compiled_cases import (
     CASES,
     D,
@@ -305,6 +314,17 @@ def reliability():
     return ours, (confidences, correct), np.array(rows).T
 
 
+@case("evaluation")
+def residual_spread():
+    loc, scale, targets = normals(N), uniforms(N, low=0.5), normals(N, seed=3)
+
+    def ours(loc, scale, targets):
+        return evaluation.residual_spread(distributions.Normal(loc, scale), targets)
+
+    m, s, y = doubles(loc, scale, targets)
+    return ours, (loc, scale, targets), np.std((y - m) / s)
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_values(name):
     make, tolerances = CASES[name]
@@ -320,7 +340,7 @@ ROOMS = "distances distributions estimators hypothesis_tests kernels pairwise pl
 
 def test_every_room_has_a_case():
     rooms = {name.split("-")[0] for name in CASES}
-    assert rooms == {*ROOMS.split(), "recalibration", "risk", "scores"}
+    assert rooms == {*ROOMS.split(), "evaluation", "recalibration", "risk", "scores"}
 
 
 SLOW = (

@@ -9,6 +9,7 @@ import functools
 from calibjax import plotting
 from tests.registry import (
     estimators,
+    evaluation,
     families,
     kernels,
     learned,
@@ -80,6 +81,7 @@ def calls() -> dict[str, Call]:
         scores,
         streaming,
         with_sklearn,
+        evaluation,
     )
     found: dict[str, Call] = {}
     for room in rooms:
