@@ -21,7 +21,8 @@ def pit_values(key: jax.Array, predictions: Distribution, targets: ArrayLike) ->
     is calibrated then, given the predictions, the u_i are independent and uniform on (0, 1).
     Without jumps of F_i the value is F_i(y_i), whatever the key; where F_i jumps, it is randomised:
 
-    - Counts and other integers: F(y⁻) = F(y − 1).
+    - Counts and other integers: F(y⁻) = F(y − 1). They are known by the support of the family, and
+      for a class of your own without `check_targets` by the dtype of the targets.
     - `Quantiles`: within the interval that contains the target, of whose inside they say nothing.
     - `Samples`: the rank of the target among the members,
       (#{z < y} + V (#{z = y} + 1)) / (m + 1) for m members z. It is uniform if members and
