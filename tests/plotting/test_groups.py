@@ -1,4 +1,5 @@
 import dataclasses
+import itertools
 
 import numpy as np
 import pytest
@@ -52,6 +53,9 @@ def test_large_grids_have_signs_only():
     axis = plotting.group_errors(dataclasses.replace(GROUPS, **tall))
     signs = {place: text.get_text() for place, text in texts(axis).items()}
     assert signs == {(0, i): "-" for i in range(30)} | {(1, i): "+" for i in range(30, 60)}
+    axis.figure.draw_without_rendering()
+    boxes = [label.get_window_extent() for label in axis.get_yticklabels()]
+    assert all(upper.y0 >= lower.y1 for upper, lower in itertools.pairwise(boxes))
 
 
 @pytest.mark.parametrize(
