@@ -25,7 +25,7 @@ _CORE = (
     "is called on one pair inside of `vmap` and, as its docstring says, checks no values; the "
     "functions that call it do"
 )
-_DRAWS = "draws only: tests.plotting.test_uniform tries its arguments, and nothing is computed"
+_DRAWS = "draws only: tests.plotting.test_conventions tries its arguments, and nothing is computed"
 _BASE = "is a base class, which raises NotImplementedError"
 _ENGINE = (
     "is the engine of pair sums, called with any function and pytree by those who checked them"
