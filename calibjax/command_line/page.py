@@ -91,7 +91,7 @@ def _section(index: int, section: Section) -> Iterator[str]:
 
 def _table(name: str, entries: Sequence[Entry]) -> Iterator[str]:
     """The entries, without columns that none of them uses."""
-    rows = [["–" if cell == "nan" else cell for cell in row_of(entry)] for entry in entries]
+    rows = [["none" if cell == "nan" else cell for cell in row_of(entry)] for entry in entries]
     used = [i for i in range(len(HEADER)) if any(row[i] for row in rows)]
     # What is wide scrolls in a box of its own, which the keyboard has to reach.
     yield f'<div class="wide" role="region" aria-labelledby="{name}" tabindex="0"><table>'

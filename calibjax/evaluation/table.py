@@ -45,6 +45,7 @@ def _lines(section: "Section", rows: Sequence[tuple[str, ...]], widths: Sequence
 
 
 def row_of(entry: "Entry") -> tuple[str, ...]:
+    """The cells of an entry, below those of `HEADER`."""
     value = number(entry.value)
     if entry.standard_error is not None:
         value += f" ± {number(entry.standard_error, 1)}"
