@@ -143,8 +143,8 @@ def _features_test(data: Data, chosen: Choice) -> Part:
     if not is_ensemble(chosen.predictions) and data.size**2 <= PAIRS:
         interval = measured(
             "SKCE given the features",
-            "hypothesis_tests.skce_confidence_interval(result.other_kernels['features, all pairs'], "
-            f"{seen}, targets)",
+            "hypothesis_tests.skce_confidence_interval("
+            f"result.other_kernels['features, all pairs'], {seen}, targets)",
             lambda: hypothesis_tests.skce_confidence_interval(full, predictions, data.targets),
         )
         entries.append(interval)

@@ -104,6 +104,11 @@ def _refuse_other_numbers(evaluation, predictions, targets):
     predictions, targets = jax.tree.map(jnp.asarray, (predictions, targets))
     assert len({entry.name for entry in evaluation.entries}) == len(list(evaluation.entries))
     for entry in evaluation.entries:
+        if np.isnan(entry.value):
+            with pytest.raises((ValueError, NotImplementedError)) as caught:
+                _recomputed(evaluation, predictions, targets, entry)
+            assert str(caught.value).splitlines()[0] in entry.note
+            continue
         found = _recomputed(evaluation, predictions, targets, entry)
         written = (entry.value, entry.standard_error, entry.low, entry.high)
         for number, expected in zip(found, written):
@@ -300,6 +305,19 @@ def test_more_samples_than_all_pairs(monkeypatch):
     evaluation = calibjax.evaluate(KEY, predictions, targets)
     assert "landmarks" in evaluation.sections[0].remark
     assert evaluation["exact p-value"].value == 0.001
+    _refuse_other_numbers(evaluation, predictions, targets)
+
+
+@pytest.mark.slow
+def test_draws_where_there_are_no_features(monkeypatch):
+    from calibjax.evaluation import overall
+
+    monkeypatch.setattr(overall, "FEW_PAIRS", 30)
+    random = np.random.default_rng(0)
+    predictions = distributions.Gamma(random.uniform(1, 5, 40), np.ones(40))
+    targets = np.asarray(distributions.sample_targets(jax.random.key(1), predictions))
+    evaluation = calibjax.evaluate(KEY, predictions, targets)
+    assert "ensemble of 20 draws" in evaluation.sections[0].remark
     _refuse_other_numbers(evaluation, predictions, targets)
 
 
