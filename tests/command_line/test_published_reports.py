@@ -22,7 +22,7 @@ def test_report_of_classes(network, data_dir, tmp_path, capsys):
         float(row["ECE_uniform"]), rel=1e-5
     )
     assert 0 < entries["exact p-value"]["value"] < 0.01
-    assert found["remarks"][0].startswith("In the file class 0 is 1, class 1 is 2")
+    assert ": 1 (class 0), 2 (class 1), " in found["remarks"][0]
     text = report.read_text()
     assert text.count("<figure>") >= 2
     assert "landmarks" in text  # the approximation is named
