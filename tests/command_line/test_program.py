@@ -127,7 +127,7 @@ def test_report(file, calls, tmp_path, capsys):
     assert page.texts.count("Calibration of my <data>.csv") == 2
     [image] = page.all("img")
     assert image["src"].startswith("data:image/svg+xml;base64,")
-    assert image["alt"] == "Reliability. Observed frequencies over <predicted> ones."
+    assert image["alt"] == 'Reliability. Observed frequencies over "<predicted>" ones.'
     headers = page.all("th")
     assert {x["scope"] for x in headers} == {"row", "col"}
     shown = "".join(page.texts)
