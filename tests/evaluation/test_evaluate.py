@@ -317,7 +317,7 @@ def test_draws_where_there_are_no_features(monkeypatch):
     predictions = distributions.Gamma(random.uniform(1, 5, 40), np.ones(40))
     targets = np.asarray(distributions.sample_targets(jax.random.key(1), predictions))
     evaluation = calibjax.evaluate(KEY, predictions, targets)
-    assert "ensemble of 20 draws" in evaluation.sections[0].remark
+    assert "ensembles of 20 draws" in evaluation.sections[0].remark
     _refuse_other_numbers(evaluation, predictions, targets)
 
 
@@ -327,7 +327,7 @@ def test_monte_carlo_where_expectations_have_no_closed_form():
     predictions = distributions.NegativeBinomial(random.uniform(1, 5, 40), np.full(40, 3.0))
     targets = np.asarray(distributions.sample_targets(jax.random.key(1), predictions))
     evaluation = calibjax.evaluate(KEY, predictions, targets)
-    assert "ensemble of 20 draws" in evaluation.sections[0].remark
+    assert "ensembles of 20 draws" in evaluation.sections[0].remark
     _refuse_other_numbers(evaluation, predictions, targets)
 
 
