@@ -82,9 +82,11 @@ def chosen_kernels(data: Data) -> Choice:
         family = _family(predictions, data, step)
     if drawn != "predictions":
         how += (
-            "Expectations have no closed form that is fast enough, so that the SKCE and its test "
+            "Expectations have no closed form, or none that is fast enough: the SKCE and its test "
         )
-        how += f"are those of an ensemble of {predictions.values.shape[1]} draws from each prediction. "
+        how += (
+            f"are those of ensembles of {predictions.values.shape[1]} draws from the predictions. "
+        )
     return Choice(family, main, predictions, drawn, how, has_features)
 
 
