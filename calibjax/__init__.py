@@ -38,6 +38,7 @@ from calibjax import (
     distances,
     distributions,
     estimators,
+    evaluation,
     hypothesis_tests,
     interoperability,
     kernels,
@@ -46,8 +47,10 @@ from calibjax import (
     recalibration,
     risk,
     scores,
+    streaming,
 )
 from calibjax._pytree import record
+from calibjax.evaluation import evaluate
 
 __version__ = "0.1.0"
 
@@ -55,6 +58,8 @@ __all__ = [
     "distances",
     "distributions",
     "estimators",
+    "evaluate",
+    "evaluation",
     "hypothesis_tests",
     "interoperability",
     "kernels",
@@ -64,4 +69,5 @@ __all__ = [
     "record",
     "risk",
     "scores",
+    "streaming",
 ]

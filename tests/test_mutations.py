@@ -17,7 +17,7 @@ from tests.registry.outcomes import (
 )
 
 ROOMS = ("distributions", "distances", "kernels", "estimators", "hypothesis_tests")
-ROOMS += ("recalibration", "risk", "scores", "interoperability")
+ROOMS += ("recalibration", "risk", "scores", "streaming", "interoperability", "evaluation")
 MODES = {"float32": (False, np.float32), "float64": (True, np.float64)}
 QUICK = ("estimators.skce[Normal]", "estimators.skce[Categorical]", "estimators.ece[Categorical]")
 LATE = ("new", "p", "q")  # arguments that are looked at when something was fitted

@@ -10,10 +10,10 @@ from jax import lax
 from jax.typing import ArrayLike
 
 from calibjax._arithmetic import matmul
+from calibjax._compilation import wide_jit
 from calibjax._pytree import PyTree
 from calibjax.pairwise import tiles
 from calibjax.pairwise.derivatives import differentiable
-from calibjax.pairwise.tiles import TILE_SIZE
 
 PairFunction = Callable[[Any, Any, Any], jax.Array]
 _BLOCK_ENTRIES = 2**20  # pairs of blocks evaluated at once
@@ -52,31 +52,59 @@ def _combine(smooth: PyTree, rest: PyTree) -> PyTree:
     return jax.tree.map(choose, smooth, rest, is_leaf=lambda leaf: leaf is None)
 
 
-def _forms_value(function: PairFunction, smooth: PyTree, rest: PyTree) -> jax.Array:
-    """Σ_{i<j} w_ic f(x_i, x_j) w_jc over all tiles, [c].
+def _forms_value(
+    function: PairFunction, tile_size: int | None, smooth: PyTree, rest: PyTree
+) -> jax.Array:
+    """Σ_{i<j} w_ic f(x_i, x_j) w_jc over all pairs, [c].
 
-    `smooth` and `rest` are the two parts of (args, rows), where rows are a pair (samples, weights)
-    in tiles.
+    `smooth` and `rest` are the two parts of (args, samples, weights).
     """
-    args, rows = _combine(smooth, rest)
-    one = tiles.first(rows[0])
-    dtype = jnp.result_type(jax.eval_shape(function, args, one, one), rows[1])
+    args, xs, weights = _combine(smooth, rest)
+    one = tiles.take(xs, 0)
+    dtype = jnp.result_type(jax.eval_shape(function, args, one, one), weights)
 
-    def step(i: jax.Array, j: jax.Array, x: PyTree, y: ArrayLike, total: PyTree) -> PyTree:
-        return tiles.add(total, _tile_form(function, args, x, y).astype(dtype))
+    def evaluate(size: int, args: PyTree, xs: PyTree, weights: jax.Array) -> jax.Array:
+        def step(i: jax.Array, j: jax.Array, x: PyTree, y: ArrayLike, total: PyTree) -> PyTree:
+            return tiles.add(total, _tile_form(function, args, x, y).astype(dtype))
 
-    def diagonal(i: jax.Array, x: PyTree, total: PyTree) -> PyTree:
-        return tiles.add(total, _tile_diagonal_form(function, args, x).astype(dtype))
+        def diagonal(i: jax.Array, x: PyTree, total: PyTree) -> PyTree:
+            return tiles.add(total, _tile_diagonal_form(function, args, x).astype(dtype))
 
-    zero = jnp.zeros(rows[1].shape[-1], dtype)
-    total = tiles.visit_upper(rows, diagonal, step, (zero, zero))
-    return total[0] + total[1]
+        zero = jnp.zeros(weights.shape[-1], dtype)
+        rows = tiles.split(xs, size), tiles.split_weights(weights, size)
+        total = tiles.visit_upper(rows, diagonal, step, (zero, zero))
+        return total[0] + total[1]
+
+    return tiles.by_platform(evaluate, tile_size, xs, args, xs, weights)
 
 
 def _forms_slopes(
-    function: PairFunction, smooth: PyTree, rest: PyTree, cotangent: jax.Array
+    function: PairFunction,
+    tile_size: int | None,
+    smooth: PyTree,
+    rest: PyTree,
+    cotangent: jax.Array,
 ) -> PyTree:
     """The derivative of a sum over pairs is a sum over pairs: tiles are evaluated again."""
+
+    def evaluate(size: int, smooth: PyTree, rest: PyTree, cotangent: jax.Array) -> PyTree:
+        def split(part: PyTree) -> PyTree:
+            args, xs, weights = part
+            split_weights = functools.partial(tiles.split_weights, tile_size=size)
+            return args, (tiles.split(xs, size), jax.tree.map(split_weights, weights))
+
+        (args, rows), undo = jax.vjp(split, smooth)
+        slopes = _slopes_in_tiles(function, (args, rows), split(rest), cotangent)
+        return undo(slopes)[0]
+
+    xs = _combine(smooth, rest)[1]
+    return tiles.by_platform(evaluate, tile_size, xs, smooth, rest, cotangent)
+
+
+def _slopes_in_tiles(
+    function: PairFunction, smooth: PyTree, rest: PyTree, cotangent: jax.Array
+) -> PyTree:
+    """Derivatives by the two parts of (args, rows), rows a pair (samples, weights) in tiles."""
     args, rows = smooth
     rest_args, rest_rows = rest
 
@@ -114,34 +142,34 @@ def _forms_slopes(
 
 
 _one_form = differentiable(
-    lambda function, smooth, rest: _forms_value(function, smooth, rest)[0],
-    lambda function, smooth, rest: _forms_slopes(function, smooth, rest, jnp.ones(1)),
+    lambda form, smooth, rest: _forms_value(form[0], form[1], smooth, rest)[0],
+    lambda form, smooth, rest: _forms_slopes(form[0], form[1], smooth, rest, jnp.ones(1)),
 )
 # The gradient of each of several would be a pass of its own, that of their sum is one.
-_many_forms = jax.custom_vjp(_forms_value, nondiff_argnums=(0,))
+_many_forms = jax.custom_vjp(_forms_value, nondiff_argnums=(0, 1))
 _many_forms.defvjp(
-    lambda function, *trees: (_forms_value(function, *trees), trees),
-    lambda function, trees, cotangent: (
-        _forms_slopes(function, trees[0], trees[1], cotangent),
+    lambda function, size, smooth, rest: (
+        _forms_value(function, size, smooth, rest),
+        (smooth, rest),
+    ),
+    lambda function, size, trees, cotangent: (
+        _forms_slopes(function, size, trees[0], trees[1], cotangent),
         None,
     ),
 )
 
 
-def _forms(function: PairFunction, smooth: PyTree, rest: PyTree) -> jax.Array:
-    """`_forms_value` with derivatives: of one form in both modes, of several in reverse mode."""
-    weights = _combine(smooth, rest)[1][1]
-    if weights.shape[-1] == 1:
-        return _one_form(function, smooth, rest)[None]
-    return _many_forms(function, smooth, rest)
-
-
 def _upper_forms(
-    function: PairFunction, args: PyTree, xs: PyTree, weights: jax.Array, tile_size: int
+    function: PairFunction, args: PyTree, xs: PyTree, weights: jax.Array, tile_size: int | None
 ) -> jax.Array:
-    """Σ_{i<j} w_ic f(x_i, x_j) w_jc, [c]."""
-    rows = tiles.split(xs, tile_size), tiles.split_weights(weights, tile_size)
-    return _forms(function, *_partition((args, rows)))
+    """Σ_{i<j} w_ic f(x_i, x_j) w_jc, [c].
+
+    It has derivatives: of one form in both modes, of several in reverse mode.
+    """
+    smooth, rest = _partition((args, xs, weights))
+    if weights.shape[-1] == 1:
+        return _one_form((function, tile_size), smooth, rest)[None]
+    return _many_forms(function, tile_size, smooth, rest)
 
 
 def _ones(function: PairFunction, args: PyTree, xs: PyTree) -> jax.Array:
@@ -151,12 +179,12 @@ def _ones(function: PairFunction, args: PyTree, xs: PyTree) -> jax.Array:
     return jnp.ones((tiles.length_of(xs), 1), dtype)
 
 
-_jit_reduction = functools.partial(jax.jit, static_argnames=("function", "tile_size"))
+_jit_reduction = functools.partial(wide_jit, static_argnames=("function", "tile_size"))
 
 
 @_jit_reduction
 def mean_over_pairs(
-    function: PairFunction, args: PyTree, xs: PyTree, *, tile_size: int = TILE_SIZE
+    function: PairFunction, args: PyTree, xs: PyTree, *, tile_size: int | None = None
 ) -> jax.Array:
     """Mean of f(x_i, x_j) over the pairs i < j: the U-statistic of a symmetric f.
 
@@ -164,7 +192,7 @@ def mean_over_pairs(
         function: pair function, (args, x, y) → scalar.
         args: pytree that is handed to each call.
         xs: samples, a pytree with leading axis n ≥ 2.
-        tile_size: largest number of rows and columns of a tile.
+        tile_size: largest number of rows and columns of a tile; None: `default_tile_size`.
 
     Returns:
         A scalar.
@@ -185,7 +213,7 @@ def mean_over_pairs(
 
 @_jit_reduction
 def mean_over_all_pairs(
-    function: PairFunction, args: PyTree, xs: PyTree, *, tile_size: int = TILE_SIZE
+    function: PairFunction, args: PyTree, xs: PyTree, *, tile_size: int | None = None
 ) -> jax.Array:
     """Mean of a symmetric f(x_i, x_j) over all n² pairs: the V-statistic.
 
@@ -210,7 +238,7 @@ def quadratic_forms(
     xs: PyTree,
     weights: jax.Array,
     *,
-    tile_size: int = TILE_SIZE,
+    tile_size: int | None = None,
 ) -> jax.Array:
     """Quadratic forms Σ_ij w_ic f(x_i, x_j) w_jc of a symmetric f, for all c at once.
 
@@ -219,7 +247,7 @@ def quadratic_forms(
         args: pytree that is handed to each call.
         xs: samples, a pytree with leading axis n.
         weights: w, [n, c].
-        tile_size: largest number of rows and columns of a tile.
+        tile_size: largest number of rows and columns of a tile; None: `default_tile_size`.
 
     Returns:
         The values, [c].
@@ -245,7 +273,7 @@ def split_quadratic_forms(
     xs: PyTree,
     weights: jax.Array,
     *,
-    tile_size: int = TILE_SIZE,
+    tile_size: int | None = None,
 ) -> tuple[jax.Array, jax.Array]:
     """The two parts of `quadratic_forms`: sums over i ≠ j, and over i = j, [c] each.
 
@@ -269,7 +297,7 @@ def weighted_sums(
     ys: PyTree,
     weights: jax.Array,
     *,
-    tile_size: int = TILE_SIZE,
+    tile_size: int | None = None,
 ) -> jax.Array:
     """Weighted sums Σ_j f(x_i, y_j) w_jc at each x_i: the product of a matrix that is never held.
 
@@ -279,7 +307,7 @@ def weighted_sums(
         xs: n points, a pytree with leading axis n.
         ys: n' samples, a pytree with leading axis n'.
         weights: w, [n', c].
-        tile_size: largest number of rows and columns of a tile.
+        tile_size: largest number of rows and columns of a tile; None: `default_tile_size`.
 
     Returns:
         The sums, [n, c].
@@ -295,30 +323,37 @@ def weighted_sums(
     [[21.]
      [42.]]
     """
-    columns = tiles.split(ys, tile_size), tiles.split_weights(weights, tile_size)
 
-    @jax.checkpoint
-    def step(rows: PyTree, total: PyTree, column: PyTree) -> tuple[Any, None]:
-        samples, w = column
-        term = matmul(tiles.evaluate(function, args, rows, samples), w)
-        return tiles.add(total, term), None
+    def evaluate(size: int, args: PyTree, xs: PyTree, ys: PyTree, weights: jax.Array) -> jax.Array:
+        columns = tiles.split(ys, size), tiles.split_weights(weights, size)
+        values = functools.partial(tiles.evaluate, function, args)
 
-    def row(rows: PyTree) -> jax.Array:
-        values = jax.eval_shape(
-            functools.partial(tiles.evaluate, function), args, rows, tiles.take(columns[0], 0)
-        )
-        dtype = jnp.result_type(values.dtype, weights)
-        zero = jnp.zeros((values.shape[0], weights.shape[1]), dtype)
-        total, _ = lax.scan(functools.partial(step, rows), (zero, zero), columns)
-        return total[0] + total[1]
+        @jax.checkpoint
+        def step(rows: PyTree, total: PyTree, column: PyTree) -> tuple[Any, None]:
+            samples, w = column
+            return tiles.add(total, matmul(values(rows, samples), w)), None
 
-    sums = lax.map(row, tiles.split(xs, tile_size))
-    return sums.reshape(-1, weights.shape[1])[: tiles.length_of(xs)]
+        def row(rows: PyTree) -> jax.Array:
+            tile = jax.eval_shape(values, rows, tiles.take(columns[0], 0))
+            dtype = jnp.result_type(tile.dtype, weights)
+            zero = jnp.zeros((tile.shape[0], weights.shape[1]), dtype)
+            total, _ = lax.scan(functools.partial(step, rows), (zero, zero), columns)
+            return total[0] + total[1]
+
+        sums = lax.map(row, tiles.split(xs, size))
+        return sums.reshape(-1, weights.shape[1])[: tiles.length_of(xs)]
+
+    return tiles.by_platform(evaluate, tile_size, ys, args, xs, ys, weights)
 
 
-@functools.partial(jax.jit, static_argnames=("function", "block_size", "tile_size"))
+@functools.partial(wide_jit, static_argnames=("function", "block_size", "tile_size"))
 def block_means(
-    function: PairFunction, args: PyTree, xs: PyTree, *, block_size: int, tile_size: int = TILE_SIZE
+    function: PairFunction,
+    args: PyTree,
+    xs: PyTree,
+    *,
+    block_size: int,
+    tile_size: int | None = None,
 ) -> jax.Array:
     """Mean over the pairs i < j within each of the ⌊n/B⌋ blocks of B consecutive samples.
 
@@ -329,7 +364,7 @@ def block_means(
         args: pytree that is handed to each call.
         xs: samples, a pytree with leading axis n.
         block_size: B, 2 ≤ B ≤ n.
-        tile_size: largest number of rows and columns of a tile.
+        tile_size: largest number of rows and columns of a tile; None: `default_tile_size`.
 
     Returns:
         The means, [⌊n/B⌋].
