@@ -11,11 +11,13 @@ from jax.typing import ArrayLike
 
 from calibjax._arithmetic import matmul
 from calibjax._pytree import PyTree
-from calibjax.pairwise import tiles
-from calibjax.pairwise.derivatives import differentiable
+from calibjax._sharding import WHOLE, Devices, Parameters, Result, devices, follows_data
+from calibjax.pairwise import ring, tiles
+from calibjax.pairwise.derivatives import combine, differentiable, partition
 from calibjax.pairwise.tiles import TILE_SIZE
 
 PairFunction = Callable[[Any, Any, Any], jax.Array]
+Place = tuple[PairFunction, Devices | None]
 _BLOCK_ENTRIES = 2**20  # pairs of blocks evaluated at once
 
 
@@ -36,47 +38,57 @@ def _tile_diagonal_form(function: PairFunction, args: PyTree, rows: PyTree) -> j
     return jnp.sum(w * matmul(jnp.triu(values, 1), w), 0)
 
 
-def _partition(tree: PyTree) -> tuple[Any, Any]:
-    """The tree twice: with None for leaves without derivatives (labels), and the other way."""
-
-    def is_smooth(leaf: ArrayLike) -> bool:
-        return jnp.issubdtype(jnp.result_type(leaf), jnp.inexact)
-
-    smooth = jax.tree.map(lambda leaf: leaf if is_smooth(leaf) else None, tree)
-    return smooth, jax.tree.map(lambda leaf: None if is_smooth(leaf) else leaf, tree)
-
-
-def _combine(smooth: PyTree, rest: PyTree) -> PyTree:
-    """Undoes `_partition`."""
-    choose = lambda s, r: r if s is None else s  # noqa: E731
-    return jax.tree.map(choose, smooth, rest, is_leaf=lambda leaf: leaf is None)
-
-
-def _forms_value(function: PairFunction, smooth: PyTree, rest: PyTree) -> jax.Array:
+def _forms_value(place: Place, smooth: PyTree, rest: PyTree) -> jax.Array:
     """Σ_{i<j} w_ic f(x_i, x_j) w_jc over all tiles, [c].
 
     `smooth` and `rest` are the two parts of (args, rows), where rows are a pair (samples, weights)
-    in tiles.
+    in tiles; `place` is the function and the devices over which tiles are split.
     """
-    args, rows = _combine(smooth, rest)
+    function, devices = place
+    if devices is None:
+        return _value_here(function, (), smooth, rest)
+    here = functools.partial(_value_here, function, devices.axes)
+    specs = WHOLE, devices.rows
+    return devices.run(here, (specs, specs), specs[0])(smooth, rest)
+
+
+def _value_here(
+    function: PairFunction, axes: tuple[str, ...], smooth: PyTree, rest: PyTree
+) -> jax.Array:
+    """`_forms_value` as one device computes it, or each of those along some axes."""
+    args, rows = combine(smooth, rest)
     one = tiles.first(rows[0])
     dtype = jnp.result_type(jax.eval_shape(function, args, one, one), rows[1])
 
-    def step(i: jax.Array, j: jax.Array, x: PyTree, y: ArrayLike, total: PyTree) -> PyTree:
-        return tiles.add(total, _tile_form(function, args, x, y).astype(dtype))
+    def step(i: jax.Array, j: jax.Array, x: PyTree, y: ArrayLike, state: PyTree) -> PyTree:
+        return tiles.add(state[0], _tile_form(function, args, x, y).astype(dtype)), ()
 
-    def diagonal(i: jax.Array, x: PyTree, total: PyTree) -> PyTree:
-        return tiles.add(total, _tile_diagonal_form(function, args, x).astype(dtype))
+    def diagonal(i: jax.Array, x: PyTree, state: PyTree) -> PyTree:
+        return tiles.add(state[0], _tile_diagonal_form(function, args, x).astype(dtype)), ()
 
     zero = jnp.zeros(rows[1].shape[-1], dtype)
-    total = tiles.visit_upper(rows, diagonal, step, (zero, zero))
-    return total[0] + total[1]
+    total, _ = ring.visit_pairs(axes, rows, diagonal, step, (zero, zero), ())
+    return lax.psum(total[0] + total[1], axes) if axes else total[0] + total[1]
 
 
-def _forms_slopes(
-    function: PairFunction, smooth: PyTree, rest: PyTree, cotangent: jax.Array
-) -> PyTree:
+def _forms_slopes(place: Place, smooth: PyTree, rest: PyTree, cotangent: jax.Array) -> PyTree:
     """The derivative of a sum over pairs is a sum over pairs: tiles are evaluated again."""
+    function, devices = place
+    if devices is None:
+        return _slopes_here(function, (), smooth, rest, cotangent)
+    here = functools.partial(_slopes_here, function, devices.axes)
+    specs = WHOLE, devices.rows
+    return devices.run(here, (specs, specs, WHOLE), specs)(smooth, rest, cotangent)
+
+
+def _slopes_here(
+    function: PairFunction,
+    axes: tuple[str, ...],
+    smooth: PyTree,
+    rest: PyTree,
+    cotangent: jax.Array,
+) -> PyTree:
+    """`_forms_slopes` as one device computes it, or each of those along some axes."""
     args, rows = smooth
     rest_args, rest_rows = rest
 
@@ -87,61 +99,60 @@ def _forms_slopes(
         value, pull = jax.vjp(form, *primals)
         return pull(cotangent.astype(value.dtype))
 
-    def step(i: jax.Array, j: jax.Array, x: PyTree, y: PyTree, total: PyTree) -> PyTree:
+    def step(i: jax.Array, j: jax.Array, x: PyTree, y: PyTree, state: PyTree) -> PyTree:
         (x, rest_x), (y, rest_y) = x, y
 
         def form(a: PyTree, x: PyTree, y: ArrayLike) -> jax.Array:
-            pair = _combine(x, rest_x), _combine(y, rest_y)
-            return _tile_form(function, _combine(a, rest_args), *pair)
+            pair = combine(x, rest_x), combine(y, rest_y)
+            return _tile_form(function, combine(a, rest_args), *pair)
 
         d_args, d_x, d_y = pull_back(form, args, x, y)
-        t_args, t_rows = total
-        t_rows = place(place(t_rows, i, d_x), j, d_y)
-        return jax.tree.map(jnp.add, t_args, d_args), t_rows
+        (t_args, t_rows), t_columns = state
+        t_args = jax.tree.map(jnp.add, t_args, d_args)
+        return (t_args, place(t_rows, i, d_x)), place(t_columns, j, d_y)
 
-    def diagonal(i: jax.Array, x: PyTree, total: PyTree) -> PyTree:
+    def diagonal(i: jax.Array, x: PyTree, state: PyTree) -> PyTree:
         x, rest_x = x
 
         def form(a: PyTree, x: PyTree) -> jax.Array:
-            return _tile_diagonal_form(function, _combine(a, rest_args), _combine(x, rest_x))
+            return _tile_diagonal_form(function, combine(a, rest_args), combine(x, rest_x))
 
         d_args, d_x = pull_back(form, args, x)
-        t_args, t_rows = total
-        return jax.tree.map(jnp.add, t_args, d_args), place(t_rows, i, d_x)
+        (t_args, t_rows), t_columns = state
+        return (jax.tree.map(jnp.add, t_args, d_args), place(t_rows, i, d_x)), t_columns
 
     zeros = jax.tree.map(jnp.zeros_like, smooth)
-    return tiles.visit_upper((rows, rest_rows), diagonal, step, zeros)
+    (t_args, t_rows), t_columns = ring.visit_pairs(
+        axes, (rows, rest_rows), diagonal, step, zeros, zeros[1]
+    )
+    t_args = lax.psum(t_args, axes) if axes else t_args
+    return t_args, jax.tree.map(jnp.add, t_rows, t_columns)
 
 
 _one_form = differentiable(
-    lambda function, smooth, rest: _forms_value(function, smooth, rest)[0],
-    lambda function, smooth, rest: _forms_slopes(function, smooth, rest, jnp.ones(1)),
+    lambda place, smooth, rest: _forms_value(place, smooth, rest)[0],
+    lambda place, smooth, rest: _forms_slopes(place, smooth, rest, jnp.ones(1)),
 )
 # The gradient of each of several would be a pass of its own, that of their sum is one.
 _many_forms = jax.custom_vjp(_forms_value, nondiff_argnums=(0,))
 _many_forms.defvjp(
-    lambda function, *trees: (_forms_value(function, *trees), trees),
-    lambda function, trees, cotangent: (
-        _forms_slopes(function, trees[0], trees[1], cotangent),
-        None,
-    ),
+    lambda place, *trees: (_forms_value(place, *trees), trees),
+    lambda place, trees, cotangent: (_forms_slopes(place, trees[0], trees[1], cotangent), None),
 )
-
-
-def _forms(function: PairFunction, smooth: PyTree, rest: PyTree) -> jax.Array:
-    """`_forms_value` with derivatives: of one form in both modes, of several in reverse mode."""
-    weights = _combine(smooth, rest)[1][1]
-    if weights.shape[-1] == 1:
-        return _one_form(function, smooth, rest)[None]
-    return _many_forms(function, smooth, rest)
 
 
 def _upper_forms(
     function: PairFunction, args: PyTree, xs: PyTree, weights: jax.Array, tile_size: int
 ) -> jax.Array:
-    """Σ_{i<j} w_ic f(x_i, x_j) w_jc, [c]."""
-    rows = tiles.split(xs, tile_size), tiles.split_weights(weights, tile_size)
-    return _forms(function, *_partition((args, rows)))
+    """Σ_{i<j} w_ic f(x_i, x_j) w_jc, [c].
+
+    It has derivatives: of one form in both modes, of several in reverse mode.
+    """
+    place = function, devices()
+    smooth, rest = partition((args, ring.split(xs, weights, place[1], tile_size)))
+    if weights.shape[-1] == 1:
+        return _one_form(place, smooth, rest)[None]
+    return _many_forms(place, smooth, rest)
 
 
 def _ones(function: PairFunction, args: PyTree, xs: PyTree) -> jax.Array:
@@ -151,10 +162,17 @@ def _ones(function: PairFunction, args: PyTree, xs: PyTree) -> jax.Array:
     return jnp.ones((tiles.length_of(xs), 1), dtype)
 
 
-_jit_reduction = functools.partial(jax.jit, static_argnames=("function", "tile_size"))
+def _reduction(
+    function: Callable[Parameters, Result], places: int | None = None
+) -> Callable[Parameters, Result]:
+    """Compiled, and where the data are."""
+    compiled = jax.jit(function, static_argnames=("function", "tile_size"))
+    return follows_data(compiled, rows=2, places=places)
 
 
-@_jit_reduction
+
+
+@_reduction
 def mean_over_pairs(
     function: PairFunction, args: PyTree, xs: PyTree, *, tile_size: int = TILE_SIZE
 ) -> jax.Array:
@@ -183,7 +201,7 @@ def mean_over_pairs(
     return total / (n * (n - 1) / 2)
 
 
-@_jit_reduction
+@_reduction
 def mean_over_all_pairs(
     function: PairFunction, args: PyTree, xs: PyTree, *, tile_size: int = TILE_SIZE
 ) -> jax.Array:
@@ -203,7 +221,7 @@ def mean_over_all_pairs(
     return quadratic_forms(function, args, xs, ones, tile_size=tile_size)[0] / n / n
 
 
-@_jit_reduction
+@_reduction
 def quadratic_forms(
     function: PairFunction,
     args: PyTree,
@@ -238,7 +256,7 @@ def quadratic_forms(
     return off_diagonal + diagonal
 
 
-@_jit_reduction
+@_reduction
 def split_quadratic_forms(
     function: PairFunction,
     args: PyTree,
@@ -261,7 +279,7 @@ def split_quadratic_forms(
     return 2 * upper, matmul(diagonal, jnp.square(weights))
 
 
-@_jit_reduction
+@functools.partial(_reduction, places=0)
 def weighted_sums(
     function: PairFunction,
     args: PyTree,
@@ -295,6 +313,30 @@ def weighted_sums(
     [[21.]
      [42.]]
     """
+    split = devices()
+    sums = functools.partial(_sums_here, function, tile_size)
+    if split is None:
+        return sums(args, xs, (ys, weights))
+    columns = ring.even(ys, split), ring.even(weights, split, mode="constant")
+    num_points = tiles.length_of(xs)
+    if num_points * split.number <= tiles.length_of(ys):
+        few = lambda *data: lax.psum(sums(*data), split.axes)  # noqa: E731
+        return split.run(few, (WHOLE, WHOLE, split.rows), WHOLE)(args, xs, columns)
+    here = functools.partial(ring.sum_over_blocks, sums, split.axes)
+    specs = WHOLE, split.rows, split.rows
+    found = split.run(here, (specs, specs), split.rows)
+    return found(*partition((args, ring.even(xs, split), columns)))[:num_points]
+
+
+def _sums_here(
+    function: PairFunction,
+    tile_size: int,
+    args: PyTree,
+    xs: PyTree,
+    samples: tuple[Any, jax.Array],
+) -> jax.Array:
+    """`weighted_sums` as one device computes them, with samples (y, w)."""
+    ys, weights = samples
     columns = tiles.split(ys, tile_size), tiles.split_weights(weights, tile_size)
 
     @jax.checkpoint
@@ -316,6 +358,7 @@ def weighted_sums(
     return sums.reshape(-1, weights.shape[1])[: tiles.length_of(xs)]
 
 
+@follows_data
 @functools.partial(jax.jit, static_argnames=("function", "block_size", "tile_size"))
 def block_means(
     function: PairFunction, args: PyTree, xs: PyTree, *, block_size: int, tile_size: int = TILE_SIZE
@@ -348,8 +391,15 @@ def block_means(
     def cut(leaf: jax.Array) -> jax.Array:
         return leaf[: num_blocks * block_size].reshape(num_blocks, block_size, *leaf.shape[1:])
 
-    return lax.map(
-        lambda block: mean_over_pairs(function, args, block, tile_size=tile_size),
-        jax.tree.map(cut, xs),
-        batch_size=min(num_blocks, max(1, _BLOCK_ENTRIES // block_size**2)),
-    )
+    def means(args: PyTree, blocks: PyTree) -> jax.Array:
+        return lax.map(
+            lambda block: mean_over_pairs(function, args, block, tile_size=tile_size),
+            blocks,
+            batch_size=min(tiles.length_of(blocks), max(1, _BLOCK_ENTRIES // block_size**2)),
+        )
+
+    split, blocks = devices(), jax.tree.map(cut, xs)
+    if split is None:
+        return means(args, blocks)
+    of_devices = split.run(means, (WHOLE, split.rows), split.rows)
+    return of_devices(args, ring.even(blocks, split))[:num_blocks]
