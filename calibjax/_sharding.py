@@ -13,12 +13,12 @@ is traced, with automatic axes; `devices` tells the code within about it, which 
 
 import functools
 import math
-from collections.abc import Callable
-from typing import Any, NamedTuple, ParamSpec, TypeVar
+from collections.abc import Callable, Iterator
+from typing import Any, Generic, NamedTuple, ParamSpec, TypeVar
 
 import jax
 from jax.core import Tracer
-from jax.sharding import AbstractMesh, NamedSharding, PartitionSpec
+from jax.sharding import AbstractMesh, AxisType, NamedSharding, PartitionSpec
 
 from calibjax._pytree import PyTree
 
@@ -80,94 +80,95 @@ def is_spread(value: Any) -> bool:
     return is_array and len(value.sharding.device_set) > 1 and not value.is_fully_replicated
 
 
+class FollowsData(Generic[Parameters, Result]):
+    """A function that is run by the devices on which its arguments are.
+
+    Without a mesh it calls the function, and nothing else.
+    """
+
+    def __init__(self, function: Callable[Parameters, Result], rows_at: int | None) -> None:
+        functools.update_wrapper(self, function)
+        self._function, self._rows_at = function, rows_at
+
+    def __call__(self, *args: Parameters.args, **kwargs: Parameters.kwargs) -> Result:
+        sharding = _sharding_of((args, kwargs))
+        if sharding is None:
+            return self._function(*args, **kwargs)
+        mesh = sharding.mesh
+        abstract = mesh if isinstance(mesh, AbstractMesh) else mesh.abstract_mesh
+        run = self._automatic if abstract.explicit_axes else self._function
+        with jax.sharding.use_abstract_mesh(abstract):
+            results = run(*args, **kwargs)
+            return self._placed(results, mesh, _rows_of((args, kwargs)))
+
+    def _automatic(self, *args: Parameters.args, **kwargs: Parameters.kwargs) -> Result:
+        """Results for arguments with explicit axes, which are automatic within the function."""
+        mesh = jax.sharding.get_abstract_mesh()
+        types = dict.fromkeys(mesh.explicit_axes, AxisType.Auto)
+        with jax.sharding.use_abstract_mesh(mesh.update_axis_types(types)):
+            args, kwargs = jax.tree.map(
+                lambda leaf: jax.sharding.reshard(leaf, WHOLE) if _has_mesh(leaf) else leaf,
+                (args, kwargs),
+            )
+            return self._function(*args, **kwargs)
+
+    def _placed(self, results: PyTree, mesh: Any, rows: tuple[int, Any]) -> PyTree:
+        """The results, split like the rows where they have rows, and everywhere otherwise."""
+
+        def placed(leaf: Any) -> Any:
+            if not isinstance(leaf, jax.Array):
+                return leaf
+            axes: list[Any] = [None] * leaf.ndim
+            if self._rows_at is not None and leaf.shape[self._rows_at] == rows[0]:
+                axes[self._rows_at] = rows[1]
+            spec = PartitionSpec(*axes)
+            if jax.sharding.get_abstract_mesh().explicit_axes:
+                return jax.sharding.reshard(leaf, spec)
+            if not is_spread(leaf) or isinstance(mesh, AbstractMesh):
+                return leaf
+            return jax.device_put(leaf, NamedSharding(mesh, spec))
+
+        return jax.tree.map(placed, results)
+
+
 def follows_data(
-    function: Callable[Parameters, Result], *, rows: int = 0, places: Any = None
-) -> Callable[Parameters, Result]:
+    function: Callable[Parameters, Result], *, rows_at: int | None = None
+) -> FollowsData[Parameters, Result]:
     """The function, run by the devices on which its arguments are.
 
     Args:
-        function: a function of arrays, usually a compiled one.
-        rows: argument whose leading axis decides how rows of the results are split, by place.
-        places: for results with rows, the place of their axis, a pytree prefix of the results;
-            None for a result that every device gets whole.
-
-    Returns:
-        A function with the same arguments. Without a mesh it calls `function`, and nothing else.
+        function: a function of arrays.
+        rows_at: the axis of the results that is split over the devices where it is as long as the
+            data. Without it every device gets the results as a whole.
     """
+    return FollowsData(function, rows_at)
 
-    def spec(axis: int | None, split: Any) -> PartitionSpec:
-        return WHOLE if axis is None else PartitionSpec(*[None] * axis, split)
 
-    def specs(split: Any) -> Any:
-        is_none = lambda axis: axis is None  # noqa: E731
-        return jax.tree.map(lambda axis: spec(axis, split), places, is_leaf=is_none)
-
-    @functools.wraps(function)
-    def call(*args: Parameters.args, **kwargs: Parameters.kwargs) -> Result:
-        sharding = _sharding_of((args, kwargs))
-        if sharding is None:
-            return function(*args, **kwargs)
-        mesh = sharding.mesh
-        abstract = mesh if isinstance(mesh, AbstractMesh) else mesh.abstract_mesh
-        split = _split_of(args[rows] if len(args) > rows else ())
-        if abstract.explicit_axes:
-            with jax.sharding.use_abstract_mesh(abstract):
-                return _with_automatic_axes(function, abstract, specs(split), args, kwargs)
-        with jax.sharding.use_abstract_mesh(abstract):
-            results = function(*args, **kwargs)
-        return jax.tree.map(functools.partial(_placed, mesh), specs(split), results)
-
-    return call
+def _has_mesh(leaf: Any) -> bool:
+    return isinstance(leaf, jax.Array) and bool(jax.typeof(leaf).sharding.mesh.explicit_axes)
 
 
 def _sharding_of(tree: PyTree) -> NamedSharding | None:
-    """How the arrays of a pytree are split, if one of them is and says so."""
+    """How the first array that is split, and says so, is split."""
+    return next((found for _, found in _split_arrays(tree)), None)
+
+
+def _rows_of(tree: PyTree) -> tuple[int, Any]:
+    """Number of rows that are split, and the axes over which they are."""
+    found = (
+        (leaf.shape[0], sharding.spec[0])
+        for leaf, sharding in _split_arrays(tree)
+        if len(sharding.spec) and sharding.spec[0] is not None
+    )
+    return next(found, (-1, None))
+
+
+def _split_arrays(tree: PyTree) -> Iterator[tuple[jax.Array, NamedSharding]]:
     for leaf in jax.tree.leaves(tree):
         if not isinstance(leaf, jax.Array):
             continue
         found = jax.typeof(leaf).sharding
         if any(axis is not None for axis in found.spec):
-            return found
-        if is_spread(leaf) and isinstance(leaf.sharding, NamedSharding):
-            return leaf.sharding
-    return None
-
-
-def _split_of(tree: PyTree) -> Any:
-    """The axes over which the leading axis of the arrays is split."""
-    for leaf in jax.tree.leaves(tree):
-        sharding = _sharding_of(leaf)
-        if sharding is not None and len(sharding.spec) and sharding.spec[0] is not None:
-            return sharding.spec[0]
-    return None
-
-
-def _with_automatic_axes(
-    function: Callable[..., Any], mesh: AbstractMesh, specs: Any, args: Any, kwargs: Any
-) -> Any:
-    """Results of a function whose arguments have explicit axes, which within it are automatic."""
-    leaves, structure = jax.tree.flatten((args, kwargs))
-    is_array = [hasattr(leaf, "dtype") for leaf in leaves]
-
-    def of_arrays(*arrays: jax.Array) -> Any:
-        remaining = iter(arrays)
-        own = [next(remaining) if a else x for a, x in zip(is_array, leaves, strict=True)]
-        args, kwargs = jax.tree.unflatten(structure, own)
-        return function(*args, **kwargs)
-
-    arrays = [leaf for a, leaf in zip(is_array, leaves, strict=True) if a]
-    inner = jax.sharding.auto_axes(of_arrays, axes=mesh.explicit_axes, out_sharding=specs)
-    return inner(*arrays)
-
-
-def _placed(mesh: Any, spec: PartitionSpec, results: PyTree) -> PyTree:
-    """Concrete results split as they should be, where the compiler chose otherwise."""
-    wanted = NamedSharding(mesh, spec) if not isinstance(mesh, AbstractMesh) else None
-
-    def placed(leaf: Any) -> Any:
-        is_concrete = isinstance(leaf, jax.Array) and not isinstance(leaf, Tracer)
-        if wanted is None or not is_concrete or leaf.sharding.is_equivalent_to(wanted, leaf.ndim):
-            return leaf
-        return jax.device_put(leaf, wanted)
-
-    return jax.tree.map(placed, results)
+            yield leaf, found
+        elif is_spread(leaf) and isinstance(leaf.sharding, NamedSharding):
+            yield leaf, leaf.sharding

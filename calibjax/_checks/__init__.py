@@ -15,6 +15,7 @@ from calibjax._checks.arrays import (
     is_concrete,
     is_distribution,
     originals,
+    readable,
     refuse_where,
 )
 from calibjax._checks.data import (
@@ -123,6 +124,7 @@ __all__ = [
     "proportion",
     "proportions",
     "random_key",
+    "readable",
     "real",
     "record_values",
     "refuse_where",

@@ -17,7 +17,7 @@ from calibjax.pairwise.derivatives import combine, partition
 SMOOTHING_TILE_SIZE = 384  # as much work as it takes to occupy several threads
 
 
-@functools.partial(follows_data, rows=4, places=(1, 1))
+@functools.partial(follows_data, rows_at=1)
 @functools.partial(jax.jit, static_argnames=("function", "log_kernel", "tile_size"))
 def kernel_means(
     function: Callable[..., jax.Array],

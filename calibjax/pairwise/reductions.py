@@ -163,13 +163,11 @@ def _ones(function: PairFunction, args: PyTree, xs: PyTree) -> jax.Array:
 
 
 def _reduction(
-    function: Callable[Parameters, Result], places: int | None = None
+    function: Callable[Parameters, Result], rows_at: int | None = None
 ) -> Callable[Parameters, Result]:
     """Compiled, and where the data are."""
     compiled = jax.jit(function, static_argnames=("function", "tile_size"))
-    return follows_data(compiled, rows=2, places=places)
-
-
+    return follows_data(compiled, rows_at=rows_at)
 
 
 @_reduction
@@ -279,7 +277,7 @@ def split_quadratic_forms(
     return 2 * upper, matmul(diagonal, jnp.square(weights))
 
 
-@functools.partial(_reduction, places=0)
+@functools.partial(_reduction, rows_at=0)
 def weighted_sums(
     function: PairFunction,
     args: PyTree,

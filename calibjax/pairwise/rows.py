@@ -8,11 +8,12 @@ import jax
 from jax import lax
 
 from calibjax._pytree import PyTree
-from calibjax._sharding import WHOLE, devices
+from calibjax._sharding import WHOLE, devices, follows_data
 from calibjax.pairwise import ring, tiles
 from calibjax.pairwise.tiles import TILE_SIZE
 
 
+@functools.partial(follows_data, rows_at=0)
 def map_rows(
     function: Callable[[Any, Any], Any], args: PyTree, xs: PyTree, *, tile_size: int = TILE_SIZE
 ) -> PyTree:
