@@ -13,6 +13,7 @@ is traced, with automatic axes; `devices` tells the code within about it, which 
 
 import functools
 import math
+import types
 from collections.abc import Callable, Iterator
 from typing import Any, Generic, NamedTuple, ParamSpec, TypeVar
 
@@ -74,6 +75,14 @@ def devices() -> Devices | None:
     return found if found.number > 1 else None
 
 
+def split_along(axis: int, value: jax.Array) -> jax.Array:
+    """An array that is being computed, split over the devices along an axis."""
+    found = devices()
+    if found is None:
+        return value
+    return jax.lax.with_sharding_constraint(value, PartitionSpec(*[None] * axis, found.axes))
+
+
 def is_spread(value: Any) -> bool:
     """Whether a concrete array is split over several devices."""
     is_array = isinstance(value, jax.Array) and not isinstance(value, Tracer)
@@ -100,6 +109,10 @@ class FollowsData(Generic[Parameters, Result]):
         with jax.sharding.use_abstract_mesh(abstract):
             results = run(*args, **kwargs)
             return self._placed(results, mesh, _rows_of((args, kwargs)))
+
+    def __get__(self, instance: Any, owner: Any = None) -> Any:
+        """The function as a method."""
+        return self if instance is None else types.MethodType(self, instance)
 
     def _automatic(self, *args: Parameters.args, **kwargs: Parameters.kwargs) -> Result:
         """Results for arguments with explicit axes, which are automatic within the function."""
@@ -133,7 +146,7 @@ class FollowsData(Generic[Parameters, Result]):
 
 def follows_data(
     function: Callable[Parameters, Result], *, rows_at: int | None = None
-) -> FollowsData[Parameters, Result]:
+) -> Callable[Parameters, Result]:
     """The function, run by the devices on which its arguments are.
 
     Args:

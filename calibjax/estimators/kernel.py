@@ -116,6 +116,7 @@ def sample_matrix(kernel: Kernel, samples: PyTree) -> jax.Array:
     return gram_matrix(functools.partial(sample_pair, kernel), samples)
 
 
+@functools.partial(follows_data, rows_at=0)
 def calibration_kernel_matrix(
     kernel: Kernel, predictions: Distribution, targets: ArrayLike
 ) -> jax.Array:

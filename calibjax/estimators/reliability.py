@@ -19,6 +19,7 @@ from jax.typing import ArrayLike
 from calibjax import _checks
 from calibjax._batches import default_batch_size, in_batches
 from calibjax._pytree import record
+from calibjax._sharding import follows_data
 from calibjax.distributions import Bernoulli
 from calibjax.distributions.base import Distribution
 from calibjax.distributions.features import bare
@@ -69,6 +70,7 @@ class ReliabilityCurve:
         return ~(is_high_enough & is_low_enough)  # NaN is outside
 
 
+@follows_data
 def reliability_curve(
     key: jax.Array,
     predictions: Distribution,

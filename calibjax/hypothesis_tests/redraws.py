@@ -14,6 +14,7 @@ from calibjax import _checks, pairwise
 from calibjax._arithmetic import UNROLLED, floating_dtype, matmul
 from calibjax._batches import default_batch_size, in_batches, map_batches
 from calibjax._pytree import PyTree, record
+from calibjax._sharding import WHOLE, devices
 from calibjax.distributions.base import Distribution
 from calibjax.distributions.sampling import draw
 from calibjax.estimators.kernel import sample_pair
@@ -23,6 +24,7 @@ from calibjax.kernels.base import prediction_kernel, without_draws
 from calibjax.kernels.expectations import features, few_features, prepare_features
 
 Parts = tuple[jax.Array, jax.Array]  # means of h off and on the diagonal, [b, K] each
+_SMALL = 8 * pairwise.TILE_SIZE**2  # bytes of data that every device may hold: a tile
 _FACTORED_FROM = 256  # predictions; for fewer all pairs are as cheap
 
 
@@ -384,18 +386,33 @@ def evaluate_pool(
     Returns:
         Both means, [B + 1, K] each.
     """
-    keys = jax.random.split(key, num_samples)
+    keys, split = jax.random.split(key, num_samples), devices()
+    keys = jnp.concatenate([keys[:1], keys])
+    # In one program all have the same rounding errors, which are all that is left of a kernel that
+    # is much wider than the data: the observed value is then one of many, as it has to be.
+    data, evaluate = (family, predictions, targets), functools.partial(_redraws, batch_size)
+    if split is None or sum(leaf.nbytes for leaf in jax.tree.leaves(data)) > _SMALL:
+        return evaluate(data, keys, jnp.arange(num_samples + 1))
+    # Little data are cheaper to copy than to hand round: each device evaluates some redraws.
+    places = jnp.arange(-(-keys.size // split.number) * split.number)
+    run = split.run(evaluate, (WHOLE, split.rows, split.rows), split.rows)
+    parts = run(data, keys[jnp.minimum(places, num_samples)], places)
+    return jax.tree.map(lambda part: part[: num_samples + 1], parts)
+
+
+def _redraws(
+    batch_size: int, data: tuple[Family, Any, Any], keys: jax.Array, places: jax.Array
+) -> Parts:
+    """Means of h for targets that are redrawn with each key, or the observed ones at place 0."""
+    family, predictions, targets = data
 
     def batch(items: tuple[jax.Array, jax.Array]) -> Parts:
-        keys, is_observed = items
+        keys, places = items
         drawn = jax.vmap(draw, (0, None))(keys, predictions)
 
         def chosen(y: jax.Array, z: jax.Array) -> jax.Array:
-            return jnp.where(is_observed.reshape(-1, *[1] * y.ndim), y, z)
+            return jnp.where(places.reshape(-1, *[1] * y.ndim) == 0, y, z)
 
         return family(predictions, jax.tree.map(chosen, targets, drawn))
 
-    # In one program all have the same rounding errors, which are all that is left of a kernel that
-    # is much wider than the data: the observed value is then one of many, as it has to be.
-    items = jnp.concatenate([keys[:1], keys]), jnp.arange(num_samples + 1) == 0
-    return map_batches(items, batch, batch_size)
+    return map_batches((keys, places), batch, batch_size)

@@ -151,7 +151,7 @@ def _sums_round(
         rescale = functools.partial(_rescaled, log_kernel, kernels[1], closest)
         return ring.shift(samples, axes), closest, rescale(nearest, sums) + rescale(other, more)
 
-    shapes = jax.eval_shape(engine, kernels, points, samples)
+    shapes: Any = jax.eval_shape(engine, kernels, points, samples)
     start = [
         jnp.full(leaf.shape, value, leaf.dtype)
         for leaf, value in zip(shapes, (jnp.inf, 0), strict=True)
@@ -176,7 +176,7 @@ def _rescaled(
 def _forward(
     engine: Callable, log_kernel: Callable, axes: ring.Axes, smooth: PyTree, rest: PyTree
 ) -> tuple[Any, Any]:
-    found = _sums_round(engine, log_kernel, axes, smooth, rest)
+    found: Any = _sums_round(engine, log_kernel, axes, smooth, rest)
     return found, (smooth, rest, found[0])
 
 
@@ -195,12 +195,13 @@ def _backward(
 
     def value(smooth: PyTree) -> tuple[jax.Array, jax.Array]:
         (kernels, points, samples), (rest_kernels, rest_points, rest_samples) = smooth, rest
-        number, total, sums = ring.sum_over_blocks(
+        found: Any = ring.sum_over_blocks(
             block,
             axes,
             (kernels, (points, closest), samples),
             (rest_kernels, (rest_points, None), rest_samples),
         )
+        number, total, sums = found
         change = total / jnp.where(number == 0, 1, number)
         nearest = closest + (change - lax.stop_gradient(change))
         parameters = combine(kernels[1], rest_kernels[1])

@@ -64,7 +64,9 @@ def first(tiles: PyTree) -> PyTree:
     return jax.tree.map(lambda leaf: leaf[0, ..., 0], tiles)
 
 
-def sweep(tiles: PyTree, low: PyTree, high: int, step: Callable, carry: PyTree) -> PyTree:
+def sweep(
+    tiles: PyTree, low: jax.Array | int, high: jax.Array | int, step: Callable, carry: PyTree
+) -> PyTree:
     """Folds step(j, tile j, carry) over low ≤ j < high.
 
     Each tile is handed over from the step before. Cut within its own step, it would be cut anew
