@@ -119,10 +119,7 @@ class FollowsData(Generic[Parameters, Result]):
         mesh = jax.sharding.get_abstract_mesh()
         types = dict.fromkeys(mesh.explicit_axes, AxisType.Auto)
         with jax.sharding.use_abstract_mesh(mesh.update_axis_types(types)):
-            args, kwargs = jax.tree.map(
-                lambda leaf: jax.sharding.reshard(leaf, WHOLE) if _has_mesh(leaf) else leaf,
-                (args, kwargs),
-            )
+            args, kwargs = jax.tree.map(_without_types, (args, kwargs))
             return self._function(*args, **kwargs)
 
     def _placed(self, results: PyTree, mesh: Any, rows: tuple[int, Any]) -> PyTree:
@@ -157,8 +154,13 @@ def follows_data(
     return FollowsData(function, rows_at)
 
 
-def _has_mesh(leaf: Any) -> bool:
-    return isinstance(leaf, jax.Array) and bool(jax.typeof(leaf).sharding.mesh.explicit_axes)
+def _without_types(leaf: Any) -> Any:
+    """An argument whose type says nothing of how it is split, like all within a function."""
+    if not isinstance(leaf, jax.Array):
+        return leaf
+    has_mesh = jax.typeof(leaf).sharding.mesh.explicit_axes
+    # What has no mesh itself has one all the same if there are derivatives: that of the others.
+    return jax.sharding.reshard(leaf, WHOLE) if has_mesh or isinstance(leaf, Tracer) else leaf
 
 
 def _sharding_of(tree: PyTree) -> NamedSharding | None:
