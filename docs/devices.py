@@ -24,27 +24,30 @@ def data(num_samples):
     return loc, scale, rng.normal(loc, scale)
 
 
-def results(loc, scale, targets):
+KERNEL = kernels.TensorProduct(
+    kernels.Exponential(1.0, distances.Wasserstein()), kernels.SquaredExponential(1.0)
+)
+
+
+def estimates(loc, scale, targets):
     """What a user computes: nothing here knows where the data are."""
-    kernel = kernels.TensorProduct(
-        kernels.Exponential(1.0, distances.Wasserstein()), kernels.SquaredExponential(1.0)
-    )
-    predictions = Normal(loc, scale)
-    key = jax.random.key(0)
-    exact = hypothesis_tests.exact_skce_test(key, kernel, predictions, targets, num_samples=99)
-    bootstrap = hypothesis_tests.bootstrap_skce_test(
-        key, kernel, predictions, targets, num_samples=99
-    )
     # The event that a target is positive, locally in its prediction.
     confidences = jax.scipy.stats.norm.cdf(loc / scale)
     features = jax.numpy.stack([loc, scale], 1)
     neighbourhood = estimators.Neighbourhood.laplacian(0.2, 5)
     return {
-        "SKCE": estimators.skce(kernel, predictions, targets),
-        "biased SKCE": estimators.skce_biased(kernel, predictions, targets),
+        "SKCE": estimators.skce(KERNEL, Normal(loc, scale), targets),
+        "biased SKCE": estimators.skce_biased(KERNEL, Normal(loc, scale), targets),
         "MLCE": estimators.mlce(neighbourhood, features, confidences, targets > 0),
-        "p-value, exact": exact.pvalue,
-        "p-value, bootstrap": bootstrap.pvalue,
+    }
+
+
+def pvalues(loc, scale, targets):
+    """Tests of calibration."""
+    data = jax.random.key(0), KERNEL, Normal(loc, scale), targets
+    return {
+        "p-value, exact": hypothesis_tests.exact_skce_test(*data, num_samples=99).pvalue,
+        "p-value, bootstrap": hypothesis_tests.bootstrap_skce_test(*data, num_samples=99).pvalue,
     }
 
 
@@ -73,7 +76,8 @@ def main():
     place = jax.numpy.asarray
     if options.devices > 1:
         place = functools.partial(on_mesh, jax.make_mesh((options.devices,), ("rows",)))
-    found = results(*map(place, data(options.samples)))
+    samples = [place(array) for array in data(options.samples)]
+    found = estimates(*samples) | pvalues(*samples)
     if jax.process_index() == 0:
         for name, value in found.items():
             print(f"{name:<18}  {float(value):.15g}")
