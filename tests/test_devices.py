@@ -127,8 +127,8 @@ def test_wrong_values_are_refused(place):
     probs = np.where(np.arange(64)[:, None] == 5, 0.5, PROBS)
     with pytest.raises(ValueError, match=r"predictions.probs.*\[5\] = 1.5"):
         estimators.skce(CLASS_KERNEL, *place((Categorical(probs), LABELS)))
+    labels = np.where(np.arange(64) == 3, 7, LABELS)
     with pytest.raises(ValueError, match=r"targets\[3\] = 7"):
-        labels = np.where(np.arange(64) == 3, 7, LABELS)
         estimators.skce(CLASS_KERNEL, *place((Categorical(PROBS), labels)))
 
 
@@ -153,7 +153,8 @@ def numbers(printed):
 def test_estimates_of_the_script():
     """With the devices of this process; the commands in its docstring are a slow test."""
     spec = importlib.util.spec_from_file_location("devices", SCRIPT)
-    assert spec and spec.loader
+    assert spec
+    assert spec.loader
     script = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(script)
     data = script.data(64)
