@@ -12,7 +12,7 @@ QUICKLY = --xla_cpu_use_fusion_emitters=false
 CACHE = JAX_COMPILATION_CACHE_DIR=$(CURDIR)/.cache/jax JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS=0 \
 	JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES=-1
 
-.PHONY: paper paper-full check test test-slow lint types bench docs clean
+.PHONY: paper paper-full check test test-slow lint types bench gallery docs clean
 
 .venv/installed: pyproject.toml
 	$(PYTHON) -m venv .venv
@@ -45,6 +45,9 @@ types: .venv/installed  ## pyright, as PyPI has it without a download at its fir
 
 bench: .venv/installed
 	$(BIN)/python -m experiments.benchmark
+
+gallery: .venv/installed  ## every figure of the library, into experiments/results/gallery/
+	$(BIN)/python -m experiments.gallery --output experiments/results
 
 .venv/docs-installed: .venv/installed
 	$(BIN)/python -m pip install --quiet --editable '.[docs]'

@@ -38,15 +38,19 @@ from calibjax import (
     distances,
     distributions,
     estimators,
+    evaluation,
     hypothesis_tests,
+    interoperability,
     kernels,
     pairwise,
     plotting,
     recalibration,
     risk,
     scores,
+    streaming,
 )
 from calibjax._pytree import record
+from calibjax.evaluation import evaluate
 
 __version__ = "0.1.0"
 
@@ -54,7 +58,10 @@ __all__ = [
     "distances",
     "distributions",
     "estimators",
+    "evaluate",
+    "evaluation",
     "hypothesis_tests",
+    "interoperability",
     "kernels",
     "pairwise",
     "plotting",
@@ -62,4 +69,5 @@ __all__ = [
     "record",
     "risk",
     "scores",
+    "streaming",
 ]

@@ -1,5 +1,6 @@
-"""Compiled programs that are kept for functions that are made anew."""
+"""Compiled programs: for the whole width of the processor, or kept for functions made anew."""
 
+import functools
 import hashlib
 import threading
 from collections.abc import Callable
@@ -14,6 +15,27 @@ from calibjax._pytree import PyTree
 _MAX_PROGRAMS = 32  # compiled ones that are kept
 _PROGRAMS: dict[Any, Any] = {}
 _LOCK = threading.Lock()
+
+# XLA uses half of the vector registers of processors with AVX-512, unless it is told otherwise.
+_WIDE = {"xla_cpu_prefer_vector_width": 512}
+
+
+def wide_jit(function: Callable[..., Any], **options: Any) -> Callable[..., Any]:
+    """`jax.jit`, with vectors as wide as the processor has them where nothing is traced.
+
+    JAX takes options for the compiler only for programs that are not part of others: within those
+    of users, their options hold (`XLA_FLAGS=--xla_cpu_prefer_vector_width=512`).
+    """
+    plain = jax.jit(function, **options)
+    wide = jax.jit(function, **options, compiler_options=_WIDE)
+
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        # Inside a traced function even new arrays are traced.
+        is_outermost = _checks.is_concrete(args, kwargs, jnp.zeros(()))
+        return (wide if is_outermost else plain)(*args, **kwargs)
+
+    return call
 
 
 def compiled_once(function: Callable[..., Any], first: PyTree, *others: Any) -> PyTree:

@@ -8,8 +8,10 @@ tests and of recalibration; `test_compiled` has those of the other rooms, and ru
 
 import functools
 
+import jax
 import numpy as np
 from scipy.special import gammaln, softmax
+from scipy.stats import norm
 
 from calibjax import distributions, estimators, hypothesis_tests, kernels, recalibration
 from tests import oracles
@@ -236,3 +238,19 @@ def maximum_mean_calibration_error():
     p = doubles(confidences)[0]
     gram = np.exp(-np.abs(pairs(p, p)) / 0.4)
     return ours, (confidences, correct), np.sqrt((correct - p) @ gram @ (correct - p)) / len(p)
+
+
+@case("estimators")
+def coverage_of_quantiles():
+    loc, scale, y = normals(N), uniforms(N, low=0.5), normals(N, seed=5)
+
+    def ours(loc, scale, y):
+        key = jax.random.key(0)
+        pit = estimators.pit_values(key, distributions.Normal(loc, scale), y)
+        return estimators.quantile_coverage(key, pit, num_samples=19).coverage
+
+    m, s, z = doubles(loc, scale, y)
+    pit = norm.cdf(z, m, s)
+    levels = np.arange(1, 20) / 20
+    assert np.abs(pit[:, None] - levels).min() > 1e-6
+    return ours, (loc, scale, y), np.mean(pit[:, None] <= levels, 0)

@@ -7,8 +7,18 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import scipy.stats
+from sklearn.isotonic import IsotonicRegression
 
-from calibjax import distances, distributions, estimators, kernels, pairwise, risk, scores
+from calibjax import (
+    distances,
+    distributions,
+    estimators,
+    evaluation,
+    kernels,
+    pairwise,
+    risk,
+    scores,
+)
 from tests.compiled_cases import (
     CASES,
     D,
@@ -193,6 +203,23 @@ def brier():
     return ours, (probs, y), np.mean(np.sum((doubles(probs)[0] - np.eye(M)[y]) ** 2, 1))
 
 
+@case("scores")
+def brier_parts():
+    probs, y = simplex(N, M), labels(N, M)
+
+    def ours(probs, y):
+        found = scores.brier_decomposition(distributions.Categorical(probs), y)
+        return jnp.stack([found.miscalibration, found.discrimination, found.uncertainty])
+
+    parts = np.zeros(3)
+    for p, c in zip(doubles(probs)[0].T, range(M)):
+        is_class = (y == c) * 1.0
+        fitted = IsotonicRegression(out_of_bounds="clip").fit(p, is_class).predict(p)
+        score, best, constant = (np.mean((q - is_class) ** 2) for q in (p, fitted, is_class.mean()))
+        parts += score - best, constant - best, constant
+    return ours, (probs, y), parts
+
+
 def crps_of_mixtures(w, m, s, z):
     """CRPS of normal mixtures [n, k] at targets, [..., n]."""
 
@@ -287,6 +314,17 @@ def reliability():
     return ours, (confidences, correct), np.array(rows).T
 
 
+@case("evaluation")
+def residual_spread():
+    loc, scale, targets = normals(N), uniforms(N, low=0.5), normals(N, seed=3)
+
+    def ours(loc, scale, targets):
+        return evaluation.residual_spread(distributions.Normal(loc, scale), targets)
+
+    m, s, y = doubles(loc, scale, targets)
+    return ours, (loc, scale, targets), np.std((y - m) / s)
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_values(name):
     make, tolerances = CASES[name]
@@ -302,7 +340,7 @@ ROOMS = "distances distributions estimators hypothesis_tests kernels pairwise pl
 
 def test_every_room_has_a_case():
     rooms = {name.split("-")[0] for name in CASES}
-    assert rooms == {*ROOMS.split(), "recalibration", "risk", "scores"}
+    assert rooms == {*ROOMS.split(), "evaluation", "recalibration", "risk", "scores"}
 
 
 SLOW = (

@@ -17,7 +17,7 @@ from tests.registry.outcomes import (
 )
 
 ROOMS = ("distributions", "distances", "kernels", "estimators", "hypothesis_tests")
-ROOMS += ("recalibration", "risk", "scores")
+ROOMS += ("recalibration", "risk", "scores", "streaming", "interoperability", "evaluation")
 MODES = {"float32": (False, np.float32), "float64": (True, np.float64)}
 QUICK = ("estimators.skce[Normal]", "estimators.skce[Categorical]", "estimators.ece[Categorical]")
 LATE = ("new", "p", "q")  # arguments that are looked at when something was fitted
@@ -81,7 +81,8 @@ def test_all_wrong_values(room, mode):
         _refuse([t for call in _of_room(room) for t in try_eagerly(call, dtype)])
 
 
-@pytest.mark.parametrize("room", ROOMS[:-1])  # compiling what plots are drawn from is slow
+# Compiling what plots are drawn from is slow, and what scikit-learn calls is not compiled.
+@pytest.mark.parametrize("room", ROOMS[:-2])
 def test_some_wrong_numbers_under_jit(room):
     calls = [c for c in _of_room(room) if c.compiled and not c.slow]
     first = {call.covers[0]: call for call in reversed(calls)}  # one of each function

@@ -16,6 +16,7 @@ from calibjax._checks.arrays import (
     is_distribution,
     originals,
     readable,
+    refuse_masked,
     refuse_where,
 )
 from calibjax._checks.data import (
@@ -127,6 +128,7 @@ __all__ = [
     "readable",
     "real",
     "record_values",
+    "refuse_masked",
     "refuse_where",
     "replaced",
     "same_kind",

@@ -118,15 +118,8 @@ def _original(place: str, value: Any) -> PyTree:
     elif isinstance(value, jax.Array):
         array = value
     else:
-        if isinstance(value, np.ma.MaskedArray):
-            masked = np.ma.getmaskarray(value)
-            if masked.any():
-                index = ", ".join(map(str, first_where(masked)))
-                raise ValueError(
-                    f"{place}: expected values without a mask, got a masked {place}[{index}]; "
-                    "leave those samples out, or fill them in with .filled(value)"
-                )
-            value = value.data
+        refuse_masked(place, value)
+        value = value.data if isinstance(value, np.ma.MaskedArray) else value
         array = _read(place, value, np.asarray)
     if array.dtype == object and all(isinstance(x, int | float) for x in array.ravel()):
         # Numbers one by one, as tables of mixed columns hold.
@@ -146,6 +139,16 @@ def _original(place: str, value: Any) -> PyTree:
             )
         return doubles
     return array
+
+
+def refuse_masked(name: str, value: object) -> None:
+    """Refuses arrays with masked entries, whose masks conversions forget."""
+    if isinstance(value, np.ma.MaskedArray) and np.ma.getmaskarray(value).any():
+        index = ", ".join(map(str, first_where(np.ma.getmaskarray(value))))
+        raise ValueError(
+            f"{name}: expected values without a mask, got a masked {name}[{index}]; "
+            "leave those samples out, or fill them in with .filled(value)"
+        )
 
 
 def of_float64(place: str, value: int | float) -> int | float:

@@ -79,7 +79,7 @@ def class_predictions(predictions: Any, name: str = "predictions") -> None:
     """Refuses predictions without class probabilities."""
     try:
         has_probs = hasattr(predictions, "class_probs")
-    except (TypeError, ValueError):  # the parameters are invalid: `batch` refuses them by name
+    except Exception:  # the parameters are invalid, as tensors with gradients: `batch` says so
         has_probs = True
     if not has_probs:
         raise TypeError(
@@ -109,15 +109,24 @@ def bin_ids(name: str, values: ArrayLike, num_samples: int) -> jax.Array:
 
 
 def group_ids(
-    name: str, values: ArrayLike, num_samples: int, num_groups: int | None = None
+    name: str,
+    values: ArrayLike,
+    num_samples: int,
+    num_groups: int | None = None,
+    *,
+    kind: str = "group",
 ) -> jax.Array:
-    """Returns the group of each sample; refuses all but integers in 0, ..., num_groups - 1."""
-    groups = integer(name, as_arrays(name, values), "groups, one for each sample")
-    shape(name, groups, (num_samples,), f"({num_samples},), one group for each sample")
+    """Returns the group of each sample; refuses all but integers in 0, ..., num_groups - 1.
+
+    Other numbers of samples than groups say what `kind` they are. Traced ones that are out of range
+    become negative.
+    """
+    groups = integer(name, as_arrays(name, values), f"{kind}s, one for each sample")
+    shape(name, groups, (num_samples,), f"({num_samples},), one {kind} for each sample")
     limit = f"in 0, ..., {num_groups - 1}" if num_groups else "from 0"
     largest = (num_groups or 2**31) - 1
     groups = satisfying_integers(
-        name, groups, lambda x: (x >= 0) & (x <= largest), f"groups {limit}"
+        name, groups, lambda x: (x >= 0) & (x <= largest), f"{kind}s {limit}"
     )
     is_narrow = jnp.result_type(groups).itemsize <= 4
     return groups.astype(jnp.int32) if is_narrow else jnp.maximum(groups, -1).astype(jnp.int32)

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import jax
 import jax.numpy as jnp
 
-from calibjax._arithmetic import UNROLLED, difference, map_components, total
+from calibjax._arithmetic import difference, sum_over_components, total
 from calibjax._pytree import PyTree, record
 from calibjax.distances.base import Distance
 
@@ -21,14 +21,11 @@ def num_coordinates(p: PyTree) -> int:
 
 
 def sum_over_coordinates(
-    function: Callable[[jax.Array, jax.Array], jax.Array],
-    p: PyTree,
-    q: PyTree,
-    limit: int = UNROLLED,
+    function: Callable[[jax.Array, jax.Array], jax.Array], p: PyTree, q: PyTree
 ) -> jax.Array:
-    """Sum of a function of two coordinates; up to `limit` components are written out."""
+    """Sum of a function of two coordinates."""
     pairs = zip(_coordinates(p), _coordinates(q), strict=True)
-    return total([total(map_components(function, a, b, limit=limit)) for a, b in pairs])
+    return total([sum_over_components(function, a, b) for a, b in pairs])
 
 
 @record

@@ -7,8 +7,6 @@ from calibjax._pytree import PyTree, record
 from calibjax.distances.base import Distance
 from calibjax.distances.euclidean import num_coordinates, sum_over_coordinates
 
-_UNROLLED = 128  # a sum of absolute values compiles quickly
-
 
 @record
 class Manhattan(Distance):
@@ -26,7 +24,7 @@ class Manhattan(Distance):
 
     def __call__(self, p: PyTree, q: PyTree) -> jax.Array:
         """Manhattan distance."""
-        return sum_over_coordinates(lambda x, y: absolute(difference(x, y)), p, q, limit=_UNROLLED)
+        return sum_over_coordinates(lambda x, y: absolute(difference(x, y)), p, q)
 
 
 @record

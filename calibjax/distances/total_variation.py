@@ -2,7 +2,7 @@
 
 import jax
 
-from calibjax._arithmetic import absolute, map_components, total
+from calibjax._arithmetic import absolute, sum_over_components
 from calibjax._pytree import PyTree, record
 from calibjax.distances.base import Distance
 
@@ -29,4 +29,4 @@ class TotalVariation(Distance):
                 "TotalVariation is defined for class predictions, got "
                 f"{type(p).__name__} and {type(q).__name__}"
             )
-        return 0.5 * total(map_components(lambda x, y: absolute(x - y), p, q))
+        return 0.5 * sum_over_components(lambda x, y: absolute(x - y), p, q)

@@ -69,7 +69,12 @@ True
 
 from calibjax._pytree import parameter
 from calibjax.distributions import constraints
-from calibjax.distributions.adapters import NumpyroDistribution, from_numpyro
+from calibjax.distributions.adapters import (
+    NumpyroDistribution,
+    from_numpyro,
+    from_sklearn,
+    from_torch,
+)
 from calibjax.distributions.base import Distribution
 from calibjax.distributions.beta import Beta
 from calibjax.distributions.categorical import Bernoulli, Categorical, CategoricalLogits
@@ -117,6 +122,8 @@ __all__ = [
     "WithFeatures",
     "constraints",
     "from_numpyro",
+    "from_sklearn",
+    "from_torch",
     "monte_carlo",
     "parameter",
     "sample_targets",

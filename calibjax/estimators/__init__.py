@@ -15,15 +15,25 @@ from calibjax.estimators.lenses import OneVersusRest, class_wise, group_classes,
 from calibjax.estimators.local import LocalErrors, lce, local_errors, mean_lce, mlce
 from calibjax.estimators.mean_embedding import embedding_difference, ucme, witness
 from calibjax.estimators.neighbourhoods import Neighbourhood
+from calibjax.estimators.probability_integral import (
+    CoverageCurve,
+    PITHistogram,
+    interval_coverage,
+    pit_histogram,
+    pit_values,
+    quantile_coverage,
+)
 from calibjax.estimators.reliability import ReliabilityCurve, reliability_curve
 from calibjax.estimators.spread import SpreadEstimate, skce_spread
 
 __all__ = [
+    "CoverageCurve",
     "EqualMassBins",
     "LocalErrors",
     "MedianVarianceBins",
     "Neighbourhood",
     "OneVersusRest",
+    "PITHistogram",
     "ReliabilityCurve",
     "SpreadEstimate",
     "UniformBins",
@@ -34,6 +44,7 @@ __all__ = [
     "ece",
     "embedding_difference",
     "group_classes",
+    "interval_coverage",
     "kde_bandwidth",
     "kde_calibration_error",
     "lce",
@@ -42,6 +53,9 @@ __all__ = [
     "mean_lce",
     "mlce",
     "mmce",
+    "pit_histogram",
+    "pit_values",
+    "quantile_coverage",
     "reliability_curve",
     "skce",
     "skce_biased",

@@ -197,8 +197,15 @@ def distances_in_bins(
 
     The data are what `checked_bins` returned. Traced values out of range make all results NaN.
     """
-    distance = _checks.distance_values(distance)
     sizes, means, proportions = _means_in_bins(predictions.class_probs, targets, bins)
+    return sizes, distances_of_means(sizes, means, proportions, distance)
+
+
+def distances_of_means(
+    sizes: jax.Array, means: jax.Array, proportions: jax.Array, distance: Distance
+) -> jax.Array:
+    """Distances between the mean predictions and the label proportions of bins, 0 in empty bins."""
+    distance = _checks.distance_values(distance)
 
     def between(p: Categorical, q: Categorical) -> PyTree:
         value = _checks.real("distance(p, q)", distance(p, q))
@@ -209,7 +216,7 @@ def distances_in_bins(
     if _checks.is_concrete(values, sizes):
         is_wrong = ~(np.asarray(values) >= 0) & (np.asarray(sizes) > 0)
         _checks.refuse_where(is_wrong, "distance(p, q)", "a number >= 0 for each bin", values)
-    return sizes, jnp.where(sizes > 0, values, sizes)  # NaN where the sizes are
+    return jnp.where(sizes > 0, values, sizes)  # NaN where the sizes are
 
 
 @jax.jit
@@ -228,23 +235,41 @@ def _means_in_bins(
     bins out of range, which are not refused under `jit`, make the sizes NaN.
     """
     n, m = probs.shape
+    sums = sums_in_bins(probs, targets, bins, n)
+    sizes, counts, residuals = (x.astype(probs.dtype) for x in sums)
+    means, proportions = means_of_sums(sizes, counts, residuals)
+    in_range = (targets >= 0) & (targets < m) & (bins >= 0) & (bins < n)
+    return jnp.where(jnp.all(in_range), sizes, jnp.nan), means, proportions
+
+
+def sums_in_bins(
+    probs: jax.Array, targets: jax.Array, bins: jax.Array, num_bins: int
+) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """Sizes of bins [K], counts of the labels in them and sums of the residuals p − e_y, [K, m]."""
+    n, m = probs.shape
     dtype = probs.dtype
-    one_hot = targets[:, None] == jnp.arange(m)
     # The residuals nearly cancel, so that their sum has smaller rounding errors than the difference
     # of mean predictions and proportions.
-    residuals = probs - one_hot
+    residuals = probs - (targets[:, None] == jnp.arange(m))
     counts_in = dtype if n <= 1 / jnp.finfo(dtype).eps else jnp.int32  # exact in both
-    counts = jnp.zeros((n, m), counts_in).at[bins, targets].add(1, mode="drop").astype(dtype)
-    sizes = jax.ops.segment_sum(jnp.ones(n, counts_in), bins, n).astype(dtype)
+    counts = jnp.zeros((num_bins, m), counts_in).at[bins, targets].add(1, mode="drop")
+    sizes = jax.ops.segment_sum(jnp.ones(n, counts_in), bins, num_bins)
+    sums = jax.ops.segment_sum(residuals, bins, num_bins)
+    if n > _FEW_SUMMANDS / jnp.finfo(dtype).eps:  # sums of the remainders round less
+        means = sums / jnp.maximum(sizes, 1)[:, None].astype(dtype)
+        rest = residuals - means[bins]
+        sums += jax.ops.segment_sum(rest, bins, num_bins)
+    return sizes, counts, sums
+
+
+def means_of_sums(
+    sizes: jax.Array, counts: jax.Array, residuals: jax.Array
+) -> tuple[jax.Array, jax.Array]:
+    """Mean predictions and label proportions of bins, [K, m] each; uniform ones in empty bins."""
     is_empty = (sizes == 0)[:, None]
     divisors = jnp.where(is_empty, 1, sizes[:, None])
     proportions = counts / divisors
-    deviations = jax.ops.segment_sum(residuals, bins, n) / divisors
-    if n > _FEW_SUMMANDS / jnp.finfo(dtype).eps:  # sums of the remainders round less
-        rest = residuals - deviations[bins]
-        deviations += jax.ops.segment_sum(rest, bins, n) / divisors
-    means = deviations + proportions
+    means = residuals / divisors + proportions
     means = jnp.where(means < 0, 0, means)  # rounding
-    in_range = (targets >= 0) & (targets < m) & (bins >= 0) & (bins < n)
-    sizes = jnp.where(jnp.all(in_range), sizes, jnp.nan)
-    return sizes, jnp.where(is_empty, 1 / m, means), jnp.where(is_empty, 1 / m, proportions)
+    uniform = 1 / counts.shape[1]
+    return jnp.where(is_empty, uniform, means), jnp.where(is_empty, uniform, proportions)

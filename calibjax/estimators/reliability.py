@@ -7,9 +7,6 @@ observed predictions.
 
 import dataclasses
 import functools
-import math
-from fractions import Fraction
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -24,6 +21,12 @@ from calibjax.distributions import Bernoulli
 from calibjax.distributions.base import Distribution
 from calibjax.distributions.features import bare
 from calibjax.distributions.sampling import draw
+from calibjax.estimators.bands import (
+    checked_ranks,
+    is_outside,
+    pointwise_band,
+    simultaneous_band,
+)
 from calibjax.estimators.binnings import Binning, bins_of
 
 _BYTES_PER_LABEL = 64  # random bits, uniform numbers and labels of one sample in one redraw
@@ -65,9 +68,7 @@ class ReliabilityCurve:
         Rejecting calibration if there is such a bin is an exact test at significance level
         1 − level.
         """
-        is_high_enough = self.frequency >= self.simultaneous_lower
-        is_low_enough = self.frequency <= self.simultaneous_upper
-        return ~(is_high_enough & is_low_enough)  # NaN is outside
+        return is_outside(self.frequency, self.simultaneous_lower, self.simultaneous_upper)
 
 
 @follows_data
@@ -144,7 +145,7 @@ def reliability_curve(
     [100 100] [0.25 0.75] [0.5 0.5] [ True  True]
     """
     key = _checks.random_key(key)
-    level, num_samples, ranks = _checked_ranks(level, num_samples)
+    level, num_samples, ranks = checked_ranks(level, num_samples)
     max_bins = _checks.size_in_range("max_bins", max_bins, 1)
     predictions, targets = _checked_binary(predictions, targets)
     bins = bins_of(binning, predictions)
@@ -158,24 +159,6 @@ def reliability_curve(
         key, predictions.probs, targets, bins, size=size, num_samples=num_samples, ranks=ranks
     )
     return ReliabilityCurve(*values, level=level)
-
-
-def _checked_ranks(level: Any, num_samples: Any) -> tuple[float, int, tuple[int, int]]:
-    """Level, number of redraws, and the ranks of the ends of the bands: pointwise, simultaneous."""
-    _checks.proportion("level", level)
-    if not _checks.is_concrete(level):
-        raise TypeError(f"level: expected a number that is known when compiling, got {level}")
-    level = float(level)
-    num_samples = _checks.number_of_draws("num_samples", num_samples)
-    share = Fraction(str(level))  # 1 − 0.9 is 0.1 here, for which 19 redraws suffice
-    least = math.ceil(2 / (1 - share)) - 1
-    if num_samples < least:
-        raise ValueError(
-            f"num_samples: expected at least {least} redraws for a band of level {level}, "
-            f"got {num_samples}"
-        )
-    pointwise = math.floor((num_samples + 1) * (1 - share) / 2)
-    return level, num_samples, (pointwise, math.ceil((num_samples + 1) * share))
 
 
 def _checked_binary(predictions: Distribution, targets: ArrayLike) -> tuple[Bernoulli, jax.Array]:
@@ -219,8 +202,8 @@ def _curve(
     batch_size = default_batch_size(_BYTES_PER_LABEL * n)
     redraws = in_batches(key, jax.vmap(redrawn), num_samples, batch_size)
     limits = (
-        *_pointwise(redraws, ranks[0]),
-        *_simultaneous(redraws, ranks[1], counts, expected, deviation),
+        *pointwise_band(redraws, ranks[0]),
+        *simultaneous_band(redraws, ranks[1], counts, expected, deviation),
     )
     divisors = jnp.maximum(counts, 1).astype(dtype)
     shares = (x.astype(dtype) / divisors for x in (expected, ones, *limits))
@@ -241,24 +224,3 @@ def _positions(probs: jax.Array, bins: jax.Array, size: int) -> tuple[jax.Array,
     places = jnp.zeros(n, jnp.int32).at[order].set(jnp.arange(n, dtype=jnp.int32))
     is_possible = jnp.all((bins >= 0) & (bins < n)) & (jnp.sum(counts > 0) <= size)
     return places[bins], is_possible
-
-
-def _pointwise(redraws: jax.Array, rank: int) -> tuple[jax.Array, jax.Array]:
-    """Smallest and largest number of ones in the band of each bin, [K] each."""
-    redraws = jnp.sort(redraws, 0)
-    return redraws[rank - 1], redraws[-rank]
-
-
-def _simultaneous(
-    redraws: jax.Array, rank: int, counts: jax.Array, expected: jax.Array, deviation: jax.Array
-) -> tuple[jax.Array, jax.Array]:
-    """Smallest and largest number of ones in the band of all bins, [K] each."""
-    # Where the deviation is zero, predictions are 0 or 1 and the difference is zero, too.
-    divisors = jnp.where(deviation > 0, deviation, 1)
-    largest = jnp.max(jnp.abs(redraws - expected) / divisors, 1)
-    half = jnp.sort(largest)[rank - 1] * deviation
-    # The redraw that defines the critical value is in the band despite rounding errors.
-    rounding = 16 * jnp.finfo(expected.dtype).eps * counts
-    lower = jnp.ceil(expected - half - rounding)
-    upper = jnp.floor(expected + half + rounding)
-    return jnp.maximum(lower, 0), jnp.minimum(upper, counts)

@@ -67,7 +67,7 @@ class SKCEComponents:
     biased: Component
     unbiased: Component
     spread: Component
-    num_targets: int = dataclasses.field(metadata={"static": True})
+    num_targets: jax.Array | int
     ranked: str = dataclasses.field(metadata={"static": True})
     family: Any = dataclasses.field(default=None, metadata={"static": True})
 
@@ -98,8 +98,9 @@ class SKCEComponents:
         """The components of one kernel of a family."""
         names = self.kernel_names
         place = names.index(_checks.choice("name", name, names))
-        own = jax.tree.map(lambda leaf: leaf[..., place], self)
-        return dataclasses.replace(own, family=None)
+        parts = self.biased, self.unbiased, self.spread
+        biased, unbiased, spread = jax.tree.map(lambda leaf: leaf[..., place], parts)
+        return SKCEComponents(biased, unbiased, spread, self.num_targets, self.ranked)
 
     @property
     def loudest(self) -> str:
@@ -142,9 +143,14 @@ class SKCEComponents:
         return "\n".join(lines)
 
 
-@functools.partial(jax.jit, static_argnames=("num_targets", "ranked", "family"))
+@functools.partial(jax.jit, static_argnames=("ranked", "family"))
 def skce_components(
-    unbiased: jax.Array, diagonal: jax.Array, *, num_targets: int, ranked: str, family: Any = None
+    unbiased: jax.Array,
+    diagonal: jax.Array,
+    *,
+    num_targets: jax.Array | int,
+    ranked: str,
+    family: Any = None,
 ) -> tuple[jax.Array, SKCEComponents]:
     """The components of a pool, and the statistic to rank.
 

@@ -281,5 +281,14 @@ def ranked_skce(
     parts = evaluate_pool(key, family, predictions, targets, num_samples, batch_size)
     unbiased, diagonal = (part[:, 0] for part in parts)
     n = _checks.leading_size("targets", targets)
-    pool, components = skce_components(unbiased, diagonal, num_targets=n, ranked=statistic)
+    return result_of_pool(unbiased, diagonal, num_targets=n, statistic=statistic)
+
+
+def result_of_pool(
+    unbiased: jax.Array, diagonal: jax.Array, *, num_targets: jax.Array | int, statistic: str
+) -> CalibrationTestResult:
+    """Result of an exact test from SKCE_u and D, of the observed targets first, [B + 1] each."""
+    pool, components = skce_components(
+        unbiased, diagonal, num_targets=num_targets, ranked=statistic
+    )
     return skce_result(pool, components, unbiased[0], draws="redrawn targets")

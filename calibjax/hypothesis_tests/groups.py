@@ -122,7 +122,9 @@ def group_calibration_test(
     if residual is not None:
         _refuse_off_zero(redrawn)
     sizes = jnp.abs(observed), jnp.abs(redrawn)
-    return simulated_result(*sizes, observed, draws="redrawn targets", adjust=True)
+    return simulated_result(
+        *sizes, observed, draws="redrawn targets", adjust=True, entries="groups"
+    )
 
 
 def mean_residual(predictions: Any, targets: Any) -> jax.Array:

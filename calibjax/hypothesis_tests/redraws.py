@@ -18,12 +18,18 @@ from calibjax._sharding import WHOLE, devices
 from calibjax.distributions.base import Distribution
 from calibjax.distributions.sampling import draw
 from calibjax.estimators.kernel import sample_pair
+from calibjax.hypothesis_tests.featured import (
+    Parts,
+    as_means,
+    bytes_of_redraw,
+    means_of_sums,
+    sums_of_redraws,
+)
 from calibjax.hypothesis_tests.simulation import bytes_of_tile
 from calibjax.kernels import Kernel, LowRank, TensorProduct, low_rank
 from calibjax.kernels.base import prediction_kernel, without_draws
 from calibjax.kernels.expectations import features, few_features, prepare_features
 
-Parts = tuple[jax.Array, jax.Array]  # means of h off and on the diagonal, [b, K] each
 _SMALL = 8 * pairwise.TILE_SIZE**2  # bytes of data that every device may hold: a tile
 _FACTORED_FROM = 256  # predictions; for fewer all pairs are as cheap
 
@@ -92,19 +98,9 @@ class _ByFeatures:
         if not chosen:
             return {}
         factors = [self.prediction_kernels[p].factor for p in chosen]
-        norms = jnp.stack([jnp.sum(jnp.square(factor), 1) for factor in factors], 1)
-        ys = jax.tree.map(lambda y: jnp.moveaxis(y, 0, 1), targets)
-        sums, diagonals = pairwise.feature_sums(
-            _redrawn_features, featured, (predictions, ys), jnp.concatenate(factors, 1), norms
-        )
-        (n, _), size = norms.shape, jax.tree.leaves(targets)[0].shape[0]
-        ends = np.cumsum([factor.shape[1] for factor in factors])[:-1]
-        found = {}
-        for p, own, diagonal in zip(chosen, jnp.split(sums, ends), diagonals, strict=True):
-            every = jnp.sum(jnp.square(own), 0)
-            forms = every - diagonal, diagonal
-            found[p, t] = _as_means(n, *(form.reshape(size, -1).sum(1) for form in forms))
-        return found
+        sums = sums_of_redraws(featured, factors, predictions, targets)
+        n = _checks.leading_size("predictions", predictions)
+        return {(p, t): means_of_sums(n, *own) for p, own in zip(chosen, sums, strict=True)}
 
     def _by_pairs(self, t, chosen, featured, predictions, targets) -> dict[tuple[int, int], Parts]:
         """Means for other kernels on predictions, by matrix products over all pairs."""
@@ -121,7 +117,7 @@ class _ByFeatures:
                 predictions,
                 values.reshape(n, -1),
             )
-            found[p, t] = _as_means(n, *(form.reshape(size, -1).sum(1) for form in forms))
+            found[p, t] = as_means(n, *(form.reshape(size, -1).sum(1) for form in forms))
         return found
 
     def _featured(self) -> list[tuple[Kernel, Any]]:
@@ -130,16 +126,9 @@ class _ByFeatures:
     def num_bytes(self, predictions: Distribution, targets: ArrayLike) -> int:
         """Memory of one redraw: its targets, and the features of as many as are held at once."""
         numbers = max(_num_features(*each, predictions, targets) for each in self._featured())
-        rows = n = _checks.leading_size("targets", targets)
-        if all(kernel.factor is not None for kernel in self.prediction_kernels):
-            rows = min(n, pairwise.BLOCK_SIZE)
-        return 16 * (rows * numbers + n)
-
-
-def _redrawn_features(featured: tuple[Kernel, Any], sample: tuple[Any, Any]) -> jax.Array:
-    """Features of several targets of one prediction, one after the other, [b r]."""
-    prediction, targets = sample
-    return jax.vmap(functools.partial(features, *featured), (None, 0))(prediction, targets).ravel()
+        n = _checks.leading_size("targets", targets)
+        in_blocks = all(kernel.factor is not None for kernel in self.prediction_kernels)
+        return bytes_of_redraw(n, numbers, in_blocks=in_blocks)
 
 
 @record
@@ -157,7 +146,7 @@ class _ByPairs:
             first = jax.tree.map(lambda leaf: leaf[0], samples)
             dtype = jax.eval_shape(sample_pair, self.kernel, first, first).dtype
             ones = jnp.ones((n, 1), dtype)
-            return _as_means(
+            return as_means(
                 n, *pairwise.split_quadratic_forms(sample_pair, self.kernel, samples, ones)
             )
 
@@ -172,10 +161,6 @@ class _ByPairs:
 
 
 Statistic = _ByFeatures | _ByPairs
-
-
-def _as_means(n: int, off_diagonal: jax.Array, diagonal: jax.Array) -> Parts:
-    return off_diagonal / n / (n - 1), diagonal / n  # n² may overflow
 
 
 def _joined(parts: Sequence[Parts]) -> Parts:
@@ -387,32 +372,58 @@ def evaluate_pool(
         Both means, [B + 1, K] each.
     """
     keys, split = jax.random.split(key, num_samples), devices()
-    keys = jnp.concatenate([keys[:1], keys])
-    # In one program all have the same rounding errors, which are all that is left of a kernel that
-    # is much wider than the data: the observed value is then one of many, as it has to be.
-    data, evaluate = (family, predictions, targets), functools.partial(_redraws, batch_size)
+    data = family, predictions, targets
+
+    def pool(data: tuple[Family, Any, Any], keys: jax.Array) -> Parts:
+        family, predictions, targets = data
+        evaluate = functools.partial(family, predictions)
+        return over_pool(keys, lambda key: draw(key, predictions), evaluate, targets, batch_size)
+
     if split is None or sum(leaf.nbytes for leaf in jax.tree.leaves(data)) > _SMALL:
-        return evaluate(data, keys, jnp.arange(num_samples + 1))
+        return pool(data, keys)
     # Little data are cheaper to copy than to hand round: each device evaluates some redraws.
-    places = jnp.arange(-(-keys.size // split.number) * split.number)
-    run = split.run(evaluate, (WHOLE, split.rows, split.rows), split.rows)
-    parts = run(data, keys[jnp.minimum(places, num_samples)], places)
-    return jax.tree.map(lambda part: part[: num_samples + 1], parts)
+    number = -(-num_samples // split.number)
+    places = jnp.minimum(jnp.arange(number * split.number), num_samples - 1)
+    parts = split.run(pool, (WHOLE, split.rows), split.rows)(data, keys[places])
+
+    def joined(part: jax.Array) -> jax.Array:
+        of_devices = part.reshape(split.number, number + 1, -1)
+        redraws = of_devices[:, 1:].reshape(-1, part.shape[1])[:num_samples]
+        return jnp.concatenate([part[:1], redraws])
+
+    return jax.tree.map(joined, parts)
 
 
-def _redraws(
-    batch_size: int, data: tuple[Family, Any, Any], keys: jax.Array, places: jax.Array
-) -> Parts:
-    """Means of h for targets that are redrawn with each key, or the observed ones at place 0."""
-    family, predictions, targets = data
+def over_pool(
+    keys: jax.Array,
+    redraw: Callable[[jax.Array], Any],
+    evaluate: Callable[[Any], Any],
+    targets: PyTree,
+    batch_size: int,
+) -> PyTree:
+    """Values of a function of batches of targets: of the observed ones first, then of redrawn ones.
 
-    def batch(items: tuple[jax.Array, jax.Array]) -> Parts:
-        keys, places = items
-        drawn = jax.vmap(draw, (0, None))(keys, predictions)
+    Args:
+        keys: a random key for each redraw, [B].
+        redraw: key → targets, [n, ...].
+        evaluate: targets [b, n, ...] → a pytree of values, [b, ...] each.
+        targets: the observed ones, [n, ...].
+        batch_size: largest b.
+
+    Returns:
+        The pytree of values, [B + 1, ...] each.
+    """
+
+    def batch(items: tuple[jax.Array, jax.Array]) -> PyTree:
+        keys, is_observed = items
+        drawn = jax.vmap(redraw)(keys)
 
         def chosen(y: jax.Array, z: jax.Array) -> jax.Array:
-            return jnp.where(places.reshape(-1, *[1] * y.ndim) == 0, y, z)
+            return jnp.where(is_observed.reshape(-1, *[1] * y.ndim), y, z)
 
-        return family(predictions, jax.tree.map(chosen, targets, drawn))
+        return evaluate(jax.tree.map(chosen, targets, drawn))
 
-    return map_batches((keys, places), batch, batch_size)
+    # In one program all have the same rounding errors, which are all that is left of a kernel that
+    # is much wider than the data: the observed value is then one of many, as it has to be.
+    items = jnp.concatenate([keys[:1], keys]), jnp.arange(keys.size + 1) == 0
+    return map_batches(items, batch, batch_size)

@@ -31,6 +31,8 @@ class CalibrationTestResult:
         adjusted_pvalue: p-value adjusted for the number of statistics; None unless requested.
         draws: what the draws are: "redrawn targets", "resamples", ...; None if there are none.
         components: the components of `exact_skce_test`, an `SKCEComponents`; None for other tests.
+        entries: what the entries of the arrays belong to: "locations" of `witness_test`, "groups"
+            of `group_calibration_test`; None for other tests.
 
     It prints as a summary, without the draws.
     """
@@ -42,6 +44,7 @@ class CalibrationTestResult:
     adjusted_pvalue: Any = None
     draws: str | None = dataclasses.field(default=None, metadata={"static": True})
     components: SKCEComponents | None = None
+    entries: str | None = dataclasses.field(default=None, metadata={"static": True})
 
     def __repr__(self) -> str:
         """The numbers on one line; arrays are shown by their shapes."""
@@ -127,6 +130,7 @@ def simulated_result(
     *,
     draws: str | None,
     adjust: bool = False,
+    entries: str | None = None,
 ) -> CalibrationTestResult:
     """Result with simulated p-values of one statistic, or an array or a pytree of them.
 
@@ -150,7 +154,9 @@ def simulated_result(
         )
     pvalue = jax.tree.map(simulated_pvalue, statistic, null_samples)
     adjusted = adjusted_pvalues(statistic, null_samples) if adjust else None
-    return CalibrationTestResult(statistic, pvalue, estimate, null_samples, adjusted, draws)
+    return CalibrationTestResult(
+        statistic, pvalue, estimate, null_samples, adjusted, draws, entries=entries
+    )
 
 
 def skce_result(
@@ -223,10 +229,14 @@ def combine_results(
     null_samples = jax.tree.map(
         lambda *draws: jnp.concatenate(draws), *(result.null_samples for result in results)
     )
-    adjust = first.adjusted_pvalue is not None
     statistic = _checks.nan_with(first.statistic, null_samples)  # ranks do not propagate NaN
     return simulated_result(
-        statistic, null_samples, first.estimate, draws=first.draws, adjust=adjust
+        statistic,
+        null_samples,
+        first.estimate,
+        draws=first.draws,
+        adjust=first.adjusted_pvalue is not None,
+        entries=first.entries,
     )
 
 

@@ -100,7 +100,12 @@ def witness_test(
     )
     observed = _checks.nan_with(observed, locations)
     return simulated_result(
-        jnp.abs(observed), jnp.abs(redrawn), observed, draws="redrawn targets", adjust=True
+        jnp.abs(observed),
+        jnp.abs(redrawn),
+        observed,
+        draws="redrawn targets",
+        adjust=True,
+        entries="locations",
     )
 
 

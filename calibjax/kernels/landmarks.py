@@ -67,12 +67,7 @@ class LowRank(Kernel):
 
     def _whitening(self) -> jax.Array:
         landmarks = without_draws(self.landmarks)
-        matrix = low_rank.kernel_values(self.kernel, landmarks, landmarks)
-        identity = jnp.eye(len(matrix), dtype=matrix.dtype)
-        # Without it rounding errors could make the matrix of close landmarks indefinite.
-        rounding = _ROUNDING * len(matrix) * jnp.finfo(matrix.dtype).eps
-        root = _matrices.cholesky(matrix + rounding * jnp.max(jnp.diagonal(matrix)) * identity)
-        return lax.linalg.triangular_solve(root, identity, left_side=True, lower=True)
+        return _inverse_root(low_rank.kernel_values(self.kernel, landmarks, landmarks))
 
     def __call__(self, x: PyTree, y: PyTree) -> jax.Array:
         """Value at one pair of predictions."""
@@ -93,6 +88,16 @@ class LowRank(Kernel):
         if self.whitening is not None:
             return checked
         return LowRank(kernel, landmarks, checked._whitening())
+
+
+@jax.jit
+def _inverse_root(matrix: jax.Array) -> jax.Array:
+    """L⁻¹ for the Cholesky factor L of a kernel matrix, [r, r]."""
+    identity = jnp.eye(len(matrix), dtype=matrix.dtype)
+    # Without it rounding errors could make the matrix of close landmarks indefinite.
+    rounding = _ROUNDING * len(matrix) * jnp.finfo(matrix.dtype).eps
+    root = _matrices.cholesky(matrix + rounding * jnp.max(jnp.diagonal(matrix)) * identity)
+    return lax.linalg.triangular_solve(root, identity, left_side=True, lower=True)
 
 
 @follows_data

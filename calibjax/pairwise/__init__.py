@@ -24,12 +24,13 @@ from calibjax.pairwise.reductions import (
     weighted_sums,
 )
 from calibjax.pairwise.rows import map_rows
-from calibjax.pairwise.tiles import TILE_SIZE, fold_pairs
+from calibjax.pairwise.tiles import TILE_SIZE, default_tile_size, fold_pairs
 
 __all__ = [
     "BLOCK_SIZE",
     "TILE_SIZE",
     "block_means",
+    "default_tile_size",
     "feature_sums",
     "fold_pairs",
     "kernel_means",

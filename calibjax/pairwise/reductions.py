@@ -2,7 +2,7 @@
 
 import functools
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -10,15 +10,28 @@ from jax import lax
 from jax.typing import ArrayLike
 
 from calibjax._arithmetic import matmul
+from calibjax._compilation import wide_jit
 from calibjax._pytree import PyTree
 from calibjax._sharding import WHOLE, Devices, Parameters, Result, devices, follows_data
 from calibjax.pairwise import ring, tiles
 from calibjax.pairwise.derivatives import combine, differentiable, partition
-from calibjax.pairwise.tiles import TILE_SIZE
 
 PairFunction = Callable[[Any, Any, Any], jax.Array]
-Place = tuple[PairFunction, Devices | None]
 _BLOCK_ENTRIES = 2**20  # pairs of blocks evaluated at once
+
+
+class _Form(NamedTuple):
+    """What is summed over all pairs, and how.
+
+    Attributes:
+        function: pair function.
+        tile_size: size that the user has chosen, or None.
+        devices: devices over which rows are split, or None for one.
+    """
+
+    function: PairFunction
+    tile_size: int | None
+    devices: Devices | None
 
 
 def _tile_form(function: PairFunction, args: PyTree, rows: PyTree, columns: PyTree) -> jax.Array:
@@ -38,57 +51,74 @@ def _tile_diagonal_form(function: PairFunction, args: PyTree, rows: PyTree) -> j
     return jnp.sum(w * matmul(jnp.triu(values, 1), w), 0)
 
 
-def _forms_value(place: Place, smooth: PyTree, rest: PyTree) -> jax.Array:
-    """Σ_{i<j} w_ic f(x_i, x_j) w_jc over all tiles, [c].
+def _forms_value(form: _Form, smooth: PyTree, rest: PyTree) -> jax.Array:
+    """Σ_{i<j} w_ic f(x_i, x_j) w_jc over all pairs, [c].
 
-    `smooth` and `rest` are the two parts of (args, rows), where rows are a pair (samples, weights)
-    in tiles; `place` is the function and the devices over which tiles are split.
+    `smooth` and `rest` are the two parts of (args, samples, weights).
     """
-    function, devices = place
-    if devices is None:
-        return _value_here(function, (), smooth, rest)
-    here = functools.partial(_value_here, function, devices.axes)
-    specs = WHOLE, devices.rows
-    return devices.run(here, (specs, specs), specs[0])(smooth, rest)
+    if form.devices is None:
+        return _value_here(form, (), smooth, rest)
+    here = functools.partial(_value_here, form, form.devices.axes)
+    specs = WHOLE, form.devices.rows, form.devices.rows
+    return form.devices.run(here, (specs, specs), WHOLE)(smooth, rest)
 
 
-def _value_here(
-    function: PairFunction, axes: tuple[str, ...], smooth: PyTree, rest: PyTree
-) -> jax.Array:
+def _value_here(form: _Form, axes: ring.Axes, smooth: PyTree, rest: PyTree) -> jax.Array:
     """`_forms_value` as one device computes it, or each of those along some axes."""
-    args, rows = combine(smooth, rest)
-    one = tiles.first(rows[0])
-    dtype = jnp.result_type(jax.eval_shape(function, args, one, one), rows[1])
+    function = form.function
+    args, xs, weights = combine(smooth, rest)
+    one = tiles.take(xs, 0)
+    dtype = jnp.result_type(jax.eval_shape(function, args, one, one), weights)
 
-    def step(i: jax.Array, j: jax.Array, x: PyTree, y: ArrayLike, state: PyTree) -> PyTree:
-        return tiles.add(state[0], _tile_form(function, args, x, y).astype(dtype)), ()
+    def evaluate(size: int, args: PyTree, xs: PyTree, weights: jax.Array) -> jax.Array:
+        def step(i: jax.Array, j: jax.Array, x: PyTree, y: ArrayLike, state: PyTree) -> PyTree:
+            return tiles.add(state[0], _tile_form(function, args, x, y).astype(dtype)), ()
 
-    def diagonal(i: jax.Array, x: PyTree, state: PyTree) -> PyTree:
-        return tiles.add(state[0], _tile_diagonal_form(function, args, x).astype(dtype)), ()
+        def diagonal(i: jax.Array, x: PyTree, state: PyTree) -> PyTree:
+            return tiles.add(state[0], _tile_diagonal_form(function, args, x).astype(dtype)), ()
 
-    zero = jnp.zeros(rows[1].shape[-1], dtype)
-    total, _ = ring.visit_pairs(axes, rows, diagonal, step, (zero, zero), ())
-    return lax.psum(total[0] + total[1], axes) if axes else total[0] + total[1]
+        zero = jnp.zeros(weights.shape[-1], dtype)
+        rows = tiles.split(xs, size), tiles.split_weights(weights, size)
+        total, _ = ring.visit_pairs(axes, rows, diagonal, step, (zero, zero), ())
+        return total[0] + total[1]
+
+    total = tiles.by_platform(evaluate, form.tile_size, xs, args, xs, weights)
+    return lax.psum(total, axes) if axes else total
 
 
-def _forms_slopes(place: Place, smooth: PyTree, rest: PyTree, cotangent: jax.Array) -> PyTree:
+def _forms_slopes(form: _Form, smooth: PyTree, rest: PyTree, cotangent: jax.Array) -> PyTree:
     """The derivative of a sum over pairs is a sum over pairs: tiles are evaluated again."""
-    function, devices = place
-    if devices is None:
-        return _slopes_here(function, (), smooth, rest, cotangent)
-    here = functools.partial(_slopes_here, function, devices.axes)
-    specs = WHOLE, devices.rows
-    return devices.run(here, (specs, specs, WHOLE), specs)(smooth, rest, cotangent)
+    if form.devices is None:
+        return _slopes_here(form, (), smooth, rest, cotangent)
+    here = functools.partial(_slopes_here, form, form.devices.axes)
+    specs = WHOLE, form.devices.rows, form.devices.rows
+    return form.devices.run(here, (specs, specs, WHOLE), specs)(smooth, rest, cotangent)
 
 
 def _slopes_here(
-    function: PairFunction,
-    axes: tuple[str, ...],
-    smooth: PyTree,
-    rest: PyTree,
-    cotangent: jax.Array,
+    form: _Form, axes: ring.Axes, smooth: PyTree, rest: PyTree, cotangent: jax.Array
 ) -> PyTree:
     """`_forms_slopes` as one device computes it, or each of those along some axes."""
+
+    def evaluate(size: int, smooth: PyTree, rest: PyTree, cotangent: jax.Array) -> PyTree:
+        def split(part: PyTree) -> PyTree:
+            args, xs, weights = part
+            split_weights = functools.partial(tiles.split_weights, tile_size=size)
+            return args, (tiles.split(xs, size), jax.tree.map(split_weights, weights))
+
+        (args, rows), undo = jax.vjp(split, smooth)
+        slopes = _slopes_in_tiles(form.function, axes, (args, rows), split(rest), cotangent)
+        return undo(slopes)[0]
+
+    xs = combine(smooth, rest)[1]
+    args, *rows = tiles.by_platform(evaluate, form.tile_size, xs, smooth, rest, cotangent)
+    return lax.psum(args, axes) if axes else args, *rows
+
+
+def _slopes_in_tiles(
+    function: PairFunction, axes: ring.Axes, smooth: PyTree, rest: PyTree, cotangent: jax.Array
+) -> PyTree:
+    """Derivatives by the two parts of (args, rows), rows a pair (samples, weights) in tiles."""
     args, rows = smooth
     rest_args, rest_rows = rest
 
@@ -121,38 +151,38 @@ def _slopes_here(
         (t_args, t_rows), t_columns = state
         return (jax.tree.map(jnp.add, t_args, d_args), place(t_rows, i, d_x)), t_columns
 
-    zeros = jax.tree.map(jnp.zeros_like, smooth)
-    (t_args, t_rows), t_columns = ring.visit_pairs(
-        axes, (rows, rest_rows), diagonal, step, zeros, zeros[1]
-    )
-    t_args = lax.psum(t_args, axes) if axes else t_args
+    zeros, tiled = jax.tree.map(jnp.zeros_like, smooth), (rows, rest_rows)
+    (t_args, t_rows), t_columns = ring.visit_pairs(axes, tiled, diagonal, step, zeros, zeros[1])
     return t_args, jax.tree.map(jnp.add, t_rows, t_columns)
 
 
 _one_form = differentiable(
-    lambda place, smooth, rest: _forms_value(place, smooth, rest)[0],
-    lambda place, smooth, rest: _forms_slopes(place, smooth, rest, jnp.ones(1)),
+    lambda form, smooth, rest: _forms_value(form, smooth, rest)[0],
+    lambda form, smooth, rest: _forms_slopes(form, smooth, rest, jnp.ones(1)),
 )
 # The gradient of each of several would be a pass of its own, that of their sum is one.
 _many_forms = jax.custom_vjp(_forms_value, nondiff_argnums=(0,))
 _many_forms.defvjp(
-    lambda place, *trees: (_forms_value(place, *trees), trees),
-    lambda place, trees, cotangent: (_forms_slopes(place, trees[0], trees[1], cotangent), None),
+    lambda form, *trees: (_forms_value(form, *trees), trees),
+    lambda form, trees, cotangent: (_forms_slopes(form, trees[0], trees[1], cotangent), None),
 )
 
 
 def _upper_forms(
-    function: PairFunction, args: PyTree, xs: PyTree, weights: jax.Array, tile_size: int
+    function: PairFunction, args: PyTree, xs: PyTree, weights: jax.Array, tile_size: int | None
 ) -> jax.Array:
     """Σ_{i<j} w_ic f(x_i, x_j) w_jc, [c].
 
     It has derivatives: of one form in both modes, of several in reverse mode.
     """
-    place = function, devices()
-    smooth, rest = partition((args, ring.split(xs, weights, place[1], tile_size)))
+    form = _Form(function, tile_size, devices())
+    if form.devices is not None:
+        xs = ring.even(xs, form.devices)
+        weights = ring.even(weights, form.devices, mode="constant")
+    smooth, rest = partition((args, xs, weights))
     if weights.shape[-1] == 1:
-        return _one_form(place, smooth, rest)[None]
-    return _many_forms(place, smooth, rest)
+        return _one_form(form, smooth, rest)[None]
+    return _many_forms(form, smooth, rest)
 
 
 def _ones(function: PairFunction, args: PyTree, xs: PyTree) -> jax.Array:
@@ -166,13 +196,13 @@ def _reduction(
     function: Callable[Parameters, Result], rows_at: int | None = None
 ) -> Callable[Parameters, Result]:
     """Compiled, and where the data are."""
-    compiled = jax.jit(function, static_argnames=("function", "tile_size"))
+    compiled = wide_jit(function, static_argnames=("function", "tile_size"))
     return follows_data(compiled, rows_at=rows_at)
 
 
 @_reduction
 def mean_over_pairs(
-    function: PairFunction, args: PyTree, xs: PyTree, *, tile_size: int = TILE_SIZE
+    function: PairFunction, args: PyTree, xs: PyTree, *, tile_size: int | None = None
 ) -> jax.Array:
     """Mean of f(x_i, x_j) over the pairs i < j: the U-statistic of a symmetric f.
 
@@ -180,7 +210,7 @@ def mean_over_pairs(
         function: pair function, (args, x, y) → scalar.
         args: pytree that is handed to each call.
         xs: samples, a pytree with leading axis n ≥ 2.
-        tile_size: largest number of rows and columns of a tile.
+        tile_size: largest number of rows and columns of a tile; None: `default_tile_size`.
 
     Returns:
         A scalar.
@@ -201,7 +231,7 @@ def mean_over_pairs(
 
 @_reduction
 def mean_over_all_pairs(
-    function: PairFunction, args: PyTree, xs: PyTree, *, tile_size: int = TILE_SIZE
+    function: PairFunction, args: PyTree, xs: PyTree, *, tile_size: int | None = None
 ) -> jax.Array:
     """Mean of a symmetric f(x_i, x_j) over all n² pairs: the V-statistic.
 
@@ -226,7 +256,7 @@ def quadratic_forms(
     xs: PyTree,
     weights: jax.Array,
     *,
-    tile_size: int = TILE_SIZE,
+    tile_size: int | None = None,
 ) -> jax.Array:
     """Quadratic forms Σ_ij w_ic f(x_i, x_j) w_jc of a symmetric f, for all c at once.
 
@@ -235,7 +265,7 @@ def quadratic_forms(
         args: pytree that is handed to each call.
         xs: samples, a pytree with leading axis n.
         weights: w, [n, c].
-        tile_size: largest number of rows and columns of a tile.
+        tile_size: largest number of rows and columns of a tile; None: `default_tile_size`.
 
     Returns:
         The values, [c].
@@ -261,7 +291,7 @@ def split_quadratic_forms(
     xs: PyTree,
     weights: jax.Array,
     *,
-    tile_size: int = TILE_SIZE,
+    tile_size: int | None = None,
 ) -> tuple[jax.Array, jax.Array]:
     """The two parts of `quadratic_forms`: sums over i ≠ j, and over i = j, [c] each.
 
@@ -285,7 +315,7 @@ def weighted_sums(
     ys: PyTree,
     weights: jax.Array,
     *,
-    tile_size: int = TILE_SIZE,
+    tile_size: int | None = None,
 ) -> jax.Array:
     """Weighted sums Σ_j f(x_i, y_j) w_jc at each x_i: the product of a matrix that is never held.
 
@@ -295,7 +325,7 @@ def weighted_sums(
         xs: n points, a pytree with leading axis n.
         ys: n' samples, a pytree with leading axis n'.
         weights: w, [n', c].
-        tile_size: largest number of rows and columns of a tile.
+        tile_size: largest number of rows and columns of a tile; None: `default_tile_size`.
 
     Returns:
         The sums, [n, c].
@@ -328,38 +358,44 @@ def weighted_sums(
 
 def _sums_here(
     function: PairFunction,
-    tile_size: int,
+    tile_size: int | None,
     args: PyTree,
     xs: PyTree,
     samples: tuple[Any, jax.Array],
 ) -> jax.Array:
     """`weighted_sums` as one device computes them, with samples (y, w)."""
-    ys, weights = samples
-    columns = tiles.split(ys, tile_size), tiles.split_weights(weights, tile_size)
 
-    @jax.checkpoint
-    def step(rows: PyTree, total: PyTree, column: PyTree) -> tuple[Any, None]:
-        samples, w = column
-        term = matmul(tiles.evaluate(function, args, rows, samples), w)
-        return tiles.add(total, term), None
+    def evaluate(size: int, args: PyTree, xs: PyTree, ys: PyTree, weights: jax.Array) -> jax.Array:
+        columns = tiles.split(ys, size), tiles.split_weights(weights, size)
+        values = functools.partial(tiles.evaluate, function, args)
 
-    def row(rows: PyTree) -> jax.Array:
-        values = jax.eval_shape(
-            functools.partial(tiles.evaluate, function), args, rows, tiles.take(columns[0], 0)
-        )
-        dtype = jnp.result_type(values.dtype, weights)
-        zero = jnp.zeros((values.shape[0], weights.shape[1]), dtype)
-        total, _ = lax.scan(functools.partial(step, rows), (zero, zero), columns)
-        return total[0] + total[1]
+        @jax.checkpoint
+        def step(rows: PyTree, total: PyTree, column: PyTree) -> tuple[Any, None]:
+            samples, w = column
+            return tiles.add(total, matmul(values(rows, samples), w)), None
 
-    sums = lax.map(row, tiles.split(xs, tile_size))
-    return sums.reshape(-1, weights.shape[1])[: tiles.length_of(xs)]
+        def row(rows: PyTree) -> jax.Array:
+            tile = jax.eval_shape(values, rows, tiles.take(columns[0], 0))
+            dtype = jnp.result_type(tile.dtype, weights)
+            zero = jnp.zeros((tile.shape[0], weights.shape[1]), dtype)
+            total, _ = lax.scan(functools.partial(step, rows), (zero, zero), columns)
+            return total[0] + total[1]
+
+        sums = lax.map(row, tiles.split(xs, size))
+        return sums.reshape(-1, weights.shape[1])[: tiles.length_of(xs)]
+
+    return tiles.by_platform(evaluate, tile_size, samples[0], args, xs, *samples)
 
 
 @follows_data
-@functools.partial(jax.jit, static_argnames=("function", "block_size", "tile_size"))
+@functools.partial(wide_jit, static_argnames=("function", "block_size", "tile_size"))
 def block_means(
-    function: PairFunction, args: PyTree, xs: PyTree, *, block_size: int, tile_size: int = TILE_SIZE
+    function: PairFunction,
+    args: PyTree,
+    xs: PyTree,
+    *,
+    block_size: int,
+    tile_size: int | None = None,
 ) -> jax.Array:
     """Mean over the pairs i < j within each of the ⌊n/B⌋ blocks of B consecutive samples.
 
@@ -370,7 +406,7 @@ def block_means(
         args: pytree that is handed to each call.
         xs: samples, a pytree with leading axis n.
         block_size: B, 2 ≤ B ≤ n.
-        tile_size: largest number of rows and columns of a tile.
+        tile_size: largest number of rows and columns of a tile; None: `default_tile_size`.
 
     Returns:
         The means, [⌊n/B⌋].

@@ -146,19 +146,3 @@ def even(rows: PyTree, devices: Devices, mode: str = "edge") -> PyTree:
         return jnp.pad(leaf, ((0, missing), *((0, 0) for _ in leaf.shape[1:])), mode=mode)
 
     return jax.tree.map(filled, rows) if missing else rows
-
-
-def split(
-    xs: PyTree, weights: jax.Array, devices: Devices | None, tile_size: int
-) -> tuple[PyTree, jax.Array]:
-    """Cuts rows and weights into tiles, equally many for each device and from its own rows."""
-    if devices is None:
-        return tiles.split(xs, tile_size), tiles.split_weights(weights, tile_size)
-
-    def cut(split: Callable, rows: PyTree) -> PyTree:
-        of_devices = jax.tree.map(lambda x: x.reshape(devices.number, -1, *x.shape[1:]), rows)
-        found = jax.vmap(functools.partial(split, tile_size=tile_size))(of_devices)
-        return jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), found)
-
-    weights = even(weights, devices, mode="constant")
-    return cut(tiles.split, even(xs, devices)), cut(tiles.split_weights, weights)

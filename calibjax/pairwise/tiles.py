@@ -1,6 +1,8 @@
 """Tiles of pairs: cutting, visiting, adding up."""
 
 import functools
+import math
+import os
 from collections.abc import Callable
 
 import jax
@@ -11,12 +13,81 @@ from jax.typing import ArrayLike
 from calibjax._pytree import PyTree
 
 TILE_SIZE = 128  # a tile of float64 fits the cache of a core
+_MANY_TILES = 8  # as many in a row before they grow: half of each tile on the diagonal is lost
+_CORES = 4  # that a tile of twice that length keeps busy
+_ACCELERATOR_TILE_SIZE = 4096
+_ACCELERATOR_ENTRIES = 2**26  # components of all pairs of a tile, in case none of them is fused
 _LANES = 16  # lengths of tiles are multiples of it, or loops are not vectorised to the end
 
 
 def length_of(xs: PyTree) -> int:
     """Number of samples: the length of the leading axis."""
     return jax.tree.leaves(xs)[0].shape[0]
+
+
+def sample_size(xs: PyTree) -> int:
+    """Number of components of one sample."""
+    return sum(math.prod(jnp.shape(leaf)[1:]) for leaf in jax.tree.leaves(xs))
+
+
+def num_cores() -> int:
+    """Number of cores that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def default_tile_size(
+    platform: str, num_samples: int, sample_size: int = 1, *, cores: int | None = None
+) -> int:
+    """Largest number of rows and columns of a tile, as `pairwise` chooses it.
+
+    On CPUs the values of a tile stay in the caches, and its rows are shared among the cores: 128,
+    and for many samples 256, or more on more than four cores. Accelerators want few large steps:
+    4096, and less if samples have many components, so that a tile needs less than a gigabyte even
+    if the compiler fuses nothing.
+
+    Args:
+        platform: "cpu", or any other name that JAX has for a platform.
+        num_samples: n.
+        sample_size: number of components of a sample.
+        cores: cores that share a tile, all that the process may use if None; CPUs only.
+
+    >>> from calibjax.pairwise import default_tile_size
+    >>> default_tile_size("cpu", 1000), default_tile_size("cpu", 10**5, cores=64)
+    (128, 1024)
+    >>> default_tile_size("cuda", 10**5), default_tile_size("cuda", 10**5, sample_size=1000)
+    (4096, 256)
+    """
+    if platform == "cpu":
+        busy = max(1.0, (num_cores() if cores is None else cores) / _CORES)
+        largest = 2 * TILE_SIZE * 2 ** math.ceil(math.log2(busy) / 2)
+        largest = min(largest, num_samples // _MANY_TILES)
+    else:
+        fitting = math.isqrt(_ACCELERATOR_ENTRIES // max(1, sample_size))
+        largest = min(_ACCELERATOR_TILE_SIZE, fitting)
+    return max(TILE_SIZE, 2 ** (max(1, largest).bit_length() - 1))
+
+
+def by_platform(
+    evaluate: Callable[..., PyTree], tile_size: int | None, xs: PyTree, *operands: PyTree
+) -> PyTree:
+    """Value evaluate(tile size, *operands) with the size for the platform where it is computed.
+
+    Args:
+        evaluate: what to compute, with the same result for every size.
+        tile_size: size that the user has chosen, or None.
+        xs: samples that are cut into tiles.
+        *operands: arguments of `evaluate`.
+    """
+    shape = length_of(xs), sample_size(xs)
+    sizes = {platform: default_tile_size(platform, *shape) for platform in ("cpu", "cuda")}
+    if tile_size is not None:
+        return evaluate(tile_size, *operands)
+    if shape[0] <= min(sizes.values()):  # one tile anyway
+        return evaluate(TILE_SIZE, *operands)
+    forms = {name: functools.partial(evaluate, size) for name, size in sizes.items()}
+    return lax.platform_dependent(*operands, cpu=forms["cpu"], default=forms["cuda"])
 
 
 def split(xs: PyTree, tile_size: int) -> PyTree:
@@ -26,6 +97,8 @@ def split(xs: PyTree, tile_size: int) -> PyTree:
     with copies of the last sample, so that pair functions are only evaluated where they are
     defined.
     """
+    if not jax.tree.leaves(xs):
+        return xs
     num_samples = length_of(xs)
     num_tiles = -(-num_samples // tile_size)
     length = -(-num_samples // num_tiles)

@@ -6,7 +6,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from calibjax import _checks
-from calibjax.plotting.figures import CURVE_COLORS, GRAY, axes_to_draw_on, shown_values
+from calibjax.plotting.figures import (
+    CURVE_COLORS,
+    CURVE_STYLES,
+    GRAY,
+    axes_to_draw_on,
+    finished,
+    shown_values,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -121,19 +128,17 @@ def _draw(
     curves = _shown_curves(curves, x.size)
     is_new = axis is None
     axis = axes_to_draw_on(axis, (4.8, 3.6))
-    for color, (name, runs) in zip(CURVE_COLORS, curves.items(), strict=False):
+    looks = zip(CURVE_COLORS, CURVE_STYLES, strict=True)
+    for (color, line), (name, runs) in zip(looks, curves.items(), strict=False):
         mean = runs.mean(0)
-        axis.plot(x, mean, color=color, linewidth=1.5, label=name)
+        axis.plot(x, mean, color=color, linestyle=line, linewidth=1.5, label=name)
         if len(runs) > 1:
             half = runs.std(0, ddof=1)
             axis.fill_between(x, mean - half, mean + half, color=color, alpha=0.18, linewidth=0)
     if baseline is not None:
         axis.axhline(0, color=GRAY, linewidth=1, linestyle="--", label=baseline)
     axis.set(xscale="log", xlabel=xlabel, ylabel=ylabel)
-    if is_new:
-        axis.spines[["top", "right"]].set_visible(False)
-        axis.figure.legend(loc="outside upper center", ncols=3, frameon=False, fontsize="small")
-    return axis
+    return finished(axis, is_new)
 
 
 def _shown_curves(curves: Any, num_points: int) -> dict[str, np.ndarray]:

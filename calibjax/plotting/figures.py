@@ -1,16 +1,20 @@
 """Where the figures are drawn: matplotlib, its Axes, and the values that are shown."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from jax.typing import ArrayLike
 
 from calibjax import _checks, _extras
+from calibjax.hypothesis_tests.result import CalibrationTestResult
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 BLUE, RED, BLACK, GRAY = "#2b6ca3", "#c8432b", "#222222", "#8c8c8c"
+LIGHT_BAND, BAND, BARS = "#cfdfec", "#8db3d3", "#c9c9c9"
+# Colour maps: from zero upwards, and with zero in the middle.
+SEQUENTIAL, DIVERGING = "viridis_r", "coolwarm"
 # The "muted" colours of Paul Tol (2021), Colour schemes, which the colour-blind can tell apart.
 CURVE_COLORS = (
     "#332288",
@@ -23,6 +27,10 @@ CURVE_COLORS = (
     "#999933",
     "#AA4499",
 )
+# Beside the colours, for prints without them.
+CURVE_MARKERS = "osD^vP<X>"
+CURVE_STYLES = ("-", "--", "-.", ":", (0, (5, 1)), (0, (3, 1, 1, 1)), (0, (1, 1)), "-", "--")
+_CONSTANT = 1e-9  # values that differ by less, relative to their size, are one value
 
 
 def axes_to_draw_on(axis: "Axes | None", size: tuple[float, float]) -> "Axes":
@@ -47,6 +55,36 @@ def axes_to_draw_on(axis: "Axes | None", size: tuple[float, float]) -> "Axes":
     return axis
 
 
+def finished(
+    axis: "Axes", is_new: bool, *, ncols: int = 3, handles: list[Any] | None = None
+) -> "Axes":
+    """The Axes; on a new figure without a frame, and with a legend above it.
+
+    Args:
+        axis: the Axes, with everything drawn.
+        is_new: whether the figure is new.
+        ncols: columns of the legend.
+        handles: what the legend shows, by default everything that has a label; none if empty.
+    """
+    if not is_new:
+        return axis
+    axis.spines[["top", "right"]].set_visible(False)
+    handles = axis.get_legend_handles_labels()[0] if handles is None else handles
+    if handles:
+        style = {"frameon": False, "fontsize": "small", "ncols": ncols}
+        axis.figure.legend(handles=handles, loc="outside upper center", **style)
+    return axis
+
+
+def check_result(result: Any, entries: str, test: str) -> None:
+    """Refuses what is not the result of the test whose entries belong to these things."""
+    if not isinstance(result, CalibrationTestResult) or result.entries != entries:
+        got = _checks.described(result)
+        if isinstance(result, CalibrationTestResult):
+            got += f" of {result.entries}" if result.entries else " of another test"
+        raise TypeError(f"result: expected what {test} returns, got {got}")
+
+
 def shown_values(name: str, values: ArrayLike) -> np.ndarray:
     """The values as a NumPy array, finite ones.
 
@@ -62,3 +100,13 @@ def shown_values(name: str, values: ArrayLike) -> np.ndarray:
     _checks.real(name, values)
     _checks.finite(name, values)
     return np.asarray(values)
+
+
+def bin_edges(values: np.ndarray, num_bins: int) -> np.ndarray:
+    """Edges of bins between the smallest and the largest value; around it if there is only one."""
+    low, high = values.min(), values.max()
+    size = max(abs(low), abs(high))
+    if high - low <= _CONSTANT * size:
+        margin = size / 2 if size > 0 else 0.5
+        low, high = low - margin, high + margin
+    return np.linspace(low, high, num_bins + 1)

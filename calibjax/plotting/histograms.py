@@ -1,16 +1,22 @@
-"""Histograms of calibration error estimates."""
+"""Histograms of calibration error estimates, and of how sharp predictions are."""
 
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from calibjax import _checks
-from calibjax.plotting.figures import BLACK, BLUE, RED, axes_to_draw_on, shown_values
+from calibjax.plotting.figures import (
+    BLACK,
+    BLUE,
+    RED,
+    axes_to_draw_on,
+    bin_edges,
+    finished,
+    shown_values,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-
-_CONSTANT = 1e-9  # estimates that differ by less, relative to their size, are one value
 
 
 def estimate_histogram(
@@ -57,23 +63,65 @@ def estimate_histogram(
     bins = _checks.size_in_range("bins", bins, 1, 2**24)
     is_new = axis is None
     axis = axes_to_draw_on(axis, (4.8, 3.2))
-    heights, edges = np.histogram(values, _edges(values, bins))
+    heights, edges = np.histogram(values, bin_edges(values, bins))
     axis.stairs(heights, edges, fill=True, color=BLUE, alpha=0.55, label="estimates")  # one path
     axis.axvline(values.mean(), color=BLACK, linewidth=1.5, label="mean")
     if true_value is not None:
         axis.axvline(true_value, color=RED, linewidth=1.5, linestyle="--", label="true value")
     axis.set(xlabel="calibration error estimate", ylabel="data sets")
-    if is_new:
-        axis.spines[["top", "right"]].set_visible(False)
-        axis.figure.legend(loc="outside upper center", ncols=3, frameon=False)
-    return axis
+    return finished(axis, is_new)
 
 
-def _edges(values: np.ndarray, num_bins: int) -> np.ndarray:
-    """Edges of bins between the smallest and the largest value; around it if there is only one."""
-    low, high = values.min(), values.max()
-    size = max(abs(low), abs(high))
-    if high - low <= _CONSTANT * size:
-        margin = size / 2 if size > 0 else 0.5
-        low, high = low - margin, high + margin
-    return np.linspace(low, high, num_bins + 1)
+def sharpness_histogram(
+    values: Any,
+    *,
+    xlabel: str = "width of the central 90 % interval",
+    bins: int = 30,
+    axis: "Axes | None" = None,
+) -> "Axes":
+    """Histogram of how sharp the predictions are, with the median (solid).
+
+    Sharpness says nothing about calibration: draw it beside what does.
+
+    All artists have labels for a legend; a new figure has one.
+
+    Args:
+        values: `scores.interval_widths`, or confidences of classes, which `estimators.top_label`
+            returns, an array or a batch of `Bernoulli`s, [n].
+        xlabel: what the values are, with their unit.
+        bins: number of bars, of equal width between the smallest and the largest value.
+        axis: matplotlib Axes to draw on; by default that of a new figure, `.figure` of the
+            result, which pyplot does not know of: nothing is shown, and nothing has to be closed.
+
+    Returns:
+        The Axes.
+
+    Raises:
+        ImportError: if matplotlib is not installed.
+        TypeError: if an argument is of the wrong kind.
+        ValueError: if there are no values, one is negative or not finite, or `bins` is below 1.
+
+    Cost: O(n).
+
+    References: Gneiting, Balabdaoui and Raftery (2007), Probabilistic forecasts, calibration and
+    sharpness, §3.3.
+
+    >>> import jax.numpy as jnp
+    >>> axis = sharpness_histogram(jnp.array([1.0, 1.5, 1.5, 3.0]), bins=2, xlabel="width in °C")
+    >>> print(axis.patches[0].get_data().values, axis.lines[0].get_label())
+    [3 1] median 1.5
+    """
+    values = getattr(values, "probs", values)
+    values = shown_values("values", values).astype(np.float64)
+    _checks.shape("values", values, (None,), "[n]")
+    _checks.leading_size("values", values)
+    _checks.refuse_where(values < 0, "values", "values >= 0", values)
+    bins = _checks.size_in_range("bins", bins, 1, 2**24)
+    is_new = axis is None
+    axis = axes_to_draw_on(axis, (4.8, 3.2))
+    heights, edges = np.histogram(values, bin_edges(values, bins))
+    axis.stairs(heights, edges, fill=True, color=BLUE, alpha=0.55, label="predictions")
+    median = np.median(values)
+    axis.axvline(median, color=BLACK, linewidth=1.5, label=f"median {median:.3g}")
+    axis.set(xlabel=xlabel, ylabel="predictions")
+    return finished(axis, is_new)

@@ -7,7 +7,15 @@ from jax.typing import ArrayLike
 
 from calibjax import _checks
 from calibjax._pytree import PyTree
-from calibjax.plotting.figures import BLACK, BLUE, axes_to_draw_on, shown_values
+from calibjax.plotting.figures import (
+    BLACK,
+    BLUE,
+    DIVERGING,
+    SEQUENTIAL,
+    axes_to_draw_on,
+    finished,
+    shown_values,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -31,7 +39,8 @@ def local_error_map(
     """Map of local calibration errors: a point for each sample, coloured by its error.
 
     Absolute errors run from yellow (0) to violet; signed ones from blue (confidences too low) over
-    grey (0) to red (too high), on a scale with zero in its middle.
+    grey (0) to red (too high), on a scale with zero in its middle. Without colours both signs look
+    alike: draw absolute errors for prints in grey.
 
     A local error is the mean of few samples where the kernel is narrow, and far from zero by
     chance there. With `effective_sizes` points fade whose error is of fewer than 30 samples; with
@@ -82,7 +91,7 @@ def local_error_map(
     axis = axes_to_draw_on(axis, (5.4, 4.4))
     area = float(np.clip(3e4 / errors.size, 3, 36))  # in square points, 1/72 inch wide
     style = {"s": area, "linewidths": 0, "alpha": opacity, "rasterized": True, "label": "samples"}
-    scale = {"cmap": "coolwarm", "vmin": -limit} if signed else {"cmap": "viridis_r", "vmin": 0}
+    scale = {"cmap": DIVERGING, "vmin": -limit} if signed else {"cmap": SEQUENTIAL, "vmin": 0}
     points = axis.scatter(*features.T, c=errors, vmax=limit, **scale, **style)
     style = {"s": area + 10, "linewidths": 0.8, "rasterized": True, "label": f"p ≤ {level:g}"}
     if np.any(chosen):
@@ -90,15 +99,11 @@ def local_error_map(
     axis.set(xlabel="first feature", ylabel="second feature")
     beyond = "neither" if np.abs(errors).max() <= limit else "both" if signed else "max"
     axis.figure.colorbar(points, ax=axis, label=_LABELS[signed], extend=beyond)
-    if is_new:
-        axis.spines[["top", "right"]].set_visible(False)
-    if is_new and np.any(chosen):
-        axis.figure.legend(handles=axis.collections[1:], loc="outside upper center", frameon=False)
-    return axis
+    return finished(axis, is_new, handles=axis.collections[1:])  # of what is significant, if any
 
 
 def local_error_distribution(
-    errors: ArrayLike, *, signed: bool = False, bin_error: Any = None, axis: Any = None
+    errors: ArrayLike, *, signed: bool = False, bin_error: Any = None, axis: "Axes | None" = None
 ) -> "Axes":
     """Empirical distribution function of local calibration errors.
 
@@ -150,10 +155,7 @@ def local_error_distribution(
         style = {"color": BLACK, "linewidth": 1.5, "linestyle": "--", "label": "error of the bin"}
         axis.axvline(bin_error, **style)
     axis.set(xlabel=_LABELS[signed], ylabel="share of samples", ylim=(0, 1.02))
-    if is_new:
-        axis.spines[["top", "right"]].set_visible(False)
-        axis.figure.legend(loc="outside upper center", ncols=2, frameon=False)
-    return axis
+    return finished(axis, is_new, ncols=2)
 
 
 def _shown_errors(name: str, values: ArrayLike, signed: bool) -> np.ndarray:

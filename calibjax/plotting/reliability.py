@@ -7,14 +7,24 @@ import numpy as np
 
 from calibjax import _checks
 from calibjax.estimators.reliability import ReliabilityCurve
-from calibjax.plotting.figures import BLACK, BLUE, GRAY, RED, axes_to_draw_on, shown_values
+from calibjax.plotting.figures import (
+    BAND,
+    BLACK,
+    BLUE,
+    GRAY,
+    LIGHT_BAND,
+    RED,
+    axes_to_draw_on,
+    finished,
+    shown_values,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 
 def reliability_diagram(
-    curve: ReliabilityCurve, axis: "Axes | None" = None, *, show_counts: bool = True
+    curve: ReliabilityCurve, *, show_counts: bool = True, axis: "Axes | None" = None
 ) -> "Axes":
     """Reliability diagram: observed frequencies over predicted probabilities.
 
@@ -27,10 +37,10 @@ def reliability_diagram(
 
     Args:
         curve: what `estimators.reliability_curve` returned, of one data set and outside of `jit`.
-        axis: matplotlib Axes to draw on; by default that of a new figure, `.figure` of the
-            result, which pyplot does not know of: nothing is shown, and nothing has to be closed.
         show_counts: whether to show the counts, in inset Axes (`.child_axes[0]` of the result)
             below the diagram.
+        axis: matplotlib Axes to draw on; by default that of a new figure, `.figure` of the
+            result, which pyplot does not know of: nothing is shown, and nothing has to be closed.
 
     Returns:
         The Axes.
@@ -68,10 +78,7 @@ def reliability_diagram(
     axis.set(xlabel="predicted probability", ylabel="observed frequency")
     if show_counts:
         _draw_counts(axis, shown, width)
-    if is_new:
-        axis.spines[["top", "right"]].set_visible(False)
-        axis.figure.legend(loc="outside upper center", ncols=2, frameon=False, fontsize="small")
-    return axis
+    return finished(axis, is_new, ncols=2)
 
 
 def _shown(curve: Any) -> ReliabilityCurve:
@@ -91,8 +98,8 @@ def _shown(curve: Any) -> ReliabilityCurve:
 def _draw_bands(axis: "Axes", curve: ReliabilityCurve, width: float) -> None:
     """Bars from the lower to the upper ends."""
     for name, lower, upper, color in (
-        ("all bins", curve.simultaneous_lower, curve.simultaneous_upper, "#cfdfec"),
-        ("each bin", curve.pointwise_lower, curve.pointwise_upper, "#8db3d3"),
+        ("all bins", curve.simultaneous_lower, curve.simultaneous_upper, LIGHT_BAND),
+        ("each bin", curve.pointwise_lower, curve.pointwise_upper, BAND),
     ):
         label = f"{100 * curve.level:.4g} % band: {name}"
         style = {"color": color, "linewidth": width, "capstyle": "butt", "zorder": 2}

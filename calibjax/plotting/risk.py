@@ -7,7 +7,15 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from calibjax import _checks
-from calibjax.plotting.figures import BLUE, CURVE_COLORS, RED, axes_to_draw_on, shown_values
+from calibjax.plotting.figures import (
+    BLUE,
+    CURVE_COLORS,
+    CURVE_MARKERS,
+    RED,
+    axes_to_draw_on,
+    finished,
+    shown_values,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -36,7 +44,8 @@ def risk_curve(
 
     The bars are those of each risk, which the hyperparameters have in common for the most part:
     differences of risks vary much less. The axis is logarithmic where all hyperparameters are
-    positive and the largest is at least 50 times the smallest.
+    positive and the largest is at least 50 times the smallest. The curve and the marked place have
+    labels for a legend; a new figure has one.
 
     Args:
         hyperparameters: the grid, [k].
@@ -72,7 +81,8 @@ def risk_curve(
     mean, half = _mean_and_half(risks, errors, x.size)
     if marked is not None:
         marked = float(_shown_scalar("marked", marked))
-    axis = _new_or_given(axis, (4.8, 3.2))
+    is_new = axis is None
+    axis = axes_to_draw_on(axis, (4.8, 3.2))
     order = np.argsort(x)  # grids may be joined from two
     style = {"color": BLUE, "linewidth": 1.5, "marker": "o", "markersize": 3.5, "label": "risk"}
     axis.plot(x[order], mean[order], **style)
@@ -80,10 +90,10 @@ def risk_curve(
         style = {"fmt": "none", "ecolor": BLUE, "elinewidth": 0.9, "capsize": 2.5}
         axis.errorbar(x[order], mean[order], half[order], **style)
     if marked is not None:
-        axis.axvline(marked, color=RED, linewidth=1, linestyle="--", label="marked")
+        axis.axvline(marked, color=RED, linewidth=1, linestyle="--", label=f"{xlabel} {marked:.3g}")
     is_geometric = x.min() > 0 and x.max() >= _GEOMETRIC * x.min()
     axis.set(xscale="log" if is_geometric else "linear", xlabel=xlabel, ylabel=ylabel)
-    return axis
+    return finished(axis, is_new)
 
 
 def estimate_comparison(
@@ -139,25 +149,15 @@ def estimate_comparison(
         if name not in estimates:
             raise ValueError(f"errors: expected names of {list(estimates)}, got {name!r}")
     is_new = axis is None
-    axis = _new_or_given(axis, (1.6 + 1.1 * len(models), 3.4))
+    axis = axes_to_draw_on(axis, (1.6 + 1.1 * len(models), 3.4))
     step = 0.8 / len(estimates)
     for i, (name, values) in enumerate(estimates.items()):
         x = np.arange(len(models)) + step * (i - (len(estimates) - 1) / 2)
         style = {"color": CURVE_COLORS[i], "elinewidth": 0.9, "capsize": 2.5, "label": name}
-        axis.errorbar(x, values, errors.get(name), fmt="o", markersize=4, **style)
+        axis.errorbar(x, values, errors.get(name), fmt=CURVE_MARKERS[i], markersize=4, **style)
     axis.set_xticks(np.arange(len(models)), list(map(str, models)))
     axis.set(ylabel=ylabel, xlim=(-0.5, len(models) - 0.5))
-    if is_new:
-        axis.figure.legend(loc="outside upper center", ncols=3, frameon=False, fontsize="small")
-    return axis
-
-
-def _new_or_given(axis: "Axes | None", size: tuple[float, float]) -> "Axes":
-    is_new = axis is None
-    axis = axes_to_draw_on(axis, size)
-    if is_new:
-        axis.spines[["top", "right"]].set_visible(False)
-    return axis
+    return finished(axis, is_new)
 
 
 def _mean_and_half(

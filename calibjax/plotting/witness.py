@@ -8,7 +8,17 @@ from jax.typing import ArrayLike
 
 from calibjax import _checks
 from calibjax.hypothesis_tests.result import CalibrationTestResult
-from calibjax.plotting.figures import BLACK, BLUE, GRAY, RED, axes_to_draw_on, shown_values
+from calibjax.plotting.figures import (
+    BLACK,
+    BLUE,
+    DIVERGING,
+    GRAY,
+    RED,
+    axes_to_draw_on,
+    check_result,
+    finished,
+    shown_values,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -28,7 +38,8 @@ def witness_map(
     """Map of where a model is wrong: the witness in units of its standard errors.
 
     Scalar predictions have a map over predicted mean and residual, target − predicted mean: red
-    where targets are more frequent than predicted, blue where they are less frequent. The region
+    where targets are more frequent than predicted, blue and with dashed contours where they are
+    less frequent. The region
     of the locations with an adjusted p-value ≤ `level` is outlined: for a calibrated model there is
     any such region with probability at most `level`. Class predictions have a signed bar for each
     location, grey where it is not significant.
@@ -97,11 +108,7 @@ def witness_map(
 def _shown(result: Any, level: float) -> tuple[np.ndarray, np.ndarray]:
     """Witness in standard errors, and where it is significant, [J] each."""
     _checks.proportion("level", level)
-    if not isinstance(result, CalibrationTestResult) or result.adjusted_pvalue is None:
-        raise TypeError(
-            "result: expected what hypothesis_tests.witness_test returns, got "
-            f"{_checks.described(result)}"
-        )
+    check_result(result, "locations", "hypothesis_tests.witness_test")
     witness = shown_values("result.estimate", result.estimate)
     _checks.shape("result.estimate", witness, (None,), "[J], the witness of one data set")
     errors = shown_values("result.null_size", result.null_size)
@@ -116,13 +123,16 @@ def _draw_map(
 ) -> "Axes":
     """Colours between the locations, the outline of the region, and the locations as dots."""
     from matplotlib.lines import Line2D
+    from matplotlib.ticker import MaxNLocator
 
     is_new = axis is None
     axis = axes_to_draw_on(axis, (5.4, 4.4))
     limit = max(float(np.abs(sizes).max()), 1.0)
     steps = np.linspace(-limit, limit, _NUM_LEVELS + 1)
     x, y = points.T
-    colors = axis.tricontourf(x, y, sizes, levels=steps, cmap="coolwarm")
+    colors = axis.tricontourf(x, y, sizes, levels=steps, cmap=DIVERGING)
+    # Dashed where negative, for prints without colours.
+    axis.tricontour(x, y, sizes, levels=steps[1::2], colors=GRAY, linewidths=0.7)
     style = {"linestyle": "none", "marker": ".", "color": GRAY, "markersize": 2}
     axis.plot(*points.T, label="locations", **style)
     handles = []
@@ -136,10 +146,8 @@ def _draw_map(
         handles = [Line2D([], [], color=BLACK, marker=".", linewidth=1.6, label="significant")]
     axis.axhline(0, color=GRAY, linewidth=0.8, linestyle="--")
     axis.set(xlabel="predicted mean", ylabel="target - predicted mean")
-    axis.figure.colorbar(colors, ax=axis, label=_LABEL, format="%.2g")
-    if is_new and handles:
-        axis.figure.legend(handles=handles, loc="outside upper center", frameon=False)
-    return axis
+    axis.figure.colorbar(colors, ax=axis, label=_LABEL, ticks=MaxNLocator(7), format="%.2g")
+    return finished(axis, is_new, handles=handles)
 
 
 def _draw_bars(
@@ -165,7 +173,4 @@ def _draw_bars(
     axis.set_xticks(places, names, fontsize="small")
     axis.axhline(0, color=BLACK, linewidth=0.8)
     axis.set(ylabel=_LABEL)
-    if is_new:
-        axis.spines[["top", "right"]].set_visible(False)
-        axis.figure.legend(loc="outside upper center", ncols=3, frameon=False, fontsize="small")
-    return axis
+    return finished(axis, is_new)

@@ -2,9 +2,9 @@
 
 import jax
 import jax.numpy as jnp
-from jax import lax
 
 from calibjax import _checks
+from calibjax._isotonic import isotonic_means
 from calibjax._pytree import record
 from calibjax.recalibration.base import ConfidenceRecalibrator
 
@@ -73,34 +73,13 @@ class IsotonicRegression(ConfidenceRecalibrator):
 
 @jax.jit
 def _pooled(confidences: jax.Array, correct: jax.Array) -> IsotonicMap:
-    """Pools all adjacent violators at once, until none are left."""
+    """The map, from samples in any order."""
     order = jnp.argsort(confidences)
     thresholds = confidences[order]
-    # Sums of zeros and ones are exact, and so are their differences.
-    sums = jnp.pad(jnp.cumsum(correct[order]), (1, 0))
-
-    def pool(state: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
-        is_start, _ = state
-        means, first = _block_means(lax.stop_gradient(sums), is_start)
-        rises = (first == 0) | (means[first - 1] < means)
-        return is_start & rises, jnp.any(is_start & ~rises)
-
-    is_start = jnp.pad(thresholds[1:] != thresholds[:-1], (1, 0), constant_values=True)
-    is_start, _ = lax.while_loop(lambda state: state[1], pool, (is_start, jnp.array(True)))
-    values, _ = _block_means(sums, is_start)
+    values = isotonic_means(thresholds, correct[order])
     # Traced numbers may be invalid (no probabilities, neither 0 nor 1); NaN is sorted to the end.
-    is_bad = jnp.isnan(thresholds[-1] + sums[-1])
+    is_bad = jnp.isnan(thresholds[-1] + jnp.sum(correct))
     return IsotonicMap(*(jnp.where(is_bad, jnp.nan, x) for x in (thresholds, values)))
-
-
-def _block_means(sums: jax.Array, is_start: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Mean over the block of each position, and the first position of the block, [n] each."""
-    n = is_start.size
-    positions = jnp.arange(n, dtype=jnp.int32)
-    first = lax.cummax(jnp.where(is_start, positions, 0))
-    starts_after = jnp.append(jnp.where(is_start, positions, n)[1:], n)
-    end = lax.cummin(starts_after, reverse=True)
-    return (sums[end] - sums[first]) / (end - first), first
 
 
 @jax.jit

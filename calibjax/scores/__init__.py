@@ -7,6 +7,11 @@ The calibration errors that are often reported as scores, ECE and MCE, are `esti
 `estimators.mce`, applied to the result of `estimators.top_label` for the confidences alone.
 """
 
+from calibjax.scores.decomposition import (
+    ScoreDecomposition,
+    brier_decomposition,
+    crps_decomposition,
+)
 from calibjax.scores.group_wise import group_wise_mce, max_group_wise_mce
 from calibjax.scores.point import accuracy, mean_squared_error
 from calibjax.scores.proper import brier_score, negative_log_likelihood
@@ -18,13 +23,18 @@ from calibjax.scores.rejection import (
     rejection_curve,
     reward_improvement,
 )
+from calibjax.scores.sharpness import interval_widths
 
 __all__ = [
+    "ScoreDecomposition",
     "accuracy",
+    "brier_decomposition",
     "brier_score",
     "crps",
+    "crps_decomposition",
     "decision_cost",
     "group_wise_mce",
+    "interval_widths",
     "max_group_wise_mce",
     "mean_squared_error",
     "negative_log_likelihood",

@@ -5,16 +5,14 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax.typing import ArrayLike
 
 from calibjax import _checks
 from calibjax._arithmetic import floating_dtype
 from calibjax.distributions import Quantiles
 from calibjax.distributions.base import Distribution
+from calibjax.estimators.probability_integral import checked_levels
 from calibjax.scores.base import checked_samples, mean_over_samples
-
-_LEVELS = tuple(np.arange(1, 20) / 20)
 
 
 def pinball_loss(
@@ -58,9 +56,7 @@ def pinball_loss(
         return mean_over_samples(_loss_of_quantiles, checked_samples(predictions, targets))
     predictions, targets = checked_samples(predictions, targets, "icdf")
     _checks.shape("targets", targets, (None,), "[n]: only numbers have quantiles")
-    levels = _checked_levels(_LEVELS if levels is None else levels).astype(
-        floating_dtype(predictions)
-    )
+    levels = checked_levels(levels).astype(floating_dtype(predictions))
 
     def loss(p: Any, y: jax.Array) -> jax.Array:
         return _loss_of_quantiles(Quantiles(levels, jax.vmap(p.icdf)(levels)), y)
@@ -71,10 +67,3 @@ def pinball_loss(
 def _loss_of_quantiles(p: Quantiles, y: jax.Array) -> jax.Array:
     excess = y - p.values
     return jnp.mean(jnp.where(excess > 0, p.levels * excess, (p.levels - 1) * excess))
-
-
-def _checked_levels(levels: Any) -> jax.Array:
-    levels = _checks.floating("levels", _checks.as_arrays("levels", levels))
-    _checks.shape("levels", levels, (None,), "[L]")
-    _checks.leading_size("levels", levels)
-    return _checks.proportions("levels", levels)

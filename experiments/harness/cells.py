@@ -18,8 +18,8 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
+from calibjax._files import write
 from experiments.harness import data_files
-from experiments.harness.files import write
 from experiments.harness.messages import log
 
 BLOCK = 500  # data sets whose keys come from one name

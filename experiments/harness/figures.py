@@ -11,8 +11,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
+from calibjax._files import write
 from calibjax.plotting.figures import CURVE_COLORS
-from experiments.harness.files import write
 from experiments.harness.messages import log
 
 COLORS = CURVE_COLORS  # which the colour-blind can tell apart

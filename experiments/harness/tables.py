@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from experiments.harness.files import write
+from calibjax._files import write
 from experiments.harness.messages import log
 
 

@@ -327,7 +327,7 @@ def test_traced_levels_are_refused():
 )
 def test_ranks_are_those_of_the_decimal_level(num_samples, level, expected):
     """(1 - 0.9) / 2 * 20 is below 1 in floating-point numbers."""
-    from calibjax.estimators.reliability import _checked_ranks
+    from calibjax.estimators.bands import checked_ranks
 
     for number in (level, np.float64(level), jnp.asarray(level)):
-        assert _checked_ranks(number, num_samples) == (level, num_samples, expected)
+        assert checked_ranks(number, num_samples) == (level, num_samples, expected)

@@ -10,6 +10,7 @@ import pytest
 from matplotlib.figure import Figure
 
 from calibjax import plotting
+from calibjax.distributions import Bernoulli
 
 VALUES = np.random.default_rng(0).normal(0.1, 0.02, 1000)
 
@@ -143,3 +144,17 @@ def test_pyplot_is_never_imported():
         print("matplotlib.pyplot" in sys.modules)
     """
     assert run(code) == "False\n"
+
+
+def test_sharpness():
+    widths = np.array([1.0, 2.0, 2.5, 4.0])
+    axis = plotting.sharpness_histogram(widths, bins=3, xlabel="width (m)")
+    np.testing.assert_array_equal(axis.patches[0].get_data().values, np.histogram(widths, 3)[0])
+    np.testing.assert_array_equal(lines(axis)["median 2.25"].get_xdata(), 2.25)
+    assert axis.get_xlabel() == "width (m)"
+    confidences = plotting.sharpness_histogram(Bernoulli(np.array([0.5, 0.9])), bins=2)
+    np.testing.assert_array_equal(confidences.patches[0].get_data().values, [1, 1])
+    with pytest.raises(ValueError, match=r"values: expected values >= 0, got values\[1\] = -1"):
+        plotting.sharpness_histogram(np.array([1.0, -1.0]))
+    with pytest.raises(ValueError, match=r"values: expected shape \[n\]"):
+        plotting.sharpness_histogram(np.ones((2, 2)))

@@ -76,7 +76,7 @@ def test_counts_below_the_diagram():
 def test_layouts_leave_room_for_the_counts(size):
     figure = Figure(figsize=size, layout="constrained")
     for axis in figure.subplots(1, 2):
-        plotting.reliability_diagram(CURVE, axis)
+        plotting.reliability_diagram(CURVE, axis=axis)
     size_of_png(axis)
     for axis in figure.axes:
         label = axis.child_axes[0].xaxis.label.get_window_extent()
@@ -86,7 +86,7 @@ def test_layouts_leave_room_for_the_counts(size):
 def test_without_counts_on_given_axes():
     figure = Figure(layout="constrained")
     left, right = figure.subplots(1, 2)
-    assert plotting.reliability_diagram(CURVE, right, show_counts=False) is right
+    assert plotting.reliability_diagram(CURVE, axis=right, show_counts=False) is right
     assert (right.get_xlabel(), right.get_ylabel()) == (
         "predicted probability",
         "observed frequency",
@@ -94,7 +94,7 @@ def test_without_counts_on_given_axes():
     assert not right.child_axes
     assert not figure.legends
     assert not left.lines
-    plotting.reliability_diagram(CURVE, left)
+    plotting.reliability_diagram(CURVE, axis=left)
     size_of_png(left)
 
 
@@ -111,7 +111,6 @@ def test_only_what_there_is_gets_a_label():
             TypeError,
             "curve: expected what .*, got ndarray",
         ),
-        ((CURVE, Figure()), TypeError, "axis: expected a matplotlib Axes or None, got Figure"),
         (
             (jax.tree.map(lambda x: x[None], CURVE),),
             ValueError,
@@ -134,7 +133,9 @@ def test_wrong_arguments(arguments, error, message):
         plotting.reliability_diagram(*arguments)
 
 
-def test_show_counts_is_true_or_false():
+def test_other_options():
+    with pytest.raises(TypeError, match="axis: expected a matplotlib Axes or None, got Figure"):
+        plotting.reliability_diagram(CURVE, axis=Figure())
     with pytest.raises(TypeError, match="show_counts: expected True or False, got 1"):
         plotting.reliability_diagram(CURVE, show_counts=1)
 

@@ -31,7 +31,7 @@ def test_risks_of_runs():
     drawn, order = lines(axis), np.argsort(X)
     np.testing.assert_allclose(drawn["risk"].get_xdata(), X[order])
     np.testing.assert_allclose(drawn["risk"].get_ydata(), RUNS.mean(0)[order])
-    np.testing.assert_array_equal(drawn["marked"].get_xdata(), 0.1)
+    np.testing.assert_array_equal(drawn["hyperparameter 0.1"].get_xdata(), 0.1)
     half = RUNS.std(0, ddof=1)
     ends = np.stack([RUNS.mean(0) - half, RUNS.mean(0) + half], 1)[order]
     np.testing.assert_allclose(bars(axis)[0], ends)

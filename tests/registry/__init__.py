@@ -6,13 +6,17 @@ table of wrong values in the place of each argument.
 
 import functools
 
+from calibjax import plotting
 from tests.registry import (
     estimators,
+    evaluation,
     families,
     kernels,
     learned,
     scores,
+    streaming,
     tests_of_calibration,
+    with_sklearn,
 )
 from tests.registry.arguments import Call
 
@@ -21,7 +25,7 @@ _CORE = (
     "is called on one pair inside of `vmap` and, as its docstring says, checks no values; the "
     "functions that call it do"
 )
-_DRAWS = "draws only: its arguments are checked in tests/plotting, and nothing is computed"
+_DRAWS = "draws only: tests.plotting.test_uniform tries its arguments, and nothing is computed"
 _BASE = "is a base class, which raises NotImplementedError"
 _ENGINE = (
     "is the engine of pair sums, called with any function and pytree by those who checked them"
@@ -30,8 +34,10 @@ EXEMPT = {
     "distances.Distance": _BASE,
     "distributions.Distribution": _BASE,
     "distributions.constraints": "is a module",
+    "distributions.from_torch": "reads objects of torch: see tests/distributions/test_torch.py",
     "distributions.parameter": "declares a field of a class",
     "kernels.Kernel": _BASE,
+    "streaming.Accumulator": _BASE,
     "estimators.calibration_kernel": _CORE,
     "estimators.embedding_difference": _CORE,
     "kernels.centered_kernel": _CORE,
@@ -59,27 +65,24 @@ EXEMPT = {
             "weighted_sums",
         )
     },
-    **{
-        f"plotting.{name}": _DRAWS
-        for name in (
-            "bandwidth_curves",
-            "estimate_comparison",
-            "estimate_histogram",
-            "local_error_distribution",
-            "local_error_map",
-            "reliability_diagram",
-            "reward_curves",
-            "risk_curve",
-            "witness_map",
-        )
-    },
+    **{f"plotting.{name}": _DRAWS for name in plotting.__all__},
 }
 
 
 @functools.cache
 def calls() -> dict[str, Call]:
     """All calls by name."""
-    rooms = families, estimators, kernels, tests_of_calibration, learned, scores
+    rooms = (
+        families,
+        estimators,
+        kernels,
+        tests_of_calibration,
+        learned,
+        scores,
+        streaming,
+        with_sklearn,
+        evaluation,
+    )
     found: dict[str, Call] = {}
     for room in rooms:
         for call in room.calls():

@@ -82,6 +82,18 @@ def _data_frames(a: np.ndarray) -> list[Mutant]:
     ]
 
 
+def _tensors(a: np.ndarray) -> list[Mutant]:
+    """Where torch is installed, which nothing here needs."""
+    if importlib.util.find_spec("torch") is None or a.dtype.kind not in "if":
+        return []
+    import torch
+
+    found = [Mutant("tensor", torch.tensor(a), (a,))]
+    if a.dtype.kind == "f":
+        found.append(Mutant("tensor with gradient", torch.tensor(a, requires_grad=True)))
+    return found
+
+
 def _other_types(argument: Argument, a: np.ndarray) -> list[Mutant]:
     """Numbers of other types, the same or not."""
     found = []
@@ -148,7 +160,7 @@ def _shapes(a: np.ndarray) -> list[Mutant]:
 def of_array(argument: Argument, a: np.ndarray) -> list[Mutant]:
     values = [Mutant(w.name, w.value) for w in wrong_values(argument, a)]
     plain = [Mutant(name, value) for name, value in objects().items()]
-    others = _containers(a) + _data_frames(a) + _other_types(argument, a) + _shapes(a)
+    others = _containers(a) + _data_frames(a) + _tensors(a) + _other_types(argument, a) + _shapes(a)
     return values + plain + others
 
 

@@ -7,7 +7,7 @@ import numpy as np
 from calibjax import distances, distributions, estimators, scores
 from tests.registry import arguments as a
 from tests.registry.arguments import Call, call
-from tests.registry.families import BERNOULLI, CATEGORICAL, NORMAL
+from tests.registry.families import BERNOULLI, CATEGORICAL, FAMILIES, NORMAL
 
 _BINNING = estimators.UniformBins(3)
 _GROUPS = np.array([0, 1, 1, 0, 2, 1, 2, 0])
@@ -35,6 +35,8 @@ def _of_classes() -> list[Call]:
     for family, name in ((CATEGORICAL, "Categorical"), (BERNOULLI, "Bernoulli")):
         found.append(family.call("scores.brier_score", scores.brier_score, name))
         found.append(family.call("scores.accuracy", scores.accuracy, name))
+        covers = "scores.brier_decomposition scores.ScoreDecomposition"
+        found.append(family.call(covers, scores.brier_decomposition, name))
     found.append(
         CATEGORICAL.call(
             "scores.group_wise_mce",
@@ -87,6 +89,22 @@ def _from_numpyro() -> list[Call]:
     ]
 
 
+def _from_sklearn() -> list[Call]:
+    import sklearn.linear_model as sklearn
+
+    model = sklearn.BayesianRidge().fit(a.FEATURES, a.Y)
+    return [
+        call(
+            "distributions.from_sklearn",
+            lambda model: distributions.from_sklearn(model, a.FEATURES),
+            "model",
+            model=a.record(model),
+            compiled=False,
+            reason="a conversion of one object to another",
+        )
+    ]
+
+
 def _curves() -> list[Call]:
     def curve(predictions: Any, targets: Any, key: Any, **options: Any) -> Any:
         return estimators.reliability_curve(key, predictions, targets, **options)
@@ -106,6 +124,54 @@ def _curves() -> list[Call]:
     ]
 
 
+def _pit() -> list[Call]:
+    def pit(predictions: Any, targets: Any, key: Any) -> Any:
+        return estimators.pit_values(key, predictions, targets)
+
+    found = [
+        FAMILIES[name].call("estimators.pit_values", pit, name, key=a.key())
+        for name in ("Normal", "Poisson")
+    ]
+
+    def ranks(values: Any, targets: Any, key: Any) -> Any:
+        return pit(distributions.Samples(values), targets, key)
+
+    members = a.real(np.stack([a.LOC, a.LOC + 0.5, a.LOC - 1.0], 1), "predictions")
+    found.append(
+        call(
+            "estimators.pit_values",
+            ranks,
+            "Samples",
+            values=members,
+            targets=a.real(a.Y),
+            key=a.key(),
+        )
+    )
+    band = {"num_samples": a.integer(19), "level": a.proportion(0.9, "num_samples", traced=False)}
+    found.append(
+        call(
+            "estimators.pit_histogram estimators.PITHistogram",
+            estimators.pit_histogram,
+            key=a.key(),
+            values=a.unit(a.CONFIDENCES, without=a.ALONE),
+            num_bins=a.integer(4),
+            **band,
+        )
+    )
+    for name in ("quantile_coverage", "interval_coverage"):
+        found.append(
+            call(
+                f"estimators.{name} estimators.CoverageCurve",
+                getattr(estimators, name),
+                key=a.key(),
+                values=a.unit(a.CONFIDENCES, without=a.ALONE),
+                levels=a.positive(np.array([0.1, 0.5, 0.9]), without=(*a.ALONE, *a.OPTIONAL)),
+                **band,
+            )
+        )
+    return found
+
+
 def calls() -> list[Call]:
     """Calls of the scores and what is left."""
     quantiles = NORMAL.call(
@@ -117,4 +183,31 @@ def calls() -> list[Call]:
             without=("one row less", "one row more", "one row", "scalar", *a.OPTIONAL),
         ),
     )
-    return [*_decisions(), *_of_classes(), *_from_numpyro(), *_curves(), quantiles]
+    numbers = [
+        NORMAL.call(
+            "scores.crps_decomposition scores.ScoreDecomposition",
+            scores.crps_decomposition,
+            "",
+            num_thresholds=a.integer(5),
+            slow=True,
+        ),
+        call(
+            "scores.interval_widths",
+            lambda loc, scale, level: scores.interval_widths(
+                distributions.Normal(loc, scale), level=level
+            ),
+            loc=a.real(a.LOC, "predictions"),
+            scale=a.positive(a.SCALE, "predictions"),
+            level=a.proportion(0.9),
+        ),
+    ]
+    return [
+        *numbers,
+        *_decisions(),
+        *_of_classes(),
+        *_from_numpyro(),
+        *_from_sklearn(),
+        *_curves(),
+        *_pit(),
+        quantiles,
+    ]

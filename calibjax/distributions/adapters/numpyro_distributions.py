@@ -9,19 +9,11 @@ import jax.numpy as jnp
 
 from calibjax import _checks, _extras
 from calibjax._pytree import PyTree, record
-from calibjax.distributions.beta import Beta
+from calibjax.distributions.adapters.families import FAMILIES
 from calibjax.distributions.categorical import Bernoulli, Categorical
-from calibjax.distributions.dirichlet import Dirichlet
-from calibjax.distributions.gamma import Gamma
-from calibjax.distributions.laplace import Laplace
-from calibjax.distributions.log_normal import LogNormal
 from calibjax.distributions.mixture import Mixture
-from calibjax.distributions.multivariate_normal import MvNormal
 from calibjax.distributions.negative_binomial import NegativeBinomial
-from calibjax.distributions.normal import DiagNormal, Normal
-from calibjax.distributions.poisson import Poisson
-from calibjax.distributions.student_t import StudentT
-from calibjax.distributions.uniform import Uniform
+from calibjax.distributions.normal import DiagNormal
 
 
 @record
@@ -175,27 +167,20 @@ def _convert(distribution: Any) -> PyTree:
             return _wrap(distribution)
         base = _convert(distribution.base_dist)
         return DiagNormal(base.loc, base.scale)
-    # Our class, and numpyro's names of its parameters with their numbers of event dimensions.
-    record, parameters = {
-        numpyro.Normal: (Normal, {"loc": 0, "scale": 0}),
-        numpyro.Laplace: (Laplace, {"loc": 0, "scale": 0}),
-        numpyro.MultivariateNormal: (MvNormal, {"loc": 1, "covariance_matrix": 2}),
-        numpyro.CategoricalProbs: (Categorical, {"probs": 1}),
-        numpyro.CategoricalLogits: (Categorical, {"probs": 1}),
-        numpyro.BernoulliProbs: (Bernoulli, {"probs": 0}),
-        numpyro.BernoulliLogits: (Bernoulli, {"probs": 0}),
-        numpyro.Poisson: (Poisson, {"rate": 0}),
-        numpyro.Beta: (Beta, {"concentration1": 0, "concentration0": 0}),
-        numpyro.Dirichlet: (Dirichlet, {"concentration": 1}),
-        numpyro.StudentT: (StudentT, {"df": 0, "loc": 0, "scale": 0}),
-        numpyro.LogNormal: (LogNormal, {"loc": 0, "scale": 0}),
-        numpyro.Gamma: (Gamma, {"concentration": 0, "rate": 0}),
-        numpyro.Uniform: (Uniform, {"low": 0, "high": 0}),
-        numpyro.NegativeBinomial2: (NegativeBinomial, {"mean": 0, "concentration": 0}),
-    }.get(kind, (None, {}))
-    if record is None:
+    families = {
+        **{getattr(numpyro, name): family for name, family in FAMILIES.items()},
+        numpyro.CategoricalProbs: (Categorical, ("probs",)),
+        numpyro.CategoricalLogits: (Categorical, ("probs",)),
+        numpyro.BernoulliProbs: (Bernoulli, ("probs",)),
+        numpyro.BernoulliLogits: (Bernoulli, ("probs",)),
+        numpyro.NegativeBinomial2: (NegativeBinomial, ("mean", "concentration")),
+    }
+    if kind not in families:
         return _wrap(distribution)
-    return record(*(_full(getattr(distribution, k), batch, d) for k, d in parameters.items()))
+    record, parameters = families[kind]
+    axes = [field.metadata["constraint"].axes for field in dataclasses.fields(record)]
+    values = [getattr(distribution, name) for name in parameters]
+    return record(*(_full(v, batch, len(k)) for v, k in zip(values, axes, strict=True)))
 
 
 def _full(value: object, batch: tuple[int, ...], event_dim: int) -> jax.Array:

@@ -1,0 +1,8 @@
+"""`python -m calibjax FILE`."""
+
+import sys
+
+from calibjax.command_line import main
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,126 @@
+"""Options of the command line."""
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NoReturn
+
+from calibjax.command_line.columns import TASKS
+
+DESCRIPTION = """\
+Are the predictions of a file calibrated? Prints what is wrong, how much, and how sure that is;
+--report writes a page with figures. Columns are found by their names:
+
+  prob_NAME ...        probabilities of classes          label: one of the names
+  prob                 probability of label 1            label: 0 or 1
+  logit_NAME ...       logits of classes                 label: one of the names
+  loc, scale           normal distributions              target
+  member_NAME ...      members of ensembles              target
+  quantile_LEVEL ...   quantiles                         target
+  group, group_NAME    groups that are looked at, too
+  feature_NAME ...     features that are looked at, too
+
+or named by --task, --target and --predictions. Parameters of other families (--task gamma) are
+columns of their names. NumPy arrays [n, m] called NAME are columns NAME_0, ..., NAME_m-1.
+"""
+EPILOG = """\
+Exit status: 0 if the predictions have been evaluated, 2 if a file or an option is not as needed.
+"""
+
+
+class _Parser(argparse.ArgumentParser):
+    """Says in one line what is wrong with the options."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"{self.prog}: {' '.join(message.split())} (--help shows the options)\n")
+
+
+def _seed(text: str) -> int:
+    value = int(text)
+    if not 0 <= value < 2**31:
+        raise argparse.ArgumentTypeError(f"expected an integer from 0 below 2**31, got {value}")
+    return value
+
+
+def _separator(text: str) -> str:
+    text = {"tab": "\t", r"\t": "\t"}.get(text, text)
+    if len(text) != 1 or text in '"\r\n':
+        raise argparse.ArgumentTypeError(f"expected one character or tab, got {text!r}")
+    return text
+
+
+def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
+    """Reads the command line.
+
+    Args:
+        arguments: without the name of the program; None for those of the process.
+
+    Raises:
+        SystemExit: if they are not as needed, with status 2.
+    """
+    parser = _Parser(
+        prog="calibjax",
+        description=DESCRIPTION,
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument(
+        "file", type=Path, metavar="FILE", help="CSV, TSV, NPY, NPZ or Parquet, by its ending"
+    )
+    _add_columns(parser)
+    _add_reading(parser)
+    output = parser.add_argument_group("output")
+    output.add_argument("--report", type=Path, metavar="HTML", help="write a page with figures")
+    output.add_argument("--json", action="store_true", help="print JSON instead of a table")
+    output.add_argument(
+        "--seed", type=_seed, default=0, metavar="N", help="of everything random (default: 0)"
+    )
+    output.add_argument(
+        "--float64", action="store_true", help="compute in float64, which takes longer"
+    )
+    return parser.parse_args(arguments)
+
+
+def _add_columns(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group(
+        "columns", "Names, or patterns such as 'member*'; without names: 1, 2, ...."
+    )
+    group.add_argument("--task", choices=TASKS, metavar="TASK", help=f"one of {', '.join(TASKS)}")
+    group.add_argument("--target", metavar="COLUMN", help="the labels or targets")
+    group.add_argument(
+        "--labels", type=Path, metavar="FILE", help="labels or targets are in a file of their own"
+    )
+    for name, text in (
+        ("--predictions", "in the order of classes, levels or parameters; needs --task"),
+        ("--groups", "groups, each column a division of its own"),
+        ("--features", "features, all columns together"),
+    ):
+        group.add_argument(name, nargs="+", metavar="COLUMN", help=text)
+    group.add_argument(
+        "--first-label", type=int, metavar="N", help="labels count the columns from N (default: 0)"
+    )
+    group.add_argument(
+        "--levels", type=float, nargs="+", metavar="LEVEL", help="of the columns of quantiles"
+    )
+
+
+def _add_reading(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("reading")
+    group.add_argument(
+        "--separator", type=_separator, metavar="CHARACTER", help="between values; 'tab' is one"
+    )
+    group.add_argument(
+        "--header",
+        choices=("auto", "yes", "no"),
+        default="auto",
+        help="does the first row name the columns? (default: if not all of it are numbers)",
+    )
+    group.add_argument(
+        "--skip-missing",
+        action="store_true",
+        help="leave out rows with a missing value (empty, NA, NaN, ...); the output says how many",
+    )
+    group.add_argument(
+        "--normalize", action="store_true", help="divide rows of probabilities by their sums"
+    )

@@ -1,0 +1,205 @@
+"""The program: reads a file, evaluates it, prints, and writes the report."""
+
+import json
+import os
+import shlex
+import sys
+from argparse import Namespace
+from collections.abc import Sequence
+from pathlib import Path
+
+import jax
+
+from calibjax import _files
+from calibjax.command_line import page, pictures
+from calibjax.command_line.columns import Choice, choose, target_of
+from calibjax.command_line.data import Data, build, check_rows
+from calibjax.command_line.options import parse
+from calibjax.command_line.reading import read
+from calibjax.command_line.tables import InputError, listed
+from calibjax.evaluation import Evaluation, evaluate
+
+_SETUP = """\
+import jax, jax.numpy as jnp
+from calibjax import *
+from calibjax import command_line
+
+jax.config.update("jax_enable_x64", {float64})
+data = command_line.load({arguments})
+predictions, targets, groups, features = data.predictions, data.targets, data.groups, data.features
+key = jax.random.key({seed})
+result = evaluate(key, predictions, targets, groups=groups, features=features)"""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs the program.
+
+    Args:
+        arguments: without the name of the program; None for those of the process.
+
+    Returns:
+        The exit status: 0, or 2 if a file is not as needed, which one line on the standard error
+        says.
+
+    Raises:
+        SystemExit: with status 2 if the options are not as needed, with status 0 after --help.
+    """
+    arguments = sys.argv[1:] if arguments is None else list(arguments)
+    options = parse(arguments)
+    try:
+        _check_output(options)
+        data, facts = _read(options)
+        remarks = _remarks(data)
+        evaluation = _evaluated(options, data)
+        if options.report is not None:
+            _write_report(options, arguments, evaluation, facts, remarks)
+    except InputError as error:
+        print(f"calibjax: {' '.join(str(error).split())}", file=sys.stderr)
+        return 2
+    if options.json:
+        about = {"input": dict(facts), "remarks": remarks}
+        print(json.dumps(about | json.loads(evaluation.to_json()), indent=2))
+    else:
+        read_from = "\n".join(f"{name}: {value}" for name, value in facts)
+        print("\n\n".join([read_from, str(evaluation), *remarks]))
+    return 0
+
+
+def load(arguments: Sequence[str]) -> Data:
+    """The predictions and targets that a command line names.
+
+    Args:
+        arguments: as those of the program.
+
+    Raises:
+        InputError: if a file is not as needed.
+        SystemExit: if the options are not as needed.
+    """
+    return _read(parse(arguments))[0]
+
+
+def _read(options: Namespace) -> tuple[Data, list[tuple[str, str]]]:
+    """What is evaluated, and what a report says of it."""
+    table = read(options.file, separator=options.separator, header=options.header)
+    targets = table
+    if options.labels is not None:
+        targets = read(options.labels, separator=options.separator, header=options.header)
+    is_own_file = options.labels is not None
+    target = target_of(targets, options.target, is_own_file=is_own_file)
+    choice = choose(
+        table,
+        target,
+        is_own_file=is_own_file,
+        task=options.task,
+        predictions=options.predictions,
+        groups=options.groups,
+        features=options.features,
+    )
+    data = build(
+        table,
+        targets,
+        choice,
+        first_label=options.first_label,
+        normalize=options.normalize,
+        skip_missing=options.skip_missing,
+        levels=options.levels,
+    )
+    used = {*choice.inputs, *(() if is_own_file else (target,))}
+    unused = [name for name in table.columns if name not in used]
+    return data, _facts(options, choice, data, unused, table.has_names)
+
+
+def _facts(
+    options: Namespace, choice: Choice, data: Data, unused: Sequence[str], has_names: bool
+) -> list[tuple[str, str]]:
+    """What was read, by name."""
+    facts = [("file", str(options.file)), ("task", choice.task)]
+    note = "" if has_names else " (counted, since they have no names)"
+    facts.append(("columns of predictions", f"{listed(choice.predictions)}{note}"))
+    of_file = f" of {options.labels}" if options.labels is not None else ""
+    facts.append(("column of targets", f"{choice.target}{of_file}"))
+    rows = str(len(data.targets))
+    if data.num_skipped:
+        rows += f" ({data.num_skipped} more were left out, since a value was missing)"
+    facts.append(("rows", rows))
+    for name, columns in (("groups", choice.groups), ("features", choice.features)):
+        if columns:
+            facts.append((f"columns of {name}", listed(columns)))
+    if unused:
+        facts.append(("columns that were not used", listed(unused)))
+    facts.append(("computed in", "float64" if options.float64 else "float32"))
+    facts.append(("seed", str(options.seed)))
+    return facts
+
+
+def _remarks(data: Data) -> list[str]:
+    """What classes and groups, which an evaluation numbers, are called."""
+    remarks = []
+    if data.classes != tuple(map(str, range(len(data.classes)))):
+        names = [f"class {i} is {name}" for i, name in enumerate(data.classes)]
+        remarks.append(f"In the file {listed(names, 100)}.")
+    if data.group_names:
+        names = [f"group {i} is {name}" for i, name in enumerate(data.group_names)]
+        remarks.append(f"In the file {listed(names, 100)}.")
+    return remarks
+
+
+def _evaluated(options: Namespace, data: Data) -> Evaluation:
+    with jax.enable_x64(options.float64):
+        check_rows(data)
+        key = jax.random.key(options.seed)
+        if sys.stderr.isatty():
+            print(f"calibjax: evaluating {len(data.targets)} rows …", file=sys.stderr)
+        try:
+            return evaluate(
+                key, data.predictions, data.targets, groups=data.groups, features=data.features
+            )
+        except ValueError as error:
+            raise InputError(f"{options.file}: {error}") from error
+
+
+def _write_report(
+    options: Namespace,
+    arguments: Sequence[str],
+    evaluation: Evaluation,
+    facts: Sequence[tuple[str, str]],
+    remarks: Sequence[str],
+) -> None:
+    """Writes all of the page, or nothing.
+
+    Raises:
+        InputError: if it cannot be written.
+    """
+    missing, addresses = "", {}
+    try:
+        addresses = {name: pictures.data_address(x) for name, x in evaluation.figures().items()}
+    except ImportError as error:
+        missing = f"The figures are left out: {error}"
+        print(f"calibjax: {missing}", file=sys.stderr)
+    content = page.page(
+        evaluation,
+        title=f"Calibration of {options.file.name}",
+        remarks=remarks,
+        facts=facts,
+        pictures=addresses,
+        missing=missing,
+        setup=_SETUP.format(arguments=list(arguments), seed=options.seed, float64=options.float64),
+        command=f"python -m calibjax {shlex.join(arguments)}",
+    )
+    try:
+        _files.write(options.report, content)
+    except OSError as error:
+        reason = error.strerror or type(error).__name__
+        raise InputError(f"--report: {options.report} cannot be written ({reason})") from None
+
+
+def _check_output(options: Namespace) -> None:
+    """Refuses a place for the report before anything is computed."""
+    path: Path | None = options.report
+    if path is None:
+        return
+    if path.is_dir() or not path.parent.is_dir() or not os.access(path.parent, os.W_OK):
+        raise InputError(f"--report: expected a file in a folder that can be written, got {path}")
+    inputs = [x for x in (options.file, options.labels) if x is not None and x.exists()]
+    if path.exists() and any(path.samefile(x) for x in inputs):
+        raise InputError(f"--report: expected another file than those that are read, got {path}")

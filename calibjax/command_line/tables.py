@@ -1,0 +1,178 @@
+"""Columns of a file, and messages that say where in it something is wrong."""
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+MISSING = frozenset({"", "na", "n/a", "nan", "null", "none", "?"})  # in lower case
+_SHOWN = 60  # characters of a value
+
+
+class InputError(ValueError):
+    """A file or an option of the user's that is not as needed: one line that says how."""
+
+
+def shown(value: object) -> str:
+    """A value of a file in a message: printable, and of a length that can be read."""
+    value = value.item() if isinstance(value, np.generic) else value
+    text = repr(value) if isinstance(value, str) else str(value)
+    text = "".join(x if x.isprintable() else "?" for x in text)
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
+
+
+@dataclasses.dataclass(frozen=True)
+class Table:
+    """Columns of one length.
+
+    Attributes:
+        path: the file.
+        columns: values by name, [n]: numbers, or objects, which are texts in CSV files.
+        rows: number of each row in the file, [n].
+        is_text: whether rows are lines of a text, counted from 1; otherwise rows of arrays, from 0.
+        has_names: whether the file has names of columns; otherwise they are "1", "2", ….
+    """
+
+    path: Path
+    columns: Mapping[str, np.ndarray]
+    rows: np.ndarray
+    is_text: bool
+    has_names: bool
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def take(self, keep: np.ndarray) -> "Table":
+        """Some of the rows; the others keep their numbers.
+
+        Args:
+            keep: which ones, truth values [n].
+        """
+        columns = {name: values[keep] for name, values in self.columns.items()}
+        return dataclasses.replace(self, columns=columns, rows=self.rows[keep])
+
+    def place(self, row: int) -> str:
+        """How messages call a row.
+
+        Args:
+            row: index in the columns.
+        """
+        note = "" if self.is_text else " (the first is 0)"
+        return f"{self.path}, row {self.rows[row]}{note}"
+
+    def refuse(self, row: int, expected: str, where: str, got: object) -> None:
+        """Raises an InputError that names a row."""
+        text = got if isinstance(got, str) else shown(got)
+        raise InputError(f"{self.place(row)}: expected {expected} in {where}, got {text}")
+
+    def refuse_where(self, bad: np.ndarray, expected: str, name: str) -> None:
+        """Raises an InputError that names the first row in which a column is bad, if there is one.
+
+        Args:
+            bad: [n].
+            expected: what was expected.
+            name: name of the column.
+        """
+        if bad.any():
+            row = int(bad.argmax())
+            self.refuse(row, expected, f"column {name}", shown(self.columns[name][row]))
+
+    def is_missing(self, name: str) -> np.ndarray:
+        """Whether there is no value, [n]: NaN, or one of the texts that stand for it."""
+        values = self.columns[name]
+        if values.dtype.kind == "f":
+            return np.isnan(values)
+        if values.dtype.kind != "O":
+            return np.zeros(len(values), bool)
+        return np.array([x is None or x != x or _is_missing_text(x) for x in values], bool)
+
+    def numbers(self, name: str, expected: str = "a finite number") -> np.ndarray:
+        """A column of finite numbers, float64 [n].
+
+        Raises:
+            InputError: if it holds something else.
+        """
+        values = self.columns[name]
+        if values.dtype.kind in "biuf":
+            numbers = values.astype(np.float64)
+        elif values.dtype.kind == "O":
+            numbers = np.array([_number(x) for x in values])
+        else:
+            raise InputError(
+                f"{self.path}: expected numbers in column {name}, got values of {values.dtype}"
+            )
+        self.refuse_where(~np.isfinite(numbers), expected, name)
+        return numbers
+
+    def texts(self, name: str) -> list[str]:
+        """A column as texts: numbers without fraction as integers.
+
+        Raises:
+            InputError: if a value is missing.
+        """
+        self.refuse_where(self.is_missing(name), "a value", name)
+        return [_text(x) for x in self.columns[name]]
+
+    def has_only_numbers(self, name: str) -> bool:
+        """Whether every value that is not missing is a number."""
+        values = self.columns[name]
+        if values.dtype.kind != "O":
+            return values.dtype.kind in "biuf"
+        present = values[~self.is_missing(name)]
+        return not np.isnan([_number(x) for x in present]).any()
+
+
+def _is_missing_text(value: object) -> bool:
+    return isinstance(value, str) and value.strip().lower() in MISSING
+
+
+def _number(value: Any) -> float:
+    """NaN for what is no number. `float` would take 1_000."""
+    try:
+        return np.nan if isinstance(value, str) and "_" in value else float(value)
+    except (TypeError, ValueError, OverflowError):
+        return np.nan
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, str):
+        text, number = value.strip(), _number(value)
+        is_whole = number.is_integer() and abs(number) < 2**53
+        return str(int(number)) if is_whole else text
+    value = value.item() if isinstance(value, np.generic) else value
+    is_whole = isinstance(value, float) and value.is_integer()
+    return str(int(value)) if is_whole else str(value)
+
+
+def first_refused(check: Callable[[np.ndarray], object], values: np.ndarray) -> int | None:
+    """The first row that a check of an array refuses, or None; by bisection.
+
+    Args:
+        check: raises a ValueError or TypeError where a row is wrong; it looks at each by itself.
+        values: [n, ...].
+    """
+
+    def is_refused(stop: int) -> bool:
+        try:
+            check(values[:stop])
+        except (TypeError, ValueError):
+            return True
+        return False
+
+    low, high = 0, len(values)
+    if not is_refused(high):
+        return None
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if is_refused(middle) else (middle, high)
+    return low
+
+
+def listed(names: Sequence[str], most: int = 8, separator: str = ", ") -> str:
+    """Names in a message, the first few and the last of many."""
+    shortened = [*names[: most - 1], "…", names[-1]] if len(names) > most else names
+    return separator.join(
+        x if x.isprintable() and len(x) <= _SHOWN else shown(x) for x in shortened
+    )

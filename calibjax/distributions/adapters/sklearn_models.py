@@ -1,0 +1,99 @@
+"""Predictions of models of scikit-learn, which is imported only when `from_sklearn` is called."""
+
+import inspect
+from collections.abc import Iterable
+from typing import Any
+
+from calibjax import _checks, _extras
+from calibjax._pytree import PyTree
+from calibjax.distributions.base import Distribution
+from calibjax.distributions.categorical import Categorical
+from calibjax.distributions.normal import DiagNormal, Normal
+
+
+def from_sklearn(model: Any, X: Any) -> PyTree:
+    """Predicted distributions of a fitted model of scikit-learn, for the inputs X.
+
+    - A classifier with `predict_proba` gives a `Categorical`, also of two classes: as a
+      `Bernoulli`, a probability of 1 − 10⁻⁹ would be 1 in float32, and the other label impossible.
+      Class c is `model.classes_[c]`; for labels that are not 0, 1, 2, ... themselves,
+      `interoperability.label_indices` finds their numbers.
+    - A regressor whose `predict` has `return_std`, such as `GaussianProcessRegressor`,
+      `BayesianRidge` and `ARDRegression`, gives a `Normal`; of several outputs a `DiagNormal`.
+
+    Pipelines and searches of such models are read as well.
+
+    The standard deviation of a Gaussian process is that of an observation only if its kernel has a
+    `WhiteKernel`; the noise `alpha` of a `GaussianProcessRegressor` is not part of it.
+
+    Args:
+        model: the fitted model.
+        X: what its `predict` takes, n inputs.
+
+    Returns:
+        A batch of n predictions.
+
+    Raises:
+        ImportError: if scikit-learn is not installed (`pip install 'calibjax[sklearn]'`).
+        TypeError: if the model predicts no distribution.
+        ValueError: if probabilities or standard deviations are invalid, such as a standard
+            deviation of zero, or there is only one class. The model's own errors, such as that it
+            is not fitted, come as they are.
+
+    Cost: that of the model.
+
+    >>> import numpy as np
+    >>> from sklearn.linear_model import BayesianRidge, LogisticRegression
+    >>> from calibjax.distributions import from_sklearn
+    >>> X = np.arange(6.0)[:, None]
+    >>> print(type(from_sklearn(BayesianRidge().fit(X, [0, 1, 3, 2, 4, 5]), X)).__name__)
+    Normal
+    >>> print(type(from_sklearn(LogisticRegression().fit(X, list("ababcc")), X)).__name__)
+    Categorical
+    """
+    base = _extras.imported("sklearn.base", "from_sklearn reads models of scikit-learn", "sklearn")
+    if not isinstance(model, base.BaseEstimator):
+        raise TypeError(
+            f"model: expected a fitted model of scikit-learn, got {_checks.described(model)}"
+        )
+    if hasattr(model, "predict_proba"):
+        return _of_classes(model, X)
+    found = getattr(model, "best_estimator_", model)  # a search hands no options on
+    if base.is_regressor(found) and "return_std" in _options(found):
+        return _normal(*found.predict(X, return_std=True))
+    raise TypeError(
+        "model: expected a classifier with predict_proba, or a regressor whose predict has "
+        f"return_std, such as GaussianProcessRegressor, got {_checks.described(model)}{_way(model)}"
+    )
+
+
+def _of_classes(model: Any, inputs: Any) -> Distribution:
+    """The predicted classes."""
+    probs = model.predict_proba(inputs)
+    if isinstance(probs, list):
+        raise TypeError(
+            f"model: expected a classifier of one label, got {_checks.described(model)} with "
+            f"{len(probs)} outputs; hand over their predict_proba one by one, in "
+            "distributions.Categorical"
+        )
+    return _checks.batch(Categorical(probs))  # which several labels at once are not
+
+
+def _normal(loc: Any, scale: Any) -> Distribution:
+    """Means and standard deviations, [n], or [n, d] of several outputs."""
+    return _checks.batch((Normal if loc.ndim == 1 else DiagNormal)(loc, scale))
+
+
+def _options(model: Any) -> Iterable[str]:
+    """Names of the arguments of `predict`, of the last step of a pipeline."""
+    final = model.steps[-1][1] if hasattr(model, "steps") else model
+    return inspect.signature(final.predict).parameters
+
+
+def _way(model: Any) -> str:
+    """What to do with a model that predicts no distribution."""
+    if hasattr(model, "decision_function"):
+        return "; sklearn.calibration.CalibratedClassifierCV turns scores into probabilities"
+    if hasattr(model, "predict"):
+        return "; hand over its predictions in a record such as distributions.Normal"
+    return ""

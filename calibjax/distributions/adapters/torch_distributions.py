@@ -1,0 +1,114 @@
+"""Predictions made with torch, which is imported only when `from_torch` is called."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from calibjax import _checks, _extras
+from calibjax._pytree import PyTree
+from calibjax.distributions.adapters.families import FAMILIES
+from calibjax.distributions.categorical import Bernoulli, Categorical, CategoricalLogits
+from calibjax.distributions.mixture import Mixture
+from calibjax.distributions.negative_binomial import NegativeBinomial
+from calibjax.distributions.normal import DiagNormal
+
+
+def from_torch(value: Any) -> PyTree:
+    """Turns a tensor of torch into an array, or a batch of torch distributions into predictions.
+
+    Memory is shared through DLPack, on CPUs and GPUs: nothing is copied as long as the tensor is
+    compact (no slice with steps, nothing expanded), its memory begins at an address that XLA
+    accepts, as that of whole tensors does, and its dtype needs no conversion. float64 and int64,
+    the dtype of torch's labels, are converted, with the checks of every NumPy array, unless
+    `jax_enable_x64` is set. Gradients do not flow from one library to the other.
+
+    Do not write to a tensor, as optimizers and `tensor.add_(…)` do, while its array is in use:
+    the array changes with it. `from_torch(tensor.clone())` is safe.
+
+    Normal, Laplace, MultivariateNormal, Categorical, Bernoulli, Poisson, Beta, Dirichlet, StudentT,
+    LogNormal, Gamma, Uniform, NegativeBinomial, `Independent(Normal(…), 1)` (→ `DiagNormal`) and
+    `MixtureSameFamily` of these become the records of this package; a Categorical that was made of
+    logits becomes a `CategoricalLogits`.
+
+    Args:
+        value: a tensor of any shape, or a `torch.distributions.Distribution` with batch shape (n,).
+
+    Returns:
+        A JAX array with the tensor's shape and dtype, or a batch of n predictions.
+
+    Raises:
+        ImportError: if torch is not installed.
+        TypeError: if it is neither, a distribution of another family, or a tensor that is sparse or
+            on a device that JAX does not see.
+        ValueError: if the batch shape is not (n,), or, without `jax_enable_x64`, an integer does
+            not fit into 32 bits.
+
+    Cost: O(1) where nothing is copied.
+
+    >>> import torch  # doctest: +SKIP
+    >>> from calibjax.distributions import from_torch  # doctest: +SKIP
+    >>> p = from_torch(torch.distributions.Normal(torch.zeros(2), 2.0))  # doctest: +SKIP
+    >>> print(type(p).__name__, p.scale)  # doctest: +SKIP
+    Normal [2. 2.]
+    """
+    torch = _extras.imported("torch", "from_torch reads what torch made", "torch")
+    if isinstance(value, torch.Tensor):
+        return _array("value", value)
+    if not isinstance(value, torch.distributions.Distribution):
+        raise TypeError(
+            f"value: expected a tensor or a distribution of torch, got {_checks.described(value)}"
+        )
+    if len(value.batch_shape) != 1:
+        raise ValueError(
+            "value: expected batch shape (n,), one distribution for each target, "
+            f"got {tuple(value.batch_shape)}"
+        )
+    return _convert(value, torch.distributions)
+
+
+def _array(name: str, tensor: Any) -> jax.Array:
+    """The numbers of a tensor, without a copy where that is possible."""
+    tensor = tensor.detach()
+    if str(tensor.layout) != "torch.strided":
+        raise TypeError(
+            f"{name}: expected a dense tensor, got {tensor.layout}; convert it with .to_dense()"
+        )
+    if tensor.element_size() == 8 and not _checks.has_64_bits():
+        return _checks.as_arrays(name, tensor.cpu().numpy())  # which looks before it cuts
+    try:
+        # Torch's own views, for conjugates and negatives, and what has steps, are written out.
+        return jnp.from_dlpack(tensor.resolve_conj().resolve_neg().contiguous())
+    except (BufferError, RuntimeError, TypeError, ValueError) as error:
+        raise TypeError(
+            f"{name}: expected a tensor that JAX can read, got {tensor.dtype} on {tensor.device}: "
+            f"{str(error).partition(chr(10))[0]}; convert it with .cpu()"
+        ) from error
+
+
+def _convert(distribution: Any, torch: Any) -> PyTree:
+    """The record of a distribution of any batch shape, of the module `torch.distributions`."""
+    kind = type(distribution)
+    if kind is torch.MixtureSameFamily:
+        weights = _array("value.mixture_distribution", distribution.mixture_distribution.probs)
+        return Mixture(weights, _convert(distribution.component_distribution, torch))
+    is_vector = kind is torch.Independent and distribution.reinterpreted_batch_ndims == 1
+    if is_vector and type(distribution.base_dist) is torch.Normal:
+        base = _convert(distribution.base_dist, torch)
+        return DiagNormal(base.loc, base.scale)
+    families = {
+        **{getattr(torch, name): family for name, family in FAMILIES.items()},
+        torch.Bernoulli: (Bernoulli, ("probs",)),
+        torch.Categorical: (Categorical, ("probs",)),
+        torch.NegativeBinomial: (NegativeBinomial, ("mean", "total_count")),
+    }
+    record, parameters = families.get(kind, (None, ()))
+    if record is None:
+        names = ", ".join(sorted(family.__name__ for family in families))
+        raise TypeError(
+            f"value: expected a torch distribution among {names}, mixtures of them and independent "
+            f"Normals, got {distribution}; hand over draws of others, in distributions.Samples"
+        )
+    if record is Categorical and "probs" not in vars(distribution):  # it was made of logits
+        record, parameters = CategoricalLogits, ("logits",)
+    return record(*(_array(f"value.{name}", getattr(distribution, name)) for name in parameters))

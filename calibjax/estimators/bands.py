@@ -1,0 +1,57 @@
+"""Bands for counts under calibration, from redraws of the whole data set.
+
+Under calibration the observed counts are exchangeable with the redrawn ones.
+"""
+
+import math
+from fractions import Fraction
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from calibjax import _checks
+
+
+def checked_ranks(level: Any, num_samples: Any) -> tuple[float, int, tuple[int, int]]:
+    """Level, number of redraws, and the ranks of the ends of the bands: pointwise, simultaneous."""
+    level = _checks.proportion("level", level)
+    if not _checks.is_concrete(level):
+        raise TypeError(f"level: expected a number that is known when compiling, got {level}")
+    level = float(level)
+    num_samples = _checks.number_of_draws("num_samples", num_samples)
+    share = Fraction(str(level))  # 1 − 0.9 is 0.1 here, for which 19 redraws suffice
+    least = math.ceil(2 / (1 - share)) - 1
+    if num_samples < least:
+        raise ValueError(
+            f"num_samples: expected at least {least} redraws for a band of level {level}, "
+            f"got {num_samples}"
+        )
+    pointwise = math.floor((num_samples + 1) * (1 - share) / 2)
+    return level, num_samples, (pointwise, math.ceil((num_samples + 1) * share))
+
+
+def pointwise_band(redraws: jax.Array, rank: int) -> tuple[jax.Array, jax.Array]:
+    """Smallest and largest number of ones in the band of each bin, [K] each."""
+    redraws = jnp.sort(redraws, 0)
+    return redraws[rank - 1], redraws[-rank]
+
+
+def simultaneous_band(
+    redraws: jax.Array, rank: int, counts: jax.Array, expected: jax.Array, deviation: jax.Array
+) -> tuple[jax.Array, jax.Array]:
+    """Smallest and largest number of ones in the band of all bins, [K] each."""
+    # Where the deviation is zero, predictions are 0 or 1 and the difference is zero, too.
+    divisors = jnp.where(deviation > 0, deviation, 1)
+    largest = jnp.max(jnp.abs(redraws - expected) / divisors, 1)
+    half = jnp.sort(largest)[rank - 1] * deviation
+    # The redraw that defines the critical value is in the band despite rounding errors.
+    rounding = 16 * jnp.finfo(expected.dtype).eps * counts
+    lower = jnp.ceil(expected - half - rounding)
+    upper = jnp.floor(expected + half + rounding)
+    return jnp.maximum(lower, 0), jnp.minimum(upper, counts)
+
+
+def is_outside(values: jax.Array, lower: jax.Array, upper: jax.Array) -> jax.Array:
+    """Which values are outside their band; NaN is."""
+    return ~((values >= lower) & (values <= upper))

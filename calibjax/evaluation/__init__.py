@@ -1,0 +1,21 @@
+"""Everything about the calibration of a model in one call, `calibjax.evaluate`.
+
+It uses all other subpackages, and no other uses it.
+"""
+
+from calibjax.evaluation.assembly import evaluate
+from calibjax.evaluation.classes import binned_errors
+from calibjax.evaluation.numbers import residual_spread
+from calibjax.evaluation.record import Entry, Evaluation, Section
+from calibjax.evaluation.temperature import temperature_gain, temperature_interval
+
+__all__ = [
+    "Entry",
+    "Evaluation",
+    "Section",
+    "binned_errors",
+    "evaluate",
+    "residual_spread",
+    "temperature_gain",
+    "temperature_interval",
+]

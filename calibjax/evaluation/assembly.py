@@ -1,0 +1,147 @@
+"""The evaluation of a model, put together from all other subpackages."""
+
+from collections.abc import Iterable
+from typing import Any
+
+import jax
+from jax.typing import ArrayLike
+
+from calibjax.distributions.base import Distribution
+from calibjax.evaluation.classes import errors_of_classes
+from calibjax.evaluation.conditional import errors_given_features, errors_in_groups
+from calibjax.evaluation.data import Data, Part, checked_data
+from calibjax.evaluation.findings import Findings
+from calibjax.evaluation.losses import proper_scores, temperature
+from calibjax.evaluation.numbers import errors_of_numbers
+from calibjax.evaluation.overall import chosen_kernels, overall
+from calibjax.evaluation.record import Evaluation
+from calibjax.evaluation.sentences import sentences
+
+_TASKS = {
+    "classification": "classification with {size} classes",
+    "binary": "binary classification",
+    "regression": "regression (distributions of numbers)",
+    "counts": "counts",
+    "multivariate": "regression with vectors as targets",
+    "ensembles": "ensembles of {size} members",
+    "quantiles": "quantile forecasts",
+}
+
+
+def evaluate(
+    key: jax.Array,
+    predictions: Distribution,
+    targets: ArrayLike,
+    *,
+    features: Any = None,
+    groups: ArrayLike | None = None,
+) -> Evaluation:
+    """Everything about the calibration of a model in one call: numbers, sentences and figures.
+
+    It only calls functions of the other subpackages. Each `Entry` of the result names the call that
+    gives its value, so that every number can be computed again, and the sentences at the end say
+    what the numbers mean: what is wrong, how much, and how sure that is.
+
+    What it chooses, and why:
+
+    - The *test* of all errors together is `hypothesis_tests.aggregated_skce_test` for n ≤ 2000,
+      since nobody knows the scale of an unknown error; above that, where power is plenty and time
+      is not, the exact test with one kernel, and for n > 5000 with one of low rank
+      (`kernels.LowRank`, 100 landmarks), which takes linear time. Ensembles have
+      `hypothesis_tests.ensemble_skce_test` with one kernel. All of them are exact for every n, if
+      targets are independent given the predictions: not for overlapping forecast horizons or
+      clusters, see `hypothesis_tests.cluster_skce_test`.
+    - The *kernels* are `hypothesis_tests.default_kernels`, chosen from the predictions alone, from
+      about 1000 of them if there are more. The SKCE, and the test with one kernel, have the one
+      whose length scales are half the median distance of two predictions, and the median predicted
+      standard deviation. Where expectations have no closed form, each prediction is replaced by an
+      ensemble of 20 draws from it, of which the test is exact, too.
+    - *Bins* are ten of equal width.
+    - *p-values* of a section are adjusted for each other, those in the sentences also for the other
+      tests (Bonferroni): for a calibrated model the probability that any sentence says that
+      something is wrong is at most 5 %. A sentence that names an error of a class or group asks
+      for significance given the observed scatter as well, so that it does not blame a group for
+      what is wrong with the scatter of all predictions.
+    - The *temperature* minimises the negative log-likelihood; where that is infinite, the Brier
+      score; for ensembles the CRPS. The gain is that of held-out predictions.
+
+    Args:
+        key: a JAX random key.
+        predictions: batch of n ≥ 10 distributions of any family, without features. `Samples` are
+            ensembles, whose members are exchangeable with the target.
+        targets: [n] or [n, d].
+        features: [n] or [n, d]; asks in addition whether the predictions are right given the
+            features, which are divided by their standard deviations.
+        groups: of each sample, integers or strings, [n]; or memberships of G groups, which may
+            overlap, truth values or weights, [n, G]. They must not depend on the targets.
+
+    Returns:
+        The record, which prints as a table; `to_dict`, `to_json`, `figure` and `figures` are its
+        methods.
+
+    Raises:
+        TypeError: if an argument is of the wrong kind, or traced by JAX: it is not a function of
+            arrays, but takes decisions that depend on them.
+        ValueError: if shapes or values are wrong, or n < 10.
+
+    Cost: that of the test; 10⁴ predictions of ten classes take a minute on two cores. The first
+    call compiles about 20 programs, which takes most of the time up to n = 1000.
+
+    >>> import jax, jax.numpy as jnp
+    >>> import calibjax
+    >>> from calibjax import distributions
+    >>> levels = jnp.array([0.1, 0.5, 0.9])
+    >>> quantiles = jnp.tile(jnp.array([-0.8, 0.0, 0.8]), (200, 1))
+    >>> predictions = distributions.Quantiles(levels, quantiles)
+    >>> targets = jax.random.normal(jax.random.key(0), (200,))
+    >>> evaluation = calibjax.evaluate(jax.random.key(1), predictions, targets)
+    >>> print(f'{evaluation["coverage of the central 80 % intervals"].value:.2f}')
+    0.56
+    >>> print(evaluation.sentences[1])
+    The predicted distributions are too narrow: the central 80 % intervals contain ...
+    """
+    data = checked_data(key, predictions, targets, features, groups)
+    parts = _parts(data)
+    found = Findings(data.task, data.size, **_joined(part.findings for part in parts))
+    return Evaluation(
+        task=data.task,
+        num_samples=data.size,
+        description=_described(data),
+        sections=tuple(section for part in parts for section in part.sections),
+        sentences=tuple(sentences(found)),
+        kernels=_joined(part.kernels for part in parts),
+        other_kernels=_joined(part.other_kernels for part in parts),
+        tests=_joined(part.tests for part in parts),
+        arrays=data.arrays,
+        panels=tuple(panel for part in parts for panel in part.panels),
+    )
+
+
+def _joined(dictionaries: Iterable[dict[str, Any]]) -> dict[str, Any]:
+    return {name: value for each in dictionaries for name, value in each.items()}
+
+
+def _parts(data: Data) -> list[Part]:
+    """All parts that the task has."""
+    chosen = None if data.task == "quantiles" else chosen_kernels(data)
+    parts = [] if chosen is None else [overall(data, chosen)]
+    parts.append(proper_scores(data))
+    parts.append(errors_of_classes(data) if data.is_of_classes else errors_of_numbers(data))
+    return [*parts, temperature(data), errors_in_groups(data), errors_given_features(data, chosen)]
+
+
+def _described(data: Data) -> str:
+    """What was evaluated, in words."""
+    predictions = data.predictions
+    size = 0
+    if data.is_of_classes:
+        size = predictions.class_probs.shape[1]
+    elif data.task == "ensembles":
+        size = predictions.values.shape[1]
+    task = _TASKS[data.task].format(size=size)
+    described = f"{data.size} predictions, {type(predictions).__name__}: {task}"
+    if data.memberships is not None:
+        described += f", {len(data.group_names)} groups"
+    if data.features is not None:
+        described += f", {data.features.shape[1]} features"
+    return f"{described}."

@@ -1,0 +1,186 @@
+"""Errors of classes: of the top label, of each class, and of all of them together, in bins."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.typing import ArrayLike
+
+from calibjax import _checks, estimators, hypothesis_tests, plotting, scores
+from calibjax.distributions import Bernoulli
+from calibjax.distributions.base import ClassPredictions
+from calibjax.evaluation.data import Data, Part, central, measured, shown_classes
+from calibjax.evaluation.figures import Panel
+from calibjax.evaluation.findings import MeanError
+from calibjax.evaluation.mean_errors import detectable, mean_error
+from calibjax.evaluation.record import Entry, Section
+from calibjax.hypothesis_tests import CalibrationTestResult
+from calibjax.hypothesis_tests.groups import mean_residual
+
+NUM_REDRAWS = 199  # of the ECE, for quantiles and not for p-values
+MAX_DIAGRAMS = 5  # classes with a reliability diagram of their own
+_BINNING = estimators.UniformBins(10)
+
+
+def binned_errors(predictions: ClassPredictions, targets: ArrayLike) -> dict[str, jax.Array]:
+    """Expected calibration errors (ECE) in ten bins, of all notions of calibration at once.
+
+    A statistic for `hypothesis_tests.exact_test`, which shows what a calibrated model would have by
+    chance: all of these errors are biased upwards.
+
+    Args:
+        predictions: batch of n class predictions.
+        targets: labels 0, ..., m - 1, [n].
+
+    Returns:
+        With the keys "all classes" (canonical), "top label" and "class-wise", the mean over the
+        classes against the rest, `estimators.ece(..., binning=UniformBins(10))` of each.
+
+    Raises:
+        TypeError: if an argument is of the wrong kind.
+        ValueError: if shapes or values are wrong.
+
+    Cost: O(n m).
+
+    References: see `estimators.ece`.
+
+    >>> import jax.numpy as jnp
+    >>> from calibjax import distributions, evaluation
+    >>> predictions = distributions.Categorical(jnp.array([[0.75, 0.25, 0.0], [0.75, 0.0, 0.25]]))
+    >>> errors = evaluation.binned_errors(predictions, jnp.array([0, 1]))
+    >>> print(errors["top label"], errors["all classes"])
+    0.25 0.625
+    """
+    _checks.class_predictions(predictions)
+    predictions, targets = _checks.predictions_and_targets(predictions, targets)
+    return _binned_errors(predictions, targets)
+
+
+@jax.jit
+def _binned_errors(predictions: Any, targets: jax.Array) -> dict[str, jax.Array]:
+    each = jax.vmap(_ece)(*estimators.class_wise(predictions, targets))
+    return {
+        "all classes": _ece(predictions, targets),
+        "top label": _ece(*estimators.top_label(predictions, targets)),
+        "class-wise": jnp.mean(each),
+    }
+
+
+def _ece(predictions: Any, targets: Any) -> jax.Array:
+    return estimators.ece(predictions, targets, binning=_BINNING)
+
+
+def errors_of_classes(data: Data) -> Part:
+    """Mean errors with exact p-values, and binned errors beside those of a calibrated model."""
+    means, findings, test = _mean_errors(data)
+    binned, ece = _binned(data)
+    return Part(
+        (means, binned),
+        findings | {"ece": ece},
+        tests={"mean errors": test},
+        panels=_diagrams(data),
+    )
+
+
+def _mean_errors(data: Data) -> tuple[Section, dict[str, Any], CalibrationTestResult]:
+    """Observed minus predicted frequencies of the classes and of the top label."""
+    predictions, targets = data.predictions, data.targets
+    ones = jnp.ones((data.size, 1))
+    test = hypothesis_tests.group_calibration_test(data.at(3), predictions, targets, ones)
+    call = "hypothesis_tests.group_calibration_test(jax.random.fold_in(key, 3), predictions, "
+    call += f"targets, jnp.ones(({data.size}, 1)))"
+    confidence = measured(
+        "mean confidence",
+        "jnp.mean(estimators.top_label(predictions, targets)[0].probs)",
+        lambda: jnp.mean(estimators.top_label(predictions, targets)[0].probs),
+    )
+    m = predictions.class_probs.shape[1]
+    residuals, ones = np.asarray(mean_residual(predictions, targets)), np.ones(data.size)
+    top, pvalue = mean_error(
+        "accuracy - mean confidence", call, test, (0, m), residuals[:, m], ones
+    )
+    probs = np.asarray(predictions.class_probs, float)
+    entries, errors = [confidence, top], []
+    for c in shown_classes(probs):
+        name = f"observed - predicted frequency, class {c}"
+        entry, p = mean_error(name, call, test, (0, c), residuals[:, c], ones)
+        entries.append(entry)
+        predicted = float(probs[:, c].mean())
+        errors.append(MeanError(f"class {c}", predicted, predicted + entry.value, p))
+    remark = "Exact p-values, adjusted for all errors of this section. Classes are numbered from 0."
+    if 2 < len(errors) < m:
+        remark += f" Shown are the {len(errors)} with the largest predicted frequencies."
+    accuracy = float(scores.accuracy(predictions, targets))
+    findings = {
+        "top_label": MeanError("top label", confidence.value, accuracy, pvalue),
+        "classes": tuple(errors),
+        "detectable": detectable(test)[m],
+    }
+    return Section("Frequencies", tuple(entries), remark), findings, test
+
+
+def _binned(data: Data) -> tuple[Section, Entry]:
+    """ECEs, as they are and debiased; and that of the top label, or of two classes."""
+    predictions, targets = data.predictions, data.targets
+    test = hypothesis_tests.exact_test(
+        data.at(4), binned_errors, predictions, targets, num_samples=NUM_REDRAWS
+    )
+    binning = "binning=estimators.UniformBins(10))"
+    calls = {
+        "all classes": f"estimators.ece(predictions, targets, {binning}",
+        "top label": f"estimators.ece(*estimators.top_label(predictions, targets), {binning}",
+        "class-wise": "evaluation.binned_errors(predictions, targets)['class-wise']",
+    }
+    entries = {
+        view: Entry(
+            f"ECE, {view}",
+            float(test.estimate[view]),
+            by_chance=central(test.null_samples[view]),
+            function=call,
+        )
+        for view, call in calls.items()
+    }
+    if data.task == "binary":  # where the three are views of one probability
+        del entries["class-wise"]
+    debiased = [
+        measured(
+            f"debiased squared ECE, {view}",
+            calls[view].replace("estimators.ece", "estimators.debiased_squared_ece"),
+            lambda samples=samples: estimators.debiased_squared_ece(*samples, binning=_BINNING),
+        )
+        for view, samples in (
+            ("all classes", (predictions, targets)),
+            ("top label", estimators.top_label(predictions, targets)),
+        )
+    ]
+    remark = (
+        f"In ten bins of equal width; what a calibrated model has is from {NUM_REDRAWS} redraws"
+    )
+    remark += " of the labels. The ECE is biased upwards, the debiased squared ECE is not: it is "
+    remark += "zero on average for calibrated models, and may be negative."
+    section = Section("Expected calibration errors", (*entries.values(), *debiased), remark)
+    return section, entries["all classes" if data.task == "binary" else "top label"]
+
+
+def _diagrams(data: Data) -> tuple[Panel, ...]:
+    """Reliability diagrams of class 1, or of the top label and of each class if there are few."""
+    m = data.predictions.class_probs.shape[1]
+    views: dict[str, Any] = {"top label": estimators.top_label}
+    few = {f"class {c}": estimators.OneVersusRest(c) for c in range(m)}
+    if m == 2:
+        views = {"class 1": few["class 1"]}
+    elif m <= MAX_DIAGRAMS:
+        views |= few
+    panels = []
+    for name, lens in views.items():
+        seen, observed = lens(data.predictions, data.targets)
+        curve = estimators.reliability_curve(
+            data.at(5), Bernoulli(seen.probs), observed, binning=_BINNING
+        )
+        seen_as = "the top label" if name == "top label" else name
+        caption = f"Reliability of {seen_as}: observed frequency over predicted probability, with "
+        caption += "bands that contain all points of a calibrated model with a probability of 90 %."
+        figure_name = f"reliability, {name}"
+        panels.append(Panel(figure_name, caption, plotting.reliability_diagram, curve))
+    return tuple(panels)

@@ -1,0 +1,195 @@
+"""Errors in groups, and given features."""
+
+import dataclasses
+import functools
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+
+from calibjax import distances, distributions, estimators, hypothesis_tests, plotting
+from calibjax.distributions import Uniform
+from calibjax.evaluation.data import Data, Part, central, measured, shown_classes
+from calibjax.evaluation.figures import Panel
+from calibjax.evaluation.findings import GroupError
+from calibjax.evaluation.mean_errors import mean_error
+from calibjax.evaluation.overall import (
+    PAIRS,
+    SCALE_SAMPLES,
+    Choice,
+    exact_skce,
+    is_ensemble,
+    low_rank,
+)
+from calibjax.evaluation.record import Entry, Section
+from calibjax.hypothesis_tests import CalibrationTestResult
+from calibjax.hypothesis_tests.groups import mean_residual
+from calibjax.kernels import SquaredExponential, TensorProduct, median_heuristic
+
+LOCAL_SAMPLES = 5000  # up to this n local errors are tested
+_KINDS = {  # of errors, see `GroupError`
+    "bias": "bias",
+    "confidence": "accuracy - mean confidence",
+    "class": "observed - predicted frequency",
+    "PIT": "mean PIT - 1/2",
+}
+_NEIGHBOURHOOD = estimators.Neighbourhood.laplacian(0.5, 10)
+
+
+class _Residuals(NamedTuple):
+    """What is averaged over the members of each group.
+
+    Attributes:
+        predictions, targets: whose mean residuals are tested.
+        arguments: an expression of both.
+        places: those of each error, by kind and name, in the arrays of the test behind the group.
+    """
+
+    predictions: Any
+    targets: Any
+    arguments: str
+    places: dict[tuple[str, str], tuple[int, ...]]
+
+
+def errors_in_groups(data: Data) -> Part:
+    """Mean errors in each group, with family-wise p-values."""
+    if data.memberships is None:
+        return Part()
+    seen = _residuals(data)
+    if seen is None:
+        remark = "There is no exact test of mean errors of vectors of ensembles."
+        return Part((Section("Groups", (), remark),))
+    test = hypothesis_tests.group_calibration_test(
+        data.at(7), seen.predictions, seen.targets, data.memberships
+    )
+    call = "hypothesis_tests.group_calibration_test(jax.random.fold_in(key, 7), "
+    call += f"{seen.arguments}, result.arrays['memberships'])"
+    residuals = np.asarray(mean_residual(seen.predictions, seen.targets))
+    members = np.asarray(data.memberships, float)
+    entries, errors = [], []
+    for g, group in enumerate(data.group_names):
+        for (kind, name), place in seen.places.items():
+            words = _KINDS[kind] + (f" of {name}" if name else "")
+            own = residuals[(slice(None), *place)]
+            entry, p = mean_error(f"{words}, {group}", call, test, (g, *place), own, members[:, g])
+            entries.append(entry)
+            errors.append(GroupError(group, kind, name, entry.value, p))
+    remark = "Mean errors of the members. p-values are exact and adjusted for all groups and errors"
+    section = Section("Groups", tuple(entries), f"{remark}.")
+    caption = "Errors of the groups, observed minus predicted, with standard errors; frames mark "
+    caption += "those with an adjusted p-value of at most 5 %."
+    draw = functools.partial(plotting.group_errors, groups=data.group_names)
+    panel = Panel("errors in groups", caption, draw, test)
+    return Part((section,), {"groups": tuple(errors)}, tests={"groups": test}, panels=(panel,))
+
+
+def _residuals(data: Data) -> _Residuals | None:
+    """Frequencies of classes, means, or PIT values where members of ensembles are exchangeable."""
+    predictions, targets, places = data.predictions, data.targets, {}
+    arguments = "predictions, targets"
+    if data.is_of_classes:
+        places[("confidence", "")] = (predictions.class_probs.shape[1],)
+        for c in shown_classes(predictions.class_probs):
+            places[("class", f"class {c}")] = (c,)
+    elif data.task in ("ensembles", "quantiles") or not hasattr(predictions, "mean"):
+        if data.pit is None:
+            return None
+        # Under calibration PIT values are uniform, whatever else is known of the predictions.
+        n, dtype = data.size, data.pit.dtype
+        predictions, targets = Uniform(jnp.zeros(n, dtype), jnp.ones(n, dtype)), data.pit
+        arguments = f"distributions.Uniform(jnp.zeros({n}), jnp.ones({n})), result.arrays['pit']"
+        places[("PIT", "")] = ()
+    elif jnp.ndim(targets) == 1:
+        places[("bias", "")] = ()
+    else:
+        places = {("bias", f"coordinate {i}"): (i,) for i in range(targets.shape[1])}
+    return _Residuals(predictions, targets, arguments, places)
+
+
+def errors_given_features(data: Data, chosen: Choice | None) -> Part:
+    """Whether predictions are right given the features, and local errors of classes."""
+    if data.features is None:
+        return Part()
+    if chosen is None:
+        remark = "Quantile forecasts have no kernel calibration error."
+        return Part((Section("Given the features", (), remark),))
+    part = _features_test(data, chosen)
+    if not data.is_of_classes:
+        return part
+    (section,), local = part.sections, _local_entries(data)
+    remark = section.remark + "Local errors are those of the top label in neighbourhoods with a "
+    remark += "length scale of half a standard deviation of each feature, and ten confidence bins."
+    section = Section(section.title, (*section.entries, *local), remark)
+    findings = part.findings | {"local": local[-1].pvalue}
+    return dataclasses.replace(part, sections=(section,), findings=findings)
+
+
+def _features_test(data: Data, chosen: Choice) -> Part:
+    """The exact test with a kernel that looks at the features, and the SKCE with this kernel."""
+    assert data.features is not None, "by the caller"
+    features = data.features[:: -(-data.size // SCALE_SAMPLES)]
+    scale = median_heuristic(distances.Euclidean(), features)
+    closeness = SquaredExponential(scale, distances.Features(distances.Euclidean()))
+    full = TensorProduct(closeness, chosen.kernel.target)
+    predictions = distributions.with_features(chosen.predictions, data.features)
+    seen = f"distributions.with_features({chosen.drawn}, result.arrays['features'])"
+    kernel, how = low_rank(data, full, predictions)
+    test, name = exact_skce(data, kernel, predictions, 8)
+    call = f"hypothesis_tests.{name}(jax.random.fold_in(key, 8), result.other_kernels['features'], "
+    call += f"{seen}, targets, num_samples=999)"
+    entries = [measured("exact p-value given the features", call, lambda: test)]
+    findings: dict[str, float | None] = {"features": entries[0].value}
+    findings["features_low"] = _unbiased_low(test)
+    if not is_ensemble(chosen.predictions) and data.size**2 <= PAIRS:
+        interval = measured(
+            "SKCE given the features",
+            "hypothesis_tests.skce_confidence_interval("
+            f"result.other_kernels['features, all pairs'], {seen}, targets)",
+            lambda: hypothesis_tests.skce_confidence_interval(full, predictions, data.targets),
+        )
+        entries.append(interval)
+        findings["features_low"] = interval.low
+    remark = (
+        "The test asks for more than calibration: that predictions are right given the features"
+    )
+    remark += f", which are divided by their standard deviations. {how}"
+    section = Section("Given the features", tuple(entries), remark)
+    kernels = {"features": kernel, "features, all pairs": full}
+    return Part((section,), findings, other_kernels=kernels, tests={"features": test})
+
+
+def _unbiased_low(test: CalibrationTestResult) -> float:
+    """A stand-in for the lower limit of the SKCE: its excess over nearly all of the redraws."""
+    assert test.components is not None, "of a test of the SKCE"
+    part = test.components.unbiased
+    return float(part.statistic) - central(part.null_samples)[1]
+
+
+def _local_entries(data: Data) -> list[Entry]:
+    """Mean and largest local errors of the top label."""
+    confidences, correct = estimators.top_label(data.predictions, data.targets)
+    arguments: Any = _NEIGHBOURHOOD, data.features, confidences, correct
+    call = "estimators.Neighbourhood.laplacian(0.5, 10), result.arrays['features'], "
+    call += "*estimators.top_label(predictions, targets))"
+    mean_chance = largest_chance = pvalue = None
+    if data.size <= LOCAL_SAMPLES:
+        test = hypothesis_tests.local_calibration_test(data.at(10), *arguments, num_samples=199)
+        draws = np.asarray(test.null_samples, float)
+        mean_chance, largest_chance = map(central, (draws.mean(1), draws.max(1)))
+        pvalue = float(jnp.min(test.adjusted_pvalue))
+    return [
+        measured(
+            "mean local error (LCE)",
+            f"estimators.mean_lce({call}",
+            lambda: estimators.mean_lce(*arguments),
+            by_chance=mean_chance,
+        ),
+        measured(
+            "largest local error (MLCE)",
+            f"estimators.mlce({call}",
+            lambda: estimators.mlce(*arguments),
+            by_chance=largest_chance,
+            pvalue=pvalue,
+            note="the p-value is that of the largest standardised local error",
+        ),
+    ]

@@ -1,0 +1,223 @@
+"""What is evaluated: checked data, the task, and what a part of the evaluation returns."""
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.typing import ArrayLike
+
+from calibjax import _checks, estimators
+from calibjax._pytree import PyTree
+from calibjax.distributions import MonteCarlo, Quantiles, Samples
+from calibjax.distributions.base import Distribution
+from calibjax.distributions.features import bare
+from calibjax.evaluation.figures import Panel
+from calibjax.evaluation.record import Entry, Section
+from calibjax.hypothesis_tests import CalibrationTestResult
+from calibjax.hypothesis_tests.ensembles import checked_ensembles
+from calibjax.kernels import Kernel
+
+MAX_CLASSES = 20  # with entries of their own
+
+
+@dataclasses.dataclass(frozen=True)
+class Data:
+    """A checked data set.
+
+    Attributes:
+        key: that of the caller; `at` gives those of the parts.
+        predictions: batch of n distributions without features.
+        targets: [n] or [n, d].
+        task: see `Evaluation.task`.
+        features: [n, d], divided by their standard deviations, or None.
+        memberships: of G groups, [n, G], or None.
+        group_names: of the groups.
+        pit: PIT values, [n], or None if there are none.
+    """
+
+    key: jax.Array
+    predictions: Any
+    targets: Any
+    task: str
+    features: jax.Array | None = None
+    memberships: jax.Array | None = None
+    group_names: tuple[str, ...] = ()
+    pit: jax.Array | None = None
+
+    @property
+    def size(self) -> int:
+        """The number n of samples."""
+        return _checks.leading_size("targets", self.targets)
+
+    def at(self, place: int) -> jax.Array:
+        """The key of a part."""
+        return jax.random.fold_in(self.key, place)
+
+    @property
+    def is_of_classes(self) -> bool:
+        """Whether predictions are of classes."""
+        return self.task in ("classification", "binary")
+
+    @property
+    def arrays(self) -> dict[str, jax.Array]:
+        """Those of `Evaluation.arrays`."""
+        found = {"pit": self.pit, "memberships": self.memberships, "features": self.features}
+        return {name: values for name, values in found.items() if values is not None}
+
+
+@dataclasses.dataclass(frozen=True)
+class Part:
+    """One part of the evaluation.
+
+    Attributes:
+        sections: the numbers.
+        findings: what the sentences are made of, attributes of `Findings`.
+        kernels, other_kernels, tests, panels: those of `Evaluation`.
+    """
+
+    sections: tuple[Section, ...] = ()
+    findings: dict[str, Any] = dataclasses.field(default_factory=dict)
+    kernels: dict[str, Any] = dataclasses.field(default_factory=dict)
+    other_kernels: dict[str, Kernel] = dataclasses.field(default_factory=dict)
+    tests: dict[str, CalibrationTestResult] = dataclasses.field(default_factory=dict)
+    panels: tuple[Panel, ...] = ()
+
+
+def checked_data(
+    key: jax.Array, predictions: Distribution, targets: ArrayLike, features: Any, groups: Any
+) -> Data:
+    """Checks all arguments of `evaluate`."""
+    key = _checks.random_key(key)
+    if not _checks.is_concrete(key, predictions, targets, features, groups):
+        raise TypeError(
+            "predictions, targets: expected values that are known, got traced ones (evaluate "
+            "outside of jit, vmap and grad)"
+        )
+    predictions, targets = _checks.predictions_and_targets(predictions, targets, minimum=10)
+    if bare(predictions) is not predictions:
+        raise TypeError(
+            "predictions: expected predictions without features, got a WithFeatures; hand the "
+            "features over as the argument features"
+        )
+    task = task_of(predictions, targets)
+    if task == "ensembles":
+        predictions = checked_ensembles(predictions, 10, "predictions")
+    data = Data(key, predictions, targets, task)
+    n = data.size
+    memberships, names = (None, ()) if groups is None else checked_groups(groups, n)
+    return dataclasses.replace(
+        data,
+        features=None if features is None else _scaled(features, n),
+        memberships=memberships,
+        group_names=names,
+        pit=_pit(data),
+    )
+
+
+def task_of(predictions: Distribution, targets: PyTree) -> str:
+    """What kind of targets is predicted; see `Evaluation.task`."""
+    inner: Any = predictions.distribution if isinstance(predictions, MonteCarlo) else predictions
+    if hasattr(inner, "class_probs"):
+        return "binary" if inner.class_probs.shape[1] == 2 else "classification"
+    if isinstance(inner, Samples | Quantiles):
+        return "ensembles" if isinstance(inner, Samples) else "quantiles"
+    if jnp.issubdtype(jnp.result_type(targets), jnp.integer):
+        return "counts"
+    return "multivariate" if jnp.ndim(targets) > 1 else "regression"
+
+
+def checked_groups(groups: Any, num_samples: int) -> tuple[jax.Array, tuple[str, ...]]:
+    """Memberships, [n, G], and names of groups that are given by a name each, or by memberships."""
+    try:
+        given = np.asarray(groups)
+    except ValueError as error:
+        raise ValueError(f"groups: expected an array [n] or [n, G], got {error}") from error
+    if given.ndim not in (1, 2) or len(given) != num_samples:
+        raise ValueError(
+            f"groups: expected shape [n], the group of each of the n = {num_samples} samples, or "
+            f"[n, G], memberships in G groups, got {given.shape}"
+        )
+    if given.ndim == 2:
+        _checks.real("groups", given)
+        return jnp.asarray(given), tuple(f"group {i}" for i in range(given.shape[1]))
+    if given.dtype.kind not in "iubUSTO" or any(x is None or x != x for x in given.tolist()):
+        raise TypeError(
+            f"groups: expected integers or strings, the group of each sample, got {given.dtype}; "
+            "numbers that vary continuously have to be cut into intervals"
+        )
+    names = np.unique(given)
+    return jnp.asarray(given[:, None] == names), tuple(f"group {name}" for name in names)
+
+
+def _scaled(features: Any, num_samples: int) -> jax.Array:
+    """Features [n, d] divided by their standard deviations, where these are not zero."""
+    given = _checks.features("features", features, num_samples)
+    if not hasattr(given, "ndim") or given.ndim not in (1, 2):
+        raise ValueError(
+            f"features: expected an array [n] or [n, d], got {_checks.described(features)}"
+        )
+    columns = given.reshape(num_samples, -1)
+    deviations = jnp.std(columns, 0)
+    if not bool(jnp.any(deviations > 0)):
+        raise ValueError("features: expected features that differ between samples, got equal ones")
+    return columns / jnp.where(deviations > 0, deviations, 1)
+
+
+def _pit(data: Data) -> jax.Array | None:
+    """PIT values, if targets are numbers with a distribution function."""
+    inner = data.predictions
+    inner = inner.distribution if isinstance(inner, MonteCarlo) else inner
+    has_cdf = isinstance(inner, Samples | Quantiles) or hasattr(inner, "cdf")
+    if data.is_of_classes or jnp.ndim(data.targets) != 1 or not has_cdf:
+        return None
+    try:
+        return estimators.pit_values(data.at(0), data.predictions, data.targets)
+    except NotImplementedError:  # numpyro knows the names of functions that it does not have
+        return None
+
+
+def measured(name: str, function: str, compute: Callable[[], Any], **more: Any) -> Entry:
+    """The entry of what a function returns: a number, an interval, or the p-value of a test.
+
+    Where it does not exist for these data, the value is NaN and the note says why.
+    """
+    try:
+        value = compute()
+    except (ValueError, NotImplementedError) as error:
+        return Entry(name, float("nan"), function=function, note=f"does not exist: {error}")
+    return Entry(name, **_numbers(value), function=function, **more)
+
+
+def _numbers(value: Any) -> dict[str, float]:
+    """Value, error and ends of what a function returns."""
+    if isinstance(value, CalibrationTestResult):
+        error = value.pvalue_standard_error
+        return {"value": float(value.pvalue)} | (
+            {} if error is None else {"standard_error": float(error)}
+        )
+    if not hasattr(value, "estimate"):
+        return {"value": float(value)}
+    names = {"value": "estimate", "standard_error": "standard_error", "low": "low", "high": "high"}
+    return {name: float(getattr(value, attribute)) for name, attribute in names.items()}
+
+
+def central(draws: PyTree) -> tuple[float, float]:
+    """Ends of the central 95 % of draws."""
+    low, high = np.quantile(np.asarray(draws, float), (0.025, 0.975))
+    return float(low), float(high)
+
+
+def reached(draws: PyTree) -> float:
+    """What 95 % of draws of an absolute value do not exceed."""
+    return float(np.quantile(np.asarray(draws, float), 0.95))
+
+
+def shown_classes(probs: ArrayLike) -> Sequence[int]:
+    """The `MAX_CLASSES` classes with the largest mean probability, in order; of two class 1."""
+    means = np.asarray(probs).mean(0)
+    return (
+        [1] if means.size == 2 else sorted(np.argsort(-means, kind="stable")[:MAX_CLASSES].tolist())
+    )

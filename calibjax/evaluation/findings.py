@@ -1,0 +1,114 @@
+"""The numbers that the sentences of a report are made of."""
+
+import dataclasses
+
+from calibjax.evaluation.record import Entry
+
+
+@dataclasses.dataclass(frozen=True)
+class MeanError:
+    """What was predicted on average and what was observed.
+
+    Attributes:
+        name: of what: a class, the top label, a coordinate of the targets.
+        predicted: mean prediction.
+        observed: mean of the targets.
+        pvalue: exact p-value of the difference.
+    """
+
+    name: str
+    predicted: float
+    observed: float
+    pvalue: float
+
+
+@dataclasses.dataclass(frozen=True)
+class GroupError:
+    """A mean error in a group.
+
+    Attributes:
+        group: its name.
+        kind: "bias", "confidence", "class", or "PIT".
+        name: of the class or of the coordinate of the targets; empty if there is one only.
+        error: observed minus predicted.
+        pvalue: exact p-value of the error.
+    """
+
+    group: str
+    kind: str
+    name: str
+    error: float
+    pvalue: float
+
+
+@dataclasses.dataclass(frozen=True)
+class Coverage:
+    """Targets in the central intervals.
+
+    Attributes:
+        nominal: predicted share.
+        observed: share of the targets.
+        below: share of the targets below the intervals, minus the predicted one.
+        above: the same above the intervals.
+        pvalue: exact p-value of the coverage.
+    """
+
+    nominal: float
+    observed: float
+    below: float
+    above: float
+    pvalue: float
+
+
+@dataclasses.dataclass(frozen=True)
+class Findings:
+    """What the sentences of a report are made of; what was not computed is None, or empty.
+
+    Attributes:
+        task: see `Evaluation.task`.
+        num_samples: n.
+        pvalue: of the exact test of all errors together.
+        component: the loudest component of that test, see `SKCEComponents`.
+        spread_score: the score of its spread; positive if targets scatter more than predicted.
+        top_label: mean confidence and accuracy.
+        classes: frequencies of the classes.
+        bias: means of the targets, or of their coordinates.
+        deviation: typical predicted standard deviation, in whose units biases are told.
+        spread: that of the residuals, see `residual_spread`.
+        median: share of targets up to the predicted median.
+        coverage: of the central intervals.
+        groups: mean errors in groups.
+        features: p-value of the exact test given the features.
+        features_low: lower limit of the SKCE given the features, above zero if samples with similar
+            features are off in the same way, and not only all samples.
+        local: p-value of the largest local error of the top label.
+        ece: that of the top label, or of two classes.
+        temperature: with its interval.
+        gain: of held-out predictions by the temperature.
+        gain_unit: of which score.
+        factor: by which the temperature multiplies standard deviations.
+        detectable: mean error that would have been found with a probability of about 80 %.
+    """
+
+    task: str
+    num_samples: int
+    pvalue: float | None = None
+    component: str = ""
+    spread_score: float = 0.0
+    top_label: MeanError | None = None
+    classes: tuple[MeanError, ...] = ()
+    bias: tuple[MeanError, ...] = ()
+    deviation: float | None = None
+    spread: Entry | None = None
+    median: MeanError | None = None
+    coverage: tuple[Coverage, ...] = ()
+    groups: tuple[GroupError, ...] = ()
+    features: float | None = None
+    features_low: float | None = None
+    local: float | None = None
+    ece: Entry | None = None
+    temperature: Entry | None = None
+    gain: Entry | None = None
+    gain_unit: str = ""
+    factor: Entry | None = None
+    detectable: float | None = None

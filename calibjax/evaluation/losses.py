@@ -1,0 +1,152 @@
+"""Proper scores, and what temperature scaling would win."""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from calibjax import recalibration, scores
+from calibjax.distributions import MonteCarlo, Quantiles
+from calibjax.evaluation.data import Data, Part, measured
+from calibjax.evaluation.record import Entry, Section
+from calibjax.evaluation.temperature import temperature_gain, temperature_interval
+
+# Functions of calibjax.scores by the name of what they compute.
+_SCORES = {
+    "negative log-likelihood": "negative_log_likelihood",
+    "Brier score": "brier_score",
+    "CRPS": "crps",
+    "pinball loss": "pinball_loss",
+    "accuracy": "accuracy",
+    "mean squared error": "mean_squared_error",
+}
+
+
+def proper_scores(data: Data) -> Part:
+    """The scores that exist for the task."""
+    names = {
+        "classification": ["negative log-likelihood", "Brier score", "accuracy"],
+        "ensembles": ["CRPS", "mean squared error"],
+        "quantiles": ["pinball loss"],
+        "regression": ["negative log-likelihood", "CRPS", "mean squared error"],
+        "counts": ["negative log-likelihood", "mean squared error"],
+        "multivariate": ["negative log-likelihood", "mean squared error"],
+    }
+    names["binary"] = names["classification"]
+    entries = []
+    for name in names[data.task]:
+        function = _SCORES[name]
+        if not _exists(data, function):
+            continue
+        score = getattr(scores, function)
+        call = f"scores.{function}(predictions, targets)"
+        entries.append(measured(name, call, lambda f=score: f(data.predictions, data.targets)))
+    remark = (
+        "Smaller is better"
+        + ", except for the accuracy" * data.is_of_classes
+        + ". A proper score mixes calibration with "
+    )
+    remark += "sharpness: a better score alone does not mean better calibration. The negative "
+    remark += "log-likelihood is in nats."
+    return Part((Section("Scores", tuple(entries), remark),) if entries else ())
+
+
+def _exists(data: Data, function: str) -> bool:
+    """Whether the family and the targets have what a score needs."""
+    needs = {
+        "negative_log_likelihood": "log_prob",
+        "crps": "crps",
+        "mean_squared_error": "mean",
+    }
+    if function == "crps" and jnp.ndim(data.targets) != 1:
+        return False
+    return function not in needs or hasattr(_inner(data.predictions), needs[function])
+
+
+def _inner(predictions: Any) -> Any:
+    return predictions.distribution if isinstance(predictions, MonteCarlo) else predictions
+
+
+def temperature(data: Data) -> Part:
+    """The temperature that would repair the predictions, and what it wins on held-out data."""
+    found = _loss(data)
+    inner = _inner(data.predictions)
+    if found is None or not hasattr(inner, "tempered"):
+        return Part()
+    name, loss = found
+    # A loss that is given by its name in the call below, and only if it is not the default.
+    option = "" if loss is scores.negative_log_likelihood else f", loss=scores.{loss.__name__}"
+    if data.task == "ensembles":  # their CRPS is not twice differentiable
+        value = measured(
+            "temperature",
+            f"recalibration.TemperatureScaling(scores.{loss.__name__}).fit(predictions, targets)",
+            lambda: recalibration.TemperatureScaling(loss).fit(inner, data.targets),
+        )
+    else:
+        value = measured(
+            "temperature",
+            f"evaluation.temperature_interval(predictions, targets{option})",
+            lambda: temperature_interval(inner, data.targets, loss=loss),
+        )
+    if not np.isfinite(value.value):
+        return Part((Section("What recalibration would win", (value,)),))
+    gain = measured(
+        f"held-out gain in {name}",
+        f"evaluation.temperature_gain(jax.random.fold_in(key, 2), predictions, targets{option})",
+        lambda: temperature_gain(data.at(2), inner, data.targets, loss=loss),
+    )
+    entries, findings = [value, gain], {"temperature": value, "gain": gain, "gain_unit": name}
+    if not data.is_of_classes:
+        factor = _factor(value, inner)
+        entries += [] if factor is None else [factor]
+        findings["factor"] = factor
+    remark = "All predictions p become q ∝ p^(1/T) with one temperature T, see "
+    remark += "recalibration.tempered: above one they become less sure. The gain is that of "
+    remark += "predictions that T was not fitted to (five folds)."
+    return Part((Section("What recalibration would win", tuple(entries), remark),), findings)
+
+
+def _loss(data: Data) -> tuple[str, Callable[..., Any]] | None:
+    """Name and function of the loss that the temperature minimises, if there is one."""
+    if isinstance(data.predictions, Quantiles):
+        return None
+    if data.task == "ensembles":
+        is_scalar = jnp.ndim(data.targets) == 1
+        is_floating = jnp.issubdtype(jnp.result_type(data.targets), jnp.floating)
+        return ("CRPS", scores.crps) if is_scalar and is_floating else None
+    if not hasattr(_inner(data.predictions), "log_prob"):
+        return None
+    value = scores.negative_log_likelihood(data.predictions, data.targets)
+    if np.isfinite(float(value)):
+        return "log score, nats", scores.negative_log_likelihood
+    return ("Brier score", scores.brier_score) if data.is_of_classes else None
+
+
+def _factor(value: Entry, predictions: Any) -> Entry | None:
+    """By how much the temperature multiplies standard deviations, the median over predictions."""
+    if not hasattr(predictions, "variance"):
+        return None
+
+    def factor(temperature: float | None) -> float | None:
+        if temperature is None:
+            return None
+        return float(_ratio_of_deviations(jnp.asarray(temperature), predictions))
+
+    call = "jnp.median(jnp.sqrt(jax.vmap(lambda p, q: p.variance() / q.variance())("
+    call += "recalibration.TemperatureScaling().apply(result['temperature'].value, predictions), "
+    call += "predictions)))"
+    middle = factor(value.value)
+    if middle is None or not np.isfinite(middle):  # distributions without a variance
+        return None
+    low, high = factor(value.low), factor(value.high)
+    return Entry("factor of the standard deviations", middle, low=low, high=high, function=call)
+
+
+@jax.jit
+def _ratio_of_deviations(temperature: jax.Array, predictions: Any) -> jax.Array:
+    def ratio(p: Any) -> jax.Array:
+        return recalibration.tempered(p, temperature).variance() / p.variance()
+
+    return jnp.median(jnp.sqrt(jax.vmap(ratio)(predictions)))

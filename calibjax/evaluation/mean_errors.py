@@ -1,0 +1,77 @@
+"""Mean errors of groups of samples: entries, and p-values for sentences."""
+
+import math
+from typing import Any
+
+import numpy as np
+from jax.typing import ArrayLike
+
+from calibjax.evaluation.data import reached
+from calibjax.evaluation.record import Entry
+from calibjax.hypothesis_tests import CalibrationTestResult
+
+_POWER = 0.84  # the 80 % quantile of the standard normal distribution
+
+
+def mean_error(
+    name: str,
+    call: str,
+    test: CalibrationTestResult,
+    place: tuple[int, ...],
+    residuals: ArrayLike,
+    members: ArrayLike,
+) -> tuple[Entry, float]:
+    """The entry of one error of a `group_calibration_test`, and its p-value for sentences.
+
+    The exact p-value asks whether a calibrated model has such an error. Of a model that is not
+    calibrated in another way, say with targets that scatter more than predicted, it may be small
+    although the error is zero. Sentences that name this very error therefore take the larger one
+    of the exact p-value and of that of a z-test with the observed scatter.
+
+    Args:
+        name: of the entry.
+        call: of the test, an expression.
+        test: its result.
+        place: of the error in its arrays.
+        residuals: observed minus predicted values, [n].
+        members: weights of the samples in the group, [n].
+
+    Returns:
+        The entry, with a 95 % interval from the observed scatter, and the p-value.
+    """
+    value, pvalue = float(test.estimate[place]), float(test.adjusted_pvalue[place])
+    chance = reached(test.null_samples[(slice(None), *place)])
+    weights = np.asarray(members, float)
+    weights = weights / np.abs(weights).sum()
+    scatter = np.square(weights * (np.asarray(residuals, float) - value))
+    error = math.sqrt(scatter.sum())
+    entry = Entry(
+        name,
+        value,
+        low=value - 1.96 * error,
+        high=value + 1.96 * error,
+        by_chance=(-chance, chance),
+        pvalue=pvalue,
+        function=f"{call}.estimate[{', '.join(map(str, place))}]",
+    )
+    observed = _two_sided(value, error) * np.size(test.estimate)
+    return entry, min(1.0, max(pvalue, observed))
+
+
+def _two_sided(value: float, error: float) -> float:
+    """p-value of a z-test."""
+    if error == 0:
+        return float(value == 0)
+    return math.erfc(abs(value) / error / math.sqrt(2))
+
+
+def detectable(test: CalibrationTestResult) -> np.ndarray:
+    """Errors of the first group that the test would find with a probability of about 80 %.
+
+    Its critical value, in standard errors of each entry, is that of the largest of all entries at
+    level 1 %, which is below 5 % after adjustment for up to five tests.
+    """
+    null = np.asarray(test.null_samples, float)
+    errors = np.sqrt(np.mean(null**2, 0))
+    largest: Any = np.max(null / np.where(errors > 0, errors, 1), tuple(range(1, null.ndim)))
+    return (np.quantile(largest, 0.99) + _POWER) * errors[0]

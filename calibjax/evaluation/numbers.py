@@ -1,0 +1,229 @@
+"""Errors of predicted numbers and vectors: coverage, bias and spread."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.typing import ArrayLike
+
+from calibjax import _checks, estimators, hypothesis_tests, plotting
+from calibjax.distributions import Quantiles
+from calibjax.evaluation.data import Data, Part, reached
+from calibjax.evaluation.figures import Panel
+from calibjax.evaluation.findings import Coverage, MeanError
+from calibjax.evaluation.mean_errors import detectable, mean_error
+from calibjax.evaluation.record import Entry, Section
+from calibjax.hypothesis_tests import CalibrationTestResult
+from calibjax.hypothesis_tests.groups import mean_residual
+
+LEVELS = (0.025, 0.05, 0.25, 0.5, 0.75, 0.95, 0.975)
+
+
+def residual_spread(predictions: Any, targets: ArrayLike) -> jax.Array:
+    """Standard deviation of the targets about the predicted means, in predicted deviations.
+
+        √(n⁻¹ Σ_i (z_i - z̄)²),    z_i = (y_i - E Y_i) / √(Var Y_i),    Y_i ~ p_i;
+
+    about one for a calibrated model, above it if predictions are too narrow, below it if they are
+    too wide. A bias that all predictions share does not change it. Of vectors, the root mean square
+    over the coordinates.
+
+    Args:
+        predictions: batch of n distributions with `mean` and `variance`.
+        targets: [n] or [n, d].
+
+    Returns:
+        A scalar.
+
+    Raises:
+        TypeError: if an argument is of the wrong kind, or the predictions have no `mean` or no
+            `variance`.
+        ValueError: if shapes or values are wrong.
+
+    Cost: O(n).
+
+    References: none of the four papers has it.
+
+    >>> import jax, jax.numpy as jnp
+    >>> from calibjax import distributions, evaluation
+    >>> predictions = distributions.Normal(jnp.zeros(1000), jnp.full(1000, 2.0))
+    >>> targets = 5.0 + 3.0 * jax.random.normal(jax.random.key(0), (1000,))
+    >>> print(f"{evaluation.residual_spread(predictions, targets):.1f}")
+    1.5
+    """
+    predictions, targets = _checks.predictions_and_targets(predictions, targets)
+    _checks.method("predictions", predictions, "mean")
+    _checks.method("predictions", predictions, "variance")
+
+    return _residual_spread(predictions, targets)
+
+
+@jax.jit
+def _residual_spread(predictions: Any, targets: Any) -> jax.Array:
+    def standardised(p: Any, y: jax.Array) -> jax.Array:
+        variance = p.variance()
+        deviation = jnp.sqrt(jnp.where(variance > 0, variance, jnp.nan))
+        return (y - p.mean()) / deviation
+
+    values = jax.vmap(standardised)(predictions, targets)
+    return jnp.sqrt(jnp.mean(jnp.square(values - jnp.mean(values, 0))))
+
+
+def errors_of_numbers(data: Data) -> Part:
+    """Bias, spread, and coverage of the central intervals."""
+    parts = [_bias(data), _spread(data), _coverage(data)]
+    found = [part for part in parts if part.sections]
+    entries = tuple(entry for part in found for entry in part.sections[0].entries)
+    remark = " ".join(part.sections[0].remark for part in found if part.sections[0].remark)
+    section = (Section("Bias, spread and coverage", entries, remark),) if entries else ()
+    return Part(
+        section,
+        {name: value for part in found for name, value in part.findings.items()},
+        tests={name: test for part in found for name, test in part.tests.items()},
+        panels=_figures(data),
+    )
+
+
+def _bias(data: Data) -> Part:
+    """Mean of targets minus predictions, in units of the targets."""
+    if data.task in ("ensembles", "quantiles") or not hasattr(data.predictions, "mean"):
+        return Part()
+    ones = jnp.ones((data.size, 1))
+    predictions, targets = data.predictions, data.targets
+    test = hypothesis_tests.group_calibration_test(data.at(3), predictions, targets, ones)
+    call = "hypothesis_tests.group_calibration_test(jax.random.fold_in(key, 3), predictions, "
+    call += f"targets, jnp.ones(({data.size}, 1)))"
+    means = jax.vmap(lambda p: p.mean())(predictions)
+    residuals = np.asarray(mean_residual(predictions, targets)).reshape(data.size, -1)
+    entries, errors = [], []
+    for i, column in enumerate(residuals.T):
+        is_scalar = means.ndim == 1
+        coordinate = "" if is_scalar else f"coordinate {i}"
+        name = "bias (target - predicted mean)" if is_scalar else f"bias of {coordinate}"
+        place = (0,) if is_scalar else (0, i)
+        entry, p = mean_error(name, call, test, place, column, np.ones(data.size))
+        entries.append(entry)
+        predicted = float(jnp.mean(means if is_scalar else means[:, i]))
+        errors.append(MeanError(coordinate, predicted, predicted + entry.value, p))
+    findings = {"bias": tuple(errors), "detectable": float(detectable(test).max())}
+    if means.ndim == 1 and hasattr(predictions, "variance"):
+        deviation = jnp.median(jnp.sqrt(jax.vmap(lambda p: p.variance())(predictions)))
+        findings["deviation"] = float(deviation) if jnp.isfinite(deviation) else None
+    return Part((Section("", tuple(entries)),), findings, tests={"mean errors": test})
+
+
+def _spread(data: Data) -> Part:
+    """Spread of the residuals."""
+    has_moments = all(hasattr(data.predictions, name) for name in ("mean", "variance"))
+    if data.task in ("ensembles", "quantiles") or not has_moments:
+        return Part()
+    value = residual_spread(data.predictions, data.targets)
+    if not bool(jnp.isfinite(value) & (value > 0)):  # there are distributions without a variance
+        return Part()
+    test = hypothesis_tests.exact_test(
+        data.at(4), _distance_from_one, data.predictions, data.targets, num_samples=999
+    )
+    chance = jnp.exp(reached(test.null_samples))
+    entry = Entry(
+        "spread of the residuals",
+        float(value),
+        by_chance=(float(1 / chance), float(chance)),
+        pvalue=float(test.pvalue),
+        function="evaluation.residual_spread(predictions, targets)",
+    )
+    remark = "The spread is the standard deviation of (target - mean) / standard deviation."
+    section = Section("", (entry,), remark)
+    return Part((section,), {"spread": entry}, tests={"spread": test})
+
+
+def _distance_from_one(predictions: Any, targets: Any) -> jax.Array:
+    """The statistic of the spread, two-sided."""
+    return jnp.abs(jnp.log(residual_spread(predictions, targets)))
+
+
+def _coverage(data: Data) -> Part:
+    """Shares of targets in the central intervals, and up to the quantiles."""
+    if data.pit is None:
+        return Part()
+    place, test, levels = "jax.random.fold_in(key, 6)", *_coverage_test(data)
+    central = levels[::-1][: len(levels) // 2] - levels[: len(levels) // 2]
+    entries = []
+    for kind, values, words in (
+        ("central", central, "central {} % intervals"),
+        ("levels", levels, "{} % quantiles"),
+    ):
+        for i, nominal in enumerate(map(float, values)):
+            chance = reached(test.null_samples[kind][:, i])
+            function = "interval" if kind == "central" else "quantile"
+            call = f"estimators.{function}_coverage({place}, result.arrays['pit'], "
+            call += f"levels=jnp.array([{nominal:.6g}])).coverage[0]"
+            if data.task == "quantiles":
+                call = f"hypothesis_tests.coverage_test({place}, predictions, targets)"
+                call = f"{nominal:.6g} + {call}.estimate['{kind}'][{i}]"
+            entry = Entry(
+                f"coverage of the {words.format(f'{100 * nominal:.4g}')}",
+                nominal + float(test.estimate[kind][i]),
+                by_chance=(max(0.0, nominal - chance), min(1.0, nominal + chance)),
+                pvalue=float(test.adjusted_pvalue[kind][i]),
+                function=call,
+            )
+            entries.append(entry)
+    remark = "Coverage is that of the PIT values in result.arrays['pit'] (estimators.pit_values); "
+    remark += "its p-values are exact and adjusted for all levels (hypothesis_tests.coverage_test)."
+    findings = _coverages(levels, entries)
+    return Part((Section("", tuple(entries), remark),), findings, tests={"coverage": test})
+
+
+def _coverages(levels: np.ndarray, entries: list[Entry]) -> dict[str, Any]:
+    """What the sentences say of the coverage of the intervals, and of the median."""
+    count = len(levels)
+    intervals, quantiles = entries[: count // 2], entries[count // 2 :]
+    errors = [entry.value - level for entry, level in zip(quantiles, levels, strict=True)]
+    pvalues = [1.0 if entry.pvalue is None else entry.pvalue for entry in entries]
+    found: dict[str, Any] = {
+        "coverage": tuple(
+            Coverage(
+                nominal=float(levels[count - 1 - i] - levels[i]),
+                observed=entry.value,
+                below=errors[i],
+                above=-errors[count - 1 - i],
+                pvalue=pvalues[i],
+            )
+            for i, entry in enumerate(intervals)
+        )
+    }
+    for entry, level in zip(quantiles, levels, strict=True):
+        if level == 0.5 and entry.pvalue is not None:
+            found["median"] = MeanError("", 0.5, entry.value, entry.pvalue)
+    return found
+
+
+def _coverage_test(data: Data) -> tuple[CalibrationTestResult, np.ndarray]:
+    """The test of the coverage and its levels, those of the predictions if they have some."""
+    if isinstance(data.predictions, Quantiles):
+        test = hypothesis_tests.coverage_test(data.at(6), data.predictions, data.targets)
+        levels = np.asarray(data.predictions.levels, float)
+        return test, levels if levels.ndim == 1 else levels.mean(0)
+    assert data.pit is not None, "by the caller"
+    levels = jnp.asarray(LEVELS, data.pit.dtype)
+    values = jnp.broadcast_to(levels, (data.size, levels.size))
+    test = hypothesis_tests.coverage_test(data.at(6), Quantiles(levels, values), data.pit)
+    return test, np.asarray(LEVELS)
+
+
+def _figures(data: Data) -> tuple[Panel, ...]:
+    """PIT histogram, and coverage of the intervals over their level."""
+    if data.pit is None:
+        return ()
+    pit = estimators.pit_histogram(data.at(5), data.pit)
+    coverage = estimators.interval_coverage(data.at(5), data.pit)
+    caption = "Histogram of the PIT values: flat for a calibrated model, with all bars in the band "
+    caption += "with a probability of 90 %. High ends mean predictions that are too narrow, a high "
+    caption += "middle too wide ones, a slope biased ones."
+    other = "Share of targets in the central prediction intervals over their level: below the "
+    other += "diagonal they are too narrow, above it too wide."
+    return (
+        Panel("PIT histogram", caption, plotting.pit_histogram, pit),
+        Panel("coverage", other, plotting.interval_coverage_curve, coverage),
+    )

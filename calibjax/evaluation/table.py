@@ -1,0 +1,67 @@
+"""An evaluation as plain text."""
+
+import math
+import textwrap
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from calibjax.evaluation.record import Entry, Evaluation, Section
+
+_WIDTH = 100
+_INDENT = "  "
+_HEADER = ("", "value", "95 % interval", "if calibrated", "p-value")
+
+
+def table(evaluation: "Evaluation") -> str:
+    """The description, a table of each section, and the sentences."""
+    rows = [[_HEADER, *map(_cells, section.entries)] for section in evaluation.sections]
+    columns = zip(*(row for section in rows for row in section), strict=True)
+    widths = [max(map(len, column)) for column in columns]
+    parts = [_filled(evaluation.description)]
+    for section, cells in zip(evaluation.sections, rows, strict=True):
+        parts.append("\n".join(_lines(section, cells, widths)))
+    parts.append("\n".join(_filled(sentence) for sentence in evaluation.sentences))
+    return "\n\n".join(parts)
+
+
+def _lines(section: "Section", rows: Sequence[tuple[str, ...]], widths: Sequence[int]) -> list[str]:
+    """Title, columns that this section uses, and remark."""
+    used = [i == 0 or any(row[i] for row in rows[1:]) for i in range(len(_HEADER))]
+    lines = [section.title]
+    for row in rows:
+        cells = [
+            cell.ljust(width) if i == 0 else cell.rjust(width)
+            for i, (cell, width) in enumerate(zip(row, widths, strict=True))
+            if used[i]
+        ]
+        lines.append((_INDENT + _INDENT.join(cells)).rstrip())
+    for entry in section.entries:
+        if math.isnan(entry.value) and entry.note:
+            lines.append(_filled(f"{entry.name}: {entry.note}", _INDENT))
+    if section.remark:
+        lines.append(_filled(section.remark, _INDENT))
+    return lines
+
+
+def _cells(entry: "Entry") -> tuple[str, ...]:
+    value = number(entry.value)
+    if entry.standard_error is not None:
+        value += f" ± {number(entry.standard_error, 1)}"
+    interval = chance = ""
+    if entry.low is not None and entry.high is not None:
+        interval = f"{number(entry.low)} to {number(entry.high)}"
+    if entry.by_chance is not None:
+        chance = " to ".join(map(number, entry.by_chance))
+    return entry.name, value, interval, chance, "" if entry.pvalue is None else number(entry.pvalue)
+
+
+def number(value: float, digits: int = 3) -> str:
+    """A number with that many significant digits."""
+    return f"{value:.{digits}g}"
+
+
+def _filled(text: str, indent: str = "") -> str:
+    return textwrap.fill(
+        text, _WIDTH, initial_indent=indent, subsequent_indent=indent, break_on_hyphens=False
+    )

@@ -1,0 +1,178 @@
+"""The temperature that would repair predictions: how sure it is, and what it wins."""
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax.scipy.special import ndtri
+from jax.typing import ArrayLike
+
+from calibjax import _checks
+from calibjax._arithmetic import floating_dtype
+from calibjax._pytree import PyTree
+from calibjax.distributions.base import Distribution
+from calibjax.hypothesis_tests import ConfidenceInterval
+from calibjax.recalibration import TemperatureScaling, tempered
+from calibjax.scores import negative_log_likelihood
+
+Loss = Callable[[Any, Any], jax.Array]
+
+
+def temperature_interval(
+    predictions: Distribution,
+    targets: ArrayLike,
+    *,
+    loss: Loss = negative_log_likelihood,
+    confidence_level: float = 0.95,
+) -> ConfidenceInterval:
+    """Asymptotic confidence interval for the temperature that minimises the expected loss.
+
+    T is that of `TemperatureScaling`. With θ = log T and the loss l_i(θ) of sample i at this
+    temperature, the interval is T exp(± z s) with the sandwich estimate of the standard error
+
+        s² = Σ_i l_i'(θ)² / (Σ_i l_i''(θ))²,
+
+    which does not assume that any temperature makes the model calibrated. T = 1 in the interval
+    does not mean that the model is calibrated.
+
+    Args:
+        predictions: batch of n distributions with `tempered`.
+        targets: [n] or [n, d].
+        loss: (predictions, targets) → scalar, the mean of a loss over the samples that is twice
+            differentiable in T; the CRPS of `Samples` is not.
+        confidence_level: in (0, 1).
+
+    Returns:
+        The interval; `estimate` is T, `standard_error` is T s. All but T is NaN if the loss of the
+        samples is not convex at T.
+
+    Raises:
+        TypeError: if an argument is of the wrong kind.
+        ValueError: if shapes or values are wrong, or the loss has no minimum, see
+            `TemperatureScaling`.
+        NotImplementedError: if the family has no `tempered`.
+
+    Cost: that of `TemperatureScaling.fit`.
+
+    References: none of the four papers has it; White (1982), Maximum likelihood estimation of
+    misspecified models, for the standard error.
+
+    >>> import jax, jax.numpy as jnp
+    >>> from calibjax import distributions, evaluation
+    >>> predictions = distributions.Normal(jnp.zeros(200), jnp.ones(200))
+    >>> targets = 2 * jax.random.normal(jax.random.key(0), (200,))  # their variance is 4
+    >>> found = evaluation.temperature_interval(predictions, targets)
+    >>> print(f"{found.low:.1f} {found.estimate:.1f} {found.high:.1f}")
+    3.1 3.8 4.6
+    """
+    level = _checks.proportion("confidence_level", confidence_level)
+    predictions, targets = _checks.predictions_and_targets(predictions, targets)
+    temperature = TemperatureScaling(loss).fit(predictions, targets)
+
+    slopes, curvatures = _derivatives(loss, predictions, targets, jnp.log(temperature))
+    curvature = jnp.sum(curvatures)
+    curvature = jnp.where(curvature > 0, curvature, jnp.nan)
+    error = jnp.sqrt(jnp.sum(jnp.square(slopes))) / curvature
+    reach = -ndtri(jnp.asarray((1 - level) / 2, error.dtype)) * error
+    low, high = temperature * jnp.exp(-reach), temperature * jnp.exp(reach)
+    return ConfidenceInterval(low, high, temperature, temperature * error)
+
+
+def temperature_gain(
+    key: jax.Array,
+    predictions: Distribution,
+    targets: ArrayLike,
+    *,
+    loss: Loss = negative_log_likelihood,
+    num_folds: int = 5,
+    confidence_level: float = 0.95,
+) -> ConfidenceInterval:
+    """How much temperature scaling lowers the loss of predictions that it was not fitted to.
+
+    The samples are divided into folds at random. The predictions of each fold are scaled by the
+    temperature of all others (but one, where the folds differ in size), so that
+
+        gain = n⁻¹ Σ_i l(p_i, y_i) − l(p_i at the temperature of the other folds, y_i)
+
+    is honest: if there is nothing to repair, it is slightly negative on average.
+
+    Args:
+        key: a JAX random key.
+        predictions: batch of n distributions with `tempered`.
+        targets: [n] or [n, d].
+        loss: (predictions, targets) → scalar, the mean of a loss over the samples.
+        num_folds: from 2 to n.
+        confidence_level: in (0, 1).
+
+    Returns:
+        The interval gain ± z sd / √n around the gain, with the standard deviation sd over the
+        samples, which takes the temperatures as given.
+
+    Raises:
+        TypeError: if an argument is of the wrong kind.
+        ValueError: if shapes or values are wrong, or the loss has no minimum, see
+            `TemperatureScaling`.
+        NotImplementedError: if the family has no `tempered`.
+
+    Cost: `num_folds` times that of `TemperatureScaling.fit`.
+
+    References: none of the four papers has it; Stone (1974), Cross-validatory choice and assessment
+    of statistical predictions.
+
+    >>> import jax, jax.numpy as jnp
+    >>> from calibjax import distributions, evaluation
+    >>> predictions = distributions.Normal(jnp.zeros(200), jnp.ones(200))
+    >>> targets = 2 * jax.random.normal(jax.random.key(0), (200,))
+    >>> gain = evaluation.temperature_gain(jax.random.key(1), predictions, targets)
+    >>> print(f"{gain.estimate:.1f} ± {gain.standard_error:.1f}")  # 1.5 − log 2 = 0.8 is expected
+    0.7 ± 0.1
+    """
+    key = _checks.random_key(key)
+    level = _checks.proportion("confidence_level", confidence_level)
+    predictions, targets = _checks.predictions_and_targets(predictions, targets, minimum=2)
+    n = _checks.leading_size("targets", targets)
+    num_folds = _checks.size_in_range("num_folds", num_folds, 2, n)
+    order = jax.random.permutation(key, n)
+    method = TemperatureScaling(loss)
+    temperatures = jnp.zeros(n, floating_dtype(predictions))
+    size = n - -(-n // num_folds)  # the same for all folds, so that `fit` is compiled once
+    for fold in range(num_folds):
+        held_out = order[fold::num_folds]
+        others = jnp.concatenate([order[i::num_folds] for i in range(num_folds) if i != fold])
+        chosen = jax.tree.map(lambda leaf, own=others[:size]: leaf[own], (predictions, targets))
+        temperatures = temperatures.at[held_out].set(method.fit(*chosen))
+
+    gains = _gains(loss, predictions, targets, temperatures)
+    mean, error = jnp.mean(gains), jnp.std(gains, ddof=1) / jnp.sqrt(n).astype(gains.dtype)
+    reach = -ndtri(jnp.asarray((1 - level) / 2, error.dtype)) * error
+    return ConfidenceInterval(mean - reach, mean + reach, mean, error)
+
+
+def _loss_of_sample(loss: Loss, p: PyTree, y: PyTree) -> jax.Array:
+    """The loss of a data set that consists of one sample."""
+    return loss(*jax.tree.map(lambda leaf: jnp.asarray(leaf)[None], (p, y)))
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def _gains(loss: Loss, predictions: PyTree, targets: PyTree, temperatures: jax.Array) -> jax.Array:
+    """How much the loss of each sample is lower at its temperature, [n]."""
+
+    def gain(p: Any, y: Any, temperature: jax.Array) -> jax.Array:
+        return _loss_of_sample(loss, p, y) - _loss_of_sample(loss, tempered(p, temperature), y)
+
+    return jax.vmap(gain)(predictions, targets, temperatures)
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def _derivatives(
+    loss: Loss, predictions: PyTree, targets: PyTree, theta: jax.Array
+) -> tuple[jax.Array, jax.Array]:
+    """First and second derivative of the loss of each sample with respect to log T, [n] each."""
+
+    def value(p: Any, y: Any, theta: jax.Array) -> jax.Array:
+        return _loss_of_sample(loss, tempered(p, jnp.exp(theta)), y)
+
+    both = jax.vmap(jax.value_and_grad(jax.grad(value, 2), 2), (0, 0, None))
+    return both(predictions, targets, theta)

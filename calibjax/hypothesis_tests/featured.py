@@ -1,0 +1,69 @@
+"""Sums over redrawn targets where kernels on predictions and target kernels have features."""
+
+import functools
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.typing import ArrayLike
+
+from calibjax import pairwise
+from calibjax.distributions.base import Distribution
+from calibjax.kernels import Kernel
+from calibjax.kernels.expectations import features
+
+Parts = tuple[jax.Array, jax.Array]  # means of h off and on the diagonal
+
+
+def bytes_of_redraw(n: int, num_features: int, *, in_blocks: bool) -> int:
+    """Memory of one redraw of n targets: these, and as many features as are held at once."""
+    rows = min(n, pairwise.BLOCK_SIZE) if in_blocks else n
+    return 16 * (rows * num_features + n)
+
+
+def sums_of_redraws(
+    featured: tuple[Kernel, Any],
+    factors: Sequence[jax.Array],
+    predictions: Distribution,
+    targets: ArrayLike,
+) -> list[tuple[jax.Array, jax.Array]]:
+    """Sums of products of features, from which `means_of_sums` has the means of h.
+
+    Args:
+        featured: a target kernel, and what its features f need.
+        factors: features φ of kernels on predictions, [n, s] each.
+        predictions: batch of n distributions.
+        targets: several data sets of them, [b, n, ...].
+
+    Returns:
+        For each factor Σ_i φ(p_i) ⊗ f(p_i, y_i), [b, s, r], and Σ_i ‖φ(p_i)‖² ‖f(p_i, y_i)‖², [b].
+    """
+    norms = jnp.stack([jnp.sum(jnp.square(factor), 1) for factor in factors], 1)
+    ys = jax.tree.map(lambda y: jnp.moveaxis(y, 0, 1), targets)
+    sums, squares = pairwise.feature_sums(
+        _redrawn_features, featured, (predictions, ys), jnp.concatenate(factors, 1), norms
+    )
+    size = jax.tree.leaves(targets)[0].shape[0]
+    ends = np.cumsum([factor.shape[1] for factor in factors])[:-1]
+    return [
+        (jnp.moveaxis(own.reshape(own.shape[0], size, -1), 0, 1), diagonal.reshape(size, -1).sum(1))
+        for own, diagonal in zip(jnp.split(sums, ends), squares, strict=True)
+    ]
+
+
+def means_of_sums(n: jax.Array | int, sums: jax.Array, diagonal: jax.Array) -> Parts:
+    """Means of h over the pairs of n samples and over the diagonal, [b] each."""
+    return as_means(n, jnp.sum(jnp.square(sums), (1, 2)) - diagonal, diagonal)
+
+
+def _redrawn_features(featured: tuple[Kernel, Any], sample: tuple[Any, Any]) -> jax.Array:
+    """Features of several targets of one prediction, one after the other, [b r]."""
+    prediction, targets = sample
+    return jax.vmap(functools.partial(features, *featured), (None, 0))(prediction, targets).ravel()
+
+
+def as_means(n: jax.Array | int, off_diagonal: jax.Array, diagonal: jax.Array) -> Parts:
+    """Means of h from its sums off and on the diagonal, over n samples."""
+    return off_diagonal / n / (n - 1), diagonal / n  # n² may overflow

@@ -1,0 +1,181 @@
+"""A classifier of scikit-learn that recalibrates another one."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from calibjax import _checks, _extras
+from calibjax.distributions import Bernoulli, Categorical
+from calibjax.interoperability.labels import label_indices
+from calibjax.recalibration import PlattScaling, Recalibrator
+
+_extras.imported("sklearn", "RecalibratedClassifier is a classifier of scikit-learn", "sklearn")
+
+from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clone  # noqa: E402
+from sklearn.frozen import FrozenEstimator  # noqa: E402
+from sklearn.linear_model import LogisticRegression  # noqa: E402
+from sklearn.model_selection import check_cv, cross_val_predict  # noqa: E402
+from sklearn.utils import get_tags, indexable  # noqa: E402
+from sklearn.utils.multiclass import check_classification_targets  # noqa: E402
+from sklearn.utils.validation import check_is_fitted, column_or_1d  # noqa: E402
+
+
+class RecalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
+    """A classifier whose probabilities are corrected by a recalibrator of this package.
+
+    `fit` predicts every sample by a classifier that was fitted without its fold, fits the
+    recalibrator to these predictions, and the classifier to all samples: the way of scikit-learn's
+    `CalibratedClassifierCV(ensemble=False)`. A classifier that is fitted already comes as
+    `sklearn.frozen.FrozenEstimator(classifier)`; then the recalibrator alone is fitted, and X and y
+    have to be samples that the classifier has not seen.
+
+    Two classes are recalibrated by the probability of the second, more of them together
+    (`TemperatureScaling`) or one against the rest (`HistogramBinning`, `IsotonicRegression`,
+    `PlattScaling`). Computations are in float64, whatever the setting of JAX.
+
+    Attributes:
+        estimator: the classifier, which has `predict_proba`; None for `LogisticRegression()`.
+        recalibrator: a `recalibration.Recalibrator` of classes; None for
+            `PlattScaling(smooth_targets=True)`, which has a solution for all samples but those
+            whose probabilities are all equal. `TemperatureScaling()` has none where the classes
+            are perfectly separated.
+        cv: folds, as in `sklearn.model_selection.cross_val_predict`: a number (None for 5,
+            stratified), or a splitter that predicts every sample once.
+        smallest_probability: probabilities are raised to at least this, and divided by their sum,
+            before anything else is done with them; None leaves them alone. Likelihoods need it if
+            the classifier says that something is impossible, as forests and naive Bayes do: 1e-6,
+            say.
+        classes_: the labels, [m], in the order of the columns of `predict_proba`.
+        estimator_: the classifier that was fitted to all samples.
+        params_: what the recalibrator has learned.
+
+    Raises:
+        TypeError: by `fit` if the classifier has no `predict_proba`, or the recalibrator is none
+            of classes.
+        ValueError: by `fit` if there is one class only, all samples of a class are in one fold,
+            or the recalibrator has no solution for these samples; and for invalid data, by
+            the classifier.
+
+    Cost: with k folds, k + 1 fits of the classifier, and that of the recalibrator.
+
+    References: Platt (1999), Probabilistic outputs for support vector machines, §2.1 (predictions
+    of samples that were left out).
+
+    >>> from sklearn.datasets import make_classification
+    >>> from sklearn.naive_bayes import GaussianNB
+    >>> from calibjax.recalibration import TemperatureScaling
+    >>> X, y = make_classification(200, random_state=0)
+    >>> model = RecalibratedClassifier(GaussianNB(), TemperatureScaling()).fit(X, y)
+    >>> print(f"{model.params_:.1f}", model.predict_proba(X).shape)
+    2.8 (200, 2)
+    """
+
+    def __init__(
+        self,
+        estimator: Any = None,
+        recalibrator: Recalibrator | None = None,
+        *,
+        cv: Any = None,
+        smallest_probability: float | None = None,
+    ) -> None:
+        """Keeps the parameters; `fit` looks at them."""
+        self.estimator = estimator
+        self.recalibrator = recalibrator
+        self.cv = cv
+        self.smallest_probability = smallest_probability
+
+    def fit(self, X: Any, y: Any) -> "RecalibratedClassifier":
+        """Fits the classifier and the recalibrator to inputs and labels, [n] each."""
+        recalibrator, smallest = self._checked_recalibrator(), self._checked_smallest()
+        X, y = indexable(X, y)
+        y = column_or_1d(y, warn=True)
+        check_classification_targets(y)
+        probs, self.estimator_ = self._predicted(X, y)
+        self.classes_ = self.estimator_.classes_
+        for name in ("n_features_in_", "feature_names_in_"):
+            if hasattr(self.estimator_, name):
+                setattr(self, name, getattr(self.estimator_, name))
+        with jax.enable_x64(True):
+            targets = label_indices(y, self.classes_)
+            self.params_ = recalibrator.fit(_predictions(probs, smallest), targets)
+        return self
+
+    def _predicted(self, X: Any, y: np.ndarray) -> tuple[Any, Any]:
+        """Probabilities of samples that the classifier has not seen, and the classifier."""
+        estimator = self._estimator()
+        if not hasattr(estimator, "predict_proba"):
+            raise TypeError(
+                "estimator: expected a classifier with predict_proba, got "
+                f"{_checks.described(estimator)}"
+            )
+        if isinstance(estimator, FrozenEstimator):
+            return estimator.predict_proba(X), estimator
+        splitter: Any = check_cv(self.cv, y, classifier=True)
+        folds = list(splitter.split(X, y))
+        _refuse_missing_classes(y, folds)
+        probs = cross_val_predict(estimator, X, y, cv=folds, method="predict_proba")
+        fitted: Any = clone(estimator)
+        return probs, fitted.fit(X, y)
+
+    def predict_proba(self, X: Any) -> np.ndarray:
+        """Recalibrated probabilities of the classes, [n, m]."""
+        check_is_fitted(self)
+        recalibrator, smallest = self._checked_recalibrator(), self._checked_smallest()
+        with jax.enable_x64(True):
+            predictions = _predictions(self.estimator_.predict_proba(X), smallest)
+            values = recalibrator.apply(self.params_, predictions)
+            if not hasattr(values, "class_probs"):  # confidences in the second class
+                values = Bernoulli(values)
+            return np.array(values.class_probs)
+
+    def predict(self, X: Any) -> np.ndarray:
+        """The labels of largest recalibrated probability, [n]."""
+        indices = np.argmax(self.predict_proba(X), axis=1)
+        return self.classes_[indices]
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = get_tags(self._estimator()).input_tags.sparse
+        return tags
+
+    def _estimator(self) -> Any:
+        return LogisticRegression() if self.estimator is None else self.estimator
+
+    def _checked_recalibrator(self) -> Recalibrator:
+        if self.recalibrator is None:
+            return PlattScaling(smooth_targets=True)
+        if not isinstance(self.recalibrator, Recalibrator):
+            raise TypeError(
+                "recalibrator: expected a record such as recalibration.TemperatureScaling(), got "
+                f"{_checks.described(self.recalibrator)}"
+            )
+        return self.recalibrator
+
+    def _checked_smallest(self) -> float:
+        name = "smallest_probability"
+        given = self.smallest_probability
+        return 0.0 if given is None else float(_checks.proportion(name, given))
+
+
+def _predictions(probs: Any, smallest: float) -> Bernoulli | Categorical:
+    """Predictions of classes, in float64 and none of them below the smallest probability."""
+    _checks.batch(Categorical(probs))  # in the precision of the classifier
+    raised = jnp.maximum(jnp.asarray(probs, jnp.float64), smallest)
+    raised /= jnp.sum(raised, 1, keepdims=True)
+    return Bernoulli(raised[:, 1]) if raised.shape[1] == 2 else Categorical(raised)
+
+
+def _refuse_missing_classes(y: np.ndarray, folds: list[tuple[np.ndarray, np.ndarray]]) -> None:
+    """Refuses one class only, and folds without which a class would have no samples left."""
+    labels = np.unique(y)
+    if len(labels) < 2:
+        raise ValueError(f"y: expected at least two classes, got one class, {labels.tolist()}")
+    for training, _ in folds:
+        missing = np.setdiff1d(labels, y[training])
+        if len(missing):
+            raise ValueError(
+                "y: expected samples of each class in at least two folds, got samples of class "
+                f"{missing.tolist()[0]!r} in one alone"
+            )

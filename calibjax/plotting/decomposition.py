@@ -1,0 +1,127 @@
+"""Decomposed scores, beside what calibrated predictions have."""
+
+import dataclasses
+from typing import TYPE_CHECKING, Any
+
+import jax.numpy as jnp
+import numpy as np
+
+from calibjax import _checks
+from calibjax.estimators.bands import checked_ranks, pointwise_band
+from calibjax.hypothesis_tests.result import CalibrationTestResult
+from calibjax.plotting.figures import (
+    BAND,
+    BARS,
+    BLACK,
+    axes_to_draw_on,
+    finished,
+    shown_values,
+)
+from calibjax.scores import ScoreDecomposition
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+_PARTS = ("score", "miscalibration", "discrimination", "uncertainty")
+
+
+def score_decomposition(
+    decomposition: ScoreDecomposition | CalibrationTestResult,
+    *,
+    level: float = 0.9,
+    ylabel: str = "mean score",
+    axis: "Axes | None" = None,
+) -> "Axes":
+    """Bars of a score and its parts: score = miscalibration − discrimination + uncertainty.
+
+    With draws under calibration, intervals beside the bars contain each part of a calibrated model
+    with at least the probability `level` (each on its own): order statistics of the redraws, as the
+    pointwise band of `estimators.reliability_curve`. A calibrated model has some miscalibration,
+    too, by chance: what counts is whether it is above its interval.
+
+    All artists have labels for a legend; a new figure has one.
+
+    Args:
+        decomposition: what `scores.brier_decomposition` or `crps_decomposition` returned, or the
+            result of `hypothesis_tests.exact_test` with one of them as the statistic, which has the
+            draws.
+        level: of the intervals, in (0, 1).
+        ylabel: what the score is, with its unit.
+        axis: matplotlib Axes to draw on; by default that of a new figure, `.figure` of the
+            result, which pyplot does not know of: nothing is shown, and nothing has to be closed.
+
+    Returns:
+        The Axes.
+
+    Raises:
+        ImportError: if matplotlib is not installed.
+        TypeError: if an argument is of the wrong kind.
+        ValueError: if shapes or values are wrong, or there are too few draws for the level.
+
+    Cost: O(B log B) for B draws.
+
+    References: Dimitriadis, Gneiting and Jordan (2021), Stable reliability diagrams for
+    probabilistic classifiers.
+
+    >>> import jax, jax.numpy as jnp
+    >>> from calibjax import distributions, hypothesis_tests, plotting, scores
+    >>> predictions = distributions.Bernoulli(jnp.linspace(0.1, 0.9, 50))
+    >>> targets = distributions.sample_targets(jax.random.key(0), predictions)
+    >>> test = hypothesis_tests.exact_test(
+    ...     jax.random.key(1), scores.brier_decomposition, predictions, targets, num_samples=99
+    ... )
+    >>> axis = plotting.score_decomposition(test, ylabel="Brier score")
+    >>> print([label.get_text() for label in axis.get_xticklabels()])
+    ['score', 'miscalibration', 'discrimination', 'uncertainty']
+    """
+    draws = None
+    if isinstance(decomposition, CalibrationTestResult):
+        draws, decomposition = decomposition.null_samples, decomposition.statistic
+    if not isinstance(decomposition, ScoreDecomposition):
+        raise TypeError(
+            "decomposition: expected what scores.brier_decomposition returns, or a test result "
+            f"with it as the statistic, got {_checks.described(decomposition)}"
+        )
+    values = _shown("decomposition", decomposition, (), "(), of one data set")
+    band = None if draws is None else _band(draws, level)
+    is_new = axis is None
+    axis = axes_to_draw_on(axis, (5.0, 3.4))
+    places = np.arange(4)
+    axis.bar(places, values, 0.6, color=[BAND, BARS, BARS, BARS], label="observed")
+    for place, value in zip(places, values, strict=True):
+        style: dict[str, Any] = {"textcoords": "offset points", "ha": "right", "fontsize": "small"}
+        axis.annotate(f"{value:.3g}", (place, value), (-4, 3), **style)
+    if band is not None:
+        (lower, upper), middle = band, (band[0] + band[1]) / 2
+        label = f"{100 * float(level):.4g} % of the redraws under calibration"
+        style = {"fmt": "none", "ecolor": BLACK, "elinewidth": 1.5, "capsize": 5, "label": label}
+        axis.errorbar(places + 0.15, middle, (upper - lower) / 2, **style)
+    axis.axhline(0, color=BLACK, linewidth=0.8)
+    axis.set_xticks(places, list(_PARTS))
+    axis.set(xlabel="score = miscalibration - discrimination + uncertainty", ylabel=ylabel)
+    axis.margins(y=0.12)
+    return finished(axis, is_new)
+
+
+def _shown(name: str, parts: Any, expected: tuple[Any, ...], described: str) -> np.ndarray:
+    """The parts in one array, [4, ...]."""
+    values = {x.name: getattr(parts, x.name) for x in dataclasses.fields(ScoreDecomposition)}
+    for key, value in values.items():
+        _checks.real(f"{name}.{key}", value)
+        _checks.shape(f"{name}.{key}", value, expected, described)
+        values[key] = shown_values(f"{name}.{key}", value).astype(np.float64)
+    return np.stack([values[key] for key in _PARTS])
+
+
+def _band(draws: Any, level: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Ends of the interval of each part, [4] each."""
+    if not isinstance(draws, ScoreDecomposition):
+        raise TypeError(
+            "decomposition.null_samples: expected draws of the statistic, got "
+            f"{_checks.described(draws)}"
+        )
+    size = _checks.leading_size("decomposition.null_samples", draws)
+    values = _shown("decomposition.null_samples", draws, (size,), "[B], the draws")
+    _, _, (rank, _) = checked_ranks(level, size)
+    lower, upper = pointwise_band(jnp.asarray(values.T), rank)
+    return np.asarray(lower), np.asarray(upper)

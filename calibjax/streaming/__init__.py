@@ -1,0 +1,31 @@
+"""The same numbers from batches as from all data at once, for data that do not fit into memory.
+
+An accumulator is a record with pure functions, as the optimisers of optax are:
+
+    state = accumulator.init()
+    for predictions, targets in batches:
+        state = accumulator.update(state, predictions, targets)
+    result = accumulator.result(state)
+
+States are pytrees of fixed shapes. They are carried by `lax.scan`, saved in checkpoints, and merged
+by `accumulator.merge(a, b)`, or by `lax.psum`, since all their leaves are sums over the samples.
+"""
+
+from calibjax.streaming.base import Accumulator, State, Sum
+from calibjax.streaming.bins import BinnedErrors, CalibrationBins
+from calibjax.streaming.moments import BlockSKCE, MeanEstimate, MeanScore
+from calibjax.streaming.skce import SKCE, ExactSKCETest, SKCEEstimate
+
+__all__ = [
+    "SKCE",
+    "Accumulator",
+    "BinnedErrors",
+    "BlockSKCE",
+    "CalibrationBins",
+    "ExactSKCETest",
+    "MeanEstimate",
+    "MeanScore",
+    "SKCEEstimate",
+    "State",
+    "Sum",
+]

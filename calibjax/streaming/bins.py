@@ -1,0 +1,188 @@
+"""Calibration errors of class predictions in bins that do not depend on the data."""
+
+import dataclasses
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.typing import ArrayLike
+
+from calibjax import _checks
+from calibjax._pytree import record
+from calibjax.distances import Distance, TotalVariation
+from calibjax.distributions import Bernoulli
+from calibjax.distributions.base import ClassPredictions
+from calibjax.distributions.features import bare
+from calibjax.estimators.binned import distances_of_means, means_of_sums, sums_in_bins
+from calibjax.estimators.binnings import MAX_BINS, UniformBins, interval_index
+from calibjax.streaming.base import Accumulator, State, added, checked_number, zeros
+
+_MAX_CELLS = 2**22
+_TOTAL_VARIATION = TotalVariation()
+
+
+@record
+class BinnedErrors:
+    """Calibration errors in bins, and the bins.
+
+    Attributes:
+        ece: expected calibration error, as of `estimators.ece`.
+        mce: maximum calibration error, as of `estimators.mce`.
+        counts: number of samples in each bin, integers, [K]; empty bins are included.
+        means: mean predictions, [K, m]; of m = 2 classes the second is the probability of label 1,
+            the confidence of `estimators.reliability_curve`. Uniform in empty bins.
+        proportions: proportions of the labels, [K, m]; the second is the frequency there. Uniform
+            in empty bins.
+    """
+
+    ece: jax.Array
+    mce: jax.Array
+    counts: jax.Array
+    means: jax.Array
+    proportions: jax.Array
+
+
+@record
+class CalibrationBins(Accumulator):
+    """ECE, MCE and the bins of a reliability diagram, of class predictions in uniform bins.
+
+    The results are those of `estimators.ece`, `estimators.mce` and, without bands,
+    `estimators.reliability_curve` with `UniformBins`, whose intervals do not depend on the data.
+    Other binnings do, and need all predictions at once.
+
+    As there, all classes count together unless they are seen through a lens: **for the usual ECE,
+    hand over what `estimators.top_label(predictions, targets)` returns** to `update`. With all m
+    classes together there are num_bins^m bins.
+
+    Attributes:
+        binning: `estimators.UniformBins(num_bins)`.
+        num_classes: m, for `Categorical` predictions; None for binary ones, `Bernoulli`, and for
+            what `top_label` returns.
+        distance: distance record d, as in `ece`.
+
+    The state has the counts "samples", "missing" (traced samples that are out of range), "sizes" of
+    the bins, [K], and "labels" in them, [K, m]; and the sum "residuals" of p − e_y, [K, m]. All are
+    plain sums, in JAX's own floating-point precision.
+
+    Cost: O(n m) time; O(K m) memory, for K = num_bins, or num_bins^m, bins.
+
+    References: see `estimators.ece`.
+
+    >>> import jax.numpy as jnp
+    >>> from calibjax import distributions, estimators, streaming
+    >>> accumulator = streaming.CalibrationBins(estimators.UniformBins(2))
+    >>> state = accumulator.init()
+    >>> for probs, label in (([0.75, 0.25, 0.0], 0), ([0.75, 0.0, 0.25], 1)):
+    ...     predictions = distributions.Categorical(jnp.array([probs]))
+    ...     data = estimators.top_label(predictions, jnp.array([label]))
+    ...     state = accumulator.update(state, *data)
+    >>> errors = accumulator.result(state)
+    >>> print(errors.ece, errors.counts)
+    0.25 [0 2]
+    """
+
+    binning: UniformBins
+    num_classes: int | None = dataclasses.field(default=None, metadata={"static": True})
+    distance: Distance = _TOTAL_VARIATION
+
+    def init(self) -> State:
+        """The state before any samples.
+
+        Raises:
+            TypeError: if an attribute is of the wrong kind.
+            ValueError: if it has a wrong value, or there are too many bins.
+        """
+        shape = self._shape()
+        counts = {"samples": (), "missing": (), "sizes": shape[:1], "labels": shape}
+        return zeros(counts, {"residuals": shape})
+
+    def _shape(self) -> tuple[int, int]:
+        """Number of bins and of classes."""
+        if not isinstance(self.binning, UniformBins):
+            raise TypeError(
+                "binning: expected estimators.UniformBins, whose bins do not depend on the data, "
+                f"got {_checks.described(self.binning)}"
+            )
+        num_bins = _checks.size_in_range("binning.num_bins", self.binning.num_bins, 1, MAX_BINS)
+        if self.num_classes is None:
+            return num_bins, 2
+        num_classes = _checks.size_in_range("num_classes", self.num_classes, 2, MAX_BINS)
+        if num_classes * np.log2(num_bins) > np.log2(_MAX_CELLS):
+            raise ValueError(
+                f"num_classes: expected at most {_MAX_CELLS} bins num_bins^num_classes, got "
+                f"{num_bins}^{num_classes}; look at the top label, or at each class, through a "
+                "lens such as estimators.top_label"
+            )
+        return num_bins**num_classes, num_classes
+
+    def update(self, state: State, predictions: ClassPredictions, targets: ArrayLike) -> State:
+        """The state after a batch of samples.
+
+        Args:
+            state: state of this accumulator.
+            predictions: batch of n class predictions.
+            targets: labels 0, ..., m − 1, [n].
+
+        Returns:
+            The new state.
+
+        Raises:
+            TypeError: if an argument is of the wrong kind.
+            ValueError: if shapes or values are wrong.
+        """
+        self._shape()
+        state = self._checked("state", state)
+        _checks.class_predictions(predictions)
+        predictions, targets = _checks.predictions_and_targets(predictions, targets)
+        is_binary = isinstance(bare(predictions), Bernoulli)
+        found = None if is_binary else predictions.class_probs.shape[1]
+        if found != self.num_classes:
+            expected = "binary predictions, Bernoulli (num_classes = None)"
+            if self.num_classes is not None:
+                expected = f"predictions of num_classes = {self.num_classes} classes"
+            got = "binary ones" if found is None else f"{found} classes"
+            raise ValueError(f"predictions: expected {expected}, got {got}")
+        return _with_samples(
+            state,
+            predictions.class_probs,
+            targets,
+            num_bins=self.binning.num_bins,
+            is_binary=is_binary,
+        )
+
+    def result(self, state: State) -> BinnedErrors:
+        """The errors and the bins.
+
+        Raises:
+            TypeError: if the state is not one.
+            ValueError: if it is that of another accumulator, or of no samples.
+        """
+        state = self._checked("state", state)
+        number = checked_number(state, 1)
+        is_whole = (number > 0) & (state.counts["missing"] == 0)
+        counts, residuals = state.counts["sizes"], state.sums["residuals"].total()
+        sizes, labels = (
+            jnp.where(is_whole, x.astype(residuals.dtype), jnp.nan)
+            for x in (counts, state.counts["labels"])
+        )
+        means, proportions = means_of_sums(sizes, labels, residuals)
+        distances = distances_of_means(sizes, means, proportions, self.distance)
+        ece = jnp.sum(sizes * distances) / number
+        return BinnedErrors(ece, jnp.max(distances), counts, means, proportions)
+
+
+@functools.partial(jax.jit, static_argnames=("num_bins", "is_binary"))
+def _with_samples(
+    state: State, probs: jax.Array, targets: jax.Array, *, num_bins: int, is_binary: bool
+) -> State:
+    """The state after checked samples; traced ones that are out of range are missing."""
+    num_cells = state.counts["sizes"].size
+    seen = probs[:, 1:] if is_binary else probs
+    powers = np.array([num_bins**k for k in reversed(range(seen.shape[1]))], np.int32)
+    cells = jnp.sum(interval_index(seen, num_bins) * powers, 1)
+    is_missing = _checks.missing_rows((probs, targets))
+    cells = jnp.where(is_missing, num_cells, cells)  # which is in no bin
+    sizes, labels, residuals = sums_in_bins(probs, targets, cells, num_cells)
+    counts = {"samples": len(probs), "missing": jnp.sum(is_missing)}
+    return added(state, {**counts, "sizes": sizes, "labels": labels}, {"residuals": residuals})

@@ -1,0 +1,293 @@
+"""Squared kernel calibration error and its exact test, in one pass over batches."""
+
+import dataclasses
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.typing import ArrayLike
+
+from calibjax import _checks
+from calibjax._batches import default_batch_size
+from calibjax._pytree import PyTree, record
+from calibjax.distributions.base import Distribution
+from calibjax.distributions.sampling import check_draws
+from calibjax.hypothesis_tests.components import STATISTICS
+from calibjax.hypothesis_tests.exact import result_of_pool
+from calibjax.hypothesis_tests.featured import bytes_of_redraw, means_of_sums
+from calibjax.hypothesis_tests.result import CalibrationTestResult
+from calibjax.hypothesis_tests.simulation import warn_of_members
+from calibjax.kernels import Kernel
+from calibjax.streaming.base import Accumulator, State, added, checked_number, checked_state
+from calibjax.streaming.tensor_products import (
+    FeaturedProduct,
+    checked_batch,
+    featured_product,
+    observed_sums,
+    pool_of_sums,
+)
+
+
+@record
+class SKCEEstimate:
+    """Estimates of the squared kernel calibration error.
+
+    Attributes:
+        unbiased: `estimators.skce`.
+        biased: `estimators.skce_biased`.
+    """
+
+    unbiased: jax.Array
+    biased: jax.Array
+
+
+@record
+class SKCE(Accumulator):
+    """Squared kernel calibration error in one pass, for a kernel with features.
+
+        Σ_{i,j} h((p_i, y_i), (p_j, y_j)) = ‖Σ_i φ(p_i) ⊗ f(p_i, y_i)‖²
+
+    with the features φ of `kernels.LowRank` and those f of the centered target kernel, so that sums
+    over the samples are all that there is to remember. The estimates are those of `estimators.skce`
+    and `estimators.skce_biased`. For other kernels there is `BlockSKCE`.
+
+    The features of some target kernels depend on the range of the targets. They are made for that
+    of the landmarks' targets, five standard deviations around them for normal predictions, and for
+    `example_targets`. Targets far beyond are taken for others within (the features of normal
+    predictions are periodic, counts beyond have none), which changes the estimate, but leaves it
+    unbiased for that kernel, and `ExactSKCETest` exact.
+
+    Attributes:
+        kernel: `TensorProduct(LowRank(kernel, landmarks), target kernel)`, with values that are
+            known when compiling.
+        example_targets: targets as they may occur, among them the smallest and the largest; None
+            if those that the landmarks predict are enough.
+
+    The state has one count, "samples", and the sums "features", [r, r_Y], and "diagonal", (). All
+    are plain sums.
+
+    Cost: n r r_Y multiplications and n r_Y features; O(r r_Y) memory.
+
+    References: W21 Lemma 1 and 2 for the estimates.
+
+    >>> import jax.numpy as jnp
+    >>> from calibjax import distances, distributions, kernels, streaming
+    >>> smooth = kernels.SquaredExponential(0.5, distances.TotalVariation())
+    >>> landmarks = distributions.Bernoulli(jnp.array([0.1, 0.5, 0.9]))
+    >>> kernel = kernels.TensorProduct(kernels.LowRank(smooth, landmarks), kernels.White())
+    >>> accumulator = streaming.SKCE(kernel)
+    >>> state = accumulator.init()
+    >>> for probs, labels in (([0.1, 0.3, 0.6], [0, 1, 1]), ([0.4, 0.8], [0, 0])):
+    ...     predictions = distributions.Bernoulli(jnp.array(probs))
+    ...     state = accumulator.update(state, predictions, jnp.array(labels))
+    >>> print(f"{accumulator.result(state).unbiased:.4f}")
+    -0.1231
+    """
+
+    kernel: Kernel
+    example_targets: Any = None
+
+    def init(self) -> State:
+        """The state before any samples.
+
+        Raises:
+            TypeError: if the kernel or an example target is of the wrong kind.
+            ValueError: if they have wrong values, or the target kernel has no features.
+        """
+        return featured_product(self.kernel, self.example_targets).zeros(())
+
+    def update(self, state: State, predictions: Distribution, targets: ArrayLike) -> State:
+        """The state after a batch of samples.
+
+        Args:
+            state: state of this accumulator.
+            predictions: batch of n distributions, of the landmarks' kind.
+            targets: [n] or [n, d].
+
+        Returns:
+            The new state.
+
+        Raises:
+            TypeError: if an argument is of the wrong kind.
+            ValueError: if shapes or values are wrong.
+        """
+        featured = featured_product(self.kernel, self.example_targets)
+        state = checked_state("state", state, jax.eval_shape(lambda: featured.zeros(())))
+        predictions, targets = checked_batch(featured, predictions, targets)
+        sums = observed_sums(featured.kernel, featured.prepared, predictions, targets)
+        return _with_sums(state, sums, {"samples": _size(targets)})
+
+    def result(self, state: State) -> SKCEEstimate:
+        """The estimates.
+
+        Raises:
+            TypeError: if the state is not one.
+            ValueError: if it is that of another accumulator, or of fewer than two samples.
+        """
+        state = self._checked("state", state)
+        n = checked_number(state, 2)
+        unbiased, diagonal = means_of_sums(
+            n, state.sums["features"].total()[None], state.sums["diagonal"].total()[None]
+        )
+        unbiased = jnp.where(n >= 2, unbiased[0], jnp.nan)
+        return SKCEEstimate(unbiased, (diagonal[0] + (n - 1) * unbiased) / n)
+
+
+@record
+class ExactSKCETest(Accumulator):
+    """The exact test of calibration with the SKCE in one pass, for a kernel with features.
+
+    It is `hypothesis_tests.exact_skce_test` of data that come in batches: `SKCE` of the observed
+    targets and of B redraws of all targets y_i ~ p_i at once. The redraws of a sample depend on the
+    key and on the *index* of the sample alone, so that p-value and estimates do not depend on the
+    sizes of the batches, nor on their order, nor on how states were merged. With JAX's default
+    random numbers they are those of `exact_skce_test` with the same key.
+
+    Every sample needs an index of its own. By default samples are numbered from zero in the order
+    in which one state sees them. Where batches are shuffled or spread over several states, hand
+    over `indices`, the numbers of the samples in the data set: two states that both number their
+    samples from zero redraw them alike, and the test of the merged state would not be exact. It is
+    refused.
+
+    Attributes:
+        key: a JAX random key, the same for all states that are to be merged.
+        kernel: as in `SKCE`.
+        num_samples: B, number of redraws; the smallest possible p-value is 1 / (B + 1).
+        statistic: the statistic to rank, as in `exact_skce_test`.
+        example_targets: as in `SKCE`.
+
+    The state has the counts "samples" and "first", the number of samples with index zero; and the
+    sums "features", [B + 1, r, r_Y], and "diagonal", [B + 1]. All are plain sums.
+
+    Cost: B n r r_Y multiplications and B n r_Y features; O(B r r_Y) memory, and that of a batch.
+
+    References: see `hypothesis_tests.exact_skce_test`.
+
+    >>> import jax, jax.numpy as jnp
+    >>> from calibjax import distances, distributions, kernels, streaming
+    >>> smooth = kernels.SquaredExponential(1.0, distances.Wasserstein())
+    >>> landmarks = distributions.Normal(jnp.linspace(-2.0, 2.0, 5), jnp.ones(5))
+    >>> kernel = kernels.TensorProduct(
+    ...     kernels.LowRank(smooth, landmarks), kernels.SquaredExponential(1.0)
+    ... )
+    >>> test = streaming.ExactSKCETest(jax.random.key(0), kernel, num_samples=99)
+    >>> state = test.init()
+    >>> for seed in range(4):
+    ...     loc, noise = jax.random.normal(jax.random.key(seed), (2, 25))
+    ...     predictions = distributions.Normal(loc, jnp.ones(25))
+    ...     state = test.update(state, predictions, loc + 0.5 * noise)  # half the predicted spread
+    >>> print(test.result(state))
+    CalibrationTestResult(pvalue=0.01 ± 0.01, statistic=5.6, estimate=0.0168, 99 redrawn targets)
+      biased    distance from calibration                      p = 0.01     score +3.7
+      unbiased  off in the same way for similar predictions    p = 0.01     score +4.1
+      spread    targets scatter less than predicted: too wide  p = 0.01     score -5.6  <- loudest
+    """
+
+    key: jax.Array
+    kernel: Kernel
+    num_samples: int = dataclasses.field(default=1000, metadata={"static": True})
+    statistic: str = dataclasses.field(default="omnibus", metadata={"static": True})
+    example_targets: Any = None
+
+    def init(self) -> State:
+        """The state before any samples.
+
+        Raises:
+            TypeError: if an attribute is of the wrong kind.
+            ValueError: if it has a wrong value, or the target kernel has no features.
+        """
+        return self._zeros(featured_product(self.kernel, self.example_targets))
+
+    def _zeros(self, featured: FeaturedProduct) -> State:
+        numbers_each = 2 * featured.shape[0] * featured.shape[1]
+        number = _checks.number_of_draws("num_samples", self.num_samples, numbers_each=numbers_each)
+        return featured.zeros((number + 1,), "first")
+
+    def update(
+        self,
+        state: State,
+        predictions: Distribution,
+        targets: ArrayLike,
+        *,
+        indices: ArrayLike | None = None,
+    ) -> State:
+        """The state after a batch of samples.
+
+        Args:
+            state: state of this accumulator.
+            predictions: batch of n distributions, of the landmarks' kind.
+            targets: [n] or [n, d].
+            indices: numbers of the samples, integers from 0 that occur only once, [n]. By default
+                those that follow the number of samples in the state.
+
+        Returns:
+            The new state.
+
+        Raises:
+            TypeError: if an argument is of the wrong kind.
+            ValueError: if shapes or values are wrong.
+        """
+        key = _checks.random_key(self.key)
+        featured = featured_product(self.kernel, self.example_targets)
+        state = checked_state("state", state, jax.eval_shape(lambda: self._zeros(featured)))
+        predictions, targets = checked_batch(featured, predictions, targets)
+        check_draws(predictions, targets)
+        warn_of_members(predictions)
+        n = _size(targets)
+        indices = _checked_indices(state.counts["samples"], indices, n)
+        predictions = _checks.nan_rows(indices < 0, predictions)
+        sums = pool_of_sums(
+            jax.random.split(key, self.num_samples),
+            featured.kernel,
+            featured.prepared,
+            predictions,
+            targets,
+            indices,
+            batch_size=default_batch_size(bytes_of_redraw(n, featured.shape[1], in_blocks=True)),
+        )
+        return _with_sums(state, sums, {"samples": n, "first": jnp.sum(indices == 0)})
+
+    def result(self, state: State) -> CalibrationTestResult:
+        """The result of the test of all samples so far, as `exact_skce_test` returns it.
+
+        Raises:
+            TypeError: if the state is not one.
+            ValueError: if it is that of another accumulator or of fewer than two samples, or if an
+                index occurred twice.
+        """
+        statistic = _checks.choice("statistic", self.statistic, STATISTICS)
+        state = self._checked("state", state)
+        n, first = checked_number(state, 2), state.counts["first"]
+        if _checks.is_concrete(first) and np.any(np.asarray(first) > 1):
+            raise ValueError(
+                f"state: expected samples with different indices, got {np.max(first)} with index "
+                "0; hand over indices to update where several states are merged"
+            )
+        is_valid = (n >= 2) & (first <= 1)
+        parts = means_of_sums(n, state.sums["features"].total(), state.sums["diagonal"].total())
+        unbiased, diagonal = (jnp.where(is_valid, part, jnp.nan) for part in parts)
+        return result_of_pool(unbiased, diagonal, num_targets=n, statistic=statistic)
+
+
+def _size(targets: PyTree) -> int:
+    return _checks.leading_size("targets", targets)
+
+
+def _checked_indices(number: jax.Array, indices: ArrayLike | None, n: int) -> jax.Array:
+    """Indices of n samples after a number of others; negative for traced ones out of range."""
+    if indices is None:
+        return number + jnp.arange(n, dtype=jnp.int32)
+    found = _checks.group_ids("indices", indices, n, kind="number")
+    if _checks.is_concrete(found):
+        values, counts = np.unique(np.asarray(found), return_counts=True)
+        if len(values) < n:
+            twice = values[np.argmax(counts)]
+            raise ValueError(
+                f"indices: expected a number of its own for each sample, got {twice} twice"
+            )
+    return found
+
+
+def _with_sums(state: State, sums: tuple[jax.Array, jax.Array], counts: dict[str, Any]) -> State:
+    return added(state, counts, {"features": sums[0], "diagonal": sums[1]})

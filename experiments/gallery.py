@@ -1,0 +1,337 @@
+"""Every figure of `calibjax.plotting` once, of simulated predictions whose faults are known.
+
+The forecasts of temperatures are too narrow, by a quarter of the standard deviation, and half a
+degree too cold where they are above 18 degrees. The classifier is overconfident: its logits are
+twice too large. The confidences of the local figures are too high on one side of the plane of
+features.
+
+Run: `make gallery`, or python -m experiments.gallery [--output DIR]
+"""
+
+import functools
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from matplotlib.axes import Axes
+
+from calibjax import (
+    distances,
+    distributions,
+    estimators,
+    hypothesis_tests,
+    kernels,
+    plotting,
+    recalibration,
+    risk,
+    scores,
+)
+from experiments.harness import cells, command_line
+from experiments.harness.figures import save_figure
+
+NAME = "gallery"
+SIZE = 600  # samples of the regression model, and of the classifier
+FIGURES: dict[str, Callable[[], Axes]] = {}
+
+
+def figure(function: Callable[[], Axes]) -> Callable[[], Axes]:
+    """Adds the figure that is named as a function of `plotting`."""
+    FIGURES[function.__name__] = function
+    return function
+
+
+def key(name: str) -> jax.Array:
+    """A random key of its own for each use."""
+    return cells.key_of(f"{NAME}/{name}")
+
+
+class Data(NamedTuple):
+    """Predictions and targets."""
+
+    predictions: Any
+    targets: jax.Array
+
+
+@functools.cache
+def temperatures() -> Data:
+    """Forecasts of temperatures in °C, and what was measured."""
+    loc = 15 + 6 * jax.random.normal(key("loc"), (SIZE,))
+    scale = 1 + jax.random.uniform(key("scale"), (SIZE,))
+    shift = 0.5 * (loc > 18)
+    targets = loc + shift + scale * jax.random.normal(key("noise"), (SIZE,))
+    return Data(distributions.Normal(loc, 0.75 * scale), targets)
+
+
+@functools.cache
+def classes() -> Data:
+    """Class predictions of an overconfident model."""
+    logits = 2 * jax.random.normal(key("logits"), (SIZE, 3))
+    labels = jax.random.categorical(key("labels"), logits / 2)
+    return Data(distributions.Categorical(jax.nn.softmax(logits)), labels)
+
+
+@functools.cache
+def pit() -> jax.Array:
+    """PIT values of the temperatures."""
+    return estimators.pit_values(key("pit"), *temperatures())
+
+
+@functools.cache
+def located() -> tuple[jax.Array, jax.Array, jax.Array]:
+    """Features, confidences, and whether predictions were right."""
+    features = jax.random.normal(key("features"), (300, 2))
+    confidences = jax.random.uniform(key("conf"), (300,), minval=0.5, maxval=0.95)
+    chances = confidences - 0.35 * jax.nn.sigmoid(4 * features[:, 0])
+    return features, confidences, jax.random.bernoulli(key("right"), chances).astype(int)
+
+
+def neighbourhood(length_scale: Any) -> estimators.Neighbourhood:
+    """Neighbourhoods in the plane of features, without bins of the confidences."""
+    return estimators.Neighbourhood.laplacian(length_scale, 1)
+
+
+@figure
+def reliability_diagram() -> Axes:
+    """Of the top label."""
+    curve = estimators.reliability_curve(
+        key("curve"), *estimators.top_label(*classes()), binning=estimators.UniformBins(10)
+    )
+    return plotting.reliability_diagram(curve)
+
+
+@figure
+def pit_histogram() -> Axes:
+    """Of the temperatures."""
+    return plotting.pit_histogram(estimators.pit_histogram(key("hist"), pit()))
+
+
+@figure
+def pit_ecdf() -> Axes:
+    """Of the temperatures."""
+    levels = np.arange(1, 50) / 50
+    return plotting.pit_ecdf(estimators.quantile_coverage(key("ecdf"), pit(), levels=levels))
+
+
+@figure
+def quantile_calibration_curve() -> Axes:
+    """Of the temperatures."""
+    curve = estimators.quantile_coverage(key("quantile"), pit())
+    return plotting.quantile_calibration_curve(curve)
+
+
+@figure
+def interval_coverage_curve() -> Axes:
+    """Of the temperatures."""
+    curve = estimators.interval_coverage(key("interval"), pit())
+    return plotting.interval_coverage_curve(curve)
+
+
+@figure
+def sharpness_histogram() -> Axes:
+    """Of the temperatures."""
+    widths = scores.interval_widths(temperatures().predictions)
+    return plotting.sharpness_histogram(widths, xlabel="width of the central 90 % interval (°C)")
+
+
+@figure
+def score_decomposition() -> Axes:
+    """Of the classes."""
+    test = hypothesis_tests.exact_test(key("parts"), scores.brier_decomposition, *classes())
+    return plotting.score_decomposition(test, ylabel="Brier score")
+
+
+@figure
+def null_distribution() -> Axes:
+    """Of the spread of the temperatures."""
+    kernel = kernels.TensorProduct(
+        kernels.Exponential(5.0, distances.Wasserstein()), kernels.SquaredExponential(2.0)
+    )
+    test = hypothesis_tests.exact_skce_test(key("null"), kernel, *temperatures())
+    return plotting.null_distribution(test.components.spread, xlabel="mean of h on the diagonal")
+
+
+@figure
+def pvalue_ecdf() -> Axes:
+    """Of the same statistic for calibrated predictions, and for predictions that are too narrow."""
+    runs, n = 200, 30
+
+    def pvalue(seed: jax.Array, factor: float) -> jax.Array:
+        one, two = jax.random.split(seed)
+        predictions = distributions.Normal(jnp.zeros(n), jnp.ones(n))
+        targets = factor * jax.random.normal(one, (n,))
+        test = hypothesis_tests.exact_test(
+            two, lambda p, y: jnp.mean(jnp.square(y - p.loc)), predictions, targets, num_samples=99
+        )
+        return test.pvalue
+
+    seeds = jax.random.split(key("runs"), runs)
+    found = {
+        name: jax.vmap(functools.partial(pvalue, factor=factor))(seeds)
+        for name, factor in (("calibrated", 1.0), ("too narrow by 20 %", 1.25))
+    }
+    band = estimators.quantile_coverage(key("band"), found["calibrated"])
+    return plotting.pvalue_ecdf(found, band=band)
+
+
+@figure
+def group_errors() -> Axes:
+    """Of the classes, in groups, one of which has birds that are labelled as dogs."""
+    predictions, targets = classes()
+    numbers = jax.random.randint(key("groups"), (SIZE,), 0, 4)
+    targets = jnp.where((numbers == 3) & (targets == 2), 1, targets)
+    memberships = jax.nn.one_hot(numbers, 4)
+    test = hypothesis_tests.group_calibration_test(key("test"), predictions, targets, memberships)
+    names = ["cats", "dogs", "birds", "top label"]
+    return plotting.group_errors(test, groups=["north", "east", "south", "west"], residuals=names)
+
+
+@figure
+def witness_map() -> Axes:
+    """Of the temperatures, over predicted mean and residual."""
+    kernel = kernels.TensorProduct(
+        kernels.SquaredExponential(2.0, distances.Wasserstein()), kernels.SquaredExponential(1.0)
+    )
+    places = jnp.meshgrid(jnp.linspace(5, 25, 15), jnp.linspace(-4, 4, 15))
+    mean, residual = map(jnp.ravel, places)
+    at = distributions.Normal(mean, jnp.full(mean.size, 1.1)), mean + residual
+    test = hypothesis_tests.witness_test(key("witness"), kernel, *temperatures(), *at)
+    return plotting.witness_map(test, *at)
+
+
+@figure
+def local_error_map() -> Axes:
+    """With the points that are significant for all points at once."""
+    test = hypothesis_tests.local_calibration_test(key("local"), neighbourhood(0.4), *located())
+    found = estimators.local_errors(neighbourhood(0.4), *located())
+    return plotting.local_error_map(
+        located()[0],
+        found.error,
+        signed=True,
+        effective_sizes=found.effective_size,
+        pvalues=test.adjusted_pvalue,
+    )
+
+
+@figure
+def local_error_distribution() -> Axes:
+    """Of the signed errors, beside the error of all samples together."""
+    features, confidences, correct = located()
+    found = estimators.local_errors(neighbourhood(0.4), features, confidences, correct)
+    overall = jnp.mean(confidences - correct)
+    return plotting.local_error_distribution(found.error, signed=True, bin_error=overall)
+
+
+@figure
+def bandwidth_curves() -> Axes:
+    """Maximum local errors before and after recalibration."""
+    features, _, correct = located()
+    length_scales = jnp.geomspace(0.1, 10, 15)
+    curves = {
+        name: estimators.mlce(neighbourhood(length_scales), features, values, correct)
+        for name, values in recalibrated().items()
+    }
+    return plotting.bandwidth_curves(length_scales, curves)
+
+
+@functools.cache
+def recalibrated() -> dict[str, jax.Array]:
+    """Confidences before and after recalibration on the same samples, which is for show only."""
+    features, confidences, correct = located()
+    found = {"original": confidences}
+    isotonic = recalibration.IsotonicRegression()
+    found["isotonic"] = isotonic.apply(isotonic.fit(confidences, correct), confidences)
+    local = recalibration.LocalRecalibration(neighbourhood(0.4))
+    params = local.fit(confidences, correct, features)
+    found["LoRe"] = local.apply(params, confidences, features)
+    return found
+
+
+@figure
+def reward_curves() -> Axes:
+    """Improvements by recalibration."""
+    original, correct = located()[1:]
+    ratios = jnp.geomspace(1, 30, 40)
+    curves = {
+        name: scores.reward_improvement(values, original, correct, ratios)
+        for name, values in recalibrated().items()
+        if name != "original"
+    }
+    return plotting.reward_curves(ratios, curves)
+
+
+@figure
+def estimate_histogram() -> Axes:
+    """ECE of calibrated predictions, whose calibration error is zero."""
+
+    def estimate(seed: jax.Array) -> jax.Array:
+        one, two = jax.random.split(seed)
+        probs = jax.random.uniform(one, (100,))
+        labels = jax.random.bernoulli(two, probs).astype(int)
+        predictions = distributions.Bernoulli(probs)
+        return estimators.ece(predictions, labels, binning=estimators.UniformBins(10))
+
+    values = jax.vmap(estimate)(jax.random.split(key("ece"), 1000))
+    return plotting.estimate_histogram(values, true_value=0.0)
+
+
+@functools.cache
+def cross_validation() -> risk.CrossValidation:
+    """Risks of kernel ridge estimation functions of the classes."""
+    grid = jnp.geomspace(1e-4, 10, 9)
+    return risk.cross_validate(key("folds"), risk.KernelRidge(), grid, *classes())
+
+
+@figure
+def risk_curve() -> Axes:
+    """By cross-validation."""
+    found = cross_validation()
+    return plotting.risk_curve(
+        found.grid,
+        found.risk,
+        errors=found.standard_error,
+        marked=found.hyperparameter,
+        xlabel="regularisation",
+    )
+
+
+@figure
+def estimate_comparison() -> Axes:
+    """Two estimators for the classifier before and after temperature scaling, with bootstrap."""
+    predictions, labels = classes()
+    scaling = recalibration.TemperatureScaling()
+    models = predictions, scaling.apply(scaling.fit(predictions, labels), predictions)
+    samples = [estimators.top_label(model, labels) for model in models]
+    found: dict[str, list[Any]] = {"uniform bins": [], "equal-mass bins": []}
+    for binning, values in zip(
+        (estimators.UniformBins(10), estimators.EqualMassBins(10)), found.values(), strict=True
+    ):
+        values += [_with_error(binning, one) for one in samples]
+    estimates, errors = ({k: jnp.stack(v)[:, i] for k, v in found.items()} for i in (0, 1))
+    return plotting.estimate_comparison(
+        ["original", "temperature-scaled"], estimates, errors=errors, ylabel="ECE of the top label"
+    )
+
+
+def _with_error(binning: Any, samples: Any) -> jax.Array:
+    """ECE, and its standard error by the bootstrap."""
+
+    def estimate(chosen: jax.Array) -> jax.Array:
+        return estimators.ece(*jax.tree.map(lambda x: x[chosen], samples), binning=binning)
+
+    resamples = jax.random.randint(key("boot"), (100, SIZE), 0, SIZE)
+    return jnp.stack([estimate(jnp.arange(SIZE)), jnp.std(jax.vmap(estimate)(resamples))])
+
+
+@command_line.program
+def main() -> None:
+    """Writes all figures."""
+    run, _ = command_line.parse(command_line.option_parser(__file__, __doc__))
+    for name, draw in FIGURES.items():
+        has_many_points = name == "local_error_map"
+        save_figure(run.folder(NAME), name, draw().figure, dots=has_many_points)
+
+
+if __name__ == "__main__":
+    main()

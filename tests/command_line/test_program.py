@@ -1,0 +1,239 @@
+"""The program from its arguments to what it prints and writes."""
+
+import html.parser
+import json
+import os
+import runpy
+import sys
+
+import jax
+import numpy as np
+import pytest
+
+from calibjax import _extras, command_line
+from calibjax.command_line import load, main, program
+from tests.command_line.examples import EVALUATION
+from tests.command_line.test_malformed import GOOD
+
+
+@pytest.fixture
+def file(tmp_path):
+    path = tmp_path / "my <data>.csv"
+    path.write_text(GOOD)
+    return path
+
+
+@pytest.fixture
+def calls(monkeypatch):
+    """What `evaluate`, which returns the example, has been called with."""
+    found = []
+
+    def evaluate(key, predictions, targets, **others):
+        found.append((key, predictions, targets, others, jax.config.read("jax_enable_x64")))
+        return EVALUATION
+
+    monkeypatch.setattr(program, "evaluate", evaluate)
+    return found
+
+
+class Page(html.parser.HTMLParser):
+    """Collects what a reader of a page finds, and refuses what is not closed."""
+
+    VOID = ("meta", "img", "br")
+
+    def __init__(self, text):
+        super().__init__()
+        self.open, self.found, self.texts = [], [], []
+        self.feed(text)
+        assert self.open == []
+
+    def handle_starttag(self, tag, attrs):
+        self.found.append((tag, dict(attrs)))
+        if tag not in self.VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        self.texts.append(data)
+
+    def all(self, tag):
+        return [attributes for found, attributes in self.found if found == tag]
+
+
+@pytest.mark.parametrize("float64", [False, True])
+def test_prints_what_was_read_and_found(float64, file, calls, capsys):
+    assert main([str(file), *["--float64"] * float64]) == 0
+    output = capsys.readouterr()
+    assert output.err == ""
+    assert f"file: {file}\ntask: classes\n" in output.out
+    assert output.out.endswith(f"\n\n{EVALUATION}\n")
+    [(key, predictions, targets, others, is_float64)] = calls
+    assert (jax.random.key_data(key) == jax.random.key_data(jax.random.key(0))).all()
+    np.testing.assert_array_equal(predictions.probs, [[0.25, 0.75], [0.5, 0.5], [0.1, 0.9]])
+    np.testing.assert_array_equal(targets, [1, 0, 1])
+    assert others == {"groups": None, "features": None}
+    assert is_float64 == float64
+    assert f"computed in: float{64 if float64 else 32}\n" in output.out
+
+
+def test_json(file, calls, capsys):
+    assert main([str(file), "--json", "--seed", "7"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found.pop("input") == {
+        "file": str(file),
+        "task": "classes",
+        "columns of predictions": "prob_0, prob_1",
+        "column of targets": "label",
+        "rows": "3",
+        "computed in": "float32",
+        "seed": "7",
+    }
+    assert found.pop("remarks") == []
+    assert found == json.loads(EVALUATION.to_json())
+    assert found["sections"][1]["entries"][1]["value"] is None  # NaN
+    key = calls[0][0]
+    assert (jax.random.key_data(key) == jax.random.key_data(jax.random.key(7))).all()
+
+
+def test_what_was_read_names_classes_groups_and_what_was_left_out(file, calls, capsys):
+    file.write_text(
+        "prob_cat,prob_dog,label,group_a,group_b,x\n0.5,0.5,dog,1,2,\n,,cat,1,1,\n0.5,0.5,cat,1,1,"
+    )
+    assert main([str(file), "--skip-missing", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["remarks"] == [
+        "In the file class 0 is cat, class 1 is dog.",
+        "In the file group 0 is group_a = 1, group 1 is group_b = 1, group 2 is group_b = 2.",
+    ]
+    found = found["input"]
+    assert found["rows"] == "2 (1 more were left out, since a value was missing)"
+    assert found["columns that were not used"] == "x"
+
+
+def test_report(file, calls, tmp_path, capsys):
+    report = tmp_path / "report.html"
+    report.write_text("an older one")
+    assert main([str(file), "--report", str(report)]) == 0
+    assert sorted(tmp_path.iterdir()) == sorted([file, report])
+    text = report.read_text()
+    page = Page(text)
+    assert "http" not in text.replace("http://www.w3.org", "")  # nothing comes from elsewhere
+    assert page.all("html") == [{"lang": "en"}]
+    assert [tag for tag, _ in page.found if tag in ("script", "link")] == []
+    assert len(page.all("h1")) == len(page.all("title")) == 1
+    assert page.texts.count("Calibration of my <data>.csv") == 2
+    [image] = page.all("img")
+    assert image["src"].startswith("data:image/svg+xml;base64,")
+    assert image["alt"] == "Reliability. Observed frequencies over <predicted> ones."
+    headers = page.all("th")
+    assert {x["scope"] for x in headers} == {"row", "col"}
+    shown = "".join(page.texts)
+    positions = [shown.index(x) for x in EVALUATION.sentences]
+    assert positions == sorted(positions) < [shown.index("exact p-value")]  # sentences come first
+    for entry in EVALUATION.entries:
+        assert shown.count(entry.name) == 1 + bool(entry.note) + bool(entry.function)
+        assert entry.note in shown
+        assert entry.function in shown
+    assert "0.0371 ± 0.002" in page.texts
+    assert "0.033 to 0.041" in page.texts
+    assert "0.002 to 0.006" in page.texts
+
+
+def test_report_is_the_same_twice(file, calls, tmp_path):
+    report = tmp_path / "report.html"
+    texts = []
+    for _ in range(2):
+        assert main([str(file), "--report", str(report)]) == 0
+        texts.append(report.read_text())
+    assert texts[0] == texts[1]
+
+
+def test_python_of_the_report(file, calls, tmp_path, capsys):
+    """The lines that it shows give the data that were evaluated."""
+    report = tmp_path / "report.html"
+    arguments = [str(file), "--report", str(report), "--seed", "3"]
+    assert main(arguments) == 0
+    [code] = [x for x in Page(report.read_text()).texts if "command_line.load" in x]
+    names = {"jax": jax, "command_line": command_line, "evaluate": program.evaluate}
+    exec(code[code.index("data =") :], names)
+    assert names["result"] is EVALUATION
+    np.testing.assert_array_equal(names["targets"], calls[0][2])
+    np.testing.assert_array_equal(names["predictions"].probs, calls[0][1].probs)
+    assert (jax.random.key_data(names["key"]) == jax.random.key_data(calls[0][0])).all()
+    assert load(arguments).classes == ("0", "1")
+
+
+def test_report_without_matplotlib(file, calls, tmp_path, capsys, monkeypatch):
+    def missing(module, use, extra):
+        raise ImportError(f"{use}, which is not installed: pip install 'calibjax[{extra}]'")
+
+    monkeypatch.setattr(_extras, "imported", missing)
+    report = tmp_path / "report.html"
+    assert main([str(file), "--report", str(report)]) == 0
+    line = capsys.readouterr().err
+    assert line.startswith("calibjax: The figures are left out: calibjax")
+    assert line.count("\n") == 1
+    page = Page(report.read_text())
+    assert page.all("img") == []
+    assert "The figures are left out" in "".join(page.texts)
+
+
+def test_places_of_the_report_that_are_refused(file, calls, tmp_path, capsys):
+    for place in (tmp_path, tmp_path / "none" / "report.html", file):
+        assert main([str(file), "--report", str(place)]) == 2
+        assert capsys.readouterr().err.startswith("calibjax: --report: expected ")
+    assert file.read_text() == GOOD
+    assert calls == []
+
+
+def test_report_that_cannot_be_written(file, calls, tmp_path, capsys, monkeypatch):
+    def failing(*arguments):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "replace", failing)
+    assert main([str(file), "--report", str(tmp_path / "report.html")]) == 2
+    assert "cannot be written (No space left on device)" in capsys.readouterr().err
+    assert [*tmp_path.iterdir()] == [file]
+
+
+def test_data_that_evaluate_refuses(file, tmp_path, capsys, monkeypatch):
+    def refusing(*arguments, **options):
+        raise ValueError("predictions: expected at least 10 samples, got 3")
+
+    monkeypatch.setattr(program, "evaluate", refusing)
+    assert main([str(file), "--report", str(tmp_path / "report.html")]) == 2
+    output = capsys.readouterr()
+    assert output.err == f"calibjax: {file}: predictions: expected at least 10 samples, got 3\n"
+    assert output.out == ""
+    assert [*tmp_path.iterdir()] == [file]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        [],
+        ["--task", "nothing"],
+        ["--seed", "-1"],
+        ["--seed", "x"],
+        ["--separator", "ab"],
+        ["--rep"],
+    ],
+)
+def test_options_that_are_refused(options, file, capsys):
+    with pytest.raises(SystemExit) as error:
+        main([str(file), *options] if options else [])
+    assert error.value.code == 2
+    line = capsys.readouterr().err
+    assert line.startswith("calibjax: ")
+    assert line.count("\n") == 1
+
+
+def test_run_as_a_module(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["calibjax", str(tmp_path / "none.csv")])
+    with pytest.raises(SystemExit) as error:
+        runpy.run_module("calibjax", run_name="__main__")
+    assert error.value.code == 2
+    line = f"calibjax: {tmp_path / 'none.csv'}: cannot be read (No such file or directory)\n"
+    assert capsys.readouterr().err == line

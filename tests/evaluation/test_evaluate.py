@@ -1,0 +1,322 @@
+"""`calibjax.evaluate`: every number by the call that its entry names, tasks, wrong input."""
+
+import json
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import calibjax
+from calibjax import distributions
+
+KEY = jax.random.key(5)
+MODULES = {
+    name: getattr(calibjax, name)
+    for name in (
+        "distributions",
+        "estimators",
+        "evaluation",
+        "hypothesis_tests",
+        "kernels",
+        "recalibration",
+        "scores",
+    )
+}
+
+
+def _quantiles(n=40):
+    random = np.random.default_rng(0)
+    loc = random.normal(size=n)
+    levels = np.array([0.1, 0.25, 0.5, 0.75, 0.9])
+    values = loc[:, None] + np.array([-1.28, -0.67, 0.0, 0.67, 1.28])
+    return distributions.Quantiles(levels, values), loc + random.normal(size=n)
+
+
+def _normals(n=60, spread=1.0, shift=0.0, seed=0):
+    random = np.random.default_rng(seed)
+    loc, scale = random.uniform(size=n), np.full(n, 0.1)
+    targets = loc + 0.1 * (shift + spread * random.normal(size=n))
+    return distributions.Normal(loc, scale), targets
+
+
+def _classes(n=80, m=3, temperature=1.0, seed=0):
+    random = np.random.default_rng(seed)
+    logits = 2 * random.normal(size=(n, m))
+    noise = random.gumbel(size=(n, m))
+    return distributions.CategoricalLogits(logits), np.argmax(logits / temperature + noise, 1)
+
+
+def _of_task(task):
+    random = np.random.default_rng(2)
+    n = 40
+    if task == "quantiles":
+        return _quantiles(n)
+    if task == "classification":
+        return _classes(n)
+    if task == "binary":
+        probs = random.uniform(size=n)
+        return distributions.Bernoulli(probs), (random.uniform(size=n) < probs).astype(int)
+    if task == "regression":
+        return _normals(n)
+    if task == "counts":
+        rate = random.uniform(1, 6, n)
+        return distributions.Poisson(rate), random.poisson(rate)
+    if task == "multivariate":
+        loc = random.normal(size=(n, 2))
+        return distributions.DiagNormal(loc, np.ones((n, 2))), loc + random.normal(size=(n, 2))
+    values = random.normal(size=(n, 1)) + random.normal(size=(n, 6))
+    return distributions.Samples(values[:, 1:]), values[:, 0]
+
+
+TASKS = [
+    "quantiles",
+    "classification",
+    "binary",
+    "regression",
+    "counts",
+    "multivariate",
+    "ensembles",
+]
+GROUPS = np.array(["a", "b"])[np.arange(40) % 2]
+FEATURES = np.random.default_rng(3).normal(size=(40, 2))
+
+
+@pytest.fixture(scope="module")
+def quantiles():
+    with jax.enable_x64(True):
+        return calibjax.evaluate(KEY, *_quantiles(), groups=GROUPS)
+
+
+def _recomputed(evaluation, predictions, targets, entry):
+    """What the call of an entry returns, with the value in the first place."""
+    names = {"jax": jax, "jnp": jnp, "key": KEY, "result": evaluation}
+    names |= {"predictions": predictions, "targets": targets}
+    value = eval(entry.function, {**MODULES, **names})
+    if hasattr(value, "pvalue"):
+        return value.pvalue, value.pvalue_standard_error
+    if hasattr(value, "estimate"):
+        return value.estimate, value.standard_error, value.low, value.high
+    return (value,)
+
+
+def _refuse_other_numbers(evaluation, predictions, targets):
+    predictions, targets = jax.tree.map(jnp.asarray, (predictions, targets))
+    assert len({entry.name for entry in evaluation.entries}) == len(list(evaluation.entries))
+    for entry in evaluation.entries:
+        found = _recomputed(evaluation, predictions, targets, entry)
+        written = (entry.value, entry.standard_error, entry.low, entry.high)
+        for number, expected in zip(found, written):
+            np.testing.assert_allclose(number, expected, rtol=1e-5, atol=1e-7, err_msg=entry.name)
+
+
+def test_every_number_of_quantiles_by_the_call_it_names(quantiles):
+    _refuse_other_numbers(quantiles, *_quantiles())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("task", TASKS)
+def test_every_number_by_the_call_it_names(task):
+    predictions, targets = _of_task(task)
+    evaluation = calibjax.evaluate(KEY, predictions, targets, features=FEATURES, groups=GROUPS)
+    assert evaluation.task == task
+    assert evaluation.num_samples == 40
+    assert json.loads(evaluation.to_json())["task"] == task
+    assert str(evaluation).endswith(evaluation.sentences[-1].split()[-1])
+    _refuse_other_numbers(evaluation, predictions, targets)
+    assert all(entry.note or np.isfinite(entry.value) for entry in evaluation.entries)
+    if task != "quantiles":
+        assert "exact p-value" in {entry.name for entry in evaluation.entries}
+        assert evaluation.figures()
+
+
+def test_coverage_and_chance_of_quantiles(quantiles):
+    predictions, targets = _quantiles()
+    observed = np.mean((targets > predictions.values[:, 0]) & (targets <= predictions.values[:, 4]))
+    entry = quantiles["coverage of the central 80 % intervals"]
+    assert entry.value == pytest.approx(observed)
+    low, high = entry.by_chance
+    # Binomial(40, 0.8): 26.5 to 37.5 in 95 %.
+    assert 0.62 < low < 0.74
+    assert 0.86 < high < 0.98
+
+
+def test_groups_by_name(quantiles):
+    targets_below = np.asarray(quantiles.arrays["pit"])
+    for g, name in enumerate("ab"):
+        entry = quantiles[f"mean PIT - 1/2, group {name}"]
+        own = targets_below[g::2]
+        assert entry.value == pytest.approx(own.mean() - 0.5)
+        error = own.std() / np.sqrt(20)
+        assert entry.high - entry.low == pytest.approx(2 * 1.96 * error)
+
+
+def test_figures_of_quantiles(quantiles):
+    pytest.importorskip("matplotlib")
+    names = ["PIT histogram", "coverage", "errors in groups"]
+    assert list(quantiles.figures()) == list(quantiles.captions) == names
+    assert [axis.get_title() for axis in quantiles.figure().axes][:3] == names
+
+
+def test_description(quantiles):
+    assert quantiles.description == "40 predictions, Quantiles: quantile forecasts, 2 groups."
+
+
+def _evaluated(**changes):
+    predictions, targets = _quantiles()
+    arguments = {"key": KEY, "predictions": predictions, "targets": targets} | changes
+    key, predictions, targets = (arguments.pop(name) for name in ("key", "predictions", "targets"))
+    return calibjax.evaluate(key, predictions, targets, **arguments)
+
+
+@pytest.mark.parametrize(
+    ("changes", "error", "message"),
+    [
+        ({"key": 3}, TypeError, "^key: expected"),
+        ({"predictions": np.ones((40, 3))}, TypeError, "^predictions: expected a batch"),
+        ({"targets": np.zeros(39)}, ValueError, "^targets: expected"),
+        ({"targets": np.full(40, np.nan)}, ValueError, "^targets: expected finite"),
+        ({"groups": np.zeros(39, int)}, ValueError, r"^groups: expected shape \[n\]"),
+        ({"groups": np.zeros((40, 2, 2))}, ValueError, r"^groups: expected shape \[n\]"),
+        ({"groups": np.linspace(0, 1, 40)}, TypeError, "^groups: expected integers or strings"),
+        ({"groups": np.array(["a", None] * 20)}, TypeError, "^groups: expected integers or"),
+        ({"groups": np.zeros((40, 2))}, ValueError, "^members of groups: expected at least one"),
+        ({"features": np.zeros(39)}, ValueError, "^features"),
+        ({"features": np.zeros((40, 2))}, ValueError, "^features: expected features that differ"),
+        ({"features": np.full((40, 2), np.nan)}, ValueError, "^features: expected finite"),
+        ({"features": np.zeros((40, 2, 2))}, ValueError, r"^features: expected an array \[n\]"),
+        ({"features": "height"}, TypeError, "^features"),
+    ],
+)
+def test_wrong_arguments_are_refused_by_name(changes, error, message):
+    with pytest.raises(error, match=message):
+        _evaluated(**changes)
+
+
+def test_few_samples_are_refused():
+    predictions, targets = _quantiles(9)
+    with pytest.raises(ValueError, match="^predictions: expected at least 10"):
+        calibjax.evaluate(KEY, predictions, targets)
+
+
+def test_features_within_predictions_are_refused():
+    predictions, targets = _normals(12)
+    predictions = distributions.with_features(predictions, np.zeros(12))
+    with pytest.raises(TypeError, match="features over as the argument features"):
+        calibjax.evaluate(KEY, predictions, targets)
+
+
+def test_weights_of_ensembles_are_refused():
+    values = np.random.default_rng(0).normal(size=(12, 4))
+    weights = np.tile([0.5, 0.25, 0.25], (12, 1))
+    with pytest.raises(ValueError, match=r"^predictions.weights: expected None"):
+        calibjax.evaluate(KEY, distributions.Samples(values[:, 1:], weights), values[:, 0])
+
+
+def test_traced_values_are_refused():
+    predictions, targets = _quantiles()
+    with pytest.raises(TypeError, match="outside of jit"):
+        jax.jit(lambda y: calibjax.evaluate(KEY, predictions, y).num_samples)(targets)
+
+
+def _told(predictions, targets, **more):
+    return " ".join(calibjax.evaluate(KEY, predictions, targets, **more).sentences)
+
+
+@pytest.mark.slow
+def test_overconfident_and_underconfident_classes():
+    too_sure = _told(*_classes(600, 4, temperature=1.8))
+    assert too_sure.startswith("The model is not calibrated")
+    assert "It is too sure of itself" in too_sure
+    not_sure = _told(*_classes(600, 4, temperature=0.5))
+    assert "It is not sure enough" in not_sure
+
+
+@pytest.mark.slow
+def test_one_class_off():
+    predictions, labels = _classes(1200, 4)
+    random = np.random.default_rng(7)
+    is_lost = (labels == 2) & (random.uniform(size=labels.size) < 0.35)
+    told = _told(predictions, np.where(is_lost, 1, labels))
+    assert "Class 2 is overestimated" in told
+    assert "Class 1 is underestimated" in told
+    assert "Class 0" not in told
+
+
+@pytest.mark.slow
+def test_shifted_narrow_and_wide_normals():
+    up, down = _told(*_normals(300, shift=0.4)), _told(*_normals(300, shift=-0.4))
+    assert "The targets are higher than predicted" in up
+    assert "The targets are lower than predicted" in down
+    assert "too narrow" not in up + down
+    assert "too wide" not in up + down
+    assert "too narrow" in _told(*_normals(300, spread=1.5))
+    assert "too wide" in _told(*_normals(300, spread=0.6))
+
+
+@pytest.mark.slow
+def test_one_group_off():
+    predictions, targets = _normals(400)
+    groups = np.arange(400) % 4
+    told = _told(predictions, targets + 0.08 * (groups == 2), groups=groups)
+    assert "In group 2 the targets are higher than predicted" in told
+    assert not any(f"In group {g} " in told for g in (0, 1, 3))
+
+
+@pytest.mark.slow
+def test_wrong_given_the_features():
+    """The marginal distribution is right for every prediction, but the features say more."""
+    random = np.random.default_rng(1)
+    features = random.normal(size=400)
+    targets = features + random.normal(size=400)
+    prior = distributions.Normal(np.zeros(400), np.full(400, np.sqrt(2.0)))
+    told = _told(prior, targets, features=features)
+    assert "Samples with similar features are off in the same way" in told
+
+
+@pytest.mark.slow
+def test_few_sentences_blame_calibrated_models():
+    """The probability of each is at most 5 %: of 60, more than 8 with probability 0.2 %."""
+    wrong = 0
+    for seed in range(60):
+        predictions, targets = _normals(50, seed=seed)
+        told = calibjax.evaluate(
+            jax.random.key(seed), predictions, targets, groups=np.arange(50) % 3
+        ).sentences
+        wrong += not told[0].startswith("No miscalibration was found")
+    assert wrong <= 8
+
+
+@pytest.mark.slow
+def test_more_samples_than_all_pairs(monkeypatch):
+    """Kernels of low rank, from fewer samples than by default."""
+    from calibjax.evaluation import overall
+
+    monkeypatch.setattr(overall, "AGGREGATED", 20)
+    monkeypatch.setattr(overall, "ALL_PAIRS", 50)
+    monkeypatch.setattr(overall, "PAIRS", 100.0)
+    monkeypatch.setattr(overall, "NUM_LANDMARKS", 20)
+    predictions, targets = _normals(60, spread=2.0)
+    evaluation = calibjax.evaluate(KEY, predictions, targets)
+    assert "landmarks" in evaluation.sections[0].remark
+    assert evaluation["exact p-value"].value == 0.001
+    _refuse_other_numbers(evaluation, predictions, targets)
+
+
+@pytest.mark.slow
+def test_monte_carlo_where_expectations_have_no_closed_form():
+    random = np.random.default_rng(0)
+    predictions = distributions.NegativeBinomial(random.uniform(1, 5, 40), np.full(40, 3.0))
+    targets = np.asarray(distributions.sample_targets(jax.random.key(1), predictions))
+    evaluation = calibjax.evaluate(KEY, predictions, targets)
+    assert "ensemble of 20 draws" in evaluation.sections[0].remark
+    _refuse_other_numbers(evaluation, predictions, targets)
+
+
+@pytest.mark.slow
+def test_float32(quantiles):
+    with jax.enable_x64(False):
+        evaluation = calibjax.evaluate(KEY, *_quantiles(), groups=GROUPS)
+    for single, double in zip(evaluation.entries, quantiles.entries):
+        assert single.name == double.name
+        assert single.value == pytest.approx(double.value, abs=0.03)  # other random numbers

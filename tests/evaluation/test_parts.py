@@ -1,0 +1,131 @@
+"""The parts of an evaluation: mean errors, bins, spread, tasks, groups."""
+
+import jax
+import numpy as np
+import pytest
+import scipy.stats
+
+from calibjax import distributions, evaluation, hypothesis_tests
+from calibjax.evaluation.data import checked_groups, shown_classes, task_of
+from calibjax.evaluation.mean_errors import detectable, mean_error
+from calibjax.hypothesis_tests import CalibrationTestResult
+
+
+def _result(pvalue):
+    random = np.random.default_rng(0)
+    return CalibrationTestResult(
+        statistic=np.array([[0.5, 0.1]]),
+        pvalue=None,
+        estimate=np.array([[-0.5, 0.1]]),
+        null_samples=np.abs(random.normal(size=(999, 1, 2))) * [0.1, 0.2],
+        adjusted_pvalue=np.array([[pvalue, 0.7]]),
+    )
+
+
+def test_mean_error_against_a_z_test():
+    random = np.random.default_rng(1)
+    residuals, members = random.normal(size=40), np.arange(40) % 2
+    residuals -= residuals[members == 1].mean() + 0.5
+    error = residuals[members == 1].std() / np.sqrt(20)
+    observed = 2 * 2 * scipy.stats.norm.sf(0.5 / error)  # two-sided, of two errors
+    entry, pvalue = mean_error("error", "test()", _result(0.001), (0, 0), residuals, members)
+    assert entry.value == -0.5
+    assert entry.high - entry.low == pytest.approx(2 * 1.96 * error)
+    assert entry.function == "test().estimate[0, 0]"
+    low, high = entry.by_chance
+    assert -low == high == pytest.approx(0.196, rel=0.1)  # of |N(0, 0.1²)|
+    assert entry.pvalue == 0.001
+    assert pvalue == pytest.approx(max(0.001, observed))
+    assert mean_error("", "", _result(0.9), (0, 0), residuals, members)[1] == 0.9
+
+
+def test_mean_error_of_residuals_without_scatter():
+    assert mean_error("", "", _result(0.01), (0, 0), np.full(9, -0.5), np.ones(9))[1] == 0.01
+
+
+@pytest.mark.slow
+def test_detectable_errors_are_found():
+    """Shifts of the size that is said to be found with a probability of about 80 %."""
+    random = np.random.default_rng(0)
+    predictions, found = distributions.Normal(np.zeros(50), np.ones(50)), []
+    for seed in range(200):
+        targets = random.normal(size=50)
+        key = jax.random.key(seed)
+        ones = np.ones((50, 1))
+        calibrated = hypothesis_tests.group_calibration_test(key, predictions, targets, ones)
+        (size,) = detectable(calibrated)
+        shifted = hypothesis_tests.group_calibration_test(key, predictions, targets + size, ones)
+        found.append(float(shifted.adjusted_pvalue[0]) <= 0.01)
+    assert 0.72 < np.mean(found) < 0.88  # the standard error is 0.03
+
+
+def test_spread():
+    random = np.random.default_rng(0)
+    loc, scale = random.normal(size=30), random.uniform(0.5, 2, 30)
+    targets = random.normal(size=30)
+    found = evaluation.residual_spread(distributions.Normal(loc, scale), targets)
+    assert float(found) == pytest.approx(np.std((targets - loc) / scale))
+
+
+def test_spread_needs_a_variance():
+    with pytest.raises(TypeError, match="^predictions: expected distributions with a method"):
+        evaluation.residual_spread(
+            distributions.Quantiles(np.array([0.5]), np.zeros((5, 1))), np.zeros(5)
+        )
+
+
+def test_binned_errors_of_classes():
+    random = np.random.default_rng(0)
+    probs = random.dirichlet(np.ones(3), 50)
+    labels = random.integers(0, 3, 50)
+    found = evaluation.binned_errors(distributions.Categorical(probs), labels)
+    each = [_ece(probs[:, c], labels == c) for c in range(3)]
+    assert float(found["class-wise"]) == pytest.approx(np.mean(each))
+    assert float(found["top label"]) == pytest.approx(_ece(probs.max(1), labels == probs.argmax(1)))
+
+
+def _ece(confidences, correct):
+    bins = np.ceil(10 * confidences)
+    own = [bins == b for b in range(11)]
+    return sum(abs((confidences - correct)[is_in].sum()) for is_in in own) / len(bins)
+
+
+def test_tasks():
+    floats, integers, vectors = np.zeros(3), np.zeros(3, int), np.zeros((3, 2))
+    ones = np.ones(3)
+    uniform = np.full((3, 4), 0.25)
+    several = distributions.Categorical(np.full((3, 2, 4), 0.25))
+    for expected, predictions, targets in (
+        ("classification", distributions.Categorical(uniform), integers),
+        ("binary", distributions.Bernoulli(ones), integers),
+        ("binary", distributions.Categorical(np.full((3, 2), 0.5)), integers),
+        ("classification", distributions.Mixture(None, several), integers),
+        ("regression", distributions.Gamma(ones, ones), floats),
+        ("counts", distributions.NegativeBinomial(ones, ones), integers),
+        ("multivariate", distributions.DiagNormal(vectors, vectors + 1), vectors),
+        ("ensembles", distributions.Samples(uniform), floats),
+        ("quantiles", distributions.Quantiles(np.array([0.5]), np.zeros((3, 1))), floats),
+    ):
+        assert task_of(predictions, targets) == expected
+    drawn = distributions.monte_carlo(jax.random.key(0), distributions.Normal(floats, ones), 2)
+    assert task_of(drawn, floats) == "regression"
+
+
+def test_groups_by_names_and_by_memberships():
+    memberships, names = checked_groups(["b", "a", "b"], 3)
+    assert names == ("group a", "group b")
+    np.testing.assert_array_equal(memberships, [[0, 1], [1, 0], [0, 1]])
+    memberships, names = checked_groups(np.array([7, 3, 7]), 3)
+    assert names == ("group 3", "group 7")
+    given = np.array([[1, 0.5], [0, 1], [1, 1]])
+    memberships, names = checked_groups(given, 3)
+    assert names == ("group 0", "group 1")
+    np.testing.assert_array_equal(memberships, given)
+
+
+def test_classes_that_are_shown():
+    random = np.random.default_rng(0)
+    probs = random.dirichlet(np.linspace(0.1, 2, 30), 100)
+    expected = np.sort(np.argsort(-probs.mean(0))[:20])
+    np.testing.assert_array_equal(shown_classes(probs), expected)
+    assert shown_classes(np.full((3, 2), 0.5)) == [1]

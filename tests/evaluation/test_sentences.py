@@ -1,0 +1,239 @@
+"""Sentences of reports, from numbers of models that are wrong in a known way."""
+
+import dataclasses
+
+import pytest
+
+from calibjax.evaluation.findings import Coverage, Findings, GroupError, MeanError
+from calibjax.evaluation.record import Entry
+from calibjax.evaluation.sentences import sentences
+
+
+def _entry(value, low=None, high=None, by_chance=None, pvalue=None):
+    return Entry("", value, low=low, high=high, by_chance=by_chance, pvalue=pvalue)
+
+
+CLASSES = Findings(
+    "classification",
+    1000,
+    pvalue=0.5,
+    component="biased",
+    top_label=MeanError("top label", 0.7, 0.69, 0.6),
+    classes=tuple(MeanError(f"class {c}", 0.25, 0.25, 0.9) for c in range(4)),
+    ece=_entry(0.03, by_chance=(0.01, 0.04)),
+    temperature=_entry(1.02, 0.95, 1.09),
+    gain=_entry(-0.001, -0.002, 0.001),
+    gain_unit="log score, nats",
+    detectable=0.05,
+)
+NUMBERS = Findings(
+    "regression",
+    400,
+    pvalue=0.4,
+    bias=(MeanError("", 1.0, 1.01, 0.7),),
+    deviation=0.5,
+    spread=_entry(1.01, pvalue=0.8),
+    median=MeanError("", 0.5, 0.49, 0.8),
+    coverage=(Coverage(0.95, 0.94, 0.0, 0.01, 1.0), Coverage(0.9, 0.89, 0.0, 0.01, 1.0)),
+    temperature=_entry(1.02, 0.9, 1.2),
+    gain=_entry(-0.001, -0.002, 0.001),
+    gain_unit="log score, nats",
+    factor=_entry(1.01, 0.95, 1.1),
+    detectable=0.1,
+)
+
+
+def _told(findings, **changes):
+    return " ".join(sentences(dataclasses.replace(findings, **changes)))
+
+
+@pytest.mark.parametrize("findings", [CLASSES, NUMBERS])
+def test_nothing_found_does_not_say_that_the_model_is_calibrated(findings):
+    told = _told(findings)
+    assert told.startswith("No miscalibration was found in")
+    assert "This does not show that the model is calibrated." in told
+    assert "would have been found with a probability of about 80 %" in told
+    assert "The best temperature lies between" in told
+    assert "The model is" not in told
+    assert "wrong" not in told
+
+
+def test_size_of_errors_that_would_have_been_found():
+    assert "5.0 percentage points between accuracy and confidence" in _told(CLASSES)
+    assert "A bias of 0.1, or 0.2 predicted standard deviations, would" in _told(NUMBERS)
+
+
+def test_overconfident():
+    told = _told(
+        CLASSES,
+        pvalue=0.001,
+        top_label=MeanError("top label", 0.841, 0.763, 0.001),
+        ece=_entry(0.081, by_chance=(0.012, 0.034)),
+        temperature=_entry(1.32, 1.21, 1.44),
+        gain=_entry(0.021, 0.012, 0.030),
+    )
+    assert told.startswith("The model is not calibrated: the exact test of all errors together")
+    assert "rejects calibration on 1000 predictions (p = 0.002)" in told  # one of two tests
+    assert "too sure of itself: its mean confidence is 84.1 %, but it is right in only" in told
+    assert "76.3 % of the cases" in told
+    assert "is 0.081; for a calibrated model it would lie between 0.012 and 0.034" in told
+    assert "1.32 (95 % interval 1.21 to 1.44)" in told
+    assert "lowers the log score (nats per sample) by 0.021 (95 % interval 0.012 to 0.03)" in told
+    assert "2 tests" in told
+
+
+def test_underconfident():
+    told = _told(CLASSES, pvalue=0.001, top_label=MeanError("top label", 0.6, 0.72, 0.001))
+    assert "not sure enough: its mean confidence is 60 %, while it is right in 72 %" in told
+
+
+@pytest.mark.parametrize(
+    ("score", "interval", "words"),
+    [(5.0, (1.2, 1.5), "too sure"), (-5.0, (0.7, 0.9), "not sure enough")],
+)
+def test_direction_by_the_spread_where_the_confidence_is_right_on_average(score, interval, words):
+    told = _told(
+        CLASSES,
+        pvalue=0.001,
+        component="spread",
+        spread_score=score,
+        temperature=_entry(sum(interval) / 2, *interval),
+    )
+    assert words in told
+
+
+def test_similar_predictions():
+    told = _told(CLASSES, pvalue=0.001, component="unbiased", spread_score=0.3)
+    assert "Predictions that resemble each other are off in the same way" in told
+    assert "1.02 (95 % interval 0.95 to 1.09): rescaling does not repair these errors." in told
+
+
+def test_gain_that_is_not_clear():
+    unclear = _entry(0.02, -0.01, 0.05)
+    told = _told(CLASSES, pvalue=0.001, temperature=_entry(1.5, 1.1, 1.9), gain=unclear)
+    assert "whether it lowers the log score (nats per sample) is not clear" in told
+
+
+def test_one_class():
+    classes = list(CLASSES.classes)
+    classes[3] = MeanError("class 3", 0.124, 0.081, 0.004)
+    told = _told(CLASSES, classes=tuple(classes))
+    assert "exact test of the mean errors rejects" in told
+    assert "although that of all errors together does not (p = 1)" in told
+    assert "Class 3 is overestimated: its predicted probability is 12.4 % on average" in told
+    assert "its frequency 8.1 % (p = 0.008)" in told
+    assert "lass 2" not in told
+
+
+def test_many_classes_are_counted():
+    classes = tuple(MeanError(f"class {c}", 0.2, 0.1, 0.001) for c in range(8))
+    told = _told(CLASSES, classes=classes)
+    assert told.count("overestimated") == 5
+    assert "3 more classes are wrong on average." in told
+
+
+@pytest.mark.parametrize(("observed", "word"), [(1.3, "higher"), (0.7, "lower")])
+def test_shifted(observed, word):
+    told = _told(
+        NUMBERS,
+        pvalue=0.001,
+        bias=(MeanError("", 1.0, observed, 0.001),),
+        # Shifts move targets out of the intervals, on one side.
+        coverage=(Coverage(0.9, 0.8, -0.03, 0.13, 0.001),),
+    )
+    assert f"The targets are {word} than predicted, by 0.3 on average, or 0.6 predicted" in told
+    assert "too narrow" not in told
+    assert "The central 90 % intervals contain 80 % of the targets" in told
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        (1.4, "too narrow: the targets scatter 1.40"),
+        (0.7, "too wide: the targets scatter only 0.70"),
+    ],
+)
+def test_width(value, words):
+    told = _told(
+        NUMBERS,
+        pvalue=0.001,
+        spread=_entry(value, pvalue=0.001),
+        temperature=_entry(value**2, value**2 - 0.1, value**2 + 0.1),
+        gain=_entry(0.1, 0.05, 0.15),
+        factor=_entry(value, value - 0.05, value + 0.05),
+    )
+    assert words in told
+    assert f"multiplies the predicted standard deviations by {value:.2f}" in told
+
+
+@pytest.mark.parametrize(
+    ("tails", "word"), [((0.1, 0.1), "too narrow"), ((-0.04, -0.04), "too wide"), ((0.2, 0), None)]
+)
+def test_width_of_ensembles_by_both_tails(tails, word):
+    coverage = (Coverage(0.9, 0.9 - sum(tails), *tails, 0.001),)
+    told = _told(NUMBERS, task="ensembles", bias=(), spread=None, coverage=coverage)
+    assert (word in told) if word else ("too" not in told)
+
+
+def test_median_where_there_are_no_means():
+    told = _told(NUMBERS, bias=(), median=MeanError("", 0.5, 0.35, 0.001))
+    assert "The targets tend to be higher than predicted: 35 % of them are at most" in told
+
+
+def test_one_group():
+    groups = (GroupError("group A", "confidence", "", -0.123, 0.001),)
+    groups += (GroupError("group A", "class", "class 1", 0.04, 0.2),)
+    groups += (GroupError("group B", "confidence", "", 0.01, 0.9),)
+    told = _told(CLASSES, groups=groups)
+    assert "In group A the model is too sure of itself: its accuracy is 12.3 percentage" in told
+    assert "group B" not in told
+    assert "class 1 is" not in told
+
+
+@pytest.mark.parametrize(
+    ("kind", "words"),
+    [
+        ("bias", "In group A the targets are higher than predicted, by 0.2 on average"),
+        ("PIT", "their mean rank within the predicted distributions is 70 % instead of 50 %"),
+        ("class", "In group A class 1 is underestimated by 20.0 percentage points on average"),
+    ],
+)
+def test_kinds_of_errors_of_groups(kind, words):
+    name = "class 1" if kind == "class" else ""
+    assert words in _told(NUMBERS, groups=(GroupError("group A", kind, name, 0.2, 0.001),))
+
+
+def test_no_group():
+    groups = tuple(GroupError(f"group {g}", "class", "class 1", 0.04, 0.2) for g in "AB")
+    told = _told(CLASSES, groups=groups)
+    assert "In none of the 2 groups was an error found (smallest p = 0.6)." in told
+
+
+def test_features_are_blamed_only_for_what_depends_on_them():
+    specific, other = {"features_low": 0.1}, {"features_low": -0.1}
+    assert "Given the features, the predictions are wrong" in _told(
+        CLASSES, features=0.001, **other
+    )
+    assert "features" not in _told(CLASSES, pvalue=0.001, features=0.001, **other)
+    assert "Samples with similar features are off in the same way" in _told(
+        CLASSES, pvalue=0.001, features=0.001, **specific
+    )
+    assert "No error that depends on the features was found" in _told(CLASSES, features=0.5)
+
+
+def test_local_errors():
+    words = "There are regions of the features in which the confidence is wrong (p = 0.004)"
+    assert words in _told(CLASSES, features=0.5, local=0.001)
+    assert words not in _told(CLASSES, features=0.5, local=0.001, pvalue=0.001)
+
+
+def test_pvalues_are_adjusted_for_the_number_of_tests():
+    # 0.03 is not enough for one of two tests.
+    assert _told(CLASSES, pvalue=0.03).startswith("No miscalibration was found")
+    assert _told(CLASSES, pvalue=0.02).startswith("The model is not calibrated")
+    groups = (GroupError("group A", "class", "class 1", 0.0, 0.5),)
+    assert "adjusted for the 5 tests" in _told(CLASSES, groups=groups, features=0.5, local=0.5)
+
+
+def test_nothing_was_tested():
+    assert "was not tested" in sentences(Findings("multivariate", 5))[0]

@@ -1,0 +1,35 @@
+import re
+
+import pytest
+
+from calibjax import plotting
+from experiments import gallery
+from experiments.harness.source import ROOT
+
+FOLDER = ROOT / "experiments" / "results" / "gallery"
+FILES = {path.stem: path for path in FOLDER.iterdir()}
+
+
+def test_every_figure_is_in_the_gallery():
+    assert sorted(gallery.FIGURES) == sorted(plotting.__all__)
+    assert sorted(FILES) == sorted(plotting.__all__)
+
+
+def test_files_are_small():
+    assert sum(path.stat().st_size for path in FILES.values()) < 1_000_000
+
+
+def test_the_page_shows_and_names_all():
+    page = (ROOT / "docs" / "gallery.md").read_text(encoding="utf-8")
+    shown = re.findall(r"\]\(experiments/results/gallery/([^)]*)\)", page)
+    assert sorted(shown) == sorted(path.name for path in FILES.values())
+    for name in plotting.__all__:
+        assert f"`plotting.{name}`" in page, name
+
+
+@pytest.mark.slow
+def test_all_are_drawn(tmp_path, monkeypatch):
+    monkeypatch.setattr("sys.argv", ["gallery", "--output", str(tmp_path)])
+    gallery.main()
+    drawn = {path.name for path in (tmp_path / "gallery").iterdir()}
+    assert drawn == {path.name for path in FILES.values()}

@@ -1,0 +1,112 @@
+"""The studies of training: their parts by hand, and as slow tests as a whole."""
+
+import csv
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from experiments import jit_pipeline
+from experiments.training import networks, study
+from experiments.training.__main__ import main, summary
+from experiments.training.problems import PROBLEMS, SIZES, parts
+
+
+@pytest.mark.parametrize("problem", PROBLEMS)
+def test_parts_have_no_sample_in_common(problem):
+    data = PROBLEMS[problem].draw(3)
+    split = parts(data)
+    assert tuple(len(part.labels) for part in split) == SIZES
+    assert sum(SIZES) == len(data.labels)
+    np.testing.assert_array_equal(np.concatenate([part.x for part in split]), data.x)
+    assert set(np.unique(data.labels)) == set(range(PROBLEMS[problem].num_classes))
+    other = PROBLEMS[problem].draw(4)
+    assert not np.array_equal(other.x, data.x)
+
+
+def test_the_truth_is_where_labels_come_from():
+    data = PROBLEMS["simulated"].draw(0)
+    probs = data.truth.class_probs
+    frequencies = np.bincount(data.labels, minlength=5) / len(data.labels)
+    errors = np.sqrt(np.mean(probs * (1 - probs), 0) / len(data.labels))
+    assert (np.abs(frequencies - probs.mean(0)) < 4 * errors).all()
+
+
+def test_the_loss_is_the_sum_of_its_parts():
+    random = np.random.default_rng(0)
+    x, labels = random.normal(size=(6, 3)), np.array([0, 1, 1, 0, 2, 2])
+    params = networks.init(jax.random.key(0), 3, 3)
+    probs = np.asarray(networks.predict(params, jnp.asarray(x)).class_probs)
+    errors = np.eye(3)[labels] - probs
+    variation = 0.5 * np.abs(probs[:, None] - probs).sum(-1)
+    skce = np.mean(np.exp(-2 * variation) * (errors @ errors.T))
+    expected = -np.mean(np.log(probs[np.arange(6), labels])) + 3 * skce
+    found = networks.loss(params, 3.0, jnp.asarray(x), jnp.asarray(labels))
+    np.testing.assert_allclose(found, expected, rtol=1e-5)
+
+
+def test_summary():
+    values = (1, 1 / 32), (3, 1 / 4)
+    records = [{"accuracy": x, "1000 SKCE": 10 * x, "exact p": p} for x, p in values]
+    assert summary(records) == {
+        "accuracy": "2.000 ± 1.000",
+        "1000 SKCE": "20.00 ± 10.00",
+        "median exact p": 9 / 64,
+        "p ≤ 0.05": "1 of 2",
+    }
+
+
+def test_steps_that_checkpoints_do_not_divide(tmp_path, capsys):
+    with pytest.raises(SystemExit, match="2"):
+        main(["--num-steps", "50", "--output", str(tmp_path)])
+    assert "--num-steps: expected a multiple of 40, got 50" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_checkpoints_are_those_of_shorter_trainings():
+    data = parts(PROBLEMS["simulated"].draw(0))[0]
+    weights = jnp.array([0.0, 10.0])
+    fitted = networks.train(jax.random.key(0), weights, data.x, data.labels, 5, 80)
+    assert fitted["in"].shape == (2, 40, 10, networks.WIDTH)
+    values = np.asarray(networks.losses(fitted, data.x, data.labels))
+    assert values.shape == (2, 40)
+    assert values[0, -1] < values[0, 0]  # it learns
+    assert values[0, -1] < values[1, -1]  # and what is weighed against the NLL costs NLL
+    last = jax.tree.map(lambda leaf: leaf[1, 7], fitted)
+    probs = np.asarray(networks.predict(last, jnp.asarray(data.x)).class_probs)
+    nll = -np.mean(np.log(probs[np.arange(len(probs)), data.labels]))
+    np.testing.assert_allclose(values[1, 7], nll, rtol=1e-5)
+
+
+@pytest.mark.slow
+def test_tables_of_two_seeds(tmp_path):
+    options = ["--num-seeds", "2", "--num-steps", "80", "--only", "simulated"]
+    main([*options, "--output", str(tmp_path)])
+    rows = list(csv.DictReader((tmp_path / "training" / "training.csv").open(encoding="utf-8")))
+    by_loss = {row["loss"]: row for row in rows}
+    assert len(rows) == len(by_loss) == len(study.WEIGHTS) + 8
+    seeds = list(csv.DictReader((tmp_path / "training" / "training_seeds.csv").open()))
+    ends = [float(row["NLL"]) for row in seeds if row["loss"] == "NLL"]
+    assert by_loss["NLL"]["NLL"].startswith(f"{np.mean(ends):.3f} ± ")
+    truth = float(by_loss["the truth"]["NLL"].split()[0])
+    assert truth < min(ends)
+
+
+@pytest.mark.slow
+def test_an_evaluation_loop_is_traced_once(tmp_path):
+    jit_pipeline.main(["--num-epochs", "3", "--output", str(tmp_path)])
+    rows = list(csv.DictReader((tmp_path / "jit_pipeline" / "jit_pipeline.csv").open()))
+    assert [row["traces so far"] for row in rows] == ["1", "1", "1"]
+    assert len({row["length scale"] for row in rows}) == 3
+
+
+def test_another_trace_is_noticed():
+    counted = jit_pipeline.Counted(jnp.sum)
+    compiled = jax.jit(counted)
+    compiled(jnp.ones(3))
+    compiled(jnp.zeros(3))
+    assert counted.once() == 1
+    compiled(jnp.ones(4))
+    with pytest.raises(AssertionError, match="expected one trace, got 2"):
+        counted.once()

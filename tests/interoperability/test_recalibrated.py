@@ -1,0 +1,137 @@
+import pickle
+import sys
+
+import numpy as np
+import pytest
+from sklearn.calibration import CalibratedClassifierCV
+from sklearn.ensemble import RandomForestClassifier
+from sklearn.frozen import FrozenEstimator
+from sklearn.model_selection import StratifiedKFold
+from sklearn.naive_bayes import GaussianNB
+from sklearn.svm import LinearSVC
+from sklearn.utils.estimator_checks import check_estimator
+
+from calibjax import distributions, interoperability, recalibration
+from calibjax.interoperability import RecalibratedClassifier
+
+random = np.random.default_rng(0)
+X = np.repeat(
+    random.normal(size=(200, 2)), 2, 1
+)  # each feature twice: naive Bayes is overconfident
+NOISY = X[:, [0, 2]] + random.normal(size=(200, 2))
+WORDS = np.array(["b", "c", "a"])[(NOISY > 0.3).sum(1)]
+TWO = np.where(WORDS == "c", "yes", "no")
+
+
+@pytest.mark.parametrize("y", [WORDS, TWO])
+def test_isotonic_regression_as_scikit_learn_has_it(y):
+    ours = RecalibratedClassifier(GaussianNB(), recalibration.IsotonicRegression(), cv=3)
+    theirs = CalibratedClassifierCV(GaussianNB(), method="isotonic", cv=3, ensemble=False)
+    ours.fit(X, y)
+    theirs.fit(X, y)
+    assert list(ours.classes_) == list(theirs.classes_)
+    new = X[:100] + 0.1
+    np.testing.assert_allclose(ours.predict_proba(new), theirs.predict_proba(new), atol=1e-12)
+    np.testing.assert_array_equal(ours.predict(new), theirs.predict(new))
+
+
+@pytest.mark.parametrize(("y", "family"), [(WORDS, "Categorical"), (TWO, "Bernoulli")])
+def test_cross_fitting_by_hand(y, family):
+    method = recalibration.TemperatureScaling()
+    model = RecalibratedClassifier(GaussianNB(), method, cv=StratifiedKFold(4)).fit(X, y)
+    probs = np.zeros((200, len(set(y))))
+    for training, test in StratifiedKFold(4).split(X, y):
+        probs[test] = GaussianNB().fit(X[training], y[training]).predict_proba(X[test])
+
+    def predictions(probs):
+        return getattr(distributions, family)(probs if family == "Categorical" else probs[:, 1])
+
+    targets = np.searchsorted(model.classes_, y)
+    temperature = method.fit(predictions(probs), targets)
+    np.testing.assert_allclose(model.params_, temperature, rtol=1e-9)
+    assert temperature > 1.2
+    whole = GaussianNB().fit(X, y).predict_proba(X)
+    expected = method.apply(temperature, predictions(whole)).class_probs
+    np.testing.assert_allclose(model.predict_proba(X), expected, rtol=1e-9)
+
+
+def test_a_frozen_classifier():
+    classifier = GaussianNB().fit(X[:100], WORDS[:100])
+    method = recalibration.HistogramBinning(3)
+    model = RecalibratedClassifier(FrozenEstimator(classifier), method)
+    rows = np.flatnonzero(WORDS[100:] != "a") + 100  # a class that the classifier knows is missing
+    model.fit(X[rows], WORDS[rows])
+    assert list(model.classes_) == ["a", "b", "c"]
+    predictions = distributions.Categorical(classifier.predict_proba(X[rows]))
+    params = method.fit(predictions, np.searchsorted(model.classes_, WORDS[rows]))
+    expected = method.apply(params, predictions).probs
+    copied = pickle.loads(pickle.dumps(model))
+    np.testing.assert_allclose(copied.predict_proba(X[rows]), expected, rtol=1e-12)
+
+
+def test_probabilities_of_zero():
+    forest = RandomForestClassifier(5, random_state=0)
+    method = recalibration.TemperatureScaling()
+    with pytest.raises(ValueError, match="loss: expected finite values at some temperature"):
+        RecalibratedClassifier(forest, method, cv=2).fit(X, WORDS)
+    model = RecalibratedClassifier(forest, method, cv=2, smallest_probability=1e-3).fit(X, WORDS)
+    probs = model.predict_proba(X)
+    assert (probs > 0).all()
+    np.testing.assert_allclose(probs.sum(1), 1, rtol=1e-12)
+
+
+def test_wrong_parameters():
+    for options, error, message in (
+        ({"estimator": LinearSVC()}, TypeError, "estimator: .* predict_proba, got LinearSVC"),
+        ({"recalibrator": "platt"}, TypeError, "recalibrator: expected a record .* got str"),
+        ({"smallest_probability": 1.0}, ValueError, r"smallest_probability: .*\(0, 1\)"),
+    ):
+        with pytest.raises(error, match=message):
+            RecalibratedClassifier(**options).fit(X, WORDS)
+    with pytest.raises(ValueError, match=r"y: expected at least two classes, got one class, \['b'"):
+        RecalibratedClassifier(GaussianNB()).fit(X, np.full(200, "b"))
+    rare = np.where(np.arange(200) == 7, "d", WORDS)
+    folds = [(np.arange(100), np.arange(100, 200)), (np.arange(100, 200), np.arange(100))]
+    with pytest.raises(ValueError, match="y: expected samples of each class .* class 'd' in one"):
+        RecalibratedClassifier(GaussianNB(), cv=folds).fit(X, rare)
+
+
+def test_without_scikit_learn(monkeypatch):
+    monkeypatch.setitem(sys.modules, "sklearn", None)
+    monkeypatch.delitem(sys.modules, RecalibratedClassifier.__module__)
+    message = r"classifier of scikit-learn, which is not installed: pip .*calibjax\[sklearn\]"
+    with pytest.raises(ImportError, match=message):
+        _ = interoperability.RecalibratedClassifier
+    with pytest.raises(AttributeError, match="no attribute 'Recalibrated'"):
+        _ = interoperability.Recalibrated
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")  # of its data, and of bins without samples
+@pytest.mark.parametrize(
+    "recalibrator",
+    [None, recalibration.HistogramBinning(5), recalibration.IsotonicRegression()],
+    ids=lambda recalibrator: type(recalibrator).__name__,
+)
+def test_the_checks_of_scikit_learn(recalibrator):
+    found = check_estimator(
+        RecalibratedClassifier(recalibrator=recalibrator), on_fail=None, on_skip=None
+    )
+    assert len(found) > 50
+    failed = [x for x in found if x["status"] not in ("passed", "skipped")]
+    assert not failed, failed
+    assert [x["check_name"] for x in found if x["status"] == "skipped"] in (
+        [],
+        ["check_array_api_input"],
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+def test_checks_on_data_that_has_no_temperature():
+    """Their classes are separated perfectly, or their labels are random."""
+    model = RecalibratedClassifier(recalibrator=recalibration.TemperatureScaling())
+    found = check_estimator(model, on_fail=None, on_skip=None)
+    failed = [str(x["exception"]) for x in found if x["status"] == "failed"]
+    assert failed
+    assert all("expected a minimum at a temperature between" in text for text in failed), failed

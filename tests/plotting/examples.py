@@ -1,0 +1,82 @@
+"""A small valid call of every function of `plotting`, without anything to compile."""
+
+import functools
+
+import numpy as np
+
+from calibjax import plotting
+from calibjax.distributions import Normal
+from calibjax.estimators import CoverageCurve, PITHistogram, ReliabilityCurve
+from calibjax.hypothesis_tests import CalibrationTestResult
+from calibjax.scores import ScoreDecomposition
+
+HISTOGRAM = PITHistogram(
+    edges=np.linspace(0, 1, 5),
+    counts=np.array([9, 4, 5, 2]),
+    simultaneous_lower=np.full(4, 1.0),
+    simultaneous_upper=np.full(4, 8.0),
+    level=0.9,
+)
+QUANTILES = CoverageCurve(
+    levels=np.array([0.2, 0.5, 0.8]),
+    coverage=np.array([0.3, 0.5, 0.6]),
+    simultaneous_lower=np.array([0.1, 0.3, 0.7]),
+    simultaneous_upper=np.array([0.4, 0.7, 0.9]),
+    level=0.9,
+    sets="quantiles",
+)
+INTERVALS = CoverageCurve(**{**vars(QUANTILES), "sets": "intervals"})
+RELIABILITY = ReliabilityCurve(*np.array([[3, 4], *[[0.2, 0.8]] * 6]), level=0.9)
+DRAWS = np.random.default_rng(0).normal(size=99)
+ONE = CalibrationTestResult(np.float64(2.5), np.float64(0.02), np.float64(2.5), DRAWS)
+DECOMPOSITION = ScoreDecomposition(*np.array([0.3, 0.1, 0.25, 0.45]))
+DECOMPOSED = CalibrationTestResult(
+    DECOMPOSITION,
+    DECOMPOSITION,
+    DECOMPOSITION,
+    ScoreDecomposition(*(0.2 + np.abs(np.stack([DRAWS] * 4)))),
+)
+GROUPS = CalibrationTestResult(
+    statistic=np.array([[0.2, 0.01], [0.03, 0.4]]),
+    pvalue=np.array([[0.01, 0.5], [0.4, 0.01]]),
+    estimate=np.array([[-0.2, 0.01], [0.03, 0.4]]),
+    null_samples=np.tile([[[0.05, 0.02], [0.04, 0.1]]], (9, 1, 1)),
+    adjusted_pvalue=np.array([[0.02, 0.9], [0.9, 0.02]]),
+    entries="groups",
+)
+PLACES = np.array([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0], [1.0, 1.0]])
+LOCATIONS = CalibrationTestResult(
+    statistic=np.abs(DRAWS[:4]),
+    pvalue=np.full(4, 0.5),
+    estimate=DRAWS[:4],
+    null_samples=np.abs(DRAWS[:20]).reshape(5, 4),
+    adjusted_pvalue=np.array([0.01, 0.5, 0.5, 0.5]),
+    entries="locations",
+)
+AT = Normal(PLACES[:, 0], np.ones(4)), PLACES.sum(1)
+
+CALLS = {
+    "bandwidth_curves": (np.array([0.1, 1.0]), {"LoRe": np.array([0.2, 0.1])}),
+    "estimate_comparison": (["one"], {"ECE": np.array([0.1])}),
+    "estimate_histogram": (DRAWS,),
+    "group_errors": (GROUPS,),
+    "interval_coverage_curve": (INTERVALS,),
+    "local_error_distribution": (np.abs(DRAWS),),
+    "local_error_map": (PLACES, np.full(4, 0.1)),
+    "null_distribution": (ONE,),
+    "pit_ecdf": (QUANTILES,),
+    "pit_histogram": (HISTOGRAM,),
+    "pvalue_ecdf": ({"exact": np.array([0.5, 0.2])},),
+    "quantile_calibration_curve": (QUANTILES,),
+    "reliability_diagram": (RELIABILITY,),
+    "reward_curves": (np.array([1.0, 2.0]), {"LoRe": np.array([0.2, 0.1])}),
+    "risk_curve": (np.array([0.1, 1.0]), np.array([0.2, 0.1])),
+    "score_decomposition": (DECOMPOSED,),
+    "sharpness_histogram": (np.abs(DRAWS),),
+    "witness_map": (LOCATIONS, *AT),
+}
+
+
+def drawn(name, **options):
+    """The figure."""
+    return functools.partial(getattr(plotting, name), *CALLS[name])(**options)

@@ -1,0 +1,70 @@
+import dataclasses
+
+import numpy as np
+import pytest
+
+from calibjax import plotting
+from calibjax.hypothesis_tests import Component
+from tests.plotting.examples import DECOMPOSED, DRAWS, GROUPS, INTERVALS, ONE, QUANTILES
+from tests.plotting.test_histograms import lines
+
+
+def test_draws_and_the_observed_statistic():
+    axis = plotting.null_distribution(ONE, bins=7, xlabel="mean")
+    heights, edges = np.histogram(DRAWS, 7)
+    np.testing.assert_array_equal(axis.patches[0].get_data().values, heights)
+    np.testing.assert_allclose(axis.patches[0].get_data().edges, edges)
+    np.testing.assert_array_equal(lines(axis)["observed, p = 0.02"].get_xdata(), 2.5)
+    assert axis.get_xlabel() == "mean"
+    component = Component(np.float64(-1.0), np.float64(-1.0), np.float64(0.3), DRAWS)
+    axis = plotting.null_distribution(component)
+    np.testing.assert_array_equal(lines(axis)["observed, p = 0.3"].get_xdata(), -1.0)
+
+
+@pytest.mark.parametrize(
+    ("result", "error", "message"),
+    [
+        (DRAWS, TypeError, "result: expected a CalibrationTestResult .*, got ndarray"),
+        (dataclasses.replace(ONE, null_samples=None), ValueError, "not a simulated test"),
+        (GROUPS, ValueError, r"result.statistic: expected shape \(\), of one statistic"),
+        (DECOMPOSED, ValueError, "result.statistic: expected one statistic, got ScoreDecomp"),
+        (dataclasses.replace(ONE, statistic=np.float64(np.nan)), ValueError, "expected finite"),
+    ],
+)
+def test_tests_without_one_null_distribution(result, error, message):
+    with pytest.raises(error, match=message):
+        plotting.null_distribution(result)
+
+
+def test_rejection_rates_are_shares_of_small_pvalues():
+    pvalues = np.random.default_rng(0).random(40)
+    axis = plotting.pvalue_ecdf({"exact": pvalues, "CME": pvalues**2}, band=QUANTILES)
+    for name, values in (("exact", pvalues), ("CME", pvalues**2)):
+        line = lines(axis)[name]
+        assert line.get_drawstyle() == "steps-post"
+        levels, rates = line.get_data()
+        for level, rate in zip(levels[1:-1], rates[1:-1]):
+            assert rate == np.mean(values <= level)
+        assert (rates[0], rates[-1]) == (0, 1)
+    styles = {lines(axis)[name].get_linestyle() for name in ("exact", "CME")}
+    assert len(styles) == 2
+    assert axis.collections[0].get_label() == "90 % band of uniform p-values"
+    corners = axis.collections[0].get_paths()[0].vertices
+    assert {tuple(x) for x in corners} >= {(0.2, 0.1), (0.2, 0.4), (0.8, 0.7), (0.8, 0.9)}
+
+
+@pytest.mark.parametrize(
+    ("pvalues", "options", "error", "message"),
+    [
+        (np.ones(3), {}, TypeError, "pvalues: expected a dict of names and arrays, got ndarray"),
+        ({}, {}, ValueError, r"len\(pvalues\): expected an integer between 1 and 9, got 0"),
+        ({"a": np.array([0.1, 1.1])}, {}, ValueError, r"pvalues\['a'\]: expected probabilities"),
+        ({"a": np.array([])}, {}, ValueError, r"pvalues\['a'\]: expected at least 1"),
+        ({"a": DRAWS[None]}, {}, ValueError, r"pvalues\['a'\]: expected shape \[R\]"),
+        ({"a": np.ones(1)}, {"band": INTERVALS}, TypeError, "band: expected what estimators.quan"),
+        ({"a": np.ones(1)}, {"band": DRAWS}, TypeError, "band: expected what estimators.quantile"),
+    ],
+)
+def test_wrong_pvalues(pvalues, options, error, message):
+    with pytest.raises(error, match=message):
+        plotting.pvalue_ecdf(pvalues, **options)

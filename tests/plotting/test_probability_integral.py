@@ -1,0 +1,93 @@
+import dataclasses
+
+import numpy as np
+import pytest
+from matplotlib.colors import to_hex
+
+from calibjax import plotting
+from calibjax.plotting.figures import RED
+from tests.plotting.examples import HISTOGRAM, INTERVALS, QUANTILES
+from tests.plotting.test_histograms import lines
+
+LEVELS = np.array([0.2, 0.5, 0.8])
+
+
+def band(axis):
+    """Corners of the band, as x and its lower and upper ends."""
+    (area,) = axis.collections
+    corners = area.get_paths()[0].vertices
+    return {
+        x: (corners[corners[:, 0] == x, 1].min(), corners[corners[:, 0] == x, 1].max())
+        for x in LEVELS
+    }
+
+
+def test_bars_and_their_band():
+    axis = plotting.pit_histogram(HISTOGRAM)
+    inside, outside = axis.containers
+    assert (inside.get_label(), outside.get_label()) == ("observed", "outside the band")
+    places = [(bar.get_x(), bar.get_width(), bar.get_height()) for bar in inside]
+    assert places == [(0.25, 0.25, 4), (0.5, 0.25, 5), (0.75, 0.25, 2)]
+    assert [(bar.get_x(), bar.get_height()) for bar in outside] == [(0, 9)]
+    assert to_hex(outside[0].get_facecolor()) == RED
+    assert outside[0].get_hatch()
+    (steps,) = (x for x in axis.patches if x.get_label() == "90 % band: all bins")
+    np.testing.assert_array_equal(steps.get_data().values, HISTOGRAM.simultaneous_upper)
+    np.testing.assert_array_equal(steps.get_data().baseline, HISTOGRAM.simultaneous_lower)
+    np.testing.assert_array_equal(lines(axis)["uniform"].get_ydata(), [5, 5])
+    assert len(axis.figure.legends[0].texts) == 4
+
+
+@pytest.mark.parametrize(
+    ("draw", "curve", "baseline"),
+    [
+        (plotting.pit_ecdf, QUANTILES, LEVELS),
+        (plotting.quantile_calibration_curve, QUANTILES, 0 * LEVELS),
+        (plotting.interval_coverage_curve, INTERVALS, 0 * LEVELS),
+    ],
+)
+def test_points_around_their_band(draw, curve, baseline):
+    axis = draw(curve)
+    drawn = lines(axis)
+    expected = np.stack([LEVELS, curve.coverage - baseline], 1)
+    np.testing.assert_allclose(drawn["observed"].get_xydata(), expected[:2])
+    np.testing.assert_allclose(drawn["outside the band"].get_xydata(), expected[2:])
+    assert to_hex(drawn["outside the band"].get_color()) == RED
+    found = band(axis)
+    lower, upper = curve.simultaneous_lower - baseline, curve.simultaneous_upper - baseline
+    np.testing.assert_allclose([found[x] for x in LEVELS], np.stack([lower, upper], 1))
+    diagonal = drawn["calibrated"].get_ydata()
+    np.testing.assert_array_equal(diagonal, [0, 0] if draw is plotting.pit_ecdf else [0, 1])
+
+
+@pytest.mark.parametrize(
+    ("draw", "record", "error", "message"),
+    [
+        (plotting.pit_ecdf, INTERVALS, TypeError, "quantile_coverage returns, got a curve of int"),
+        (plotting.quantile_calibration_curve, INTERVALS, TypeError, "got a curve of intervals"),
+        (plotting.interval_coverage_curve, QUANTILES, TypeError, "got a curve of quantiles"),
+        (plotting.interval_coverage_curve, HISTOGRAM, TypeError, "curve: expected what estimators"),
+        (plotting.pit_histogram, QUANTILES, TypeError, "histogram: expected what estimators.pit_h"),
+        (
+            plotting.pit_histogram,
+            dataclasses.replace(HISTOGRAM, edges=np.linspace(0, 1, 4)),
+            ValueError,
+            r"histogram.edges: expected shape",
+        ),
+        (
+            plotting.pit_ecdf,
+            dataclasses.replace(QUANTILES, coverage=np.array([0.1, np.nan, 0.2])),
+            ValueError,
+            "curve.coverage: expected finite",
+        ),
+        (
+            plotting.pit_ecdf,
+            dataclasses.replace(QUANTILES, levels=np.ones((2, 3))),
+            ValueError,
+            r"curve.levels: expected shape \[L\], the levels of one data set",
+        ),
+    ],
+)
+def test_wrong_records(draw, record, error, message):
+    with pytest.raises(error, match=message):
+        draw(record)

@@ -1,0 +1,83 @@
+"""What all figures have in common."""
+
+import inspect
+import pathlib
+import re
+
+import jax
+import pytest
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from calibjax import plotting
+from tests.plotting.examples import CALLS, drawn
+from tests.plotting.test_histograms import size_of_png
+
+FOLDER = pathlib.Path(plotting.__file__).parent
+
+
+def test_every_function_has_an_example():
+    assert sorted(CALLS) == sorted(plotting.__all__)
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_signature(name):
+    signature = inspect.signature(getattr(plotting, name))
+    axis = signature.parameters["axis"]
+    assert (axis.kind, axis.default) == (inspect.Parameter.KEYWORD_ONLY, None)
+    assert axis.annotation == "Axes | None"
+    assert signature.return_annotation == "Axes"
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_new_and_given_axes(name):
+    new = drawn(name)
+    assert isinstance(new, Axes)
+    assert size_of_png(new) > 3000
+    figure = Figure(layout="constrained")
+    left, right = figure.subplots(1, 2)
+    assert drawn(name, axis=right) is right
+    assert not figure.legends
+    assert not left.has_data()
+    size_of_png(right)
+    with pytest.raises(TypeError, match="axis: expected a matplotlib Axes or None, got Figure"):
+        drawn(name, axis=Figure())
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_axes_are_labelled_and_no_text_is_cut_off(name):
+    axis = drawn(name)
+    axis.figure.draw_without_rendering()
+    assert axis.get_ylabel() or name == "group_errors"  # whose rows may have names
+    (width, height) = axis.figure.canvas.get_width_height()
+    texts = [axis.title, axis.xaxis.label, axis.yaxis.label]
+    texts += [x for legend in axis.figure.legends for x in legend.texts]
+    for text in (x for x in texts if x.get_text()):
+        box = text.get_window_extent()
+        assert box.x0 >= 0, text
+        assert box.y0 >= 0, text
+        assert box.x1 <= width + 1, text
+        assert box.y1 <= height + 1, text
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_traced_values_cannot_be_drawn(name):
+    leaves, structure = jax.tree.flatten(CALLS[name])
+    is_name = [isinstance(leaf, str) for leaf in leaves]
+
+    def draw(values):
+        rest = iter(values)
+        mixed = [leaf if static else next(rest) for leaf, static in zip(leaves, is_name)]
+        getattr(plotting, name)(*jax.tree.unflatten(structure, mixed))
+        return 0
+
+    values = [leaf for leaf, static in zip(leaves, is_name) if not static]
+    with pytest.raises(TypeError, match="expected values to draw.*outside of jit"):
+        jax.jit(draw)(values)
+
+
+def test_colours_are_in_one_place():
+    for path in FOLDER.glob("*.py"):
+        if path.name != "figures.py":
+            text = path.read_text(encoding="utf-8")
+            assert not re.findall(r'"#[0-9a-fA-F]{3,8}"|coolwarm|viridis', text), path.name

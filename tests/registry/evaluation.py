@@ -1,0 +1,65 @@
+"""Calls of the evaluation and of what it computes by itself."""
+
+from typing import Any
+
+import numpy as np
+
+from calibjax import distributions, evaluation, scores
+from tests.registry import arguments as a
+from tests.registry.arguments import Call, call
+from tests.registry.families import CATEGORICAL, NORMAL
+
+
+def _temperature() -> list[Call]:
+    def gain(predictions: Any, targets: Any, key: Any, **rest: Any) -> Any:
+        return evaluation.temperature_gain(key, predictions, targets, **rest)
+
+    options = {
+        "loss": a.function(scores.negative_log_likelihood),
+        "confidence_level": a.proportion(0.9),
+        "one_of": 8,
+        "slow": True,
+    }
+    interval = evaluation.temperature_interval
+    folds = a.integer(2)
+    return [
+        NORMAL.call("evaluation.temperature_interval", interval, "Normal", **options),
+        NORMAL.call(
+            "evaluation.temperature_gain", gain, "Normal", key=a.key(), num_folds=folds, **options
+        ),
+    ]
+
+
+def _evaluate() -> Call:
+    """Of quantiles, for which least is computed."""
+    generator = np.random.default_rng(4)
+    loc = generator.normal(size=12).astype(np.float32)
+
+    def evaluate(values: Any, targets: Any, key: Any, groups: Any) -> Any:
+        levels = np.array([0.2, 0.5, 0.8], values.dtype if hasattr(values, "dtype") else float)
+        predictions = distributions.Quantiles(levels, values)
+        found = evaluation.evaluate(key, predictions, targets, groups=groups)
+        return np.array([entry.value for entry in found.entries])
+
+    return call(
+        "evaluation.evaluate evaluation.Evaluation evaluation.Entry evaluation.Section",
+        evaluate,
+        values=a.real(np.stack([loc - 1, loc, loc + 1], 1), "predictions"),
+        targets=a.real(loc + generator.normal(size=12)),
+        key=a.key(),
+        groups=a.real(generator.normal(size=(12, 2)), without=(*a.OPTIONAL, "first column")),
+        compiled=False,
+        reason="it takes decisions that depend on the values, and refuses traced ones",
+        one_of=8,
+        slow=True,
+    )
+
+
+def calls() -> list[Call]:
+    """Calls of `evaluation`."""
+    return [
+        *_temperature(),
+        NORMAL.call("evaluation.residual_spread", evaluation.residual_spread, "Normal"),
+        CATEGORICAL.call("evaluation.binned_errors", evaluation.binned_errors, "Categorical"),
+        _evaluate(),
+    ]

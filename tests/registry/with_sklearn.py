@@ -1,0 +1,72 @@
+"""Calls of what scikit-learn uses."""
+
+import functools
+from typing import Any
+
+import numpy as np
+import sklearn.linear_model as sklearn
+
+from calibjax import estimators, interoperability, recalibration
+from tests.registry import arguments as a
+from tests.registry.arguments import Call, call
+
+_REASON = "labels are known, and scikit-learn is no part of compiled programs"
+_X = np.tile(a.FEATURES, (2, 1))
+_Y = np.tile(a.LABELS, 2)
+_LABELS = {"y": a.labels(_Y, "labels", "targets", limit=3, traced=False)}
+
+
+@functools.cache
+def _model() -> Any:
+    return sklearn.LogisticRegression().fit(_X, _Y)
+
+
+def calls() -> list[Call]:
+    """Labels, a scorer and a classifier."""
+
+    def score(y: Any, model: Any = None, **options: Any) -> float:
+        model = _model() if model is None else model
+        return interoperability.SKCEScorer(**options)(model, _X, y)
+
+    def recalibrated(**options: Any) -> Any:
+        model = interoperability.RecalibratedClassifier(cv=2, **options)
+        return model.fit(_X, _Y).predict_proba(_X)
+
+    scorer = interoperability.SKCEScorer()
+    return [
+        call(
+            "interoperability.label_indices",
+            interoperability.label_indices,
+            labels=a.labels(a.LABELS, limit=3, traced=False, without=a.ALONE),
+            # More classes, and classes in another order, are other classes.
+            classes=a.integers(np.arange(3), "labels", traced=False),
+            compiled=False,
+            reason=_REASON,
+        ),
+        call(
+            "interoperability.SKCEScorer",
+            score,
+            **_LABELS,
+            kernel=a.kernel(scorer.kernel),
+            estimator=a.function(estimators.skce),
+            compiled=False,
+            reason=_REASON,
+        ),
+        call(
+            "interoperability.SKCEScorer",
+            score,
+            "model",
+            y=_LABELS["y"],
+            model=a.record(_model(), without=a.OPTIONAL),
+            compiled=False,
+            reason=_REASON,
+        ),
+        call(
+            "interoperability.RecalibratedClassifier",
+            recalibrated,
+            recalibrator=a.record(recalibration.HistogramBinning(2), without=a.OPTIONAL),
+            smallest_probability=a.proportion(0.01, without=a.OPTIONAL),
+            compiled=False,
+            reason=_REASON,
+        ),
+    ]

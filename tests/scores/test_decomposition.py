@@ -1,0 +1,139 @@
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from sklearn.isotonic import IsotonicRegression
+
+from calibjax import distributions as d
+from calibjax import hypothesis_tests, scores
+
+RANDOM = np.random.default_rng(0)
+PROBS = RANDOM.random(200).round(2)  # with ties
+LABELS = (RANDOM.random(200) < PROBS**2).astype(int)
+CLASSES = RANDOM.dirichlet(np.ones(3), 150)
+CLASS_LABELS = np.array([RANDOM.choice(3, p=np.roll(p, 1) / 2 + p / 2) for p in CLASSES])
+
+
+def of_event(p, y):
+    """Dimitriadis, Gneiting and Jordan (2021), with the isotonic regression of scikit-learn."""
+    r = IsotonicRegression(out_of_bounds="clip").fit(p, y).predict(p)
+    score, best, constant = (np.mean((q - y) ** 2) for q in (p, r, y.mean()))
+    return np.array([score, score - best, constant - best, constant])
+
+
+def parts_of(decomposition):
+    names = ("score", "miscalibration", "discrimination", "uncertainty")
+    return np.array([float(getattr(decomposition, name)) for name in names])
+
+
+@pytest.mark.parametrize("x64", [False, True])
+def test_binary_parts_are_those_of_scikit_learn(x64):
+    with jax.enable_x64(x64):
+        predictions = d.Bernoulli(PROBS.astype(np.float64 if x64 else np.float32))
+        found = scores.brier_decomposition(predictions, LABELS)
+        tolerance = 1e-12 if x64 else 1e-6
+        # Both classes count, and the isotonic regressions of both are mirror images.
+        np.testing.assert_allclose(parts_of(found), 2 * of_event(PROBS, LABELS), atol=tolerance)
+        brier = scores.brier_score(predictions, LABELS)
+        np.testing.assert_allclose(found.score, brier, rtol=tolerance)
+
+
+def test_parts_of_classes_are_sums():
+    found = scores.brier_decomposition(d.Categorical(CLASSES), CLASS_LABELS)
+    expected = sum(of_event(CLASSES[:, c], (c == CLASS_LABELS) * 1.0) for c in range(3))
+    np.testing.assert_allclose(parts_of(found), expected, atol=1e-6)
+
+
+def test_extremes():
+    right = scores.brier_decomposition(d.Bernoulli(np.array([0.0, 1.0, 1.0])), np.array([0, 1, 1]))
+    np.testing.assert_allclose(parts_of(right), [0, 0, 4 / 9, 4 / 9], rtol=1e-6)
+    constant = scores.brier_decomposition(d.Bernoulli(np.full(4, 0.75)), np.array([0, 1, 1, 1]))
+    np.testing.assert_allclose(parts_of(constant), [0.375, 0, 0, 0.375])
+    reversed_ = scores.brier_decomposition(d.Bernoulli(np.array([0.9, 0.1])), np.array([0, 1]))
+    np.testing.assert_allclose(parts_of(reversed_), [1.62, 1.12, 0, 0.5], rtol=1e-6)
+    one = scores.brier_decomposition(d.Bernoulli(np.array([0.5])), np.array([1]))
+    np.testing.assert_allclose(parts_of(one), [0.5, 0.5, 0, 0])
+
+
+@pytest.mark.parametrize("kind", ["equal scales", "very different scales", "heavy tails"])
+def test_crps_and_its_uncertainty(kind):
+    """They are known in closed form."""
+    n = 200
+    loc, noise = 2 * RANDOM.normal(size=n), RANDOM.normal(size=n)
+    scale = np.exp(1.5 * RANDOM.normal(size=n)) if kind == "very different scales" else np.ones(n)
+    predictions = d.Normal(loc, scale)
+    if kind == "heavy tails":
+        noise = RANDOM.standard_t(2, n)
+        predictions = d.StudentT(np.full(n, 2.0), loc, scale)
+    targets = loc + scale * noise + 0.3
+    found = scores.crps_decomposition(predictions, targets)
+    np.testing.assert_allclose(found.score, scores.crps(predictions, targets), rtol=7e-3)
+    spread = np.abs(targets[:, None] - targets).mean() / 2
+    np.testing.assert_allclose(found.uncertainty, spread, rtol=7e-3)
+    total = found.miscalibration - found.discrimination + found.uncertainty
+    np.testing.assert_allclose(found.score, total, rtol=1e-5)
+    assert min(parts_of(found)) > 0
+
+
+def test_crps_parts_are_integrals_over_thresholds():
+    """Of scikit-learn's isotonic regressions on a fine grid."""
+    n = 60
+    loc = 2 * RANDOM.normal(size=n)
+    targets = loc + 1.5 * RANDOM.normal(size=n)
+    found = scores.crps_decomposition(d.Normal(loc, np.ones(n)), targets)
+    from scipy.stats import norm
+
+    ends = np.linspace(-10, 10, 1001)
+    middles = (ends[1:] + ends[:-1]) / 2
+    parts = [of_event(norm.cdf(z - loc), (targets <= z) * 1.0) for z in middles]
+    expected = np.sum(parts, 0) * (ends[1] - ends[0])
+    np.testing.assert_allclose(parts_of(found), expected, rtol=1e-2)
+
+
+def test_crps_of_counts_is_a_sum():
+    """Thresholds between all counts are exact."""
+    from scipy.stats import poisson
+
+    rate, counts = RANDOM.uniform(1, 6, 100), RANDOM.poisson(3, 100)
+    found = scores.crps_decomposition(d.Poisson(rate), counts)
+    upto = np.arange(40)
+    differences = poisson.cdf(upto, rate[:, None]) - (counts[:, None] <= upto)
+    np.testing.assert_allclose(found.score, np.mean(np.sum(differences**2, 1)), rtol=1e-3)
+
+
+def test_recalibration_removes_miscalibration_only():
+    """An increasing map of the probabilities changes what can be recalibrated, not the rest."""
+    before = scores.brier_decomposition(d.Bernoulli(PROBS), LABELS)
+    after = scores.brier_decomposition(d.Bernoulli(PROBS**2), LABELS)
+    for name in ("discrimination", "uncertainty"):
+        np.testing.assert_allclose(getattr(after, name), getattr(before, name), rtol=1e-5)
+    assert after.miscalibration < 0.5 * before.miscalibration
+
+
+def test_null_by_redrawing():
+    predictions = d.Bernoulli(PROBS)
+    result = hypothesis_tests.exact_test(
+        jax.random.key(0), scores.brier_decomposition, predictions, LABELS, num_samples=99
+    )
+    assert isinstance(result.statistic, scores.ScoreDecomposition)
+    assert result.pvalue.miscalibration == 0.01
+    assert result.null_samples.score.shape == (99,)
+
+
+def test_wrong_predictions():
+    with pytest.raises(TypeError, match="predictions: expected class predictions"):
+        scores.brier_decomposition(d.Normal(np.zeros(2), np.ones(2)), np.zeros(2))
+    with pytest.raises(TypeError, match="classes have a brier_decomposition"):
+        scores.crps_decomposition(d.Bernoulli(PROBS), LABELS)
+    quantiles = d.Quantiles(np.array([0.5]), np.zeros((3, 1)))
+    with pytest.raises(TypeError, match="cdf"):
+        scores.crps_decomposition(quantiles, np.zeros(3))
+    with pytest.raises(ValueError, match="num_thresholds: expected"):
+        scores.crps_decomposition(d.Normal(np.zeros(2), np.ones(2)), np.zeros(2), num_thresholds=0)
+
+
+def test_missing_values_are_no_score():
+    found = jax.jit(lambda p: scores.brier_decomposition(d.Bernoulli(p), LABELS))(
+        jnp.asarray(PROBS).at[3].set(jnp.nan)
+    )
+    assert np.all(np.isnan(parts_of(found)))

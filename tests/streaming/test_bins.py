@@ -1,0 +1,102 @@
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from calibjax import distances, distributions, estimators
+from calibjax.estimators import EqualMassBins, UniformBins
+from calibjax.streaming import CalibrationBins
+
+RNG = np.random.default_rng(4)
+N = 60
+PROBS, LABELS = RNG.dirichlet(np.ones(3), N), RNG.integers(0, 3, N)
+PROBS[:4] = [[0.1, 0.2, 0.7], [1, 0, 0], [0.3, 0.3, 0.4], [0, 0.5, 0.5]]  # edges of bins
+CLASSES = distributions.Categorical(PROBS)
+BINNING = UniformBins(10)
+PARTS = np.arange(1), np.arange(1, 40), np.arange(40, N)
+
+
+def result_of(accumulator, predictions, targets):
+    total = accumulator.init()
+    for rows in PARTS:
+        one, labels = jax.tree.map(lambda leaf: leaf[rows], (predictions, targets))  # noqa: B023
+        state = accumulator.update(accumulator.init(), one, labels)
+        total = accumulator.merge(total, state)
+    return accumulator.result(total)
+
+
+def test_top_label():
+    data = estimators.top_label(CLASSES, LABELS)
+    found = result_of(CalibrationBins(BINNING), *data)
+    np.testing.assert_allclose(found.ece, estimators.ece(*data, binning=BINNING), rtol=1e-12)
+    np.testing.assert_allclose(found.mce, estimators.mce(*data, binning=BINNING), rtol=1e-12)
+    curve = estimators.reliability_curve(jax.random.key(0), *data, binning=BINNING, num_samples=19)
+    used, theirs = found.counts > 0, curve.counts > 0
+    np.testing.assert_array_equal(found.counts[used], curve.counts[theirs])
+    np.testing.assert_allclose(found.means[used, 1], curve.confidence[theirs], rtol=1e-12)
+    np.testing.assert_allclose(found.proportions[used, 1], curve.frequency[theirs], rtol=1e-12)
+    np.testing.assert_array_equal(found.means[~used], 0.5)
+
+
+@pytest.mark.parametrize("num_bins", [1, 4])
+def test_all_classes(num_bins):
+    binning, distance = UniformBins(num_bins), distances.Euclidean()
+    found = result_of(CalibrationBins(binning, 3, distance), CLASSES, LABELS)
+    for name in ("ece", "mce"):
+        function = getattr(estimators, name)
+        expected = function(CLASSES, LABELS, binning=binning, distance=distance)
+        np.testing.assert_allclose(getattr(found, name), expected, rtol=1e-12)
+    assert found.counts.shape == (num_bins**3,)
+    assert found.counts.sum() == N
+
+
+def test_each_class_by_vmap():
+    accumulator = CalibrationBins(BINNING)
+    data = estimators.class_wise(CLASSES, LABELS)
+    update = jax.jit(lambda *data: accumulator.update(accumulator.init(), *data))
+    found = jax.vmap(accumulator.result)(jax.vmap(update)(*data))
+    each = [jax.tree.map(lambda x, c=c: x[c], data) for c in range(3)]
+    expected = [estimators.ece(*one, binning=BINNING) for one in each]
+    np.testing.assert_allclose(found.ece, expected, rtol=1e-12)
+
+
+def test_traced_samples_out_of_range():
+    accumulator = CalibrationBins(BINNING)
+    update = jax.jit(accumulator.update)
+    state = accumulator.init()
+    for probs, label in ((0.3, 2), (1.3, 1), (np.nan, 0)):
+        predictions = distributions.Bernoulli(jnp.array([0.5, probs]))
+        found = accumulator.result(update(state, predictions, jnp.array([0, label])))
+        assert np.isnan(found.ece)
+        assert np.isnan(found.mce)
+        assert np.isnan(found.means).all()
+
+
+def test_float32():
+    with jax.enable_x64(False):
+        probs = PROBS.astype(np.float32)
+        data = distributions.Categorical(probs), LABELS
+        found = result_of(CalibrationBins(BINNING, 3), *data)
+        expected = estimators.ece(*data, binning=BINNING)
+    assert found.ece.dtype == np.float32
+    np.testing.assert_allclose(found.ece, expected, rtol=1e-5)
+
+
+def test_wrong_arguments():
+    accumulator = CalibrationBins(BINNING)
+    state = accumulator.init()
+    with pytest.raises(TypeError, match=r"binning: expected estimators.UniformBins"):
+        CalibrationBins(EqualMassBins(10)).init()
+    with pytest.raises(ValueError, match=r"binning.num_bins: expected an integer"):
+        CalibrationBins(UniformBins(0)).init()
+    with pytest.raises(ValueError, match=r"num_classes: expected at most .* got 10\^10"):
+        CalibrationBins(BINNING, 10).init()
+    with pytest.raises(ValueError, match=r"predictions: expected binary .* got 3 classes"):
+        accumulator.update(state, CLASSES, LABELS)
+    three = CalibrationBins(BINNING, 3)
+    with pytest.raises(ValueError, match=r"predictions: expected predictions of num_classes = 3"):
+        three.update(three.init(), *estimators.top_label(CLASSES, LABELS))
+    with pytest.raises(ValueError, match=r"state: expected a state of this accumulator"):
+        three.update(state, CLASSES, LABELS)
+    with pytest.raises(ValueError, match=r"state: expected at least 1 samples, got 0"):
+        accumulator.result(state)

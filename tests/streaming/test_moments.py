@@ -1,0 +1,155 @@
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from calibjax import distances, distributions, estimators, hypothesis_tests, kernels, scores
+from calibjax.streaming import BlockSKCE, MeanScore
+
+RNG = np.random.default_rng(2)
+N = 12
+LOC, SCALE = RNG.normal(size=N), RNG.uniform(0.5, 1.5, N)
+TARGETS = LOC + RNG.normal(size=N) + 0.5
+PREDICTIONS = distributions.Normal(LOC, SCALE)
+KERNEL = kernels.TensorProduct(
+    kernels.Exponential(1.0, distances.Wasserstein()), kernels.SquaredExponential(1.0)
+)
+
+
+def error(predictions, targets):
+    return jnp.abs(targets - predictions.loc)
+
+
+def states_of(accumulator, parts, **data):
+    states = []
+    for rows in parts:
+        rows = np.asarray(rows)
+        predictions = jax.tree.map(lambda leaf: leaf[rows], PREDICTIONS)  # noqa: B023
+        own = {name: value[rows] for name, value in data.items()}
+        states.append(accumulator.update(accumulator.init(), predictions, TARGETS[rows], **own))
+    return states
+
+
+def merged(accumulator, states):
+    total = accumulator.init()
+    for state in states:
+        total = accumulator.merge(state, total)
+    return accumulator.result(total)
+
+
+def test_mean_of_any_function():
+    accumulator = MeanScore(error)
+    values = np.abs(TARGETS - LOC)
+    for parts in ([[3], np.arange(3), np.arange(4, N)], [np.arange(N)[::-1]]):
+        found = merged(accumulator, states_of(accumulator, parts))
+        np.testing.assert_allclose(found.value, values.mean(), rtol=1e-14)
+        expected = values.std(ddof=1) / np.sqrt(N)
+        np.testing.assert_allclose(found.standard_error, expected, rtol=1e-13)
+
+
+@pytest.mark.parametrize("score", [scores.negative_log_likelihood, scores.crps])
+def test_scores_of_the_package(score):
+    """They return the mean of a batch, and are called on one sample at a time."""
+    accumulator = MeanScore(score)
+    found = merged(accumulator, states_of(accumulator, [np.arange(5), np.arange(5, N)]))
+    np.testing.assert_allclose(found.value, score(PREDICTIONS, TARGETS), rtol=1e-13)
+    rows = [jax.tree.map(lambda leaf: leaf[i : i + 1], (PREDICTIONS, TARGETS)) for i in range(N)]  # noqa: B023
+    each = np.array([score(*row) for row in rows])
+    np.testing.assert_allclose(found.standard_error, each.std(ddof=1) / np.sqrt(N), rtol=1e-12)
+
+
+def test_weights():
+    weights = np.array([0.0, 1.0, 2.0, 0.5] * 3)
+    accumulator = MeanScore(error)
+    parts = [np.arange(7), np.arange(7, N)]
+    found = merged(accumulator, states_of(accumulator, parts, weights=weights))
+    values, n = np.abs(TARGETS - LOC), np.sum(weights > 0)
+    mean = np.average(values, weights=weights)
+    np.testing.assert_allclose(found.value, mean, rtol=1e-14)
+    squares = np.sum(weights**2 * (values - mean) ** 2) / weights.sum() ** 2
+    np.testing.assert_allclose(found.standard_error, np.sqrt(squares * n / (n - 1)), rtol=1e-12)
+    with pytest.raises(
+        ValueError, match=r"weights: expected finite weights >= 0, got weights\[1\]"
+    ):
+        states_of(accumulator, [np.arange(4)], weights=-weights)
+    with pytest.raises(ValueError, match=r"weights: expected shape \[n\]"):
+        accumulator.update(accumulator.init(), PREDICTIONS, TARGETS, weights=weights[:3])
+
+
+def test_infinite_scores():
+    """A label of probability zero: the mean is infinite, and has no standard error."""
+    accumulator = MeanScore(scores.negative_log_likelihood)
+    state = accumulator.init()
+    for probs, labels in (([0.5, 0.0], [0, 1]), ([0.25, 0.5], [1, 1])):
+        predictions = distributions.Bernoulli(np.array(probs))
+        state = accumulator.update(state, predictions, np.array(labels))
+    found = accumulator.result(accumulator.merge(state, accumulator.init()))
+    assert found.value == np.inf
+    assert np.isnan(found.standard_error)
+
+
+def test_long_sums_in_float32():
+    """Samples one by one: plain sums would lose 7e-6 of the mean."""
+    with jax.enable_x64(False):
+        accumulator = MeanScore(error)
+        values = np.random.default_rng(0).normal(10, 1, 200_000).astype(np.float32)
+        zero = distributions.Normal(jnp.zeros(1), jnp.ones(1))
+
+        @jax.jit
+        def scan(values):
+            def step(state, value):
+                return accumulator.update(state, zero, value[None]), None
+
+            return accumulator.result(jax.lax.scan(step, accumulator.init(), values)[0])
+
+        found = scan(values)
+    exact = values.astype(np.float64)
+    assert found.value.dtype == np.float32
+    np.testing.assert_allclose(found.value, exact.mean(), rtol=2e-7)
+    expected = exact.std(ddof=1) / np.sqrt(exact.size)
+    np.testing.assert_allclose(found.standard_error, expected, rtol=1e-4)
+
+
+def test_wrong_scores():
+    state = MeanScore(error).init()
+    for score, message in (
+        (lambda p, y: y[:3], r"score\(predictions, targets\): expected shape \(12,\)"),
+        (lambda p, y: jnp.max(y), r"score\(predictions, targets\): .* or their mean, got"),
+        (lambda p, y: y * jnp.nan, r"score\(predictions, targets\): expected numbers"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            MeanScore(score).update(state, PREDICTIONS, TARGETS)
+    for score in (1.0, None, lambda p: p):
+        with pytest.raises(TypeError, match=r"score: expected a function"):
+            MeanScore(score).update(state, PREDICTIONS, TARGETS)
+    with pytest.raises(ValueError, match=r"state: expected at least 1 samples, got 0"):
+        MeanScore(error).result(state)
+
+
+def test_blocks():
+    accumulator = BlockSKCE(KERNEL, 3, 0.9)
+    found = merged(accumulator, states_of(accumulator, [np.arange(6, 12), np.arange(6)]))
+    estimate = estimators.skce_block(KERNEL, PREDICTIONS, TARGETS, block_size=3)
+    np.testing.assert_allclose(found.estimate, estimate, rtol=1e-12)
+    test = hypothesis_tests.block_skce_test(KERNEL, PREDICTIONS, TARGETS, block_size=3)
+    np.testing.assert_allclose(found.estimate / found.standard_error, test.statistic, rtol=1e-11)
+    reach = 1.6448536269514722 * found.standard_error
+    np.testing.assert_allclose(found.low, found.estimate - reach, rtol=1e-12)
+    np.testing.assert_allclose(found.high, found.estimate + reach, rtol=1e-12)
+
+
+def test_wrong_blocks():
+    accumulator = BlockSKCE(KERNEL, 5)
+    state = accumulator.init()
+    with pytest.raises(ValueError, match=r"predictions: expected a multiple of block_size = 5"):
+        accumulator.update(state, PREDICTIONS, TARGETS)
+    with pytest.raises(ValueError, match=r"state: expected at least 2 samples, got 0"):
+        accumulator.result(state)
+    with pytest.raises(ValueError, match=r"block_size: expected an integer >= 2, got 1"):
+        BlockSKCE(KERNEL, 1).update(state, PREDICTIONS, TARGETS)
+    with pytest.raises(ValueError, match=r"confidence_level: expected values in \(0, 1\)"):
+        BlockSKCE(KERNEL, 5, 1.5).result(state)
+    equal = distributions.Normal(np.zeros(4), np.ones(4))
+    two = BlockSKCE(KERNEL, 2)
+    with pytest.raises(ValueError, match=r"state: expected block estimates that differ"):
+        two.result(two.update(two.init(), equal, np.ones(4)))

@@ -1,0 +1,322 @@
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from calibjax import distances, distributions, estimators, hypothesis_tests, kernels
+from calibjax.streaming import SKCE, ExactSKCETest
+
+N, B = 12, 19
+KEY = jax.random.key(3)
+RNG = np.random.default_rng(5)
+LOC, SCALE = RNG.normal(size=N), RNG.uniform(0.5, 1.5, N)
+TARGETS = LOC + RNG.normal(size=N)
+LABELS = RNG.integers(0, 2, N)
+_OF_NORMALS = kernels.LowRank(
+    kernels.Exponential(1.0, distances.Wasserstein()), distributions.Normal(LOC[:4], SCALE[:4])
+)
+_OF_CLASSES = kernels.LowRank(
+    kernels.SquaredExponential(0.3, distances.TotalVariation()),
+    distributions.Bernoulli(np.array([0.1, 0.5, 0.9])),
+)
+CASES = {
+    "normal": (
+        kernels.TensorProduct(_OF_NORMALS, kernels.SquaredExponential(1.0)),
+        distributions.Normal(LOC, SCALE),
+        TARGETS,
+    ),
+    # Few different statistics: many redraws are equal to the observed targets but for rounding.
+    "equal": (
+        kernels.TensorProduct(_OF_CLASSES, kernels.White()),
+        distributions.Bernoulli(np.full(N, 0.3)),
+        LABELS,
+    ),
+}
+
+
+def part(tree, rows):
+    return jax.tree.map(lambda leaf: leaf[rows], tree)
+
+
+def merged(accumulator, states, order):
+    """The states merged in an order, each with what was merged before."""
+    return functools.reduce(accumulator.merge, [states[i] for i in order])
+
+
+def states_of(accumulator, case, batches, **options):
+    """One state for each batch, an array of rows."""
+    _, predictions, targets = CASES[case]
+    return [
+        accumulator.update(
+            accumulator.init(),
+            part(predictions, rows),
+            targets[rows],
+            **{name: value(rows) for name, value in options.items()},
+        )
+        for rows in batches
+    ]
+
+
+def indexed(accumulator, case, batches, order=None):
+    states = states_of(accumulator, case, batches, indices=lambda rows: rows)
+    return accumulator.result(merged(accumulator, states, order or range(len(states))))
+
+
+@functools.cache
+def in_one(case):
+    test = ExactSKCETest(KEY, CASES[case][0], num_samples=B)
+    return test, indexed(test, case, [np.arange(N)])
+
+
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("size", [1, 12])
+def test_estimates_against_all_pairs(case, size):
+    kernel, predictions, targets = CASES[case]
+    accumulator = SKCE(kernel)
+    states = states_of(accumulator, case, np.arange(N).reshape(-1, size))
+    found = accumulator.result(merged(accumulator, states, RNG.permutation(len(states))))
+    matrix = np.asarray(estimators.calibration_kernel_matrix(kernel, predictions, targets))
+    np.testing.assert_allclose(found.biased, matrix.mean(), rtol=1e-10)
+    unbiased = (matrix.sum() - np.trace(matrix)) / (N * (N - 1))
+    np.testing.assert_allclose(found.unbiased, unbiased, rtol=1e-10)
+    np.testing.assert_allclose(found.unbiased, estimators.skce(*CASES[case]), rtol=1e-11)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_redraws_against_all_pairs(case):
+    kernel, predictions, targets = CASES[case]
+    _, found = in_one(case)
+
+    def redraw(key):
+        keys = jax.vmap(lambda i: jax.random.fold_in(key, i))(jnp.arange(N))
+        return jax.vmap(lambda p, k: p.sample(k))(predictions, keys)
+
+    matrix_of = functools.partial(estimators.calibration_kernel_matrix, kernel, predictions)
+    drawn = jax.vmap(redraw)(jax.random.split(KEY, B))
+    matrices = jax.vmap(matrix_of)(jnp.concatenate([targets[None], drawn]))
+    diagonals = np.trace(matrices, axis1=1, axis2=2) / N
+    estimates = (np.sum(matrices, (1, 2)) - N * diagonals) / (N * (N - 1))
+    components = found.components
+    for component, values in ((components.unbiased, estimates), (components.spread, diagonals)):
+        pool = [component.statistic, *component.null_samples]
+        np.testing.assert_allclose(pool, values, rtol=1e-8, atol=1e-12)
+    # By hand: the rank of the largest standardised cube root.
+    off = (N - 1) * estimates
+    roots = [off + diagonals, off + diagonals.mean(), diagonals]
+    z = [(np.cbrt(x) - np.cbrt(x).mean()) / np.cbrt(x).std() for x in roots]
+    largest = np.max([z[0], z[1], np.abs(z[2])], 0)
+    pvalue = (1 + np.sum(largest[1:] >= largest[0] - 1e-9)) / (B + 1)
+    np.testing.assert_allclose(found.pvalue, pvalue, rtol=1e-12)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_it_is_the_exact_test(case):
+    """JAX's default generator gives sample i of a data set the numbers that belong to index i."""
+    _, found = in_one(case)
+    expected = hypothesis_tests.exact_skce_test(KEY, *CASES[case], num_samples=B)
+    assert jax.tree.structure(found) == jax.tree.structure(expected)
+    assert found.pvalue == expected.pvalue
+    for one, two in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
+        np.testing.assert_allclose(one, two, rtol=1e-8, atol=1e-10)
+
+
+def test_more_redraws():
+    test, found = in_one("normal")
+    other = ExactSKCETest(jax.random.key(4), test.kernel, num_samples=B)
+    both = hypothesis_tests.combine_results(found, indexed(other, "normal", [np.arange(N)]))
+    assert both.null_samples.shape == (2 * B,)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_neither_batches_nor_their_order_matter(case):
+    test, expected = in_one(case)
+    shuffled = RNG.permutation(N)
+    for batches in (shuffled.reshape(-1, 1), np.split(shuffled, [3, 7])):
+        order = list(RNG.permutation(len(batches)))
+        found = indexed(test, case, batches, order)
+        assert found.pvalue == expected.pvalue
+        for name in ("biased", "unbiased", "spread"):
+            one, two = (getattr(result.components, name) for result in (found, expected))
+            assert one.pvalue == two.pvalue
+            scale = np.abs(two.null_samples).max()
+            np.testing.assert_allclose(one.statistic, two.statistic, rtol=0, atol=1e-12 * scale)
+            np.testing.assert_allclose(
+                one.null_samples, two.null_samples, rtol=0, atol=1e-12 * scale
+            )
+    # Another order of the indices are other redraws.
+    states = states_of(test, case, [np.arange(N)], indices=lambda rows: rows[::-1])
+    other = test.result(states[0])
+    assert np.any(other.null_samples != expected.null_samples)
+
+
+def test_consecutive_numbers_are_the_default():
+    test, expected = in_one("normal")
+    _, predictions, targets = CASES["normal"]
+
+    def step(state, batch):
+        return test.update(state, *batch), None
+
+    def in_batches(tree):
+        return jax.tree.map(lambda x: x.reshape(3, 4), tree)
+
+    @jax.jit
+    def scan(data):
+        state, _ = jax.lax.scan(step, test.init(), in_batches(data))
+        return state, test.result(state)
+
+    state, compiled = scan((predictions, targets))
+    for found in (compiled, test.result(state)):
+        assert found.pvalue == expected.pvalue
+        np.testing.assert_allclose(found.estimate, expected.estimate, atol=1e-13)
+    assert int(state.counts["samples"]) == N
+
+
+def test_states_that_number_their_samples_alike_are_refused():
+    test, _ = in_one("normal")
+    states = states_of(test, "normal", [np.arange(6), np.arange(6, 12)])
+    state = merged(test, states, [0, 1])
+    with pytest.raises(ValueError, match=r"state: expected samples with different indices"):
+        test.result(state)
+    assert np.isnan(jax.jit(test.result)(state).pvalue)
+
+
+def test_sums_over_devices():
+    """States are sums, so that `psum` merges them; here over an axis of `vmap`."""
+    test, expected = in_one("normal")
+    _, predictions, targets = CASES["normal"]
+
+    def of_device(predictions, targets, indices):
+        state = test.update(test.init(), predictions, targets, indices=indices)
+        return jax.lax.psum(state, "devices")
+
+    data = jax.tree.map(lambda x: x.reshape(3, 4), (predictions, targets, np.arange(N)))
+    states = jax.jit(jax.vmap(of_device, axis_name="devices"))(*data)
+    found = test.result(part(states, 0))
+    assert found.pvalue == expected.pvalue
+    np.testing.assert_allclose(found.estimate, expected.estimate, atol=1e-13)
+
+
+def test_float32():
+    kernel, predictions, targets = CASES["normal"]
+    single = jax.tree.map(
+        lambda x: x.astype(np.float32) if isinstance(x, np.ndarray) else x, (kernel, predictions)
+    )
+    test = ExactSKCETest(KEY, single[0], num_samples=B)
+    state = test.update(test.init(), single[1], targets.astype(np.float32))
+    found = test.result(state)
+    assert found.estimate.dtype == found.pvalue.dtype == jnp.float32
+    np.testing.assert_allclose(found.estimate, estimators.skce(*CASES["normal"]), rtol=1e-4)
+    with pytest.raises(ValueError, match=r"predictions: expected at most the precision"):
+        test.update(state, predictions, targets)
+
+
+@pytest.mark.slow
+def test_many_small_batches_in_float32():
+    """Sums over 20 000 batches lose nothing; the diagonal part is the longest of them."""
+    n, batch = 40_000, 2
+    rng = np.random.default_rng(1)
+    loc, scale = rng.normal(size=n), rng.uniform(0.5, 1.5, n)
+    samples = loc, scale, loc + 1.2 * scale * rng.normal(size=n)
+    found = {}
+    for x64, dtype in ((True, np.float64), (False, np.float32)):
+        with jax.enable_x64(x64):
+            kernel = jax.tree.map(
+                lambda x, dtype=dtype: x.astype(dtype) if isinstance(x, np.ndarray) else x,
+                CASES["normal"][0],
+            )
+            test = ExactSKCETest(KEY, kernel, num_samples=3)
+
+            def step(state, one, test=test):
+                loc, scale, targets = one
+                return test.update(state, distributions.Normal(loc, scale), targets), None
+
+            batches = [x.astype(dtype).reshape(-1, batch) for x in samples]
+            scan = jax.jit(lambda *x, step=step, test=test: jax.lax.scan(step, test.init(), x)[0])
+            state = scan(*batches)
+            found[dtype] = test.result(state)
+    exact, single = found[np.float64].components, found[np.float32].components
+    assert single.spread.statistic.dtype == np.float32
+    np.testing.assert_allclose(single.spread.statistic, exact.spread.statistic, rtol=1e-5)
+    np.testing.assert_allclose(single.unbiased.statistic, exact.unbiased.statistic, rtol=1e-3)
+
+
+def test_example_targets_widen_the_range():
+    kernel, predictions, _ = CASES["normal"]
+    far = np.where(np.arange(N) == 0, 25.0, 0.0) + TARGETS
+    expected = estimators.skce(kernel, predictions, far)
+    found = {}
+    for name, examples in (("without", None), ("with", np.array([-4.0, 30.0]))):
+        accumulator = SKCE(kernel, examples)
+        state = accumulator.update(accumulator.init(), predictions, far)
+        found[name] = accumulator.result(state).unbiased
+    np.testing.assert_allclose(found["with"], expected, rtol=1e-10)
+    assert abs(found["without"] - expected) > 1e-6 * abs(expected)
+
+
+WRONG_INDICES = {
+    "negative": (np.arange(-1, N - 1), "numbers from 0"),
+    "twice": (np.arange(N) // 2, "a number of its own"),
+    "too few": (np.arange(N - 1), "one number for each sample"),
+    "halves": (np.arange(N) / 2, "integer numbers"),
+    "large": (np.arange(N) + 2**31, "numbers from 0|32 bits"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG_INDICES)
+def test_wrong_indices(name):
+    wrong, message = WRONG_INDICES[name]
+    test, _ = in_one("normal")
+    _, predictions, targets = CASES["normal"]
+    with pytest.raises(ValueError, match=rf"indices: expected.*({message})"):
+        test.update(test.init(), predictions, targets, indices=wrong)
+
+
+def test_wrong_kernels():
+    product = CASES["normal"][0]
+    plain = kernels.TensorProduct(kernels.Exponential(), product.target)
+    for wrong in (plain, product.prediction, product + product):
+        with pytest.raises(TypeError, match=r"kernel: expected TensorProduct\(LowRank"):
+            SKCE(wrong).init()
+    narrow = kernels.TensorProduct(product.prediction, kernels.SquaredExponential(0.01))
+    with pytest.raises(ValueError, match=r"kernel.target: expected a kernel with features"):
+        SKCE(narrow).init()
+    with pytest.raises(ValueError, match=r"example_targets: expected finite values"):
+        SKCE(product, np.array([np.nan])).init()
+
+    @jax.jit
+    def traced(scale):
+        return SKCE(kernels.TensorProduct(product.prediction, kernels.SquaredExponential(scale)))
+
+    with pytest.raises(ValueError, match=r"kernel: expected .* known when compiling"):
+        jax.eval_shape(lambda scale: traced.__wrapped__(scale).init(), jnp.array(1.0))
+    with pytest.raises(ValueError, match=r"num_samples: expected"):
+        ExactSKCETest(KEY, product, num_samples=0).init()
+
+
+def test_wrong_batches_and_states():
+    test, _ = in_one("normal")
+    _, predictions, targets = CASES["normal"]
+    state = test.init()
+    laplace = distributions.Laplace(LOC, SCALE)
+    vectors = distributions.DiagNormal(np.ones((N, 2)), np.ones((N, 2)))
+    for other, values in ((laplace, targets), (vectors, np.ones((N, 2)))):
+        with pytest.raises((ValueError, NotImplementedError), match=r"predictions"):
+            test.update(state, other, values)
+    with pytest.raises(ValueError, match=r"kernel.target: expected a kernel on class labels"):
+        test.update(state, *CASES["equal"][1:])
+    test_of_classes, _ = in_one("equal")
+    three = distributions.Categorical(np.full((N, 3), 1 / 3))
+    with pytest.raises(ValueError, match=r"predictions: expected entries like those of kernel"):
+        test_of_classes.update(test_of_classes.init(), three, LABELS)
+    with pytest.raises(ValueError, match=r"state: expected a state of this accumulator"):
+        test.update(SKCE(test.kernel).init(), predictions, targets)
+    with pytest.raises(TypeError, match=r"state: expected State as init returns it, got NoneType"):
+        test.update(None, predictions, targets)
+    with pytest.raises(TypeError, match=r"b: expected State"):
+        test.merge(state, 1.0)
+    with pytest.raises(ValueError, match=r"state: expected at least 2 samples, got 0"):
+        test.result(state)
+    with pytest.raises(ValueError, match=r"statistic: expected one of"):
+        ExactSKCETest(KEY, test.kernel, statistic="best").result(state)
