@@ -6,6 +6,9 @@ import pathlib
 import jax
 import pytest
 
+# Tests of arrays that are split over devices find four; everything else runs on the first.
+jax.config.update("jax_num_cpu_devices", 4)
+
 
 @pytest.fixture(autouse=True)
 def _float64():

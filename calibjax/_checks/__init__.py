@@ -15,6 +15,7 @@ from calibjax._checks.arrays import (
     is_concrete,
     is_distribution,
     originals,
+    readable,
     refuse_masked,
     refuse_where,
 )
@@ -124,6 +125,7 @@ __all__ = [
     "proportion",
     "proportions",
     "random_key",
+    "readable",
     "real",
     "record_values",
     "refuse_masked",

@@ -12,9 +12,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
-from jax.typing import ArrayLike
+from jax.typing import ArrayLike, DTypeLike
 
 from calibjax._pytree import PyTree
+from calibjax._sharding import is_spread
 
 _LARGEST = int(np.finfo(np.float64).max)
 
@@ -30,17 +31,30 @@ def has_64_bits() -> bool:
     return jax.config.jax_enable_x64  # pyright: ignore[reportAttributeAccessIssue]
 
 
+def readable(values: Any, dtype: DTypeLike | None = None) -> Any:
+    """A concrete array for NumPy to compute with; as it is if it is split over devices.
+
+    Those, which may belong to several hosts, compute with it themselves.
+    """
+    if is_spread(values):
+        return values if dtype is None else values.astype(dtype)
+    return np.asarray(values, dtype)
+
+
 def first_where(bad: ArrayLike) -> tuple[int, ...]:
     """Index of the first true entry."""
+    if is_spread(bad):
+        index = np.unravel_index(int(jnp.argmax(jnp.ravel(bad))), jnp.shape(bad))
+        return tuple(int(i) for i in index)
     return tuple(int(i) for i in np.argwhere(bad)[0])
 
 
 def refuse_where(bad: ArrayLike, name: str, expected: str, values: ArrayLike) -> None:
     """Raises a ValueError that shows the first offending value, if there is one."""
-    if np.any(bad):
+    if jnp.any(bad) if is_spread(bad) else np.any(bad):
         index = first_where(bad)
         place = f"{name}[{', '.join(map(str, index))}]" if index else name
-        raise ValueError(f"{name}: expected {expected}, got {place} = {np.asarray(values)[index]}")
+        raise ValueError(f"{name}: expected {expected}, got {place} = {readable(values)[index]}")
 
 
 def described(value: object) -> str:
@@ -237,9 +251,9 @@ def _signed(place: str, values: Any) -> jax.Array:
         return _on_device(values).astype(dtype)
     limit = np.iinfo(dtype)
     if is_concrete(values):
-        array = np.asarray(values)
+        array = readable(values)
         bad = array > limit.max
-        if array.dtype.kind == "i":
+        if jnp.issubdtype(array.dtype, jnp.signedinteger):
             bad |= array < limit.min
         expected = f"integers of at most {limit.bits} bits"
         if size == 4:

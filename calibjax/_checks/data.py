@@ -254,7 +254,7 @@ def features(name: str, values: ArrayLike, num_samples: int) -> PyTree:
 
 def smoothing_weights(totals: Any) -> None:
     """Refuses sums of kernel weights that are not numbers."""
-    if is_concrete(totals) and np.any(np.isnan(totals)):
+    if is_concrete(totals) and jnp.any(jnp.isnan(totals)):
         raise ValueError(
             "kernel: expected weights kernel(x, x') >= 0 of the features, got nan: the kernel is "
             "negative, or distances overflow"

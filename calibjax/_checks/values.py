@@ -19,9 +19,11 @@ from calibjax._checks.arrays import (
     described,
     is_concrete,
     of_float64,
+    readable,
     refuse_where,
 )
 from calibjax._pytree import PyTree
+from calibjax._sharding import is_spread
 
 _SIMPLEX_TOLERANCE = {4: 3e-4, 8: 1e-6}  # by item size: rows written with 7 digits still pass
 
@@ -62,7 +64,7 @@ def satisfying(
         expected: the condition in words.
     """
     if is_concrete(values):
-        array = np.asarray(values)
+        array = readable(values)
         refuse_where(~condition(array), name, expected, array)
         return values
     return nan_unless(condition(values), values)
@@ -127,8 +129,8 @@ def simplex(name: str, values: Any) -> jax.Array:
     values = unit_interval(name, values)
     tolerance = _SIMPLEX_TOLERANCE[values.dtype.itemsize]
     if is_concrete(values):
-        sums = np.asarray(values).sum(-1, dtype=np.float64)
-        off = np.abs(sums - 1) > tolerance
+        sums = readable(values).sum(-1, dtype=None if is_spread(values) else np.float64)
+        off = abs(sums - 1) > tolerance
         refuse_where(off, f"{name}.sum(-1)", "rows that sum to one (not logits)", sums)
         return values
     sums = jnp.sum(lax.stop_gradient(values), -1, keepdims=True)
@@ -144,6 +146,10 @@ def positive_definite(name: str, values: Any) -> jax.Array:
     tolerance = jnp.shape(values)[-1] * np.finfo(values.dtype).eps
     if not is_concrete(values):
         return nan_unless(_is_positive_definite(lax.stop_gradient(values), tolerance), values)
+    if is_spread(values):
+        bad = ~_is_positive_definite(values, tolerance)
+        refuse_where(bad, name, "symmetric positive definite matrices", values)
+        return values
     if np.size(values):
         matrices = np.asarray(values, np.float64)
         variances = np.diagonal(matrices, axis1=-2, axis2=-1)
@@ -187,7 +193,7 @@ def satisfying_integers(
 ) -> Any:
     """As `satisfying`; traced integers become the smallest one, which stands for NaN."""
     if is_concrete(values):
-        array = np.asarray(values)
+        array = readable(values)
         refuse_where(~condition(array), name, expected, array)
         return values
     if values.dtype == jnp.bool_:
@@ -265,8 +271,11 @@ def floating(name: str, values: Any, dtype: Any = None) -> jax.Array:
         raise TypeError(f"{name}: expected numbers (of float32 or float64), got {found}")
     converted = jnp.asarray(values, dtype or float)
     if is_concrete(values):
-        exact = np.asarray(values, np.int64)
-        bad = exact != np.asarray(converted, np.float64)
+        if is_spread(values):
+            exact, bad = values, converted.astype(found) != values
+        else:
+            exact = np.asarray(values, np.int64)
+            bad = exact != np.asarray(converted, np.float64)
         expected = f"integers that {converted.dtype} holds exactly (see jax_enable_x64)"
         refuse_where(bad, name, expected, exact)
         return converted
@@ -284,9 +293,9 @@ def integer(name: str, values: Any, kind: str = "class labels") -> jax.Array:
         return values
     if not jnp.issubdtype(dtype, jnp.floating) or not is_concrete(values):
         raise TypeError(f"{name}: expected integer {kind}, got {dtype}")
-    found = np.asarray(values)
+    found = readable(values)
     limit = 2.0 ** (np.finfo(found.dtype).nmant + 1)  # beyond, not every integer is a float
-    is_whole = (np.abs(found) <= min(limit, 2**31 - 1)) & (np.rint(found) == found)
+    is_whole = (abs(found) <= min(limit, 2**31 - 1)) & (found.round() == found)
     refuse_where(~is_whole, name, f"integer {kind}", found)
     return jnp.asarray(found.astype(np.int32))
 

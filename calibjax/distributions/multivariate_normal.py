@@ -6,7 +6,6 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from calibjax import _checks, _matrices
 from calibjax._arithmetic import matmul
@@ -75,7 +74,7 @@ class MvNormal(Distribution):
         above = jnp.triu(jnp.ones(root.shape[-2:], bool), 1)
         diagonal = jnp.diagonal(root, axis1=-2, axis2=-1)
         if _checks.is_concrete(root):
-            is_wrong = np.asarray(above & (root != 0))
+            is_wrong = _checks.readable(above & (root != 0))
             expected = "zeros above the diagonal (of an upper factor, the transpose)"
             _checks.refuse_where(is_wrong, "scale_tril", expected, root)
         _checks.positive("scale_tril.diagonal", diagonal)

@@ -7,7 +7,6 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from calibjax import _checks
 from calibjax._pytree import parameter, record
@@ -156,7 +155,7 @@ class Samples(Distribution):
         if weights is not None:
             weights = _checks.simplex(place, weights)
             if _checks.is_concrete(weights):
-                number = np.count_nonzero(np.asarray(weights), -1)
+                number = (_checks.readable(weights) != 0).sum(-1)
                 expected = "at least two draws of positive weight"
                 _checks.refuse_where(number < 2, f"number of positive {place}", expected, number)
             else:

@@ -1,13 +1,17 @@
 """Draws from batches of distributions."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 
 from calibjax import _checks
 from calibjax._pytree import PyTree
+from calibjax._sharding import follows_data
 from calibjax.distributions.base import Distribution
 
 
+@functools.partial(follows_data, rows_at=0)
 def sample_targets(key: jax.Array, predictions: Distribution) -> PyTree:
     """Draws one target from each prediction of a batch: y_i ~ p_i, independently.
 

@@ -2,7 +2,6 @@
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from calibjax import _checks
 from calibjax._pytree import parameter, record
@@ -75,6 +74,6 @@ class Uniform(Distribution):
         low, high = checked.low, checked.high
         if not _checks.is_concrete(low, high):
             return _checks.replaced(checked, high=_checks.nan_unless(high > low, high))
-        is_wrong = ~(np.asarray(high) > np.asarray(low))
+        is_wrong = ~(_checks.readable(high) > _checks.readable(low))
         _checks.refuse_where(is_wrong, f"{name}.high", "values above low", high)
         return checked

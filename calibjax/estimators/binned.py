@@ -9,6 +9,7 @@ from jax.typing import ArrayLike
 
 from calibjax import _checks
 from calibjax._pytree import PyTree
+from calibjax._sharding import follows_data
 from calibjax.distances import Distance, TotalVariation
 from calibjax.distributions import Categorical
 from calibjax.distributions.base import ClassPredictions
@@ -18,6 +19,7 @@ _TOTAL_VARIATION = TotalVariation()
 _FEW_SUMMANDS = 1e-3  # times 1/eps: sums of this many equal numbers have relative errors of 1e-3
 
 
+@follows_data
 def ece(
     predictions: ClassPredictions,
     targets: ArrayLike,
@@ -75,6 +77,7 @@ def ece(
     return _mean_over_samples(sizes, distances)
 
 
+@follows_data
 def mce(
     predictions: ClassPredictions,
     targets: ArrayLike,
@@ -123,6 +126,7 @@ def mce(
     return jnp.max(distances)
 
 
+@follows_data
 def debiased_squared_ece(
     predictions: ClassPredictions, targets: PyTree, *, binning: Binning
 ) -> jax.Array:

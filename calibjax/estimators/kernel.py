@@ -15,6 +15,7 @@ from jax.typing import ArrayLike
 from calibjax import _checks, pairwise
 from calibjax._arithmetic import safe_sqrt
 from calibjax._pytree import PyTree
+from calibjax._sharding import follows_data
 from calibjax.distributions.base import Distribution
 from calibjax.kernels import Kernel, LowRank, TensorProduct, gram_matrix
 from calibjax.kernels.base import combine_on_pairs
@@ -116,6 +117,7 @@ def sample_matrix(kernel: Kernel, samples: PyTree) -> jax.Array:
     return gram_matrix(functools.partial(sample_pair, kernel), samples)
 
 
+@functools.partial(follows_data, rows_at=0)
 def calibration_kernel_matrix(
     kernel: Kernel, predictions: Distribution, targets: ArrayLike
 ) -> jax.Array:
@@ -150,6 +152,7 @@ def calibration_kernel_matrix(
     return sample_matrix(*checked_samples(kernel, predictions, targets))
 
 
+@follows_data
 def skce(kernel: Kernel, predictions: Distribution, targets: ArrayLike) -> jax.Array:
     """Unbiased estimator of the squared kernel calibration error.
 
@@ -192,6 +195,7 @@ def skce(kernel: Kernel, predictions: Distribution, targets: ArrayLike) -> jax.A
     return pairwise.mean_over_pairs(sample_pair, kernel, samples)
 
 
+@follows_data
 def skce_biased(kernel: Kernel, predictions: Distribution, targets: ArrayLike) -> jax.Array:
     """Biased, non-negative estimator of the squared kernel calibration error.
 
@@ -232,6 +236,7 @@ def skce_biased(kernel: Kernel, predictions: Distribution, targets: ArrayLike) -
     return pairwise.mean_over_all_pairs(sample_pair, kernel, samples)
 
 
+@follows_data
 def skce_block(
     kernel: Kernel, predictions: Distribution, targets: ArrayLike, *, block_size: int
 ) -> jax.Array:
@@ -272,6 +277,7 @@ def skce_block(
     return pairwise.block_means(sample_pair, kernel, samples, block_size=block_size).mean()
 
 
+@follows_data
 def mmce(kernel: Kernel, confidences: ArrayLike, correct: ArrayLike) -> jax.Array:
     """Maximum mean calibration error of confidences.
 

@@ -23,6 +23,7 @@ from jax.typing import ArrayLike
 from calibjax import _checks, pairwise
 from calibjax._arithmetic import matmul, one_hot
 from calibjax._pytree import PyTree
+from calibjax._sharding import follows_data
 from calibjax.distributions.base import ClassPredictions
 
 # G24 App. B
@@ -59,6 +60,7 @@ class Point(NamedTuple):
     excluded: jax.Array
 
 
+@follows_data
 def kde_calibration_error(
     predictions: ClassPredictions,
     targets: ArrayLike,
@@ -139,6 +141,7 @@ def _calibration_error(
     return jnp.sum(jnp.abs(proportions - probs) ** order) / n
 
 
+@follows_data
 def kde_bandwidth(predictions: ClassPredictions, candidates: jax.Array | None = None) -> jax.Array:
     """Bandwidth with the largest leave-one-out likelihood of the predictions.
 

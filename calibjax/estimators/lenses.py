@@ -16,6 +16,7 @@ from jax.typing import ArrayLike
 
 from calibjax import _checks
 from calibjax._pytree import record
+from calibjax._sharding import follows_data
 from calibjax.distributions import Bernoulli, Categorical, WithFeatures
 from calibjax.distributions.base import ClassPredictions
 from calibjax.distributions.features import like
@@ -34,6 +35,7 @@ def _nan_where_unknown(probs: jax.Array, targets: jax.Array) -> jax.Array:
     return jnp.where(is_label[:, None], probs, jnp.nan)
 
 
+@functools.partial(follows_data, rows_at=0)
 def top_label(predictions: ClassPredictions, targets: ArrayLike) -> tuple[Bernoulli, jax.Array]:
     """The confidence in the most probable class, and whether that class was observed.
 
@@ -155,6 +157,7 @@ def _class_wise(probs: jax.Array, targets: jax.Array) -> tuple[Bernoulli, jax.Ar
     return Bernoulli(_nan_where_unknown(probs, targets).T), is_class.astype(int)
 
 
+@functools.partial(follows_data, rows_at=0)
 def group_classes(
     predictions: ClassPredictions, targets: ArrayLike, groups: Sequence[int] | np.ndarray
 ) -> tuple[Categorical, jax.Array]:

@@ -1,6 +1,7 @@
 """Calibration errors around each prediction: means over nearby samples in feature space."""
 
 import dataclasses
+import functools
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -11,6 +12,7 @@ from jax.typing import ArrayLike
 from calibjax import _checks
 from calibjax._arithmetic import safe_sqrt
 from calibjax._pytree import PyTree, record
+from calibjax._sharding import follows_data
 from calibjax.estimators.neighbourhoods import Neighbourhood, checked_neighbourhood
 from calibjax.kernels import Kernel
 from calibjax.kernels.smoothing import smoothed_means
@@ -42,6 +44,7 @@ class LocalErrors:
     effective_size: jax.Array
 
 
+@functools.partial(follows_data, rows_at=-1)
 def local_errors(
     neighbourhood: Neighbourhood,
     features: PyTree,
@@ -118,6 +121,7 @@ def local_errors(
     return dataclasses.replace(nan_where_unknown, effective_size=size)
 
 
+@functools.partial(follows_data, rows_at=-1)
 def lce(
     neighbourhood: Neighbourhood,
     features: PyTree,
@@ -168,6 +172,7 @@ def lce(
     return jnp.where(totals == 0, jnp.nan, jnp.abs(errors))
 
 
+@follows_data
 def mlce(
     neighbourhood: Neighbourhood,
     features: PyTree,
@@ -215,6 +220,7 @@ def mlce(
     return jnp.where(jnp.any(totals != 0, -1), largest, jnp.nan)
 
 
+@follows_data
 def mean_lce(
     neighbourhood: Neighbourhood,
     features: PyTree,

@@ -8,6 +8,7 @@ from jax.typing import ArrayLike
 
 from calibjax import _checks, pairwise
 from calibjax._pytree import PyTree
+from calibjax._sharding import follows_data
 from calibjax.distributions.base import Distribution
 from calibjax.estimators.kernel import checked_samples
 from calibjax.kernels import Kernel
@@ -79,6 +80,7 @@ def mean_difference(kernel: Kernel, locations: PyTree, samples: PyTree) -> jax.A
     return pairwise.weighted_sums(location_pair, kernel, locations, samples, ones)[:, 0] / n
 
 
+@follows_data
 def ucme(
     kernel: Kernel,
     predictions: Distribution,
@@ -128,6 +130,7 @@ def ucme(
     return jnp.mean(jnp.square(mean_difference(kernel, locations, samples)))
 
 
+@follows_data
 def witness(
     kernel: Kernel,
     predictions: Distribution,

@@ -16,6 +16,7 @@ from jax.typing import ArrayLike
 from calibjax import _checks
 from calibjax._batches import default_batch_size, in_batches
 from calibjax._pytree import record
+from calibjax._sharding import follows_data
 from calibjax.distributions import Bernoulli
 from calibjax.distributions.base import Distribution
 from calibjax.distributions.features import bare
@@ -70,6 +71,7 @@ class ReliabilityCurve:
         return is_outside(self.frequency, self.simultaneous_lower, self.simultaneous_upper)
 
 
+@follows_data
 def reliability_curve(
     key: jax.Array,
     predictions: Distribution,

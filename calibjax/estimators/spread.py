@@ -5,6 +5,7 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 
 from calibjax._pytree import record
+from calibjax._sharding import follows_data
 from calibjax.distributions.base import Distribution
 from calibjax.estimators.kernel import checked_samples, sample_pair
 from calibjax.kernels import Kernel
@@ -40,6 +41,7 @@ def _excess(kernel: Kernel, predictions: Distribution, targets: ArrayLike) -> Sp
     return SpreadEstimate(jnp.mean(terms), deviation / jnp.sqrt(terms.shape[0]).astype(terms.dtype))
 
 
+@follows_data
 def skce_spread(kernel: Kernel, predictions: Distribution, targets: ArrayLike) -> SpreadEstimate:
     """Excess of the spread of the targets, as measured by the kernel, over the predicted spread.
 

@@ -5,6 +5,7 @@ from jax.typing import ArrayLike
 
 from calibjax import _checks
 from calibjax._pytree import PyTree
+from calibjax._sharding import follows_data
 from calibjax.distributions import Samples
 from calibjax.distributions.base import Distribution
 from calibjax.distributions.features import bare
@@ -16,6 +17,7 @@ from calibjax.hypothesis_tests.redraws import checked_batch_size, evaluate_pool,
 from calibjax.hypothesis_tests.result import CalibrationTestResult, skce_result
 
 
+@follows_data
 def aggregated_skce_test(
     key: jax.Array,
     predictions: Distribution,

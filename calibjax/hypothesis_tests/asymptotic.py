@@ -13,6 +13,7 @@ from calibjax import _checks, pairwise
 from calibjax._arithmetic import matmul
 from calibjax._batches import in_batches
 from calibjax._pytree import PyTree
+from calibjax._sharding import follows_data
 from calibjax.distributions.base import Distribution
 from calibjax.estimators.kernel import checked_samples, sample_pair
 from calibjax.hypothesis_tests.centering import centered_diagonal, diagonal, row_means
@@ -41,6 +42,7 @@ def _bootstrap(
     return estimate, in_batches(key, batch, num_samples, batch_size)
 
 
+@follows_data
 def bootstrap_skce_test(
     key: jax.Array,
     kernel: Kernel,
@@ -116,6 +118,7 @@ def _squared_pair(args: tuple[Kernel, jax.Array], x: PyTree, y: PyTree) -> jax.A
     return jnp.square(sample_pair(kernel, x, y) / size)
 
 
+@follows_data
 def block_skce_test(
     kernel: Kernel,
     predictions: Distribution,

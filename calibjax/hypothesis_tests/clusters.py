@@ -16,6 +16,7 @@ from jax.typing import ArrayLike
 from calibjax import _checks, pairwise
 from calibjax._batches import in_batches
 from calibjax._pytree import PyTree
+from calibjax._sharding import follows_data
 from calibjax.distributions.base import Distribution
 from calibjax.estimators.kernel import checked_samples, sample_pair
 from calibjax.hypothesis_tests.result import CalibrationTestResult, simulated_result
@@ -80,6 +81,7 @@ def cluster_means(
     return means, zeros.at[clusters.ids].set(1) > 0
 
 
+@follows_data
 def cluster_skce_test(
     key: jax.Array,
     kernel: Kernel,

@@ -11,12 +11,14 @@ from calibjax import _checks
 from calibjax._batches import default_batch_size, in_batches
 from calibjax._compilation import compiled_once
 from calibjax._pytree import PyTree
+from calibjax._sharding import follows_data
 from calibjax.distributions.base import Distribution
 from calibjax.distributions.sampling import check_draws, draw
 from calibjax.hypothesis_tests.result import CalibrationTestResult, simulated_result
 from calibjax.hypothesis_tests.simulation import bytes_of_tile, checked_statistic
 
 
+@follows_data
 def consistency_test(
     key: jax.Array,
     statistic: Callable[[Any, Any], Any],

@@ -8,6 +8,7 @@ from jax.typing import ArrayLike
 
 from calibjax import _checks
 from calibjax._batches import default_batch_size
+from calibjax._sharding import follows_data
 from calibjax.distributions import Categorical, Quantiles
 from calibjax.hypothesis_tests.exact import rank_among_redraws
 from calibjax.hypothesis_tests.result import CalibrationTestResult
@@ -15,6 +16,7 @@ from calibjax.hypothesis_tests.result import CalibrationTestResult
 _BYTES_PER_INTERVAL = 16  # random bits and one-hot vectors of one sample in one redraw
 
 
+@follows_data
 def coverage_test(
     key: jax.Array,
     predictions: Quantiles,

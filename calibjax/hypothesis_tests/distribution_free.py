@@ -8,6 +8,7 @@ from jax.typing import ArrayLike
 
 from calibjax import _checks, pairwise
 from calibjax._arithmetic import safe_sqrt
+from calibjax._sharding import follows_data
 from calibjax.distributions.base import Distribution
 from calibjax.estimators.kernel import checked_samples, sample_pair
 from calibjax.hypothesis_tests.intervals import ConfidenceInterval, checked_options
@@ -113,6 +114,7 @@ def _bounded_estimate(
     return _Bounded(estimate, largest, _num_pairs(n, block_size))
 
 
+@follows_data
 def distribution_free_skce_test(
     kernel: Kernel,
     predictions: Distribution,
@@ -178,6 +180,7 @@ def distribution_free_skce_test(
     return CalibrationTestResult(estimate, pvalue, estimate)
 
 
+@follows_data
 def distribution_free_skce_confidence_interval(
     kernel: Kernel,
     predictions: Distribution,

@@ -16,6 +16,7 @@ from jax.typing import ArrayLike
 from calibjax import _checks
 from calibjax._batches import default_batch_size
 from calibjax._pytree import PyTree
+from calibjax._sharding import follows_data
 from calibjax.distances import Euclidean
 from calibjax.distributions import Categorical, Samples
 from calibjax.distributions.features import bare, like
@@ -27,6 +28,7 @@ from calibjax.kernels import Kernel
 _BYTES_PER_RANK = 16  # random bits and counts of one sample in one redraw
 
 
+@follows_data
 def ensemble_skce_test(
     key: jax.Array,
     kernel: Kernel,
@@ -113,6 +115,7 @@ def ensemble_skce_test(
     return dataclasses.replace(result, estimate=(size / (size - 1)) ** 2 * result.estimate)
 
 
+@follows_data
 def rank_histogram_test(
     key: jax.Array,
     ensembles: Samples,

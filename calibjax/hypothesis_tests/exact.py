@@ -18,6 +18,7 @@ from calibjax import _checks
 from calibjax._batches import default_batch_size
 from calibjax._compilation import compiled_once
 from calibjax._pytree import PyTree
+from calibjax._sharding import follows_data
 from calibjax.distributions.base import Distribution
 from calibjax.distributions.sampling import check_draws
 from calibjax.estimators.kernel import checked_samples
@@ -28,6 +29,7 @@ from calibjax.hypothesis_tests.simulation import bytes_of_tile, checked_statisti
 from calibjax.kernels import Kernel
 
 
+@follows_data
 def exact_test(
     key: jax.Array,
     statistic: Callable[[Any, Any], Any],
@@ -171,6 +173,7 @@ def observed_and_redrawn(
     return observed, compiled_once(redraw, key, data, predictions)
 
 
+@follows_data
 def exact_skce_test(
     key: jax.Array,
     kernel: Kernel,

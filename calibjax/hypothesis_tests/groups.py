@@ -12,6 +12,7 @@ from jax.typing import ArrayLike
 from calibjax import _checks
 from calibjax._arithmetic import matmul, one_hot
 from calibjax._batches import default_batch_size
+from calibjax._sharding import follows_data
 from calibjax.distributions.base import Distribution
 from calibjax.distributions.sampling import check_draws
 from calibjax.hypothesis_tests.exact import observed_and_redrawn
@@ -24,6 +25,7 @@ _BYTES_PER_NUMBER = 32  # of residuals and of group errors of one redraw, with w
 _FAR, _PROPORTION, _ENOUGH = 6.0, 0.1, 20
 
 
+@follows_data
 def group_calibration_test(
     key: jax.Array,
     predictions: Distribution,

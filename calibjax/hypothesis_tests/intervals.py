@@ -13,6 +13,7 @@ from calibjax import _checks, pairwise
 from calibjax._arithmetic import matmul
 from calibjax._batches import in_batches
 from calibjax._pytree import PyTree, record
+from calibjax._sharding import follows_data
 from calibjax.distributions import StudentT
 from calibjax.distributions.base import Distribution
 from calibjax.estimators.kernel import checked_samples, sample_pair
@@ -81,6 +82,7 @@ def _refuse_undefined(error: jax.Array, estimate: jax.Array) -> None:
         )
 
 
+@follows_data
 def skce_confidence_interval(
     kernel: Kernel,
     predictions: Distribution,
@@ -180,6 +182,7 @@ def _resampled(
     return estimate, in_batches(key, batch, num_samples, batch_size)
 
 
+@follows_data
 def bootstrap_skce_confidence_interval(
     key: jax.Array,
     kernel: Kernel,

@@ -9,6 +9,7 @@ from jax.typing import ArrayLike
 from calibjax import _checks
 from calibjax._batches import default_batch_size
 from calibjax._pytree import PyTree
+from calibjax._sharding import follows_data
 from calibjax.distributions import Bernoulli
 from calibjax.estimators.local import LocalProblem, local_problem
 from calibjax.estimators.neighbourhoods import Neighbourhood
@@ -18,6 +19,7 @@ from calibjax.hypothesis_tests.result import CalibrationTestResult
 _BYTES_PER_SAMPLE = 64  # residuals, weighted sums and errors of one sample in one redraw
 
 
+@follows_data
 def local_calibration_test(
     key: jax.Array,
     neighbourhood: Neighbourhood,

@@ -12,6 +12,7 @@ from jax.typing import ArrayLike
 from calibjax import _checks
 from calibjax._arithmetic import matmul
 from calibjax._pytree import PyTree
+from calibjax._sharding import follows_data
 from calibjax.distributions import DiagNormal, Normal
 from calibjax.distributions.base import Distribution
 from calibjax.estimators.mean_embedding import checked_locations, location_pair
@@ -65,6 +66,7 @@ def draw_test_locations(
     return predictions, scale * jax.random.normal(target_key, shape, loc.dtype)
 
 
+@follows_data
 def cme_test(
     kernel: Kernel,
     predictions: Distribution,

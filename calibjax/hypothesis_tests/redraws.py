@@ -14,6 +14,7 @@ from calibjax import _checks, pairwise
 from calibjax._arithmetic import UNROLLED, floating_dtype, matmul
 from calibjax._batches import default_batch_size, in_batches, map_batches
 from calibjax._pytree import PyTree, record
+from calibjax._sharding import WHOLE, devices
 from calibjax.distributions.base import Distribution
 from calibjax.distributions.sampling import draw
 from calibjax.estimators.kernel import sample_pair
@@ -29,6 +30,7 @@ from calibjax.kernels import Kernel, LowRank, TensorProduct, low_rank
 from calibjax.kernels.base import prediction_kernel, without_draws
 from calibjax.kernels.expectations import batch_features, features, few_features, prepare_features
 
+_SMALL = 8 * pairwise.TILE_SIZE**2  # bytes of data that every device may hold: a tile
 _FACTORED_FROM = 256  # predictions; for fewer all pairs are as cheap
 
 
@@ -383,9 +385,27 @@ def evaluate_pool(
     Returns:
         Both means, [B + 1, K] each.
     """
-    keys = jax.random.split(key, num_samples)
-    evaluate = functools.partial(family, predictions)
-    return over_pool(keys, lambda key: draw(key, predictions), evaluate, targets, batch_size)
+    keys, split = jax.random.split(key, num_samples), devices()
+    data = family, predictions, targets
+
+    def pool(data: tuple[Family, Any, Any], keys: jax.Array) -> Parts:
+        family, predictions, targets = data
+        evaluate = functools.partial(family, predictions)
+        return over_pool(keys, lambda key: draw(key, predictions), evaluate, targets, batch_size)
+
+    if split is None or sum(leaf.nbytes for leaf in jax.tree.leaves(data)) > _SMALL:
+        return pool(data, keys)
+    # Little data are cheaper to copy than to hand round: each device evaluates some redraws.
+    number = -(-num_samples // split.number)
+    places = jnp.minimum(jnp.arange(number * split.number), num_samples - 1)
+    parts = split.run(pool, (WHOLE, split.rows), split.rows)(data, keys[places])
+
+    def joined(part: jax.Array) -> jax.Array:
+        of_devices = part.reshape(split.number, number + 1, -1)
+        redraws = of_devices[:, 1:].reshape(-1, part.shape[1])[:num_samples]
+        return jnp.concatenate([part[:1], redraws])
+
+    return jax.tree.map(joined, parts)
 
 
 def over_pool(

@@ -117,6 +117,12 @@ def _standard_error(pvalue: jax.Array, null_samples: jax.Array) -> jax.Array:
     return jnp.sqrt(inside * (1 - inside) / (num_samples + 2))
 
 
+def _is_nan(values: Any) -> Any:
+    """Which numbers of a concrete array are none, where they are."""
+    values = _checks.readable(values)
+    return values != values
+
+
 def simulated_result(
     statistic: PyTree,
     null_samples: PyTree,
@@ -133,9 +139,9 @@ def simulated_result(
     """
     for value in jax.tree.leaves(statistic):
         if _checks.is_concrete(value):
-            _checks.refuse_where(np.isnan(value), "statistic", "a number", value)
+            _checks.refuse_where(_is_nan(value), "statistic", "a number", value)
     num_missing = sum(
-        np.isnan(values).reshape(len(values), -1).any(1).sum()
+        int(_is_nan(values).reshape(len(values), -1).any(1).sum())
         for values in jax.tree.leaves(null_samples)
         if _checks.is_concrete(values)
     )

@@ -10,6 +10,7 @@ from jax.typing import ArrayLike
 
 from calibjax import _checks, pairwise
 from calibjax._pytree import PyTree
+from calibjax._sharding import split_along
 from calibjax.distributions import Samples
 from calibjax.distributions.base import Distribution
 from calibjax.distributions.features import bare
@@ -40,7 +41,8 @@ def multinomial_counts(keys: jax.Array, num_samples: int) -> jax.Array:
         draws = jax.random.randint(key, (num_samples,), 0, num_samples)
         return jnp.zeros(num_samples, jnp.int32).at[draws].add(1)
 
-    return jax.vmap(count, out_axes=1)(keys)
+    # Each device counts for some of the keys, and gets its rows from the others.
+    return split_along(0, split_along(1, jax.vmap(count, out_axes=1)(keys)))
 
 
 def resamples_at_once(num_samples: int) -> int:

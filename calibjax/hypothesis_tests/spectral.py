@@ -17,6 +17,7 @@ from jax.typing import ArrayLike, DTypeLike
 from calibjax import _checks
 from calibjax._arithmetic import matmul
 from calibjax._pytree import PyTree
+from calibjax._sharding import follows_data
 from calibjax.distributions.base import Distribution
 from calibjax.estimators.kernel import checked_samples, sample_matrix
 from calibjax.hypothesis_tests import chi_squared
@@ -119,6 +120,7 @@ def _analytic_result(
     return CalibrationTestResult(statistic, pvalue, estimate)
 
 
+@follows_data
 def spectrum_skce_test(
     key: jax.Array,
     kernel: Kernel,
@@ -192,6 +194,7 @@ def spectrum_skce_test(
     return simulated_result(statistic, null_samples, estimate, draws="weighted chi-squared sums")
 
 
+@follows_data
 def gamma_skce_test(
     kernel: Kernel, predictions: Distribution, targets: ArrayLike
 ) -> CalibrationTestResult:
@@ -241,6 +244,7 @@ def gamma_skce_test(
     return _analytic_result(*null, chi_squared.gamma_tail)
 
 
+@follows_data
 def pearson_skce_test(
     kernel: Kernel,
     predictions: Distribution,

@@ -7,6 +7,7 @@ from jax.typing import ArrayLike
 from calibjax import _checks
 from calibjax._batches import default_batch_size
 from calibjax._pytree import PyTree
+from calibjax._sharding import follows_data
 from calibjax.distributions.base import Distribution
 from calibjax.distributions.sampling import check_draws
 from calibjax.estimators.mean_embedding import checked_locations, mean_difference
@@ -16,6 +17,7 @@ from calibjax.hypothesis_tests.simulation import bytes_of_tile, warn_of_members
 from calibjax.kernels import Kernel
 
 
+@follows_data
 def witness_test(
     key: jax.Array,
     kernel: Kernel,

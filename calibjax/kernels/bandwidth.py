@@ -12,6 +12,7 @@ from jax.typing import ArrayLike
 
 from calibjax import _checks
 from calibjax._pytree import PyTree
+from calibjax._sharding import follows_data
 from calibjax.kernels.base import without_draws
 from calibjax.pairwise.selection import order_statistics
 
@@ -34,6 +35,7 @@ def _mean_of_order_statistics(
     return jnp.where(functools.reduce(jnp.logical_or, is_nan), jnp.nan, value), zeros
 
 
+@follows_data
 def median_heuristic(
     distance: Callable[[Any, Any], jax.Array], xs: PyTree, *, include_diagonal: bool = False
 ) -> jax.Array:

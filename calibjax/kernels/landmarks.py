@@ -9,6 +9,7 @@ from jax import lax
 from calibjax import _checks, _matrices
 from calibjax._arithmetic import floating_dtype, matmul
 from calibjax._pytree import PyTree, record
+from calibjax._sharding import follows_data
 from calibjax.distributions.base import Distribution
 from calibjax.kernels import low_rank
 from calibjax.kernels.base import Kernel, ValueRange, without_draws
@@ -99,6 +100,7 @@ def _inverse_root(matrix: jax.Array) -> jax.Array:
     return lax.linalg.triangular_solve(root, identity, left_side=True, lower=True)
 
 
+@follows_data
 def choose_landmarks(
     kernel: Kernel,
     predictions: Distribution,

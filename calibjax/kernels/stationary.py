@@ -60,10 +60,10 @@ class Stationary(Kernel):
 def refuse_far_length_scale(kernel: Stationary, scales: ArrayLike) -> None:
     """Refuses length scales whose squares, in units of the predictions' scales, overflow."""
     if _checks.is_concrete(kernel.length_scale, scales):
-        scales, value = np.asarray(scales), float(np.asarray(kernel.length_scale))
-        ratio = float(np.finfo(scales.dtype).max) ** (1 / 3)
-        lower, upper = float(np.max(scales)) / ratio, float(np.min(scales)) * ratio**2
-        expected = f"values from {lower:.1e} to {upper:.1e} for these predictions in {scales.dtype}"
+        found, value = _checks.readable(scales), float(np.asarray(kernel.length_scale))
+        ratio = float(np.finfo(found.dtype).max) ** (1 / 3)
+        lower, upper = float(found.max()) / ratio, float(found.min()) * ratio**2
+        expected = f"values from {lower:.1e} to {upper:.1e} for these predictions in {found.dtype}"
         bad = not lower <= value <= upper
         _checks.refuse_where(bad, "kernel.target.length_scale", expected, value)
 

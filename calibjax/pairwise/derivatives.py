@@ -23,6 +23,22 @@ from calibjax._pytree import PyTree
 Function = Callable[..., Any]
 
 
+def partition(tree: PyTree) -> tuple[Any, Any]:
+    """The tree twice: with None for leaves without derivatives (labels), and the other way."""
+
+    def is_smooth(leaf: Any) -> bool:
+        return jnp.issubdtype(jnp.result_type(leaf), jnp.inexact)
+
+    smooth = jax.tree.map(lambda leaf: leaf if is_smooth(leaf) else None, tree)
+    return smooth, jax.tree.map(lambda leaf: None if is_smooth(leaf) else leaf, tree)
+
+
+def combine(smooth: PyTree, rest: PyTree) -> PyTree:
+    """Undoes `partition`."""
+    choose = lambda s, r: r if s is None else s  # noqa: E731
+    return jax.tree.map(choose, smooth, rest, is_leaf=lambda leaf: leaf is None)
+
+
 def _is_zero(tangent: PyTree) -> bool:
     return isinstance(tangent, SymbolicZero) or tangent.dtype == jax.dtypes.float0
 

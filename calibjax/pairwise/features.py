@@ -10,10 +10,13 @@ from jax import lax
 
 from calibjax._arithmetic import matmul
 from calibjax._pytree import PyTree
+from calibjax._sharding import WHOLE, devices, follows_data
+from calibjax.pairwise import ring
 
 BLOCK_SIZE = 2048  # samples whose features are held at once
 
 
+@follows_data
 @functools.partial(jax.jit, static_argnames=("function", "block_size"))
 def feature_sums(
     function: Callable[[Any, Any], jax.Array],
@@ -51,7 +54,21 @@ def feature_sums(
     >>> print(*feature_sums(powers, 2.0, jnp.array([1.0, 2.0, 3.0]), ones, ones))
     [[12. 14.]] [[56. 98.]]
     """
-    n = weights.shape[0]
+    sums = functools.partial(_sums_here, function, block_size)
+    data = xs, weights, square_weights
+    split = devices()
+    if split is None:
+        return sums(args, data)
+    parts = lambda *data: lax.psum(sums(*data), split.axes)  # noqa: E731
+    data = ring.even(xs, split), *(ring.even(part, split, mode="constant") for part in data[1:])
+    return split.run(parts, (WHOLE, split.rows), WHOLE)(args, data)
+
+
+def _sums_here(
+    function: Callable[[Any, Any], jax.Array], block_size: int, args: PyTree, data: PyTree
+) -> tuple[jax.Array, jax.Array]:
+    """`feature_sums` as one device computes them, of data (samples, w, v)."""
+    n = data[1].shape[0]
     num_blocks = -(-n // block_size)
     size = -(-n // num_blocks)
 
@@ -59,7 +76,6 @@ def feature_sums(
         # The last block starts earlier, so that it is full; samples of the one before are left out.
         start = jnp.minimum(index * size, n - size)
         is_own = (start + jnp.arange(size) >= index * size)[:, None]
-        data = xs, weights, square_weights
         block = jax.tree.map(lambda leaf: lax.dynamic_slice_in_dim(leaf, start, size), data)
         values = function(args, block[0]).T
         w, v = (jnp.where(is_own, part, 0) for part in block[1:])

@@ -10,11 +10,14 @@ from jax import lax
 
 from calibjax._arithmetic import matmul
 from calibjax._pytree import PyTree
-from calibjax.pairwise import tiles
+from calibjax._sharding import WHOLE, Devices, devices, follows_data
+from calibjax.pairwise import ring, tiles
+from calibjax.pairwise.derivatives import combine, partition
 
 SMOOTHING_TILE_SIZE = 384  # as much work as it takes to occupy several threads
 
 
+@functools.partial(follows_data, rows_at=1)
 @functools.partial(jax.jit, static_argnames=("function", "log_kernel", "tile_size"))
 def kernel_means(
     function: Callable[..., jax.Array],
@@ -74,6 +77,27 @@ def kernel_means(
     >>> print(means.squeeze().round(2))
     [1.  0.5]
     """
+    engine = functools.partial(_sums_here, function, log_kernel, tile_size)
+    data = (args, parameters), points, (*samples, values)
+    split = devices()
+    _, sums = engine(*data) if split is None else _sums_of_devices(engine, log_kernel, split, data)
+    totals = sums[..., -1]
+    return sums[..., :-1] / jnp.where(totals == 0, 1, totals)[..., None], totals
+
+
+def _sums_here(
+    function: Callable,
+    log_kernel: Callable,
+    tile_size: int,
+    kernels: tuple[Any, Any],
+    points: PyTree,
+    samples: PyTree,
+) -> tuple[jax.Array, jax.Array]:
+    """Distance of the nearest sample [n], and sums of weighted values and of weights [G, n, c + 1].
+
+    The latter are divided by the weight of the former, as one device computes them.
+    """
+    *samples, values = samples
     order, to_order = jnp.argsort(points[1]), jnp.argsort(samples[1])
     points = jax.tree.map(lambda leaf: leaf[order], points)
     samples = jax.tree.map(lambda leaf: leaf[to_order], samples)
@@ -81,12 +105,112 @@ def kernel_means(
     weights = tiles.split_weights(jnp.concatenate([values[to_order], ones], 1), tile_size)
     columns = (*tiles.split(samples, tile_size), weights)
     smooth = functools.partial(_smoothed_row, function, log_kernel)
-    smooth = jax.checkpoint(functools.partial(smooth, args, parameters, columns))
-    sums = lax.map(smooth, tiles.split(points, tile_size))  # [tiles, G, c + 1, length]
+    smooth = jax.checkpoint(functools.partial(smooth, *kernels, columns))
+    # [tiles, length] and [tiles, G, c + 1, length]
+    nearest, sums = lax.map(smooth, tiles.split(points, tile_size))
     sums = jnp.moveaxis(sums, (1, 2), (0, -1)).reshape(sums.shape[1], -1, sums.shape[2])
-    sums = jnp.zeros_like(sums[:, : order.size]).at[:, order].set(sums[:, : order.size])
-    totals = sums[..., -1]
-    return sums[..., :-1] / jnp.where(totals == 0, 1, totals)[..., None], totals
+    nearest, sums = nearest.reshape(-1)[: order.size], sums[:, : order.size]
+    sums = jnp.zeros_like(sums).at[:, order].set(sums)
+    return jnp.zeros_like(nearest).at[order].set(nearest), sums
+
+
+def _sums_of_devices(
+    engine: Callable, log_kernel: Callable, devices: Devices, data: PyTree
+) -> tuple[jax.Array, jax.Array]:
+    """The same where points and samples are split over devices, and samples travel.
+
+    Samples that fill the rows up are in a group of their own, which has no points.
+    """
+    kernels, points, (samples, groups, values) = data
+    num_points, num_samples = tiles.length_of(points), tiles.length_of(samples)
+    points, samples, groups = (ring.even(x, devices) for x in (points, samples, groups))
+    groups = jnp.where(jnp.arange(groups.size) < num_samples, groups, jnp.iinfo(groups.dtype).max)
+    values = ring.even(values, devices, mode="constant")
+
+    def here(smooth: PyTree, rest: PyTree) -> tuple[jax.Array, jax.Array]:
+        return _sums_round(engine, log_kernel, devices.axes, smooth, rest)
+
+    specs = WHOLE, devices.rows, devices.rows
+    columns = jax.sharding.PartitionSpec(None, devices.axes)
+    found = devices.run(here, (specs, specs), (devices.rows, columns))
+    nearest, sums = found(*partition((kernels, points, (samples, groups, values))))
+    return nearest[:num_points], sums[:, :num_points]
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(0, 1, 2))
+def _sums_round(
+    engine: Callable, log_kernel: Callable, axes: ring.Axes, smooth: PyTree, rest: PyTree
+) -> tuple[jax.Array, jax.Array]:
+    """What `engine` finds among the samples of all devices."""
+    kernels, points, samples = combine(smooth, rest)
+
+    def step(_: jax.Array, state: PyTree) -> PyTree:
+        samples, nearest, sums = state
+        other, more = engine(kernels, points, samples)
+        closest = jnp.minimum(nearest, other)
+        rescale = functools.partial(_rescaled, log_kernel, kernels[1], closest)
+        return ring.shift(samples, axes), closest, rescale(nearest, sums) + rescale(other, more)
+
+    shapes: Any = jax.eval_shape(engine, kernels, points, samples)
+    start = [
+        jnp.full(leaf.shape, value, leaf.dtype)
+        for leaf, value in zip(shapes, (jnp.inf, 0), strict=True)
+    ]
+    return lax.fori_loop(0, lax.axis_size(axes), step, (samples, *start))[1:]
+
+
+def _rescaled(
+    log_kernel: Callable, parameters: PyTree, nearest: jax.Array, own: jax.Array, sums: jax.Array
+) -> jax.Array:
+    """Sums that were divided by the weight of an own distance, by that of the nearest instead."""
+    is_known = own < jnp.inf
+    nearest, own = (jnp.where(is_known, distance, 0) for distance in (nearest, own))
+
+    def rescaled(parameter: PyTree, sums: jax.Array) -> jax.Array:
+        factors = jnp.exp(log_kernel(parameter, own) - log_kernel(parameter, nearest))
+        return jnp.where(is_known, factors, 0)[:, None] * sums
+
+    return jax.vmap(rescaled)(parameters, sums)
+
+
+def _forward(
+    engine: Callable, log_kernel: Callable, axes: ring.Axes, smooth: PyTree, rest: PyTree
+) -> tuple[Any, Any]:
+    found: Any = _sums_round(engine, log_kernel, axes, smooth, rest)
+    return found, (smooth, rest, found[0])
+
+
+def _backward(
+    engine: Callable, log_kernel: Callable, axes: ring.Axes, residuals: Any, cotangents: Any
+) -> tuple[Any, None]:
+    """Given the smallest distance, everything is a sum over devices, whose derivative is known."""
+    smooth, rest, closest = residuals
+
+    def block(kernels: PyTree, own: PyTree, samples: PyTree) -> PyTree:
+        points, closest = own
+        other, more = engine(kernels, points, samples)
+        is_closest = (other == closest) & (other < jnp.inf)
+        sums = _rescaled(log_kernel, kernels[1], closest, other, more)
+        return is_closest.astype(other.dtype), jnp.where(is_closest, other, 0), sums
+
+    def value(smooth: PyTree) -> tuple[jax.Array, jax.Array]:
+        (kernels, points, samples), (rest_kernels, rest_points, rest_samples) = smooth, rest
+        found: Any = ring.sum_over_blocks(
+            block,
+            axes,
+            (kernels, (points, closest), samples),
+            (rest_kernels, (rest_points, None), rest_samples),
+        )
+        number, total, sums = found
+        change = total / jnp.where(number == 0, 1, number)
+        nearest = closest + (change - lax.stop_gradient(change))
+        parameters = combine(kernels[1], rest_kernels[1])
+        return nearest, _rescaled(log_kernel, parameters, nearest, closest, sums)
+
+    return *jax.vjp(value, smooth)[1](cotangents), None
+
+
+_sums_round.defvjp(_forward, _backward)
 
 
 def _smoothed_row(
@@ -96,8 +220,8 @@ def _smoothed_row(
     parameters: PyTree,
     columns: PyTree,
     row: PyTree,
-) -> jax.Array:
-    """Weighted sums of values and of ones at the points of a tile, [G, c + 1, rows]."""
+) -> tuple[jax.Array, jax.Array]:
+    """Nearest distances [rows] and weighted sums [G, c + 1, rows] at the points of a tile."""
     points, row_groups = row
     low, high = row_groups[0], row_groups[-1]
     first = tiles.take(columns[0], 0)
@@ -135,4 +259,4 @@ def _smoothed_row(
         jnp.full(row_groups.shape, jnp.inf, distances.dtype),
         jnp.zeros((num_kernels, columns[2].shape[-1], row_groups.size), dtype),
     )
-    return lax.scan(step, start, columns)[0][1]
+    return lax.scan(step, start, columns)[0]

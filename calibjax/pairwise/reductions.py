@@ -2,7 +2,7 @@
 
 import functools
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -12,11 +12,26 @@ from jax.typing import ArrayLike
 from calibjax._arithmetic import matmul
 from calibjax._compilation import wide_jit
 from calibjax._pytree import PyTree
-from calibjax.pairwise import tiles
-from calibjax.pairwise.derivatives import differentiable
+from calibjax._sharding import WHOLE, Devices, Parameters, Result, devices, follows_data
+from calibjax.pairwise import ring, tiles
+from calibjax.pairwise.derivatives import combine, differentiable, partition
 
 PairFunction = Callable[[Any, Any, Any], jax.Array]
 _BLOCK_ENTRIES = 2**20  # pairs of blocks evaluated at once
+
+
+class _Form(NamedTuple):
+    """What is summed over all pairs, and how.
+
+    Attributes:
+        function: pair function.
+        tile_size: size that the user has chosen, or None.
+        devices: devices over which rows are split, or None for one.
+    """
+
+    function: PairFunction
+    tile_size: int | None
+    devices: Devices | None
 
 
 def _tile_form(function: PairFunction, args: PyTree, rows: PyTree, columns: PyTree) -> jax.Array:
@@ -36,56 +51,54 @@ def _tile_diagonal_form(function: PairFunction, args: PyTree, rows: PyTree) -> j
     return jnp.sum(w * matmul(jnp.triu(values, 1), w), 0)
 
 
-def _partition(tree: PyTree) -> tuple[Any, Any]:
-    """The tree twice: with None for leaves without derivatives (labels), and the other way."""
-
-    def is_smooth(leaf: ArrayLike) -> bool:
-        return jnp.issubdtype(jnp.result_type(leaf), jnp.inexact)
-
-    smooth = jax.tree.map(lambda leaf: leaf if is_smooth(leaf) else None, tree)
-    return smooth, jax.tree.map(lambda leaf: None if is_smooth(leaf) else leaf, tree)
-
-
-def _combine(smooth: PyTree, rest: PyTree) -> PyTree:
-    """Undoes `_partition`."""
-    choose = lambda s, r: r if s is None else s  # noqa: E731
-    return jax.tree.map(choose, smooth, rest, is_leaf=lambda leaf: leaf is None)
-
-
-def _forms_value(
-    function: PairFunction, tile_size: int | None, smooth: PyTree, rest: PyTree
-) -> jax.Array:
+def _forms_value(form: _Form, smooth: PyTree, rest: PyTree) -> jax.Array:
     """Σ_{i<j} w_ic f(x_i, x_j) w_jc over all pairs, [c].
 
     `smooth` and `rest` are the two parts of (args, samples, weights).
     """
-    args, xs, weights = _combine(smooth, rest)
+    if form.devices is None:
+        return _value_here(form, (), smooth, rest)
+    here = functools.partial(_value_here, form, form.devices.axes)
+    specs = WHOLE, form.devices.rows, form.devices.rows
+    return form.devices.run(here, (specs, specs), WHOLE)(smooth, rest)
+
+
+def _value_here(form: _Form, axes: ring.Axes, smooth: PyTree, rest: PyTree) -> jax.Array:
+    """`_forms_value` as one device computes it, or each of those along some axes."""
+    function = form.function
+    args, xs, weights = combine(smooth, rest)
     one = tiles.take(xs, 0)
     dtype = jnp.result_type(jax.eval_shape(function, args, one, one), weights)
 
     def evaluate(size: int, args: PyTree, xs: PyTree, weights: jax.Array) -> jax.Array:
-        def step(i: jax.Array, j: jax.Array, x: PyTree, y: ArrayLike, total: PyTree) -> PyTree:
-            return tiles.add(total, _tile_form(function, args, x, y).astype(dtype))
+        def step(i: jax.Array, j: jax.Array, x: PyTree, y: ArrayLike, state: PyTree) -> PyTree:
+            return tiles.add(state[0], _tile_form(function, args, x, y).astype(dtype)), ()
 
-        def diagonal(i: jax.Array, x: PyTree, total: PyTree) -> PyTree:
-            return tiles.add(total, _tile_diagonal_form(function, args, x).astype(dtype))
+        def diagonal(i: jax.Array, x: PyTree, state: PyTree) -> PyTree:
+            return tiles.add(state[0], _tile_diagonal_form(function, args, x).astype(dtype)), ()
 
         zero = jnp.zeros(weights.shape[-1], dtype)
         rows = tiles.split(xs, size), tiles.split_weights(weights, size)
-        total = tiles.visit_upper(rows, diagonal, step, (zero, zero))
+        total, _ = ring.visit_pairs(axes, rows, diagonal, step, (zero, zero), ())
         return total[0] + total[1]
 
-    return tiles.by_platform(evaluate, tile_size, xs, args, xs, weights)
+    total = tiles.by_platform(evaluate, form.tile_size, xs, args, xs, weights)
+    return lax.psum(total, axes) if axes else total
 
 
-def _forms_slopes(
-    function: PairFunction,
-    tile_size: int | None,
-    smooth: PyTree,
-    rest: PyTree,
-    cotangent: jax.Array,
-) -> PyTree:
+def _forms_slopes(form: _Form, smooth: PyTree, rest: PyTree, cotangent: jax.Array) -> PyTree:
     """The derivative of a sum over pairs is a sum over pairs: tiles are evaluated again."""
+    if form.devices is None:
+        return _slopes_here(form, (), smooth, rest, cotangent)
+    here = functools.partial(_slopes_here, form, form.devices.axes)
+    specs = WHOLE, form.devices.rows, form.devices.rows
+    return form.devices.run(here, (specs, specs, WHOLE), specs)(smooth, rest, cotangent)
+
+
+def _slopes_here(
+    form: _Form, axes: ring.Axes, smooth: PyTree, rest: PyTree, cotangent: jax.Array
+) -> PyTree:
+    """`_forms_slopes` as one device computes it, or each of those along some axes."""
 
     def evaluate(size: int, smooth: PyTree, rest: PyTree, cotangent: jax.Array) -> PyTree:
         def split(part: PyTree) -> PyTree:
@@ -94,15 +107,16 @@ def _forms_slopes(
             return args, (tiles.split(xs, size), jax.tree.map(split_weights, weights))
 
         (args, rows), undo = jax.vjp(split, smooth)
-        slopes = _slopes_in_tiles(function, (args, rows), split(rest), cotangent)
+        slopes = _slopes_in_tiles(form.function, axes, (args, rows), split(rest), cotangent)
         return undo(slopes)[0]
 
-    xs = _combine(smooth, rest)[1]
-    return tiles.by_platform(evaluate, tile_size, xs, smooth, rest, cotangent)
+    xs = combine(smooth, rest)[1]
+    args, *rows = tiles.by_platform(evaluate, form.tile_size, xs, smooth, rest, cotangent)
+    return lax.psum(args, axes) if axes else args, *rows
 
 
 def _slopes_in_tiles(
-    function: PairFunction, smooth: PyTree, rest: PyTree, cotangent: jax.Array
+    function: PairFunction, axes: ring.Axes, smooth: PyTree, rest: PyTree, cotangent: jax.Array
 ) -> PyTree:
     """Derivatives by the two parts of (args, rows), rows a pair (samples, weights) in tiles."""
     args, rows = smooth
@@ -115,47 +129,42 @@ def _slopes_in_tiles(
         value, pull = jax.vjp(form, *primals)
         return pull(cotangent.astype(value.dtype))
 
-    def step(i: jax.Array, j: jax.Array, x: PyTree, y: PyTree, total: PyTree) -> PyTree:
+    def step(i: jax.Array, j: jax.Array, x: PyTree, y: PyTree, state: PyTree) -> PyTree:
         (x, rest_x), (y, rest_y) = x, y
 
         def form(a: PyTree, x: PyTree, y: ArrayLike) -> jax.Array:
-            pair = _combine(x, rest_x), _combine(y, rest_y)
-            return _tile_form(function, _combine(a, rest_args), *pair)
+            pair = combine(x, rest_x), combine(y, rest_y)
+            return _tile_form(function, combine(a, rest_args), *pair)
 
         d_args, d_x, d_y = pull_back(form, args, x, y)
-        t_args, t_rows = total
-        t_rows = place(place(t_rows, i, d_x), j, d_y)
-        return jax.tree.map(jnp.add, t_args, d_args), t_rows
+        (t_args, t_rows), t_columns = state
+        t_args = jax.tree.map(jnp.add, t_args, d_args)
+        return (t_args, place(t_rows, i, d_x)), place(t_columns, j, d_y)
 
-    def diagonal(i: jax.Array, x: PyTree, total: PyTree) -> PyTree:
+    def diagonal(i: jax.Array, x: PyTree, state: PyTree) -> PyTree:
         x, rest_x = x
 
         def form(a: PyTree, x: PyTree) -> jax.Array:
-            return _tile_diagonal_form(function, _combine(a, rest_args), _combine(x, rest_x))
+            return _tile_diagonal_form(function, combine(a, rest_args), combine(x, rest_x))
 
         d_args, d_x = pull_back(form, args, x)
-        t_args, t_rows = total
-        return jax.tree.map(jnp.add, t_args, d_args), place(t_rows, i, d_x)
+        (t_args, t_rows), t_columns = state
+        return (jax.tree.map(jnp.add, t_args, d_args), place(t_rows, i, d_x)), t_columns
 
-    zeros = jax.tree.map(jnp.zeros_like, smooth)
-    return tiles.visit_upper((rows, rest_rows), diagonal, step, zeros)
+    zeros, tiled = jax.tree.map(jnp.zeros_like, smooth), (rows, rest_rows)
+    (t_args, t_rows), t_columns = ring.visit_pairs(axes, tiled, diagonal, step, zeros, zeros[1])
+    return t_args, jax.tree.map(jnp.add, t_rows, t_columns)
 
 
 _one_form = differentiable(
-    lambda form, smooth, rest: _forms_value(form[0], form[1], smooth, rest)[0],
-    lambda form, smooth, rest: _forms_slopes(form[0], form[1], smooth, rest, jnp.ones(1)),
+    lambda form, smooth, rest: _forms_value(form, smooth, rest)[0],
+    lambda form, smooth, rest: _forms_slopes(form, smooth, rest, jnp.ones(1)),
 )
 # The gradient of each of several would be a pass of its own, that of their sum is one.
-_many_forms = jax.custom_vjp(_forms_value, nondiff_argnums=(0, 1))
+_many_forms = jax.custom_vjp(_forms_value, nondiff_argnums=(0,))
 _many_forms.defvjp(
-    lambda function, size, smooth, rest: (
-        _forms_value(function, size, smooth, rest),
-        (smooth, rest),
-    ),
-    lambda function, size, trees, cotangent: (
-        _forms_slopes(function, size, trees[0], trees[1], cotangent),
-        None,
-    ),
+    lambda form, *trees: (_forms_value(form, *trees), trees),
+    lambda form, trees, cotangent: (_forms_slopes(form, trees[0], trees[1], cotangent), None),
 )
 
 
@@ -166,10 +175,14 @@ def _upper_forms(
 
     It has derivatives: of one form in both modes, of several in reverse mode.
     """
-    smooth, rest = _partition((args, xs, weights))
+    form = _Form(function, tile_size, devices())
+    if form.devices is not None:
+        xs = ring.even(xs, form.devices)
+        weights = ring.even(weights, form.devices, mode="constant")
+    smooth, rest = partition((args, xs, weights))
     if weights.shape[-1] == 1:
-        return _one_form((function, tile_size), smooth, rest)[None]
-    return _many_forms(function, tile_size, smooth, rest)
+        return _one_form(form, smooth, rest)[None]
+    return _many_forms(form, smooth, rest)
 
 
 def _ones(function: PairFunction, args: PyTree, xs: PyTree) -> jax.Array:
@@ -179,10 +192,15 @@ def _ones(function: PairFunction, args: PyTree, xs: PyTree) -> jax.Array:
     return jnp.ones((tiles.length_of(xs), 1), dtype)
 
 
-_jit_reduction = functools.partial(wide_jit, static_argnames=("function", "tile_size"))
+def _reduction(
+    function: Callable[Parameters, Result], rows_at: int | None = None
+) -> Callable[Parameters, Result]:
+    """Compiled, and where the data are."""
+    compiled = wide_jit(function, static_argnames=("function", "tile_size"))
+    return follows_data(compiled, rows_at=rows_at)
 
 
-@_jit_reduction
+@_reduction
 def mean_over_pairs(
     function: PairFunction, args: PyTree, xs: PyTree, *, tile_size: int | None = None
 ) -> jax.Array:
@@ -211,7 +229,7 @@ def mean_over_pairs(
     return total / (n * (n - 1) / 2)
 
 
-@_jit_reduction
+@_reduction
 def mean_over_all_pairs(
     function: PairFunction, args: PyTree, xs: PyTree, *, tile_size: int | None = None
 ) -> jax.Array:
@@ -231,7 +249,7 @@ def mean_over_all_pairs(
     return quadratic_forms(function, args, xs, ones, tile_size=tile_size)[0] / n / n
 
 
-@_jit_reduction
+@_reduction
 def quadratic_forms(
     function: PairFunction,
     args: PyTree,
@@ -266,7 +284,7 @@ def quadratic_forms(
     return off_diagonal + diagonal
 
 
-@_jit_reduction
+@_reduction
 def split_quadratic_forms(
     function: PairFunction,
     args: PyTree,
@@ -289,7 +307,7 @@ def split_quadratic_forms(
     return 2 * upper, matmul(diagonal, jnp.square(weights))
 
 
-@_jit_reduction
+@functools.partial(_reduction, rows_at=0)
 def weighted_sums(
     function: PairFunction,
     args: PyTree,
@@ -323,6 +341,29 @@ def weighted_sums(
     [[21.]
      [42.]]
     """
+    split = devices()
+    sums = functools.partial(_sums_here, function, tile_size)
+    if split is None:
+        return sums(args, xs, (ys, weights))
+    columns = ring.even(ys, split), ring.even(weights, split, mode="constant")
+    num_points = tiles.length_of(xs)
+    if num_points * split.number <= tiles.length_of(ys):
+        few = lambda *data: lax.psum(sums(*data), split.axes)  # noqa: E731
+        return split.run(few, (WHOLE, WHOLE, split.rows), WHOLE)(args, xs, columns)
+    here = functools.partial(ring.sum_over_blocks, sums, split.axes)
+    specs = WHOLE, split.rows, split.rows
+    found = split.run(here, (specs, specs), split.rows)
+    return found(*partition((args, ring.even(xs, split), columns)))[:num_points]
+
+
+def _sums_here(
+    function: PairFunction,
+    tile_size: int | None,
+    args: PyTree,
+    xs: PyTree,
+    samples: tuple[Any, jax.Array],
+) -> jax.Array:
+    """`weighted_sums` as one device computes them, with samples (y, w)."""
 
     def evaluate(size: int, args: PyTree, xs: PyTree, ys: PyTree, weights: jax.Array) -> jax.Array:
         columns = tiles.split(ys, size), tiles.split_weights(weights, size)
@@ -343,9 +384,10 @@ def weighted_sums(
         sums = lax.map(row, tiles.split(xs, size))
         return sums.reshape(-1, weights.shape[1])[: tiles.length_of(xs)]
 
-    return tiles.by_platform(evaluate, tile_size, ys, args, xs, ys, weights)
+    return tiles.by_platform(evaluate, tile_size, samples[0], args, xs, *samples)
 
 
+@follows_data
 @functools.partial(wide_jit, static_argnames=("function", "block_size", "tile_size"))
 def block_means(
     function: PairFunction,
@@ -383,8 +425,15 @@ def block_means(
     def cut(leaf: jax.Array) -> jax.Array:
         return leaf[: num_blocks * block_size].reshape(num_blocks, block_size, *leaf.shape[1:])
 
-    return lax.map(
-        lambda block: mean_over_pairs(function, args, block, tile_size=tile_size),
-        jax.tree.map(cut, xs),
-        batch_size=min(num_blocks, max(1, _BLOCK_ENTRIES // block_size**2)),
-    )
+    def means(args: PyTree, blocks: PyTree) -> jax.Array:
+        return lax.map(
+            lambda block: mean_over_pairs(function, args, block, tile_size=tile_size),
+            blocks,
+            batch_size=min(tiles.length_of(blocks), max(1, _BLOCK_ENTRIES // block_size**2)),
+        )
+
+    split, blocks = devices(), jax.tree.map(cut, xs)
+    if split is None:
+        return means(args, blocks)
+    of_devices = split.run(means, (WHOLE, split.rows), split.rows)
+    return of_devices(args, ring.even(blocks, split))[:num_blocks]

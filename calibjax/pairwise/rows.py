@@ -8,10 +8,12 @@ import jax
 from jax import lax
 
 from calibjax._pytree import PyTree
-from calibjax.pairwise import tiles
+from calibjax._sharding import WHOLE, devices, follows_data
+from calibjax.pairwise import ring, tiles
 from calibjax.pairwise.tiles import TILE_SIZE
 
 
+@functools.partial(follows_data, rows_at=0)
 def map_rows(
     function: Callable[[Any, Any], Any], args: PyTree, xs: PyTree, *, tile_size: int = TILE_SIZE
 ) -> PyTree:
@@ -41,8 +43,16 @@ def map_rows(
     >>> print(map_rows(nearest, jnp.array([0.0, 5.0]), jnp.array([1.0, 3.0, 7.0]), tile_size=2))
     [1. 2. 2.]
     """
-    # The loop keeps the second evaluation apart from the first without barriers.
-    row = jax.checkpoint(jax.vmap(function, in_axes=(None, -1)), prevent_cse=False)
-    values = lax.map(functools.partial(row, args), tiles.split(xs, tile_size))
-    num_points = tiles.length_of(xs)
-    return jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:])[:num_points], values)
+
+    def here(args: PyTree, xs: PyTree) -> PyTree:
+        # The loop keeps the second evaluation apart from the first without barriers.
+        row = jax.checkpoint(jax.vmap(function, in_axes=(None, -1)), prevent_cse=False)
+        values = lax.map(functools.partial(row, args), tiles.split(xs, tile_size))
+        num_points = tiles.length_of(xs)
+        return jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:])[:num_points], values)
+
+    split, num_points = devices(), tiles.length_of(xs)
+    if split is None:
+        return here(args, xs)
+    values = split.run(here, (WHOLE, split.rows), split.rows)(args, ring.even(xs, split))
+    return jax.tree.map(lambda leaf: leaf[:num_points], values)

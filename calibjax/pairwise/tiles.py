@@ -137,7 +137,9 @@ def first(tiles: PyTree) -> PyTree:
     return jax.tree.map(lambda leaf: leaf[0, ..., 0], tiles)
 
 
-def _sweep(tiles: PyTree, low: PyTree, high: int, step: Callable, carry: PyTree) -> PyTree:
+def sweep(
+    tiles: PyTree, low: jax.Array | int, high: jax.Array | int, step: Callable, carry: PyTree
+) -> PyTree:
     """Folds step(j, tile j, carry) over low ≤ j < high.
 
     Each tile is handed over from the step before. Cut within its own step, it would be cut anew
@@ -166,9 +168,9 @@ def visit_upper(tiles: PyTree, diagonal: Callable, upper: Callable, carry: PyTre
         def column(j: jax.Array, y: ArrayLike, carry: PyTree) -> PyTree:
             return upper(i, j, x, y, carry)
 
-        return _sweep(tiles, i + 1, num_tiles, column, diagonal(i, x, carry))
+        return sweep(tiles, i + 1, num_tiles, column, diagonal(i, x, carry))
 
-    return _sweep(tiles, 0, num_tiles, row, carry)
+    return sweep(tiles, 0, num_tiles, row, carry)
 
 
 def add(total: tuple[jax.Array, jax.Array], term: jax.Array) -> tuple[jax.Array, jax.Array]:

@@ -13,6 +13,7 @@ from jax.typing import ArrayLike
 from calibjax import _checks
 from calibjax._arithmetic import floating_dtype
 from calibjax._pytree import PyTree
+from calibjax._sharding import follows_data
 from calibjax.distributions.base import Distribution
 from calibjax.risk.base import EstimationFunction
 from calibjax.risk.estimation import losses_of_factors, losses_of_values
@@ -20,6 +21,7 @@ from calibjax.risk.result import CrossValidation, Progress
 from calibjax.risk.samples import checked, residuals
 
 
+@follows_data
 def cross_validate(
     key: jax.Array,
     function: EstimationFunction,

@@ -10,12 +10,14 @@ from jax.typing import ArrayLike
 from calibjax import _checks, pairwise
 from calibjax._arithmetic import matmul
 from calibjax._pytree import PyTree
+from calibjax._sharding import follows_data
 from calibjax.distributions.base import Distribution
 from calibjax.risk.samples import checked, residuals
 
 Values = jax.Array | Callable[[Any, Any], jax.Array]
 
 
+@follows_data
 def estimation_risk(values: Values, predictions: Distribution, targets: ArrayLike) -> jax.Array:
     """Unbiased estimate of the risk of a calibration estimation function h.
 
@@ -58,6 +60,7 @@ def estimation_risk(values: Values, predictions: Distribution, targets: ArrayLik
     return jnp.mean(_mean_losses(values, predictions, targets, 2))
 
 
+@follows_data
 def estimation_risk_standard_error(
     values: Values, predictions: Distribution, targets: ArrayLike
 ) -> jax.Array:

@@ -13,6 +13,7 @@ from jax.typing import ArrayLike
 from calibjax import _checks
 from calibjax._arithmetic import matmul
 from calibjax._pytree import PyTree, record
+from calibjax._sharding import follows_data
 from calibjax.distributions import Categorical, CategoricalLogits
 from calibjax.distributions.base import Distribution
 from calibjax.distributions.features import bare, like
@@ -64,6 +65,7 @@ class _Ridge(EstimationFunction):
     rank: int | None = dataclasses.field(default=None, metadata={"static": True})
     tolerance: float | None = None
 
+    @follows_data
     def fit(
         self, predictions: Distribution, targets: ArrayLike, hyperparameter: ArrayLike
     ) -> KernelRidgeParams:
@@ -81,6 +83,7 @@ class _Ridge(EstimationFunction):
         """Replaces the penalty."""
         return with_hyperparameter(params, KernelRidgeParams, "penalty", hyperparameter)
 
+    @functools.partial(follows_data, rows_at=0)
     def factors(self, params: KernelRidgeParams, p: Distribution) -> tuple[jax.Array, jax.Array]:
         """The factors of h at other predictions."""
         _checks.fitted("params", params, KernelRidgeParams)

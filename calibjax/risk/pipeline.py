@@ -8,6 +8,7 @@ from jax.typing import ArrayLike
 
 from calibjax import _checks
 from calibjax._pytree import record
+from calibjax._sharding import follows_data
 from calibjax.distributions.base import Distribution
 from calibjax.risk.base import EstimationFunction
 from calibjax.risk.cross_validation import checked_grid, run_folds, specialised
@@ -51,6 +52,7 @@ class SquaredCalibrationError:
     test: jax.Array
 
 
+@follows_data
 def squared_calibration_error(
     key: jax.Array,
     function: EstimationFunction,

@@ -6,7 +6,6 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from calibjax import _checks, _extras
 from calibjax._pytree import PyTree, record
@@ -103,7 +102,9 @@ class NumpyroDistribution:
         _checks.shape(name, targets, shape, f"{shape}, as draws of the predictions")
         is_inside = distribution.support(targets)
         if _checks.is_concrete(is_inside):
-            _checks.refuse_where(~np.asarray(is_inside), name, "values in the support", targets)
+            _checks.refuse_where(
+                ~_checks.readable(is_inside), name, "values in the support", targets
+            )
             return targets
         is_inside = jnp.expand_dims(is_inside, tuple(range(is_inside.ndim, targets.ndim)))
         if distribution.support.is_discrete:

@@ -16,7 +16,6 @@ References: W21 App. D.1.
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from calibjax import _checks, _matrices
 from calibjax._arithmetic import fold, safe_sqrt
@@ -167,8 +166,8 @@ def centered_without_offset(
 
 def _check(kernel: SquaredExponential, predictions: MvNormal) -> None:
     if _checks.is_concrete(predictions.cov):
-        variances = np.diagonal(np.asarray(predictions.cov), axis1=-2, axis2=-1)
-        refuse_far_length_scale(kernel, np.sqrt(variances))
+        variances = _checks.readable(predictions.cov).diagonal(0, -2, -1)
+        refuse_far_length_scale(kernel, variances**0.5)
 
 
 register_expectations(

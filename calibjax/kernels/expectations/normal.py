@@ -145,9 +145,11 @@ def _prepare_features(
         return None
     with jax.ensure_compile_time_eval():  # the data may be known while a random key is traced
         rate = float(inverse_length_scale(kernel, predictions))
-    loc, scale, y = (np.asarray(x, float) for x in (predictions.loc, predictions.scale, targets))
-    low = min((loc - 5 * scale).min(), y.min())
-    high = max((loc + 5 * scale).max(), y.max())
+    data = predictions.loc, predictions.scale, targets
+    with jax.ensure_compile_time_eval():
+        loc, scale, y = (_checks.readable(x, float) for x in data)
+        low = min(float((loc - 5 * scale).min()), float(y.min()))
+        high = max(float((loc + 5 * scale).max()), float(y.max()))
     # Ranges that are rounded up to few different ones: other data of the same kind have as many
     # frequencies, and compile nothing anew. The steps suit length scales in powers of two.
     steps = math.ceil(_STEPS_PER_OCTAVE * math.log2((high - low) * rate))
