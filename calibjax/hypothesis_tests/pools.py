@@ -61,6 +61,20 @@ def standardised(pool: jax.Array) -> jax.Array:
 
 
 @jax.jit
+def tied(pool: jax.Array, rounding: jax.Array) -> jax.Array:
+    """A pool in which values that differ from the observed one by rounding only are equal to it.
+
+    For what is transformed before it is ranked: differences, roots and standard scores have larger
+    rounding errors than the sums that they come from.
+
+    Args:
+        pool: observed value and draws, [B + 1, ...].
+        rounding: size of the rounding errors, [...].
+    """
+    return jnp.where(jnp.abs(pool - pool[0]) <= rounding, pool[0], pool)
+
+
+@jax.jit
 def adjusted_pvalues(statistic: PyTree, null_samples: PyTree) -> PyTree:
     """p-values of several statistics, adjusted for multiple testing by the max-T procedure.
 

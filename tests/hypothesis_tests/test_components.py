@@ -7,6 +7,7 @@ import pytest
 
 from calibjax import distances, distributions, estimators, hypothesis_tests, kernels
 from calibjax.hypothesis_tests.components import STATISTICS, skce_components
+from calibjax.hypothesis_tests.pools import simulated_pvalue
 from tests import oracles
 
 pytestmark = pytest.mark.optimised  # simulations take longer than their compilation
@@ -260,3 +261,26 @@ def test_every_statistic_holds_its_level(model):
     error = np.sqrt(0.05 * 0.95 / 2000)
     for share in rejections(model, "calibrated", 2000).values():
         assert abs(share - 0.05) < 3 * error
+
+
+@pytest.mark.parametrize("ranked", STATISTICS)
+def test_equal_data_sets_tie(ranked):
+    """Also where their sums were taken in another order, and have other rounding errors."""
+    rng, n = np.random.default_rng(0), 4096
+    diagonal = 0.2 + 0.3 / np.sqrt(n) * rng.normal(size=40)
+    unbiased = 1e-3 * diagonal / n * rng.normal(size=40)
+    order = np.arange(40) % 20  # each data set twice
+    diagonal, unbiased = diagonal[order], unbiased[order]
+    eps = np.finfo(float).eps
+    found = []
+    for _ in range(5):
+        noise = eps * rng.normal(size=(2, 40))
+        statistic, components = skce_components(
+            unbiased + 30 * noise[0] * diagonal / n,
+            diagonal * (1 + 3 * noise[1]),
+            num_targets=n,
+            ranked=ranked,
+        )
+        parts = components.biased, components.unbiased, components.spread
+        found.append([simulated_pvalue(statistic[0], statistic[1:]), *(p.pvalue for p in parts)])
+    assert all(pvalues == found[0] for pvalues in found)
