@@ -66,7 +66,7 @@ def _two_sided(value: float, error: float) -> float:
 
 
 def detectable(test: CalibrationTestResult) -> np.ndarray:
-    """Errors of the first group that the test would find with a probability of about 80 %.
+    """Errors of the first group, [k] or (), that the test finds with a probability of about 80 %.
 
     Its critical value, in standard errors of each entry, is that of the largest of all entries at
     level 1 %, which is below 5 % after adjustment for up to five tests.

@@ -147,8 +147,7 @@ def _coverage(data: Data) -> Part:
     if data.pit is None:
         return Part()
     place, test, levels = "jax.random.fold_in(key, 6)", *_coverage_test(data)
-    central = levels[::-1][: len(levels) // 2] - levels[: len(levels) // 2]
-    entries = []
+    central, entries = _central(levels), []
     for kind, values, words in (
         ("central", central, "central {} % intervals"),
         ("levels", levels, "{} % quantiles"),
@@ -203,8 +202,7 @@ def _coverage_test(data: Data) -> tuple[CalibrationTestResult, np.ndarray]:
     """The test of the coverage and its levels, those of the predictions if they have some."""
     if isinstance(data.predictions, Quantiles):
         test = hypothesis_tests.coverage_test(data.at(6), data.predictions, data.targets)
-        levels = np.asarray(data.predictions.levels, float)
-        return test, levels if levels.ndim == 1 else levels.mean(0)
+        return test, _levels_of(data.predictions)
     assert data.pit is not None, "by the caller"
     levels = jnp.asarray(LEVELS, data.pit.dtype)
     values = jnp.broadcast_to(levels, (data.size, levels.size))
@@ -212,18 +210,33 @@ def _coverage_test(data: Data) -> tuple[CalibrationTestResult, np.ndarray]:
     return test, np.asarray(LEVELS)
 
 
+def _levels_of(predictions: Quantiles) -> np.ndarray:
+    """Levels, of which those of all predictions are the mean if they differ, [k]."""
+    levels = np.asarray(predictions.levels, float)
+    return levels if levels.ndim == 1 else levels.mean(0)
+
+
+def _central(levels: np.ndarray) -> np.ndarray:
+    """Probabilities of the central intervals, from the widest to the narrowest, [k // 2]."""
+    count = len(levels) // 2
+    return levels[::-1][:count] - levels[:count]
+
+
 def _figures(data: Data) -> tuple[Panel, ...]:
     """PIT histogram, and coverage of the intervals over their level."""
     if data.pit is None:
         return ()
-    pit = estimators.pit_histogram(data.at(5), data.pit)
-    coverage = estimators.interval_coverage(data.at(5), data.pit)
     caption = "Histogram of the PIT values: flat for a calibrated model, with all bars in the band "
     caption += "with a probability of 90 %. High ends mean predictions that are too narrow, a high "
     caption += "middle too wide ones, a slope biased ones."
-    other = "Share of targets in the central prediction intervals over their level: below the "
-    other += "diagonal they are too narrow, above it too wide."
-    return (
-        Panel("PIT histogram", caption, plotting.pit_histogram, pit),
-        Panel("coverage", other, plotting.interval_coverage_curve, coverage),
-    )
+    pit = estimators.pit_histogram(data.at(5), data.pit)
+    panels = (Panel("PIT histogram", caption, plotting.pit_histogram, pit),)
+    levels = None
+    if isinstance(data.predictions, Quantiles):  # which say nothing about other levels
+        levels = _central(_levels_of(data.predictions))
+        if not levels.size:
+            return panels
+    caption = "Share of targets in the central prediction intervals over their level: below the "
+    caption += "diagonal they are too narrow, above it too wide."
+    curve = estimators.interval_coverage(data.at(5), data.pit, levels=levels)
+    return (*panels, Panel("coverage", caption, plotting.interval_coverage_curve, curve))

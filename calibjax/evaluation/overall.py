@@ -69,7 +69,7 @@ def chosen_kernels(data: Data) -> Choice:
     how = f"The kernel is “{main}” of hypothesis_tests.default_kernels, whose length scales are "
     how += "chosen from the predictions alone"
     step = -(-data.size // SCALE_SAMPLES)
-    how += f", from every {step}th of them. " if step > 1 else ". "
+    how += f", from one in {step} of them. " if step > 1 else ". "
     try:
         family = _family(predictions, data, step)
         has_features = is_ensemble(predictions) or _has_features(family[main], data)

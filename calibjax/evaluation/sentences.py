@@ -121,8 +121,8 @@ def _direction(findings: Findings, found: list[str]) -> list[str]:
             return ["It is not sure enough: the labels scatter less than predicted."]
     if findings.component != "spread":
         return [
-            "Predictions that resemble each other are off in the same way, while its confidence "
-            "agrees with its accuracy on average."
+            "Predictions that resemble each other are off in the same way, although no difference "
+            "between confidence and accuracy was found on average."
         ]
     return []
 

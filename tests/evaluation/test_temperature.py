@@ -74,11 +74,11 @@ def test_wrong_options_are_refused_by_name():
 
 @pytest.mark.slow
 def test_coverage_of_the_interval():
-    """Targets whose variance is 1.5² times the predicted one, 400 data sets."""
+    """Targets whose variance is 1.5² times the predicted one, 200 data sets."""
     generator = np.random.default_rng(1)
     n, covered = 200, []
     predictions = distributions.Normal(np.zeros(n), np.ones(n))
-    for _ in range(400):
+    for _ in range(200):
         found = evaluation.temperature_interval(predictions, 1.5 * generator.normal(size=n))
         covered.append(found.low <= 2.25 <= found.high)
-    assert 0.91 < np.mean(covered) < 0.98
+    assert 0.9 < np.mean(covered) < 0.99
