@@ -6,8 +6,7 @@ from html import escape
 from calibjax.command_line.style import STYLE
 from calibjax.command_line.tables import listed
 from calibjax.evaluation import Entry, Evaluation, Section
-from calibjax.evaluation.table import _HEADER as HEADER
-from calibjax.evaluation.table import _cells as cells
+from calibjax.evaluation.table import HEADER, row_of
 
 _READING = (
     "How to read the tables: behind ± stands the standard error of a value. “If calibrated” is the "
@@ -92,7 +91,7 @@ def _section(index: int, section: Section) -> Iterator[str]:
 
 def _table(name: str, entries: Sequence[Entry]) -> Iterator[str]:
     """The entries, without columns that none of them uses."""
-    rows = [cells(entry) for entry in entries]
+    rows = [["none" if cell == "nan" else cell for cell in row_of(entry)] for entry in entries]
     used = [i for i in range(len(HEADER)) if any(row[i] for row in rows)]
     # What is wide scrolls in a box of its own, which the keyboard has to reach.
     yield f'<div class="wide" role="region" aria-labelledby="{name}" tabindex="0"><table>'

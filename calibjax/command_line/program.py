@@ -4,6 +4,7 @@ import json
 import os
 import shlex
 import sys
+import textwrap
 from argparse import Namespace
 from collections.abc import Sequence
 from pathlib import Path
@@ -61,7 +62,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(json.dumps(about | json.loads(evaluation.to_json()), indent=2))
     else:
         read_from = "\n".join(f"{name}: {value}" for name, value in facts)
-        print("\n\n".join([read_from, str(evaluation), *remarks]))
+        below = [textwrap.fill(remark, 100) for remark in remarks]
+        print("\n\n".join([read_from, str(evaluation), *below]))
     return 0
 
 
@@ -136,11 +138,13 @@ def _remarks(data: Data) -> list[str]:
     """What classes and groups, which an evaluation numbers, are called."""
     remarks = []
     if data.classes != tuple(map(str, range(len(data.classes)))):
-        names = [f"class {i} is {name}" for i, name in enumerate(data.classes)]
-        remarks.append(f"In the file {listed(names, 100)}.")
+        names = [f"{name} (class {i})" for i, name in enumerate(data.classes)]
+        remarks.append(
+            f"Classes are numbered from 0; their labels in the file: {listed(names, 100)}."
+        )
     if data.group_names:
-        names = [f"group {i} is {name}" for i, name in enumerate(data.group_names)]
-        remarks.append(f"In the file {listed(names, 100)}.")
+        names = [f"{name} (group {i})" for i, name in enumerate(data.group_names)]
+        remarks.append(f"Groups are numbered from 0: {listed(names, 100)}.")
     return remarks
 
 

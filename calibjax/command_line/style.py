@@ -51,6 +51,7 @@ pre { background: var(--box); padding: 0.75rem 1rem; white-space: pre-wrap;
 dd code { overflow-wrap: anywhere; }
 summary { cursor: pointer; color: var(--accent); }
 td { overflow-wrap: anywhere; }
+@media (min-width: 40.01rem) { #origin + .wide th { width: 15rem; } }
 @media (max-width: 40rem) {
   thead { position: absolute; width: 1px; height: 1px; overflow: hidden; clip-path: inset(50%); }
   table, tbody, tr, tbody th, td { display: block; width: 100%; padding-right: 0; }

@@ -15,16 +15,16 @@ from calibjax.estimators.lenses import OneVersusRest, class_wise, group_classes,
 from calibjax.estimators.local import LocalErrors, lce, local_errors, mean_lce, mlce
 from calibjax.estimators.mean_embedding import embedding_difference, ucme, witness
 from calibjax.estimators.neighbourhoods import Neighbourhood
-from calibjax.estimators.probability_integral import (
+from calibjax.estimators.probability_integral import pit_values
+from calibjax.estimators.reliability import ReliabilityCurve, reliability_curve
+from calibjax.estimators.spread import SpreadEstimate, skce_spread
+from calibjax.estimators.uniformity import (
     CoverageCurve,
     PITHistogram,
     interval_coverage,
     pit_histogram,
-    pit_values,
     quantile_coverage,
 )
-from calibjax.estimators.reliability import ReliabilityCurve, reliability_curve
-from calibjax.estimators.spread import SpreadEstimate, skce_spread
 
 __all__ = [
     "CoverageCurve",

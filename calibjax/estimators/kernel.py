@@ -19,7 +19,7 @@ from calibjax._sharding import follows_data
 from calibjax.distributions.base import Distribution
 from calibjax.kernels import Kernel, LowRank, TensorProduct, gram_matrix
 from calibjax.kernels.base import combine_on_pairs
-from calibjax.kernels.expectations import check_expectations, features, prepare_features
+from calibjax.kernels.expectations import batch_features, check_expectations, prepare_features
 
 
 @functools.partial(jax.jit, inline=True)
@@ -101,13 +101,14 @@ def _sums_of_features(
     factor = kernel.prediction.factor(samples[0])
     norms = jnp.sum(jnp.square(factor), 1, keepdims=True)
     sums, diagonal = pairwise.feature_sums(
-        _features_of_sample, (kernel.target, prepared), samples, factor, norms
+        _features_of_samples, (kernel.target, prepared), samples, factor, norms
     )
     return jnp.sum(jnp.square(sums)), jnp.sum(diagonal)
 
 
-def _features_of_sample(featured: tuple[Kernel, Any], sample: tuple[Any, Any]) -> jax.Array:
-    return features(*featured, *sample)
+def _features_of_samples(featured: tuple[Kernel, Any], samples: tuple[Any, Any]) -> jax.Array:
+    predictions, targets = samples
+    return batch_features(*featured, predictions, jax.tree.map(lambda y: y[None], targets))[:, 0]
 
 
 @jax.jit

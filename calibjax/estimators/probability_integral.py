@@ -1,82 +1,15 @@
-"""Probability integral transforms (PIT) of targets, and how uniform they are.
-
-If the model is calibrated then, given the predictions, the values F_i(y_i) are independent and
-uniform on (0, 1). The bands contain what independent uniform numbers give.
-"""
-
-import dataclasses
-import functools
-from typing import Any
+"""Probability integral transforms (PIT): the place of each target in its predicted distribution."""
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax.typing import ArrayLike
 
 from calibjax import _checks
 from calibjax._arithmetic import floating_dtype
-from calibjax._batches import default_batch_size, in_batches
-from calibjax._pytree import PyTree, record
+from calibjax._pytree import PyTree
 from calibjax.distributions import MonteCarlo, Quantiles, Samples
 from calibjax.distributions.base import Distribution
 from calibjax.distributions.features import bare
-from calibjax.estimators.bands import checked_ranks, is_outside, simultaneous_band
-
-LEVELS = tuple(np.arange(1, 20) / 20)
-_BYTES_PER_NUMBER = 32  # random bits, a uniform number and its cell in one redraw
-
-
-@record
-class PITHistogram:
-    """Numbers of PIT values in bins of equal width, and a band for all of them.
-
-    Attributes:
-        edges: of the bins, from 0 to 1; a bin contains its upper edge, [K + 1].
-        counts: number of values in each bin, integers, [K].
-        simultaneous_lower: lower end of the band of all bins at once, [K].
-        simultaneous_upper: its upper end, [K].
-        level: lower bound of the probability under calibration that all counts are in the band; a
-            Python number.
-    """
-
-    edges: jax.Array
-    counts: jax.Array
-    simultaneous_lower: jax.Array
-    simultaneous_upper: jax.Array
-    level: float = dataclasses.field(metadata={"static": True})
-
-    @property
-    def is_outside(self) -> jax.Array:
-        """Which bins are outside the band, [K]; see `ReliabilityCurve.is_outside`."""
-        return is_outside(self.counts, self.simultaneous_lower, self.simultaneous_upper)
-
-
-@record
-class CoverageCurve:
-    """Share of targets that predicted sets contain, over the probability of the sets.
-
-    Attributes:
-        levels: predicted probabilities of the sets, increasing, [L].
-        coverage: shares of the targets that are in them, [L].
-        simultaneous_lower: lower end of the band of all levels at once, [L].
-        simultaneous_upper: its upper end, [L].
-        level: lower bound of the probability under calibration that all shares are in the band; a
-            Python number.
-        sets: "quantiles" where the sets are all numbers up to a quantile, "intervals" where they
-            are the central intervals.
-    """
-
-    levels: jax.Array
-    coverage: jax.Array
-    simultaneous_lower: jax.Array
-    simultaneous_upper: jax.Array
-    level: float = dataclasses.field(metadata={"static": True})
-    sets: str = dataclasses.field(metadata={"static": True})
-
-    @property
-    def is_outside(self) -> jax.Array:
-        """Which levels are outside the band, [L]; see `ReliabilityCurve.is_outside`."""
-        return is_outside(self.coverage, self.simultaneous_lower, self.simultaneous_upper)
 
 
 def pit_values(key: jax.Array, predictions: Distribution, targets: ArrayLike) -> jax.Array:
@@ -88,7 +21,8 @@ def pit_values(key: jax.Array, predictions: Distribution, targets: ArrayLike) ->
     is calibrated then, given the predictions, the u_i are independent and uniform on (0, 1).
     Without jumps of F_i the value is F_i(y_i), whatever the key; where F_i jumps, it is randomised:
 
-    - Counts and other integers: F(y⁻) = F(y − 1).
+    - Counts and other integers: F(y⁻) = F(y − 1). They are known by the support of the family, and
+      for a class of your own without `check_targets` by the dtype of the targets.
     - `Quantiles`: within the interval that contains the target, of whose inside they say nothing.
     - `Samples`: the rank of the target among the members,
       (#{z < y} + V (#{z = y} + 1)) / (m + 1) for m members z. It is uniform if members and
@@ -146,167 +80,6 @@ def pit_values(key: jax.Array, predictions: Distribution, targets: ArrayLike) ->
     return _checks.nan_rows(_checks.missing_rows((inner, targets)), values)
 
 
-def pit_histogram(
-    key: jax.Array,
-    values: ArrayLike,
-    *,
-    num_bins: int = 10,
-    num_samples: int = 1000,
-    level: float = 0.9,
-) -> PITHistogram:
-    """Numbers of PIT values in bins of equal width, with a band for all bins at once.
-
-    The band comes from B redraws of n independent uniform numbers. With S_k the count of bin k,
-
-        |S_k − n/K| / √(n (1 − 1/K) / K) ≤ c in every bin,
-
-    where c is the ⌈(B + 1) level⌉-th smallest of the B maxima of the left-hand side over the bins
-    of each redraw. Under calibration all counts are in the band with probability at least `level`,
-    for every n, every B and every K.
-
-    A histogram that is high at both ends means that predictions are too narrow, one that is high in
-    the middle that they are too wide, a slope that they are biased; a flat one does not mean that
-    they are calibrated, as errors may cancel over the samples.
-
-    Args:
-        key: a JAX random key.
-        values: what `pit_values` returned, or other numbers that are to be uniform on (0, 1), [n].
-        num_bins: K.
-        num_samples: B, number of redraws, at least 2 / (1 − level) − 1.
-        level: in (0, 1).
-
-    Returns:
-        The histogram.
-
-    Raises:
-        TypeError: if an argument is of the wrong kind.
-        ValueError: if shapes or values are wrong, or there are too few redraws for the level.
-
-    Cost: B n draws, O(B K + n) memory.
-
-    References: see `pit_values`; for the band see `reliability_curve`.
-
-    >>> import jax, jax.numpy as jnp
-    >>> from calibjax import estimators
-    >>> histogram = estimators.pit_histogram(
-    ...     jax.random.key(0), jnp.linspace(0.05, 0.55, 100), num_bins=2
-    ... )
-    >>> print(histogram.counts, histogram.is_outside)
-    [90 10] [ True  True]
-    """
-    num_bins = _checks.size_in_range("num_bins", num_bins, 1, 2**16)
-    key, values, (level, num_samples, ranks) = _checked(key, values, level, num_samples)
-    edges = jnp.asarray(np.linspace(0, 1, num_bins + 1), values.dtype)
-    options = {"num_samples": num_samples, "rank": ranks[1]}
-    counts, lower, upper = _counted(key, values, edges[1:], **options)
-    return PITHistogram(edges, counts, lower, upper, level)
-
-
-def quantile_coverage(
-    key: jax.Array,
-    values: ArrayLike,
-    *,
-    levels: ArrayLike | None = None,
-    num_samples: int = 1000,
-    level: float = 0.9,
-) -> CoverageCurve:
-    """Share of targets up to the predicted quantile of each level, with a band for all levels.
-
-        coverage(τ) = #{i: u_i ≤ τ} / n,
-
-    the empirical distribution function of the PIT values u_i, since u_i ≤ τ means that y_i is at
-    most the predicted τ-quantile. The band is that of `pit_histogram` for the numbers of values up
-    to each level: under calibration all shares are in it with probability at least `level`.
-
-    Args:
-        key: a JAX random key.
-        values: what `pit_values` returned, or other numbers that are to be uniform, such as
-            p-values, [n].
-        levels: τ in (0, 1), [L]; 0.05, 0.1, ..., 0.95 by default. Those of `Quantiles` have to be
-            their own.
-        num_samples: B, number of redraws, at least 2 / (1 − level) − 1.
-        level: of the band, in (0, 1).
-
-    Returns:
-        The curve, with increasing levels.
-
-    Raises:
-        TypeError: if an argument is of the wrong kind.
-        ValueError: if shapes or values are wrong, or there are too few redraws for the level.
-
-    Cost: B n draws, O(B L + n) memory.
-
-    References: W21 Fig. 5; Gneiting, Balabdaoui and Raftery (2007), §3.1. For the idea of a
-    simultaneous band of uniform numbers see Säilynoja, Bürkner and Vehtari (2022), Graphical test
-    for discrete uniformity.
-
-    >>> import jax, jax.numpy as jnp
-    >>> from calibjax import estimators
-    >>> curve = estimators.quantile_coverage(
-    ...     jax.random.key(0), jnp.linspace(0.3, 0.7, 100), levels=jnp.array([0.25, 0.5])
-    ... )
-    >>> print(curve.coverage, curve.is_outside)
-    [0.  0.5] [ True False]
-    """
-    return _curve(key, values, levels, num_samples, level, sets="quantiles")
-
-
-def interval_coverage(
-    key: jax.Array,
-    values: ArrayLike,
-    *,
-    levels: ArrayLike | None = None,
-    num_samples: int = 1000,
-    level: float = 0.9,
-) -> CoverageCurve:
-    """Share of targets in the predicted central interval of each level, with a band.
-
-        coverage(γ) = #{i: |2 u_i − 1| ≤ γ} / n,
-
-    since |2 u_i − 1| ≤ γ means that y_i is between the predicted quantiles of the levels (1 − γ)/2
-    and (1 + γ)/2. Below the diagonal intervals are too narrow, above it too wide. The band is that
-    of `quantile_coverage`.
-
-    Args:
-        key: a JAX random key.
-        values: u, what `pit_values` returned, [n].
-        levels: γ in (0, 1), [L]; 0.05, 0.1, ..., 0.95 by default. Of `Quantiles` they have to be
-            those between two of their own levels.
-        num_samples: B, number of redraws, at least 2 / (1 − level) − 1.
-        level: of the band, in (0, 1).
-
-    Returns:
-        The curve, with increasing levels.
-
-    Raises:
-        TypeError: if an argument is of the wrong kind.
-        ValueError: if shapes or values are wrong, or there are too few redraws for the level.
-
-    Cost: B n draws, O(B L + n) memory.
-
-    References: Gneiting, Balabdaoui and Raftery (2007), §3.1; `hypothesis_tests.coverage_test` is
-    the test of `Quantiles`.
-
-    >>> import jax, jax.numpy as jnp
-    >>> from calibjax import estimators
-    >>> curve = estimators.interval_coverage(
-    ...     jax.random.key(0), jnp.linspace(0.3, 0.7, 100), levels=jnp.array([0.2, 0.5])
-    ... )
-    >>> print(curve.coverage, curve.is_outside)
-    [0.5 1. ] [ True  True]
-    """
-    return _curve(key, values, levels, num_samples, level, sets="intervals")
-
-
-def checked_levels(levels: Any) -> jax.Array:
-    """Levels in (0, 1), [L]; 0.05, 0.1, ..., 0.95 if they are None."""
-    levels = LEVELS if levels is None else levels
-    levels = _checks.floating("levels", _checks.as_arrays("levels", levels))
-    _checks.shape("levels", levels, (None,), "[L]")
-    _checks.leading_size("levels", levels)
-    return _checks.proportions("levels", levels)
-
-
 @jax.jit
 def _randomised(key: jax.Array, predictions: PyTree, targets: jax.Array) -> jax.Array:
     """PIT values of numbers, [n]."""
@@ -329,64 +102,3 @@ def _jump(p: PyTree, y: jax.Array) -> tuple[jax.Array, jax.Array]:
         return ends[index], ends[index + 1]
     at = p.cdf(y)
     return (p.cdf(y - 1) if jnp.issubdtype(jnp.result_type(y), jnp.integer) else at), at
-
-
-def _checked(
-    key: jax.Array, values: ArrayLike, level: Any, num_samples: Any
-) -> tuple[jax.Array, jax.Array, tuple[float, int, tuple[int, int]]]:
-    key = _checks.random_key(key)
-    values = _checks.floating("values", _checks.as_arrays("values", values))
-    _checks.shape("values", values, (None,), "[n]")
-    _checks.leading_size("values", values)
-    return key, _checks.unit_interval("values", values), checked_ranks(level, num_samples)
-
-
-def _curve(
-    key: jax.Array, values: ArrayLike, levels: Any, num_samples: Any, level: Any, *, sets: str
-) -> CoverageCurve:
-    """The curve of either kind; |2 u − 1| is uniform where u is."""
-    key, values, (level, num_samples, ranks) = _checked(key, values, level, num_samples)
-    levels = jnp.sort(checked_levels(levels).astype(values.dtype))
-    inside = jnp.abs(2 * values - 1) if sets == "intervals" else values
-    options = {"num_samples": num_samples, "rank": ranks[1], "is_cumulative": True}
-    counts, lower, upper = _counted(key, inside, levels, **options)
-    coverage = jnp.where(jnp.isnan(lower), jnp.nan, counts)
-    coverage, lower, upper = (
-        x.astype(values.dtype) / values.size for x in (coverage, lower, upper)
-    )
-    levels = _checks.nan_with(levels, levels)  # sorting puts NaN last
-    return CoverageCurve(levels, coverage, lower, upper, level, sets)
-
-
-@functools.partial(jax.jit, static_argnames=("num_samples", "rank", "is_cumulative"))
-def _counted(
-    key: jax.Array,
-    values: jax.Array,
-    edges: jax.Array,
-    *,
-    num_samples: int,
-    rank: int,
-    is_cumulative: bool = False,
-) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Numbers of values between the edges, or up to each, [L], and the ends of their band.
-
-    The smallest integer, and NaN, if a value or an edge is NaN.
-    """
-
-    def count(values: jax.Array) -> jax.Array:
-        cells = jnp.searchsorted(edges, values)  # the number of edges below each value
-        counts = jax.ops.segment_sum(jnp.ones(cells.size, jnp.int32), cells, edges.size)
-        return jnp.cumsum(counts) if is_cumulative else counts
-
-    def redraw(key: jax.Array) -> jax.Array:
-        return count(1 - jax.random.uniform(key, values.shape, values.dtype))
-
-    batch_size = default_batch_size(_BYTES_PER_NUMBER * values.size)
-    redraws = in_batches(key, jax.vmap(redraw), num_samples, batch_size)
-    probs = edges if is_cumulative else jnp.diff(edges, prepend=0)
-    size = jnp.asarray(values.size, values.dtype)
-    deviation = jnp.sqrt(size * probs * (1 - probs))
-    lower, upper = simultaneous_band(redraws, rank, size, size * probs, deviation)
-    is_whole = ~jnp.any(jnp.isnan(values)) & ~jnp.any(jnp.isnan(edges))
-    counts = jnp.where(is_whole, count(values), jnp.iinfo(jnp.int32).min)
-    return counts, jnp.where(is_whole, lower, jnp.nan), jnp.where(is_whole, upper, jnp.nan)

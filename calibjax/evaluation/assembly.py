@@ -51,11 +51,14 @@ def evaluate(
       `hypothesis_tests.ensemble_skce_test` with one kernel. All of them are exact for every n, if
       targets are independent given the predictions: not for overlapping forecast horizons or
       clusters, see `hypothesis_tests.cluster_skce_test`.
+    - Where the targets have no features, which make tests matrix products (that is, except for
+      classes, `Normal`, `Poisson` and `Samples`), many kernels are tested for n ≤ 400. For
+      n > 2000, and for families whose expectations have no closed form at all, each prediction is
+      replaced by an ensemble of 20 draws from it, of which the test is exact, too.
     - The *kernels* are `hypothesis_tests.default_kernels`, chosen from the predictions alone, from
       about 1000 of them if there are more. The SKCE, and the test with one kernel, have the one
       whose length scales are half the median distance of two predictions, and the median predicted
-      standard deviation. Where expectations have no closed form, each prediction is replaced by an
-      ensemble of 20 draws from it, of which the test is exact, too.
+      standard deviation.
     - *Bins* are ten of equal width.
     - *p-values* of a section are adjusted for each other, those in the sentences also for the other
       tests (Bonferroni): for a calibrated model the probability that any sentence says that

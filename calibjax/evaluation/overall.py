@@ -15,10 +15,12 @@ from calibjax.evaluation.record import Entry, Section
 from calibjax.hypothesis_tests import CalibrationTestResult, SKCEComponents
 from calibjax.hypothesis_tests.ensembles import with_targets
 from calibjax.kernels import Kernel, LowRank, TensorProduct, choose_landmarks
+from calibjax.kernels.expectations import prepare_features
 
 SCALE_SAMPLES = 1000  # from which length scales are chosen
-AGGREGATED = 2000  # up to this n all kernels are tested together
-ALL_PAIRS = 5000  # up to this n the test sees all pairs
+AGGREGATED, FEW_AGGREGATED = 2000, 400  # up to these n all kernels are tested together
+ALL_PAIRS, FEW_PAIRS = 5000, 2000  # up to these n the test sees all pairs
+# The second numbers are for targets without features, where tests take n² evaluations per redraw.
 NUM_LANDMARKS = 100
 PAIRS = 2e9  # of samples that SKCEs with intervals take at most
 NUM_DRAWS = 20  # from each prediction whose expectations have no closed form
@@ -41,6 +43,7 @@ class Choice:
         predictions: those of the data, or draws where expectations have no closed form.
         drawn: an expression of them.
         how: which kernels and why, in words.
+        has_features: whether tests are matrix products of features of the targets.
     """
 
     family: dict[str, Any]
@@ -48,6 +51,7 @@ class Choice:
     predictions: Any
     drawn: str
     how: str
+    has_features: bool
 
     @property
     def kernel(self) -> Any:
@@ -68,15 +72,27 @@ def chosen_kernels(data: Data) -> Choice:
     how += f", from every {step}th of them. " if step > 1 else ". "
     try:
         family = _family(predictions, data, step)
+        has_features = is_ensemble(predictions) or _has_features(family[main], data)
+        is_closed = drawn == "predictions" and (has_features or data.size <= FEW_PAIRS)
     except NotImplementedError:
+        family, has_features, is_closed = {}, True, False
+    if not is_closed and not is_ensemble(predictions):
         predictions = distributions.monte_carlo(data.at(9), predictions, NUM_DRAWS).draws
         drawn = f"distributions.monte_carlo({_key(9)}, predictions, {NUM_DRAWS}).draws"
         family = _family(predictions, data, step)
     if drawn != "predictions":
-        number = predictions.values.shape[1]
-        how += "Expectations have no closed form, so that the SKCE and its test are those of an "
-        how += f"ensemble of {number} draws from each prediction. "
-    return Choice(family, main, predictions, drawn, how)
+        how += (
+            "Expectations have no closed form, or none that is fast enough: the SKCE and its test "
+        )
+        how += (
+            f"are those of ensembles of {predictions.values.shape[1]} draws from the predictions. "
+        )
+    return Choice(family, main, predictions, drawn, how, has_features)
+
+
+def _has_features(kernel: Any, data: Data) -> bool:
+    kernel = kernel.target if isinstance(kernel, TensorProduct) else kernel
+    return prepare_features(kernel, data.predictions, data.targets) is not None
 
 
 def _family(predictions: Any, data: Data, step: int) -> dict[str, Any]:
@@ -151,7 +167,8 @@ def _tested(
 ) -> tuple[Entry, CalibrationTestResult, SKCEComponents, dict[str, Kernel], str]:
     """p-value, test, components of the loudest kernel, other kernels, and what was done."""
     kernels, others = chosen.family, {}
-    if data.size <= AGGREGATED and not is_ensemble(chosen.predictions):
+    limit = AGGREGATED if chosen.has_features else FEW_AGGREGATED
+    if data.size <= limit and not is_ensemble(chosen.predictions):
         test = hypothesis_tests.aggregated_skce_test(
             data.at(1), chosen.predictions, data.targets, kernels=kernels
         )

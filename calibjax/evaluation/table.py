@@ -10,12 +10,12 @@ if TYPE_CHECKING:
 
 _WIDTH = 100
 _INDENT = "  "
-_HEADER = ("", "value", "95 % interval", "if calibrated", "p-value")
+HEADER = ("", "value", "95 % interval", "if calibrated", "p-value")
 
 
 def table(evaluation: "Evaluation") -> str:
     """The description, a table of each section, and the sentences."""
-    rows = [[_HEADER, *map(_cells, section.entries)] for section in evaluation.sections]
+    rows = [[HEADER, *map(row_of, section.entries)] for section in evaluation.sections]
     columns = zip(*(row for section in rows for row in section), strict=True)
     widths = [max(map(len, column)) for column in columns]
     parts = [_filled(evaluation.description)]
@@ -27,7 +27,7 @@ def table(evaluation: "Evaluation") -> str:
 
 def _lines(section: "Section", rows: Sequence[tuple[str, ...]], widths: Sequence[int]) -> list[str]:
     """Title, columns that this section uses, and remark."""
-    used = [i == 0 or any(row[i] for row in rows[1:]) for i in range(len(_HEADER))]
+    used = [i == 0 or any(row[i] for row in rows[1:]) for i in range(len(HEADER))]
     lines = [section.title]
     for row in rows:
         cells = [
@@ -44,7 +44,8 @@ def _lines(section: "Section", rows: Sequence[tuple[str, ...]], widths: Sequence
     return lines
 
 
-def _cells(entry: "Entry") -> tuple[str, ...]:
+def row_of(entry: "Entry") -> tuple[str, ...]:
+    """The cells of an entry, below those of `HEADER`."""
     value = number(entry.value)
     if entry.standard_error is not None:
         value += f" ± {number(entry.standard_error, 1)}"

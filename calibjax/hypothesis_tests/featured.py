@@ -1,6 +1,5 @@
 """Sums over redrawn targets where kernels on predictions and target kernels have features."""
 
-import functools
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,7 +11,7 @@ from jax.typing import ArrayLike
 from calibjax import pairwise
 from calibjax.distributions.base import Distribution
 from calibjax.kernels import Kernel
-from calibjax.kernels.expectations import features
+from calibjax.kernels.expectations import batch_features
 
 Parts = tuple[jax.Array, jax.Array]  # means of h off and on the diagonal
 
@@ -48,7 +47,10 @@ def sums_of_redraws(
     size = jax.tree.leaves(targets)[0].shape[0]
     ends = np.cumsum([factor.shape[1] for factor in factors])[:-1]
     return [
-        (jnp.moveaxis(own.reshape(own.shape[0], size, -1), 0, 1), diagonal.reshape(size, -1).sum(1))
+        (
+            jnp.moveaxis(own.reshape(own.shape[0], -1, size), -1, 0),
+            diagonal.reshape(-1, size).sum(0),
+        )
         for own, diagonal in zip(jnp.split(sums, ends), squares, strict=True)
     ]
 
@@ -58,10 +60,12 @@ def means_of_sums(n: jax.Array | int, sums: jax.Array, diagonal: jax.Array) -> P
     return as_means(n, jnp.sum(jnp.square(sums), (1, 2)) - diagonal, diagonal)
 
 
-def _redrawn_features(featured: tuple[Kernel, Any], sample: tuple[Any, Any]) -> jax.Array:
-    """Features of several targets of one prediction, one after the other, [b r]."""
-    prediction, targets = sample
-    return jax.vmap(functools.partial(features, *featured), (None, 0))(prediction, targets).ravel()
+def _redrawn_features(featured: tuple[Kernel, Any], samples: tuple[Any, Any]) -> jax.Array:
+    """Features of several targets of m predictions, [r b, m]."""
+    predictions, targets = samples
+    targets = jax.tree.map(lambda y: jnp.moveaxis(y, 1, 0), targets)
+    values = batch_features(*featured, predictions, targets)
+    return values.reshape(-1, values.shape[-1])
 
 
 def as_means(n: jax.Array | int, off_diagonal: jax.Array, diagonal: jax.Array) -> Parts:

@@ -28,7 +28,7 @@ from calibjax.hypothesis_tests.featured import (
 from calibjax.hypothesis_tests.simulation import bytes_of_tile
 from calibjax.kernels import Kernel, LowRank, TensorProduct, low_rank
 from calibjax.kernels.base import prediction_kernel, without_draws
-from calibjax.kernels.expectations import features, few_features, prepare_features
+from calibjax.kernels.expectations import batch_features, features, few_features, prepare_features
 
 _SMALL = 8 * pairwise.TILE_SIZE**2  # bytes of data that every device may hold: a tile
 _FACTORED_FROM = 256  # predictions; for fewer all pairs are as cheap
@@ -93,31 +93,45 @@ class _ByFeatures:
         off_diagonal, diagonal = (jnp.stack(column, 1) for column in columns)
         return off_diagonal, diagonal
 
-    def _factored(self, t, chosen, featured, predictions, targets) -> dict[tuple[int, int], Parts]:
+    def _factored(
+        self,
+        t: int,
+        chosen: Sequence[int],
+        featured: tuple[Kernel, Any],
+        predictions: Distribution,
+        targets: ArrayLike,
+    ) -> dict[tuple[int, int], Parts]:
         """Means for kernels on predictions with a factor, in linear time."""
         if not chosen:
             return {}
         factors = [self.prediction_kernels[p].factor for p in chosen]
+        factors = [factor for factor in factors if factor is not None]  # all of them
         sums = sums_of_redraws(featured, factors, predictions, targets)
         n = _checks.leading_size("predictions", predictions)
         return {(p, t): means_of_sums(n, *own) for p, own in zip(chosen, sums, strict=True)}
 
-    def _by_pairs(self, t, chosen, featured, predictions, targets) -> dict[tuple[int, int], Parts]:
+    def _by_pairs(
+        self,
+        t: int,
+        chosen: Sequence[int],
+        featured: tuple[Kernel, Any],
+        predictions: Distribution,
+        targets: ArrayLike,
+    ) -> dict[tuple[int, int], Parts]:
         """Means for other kernels on predictions, by matrix products over all pairs."""
         if not chosen:
             return {}
-        one = functools.partial(features, *featured)
-        values = jax.vmap(jax.vmap(one), in_axes=(None, 0), out_axes=1)(predictions, targets)
-        n, size, _ = values.shape
+        values = batch_features(*featured, predictions, targets)
+        _, size, n = values.shape
         found = {}
         for p in chosen:
             forms = pairwise.split_quadratic_forms(
                 prediction_kernel,
                 self.prediction_kernels[p].kernel,
                 predictions,
-                values.reshape(n, -1),
+                values.reshape(-1, n).T,
             )
-            found[p, t] = as_means(n, *(form.reshape(size, -1).sum(1) for form in forms))
+            found[p, t] = as_means(n, *(form.reshape(-1, size).sum(0) for form in forms))
         return found
 
     def _featured(self) -> list[tuple[Kernel, Any]]:

@@ -9,7 +9,7 @@ import numpy as np
 from calibjax import _checks, _extras
 from calibjax.distributions import Bernoulli, Categorical
 from calibjax.interoperability.labels import label_indices
-from calibjax.recalibration import PlattScaling, Recalibrator
+from calibjax.recalibration import GroupWise, PlattScaling, Recalibrator
 
 _extras.imported("sklearn", "RecalibratedClassifier is a classifier of scikit-learn", "sklearn")
 
@@ -53,7 +53,7 @@ class RecalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator)
 
     Raises:
         TypeError: by `fit` if the classifier has no `predict_proba`, or the recalibrator is none
-            of classes.
+            of classes, or needs groups or features.
         ValueError: by `fit` if there is one class only, all samples of a class are in one fold,
             or the recalibrator has no solution for these samples; and for invalid data, by
             the classifier.
@@ -151,6 +151,10 @@ class RecalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator)
                 "recalibrator: expected a record such as recalibration.TemperatureScaling(), got "
                 f"{_checks.described(self.recalibrator)}"
             )
+        if isinstance(self.recalibrator, GroupWise):  # whose fit takes any arguments
+            raise TypeError("recalibrator: expected one that needs no groups, got GroupWise")
+        fit = self.recalibrator.fit
+        _checks.function("method", "recalibrator.fit", fit, "predictions", "targets")
         return self.recalibrator
 
     def _checked_smallest(self) -> float:

@@ -34,7 +34,7 @@ def feature_sums(
     are its part on the diagonal.
 
     Args:
-        function: features of one sample, (args, x) → [c].
+        function: features of m samples, (args, xs) → [c, m].
         args: pytree that is handed to each call.
         xs: samples, a pytree with leading axis n.
         weights: w, [n, S].
@@ -48,8 +48,8 @@ def feature_sums(
 
     >>> import jax.numpy as jnp
     >>> from calibjax.pairwise import feature_sums
-    >>> def powers(scale, x):
-    ...     return jnp.stack([scale * x, x**2])
+    >>> def powers(scale, xs):
+    ...     return jnp.stack([scale * xs, xs**2])
     >>> ones = jnp.ones((3, 1))
     >>> print(*feature_sums(powers, 2.0, jnp.array([1.0, 2.0, 3.0]), ones, ones))
     [[12. 14.]] [[56. 98.]]
@@ -77,7 +77,7 @@ def _sums_here(
         start = jnp.minimum(index * size, n - size)
         is_own = (start + jnp.arange(size) >= index * size)[:, None]
         block = jax.tree.map(lambda leaf: lax.dynamic_slice_in_dim(leaf, start, size), data)
-        values = jax.vmap(function, (None, 0))(args, block[0])
+        values = function(args, block[0]).T
         w, v = (jnp.where(is_own, part, 0) for part in block[1:])
         terms = matmul(w.T, values), matmul(v.T, jnp.square(values))
         return jax.tree.map(jnp.add, total, terms), None

@@ -6,14 +6,14 @@ from calibjax.plotting.groups import group_errors
 from calibjax.plotting.histograms import estimate_histogram, sharpness_histogram
 from calibjax.plotting.hypothesis_tests import null_distribution, pvalue_ecdf
 from calibjax.plotting.local_errors import local_error_distribution, local_error_map
-from calibjax.plotting.probability_integral import (
+from calibjax.plotting.reliability import reliability_diagram
+from calibjax.plotting.risk import estimate_comparison, risk_curve
+from calibjax.plotting.uniformity import (
     interval_coverage_curve,
     pit_ecdf,
     pit_histogram,
     quantile_calibration_curve,
 )
-from calibjax.plotting.reliability import reliability_diagram
-from calibjax.plotting.risk import estimate_comparison, risk_curve
 from calibjax.plotting.witness import witness_map
 
 __all__ = [

@@ -80,15 +80,16 @@ def group_errors(
     columns = _names("residuals", residuals, errors.shape[1])
     has_numbers = len(rows) <= _MOST_ROWS and len(columns) <= _MOST_COLUMNS
     is_new = axis is None
-    height = 1.4 + (0.36 * len(rows) if has_numbers else min(0.2 * len(rows), 6))
-    width = 2.6 + (1.1 * len(columns) if has_numbers else min(0.2 * len(columns), 6))
-    axis = axes_to_draw_on(axis, (width, height))
+    cell_width, cell_height = (1.1, 0.36) if has_numbers else (0.2, 0.16)  # inches
+    size = 2.6 + cell_width * len(columns), 1.4 + cell_height * len(rows)
+    axis = axes_to_draw_on(axis, size)
     limit = float(np.abs(errors).max()) or 1.0
     style: dict[str, Any] = {"cmap": DIVERGING, "vmin": -limit, "vmax": limit, "aspect": "auto"}
     image = axis.imshow(errors, **style)
     _mark(axis, errors, sizes, pvalues <= level, has_numbers=has_numbers)
-    axis.set_yticks(np.arange(len(rows)), rows)
-    axis.set_xticks(np.arange(len(columns)), columns)
+    style = {} if has_numbers else {"fontsize": "x-small"}
+    axis.set_yticks(np.arange(len(rows)), rows, **style)
+    axis.set_xticks(np.arange(len(columns)), columns, rotation=0 if has_numbers else 90, **style)
     if groups is None:
         axis.set_ylabel("group")
     if residuals is None and len(columns) > 1:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from calibjax import _checks
-from calibjax.estimators.probability_integral import CoverageCurve
+from calibjax.estimators.uniformity import CoverageCurve
 from calibjax.hypothesis_tests.components import Component
 from calibjax.hypothesis_tests.result import CalibrationTestResult
 from calibjax.plotting.figures import (

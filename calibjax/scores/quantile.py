@@ -11,7 +11,7 @@ from calibjax import _checks
 from calibjax._arithmetic import floating_dtype
 from calibjax.distributions import Quantiles
 from calibjax.distributions.base import Distribution
-from calibjax.estimators.probability_integral import checked_levels
+from calibjax.estimators.uniformity import checked_levels
 from calibjax.scores.base import checked_samples, mean_over_samples
 
 

@@ -18,8 +18,8 @@ ENTRIES = (
         "exact p-value",
         0.001,
         0.001,
-        function="hypothesis_tests.aggregated_skce_test(key, predictions, targets).pvalue",
-        note="redrawn: the targets, from the predictions",
+        function='hypothesis_tests.aggregated_skce_test(key, predictions, targets).of["<all>"]',
+        note="redrawn: the <targets>, from the predictions",
     ),
     Entry("ECE, top label", 0.0371, 0.002, 0.033, 0.041, (0.002, 0.006), 0.001),
     Entry("temperature <T>", float("nan"), note="does not exist: all labels are the likeliest"),
@@ -29,9 +29,9 @@ EVALUATION = Evaluation(
     num_samples=3,
     description="3 predictions of 2 classes & their labels.",
     sections=(
-        Section("Is it calibrated?", ENTRIES[:1], "The kernel is the default one."),
+        Section("Is it calibrated?", ENTRIES[:1], "The kernel is the <default> one."),
         Section("How far is it off?", ENTRIES[1:]),
     ),
-    sentences=("The model is too sure.", "A temperature of 1.6 repairs most of it."),
-    panels=(Panel("reliability", "Observed frequencies over <predicted> ones.", _curve, [0, 1]),),
+    sentences=("The model is too sure <of itself>.", "A temperature of 1.6 repairs most of it."),
+    panels=(Panel("reliability", 'Observed frequencies over "<predicted>" ones.', _curve, [0, 1]),),
 )

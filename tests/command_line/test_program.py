@@ -104,8 +104,9 @@ def test_what_was_read_names_classes_groups_and_what_was_left_out(file, calls, c
     assert main([str(file), "--skip-missing", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["remarks"] == [
-        "In the file class 0 is cat, class 1 is dog.",
-        "In the file group 0 is group_a = 1, group 1 is group_b = 1, group 2 is group_b = 2.",
+        "Classes are numbered from 0; their labels in the file: cat (class 0), dog (class 1).",
+        "Groups are numbered from 0: "
+        "group_a = 1 (group 0), group_b = 1 (group 1), group_b = 2 (group 2).",
     ]
     found = found["input"]
     assert found["rows"] == "2 (1 more were left out, since a value was missing)"
@@ -126,7 +127,7 @@ def test_report(file, calls, tmp_path, capsys):
     assert page.texts.count("Calibration of my <data>.csv") == 2
     [image] = page.all("img")
     assert image["src"].startswith("data:image/svg+xml;base64,")
-    assert image["alt"] == "Reliability. Observed frequencies over <predicted> ones."
+    assert image["alt"] == 'Reliability. Observed frequencies over "<predicted>" ones.'
     headers = page.all("th")
     assert {x["scope"] for x in headers} == {"row", "col"}
     shown = "".join(page.texts)

@@ -13,6 +13,11 @@ from experiments.training.__main__ import main, summary
 from experiments.training.problems import PROBLEMS, SIZES, parts
 
 
+def read(folder, study, table):
+    text = (folder / study / f"{table}.csv").read_text(encoding="utf-8")
+    return list(csv.DictReader(text.splitlines()))
+
+
 @pytest.mark.parametrize("problem", PROBLEMS)
 def test_parts_have_no_sample_in_common(problem):
     data = PROBLEMS[problem].draw(3)
@@ -83,10 +88,10 @@ def test_checkpoints_are_those_of_shorter_trainings():
 def test_tables_of_two_seeds(tmp_path):
     options = ["--num-seeds", "2", "--num-steps", "80", "--only", "simulated"]
     main([*options, "--output", str(tmp_path)])
-    rows = list(csv.DictReader((tmp_path / "training" / "training.csv").open(encoding="utf-8")))
+    rows = read(tmp_path, "training", "training")
     by_loss = {row["loss"]: row for row in rows}
     assert len(rows) == len(by_loss) == len(study.WEIGHTS) + 8
-    seeds = list(csv.DictReader((tmp_path / "training" / "training_seeds.csv").open()))
+    seeds = read(tmp_path, "training", "training_seeds")
     ends = [float(row["NLL"]) for row in seeds if row["loss"] == "NLL"]
     assert by_loss["NLL"]["NLL"].startswith(f"{np.mean(ends):.3f} ± ")
     truth = float(by_loss["the truth"]["NLL"].split()[0])
@@ -96,7 +101,7 @@ def test_tables_of_two_seeds(tmp_path):
 @pytest.mark.slow
 def test_an_evaluation_loop_is_traced_once(tmp_path):
     jit_pipeline.main(["--num-epochs", "3", "--output", str(tmp_path)])
-    rows = list(csv.DictReader((tmp_path / "jit_pipeline" / "jit_pipeline.csv").open()))
+    rows = read(tmp_path, "jit_pipeline", "jit_pipeline")
     assert [row["traces so far"] for row in rows] == ["1", "1", "1"]
     assert len({row["length scale"] for row in rows}) == 3
 

@@ -12,6 +12,7 @@ from sklearn.svm import LinearSVC
 from sklearn.utils.estimator_checks import check_estimator
 
 from calibjax import distributions, interoperability, recalibration
+from calibjax.estimators import Neighbourhood
 from calibjax.interoperability import RecalibratedClassifier
 
 random = np.random.default_rng(0)
@@ -84,6 +85,21 @@ def test_wrong_parameters():
     for options, error, message in (
         ({"estimator": LinearSVC()}, TypeError, "estimator: .* predict_proba, got LinearSVC"),
         ({"recalibrator": "platt"}, TypeError, "recalibrator: expected a record .* got str"),
+        (
+            {"recalibrator": recalibration.GroupWise(recalibration.HistogramBinning(2))},
+            TypeError,
+            "recalibrator: expected one that needs no groups, got GroupWise",
+        ),
+        (
+            {"recalibrator": recalibration.LocalRecalibration(Neighbourhood.laplacian(0.2, 5))},
+            TypeError,
+            r"recalibrator.fit: expected a method that can be called with \(predictions, targets\)",
+        ),
+        (
+            {"estimator": GaussianNB(), "recalibrator": recalibration.MMCEScaling()},
+            TypeError,
+            r"confidences: expected an array \[n\], or a batch of .*, got Categorical",
+        ),
         ({"smallest_probability": 1.0}, ValueError, r"smallest_probability: .*\(0, 1\)"),
     ):
         with pytest.raises(error, match=message):

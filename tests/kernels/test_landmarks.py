@@ -80,8 +80,8 @@ def test_feature_sums_in_blocks(n):
     np.testing.assert_allclose(squares, weights.T @ values**2, atol=1e-12)
 
 
-def _products(scale, x):
-    return scale * jnp.stack([x[0], x[0] * x[1], jnp.ones_like(x[0])])
+def _products(scale, x):  # [3, m]
+    return scale * jnp.stack([x[:, 0], x[:, 0] * x[:, 1], jnp.ones_like(x[:, 0])])
 
 
 def test_chosen_landmarks():

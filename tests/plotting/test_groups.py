@@ -1,10 +1,12 @@
 import dataclasses
+import itertools
 
 import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
 from calibjax import plotting
+from calibjax.hypothesis_tests import combine_results
 from tests.plotting.examples import AT, GROUPS, LOCATIONS, ONE
 
 
@@ -51,6 +53,9 @@ def test_large_grids_have_signs_only():
     axis = plotting.group_errors(dataclasses.replace(GROUPS, **tall))
     signs = {place: text.get_text() for place, text in texts(axis).items()}
     assert signs == {(0, i): "-" for i in range(30)} | {(1, i): "+" for i in range(30, 60)}
+    axis.figure.draw_without_rendering()
+    boxes = [label.get_window_extent() for label in axis.get_yticklabels()]
+    assert all(upper.y0 >= lower.y1 for upper, lower in itertools.pairwise(boxes))
 
 
 @pytest.mark.parametrize(
@@ -79,6 +84,14 @@ def test_large_grids_have_signs_only():
 def test_wrong_input(result, options, error, message):
     with pytest.raises(error, match=message):
         plotting.group_errors(result, **options)
+
+
+def test_combined_results_are_still_of_groups():
+    draws = np.random.default_rng(1).normal(size=(2, 9, 2, 2))
+    results = [dataclasses.replace(GROUPS, null_samples=np.abs(x)) for x in draws]
+    combined = combine_results(*results)
+    assert combined.null_samples.shape == (18, 2, 2)
+    plotting.group_errors(combined)
 
 
 def test_other_maps_refuse_groups():

@@ -25,12 +25,15 @@ _CORE = (
     "is called on one pair inside of `vmap` and, as its docstring says, checks no values; the "
     "functions that call it do"
 )
-_DRAWS = "draws only: tests.plotting.test_uniform tries its arguments, and nothing is computed"
+_DRAWS = "draws only: tests.plotting.test_conventions tries its arguments, and nothing is computed"
 _BASE = "is a base class, which raises NotImplementedError"
 _ENGINE = (
     "is the engine of pair sums, called with any function and pytree by those who checked them"
 )
+_FILES = "reads files: see tests/command_line"
 EXEMPT = {
+    "command_line.load": _FILES,
+    "command_line.main": _FILES,
     "distances.Distance": _BASE,
     "distributions.Distribution": _BASE,
     "distributions.constraints": "is a module",
@@ -49,6 +52,7 @@ EXEMPT = {
     "kernels.register_expectations": "changes the registry of the process",
     "pairwise.BLOCK_SIZE": "is a number",
     "pairwise.TILE_SIZE": "is a number",
+    "pairwise.default_tile_size": "chooses a number from sizes of arrays",
     "recalibration.ClassWiseParams": "is what fit returns for class predictions",
     **{
         f"pairwise.{name}": _ENGINE

@@ -147,8 +147,12 @@ def _pit() -> list[Call]:
             key=a.key(),
         )
     )
+    return found
+
+
+def _uniformity() -> list[Call]:
     band = {"num_samples": a.integer(19), "level": a.proportion(0.9, "num_samples", traced=False)}
-    found.append(
+    found = [
         call(
             "estimators.pit_histogram estimators.PITHistogram",
             estimators.pit_histogram,
@@ -157,7 +161,7 @@ def _pit() -> list[Call]:
             num_bins=a.integer(4),
             **band,
         )
-    )
+    ]
     for name in ("quantile_coverage", "interval_coverage"):
         found.append(
             call(
@@ -209,5 +213,6 @@ def calls() -> list[Call]:
         *_from_sklearn(),
         *_curves(),
         *_pit(),
+        *_uniformity(),
         quantiles,
     ]

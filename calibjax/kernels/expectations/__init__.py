@@ -6,6 +6,7 @@
 from calibjax.kernels.expectations.registry import (
     FeatureRule,
     Rules,
+    batch_features,
     centered_kernel,
     check_expectations,
     combine,
@@ -25,6 +26,7 @@ from calibjax.kernels.expectations.registry import (
 __all__ = [
     "FeatureRule",
     "Rules",
+    "batch_features",
     "centered_kernel",
     "check_expectations",
     "combine",

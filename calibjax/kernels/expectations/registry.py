@@ -37,11 +37,14 @@ class FeatureRule(NamedTuple):
         evaluate: (kernel, prepared, p, y) → features of one sample, [r].
         few: number of features beyond which evaluating all pairs is cheaper than matrix products,
             unless the kernel on predictions has a matrix of low rank; by default there is none.
+        batch: (kernel, prepared, predictions, targets) → features of targets [b, n, ...] of n
+            predictions, [r, b, n], where that is faster than mapping `evaluate` over them.
     """
 
     prepare: Callable[..., Any]
     evaluate: Callable[..., jax.Array]
     few: float = math.inf
+    batch: Callable[..., jax.Array] | None = None
 
 
 class Rules(NamedTuple):
@@ -313,10 +316,34 @@ def features(
     kernel: "Kernel", prepared: tuple[Any, ...], p: Distribution, y: ArrayLike
 ) -> jax.Array:
     """Features of one sample, [r], whose inner products are the centered kernel."""
+    return _of_terms(lambda rule, term, one: rule.evaluate(term, one, p, y), kernel, prepared, p)
+
+
+def batch_features(
+    kernel: "Kernel", prepared: tuple[Any, ...], predictions: Distribution, targets: PyTree
+) -> jax.Array:
+    """Features of targets [b, n, ...] of n predictions, [r, b, n]."""
+
+    def evaluate(rule: FeatureRule, term: Any, one: Any) -> jax.Array:
+        if rule.batch is not None:
+            return rule.batch(term, one, predictions, targets)
+        samples = jax.vmap(functools.partial(rule.evaluate, term, one), out_axes=-1)
+        return jax.vmap(samples, (None, 0), out_axes=1)(predictions, targets)
+
+    return _of_terms(evaluate, kernel, prepared, predictions)
+
+
+def _of_terms(
+    evaluate: Callable[[FeatureRule, Any, Any], jax.Array],
+    kernel: "Kernel",
+    prepared: tuple[Any, ...],
+    p: Distribution,
+) -> jax.Array:
+    """Features (rule, term, prepared) → [r, ...] of all terms of a kernel."""
     found = []
     for (factor, term), one in zip(terms(kernel), prepared, strict=True):
         rule = rules(term, p).features
         assert rule is not None, "prepared only where there is a rule"
-        values = rule.evaluate(term, one, p, y)
+        values = evaluate(rule, term, one)
         found.append(values if factor is None else jnp.sqrt(factor).astype(values.dtype) * values)
     return found[0] if len(found) == 1 else jnp.concatenate(found)

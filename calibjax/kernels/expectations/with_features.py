@@ -4,6 +4,7 @@ from calibjax.distributions import WithFeatures
 from calibjax.kernels.base import Kernel
 from calibjax.kernels.expectations import (
     FeatureRule,
+    batch_features,
     centered_kernel,
     check_expectations,
     diagonal_expectation,
@@ -27,6 +28,9 @@ register_expectations(
             kernel, predictions.distribution, targets
         ),
         lambda kernel, prepared, p, y: features(kernel, prepared, p.distribution, y),
+        batch=lambda kernel, prepared, predictions, targets: batch_features(
+            kernel, prepared, predictions.distribution, targets
+        ),
     ),
     diagonal=lambda kernel, p: diagonal_expectation(kernel, p.distribution),
     check=lambda kernel, predictions: check_expectations(kernel, predictions.distribution),

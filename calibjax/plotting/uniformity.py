@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from calibjax import _checks
-from calibjax.estimators.probability_integral import CoverageCurve, PITHistogram
+from calibjax.estimators.uniformity import CoverageCurve, PITHistogram
 from calibjax.plotting.figures import (
     BAND,
     BARS,

@@ -1,0 +1,53 @@
+"""Files that are damaged at random are read, or refused in one line; nothing else happens."""
+
+import random
+
+import numpy as np
+import pytest
+
+from calibjax.command_line import load
+from calibjax.command_line.tables import InputError
+from tests.command_line.test_malformed import GOOD, LABELS, NORMAL, PROBS, npy, npz
+
+FILES = {
+    ".csv": [GOOD.encode(), NORMAL.encode()],
+    ".npz": [npz(prob=PROBS, label=LABELS)],
+    ".npy": [npy(np.c_[PROBS, LABELS])],
+}
+PIECES = b'0123456789.,;-eE"\n\r\t\0 naif'
+
+
+def damaged(content, rng):
+    """Some bytes replaced, left out, put in, or repeated."""
+    found = bytearray(content)
+    for _ in range(rng.randint(1, 5)):
+        if found:
+            i = rng.randrange(len(found))
+            kind = rng.randrange(4)
+            if kind == 0:
+                found[i] = rng.randrange(256)
+            elif kind == 1:
+                del found[i : i + rng.randint(1, 20)]
+            else:
+                put = rng.choices(PIECES, k=rng.randint(1, 9)) if kind == 2 else found[i : i + 30]
+                found[i:i] = bytes(put)
+    return bytes(found)
+
+
+@pytest.mark.parametrize("ending", FILES)
+def test_damaged_files(ending, tmp_path):
+    rng = random.Random(ending)
+    path = tmp_path / f"data{ending}"
+    options = ["--task", "classes", "--target", "3"] if ending == ".npy" else []
+    refused = 0
+    for _ in range(150):
+        path.write_bytes(damaged(rng.choice(FILES[ending]), rng))
+        try:
+            load([str(path), *options])
+        except InputError as error:
+            refused += 1
+            line = " ".join(str(error).split())
+            assert str(path) in line
+            assert len(line) < 600
+            assert line.isprintable()
+    assert refused > 100
