@@ -82,7 +82,7 @@ def test_all_reductions(kind):
 
 
 def powers(scale, x):
-    return jnp.stack([scale * x[0], x[1] ** 2])
+    return jnp.stack([scale * x[:, 0], x[:, 1] ** 2])
 
 
 def nearest(samples, x):
