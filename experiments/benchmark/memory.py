@@ -43,16 +43,16 @@ def _status(field: str) -> int | None:
     return 1024 * int(match[1]) if match else None
 
 
-def _peak() -> int:
+def peak() -> int:
     """Peak resident memory of this process in bytes."""
     # On Linux ru_maxrss starts from the memory of the parent process, however short the fork.
     unit = 1 if sys.platform == "darwin" else 1024
     return _status("VmHWM") or unit * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
 
-def _resident() -> int:
+def resident() -> int:
     """Resident memory of this process now; its peak where the system does not tell."""
-    return _status("VmRSS") or _peak()
+    return _status("VmRSS") or peak()
 
 
 def main(what: str, num_samples: int) -> None:
@@ -69,9 +69,9 @@ def main(what: str, num_samples: int) -> None:
     }[what]
     jax.block_until_ready(function(*draw(_WARM_UP)))
     samples = jax.block_until_ready(draw(num_samples))
-    before, start = _resident(), time.perf_counter()
+    before, start = resident(), time.perf_counter()
     jax.block_until_ready(function(*samples))
-    print(json.dumps({"bytes": _peak() - before, "seconds": time.perf_counter() - start}))
+    print(json.dumps({"bytes": peak() - before, "seconds": time.perf_counter() - start}))
 
 
 if __name__ == "__main__":
