@@ -110,6 +110,10 @@ class FollowsData(Generic[Parameters, Result]):
             results = run(*args, **kwargs)
             return self._placed(results, mesh, _rows_of((args, kwargs)))
 
+    def __reduce__(self) -> str:
+        """Pickled by its name, like the function."""
+        return self._function.__qualname__
+
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         """The function as a method."""
         return self if instance is None else types.MethodType(self, instance)
@@ -179,7 +183,11 @@ def _rows_of(tree: PyTree) -> tuple[int, Any]:
 
 
 def _split_arrays(tree: PyTree) -> Iterator[tuple[jax.Array, NamedSharding]]:
-    for leaf in jax.tree.leaves(tree):
+    try:
+        leaves = jax.tree.leaves(tree)
+    except (TypeError, ValueError):
+        return  # no pytree, such as a dictionary with keys of several types: the function says so
+    for leaf in leaves:
         if not isinstance(leaf, jax.Array):
             continue
         found = jax.typeof(leaf).sharding

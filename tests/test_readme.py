@@ -18,9 +18,16 @@ PAGES = [
     for page in [README, *sorted((ROOT / "docs").rglob("*.md"))]
     if BLOCK.search(page.read_text())
 ]
+SLOW = {  # half a minute each
+    "docs/evaluate.md",
+    "docs/regression.md",
+    "docs/sklearn.md",
+}
 
 
-@pytest.mark.parametrize("page", PAGES)
+@pytest.mark.parametrize(
+    "page", [pytest.param(page, marks=[pytest.mark.slow] * (page in SLOW)) for page in PAGES]
+)
 def test_blocks_of_a_page(page):
     """They run one after the other, with the names of those before."""
     names = {"__name__": "page"}

@@ -162,6 +162,7 @@ def test_default_kernels():
     assert len(default_kernels(with_features)) == 42
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "predictions",
     [

@@ -145,6 +145,8 @@ def test_neither_batches_nor_their_order_matter(case):
             np.testing.assert_allclose(
                 one.null_samples, two.null_samples, rtol=0, atol=1e-12 * scale
             )
+    if case == "equal":
+        return  # whose sums do not depend on which sample has which redraw
     # Another order of the indices are other redraws.
     states = states_of(test, case, [np.arange(N)], indices=lambda rows: rows[::-1])
     other = test.result(states[0])
