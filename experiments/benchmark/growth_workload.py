@@ -117,7 +117,9 @@ WORKLOADS: dict[str, tuple[str, Callable[[], Callable[..., Any]]]] = {
     "mlce": (QUADRATIC, lambda: _mlce),
     "skce_block": (
         LINEAR,
-        lambda: lambda p, y: estimators.skce_block(workload.KERNEL, p, y, block_size=1024),
+        lambda: (
+            lambda p, y: estimators.skce_block(workload.KERNEL, p, y, block_size=min(1024, y.size))
+        ),
     ),
     "cme_test": (LINEAR, lambda: _cme),
     "skce_low_rank": (
