@@ -14,6 +14,7 @@ from calibjax.distributions.base import Distribution
 from calibjax.kernels import low_rank
 from calibjax.kernels.base import Kernel, ValueRange, without_draws
 
+_NUM_TRIED = 128  # predictions at which a kernel has to be positive semi-definite
 _ROUNDING = 10  # in units of the last place, times the number of landmarks
 
 
@@ -87,7 +88,13 @@ class LowRank(Kernel):
         checked = LowRank(kernel, landmarks, self.whitening)
         if self.whitening is not None:
             return checked
-        return LowRank(kernel, landmarks, checked._whitening())
+        whitening = checked._whitening()
+        if _checks.is_concrete(whitening) and not jnp.all(jnp.isfinite(whitening)):
+            raise ValueError(
+                f"{name}: expected a kernel that is positive semi-definite, got "
+                f"{_checks.described(kernel)}, whose matrix at the landmarks is not"
+            )
+        return LowRank(kernel, landmarks, whitening)
 
 
 @jax.jit
@@ -98,6 +105,22 @@ def _inverse_root(matrix: jax.Array) -> jax.Array:
     rounding = _ROUNDING * len(matrix) * jnp.finfo(matrix.dtype).eps
     root = _matrices.cholesky(matrix + rounding * jnp.max(jnp.diagonal(matrix)) * identity)
     return lax.linalg.triangular_solve(root, identity, left_side=True, lower=True)
+
+
+def _refuse_indefinite(kernel: Kernel, predictions: Distribution) -> None:
+    """Refuses a kernel whose matrix at some of the predictions has a negative eigenvalue."""
+    if not _checks.is_concrete(kernel, predictions):
+        return
+    n = _checks.leading_size("predictions", predictions)
+    some = jax.tree.map(lambda leaf: leaf[:: -(-n // _NUM_TRIED)], predictions)
+    eigenvalues = jnp.linalg.eigvalsh(low_rank.kernel_values(kernel, some, some))
+    rounding = _ROUNDING * eigenvalues.size * jnp.finfo(eigenvalues.dtype).eps
+    if eigenvalues[0] < -rounding * eigenvalues[-1]:
+        raise ValueError(
+            f"kernel: expected a kernel that is positive semi-definite, got "
+            f"{_checks.described(kernel)}, whose matrix at {eigenvalues.size} of the predictions "
+            f"has the eigenvalue {eigenvalues[0]:.3g}"
+        )
 
 
 @follows_data
@@ -126,7 +149,7 @@ def choose_landmarks(
 
     Raises:
         TypeError: if an argument is of the wrong kind.
-        ValueError: if shapes or values are wrong.
+        ValueError: if shapes or values are wrong, or the kernel is not positive semi-definite.
 
     Cost: n r values of the kernel and n r² multiplications, O(n r) memory; none at random.
 
@@ -144,6 +167,7 @@ def choose_landmarks(
     predictions = without_draws(_checks.batch(predictions))
     n = _checks.leading_size("predictions", predictions)
     number = _checks.size_in_range("num_landmarks", num_landmarks, 1, n)
+    _refuse_indefinite(kernel, predictions)
     if key is not None:
         chosen = jax.random.choice(_checks.random_key(key), n, (number,), replace=False)
     else:

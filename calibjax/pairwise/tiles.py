@@ -10,6 +10,7 @@ import jax.numpy as jnp
 from jax import lax
 from jax.typing import ArrayLike
 
+from calibjax import _checks
 from calibjax._pytree import PyTree
 
 TILE_SIZE = 128  # a tile of float64 fits the cache of a core
@@ -44,13 +45,14 @@ def default_tile_size(
 
     On CPUs the values of a tile stay in the caches, and its rows are shared among the cores: 128,
     and for many samples 256, or more on more than four cores. Accelerators want few large steps:
-    4096, and less if samples have many components, so that a tile needs less than a gigabyte even
-    if the compiler fuses nothing.
+    4096, and less if samples have many components, so that up to 4000 of these need less than
+    half a gigabyte in double precision even if the compiler fuses nothing. The size does not depend
+    on the precision, so that both evaluate the same sums.
 
     Args:
         platform: "cpu", or any other name that JAX has for a platform.
         num_samples: n.
-        sample_size: number of components of a sample.
+        sample_size: number of components of a sample; accelerators only.
         cores: cores that share a tile, all that the process may use if None; CPUs only.
 
     >>> from calibjax.pairwise import default_tile_size
@@ -99,6 +101,7 @@ def split(xs: PyTree, tile_size: int) -> PyTree:
     """
     if not jax.tree.leaves(xs):
         return xs
+    tile_size = _checks.size_in_range("tile_size", tile_size, 1)
     num_samples = length_of(xs)
     num_tiles = -(-num_samples // tile_size)
     length = -(-num_samples // num_tiles)

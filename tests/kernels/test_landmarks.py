@@ -130,3 +130,24 @@ def test_level():
         test = exact_skce_test(second, product, predictions, targets, num_samples=199)
         rejected += bool(test.pvalue <= 0.05)
     assert abs(rejected / 2000 - 0.05) < 3 * np.sqrt(0.05 * 0.95 / 2000)
+
+
+def test_indefinite_kernels_are_refused():
+    probs = RNG.dirichlet(np.ones(4), 60)
+    indefinite = SquaredExponential(1.0, distances.TotalVariation())
+    matrix = np.exp(-0.5 * (0.5 * np.abs(probs[:, None] - probs).sum(-1)) ** 2)
+    assert np.linalg.eigvalsh(matrix)[0] < -0.01
+    with pytest.raises(
+        ValueError, match="kernel: expected a kernel that is positive semi-definite"
+    ):
+        choose_landmarks(indefinite, Categorical(probs), 30)
+    kernel = TensorProduct(LowRank(indefinite, Categorical(probs)), White())
+    with pytest.raises(ValueError, match=r"kernel\.prediction: expected a kernel that is positive"):
+        estimators.skce(kernel, Categorical(probs), np.zeros(60, int))
+
+
+def test_targets_that_are_one_number():
+    predictions = Normal(jnp.full(8, 1e8), jnp.full(8, 1e-9))
+    kernel = TensorProduct(SquaredExponential(1.0, DISTANCE), SquaredExponential(1.0))
+    test = exact_skce_test(KEY, kernel, predictions, np.full(8, 1e8), num_samples=19)
+    assert 0 < test.pvalue <= 1

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from calibjax import distances, distributions, estimators, kernels
+from calibjax import distances, distributions, estimators, kernels, pairwise
 from calibjax.pairwise import TILE_SIZE, default_tile_size
 
 SIZES = {"f64": 8, "f32": 4, "i64": 8, "i32": 4, "i1": 1, "ui32": 4}
@@ -106,3 +106,9 @@ def test_sizes_agree():
         matrix = np.asarray(estimators.calibration_kernel_matrix(NORMALS, *samples))
         exact = (matrix.sum() - np.trace(matrix)) / 2100 / 2099
         np.testing.assert_allclose(value, exact, rtol=1e-11)
+
+
+@pytest.mark.parametrize("tile_size", [0, -1, 2.5])
+def test_wrong_tile_sizes(tile_size):
+    with pytest.raises((ValueError, TypeError), match="tile_size"):
+        pairwise.mean_over_pairs(lambda _, x, y: x * y, None, jnp.arange(3.0), tile_size=tile_size)

@@ -35,6 +35,7 @@ from calibjax.kernels.stationary import SquaredExponential, refuse_far_length_sc
 
 _MAX_FREQUENCIES = 96  # beyond, pairs are cheaper even if the kernel on predictions has low rank
 _STEPS_PER_OCTAVE = 3
+_SMALLEST_RANGE = 2.0**-20  # of targets, in length scales; smaller ones need as many
 _FEW_FEATURES = 48  # beyond, pairs are cheaper than matrix products over all of them
 
 
@@ -152,7 +153,8 @@ def _prepare_features(
         high = max(float((loc + 5 * scale).max()), float(y.max()))
     # Ranges that are rounded up to few different ones: other data of the same kind have as many
     # frequencies, and compile nothing anew. The steps suit length scales in powers of two.
-    steps = math.ceil(_STEPS_PER_OCTAVE * math.log2((high - low) * rate))
+    range_ = max((high - low) * rate, _SMALLEST_RANGE)
+    steps = math.ceil(_STEPS_PER_OCTAVE * math.log2(range_))
     width = 2.0 ** (steps / _STEPS_PER_OCTAVE)
     cutoff = np.sqrt(-2 * np.log(np.finfo(predictions.loc.dtype).eps / 4))
     needed = cutoff * (width + cutoff) / (2 * np.pi)
