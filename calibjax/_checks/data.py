@@ -123,8 +123,8 @@ def group_ids(
     """
     groups = integer(name, as_arrays(name, values), f"{kind}s, one for each sample")
     shape(name, groups, (num_samples,), f"({num_samples},), one {kind} for each sample")
-    limit = f"in 0, ..., {num_groups - 1}" if num_groups else "from 0"
     largest = (num_groups or 2**31) - 1
+    limit = f"in 0, ..., {largest if num_groups else '2³¹ - 1'}"
     groups = satisfying_integers(
         name, groups, lambda x: (x >= 0) & (x <= largest), f"{kind}s {limit}"
     )

@@ -258,11 +258,11 @@ def test_example_targets_widen_the_range():
 
 
 WRONG_INDICES = {
-    "negative": (np.arange(-1, N - 1), "numbers from 0"),
+    "negative": (np.arange(-1, N - 1), r"numbers in 0, \.\.\., 2³¹ - 1"),
     "twice": (np.arange(N) // 2, "a number of its own"),
     "too few": (np.arange(N - 1), "one number for each sample"),
     "halves": (np.arange(N) / 2, "integer numbers"),
-    "large": (np.arange(N) + 2**31, "numbers from 0|32 bits"),
+    "large": (np.arange(N) + 2**31, r"numbers in 0, \.\.\., 2³¹ - 1|32 bits"),
 }
 
 
