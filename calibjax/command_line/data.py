@@ -79,7 +79,8 @@ def build(
     num_rows = len(table)
     if skip_missing:
         missing = np.any([table.is_missing(x) for x in choice.inputs], 0)
-        keep = ~(missing | targets.is_missing(choice.target))
+        names = choice.suffixes if choice.task in ("classes", "logits") else ()
+        keep = ~(missing | targets.is_missing(choice.target, names))
         table, targets = table.take(keep), targets.take(keep)
         if not keep.any():
             raise InputError(f"{table.path}: expected rows without missing values, got none")
