@@ -11,6 +11,7 @@ import numpy as np
 from calibjax import _checks, distributions
 from calibjax.command_line.columns import BINARY_CLASSES, FAMILIES, Choice, labels_of_classes
 from calibjax.command_line.tables import InputError, Table, first_refused, listed, shown
+from calibjax.evaluation.data import in_order
 
 # What takes all columns of a row at once; typed as what takes arrays of NumPy, which they do.
 _BATCHES: Mapping[str, Callable[..., Any]] = {
@@ -135,7 +136,7 @@ def _groups(texts: Mapping[str, list[str]]) -> tuple[np.ndarray | None, tuple[st
     columns = {name: np.array(values) for name, values in texts.items()}
     if len(columns) <= 1:
         return next(iter(columns.values()), None), ()
-    different = {name: np.unique(values) for name, values in columns.items()}
+    different = {name: in_order(np.unique(values)) for name, values in columns.items()}
     members = [columns[name][:, None] == different[name] for name in columns]
     names = [f"{name} = {value}" for name, values in different.items() for value in values]
     return np.concatenate(members, 1).astype(float), tuple(names)
