@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from calibjax import distributions
-from calibjax.command_line.tables import InputError, Table, listed
+from calibjax.command_line.tables import InputError, Table, as_integer, listed
 
 TARGETS = ("target", "targets", "label", "labels")
 # Families with scalar parameters, of which a column each is named after a parameter.
@@ -268,7 +268,8 @@ def labels_of_classes(
     """Labels as positions of their columns, integers from 0, [n], and what the file calls them.
 
     Labels are the names of their classes where these are all numbers, as in prob_1, …, prob_10, or
-    where labels are texts; other numbers count the columns from `first`.
+    where labels are texts; other numbers count the columns from `first`. A label that is no name as
+    it is written is compared as an integer: 1.0 is 1, and 1 is 01 where there is no 1.
 
     Args:
         table: the file with the labels.
@@ -279,15 +280,17 @@ def labels_of_classes(
     Raises:
         InputError: if a label is none of the classes.
     """
-    texts = table.texts(target)
+    texts = table.texts(target, classes)
     if tuple(classes) == BINARY_CLASSES:
         texts = [{"false": "0", "true": "1"}.get(x.lower(), x) for x in texts]
-    are_numbers = table.has_only_numbers(target)
+    are_numbers = table.has_only_numbers(target, classes)
     labels = [*classes]
     if first is not None or (are_numbers and not all(x.lstrip("-").isdecimal() for x in classes)):
         labels = [str((first or 0) + i) for i in range(len(classes))]
     order = {name: i for i, name in enumerate(labels)}
-    found = np.array([order.get(x, -1) for x in texts])
+    integers = [as_integer(name) for name in labels]
+    by_integer = {x: i for i, x in enumerate(integers) if integers.count(x) == 1}
+    found = np.array([order.get(x, by_integer.get(as_integer(x), -1)) for x in texts])
     expected = f"one of the labels {listed(labels)}"
     if first is None and are_numbers:
         expected += " (--first-label counts them from another number)"

@@ -11,6 +11,7 @@ import numpy as np
 from calibjax import _checks, distributions
 from calibjax.command_line.columns import BINARY_CLASSES, FAMILIES, Choice, labels_of_classes
 from calibjax.command_line.tables import InputError, Table, first_refused, listed, shown
+from calibjax.evaluation.data import in_order
 
 # What takes all columns of a row at once; typed as what takes arrays of NumPy, which they do.
 _BATCHES: Mapping[str, Callable[..., Any]] = {
@@ -79,7 +80,8 @@ def build(
     num_rows = len(table)
     if skip_missing:
         missing = np.any([table.is_missing(x) for x in choice.inputs], 0)
-        keep = ~(missing | targets.is_missing(choice.target))
+        names = choice.suffixes if choice.task in ("classes", "logits") else ()
+        keep = ~(missing | targets.is_missing(choice.target, names))
         table, targets = table.take(keep), targets.take(keep)
         if not keep.any():
             raise InputError(f"{table.path}: expected rows without missing values, got none")
@@ -134,7 +136,7 @@ def _groups(texts: Mapping[str, list[str]]) -> tuple[np.ndarray | None, tuple[st
     columns = {name: np.array(values) for name, values in texts.items()}
     if len(columns) <= 1:
         return next(iter(columns.values()), None), ()
-    different = {name: np.unique(values) for name, values in columns.items()}
+    different = {name: in_order(np.unique(values)) for name, values in columns.items()}
     members = [columns[name][:, None] == different[name] for name in columns]
     names = [f"{name} = {value}" for name, values in different.items() for value in values]
     return np.concatenate(members, 1).astype(float), tuple(names)

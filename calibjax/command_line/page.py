@@ -9,9 +9,10 @@ from calibjax.evaluation import Entry, Evaluation, Section
 from calibjax.evaluation.table import HEADER, row_of
 
 _READING = (
-    "How to read the tables: behind ± stands the standard error of a value. “If calibrated” is the "
-    "range of the central 95 % of the values that a calibrated model would show with as many "
-    "samples; a value outside speaks against calibration. A p-value is the probability that a "
+    "How to read the tables: the number after ± is the standard error. “If calibrated” is the "
+    "range of 95 % of the values that a calibrated model would show with as many samples; of "
+    "scores and errors that are tested together, the range of all of them in 95 % of the data "
+    "sets. A value outside speaks against calibration. A p-value is the probability that a "
     "calibrated model would show a value that is at least as far off."
 )
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import jax
 
+import calibjax
 from calibjax import _files
 from calibjax.command_line import page, pictures
 from calibjax.command_line.columns import Choice, choose, target_of
@@ -115,7 +116,8 @@ def _facts(
     options: Namespace, choice: Choice, data: Data, unused: Sequence[str], has_names: bool
 ) -> list[tuple[str, str]]:
     """What was read, by name."""
-    facts = [("file", str(options.file)), ("task", choice.task)]
+    version = f"calibjax {calibjax.__version__}"
+    facts = [("computed by", version), ("file", str(options.file)), ("task", choice.task)]
     note = "" if has_names else " (counted, since they have no names)"
     facts.append(("columns of predictions", f"{listed(choice.predictions)}{note}"))
     of_file = f" of {options.labels}" if options.labels is not None else ""

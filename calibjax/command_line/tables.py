@@ -1,7 +1,7 @@
 """Columns of a file, and messages that say where in it something is wrong."""
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -79,14 +79,20 @@ class Table:
             row = int(bad.argmax())
             self.refuse(row, expected, f"column {name}", shown(self.columns[name][row]))
 
-    def is_missing(self, name: str) -> np.ndarray:
-        """Whether there is no value, [n]: NaN, or one of the texts that stand for it."""
+    def is_missing(self, name: str, known: Collection[str] = ()) -> np.ndarray:
+        """Whether there is no value, [n]: NaN, or one of the texts that stand for it.
+
+        Args:
+            name: of the column.
+            known: texts that are values, even if they stand for a missing one elsewhere.
+        """
         values = self.columns[name]
         if values.dtype.kind == "f":
             return np.isnan(values)
         if values.dtype.kind != "O":
             return np.zeros(len(values), bool)
-        return np.array([x is None or x != x or _is_missing_text(x) for x in values], bool)
+        missing = [x is None or x != x or _is_missing_text(x, known) for x in values]
+        return np.array(missing, bool)
 
     def numbers(self, name: str, expected: str = "a finite number") -> np.ndarray:
         """A column of finite numbers, float64 [n].
@@ -106,26 +112,33 @@ class Table:
         self.refuse_where(~np.isfinite(numbers), expected, name)
         return numbers
 
-    def texts(self, name: str) -> list[str]:
-        """A column as texts: numbers without fraction as integers.
+    def texts(self, name: str, known: Collection[str] = ()) -> list[str]:
+        """A column as texts: those of the file as written, other whole numbers as integers.
+
+        Args:
+            name: of the column.
+            known: texts that are values, see `is_missing`.
 
         Raises:
             InputError: if a value is missing.
         """
-        self.refuse_where(self.is_missing(name), "a value", name)
+        self.refuse_where(self.is_missing(name, known), "a value", name)
         return [_text(x) for x in self.columns[name]]
 
-    def has_only_numbers(self, name: str) -> bool:
-        """Whether every value that is not missing is a number."""
+    def has_only_numbers(self, name: str, known: Collection[str] = ()) -> bool:
+        """Whether every value that is not missing, see `is_missing`, is a number."""
         values = self.columns[name]
         if values.dtype.kind != "O":
             return values.dtype.kind in "biuf"
-        present = values[~self.is_missing(name)]
+        present = values[~self.is_missing(name, known)]
         return not np.isnan([_number(x) for x in present]).any()
 
 
-def _is_missing_text(value: object) -> bool:
-    return isinstance(value, str) and value.strip().lower() in MISSING
+def _is_missing_text(value: object, known: Collection[str]) -> bool:
+    if not isinstance(value, str):
+        return False
+    text = value.strip()
+    return text.lower() in MISSING and text not in known
 
 
 def _number(value: Any) -> float:
@@ -138,12 +151,17 @@ def _number(value: Any) -> float:
 
 def _text(value: Any) -> str:
     if isinstance(value, str):
-        text, number = value.strip(), _number(value)
-        is_whole = number.is_integer() and abs(number) < 2**53
-        return str(int(number)) if is_whole else text
+        return value.strip()
     value = value.item() if isinstance(value, np.generic) else value
     is_whole = isinstance(value, float) and value.is_integer()
     return str(int(value)) if is_whole else str(value)
+
+
+def as_integer(text: str) -> str:
+    """A text that is a whole number, such as 01 or 1.0, as an integer; any other as it is."""
+    number = _number(text)
+    is_whole = number.is_integer() and abs(number) < 2**53
+    return str(int(number)) if is_whole else text
 
 
 def first_refused(check: Callable[[np.ndarray], object], values: np.ndarray) -> int | None:

@@ -144,7 +144,11 @@ def _described(data: Data) -> str:
     task = _TASKS[data.task].format(size=size)
     described = f"{data.size} predictions, {type(predictions).__name__}: {task}"
     if data.memberships is not None:
-        described += f", {len(data.group_names)} groups"
+        described += f", {_counted(len(data.group_names), 'group')}"
     if data.features is not None:
-        described += f", {data.features.shape[1]} features"
+        described += f", {_counted(data.features.shape[1], 'feature')}"
     return f"{described}."
+
+
+def _counted(number: int, what: str) -> str:
+    return f"{number} {what}" + "s" * (number != 1)

@@ -115,7 +115,7 @@ def _mean_errors(data: Data) -> tuple[Section, dict[str, Any], CalibrationTestRe
     findings = {
         "top_label": MeanError("top label", confidence.value, accuracy, pvalue),
         "classes": tuple(errors),
-        "detectable": detectable(test)[m],
+        "detectable": lambda level: float(detectable(test, level)[m]),
     }
     return Section("Frequencies", tuple(entries), remark), findings, test
 

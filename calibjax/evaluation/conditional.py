@@ -74,12 +74,15 @@ def errors_in_groups(data: Data) -> Part:
             entry, p = mean_error(f"{words}, {group}", call, test, (g, *place), own, members[:, g])
             entries.append(entry)
             errors.append(GroupError(group, kind, name, entry.value, p))
-    remark = "Mean errors of the members. p-values are exact and adjusted for all groups and errors"
-    section = Section("Groups", tuple(entries), f"{remark}.")
+    remark = (
+        "Mean errors of the samples in each group. Exact p-values, adjusted for all groups and "
+    )
+    section = Section("Groups", tuple(entries), f"{remark}errors.")
     caption = "Errors of the groups, observed minus predicted, with standard errors; frames mark "
     caption += "those with an adjusted p-value of at most 5 %."
-    draw = functools.partial(plotting.group_errors, groups=data.group_names)
-    panel = Panel("errors in groups", caption, draw, test)
+    names, shown = _drawn(data, test)
+    draw = functools.partial(plotting.group_errors, groups=data.group_names, residuals=names)
+    panel = Panel("errors in groups", caption, draw, shown)
     return Part((section,), {"groups": tuple(errors)}, tests={"groups": test}, panels=(panel,))
 
 
@@ -104,6 +107,24 @@ def _residuals(data: Data) -> _Residuals | None:
     else:
         places = {("bias", f"coordinate {i}"): (i,) for i in range(targets.shape[1])}
     return _Residuals(predictions, targets, arguments, places)
+
+
+def _drawn(
+    data: Data, test: CalibrationTestResult
+) -> tuple[list[str] | None, CalibrationTestResult]:
+    """Names of the errors that are drawn, and the test of these; of two classes only class 1."""
+    if not data.is_of_classes:
+        return None, test
+    number = data.predictions.class_probs.shape[1]
+    names = [*(f"class {c}" for c in range(number)), "accuracy - confidence"]
+    if number > 2:
+        return names, test
+    arrays = test.estimate, test.adjusted_pvalue, test.null_samples
+    estimate, adjusted, null = (values[..., 1:] for values in arrays)
+    shown = dataclasses.replace(
+        test, estimate=estimate, adjusted_pvalue=adjusted, null_samples=null
+    )
+    return names[1:], shown
 
 
 def errors_given_features(data: Data, chosen: Choice | None) -> Part:

@@ -148,8 +148,17 @@ def checked_groups(groups: Any, num_samples: int) -> tuple[jax.Array, tuple[str,
             f"groups: expected integers or strings, the group of each sample, got {given.dtype}; "
             "numbers that vary continuously have to be cut into intervals"
         )
-    names = np.unique(given)
+    names = in_order(np.unique(given))
     return jnp.asarray(given[:, None] == names), tuple(f"group {name}" for name in names)
+
+
+def in_order(names: np.ndarray) -> np.ndarray:
+    """Different names of groups: by size if all are integers or texts of integers, [G]."""
+    try:
+        sizes = [int(name) for name in names.tolist()]
+    except (TypeError, ValueError):  # there are other texts
+        return names
+    return names[np.argsort(sizes, kind="stable")]
 
 
 def _scaled(features: Any, num_samples: int) -> jax.Array:

@@ -1,8 +1,14 @@
 """The numbers that the sentences of a report are made of."""
 
 import dataclasses
+from collections.abc import Callable
 
 from calibjax.evaluation.record import Entry
+
+IDLE = (
+    "No temperature changes these predictions: they are all 0 or 1, give all classes the same "
+    "probability, or are ensembles whose members agree."
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -70,6 +76,7 @@ class Findings:
         pvalue: of the exact test of all errors together.
         component: the loudest component of that test, see `SKCEComponents`.
         spread_score: the score of its spread; positive if targets scatter more than predicted.
+        spread_pvalue: of this score, adjusted for all components and kernels of that test.
         top_label: mean confidence and accuracy.
         classes: frequencies of the classes.
         bias: means of the targets, or of their coordinates.
@@ -86,8 +93,10 @@ class Findings:
         temperature: with its interval.
         gain: of held-out predictions by the temperature.
         gain_unit: of which score.
+        is_idle: whether no temperature changes the predictions.
         factor: by which the temperature multiplies standard deviations.
-        detectable: mean error that would have been found with a probability of about 80 %.
+        detectable: of a level, the mean error that a test at this level would have found with a
+            probability of about 80 %.
     """
 
     task: str
@@ -95,6 +104,7 @@ class Findings:
     pvalue: float | None = None
     component: str = ""
     spread_score: float = 0.0
+    spread_pvalue: float | None = None
     top_label: MeanError | None = None
     classes: tuple[MeanError, ...] = ()
     bias: tuple[MeanError, ...] = ()
@@ -110,5 +120,6 @@ class Findings:
     temperature: Entry | None = None
     gain: Entry | None = None
     gain_unit: str = ""
+    is_idle: bool = False
     factor: Entry | None = None
-    detectable: float | None = None
+    detectable: Callable[[float], float] | None = None

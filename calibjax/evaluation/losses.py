@@ -10,9 +10,12 @@ import numpy as np
 from calibjax import recalibration, scores
 from calibjax.distributions import MonteCarlo, Quantiles
 from calibjax.evaluation.data import Data, Part, measured
+from calibjax.evaluation.findings import IDLE
 from calibjax.evaluation.record import Entry, Section
 from calibjax.evaluation.temperature import temperature_gain, temperature_interval
 
+_ROUNDING = 1e-6  # of losses
+_TITLE = "What recalibration would gain"
 # Functions of calibjax.scores by the name of what they compute.
 _SCORES = {
     "negative log-likelihood": "negative_log_likelihood",
@@ -21,6 +24,12 @@ _SCORES = {
     "pinball loss": "pinball_loss",
     "accuracy": "accuracy",
     "mean squared error": "mean_squared_error",
+}
+_UNITS = {
+    "negative log-likelihood": "The negative log-likelihood is in nats.",
+    "CRPS": "The CRPS is in the unit of the targets.",
+    "pinball loss": "The pinball loss is in the unit of the targets.",
+    "mean squared error": "The mean squared error is in the squared unit of the targets.",
 }
 
 
@@ -48,8 +57,12 @@ def proper_scores(data: Data) -> Part:
         + ", except for the accuracy" * data.is_of_classes
         + ". A proper score mixes calibration with "
     )
-    remark += "sharpness: a better score alone does not mean better calibration. The negative "
-    remark += "log-likelihood is in nats."
+    remark += "sharpness: a better score alone does not mean better calibration."
+    shown = {entry.name for entry in entries}
+    remark += "".join(f" {words}" for name, words in _UNITS.items() if name in shown)
+    if data.task == "binary":
+        remark += " The Brier score sums the squared errors of both classes: it is twice that of "
+        remark += "the probability of label 1 alone, as in sklearn.metrics.brier_score_loss."
     return Part((Section("Scores", tuple(entries), remark),) if entries else ())
 
 
@@ -91,21 +104,32 @@ def temperature(data: Data) -> Part:
             lambda: temperature_interval(inner, data.targets, loss=loss),
         )
     if not np.isfinite(value.value):
-        return Part((Section("What recalibration would win", (value,)),))
+        return Part((Section(_TITLE, (), f"The temperature {value.note or 'is not finite'}."),))
     gain = measured(
         f"held-out gain in {name}",
         f"evaluation.temperature_gain(jax.random.fold_in(key, 2), predictions, targets{option})",
         lambda: temperature_gain(data.at(2), inner, data.targets, loss=loss),
     )
+    if _is_idle(value, gain):
+        return Part((Section(_TITLE, (), IDLE),), {"is_idle": True})
     entries, findings = [value, gain], {"temperature": value, "gain": gain, "gain_unit": name}
     if not data.is_of_classes:
         factor = _factor(value, inner)
         entries += [] if factor is None else [factor]
         findings["factor"] = factor
-    remark = "All predictions p become q ∝ p^(1/T) with one temperature T, see "
-    remark += "recalibration.tempered: above one they become less sure. The gain is that of "
-    remark += "predictions that T was not fitted to (five folds)."
-    return Part((Section("What recalibration would win", tuple(entries), remark),), findings)
+    remark = "All predictions p become q ∝ p^(1/T)"
+    if data.task == "ensembles":
+        remark = "The deviations of all members from their mean are multiplied by √T"
+    remark += " with one temperature T, see recalibration.tempered: above one they become less "
+    remark += "sure. The gain is that of predictions that T was not fitted to (five folds)."
+    return Part((Section(_TITLE, tuple(entries), remark),), findings)
+
+
+def _is_idle(temperature: Entry, gain: Entry) -> bool:
+    """Whether no temperature changes the loss, up to rounding."""
+    ends = [gain.value, gain.low, gain.high]
+    is_certain = temperature.low is not None and np.isfinite(temperature.low)
+    return not is_certain and all(x is not None and abs(x) < _ROUNDING for x in ends)
 
 
 def _loss(data: Data) -> tuple[str, Callable[..., Any]] | None:

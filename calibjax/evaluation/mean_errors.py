@@ -37,25 +37,41 @@ def mean_error(
         members: weights of the samples in the group, [n].
 
     Returns:
-        The entry, with a 95 % interval from the observed scatter, and the p-value.
+        The entry, with a 95 % interval from the observed scatter if there is any, and the p-value.
     """
     value, pvalue = float(test.estimate[place]), float(test.adjusted_pvalue[place])
     chance = reached(test.null_samples[(slice(None), *place)])
     weights = np.asarray(members, float)
     weights = weights / np.abs(weights).sum()
-    scatter = np.square(weights * (np.asarray(residuals, float) - value))
-    error = math.sqrt(scatter.sum())
+    error = _standard_error(weights, np.asarray(residuals, float), value)
+    reach = None if error == 0 else 1.96 * error
     entry = Entry(
         name,
         value,
-        low=value - 1.96 * error,
-        high=value + 1.96 * error,
+        low=None if reach is None else value - reach,
+        high=None if reach is None else value + reach,
         by_chance=(-chance, chance),
         pvalue=pvalue,
         function=f"{call}.estimate[{', '.join(map(str, place))}]",
     )
     observed = _two_sided(value, error) * np.size(test.estimate)
     return entry, min(1.0, max(pvalue, observed))
+
+
+def _standard_error(weights: np.ndarray, residuals: np.ndarray, mean: float) -> float:
+    """That of a weighted mean, zero where the residuals do not scatter; of equal weights sd / √n.
+
+    Args:
+        weights: whose absolute values sum to one, [n].
+        residuals: [n].
+        mean: theirs.
+    """
+    squares = float(np.sum(weights**2))
+    scatter = np.square(weights * (residuals - mean))
+    rounding = 1e-6 * np.abs(weights * residuals).max()
+    if squares > 1 - 1e-6 or math.sqrt(scatter.max()) <= rounding:
+        return 0.0
+    return math.sqrt(scatter.sum() / (1 - squares))  # n / (n - 1) of equal weights
 
 
 def _two_sided(value: float, error: float) -> float:
@@ -65,13 +81,16 @@ def _two_sided(value: float, error: float) -> float:
     return math.erfc(abs(value) / error / math.sqrt(2))
 
 
-def detectable(test: CalibrationTestResult) -> np.ndarray:
+def detectable(test: CalibrationTestResult, level: float) -> np.ndarray:
     """Errors of the first group, [k] or (), that the test finds with a probability of about 80 %.
 
-    Its critical value, in standard errors of each entry, is that of the largest of all entries at
-    level 1 %, which is below 5 % after adjustment for up to five tests.
+    Its critical value, in standard errors of each entry, is that of the largest of all entries.
+
+    Args:
+        test: of group 0 alone, or of it and others.
+        level: of the test.
     """
     null = np.asarray(test.null_samples, float)
     errors = np.sqrt(np.mean(null**2, 0))
     largest: Any = np.max(null / np.where(errors > 0, errors, 1), tuple(range(1, null.ndim)))
-    return (np.quantile(largest, 0.99) + _POWER) * errors[0]
+    return (np.quantile(largest, 1 - level) + _POWER) * errors[0]

@@ -18,6 +18,7 @@ from calibjax.hypothesis_tests import CalibrationTestResult
 from calibjax.hypothesis_tests.groups import mean_residual
 
 LEVELS = (0.025, 0.05, 0.25, 0.5, 0.75, 0.95, 0.975)
+_NUM_REDRAWS = 999
 
 
 def residual_spread(predictions: Any, targets: ArrayLike) -> jax.Array:
@@ -106,7 +107,8 @@ def _bias(data: Data) -> Part:
         entries.append(entry)
         predicted = float(jnp.mean(means if is_scalar else means[:, i]))
         errors.append(MeanError(coordinate, predicted, predicted + entry.value, p))
-    findings = {"bias": tuple(errors), "detectable": float(detectable(test).max())}
+    findings: dict[str, Any] = {"bias": tuple(errors)}
+    findings["detectable"] = lambda level: float(detectable(test, level).max())
     if means.ndim == 1 and hasattr(predictions, "variance"):
         deviation = jnp.median(jnp.sqrt(jax.vmap(lambda p: p.variance())(predictions)))
         findings["deviation"] = float(deviation) if jnp.isfinite(deviation) else None
@@ -122,7 +124,7 @@ def _spread(data: Data) -> Part:
     if not bool(jnp.isfinite(value) & (value > 0)):  # there are distributions without a variance
         return Part()
     test = hypothesis_tests.exact_test(
-        data.at(4), _distance_from_one, data.predictions, data.targets, num_samples=999
+        data.at(4), _distance_from_one, data.predictions, data.targets, num_samples=_NUM_REDRAWS
     )
     chance = jnp.exp(reached(test.null_samples))
     entry = Entry(
@@ -158,7 +160,8 @@ def _coverage(data: Data) -> Part:
             call = f"estimators.{function}_coverage({place}, result.arrays['pit'], "
             call += f"levels=jnp.array([{nominal:.6g}])).coverage[0]"
             if data.task == "quantiles":
-                call = f"hypothesis_tests.coverage_test({place}, predictions, targets)"
+                call = f"hypothesis_tests.coverage_test({place}, predictions, targets, "
+                call += f"num_samples={_NUM_REDRAWS})"
                 call = f"{nominal:.6g} + {call}.estimate['{kind}'][{i}]"
             entry = Entry(
                 f"coverage of the {words.format(f'{100 * nominal:.4g}')}",
@@ -168,7 +171,11 @@ def _coverage(data: Data) -> Part:
                 function=call,
             )
             entries.append(entry)
-    remark = "Coverage is that of the PIT values in result.arrays['pit'] (estimators.pit_values); "
+    remark = "Coverage is that of the "
+    if data.task == "quantiles":
+        remark += "predicted quantiles; "
+    else:
+        remark += "PIT values in result.arrays['pit'] (estimators.pit_values); "
     remark += "its p-values are exact and adjusted for all levels (hypothesis_tests.coverage_test)."
     findings = _coverages(levels, entries)
     return Part((Section("", tuple(entries), remark),), findings, tests={"coverage": test})
@@ -201,12 +208,16 @@ def _coverages(levels: np.ndarray, entries: list[Entry]) -> dict[str, Any]:
 def _coverage_test(data: Data) -> tuple[CalibrationTestResult, np.ndarray]:
     """The test of the coverage and its levels, those of the predictions if they have some."""
     if isinstance(data.predictions, Quantiles):
-        test = hypothesis_tests.coverage_test(data.at(6), data.predictions, data.targets)
+        test = hypothesis_tests.coverage_test(
+            data.at(6), data.predictions, data.targets, num_samples=_NUM_REDRAWS
+        )
         return test, _levels_of(data.predictions)
     assert data.pit is not None, "by the caller"
     levels = jnp.asarray(LEVELS, data.pit.dtype)
     values = jnp.broadcast_to(levels, (data.size, levels.size))
-    test = hypothesis_tests.coverage_test(data.at(6), Quantiles(levels, values), data.pit)
+    test = hypothesis_tests.coverage_test(
+        data.at(6), Quantiles(levels, values), data.pit, num_samples=_NUM_REDRAWS
+    )
     return test, np.asarray(LEVELS)
 
 

@@ -1,10 +1,12 @@
 """Is the model calibrated: kernels, the exact test of all errors together, and the SKCE."""
 
 import dataclasses
+import math
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from calibjax import distributions, estimators, hypothesis_tests, plotting
 from calibjax.distributions import MonteCarlo, Samples
@@ -152,10 +154,17 @@ def overall(data: Data, chosen: Choice) -> Part:
         "pvalue": first.value,
         "component": components.loudest,
         "spread_score": float(components.spread.score),
+        "spread_pvalue": _of_score(test, float(components.spread.score)),
     }
     section = Section("Is the model calibrated?", (*entries, *skce), remark)
     panel = _null_panel(test)
     return Part((section,), findings, chosen.family, others, {"calibration": test}, panel)
+
+
+def _of_score(test: CalibrationTestResult, score: float) -> float:
+    """p-value of one score, adjusted for all, of which the statistic is the largest."""
+    draws = np.asarray(test.null_samples, float)
+    return float((1 + np.sum(draws >= abs(score) * (1 - 1e-6))) / (1 + draws.size))
 
 
 def _many(test: CalibrationTestResult) -> bool:
@@ -177,7 +186,7 @@ def _tested(
         assert test.components is not None, "of a family"
         components = test.components.of_kernel(test.components.loudest_kernel)
         how = f"The p-value is that of the largest statistic of {len(kernels)} kernels; the scores "
-        how += f"are those of the loudest, “{test.components.loudest_kernel}”. "
+        how += f"are those of the kernel with the largest one, “{test.components.loudest_kernel}”. "
     else:
         kernel, how = low_rank(data, chosen.kernel, chosen.predictions)
         others = {"exact test": kernel}
@@ -214,8 +223,10 @@ def _skce_entries(data: Data, chosen: Choice, test: CalibrationTestResult) -> li
     for view, name in names.items():
         lens = lenses.get(view)
         entries.append(_skce_interval(data, chosen, view, name, lens))
-        adjusted = _adjusted(test, view)
-        entries[-1] = dataclasses.replace(entries[-1], pvalue=adjusted)
+        adjusted, entry = _adjusted(test, view), entries[-1]
+        if adjusted is not None and math.isfinite(entry.value):
+            note = f"p is the smallest of all kernels of this row; {entry.note}"
+            entries[-1] = dataclasses.replace(entry, pvalue=adjusted, note=note)
     return entries
 
 

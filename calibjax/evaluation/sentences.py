@@ -7,8 +7,8 @@ probability of any such sentence is at most 5 %.
 
 import dataclasses
 
-from calibjax.evaluation.findings import Coverage, Findings, GroupError, MeanError
-from calibjax.evaluation.record import Entry
+from calibjax.evaluation.findings import IDLE, Coverage, Findings, GroupError, MeanError
+from calibjax.evaluation.wording import ends_of, p_is, percent, points, with_interval
 
 LEVEL = 0.05
 _SHOWN = 5  # classes, or groups, that are named
@@ -28,7 +28,7 @@ def sentences(findings: Findings) -> list[str]:
     tests = _tests(findings)
     adjusted = _adjusted(findings, len(tests))
     found = [name for name, p in _tests(adjusted).items() if p <= LEVEL]
-    told = [_verdict(adjusted, found)]
+    told = [_verdict(adjusted, found, tests)]
     if found:
         told += _direction(adjusted, found)
         told += _classes(adjusted) + _biases(adjusted)
@@ -36,10 +36,16 @@ def sentences(findings: Findings) -> list[str]:
         told += _repair(adjusted)
     told += _groups(adjusted) + _features(adjusted, found)
     if not found:
-        told += _missed(adjusted)
+        told += _missed(adjusted, LEVEL / max(1, len(tests)))
     if len(tests) > 1:
         told.append(
             f"All p-values are adjusted for the {len(tests)} tests that these sentences rest on."
+        )
+    means = (*findings.classes, *findings.bias, *findings.groups)
+    if found and means:
+        told.append(
+            "Sentences on a mean error, such as that of one class or group, also require "
+            "significance given the observed scatter; their p is the larger of the two."
         )
     return told
 
@@ -77,11 +83,12 @@ def _adjusted(findings: Findings, number: int) -> Findings:
         if (value := getattr(findings, name)) is not None
     }
     many = {n: each(getattr(findings, n)) for n in ("classes", "bias", "coverage", "groups")}
-    plain = {n: scaled(getattr(findings, n)) for n in ("pvalue", "features", "local")}
+    names = ("pvalue", "spread_pvalue", "features", "local")
+    plain = {n: scaled(getattr(findings, n)) for n in names}
     return dataclasses.replace(findings, **one, **many, **plain)
 
 
-def _verdict(findings: Findings, found: list[str]) -> str:
+def _verdict(findings: Findings, found: list[str], unadjusted: dict[str, float]) -> str:
     """Whether there is anything wrong."""
     tests, size = _tests(findings), f"{findings.num_samples} predictions"
     if not tests:
@@ -90,13 +97,19 @@ def _verdict(findings: Findings, found: list[str]) -> str:
         first = next(iter(tests))
         return (
             f"No miscalibration was found in {size}: the exact test of {_TESTS[first]} gives "
-            f"{_p(tests[first])}" + (", and no other test rejects." if len(tests) > 1 else ".")
+            f"{p_is(unadjusted[first])}"
+            + (
+                f" before and {p_is(tests[first])} after adjustment for {len(tests)} tests, and no "
+                "other test rejects."
+                if len(tests) > 1
+                else "."
+            )
         )
     first = found[0]
     verdict = f"The model is not calibrated: the exact test of {_TESTS[first]} rejects calibration "
-    verdict += f"on {size} ({_p(tests[first])})"
+    verdict += f"on {size} ({p_is(tests[first])})"
     if first != "all" and "all" in tests:
-        verdict += f", although that of {_TESTS['all']} does not ({_p(tests['all'])})"
+        verdict += f", although that of {_TESTS['all']} does not ({p_is(tests['all'])})"
     return verdict + "."
 
 
@@ -106,25 +119,36 @@ def _direction(findings: Findings, found: list[str]) -> list[str]:
         return _width(findings)
     top, temperature = findings.top_label, findings.temperature
     if top is not None and top.pvalue <= LEVEL:
-        numbers = f"its mean confidence is {_percent(top.predicted)}, "
+        numbers = f"its mean confidence is {percent(top.predicted)}, "
         if top.observed < top.predicted:
-            numbers += f"but it is right in only {_percent(top.observed)} of the cases"
-            return [f"It is too sure of itself: {numbers} ({_p(top.pvalue)})."]
-        numbers += f"while it is right in {_percent(top.observed)} of the cases"
-        return [f"It is not sure enough: {numbers} ({_p(top.pvalue)})."]
+            numbers += f"but it is right in only {percent(top.observed)} of the cases"
+            return [f"It is too sure of itself: {numbers} ({p_is(top.pvalue)})."]
+        numbers += f"while it is right in {percent(top.observed)} of the cases"
+        return [f"It is not sure enough: {numbers} ({p_is(top.pvalue)})."]
     if "all" not in found:
         return []
-    if temperature is not None and temperature.low is not None and temperature.high is not None:
-        if findings.spread_score > 0 and temperature.low > 1:
-            return ["It is too sure of itself: the labels scatter more than predicted."]
-        if findings.spread_score < 0 and temperature.high < 1:
-            return ["It is not sure enough: the labels scatter less than predicted."]
+    if ends := ends_of(temperature):
+        if findings.spread_score > 0 and ends[0] > 1:
+            return [_hint(findings, "too sure of itself", "more", "above", ends)]
+        if findings.spread_score < 0 and ends[1] < 1:
+            return [_hint(findings, "not sure enough", "less", "below", ends)]
     if findings.component != "spread":
-        return [
-            "Predictions that resemble each other are off in the same way, although no difference "
-            "between confidence and accuracy was found on average."
-        ]
+        told = "Predictions that resemble each other are off in the same way"
+        if findings.task == "classification" and all(c.pvalue > LEVEL for c in findings.classes):
+            told += ", although no difference between confidence and accuracy was found on average"
+        return [f"{told}."]
     return []
+
+
+def _hint(
+    findings: Findings, verdict: str, scatter: str, place: str, ends: tuple[float, float]
+) -> str:
+    """What the temperature says of the confidence, and whether the exact test agrees."""
+    p = findings.spread_pvalue
+    if p is not None and p <= LEVEL:
+        return f"It is {verdict}: the labels scatter {scatter} than predicted ({p_is(p)})."
+    interval = f"95 % interval {ends[0]:.2f} to {ends[1]:.2f}"
+    return f"The best temperature is {place} 1 ({interval}), which hints that it is {verdict}."
 
 
 def _width(findings: Findings) -> list[str]:
@@ -137,16 +161,16 @@ def _width(findings: Findings) -> list[str]:
         told.append(
             f"The predicted distributions are {word}: the targets scatter {only}"
             f"{spread.value:.2f} times as much around their predicted means as they should "
-            f"({_p(spread.pvalue)})."
+            f"({p_is(spread.pvalue)})."
         )
     if widest is None or widest.pvalue > LEVEL:
         return told
-    word, share = "", f"{_percent(widest.observed)} of the targets ({_p(widest.pvalue)})"
+    word, share = "", f"{percent(widest.observed)} of the targets ({p_is(widest.pvalue)})"
     if spread is None and widest.below > 0 and widest.above > 0:
         word = "The predicted distributions are too narrow: "
     elif spread is None and widest.below < 0 and widest.above < 0:
         word = "The predicted distributions are too wide: "
-    text = f"the central {_percent(widest.nominal)} intervals contain {share}."
+    text = f"the central {percent(widest.nominal)} intervals contain {share}."
     return [*told, word + text if word else text[0].upper() + text[1:]]
 
 
@@ -163,8 +187,8 @@ def _classes(findings: Findings) -> list[str]:
         word = "overestimated" if c.predicted > c.observed else "underestimated"
         told.append(
             f"{c.name[0].upper()}{c.name[1:]} is {word}: its predicted probability is "
-            f"{_percent(c.predicted)} on average, its frequency {_percent(c.observed)} "
-            f"({_p(c.pvalue)})."
+            f"{percent(c.predicted)} on average, its frequency {percent(c.observed)} "
+            f"({p_is(c.pvalue)})."
         )
     return told + _others(len(wrong), "classes are wrong on average")
 
@@ -180,13 +204,13 @@ def _biases(findings: Findings) -> list[str]:
             size += f", or {abs(error) / findings.deviation:.2g} predicted standard deviations"
         what = f"The targets{f' in {b.name}' if b.name else ''}"
         word = "higher" if error > 0 else "lower"
-        told.append(f"{what} are {word} than predicted, by {size} ({_p(b.pvalue)}).")
+        told.append(f"{what} are {word} than predicted, by {size} ({p_is(b.pvalue)}).")
     median = findings.median
     if not findings.bias and median is not None and median.pvalue <= LEVEL:
         word = "higher" if median.observed < median.predicted else "lower"
         told.append(
-            f"The targets tend to be {word} than predicted: {_percent(median.observed)} of them "
-            f"are at most the predicted median ({_p(median.pvalue)})."
+            f"The targets tend to be {word} than predicted: {percent(median.observed)} of them "
+            f"are at most the predicted median ({p_is(median.pvalue)})."
         )
     return told + _others(len(wrong), "coordinates are biased")
 
@@ -211,21 +235,27 @@ def _amount(findings: Findings) -> list[str]:
 
 def _repair(findings: Findings) -> list[str]:
     """The temperature, and what it wins."""
+    if findings.is_idle:
+        return [IDLE]
     temperature, gain = findings.temperature, findings.gain
-    if temperature is None or gain is None or gain.low is None or gain.high is None:
+    held_out = ends_of(gain)
+    if temperature is None or gain is None or held_out is None:
         return []
-    best = f"The best temperature is {_with_interval(temperature.value, temperature)}"
+    best = f"The best temperature is {with_interval(temperature.value, temperature)}"
     factor = findings.factor
     if factor is not None:
         best += ", which multiplies the predicted standard deviations by "
-        best += _with_interval(factor.value, factor)
-    low, high = temperature.low, temperature.high
-    interval = f"95 % interval {gain.low:.2g} to {gain.high:.2g}"
-    if gain.low > 0:
+        best += with_interval(factor.value, factor)
+    ends = ends_of(temperature)
+    interval = f"95 % interval {held_out[0]:.2g} to {held_out[1]:.2g}"
+    if held_out[0] > 0:
         won = f"it lowers the {_score(findings)} by {gain.value:.2g} ({interval})"
         return [f"{best}. On held-out data {won}."]
-    if gain.high < 0 or (low is not None and high is not None and low <= 1 <= high):
-        return [f"{best}: rescaling does not repair these errors."]
+    if held_out[1] < 0 or (ends is not None and ends[0] <= 1 <= ends[1]):
+        told = f"{best}: rescaling does not repair these errors."
+        if findings.task in ("classification", "binary"):
+            told += " PlattScaling or IsotonicRegression of calibjax.recalibration may."
+        return [told]
     unclear = f"lowers the {_score(findings)} is not clear from so few samples (by {gain.value:.2g}"
     return [f"{best}; whether it {unclear}, {interval})."]
 
@@ -233,12 +263,6 @@ def _repair(findings: Findings) -> list[str]:
 def _score(findings: Findings) -> str:
     name, _, unit = findings.gain_unit.partition(", ")
     return f"{name} ({unit} per sample)" if unit else name
-
-
-def _with_interval(value: float, entry: Entry) -> str:
-    if entry.low is None or entry.high is None:
-        return f"{value:.2f}"
-    return f"{value:.2f} (95 % interval {entry.low:.2f} to {entry.high:.2f})"
 
 
 def _groups(findings: Findings) -> list[str]:
@@ -249,29 +273,29 @@ def _groups(findings: Findings) -> list[str]:
     number = len({g.group for g in findings.groups})
     if not wrong:
         smallest = min(g.pvalue for g in findings.groups)
-        return [f"In none of the {number} groups was an error found (smallest {_p(smallest)})."]
+        return [f"In none of the {number} groups was an error found (smallest {p_is(smallest)})."]
     return [_group(g) for g in wrong[:_SHOWN]] + _others(len(wrong), "errors of groups were found")
 
 
 def _group(g: GroupError) -> str:
     more = g.error > 0
-    p = _p(g.pvalue)
+    p = p_is(g.pvalue)
     if g.kind == "confidence":
         word = "is not sure enough" if more else "is too sure of itself"
         place = "above" if more else "below"
         return (
-            f"In {g.group} the model {word}: its accuracy is {_points(g.error)} {place} its mean "
+            f"In {g.group} the model {word}: its accuracy is {points(g.error)} {place} its mean "
             f"confidence ({p})."
         )
     if g.kind == "class":
         word = "underestimated" if more else "overestimated"
-        return f"In {g.group} {g.name} is {word} by {_points(g.error)} on average ({p})."
+        return f"In {g.group} {g.name} is {word} by {points(g.error)} on average ({p})."
     word = "higher" if more else "lower"
     what = f"the targets{f' in {g.name}' if g.name else ''}"
     if g.kind == "PIT":
         return (
             f"In {g.group} {what} tend to be {word} than predicted: their mean rank within the "
-            f"predicted distributions is {_percent(0.5 + g.error)} instead of 50 % ({p})."
+            f"predicted distributions is {percent(0.5 + g.error)} instead of 50 % ({p})."
         )
     return f"In {g.group} {what} are {word} than predicted, by {abs(g.error):.3g} on average ({p})."
 
@@ -285,38 +309,37 @@ def _features(findings: Findings, found: list[str]) -> list[str]:
     if findings.features <= LEVEL and low is not None and low > 0:
         told.append(
             "Samples with similar features are off in the same way: given the features, the "
-            f"predictions are wrong ({_p(findings.features)})."
+            f"predictions are wrong ({p_is(findings.features)})."
         )
     elif findings.features <= LEVEL and not {"all", "means", "spread"} & set(found):
-        told.append(f"Given the features, the predictions are wrong ({_p(findings.features)}).")
+        told.append(f"Given the features, the predictions are wrong ({p_is(findings.features)}).")
     is_local = findings.local is not None and findings.local <= LEVEL
     if is_local and not {"all", "means"} & set(found):
         told.append(
             "There are regions of the features in which the confidence is wrong "
-            f"({_p(findings.local or 0.0)})."
+            f"({p_is(findings.local or 0.0)})."
         )
     if told or findings.features <= LEVEL:
         return told
-    return [f"No error that depends on the features was found ({_p(findings.features)})."]
+    return [f"No error that depends on the features was found ({p_is(findings.features)})."]
 
 
-def _missed(findings: Findings) -> list[str]:
+def _missed(findings: Findings, level: float) -> list[str]:
     """How large an error would probably have been found, and what else is not excluded."""
     told = []
     if findings.detectable is not None:
+        error = findings.detectable(level)
         if findings.top_label is not None:
-            what = f"A difference of {_points(findings.detectable)} between accuracy and confidence"
+            what = f"A difference of {points(error)} between accuracy and confidence"
         else:
-            what = f"A bias of {findings.detectable:.3g}"
+            what = f"A bias of {error:.3g}"
             if findings.deviation is not None:
-                relative = findings.detectable / findings.deviation
+                relative = error / findings.deviation
                 what += f", or {relative:.2g} predicted standard deviations,"
         told.append(f"{what} would have been found with a probability of about 80 %.")
-    temperature = findings.temperature
-    if temperature is not None and temperature.low is not None and temperature.high is not None:
+    if ends := ends_of(findings.temperature):
         told.append(
-            f"The best temperature lies between {temperature.low:.2f} and {temperature.high:.2f} "
-            "(95 % interval)."
+            f"The best temperature lies between {ends[0]:.2f} and {ends[1]:.2f} (95 % interval)."
         )
     return ["This does not show that the model is calibrated.", *told]
 
@@ -327,15 +350,3 @@ def _largest_first(m: MeanError) -> tuple[float, float]:
 
 def _largest_error_first(g: GroupError) -> tuple[float, float]:
     return g.pvalue, -abs(g.error)
-
-
-def _p(value: float) -> str:
-    return f"p = {value:.2g}"
-
-
-def _percent(share: float) -> str:
-    return f"{100 * share:.1f} %".replace(".0 %", " %")
-
-
-def _points(difference: float) -> str:
-    return f"{abs(100 * difference):.1f} percentage points"

@@ -10,6 +10,7 @@ import jax
 import numpy as np
 import pytest
 
+import calibjax
 from calibjax import _extras, command_line
 from calibjax.command_line import load, main, program
 from tests.command_line.examples import EVALUATION
@@ -82,6 +83,7 @@ def test_json(file, calls, capsys):
     assert main([str(file), "--json", "--seed", "7"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert found.pop("input") == {
+        "computed by": f"calibjax {calibjax.__version__}",
         "file": str(file),
         "task": "classes",
         "columns of predictions": "prob_0, prob_1",

@@ -113,6 +113,40 @@ def test_labels_that_are_names(loaded):
     np.testing.assert_array_equal(data.targets, LABELS)
 
 
+@pytest.mark.parametrize(
+    ("names", "labels", "expected"),
+    [
+        (["01", "02"], ["01", "02", "1", "2.0"], [0, 1, 0, 1]),
+        (["1", "01"], ["01", "1"], [1, 0]),  # both as they are written
+        (["1", "2"], ["1.0", "02"], [0, 1]),
+        (["none", "tumour"], ["none", "tumour"], [0, 1]),  # "none" is not missing here
+    ],
+)
+def test_labels_as_they_are_written(names, labels, expected, loaded):
+    rows = "".join(f"0.5,0.5,{label}\n" for label in labels)
+    content = f"prob_{names[0]},prob_{names[1]},label\n{rows}"
+    for options in ([], ["--skip-missing"]):
+        data = loaded(".csv", content, *options)
+        assert data.targets.tolist() == expected
+        assert data.classes == tuple(names)
+
+
+def test_label_that_may_be_one_of_two_classes(loaded):
+    with pytest.raises(InputError, match=r"row 2: expected one of the labels 1, 01 .* got '1.0'"):
+        loaded(".csv", "prob_1,prob_01,label\n0.5,0.5,1.0\n")
+
+
+def test_missing_label_that_is_no_class(loaded):
+    with pytest.raises(InputError, match=r"row 2: expected a value in column label, got 'none'"):
+        loaded(".csv", "prob_a,prob_b,label\n0.5,0.5,none\n")
+
+
+def test_groups_as_they_are_written(loaded):
+    groups = ["01", "1", "1e0", "1.0"]
+    content = "loc,scale,target,group\n" + "".join(f"0,1,0.5,{group}\n" for group in groups)
+    assert loaded(".csv", content).groups.tolist() == groups
+
+
 def test_labels_count_from_the_name_of_the_first_class(loaded):
     """prob_1 is the probability of label 1, not of the second label."""
     data = loaded(".csv", csv(["prob_1", "prob_2", "prob_3", "label"], *PROBS.T, LABELS + 1))

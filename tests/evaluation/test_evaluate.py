@@ -152,7 +152,7 @@ def test_groups_by_name(quantiles):
         entry = quantiles[f"mean PIT - 1/2, group {name}"]
         own = targets_below[g::2]
         assert entry.value == pytest.approx(own.mean() - 0.5)
-        error = own.std() / np.sqrt(20)
+        error = own.std(ddof=1) / np.sqrt(20)
         assert entry.high - entry.low == pytest.approx(2 * 1.96 * error)
 
 
@@ -348,3 +348,44 @@ def test_float32(quantiles):
     for single, double in zip(evaluation.entries, quantiles.entries):
         assert single.name == double.name
         assert single.value == pytest.approx(double.value, abs=0.03)  # other random numbers
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("probs", [np.full(60, 0.5), np.arange(60) % 2 * 1.0])
+def test_predictions_that_no_temperature_changes(probs):
+    targets = (probs > 0.5).astype(int)
+    targets[:12] = 1 - targets[:12]
+    evaluation = calibjax.evaluate(KEY, distributions.Bernoulli(probs), targets)
+    told = " ".join(evaluation.sentences)
+    assert told.startswith("The model is not calibrated")
+    assert "No temperature changes these predictions" in told
+    assert "nan" not in told
+    assert all(np.isfinite(x.value) or x.pvalue is None for x in evaluation.entries)
+
+
+@pytest.mark.slow
+def test_counts_without_a_temperature():
+    random = np.random.default_rng(0)
+    rates = random.uniform(1, 5, 40)
+    evaluation = calibjax.evaluate(KEY, distributions.Poisson(rates), random.poisson(rates))
+    [section] = [x for x in evaluation.sections if "gain" in x.title]
+    assert not section.entries
+    assert section.remark.startswith("The temperature does not exist: ")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("task", "names"),
+    [
+        ("binary", ["class 1", "accuracy - confidence"]),
+        ("classification", ["class 0", "class 1", "class 2", "accuracy - confidence"]),
+    ],
+)
+def test_columns_of_the_errors_in_groups(task, names):
+    predictions, targets = _of_task(task)
+    evaluation = calibjax.evaluate(KEY, predictions, targets, groups=np.arange(40) % 2)
+    [panel] = [x for x in evaluation.panels if x.name == "errors in groups"]
+    axis = panel.draw()
+    assert [x.get_text() for x in axis.get_xticklabels()] == names
+    error = evaluation["accuracy - mean confidence, group 0"].value
+    assert panel.shown.estimate[0, -1] == pytest.approx(error)

@@ -26,7 +26,7 @@ def test_mean_error_against_a_z_test():
     random = np.random.default_rng(1)
     residuals, members = random.normal(size=40), np.arange(40) % 2
     residuals -= residuals[members == 1].mean() + 0.5
-    error = residuals[members == 1].std() / np.sqrt(20)
+    error = residuals[members == 1].std(ddof=1) / np.sqrt(20)
     observed = 2 * 2 * scipy.stats.norm.sf(0.5 / error)  # two-sided, of two errors
     entry, pvalue = mean_error("error", "test()", _result(0.001), (0, 0), residuals, members)
     assert entry.value == -0.5
@@ -40,7 +40,14 @@ def test_mean_error_against_a_z_test():
 
 
 def test_mean_error_of_residuals_without_scatter():
-    assert mean_error("", "", _result(0.01), (0, 0), np.full(9, -0.5), np.ones(9))[1] == 0.01
+    for residuals, members in (
+        (np.full(9, -0.5), np.ones(9)),
+        (np.full(9, np.float32(-0.1)) - 0.4, np.ones(9)),  # up to rounding
+        (np.arange(9.0), np.arange(9) == 3),
+    ):
+        entry, pvalue = mean_error("", "", _result(0.01), (0, 0), residuals, members)
+        assert pvalue == 0.01
+        assert entry.low is entry.high is None
 
 
 @pytest.mark.slow
@@ -53,7 +60,7 @@ def test_detectable_errors_are_found():
         key = jax.random.key(seed)
         ones = np.ones((50, 1))
         calibrated = hypothesis_tests.group_calibration_test(key, predictions, targets, ones)
-        size = detectable(calibrated)
+        size = detectable(calibrated, 0.01)
         shifted = hypothesis_tests.group_calibration_test(key, predictions, targets + size, ones)
         found.append(float(shifted.adjusted_pvalue[0]) <= 0.01)
     assert 0.72 < np.mean(found) < 0.88  # the standard error is 0.03
@@ -115,6 +122,8 @@ def test_groups_by_names_and_by_memberships():
     memberships, names = checked_groups(["b", "a", "b"], 3)
     assert names == ("group a", "group b")
     np.testing.assert_array_equal(memberships, [[0, 1], [1, 0], [0, 1]])
+    for integers in (["10", "2", "1"], [10, 2, 1]):
+        assert checked_groups(integers, 3)[1] == ("group 1", "group 2", "group 10")
     memberships, names = checked_groups(np.array([7, 3, 7]), 3)
     assert names == ("group 3", "group 7")
     given = np.array([[1, 0.5], [0, 1], [1, 1]])

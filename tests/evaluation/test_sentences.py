@@ -24,7 +24,7 @@ CLASSES = Findings(
     temperature=_entry(1.02, 0.95, 1.09),
     gain=_entry(-0.001, -0.002, 0.001),
     gain_unit="log score, nats",
-    detectable=0.05,
+    detectable=lambda level: 2 * level,  # of two tests
 )
 NUMBERS = Findings(
     "regression",
@@ -39,7 +39,7 @@ NUMBERS = Findings(
     gain=_entry(-0.001, -0.002, 0.001),
     gain_unit="log score, nats",
     factor=_entry(1.01, 0.95, 1.1),
-    detectable=0.1,
+    detectable=lambda level: 8 * level,  # of four tests
 )
 
 
@@ -102,10 +102,34 @@ def test_direction_by_the_spread_where_the_confidence_is_right_on_average(score,
     assert words in told
 
 
+def test_direction_without_a_significant_spread_is_a_hint():
+    spread = {"component": "spread", "spread_score": 3.0, "temperature": _entry(1.3, 1.02, 1.68)}
+    told = _told(CLASSES, pvalue=0.001, spread_pvalue=0.04, **spread)  # 0.08 of two tests
+    assert "The best temperature is above 1 (95 % interval 1.02 to 1.68), which hints" in told
+    assert "It is too sure" not in told
+    told = _told(CLASSES, pvalue=0.001, spread_pvalue=0.004, **spread)
+    assert "It is too sure of itself: the labels scatter more than predicted (p = 0.008)." in told
+
+
+@pytest.mark.parametrize("pvalue", [0.001, 0.5])
+def test_intervals_that_do_not_exist_are_not_told(pvalue):
+    unknown = _entry(1.0, float("nan"), float("nan"))
+    for gain in (_entry(0.0, 0.0, 0.0), unknown):
+        assert "nan" not in _told(CLASSES, pvalue=pvalue, temperature=unknown, gain=gain)
+    told = _told(CLASSES, pvalue=0.001, temperature=None, gain=None, is_idle=True)
+    assert "No temperature changes these predictions" in told
+
+
 def test_similar_predictions():
     told = _told(CLASSES, pvalue=0.001, component="unbiased", spread_score=0.3)
     assert "Predictions that resemble each other are off in the same way" in told
+    assert "although no difference between confidence and accuracy was found" in told
     assert "1.02 (95 % interval 0.95 to 1.09): rescaling does not repair these errors." in told
+    assert "PlattScaling or IsotonicRegression" in told
+    wrong = (MeanError("class 0", 0.2, 0.3, 0.001),)
+    for change in ({"classes": wrong}, {"task": "binary"}):
+        told = _told(CLASSES, pvalue=0.001, component="unbiased", **change)
+        assert "Predictions that resemble each other are off in the same way." in told
 
 
 def test_gain_that_is_not_clear():
@@ -233,6 +257,11 @@ def test_pvalues_are_adjusted_for_the_number_of_tests():
     assert _told(CLASSES, pvalue=0.02).startswith("The model is not calibrated")
     groups = (GroupError("group A", "class", "class 1", 0.0, 0.5),)
     assert "adjusted for the 5 tests" in _told(CLASSES, groups=groups, features=0.5, local=0.5)
+
+
+def test_pvalues_before_and_after_adjustment():
+    told = _told(NUMBERS, pvalue=0.462)
+    assert "gives p = 0.46 before and p = 1 after adjustment for 4 tests" in told
 
 
 def test_nothing_was_tested():
