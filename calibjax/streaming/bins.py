@@ -159,7 +159,7 @@ class CalibrationBins(Accumulator):
             ValueError: if it is that of another accumulator, or of no samples.
         """
         state = self._checked("state", state)
-        number = checked_number(state, 1)
+        number = checked_number(state, 1, "at least 1 sample")
         is_whole = (number > 0) & (state.counts["missing"] == 0)
         counts, residuals = state.counts["sizes"], state.sums["residuals"].total()
         sizes, labels = (

@@ -126,7 +126,7 @@ class SKCE(Accumulator):
             ValueError: if it is that of another accumulator, or of fewer than two samples.
         """
         state = self._checked("state", state)
-        n = checked_number(state, 2)
+        n = checked_number(state, 2, "at least 2 samples")
         unbiased, diagonal = means_of_sums(
             n, state.sums["features"].total()[None], state.sums["diagonal"].total()[None]
         )
@@ -258,7 +258,7 @@ class ExactSKCETest(Accumulator):
         """
         statistic = _checks.choice("statistic", self.statistic, STATISTICS)
         state = self._checked("state", state)
-        n, first = checked_number(state, 2), state.counts["first"]
+        n, first = checked_number(state, 2, "at least 2 samples"), state.counts["first"]
         if _checks.is_concrete(first) and np.any(np.asarray(first) > 1):
             raise ValueError(
                 f"state: expected samples with different indices, got {np.max(first)} with index "
