@@ -66,6 +66,7 @@ def zeros(counts: dict[str, tuple[int, ...]], sums: dict[str, Any], dtype: Any =
     )
 
 
+@jax.jit  # all leaves are where the data are, counts too
 def added(state: State, counts: dict[str, Any], sums: dict[str, jax.Array]) -> State:
     """The state with the counts and sums of other samples added."""
     return State(

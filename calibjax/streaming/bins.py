@@ -10,6 +10,7 @@ from jax.typing import ArrayLike
 
 from calibjax import _checks
 from calibjax._pytree import record
+from calibjax._sharding import follows_data
 from calibjax.distances import Distance, TotalVariation
 from calibjax.distributions import Bernoulli
 from calibjax.distributions.base import ClassPredictions
@@ -116,6 +117,7 @@ class CalibrationBins(Accumulator):
             )
         return num_bins**num_classes, num_classes
 
+    @follows_data
     def update(self, state: State, predictions: ClassPredictions, targets: ArrayLike) -> State:
         """The state after a batch of samples.
 

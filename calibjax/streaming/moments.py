@@ -12,6 +12,7 @@ from jax.typing import ArrayLike
 
 from calibjax import _checks, pairwise
 from calibjax._pytree import record
+from calibjax._sharding import follows_data
 from calibjax.distributions.base import Distribution
 from calibjax.estimators.kernel import checked_samples, sample_pair
 from calibjax.hypothesis_tests.intervals import ConfidenceInterval
@@ -109,6 +110,7 @@ class MeanScore(Accumulator):
         """The state before any samples."""
         return _without_numbers("samples")
 
+    @follows_data
     def update(
         self,
         state: State,
@@ -240,6 +242,7 @@ class BlockSKCE(Accumulator):
         """The state before any samples."""
         return _without_numbers("blocks")
 
+    @follows_data
     def update(self, state: State, predictions: Distribution, targets: ArrayLike) -> State:
         """The state after a batch of whole blocks.
 

@@ -10,6 +10,7 @@ from jax.typing import ArrayLike
 from calibjax import _checks
 from calibjax._batches import default_batch_size
 from calibjax._pytree import PyTree, record
+from calibjax._sharding import follows_data
 from calibjax.distributions.base import Distribution
 from calibjax.distributions.sampling import check_draws
 from calibjax.hypothesis_tests.components import STATISTICS
@@ -97,6 +98,7 @@ class SKCE(Accumulator):
         """
         return featured_product(self.kernel, self.example_targets).zeros(())
 
+    @follows_data
     def update(self, state: State, predictions: Distribution, targets: ArrayLike) -> State:
         """The state after a batch of samples.
 
@@ -216,6 +218,7 @@ class ExactSKCETest(Accumulator):
         number = _checks.number_of_draws("num_samples", self.num_samples, numbers_each=numbers_each)
         return featured.zeros((number + 1,), **SHAPES)
 
+    @follows_data
     def update(
         self,
         state: State,
