@@ -66,6 +66,7 @@ def zeros(counts: dict[str, tuple[int, ...]], sums: dict[str, Any], dtype: Any =
     )
 
 
+@jax.jit  # all leaves are where the data are, counts too
 def added(state: State, counts: dict[str, Any], sums: dict[str, jax.Array]) -> State:
     """The state with the counts and sums of other samples added."""
     return State(
@@ -141,9 +142,10 @@ def checked_state(name: str, state: object, expected: State) -> State:
     _checks.fitted(name, state, State, "init")
 
     def kind(tree: PyTree) -> tuple[Any, list[str]]:
-        leaves, structure = jax.tree.flatten(tree)
-        arrays = (x if hasattr(x, "dtype") else np.asarray(x) for x in leaves)
-        return structure, [f"{x.dtype}{list(x.shape)}" for x in arrays]
+        leaves, structure = jax.tree.flatten_with_path(tree)
+        arrays = ((path, x if hasattr(x, "dtype") else np.asarray(x)) for path, x in leaves)
+        names = jax.tree_util.keystr
+        return structure, [f"{names(path)} {x.dtype}{list(x.shape)}" for path, x in arrays]
 
     (structure, own), (right, arrays) = kind(state), kind(expected)
     if structure != right or own != arrays:
@@ -154,14 +156,22 @@ def checked_state(name: str, state: object, expected: State) -> State:
     return jax.tree.map(jnp.asarray, state)
 
 
-def checked_number(state: State, minimum: int) -> jax.Array:
+def checked_number(
+    state: State, minimum: int, expected: str, *, count: str = "samples"
+) -> jax.Array:
     """The number of samples in a state; traced ones below the minimum are refused by the caller.
+
+    Args:
+        state: checked state.
+        minimum: the smallest number that is enough.
+        expected: the minimum in words, for the message.
+        count: name of the count.
 
     Raises:
         ValueError: if there are fewer than the minimum, or more than 32 bits count.
     """
-    number = state.counts["samples"]
+    number = state.counts[count]
     if _checks.is_concrete(number) and np.any(np.asarray(number) < minimum):
         got = "more than 2³¹ - 1" if np.min(number) < 0 else np.min(number)
-        raise ValueError(f"state: expected at least {minimum} samples, got {got}")
+        raise ValueError(f"state: expected {expected}, got {got}")
     return number

@@ -10,6 +10,7 @@ from jax.typing import ArrayLike
 
 from calibjax import _checks
 from calibjax._pytree import record
+from calibjax._sharding import follows_data
 from calibjax.distances import Distance, TotalVariation
 from calibjax.distributions import Bernoulli
 from calibjax.distributions.base import ClassPredictions
@@ -116,6 +117,7 @@ class CalibrationBins(Accumulator):
             )
         return num_bins**num_classes, num_classes
 
+    @follows_data
     def update(self, state: State, predictions: ClassPredictions, targets: ArrayLike) -> State:
         """The state after a batch of samples.
 
@@ -159,7 +161,7 @@ class CalibrationBins(Accumulator):
             ValueError: if it is that of another accumulator, or of no samples.
         """
         state = self._checked("state", state)
-        number = checked_number(state, 1)
+        number = checked_number(state, 1, "at least 1 sample")
         is_whole = (number > 0) & (state.counts["missing"] == 0)
         counts, residuals = state.counts["sizes"], state.sums["residuals"].total()
         sizes, labels = (

@@ -12,6 +12,7 @@ from jax.typing import ArrayLike
 
 from calibjax import _checks, pairwise
 from calibjax._pytree import record
+from calibjax._sharding import follows_data
 from calibjax.distributions.base import Distribution
 from calibjax.estimators.kernel import checked_samples, sample_pair
 from calibjax.hypothesis_tests.intervals import ConfidenceInterval
@@ -21,8 +22,8 @@ from calibjax.streaming.base import Accumulator, State, added, checked_number, z
 _SUMS = "weights", "values", "squared weights", "squared values", "products"
 
 
-def _without_numbers() -> State:
-    return zeros({"samples": ()}, dict.fromkeys(_SUMS, ()))
+def _without_numbers(count: str) -> State:
+    return zeros({count: ()}, dict.fromkeys(_SUMS, ()))
 
 
 @jax.jit
@@ -33,7 +34,8 @@ def _with_numbers(state: State, values: jax.Array, weights: jax.Array) -> State:
     x = jnp.where(w == 0, 0, x)  # what has no weight may be infinite
     terms = w, w * x, w**2, (w * x) ** 2, w**2 * x
     sums = {name: jnp.sum(term) for name, term in zip(_SUMS, terms, strict=True)}
-    return added(state, {"samples": jnp.sum(w != 0)}, sums)
+    (count,) = state.counts
+    return added(state, {count: jnp.sum(w != 0)}, sums)
 
 
 @jax.jit
@@ -42,7 +44,7 @@ def _mean_and_error(state: State) -> tuple[jax.Array, jax.Array]:
 
     μ = Σ w x / Σ w,    error² = n / (n − 1) Σ w² (x − μ)² / (Σ w)².
     """
-    number = state.counts["samples"]
+    (number,) = state.counts.values()
     total = {name: own.total() for name, own in state.sums.items()}
     mean = total["values"] / total["weights"]
     of_mean = mean**2 * total["squared weights"]
@@ -106,8 +108,9 @@ class MeanScore(Accumulator):
 
     def init(self) -> State:
         """The state before any samples."""
-        return _without_numbers()
+        return _without_numbers("samples")
 
+    @follows_data
     def update(
         self,
         state: State,
@@ -189,7 +192,7 @@ class MeanScore(Accumulator):
             ValueError: if it is that of another accumulator, or no sample has a weight.
         """
         state = self._checked("state", state)
-        checked_number(state, 1)
+        checked_number(state, 1, "at least 1 sample with a weight > 0")
         return MeanEstimate(*_mean_and_error(state))
 
 
@@ -212,7 +215,7 @@ class BlockSKCE(Accumulator):
         block_size: B ≥ 2.
         confidence_level: in (0, 1).
 
-    The state has the count "samples", of blocks, and the sums of `MeanScore`, with weights one.
+    The state has the count "blocks", and the sums of `MeanScore`, with weights one.
 
     Cost: n B / 2 evaluations of h; memory of a batch.
 
@@ -237,8 +240,9 @@ class BlockSKCE(Accumulator):
 
     def init(self) -> State:
         """The state before any samples."""
-        return _without_numbers()
+        return _without_numbers("blocks")
 
+    @follows_data
     def update(self, state: State, predictions: Distribution, targets: ArrayLike) -> State:
         """The state after a batch of whole blocks.
 
@@ -277,7 +281,7 @@ class BlockSKCE(Accumulator):
         """
         level = _checks.proportion("confidence_level", self.confidence_level)
         state = self._checked("state", state)
-        number = checked_number(state, 2)
+        number = checked_number(state, 2, "at least 2 blocks", count="blocks")
         estimate, error = _mean_and_error(state)
         if _checks.is_concrete(error) and np.any(np.isnan(error) & ~np.isnan(estimate)):
             raise ValueError(

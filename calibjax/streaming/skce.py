@@ -5,12 +5,12 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax.typing import ArrayLike
 
 from calibjax import _checks
 from calibjax._batches import default_batch_size
 from calibjax._pytree import PyTree, record
+from calibjax._sharding import follows_data
 from calibjax.distributions.base import Distribution
 from calibjax.distributions.sampling import check_draws
 from calibjax.hypothesis_tests.components import STATISTICS
@@ -20,6 +20,7 @@ from calibjax.hypothesis_tests.result import CalibrationTestResult
 from calibjax.hypothesis_tests.simulation import warn_of_members
 from calibjax.kernels import Kernel
 from calibjax.streaming.base import Accumulator, State, added, checked_number, checked_state
+from calibjax.streaming.indices import SHAPES, checked_indices, counts_of, may_be_different
 from calibjax.streaming.tensor_products import (
     FeaturedProduct,
     checked_batch,
@@ -97,6 +98,7 @@ class SKCE(Accumulator):
         """
         return featured_product(self.kernel, self.example_targets).zeros(())
 
+    @follows_data
     def update(self, state: State, predictions: Distribution, targets: ArrayLike) -> State:
         """The state after a batch of samples.
 
@@ -126,7 +128,7 @@ class SKCE(Accumulator):
             ValueError: if it is that of another accumulator, or of fewer than two samples.
         """
         state = self._checked("state", state)
-        n = checked_number(state, 2)
+        n = checked_number(state, 2, "at least 2 samples")
         unbiased, diagonal = means_of_sums(
             n, state.sums["features"].total()[None], state.sums["diagonal"].total()[None]
         )
@@ -144,11 +146,22 @@ class ExactSKCETest(Accumulator):
     sizes of the batches, nor on their order, nor on how states were merged. With JAX's default
     random numbers they are those of `exact_skce_test` with the same key.
 
-    Every sample needs an index of its own. By default samples are numbered from zero in the order
-    in which one state sees them. Where batches are shuffled or spread over several states, hand
-    over `indices`, the numbers of the samples in the data set: two states that both number their
-    samples from zero redraw them alike, and the test of the merged state would not be exact. It is
-    refused.
+    Every sample needs an index of its own, or the test is not exact, since samples with the same
+    index are redrawn alike. By default samples are numbered from zero in the order in which one
+    state sees them. Where batches are shuffled or spread over several states, hand over `indices`,
+    the numbers of the samples in the data set, with every batch.
+
+    Sums cannot tell every index that occurs twice. Refused are
+
+    - indices that occur twice in one batch (not if they are traced);
+    - batches without indices, if the sum or the numbers in intervals (below) of those in the state
+      are not those of 0, …, n − 1: after merged states that leave a gap, for instance;
+    - results of states with more indices in an interval than it has room for: of states that both
+      number their samples from zero, and of any index that occurs twice in an interval all of whose
+      indices occur. The intervals are the indices 0, …, 15, and eighths of [2^k, 2^(k+1)) beyond.
+
+    What repeats an index where others are missing can go unnoticed, such as a random part of the
+    data that two workers have both seen.
 
     Attributes:
         key: a JAX random key, the same for all states that are to be merged.
@@ -157,8 +170,9 @@ class ExactSKCETest(Accumulator):
         statistic: the statistic to rank, as in `exact_skce_test`.
         example_targets: as in `SKCE`.
 
-    The state has the counts "samples" and "first", the number of samples with index zero; and the
-    sums "features", [B + 1, r, r_Y], and "diagonal", [B + 1]. All are plain sums.
+    The state has the counts "samples", "indices" (their sum modulo 2³²) and "intervals", the number
+    of indices in each of the 232 intervals; and the sums "features", [B + 1, r, r_Y], and
+    "diagonal", [B + 1]. All are plain sums.
 
     Cost: B n r r_Y multiplications and B n r_Y features; O(B r r_Y) memory, and that of a batch.
 
@@ -202,8 +216,9 @@ class ExactSKCETest(Accumulator):
     def _zeros(self, featured: FeaturedProduct) -> State:
         numbers_each = 2 * featured.shape[0] * featured.shape[1]
         number = _checks.number_of_draws("num_samples", self.num_samples, numbers_each=numbers_each)
-        return featured.zeros((number + 1,), "first")
+        return featured.zeros((number + 1,), **SHAPES)
 
+    @follows_data
     def update(
         self,
         state: State,
@@ -226,7 +241,9 @@ class ExactSKCETest(Accumulator):
 
         Raises:
             TypeError: if an argument is of the wrong kind.
-            ValueError: if shapes or values are wrong.
+            ValueError: if shapes or values are wrong, an index occurs twice in the batch, or
+                `indices` are left out after others than 0, …, n − 1 (then the result under `jit`
+                is NaN).
         """
         key = _checks.random_key(self.key)
         featured = featured_product(self.kernel, self.example_targets)
@@ -235,7 +252,7 @@ class ExactSKCETest(Accumulator):
         check_draws(predictions, targets)
         warn_of_members(predictions)
         n = _size(targets)
-        indices = _checked_indices(state.counts["samples"], indices, n)
+        indices = checked_indices(state, indices, n)
         predictions = _checks.nan_rows(indices < 0, predictions)
         sums = pool_of_sums(
             jax.random.split(key, self.num_samples),
@@ -246,25 +263,20 @@ class ExactSKCETest(Accumulator):
             indices,
             batch_size=default_batch_size(bytes_of_redraw(n, featured.shape[1], in_blocks=True)),
         )
-        return _with_sums(state, sums, {"samples": n, "first": jnp.sum(indices == 0)})
+        return _with_sums(state, sums, {"samples": n, **counts_of(indices)})
 
     def result(self, state: State) -> CalibrationTestResult:
         """The result of the test of all samples so far, as `exact_skce_test` returns it.
 
         Raises:
             TypeError: if the state is not one.
-            ValueError: if it is that of another accumulator or of fewer than two samples, or if an
-                index occurred twice.
+            ValueError: if it is that of another accumulator or of fewer than two samples, or if its
+                sums say that an index occurred twice.
         """
         statistic = _checks.choice("statistic", self.statistic, STATISTICS)
         state = self._checked("state", state)
-        n, first = checked_number(state, 2), state.counts["first"]
-        if _checks.is_concrete(first) and np.any(np.asarray(first) > 1):
-            raise ValueError(
-                f"state: expected samples with different indices, got {np.max(first)} with index "
-                "0; hand over indices to update where several states are merged"
-            )
-        is_valid = (n >= 2) & (first <= 1)
+        n = checked_number(state, 2, "at least 2 samples")
+        is_valid = (n >= 2) & may_be_different(state)
         parts = means_of_sums(n, state.sums["features"].total(), state.sums["diagonal"].total())
         unbiased, diagonal = (jnp.where(is_valid, part, jnp.nan) for part in parts)
         return result_of_pool(unbiased, diagonal, num_targets=n, statistic=statistic)
@@ -272,21 +284,6 @@ class ExactSKCETest(Accumulator):
 
 def _size(targets: PyTree) -> int:
     return _checks.leading_size("targets", targets)
-
-
-def _checked_indices(number: jax.Array, indices: ArrayLike | None, n: int) -> jax.Array:
-    """Indices of n samples after a number of others; negative for traced ones out of range."""
-    if indices is None:
-        return number + jnp.arange(n, dtype=jnp.int32)
-    found = _checks.group_ids("indices", indices, n, kind="number")
-    if _checks.is_concrete(found):
-        values, counts = np.unique(np.asarray(found), return_counts=True)
-        if len(values) < n:
-            twice = values[np.argmax(counts)]
-            raise ValueError(
-                f"indices: expected a number of its own for each sample, got {twice} twice"
-            )
-    return found
 
 
 def _with_sums(state: State, sums: tuple[jax.Array, jax.Array], counts: dict[str, Any]) -> State:

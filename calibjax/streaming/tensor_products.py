@@ -39,9 +39,9 @@ class FeaturedProduct(NamedTuple):
     shape: tuple[int, int]
     dtype: Any
 
-    def zeros(self, pool: tuple[int, ...], *others: str) -> State:
+    def zeros(self, pool: tuple[int, ...], **others: tuple[int, ...]) -> State:
         """The state of a pool of data sets, with other counts than that of the samples."""
-        counts = dict.fromkeys(("samples", *others), ())
+        counts = {"samples": (), **others}
         return zeros(counts, {"features": (*pool, *self.shape), "diagonal": pool}, self.dtype)
 
 

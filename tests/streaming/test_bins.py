@@ -98,5 +98,5 @@ def test_wrong_arguments():
         three.update(three.init(), *estimators.top_label(CLASSES, LABELS))
     with pytest.raises(ValueError, match=r"state: expected a state of this accumulator"):
         three.update(state, CLASSES, LABELS)
-    with pytest.raises(ValueError, match=r"state: expected at least 1 samples, got 0"):
+    with pytest.raises(ValueError, match=r"state: expected at least 1 sample, got 0"):
         accumulator.result(state)

@@ -122,8 +122,11 @@ def test_wrong_scores():
     for score in (1.0, None, lambda p: p):
         with pytest.raises(TypeError, match=r"score: expected a function"):
             MeanScore(score).update(state, PREDICTIONS, TARGETS)
-    with pytest.raises(ValueError, match=r"state: expected at least 1 samples, got 0"):
-        MeanScore(error).result(state)
+    accumulator = MeanScore(error)
+    without_weight = accumulator.update(state, PREDICTIONS, TARGETS, weights=np.zeros(N))
+    for nothing in (state, without_weight):
+        with pytest.raises(ValueError, match=r"at least 1 sample with a weight > 0, got 0"):
+            accumulator.result(nothing)
 
 
 def test_blocks():
@@ -143,8 +146,9 @@ def test_wrong_blocks():
     state = accumulator.init()
     with pytest.raises(ValueError, match=r"predictions: expected a multiple of block_size = 5"):
         accumulator.update(state, PREDICTIONS, TARGETS)
-    with pytest.raises(ValueError, match=r"state: expected at least 2 samples, got 0"):
-        accumulator.result(state)
+    one = BlockSKCE(KERNEL, N)
+    with pytest.raises(ValueError, match=r"state: expected at least 2 blocks, got 1"):
+        one.result(one.update(state, PREDICTIONS, TARGETS))
     with pytest.raises(ValueError, match=r"block_size: expected an integer >= 2, got 1"):
         BlockSKCE(KERNEL, 1).update(state, PREDICTIONS, TARGETS)
     with pytest.raises(ValueError, match=r"confidence_level: expected values in \(0, 1\)"):
@@ -153,3 +157,13 @@ def test_wrong_blocks():
     two = BlockSKCE(KERNEL, 2)
     with pytest.raises(ValueError, match=r"state: expected block estimates that differ"):
         two.result(two.update(two.init(), equal, np.ones(4)))
+
+
+def test_blocks_are_no_scores():
+    """The sums of both have the same shapes."""
+    blocks, score = BlockSKCE(KERNEL, 3), MeanScore(error)
+    for accumulator, other in ((blocks, score), (score, blocks)):
+        with pytest.raises(ValueError, match=r"state: .*accumulator.*counts\['"):
+            accumulator.result(other.init())
+        with pytest.raises(ValueError, match=r"b: expected a state of this accumulator"):
+            accumulator.merge(accumulator.init(), other.init())
