@@ -30,7 +30,8 @@ jax.config.update("jax_enable_x64", {float64})
 data = command_line.load({arguments})
 predictions, targets, groups, features = data.predictions, data.targets, data.groups, data.features
 key = jax.random.key({seed})
-result = evaluate(key, predictions, targets, groups=groups, features=features)"""
+names = data.classes or None
+result = evaluate(key, predictions, targets, groups=groups, features=features, class_names=names)"""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -141,9 +142,7 @@ def _remarks(data: Data) -> list[str]:
     remarks = []
     if data.classes != tuple(map(str, range(len(data.classes)))):
         names = [f"{name} (class {i})" for i, name in enumerate(data.classes)]
-        remarks.append(
-            f"Classes are numbered from 0; their labels in the file: {listed(names, 100)}."
-        )
+        remarks.append(f"The names of kernels number classes from 0: {listed(names, 100)}.")
     if data.group_names:
         names = [f"{name} (group {i})" for i, name in enumerate(data.group_names)]
         remarks.append(f"Groups are numbered from 0: {listed(names, 100)}.")
@@ -158,7 +157,12 @@ def _evaluated(options: Namespace, data: Data) -> Evaluation:
             print(f"calibjax: evaluating {len(data.targets)} rows …", file=sys.stderr)
         try:
             return evaluate(
-                key, data.predictions, data.targets, groups=data.groups, features=data.features
+                key,
+                data.predictions,
+                data.targets,
+                groups=data.groups,
+                features=data.features,
+                class_names=data.classes or None,
             )
         except ValueError as error:
             raise InputError(f"{options.file}: {error}") from error

@@ -1,6 +1,7 @@
 """The evaluation of a model, put together from all other subpackages."""
 
-from collections.abc import Iterable
+import dataclasses
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import jax
@@ -9,7 +10,7 @@ from jax.typing import ArrayLike
 from calibjax.distributions.base import Distribution
 from calibjax.evaluation.classes import errors_of_classes
 from calibjax.evaluation.conditional import errors_given_features, errors_in_groups
-from calibjax.evaluation.data import Data, Part, checked_data
+from calibjax.evaluation.data import Data, Part, checked_data, checked_names
 from calibjax.evaluation.findings import Findings
 from calibjax.evaluation.losses import proper_scores, temperature
 from calibjax.evaluation.numbers import errors_of_numbers
@@ -35,6 +36,7 @@ def evaluate(
     *,
     features: Any = None,
     groups: ArrayLike | None = None,
+    class_names: Sequence[str] | None = None,
 ) -> Evaluation:
     """Everything about the calibration of a model in one call: numbers, sentences and figures.
 
@@ -77,6 +79,8 @@ def evaluate(
             features, which are divided by their standard deviations.
         groups: of each sample, integers or strings, [n]; or memberships of G groups, which may
             overlap, truth values or weights, [n, G]. They must not depend on the targets.
+        class_names: of the m classes, a list of strings, by which entries, sentences and figures
+            call them; by default their numbers from 0, which the names of kernels always have.
 
     Returns:
         The record, which prints as a table; `to_dict`, `to_json`, `figure` and `figures` are its
@@ -104,6 +108,8 @@ def evaluate(
     The predicted distributions are too narrow: the central 80 % intervals contain ...
     """
     data = checked_data(key, predictions, targets, features, groups)
+    if class_names is not None:
+        data = dataclasses.replace(data, class_names=checked_names(data, class_names))
     parts = _parts(data)
     found = Findings(data.task, data.size, **_joined(part.findings for part in parts))
     return Evaluation(

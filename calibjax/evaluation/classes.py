@@ -103,12 +103,13 @@ def _mean_errors(data: Data) -> tuple[Section, dict[str, Any], CalibrationTestRe
     probs = np.asarray(predictions.class_probs, float)
     entries, errors = [confidence, top], []
     for c in shown_classes(probs):
-        name = f"observed - predicted frequency, class {c}"
+        name = f"observed - predicted frequency, {data.class_called(c)}"
         entry, p = mean_error(name, call, test, (0, c), residuals[:, c], ones)
         entries.append(entry)
         predicted = float(probs[:, c].mean())
-        errors.append(MeanError(f"class {c}", predicted, predicted + entry.value, p))
-    remark = "Exact p-values, adjusted for all errors of this section. Classes are numbered from 0."
+        errors.append(MeanError(data.class_called(c), predicted, predicted + entry.value, p))
+    remark = "Exact p-values, adjusted for all errors of this section."
+    remark += "" if data.class_names else " Classes are numbered from 0."
     if 2 < len(errors) < m:
         remark += f" Shown are the {len(errors)} with the largest predicted frequencies."
     accuracy = float(scores.accuracy(predictions, targets))
@@ -167,9 +168,9 @@ def _diagrams(data: Data) -> tuple[Panel, ...]:
     """Reliability diagrams of class 1, or of the top label and of each class if there are few."""
     m = data.predictions.class_probs.shape[1]
     views: dict[str, Any] = {"top label": estimators.top_label}
-    few = {f"class {c}": estimators.OneVersusRest(c) for c in range(m)}
+    few = {data.class_called(c): estimators.OneVersusRest(c) for c in range(m)}
     if m == 2:
-        views = {"class 1": few["class 1"]}
+        views = {data.class_called(1): few[data.class_called(1)]}
     elif m <= MAX_DIAGRAMS:
         views |= few
     panels = []

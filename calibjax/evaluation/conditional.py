@@ -93,7 +93,7 @@ def _residuals(data: Data) -> _Residuals | None:
     if data.is_of_classes:
         places[("confidence", "")] = (predictions.class_probs.shape[1],)
         for c in shown_classes(predictions.class_probs):
-            places[("class", f"class {c}")] = (c,)
+            places[("class", data.class_called(c))] = (c,)
     elif data.task in ("ensembles", "quantiles") or not hasattr(predictions, "mean"):
         if data.pit is None:
             return None
@@ -116,7 +116,7 @@ def _drawn(
     if not data.is_of_classes:
         return None, test
     number = data.predictions.class_probs.shape[1]
-    names = [*(f"class {c}" for c in range(number)), "accuracy - confidence"]
+    names = [*map(data.class_called, range(number)), "accuracy - confidence"]
     if number > 2:
         return names, test
     arrays = test.estimate, test.adjusted_pvalue, test.null_samples

@@ -36,6 +36,7 @@ class Data:
         memberships: of G groups, [n, G], or None.
         group_names: of the groups.
         pit: PIT values, [n], or None if there are none.
+        class_names: of the m classes, or empty where they are numbered.
     """
 
     key: jax.Array
@@ -46,6 +47,11 @@ class Data:
     memberships: jax.Array | None = None
     group_names: tuple[str, ...] = ()
     pit: jax.Array | None = None
+    class_names: tuple[str, ...] = ()
+
+    def class_called(self, number: int) -> str:
+        """What a class is called: by its name, or by its number from 0."""
+        return f"class {self.class_names[number] if self.class_names else number}"
 
     @property
     def size(self) -> int:
@@ -150,6 +156,19 @@ def checked_groups(groups: Any, num_samples: int) -> tuple[jax.Array, tuple[str,
         )
     names = in_order(np.unique(given))
     return jnp.asarray(given[:, None] == names), tuple(f"group {name}" for name in names)
+
+
+def checked_names(data: Data, names: Any) -> tuple[str, ...]:
+    """Names of all classes."""
+    if not data.is_of_classes:
+        raise ValueError(f"class_names: expected None for the task {data.task}, got {names!r}")
+    is_list = isinstance(names, list | tuple)
+    if not is_list or not all(isinstance(name, str) for name in names):
+        raise TypeError(f"class_names: expected a list of strings, got {names!r}")
+    number = data.predictions.class_probs.shape[1]
+    if len(set(names)) != number or len(names) != number:
+        raise ValueError(f"class_names: expected {number} different names, got {names!r}")
+    return tuple(names)
 
 
 def in_order(names: np.ndarray) -> np.ndarray:

@@ -209,11 +209,12 @@ def _note(chosen: Choice) -> str:
 def _skce_entries(data: Data, chosen: Choice, test: CalibrationTestResult) -> list[Entry]:
     """The SKCE of all targets, and through the lenses of classes."""
     names = {_CLASSES if data.is_of_classes else _NUMBERS: chosen.main}
-    lenses = {}
+    lenses, called = {}, {}
     if data.task == "classification":
         lenses["top label"] = "estimators.top_label"
         for c in shown_classes(data.predictions.class_probs):
             lenses[f"class {c}"] = f"estimators.OneVersusRest({c})"
+            called[f"class {c}"] = data.class_called(c)
     affordable = (1 + len(lenses)) * data.size**2 <= PAIRS
     if affordable:
         names |= {lens: f"{lens}, predictions 1/2 median" for lens in lenses}
@@ -223,7 +224,8 @@ def _skce_entries(data: Data, chosen: Choice, test: CalibrationTestResult) -> li
     for view, name in names.items():
         lens = lenses.get(view)
         entries.append(_skce_interval(data, chosen, view, name, lens))
-        adjusted, entry = _adjusted(test, view), entries[-1]
+        entry = dataclasses.replace(entries[-1], name=f"SKCE, {called.get(view, view)}")
+        entries[-1], adjusted = entry, _adjusted(test, view)
         if adjusted is not None and math.isfinite(entry.value):
             note = f"p is the smallest of all kernels of this row; {entry.note}"
             entries[-1] = dataclasses.replace(entry, pvalue=adjusted, note=note)

@@ -74,7 +74,7 @@ def test_prints_what_was_read_and_found(float64, file, calls, capsys):
     assert (jax.random.key_data(key) == jax.random.key_data(jax.random.key(0))).all()
     np.testing.assert_array_equal(predictions.probs, [[0.25, 0.75], [0.5, 0.5], [0.1, 0.9]])
     np.testing.assert_array_equal(targets, [1, 0, 1])
-    assert others == {"groups": None, "features": None}
+    assert others == {"groups": None, "features": None, "class_names": ("0", "1")}
     assert is_float64 == float64
     assert f"computed in: float{64 if float64 else 32}\n" in output.out
 
@@ -106,7 +106,7 @@ def test_what_was_read_names_classes_groups_and_what_was_left_out(file, calls, c
     assert main([str(file), "--skip-missing", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["remarks"] == [
-        "Classes are numbered from 0; their labels in the file: cat (class 0), dog (class 1).",
+        "The names of kernels number classes from 0: cat (class 0), dog (class 1).",
         "Groups are numbered from 0: "
         "group_a = 1 (group 0), group_b = 1 (group 1), group_b = 2 (group 2).",
     ]

@@ -389,3 +389,46 @@ def test_columns_of_the_errors_in_groups(task, names):
     assert [x.get_text() for x in axis.get_xticklabels()] == names
     error = evaluation["accuracy - mean confidence, group 0"].value
     assert panel.shown.estimate[0, -1] == pytest.approx(error)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("task", ["binary", "classification"])
+def test_names_of_classes_change_nothing_else(task):
+    predictions, targets = _of_task(task)
+    names = ["cat", "dog"] if task == "binary" else ["cat", "dog", "cow"]
+    groups = np.arange(40) % 2
+    numbered = calibjax.evaluate(KEY, predictions, targets, groups=groups)
+    named = calibjax.evaluate(KEY, predictions, targets, groups=groups, class_names=names)
+
+    def renamed(text):
+        for i, name in enumerate(names):
+            text = text.replace(f"class {i}", f"class {name}").replace(
+                f"Class {i}", f"Class {name}"
+            )
+        return text
+
+    assert list(named.sentences) == [renamed(x) for x in numbered.sentences]
+    assert list(named.captions.items()) == [
+        (renamed(name), renamed(caption)) for name, caption in numbered.captions.items()
+    ]
+    for entry, other in zip(named.entries, numbered.entries, strict=True):
+        assert entry.name == renamed(other.name)
+        assert "class 1" not in entry.name
+        assert entry.function == other.function
+        np.testing.assert_equal(entry.value, other.value)
+
+
+@pytest.mark.parametrize(
+    ("names", "error", "expected"),
+    [
+        (["a", "b"], ValueError, "class_names: expected 3 different names"),
+        (["a", "b", "b"], ValueError, "class_names: expected 3 different names"),
+        ("abc", TypeError, "class_names: expected a list of strings"),
+        ([0, 1, 2], TypeError, "class_names: expected a list of strings"),
+    ],
+)
+def test_wrong_names_of_classes(names, error, expected):
+    with pytest.raises(error, match=expected):
+        calibjax.evaluate(KEY, *_classes(), class_names=names)
+    with pytest.raises(ValueError, match="class_names: expected None for the task quantiles"):
+        calibjax.evaluate(KEY, *_quantiles(), class_names=names)
