@@ -137,7 +137,11 @@ FIT, APPLY = METHOD.fit, METHOD.apply
             ValueError,
             r"arguments: expected leading axes of one length, got .*\[0\]': 60, .*\[1\]': 59",
         ),
-        (lambda: FIT(CONFIDENCES, CORRECT, GROUPS - 1), ValueError, "groups: expected groups in 0, "),
+        (
+            lambda: FIT(CONFIDENCES, CORRECT, GROUPS - 1),
+            ValueError,
+            "groups: expected groups in 0, ",
+        ),
         (lambda: FIT(CONFIDENCES, CORRECT, GROUPS / 2), ValueError, "groups: expected integer"),
         (
             lambda: FIT(CONFIDENCES, CORRECT, ["a"] * len(GROUPS)),
