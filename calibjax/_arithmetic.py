@@ -33,9 +33,23 @@ def safe_sqrt(x: jax.Array) -> jax.Array:
 @safe_sqrt.defjvp
 def _safe_sqrt_jvp(primals: tuple, tangents: tuple) -> tuple[jax.Array, jax.Array]:
     (x,), (dx,) = primals, tangents
+    root = safe_sqrt(x)
     is_zero = x == 0
-    slope = jnp.where(is_zero, 0, 0.5 / safe_sqrt(jnp.where(is_zero, 1, x)))
-    return safe_sqrt(x), slope * dx
+    slope = jnp.where(is_zero, 0, 0.5 / jnp.where(is_zero, 1, root))
+    return root, slope * dx
+
+
+@jax.custom_jvp
+def reciprocal(x: jax.Array) -> jax.Array:
+    """Reciprocal 1 / x whose derivative needs no division of its own."""
+    return 1 / x
+
+
+@reciprocal.defjvp
+def _reciprocal_jvp(primals: tuple, tangents: tuple) -> tuple[jax.Array, jax.Array]:
+    (x,), (dx,) = primals, tangents
+    inverse = reciprocal(x)
+    return inverse, -jnp.square(inverse) * dx
 
 
 @jax.custom_jvp
@@ -81,7 +95,7 @@ def components(x: ArrayLike) -> list[jax.Array]:
     """The components of a vector one by one if they are few, otherwise the array as it is."""
     x = jnp.asarray(x)
     if 1 <= x.size <= UNROLLED and x.ndim == 1:
-        return [x[k] for k in range(x.size)]
+        return [part.reshape(()) for part in jnp.split(x, x.size)]
     return [x]
 
 
@@ -123,7 +137,7 @@ def dot(x: list[jax.Array], weights: list[jax.Array]) -> jax.Array:
     Of many it is a matrix product, since jaxlib 0.10.2 computes sums of products wrongly on CPUs
     where the first factor is the same along a leading axis, such as one of length scales.
     """
-    if len(x) > 1:
+    if x[0].size == 1:
         return jnp.sum(functools.reduce(jnp.add, map(jnp.multiply, x, weights)))
     one, two = jnp.broadcast_arrays(x[0], weights[0])
     return matmul(jnp.ravel(one), jnp.ravel(two))

@@ -18,6 +18,7 @@ _MANY_TILES = 8  # as many in a row before they grow: half of each tile on the d
 _CORES = 4  # that a tile of twice that length keeps busy
 _ACCELERATOR_TILE_SIZE = 4096
 _ACCELERATOR_ENTRIES = 2**26  # components of all pairs of a tile, in case none of them is fused
+_CPU_ENTRIES = 2**19  # numbers of all pairs of a tile that are held at once
 _LANES = 16  # lengths of tiles are multiples of it, or loops are not vectorised to the end
 
 
@@ -39,20 +40,27 @@ def num_cores() -> int:
 
 
 def default_tile_size(
-    platform: str, num_samples: int, sample_size: int = 1, *, cores: int | None = None
+    platform: str,
+    num_samples: int,
+    sample_size: int = 1,
+    *,
+    kept: int = 0,
+    cores: int | None = None,
 ) -> int:
     """Largest number of rows and columns of a tile, as `pairwise` chooses it.
 
     On CPUs the values of a tile stay in the caches, and its rows are shared among the cores: 128,
     and for many samples 256, or more on more than four cores. Accelerators want few large steps:
     4096, and less if samples have many components, so that up to 4000 of these need less than
-    half a gigabyte in double precision even if the compiler fuses nothing. The size does not depend
-    on the precision, so that both evaluate the same sums.
+    half a gigabyte in double precision even if the compiler fuses nothing. What derivatives hold
+    of all pairs makes tiles smaller. The size does not depend on the precision, so that both
+    evaluate the same sums.
 
     Args:
         platform: "cpu", or any other name that JAX has for a platform.
         num_samples: n.
         sample_size: number of components of a sample; accelerators only.
+        kept: numbers that are held of each pair.
         cores: cores that share a tile, all that the process may use if None; CPUs only.
 
     >>> from calibjax.pairwise import default_tile_size
@@ -64,15 +72,22 @@ def default_tile_size(
     if platform == "cpu":
         busy = max(1.0, (num_cores() if cores is None else cores) / _CORES)
         largest = 2 * TILE_SIZE * 2 ** math.ceil(math.log2(busy) / 2)
-        largest = min(largest, num_samples // _MANY_TILES)
+        largest, entries = min(largest, num_samples // _MANY_TILES), _CPU_ENTRIES
     else:
         fitting = math.isqrt(_ACCELERATOR_ENTRIES // max(1, sample_size))
-        largest = min(_ACCELERATOR_TILE_SIZE, fitting)
-    return max(TILE_SIZE, 2 ** (max(1, largest).bit_length() - 1))
+        largest, entries = min(_ACCELERATOR_TILE_SIZE, fitting), _ACCELERATOR_ENTRIES
+    largest = max(TILE_SIZE, largest)
+    if kept:
+        largest = min(largest, max(_LANES, math.isqrt(entries // kept)))
+    return 2 ** (largest.bit_length() - 1)
 
 
 def by_platform(
-    evaluate: Callable[..., PyTree], tile_size: int | None, xs: PyTree, *operands: PyTree
+    evaluate: Callable[..., PyTree],
+    tile_size: int | None,
+    xs: PyTree,
+    *operands: PyTree,
+    kept: int = 0,
 ) -> PyTree:
     """Value evaluate(tile size, *operands) with the size for the platform where it is computed.
 
@@ -81,9 +96,12 @@ def by_platform(
         tile_size: size that the user has chosen, or None.
         xs: samples that are cut into tiles.
         *operands: arguments of `evaluate`.
+        kept: numbers that are held of each pair of a tile.
     """
     shape = length_of(xs), sample_size(xs)
-    sizes = {platform: default_tile_size(platform, *shape) for platform in ("cpu", "cuda")}
+    sizes = {
+        platform: default_tile_size(platform, *shape, kept=kept) for platform in ("cpu", "cuda")
+    }
     if tile_size is not None:
         return evaluate(tile_size, *operands)
     if shape[0] <= min(sizes.values()):  # one tile anyway

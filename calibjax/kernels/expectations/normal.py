@@ -21,7 +21,7 @@ from jax import lax
 from jax.typing import ArrayLike
 
 from calibjax import _checks
-from calibjax._arithmetic import dot, fold, map_components, safe_sqrt, total
+from calibjax._arithmetic import dot, fold, map_components, reciprocal, safe_sqrt, total
 from calibjax._pytree import PyTree
 from calibjax.distances import Euclidean
 from calibjax.distributions import DiagNormal, Normal
@@ -55,27 +55,46 @@ def inverse_length_scale(kernel: SquaredExponential, p: Any) -> jax.Array:
     return 1 / jnp.asarray(kernel.length_scale, jnp.result_type(p.loc))
 
 
-def _gaussian(rate: jax.Array, x: PyTree, y: ArrayLike, shrink: list[jax.Array]) -> jax.Array:
-    """Π_k shrink_k^(1/2) exp(−shrink_k (x_k − y_k)² / (2 ℓ²))."""
+@jax.custom_jvp
+def _gaussian(rate: jax.Array, x: list[jax.Array], s: list[jax.Array]) -> jax.Array:
+    """Π_k (1 + s_k)^(−1/2) exp(−x_k² / (2 ℓ² (1 + s_k)))."""
+    shrink = [reciprocal(1 + excess) for excess in s]
     slope = -0.5 * jnp.square(rate)
-    squares = map_components(lambda a, b: jnp.square(a - b), x, y)
-    exponent = dot(squares, [slope * c for c in shrink])
+    exponent = dot([jnp.square(d) for d in x], [slope * c for c in shrink])
     return safe_sqrt(_product(shrink)) * jnp.exp(exponent)
+
+
+@_gaussian.defjvp
+def _gaussian_jvp(primals: tuple, tangents: tuple) -> tuple[jax.Array, jax.Array]:
+    """With c_k = 1 / (1 + s_k), the logarithm changes by Σ_k c_k (…).
+
+    Differentiating it step by step takes twice as many operations.
+    """
+    (rate, x, s), (d_rate, dx, ds) = primals, tangents
+    value, square = _gaussian(rate, x, s), jnp.square(rate)
+    shrink = [reciprocal(1 + excess) for excess in s]
+    by_x = [-square * c * d for c, d in zip(shrink, x, strict=True)]
+    by_s = [-0.5 * (c + b * c * d) for b, c, d in zip(by_x, shrink, x, strict=True)]
+    by_rate = dot(by_x, x) * reciprocal(rate)
+    return value, value * (dot(by_x, dx) + dot(by_s, ds) + by_rate * d_rate)
+
+
+def _excess(rate: jax.Array, p: Normal | DiagNormal) -> list[jax.Array]:
+    """Variances in units of the squared length scale."""
+    return map_components(lambda scale: jnp.square(scale * rate), p.scale)
 
 
 def _single(kernel: SquaredExponential, p: Normal | DiagNormal, z: jax.Array) -> jax.Array:
     rate = inverse_length_scale(kernel, p)
-    shrink = map_components(lambda scale: 1 / (1 + jnp.square(scale * rate)), p.scale)
-    return _gaussian(rate, z, p.loc, shrink)
+    return _gaussian(rate, map_components(jnp.subtract, z, p.loc), _excess(rate, p))
 
 
 def _double(
     kernel: SquaredExponential, p: Normal | DiagNormal, q: Normal | DiagNormal
 ) -> jax.Array:
     rate = inverse_length_scale(kernel, p)
-    s, t = (map_components(lambda scale: jnp.square(scale * rate), x.scale) for x in (p, q))
-    shrink = map_components(lambda s, t: 1 / (1 + s + t), s, t)
-    return _gaussian(rate, p.loc, q.loc, shrink)
+    s = map_components(jnp.add, _excess(rate, p), _excess(rate, q))
+    return _gaussian(rate, map_components(jnp.subtract, p.loc, q.loc), s)
 
 
 def _centered(
@@ -89,6 +108,7 @@ def _centered(
     return (four_terms if is_double else centered_without_offset)(kernel, p, y, q, z)
 
 
+@jax.custom_jvp
 def centered_without_offset(
     kernel: SquaredExponential,
     p: Normal | DiagNormal,
@@ -108,7 +128,7 @@ def centered_without_offset(
     model in float32), in contrast to the plain sum of the four terms (2e-8).
     """
     rate = inverse_length_scale(kernel, p)
-    s, t = (map_components(lambda scale: jnp.square(scale * rate), x.scale) for x in (p, q))
+    s, t = _excess(rate, p), _excess(rate, q)
     a, b = (-jnp.expm1(-0.5 * total(map_components(jnp.log1p, x))) for x in (s, t))
     u, v = (map_components(lambda s: s / (1 + s), x) for x in (s, t))
     w = map_components(lambda s, t: 1 / (1 + s + t), s, t)
@@ -131,6 +151,12 @@ def centered_without_offset(
     c = a * b + safe_sqrt(_product(w)) * r
     small = a * (big_p - big_m) + b * (big_q - big_m) + c * big_m
     return ((big_k - big_p) - (big_q - big_m)) + small
+
+
+@centered_without_offset.defjvp
+def _centered_jvp(primals: tuple, tangents: tuple) -> tuple[jax.Array, jax.Array]:
+    """The derivative of the four terms, which takes half as many operations."""
+    return centered_without_offset(*primals), jax.jvp(four_terms, primals, tangents)[1]
 
 
 def _prepare_features(

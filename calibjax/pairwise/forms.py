@@ -1,0 +1,232 @@
+"""Sums over all pairs i < j, and their derivatives, a tile at a time."""
+
+import functools
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+from jax.typing import ArrayLike
+
+from calibjax._arithmetic import UNROLLED, matmul
+from calibjax._pytree import PyTree
+from calibjax._sharding import WHOLE, Devices, devices
+from calibjax.pairwise import ring, tiles
+from calibjax.pairwise.derivatives import combine, differentiable, partition
+
+PairFunction = Callable[[Any, Any, Any], jax.Array]
+_Parts = tuple[Any, Any]  # leaves with derivatives, and those without, of one pytree
+
+
+class _Form(NamedTuple):
+    """What is summed over all pairs, and how.
+
+    Attributes:
+        function: pair function.
+        tile_size: size that the user has chosen, or None.
+        devices: devices over which rows are split, or None for one.
+    """
+
+    function: PairFunction
+    tile_size: int | None
+    devices: Devices | None
+
+
+def _tile_form(function: PairFunction, args: PyTree, rows: PyTree, columns: PyTree) -> jax.Array:
+    """Σ_ij v_ic f(x_i, y_j) w_jc within a tile, [c].
+
+    Matrix products keep the evaluation of the tile vectorised, which a fused sum does not.
+    """
+    (xs, v), (ys, w) = rows, columns
+    values = tiles.evaluate(function, args, xs, ys)
+    return jnp.sum(v * matmul(values, w), 0)
+
+
+def _tile_diagonal_form(function: PairFunction, args: PyTree, rows: PyTree) -> jax.Array:
+    """Σ_{i<j} w_ic f(x_i, x_j) w_jc within a tile, [c]."""
+    xs, w = rows
+    values = tiles.evaluate(function, args, xs, xs)
+    return jnp.sum(w * matmul(jnp.triu(values, 1), w), 0)
+
+
+def _forms_value(form: _Form, smooth: PyTree, rest: PyTree) -> jax.Array:
+    """Σ_{i<j} w_ic f(x_i, x_j) w_jc over all pairs, [c].
+
+    `smooth` and `rest` are the two parts of (args, samples, weights).
+    """
+    if form.devices is None:
+        return _value_here(form, (), smooth, rest)
+    here = functools.partial(_value_here, form, form.devices.axes)
+    specs = WHOLE, form.devices.rows, form.devices.rows
+    return form.devices.run(here, (specs, specs), WHOLE)(smooth, rest)
+
+
+def _value_here(form: _Form, axes: ring.Axes, smooth: PyTree, rest: PyTree) -> jax.Array:
+    """`_forms_value` as one device computes it, or each of those along some axes."""
+    function = form.function
+    args, xs, weights = combine(smooth, rest)
+    one = tiles.take(xs, 0)
+    dtype = jnp.result_type(jax.eval_shape(function, args, one, one), weights)
+
+    def evaluate(size: int, args: PyTree, xs: PyTree, weights: jax.Array) -> jax.Array:
+        def step(i: jax.Array, j: jax.Array, x: PyTree, y: ArrayLike, state: PyTree) -> PyTree:
+            return tiles.add(state[0], _tile_form(function, args, x, y).astype(dtype)), ()
+
+        def diagonal(i: jax.Array, x: PyTree, state: PyTree) -> PyTree:
+            return tiles.add(state[0], _tile_diagonal_form(function, args, x).astype(dtype)), ()
+
+        zero = jnp.zeros(weights.shape[-1], dtype)
+        rows = tiles.split(xs, size), tiles.split_weights(weights, size)
+        total, _ = ring.visit_pairs(axes, rows, diagonal, step, (zero, zero), ())
+        return total[0] + total[1]
+
+    total = tiles.by_platform(evaluate, form.tile_size, xs, args, xs, weights)
+    return lax.psum(total, axes) if axes else total
+
+
+def _forms_slopes(form: _Form, smooth: PyTree, rest: PyTree, cotangent: jax.Array) -> PyTree:
+    """The derivative of a sum over pairs is a sum over pairs: tiles are evaluated again."""
+    if form.devices is None:
+        return _slopes_here(form, (), smooth, rest, cotangent)
+    here = functools.partial(_slopes_here, form, form.devices.axes)
+    specs = WHOLE, form.devices.rows, form.devices.rows
+    return form.devices.run(here, (specs, specs, WHOLE), specs)(smooth, rest, cotangent)
+
+
+def _slopes_here(
+    form: _Form, axes: ring.Axes, smooth: PyTree, rest: PyTree, cotangent: jax.Array
+) -> PyTree:
+    """`_forms_slopes` as one device computes it, or each of those along some axes."""
+
+    def evaluate(size: int, smooth: PyTree, rest: PyTree, cotangent: jax.Array) -> PyTree:
+        def split(part: PyTree) -> PyTree:
+            args, xs, weights = part
+            split_weights = functools.partial(tiles.split_weights, tile_size=size)
+            return args, (tiles.split(xs, size), jax.tree.map(split_weights, weights))
+
+        (args, rows), undo = jax.vjp(split, smooth)
+        rest_args, rest_rows = split(rest)
+        parts = (args, rest_args), (rows, rest_rows)
+        return undo(_slopes_in_tiles(form.function, axes, *parts, cotangent))[0]
+
+    args, xs, _ = smooth
+    derivatives = sum(map(jnp.size, jax.tree.leaves(args))) + 2 * tiles.sample_size(xs)
+    kept = min(derivatives, UNROLLED)  # those of more components come in blocks
+    xs = combine(xs, rest[1])
+    args, *rows = tiles.by_platform(
+        evaluate, form.tile_size, xs, smooth, rest, cotangent, kept=kept
+    )
+    return lax.psum(args, axes) if axes else args, *rows
+
+
+def _tile_slopes(
+    function: PairFunction, args: _Parts, xs: _Parts, ys: _Parts, weights: jax.Array
+) -> tuple[jax.Array, list[PyTree]]:
+    """Values f(x_i, y_j) of a tile, and derivatives of Σ_ij weights_ij f(x_i, y_j)."""
+    smooth, rest = zip(args, xs, ys, strict=True)
+
+    def values(*given: PyTree) -> jax.Array:
+        return tiles.evaluate(function, *map(combine, given, rest))
+
+    found, pull = jax.vjp(values, *smooth)
+    return found, list(pull(weights.astype(found.dtype)))
+
+
+def _tile_slopes_by_pairs(
+    function: PairFunction, args: _Parts, xs: _Parts, ys: _Parts, weights: jax.Array
+) -> tuple[jax.Array, list[PyTree]]:
+    """The same from derivatives of each pair, in half the time where samples are single numbers.
+
+    `_tile_slopes` sums each term of a derivative over the pairs, this function the derivatives. Of
+    several components they would be read and written more often than the sums save.
+    """
+
+    def pair(args: _Parts, x: _Parts, y: _Parts, weight: jax.Array) -> tuple[Any, list[Any]]:
+        smooth, rest = zip(args, x, y, strict=True)
+        value, pull = jax.vjp(lambda *given: function(*map(combine, given, rest)), *smooth)
+        return value, list(pull(weight.astype(value.dtype)))
+
+    columns = jax.vmap(pair, (None, None, -1, -1), -1)
+    rows = jax.vmap(columns, (None, -1, None, -2), -2)
+    found, (d_args, d_x, d_y) = rows(args, xs, ys, weights)
+    over_columns = functools.partial(jax.tree.map, lambda slopes: jnp.sum(slopes, -1))
+    over_rows = functools.partial(jax.tree.map, lambda slopes: jnp.sum(slopes, -2))
+    return found, [over_columns(over_rows(d_args)), over_columns(d_x), over_rows(d_y)]
+
+
+def _slopes_in_tiles(
+    function: PairFunction, axes: ring.Axes, args: _Parts, rows: _Parts, cotangent: jax.Array
+) -> PyTree:
+    """Derivatives by the first part of args and of rows, pairs (samples, weights) in tiles."""
+    are_numbers = all(leaf.ndim == 2 for leaf in jax.tree.leaves(rows[0][0]))  # [tiles, length]
+    derivatives = _tile_slopes_by_pairs if are_numbers else _tile_slopes
+    slopes = functools.partial(derivatives, function, args)
+
+    def place(total: PyTree, index: jax.Array, xs: PyTree, weights: jax.Array) -> PyTree:
+        new = xs, None if total[1] is None else weights * cotangent
+        return jax.tree.map(lambda t, x: t.at[index].add(x), total, new)
+
+    def unpack(tile: _Parts) -> tuple[_Parts, jax.Array]:
+        (xs, weights), (rest_xs, rest_weights) = tile
+        return (xs, rest_xs), combine(weights, rest_weights)
+
+    def step(i: jax.Array, j: jax.Array, x: _Parts, y: _Parts, state: PyTree) -> PyTree:
+        (t_args, t_rows), t_columns = state
+        (x, v), (y, w) = unpack(x), unpack(y)
+        values, (d_args, d_x, d_y) = slopes(x, y, matmul(v * cotangent, w.T))
+        t_rows = place(t_rows, i, d_x, matmul(values, w))
+        return (add(t_args, d_args), t_rows), place(t_columns, j, d_y, matmul(values.T, v))
+
+    def diagonal(i: jax.Array, x: _Parts, state: PyTree) -> PyTree:
+        (t_args, t_rows), t_columns = state
+        x, w = unpack(x)
+        values, (d_args, d_x, d_y) = slopes(x, x, jnp.triu(matmul(w * cotangent, w.T), 1))
+        values = jnp.triu(values, 1)
+        t_rows = place(t_rows, i, add(d_x, d_y), matmul(values, w) + matmul(values.T, w))
+        return (add(t_args, d_args), t_rows), t_columns
+
+    add = functools.partial(jax.tree.map, jnp.add)
+    zero_args, zeros = jax.tree.map(jnp.zeros_like, (args[0], rows[0]))
+    own, guest = ring.visit_pairs(axes, rows, diagonal, step, (zero_args, zeros), zeros)
+    return own[0], add(own[1], guest)
+
+
+_one_form = differentiable(
+    lambda form, smooth, rest: _forms_value(form, smooth, rest)[0],
+    lambda form, smooth, rest: _forms_slopes(form, smooth, rest, jnp.ones(1)),
+)
+# The gradient of each of several would be a pass of its own, that of their sum is one.
+_many_forms = jax.custom_vjp(_forms_value, nondiff_argnums=(0,))
+_many_forms.defvjp(
+    lambda form, *trees: (_forms_value(form, *trees), trees),
+    lambda form, trees, cotangent: (_forms_slopes(form, trees[0], trees[1], cotangent), None),
+)
+
+
+def upper_forms(
+    function: PairFunction,
+    args: PyTree,
+    xs: PyTree,
+    weights: jax.Array | None,
+    tile_size: int | None,
+) -> jax.Array:
+    """Σ_{i<j} w_ic f(x_i, x_j) w_jc, [c], or the plain sum over pairs, [1], without weights.
+
+    It has derivatives: of one form in both modes, of several in reverse mode.
+    """
+    form, given = _Form(function, tile_size, devices()), weights
+    if weights is None:
+        first = tiles.take(xs, 0)
+        dtype = jax.eval_shape(function, args, first, first).dtype
+        weights = jnp.ones((tiles.length_of(xs), 1), dtype)
+    if form.devices is not None:
+        xs = ring.even(xs, form.devices)
+        weights = ring.even(weights, form.devices, mode="constant")
+    (*smooth, w), (*rest, others) = partition((args, xs, weights))
+    if given is None:
+        w, others = None, weights
+    smooth, rest = (*smooth, w), (*rest, others)
+    if weights.shape[-1] == 1:
+        return _one_form(form, smooth, rest)[None]
+    return _many_forms(form, smooth, rest)
