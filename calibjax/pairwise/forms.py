@@ -215,18 +215,17 @@ def upper_forms(
 
     It has derivatives: of one form in both modes, of several in reverse mode.
     """
-    form, given = _Form(function, tile_size, devices()), weights
-    if weights is None:
+    form, used = _Form(function, tile_size, devices()), weights
+    if used is None:
         first = tiles.take(xs, 0)
         dtype = jax.eval_shape(function, args, first, first).dtype
-        weights = jnp.ones((tiles.length_of(xs), 1), dtype)
+        used = jnp.ones((tiles.length_of(xs), 1), dtype)
     if form.devices is not None:
         xs = ring.even(xs, form.devices)
-        weights = ring.even(weights, form.devices, mode="constant")
-    (*smooth, w), (*rest, others) = partition((args, xs, weights))
-    if given is None:
-        w, others = None, weights
-    smooth, rest = (*smooth, w), (*rest, others)
-    if weights.shape[-1] == 1:
+        used = ring.even(used, form.devices, mode="constant")
+    smooth, rest = partition((args, xs, used))
+    if weights is None:  # what nobody asks for is still computed in loops
+        smooth, rest = (*smooth[:2], None), (*rest[:2], used)
+    if used.shape[-1] == 1:
         return _one_form(form, smooth, rest)[None]
     return _many_forms(form, smooth, rest)
