@@ -17,9 +17,13 @@ Parts = tuple[jax.Array, jax.Array]  # means of h off and on the diagonal
 
 
 def bytes_of_redraw(n: int, num_features: int, *, in_blocks: bool) -> int:
-    """Memory of one redraw of n targets: these, and as many features as are held at once."""
-    rows = min(n, pairwise.BLOCK_SIZE) if in_blocks else n
-    return 16 * (rows * num_features + n)
+    """Memory of one redraw of n targets: these, and as many features as are held at once.
+
+    In blocks the features should fit in a cache, while targets pass through it only once.
+    """
+    if in_blocks:
+        return 16 * (min(n, pairwise.BLOCK_SIZE) * num_features + n // 16)
+    return 16 * (n * num_features + n)
 
 
 def sums_of_redraws(

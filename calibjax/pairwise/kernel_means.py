@@ -14,7 +14,7 @@ from calibjax._sharding import WHOLE, Devices, devices, follows_data
 from calibjax.pairwise import ring, tiles
 from calibjax.pairwise.derivatives import combine, partition
 
-SMOOTHING_TILE_SIZE = 384  # as much work as it takes to occupy several threads
+_CPU_TILE_SIZE = 384  # as much work as it takes to occupy several threads
 
 
 @functools.partial(follows_data, rows_at=1)
@@ -28,7 +28,7 @@ def kernel_means(
     samples: tuple[Any, jax.Array],
     values: jax.Array,
     *,
-    tile_size: int = SMOOTHING_TILE_SIZE,
+    tile_size: int | None = None,
 ) -> tuple[jax.Array, jax.Array]:
     """Kernel-weighted means of values (Nadaraya and Watson), for G kernels of one distance.
 
@@ -48,7 +48,8 @@ def kernel_means(
         points: n points, a pytree with leading axis n, and integers that number their groups, [n].
         samples: n' samples, a pytree with leading axis n', and their groups, [n'].
         values: v, [n', c].
-        tile_size: largest number of rows and columns of a tile.
+        tile_size: largest number of rows and columns of a tile; None: 384 on CPUs, otherwise
+            `default_tile_size`.
 
     Returns:
         The means [G, n, c], and the sums of the weights over the largest of them, [G, n]. Where
@@ -88,7 +89,7 @@ def kernel_means(
 def _sums_here(
     function: Callable,
     log_kernel: Callable,
-    tile_size: int,
+    tile_size: int | None,
     kernels: tuple[Any, Any],
     points: PyTree,
     samples: PyTree,
@@ -97,6 +98,20 @@ def _sums_here(
 
     The latter are divided by the weight of the former, as one device computes them.
     """
+    evaluate = functools.partial(_sums_in_tiles, function, log_kernel)
+    operands = kernels, points, samples
+    return tiles.by_platform(evaluate, tile_size, samples, *operands, cpu=_CPU_TILE_SIZE)
+
+
+def _sums_in_tiles(
+    function: Callable,
+    log_kernel: Callable,
+    tile_size: int,
+    kernels: tuple[Any, Any],
+    points: PyTree,
+    samples: PyTree,
+) -> tuple[jax.Array, jax.Array]:
+    """`_sums_here` for tiles of some size."""
     *samples, values = samples
     order, to_order = jnp.argsort(points[1]), jnp.argsort(samples[1])
     points = jax.tree.map(lambda leaf: leaf[order], points)

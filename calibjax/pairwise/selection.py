@@ -11,7 +11,15 @@ from jax import lax
 from jax.typing import DTypeLike
 
 from calibjax._pytree import PyTree
-from calibjax.pairwise.tiles import TILE_SIZE, evaluate, fold_pairs, length_of, split, take
+from calibjax.pairwise.tiles import (
+    TILE_SIZE,
+    by_platform,
+    evaluate,
+    fold_pairs,
+    length_of,
+    split,
+    take,
+)
 
 # The values of so few samples are held, in O(n · tile) memory, instead of computed in each pass.
 _MANY_SAMPLES = 8 * TILE_SIZE
@@ -72,7 +80,7 @@ def _keep_smallest(limit: jax.Array, kept: jax.Array, keys: jax.Array) -> jax.Ar
     return lax.platform_dependent(kept, keys, cpu=by_rows, default=at_once)
 
 
-def _fold_of(function: PairFunction, args: PyTree, xs: PyTree) -> tuple[Fold, int]:
+def _fold_of(function: PairFunction, tile_size: int, args: PyTree, xs: PyTree) -> tuple[Fold, int]:
     """How to go through the keys of all pairs, and how many columns they come in.
 
     The former is a function (step, args, carry) that folds step(args, carry, keys) over tiles;
@@ -86,9 +94,9 @@ def _fold_of(function: PairFunction, args: PyTree, xs: PyTree) -> tuple[Fold, in
             keys = jnp.where(mask, keys, jnp.iinfo(keys.dtype).max)
             return step(step_args, carry, keys)
 
-        return fold_pairs(visit, (args, step_args), carry, xs)
+        return fold_pairs(visit, (args, step_args), carry, xs, tile_size=tile_size)
 
-    num_tiles, length = split(jnp.arange(length_of(xs)), TILE_SIZE).shape
+    num_tiles, length = split(jnp.arange(length_of(xs)), tile_size).shape
     if length_of(xs) > _MANY_SAMPLES:
         return fold_computed, length
 
@@ -187,11 +195,23 @@ def order_statistics(
     Cost: some 5 passes over n²/2 pairs; for n ≤ 1024 the values are computed once and held. At
     most 16 passes, for float32. O(n · tile) memory.
     """
+    statistics = functools.partial(_order_statistics, function)
+    return by_platform(statistics, None, xs, args, xs, ranks, cpu=TILE_SIZE)
+
+
+def _order_statistics(
+    function: PairFunction,
+    tile_size: int,
+    args: PyTree,
+    xs: PyTree,
+    ranks: tuple[jax.Array, jax.Array],
+) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """`order_statistics` from tiles of some size."""
     one = take(xs, 0)
     dtype = jax.eval_shape(function, args, one, one).dtype
     n = length_of(xs)
     num_pairs = n * (n - 1) // 2
-    fold, length = _fold_of(function, args, xs)
+    fold, length = _fold_of(function, tile_size, args, xs)
 
     def wanted(zeros: jax.Array) -> tuple[jax.Array, jax.Array]:
         positive = (num_pairs - zeros + 1) // 2, (num_pairs - zeros) // 2 + 1

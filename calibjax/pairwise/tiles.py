@@ -88,6 +88,7 @@ def by_platform(
     xs: PyTree,
     *operands: PyTree,
     kept: int = 0,
+    cpu: int | None = None,
 ) -> PyTree:
     """Value evaluate(tile size, *operands) with the size for the platform where it is computed.
 
@@ -97,15 +98,17 @@ def by_platform(
         xs: samples that are cut into tiles.
         *operands: arguments of `evaluate`.
         kept: numbers that are held of each pair of a tile.
+        cpu: the size on CPUs, `default_tile_size` if None.
     """
     shape = length_of(xs), sample_size(xs)
     sizes = {
         platform: default_tile_size(platform, *shape, kept=kept) for platform in ("cpu", "cuda")
     }
+    sizes["cpu"] = sizes["cpu"] if cpu is None else cpu
     if tile_size is not None:
         return evaluate(tile_size, *operands)
     if shape[0] <= min(sizes.values()):  # one tile anyway
-        return evaluate(TILE_SIZE, *operands)
+        return evaluate(min(sizes.values()), *operands)
     forms = {name: functools.partial(evaluate, size) for name, size in sizes.items()}
     return lax.platform_dependent(*operands, cpu=forms["cpu"], default=forms["cuda"])
 

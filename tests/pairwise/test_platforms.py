@@ -46,6 +46,14 @@ def tiles_in_a_row(text, num_samples):
     return near[0]
 
 
+def num_tiles(text, num_samples):
+    """Number of tiles that samples are cut into, whatever the number of their components."""
+    shapes = {tuple(map(int, s)) for s in re.findall(r"tensor<(\d+)x(\d+)x\w+>", text)}
+    numbers = {k for k, m in shapes if 0 <= k * m - num_samples < m and min(k, m) > 1}
+    assert len(numbers) == 1, numbers
+    return numbers.pop()
+
+
 N = 100_000
 VECTOR = (N,), np.float32
 
@@ -70,6 +78,23 @@ def test_tiles_in_the_cache_of_a_cpu():
 def test_gradient_on_accelerators():
     text = lowered(jax.grad(normals), "cuda", VECTOR, VECTOR, VECTOR)
     assert largest_array(text) < 2e8
+
+
+def median(loc, scale):
+    return kernels.median_heuristic(distances.Wasserstein(), distributions.Normal(loc, scale))
+
+
+def smoothed(points, confidences, correct):
+    near = estimators.Neighbourhood.laplacian(jnp.array([0.1, 1.0]), 15)
+    return estimators.mlce(near, points[:, None], confidences, correct)
+
+
+@pytest.mark.parametrize("platform", ["cuda", "tpu"])
+@pytest.mark.parametrize(("function", "num_arguments"), [(median, 2), (smoothed, 3)])
+def test_other_loops_over_pairs(function, num_arguments, platform):
+    text = lowered(function, platform, *[VECTOR] * num_arguments)
+    assert num_tiles(text, N) <= 25  # their pairs are visited one after the other
+    assert num_tiles(lowered(function, "cpu", *[VECTOR] * num_arguments), N) > 250
 
 
 def test_wide_samples_get_smaller_tiles():
