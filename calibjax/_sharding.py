@@ -136,9 +136,10 @@ class FollowsData(Generic[Parameters, Result]):
             if self._rows_at is not None and leaf.shape[self._rows_at] == rows[0]:
                 axes[self._rows_at] = rows[1]
             spec = PartitionSpec(*axes)
-            if jax.sharding.get_abstract_mesh().explicit_axes:
-                return jax.sharding.reshard(leaf, spec)
-            if not is_spread(leaf) or isinstance(mesh, AbstractMesh):
+            is_explicit = jax.sharding.get_abstract_mesh().explicit_axes
+            if isinstance(leaf, Tracer):
+                return jax.sharding.reshard(leaf, spec) if is_explicit else leaf
+            if isinstance(mesh, AbstractMesh) or not (is_explicit or is_spread(leaf)):
                 return leaf
             return jax.device_put(leaf, NamedSharding(mesh, spec))
 

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
-from calibjax import distances, estimators, hypothesis_tests, kernels
+from calibjax import distances, estimators, hypothesis_tests, kernels, scores
 from calibjax.distributions import Categorical, Normal, sample_targets
 
 SCRIPT = pathlib.Path(__file__).parent.parent / "docs" / "devices.py"
@@ -55,6 +55,22 @@ def test_estimates(place, function):
     expected = function(Normal(LOC, SCALE), TARGETS)
     close(function(*split), expected)
     close(jax.jit(function)(*split), expected)
+
+
+@pytest.mark.parametrize(
+    ("function", "data"),
+    [
+        (scores.brier_decomposition, (Categorical(PROBS), LABELS)),
+        (scores.crps_decomposition, (Normal(LOC, SCALE), TARGETS)),
+        (scores.rejection_curve, (PROBS[:, 0], LABELS == 0)),
+        (scores.prediction_rejection_ratio, (PROBS[:, 0], LABELS == 0)),
+        (functools.partial(scores.decision_cost, ratio=2.0), (PROBS[:, 0], LABELS == 0)),
+        (functools.partial(kernels.gram_matrix, distances.Wasserstein()), (Normal(LOC, SCALE),)),
+    ],
+    ids=lambda value: getattr(getattr(value, "func", value), "__name__", ""),
+)
+def test_what_has_no_loop_over_pairs(place, function, data):
+    close(function(*place(data)), function(*data))
 
 
 def test_near_linear_time(place):

@@ -1,5 +1,6 @@
 """Kernel matrices."""
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -8,9 +9,11 @@ from jax.typing import ArrayLike
 
 from calibjax import _checks
 from calibjax._pytree import PyTree
+from calibjax._sharding import follows_data
 from calibjax.distributions import Mixture, Samples
 
 
+@functools.partial(follows_data, rows_at=0)
 def gram_matrix(
     kernel: Callable[[Any, Any], jax.Array], xs: PyTree, ys: PyTree = None
 ) -> jax.Array:

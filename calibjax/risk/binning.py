@@ -12,6 +12,7 @@ from jax.typing import ArrayLike
 from calibjax import _checks
 from calibjax._arithmetic import one_hot
 from calibjax._pytree import record
+from calibjax._sharding import follows_data
 from calibjax.distributions.base import Distribution
 from calibjax.estimators.binnings import MAX_BINS, interval_index
 from calibjax.risk.base import EstimationFunction
@@ -104,6 +105,7 @@ class Binning(_Bins):
      [0.0225 0.03  ]]
     """
 
+    @follows_data
     def fit(
         self, predictions: Distribution, targets: ArrayLike, hyperparameter: ArrayLike
     ) -> BinResiduals:
@@ -163,6 +165,7 @@ class DebiasedBinning(_Bins):
      [-0.07  0.04]]
     """
 
+    @follows_data
     def fit(
         self, predictions: Distribution, targets: ArrayLike, hyperparameter: ArrayLike
     ) -> DebiasedBinResiduals:

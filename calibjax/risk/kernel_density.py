@@ -8,6 +8,7 @@ from jax.typing import ArrayLike
 
 from calibjax import _checks
 from calibjax._pytree import record
+from calibjax._sharding import follows_data
 from calibjax.distributions.base import Distribution
 from calibjax.estimators.kernel_density import Point, dirichlet_kernels, label_proportions
 from calibjax.risk.base import EstimationFunction, with_hyperparameter
@@ -80,6 +81,7 @@ class KernelDensity(EstimationFunction):
     [0.   0.   0.25]
     """
 
+    @follows_data
     def fit(
         self, predictions: Distribution, targets: ArrayLike, hyperparameter: ArrayLike
     ) -> KernelDensities:

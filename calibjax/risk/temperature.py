@@ -9,6 +9,7 @@ from jax.typing import ArrayLike
 
 from calibjax import _checks
 from calibjax._pytree import PyTree, record
+from calibjax._sharding import follows_data
 from calibjax.distributions import Bernoulli
 from calibjax.distributions.base import Distribution
 from calibjax.recalibration.powers import tempered
@@ -58,6 +59,7 @@ class Temperature(EstimationFunction):
     [0.     0.0225]
     """
 
+    @follows_data
     def fit(
         self, predictions: Distribution, targets: ArrayLike, hyperparameter: ArrayLike
     ) -> TemperatureParams:

@@ -16,6 +16,7 @@ from calibjax import _checks
 from calibjax._arithmetic import floating_dtype, one_hot
 from calibjax._isotonic import isotonic_means
 from calibjax._pytree import PyTree, record
+from calibjax._sharding import follows_data
 from calibjax.distributions.base import ClassPredictions, Distribution
 from calibjax.scores.base import checked_samples
 
@@ -41,6 +42,7 @@ class ScoreDecomposition:
     uncertainty: jax.Array
 
 
+@follows_data
 def brier_decomposition(predictions: ClassPredictions, targets: PyTree) -> ScoreDecomposition:
     """Brier score, decomposed into miscalibration, discrimination and uncertainty (CORP).
 
@@ -86,6 +88,7 @@ def brier_decomposition(predictions: ClassPredictions, targets: PyTree) -> Score
     return _brier(probs, one_hot(targets, probs.shape[1], probs.dtype))
 
 
+@follows_data
 def crps_decomposition(
     predictions: Distribution, targets: ArrayLike, *, num_thresholds: int = 100
 ) -> ScoreDecomposition:

@@ -8,6 +8,7 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from calibjax import _checks
+from calibjax._sharding import follows_data
 from calibjax.distances import Distance, TotalVariation
 from calibjax.distributions.base import ClassPredictions
 from calibjax.estimators.binned import checked_bins, distances_in_bins
@@ -16,6 +17,7 @@ from calibjax.estimators.binnings import Binning, ranks_of_pairs
 _TOTAL_VARIATION = TotalVariation()
 
 
+@follows_data
 def group_wise_mce(
     predictions: ClassPredictions,
     targets: ArrayLike,
@@ -71,6 +73,7 @@ def group_wise_mce(
     return jnp.where(is_valid & (largest > -jnp.inf), largest, jnp.nan)
 
 
+@follows_data
 def max_group_wise_mce(
     predictions: ClassPredictions,
     targets: ArrayLike,

@@ -9,8 +9,10 @@ from jax import lax
 from jax.typing import ArrayLike
 
 from calibjax import _checks
+from calibjax._sharding import follows_data
 
 
+@follows_data
 def rejection_curve(confidences: ArrayLike, correct: ArrayLike) -> jax.Array:
     """Error rates that remain when the least confident predictions are rejected.
 
@@ -43,6 +45,7 @@ def rejection_curve(confidences: ArrayLike, correct: ArrayLike) -> jax.Array:
     return _remaining_errors(confidences, correct) / correct.size
 
 
+@follows_data
 def prediction_rejection_ratio(confidences: ArrayLike, correct: ArrayLike) -> jax.Array:
     """Prediction-rejection ratio (PRR): how well confidences tell errors from right predictions.
 
@@ -95,6 +98,7 @@ def prediction_rejection_ratio(confidences: ArrayLike, correct: ArrayLike) -> ja
     return jnp.where(has_both, ratio, jnp.nan)
 
 
+@follows_data
 def decision_cost(confidences: ArrayLike, correct: ArrayLike, ratio: ArrayLike) -> jax.Array:
     """Mean cost of deciding whether to trust a prediction or to answer "unsure".
 
@@ -135,6 +139,7 @@ def decision_cost(confidences: ArrayLike, correct: ArrayLike, ratio: ArrayLike) 
     return (num_unsure + ratio * (errors[-1] - errors[num_unsure])) / correct.size
 
 
+@follows_data
 def reward_improvement(
     confidences: ArrayLike, original_confidences: Any, correct: ArrayLike, ratio: ArrayLike
 ) -> jax.Array:
