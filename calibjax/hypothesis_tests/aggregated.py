@@ -13,7 +13,8 @@ from calibjax.distributions.sampling import check_draws
 from calibjax.hypothesis_tests.components import skce_components
 from calibjax.hypothesis_tests.ensembles import checked_ensembles, with_targets
 from calibjax.hypothesis_tests.families import checked_family, default_kernels
-from calibjax.hypothesis_tests.redraws import checked_batch_size, evaluate_pool, family_of
+from calibjax.hypothesis_tests.planning import family_of
+from calibjax.hypothesis_tests.redraws import checked_batch_size, evaluate_pool
 from calibjax.hypothesis_tests.result import CalibrationTestResult, skce_result
 
 

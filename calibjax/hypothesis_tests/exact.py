@@ -23,7 +23,8 @@ from calibjax.distributions.base import Distribution
 from calibjax.distributions.sampling import check_draws
 from calibjax.estimators.kernel import checked_samples
 from calibjax.hypothesis_tests.components import STATISTICS, skce_components
-from calibjax.hypothesis_tests.redraws import checked_batch_size, evaluate_pool, family_of, redrawn
+from calibjax.hypothesis_tests.planning import family_of
+from calibjax.hypothesis_tests.redraws import checked_batch_size, evaluate_pool, redrawn
 from calibjax.hypothesis_tests.result import CalibrationTestResult, simulated_result, skce_result
 from calibjax.hypothesis_tests.simulation import bytes_of_tile, checked_statistic, warn_of_members
 from calibjax.kernels import Kernel

@@ -1,0 +1,154 @@
+"""How the kernels of a family are evaluated: by features, or by pairs."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.typing import ArrayLike
+
+from calibjax import _checks, pairwise
+from calibjax._arithmetic import floating_dtype, matmul
+from calibjax._pytree import PyTree
+from calibjax.distributions.base import Distribution
+from calibjax.hypothesis_tests.pool_statistics import (
+    Alike,
+    ByFeatures,
+    ByPairs,
+    Family,
+    PredictionKernel,
+    Statistic,
+    ThroughLens,
+    num_features,
+)
+from calibjax.kernels import Kernel, LowRank, TensorProduct, low_rank
+from calibjax.kernels.base import prediction_kernel, without_draws
+from calibjax.kernels.expectations import few_features, prepare_features
+
+_FACTORED_FROM = 256  # predictions; for fewer all pairs are as cheap
+
+
+def family_of(
+    members: Sequence[tuple[Any, Kernel]], predictions: Distribution, targets: ArrayLike
+) -> Family:
+    """Plans one pass for all kernels, (lens, kernel) each, of checked data.
+
+    Kernels with the same lens share their features, if this data set has any; the others are
+    evaluated by pairs.
+    """
+    planned: list[tuple[list[int], ThroughLens]] = []
+    num_bytes = 0
+    for lens, chosen in _distinct([lens for lens, _ in members]):
+        seen: tuple[Any, Any] = (
+            (predictions, targets) if lens is None else lens(predictions, targets)
+        )
+        for places, statistic in _statistics([members[i][1] for i in chosen], *seen):
+            num_bytes = max(num_bytes, statistic.num_bytes(*seen))
+            planned.append(([chosen[i] for i in places], ThroughLens(lens, statistic)))
+    merged = _alike(planned, floating_dtype(predictions))
+    places = [place for chosen, _ in merged for place in chosen]
+    order = tuple(np.argsort(places).tolist())
+    return Family(tuple(statistic for _, statistic in merged), order, num_bytes)
+
+
+def _distinct(values: Sequence[Any]) -> list[tuple[Any, list[int]]]:
+    """Different values, and where they are."""
+    found: list[tuple[Any, list[int]]] = []
+    for i, value in enumerate(values):
+        for other, places in found:
+            if _is_same(value, other):
+                places.append(i)
+                break
+        else:
+            found.append((value, [i]))
+    return found
+
+
+def _is_same(one: PyTree, other: PyTree) -> bool:
+    """Whether two records are equal; arrays that are traced only if they are the same."""
+    if jax.tree.structure(one) != jax.tree.structure(other):
+        return False
+    return all(
+        x is y or (_checks.is_concrete(x, y) and x.dtype == y.dtype and np.array_equal(x, y))
+        for x, y in zip(*(map(jnp.asarray, jax.tree.leaves(t)) for t in (one, other)), strict=True)
+    )
+
+
+def _statistics(
+    kernels: Sequence[Kernel], predictions: Distribution, targets: ArrayLike
+) -> list[tuple[list[int], Statistic]]:
+    """Statistics of kernels without lenses, and which kernels each of them evaluates."""
+    products = {i: kernel for i, kernel in enumerate(kernels) if isinstance(kernel, TensorProduct)}
+    target_kernels: list[tuple[Kernel, Any, bool]] = []  # with features, and whether these are few
+    target_of: dict[int, int] = {}
+    for kernel, chosen in _distinct([product.target for product in products.values()]):
+        prepared = prepare_features(kernel, predictions, targets)
+        if prepared is not None:
+            target_of |= {list(products)[i]: len(target_kernels) for i in chosen}
+            size = num_features(kernel, prepared, predictions, targets)
+            target_kernels.append((kernel, prepared, size <= few_features(kernel, predictions)))
+    prediction_kernels: list[PredictionKernel] = []
+    featured: dict[int, tuple[int, int]] = {}
+    for kernel, chosen in _distinct([products[i].prediction for i in target_of]):
+        factor = _factor(kernel, predictions)
+        for i in (list(target_of)[i] for i in chosen):
+            if factor is not None or target_kernels[target_of[i]][2]:
+                featured[i] = len(prediction_kernels), target_of[i]
+        prediction_kernels.append(PredictionKernel(kernel, factor))
+    found: list[tuple[list[int], Statistic]] = []
+    if featured:
+        featured_kernels, prepared, _ = zip(*target_kernels, strict=True)
+        by_features = ByFeatures(
+            tuple(prediction_kernels), featured_kernels, prepared, tuple(featured.values())
+        )
+        found.append((list(featured), by_features))
+    return found + [([i], ByPairs(k)) for i, k in enumerate(kernels) if i not in featured]
+
+
+def _factor(kernel: Kernel, predictions: Distribution) -> jax.Array | None:
+    """Features of the matrix of a kernel on predictions, [n, s], if few determine it."""
+    if isinstance(kernel, LowRank):
+        return kernel.factor(predictions)
+    n = _checks.leading_size("predictions", predictions)
+    if n < _FACTORED_FROM or not _checks.is_concrete(kernel, predictions):
+        return None
+    seen = without_draws(predictions)
+    with jax.ensure_compile_time_eval():  # they may be known while a random key is traced
+        tolerance = low_rank.TOLERANCE[floating_dtype(predictions).itemsize]
+        rank = low_rank.numerical_rank(kernel, seen, tolerance, n // 4)
+        if rank is None:
+            return None
+        rank = 2 ** (rank - 1).bit_length()  # few different ones, so that little is compiled anew
+        factor = low_rank.pivoted_cholesky(kernel, seen, tolerance, size=rank).features
+        # Kernels that are not positive semi-definite may have other errors than on the diagonal.
+        signs = jax.random.rademacher(jax.random.key(0), (n, 8), factor.dtype)
+        exact = pairwise.weighted_sums(prediction_kernel, kernel, predictions, predictions, signs)
+        error = jnp.max(jnp.abs(exact - matmul(factor, matmul(factor.T, signs))))
+        return factor if error <= 100 * n * tolerance * jnp.max(jnp.abs(factor)) ** 2 else None
+
+
+def _alike(
+    planned: Sequence[tuple[list[int], ThroughLens]], dtype: Any
+) -> list[tuple[list[int], ThroughLens | Alike]]:
+    """Stacks the statistics that differ in their arrays only."""
+    groups: dict[Any, list[int]] = {}
+    for i, (_, statistic) in enumerate(planned):
+        leaves, structure = jax.tree.flatten(statistic)
+        groups.setdefault((structure, *map(jnp.shape, leaves)), []).append(i)
+    found: list[tuple[list[int], ThroughLens | Alike]] = []
+    for chosen in groups.values():
+        places = [place for i in chosen for place in planned[i][0]]
+        members = [planned[i][1] for i in chosen]
+        if len(members) == 1:
+            found.append((places, members[0]))
+        else:
+            stacked = jax.tree.map(lambda *leaves: _stacked(leaves, dtype), *members)
+            found.append((places, Alike(stacked)))
+    return found
+
+
+def _stacked(leaves: Sequence[Any], dtype: Any) -> jax.Array:
+    """Numbers of Python have no precision of their own; here they get that of the predictions."""
+    is_number = all(isinstance(leaf, float) for leaf in leaves)
+    return jnp.stack([jnp.asarray(leaf, dtype if is_number else None) for leaf in leaves])

@@ -1,0 +1,219 @@
+"""Means of the calibration kernel for many sets of targets of the same predictions."""
+
+import dataclasses
+import functools
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.typing import ArrayLike
+
+from calibjax import _checks, pairwise
+from calibjax._arithmetic import UNROLLED
+from calibjax._pytree import record
+from calibjax.distributions.base import Distribution
+from calibjax.estimators.kernel import sample_pair
+from calibjax.hypothesis_tests.featured import (
+    Parts,
+    as_means,
+    bytes_of_redraw,
+    means_of_sums,
+    sums_of_redraws,
+)
+from calibjax.hypothesis_tests.simulation import bytes_of_tile
+from calibjax.kernels import Kernel
+from calibjax.kernels.base import prediction_kernel
+from calibjax.kernels.expectations import batch_features, features
+
+
+def num_features(
+    kernel: Kernel, prepared: Any, predictions: Distribution, targets: ArrayLike
+) -> int:
+    """Number of features of a target kernel."""
+    first = jax.tree.map(lambda leaf: leaf[0], (predictions, targets))
+    return jax.eval_shape(functools.partial(features, kernel, prepared), *first).size
+
+
+@record
+class PredictionKernel:
+    """A kernel on predictions, and features of its matrix if few determine it.
+
+    Attributes:
+        kernel: k_P.
+        factor: F with k_P(p_i, p_j) = Σ_s F_is F_js up to rounding, [n, s], or None.
+    """
+
+    kernel: Kernel
+    factor: jax.Array | None
+
+
+@record
+class ByFeatures:
+    """Means of k_P(p_i, p_j) ⟨f_i, f_j⟩ off and on the diagonal, by matrix products of features.
+
+    Several tensor products k_P k_Y share the features f of their target kernels k_Y.
+
+    Attributes:
+        prediction_kernels: different k_P.
+        target_kernels: different k_Y.
+        prepared: what the features of these need.
+        products: places of both factors of each of the K products.
+    """
+
+    prediction_kernels: tuple[PredictionKernel, ...]
+    target_kernels: tuple[Kernel, ...]
+    prepared: tuple[Any, ...]
+    products: tuple[tuple[int, int], ...] = dataclasses.field(metadata={"static": True})
+
+    def __call__(self, predictions: Distribution, targets: ArrayLike) -> Parts:
+        """Means for targets [b, n, ...], [b, K] each."""
+        found: dict[tuple[int, int], Parts] = {}
+        for t, featured in enumerate(self._featured()):
+            chosen = [p for p, its in self.products if its == t]
+            factored = [p for p in chosen if self.prediction_kernels[p].factor is not None]
+            found |= self._factored(t, factored, featured, predictions, targets)
+            others = [p for p in chosen if p not in factored]
+            found |= self._by_pairs(t, others, featured, predictions, targets)
+        columns = zip(*(found[product] for product in self.products), strict=True)
+        off_diagonal, diagonal = (jnp.stack(column, 1) for column in columns)
+        return off_diagonal, diagonal
+
+    def _factored(
+        self,
+        t: int,
+        chosen: Sequence[int],
+        featured: tuple[Kernel, Any],
+        predictions: Distribution,
+        targets: ArrayLike,
+    ) -> dict[tuple[int, int], Parts]:
+        """Means for kernels on predictions with a factor, in linear time."""
+        if not chosen:
+            return {}
+        factors = [self.prediction_kernels[p].factor for p in chosen]
+        factors = [factor for factor in factors if factor is not None]  # all of them
+        sums = sums_of_redraws(featured, factors, predictions, targets)
+        n = _checks.leading_size("predictions", predictions)
+        return {(p, t): means_of_sums(n, *own) for p, own in zip(chosen, sums, strict=True)}
+
+    def _by_pairs(
+        self,
+        t: int,
+        chosen: Sequence[int],
+        featured: tuple[Kernel, Any],
+        predictions: Distribution,
+        targets: ArrayLike,
+    ) -> dict[tuple[int, int], Parts]:
+        """Means for other kernels on predictions, by matrix products over all pairs."""
+        if not chosen:
+            return {}
+        values = batch_features(*featured, predictions, targets)
+        _, size, n = values.shape
+        found = {}
+        for p in chosen:
+            forms = pairwise.split_quadratic_forms(
+                prediction_kernel,
+                self.prediction_kernels[p].kernel,
+                predictions,
+                values.reshape(-1, n).T,
+            )
+            found[p, t] = as_means(n, *(form.reshape(-1, size).sum(0) for form in forms))
+        return found
+
+    def _featured(self) -> list[tuple[Kernel, Any]]:
+        return list(zip(self.target_kernels, self.prepared, strict=True))
+
+    def num_bytes(self, predictions: Distribution, targets: ArrayLike) -> int:
+        """Memory of one redraw: its targets, and the features of as many as are held at once."""
+        numbers = max(num_features(*each, predictions, targets) for each in self._featured())
+        n = _checks.leading_size("targets", targets)
+        in_blocks = all(kernel.factor is not None for kernel in self.prediction_kernels)
+        return bytes_of_redraw(n, numbers, in_blocks=in_blocks)
+
+
+@record
+class ByPairs:
+    """The same means by pairs; terms that depend on predictions only are computed once."""
+
+    kernel: Kernel
+
+    def __call__(self, predictions: Distribution, targets: ArrayLike) -> Parts:
+        """Means for targets [b, n, ...], [b, 1] each."""
+        n = jax.tree.leaves(targets)[0].shape[1]
+
+        def means(y: ArrayLike) -> Parts:
+            samples = predictions, y
+            first = jax.tree.map(lambda leaf: leaf[0], samples)
+            dtype = jax.eval_shape(sample_pair, self.kernel, first, first).dtype
+            ones = jnp.ones((n, 1), dtype)
+            return as_means(
+                n, *pairwise.split_quadratic_forms(sample_pair, self.kernel, samples, ones)
+            )
+
+        return jax.vmap(means)(targets)
+
+    def num_bytes(self, predictions: Distribution, targets: ArrayLike) -> int:
+        """Memory of one redraw: a tile, or one per component of the targets if these are many."""
+        n = _checks.leading_size("targets", targets)
+        num_components = sum(leaf.size // n for leaf in jax.tree.leaves(targets))
+        wide = num_components if num_components > UNROLLED else 1
+        return wide * bytes_of_tile(n)
+
+
+Statistic = ByFeatures | ByPairs
+
+
+def _joined(parts: Sequence[Parts]) -> Parts:
+    """Parts of several kernels as one."""
+    off_diagonal, diagonal = zip(*parts, strict=True)
+    return jnp.concatenate(off_diagonal, 1), jnp.concatenate(diagonal, 1)
+
+
+@record
+class ThroughLens:
+    """A statistic of the data as a lens shows them, or of the data themselves."""
+
+    lens: Any
+    statistic: Statistic
+
+    def __call__(self, predictions: Distribution, targets: ArrayLike) -> Parts:
+        """Means for targets [b, n, ...], [b, K] each."""
+        if self.lens is None:
+            return self.statistic(predictions, targets)
+        first = jax.tree.map(lambda y: y[0], targets)
+        seen, _ = self.lens(predictions, first)  # the same for all targets
+        labels = jax.vmap(lambda y: self.lens(predictions, y)[1])(targets)
+        return self.statistic(seen, labels)
+
+
+@record
+class Alike:
+    """Statistics that differ in their arrays only, stacked: a loop over them is compiled once."""
+
+    members: ThroughLens
+
+    def __call__(self, predictions: Distribution, targets: ArrayLike) -> Parts:
+        """Means for targets [b, n, ...], [b, K] each, one statistic after the other."""
+        found = jax.lax.map(lambda member: member(predictions, targets), self.members)
+        return jax.tree.map(lambda x: jnp.moveaxis(x, 0, 1).reshape(x.shape[1], -1), found)
+
+
+@record
+class Family:
+    """How the kernels of a family are evaluated, all on the same redraws.
+
+    Attributes:
+        statistics: evaluate some of the kernels each.
+        order: places of the kernels in what the statistics return one after the other.
+        num_bytes: memory of one redraw.
+    """
+
+    statistics: tuple[ThroughLens | Alike, ...]
+    order: tuple[int, ...] = dataclasses.field(metadata={"static": True})
+    num_bytes: int = dataclasses.field(metadata={"static": True})
+
+    def __call__(self, predictions: Distribution, targets: ArrayLike) -> Parts:
+        """Means for targets [b, n, ...], [b, K] each."""
+        found = _joined([statistic(predictions, targets) for statistic in self.statistics])
+        return jax.tree.map(lambda x: x[:, np.array(self.order)], found)
