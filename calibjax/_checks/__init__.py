@@ -35,6 +35,14 @@ from calibjax._checks.data import (
     smoothing_weights,
     targets_of,
 )
+from calibjax._checks.missing import (
+    is_missing,
+    missing_rows,
+    missing_where,
+    nan_rows,
+    nan_unless,
+    nan_with,
+)
 from calibjax._checks.options import (
     choice,
     distance_values,
@@ -53,15 +61,9 @@ from calibjax._checks.values import (
     finite,
     floating,
     integer,
-    is_missing,
     labels,
     leading_size,
     length_scales,
-    missing_rows,
-    missing_where,
-    nan_rows,
-    nan_unless,
-    nan_with,
     positive,
     positive_definite,
     positive_number,

@@ -15,6 +15,7 @@ from calibjax._checks.arrays import (
     narrowed,
     originals,
 )
+from calibjax._checks.missing import missing_rows, nan_rows
 from calibjax._checks.precision import refuse_rounded
 from calibjax._checks.values import (
     an_array,
@@ -22,8 +23,6 @@ from calibjax._checks.values import (
     full,
     integer,
     leading_size,
-    missing_rows,
-    nan_rows,
     record_values,
     satisfying,
     satisfying_integers,
