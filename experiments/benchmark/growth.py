@@ -1,12 +1,14 @@
-"""Time and memory of estimators and tests as the number of samples grows.
+"""Time and memory of estimators and tests as samples become more, or predictions larger.
 
-Each evaluation runs in a process of its own. Sizes grow until a call would take longer than a
-minute.
+Each evaluation runs in a process of its own. Sizes grow until a call would take longer than half a
+minute. A run that was interrupted goes on where it stopped.
 
 Run: python -m experiments.benchmark.growth [--data DIR] [--quick] [--only NAME ...] [--output DIR]
 """
 
+import functools
 import json
+import math
 import subprocess
 import sys
 from typing import Any
@@ -15,45 +17,68 @@ import jax
 from tqdm import tqdm
 
 from experiments.benchmark import growth_figures
-from experiments.benchmark.growth_workload import NUM_REDRAWS, QUADRATIC, WORKLOADS
+from experiments.benchmark.growth_workload import (
+    BATCH,
+    FIXED,
+    LINEAR,
+    NUM_LANDMARKS,
+    NUM_LOCATIONS,
+    NUM_REDRAWS,
+    QUADRATIC,
+    WORKLOADS,
+)
 from experiments.harness import clocks, command_line
+from experiments.harness.cells import Store, cell
 from experiments.harness.tables import write_table
 
-SIZES = {QUADRATIC: [1000 * 2**k for k in range(8)], "linear": [1000 * 4**k for k in range(6)]}
-LIMIT = 60.0  # seconds that a call may take
+LIMIT = 30.0  # seconds that a call may take
 PUBLISHED = "skce of CalibrationErrors.jl (published, 3.6 GHz)"
 DENSE = 16_000  # beyond, the matrices of NumPy do not fit
+GROWTH = {LINEAR: "linear", QUADRATIC: "quadratic"}
 
 
-def measured(name: str, num_samples: int) -> dict[str, float]:
-    """Seconds of the second call, of the first one, and growth of the peak memory in bytes."""
-    command = [sys.executable, "-m", "experiments.benchmark.growth_workload", name]
-    command.append(str(num_samples))
+def sizes_of(name: str) -> list[int]:
+    """Numbers of samples up to a million, or sizes of a prediction up to a thousand."""
+    if WORKLOADS[name].over == "m":
+        return [4**k for k in range(1, 6)]
+    if WORKLOADS[name].growth == LINEAR:
+        return [1000 * 4**k for k in range(6)]
+    return [1000 * 2**k for k in range(8)]
+
+
+def measured(name: str, size: int) -> dict[str, float]:
+    """Seconds of a call, of the first one, and growth of the peak memory in bytes."""
+    command = [sys.executable, "-m", "experiments.benchmark.growth_workload", name, str(size)]
     result = subprocess.run(command, capture_output=True, text=True, check=False)
     if result.returncode:
         raise RuntimeError(f"{' '.join(command)} failed:\n{result.stderr}")
     return json.loads(result.stdout)
 
 
-def row(what: str, n: int, seconds: float, **others: float | str) -> dict[str, Any]:
+def row(what: str, over: str, size: int, seconds: float, **others: float | str) -> dict[str, Any]:
     """One line of the table."""
-    empty = dict.fromkeys(("growth", "first call", "MB", "ratio to the row before"))
-    return {"what": what, "n": n, "seconds": seconds} | empty | others
+    empty = dict.fromkeys(("growth", "first call", "MB", "per doubling"))
+    return {"what": what, "over": over, "size": size, "seconds": seconds} | empty | others
 
 
-def rows_of(name: str, sizes: list[int]) -> list[dict[str, Any]]:
-    """One row for each size, until a call takes too long."""
-    growth, rows = WORKLOADS[name][0], []
-    factor = (sizes[1] / sizes[0]) ** (2 if growth == QUADRATIC else 1)
-    for n in sizes:
-        if name == "skce_numpy" and n > DENSE:
+def rows_of(store: Store, name: str, sizes: list[int]) -> list[dict[str, Any]]:
+    """One row for each size, until a call takes too long; what was measured before is kept."""
+    found, rows = WORKLOADS[name], []
+    doublings = math.log2(sizes[1] / sizes[0])
+    for size in sizes:
+        if name == "skce_numpy" and size > DENSE:
             break
-        found = measured(name, n)
-        others = {"growth": growth, "first call": found["first"], "MB": found["bytes"] / 1e6}
+        compute = functools.partial(measured, name, size)
+        one = cell(store, f"{name}/{size}", {"name": name, "size": size}, compute)
+        others = {
+            "growth": GROWTH.get(found.growth, "cubic"),
+            "first call": one["first"],
+            "MB": one["bytes"] / 1e6,
+        }
         if rows:
-            others["ratio to the row before"] = found["seconds"] / rows[-1]["seconds"]
-        rows.append(row(name, n, found["seconds"], **others))
-        if not found["seconds"] * factor <= LIMIT:
+            others["per doubling"] = (one["seconds"] / rows[-1]["seconds"]) ** (1 / doublings)
+        rows.append(row(name, found.over, size, one["seconds"], **others))
+        if not one["seconds"] * 2 ** (doublings * found.growth) <= LIMIT:
             break
     return rows
 
@@ -63,7 +88,7 @@ def published_rows(run: command_line.Run) -> list[dict[str, Any]]:
     columns = {"estimator": str, "dim": int, "nsamples": int, "mintime": float}
     lines = run.published("w21_synthetic", "errors_calibrated_model.csv", columns=columns) or []
     return [
-        row(PUBLISHED, int(line["nsamples"]), float(line["mintime"]))
+        row(PUBLISHED, "n", int(line["nsamples"]), float(line["mintime"]))
         for line in lines
         if line["estimator"] == "SKCE" and int(line["dim"]) == 1 and int(line["nsamples"]) >= 256
     ]
@@ -76,20 +101,23 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="two sizes, to see that it runs")
     run, options = command_line.parse(parser)
     rows: list[dict[str, Any]] = []
-    load = clocks.machine_load()
+    load, store = clocks.machine_load(), run.store("benchmark", __file__)
     for name in tqdm([name for name in WORKLOADS if name in options.only], unit="function"):
-        sizes = SIZES[WORKLOADS[name][0]]
-        rows += rows_of(name, sizes[:2] if options.quick else sizes)
+        sizes = sizes_of(name)
+        rows += rows_of(store, name, sizes[:2] if options.quick else sizes)
     rows += published_rows(run)
     note = (
-        f"Scalar normal predictions in float32, {NUM_REDRAWS} redraws or resamples; a second call "
-        f"(the first one compiles), and growth of the peak memory of the process by both. "
-        f"{len(jax.devices())} {jax.devices()[0].platform.upper()} device, load of the machine "
-        f"{load} at the start and {clocks.machine_load()} at the end."
+        f"float32; {NUM_REDRAWS} redraws or resamples, {NUM_LANDMARKS} landmarks, blocks of 1024, "
+        f"{NUM_LOCATIONS} test locations, 40 bandwidths and 50 features of the MLCE, streams of "
+        f"batches of {BATCH}, and {FIXED} samples where m grows. Medians of up to five "
+        "calls after the first one, which compiles, and their factor per doubling of the size; "
+        f"growth of the peak memory of the process by all calls. C loops and NumPy in float64. {len(jax.devices())} "
+        f"{jax.devices()[0].platform.upper()} device, load of the machine {load} at the start and "
+        f"{clocks.machine_load()} at the end."
     )
     name = "benchmark_growth_quick" if options.quick else "benchmark_growth"
-    write_table(run.output, name, rows, note, show=True)
-    growth_figures.draw(run.output, name, rows)
+    write_table(store.folder, name, rows, note, show=True)
+    growth_figures.draw(store.folder, name, rows)
 
 
 if __name__ == "__main__":
