@@ -111,9 +111,9 @@ def main() -> None:
         f"{NUM_LOCATIONS} test locations, 40 bandwidths and 50 features of the MLCE, streams of "
         f"batches of {BATCH}, and {FIXED} samples where m grows. Medians of up to five "
         "calls after the first one, which compiles, and their factor per doubling of the size; "
-        f"growth of the peak memory of the process by all calls. C loops and NumPy in float64. {len(jax.devices())} "
-        f"{jax.devices()[0].platform.upper()} device, load of the machine {load} at the start and "
-        f"{clocks.machine_load()} at the end."
+        "growth of the peak memory of the process by all calls. C loops and NumPy in float64. "
+        f"{len(jax.devices())} {jax.devices()[0].platform.upper()} device, load of the machine "
+        f"{load} at the start and {clocks.machine_load()} at the end."
     )
     name = "benchmark_growth_quick" if options.quick else "benchmark_growth"
     write_table(store.folder, name, rows, note, show=True)
