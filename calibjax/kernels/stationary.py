@@ -9,6 +9,7 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from calibjax import _checks
+from calibjax._arithmetic import reciprocal
 from calibjax._pytree import PyTree, record
 from calibjax.distances import Distance, Euclidean
 from calibjax.kernels.base import Kernel, ValueRange
@@ -94,7 +95,8 @@ class SquaredExponential(Stationary):
         return self._of_square(jnp.square(distance))
 
     def _of_square(self, square: jax.Array) -> jax.Array:
-        return square * (-0.5 / jnp.square(_scale(self.length_scale, square, power=2)))
+        rate = reciprocal(_scale(self.length_scale, square, power=2))
+        return square * (-0.5 * jnp.square(rate))  # so that derivatives have no fourth power
 
 
 @record

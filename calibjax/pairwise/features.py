@@ -13,7 +13,7 @@ from calibjax._pytree import PyTree
 from calibjax._sharding import WHOLE, devices, follows_data
 from calibjax.pairwise import ring
 
-BLOCK_SIZE = 2032  # samples whose features are held at once; rows 2048 apart share cache lines
+BLOCK_SIZE = 2032  # samples held at once; rows of 2048 would compete for the same part of a cache
 
 
 @follows_data

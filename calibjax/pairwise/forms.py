@@ -113,7 +113,9 @@ def _slopes_here(
     args, xs, _ = smooth
     derivatives = sum(map(jnp.size, jax.tree.leaves(args))) + 2 * tiles.sample_size(xs)
     kept = min(derivatives, UNROLLED)  # those of more components come in blocks
-    xs = combine(xs, rest[1])
+    xs, weights = combine(xs, rest[1]), combine(smooth[2], rest[2])
+    if jnp.issubdtype(weights.dtype, jnp.inexact):
+        cotangent = cotangent.astype(weights.dtype)
     args, *rows = tiles.by_platform(
         evaluate, form.tile_size, xs, smooth, rest, cotangent, kept=kept
     )
@@ -136,10 +138,10 @@ def _tile_slopes(
 def _tile_slopes_by_pairs(
     function: PairFunction, args: _Parts, xs: _Parts, ys: _Parts, weights: jax.Array
 ) -> tuple[jax.Array, list[PyTree]]:
-    """The same from derivatives of each pair, in half the time where samples are single numbers.
+    """The same from derivatives of each pair, in half the time if all arguments are numbers.
 
-    `_tile_slopes` sums each term of a derivative over the pairs, this function the derivatives. Of
-    several components they would be read and written more often than the sums save.
+    `_tile_slopes` sums each term of a derivative over the pairs, this function their sum. The
+    derivatives by each argument are held for all pairs of the tile, so there should be few.
     """
 
     def pair(args: _Parts, x: _Parts, y: _Parts, weight: jax.Array) -> tuple[Any, list[Any]]:
@@ -159,13 +161,15 @@ def _slopes_in_tiles(
     function: PairFunction, axes: ring.Axes, args: _Parts, rows: _Parts, cotangent: jax.Array
 ) -> PyTree:
     """Derivatives by the first part of args and of rows, pairs (samples, weights) in tiles."""
-    are_numbers = all(leaf.ndim == 2 for leaf in jax.tree.leaves(rows[0][0]))  # [tiles, length]
-    derivatives = _tile_slopes_by_pairs if are_numbers else _tile_slopes
-    slopes = functools.partial(derivatives, function, args)
+    parameters, samples = jax.tree.leaves(args[0]), jax.tree.leaves(rows[0][0])
+    are_numbers = [x.ndim == 0 for x in parameters] + [x.ndim == 2 for x in samples]
+    by_pairs = bool(samples) and all(are_numbers)  # samples are [tiles, length] then
+    slopes = _tile_slopes_by_pairs if by_pairs else _tile_slopes
+    slopes = functools.partial(slopes, function, args)
 
     def place(total: PyTree, index: jax.Array, xs: PyTree, weights: jax.Array) -> PyTree:
         new = xs, None if total[1] is None else weights * cotangent
-        return jax.tree.map(lambda t, x: t.at[index].add(x), total, new)
+        return jax.tree.map(lambda t, x: t.at[index].add(x.astype(t.dtype)), total, new)
 
     def unpack(tile: _Parts) -> tuple[_Parts, jax.Array]:
         (xs, weights), (rest_xs, rest_weights) = tile
@@ -224,7 +228,7 @@ def upper_forms(
         xs = ring.even(xs, form.devices)
         used = ring.even(used, form.devices, mode="constant")
     smooth, rest = partition((args, xs, used))
-    if weights is None:  # what nobody asks for is still computed in loops
+    if weights is None:  # no derivatives by them: XLA does not find out that nobody needs them
         smooth, rest = (*smooth[:2], None), (*rest[:2], used)
     if used.shape[-1] == 1:
         return _one_form(form, smooth, rest)[None]

@@ -42,7 +42,7 @@ def mean_over_pairs(
     Returns:
         A scalar.
 
-    Cost: n²/2 evaluations, O(n + tile²) memory; the gradient three to seven times as much time.
+    Cost: n²/2 evaluations, O(n + tile²) memory; the gradient three to ten times as much time.
 
     >>> import jax.numpy as jnp
     >>> from calibjax.pairwise import mean_over_pairs

@@ -97,8 +97,8 @@ def by_platform(
         tile_size: size that the user has chosen, or None.
         xs: samples that are cut into tiles.
         *operands: arguments of `evaluate`.
-        kept: numbers that are held of each pair of a tile.
-        cpu: the size on CPUs, `default_tile_size` if None.
+        kept: numbers that are held of each pair of a tile, for `default_tile_size`.
+        cpu: the size on CPUs in its place, or None.
     """
     shape = length_of(xs), sample_size(xs)
     sizes = {

@@ -105,6 +105,20 @@ def test_extreme_scales_stay_finite(scale, dtype):
     chex.assert_tree_all_finite((value, gradient))
 
 
+@pytest.mark.parametrize(("length_scale", "outlier"), [(1e-10, 1.0), (1e-3, 1e20), (1e3, 1e20)])
+def test_gradients_in_float32_stay_finite(length_scale, outlier):
+    """Length scales and targets that the library accepts, where squares overflow."""
+    p = distributions.Normal(jnp.zeros(1, jnp.float32), jnp.full(1, 0.5, jnp.float32))
+    one, two = jnp.full(1, outlier, jnp.float32), jnp.full(1, -0.3, jnp.float32)
+
+    def centered(length_scale, p, y, q, z):
+        return kernels.centered_kernel(kernels.SquaredExponential(length_scale), p, y, q, z)
+
+    arguments = jnp.float32(length_scale), *(jax.tree.map(lambda x: x[0], (p, one, p, two)))
+    gradient = jax.grad(centered, argnums=(0, 1, 2, 3, 4))(*arguments)
+    chex.assert_tree_all_finite(gradient)
+
+
 @pytest.mark.parametrize("m", [2, 4])
 @pytest.mark.parametrize("family", ["label", "white", "squared exponential", "product"])
 def test_class_expectations_by_sums(m, family):

@@ -242,3 +242,51 @@ def test_derivatives_in_both_modes(derivative):
     jax.tree.map(
         lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-10, atol=1e-14), ours, expected
     )
+
+
+def of_numbers(args, x, y):
+    """A symmetric pair function of numbers, with numbers as parameters."""
+    return args["amplitude"] * jnp.exp(-args["rate"] * jnp.square(x - y)) + x * y
+
+
+def of_table(args, x, y):
+    """A symmetric pair function of positions in a table of parameters."""
+    return jnp.tanh(args[x] * args[y])
+
+
+@pytest.mark.parametrize("tile_size", [None, 1, 7, 1000])
+@pytest.mark.parametrize("function", [of_numbers, of_table])
+def test_gradients_by_weights_and_parameters(function, tile_size):
+    rng = np.random.default_rng(0)
+    xs, args = jnp.asarray(rng.normal(size=40)), ARGS
+    if function is of_table:
+        xs, args = jnp.asarray(rng.integers(0, 12, 40)), jnp.asarray(rng.normal(size=12))
+    weights = jnp.asarray(rng.normal(size=(40, 2)))
+
+    def ours(args, weights):
+        forms = pairwise.quadratic_forms(function, args, xs, weights, tile_size=tile_size)
+        return jnp.sum(jnp.sin(forms)) + pairwise.mean_over_pairs(function, args, xs)
+
+    def theirs(args, weights):
+        matrix = jax.vmap(lambda x: jax.vmap(lambda y: function(args, x, y))(xs))(xs)
+        forms = jnp.einsum("ic,ij,jc->c", weights, matrix, weights)
+        return jnp.sum(jnp.sin(forms)) + (matrix.sum() - jnp.trace(matrix)) / 40 / 39
+
+    found, expected = (jax.jit(jax.grad(f, (0, 1)))(args, weights) for f in (ours, theirs))
+    chex.assert_trees_all_close(found, expected, rtol=1e-10, atol=1e-12)
+
+
+def test_gradients_by_many_parameters_need_little_memory():
+    positions = jnp.arange(2048) % 1000
+    gradient = jax.jit(jax.grad(lambda args: pairwise.mean_over_pairs(of_table, args, positions)))
+    memory = gradient.lower(np.ones(1000)).compile().memory_analysis()
+    assert memory.temp_size_in_bytes < 20e6  # not a derivative for each pair and parameter
+
+
+@pytest.mark.filterwarnings("error")
+def test_gradients_in_the_precision_of_the_weights():
+    xs = jnp.arange(5, dtype=jnp.float32)
+    form = lambda w: pairwise.quadratic_forms(product, jnp.float32(1), xs, w)[0]  # noqa: E731
+    gradient = jax.grad(form)(jnp.ones((5, 1), jnp.float32))
+    assert gradient.dtype == jnp.float32
+    np.testing.assert_allclose(gradient[:, 0], 2 * 10 * xs)
