@@ -9,12 +9,12 @@ from jax import lax
 
 from calibjax._pytree import PyTree
 
-_BATCH_BYTES = 2**24  # what the draws in one batch hold at once by default: about a cache
+BATCH_BYTES = 2**24  # what the draws in one batch hold at once by default: about a cache
 
 
 def default_batch_size(bytes_per_draw: int) -> int:
     """Number of draws that are evaluated at once unless the user says otherwise."""
-    return max(1, _BATCH_BYTES // bytes_per_draw)
+    return max(1, BATCH_BYTES // bytes_per_draw)
 
 
 def in_batches(

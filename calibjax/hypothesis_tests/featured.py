@@ -9,9 +9,12 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from calibjax import pairwise
+from calibjax._batches import BATCH_BYTES
 from calibjax.distributions.base import Distribution
 from calibjax.kernels import Kernel
 from calibjax.kernels.expectations import batch_features
+
+_COLUMNS = 192  # of a matrix product that takes longer than the matrix
 
 Parts = tuple[jax.Array, jax.Array]  # means of h off and on the diagonal
 
@@ -19,11 +22,12 @@ Parts = tuple[jax.Array, jax.Array]  # means of h off and on the diagonal
 def bytes_of_redraw(n: int, num_features: int, *, in_blocks: bool) -> int:
     """Memory of one redraw of n targets: these, and as many features as are held at once.
 
-    In blocks the features should fit in a cache, while targets pass through it only once.
+    In blocks the features should fit in a cache, while targets pass through it only once. By pairs
+    enough redraws share the values of the kernel on predictions, even if they need more memory.
     """
     if in_blocks:
         return 16 * (min(n, pairwise.BLOCK_SIZE) * num_features + n // 16)
-    return 16 * (n * num_features + n)
+    return min(16 * (n * num_features + n), BATCH_BYTES // -(-_COLUMNS // num_features))
 
 
 def sums_of_redraws(

@@ -27,6 +27,7 @@ from calibjax.kernels.base import prediction_kernel, without_draws
 from calibjax.kernels.expectations import few_features, prepare_features
 
 _FACTORED_FROM = 256  # predictions; for fewer all pairs are as cheap
+_LARGEST_RANK = 512  # to look for more would take as long as a test by pairs
 
 
 def family_of(
@@ -116,7 +117,7 @@ def _factor(kernel: Kernel, predictions: Distribution) -> jax.Array | None:
     seen = without_draws(predictions)
     with jax.ensure_compile_time_eval():  # they may be known while a random key is traced
         tolerance = low_rank.TOLERANCE[floating_dtype(predictions).itemsize]
-        rank = low_rank.numerical_rank(kernel, seen, tolerance, n // 4)
+        rank = low_rank.numerical_rank(kernel, seen, tolerance, min(n // 4, _LARGEST_RANK))
         if rank is None:
             return None
         rank = 2 ** (rank - 1).bit_length()  # few different ones, so that little is compiled anew

@@ -110,8 +110,9 @@ def numerical_rank(
     """Rank, rounded up, that brings all errors below a tolerance; None above a limit.
 
     The search ends early if the limit would be exceeded even if errors kept decreasing as fast as
-    before, which they hardly ever do.
+    they did last, which they hardly ever do.
     """
+    before, error = 0, 1.0
     for size in _PROBED_RANKS:
         size = min(size, limit)
         found = pivoted_cholesky(kernel, points, tolerance, size=size)
@@ -119,7 +120,10 @@ def numerical_rank(
         if residual <= tolerance:
             # Slightly more, for parts of the data, or other data of the same kind.
             return _STEP * -(-int(1.05 * found.rank + 1) // _STEP)
-        needed = size * math.log(tolerance) / math.log(residual) if 0 < residual < 1 else math.inf
-        if size == limit or needed > limit:
+        if size == limit or not 0 < residual < error:
             break
+        speed = math.log(error / residual) / (size - before)
+        if size + math.log(residual / tolerance) / speed > limit:
+            break
+        before, error = size, residual
     return None

@@ -175,7 +175,7 @@ class KernelRidge(_Ridge):
         """Coordinates, and the same times the matrix of shrunken products of residuals."""
         coordinates = matmul(params.kernel_values(points), params.basis)
         products = params.eigenvalues[:, None] * params.eigenvalues
-        shrunken = _shrinkage(products, params.penalty * params.num_samples**2)
+        shrunken = _shrinkage(products, params.penalty * float(params.num_samples) ** 2)
         inner = shrunken * matmul(params.projections, params.projections.T)
         return matmul(coordinates, inner), coordinates
 

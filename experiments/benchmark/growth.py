@@ -71,7 +71,7 @@ def rows_of(store: Store, name: str, sizes: list[int]) -> list[dict[str, Any]]:
         compute = functools.partial(measured, name, size)
         one = cell(store, f"{name}/{size}", {"name": name, "size": size}, compute)
         others = {
-            "growth": GROWTH.get(found.growth, "cubic"),
+            "growth": GROWTH[found.growth],
             "first call": one["first"],
             "MB": one["bytes"] / 1e6,
         }

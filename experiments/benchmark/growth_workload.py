@@ -40,7 +40,7 @@ FIXED = 2048  # samples where their size grows
 KEY = jax.random.key(1)
 SMOOTH = kernels.SquaredExponential(1.0, distances.Wasserstein())
 BINS = estimators.UniformBins(15)
-QUADRATIC, LINEAR, CUBIC = 2, 1, 3
+QUADRATIC, LINEAR = 2, 1
 
 
 class Workload(NamedTuple):
@@ -231,7 +231,7 @@ WORKLOADS: dict[str, Workload] = {
         confidences,
         QUADRATIC,
     ),
-    "squared_calibration_error": Workload(_ridge, confidences, CUBIC),
+    "squared_calibration_error": Workload(_ridge, confidences, LINEAR),
     "skce_block": Workload(_block, normals, LINEAR),
     "ucme": Workload(
         lambda p, y: estimators.ucme(workload.KERNEL, p, y, *_locations()), normals, LINEAR

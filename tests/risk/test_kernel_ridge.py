@@ -183,6 +183,16 @@ def test_float32():
             np.testing.assert_allclose(one[i], other[i], atol=2e-6 * scale)
 
 
+def test_more_samples_than_the_square_root_of_the_largest_integer():
+    """The square of n is no integer of 32 bits."""
+    with jax.enable_x64(False):
+        confidences = jnp.linspace(0.01, 0.99, 47_000)
+        correct = jnp.arange(47_000) % 2
+        function = risk.KernelRidge()
+        params = function.fit(confidences, correct, 1.0)
+        assert np.isfinite(function.diagonal(params, confidences[:2])).all()
+
+
 def test_logits_are_probabilities():
     probs, labels, others = samples(3)
     one, other = (
