@@ -109,21 +109,37 @@ def map_components(
 
 def sum_over_components(function: Callable[..., jax.Array], *points: ArrayLike) -> jax.Array:
     """Sum of an elementwise function of the components of arrays of equal shape, a scalar."""
+    return fold_components(jnp.add, 0, function, *points)
+
+
+def fold_components(
+    combine: Callable[..., jax.Array],
+    identity: float,
+    function: Callable[..., jax.Array],
+    *points: ArrayLike,
+) -> jax.Array:
+    """`sum_over_components` with another associative function than the sum, and its identity."""
     arrays = [jnp.asarray(x) for x in points]
     size = arrays[0].size
+
+    def folded(parts: list[jax.Array]) -> jax.Array:
+        return functools.reduce(combine, map_components(function, *parts))
+
     if size <= UNROLLED:
-        return total(map_components(function, *arrays))
-    whole = size - size % UNROLLED
-    parts = [jnp.split(jnp.ravel(x), [whole]) for x in arrays]
+        return jnp.sum(folded(arrays))  # of one number: a scalar
+    rest = size % UNROLLED
+    parts = [jnp.split(jnp.ravel(x), [size - rest]) for x in arrays]
 
     # Without it, derivatives would hold the terms of all components of all pairs of a tile.
     @jax.checkpoint
-    def step(sum_before: jax.Array, block: list[jax.Array]) -> tuple[jax.Array, None]:
-        return sum_before + total(map_components(function, *block)), None
+    def step(before: jax.Array, block: list[jax.Array]) -> tuple[jax.Array, None]:
+        return combine(before, folded(block)), None
 
-    rest = total(map_components(function, *(part[1] for part in parts)))
     blocks = [part[0].reshape(-1, UNROLLED) for part in parts]
-    return lax.scan(step, rest, blocks)[0]
+    last = [part[1] for part in parts]
+    dtype = jax.eval_shape(function, *(block[0, 0] for block in blocks)).dtype
+    first = folded(last) if rest else jnp.full((), identity, dtype)
+    return lax.scan(step, first, blocks)[0]
 
 
 def total(terms: list[jax.Array]) -> jax.Array:

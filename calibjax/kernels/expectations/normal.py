@@ -21,7 +21,15 @@ from jax import lax
 from jax.typing import ArrayLike
 
 from calibjax import _checks
-from calibjax._arithmetic import dot, fold, map_components, reciprocal, safe_sqrt, total
+from calibjax._arithmetic import (
+    dot,
+    fold,
+    fold_components,
+    map_components,
+    reciprocal,
+    safe_sqrt,
+    sum_over_components,
+)
 from calibjax._pytree import PyTree
 from calibjax.distances import Euclidean
 from calibjax.distributions import DiagNormal, Normal
@@ -48,6 +56,10 @@ def union(terms: list[jax.Array]) -> jax.Array:
     return fold(lambda a, b: a + b - a * b, terms, 0)
 
 
+def _shrink(s: jax.Array, t: jax.Array) -> jax.Array:
+    return 1 / (1 + s + t)
+
+
 def inverse_length_scale(kernel: SquaredExponential, p: Any) -> jax.Array:
     """Inverse length scale."""
     if not isinstance(kernel.distance, Euclidean):
@@ -55,16 +67,25 @@ def inverse_length_scale(kernel: SquaredExponential, p: Any) -> jax.Array:
     return 1 / jnp.asarray(kernel.length_scale, jnp.result_type(p.loc))
 
 
-@jax.custom_jvp
 def _gaussian(rate: jax.Array, x: list[jax.Array], s: list[jax.Array]) -> jax.Array:
     """G = Π_k c_k^(1/2) exp(−c_k x_k² / (2 ℓ²)) with c_k = 1 / (1 + s_k)."""
+    if x[0].size == 1:
+        return _gaussian_of_few(rate, x, s)
+    square = sum_over_components(lambda d, e: jnp.square(d) / (1 + e), x[0], s[0])
+    shrink = fold_components(jnp.multiply, 1, lambda e: 1 / (1 + e), s[0])
+    return safe_sqrt(shrink) * jnp.exp(-0.5 * jnp.square(rate) * square)
+
+
+@jax.custom_jvp
+def _gaussian_of_few(rate: jax.Array, x: list[jax.Array], s: list[jax.Array]) -> jax.Array:
+    """`_gaussian` of components one by one."""
     shrink = [reciprocal(1 + excess) for excess in s]
     slope = -0.5 * jnp.square(rate)
     exponent = dot(list(map(jnp.square, x)), [slope * c for c in shrink])
     return safe_sqrt(_product(shrink)) * jnp.exp(exponent)
 
 
-@_gaussian.defjvp
+@_gaussian_of_few.defjvp
 def _gaussian_jvp(primals: tuple, tangents: tuple) -> tuple[jax.Array, jax.Array]:
     """The change of G, where r = 1 / ℓ and a_k = G c_k x_k.
 
@@ -74,7 +95,7 @@ def _gaussian_jvp(primals: tuple, tangents: tuple) -> tuple[jax.Array, jax.Array
     is zero where x is so large that others overflow.
     """
     (rate, x, s), (d_rate, dx, ds) = primals, tangents
-    value, square = _gaussian(rate, x, s), jnp.square(rate)
+    value, square = _gaussian_of_few(rate, x, s), jnp.square(rate)
     shrink = [reciprocal(1 + excess) for excess in s]
     a = [value * c * d for c, d in zip(shrink, x, strict=True)]
     by_x = [-square * b for b in a]
@@ -131,27 +152,29 @@ def centered_without_offset(
     model in float32), in contrast to the plain sum of the four terms (2e-8).
     """
     rate = inverse_length_scale(kernel, p)
-    s, t = _excess(rate, p), _excess(rate, q)
-    a, b = (-jnp.expm1(-0.5 * total(map_components(jnp.log1p, x))) for x in (s, t))
-    u, v = (map_components(lambda s: s / (1 + s), x) for x in (s, t))
-    w = map_components(lambda s, t: 1 / (1 + s + t), s, t)
-    uv = map_components(jnp.multiply, u, v)
+    s, t = (jnp.square(x.scale * rate) for x in (p, q))
+    a, b = (-jnp.expm1(-0.5 * sum_over_components(jnp.log1p, x)) for x in (s, t))
+    u, v = s / (1 + s), t / (1 + t)
 
-    def exponential(difference: Any, shrunk: Callable[..., jax.Array], *rest: Any) -> jax.Array:
-        squares = map_components(lambda x, y: jnp.square((x - y) * rate), *difference)
-        return jnp.exp(-0.5 * total(map_components(shrunk, squares, *rest)))
+    def exponential(shrunk: Callable[..., jax.Array], x: Any, y: Any, *rest: Any) -> jax.Array:
+        def term(x: jax.Array, y: jax.Array, *rest: jax.Array) -> jax.Array:
+            return shrunk(jnp.square((x - y) * rate), *rest)
 
-    big_k = exponential((y, z), lambda d: d)
-    big_p = exponential((z, p.loc), lambda d, u: d - u * d, u)
-    big_q = exponential((y, q.loc), lambda d, v: d - v * d, v)
-    # w = 1 − u − v + u v (1 + w); the small terms are added first; otherwise they would be lost.
-    big_m = exponential(
-        (p.loc, q.loc), lambda d, u, v, w: d - (u * d + (v * d - u * v * (1 + w) * d)), u, v, w
-    )
+        return jnp.exp(-0.5 * sum_over_components(term, x, y, *rest))
+
+    big_k = exponential(lambda d: d, y, z)
+    big_p = exponential(lambda d, u: d - u * d, z, p.loc, u)
+    big_q = exponential(lambda d, v: d - v * d, y, q.loc, v)
+
+    def shrunk_twice(d: Any, s: Any, t: Any, u: Any, v: Any) -> jax.Array:
+        # w = 1 − u − v + u v (1 + w); the small terms are added first, or they would be lost.
+        return d - (u * d + (v * d - u * v * (1 + _shrink(s, t)) * d))
+
+    big_m = exponential(shrunk_twice, p.loc, q.loc, s, t, u, v)
     # Π w^(1/2) = (1 − a) (1 − b) / (1 − r), with 1 − r = Π (1 − u v)^(1/2)
-    gap = union(uv)
+    gap = fold_components(lambda a, b: a + b - a * b, 0, jnp.multiply, u, v)
     r = gap / (1 + safe_sqrt(1 - gap))
-    c = a * b + safe_sqrt(_product(w)) * r
+    c = a * b + safe_sqrt(fold_components(jnp.multiply, 1, _shrink, s, t)) * r
     small = a * (big_p - big_m) + b * (big_q - big_m) + c * big_m
     return ((big_k - big_p) - (big_q - big_m)) + small
 
