@@ -10,10 +10,11 @@ from calibjax.evaluation.table import HEADER, row_of
 
 _READING = (
     "How to read the tables: the number after ± is the standard error. “If calibrated” is the "
-    "range of 95 % of the values that a calibrated model would show with as many samples; of "
-    "scores and errors that are tested together, the range of all of them in 95 % of the data "
-    "sets. A value outside speaks against calibration. A p-value is the probability that a "
-    "calibrated model would show a value that is at least as far off."
+    "range that contains the values of a calibrated model in 95 % of data sets of this size: all "
+    "values of the same kind in a table at once. A value outside speaks against calibration. "
+    "“Adjusted p” is the probability that a calibrated model shows any value of the same kind that "
+    "is at least as far off; at most 5 % means outside of the range. The p-values in the sentences "
+    "are adjusted for the number of tests as well, which makes them larger."
 )
 
 

@@ -10,8 +10,8 @@ from jax.typing import ArrayLike
 from calibjax import _checks, estimators, hypothesis_tests, plotting, scores
 from calibjax.distributions import Bernoulli
 from calibjax.distributions.base import ClassPredictions
-from calibjax.evaluation.data import Data, Part, central, measured, shown_classes
-from calibjax.evaluation.figures import Panel
+from calibjax.evaluation.data import Data, Part, measured, ranges, shown_classes
+from calibjax.evaluation.figures import BAND_LEVEL, Panel
 from calibjax.evaluation.findings import MeanError
 from calibjax.evaluation.mean_errors import detectable, mean_error
 from calibjax.evaluation.record import Entry, Section
@@ -133,11 +133,12 @@ def _binned(data: Data) -> tuple[Section, Entry]:
         "top label": f"estimators.ece(*estimators.top_label(predictions, targets), {binning}",
         "class-wise": "evaluation.binned_errors(predictions, targets)['class-wise']",
     }
+    by_chance = ranges(test.null_samples)
     entries = {
         view: Entry(
             f"ECE, {view}",
             float(test.estimate[view]),
-            by_chance=central(test.null_samples[view]),
+            by_chance=by_chance[view],
             function=call,
         )
         for view, call in calls.items()
@@ -177,11 +178,11 @@ def _diagrams(data: Data) -> tuple[Panel, ...]:
     for name, lens in views.items():
         seen, observed = lens(data.predictions, data.targets)
         curve = estimators.reliability_curve(
-            data.at(5), Bernoulli(seen.probs), observed, binning=_BINNING
+            data.at(5), Bernoulli(seen.probs), observed, binning=_BINNING, level=BAND_LEVEL
         )
         seen_as = "the top label" if name == "top label" else name
         caption = f"Reliability of {seen_as}: observed frequency over predicted probability, with "
-        caption += "bands that contain all points of a calibrated model with a probability of 90 %."
+        caption += "bands that contain all points of a calibrated model with a probability of 95 %."
         figure_name = f"reliability, {name}"
         panels.append(Panel(figure_name, caption, plotting.reliability_diagram, curve))
     return tuple(panels)

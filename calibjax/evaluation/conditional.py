@@ -9,7 +9,7 @@ import numpy as np
 
 from calibjax import distances, distributions, estimators, hypothesis_tests, plotting
 from calibjax.distributions import Uniform
-from calibjax.evaluation.data import Data, Part, central, measured, shown_classes
+from calibjax.evaluation.data import Data, Part, measured, ranges, shown_classes
 from calibjax.evaluation.figures import Panel
 from calibjax.evaluation.findings import GroupError
 from calibjax.evaluation.mean_errors import mean_error
@@ -26,6 +26,7 @@ from calibjax.hypothesis_tests import CalibrationTestResult
 from calibjax.hypothesis_tests.groups import mean_residual
 from calibjax.kernels import SquaredExponential, TensorProduct, median_heuristic
 
+_AT_LOCAL = "jax.random.fold_in(key, 10)"
 LOCAL_SAMPLES = 5000  # up to this n local errors are tested
 _KINDS = {  # of errors, see `GroupError`
     "bias": "bias",
@@ -137,11 +138,11 @@ def errors_given_features(data: Data, chosen: Choice | None) -> Part:
     part = _features_test(data, chosen)
     if not data.is_of_classes:
         return part
-    (section,), local = part.sections, _local_entries(data)
+    (section,), (local, pvalue) = part.sections, _local_entries(data)
     remark = section.remark + "Local errors are those of the top label in neighbourhoods with a "
     remark += "length scale of half a standard deviation of each feature, and ten confidence bins."
     section = Section(section.title, (*section.entries, *local), remark)
-    findings = part.findings | {"local": local[-1].pvalue}
+    findings = part.findings | {"local": pvalue}
     return dataclasses.replace(part, sections=(section,), findings=findings)
 
 
@@ -183,34 +184,39 @@ def _unbiased_low(test: CalibrationTestResult) -> float:
     """A stand-in for the lower limit of the SKCE: its excess over nearly all of the redraws."""
     assert test.components is not None, "of a test of the SKCE"
     part = test.components.unbiased
-    return float(part.statistic) - central(part.null_samples)[1]
+    return float(part.statistic) - ranges({"": part.null_samples})[""][1]
 
 
-def _local_entries(data: Data) -> list[Entry]:
-    """Mean and largest local errors of the top label."""
+def _local_entries(data: Data) -> tuple[list[Entry], float | None]:
+    """Mean and largest local errors of the top label, and their p-value."""
     confidences, correct = estimators.top_label(data.predictions, data.targets)
     arguments: Any = _NEIGHBOURHOOD, data.features, confidences, correct
     call = "estimators.Neighbourhood.laplacian(0.5, 10), result.arrays['features'], "
-    call += "*estimators.top_label(predictions, targets))"
-    mean_chance = largest_chance = pvalue = None
+    call += "*estimators.top_label(predictions, targets)"
+    tested, pvalue = [], None
+    by_chance: dict[str, tuple[float, float] | None] = {"mean": None, "largest": None}
     if data.size <= LOCAL_SAMPLES:
         test = hypothesis_tests.local_calibration_test(data.at(10), *arguments, num_samples=199)
         draws = np.asarray(test.null_samples, float)
-        mean_chance, largest_chance = map(central, (draws.mean(1), draws.max(1)))
+        by_chance |= ranges({"mean": draws.mean(1), "largest": draws.max(1)})
         pvalue = float(jnp.min(test.adjusted_pvalue))
-    return [
+        name, note = "exact p-value of local errors", "that of the largest standardised local error"
+        function = f"hypothesis_tests.local_calibration_test({_AT_LOCAL}, {call}, num_samples=199)"
+        function = f"jnp.min({function}.adjusted_pvalue)"
+        tested.append(Entry(name, pvalue, function=function, note=note))
+    entries = [
+        *tested,
         measured(
             "mean local error (LCE)",
-            f"estimators.mean_lce({call}",
+            f"estimators.mean_lce({call})",
             lambda: estimators.mean_lce(*arguments),
-            by_chance=mean_chance,
+            by_chance=by_chance["mean"],
         ),
         measured(
             "largest local error (MLCE)",
-            f"estimators.mlce({call}",
+            f"estimators.mlce({call})",
             lambda: estimators.mlce(*arguments),
-            by_chance=largest_chance,
-            pvalue=pvalue,
-            note="the p-value is that of the largest standardised local error",
+            by_chance=by_chance["largest"],
         ),
     ]
+    return entries, pvalue

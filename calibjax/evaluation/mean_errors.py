@@ -6,7 +6,6 @@ from typing import Any
 import numpy as np
 from jax.typing import ArrayLike
 
-from calibjax.evaluation.data import reached
 from calibjax.evaluation.record import Entry
 from calibjax.hypothesis_tests import CalibrationTestResult
 
@@ -37,10 +36,11 @@ def mean_error(
         members: weights of the samples in the group, [n].
 
     Returns:
-        The entry, with a 95 % interval from the observed scatter if there is any, and the p-value.
+        The entry, with a 95 % interval from the observed scatter if there is any, and the range
+        of its adjusted p-value; and the p-value for sentences.
     """
     value, pvalue = float(test.estimate[place]), float(test.adjusted_pvalue[place])
-    chance = reached(test.null_samples[(slice(None), *place)])
+    chance = float(test.critical_value()[place])
     weights = np.asarray(members, float)
     weights = weights / np.abs(weights).sum()
     error = _standard_error(weights, np.asarray(residuals, float), value)

@@ -9,8 +9,8 @@ from jax.typing import ArrayLike
 
 from calibjax import _checks, estimators, hypothesis_tests, plotting
 from calibjax.distributions import Quantiles
-from calibjax.evaluation.data import Data, Part, reached
-from calibjax.evaluation.figures import Panel
+from calibjax.evaluation.data import Data, Part
+from calibjax.evaluation.figures import BAND_LEVEL, Panel
 from calibjax.evaluation.findings import Coverage, MeanError
 from calibjax.evaluation.mean_errors import detectable, mean_error
 from calibjax.evaluation.record import Entry, Section
@@ -126,7 +126,7 @@ def _spread(data: Data) -> Part:
     test = hypothesis_tests.exact_test(
         data.at(4), _distance_from_one, data.predictions, data.targets, num_samples=_NUM_REDRAWS
     )
-    chance = jnp.exp(reached(test.null_samples))
+    chance = jnp.exp(test.critical_value())
     entry = Entry(
         "spread of the residuals",
         float(value),
@@ -150,12 +150,13 @@ def _coverage(data: Data) -> Part:
         return Part()
     place, test, levels = "jax.random.fold_in(key, 6)", *_coverage_test(data)
     central, entries = _central(levels), []
+    largest = test.critical_value()
     for kind, values, words in (
         ("central", central, "central {} % intervals"),
         ("levels", levels, "{} % quantiles"),
     ):
         for i, nominal in enumerate(map(float, values)):
-            chance = reached(test.null_samples[kind][:, i])
+            chance = float(largest[kind][i])
             function = "interval" if kind == "central" else "quantile"
             call = f"estimators.{function}_coverage({place}, result.arrays['pit'], "
             call += f"levels=jnp.array([{nominal:.6g}])).coverage[0]"
@@ -238,9 +239,9 @@ def _figures(data: Data) -> tuple[Panel, ...]:
     if data.pit is None:
         return ()
     caption = "Histogram of the PIT values: flat for a calibrated model, with all bars in the band "
-    caption += "with a probability of 90 %. High ends mean predictions that are too narrow, a high "
+    caption += "with a probability of 95 %. High ends mean predictions that are too narrow, a high "
     caption += "middle too wide ones, a slope biased ones."
-    pit = estimators.pit_histogram(data.at(5), data.pit)
+    pit = estimators.pit_histogram(data.at(5), data.pit, level=BAND_LEVEL)
     panels = (Panel("PIT histogram", caption, plotting.pit_histogram, pit),)
     levels = None
     if isinstance(data.predictions, Quantiles):  # which say nothing about other levels
@@ -248,6 +249,7 @@ def _figures(data: Data) -> tuple[Panel, ...]:
         if not levels.size:
             return panels
     caption = "Share of targets in the central prediction intervals over their level: below the "
-    caption += "diagonal they are too narrow, above it too wide."
-    curve = estimators.interval_coverage(data.at(5), data.pit, levels=levels)
+    caption += "diagonal they are too narrow, above it too wide. The band contains all points of a "
+    caption += "calibrated model with a probability of 95 %."
+    curve = estimators.interval_coverage(data.at(5), data.pit, levels=levels, level=BAND_LEVEL)
     return (*panels, Panel("coverage", caption, plotting.interval_coverage_curve, curve))

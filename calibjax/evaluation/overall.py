@@ -11,7 +11,7 @@ import numpy as np
 from calibjax import distributions, estimators, hypothesis_tests, plotting
 from calibjax.distributions import MonteCarlo, Samples
 from calibjax.distributions.features import bare
-from calibjax.evaluation.data import Data, Part, central, measured, reached, shown_classes
+from calibjax.evaluation.data import Data, Part, measured, ranges, shown_classes
 from calibjax.evaluation.figures import Panel
 from calibjax.evaluation.record import Entry, Section
 from calibjax.hypothesis_tests import CalibrationTestResult, SKCEComponents
@@ -138,7 +138,7 @@ def is_ensemble(predictions: Any) -> bool:
 def overall(data: Data, chosen: Choice) -> Part:
     """The exact test, its components, and the SKCE."""
     first, test, components, others, how = _tested(data, chosen)
-    entries, chance = [first], reached(test.null_samples)
+    entries, chance = [first], float(test.critical_value())
     for name, words in _WORDS.items():
         score = float(getattr(components, name).score)
         call = "result.tests['calibration'].components"
@@ -265,10 +265,9 @@ def _skce_of_test(view: str, chosen: Choice, test: CalibrationTestResult) -> Ent
         components = components.of_kernel(chosen.main)
         call += f".of_kernel({chosen.main!r})"
     part = components.unbiased
-    chance = central(part.null_samples)
-    return measured(
-        f"SKCE, {view}", f"{call}.unbiased.statistic", lambda: part.statistic, by_chance=chance
-    )
+    name = f"SKCE, {view}"
+    chance = ranges({name: part.null_samples})[name]
+    return measured(name, f"{call}.unbiased.statistic", lambda: part.statistic, by_chance=chance)
 
 
 def _null_panel(test: CalibrationTestResult) -> tuple[Panel, ...]:

@@ -28,8 +28,10 @@ class Entry:
         standard_error: of the value over data sets; of a p-value its Monte Carlo error.
         low: lower end of a 95 % confidence interval.
         high: its upper end.
-        by_chance: the central 95 % of the values that a calibrated model has on as many samples.
-        pvalue: exact p-value of this value, adjusted for all others in its section.
+        by_chance: where a calibrated model has this value, and all values of the same kind in its
+            section, in 95 % of data sets of as many samples. A value with a p-value is outside if
+            and only if that is at most 0.05.
+        pvalue: exact p-value of this value, adjusted for all of the same kind in its section.
         function: the call that gives the value, a Python expression of `predictions`, `targets`,
             `key`, `features` and `groups` as they were passed to `evaluate`, of `result`, the
             evaluation, and of the modules of calibjax, `jax` and `jnp`.

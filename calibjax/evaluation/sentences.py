@@ -94,17 +94,16 @@ def _verdict(findings: Findings, found: list[str], unadjusted: dict[str, float])
     if not tests:
         return f"The calibration of these {size} was not tested."
     if not found:
-        first = next(iter(tests))
-        return (
-            f"No miscalibration was found in {size}: the exact test of {_TESTS[first]} gives "
-            f"{p_is(unadjusted[first])}"
-            + (
-                f" before and {p_is(tests[first])} after adjustment for {len(tests)} tests, and no "
-                "other test rejects."
-                if len(tests) > 1
-                else "."
-            )
-        )
+        first, smallest = next(iter(tests)), min(unadjusted, key=unadjusted.__getitem__)
+        verdict = f"No miscalibration was found in {size}: the exact test of {_TESTS[first]} gives "
+        verdict += p_is(unadjusted[first])
+        if len(tests) == 1:
+            return f"{verdict}."
+        verdict += f" before and {p_is(tests[first])} after adjustment for {len(tests)} tests, and "
+        if smallest == first or unadjusted[smallest] > LEVEL:
+            return f"{verdict}no other test rejects."
+        verdict += f"no other test rejects after it (that of {_TESTS[smallest]} gives "
+        return f"{verdict}{p_is(unadjusted[smallest])} before it)."
     first = found[0]
     verdict = f"The model is not calibrated: the exact test of {_TESTS[first]} rejects calibration "
     verdict += f"on {size} ({p_is(tests[first])})"

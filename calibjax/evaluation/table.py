@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 _WIDTH = 100
 _INDENT = "  "
-HEADER = ("", "value", "95 % interval", "if calibrated", "p-value")
+HEADER = ("", "value", "95 % interval", "if calibrated", "adjusted p")
 
 
 def table(evaluation: "Evaluation") -> str:

@@ -127,8 +127,8 @@ class SKCEComponents:
         lines = []
         for name, text in words.items():
             part = getattr(self, name)
-            mark = "  <- loudest" if name == self.loudest else ""
-            numbers = f"p = {float(part.pvalue):<8.2g} score {float(part.score):+.1f}"
+            mark = " <- loudest" if name == self.loudest else ""
+            numbers = f"raw p = {float(part.pvalue):<7.2g} score {float(part.score):+.1f}"
             lines.append(f"  {name:8}  {text:{width}}  {numbers}{mark}")
         return "\n".join(lines)
 

@@ -11,7 +11,12 @@ import numpy as np
 from calibjax import _checks
 from calibjax._pytree import PyTree, record
 from calibjax.hypothesis_tests.components import SKCEComponents, pooled
-from calibjax.hypothesis_tests.pools import adjusted_pvalues, simulated_pvalue, tolerance
+from calibjax.hypothesis_tests.pools import (
+    adjusted_pvalues,
+    critical_values,
+    simulated_pvalue,
+    tolerance,
+)
 
 _DISTINCT_DRAWS = 10  # this many distinct numbers do not coincide by chance
 
@@ -87,6 +92,38 @@ class CalibrationTestResult:
         if self.null_samples is None:
             return None
         return jax.tree.map(lambda x: jnp.sqrt(jnp.mean(jnp.square(x), 0)), self.null_samples)
+
+    def critical_value(self, level: float = 0.05) -> PyTree:
+        """Largest values of the statistics that the test does not reject at this level.
+
+        A statistic is at most its critical value if and only if its p-value exceeds the level; the
+        adjusted p-value where there is one, so that under calibration all statistics are at most
+        their critical values with a probability of at least 1 - level.
+
+        Args:
+            level: in (0, 1), known when compiling.
+
+        Returns:
+            The same pytree as the statistic; infinite if there are too few draws to reject.
+
+        Raises:
+            TypeError: if the level is not a number.
+            ValueError: if the level is out of range, or the test draws nothing.
+
+        >>> import jax, jax.numpy as jnp
+        >>> from calibjax import distributions, hypothesis_tests
+        >>> predictions = distributions.Bernoulli(jnp.full(100, 0.5))
+        >>> test = hypothesis_tests.exact_test(
+        ...     jax.random.key(0), lambda p, y: jnp.sum(y), predictions, jnp.arange(100) % 2
+        ... )
+        >>> print(f"{test.statistic:.0f} {test.critical_value():.0f}")
+        50 58
+        """
+        if self.null_samples is None:
+            raise ValueError("result: expected a simulated test, got one without draws")
+        level = float(_checks.proportion("level", level))
+        adjust = self.adjusted_pvalue is not None
+        return critical_values(self.statistic, self.null_samples, level=level, adjust=adjust)
 
 
 def _is_number(value: Any) -> bool:

@@ -7,6 +7,7 @@ import pytest
 
 from calibjax import distributions, estimators, hypothesis_tests
 from calibjax.hypothesis_tests.pools import adjusted_pvalues, simulated_pvalue
+from calibjax.hypothesis_tests.result import CalibrationTestResult, simulated_result
 from tests import oracles
 
 KEY = jax.random.key(0)
@@ -275,3 +276,43 @@ def test_combined_results_are_adjusted_again():
     expected = adjusted_pvalues(both.statistic, both.null_samples)
     jax.tree.map(np.testing.assert_array_equal, both.adjusted_pvalue, expected)
     assert both.null_samples["mean"].shape == (100,)
+
+
+@pytest.mark.parametrize("adjust", [False, True])
+def test_critical_value_against_the_pvalues(adjust):
+    """In 100 data sets, with ties, rare events and outliers."""
+    random = np.random.default_rng(0)
+    rejected = 0
+    for _ in range(100):
+        pool = np.abs(random.normal(size=(200, 5))) * [1, 1e-6, 1e6, 1, 1]
+        pool[:, 3] = np.round(2 * pool[:, 3]) / 2
+        pool[:, 4] = random.uniform(size=200) < 0.02
+        pool[0] *= random.choice([1, 1, 2, 3, 100], 5)
+        result = simulated_result(pool[0], pool[1:], None, draws=None, adjust=adjust)
+        pvalue = result.adjusted_pvalue if adjust else result.pvalue
+        critical = result.critical_value()
+        np.testing.assert_array_equal(np.asarray(pvalue) <= 0.05, pool[0] > critical)
+        rejected += int(np.sum(np.asarray(pvalue) <= 0.05))
+    assert rejected > 50
+
+
+def test_critical_value_of_one_statistic_does_not_depend_on_the_observed_one():
+    draws = np.abs(np.random.default_rng(0).normal(size=(999, 2)))
+    ends = [
+        simulated_result(np.array([x, 1.0]), draws, None, draws=None, adjust=True).critical_value()
+        for x in (1.0, 1e6)
+    ]
+    np.testing.assert_allclose(*ends, rtol=0.01)
+    scores = (draws - draws.mean(0)) / draws.std(0)
+    expected = draws.mean(0) + draws.std(0) * np.sort(scores.max(1))[-50]
+    np.testing.assert_allclose(ends[0], expected, rtol=0.01)
+
+
+def test_critical_value_of_few_draws_and_of_none():
+    few = simulated_result(np.array(1.0), np.arange(18.0), None, draws=None)
+    assert np.isinf(few.critical_value())
+    assert float(few.critical_value(0.1)) == pytest.approx(17)
+    with pytest.raises(ValueError, match="^level: expected values in"):
+        few.critical_value(1.5)
+    with pytest.raises(ValueError, match="^result: expected a simulated test"):
+        CalibrationTestResult(1.0, 0.5, 1.0).critical_value()
