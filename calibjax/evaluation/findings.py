@@ -7,7 +7,7 @@ from calibjax.evaluation.record import Entry
 
 IDLE = (
     "No temperature changes these predictions: they are all 0 or 1, give all classes the same "
-    "probability, or are ensembles whose members agree."
+    "probability, are uniform distributions, or ensembles whose members agree."
 )
 
 

@@ -14,7 +14,7 @@ from calibjax.evaluation.findings import IDLE
 from calibjax.evaluation.record import Entry, Section
 from calibjax.evaluation.temperature import temperature_gain, temperature_interval
 
-_ROUNDING = 1e-6  # of losses
+_ROUNDING = 8  # in units of the last place
 _TITLE = "What recalibration would gain"
 # Functions of calibjax.scores by the name of what they compute.
 _SCORES = {
@@ -88,6 +88,8 @@ def temperature(data: Data) -> Part:
     inner = _inner(data.predictions)
     if found is None or not hasattr(inner, "tempered"):
         return Part()
+    if _is_idle(inner):
+        return Part((Section(_TITLE, (), IDLE),), {"is_idle": True})
     name, loss = found
     # A loss that is given by its name in the call below, and only if it is not the default.
     option = "" if loss is scores.negative_log_likelihood else f", loss=scores.{loss.__name__}"
@@ -110,8 +112,6 @@ def temperature(data: Data) -> Part:
         f"evaluation.temperature_gain(jax.random.fold_in(key, 2), predictions, targets{option})",
         lambda: temperature_gain(data.at(2), inner, data.targets, loss=loss),
     )
-    if _is_idle(value, gain):
-        return Part((Section(_TITLE, (), IDLE),), {"is_idle": True})
     entries, findings = [value, gain], {"temperature": value, "gain": gain, "gain_unit": name}
     if not data.is_of_classes:
         factor = _factor(value, inner)
@@ -125,11 +125,16 @@ def temperature(data: Data) -> Part:
     return Part((Section(_TITLE, tuple(entries), remark),), findings)
 
 
-def _is_idle(temperature: Entry, gain: Entry) -> bool:
-    """Whether no temperature changes the loss, up to rounding."""
-    ends = [gain.value, gain.low, gain.high]
-    is_certain = temperature.low is not None and np.isfinite(temperature.low)
-    return not is_certain and all(x is not None and abs(x) < _ROUNDING for x in ends)
+def _is_idle(predictions: Any) -> bool:
+    """Whether temperatures do not change the predictions, up to rounding."""
+    pair = predictions, recalibration.TemperatureScaling().apply(jnp.asarray(2.0), predictions)
+    before, after = (getattr(p, "class_probs", p) for p in pair)
+
+    def is_close(x: jax.Array, y: jax.Array) -> bool:
+        rounding = _ROUNDING * jnp.finfo(jnp.result_type(x)).eps
+        return bool(jnp.all(jnp.abs(x - y) <= rounding * jnp.abs(x)))
+
+    return all(map(is_close, *map(jax.tree.leaves, (before, after))))
 
 
 def _loss(data: Data) -> tuple[str, Callable[..., Any]] | None:
