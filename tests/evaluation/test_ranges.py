@@ -56,9 +56,7 @@ def test_ranges_and_sentences_of_calibrated_models(task):
     random = np.random.default_rng(0)
     held, blamed = [], 0
     for seed in range(NUM_SETS):
-        evaluation = calibjax.evaluate(
-            jax.random.key(seed), *task(random), groups=np.arange(N) % 3
-        )
+        evaluation = calibjax.evaluate(jax.random.key(seed), *task(random), groups=np.arange(N) % 3)
         held.append(_held(evaluation))
         blamed += not evaluation.sentences[0].startswith("No miscalibration was found")
     rates = {kind: np.mean([one[kind] for one in held]) for kind in held[0]}

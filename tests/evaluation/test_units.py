@@ -1,0 +1,74 @@
+"""What has no unit does not depend on the unit of the targets, also in float32."""
+
+import re
+
+import jax
+import numpy as np
+import pytest
+
+import calibjax
+from calibjax import distributions, evaluation
+
+N = 60
+# Entries in the unit of the targets, by the beginning of their names, and its power.
+POWERS = {"bias": 1, "CRPS": 1, "held-out gain in CRPS": 1, "pinball loss": 1}
+POWERS |= {"mean squared error": 2}
+
+
+def _data(task, unit):
+    random = np.random.default_rng(0)
+    loc, noise = random.normal(size=N), random.normal(size=(N, 8))
+    if task == "normals":
+        predictions = distributions.Normal(unit * loc, np.full(N, unit))
+        return predictions, unit * (loc + 2 * noise[:, 0])
+    if task == "ensembles":
+        values = loc[:, None] + noise
+        return distributions.Samples(unit * values[:, 1:]), unit * (loc + 2 * noise[:, 0])
+    levels = np.array([0.05, 0.25, 0.5, 0.75, 0.95])
+    values = loc[:, None] + np.array([-1.64, -0.67, 0, 0.67, 1.64])
+    return distributions.Quantiles(levels, unit * values), unit * (loc + 2 * noise[:, 0])
+
+
+def _evaluated(task, unit):
+    with jax.enable_x64(False):
+        key = jax.random.key(0)
+        return calibjax.evaluate(key, *_data(task, unit), groups=np.arange(N) % 2)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("task", ["normals", "ensembles", "quantiles"])
+def test_evaluation(task):
+    one = _evaluated(task, 1.0)
+    for exponent in (-40, -20, 20, 40):
+        unit = 2.0**exponent
+        other = _evaluated(task, unit)
+        for a, b in zip(one.entries, other.entries, strict=True):
+            power = next((k for name, k in POWERS.items() if a.name.startswith(name)), 0)
+            shift = -np.log(unit) if a.name == "negative log-likelihood" else 0
+            for field in ("value", "standard_error", "low", "high", "pvalue"):
+                x, y = getattr(a, field), getattr(b, field)
+                assert (x is None) == (y is None), (a, b)
+                if x is not None:
+                    scale = 1 if field == "pvalue" else unit**power
+                    moved = shift if field == "value" else 0
+                    near = pytest.approx((x - moved) * scale, rel=2e-3, abs=1e-4 * scale)
+                    assert y == near, (exponent, a, b)
+        # All but numbers in units of the targets.
+        numbers = r"-?\d[\d.e+-]*"
+        told = [re.sub(numbers, "#", " ".join(x.sentences)) for x in (one, other)]
+        assert told[0] == told[1]
+
+
+@pytest.mark.parametrize("unit", [1e-7, 1e7, 1e12])
+def test_temperature_of_normals(unit):
+    """Targets of twice the predicted spread; 3.769 (3.289 to 4.320) in float64 at unit 1."""
+    targets = 2 * np.random.default_rng(1).normal(size=400)
+    variance = np.mean(targets**2)
+    with jax.enable_x64(False):
+        predictions = distributions.Normal(np.zeros(400), np.full(400, unit))
+        found = evaluation.temperature_interval(predictions, unit * targets)
+    # T = mean z²; in log T the slope of a sample is (1 - z²/T)/2, and the curvature 1/2.
+    error = np.sqrt(np.sum((1 - targets**2 / variance) ** 2)) / 400
+    expected = variance * np.exp(np.array([0, -1.959964 * error, 1.959964 * error]))
+    given = [float(x) for x in (found.estimate, found.low, found.high)]
+    np.testing.assert_allclose(given, expected, rtol=1e-3)
