@@ -125,16 +125,16 @@ def temperature(data: Data) -> Part:
     return Part((Section(_TITLE, tuple(entries), remark),), findings)
 
 
-def _is_idle(predictions: Any) -> bool:
+@jax.jit
+def _is_idle(predictions: Any) -> jax.Array:
     """Whether temperatures do not change the predictions, up to rounding."""
-    pair = predictions, recalibration.TemperatureScaling().apply(jnp.asarray(2.0), predictions)
-    before, after = (getattr(p, "class_probs", p) for p in pair)
+    hotter = jax.vmap(lambda p: recalibration.tempered(p, 2.0))(predictions)
+    before, after = (getattr(p, "class_probs", p) for p in (predictions, hotter))
 
-    def is_close(x: jax.Array, y: jax.Array) -> bool:
-        rounding = _ROUNDING * jnp.finfo(jnp.result_type(x)).eps
-        return bool(jnp.all(jnp.abs(x - y) <= rounding * jnp.abs(x)))
+    def is_close(x: jax.Array, y: jax.Array) -> jax.Array:
+        return jnp.all(jnp.abs(x - y) <= _ROUNDING * jnp.finfo(x.dtype).eps * jnp.abs(x))
 
-    return all(map(is_close, *map(jax.tree.leaves, (before, after))))
+    return jnp.all(jnp.stack(jax.tree.leaves(jax.tree.map(is_close, before, after))))
 
 
 def _loss(data: Data) -> tuple[str, Callable[..., Any]] | None:
