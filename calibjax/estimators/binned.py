@@ -170,9 +170,14 @@ def debiased_squared_ece(
     -0.125
     """
     predictions, targets, bins = checked_bins(predictions, targets, binning)
-    sizes, means, proportions = _means_in_bins(predictions.class_probs, targets, bins)
+    return _debiased(predictions.class_probs, targets, bins)
+
+
+@jax.jit
+def _debiased(probs: jax.Array, targets: jax.Array, bins: jax.Array) -> jax.Array:
+    sizes, means, proportions = _means_in_bins(probs, targets, bins)
     squares = jnp.square(sizes) * jnp.sum(jnp.square(means - proportions), 1)
-    residuals = predictions.class_probs - (targets[:, None] == jnp.arange(means.shape[1]))
+    residuals = probs - (targets[:, None] == jnp.arange(means.shape[1]))
     diagonal = jax.ops.segment_sum(jnp.sum(jnp.square(residuals), 1), bins, sizes.size)
     others = jnp.where(sizes > 1, sizes - 1, jnp.inf)
     return jnp.sum((squares - diagonal) / others) / sizes.size

@@ -148,8 +148,16 @@ def skce_confidence_interval(
     found = None if clusters is None else checked_clusters(clusters, kernel, samples)
     estimate, error = _jackknife(kernel, samples, found)
     _refuse_undefined(error, estimate)
+    return _asymptotic(estimate, error, level, found, side=side)
+
+
+@functools.partial(jax.jit, static_argnames="side")
+def _asymptotic(
+    estimate: jax.Array, error: jax.Array, level: ArrayLike, clusters: Clusters | None, *, side: str
+) -> ConfidenceInterval:
+    """The interval of an estimate that is asymptotically normal."""
     tail = jnp.asarray((1 - level) / (2 if side == "two-sided" else 1), estimate.dtype)
-    reach = -_quantile(tail, found) * error
+    reach = -_quantile(tail, clusters) * error
     high = estimate + reach if side == "two-sided" else jnp.full_like(estimate, jnp.inf)
     return ConfidenceInterval(estimate - reach, high, estimate, error)
 

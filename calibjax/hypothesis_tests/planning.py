@@ -123,10 +123,17 @@ def _factor(kernel: Kernel, predictions: Distribution) -> jax.Array | None:
         rank = 2 ** (rank - 1).bit_length()  # few different ones, so that little is compiled anew
         factor = low_rank.pivoted_cholesky(kernel, seen, tolerance, size=rank).features
         # Kernels that are not positive semi-definite may have other errors than on the diagonal.
-        signs = jax.random.rademacher(jax.random.key(0), (n, 8), factor.dtype)
-        exact = pairwise.weighted_sums(prediction_kernel, kernel, predictions, predictions, signs)
-        error = jnp.max(jnp.abs(exact - matmul(factor, matmul(factor.T, signs))))
-        return factor if error <= 100 * n * tolerance * jnp.max(jnp.abs(factor)) ** 2 else None
+        error = _relative_error(kernel, predictions, factor)
+        return factor if error <= 100 * n * tolerance else None
+
+
+@jax.jit
+def _relative_error(kernel: Kernel, predictions: Distribution, factor: jax.Array) -> jax.Array:
+    """Largest error of products with random signs, in units of the largest squared feature."""
+    signs = jax.random.rademacher(jax.random.key(0), (len(factor), 8), factor.dtype)
+    exact = pairwise.weighted_sums(prediction_kernel, kernel, predictions, predictions, signs)
+    error = jnp.max(jnp.abs(exact - matmul(factor, matmul(factor.T, signs))))
+    return error / jnp.max(jnp.abs(factor)) ** 2
 
 
 def _alike(

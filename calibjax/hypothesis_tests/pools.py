@@ -4,8 +4,8 @@ The observed value and the B draws are exchangeable under calibration, so the ra
 value is uniform, even after a transformation that treats all B + 1 values alike.
 """
 
-import functools
 import math
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -17,10 +17,15 @@ from calibjax._pytree import PyTree
 @jax.jit
 def tolerance(statistic: jax.Array, null_samples: jax.Array) -> jax.Array:
     """Largest difference that counts as a tie: equal data sets may differ in the last digits."""
-    size = jnp.where(jnp.isfinite(null_samples), jnp.abs(null_samples), 0)
-    own = jnp.where(jnp.isfinite(statistic), jnp.abs(statistic), 0)
+    return _tolerance(statistic, null_samples, jnp)
+
+
+def _tolerance(statistic: Any, null_samples: Any, xp: Any) -> Any:
+    """With functions of `xp`, jax.numpy or numpy."""
+    size = xp.where(xp.isfinite(null_samples), xp.abs(null_samples), 0)
+    own = xp.where(xp.isfinite(statistic), xp.abs(statistic), 0)
     # The median, since a few large draws do not affect the rounding errors of the others.
-    return 100 * jnp.finfo(null_samples.dtype).eps * jnp.maximum(jnp.median(size, 0), own)
+    return 100 * xp.finfo(null_samples.dtype).eps * xp.maximum(xp.median(size, 0), own)
 
 
 @jax.jit
@@ -54,39 +59,40 @@ def standardised(pool: jax.Array) -> jax.Array:
         infinite values stay infinite, and NaN stays NaN. Values that differ by rounding errors only
         have the score zero.
     """
-    return _scores(pool, *_moments(pool, jnp.isfinite(pool)))
+    return _scores(pool, *_moments(pool, jnp.isfinite(pool), jnp), jnp)
 
 
-def _moments(pool: jax.Array, where: jax.Array) -> tuple[jax.Array, jax.Array]:
+def _moments(pool: Any, where: Any, xp: Any) -> tuple[Any, Any]:
     """Mean and standard deviation, zero where values differ by rounding errors only."""
-    mean, spread = jnp.mean(pool, 0, where=where), jnp.std(pool, 0, where=where)
-    return mean, jnp.where(spread > _rounding(pool, where), spread, 0)
+    mean, spread = xp.mean(pool, 0, where=where), xp.std(pool, 0, where=where)
+    return mean, xp.where(spread > _rounding(pool, where, xp), spread, 0)
 
 
-def _rounding(pool: jax.Array, where: jax.Array) -> jax.Array:
-    size = jnp.max(jnp.abs(pool), 0, initial=0, where=where)
-    return 100 * jnp.finfo(pool.dtype).eps * size
+def _rounding(pool: Any, where: Any, xp: Any) -> Any:
+    size = xp.max(xp.abs(pool), 0, initial=0, where=where)
+    return 100 * xp.finfo(pool.dtype).eps * size
 
 
-def _scores(pool: jax.Array, mean: jax.Array, spread: jax.Array) -> jax.Array:
+def _scores(pool: Any, mean: Any, spread: Any, xp: Any) -> Any:
     is_constant = spread == 0
-    scores = (pool - jnp.where(is_constant, pool, mean)) / jnp.where(is_constant, 1, spread)
-    return jnp.where(jnp.isfinite(pool), scores, pool)
+    scores = (pool - xp.where(is_constant, pool, mean)) / xp.where(is_constant, 1, spread)
+    return xp.where(xp.isfinite(pool), scores, pool)
 
 
-def _typical(pool: jax.Array) -> tuple[jax.Array, jax.Array]:
+def _typical(pool: Any, xp: Any) -> tuple[Any, Any]:
     """Mean and standard deviation of a pool without its largest value.
 
     They treat all values alike, and yet do not depend on the size of an observed value that is far
     above all draws, which would make these look small. Where only the largest value differs from
     the others, it is included.
     """
-    is_finite = jnp.isfinite(pool)
-    largest = jnp.argmax(jnp.where(is_finite, pool, -jnp.inf), 0)
-    is_other = is_finite & (jnp.arange(pool.shape[0])[:, None] != largest)
-    (mean, spread), (other_mean, other_spread) = (_moments(pool, w) for w in (is_finite, is_other))
+    is_finite = xp.isfinite(pool)
+    largest = xp.argmax(xp.where(is_finite, pool, -xp.inf), 0)
+    is_other = is_finite & (xp.arange(pool.shape[0])[:, None] != largest)
+    mean, spread = _moments(pool, is_finite, xp)
+    other_mean, other_spread = _moments(pool, is_other, xp)
     differ = other_spread > 0
-    return jnp.where(differ, other_mean, mean), jnp.where(differ, other_spread, spread)
+    return xp.where(differ, other_mean, mean), xp.where(differ, other_spread, spread)
 
 
 @jax.jit
@@ -103,22 +109,22 @@ def tied(pool: jax.Array, rounding: jax.Array) -> jax.Array:
     return jnp.where(jnp.abs(pool - pool[0]) <= rounding, pool[0], pool)
 
 
-def _joined(statistic: PyTree, null_samples: PyTree) -> jax.Array:
+def _joined(statistic: PyTree, null_samples: PyTree, xp: Any) -> Any:
     """Observed value first, then the draws, of all statistics, [B + 1, K].
 
     All B + 1 values are exchangeable under calibration.
     """
     pools = [
-        jnp.concatenate([jnp.asarray(t, d.dtype)[None], d]).reshape(d.shape[0] + 1, -1)
+        xp.concatenate([xp.asarray(t, d.dtype)[None], d]).reshape(d.shape[0] + 1, -1)
         for t, d in zip(*map(jax.tree.leaves, (statistic, null_samples)), strict=True)
     ]
-    return jnp.concatenate([x.astype(jnp.result_type(*pools)) for x in pools], 1)
+    return xp.concatenate([x.astype(xp.result_type(*pools)) for x in pools], 1)
 
 
-def _split(values: jax.Array, statistic: PyTree, null_samples: PyTree) -> PyTree:
+def _split(values: Any, statistic: PyTree, null_samples: PyTree, xp: Any) -> PyTree:
     """Values [K] of all statistics in the tree and the shapes of these."""
     leaves, structure = jax.tree.flatten(statistic)
-    parts = jnp.split(values, np.cumsum(list(map(jnp.size, leaves)))[:-1])
+    parts = xp.split(values, np.cumsum(list(map(jnp.size, leaves)))[:-1])
     trees = zip(parts, leaves, jax.tree.leaves(null_samples), strict=True)
     parts = [part.reshape(jnp.shape(t)).astype(d.dtype) for part, t, d in trees]
     return jax.tree.unflatten(structure, parts)
@@ -142,18 +148,19 @@ def adjusted_pvalues(statistic: PyTree, null_samples: PyTree) -> PyTree:
 
     References: Westfall and Young (1993), single-step max T.
     """
-    pool = _joined(statistic, null_samples)
-    scores = _scores(pool, *_typical(pool))
+    pool = _joined(statistic, null_samples, jnp)
+    scores = _scores(pool, *_typical(pool, jnp), jnp)
     pvalues = jax.vmap(simulated_pvalue, (0, None))(scores[0], scores[1:].max(1))
     pvalues = jnp.where(jnp.any(jnp.isnan(pool[0])), jnp.nan, pvalues)  # the largest one is unknown
-    return _split(pvalues, statistic, null_samples)
+    return _split(pvalues, statistic, null_samples, jnp)
 
 
-@functools.partial(jax.jit, static_argnames=("level", "adjust"))
 def critical_values(
     statistic: PyTree, null_samples: PyTree, *, level: float, adjust: bool
 ) -> PyTree:
     """Largest values of statistics whose p-values exceed the level, the same pytree.
+
+    Of concrete arrays, by NumPy: it takes less time than to compile it.
 
     Args:
         statistic: array, or pytree of arrays.
@@ -161,14 +168,14 @@ def critical_values(
         level: in (0, 1); infinity is returned if no value is rejected at this level, as B is small.
         adjust: whether p-values are those of `adjusted_pvalues`, or of `simulated_pvalue`.
     """
-    pool = _joined(statistic, null_samples)
-    mean, spread = _typical(pool) if adjust else (0.0, 1.0)
-    scores = _scores(pool, *map(jnp.asarray, (mean, spread)))[1:]
+    statistic, null_samples = jax.tree.map(np.asarray, (statistic, null_samples))
+    pool = _joined(statistic, null_samples, np)
+    mean, spread = _typical(pool, np) if adjust else (np.zeros((), pool.dtype), pool.dtype.type(1))
+    scores = _scores(pool, mean, spread, np)[1:]
     draws = scores.max(1, keepdims=True) if adjust else scores
     rank = math.floor(level * len(pool) + 1e-9)
-    if rank == 0:
-        return _split(jnp.full(pool.shape[1], jnp.inf, pool.dtype), statistic, null_samples)
-    last = jnp.sort(draws, 0)[-rank]  # NaN counts against rejection
-    last = jnp.where(jnp.isnan(last), jnp.inf, last + tolerance(last, draws))
-    limit = mean + jnp.where(spread == 0, _rounding(pool, jnp.isfinite(pool)), spread * last)
-    return _split(limit, statistic, null_samples)
+    last = np.sort(draws, 0)[-rank] if rank else np.inf  # NaN counts against rejection
+    last = np.where(np.isnan(last), np.inf, last + _tolerance(last, draws, np))
+    rounding = _rounding(pool, np.isfinite(pool), np)
+    limit = mean + np.where(spread == 0, rounding, np.where(spread == 0, 1, spread) * last)
+    return _split(limit, statistic, null_samples, np)

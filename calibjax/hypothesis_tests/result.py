@@ -101,13 +101,13 @@ class CalibrationTestResult:
         their critical values with a probability of at least 1 - level.
 
         Args:
-            level: in (0, 1), known when compiling.
+            level: in (0, 1).
 
         Returns:
             The same pytree as the statistic; infinite if there are too few draws to reject.
 
         Raises:
-            TypeError: if the level is not a number.
+            TypeError: if the level is not a number, or the result is traced.
             ValueError: if the level is out of range, or the test draws nothing.
 
         >>> import jax, jax.numpy as jnp
@@ -121,6 +121,8 @@ class CalibrationTestResult:
         """
         if self.null_samples is None:
             raise ValueError("result: expected a simulated test, got one without draws")
+        if not _checks.is_concrete(level, self.statistic, self.null_samples):
+            raise TypeError("result: expected values that are known, got traced ones")
         level = float(_checks.proportion("level", level))
         adjust = self.adjusted_pvalue is not None
         return critical_values(self.statistic, self.null_samples, level=level, adjust=adjust)
@@ -147,6 +149,7 @@ class _Text(str):
     __repr__ = str.__str__
 
 
+@jax.jit
 def _standard_error(pvalue: jax.Array, null_samples: jax.Array) -> jax.Array:
     num_samples = null_samples.shape[0]
     least = 1 / (num_samples + 1)
@@ -206,12 +209,19 @@ def skce_result(
     if components.family is None:
         result = simulated_result(pool[0], pool[1:], estimate, draws=draws)
         return dataclasses.replace(result, components=components)
+    largest, draws_of_largest, adjusted = _of_family(pool)
+    result = simulated_result(largest, draws_of_largest, estimate, draws=draws)
+    tree = jax.tree.unflatten(components.family, adjusted)
+    return dataclasses.replace(result, adjusted_pvalue=tree, components=components)
+
+
+@jax.jit
+def _of_family(pool: jax.Array) -> tuple[jax.Array, jax.Array, list[jax.Array]]:
+    """The largest statistic, its draws [B], and the adjusted p-values of a pool [B + 1, K]."""
     largest = jnp.max(pool, 1)
-    result = simulated_result(largest[0], largest[1:], estimate, draws=draws)
     adjusted = jax.vmap(simulated_pvalue, (0, None))(pool[0], largest[1:])
     adjusted = jnp.where(jnp.isnan(largest[0]), jnp.nan, adjusted)  # the largest is unknown
-    tree = jax.tree.unflatten(components.family, list(adjusted))
-    return dataclasses.replace(result, adjusted_pvalue=tree, components=components)
+    return largest[0], largest[1:], list(adjusted)
 
 
 def combine_results(
