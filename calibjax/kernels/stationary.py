@@ -10,7 +10,7 @@ from jax import lax
 from jax.typing import ArrayLike
 
 from calibjax import _checks
-from calibjax._arithmetic import floating_dtype, ratio, reciprocal
+from calibjax._arithmetic import floating_dtype, reciprocal
 from calibjax._pytree import PyTree, record
 from calibjax.distances import Distance, Euclidean
 from calibjax.kernels.base import Kernel, ValueRange
@@ -28,13 +28,13 @@ def _scale(length_scale: Any, like: Any) -> jax.Array:
 
 
 def _in_own_units(length_scale: Any, points: PyTree) -> tuple[jax.Array, jax.Array]:
-    """A length scale as a unit without derivatives, and in this unit: a one that has them.
+    """A length scale ℓ as a unit without derivatives, and unit / ℓ, a one that has them.
 
     Distances in this unit are squared without overflow, which those in others are not.
     """
     scale = _scale(length_scale, floating_dtype(points))
     unit = lax.stop_gradient(scale)
-    return unit, ratio(scale, unit)
+    return unit, unit * reciprocal(scale)
 
 
 class Stationary(Kernel):
@@ -100,7 +100,7 @@ class SquaredExponential(Stationary):
         """Value at one pair of points."""
         unit, one = _in_own_units(self.length_scale, (x, y))
         square = self.distance.squared_in_units(x, y, unit)
-        return jnp.exp(square * (-0.5 * jnp.square(reciprocal(one))))
+        return jnp.exp(square * (-0.5 * jnp.square(one)))
 
     def log_value(self, distance: jax.Array) -> jax.Array:
         """−d² / (2 ℓ²)."""
@@ -131,7 +131,7 @@ class Exponential(Stationary):
     def __call__(self, x: PyTree, y: ArrayLike) -> jax.Array:
         """Value at one pair of points."""
         unit, one = _in_own_units(self.length_scale, (x, y))
-        return jnp.exp(self.distance.in_units(x, y, unit) * -reciprocal(one))
+        return jnp.exp(self.distance.in_units(x, y, unit) * -one)
 
     def log_value(self, distance: jax.Array) -> jax.Array:
         """−d / ℓ."""
@@ -162,7 +162,7 @@ class PowerExponential(Stationary):
     def __call__(self, x: PyTree, y: ArrayLike) -> jax.Array:
         """Value at one pair of points."""
         unit, one = _in_own_units(self.length_scale, (x, y))
-        return jnp.exp(self._of_ratio(self.distance.in_units(x, y, unit) * reciprocal(one)))
+        return jnp.exp(self._of_ratio(self.distance.in_units(x, y, unit) * one))
 
     def log_value(self, distance: jax.Array) -> jax.Array:
         """−(d / ℓ)^ν."""
