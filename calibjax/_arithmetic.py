@@ -49,7 +49,45 @@ def reciprocal(x: jax.Array) -> jax.Array:
 def _reciprocal_jvp(primals: tuple, tangents: tuple) -> tuple[jax.Array, jax.Array]:
     (x,), (dx,) = primals, tangents
     inverse = reciprocal(x)
-    return inverse, -jnp.square(inverse) * dx
+    return inverse, -inverse * (inverse * dx)  # in other units the square overflows
+
+
+@jax.custom_jvp
+def ratio(x: jax.Array, unit: jax.Array) -> jax.Array:
+    """Ratio x / unit whose derivatives do not take powers of the unit, which overflow."""
+    return jnp.divide(x, unit)
+
+
+@ratio.defjvp
+def _ratio_jvp(primals: tuple, tangents: tuple) -> tuple[jax.Array, jax.Array]:
+    (x, unit), (dx, d_unit) = primals, tangents
+    value, inverse = ratio(x, unit), reciprocal(unit)
+    return value, inverse * dx - value * (inverse * d_unit)
+
+
+@jax.custom_jvp
+def logarithm(x: jax.Array) -> jax.Array:
+    """Logarithm whose derivatives do not take powers of x, which overflow, either."""
+    return jnp.log(x)
+
+
+@logarithm.defjvp
+def _logarithm_jvp(primals: tuple, tangents: tuple) -> tuple[jax.Array, jax.Array]:
+    (x,), (dx,) = primals, tangents
+    return logarithm(x), reciprocal(x) * dx
+
+
+def unit_and_rate(largest: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """A unit u and 1 / u in which differences of numbers up to the largest have finite squares.
+
+    It is one unless the numbers are so large or small that squares would overflow or underflow,
+    and has no derivatives. For two points take the larger unit and the smaller rate.
+    """
+    largest = lax.stop_gradient(largest)
+    limits = jnp.finfo(largest.dtype)
+    is_far = (largest < limits.tiny**0.25) | (largest > limits.max**0.4) & jnp.isfinite(largest)
+    unit = jnp.where(is_far, jnp.maximum(largest, limits.tiny), 1)
+    return unit, 1 / unit
 
 
 @jax.custom_jvp

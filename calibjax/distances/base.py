@@ -16,10 +16,13 @@ def _of_distributions(method: Callable[..., jax.Array]) -> Callable[..., jax.Arr
     """A method for two predictions that does not see their features."""
 
     @functools.wraps(method)
-    def unwrapped(self: Any, p: PyTree, q: PyTree) -> jax.Array:
-        return method(self, bare(p), bare(q))
+    def unwrapped(self: Any, p: PyTree, q: PyTree, *unit: jax.Array) -> jax.Array:
+        return method(self, bare(p), bare(q), *unit)
 
     return unwrapped
+
+
+_METHODS = {"__call__", "squared", "squared_in_units"}
 
 
 class Distance:
@@ -28,11 +31,15 @@ class Distance:
     Subclasses are records that define `__call__` or `squared`; the other one follows. They do not
     see the features of predictions that have any (`distributions.with_features`), unless they are
     declared as `class Mine(Distance, sees_features=True)`.
+
+    Those whose squares would overflow in large units also define `squared_in_units`.
     """
 
     def __init_subclass__(cls, sees_features: bool = False, **options: Any) -> None:
         super().__init_subclass__(**options)
-        for name in {"__call__", "squared"} & vars(cls).keys() if not sees_features else ():
+        if "squared_in_units" not in vars(cls) and vars(cls).keys() & _METHODS:
+            cls.squared_in_units = Distance.squared_in_units  # not that of another distance
+        for name in _METHODS & vars(cls).keys() if not sees_features else ():
             setattr(cls, name, _of_distributions(vars(cls)[name]))
         compile_methods(cls, {"__call__", "squared"})
 
@@ -47,3 +54,16 @@ class Distance:
     def squared(self, p: PyTree, q: PyTree) -> jax.Array:
         """Squared distance between p and q, a scalar."""
         return jnp.square(self(p, q))
+
+    def squared_in_units(self, p: PyTree, q: PyTree, unit: jax.Array) -> jax.Array:
+        """Squared distance in units of a constant, such as the length scale of a kernel."""
+        rate = 1 / unit
+        if type(self).squared is Distance.squared:
+            return jnp.square(self(p, q) * rate)
+        return self.squared(p, q) * jnp.square(rate)
+
+    def in_units(self, p: PyTree, q: PyTree, unit: jax.Array) -> jax.Array:
+        """Distance in units of a constant, d / unit."""
+        if type(self).squared is Distance.squared:
+            return self(p, q) * (1 / unit)
+        return safe_sqrt(self.squared_in_units(p, q, unit))

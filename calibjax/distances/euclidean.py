@@ -1,11 +1,19 @@
 """Euclidean distance and its square."""
 
+import functools
 from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
 
-from calibjax._arithmetic import difference, sum_over_components, total
+from calibjax._arithmetic import (
+    absolute,
+    difference,
+    safe_sqrt,
+    sum_over_components,
+    total,
+    unit_and_rate,
+)
 from calibjax._pytree import PyTree, record
 from calibjax.distances.base import Distance
 
@@ -42,9 +50,31 @@ class Euclidean(Distance):
     5.0
     """
 
+    def __call__(self, p: PyTree, q: PyTree) -> jax.Array:
+        """Euclidean distance."""
+        if num_coordinates(p) == 1:
+            return sum_over_coordinates(lambda x, y: absolute(difference(x, y)), p, q)
+        # Of each point by itself, so that it is found once and not for all pairs.
+        (unit, rate), (other_unit, other_rate) = map(_own_unit, (p, q))
+        square = _squared(p, q, jnp.minimum(rate, other_rate))
+        return jnp.maximum(unit, other_unit) * safe_sqrt(square)
+
     def squared(self, p: PyTree, q: PyTree) -> jax.Array:
         """Squared Euclidean distance."""
         return sum_over_coordinates(lambda x, y: jnp.square(difference(x, y)), p, q)
+
+    def squared_in_units(self, p: PyTree, q: PyTree, unit: jax.Array) -> jax.Array:
+        """Squared Euclidean distance in units of a constant."""
+        return _squared(p, q, 1 / unit)
+
+
+def _squared(p: PyTree, q: PyTree, rate: jax.Array) -> jax.Array:
+    return sum_over_coordinates(lambda x, y: jnp.square(difference(x, y) * rate), p, q)
+
+
+def _own_unit(p: PyTree) -> tuple[jax.Array, jax.Array]:
+    sizes = [jnp.max(jnp.abs(1.0 * x), initial=0) for x in map(jnp.asarray, _coordinates(p))]
+    return unit_and_rate(functools.reduce(jnp.maximum, sizes))
 
 
 @record

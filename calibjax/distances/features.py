@@ -43,6 +43,14 @@ class Features(Distance, sees_features=True):
         """Squared distance of the features."""
         return self.distance.squared(_features(p), _features(q))
 
+    def squared_in_units(self, p: PyTree, q: PyTree, unit: jax.Array) -> jax.Array:
+        """Squared distance of the features in units of a constant."""
+        return self.distance.squared_in_units(_features(p), _features(q), unit)
+
+    def in_units(self, p: PyTree, q: PyTree, unit: jax.Array) -> jax.Array:
+        """Distance of the features in units of a constant."""
+        return self.distance.in_units(_features(p), _features(q), unit)
+
     def check_values(self, name: str) -> "Features":
         """Checks the distance between features."""
         distance = _checks.distance_values(self.distance, f"{name}.distance")

@@ -2,11 +2,13 @@
 
 import dataclasses
 import numbers
+from collections.abc import Callable
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 
-from calibjax._arithmetic import safe_sqrt
+from calibjax._arithmetic import floating_dtype, safe_sqrt, unit_and_rate
 from calibjax._pytree import PyTree, record
 from calibjax.distances.base import Distance
 from calibjax.distances.transport import transport_cost
@@ -22,6 +24,12 @@ def _power(x: jax.Array, exponent: float) -> jax.Array:
         return safe_sqrt(x)
     is_zero = x == 0
     return jnp.where(is_zero, 0, jnp.where(is_zero, 1, x) ** exponent)
+
+
+def _pairs(function: Callable[[Any, Any], jax.Array], p: Mixture, q: Mixture) -> jax.Array:
+    """A function of all pairs of components, [k, k']."""
+    row = jax.vmap(function, in_axes=(None, 0))
+    return jax.vmap(row, in_axes=(0, None))(p.components, q.components)
 
 
 @record
@@ -67,14 +75,29 @@ class MixtureWasserstein(Distance):
 
     def __call__(self, p: Mixture, q: Mixture) -> jax.Array:
         """Mixture-Wasserstein distance."""
-        return _power(self._transport(p, q), 1 / self.order)
+        self._check(p, q)
+        unit, _ = unit_and_rate(jnp.max(_pairs(Wasserstein(), p, q)))
+        return unit * _power(self._transport(p, q, unit), 1 / self.order)
 
     def squared(self, p: Mixture, q: Mixture) -> jax.Array:
         """Squared mixture-Wasserstein distance."""
-        return _power(self._transport(p, q), 2 / self.order)
+        return self.squared_in_units(p, q, jnp.ones((), floating_dtype((p, q))))
 
-    def _transport(self, p: Mixture, q: Mixture) -> jax.Array:
-        """min_π Σ_ij π_ij W₂(p_i, q_j)^s."""
+    def squared_in_units(self, p: Mixture, q: Mixture, unit: jax.Array) -> jax.Array:
+        """Squared mixture-Wasserstein distance in units of a constant."""
+        return _power(self._transport(p, q, unit), 2 / self.order)
+
+    def _transport(self, p: Mixture, q: Mixture, unit: jax.Array) -> jax.Array:
+        """min_π Σ_ij π_ij W₂(p_i, q_j)^s in units of a constant."""
+        self._check(p, q)
+
+        def cost(one: PyTree, two: PyTree) -> jax.Array:
+            return _power(Wasserstein().squared_in_units(one, two, unit), self.order / 2)
+
+        total = transport_cost(p.mixing_probs, q.mixing_probs, _pairs(cost, p, q))
+        return jnp.where(total == 0, 0, total)  # a kink, where the derivative is set to zero
+
+    def _check(self, p: Mixture, q: Mixture) -> None:
         self.check_values("MixtureWasserstein()")
         if not (isinstance(p, Mixture) and isinstance(q, Mixture)):
             raise NotImplementedError(
@@ -82,14 +105,6 @@ class MixtureWasserstein(Distance):
                 f"{type(p).__name__} and {type(q).__name__}; a single distribution is a mixture "
                 "of one component"
             )
-
-        def cost(one: PyTree, two: PyTree) -> jax.Array:
-            return _power(Wasserstein().squared(one, two), self.order / 2)
-
-        row = jax.vmap(cost, in_axes=(None, 0))
-        costs = jax.vmap(row, in_axes=(0, None))(p.components, q.components)
-        total = transport_cost(p.mixing_probs, q.mixing_probs, costs)
-        return jnp.where(total == 0, 0, total)  # a kink, where the derivative is set to zero
 
     def check_values(self, name: str) -> None:
         """Refuses orders that are not finite numbers ≥ 1."""

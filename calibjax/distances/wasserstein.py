@@ -1,13 +1,14 @@
 """Wasserstein distance between distributions of one family."""
 
 import functools
+import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 
-from calibjax._arithmetic import difference
+from calibjax._arithmetic import safe_sqrt
 from calibjax._pytree import PyTree, record
 from calibjax.distances.base import Distance
 from calibjax.distances.bures import squared_bures
@@ -23,24 +24,35 @@ def _squared(p: PyTree, q: PyTree) -> jax.Array:
     )
 
 
-# Independent normal components: the distance of the vectors (loc, scale).
-_squared.register(Normal, Euclidean().squared)
-_squared.register(DiagNormal, Euclidean().squared)
+def _rule(p: PyTree, q: PyTree) -> Callable[[Any, Any], jax.Array]:
+    """The squared distance of two members of the family of p and q."""
+    if type(p) is not type(q):
+        raise NotImplementedError(
+            f"Wasserstein is not defined between {type(p).__name__} and {type(q).__name__}"
+        )
+    return _squared.dispatch(type(p))
 
 
-@_squared.register
-def _(p: Laplace, q: Laplace) -> jax.Array:
-    return jnp.square(p.loc - q.loc) + 2 * jnp.square(p.scale - q.scale)
+class _Embedded(NamedTuple):
+    """A rule for families whose distance is the Euclidean one of two points, divided by a number.
+
+    Attributes:
+        points: (p, q) → both points, arrays or pytrees, and the number.
+    """
+
+    points: Callable[[Any, Any], tuple[Any, Any, float]]
+
+    def __call__(self, p: PyTree, q: PyTree) -> jax.Array:
+        x, y, number = self.points(p, q)
+        return Euclidean().squared(x, y) / number**2
 
 
-@_squared.register
-def _(p: MvNormal, q: MvNormal) -> jax.Array:
-    return Euclidean().squared(p.loc, q.loc) + squared_bures(p.cov, q.cov)
+def _laplace_points(p: Laplace, q: Laplace) -> tuple[Any, Any, float]:
+    root = math.sqrt(2) * (p.scale - q.scale)
+    return (p.loc, root), (q.loc, jnp.zeros_like(root)), 1.0
 
 
-@_squared.register
-def _(p: Samples, q: Samples) -> jax.Array:
-    """Mean squared difference between order statistics."""
+def _order_statistics(p: Samples, q: Samples) -> tuple[Any, Any, float]:
     shapes = [jnp.shape(x.values) for x in (p, q)]
     if shapes[0] != shapes[1] or len(shapes[0]) != 1 or (p.weights, q.weights) != (None, None):
         raise NotImplementedError(
@@ -48,7 +60,19 @@ def _(p: Samples, q: Samples) -> jax.Array:
             f"values of shapes {shapes[0]} and {shapes[1]}"
             + ("" if p.weights is None and q.weights is None else " with weights")
         )
-    return jnp.mean(jnp.square(difference(jnp.sort(p.values), jnp.sort(q.values))))
+    return jnp.sort(p.values), jnp.sort(q.values), math.sqrt(shapes[0][0])
+
+
+# Independent normal components: the distance of the vectors (loc, scale).
+_squared.register(Normal, _Embedded(lambda p, q: (p, q, 1.0)))
+_squared.register(DiagNormal, _Embedded(lambda p, q: (p, q, 1.0)))
+_squared.register(Laplace, _Embedded(_laplace_points))
+_squared.register(Samples, _Embedded(_order_statistics))
+
+
+@_squared.register
+def _(p: MvNormal, q: MvNormal) -> jax.Array:
+    return Euclidean().squared(p.loc, q.loc) + squared_bures(p.cov, q.cov)
 
 
 @record
@@ -88,11 +112,23 @@ class Wasserstein(Distance):
 
     def squared(self, p: PyTree, q: PyTree) -> jax.Array:
         """Squared 2-Wasserstein distance."""
-        if type(p) is not type(q):
-            raise NotImplementedError(
-                f"Wasserstein is not defined between {type(p).__name__} and {type(q).__name__}"
-            )
-        return _squared(p, q)
+        return _rule(p, q)(p, q)
+
+    def __call__(self, p: PyTree, q: PyTree) -> jax.Array:
+        """2-Wasserstein distance."""
+        rule = _rule(p, q)
+        if not isinstance(rule, _Embedded):
+            return safe_sqrt(rule(p, q))
+        x, y, number = rule.points(p, q)
+        return Euclidean()(x, y) / number
+
+    def squared_in_units(self, p: PyTree, q: PyTree, unit: jax.Array) -> jax.Array:
+        """Squared 2-Wasserstein distance in units of a constant."""
+        rule = _rule(p, q)
+        if not isinstance(rule, _Embedded):
+            return rule(p, q) * jnp.square(1 / unit)
+        x, y, number = rule.points(p, q)
+        return Euclidean().squared_in_units(x, y, number * unit)
 
     @staticmethod
     def register(distribution_type: type, squared: Callable[[Any, Any], jax.Array]) -> None:

@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 from jax.scipy.special import betaln, gammainc
 
+from calibjax._arithmetic import logarithm
 from calibjax._pytree import parameter, record
 from calibjax._special import at_levels, inverse_of_cdf, log_poisson_density, upper_gamma
 from calibjax.distributions.base import Distribution
@@ -42,8 +43,8 @@ class Gamma(Distribution):
     def log_prob(self, y: jax.Array) -> jax.Array:
         """Log-density at y; its limit at 0, −inf below."""
         shape, inner = jnp.asarray(self.concentration), jnp.where(y > 0, y, 1)
-        density = log_poisson_density(shape, self.rate * inner) + jnp.log(shape / inner)
-        edge = jnp.where(shape == 1, jnp.log(self.rate), jnp.where(shape < 1, jnp.inf, -jnp.inf))
+        density = log_poisson_density(shape, self.rate * inner) + jnp.log(shape) - logarithm(inner)
+        edge = jnp.where(shape == 1, logarithm(self.rate), jnp.where(shape < 1, jnp.inf, -jnp.inf))
         return jnp.where(y > 0, density, jnp.where(y == 0, edge, -jnp.inf))
 
     def mean(self) -> jax.Array:

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 from jax.scipy.special import gammainc, gammaln
 
-from calibjax._arithmetic import absolute
+from calibjax._arithmetic import absolute, logarithm, ratio
 from calibjax._pytree import parameter, record
 from calibjax._special import at_levels, inverse_of_cdf
 from calibjax.distributions.base import Distribution
@@ -48,7 +48,7 @@ class GeneralizedNormal(Distribution):
 
     def _distance(self, y: jax.Array) -> jax.Array:
         """|(y − loc) / scale|^power, whose derivative at loc is zero."""
-        z = absolute(y - self.loc) / self.scale
+        z = absolute(ratio(y - self.loc, self.scale))
         return jnp.where(z > 0, jnp.where(z > 0, z, 1) ** self.power, 0)
 
     def sample(self, key: jax.Array) -> jax.Array:
@@ -61,7 +61,7 @@ class GeneralizedNormal(Distribution):
 
     def log_prob(self, y: jax.Array) -> jax.Array:
         """Log-density at y; Γ(1 + 1/power) does not overflow."""
-        return -self._distance(y) - jnp.log(2 * self.scale) - gammaln(1 + 1 / self.power)
+        return -self._distance(y) - logarithm(2 * self.scale) - gammaln(1 + 1 / self.power)
 
     def mean(self) -> jax.Array:
         """Expectation."""
@@ -76,7 +76,7 @@ class GeneralizedNormal(Distribution):
         """Probability of values up to y."""
         share, x = 1 / self.power, self._distance(y)
         is_near = x < _NEAR
-        z = (y - self.loc) / self.scale
+        z = ratio(y - self.loc, self.scale)
         near = z * jnp.exp(-gammaln(1 + share)) * _series(share, jnp.where(is_near, x, 0))
         far = jnp.sign(z) * gammainc(share, jnp.where(is_near, 1, x))
         return 0.5 + 0.5 * jnp.where(is_near, near, far)

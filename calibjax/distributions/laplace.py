@@ -6,7 +6,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from calibjax._arithmetic import absolute
+from calibjax._arithmetic import absolute, logarithm, ratio
 from calibjax._pytree import parameter, record
 from calibjax.distributions.base import Distribution, fitting_scale
 from calibjax.distributions.constraints import positive, real
@@ -37,7 +37,7 @@ class Laplace(Distribution):
 
     def log_prob(self, y: jax.Array) -> jax.Array:
         """Log-density at y."""
-        return -absolute(y - self.loc) / self.scale - jnp.log(2 * self.scale)
+        return -absolute(ratio(y - self.loc, self.scale)) - logarithm(2 * self.scale)
 
     def mean(self) -> jax.Array:
         """Expectation."""
@@ -49,7 +49,7 @@ class Laplace(Distribution):
 
     def cdf(self, y: jax.Array) -> jax.Array:
         """Probability of values up to y."""
-        z = (y - self.loc) / self.scale
+        z = ratio(y - self.loc, self.scale)
         is_below = z < 0
         # Only exponentials that cannot overflow: otherwise gradients would not be finite.
         below = 0.5 * jnp.exp(jnp.where(is_below, z, 0))
@@ -64,7 +64,7 @@ class Laplace(Distribution):
 
     def crps(self, y: jax.Array) -> jax.Array:
         """Continuous ranked probability score of y."""
-        z = absolute(y - self.loc) / self.scale
+        z = absolute(ratio(y - self.loc, self.scale))
         return self.scale * (z + jnp.exp(-z) - 0.75)
 
     def tempered(self, temperature: jax.Array) -> "Laplace":

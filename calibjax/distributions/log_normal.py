@@ -8,6 +8,7 @@ import jax.numpy as jnp
 from jax.scipy.special import ndtr, ndtri
 from jax.scipy.stats import norm
 
+from calibjax._arithmetic import ratio
 from calibjax._pytree import parameter, record
 from calibjax.distributions.base import Distribution
 from calibjax.distributions.constraints import positive, real
@@ -33,7 +34,7 @@ class LogNormal(Distribution):
     scale: jax.Array = parameter(positive)
 
     def _standardised(self, y: jax.Array) -> jax.Array:
-        return (jnp.log(jnp.where(y > 0, y, 1)) - self.loc) / self.scale
+        return ratio(jnp.log(jnp.where(y > 0, y, 1)) - self.loc, self.scale)
 
     def sample(self, key: jax.Array) -> jax.Array:
         """Draws one value."""

@@ -11,7 +11,7 @@ from jax.scipy.special import logsumexp
 from jax.typing import ArrayLike
 
 from calibjax import _checks
-from calibjax._arithmetic import matmul
+from calibjax._arithmetic import matmul, unit_and_rate
 from calibjax._pytree import PyTree, parameter, record
 from calibjax.distributions.base import Distribution
 from calibjax.distributions.categorical import Categorical
@@ -106,7 +106,9 @@ class Mixture(Distribution):
             raise NotImplementedError(
                 f"crps has no closed form for Mixture of {type(parts).__name__} predictions"
             )
-        scales = jnp.hypot(parts.scale[:, None], parts.scale)
+        unit, rate = unit_and_rate(jnp.max(parts.scale))
+        squares = jnp.square(parts.scale * rate)
+        scales = unit * jnp.sqrt(squares[:, None] + squares)
         between = mean_distance(parts.loc[:, None] - parts.loc, scales)
         distances = mean_distance(y - parts.loc, parts.scale)
         return matmul(weights, distances - 0.5 * matmul(between, weights))

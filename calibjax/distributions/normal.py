@@ -7,9 +7,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 from jax.scipy.special import erf, ndtr, ndtri
-from jax.scipy.stats import norm
 
-from calibjax._arithmetic import absolute, matmul
+from calibjax._arithmetic import absolute, logarithm, matmul, ratio
 from calibjax._pytree import parameter, record
 from calibjax.distributions.base import Distribution, fitting_scale
 from calibjax.distributions.constraints import positive, real
@@ -40,7 +39,7 @@ class Normal(Distribution):
 
     def log_prob(self, y: jax.Array) -> jax.Array:
         """Log-density at y."""
-        return norm.logpdf(y, self.loc, self.scale)
+        return _log_density(y, self.loc, self.scale)
 
     def mean(self) -> jax.Array:
         """Expectation."""
@@ -52,7 +51,7 @@ class Normal(Distribution):
 
     def cdf(self, y: jax.Array) -> jax.Array:
         """Probability of values up to y."""
-        return ndtr((y - self.loc) / self.scale)
+        return ndtr(ratio(y - self.loc, self.scale))
 
     def icdf(self, level: jax.Array) -> jax.Array:
         """Value y with cdf(y) = level."""
@@ -74,8 +73,15 @@ class Normal(Distribution):
 
 def mean_distance(loc: jax.Array, scale: jax.Array) -> jax.Array:
     """E|Z| for Z ~ N(loc, scale²)."""
-    z = loc / scale
-    return loc * erf(z / math.sqrt(2)) + 2 * scale * norm.pdf(z)
+    z = ratio(loc, scale)
+    density = jnp.exp(-0.5 * jnp.square(z)) / math.sqrt(2 * math.pi)
+    return loc * erf(z / math.sqrt(2)) + 2 * scale * density
+
+
+def _log_density(y: jax.Array, loc: jax.Array, scale: jax.Array) -> jax.Array:
+    """Log-density of N(loc, scale²); `jax.scipy.stats` divides by scale², which overflows."""
+    z = ratio(y - loc, scale)
+    return -0.5 * (jnp.square(z) + math.log(2 * math.pi)) - logarithm(scale)
 
 
 @record
@@ -103,7 +109,7 @@ class DiagNormal(Distribution):
 
     def log_prob(self, y: jax.Array) -> jax.Array:
         """Log-density at y, [d]."""
-        return norm.logpdf(y, self.loc, self.scale).sum(-1)
+        return _log_density(y, self.loc, self.scale).sum(-1)
 
     def mean(self) -> jax.Array:
         """Expectation, [d]."""

@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 from jax.scipy.special import betaln
 
+from calibjax._arithmetic import logarithm, ratio
 from calibjax._pytree import parameter, record
 from calibjax._special import at_levels, stirling_error
 from calibjax.distributions.base import Distribution
@@ -41,9 +42,9 @@ class StudentT(Distribution):
 
     def log_prob(self, y: jax.Array) -> jax.Array:
         """Log-density at y; log Γ(b + ½) − log Γ(b) by Stirling's formula, without cancellation."""
-        b, z = 0.5 * jnp.asarray(self.df), (y - self.loc) / self.scale
-        ratio = b * jnp.log1p(0.5 / b) - 0.5 + stirling_error(b + 0.5) - stirling_error(b)
-        constant = ratio - 0.5 * math.log(2 * math.pi) - jnp.log(self.scale)
+        b, z = 0.5 * jnp.asarray(self.df), ratio(y - self.loc, self.scale)
+        growth_of_gamma = b * jnp.log1p(0.5 / b) - 0.5 + stirling_error(b + 0.5) - stirling_error(b)
+        constant = growth_of_gamma - 0.5 * math.log(2 * math.pi) - logarithm(self.scale)
         distance = jnp.abs(z) / jnp.sqrt(self.df)
         is_far = distance > 1
         far = jnp.where(is_far, distance, 1)
@@ -63,15 +64,15 @@ class StudentT(Distribution):
 
     def cdf(self, y: jax.Array) -> jax.Array:
         """Probability of values up to y."""
-        z = (y - self.loc) / self.scale
+        z = ratio(y - self.loc, self.scale)
         distance = jnp.abs(z) / jnp.sqrt(self.df)
         is_far = distance > 1
         half, rest = jnp.full_like(self.df, 0.5), 0.5 * self.df
         # z² / (df + z²) ~ Beta(½, df / 2) near the median, df / (df + z²) in the tails, which have
         # few digits as differences from 1.
-        ratio = jnp.square(jnp.where(is_far, 1 / jnp.where(is_far, distance, 1), distance))
+        odds = jnp.square(jnp.where(is_far, 1 / jnp.where(is_far, distance, 1), distance))
         first, second = jnp.where(is_far, rest, half), jnp.where(is_far, half, rest)
-        share = Beta(first, second).cdf(ratio / (1 + ratio))
+        share = Beta(first, second).cdf(odds / (1 + odds))
         near = 0.5 + 0.5 * jnp.sign(z) * share
         outer = jnp.where(is_far, jnp.where(z < 0, 0.5 * share, 1 - 0.5 * share), near)
         # At the median the derivative is the density.
@@ -92,7 +93,7 @@ class StudentT(Distribution):
 
     def crps(self, y: jax.Array) -> jax.Array:
         """Continuous ranked probability score of y for df > 1, Jordan et al. (2019), App. A."""
-        z, df = (y - self.loc) / self.scale, self.df
+        z, df = ratio(y - self.loc, self.scale), self.df
         standard = StudentT(df, jnp.zeros_like(df), jnp.ones_like(df))
         spread = 2 * jnp.sqrt(df) * jnp.exp(betaln(0.5, df - 0.5) - 2 * betaln(0.5, df / 2))
         density = 2 * jnp.exp(standard.log_prob(z)) * (df + jnp.square(z))

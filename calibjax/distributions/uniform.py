@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 
 from calibjax import _checks
+from calibjax._arithmetic import ratio
 from calibjax._pytree import parameter, record
 from calibjax._special import at_levels
 from calibjax.distributions.base import Distribution
@@ -49,7 +50,7 @@ class Uniform(Distribution):
 
     def cdf(self, y: jax.Array) -> jax.Array:
         """Probability of values up to y."""
-        return jnp.clip((y - self.low) / (self.high - self.low), 0, 1)
+        return jnp.clip(ratio(y - self.low, self.high - self.low), 0, 1)
 
     def icdf(self, level: jax.Array) -> jax.Array:
         """Value y with cdf(y) = level."""

@@ -46,7 +46,7 @@ def temperature_interval(
 
     Returns:
         The interval; `estimate` is T, `standard_error` is T s. All but T is NaN if the loss of the
-        samples is not convex at T.
+        samples is not convex at T, or its curvature is not finite.
 
     Raises:
         TypeError: if an argument is of the wrong kind.
@@ -73,7 +73,8 @@ def temperature_interval(
 
     slopes, curvatures = _derivatives(loss, predictions, targets, jnp.log(temperature))
     curvature = jnp.sum(curvatures)
-    curvature = jnp.where(curvature > 0, curvature, jnp.nan)
+    is_convex = (curvature > 0) & jnp.isfinite(curvature)
+    curvature = jnp.where(is_convex, curvature, jnp.nan)
     error = jnp.sqrt(jnp.sum(jnp.square(slopes))) / curvature
     reach = -ndtri(jnp.asarray((1 - level) / 2, error.dtype)) * error
     low, high = temperature * jnp.exp(-reach), temperature * jnp.exp(reach)

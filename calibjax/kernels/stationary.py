@@ -6,25 +6,35 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import lax
 from jax.typing import ArrayLike
 
 from calibjax import _checks
-from calibjax._arithmetic import reciprocal
+from calibjax._arithmetic import floating_dtype, reciprocal
 from calibjax._pytree import PyTree, record
 from calibjax.distances import Distance, Euclidean
 from calibjax.kernels.base import Kernel, ValueRange
 
 
-def _scale(length_scale: Any, distance: jax.Array, power: int = 1) -> jax.Array:
-    """Length scale, at least as large as needed to divide by its power in the distance's precision.
+def _scale(length_scale: Any, like: Any) -> jax.Array:
+    """Length scale, at least as large as needed to divide by it, in the precision of distances.
 
     Narrower kernels, which are 1 at distance 0 and 0 elsewhere, equal the narrowest one. It is NaN
     for values that are not positive.
     """
-    dtype = jnp.result_type(distance, length_scale, 1.0)
-    narrowest = 2 * jnp.finfo(dtype).tiny ** (1 / power)
-    scale = jnp.maximum(jnp.asarray(length_scale, dtype), narrowest)
+    dtype = jnp.result_type(like, length_scale, 1.0)
+    scale = jnp.maximum(jnp.asarray(length_scale, dtype), 2 * jnp.finfo(dtype).tiny)
     return jnp.where(length_scale > 0, scale, jnp.nan)
+
+
+def _in_own_units(length_scale: Any, points: PyTree) -> tuple[jax.Array, jax.Array]:
+    """A length scale ℓ as a unit without derivatives, and unit / ℓ, a one that has them.
+
+    Distances in this unit are squared without overflow, which those in others are not.
+    """
+    scale = _scale(length_scale, floating_dtype(points))
+    unit = lax.stop_gradient(scale)
+    return unit, unit * reciprocal(scale)
 
 
 class Stationary(Kernel):
@@ -88,15 +98,13 @@ class SquaredExponential(Stationary):
 
     def __call__(self, x: PyTree, y: ArrayLike) -> jax.Array:
         """Value at one pair of points."""
-        return jnp.exp(self._of_square(self.distance.squared(x, y)))
+        unit, one = _in_own_units(self.length_scale, (x, y))
+        square = self.distance.squared_in_units(x, y, unit)
+        return jnp.exp(square * (-0.5 * jnp.square(one)))
 
     def log_value(self, distance: jax.Array) -> jax.Array:
         """−d² / (2 ℓ²)."""
-        return self._of_square(jnp.square(distance))
-
-    def _of_square(self, square: jax.Array) -> jax.Array:
-        rate = reciprocal(_scale(self.length_scale, square, power=2))
-        return square * (-0.5 * jnp.square(rate))  # so that derivatives have no fourth power
+        return -0.5 * jnp.square(distance * reciprocal(_scale(self.length_scale, distance)))
 
 
 @record
@@ -120,9 +128,14 @@ class Exponential(Stationary):
     length_scale: jax.Array | float = 1.0
     distance: Distance = dataclasses.field(default_factory=Euclidean)
 
+    def __call__(self, x: PyTree, y: ArrayLike) -> jax.Array:
+        """Value at one pair of points."""
+        unit, one = _in_own_units(self.length_scale, (x, y))
+        return jnp.exp(self.distance.in_units(x, y, unit) * -one)
+
     def log_value(self, distance: jax.Array) -> jax.Array:
         """−d / ℓ."""
-        return distance * (-1 / _scale(self.length_scale, distance))
+        return distance * -reciprocal(_scale(self.length_scale, distance))
 
 
 @record
@@ -146,9 +159,16 @@ class PowerExponential(Stationary):
     exponent: jax.Array | float = 1.0
     distance: Distance = dataclasses.field(default_factory=Euclidean)
 
+    def __call__(self, x: PyTree, y: ArrayLike) -> jax.Array:
+        """Value at one pair of points."""
+        unit, one = _in_own_units(self.length_scale, (x, y))
+        return jnp.exp(self._of_ratio(self.distance.in_units(x, y, unit) * one))
+
     def log_value(self, distance: jax.Array) -> jax.Array:
         """−(d / ℓ)^ν."""
-        ratio = distance * (1 / _scale(self.length_scale, distance))
+        return self._of_ratio(distance * reciprocal(_scale(self.length_scale, distance)))
+
+    def _of_ratio(self, ratio: jax.Array) -> jax.Array:
         is_zero = ratio == 0  # where a power has no finite derivative
         return -jnp.where(is_zero, 0, jnp.where(is_zero, 1, ratio) ** self.exponent)
 

@@ -23,7 +23,7 @@ References: W21 App. D.2.
 import jax
 import jax.numpy as jnp
 
-from calibjax._arithmetic import absolute
+from calibjax._arithmetic import absolute, reciprocal
 from calibjax._pytree import record
 from calibjax.distances import Euclidean
 from calibjax.distributions import Laplace
@@ -56,7 +56,7 @@ def _scaled(kernel: Exponential, p: Laplace) -> tuple[jax.Array, _Scale]:
     """Inverse length scale, and the scale of a prediction in units of the length scale."""
     if not isinstance(kernel.distance, Euclidean):
         raise missing(kernel, p, f" with distance {type(kernel.distance).__name__}")
-    rate = 1 / jnp.asarray(kernel.length_scale, jnp.result_type(p.loc))
+    rate = reciprocal(jnp.asarray(kernel.length_scale, jnp.result_type(p.loc)))
     a = p.scale * rate
     gap = (1 - a) * (1 + a)
     slope = 1 / jnp.where(gap == 0, 1, gap)

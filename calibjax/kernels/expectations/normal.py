@@ -64,43 +64,44 @@ def inverse_length_scale(kernel: SquaredExponential, p: Any) -> jax.Array:
     """Inverse length scale."""
     if not isinstance(kernel.distance, Euclidean):
         raise missing(kernel, p, f" with distance {type(kernel.distance).__name__}")
-    return 1 / jnp.asarray(kernel.length_scale, jnp.result_type(p.loc))
+    return reciprocal(jnp.asarray(kernel.length_scale, jnp.result_type(p.loc)))
 
 
 def _gaussian(rate: jax.Array, x: list[jax.Array], s: list[jax.Array]) -> jax.Array:
     """G = Π_k c_k^(1/2) exp(−c_k x_k² / (2 ℓ²)) with c_k = 1 / (1 + s_k)."""
     if x[0].size == 1:
         return _gaussian_of_few(rate, x, s)
-    square = sum_over_components(lambda d, e: jnp.square(d) / (1 + e), x[0], s[0])
+    square = sum_over_components(lambda d, e: jnp.square(d * rate) / (1 + e), x[0], s[0])
     shrink = fold_components(jnp.multiply, 1, lambda e: 1 / (1 + e), s[0])
-    return safe_sqrt(shrink) * jnp.exp(-0.5 * jnp.square(rate) * square)
+    return safe_sqrt(shrink) * jnp.exp(-0.5 * square)
 
 
 @jax.custom_jvp
 def _gaussian_of_few(rate: jax.Array, x: list[jax.Array], s: list[jax.Array]) -> jax.Array:
     """`_gaussian` of components one by one."""
     shrink = [reciprocal(1 + excess) for excess in s]
-    slope = -0.5 * jnp.square(rate)
-    exponent = dot(list(map(jnp.square, x)), [slope * c for c in shrink])
+    squares = [jnp.square(d * rate) for d in x]
+    exponent = dot(squares, [-0.5 * c for c in shrink])
     return safe_sqrt(_product(shrink)) * jnp.exp(exponent)
 
 
 @_gaussian_of_few.defjvp
 def _gaussian_jvp(primals: tuple, tangents: tuple) -> tuple[jax.Array, jax.Array]:
-    """The change of G, where r = 1 / ℓ and a_k = G c_k x_k.
+    """The change of G, where r = 1 / ℓ, z_k = r x_k and a_k = G c_k z_k.
 
-        dG = Σ_k [−r² a_k dx_k + c_k (r² a_k x_k − G) ds_k / 2 − r a_k x_k dr].
+        dG = Σ_k [−r a_k dx_k + c_k (a_k z_k − G) ds_k / 2 − a_k x_k dr].
 
     Differentiating G step by step takes twice as many operations. All products begin with G, which
     is zero where x is so large that others overflow.
     """
     (rate, x, s), (d_rate, dx, ds) = primals, tangents
-    value, square = _gaussian_of_few(rate, x, s), jnp.square(rate)
+    value = _gaussian_of_few(rate, x, s)
     shrink = [reciprocal(1 + excess) for excess in s]
-    a = [value * c * d for c, d in zip(shrink, x, strict=True)]
-    by_x = [-square * b for b in a]
-    by_s = [-0.5 * c * (b * d + value) for c, b, d in zip(shrink, by_x, x, strict=True)]
-    return value, dot(by_x, dx) + dot(by_s, ds) - rate * dot(a, x) * d_rate
+    z = [d * rate for d in x]
+    a = [value * c * d for c, d in zip(shrink, z, strict=True)]
+    by_x = [-rate * b for b in a]
+    by_s = [0.5 * c * (b * d - value) for c, b, d in zip(shrink, a, z, strict=True)]
+    return value, dot(by_x, dx) + dot(by_s, ds) - dot(a, x) * d_rate
 
 
 def _excess(rate: jax.Array, p: Normal | DiagNormal) -> list[jax.Array]:
