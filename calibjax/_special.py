@@ -163,7 +163,8 @@ def incomplete_beta(
     distance = 1 + (first * far - second * near)  # from the mean, in units of 1 / (a + b)
 
     def denominator(n: ArrayLike) -> jax.Array:
-        inner = n * ((first + n - 1) + second * near + n * far) / (first + 2 * n - 1)
+        before = first + jnp.maximum(2 * n - 1, 0)  # for n = 0 anything but zero
+        inner = n * ((first + n - 1) + second * near + n * far) / before
         return inner + (first + n) * (distance + n * (1 + far)) / (first + 2 * n + 1)
 
     def step(index: jax.Array, value: jax.Array) -> jax.Array:

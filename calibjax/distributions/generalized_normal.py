@@ -60,7 +60,11 @@ class GeneralizedNormal(Distribution):
 
     def log_prob(self, y: jax.Array) -> jax.Array:
         """Log-density at y; Γ(1 + 1/power) does not overflow."""
-        return -self._distance((y - self.loc) / self.scale) - jnp.log(2 * self.scale) - gammaln(1 + 1 / self.power)
+        return (
+            -self._distance((y - self.loc) / self.scale)
+            - jnp.log(2 * self.scale)
+            - gammaln(1 + 1 / self.power)
+        )
 
     def mean(self) -> jax.Array:
         """Expectation."""

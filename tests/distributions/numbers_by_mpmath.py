@@ -46,7 +46,9 @@ def add(family, method, params, at, value, its_size):
     """A row: family, method, parameters, point or level or None, value, size."""
     if mp.isnan(value) or (value != 0 and not 1e-37 < abs(value) < 1e38):
         return
-    rows.append([family, method, params, at, float(value), float(its_size)])
+    if method == "cdf" and value == 0:  # below what mpmath resolves
+        return
+    rows.append([family, method, params, at, float(value), float(f"{float(its_size):.3g}")])
 
 
 def add_function(family, method, f, params, *at):
@@ -218,9 +220,7 @@ def location_scale(family):
                     ends = [loc + scale * t for t in (*(-t for t in nodes[::-1]), 0, *nodes)]
                     add_crps(family, params, y, cdf, ends, loc=loc)
             add_quantiles(family, params, cdf, log_density, loc)
-            add_function(
-                family, "variance", lambda loc, scale, *s: scale**2 * variance(*s), params
-            )
+            add_function(family, "variance", lambda loc, scale, *s: scale**2 * variance(*s), params)
             add_tempered(family, params, single(loc + 1.375 * scale), log_density, tempered)
 
 
@@ -409,7 +409,9 @@ def add_counts(family, params, log_probability, spread):
     for level in map(single, LEVELS):
         if below[-1] > level:
             y = next(y for y, total in enumerate(below) if total >= level)
-            distance = abs(below[y] - level) if not y else min(below[y] - level, level - below[y - 1])
+            distance = (
+                abs(below[y] - level) if not y else min(below[y] - level, level - below[y - 1])
+            )
             if distance > 1e-3 * level * max(1, last / 1000):
                 add(family, "icdf", params, level, mpf(y), mpf(y))
 
@@ -474,10 +476,24 @@ def classes():
         total = log(mp.fsum(exp(mpf(x)) for x in logits))
         for y, x in enumerate(logits):
             add("CategoricalLogits", "log_prob", logits, y, x - total, abs(x) + abs(total) + 1)
-            add("CategoricalLogits", "cdf", logits, y, exp(log(mp.fsum(map(exp, map(mpf, logits[: y + 1])))) - total), 1 + abs(x))  # noqa: E501
+            add(
+                "CategoricalLogits",
+                "cdf",
+                logits,
+                y,
+                exp(log(mp.fsum(map(exp, map(mpf, logits[: y + 1])))) - total),
+                1 + abs(x),
+            )  # noqa: E501
             for t in TEMPERATURES:
                 value = x / mpf(t) - log(mp.fsum(exp(mpf(x) / t) for x in logits))
-                add("CategoricalLogits", f"tempered {t}", logits, y, value, (abs(x) + abs(total)) / t + 1)  # noqa: E501
+                add(
+                    "CategoricalLogits",
+                    f"tempered {t}",
+                    logits,
+                    y,
+                    value,
+                    (abs(x) + abs(total)) / t + 1,
+                )  # noqa: E501
 
 
 def dirichlet():
@@ -542,7 +558,9 @@ def mixtures():
                     y = single(c * (z + shift))
                     add_function("Mixture", "log_prob", log_density, params, y)
                     add_function("Mixture", "cdf", cdf, params, y)
-                    steps = sorted(x + s * t for x, s in zip(locs, scales, strict=True) for t in (-9, -2, 2, 9))  # noqa: E501
+                    steps = sorted(
+                        x + s * t for x, s in zip(locs, scales, strict=True) for t in (-9, -2, 2, 9)
+                    )  # noqa: E501
                     if not shift:
                         add_crps("Mixture", params, y, cdf, steps, loc=0)
                 add_quantiles("Mixture", params, cdf, log_density, locs[1])
