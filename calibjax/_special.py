@@ -41,7 +41,7 @@ def stirling_error(x: jax.Array) -> jax.Array:
 
 
 def log_gamma_step(x: jax.Array) -> jax.Array:
-    """log Γ(x + ½) − log Γ(x) − ½ log x for x > 0, by Stirling's formula, without cancellation."""
+    """Difference log Γ(x + ½) − log Γ(x) − ½ log x for x > 0, by Stirling's formula."""
     half = x + 0.5
     return x * jnp.log1p(0.5 / x) - 0.5 + stirling_error(half) - stirling_error(x)
 
@@ -152,8 +152,8 @@ def incomplete_beta(
     """Regularised incomplete beta functions at x and at `rest` = 1 − x: P(X ≤ x) and P(X > x).
 
     For X ~ Beta(a, b) and 0 < x < 1, by a continued fraction whose terms do not cancel. Of a small
-    `rest` 1 − x would not have the digits. JAX's betainc computes the leading factor from log-gamma functions, which
-    leaves two correct digits in float32 at parameters of 1e4.
+    `rest` 1 − x would not have the digits. JAX's betainc computes the leading factor from log-gamma
+    functions, which leaves two correct digits in float32 at parameters of 1e4.
 
     References: DiDonato and Morris (1992), Algorithm 708, eq. (9).
     """
@@ -162,7 +162,7 @@ def incomplete_beta(
     near, far = jnp.where(is_upper, rest, x), jnp.where(is_upper, x, rest)
     distance = 1 + (first * far - second * near)  # from the mean, in units of 1 / (a + b)
 
-    def denominator(n: ArrayLike) -> jax.Array:
+    def denominator(n: Any) -> Any:
         before = first + jnp.maximum(2 * n - 1, 0)  # for n = 0 anything but zero
         inner = n * ((first + n - 1) + second * near + n * far) / before
         return inner + (first + n) * (distance + n * (1 + far)) / (first + 2 * n + 1)
@@ -249,5 +249,5 @@ def inverse_of_cdf(
         return low, jnp.where(is_upper, middle, high)
 
     bracket = bits_of(low), bits_of(high)
-    low, _ = lax.fori_loop(0, 64 if is_double else 32, halve, bracket)
-    return jnp.where(jnp.isnan(level), jnp.nan, number(low))
+    least, _ = lax.fori_loop(0, 64 if is_double else 32, halve, bracket)
+    return jnp.where(jnp.isnan(level), jnp.nan, number(least))

@@ -67,26 +67,6 @@ class StudentT(Distribution):
         variance = jnp.where(self.df > 2, jnp.square(self.scale) * self.df / excess, jnp.inf)
         return jnp.where(self.df > 1, variance, jnp.nan)
 
-    def _shares(self, z: jax.Array) -> tuple[jax.Array, jax.Array]:
-        """Probabilities of |Z| ≤ z and of |Z| > z for standardised values, z ≥ 0."""
-        distance = z / jnp.sqrt(self.df)
-        is_far = distance > 1
-        # Squares of larger distances underflow; so far out the tail is a power.
-        largest = jnp.finfo(distance.dtype).eps ** -0.75
-        inner = jnp.clip(distance, 0.1 / largest, largest)
-        square = jnp.square(jnp.where(is_far, 1 / inner, inner))
-        ratio, rest = square / (1 + square), 1 / (1 + square)
-        # Z² / (df + Z²) ~ Beta(½, df / 2).
-        shares = incomplete_beta(
-            jnp.full_like(ratio, 0.5),
-            0.5 * self.df,
-            jnp.where(is_far, rest, ratio),
-            jnp.where(is_far, ratio, rest),
-        )
-        power = (jnp.maximum(distance, largest) / largest) ** -self.df
-        small = jnp.minimum(distance, inner) / inner
-        return jnp.where(is_far, shares[0], small * shares[0]), power * shares[1]
-
     def cdf(self, y: jax.Array) -> jax.Array:
         """Probability of values up to y."""
         z = (y - self.loc) / self.scale

@@ -12,6 +12,7 @@ Not run by the tests, since it takes minutes; needs mpmath:
     python tests/distributions/numbers_by_mpmath.py
 """
 
+# ruff: noqa: B008, B023, E731
 import json
 import pathlib
 from functools import cache
@@ -108,7 +109,7 @@ def add_tempered(family, params, y, log_density, tempered):
     for t in TEMPERATURES:
         new = tempered(mpf(t), *map(mpf, params))
         if new is not None:
-            f = lambda *i, t=t: log_density(*tempered(mpf(t), *i[:-1]), i[-1])  # noqa: E731
+            f = lambda *i, t=t: log_density(*tempered(mpf(t), *i[:-1]), i[-1])
             add_function(family, f"tempered {t}", f, params, y)
 
 
@@ -252,10 +253,10 @@ def log_normal():
         add_quantiles("LogNormal", params, cdf, log_density)
         add_function("LogNormal", "mean", lambda loc, scale: exp(loc + scale**2 / 2), params)
         add_function("LogNormal", "variance", variance, params)
-        new = lambda t, loc, scale: (loc, scale * sqrt(t))  # noqa: E731
+        new = lambda t, loc, scale: (loc, scale * sqrt(t))
         for t in TEMPERATURES:
             y = single(exp(loc + mpf(1.375) * scale))
-            f = lambda *i, t=t: on_the_log_scale(*new(t, *i[:-1]), i[-1]) - log(i[-1])  # noqa: E731
+            f = lambda *i, t=t: on_the_log_scale(*new(t, *i[:-1]), i[-1]) - log(i[-1])
             add_function("LogNormal", f"tempered {t}", f, params, y)
 
 
@@ -274,7 +275,7 @@ def gamma():
     shapes = (0.01, 1), (0.3, SMALL), (0.7, 2), (1, LARGE), (4.5, 1), (60, 2.0**-10)
     for shape in (*shapes, (1e4, 2.0**-10), (1e4, 1), (1e4, LARGE)):
         params = k, rate = [single(x) for x in shape]
-        find = lambda level: upwards(  # noqa: E731
+        find = lambda level: upwards(
             lambda t: cdf(mpf(k), mpf(rate), t) - level, mpf(10) ** -60, mpf(10) ** 30
         )
         for level in (1e-30, 1e-6, 0.01, 0.5, 0.99, 1 - mpf(10) ** -6, 1 - mpf(10) ** -25):
@@ -290,7 +291,7 @@ def gamma():
         add_quantiles("Gamma", params, cdf, log_density)
         add_function("Gamma", "mean", lambda k, rate: k / rate, params)
         add_function("Gamma", "variance", lambda k, rate: k / rate**2, params)
-        new = lambda t, k, rate: (k / t, rate / t)  # noqa: E731
+        new = lambda t, k, rate: (k / t, rate / t)
         add_tempered("Gamma", params, single(1.25 * k / rate), log_density, new)
 
 
@@ -349,7 +350,7 @@ def beta():
                 add("Beta", "icdf", params, level, y, its_size)
         add_function("Beta", "mean", lambda a, b: a / (a + b), params)
         add_function("Beta", "variance", variance, params)
-        new = lambda t, a, b: (a / t, b / t)  # noqa: E731
+        new = lambda t, a, b: (a / t, b / t)
         add_tempered("Beta", params, single(min(middle, 0.875)), log_density, new)
 
 
@@ -376,7 +377,7 @@ def uniform():
         add_function("Uniform", "mean", lambda low, high: (low + high) / 2, params)
         add_function("Uniform", "variance", lambda low, high: (high - low) ** 2 / 12, params)
         for level in map(single, LEVELS):
-            f = lambda low, high, level: low + level * (high - low)  # noqa: E731
+            f = lambda low, high, level: low + level * (high - low)
             add_function("Uniform", "icdf", f, params, level)
 
 
@@ -401,10 +402,10 @@ def add_counts(family, params, log_probability, spread):
 
     below = sums(*inputs)
     for y in spread:
-        f = lambda *params, y=int(y): log_probability(*params, y)  # noqa: E731
+        f = lambda *params, y=int(y): log_probability(*params, y)
         value = f(*inputs)
         add(family, "log_prob", params, int(y), value, max(size(f, inputs), abs(value), 1))
-        f = lambda *params, y=int(y): cdf(*params, y)  # noqa: E731
+        f = lambda *params, y=int(y): cdf(*params, y)
         add(family, "cdf", params, int(y), f(*inputs), size(f, inputs))
     for level in map(single, LEVELS):
         if below[-1] > level:
@@ -449,12 +450,12 @@ def classes():
     for p in (SMALL, 1e-6, 0.3, 0.5, 1 - 2.0**-20):
         p = single(p)
         for y in (0, 1):
-            f = lambda p, y=y: two(p, y)  # noqa: E731
+            f = lambda p, y=y: two(p, y)
             add("Bernoulli", "log_prob", [p], y, f(mpf(p)), size(f, [mpf(p)]))
             for t in TEMPERATURES:
                 if not 1e-30 < two_tempered(mpf(p), t) < 1 - 1e-7:
                     continue  # no probability in single precision
-                f = lambda p, y=y, t=t: two(two_tempered(p, t), y)  # noqa: E731
+                f = lambda p, y=y, t=t: two(two_tempered(p, t), y)
                 # The tempered distribution is held as a probability, which is rounded.
                 rounded = 1 if y else 1 / (1 - two_tempered(mpf(p), t))
                 value = f(mpf(p))
@@ -483,7 +484,7 @@ def classes():
                 y,
                 exp(log(mp.fsum(map(exp, map(mpf, logits[: y + 1])))) - total),
                 1 + abs(x),
-            )  # noqa: E501
+            )
             for t in TEMPERATURES:
                 value = x / mpf(t) - log(mp.fsum(exp(mpf(x) / t) for x in logits))
                 add(
@@ -493,7 +494,7 @@ def classes():
                     y,
                     value,
                     (abs(x) + abs(total)) / t + 1,
-                )  # noqa: E501
+                )
 
 
 def dirichlet():
@@ -510,7 +511,7 @@ def dirichlet():
             add("Dirichlet", f"variance {i}", a, None, value, value)
         for y in ([0.25, 0.5, 0.25], [1 - 2.0**-9, 2.0**-10, 2.0**-10]):
             for t in (1.0, *TEMPERATURES):
-                f = lambda *i, t=t, n=len(a): log_density([x / t for x in i[:n]], i[n:])  # noqa: E731
+                f = lambda *i, t=t, n=len(a): log_density([x / t for x in i[:n]], i[n:])
                 inputs = [*exact, *map(mpf, y)]
                 name = "log_prob" if t == 1 else f"tempered {t}"
                 add("Dirichlet", name, a, y, f(*inputs), max(size(f, inputs), 1))
@@ -560,7 +561,7 @@ def mixtures():
                     add_function("Mixture", "cdf", cdf, params, y)
                     steps = sorted(
                         x + s * t for x, s in zip(locs, scales, strict=True) for t in (-9, -2, 2, 9)
-                    )  # noqa: E501
+                    )
                     if not shift:
                         add_crps("Mixture", params, y, cdf, steps, loc=0)
                 add_quantiles("Mixture", params, cdf, log_density, locs[1])
