@@ -197,6 +197,28 @@ def dot(x: list[jax.Array], weights: list[jax.Array]) -> jax.Array:
     return matmul(jnp.ravel(one), jnp.ravel(two))
 
 
+def _weighted_sum(weights: jax.Array, x: jax.Array) -> jax.Array:
+    return jnp.tensordot(weights, x, 1, precision=lax.Precision.HIGHEST)
+
+
+def weighted_mean(weights: jax.Array, x: jax.Array) -> jax.Array:
+    """Σ_k w_k x_k over the leading axis, for weights whose sum is one up to rounding.
+
+    Rounded weights times values far from zero are off by eps times the values, however close to
+    each other these are. So the deviations from such a mean are averaged again.
+    """
+    rough = _weighted_sum(weights, x)
+    centre = jnp.where(jnp.isfinite(rough), rough, 0)
+    return rough + jnp.where(jnp.isfinite(rough), _weighted_sum(weights, x - centre), 0)
+
+
+def weighted_variance(weights: jax.Array, x: jax.Array) -> jax.Array:
+    """Σ_k w_k (x_k − mean)² over the leading axis, less the square of the error of the mean."""
+    deviations = x - weighted_mean(weights, x)
+    rest = _weighted_sum(weights, deviations)
+    return _weighted_sum(weights, jnp.square(deviations)) - jnp.square(rest)
+
+
 def fold(combine: Callable[..., jax.Array], terms: list[jax.Array], identity: float) -> jax.Array:
     """Combines components by an associative elementwise function, a scalar."""
     x = functools.reduce(combine, terms)

@@ -7,6 +7,7 @@ with the deviance and the error of Stirling's formula every term is as small as 
 References: Loader (2000), Fast and accurate computation of binomial probabilities.
 """
 
+import functools
 import math
 from collections.abc import Callable
 from typing import Any
@@ -15,7 +16,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from jax.scipy.special import gammaln, xlogy
+from jax.scipy.special import digamma, gammainc, gammaincc, gammaln
 from jax.typing import ArrayLike
 
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(32)
@@ -23,6 +24,7 @@ _HALF_LOG_TWO_PI = 0.5 * math.log(2 * math.pi)
 # Coefficients B_2k / (2k (2k − 1)) of Stirling's series, from the highest power on.
 _STIRLING = (-3617 / 122400, 1 / 156, -691 / 360360, 1 / 1188, -1 / 1680, 1 / 1260)
 _STIRLING += (-1 / 360, 1 / 12)
+_NUM_TERMS = 100  # of the continued fraction; enough for parameters up to 1e4
 _SERIES_FROM = 9.0  # where the first term that is left out is below 1e-17
 
 
@@ -38,6 +40,35 @@ def stirling_error(x: jax.Array) -> jax.Array:
     return jnp.where(is_large, series / large, direct)
 
 
+def log_gamma_step(x: jax.Array) -> jax.Array:
+    """Difference log Γ(x + ½) − log Γ(x) − ½ log x for x > 0, by Stirling's formula."""
+    half = x + 0.5
+    return x * jnp.log1p(0.5 / x) - 0.5 + stirling_error(half) - stirling_error(x)
+
+
+def log_gamma_steps_apart(x: jax.Array, distance: jax.Array) -> jax.Array:
+    """[h(x + distance) − h(x)] / distance for h(x) = log Γ(x + ½) − log Γ(x), also for distance 0.
+
+    The mean of the derivative of h between ½ and 2, by quadrature.
+    """
+    shares = jnp.asarray(0.5 * (1 + _NODES), x.dtype)
+    points = x[..., None] + distance[..., None] * shares
+    slopes = digamma(points + 0.5) - digamma(points)
+    return jnp.sum(slopes * jnp.asarray(0.5 * _WEIGHTS, x.dtype), -1)
+
+
+@jax.custom_jvp
+def log_ratio(x: jax.Array, y: jax.Array) -> jax.Array:
+    """Logarithm of x / y for x, y > 0, whose derivatives contain no squares that overflow."""
+    return jnp.log(x / y)
+
+
+@log_ratio.defjvp
+def _log_ratio_jvp(primals: tuple, tangents: tuple) -> tuple[jax.Array, jax.Array]:
+    (x, y), (dx, dy) = primals, tangents
+    return log_ratio(x, y), dx / x - dy / y
+
+
 def deviance(x: jax.Array, mean: jax.Array) -> jax.Array:
     """Half of the Poisson deviance, x log(x / mean) − x + mean ≥ 0, elementwise; x ≥ 0, mean > 0.
 
@@ -51,7 +82,9 @@ def deviance(x: jax.Array, mean: jax.Array) -> jax.Array:
     for k in range(9, 0, -1):
         series = series * square + 1 / (2 * k + 1)
     rest = 2 * x * near * square * series
-    far = xlogy(x, jnp.where(is_near, 1, x / mean)) - x + mean
+    is_far = ~is_near & (x > 0)
+    logarithm = log_ratio(jnp.where(is_far, x, 1), jnp.where(is_far, mean, 1))
+    far = x * logarithm - x + mean
     return jnp.where(is_near, (x - mean) * near + rest, far)
 
 
@@ -79,10 +112,11 @@ def log_poisson_density(y: jax.Array, rate: jax.Array) -> jax.Array:
     return jnp.where(y > 0, density - _HALF_LOG_TWO_PI, -rate)
 
 
-def upper_gamma(y: jax.Array, rate: jax.Array) -> jax.Array:
-    """Probability of counts up to y ≥ 0, by quadrature of P(Z ≤ y) = ∫_rate^∞ tʸ e^(−t) / y! dt.
+def gamma_tails(y: jax.Array, rate: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """P(Z > y) and P(Z ≤ y) of a Poisson variable, y ≥ 0, by quadrature of ∫ tʸ e^(−t) / y! dt.
 
-    It is the probability that a gamma variable with concentration y + 1 exceeds the rate.
+    They are the probabilities that a gamma variable with concentration y + 1 is below and above the
+    rate. The smaller of the two has all its digits.
 
     The integrand is log-concave with its mode at y. It is integrated from the rate away from the
     mode, until it has fallen by e⁻⁴⁰.
@@ -95,7 +129,69 @@ def upper_gamma(y: jax.Array, rate: jax.Array) -> jax.Array:
     points = rate[..., None] + jnp.where(is_right[..., None], steps, -steps)
     densities = jnp.exp(log_poisson_density(y[..., None], points))
     tail = 0.5 * length * jnp.sum(densities * jnp.asarray(_WEIGHTS, rate.dtype), -1)
-    return jnp.where(is_right, tail, 1 - tail)
+    return jnp.where(is_right, 1 - tail, tail), jnp.where(is_right, tail, 1 - tail)
+
+
+def incomplete_gamma(a: jax.Array, x: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Regularised incomplete gamma functions P(a, x) and Q(a, x) = 1 − P for x ≥ 0."""
+    a, x = jnp.broadcast_arrays(a, jnp.minimum(x, jnp.finfo(jnp.result_type(x)).max))
+    is_large = a > 10  # where the quadrature is more accurate
+    is_inner = is_large & (x > 0)
+    tails = gamma_tails(jnp.where(is_large, a, 11) - 1, jnp.where(is_inner, x, 1))
+    few, point = jnp.where(is_large, 1, a), jnp.where(is_large, 1, x)
+    lower = jnp.where(is_inner, tails[0], 0)
+    upper = jnp.where(is_inner, tails[1], 1)
+    lower = jnp.where(is_large, lower, gammainc(few, point))
+    return lower, jnp.where(is_large, upper, gammaincc(few, point))
+
+
+@jax.custom_jvp
+def incomplete_beta(
+    a: jax.Array, b: jax.Array, x: jax.Array, rest: jax.Array
+) -> tuple[jax.Array, jax.Array]:
+    """Regularised incomplete beta functions at x and at `rest` = 1 − x: P(X ≤ x) and P(X > x).
+
+    For X ~ Beta(a, b) and 0 < x < 1, by a continued fraction whose terms do not cancel. Of a small
+    `rest` 1 − x would not have the digits. JAX's betainc computes the leading factor from log-gamma
+    functions, which leaves two correct digits in float32 at parameters of 1e4.
+
+    References: DiDonato and Morris (1992), Algorithm 708, eq. (9).
+    """
+    is_upper = x * (a + b + 2) > a + 1
+    first, second = jnp.where(is_upper, b, a), jnp.where(is_upper, a, b)
+    near, far = jnp.where(is_upper, rest, x), jnp.where(is_upper, x, rest)
+    distance = 1 + (first * far - second * near)  # from the mean, in units of 1 / (a + b)
+
+    def denominator(n: Any) -> Any:
+        before = first + jnp.maximum(2 * n - 1, 0)  # for n = 0 anything but zero
+        inner = n * ((first + n - 1) + second * near + n * far) / before
+        return inner + (first + n) * (distance + n * (1 + far)) / (first + 2 * n + 1)
+
+    def step(index: jax.Array, value: jax.Array) -> jax.Array:
+        n = _NUM_TERMS - index
+        ratio = near / (first + 2 * n - 1)
+        product = (first + n - 1) * ratio * ((a + b + n - 1) * ratio)
+        return denominator(n - 1) + product * (n * (second - n)) / value
+
+    fraction = lax.fori_loop(0, _NUM_TERMS, step, denominator(_NUM_TERMS))
+    density = log_beta_density(first, second, near, far)
+    tail = jnp.exp(density + jnp.log(near) + jnp.log(far)) / fraction
+    return jnp.where(is_upper, 1 - tail, tail), jnp.where(is_upper, tail, 1 - tail)
+
+
+@incomplete_beta.defjvp
+def _incomplete_beta_jvp(primals: tuple, tangents: tuple) -> tuple[tuple, tuple]:
+    """The derivative in x is the density; differentiating the fraction overflows at small x."""
+    a, b, x, rest = primals
+    by_parameters = functools.partial(incomplete_beta.fun, x=x, rest=rest)
+    values, slopes = jax.jvp(by_parameters, (a, b), tangents[:2])
+    change = jnp.exp(log_beta_density(a, b, x, rest)) * tangents[2]
+    return values, (slopes[0] + change, slopes[1] - change)
+
+
+def log_beta_density(a: jax.Array, b: jax.Array, y: jax.Array, rest: jax.Array) -> jax.Array:
+    """Log-density of Beta(a, b) at y, with `rest` = 1 − y."""
+    return log_dirichlet_density(jnp.stack([a, b], -1), jnp.stack([y, rest], -1))
 
 
 def at_levels(level: jax.Array, values: jax.Array, lowest: Any, highest: Any) -> jax.Array:
@@ -104,24 +200,54 @@ def at_levels(level: jax.Array, values: jax.Array, lowest: Any, highest: Any) ->
     return jnp.where((level >= 0) & (level <= 1), values, jnp.nan)
 
 
-def inverse_of_cdf(
-    cdf: Callable[[Any], jax.Array], level: jax.Array, largest: ArrayLike
+def symmetric_quantile(
+    shares: Callable[[jax.Array], tuple[jax.Array, jax.Array]], level: ArrayLike, like: jax.Array
 ) -> jax.Array:
-    """Smallest floating-point number y in [0, largest] with cdf(y) ≥ level; not differentiable.
+    """Quantile of a symmetric variable Z of the dtype of `like`; not differentiable.
 
-    Bisection of the bit patterns, which are ordered as the floats are: 31 steps in float32, 63 in
-    float64.
+    `shares` gives the probabilities of |Z| ≤ z and of |Z| > z: near the median the first has more
+    digits, and in the tails the second.
+    """
+    level, _ = jnp.broadcast_arrays(jnp.asarray(level, jnp.result_type(like)), like)
+    is_near = jnp.abs(level - 0.5) < 0.25
+
+    def one(z: jax.Array) -> jax.Array:
+        central, outside = shares(z)
+        return jnp.where(is_near, central, -outside)
+
+    share = jnp.where(is_near, jnp.abs(2 * level - 1), -2 * jnp.minimum(level, 1 - level))
+    z = inverse_of_cdf(one, share, 0, jnp.finfo(level.dtype).max)
+    return at_levels(level, jnp.sign(level - 0.5) * z, -jnp.inf, jnp.inf)
+
+
+def inverse_of_cdf(
+    cdf: Callable[[Any], jax.Array], level: jax.Array, low: ArrayLike, high: ArrayLike
+) -> jax.Array:
+    """Smallest floating-point number y in [low, high] with cdf(y) ≥ level; not differentiable.
+
+    Bisection of the bit patterns, in the order of the numbers: 32 steps in float32, 64 in float64,
+    and every digit of y, of whatever size.
     """
     is_double = level.dtype == jnp.float64
     integer = jnp.int64 if is_double else jnp.int32
-    high = lax.bitcast_convert_type(jnp.full_like(level, largest), integer)
 
-    def halve(_: jax.Array, bracket: tuple) -> tuple[jax.Array, jax.Array]:
+    def ordered(bits: jax.Array) -> jax.Array:  # its own inverse: negative numbers are reversed
+        return jnp.where(bits < 0, jnp.iinfo(integer).min - bits, bits)
+
+    def bits_of(y: ArrayLike) -> jax.Array:
+        y = jnp.broadcast_to(jnp.asarray(y, level.dtype), level.shape)
+        return ordered(lax.bitcast_convert_type(y, integer))
+
+    def number(bits: jax.Array) -> jax.Array:
+        return lax.bitcast_convert_type(ordered(bits), level.dtype)
+
+    def halve(_: int, bracket: tuple) -> tuple[jax.Array, jax.Array]:
         low, high = bracket
-        middle = low + (high - low) // 2
-        is_upper = cdf(lax.bitcast_convert_type(middle, level.dtype)) >= level
+        middle = (low & high) + ((low ^ high) >> 1)  # their mean, which does not overflow
+        is_upper = cdf(number(middle)) >= level
         low = jnp.where(is_upper, low, jnp.minimum(middle + 1, high))
         return low, jnp.where(is_upper, middle, high)
 
-    low, _ = lax.fori_loop(0, 63 if is_double else 31, halve, (jnp.zeros_like(high), high))
-    return jnp.where(jnp.isnan(level), jnp.nan, lax.bitcast_convert_type(low, level.dtype))
+    bracket = bits_of(low), bits_of(high)
+    least, _ = lax.fori_loop(0, 64 if is_double else 32, halve, bracket)
+    return jnp.where(jnp.isnan(level), jnp.nan, number(least))

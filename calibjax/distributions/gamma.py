@@ -1,14 +1,23 @@
 """Gamma distributions."""
 
 import dataclasses
+import math
 
 import jax
 import jax.numpy as jnp
-from jax.scipy.special import betaln, gammainc
+from jax.scipy.special import gammainc
 
 from calibjax._arithmetic import logarithm
 from calibjax._pytree import parameter, record
-from calibjax._special import at_levels, inverse_of_cdf, log_poisson_density, upper_gamma
+from calibjax._special import (
+    at_levels,
+    incomplete_gamma,
+    inverse_of_cdf,
+    log_gamma_step,
+    log_gamma_steps_apart,
+    log_poisson_density,
+    log_ratio,
+)
 from calibjax.distributions.base import Distribution
 from calibjax.distributions.constraints import between, non_negative, positive
 
@@ -43,7 +52,7 @@ class Gamma(Distribution):
     def log_prob(self, y: jax.Array) -> jax.Array:
         """Log-density at y; its limit at 0, −inf below."""
         shape, inner = jnp.asarray(self.concentration), jnp.where(y > 0, y, 1)
-        density = log_poisson_density(shape, self.rate * inner) + jnp.log(shape) - logarithm(inner)
+        density = log_poisson_density(shape, self.rate * inner) + log_ratio(shape, inner)
         edge = jnp.where(shape == 1, logarithm(self.rate), jnp.where(shape < 1, jnp.inf, -jnp.inf))
         return jnp.where(y > 0, density, jnp.where(y == 0, edge, -jnp.inf))
 
@@ -57,25 +66,31 @@ class Gamma(Distribution):
 
     def cdf(self, y: jax.Array) -> jax.Array:
         """Probability of values up to y."""
-        a, x = jnp.broadcast_arrays(self.concentration, jnp.maximum(self.rate * y, 0))
-        is_large = a > 10  # where the quadrature of `Poisson` is more accurate
-        upper = upper_gamma(jnp.where(is_large, a, 11) - 1, jnp.where(is_large & (x > 0), x, 1))
-        lower = gammainc(jnp.where(is_large, 1, a), jnp.where(is_large, 1, x))
-        return jnp.where(is_large, jnp.where(x > 0, 1 - upper, 0), lower)
+        return incomplete_gamma(self.concentration, jnp.maximum(self.rate * y, 0))[0]
 
     def icdf(self, level: jax.Array) -> jax.Array:
         """Smallest floating-point number y with cdf(y) ≥ level; not differentiable."""
         dtype = jnp.result_type(self.concentration, self.rate)
         level, _ = jnp.broadcast_arrays(jnp.asarray(level, dtype), self.rate)
         inner = jnp.clip(level, 0, 1)
-        values = inverse_of_cdf(self.cdf, inner, jnp.finfo(level.dtype).max)
+        values = inverse_of_cdf(self.cdf, inner, 0, jnp.finfo(level.dtype).max)
         return at_levels(level, values, 0, jnp.inf)
 
     def crps(self, y: jax.Array) -> jax.Array:
         """Continuous ranked probability score of y, Scheuerer and Möller (2015), §4."""
-        larger = Gamma(self.concentration + 1, self.rate).cdf(y)
-        spread = jnp.exp(-betaln(0.5, self.concentration)) / self.rate
-        return y * (2 * self.cdf(y) - 1) - self.mean() * (2 * larger - 1) - spread
+        k = jnp.asarray(self.concentration)
+        x = jnp.maximum(self.rate * y, 0)
+        central = 2 * incomplete_gamma(k, x)[0] - 1
+        # P(k, x) − P(k + 1, x), and half the mean difference of two draws over the mean.
+        inner = jnp.where(x > 0, x, 1)
+        step = jnp.where(x > 0, jnp.exp(log_poisson_density(k, inner)), 0)
+        spread = jnp.exp(log_gamma_step(k)) / jnp.sqrt(math.pi * k)
+        many = (x / k - 1) * central + 2 * step - spread
+        # For small k almost nothing is left of one minus `spread`, nor of P(k, x) − `step`.
+        few = jnp.minimum(k, 1)
+        rest = -jnp.expm1(-few * log_gamma_steps_apart(jnp.full_like(k, 0.5), few))
+        score = jnp.where(k > 1, many, x / k * central - 2 * gammainc(few + 1, x) + rest)
+        return self.mean() * score - jnp.minimum(y, 0)
 
     def tempered(self, temperature: jax.Array) -> "Gamma":
         """Density ∝ p^{1/T} with respect to dy / y."""

@@ -5,11 +5,11 @@ import math
 
 import jax
 import jax.numpy as jnp
-from jax.scipy.special import gammainc, gammaln
+from jax.scipy.special import gammaln
 
 from calibjax._arithmetic import absolute, logarithm, ratio
 from calibjax._pytree import parameter, record
-from calibjax._special import at_levels, inverse_of_cdf
+from calibjax._special import incomplete_gamma, symmetric_quantile
 from calibjax.distributions.base import Distribution
 from calibjax.distributions.constraints import positive, real
 
@@ -46,10 +46,9 @@ class GeneralizedNormal(Distribution):
     scale: jax.Array = parameter(positive)
     power: jax.Array = parameter(positive)
 
-    def _distance(self, y: jax.Array) -> jax.Array:
-        """|(y − loc) / scale|^power, whose derivative at loc is zero."""
-        z = absolute(ratio(y - self.loc, self.scale))
-        return jnp.where(z > 0, jnp.where(z > 0, z, 1) ** self.power, 0)
+    def _distance(self, z: jax.Array) -> jax.Array:
+        """|z|^power of a standardised value, whose derivative at zero is zero."""
+        return jnp.where(z == 0, 0, absolute(jnp.where(z == 0, 1, z)) ** self.power)
 
     def sample(self, key: jax.Array) -> jax.Array:
         """Draws one value, from the logarithm of a gamma variable, which does not underflow."""
@@ -61,7 +60,11 @@ class GeneralizedNormal(Distribution):
 
     def log_prob(self, y: jax.Array) -> jax.Array:
         """Log-density at y; Γ(1 + 1/power) does not overflow."""
-        return -self._distance(y) - logarithm(2 * self.scale) - gammaln(1 + 1 / self.power)
+        return (
+            -self._distance(ratio(y - self.loc, self.scale))
+            - logarithm(2 * self.scale)
+            - gammaln(1 + 1 / self.power)
+        )
 
     def mean(self) -> jax.Array:
         """Expectation."""
@@ -74,25 +77,26 @@ class GeneralizedNormal(Distribution):
 
     def cdf(self, y: jax.Array) -> jax.Array:
         """Probability of values up to y."""
-        share, x = 1 / self.power, self._distance(y)
-        is_near = x < _NEAR
         z = ratio(y - self.loc, self.scale)
-        near = z * jnp.exp(-gammaln(1 + share)) * _series(share, jnp.where(is_near, x, 0))
-        far = jnp.sign(z) * gammainc(share, jnp.where(is_near, 1, x))
-        return 0.5 + 0.5 * jnp.where(is_near, near, far)
+        is_near, near, outside = self._shares(z)
+        far = jnp.where(z < 0, 0.5 * outside, 1 - 0.5 * outside)
+        return jnp.where(is_near, 0.5 + 0.5 * near, far)
 
     def icdf(self, level: jax.Array) -> jax.Array:
         """Value y with cdf(y) = level; not differentiable."""
-        share, level = 1 / self.power, jnp.asarray(level)
-        inner = jnp.abs(2 * jnp.clip(level, 0, 1) - 1) + 0 * share
-        start = inner * jnp.exp(gammaln(1 + share))
-        near = start
-        for _ in range(16):  # each step gains a digit
-            near = start / _series(share, jnp.minimum(near**self.power, _NEAR))
-        far = inverse_of_cdf(lambda x: gammainc(share, x), inner, 1e4) ** share
-        distance = jnp.where(near**self.power < _NEAR, near, far)
-        values = self.loc + jnp.sign(level - 0.5) * self.scale * distance
-        return at_levels(level, values, -jnp.inf, jnp.inf)
+
+        def shares(z: jax.Array) -> tuple[jax.Array, jax.Array]:
+            is_near, near, outside = self._shares(z)
+            return jnp.where(is_near, near, 1 - outside), jnp.where(is_near, 1 - near, outside)
+
+        return self.loc + self.scale * symmetric_quantile(shares, level, self.power)
+
+    def _shares(self, z: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
+        """Whether |z|^power is small; if it is, ±P(|Z| ≤ |z|), otherwise P(|Z| > |z|)."""
+        share, x = 1 / jnp.asarray(self.power), self._distance(z)
+        is_near = x < _NEAR
+        near = z * jnp.exp(-gammaln(1 + share)) * _series(share, jnp.where(is_near, x, 0))
+        return is_near, near, incomplete_gamma(share, jnp.where(is_near, 1, x))[1]
 
     def tempered(self, temperature: jax.Array) -> "GeneralizedNormal":
         """Density ∝ p^{1/T}."""

@@ -5,13 +5,17 @@ import math
 
 import jax
 import jax.numpy as jnp
-from jax.scipy.special import ndtr, ndtri
+import numpy as np
+from jax.scipy.special import erf, erfc, ndtr, ndtri
 from jax.scipy.stats import norm
 
 from calibjax._arithmetic import ratio
 from calibjax._pytree import parameter, record
 from calibjax.distributions.base import Distribution
 from calibjax.distributions.constraints import positive, real
+
+_SHARES, _WEIGHTS = np.polynomial.legendre.leggauss(10)
+_SHARES, _WEIGHTS = 0.5 * (1 + _SHARES), 0.5 * _WEIGHTS  # of the unit interval
 
 
 @record
@@ -64,11 +68,21 @@ class LogNormal(Distribution):
 
     def crps(self, y: jax.Array) -> jax.Array:
         """Continuous ranked probability score of y, Baran and Lerch (2015), eq. (A.1)."""
+        z, scale = self._standardised(y), self.scale
         # The partial mean of the values below y, and half the mean difference of two draws.
-        below = jnp.where(y > 0, ndtr(self._standardised(y) - self.scale), 0)
-        return y * (2 * self.cdf(y) - 1) - 2 * self.mean() * (
-            below - ndtr(-self.scale / math.sqrt(2))
-        )
+        below = jnp.where(y > 0, ndtr(z - scale), 0) - ndtr(-scale / math.sqrt(2))
+        wide = y * (2 * self.cdf(y) - 1) - 2 * self.mean() * below
+        # Small scales leave nothing of these differences: y − mean, the probability of the interval
+        # from z − scale to z, and the mean difference are as small as the result.
+        narrow, mean = jnp.where(scale < 1, scale, 0), self.mean()
+        points = z[..., None] - narrow[..., None] * jnp.asarray(_SHARES, z.dtype)
+        between = narrow * jnp.sum(jnp.asarray(_WEIGHTS, z.dtype) * norm.pdf(points), -1)
+        log_ratio = narrow * z - 0.5 * jnp.square(narrow)
+        is_close = jnp.abs(log_ratio) < 1
+        excess = jnp.where(is_close, mean * jnp.expm1(jnp.where(is_close, log_ratio, 0)), y - mean)
+        close = excess * erf(z / math.sqrt(2)) + mean * (2 * between - erf(0.5 * narrow))
+        close = jnp.where(y > 0, close, mean * erfc(0.5 * narrow) - y)
+        return jnp.where(scale < 1, close, wide)
 
     def tempered(self, temperature: jax.Array) -> "LogNormal":
         """Density ∝ p^{1/T} with respect to dy / y."""

@@ -11,8 +11,9 @@ from jax.scipy.special import logsumexp
 from jax.typing import ArrayLike
 
 from calibjax import _checks
-from calibjax._arithmetic import matmul, unit_and_rate
+from calibjax._arithmetic import matmul, unit_and_rate, weighted_mean, weighted_variance
 from calibjax._pytree import PyTree, parameter, record
+from calibjax._special import inverse_of_cdf
 from calibjax.distributions.base import Distribution
 from calibjax.distributions.categorical import Categorical
 from calibjax.distributions.constraints import simplex
@@ -75,13 +76,12 @@ class Mixture(Distribution):
 
     def mean(self) -> jax.Array:
         """Expectation."""
-        return self._average(jax.vmap(lambda p: p.mean())(self.components))
+        return weighted_mean(self.mixing_probs, jax.vmap(lambda p: p.mean())(self.components))
 
     def variance(self) -> jax.Array:
         """Variance: the mean variance of the components plus the variance of their means."""
-        deviations = jax.vmap(lambda p: p.mean())(self.components) - self.mean()
-        variances = jax.vmap(lambda p: p.variance())(self.components)
-        return self._average(variances + jnp.square(deviations))
+        means, variances = jax.vmap(lambda p: (p.mean(), p.variance()))(self.components)
+        return self._average(variances) + weighted_variance(self.mixing_probs, means)
 
     def cdf(self, y: jax.Array) -> jax.Array:
         """Probability of values up to y."""
@@ -92,7 +92,7 @@ class Mixture(Distribution):
 
         It lies between the smallest and the largest quantile of components with positive weight.
         Derivatives are those of the function that cdf(y) = level defines implicitly; discrete
-        components have none. Cost: about 55 (float32: 26) evaluations of the cdf.
+        components have none. Cost: 64 (float32: 32) evaluations of the cdf.
         """
         return jnp.vectorize(functools.partial(_quantile, self))(jnp.asarray(level))
 
@@ -183,22 +183,27 @@ def _quantile(p: Mixture, level: jax.Array) -> jax.Array:
     has_weight = fixed.mixing_probs > 0
     some = quantiles[jnp.argmax(has_weight)]
     candidates = jnp.where(has_weight, quantiles, some)
-    bounds = jnp.min(candidates), jnp.max(candidates)
-    is_discrete = not jnp.issubdtype(quantiles.dtype, jnp.floating)
-    bits = jnp.iinfo(quantiles.dtype).bits if is_discrete else jnp.finfo(quantiles.dtype).nmant + 3
-
-    def halve(_: int, bounds: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
-        low, high = bounds
-        middle = low + (high - low) // 2 if is_discrete else low + 0.5 * (high - low)
-        reached = fixed.cdf(middle) >= fixed_level
-        after = middle + 1 if is_discrete else middle
-        return jnp.where(reached, low, jnp.minimum(after, high)), jnp.where(reached, middle, high)
-
-    _, y = lax.fori_loop(0, bits, halve, bounds)
-    if is_discrete or not hasattr(p.components, "log_prob"):
+    low, high = jnp.min(candidates), jnp.max(candidates)
+    if jnp.issubdtype(quantiles.dtype, jnp.integer):
+        return _least_count(fixed, fixed_level, low, high)
+    y = inverse_of_cdf(fixed.cdf, jnp.asarray(fixed_level, quantiles.dtype), low, high)
+    if not hasattr(p.components, "log_prob"):
         return y
     density = jnp.exp(fixed.log_prob(y))
     has_density = (density > 0) & jnp.isfinite(density)
     residual = (p.cdf(y) - level) - lax.stop_gradient(p.cdf(y) - level)  # zero, not its gradient
     step = jnp.where(has_density, residual / jnp.where(has_density, density, 1), 0)
     return jnp.where(jnp.isfinite(y), y - step, y)
+
+
+def _least_count(p: Mixture, level: jax.Array, low: jax.Array, high: jax.Array) -> jax.Array:
+    """Smallest integer y in [low, high] with cdf(y) ≥ level, by bisection."""
+
+    def halve(_: int, bounds: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+        low, high = bounds
+        middle = low + (high - low) // 2
+        reached = p.cdf(middle) >= level
+        after = jnp.minimum(middle + 1, high)
+        return jnp.where(reached, low, after), jnp.where(reached, middle, high)
+
+    return lax.fori_loop(0, jnp.iinfo(low.dtype).bits, halve, (low, high))[1]

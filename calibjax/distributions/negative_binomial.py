@@ -5,9 +5,8 @@ import jax.numpy as jnp
 from jax import lax
 
 from calibjax._pytree import parameter, record
-from calibjax._special import log_poisson_density
+from calibjax._special import incomplete_beta, log_poisson_density
 from calibjax.distributions.base import Distribution
-from calibjax.distributions.beta import Beta
 from calibjax.distributions.constraints import between, counts
 from calibjax.distributions.poisson import Poisson
 
@@ -71,7 +70,10 @@ class NegativeBinomial(Distribution):
     def cdf(self, y: jax.Array) -> jax.Array:
         """Probability of counts up to y; for counts up to 1e4."""
         count = jnp.floor(jnp.maximum(y, 0)).astype(jnp.result_type(self.rate))
-        return jnp.where(y < 0, 0, Beta(self.concentration, count + 1).cdf(self._success))
+        k, count = jnp.broadcast_arrays(self.concentration, count)
+        # Close to one, the probability of success does not have the digits of that of failure.
+        below, _ = incomplete_beta(k, count + 1, self._success, self.rate / (self.rate + k))
+        return jnp.where(y < 0, 0, below)
 
     def icdf(self, level: jax.Array) -> jax.Array:
         """Smallest count y with cdf(y) ≥ level, an integer, by bisection."""

@@ -9,7 +9,7 @@ from jax.scipy.special import ndtri
 
 from calibjax import _checks
 from calibjax._pytree import PyTree, parameter, record
-from calibjax._special import log_poisson_density, upper_gamma
+from calibjax._special import gamma_tails, log_poisson_density
 from calibjax.distributions.base import Distribution
 from calibjax.distributions.constraints import Constraint, counts
 
@@ -74,7 +74,7 @@ class Poisson(Distribution):
     def cdf(self, y: jax.Array) -> jax.Array:
         """Probability of counts up to y."""
         value, rate = jnp.broadcast_arrays(jnp.floor(self._as_float(y)), self.rate)
-        return jnp.where(value < 0, 0, upper_gamma(jnp.maximum(value, 0), rate))
+        return jnp.where(value < 0, 0, gamma_tails(jnp.maximum(value, 0), rate)[1])
 
     def icdf(self, level: jax.Array) -> jax.Array:
         """Smallest count y with cdf(y) ≥ level, an integer.
@@ -92,7 +92,7 @@ class Poisson(Distribution):
         def halve(bracket: tuple, count: jax.Array) -> tuple[jax.Array, jax.Array]:
             low, high = bracket
             count = jnp.clip(count, low, jnp.maximum(high - 1, low))
-            is_upper = upper_gamma(count, rate) >= level
+            is_upper = gamma_tails(count, rate)[1] >= level
             return jnp.where(is_upper, low, jnp.minimum(count + 1, high)), jnp.where(
                 is_upper, count, high
             )

@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 
 from calibjax import _checks
+from calibjax._arithmetic import weighted_mean, weighted_variance
 from calibjax._pytree import parameter, record
 from calibjax.distributions.base import Distribution, transformed_point
 from calibjax.distributions.categorical import Categorical
@@ -82,11 +83,11 @@ class Samples(Distribution):
 
     def mean(self) -> jax.Array:
         """Weighted mean of the draws, a scalar or [d]."""
-        return jnp.tensordot(self.probs, self.values, 1)
+        return weighted_mean(self.probs, self.values)
 
     def variance(self) -> jax.Array:
         """Weighted mean squared deviation of the draws, a scalar or [d]."""
-        return jnp.tensordot(self.probs, jnp.square(self.values - self.mean()), 1)
+        return weighted_variance(self.probs, self.values)
 
     def cdf(self, y: jax.Array) -> jax.Array:
         """Probability of the scalar draws up to y."""

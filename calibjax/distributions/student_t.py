@@ -5,13 +5,16 @@ import math
 
 import jax
 import jax.numpy as jnp
-from jax.scipy.special import betaln
 
-from calibjax._arithmetic import logarithm, ratio
+from calibjax._arithmetic import absolute, logarithm, ratio
 from calibjax._pytree import parameter, record
-from calibjax._special import at_levels, stirling_error
+from calibjax._special import (
+    incomplete_beta,
+    log_gamma_step,
+    log_gamma_steps_apart,
+    symmetric_quantile,
+)
 from calibjax.distributions.base import Distribution
-from calibjax.distributions.beta import Beta
 from calibjax.distributions.constraints import between, positive, real
 
 
@@ -43,14 +46,16 @@ class StudentT(Distribution):
     def log_prob(self, y: jax.Array) -> jax.Array:
         """Log-density at y; log Γ(b + ½) − log Γ(b) by Stirling's formula, without cancellation."""
         b, z = 0.5 * jnp.asarray(self.df), ratio(y - self.loc, self.scale)
-        growth_of_gamma = b * jnp.log1p(0.5 / b) - 0.5 + stirling_error(b + 0.5) - stirling_error(b)
-        constant = growth_of_gamma - 0.5 * math.log(2 * math.pi) - logarithm(self.scale)
+        constant = log_gamma_step(b) - 0.5 * math.log(2 * math.pi) - logarithm(self.scale)
+        return constant - (b + 0.5) * self._growth(z)
+
+    def _growth(self, z: jax.Array) -> jax.Array:
+        """log(1 + z² / df), also where the square overflows."""
         distance = jnp.abs(z) / jnp.sqrt(self.df)
         is_far = distance > 1
         far = jnp.where(is_far, distance, 1)
-        growth = 2 * jnp.log(far) + jnp.log1p(1 / jnp.square(far))
         near = jnp.log1p(jnp.square(jnp.where(is_far, 0, z)) / self.df)
-        return constant - (b + 0.5) * jnp.where(is_far, growth, near)
+        return jnp.where(is_far, 2 * jnp.log(far) + jnp.log1p(1 / jnp.square(far)), near)
 
     def mean(self) -> jax.Array:
         """Expectation; NaN for df ≤ 1."""
@@ -65,40 +70,52 @@ class StudentT(Distribution):
     def cdf(self, y: jax.Array) -> jax.Array:
         """Probability of values up to y."""
         z = ratio(y - self.loc, self.scale)
-        distance = jnp.abs(z) / jnp.sqrt(self.df)
-        is_far = distance > 1
-        half, rest = jnp.full_like(self.df, 0.5), 0.5 * self.df
-        # z² / (df + z²) ~ Beta(½, df / 2) near the median, df / (df + z²) in the tails, which have
-        # few digits as differences from 1.
-        odds = jnp.square(jnp.where(is_far, 1 / jnp.where(is_far, distance, 1), distance))
-        first, second = jnp.where(is_far, rest, half), jnp.where(is_far, half, rest)
-        share = Beta(first, second).cdf(odds / (1 + odds))
-        near = 0.5 + 0.5 * jnp.sign(z) * share
-        outer = jnp.where(is_far, jnp.where(z < 0, 0.5 * share, 1 - 0.5 * share), near)
+        central, outside = self._shares(jnp.where(z == 0, 1, jnp.abs(z)))
+        near = 0.5 + 0.5 * jnp.sign(z) * central
+        far = jnp.where(z < 0, 0.5 * outside, 1 - 0.5 * outside)
         # At the median the derivative is the density.
         tangent = 0.5 + jnp.exp(self.log_prob(self.loc)) * (y - self.loc)
-        return jnp.where(z == 0, tangent, outer)
+        return jnp.where(z == 0, tangent, jnp.where(central < 0.5, near, far))
 
     def icdf(self, level: jax.Array) -> jax.Array:
         """Value y with cdf(y) = level; not differentiable."""
-        half, rest = jnp.full_like(self.df, 0.5), 0.5 * self.df
-        inner = jnp.clip(level, 0, 1)
-        # Computed from z² / (df + z²) near the median, from df / (df + z²) in the tails.
-        share = Beta(half, rest).icdf(jnp.abs(2 * inner - 1))
-        tail = Beta(rest, half).icdf(2 * jnp.minimum(inner, 1 - inner))
-        is_near = jnp.abs(inner - 0.5) < 0.25
-        odds = jnp.where(is_near, share / (1 - share), (1 - tail) / tail)
-        values = self.loc + jnp.sign(inner - 0.5) * self.scale * jnp.sqrt(self.df * odds)
-        return at_levels(jnp.asarray(level), values, -jnp.inf, jnp.inf)
+        return self.loc + self.scale * symmetric_quantile(self._shares, level, self.df)
 
     def crps(self, y: jax.Array) -> jax.Array:
         """Continuous ranked probability score of y for df > 1, Jordan et al. (2019), App. A."""
-        z, df = ratio(y - self.loc, self.scale), self.df
-        standard = StudentT(df, jnp.zeros_like(df), jnp.ones_like(df))
-        spread = 2 * jnp.sqrt(df) * jnp.exp(betaln(0.5, df - 0.5) - 2 * betaln(0.5, df / 2))
-        density = 2 * jnp.exp(standard.log_prob(z)) * (df + jnp.square(z))
-        score = z * (2 * standard.cdf(z) - 1) + (density - spread) / (df - 1)
+        z, df = absolute(ratio(y - self.loc, self.scale)), jnp.asarray(self.df)
+        excess = jnp.where(df > 1, df - 1, 1)
+        # E|Z − z| = z (2 F(z) − 1) + height (1 + z² / df)^(−excess / 2) / excess, and half the mean
+        # difference of two draws is height · ratio / excess. Both grow as 1 / excess.
+        height = 2 * df * jnp.exp(log_gamma_step(0.5 * df)) / math.sqrt(2 * math.pi)
+        few, many = jnp.minimum(df, 2), jnp.maximum(df, 2)
+        steps = log_gamma_step(0.5 * many) - log_gamma_step(many - 0.5)
+        log_ratio = steps + 0.5 * jnp.log(0.5 * many / (many - 0.5))
+        near_one = -0.5 * excess * log_gamma_steps_apart(few - 0.5, 0.5 * (1 - few))
+        rest = -jnp.expm1(jnp.where(df < 2, near_one, log_ratio))
+        power = jnp.expm1(-0.5 * excess * self._growth(z))
+        score = z * self._shares(z)[0] + height * (power + rest) / excess
         return jnp.where(df > 1, self.scale * score, math.nan)
+
+    def _shares(self, z: jax.Array) -> tuple[jax.Array, jax.Array]:
+        """Probabilities of |Z| ≤ z and of |Z| > z for standardised values, z ≥ 0."""
+        distance = z / jnp.sqrt(self.df)
+        is_far = distance > 1
+        # Squares of what is farther away underflow: there the tail is a power, and near zero the
+        # probability is proportional to z.
+        farthest = float(jnp.finfo(distance.dtype).eps) ** -0.75
+        inner = jnp.clip(distance, 1 / farthest, farthest)
+        square = jnp.square(jnp.where(is_far, 1 / inner, inner))
+        one, other = square / (1 + square), 1 / (1 + square)
+        # Z² / (df + Z²) ~ Beta(½, df / 2).
+        central, outside = incomplete_beta(
+            jnp.full_like(square, 0.5),
+            0.5 * jnp.asarray(self.df),
+            jnp.where(is_far, other, one),
+            jnp.where(is_far, one, other),
+        )
+        beyond = jnp.maximum(distance, farthest) / farthest
+        return central * jnp.minimum(distance * farthest, 1), outside * beyond**-self.df
 
     def tempered(self, temperature: jax.Array) -> "StudentT":
         """Density ∝ p^{1/T}; NaN for T ≥ df + 1, where it is not integrable."""

@@ -62,7 +62,7 @@ class Uniform(Distribution):
         """Continuous ranked probability score of y."""
         level = self.cdf(y)
         inside = (self.high - self.low) * (jnp.square(level) - level + 1 / 3)
-        return jnp.abs(y - self.icdf(level)) + inside
+        return jnp.abs(y - jnp.clip(y, self.low, self.high)) + inside
 
     def tempered(self, temperature: jax.Array) -> "Uniform":
         """The same distribution: powers of a constant density are constant."""

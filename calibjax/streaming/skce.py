@@ -163,6 +163,11 @@ class ExactSKCETest(Accumulator):
     What repeats an index where others are missing can go unnoticed, such as a random part of the
     data that two workers have both seen.
 
+    So states may be merged, in any order, if they have the same key, kernel (landmarks and length
+    scales included), number of redraws, precision and implementation of random numbers, and if no
+    index, and so no sample, is in two of them. Only the shapes, the precision and some of the
+    repeated indices are checked: states are sums and do not know their key or kernel.
+
     Attributes:
         key: a JAX random key, the same for all states that are to be merged.
         kernel: as in `SKCE`.

@@ -35,13 +35,32 @@ def _weight(p: Distribution, y: jax.Array) -> jax.Array | float:
     return y if support in (constraints.positive, constraints.non_negative) else 1.0
 
 
+def _inside(p: Distribution, y: jax.Array) -> jax.Array:
+    """The nearest point inside of the support, where draws and targets were rounded to its ends.
+
+    The density may be infinite or zero there. Its slope times the weight has a limit, which is
+    taken as close to the end as the slope, for concentrations up to 1e4, does not overflow.
+    """
+    info = jnp.finfo(y.dtype)
+    support = getattr(p, "support", constraints.real)
+    is_positive = support in (constraints.positive, constraints.non_negative)
+    if not is_positive and support is not constraints.proportion:
+        return y
+    least = float(info.tiny) * 1e6
+    # What is outside of the support stays there.
+    inner = jnp.where((y >= 0) & (y < least), least, y)
+    if is_positive:
+        return inner
+    return jnp.where((y <= 1) & (y > 1 - info.epsneg), 1 - info.epsneg, inner)
+
+
 def _zero(kernel: Stein, p: Distribution, *others: Any) -> jax.Array:
     del kernel, others
     return jnp.zeros((), jnp.result_type(*jax.tree.leaves(p)))
 
 
 def _centered(kernel: Stein, p: Any, y: ArrayLike, q: Any, z: ArrayLike) -> jax.Array:
-    y, z = jnp.asarray(y), jnp.asarray(z)
+    y, z = _inside(p, jnp.asarray(y)), _inside(q, jnp.asarray(z))
 
     def value(y: jax.Array, z: jax.Array) -> jax.Array:
         return _weight(p, y) * _weight(q, z) * kernel.kernel(y, z)
@@ -50,7 +69,9 @@ def _centered(kernel: Stein, p: Any, y: ArrayLike, q: Any, z: ArrayLike) -> jax.
     score_y, score_z = jax.grad(p.log_prob)(y), jax.grad(q.log_prob)(z)
     mixed = jax.jacfwd(in_z)(y, z)
     if jnp.ndim(y) == 0:
-        both = score_y * score_z * value(y, z)
+        # The slopes are large where the weights are small: their product would overflow.
+        slope_y, slope_z = score_y * _weight(p, y), score_z * _weight(q, z)
+        both = slope_y * slope_z * kernel.kernel(y, z)
         return both + score_y * in_z(y, z) + score_z * in_y(y, z) + mixed
     both = matmul(score_y, score_z) * value(y, z)
     return both + matmul(score_y, in_z(y, z)) + matmul(score_z, in_y(y, z)) + jnp.trace(mixed)
