@@ -37,6 +37,7 @@ def sentences(findings: Findings) -> list[str]:
     told += _groups(adjusted) + _features(adjusted, found)
     if not found:
         told += _missed(adjusted, LEVEL / max(1, len(tests)))
+    told += _impossible(findings)
     if len(tests) > 1:
         told.append(
             f"All p-values are adjusted for the {len(tests)} tests that these sentences rest on."
@@ -263,6 +264,19 @@ def _repair(findings: Findings) -> list[str]:
 def _score(findings: Findings) -> str:
     name, _, unit = findings.gain_unit.partition(", ")
     return f"{name} ({unit} per sample)" if unit else name
+
+
+def _impossible(findings: Findings) -> list[str]:
+    """Targets that were predicted never to happen, of which there are none by chance."""
+    number, size = findings.num_impossible, findings.num_samples
+    if not number:
+        return []
+    is_discrete = findings.task in ("classification", "binary", "counts")
+    what = "probability" if is_discrete else "probability density"
+    return [
+        f"{number} of {size} samples had a predicted {what} of 0 for what happened: the log score "
+        "is infinite."
+    ]
 
 
 def _groups(findings: Findings) -> list[str]:

@@ -178,7 +178,8 @@ def _convert(distribution: Any) -> PyTree:
     if kind not in families:
         return _wrap(distribution)
     record, parameters = families[kind]
-    axes = [field.metadata["constraint"].axes for field in dataclasses.fields(record)]
+    constraints = [field.metadata.get("constraint") for field in dataclasses.fields(record)]
+    axes = [constraint.axes for constraint in constraints if constraint is not None]
     values = [getattr(distribution, name) for name in parameters]
     return record(*(_full(v, batch, len(k)) for v, k in zip(values, axes, strict=True)))
 
