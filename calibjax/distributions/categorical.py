@@ -186,7 +186,8 @@ def _agree(log_probs: jax.Array, probs: jax.Array) -> jax.Array:
     They are not where somebody has replaced the probabilities alone.
     """
     limits = jnp.finfo(probs.dtype)
-    rounding = 4 * limits.eps * (1 + jnp.abs(log_probs)) * probs
+    digits = 1 - jnp.maximum(log_probs, -1e3)
+    rounding = 4 * limits.eps * digits * probs
     return jnp.abs(jnp.exp(log_probs) - probs) <= rounding + limits.tiny
 
 
@@ -219,6 +220,12 @@ class Bernoulli(Distribution):
     """
 
     support = labels(2)
+
+    @classmethod
+    def of_log_odds(cls, log_odds: jax.Array) -> "Bernoulli":
+        """The distribution with these log-odds of label 1, whose logarithms do not underflow."""
+        logs = jnp.stack([jax.nn.log_sigmoid(-log_odds), jax.nn.log_sigmoid(log_odds)], -1)
+        return cls(jax.nn.sigmoid(log_odds), logs)
 
     probs: jax.Array = parameter(probability)
     log_probs: jax.Array | None = dataclasses.field(default=None, repr=False)

@@ -28,7 +28,7 @@ def sentences(findings: Findings) -> list[str]:
     tests = _tests(findings)
     adjusted = _adjusted(findings, len(tests))
     found = [name for name, p in _tests(adjusted).items() if p <= LEVEL]
-    told = [_verdict(adjusted, found, tests)]
+    told = [_verdict(adjusted, found, tests), *_impossible(findings)]
     if found:
         told += _direction(adjusted, found)
         told += _classes(adjusted) + _biases(adjusted)
@@ -37,7 +37,6 @@ def sentences(findings: Findings) -> list[str]:
     told += _groups(adjusted) + _features(adjusted, found)
     if not found:
         told += _missed(adjusted, LEVEL / max(1, len(tests)))
-    told += _impossible(findings)
     if len(tests) > 1:
         told.append(
             f"All p-values are adjusted for the {len(tests)} tests that these sentences rest on."
@@ -274,8 +273,8 @@ def _impossible(findings: Findings) -> list[str]:
     is_discrete = findings.task in ("classification", "binary", "counts")
     what = "probability" if is_discrete else "probability density"
     return [
-        f"{number} of {size} samples had a predicted {what} of 0 for what happened: the log score "
-        "is infinite."
+        f"{number} of {size} samples had a predicted {what} of 0 for what happened, which no "
+        "calibrated model gives it: the log score is infinite."
     ]
 
 

@@ -170,11 +170,14 @@ def _convert(distribution: Any) -> PyTree:
     families = {
         **{getattr(numpyro, name): family for name, family in FAMILIES.items()},
         numpyro.CategoricalProbs: (Categorical, ("probs",)),
-        numpyro.CategoricalLogits: (Categorical, ("probs",)),
         numpyro.BernoulliProbs: (Bernoulli, ("probs",)),
-        numpyro.BernoulliLogits: (Bernoulli, ("probs",)),
         numpyro.NegativeBinomial2: (NegativeBinomial, ("mean", "concentration")),
     }
+    if kind is numpyro.BernoulliLogits:
+        return Bernoulli.of_log_odds(_full(distribution.logits, batch, 0))
+    if kind is numpyro.CategoricalLogits:
+        logits = _full(distribution.logits, batch, 1)
+        return Categorical(jax.nn.softmax(logits), jax.nn.log_softmax(logits))
     if kind not in families:
         return _wrap(distribution)
     record, parameters = families[kind]
