@@ -32,7 +32,7 @@ class Categorical(Distribution):
     """
 
     probs: jax.Array = parameter(simplex.with_axes("m", min_size=2))
-    log_probs: jax.Array | None = dataclasses.field(default=None, repr=False)
+    log_probs: jax.Array | None = dataclasses.field(default=None, repr=False, kw_only=True)
 
     @property
     def support(self) -> Constraint:
@@ -225,10 +225,10 @@ class Bernoulli(Distribution):
     def of_log_odds(cls, log_odds: jax.Array) -> "Bernoulli":
         """The distribution with these log-odds of label 1, whose logarithms do not underflow."""
         logs = jnp.stack([jax.nn.log_sigmoid(-log_odds), jax.nn.log_sigmoid(log_odds)], -1)
-        return cls(jax.nn.sigmoid(log_odds), logs)
+        return cls(jax.nn.sigmoid(log_odds), log_probs=logs)
 
     probs: jax.Array = parameter(probability)
-    log_probs: jax.Array | None = dataclasses.field(default=None, repr=False)
+    log_probs: jax.Array | None = dataclasses.field(default=None, repr=False, kw_only=True)
 
     def __jax_array__(self) -> jax.Array:
         return jnp.asarray(self.probs)
@@ -263,7 +263,7 @@ class Bernoulli(Distribution):
         rounded = jnp.where(agree[..., 0], 0.5, probs)  # derivatives are finite
         logs = jnp.stack([jnp.log1p(-rounded), jnp.log(rounded)], -1)
         logs = jnp.where(agree, self.log_probs, logs)
-        return Categorical(jnp.exp(logs), logs)
+        return Categorical(jnp.exp(logs), log_probs=logs)
 
     def sample(self, key: jax.Array) -> jax.Array:
         """Draws one label."""

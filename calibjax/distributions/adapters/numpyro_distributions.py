@@ -177,7 +177,7 @@ def _convert(distribution: Any) -> PyTree:
         return Bernoulli.of_log_odds(_full(distribution.logits, batch, 0))
     if kind is numpyro.CategoricalLogits:
         logits = _full(distribution.logits, batch, 1)
-        return Categorical(jax.nn.softmax(logits), jax.nn.log_softmax(logits))
+        return Categorical(jax.nn.softmax(logits), log_probs=jax.nn.log_softmax(logits))
     if kind not in families:
         return _wrap(distribution)
     record, parameters = families[kind]
