@@ -63,17 +63,13 @@ def proper_scores(data: Data) -> Part:
     if data.task == "binary":
         remark += " The Brier score sums the squared errors of both classes: it is twice that of "
         remark += "the probability of label 1 alone, as in sklearn.metrics.brier_score_loss."
-    findings = {"num_impossible": _num_impossible(data)}
+    is_infinite = any(x.name == "negative log-likelihood" and x.value == np.inf for x in entries)
+    findings = {"num_impossible": _num_impossible(data) if is_infinite else 0}
     return Part((Section("Scores", tuple(entries), remark),) if entries else (), findings)
 
 
 def _num_impossible(data: Data) -> int:
     """Number of samples whose target has probability, or density, zero."""
-    if not hasattr(_inner(data.predictions), "log_prob"):
-        return 0
-    score = float(scores.negative_log_likelihood(data.predictions, data.targets))
-    if score < np.inf:
-        return 0
     logs = jax.vmap(lambda p, y: p.log_prob(y))(_inner(data.predictions), data.targets)
     return int(jnp.sum(logs == -jnp.inf))
 
