@@ -10,6 +10,7 @@ from jax.typing import ArrayLike
 from calibjax._checks.arrays import (
     as_arrays,
     described,
+    has_64_bits,
     is_concrete,
     is_distribution,
     narrowed,
@@ -32,8 +33,15 @@ from calibjax._checks.values import (
 from calibjax._pytree import PyTree
 
 
-def batch(predictions: Any, *, minimum: int = 1, name: str = "predictions") -> PyTree:
+def batch(
+    predictions: Any, *, minimum: int = 1, name: str = "predictions", keep_logs: bool = False
+) -> PyTree:
     """Checks a batch of predictions and returns it with JAX arrays as leaves.
+
+    Functions of log-probabilities, and those that hand predictions on to functions of users,
+    `keep_logs`: of probabilities in float64, of which float32 would make 0 or 1, they get the
+    logarithms as well, see `distributions.Categorical`. To others a batch is the same with and
+    without them.
 
     Raises:
         TypeError: if `predictions` is not a distribution, or a parameter is
@@ -52,7 +60,7 @@ def batch(predictions: Any, *, minimum: int = 1, name: str = "predictions") -> P
             "decorate its class with calibjax.record: see 'A distribution of your own' in the "
             "documentation of calibjax.distributions"
         )
-    given = originals(name, predictions)
+    given = _logs(originals(name, predictions), keep_logs)
     predictions = full(name, narrowed(name, given))
     leading_size(name, predictions, minimum)
     if hasattr(predictions, "check_structure"):
@@ -60,6 +68,24 @@ def batch(predictions: Any, *, minimum: int = 1, name: str = "predictions") -> P
     predictions = record_values(predictions, name)
     refuse_rounded(name, given, predictions, predictions)
     return predictions.with_index() if hasattr(predictions, "with_index") else predictions
+
+
+def _logs(predictions: PyTree, keep: bool) -> PyTree:
+    """The predictions, and what they contain, with logarithms of probabilities, or without."""
+
+    def changed(node: Any) -> PyTree:
+        if not _has_logs(node):
+            return node
+        if not keep:
+            return node.without_logs()
+        return node if has_64_bits() else node.with_logs()
+
+    return jax.tree.map(changed, predictions, is_leaf=_has_logs)
+
+
+def _has_logs(node: object) -> bool:
+    """Whether these are probabilities of classes; wrappers only seem to have their methods."""
+    return hasattr(type(node), "with_logs")
 
 
 def points(name: str, values: Any, minimum: int = 1) -> PyTree:
@@ -132,11 +158,17 @@ def group_ids(
 
 
 def predictions_and_targets(
-    predictions: Any, targets: ArrayLike, *, minimum: int = 1, prefix: str = ""
+    predictions: Any,
+    targets: ArrayLike,
+    *,
+    minimum: int = 1,
+    prefix: str = "",
+    keep_logs: bool = False,
 ) -> PyTree:
     """Checks a data set and returns it as the pair (predictions, targets) of JAX arrays.
 
-    The arguments are called `prefix` + "predictions" and `prefix` + "targets".
+    The arguments are called `prefix` + "predictions" and `prefix` + "targets"; `keep_logs` is that
+    of `batch`.
 
     Raises:
         TypeError: as `batch`, and if the targets have the wrong dtype.
@@ -145,8 +177,9 @@ def predictions_and_targets(
     name = f"{prefix}targets"
     if is_distribution(targets):
         raise TypeError(f"{name}: expected an array of observed targets, got {described(targets)}")
-    predictions = batch(predictions, minimum=minimum, name=f"{prefix}predictions")
-    num_samples = leading_size(f"{prefix}predictions", predictions)
+    names = f"{prefix}predictions"
+    predictions = batch(predictions, minimum=minimum, name=names, keep_logs=keep_logs)
+    num_samples = leading_size(names, predictions)
     given = originals(name, targets)
     targets = narrowed(name, given)
     if leading_size(name, targets) != num_samples:

@@ -21,6 +21,9 @@ class Categorical(Distribution):
 
     Attributes:
         probs: class probabilities, [m], or [n, m] for a batch; logits go into `CategoricalLogits`.
+        log_probs: their logarithms, of the same shape, where these are known better than `probs`
+            says: functions of log-probabilities fill them in for float64 arrays of NumPy that JAX
+            will cast to float32. None without.
 
     >>> import jax.numpy as jnp
     >>> p = Categorical(probs=jnp.array([0.2, 0.3, 0.5]))
@@ -29,11 +32,33 @@ class Categorical(Distribution):
     """
 
     probs: jax.Array = parameter(simplex.with_axes("m", min_size=2))
+    log_probs: jax.Array | None = dataclasses.field(default=None, repr=False, kw_only=True)
 
     @property
     def support(self) -> Constraint:
         """The labels 0, ..., m − 1."""
         return labels(jnp.shape(self.probs)[-1])
+
+    def with_logs(self) -> "Categorical":
+        """The same with `log_probs`, if the probabilities are float64 arrays of NumPy."""
+        if self.log_probs is not None or not _is_double(self.probs):
+            return self
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return dataclasses.replace(self, log_probs=np.log(self.probs))
+
+    def without_logs(self) -> "Categorical":
+        """The same without `log_probs`."""
+        return self if self.log_probs is None else dataclasses.replace(self, log_probs=None)
+
+    def _logs(self) -> jax.Array:
+        """Logarithms of the probabilities, with finite derivatives; −inf for zeros."""
+        probs = jnp.asarray(self.probs)
+        is_zero = probs == 0
+        if self.log_probs is None:
+            return jnp.where(is_zero, -jnp.inf, jnp.log(jnp.where(is_zero, 1, probs)))
+        agree = _agree(self.log_probs, probs)
+        logs = jnp.log(jnp.where(agree | is_zero, 1, probs))
+        return jnp.where(agree, self.log_probs, jnp.where(is_zero, -jnp.inf, logs))
 
     @property
     def class_probs(self) -> jax.Array:
@@ -47,7 +72,9 @@ class Categorical(Distribution):
 
     def log_prob(self, y: jax.Array) -> jax.Array:
         """Log-probability of label y: −inf where it is zero, NaN for labels out of range."""
-        return jnp.log(_at_label(self.probs, y))
+        if self.log_probs is None:
+            return jnp.log(_at_label(self.probs, y))
+        return _at_label(self._logs(), y)
 
     def mean(self) -> jax.Array:
         """Expectation of the one-hot encoded label, [m]: the probabilities."""
@@ -71,16 +98,18 @@ class Categorical(Distribution):
 
     def tempered(self, temperature: jax.Array) -> "Categorical":
         """Probabilities ∝ p^{1/T}; zeros stay zero."""
-        probs = jnp.asarray(self.probs)
-        is_possible = probs > 0
-        logs = jnp.log(jnp.where(is_possible, probs, 1))
+        logs = self._logs()
         # The largest exponent is zero, so that nothing overflows; the shift cancels.
-        largest = jnp.max(jnp.where(is_possible, logs, -jnp.inf), -1, keepdims=True)
-        logs = logs - lax.stop_gradient(largest)
+        logs = logs - lax.stop_gradient(jnp.max(logs, -1, keepdims=True))
+        is_possible = logs > -jnp.inf
+        logs = jnp.where(is_possible, logs, 0)
         remains = is_possible & (logs > _UNDERFLOW * temperature)
-        logs = jnp.where(remains, logs, 0) / _divisor(temperature)
-        powers = jnp.where(remains, jnp.exp(logs), 0)
-        return dataclasses.replace(self, probs=powers / jnp.sum(powers, -1, keepdims=True))
+        powers = jnp.where(remains, jnp.exp(jnp.where(remains, logs, 0) / _divisor(temperature)), 0)
+        total = jnp.sum(powers, -1, keepdims=True)
+        if self.log_probs is None:
+            return dataclasses.replace(self, probs=powers / total)
+        scaled = jnp.where(is_possible, logs / _divisor(temperature) - jnp.log(total), -jnp.inf)
+        return dataclasses.replace(self, probs=powers / total, log_probs=scaled)
 
 
 @record
@@ -146,6 +175,22 @@ def _at_label(values: jax.Array, y: jax.Array) -> jax.Array:
     return jnp.take_along_axis(values, index, -1, mode="fill")[..., 0]
 
 
+def _is_double(probs: Any) -> bool:
+    """Whether these are probabilities that JAX, computing in float32, would round."""
+    return isinstance(probs, np.ndarray) and probs.dtype == np.float64
+
+
+def _agree(log_probs: jax.Array, probs: jax.Array) -> jax.Array:
+    """Whether these are logarithms of these probabilities, up to their rounding.
+
+    They are not where somebody has replaced the probabilities alone.
+    """
+    limits = jnp.finfo(probs.dtype)
+    digits = 1 - jnp.maximum(log_probs, -1e3)
+    rounding = 4 * limits.eps * digits * probs
+    return jnp.abs(jnp.exp(log_probs) - probs) <= rounding + limits.tiny
+
+
 def _divisor(temperature: jax.Array) -> jax.Array:
     """The temperature, bounded from below where only the largest probabilities remain anyway.
 
@@ -165,6 +210,8 @@ class Bernoulli(Distribution):
 
     Attributes:
         probs: probability of label 1; scalar, or [n] for a batch.
+        log_probs: logarithms of the probabilities of both classes, [2] or [n, 2], where these are
+            known better than `probs` says, see `Categorical`. None without.
 
     >>> import jax.numpy as jnp
     >>> p = Bernoulli(probs=jnp.array(0.25))
@@ -174,7 +221,14 @@ class Bernoulli(Distribution):
 
     support = labels(2)
 
+    @classmethod
+    def of_log_odds(cls, log_odds: jax.Array) -> "Bernoulli":
+        """The distribution with these log-odds of label 1, whose logarithms do not underflow."""
+        logs = jnp.stack([jax.nn.log_sigmoid(-log_odds), jax.nn.log_sigmoid(log_odds)], -1)
+        return cls(jax.nn.sigmoid(log_odds), log_probs=logs)
+
     probs: jax.Array = parameter(probability)
+    log_probs: jax.Array | None = dataclasses.field(default=None, repr=False, kw_only=True)
 
     def __jax_array__(self) -> jax.Array:
         return jnp.asarray(self.probs)
@@ -188,12 +242,37 @@ class Bernoulli(Distribution):
         probs = jnp.asarray(self.probs)
         return jnp.stack([1 - probs, probs], -1)
 
+    def with_logs(self) -> "Bernoulli":
+        """The same with `log_probs`, if the probabilities are a float64 array of NumPy."""
+        if self.log_probs is not None or not _is_double(self.probs):
+            return self
+        with np.errstate(divide="ignore", invalid="ignore"):
+            logs = np.stack([np.log1p(-self.probs), np.log(self.probs)], -1)
+        return dataclasses.replace(self, log_probs=logs)
+
+    def without_logs(self) -> "Bernoulli":
+        """The same without `log_probs`."""
+        return self if self.log_probs is None else dataclasses.replace(self, log_probs=None)
+
+    def _with_both(self) -> Categorical | None:
+        """The same as a `Categorical`, if logarithms of both probabilities are known."""
+        if self.log_probs is None:
+            return None
+        probs = jnp.asarray(self.probs)
+        agree = _agree(jnp.asarray(self.log_probs)[..., 1], probs)[..., None]
+        rounded = jnp.where(agree[..., 0], 0.5, probs)  # derivatives are finite
+        logs = jnp.stack([jnp.log1p(-rounded), jnp.log(rounded)], -1)
+        logs = jnp.where(agree, self.log_probs, logs)
+        return Categorical(jnp.exp(logs), log_probs=logs)
+
     def sample(self, key: jax.Array) -> jax.Array:
         """Draws one label."""
         return Categorical(self.class_probs).sample(key)
 
     def log_prob(self, y: jax.Array) -> jax.Array:
         """Log-probability of label y: −inf where it is zero, NaN for labels out of range."""
+        if (both := self._with_both()) is not None:
+            return both.log_prob(y)
         is_one, is_zero = jnp.equal(y, 1), jnp.equal(y, 0)
         one = jnp.log(jnp.where(is_one, self.probs, 1))
         zero = jnp.log1p(-jnp.where(is_zero, self.probs, 0))
@@ -217,6 +296,9 @@ class Bernoulli(Distribution):
 
     def tempered(self, temperature: jax.Array) -> "Bernoulli":
         """Probabilities ∝ p^{1/T}; zeros stay zero."""
+        if (both := self._with_both()) is not None:
+            both = both.tempered(temperature)
+            return dataclasses.replace(self, probs=both.probs[..., 1], log_probs=both.log_probs)
         probs = jnp.asarray(self.probs)
         is_certain = (probs <= 0) | (probs >= 1)
         inside = jnp.where(is_certain, 0.5, probs)

@@ -110,7 +110,7 @@ def monte_carlo(key: jax.Array, predictions: Distribution, num_samples: int) -> 
     1.0
     """
     key = _checks.random_key(key)
-    predictions = _checks.batch(predictions)
+    predictions = _checks.batch(predictions, keep_logs=True)
     _checks.method("predictions", predictions, "sample")
     if isinstance(predictions, MonteCarlo):
         predictions = predictions.distribution

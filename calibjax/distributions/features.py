@@ -110,7 +110,7 @@ def with_features(predictions: Distribution, features: PyTree) -> PyTree:
     >>> print(f"{test.pvalue:.3f}")
     0.001
     """
-    predictions = _checks.batch(predictions)
+    predictions = _checks.batch(predictions, keep_logs=True)
     if isinstance(predictions, WithFeatures):
         raise ValueError(
             "predictions: expected predictions without features, got some that have them; pass all "

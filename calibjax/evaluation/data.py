@@ -103,7 +103,9 @@ def checked_data(
             "predictions, targets: expected values that are known, got traced ones (evaluate "
             "outside of jit, vmap and grad)"
         )
-    predictions, targets = _checks.predictions_and_targets(predictions, targets, minimum=10)
+    predictions, targets = _checks.predictions_and_targets(
+        predictions, targets, minimum=10, keep_logs=True
+    )
     if bare(predictions) is not predictions:
         raise TypeError(
             "predictions: expected predictions without features, got a WithFeatures; hand the "

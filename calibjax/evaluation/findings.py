@@ -90,6 +90,7 @@ class Findings:
             features are off in the same way, and not only all samples.
         local: p-value of the largest local error of the top label.
         ece: that of the top label, or of two classes.
+        num_impossible: number of targets whose predicted probability, or density, was zero.
         temperature: with its interval.
         gain: of held-out predictions by the temperature.
         gain_unit: of which score.
@@ -117,6 +118,7 @@ class Findings:
     features_low: float | None = None
     local: float | None = None
     ece: Entry | None = None
+    num_impossible: int = 0
     temperature: Entry | None = None
     gain: Entry | None = None
     gain_unit: str = ""

@@ -63,7 +63,22 @@ def proper_scores(data: Data) -> Part:
     if data.task == "binary":
         remark += " The Brier score sums the squared errors of both classes: it is twice that of "
         remark += "the probability of label 1 alone, as in sklearn.metrics.brier_score_loss."
-    return Part((Section("Scores", tuple(entries), remark),) if entries else ())
+    is_infinite = any(x.name == "negative log-likelihood" and x.value == np.inf for x in entries)
+    findings = {"num_impossible": _num_impossible(data) if is_infinite else 0}
+    return Part((Section("Scores", tuple(entries), remark),) if entries else (), findings)
+
+
+def _num_impossible(data: Data) -> int:
+    """Number of samples whose target has probability, or density, zero."""
+    logs = jax.vmap(lambda p, y: p.log_prob(y))(_inner(data.predictions), data.targets)
+    return int(jnp.sum(logs == -jnp.inf))
+
+
+def _num_certain(data: Data) -> int:
+    """Number of predictions that give a class the probability zero."""
+    classes = jnp.arange(data.predictions.class_probs.shape[1])
+    logs = jax.vmap(lambda p: jax.vmap(p.log_prob)(classes))(_inner(data.predictions))
+    return int(jnp.sum(jnp.any(logs == -jnp.inf, 1)))
 
 
 def _exists(data: Data, function: str) -> bool:
@@ -122,6 +137,9 @@ def temperature(data: Data) -> Part:
         remark = "The deviations of all members from their mean are multiplied by √T"
     remark += " with one temperature T, see recalibration.tempered: above one they become less "
     remark += "sure. The gain is that of predictions that T was not fitted to (five folds)."
+    if data.is_of_classes and (number := _num_certain(data)):
+        remark += f" {number} of {data.size} predictions give a class a probability of exactly 0, "
+        remark += "which no temperature changes."
     return Part((Section(_TITLE, tuple(entries), remark),), findings)
 
 

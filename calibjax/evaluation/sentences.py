@@ -28,7 +28,7 @@ def sentences(findings: Findings) -> list[str]:
     tests = _tests(findings)
     adjusted = _adjusted(findings, len(tests))
     found = [name for name, p in _tests(adjusted).items() if p <= LEVEL]
-    told = [_verdict(adjusted, found, tests)]
+    told = [_verdict(adjusted, found, tests), *_impossible(findings)]
     if found:
         told += _direction(adjusted, found)
         told += _classes(adjusted) + _biases(adjusted)
@@ -262,6 +262,19 @@ def _repair(findings: Findings) -> list[str]:
 def _score(findings: Findings) -> str:
     name, _, unit = findings.gain_unit.partition(", ")
     return f"{name} ({unit} per sample)" if unit else name
+
+
+def _impossible(findings: Findings) -> list[str]:
+    """Targets that were predicted never to happen, of which there are none by chance."""
+    number, size = findings.num_impossible, findings.num_samples
+    if not number:
+        return []
+    is_discrete = findings.task in ("classification", "binary", "counts")
+    what = "probability" if is_discrete else "probability density"
+    return [
+        f"{number} of {size} samples had a predicted {what} of 0 for what happened, which no "
+        "calibrated model gives it: the log score is infinite."
+    ]
 
 
 def _groups(findings: Findings) -> list[str]:

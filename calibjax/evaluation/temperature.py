@@ -68,7 +68,7 @@ def temperature_interval(
     3.1 3.8 4.6
     """
     level = _checks.proportion("confidence_level", confidence_level)
-    predictions, targets = _checks.predictions_and_targets(predictions, targets)
+    predictions, targets = _checks.predictions_and_targets(predictions, targets, keep_logs=True)
     temperature = TemperatureScaling(loss).fit(predictions, targets)
 
     slopes, curvatures = _derivatives(loss, predictions, targets, jnp.log(temperature))
@@ -132,7 +132,9 @@ def temperature_gain(
     """
     key = _checks.random_key(key)
     level = _checks.proportion("confidence_level", confidence_level)
-    predictions, targets = _checks.predictions_and_targets(predictions, targets, minimum=2)
+    predictions, targets = _checks.predictions_and_targets(
+        predictions, targets, minimum=2, keep_logs=True
+    )
     n = _checks.leading_size("targets", targets)
     num_folds = _checks.size_in_range("num_folds", num_folds, 2, n)
     order = jax.random.permutation(key, n)

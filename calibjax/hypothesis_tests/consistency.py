@@ -80,7 +80,7 @@ def consistency_test(
     key = _checks.random_key(key)
     value = checked_statistic(statistic)
     num_samples = _checks.number_of_draws("num_samples", num_samples)
-    predictions, targets = _checks.predictions_and_targets(predictions, targets)
+    predictions, targets = _checks.predictions_and_targets(predictions, targets, keep_logs=True)
     check_draws(predictions, targets)
     n = _checks.leading_size("targets", targets)
     batch_size = default_batch_size(bytes_of_tile(n)) if batch_size is None else batch_size

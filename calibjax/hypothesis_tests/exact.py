@@ -110,7 +110,7 @@ def exact_test(
     value = checked_statistic(statistic)
     adjust = _checks.truth_value("adjust", adjust)
     num_samples = _checks.number_of_draws("num_samples", num_samples)
-    predictions, targets = _checks.predictions_and_targets(predictions, targets)
+    predictions, targets = _checks.predictions_and_targets(predictions, targets, keep_logs=True)
     check_draws(predictions, targets)
     if batch_size is None:
         batch_size = default_batch_size(bytes_of_tile(_checks.leading_size("targets", targets)))

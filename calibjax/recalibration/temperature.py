@@ -74,7 +74,7 @@ class TemperatureScaling(Recalibrator):
     def fit(self, predictions: Distribution, targets: ArrayLike) -> jax.Array:
         """The temperature with the smallest loss, a scalar."""
         _checks.function("loss function", "loss", self.loss, "predictions", "targets")
-        predictions, targets = _checks.predictions_and_targets(predictions, targets)
+        predictions, targets = _checks.predictions_and_targets(predictions, targets, keep_logs=True)
         minimise = functools.partial(_minimise, self.loss)
         log_temperature, losses = compiled_once(minimise, predictions, targets)
         if _checks.is_concrete(log_temperature) and not np.isfinite(log_temperature):
@@ -83,7 +83,7 @@ class TemperatureScaling(Recalibrator):
 
     def apply(self, params: jax.Array, predictions: Distribution) -> PyTree:
         """All predictions at the temperature `params`."""
-        predictions = _checks.batch(predictions)
+        predictions = _checks.batch(predictions, keep_logs=True)
         temperature = _checks.positive_scalar("temperature", params)
         return _at_temperature(predictions, temperature)
 

@@ -21,7 +21,8 @@ def checked_samples(
         TypeError: if an argument is of the wrong kind, or the method is missing.
         ValueError: if shapes or values are wrong.
     """
-    samples = _checks.predictions_and_targets(predictions, targets)
+    keep_logs = method == "log_prob"
+    samples = _checks.predictions_and_targets(predictions, targets, keep_logs=keep_logs)
     if method is not None:
         _checks.method("predictions", samples[0], method)
     return samples

@@ -132,6 +132,15 @@ def test_similar_predictions():
         assert "Predictions that resemble each other are off in the same way." in told
 
 
+@pytest.mark.parametrize("pvalue", [0.001, 0.5])
+def test_impossible_outcomes_are_counted(pvalue):
+    told = _told(CLASSES, pvalue=pvalue, num_impossible=3)
+    assert "3 of 1000 samples had a predicted probability of 0 for what happened, which" in told
+    assert "the log score is infinite." in told
+    assert "predicted probability density of 0" in _told(NUMBERS, num_impossible=1)
+    assert "what happened" not in _told(CLASSES, pvalue=pvalue)
+
+
 def test_gain_that_is_not_clear():
     unclear = _entry(0.02, -0.01, 0.05)
     told = _told(CLASSES, pvalue=0.001, temperature=_entry(1.5, 1.1, 1.9), gain=unclear)

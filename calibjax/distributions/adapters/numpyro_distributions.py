@@ -170,15 +170,19 @@ def _convert(distribution: Any) -> PyTree:
     families = {
         **{getattr(numpyro, name): family for name, family in FAMILIES.items()},
         numpyro.CategoricalProbs: (Categorical, ("probs",)),
-        numpyro.CategoricalLogits: (Categorical, ("probs",)),
         numpyro.BernoulliProbs: (Bernoulli, ("probs",)),
-        numpyro.BernoulliLogits: (Bernoulli, ("probs",)),
         numpyro.NegativeBinomial2: (NegativeBinomial, ("mean", "concentration")),
     }
+    if kind is numpyro.BernoulliLogits:
+        return Bernoulli.of_log_odds(_full(distribution.logits, batch, 0))
+    if kind is numpyro.CategoricalLogits:
+        logits = _full(distribution.logits, batch, 1)
+        return Categorical(jax.nn.softmax(logits), log_probs=jax.nn.log_softmax(logits))
     if kind not in families:
         return _wrap(distribution)
     record, parameters = families[kind]
-    axes = [field.metadata["constraint"].axes for field in dataclasses.fields(record)]
+    constraints = [field.metadata.get("constraint") for field in dataclasses.fields(record)]
+    axes = [constraint.axes for constraint in constraints if constraint is not None]
     values = [getattr(distribution, name) for name in parameters]
     return record(*(_full(v, batch, len(k)) for v, k in zip(values, axes, strict=True)))
 

@@ -76,7 +76,7 @@ def _of_classes(model: Any, inputs: Any) -> Distribution:
             f"{len(probs)} outputs; hand over their predict_proba one by one, in "
             "distributions.Categorical"
         )
-    return _checks.batch(Categorical(probs))  # which several labels at once are not
+    return _checks.batch(Categorical(probs), keep_logs=True)  # which several labels at once are not
 
 
 def _normal(loc: Any, scale: Any) -> Distribution:

@@ -111,4 +111,12 @@ def _convert(distribution: Any, torch: Any) -> PyTree:
         )
     if record is Categorical and "probs" not in vars(distribution):  # it was made of logits
         record, parameters = CategoricalLogits, ("logits",)
-    return record(*(_array(f"value.{name}", getattr(distribution, name)) for name in parameters))
+    if record is Bernoulli and "probs" not in vars(distribution):
+        return Bernoulli.of_log_odds(_array("value.logits", distribution.logits))
+    found = {name: getattr(distribution, name).detach() for name in parameters}
+    if record in (Bernoulli, Categorical) and not _checks.has_64_bits():
+        doubles = [x.cpu().numpy() for x in found.values() if x.element_size() == 8]
+        if doubles:  # their logarithms are taken before they are cut
+            made: Any = record(*doubles)
+            return _checks.as_arrays("value", made.with_logs())
+    return record(*(_array(f"value.{name}", x) for name, x in found.items()))
