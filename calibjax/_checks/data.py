@@ -69,9 +69,18 @@ def points(name: str, values: Any, minimum: int = 1) -> PyTree:
         return values.without_index() if hasattr(values, "without_index") else values
     values = as_arrays(name, values)
     leading_size(name, values, minimum)
+    refuse_empty(name, values)
     return jax.tree_util.tree_map_with_path(
         lambda path, leaf: finite(name + jax.tree_util.keystr(path), leaf), values
     )
+
+
+def refuse_empty(name: str, values: PyTree) -> None:
+    """Refuses points without any numbers, [n, 0]."""
+    for path, leaf in jax.tree_util.tree_leaves_with_path(values):
+        if not jnp.size(leaf):
+            place = name + jax.tree_util.keystr(path)
+            raise ValueError(f"{place}: expected at least one feature, got shape {jnp.shape(leaf)}")
 
 
 def class_predictions(predictions: Any, name: str = "predictions") -> None:
@@ -244,10 +253,7 @@ def features(name: str, values: ArrayLike, num_samples: int) -> PyTree:
         raise ValueError(
             f"{name}: expected features of each of the {num_samples} samples, got {size}"
         )
-    for path, leaf in jax.tree_util.tree_leaves_with_path(values):
-        if not jnp.size(leaf):
-            place = name + jax.tree_util.keystr(path)
-            raise ValueError(f"{place}: expected at least one feature, got shape {jnp.shape(leaf)}")
+    refuse_empty(name, values)
     return jax.tree.map(lambda leaf: finite(name, leaf), record_values(values, name))
 
 

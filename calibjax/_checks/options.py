@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from calibjax._checks.arrays import described
+from calibjax._checks.arrays import described, refuse_masked
 from calibjax._checks.values import record_values
 
 MAX_DRAWS = 2**27  # their keys and values fill two gigabytes
@@ -18,6 +18,7 @@ _MAX_NUMBERS = 2**30  # that draws may hold in all
 
 def size_in_range(name: str, value: Any, minimum: int, maximum: int | None = None) -> int:
     """Returns an integer option after checking its range."""
+    refuse_masked(name, value)
     try:
         if isinstance(value, bool):
             raise TypeError
@@ -139,7 +140,9 @@ def random_key(key: jax.Array) -> jax.Array:
 
     Raises:
         TypeError: if it is not one key.
+        ValueError: if it is masked.
     """
+    refuse_masked("key", key)
     if isinstance(key, jax.Array) and jnp.shape(key) == ():
         if jnp.issubdtype(key.dtype, jax.dtypes.prng_key):
             return key

@@ -78,8 +78,23 @@ def finite(name: str, values: Any) -> Any:
 
 
 def positive(name: str, values: Any) -> Any:
-    """Refuses everything that is not a finite number above zero."""
-    return satisfying(name, values, lambda x: (x > 0) & (x < np.inf), "positive finite values")
+    """Refuses everything that is not a finite number above zero.
+
+    The limit is the smallest normal number, since processors take smaller ones for zero.
+    """
+    smallest, dtype = smallest_normal(values)
+    if is_concrete(values):
+        satisfying(name, values, lambda x: (x > 0) & (x < np.inf), "positive finite values")
+    expected = f"values from {smallest:.3g}, the smallest normal number of {dtype}"
+    return satisfying(name, values, lambda x: (x >= smallest) & (x < np.inf), expected)
+
+
+def smallest_normal(values: Any) -> tuple[float, Any]:
+    """Smallest normal number of the precision in which JAX computes with values, and that."""
+    dtype = jax.dtypes.canonicalize_dtype(_dtype(values))
+    if not jnp.issubdtype(dtype, jnp.floating):
+        dtype = jnp.result_type(float)
+    return float(jnp.finfo(dtype).tiny), dtype
 
 
 def positive_scalar(name: str, value: Any) -> Any:
@@ -123,12 +138,24 @@ def simplex(name: str, values: Any) -> jax.Array:
     values = unit_interval(name, values)
     tolerance = _SIMPLEX_TOLERANCE[values.dtype.itemsize]
     if is_concrete(values):
-        sums = readable(values).sum(-1, dtype=None if is_spread(values) else np.float64)
+        sums = _row_sums(values)
         off = abs(sums - 1) > tolerance
         refuse_where(off, f"{name}.sum(-1)", "rows that sum to one (not logits)", sums)
         return values
     sums = jnp.sum(lax.stop_gradient(values), -1, keepdims=True)
     return nan_unless(jnp.abs(sums - 1) <= tolerance, values)
+
+
+def _row_sums(values: Any) -> Any:
+    """Sums over the last axis, of numbers that are known."""
+    return readable(values).sum(-1, dtype=None if is_spread(values) else np.float64)
+
+
+def is_simplex(values: Any) -> bool:
+    """Whether all rows are probability vectors, of numbers that are known."""
+    array, tolerance = readable(values), _SIMPLEX_TOLERANCE[values.dtype.itemsize]
+    is_inside = (array >= 0).all() & (array <= 1).all()
+    return bool(is_inside) and bool((abs(_row_sums(values) - 1) <= tolerance).all())
 
 
 def positive_definite(name: str, values: Any) -> jax.Array:
@@ -147,7 +174,8 @@ def positive_definite(name: str, values: Any) -> jax.Array:
     if np.size(values):
         matrices = np.asarray(values, np.float64)
         variances = np.diagonal(matrices, axis1=-2, axis2=-1)
-        refuse_where(variances <= 0, f"{name}.diagonal", "positive variances", variances)
+        bad = variances < smallest_normal(values)[0]
+        refuse_where(bad, f"{name}.diagonal", "positive variances", variances)
         correlations, asymmetry = _correlations(matrices)
         bad = asymmetry > 100 * tolerance
         refuse_where(bad, f"{name}.asymmetry", "symmetric matrices", asymmetry)

@@ -313,11 +313,6 @@ def mmce(kernel: Kernel, confidences: ArrayLike, correct: ArrayLike) -> jax.Arra
     0.5
     """
     kernel = _checks.kernel_values(kernel)
-    if isinstance(kernel, TensorProduct):
-        raise TypeError(
-            "kernel: expected a kernel on confidences such as kernels.Exponential(0.4), "
-            "got TensorProduct"
-        )
     confidences, correct = _checks.confidences_and_correct(confidences, correct)
     samples = confidences, correct - confidences
     return safe_sqrt(jnp.maximum(pairwise.mean_over_all_pairs(_mmce_pair, kernel, samples), 0))
