@@ -52,6 +52,7 @@ def batch(predictions: Any, *, minimum: int = 1, name: str = "predictions") -> P
             "decorate its class with calibjax.record: see 'A distribution of your own' in the "
             "documentation of calibjax.distributions"
         )
+    same_rows(**{name: predictions})
     given = originals(name, predictions)
     predictions = full(name, narrowed(name, given))
     leading_size(name, predictions, minimum)
@@ -60,6 +61,30 @@ def batch(predictions: Any, *, minimum: int = 1, name: str = "predictions") -> P
     predictions = record_values(predictions, name)
     refuse_rounded(name, given, predictions, predictions)
     return predictions.with_index() if hasattr(predictions, "with_index") else predictions
+
+
+def same_rows(**arguments: Any) -> None:
+    """Refuses tables of pandas whose rows have different labels: rows are paired by position.
+
+    Arguments of another length, which other checks refuse, and those without labels are left out.
+    """
+    known: tuple[str, Any] | None = None
+    for name, tree in arguments.items():
+        for path, leaf in jax.tree_util.tree_leaves_with_path(tree):
+            labels = getattr(leaf, "index", None)
+            if not (hasattr(leaf, "to_numpy") and hasattr(labels, "equals")):
+                continue
+            place = name + jax.tree_util.keystr(path)
+            known = known or (place, labels)
+            if len(labels) == len(known[1]) and not labels.equals(known[1]):
+                pairs = enumerate(zip(labels, known[1], strict=True))
+                row = next((i for i, (own, other) in pairs if own != other), 0)
+                raise ValueError(
+                    f"{place}: expected rows with the labels of {known[0]}, since they are paired "
+                    f"by position, got {labels[row]!r} in row {row} instead of {known[1][row]!r}; "
+                    "bring them into one order, for example with .loc[labels], or hand over "
+                    ".to_numpy() if their order is the same"
+                )
 
 
 def points(name: str, values: Any, minimum: int = 1) -> PyTree:
@@ -154,6 +179,7 @@ def predictions_and_targets(
     name = f"{prefix}targets"
     if is_distribution(targets):
         raise TypeError(f"{name}: expected an array of observed targets, got {described(targets)}")
+    same_rows(**{f"{prefix}predictions": predictions, name: targets})
     predictions = batch(predictions, minimum=minimum, name=f"{prefix}predictions")
     num_samples = leading_size(f"{prefix}predictions", predictions)
     given = originals(name, targets)
@@ -203,6 +229,7 @@ def confidences_and_correct(
         TypeError: as `confidence_array`, and if the other one is not an array.
         ValueError: if shapes or values are wrong.
     """
+    same_rows(**{names[0]: confidences, names[1]: correct})
     confidences = confidence_array(confidences, names[0])
     correct = as_arrays(names[1], correct)
     an_array(names[1], correct, "an array [n] of 0 and 1")

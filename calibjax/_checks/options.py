@@ -9,8 +9,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from calibjax._checks.arrays import described, refuse_masked
-from calibjax._checks.values import record_values
+from calibjax._checks.arrays import as_arrays, described, refuse_masked
+from calibjax._checks.values import axis_lengths, constrained, record_values
 
 MAX_DRAWS = 2**27  # their keys and values fill two gigabytes
 _MAX_NUMBERS = 2**30  # that draws may hold in all
@@ -133,6 +133,18 @@ def fitted(name: str, value: object, expected: type, source: str = "fit") -> Non
         raise TypeError(
             f"{name}: expected {expected.__name__} as {source} returns it, got {described(value)}"
         )
+
+
+def learned(name: str, value: Any, expected: type, *, leading: tuple[str, ...] = ()) -> Any:
+    """Params as `fit` returns them, with arrays of the declared axes and values.
+
+    Their fields are declared as `parameter(constraint)`, and a method `check_values(name)` checks
+    what constraints cannot say; see `axis_lengths` for the arguments.
+    """
+    fitted(name, value, expected)
+    value = as_arrays(name, value)
+    axis_lengths(name, value, leading)
+    return value.check_values(name) if hasattr(value, "check_values") else constrained(name, value)
 
 
 def random_key(key: jax.Array) -> jax.Array:

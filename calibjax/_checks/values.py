@@ -274,6 +274,17 @@ def integer(name: str, values: Any, kind: str = "class labels") -> jax.Array:
     return jnp.asarray(found.astype(np.int32))
 
 
+def increasing(name: str, values: jax.Array, expected: str, *, strictly: bool = False) -> PyTree:
+    """Refuses rows that decrease anywhere or, if `strictly`, do not increase everywhere."""
+    size = jnp.shape(values)[-1]
+    before, is_first = np.maximum(np.arange(size) - 1, 0), np.arange(size) == 0
+
+    def is_right(x: PyTree) -> PyTree:
+        return is_first | ((x > x[..., before]) if strictly else (x >= x[..., before]))
+
+    return satisfying(name, values, is_right, expected)
+
+
 def _is_number(value: object) -> bool:
     return isinstance(value, numbers.Number)
 
@@ -293,6 +304,48 @@ def shape(name: str, values: Any, expected: tuple[Any, ...], described: str) -> 
         if actual[-1:] == (1,) and matches(actual[:-1]):
             hint = f"; take {name}[..., 0]"
         raise ValueError(f"{name}: expected shape {described}, got {actual}{hint}")
+
+
+def axis_lengths(name: str, record: Any, leading: tuple[str, ...] = ()) -> dict[str, int]:
+    """Lengths of the axes that parameters declare, after a check of dtypes and shapes.
+
+    Args:
+        name: how messages call the record.
+        record: a record with fields `parameter(constraint)`, which are arrays.
+        leading: names of the axes before those that are declared, such as ("n",) of a batch.
+    """
+    sizes: dict[str, int] = {}
+    first = ""
+    for key, constraint in constraints_of(record).items():
+        place, value = f"{name}.{key}", getattr(record, key)
+        (integer if constraint.is_integer else floating)(place, value)
+        axes = (*leading, *constraint.axes)
+        shown = f"[{', '.join(axes)}]" if axes else "() (a scalar)"
+        expected = tuple(sizes.get(axis) for axis in axes)
+        known = [f"{k} = {sizes[k]}" for k in axes[len(leading) :] if k in sizes]
+        shape(place, value, expected, ", ".join([shown + first, *known]))
+        found = jnp.shape(value)
+        if constraint.axes and found[-1] < constraint.min_size:
+            least = f"{axes[-1]} >= {constraint.min_size}"
+            raise ValueError(f"{place}: expected {shown} with {least}, got shape {found}")
+        first = first or (f", as {key} {shown}" if axes else "")
+        sizes.update(zip(axes, found, strict=True))
+    return sizes
+
+
+def constraints_of(record: Any) -> dict[str, Any]:
+    """The constraints of the parameters of a record."""
+    found = {f.name: f.metadata.get("constraint") for f in dataclasses.fields(record)}
+    return {name: constraint for name, constraint in found.items() if constraint is not None}
+
+
+def constrained(name: str, record: Any) -> PyTree:
+    """A record whose parameters satisfy their constraints; invalid traced ones become NaN."""
+    checked = {
+        key: constraint.check(f"{name}.{key}", getattr(record, key))
+        for key, constraint in constraints_of(record).items()
+    }
+    return replaced(record, **checked)
 
 
 def full(name: str, record: object) -> PyTree:

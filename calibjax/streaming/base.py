@@ -12,6 +12,9 @@ from calibjax._pytree import PyTree, record
 from calibjax.pairwise import tiles
 
 
+_MOST = 2**31 - 1
+
+
 @record
 class Sum:
     """A sum, and what rounding has cut off from it, so that long sums lose no digits.
@@ -153,7 +156,13 @@ def checked_state(name: str, state: object, expected: State) -> State:
             f"{name}: expected a state of this accumulator, with arrays {', '.join(arrays)}, "
             f"got {', '.join(own)}"
         )
-    return jax.tree.map(jnp.asarray, state)
+    state = jax.tree.map(jnp.asarray, state)
+    for key, values in state.counts.items():
+        if _checks.is_concrete(values):
+            expected = f"a count from 0 to {_MOST}, beyond which 32 bits start at the negative ones"
+            bad = _checks.readable(values) < 0
+            _checks.refuse_where(bad, f"{name}.counts['{key}']", expected, values)
+    return state
 
 
 def checked_number(
