@@ -71,17 +71,17 @@ def same_rows(**arguments: Any) -> None:
     known: tuple[str, Any] | None = None
     for name, tree in arguments.items():
         for path, leaf in jax.tree_util.tree_leaves_with_path(tree):
-            labels = getattr(leaf, "index", None)
+            labels: Any = getattr(leaf, "index", None)
             if not (hasattr(leaf, "to_numpy") and hasattr(labels, "equals")):
                 continue
             place = name + jax.tree_util.keystr(path)
-            known = known or (place, labels)
-            if len(labels) == len(known[1]) and not labels.equals(known[1]):
-                pairs = enumerate(zip(labels, known[1], strict=True))
+            first, others = known = known or (place, labels)
+            if len(labels) == len(others) and not labels.equals(others):
+                pairs = enumerate(zip(labels, others, strict=True))
                 row = next((i for i, (own, other) in pairs if own != other), 0)
                 raise ValueError(
-                    f"{place}: expected rows with the labels of {known[0]}, since they are paired "
-                    f"by position, got {labels[row]!r} in row {row} instead of {known[1][row]!r}; "
+                    f"{place}: expected rows with the labels of {first}, since they are paired "
+                    f"by position, got {labels[row]!r} in row {row} instead of {others[row]!r}; "
                     "bring them into one order, for example with .loc[labels], or hand over "
                     ".to_numpy() if their order is the same"
                 )

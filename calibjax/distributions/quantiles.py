@@ -2,11 +2,10 @@
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax.typing import ArrayLike
 
 from calibjax import _checks
-from calibjax._pytree import PyTree, parameter, record
+from calibjax._pytree import parameter, record
 from calibjax.distributions.base import Distribution
 from calibjax.distributions.constraints import Constraint, real
 

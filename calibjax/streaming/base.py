@@ -12,9 +12,6 @@ from calibjax._pytree import PyTree, record
 from calibjax.pairwise import tiles
 
 
-_MOST = 2**31 - 1
-
-
 @record
 class Sum:
     """A sum, and what rounding has cut off from it, so that long sums lose no digits.
@@ -156,13 +153,12 @@ def checked_state(name: str, state: object, expected: State) -> State:
             f"{name}: expected a state of this accumulator, with arrays {', '.join(arrays)}, "
             f"got {', '.join(own)}"
         )
-    state = jax.tree.map(jnp.asarray, state)
-    for key, values in state.counts.items():
+    found: State = jax.tree.map(jnp.asarray, state)
+    for key, values in found.counts.items():
         if _checks.is_concrete(values):
-            expected = f"a count from 0 to {_MOST}, beyond which 32 bits start at the negative ones"
-            bad = _checks.readable(values) < 0
-            _checks.refuse_where(bad, f"{name}.counts['{key}']", expected, values)
-    return state
+            place, bad = f"{name}.counts['{key}']", _checks.readable(values) < 0
+            _checks.refuse_where(bad, place, "a count >= 0, and below 2³¹ samples", values)
+    return found
 
 
 def checked_number(
