@@ -107,6 +107,8 @@ class LocalRecalibration(Recalibrator):
         confidences, correct = _checks.confidences_and_correct(confidences, correct)
         features = _checks.features("features", features, confidences.size)
         neighbourhood.groups(confidences, None)  # refuses invalid binnings
+        one = jax.tree.map(lambda leaf: leaf[0], features)
+        jax.eval_shape(neighbourhood.kernel, one, one)  # refuses kernels on other points
         # Traced numbers that are not probabilities belong to no bin.
         correct = jnp.where(jnp.any(jnp.isnan(confidences)), jnp.nan, correct)
         return LocalAccuracies(neighbourhood, features, confidences, correct)
