@@ -92,6 +92,13 @@ def fitted(function, hyperparameter, **changes):
     return function.diagonal(dataclasses.replace(params, **changes), CONFIDENCES)
 
 
+def ridge(**changes):
+    """Params of two points."""
+    fields = {"kernel": kernels.Exponential(), "points": CONFIDENCES[:2], "basis": np.eye(2)}
+    fields |= {"eigenvalues": np.ones(2), "projections": np.ones((2, 1)), "residual": 0.0}
+    return risk.KernelRidgeParams(**fields | {"penalty": 1.0} | changes, num_samples=2)
+
+
 def local(**changes):
     params = recalibration.LocalRecalibration(NEAR).fit(CONFIDENCES, CORRECT, FEATURES)
     params = dataclasses.replace(params, **changes)
@@ -288,7 +295,12 @@ CASES = {
         r"params\.means: expected values from -1 to 1",
     ),
     "biases": (
-        lambda: fitted(risk.DebiasedBinning(4), 2, biases=lambda x: x - 9),
+        lambda: risk.DebiasedBinning(2).diagonal(
+            risk.DebiasedBinResiduals(
+                risk.BinResiduals(jnp.zeros((2, 1)), jnp.ones(2, int), jnp.int32(2)), -jnp.ones(2)
+            ),
+            CONFIDENCES,
+        ),
         r"params\.biases: expected finite values >= 0",
     ),
     "temperature": (
@@ -296,8 +308,12 @@ CASES = {
         r"params\.value: expected positive",
     ),
     "penalty": (
-        lambda: fitted(risk.KernelRidge(), 1.0, penalty=lambda t: -t),
+        lambda: risk.KernelRidge().diagonal(ridge(penalty=-1.0), CONFIDENCES),
         r"params\.penalty: expected positive",
+    ),
+    "basis": (
+        lambda: risk.KernelRidge().diagonal(ridge(points=CONFIDENCES), CONFIDENCES),
+        r"params\.basis: expected shape \[R, r\], as the points, got \(2, 2\)",
     ),
     "local correct": (lambda: local(correct=9 * CORRECT), r"params\.correct: expected 0 or 1"),
     "local confidences": (lambda: local(confidences=9 * CONFIDENCES), r"params\.confidences: exp"),
@@ -467,35 +483,35 @@ def test_draws_under_one_index():
     assert np.isnan(compiled(DRAWS, np.zeros(N, int)))
 
 
-def test_traced_draws_of_wrong_rows():
+FAMILIES = {
+    "Bernoulli": lambda bad: distributions.Bernoulli(bad),
+    "Categorical": lambda bad: distributions.Categorical(jnp.stack([bad, 1 - bad], 1)),
+    "CategoricalLogits": lambda bad: distributions.CategoricalLogits(jnp.stack([bad, bad], 1)),
+    "Poisson": lambda bad: distributions.Poisson(bad),
+    "NegativeBinomial": lambda bad: distributions.NegativeBinomial(bad, jnp.ones(N)),
+}
+
+
+@pytest.mark.parametrize(
+    "family", [x if x == "Bernoulli" else pytest.param(x, marks=pytest.mark.slow) for x in FAMILIES]
+)
+def test_traced_draws_of_wrong_rows(family):
     """Integers that stand for NaN in place of ordinary draws, and NaN of what is made of them."""
-    families = distributions.Poisson, distributions.Bernoulli
 
     @jax.jit
     def results(bad):
-        drawn = [distributions.monte_carlo(KEY, make(bad), 3) for make in families]
-        logits = jnp.stack([bad, bad, bad], 1)
-        for made in (
-            distributions.Categorical(logits),
-            distributions.CategoricalLogits(logits * jnp.nan),
-            distributions.NegativeBinomial(bad, jnp.ones(N)),
-        ):
-            drawn.append(distributions.monte_carlo(KEY, made, 3))
-        members = distributions.Samples(drawn[0].draws.values)
-        error = estimators.skce(OF_CLASSES, members, jnp.asarray(CORRECT))
-        one = jax.vmap(lambda p: p.icdf(0.5))(distributions.Poisson(bad))
-        return [x.draws.values for x in drawn], one, error
+        made = FAMILIES[family](bad)
+        values = distributions.monte_carlo(KEY, made, 3).draws.values
+        error = estimators.skce(OF_CLASSES, distributions.Samples(values), jnp.asarray(CORRECT))
+        return values, jax.vmap(lambda p: p.sample(KEY))(made), error
 
-    draws, one, error = results(jnp.full(N, -1.0))
-    for values in (*draws, one):
-        assert np.all(np.asarray(values) == np.iinfo(np.int32).min)
+    values, one, error = results(jnp.asarray(CONFIDENCES).at[2].set(jnp.nan))
     assert np.isnan(error)
-    rows = jnp.asarray(CONFIDENCES).at[2].set(jnp.nan)
-    draws, one, error = results(rows)
-    is_missing = np.asarray(draws[0]) == np.iinfo(np.int32).min
-    assert is_missing[2].all()
-    assert not is_missing[[0, 1, 3, 4, 5]].any()
-    assert np.isnan(error)
+    is_wrong = np.arange(N) == 2
+    missing = np.iinfo(np.int32).min
+    np.testing.assert_array_equal(np.asarray(values) == missing, np.tile(is_wrong, (3, 1)).T)
+    np.testing.assert_array_equal(np.asarray(one) == missing, is_wrong)
+    assert np.isfinite(results(jnp.asarray(CONFIDENCES))[2])
 
 
 def test_subnormal_rate_of_one_distribution():
