@@ -117,7 +117,8 @@ def proportion(name: str, value: object) -> jax.Array:
 
 def proportions(name: str, values: ArrayLike) -> Any:
     """Refuses everything outside (0, 1)."""
-    return satisfying(name, values, lambda x: (x > 0) & (x < 1), "values in (0, 1)")
+    smallest, _ = smallest_normal(values)
+    return satisfying(name, values, lambda x: (x >= smallest) & (x < 1), "values in (0, 1)")
 
 
 def length_scales(name: str, values: ArrayLike) -> jax.Array:

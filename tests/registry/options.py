@@ -225,7 +225,7 @@ def _of_constrained(record: Any) -> dict[str, Any]:
     wrong = {}
     for key, constraint in _checks.constraints_of(record).items():
         array = np.asarray(getattr(record, key))
-        numbers = {"-7": -7} if constraint is not constraints.real else {}
+        numbers = {"-7": -7} if constraint.words != constraints.real.words else {}
         if array.dtype.kind == "f":
             numbers |= {"nan": np.nan, "inf": np.inf}
         changed = {name: with_number(array, number) for name, number in numbers.items()}
