@@ -21,7 +21,7 @@ ROOMS += ("recalibration", "risk", "scores", "streaming", "interoperability", "e
 MODES = {"float32": (False, np.float32), "float64": (True, np.float64)}
 QUICK = ("estimators.skce[Normal]", "estimators.skce[Categorical]", "estimators.ece[Categorical]")
 LATE = ("new", "p", "q")  # arguments that are looked at when something was fitted
-SHARE = 8  # one in so many wrong values is tried in the fast suite
+SHARE = 9  # one in so many wrong values is tried in the fast suite
 UNCLEAR = 0.01  # share of errors that may be unclear
 
 

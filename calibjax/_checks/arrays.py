@@ -113,12 +113,12 @@ def _original(place: str, value: Any) -> PyTree:
     """One array of NumPy or JAX, or one number of Python."""
     if type(value) in (int, float):
         return of_float64(place, value)
+    refuse_masked(place, value)
     if isinstance(value, list) and not is_concrete(value):
         array = _read(place, value, jnp.asarray)
     elif isinstance(value, jax.Array):
         array = value
     else:
-        refuse_masked(place, value)
         value = value.data if isinstance(value, np.ma.MaskedArray) else value
         array = _read(place, value, np.asarray)
     if array.dtype == object and all(isinstance(x, int | float) for x in array.ravel()):
@@ -142,7 +142,11 @@ def _original(place: str, value: Any) -> PyTree:
 
 
 def refuse_masked(name: str, value: object) -> None:
-    """Refuses arrays with masked entries, whose masks conversions forget."""
+    """Refuses arrays with masked entries, whose masks conversions forget; in lists too."""
+    if isinstance(value, list | tuple):
+        for i, entry in enumerate(value):
+            if isinstance(entry, list | tuple | np.ma.MaskedArray):
+                refuse_masked(f"{name}[{i}]", entry)
     if isinstance(value, np.ma.MaskedArray) and np.ma.getmaskarray(value).any():
         index = ", ".join(map(str, first_where(np.ma.getmaskarray(value))))
         raise ValueError(

@@ -60,6 +60,7 @@ def batch(
             "decorate its class with calibjax.record: see 'A distribution of your own' in the "
             "documentation of calibjax.distributions"
         )
+    same_rows(**{name: predictions})
     given = _logs(originals(name, predictions), keep_logs)
     predictions = full(name, narrowed(name, given))
     leading_size(name, predictions, minimum)
@@ -88,6 +89,30 @@ def _has_logs(node: object) -> bool:
     return hasattr(type(node), "with_logs")
 
 
+def same_rows(**arguments: Any) -> None:
+    """Refuses tables of pandas whose rows have different labels: rows are paired by position.
+
+    Arguments of another length, which other checks refuse, and those without labels are left out.
+    """
+    known: tuple[str, Any] | None = None
+    for name, tree in arguments.items():
+        for path, leaf in jax.tree_util.tree_leaves_with_path(tree):
+            labels: Any = getattr(leaf, "index", None)
+            if not (hasattr(leaf, "to_numpy") and hasattr(labels, "equals")):
+                continue
+            place = name + jax.tree_util.keystr(path)
+            first, others = known = known or (place, labels)
+            if len(labels) == len(others) and not labels.equals(others):
+                pairs = enumerate(zip(labels, others, strict=True))
+                row = next((i for i, (own, other) in pairs if own != other), 0)
+                raise ValueError(
+                    f"{place}: expected rows with the labels of {first}, since they are paired "
+                    f"by position, got {labels[row]!r} in row {row} instead of {others[row]!r}; "
+                    "bring them into one order, for example with .loc[labels], or hand over "
+                    ".to_numpy() if their order is the same"
+                )
+
+
 def points(name: str, values: Any, minimum: int = 1) -> PyTree:
     """Checks points of kernels and distances: a batch of distributions, or finite numbers."""
     if is_distribution(values):
@@ -95,9 +120,18 @@ def points(name: str, values: Any, minimum: int = 1) -> PyTree:
         return values.without_index() if hasattr(values, "without_index") else values
     values = as_arrays(name, values)
     leading_size(name, values, minimum)
+    refuse_empty(name, values)
     return jax.tree_util.tree_map_with_path(
         lambda path, leaf: finite(name + jax.tree_util.keystr(path), leaf), values
     )
+
+
+def refuse_empty(name: str, values: PyTree) -> None:
+    """Refuses points without any numbers, [n, 0]."""
+    for path, leaf in jax.tree_util.tree_leaves_with_path(values):
+        if not jnp.size(leaf):
+            place = name + jax.tree_util.keystr(path)
+            raise ValueError(f"{place}: expected at least one feature, got shape {jnp.shape(leaf)}")
 
 
 def class_predictions(predictions: Any, name: str = "predictions") -> None:
@@ -178,6 +212,7 @@ def predictions_and_targets(
     if is_distribution(targets):
         raise TypeError(f"{name}: expected an array of observed targets, got {described(targets)}")
     names = f"{prefix}predictions"
+    same_rows(**{names: predictions, name: targets})
     predictions = batch(predictions, minimum=minimum, name=names, keep_logs=keep_logs)
     num_samples = leading_size(names, predictions)
     given = originals(name, targets)
@@ -227,6 +262,7 @@ def confidences_and_correct(
         TypeError: as `confidence_array`, and if the other one is not an array.
         ValueError: if shapes or values are wrong.
     """
+    same_rows(**{names[0]: confidences, names[1]: correct})
     confidences = confidence_array(confidences, names[0])
     correct = as_arrays(names[1], correct)
     an_array(names[1], correct, "an array [n] of 0 and 1")
@@ -277,10 +313,7 @@ def features(name: str, values: ArrayLike, num_samples: int) -> PyTree:
         raise ValueError(
             f"{name}: expected features of each of the {num_samples} samples, got {size}"
         )
-    for path, leaf in jax.tree_util.tree_leaves_with_path(values):
-        if not jnp.size(leaf):
-            place = name + jax.tree_util.keystr(path)
-            raise ValueError(f"{place}: expected at least one feature, got shape {jnp.shape(leaf)}")
+    refuse_empty(name, values)
     return jax.tree.map(lambda leaf: finite(name, leaf), record_values(values, name))
 
 

@@ -25,6 +25,11 @@ def is_missing(values: ArrayLike) -> jax.Array:
     return jnp.isnan(values) if jnp.issubdtype(dtype, jnp.floating) else jnp.zeros_like(values)
 
 
+def missing_unless(condition: Any, integers: jax.Array) -> jax.Array:
+    """The integer that stands for NaN where a condition is false."""
+    return jnp.where(condition, integers, jnp.iinfo(integers.dtype).min)
+
+
 def missing_where(bad: ArrayLike, tree: PyTree) -> PyTree:
     """A batch with all numbers of the rows [n] that are bad missing: NaN or what stands for it."""
 

@@ -9,8 +9,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from calibjax._checks.arrays import described
-from calibjax._checks.values import record_values
+from calibjax._checks.arrays import as_arrays, described, refuse_masked
+from calibjax._checks.values import axis_lengths, constrained, record_values
 
 MAX_DRAWS = 2**27  # their keys and values fill two gigabytes
 _MAX_NUMBERS = 2**30  # that draws may hold in all
@@ -18,6 +18,7 @@ _MAX_NUMBERS = 2**30  # that draws may hold in all
 
 def size_in_range(name: str, value: Any, minimum: int, maximum: int | None = None) -> int:
     """Returns an integer option after checking its range."""
+    refuse_masked(name, value)
     try:
         if isinstance(value, bool):
             raise TypeError
@@ -134,12 +135,26 @@ def fitted(name: str, value: object, expected: type, source: str = "fit") -> Non
         )
 
 
+def learned(name: str, value: Any, expected: type, *, leading: tuple[str, ...] = ()) -> Any:
+    """Params as `fit` returns them, with arrays of the declared axes and values.
+
+    Their fields are declared as `parameter(constraint)`, and a method `check_values(name)` checks
+    what constraints cannot say; see `axis_lengths` for the arguments.
+    """
+    fitted(name, value, expected)
+    value = as_arrays(name, value)
+    axis_lengths(name, value, leading)
+    return value.check_values(name) if hasattr(value, "check_values") else constrained(name, value)
+
+
 def random_key(key: jax.Array) -> jax.Array:
     """Returns a random key, old or new style, as one of the new style.
 
     Raises:
         TypeError: if it is not one key.
+        ValueError: if it is masked.
     """
+    refuse_masked("key", key)
     if isinstance(key, jax.Array) and jnp.shape(key) == ():
         if jnp.issubdtype(key.dtype, jax.dtypes.prng_key):
             return key

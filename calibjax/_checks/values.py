@@ -78,8 +78,23 @@ def finite(name: str, values: Any) -> Any:
 
 
 def positive(name: str, values: Any) -> Any:
-    """Refuses everything that is not a finite number above zero."""
-    return satisfying(name, values, lambda x: (x > 0) & (x < np.inf), "positive finite values")
+    """Refuses everything that is not a finite number above zero.
+
+    The limit is the smallest normal number, since processors take smaller ones for zero.
+    """
+    smallest, dtype = smallest_normal(values)
+    if is_concrete(values):
+        satisfying(name, values, lambda x: (x > 0) & (x < np.inf), "positive finite values")
+    expected = f"values from {smallest:.3g}, the smallest normal number of {dtype}"
+    return satisfying(name, values, lambda x: (x >= smallest) & (x < np.inf), expected)
+
+
+def smallest_normal(values: Any) -> tuple[float, Any]:
+    """Smallest normal number of the precision in which JAX computes with values, and that."""
+    dtype = jax.dtypes.canonicalize_dtype(_dtype(values))
+    if not jnp.issubdtype(dtype, jnp.floating):
+        dtype = jnp.result_type(float)
+    return float(jnp.finfo(dtype).tiny), dtype
 
 
 def positive_scalar(name: str, value: Any) -> Any:
@@ -102,7 +117,8 @@ def proportion(name: str, value: object) -> jax.Array:
 
 def proportions(name: str, values: ArrayLike) -> Any:
     """Refuses everything outside (0, 1)."""
-    return satisfying(name, values, lambda x: (x > 0) & (x < 1), "values in (0, 1)")
+    smallest, _ = smallest_normal(values)
+    return satisfying(name, values, lambda x: (x >= smallest) & (x < 1), "values in (0, 1)")
 
 
 def length_scales(name: str, values: ArrayLike) -> jax.Array:
@@ -123,12 +139,24 @@ def simplex(name: str, values: Any) -> jax.Array:
     values = unit_interval(name, values)
     tolerance = _SIMPLEX_TOLERANCE[values.dtype.itemsize]
     if is_concrete(values):
-        sums = readable(values).sum(-1, dtype=None if is_spread(values) else np.float64)
+        sums = _row_sums(values)
         off = abs(sums - 1) > tolerance
         refuse_where(off, f"{name}.sum(-1)", "rows that sum to one (not logits)", sums)
         return values
     sums = jnp.sum(lax.stop_gradient(values), -1, keepdims=True)
     return nan_unless(jnp.abs(sums - 1) <= tolerance, values)
+
+
+def _row_sums(values: Any) -> Any:
+    """Sums over the last axis, of numbers that are known."""
+    return readable(values).sum(-1, dtype=None if is_spread(values) else np.float64)
+
+
+def is_simplex(values: Any) -> bool:
+    """Whether all rows are probability vectors, of numbers that are known."""
+    array, tolerance = readable(values), _SIMPLEX_TOLERANCE[values.dtype.itemsize]
+    is_inside = (array >= 0).all() & (array <= 1).all()
+    return bool(is_inside) and bool((abs(_row_sums(values) - 1) <= tolerance).all())
 
 
 def positive_definite(name: str, values: Any) -> jax.Array:
@@ -147,7 +175,8 @@ def positive_definite(name: str, values: Any) -> jax.Array:
     if np.size(values):
         matrices = np.asarray(values, np.float64)
         variances = np.diagonal(matrices, axis1=-2, axis2=-1)
-        refuse_where(variances <= 0, f"{name}.diagonal", "positive variances", variances)
+        bad = variances < smallest_normal(values)[0]
+        refuse_where(bad, f"{name}.diagonal", "positive variances", variances)
         correlations, asymmetry = _correlations(matrices)
         bad = asymmetry > 100 * tolerance
         refuse_where(bad, f"{name}.asymmetry", "symmetric matrices", asymmetry)
@@ -246,6 +275,17 @@ def integer(name: str, values: Any, kind: str = "class labels") -> jax.Array:
     return jnp.asarray(found.astype(np.int32))
 
 
+def increasing(name: str, values: jax.Array, expected: str, *, strictly: bool = False) -> PyTree:
+    """Refuses rows that decrease anywhere or, if `strictly`, do not increase everywhere."""
+    size = jnp.shape(values)[-1]
+    before, is_first = np.maximum(np.arange(size) - 1, 0), np.arange(size) == 0
+
+    def is_right(x: PyTree) -> PyTree:
+        return is_first | ((x > x[..., before]) if strictly else (x >= x[..., before]))
+
+    return satisfying(name, values, is_right, expected)
+
+
 def _is_number(value: object) -> bool:
     return isinstance(value, numbers.Number)
 
@@ -265,6 +305,48 @@ def shape(name: str, values: Any, expected: tuple[Any, ...], described: str) -> 
         if actual[-1:] == (1,) and matches(actual[:-1]):
             hint = f"; take {name}[..., 0]"
         raise ValueError(f"{name}: expected shape {described}, got {actual}{hint}")
+
+
+def axis_lengths(name: str, record: Any, leading: tuple[str, ...] = ()) -> dict[str, int]:
+    """Lengths of the axes that parameters declare, after a check of dtypes and shapes.
+
+    Args:
+        name: how messages call the record.
+        record: a record with fields `parameter(constraint)`, which are arrays.
+        leading: names of the axes before those that are declared, such as ("n",) of a batch.
+    """
+    sizes: dict[str, int] = {}
+    first = ""
+    for key, constraint in constraints_of(record).items():
+        place, value = f"{name}.{key}", getattr(record, key)
+        (integer if constraint.is_integer else floating)(place, value)
+        axes = (*leading, *constraint.axes)
+        shown = f"[{', '.join(axes)}]" if axes else "() (a scalar)"
+        expected = tuple(sizes.get(axis) for axis in axes)
+        known = [f"{k} = {sizes[k]}" for k in axes[len(leading) :] if k in sizes]
+        shape(place, value, expected, ", ".join([shown + first, *known]))
+        found = jnp.shape(value)
+        if constraint.axes and found[-1] < constraint.min_size:
+            least = f"{axes[-1]} >= {constraint.min_size}"
+            raise ValueError(f"{place}: expected {shown} with {least}, got shape {found}")
+        first = first or (f", as {key} {shown}" if axes else "")
+        sizes.update(zip(axes, found, strict=True))
+    return sizes
+
+
+def constraints_of(record: Any) -> dict[str, Any]:
+    """The constraints of the parameters of a record."""
+    found = {f.name: f.metadata.get("constraint") for f in dataclasses.fields(record)}
+    return {name: constraint for name, constraint in found.items() if constraint is not None}
+
+
+def constrained(name: str, record: Any) -> PyTree:
+    """A record whose parameters satisfy their constraints; invalid traced ones become NaN."""
+    checked = {
+        key: constraint.check(f"{name}.{key}", getattr(record, key))
+        for key, constraint in constraints_of(record).items()
+    }
+    return replaced(record, **checked)
 
 
 def full(name: str, record: object) -> PyTree:

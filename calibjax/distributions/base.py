@@ -1,6 +1,5 @@
 """What the families of distributions have in common: parameters and targets with constraints."""
 
-import dataclasses
 from typing import Any, Protocol
 
 import jax
@@ -40,42 +39,22 @@ class Distribution:
 
     def _sizes(self, name: str) -> dict[str, int]:
         """Lengths of the declared axes, after a check of the shapes."""
-        sizes: dict[str, int] = {}
-        first = ""
-        for key, constraint in _constraints(self).items():
-            place, value = f"{name}.{key}", getattr(self, key)
-            _checks.floating(place, value)
-            axes = ("n", *constraint.axes)
-            shown = f"[{', '.join(axes)}]"
-            expected = tuple(sizes.get(axis) for axis in axes)
-            known = [f"{k} = {sizes[k]}" for k in axes[1:] if k in sizes]
-            _checks.shape(place, value, expected, ", ".join([shown + first, *known]))
-            shape = jnp.shape(value)
-            if constraint.axes and shape[-1] < constraint.min_size:
-                least = f"{axes[-1]} >= {constraint.min_size}"
-                raise ValueError(f"{place}: expected {shown} with {least}, got shape {shape}")
-            first = first or f", as {key} {shown}"
-            sizes.update(zip(axes, shape, strict=True))
-        return sizes
+        return _checks.axis_lengths(name, self, ("n",))
 
     def check_values(self, name: str) -> PyTree:
         """Refuses parameters outside their constraints; invalid traced ones become NaN."""
-        checked = {
-            key: constraint.check(f"{name}.{key}", getattr(self, key))
-            for key, constraint in _constraints(self).items()
-        }
-        return _checks.replaced(self, **checked)
+        return _checks.constrained(name, self)
 
     def check_targets(self, name: str, targets: Any) -> PyTree:
         """Refuses targets of the wrong shape, or outside the support."""
         support: Constraint = self.support
-        if not _constraints(self):
+        if not _checks.constraints_of(self):
             raise TypeError(
                 f"predictions: expected a class with parameters, got {type(self).__name__} "
                 "without any; declare them, as in scale: jax.Array = "
                 "parameter(constraints.positive)"
             )
-        key = next(iter(_constraints(self)))
+        key = next(iter(_checks.constraints_of(self)))
         if support.is_integer:
             targets = _checks.integer(name, targets, support.words)
         else:
@@ -93,12 +72,6 @@ class ClassPredictions(Protocol):
     def class_probs(self) -> jax.Array:
         """Probabilities of the classes, [m], or [n, m] of a batch."""
         ...
-
-
-def _constraints(record: Any) -> dict[str, Constraint]:
-    """The constraints of the parameters of a record."""
-    found = {f.name: f.metadata.get("constraint") for f in dataclasses.fields(record)}
-    return {name: constraint for name, constraint in found.items() if constraint is not None}
 
 
 def fitting_scale(scale: ArrayLike, like: ArrayLike, ndims: tuple[int, ...]) -> jax.Array:

@@ -1,6 +1,7 @@
 """Distributions of class labels 0, 1, ..., m − 1."""
 
 import dataclasses
+import warnings
 from typing import Any
 
 import jax
@@ -8,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from calibjax import _checks
 from calibjax._pytree import parameter, record
 from calibjax.distributions.base import Distribution
 from calibjax.distributions.constraints import Constraint, labels, probability, real, simplex
@@ -86,7 +88,10 @@ class Categorical(Distribution):
         return jnp.sum(jnp.where(upto, self.probs, 0), -1)
 
     def icdf(self, level: jax.Array) -> jax.Array:
-        """Smallest label y of positive probability with cdf(y) ≥ level."""
+        """Smallest label y of positive probability with cdf(y) ≥ level.
+
+        Wrong probabilities, NaN or negative, give the smallest integer.
+        """
         num_classes = jnp.shape(self.probs)[-1]
         below = jnp.cumsum(self.probs, -1) < jnp.asarray(level)[..., None]
         label = jnp.sum(below, -1)
@@ -94,7 +99,8 @@ class Categorical(Distribution):
         # probability zero.
         possible = self.probs > 0
         last = num_classes - 1 - jnp.argmax(possible[..., ::-1], -1)
-        return jnp.clip(label, jnp.argmax(possible, -1), last)
+        label = jnp.clip(label, jnp.argmax(possible, -1), last)
+        return _checks.missing_unless(jnp.all(jnp.greater_equal(self.probs, 0), -1), label)
 
     def tempered(self, temperature: jax.Array) -> "Categorical":
         """Probabilities ∝ p^{1/T}; zeros stay zero."""
@@ -130,6 +136,17 @@ class CategoricalLogits(Distribution):
     """
 
     logits: jax.Array = parameter(real.with_axes("m", min_size=2))
+
+    def check_values(self, name: str) -> "CategoricalLogits":
+        """Refuses logits that are not finite, and warns where all rows are probabilities."""
+        checked = super().check_values(name)
+        if _checks.is_concrete(self.logits) and _checks.is_simplex(self.logits):
+            warnings.warn(
+                f"{name}.logits: all rows are probabilities, which sum to one; they belong into "
+                "distributions.Categorical(probs), or jnp.log(probs) here",
+                stacklevel=2,
+            )
+        return checked
 
     @property
     def support(self) -> Constraint:

@@ -52,15 +52,25 @@ class MonteCarlo:
         """Checks the batches of distributions and draws."""
         if hasattr(self.distribution, "check_structure"):
             self.distribution.check_structure(f"{name}.distribution")
+        if not isinstance(self.draws, Samples):
+            got = _checks.described(self.draws)
+            raise TypeError(f"{name}.draws: expected distributions.Samples, got {got}")
         self.draws.check_structure(f"{name}.draws")
 
     def check_values(self, name: str) -> "MonteCarlo":
-        """Checks the values of distributions and draws."""
-        return _checks.replaced(
-            self,
-            distribution=_checks.record_values(self.distribution, f"{name}.distribution"),
-            draws=self.draws.check_values(f"{name}.draws"),
-        )
+        """Checks the values of distributions and draws, which have to be possible targets."""
+        distribution = _checks.record_values(self.distribution, f"{name}.distribution")
+        draws, place = self.draws.check_values(f"{name}.draws"), f"{name}.draws.values"
+        # Traced as they are here, values that are no targets become missing.
+        checked = jax.vmap(lambda y: _checks.targets_of(distribution, place, y), 1, 1)(draws.values)
+        bad = _checks.is_missing(checked)
+        if _checks.is_concrete(bad):
+            kind = type(self.distribution).__name__
+            expected = f"draws from the distributions, {kind}"
+            _checks.refuse_where(bad, place, expected, draws.values)
+        else:  # integers cannot be NaN
+            distribution = _checks.nan_rows(_checks.missing_rows(checked), distribution)
+        return _checks.replaced(self, distribution=distribution, draws=draws)
 
 
 @functools.partial(jax.jit, static_argnames="num_samples")

@@ -110,6 +110,7 @@ def with_features(predictions: Distribution, features: PyTree) -> PyTree:
     >>> print(f"{test.pvalue:.3f}")
     0.001
     """
+    _checks.same_rows(predictions=predictions, features=features)
     predictions = _checks.batch(predictions, keep_logs=True)
     if isinstance(predictions, WithFeatures):
         raise ValueError(

@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from calibjax import _checks
 from calibjax._pytree import parameter, record
 from calibjax._special import incomplete_beta, log_poisson_density
 from calibjax.distributions.base import Distribution
@@ -37,6 +38,10 @@ class NegativeBinomial(Distribution):
     concentration: jax.Array = parameter(between(1e-2, 1e4))
 
     @property
+    def _is_valid(self) -> jax.Array:
+        return jnp.logical_and(self.rate > 0, self.concentration > 0)
+
+    @property
     def _success(self) -> jax.Array:
         return self.concentration / (self.rate + self.concentration)
 
@@ -45,8 +50,9 @@ class NegativeBinomial(Distribution):
         gamma_key, key = jax.random.split(key)
         dtype = jnp.result_type(self.rate, self.concentration)
         factor = jax.random.gamma(gamma_key, self.concentration, jnp.shape(self.rate), dtype)
-        rate = self.rate * factor / self.concentration
-        return Poisson(jnp.clip(rate, jnp.finfo(dtype).tiny, _LARGEST_COUNT)).sample(key)
+        rate = jnp.clip(self.rate * factor / self.concentration, jnp.finfo(dtype).tiny)
+        rate = jnp.where(self._is_valid, jnp.minimum(rate, _LARGEST_COUNT), jnp.nan)
+        return Poisson(rate).sample(key)
 
     def log_prob(self, y: jax.Array) -> jax.Array:
         """Log-probability of count y; −inf below zero. Loader's form avoids cancellation."""
@@ -76,7 +82,10 @@ class NegativeBinomial(Distribution):
         return jnp.where(y < 0, 0, below)
 
     def icdf(self, level: jax.Array) -> jax.Array:
-        """Smallest count y with cdf(y) ≥ level, an integer, by bisection."""
+        """Smallest count y with cdf(y) ≥ level, an integer, by bisection.
+
+        Wrong parameters give the smallest integer.
+        """
         level, _ = jnp.broadcast_arrays(jnp.asarray(level, jnp.result_type(self.rate)), self.rate)
 
         def halve(_: int, bracket: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
@@ -88,4 +97,5 @@ class NegativeBinomial(Distribution):
             )
 
         low = jnp.zeros(level.shape, jnp.int32)
-        return lax.fori_loop(0, 25, halve, (low, low + _LARGEST_COUNT))[0].astype(int)
+        count, _ = lax.fori_loop(0, 25, halve, (low, low + _LARGEST_COUNT))
+        return _checks.missing_unless(self._is_valid, count.astype(int))

@@ -77,7 +77,7 @@ class Poisson(Distribution):
         return jnp.where(value < 0, 0, gamma_tails(jnp.maximum(value, 0), rate)[1])
 
     def icdf(self, level: jax.Array) -> jax.Array:
-        """Smallest count y with cdf(y) ≥ level, an integer.
+        """Smallest count y with cdf(y) ≥ level, an integer; the smallest one for wrong rates.
 
         Bisection between Chernoff's bounds, started at the Cornish-Fisher approximation: a handful
         of steps, at most log₂(50 √rate + 30).
@@ -103,7 +103,8 @@ class Poisson(Distribution):
             lambda bracket: halve(bracket, jnp.floor((bracket[0] + bracket[1]) / 2)),
             bracket,
         )
-        return jnp.where(level > 0, low, 0).astype(int)
+        is_rate = rate >= jnp.finfo(rate.dtype).tiny
+        return _checks.missing_unless(is_rate, jnp.where(level > 0, low, 0).astype(int))
 
     def tempered(self, temperature: jax.Array) -> "Poisson":
         """Not defined: powers of the probabilities do not belong to a Poisson distribution."""

@@ -2,11 +2,10 @@
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax.typing import ArrayLike
 
 from calibjax import _checks
-from calibjax._pytree import PyTree, parameter, record
+from calibjax._pytree import parameter, record
 from calibjax.distributions.base import Distribution
 from calibjax.distributions.constraints import Constraint, real
 
@@ -52,17 +51,6 @@ class Quantiles(Distribution):
         """Refuses levels that are 0, 1 or not increasing, and quantiles that cross."""
         checked = super().check_values(name)
         levels = checked.levels
-        levels = _increasing(f"{name}.levels", levels, "increasing levels", strictly=True)
-        values = _increasing(f"{name}.values", checked.values, "quantiles that do not cross")
+        levels = _checks.increasing(f"{name}.levels", levels, "increasing levels", strictly=True)
+        values = _checks.increasing(f"{name}.values", checked.values, "quantiles that do not cross")
         return _checks.replaced(checked, levels=levels, values=values)
-
-
-def _increasing(name: str, values: jax.Array, expected: str, *, strictly: bool = False) -> PyTree:
-    """Refuses rows that decrease anywhere or, if `strictly`, do not increase everywhere."""
-    size = jnp.shape(values)[-1]
-    before, is_first = np.maximum(np.arange(size) - 1, 0), np.arange(size) == 0
-
-    def is_right(x: PyTree) -> PyTree:
-        return is_first | ((x > x[..., before]) if strictly else (x >= x[..., before]))
-
-    return _checks.satisfying(name, values, is_right, expected)

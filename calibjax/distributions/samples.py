@@ -7,6 +7,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from calibjax import _checks
 from calibjax._arithmetic import weighted_mean, weighted_variance
@@ -41,7 +42,7 @@ class Samples(Distribution):
         weights: their probabilities, [m], or [n, m] for a batch; None if all are 1 / m.
         index: number that identifies each prediction of a batch, [n]; estimators and tests fill
             it in. Draws of predictions with different numbers, or without a number, count as
-            different draws even if they are equal.
+            different draws even if they are equal; those with the same number have to be equal.
 
     >>> import jax.numpy as jnp
     >>> p = Samples(jnp.array([1.0, 2.0, 6.0]))
@@ -145,13 +146,20 @@ class Samples(Distribution):
                 f"prediction, got shape {shape}"
             )
         _checks.real(f"{name}.values", self.values)
+        if self.index is not None:
+            index = _checks.integer(f"{name}.index", self.index, "indices of the predictions")
+            _checks.shape(f"{name}.index", index, shape[:1], "[n], as the values")
         if self.weights is not None:
             _checks.floating(f"{name}.weights", self.weights)
             _checks.shape(f"{name}.weights", self.weights, shape[:2], "[n, m], as the values")
 
     def check_values(self, name: str) -> "Samples":
         """Refuses draws that are not finite, and weights that are not probabilities."""
-        values = _checks.finite(f"{name}.values", self.values)
+        place = f"{name}.values"
+        values = self._shared_draws(name, _checks.finite(place, self.values))
+        if _checks.is_concrete(values):  # integers that are not NaN, but stand for it
+            bad = np.asarray(_checks.is_missing(values))
+            _checks.refuse_where(bad, place, "draws that are not missing", values)
         weights, place = self.weights, f"{name}.weights"
         if weights is not None:
             weights = _checks.simplex(place, weights)
@@ -163,6 +171,31 @@ class Samples(Distribution):
                 number = jnp.count_nonzero(weights, -1, keepdims=True)
                 weights = _checks.nan_unless(number >= 2, weights)
         return _checks.replaced(self, values=values, weights=weights)
+
+    def _shared_draws(self, name: str, values: jax.Array) -> jax.Array:
+        """The values; refused, or missing, where predictions of one index have different ones."""
+        if self.index is None:
+            return values
+        is_known = _checks.is_concrete(self.index, values)
+        index = jnp.ravel(self.index)
+        rows = jnp.reshape(values, (index.size, -1))
+        if is_known and jnp.all(index[1:] > index[:-1]):
+            return values
+        order = jnp.argsort(index)
+        same = index[order[1:]] == index[order[:-1]]
+        differs = same & jnp.any(rows[order[1:]] != rows[order[:-1]], 1)
+        if not is_known:
+            bad = jnp.zeros(index.shape, bool)
+            bad = bad.at[order[1:]].max(differs).at[order[:-1]].max(differs)
+            return _checks.missing_where(bad, rows).reshape(values.shape)
+        if jnp.any(differs):
+            i = _checks.first_where(differs)[0]
+            raise ValueError(
+                f"{name}.index: expected one index for each prediction, got {index[order[i]]} for "
+                f"different draws in rows {order[i]} and {order[i + 1]}, as if batches were "
+                "concatenated; hand over Samples(values) of all draws, without index"
+            )
+        return values
 
     def check_targets(self, name: str, targets: jax.Array) -> jax.Array:
         """Refuses targets that are not finite, [n] or [n, d], and of the same kind as the draws."""

@@ -16,10 +16,13 @@ from calibjax import _checks, pairwise
 from calibjax._arithmetic import safe_sqrt
 from calibjax._pytree import PyTree
 from calibjax._sharding import follows_data
+from calibjax.distributions import MonteCarlo, Samples
 from calibjax.distributions.base import Distribution
+from calibjax.distributions.features import bare
 from calibjax.kernels import Kernel, LowRank, TensorProduct, gram_matrix
 from calibjax.kernels.base import combine_on_pairs
 from calibjax.kernels.expectations import batch_features, check_expectations, prepare_features
+from calibjax.kernels.labels import checked_labels
 
 
 @functools.partial(jax.jit, inline=True)
@@ -75,7 +78,18 @@ def checked_samples(
     kernel = _checks.kernel_values(kernel)
     predictions, targets = _checks.predictions_and_targets(predictions, targets, minimum=minimum)
     refuse_without_expectations(kernel, predictions)
-    return kernel, (predictions, targets)
+    return kernel, (predictions, _labels_of(kernel, predictions, targets))
+
+
+def _labels_of(kernel: Kernel, predictions: Any, targets: PyTree) -> PyTree:
+    """Targets which kernels on labels have, as they have the draws of the predictions."""
+    draws: Any = predictions.draws if isinstance(predictions, MonteCarlo) else bare(predictions)
+    for part in jax.tree.leaves(kernel, is_leaf=lambda part: isinstance(part, TensorProduct)):
+        if isinstance(part, TensorProduct):
+            targets = checked_labels(part.target, "targets", targets)
+            if isinstance(draws, Samples):
+                checked_labels(part.target, "predictions.values", draws.values)
+    return targets
 
 
 def refuse_without_expectations(kernel: Kernel, predictions: Distribution) -> None:
@@ -313,11 +327,6 @@ def mmce(kernel: Kernel, confidences: ArrayLike, correct: ArrayLike) -> jax.Arra
     0.5
     """
     kernel = _checks.kernel_values(kernel)
-    if isinstance(kernel, TensorProduct):
-        raise TypeError(
-            "kernel: expected a kernel on confidences such as kernels.Exponential(0.4), "
-            "got TensorProduct"
-        )
     confidences, correct = _checks.confidences_and_correct(confidences, correct)
     samples = confidences, correct - confidences
     return safe_sqrt(jnp.maximum(pairwise.mean_over_all_pairs(_mmce_pair, kernel, samples), 0))

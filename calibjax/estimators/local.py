@@ -311,6 +311,7 @@ def local_problem(
 ) -> LocalProblem:
     """Checks all arguments of the local errors."""
     near = checked_neighbourhood(neighbourhood)
+    _checks.same_rows(features=features, confidences=confidences, correct=correct)
     confidences, correct = _checks.confidences_and_correct(confidences, correct)
     features = points = _checks.features("features", features, confidences.size)
     places = confidences
@@ -318,6 +319,7 @@ def local_problem(
         if not (isinstance(at, tuple) and len(at) == 2):
             got = _checks.described(at)
             raise TypeError(f"at: expected a pair (features, confidences), got {got}")
+        _checks.same_rows(**{"at[0]": at[0], "at[1]": at[1]})
         places = _checks.confidence_array(at[1], "at[1]")
         points = _checks.features("at[0]", at[0], places.size)
         _checks.same_kind("at[0]", points, "features", features)

@@ -103,6 +103,7 @@ def checked_data(
             "predictions, targets: expected values that are known, got traced ones (evaluate "
             "outside of jit, vmap and grad)"
         )
+    _checks.same_rows(predictions=predictions, targets=targets, features=features, groups=groups)
     predictions, targets = _checks.predictions_and_targets(
         predictions, targets, minimum=10, keep_logs=True
     )
@@ -140,6 +141,7 @@ def task_of(predictions: Distribution, targets: PyTree) -> str:
 
 def checked_groups(groups: Any, num_samples: int) -> tuple[jax.Array, tuple[str, ...]]:
     """Memberships, [n, G], and names of groups that are given by a name each, or by memberships."""
+    _checks.refuse_masked("groups", groups)
     try:
         given = np.asarray(groups)
     except ValueError as error:

@@ -152,6 +152,7 @@ def cluster_skce_test(
     """
     key = _checks.random_key(key)
     num_samples = _checks.number_of_draws("num_samples", num_samples)
+    _checks.same_rows(predictions=predictions, targets=targets, clusters=clusters)
     kernel, samples = checked_samples(kernel, predictions, targets, minimum=MIN_CLUSTERS)
     found = checked_clusters(clusters, kernel, samples)
     if batch_size is None:

@@ -99,6 +99,7 @@ def group_calibration_test(
     """
     key = _checks.random_key(key)
     num_samples = _checks.number_of_draws("num_samples", num_samples)
+    _checks.same_rows(predictions=predictions, targets=targets, groups=groups)
     predictions, targets = _checks.predictions_and_targets(predictions, targets)
     check_draws(predictions, targets)
     warn_of_members(predictions)

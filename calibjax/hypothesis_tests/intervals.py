@@ -144,6 +144,7 @@ def skce_confidence_interval(
     0.079 0.112 0.144
     """
     level, side = checked_options(confidence_level, side)
+    _checks.same_rows(predictions=predictions, targets=targets, clusters=clusters)
     kernel, samples = checked_samples(kernel, predictions, targets, minimum=3)
     found = None if clusters is None else checked_clusters(clusters, kernel, samples)
     estimate, error = _jackknife(kernel, samples, found)

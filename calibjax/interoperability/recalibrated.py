@@ -89,6 +89,8 @@ class RecalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator)
     def fit(self, X: Any, y: Any) -> "RecalibratedClassifier":
         """Fits the classifier and the recalibrator to inputs and labels, [n] each."""
         recalibrator, smallest = self._checked_recalibrator(), self._checked_smallest()
+        _checks.refuse_masked("X", X)
+        _checks.refuse_masked("y", y)
         X, y = indexable(X, y)
         y = column_or_1d(y, warn=True)
         check_classification_targets(y)
@@ -122,6 +124,7 @@ class RecalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator)
     def predict_proba(self, X: Any) -> np.ndarray:
         """Recalibrated probabilities of the classes, [n, m]."""
         check_is_fitted(self)
+        _checks.refuse_masked("X", X)
         recalibrator, smallest = self._checked_recalibrator(), self._checked_smallest()
         with jax.enable_x64(True):
             predictions = _predictions(self.estimator_.predict_proba(X), smallest)

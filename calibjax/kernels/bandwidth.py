@@ -93,6 +93,7 @@ def median_heuristic(
     value = _checks.nan_with(value, distance, xs)  # ranks do not propagate NaN
     if _checks.is_concrete(value, zeros):
         _report_zeros(int(zeros), n * (n - 1) // 2, ranks[1], float(value))
+        _checks.refuse_where(np.isnan(value), "distance", "numbers for these points", value)
     return value
 
 

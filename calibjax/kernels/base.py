@@ -308,6 +308,11 @@ class TensorProduct(Kernel):
 
     def __call__(self, x: tuple[Any, Any], y: tuple[Any, Any]) -> jax.Array:
         """Value at the pairs x = (p, y) and y = (q, z)."""
+        if not all(isinstance(point, tuple | list) and len(point) == 2 for point in (x, y)):
+            raise TypeError(
+                "kernel: expected a kernel on single points such as kernels.Exponential(0.4), got "
+                "TensorProduct, which is one on pairs (prediction, target)"
+            )
         return prediction_kernel(self.prediction, x[0], y[0]) * self.target(x[1], y[1])
 
     def __mul__(self, other: object) -> Kernel:

@@ -1,12 +1,15 @@
 """Kernels on class labels."""
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
 from calibjax import _checks, _matrices
-from calibjax._pytree import record
+from calibjax._pytree import PyTree, record
+from calibjax.distances import Distance
 from calibjax.kernels.base import Kernel, ValueRange
 
 
@@ -92,3 +95,19 @@ class LabelKernel(Kernel):
             is_semidefinite = jnp.all(jnp.diagonal(root) > 0)
             values = _checks.nan_unless(is_symmetric & is_semidefinite, values)
         return self if values is self.matrix else LabelKernel(values)
+
+
+def checked_labels(kernel: Any, name: str, points: Any) -> PyTree:
+    """Points of a kernel: if it is, or contains, a kernel on labels, those that it has.
+
+    Traced ones out of range give NaN in `LabelKernel` itself.
+    """
+
+    def is_whole(part: Any) -> bool:
+        return isinstance(part, LabelKernel | Distance)
+
+    for part in jax.tree.leaves(kernel, is_leaf=is_whole):
+        if isinstance(part, LabelKernel):
+            points = _checks.integer(name, points, "labels")
+            points = _checks.labels(name, points, len(part.matrix))
+    return points

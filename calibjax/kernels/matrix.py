@@ -11,6 +11,7 @@ from calibjax import _checks
 from calibjax._pytree import PyTree
 from calibjax._sharding import follows_data
 from calibjax.distributions import Mixture, Samples
+from calibjax.kernels.labels import checked_labels
 
 
 @functools.partial(follows_data, rows_at=0)
@@ -42,11 +43,11 @@ def gram_matrix(
     """
     _checks.function("kernel record", "kernel", kernel, "x", "y")
     kernel = _checks.record_values(kernel, "kernel")
-    xs = _checks.points("xs", xs)
+    xs = checked_labels(kernel, "xs", _checks.points("xs", xs))
     if ys is None:
         ys = xs
     else:
-        ys = _checks.points("ys", ys)
+        ys = checked_labels(kernel, "ys", _checks.points("ys", ys))
         # Numbers of components, or of draws, may differ.
         num_axes = 2 if isinstance(xs, Mixture | Samples) else 1
         _checks.same_kind("ys", ys, "xs", xs, num_axes=num_axes)

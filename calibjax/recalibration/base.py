@@ -56,6 +56,8 @@ class ConfidenceRecalibrator(Recalibrator):
     result is uniform.
     """
 
+    _learns: Any  # class of the params; if it were a ClassVar, records could not be typed
+
     def fit(self, confidences: PyTree, correct: PyTree) -> PyTree:
         """Learns from confidences [n] and correctness, 0 or 1, [n]; or from classes and labels."""
         if not _is_of_classes(confidences):
@@ -69,16 +71,18 @@ class ConfidenceRecalibrator(Recalibrator):
     def apply(self, params: PyTree, confidences: PyTree) -> PyTree:
         """New confidences, [n], or a batch of `Categorical`s for class predictions."""
         if not _is_of_classes(confidences):
+            params = _checks.learned("params", params, self._learns)
             confidences = _checks.confidence_array(confidences)
             values, is_kept = self._apply(params, confidences)
             self._warn(is_kept)
             return values
         _checks.fitted("params", params, ClassWiseParams)
         probs = _checks.batch(confidences).class_probs
+        params = _checks.learned("params", params.params, self._learns, leading=("m",))
         num_classes = _checks.leading_size("params", params)
         expected = f"[n, {num_classes}], the classes that fit has seen"
         _checks.shape("predictions.class_probs", probs, (None, num_classes), expected)
-        values, is_kept = jax.vmap(self._apply)(params.params, probs.T)
+        values, is_kept = jax.vmap(self._apply)(params, probs.T)
         self._warn(is_kept)
         return like(confidences, Categorical(_normalised(values.T)))
 

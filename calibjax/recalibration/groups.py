@@ -98,6 +98,7 @@ def _grouped(arguments: tuple[Any, ...]) -> tuple[tuple[Any, ...], dict[int, np.
     if len(arguments) < 2:
         raise TypeError(f"groups: expected as last argument after others, got {len(arguments)}")
     *others, groups = arguments
+    _checks.same_rows(arguments=tuple(others), groups=groups)
     samples = _checks.as_arrays("arguments", tuple(others))
     num_samples = _checks.leading_size("arguments", samples)
     if not _checks.is_concrete(groups):

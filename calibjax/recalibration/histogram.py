@@ -7,9 +7,16 @@ import jax
 import jax.numpy as jnp
 
 from calibjax import _checks
-from calibjax._pytree import record
+from calibjax._pytree import parameter, record
+from calibjax.distributions import constraints
 from calibjax.estimators.binnings import MAX_BINS, interval_index
 from calibjax.recalibration.base import ConfidenceRecalibrator
+
+
+def _unchecked(name: str, accuracies: jax.Array) -> jax.Array:
+    """Accuracies, which are NaN in intervals without samples: `check_values` checks them."""
+    del name
+    return accuracies
 
 
 @record
@@ -21,8 +28,17 @@ class BinAccuracies:
         counts: number of calibration samples in each interval, [b].
     """
 
-    accuracies: jax.Array
-    counts: jax.Array
+    accuracies: jax.Array = parameter(constraints.Constraint("proportions", _unchecked, ("b",)))
+    counts: jax.Array = parameter(constraints.counts.with_axes("b"))
+
+    def check_values(self, name: str) -> "BinAccuracies":
+        """Refuses counts below 0, and accuracies outside [0, 1] where there are samples."""
+        counts = _checks.constrained(name, self).counts
+        accuracies = jnp.where(counts == 0, 0, self.accuracies)
+        accuracies = _checks.unit_interval(f"{name}.accuracies", accuracies)
+        # Integers cannot be NaN, so the accuracies become it.
+        accuracies = jnp.where(_checks.is_missing(counts), jnp.nan, accuracies)
+        return BinAccuracies(accuracies, counts)
 
 
 @record
@@ -66,12 +82,13 @@ class HistogramBinning(ConfidenceRecalibrator):
 
     num_bins: int = dataclasses.field(metadata={"static": True})
 
+    _learns = BinAccuracies
+
     def _fit(self, confidences: jax.Array, correct: jax.Array) -> BinAccuracies:
         num_bins = _checks.size_in_range("num_bins", self.num_bins, 1, MAX_BINS)
         return _bin_accuracies(confidences, correct, num_bins)
 
     def _apply(self, params: BinAccuracies, confidences: jax.Array) -> tuple[jax.Array, jax.Array]:
-        _checks.fitted("params", params, BinAccuracies)
         return _looked_up(params, confidences)
 
 

@@ -5,7 +5,8 @@ import jax.numpy as jnp
 
 from calibjax import _checks
 from calibjax._isotonic import isotonic_means
-from calibjax._pytree import record
+from calibjax._pytree import parameter, record
+from calibjax.distributions.constraints import proportion
 from calibjax.recalibration.base import ConfidenceRecalibrator
 
 
@@ -18,8 +19,20 @@ class IsotonicMap:
         values: their images, [n]; confidences in between are interpolated.
     """
 
-    thresholds: jax.Array
-    values: jax.Array
+    thresholds: jax.Array = parameter(proportion.with_axes("n"))
+    values: jax.Array = parameter(proportion.with_axes("n"))
+
+    def check_values(self, name: str) -> "IsotonicMap":
+        """Refuses numbers outside [0, 1], and maps that decrease."""
+        fields = vars(_checks.constrained(name, self))
+        checked = [
+            _checks.increasing(f"{name}.{key}", values, "numbers that do not decrease")
+            for key, values in fields.items()
+        ]
+        if _checks.is_concrete(checked):
+            return IsotonicMap(*checked)
+        is_map = ~jnp.any(jnp.isnan(sum(checked)), -1, keepdims=True)
+        return IsotonicMap(*(_checks.nan_unless(is_map, values) for values in checked))
 
 
 @record
@@ -63,11 +76,12 @@ class IsotonicRegression(ConfidenceRecalibrator):
     [0.  0.5 0.5 1. ] [0.  0.5 1. ]
     """
 
+    _learns = IsotonicMap
+
     def _fit(self, confidences: jax.Array, correct: jax.Array) -> IsotonicMap:
         return _pooled(confidences, correct)
 
     def _apply(self, params: IsotonicMap, confidences: jax.Array) -> tuple[jax.Array, None]:
-        _checks.fitted("params", params, IsotonicMap)
         return _interpolated(params, confidences), None
 
 

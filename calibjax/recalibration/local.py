@@ -32,10 +32,29 @@ class LocalAccuracies:
 
     def counts(self, confidences: ArrayLike) -> jax.Array:
         """Number of calibration samples in the bins of other confidences, [n'] for [n']."""
-        confidences = _checks.confidence_array(confidences)
-        points, bins = self.neighbourhood.groups(self.confidences, confidences)
+        confidences, own = _checks.confidence_array(confidences), _checked(self)
+        points, bins = own.neighbourhood.groups(own.confidences, confidences)
         size = bins.size + points.size
         return jax.ops.segment_sum(jnp.ones_like(bins), bins, size)[points]
+
+
+def _checked(params: Any) -> LocalAccuracies:
+    """Params with checked samples."""
+    _checks.fitted("params", params, LocalAccuracies)
+    neighbourhood = _one_neighbourhood(params.neighbourhood)
+    names = "params.confidences", "params.correct"
+    data = params.confidences, params.correct
+    confidences, correct = _checks.confidences_and_correct(*data, names=names)
+    features = _checks.features("params.features", params.features, confidences.size)
+    return LocalAccuracies(neighbourhood, features, confidences, correct)
+
+
+def _one_neighbourhood(neighbourhood: Any) -> Neighbourhood:
+    """A checked neighbourhood with one length scale."""
+    neighbourhood = checked_neighbourhood(neighbourhood)
+    scales = getattr(neighbourhood.kernel, "length_scale", 0.0)
+    _checks.shape("kernel.length_scale", scales, (), "() (a scalar)")
+    return neighbourhood
 
 
 @record
@@ -83,19 +102,21 @@ class LocalRecalibration(Recalibrator):
 
     def fit(self, confidences: ArrayLike, correct: ArrayLike, features: PyTree) -> LocalAccuracies:
         """The calibration samples."""
-        neighbourhood = checked_neighbourhood(self.neighbourhood)
-        scales = getattr(neighbourhood.kernel, "length_scale", 0.0)
-        _checks.shape("kernel.length_scale", scales, (), "() (a scalar)")
+        neighbourhood = _one_neighbourhood(self.neighbourhood)
+        _checks.same_rows(confidences=confidences, correct=correct, features=features)
         confidences, correct = _checks.confidences_and_correct(confidences, correct)
         features = _checks.features("features", features, confidences.size)
         neighbourhood.groups(confidences, None)  # refuses invalid binnings
+        one = jax.tree.map(lambda leaf: leaf[0], features)
+        jax.eval_shape(neighbourhood.kernel, one, one)  # refuses kernels on other points
         # Traced numbers that are not probabilities belong to no bin.
         correct = jnp.where(jnp.any(jnp.isnan(confidences)), jnp.nan, correct)
         return LocalAccuracies(neighbourhood, features, confidences, correct)
 
     def apply(self, params: LocalAccuracies, confidences: ArrayLike, features: PyTree) -> jax.Array:
         """Local accuracies at other points, [n]."""
-        _checks.fitted("params", params, LocalAccuracies)
+        params = _checked(params)
+        _checks.same_rows(confidences=confidences, features=features)
         confidences = _checks.confidence_array(confidences)
         features = _checks.features("features", features, confidences.size)
         _checks.same_kind("features", features, "the calibration features", params.features)

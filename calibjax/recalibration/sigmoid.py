@@ -13,7 +13,8 @@ from jax import lax
 from jax.typing import ArrayLike
 
 from calibjax import _checks, estimators
-from calibjax._pytree import record
+from calibjax._pytree import parameter, record
+from calibjax.distributions.constraints import real
 from calibjax.kernels import Exponential, Kernel
 from calibjax.recalibration.base import ConfidenceRecalibrator, Recalibrator
 
@@ -30,8 +31,8 @@ class SigmoidMap:
         intercept: b.
     """
 
-    slope: jax.Array
-    intercept: jax.Array
+    slope: jax.Array = parameter(real)
+    intercept: jax.Array = parameter(real)
 
     def __call__(self, confidences: jax.Array) -> jax.Array:
         """The images of confidences of any shape."""
@@ -43,17 +44,6 @@ def log_odds(confidences: jax.Array | np.ndarray) -> jax.Array:
     eps = jnp.finfo(confidences.dtype).eps
     inside = jnp.clip(confidences, eps, 1 - eps)
     return jnp.log(inside) - jnp.log1p(-inside)
-
-
-def _applied(params: SigmoidMap, confidences: jax.Array) -> jax.Array:
-    """New confidences; checks the map."""
-    _checks.fitted("params", params, SigmoidMap)
-    params = _checks.replaced(
-        params,
-        slope=_checks.finite("params.slope", params.slope),
-        intercept=_checks.finite("params.intercept", params.intercept),
-    )
-    return _mapped(params, confidences)
 
 
 @jax.jit
@@ -114,6 +104,8 @@ class PlattScaling(ConfidenceRecalibrator):
     _: dataclasses.KW_ONLY
     smooth_targets: bool = dataclasses.field(default=False, metadata={"static": True})
 
+    _learns = SigmoidMap
+
     def _fit(self, confidences: jax.Array, correct: jax.Array) -> SigmoidMap:
         smooth_targets = _checks.truth_value("smooth_targets", self.smooth_targets)
         params = _most_likely(confidences, correct, smooth_targets)
@@ -122,7 +114,7 @@ class PlattScaling(ConfidenceRecalibrator):
         return params
 
     def _apply(self, params: SigmoidMap, confidences: jax.Array) -> tuple[jax.Array, None]:
-        return _applied(params, confidences), None
+        return _mapped(params, confidences), None
 
 
 @functools.partial(jax.jit, static_argnums=2)
@@ -266,7 +258,8 @@ class MMCEScaling(Recalibrator):
 
     def apply(self, params: SigmoidMap, confidences: ArrayLike) -> jax.Array:
         """New confidences, [n]."""
-        return _applied(params, _checks.confidence_array(confidences))
+        params = _checks.learned("params", params, SigmoidMap)
+        return _mapped(params, _checks.confidence_array(confidences))
 
 
 @jax.jit

@@ -94,7 +94,7 @@ def with_hyperparameter(
     params: PyTree, kind: type[Params], field: str, hyperparameter: ArrayLike
 ) -> Params:
     """Checked params with another positive hyperparameter, in the precision of the old one."""
-    _checks.fitted("params", params, kind)
+    params = _checks.learned("params", params, kind)
     dtype = getattr(params, field).dtype
     value = _checks.positive_number("hyperparameter", hyperparameter, dtype)
     return dataclasses.replace(params, **{field: value})

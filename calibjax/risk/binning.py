@@ -11,8 +11,9 @@ from jax.typing import ArrayLike
 
 from calibjax import _checks
 from calibjax._arithmetic import one_hot
-from calibjax._pytree import record
+from calibjax._pytree import parameter, record
 from calibjax._sharding import follows_data
+from calibjax.distributions import constraints
 from calibjax.distributions.base import Distribution
 from calibjax.estimators.binnings import MAX_BINS, interval_index
 from calibjax.risk.base import EstimationFunction
@@ -30,9 +31,22 @@ class BinResiduals:
         num_bins: number of intervals, scalar.
     """
 
-    means: jax.Array
-    counts: jax.Array
-    num_bins: jax.Array
+    means: jax.Array = parameter(constraints.between(-1, 1).with_axes("b", "m"))
+    counts: jax.Array = parameter(constraints.counts.with_axes("b"))
+    num_bins: jax.Array = parameter(constraints.counts)
+
+    def check_values(self, name: str) -> "BinResiduals":
+        """Refuses what no samples give, and numbers of intervals outside 1, ..., b."""
+        checked, size = _checks.constrained(name, self), len(self.counts)
+        number = _checks.satisfying_integers(
+            f"{name}.num_bins",
+            checked.num_bins,
+            lambda x: (x >= 1) & (x <= size),
+            f"a number from 1 to {size}",
+        )
+        is_wrong = jnp.any(_checks.is_missing(checked.counts)) | _checks.is_missing(number)
+        means = _checks.nan_unless(~is_wrong, checked.means)  # integers cannot be NaN
+        return BinResiduals(means, checked.counts, number)
 
 
 @record
@@ -114,7 +128,7 @@ class Binning(_Bins):
 
     def factors(self, params: BinResiduals, p: Distribution) -> tuple[jax.Array, jax.Array]:
         """Mean residuals of the intervals of the predictions, [n, m], twice."""
-        _checks.fitted("params", params, BinResiduals)
+        params = _checks.learned("params", params, BinResiduals)
         means = _looked_up(params, p)
         return means, means
 
@@ -130,7 +144,14 @@ class DebiasedBinResiduals:
     """
 
     bins: BinResiduals
-    biases: jax.Array
+    biases: jax.Array = parameter(constraints.non_negative.with_axes("b"))
+
+    def check_values(self, name: str) -> "DebiasedBinResiduals":
+        """Refuses wrong bins, and biases that no samples give."""
+        bins = _checks.learned(f"{name}.bins", self.bins, BinResiduals)
+        expected = f"[b], as {name}.bins.counts"
+        _checks.shape(f"{name}.biases", self.biases, bins.counts.shape, expected)
+        return DebiasedBinResiduals(bins, _checks.constrained(name, self).biases)
 
 
 @record
@@ -178,7 +199,7 @@ class DebiasedBinning(_Bins):
 
         The products of the indicators are 1 for two predictions in one interval.
         """
-        _checks.fitted("params", params, DebiasedBinResiduals)
+        params = _checks.learned("params", params, DebiasedBinResiduals)
         means = _looked_up(params.bins, p)
         index = interval_index(vectors(p)[:, -1], params.bins.num_bins)
         is_in = one_hot(index, params.biases.size, means.dtype)

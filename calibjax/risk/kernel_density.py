@@ -7,9 +7,10 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 
 from calibjax import _checks
-from calibjax._pytree import record
+from calibjax._pytree import parameter, record
 from calibjax._sharding import follows_data
 from calibjax.distributions.base import Distribution
+from calibjax.distributions.constraints import counts, positive, proportion
 from calibjax.estimators.kernel_density import Point, dirichlet_kernels, label_proportions
 from calibjax.risk.base import EstimationFunction, with_hyperparameter
 from calibjax.risk.samples import checked, checked_points, vectors
@@ -25,9 +26,18 @@ class KernelDensities:
         bandwidth: h, scalar.
     """
 
-    vectors: jax.Array
-    labels: jax.Array
-    bandwidth: jax.Array
+    vectors: jax.Array = parameter(proportion.with_axes("n", "m"))
+    labels: jax.Array = parameter(counts.with_axes("n"))
+    bandwidth: jax.Array = parameter(positive)
+
+    def check_values(self, name: str) -> "KernelDensities":
+        """Refuses what no data set and no bandwidth is."""
+        checked, num_columns = _checks.constrained(name, self), self.vectors.shape[1]
+        vectors = checked.vectors
+        if num_columns > 1:
+            vectors = _checks.simplex(f"{name}.vectors", vectors)
+        labels = _checks.labels(f"{name}.labels", checked.labels, max(2, num_columns))
+        return KernelDensities(vectors, labels, checked.bandwidth)
 
     def leave_one_out(self) -> jax.Array:
         """Values h(p_i, p_i) of the training predictions, without sample i in the sums, [n].
@@ -37,8 +47,9 @@ class KernelDensities:
 
         Cost: that of the diagonal at n points.
         """
-        n = _checks.leading_size("vectors", self.vectors, 2)
-        return jnp.sum(jnp.square(_residuals(self, self.vectors, jnp.arange(n))), -1)
+        own = _checks.learned("params", self, KernelDensities)
+        n = _checks.leading_size("vectors", own.vectors, 2)
+        return jnp.sum(jnp.square(_residuals(own, own.vectors, jnp.arange(n))), -1)
 
 
 @record
@@ -99,7 +110,7 @@ class KernelDensity(EstimationFunction):
 
     def factors(self, params: KernelDensities, p: Distribution) -> tuple[jax.Array, jax.Array]:
         """Residuals p − π(p) of predictions, [n, m], twice."""
-        _checks.fitted("params", params, KernelDensities)
+        params = _checks.learned("params", params, KernelDensities)
         points = vectors(checked_points(p, params.vectors.shape[-1]))
         errors = _residuals(params, points, jnp.full(len(points), -1))
         return errors, errors

@@ -12,10 +12,11 @@ from jax.typing import ArrayLike
 
 from calibjax import _checks
 from calibjax._arithmetic import matmul
-from calibjax._pytree import PyTree, record
+from calibjax._pytree import PyTree, parameter, record
 from calibjax._sharding import follows_data
 from calibjax.distributions import Categorical, CategoricalLogits
 from calibjax.distributions.base import Distribution
+from calibjax.distributions.constraints import non_negative, positive, real
 from calibjax.distributions.features import bare, like
 from calibjax.kernels import Kernel, SquaredExponential, low_rank
 from calibjax.kernels.base import without_draws
@@ -44,12 +45,19 @@ class KernelRidgeParams:
 
     kernel: Kernel
     points: Any
-    eigenvalues: jax.Array
-    basis: jax.Array
-    projections: jax.Array
-    residual: jax.Array
-    penalty: jax.Array
+    eigenvalues: jax.Array = parameter(non_negative.with_axes("r"))
+    basis: jax.Array = parameter(real.with_axes("R", "r"))
+    projections: jax.Array = parameter(real.with_axes("r", "m"))
+    residual: jax.Array = parameter(non_negative)
+    penalty: jax.Array = parameter(positive)
     num_samples: int = dataclasses.field(metadata={"static": True})
+
+    def check_values(self, name: str) -> "KernelRidgeParams":
+        """Refuses wrong hyperparameters, and another number of points than of rows of the basis."""
+        kernel = _checks.kernel_values(self.kernel, f"{name}.kernel", may_be_function=True)
+        size = _checks.leading_size(f"{name}.points", self.points)
+        _checks.shape(f"{name}.basis", self.basis, (size, None), "[R, r], as the points")
+        return _checks.replaced(_checks.constrained(name, self), kernel=kernel)
 
     def kernel_values(self, p: Distribution) -> jax.Array:
         """Kernel values of other predictions with the points, [n, R]."""
@@ -86,7 +94,7 @@ class _Ridge(EstimationFunction):
     @functools.partial(follows_data, rows_at=0)
     def factors(self, params: KernelRidgeParams, p: Distribution) -> tuple[jax.Array, jax.Array]:
         """The factors of h at other predictions."""
-        _checks.fitted("params", params, KernelRidgeParams)
+        params = _checks.learned("params", params, KernelRidgeParams)
         points = _as_points(checked_points(p, params.projections.shape[-1]))
         _checks.same_kind("p", points, "the predictions that fit was given", params.points)
         return _compiled_factors(type(self), params, points)

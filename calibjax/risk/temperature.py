@@ -8,10 +8,11 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 
 from calibjax import _checks
-from calibjax._pytree import PyTree, record
+from calibjax._pytree import PyTree, parameter, record
 from calibjax._sharding import follows_data
 from calibjax.distributions import Bernoulli
 from calibjax.distributions.base import Distribution
+from calibjax.distributions.constraints import positive
 from calibjax.recalibration.powers import tempered
 from calibjax.risk.base import EstimationFunction, with_hyperparameter
 from calibjax.risk.samples import checked, checked_points, vectors
@@ -26,7 +27,7 @@ class TemperatureParams:
         num_components: m for predictions of m classes, 1 for confidences.
     """
 
-    value: jax.Array
+    value: jax.Array = parameter(positive)
     num_components: int = dataclasses.field(metadata={"static": True})
 
 
@@ -74,7 +75,7 @@ class Temperature(EstimationFunction):
 
     def factors(self, params: TemperatureParams, p: PyTree) -> tuple[jax.Array, jax.Array]:
         """Differences p − p_T of predictions, [n, m], twice."""
-        _checks.fitted("params", params, TemperatureParams)
+        params = _checks.learned("params", params, TemperatureParams)
         p = checked_points(p, params.num_components)
         is_confidence = not hasattr(p, "class_probs")
         errors = _residuals(Bernoulli(p) if is_confidence else p, params.value)

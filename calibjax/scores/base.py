@@ -34,7 +34,8 @@ def mean_over_samples(
     """Mean over all samples of a score of one prediction and one target.
 
     Raises:
-        ValueError: if the score is not a scalar; the message names the method that computed it.
+        ValueError: if the score is not a scalar, or NaN; the message names the method that computed
+            it.
     """
     values = jax.vmap(score)(*samples)
     if method and values.ndim != 1:
@@ -42,5 +43,9 @@ def mean_over_samples(
             f"predictions.{method}: expected a scalar for one prediction and one target, got shape "
             f"{values.shape[1:]} from {_checks.described(samples[0])}"
         )
+    if _checks.is_concrete(values):
+        place = f"predictions.{method}" if method else "score"
+        bad = _checks.readable(jnp.isnan(values))
+        _checks.refuse_where(bad, place, "numbers for these predictions and targets", values)
     value = jnp.mean(values)
     return _checks.nan_with(value, samples)  # quantiles of counts and labels are never NaN

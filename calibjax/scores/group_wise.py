@@ -65,6 +65,7 @@ def group_wise_mce(
     >>> print(group_wise_mce(predictions, targets, groups, binning=UniformBins(2)))
     [0.25 0.25]
     """
+    _checks.same_rows(predictions=predictions, targets=targets, groups=groups)
     data = checked_bins(predictions, targets, binning)
     groups, num_groups = _checked_groups(groups, data[1].size, num_groups)
     distances, is_valid = _distances_of_samples(data, groups, distance)
@@ -113,6 +114,7 @@ def max_group_wise_mce(
     >>> print(max_group_wise_mce(predictions, targets, groups, binning=UniformBins(2)))
     0.75
     """
+    _checks.same_rows(predictions=predictions, targets=targets, groups=groups)
     data = checked_bins(predictions, targets, binning)
     groups = _checks.group_ids("groups", groups, data[1].size)
     distances, is_valid = _distances_of_samples(data, groups, distance)

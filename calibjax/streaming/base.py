@@ -153,7 +153,12 @@ def checked_state(name: str, state: object, expected: State) -> State:
             f"{name}: expected a state of this accumulator, with arrays {', '.join(arrays)}, "
             f"got {', '.join(own)}"
         )
-    return jax.tree.map(jnp.asarray, state)
+    found: State = jax.tree.map(jnp.asarray, state)
+    for key, values in found.counts.items():
+        if _checks.is_concrete(values):
+            place, bad = f"{name}.counts['{key}']", _checks.readable(values) < 0
+            _checks.refuse_where(bad, place, "a count >= 0, and below 2³¹ samples", values)
+    return found
 
 
 def checked_number(

@@ -117,6 +117,17 @@ class CalibrationBins(Accumulator):
             )
         return num_bins**num_classes, num_classes
 
+    def _checked(self, name: str, state: object) -> State:
+        """A state of this accumulator that some samples give."""
+        checked = super()._checked(name, state)
+        is_right = _is_consistent(checked)
+        if _checks.is_concrete(is_right) and not np.all(is_right):
+            raise ValueError(
+                f"{name}: expected counts of bins and labels that add up to the number of samples, "
+                "and sums of residuals from -1 to 1, got others"
+            )
+        return checked
+
     @follows_data
     def update(self, state: State, predictions: ClassPredictions, targets: ArrayLike) -> State:
         """The state after a batch of samples.
@@ -162,7 +173,7 @@ class CalibrationBins(Accumulator):
         """
         state = self._checked("state", state)
         number = checked_number(state, 1, "at least 1 sample")
-        is_whole = (number > 0) & (state.counts["missing"] == 0)
+        is_whole = (number > 0) & (state.counts["missing"] == 0) & _is_consistent(state)
         counts, residuals = state.counts["sizes"], state.sums["residuals"].total()
         sizes, labels = (
             jnp.where(is_whole, x.astype(residuals.dtype), jnp.nan)
@@ -172,6 +183,17 @@ class CalibrationBins(Accumulator):
         distances = distances_of_means(sizes, means, proportions, self.distance)
         ece = jnp.sum(sizes * distances) / number
         return BinnedErrors(ece, jnp.max(distances), counts, means, proportions)
+
+
+@jax.jit
+def _is_consistent(state: State) -> jax.Array:
+    """Whether some samples give this state, up to rounding; states of several devices as well."""
+    counts, residuals = state.counts, state.sums["residuals"].total()
+    seen = jnp.sum(counts["sizes"]) + counts["missing"]
+    is_counted = jnp.all(jnp.sum(counts["labels"], 1) == counts["sizes"])
+    is_bounded = jnp.all(jnp.abs(residuals) <= 1.001 * counts["sizes"][:, None])
+    is_bounded |= counts["missing"] > 0  # then they may be NaN
+    return (seen == counts["samples"]) & is_counted & is_bounded
 
 
 @functools.partial(jax.jit, static_argnames=("num_bins", "is_binary"))

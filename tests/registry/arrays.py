@@ -128,8 +128,17 @@ def _other_types(argument: Argument, a: np.ndarray) -> list[Mutant]:
     return found
 
 
+def _with_mask(entries: list, row: int) -> list:
+    """Lists of lists with a masked number in one row."""
+    changed = list(entries)
+    is_list = isinstance(changed[row], list)
+    changed[row] = _with_mask(changed[row], 0) if is_list else np.ma.masked
+    return changed
+
+
 def _shapes(a: np.ndarray) -> list[Mutant]:
-    """Other shapes."""
+    """Other shapes, and masks."""
+    masked = np.ma.masked_array(a, np.arange(a.size).reshape(a.shape) == row_of(a))
     found = [
         Mutant("empty", a[:0]),
         Mutant("one row less", a[:-1]),
@@ -137,7 +146,10 @@ def _shapes(a: np.ndarray) -> list[Mutant]:
         Mutant("one row", a[:1], (np.repeat(a[:1], len(a), 0),)),
         Mutant("leading axis", a[None]),
         Mutant("ragged", [a.tolist()[0], [a.tolist()[1]], *a.tolist()[2:]]),
-        Mutant("masked", np.ma.masked_array(a, np.arange(a.size).reshape(a.shape) == row_of(a))),
+        Mutant("masked", masked),
+        Mutant("list of masked rows", list(masked)),
+        Mutant("lists with a mask", _with_mask(a.tolist(), row_of(a))),
+        Mutant("list of rows, no mask", [np.ma.masked_array(row) for row in a], (a,)),
         Mutant("all masked", np.ma.masked_array(a, np.ones(a.shape, bool))),
         Mutant("complex", a + 0.5j),
         Mutant("dates", np.zeros(a.shape, "M8[D]")),
@@ -191,6 +203,7 @@ def of_number(argument: Argument, value: float) -> list[Mutant]:
         "matrix": np.full((2, 2), value),
         "empty": np.zeros(0),
         "masked": np.ma.masked,
+        "masked array": np.ma.masked_array(value, True),
         "date": np.datetime64("2020-01-01"),
         "10^400": 10**400,
     }

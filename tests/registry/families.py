@@ -315,6 +315,27 @@ def calls() -> list[Call]:
     for name, family in {"Normal": NORMAL, "Categorical": CATEGORICAL, **_MORE}.items():
         covers = "distributions.monte_carlo distributions.MonteCarlo"
         found.append(family.call(covers, _drawn(family), name, slow=True))
+    draws = distributions.Samples(
+        _DRAWS.astype(float), None, np.arange(len(_DRAWS), dtype=np.int32)
+    )
+    with_draws = {
+        "draws": draws,
+        "monte carlo": distributions.MonteCarlo(_whole(NORMAL), draws),
+    }
+    for name, batch in with_draws.items():
+        found.append(
+            call(
+                "estimators.skce distributions.MonteCarlo",
+                lambda predictions, targets: estimators.skce(
+                    kernels.TensorProduct(kernels.Exponential(), kernels.SquaredExponential()),
+                    predictions,
+                    targets,
+                ),
+                name,
+                predictions=predictions(batch),
+                targets=dataclasses.replace(NORMAL.targets),
+            )
+        )
     for name, family in {"Normal": NORMAL, "Categorical": CATEGORICAL}.items():
         found.append(
             call(

@@ -75,6 +75,41 @@ def _of_confidences() -> list[Call]:
     return found
 
 
+def _of_params() -> list[Call]:
+    """Params of estimation functions, which someone may have made or changed."""
+    points, label = np.array([0.2, 0.6, 0.7], np.float32), np.array([0, 1, 1], np.int32)
+    zeros = np.zeros((4, 1), np.float32)
+    bins = risk.BinResiduals(zeros + 0.1, np.array([2, 0, 3, 1], np.int32), np.int32(4))
+    ones, one = np.ones(3, np.float32), np.float32(1)
+    ridge = risk.KernelRidgeParams(
+        kernels.Exponential(0.5),
+        points,
+        ones,
+        np.eye(3, dtype=np.float32),
+        ones[:, None],
+        one,
+        one,
+        3,
+    )
+    functions = (
+        (risk.Binning(4), bins),
+        (risk.DebiasedBinning(4), risk.DebiasedBinResiduals(bins, 0.1 + zeros[:, 0])),
+        (risk.KernelDensity(), risk.KernelDensities(points[:, None], label, one)),
+        (risk.Temperature(), risk.TemperatureParams(one, 1)),
+        (risk.KernelRidge(), ridge),
+    )
+    return [
+        call(
+            f"risk.{type(params).__name__}",
+            lambda params, p, function=function: function.diagonal(params, p),
+            "params",
+            params=a.record(params),
+            p=a.unit(points, without=a.ALONE),
+        )
+        for function, params in functions
+    ]
+
+
 def _of_features() -> list[Call]:
     def local(
         make: Any, confidences: Any, correct: Any, features: Any, new: Any, **options: Any
@@ -396,5 +431,12 @@ def _grids() -> list[Call]:
 
 def calls() -> list[Call]:
     """Calls of what is learned from data."""
-    found = [*_of_confidences(), *_of_features(), *_temperature(), *_functions(), *_risks()]
+    found = [
+        *_of_confidences(),
+        *_of_params(),
+        *_of_features(),
+        *_temperature(),
+        *_functions(),
+        *_risks(),
+    ]
     return [*found, *_cross_validation(), *_grids()]

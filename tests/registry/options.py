@@ -8,13 +8,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from calibjax import distances, distributions, estimators, kernels
+from calibjax import _checks, distances, distributions, estimators, kernels, streaming
+from calibjax.distributions import constraints
 from tests.registry.arguments import Argument
-from tests.registry.wrong_values import Mutant, Unregistered, Unrelated, objects
+from tests.registry.wrong_values import Mutant, Unregistered, Unrelated, objects, with_number
 
 
 def of_integer(argument: Argument, value: int) -> list[Mutant]:
     wrong = {**objects(), "True": True, "np.True_": np.True_, "nan": np.nan, "inf": np.inf}
+    wrong |= {"masked": np.ma.masked_array(value, True)}
     wrong |= {"half": value + 0.5, "-1": -1, "0": 0, "complex": 1j, "two": np.array([value, value])}
     if argument.value is None or "None" in argument.without:
         wrong.pop("None")
@@ -38,6 +40,7 @@ def of_integer(argument: Argument, value: int) -> list[Mutant]:
 def of_truth(argument: Argument, value: bool) -> list[Mutant]:
     wrong = {**objects(), "no": "no", "False as string": "False", "2": 2, "nan": np.nan}
     wrong |= {"two": np.array([value, value]), "-1": -1}
+    wrong |= {"masked": np.ma.masked_array(value, True)}
     same = {"numpy": np.bool_(value), "array": np.array(value), "integer": int(value)}
     same |= {"jax": jnp.asarray(value)}
     return [
@@ -61,6 +64,7 @@ def of_key(argument: Argument, value: Any) -> list[Mutant]:
     wrong |= {"int key": np.zeros(2, np.int64), "nan": np.nan, "True": True, "one": np.uint32(3)}
     wrong |= {"list": [0, 0], "empty": np.zeros(0, np.uint32)}
     old = jax.random.key_data(value)
+    wrong |= {"masked": np.ma.masked_array(old, [False, True])}
     same = {"old style": old, "numpy": np.asarray(old), "array of one": value[None]}
     return [
         *(Mutant(k, v) for k, v in wrong.items()),
@@ -200,11 +204,54 @@ def of_predictions(argument: Argument, value: Any) -> list[Mutant]:
         "binning": estimators.UniformBins(3),
         "pair": (value, value),
     }
+    draws = getattr(value, "draws", value)
+    if getattr(draws, "index", None) is not None:
+        index = np.asarray(draws.index)
+        others = {
+            "concatenated": np.tile(index[: len(index) // 2], 2),
+            "zero indices": 0 * index,
+            "fractions as indices": index + 0.5,
+            "too few indices": index[:-1],
+        }
+        for name, other in others.items():
+            changed = dataclasses.replace(draws, index=other)
+            is_draws = draws is value
+            wrong[name] = changed if is_draws else dataclasses.replace(value, draws=changed)
     return [Mutant(k, v) for k, v in {**objects(), **wrong}.items() if k not in argument.without]
+
+
+def _of_constrained(record: Any) -> dict[str, Any]:
+    """Params with wrong numbers, shapes and kinds in place of each of their arrays."""
+    wrong = {}
+    for key, constraint in _checks.constraints_of(record).items():
+        array = np.asarray(getattr(record, key))
+        numbers = {"-7": -7} if constraint.words != constraints.real.words else {}
+        if array.dtype.kind == "f":
+            numbers |= {"nan": np.nan, "inf": np.inf}
+        changed = {name: with_number(array, number) for name, number in numbers.items()}
+        changed |= {"one more axis": array[None], "words": np.full(array.shape, "a")}
+        changed |= {"string": "no", "None": None, "masked": np.ma.masked_array(array, True)}
+        if array.ndim:
+            changed |= {"empty": array[:0], "no axes": array.flat[0]}
+        for name, value in changed.items():
+            wrong[f"{key}: {name}"] = dataclasses.replace(record, **{key: value})
+    return wrong
+
+
+def _of_state(state: streaming.State) -> dict[str, Any]:
+    """States with a negative count."""
+    return {
+        f"{key}: negative": dataclasses.replace(state, counts=state.counts | {key: -1 - count})
+        for key, count in state.counts.items()
+    }
 
 
 def of_record(argument: Argument, value: Any) -> list[Mutant]:
     """In place of something that a function of the package returned, params or results."""
     wrong = {"number": 1.0, "array": np.ones(3), "pair": (1.0, 2.0), "other": kernels.White()}
     wrong |= {"its class": type(value)}
+    if isinstance(value, streaming.State):
+        wrong |= _of_state(value)
+    elif dataclasses.is_dataclass(value):
+        wrong |= _of_constrained(value)
     return [Mutant(k, v) for k, v in {**objects(), **wrong}.items() if k not in argument.without]

@@ -96,6 +96,14 @@ def calls() -> list[Call]:
             compiled=False,
             reason="its shapes are those of all states",
         ),
+        call(
+            "streaming.State",
+            streaming.CalibrationBins(_BINNING).result,
+            "state of bins",
+            state=a.record(streaming.CalibrationBins(_BINNING).init()),
+            compiled=False,
+            reason="its shapes are those of all states",
+        ),
     ]
     options = {
         "binning": a.binning(_BINNING),

@@ -51,6 +51,11 @@ def _with_row(array: np.ndarray, row: Any) -> np.ndarray:
     return changed
 
 
+def subnormal(dtype: Any) -> float:
+    """Half of the smallest normal number, which processors take for zero."""
+    return float(np.finfo(dtype).tiny) / 2
+
+
 _NOT_FINITE = {"nan": np.nan, "inf": np.inf, "-inf": -np.inf}
 
 
@@ -60,6 +65,8 @@ def wrong_values(argument: Argument, valid: Any) -> list[WrongValues]:
     if kind in NUMBERS:
         outside = {"proportion": (0, 1, -0.5, 1.5), "number": (), "scale": (0, -1)}
         numbers = {str(v): v for v in outside.get(kind, (0.5, 0, -1))}
+        if kind in ("proportion", "scale"):
+            numbers["subnormal"] = subnormal(jnp.result_type(type(valid)))
         return [
             WrongValues(k, type(valid)(v), False) for k, v in {**_NOT_FINITE, **numbers}.items()
         ]
@@ -78,6 +85,8 @@ def wrong_values(argument: Argument, valid: Any) -> list[WrongValues]:
         "unit": {"-0.1": -0.1, "1.1": 1.1, "55": 55},
         "truths": {"0.5": 0.5, "2": 2, "-1": -1},
     }.get(kind, {})
+    if kind == "positive" and "0" not in argument.without:
+        outside = {**outside, "subnormal": subnormal(a.dtype)}
     found = [WrongValues(k, with_number(a, v), True) for k, v in {**_NOT_FINITE, **outside}.items()]
     found.append(WrongValues("all nan", np.full_like(a, np.nan), False))
     if kind == "positive":

@@ -56,6 +56,7 @@ def from_sklearn(model: Any, X: Any) -> PyTree:
         raise TypeError(
             f"model: expected a fitted model of scikit-learn, got {_checks.described(model)}"
         )
+    _checks.refuse_masked("X", X)
     if hasattr(model, "predict_proba"):
         return _of_classes(model, X)
     found = getattr(model, "best_estimator_", model)  # a search hands no options on

@@ -156,10 +156,11 @@ def centered_without_offset(
     s, t = (jnp.square(x.scale * rate) for x in (p, q))
     a, b = (-jnp.expm1(-0.5 * sum_over_components(jnp.log1p, x)) for x in (s, t))
     u, v = s / (1 + s), t / (1 + t)
+    largest = jnp.finfo(rate.dtype).max / 8  # differences of infinities would be NaN
 
     def exponential(shrunk: Callable[..., jax.Array], x: Any, y: Any, *rest: Any) -> jax.Array:
         def term(x: jax.Array, y: jax.Array, *rest: jax.Array) -> jax.Array:
-            return shrunk(jnp.square((x - y) * rate), *rest)
+            return shrunk(jnp.minimum(jnp.square((x - y) * rate), largest), *rest)
 
         return jnp.exp(-0.5 * sum_over_components(term, x, y, *rest))
 

@@ -62,10 +62,13 @@ def _sum_over(function: Callable[..., jax.Array], draws: tuple) -> jax.Array:
 
 
 def _expectation(function: Callable[[Any], jax.Array], p: Samples) -> jax.Array:
-    """Expectation of function(z), a scalar, over the draws z of p."""
+    """Expectation of function(z), a scalar, over the draws z of p; NaN if one is missing."""
     if p.weights is None:
-        return _sum_over(function, (p.values,)) / jnp.shape(p.values)[0]
-    return _sum_over(lambda z, w: w * function(z), (p.values, p.probs))
+        mean = _sum_over(function, (p.values,)) / jnp.shape(p.values)[0]
+    else:
+        mean = _sum_over(lambda z, w: w * function(z), (p.values, p.probs))
+    # Integers are not NaN, but may stand for it.
+    return jnp.where(jnp.any(_checks.is_missing(p.values)), jnp.nan, mean)
 
 
 def _single(kernel: Kernel, p: Samples, z: ArrayLike) -> jax.Array:
