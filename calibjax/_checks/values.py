@@ -31,7 +31,8 @@ _SIMPLEX_TOLERANCE = {4: 3e-4, 8: 1e-6}  # by item size: rows written with 7 dig
 def real(name: str, value: Any) -> Any:
     """Returns a real number as it is, everything else as an array of real numbers."""
     if type(value) in (int, float):
-        return of_float64(name, value)
+        value = of_float64(name, value)
+        return value if abs(value) < 2**31 else float(value)  # beyond, JAX takes no integers
     if isinstance(value, str | bool | list | tuple | dict) or value is None:
         raise TypeError(f"{name}: expected a number, got {described(value)}")
     if isinstance(value, complex) or jnp.issubdtype(_dtype(value), jnp.complexfloating):
@@ -40,7 +41,9 @@ def real(name: str, value: Any) -> Any:
     an_array(name, converted, "a number")
     if converted.dtype == jnp.bool_:
         raise TypeError(f"{name}: expected a number, got {converted.dtype}")
-    return value if _dtype(value) in (np.float32, np.float64, converted.dtype) else converted
+    is_masked = isinstance(value, np.ma.MaskedArray)  # nowhere, but JAX takes none
+    is_kept = _dtype(value) in (np.float32, np.float64, converted.dtype) and not is_masked
+    return value if is_kept else converted
 
 
 def _dtype(value: object) -> Any:

@@ -65,9 +65,10 @@ def checked_locations(
 ) -> tuple[tuple[Any, Any], tuple[Any, Any]]:
     """Checks kernel, data and test locations; returns samples and locations as JAX arrays."""
     kernel, samples = checked_samples(kernel, predictions, targets)
-    locations = _checks.predictions_and_targets(test_predictions, test_targets, prefix=prefix)
+    names = f"{prefix}predictions", f"{prefix}targets"
+    locations = _checks.predictions_and_targets(test_predictions, test_targets, names=names)
     for i, name in enumerate(("predictions", "targets")):
-        _checks.same_kind(f"{prefix}{name}", locations[i], name, samples[i])
+        _checks.same_kind(names[i], locations[i], name, samples[i])
     return samples, locations
 
 
