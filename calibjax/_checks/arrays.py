@@ -211,6 +211,8 @@ def _kind(value: Any, array: Any, is_category: bool) -> str:
         return f"{described(value)} with entries of type {described(_first_odd(array))}"
     if isinstance(value, list | tuple):
         return f"{described(value)} of {array.dtype}"
+    if jnp.issubdtype(array.dtype, jax.dtypes.prng_key):
+        return described(value)
     is_array = hasattr(value, "shape") and not isinstance(value, np.generic)
     return f"an array of {array.dtype}" if is_array else described(value)
 
@@ -228,6 +230,8 @@ def _advice(value: object, array: Any = None) -> str:
         return "; divide by a unit, such as numpy.timedelta64(1, 'h')"
     if code == "M" or isinstance(sample, datetime.date):
         return "; subtract a date and divide by a unit, such as numpy.timedelta64(1, 'D')"
+    if sample is None and code == "O" and array.ndim:
+        return "; leave out what is missing"
     if isinstance(sample, str) or (code and code in "UST" and array.ndim):
         return (
             "; convert numbers with numpy.asarray(values, dtype=float), and names of classes or "

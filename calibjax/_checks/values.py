@@ -66,6 +66,8 @@ def satisfying(
         condition: values → truth values; false for NaN, and written for NumPy and JAX.
         expected: the condition in words.
     """
+    if not _is_number(values):
+        an_array(name, values, "an array of numbers")
     if is_concrete(values):
         array = readable(values)
         refuse_where(~condition(array), name, expected, array)
@@ -123,7 +125,8 @@ def unit_interval(name: str, values: ArrayLike) -> Any:
 
 def simplex(name: str, values: Any) -> jax.Array:
     """Refuses rows that are not probability vectors."""
-    values = unit_interval(name, values)
+    expected = "probabilities in [0, 1] (not logits, which CategoricalLogits takes, or percentages)"
+    values = satisfying(name, values, lambda x: (x >= 0) & (x <= 1), expected)
     tolerance = _SIMPLEX_TOLERANCE[values.dtype.itemsize]
     if is_concrete(values):
         sums = readable(values).sum(-1, dtype=None if is_spread(values) else np.float64)
@@ -182,6 +185,9 @@ def _is_positive_definite(matrices: jax.Array, tolerance: float) -> jax.Array:
 def labels(name: str, values: ArrayLike, num_classes: int) -> jax.Array:
     """Refuses labels outside 0, ..., num_classes - 1."""
     expected = f"labels in 0, ..., {num_classes - 1}"
+    is_here = is_concrete(values) and not is_spread(values) and np.size(values)
+    if is_here and (np.min(values), np.max(values)) == (1, num_classes):
+        expected += f" (subtract 1 from labels 1, ..., {num_classes})"
     return satisfying_integers(name, values, lambda x: (x >= 0) & (x < num_classes), expected)
 
 
@@ -253,7 +259,9 @@ def _is_number(value: object) -> bool:
     return isinstance(value, numbers.Number)
 
 
-def shape(name: str, values: Any, expected: tuple[Any, ...], described: str) -> None:
+def shape(
+    name: str, values: Any, expected: tuple[Any, ...], described: str, *, hint: str = ""
+) -> None:
     """Refuses arrays of another shape; None in `expected` matches every length."""
     if not _is_number(values):
         an_array(name, values, f"an array of shape {described}")
@@ -264,7 +272,6 @@ def shape(name: str, values: Any, expected: tuple[Any, ...], described: str) -> 
         return len(actual) == len(expected) and all(e is None or e == a for e, a in pairs)
 
     if not matches(actual):
-        hint = ""
         if actual[-1:] == (1,) and matches(actual[:-1]):
             hint = f"; take {name}[..., 0]"
         raise ValueError(f"{name}: expected shape {described}, got {actual}{hint}")
