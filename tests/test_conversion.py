@@ -102,7 +102,7 @@ UNCLEAR = {
     "dates": (np.array(["2020-01-01"] * 4, "M8[D]"), TypeError, "an array of datetime64[D]"),
     "records": (np.zeros(4, [("a", int)]), TypeError, "targets: expected numbers, got an array"),
     "complex": (np.array(LABELS) * 1j, TypeError, "targets: expected real numbers, got complex"),
-    "keys": (jax.random.split(jax.random.key(0), 4), TypeError, "got an array of key<fry>"),
+    "keys": (jax.random.split(jax.random.key(0), 4), TypeError, "got [4] random keys"),
     "function": (lambda: 0, TypeError, "targets: expected numbers, got function"),
     "set": ({0, 1}, TypeError, "targets: expected numbers, got set"),
     "sparse": (scipy.sparse.csr_array(np.eye(4)), TypeError, "convert it with .toarray()"),
