@@ -111,7 +111,11 @@ UNCLEAR = {
         ValueError,
         "integer class labels, got targets[2] = nan",
     ),
-    "words": (pd.Series(list("abcd")), TypeError, "convert it with .to_numpy(dtype=float)"),
+    "words": (
+        pd.Series(list("abcd")),
+        TypeError,
+        "got Series with entries of type str; convert numbers with",
+    ),
     "category": (pd.Series(LABELS, dtype="category"), TypeError, "got a categorical Series"),
     "column": (pd.DataFrame({"a": LABELS}), ValueError, "got (4, 1); take targets[..., 0]"),
     "columns": (pd.DataFrame({"a": LABELS, "b": list("abcd")}), TypeError, "got DataFrame with"),
