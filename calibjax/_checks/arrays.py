@@ -5,6 +5,7 @@ a word. Everything that NumPy reads as real numbers without loss is taken; the r
 """
 
 import dataclasses
+import datetime
 import numbers
 from typing import Any
 
@@ -58,7 +59,11 @@ def refuse_where(bad: ArrayLike, name: str, expected: str, values: ArrayLike) ->
 
 
 def described(value: object) -> str:
-    """What a value is, in an error message."""
+    """What a value is, in an error message; an array is one, traced or not."""
+    if isinstance(value, jax.Array):
+        is_key = jnp.issubdtype(value.dtype, jax.dtypes.prng_key)
+        kind = f"{list(value.shape)} random keys" if value.shape else "a random key"
+        return kind if is_key else f"an array of shape {value.shape}"
     return f"the class {value.__name__}" if isinstance(value, type) else type(value).__name__
 
 
@@ -87,7 +92,7 @@ def originals(name: str, tree: PyTree) -> PyTree:
     """As `as_arrays`, but arrays of NumPy in the precision in which they came."""
     if dataclasses.is_dataclass(tree) and not isinstance(tree, type):
         probs = vars(tree).get("probs")
-        if is_distribution(probs):
+        if is_distribution(probs) and hasattr(probs, "__jax_array__"):
             tree = dataclasses.replace(tree, probs=jnp.asarray(probs))
     return jax.tree_util.tree_map_with_path(
         lambda path, leaf: _original(name + jax.tree_util.keystr(path), leaf), tree, is_leaf=_is_one
@@ -149,10 +154,13 @@ def refuse_masked(name: str, value: object) -> None:
                 refuse_masked(f"{name}[{i}]", entry)
     if isinstance(value, np.ma.MaskedArray) and np.ma.getmaskarray(value).any():
         index = ", ".join(map(str, first_where(np.ma.getmaskarray(value))))
-        raise ValueError(
-            f"{name}: expected values without a mask, got a masked {name}[{index}]; "
-            "leave those samples out, or fill them in with .filled(value)"
-        )
+        got, advice = f"a masked {name}", ""
+        if value.ndim:
+            got, advice = (
+                f"{got}[{index}]",
+                "; leave those samples out, or fill them in with .filled(value)",
+            )
+        raise ValueError(f"{name}: expected values without a mask, got {got}{advice}")
 
 
 def of_float64(place: str, value: int | float) -> int | float:
@@ -173,6 +181,11 @@ def _read(place: str, value: object, read: Any) -> PyTree:
                 return jnp.array(jnp.from_dlpack(value), copy=True)
             except Exception:  # of the two messages NumPy's is the clear one
                 pass
+        if "inhomogeneous" in str(error):
+            raise TypeError(
+                f"{place}: expected an array of numbers, got {described(value)} with entries of "
+                "different lengths; all of them need the same"
+            ) from None
         raise TypeError(
             f"{place}: expected an array of numbers, got {described(value)}: "
             f"{str(error).rstrip('.')}{_advice(value)}"
@@ -182,28 +195,52 @@ def _read(place: str, value: object, read: Any) -> PyTree:
 def _refuse_kind(place: str, value: Any, array: Any) -> None:
     """Refuses arrays that hold no real numbers."""
     dtype = array.dtype
-    is_array = hasattr(value, "shape")
     if jnp.issubdtype(dtype, jnp.complexfloating):
         raise TypeError(f"{place}: expected real numbers, got {dtype}")
     is_category = str(getattr(value, "dtype", "")) == "category"
-    is_number = jnp.issubdtype(dtype, np.number) or dtype == np.bool_
-    if is_number and not is_category:
+    # NumPy counts durations among the integers.
+    is_number = jnp.issubdtype(dtype, np.number) and getattr(dtype, "kind", "") != "m"
+    if (is_number or dtype == np.bool_) and not is_category:
         return
-    if getattr(dtype, "kind", "") == "O" and array.ndim:
-        odd = [x for x in array.ravel() if not isinstance(x, int | float)]
+    got = _kind(value, array, is_category)
+    raise TypeError(f"{place}: expected numbers, got {got}{_advice(value, array)}")
+
+
+def _kind(value: Any, array: Any, is_category: bool) -> str:
+    """What an array that holds no numbers came from, in an error message."""
+    if is_category:
+        return f"a categorical {described(value)}"
+    if array.dtype == object and array.ndim:
         # Records and the like within a list are named, and so is what a column of objects holds.
-        kind = f"{described(value)} with entries of type {described(odd[0] if odd else array[0])}"
-    elif is_category:
-        kind = f"a categorical {described(value)}"
-    elif is_array and array.ndim:
-        kind = f"an array of {dtype}"
-    else:
-        kind = described(value)
-    raise TypeError(f"{place}: expected numbers, got {kind}{_advice(value)}")
+        return f"{described(value)} with entries of type {described(_first_odd(array))}"
+    if isinstance(value, list | tuple):
+        return f"{described(value)} of {array.dtype}"
+    if jnp.issubdtype(array.dtype, jax.dtypes.prng_key):
+        return described(value)
+    is_array = hasattr(value, "shape") and not isinstance(value, np.generic)
+    return f"an array of {array.dtype}" if is_array else described(value)
 
 
-def _advice(value: object) -> str:
-    """What to do with a value that is not an array of numbers."""
+def _first_odd(array: Any) -> Any:
+    """The first entry of an array of objects that is not a number."""
+    return next((x for x in array.ravel() if not isinstance(x, int | float)), array.ravel()[0])
+
+
+def _advice(value: object, array: Any = None) -> str:
+    """What to do with a value that is not an array of numbers, or that became such an array."""
+    code = getattr(getattr(array, "dtype", None), "kind", "")
+    sample = _first_odd(array) if code == "O" and array.ndim else None
+    if code == "m" or isinstance(sample, datetime.timedelta):
+        return "; divide by a unit, such as numpy.timedelta64(1, 'h')"
+    if code == "M" or isinstance(sample, datetime.date):
+        return "; subtract a date and divide by a unit, such as numpy.timedelta64(1, 'D')"
+    if sample is None and code == "O" and array.ndim:
+        return "; leave out what is missing"
+    if isinstance(sample, str) or (code and code in "UST" and array.ndim):
+        return (
+            "; convert numbers with numpy.asarray(values, dtype=float), and names of classes or "
+            "groups to 0, 1, ... with numpy.unique(values, return_inverse=True)[1]"
+        )
     if dataclasses.is_dataclass(value) or is_distribution(value):
         return "; a class of your own becomes a record of arrays with calibjax.record"
     methods = {
@@ -215,9 +252,9 @@ def _advice(value: object) -> str:
     for method, call in methods.items():
         if hasattr(value, method):
             return f"; convert it with {call}"
-    if hasattr(value, "dtype") or isinstance(value, list | tuple):
+    if code and (hasattr(value, "dtype") or isinstance(value, list | tuple)):
         return "; convert it with numpy.asarray(values, dtype=float)"
-    return "; hand over an array"
+    return "; hand over an array of numbers"
 
 
 def _narrowed(place: str, array: Any) -> jax.Array:

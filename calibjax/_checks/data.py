@@ -196,25 +196,23 @@ def predictions_and_targets(
     targets: ArrayLike,
     *,
     minimum: int = 1,
-    prefix: str = "",
+    names: tuple[str, str] = ("predictions", "targets"),
     keep_logs: bool = False,
 ) -> PyTree:
     """Checks a data set and returns it as the pair (predictions, targets) of JAX arrays.
 
-    The arguments are called `prefix` + "predictions" and `prefix` + "targets"; `keep_logs` is that
-    of `batch`.
+    `keep_logs` is that of `batch`.
 
     Raises:
         TypeError: as `batch`, and if the targets have the wrong dtype.
         ValueError: as `batch`, and if the targets have wrong shapes or values.
     """
-    name = f"{prefix}targets"
+    place, name = names
     if is_distribution(targets):
         raise TypeError(f"{name}: expected an array of observed targets, got {described(targets)}")
-    names = f"{prefix}predictions"
-    same_rows(**{names: predictions, name: targets})
-    predictions = batch(predictions, minimum=minimum, name=names, keep_logs=keep_logs)
-    num_samples = leading_size(names, predictions)
+    same_rows(**{place: predictions, name: targets})
+    predictions = batch(predictions, minimum=minimum, name=place, keep_logs=keep_logs)
+    num_samples = leading_size(place, predictions)
     given = originals(name, targets)
     targets = narrowed(name, given)
     if leading_size(name, targets) != num_samples:
@@ -353,7 +351,9 @@ def same_kind(
 
     if kind(tree) != kind(expected):
         one, two = (
-            f"{type(x).__name__} with entries of shapes {kind(x)[1]}" for x in (expected, tree)
+            f"{'arrays' if isinstance(x, jax.Array) else type(x).__name__} with entries of shapes "
+            f"{kind(x)[1]}"
+            for x in (expected, tree)
         )
         raise ValueError(
             f"{name}: expected entries like those of {expected_name}, {one}, got {two}"

@@ -1,5 +1,6 @@
 """Checks of options: numbers, choices, functions, records, random keys."""
 
+import dataclasses
 import inspect
 import numbers
 import operator
@@ -128,11 +129,33 @@ def no_plain_objects(name: str, record: object) -> None:
 
 
 def fitted(name: str, value: object, expected: type, source: str = "fit") -> None:
-    """Refuses params of another method, or what some function did not return."""
+    """Refuses params of another method, or what some function did not return.
+
+    Records hold arrays of numbers, or Python's numbers; the dictionaries of `GroupWise` hold what
+    the recalibrators of users return.
+    """
     if not isinstance(value, expected):
         raise TypeError(
             f"{name}: expected {expected.__name__} as {source} returns it, got {described(value)}"
         )
+    if dataclasses.is_dataclass(value):
+        for path, leaf in jax.tree_util.tree_leaves_with_path(value, is_leaf=_is_no_node):
+            _refuse_no_numbers(name + jax.tree_util.keystr(path), leaf, source)
+
+
+def _is_no_node(value: object) -> bool:
+    """Whether a part of a record that a function returned is one thing, right or wrong."""
+    return value is None or isinstance(value, list | tuple)
+
+
+def _refuse_no_numbers(name: str, value: Any, source: str) -> None:
+    """Refuses everything but arrays of numbers, random keys and Python's numbers."""
+    if isinstance(value, jax.Array) and jnp.issubdtype(value.dtype, jax.dtypes.prng_key):
+        return
+    if not hasattr(value, "dtype") and type(value) not in (bool, int, float):
+        got = described(value)
+        raise TypeError(f"{name}: expected an array of numbers, as {source} returns it, got {got}")
+    as_arrays(name, value)
 
 
 def learned(name: str, value: Any, expected: type, *, leading: tuple[str, ...] = ()) -> Any:

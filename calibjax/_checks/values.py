@@ -31,7 +31,8 @@ _SIMPLEX_TOLERANCE = {4: 3e-4, 8: 1e-6}  # by item size: rows written with 7 dig
 def real(name: str, value: Any) -> Any:
     """Returns a real number as it is, everything else as an array of real numbers."""
     if type(value) in (int, float):
-        return of_float64(name, value)
+        value = of_float64(name, value)
+        return value if abs(value) < 2**31 else float(value)  # beyond, JAX takes no integers
     if isinstance(value, str | bool | list | tuple | dict) or value is None:
         raise TypeError(f"{name}: expected a number, got {described(value)}")
     if isinstance(value, complex) or jnp.issubdtype(_dtype(value), jnp.complexfloating):
@@ -40,7 +41,9 @@ def real(name: str, value: Any) -> Any:
     an_array(name, converted, "a number")
     if converted.dtype == jnp.bool_:
         raise TypeError(f"{name}: expected a number, got {converted.dtype}")
-    return value if _dtype(value) in (np.float32, np.float64, converted.dtype) else converted
+    is_masked = isinstance(value, np.ma.MaskedArray)  # nowhere, but JAX takes none
+    is_kept = _dtype(value) in (np.float32, np.float64, converted.dtype) and not is_masked
+    return value if is_kept else converted
 
 
 def _dtype(value: object) -> Any:
@@ -63,6 +66,8 @@ def satisfying(
         condition: values → truth values; false for NaN, and written for NumPy and JAX.
         expected: the condition in words.
     """
+    if not _is_number(values):
+        an_array(name, values, "an array of numbers")
     if is_concrete(values):
         array = readable(values)
         refuse_where(~condition(array), name, expected, array)
@@ -136,7 +141,8 @@ def unit_interval(name: str, values: ArrayLike) -> Any:
 
 def simplex(name: str, values: Any) -> jax.Array:
     """Refuses rows that are not probability vectors."""
-    values = unit_interval(name, values)
+    expected = "probabilities in [0, 1] (not logits, which CategoricalLogits takes, or percentages)"
+    values = satisfying(name, values, lambda x: (x >= 0) & (x <= 1), expected)
     tolerance = _SIMPLEX_TOLERANCE[values.dtype.itemsize]
     if is_concrete(values):
         sums = _row_sums(values)
@@ -208,6 +214,9 @@ def _is_positive_definite(matrices: jax.Array, tolerance: float) -> jax.Array:
 def labels(name: str, values: ArrayLike, num_classes: int) -> jax.Array:
     """Refuses labels outside 0, ..., num_classes - 1."""
     expected = f"labels in 0, ..., {num_classes - 1}"
+    is_here = is_concrete(values) and not is_spread(values) and np.size(values)
+    if is_here and (np.min(values), np.max(values)) == (1, num_classes):
+        expected += f" (subtract 1 from labels 1, ..., {num_classes})"
     return satisfying_integers(name, values, lambda x: (x >= 0) & (x < num_classes), expected)
 
 
@@ -290,7 +299,9 @@ def _is_number(value: object) -> bool:
     return isinstance(value, numbers.Number)
 
 
-def shape(name: str, values: Any, expected: tuple[Any, ...], described: str) -> None:
+def shape(
+    name: str, values: Any, expected: tuple[Any, ...], described: str, *, hint: str = ""
+) -> None:
     """Refuses arrays of another shape; None in `expected` matches every length."""
     if not _is_number(values):
         an_array(name, values, f"an array of shape {described}")
@@ -301,7 +312,6 @@ def shape(name: str, values: Any, expected: tuple[Any, ...], described: str) -> 
         return len(actual) == len(expected) and all(e is None or e == a for e, a in pairs)
 
     if not matches(actual):
-        hint = ""
         if actual[-1:] == (1,) and matches(actual[:-1]):
             hint = f"; take {name}[..., 0]"
         raise ValueError(f"{name}: expected shape {described}, got {actual}{hint}")

@@ -6,6 +6,7 @@ from collections.abc import Callable
 import jax
 import jax.numpy as jnp
 
+from calibjax import _checks
 from calibjax._arithmetic import (
     absolute,
     difference,
@@ -32,8 +33,13 @@ def sum_over_coordinates(
     function: Callable[[jax.Array, jax.Array], jax.Array], p: PyTree, q: PyTree
 ) -> jax.Array:
     """Sum of a function of two coordinates."""
-    pairs = zip(_coordinates(p), _coordinates(q), strict=True)
-    return total([sum_over_components(function, a, b) for a, b in pairs])
+    one, two = _coordinates(p), _coordinates(q)
+    if len(one) != len(two):
+        raise TypeError(
+            f"distance: expected two points of one kind, got {_checks.described(p)} and "
+            f"{_checks.described(q)}"
+        )
+    return total([sum_over_components(function, a, b) for a, b in zip(one, two, strict=True)])
 
 
 @record

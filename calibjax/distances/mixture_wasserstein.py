@@ -7,7 +7,9 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
+from calibjax import _checks
 from calibjax._arithmetic import floating_dtype, safe_sqrt, unit_and_rate
 from calibjax._pytree import PyTree, record
 from calibjax.distances.base import Distance
@@ -101,14 +103,17 @@ class MixtureWasserstein(Distance):
         self.check_values("MixtureWasserstein()")
         if not (isinstance(p, Mixture) and isinstance(q, Mixture)):
             raise NotImplementedError(
-                "MixtureWasserstein is defined for two distributions.Mixture, got "
-                f"{type(p).__name__} and {type(q).__name__}; a single distribution is a mixture "
-                "of one component"
+                "distance MixtureWasserstein is defined for two distributions.Mixture, got "
+                f"{_checks.described(p)} and {_checks.described(q)}; a single distribution is a "
+                "mixture of one component"
             )
 
     def check_values(self, name: str) -> None:
         """Refuses orders that are not finite numbers ≥ 1."""
-        if isinstance(self.order, bool) or not isinstance(self.order, numbers.Real):
+        is_number = (
+            isinstance(self.order, numbers.Real) and np.dtype(type(self.order)).kind in "iuf"
+        )
+        if not is_number:
             got = type(self.order).__name__
             raise TypeError(f"{name}.order: expected a number (it is static), got {got}")
         if not 1 <= self.order < float("inf"):

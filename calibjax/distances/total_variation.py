@@ -2,6 +2,7 @@
 
 import jax
 
+from calibjax import _checks
 from calibjax._arithmetic import absolute, sum_over_components
 from calibjax._pytree import PyTree, record
 from calibjax.distances.base import Distance
@@ -26,7 +27,7 @@ class TotalVariation(Distance):
         p, q = (getattr(x, "class_probs", x) for x in (p, q))
         if not (hasattr(p, "ndim") and hasattr(q, "ndim")):
             raise NotImplementedError(
-                "TotalVariation is defined for class predictions, got "
-                f"{type(p).__name__} and {type(q).__name__}"
+                "distance TotalVariation is defined for class predictions, got "
+                f"{_checks.described(p)} and {_checks.described(q)}"
             )
         return 0.5 * sum_over_components(lambda x, y: absolute(x - y), p, q)

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
+from calibjax import _checks
 from calibjax._arithmetic import safe_sqrt
 from calibjax._pytree import PyTree, record
 from calibjax.distances.base import Distance
@@ -18,9 +19,14 @@ from calibjax.distributions import DiagNormal, Laplace, MvNormal, Normal, Sample
 
 @functools.singledispatch
 def _squared(p: PyTree, q: PyTree) -> jax.Array:
+    if not _checks.is_distribution(p):
+        raise TypeError(
+            f"distance Wasserstein: expected two distributions, got {_checks.described(p)} and "
+            f"{_checks.described(q)}; distances.Euclidean is one of targets"
+        )
     raise NotImplementedError(
-        f"Wasserstein is not defined for {type(p).__name__} and {type(q).__name__}; add it with "
-        f"Wasserstein.register({type(p).__name__}, squared)"
+        f"distance Wasserstein is not defined for {type(p).__name__} and {type(q).__name__}; add "
+        f"it with Wasserstein.register({type(p).__name__}, squared)"
     )
 
 
@@ -28,7 +34,8 @@ def _rule(p: PyTree, q: PyTree) -> Callable[[Any, Any], jax.Array]:
     """The squared distance of two members of the family of p and q."""
     if type(p) is not type(q):
         raise NotImplementedError(
-            f"Wasserstein is not defined between {type(p).__name__} and {type(q).__name__}"
+            f"distance Wasserstein is not defined between {_checks.described(p)} and "
+            f"{_checks.described(q)}"
         )
     return _squared.dispatch(type(p))
 
@@ -56,8 +63,8 @@ def _order_statistics(p: Samples, q: Samples) -> tuple[Any, Any, float]:
     shapes = [jnp.shape(x.values) for x in (p, q)]
     if shapes[0] != shapes[1] or len(shapes[0]) != 1 or (p.weights, q.weights) != (None, None):
         raise NotImplementedError(
-            "Wasserstein is defined for Samples of equally many, equally likely scalars, got "
-            f"values of shapes {shapes[0]} and {shapes[1]}"
+            "distance Wasserstein is defined for Samples of equally many, equally likely scalars, "
+            f"got values of shapes {shapes[0]} and {shapes[1]}"
             + ("" if p.weights is None and q.weights is None else " with weights")
         )
     return jnp.sort(p.values), jnp.sort(q.values), math.sqrt(shapes[0][0])

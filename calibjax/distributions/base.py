@@ -61,7 +61,9 @@ class Distribution:
             targets = _checks.floating(name, targets, jnp.result_type(getattr(self, key)))
         axes, sizes = ("n", *support.axes), self._sizes("predictions")
         shown = f"[{', '.join(axes)}], as the predictions' {key}"
-        _checks.shape(name, targets, tuple(sizes[axis] for axis in axes), shown)
+        is_one_hot = support.words == "class labels" and jnp.ndim(targets) == 2
+        hint = f"; labels of one-hot rows are numpy.argmax({name}, -1)" if is_one_hot else ""
+        _checks.shape(name, targets, tuple(sizes[axis] for axis in axes), shown, hint=hint)
         return support.check(name, targets)
 
 

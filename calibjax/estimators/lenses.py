@@ -141,7 +141,7 @@ def class_wise(predictions: ClassPredictions, targets: ArrayLike) -> tuple[Berno
     >>> print(jax.vmap(class_ece)(*class_wise(predictions, jnp.array([0, 1]))))
     [0.    0.125 0.125]
     """
-    each, labels = _class_wise(*_checked(predictions, targets))
+    each, labels = each_class(*_checked(predictions, targets))
     if isinstance(predictions, WithFeatures):  # the same for each class
         num_classes = len(labels)
         copies = jax.tree.map(
@@ -152,7 +152,8 @@ def class_wise(predictions: ClassPredictions, targets: ArrayLike) -> tuple[Berno
 
 
 @jax.jit
-def _class_wise(probs: jax.Array, targets: jax.Array) -> tuple[Bernoulli, jax.Array]:
+def each_class(probs: jax.Array, targets: jax.Array) -> tuple[Bernoulli, jax.Array]:
+    """Every class against the rest, from checked probabilities [n, m] and labels [n]."""
     is_class = targets == jnp.arange(probs.shape[1])[:, None]
     return Bernoulli(_nan_where_unknown(probs, targets).T), is_class.astype(int)
 

@@ -62,13 +62,14 @@ def checked_locations(
     test_targets: ArrayLike,
     *,
     prefix: str = "test_",
-) -> tuple[tuple[Any, Any], tuple[Any, Any]]:
-    """Checks kernel, data and test locations; returns samples and locations as JAX arrays."""
+) -> tuple[Kernel, tuple[Any, Any], tuple[Any, Any]]:
+    """Checks kernel, data and test locations, and returns them with JAX arrays."""
     kernel, samples = checked_samples(kernel, predictions, targets)
-    locations = _checks.predictions_and_targets(test_predictions, test_targets, prefix=prefix)
+    names = f"{prefix}predictions", f"{prefix}targets"
+    locations = _checks.predictions_and_targets(test_predictions, test_targets, names=names)
     for i, name in enumerate(("predictions", "targets")):
-        _checks.same_kind(f"{prefix}{name}", locations[i], name, samples[i])
-    return samples, locations
+        _checks.same_kind(names[i], locations[i], name, samples[i])
+    return kernel, samples, locations
 
 
 def mean_difference(kernel: Kernel, locations: PyTree, samples: PyTree) -> jax.Array:
@@ -124,7 +125,7 @@ def ucme(
     >>> print(estimators.ucme(kernel, predictions, jnp.array([1, 1]), *test))  # 0.5²
     0.25
     """
-    samples, locations = checked_locations(
+    kernel, samples, locations = checked_locations(
         kernel, predictions, targets, test_predictions, test_targets
     )
     return jnp.mean(jnp.square(mean_difference(kernel, locations, samples)))
@@ -175,7 +176,7 @@ def witness(
     >>> print(estimators.witness(kernel, predictions, jnp.array([1, 1]), at, jnp.array([0, 1])))
     [-0.5  0.5]
     """
-    samples, locations = checked_locations(
+    kernel, samples, locations = checked_locations(
         kernel, predictions, targets, at_predictions, at_targets, prefix="at_"
     )
     return mean_difference(kernel, locations, samples)

@@ -77,16 +77,17 @@ def checked_neighbourhood(neighbourhood: Any) -> Neighbourhood:
             "neighbourhood: expected an estimators.Neighbourhood(kernel, binning), such as "
             f"Neighbourhood.laplacian(0.2, 15), got {_checks.described(neighbourhood)}"
         )
+    name = "neighbourhood.kernel"
     found, kernel = neighbourhood, neighbourhood.kernel
     if isinstance(found.binning, types.FunctionType | functools.partial):  # which are not pytrees
         found = dataclasses.replace(found, binning=Partial(found.binning))
     scales = getattr(kernel, "length_scale", 0.0)
     if isinstance(scales, list | tuple):
         got = _checks.described(scales)
-        raise TypeError(f"kernel.length_scale: expected a number or an array [G], got {got}")
+        raise TypeError(f"{name}.length_scale: expected a number or an array [G], got {got}")
     if np.ndim(scales) != 1 or isinstance(kernel, type):
-        return _checks.replaced(found, kernel=_checks.kernel_values(kernel))
-    scales = _checks.length_scales("kernel.length_scale", scales)
-    one = _checks.kernel_values(dataclasses.replace(kernel, length_scale=scales[0]))
+        return _checks.replaced(found, kernel=_checks.kernel_values(kernel, name))
+    scales = _checks.length_scales(f"{name}.length_scale", scales)
+    one = _checks.kernel_values(dataclasses.replace(kernel, length_scale=scales[0]), name)
     kernel = dataclasses.replace(one, length_scale=jnp.asarray(scales))
     return dataclasses.replace(found, kernel=kernel)

@@ -292,7 +292,8 @@ def _seen(name: str, lens: Any, predictions: Distribution, targets: PyTree) -> P
             f"{name}: expected a lens that returns a pair (predictions, targets), got "
             f"{_checks.described(seen)}"
         )
-    seen = _checks.predictions_and_targets(*seen, prefix=f"{name}: ")
+    names = f"{name}: predictions", f"{name}: targets"
+    seen = _checks.predictions_and_targets(*seen, names=names)
     n, size = (_checks.leading_size("predictions", x) for x in (predictions, seen[0]))
     if n != size:
         raise ValueError(f"{name}: expected a lens that returns all {n} samples, got {size}")

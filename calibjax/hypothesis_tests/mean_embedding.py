@@ -122,7 +122,7 @@ def cme_test(
     >>> print(f"{exact.pvalue:.3f}")
     0.001
     """
-    samples, locations = checked_locations(
+    kernel, samples, locations = checked_locations(
         kernel, predictions, targets, test_predictions, test_targets
     )
     n = _checks.leading_size("targets", samples[1])

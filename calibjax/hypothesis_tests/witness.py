@@ -82,7 +82,7 @@ def witness_test(
     """
     key = _checks.random_key(key)
     num_samples = _checks.number_of_draws("num_samples", num_samples)
-    samples, locations = checked_locations(
+    kernel, samples, locations = checked_locations(
         kernel, predictions, targets, at_predictions, at_targets, prefix="at_"
     )
     check_draws(*samples)

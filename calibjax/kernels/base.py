@@ -45,25 +45,28 @@ class ValueRange(NamedTuple):
 
 
 def _with_scalar_values(call: Callable[..., Any]) -> Callable[..., Any]:
-    """The function of a kernel, which refuses values that are not scalars."""
+    """The function of a kernel, which refuses values that are not scalars.
+
+    Errors of distances say in which kernel the distance is.
+    """
 
     @functools.wraps(call)
     def checked(self: "Kernel", x: PyTree, y: PyTree) -> jax.Array:
-        value = call(self, x, y)
+        try:
+            value = call(self, x, y)
+        except (TypeError, NotImplementedError) as error:
+            if str(error).startswith("distance"):
+                raise type(error)(f"kernel {type(self).__name__}: {error}") from None
+            raise
         if jnp.shape(value):
             raise ValueError(
                 f"kernel {type(self).__name__}: expected a scalar as its value at one pair of "
-                f"points, got shape {jnp.shape(value)} for {_point(x)} and {_point(y)}"
+                f"points, got shape {jnp.shape(value)} for {_checks.described(x)} and "
+                f"{_checks.described(y)}"
             )
         return value
 
     return checked
-
-
-def _point(value: PyTree) -> str:
-    """What a point is, in an error message; arrays are traced where kernels are compiled."""
-    shape = getattr(value, "shape", None)
-    return _checks.described(value) if shape is None else f"an array of shape {shape}"
 
 
 class Kernel:

@@ -13,6 +13,18 @@ from calibjax.distances import Distance
 from calibjax.kernels.base import Kernel, ValueRange
 
 
+def _refuse_other_points(
+    kernel: str, expected: str, y: Any, z: Any, kind: Any = jnp.number
+) -> None:
+    """Refuses points that are not numbers of a kind, or truth values."""
+    for point in (y, z):
+        is_array = isinstance(point, int | float | jax.Array | np.ndarray | np.generic)
+        dtype = jnp.result_type(point) if is_array else type(point)
+        if not (is_array and (jnp.issubdtype(dtype, kind) or dtype == jnp.bool_)):
+            got = f"numbers of {dtype}" if is_array else _checks.described(point)
+            raise TypeError(f"kernel {kernel}: expected {expected} as points, got {got}")
+
+
 @record
 class White(Kernel):
     """White kernel δ_{yz}: one if the two targets are equal, zero otherwise.
@@ -27,6 +39,7 @@ class White(Kernel):
 
     def __call__(self, y: jax.Array, z: jax.Array) -> jax.Array:
         """Whether all entries of y and z are equal, as a number."""
+        _refuse_other_points("White", "arrays of labels or numbers", y, z)
         return jnp.all(jnp.equal(y, z)) * 1.0
 
     def value_range(self) -> ValueRange:
@@ -54,6 +67,7 @@ class LabelKernel(Kernel):
 
     def __call__(self, y: jax.Array, z: jax.Array) -> jax.Array:
         """Entry of the matrix for labels y and z."""
+        _refuse_other_points("LabelKernel", "class labels", y, z, jnp.integer)
         matrix = jnp.asarray(self.matrix)
         return matrix.at[y, z].get(mode="fill", fill_value=jnp.nan, wrap_negative_indices=False)
 

@@ -85,7 +85,7 @@ def witness_map(
     """
     sizes, is_significant = _shown(result, level)
     at_predictions, at_targets = _checks.predictions_and_targets(
-        at_predictions, at_targets, prefix="at_"
+        at_predictions, at_targets, names=("at_predictions", "at_targets")
     )
     targets = shown_values("at_targets", at_targets)
     _checks.shape("at_targets", targets, (sizes.size,), f"[{sizes.size}], as the result")

@@ -13,7 +13,7 @@ from calibjax._pytree import PyTree, record
 from calibjax.distributions import Categorical
 from calibjax.distributions.base import Distribution
 from calibjax.distributions.features import like
-from calibjax.estimators import class_wise
+from calibjax.estimators.lenses import each_class
 
 
 class Recalibrator:
@@ -62,7 +62,9 @@ class ConfidenceRecalibrator(Recalibrator):
         """Learns from confidences [n] and correctness, 0 or 1, [n]; or from classes and labels."""
         if not _is_of_classes(confidences):
             return self._fit(*_checks.confidences_and_correct(confidences, correct))
-        each, correct = class_wise(confidences, correct)
+        names = "confidences", "correct"
+        predictions, labels = _checks.predictions_and_targets(confidences, correct, names=names)
+        each, correct = each_class(predictions.class_probs, labels)
         params = jax.vmap(self._fit)(each.probs, correct.astype(each.probs.dtype))
         if _checks.is_concrete(params):
             _refuse_missing(self._fit, params, each.probs, correct)
@@ -77,11 +79,11 @@ class ConfidenceRecalibrator(Recalibrator):
             self._warn(is_kept)
             return values
         _checks.fitted("params", params, ClassWiseParams)
-        probs = _checks.batch(confidences).class_probs
+        probs = _checks.batch(confidences, name="confidences").class_probs
         params = _checks.learned("params", params.params, self._learns, leading=("m",))
         num_classes = _checks.leading_size("params", params)
         expected = f"[n, {num_classes}], the classes that fit has seen"
-        _checks.shape("predictions.class_probs", probs, (None, num_classes), expected)
+        _checks.shape("confidences.class_probs", probs, (None, num_classes), expected)
         values, is_kept = jax.vmap(self._apply)(params, probs.T)
         self._warn(is_kept)
         return like(confidences, Categorical(_normalised(values.T)))
@@ -114,7 +116,7 @@ def _refuse_missing(
         try:
             fit(probs[c], correct[c])
         except ValueError as error:
-            raise ValueError(f"predictions: of class {c} against the rest, {error}") from error
+            raise ValueError(f"confidences: of class {c} against the rest, {error}") from error
 
 
 @jax.jit

@@ -1,5 +1,7 @@
 """Recalibration within groups of samples."""
 
+import functools
+import inspect
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -57,7 +59,7 @@ class GroupWise(Recalibrator):
     def fit(self, *arguments: Any) -> dict[int, Any]:
         """Params of each group."""
         method = _checked_method(self.recalibrator)
-        arguments, members = _grouped(arguments)
+        arguments, members = _grouped(method.fit, arguments)
         return {
             group: _fit_one(method.fit, group, _taken(arguments, indices))
             for group, indices in members.items()
@@ -67,7 +69,7 @@ class GroupWise(Recalibrator):
         """Predictions of each group, corrected with the params of the group."""
         method = _checked_method(self.recalibrator)
         _checks.fitted("params", params, dict)
-        arguments, members = _grouped(arguments)
+        arguments, members = _grouped(functools.partial(method.apply, params), arguments)
         for group, indices in members.items():
             if group not in params:
                 seen = ", ".join(map(str, params))
@@ -93,19 +95,39 @@ def _checked_method(recalibrator: object) -> PyTree:
     return recalibrator
 
 
-def _grouped(arguments: tuple[Any, ...]) -> tuple[tuple[Any, ...], dict[int, np.ndarray]]:
+def _grouped(
+    method: Callable[..., Any], arguments: tuple[Any, ...]
+) -> tuple[tuple[Any, ...], dict[int, np.ndarray]]:
     """The arguments before the groups, and the positions of the samples of each group."""
     if len(arguments) < 2:
         raise TypeError(f"groups: expected as last argument after others, got {len(arguments)}")
     *others, groups = arguments
-    _checks.same_rows(arguments=tuple(others), groups=groups)
-    samples = _checks.as_arrays("arguments", tuple(others))
-    num_samples = _checks.leading_size("arguments", samples)
+    names = _names(method, len(others))
+    _checks.same_rows(**dict(zip(names, others, strict=True)), groups=groups)
+    samples = tuple(map(_checks.as_arrays, names, others))
+    num_samples, *sizes = map(_checks.leading_size, names, samples)
+    for name, size in zip(names[1:], sizes, strict=True):
+        if size != num_samples:
+            expected = f"{num_samples} samples, as {names[0]}"
+            raise ValueError(f"{name}: expected {expected}, got {size}")
     if not _checks.is_concrete(groups):
         raise TypeError(f"groups: expected integers that are known when compiling, got {groups}")
     with jax.ensure_compile_time_eval():  # known groups stay known under `jit`
         groups = np.asarray(_checks.group_ids("groups", groups, num_samples))
     return samples, {int(g): np.flatnonzero(groups == g) for g in np.unique(groups)}
+
+
+def _names(method: Callable[..., Any], number: int) -> list[str]:
+    """What error messages call the arguments that the method is given before the groups."""
+    kinds = inspect.Parameter
+    parameters = inspect.signature(method).parameters.values()
+    names = [p.name for p in parameters if p.kind <= kinds.POSITIONAL_OR_KEYWORD]
+    required = [p.name for p in parameters if p.name in names and p.default is kinds.empty]
+    takes_more = any(p.kind == kinds.VAR_POSITIONAL for p in parameters)
+    if not (takes_more or len(required) <= number <= len(names)):
+        expected, got = ", ".join(names), f"{number + 1} arguments"
+        raise TypeError(f"groups: expected as last argument, after {expected}, got {got}")
+    return [*names, *(f"arguments[{i}]" for i in range(len(names), number))][:number]
 
 
 def _taken(arguments: tuple[Any, ...], indices: np.ndarray) -> tuple[Any, ...]:

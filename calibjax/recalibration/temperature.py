@@ -84,7 +84,7 @@ class TemperatureScaling(Recalibrator):
     def apply(self, params: jax.Array, predictions: Distribution) -> PyTree:
         """All predictions at the temperature `params`."""
         predictions = _checks.batch(predictions, keep_logs=True)
-        temperature = _checks.positive_scalar("temperature", params)
+        temperature = _checks.positive_scalar("params", params)
         return _at_temperature(predictions, temperature)
 
 

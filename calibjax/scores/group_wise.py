@@ -124,7 +124,7 @@ def max_group_wise_mce(
 def _checked_groups(groups: ArrayLike, num_samples: int, num_groups: Any) -> tuple[jax.Array, int]:
     """The groups [n] and their number."""
     if num_groups is not None:
-        num_groups = _checks.size_in_range("num_groups", num_groups, 1)
+        num_groups = _checks.size_in_range("num_groups", num_groups, 1, 2**31 - 1)
         return _checks.group_ids("groups", groups, num_samples, num_groups), num_groups
     groups = _checks.group_ids("groups", groups, num_samples)
     if not _checks.is_concrete(groups):

@@ -91,8 +91,9 @@ def _examples(landmarks: Distribution, example_targets: Any) -> tuple[Distributi
     def repeated(leaf: jax.Array) -> jax.Array:
         return leaf[np.arange(number) % size]
 
+    names = "example_predictions", "example_targets"
     _, targets = _checks.predictions_and_targets(
-        jax.tree.map(repeated, landmarks), targets, prefix="example_"
+        jax.tree.map(repeated, landmarks), targets, names=names
     )
     both = jax.tree.map(lambda x, y: jnp.concatenate([x, y.astype(x.dtype)]), drawn, targets)
     again = jax.tree.map(lambda leaf: leaf[np.arange(size + number) % size], landmarks)

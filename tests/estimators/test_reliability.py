@@ -269,7 +269,7 @@ P, Y = data(20, dtype=np.float32)
             TypeError,
             r"predictions: expected .*Bernoulli, got Categorical.*top_label.*class_wise",
         ),
-        ({"predictions": P}, TypeError, "predictions: expected .*Bernoulli, got ArrayImpl"),
+        ({"predictions": P}, TypeError, "predictions: expected .*Bernoulli, got an array"),
         ({"predictions": Normal(P, P + 1)}, TypeError, "predictions: .*, got Normal"),
         ({"predictions": Bernoulli}, TypeError, "predictions: .*, got the class Bernoulli"),
         (

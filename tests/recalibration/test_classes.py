@@ -134,16 +134,16 @@ def test_groups_of_class_predictions():
 def test_wrong_arguments():
     method = PlattScaling()
     fit, apply = method.fit, method.apply
-    with pytest.raises(ValueError, match="predictions: of class 2 against the rest, correct: exp"):
+    with pytest.raises(ValueError, match="confidences: of class 2 against the rest, correct: exp"):
         fit(Categorical(PROBS), np.where(LABELS == 2, 1, LABELS))
     params = fit(Categorical(PROBS), LABELS)
-    with pytest.raises(ValueError, match=r"predictions.class_probs: expected shape \[n, 4\]"):
+    with pytest.raises(ValueError, match=r"confidences.class_probs: expected shape \[n, 4\]"):
         apply(params, Categorical(np.full((2, 3), 1 / 3)))
     with pytest.raises(TypeError, match="params: expected SigmoidMap .*got ClassWiseParams"):
         apply(params, PROBS[:, 0])
     with pytest.raises(TypeError, match="params: expected ClassWiseParams .*got SigmoidMap"):
         apply(params.params, Categorical(PROBS))
-    with pytest.raises(ValueError, match="targets: expected labels in 0, ..., 3"):
+    with pytest.raises(ValueError, match="correct: expected labels in 0, ..., 3"):
         fit(Categorical(PROBS), LABELS + 1)
     with pytest.raises(TypeError, match="confidences: expected .* Categorical"):
         MMCEScaling().fit(Categorical(PROBS), LABELS)

@@ -135,7 +135,7 @@ FIT, APPLY = METHOD.fit, METHOD.apply
         (
             lambda: FIT(CONFIDENCES, CORRECT[1:], GROUPS),
             ValueError,
-            r"arguments: expected leading axes of one length, got .*\[0\]': 60, .*\[1\]': 59",
+            "correct: expected 60 samples, as confidences, got 59",
         ),
         (
             lambda: FIT(CONFIDENCES, CORRECT, GROUPS - 1),
@@ -156,7 +156,7 @@ FIT, APPLY = METHOD.fit, METHOD.apply
         (
             lambda: FIT(CONFIDENCES[:0], CORRECT[:0], GROUPS[:0]),
             ValueError,
-            "arguments: expected at least 1 sample, got 0",
+            "confidences: expected at least 1 sample, got 0",
         ),
         (lambda: FIT(GROUPS), TypeError, "groups: expected as last argument"),
         (

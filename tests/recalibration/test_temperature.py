@@ -284,7 +284,7 @@ def test_without_a_minimum_the_compiled_temperature_is_nan():
     predictions = oracles.as_dtype(BINARY, np.float32)
     temperatures = jax.jit(jax.vmap(FIT, (None, 0)))(predictions, targets)
     assert np.isnan(temperatures).tolist() == [True, True, False]
-    with pytest.raises(ValueError, match="temperature: expected positive finite values"):
+    with pytest.raises(ValueError, match="params: expected positive finite values"):
         APPLY(temperatures[0], predictions)
 
 

@@ -153,6 +153,7 @@ def _shapes(a: np.ndarray) -> list[Mutant]:
         Mutant("all masked", np.ma.masked_array(a, np.ones(a.shape, bool))),
         Mutant("complex", a + 0.5j),
         Mutant("dates", np.zeros(a.shape, "M8[D]")),
+        Mutant("durations", np.zeros(a.shape, "m8[h]")),
         Mutant("words", np.full(a.shape, "a")),
         Mutant("Nones", np.full(a.shape, None)),
         Mutant("keys", jax.random.split(jax.random.key(0), a.shape)),
@@ -205,6 +206,7 @@ def of_number(argument: Argument, value: float) -> list[Mutant]:
         "masked": np.ma.masked,
         "masked array": np.ma.masked_array(value, True),
         "date": np.datetime64("2020-01-01"),
+        "duration": np.timedelta64(1, "h"),
         "10^400": 10**400,
     }
     if argument.limit == "vector":  # one number or several

@@ -196,7 +196,7 @@ def _temperature() -> list[Call]:
                 apply,
                 f"apply {name}",
                 "targets",
-                temperature=a.scale(2.0),
+                temperature=a.scale(2.0, "params"),
             )
         )
     return found

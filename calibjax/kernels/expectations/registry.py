@@ -21,6 +21,7 @@ import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
+from calibjax import _checks
 from calibjax._pytree import PyTree
 from calibjax.distributions.base import Distribution
 
@@ -150,7 +151,7 @@ def missing(kernel: "Kernel", distribution: Distribution, why: str = "") -> NotI
     if not hasattr(distribution, "sample"):
         return NotImplementedError(
             f"no expectations of the target kernel {type(kernel).__name__} under "
-            f"{type(distribution).__name__} predictions, which have no method sample"
+            f"{_checks.described(distribution)}, which has no method sample"
         )
     return NotImplementedError(
         f"no closed-form expectations of the target kernel {type(kernel).__name__} under "
