@@ -28,14 +28,18 @@ def sentences(findings: Findings) -> list[str]:
     tests = _tests(findings)
     adjusted = _adjusted(findings, len(tests))
     found = [name for name, p in _tests(adjusted).items() if p <= LEVEL]
-    told = [_verdict(adjusted, found, tests), *_impossible(findings)]
+    impossible = _impossible(findings)
+    if impossible and not found:
+        told = [f"The model is not calibrated: {impossible}", "No test found any other error."]
+    else:
+        told = [_verdict(adjusted, found, tests), *filter(None, [impossible])]
     if found:
         told += _direction(adjusted, found)
         told += _classes(adjusted) + _biases(adjusted)
         told += _amount(adjusted)
         told += _repair(adjusted)
     told += _groups(adjusted) + _features(adjusted, found)
-    if not found:
+    if not found and not impossible:
         told += _missed(adjusted, LEVEL / max(1, len(tests)))
     if len(tests) > 1:
         told.append(
@@ -264,17 +268,17 @@ def _score(findings: Findings) -> str:
     return f"{name} ({unit} per sample)" if unit else name
 
 
-def _impossible(findings: Findings) -> list[str]:
+def _impossible(findings: Findings) -> str:
     """Targets that were predicted never to happen, of which there are none by chance."""
     number, size = findings.num_impossible, findings.num_samples
     if not number:
-        return []
+        return ""
     is_discrete = findings.task in ("classification", "binary", "counts")
     what = "probability" if is_discrete else "probability density"
-    return [
-        f"{number} of {size} samples had a predicted {what} of 0 for what happened, which no "
-        "calibrated model gives it: the log score is infinite."
-    ]
+    return (
+        f"{number} of {size} samples had a predicted {what} of 0 for what happened, which never "
+        "occurs if a model is calibrated; the log score is infinite."
+    )
 
 
 def _groups(findings: Findings) -> list[str]:

@@ -137,6 +137,7 @@ def test_impossible_outcomes_are_counted(pvalue):
     told = _told(CLASSES, pvalue=pvalue, num_impossible=3)
     assert "3 of 1000 samples had a predicted probability of 0 for what happened, which" in told
     assert "the log score is infinite." in told
+    assert told.startswith("The model is not calibrated")
     assert "predicted probability density of 0" in _told(NUMBERS, num_impossible=1)
     assert "what happened" not in _told(CLASSES, pvalue=pvalue)
 
