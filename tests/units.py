@@ -46,7 +46,7 @@ in_units.register(distributions.Quantiles, _changed(values=1))
 
 @in_units.register
 def _(p: distributions.LogNormal, c: float) -> Any:
-    return dataclasses.replace(p, loc=p.loc + np.log(c))
+    return dataclasses.replace(p, loc=p.loc + p.loc.dtype.type(np.log(c)))
 
 
 @in_units.register
