@@ -222,7 +222,7 @@ CASES = {
     "params that are missing": (
         applied(IsotonicMap(LOC, None)),
         TypeError,
-        "params.values: expected an array of numbers, as fit returns it, got NoneType",
+        "params.values: expected an array, got NoneType",
     ),
     "temperature": (
         lambda: recalibration.TemperatureScaling().apply(-1.0, CLASSES),

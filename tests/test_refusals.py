@@ -190,7 +190,7 @@ WITH_PANDAS = {
                 p[0], CORRECT, y
             )
         ),
-        "groups: expected rows with the labels of arguments",
+        "groups: expected rows with the labels of confidences",
     ),
 }
 OTHER_KIND = r"predictions\.draws\.values: expected"

@@ -52,7 +52,7 @@ def first_where(bad: ArrayLike) -> tuple[int, ...]:
 
 def refuse_where(bad: ArrayLike, name: str, expected: str, values: ArrayLike) -> None:
     """Raises a ValueError that shows the first offending value, if there is one."""
-    if jnp.any(bad) if is_spread(bad) else np.any(bad):
+    if readable(bad).any():
         index = first_where(bad)
         place = f"{name}[{', '.join(map(str, index))}]" if index else name
         raise ValueError(f"{name}: expected {expected}, got {place} = {readable(values)[index]}")

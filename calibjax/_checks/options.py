@@ -139,13 +139,9 @@ def fitted(name: str, value: object, expected: type, source: str = "fit") -> Non
             f"{name}: expected {expected.__name__} as {source} returns it, got {described(value)}"
         )
     if dataclasses.is_dataclass(value):
-        for path, leaf in jax.tree_util.tree_leaves_with_path(value, is_leaf=_is_no_node):
+        leaves = jax.tree_util.tree_leaves_with_path(value, is_leaf=lambda x: isinstance(x, list))
+        for path, leaf in leaves:
             _refuse_no_numbers(name + jax.tree_util.keystr(path), leaf, source)
-
-
-def _is_no_node(value: object) -> bool:
-    """Whether a part of a record that a function returned is one thing, right or wrong."""
-    return value is None or isinstance(value, list | tuple)
 
 
 def _refuse_no_numbers(name: str, value: Any, source: str) -> None:

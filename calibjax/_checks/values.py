@@ -141,7 +141,7 @@ def unit_interval(name: str, values: ArrayLike) -> Any:
 
 def simplex(name: str, values: Any) -> jax.Array:
     """Refuses rows that are not probability vectors."""
-    expected = "probabilities in [0, 1] (not logits, which CategoricalLogits takes, or percentages)"
+    expected = "probabilities in [0, 1] (not logits or percentages)"
     values = satisfying(name, values, lambda x: (x >= 0) & (x <= 1), expected)
     tolerance = _SIMPLEX_TOLERANCE[values.dtype.itemsize]
     if is_concrete(values):
@@ -214,9 +214,10 @@ def _is_positive_definite(matrices: jax.Array, tolerance: float) -> jax.Array:
 def labels(name: str, values: ArrayLike, num_classes: int) -> jax.Array:
     """Refuses labels outside 0, ..., num_classes - 1."""
     expected = f"labels in 0, ..., {num_classes - 1}"
-    is_here = is_concrete(values) and not is_spread(values) and np.size(values)
-    if is_here and (np.min(values), np.max(values)) == (1, num_classes):
-        expected += f" (subtract 1 from labels 1, ..., {num_classes})"
+    if is_concrete(values) and not is_spread(values) and np.size(values):
+        array = readable(values)
+        if (array.min(), array.max()) == (1, num_classes):
+            expected += f" (subtract 1 from labels 1, ..., {num_classes})"
     return satisfying_integers(name, values, lambda x: (x >= 0) & (x < num_classes), expected)
 
 

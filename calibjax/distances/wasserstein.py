@@ -41,25 +41,25 @@ def _rule(p: PyTree, q: PyTree) -> Callable[[Any, Any], jax.Array]:
 
 
 class _Embedded(NamedTuple):
-    """A rule for families whose distance is the Euclidean one of two points, divided by a number.
+    """A rule for families whose distance is the Euclidean one of two points, divided by √m.
 
     Attributes:
-        points: (p, q) → both points, arrays or pytrees, and the number.
+        points: (p, q) → both points, arrays or pytrees, and m.
     """
 
-    points: Callable[[Any, Any], tuple[Any, Any, float]]
+    points: Callable[[Any, Any], tuple[Any, Any, int]]
 
     def __call__(self, p: PyTree, q: PyTree) -> jax.Array:
-        x, y, number = self.points(p, q)
-        return Euclidean().squared(x, y) / number**2
+        x, y, square = self.points(p, q)
+        return Euclidean().squared(x, y) / square
 
 
-def _laplace_points(p: Laplace, q: Laplace) -> tuple[Any, Any, float]:
+def _laplace_points(p: Laplace, q: Laplace) -> tuple[Any, Any, int]:
     root = math.sqrt(2) * (p.scale - q.scale)
-    return (p.loc, root), (q.loc, jnp.zeros_like(root)), 1.0
+    return (p.loc, root), (q.loc, jnp.zeros_like(root)), 1
 
 
-def _order_statistics(p: Samples, q: Samples) -> tuple[Any, Any, float]:
+def _order_statistics(p: Samples, q: Samples) -> tuple[Any, Any, int]:
     shapes = [jnp.shape(x.values) for x in (p, q)]
     if shapes[0] != shapes[1] or len(shapes[0]) != 1 or (p.weights, q.weights) != (None, None):
         raise NotImplementedError(
@@ -67,12 +67,12 @@ def _order_statistics(p: Samples, q: Samples) -> tuple[Any, Any, float]:
             f"got values of shapes {shapes[0]} and {shapes[1]}"
             + ("" if p.weights is None and q.weights is None else " with weights")
         )
-    return jnp.sort(p.values), jnp.sort(q.values), math.sqrt(shapes[0][0])
+    return jnp.sort(p.values), jnp.sort(q.values), shapes[0][0]
 
 
 # Independent normal components: the distance of the vectors (loc, scale).
-_squared.register(Normal, _Embedded(lambda p, q: (p, q, 1.0)))
-_squared.register(DiagNormal, _Embedded(lambda p, q: (p, q, 1.0)))
+_squared.register(Normal, _Embedded(lambda p, q: (p, q, 1)))
+_squared.register(DiagNormal, _Embedded(lambda p, q: (p, q, 1)))
 _squared.register(Laplace, _Embedded(_laplace_points))
 _squared.register(Samples, _Embedded(_order_statistics))
 
@@ -126,16 +126,16 @@ class Wasserstein(Distance):
         rule = _rule(p, q)
         if not isinstance(rule, _Embedded):
             return safe_sqrt(rule(p, q))
-        x, y, number = rule.points(p, q)
-        return Euclidean()(x, y) / number
+        x, y, square = rule.points(p, q)
+        return Euclidean()(x, y) / math.sqrt(square)
 
     def squared_in_units(self, p: PyTree, q: PyTree, unit: jax.Array) -> jax.Array:
         """Squared 2-Wasserstein distance in units of a constant."""
         rule = _rule(p, q)
         if not isinstance(rule, _Embedded):
             return rule(p, q) * jnp.square(1 / unit)
-        x, y, number = rule.points(p, q)
-        return Euclidean().squared_in_units(x, y, number * unit)
+        x, y, square = rule.points(p, q)
+        return Euclidean().squared_in_units(x, y, math.sqrt(square) * unit)
 
     @staticmethod
     def register(distribution_type: type, squared: Callable[[Any, Any], jax.Array]) -> None:

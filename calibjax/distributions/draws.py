@@ -62,8 +62,10 @@ class MonteCarlo:
         distribution = _checks.record_values(self.distribution, f"{name}.distribution")
         draws, place = self.draws.check_values(f"{name}.draws"), f"{name}.draws.values"
         # Traced as they are here, values that are no targets become missing.
-        checked = jax.vmap(lambda y: _checks.targets_of(distribution, place, y), 1, 1)(draws.values)
-        bad = _checks.is_missing(checked)
+        with jax.ensure_compile_time_eval():
+            check = jax.vmap(lambda y: _checks.targets_of(distribution, place, y), 1, 1)
+            checked = check(draws.values)
+            bad = _checks.is_missing(checked)
         if _checks.is_concrete(bad):
             kind = type(self.distribution).__name__
             expected = f"draws from the distributions, {kind}"

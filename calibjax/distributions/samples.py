@@ -7,7 +7,6 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from calibjax import _checks
 from calibjax._arithmetic import weighted_mean, weighted_variance
@@ -158,7 +157,8 @@ class Samples(Distribution):
         place = f"{name}.values"
         values = self._shared_draws(name, _checks.finite(place, self.values))
         if _checks.is_concrete(values):  # integers that are not NaN, but stand for it
-            bad = np.asarray(_checks.is_missing(values))
+            with jax.ensure_compile_time_eval():
+                bad = _checks.is_missing(values)
             _checks.refuse_where(bad, place, "draws that are not missing", values)
         weights, place = self.weights, f"{name}.weights"
         if weights is not None:
@@ -177,18 +177,18 @@ class Samples(Distribution):
         if self.index is None:
             return values
         is_known = _checks.is_concrete(self.index, values)
-        index = jnp.ravel(self.index)
-        rows = jnp.reshape(values, (index.size, -1))
-        if is_known and jnp.all(index[1:] > index[:-1]):
+        index, rows = map(_checks.readable if is_known else jnp.asarray, (self.index, values))
+        index, rows = index.reshape(-1), rows.reshape(index.size, -1)
+        if is_known and (index[1:] > index[:-1]).all():
             return values
-        order = jnp.argsort(index)
+        order = index.argsort()
         same = index[order[1:]] == index[order[:-1]]
-        differs = same & jnp.any(rows[order[1:]] != rows[order[:-1]], 1)
+        differs = same & (rows[order[1:]] != rows[order[:-1]]).any(1)
         if not is_known:
             bad = jnp.zeros(index.shape, bool)
             bad = bad.at[order[1:]].max(differs).at[order[:-1]].max(differs)
             return _checks.missing_where(bad, rows).reshape(values.shape)
-        if jnp.any(differs):
+        if differs.any():
             i = _checks.first_where(differs)[0]
             raise ValueError(
                 f"{name}.index: expected one index for each prediction, got {index[order[i]]} for "

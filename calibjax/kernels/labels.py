@@ -121,7 +121,7 @@ def checked_labels(kernel: Any, name: str, points: Any) -> PyTree:
         return isinstance(part, LabelKernel | Distance)
 
     for part in jax.tree.leaves(kernel, is_leaf=is_whole):
-        if isinstance(part, LabelKernel):
-            points = _checks.integer(name, points, "labels")
+        is_labels = hasattr(points, "dtype") and jnp.issubdtype(points.dtype, jnp.integer)
+        if isinstance(part, LabelKernel) and is_labels:
             points = _checks.labels(name, points, len(part.matrix))
     return points

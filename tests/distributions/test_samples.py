@@ -55,7 +55,7 @@ WRONG = {
         np.array([[0.5, 0.5, 0.0], [0.6, 0.6, -0.2]]),
         Y,
         ValueError,
-        r"predictions.weights: expected probabilities in \[0, 1\], got .* = -0.2",
+        r"predictions.weights: expected probabilities in \[0, 1\] .*, got .* = -0.2",
     ),
     "sum of weights": (
         DRAWS,

@@ -296,7 +296,9 @@ def test_what_belongs_to_other_estimators_is_refused_by_name():
     with pytest.raises(TypeError, match=r"confidences: .* as estimators.top_label .*got Categor"):
         estimators.mmce(kernel, Categorical(PROBS), LABELS)
     confidences = jnp.array([0.5, 0.5])
-    with pytest.raises(TypeError, match="kernel: expected a kernel on confidences .*, got Tensor"):
+    with pytest.raises(
+        TypeError, match="kernel: expected a kernel on single points .*, got Tensor"
+    ):
         estimators.mmce(oracles.categorical_kernel(), confidences, jnp.array([0, 1]))
     with pytest.raises(
         TypeError, match="targets: expected an array of observed targets, got Bernoulli"

@@ -36,7 +36,8 @@ def _evaluate() -> Call:
     loc = generator.normal(size=12).astype(np.float32)
 
     def evaluate(values: Any, targets: Any, key: Any, groups: Any) -> Any:
-        levels = np.array([0.2, 0.5, 0.8], values.dtype if hasattr(values, "dtype") else float)
+        is_single = getattr(values, "dtype", None) == np.float32
+        levels = np.array([0.2, 0.5, 0.8], np.float32 if is_single else float)
         predictions = distributions.Quantiles(levels, values)
         found = evaluation.evaluate(key, predictions, targets, groups=groups)
         return np.array([entry.value for entry in found.entries])

@@ -187,6 +187,10 @@ def of_function(argument: Argument, value: Any) -> list[Mutant]:
     ]
 
 
+def _filled(record: Any, content: Any) -> Any:
+    return dataclasses.replace(record, **{f.name: content for f in dataclasses.fields(record)})
+
+
 def of_predictions(argument: Argument, value: Any) -> list[Mutant]:
     """In place of a whole batch."""
     leaf = np.asarray(jax.tree.leaves(value)[0])
@@ -198,8 +202,8 @@ def of_predictions(argument: Argument, value: Any) -> list[Mutant]:
         "empty": jax.tree.map(lambda x: x[:0], value),
         "unregistered": Unregistered(leaf),
         "duck without sample": Unrelated(),
-        "None inside": type(value)(*(None for _ in dataclasses.fields(value))),
-        "strings inside": type(value)(*("a" for _ in dataclasses.fields(value))),
+        "None inside": _filled(value, None),
+        "strings inside": _filled(value, "a"),
         "kernel": kernels.White(),
         "binning": estimators.UniformBins(3),
         "pair": (value, value),

@@ -121,7 +121,12 @@ def test_what_is_out_of_range_under_jit_never_becomes_a_number():
         (np.array([0, 0, 0, 1, 1, 2**40]), {}, ValueError, r"groups\[5\] = 1099511627776"),
         (LABELS * 2, {}, ValueError, "groups: .* without gaps, got 3 groups up to 4"),
         (LABELS, {"num_groups": 2}, ValueError, r"groups in 0, ..., 1, got groups\[2\] = 2"),
-        (LABELS, {"num_groups": 0}, ValueError, "num_groups: expected an integer >= 1, got 0"),
+        (
+            LABELS,
+            {"num_groups": 0},
+            ValueError,
+            "num_groups: expected an integer between 1 and 2147483647, got 0",
+        ),
         (LABELS, {"num_groups": 2.5}, TypeError, "num_groups: expected an integer, got 2.5"),
         (LABELS, {"binning": 5}, TypeError, "binning: expected a binning such as"),
         (LABELS, {"distance": "tv"}, TypeError, "distance: expected a distance record, got str"),

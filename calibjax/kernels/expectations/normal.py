@@ -62,9 +62,13 @@ def _shrink(s: jax.Array, t: jax.Array) -> jax.Array:
 
 def inverse_length_scale(kernel: SquaredExponential, p: Any) -> jax.Array:
     """Inverse length scale."""
+    return reciprocal(_length_scale(kernel, p))
+
+
+def _length_scale(kernel: SquaredExponential, p: Any) -> jax.Array:
     if not isinstance(kernel.distance, Euclidean):
         raise missing(kernel, p, f" with distance {type(kernel.distance).__name__}")
-    return reciprocal(jnp.asarray(kernel.length_scale, jnp.result_type(p.loc)))
+    return jnp.asarray(kernel.length_scale, jnp.result_type(p.loc))
 
 
 def _gaussian(rate: jax.Array, x: list[jax.Array], s: list[jax.Array]) -> jax.Array:
@@ -209,7 +213,7 @@ def _prepare_features(
     if not _checks.is_concrete(kernel, predictions, targets):
         return None
     with jax.ensure_compile_time_eval():  # the data may be known while a random key is traced
-        rate = float(inverse_length_scale(kernel, predictions))
+        rate = 1 / float(_length_scale(kernel, predictions))
     data = predictions.loc, predictions.scale, targets
     with jax.ensure_compile_time_eval():
         loc, scale, y = (_checks.readable(x, float) for x in data)
