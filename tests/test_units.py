@@ -88,11 +88,15 @@ def _default_kernels(d):
     return jax.tree.leaves(jax.tree.map(lambda x: x, in_units(next(iter(found.values())), 1 / d.c)))
 
 
+def _of_stream(accumulator, d):
+    state = accumulator.update(accumulator.init(), d.predictions, d.targets)
+    return jax.tree.leaves(accumulator.result(state))
+
+
 def _streamed(d):
     low_rank = kernels.LowRank(d.kernel.prediction, _locations(d)[0])
     accumulator = streaming.SKCE(kernels.TensorProduct(low_rank, d.kernel.target))
-    state = accumulator.update(accumulator.init(), d.predictions, d.targets)
-    return jax.tree.leaves(accumulator.result(state))
+    return _of_stream(accumulator, d)
 
 
 def _local_errors(d):
@@ -185,6 +189,86 @@ OF_DATA = {
         ),
         0,
     ),
+}
+
+
+def _streamed_test(d):
+    low_rank = kernels.LowRank(d.kernel.prediction, _locations(d)[0])
+    kernel = kernels.TensorProduct(low_rank, d.kernel.target)
+    return _of_stream(streaming.ExactSKCETest(KEY, kernel, **B), d)
+
+
+def _with(name, *arguments, keyed=True, **options):
+    """A test of more arguments than kernel, predictions and targets."""
+
+    def run(d):
+        first = (KEY,) if keyed else ()
+        given = [a(d) if callable(a) else a for a in arguments]
+        result = getattr(hypothesis_tests, name)(*first, *given, **options)
+        return jax.tree.leaves(result)
+
+    return run
+
+
+_KERNEL, _PREDICTIONS, _TARGETS = (
+    lambda d: d.kernel,
+    lambda d: d.predictions,
+    lambda d: d.targets,
+)
+_SAMPLES = (_KERNEL, _PREDICTIONS, _TARGETS)
+# Of more samples: clusters are at least ten, and folds are chosen at random.
+OF_MORE = {
+    "clusters": (_with("cluster_skce_test", *_SAMPLES, np.arange(24) // 2, **B), 0),
+    "interval of clusters": (
+        _with("skce_confidence_interval", *_SAMPLES, keyed=False, clusters=np.arange(24) // 2),
+        0,
+    ),
+    "bootstrap interval": (_with("bootstrap_skce_confidence_interval", *_SAMPLES, **B), 0),
+    "distribution-free interval": (
+        _with("distribution_free_skce_confidence_interval", *_SAMPLES, keyed=False),
+        0,
+    ),
+    "Pearson": (_with("pearson_skce_test", *_SAMPLES, keyed=False), 0),
+    "witness test": (
+        _with(
+            "witness_test",
+            *_SAMPLES,
+            lambda d: _locations(d)[0],
+            lambda d: _locations(d)[1],
+            **B,
+        ),
+        0,
+    ),
+    "groups": (
+        lambda d: (
+            hypothesis_tests.group_calibration_test(
+                KEY, d.predictions, d.targets, np.eye(2)[np.arange(24) % 2], **B
+            ).adjusted_pvalue
+        ),
+        0,
+    ),
+    "errors of groups": (
+        lambda d: (
+            hypothesis_tests.group_calibration_test(
+                KEY, d.predictions, d.targets, np.eye(2)[np.arange(24) % 2], **B
+            ).estimate
+        ),
+        1,
+    ),
+    "parts of the CRPS": (
+        lambda d: jax.tree.leaves(scores.crps_decomposition(d.predictions, d.targets)),
+        1,
+    ),
+    "gain by a temperature": (
+        lambda d: jax.tree.leaves(evaluation.temperature_gain(KEY, d.predictions, d.targets)),
+        0,
+    ),
+    "spread of the residuals": (
+        lambda d: evaluation.residual_spread(d.predictions, d.targets),
+        0,
+    ),
+    "streamed exact test": (_streamed_test, 0),
+    "streamed blocks": (lambda d: _of_stream(streaming.BlockSKCE(d.kernel, block_size=2), d), 0),
 }
 SCALED = sorted(
     {**families.FAMILIES, **families._MORE, **families._DRAWN_FROM}.keys() - WITHOUT_UNIT
@@ -299,6 +383,17 @@ def test_stein(family):
 @pytest.mark.parametrize("name", OF_DATA)
 def test_data(name):
     _check(OF_DATA[name], data_set("Normal"), (-40, -20, 20, 40), 1e-6)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", OF_MORE)
+def test_more_data(name):
+    random = np.random.default_rng(0)
+    loc, scale = random.normal(size=24), random.uniform(0.5, 2, 24)
+    predictions = distributions.Normal(*jnp.float32([loc, scale]))
+    targets = jnp.float32(loc + 2 * random.normal(size=24))
+    data = Data(predictions, targets, data_set("Normal").kernel, 1.0)
+    _check(OF_MORE[name], data, (-40, -20, 20, 40), 1e-5)
 
 
 @pytest.mark.slow
