@@ -103,8 +103,6 @@ def temperature(data: Data) -> Part:
     inner = _inner(data.predictions)
     if found is None or not hasattr(inner, "tempered"):
         return Part()
-    if _is_idle(inner):
-        return Part((Section(_TITLE, (), IDLE),), {"is_idle": True})
     name, loss = found
     # A loss that is given by its name in the call below, and only if it is not the default.
     option = "" if loss is scores.negative_log_likelihood else f", loss=scores.{loss.__name__}"
@@ -122,6 +120,8 @@ def temperature(data: Data) -> Part:
         )
     if not np.isfinite(value.value):
         return Part((Section(_TITLE, (), f"The temperature {value.note or 'is not finite'}."),))
+    if _is_idle(inner):
+        return Part((Section(_TITLE, (), IDLE),), {"is_idle": True})
     gain = measured(
         f"held-out gain in {name}",
         f"evaluation.temperature_gain(jax.random.fold_in(key, 2), predictions, targets{option})",
@@ -150,6 +150,8 @@ def _is_idle(predictions: Any) -> jax.Array:
     before, after = (getattr(p, "class_probs", p) for p in (predictions, hotter))
 
     def is_close(x: jax.Array, y: jax.Array) -> jax.Array:
+        if not jnp.issubdtype(x.dtype, jnp.floating):  # indices, which stay as they are
+            return jnp.array(True)
         return jnp.all(jnp.abs(x - y) <= _ROUNDING * jnp.finfo(x.dtype).eps * jnp.abs(x))
 
     return jnp.all(jnp.stack(jax.tree.leaves(jax.tree.map(is_close, before, after))))
