@@ -122,7 +122,7 @@ CASES = {
     "array with features": (
         log_likelihood(WithFeatures(LOC, POINTS), Y),
         TypeError,
-        "predictions: expected a batch of distributions .*, got WithFeatures",
+        r"predictions\.distribution: expected a batch of distributions .*, got an array",
     ),
     "features that are predictions": (
         lambda: distributions.with_features(NORMALS, Categorical(NORMALS)),
@@ -207,7 +207,7 @@ CASES = {
     "no groups": (
         fitted(BY_GROUP, LOC, CORRECT),
         TypeError,
-        "groups: expected as last argument, after confidences, correct, got 2 arguments",
+        "groups: expected it as the last argument, after confidences, correct, got 2 arguments",
     ),
     "params that are words": (
         applied(IsotonicMap(WORDS, LOC)),

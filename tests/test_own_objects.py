@@ -337,3 +337,15 @@ def test_scores_that_are_no_scalars(score, method):
     message = rf"predictions.{method}: expected a scalar for one .* got shape \(2,\) from Pair"
     with pytest.raises(ValueError, match=message):
         score(Pair(jnp.zeros(3)), jnp.ones(3))
+
+
+def test_distances_that_redefine_one_method_of_another():
+    @record
+    class Halved(distances.Wasserstein):
+        def squared(self, p, q):
+            return 0.25 * super().squared(p, q)
+
+    p, q = distributions.Normal(0.0, 1.0), distributions.Normal(3.0, 1.0)
+    assert float(Halved()(p, q)) == pytest.approx(1.5)
+    assert float(Exponential(1.0, Halved())(p, q)) == pytest.approx(np.exp(-1.5))
+    assert float(SquaredExponential(1.0, Halved())(p, q)) == pytest.approx(np.exp(-1.125))

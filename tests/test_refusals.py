@@ -148,6 +148,24 @@ WITH_PANDAS = {
         _pandas(lambda p, y: estimators.skce(OF_CLASSES, distributions.Categorical(p), y)),
         r"targets: expected rows with the labels of predictions.*got 'f' in row 0 instead of 'a'",
     ),
+    "ensembles": (
+        _pandas(
+            lambda p, y: hypothesis_tests.rank_histogram_test(
+                KEY, distributions.Samples(p), y / 2, num_samples=19
+            )
+        ),
+        "targets: expected rows with the labels of ensembles",
+    ),
+    "weights": (
+        _pandas(
+            lambda p, y: (
+                lambda mean: mean.update(
+                    mean.init(), distributions.Normal(Y, Y**2 + 1), y, weights=p[0]
+                )
+            )(streaming.MeanScore(scores.crps))
+        ),
+        "weights: expected rows with the labels of targets",
+    ),
     "parameters": (
         _pandas(lambda p, y: scores.crps(distributions.Normal(p[0], y + 1.0), Y)),
         r"predictions\.scale: expected rows with the labels of predictions\.loc",
@@ -356,6 +374,14 @@ CASES = {
     "subnormal length scale": (
         lambda: kernels.gram_matrix(kernels.Exponential(1e-40), Y),
         r"kernel\.length_scale: expected values from 1\.18e-38",
+    ),
+    "length scale beyond float32": (
+        lambda: kernels.gram_matrix(kernels.Exponential(1e39), Y),
+        r"kernel\.length_scale: expected values from 1\.18e-38.* to 3\.4e\+38",
+    ),
+    "uniform of no width": (
+        lambda: scores.crps(distributions.Uniform(np.zeros(N), np.full(N, 1e-40)), np.zeros(N)),
+        r"predictions\.high: expected values above low",
     ),
     "no features": (
         lambda: kernels.gram_matrix(kernels.Exponential(), np.zeros((4, 0))),

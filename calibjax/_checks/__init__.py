@@ -85,6 +85,7 @@ from calibjax._checks.values import (
     satisfying_integers,
     shape,
     simplex,
+    smallest_normal,
     unit_interval,
 )
 
@@ -155,6 +156,7 @@ __all__ = [
     "shape",
     "simplex",
     "size_in_range",
+    "smallest_normal",
     "smoothing_weights",
     "targets_of",
     "truth_value",

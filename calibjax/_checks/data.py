@@ -50,6 +50,8 @@ def batch(
             `minimum` of them.
     """
     if not is_distribution(predictions):
+        while "distribution" in getattr(predictions, "__dataclass_fields__", ()):
+            name, predictions = f"{name}.distribution", predictions.distribution
         raise TypeError(
             f"{name}: expected a batch of distributions such as distributions.Normal or "
             f"distributions.Categorical, got {described(predictions)}"
@@ -105,9 +107,10 @@ def same_rows(**arguments: Any) -> None:
             if len(labels) == len(others) and not labels.equals(others):
                 pairs = enumerate(zip(labels, others, strict=True))
                 row = next((i for i, (own, other) in pairs if own != other), 0)
+                own, other = (x.tolist()[row] for x in (labels, others))
                 raise ValueError(
                     f"{place}: expected rows with the labels of {first}, since they are paired "
-                    f"by position, got {labels[row]!r} in row {row} instead of {others[row]!r}; "
+                    f"by position, got {own!r} in row {row} instead of {other!r}; "
                     "bring them into one order, for example with .loc[labels], or hand over "
                     ".to_numpy() if their order is the same"
                 )

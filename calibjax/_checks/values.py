@@ -88,10 +88,13 @@ def positive(name: str, values: Any) -> Any:
     The limit is the smallest normal number, since processors take smaller ones for zero.
     """
     smallest, dtype = smallest_normal(values)
+    largest = float(jnp.finfo(dtype).max)
     if is_concrete(values):
         satisfying(name, values, lambda x: (x > 0) & (x < np.inf), "positive finite values")
-    expected = f"values from {smallest:.3g}, the smallest normal number of {dtype}"
-    return satisfying(name, values, lambda x: (x >= smallest) & (x < np.inf), expected)
+    expected = (
+        f"values from {smallest:.3g}, the smallest normal number of {dtype}, to {largest:.3g}"
+    )
+    return satisfying(name, values, lambda x: (x >= smallest) & (x <= largest), expected)
 
 
 def smallest_normal(values: Any) -> tuple[float, Any]:
@@ -330,7 +333,10 @@ def axis_lengths(name: str, record: Any, leading: tuple[str, ...] = ()) -> dict[
     first = ""
     for key, constraint in constraints_of(record).items():
         place, value = f"{name}.{key}", getattr(record, key)
-        (integer if constraint.is_integer else floating)(place, value)
+        if constraint.is_integer:
+            integer(place, value, "numbers")
+        else:
+            floating(place, value)
         axes = (*leading, *constraint.axes)
         shown = f"[{', '.join(axes)}]" if axes else "() (a scalar)"
         expected = tuple(sizes.get(axis) for axis in axes)

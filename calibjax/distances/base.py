@@ -37,11 +37,12 @@ class Distance:
 
     def __init_subclass__(cls, sees_features: bool = False, **options: Any) -> None:
         super().__init_subclass__(**options)
-        if "squared_in_units" not in vars(cls) and vars(cls).keys() & _METHODS:
-            cls.squared_in_units = Distance.squared_in_units  # not that of another distance
-        for name in _METHODS & vars(cls).keys() if not sees_features else ():
+        own = _METHODS & vars(cls).keys()
+        for name in own if not sees_features else ():
             setattr(cls, name, _of_distributions(vars(cls)[name]))
         compile_methods(cls, {"__call__", "squared"})
+        for name in _METHODS - own if own else ():  # follow from its own, not those of a parent
+            setattr(cls, name, getattr(Distance, name))
 
     def __call__(self, p: PyTree, q: PyTree) -> jax.Array:
         """Distance between p and q, a scalar."""

@@ -34,7 +34,7 @@ def sum_over_coordinates(
 ) -> jax.Array:
     """Sum of a function of two coordinates."""
     one, two = _coordinates(p), _coordinates(q)
-    if len(one) != len(two):
+    if [*map(jnp.size, one)] != [*map(jnp.size, two)]:
         raise TypeError(
             f"distance: expected two points of one kind, got {_checks.described(p)} and "
             f"{_checks.described(q)}"

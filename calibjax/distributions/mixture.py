@@ -206,4 +206,7 @@ def _least_count(p: Mixture, level: jax.Array, low: jax.Array, high: jax.Array) 
         after = jnp.minimum(middle + 1, high)
         return jnp.where(reached, low, after), jnp.where(reached, middle, high)
 
-    return lax.fori_loop(0, jnp.iinfo(low.dtype).bits, halve, (low, high))[1]
+    found = lax.fori_loop(0, jnp.iinfo(low.dtype).bits, halve, (low, high))[1]
+    # Differences of ends that are missing overflow.
+    is_known = ~(_checks.is_missing(low) | _checks.is_missing(high))
+    return _checks.missing_unless(is_known, found)

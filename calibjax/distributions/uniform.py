@@ -73,8 +73,9 @@ class Uniform(Distribution):
         """Refuses ends that are not finite, and empty intervals."""
         checked = super().check_values(name)
         low, high = checked.low, checked.high
+        smallest, _ = _checks.smallest_normal(high)
         if not _checks.is_concrete(low, high):
-            return _checks.replaced(checked, high=_checks.nan_unless(high > low, high))
-        is_wrong = ~(_checks.readable(high) > _checks.readable(low))
+            return _checks.replaced(checked, high=_checks.nan_unless(high - low >= smallest, high))
+        is_wrong = ~(_checks.readable(high) - _checks.readable(low) >= smallest)
         _checks.refuse_where(is_wrong, f"{name}.high", "values above low", high)
         return checked

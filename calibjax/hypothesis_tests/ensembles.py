@@ -98,6 +98,7 @@ def ensemble_skce_test(
     >>> print(f"{test(jax.random.key(1), kernel, ensembles, targets + 0.7).pvalue:.3f}")
     0.001
     """
+    _checks.same_rows(ensembles=ensembles, targets=targets)
     ensembles = checked_ensembles(ensembles, 2)
     kernel, (ensembles, targets) = checked_samples(kernel, ensembles, targets, minimum=2)
     pool = with_targets(ensembles, targets)
@@ -171,6 +172,7 @@ def rank_histogram_test(
     """
     key = _checks.random_key(key)
     num_samples = _checks.number_of_draws("num_samples", num_samples)
+    _checks.same_rows(ensembles=ensembles, targets=targets)
     ensembles = checked_ensembles(ensembles, 1)
     ensembles, targets = _checks.predictions_and_targets(ensembles, targets)
     pool = bare(with_targets(ensembles, targets)).values

@@ -28,7 +28,7 @@ def _scale(length_scale: Any, like: Any) -> jax.Array:
 
 
 def _in_own_units(length_scale: Any, points: PyTree) -> tuple[jax.Array, jax.Array]:
-    """A length scale ℓ as a unit without derivatives, and unit / ℓ, a one that has them.
+    """A length scale ℓ as a constant unit, and the number unit / ℓ = 1, which has its derivatives.
 
     Distances in this unit are squared without overflow, which those in others are not.
     """

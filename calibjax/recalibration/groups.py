@@ -100,7 +100,7 @@ def _grouped(
 ) -> tuple[tuple[Any, ...], dict[int, np.ndarray]]:
     """The arguments before the groups, and the positions of the samples of each group."""
     if len(arguments) < 2:
-        raise TypeError(f"groups: expected as last argument after others, got {len(arguments)}")
+        raise TypeError(f"groups: expected it as the last argument, got {len(arguments)} arguments")
     *others, groups = arguments
     names = _names(method, len(others))
     _checks.same_rows(**dict(zip(names, others, strict=True)), groups=groups)
@@ -126,7 +126,7 @@ def _names(method: Callable[..., Any], number: int) -> list[str]:
     takes_more = any(p.kind == kinds.VAR_POSITIONAL for p in parameters)
     if not (takes_more or len(required) <= number <= len(names)):
         expected, got = ", ".join(names), f"{number + 1} arguments"
-        raise TypeError(f"groups: expected as last argument, after {expected}, got {got}")
+        raise TypeError(f"groups: expected it as the last argument, after {expected}, got {got}")
     return [*names, *(f"arguments[{i}]" for i in range(len(names), number))][:number]
 
 

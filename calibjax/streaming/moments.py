@@ -138,6 +138,7 @@ class MeanScore(Accumulator):
             "function (predictions, targets)", "score", self.score, "predictions", "targets"
         )
         state = self._checked("state", state)
+        _checks.same_rows(targets=targets, weights=weights)
         predictions, targets = _checks.predictions_and_targets(predictions, targets, keep_logs=True)
         n = _checks.leading_size("targets", targets)
         values = self._values(predictions, targets, n)

@@ -158,7 +158,7 @@ FIT, APPLY = METHOD.fit, METHOD.apply
             ValueError,
             "confidences: expected at least 1 sample, got 0",
         ),
-        (lambda: FIT(GROUPS), TypeError, "groups: expected as last argument"),
+        (lambda: FIT(GROUPS), TypeError, "groups: expected it as the last argument"),
         (
             lambda: GroupWise(PlattScaling).fit(GROUPS, GROUPS),
             TypeError,
