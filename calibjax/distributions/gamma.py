@@ -87,7 +87,7 @@ class Gamma(Distribution):
         spread = jnp.exp(log_gamma_step(k)) / jnp.sqrt(math.pi * k)
         many = (x / k - 1) * central + 2 * step - spread
         # For small k almost nothing is left of one minus `spread`, nor of P(k, x) − `step`.
-        few = jnp.minimum(k, 1)
+        few = jnp.where(k > 1, 1, k)  # a minimum has half the derivative at one
         rest = -jnp.expm1(-few * log_gamma_steps_apart(jnp.full_like(k, 0.5), few))
         score = jnp.where(k > 1, many, x / k * central - 2 * gammainc(few + 1, x) + rest)
         return self.mean() * score - jnp.minimum(y, 0)

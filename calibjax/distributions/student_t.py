@@ -88,7 +88,7 @@ class StudentT(Distribution):
         # E|Z − z| = z (2 F(z) − 1) + height (1 + z² / df)^(−excess / 2) / excess, and half the mean
         # difference of two draws is height · ratio / excess. Both grow as 1 / excess.
         height = 2 * df * jnp.exp(log_gamma_step(0.5 * df)) / math.sqrt(2 * math.pi)
-        few, many = jnp.minimum(df, 2), jnp.maximum(df, 2)
+        few, many = jnp.where(df < 2, df, 2), jnp.where(df < 2, 2, df)
         steps = log_gamma_step(0.5 * many) - log_gamma_step(many - 0.5)
         log_ratio = steps + 0.5 * jnp.log(0.5 * many / (many - 0.5))
         near_one = -0.5 * excess * log_gamma_steps_apart(few - 0.5, 0.5 * (1 - few))
@@ -115,7 +115,9 @@ class StudentT(Distribution):
             jnp.where(is_far, one, other),
         )
         beyond = jnp.maximum(distance, farthest) / farthest
-        return central * jnp.minimum(distance * farthest, 1), outside * beyond**-self.df
+        outside = outside * beyond**-self.df
+        near = central * jnp.minimum(distance * farthest, 1)
+        return jnp.where(distance > farthest, 1 - outside, near), outside
 
     def tempered(self, temperature: jax.Array) -> "StudentT":
         """Density ∝ p^{1/T}; NaN for T ≥ df + 1, where it is not integrable."""

@@ -41,7 +41,7 @@ def sentences(findings: Findings) -> list[str]:
     told += _groups(adjusted) + _features(adjusted, found)
     if not found and not impossible:
         told += _missed(adjusted, LEVEL / max(1, len(tests)))
-    if len(tests) > 1:
+    if len(tests) > 1 and (found or not impossible):
         told.append(
             f"All p-values are adjusted for the {len(tests)} tests that these sentences rest on."
         )

@@ -23,6 +23,7 @@ from calibjax._pytree import record
 from calibjax.hypothesis_tests.pools import simulated_pvalue, standardised, tied
 
 STATISTICS = ("omnibus", "biased", "unbiased", "spread")
+_TIED = 1e-4  # scores that differ by less, relative to their size, are the same in other units
 _SHOWN_KERNELS = 3  # of a family
 _PAIRS, _DIAGONAL = 1000, 32  # rounding errors, in units of the last place of D / n and of D
 
@@ -84,8 +85,9 @@ class SKCEComponents:
 
     @property
     def loudest_kernel(self) -> str:
-        """Name of the kernel with the largest score of all."""
-        return self.kernel_names[int(np.argmax(np.max(list(self._scores().values()), 0)))]
+        """Name of the kernel with the largest score of all, of equal ones the first."""
+        scores = np.max(list(self._scores().values()), 0)
+        return self.kernel_names[int(np.argmax(scores >= (1 - _TIED) * np.max(scores)))]
 
     def _scores(self) -> dict[str, Any]:
         """Scores for large values of the statistics."""

@@ -280,3 +280,19 @@ def test_tails_of_student(dtype):
     np.testing.assert_allclose(found, expected, rtol=rtol)
     upper = jax.vmap(lambda v, x: d.StudentT(v, jnp.zeros_like(v), jnp.ones_like(v)).cdf(x))(df, -y)
     np.testing.assert_allclose(upper, 1 - expected, rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("family", "parameter"),
+    [
+        (lambda x: distributions.StudentT(x, 0.0, 1.5), 2.0),
+        (lambda x: distributions.Gamma(x, 2.0), 1.0),
+    ],
+)
+def test_slope_of_the_crps_where_formulas_meet(family, parameter):
+    def crps(x):
+        return family(x).crps(0.7)
+
+    step = 1e-5
+    expected = (crps(parameter + step) - crps(parameter - step)) / (2 * step)
+    np.testing.assert_allclose(jax.grad(crps)(parameter), expected, rtol=1e-6)
