@@ -18,10 +18,12 @@ PAGES = [
     for page in [README, *sorted((ROOT / "docs").rglob("*.md"))]
     if BLOCK.search(page.read_text())
 ]
-SLOW = {  # half a minute each
+SLOW = {  # ten seconds to half a minute each
     "docs/evaluate.md",
     "docs/regression.md",
     "docs/sklearn.md",
+    "docs/training_loop.md",
+    "docs/which_test.md",
 }
 
 

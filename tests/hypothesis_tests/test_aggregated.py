@@ -120,6 +120,7 @@ def test_lenses_see_the_same_redraws():
     np.testing.assert_allclose(own.biased.null_samples, one.components.biased.null_samples)
 
 
+@pytest.mark.slow
 def test_matrices_of_low_rank_change_nothing():
     """From 256 predictions on; by pairs where the kernel on predictions is not smooth."""
     loc = jnp.asarray(RNG.uniform(0, 1, 300))

@@ -30,7 +30,8 @@ def _p_values(probabilities, num_datasets, num_samples=99):
     return jax.lax.map(lambda args: test(*args), (keys, correct), batch_size=20)
 
 
-@pytest.mark.parametrize("num_datasets", [400, pytest.param(4000, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("num_datasets", [400, 4000])
 def test_level(num_datasets):
     """Family-wise and pointwise, of a model that is locally calibrated."""
     smallest, pointwise = _p_values(CONFIDENCES, num_datasets)
