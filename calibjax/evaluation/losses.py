@@ -64,21 +64,26 @@ def proper_scores(data: Data) -> Part:
         remark += " The Brier score sums the squared errors of both classes: it is twice that of "
         remark += "the probability of label 1 alone, as in sklearn.metrics.brier_score_loss."
     is_infinite = any(x.name == "negative log-likelihood" and x.value == np.inf for x in entries)
-    findings = {"num_impossible": _num_impossible(data) if is_infinite else 0}
+    findings = {"num_impossible": 0}
+    if is_infinite:
+        found = _num_impossible(_inner(data.predictions), data.targets)
+        findings["num_impossible"] = int(found)
     return Part((Section("Scores", tuple(entries), remark),) if entries else (), findings)
 
 
-def _num_impossible(data: Data) -> int:
+@jax.jit
+def _num_impossible(predictions: Any, targets: Any) -> jax.Array:
     """Number of samples whose target has probability, or density, zero."""
-    logs = jax.vmap(lambda p, y: p.log_prob(y))(_inner(data.predictions), data.targets)
-    return int(jnp.sum(logs == -jnp.inf))
+    logs = jax.vmap(lambda p, y: p.log_prob(y))(predictions, targets)
+    return jnp.sum(logs == -jnp.inf)
 
 
-def _num_certain(data: Data) -> int:
+@jax.jit
+def _num_certain(predictions: Any) -> jax.Array:
     """Number of predictions that give a class the probability zero."""
-    classes = jnp.arange(data.predictions.class_probs.shape[1])
-    logs = jax.vmap(lambda p: jax.vmap(p.log_prob)(classes))(_inner(data.predictions))
-    return int(jnp.sum(jnp.any(logs == -jnp.inf, 1)))
+    classes = jnp.arange(predictions.class_probs.shape[1])
+    logs = jax.vmap(lambda p: jax.vmap(p.log_prob)(classes))(predictions)
+    return jnp.sum(jnp.any(logs == -jnp.inf, 1))
 
 
 def _exists(data: Data, function: str) -> bool:
@@ -137,7 +142,7 @@ def temperature(data: Data) -> Part:
         remark = "The deviations of all members from their mean are multiplied by √T"
     remark += " with one temperature T, see recalibration.tempered: above one they become less "
     remark += "sure. The gain is that of predictions that T was not fitted to (five folds)."
-    if data.is_of_classes and (number := _num_certain(data)):
+    if data.is_of_classes and (number := int(_num_certain(inner))):
         remark += f" {number} of {data.size} predictions give a class a probability of exactly 0, "
         remark += "which no temperature changes."
     return Part((Section(_TITLE, tuple(entries), remark),), findings)

@@ -166,6 +166,7 @@ def _coverage(data: Data) -> Part:
                 call = f"{nominal:.6g} + {call}.estimate['{kind}'][{i}]"
             entry = Entry(
                 f"coverage of the {words.format(f'{100 * nominal:.4g}')}",
+                # Rounding must not take a share of 0 or 1 out of its range.
                 min(1.0, max(0.0, nominal + float(test.estimate[kind][i]))),
                 by_chance=(max(0.0, nominal - chance), min(1.0, nominal + chance)),
                 pvalue=float(test.adjusted_pvalue[kind][i]),
