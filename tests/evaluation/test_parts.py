@@ -7,6 +7,7 @@ import scipy.stats
 
 from calibjax import distributions, evaluation, hypothesis_tests
 from calibjax.evaluation.data import checked_groups, ranges, shown_classes, task_of
+from calibjax.evaluation.losses import _is_idle as is_idle
 from calibjax.evaluation.mean_errors import detectable, mean_error
 from calibjax.hypothesis_tests import CalibrationTestResult
 
@@ -154,3 +155,20 @@ def test_ranges_hold_together():
     assert 0.94 < np.mean(alone) < 0.96
     low, high = ranges({"a": np.arange(999)})["a"]
     assert (low, high) == (24, 974)  # the 25th from both ends
+
+
+@pytest.mark.parametrize("unit", [1e-7, 1.0, 1e7])
+def test_ensembles_that_temperatures_change(unit):
+    values = unit * (300 + np.random.default_rng(0).normal(size=(12, 4)))
+    with jax.enable_x64(False):
+        spread, equal = (distributions.Samples(np.float32(x)) for x in (values, 0 * values + unit))
+        indexed = [jax.tree.map(jax.numpy.asarray, x.with_index()) for x in (spread, equal)]
+        assert [bool(is_idle(x)) for x in indexed] == [False, True]
+
+
+def test_classes_that_temperatures_change():
+    half, certain = np.full(12, 0.5), np.arange(12) % 2 * 1.0
+    idle = [distributions.Bernoulli(half), distributions.Bernoulli(certain)]
+    idle += [distributions.CategoricalLogits(np.full((12, 3), 3.3))]
+    assert all(is_idle(x) for x in idle)
+    assert not is_idle(distributions.Bernoulli(half + 1e-3))
