@@ -187,7 +187,9 @@ def _temperature() -> list[Call]:
         )
 
     def apply(predictions: Any, temperature: Any) -> Any:
-        return recalibration.TemperatureScaling().apply(temperature, predictions)
+        found = recalibration.TemperatureScaling().apply(temperature, predictions)
+        # Of probabilities in float64 there are logarithms as well.
+        return getattr(found, "class_probs", found)
 
     for family, name in ((CATEGORICAL, "Categorical"), (NORMAL, "Normal")):
         found.append(
