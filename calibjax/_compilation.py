@@ -1,5 +1,6 @@
 """Compiled programs: for the whole width of the processor, or kept for functions made anew."""
 
+import contextlib
 import functools
 import hashlib
 import threading
@@ -36,6 +37,16 @@ def wide_jit(function: Callable[..., Any], **options: Any) -> Callable[..., Any]
         return (wide if is_outermost else plain)(*args, **kwargs)
 
     return call
+
+
+def outside_of_traces() -> contextlib.AbstractContextManager[Any]:
+    """A context in which what is known is computed while a program is being traced.
+
+    It is `jax.ensure_compile_time_eval()` only where something is traced: in it, all constants of
+    programs, too, are computed by programs of their own.
+    """
+    is_outermost = _checks.is_concrete(jnp.zeros(()))
+    return contextlib.nullcontext() if is_outermost else jax.ensure_compile_time_eval()
 
 
 def compiled_once(function: Callable[..., Any], first: PyTree, *others: Any) -> PyTree:

@@ -47,7 +47,7 @@ def sample_targets(key: jax.Array, predictions: Distribution) -> PyTree:
 def check_draws(predictions: Distribution, targets: PyTree) -> None:
     """Refuses predictions without `sample`, or whose draws are not shaped like the targets."""
     _checks.method("predictions", predictions, "sample")
-    drawn = jax.eval_shape(draw, jax.random.key(0), predictions)
+    drawn = jax.eval_shape(lambda: draw(jax.random.key(0), predictions))
     found, expected = (jax.tree.map(jnp.shape, tree) for tree in (drawn, targets))
     if found != expected:
         raise ValueError(
@@ -56,6 +56,7 @@ def check_draws(predictions: Distribution, targets: PyTree) -> None:
         )
 
 
+@jax.jit
 def draw(key: jax.Array, predictions: Distribution) -> PyTree:
     """`sample_targets` without the checks."""
     keys = jax.random.split(key, jax.tree.leaves(predictions)[0].shape[0])

@@ -105,9 +105,17 @@ class OneVersusRest:
             raise TypeError(f"label: expected the number of a class, got {self.label}")
         _checks.shape("label", label, (), "(), the number of one class")
         label = _checks.labels("label", label, probs.shape[1])
-        own = jnp.take(_nan_where_unknown(probs, labels), jnp.maximum(label, 0), 1)
-        own = jnp.where(label >= 0, own, jnp.nan)  # unknown ones are the smallest integer
-        return like(predictions, Bernoulli(own)), (labels == label).astype(int)
+        own, is_own = _one_class(probs, labels, label)
+        return like(predictions, own), is_own
+
+
+@jax.jit
+def _one_class(
+    probs: jax.Array, targets: jax.Array, label: jax.Array
+) -> tuple[Bernoulli, jax.Array]:
+    own = jnp.take(_nan_where_unknown(probs, targets), jnp.maximum(label, 0), 1)
+    own = jnp.where(label >= 0, own, jnp.nan)  # unknown ones are the smallest integer
+    return Bernoulli(own), (targets == label).astype(int)
 
 
 def class_wise(predictions: ClassPredictions, targets: ArrayLike) -> tuple[Bernoulli, jax.Array]:

@@ -86,14 +86,14 @@ def errors_of_classes(data: Data) -> Part:
 def _mean_errors(data: Data) -> tuple[Section, dict[str, Any], CalibrationTestResult]:
     """Observed minus predicted frequencies of the classes and of the top label."""
     predictions, targets = data.predictions, data.targets
-    ones = jnp.ones((data.size, 1))
+    ones = np.ones((data.size, 1))
     test = hypothesis_tests.group_calibration_test(data.at(3), predictions, targets, ones)
     call = "hypothesis_tests.group_calibration_test(jax.random.fold_in(key, 3), predictions, "
     call += f"targets, jnp.ones(({data.size}, 1)))"
     confidence = measured(
         "mean confidence",
         "jnp.mean(estimators.top_label(predictions, targets)[0].probs)",
-        lambda: jnp.mean(estimators.top_label(predictions, targets)[0].probs),
+        lambda: np.mean(np.asarray(estimators.top_label(predictions, targets)[0].probs, float)),
     )
     m = predictions.class_probs.shape[1]
     residuals, ones = np.asarray(mean_residual(predictions, targets)), np.ones(data.size)

@@ -39,7 +39,7 @@ def mean_error(
         The entry, with a 95 % interval from the observed scatter if there is any, and the range
         of its adjusted p-value; and the p-value for sentences.
     """
-    value, pvalue = float(test.estimate[place]), float(test.adjusted_pvalue[place])
+    value, pvalue = (float(np.asarray(x)[place]) for x in (test.estimate, test.adjusted_pvalue))
     chance = float(test.critical_value()[place])
     weights = np.asarray(members, float)
     weights = weights / np.abs(weights).sum()

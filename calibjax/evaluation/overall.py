@@ -5,7 +5,6 @@ import math
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from calibjax import distributions, estimators, hypothesis_tests, plotting
@@ -254,7 +253,7 @@ def _adjusted(test: CalibrationTestResult, view: str) -> float | None:
     if not _many(test):
         return None
     own = [p for name, p in test.adjusted_pvalue.items() if name.startswith(f"{view}, ")]
-    return float(jnp.min(jnp.stack(own))) if own else None
+    return float(min(map(float, own))) if own else None
 
 
 def _skce_of_test(view: str, chosen: Choice, test: CalibrationTestResult) -> Entry:

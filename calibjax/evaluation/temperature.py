@@ -6,11 +6,12 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.scipy.special import ndtri
 from jax.typing import ArrayLike
 
 from calibjax import _checks
-from calibjax._arithmetic import floating_dtype
+from calibjax._compilation import compiled_once
 from calibjax._pytree import PyTree
 from calibjax.distributions.base import Distribution
 from calibjax.hypothesis_tests import ConfidenceInterval
@@ -71,14 +72,7 @@ def temperature_interval(
     predictions, targets = _checks.predictions_and_targets(predictions, targets, keep_logs=True)
     temperature = TemperatureScaling(loss).fit(predictions, targets)
 
-    slopes, curvatures = _derivatives(loss, predictions, targets, jnp.log(temperature))
-    curvature = jnp.sum(curvatures)
-    is_convex = (curvature > 0) & jnp.isfinite(curvature)
-    curvature = jnp.where(is_convex, curvature, jnp.nan)
-    error = jnp.sqrt(jnp.sum(jnp.square(slopes))) / curvature
-    reach = -ndtri(jnp.asarray((1 - level) / 2, error.dtype)) * error
-    low, high = temperature * jnp.exp(-reach), temperature * jnp.exp(reach)
-    return ConfidenceInterval(low, high, temperature, temperature * error)
+    return _interval(loss, predictions, targets, temperature, level)
 
 
 def temperature_gain(
@@ -137,20 +131,51 @@ def temperature_gain(
     )
     n = _checks.leading_size("targets", targets)
     num_folds = _checks.size_in_range("num_folds", num_folds, 2, n)
-    order = jax.random.permutation(key, n)
-    method = TemperatureScaling(loss)
-    temperatures = jnp.zeros(n, floating_dtype(predictions))
-    size = n - -(-n // num_folds)  # the same for all folds, so that `fit` is compiled once
-    for fold in range(num_folds):
-        held_out = order[fold::num_folds]
-        others = jnp.concatenate([order[i::num_folds] for i in range(num_folds) if i != fold])
-        chosen = jax.tree.map(lambda leaf, own=others[:size]: leaf[own], (predictions, targets))
-        temperatures = temperatures.at[held_out].set(method.fit(*chosen))
+    gain = functools.partial(_gain, loss, num_folds, level)
+    temperatures, found = compiled_once(gain, key, predictions, targets)
+    if _checks.is_concrete(temperatures) and np.isnan(temperatures).any():
+        fold = int(np.argmax(np.isnan(temperatures)))
+        TemperatureScaling(loss).fit(*_others(key, (predictions, targets), fold, num_folds))
+    return found
 
-    gains = _gains(loss, predictions, targets, temperatures)
+
+def _gain(
+    loss: Loss,
+    num_folds: int,
+    level: float,
+    key: jax.Array,
+    predictions: PyTree,
+    targets: PyTree,
+) -> tuple[jax.Array, ConfidenceInterval]:
+    """Temperatures of the folds, NaN if there are none, and how much they lower the losses."""
+
+    def temperature(fold: jax.Array) -> jax.Array:
+        others = _others(key, (predictions, targets), fold, num_folds)
+        return TemperatureScaling(loss).fit(*others)
+
+    def gain(p: Any, y: Any, temperature: jax.Array) -> jax.Array:
+        return _loss_of_sample(loss, p, y) - _loss_of_sample(loss, tempered(p, temperature), y)
+
+    n = _checks.leading_size("targets", targets)
+    temperatures = jax.lax.map(temperature, jnp.arange(num_folds))
+    of_folds = temperatures[jnp.arange(n) % num_folds]
+    own = jnp.zeros_like(of_folds).at[jax.random.permutation(key, n)].set(of_folds)
+    gains = jax.vmap(gain)(predictions, targets, own)
     mean, error = jnp.mean(gains), jnp.std(gains, ddof=1) / jnp.sqrt(n).astype(gains.dtype)
-    reach = -ndtri(jnp.asarray((1 - level) / 2, error.dtype)) * error
-    return ConfidenceInterval(mean - reach, mean + reach, mean, error)
+    reach = _quantile(level, error.dtype) * error
+    return temperatures, ConfidenceInterval(mean - reach, mean + reach, mean, error)
+
+
+def _others(key: jax.Array, samples: PyTree, fold: Any, num_folds: int) -> PyTree:
+    """The samples of all folds but one, which is every K-th in a random order.
+
+    They are as many for each fold, so that the temperature is found by one program.
+    """
+    n = _checks.leading_size("targets", samples[1])
+    size = n - -(-n // num_folds)
+    own_last = jnp.argsort(jnp.arange(n) % num_folds == fold)
+    chosen = jax.random.permutation(key, n)[own_last[:size]]
+    return jax.tree.map(lambda leaf: leaf[chosen], samples)
 
 
 def _loss_of_sample(loss: Loss, p: PyTree, y: PyTree) -> jax.Array:
@@ -159,23 +184,24 @@ def _loss_of_sample(loss: Loss, p: PyTree, y: PyTree) -> jax.Array:
 
 
 @functools.partial(jax.jit, static_argnums=0)
-def _gains(loss: Loss, predictions: PyTree, targets: PyTree, temperatures: jax.Array) -> jax.Array:
-    """How much the loss of each sample is lower at its temperature, [n]."""
-
-    def gain(p: Any, y: Any, temperature: jax.Array) -> jax.Array:
-        return _loss_of_sample(loss, p, y) - _loss_of_sample(loss, tempered(p, temperature), y)
-
-    return jax.vmap(gain)(predictions, targets, temperatures)
-
-
-@functools.partial(jax.jit, static_argnums=0)
-def _derivatives(
-    loss: Loss, predictions: PyTree, targets: PyTree, theta: jax.Array
-) -> tuple[jax.Array, jax.Array]:
-    """First and second derivative of the loss of each sample with respect to log T, [n] each."""
+def _interval(
+    loss: Loss, predictions: PyTree, targets: PyTree, temperature: jax.Array, level: float
+) -> ConfidenceInterval:
+    """Sandwich estimate of the interval around the best temperature."""
 
     def value(p: Any, y: Any, theta: jax.Array) -> jax.Array:
         return _loss_of_sample(loss, tempered(p, jnp.exp(theta)), y)
 
     both = jax.vmap(jax.value_and_grad(jax.grad(value, 2), 2), (0, 0, None))
-    return both(predictions, targets, theta)
+    slopes, curvatures = both(predictions, targets, jnp.log(temperature))
+    curvature = jnp.sum(curvatures)
+    is_convex = (curvature > 0) & jnp.isfinite(curvature)
+    error = jnp.sqrt(jnp.sum(jnp.square(slopes))) / jnp.where(is_convex, curvature, jnp.nan)
+    reach = _quantile(level, error.dtype) * error
+    low, high = temperature * jnp.exp(-reach), temperature * jnp.exp(reach)
+    return ConfidenceInterval(low, high, temperature, temperature * error)
+
+
+def _quantile(level: Any, dtype: Any) -> jax.Array:
+    """How many standard errors there are on either side of an interval."""
+    return -ndtri(jnp.asarray((1 - level) / 2, dtype))

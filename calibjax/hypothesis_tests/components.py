@@ -94,7 +94,7 @@ class SKCEComponents:
         return {
             "biased": self.biased.score,
             "unbiased": self.unbiased.score,
-            "spread": jnp.abs(self.spread.score),
+            "spread": np.abs(self.spread.score),
         }
 
     def of_kernel(self, name: str) -> "SKCEComponents":
@@ -102,13 +102,13 @@ class SKCEComponents:
         names = self.kernel_names
         place = names.index(_checks.choice("name", name, names))
         parts = self.biased, self.unbiased, self.spread
-        biased, unbiased, spread = jax.tree.map(lambda leaf: leaf[..., place], parts)
+        biased, unbiased, spread = _of_kernel(parts, place)
         return SKCEComponents(biased, unbiased, spread, self.num_targets, self.ranked)
 
     @property
     def loudest(self) -> str:
         """Name of the component with the largest score (in absolute value for the spread)."""
-        scores = {name: jnp.max(score) for name, score in self._scores().items()}
+        scores = {name: float(np.max(score)) for name, score in self._scores().items()}
         return max(scores, key=scores.__getitem__)
 
     def described(self, adjusted: Sequence[Any] = ()) -> str:
@@ -144,6 +144,12 @@ class SKCEComponents:
             numbers = f"adjusted p = {float(adjusted[i]):.2g}, score {score:+.1f}"
             lines.append(f"  {names[i]}: {one.loudest}, {numbers}")
         return "\n".join(lines)
+
+
+@jax.jit
+def _of_kernel(parts: tuple[Component, ...], place: int) -> tuple[Component, ...]:
+    """The components of the kernel at a place of the last axis."""
+    return jax.tree.map(lambda leaf: leaf[..., place], parts)
 
 
 @functools.partial(jax.jit, static_argnames=("ranked", "family"))

@@ -11,7 +11,6 @@ from collections.abc import Callable
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 from jax.typing import ArrayLike
 
 from calibjax import _checks
@@ -20,11 +19,11 @@ from calibjax._compilation import compiled_once
 from calibjax._pytree import PyTree
 from calibjax._sharding import follows_data
 from calibjax.distributions.base import Distribution
-from calibjax.distributions.sampling import check_draws
+from calibjax.distributions.sampling import check_draws, draw
 from calibjax.estimators.kernel import checked_samples
 from calibjax.hypothesis_tests.components import STATISTICS, skce_components
 from calibjax.hypothesis_tests.planning import family_of
-from calibjax.hypothesis_tests.redraws import checked_batch_size, evaluate_pool, redrawn
+from calibjax.hypothesis_tests.redraws import checked_batch_size, evaluate_pool, over_pool
 from calibjax.hypothesis_tests.result import CalibrationTestResult, simulated_result, skce_result
 from calibjax.hypothesis_tests.simulation import bytes_of_tile, checked_statistic, warn_of_members
 from calibjax.kernels import Kernel
@@ -162,16 +161,19 @@ def observed_and_redrawn(
     batch_size: int,
 ) -> tuple[PyTree, PyTree]:
     """Values of a statistic as in `rank_among_redraws`, and those of redrawn targets, [B, ...]."""
-    # The statistic need not depend on all of the data.
-    observed = _checks.nan_with(statistic(data, predictions, targets), predictions, targets)
-    numbers_each = sum(map(jnp.size, jax.tree.leaves(observed)))
+    each = jax.eval_shape(lambda: statistic(data, predictions, targets))
+    numbers_each = sum(leaf.size for leaf in jax.tree.leaves(each))
     _checks.number_of_draws("num_samples", num_samples, numbers_each=numbers_each)
 
-    def redraw(key: jax.Array, data: PyTree, predictions: Distribution) -> PyTree:
-        each = jax.vmap(functools.partial(statistic, data), (None, 0))
-        return redrawn(key, each, predictions, num_samples, batch_size)
+    def pool(key: jax.Array, data: PyTree, predictions: Distribution, targets: PyTree) -> PyTree:
+        evaluate = jax.vmap(functools.partial(statistic, data, predictions))
+        keys = jax.random.split(key, num_samples)
+        values = over_pool(keys, lambda k: draw(k, predictions), evaluate, targets, batch_size)
+        # The statistic need not depend on all of the data.
+        observed = _checks.nan_with(jax.tree.map(lambda x: x[0], values), predictions, targets)
+        return observed, jax.tree.map(lambda x: x[1:], values)
 
-    return observed, compiled_once(redraw, key, data, predictions)
+    return compiled_once(pool, key, data, predictions, targets)
 
 
 @follows_data

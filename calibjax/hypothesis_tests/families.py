@@ -177,9 +177,11 @@ def _prediction_kernels(
     if isinstance(seen, WithFeatures):
         distances["features"] = Features(Euclidean())
     found = {
-        f"{name} {_fraction(scale)} median": shape(scale * _median(d, predictions), d)
+        f"{name} {_fraction(scale)} median": shape(length_scale, d)
         for name, d in distances.items()
-        for scale in _PREDICTION_SCALES
+        for scale, length_scale in zip(
+            _PREDICTION_SCALES, _length_scales(d, predictions), strict=True
+        )
     }
     return found | {"all predictions": Constant()}
 
@@ -189,10 +191,11 @@ def _fraction(scale: float) -> str:
 
 
 @jax.jit
-def _median(distance: Distance, predictions: Distribution) -> jax.Array:
-    """The median heuristic; one if all distances are zero, where all scales are the same."""
+def _length_scales(distance: Distance, predictions: Distribution) -> list[jax.Array]:
+    """Multiples of the median heuristic, or of one if all distances are zero."""
     median = median_heuristic(distance, predictions)  # NaN then, since it is traced here
-    return _checks.nan_with(jnp.where(jnp.isnan(median), 1, median), predictions)
+    median = _checks.nan_with(jnp.where(jnp.isnan(median), 1, median), predictions)
+    return [scale * median for scale in _PREDICTION_SCALES]
 
 
 def _of_classes(predictions: Any) -> dict[str, Any]:
@@ -202,7 +205,7 @@ def _of_classes(predictions: Any) -> dict[str, Any]:
     if num_classes > 2:
         for i, c in enumerate(_likely_classes(predictions.class_probs)):
             lenses[f"class {c}" if isinstance(c, int) else f"likely class {i}"] = OneVersusRest(c)
-    anything = jnp.zeros(len(predictions.class_probs), int)  # lenses need labels, too
+    anything = np.zeros(len(predictions.class_probs), np.int32)  # lenses need labels, too
     found = {}
     for name, lens in lenses.items():
         seen = predictions if lens is None else lens(predictions, anything)[0]
@@ -308,7 +311,7 @@ def _seen(name: str, lens: Any, predictions: Distribution, targets: PyTree) -> P
 
 def _refuse_other_kind(name: str, kernel: Kernel, seen: PyTree) -> None:
     """Refuses kernels that are not defined for these predictions and targets."""
-    first = jax.tree.map(lambda leaf: leaf[0], seen)
+    first = jax.eval_shape(lambda: jax.tree.map(lambda leaf: jnp.asarray(leaf)[0], seen))
     try:
         refuse_without_expectations(kernel, seen[0])
         jax.eval_shape(sample_pair, kernel, first, first)

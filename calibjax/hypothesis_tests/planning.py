@@ -1,5 +1,6 @@
 """How the kernels of a family are evaluated: by features, or by pairs."""
 
+import functools
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,6 +11,7 @@ from jax.typing import ArrayLike
 
 from calibjax import _checks, pairwise
 from calibjax._arithmetic import floating_dtype, matmul
+from calibjax._compilation import outside_of_traces
 from calibjax._pytree import PyTree
 from calibjax.distributions.base import Distribution
 from calibjax.hypothesis_tests.pool_statistics import (
@@ -115,25 +117,31 @@ def _factor(kernel: Kernel, predictions: Distribution) -> jax.Array | None:
     if n < _FACTORED_FROM or not _checks.is_concrete(kernel, predictions):
         return None
     seen = without_draws(predictions)
-    with jax.ensure_compile_time_eval():  # they may be known while a random key is traced
+    with outside_of_traces():  # they may be known while a random key is traced
         tolerance = low_rank.TOLERANCE[floating_dtype(predictions).itemsize]
-        rank = low_rank.numerical_rank(kernel, seen, tolerance, min(n // 4, _LARGEST_RANK))
-        if rank is None:
+        found = low_rank.sufficient(kernel, seen, tolerance, min(n // 4, _LARGEST_RANK))
+        if found is None:
             return None
-        rank = 2 ** (rank - 1).bit_length()  # few different ones, so that little is compiled anew
-        factor = low_rank.pivoted_cholesky(kernel, seen, tolerance, size=rank).features
+        # Few different ranks, so that little is compiled anew.
+        rank = 2 ** int(found.rank - 1).bit_length()
+        factor, error = _factor_and_error(kernel, predictions, found.features, rank)
         # Kernels that are not positive semi-definite may have other errors than on the diagonal.
-        error = _relative_error(kernel, predictions, factor)
         return factor if error <= 100 * n * tolerance else None
 
 
-@jax.jit
-def _relative_error(kernel: Kernel, predictions: Distribution, factor: jax.Array) -> jax.Array:
-    """Largest error of products with random signs, in units of the largest squared feature."""
+@functools.partial(jax.jit, static_argnums=3)
+def _factor_and_error(
+    kernel: Kernel, predictions: Distribution, features: jax.Array, rank: int
+) -> tuple[jax.Array, jax.Array]:
+    """The first features, and the largest error of products with random signs.
+
+    The error is in units of the largest squared feature.
+    """
+    factor = features[:, :rank]
     signs = jax.random.rademacher(jax.random.key(0), (len(factor), 8), factor.dtype)
     exact = pairwise.weighted_sums(prediction_kernel, kernel, predictions, predictions, signs)
     error = jnp.max(jnp.abs(exact - matmul(factor, matmul(factor.T, signs))))
-    return error / jnp.max(jnp.abs(factor)) ** 2
+    return factor, error / jnp.max(jnp.abs(factor)) ** 2
 
 
 def _alike(

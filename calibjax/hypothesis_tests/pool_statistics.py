@@ -1,7 +1,6 @@
 """Means of the calibration kernel for many sets of targets of the same predictions."""
 
 import dataclasses
-import functools
 from collections.abc import Sequence
 from typing import Any
 
@@ -32,8 +31,12 @@ def num_features(
     kernel: Kernel, prepared: Any, predictions: Distribution, targets: ArrayLike
 ) -> int:
     """Number of features of a target kernel."""
-    first = jax.tree.map(lambda leaf: leaf[0], (predictions, targets))
-    return jax.eval_shape(functools.partial(features, kernel, prepared), *first).size
+
+    def of_first() -> jax.Array:
+        first = jax.tree.map(lambda leaf: leaf[0], (predictions, targets))
+        return features(kernel, prepared, *first)
+
+    return jax.eval_shape(of_first).size
 
 
 @record

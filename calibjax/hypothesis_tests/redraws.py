@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 
 from calibjax import _checks, pairwise
-from calibjax._batches import default_batch_size, in_batches, map_batches
+from calibjax._batches import default_batch_size, map_batches
 from calibjax._pytree import PyTree
 from calibjax._sharding import WHOLE, devices
 from calibjax.distributions.base import Distribution
@@ -18,21 +18,6 @@ from calibjax.hypothesis_tests.featured import Parts
 from calibjax.hypothesis_tests.pool_statistics import Family
 
 _SMALL = 8 * pairwise.TILE_SIZE**2  # bytes of data that every device may hold: a tile
-
-
-def redrawn(
-    key: jax.Array,
-    statistic: Callable[[Any, Any], Any],
-    predictions: Distribution,
-    num_samples: int,
-    batch_size: int,
-) -> PyTree:
-    """Redrawn values of a statistic of batches, (predictions, [b, n, ...]) → [b, ...]."""
-
-    def batch(keys: jax.Array) -> PyTree:
-        return statistic(predictions, jax.vmap(draw, (0, None))(keys, predictions))
-
-    return in_batches(key, batch, num_samples, batch_size)
 
 
 def checked_batch_size(batch_size: int | None, family: Family) -> int:

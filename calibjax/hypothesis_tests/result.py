@@ -1,6 +1,7 @@
 """The result of a test."""
 
 import dataclasses
+import functools
 import warnings
 from typing import Any
 
@@ -192,11 +193,16 @@ def simulated_result(
             UserWarning,
             stacklevel=4,
         )
-    pvalue = jax.tree.map(simulated_pvalue, statistic, null_samples)
-    adjusted = adjusted_pvalues(statistic, null_samples) if adjust else None
+    pvalue, adjusted = _pvalues(statistic, null_samples, adjust)
     return CalibrationTestResult(
         statistic, pvalue, estimate, null_samples, adjusted, draws, entries=entries
     )
+
+
+@functools.partial(jax.jit, static_argnums=2)
+def _pvalues(statistic: PyTree, null_samples: PyTree, adjust: bool) -> tuple[PyTree, PyTree]:
+    pvalue = jax.tree.map(simulated_pvalue, statistic, null_samples)
+    return pvalue, adjusted_pvalues(statistic, null_samples) if adjust else None
 
 
 def skce_result(

@@ -107,7 +107,16 @@ def factor_at_pivots(found: PivotedCholesky) -> jax.Array:
 def numerical_rank(
     kernel: Kernel, points: PyTree, tolerance: jax.Array | float, limit: int
 ) -> int | None:
-    """Rank, rounded up, that brings all errors below a tolerance; None above a limit.
+    """Rank, rounded up, that brings all errors below a tolerance; None above a limit."""
+    found = sufficient(kernel, points, tolerance, limit)
+    # Slightly more, for parts of the data, or other data of the same kind.
+    return None if found is None else _STEP * -(-int(1.05 * int(found.rank) + 1) // _STEP)
+
+
+def sufficient(
+    kernel: Kernel, points: PyTree, tolerance: jax.Array | float, limit: int
+) -> PivotedCholesky | None:
+    """A decomposition with all errors below a tolerance; None if it has more than `limit` pivots.
 
     The search ends early if the limit would be exceeded even if errors kept decreasing as fast as
     they did last, which they hardly ever do.
@@ -118,8 +127,7 @@ def numerical_rank(
         found = pivoted_cholesky(kernel, points, tolerance, size=size)
         residual = float(found.residual)
         if residual <= tolerance:
-            # Slightly more, for parts of the data, or other data of the same kind.
-            return _STEP * -(-int(1.05 * found.rank + 1) // _STEP)
+            return found
         if size == limit or not 0 < residual < error:
             break
         speed = math.log(error / residual) / (size - before)

@@ -12,6 +12,7 @@ from jax.typing import ArrayLike
 
 from calibjax import _checks
 from calibjax._arithmetic import matmul
+from calibjax._compilation import outside_of_traces
 from calibjax._pytree import PyTree, parameter, record
 from calibjax._sharding import follows_data
 from calibjax.distributions import Categorical, CategoricalLogits
@@ -250,7 +251,7 @@ def _needed_rank(kernel: Any, tolerance: jax.Array | float, points: PyTree) -> i
     n = len(jax.tree.leaves(points)[0])
     if n < 4 or not _checks.is_concrete(kernel, tolerance, points):
         return n
-    with jax.ensure_compile_time_eval():  # the predictions may be known while targets are traced
+    with outside_of_traces():  # the predictions may be known while targets are traced
         return low_rank.numerical_rank(kernel, points, tolerance, n // 4) or n
 
 

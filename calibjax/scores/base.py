@@ -37,7 +37,7 @@ def mean_over_samples(
         ValueError: if the score is not a scalar, or NaN; the message names the method that computed
             it.
     """
-    values = jax.vmap(score)(*samples)
+    values, value = _values_and_mean(jax.tree_util.Partial(score), samples)
     if method and values.ndim != 1:
         raise ValueError(
             f"predictions.{method}: expected a scalar for one prediction and one target, got shape "
@@ -45,7 +45,16 @@ def mean_over_samples(
         )
     if _checks.is_concrete(values):
         place = f"predictions.{method}" if method else "score"
-        bad = _checks.readable(jnp.isnan(values))
-        _checks.refuse_where(bad, place, "numbers for these predictions and targets", values)
-    value = jnp.mean(values)
+        known = _checks.readable(values)
+        _checks.refuse_where(
+            known != known, place, "numbers for these predictions and targets", values
+        )
     return _checks.nan_with(value, samples)  # quantiles of counts and labels are never NaN
+
+
+@jax.jit
+def _values_and_mean(
+    score: jax.tree_util.Partial, samples: tuple[Any, Any]
+) -> tuple[jax.Array, jax.Array]:
+    values = jax.vmap(score)(*samples)
+    return values, jnp.mean(values)

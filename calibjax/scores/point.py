@@ -45,11 +45,11 @@ def mean_squared_error(predictions: Distribution, targets: ArrayLike) -> jax.Arr
             "predictions: expected distributions of numbers or vectors, got class predictions, "
             f"{type(predictions).__name__}; their squared error is scores.brier_score"
         )
+    return mean_over_samples(_squared_error, (predictions, targets))
 
-    def squared_error(p: PyTree, y: jax.Array) -> jax.Array:
-        return jnp.mean(jnp.square(p.mean() - y))
 
-    return mean_over_samples(squared_error, (predictions, targets))
+def _squared_error(p: PyTree, y: jax.Array) -> jax.Array:
+    return jnp.mean(jnp.square(p.mean() - y))
 
 
 def accuracy(predictions: PyTree, targets: ArrayLike) -> jax.Array:
@@ -79,5 +79,10 @@ def accuracy(predictions: PyTree, targets: ArrayLike) -> jax.Array:
     0.5
     """
     confidences, correct = top_label(predictions, targets)
-    is_label = ~jnp.isnan(confidences.probs)
-    return jnp.mean(jnp.where(is_label, correct, jnp.nan), dtype=confidences.probs.dtype)
+    return _proportion(confidences.probs, correct)
+
+
+@jax.jit
+def _proportion(confidences: jax.Array, correct: jax.Array) -> jax.Array:
+    is_label = ~jnp.isnan(confidences)
+    return jnp.mean(jnp.where(is_label, correct, jnp.nan), dtype=confidences.dtype)

@@ -1,5 +1,7 @@
 """Proper scores, whose expectation is smallest for the true distribution."""
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
@@ -41,7 +43,11 @@ def negative_log_likelihood(predictions: Distribution, targets: ArrayLike) -> ja
     0.4904
     """
     samples = checked_samples(predictions, targets, "log_prob")
-    return mean_over_samples(lambda p, y: -p.log_prob(y), samples, "log_prob")
+    return mean_over_samples(_surprise, samples, "log_prob")
+
+
+def _surprise(p: Any, y: PyTree) -> jax.Array:
+    return -p.log_prob(y)
 
 
 def brier_score(predictions: ClassPredictions, targets: PyTree) -> jax.Array:
@@ -75,6 +81,11 @@ def brier_score(predictions: ClassPredictions, targets: PyTree) -> jax.Array:
     """
     _checks.class_predictions(predictions)
     predictions, targets = _checks.predictions_and_targets(predictions, targets)
+    return _brier_score(predictions, targets)
+
+
+@jax.jit
+def _brier_score(predictions: Any, targets: jax.Array) -> jax.Array:
     probs = predictions.class_probs
     errors = probs - one_hot(targets, probs.shape[1], probs.dtype)
     return jnp.mean(jnp.sum(jnp.square(errors), 1))

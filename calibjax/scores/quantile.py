@@ -57,11 +57,12 @@ def pinball_loss(
     predictions, targets = checked_samples(predictions, targets, "icdf")
     _checks.shape("targets", targets, (None,), "[n]: only numbers have quantiles")
     levels = checked_levels(levels).astype(floating_dtype(predictions))
-
-    def loss(p: Any, y: jax.Array) -> jax.Array:
-        return _loss_of_quantiles(Quantiles(levels, jax.vmap(p.icdf)(levels)), y)
-
+    loss = jax.tree_util.Partial(_loss_at, levels)  # compiled once for all levels
     return mean_over_samples(loss, (predictions, targets))
+
+
+def _loss_at(levels: jax.Array, p: Any, y: jax.Array) -> jax.Array:
+    return _loss_of_quantiles(Quantiles(levels, jax.vmap(p.icdf)(levels)), y)
 
 
 def _loss_of_quantiles(p: Quantiles, y: jax.Array) -> jax.Array:

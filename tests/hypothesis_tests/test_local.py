@@ -64,7 +64,7 @@ def test_result():
     correct = (RNG.uniform(size=N) < 0.5).astype(int)
     data = FEATURES, CONFIDENCES, correct
     result = local_calibration_test(KEY, NEAR, *data, num_samples=50)
-    np.testing.assert_array_equal(result.statistic, estimators.lce(NEAR, *data))
+    np.testing.assert_allclose(result.statistic, estimators.lce(NEAR, *data), rtol=1e-12)
     errors = estimators.local_errors(NEAR, *data).error
     np.testing.assert_allclose(result.estimate, errors, rtol=1e-13)
     assert result.null_samples.shape == (50, N)

@@ -36,6 +36,7 @@ from jax.typing import ArrayLike
 
 from calibjax import _checks
 from calibjax._arithmetic import floating_dtype, matmul
+from calibjax._compilation import outside_of_traces
 from calibjax.distributions import MonteCarlo, Samples
 from calibjax.kernels import low_rank
 from calibjax.kernels.base import Kernel
@@ -105,7 +106,7 @@ def _prepare_features(
     values = jnp.asarray(predictions.values)
     points = jnp.concatenate([values.reshape(-1, *values.shape[2:]), jnp.asarray(targets)])
     limit = min(values.shape[1] ** 2, len(points), _MAX_RANK)
-    with jax.ensure_compile_time_eval():  # the data may be known while a random key is traced
+    with outside_of_traces():  # the data may be known while a random key is traced
         tolerance = low_rank.TOLERANCE[floating_dtype(points).itemsize]
         rank = low_rank.numerical_rank(kernel, points, tolerance, limit)
         if rank is None:
