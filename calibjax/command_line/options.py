@@ -79,6 +79,9 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     output.add_argument(
         "--float64", action="store_true", help="compute in float64, which takes longer"
     )
+    output.add_argument(
+        "--no-cache", action="store_true", help="keep no compiled programs for the next run"
+    )
     return parser.parse_args(arguments)
 
 

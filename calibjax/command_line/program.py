@@ -1,5 +1,6 @@
 """The program: reads a file, evaluates it, prints, and writes the report."""
 
+import contextlib
 import json
 import os
 import shlex
@@ -10,14 +11,21 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import jax
+import numpy as np
 
 import calibjax
 from calibjax import _files
 from calibjax.command_line import page, pictures
 from calibjax.command_line.columns import Choice, choose, target_of
+from calibjax.command_line.compilation import (
+    prepare,
+    quickly,
+    without_warnings_of_loaded_programs,
+)
 from calibjax.command_line.data import Data, build, check_rows
 from calibjax.command_line.options import parse
 from calibjax.command_line.reading import read
+from calibjax.command_line.stages import Stages
 from calibjax.command_line.tables import InputError, listed
 from calibjax.evaluation import Evaluation, evaluate
 
@@ -47,16 +55,32 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Raises:
         SystemExit: with status 2 if the options are not as needed, with status 0 after --help.
     """
+    is_process = arguments is None
     arguments = sys.argv[1:] if arguments is None else list(arguments)
     options = parse(arguments)
+    kept = prepare(keeps_programs=not options.no_cache) if is_process else ""
+    standard = contextlib.nullcontext(sys.stderr)
+    with without_warnings_of_loaded_programs() if is_process else standard as errors:
+        stages = Stages(errors, has_report=options.report is not None)
+        return _run(options, arguments, stages, kept)
+
+
+def _run(options: Namespace, arguments: Sequence[str], stages: Stages, kept: str) -> int:
+    """Reads, evaluates, prints and writes; the exit status."""
     try:
         _check_output(options)
         data, facts = _read(options)
         remarks = _remarks(data)
-        evaluation = _evaluated(options, data)
+        with jax.enable_x64(options.float64):
+            check_rows(data)
+        if kept:
+            stages.say(kept)
+        evaluation = _evaluated(options, data, stages)
         if options.report is not None:
-            _write_report(options, arguments, evaluation, facts, remarks)
+            _write_report(options, arguments, evaluation, facts, remarks, stages)
+        stages.clear()
     except InputError as error:
+        stages.clear()
         print(f"calibjax: {' '.join(str(error).split())}", file=sys.stderr)
         return 2
     if options.json:
@@ -149,12 +173,10 @@ def _remarks(data: Data) -> list[str]:
     return remarks
 
 
-def _evaluated(options: Namespace, data: Data) -> Evaluation:
-    with jax.enable_x64(options.float64):
-        check_rows(data)
+def _evaluated(options: Namespace, data: Data, stages: Stages) -> Evaluation:
+    values = sum(map(np.size, jax.tree.leaves(data.predictions)))
+    with jax.enable_x64(options.float64), quickly(values):
         key = jax.random.key(options.seed)
-        if sys.stderr.isatty():
-            print(f"calibjax: evaluating {len(data.targets)} rows …", file=sys.stderr)
         try:
             return evaluate(
                 key,
@@ -163,6 +185,7 @@ def _evaluated(options: Namespace, data: Data) -> Evaluation:
                 groups=data.groups,
                 features=data.features,
                 class_names=data.classes or None,
+                progress=stages,
             )
         except ValueError as error:
             raise InputError(f"{options.file}: {error}") from error
@@ -174,18 +197,20 @@ def _write_report(
     evaluation: Evaluation,
     facts: Sequence[tuple[str, str]],
     remarks: Sequence[str],
+    stages: Stages,
 ) -> None:
     """Writes all of the page, or nothing.
 
     Raises:
         InputError: if it cannot be written.
     """
+    stages.report()
     missing, addresses = "", {}
     try:
         addresses = {name: pictures.data_address(x) for name, x in evaluation.figures().items()}
     except ImportError as error:
         missing = f"The figures are left out: {error}"
-        print(f"calibjax: {missing}", file=sys.stderr)
+        stages.say(missing)
     content = page.page(
         evaluation,
         title=f"Calibration of {options.file.name}",

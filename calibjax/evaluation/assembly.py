@@ -1,7 +1,7 @@
 """The evaluation of a model, put together from all other subpackages."""
 
 import dataclasses
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import jax
@@ -37,6 +37,7 @@ def evaluate(
     features: Any = None,
     groups: ArrayLike | None = None,
     class_names: Sequence[str] | None = None,
+    progress: Callable[[str, int, int], None] | None = None,
 ) -> Evaluation:
     """Everything about the calibration of a model in one call: numbers, sentences and figures.
 
@@ -81,6 +82,8 @@ def evaluate(
             overlap, truth values or weights, [n, G]. They must not depend on the targets.
         class_names: of the m classes, a list of strings, by which entries, sentences and figures
             call them; by default their numbers from 0, which the names of kernels always have.
+        progress: called before each part of the work with its name, the number of the parts
+            before it, and the number of all parts.
 
     Returns:
         The record, which prints as a table; `to_dict`, `to_json`, `figure` and `figures` are its
@@ -110,7 +113,7 @@ def evaluate(
     data = checked_data(key, predictions, targets, features, groups)
     if class_names is not None:
         data = dataclasses.replace(data, class_names=checked_names(data, class_names))
-    parts = _parts(data)
+    parts = list(_parts(data, progress))
     found = Findings(data.task, data.size, **_joined(part.findings for part in parts))
     return Evaluation(
         task=data.task,
@@ -130,13 +133,26 @@ def _joined(dictionaries: Iterable[dict[str, Any]]) -> dict[str, Any]:
     return {name: value for each in dictionaries for name, value in each.items()}
 
 
-def _parts(data: Data) -> list[Part]:
+def _parts(data: Data, progress: Callable[[str, int, int], None] | None) -> Iterator[Part]:
     """All parts that the task has."""
     chosen = None if data.task == "quantiles" else chosen_kernels(data)
-    parts = [] if chosen is None else [overall(data, chosen)]
-    parts.append(proper_scores(data))
-    parts.append(errors_of_classes(data) if data.is_of_classes else errors_of_numbers(data))
-    return [*parts, temperature(data), errors_in_groups(data), errors_given_features(data, chosen)]
+    work: dict[str, Callable[[], Part]] = {}
+    if chosen is not None:
+        work["test of all errors together"] = lambda: overall(data, chosen)
+    work["scores"] = lambda: proper_scores(data)
+    if data.is_of_classes:
+        work["errors of the probabilities"] = lambda: errors_of_classes(data)
+    else:
+        work["errors of the distributions"] = lambda: errors_of_numbers(data)
+    work["temperature"] = lambda: temperature(data)
+    if data.memberships is not None:
+        work["errors in groups"] = lambda: errors_in_groups(data)
+    if data.features is not None:
+        work["errors given the features"] = lambda: errors_given_features(data, chosen)
+    for number, (name, part) in enumerate(work.items()):
+        if progress is not None:
+            progress(name, number, len(work))
+        yield part()
 
 
 def _described(data: Data) -> str:

@@ -142,7 +142,7 @@ def temperature_gain(
 def _gain(
     loss: Loss,
     num_folds: int,
-    level: float,
+    level: ArrayLike,
     key: jax.Array,
     predictions: PyTree,
     targets: PyTree,
@@ -185,7 +185,7 @@ def _loss_of_sample(loss: Loss, p: PyTree, y: PyTree) -> jax.Array:
 
 @functools.partial(jax.jit, static_argnums=0)
 def _interval(
-    loss: Loss, predictions: PyTree, targets: PyTree, temperature: jax.Array, level: float
+    loss: Loss, predictions: PyTree, targets: PyTree, temperature: jax.Array, level: ArrayLike
 ) -> ConfidenceInterval:
     """Sandwich estimate of the interval around the best temperature."""
 

@@ -1,0 +1,125 @@
+"""How the program compiles: quickly, since most programs run once, and once for all runs."""
+
+import contextlib
+import hashlib
+import os
+import platform
+import sys
+import threading
+from collections.abc import Iterator
+from importlib import metadata
+from pathlib import Path
+from typing import TextIO
+
+import jax
+
+OPTION = "--no-cache"
+_LARGEST = 200 * 2**20  # bytes that are kept
+_FLAG = "--xla_cpu_use_fusion_emitters=false"
+_HAVE_FLAG = (0, 10), (0, 11)  # versions of jaxlib from, and below; XLA ends at unknown flags
+_FEW = 2000  # predicted numbers, up to which compiling well takes longer than it saves
+
+
+def prepare(*, keeps_programs: bool) -> str:
+    """Settings of this process, before JAX computes anything.
+
+    What the user has set in the environment stays.
+
+    Args:
+        keeps_programs: in the user's cache folder, for the next run.
+
+    Returns:
+        Where programs are kept, in words, if the folder is new; else nothing.
+    """
+    flags = os.environ.get("XLA_FLAGS", "")
+    version = tuple(map(int, metadata.version("jaxlib").split(".")[:2]))
+    if _HAVE_FLAG[0] <= version < _HAVE_FLAG[1] and "xla_cpu_use_fusion_emitters" not in flags:
+        os.environ["XLA_FLAGS"] = f"{flags} {_FLAG}".strip()
+    if not keeps_programs or os.environ.get("JAX_COMPILATION_CACHE_DIR"):
+        return ""
+    folder = _user_folder() / "calibjax" / _machine()
+    is_new = not folder.exists()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        _forget_oldest(folder)
+    except OSError as error:
+        return f"compiled programs are not kept: {folder}: {error.strerror}"
+    jax.config.update("jax_compilation_cache_dir", str(folder))
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
+    jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
+    return f"compiled programs are kept in {folder}; {OPTION} keeps none" if is_new else ""
+
+
+@contextlib.contextmanager
+def quickly(num_values: int) -> Iterator[None]:
+    """Programs for few predicted numbers are hardly optimised, which takes longer than they run."""
+    before = jax.config.values["jax_disable_most_optimizations"]
+    jax.config.update("jax_disable_most_optimizations", before or num_values <= _FEW)
+    try:
+        yield
+    finally:
+        jax.config.update("jax_disable_most_optimizations", before)
+
+
+@contextlib.contextmanager
+def without_warnings_of_loaded_programs() -> Iterator[TextIO]:
+    """Leaves out what XLA writes to the standard error for each program of the cache.
+
+    It takes settings of its own ("+prefer-no-gather") for parts of another processor. All other
+    lines pass. What is written to the file that it returns passes at once.
+    """
+    sys.stderr.flush()
+    kept = os.dup(2)
+    source, sink = os.pipe()
+
+    def forward() -> None:
+        with open(source, "rb") as lines:
+            for line in lines:
+                if b"cpu_aot_loader.cc" not in line:
+                    os.write(kept, line)
+
+    thread = threading.Thread(target=forward)
+    thread.start()
+    os.dup2(sink, 2)
+    os.close(sink)
+    with open(kept, "w") as file:
+        try:
+            yield file
+        finally:
+            sys.stderr.flush()
+            os.dup2(kept, 2)  # which ends the pipe
+            thread.join()
+
+
+def _machine() -> str:
+    """A name for the kind of processor, which programs are compiled for."""
+    described = platform.processor() or platform.machine()
+    with contextlib.suppress(OSError):  # Linux has it
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        described += "".join(sorted({x for x in lines if x.startswith(("flags", "Features"))}))
+    return f"{platform.machine()}-{hashlib.sha256(described.encode()).hexdigest()[:12]}"
+
+
+def _user_folder() -> Path:
+    """Where programs of this user keep what they can make again."""
+    home = Path.home()
+    if sys.platform == "darwin":
+        return home / "Library" / "Caches"
+    if sys.platform == "win32":
+        return Path(os.environ.get("LOCALAPPDATA", home / "AppData" / "Local"))
+    return Path(os.environ.get("XDG_CACHE_HOME") or home / ".cache")
+
+
+def _forget_oldest(folder: Path) -> None:
+    """Removes the oldest programs of a folder that has become large."""
+    files = sorted((path for path in folder.iterdir() if path.is_file()), key=_age)
+    size = 0
+    for path in files:
+        size += path.stat().st_size
+        if size > _LARGEST:
+            path.unlink(missing_ok=True)
+
+
+def _age(path: Path) -> float:
+    """In seconds, up to a constant."""
+    return -path.stat().st_mtime
