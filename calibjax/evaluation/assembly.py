@@ -14,9 +14,10 @@ from calibjax.evaluation.data import Data, Part, checked_data, checked_names
 from calibjax.evaluation.findings import Findings
 from calibjax.evaluation.losses import proper_scores, temperature
 from calibjax.evaluation.numbers import errors_of_numbers
-from calibjax.evaluation.overall import chosen_kernels, overall
+from calibjax.evaluation.overall import Choice, chosen_kernels, overall
 from calibjax.evaluation.record import Evaluation
-from calibjax.evaluation.sentences import sentences
+from calibjax.evaluation.sentences import names_an_error, sentences
+from calibjax.evaluation.where import where_wrong
 
 _TASKS = {
     "classification": "classification with {size} classes",
@@ -110,8 +111,12 @@ def evaluate(
     data = checked_data(key, predictions, targets, features, groups)
     if class_names is not None:
         data = dataclasses.replace(data, class_names=checked_names(data, class_names))
-    parts = _parts(data)
+    chosen = None if data.task == "quantiles" else chosen_kernels(data)
+    parts = _parts(data, chosen)
     found = Findings(data.task, data.size, **_joined(part.findings for part in parts))
+    if not names_an_error(found):
+        parts.append(where_wrong(data, chosen))
+        found = dataclasses.replace(found, **parts[-1].findings)
     return Evaluation(
         task=data.task,
         num_samples=data.size,
@@ -130,9 +135,8 @@ def _joined(dictionaries: Iterable[dict[str, Any]]) -> dict[str, Any]:
     return {name: value for each in dictionaries for name, value in each.items()}
 
 
-def _parts(data: Data) -> list[Part]:
+def _parts(data: Data, chosen: Choice | None) -> list[Part]:
     """All parts that the task has."""
-    chosen = None if data.task == "quantiles" else chosen_kernels(data)
     parts = [] if chosen is None else [overall(data, chosen)]
     parts.append(proper_scores(data))
     parts.append(errors_of_classes(data) if data.is_of_classes else errors_of_numbers(data))
