@@ -32,7 +32,7 @@ _TASKS = {
 
 def evaluate(
     key: jax.Array,
-    predictions: Distribution,
+    predictions: Distribution | ArrayLike,
     targets: ArrayLike,
     *,
     features: Any = None,
@@ -68,13 +68,20 @@ def evaluate(
       something is wrong is at most 5 %. A sentence that names an error of a class or group asks
       for significance given the observed scatter as well, so that it does not blame a group for
       what is wrong with the scatter of all predictions.
+    - Where a test rejects and no sentence would name an error, *places* are searched: events in
+      regions of the predictions, such as targets between two numbers, that occur more or less often
+      than predicted. Their p-values are adjusted for all of them, and only for them, since the
+      search takes place after a rejection at 5 %.
     - The *temperature* minimises the negative log-likelihood; where that is infinite, the Brier
       score; for ensembles the CRPS. The gain is that of held-out predictions.
 
     Args:
         key: a JAX random key.
         predictions: batch of n ≥ 10 distributions of any family, without features. `Samples` are
-            ensembles, whose members are exchangeable with the target.
+            ensembles, whose members are exchangeable with the target. An array of probabilities
+            is read as `Bernoulli` if it is [n] and the labels are 0 and 1, and as `Categorical` if
+            it is [n, m] with rows that sum to one and the labels are integers; the description
+            says so.
         targets: [n] or [n, d].
         features: [n] or [n, d]; asks in addition whether the predictions are right given the
             features, which are divided by their standard deviations.
@@ -157,6 +164,8 @@ def _described(data: Data) -> str:
         described += f", {_counted(len(data.group_names), 'group')}"
     if data.features is not None:
         described += f", {_counted(data.features.shape[1], 'feature')}"
+    if data.read_as:
+        described += f"; the array of predictions was read as {data.read_as}"
     return f"{described}."
 
 

@@ -34,7 +34,8 @@ class Entry:
         pvalue: exact p-value of this value, adjusted for all of the same kind in its section.
         function: the call that gives the value, a Python expression of `predictions`, `targets`,
             `key`, `features` and `groups` as they were passed to `evaluate`, of `result`, the
-            evaluation, and of the modules of calibjax, `jax` and `jnp`.
+            evaluation, and of the modules of calibjax, `jax` and `jnp`. If predictions were passed
+            as an array, they are what the description says it was read as.
         note: what a reader has to know to understand the value; may be empty.
     """
 
