@@ -8,6 +8,7 @@ import jax
 from jax.typing import ArrayLike
 
 from calibjax.distributions.base import Distribution
+from calibjax.evaluation.advice import advice
 from calibjax.evaluation.classes import errors_of_classes
 from calibjax.evaluation.conditional import errors_given_features, errors_in_groups
 from calibjax.evaluation.data import Data, Part, checked_data, checked_names
@@ -16,7 +17,7 @@ from calibjax.evaluation.losses import proper_scores, temperature
 from calibjax.evaluation.numbers import errors_of_numbers
 from calibjax.evaluation.overall import Choice, chosen_kernels, overall
 from calibjax.evaluation.record import Evaluation
-from calibjax.evaluation.sentences import names_an_error, sentences
+from calibjax.evaluation.sentences import judged, names_an_error, sentences
 from calibjax.evaluation.where import where_wrong
 
 _TASKS = {
@@ -134,7 +135,8 @@ def evaluate(
         other_kernels=_joined(part.other_kernels for part in parts),
         tests=_joined(part.tests for part in parts),
         arrays=data.arrays,
-        panels=tuple(panel for part in parts for panel in part.panels),
+        panels=tuple(sorted((x for part in parts for x in part.panels), key=lambda x: x.place)),
+        advice=advice(*judged(found)),
     )
 
 

@@ -35,9 +35,7 @@ _TESTS = {
 
 def sentences(findings: Findings) -> list[str]:
     """What is wrong, how much, and how sure that is; or how much may have been missed."""
-    tests = _tests(findings)
-    adjusted = _adjusted(findings, len(tests))
-    found = [name for name, p in _tests(adjusted).items() if p <= LEVEL]
+    tests, (adjusted, found) = _tests(findings), judged(findings)
     impossible = _impossible(findings)
     if impossible and not found:
         told = [f"The model is not calibrated: {impossible}", "No test found any other error."]
@@ -67,11 +65,15 @@ def sentences(findings: Findings) -> list[str]:
     return told
 
 
+def judged(findings: Findings) -> tuple[Findings, list[str]]:
+    """The findings with p-values that are adjusted for all tests, and the tests that reject."""
+    adjusted = _adjusted(findings, len(_tests(findings)))
+    return adjusted, [name for name, p in _tests(adjusted).items() if p <= LEVEL]
+
+
 def names_an_error(findings: Findings) -> bool:
     """Whether there is nothing wrong, or a sentence says what: a class, a width, a group, …."""
-    tests = _tests(findings)
-    findings = _adjusted(findings, len(tests))
-    found = [name for name, p in _tests(findings).items() if p <= LEVEL]
+    findings, found = judged(findings)
     top, groups = findings.top_label, findings.groups
     is_direct = top is not None and top.pvalue <= LEVEL
     if findings.task not in ("classification", "binary"):

@@ -108,4 +108,4 @@ def _panel(search: Search, seed: Any) -> tuple[Panel, ...]:
     caption = "Predicted and observed distributions of all targets together. The band contains the "
     caption += "observed ones of a calibrated model, all of them, with a probability of 95 %."
     shown = search.marginals(np.random.default_rng(seed))
-    return (Panel("predicted and observed", caption, draw_marginals, shown),)
+    return (Panel("predicted and observed", caption, draw_marginals, shown, 0),)
