@@ -1,6 +1,8 @@
 """The program: reads a file, evaluates it, prints, and writes the report."""
 
+import calendar
 import contextlib
+import datetime
 import json
 import os
 import shlex
@@ -218,6 +220,7 @@ def _write_report(
         facts=facts,
         pictures=addresses,
         missing=missing,
+        made=f"Made by calibjax {calibjax.__version__} on {_today()}.",
         setup=_SETUP.format(arguments=list(arguments), seed=options.seed, float64=options.float64),
         command=f"python -m calibjax {shlex.join(arguments)}",
     )
@@ -226,6 +229,12 @@ def _write_report(
     except OSError as error:
         reason = error.strerror or type(error).__name__
         raise InputError(f"--report: {options.report} cannot be written ({reason})") from None
+
+
+def _today() -> str:
+    """The date in words, such as 3 May 2026."""
+    today = datetime.date.today()
+    return f"{today.day} {calendar.month_name[today.month]} {today.year}"
 
 
 def _check_output(options: Namespace) -> None:

@@ -13,9 +13,10 @@ from calibjax._sharding import follows_data
 from calibjax.distances import Distance, TotalVariation
 from calibjax.distributions import Categorical
 from calibjax.distributions.base import ClassPredictions
-from calibjax.estimators.binnings import Binning, bins_of
+from calibjax.estimators.binnings import Binning, UniformBins, bins_of
 
 _TOTAL_VARIATION = TotalVariation()
+_TEN_BINS = UniformBins(10)
 _FEW_SUMMANDS = 1e-3  # times 1/eps: sums of this many equal numbers have relative errors of 1e-3
 
 
@@ -24,7 +25,7 @@ def ece(
     predictions: ClassPredictions,
     targets: ArrayLike,
     *,
-    binning: Binning,
+    binning: Binning = _TEN_BINS,
     distance: Distance = _TOTAL_VARIATION,
 ) -> jax.Array:
     """Expected calibration error, of all classes together (canonical) unless seen through a lens.
@@ -33,7 +34,7 @@ def ece(
 
     with the mean p̄ of the predictions and the proportions ȳ of the labels in the bin. **The usual
     ECE of the literature, that of the most probable class, is `ece(*top_label(predictions,
-    targets), binning=UniformBins(10))`**; with more than two classes the canonical ECE is larger,
+    targets))`**; with more than two classes the canonical ECE is larger,
     since it bins and compares all probabilities jointly. `class_wise` gives the ECE of each class.
 
     It is biased upwards: on calibrated data the proportions scatter around the mean predictions,
@@ -45,9 +46,10 @@ def ece(
         predictions: batch of n class predictions, `Categorical` or `Bernoulli`.
         targets: labels 0, ..., m − 1, [n].
         binning: function of the predictions that returns the bin of each, integers in
-            0, ..., n − 1, [n]: `UniformBins(10)`, `EqualMassBins(10)`,
-            `MedianVarianceBins(100)`, or your own. If bins are already known, store them in an
-            integer leaf of a subclass of `Categorical` and read them here.
+            0, ..., n − 1, [n]: `UniformBins(10)`, ten bins of equal width and the default, as in
+            `calibjax.evaluate`; `EqualMassBins(10)`, `MedianVarianceBins(100)`, or your own. If
+            bins are already known, store them in an integer leaf of a subclass of `Categorical` and
+            read them here.
         distance: distance record d; called on p̄ and ȳ as `Categorical`s.
 
     Returns:
@@ -82,7 +84,7 @@ def mce(
     predictions: ClassPredictions,
     targets: ArrayLike,
     *,
-    binning: Binning,
+    binning: Binning = _TEN_BINS,
     distance: Distance = _TOTAL_VARIATION,
 ) -> jax.Array:
     """Maximum calibration error, of all classes together (canonical) unless seen through a lens.
@@ -91,7 +93,7 @@ def mce(
 
     the largest distance between means and proportions in a bin, over the non-empty bins, with the
     notation of `ece`. **The usual MCE of the literature, that of the most probable class, is
-    `mce(*top_label(predictions, targets), binning=UniformBins(10))`.** A bin with a single sample
+    `mce(*top_label(predictions, targets))`.** A bin with a single sample
     suffices for a value near one, so choose bins that are large enough.
 
     Args:
@@ -128,7 +130,7 @@ def mce(
 
 @follows_data
 def debiased_squared_ece(
-    predictions: ClassPredictions, targets: PyTree, *, binning: Binning
+    predictions: ClassPredictions, targets: PyTree, *, binning: Binning = _TEN_BINS
 ) -> jax.Array:
     """Debiased estimator of the squared expected calibration error in bins.
 

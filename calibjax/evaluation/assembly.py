@@ -8,15 +8,17 @@ import jax
 from jax.typing import ArrayLike
 
 from calibjax.distributions.base import Distribution
+from calibjax.evaluation.advice import advice
 from calibjax.evaluation.classes import errors_of_classes
 from calibjax.evaluation.conditional import errors_given_features, errors_in_groups
 from calibjax.evaluation.data import Data, Part, checked_data, checked_names
 from calibjax.evaluation.findings import Findings
 from calibjax.evaluation.losses import proper_scores, temperature
 from calibjax.evaluation.numbers import errors_of_numbers
-from calibjax.evaluation.overall import chosen_kernels, overall
+from calibjax.evaluation.overall import Choice, chosen_kernels, overall
 from calibjax.evaluation.record import Evaluation
-from calibjax.evaluation.sentences import sentences
+from calibjax.evaluation.sentences import judged, names_an_error, sentences
+from calibjax.evaluation.where import where_wrong
 
 _TASKS = {
     "classification": "classification with {size} classes",
@@ -31,7 +33,7 @@ _TASKS = {
 
 def evaluate(
     key: jax.Array,
-    predictions: Distribution,
+    predictions: Distribution | ArrayLike,
     targets: ArrayLike,
     *,
     features: Any = None,
@@ -68,13 +70,20 @@ def evaluate(
       something is wrong is at most 5 %. A sentence that names an error of a class or group asks
       for significance given the observed scatter as well, so that it does not blame a group for
       what is wrong with the scatter of all predictions.
+    - Where a test rejects and no sentence would name an error, *places* are searched: events in
+      regions of the predictions, such as targets between two numbers, that occur more or less often
+      than predicted. Their p-values are adjusted for all of them, and only for them, since the
+      search takes place after a rejection at 5 %.
     - The *temperature* minimises the negative log-likelihood; where that is infinite, the Brier
       score; for ensembles the CRPS. The gain is that of held-out predictions.
 
     Args:
         key: a JAX random key.
         predictions: batch of n ≥ 10 distributions of any family, without features. `Samples` are
-            ensembles, whose members are exchangeable with the target.
+            ensembles, whose members are exchangeable with the target. An array of probabilities
+            is read as `Bernoulli` if it is [n] and the labels are 0 and 1, and as `Categorical` if
+            it is [n, m] with rows that sum to one and the labels are integers; the description
+            says so.
         targets: [n] or [n, d].
         features: [n] or [n, d]; asks in addition whether the predictions are right given the
             features, which are divided by their standard deviations.
@@ -113,8 +122,12 @@ def evaluate(
     data = checked_data(key, predictions, targets, features, groups)
     if class_names is not None:
         data = dataclasses.replace(data, class_names=checked_names(data, class_names))
-    parts = list(_parts(data, progress))
+    chosen = None if data.task == "quantiles" else chosen_kernels(data)
+    parts = list(_parts(data, chosen, progress))
     found = Findings(data.task, data.size, **_joined(part.findings for part in parts))
+    if not names_an_error(found):
+        parts.append(where_wrong(data, chosen))
+        found = dataclasses.replace(found, **parts[-1].findings)
     return Evaluation(
         task=data.task,
         num_samples=data.size,
@@ -125,7 +138,8 @@ def evaluate(
         other_kernels=_joined(part.other_kernels for part in parts),
         tests=_joined(part.tests for part in parts),
         arrays=data.arrays,
-        panels=tuple(panel for part in parts for panel in part.panels),
+        panels=tuple(sorted((x for part in parts for x in part.panels), key=lambda x: x.place)),
+        advice=advice(*judged(found)),
     )
 
 
@@ -133,9 +147,10 @@ def _joined(dictionaries: Iterable[dict[str, Any]]) -> dict[str, Any]:
     return {name: value for each in dictionaries for name, value in each.items()}
 
 
-def _parts(data: Data, progress: Callable[[str, int, int], None] | None) -> Iterator[Part]:
+def _parts(
+    data: Data, chosen: Choice | None, progress: Callable[[str, int, int], None] | None
+) -> Iterator[Part]:
     """All parts that the task has."""
-    chosen = None if data.task == "quantiles" else chosen_kernels(data)
     work: dict[str, Callable[[], Part]] = {}
     if chosen is not None:
         work["test of all errors together"] = lambda: overall(data, chosen)
@@ -169,6 +184,8 @@ def _described(data: Data) -> str:
         described += f", {_counted(len(data.group_names), 'group')}"
     if data.features is not None:
         described += f", {_counted(data.features.shape[1], 'feature')}"
+    if data.read_as:
+        described += f"; the array of predictions was read as {data.read_as}"
     return f"{described}."
 
 

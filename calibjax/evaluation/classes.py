@@ -166,14 +166,13 @@ def _binned(data: Data) -> tuple[Section, Entry]:
 
 
 def _diagrams(data: Data) -> tuple[Panel, ...]:
-    """Reliability diagrams of class 1, or of the top label and of each class if there are few."""
+    """Reliability diagrams of class 1, or of the top label and of the worst classes."""
     m = data.predictions.class_probs.shape[1]
-    views: dict[str, Any] = {"top label": estimators.top_label}
-    few = {data.class_called(c): estimators.OneVersusRest(c) for c in range(m)}
-    if m == 2:
-        views = {data.class_called(1): few[data.class_called(1)]}
-    elif m <= MAX_DIAGRAMS:
-        views |= few
+    views: dict[str, Any] = {data.class_called(1): estimators.OneVersusRest(1)}
+    if m > 2:
+        views = {"top label": estimators.top_label}
+        worst = _worst_first(np.asarray(data.predictions.class_probs, float), data.targets)
+        views |= {data.class_called(c): estimators.OneVersusRest(c) for c in worst[:MAX_DIAGRAMS]}
     panels = []
     for name, lens in views.items():
         seen, observed = lens(data.predictions, data.targets)
@@ -186,3 +185,19 @@ def _diagrams(data: Data) -> tuple[Panel, ...]:
         figure_name = f"reliability, {name}"
         panels.append(Panel(figure_name, caption, plotting.reliability_diagram, curve))
     return tuple(panels)
+
+
+def _worst_first(probs: np.ndarray, targets: ArrayLike) -> list[int]:
+    """The classes by Σ_bins (Σ observed - predicted)² / Σ p (1 - p), in ten bins, the worst first.
+
+    Args:
+        probs: [n, m].
+        targets: labels, [n].
+    """
+    bins = np.minimum((10 * probs).astype(int), 9)
+    residuals = (np.asarray(targets)[:, None] == np.arange(probs.shape[1])) - probs
+    scatter, worst = probs * (1 - probs), []
+    for c in range(probs.shape[1]):
+        totals, sizes = (np.bincount(bins[:, c], x[:, c], 10) for x in (residuals, scatter))
+        worst.append(float(np.sum(totals**2 / np.maximum(sizes, 1.0))))
+    return np.argsort(worst, kind="stable")[::-1].tolist()

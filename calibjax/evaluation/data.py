@@ -16,6 +16,7 @@ from calibjax.distributions import MonteCarlo, Quantiles, Samples
 from calibjax.distributions.base import Distribution
 from calibjax.distributions.features import bare
 from calibjax.evaluation.figures import Panel
+from calibjax.evaluation.plain import read_plainly
 from calibjax.evaluation.record import Entry, Section
 from calibjax.hypothesis_tests import CalibrationTestResult
 from calibjax.hypothesis_tests.ensembles import checked_ensembles
@@ -38,6 +39,7 @@ class Data:
         group_names: of the groups.
         pit: PIT values, [n], or None if there are none.
         class_names: of the m classes, or empty where they are numbered.
+        read_as: how plain arrays were read, an expression of `predictions`; or empty.
     """
 
     key: jax.Array
@@ -49,6 +51,7 @@ class Data:
     group_names: tuple[str, ...] = ()
     pit: jax.Array | None = None
     class_names: tuple[str, ...] = ()
+    read_as: str = ""
 
     def class_called(self, number: int) -> str:
         """What a class is called: by its name, or by its number from 0."""
@@ -104,6 +107,7 @@ def checked_data(
             "outside of jit, vmap and grad)"
         )
     _checks.same_rows(predictions=predictions, targets=targets, features=features, groups=groups)
+    predictions, read_as = read_plainly(predictions, targets)
     predictions, targets = _checks.predictions_and_targets(
         predictions, targets, minimum=10, keep_logs=True
     )
@@ -115,7 +119,7 @@ def checked_data(
     task = task_of(predictions, targets)
     if task == "ensembles":
         predictions = checked_ensembles(predictions, 10, "predictions")
-    data = Data(key, predictions, targets, task)
+    data = Data(key, predictions, targets, task, read_as=read_as)
     n = data.size
     memberships, names = (None, ()) if groups is None else checked_groups(groups, n)
     return dataclasses.replace(

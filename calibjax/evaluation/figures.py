@@ -22,12 +22,14 @@ class Panel:
         caption: what it shows, in one or two sentences.
         function: of `calibjax.plotting`, called as function(shown, axis=...).
         shown: the record that it draws.
+        place: where it stands among others: small numbers come first.
     """
 
     name: str
     caption: str
     function: Callable[..., "Axes"]
     shown: Any
+    place: int = 1
 
     def draw(self, axis: "Axes | None" = None) -> "Axes":
         """Draws on the Axes, or on those of a new figure if there are none."""

@@ -67,6 +67,27 @@ class Coverage:
 
 
 @dataclasses.dataclass(frozen=True)
+class PlaceError:
+    """An event that occurs more or less often than predicted, see `places`.
+
+    Attributes:
+        event: what occurs.
+        region: where, empty if everywhere.
+        number: of the samples there.
+        predicted: mean of the predicted probabilities.
+        observed: share of the samples in which it occurred.
+        pvalue: of the difference, adjusted for all places that were looked at.
+    """
+
+    event: str
+    region: str
+    number: int
+    predicted: float
+    observed: float
+    pvalue: float
+
+
+@dataclasses.dataclass(frozen=True)
 class Findings:
     """What the sentences of a report are made of; what was not computed is None, or empty.
 
@@ -96,8 +117,10 @@ class Findings:
         gain_unit: of which score.
         is_idle: whether no temperature changes the predictions.
         factor: by which the temperature multiplies standard deviations.
+        places: where the predictions are wrong, if no other sentence names an error.
         detectable: of a level, the mean error that a test at this level would have found with a
             probability of about 80 %.
+        detectable_coverage: the same error of a coverage, after words that say of which one.
     """
 
     task: str
@@ -124,4 +147,6 @@ class Findings:
     gain_unit: str = ""
     is_idle: bool = False
     factor: Entry | None = None
+    places: tuple[PlaceError, ...] = ()
     detectable: Callable[[float], float] | None = None
+    detectable_coverage: Callable[[float], tuple[str, float]] | None = None

@@ -93,4 +93,15 @@ def detectable(test: CalibrationTestResult, level: float) -> np.ndarray:
     null = np.asarray(test.null_samples, float)
     errors = np.sqrt(np.mean(null**2, 0))
     largest: Any = np.max(null / np.where(errors > 0, errors, 1), tuple(range(1, null.ndim)))
-    return (np.quantile(largest, 1 - level) + _POWER) * errors[0]
+    return detectable_size(largest, errors[0], level)
+
+
+def detectable_size(largest: np.ndarray, errors: np.ndarray, level: float) -> np.ndarray:
+    """Errors that are found with a probability of about 80 %.
+
+    Args:
+        largest: draws of the largest error of a test, in units of their standard errors, [B].
+        errors: standard errors.
+        level: of the test.
+    """
+    return (np.quantile(largest, 1 - level) + _POWER) * errors

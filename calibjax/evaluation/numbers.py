@@ -1,5 +1,6 @@
 """Errors of predicted numbers and vectors: coverage, bias and spread."""
 
+import functools
 from typing import Any
 
 import jax
@@ -12,8 +13,9 @@ from calibjax.distributions import Quantiles
 from calibjax.evaluation.data import Data, Part
 from calibjax.evaluation.figures import BAND_LEVEL, Panel
 from calibjax.evaluation.findings import Coverage, MeanError
-from calibjax.evaluation.mean_errors import detectable, mean_error
+from calibjax.evaluation.mean_errors import detectable, detectable_size, mean_error
 from calibjax.evaluation.record import Entry, Section
+from calibjax.evaluation.wording import percent
 from calibjax.hypothesis_tests import CalibrationTestResult
 from calibjax.hypothesis_tests.groups import mean_residual
 
@@ -180,6 +182,7 @@ def _coverage(data: Data) -> Part:
         remark += "PIT values in result.arrays['pit'] (estimators.pit_values); "
     remark += "its p-values are exact and adjusted for all levels (hypothesis_tests.coverage_test)."
     findings = _coverages(levels, entries)
+    findings["detectable_coverage"] = functools.partial(_detectable_coverage, test, levels)
     return Part((Section("", tuple(entries), remark),), findings, tests={"coverage": test})
 
 
@@ -205,6 +208,29 @@ def _coverages(levels: np.ndarray, entries: list[Entry]) -> dict[str, Any]:
         if level == 0.5 and entry.pvalue is not None:
             found["median"] = MeanError("", 0.5, entry.value, entry.pvalue)
     return found
+
+
+def _detectable_coverage(
+    test: CalibrationTestResult, levels: np.ndarray, level: float
+) -> tuple[str, float]:
+    """The error of the central interval closest to 90 %, or of the middle quantile, if any."""
+    central, null = _central(levels), test.null_samples
+    kind, i, words = (
+        "levels",
+        len(levels) // 2,
+        f"the {percent(levels[len(levels) // 2])} quantiles",
+    )
+    if central.size:
+        i = int(np.abs(central - 0.9).argmin())
+        kind, words = "central", f"the central {percent(central[i])} intervals"
+    errors = {name: np.sqrt(np.mean(np.square(null[name]), 0)) for name in null}
+    largest = np.max([_largest(null[name], errors[name]) for name in null if null[name].size], 0)
+    return words, float(detectable_size(largest, errors[kind][i], level))
+
+
+def _largest(null: np.ndarray, errors: np.ndarray) -> np.ndarray:
+    """The largest draw in units of its error, [B]."""
+    return np.max(np.asarray(null) / np.where(errors > 0, errors, 1), 1)
 
 
 def _coverage_test(data: Data) -> tuple[CalibrationTestResult, np.ndarray]:

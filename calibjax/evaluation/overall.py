@@ -32,6 +32,10 @@ _WORDS = {
     "unbiased": "off alike for similar predictions",
     "spread": "targets scatter more than predicted",
 }
+_NO_UNIT = (
+    "The SKCE is the squared kernel calibration error: zero for a calibrated model, and in no unit "
+    "that means anything by itself."
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -146,18 +150,17 @@ def overall(data: Data, chosen: Choice) -> Part:
         by_chance = (-chance, chance)
         entries.append(Entry(f"score: {words}", score, function=call, by_chance=by_chance))
     skce = _skce_entries(data, chosen, test)
-    remark = chosen.how + how + "Scores are standardised over the redraws. The SKCE is the squared "
-    remark += "kernel calibration error: zero for a calibrated model, and in no unit that means "
-    remark += "anything by itself."
+    remark = chosen.how + how + "Scores are standardised over the redraws."
     findings = {
         "pvalue": first.value,
         "component": components.loudest,
         "spread_score": float(components.spread.score),
         "spread_pvalue": _of_score(test, float(components.spread.score)),
     }
-    section = Section("Is the model calibrated?", (*entries, *skce), remark)
+    section = Section("Is the model calibrated?", tuple(entries), remark)
+    errors = Section("Kernel calibration errors", tuple(skce), _NO_UNIT, is_detail=True)
     panel = _null_panel(test)
-    return Part((section,), findings, chosen.family, others, {"calibration": test}, panel)
+    return Part((section, errors), findings, chosen.family, others, {"calibration": test}, panel)
 
 
 def _of_score(test: CalibrationTestResult, score: float) -> float:
@@ -273,4 +276,4 @@ def _null_panel(test: CalibrationTestResult) -> tuple[Panel, ...]:
     """The statistic among those of the redraws."""
     caption = "The statistic of the exact test (line) among those of redrawn data sets: what a "
     caption += "calibrated model would have shown."
-    return (Panel("null distribution", caption, plotting.null_distribution, test),)
+    return (Panel("null distribution", caption, plotting.null_distribution, test, 2),)

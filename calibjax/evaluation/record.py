@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import jax
 
+from calibjax.evaluation.markup import notebook
 from calibjax.evaluation.table import table
 from calibjax.hypothesis_tests import CalibrationTestResult
 from calibjax.kernels import Kernel
@@ -34,7 +35,8 @@ class Entry:
         pvalue: exact p-value of this value, adjusted for all of the same kind in its section.
         function: the call that gives the value, a Python expression of `predictions`, `targets`,
             `key`, `features` and `groups` as they were passed to `evaluate`, of `result`, the
-            evaluation, and of the modules of calibjax, `jax` and `jnp`.
+            evaluation, and of the modules of calibjax, `jax` and `jnp`. If predictions were passed
+            as an array, they are what the description says it was read as.
         note: what a reader has to know to understand the value; may be empty.
     """
 
@@ -50,6 +52,19 @@ class Entry:
 
 
 @dataclasses.dataclass(frozen=True)
+class Advice:
+    """What to do about what was found.
+
+    Attributes:
+        text: what, and how sure it is that it helps.
+        call: lines of Python that do it; may be empty.
+    """
+
+    text: str
+    call: str = ""
+
+
+@dataclasses.dataclass(frozen=True)
 class Section:
     """Entries that belong together.
 
@@ -57,11 +72,13 @@ class Section:
         title: what they are about.
         entries: the numbers.
         remark: how they were computed, and what they do not say.
+        is_detail: whether a page shows it on demand only, such as numbers without a unit.
     """
 
     title: str
     entries: tuple[Entry, ...]
     remark: str = ""
+    is_detail: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -86,6 +103,7 @@ class Evaluation:
             `estimators.pit_values`; "memberships" of the groups, [n, G]; "features", [n, d],
             divided by their standard deviations.
         panels: what `figure` draws.
+        advice: what to do about it.
     """
 
     task: str
@@ -98,6 +116,7 @@ class Evaluation:
     tests: dict[str, CalibrationTestResult] = dataclasses.field(default_factory=dict, repr=False)
     arrays: dict[str, jax.Array] = dataclasses.field(default_factory=dict, repr=False)
     panels: tuple["Panel", ...] = dataclasses.field(default=(), repr=False)
+    advice: tuple[Advice, ...] = ()
 
     @property
     def entries(self) -> Iterator[Entry]:
@@ -119,6 +138,10 @@ class Evaluation:
         """The table and the sentences."""
         return table(self)
 
+    def _repr_html_(self) -> str:
+        """What notebooks show."""
+        return notebook(self)
+
     def to_dict(self) -> dict[str, Any]:
         """All but kernels, tests, arrays and figures: dictionaries, lists, numbers and strings."""
         return {
@@ -127,6 +150,7 @@ class Evaluation:
             "description": self.description,
             "sections": [dataclasses.asdict(section) for section in self.sections],
             "sentences": list(self.sentences),
+            "advice": [dataclasses.asdict(one) for one in self.advice],
         }
 
     def to_json(self, indent: int | None = 2) -> str:

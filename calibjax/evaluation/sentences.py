@@ -8,7 +8,17 @@ probability of any such sentence is at most 5 %.
 import dataclasses
 
 from calibjax.evaluation.findings import IDLE, Coverage, Findings, GroupError, MeanError
-from calibjax.evaluation.wording import ends_of, p_is, percent, points, with_interval
+from calibjax.evaluation.unnamed import missed, places
+from calibjax.evaluation.wording import (
+    alike,
+    ends_of,
+    p_is,
+    percent,
+    percents,
+    points,
+    score_of,
+    with_interval,
+)
 
 LEVEL = 0.05
 _SHOWN = 5  # classes, or groups, that are named
@@ -25,9 +35,7 @@ _TESTS = {
 
 def sentences(findings: Findings) -> list[str]:
     """What is wrong, how much, and how sure that is; or how much may have been missed."""
-    tests = _tests(findings)
-    adjusted = _adjusted(findings, len(tests))
-    found = [name for name, p in _tests(adjusted).items() if p <= LEVEL]
+    tests, (adjusted, found) = _tests(findings), judged(findings)
     impossible = _impossible(findings)
     if impossible and not found:
         told = [f"The model is not calibrated: {impossible}", "No test found any other error."]
@@ -36,14 +44,17 @@ def sentences(findings: Findings) -> list[str]:
     if found:
         told += _direction(adjusted, found)
         told += _classes(adjusted) + _biases(adjusted)
+        told += places(adjusted, LEVEL)
         told += _amount(adjusted)
         told += _repair(adjusted)
     told += _groups(adjusted) + _features(adjusted, found)
     if not found and not impossible:
-        told += _missed(adjusted, LEVEL / max(1, len(tests)))
+        told += missed(adjusted, LEVEL / max(1, len(tests)))
     if len(tests) > 1 and (found or not impossible):
+        but = ", except for those of places, which are adjusted for all places that were looked at"
         told.append(
-            f"All p-values are adjusted for the {len(tests)} tests that these sentences rest on."
+            f"All p-values are adjusted for the {len(tests)} tests that these sentences rest on"
+            f"{but if adjusted.places else ''}."
         )
     means = (*findings.classes, *findings.bias, *findings.groups)
     if found and means:
@@ -52,6 +63,23 @@ def sentences(findings: Findings) -> list[str]:
             "significance given the observed scatter; their p is the larger of the two."
         )
     return told
+
+
+def judged(findings: Findings) -> tuple[Findings, list[str]]:
+    """The findings with p-values that are adjusted for all tests, and the tests that reject."""
+    adjusted = _adjusted(findings, len(_tests(findings)))
+    return adjusted, [name for name, p in _tests(adjusted).items() if p <= LEVEL]
+
+
+def names_an_error(findings: Findings) -> bool:
+    """Whether there is nothing wrong, or a sentence says what: a class, a width, a group, …."""
+    findings, found = judged(findings)
+    top, groups = findings.top_label, findings.groups
+    is_direct = top is not None and top.pvalue <= LEVEL
+    if findings.task not in ("classification", "binary"):
+        is_direct = bool(_width(findings))
+    named = is_direct or _classes(findings) or _biases(findings) or _of_features(findings, found)
+    return not found or bool(named) or any(g.pvalue <= LEVEL for g in groups)
 
 
 def _tests(findings: Findings) -> dict[str, float]:
@@ -122,11 +150,12 @@ def _direction(findings: Findings, found: list[str]) -> list[str]:
         return _width(findings)
     top, temperature = findings.top_label, findings.temperature
     if top is not None and top.pvalue <= LEVEL:
-        numbers = f"its mean confidence is {percent(top.predicted)}, "
+        confidence, accuracy = percents(top.predicted, top.observed)
+        numbers = f"its mean confidence is {confidence}, "
         if top.observed < top.predicted:
-            numbers += f"but it is right in only {percent(top.observed)} of the cases"
+            numbers += f"but it is right in only {accuracy} of the cases"
             return [f"It is too sure of itself: {numbers} ({p_is(top.pvalue)})."]
-        numbers += f"while it is right in {percent(top.observed)} of the cases"
+        numbers += f"while it is right in {accuracy} of the cases"
         return [f"It is not sure enough: {numbers} ({p_is(top.pvalue)})."]
     if "all" not in found:
         return []
@@ -168,12 +197,13 @@ def _width(findings: Findings) -> list[str]:
         )
     if widest is None or widest.pvalue > LEVEL:
         return told
-    word, share = "", f"{percent(widest.observed)} of the targets ({p_is(widest.pvalue)})"
+    nominal, observed = percents(widest.nominal, widest.observed)
+    word, share = "", f"{observed} of the targets ({p_is(widest.pvalue)})"
     if spread is None and widest.below > 0 and widest.above > 0:
         word = "The predicted distributions are too narrow: "
     elif spread is None and widest.below < 0 and widest.above < 0:
         word = "The predicted distributions are too wide: "
-    text = f"the central {percent(widest.nominal)} intervals contain {share}."
+    text = f"the central {nominal} intervals contain {share}."
     return [*told, word + text if word else text[0].upper() + text[1:]]
 
 
@@ -188,9 +218,10 @@ def _classes(findings: Findings) -> list[str]:
     told = []
     for c in wrong[:_SHOWN]:
         word = "overestimated" if c.predicted > c.observed else "underestimated"
+        predicted, observed = percents(c.predicted, c.observed)
         told.append(
             f"{c.name[0].upper()}{c.name[1:]} is {word}: its predicted probability is "
-            f"{percent(c.predicted)} on average, its frequency {percent(c.observed)} "
+            f"{predicted} on average, its frequency {observed} "
             f"({p_is(c.pvalue)})."
         )
     return told + _others(len(wrong), "classes are wrong on average")
@@ -250,22 +281,18 @@ def _repair(findings: Findings) -> list[str]:
         best += ", which multiplies the predicted standard deviations by "
         best += with_interval(factor.value, factor)
     ends = ends_of(temperature)
-    interval = f"95 % interval {held_out[0]:.2g} to {held_out[1]:.2g}"
+    score = score_of(findings.gain_unit)
+    value, low, high = alike(gain.value, *held_out)
+    won = f"by {value} (95 % interval {low} to {high})"
     if held_out[0] > 0:
-        won = f"it lowers the {_score(findings)} by {gain.value:.2g} ({interval})"
-        return [f"{best}. On held-out data {won}."]
+        return [f"{best}. On held-out data it lowers the {score} {won}."]
     if held_out[1] < 0 or (ends is not None and ends[0] <= 1 <= ends[1]):
         told = f"{best}: rescaling does not repair these errors."
         if findings.task in ("classification", "binary"):
             told += " PlattScaling or IsotonicRegression of calibjax.recalibration may."
         return [told]
-    unclear = f"lowers the {_score(findings)} is not clear from so few samples (by {gain.value:.2g}"
-    return [f"{best}; whether it {unclear}, {interval})."]
-
-
-def _score(findings: Findings) -> str:
-    name, _, unit = findings.gain_unit.partition(", ")
-    return f"{name} ({unit} per sample)" if unit else name
+    won = won.removesuffix(")").replace(" (", ", ")
+    return [f"{best}; whether it lowers the {score} is not clear from so few samples ({won})."]
 
 
 def _impossible(findings: Findings) -> str:
@@ -309,55 +336,40 @@ def _group(g: GroupError) -> str:
     word = "higher" if more else "lower"
     what = f"the targets{f' in {g.name}' if g.name else ''}"
     if g.kind == "PIT":
+        rank, half = percents(0.5 + g.error, 0.5)
         return (
             f"In {g.group} {what} tend to be {word} than predicted: their mean rank within the "
-            f"predicted distributions is {percent(0.5 + g.error)} instead of 50 % ({p})."
+            f"predicted distributions is {rank} instead of {half} ({p})."
         )
     return f"In {g.group} {what} are {word} than predicted, by {abs(g.error):.3g} on average ({p})."
 
 
 def _features(findings: Findings, found: list[str]) -> list[str]:
-    """Errors that depend on the features; other errors make the same tests reject."""
+    """Errors that depend on the features, or that none was found."""
     if findings.features is None:
         return []
-    low = findings.features_low
-    told = []
-    if findings.features <= LEVEL and low is not None and low > 0:
-        told.append(
-            "Samples with similar features are off in the same way: given the features, the "
-            f"predictions are wrong ({p_is(findings.features)})."
-        )
-    elif findings.features <= LEVEL and not {"all", "means", "spread"} & set(found):
-        told.append(f"Given the features, the predictions are wrong ({p_is(findings.features)}).")
-    is_local = findings.local is not None and findings.local <= LEVEL
-    if is_local and not {"all", "means"} & set(found):
-        told.append(
-            "There are regions of the features in which the confidence is wrong "
-            f"({p_is(findings.local or 0.0)})."
-        )
+    told = _of_features(findings, found)
     if told or findings.features <= LEVEL:
         return told
     return [f"No error that depends on the features was found ({p_is(findings.features)})."]
 
 
-def _missed(findings: Findings, level: float) -> list[str]:
-    """How large an error would probably have been found, and what else is not excluded."""
-    told = []
-    if findings.detectable is not None:
-        error = findings.detectable(level)
-        if findings.top_label is not None:
-            what = f"A difference of {points(error)} between accuracy and confidence"
-        else:
-            what = f"A bias of {error:.3g}"
-            if findings.deviation is not None:
-                relative = error / findings.deviation
-                what += f", or {relative:.2g} predicted standard deviations,"
-        told.append(f"{what} would have been found with a probability of about 80 %.")
-    if ends := ends_of(findings.temperature):
+def _of_features(findings: Findings, found: list[str]) -> list[str]:
+    """Errors that depend on the features; other errors make the same tests reject."""
+    p, low, told = findings.features, findings.features_low, []
+    if p is not None and p <= LEVEL and low is not None and low > 0:
         told.append(
-            f"The best temperature lies between {ends[0]:.2f} and {ends[1]:.2f} (95 % interval)."
+            "Samples with similar features are off in the same way: given the features, the "
+            f"predictions are wrong ({p_is(p)})."
         )
-    return ["This does not show that the model is calibrated.", *told]
+    elif p is not None and p <= LEVEL and not {"all", "means", "spread"} & set(found):
+        told.append(f"Given the features, the predictions are wrong ({p_is(p)}).")
+    local = findings.local
+    if local is not None and local <= LEVEL and not {"all", "means"} & set(found):
+        told.append(
+            f"There are regions of the features in which the confidence is wrong ({p_is(local)})."
+        )
+    return told
 
 
 def _largest_first(m: MeanError) -> tuple[float, float]:

@@ -14,7 +14,7 @@ HEADER = ("", "value", "95 % interval", "if calibrated", "adjusted p")
 
 
 def table(evaluation: "Evaluation") -> str:
-    """The description, a table of each section, and the sentences."""
+    """The description, a table of each section, the sentences, and what to do."""
     rows = [[HEADER, *map(row_of, section.entries)] for section in evaluation.sections]
     columns = zip(*(row for section in rows for row in section), strict=True)
     widths = [max(map(len, column)) for column in columns]
@@ -22,6 +22,9 @@ def table(evaluation: "Evaluation") -> str:
     for section, cells in zip(evaluation.sections, rows, strict=True):
         parts.append("\n".join(_lines(section, cells, widths)))
     parts.append("\n".join(_filled(sentence) for sentence in evaluation.sentences))
+    for advice in evaluation.advice:
+        call = textwrap.indent(advice.call, 2 * _INDENT)
+        parts.append("\n".join(filter(None, [_filled(advice.text), call])))
     return "\n\n".join(parts)
 
 

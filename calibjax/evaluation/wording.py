@@ -4,6 +4,8 @@ import math
 
 from calibjax.evaluation.record import Entry
 
+_MOST_DECIMALS = 6  # beyond, numbers are written with exponents
+
 
 def ends_of(entry: Entry | None) -> tuple[float, float] | None:
     """Both ends of an interval, None if there is none or one of them is not finite."""
@@ -29,6 +31,36 @@ def p_is(value: float) -> str:
 def percent(share: float) -> str:
     """A share."""
     return f"{100 * share:.1f} %".replace(".0 %", " %")
+
+
+def percents(one: float, other: float) -> tuple[str, str]:
+    """Two shares that are compared, with the same number of decimals."""
+    texts = [f"{100 * share:.1f}" for share in (one, other)]
+    if all(text.endswith(".0") for text in texts):
+        texts = [text.removesuffix(".0") for text in texts]
+    return f"{texts[0]} %", f"{texts[1]} %"
+
+
+def alike(*values: float) -> list[str]:
+    """Finite numbers that are compared, with the same number of decimals.
+
+    The largest one has at least two significant digits, and the smallest one that is not zero at
+    least one, unless it is less than a thousandth of the largest.
+    """
+    sizes = [abs(value) for value in values if value]
+    if not sizes:
+        return ["0" for _ in values]
+    first, last = (math.floor(math.log10(size)) for size in (max(sizes), min(sizes)))
+    decimals = max(0, 1 - first, min(-last, 3 - first))
+    if decimals > _MOST_DECIMALS or first > _MOST_DECIMALS:
+        return [f"{value:.2g}" for value in values]
+    return [f"{value:.{decimals}f}" for value in values]
+
+
+def score_of(gain_unit: str) -> str:
+    """Name of a score and its unit, such as "log score, nats", in a sentence."""
+    name, _, unit = gain_unit.partition(", ")
+    return f"{name} ({unit} per sample)" if unit else name
 
 
 def points(difference: float) -> str:

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from calibjax import _checks
+from calibjax import _checks, _html
 from calibjax._pytree import PyTree, record
 from calibjax.hypothesis_tests.components import SKCEComponents, pooled
 from calibjax.hypothesis_tests.pools import (
@@ -19,6 +19,7 @@ from calibjax.hypothesis_tests.pools import (
     tolerance,
 )
 
+_MOST_ROWS = 10  # of a table in a notebook
 _DISTINCT_DRAWS = 10  # this many distinct numbers do not coincide by chance
 
 
@@ -72,6 +73,25 @@ class CalibrationTestResult:
         if self.components is None or not _is_number(self.statistic):
             return repr(self)
         return f"{self!r}\n{self.components.described(jax.tree.leaves(self.adjusted_pvalue))}"
+
+    def _repr_html_(self) -> str:
+        """What notebooks show: the same in a table."""
+        rows = [("p-value", _shown(self.pvalue))]
+        if (error := self.pvalue_standard_error) is not None and _is_number(error):
+            rows[0] = ("p-value", f"{_shown(self.pvalue)} ± {_shown(error, 1)}")
+        if self.adjusted_pvalue is not None:
+            leaves = jax.tree_util.tree_leaves_with_path(self.adjusted_pvalue)
+            for path, value in leaves[:_MOST_ROWS]:
+                name = jax.tree_util.keystr(path, simple=True, separator=", ")
+                rows.append((f"adjusted p-value {name}".rstrip(), _shown(value)))
+            if len(leaves) > _MOST_ROWS:
+                rows.append(("…", f"{len(leaves) - _MOST_ROWS} more adjusted p-values"))
+        rows += [("statistic", _shown(self.statistic)), ("estimate", _shown(self.estimate))]
+        lines = [f"<strong>{type(self).__name__}</strong>", *_html.table((), rows)]
+        if self.components is not None and _is_number(self.statistic):
+            described = self.components.described(jax.tree.leaves(self.adjusted_pvalue))
+            lines.append(_html.code(described))
+        return "\n".join(["<div>", *lines, "</div>"])
 
     @property
     def pvalue_standard_error(self) -> PyTree:

@@ -127,7 +127,10 @@ def test_every_number_by_the_call_it_names(task):
     assert evaluation.task == task
     assert evaluation.num_samples == 40
     assert json.loads(evaluation.to_json())["task"] == task
-    assert str(evaluation).endswith(evaluation.sentences[-1].split()[-1])
+    assert (
+        str(evaluation).split()[-1]
+        == (evaluation.advice[-1].call or evaluation.advice[-1].text).split()[-1]
+    )
     _refuse_other_numbers(evaluation, predictions, targets)
     if any(e.pvalue is not None and e.by_chance is not None for e in evaluation.entries):
         refuse_ranges_that_contradict(evaluation)

@@ -4,9 +4,10 @@ import dataclasses
 
 import pytest
 
-from calibjax.evaluation.findings import Coverage, Findings, GroupError, MeanError
+from calibjax.evaluation.findings import Coverage, Findings, GroupError, MeanError, PlaceError
 from calibjax.evaluation.record import Entry
-from calibjax.evaluation.sentences import sentences
+from calibjax.evaluation.sentences import names_an_error, sentences
+from calibjax.evaluation.wording import alike, percents
 
 
 def _entry(value, low=None, high=None, by_chance=None, pvalue=None):
@@ -78,7 +79,7 @@ def test_overconfident():
     assert "76.3 % of the cases" in told
     assert "is 0.081; for a calibrated model it would lie between 0.012 and 0.034" in told
     assert "1.32 (95 % interval 1.21 to 1.44)" in told
-    assert "lowers the log score (nats per sample) by 0.021 (95 % interval 0.012 to 0.03)" in told
+    assert "lowers the log score (nats per sample) by 0.021 (95 % interval 0.012 to 0.030)" in told
     assert "2 tests" in told
 
 
@@ -276,3 +277,67 @@ def test_pvalues_before_and_after_adjustment():
 
 def test_nothing_was_tested():
     assert "was not tested" in sentences(Findings("multivariate", 5))[0]
+
+
+PLACE = PlaceError("targets around 85 (between 60 and 110)", "", 221, 0.18, 0.267, 0.01)
+
+
+def test_places():
+    found = dataclasses.replace(NUMBERS, pvalue=0.001)
+    assert not names_an_error(found)
+    told = _told(found, places=(PLACE,))
+    assert (
+        "Targets around 85 (between 60 and 110) occur more often than predicted: in 26.7 %" in told
+    )
+    assert "of the 221 samples, while 18.0 % were predicted (p = 0.01)." in told
+    assert "4 tests that these sentences rest on, except for those of places" in told
+    region = PlaceError("class 5", "where class 3 is the most probable one", 70, 0.2, 0.1, 0.01)
+    told = _told(CLASSES, pvalue=0.001, places=(region,))
+    assert "Class 5 occurs less often than predicted where class 3 is the most probable" in told
+    assert "in 10 % of these 70 samples, while 20 % were predicted" in told
+
+
+def test_no_place_stands_out():
+    told = _told(NUMBERS, pvalue=0.001, places=(dataclasses.replace(PLACE, pvalue=0.3),))
+    assert "No single place explains this." in told
+    assert "a calibrated model may show by chance (p = 0.3): targets around 85" in told
+
+
+@pytest.mark.parametrize("findings", [CLASSES, NUMBERS])
+def test_errors_that_have_a_name(findings):
+    assert names_an_error(findings)  # there is none
+    assert not names_an_error(dataclasses.replace(findings, pvalue=0.001))
+    group = GroupError("group A", "class", "class 1", 0.2, 0.001)
+    assert names_an_error(dataclasses.replace(findings, pvalue=0.001, groups=(group,)))
+    if findings.task == "regression":
+        wide = {"spread": _entry(0.7, pvalue=0.001)}
+    else:
+        wide = {"top_label": MeanError("top label", 0.9, 0.8, 0.001)}
+    assert names_an_error(dataclasses.replace(findings, pvalue=0.001, **wide))
+
+
+def test_coverages_that_would_have_been_found():
+    told = _told(
+        NUMBERS,
+        task="quantiles",
+        pvalue=None,
+        bias=(),
+        detectable=None,
+        detectable_coverage=lambda level: ("the central 90 % intervals", 4 * level),
+    )
+    assert (
+        "An error of 10.0 percentage points in the coverage of the central 90 % intervals" in told
+    )
+    told = _told(Findings("ensembles", 50, pvalue=0.5))
+    assert "How large an error would have been found is not known" in told
+
+
+def test_numbers_that_are_compared_have_the_same_decimals():
+    assert percents(0.953, 0.96) == ("95.3 %", "96.0 %")
+    assert percents(0.9, 0.8) == ("90 %", "80 %")
+    assert alike(0.021, 0.012, 0.03) == ["0.021", "0.012", "0.030"]
+    assert alike(123.4, -1.2) == ["123", "-1"]
+    assert alike(0.2, 0.0012) == ["0.200", "0.001"]
+    assert alike(0.0, 0.0) == ["0", "0"]
+    assert alike(2e-9, 1e-9) == ["2e-09", "1e-09"]
+    assert alike(2e9, 1e9) == ["2e+09", "1e+09"]

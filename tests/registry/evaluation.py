@@ -43,7 +43,8 @@ def _evaluate() -> Call:
         return np.array([entry.value for entry in found.entries])
 
     return call(
-        "evaluation.evaluate evaluation.Evaluation evaluation.Entry evaluation.Section",
+        "evaluation.evaluate evaluation.Evaluation evaluation.Entry evaluation.Section "
+        "evaluation.Advice",
         evaluate,
         values=a.real(np.stack([loc - 1, loc, loc + 1], 1), "predictions"),
         targets=a.real(loc + generator.normal(size=12)),

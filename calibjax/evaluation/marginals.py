@@ -1,0 +1,87 @@
+"""Predicted and observed distributions of all targets together, and their figure."""
+
+import dataclasses
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+NUM_BANDS = 199  # redraws for the band
+
+
+@dataclasses.dataclass(frozen=True)
+class Marginals:
+    """Shares of the targets in cells.
+
+    Attributes:
+        cells: edges of the cells, [C + 1], or names of classes, [C].
+        observed: shares of the targets, [C].
+        predicted: means of the predicted probabilities, [C].
+        low, high: ends of a band that contains all observed shares of a calibrated model with a
+            probability of 95 %, [C].
+    """
+
+    cells: Sequence[float] | tuple[str, ...]
+    observed: np.ndarray
+    predicted: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
+
+
+def with_band(
+    counts: Sequence[np.ndarray],
+    predicted: np.ndarray,
+    num_samples: int,
+    cells: Sequence[float] | tuple[str, ...],
+) -> Marginals:
+    """The record, with a band of the largest standardised error of the redraws.
+
+    Args:
+        counts: of the targets, and of redrawn ones, [1 + B, C].
+        predicted: mean predicted probabilities, [C].
+        num_samples: n.
+        cells: see `Marginals`.
+    """
+    shares = np.asarray(counts, float) / num_samples
+    errors = np.abs(shares[1:] - predicted)
+    deviations = np.sqrt(np.mean(errors**2, 0))
+    largest = np.max(errors / np.where(deviations > 0, deviations, 1), 1)
+    reach = np.quantile(largest, 0.95, method="higher") * deviations
+    low, high = np.clip([predicted - reach, predicted + reach], 0, 1)
+    return Marginals(cells, shares[0], predicted, low, high)
+
+
+def draw_marginals(shown: Marginals, *, axis: "Axes | None" = None) -> "Axes":
+    """Bars of what was observed, a line for what was predicted, and the band.
+
+    Args:
+        shown: what is drawn.
+        axis: matplotlib Axes to draw on; by default that of a new figure.
+
+    Returns:
+        The Axes.
+
+    Raises:
+        ImportError: if matplotlib is not installed.
+    """
+    from calibjax.plotting.figures import BAND, BARS, BLACK, axes_to_draw_on, finished
+
+    is_new = axis is None
+    axis = axes_to_draw_on(axis, (5.4, 3.4))
+    cells, names = shown.cells, None
+    if isinstance(cells[0], str):
+        cells, names = np.arange(len(cells) + 1) - 0.5, list(cells)
+    edges = np.asarray(cells, float)
+    axis.stairs(shown.observed, edges, fill=True, color=BARS, label="observed")
+    style = {"color": BAND, "alpha": 0.55, "step": "post", "linewidth": 0}
+    low, high = (np.append(x, x[-1]) for x in (shown.low, shown.high))
+    axis.fill_between(edges, low, high, label="if calibrated (95 %)", **style)
+    axis.stairs(shown.predicted, edges, color=BLACK, linewidth=1.5, label="predicted")
+    if names is not None:
+        is_long = max(map(len, names)) * len(names) > 40
+        axis.set_xticks(np.arange(len(names)), names, rotation=60 if is_long else 0)
+    axis.set(xlabel="targets" if names is None else "class", ylabel="share", ylim=(0, None))
+    return finished(axis, is_new)

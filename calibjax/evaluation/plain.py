@@ -1,0 +1,74 @@
+"""Predictions of classes as plain arrays of probabilities, where nothing else can be meant."""
+
+from typing import Any
+
+import numpy as np
+from jax.typing import ArrayLike
+
+from calibjax import _checks
+from calibjax.distributions import Bernoulli, Categorical
+
+_EXPECTED = (
+    "predictions: expected a batch of distributions, or an array of probabilities: [n] in [0, 1] "
+    "with labels 0 and 1, or [n, m] with rows that sum to one and integers 0, ..., m - 1 as "
+    "labels; got {got}; say what it is by distributions.Bernoulli(probs), Categorical(probs), "
+    "CategoricalLogits(logits), Normal(loc, scale), Samples(values) or Quantiles(levels, values)"
+)
+_SUM = 1e-3  # rows whose sums are further from one than this are something else
+
+
+def read_plainly(predictions: Any, targets: ArrayLike) -> tuple[Any, str]:
+    """Distributions instead of a plain array of probabilities, and how it was read.
+
+    Args:
+        predictions: distributions, which stay as they are; or an array, [n] or [n, m].
+        targets: labels, [n].
+
+    Returns:
+        The distributions, and an expression of `predictions`, empty if they were distributions.
+
+    Raises:
+        TypeError: if an array, or the labels, are of the wrong kind.
+        ValueError: if an array has the wrong shape, or is not one of probabilities.
+    """
+    is_array = isinstance(predictions, list | tuple | np.ndarray) or hasattr(
+        predictions, "__array__"
+    )
+    if not is_array or _checks.is_distribution(predictions):
+        return predictions, ""
+    if not _checks.is_concrete(predictions, targets):
+        return predictions, ""  # refused with all that is traced
+    _checks.refuse_masked("predictions", predictions)
+    try:
+        values, labels = np.asarray(predictions), np.asarray(targets)
+    except ValueError as error:
+        raise ValueError(_EXPECTED.format(got=f"rows of different lengths ({error})")) from error
+    _refuse_other_kinds(values, labels)
+    if values.ndim == 1 and np.isin(labels, (0, 1)).all() and _is_within(values):
+        return Bernoulli(values), "distributions.Bernoulli(predictions)"
+    if values.ndim == 2 and values.shape[1] > 1 and _is_within(values):
+        sums = values.sum(1, dtype=float)
+        if np.all(np.abs(sums - 1) <= _SUM):
+            return Categorical(values), "distributions.Categorical(predictions)"
+    raise ValueError(_EXPECTED.format(got=_described(values, labels)))
+
+
+def _refuse_other_kinds(values: np.ndarray, labels: np.ndarray) -> None:
+    """Refuses what is not an array of floats with integers as labels."""
+    is_known = values.ndim in (1, 2) and values.dtype.kind == "f"
+    if not is_known or labels.dtype.kind not in "iu" or labels.ndim != 1:
+        raise TypeError(_EXPECTED.format(got=_described(values, labels)))
+
+
+def _is_within(values: np.ndarray) -> bool:
+    return bool(np.all((values >= 0) & (values <= 1)))
+
+
+def _described(values: np.ndarray, labels: np.ndarray) -> str:
+    shown = f"{values.dtype}{list(values.shape)}"
+    if values.dtype.kind == "f" and values.size:
+        shown += f" from {values.min():.3g} to {values.max():.3g}"
+        if values.ndim == 2:
+            sums = values.sum(1)
+            shown += f" whose rows sum to {sums.min():.3g} to {sums.max():.3g}"
+    return f"{shown}, with targets {labels.dtype}{list(labels.shape)}"

@@ -1,0 +1,111 @@
+"""Where a model is wrong, if the test of all errors together says no more than that it is."""
+
+from typing import Any
+
+import jax
+import numpy as np
+
+from calibjax import distributions
+from calibjax.distributions import MonteCarlo, Quantiles, Samples
+from calibjax.evaluation.class_views import of_classes
+from calibjax.evaluation.data import Data, Part
+from calibjax.evaluation.figures import Panel
+from calibjax.evaluation.findings import PlaceError
+from calibjax.evaluation.marginals import draw_marginals
+from calibjax.evaluation.number_views import of_levels, of_members, of_quantiles
+from calibjax.evaluation.overall import Choice
+from calibjax.evaluation.places import Place, find_places
+from calibjax.evaluation.record import Entry, Section
+from calibjax.evaluation.views import Search
+
+LEVEL = 0.05
+NUM_REDRAWS = 999
+_SHOWN = 3  # places that are named
+_NUM_DRAWS = 20  # from each prediction that has no distribution function, or is of vectors
+_REMARK = (
+    "Of {number} places, events in regions of the predictions, those whose frequency differs most "
+    "from the predicted one, in standard errors. They were looked for because a test rejects and "
+    "no sentence would have named an error. The p-values are exact and adjusted for all places "
+    "that were looked at. They need no adjustment for the other tests: a calibrated model gets to "
+    "this table with a probability of at most 5 %."
+)
+
+
+def where_wrong(data: Data, chosen: Choice | None) -> Part:
+    """The places with the largest errors, and the marginal distributions."""
+    search = _search(data, chosen)
+    if search is None or not search.views:
+        return Part()
+    seed = np.asarray(jax.random.key_data(data.at(13))).ravel()
+    found = find_places(search.views, search.draw, seed, NUM_REDRAWS)
+    if not found.worst:
+        return Part()
+    shown = [place for place in found.worst if place.pvalue <= LEVEL][:_SHOWN]
+    shown = shown or [found.worst[0]]
+    entries = tuple(entry for place in shown for entry in _entries(place, search.factor))
+    section = Section("Where it is wrong", entries, _REMARK.format(number=found.number))
+    findings = {"places": tuple(_error(place, search.factor) for place in shown)}
+    return Part((section,), findings, panels=_panel(search, seed))
+
+
+def _search(data: Data, chosen: Choice | None) -> Search | None:
+    """Where to look: in classes, by distribution functions, or among members of ensembles."""
+    if data.is_of_classes:
+        return of_classes(data)
+    inner: Any = data.predictions
+    inner = inner.distribution if isinstance(inner, MonteCarlo) else inner
+    if isinstance(inner, Samples):
+        return of_members(data, np.asarray(inner.values), "predictions")
+    if isinstance(inner, Quantiles):
+        return of_quantiles(data, inner)
+    if data.pit is not None:
+        return of_levels(data, inner)
+    if chosen is not None and isinstance(chosen.predictions, Samples):
+        return of_members(data, np.asarray(chosen.predictions.values), chosen.drawn)
+    draws = distributions.monte_carlo(data.at(12), inner, _NUM_DRAWS).draws
+    call = f"distributions.monte_carlo(jax.random.fold_in(key, 12), predictions, {_NUM_DRAWS})"
+    return of_members(data, np.asarray(draws.values), f"{call}.draws")
+
+
+def _error(place: Place, factor: float) -> PlaceError:
+    """What a sentence says of a place."""
+    return PlaceError(
+        event=place.view.event_words[place.event],
+        region=place.view.region_words[place.region],
+        number=place.number,
+        predicted=place.observed - factor * (place.observed - place.predicted),
+        observed=place.observed,
+        pvalue=place.pvalue,
+    )
+
+
+def _entries(place: Place, factor: float) -> tuple[Entry, Entry, Entry]:
+    """Both frequencies, and their difference with its p-value."""
+    error = _error(place, factor)
+    observed, predicted = place.view.event_calls[place.event]
+    inside = place.view.region_calls[place.region]
+    rows = f"[{inside}]" if inside else ""
+    calls = [f"jnp.mean(({call}){rows})" for call in (observed, predicted)]
+    name = error.event + (f", {error.region}" if error.region else "")
+    chance = factor * place.chance
+    return (
+        Entry(f"observed: {name}", error.observed, function=calls[0]),
+        Entry(f"predicted: {name}", error.predicted, function=calls[1]),
+        Entry(
+            f"observed - predicted: {name}",
+            error.observed - error.predicted,
+            by_chance=(-chance, chance),
+            pvalue=place.exact_pvalue,
+            function=f"{calls[0]} - {calls[1]}",
+        ),
+    )
+
+
+def _panel(search: Search, seed: Any) -> tuple[Panel, ...]:
+    """Predicted and observed marginal distributions, where targets are numbers or classes."""
+    if search.marginals is None:
+        return ()
+    caption = "Predicted and observed distributions of all targets together. The band contains the "
+    caption += "observed ones of a calibrated model, all of them, with a probability of 95 %."
+    shown = search.marginals(np.random.default_rng(seed))
+    return (Panel("predicted and observed", caption, draw_marginals, shown, 0),)

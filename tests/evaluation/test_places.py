@@ -1,0 +1,140 @@
+"""Where predictions are wrong: places, their p-values, and the sentences on them."""
+
+import jax
+import numpy as np
+import pytest
+import scipy.stats
+
+import calibjax
+from calibjax import distributions
+from calibjax.evaluation.class_views import of_classes
+from calibjax.evaluation.data import checked_data
+from calibjax.evaluation.places import View, cells_of, find_places, spans, unions
+from calibjax.evaluation.views import by_levels
+
+N = 60
+CUTS = np.array([-1.0, 0.0, 1.0])
+
+
+def _views(random):
+    """Normals around 0 or 2, and targets in four cells."""
+    loc = 2.0 * (np.arange(N) % 2)
+    levels = scipy.stats.norm.cdf(CUTS - loc[:, None])
+    probs = np.diff(np.concatenate([np.zeros((N, 1)), levels, np.ones((N, 1))], 1))
+    number = len(spans(4))
+    view = View(
+        cells=cells_of(loc + random.normal(size=N), CUTS),
+        probs=probs,
+        redrawn=by_levels(levels),
+        bins=np.arange(N) % 2,
+        regions=np.array([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]]),
+        events=unions(4),
+        region_words=("low", "high", ""),
+        event_words=tuple(map(str, range(number))),
+        region_calls=("", "", ""),
+        event_calls=(("", ""),) * number,
+    )
+    return view, lambda generator: generator.uniform(size=N)
+
+
+def test_totals_and_moments_by_loops():
+    view, draw = _views(np.random.default_rng(0))
+    redrawn = view.redrawn(draw(np.random.default_rng(1)))
+    means, variances = view.moments()
+    for r, region in enumerate(view.regions):
+        for j, event in enumerate(view.events):
+            inside = [i for i in range(N) if region[view.bins[i]]]
+            chances = [sum(p for p, e in zip(view.probs[i], event) if e) for i in inside]
+            assert view.totals(redrawn)[r, j] == sum(event[redrawn[i]] for i in inside)
+            assert means[r, j] == pytest.approx(sum(chances))
+            assert variances[r, j] == pytest.approx(sum(p * (1 - p) for p in chances))
+
+
+def test_pvalue_by_hand():
+    """That of the largest standardised difference among the same redraws."""
+    view, draw = _views(np.random.default_rng(3))
+    found = find_places([view], draw, 7, 99)
+    means, variances = view.moments()
+    seen = variances >= 5
+    generator = np.random.default_rng(7)
+
+    def sizes(cells):
+        return np.where(seen, abs(view.totals(cells) - means) / np.sqrt(variances), 0)
+
+    redrawn = [sizes(view.redrawn(draw(generator))).max() for _ in range(99)]
+    [place] = found.worst
+    assert found.number == seen.sum()
+    assert sizes(view.cells)[place.region, place.event] == sizes(view.cells).max()
+    assert place.exact_pvalue == (1 + np.sum(redrawn >= sizes(view.cells).max())) / 100
+    assert place.pvalue >= place.exact_pvalue
+    inside = view.regions[place.region][view.bins] > 0
+    assert place.observed == view.events[place.event][view.cells[inside]].mean()
+    # A difference is beyond the range if and only if the exact p-value is at most 5 %.
+    assert (abs(place.observed - place.predicted) > place.chance) == (place.exact_pvalue <= 0.05)
+
+
+def test_level():
+    """Of 300 calibrated data sets: the standard error of 5 % is 1.3 %."""
+    random = np.random.default_rng(0)
+    found = [
+        find_places([view], draw, i, 39) for i in range(300) for view, draw in [_views(random)]
+    ]
+    exact, both = (
+        np.array([getattr(x.worst[0], p) for x in found]) for p in ("exact_pvalue", "pvalue")
+    )
+    assert np.mean(exact <= 0.05) < 0.09
+    assert np.mean(both <= 0.05) < 0.09
+    assert np.mean(exact <= 0.5) > 0.4
+
+
+def test_redrawn_labels_have_the_predicted_frequencies():
+    random = np.random.default_rng(0)
+    probs = random.dirichlet(np.ones(3), 20).astype(np.float32)
+    predictions = distributions.Categorical(probs)
+    data = checked_data(jax.random.key(0), predictions, random.integers(0, 3, 20), None, None)
+    search = of_classes(data)
+    labels = np.stack([search.draw(random) for _ in range(4000)])
+    frequencies = np.stack([(labels == c).mean(0) for c in range(3)], 1)
+    assert abs(frequencies - probs).max() < 5 * 0.5 / np.sqrt(4000)
+    # All views see the same labels.
+    own = [view.redrawn(labels[0]) for view in search.views]
+    for c in range(3):
+        np.testing.assert_array_equal(own[c], labels[0] == c)
+    np.testing.assert_array_equal(own[3], labels[0] == probs.argmax(1))
+    np.testing.assert_array_equal(own[4], labels[0])
+
+
+@pytest.fixture(scope="module")
+def gaussian_process():
+    """Predictions for a half of the diabetes data, by a Gaussian process fitted to the other."""
+    data = pytest.importorskip("sklearn.datasets").load_diabetes()
+    from sklearn.gaussian_process import GaussianProcessRegressor, kernels
+    from sklearn.model_selection import train_test_split
+
+    x, unseen, y, targets = train_test_split(
+        data.data / data.data.std(0), data.target, test_size=0.5, random_state=0
+    )
+    kernel = kernels.RBF(3.0) + kernels.WhiteKernel(1.0)
+    model = GaussianProcessRegressor(kernel, normalize_y=True, random_state=0).fit(x, y)
+    mean, deviation = model.predict(unseen, return_std=True)
+    return tuple(values.astype(np.float32) for values in (mean, deviation, targets))
+
+
+@pytest.mark.slow
+def test_verdict_comes_with_a_place(gaussian_process):
+    """Bias, spread and coverage are right, and yet too many targets are between 44 and 114."""
+    mean, deviation, targets = gaussian_process
+    predictions = distributions.Normal(mean, deviation)
+    found = calibjax.evaluate(jax.random.key(0), predictions, targets)
+    assert found.sentences[0].startswith("The model is not calibrated")
+    [told] = [x for x in found.sentences if x.startswith("Targets around")]
+    assert "occur more often than predicted" in told
+    observed, predicted, difference = found.sections[-1].entries
+    low, high = (float(x) for x in told.partition("(between ")[2].partition(")")[0].split(" and "))
+    cdf = scipy.stats.norm(mean, deviation).cdf
+    assert np.mean((targets > low) & (targets <= high)) == pytest.approx(observed.value, abs=0.01)
+    assert np.mean(cdf(high) - cdf(low)) == pytest.approx(predicted.value, abs=0.005)
+    assert difference.value > difference.by_chance[1]
+    assert f"{100 * observed.value:.1f} %" in told
+    assert f"{100 * predicted.value:.1f} % were predicted" in told
+    assert "predicted and observed" in found.captions

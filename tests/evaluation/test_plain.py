@@ -1,0 +1,65 @@
+"""Predictions as plain arrays: what they are read as, and what is refused."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import calibjax
+from calibjax import distributions
+from calibjax.evaluation.plain import read_plainly
+
+PROBS = np.array([0.1, 0.5, 1.0])
+ROWS = np.array([[0.2, 0.3, 0.5], [1.0, 0.0, 0.0], [0.1, 0.1, 0.8]])
+LABELS = np.array([0, 1, 1])
+
+
+@pytest.mark.parametrize("kind", [np.asarray, jnp.asarray, np.float32, list])
+def test_probabilities(kind):
+    found, how = read_plainly(kind(PROBS), LABELS)
+    assert how == "distributions.Bernoulli(predictions)"
+    np.testing.assert_allclose(found.probs, PROBS, rtol=1e-6)
+    found, how = read_plainly(kind(ROWS), LABELS)
+    assert how == "distributions.Categorical(predictions)"
+    np.testing.assert_allclose(found.probs, ROWS, rtol=1e-6)
+
+
+def test_distributions_stay_as_they_are():
+    predictions = distributions.Bernoulli(PROBS)
+    assert read_plainly(predictions, LABELS) == (predictions, "")
+
+
+@pytest.mark.parametrize(
+    ("predictions", "targets", "error", "got"),
+    [
+        (PROBS, np.array([0, 1, 2]), ValueError, r"got float64\[3\] from 0.1 to 1"),
+        (PROBS, np.array([0.0, 1.0, 1.0]), TypeError, r"with targets float64\[3\]"),
+        (PROBS, ROWS, TypeError, r"with targets float64\[3, 3\]"),
+        (PROBS, np.array(["a", "b", "a"]), TypeError, "with targets <U1"),
+        (3 * PROBS, LABELS, ValueError, "from 0.3 to 3"),
+        (-PROBS, LABELS, ValueError, "from -1 to -0.1"),
+        (np.full(3, np.nan), LABELS, ValueError, "from nan to nan"),
+        (ROWS - 1, LABELS, ValueError, "whose rows sum to -2 to -2"),
+        (0.9 * ROWS, LABELS, ValueError, "whose rows sum to 0.9 to 0.9"),
+        (PROBS[:, None], LABELS, ValueError, r"float64\[3, 1\]"),
+        (ROWS, np.array([0.0, 1.0, 1.0]), TypeError, r"float64\[3, 3\]"),
+        (ROWS[None], LABELS, TypeError, r"float64\[1, 3, 3\]"),
+        (LABELS, LABELS, TypeError, r"int64\[3\]"),
+        ([[0.5, 0.5], [1.0]], LABELS[:2], ValueError, "rows of different lengths"),
+    ],
+)
+def test_what_may_be_something_else_is_refused(predictions, targets, error, got):
+    with pytest.raises(error, match=rf"^predictions: expected a batch .*{got}.*Bernoulli\(probs\)"):
+        read_plainly(predictions, targets)
+
+
+@pytest.mark.slow
+def test_evaluation_says_how_it_read_them():
+    random = np.random.default_rng(0)
+    probs = random.uniform(size=40)
+    labels = (random.uniform(size=40) < probs).astype(int)
+    found = calibjax.evaluate(jax.random.key(0), probs, labels)
+    known = calibjax.evaluate(jax.random.key(0), distributions.Bernoulli(probs), labels)
+    assert "read as distributions.Bernoulli(predictions)." in found.description
+    assert found.sentences == known.sentences
+    assert [x.value for x in found.entries] == [x.value for x in known.entries]
