@@ -85,6 +85,7 @@ from calibjax._checks.values import (
     satisfying_integers,
     shape,
     simplex,
+    simplex_tolerance,
     smallest_normal,
     unit_interval,
 )
@@ -155,6 +156,7 @@ __all__ = [
     "satisfying_integers",
     "shape",
     "simplex",
+    "simplex_tolerance",
     "size_in_range",
     "smallest_normal",
     "smoothing_weights",

@@ -1,0 +1,109 @@
+"""Options that may be missing, guessed from the values of columns whose names say nothing.
+
+Nothing is evaluated by a guess: an error shows it, and the user decides.
+"""
+
+import itertools
+import re
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from calibjax.command_line.names import are_inside, are_probabilities
+from calibjax.command_line.tables import Options, Table
+
+_MOST = 4  # guesses of the column of targets
+_ROW_NAMES = re.compile(r"|(unnamed.*|index|id|row|rownames|row_?names?|\.row)", re.IGNORECASE)
+_NO_TARGET = re.compile(r".*(pred|prob|score|logit|conf|hat|mean|std|scale|loc).*", re.IGNORECASE)
+
+
+def targets(table: Table, called: Sequence[str]) -> list[Options]:
+    """Which column the targets may be in, the likeliest first.
+
+    Args:
+        table: the file.
+        called: the columns that are called as targets are.
+    """
+    names = [*called] or [*table.columns]
+
+    def rank(name: str) -> tuple[bool, bool, bool]:
+        values = table.values([name])[:, 0]
+        is_fraction = bool((values != np.rint(values)).any()) and not np.isnan(values).all()
+        is_named = table.has_names
+        return (
+            is_named and bool(_ROW_NAMES.fullmatch(name) or _NO_TARGET.fullmatch(name)),
+            is_fraction,
+            _counts_rows(values),
+        )
+
+    if not called:  # the last column is the likeliest of several that look alike
+        names = sorted(reversed(names), key=rank)
+    return [{"--target": [name]} for name in names[:_MOST]]
+
+
+def predictions(
+    table: Table, names: Sequence[str], labels: Sequence[str], task: str | None
+) -> Iterator[Options]:
+    """Which columns the predictions may be in, and of which task; the likeliest first.
+
+    Args:
+        table: the file.
+        names: its columns without the targets.
+        labels: the different labels, empty if the targets are no labels.
+        task: what --task says.
+    """
+    values = {name: table.values([name])[:, 0] for name in names}
+    numbers = [
+        name
+        for name, column in values.items()
+        if not np.isnan(column).all()
+        and not _counts_rows(column)
+        and not (table.has_names and _ROW_NAMES.fullmatch(name))
+    ]
+    found = _of_labels(table, numbers, labels) if labels else _of_numbers(values, numbers)
+    for guess, columns in found:
+        if task in (None, guess) and columns:
+            named = {"--predictions": _shortened(table, columns)} if table.has_names else {}
+            yield {"--task": [guess], **named}
+
+
+def _of_labels(
+    table: Table, numbers: Sequence[str], labels: Sequence[str]
+) -> Iterator[tuple[str, Sequence[str]]]:
+    inside = [name for name in numbers if are_inside(table, [name])]
+    if are_probabilities(table, inside):
+        yield "classification", inside
+    if len(labels) <= 2:  # a column of predicted labels is less likely one of probabilities
+        values = {name: table.values([name])[:, 0] for name in inside}
+        for name in sorted(inside, key=lambda x: bool((values[x] == np.rint(values[x])).all())):
+            yield "binary", [name]
+    if len(numbers) > 2 and len(numbers) == len(labels) and not inside:
+        yield "logits", numbers
+
+
+def _of_numbers(
+    values: dict[str, np.ndarray], numbers: Sequence[str]
+) -> Iterator[tuple[str, Sequence[str]]]:
+    if len(numbers) == 2:
+        for loc, scale in itertools.permutations(numbers):
+            if (values[scale] > 0).all():
+                yield "normal", [loc, scale]
+    if len(numbers) > 2:
+        yield "ensembles", numbers
+
+
+def _counts_rows(column: np.ndarray) -> bool:
+    """Whether these are numbers of rows."""
+    return len(column) > 1 and bool((np.diff(column) == 1).all())
+
+
+def _shortened(table: Table, names: Sequence[str]) -> Sequence[str]:
+    """A pattern that stands for just these columns, where there are many and it exists."""
+    if len(names) <= 8:
+        return names
+    for prefix in (re.match(r"[^\d\[*?]*", names[0]), re.match("", "")):
+        pattern = f"{prefix[0] if prefix else ''}[0-9]*"
+        found = [x for x in table.columns if re.match(rf"{re.escape(pattern[:-6])}[0-9]", x)]
+        if found == [*names]:
+            return [pattern]
+    return names
