@@ -99,12 +99,12 @@ def _targets(
     """Targets [n], and names of the classes where they are labels."""
     has_classes, is_binary = choice.task in ("classification", "logits"), choice.task == "binary"
     for option, value, fits, expected in (
-        ("--first-label", options.first_label, has_classes or is_binary, "with classes"),
-        ("--class-names", options.class_names, has_classes, "classification or logits"),
-        ("--positive", options.positive, is_binary, "binary"),
+        ("--first-label", options.first_label, has_classes or is_binary, "a task with classes"),
+        ("--class-names", options.class_names, has_classes, "the task classification or logits"),
+        ("--positive", options.positive, is_binary, "the task binary"),
     ):
         if value is not None and not fits:
-            raise InputError(f"{option}: expected a task {expected}, got {choice.task}")
+            raise InputError(f"{option}: expected {expected}, got {choice.task}")
     if not (has_classes or is_binary):
         return table.numbers(choice.target), ()
     classes = choice.suffixes

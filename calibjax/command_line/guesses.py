@@ -73,9 +73,9 @@ def _of_labels(
     inside = [name for name in numbers if are_inside(table, [name])]
     if are_probabilities(table, inside):
         yield "classification", inside
-    if len(labels) <= 2:  # a column of predicted labels is less likely one of probabilities
-        values = {name: table.values([name])[:, 0] for name in inside}
-        for name in sorted(inside, key=lambda x: bool((values[x] == np.rint(values[x])).all())):
+    for name in inside if len(labels) <= 2 else ():
+        values = table.values([name])
+        if (values != np.rint(values)).any():  # others are predicted labels
             yield "binary", [name]
     if len(numbers) > 2 and len(numbers) == len(labels) and not inside:
         yield "logits", numbers

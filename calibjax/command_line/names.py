@@ -1,7 +1,7 @@
 """What columns are called: as the documentation has it, or as other programs do."""
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import numpy as np
 
@@ -117,13 +117,18 @@ def _numbered(names: Sequence[str], prefixes: str) -> dict[str, str]:
     return groups[0] if len(groups) == 1 else {}
 
 
+def _of_classes(groups: list[dict[str, str]], known: Collection[str]) -> list[dict[str, str]]:
+    """The same without columns of something else, such as .pred_class."""
+    return [
+        {k: x for k, x in group.items() if folded(k) in known or _plain(k) not in _NO_CLASSES}
+        for group in groups
+    ]
+
+
 def _classes(table: Table, names: Sequence[str], labels: Sequence[str]) -> dict[str, str]:
     """Columns of the probabilities of classes by the names of these; none if two sets fit."""
     known = {folded(x) for x in labels}
-    are_named = [
-        {k: name for k, name in group.items() if folded(k) in known or _plain(k) not in _NO_CLASSES}
-        for group in _groups(names, _CLASSES)
-    ]
+    are_named = _of_classes(_groups(names, _CLASSES), known)
     others = [*_groups(names, _CLASSES_IF_PROBABILITIES), {x: x for x in names}]
     of_labels = [{k: x for k, x in group.items() if folded(k) in known} for group in others]
     numbers = [{k: x for k, x in group.items() if k.isdecimal()} for group in others]
@@ -141,14 +146,14 @@ def _one_probability(table: Table, names: Sequence[str], labels: Sequence[str]) 
     if len(labels) > 2:
         return {}
     known = {folded(x): x for x in labels}
-    groups = _groups(names, f"{_CLASSES}|{_CLASSES_IF_PROBABILITIES}")
-    groups.append({name: name for name in names if are_inside(table, [name])})
+    is_zero_or_one = known.keys() <= {"0", "1"}
+    groups = _of_classes(_groups(names, f"{_CLASSES}|{_CLASSES_IF_PROBABILITIES}"), known)
+    pairs = [pair for group in groups if len(group) == 1 for pair in group.items()]
+    pairs += [(name, name) for name in names if are_inside(table, [name])]
     of_a_label = [
         (known.get(folded(k), k), name)
-        for group in groups
-        for k, name in group.items()
-        if (folded(k) in known and len(known) == 2)
-        or (folded(k) == "1" and known.keys() <= {"0", "1"})
+        for k, name in pairs
+        if (folded(k) in known and len(known) == 2) or (folded(k) == "1" and is_zero_or_one)
     ]
     plain = [("", name) for name in names if _plain(name) in ONE_PROBABILITY]
     found = of_a_label or plain
