@@ -102,7 +102,7 @@ CASES = {
     "one-hot labels": (
         log_likelihood(CLASSES, np.eye(3)[LABELS]),
         ValueError,
-        r"targets: expected shape \[n\], .*; labels of one-hot rows are numpy.argmax\(targets",
+        r"targets: expected shape \[n\], .*; labels of one-hot rows are jnp.argmax\(targets, 1",
     ),
     "percentages": (
         log_likelihood(Categorical(100 * PROBS), LABELS),

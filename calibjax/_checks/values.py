@@ -150,7 +150,9 @@ def simplex(name: str, values: Any) -> jax.Array:
     if is_concrete(values):
         sums = _row_sums(values)
         off = abs(sums - 1) > tolerance
-        refuse_where(off, f"{name}.sum(-1)", "rows that sum to one (not logits)", sums)
+        hint = f"; if they are to be normalised, {name} / {name}.sum(-1, keepdims=True) does it"
+        place, expected = f"{name}.sum(-1)", "rows that sum to one (not logits)"
+        refuse_where(off, place, expected, sums, hint=hint)
         return values
     sums = jnp.sum(lax.stop_gradient(values), -1, keepdims=True)
     return nan_unless(jnp.abs(sums - 1) <= tolerance, values)

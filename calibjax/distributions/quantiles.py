@@ -83,5 +83,16 @@ class Quantiles(Distribution):
         checked = super().check_values(name)
         levels = checked.levels
         levels = _checks.increasing(f"{name}.levels", levels, "increasing levels", strictly=True)
-        values = _checks.increasing(f"{name}.values", checked.values, "quantiles that do not cross")
+        expected = f"quantiles that do not cross{_advice(checked.values)}"
+        values = _checks.increasing(f"{name}.values", checked.values, expected)
         return _checks.replaced(checked, levels=levels, values=values)
+
+
+def _advice(values: ArrayLike) -> str:
+    """How many rows have quantiles that cross, where that is known, and what to do."""
+    if not _checks.is_concrete(values):
+        return ""
+    array = _checks.readable(values)
+    crossing = np.asarray((array[..., 1:] < array[..., :-1]).any(-1))
+    rows = f"{crossing.sum()} of {crossing.size} rows do; " if crossing.ndim else ""
+    return f" ({rows}distributions.Quantiles.sorted(levels, values) sorts them)"

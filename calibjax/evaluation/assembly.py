@@ -7,6 +7,7 @@ from typing import Any
 import jax
 from jax.typing import ArrayLike
 
+from calibjax import _checks
 from calibjax.distributions.base import Distribution
 from calibjax.evaluation.classes import errors_of_classes
 from calibjax.evaluation.conditional import errors_given_features, errors_in_groups
@@ -29,6 +30,7 @@ _TASKS = {
 }
 
 
+@_checks.key_first
 def evaluate(
     key: jax.Array,
     predictions: Distribution,
