@@ -42,8 +42,8 @@ class Quantiles(Distribution):
     def sorted(cls, levels: ArrayLike, values: ArrayLike) -> "Quantiles":
         """The forecast with the quantiles of each row, and the levels, in increasing order.
 
-        Quantiles that were estimated one by one may cross. Sorted ones never are further from the
-        true quantiles on average over the levels, and are the same where none cross.
+        Quantiles that were estimated one by one may cross. Sorted ones are never further from the
+        true quantiles, on average over equidistant levels, and are the same where none cross.
 
         Args:
             levels: in (0, 1), in any order, [k], or [n, k] for a batch.
@@ -59,7 +59,7 @@ class Quantiles(Distribution):
         Cost: O(n k log k).
 
         References: Chernozhukov, Fernández-Val and Galichon (2010), Quantile and probability curves
-        without crossing, Proposition 4.
+        without crossing.
 
         >>> print(Quantiles.sorted([0.1, 0.5, 0.9], [-1.0, 2.0, 1.5]).values)
         [-1.   1.5  2. ]
