@@ -186,12 +186,12 @@ def _family(table: Table, choice: Choice, family: Any, values: np.ndarray) -> An
 def _probabilities(
     table: Table, choice: Choice, values: np.ndarray, options: Namespace
 ) -> np.ndarray:
-    normalize = options.normalize
+    normalize, sums = options.normalize, values.sum(1)
+    percents = [{"--normalize": ()}] if (np.abs(sums - 100) < 1).all() else []
     for name, column in zip(choice.predictions, values.T, strict=True):
         bad = (column < 0) | ((column > 1) & (not normalize))
         expected = "probabilities in [0, 1]" if not normalize else "numbers that are not negative"
-        table.refuse_where(bad, f"{expected} ({choice.task})", name)
-    sums = values.sum(1)
+        table.refuse_where(bad, f"{expected} ({choice.task})", name, percents)
     tolerance = _checks.simplex_tolerance(np.float64 if options.float64 else np.float32)
     off = sums <= 0 if normalize else np.abs(sums - 1) > tolerance
     if off.any():
@@ -200,6 +200,9 @@ def _probabilities(
         hint = "" if normalize else "; --normalize divides each row by its sum"
         got = f"the sum {sums[row]:.7g}{hint}"
         mending = [] if normalize else [{"--normalize": ()}]
+        if off.mean() > 0.5:  # maybe the probabilities of one label, by several models
+            first = {"--task": ["binary"], "--predictions": choice.predictions[:1]}
+            mending = [first, *mending]
         table.refuse(row, expected, listed(choice.predictions, 3), got, mending)
     return values / sums[:, None] if normalize else values
 

@@ -14,6 +14,10 @@ from calibjax.command_line.tables import Options, Table
 
 _MOST = 4  # guesses of the column of targets
 _ROW_NAMES = re.compile(r"|(unnamed.*|index|id|row|rownames|row_?names?|\.row)", re.IGNORECASE)
+_NO_SCALE = re.compile(r".*(lo|up|hi|min|max|left|right|q|var|ci|\d).*", re.IGNORECASE)
+_NO_MEMBER = re.compile(r"(q\d|.*(quantile|percentile|lower|upper)).*", re.IGNORECASE)
+_WITH_DIGITS = re.compile(r"[a-z]+[ _.]?(\d\d+)", re.IGNORECASE | re.ASCII)  # q025, q500, q975
+_WITH_NUMBER = re.compile(r"(.*?)[ _.]?\d+", re.ASCII)
 _NO_TARGET = re.compile(r".*(pred|prob|score|logit|conf|hat|mean|std|scale|loc).*", re.IGNORECASE)
 
 
@@ -25,6 +29,10 @@ def targets(table: Table, called: Sequence[str]) -> list[Options]:
         called: the columns that are called as targets are.
     """
     names = [*called] or [*table.columns]
+    prefixes = [x[1] if (x := _WITH_NUMBER.fullmatch(name)) else None for name in names]
+    if table.has_names and not called:  # one column of y_0, y_1, y_2 is not what the labels are
+        pairs = zip(names, prefixes, strict=True)
+        names = [name for name, prefix in pairs if prefix is None or prefixes.count(prefix) == 1]
 
     def rank(name: str) -> tuple[bool, bool, bool]:
         values = table.values([name])[:, 0]
@@ -60,11 +68,14 @@ def predictions(
         and not _counts_rows(column)
         and not (table.has_names and _ROW_NAMES.fullmatch(name))
     ]
-    found = _of_labels(table, numbers, labels) if labels else _of_numbers(values, numbers)
+    found = _of_labels(table, numbers, labels) if labels else iter(())
+    if all(x.lstrip("-").isdecimal() for x in labels):
+        found = itertools.chain(found, _of_numbers(values, numbers))
     for guess, columns in found:
         if task in (None, guess) and columns:
             named = {"--predictions": _shortened(table, columns)} if table.has_names else {}
-            yield {"--task": [guess], **named}
+            levels = {"--levels": _digits(columns)} if guess == "quantiles" else {}
+            yield {"--task": [guess], **named, **levels}
 
 
 def _of_labels(
@@ -84,17 +95,26 @@ def _of_labels(
 def _of_numbers(
     values: dict[str, np.ndarray], numbers: Sequence[str]
 ) -> Iterator[tuple[str, Sequence[str]]]:
-    if len(numbers) == 2:
+    levels = _digits(numbers)
+    if len(levels) > 1 and levels == sorted({*levels}):
+        yield "quantiles", numbers
+    if len(numbers) == 2 and not any(map(_NO_SCALE.fullmatch, numbers)):
         for loc, scale in itertools.permutations(numbers):
             if (values[scale] > 0).all():
                 yield "normal", [loc, scale]
-    if len(numbers) > 2:
+    if len(numbers) > 2 and not any(map(_NO_MEMBER.fullmatch, numbers)):
         yield "ensembles", numbers
+
+
+def _digits(names: Sequence[str]) -> list[str]:
+    """The levels of columns such as q025, q500, q975: 0.025, 0.500, 0.975; none for others."""
+    found = [x[1] for name in names if (x := _WITH_DIGITS.fullmatch(name))]
+    return [f"0.{x}" for x in found if int(x)] if len(found) == len(names) else []
 
 
 def _counts_rows(column: np.ndarray) -> bool:
     """Whether these are numbers of rows."""
-    return len(column) > 1 and bool((np.diff(column) == 1).all())
+    return len(column) > 1 and column[0] in (0, 1) and bool((np.diff(column) == 1).all())
 
 
 def _shortened(table: Table, names: Sequence[str]) -> Sequence[str]:

@@ -119,19 +119,21 @@ def labels_of_classes(
     expected = f"one of the labels {listed(labels)}"
     if first is None and are_numbers:
         expected += " (--first-label counts them from another number)"
-    elif class_names is None and not are_numbers and all(is_integer):
+    elif len(different_labels(table, target)) <= len(classes) and all(is_integer):
         expected += " (--class-names says which labels they are, in the order of the columns)"
-    table.refuse_where(found < 0, expected, target, _options(table, target, len(classes)))
+    table.refuse_where(found < 0, expected, target, _options(table, target, classes))
     are_counted = all(x.isdecimal() for x in classes)
     return found, tuple(labels if are_counted else classes)
 
 
-def _options(table: Table, target: str, size: int) -> list[Options]:
+def _options(table: Table, target: str, classes: Sequence[str]) -> list[Options]:
     """Options with which labels that are no names of classes may fit as many columns."""
+    size = len(classes)
     labels = different_labels(table, target)
     if all(x.isdecimal() for x in labels):
         numbers = sorted(map(int, labels))
         is_range = bool(numbers) and numbers[0] in (0, 1) and numbers[-1] - numbers[0] < size
         return [{"--first-label": [str(numbers[0])]}] if is_range else []
     # Models of scikit-learn, and factors of R, have their classes in this order.
-    return [{"--class-names": labels}] if len(labels) == size else []
+    are_others = len(labels) == size and not {*labels} & {*classes}
+    return [{"--class-names": labels}] if are_others else []

@@ -117,6 +117,13 @@ def _numbered(names: Sequence[str], prefixes: str) -> dict[str, str]:
     return groups[0] if len(groups) == 1 else {}
 
 
+def _are_counted(names: Collection[str]) -> bool:
+    """Whether names are numbers of classes, 0, 1, ... or 1, 2, ...."""
+    numbers = sorted(int(x) for x in names if x.isdecimal())
+    first = min(numbers, default=2)
+    return first < 2 and numbers == list(range(first, first + len(names)))
+
+
 def _of_classes(groups: list[dict[str, str]], known: Collection[str]) -> list[dict[str, str]]:
     """The same without columns of something else, such as .pred_class."""
     return [
@@ -135,7 +142,7 @@ def _classes(table: Table, names: Sequence[str], labels: Sequence[str]) -> dict[
     groups = are_named + [x for x in of_labels + numbers if are_probabilities(table, x.values())]
     fitting: list[dict[str, str]] = []
     for group in groups:
-        has_all = known <= {folded(k) for k in group} or all(k.isdecimal() for k in group)
+        has_all = known <= {folded(k) for k in group} or _are_counted(group)
         if len(group) > 1 and has_all and group not in fitting:
             fitting.append(group)
     return fitting[0] if len(fitting) == 1 else {}

@@ -65,8 +65,7 @@ class Quantiles(Distribution):
         [-1.   1.5  2. ]
         """
         given = _checks.originals("levels", levels), _checks.originals("values", values)
-        xs, ys = (np.sort(x) if isinstance(x, np.ndarray) else jnp.sort(x) for x in given)
-        return cls(xs, ys)
+        return cls(*(np.sort(x) if isinstance(x, np.ndarray) else jnp.sort(x) for x in given))
 
     @property
     def probs(self) -> jax.Array:

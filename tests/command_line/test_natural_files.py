@@ -291,6 +291,22 @@ ADVISED = {
         *(".csv", "p_a,p_b,p_c,label\n0.33,0.33,0.33,a\n0.1,0.2,0.7,c\n0.2,0.6,0.2,b\n"),
         *("--normalize divides each row", "--normalize"),
     ),
+    "probabilities of label 1 by two models": (
+        *(".csv", "y,prob_lr,prob_rf\n1,0.7,0.8\n0,0.2,0.3\n"),
+        *("got the sum 1.5", "--task binary --predictions prob_lr"),
+    ),
+    "percents": (
+        *(".csv", "label,prob_a,prob_b\na,70,30\nb,20,80\n"),
+        *("expected probabilities in [0, 1]", "--normalize"),
+    ),
+    "levels without a point": (
+        *(".csv", "q025,q500,q975,y\n1,2,3,2.5\n1,2,4,5\n", "expected columns such as prob_0"),
+        "--task quantiles --predictions q025 q500 q975 --levels 0.025 0.500 0.975",
+    ),
+    "columns p10, p50, p90": (
+        *(".csv", "p10,p50,p90,y\n1,2,3,2\n1,2,4,5\n", "expected columns such as prob_0"),
+        "--task quantiles --predictions p10 p50 p90 --levels 0.10 0.50 0.90",
+    ),
     "two families": (
         *(".csv", "concentration,rate,y\n1.5,2,1\n2.5,1,3\n"),
         *("columns that fit gamma and negative_binomial", "--task gamma"),
@@ -319,7 +335,7 @@ def test_labels_in_a_file_of_their_own(written):
     probs = written(".csv", "0,1,2\n0.7,0.2,0.1\n0.25,0.5,0.25\n", "probs")
     labels = written(".csv", "species\nowl\ncat\n", "labels")
     with pytest.raises(InputError, match="--first-label|--class-names"):
-        load([probs, "--labels", labels])
+        load([probs, "--labels", labels])  # two of three labels do not say what the third is
     names = ["--class-names", "cat", "dog", "owl"]
     data = load([probs, "--labels", labels, *names])
     assert data.classes == ("cat", "dog", "owl")
@@ -372,8 +388,16 @@ def test_version(capsys):
 
 
 def test_no_command_where_none_works(written):
-    """Rows that no option mends; and names that would not be one line."""
-    for content in ("prob_0,prob_1,answer\n0.25,7,1\n", 'prob_0,prob_1,"a  b"\n0.25,0.75,1\n'):
+    """Rows that no option mends, names that would not be one line, and what nobody can know."""
+    for content in (
+        "prob_0,prob_1,answer\n0.25,7,1\n",
+        'prob_0,prob_1,"a  b"\n0.25,0.75,1\n',
+        "y_true,y_pred\n1,1\n0,1\n1,0\n",  # predicted labels
+        "y_0,y_1,p_0,p_1\n1,0,0.8,0.2\n0,1,0.3,0.7\n",  # labels as rows of zeros and ones
+        "q1,q2,q3,y\n1,2,3,2.5\n1,2,4,5.5\n",  # quartiles or percents
+        "lower,upper,y\n1,2,1.5\n1,2,0.5\n",
+        "prob_cat,prob_dog,label\n0.2,0.8,dog\n0.3,0.7,cow\n",
+    ):
         with pytest.raises(InputError) as error:
             load([written(".csv", content)])
         assert "; try: " not in str(error.value)
