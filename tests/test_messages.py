@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+import calibjax
 from calibjax import distances, distributions, estimators, kernels, recalibration, scores
 from calibjax.distributions import Bernoulli, Categorical, Normal, WithFeatures
 from calibjax.recalibration import GroupWise, HistogramBinning, IsotonicMap, IsotonicRegression
@@ -67,7 +68,7 @@ CASES = {
     "names of classes": (
         log_likelihood(CLASSES, WORDS),
         TypeError,
-        r"targets: expected numbers, got an array of <U1; .*numpy.unique",
+        r"targets: expected numbers, got an array of <U1; .*label_indices\(labels, classes\)",
     ),
     "grid of names": (
         lambda: distributions.with_features(NORMALS, np.full((N, 2), "a")),
@@ -102,7 +103,37 @@ CASES = {
     "one-hot labels": (
         log_likelihood(CLASSES, np.eye(3)[LABELS]),
         ValueError,
-        r"targets: expected shape \[n\], .*; labels of one-hot rows are numpy.argmax\(targets",
+        r"targets: expected shape \[n\], .*; labels of one-hot rows are jnp.argmax\(targets, 1",
+    ),
+    "one probability each": (
+        log_likelihood(Categorical(PROBS[:, 0]), CORRECT),
+        ValueError,
+        r"probs: expected shape \[n, m\] .*, got \(6,\);.*distributions.Bernoulli\(probs\)$",
+    ),
+    "one column of probabilities": (
+        log_likelihood(Categorical(PROBS[:, :1]), CORRECT),
+        ValueError,
+        r"got \(6, 1\);.*distributions.Bernoulli\(probs\[:, 0\]\)$",
+    ),
+    "probabilities of both classes": (
+        log_likelihood(Bernoulli(PROBS[:, :2]), CORRECT),
+        ValueError,
+        r"probs: expected shape \[n\], got \(6, 2\);.*distributions.Categorical\(probs\)",
+    ),
+    "rows that are not normalised": (
+        log_likelihood(Categorical(PROBS.at[4].multiply(0.5)), LABELS),
+        ValueError,
+        r"got predictions.probs.sum\(-1\)\[4\] = 0.5.*; .*probs / .*probs.sum\(-1, keepdims=True\)",
+    ),
+    "no key": (
+        lambda: calibjax.evaluate(CLASSES, LABELS),
+        TypeError,
+        r"key: expected one random key such as jax.random.key\(0\), got Categorical$",
+    ),
+    "a sample for a key": (
+        lambda: calibjax.evaluate(CLASSES, CLASSES, LABELS),
+        TypeError,
+        r"key: expected one random key such as jax.random.key\(0\), got Categorical$",
     ),
     "percentages": (
         log_likelihood(Categorical(100 * PROBS), LABELS),

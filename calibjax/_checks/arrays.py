@@ -50,12 +50,15 @@ def first_where(bad: ArrayLike) -> tuple[int, ...]:
     return tuple(int(i) for i in np.argwhere(bad)[0])
 
 
-def refuse_where(bad: ArrayLike, name: str, expected: str, values: ArrayLike) -> None:
-    """Raises a ValueError that shows the first offending value, if there is one."""
+def refuse_where(
+    bad: ArrayLike, name: str, expected: str, values: ArrayLike, *, hint: str = ""
+) -> None:
+    """Raises a ValueError that shows the first offending value, if there is one, and a hint."""
     if readable(bad).any():
         index = first_where(bad)
         place = f"{name}[{', '.join(map(str, index))}]" if index else name
-        raise ValueError(f"{name}: expected {expected}, got {place} = {readable(values)[index]}")
+        got = f"{place} = {readable(values)[index]}{hint}"
+        raise ValueError(f"{name}: expected {expected}, got {got}")
 
 
 def described(value: object) -> str:
@@ -238,8 +241,10 @@ def _advice(value: object, array: Any = None) -> str:
         return "; leave out what is missing"
     if isinstance(sample, str) or (code and code in "UST" and array.ndim):
         return (
-            "; convert numbers with numpy.asarray(values, dtype=float), and names of classes or "
-            "groups to 0, 1, ... with numpy.unique(values, return_inverse=True)[1]"
+            "; convert numbers with numpy.asarray(values, dtype=float), labels with "
+            "calibjax.interoperability.label_indices(labels, classes), where the classes are in "
+            "the order of the columns of probabilities, and names of groups with "
+            "numpy.unique(values, return_inverse=True)[1]"
         )
     if dataclasses.is_dataclass(value) or is_distribution(value):
         return "; a class of your own becomes a record of arrays with calibjax.record"

@@ -17,7 +17,7 @@ from calibjax._checks.arrays import (
     originals,
 )
 from calibjax._checks.missing import missing_rows, nan_rows
-from calibjax._checks.precision import refuse_rounded
+from calibjax._checks.precision import refuse_rounded, with_whole_rows
 from calibjax._checks.values import (
     an_array,
     finite,
@@ -63,7 +63,7 @@ def batch(
             "documentation of calibjax.distributions"
         )
     same_rows(**{name: predictions})
-    given = _logs(originals(name, predictions), keep_logs)
+    given = _logs(with_whole_rows(originals(name, predictions)), keep_logs)
     predictions = full(name, narrowed(name, given))
     leading_size(name, predictions, minimum)
     if hasattr(predictions, "check_structure"):

@@ -1,18 +1,22 @@
 """Checks of options: numbers, choices, functions, records, random keys."""
 
 import dataclasses
+import functools
 import inspect
 import numbers
 import operator
-from typing import Any
+from collections.abc import Callable
+from typing import Any, ParamSpec, TypeVar, cast
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from calibjax._checks.arrays import as_arrays, described, refuse_masked
+from calibjax._checks.arrays import as_arrays, described, is_distribution, refuse_masked
 from calibjax._checks.values import axis_lengths, constrained, record_values
 
+Parameters = ParamSpec("Parameters")
+Result = TypeVar("Result")
 MAX_DRAWS = 2**27  # their keys and values fill two gigabytes
 _MAX_NUMBERS = 2**30  # that draws may hold in all
 
@@ -166,6 +170,18 @@ def learned(name: str, value: Any, expected: type, *, leading: tuple[str, ...] =
     return value.check_values(name) if hasattr(value, "check_values") else constrained(name, value)
 
 
+def key_first(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
+    """A function whose first argument is a random key, and which says so if that is left out."""
+
+    @functools.wraps(function)
+    def checked(*args: Parameters.args, **kwargs: Parameters.kwargs) -> Result:
+        if args and is_distribution(args[0]):
+            random_key(cast(Any, args[0]))
+        return function(*args, **kwargs)
+
+    return checked
+
+
 def random_key(key: jax.Array) -> jax.Array:
     """Returns a random key, old or new style, as one of the new style.
 
@@ -183,5 +199,7 @@ def random_key(key: jax.Array) -> jax.Array:
         except TypeError:  # another number of words
             pass
     is_array = isinstance(key, jax.Array | np.ndarray)
-    got = f"{key.dtype}{list(key.shape)}" if is_array else repr(key)
+    is_plain = key is None or isinstance(key, str | numbers.Number)
+    got = repr(key) if is_plain else described(key)
+    got = f"{key.dtype}{list(key.shape)}" if is_array else got
     raise TypeError(f"key: expected one random key such as jax.random.key(0), got {got}")

@@ -1,5 +1,6 @@
-"""Numbers that lose what matters about them on the way from float64 to float32."""
+"""Numbers that lose what matters about them in a precision, float32 or less."""
 
+import dataclasses
 from typing import Any
 
 import jax
@@ -7,9 +8,39 @@ import jax.numpy as jnp
 import numpy as np
 
 from calibjax._checks.arrays import first_where, is_concrete, is_distribution
+from calibjax._checks.values import replaced, simplex
 from calibjax._pytree import PyTree
+from calibjax._sharding import is_spread
 
 _LARGEST = 0.05  # the largest change of a location or target, in standard deviations
+_ROUNDINGS = 4  # of probabilities, by which their sum may differ from one
+
+
+def with_whole_rows(record: Any) -> PyTree:
+    """A batch whose probabilities of float16 or bfloat16 are those of float32 that sum to one.
+
+    Rounding to such precisions changes sums by more than rounding to float32 does. Sums that differ
+    from one by more than that stay as they are.
+    """
+    if not dataclasses.is_dataclass(record) or isinstance(record, type):
+        return record
+    changes = {}
+    for field in dataclasses.fields(record):
+        value, constraint = getattr(record, field.name), field.metadata.get("constraint")
+        is_simplex = constraint is not None and constraint.check is simplex
+        changes[field.name] = _whole_rows(value) if is_simplex else with_whole_rows(value)
+    return replaced(record, **changes)
+
+
+def _whole_rows(values: Any) -> Any:
+    dtype = getattr(values, "dtype", None)
+    if dtype not in (jnp.float16, jnp.bfloat16) or not jnp.ndim(values):
+        return values
+    xp: Any = np if is_concrete(values) and not is_spread(values) else jnp
+    wide = xp.asarray(values, np.float32)
+    sums = wide.sum(-1, keepdims=True)
+    is_rounded = abs(sums - 1) <= _ROUNDINGS * float(jnp.finfo(dtype).eps)
+    return wide / xp.where(is_rounded, sums, 1)
 
 
 def refuse_rounded(name: str, given: object, converted: Any, predictions: Any) -> None:

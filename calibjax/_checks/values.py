@@ -146,14 +146,21 @@ def simplex(name: str, values: Any) -> jax.Array:
     """Refuses rows that are not probability vectors."""
     expected = "probabilities in [0, 1] (not logits or percentages)"
     values = satisfying(name, values, lambda x: (x >= 0) & (x <= 1), expected)
-    tolerance = _SIMPLEX_TOLERANCE[values.dtype.itemsize]
+    tolerance = simplex_tolerance(values.dtype)
     if is_concrete(values):
         sums = _row_sums(values)
         off = abs(sums - 1) > tolerance
-        refuse_where(off, f"{name}.sum(-1)", "rows that sum to one (not logits)", sums)
+        hint = f"; if they are to be normalised, {name} / {name}.sum(-1, keepdims=True) does it"
+        place, expected = f"{name}.sum(-1)", "rows that sum to one (not logits)"
+        refuse_where(off, place, expected, sums, hint=hint)
         return values
     sums = jnp.sum(lax.stop_gradient(values), -1, keepdims=True)
     return nan_unless(jnp.abs(sums - 1) <= tolerance, values)
+
+
+def simplex_tolerance(dtype: DTypeLike) -> float:
+    """How far the sum of probabilities of a precision may be from one."""
+    return _SIMPLEX_TOLERANCE[np.dtype(dtype).itemsize]
 
 
 def _row_sums(values: Any) -> Any:
@@ -163,7 +170,7 @@ def _row_sums(values: Any) -> Any:
 
 def is_simplex(values: Any) -> bool:
     """Whether all rows are probability vectors, of numbers that are known."""
-    array, tolerance = readable(values), _SIMPLEX_TOLERANCE[values.dtype.itemsize]
+    array, tolerance = readable(values), simplex_tolerance(values.dtype)
     is_inside = (array >= 0).all() & (array <= 1).all()
     return bool(is_inside) and bool((abs(_row_sums(values) - 1) <= tolerance).all())
 

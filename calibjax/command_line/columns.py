@@ -3,15 +3,15 @@
 import dataclasses
 import fnmatch
 import re
+from argparse import Namespace
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-import numpy as np
-
 from calibjax import distributions
-from calibjax.command_line.tables import InputError, Table, as_integer, listed
+from calibjax.command_line import guesses
+from calibjax.command_line.names import called_targets, folded, levels_of, with_other_names
+from calibjax.command_line.tables import InputError, Table, listed
 
-TARGETS = ("target", "targets", "label", "labels")
 # Families with scalar parameters, of which a column each is named after a parameter.
 FAMILIES: Mapping[str, type] = {
     "normal": distributions.Normal,
@@ -26,10 +26,22 @@ FAMILIES: Mapping[str, type] = {
     "negative_binomial": distributions.NegativeBinomial,
 }
 # Tasks whose columns are numbered, or named after a class or a level: PREFIX_NAME.
-PREFIXES = {"classes": "prob", "logits": "logit", "ensemble": "member", "quantiles": "quantile"}
+PREFIXES = {
+    "classification": "prob",
+    "logits": "logit",
+    "ensembles": "member",
+    "quantiles": "quantile",
+}
 BINARY = ("prob", "probs")  # without anything behind it: the probability of label 1
-BINARY_CLASSES = ("0", "1")
-TASKS = ("classes", "binary", "logits", "ensemble", "quantiles", *FAMILIES)
+TASKS = ("classification", "binary", "logits", "ensembles", "quantiles", *FAMILIES)
+# What --task takes beside TASKS, and which of these it stands for, the first unless columns differ.
+COUNTS = ("poisson", "negative_binomial")
+KINDS: Mapping[str, tuple[str, ...]] = {
+    "regression": tuple(x for x in FAMILIES if x not in COUNTS),
+    "counts": COUNTS,
+    "classes": ("classification",),
+    "ensemble": ("ensembles",),
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -131,53 +143,54 @@ def target_of(table: Table, target: str | None, *, is_own_file: bool) -> str:
         return _matching(table, [target], "--target", exact=True)[0]
     if is_own_file and len(table.columns) == 1:
         return next(iter(table.columns))
-    found = [name for name in table.columns if name in TARGETS]
+    found = called_targets(table.columns)
     if len(found) == 1:
         return found[0]
     expected = "one column target or label (or --target COLUMN, --labels FILE)"
-    raise InputError(f"{table.path}: expected {expected}, got {listed(found) or _names(table)}")
+    got = listed([x for x in table.columns if x in found]) or _names(table)
+    raise InputError(
+        f"{table.path}: expected {expected}, got {got}",
+        guesses.targets(table, found),
+    )
 
 
 def choose(
-    table: Table,
-    target: str,
-    *,
-    is_own_file: bool,
-    task: str | None,
-    predictions: Sequence[str] | None,
-    groups: Sequence[str] | None,
-    features: Sequence[str] | None,
+    table: Table, target: str, labels: Sequence[str], options: Namespace, *, is_own_file: bool
 ) -> Choice:
     """The columns of predictions, groups and features.
 
     Args:
         table: the file.
         target: the column of the targets.
+        labels: the different labels in it, see `labels.different_labels`.
+        options: the command line: --task, --predictions, --groups and --features.
         is_own_file: whether the targets are in a file of their own.
-        task: what --task says.
-        predictions: what --predictions says: names, or patterns such as 'member*'.
-        groups: what --groups says.
-        features: what --features says.
 
     Raises:
         InputError: if columns are missing, or it is not clear which ones are meant.
     """
     names = [name for name in table.columns if is_own_file or name != target]
-    if predictions:
-        if task is None:
-            raise InputError(f"--predictions: expected --task, too: one of {', '.join(TASKS)}")
-        chosen = _matching(table, predictions, "--predictions")
-        suffixes = _suffixes_of(table.path, task, chosen)
+    tasks = KINDS.get(options.task, (options.task,)) if options.task is not None else ()
+    if options.predictions:
+        chosen = _matching(table, options.predictions, "--predictions")
+        if not tasks:
+            guessed = guesses.predictions(table, chosen, labels, None)
+            raise InputError(
+                f"--predictions: expected --task, too: one of {', '.join(TASKS)}",
+                [{"--task": x["--task"]} for x in guessed],
+            )
+        task = next((x for x in tasks if _takes(x, len(chosen))), tasks[0])
+        suffixes = _suffixes_of(table.path, task, chosen, labels)
     else:
-        task, columns = _detected(table, names, task)
+        task, columns = _detected(table, names, labels, tasks)
         suffixes, chosen = tuple(columns), tuple(columns.values())
     others = {
         option: _matching(table, given, option)
         if given is not None
         else _optional(table.path, names, prefix)
         for option, given, prefix in (
-            ("--groups", groups, "group"),
-            ("--features", features, "feature"),
+            ("--groups", options.groups, "group"),
+            ("--features", options.features, "feature"),
         )
     }
     choice = Choice(task, chosen, suffixes, target, others["--groups"], others["--features"])
@@ -187,12 +200,18 @@ def choose(
     return choice
 
 
+def _takes(task: str, number: int) -> bool:
+    return task not in FAMILIES or len(parameters(task)) == number
+
+
 def _optional(path: Path, names: Sequence[str], prefix: str) -> tuple[str, ...]:
     plain = [name for name in names if name in (prefix, f"{prefix}s")]
     return (*plain, *_with_prefix(path, names, prefix).values())
 
 
-def _suffixes_of(path: Path, task: str, chosen: tuple[str, ...]) -> tuple[str, ...]:
+def _suffixes_of(
+    path: Path, task: str, chosen: tuple[str, ...], labels: Sequence[str]
+) -> tuple[str, ...]:
     """What distinguishes columns that --predictions names."""
     if task in FAMILIES:
         return parameters(task)
@@ -200,35 +219,53 @@ def _suffixes_of(path: Path, task: str, chosen: tuple[str, ...]) -> tuple[str, .
         by_prefix = _with_prefix(path, chosen, PREFIXES[task])
         if len(by_prefix) == len(chosen):
             return tuple(by_prefix)
+    if task == "quantiles" and len(levels := levels_of(chosen)) == len(chosen):
+        return tuple(levels)
+    if task == "binary":  # a name that ends with a label says of which one it is the probability
+        ends = [folded(re.split(r"[_. ]", name)[-1]) for name in chosen]
+        return tuple(next((x for x in labels if folded(x) == end), "") for end in ends)
     return chosen
 
 
-def _detected(table: Table, names: Sequence[str], task: str | None) -> tuple[str, dict[str, str]]:
-    """The task, and its columns by what distinguishes them."""
+def _detected(
+    table: Table, names: Sequence[str], labels: Sequence[str], tasks: Sequence[str]
+) -> tuple[str, dict[str, str]]:
+    """The task, one of those that --task stands for, and its columns by what distinguishes them.
+
+    Columns that are called as documented come first, those that have other names next.
+    """
     if not table.has_names:
-        return _without_names(table, names, task)
-    if task is not None:
-        columns = conventional(table.path, names, task)
-        if not columns:
-            needed = " and ".join(parameters(task)) if task in FAMILIES else _convention(task)
-            found = f"got {_names(table)}; --predictions names them"
-            raise InputError(f"{table.path}: expected columns {needed} ({task}), {found}")
-        return task, columns
-    found = {x: columns for x in TASKS if (columns := conventional(table.path, names, x))}
+        return _without_names(table, names, labels, tasks)
+    allowed = tasks or TASKS
+    found = {x: columns for x in allowed if (columns := conventional(table.path, names, x))}
+    families = {x: parameters(x) for x in FAMILIES}
+    others = with_other_names(table, names, labels, families)
+    for task in ("classification", "logits"):  # one column of one of two labels
+        if len(found.get(task, ())) == 1 and "binary" in others and "binary" in allowed:
+            found = {**found, "binary": others["binary"]}
+            del found[task]
+    found = found or {x: others[x] for x in allowed if x in others}
     most = max((len(columns) for x, columns in found.items() if x in FAMILIES), default=0)
     # A normal distribution where only loc and scale are there: others have to be asked for.
     fitting = [x for x, columns in found.items() if x not in FAMILIES or len(columns) == most]
-    fitting = [x for x in fitting if x not in ("laplace", "log_normal")]
-    if len(fitting) > 1:
-        raise InputError(
-            f"{table.path}: expected --task, got columns that fit {' and '.join(fitting)}"
-        )
-    if not fitting:
-        raise InputError(
-            f"{table.path}: expected columns such as prob_0, prob_1 or loc, scale or member_0, "
-            f"member_1, got {_names(table)}; --task and --predictions name them"
-        )
-    return fitting[0], found[fitting[0]]
+    if len(fitting) > 1 and len(tasks) != 1:
+        fitting = [x for x in fitting if x not in ("laplace", "log_normal")]
+    if len(fitting) == 1:
+        return fitting[0], found[fitting[0]]
+    if fitting:
+        options = [{"--task": [x]} for x in fitting]
+        got = f"got columns that fit {' and '.join(fitting)}"
+        raise InputError(f"{table.path}: expected --task, {got}", options)
+    [task] = tasks if len(tasks) == 1 else [None]
+    expected = "such as prob_0, prob_1 or loc, scale or member_0, member_1"
+    hint = "; --task and --predictions name them"
+    if task is not None:
+        needed = " and ".join(parameters(task)) if task in FAMILIES else _convention(task)
+        expected, hint = f"{needed} ({task})", "; --predictions names them"
+    raise InputError(
+        f"{table.path}: expected columns {expected}, got {_names(table)}{hint}",
+        guesses.predictions(table, names, labels, task),
+    )
 
 
 def _convention(task: str) -> str:
@@ -236,17 +273,19 @@ def _convention(task: str) -> str:
 
 
 def _without_names(
-    table: Table, names: Sequence[str], task: str | None
+    table: Table, names: Sequence[str], labels: Sequence[str], tasks: Sequence[str]
 ) -> tuple[str, dict[str, str]]:
     """All columns but the target, for a task that has to be named."""
-    if task is None:
+    if not tasks:
         raise InputError(
             f"{table.path}: expected --task for a file without names of columns: one of "
-            f"{', '.join(TASKS)}"
+            f"{', '.join(TASKS)}",
+            guesses.predictions(table, names, labels, None),
         )
+    task = next((x for x in tasks if _takes(x, len(names))), tasks[0])
     if task in FAMILIES:
         return task, dict(zip(parameters(task), names, strict=False))
-    return task, {str(i): name for i, name in enumerate(names)}
+    return task, {"" if task == "binary" else str(i): name for i, name in enumerate(names)}
 
 
 def _check_number(table: Table, choice: Choice) -> None:
@@ -260,40 +299,3 @@ def _check_number(table: Table, choice: Choice) -> None:
         raise InputError(
             f"{table.path}: expected {needed} columns of predictions ({task}), got {found}"
         )
-
-
-def labels_of_classes(
-    table: Table, target: str, classes: Sequence[str], first: int | None
-) -> tuple[np.ndarray, tuple[str, ...]]:
-    """Labels as positions of their columns, integers from 0, [n], and what the file calls them.
-
-    Labels are the names of their classes where these are all numbers, as in prob_1, …, prob_10, or
-    where labels are texts; other numbers count the columns from `first`. A label that is no name as
-    it is written is compared as an integer: 1.0 is 1, and 1 is 01 where there is no 1.
-
-    Args:
-        table: the file with the labels.
-        target: their column.
-        classes: names of the classes.
-        first: number of the first class, 0 by default.
-
-    Raises:
-        InputError: if a label is none of the classes.
-    """
-    texts = table.texts(target, classes)
-    if tuple(classes) == BINARY_CLASSES:
-        texts = [{"false": "0", "true": "1"}.get(x.lower(), x) for x in texts]
-    are_numbers = table.has_only_numbers(target, classes)
-    labels = [*classes]
-    if first is not None or (are_numbers and not all(x.lstrip("-").isdecimal() for x in classes)):
-        labels = [str((first or 0) + i) for i in range(len(classes))]
-    order = {name: i for i, name in enumerate(labels)}
-    integers = [as_integer(name) for name in labels]
-    by_integer = {x: i for i, x in enumerate(integers) if integers.count(x) == 1}
-    found = np.array([order.get(x, by_integer.get(as_integer(x), -1)) for x in texts])
-    expected = f"one of the labels {listed(labels)}"
-    if first is None and are_numbers:
-        expected += " (--first-label counts them from another number)"
-    table.refuse_where(found < 0, expected, target)
-    are_counted = all(x.isdecimal() for x in classes)
-    return found, tuple(labels if are_counted else classes)

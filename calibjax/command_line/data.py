@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+from argparse import Namespace
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -9,18 +10,17 @@ import jax
 import numpy as np
 
 from calibjax import _checks, distributions
-from calibjax.command_line.columns import BINARY_CLASSES, FAMILIES, Choice, labels_of_classes
+from calibjax.command_line.columns import FAMILIES, Choice
+from calibjax.command_line.labels import labels_of_classes, two_labels
 from calibjax.command_line.tables import InputError, Table, first_refused, listed, shown
 from calibjax.evaluation.data import in_order
 
 # What takes all columns of a row at once; typed as what takes arrays of NumPy, which they do.
 _BATCHES: Mapping[str, Callable[..., Any]] = {
-    "classes": distributions.Categorical,
+    "classification": distributions.Categorical,
     "logits": distributions.CategoricalLogits,
-    "ensemble": distributions.Samples,
-    "quantiles": distributions.Quantiles,
+    "ensembles": distributions.Samples,
 }
-TOLERANCE = 1e-6  # of the sum of probabilities, as the library has it for float64
 
 
 @dataclasses.dataclass(frozen=True)
@@ -37,6 +37,7 @@ class Data:
         classes: names of the classes, in the order of the labels; empty for other targets.
         num_skipped: number of rows that were left out since a value was missing.
         table: the file that was read, without those rows.
+        choice: the task, and the columns that were used.
     """
 
     predictions: Any
@@ -47,28 +48,17 @@ class Data:
     classes: tuple[str, ...]
     num_skipped: int
     table: Table
+    choice: Choice
 
 
-def build(
-    table: Table,
-    targets: Table,
-    choice: Choice,
-    *,
-    first_label: int | None = None,
-    normalize: bool = False,
-    skip_missing: bool = False,
-    levels: Sequence[float] | None = None,
-) -> Data:
+def build(table: Table, targets: Table, choice: Choice, options: Namespace) -> Data:
     """Reads the chosen columns and checks every row.
 
     Args:
         table: the file of the predictions.
         targets: the file of the targets, maybe the same.
         choice: the columns.
-        first_label: number of the first class in the column of labels.
-        normalize: whether probabilities are divided by their sums.
-        skip_missing: whether rows with a missing value are left out.
-        levels: of quantiles, by default what their columns are called.
+        options: the command line, see `options.parse`.
 
     Raises:
         InputError: if a value is not as needed; names the row.
@@ -78,22 +68,15 @@ def build(
             f"{targets.path}: expected {len(table)} rows as in {table.path}, got {len(targets)}"
         )
     num_rows = len(table)
-    if skip_missing:
+    if options.skip_missing:
         missing = np.any([table.is_missing(x) for x in choice.inputs], 0)
-        names = choice.suffixes if choice.task in ("classes", "logits") else ()
+        names = choice.suffixes if choice.task in ("classification", "logits") else ()
         keep = ~(missing | targets.is_missing(choice.target, names))
         table, targets = table.take(keep), targets.take(keep)
         if not keep.any():
             raise InputError(f"{table.path}: expected rows without missing values, got none")
-    classes: tuple[str, ...] = ()
-    if choice.task in ("classes", "logits", "binary"):
-        classes = BINARY_CLASSES if choice.task == "binary" else choice.suffixes
-        y, classes = labels_of_classes(targets, choice.target, classes, first_label)
-    elif first_label is not None:
-        raise InputError(f"--first-label: expected a task with classes, got {choice.task}")
-    else:
-        y = targets.numbers(choice.target)
-    predictions = _predictions(table, choice, levels=levels, normalize=normalize)
+    y, classes = _targets(targets, choice, options)
+    predictions = _predictions(table, choice, options)
     _check_targets(targets, choice, predictions, y)
     groups, group_names = _groups({name: table.texts(name) for name in choice.groups})
     features = [table.numbers(name) for name in choice.features]
@@ -106,6 +89,34 @@ def build(
         classes=classes,
         num_skipped=num_rows - len(table),
         table=table,
+        choice=choice,
+    )
+
+
+def _targets(
+    table: Table, choice: Choice, options: Namespace
+) -> tuple[np.ndarray, tuple[str, ...]]:
+    """Targets [n], and names of the classes where they are labels."""
+    has_classes, is_binary = choice.task in ("classification", "logits"), choice.task == "binary"
+    for option, value, fits, expected in (
+        ("--first-label", options.first_label, has_classes or is_binary, "a task with classes"),
+        ("--class-names", options.class_names, has_classes, "the task classification or logits"),
+        ("--positive", options.positive, is_binary, "the task binary"),
+    ):
+        if value is not None and not fits:
+            raise InputError(f"{option}: expected {expected}, got {choice.task}")
+    if not (has_classes or is_binary):
+        return table.numbers(choice.target), ()
+    classes = choice.suffixes
+    if is_binary:
+        [column], [suffix] = choice.predictions, choice.suffixes
+        classes = two_labels(table, choice.target, column, suffix, options.positive)
+    return labels_of_classes(
+        table,
+        choice.target,
+        classes,
+        first=options.first_label,
+        class_names=options.class_names,
     )
 
 
@@ -142,19 +153,20 @@ def _groups(texts: Mapping[str, list[str]]) -> tuple[np.ndarray | None, tuple[st
     return np.concatenate(members, 1).astype(float), tuple(names)
 
 
-def _predictions(
-    table: Table, choice: Choice, *, levels: Sequence[float] | None, normalize: bool
-) -> Any:
+def _predictions(table: Table, choice: Choice, options: Namespace) -> Any:
     task = choice.task
-    if levels is not None and task != "quantiles":
-        raise InputError(f"--levels: expected the task quantiles, got {task}")
-    if normalize and task != "classes":
-        raise InputError(f"--normalize: expected the task classes, got {task}")
+    for option, is_given, fitting in (
+        ("--levels", options.levels is not None, "quantiles"),
+        ("--sort-quantiles", options.sort_quantiles, "quantiles"),
+        ("--normalize", options.normalize, "classification"),
+    ):
+        if is_given and task != fitting:
+            raise InputError(f"{option}: expected the task {fitting}, got {task}")
     values = np.stack([table.numbers(name) for name in choice.predictions], 1)
     if task == "quantiles":
-        return _quantiles(table, choice, values, levels)
-    if task == "classes":
-        values = _probabilities(table, choice, values, normalize)
+        return _quantiles(table, choice, values, options)
+    if task == "classification":
+        values = _probabilities(table, choice, values, options)
     if task in _BATCHES:
         return _BATCHES[task](values)
     return _family(table, choice, FAMILIES.get(task, distributions.Bernoulli), values)
@@ -171,25 +183,32 @@ def _family(table: Table, choice: Choice, family: Any, values: np.ndarray) -> An
     return family(*values.T)
 
 
-def _probabilities(table: Table, choice: Choice, values: np.ndarray, normalize: bool) -> np.ndarray:
+def _probabilities(
+    table: Table, choice: Choice, values: np.ndarray, options: Namespace
+) -> np.ndarray:
+    normalize, sums = options.normalize, values.sum(1)
+    percents = [{"--normalize": ()}] if (np.abs(sums - 100) < 1).all() else []
     for name, column in zip(choice.predictions, values.T, strict=True):
         bad = (column < 0) | ((column > 1) & (not normalize))
         expected = "probabilities in [0, 1]" if not normalize else "numbers that are not negative"
-        table.refuse_where(bad, f"{expected} ({choice.task})", name)
-    sums = values.sum(1)
-    off = sums <= 0 if normalize else np.abs(sums - 1) > TOLERANCE
+        table.refuse_where(bad, f"{expected} ({choice.task})", name, percents)
+    tolerance = _checks.simplex_tolerance(np.float64 if options.float64 else np.float32)
+    off = sums <= 0 if normalize else np.abs(sums - 1) > tolerance
     if off.any():
         row = int(off.argmax())
         expected = "a positive sum" if normalize else "probabilities that sum to one"
         hint = "" if normalize else "; --normalize divides each row by its sum"
         got = f"the sum {sums[row]:.7g}{hint}"
-        table.refuse(row, expected, listed(choice.predictions, 3), got)
+        mending = [] if normalize else [{"--normalize": ()}]
+        if off.mean() > 0.5:  # maybe the probabilities of one label, by several models
+            first = {"--task": ["binary"], "--predictions": choice.predictions[:1]}
+            mending = [first, *mending]
+        table.refuse(row, expected, listed(choice.predictions, 3), got, mending)
     return values / sums[:, None] if normalize else values
 
 
-def _quantiles(
-    table: Table, choice: Choice, values: np.ndarray, levels: Sequence[float] | None
-) -> Any:
+def _quantiles(table: Table, choice: Choice, values: np.ndarray, options: Namespace) -> Any:
+    levels: Sequence[float] | None = options.levels
     if levels is None:
         pairs = zip(choice.suffixes, choice.predictions, strict=True)
         levels = tuple(_level(table, suffix, name) for suffix, name in pairs)
@@ -198,19 +217,21 @@ def _quantiles(
         raise InputError(f"--levels: expected {needed}, got {len(levels)}")
     order = np.argsort(levels)
     sorted_levels = np.array(levels)[order]
-    if not (np.diff(sorted_levels) > 0).all():
-        raise InputError(f"--levels: expected different levels, got {listed([*map(str, levels)])}")
+    if not ((np.diff(sorted_levels) > 0).all() and 0 < sorted_levels[0] <= sorted_levels[-1] < 1):
+        expected = "different levels in (0, 1)"
+        raise InputError(f"--levels: expected {expected}, got {listed([*map(str, levels)])}")
     values = values[:, order]
-
-    def check(rows: np.ndarray) -> object:
-        return _BATCHES["quantiles"](sorted_levels, rows).check_values("quantiles")
-
-    row = first_refused(check, values)
-    if row is not None:
+    crossing = (np.diff(values, axis=1) < 0).any(1)
+    if crossing.any() and not options.sort_quantiles:
+        row = int(crossing.argmax())
         got = listed([shown(x) for x in values[row]])
+        got += (
+            f"; they cross in {crossing.sum()} of {len(values)} rows; --sort-quantiles sorts them"
+        )
         names = [choice.predictions[i] for i in order]
-        table.refuse(row, "quantiles that do not cross", listed(names, 3), got)
-    return _BATCHES["quantiles"](np.tile(sorted_levels, (len(values), 1)), values)
+        expected = "quantiles that do not cross"
+        table.refuse(row, expected, listed(names, 3), got, [{"--sort-quantiles": ()}])
+    return distributions.Quantiles.sorted(np.tile(sorted_levels, (len(values), 1)), values)
 
 
 def _level(table: Table, suffix: str, name: str) -> float:

@@ -1,11 +1,13 @@
 """Options of the command line."""
 
 import argparse
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
 
-from calibjax.command_line.columns import TASKS
+import calibjax
+from calibjax.command_line.columns import KINDS, TASKS
 
 DESCRIPTION = """\
 Are the predictions of a file calibrated? Prints what is wrong, how much, and how sure that is;
@@ -20,8 +22,10 @@ Are the predictions of a file calibrated? Prints what is wrong, how much, and ho
   group, group_NAME    groups that are looked at, too
   feature_NAME ...     features that are looked at, too
 
-or named by --task, --target and --predictions. Parameters of other families (--task gamma) are
-columns of their names. NumPy arrays [n, m] called NAME are columns NAME_0, ..., NAME_m-1.
+or named by --task, --target and --predictions. Names that are usual elsewhere, such as y_true,
+y_prob, p0, .pred_yes, mean and std, or q0.1, are known, too; where it is not clear what a column
+is, an error shows the command that works. Parameters of other families (--task gamma) are columns
+of their names. NumPy arrays [n, m] called NAME are columns NAME_0, ..., NAME_m-1.
 """
 EPILOG = """\
 Exit status: 0 if the predictions have been evaluated, 2 if a file or an option is not as needed.
@@ -68,6 +72,7 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument(
         "file", type=Path, metavar="FILE", help="CSV, TSV, NPY, NPZ or Parquet, by its ending"
     )
+    parser.add_argument("--version", action="version", version=f"calibjax {calibjax.__version__}")
     _add_columns(parser)
     _add_reading(parser)
     output = parser.add_argument_group("output")
@@ -82,14 +87,17 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     output.add_argument(
         "--no-cache", action="store_true", help="keep no compiled programs for the next run"
     )
-    return parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
+    options.arguments = list(sys.argv[1:] if arguments is None else arguments)
+    return options
 
 
 def _add_columns(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group(
         "columns", "Names, or patterns such as 'member*'; without names: 1, 2, ...."
     )
-    group.add_argument("--task", choices=TASKS, metavar="TASK", help=f"one of {', '.join(TASKS)}")
+    tasks = f"one of {', '.join(TASKS)}; or regression or counts, one of the families of these"
+    group.add_argument("--task", choices=(*TASKS, *KINDS), metavar="TASK", help=tasks)
     group.add_argument("--target", metavar="COLUMN", help="the labels or targets")
     group.add_argument(
         "--labels", type=Path, metavar="FILE", help="labels or targets are in a file of their own"
@@ -104,6 +112,15 @@ def _add_columns(parser: argparse.ArgumentParser) -> None:
         "--first-label", type=int, metavar="N", help="labels count the columns from N (default: 0)"
     )
     group.add_argument(
+        "--positive", metavar="NAME", help="the one of two labels whose probability is predicted"
+    )
+    group.add_argument(
+        "--class-names",
+        nargs="+",
+        metavar="NAME",
+        help="the labels of the columns of classes, in their order",
+    )
+    group.add_argument(
         "--levels", type=float, nargs="+", metavar="LEVEL", help="of the columns of quantiles"
     )
 
@@ -111,7 +128,10 @@ def _add_columns(parser: argparse.ArgumentParser) -> None:
 def _add_reading(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("reading")
     group.add_argument(
-        "--separator", type=_separator, metavar="CHARACTER", help="between values; 'tab' is one"
+        "--separator",
+        type=_separator,
+        metavar="CHARACTER",
+        help="between values; found out by default",
     )
     group.add_argument(
         "--header",
@@ -126,4 +146,9 @@ def _add_reading(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument(
         "--normalize", action="store_true", help="divide rows of probabilities by their sums"
+    )
+    group.add_argument(
+        "--sort-quantiles",
+        action="store_true",
+        help="sort the quantiles of each row, if they cross",
     )

@@ -18,6 +18,7 @@ import numpy as np
 import calibjax
 from calibjax import _files
 from calibjax.command_line import page, pictures
+from calibjax.command_line.advice import advised
 from calibjax.command_line.columns import Choice, choose, target_of
 from calibjax.command_line.compilation import (
     prepare,
@@ -25,6 +26,7 @@ from calibjax.command_line.compilation import (
     without_warnings_of_loaded_programs,
 )
 from calibjax.command_line.data import Data, build, check_rows
+from calibjax.command_line.labels import different_labels
 from calibjax.command_line.options import parse
 from calibjax.command_line.reading import read
 from calibjax.command_line.stages import Stages
@@ -109,31 +111,23 @@ def load(arguments: Sequence[str]) -> Data:
 
 
 def _read(options: Namespace) -> tuple[Data, list[tuple[str, str]]]:
-    """What is evaluated, and what a report says of it."""
+    """What is evaluated, and what a report says of it; an error shows a command that works."""
+    try:
+        return _read_as_told(options)
+    except InputError as error:
+        raise advised(error, options.arguments, lambda x: _read_as_told(parse(x))) from None
+
+
+def _read_as_told(options: Namespace) -> tuple[Data, list[tuple[str, str]]]:
     table = read(options.file, separator=options.separator, header=options.header)
     targets = table
     if options.labels is not None:
         targets = read(options.labels, separator=options.separator, header=options.header)
     is_own_file = options.labels is not None
     target = target_of(targets, options.target, is_own_file=is_own_file)
-    choice = choose(
-        table,
-        target,
-        is_own_file=is_own_file,
-        task=options.task,
-        predictions=options.predictions,
-        groups=options.groups,
-        features=options.features,
-    )
-    data = build(
-        table,
-        targets,
-        choice,
-        first_label=options.first_label,
-        normalize=options.normalize,
-        skip_missing=options.skip_missing,
-        levels=options.levels,
-    )
+    labels = different_labels(targets, target)
+    choice = choose(table, target, labels, options, is_own_file=is_own_file)
+    data = build(table, targets, choice, options)
     used = {*choice.inputs, *(() if is_own_file else (target,))}
     unused = [name for name in table.columns if name not in used]
     return data, _facts(options, choice, data, unused, table.has_names)

@@ -1,26 +1,27 @@
-"""Reading tables from CSV, NPY, NPZ and Parquet files.
+"""Reading tables from CSV, NPY, NPZ and Parquet files, also packed by gzip.
 
 Whatever is wrong with a file raises an `InputError`, one line that names the file, the row where
 there is one, what was expected and what came.
 """
 
-import csv
+import gzip
 import io
 import warnings
 import zipfile
+import zlib
 from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
 from calibjax import _extras
 from calibjax.command_line.tables import InputError, Table, listed, shown
+from calibjax.command_line.texts import Header, read_text
 
-SEPARATORS = {".csv": ",", ".tsv": "\t", ".txt": ","}
-ENDINGS = (*SEPARATORS, ".npy", ".npz", ".parquet")
-Header = Literal["auto", "yes", "no"]
+TEXTS = {".csv": ",", ".tsv": "\t", ".txt": ","}
+ENDINGS = (*TEXTS, ".npy", ".npz", ".parquet")
 
 
 def read(path: Path, *, separator: str | None = None, header: Header = "auto") -> Table:
@@ -28,26 +29,31 @@ def read(path: Path, *, separator: str | None = None, header: Header = "auto") -
 
     Args:
         path: the file.
-        separator: between the values of a row of a text; by default a comma, in .tsv files a tab.
+        separator: between the values of a row of a text; None to find it out.
         header: whether the first row of a text names the columns; "auto" if not all of it are
-            numbers.
+            numbers, or if it is 0, 1, ... above fractions.
 
     Raises:
         InputError: if the file cannot be read, or has no rows.
         ImportError: if a package for this format is not installed.
     """
-    kind = path.suffix.lower()
+    is_packed = path.suffix.lower() == ".gz"
+    kind = Path(path.stem if is_packed else path).suffix.lower()
     if kind not in ENDINGS:
-        raise InputError(f"{path}: expected a file {', '.join(ENDINGS)}, got {kind or 'no ending'}")
+        got = "".join(path.suffixes[-2:]) if is_packed else kind or "no ending"
+        raise InputError(
+            f"{path}: expected a file {', '.join(ENDINGS)} (or these with .gz), got {got}"
+        )
     try:
         content = path.read_bytes()
     except OSError as error:
         reason = error.strerror or type(error).__name__
         raise InputError(f"{path}: cannot be read ({reason})") from None
+    content = _unpacked(path, content) if is_packed else content
     if not content:
         raise InputError(f"{path}: expected rows, got an empty file")
-    if kind in SEPARATORS:
-        return _read_text(path, content, separator or SEPARATORS[kind], header)
+    if kind in TEXTS:
+        return read_text(path, content, separator=separator, default=TEXTS[kind], header=header)
     if kind == ".npy":
         return _table_of_array(path, _loaded(path, content))
     if kind == ".npz":
@@ -57,75 +63,12 @@ def read(path: Path, *, separator: str | None = None, header: Header = "auto") -
     return _read_parquet(path, content)
 
 
-def _read_text(path: Path, content: bytes, separator: str, header: Header) -> Table:
-    lines, numbers = _split(path, content, separator)
-    first = [x.strip() for x in lines[0]]
-    has_names = header == "yes" or (header == "auto" and not all(map(_is_number, first)))
-    if has_names:
-        _check_names(path, int(numbers[0]), first, separator)
-        lines, numbers = lines[1:], numbers[1:]
-    names = first if has_names else [str(i + 1) for i in range(len(first))]
-    if not lines:
-        raise InputError(f"{path}: expected rows below the header, got none")
-    for line, number in zip(lines, numbers, strict=True):
-        if len(line) != len(names):
-            like = "in the header" if has_names else f"in row {numbers[0]}"
-            raise InputError(
-                f"{path}, row {number}: expected {len(names)} values as {like}, got {len(line)}"
-            )
-    columns = {}
-    for name, values in zip(names, zip(*lines, strict=True), strict=True):
-        columns[name] = np.array(values, object)
-    return Table(path, columns, np.array(numbers), is_text=True, has_names=has_names)
-
-
-def _split(path: Path, content: bytes, separator: str) -> tuple[list[list[str]], list[int]]:
-    """Rows of a text, without empty ones at its end, and the numbers of their first lines."""
+def _unpacked(path: Path, content: bytes) -> bytes:
     try:
-        text = content.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        row = content.count(b"\n", 0, error.start) + 1
-        got = f"byte {content[error.start]:#04x}"
-        raise InputError(f"{path}, row {row}: expected text in UTF-8, got {got}") from None
-    reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=True)
-    lines: list[list[str]] = []
-    numbers: list[int] = []
-    start = 1
-    try:
-        for line in reader:
-            lines.append(line)
-            numbers.append(start)
-            start = reader.line_num + 1
-    except csv.Error as error:
-        raise InputError(f"{path}, row {start}: cannot be read as CSV ({error})") from None
-    while lines and not any(x.strip() for x in lines[-1]):
-        lines.pop()
-        numbers.pop()
-    if not lines:
-        raise InputError(f"{path}: expected rows, got empty lines only")
-    return lines, numbers
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
-
-
-def _check_names(path: Path, row: int, names: list[str], separator: str) -> None:
-    repeated = [name for name, count in Counter(names).items() if count > 1]
-    if repeated:
-        found = f"column {shown(repeated[0])} {Counter(names)[repeated[0]]} times"
-        raise InputError(f"{path}, row {row}: expected columns of different names, got {found}")
-    others = [x for x in (",", ";", "\t") if x != separator and len(names) == 1 and x in names[0]]
-    if others:
-        shorter = shown(names[0])
-        raise InputError(
-            f"{path}, row {row}: expected columns separated by {separator!r}, got {shorter}; "
-            f"try --separator {others[0]!r}"
-        )
+        return gzip.decompress(content)
+    except (OSError, EOFError, zlib.error) as error:
+        reason = str(error) or type(error).__name__
+        raise InputError(f"{path}: cannot be unpacked by gzip ({shown(reason)})") from None
 
 
 def _loaded(path: Path, content: bytes) -> Any:

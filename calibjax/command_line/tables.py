@@ -1,7 +1,7 @@
 """Columns of a file, and messages that say where in it something is wrong."""
 
 import dataclasses
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +11,19 @@ MISSING = frozenset({"", "na", "n/a", "nan", "null", "none", "?"})  # in lower c
 _SHOWN = 60  # characters of a value
 
 
+Options = Mapping[str, Sequence[str]]  # of a command line, each with its values
+
+
 class InputError(ValueError):
-    """A file or an option of the user's that is not as needed: one line that says how."""
+    """A file or an option of the user's that is not as needed: one line that says how.
+
+    Attributes:
+        options: choices of further options with which it may be as needed, the likeliest first.
+    """
+
+    def __init__(self, message: str, options: Iterable[Options] = ()) -> None:  # noqa: D107
+        super().__init__(message)
+        self.options = tuple(options)
 
 
 def shown(value: object) -> str:
@@ -62,22 +73,42 @@ class Table:
         note = "" if self.is_text else " (the first is 0)"
         return f"{self.path}, row {self.rows[row]}{note}"
 
-    def refuse(self, row: int, expected: str, where: str, got: object) -> None:
+    def refuse(
+        self,
+        row: int,
+        expected: str,
+        where: str,
+        got: object,
+        options: Iterable[Options] = (),
+    ) -> None:
         """Raises an InputError that names a row."""
         text = got if isinstance(got, str) else shown(got)
-        raise InputError(f"{self.place(row)}: expected {expected} in {where}, got {text}")
+        raise InputError(f"{self.place(row)}: expected {expected} in {where}, got {text}", options)
 
-    def refuse_where(self, bad: np.ndarray, expected: str, name: str) -> None:
+    def refuse_where(
+        self, bad: np.ndarray, expected: str, name: str, options: Iterable[Options] = ()
+    ) -> None:
         """Raises an InputError that names the first row in which a column is bad, if there is one.
 
         Args:
             bad: [n].
             expected: what was expected.
             name: name of the column.
+            options: see `InputError`.
         """
         if bad.any():
             row = int(bad.argmax())
-            self.refuse(row, expected, f"column {name}", shown(self.columns[name][row]))
+            got = shown(self.columns[name][row])
+            if self.is_missing(name)[row]:
+                got += "; --skip-missing leaves out such rows"
+                options = [{"--skip-missing": ()}, *options]
+            self.refuse(row, expected, f"column {name}", got, options)
+
+    def values(self, names: Iterable[str]) -> np.ndarray:
+        """Columns as numbers, float64 [n, m]; NaN for what is none."""
+        columns = [self.columns[name] for name in names]
+        read = [x.astype(np.float64) if x.dtype.kind in "biuf" else _numbers(x) for x in columns]
+        return np.stack(read, 1) if read else np.zeros((len(self), 0))
 
     def is_missing(self, name: str, known: Collection[str] = ()) -> np.ndarray:
         """Whether there is no value, [n]: NaN, or one of the texts that stand for it.
@@ -104,7 +135,7 @@ class Table:
         if values.dtype.kind in "biuf":
             numbers = values.astype(np.float64)
         elif values.dtype.kind == "O":
-            numbers = np.array([_number(x) for x in values])
+            numbers = _numbers(values)
         else:
             raise InputError(
                 f"{self.path}: expected numbers in column {name}, got values of {values.dtype}"
@@ -131,7 +162,7 @@ class Table:
         if values.dtype.kind != "O":
             return values.dtype.kind in "biuf"
         present = values[~self.is_missing(name, known)]
-        return not np.isnan([_number(x) for x in present]).any()
+        return not np.isnan(_numbers(present)).any()
 
 
 def _is_missing_text(value: object, known: Collection[str]) -> bool:
@@ -139,6 +170,12 @@ def _is_missing_text(value: object, known: Collection[str]) -> bool:
         return False
     text = value.strip()
     return text.lower() in MISSING and text not in known
+
+
+def _numbers(values: np.ndarray) -> np.ndarray:
+    if values.dtype.kind != "O":  # complex numbers, dates
+        return np.full(len(values), np.nan)
+    return np.array([_number(x) for x in values], np.float64)
 
 
 def _number(value: Any) -> float:

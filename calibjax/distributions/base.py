@@ -62,7 +62,7 @@ class Distribution:
         axes, sizes = ("n", *support.axes), self._sizes("predictions")
         shown = f"[{', '.join(axes)}], as the predictions' {key}"
         is_one_hot = support.words == "class labels" and jnp.ndim(targets) == 2
-        hint = f"; labels of one-hot rows are numpy.argmax({name}, -1)" if is_one_hot else ""
+        hint = f"; labels of one-hot rows are jnp.argmax({name}, 1)" if is_one_hot else ""
         _checks.shape(name, targets, tuple(sizes[axis] for axis in axes), shown, hint=hint)
         return support.check(name, targets)
 

@@ -36,6 +36,17 @@ class Categorical(Distribution):
     probs: jax.Array = parameter(simplex.with_axes("m", min_size=2))
     log_probs: jax.Array | None = dataclasses.field(default=None, repr=False, kw_only=True)
 
+    def check_structure(self, name: str) -> None:
+        """Refuses a batch without an axis of classes, such as the probabilities of label 1."""
+        shape = jnp.shape(self.probs)
+        if len(shape) == 1 or shape[1:] == (1,):
+            column = "[:, 0]" if len(shape) == 2 else ""
+            raise ValueError(
+                f"{name}.probs: expected shape [n, m] with m >= 2, got {shape}; probabilities of "
+                f"label 1, one for each target, are distributions.Bernoulli(probs{column})"
+            )
+        super().check_structure(name)
+
     @property
     def support(self) -> Constraint:
         """The labels 0, ..., m − 1."""
@@ -246,6 +257,16 @@ class Bernoulli(Distribution):
 
     probs: jax.Array = parameter(probability)
     log_probs: jax.Array | None = dataclasses.field(default=None, repr=False, kw_only=True)
+
+    def check_structure(self, name: str) -> None:
+        """Refuses a batch of probabilities of both classes."""
+        shape = jnp.shape(self.probs)
+        if len(shape) == 2 and shape[1] == 2:
+            raise ValueError(
+                f"{name}.probs: expected shape [n], got {shape}; probabilities of both classes are "
+                "distributions.Categorical(probs), that of label 1 is probs[:, 1]"
+            )
+        super().check_structure(name)
 
     def __jax_array__(self) -> jax.Array:
         return jnp.asarray(self.probs)

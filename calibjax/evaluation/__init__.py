@@ -4,7 +4,7 @@ It uses all other subpackages, and no other uses it.
 """
 
 from calibjax.evaluation.assembly import evaluate
-from calibjax.evaluation.classes import binned_errors
+from calibjax.evaluation.binned import binned_errors
 from calibjax.evaluation.numbers import residual_spread
 from calibjax.evaluation.record import Advice, Entry, Evaluation, Section
 from calibjax.evaluation.temperature import temperature_gain, temperature_interval

@@ -7,6 +7,7 @@ from typing import Any
 import jax
 from jax.typing import ArrayLike
 
+from calibjax import _checks
 from calibjax.distributions.base import Distribution
 from calibjax.evaluation.advice import advice
 from calibjax.evaluation.classes import errors_of_classes
@@ -31,6 +32,7 @@ _TASKS = {
 }
 
 
+@_checks.key_first
 def evaluate(
     key: jax.Array,
     predictions: Distribution | ArrayLike,

@@ -2,73 +2,25 @@
 
 from typing import Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
-from calibjax import _checks, estimators, hypothesis_tests, plotting, scores
+from calibjax import estimators, hypothesis_tests, plotting, scores
+from calibjax._batches import default_batch_size
 from calibjax.distributions import Bernoulli
-from calibjax.distributions.base import ClassPredictions
+from calibjax.evaluation.binned import BINNING, errors_in_bins, predicted_in_bins
 from calibjax.evaluation.data import Data, Part, measured, ranges, shown_classes
 from calibjax.evaluation.figures import BAND_LEVEL, Panel
 from calibjax.evaluation.findings import MeanError
 from calibjax.evaluation.mean_errors import detectable, mean_error
 from calibjax.evaluation.record import Entry, Section
 from calibjax.hypothesis_tests import CalibrationTestResult
+from calibjax.hypothesis_tests.exact import rank_among_redraws
 from calibjax.hypothesis_tests.groups import mean_residual
 
+_BYTES_PER_PROBABILITY = 8
 NUM_REDRAWS = 199  # of the ECE, for quantiles and not for p-values
 MAX_DIAGRAMS = 5  # classes with a reliability diagram of their own
-_BINNING = estimators.UniformBins(10)
-
-
-def binned_errors(predictions: ClassPredictions, targets: ArrayLike) -> dict[str, jax.Array]:
-    """Expected calibration errors (ECE) in ten bins, of all notions of calibration at once.
-
-    A statistic for `hypothesis_tests.exact_test`, which shows what a calibrated model would have by
-    chance: all of these errors are biased upwards.
-
-    Args:
-        predictions: batch of n class predictions.
-        targets: labels 0, ..., m - 1, [n].
-
-    Returns:
-        With the keys "all classes" (canonical), "top label" and "class-wise", the mean over the
-        classes against the rest, `estimators.ece(..., binning=UniformBins(10))` of each.
-
-    Raises:
-        TypeError: if an argument is of the wrong kind.
-        ValueError: if shapes or values are wrong.
-
-    Cost: O(n m).
-
-    References: see `estimators.ece`.
-
-    >>> import jax.numpy as jnp
-    >>> from calibjax import distributions, evaluation
-    >>> predictions = distributions.Categorical(jnp.array([[0.75, 0.25, 0.0], [0.75, 0.0, 0.25]]))
-    >>> errors = evaluation.binned_errors(predictions, jnp.array([0, 1]))
-    >>> print(errors["top label"], errors["all classes"])
-    0.25 0.625
-    """
-    _checks.class_predictions(predictions)
-    predictions, targets = _checks.predictions_and_targets(predictions, targets)
-    return _binned_errors(predictions, targets)
-
-
-@jax.jit
-def _binned_errors(predictions: Any, targets: jax.Array) -> dict[str, jax.Array]:
-    each = jax.vmap(_ece)(*estimators.class_wise(predictions, targets))
-    return {
-        "all classes": _ece(predictions, targets),
-        "top label": _ece(*estimators.top_label(predictions, targets)),
-        "class-wise": jnp.mean(each),
-    }
-
-
-def _ece(predictions: Any, targets: Any) -> jax.Array:
-    return estimators.ece(predictions, targets, binning=_BINNING)
 
 
 def errors_of_classes(data: Data) -> Part:
@@ -124,8 +76,15 @@ def _mean_errors(data: Data) -> tuple[Section, dict[str, Any], CalibrationTestRe
 def _binned(data: Data) -> tuple[Section, Entry]:
     """ECEs, as they are and debiased; and that of the top label, or of two classes."""
     predictions, targets = data.predictions, data.targets
-    test = hypothesis_tests.exact_test(
-        data.at(4), binned_errors, predictions, targets, num_samples=NUM_REDRAWS
+    test = rank_among_redraws(
+        data.at(4),
+        errors_in_bins,
+        predicted_in_bins(predictions),
+        predictions,
+        targets,
+        num_samples=NUM_REDRAWS,
+        batch_size=default_batch_size(_BYTES_PER_PROBABILITY * predictions.class_probs.size),
+        adjust=False,
     )
     binning = "binning=estimators.UniformBins(10))"
     calls = {
@@ -149,7 +108,7 @@ def _binned(data: Data) -> tuple[Section, Entry]:
         measured(
             f"debiased squared ECE, {view}",
             calls[view].replace("estimators.ece", "estimators.debiased_squared_ece"),
-            lambda samples=samples: estimators.debiased_squared_ece(*samples, binning=_BINNING),
+            lambda samples=samples: estimators.debiased_squared_ece(*samples, binning=BINNING),
         )
         for view, samples in (
             ("all classes", (predictions, targets)),
@@ -177,7 +136,7 @@ def _diagrams(data: Data) -> tuple[Panel, ...]:
     for name, lens in views.items():
         seen, observed = lens(data.predictions, data.targets)
         curve = estimators.reliability_curve(
-            data.at(5), Bernoulli(seen.probs), observed, binning=_BINNING, level=BAND_LEVEL
+            data.at(5), Bernoulli(seen.probs), observed, binning=BINNING, level=BAND_LEVEL
         )
         seen_as = "the top label" if name == "top label" else name
         caption = f"Reliability of {seen_as}: observed frequency over predicted probability, with "

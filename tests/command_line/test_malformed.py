@@ -61,12 +61,17 @@ CASES = {
         "row 5: expected 3 values as in the header, got 4",
     ),
     "empty line within": (".csv", GOOD + "\n0.3,0.7,1\n", [], "row 5: expected 3 values"),
-    "semicolons": (".csv", GOOD.replace(",", ";"), [], "row 1: expected columns separated by ','"),
-    "tabs": (".csv", GOOD.replace(",", "\t"), [], "try --separator"),
+    "semicolons": (
+        ".csv",
+        GOOD.replace(",", ";"),
+        ["--separator", ","],
+        "row 1: expected columns separated by ','",
+    ),
+    "tabs": (".csv", GOOD.replace(",", "\t"), ["--separator", ","], "try --separator 'tab'"),
     "decimal commas": (
         ".csv",
-        GOOD.replace(",", ";").replace(".", ","),
-        ["--separator", ";"],
+        GOOD.replace(",", ";").replace("0.25", "0,25"),
+        [],
         "row 2: expected a finite number in column prob_0, got '0,25'",
     ),
     "a word": (
@@ -161,13 +166,13 @@ CASES = {
     ),
     "no predictions": (
         ".csv",
-        "mean,sd,target\n0,1,0.5\n",
+        "middle,width,target\n0,1,0.5\n",
         [],
-        "expected columns such as prob_0, prob_1 .*got columns mean, sd, target",
+        "expected columns such as prob_0, prob_1 .*got columns middle, width, target",
     ),
     "half of the parameters": (
         ".csv",
-        "loc,sd,target\n0,1,0.5\n",
+        "loc,width,target\n0,1,0.5\n",
         ["--task", "normal"],
         r"expected columns loc and scale \(normal\)",
     ),
@@ -175,7 +180,7 @@ CASES = {
         ".csv",
         "prob_0,prob_1,loc,scale,target\n0.5,0.5,0,1,1\n",
         [],
-        "expected --task, got columns that fit classes and normal",
+        "expected --task, got columns that fit classification and normal",
     ),
     "one class": (
         ".csv",

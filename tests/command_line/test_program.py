@@ -68,7 +68,7 @@ def test_prints_what_was_read_and_found(float64, file, calls, capsys):
     assert main([str(file), *["--float64"] * float64]) == 0
     output = capsys.readouterr()
     assert output.err == ""
-    assert f"file: {file}\ntask: classes\n" in output.out
+    assert f"file: {file}\ntask: classification\n" in output.out
     assert output.out.endswith(f"\n\n{EVALUATION}\n")
     [(key, predictions, targets, others, is_float64)] = calls
     assert (jax.random.key_data(key) == jax.random.key_data(jax.random.key(0))).all()
@@ -85,7 +85,7 @@ def test_json(file, calls, capsys):
     assert found.pop("input") == {
         "computed by": f"calibjax {calibjax.__version__}",
         "file": str(file),
-        "task": "classes",
+        "task": "classification",
         "columns of predictions": "prob_0, prob_1",
         "column of targets": "label",
         "rows": "3",

@@ -270,9 +270,9 @@ def test_groups_and_features(loaded):
         (["--task", "normal", "--predictions", "loc", "loc"], "got loc twice"),
         (["--task", "normal", "--predictions", "loc", "target"], "columns beside the target"),
         (["--task", "normal", "--predictions", "loc"], "expected 2 columns of predictions"),
-        (["--task", "classes"], r"expected columns prob_… \(classes\)"),
+        (["--task", "classes"], r"expected columns prob_… \(classification\)"),
         (["--first-label", "1"], "--first-label: expected a task with classes"),
-        (["--normalize"], "--normalize: expected the task classes"),
+        (["--normalize"], "--normalize: expected the task classification"),
         (["--levels", "0.5"], "--levels: expected the task quantiles"),
     ],
 )

@@ -1,0 +1,196 @@
+"""What columns are called: as the documentation has it, or as other programs do."""
+
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
+
+import numpy as np
+
+from calibjax.command_line.tables import Table, as_integer
+
+# Names of the targets, written as `_plain` does; those of a row are looked at only if the file has
+# none of the rows before.
+TARGETS = (
+    (
+        *("target", "targets", "label", "labels", "y_true", "y_test", "y_val", "ytrue", "ytest"),
+        *("truth", "true_label", "true_labels", "true_class", "ground_truth", "gt"),
+    ),
+    (
+        *("y", "class", "classes", "true", "obs", "observed", "observation", "observations"),
+        *("actual", "actuals", "outcome", "response"),
+    ),
+)
+# One column with one of these names is the probability of one of two labels.
+ONE_PROBABILITY = (
+    *("prob", "probs", "proba", "probability", "p", "p_hat", "phat", "score", "scores", "y_score"),
+    *("y_scores", "y_prob", "y_probs", "y_proba", "y_pred_prob", "y_pred_proba", "pred_prob"),
+    *("pred_proba", "predict_proba", "confidence", "confidences"),
+)
+_CLASSES = (
+    "y_pred_proba|y_pred_prob|pred_proba|pred_prob|predict_proba|y_proba|y_prob|probability|proba|"
+    "probs|prob|softmax|p|pr"
+)
+# These may be anything, such as members of an ensemble: their values have to be probabilities.
+_CLASSES_IF_PROBABILITIES = "y_pred|pred|prediction|predictions|confidence|confidences|scores|score"
+_NO_CLASSES = {
+    *("class", "label", "value", "values", "lower", "upper", "low", "high", "mean", "std", "sd"),
+    *("var", "se", "res", "min", "max", "interval", "time", "id"),
+}
+_MEMBERS = "members|member|ensemble|ens|samples|sample|draws|draw|forecast|fc|m"
+_LEVEL = re.compile(
+    r"((?:quantiles?|percentiles?|q)[ _.=-]*)?(\d+|\d*[.,]\d+)(%?)", re.IGNORECASE | re.ASCII
+)
+_PARAMETERS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
+    "normal": {
+        "loc": (
+            *("loc", "mean", "mu", "y_mean", "pred_mean", "mean_pred", "y_pred", "pred", "y_hat"),
+            *("yhat", "prediction", "predicted", "forecast", "fit"),
+        ),
+        "scale": (
+            *("scale", "std", "sd", "sigma", "stddev", "stdev", "std_dev", "y_std", "y_sd"),
+            *("pred_std", "pred_sd", "std_pred", "y_sigma", "sigma_pred", "pred_sigma"),
+        ),
+    },
+    "poisson": {"rate": ("rate", "lambda", "lam")},
+}
+
+
+def _plain(name: str) -> str:
+    """A name in lower case, with `_` between its words."""
+    return re.sub(r"[ .-]+", "_", name.strip().lower()).strip("_")
+
+
+def folded(label: str) -> str:
+    """How labels and names of columns are compared where they are not written alike."""
+    return as_integer(label.strip()).casefold()
+
+
+def called_targets(names: Iterable[str]) -> list[str]:
+    """Columns that are called as targets are; the first of several are the likelier ones."""
+    for row in TARGETS:
+        if found := [name for name in names if _plain(name) in row]:
+            return sorted(found, key=lambda name: row.index(_plain(name)))
+    return []
+
+
+def with_other_names(
+    table: Table, names: Sequence[str], labels: Sequence[str], families: Mapping[str, Sequence[str]]
+) -> dict[str, dict[str, str]]:
+    """The tasks that columns fit which are not called as documented, but as elsewhere.
+
+    Args:
+        table: the file.
+        names: its columns without the targets.
+        labels: the different labels, empty if the targets are no labels.
+        families: the parameters of each family of numbers.
+
+    Returns:
+        For each task what distinguishes its columns, and their names.
+    """
+    found = {"ensembles": _numbered(names, _MEMBERS), "quantiles": levels_of(names)}
+    if labels:
+        found["binary"] = _one_probability(table, names, labels)
+        found["classification"] = _classes(table, names, labels)
+        found["logits"] = _numbered(names, "logits|logit")
+    for family, parameters in families.items():
+        aliases = _PARAMETERS.get(family, {})
+        columns = [
+            [name for name in names if _plain(name) in aliases.get(x, (x,))] for x in parameters
+        ]
+        if all(len(x) == 1 for x in columns):
+            found[family] = dict(zip(parameters, (x[0] for x in columns), strict=True))
+    several = ("classification", "logits", "ensembles")
+    return {task: x for task, x in found.items() if len(x) > (task in several)}
+
+
+def _groups(names: Sequence[str], prefixes: str) -> list[dict[str, str]]:
+    """Columns PREFIX_NAME, or PREFIX and a number, by NAME: a group for each prefix."""
+    pattern = re.compile(rf"\.?({prefixes})(?:[ _.:=-]+(.+)|(\d+))", re.IGNORECASE | re.DOTALL)
+    groups: dict[str, dict[str, str]] = {}
+    for name in names:
+        if match := pattern.fullmatch(name.strip()):
+            groups.setdefault(match[1].lower(), {}).setdefault(match[2] or match[3], name)
+    return [*groups.values()]
+
+
+def _numbered(names: Sequence[str], prefixes: str) -> dict[str, str]:
+    groups = [x for x in _groups(names, prefixes) if all(k.isdecimal() for k in x)]
+    return groups[0] if len(groups) == 1 else {}
+
+
+def _are_counted(names: Collection[str]) -> bool:
+    """Whether names are numbers of classes, 0, 1, ... or 1, 2, ...."""
+    numbers = sorted(int(x) for x in names if x.isdecimal())
+    first = min(numbers, default=2)
+    return first < 2 and numbers == list(range(first, first + len(names)))
+
+
+def _of_classes(groups: list[dict[str, str]], known: Collection[str]) -> list[dict[str, str]]:
+    """The same without columns of something else, such as .pred_class."""
+    return [
+        {k: x for k, x in group.items() if folded(k) in known or _plain(k) not in _NO_CLASSES}
+        for group in groups
+    ]
+
+
+def _classes(table: Table, names: Sequence[str], labels: Sequence[str]) -> dict[str, str]:
+    """Columns of the probabilities of classes by the names of these; none if two sets fit."""
+    known = {folded(x) for x in labels}
+    are_named = _of_classes(_groups(names, _CLASSES), known)
+    others = [*_groups(names, _CLASSES_IF_PROBABILITIES), {x: x for x in names}]
+    of_labels = [{k: x for k, x in group.items() if folded(k) in known} for group in others]
+    numbers = [{k: x for k, x in group.items() if k.isdecimal()} for group in others]
+    groups = are_named + [x for x in of_labels + numbers if are_probabilities(table, x.values())]
+    fitting: list[dict[str, str]] = []
+    for group in groups:
+        has_all = known <= {folded(k) for k in group} or _are_counted(group)
+        if len(group) > 1 and has_all and group not in fitting:
+            fitting.append(group)
+    return fitting[0] if len(fitting) == 1 else {}
+
+
+def _one_probability(table: Table, names: Sequence[str], labels: Sequence[str]) -> dict[str, str]:
+    """The column of the probability of one of two labels, by this label if its name says which."""
+    if len(labels) > 2:
+        return {}
+    known = {folded(x): x for x in labels}
+    is_zero_or_one = known.keys() <= {"0", "1"}
+    groups = _of_classes(_groups(names, f"{_CLASSES}|{_CLASSES_IF_PROBABILITIES}"), known)
+    pairs = [pair for group in groups if len(group) == 1 for pair in group.items()]
+    pairs += [(name, name) for name in names if are_inside(table, [name])]
+    of_a_label = [
+        (known.get(folded(k), k), name)
+        for k, name in pairs
+        if (folded(k) in known and len(known) == 2) or (folded(k) == "1" and is_zero_or_one)
+    ]
+    plain = [("", name) for name in names if _plain(name) in ONE_PROBABILITY]
+    found = of_a_label or plain
+    return dict(found) if len(found) == 1 else {}
+
+
+def levels_of(names: Sequence[str]) -> dict[str, str]:
+    """Columns of quantiles by their levels, as in q0.1, "quantile= 0.1", 10%, or q10, q50, q90."""
+    columns = [(match, name) for name in names if (match := _LEVEL.fullmatch(name.strip()))]
+    numbers = [float(match[2].replace(",", ".")) for match, _ in columns]
+    is_percent = [bool(match[3]) for match, _ in columns]
+    if numbers and all(match[1] for match, _ in columns) and min(numbers) >= 1:
+        # Which quantiles q1, q2, q3 are, nobody knows.
+        is_percent = [10 <= max(numbers) < 100] * len(numbers)
+    levels = [x / 100 if y else x for x, y in zip(numbers, is_percent, strict=True)]
+    is_clear = len({*levels}) == len(levels) and all(0 < x < 1 for x in levels)
+    named = zip((f"{x:.10g}" for x in levels), (name for _, name in columns), strict=True)
+    return dict(named) if is_clear else {}
+
+
+def are_inside(table: Table, names: Iterable[str]) -> bool:
+    """Whether columns hold numbers in [0, 1], apart from what is missing."""
+    values = table.values(names)
+    known = values[~np.isnan(values)]
+    return bool(len(known)) and bool(((known >= 0) & (known <= 1)).all())
+
+
+def are_probabilities(table: Table, names: Iterable[str]) -> bool:
+    """Whether columns, in [0, 1], sum to one in most rows, up to a mistake here or there."""
+    names = [*names]
+    if len(names) < 2 or not are_inside(table, names):
+        return False
+    return bool(np.mean(np.abs(table.values(names).sum(1) - 1) < 0.01) > 0.5)

@@ -1,0 +1,136 @@
+"""Expected calibration errors of all notions at once, made for many redraws of the labels."""
+
+import jax
+import jax.numpy as jnp
+from jax.typing import ArrayLike
+
+from calibjax import _checks, estimators
+from calibjax._pytree import record
+from calibjax.distributions.base import ClassPredictions
+from calibjax.estimators.binnings import bins_of, interval_index
+
+NUM_BINS = 10
+BINNING = estimators.UniformBins(NUM_BINS)
+
+
+def binned_errors(predictions: ClassPredictions, targets: ArrayLike) -> dict[str, jax.Array]:
+    """Expected calibration errors (ECE) in ten bins, of all notions of calibration at once.
+
+    A statistic for `hypothesis_tests.exact_test`, which shows what a calibrated model would have by
+    chance: all of these errors are biased upwards.
+
+    Args:
+        predictions: batch of n class predictions.
+        targets: labels 0, ..., m - 1, [n].
+
+    Returns:
+        With the keys "all classes" (canonical), "top label" and "class-wise", the mean over the
+        classes against the rest, `estimators.ece(..., binning=UniformBins(10))` of each.
+
+    Raises:
+        TypeError: if an argument is of the wrong kind.
+        ValueError: if shapes or values are wrong.
+
+    Cost: O(n m).
+
+    References: see `estimators.ece`.
+
+    >>> import jax.numpy as jnp
+    >>> from calibjax import distributions, evaluation
+    >>> predictions = distributions.Categorical(jnp.array([[0.75, 0.25, 0.0], [0.75, 0.0, 0.25]]))
+    >>> errors = evaluation.binned_errors(predictions, jnp.array([0, 1]))
+    >>> print(errors["top label"], errors["all classes"])
+    0.25 0.625
+    """
+    _checks.class_predictions(predictions)
+    predictions, targets = _checks.predictions_and_targets(predictions, targets)
+    errors = errors_in_bins(predicted_in_bins(predictions), predictions, targets)
+    return _checks.nan_with(errors, predictions, targets)
+
+
+@record
+class PredictedInBins:
+    """What binned errors need of the predictions, whatever the labels are.
+
+    Attributes:
+        cells: of the grid of all classes, [n].
+        sums: predicted probabilities of each class, added up in each cell, [n, m].
+        class_sums: those in each of the intervals of the probability of the class, [m, 10].
+        top_sums: largest probabilities, added up in intervals, [10].
+        labels: most probable classes, [n].
+        intervals: of the largest probabilities, [n].
+        excess: sum of all probabilities minus n, which is rounding.
+    """
+
+    cells: jax.Array
+    sums: jax.Array
+    class_sums: jax.Array
+    top_sums: jax.Array
+    labels: jax.Array
+    intervals: jax.Array
+    excess: jax.Array
+
+
+@jax.jit
+def predicted_in_bins(predictions: ClassPredictions) -> PredictedInBins:
+    """Sums of predicted probabilities in the bins of each notion of calibration."""
+    probs = predictions.class_probs
+    cells = bins_of(BINNING, predictions)
+    confidences, labels = jnp.max(probs, 1), jnp.argmax(probs, 1)
+    intervals = interval_index(confidences, NUM_BINS)
+
+    def by_interval(probs: jax.Array) -> jax.Array:
+        return _sums(probs, interval_index(probs, NUM_BINS), NUM_BINS)
+
+    return PredictedInBins(
+        cells,
+        _sums(probs, cells, len(probs)),
+        jax.vmap(by_interval, 1)(probs),
+        by_interval(confidences),
+        labels,
+        intervals,
+        jnp.sum(jnp.sum(probs, 1) - 1),
+    )
+
+
+def _sums(values: jax.Array, bins: jax.Array, num_bins: int) -> jax.Array:
+    """Sums in bins, [num_bins, ...]: of the means and of what remains, which rounds less."""
+    sizes = jnp.maximum(jnp.bincount(bins, length=num_bins), 1).astype(values.dtype)
+    sums = jax.ops.segment_sum(values, bins, num_bins)
+    means = (sums.T / sizes).T
+    return sums + jax.ops.segment_sum(values - means[bins], bins, num_bins)
+
+
+def errors_in_bins(
+    predicted: PredictedInBins, predictions: ClassPredictions, targets: jax.Array
+) -> dict[str, jax.Array]:
+    """The errors of labels, each in O(n) and one pass over memory of the size of the sums.
+
+    With the sums P_k of the predictions and the numbers O_k of labels in the bins k of a class,
+
+        Σ_k |P_k − O_k| = Σ_k (P_k − O_k) + 2 Σ_k (O_k − P_k)₊,
+
+    and only bins with a label have a positive part.
+    """
+    probs = predictions.class_probs
+    n, m = probs.shape
+    own = jnp.take_along_axis(probs, targets[:, None], 1)[:, 0]
+    is_top = predicted.labels == targets
+    all_hits = predicted.cells * m + targets
+    class_hits = targets * NUM_BINS + interval_index(own, NUM_BINS)
+    top_hits = jnp.where(is_top, predicted.intervals, NUM_BINS)  # which is none
+    top_excess = jnp.sum(predicted.top_sums) - jnp.sum(is_top)
+    return {
+        "all classes": _absolute(predicted.sums, all_hits, predicted.excess) / (2 * n),
+        "top label": _absolute(predicted.top_sums, top_hits, top_excess) / n,
+        "class-wise": _absolute(predicted.class_sums, class_hits, predicted.excess) / (m * n),
+    }
+
+
+def _absolute(sums: jax.Array, hits: jax.Array, excess: jax.Array) -> jax.Array:
+    """Σ_k |P_k − O_k| of the sums P_k; O_k is how often the flat index k is hit."""
+    sums = sums.reshape(-1)
+    counts = jnp.zeros_like(sums).at[hits].add(1, mode="drop")
+    more = jnp.maximum(counts - sums, 0) / jnp.maximum(counts, 1)
+    each = more.at[hits].get(mode="fill", fill_value=0)  # every hit has its part of the excess
+    return jnp.maximum(excess + 2 * jnp.sum(each), 0)

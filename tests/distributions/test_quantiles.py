@@ -1,0 +1,59 @@
+"""Quantiles that cross are counted, and `Quantiles.sorted` takes them."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from calibjax import scores
+from calibjax.distributions import Quantiles
+
+LEVELS = np.array([0.1, 0.5, 0.9])
+VALUES = np.array([[0.0, 1.0, 2.0], [3.0, 1.0, 2.0], [1.0, 1.0, 1.0], [0.0, 2.0, 1.0]])
+
+
+def test_sorted():
+    forecast = Quantiles.sorted(LEVELS, VALUES)
+    np.testing.assert_array_equal(forecast.values, np.sort(VALUES, 1))
+    np.testing.assert_array_equal(forecast.levels, LEVELS)
+    np.testing.assert_array_equal(forecast.values[0], VALUES[0])  # where none cross
+
+
+@pytest.mark.parametrize("convert", [np.asarray, jnp.asarray, np.ndarray.tolist])
+def test_sorts_levels_with_their_values(convert):
+    """Other orders of the columns give the same forecast."""
+    order = [2, 0, 1]
+    given = np.sort(VALUES, 1)[:, order]
+    forecast = Quantiles.sorted(convert(np.tile(LEVELS[order], (4, 1))), convert(given))
+    np.testing.assert_allclose(forecast.values, np.sort(VALUES, 1))
+    np.testing.assert_allclose(forecast.levels, np.tile(LEVELS, (4, 1)), rtol=1e-6)
+
+
+def test_precision_stays():
+    assert Quantiles.sorted(LEVELS, VALUES).values.dtype == np.float64
+    assert Quantiles.sorted(jnp.asarray(LEVELS), jnp.float32(VALUES)).values.dtype == jnp.float32
+
+
+def test_sorted_under_jit():
+    targets = jnp.array([0.5, 1.0, 2.0, -1.0])
+
+    def loss(values):
+        predictions = Quantiles.sorted(jnp.broadcast_to(LEVELS, values.shape), values)
+        return scores.pinball_loss(predictions, targets)
+
+    np.testing.assert_allclose(jax.jit(loss)(VALUES), loss(VALUES), rtol=1e-6)
+    assert loss(VALUES) <= scores.pinball_loss(
+        Quantiles(np.tile(LEVELS, (4, 1)), np.sort(VALUES, 1)), targets
+    )
+
+
+def test_message_counts_rows_that_cross():
+    predictions = Quantiles(np.tile(LEVELS, (4, 1)), VALUES)
+    expected = r"do not cross \(2 of 4 rows do; distributions.Quantiles.sorted.*values\[1, 1\] = 1"
+    with pytest.raises(ValueError, match=expected):
+        scores.pinball_loss(predictions, np.zeros(4))
+
+
+def test_no_numbers():
+    with pytest.raises(TypeError, match="values: expected numbers"):
+        Quantiles.sorted(LEVELS, ["a", "b", "c"])
