@@ -1,5 +1,7 @@
 """Expected calibration errors of all notions at once, made for many redraws of the labels."""
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
@@ -58,7 +60,7 @@ class PredictedInBins:
         class_sums: those in each of the intervals of the probability of the class, [m, 10].
         top_sums: largest probabilities, added up in intervals, [10].
         labels: most probable classes, [n].
-        intervals: of the largest probabilities, [n].
+        confidences: their probabilities, [n].
         excess: sum of all probabilities minus n, which is rounding.
     """
 
@@ -67,7 +69,7 @@ class PredictedInBins:
     class_sums: jax.Array
     top_sums: jax.Array
     labels: jax.Array
-    intervals: jax.Array
+    confidences: jax.Array
     excess: jax.Array
 
 
@@ -77,7 +79,6 @@ def predicted_in_bins(predictions: ClassPredictions) -> PredictedInBins:
     probs = predictions.class_probs
     cells = bins_of(BINNING, predictions)
     confidences, labels = jnp.max(probs, 1), jnp.argmax(probs, 1)
-    intervals = interval_index(confidences, NUM_BINS)
 
     def by_interval(probs: jax.Array) -> jax.Array:
         return _sums(probs, interval_index(probs, NUM_BINS), NUM_BINS)
@@ -88,7 +89,7 @@ def predicted_in_bins(predictions: ClassPredictions) -> PredictedInBins:
         jax.vmap(by_interval, 1)(probs),
         by_interval(confidences),
         labels,
-        intervals,
+        confidences,
         jnp.sum(jnp.sum(probs, 1) - 1),
     )
 
@@ -102,7 +103,7 @@ def _sums(values: jax.Array, bins: jax.Array, num_bins: int) -> jax.Array:
 
 
 def errors_in_bins(
-    predicted: PredictedInBins, predictions: ClassPredictions, targets: jax.Array
+    predicted: PredictedInBins, predictions: ClassPredictions, targets: Any
 ) -> dict[str, jax.Array]:
     """The errors of labels, each in O(n) and one pass over memory of the size of the sums.
 
@@ -118,8 +119,9 @@ def errors_in_bins(
     is_top = predicted.labels == targets
     all_hits = predicted.cells * m + targets
     class_hits = targets * NUM_BINS + interval_index(own, NUM_BINS)
-    top_hits = jnp.where(is_top, predicted.intervals, NUM_BINS)  # which is none
-    top_excess = jnp.sum(predicted.top_sums) - jnp.sum(is_top)
+    intervals = interval_index(predicted.confidences, NUM_BINS)
+    top_hits = jnp.where(is_top, intervals, NUM_BINS)  # which is none
+    top_excess = jnp.sum(predicted.confidences - is_top)
     return {
         "all classes": _absolute(predicted.sums, all_hits, predicted.excess) / (2 * n),
         "top label": _absolute(predicted.top_sums, top_hits, top_excess) / n,

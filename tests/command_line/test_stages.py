@@ -1,0 +1,119 @@
+"""What the program says while it works, and the programs that it keeps."""
+
+import io
+import os
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+import calibjax
+from calibjax.command_line import compilation
+from calibjax.command_line.stages import Stages
+from calibjax.distributions import Quantiles
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+def test_a_line_for_each_stage():
+    file = io.StringIO()
+    stages = Stages(file, has_report=True)
+    stages("scores", 0, 2)
+    stages("temperature", 1, 2)
+    stages.report()
+    stages.clear()
+    lines = file.getvalue().splitlines()
+    assert [line.split(" (")[0] for line in lines] == [
+        "calibjax: 1/3 scores",
+        "calibjax: 2/3 temperature",
+        "calibjax: 3/3 figures and report",
+    ]
+
+
+def test_a_bar_on_a_terminal_that_is_removed():
+    file = Terminal()
+    stages = Stages(file, has_report=False)
+    stages("scores", 1, 2)
+    assert file.getvalue().startswith("\r\x1b[K" + "█" * 12 + "░" * 12 + " 2/2 scores (")
+    stages.say("a message")
+    assert file.getvalue().endswith("\r\x1b[Kcalibjax: a message\n")
+    assert "\n" not in file.getvalue()[:-1]
+
+
+def test_parts_of_an_evaluation():
+    seen = []
+    predictions = Quantiles(jnp.array([0.25, 0.75]), jnp.tile(jnp.array([-0.7, 0.7]), (20, 1)))
+    targets = jax.random.normal(jax.random.key(0), (20,))
+    calibjax.evaluate(
+        jax.random.key(1), predictions, targets, progress=lambda *stage: seen.append(stage)
+    )
+    assert [number for _, number, _ in seen] == list(range(len(seen)))
+    assert {total for _, _, total in seen} == {len(seen)}
+
+
+def test_warnings_of_loaded_programs_are_left_out(capfd):
+    with compilation.without_warnings_of_loaded_programs() as file:
+        os.write(2, b"E1123 cpu_aot_loader.cc:195] +prefer-no-gather is not supported\n")
+        os.write(2, b"another line\n")
+        file.write("at once\n")
+    os.write(2, b"afterwards\n")
+    written = capfd.readouterr().err.splitlines()
+    assert sorted(written) == ["afterwards", "another line", "at once"]
+
+
+@pytest.fixture
+def settings(monkeypatch, tmp_path):
+    """Changes of JAX's settings, which are not made."""
+    changed = {}
+    monkeypatch.setattr(jax.config, "update", changed.__setitem__)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setenv("XLA_FLAGS", "--xla_cpu_use_fusion_emitters=true")
+    monkeypatch.delenv("JAX_COMPILATION_CACHE_DIR", raising=False)
+    monkeypatch.setattr(compilation.sys, "platform", "linux")
+    return changed
+
+
+def test_programs_are_kept(settings, tmp_path):
+    words = compilation.prepare(keeps_programs=True)
+    (folder,) = (tmp_path / "calibjax").iterdir()
+    assert settings["jax_compilation_cache_dir"] == str(folder)
+    assert words == f"compiled programs are kept in {folder}; --no-cache keeps none"
+    assert not compilation.prepare(keeps_programs=True)  # it is said once
+    assert os.environ["XLA_FLAGS"] == "--xla_cpu_use_fusion_emitters=true"
+
+
+def test_no_programs_are_kept(settings, tmp_path, monkeypatch):
+    assert not compilation.prepare(keeps_programs=False)
+    monkeypatch.setenv("JAX_COMPILATION_CACHE_DIR", "elsewhere")
+    assert not compilation.prepare(keeps_programs=True)
+    assert not settings and not list(tmp_path.iterdir())
+
+
+def test_a_folder_that_cannot_be_made(settings, tmp_path):
+    (tmp_path / "calibjax").write_text("a file")
+    assert "compiled programs are not kept: " in compilation.prepare(keeps_programs=True)
+    assert not settings
+
+
+def test_the_oldest_programs_go(settings, tmp_path, monkeypatch):
+    compilation.prepare(keeps_programs=True)
+    (folder,) = (tmp_path / "calibjax").iterdir()
+    for age in range(4):
+        (folder / str(age)).write_bytes(b"x" * 10)
+        os.utime(folder / str(age), (1000 - age, 1000 - age))
+    monkeypatch.setattr(compilation, "_LARGEST", 25)
+    compilation.prepare(keeps_programs=True)
+    assert sorted(path.name for path in folder.iterdir()) == ["0", "1"]
+
+
+def test_few_numbers_are_compiled_quickly():
+    name = "jax_disable_most_optimizations"
+    before = jax.config.values[name]
+    with compilation.quickly(100):
+        assert jax.config.values[name]
+    with compilation.quickly(10**6):
+        assert jax.config.values[name] == before
+    assert jax.config.values[name] == before
