@@ -74,6 +74,7 @@ def test_prints_what_was_read_and_found(float64, file, calls, capsys):
     assert (jax.random.key_data(key) == jax.random.key_data(jax.random.key(0))).all()
     np.testing.assert_array_equal(predictions.probs, [[0.25, 0.75], [0.5, 0.5], [0.1, 0.9]])
     np.testing.assert_array_equal(targets, [1, 0, 1])
+    assert callable(others.pop("progress"))
     assert others == {"groups": None, "features": None, "class_names": ("0", "1")}
     assert is_float64 == float64
     assert f"computed in: float{64 if float64 else 32}\n" in output.out
@@ -175,7 +176,7 @@ def test_report_without_matplotlib(file, calls, tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(_extras, "imported", missing)
     report = tmp_path / "report.html"
     assert main([str(file), "--report", str(report)]) == 0
-    line = capsys.readouterr().err
+    line = capsys.readouterr().err.splitlines()[-1]
     assert line.startswith("calibjax: The figures are left out: calibjax")
     assert line.count("\n") == 1
     page = Page(report.read_text())
