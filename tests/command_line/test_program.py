@@ -176,7 +176,7 @@ def test_report_without_matplotlib(file, calls, tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(_extras, "imported", missing)
     report = tmp_path / "report.html"
     assert main([str(file), "--report", str(report)]) == 0
-    line = capsys.readouterr().err.splitlines()[-1]
+    line = capsys.readouterr().err.splitlines(keepends=True)[-1]
     assert line.startswith("calibjax: The figures are left out: calibjax")
     assert line.count("\n") == 1
     page = Page(report.read_text())
