@@ -356,6 +356,21 @@ def test_positive(written):
         load([path, "--positive", "no"])
 
 
+def test_names_that_say_no_label(written):
+    """The label of a probability is never taken from a number that counts something else."""
+    path = written(".csv", "y,model_0\n1,0.75\n0,0.5\n")
+    data = load([path, "--task", "binary", "--predictions", "model_0"])
+    assert data.targets.tolist() == [1, 0]
+    path = written(".csv", "2,0.75\n1,0.5\n2,0.6\n")
+    with pytest.raises(InputError, match="expected one of the labels 0, 1"):
+        load([path, "--target", "1", "--task", "binary"])
+    with pytest.raises(InputError, match="expected one of the labels 0, 1"):
+        load([path, "--target", "1", "--task", "binary", "--predictions", "2"])
+    path = written(".csv", "1,0.75,0.3\n0,0.5,0.2\n")
+    with pytest.raises(InputError, match=r"expected 1 columns of predictions \(binary\), got 2, 3"):
+        load([path, "--target", "1", "--task", "binary"])
+
+
 def test_sorted_quantiles(written):
     path = written(".csv", "quantile_0.9,quantile_0.1,target\n2,1,1\n2,3,1\n")
     data = load([path, "--sort-quantiles"])
