@@ -6,7 +6,15 @@ import numpy as np
 import pytest
 
 import calibjax
-from calibjax import distances, distributions, estimators, kernels, recalibration, scores
+from calibjax import (
+    distances,
+    distributions,
+    estimators,
+    hypothesis_tests,
+    kernels,
+    recalibration,
+    scores,
+)
 from calibjax.distributions import Bernoulli, Categorical, Normal, WithFeatures
 from calibjax.recalibration import GroupWise, HistogramBinning, IsotonicMap, IsotonicRegression
 from tests.wrong_data import LABELS, LOC, PROBS, SCALE, N, Y
@@ -127,6 +135,11 @@ CASES = {
     ),
     "no key": (
         lambda: calibjax.evaluate(CLASSES, LABELS),
+        TypeError,
+        r"key: expected one random key such as jax.random.key\(0\), got Categorical$",
+    ),
+    "no key of a test": (
+        lambda: hypothesis_tests.aggregated_skce_test(CLASSES, LABELS),
         TypeError,
         r"key: expected one random key such as jax.random.key\(0\), got Categorical$",
     ),

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from calibjax import distributions
 from calibjax.command_line import guesses
-from calibjax.command_line.names import called_targets, folded, levels_of, with_other_names
+from calibjax.command_line.names import called_targets, levels_of, one_probability, with_other_names
 from calibjax.command_line.tables import InputError, Table, listed
 
 # Families with scalar parameters, of which a column each is named after a parameter.
@@ -180,7 +180,7 @@ def choose(
                 [{"--task": x["--task"]} for x in guessed],
             )
         task = next((x for x in tasks if _takes(x, len(chosen))), tasks[0])
-        suffixes = _suffixes_of(table.path, task, chosen, labels)
+        suffixes = _suffixes_of(table, task, chosen, labels)
     else:
         task, columns = _detected(table, names, labels, tasks)
         suffixes, chosen = tuple(columns), tuple(columns.values())
@@ -210,20 +210,20 @@ def _optional(path: Path, names: Sequence[str], prefix: str) -> tuple[str, ...]:
 
 
 def _suffixes_of(
-    path: Path, task: str, chosen: tuple[str, ...], labels: Sequence[str]
+    table: Table, task: str, chosen: tuple[str, ...], labels: Sequence[str]
 ) -> tuple[str, ...]:
     """What distinguishes columns that --predictions names."""
     if task in FAMILIES:
         return parameters(task)
     if task in PREFIXES:
-        by_prefix = _with_prefix(path, chosen, PREFIXES[task])
+        by_prefix = _with_prefix(table.path, chosen, PREFIXES[task])
         if len(by_prefix) == len(chosen):
             return tuple(by_prefix)
     if task == "quantiles" and len(levels := levels_of(chosen)) == len(chosen):
         return tuple(levels)
-    if task == "binary":  # a name that ends with a label says of which one it is the probability
-        ends = [folded(re.split(r"[_. ]", name)[-1]) for name in chosen]
-        return tuple(next((x for x in labels if folded(x) == end), "") for end in ends)
+    if task == "binary":
+        named = one_probability(table, chosen, labels) if table.has_names else {}
+        return tuple(named) or ("",)
     return chosen
 
 
@@ -238,13 +238,14 @@ def _detected(
         return _without_names(table, names, labels, tasks)
     allowed = tasks or TASKS
     found = {x: columns for x in allowed if (columns := conventional(table.path, names, x))}
-    families = {x: parameters(x) for x in FAMILIES}
-    others = with_other_names(table, names, labels, families)
-    for task in ("classification", "logits"):  # one column of one of two labels
-        if len(found.get(task, ())) == 1 and "binary" in others and "binary" in allowed:
-            found = {**found, "binary": others["binary"]}
-            del found[task]
-    found = found or {x: others[x] for x in allowed if x in others}
+    has_one_class = len(found.get("classification", ())) == 1
+    if has_one_class or not found:
+        families = {x: parameters(x) for x in FAMILIES}
+        others = with_other_names(table, names, labels, families)
+        if has_one_class and "binary" in others and "binary" in allowed:  # of one of two labels
+            found["binary"] = others["binary"]
+            del found["classification"]
+        found = found or {x: others[x] for x in allowed if x in others}
     most = max((len(columns) for x, columns in found.items() if x in FAMILIES), default=0)
     # A normal distribution where only loc and scale are there: others have to be asked for.
     fitting = [x for x, columns in found.items() if x not in FAMILIES or len(columns) == most]
@@ -285,7 +286,9 @@ def _without_names(
     task = next((x for x in tasks if _takes(x, len(names))), tasks[0])
     if task in FAMILIES:
         return task, dict(zip(parameters(task), names, strict=False))
-    return task, {"" if task == "binary" else str(i): name for i, name in enumerate(names)}
+    if task == "binary" and len(names) == 1:
+        return task, {"": names[0]}  # which says nothing of the label
+    return task, {str(i): name for i, name in enumerate(names)}
 
 
 def _check_number(table: Table, choice: Choice) -> None:

@@ -88,7 +88,7 @@ def with_other_names(
     """
     found = {"ensembles": _numbered(names, _MEMBERS), "quantiles": levels_of(names)}
     if labels:
-        found["binary"] = _one_probability(table, names, labels)
+        found["binary"] = one_probability(table, names, labels)
         found["classification"] = _classes(table, names, labels)
         found["logits"] = _numbered(names, "logits|logit")
     for family, parameters in families.items():
@@ -139,17 +139,26 @@ def _classes(table: Table, names: Sequence[str], labels: Sequence[str]) -> dict[
     others = [*_groups(names, _CLASSES_IF_PROBABILITIES), {x: x for x in names}]
     of_labels = [{k: x for k, x in group.items() if folded(k) in known} for group in others]
     numbers = [{k: x for k, x in group.items() if k.isdecimal()} for group in others]
-    groups = are_named + [x for x in of_labels + numbers if are_probabilities(table, x.values())]
     fitting: list[dict[str, str]] = []
-    for group in groups:
+    for group in are_named + of_labels + numbers:
         has_all = known <= {folded(k) for k in group} or _are_counted(group)
         if len(group) > 1 and has_all and group not in fitting:
             fitting.append(group)
+    fitting = [x for x in fitting if x in are_named or are_probabilities(table, x.values())]
     return fitting[0] if len(fitting) == 1 else {}
 
 
-def _one_probability(table: Table, names: Sequence[str], labels: Sequence[str]) -> dict[str, str]:
-    """The column of the probability of one of two labels, by this label if its name says which."""
+def one_probability(table: Table, names: Sequence[str], labels: Sequence[str]) -> dict[str, str]:
+    """The column of the probability of one of two labels, by this label if its name says which.
+
+    Args:
+        table: the file.
+        names: its columns without the targets.
+        labels: the different labels.
+
+    Returns:
+        Its name by the label, or by "" if the name says none; empty if there is none, or several.
+    """
     if len(labels) > 2:
         return {}
     known = {folded(x): x for x in labels}
@@ -183,14 +192,16 @@ def levels_of(names: Sequence[str]) -> dict[str, str]:
 
 def are_inside(table: Table, names: Iterable[str]) -> bool:
     """Whether columns hold numbers in [0, 1], apart from what is missing."""
-    values = table.values(names)
+    return _are_inside(table.values(names))
+
+
+def _are_inside(values: np.ndarray) -> bool:
     known = values[~np.isnan(values)]
     return bool(len(known)) and bool(((known >= 0) & (known <= 1)).all())
 
 
 def are_probabilities(table: Table, names: Iterable[str]) -> bool:
     """Whether columns, in [0, 1], sum to one in most rows, up to a mistake here or there."""
-    names = [*names]
-    if len(names) < 2 or not are_inside(table, names):
-        return False
-    return bool(np.mean(np.abs(table.values(names).sum(1) - 1) < 0.01) > 0.5)
+    values = table.values(names)
+    is_whole = np.abs(values.sum(1) - 1) < 0.01
+    return values.shape[1] > 1 and _are_inside(values) and bool(is_whole.mean() > 0.5)

@@ -143,6 +143,8 @@ def _facts(
     facts.append(("columns of predictions", f"{listed(choice.predictions)}{note}"))
     of_file = f" of {options.labels}" if options.labels is not None else ""
     facts.append(("column of targets", f"{choice.target}{of_file}"))
+    if choice.task == "binary":
+        facts.append(("probability of", f"label {data.classes[1]}"))
     rows = str(len(data.targets))
     if data.num_skipped:
         rows += f" ({data.num_skipped} more were left out, since a value was missing)"

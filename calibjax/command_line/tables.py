@@ -22,7 +22,8 @@ class InputError(ValueError):
     """
 
     def __init__(self, message: str, options: Iterable[Options] = ()) -> None:  # noqa: D107
-        super().__init__(message)
+        # Names of columns and labels may hold whatever a file holds.
+        super().__init__("".join(x if x.isprintable() or x.isspace() else "?" for x in message))
         self.options = tuple(options)
 
 

@@ -1,5 +1,7 @@
 """Quantile forecasts."""
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -65,7 +67,10 @@ class Quantiles(Distribution):
         [-1.   1.5  2. ]
         """
         given = _checks.originals("levels", levels), _checks.originals("values", values)
-        return cls(*(np.sort(x) if isinstance(x, np.ndarray) else jnp.sort(x) for x in given))
+        in_order: list[Any] = [
+            np.sort(x) if isinstance(x, np.ndarray) else jnp.sort(x) for x in given
+        ]
+        return cls(*in_order)
 
     @property
     def probs(self) -> jax.Array:

@@ -72,6 +72,7 @@ class ReliabilityCurve:
 
 
 @follows_data
+@_checks.key_first
 def reliability_curve(
     key: jax.Array,
     predictions: Distribution,

@@ -19,6 +19,7 @@ from calibjax.hypothesis_tests.result import CalibrationTestResult, skce_result
 
 
 @follows_data
+@_checks.key_first
 def aggregated_skce_test(
     key: jax.Array,
     predictions: Distribution,

@@ -17,6 +17,7 @@ _BYTES_PER_INTERVAL = 16  # random bits and one-hot vectors of one sample in one
 
 
 @follows_data
+@_checks.key_first
 def coverage_test(
     key: jax.Array,
     predictions: Quantiles,

@@ -26,6 +26,7 @@ _FAR, _PROPORTION, _ENOUGH = 6.0, 0.1, 20
 
 
 @follows_data
+@_checks.key_first
 def group_calibration_test(
     key: jax.Array,
     predictions: Distribution,

@@ -21,3 +21,15 @@ def network(data_dir):
 def forecasts(data_dir):
     [file] = options_of(data_dir, "temperature_ensemble", "temp.csv")
     return [file, "--task", "ensemble", "--target", "temp", "--predictions", "tempfc.*"]
+
+
+@pytest.fixture
+def written(tmp_path):
+    """Writes files; returns their paths."""
+
+    def written(ending, content, name="my data"):
+        path = tmp_path / f"{name}{ending}"
+        path.write_bytes(content.encode() if isinstance(content, str) else content)
+        return str(path)
+
+    return written

@@ -1,6 +1,7 @@
 """Files that are damaged at random are read, or refused in one line; nothing else happens."""
 
 import random
+import shlex
 
 import numpy as np
 import pytest
@@ -10,7 +11,7 @@ from calibjax.command_line.tables import InputError
 from tests.command_line.test_malformed import GOOD, LABELS, NORMAL, PROBS, npy, npz
 
 FILES = {
-    ".csv": [GOOD.encode(), NORMAL.encode()],
+    ".csv": [GOOD.encode(), NORMAL.encode(), b"y;prob\nno;0,25\nyes;0,5\nyes;0,75\n"],
     ".npz": [npz(prob=PROBS, label=LABELS)],
     ".npy": [npy(np.c_[PROBS, LABELS])],
 }
@@ -50,4 +51,6 @@ def test_damaged_files(ending, tmp_path):
             assert str(path) in line
             assert len(line) < 600
             assert line.isprintable()
+            if "; try: " in line:
+                load(shlex.split(line.partition("; try: ")[2])[3:])
     assert refused > 100

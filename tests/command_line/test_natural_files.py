@@ -188,18 +188,6 @@ def values_of(predictions):
     )
 
 
-@pytest.fixture
-def written(tmp_path):
-    """Writes files; returns their paths."""
-
-    def written(ending, content, name="my data"):
-        path = tmp_path / f"{name}{ending}"
-        path.write_bytes(content.encode() if isinstance(content, str) else content)
-        return str(path)
-
-    return written
-
-
 @pytest.mark.parametrize("case", AT_ONCE)
 def test_files_that_work_at_once(case, written):
     ending, content, task, columns, target, first, targets, classes = AT_ONCE[case]
@@ -328,63 +316,6 @@ def test_files_for_which_the_error_prints_the_command(case, written):
     assert message in text
     assert command == f"python -m calibjax {shlex.quote(path)} {options}"
     assert len(load(shlex.split(command)[3:]).targets) >= 1
-
-
-def test_labels_in_a_file_of_their_own(written):
-    """What `pandas.DataFrame(model.predict_proba(X)).to_csv(index=False)` writes."""
-    probs = written(".csv", "0,1,2\n0.7,0.2,0.1\n0.25,0.5,0.25\n", "probs")
-    labels = written(".csv", "species\nowl\ncat\n", "labels")
-    with pytest.raises(InputError, match="--first-label|--class-names"):
-        load([probs, "--labels", labels])  # two of three labels do not say what the third is
-    names = ["--class-names", "cat", "dog", "owl"]
-    data = load([probs, "--labels", labels, *names])
-    assert data.classes == ("cat", "dog", "owl")
-    assert data.targets.tolist() == [2, 0]
-
-
-def test_positive(written):
-    path = written(".csv", "y,prob\nyes,0.75\nno,0.5\n")
-    assert load([path, "--positive", "no"]).targets.tolist() == [0, 1]
-    assert load([path, "--positive", "YES"]).classes == ("no", "yes")
-    with pytest.raises(InputError, match="one of them maybe .--positive., got no, yes"):
-        load([path, "--positive", "maybe"])
-    path = written(".csv", "y,prob\nyes,0.75\nno,0.5\nmaybe,0.2\n")
-    with pytest.raises(InputError, match="expected two labels in column y"):
-        load([path, "--positive", "no"])
-    path = written(".csv", "y,loc,scale\n1,0,1\n")
-    with pytest.raises(InputError, match="--positive: expected the task binary, got normal"):
-        load([path, "--positive", "no"])
-
-
-def test_sorted_quantiles(written):
-    path = written(".csv", "quantile_0.9,quantile_0.1,target\n2,1,1\n2,3,1\n")
-    data = load([path, "--sort-quantiles"])
-    np.testing.assert_array_equal(data.predictions.values, [[1, 2], [2, 3]])
-    np.testing.assert_array_equal(data.predictions.levels, [[0.1, 0.9]] * 2)
-
-
-@pytest.mark.parametrize(
-    ("task", "content", "found"),
-    [
-        ("classes", "prob_0,prob_1,label\n0.5,0.5,1\n", "classification"),
-        ("ensemble", "member_0,member_1,target\n0.5,0.5,1\n", "ensembles"),
-        ("regression", "loc,scale,target\n0.5,0.5,1\n", "normal"),
-        ("regression", "df,loc,scale,target\n3,0.5,0.5,1\n", "student_t"),
-        ("counts", "rate,target\n0.5,1\n", "poisson"),
-        ("counts", "concentration,rate,target\n0.5,1,1\n", "negative_binomial"),
-    ],
-)
-def test_tasks_as_evaluate_calls_them(task, content, found, written):
-    assert load([written(".csv", content), "--task", task]).choice.task == found
-
-
-def test_version(capsys):
-    import calibjax
-
-    with pytest.raises(SystemExit) as error:
-        load(["--version"])
-    assert error.value.code == 0
-    assert capsys.readouterr().out == f"calibjax {calibjax.__version__}\n"
 
 
 def test_no_command_where_none_works(written):
