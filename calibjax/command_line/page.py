@@ -8,7 +8,7 @@ from calibjax.command_line.style import STYLE
 from calibjax.evaluation import Evaluation, Section
 from calibjax.evaluation.markup import FOUND, TO_DO, advice, content
 
-_BESIDE = 2  # figures that stand beside what was found
+_BESIDE = 1  # figures that stand beside what was found
 _READING = (
     "How to read the tables: the number after ± is the standard error. “If calibrated” is the "
     "range that contains the values of a calibrated model in 95 % of data sets of this size: all "

@@ -34,20 +34,20 @@ a { color: var(--accent); }
 .findings h2 { margin-top: 0; }
 .findings p { margin: 0.5rem 0; }
 .wide { overflow-x: auto; }
-table { border-collapse: collapse; width: 100%; margin-bottom: 1rem;
+table { border-collapse: collapse; margin-bottom: 1rem;
   font-variant-numeric: tabular-nums; }
 th, td { padding: 0.3rem 0.75rem 0.3rem 0; text-align: left; vertical-align: top; }
 thead th { border-bottom: 2px solid var(--line); color: var(--muted); font-size: 0.875rem;
   white-space: nowrap; }
-tbody th { font-weight: 500; min-width: 11rem; width: 30rem; }
+tbody th { font-weight: 500; min-width: 11rem; width: 24rem; }
 tbody tr { border-bottom: 1px solid var(--line); }
-.number { text-align: right; white-space: nowrap; }
+.number { text-align: right; white-space: nowrap; width: 12rem; }
 .remark { color: var(--muted); font-size: 0.925rem; }
 dt { font-weight: 600; margin-top: 0.6rem; }
 dd { margin: 0 0 0 1rem; }
-.figures { display: grid; grid-template-columns: repeat(auto-fill, minmax(min(18rem, 100%), 1fr));
+.figures { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(18rem, 100%), 1fr));
   gap: 1.5rem 2rem; align-items: start; margin-top: 1.5rem; }
-figure { margin: 0; }
+figure { margin: 0; max-width: 36rem; }
 figure img { display: block; width: 100%; height: auto; background: #ffffff;
   border: 1px solid var(--line); border-radius: 0.25rem; }
 figcaption { color: var(--muted); font-size: 0.925rem; margin-top: 0.4rem; }
@@ -65,7 +65,7 @@ td { overflow-wrap: anywhere; }
   tbody tr { padding: 0.4rem 0; }
   tbody th, td { padding-block: 0.1rem; }
   tbody th { font-weight: 600; }
-  td.number { display: flex; justify-content: space-between; gap: 1rem; }
+  td.number { width: 100%; display: flex; justify-content: space-between; gap: 1rem; }
   td.number::before { content: attr(data-label); color: var(--muted); }
   td:empty { display: none; }
 }

@@ -141,6 +141,8 @@ def _diagrams(data: Data) -> tuple[Panel, ...]:
         seen_as = "the top label" if name == "top label" else name
         caption = f"Reliability of {seen_as}: observed frequency over predicted probability, with "
         caption += "bands that contain all points of a calibrated model with a probability of 95 %."
+        if panels:
+            caption = f"The same for {name}{', one of the worst classes' * (m > MAX_DIAGRAMS)}."
         figure_name = f"reliability, {name}"
         panels.append(Panel(figure_name, caption, plotting.reliability_diagram, curve))
     return tuple(panels)

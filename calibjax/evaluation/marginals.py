@@ -22,6 +22,7 @@ class Marginals:
         predicted: means of the predicted probabilities, [C].
         low, high: ends of a band that contains all observed shares of a calibrated model with a
             probability of 95 %, [C].
+        marked: ends of a range in which too many or too few targets were observed; or None.
     """
 
     cells: Sequence[float] | tuple[str, ...]
@@ -29,6 +30,7 @@ class Marginals:
     predicted: np.ndarray
     low: np.ndarray
     high: np.ndarray
+    marked: tuple[float, float] | None = None
 
 
 def with_band(
@@ -67,21 +69,24 @@ def draw_marginals(shown: Marginals, *, axis: "Axes | None" = None) -> "Axes":
     Raises:
         ImportError: if matplotlib is not installed.
     """
-    from calibjax.plotting.figures import BAND, BARS, BLACK, axes_to_draw_on, finished
+    from calibjax.plotting.figures import BARS, BLACK, BLUE, RED, axes_to_draw_on, finished
 
     is_new = axis is None
-    axis = axes_to_draw_on(axis, (5.4, 3.4))
+    axis = axes_to_draw_on(axis, (5.4, 3.6))
     cells, names = shown.cells, None
     if isinstance(cells[0], str):
         cells, names = np.arange(len(cells) + 1) - 0.5, list(cells)
     edges = np.asarray(cells, float)
     axis.stairs(shown.observed, edges, fill=True, color=BARS, label="observed")
-    style = {"color": BAND, "alpha": 0.55, "step": "post", "linewidth": 0}
-    low, high = (np.append(x, x[-1]) for x in (shown.low, shown.high))
-    axis.fill_between(edges, low, high, label="if calibrated (95 %)", **style)
-    axis.stairs(shown.predicted, edges, color=BLACK, linewidth=1.5, label="predicted")
+    style = {"color": BLUE, "linewidth": 1.0, "linestyle": "--"}
+    axis.stairs(shown.low, edges, label="if calibrated (95 %)", **style)
+    axis.stairs(shown.high, edges, **style)
+    axis.stairs(shown.predicted, edges, color=BLACK, linewidth=1.8, label="predicted")
+    if shown.marked is not None:
+        low, high = np.clip(shown.marked, edges[0], edges[-1])
+        axis.axvspan(low, high, color=RED, alpha=0.12, linewidth=0, label="worst place")
     if names is not None:
         is_long = max(map(len, names)) * len(names) > 40
         axis.set_xticks(np.arange(len(names)), names, rotation=60 if is_long else 0)
     axis.set(xlabel="targets" if names is None else "class", ylabel="share", ylim=(0, None))
-    return finished(axis, is_new)
+    return finished(axis, is_new, ncols=4)

@@ -27,7 +27,7 @@ from calibjax.evaluation.views import (
 from calibjax.evaluation.wording import percent
 
 _NUM_TARGETS = 16  # cells of the targets, into each of which about as many are predicted
-_NUM_BARS = 20  # of a histogram of the targets
+_NUM_BARS = 12  # of a histogram of the targets
 _LEAST_DRAWS = 2000  # from all predictions together, from which edges are chosen
 _THIRDS = np.array([1 / 3, 2 / 3])
 _RANKS = np.arange(1, NUM_CELLS) / NUM_CELLS
@@ -212,6 +212,7 @@ def _of_targets(
         event_words=tuple(f"targets{name} {_around(*pair, is_whole)}" for pair in pairs),
         region_calls=("",),
         event_calls=tuple(called(*pair) for pair in pairs),
+        event_ends=tuple(pairs),
     )
 
 

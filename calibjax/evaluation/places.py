@@ -34,6 +34,7 @@ class View:
         region_calls: an expression of which samples are in each region, truth values [n]; [R].
         event_calls: expressions of in which samples each event occurred, and of its predicted
             probabilities, [J].
+        event_ends: both ends of events that are ranges of the targets, [J]; or empty.
     """
 
     cells: np.ndarray
@@ -46,6 +47,7 @@ class View:
     event_words: tuple[str, ...]
     region_calls: tuple[str, ...]
     event_calls: tuple[tuple[str, str], ...]
+    event_ends: tuple[tuple[float, float], ...] = ()
 
     def totals(self, cells: np.ndarray) -> np.ndarray:
         """Number of samples in each place, [R, J]."""

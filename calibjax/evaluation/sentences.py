@@ -56,8 +56,8 @@ def sentences(findings: Findings) -> list[str]:
             f"All p-values are adjusted for the {len(tests)} tests that these sentences rest on"
             f"{but if adjusted.places else ''}."
         )
-    means = (*findings.classes, *findings.bias, *findings.groups)
-    if found and means:
+    means = (*adjusted.classes, *adjusted.bias, *adjusted.groups)
+    if found and any(mean.pvalue <= LEVEL for mean in means):
         told.append(
             "Sentences on a mean error, such as that of one class or group, also require "
             "significance given the observed scatter; their p is the larger of the two."

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
 
 _WIDTH = 100
 _INDENT = "  "
+_LARGEST = 6  # powers of ten that are written without an exponent
 HEADER = ("", "value", "95 % interval", "if calibrated", "adjusted p")
 
 
@@ -48,21 +49,30 @@ def _lines(section: "Section", rows: Sequence[tuple[str, ...]], widths: Sequence
 
 
 def row_of(entry: "Entry") -> tuple[str, ...]:
-    """The cells of an entry, below those of `HEADER`."""
-    value = number(entry.value)
+    """The cells of an entry, below those of `HEADER`, with the same number of decimals."""
+    chance = entry.by_chance or ()
+    ends = () if entry.low is None or entry.high is None else (entry.low, entry.high)
+    value, *others = numbers(entry.value, *ends, *chance)
     if entry.standard_error is not None:
         value += f" ± {number(entry.standard_error, 1)}"
-    interval = chance = ""
-    if entry.low is not None and entry.high is not None:
-        interval = f"{number(entry.low)} to {number(entry.high)}"
-    if entry.by_chance is not None:
-        chance = " to ".join(map(number, entry.by_chance))
-    return entry.name, value, interval, chance, "" if entry.pvalue is None else number(entry.pvalue)
+    interval, range_ = (" to ".join(x) for x in (others[: len(ends)], others[len(ends) :]))
+    return entry.name, value, interval, range_, "" if entry.pvalue is None else number(entry.pvalue)
+
+
+def numbers(*values: float) -> list[str]:
+    """Numbers with the same number of decimals: three significant digits of the largest."""
+    sizes = [abs(value) for value in values if value and math.isfinite(value)]
+    first = math.floor(math.log10(max(sizes))) if sizes else 0
+    if len(sizes) < 2 or not -_LARGEST < first < _LARGEST:
+        return [number(value) for value in values]
+    return [f"{value:.{max(0, 2 - first)}f}" for value in values]
 
 
 def number(value: float, digits: int = 3) -> str:
     """A number with that many significant digits."""
-    return f"{value:.{digits}g}"
+    text = f"{value:.{digits}g}"
+    is_large = "e+" in text and abs(value) < 10**_LARGEST
+    return f"{float(text):.0f}" if is_large else text
 
 
 def _filled(text: str, indent: str = "") -> str:

@@ -1,5 +1,7 @@
 """Where a model is wrong, if the test of all errors together says no more than that it is."""
 
+import dataclasses
+from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -45,7 +47,7 @@ def where_wrong(data: Data, chosen: Choice | None) -> Part:
     entries = tuple(entry for place in shown for entry in _entries(place, search.factor))
     section = Section("Where it is wrong", entries, _REMARK.format(number=found.number))
     findings = {"places": tuple(_error(place, search.factor) for place in shown)}
-    return Part((section,), findings, panels=_panel(search, seed))
+    return Part((section,), findings, panels=_panel(search, seed, shown))
 
 
 def _search(data: Data, chosen: Choice | None) -> Search | None:
@@ -101,11 +103,18 @@ def _entries(place: Place, factor: float) -> tuple[Entry, Entry, Entry]:
     )
 
 
-def _panel(search: Search, seed: Any) -> tuple[Panel, ...]:
+def _panel(search: Search, seed: Any, places: Sequence[Place]) -> tuple[Panel, ...]:
     """Predicted and observed marginal distributions, where targets are numbers or classes."""
     if search.marginals is None:
         return ()
-    caption = "Predicted and observed distributions of all targets together. The band contains the "
-    caption += "observed ones of a calibrated model, all of them, with a probability of 95 %."
+    caption = (
+        "Predicted and observed distributions of all targets together. The observed ones of a "
+    )
+    caption += "calibrated model are between the dashed lines, all of them, with a probability of "
+    caption += "95 %."
     shown = search.marginals(np.random.default_rng(seed))
+    marked = [p.view.event_ends[p.event] for p in places if p.view.event_ends and p.pvalue <= LEVEL]
+    if marked:
+        caption += " The range with the largest error in all is shaded."
+        shown = dataclasses.replace(shown, marked=marked[0])
     return (Panel("predicted and observed", caption, draw_marginals, shown, 0),)

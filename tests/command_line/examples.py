@@ -1,6 +1,6 @@
 """An evaluation with everything that a report shows, of which nothing has been computed."""
 
-from calibjax.evaluation import Entry, Evaluation, Section
+from calibjax.evaluation import Advice, Entry, Evaluation, Section
 from calibjax.evaluation.figures import Panel
 
 
@@ -30,8 +30,9 @@ EVALUATION = Evaluation(
     description="3 predictions of 2 classes & their labels.",
     sections=(
         Section("Is it calibrated?", ENTRIES[:1], "The kernel is the <default> one."),
-        Section("How far is it off?", ENTRIES[1:]),
+        Section("How far is it off?", ENTRIES[1:], is_detail=True),
     ),
     sentences=("The model is too sure <of itself>.", "A temperature of 1.6 repairs most of it."),
     panels=(Panel("reliability", 'Observed frequencies over "<predicted>" ones.', _curve, [0, 1]),),
+    advice=(Advice("Scale <all> predictions.", "a = b < c"),),
 )

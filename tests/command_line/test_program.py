@@ -3,6 +3,7 @@
 import html.parser
 import json
 import os
+import re
 import runpy
 import sys
 
@@ -141,8 +142,23 @@ def test_report(file, calls, tmp_path, capsys):
         assert entry.note in shown
         assert entry.function in shown
     assert "0.0371 ± 0.002" in page.texts
-    assert "0.033 to 0.041" in page.texts
-    assert "0.002 to 0.006" in page.texts
+    assert "0.0330 to 0.0410" in page.texts
+    assert "0.0020 to 0.0060" in page.texts
+
+
+def test_order_of_a_report(file, calls, tmp_path):
+    """What was found, what to do, figures, tables; details and the date."""
+    report = tmp_path / "report.html"
+    assert main([str(file), "--report", str(report)]) == 0
+    text = report.read_text()
+    places = ["What was found", "What to do", "<img", "Is it calibrated?", "<table", "How to read"]
+    positions = [text.index(place) for place in places]
+    assert positions == sorted(positions)
+    assert "<p>Scale &lt;all&gt; predictions.</p>" in text
+    assert "<pre><code>a = b &lt; c</code></pre>" in text
+    assert "<summary>How far is it off?</summary>" in text
+    made = f"Made by calibjax {calibjax.__version__} on "
+    assert re.search(rf'<p class="made">{re.escape(made)}\d+ [A-Z][a-z]+ \d{{4}}\.</p>', text)
 
 
 def test_report_is_the_same_twice(file, calls, tmp_path):
