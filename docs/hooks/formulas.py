@@ -12,19 +12,23 @@ from typing import Any
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.pages import Page
 
-SUPERSCRIPTS = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹⁻⁺ᵀᵉ*'", "0123456789−+Te∗′")
+SUPERSCRIPTS = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹⁻⁺ᵀᵉ'", "0123456789\u2212+Te\u2032")
 SUBSCRIPTS = str.maketrans("₀₁₂₃₄₅₆₇₈₉₊", "0123456789+")
-LARGE = {"Σ": "∑", "Π": "∏", "∫": "∫"}
+LARGE = {"Σ": "\u2211", "Π": "\u220f", "∫": "∫"}
 BELOW = {*LARGE, "max", "min", "sup", "argmax", "argmin"}  # what has its index below it
-WORDS = {"bin", "bins", "best", "random"}  # indices that are words, others are letters
+WORDS = {"bin", "bins", "uq", "ul", "kde", "kkr", "sim"}  # indices that are no row of letters
 BRACKETS = {"(": ")", "[": "]", "{": "}"}
+RAISED, LOWERED = "[⁰¹²³⁴-⁹⁻⁺ᵀᵉ*']+", "[₀-₉₊]+"
+LETTER = r"[^\W\d_][\u0300-\u036f]*"
 TOKEN = re.compile(
-    r"""(?P<code>`[^`]*`) | (?P<text>"[^"]*") | (?P<space>\s+) | (?P<number>\d+(?:\.\d+)?)
-    | (?P<name>[a-z]{3,}(?:_[a-z]{5,})+ | [A-Za-z]{2,} | [^\W\d_][\u0300-\u036f]*)
-    | (?P<raised>[⁰¹²³⁴-⁹⁻⁺ᵀᵉ*']+) | (?P<lowered>[₀-₉₊]+) | (?P<operator>.)""",
+    rf"""(?P<text>`[^`]*`|"[^"]*") | (?P<space>\s+) | (?P<number>\d+(?:\.\d+)?)
+    | (?P<name>[a-z]{{3,}}(?:_[a-z]{{5,}})+ | [A-Za-z]{{2,}} | {LETTER})
+    | (?P<raised>{RAISED}) | (?P<lowered>{LOWERED}) | (?P<binary>[-+=≤≥<>·/∝≈→\u2212\u00d7±∈⊗⊙≠])
+    | (?P<operator>.)""",
     re.X,
 )
-INDEX = re.compile(r"(?:[^\W_][\u0300-\u036f]*)+'?|½|\*")
+SCRIPT = re.compile(f"{RAISED}|{LOWERED}|[_^]")
+INDEX = re.compile(rf"(?:{LETTER}|\d)+'?|½|\*")
 CELL = re.compile(r"(<tr>\s*<td>)(.*?)(</td>)", re.S)
 
 
@@ -32,6 +36,7 @@ class Parser:
     """Reads one line of a formula."""
 
     def __init__(self, text: str) -> None:
+        """Starts at its beginning."""
         self.text, self.position = text, 0
 
     def row(self, end: str = "") -> str:
@@ -62,24 +67,23 @@ class Parser:
     def token(self) -> tuple[str, str]:
         """The next token, its kind and its text."""
         match = TOKEN.match(self.text, self.position)
-        assert match is not None and match.lastgroup is not None
+        assert match is not None
         self.position = match.end()
-        return match.lastgroup, match[0]
+        return str(match.lastgroup), match[0]
 
     def base(self, kind: str, text: str) -> str:
         """MathML of a token."""
-        if text in ("√", "∛"):
-            inside = self.group()
-            return (
-                f"<msqrt>{inside}</msqrt>" if text == "√" else f"<mroot>{inside}<mn>3</mn></mroot>"
-            )
+        if text == "√":
+            return f"<msqrt>{self.group()}</msqrt>"
+        if text == "∛":
+            return f"<mroot>{self.group()}<mn>3</mn></mroot>"
         if text in LARGE:
             return f"<mo>{LARGE[text]}</mo>"
         if kind == "name":
             return f"<mi>{html.escape(text)}</mi>"
         if kind in ("number", "raised", "lowered"):
             return f"<mn>{text.translate(SUPERSCRIPTS).translate(SUBSCRIPTS)}</mn>"
-        if kind in ("code", "text"):
+        if kind == "text":
             return f"<mtext>{html.escape(text.strip('`'))}</mtext>"
         fixed = ' stretchy="false"' if text in "()[]{}|‖⟨⟩⌊⌋⌈⌉" else ""
         return f"<mo{fixed}>{html.escape(text)}</mo>"
@@ -87,7 +91,7 @@ class Parser:
     def scripts(self) -> tuple[str, str]:
         """What is above and below the piece before, in any order."""
         above, below = "", ""
-        while match := re.compile(r"[⁰¹²³⁴-⁹⁻⁺ᵀᵉ*']+|[₀-₉₊]+|[_^]").match(self.text, self.position):
+        while match := SCRIPT.match(self.text, self.position):
             sign = match[0]
             self.position = match.end()
             if sign == "_":
@@ -110,7 +114,7 @@ class Parser:
             text = match[0]
             if text in WORDS or len(text) > 3:
                 return f"<mi>{text}</mi>"
-            return _grouped("".join(Parser(" ".join(text)).row().split("<mspace/>")))
+            return _grouped("".join(Parser(x).row() for x in re.findall(rf"{LETTER}|\d+|.", text)))
         return self.atom()[1]
 
 
@@ -119,14 +123,15 @@ def _grouped(content: str) -> str:
 
 
 def _spaced(parts: list[tuple[str, str]]) -> Iterator[str]:
-    """The pieces; one space counts between operands only, more of them always."""
+    """The pieces; one space counts only where browsers do not set one, more of them always."""
     for i, (kind, text) in enumerate(parts):
+        neighbours = {part[0] for part in parts[max(i - 1, 0) : i + 2]}
         if kind != "space":
             yield text
         elif len(text) > 1:
             yield f'<mspace width="{0.45 * len(text):.2f}em"/>'
-        elif 0 < i < len(parts) - 1 and parts[i - 1][0] != "operator":
-            yield '<mspace width="0.22em"/>' if parts[i + 1][0] != "operator" else ""
+        elif "binary" not in neighbours:
+            yield '<mspace width="0.25em"/>'
 
 
 def mathml(text: str, display: str = "inline") -> str:
