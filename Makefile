@@ -1,4 +1,4 @@
-# `make paper` and `make test` are all that a fresh machine needs.
+# `make demo` and `make test` are all that a fresh machine needs; `make paper` repeats the papers.
 PYTHON ?= python3
 DATA ?=
 BIN := .venv/bin
@@ -12,13 +12,22 @@ QUICKLY = --xla_cpu_use_fusion_emitters=false
 CACHE = JAX_COMPILATION_CACHE_DIR=$(CURDIR)/.cache/jax JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS=0 \
 	JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES=-1
 
-.PHONY: paper paper-full check test test-slow lint types bench gallery docs clean
+.PHONY: demo paper paper-full check test test-slow lint types bench gallery docs clean
 
-.venv/installed: pyproject.toml
+$(BIN)/pip:
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --upgrade pip
+
+.venv/report-installed: pyproject.toml | $(BIN)/pip
+	$(BIN)/python -m pip install --quiet --editable '.[report]'
+	touch $@
+
+.venv/installed: pyproject.toml | $(BIN)/pip
 	$(BIN)/python -m pip install --quiet --editable '.[plot,repro,test]'
 	touch $@
+
+demo: .venv/report-installed  ## a page about predictions that ship with the package, in this folder
+	$(BIN)/python -m calibjax --demo
 
 paper: .venv/installed  ## quick preset of every paper experiment, into paper_repro/output/
 	$(BIN)/python -m paper_repro --preset quick $(WITH_DATA)

@@ -9,6 +9,10 @@ from typing import NoReturn
 import calibjax
 from calibjax.command_line.columns import KINDS, TASKS
 
+# Predictions that ship with the package, and the options with which their columns are read.
+DEMOS = {"digits": {}, "diabetes": {"task": "normal", "predictions": ["mean", "sd"]}}
+_DEMO_FOLDER = Path(__file__).parent / "demo"
+
 DESCRIPTION = """\
 Are the predictions of a file calibrated? Prints what is wrong, how much, and how sure that is;
 --report writes a page with figures. Columns are found by their names:
@@ -70,7 +74,19 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
         allow_abbrev=False,
     )
     parser.add_argument(
-        "file", type=Path, metavar="FILE", help="CSV, TSV, NPY, NPZ or Parquet, by its ending"
+        "file",
+        type=Path,
+        metavar="FILE",
+        nargs="?",
+        help="CSV, TSV, NPY, NPZ or Parquet, by its ending",
+    )
+    parser.add_argument(
+        "--demo",
+        nargs="?",
+        const="digits",
+        metavar="NAME",
+        help=f"evaluate a FILE that ships with calibjax, {' or '.join(DEMOS)} (default: digits), "
+        "and write the page",
     )
     parser.add_argument("--version", action="version", version=f"calibjax {calibjax.__version__}")
     _add_columns(parser)
@@ -89,6 +105,24 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     )
     options = parser.parse_args(arguments)
     options.arguments = list(sys.argv[1:] if arguments is None else arguments)
+    return _with_demo(parser, options)
+
+
+def _with_demo(parser: _Parser, options: argparse.Namespace) -> argparse.Namespace:
+    """Options with the file, and the place of the report, that --demo stands for."""
+    if options.demo is None:
+        if options.file is None:
+            parser.error("the following arguments are required: FILE (or --demo)")
+        return options
+    if options.demo not in DEMOS:
+        expected = f"expected {' or '.join(DEMOS)}, and no FILE"
+        parser.error(f"--demo: {expected}, got {options.demo}")
+    if options.file is not None:
+        parser.error(f"--demo: expected no FILE, since it brings its own, got {options.file}")
+    options.file = _DEMO_FOLDER / f"{options.demo}.csv"
+    options.report = options.report or Path(f"calibjax-demo-{options.demo}.html")
+    for name, value in DEMOS[options.demo].items():
+        setattr(options, name, getattr(options, name) or value)
     return options
 
 
