@@ -17,7 +17,7 @@ OPTION = "--no-cache"
 _LARGEST = 200 * 2**20  # bytes that are kept
 _FLAG = "--xla_cpu_use_fusion_emitters=false"
 _HAVE_FLAG = (0, 10), (0, 11)  # versions of jaxlib from, and below; XLA ends at unknown flags
-_FEW = 2000  # predicted numbers, up to which compiling well takes longer than it saves
+_FEW = 5000  # predicted numbers, up to which compiling well takes longer than it saves
 
 
 def prepare(*, keeps_programs: bool) -> str:
