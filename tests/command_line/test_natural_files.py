@@ -268,7 +268,7 @@ ADVISED = {
         *(".npy", None, "expected one column target or label", "--target 4 --task classification"),
     ),
     "crossing quantiles": (
-        *(".csv", "quantile_0.1,quantile_0.9,target\n1,2,1\n3,2,1\n4,2,1\n"),
+        *(".csv", "q0.1,q0.5,q0.9,target\n1,2,3,1\n3,2,4,1\n4,2,1,1\n"),
         *("they cross in 2 of 3 rows", "--sort-quantiles"),
     ),
     "a missing value": (
