@@ -97,7 +97,7 @@ class Part:
 
 
 def checked_data(
-    key: jax.Array, predictions: Distribution, targets: ArrayLike, features: Any, groups: Any
+    key: jax.Array, predictions: Any, targets: ArrayLike, features: Any, groups: Any
 ) -> Data:
     """Checks all arguments of `evaluate`."""
     key = _checks.random_key(key)

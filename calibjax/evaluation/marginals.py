@@ -25,7 +25,7 @@ class Marginals:
         marked: ends of a range in which too many or too few targets were observed; or None.
     """
 
-    cells: Sequence[float] | tuple[str, ...]
+    cells: np.ndarray | tuple[str, ...]
     observed: np.ndarray
     predicted: np.ndarray
     low: np.ndarray
@@ -37,7 +37,7 @@ def with_band(
     counts: Sequence[np.ndarray],
     predicted: np.ndarray,
     num_samples: int,
-    cells: Sequence[float] | tuple[str, ...],
+    cells: np.ndarray | tuple[str, ...],
 ) -> Marginals:
     """The record, with a band of the largest standardised error of the redraws.
 
@@ -73,10 +73,8 @@ def draw_marginals(shown: Marginals, *, axis: "Axes | None" = None) -> "Axes":
 
     is_new = axis is None
     axis = axes_to_draw_on(axis, (5.4, 3.6))
-    cells, names = shown.cells, None
-    if isinstance(cells[0], str):
-        cells, names = np.arange(len(cells) + 1) - 0.5, list(cells)
-    edges = np.asarray(cells, float)
+    names = list(shown.cells) if isinstance(shown.cells, tuple) else None
+    edges = np.arange(len(shown.cells) + 1) - 0.5 if names else np.asarray(shown.cells, float)
     axis.stairs(shown.observed, edges, fill=True, color=BARS, label="observed")
     style = {"color": BLUE, "linewidth": 1.0, "linestyle": "--"}
     axis.stairs(shown.low, edges, label="if calibrated (95 %)", **style)

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
@@ -45,11 +46,11 @@ def read_plainly(predictions: Any, targets: ArrayLike) -> tuple[Any, str]:
         raise ValueError(_EXPECTED.format(got=f"rows of different lengths ({error})")) from error
     _refuse_other_kinds(values, labels)
     if values.ndim == 1 and np.isin(labels, (0, 1)).all() and _is_within(values):
-        return Bernoulli(values), "distributions.Bernoulli(predictions)"
+        return Bernoulli(jnp.asarray(values)), "distributions.Bernoulli(predictions)"
     if values.ndim == 2 and values.shape[1] > 1 and _is_within(values):
         sums = values.sum(1, dtype=float)
         if np.all(np.abs(sums - 1) <= _SUM):
-            return Categorical(values), "distributions.Categorical(predictions)"
+            return Categorical(jnp.asarray(values)), "distributions.Categorical(predictions)"
     raise ValueError(_EXPECTED.format(got=_described(values, labels)))
 
 

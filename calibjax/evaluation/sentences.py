@@ -197,13 +197,12 @@ def _width(findings: Findings) -> list[str]:
         )
     if widest is None or widest.pvalue > LEVEL:
         return told
-    nominal, observed = percents(widest.nominal, widest.observed)
-    word, share = "", f"{observed} of the targets ({p_is(widest.pvalue)})"
+    word, share = "", f"{percent(widest.observed)} of the targets ({p_is(widest.pvalue)})"
     if spread is None and widest.below > 0 and widest.above > 0:
         word = "The predicted distributions are too narrow: "
     elif spread is None and widest.below < 0 and widest.above < 0:
         word = "The predicted distributions are too wide: "
-    text = f"the central {nominal} intervals contain {share}."
+    text = f"the central {percent(widest.nominal)} intervals contain {share}."
     return [*told, word + text if word else text[0].upper() + text[1:]]
 
 

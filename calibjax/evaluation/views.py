@@ -2,7 +2,7 @@
 
 import dataclasses
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import numpy as np
 
@@ -68,7 +68,7 @@ def inside(values: str, low: float, high: float) -> str:
     return " & ".join(ends)
 
 
-def ends_of_spans(edges: Sequence[float]) -> list[tuple[float, float]]:
+def ends_of_spans(edges: np.ndarray) -> list[tuple[float, float]]:
     """Both ends of all unions of neighbouring cells between these inner edges."""
     ends = [-math.inf, *map(float, edges), math.inf]
     return [(ends[start], ends[stop]) for start, stop in spans(len(ends) - 1)]
