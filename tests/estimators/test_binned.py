@@ -386,3 +386,12 @@ def test_published_cifar10_networks(data_dir, network):
         ):
             ours = estimators.ece(oracles.as_dtype(predictions, dtype), targets, binning=binning)
             np.testing.assert_allclose(ours, published[column], rtol=0, atol=tolerance)
+
+
+@pytest.mark.parametrize(
+    "estimator", [estimators.ece, estimators.mce, estimators.debiased_squared_ece]
+)
+def test_ten_bins_by_default(estimator):
+    random = np.random.default_rng(0)
+    data = Bernoulli(random.uniform(size=30)), random.integers(0, 2, 30)
+    assert estimator(*data) == estimator(*data, binning=estimators.UniformBins(10))
