@@ -7,10 +7,11 @@ from fences called `formula`, the first column of the table of notation is trans
 import html
 import re
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from mkdocs.config.defaults import MkDocsConfig
-from mkdocs.structure.pages import Page
+if TYPE_CHECKING:  # the tests have no mkdocs
+    from mkdocs.config.defaults import MkDocsConfig
+    from mkdocs.structure.pages import Page
 
 SUPERSCRIPTS = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹⁻⁺ᵀᵉ'", "0123456789\u2212+Te\u2032")
 SUBSCRIPTS = str.maketrans("₀₁₂₃₄₅₆₇₈₉₊", "0123456789+")
@@ -65,9 +66,14 @@ class Parser:
         return kind, f"<{tag}>{base}{below or above}</{tag}>"
 
     def token(self) -> tuple[str, str]:
-        """The next token, its kind and its text."""
+        """The next token, its kind and its text.
+
+        Raises:
+            ValueError: if there is none.
+        """
         match = TOKEN.match(self.text, self.position)
-        assert match is not None
+        if match is None:
+            raise ValueError(f"expected something behind the last sign, got {self.text!r}")
         self.position = match.end()
         return str(match.lastgroup), match[0]
 
@@ -76,7 +82,7 @@ class Parser:
         if text == "√":
             return f"<msqrt>{self.group()}</msqrt>"
         if text == "∛":
-            return f"<mroot>{self.group()}<mn>3</mn></mroot>"
+            return f"<mroot>{_grouped(self.group())}<mn>3</mn></mroot>"
         if text in LARGE:
             return f"<mo>{LARGE[text]}</mo>"
         if kind == "name":
@@ -108,13 +114,13 @@ class Parser:
         """An index, an exponent or what a root is taken of, without the brackets around it."""
         if self.position < len(self.text) and self.text[self.position] in BRACKETS:
             self.position += 1
-            return _grouped(self.row(BRACKETS[self.text[self.position - 1]]))
+            return self.row(BRACKETS[self.text[self.position - 1]])
         if match := INDEX.match(self.text, self.position):
             self.position = match.end()
             text = match[0]
             if text in WORDS or len(text) > 3:
                 return f"<mi>{text}</mi>"
-            return _grouped("".join(Parser(x).row() for x in re.findall(rf"{LETTER}|\d+|.", text)))
+            return "".join(Parser(x).row() for x in re.findall(rf"{LETTER}|\d+|.", text))
         return self.atom()[1]
 
 
@@ -155,7 +161,7 @@ def fence(source: str, *unused: Any, **others: Any) -> str:
     return f'<div class="formula">{mathml(source, "block")}</div>'
 
 
-def on_config(config: MkDocsConfig) -> MkDocsConfig:
+def on_config(config: "MkDocsConfig") -> "MkDocsConfig":
     """Makes `formula` a kind of fence."""
     settings: Mapping[str, Any] = config.mdx_configs.setdefault("pymdownx.superfences", {})
     kinds = settings.setdefault("custom_fences", [])
@@ -163,7 +169,7 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
     return config
 
 
-def on_page_content(content: str, page: Page, **others: Any) -> str:
+def on_page_content(content: str, page: "Page", **others: Any) -> str:
     """Translates the symbols of the papers in the table of notation."""
     if page.file.src_uri != "notation.md":
         return content
