@@ -28,6 +28,8 @@ def formulas():
         ("Σ_{i<j}", "<munder><mo>∑</mo><mrow><mi>i</mi><mo>&lt;</mo><mi>j</mi></mrow></munder>"),
         ("p^{1/T}", "<msup><mi>p</mi><mrow><mn>1</mn><mo>/</mo><mi>T</mi></mrow></msup>"),
         ("SKCE_uq", "<msub><mi>SKCE</mi><mrow><mi>uq</mi></mrow></msub>"),
+        ("w_i²", "<msubsup><mi>w</mi><mrow><mi>i</mi></mrow><mrow><mn>2</mn></mrow></msubsup>"),
+        ("p̄", "<mover accent='true'><mi>p</mi><mo>¯</mo></mover>"),
         ("standard_error", "<mi>standard_error</mi>"),
     ],
 )

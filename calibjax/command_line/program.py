@@ -66,7 +66,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         read_from = "\n".join(f"{name}: {value}" for name, value in facts)
         below = [textwrap.fill(remark, 100) for remark in remarks]
         print("\n\n".join([read_from, str(evaluation), *below]))
-    if options.demo is not None:
+    if options.demo is not None and options.report is not None:
         print(f"calibjax: the page is {options.report.resolve()}", file=sys.stderr)
     return 0
 
