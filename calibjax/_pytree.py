@@ -104,6 +104,9 @@ def _shown_record(self: Any) -> str:
     return f"{type(self).__qualname__}({shown})"
 
 
+_shown_record.__name__ = "__repr__"  # which is what `help` calls it
+
+
 def _summarised(tree: PyTree) -> PyTree:
     """A tree with summaries in place of large arrays."""
     if not any(map(_is_large, jax.tree.leaves(tree))):

@@ -94,8 +94,8 @@ def _run(options: Namespace, arguments: Sequence[str], stages: Stages, kept: str
         read_from = "\n".join(f"{name}: {value}" for name, value in facts)
         below = [textwrap.fill(remark, 100) for remark in remarks]
         print("\n\n".join([read_from, str(evaluation), *below]))
-    if options.demo is not None:
-        print(f"calibjax: the page is {options.report.resolve()}", file=sys.stderr)
+    if options.demo is not None and options.report is not None:
+        print(f"calibjax: the page is {Path(options.report).resolve()}", file=sys.stderr)
     return 0
 
 

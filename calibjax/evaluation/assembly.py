@@ -119,7 +119,7 @@ def evaluate(
     >>> print(f'{evaluation["coverage of the central 80 % intervals"].value:.2f}')
     0.56
     >>> print(evaluation.sentences[1])
-    The predicted distributions are too narrow: the central 80.0 % intervals contain ...
+    The predicted distributions are too narrow: the central 80 % intervals contain ...
     """
     data = checked_data(key, predictions, targets, features, groups)
     if class_names is not None:

@@ -6,23 +6,26 @@ from fences called `formula`, the first column of the table of notation is trans
 
 import html
 import re
+import unicodedata
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from mkdocs.config.defaults import MkDocsConfig
-from mkdocs.structure.pages import Page
+if TYPE_CHECKING:  # the tests have no mkdocs
+    from mkdocs.config.defaults import MkDocsConfig
+    from mkdocs.structure.pages import Page
 
-SUPERSCRIPTS = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹⁻⁺ᵀᵉ'", "0123456789\u2212+Te\u2032")
+SUPERSCRIPTS = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹⁻⁺ᵀᵉ", "0123456789\u2212+Te")
 SUBSCRIPTS = str.maketrans("₀₁₂₃₄₅₆₇₈₉₊", "0123456789+")
 LARGE = {"Σ": "\u2211", "Π": "\u220f", "∫": "∫"}
 BELOW = {*LARGE, "max", "min", "sup", "argmax", "argmin"}  # what has its index below it
 WORDS = {"bin", "bins", "uq", "ul", "kde", "kkr", "sim"}  # indices that are no row of letters
 BRACKETS = {"(": ")", "[": "]", "{": "}"}
-RAISED, LOWERED = "[⁰¹²³⁴-⁹⁻⁺ᵀᵉ*']+", "[₀-₉₊]+"
-LETTER = r"[^\W\d_][\u0300-\u036f]*"
+RAISED, LOWERED = "[⁰¹²³⁴-⁹⁻⁺ᵀᵉ*]+", "[₀-₉₊]+"
+LETTER = r"[^\W\d_⁰¹²³⁴-⁹ᵀᵉ₀-₉½][\u0300-\u036f]*"
+ACCENTS = {"\u0302": "^", "\u0303": "~", "\u0304": "¯"}
 TOKEN = re.compile(
     rf"""(?P<text>`[^`]*`|"[^"]*") | (?P<space>\s+) | (?P<number>\d+(?:\.\d+)?)
-    | (?P<name>[a-z]{{3,}}(?:_[a-z]{{5,}})+ | [A-Za-z]{{2,}} | {LETTER})
+    | (?P<name>[a-z]{{3,}}(?:_[a-z]{{5,}})+ | [A-Za-z]{{2,}}(?:-[a-z]{{2,}})* | {LETTER})
     | (?P<raised>{RAISED}) | (?P<lowered>{LOWERED}) | (?P<binary>[-+=≤≥<>·/∝≈→\u2212\u00d7±∈⊗⊙≠])
     | (?P<operator>.)""",
     re.X,
@@ -65,9 +68,14 @@ class Parser:
         return kind, f"<{tag}>{base}{below or above}</{tag}>"
 
     def token(self) -> tuple[str, str]:
-        """The next token, its kind and its text."""
+        """The next token, its kind and its text.
+
+        Raises:
+            ValueError: if there is none.
+        """
         match = TOKEN.match(self.text, self.position)
-        assert match is not None
+        if match is None:
+            raise ValueError(f"expected something behind the last sign, got {self.text!r}")
         self.position = match.end()
         return str(match.lastgroup), match[0]
 
@@ -76,17 +84,28 @@ class Parser:
         if text == "√":
             return f"<msqrt>{self.group()}</msqrt>"
         if text == "∛":
-            return f"<mroot>{self.group()}<mn>3</mn></mroot>"
+            return f"<mroot>{_grouped(self.group())}<mn>3</mn></mroot>"
         if text in LARGE:
             return f"<mo>{LARGE[text]}</mo>"
         if kind == "name":
-            return f"<mi>{html.escape(text)}</mi>"
+            return self.name(text)
         if kind in ("number", "raised", "lowered"):
             return f"<mn>{text.translate(SUPERSCRIPTS).translate(SUBSCRIPTS)}</mn>"
         if kind == "text":
             return f"<mtext>{html.escape(text.strip('`'))}</mtext>"
-        fixed = ' stretchy="false"' if text in "()[]{}|‖⟨⟩⌊⌋⌈⌉" else ""
+        fixed = "" if kind == "binary" else ' stretchy="false" lspace="0" rspace="0"'
         return f"<mo{fixed}>{html.escape(text)}</mo>"
+
+    def name(self, text: str) -> str:
+        """A name with its accent and its primes, which fonts have raised."""
+        letter, *accents = unicodedata.normalize("NFD", text)
+        found = f"<mi>{text}</mi>"
+        if accents and accents[0] in ACCENTS:
+            found = f"<mover accent='true'><mi>{letter}</mi><mo>{ACCENTS[accents[0]]}</mo></mover>"
+        while self.text.startswith("'", self.position):
+            self.position += 1
+            found = f'<mrow>{found}<mo lspace="0" rspace="0">\u2032</mo></mrow>'
+        return found
 
     def scripts(self) -> tuple[str, str]:
         """What is above and below the piece before, in any order."""
@@ -108,13 +127,13 @@ class Parser:
         """An index, an exponent or what a root is taken of, without the brackets around it."""
         if self.position < len(self.text) and self.text[self.position] in BRACKETS:
             self.position += 1
-            return _grouped(self.row(BRACKETS[self.text[self.position - 1]]))
+            return self.row(BRACKETS[self.text[self.position - 1]])
         if match := INDEX.match(self.text, self.position):
             self.position = match.end()
             text = match[0]
             if text in WORDS or len(text) > 3:
                 return f"<mi>{text}</mi>"
-            return _grouped("".join(Parser(x).row() for x in re.findall(rf"{LETTER}|\d+|.", text)))
+            return "".join(Parser(x).row() for x in re.findall(rf"{LETTER}'*|\d+|.", text))
         return self.atom()[1]
 
 
@@ -144,7 +163,7 @@ def mathml(text: str, display: str = "inline") -> str:
     lines = [Parser(line).row() for line in text.rstrip().splitlines()]
     if len(lines) > 1:
         rows = "".join(f"<mtr><mtd>{line}</mtd></mtr>" for line in lines)
-        content = f'<mtable displaystyle="true" columnalign="left">{rows}</mtable>'
+        content = f'<mtable displaystyle="true">{rows}</mtable>'
     else:
         content = f"<mrow>{lines[0]}</mrow>"
     return f'<math display="{display}">{content}</math>'
@@ -155,7 +174,7 @@ def fence(source: str, *unused: Any, **others: Any) -> str:
     return f'<div class="formula">{mathml(source, "block")}</div>'
 
 
-def on_config(config: MkDocsConfig) -> MkDocsConfig:
+def on_config(config: "MkDocsConfig") -> "MkDocsConfig":
     """Makes `formula` a kind of fence."""
     settings: Mapping[str, Any] = config.mdx_configs.setdefault("pymdownx.superfences", {})
     kinds = settings.setdefault("custom_fences", [])
@@ -163,7 +182,7 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
     return config
 
 
-def on_page_content(content: str, page: Page, **others: Any) -> str:
+def on_page_content(content: str, page: "Page", **others: Any) -> str:
     """Translates the symbols of the papers in the table of notation."""
     if page.file.src_uri != "notation.md":
         return content

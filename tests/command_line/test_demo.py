@@ -33,7 +33,7 @@ def test_option(arguments, name, family, size, tmp_path, capsys, monkeypatch):
     assert main(["--demo", *arguments]) == 0
     page = tmp_path / f"calibjax-demo-{name}.html"
     output = capsys.readouterr()
-    assert output.err == f"calibjax: the page is {page.resolve()}\n"
+    assert output.err.endswith(f"\ncalibjax: the page is {page.resolve()}\n")
     assert f"file: {FOLDER / name}.csv\n" in output.out
     assert str(FOLDER / name) in page.read_text()
     assert main(["--demo", *arguments, "--report", "other.html"]) == 0
