@@ -13,7 +13,7 @@ from typing import TextIO
 
 import jax
 
-OPTION = "--no-cache"
+NO_CACHE = "--no-cache"
 _LARGEST = 200 * 2**20  # bytes that are kept
 _FLAG = "--xla_cpu_use_fusion_emitters=false"
 _HAVE_FLAG = (0, 10), (0, 11)  # versions of jaxlib from, and below; XLA ends at unknown flags
@@ -47,7 +47,7 @@ def prepare(*, keeps_programs: bool) -> str:
     jax.config.update("jax_compilation_cache_dir", str(folder))
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
     jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
-    return f"compiled programs are kept in {folder}; {OPTION} keeps none" if is_new else ""
+    return f"compiled programs are kept in {folder}; {NO_CACHE} keeps none" if is_new else ""
 
 
 @contextlib.contextmanager

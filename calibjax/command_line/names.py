@@ -23,8 +23,10 @@ TARGETS = (
 ONE_PROBABILITY = (
     *("prob", "probs", "proba", "probability", "p", "p_hat", "phat", "score", "scores", "y_score"),
     *("y_scores", "y_prob", "y_probs", "y_proba", "y_pred_prob", "y_pred_proba", "pred_prob"),
-    *("pred_proba", "predict_proba", "confidence", "confidences"),
+    *("pred_proba", "predict_proba"),
 )
+# So is one of these, unless all are at least 1/2: they may be those of the predicted label then.
+CONFIDENCES = ("confidence", "confidences")
 _CLASSES = (
     "y_pred_proba|y_pred_prob|pred_proba|pred_prob|predict_proba|y_proba|y_prob|probability|proba|"
     "probs|prob|softmax|p|pr"
@@ -171,7 +173,12 @@ def one_probability(table: Table, names: Sequence[str], labels: Sequence[str]) -
         for k, name in pairs
         if (folded(k) in known and len(known) == 2) or (folded(k) == "1" and is_zero_or_one)
     ]
-    plain = [("", name) for name in names if _plain(name) in ONE_PROBABILITY]
+    plain = [
+        ("", name)
+        for name in names
+        if _plain(name) in ONE_PROBABILITY
+        or (_plain(name) in CONFIDENCES and (table.values([name]) < 0.5).any())
+    ]
     found = of_a_label or plain
     return dict(found) if len(found) == 1 else {}
 

@@ -8,9 +8,9 @@ from typing import NoReturn
 
 import calibjax
 from calibjax.command_line.columns import KINDS, TASKS
+from calibjax.command_line.compilation import NO_CACHE
 
-# Predictions that ship with the package, and the options with which their columns are read.
-DEMOS = {"digits": {}, "diabetes": {"task": "normal", "predictions": ["mean", "sd"]}}
+DEMOS = "digits", "diabetes"  # predictions that ship with the package
 _DEMO_FOLDER = Path(__file__).parent / "demo"
 
 DESCRIPTION = """\
@@ -101,7 +101,7 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
         "--float64", action="store_true", help="compute in float64, which takes longer"
     )
     output.add_argument(
-        "--no-cache", action="store_true", help="keep no compiled programs for the next run"
+        NO_CACHE, action="store_true", help="keep no compiled programs for the next run"
     )
     options = parser.parse_args(arguments)
     options.arguments = list(sys.argv[1:] if arguments is None else arguments)
@@ -121,8 +121,6 @@ def _with_demo(parser: _Parser, options: argparse.Namespace) -> argparse.Namespa
         parser.error(f"--demo: expected no FILE, since it brings its own, got {options.file}")
     options.file = _DEMO_FOLDER / f"{options.demo}.csv"
     options.report = options.report or Path(f"calibjax-demo-{options.demo}.html")
-    for name, value in DEMOS[options.demo].items():
-        setattr(options, name, getattr(options, name) or value)
     return options
 
 

@@ -102,6 +102,15 @@ def _sums(values: jax.Array, bins: jax.Array, num_bins: int) -> jax.Array:
     return sums + jax.ops.segment_sum(values - means[bins], bins, num_bins)
 
 
+@jax.jit
+def labels_in_bins(predictions: ClassPredictions, targets: jax.Array) -> jax.Array:
+    """How many labels there are where `PredictedInBins.class_sums` are predicted, [m, 10]."""
+    probs = predictions.class_probs
+    own = jnp.take_along_axis(probs, targets[:, None], 1)[:, 0]
+    counts = jnp.zeros((probs.shape[1], NUM_BINS), probs.dtype)
+    return counts.at[targets, interval_index(own, NUM_BINS)].add(1)
+
+
 def errors_in_bins(
     predicted: PredictedInBins, predictions: ClassPredictions, targets: Any
 ) -> dict[str, jax.Array]:

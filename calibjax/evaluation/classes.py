@@ -3,12 +3,17 @@
 from typing import Any
 
 import numpy as np
-from jax.typing import ArrayLike
 
 from calibjax import estimators, hypothesis_tests, plotting, scores
 from calibjax._batches import default_batch_size
 from calibjax.distributions import Bernoulli
-from calibjax.evaluation.binned import BINNING, errors_in_bins, predicted_in_bins
+from calibjax.evaluation.binned import (
+    BINNING,
+    PredictedInBins,
+    errors_in_bins,
+    labels_in_bins,
+    predicted_in_bins,
+)
 from calibjax.evaluation.data import Data, Part, measured, ranges, shown_classes
 from calibjax.evaluation.figures import BAND_LEVEL, Panel
 from calibjax.evaluation.findings import MeanError
@@ -26,12 +31,13 @@ MAX_DIAGRAMS = 5  # classes with a reliability diagram of their own
 def errors_of_classes(data: Data) -> Part:
     """Mean errors with exact p-values, and binned errors beside those of a calibrated model."""
     means, findings, test = _mean_errors(data)
-    binned, ece = _binned(data)
+    predicted = predicted_in_bins(data.predictions)
+    binned, ece = _binned(data, predicted)
     return Part(
         (means, binned),
         findings | {"ece": ece},
         tests={"mean errors": test},
-        panels=_diagrams(data),
+        panels=_diagrams(data, predicted),
     )
 
 
@@ -73,13 +79,13 @@ def _mean_errors(data: Data) -> tuple[Section, dict[str, Any], CalibrationTestRe
     return Section("Frequencies", tuple(entries), remark), findings, test
 
 
-def _binned(data: Data) -> tuple[Section, Entry]:
+def _binned(data: Data, predicted: PredictedInBins) -> tuple[Section, Entry]:
     """ECEs, as they are and debiased; and that of the top label, or of two classes."""
     predictions, targets = data.predictions, data.targets
     test = rank_among_redraws(
         data.at(4),
         errors_in_bins,
-        predicted_in_bins(predictions),
+        predicted,
         predictions,
         targets,
         num_samples=NUM_REDRAWS,
@@ -124,13 +130,13 @@ def _binned(data: Data) -> tuple[Section, Entry]:
     return section, entries["all classes" if data.task == "binary" else "top label"]
 
 
-def _diagrams(data: Data) -> tuple[Panel, ...]:
+def _diagrams(data: Data, predicted: PredictedInBins) -> tuple[Panel, ...]:
     """Reliability diagrams of class 1, or of the top label and of the worst classes."""
     m = data.predictions.class_probs.shape[1]
     views: dict[str, Any] = {data.class_called(1): estimators.OneVersusRest(1)}
     if m > 2:
         views = {"top label": estimators.top_label}
-        worst = _worst_first(np.asarray(data.predictions.class_probs, float), data.targets)
+        worst = _worst_first(predicted, data)
         views |= {data.class_called(c): estimators.OneVersusRest(c) for c in worst[:MAX_DIAGRAMS]}
     panels = []
     for name, lens in views.items():
@@ -148,17 +154,9 @@ def _diagrams(data: Data) -> tuple[Panel, ...]:
     return tuple(panels)
 
 
-def _worst_first(probs: np.ndarray, targets: ArrayLike) -> list[int]:
-    """The classes by Σ_bins (Σ observed - predicted)² / Σ p (1 - p), in ten bins, the worst first.
-
-    Args:
-        probs: [n, m].
-        targets: labels, [n].
-    """
-    bins = np.minimum((10 * probs).astype(int), 9)
-    residuals = (np.asarray(targets)[:, None] == np.arange(probs.shape[1])) - probs
-    scatter, worst = probs * (1 - probs), []
-    for c in range(probs.shape[1]):
-        totals, sizes = (np.bincount(bins[:, c], x[:, c], 10) for x in (residuals, scatter))
-        worst.append(float(np.sum(totals**2 / np.maximum(sizes, 1.0))))
-    return np.argsort(worst, kind="stable")[::-1].tolist()
+def _worst_first(predicted: PredictedInBins, data: Data) -> list[int]:
+    """The classes by Σ_bins (observed − predicted number)² / predicted number, the worst first."""
+    expected = np.asarray(predicted.class_sums, float)
+    observed = np.asarray(labels_in_bins(data.predictions, data.targets), float)
+    worst = np.sum((observed - expected) ** 2 / np.maximum(expected, 1), 1)
+    return np.argsort(-worst, kind="stable").tolist()

@@ -2,7 +2,6 @@
 
 from typing import Any
 
-import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
@@ -15,7 +14,6 @@ _EXPECTED = (
     "labels; got {got}; say what it is by distributions.Bernoulli(probs), Categorical(probs), "
     "CategoricalLogits(logits), Normal(loc, scale), Samples(values) or Quantiles(levels, values)"
 )
-_SUM = 1e-3  # rows whose sums are further from one than this are something else
 
 
 def read_plainly(predictions: Any, targets: ArrayLike) -> tuple[Any, str]:
@@ -45,12 +43,12 @@ def read_plainly(predictions: Any, targets: ArrayLike) -> tuple[Any, str]:
     except ValueError as error:
         raise ValueError(_EXPECTED.format(got=f"rows of different lengths ({error})")) from error
     _refuse_other_kinds(values, labels)
+    # They stay arrays of NumPy, of whose float64 the logarithms are taken before it is rounded.
+    probs: Any = values
     if values.ndim == 1 and np.isin(labels, (0, 1)).all() and _is_within(values):
-        return Bernoulli(jnp.asarray(values)), "distributions.Bernoulli(predictions)"
-    if values.ndim == 2 and values.shape[1] > 1 and _is_within(values):
-        sums = values.sum(1, dtype=float)
-        if np.all(np.abs(sums - 1) <= _SUM):
-            return Categorical(jnp.asarray(values)), "distributions.Categorical(predictions)"
+        return Bernoulli(probs), "distributions.Bernoulli(predictions)"
+    if values.ndim == 2 and values.shape[1] > 1 and _are_probabilities(values):
+        return Categorical(probs), "distributions.Categorical(predictions)"
     raise ValueError(_EXPECTED.format(got=_described(values, labels)))
 
 
@@ -63,6 +61,13 @@ def _refuse_other_kinds(values: np.ndarray, labels: np.ndarray) -> None:
 
 def _is_within(values: np.ndarray) -> bool:
     return bool(np.all((values >= 0) & (values <= 1)))
+
+
+def _are_probabilities(rows: np.ndarray) -> bool:
+    """Whether rows sum to one; of half precision, which rounds too much to tell, if inside."""
+    if rows.dtype.itemsize < 4:
+        return _is_within(rows)
+    return _checks.is_simplex(rows.astype(np.float32))
 
 
 def _described(values: np.ndarray, labels: np.ndarray) -> str:

@@ -242,6 +242,10 @@ ADVISED = {
         *(".csv", "row,model,y\n1,0.25,0\n2,0.2,1\n3,0.7,1\n"),
         *("expected columns such as prob_0", "--task binary --predictions model"),
     ),
+    "a confidence, of the predicted label perhaps": (
+        *(".csv", "confidence,y\n0.75,1\n0.5,0\n0.9,1\n"),
+        *("expected columns such as prob_0", "--task binary --predictions confidence"),
+    ),
     "two models": (
         *(".csv", "model a,model b,y\n0.25,0.3,0\n0.2,0.4,1\n0.7,0.9,1\n"),
         *("expected columns such as prob_0", "--task binary --predictions 'model a'"),

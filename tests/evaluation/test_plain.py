@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import calibjax
-from calibjax import distributions
+from calibjax import distributions, scores
 from calibjax.evaluation.plain import read_plainly
 
 PROBS = np.array([0.1, 0.5, 1.0])
@@ -22,6 +22,21 @@ def test_probabilities(kind):
     found, how = read_plainly(kind(ROWS), LABELS)
     assert how == "distributions.Categorical(predictions)"
     np.testing.assert_allclose(found.probs, ROWS, rtol=1e-6)
+
+
+@pytest.mark.parametrize("tiny", [1e-60, 1e-300])
+def test_logarithms_of_float64_are_taken_before_it_is_rounded(tiny):
+    probs = np.array([tiny, 0.5, 0.5])
+    score = scores.negative_log_likelihood(read_plainly(probs, LABELS[::-1])[0], LABELS[::-1])
+    np.testing.assert_allclose(score, (2 * np.log(2) - np.log(tiny)) / 3, rtol=1e-6)
+    rows = np.stack([1 - probs, probs], 1)
+    score = scores.negative_log_likelihood(read_plainly(rows, LABELS[::-1])[0], LABELS[::-1])
+    np.testing.assert_allclose(score, (2 * np.log(2) - np.log(tiny)) / 3, rtol=1e-6)
+
+
+def test_half_precision_is_left_to_the_family():
+    rows = np.array([[1 / 3, 1 / 3, 1 / 3], [0.1, 0.2, 0.7], [0.2, 0.2, 0.6]], np.float16)
+    assert read_plainly(rows, LABELS)[1] == "distributions.Categorical(predictions)"
 
 
 def test_distributions_stay_as_they_are():
