@@ -76,8 +76,7 @@ def pit_values(key: jax.Array, predictions: Distribution, targets: ArrayLike) ->
             "predictions.weights: expected None, since the target has a rank among equals only"
         )
     _checks.shape("targets", targets, (None,), "[n]: only numbers have a distribution function")
-    values = _randomised(key, inner, targets)
-    return _checks.nan_rows(_checks.missing_rows((inner, targets)), values)
+    return _randomised(key, inner, targets)
 
 
 @jax.jit
@@ -87,7 +86,7 @@ def _randomised(key: jax.Array, predictions: PyTree, targets: jax.Array) -> jax.
     share = 1 - jax.random.uniform(key, lower.shape, lower.dtype)  # in (0, 1]
     # Where both are equal, rounding must not move the value; NaN stays NaN.
     values = jnp.where(lower < upper, lower + share * (upper - lower), upper)
-    return jnp.clip(values, 0, 1)
+    return _checks.nan_rows(_checks.missing_rows((predictions, targets)), jnp.clip(values, 0, 1))
 
 
 def _jump(p: PyTree, y: jax.Array) -> tuple[jax.Array, jax.Array]:

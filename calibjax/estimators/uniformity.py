@@ -251,16 +251,24 @@ def _curve(
 ) -> CoverageCurve:
     """The curve of either kind; |2 u − 1| is uniform where u is."""
     key, values, (level, num_samples, ranks) = _checked(key, values, level, num_samples)
-    levels = jnp.sort(checked_levels(levels).astype(values.dtype))
+    levels = checked_levels(levels)
+    options = {"num_samples": num_samples, "rank": ranks[1], "sets": sets}
+    ordered, coverage, lower, upper = _shares(key, values, levels, **options)
+    return CoverageCurve(ordered, coverage, lower, upper, level, sets)
+
+
+@functools.partial(jax.jit, static_argnames=("num_samples", "rank", "sets"))
+def _shares(
+    key: jax.Array, values: jax.Array, levels: jax.Array, *, num_samples: int, rank: int, sets: str
+) -> tuple[jax.Array, ...]:
+    """Sorted levels, coverage, and the ends of its band, [L] each."""
+    ordered = jnp.sort(levels.astype(values.dtype))
     inside = jnp.abs(2 * values - 1) if sets == "intervals" else values
-    options = {"num_samples": num_samples, "rank": ranks[1], "is_cumulative": True}
-    counts, lower, upper = _counted(key, inside, levels, **options)
+    options = {"num_samples": num_samples, "rank": rank, "is_cumulative": True}
+    counts, lower, upper = _counted(key, inside, ordered, **options)
     coverage = jnp.where(jnp.isnan(lower), jnp.nan, counts)
-    coverage, lower, upper = (
-        x.astype(values.dtype) / values.size for x in (coverage, lower, upper)
-    )
-    levels = _checks.nan_with(levels, levels)  # sorting puts NaN last
-    return CoverageCurve(levels, coverage, lower, upper, level, sets)
+    shares = (x.astype(values.dtype) / values.size for x in (coverage, lower, upper))
+    return _checks.nan_with(ordered, ordered), *shares  # sorting puts NaN last
 
 
 @functools.partial(jax.jit, static_argnames=("num_samples", "rank", "is_cumulative"))

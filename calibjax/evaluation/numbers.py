@@ -1,6 +1,7 @@
 """Errors of predicted numbers and vectors: coverage, bias and spread."""
 
 import functools
+import math
 from typing import Any
 
 import jax
@@ -92,12 +93,12 @@ def _bias(data: Data) -> Part:
     """Mean of targets minus predictions, in units of the targets."""
     if data.task in ("ensembles", "quantiles") or not hasattr(data.predictions, "mean"):
         return Part()
-    ones = jnp.ones((data.size, 1))
+    ones = np.ones((data.size, 1))
     predictions, targets = data.predictions, data.targets
     test = hypothesis_tests.group_calibration_test(data.at(3), predictions, targets, ones)
     call = "hypothesis_tests.group_calibration_test(jax.random.fold_in(key, 3), predictions, "
     call += f"targets, jnp.ones(({data.size}, 1)))"
-    means = jax.vmap(lambda p: p.mean())(predictions)
+    means = np.asarray(jax.vmap(lambda p: p.mean())(predictions), float)
     residuals = np.asarray(mean_residual(predictions, targets)).reshape(data.size, -1)
     entries, errors = [], []
     for i, column in enumerate(residuals.T):
@@ -107,13 +108,14 @@ def _bias(data: Data) -> Part:
         place = (0,) if is_scalar else (0, i)
         entry, p = mean_error(name, call, test, place, column, np.ones(data.size))
         entries.append(entry)
-        predicted = float(jnp.mean(means if is_scalar else means[:, i]))
+        predicted = float(np.mean(means if is_scalar else means[:, i]))
         errors.append(MeanError(coordinate, predicted, predicted + entry.value, p))
     findings: dict[str, Any] = {"bias": tuple(errors)}
     findings["detectable"] = lambda level: float(detectable(test, level).max())
     if means.ndim == 1 and hasattr(predictions, "variance"):
-        deviation = jnp.median(jnp.sqrt(jax.vmap(lambda p: p.variance())(predictions)))
-        findings["deviation"] = float(deviation) if jnp.isfinite(deviation) else None
+        variances = np.asarray(jax.vmap(lambda p: p.variance())(predictions), float)
+        deviation = float(np.median(np.sqrt(variances)))
+        findings["deviation"] = deviation if math.isfinite(deviation) else None
     return Part((Section("", tuple(entries)),), findings, tests={"mean errors": test})
 
 
@@ -122,17 +124,17 @@ def _spread(data: Data) -> Part:
     has_moments = all(hasattr(data.predictions, name) for name in ("mean", "variance"))
     if data.task in ("ensembles", "quantiles") or not has_moments:
         return Part()
-    value = residual_spread(data.predictions, data.targets)
-    if not bool(jnp.isfinite(value) & (value > 0)):  # there are distributions without a variance
+    value = float(residual_spread(data.predictions, data.targets))
+    if not (math.isfinite(value) and value > 0):  # there are distributions without a variance
         return Part()
     test = hypothesis_tests.exact_test(
         data.at(4), _distance_from_one, data.predictions, data.targets, num_samples=_NUM_REDRAWS
     )
-    chance = jnp.exp(test.critical_value())
+    chance = math.exp(test.critical_value())
     entry = Entry(
         "spread of the residuals",
-        float(value),
-        by_chance=(float(1 / chance), float(chance)),
+        value,
+        by_chance=(1 / chance, chance),
         pvalue=float(test.pvalue),
         function="evaluation.residual_spread(predictions, targets)",
     )
@@ -153,6 +155,7 @@ def _coverage(data: Data) -> Part:
     place, test, levels = "jax.random.fold_in(key, 6)", *_coverage_test(data)
     central, entries = _central(levels), []
     largest = test.critical_value()
+    errors, pvalues = jax.tree.map(np.asarray, (test.estimate, test.adjusted_pvalue))
     for kind, values, words in (
         ("central", central, "central {} % intervals"),
         ("levels", levels, "{} % quantiles"),
@@ -169,9 +172,9 @@ def _coverage(data: Data) -> Part:
             entry = Entry(
                 f"coverage of the {words.format(f'{100 * nominal:.4g}')}",
                 # Rounding must not take a share of 0 or 1 out of its range.
-                min(1.0, max(0.0, nominal + float(test.estimate[kind][i]))),
+                min(1.0, max(0.0, nominal + float(errors[kind][i]))),
                 by_chance=(max(0.0, nominal - chance), min(1.0, nominal + chance)),
-                pvalue=float(test.adjusted_pvalue[kind][i]),
+                pvalue=float(pvalues[kind][i]),
                 function=call,
             )
             entries.append(entry)

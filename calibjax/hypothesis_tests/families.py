@@ -116,6 +116,11 @@ def default_kernels(predictions: Distribution) -> dict[str, Any]:
 def _typical_deviation(predictions: Distribution) -> jax.Array:
     """Median standard deviation; of vectors the root of the sum of the variances."""
     _checks.method("predictions", bare(predictions), "variance")
+    return _median_deviation(predictions)
+
+
+@jax.jit
+def _median_deviation(predictions: Distribution) -> jax.Array:
 
     def deviation(p: Any) -> jax.Array:
         variance = p.variance()

@@ -231,8 +231,8 @@ def _prepare_features(
     number = 2 * int(np.ceil(needed / 2))  # few different shapes: few compilations
     cutoff = (np.sqrt(width**2 + 8 * np.pi * number) - width) / 2
     spacing = 2 * np.pi / (width + cutoff)
-    center = jnp.asarray((low + high) / 2, predictions.loc.dtype)
-    frequencies = jnp.asarray(spacing * np.arange(1, number + 1), predictions.loc.dtype)
+    numbers = (low + high) / 2, spacing * np.arange(1, number + 1)
+    center, frequencies = (jnp.asarray(np.asarray(x, predictions.loc.dtype)) for x in numbers)
     return center, frequencies
 
 
