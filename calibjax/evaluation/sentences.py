@@ -262,7 +262,7 @@ def _amount(findings: Findings) -> list[str]:
     name += " of the top label" if findings.task == "classification" else ""
     return [
         f"Its {name} is {ece.value:.3f}; for a calibrated model it would lie between {low:.3f} and "
-        f"{high:.3f} with so many samples."
+        f"{high:.3f} with this many samples."
     ]
 
 
