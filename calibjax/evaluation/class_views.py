@@ -21,7 +21,7 @@ from calibjax.evaluation.views import (
 def of_classes(data: Data) -> Search:
     """Probabilities of the top label and of each class, and classes by the most probable one."""
     probs = np.asarray(data.predictions.class_probs, float)
-    probs /= probs.sum(1, keepdims=True)
+    probs = probs / probs.sum(1, keepdims=True)
     labels, n = np.asarray(data.targets), data.size
     own = "predictions.class_probs"
     top, shown = probs.argmax(1), list(shown_classes(probs))

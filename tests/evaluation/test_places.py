@@ -11,6 +11,7 @@ from calibjax.evaluation.class_views import of_classes
 from calibjax.evaluation.data import checked_data
 from calibjax.evaluation.places import View, cells_of, find_places, spans, unions
 from calibjax.evaluation.views import by_levels
+from calibjax.evaluation.where import where_wrong
 
 N = 60
 CUTS = np.array([-1.0, 0.0, 1.0])
@@ -102,6 +103,40 @@ def test_redrawn_labels_have_the_predicted_frequencies():
         np.testing.assert_array_equal(own[c], labels[0] == c)
     np.testing.assert_array_equal(own[3], labels[0] == probs.argmax(1))
     np.testing.assert_array_equal(own[4], labels[0])
+
+
+_LOC, _WHOLE = np.linspace(-1, 1, 40), np.arange(40) % 5
+_OF_EACH_TASK = {
+    "two classes": lambda d: (distributions.Bernoulli(d(np.linspace(0.1, 0.9, 40))), _WHOLE % 2),
+    "classes": lambda d: (
+        distributions.Categorical(d(np.tile([0.2, 0.3, 0.5], (40, 1)))),
+        _WHOLE % 3,
+    ),
+    "normals": lambda d: (distributions.Normal(d(_LOC), d(1.0)), d(_LOC[::-1])),
+    "counts": lambda d: (distributions.Poisson(d(2 + _LOC)), _WHOLE),
+    "quantiles": lambda d: (
+        distributions.Quantiles(d([0.2, 0.5, 0.8]), d(_LOC[:, None] + [-1, 0, 1])),
+        d(_LOC[::-1]),
+    ),
+    "ensembles": lambda d: (distributions.Samples(d(_LOC[:, None] + _LOC[:9])), d(_LOC[::-1])),
+    "vectors": lambda d: (
+        distributions.DiagNormal(d(np.c_[_LOC, _LOC]), d(np.ones((40, 2)))),
+        d(np.c_[_LOC, _LOC[::-1]]),
+    ),
+}
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("task", _OF_EACH_TASK)
+def test_every_task_in_both_precisions(task, dtype):
+    def converted(values):
+        return np.asarray(values, dtype)
+
+    with jax.enable_x64(dtype == np.float64):
+        data = checked_data(jax.random.key(0), *_OF_EACH_TASK[task](converted), None, None)
+        part = where_wrong(data, None)
+    assert all(0 < place.pvalue <= 1 for place in part.findings["places"])
+    assert all(np.isfinite(entry.value) for entry in part.sections[0].entries)
 
 
 @pytest.fixture(scope="module")
