@@ -13,11 +13,14 @@ from typing import TextIO
 
 import jax
 
+from calibjax.evaluation.assembly import OVERALL, Progress
+
 NO_CACHE = "--no-cache"
 _LARGEST = 200 * 2**20  # bytes that are kept
 _FLAG = "--xla_cpu_use_fusion_emitters=false"
 _HAVE_FLAG = (0, 10), (0, 11)  # versions of jaxlib from, and below; XLA ends at unknown flags
-_FEW = 5000  # predicted numbers, up to which compiling well takes longer than it saves
+_FEW = 20_000  # predicted numbers, up to which compiling well takes longer than it saves
+_FEW_PAIRS = 1_500_000  # rows times predicted numbers, the same for the test of all pairs
 
 
 def prepare(*, keeps_programs: bool) -> str:
@@ -51,14 +54,31 @@ def prepare(*, keeps_programs: bool) -> str:
 
 
 @contextlib.contextmanager
-def quickly(num_values: int) -> Iterator[None]:
-    """Programs for few predicted numbers are hardly optimised, which takes longer than they run."""
-    before = jax.config.values["jax_disable_most_optimizations"]
-    jax.config.update("jax_disable_most_optimizations", before or num_values <= _FEW)
+def suitably(num_rows: int, num_values: int) -> Iterator[Progress]:
+    """Programs are hardly optimised where that would take longer than they run.
+
+    Args:
+        num_rows: of the predictions.
+        num_values: all predicted numbers.
+
+    Yields:
+        What has to be told which part of the evaluation begins: the test of all errors together
+        computes with all pairs of rows, and is worth more than the other parts.
+    """
+    name = "jax_disable_most_optimizations"
+    before = jax.config.values[name]
+
+    def begins(part: str, number: int = 0, total: int = 0) -> None:
+        is_short = num_values <= _FEW
+        if part == OVERALL:
+            is_short = num_rows * num_values <= _FEW_PAIRS
+        jax.config.update(name, before or is_short)
+
+    begins(OVERALL)  # whose kernels are chosen before it
     try:
-        yield
+        yield begins
     finally:
-        jax.config.update("jax_disable_most_optimizations", before)
+        jax.config.update(name, before)
 
 
 @contextlib.contextmanager

@@ -22,7 +22,7 @@ from calibjax.command_line.advice import advised
 from calibjax.command_line.columns import Choice, choose, target_of
 from calibjax.command_line.compilation import (
     prepare,
-    quickly,
+    suitably,
     without_warnings_of_loaded_programs,
 )
 from calibjax.command_line.data import Data, build, check_rows
@@ -175,7 +175,12 @@ def _remarks(data: Data) -> list[str]:
 
 def _evaluated(options: Namespace, data: Data, stages: Stages) -> Evaluation:
     values = sum(map(np.size, jax.tree.leaves(data.predictions)))
-    with jax.enable_x64(options.float64), quickly(values):
+
+    def progress(name: str, number: int, total: int) -> None:
+        begins(name, number, total)
+        stages(name, number, total)
+
+    with jax.enable_x64(options.float64), suitably(len(data.targets), values) as begins:
         key = jax.random.key(options.seed)
         try:
             return evaluate(
@@ -185,7 +190,7 @@ def _evaluated(options: Namespace, data: Data, stages: Stages) -> Evaluation:
                 groups=data.groups,
                 features=data.features,
                 class_names=data.classes or None,
-                progress=stages,
+                progress=progress,
             )
         except ValueError as error:
             raise InputError(f"{options.file}: {error}") from error

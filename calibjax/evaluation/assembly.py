@@ -21,6 +21,9 @@ from calibjax.evaluation.record import Evaluation
 from calibjax.evaluation.sentences import judged, names_an_error, sentences
 from calibjax.evaluation.where import where_wrong
 
+OVERALL = "test of all errors together"
+Progress = Callable[[str, int, int], None]
+
 _TASKS = {
     "classification": "classification with {size} classes",
     "binary": "binary classification",
@@ -41,7 +44,7 @@ def evaluate(
     features: Any = None,
     groups: ArrayLike | None = None,
     class_names: Sequence[str] | None = None,
-    progress: Callable[[str, int, int], None] | None = None,
+    progress: Progress | None = None,
 ) -> Evaluation:
     """Everything about the calibration of a model in one call: numbers, sentences and figures.
 
@@ -149,13 +152,11 @@ def _joined(dictionaries: Iterable[dict[str, Any]]) -> dict[str, Any]:
     return {name: value for each in dictionaries for name, value in each.items()}
 
 
-def _parts(
-    data: Data, chosen: Choice | None, progress: Callable[[str, int, int], None] | None
-) -> Iterator[Part]:
+def _parts(data: Data, chosen: Choice | None, progress: Progress | None) -> Iterator[Part]:
     """All parts that the task has."""
     work: dict[str, Callable[[], Part]] = {}
     if chosen is not None:
-        work["test of all errors together"] = lambda: overall(data, chosen)
+        work[OVERALL] = lambda: overall(data, chosen)
     work["scores"] = lambda: proper_scores(data)
     if data.is_of_classes:
         work["errors of the probabilities"] = lambda: errors_of_classes(data)

@@ -110,11 +110,19 @@ def test_the_oldest_programs_go(settings, tmp_path, monkeypatch):
     assert sorted(path.name for path in folder.iterdir()) == ["0", "1"]
 
 
-def test_few_numbers_are_compiled_quickly():
+@pytest.mark.parametrize(
+    ("num_rows", "num_values", "test_is_short", "rest_is_short"),
+    [(285, 285, True, True), (1000, 10_000, False, True), (10_000, 1_000_000, False, False)],
+)
+def test_few_numbers_are_compiled_quickly(num_rows, num_values, test_is_short, rest_is_short):
     name = "jax_disable_most_optimizations"
     before = jax.config.values[name]
-    with compilation.quickly(100):
-        assert jax.config.values[name]
-    with compilation.quickly(10**6):
-        assert jax.config.values[name] == before
-    assert jax.config.values[name] == before
+    jax.config.update(name, False)  # as outside of tests
+    try:
+        with compilation.suitably(num_rows, num_values) as begins:
+            assert jax.config.values[name] == test_is_short
+            begins("scores", 1, 4)
+            assert jax.config.values[name] == rest_is_short
+        assert jax.config.values[name] is False
+    finally:
+        jax.config.update(name, before)
