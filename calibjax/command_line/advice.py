@@ -38,8 +38,13 @@ def advised(
 def _with(arguments: Sequence[str], options: Options) -> list[str]:
     """A command line with further options, which count more than those before."""
     words: list[str] = []
+    arguments = [*arguments]
     for option, values in options.items():
+        place = arguments.index(option) if option in arguments else len(arguments)
+        is_option = [x.startswith("--") for x in arguments[place + 1 : place + 3]]
+        if is_option in ([False], [False, True]):  # it has one value
+            del arguments[place : place + 2]
         begins = any(x.startswith("-") for x in values)  # after an equals sign they are values, too
         words += [f"{option}={x}" for x in values] if begins else [option, *values]
-    end = [*arguments].index("--") if "--" in arguments else len(arguments)
+    end = arguments.index("--") if "--" in arguments else len(arguments)
     return [*arguments[:end], *words, *arguments[end:]]

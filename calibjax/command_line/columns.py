@@ -9,7 +9,13 @@ from pathlib import Path
 
 from calibjax import distributions
 from calibjax.command_line import guesses
-from calibjax.command_line.names import called_targets, levels_of, one_probability, with_other_names
+from calibjax.command_line.names import (
+    called_targets,
+    folded,
+    levels_of,
+    one_probability,
+    with_other_names,
+)
 from calibjax.command_line.tables import InputError, Table, listed
 
 # Families with scalar parameters, of which a column each is named after a parameter.
@@ -112,8 +118,10 @@ def _matching(
         if not matching and not exact:
             matching = [x for x in table.columns if fnmatch.fnmatchcase(x, pattern)]
         if not matching:
+            options = guesses.targets(table, called_targets(table.columns)) if exact else ()
             raise InputError(
-                f"{table.path}: expected a column {pattern} ({option}), got {_names(table)}"
+                f"{table.path}: expected a column {pattern} ({option}), got {_names(table)}",
+                options,
             )
         again = [x for x in matching if x in found]
         if again:
@@ -259,7 +267,7 @@ def _detected(
         raise InputError(f"{table.path}: expected --task, {got}", options)
     [task] = tasks if len(tasks) == 1 else [None]
     expected = "such as prob_0, prob_1 or loc, scale or member_0, member_1"
-    hint = "; --task and --predictions name them"
+    hint = "; --task and --predictions name them" + _lacking(names)
     if task is not None:
         needed = " and ".join(parameters(task)) if task in FAMILIES else _convention(task)
         expected, hint = f"{needed} ({task})", "; --predictions names them"
@@ -267,6 +275,19 @@ def _detected(
         f"{table.path}: expected columns {expected}, got {_names(table)}{hint}",
         guesses.predictions(table, names, labels, task),
     )
+
+
+def _lacking(names: Sequence[str]) -> str:
+    """What columns with usual names lack, in words."""
+    found = {folded(x).replace("_", "") for x in names}
+    if {"lower", "upper"} <= found:
+        levels = "--task quantiles --predictions lower upper --levels 0.05 0.95"
+        return f"; the ends of intervals need their levels, as in {levels}"
+    if found & {"var", "variance"}:
+        return "; the scale is a standard deviation, the root of a variance"
+    if found & {"ypred", "pred", "prediction", "predicted", "yhat"}:
+        return "; a prediction without its uncertainty is no distribution"
+    return ""
 
 
 def _convention(task: str) -> str:

@@ -6,14 +6,16 @@ import os
 import platform
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from importlib import metadata
 from pathlib import Path
-from typing import TextIO
+from typing import Any, TextIO
 
 import jax
+import numpy as np
 
-from calibjax.evaluation.assembly import OVERALL, Progress
+from calibjax.distributions import Bernoulli, Categorical, Samples
+from calibjax.evaluation.assembly import OVERALL
 
 NO_CACHE = "--no-cache"
 _LARGEST = 200 * 2**20  # bytes that are kept
@@ -54,24 +56,24 @@ def prepare(*, keeps_programs: bool) -> str:
 
 
 @contextlib.contextmanager
-def suitably(num_rows: int, num_values: int) -> Iterator[Progress]:
+def suitably(predictions: Any) -> Iterator[Callable[[str], None]]:
     """Programs are hardly optimised where that would take longer than they run.
-
-    Args:
-        num_rows: of the predictions.
-        num_values: all predicted numbers.
 
     Yields:
         What has to be told which part of the evaluation begins: the test of all errors together
-        computes with all pairs of rows, and is worth more than the other parts.
+        computes with all pairs of rows, and is worth more than the other parts. Kernels between
+        distributions of numbers take so much longer than those between classes or ensembles that
+        the test of them is always worth it.
     """
     name = "jax_disable_most_optimizations"
     before = jax.config.values[name]
+    arrays = jax.tree.leaves(predictions)
+    num_values = sum(map(np.size, arrays))
+    is_cheap = isinstance(predictions, Bernoulli | Categorical | Samples)
+    has_few_pairs = is_cheap and len(arrays[0]) * num_values <= _FEW_PAIRS
 
-    def begins(part: str, number: int = 0, total: int = 0) -> None:
-        is_short = num_values <= _FEW
-        if part == OVERALL:
-            is_short = num_rows * num_values <= _FEW_PAIRS
+    def begins(part: str) -> None:
+        is_short = has_few_pairs if part == OVERALL else num_values <= _FEW
         jax.config.update(name, before or is_short)
 
     begins(OVERALL)  # whose kernels are chosen before it

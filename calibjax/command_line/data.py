@@ -179,7 +179,10 @@ def _family(table: Table, choice: Choice, family: Any, values: np.ndarray) -> An
         constraint = field.metadata["constraint"]
         row = first_refused(functools.partial(constraint.check, name), column)
         if row is not None:
-            table.refuse(row, constraint.words, f"column {name}", column[row])
+            got = shown(column[row])
+            if family is distributions.Bernoulli and ((column >= 0) & (column <= 100)).all():
+                got += "; percentages have to be divided by 100"
+            table.refuse(row, constraint.words, f"column {name}", got)
     return family(*values.T)
 
 

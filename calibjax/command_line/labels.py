@@ -59,7 +59,7 @@ def two_labels(
             raise InputError(
                 f"{table.path}: expected two labels in column {target}, one of them "
                 f"{wanted} (--positive), got {listed(found) or 'numbers'}",
-                [{"--positive": [x]} for x in found if len(found) == 2],
+                [{"--positive": [x]} for x in reversed(found) if len(found) == 2],
             )
         return next(x for x in found if x != matching[0]), matching[0]
     if len(found) == 2 and not any(x.isdecimal() for x in found):
@@ -67,6 +67,12 @@ def two_labels(
             f"{table.path}: expected --positive, the label of which column {column} is the "
             f"probability, got labels {' and '.join(found)}",
             [{"--positive": [found[1]]}, {"--positive": [found[0]]}],
+        )
+    if len(found) > 2 and not plain & {*BINARY_CLASSES}:
+        raise InputError(
+            f"{table.path}: expected two labels in column {target}, since {column} is the "
+            f"probability of one of them, got {listed(found)}; {len(found)} classes need as many "
+            "columns of probabilities, such as prob_NAME"
         )
     return BINARY_CLASSES
 

@@ -13,7 +13,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import jax
-import numpy as np
 
 import calibjax
 from calibjax import _files
@@ -174,13 +173,11 @@ def _remarks(data: Data) -> list[str]:
 
 
 def _evaluated(options: Namespace, data: Data, stages: Stages) -> Evaluation:
-    values = sum(map(np.size, jax.tree.leaves(data.predictions)))
-
     def progress(name: str, number: int, total: int) -> None:
-        begins(name, number, total)
+        begins(name)
         stages(name, number, total)
 
-    with jax.enable_x64(options.float64), suitably(len(data.targets), values) as begins:
+    with jax.enable_x64(options.float64), suitably(data.predictions) as begins:
         key = jax.random.key(options.seed)
         try:
             return evaluate(

@@ -2,14 +2,14 @@
 
 from calibjax.evaluation.findings import Findings
 from calibjax.evaluation.record import Advice
-from calibjax.evaluation.wording import alike, ends_of, score_of
+from calibjax.evaluation.wording import alike, ends_of, hundredths, score_of
 
 _TEMPERATURE = """\
 method = recalibration.TemperatureScaling({loss})
 temperature = method.fit(predictions, targets)
 repaired = method.apply(temperature, new_predictions)"""
 _LOSSES = {"CRPS": "scores.crps", "Brier score": "scores.brier_score"}
-_ISOTONIC = """\
+_MAP_OF_CLASSES = """\
 method = recalibration.{method}()
 params = method.fit(predictions, targets)
 repaired = method.apply(params, new_predictions)"""
@@ -46,12 +46,12 @@ def advice(findings: Findings, found: list[str]) -> tuple[Advice, ...]:
     if not found:
         nothing = "Nothing has to be repaired, as far as these data can tell. More samples would "
         return (*told, *[Advice(f"{nothing}show smaller errors.")] * (not told))
-    told += _of_temperature(findings)
+    repairs = _of_temperature(findings)
     if findings.task in ("classification", "binary"):
-        told += _of_classes(findings, is_repaired=bool(told))
+        repairs += _of_classes(findings, is_repaired=bool(repairs))
     else:
-        told += _of_numbers(findings)
-    return tuple(told) or (_OTHERWISE,)
+        repairs += _of_numbers(findings)
+    return (*told, *(repairs or [_OTHERWISE]))
 
 
 def _of_temperature(findings: Findings) -> list[Advice]:
@@ -60,9 +60,9 @@ def _of_temperature(findings: Findings) -> list[Advice]:
         return []
     name = findings.gain_unit.partition(",")[0]
     value, low, high = alike(gain.value, *ends)
-    text = f"Scale all predictions by one temperature, T = {temperature.value:.2f}: on held-out "
-    text += f"data that lowers the {score_of(findings.gain_unit)} by {value} (95 % interval {low} "
-    text += f"to {high}). {_HELD_OUT}"
+    text = f"Scale all predictions by one temperature, T = {hundredths(temperature.value)}: on "
+    text += f"held-out data that lowers the {score_of(findings.gain_unit)} by {value} (95 % "
+    text += f"interval {low} to {high}). {_HELD_OUT}"
     return [Advice(text, _TEMPERATURE.format(loss=_LOSSES.get(name, "")))]
 
 
@@ -74,7 +74,7 @@ def _of_classes(findings: Findings, *, is_repaired: bool) -> list[Advice]:
         why = "A temperature does not repair these errors. "
         text = f"{why}A map of the probability of each class may: whether it does was not "
         text += f"computed, so compare scores on held-out data. {_HELD_OUT}"
-        told.append(Advice(text, _ISOTONIC.format(method=method)))
+        told.append(Advice(text, _MAP_OF_CLASSES.format(method=method)))
     if any(group.pvalue <= 0.05 for group in findings.groups):
         text = "The errors differ between groups. Recalibrating within groups may repair them, if "
         text += (

@@ -1,7 +1,7 @@
 """The evaluation of a model, put together from all other subpackages."""
 
 import dataclasses
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import jax
@@ -128,9 +128,16 @@ def evaluate(
     if class_names is not None:
         data = dataclasses.replace(data, class_names=checked_names(data, class_names))
     chosen = None if data.task == "quantiles" else chosen_kernels(data)
-    parts = list(_parts(data, chosen, progress))
+    work = _work(data, chosen)
+    parts = []
+    for number, (name, part) in enumerate(work.items()):
+        if progress is not None:
+            progress(name, number, len(work))
+        parts.append(part())
     found = Findings(data.task, data.size, **_joined(part.findings for part in parts))
     if not names_an_error(found):
+        if progress is not None:
+            progress("where it is wrong", len(work), len(work) + 1)
         parts.append(where_wrong(data, chosen))
         found = dataclasses.replace(found, **parts[-1].findings)
     return Evaluation(
@@ -152,8 +159,8 @@ def _joined(dictionaries: Iterable[dict[str, Any]]) -> dict[str, Any]:
     return {name: value for each in dictionaries for name, value in each.items()}
 
 
-def _parts(data: Data, chosen: Choice | None, progress: Progress | None) -> Iterator[Part]:
-    """All parts that the task has."""
+def _work(data: Data, chosen: Choice | None) -> dict[str, Callable[[], Part]]:
+    """All parts that the task has, by name."""
     work: dict[str, Callable[[], Part]] = {}
     if chosen is not None:
         work[OVERALL] = lambda: overall(data, chosen)
@@ -167,10 +174,7 @@ def _parts(data: Data, chosen: Choice | None, progress: Progress | None) -> Iter
         work["errors in groups"] = lambda: errors_in_groups(data)
     if data.features is not None:
         work["errors given the features"] = lambda: errors_given_features(data, chosen)
-    for number, (name, part) in enumerate(work.items()):
-        if progress is not None:
-            progress(name, number, len(work))
-        yield part()
+    return work
 
 
 def _described(data: Data) -> str:

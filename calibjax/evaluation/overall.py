@@ -29,12 +29,12 @@ NUM_DRAWS = 20  # from each prediction whose expectations have no closed form
 _CLASSES, _NUMBERS = "all classes", "all targets"
 _WORDS = {
     "biased": "distance from calibration",
-    "unbiased": "off alike for similar predictions",
-    "spread": "targets scatter more than predicted",
+    "unbiased": "off in the same way for similar predictions",
+    "spread": "more scatter than predicted",
 }
 _NO_UNIT = (
-    "The SKCE is the squared kernel calibration error: zero for a calibrated model, and in no unit "
-    "that means anything by itself."
+    "The SKCE is the squared kernel calibration error: zero for a calibrated model. It has no "
+    "unit that could be interpreted."
 )
 
 

@@ -1,7 +1,7 @@
 """Sentences on errors that have no name of their own: where they are, and which were not found."""
 
 from calibjax.evaluation.findings import Findings, PlaceError
-from calibjax.evaluation.wording import ends_of, p_is, percents, points
+from calibjax.evaluation.wording import ends_of, hundredths, p_is, percents, points
 
 
 def places(findings: Findings, level: float) -> list[str]:
@@ -42,7 +42,8 @@ def missed(findings: Findings, level: float) -> list[str]:
         told = ["How large an error would have been found is not known for such predictions."]
     if ends := ends_of(findings.temperature):
         told.append(
-            f"The best temperature lies between {ends[0]:.2f} and {ends[1]:.2f} (95 % interval)."
+            "The best temperature lies between "
+            f"{hundredths(ends[0])} and {hundredths(ends[1])} (95 % interval)."
         )
     return ["This does not show that the model is calibrated.", *told]
 

@@ -19,8 +19,13 @@ def with_interval(value: float, entry: Entry) -> str:
     """A value, and the interval of an entry if it has one."""
     both = ends_of(entry)
     if both is None:
-        return f"{value:.2f}"
-    return f"{value:.2f} (95 % interval {both[0]:.2f} to {both[1]:.2f})"
+        return hundredths(value)
+    return f"{hundredths(value)} (95 % interval {hundredths(both[0])} to {hundredths(both[1])})"
+
+
+def hundredths(value: float) -> str:
+    """A number with two decimals, or with two significant digits if it is small."""
+    return f"{value:.2f}" if not value or abs(value) >= 0.1 else f"{value:.2g}"
 
 
 def p_is(value: float) -> str:
@@ -34,8 +39,12 @@ def percent(share: float) -> str:
 
 
 def percents(one: float, other: float) -> tuple[str, str]:
-    """Two shares that are compared, with the same number of decimals."""
-    texts = [f"{100 * share:.1f}" for share in (one, other)]
+    """Two shares that are compared, with the same number of decimals, and different if they are."""
+    texts: list[str] = []
+    for decimals in range(1, _MOST_DECIMALS + 1):
+        texts = [f"{100 * share:.{decimals}f}" for share in (one, other)]
+        if one == other or texts[0] != texts[1]:
+            break
     if all(text.endswith(".0") for text in texts):
         texts = [text.removesuffix(".0") for text in texts]
     return f"{texts[0]} %", f"{texts[1]} %"

@@ -118,12 +118,13 @@ class SKCEComponents:
         """
         if self.family is not None:
             return self._loudest_kernels(adjusted)
-        more = float(self.spread.score) > 0
-        spread = "more than predicted: too narrow" if more else "less than predicted: too wide"
+        spread = "less scatter than predicted: underconfident"
+        if float(self.spread.score) > 0:
+            spread = "more scatter than predicted: overconfident"
         words = {
             "biased": "distance from calibration",
             "unbiased": "off in the same way for similar predictions",
-            "spread": f"targets scatter {spread}",
+            "spread": spread,
         }
         width = max(map(len, words.values()))
         lines = []

@@ -247,9 +247,9 @@ def exact_skce_test(
     >>> test = hypothesis_tests.exact_skce_test(jax.random.key(1), kernel, predictions, targets)
     >>> print(test)
     CalibrationTestResult(pvalue=0.000999 ± 0.001, statistic=6.09, estimate=0.0623, 1000 redrawn ...
-      biased    distance from calibration                      raw p = 0.002   score +4.5
-      unbiased  off in the same way for similar predictions    raw p = 0.002   score +4.6
-      spread    targets scatter less than predicted: too wide  raw p = 0.001   score -6.1 <- loudest
+      biased    distance from calibration                    raw p = 0.002   score +4.5
+      unbiased  off in the same way for similar predictions  raw p = 0.002   score +4.6
+      spread    less scatter than predicted: underconfident  raw p = 0.001   score -6.1 <- loudest
     """
     kernel, (predictions, targets) = checked_samples(kernel, predictions, targets, minimum=2)
     warn_of_members(predictions)

@@ -198,9 +198,9 @@ class ExactSKCETest(Accumulator):
     ...     state = test.update(state, predictions, loc + 0.5 * noise)  # half the predicted spread
     >>> print(test.result(state))
     CalibrationTestResult(pvalue=0.01 ± 0.01, statistic=5.6, estimate=0.0168, 99 redrawn targets)
-      biased    distance from calibration                      raw p = 0.01    score +3.7
-      unbiased  off in the same way for similar predictions    raw p = 0.01    score +4.1
-      spread    targets scatter less than predicted: too wide  raw p = 0.01    score -5.6 <- loudest
+      biased    distance from calibration                    raw p = 0.01    score +3.7
+      unbiased  off in the same way for similar predictions  raw p = 0.01    score +4.1
+      spread    less scatter than predicted: underconfident  raw p = 0.01    score -5.6 <- loudest
     """
 
     key: jax.Array

@@ -26,7 +26,14 @@ def test_positive(written):
     assert load([path, "--positive", "YES"]).classes == ("no", "yes")
     with pytest.raises(InputError, match="one of them maybe .--positive., got no, yes"):
         load([path, "--positive", "maybe"])
+    with pytest.raises(InputError, match="got no, yes; try: .* --positive yes$"):
+        load([path, "--positive", "maybe"])
+    path = written(".csv", "y,prob\n1,0.75\n0,0.5\n")
+    with pytest.raises(InputError, match="try: .* --positive 1$"):  # what prob means elsewhere
+        load([path, "--positive", "maybe"])
     path = written(".csv", "y,prob\nyes,0.75\nno,0.5\nmaybe,0.2\n")
+    with pytest.raises(InputError, match="got maybe, no, yes; 3 classes need as many columns"):
+        load([path])
     with pytest.raises(InputError, match="expected two labels in column y"):
         load([path, "--positive", "no"])
     path = written(".csv", "y,loc,scale\n1,0,1\n")
@@ -47,6 +54,22 @@ def test_names_that_say_no_label(written):
     path = written(".csv", "1,0.75,0.3\n0,0.5,0.2\n")
     with pytest.raises(InputError, match=r"expected 1 columns of predictions \(binary\), got 2, 3"):
         load([path, "--target", "1", "--task", "binary"])
+
+
+@pytest.mark.parametrize(
+    ("content", "options", "message"),
+    [
+        ("y,lower,upper\n1,0,2\n", [], "intervals need their levels"),
+        ("y,mean,var\n1,0,2\n", [], "the root of a variance"),
+        ("y,y_pred\n1.5,1\n", [], "without its uncertainty is no distribution"),
+        ("y,prob\n1,62.5\n0,0.5\n", [], "got 62.5; percentages have to be divided by 100"),
+        ("y,prob\n1,162.5\n0,0.5\n", [], "got 162.5$"),
+        ("y,prob\n1,0.5\n0,0.5\n", ["--target", "z"], "try: .* --target y$"),
+    ],
+)
+def test_what_is_lacking(content, options, message, written):
+    with pytest.raises(InputError, match=message):
+        load([written(".csv", content), *options])
 
 
 def test_sorted_quantiles(written):

@@ -5,12 +5,13 @@ import os
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import pytest
 
 import calibjax
 from calibjax.command_line import compilation
 from calibjax.command_line.stages import Stages
-from calibjax.distributions import Quantiles
+from calibjax.distributions import Bernoulli, Categorical, Normal, Quantiles
 
 
 class Terminal(io.StringIO):
@@ -111,17 +112,22 @@ def test_the_oldest_programs_go(settings, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("num_rows", "num_values", "test_is_short", "rest_is_short"),
-    [(285, 285, True, True), (1000, 10_000, False, True), (10_000, 1_000_000, False, False)],
+    ("predictions", "test_is_short", "rest_is_short"),
+    [
+        (Bernoulli(np.ones(285)), True, True),
+        (Categorical(np.ones((1000, 10))), False, True),
+        (Categorical(np.ones((10_000, 100))), False, False),
+        (Normal(np.ones(285), np.ones(285)), False, True),
+    ],
 )
-def test_few_numbers_are_compiled_quickly(num_rows, num_values, test_is_short, rest_is_short):
+def test_few_numbers_are_compiled_quickly(predictions, test_is_short, rest_is_short):
     name = "jax_disable_most_optimizations"
     before = jax.config.values[name]
     jax.config.update(name, False)  # as outside of tests
     try:
-        with compilation.suitably(num_rows, num_values) as begins:
+        with compilation.suitably(predictions) as begins:
             assert jax.config.values[name] == test_is_short
-            begins("scores", 1, 4)
+            begins("scores")
             assert jax.config.values[name] == rest_is_short
         assert jax.config.values[name] is False
     finally:

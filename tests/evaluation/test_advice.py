@@ -31,6 +31,14 @@ def test_nothing_to_repair(findings):
     assert one.text.startswith("Give everything that may happen a probability above 0")
 
 
+def test_impossible_outcomes_do_not_hide_the_repair():
+    first, second = _advised(CLASSES, pvalue=0.001, num_impossible=2)[:2]
+    assert first.text.startswith("Give everything that may happen a probability above 0")
+    assert second.text.startswith("A temperature does not repair these errors.")
+    tiny = {"temperature": _entry(0.0032, 0.002, 0.004), "gain": _entry(0.021, 0.012, 0.03)}
+    assert "T = 0.0032: on held-out" in _advised(NUMBERS, pvalue=0.001, **tiny)[0].text
+
+
 @pytest.mark.parametrize("findings", [CLASSES, NUMBERS])
 def test_a_temperature_that_helps(findings):
     first = _advised(findings, pvalue=0.001, **GAIN)[0]

@@ -341,3 +341,5 @@ def test_numbers_that_are_compared_have_the_same_decimals():
     assert alike(0.0, 0.0) == ["0", "0"]
     assert alike(2e-9, 1e-9) == ["2e-09", "1e-09"]
     assert alike(2e9, 1e9) == ["2e+09", "1e+09"]
+    assert percents(5e-5, 25e-5) == ("0.01 %", "0.03 %")
+    assert percents(5e-5, 5e-5) == ("0 %", "0 %")

@@ -153,8 +153,8 @@ def test_prints_what_was_seen():
     z = jax.random.normal(jax.random.key(1), (64,))
     test = functools.partial(exact, KEY, oracles.normal_kernel(), predictions, num_samples=100)
     wide, narrow = test(0.5 * z), test(2 * z)
-    assert "targets scatter less than predicted: too wide" in str(wide)
-    assert "targets scatter more than predicted: too narrow" in str(narrow)
+    assert "less scatter than predicted: underconfident" in str(wide)
+    assert "more scatter than predicted: overconfident" in str(narrow)
     assert wide.components.loudest == narrow.components.loudest == "spread"
     assert str(wide).count("loudest") == 1
     assert len(str(wide)) < 500
