@@ -5,8 +5,8 @@ are drawn, and for each of them labels of all shares π and label distributions 
 sets of one cell are independent and those of different cells share predictions. W19 shows the
 estimates as histograms and prints no numbers; here there are tables of them as well, with the
 analytic ECE and with the expectation of the SKCE estimators given the predictions, which is known
-exactly. The median heuristic is the median over all pairs of samples; the code of the paper also
-counts the n zeros of the diagonal. All is in float64.
+exactly. The median heuristic is the median over the full matrix of distances, its zero diagonal
+included, as in the code of the paper. All is in float64.
 
 `--only figure_1` computes Fig. 1 alone, `--only m1000` the cells of 1000 classes; tables and
 figures hold what was chosen.
