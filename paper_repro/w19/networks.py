@@ -36,12 +36,11 @@ FOLDER = cifar.CIFAR10
 MIN_BIN_SIZE = 100
 NUM_SAMPLES = 10_000
 PUBLISHED_DRAWS = 1000
+UNIFORM = estimators.UniformBins(simulation.BINS_PER_CLASS)
 
 _BY_SLUG = {test.slug: test for test in simulation.TESTS}
-DATA_DEPENDENT = Procedure(
-    "C_data-dependent",
-    "consistency_median",
-    functools.partial(simulation.consistency, estimators.MedianVarianceBins(MIN_BIN_SIZE)),
+DATA_DEPENDENT = dataclasses.replace(
+    _BY_SLUG["consistency"], label="C_data-dependent", slug="consistency_median"
 )
 # Tests by the column of the published p-values.
 TESTS: dict[str, Procedure] = {
@@ -52,7 +51,7 @@ TESTS: dict[str, Procedure] = {
     "SKCEul_median_distribution_free": dataclasses.replace(_BY_SLUG["free_block"], label="D_l"),
     "SKCEuq_median_asymptotic": _BY_SLUG["bootstrap"],
     "SKCEul_median_asymptotic": _BY_SLUG["block"],
-    "exact": dataclasses.replace(simulation.EXACT, dtype=jnp.float64),
+    "exact": simulation.EXACT,
 }
 # Estimators by the column of the published errors.
 ERRORS = {
@@ -107,11 +106,10 @@ def estimate(network: Network) -> dict[str, float]:
     scale = kernels.median_heuristic(distance, predictions, include_diagonal=True)
     data = predictions, network.labels
     samples = simulation.w19_kernel(scale), *data
-    uniform = estimators.UniformBins(simulation.BINS_PER_CLASS)
     dynamic = estimators.MedianVarianceBins(MIN_BIN_SIZE)
     return {
         "scale": float(scale),
-        "ECE_uniform": float(estimators.ece(*data, binning=uniform)),
+        "ECE_uniform": float(estimators.ece(*data, binning=UNIFORM)),
         "ECE_dynamic": float(estimators.ece(*data, binning=dynamic)),
         "SKCEb_median": float(estimators.skce_biased(*samples)),
         "SKCEuq_median": float(estimators.skce(*samples)),
@@ -124,9 +122,11 @@ def _compiled(procedure: Procedure, draws: int) -> Callable:
     """(key, scale, probs, labels) → p-value; compiled once for all networks."""
 
     def pvalue(key: Any, scale: Any, probs: Any, labels: Any) -> jax.Array:
-        bins = estimators.UniformBins(simulation.BINS_PER_CLASS)(Categorical(probs))
-        predictions = simulation.prepare(probs, bins)
-        kernel = simulation.w19_kernel(scale)
+        is_dynamic = procedure == DATA_DEPENDENT
+        binning = estimators.MedianVarianceBins(MIN_BIN_SIZE) if is_dynamic else UNIFORM
+        bins = binning(Categorical(probs))
+        predictions = simulation.prepare(probs.astype(procedure.dtype), bins)
+        kernel = simulation.w19_kernel(jnp.asarray(scale, procedure.dtype))
         return procedure.evaluate(key, kernel, predictions, labels, draws)
 
     return jax.jit(pvalue)
