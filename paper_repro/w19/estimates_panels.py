@@ -10,7 +10,7 @@ import numpy as np
 from experiments.harness.command_line import Run
 from experiments.harness.tables import write_table
 from paper_repro.w19.estimates_simulation import BANDWIDTHS, BETAS, ECES, ESTIMATORS, SHARES
-from paper_repro.w19.estimates_tables import LABELS, Biases, Group, unbiased
+from paper_repro.w19.estimates_tables import LABELS, Biases, Group, rounded, unbiased
 from paper_repro.w19.simulation import CONCENTRATION, NUM_CLASSES
 
 PUBLISHED = ("w19_published", "panel_means.csv")
@@ -113,12 +113,13 @@ def _panel_row(
             f(share, beta, unbiased(estimator)).var(ddof=1) for f in (group.expected_of, group.of)
         )
         ours = expected / values.size if share else 0.0
-        truth_error = math.sqrt(ours + observed / PUBLISHED_DATA_SETS)
-        truth_z = (truth - their_truth) / truth_error
-    mean = float(values.mean())
+        truth_error = rounded(math.sqrt(ours + observed / PUBLISHED_DATA_SETS))
+        truth_z, truth = rounded((truth - their_truth) / truth_error), rounded(truth, 8)
+    mean = values.mean()
     cell = figure, LABELS[estimator], group.concentration, beta, group.num_classes, share
-    z = (mean - theirs) / error
-    return PanelRow(*cell, theirs, mean, error, z, their_truth, truth, truth_error, truth_z)
+    means = theirs, rounded(mean, 8), rounded(error), rounded((mean - theirs) / error)
+    truths = their_truth, truth, truth_error, truth_z
+    return PanelRow(*cell, *means, *truths)
 
 
 def panel_rows(groups: list[Group], published: Panels) -> Iterator[PanelRow]:
