@@ -277,12 +277,14 @@ def _claim_rows(times: Times, published: Times, m: int, n: int) -> Iterator[Clai
 
 
 def _slowdown(times: Times) -> str:
-    """Times of the ECE in data-dependent bins, relative to uniform ones, with the most samples."""
+    """Times of the ECE in data-dependent bins, relative to uniform ones."""
     uniform, other = ECES
-    n = max(key[2] for key in times)
-    classes = sorted({key[1] for key in times})
-    ratios = ", ".join(f"{times[other, m, n] / times[uniform, m, n]:.1f}" for m in classes)
-    return f"{ratios} times as long (n = {n}, m = {', '.join(map(str, classes))})"
+    ratios = {(m, n): times[other, m, n] / times[uniform, m, n] for _, m, n in times}
+    n = max(n for _, n in ratios)
+    classes = sorted({m for m, _ in ratios})
+    largest = ", ".join(f"{ratios[m, n]:.1f}" for m in classes)
+    text = f"{largest} times as long (n = {n}, m = {', '.join(map(str, classes))})"
+    return f"{text}; {min(ratios.values()):.2g} to {max(ratios.values()):.2g} over all sizes"
 
 
 def time_rows(settings: Settings, times: Times) -> list[dict[str, Any]]:
