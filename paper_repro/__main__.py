@@ -54,7 +54,7 @@ _NETWORKS = "cifar10_networks, cifar100_logits"
 _PUBLISHED = "{}, for the published columns"
 ABOUT = {
     "w19_estimates": About("W19 Fig. 1, 3-34", _PUBLISHED.format("w19_published"), "32 minutes"),
-    "w19_tests": About("W19 Fig. 2", _PUBLISHED.format("w19_published"), "45 minutes"),
+    "w19_tests": About("W19 Fig. 2", _PUBLISHED.format("w19_published"), "41 minutes"),
     "w19_networks": About("W19 Fig. 35, 36", "cifar10_networks", "8 minutes"),
     "w19_timings": About("W19 Fig. 37", _PUBLISHED.format("w19_published"), "7 minutes"),
     "w21_ols": About("W21 Fig. 1, 4, 5", "nothing", "35 seconds"),
