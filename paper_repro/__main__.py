@@ -1,7 +1,9 @@
 """Runs the experiments of the papers: `python -m paper_repro --preset quick`."""
 
+import argparse
 import time
 from types import ModuleType
+from typing import NamedTuple
 
 import paper_repro.g24.networks
 import paper_repro.g24.simulation
@@ -34,6 +36,53 @@ MODULES: tuple[ModuleType, ...] = (
 EXPERIMENTS = {module.NAME: module.run for module in MODULES}
 
 
+class About(NamedTuple):
+    """What an experiment makes, the folders of --data that it reads, and about how long it takes.
+
+    Attributes:
+        makes: figures and tables, numbered as in its paper.
+        data: what it reads: the results themselves need it, or the columns "published" alone.
+        time: of the preset `paper` on one core.
+    """
+
+    makes: str
+    data: str
+    time: str
+
+
+_NETWORKS = "cifar10_networks, cifar100_logits"
+_PUBLISHED = "{}, for the published columns"
+ABOUT = {
+    "w19_estimates": About("W19 Fig. 1, 3-34", _PUBLISHED.format("w19_published"), "32 minutes"),
+    "w19_tests": About("W19 Fig. 2", _PUBLISHED.format("w19_published"), "41 minutes"),
+    "w19_networks": About("W19 Fig. 35, 36", "cifar10_networks", "8 minutes"),
+    "w19_timings": About("W19 Fig. 37", _PUBLISHED.format("w19_published"), "7 minutes"),
+    "w21_ols": About("W21 Fig. 1, 4, 5", "nothing", "35 seconds"),
+    "w21_synthetic": About("W21 Fig. 2, 6-11", _PUBLISHED.format("w21_synthetic"), "40 minutes"),
+    "w21_friedman": About("W21 Fig. 3, 12", _PUBLISHED.format("w21_friedman"), "30 minutes"),
+    "l21_crime": About("L21 Tables 1-3, Fig. 5, 17", "communities_crime", "20 minutes"),
+    "l21_networks": About(
+        "L21 Table 4, Fig. 2, 4, 8, 9",
+        "cifar10_networks, cifar100_logits",
+        "6 minutes beside t-SNE",
+    ),
+    "g24_simulation": About("G24 Fig. 1", "nothing", "20 seconds"),
+    "g24_networks": About("G24 Tables 1-3, 5, Fig. 2-4", _NETWORKS, "25 minutes"),
+}
+
+
+def list_of_experiments() -> str:
+    """The end of the help: a paragraph for each experiment."""
+    lines = [
+        "experiments, with the time that the preset paper takes on one core (quick takes about"
+    ]
+    lines.append("three minutes for all of them), and the folders of --data that they read:")
+    for name, about in ABOUT.items():
+        lines.append(f"  {name:<16}{about.makes}; {about.time}")
+        lines.append(f"{'':<18}reads {about.data}")
+    return "\n".join([*lines, "", "It is run in the root of the repository."])
+
+
 @command_line.program
 def main() -> None:
     """Runs the chosen experiments one after the other, in float64."""
@@ -45,6 +94,8 @@ def main() -> None:
         npz=True,
         only=EXPERIMENTS,
     )
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.epilog = list_of_experiments()
     run, options = command_line.parse(parser)
     names = [name for name in EXPERIMENTS if name in options.only]
     reader = paper_repro.l21.networks.NAME

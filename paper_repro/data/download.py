@@ -2,10 +2,11 @@
 
 `files.csv` lists the files with size, SHA-256 checksum, address and source. A file gets its name
 only after its checksum was found right; until then it is `NAME.part`, from whose end the next call
-goes on. Where no public address is known for certain the table has none, and says in words who
-publishes the file: such a file comes from a mirror (--from), or is put in its place by hand and
-checked here. A file that is there already is fetched again only where it is not the one of the
-table, and stays what it is until the right one is complete.
+goes on. Addresses of files in git repositories name a commit, so that the file stays what it is.
+Where no public address is known the table has none, and says in words who publishes the file: such
+a file comes from a mirror (--from), or is put in its place by hand and checked here. A file that is
+there already is fetched again only where it is not the one of the table, and stays what it is until
+the right one is complete.
 """
 
 import argparse
@@ -38,7 +39,7 @@ class File(NamedTuple):
         path: where it is below --data, and below the address of a mirror.
         size: in bytes.
         sha256: checksum, in hexadecimal digits.
-        url: public address; empty where none is known for certain.
+        url: public address; empty where none is known.
         source: who publishes it, in words.
     """
 
@@ -80,7 +81,7 @@ def _address(file: File, origin: str | Path | None) -> str | Path:
         return origin / file.path
     address = f"{origin.rstrip('/')}/{quote(file.path)}" if origin else file.url
     if not address:
-        known = "no public address is known for certain"
+        known = "no public address is known"
         raise FetchError(f"{known}; get it from {file.source}, or use --from")
     return address
 
@@ -249,9 +250,11 @@ def main(arguments: Sequence[str] | None = None, files: Sequence[File] | None = 
     folders = list(dict.fromkeys(file.folder for file in files))
     parser = argparse.ArgumentParser(
         prog="python -m paper_repro.data",
-        description="Downloads the public data that the experiments read by --data DIR.",
+        usage="%(prog)s [-h] [--from URL-OR-FOLDER] [--only FOLDER [FOLDER ...]] DIR",
+        description="Downloads the public data that the experiments read by --data DIR. It is run "
+        "in the root of the repository.",
     )
-    parser.add_argument("folder", type=output_folder, metavar="DIR", help="where it is put")
+    parser.add_argument("folder", nargs="?", metavar="DIR", help="where it is put")
     parser.add_argument(
         "--from",
         dest="origin",
@@ -262,11 +265,23 @@ def main(arguments: Sequence[str] | None = None, files: Sequence[File] | None = 
     parser.add_argument(
         "--only",
         nargs="+",
-        choices=folders,
-        default=folders,
+        default=[*folders],
         metavar="FOLDER",
         help=f"some of {', '.join(folders)}",
     )
     options = parser.parse_args(arguments)
+    if options.folder is None and options.only[-1] not in folders:  # --only takes what is behind it
+        options.folder = options.only.pop()
+    if options.folder is None or not options.only:
+        parser.error("the following arguments are required: DIR")
+    for name in options.only:
+        if name not in folders:
+            parser.error(
+                f"argument --only: invalid choice: {name!r} (choose from {', '.join(folders)})"
+            )
+    try:
+        folder = output_folder(options.folder)
+    except argparse.ArgumentTypeError as error:
+        parser.error(f"argument DIR: {error}")
     wanted = [file for file in files if file.folder in options.only]
-    return 1 if download(wanted, options.folder, options.origin) else 0
+    return 1 if download(wanted, folder, options.origin) else 0

@@ -3,10 +3,11 @@
 For m in {2, 10, 100, 1000} classes and a in {0.1, 1}, 10⁴ data sets of 250 predictions Dir(a, …, a)
 are drawn, and for each of them labels of all shares π and label distributions β, so that the data
 sets of one cell are independent and those of different cells share predictions. W19 shows the
-estimates as histograms and prints no numbers; here there are tables of them as well, with the
-analytic ECE and with the expectation of the SKCE estimators given the predictions, which is known
-exactly. The median heuristic is the median over all pairs of samples; the code of the paper also
-counts the n zeros of the diagonal. All is in float64.
+estimates as histograms; here there are tables of them as well, with the analytic ECE and with the
+expectation of the SKCE estimators given the predictions, which is known exactly. With --data the
+preset `paper` compares means and true values of all 640 panels with those in the plot sources of
+the authors (`w19_published/panel_means.csv`). The median heuristic is the median over the full
+matrix of distances, its zero diagonal included, as in the code of the paper. All is in float64.
 
 `--only figure_1` computes Fig. 1 alone, `--only m1000` the cells of 1000 classes; tables and
 figures hold what was chosen.
@@ -28,6 +29,7 @@ from experiments.harness import cells, command_line
 from experiments.harness.cells import Store
 from experiments.harness.messages import log
 from paper_repro.w19.estimates_figures import plot_all, plot_first
+from paper_repro.w19.estimates_panels import biases, read_panels, write_panels
 from paper_repro.w19.estimates_simulation import NAME, Chunk, compiled, simulate
 from paper_repro.w19.estimates_tables import Group, write_tables
 from paper_repro.w19.simulation import CONCENTRATION, NUM_CLASSES
@@ -87,7 +89,7 @@ def finished_group(store: Store, settings: Settings, num_classes: int, a: float)
 
 
 def run(run: command_line.Run, parts: Sequence[str] = PARTS) -> None:
-    """Runs the experiment, or some of its parts; W19 publishes no numbers of it."""
+    """Runs the experiment, or some of its parts; published are the panels of the full size."""
     start, cpu_start = time.perf_counter(), time.process_time()
     settings, store = SETTINGS[run.preset], run.store(NAME, __file__)
     wanted = [(m, a) for m in settings.classes if f"m{m}" in parts for a in CONCENTRATIONS]
@@ -100,14 +102,19 @@ def run(run: command_line.Run, parts: Sequence[str] = PARTS) -> None:
     if "figure_1" in parts:
         plot_first(store.folder, next(group for group in groups if group.place == FIRST))
     if any(part != "figure_1" for part in parts):
-        write_tables(store.folder, groups)
+        is_full_size = settings.num_samples == SETTINGS["paper"].num_samples
+        published = read_panels(run) if is_full_size else None
+        write_tables(store.folder, groups, published and biases(published))
+        if published:
+            write_panels(store.folder, groups, published)
         plot_all(store.folder, groups, settings.figures)
 
 
 @command_line.program
 def main() -> None:
     """Runs the chosen parts from the command line, in float64."""
-    parser = command_line.option_parser(__file__, __doc__, presets=command_line.PRESETS, only=PARTS)
+    options = {"presets": command_line.PRESETS, "data": "optional", "only": PARTS}
+    parser = command_line.option_parser(__file__, __doc__, **options)
     chosen, options = command_line.parse(parser)
     command_line.set_up(chosen)
     run(chosen, [part for part in PARTS if part in options.only])

@@ -1,6 +1,5 @@
 """Figures of the distributions of estimates: W19 Fig. 1, 3 to 34, and a summary of all of them."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -10,15 +9,14 @@ from tqdm import tqdm
 
 from calibjax.plotting import estimate_histogram
 from experiments.harness.figures import COLORS, save_figure
-from paper_repro.w19.estimates_simulation import BETAS, ESTIMATORS, NAME, SHARES
+from paper_repro.w19.estimates_panels import CONCENTRATIONS, figures
+from paper_repro.w19.estimates_simulation import BETAS, NAME, SHARES
 from paper_repro.w19.estimates_tables import LABELS, Group
 from paper_repro.w19.figures import add_legend, with_subscripts
 from paper_repro.w19.simulation import MODELS
 
 FIRST_ESTIMATORS = ("ece_uniform", "biased_median", "unbiased_median", "block_median")
 SUMMARY_ESTIMATORS = ("ece_uniform", "ece_median_variance", *FIRST_ESTIMATORS[1:])
-# W19 numbers its figures by estimator, then β, then α in this order.
-CONCENTRATIONS = (1.0, 0.1)
 X_LABEL = "calibration error estimate"
 Y_LABEL = "number of data sets, relative to the largest bar"
 SYMBOLS = {"uniform": "$β$ uniform", "first": "$β = e_1$"}
@@ -51,16 +49,6 @@ def plot_first(folder: Path, group: Group) -> None:
     figure.supylabel(Y_LABEL, fontsize=9)
     add_legend(figure, axes, "outside upper center")
     save_figure(folder, "figure_1", figure)
-
-
-def figures() -> Iterator[tuple[int, str, str, float]]:
-    """Number, estimator, β and a of Fig. 3 to 34."""
-    number = 3
-    for estimator in ESTIMATORS:
-        for beta in BETAS:
-            for a in CONCENTRATIONS:
-                yield number, estimator, beta, a
-                number += 1
 
 
 def plot_histograms(folder: Path, groups: list[Group], count: int) -> None:

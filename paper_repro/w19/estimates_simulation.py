@@ -95,9 +95,9 @@ def _entry(matrix: jax.Array, i: jax.Array, j: jax.Array) -> jax.Array:
 
 
 def median_of(matrix: jax.Array) -> jax.Array:
-    """The median heuristic of the library for known distances, [n, n]."""
+    """The median of known distances, [n, n], over the full matrix, as in the code of the paper."""
     entry = jax.tree_util.Partial(_entry, matrix)
-    return kernels.median_heuristic(entry, jnp.arange(len(matrix)))
+    return kernels.median_heuristic(entry, jnp.arange(len(matrix)), include_diagonal=True)
 
 
 def shared_parts(probs: jax.Array, mean_distance: jax.Array) -> SharedParts:

@@ -124,7 +124,8 @@ def consistency(
 ) -> jax.Array:
     """p-value of consistency resampling with the ECE; no kernel is needed."""
     statistic = functools.partial(ece, binning=binning)
-    test = consistency_test(key, statistic, predictions, targets, num_samples=draws, batch_size=25)
+    # Few redraws at once, whose sums in bins stay in the cache with those of the whole batch.
+    test = consistency_test(key, statistic, predictions, targets, num_samples=draws, batch_size=4)
     return test.pvalue
 
 
@@ -194,11 +195,16 @@ def _draw_data_sets(
 
 @jax.jit
 def _prepare_data_sets(probs: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Length scale and bins of each data set [b, s, n, m] in batches."""
+    """Length scale and bins of each data set [b, s, n, m] in batches.
+
+    The length scale is the median over the full matrix of distances, its zero diagonal included,
+    as in the code of the paper.
+    """
 
     def one(probs: jax.Array) -> tuple[jax.Array, jax.Array]:
         predictions = Categorical(probs)
-        scale = kernels.median_heuristic(distances.TotalVariation(), predictions)
+        distance = distances.TotalVariation()
+        scale = kernels.median_heuristic(distance, predictions, include_diagonal=True)
         return scale, UniformBins(BINS_PER_CLASS)(predictions)
 
     return lax.map(jax.vmap(one), probs)

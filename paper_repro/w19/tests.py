@@ -5,6 +5,10 @@ Data sets have 250 predictions Dir(0.1, …, 0.1) of ten classes, and labels fro
 compares bounds of the p-value (D), asymptotic tests (A) and consistency resampling of the expected
 calibration error (C) on 10⁴ data sets of each model; the exact test is an additional curve.
 
+With --data the preset `paper` compares the 18 curves with those in the plot sources of the authors
+(`w19_published/figure_2.csv`) at 99 levels. The length scale of the kernel is the median over the
+full matrix of distances, its zero diagonal included, as in the code of the paper.
+
 The exact test runs in single precision, which is twice as fast; the note of the table says how far
 its p-values are from those in double precision with the same redraws.
 """
@@ -52,6 +56,11 @@ SETTINGS = {
 }
 LEVELS = (0.01, 0.05, 0.1)
 GRID = np.arange(1, 100) / 100
+PUBLISHED = ("w19_published", "figure_2.csv")
+PUBLISHED_DATA_SETS = 10_000
+
+Finished = dict[str, list[dict[str, Any]]]
+Curves = dict[tuple[str, str], np.ndarray]  # errors at the levels 0, 0.01, …, 1 by model and test
 
 
 def chunks(settings: Settings) -> Iterator[Chunk]:
@@ -62,9 +71,9 @@ def chunks(settings: Settings) -> Iterator[Chunk]:
             yield Chunk(model, index, *sizes)
 
 
-def finished_cells(store: Store, settings: Settings) -> dict[str, list[dict[str, Any]]]:
+def finished_cells(store: Store, settings: Settings) -> Finished:
     """Results of all chunks by model, computed or read."""
-    finished: dict[str, list[dict[str, Any]]] = {model: [] for model in MODELS}
+    finished: Finished = {model: [] for model in MODELS}
     for chunk in tqdm(list(chunks(settings)), desc=NAME, unit="cell"):
         compute = functools.partial(simulate, chunk, TESTS)
         result = cells.cell(store, chunk.name, dataclasses.asdict(chunk), compute)
@@ -72,7 +81,7 @@ def finished_cells(store: Store, settings: Settings) -> dict[str, list[dict[str,
     return finished
 
 
-def _pvalues(finished: dict[str, list[dict[str, Any]]], model: str, slug: str) -> np.ndarray:
+def _pvalues(finished: Finished, model: str, slug: str) -> np.ndarray:
     return np.concatenate([result["pvalues"][slug] for result in finished[model]])
 
 
@@ -92,7 +101,7 @@ def level_deviations(pvalues: np.ndarray) -> np.ndarray:
     return (errors - GRID) / np.sqrt(GRID * (1 - GRID) / pvalues.size)
 
 
-def _error_rows(finished: dict[str, list[dict[str, Any]]]) -> Iterator[dict[str, Any]]:
+def _error_rows(finished: Finished) -> Iterator[dict[str, Any]]:
     for model in MODELS:
         for test in TESTS:
             pvalues = _pvalues(finished, model, test.slug)
@@ -104,7 +113,7 @@ def _error_rows(finished: dict[str, list[dict[str, Any]]]) -> Iterator[dict[str,
             yield row
 
 
-def curve_rows(finished: dict[str, list[dict[str, Any]]]) -> Iterator[dict[str, Any]]:
+def curve_rows(finished: Finished) -> Iterator[dict[str, Any]]:
     """Test errors at the levels 0, 0.01, …, 1, from which Fig. 2 is drawn."""
     levels = np.arange(101) / 100
     for model in MODELS:
@@ -128,7 +137,7 @@ def _position(errors: np.ndarray, num_data_sets: int) -> str:
     return ", ".join(parts) or "on it at all levels"
 
 
-def _claim_rows(finished: dict[str, list[dict[str, Any]]]) -> Iterator[dict[str, Any]]:
+def _claim_rows(finished: Finished) -> Iterator[dict[str, Any]]:
     for test in TESTS:
         calibrated = _pvalues(finished, "M1", test.slug)
         deviations = level_deviations(calibrated)
@@ -148,10 +157,10 @@ def _claim_rows(finished: dict[str, list[dict[str, Any]]]) -> Iterator[dict[str,
 
 ERRORS_NOTE = """
 Empirical test errors at three levels: share of p ≤ level for the calibrated model M1, of p > level
-for M2 and M3, with binomial standard errors (SE). The paper shows curves and prints no numbers.
-C is consistency resampling of the ECE, D are the distribution-free bounds, A_uq the bootstrap and
-A_l the block test. The block test has no p-value where all block estimates are equal: that counts
-as not rejected and happened {undefined} times.
+for M2 and M3, with binomial standard errors (SE). The paper shows curves, with which `published.md`
+compares ours. C is consistency resampling of the ECE, D are the distribution-free bounds, A_uq the
+bootstrap and A_l the block test. The block test has no p-value where all block estimates are equal:
+that counts as not rejected and happened {undefined} times.
 """
 
 CURVES_NOTE = """
@@ -167,7 +176,17 @@ I error over the level.
 """
 
 
-def _time_note(finished: dict[str, list[dict[str, Any]]]) -> str:
+PUBLISHED_NOTE = """
+The curves of Fig. 2 in the plot sources of the authors and ours, at the levels 0.01, 0.02, …, 0.99:
+z is the difference, ours minus published, in standard errors of the difference of two shares of
+10 000 data sets (zero where both are 0 or both are 1), SE that standard error at the largest z. The
+largest of all {levels} abs(z) is {largest:.2f}; the levels of a curve are not independent. The
+authors' p-values by resampling (C, A_uq) are count / B, ours (1 + count) / (B + 1), which are at
+most 0.001 larger.
+"""
+
+
+def _time_note(finished: Finished) -> str:
     results = [result for model in MODELS for result in finished[model]]
     count = sum(len(result["pvalues"][EXACT.slug]) for result in results)
     labels = {test.slug: test.label for test in TESTS}
@@ -200,9 +219,56 @@ def precision_note(settings: Settings) -> str:
     )
 
 
-def write_tables(
-    folder: Path, settings: Settings, finished: dict[str, list[dict[str, Any]]]
-) -> None:
+def read_curves(run: command_line.Run) -> Curves | None:
+    """The curves of the authors' Fig. 2; None without them.
+
+    Raises:
+        DataError: if the file is not as it should be.
+    """
+    columns = {"test": str, "model": str, "level": float, "test_error": float}
+    rows = run.published(*PUBLISHED, columns=columns)
+    if rows is None:
+        return None
+    curves: Curves = {}
+    for row in rows:
+        curve = curves.setdefault((row["model"], row["test"]), np.full(101, np.nan))
+        curve[round(100 * float(row["level"]))] = float(row["test_error"])
+    return curves
+
+
+def _published_rows(finished: Finished, published: Curves) -> Iterator[dict[str, Any]]:
+    for (model, test), curve in published.items():
+        (slug,) = (x.slug for x in TESTS if x.label == test)
+        pvalues, theirs = _pvalues(finished, model, slug), curve[1:100]
+        ours = test_errors(pvalues, model, GRID)
+        sizes = pvalues.size, PUBLISHED_DATA_SETS
+        pooled = (sizes[0] * ours + sizes[1] * theirs) / sum(sizes)
+        errors = np.sqrt(pooled * (1 - pooled) * (1 / sizes[0] + 1 / sizes[1]))
+        z = np.divide(ours - theirs, errors, where=errors > 0, out=np.zeros(99))
+        worst = int(np.argmax(np.abs(z)))
+        yield {
+            "model": model,
+            "test": test,
+            "largest difference": float(np.abs(ours - theirs).max()),
+            "largest z": float(z[worst]),
+            "at level": float(GRID[worst]),
+            "published there": float(theirs[worst]),
+            "ours there": float(ours[worst]),
+            "SE": float(errors[worst]),
+            "levels with abs(z) > 2": int(np.sum(np.abs(z) > 2)),
+            "levels with abs(z) > 3": int(np.sum(np.abs(z) > 3)),
+        }
+
+
+def write_published(folder: Path, finished: Finished, published: Curves) -> None:
+    """The table that compares the curves with the published ones."""
+    rows = list(_published_rows(finished, published))
+    largest = max(abs(row["largest z"]) for row in rows)
+    note = PUBLISHED_NOTE.format(levels=99 * len(rows), largest=largest)
+    write_table(folder, "published", rows, note)
+
+
+def write_tables(folder: Path, settings: Settings, finished: Finished) -> None:
     """Tables of the test errors, and of where the curves lie."""
     undefined = sum(
         sum(result["undefined"].values()) for model in MODELS for result in finished[model]
@@ -215,14 +281,17 @@ def write_tables(
 
 
 def run(run: command_line.Run) -> None:
-    """Runs the experiment; W19 publishes no numbers of it, so that --data is not needed."""
+    """Runs the experiment; published are the curves of the full size."""
     settings, store = SETTINGS[run.preset], run.store(NAME, __file__)
     finished = finished_cells(store, settings)
     write_tables(store.folder, settings, finished)
     curves = list(curve_rows(finished))
     write_table(store.folder, "curves", curves, CURVES_NOTE)
-    plot(store.folder, curves)
+    published = read_curves(run) if settings == SETTINGS["paper"] else None
+    if published:
+        write_published(store.folder, finished, published)
+    plot(store.folder, curves, published or {})
 
 
 if __name__ == "__main__":
-    command_line.main(run, __file__, __doc__)
+    command_line.main(run, __file__, __doc__, data=True)

@@ -1,10 +1,10 @@
 """W19 App. J.4, Fig. 37: time of one evaluation of each calibration error estimator.
 
-Data sets are calibrated, with predictions uniform on the simplex, as in the authors' code. Their
-ten numbers of samples are not published; ours are evenly spaced on a log scale from 10 to 1000.
-Estimators are the functions of `calibjax`, compiled, in float64; times are minima over repeated
-calls on the same data. Those of the SKCE are measured with the length scale given, as the authors
-do, who compute the median before, and with the median heuristic included.
+Data sets are calibrated, with predictions uniform on the simplex, as in the authors' code; with
+--data our times stand beside the authors' 200 (`w19_published/timings.csv`), at the same numbers of
+samples. Estimators are the functions of `calibjax`, compiled, in float64; times are minima over
+repeated calls on the same data. Those of the SKCE are measured with the length scale given, as the
+authors do, who compute the median before, and with the median heuristic included.
 """
 
 import dataclasses
@@ -75,6 +75,16 @@ SKCES = {
     "SKCE_ul": functools.partial(estimators.skce_block, block_size=2),
 }
 HEURISTIC = "with median heuristic"
+PUBLISHED = ("w19_published", "timings.csv")
+# Our names by the authors' ones.
+OURS = dict(
+    zip(
+        ("ECE_uniform", "ECE_dynamic", "SKCEb_median", "SKCEuq_median", "SKCEul_median"),
+        (*ECES, *SKCES),
+        strict=True,
+    )
+)
+GROWTH_FROM = 100  # samples: with fewer, what a call costs in itself is much of the time
 # Functions of (predictions, labels, scale).
 PROCEDURES: dict[str, Callable] = {
     **{label: functools.partial(_ece, binning) for label, binning in ECES.items()},
@@ -148,6 +158,78 @@ def finished_cells(store: Store, settings: Settings) -> Times:
     return times
 
 
+def read_times(run: command_line.Run) -> Times | None:
+    """The authors' times in seconds by procedure, m and n; None without them.
+
+    Raises:
+        DataError: if the file is not as it should be.
+    """
+    columns = {"estimator": str, "nclasses": int, "nsamples": int, "time": float}
+    rows = run.published(*PUBLISHED, columns=columns)
+    return rows and {
+        (OURS[row["estimator"]], int(row["nclasses"]), int(row["nsamples"])): float(row["time"])
+        for row in rows
+    }
+
+
+class PublishedRow(NamedTuple):
+    """The time of an estimator, published and ours."""
+
+    m: int
+    n: int
+    estimator: str
+    published: float
+    ours: float
+    ratio: float
+
+
+class GrowthRow(NamedTuple):
+    """Exponents of the growth of a time in n, and ratios of the times, ours to the published."""
+
+    m: int
+    estimator: str
+    published: float
+    ours: float
+    smallest: float
+    largest: float
+
+
+GROWTH_NAMES = {
+    "published": "exponent, published",
+    "ours": "exponent, ours",
+    "smallest": "smallest ratio",
+    "largest": "largest ratio",
+}
+
+
+def published_rows(times: Times, published: Times) -> list[PublishedRow]:
+    """The times that were measured in both."""
+    common = sorted((m, n, name) for name, m, n in times.keys() & published.keys())
+    rows = []
+    for m, n, name in common:
+        theirs, ours = published[name, m, n], times[name, m, n]
+        rows.append(PublishedRow(m, n, name, theirs, ours, ours / theirs))
+    return rows
+
+
+def _exponent(rows: list[PublishedRow], field: str) -> float | None:
+    """Slope of the least-squares line of the logarithms."""
+    chosen = [row for row in rows if row.n >= GROWTH_FROM]
+    if len(chosen) < 2:
+        return None
+    values = [getattr(row, field) for row in chosen]
+    return float(np.polyfit(np.log([row.n for row in chosen]), np.log(values), 1)[0])
+
+
+def growth_rows(rows: list[PublishedRow]) -> Iterator[GrowthRow]:
+    """A row for each number of classes and estimator."""
+    for m, name in sorted({(row.m, row.estimator) for row in rows}):
+        chosen = [row for row in rows if (row.m, row.estimator) == (m, name)]
+        ratios = [row.ratio for row in chosen]
+        exponents = (_exponent(chosen, field) for field in ("published", "ours"))
+        yield GrowthRow(m, name, *exponents, min(ratios), max(ratios))
+
+
 class Claim(NamedTuple):
     """What the paper says about an estimator, and what we find."""
 
@@ -162,25 +244,47 @@ cores. The SKCE columns without the median heuristic have the
 length scale given.
 """
 
+PUBLISHED_NOTE = """
+Seconds of one evaluation with the length scale given, in the authors' file (Julia, "on our computer
+(3.6 GHz)") and ours (on two cores), and the ratio of ours to theirs: between different machines.
+"""
+
+GROWTH_NOTE = f"""
+Exponents b of the growth of the times of Fig. 37 as n^b, by least squares over the sizes from
+{GROWTH_FROM} on, and the smallest and largest ratio of our times to the published ones over all
+sizes, in `published.md`.
+"""
+
 CLAIMS_NOTE = """
-What W19 App. J.4 says in words about its Fig. 37 (in Julia, "on our computer (3.6 GHz)"), and the
-same here, on two cores. The authors' code computes the
-median of the distances before the time is taken.
+What W19 App. J.4 says in words about its Fig. 37 (in Julia, "on our computer (3.6 GHz)"), what the
+authors' file of times has, and the same here, on two cores. The authors' code computes the median
+of the distances before the time is taken.
 """
 
 
-def _claim_rows(times: Times, m: int, n: int) -> Iterator[Claim]:
+def _claim_rows(times: Times, published: Times, m: int, n: int) -> Iterator[Claim]:
     for label in ("SKCE_b", "SKCE_uq"):
-        for procedure in (f"{label} {HEURISTIC}", label):
-            published = "around 0.1 s" if procedure != label and (m, n) == (1000, 1000) else ""
-            ours = f"{times[procedure, m, n]:.2g} s"
-            yield Claim(f"{procedure}, n = {n}, m = {m}", published, ours)
+        words, ours = "", f"{times[label, m, n]:.2g} s"
+        if theirs := published.get((label, m, n)):
+            words = f"around 0.1 s; file: {theirs:.3f} s"
+            ours += f", {times[label, m, n] / theirs:.1f} times as long"
+        yield Claim(f"{label}, n = {n}, m = {m}", words, ours)
+        ours = f"{times[f'{label} {HEURISTIC}', m, n]:.2g} s"
+        yield Claim(f"{label} {HEURISTIC}, n = {n}, m = {m}", "", ours)
+    other = [*ECES][1]
+    words = "much slower" + (f"; file: {_slowdown(published)}" if published else "")
+    yield Claim(f"{other}, compared with uniform ones", words, _slowdown(times))
+
+
+def _slowdown(times: Times) -> str:
+    """Times of the ECE in data-dependent bins, relative to uniform ones."""
     uniform, other = ECES
-    ratios = {k: times[other, *k] / times[uniform, *k] for k in {key[1:] for key in times}}
-    largest = max(ratios, key=ratios.get)
-    text = f"{min(ratios.values()):.2g} to {max(ratios.values()):.2g} times as long"
-    text += f" (most: n = {largest[1]}, m = {largest[0]})"
-    yield Claim(f"{other}, compared with uniform ones", "much slower", text)
+    ratios = {(m, n): times[other, m, n] / times[uniform, m, n] for _, m, n in times}
+    n = max(n for _, n in ratios)
+    classes = sorted({m for m, _ in ratios})
+    largest = ", ".join(f"{ratios[m, n]:.1f}" for m in classes)
+    text = f"{largest} times as long (n = {n}, m = {', '.join(map(str, classes))})"
+    return f"{text}; {min(ratios.values()):.2g} to {max(ratios.values()):.2g} over all sizes"
 
 
 def time_rows(settings: Settings, times: Times) -> list[dict[str, Any]]:
@@ -193,15 +297,20 @@ def time_rows(settings: Settings, times: Times) -> list[dict[str, Any]]:
 
 
 def run(run: command_line.Run) -> None:
-    """Runs the experiment; W19 publishes a figure and no numbers, so that --data is not needed."""
+    """Runs the experiment; with --data the times of the authors are beside ours."""
     settings, store = SETTINGS[run.preset], run.store(NAME, __file__)
     times = finished_cells(store, settings)
+    published = (read_times(run) if settings == SETTINGS["paper"] else None) or {}
     rows = time_rows(settings, times)
     write_table(store.folder, "times", rows, TIMES_NOTE)
-    claims = _claim_rows(times, settings.classes[-1], settings.sizes[-1])
+    claims = _claim_rows(times, published, settings.classes[-1], settings.sizes[-1])
     write_table(store.folder, "claims", claims, CLAIMS_NOTE)
-    plot(store.folder, rows)
+    common = published_rows(times, published)
+    if common:
+        write_table(store.folder, "published", common, PUBLISHED_NOTE)
+        write_table(store.folder, "growth", growth_rows(common), GROWTH_NOTE, names=GROWTH_NAMES)
+    plot(store.folder, rows, common)
 
 
 if __name__ == "__main__":
-    command_line.main(run, __file__, __doc__)
+    command_line.main(run, __file__, __doc__, data=True)

@@ -220,14 +220,27 @@ def test_a_folder_as_mirror(tmp_path, capsys):
     assert "two/e.csv: [Errno 2] No such file or directory" in err
 
 
+def test_some_folders_in_either_order(tmp_path):
+    """The last one is the order of the usage line."""
+    source = tmp_path / "from"
+    for path, content in CONTENTS.items():
+        (source / path).parent.mkdir(parents=True, exist_ok=True)
+        (source / path).write_bytes(content)
+    wanted = {path: content for path, content in CONTENTS.items() if path.startswith("one/")}
+    for number, order in enumerate(("{0} --only one", "--only one {0}")):
+        folder = tmp_path / str(number)
+        options = ["--from", str(source), *order.format(folder).split()]
+        assert download.main(options, FILES) == 0
+        assert found_in(folder) == wanted
+
+
 def test_public_addresses(server, tmp_path, capsys):
     url = f"{server.address}/one/b%20c.npy"
     file = FILES[1]._replace(path="three/b.npy", url=url)
     assert download.main([str(tmp_path)], [FILE, file]) == 1
     assert found_in(tmp_path) == {file.path: CONTENTS["one/b c.npy"]}
     assert (
-        "one/a.csv: no public address is known for certain; get it from the source of one/a.csv, "
-        "or use --from"
+        "one/a.csv: no public address is known; get it from the source of one/a.csv, or use --from"
     ) in capsys.readouterr().err
     (tmp_path / "one").mkdir()
     (tmp_path / FILE.path).write_bytes(CONTENTS[FILE.path])  # put there by hand
@@ -259,7 +272,7 @@ def test_the_table():
     files = download.read_files()
     assert len({file.path for file in files}) == len(files) > 10
     for file in files:
-        assert re.fullmatch(r"[a-z0-9_]+(/[a-z0-9_]+)*/[a-z0-9_]+\.(csv|npy|data|names)", file.path)
+        assert re.fullmatch(r"([a-z0-9_]+/)+[a-z0-9_=]+\.(csv|npy|data|names)", file.path)
         assert re.fullmatch("[0-9a-f]{64}", file.sha256)
         assert file.size > 0
         assert file.source
@@ -275,8 +288,11 @@ def test_the_program(tmp_path):
     program = [sys.executable, "-m", "paper_repro.data"]
     root = Path(download.__file__).parents[2]
     ended = subprocess.run(
-        [*program, tmp_path, "--only", "w21_friedman"], cwd=root, capture_output=True, text=True
+        [*program, "--only", "temperature_ensemble", tmp_path],
+        cwd=root,
+        capture_output=True,
+        text=True,
     )
     assert ended.returncode == 1
-    assert "statistics.csv: no public address is known for certain" in ended.stderr
+    assert "temp.csv: no public address is known" in ended.stderr
     assert subprocess.run(program, cwd=root, capture_output=True).returncode == 2

@@ -1,20 +1,25 @@
+import csv
 import functools
 import itertools
+from pathlib import Path
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from calibjax import distances, estimators, kernels
+from calibjax import estimators
 from calibjax.distributions import Categorical
 from experiments.harness import command_line
 from paper_repro.w19 import estimates as w19_estimates
 from paper_repro.w19 import estimates_figures as w19_estimates_figures
+from paper_repro.w19 import estimates_panels as panels
 from paper_repro.w19 import estimates_simulation as simulation
 from paper_repro.w19 import estimates_tables as w19_estimates_tables
 from paper_repro.w19.ground_truth import mean_total_variation
 from paper_repro.w19.simulation import w19_kernel
+
+COMMITTED = Path(w19_estimates.__file__).parents[1] / "results" / simulation.NAME
 
 
 @pytest.fixture(autouse=True)
@@ -54,7 +59,8 @@ def test_estimates_are_those_of_the_library(m, a, share, beta):
         name: estimators.ece(predictions, labels, binning=binning)
         for name, binning in binnings.items()
     }
-    median = kernels.median_heuristic(distances.TotalVariation(), predictions)
+    # Of all entries, the zeros of the diagonal included.
+    median = np.median(distances_of(predictions.probs))
     for bandwidth, scale in (("median", median), ("mean", mean)):
         sample = w19_kernel(scale), predictions, labels
         expected[f"biased_{bandwidth}"] = estimators.skce_biased(*sample)
@@ -199,7 +205,7 @@ def test_the_models_of_figure_1(group, tmp_path, monkeypatch):
 
 def test_the_biases_of_figure_1(group):
     """ECEs of Dir(1, 1, 1): 0, half of 2/3, and 8/27."""
-    rows = list(w19_estimates_tables._first_figure_rows(group))
+    rows = list(w19_estimates_tables._first_figure_rows(group, None))
     columns = [simulation.LABELLINGS.index(x) for x in ((0.0, None), *list(MODELS.values())[1:])]
     means = group.estimates[:, columns, :2].mean(0, dtype=np.float64)
     biases = means - np.array([[0], [1 / 3], [8 / 27]])
@@ -208,6 +214,41 @@ def test_the_biases_of_figure_1(group):
         for column in biases.T
     ]
     assert rows[0][0] == "ECE, uniform bins, Fig. 1"
+
+
+def test_panels_beside_the_published_ones(group):
+    """With means that are two standard errors lower, and true values that are the same."""
+    published = {}
+    for _, estimator, beta, a in panels.figures():
+        for share in simulation.SHARES:
+            values = group.of(share, beta, estimator)
+            error = values.std(ddof=1) * np.sqrt(1 / values.size + 1 / 10_000)
+            truth = group.true_value(share, beta, estimator)
+            published[estimator, a, beta, 3, share] = values.mean() - 2.5 * error, truth
+    rows = list(panels.panel_rows([group], published))
+    assert len(rows) == 8 * 2 * 5  # one m and one a
+    np.testing.assert_allclose([row.z for row in rows], 2.5)
+    assert all(row.truth_z is None for row in rows if "ECE" in row.estimator)
+    assert all(row.truth_z == 0 for row in rows if "SKCE" in row.estimator)
+    *_, total = panels.count_rows(rows)
+    assert (total.panels, total.above_2, total.above_3) == (80, 80, 0)
+
+
+def test_published_panels(data_dir, tmp_path):
+    """The bars of the comparison: 1 % beyond three standard errors, none beyond 4.5."""
+    published = panels.read_panels(command_line.Run("paper", data_dir, tmp_path))
+    assert len(published) == 640
+    rows = list(csv.DictReader((COMMITTED / "panels.csv").read_text(encoding="utf-8").splitlines()))
+    ours = {label: name for name, label in w19_estimates_tables.LABELS.items()}
+    for row in rows:
+        cell = float(row["a"]), row["β"], int(row["m"]), float(row["π"])
+        theirs = published.pop((ours[row["estimator"]], *cell))
+        assert theirs == (float(row["published mean"]), float(row["published true value"]))
+    assert not published
+    for name in ("z", "z of the true values"):
+        z = np.abs([float(row[name]) for row in rows if row[name]])
+        assert np.mean(z > 3) <= 0.01
+        assert z.max() < 4.5
 
 
 @pytest.mark.slow

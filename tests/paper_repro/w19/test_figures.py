@@ -36,7 +36,9 @@ def test_all_networks_are_shown(tmp_path, monkeypatch):
         for i in range(14)
         for test in ("A_l", "exact")
     ]
-    networks_figures.plot_pvalues(tmp_path, rows)
+    networks_figures.plot_pvalues(tmp_path, rows, {"ours": "ours, first 9 images"})
+    texts = [text.get_text() for text in saved[0].legends[0].texts]
+    assert texts == ["published", "ours, first 9 images"]
     assert len(saved[0].axes) == 2
     for axes, published in zip(saved[0].axes, ([0.1] * 14, [float("nan")] * 14), strict=True):
         circles, dots = axes.lines

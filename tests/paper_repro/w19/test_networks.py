@@ -1,4 +1,5 @@
 import csv
+from pathlib import Path
 
 import jax
 import numpy as np
@@ -8,6 +9,7 @@ from scipy.stats import norm
 from experiments.harness import command_line
 from paper_repro.w19 import networks as w19_networks
 
+COMMITTED = Path(w19_networks.__file__).parents[1] / "results" / w19_networks.NAME
 CHEAP = ("SKCEb_median_distribution_free", "SKCEul_median_asymptotic", "exact")
 
 
@@ -105,7 +107,9 @@ def test_the_experiment_writes_its_results(tmp_path, data, monkeypatch):
         (name, label) for name in ("a", "b") for label in w19_networks.ERRORS.values()
     ]
     network = w19_networks.read_network(data, "b", None)
-    ours = {row["estimator"]: float(row["ours"]) for row in rows if row["network"] == "b"}
+    assert [*rows[0]][2:4] == ["published, all 10000 images", "ours, first 500 images"]
+    column = "ours, first 500 images"
+    ours = {row["estimator"]: float(row[column]) for row in rows if row["network"] == "b"}
     expected = estimates(network, 10)
     assert w19_networks.estimate(network) == pytest.approx(expected, rel=1e-12)
     labels = w19_networks.ERRORS.items()
@@ -116,16 +120,62 @@ def test_the_experiment_writes_its_results(tmp_path, data, monkeypatch):
         (name, cheap[column].label) for name in ("a", "b") for column in CHEAP
     ]
     for row in rows:
-        assert 0 < float(row["ours"]) <= 1
-        assert row["published"] == ("" if row["test"] == cheap["exact"].label else "0.25")
+        assert 0 < float(row[column]) <= 1
+        assert row["published, all 10000 images"] == (
+            "" if row["test"] == cheap["exact"].label else "0.25"
+        )
         assert row["difference"] == ""  # other samples than the published ones
+
+
+def test_the_statements_are_counted(tmp_path):
+    """Two networks, on which the estimators disagree and one of six bounds is below 0.99."""
+    labels = [*w19_networks.ERRORS.values()]
+    errors = [
+        w19_networks.ErrorRow(name, label, size, size if label == labels[0] else 1 - size, None)
+        for name, size in (("a", 0.25), ("b", 0.5))
+        for label in labels
+    ]
+    pvalues = [
+        w19_networks.PvalueRow(name, test.label, 0.0, None, value, None, 1.0)
+        for name, value in (("a", 0.001), ("b", 0.002))
+        for test in w19_networks.TESTS.values()
+    ]
+    bounds = [row._replace(ours=1.0) if row.test.startswith("D") else row for row in pvalues]
+    bounds[2] = bounds[2]._replace(ours=0.9)
+    w19_networks.write_claims(tmp_path, errors, bounds, 1000)
+    with (tmp_path / "claims.csv").open() as file:
+        found = [(row["published"], row["ours"]) for row in csv.DictReader(file)]
+    assert found[0] == ("at most 0 for all 2", "at most 0.002 for all 2")
+    assert found[3] == ("0.000 (a) to 0.000 (a)", "0.001 (a) to 0.002 (b)")
+    assert found[4] == ("0 of 6, the smallest 0.000", "5 of 6, the smallest 0.900")
+    assert found[5] == tuple(f"{n} of 1 pairs of networks are ranked differently" for n in (0, 1))
+
+
+@pytest.mark.slow
+def test_the_published_estimates(data_dir):
+    """All 70, within 1e-12, in the table that is committed and computed again for one network."""
+    with (COMMITTED / "errors.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    run = command_line.Run("paper", data_dir, data_dir)
+    published = {row["model"]: row for row in run.published(w19_networks.FOLDER, "errors.csv")}
+    assert len(rows) == 5 * len(published) == 70
+    columns = {label: column for column, label in w19_networks.ERRORS.items()}
+    for row in rows:
+        theirs = float(published[row["network"]][columns[row["estimator"]]])
+        assert float(row["published"]) == theirs
+        assert abs(float(row["ours"]) - theirs) < 1e-12
+    with jax.enable_x64(True):
+        found = w19_networks.estimate(w19_networks.read_network(data_dir, "resnet50", None))
+    for column in w19_networks.ERRORS:
+        assert abs(found[column] - float(published["resnet50"][column])) < 1e-12
 
 
 def test_the_largest_difference_is_not_rounded_down(tmp_path):
     labels = w19_networks.ERRORS.values()
     rows = [w19_networks.ErrorRow("a", label, 1.0, 1.0, -2.5e-16) for label in labels]
     w19_networks.write_errors(tmp_path, w19_networks.SETTINGS["paper"], rows)
-    assert "The largest difference is 2.5e-16." in (tmp_path / "errors.md").read_text()
+    text = (tmp_path / "errors.md").read_text()
+    assert "The largest difference of the 5 estimates is 2.5e-16." in text
 
 
 def test_without_data_it_is_skipped(tmp_path, capsys):

@@ -1,4 +1,6 @@
+import csv
 import dataclasses
+from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -11,6 +13,7 @@ from paper_repro.w19 import simulation as w19_simulation
 from paper_repro.w19 import tests as w19_tests
 from paper_repro.w19 import tests_figures as w19_tests_figures
 
+COMMITTED = Path(w19_tests.__file__).parents[1] / "results" / w19_simulation.NAME
 SMALL = w19_simulation.Chunk("M1", 0, 4, 2, 16, 19)
 
 
@@ -103,15 +106,50 @@ def test_the_curves_of_figure_2(tmp_path, monkeypatch):
     finished = {model: [{"pvalues": values}] for model, values in pvalues.items()}
     saved = []
     monkeypatch.setattr(w19_tests_figures, "save_figure", lambda *args: saved.append(args))
-    w19_tests_figures.plot(tmp_path, list(w19_tests.curve_rows(finished)))
+    published = {("M1", tests[0].label): np.linspace(0, 1, 101)}
+    w19_tests_figures.plot(tmp_path, list(w19_tests.curve_rows(finished)), published)
     ((_, name, figure),) = saved
     assert name == "figure_2"
     assert [x.get_title() for x in figure.axes[:2]] == ["C", r"D$_{\text{b}}$"]
     places = ((model, test.slug) for model in pvalues for test in tests)
     for axes, (model, slug) in zip(figure.axes, places, strict=True):
-        levels, errors = axes.lines[-1].get_data()
+        levels, errors = axes.lines[1].get_data()
         rejected = np.mean(np.array(pvalues[model][slug])[:, None] <= levels, 0)
         np.testing.assert_allclose(errors, rejected if model == "M1" else 1 - rejected)
+    assert [len(axes.lines) for axes in figure.axes] == [3, *[2] * 5]
+    np.testing.assert_array_equal(figure.axes[0].lines[2].get_ydata(), np.linspace(0, 1, 101))
+
+
+def test_the_comparison_with_the_published_curves(monkeypatch):
+    """z has the standard error of two shares of 10 000 data sets, and is zero where both agree."""
+    test = w19_simulation.TESTS[0]
+    pvalues = (np.arange(10_000) + 0.5) / 10_000  # errors are the levels
+    finished = {model: [{"pvalues": {test.slug: pvalues}}] for model in ("M1", "M2")}
+    curve = np.arange(101) / 100
+    curve[50] += 0.02
+    published = {("M1", test.label): curve, ("M2", test.label): 1 - np.arange(101) / 100}
+    first, second = w19_tests._published_rows(finished, published)
+    error = np.sqrt(2 * 0.51 * 0.49 / 10_000)
+    assert first["at level"] == 0.5
+    assert first["largest z"] == pytest.approx(-0.02 / error)
+    assert first["SE"] == pytest.approx(error)
+    assert first["levels with abs(z) > 2"] == 1
+    assert second["largest difference"] == pytest.approx(0, abs=1e-12)
+
+
+def test_published_curves(data_dir, tmp_path):
+    curves = w19_tests.read_curves(command_line.Run("paper", data_dir, tmp_path))
+    labels = [test.label for test in w19_simulation.TESTS[:-1]]
+    assert set(curves) == {(model, test) for model in w19_simulation.MODELS for test in labels}
+    assert all(np.all(np.isfinite(curve)) for curve in curves.values())
+    rows = list(
+        csv.DictReader((COMMITTED / "published.csv").read_text(encoding="utf-8").splitlines())
+    )
+    assert len(rows) == 18
+    for row in rows:
+        place = round(100 * float(row["at level"]))
+        assert curves[row["model"], row["test"]][place] == float(row["published there"])
+        assert abs(float(row["largest z"])) <= 3.5
 
 
 @pytest.mark.slow
