@@ -256,7 +256,7 @@ def ranked_probability_of_all_mixtures_at_all_targets():
 
     def ours(weights, loc, scale, y):
         p = distributions.Mixture(weights, distributions.Normal(loc, scale))
-        at = jax.vmap(lambda y: jax.vmap(lambda p: scores.pointwise_crps(p, y))(p))
+        at = jax.vmap(lambda y: jax.vmap(lambda p: p.crps(y))(p))
         return jnp.sqrt(at(y))
 
     w, m, s, z = doubles(*data)

@@ -235,12 +235,16 @@ def test_points_of_gram_matrices_are_checked():
 
 
 def test_bounds_of_what_is_no_kernel():
-    with pytest.raises(ValueError, match="kernel.factor: expected positive"):
-        kernels.value_range(-1.0 * White())
-    with pytest.raises(ValueError, match="kernel.terms: expected a tuple of at least one"):
-        kernels.value_range(kernels.Sum(()))
-    traced = jax.jit(lambda factor: kernels.value_range(factor * White()).upper)
-    assert traced(2.0) == 2
+    def bound(target):
+        kernel = kernels.TensorProduct(kernels.Exponential(), target)
+        return hypothesis_tests.calibration_kernel_bound(kernel)
+
+    with pytest.raises(ValueError, match="kernel.target.factor: expected positive"):
+        bound(-1.0 * White())
+    with pytest.raises(ValueError, match="kernel.target.terms: expected a tuple of at least one"):
+        bound(kernels.Sum(()))
+    traced = jax.jit(lambda factor: bound(factor * White()))
+    assert traced(2.0) == 4
     assert jnp.isnan(traced(-1.0))
 
 

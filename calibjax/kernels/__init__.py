@@ -37,8 +37,15 @@ asks for them explicitly:
 """
 
 from calibjax.kernels.bandwidth import median_heuristic
-from calibjax.kernels.base import Constant, Kernel, Product, Scaled, Sum, TensorProduct
-from calibjax.kernels.bounds import ValueRange, value_range
+from calibjax.kernels.base import (
+    Constant,
+    Kernel,
+    Product,
+    Scaled,
+    Sum,
+    TensorProduct,
+    ValueRange,
+)
 from calibjax.kernels.expectations import (  # the families register their rules
     FeatureRule,
     beta,
@@ -61,7 +68,7 @@ from calibjax.kernels.landmarks import LowRank, choose_landmarks
 from calibjax.kernels.matrix import gram_matrix
 from calibjax.kernels.stationary import Exponential, PowerExponential, SquaredExponential
 from calibjax.kernels.stein import Stein
-from calibjax.kernels.transforms import Linear, linear_map
+from calibjax.kernels.transforms import Linear
 
 del (
     beta,
@@ -97,9 +104,7 @@ __all__ = [
     "choose_landmarks",
     "double_expectation",
     "gram_matrix",
-    "linear_map",
     "median_heuristic",
     "register_expectations",
     "single_expectation",
-    "value_range",
 ]

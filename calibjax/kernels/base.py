@@ -98,7 +98,14 @@ class Kernel:
         raise NotImplementedError(f"kernel {type(self).__name__} does not define __call__(x, y)")
 
     def value_range(self) -> ValueRange:
-        """Bounds of the values; see `calibjax.kernels.value_range`."""
+        """Lower and upper bound of the values; the interval need not be the smallest one.
+
+        Sums, products and multiples combine the intervals of their parts.
+
+        >>> from calibjax import kernels
+        >>> print((2.0 * kernels.Exponential() + kernels.White()).value_range())
+        ValueRange(lower=0.0, upper=3.0)
+        """
         raise NotImplementedError(
             f"no bound of the values of kernel {type(self).__name__} is known; define its method "
             "value_range(), or pass bound=... where there is such an argument"

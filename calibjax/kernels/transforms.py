@@ -1,7 +1,7 @@
 """Kernels of linearly transformed targets: anisotropic length scales, projections.
 
 A linear map of the targets also maps the predicted distributions. The expectations are those of
-the inner kernel under the push-forward distributions, which `linear_map` computes.
+the inner kernel under the push-forward distributions, which their method `linear_map` computes.
 """
 
 import functools
@@ -34,7 +34,10 @@ class Linear(Kernel):
     """Kernel of linearly transformed targets, k(y, z) = kernel(A y, A z).
 
     Both as a target kernel and as a kernel on predictions it replaces each prediction p by the
-    distribution of A Z for Z ~ p, see `linear_map`.
+    distribution of A Z for Z ~ p, its method `linear_map`: `Normal`, `Laplace` (numbers A) and
+    `DiagNormal` (numbers and factors [d]) keep their class; a `DiagNormal` with a matrix, and an
+    `MvNormal` with any A, give an `MvNormal`. A `Mixture` maps its components, and `Samples` their
+    draws.
 
     Attributes:
         scale: A, a number, a factor for each dimension [d] (one over its length scale), or a
@@ -72,46 +75,22 @@ class Linear(Kernel):
         )
 
 
-def linear_map(p: PyTree, scale: jax.Array | float) -> PyTree:
-    """Distribution of A Z for Z ~ p.
-
-    `Normal`, `Laplace` (numbers A) and `DiagNormal` (numbers and factors [d]) keep their class; a
-    `DiagNormal` with a matrix, and an `MvNormal` with any A, give an `MvNormal`. A `Mixture` maps
-    its components, and `Samples` their draws. Other classes define a method `linear_map(scale)`.
-
-    Args:
-        p: one distribution.
-        scale: A, a number, a factor for each dimension [d], or a matrix [k, d].
-
-    Returns:
-        One distribution.
-
-    Raises:
-        NotImplementedError: if the class of p has no such method.
-        ValueError: if `scale` has the wrong shape.
-
-    >>> import jax.numpy as jnp
-    >>> from calibjax.distributions import Normal
-    >>> print(linear_map(Normal(jnp.array(1.0), jnp.array(0.5)), -2.0).scale)
-    1.0
-    """
-    if not hasattr(p, "linear_map"):
-        raise NotImplementedError(
-            f"no linear map by kernels.Linear of {type(p).__name__} predictions is known; define "
-            "the method linear_map(scale) of the class"
-        )
-    return p.linear_map(scale)
-
-
 def _transformed(point: Any, scale: Any) -> PyTree:
     """A times a point, which may be a distribution."""
-    return (linear_map if hasattr(point, "sample") else transformed_point)(point, scale)
+    if hasattr(point, "linear_map"):
+        return point.linear_map(scale)
+    if hasattr(point, "sample"):
+        raise NotImplementedError(
+            f"no linear map by kernels.Linear of {type(point).__name__} predictions is known; "
+            "define the method linear_map(scale) of the class"
+        )
+    return transformed_point(point, scale)
 
 
-def _map(kernel: Linear, p: Distribution) -> PyTree:
+def _map(kernel: Linear, p: Any) -> PyTree:
     if not hasattr(p, "linear_map"):
         raise missing(kernel, p, ", which have no method linear_map")
-    return linear_map(p, kernel.scale)
+    return p.linear_map(kernel.scale)
 
 
 def _mapped(kernel: Linear, p: Distribution, y: ArrayLike) -> tuple[Any, Any]:

@@ -12,11 +12,11 @@ from calibjax.scores.decomposition import (
     brier_decomposition,
     crps_decomposition,
 )
-from calibjax.scores.group_wise import group_wise_mce, max_group_wise_mce
+from calibjax.scores.group_wise import group_wise_mce
 from calibjax.scores.point import accuracy, mean_squared_error
 from calibjax.scores.proper import brier_score, negative_log_likelihood
 from calibjax.scores.quantile import pinball_loss
-from calibjax.scores.ranked_probability import crps, pointwise_crps
+from calibjax.scores.ranked_probability import crps
 from calibjax.scores.rejection import (
     decision_cost,
     prediction_rejection_ratio,
@@ -35,11 +35,9 @@ __all__ = [
     "decision_cost",
     "group_wise_mce",
     "interval_widths",
-    "max_group_wise_mce",
     "mean_squared_error",
     "negative_log_likelihood",
     "pinball_loss",
-    "pointwise_crps",
     "prediction_rejection_ratio",
     "rejection_curve",
     "reward_improvement",

@@ -55,7 +55,7 @@ def group_wise_mce(
 
     Cost: that of `estimators.ece` and one sort of n; O(n m + g) memory.
 
-    References: L21 §5.3.
+    References: L21 §5.3; its Table 1 has the largest of them, `jnp.nanmax` of what this returns.
 
     >>> import jax.numpy as jnp
     >>> from calibjax.distributions import Bernoulli
@@ -72,53 +72,6 @@ def group_wise_mce(
     is_valid &= jnp.all(groups < num_groups)
     largest = jax.ops.segment_max(distances, groups, num_groups)
     return jnp.where(is_valid & (largest > -jnp.inf), largest, jnp.nan)
-
-
-@follows_data
-def max_group_wise_mce(
-    predictions: ClassPredictions,
-    targets: ArrayLike,
-    groups: ArrayLike,
-    *,
-    binning: Binning,
-    distance: Distance = _TOTAL_VARIATION,
-) -> jax.Array:
-    """Largest of the maximum calibration errors within groups of samples.
-
-        max_g MCE_g over the non-empty groups, with the MCE_g of `group_wise_mce`.
-
-    Args:
-        predictions: batch of n class predictions; for the calibration of confidences, those
-            returned by `estimators.top_label`.
-        targets: labels 0, ..., m − 1, [n].
-        groups: the group of each sample, integers ≥ 0, with or without gaps, [n].
-        binning: function of the predictions that returns the bin of each, as in `estimators.ece`.
-        distance: distance record d; called on p̄ and ȳ as `Categorical`s.
-
-    Returns:
-        A scalar.
-
-    Raises:
-        TypeError: if an argument is of the wrong kind.
-        ValueError: if shapes or values are wrong, or groups are negative.
-
-    Cost: that of `estimators.ece` and one sort of n.
-
-    References: L21 §5.3, Table 1.
-
-    >>> import jax.numpy as jnp
-    >>> from calibjax.distributions import Bernoulli
-    >>> from calibjax.estimators import UniformBins
-    >>> predictions = Bernoulli(jnp.array([0.25, 0.75, 0.75, 0.75]))
-    >>> targets, groups = jnp.array([0, 1, 0, 0]), jnp.array([0, 0, 1, 1])
-    >>> print(max_group_wise_mce(predictions, targets, groups, binning=UniformBins(2)))
-    0.75
-    """
-    _checks.same_rows(predictions=predictions, targets=targets, groups=groups)
-    data = checked_bins(predictions, targets, binning)
-    groups = _checks.group_ids("groups", groups, data[1].size)
-    distances, is_valid = _distances_of_samples(data, groups, distance)
-    return jnp.where(is_valid, jnp.max(distances), jnp.nan)
 
 
 def _checked_groups(groups: ArrayLike, num_samples: int, num_groups: Any) -> tuple[jax.Array, int]:

@@ -16,8 +16,10 @@ def crps(predictions: Distribution, targets: ArrayLike) -> jax.Array:
     with the cdf F_i of p_i and independent Z_i, Z_i' ~ p_i; in units of the targets.
 
     Args:
-        predictions: batch of n distributions of numbers whose score has a closed form, see
-            `pointwise_crps`.
+        predictions: batch of n distributions of numbers whose score has a closed form:
+            `Normal`, `Laplace`, `StudentT`, `LogNormal`, `Gamma`, `Uniform`, `Samples`, `Mixture`s
+            of normal distributions, and every class with a method `crps(y)`. For an ensemble it
+            is the score of the empirical distribution of its members.
         targets: [n].
 
     Returns:
@@ -28,10 +30,12 @@ def crps(predictions: Distribution, targets: ArrayLike) -> jax.Array:
         ValueError: if shapes or values are wrong.
         NotImplementedError: if the family has no closed form.
 
-    Cost: n evaluations of `pointwise_crps`.
+    Cost: O(n); O(n m log m) for m samples, O(n k²) for k components.
 
     References: Gneiting and Raftery (2007), Strictly proper scoring rules, §4.2, with the opposite
-    sign.
+    sign; Gneiting et al. (2005), Calibrated probabilistic forecasting using ensemble model output
+    statistics, eq. (5) (normal); Grimit et al. (2006), The continuous ranked probability score for
+    circular variables, eq. (5) (mixtures).
 
     >>> import jax.numpy as jnp
     >>> from calibjax.distributions import Normal
@@ -40,38 +44,11 @@ def crps(predictions: Distribution, targets: ArrayLike) -> jax.Array:
     0.4181
     """
     samples = checked_samples(predictions, targets, "sample")
-    return mean_over_samples(pointwise_crps, samples, "crps")
+    return mean_over_samples(_crps, samples, "crps")
 
 
-def pointwise_crps(p: PyTree, y: jax.Array) -> jax.Array:
-    """CRPS of one prediction and one target, ∫ (F(x) − 1(x ≥ y))² dx.
-
-    Defined for `Normal`, `Laplace`, `StudentT`, `LogNormal`, `Gamma`, `Uniform`, `Samples` of
-    numbers, `Mixture`s of normal distributions, and every class with a method `crps(y)`. For an
-    ensemble it is the score of the empirical distribution of its members.
-
-    Args:
-        p: one distribution.
-        y: one target.
-
-    Returns:
-        A scalar.
-
-    Raises:
-        NotImplementedError: if the family has no closed form.
-
-    Cost: O(1); O(m log m) for m samples, O(k²) for k components. It checks no values; `crps` does.
-
-    References: Gneiting et al. (2005), Calibrated probabilistic forecasting using ensemble model
-    output statistics, eq. (5) (normal); Grimit et al. (2006), The continuous ranked probability
-    score for circular variables, eq. (5) (mixtures).
-
-    >>> import jax.numpy as jnp
-    >>> from calibjax.distributions import Normal
-    >>> p = Normal(loc=jnp.array(0.0), scale=jnp.array(1.0))
-    >>> print(f"{pointwise_crps(p, jnp.array(0.0)):.4f}")  # (√2 − 1) / √π
-    0.2337
-    """
+def _crps(p: PyTree, y: jax.Array) -> jax.Array:
+    """CRPS of one prediction and one target."""
     if not hasattr(p, "crps"):
         raise NotImplementedError(
             f"crps has no closed form for {type(p).__name__} predictions; define the method "

@@ -268,7 +268,8 @@ def _global_scores(
     for clip in CLIPS:
         found[f"NLL_{clip:g}"] = -jnp.mean(_log_likelihoods(confidences, data, clip))
     if num_groups:
-        found["maximum"] = scores.max_group_wise_mce(*samples, data.groups, binning=binning)
+        each = scores.group_wise_mce(*samples, data.groups, binning=binning, num_groups=num_groups)
+        found["maximum"] = jnp.nanmax(each)
         arguments = confidences, data, num_bins, num_groups, MIN_CELL_SIZE
         found["large_cells"] = _cells_mce(*arguments)
     return found
@@ -330,9 +331,12 @@ def _local_curve(
         params = method.fit(calibration.confidences, calibration.correct, features)
         new = method.apply(params, evaluation.confidences, new_features)
         samples = Bernoulli(new), evaluation.correct
+        each = scores.group_wise_mce(
+            *samples, evaluation.groups, binning=binning, num_groups=num_groups
+        )
         return {
             "ECE": estimators.ece(*samples, binning=binning),
-            "maximum": scores.max_group_wise_mce(*samples, evaluation.groups, binning=binning),
+            "maximum": jnp.nanmax(each),
             "large_cells": _cells_mce(new, evaluation, num_bins, num_groups, MIN_CELL_SIZE),
         }
 

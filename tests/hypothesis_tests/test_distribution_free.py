@@ -186,7 +186,7 @@ def test_bounds_of_composite_kernels():
     bound = hypothesis_tests.calibration_kernel_bound
     assert bound(normal) == bound(classes) == 2
     assert bound(3.0 * classes + classes * 2.0) == 10
-    np.testing.assert_allclose(kernels.value_range(3.0 * classes + classes), (0, 4))
+    np.testing.assert_allclose((3.0 * classes + classes).value_range(), (0, 4))
     laplace = kernels.Exponential(1.0, distances.Wasserstein())
     both = kernels.TensorProduct(
         laplace * kernels.PowerExponential(1.0, 1.5, distances.Wasserstein()),
@@ -196,8 +196,9 @@ def test_bounds_of_composite_kernels():
     unequal = kernels.TensorProduct(laplace, kernels.LabelKernel(jnp.diag(jnp.array([1.0, 0.1]))))
     np.testing.assert_allclose(bound(unequal), 1.1)  # B_{∞;1} here, and 2 for p = q
     matrix = jnp.asarray([[1.0, -0.5], [-0.5, 2.0]])
-    assert kernels.value_range(kernels.LabelKernel(matrix)) == (-0.5, 2.0)
-    assert kernels.value_range(kernels.LabelKernel(matrix) * kernels.LabelKernel(matrix)) == (-1, 4)
+    labels = kernels.LabelKernel(matrix)
+    assert labels.value_range() == (-0.5, 2.0)
+    assert (labels * labels).value_range() == (-1, 4)
 
 
 @jax.tree_util.register_dataclass

@@ -16,7 +16,7 @@ from calibjax.distributions import (
     Poisson,
     Samples,
 )
-from calibjax.kernels import Linear, SquaredExponential, linear_map
+from calibjax.kernels import Linear, SquaredExponential
 from calibjax.kernels.expectations import features, prepare_features
 from tests import oracles
 
@@ -114,17 +114,17 @@ def test_maps_of_distributions_have_the_moments_of_the_mapped_variable():
         matrix = scale if scale.ndim == 2 else jnp.diag(scale * jnp.ones(3))
         for one in (p, full):
             covariance = one.cov if isinstance(one, MvNormal) else jnp.diag(one.variance())
-            mapped = linear_map(one, scale)
+            mapped = one.linear_map(scale)
             np.testing.assert_allclose(mapped.mean(), matrix @ one.mean(), rtol=1e-12)
             expected = matrix @ covariance @ matrix.T
             np.testing.assert_allclose(mapped.variance(), jnp.diag(expected), rtol=1e-12)
             if isinstance(mapped, MvNormal):
                 np.testing.assert_allclose(mapped.cov, expected, rtol=1e-12)
         for one in (mixture, samples):
-            mapped = linear_map(one, scale)
+            mapped = one.linear_map(scale)
             np.testing.assert_allclose(mapped.mean(), matrix @ one.mean(), rtol=1e-12)
-    assert isinstance(linear_map(p, SCALE), DiagNormal)
-    assert linear_map(p, SCALE).scale.min() > 0
+    assert isinstance(p.linear_map(SCALE), DiagNormal)
+    assert p.linear_map(SCALE).scale.min() > 0
 
 
 def test_kernel_on_predictions():
@@ -178,7 +178,7 @@ def test_gradient_with_respect_to_the_matrix():
 
 def test_range_of_values():
     inner = 3.0 * SquaredExponential()
-    assert kernels.value_range(Linear(2.0, inner)) == kernels.value_range(inner)
+    assert Linear(2.0, inner).value_range() == inner.value_range()
 
 
 @pytest.mark.parametrize(
@@ -220,7 +220,7 @@ def test_missing_maps_are_named_and_can_be_defined():
     with pytest.raises(NotImplementedError, match=r"kernel Linear under Poisson.*linear_map"):
         kernels.single_expectation(kernel, Poisson(jnp.array(1.0)), 1.0)
     with pytest.raises(NotImplementedError, match=r"Linear of Poisson predictions.*define"):
-        linear_map(Poisson(jnp.array(1.0)), 2.0)
+        kernel(Poisson(jnp.array(1.0)), Poisson(jnp.array(1.0)))
 
     @jax.tree_util.register_dataclass
     @dataclasses.dataclass(frozen=True, eq=False)

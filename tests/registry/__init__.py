@@ -46,8 +46,6 @@ EXEMPT = {
     "kernels.centered_kernel": _CORE,
     "kernels.double_expectation": _CORE,
     "kernels.single_expectation": _CORE,
-    "kernels.linear_map": _CORE,
-    "scores.pointwise_crps": _CORE,
     "kernels.FeatureRule": "is a pair of functions",
     "kernels.register_expectations": "changes the registry of the process",
     "pairwise.BLOCK_SIZE": "is a number",

@@ -240,8 +240,8 @@ def _bounds() -> list[Call]:
     tensor = kernels.TensorProduct(kernels.Exponential(), kernels.SquaredExponential())
     return [
         call(
-            "kernels.value_range kernels.ValueRange",
-            lambda kernel: kernels.value_range(kernel),
+            "kernels.ValueRange",
+            lambda kernel: kernel.value_range(),
             kernel=a.kernel(kernels.SquaredExponential(1.2)),
             compiled=False,
             reason="a function of the kernel's structure",

@@ -48,16 +48,6 @@ def _of_classes() -> list[Call]:
             distance=a.distance(distances.TotalVariation()),
         )
     )
-    found.append(
-        CATEGORICAL.call(
-            "scores.max_group_wise_mce",
-            scores.max_group_wise_mce,
-            "",
-            groups=a.groups(_GROUPS),
-            binning=a.binning(_BINNING),
-            distance=a.distance(distances.TotalVariation()),
-        )
-    )
     return found
 
 

@@ -57,7 +57,7 @@ def integral(name, i):
 
 @pytest.mark.parametrize("name", FAMILIES)
 def test_against_quadrature(name):
-    values = jax.jit(jax.vmap(scores.pointwise_crps))(FAMILIES[name], TARGETS)
+    values = jax.jit(jax.vmap(lambda p, y: p.crps(y)))(FAMILIES[name], TARGETS)
     np.testing.assert_allclose(values, [integral(name, i) for i in range(N)], rtol=1e-9)
     mean = jax.jit(scores.crps)(*oracles.as_dtype((FAMILIES[name], TARGETS), np.float32))
     assert mean.dtype == np.float32
@@ -84,7 +84,7 @@ def test_draws_against_the_double_sum(name):
         - sum(w[j] * w[k] * abs(x[j] - x[k]) for j in range(3) for k in range(3)) / 2
         for x, w, t in zip(p.values, weights, y)
     ]
-    values = jax.jit(jax.vmap(scores.pointwise_crps))(jax.tree.map(jnp.asarray, p), y)
+    values = jax.jit(jax.vmap(lambda p, y: p.crps(y)))(jax.tree.map(jnp.asarray, p), y)
     np.testing.assert_allclose(values, expected, rtol=1e-10, atol=1e-15)
 
 
@@ -100,7 +100,7 @@ def test_gradient(name):
     """Also where the target is a mean, as for the first sample."""
 
     def total(predictions, y):
-        return jnp.sum(jax.vmap(scores.pointwise_crps)(predictions, y))
+        return jnp.sum(jax.vmap(lambda p, y: p.crps(y))(predictions, y))
 
     data = oracles.as_dtype(((FAMILIES | DRAWS)[name], TARGETS), np.float64)
     if name in DRAWS:  # there the score has a kink where the target is a draw
