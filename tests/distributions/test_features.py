@@ -60,7 +60,9 @@ FAMILIES = ("Categorical", "Bernoulli", "Normal", "Laplace", "Mixture", "MvNorma
 FAMILIES += ("Samples", "MonteCarlo", "Stein")
 
 
-@pytest.mark.parametrize("name", FAMILIES)
+@pytest.mark.parametrize(
+    "name", [*FAMILIES[:3], *(pytest.param(x, marks=pytest.mark.slow) for x in FAMILIES[3:])]
+)
 def test_kernels_see_features_or_distributions(name):
     predictions, targets, target = families()[name]
     carrying = with_features(predictions, jnp.asarray(X))

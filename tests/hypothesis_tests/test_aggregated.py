@@ -87,7 +87,7 @@ def mixed():
     return [TensorProduct(*product) for product in products]
 
 
-@pytest.mark.parametrize("is_traced", [False, True])
+@pytest.mark.parametrize("is_traced", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_every_kernel_sees_the_redraws_of_the_exact_test(is_traced):
     data = normals()
     run = lambda *data: aggregated_skce_test(KEY, *data, kernels=mixed(), num_samples=19)  # noqa: E731

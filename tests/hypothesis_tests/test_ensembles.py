@@ -69,7 +69,10 @@ def test_against_all_choices():
     assert abs(test.pvalue - expected) < 4 * np.sqrt(expected * (1 - expected) / 4000) + 1 / 4001
 
 
-@pytest.mark.parametrize("kind", ["scalars", "vectors", "labels"])
+@pytest.mark.parametrize(
+    "kind",
+    [*(pytest.param(x, marks=pytest.mark.slow) for x in ("scalars", "vectors")), "labels"],
+)
 def test_features_and_pairs_agree(kind, monkeypatch):
     shape = (6, 5, 2) if kind == "vectors" else (6, 5)
     distance = MaximumMeanDiscrepancy(White() if kind == "labels" else SquaredExponential(1.0))
@@ -109,6 +112,7 @@ def test_exact_test_of_draws_points_here():
         group_calibration_test(KEY, *data, num_samples=9)
 
 
+@pytest.mark.slow
 def test_kernels_that_are_constant_up_to_rounding():
     """Rounding errors are all that is left of them: the observed ones must be like the redrawn."""
     kernel = TensorProduct(Exponential(1.0, Wasserstein()), SquaredExponential(1e4))

@@ -51,7 +51,13 @@ _POINTS = {
 
 @pytest.mark.filterwarnings("ignore:xs. .* a distance of zero")
 @pytest.mark.parametrize(
-    ("n", "dtype"), [(256, np.float64), (300, np.float32), (1000, np.float64), (1100, np.float32)]
+    ("n", "dtype"),
+    [
+        (256, np.float64),
+        (300, np.float32),
+        pytest.param(1000, np.float64, marks=pytest.mark.slow),
+        pytest.param(1100, np.float32, marks=pytest.mark.slow),
+    ],
 )
 def test_exactly_the_median_whatever_the_points(n, dtype):
     for name, points in _POINTS.items():

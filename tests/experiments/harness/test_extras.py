@@ -21,10 +21,25 @@ runpy.run_module(program, run_name="__main__", alter_sys=True)
 @pytest.mark.parametrize(
     ("package", "program", "use", "extra"),
     [
-        ("tqdm", "paper_repro.w19.tests", "the experiments show their progress with tqdm", "repro"),
-        ("matplotlib", "experiments.test_levels", "the experiments draw with matplotlib", "repro"),
         ("sklearn", "paper_repro", "some experiments use scikit-learn", "repro"),
-        ("ot", "experiments.benchmark", "the benchmark compares with POT", "test"),
+        *(
+            pytest.param(*case, marks=pytest.mark.slow)
+            for case in (
+                (
+                    "tqdm",
+                    "paper_repro.w19.tests",
+                    "the experiments show their progress with tqdm",
+                    "repro",
+                ),
+                (
+                    "matplotlib",
+                    "experiments.test_levels",
+                    "the experiments draw with matplotlib",
+                    "repro",
+                ),
+                ("ot", "experiments.benchmark", "the benchmark compares with POT", "test"),
+            )
+        ),
     ],
 )
 def test_a_program_without_a_package_says_so(package, program, use, extra):
