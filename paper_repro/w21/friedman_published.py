@@ -1,4 +1,4 @@
-"""W21, Fig. 12 in words, on the authors' own files: python -m paper_repro.w21.friedman_published DIR.
+"""W21, Fig. 12 in words, on the authors' files: python -m paper_repro.w21.friedman_published DIR.
 
 The ensemble of all ten networks against the mean of networks 1 to 7, the ones with files.
 """
@@ -40,7 +40,7 @@ def shares(folder):
 if __name__ == "__main__":
     head = "| data | statistic | ensemble better | ensemble at 5000 |\n| --- | --- | --- | --- |\n"
     note = (
-        "\n\nThe authors' files: their ensemble of ten networks against the mean of networks 1 to 7,"
+        "\n\nThe authors' files: their ensemble of ten against the mean of networks 1 to 7,"
         "\nas the share of 5001 iterations (unbiased SKCE: by size). Equal values are not better.\n"
     )
     RESULT.write_text(head + "\n".join(shares(pathlib.Path(sys.argv[1]) / "w21_friedman")) + note)
