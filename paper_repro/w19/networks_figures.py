@@ -7,6 +7,7 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from experiments.harness import stand_in
 from experiments.harness.figures import COLORS, save_figure
 from paper_repro.w19.figures import add_legend, with_subscripts
 
@@ -14,7 +15,8 @@ from paper_repro.w19.figures import add_legend, with_subscripts
 def _panel(axes: Axes, title: str, rows: list[Any]) -> None:
     names = [row.network for row in rows]
     style = {"color": COLORS[0], "label": "published", "ms": 9, "mfc": "none", "mew": 0.9}
-    axes.plot([row.published for row in rows], names, "o", **style)
+    if not stand_in.header():
+        axes.plot([row.published for row in rows], names, "o", **style)
     ours = [row.ours for row in rows]
     axes.plot(ours, names, "o", color=COLORS[1], label="ours", ms=4)
     axes.set_title(with_subscripts(title))

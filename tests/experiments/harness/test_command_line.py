@@ -7,7 +7,6 @@ from experiments.harness import cells, command_line
 from experiments.harness.source import ROOT
 from paper_repro import __main__ as everything
 from paper_repro.l21 import crime
-from paper_repro.w19 import networks
 from paper_repro.w21 import ols
 
 
@@ -49,7 +48,7 @@ def test_output_that_cannot_be_made(capsys, tmp_path):
 def test_a_single_experiment_without_its_data_fails(capsys, tmp_path, monkeypatch):
     """With and without --data, where the folder does not hold it; others take no such option."""
     monkeypatch.setattr(command_line, "set_up", lambda run: None)  # which is for a whole process
-    experiments = {"l21.crime": crime, "w19.networks": networks}
+    experiments = {"l21.crime": crime}
     for name, module in experiments.items():
         for data in ([], ["--data", str(tmp_path)]):
             arguments = [name, *data, "--output", str(tmp_path / "out")]
