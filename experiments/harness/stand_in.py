@@ -4,6 +4,7 @@ import contextlib
 from collections.abc import Iterator
 from contextvars import ContextVar
 
+from experiments.harness.data_files import DOWNLOAD
 from experiments.harness.messages import log
 
 PUBLISHED = ("published", "ImageNet")  # columns that have these words in their names are left out
@@ -20,7 +21,7 @@ def marked(experiment: str, what: str, needed: str) -> Iterator[None]:
         needed: the data that the paper has.
     """
     token = _HEADER.set(f"stand-in data: {what}")
-    log(f"{experiment} runs on {header()}; for the numbers of the paper it needs {needed}.")
+    log(f"{experiment} runs on {header()}; that of the paper is {needed}, see `{DOWNLOAD}`.")
     try:
         yield
     finally:

@@ -474,10 +474,16 @@ def test_outputs_of_crime(crime):
     assert all(0 < float(row.split(",")[5]) < 1 for row in rows[1:])
 
 
-def test_without_data_crime_is_skipped(tmp_path, capsys):
+@pytest.mark.slow
+def test_without_data_crime_is_about_diabetes(tmp_path, capsys):
     l21_crime.run(command_line.Run("quick", None, tmp_path))
-    out = capsys.readouterr().out
-    assert "l21_crime is skipped: it needs the folder communities_crime" in out
+    assert "l21_crime runs on stand-in data" in capsys.readouterr().out
+    folder = tmp_path / "quick" / "l21_crime"
+    assert not (folder / "fits.csv").exists()
+    for path in folder.glob("*.csv"):
+        header = path.read_text().partition("\n")[0]
+        assert header.startswith("stand-in data,")
+        assert "published" not in header
 
 
 @pytest.mark.slow
