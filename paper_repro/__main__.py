@@ -17,7 +17,6 @@ import paper_repro.w21.friedman
 import paper_repro.w21.ols
 import paper_repro.w21.synthetic
 from experiments.harness import command_line
-from experiments.harness.data_files import DOWNLOAD
 from experiments.harness.messages import log
 
 MODULES: tuple[ModuleType, ...] = (
@@ -107,9 +106,6 @@ def main() -> None:
         start = time.perf_counter()
         EXPERIMENTS[name](run)
         log(f"[{i}/{len(names)}] {name} took {time.perf_counter() - start:.0f} s")
-    if run.skipped:
-        how = f"get it by `{DOWNLOAD}`, and run again with --data DIR (make paper DATA=DIR)"
-        log(f"Skipped, for lack of public data: {', '.join(run.skipped)}; {how}.")
 
 
 if __name__ == "__main__":

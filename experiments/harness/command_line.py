@@ -35,7 +35,6 @@ class Run:
         output: folder that the presets write their folders to.
         npz: files with data of the user's own, see `paper_repro.data.classifiers`.
         trust: whether cells that were computed by other code are kept.
-        skipped: the experiments that lacked their data, filled by `skip`.
     """
 
     preset: str | None
@@ -43,17 +42,6 @@ class Run:
     output: Path
     npz: tuple[Path, ...] = ()
     trust: bool = False
-    skipped: list[str] = dataclasses.field(default_factory=list)
-
-    def skip(self, experiment: str, needed: str) -> None:
-        """Says that an experiment is skipped.
-
-        Args:
-            experiment: name of the experiment.
-            needed: what it lacks.
-        """
-        self.skipped.append(experiment)
-        log(f"{experiment} is skipped: it needs {needed}; `{DOWNLOAD}` gets the public data.")
 
     def folder(self, experiment: str) -> Path:
         """Folder of the results of an experiment, created if it is missing."""
@@ -271,8 +259,6 @@ def main(
 ) -> None:
     """Runs one experiment of a paper from the command line, in float64.
 
-    Without the data that it cannot do without, the exit status is that of wrong arguments, 2.
-
     Args:
         experiment: runs it.
         file: `__file__` of its module.
@@ -285,5 +271,3 @@ def main(
     run, _ = parse(parser)
     set_up(run)
     experiment(run)
-    if run.skipped:
-        raise SystemExit(2)

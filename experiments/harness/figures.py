@@ -13,6 +13,7 @@ from matplotlib.lines import Line2D
 
 from calibjax._files import write
 from calibjax.plotting.figures import CURVE_COLORS
+from experiments.harness import stand_in
 from experiments.harness.messages import log
 
 COLORS = CURVE_COLORS  # which the colour-blind can tell apart
@@ -43,6 +44,11 @@ def save_figure(folder: Path, name: str, figure: Figure, *, dots: bool = False) 
         dots: whether it has so many points that a picture of 200 dots per inch is the smaller file.
     """
     kind = "png" if dots else "svg"
+    if mark := stand_in.header():
+        axes = figure.axes[0]
+        title = axes.get_title() or axes.get_title(loc="left")
+        axes.set_title("")
+        axes.set_title(f"{mark}\n{title}".rstrip(), loc="left")
     write(folder / f"{name}.{kind}", _drawn(figure, kind))
     log(f"wrote {folder / name}.{kind}")
 

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from calibjax._files import write
+from experiments.harness import stand_in
 from experiments.harness.messages import log
 
 
@@ -23,6 +24,8 @@ def write_table(
     show: bool = False,
 ) -> None:
     """Writes a table as NAME.csv, with all digits, and NAME.md, rounded, with a note below it.
+
+    Where the data is stand-in data, the first column says so, and published numbers are left out.
 
     Args:
         folder: folder of the experiment.
@@ -40,6 +43,8 @@ def write_table(
     fields = [*(rows[0] if rows else names)]
     header = [names.get(field, field) for field in fields]
     values = [[_plain(row[field]) for field in fields] for row in rows]
+    if mark := stand_in.header():
+        header, values = _marked(mark, header, values)
     buffer = io.StringIO()
     csv.writer(buffer, lineterminator="\n").writerows([header, *values])
     write(folder / f"{name}.csv", buffer.getvalue())
@@ -61,6 +66,19 @@ def _fields(record: Any) -> Mapping[Any, Any]:
     else:
         names = record._fields
     return {name: getattr(record, name) for name in names}
+
+
+def _marked(
+    mark: str, header: list[str], values: list[list[Any]]
+) -> tuple[list[str], list[list[Any]]]:
+    """The table with another first column, and without published numbers and their deviations."""
+    kept: list[int] = []
+    for i, name in enumerate(header):
+        after = i > 0 and name.endswith("sd") and stand_in.is_published(header[i - 1])
+        if not (after or stand_in.is_published(name)):
+            kept.append(i)
+    kind, what = mark.split(": ", 1)
+    return [kind, *(header[i] for i in kept)], [[what, *(row[i] for i in kept)] for row in values]
 
 
 def _plain(value: Any) -> Any:

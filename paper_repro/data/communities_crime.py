@@ -60,12 +60,14 @@ class Communities:
         labels: 1 where the crime rate is above the median, [n].
         is_complete: whether no number of the column is missing, [d].
         groups: number of the group of each community, by name of the grouping, [n] each.
+        held_out: sizes of the parts for recalibration and for evaluation; None for those of L21.
     """
 
     features: np.ndarray
     labels: np.ndarray
     is_complete: np.ndarray
     groups: dict[str, np.ndarray]
+    held_out: tuple[int, int] | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -145,7 +147,13 @@ def read_communities(data: Path) -> Communities:
     return Communities(features, labels, np.array(is_complete), groups)
 
 
-def random_split(seed: int, num_samples: int, *, shared: bool = False) -> Split:
+def random_split(
+    seed: int,
+    num_samples: int,
+    *,
+    shared: bool = False,
+    held_out: tuple[int, int] | None = None,
+) -> Split:
     """Split of the communities that belongs to a seed.
 
     Args:
@@ -153,15 +161,17 @@ def random_split(seed: int, num_samples: int, *, shared: bool = False) -> Split:
         num_samples: number of communities.
         shared: whether those for evaluation, which do not depend on this, are for recalibration
             too; then all others are for training.
+        held_out: sizes of the parts for recalibration and for evaluation; None for those of L21.
 
     Raises:
         DataError: if there are too few communities.
     """
-    if num_samples <= NUM_CALIBRATION + NUM_EVALUATION:
-        least = NUM_CALIBRATION + NUM_EVALUATION + 1
+    calibrating, evaluating = held_out or (NUM_CALIBRATION, NUM_EVALUATION)
+    if num_samples <= calibrating + evaluating:
+        least = calibrating + evaluating + 1
         raise DataError(f"--data: expected {least} communities or more, got {num_samples}")
     order = np.random.default_rng([seed, *b"l21_crime/split"]).permutation(num_samples)
-    parts = np.split(order, [-NUM_CALIBRATION - NUM_EVALUATION, -NUM_EVALUATION])
+    parts = np.split(order, [-calibrating - evaluating, -evaluating])
     training, calibration, evaluation = parts
     if shared:
         return Split(np.concatenate([training, calibration]), evaluation, evaluation)

@@ -93,11 +93,18 @@ CLAIMS = (
         _first("bins", TOP_LABEL),
     ),
     Claim(
-        "no difference, canonical on CIFAR-10 (Table 5)",
+        "kkr and ukkr do not differ, canonical on CIFAR-10 (App. B)",
         "cifar10_",
         "canonical",
-        tuple(itertools.combinations(("kde", "kkr", "ukkr"), 2)),
+        (("kkr", "ukkr"),),
         "equal",
+    ),
+    Claim(
+        "only kde outperforms others (once), canonical on CIFAR-10 (App. B)",
+        "cifar10_",
+        "canonical",
+        _first("kde", ("kkr", "ukkr")),
+        "not worse",
     ),
     Claim(
         "kde is the best (sometimes), canonical on CIFAR-100 (Table 3)",
@@ -243,7 +250,7 @@ finds any miscalibration; \\*\\*: with errors {inflation} times as large too. Se
 """
 CLAIMS_NOTE = """
 Findings of G24 on our networks: comparisons that are significantly for and against it (any that
-differ are against "no difference"), and those that are so with standard errors {inflation} times as
+differ are against "do not differ"), and those that are so with standard errors {inflation} times as
 large too, since the errors may be too small (`differences.md`); "sign": comparisons where the
 difference at least has the sign of the claim. One rule for all: confirmed if all comparisons are
 for it, contradicted if one is against it, each with the larger errors; else doubtful if one is

@@ -94,7 +94,8 @@ def trained(
         [seeds, 1000, 2], "best epoch" [seeds], and the curves of training [epochs, seeds].
     """
     num = len(communities.labels)
-    splits = [random_split(seed, num, shared=reading.shared) for seed in range(settings.seeds)]
+    sizes = {"shared": reading.shared, "held_out": communities.held_out}
+    splits = [random_split(seed, num, **sizes) for seed in range(settings.seeds)]
     columns = communities.features
     if reading.complete:
         columns = columns[:, communities.is_complete]
@@ -139,7 +140,8 @@ def parts_of(
     reading: Reading = USUAL,
 ) -> tuple[Part, Part]:
     """Calibration and evaluation part of one network, "last" or "best"."""
-    split = random_split(seed, len(communities.labels), shared=reading.shared)
+    sizes = {"shared": reading.shared, "held_out": communities.held_out}
+    split = random_split(seed, len(communities.labels), **sizes)
     parts, first = [], 0
     for indices in (split.calibration, split.evaluation):
         chosen = slice(first, first + len(indices))

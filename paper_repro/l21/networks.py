@@ -3,7 +3,8 @@
 All methods are compared on networks for CIFAR-10 and CIFAR-100 (--data, folders `cifar10_networks`
 and `cifar100_logits/resnet50`) and on classifiers of the user's own (--npz, see
 `paper_repro.data.classifiers`), such as those of the paper for ImageNet and CelebA, which are not
-at hand. The decision experiment, in the paper on ImageNet, is run on all of them.
+at hand. The decision experiment, in the paper on ImageNet, is run on all of them. Without
+any it is all run on stand-in data (`paper_repro.data.stand_in`).
 
 The features are the logits, for CIFAR-10 the logarithms of the published probabilities, not those
 of an Inception network: in 3 dimensions by t-SNE, and at most 50 principal components. The
@@ -25,6 +26,8 @@ from experiments.harness import cells, command_line
 from experiments.harness.cells import Store
 from experiments.harness.data_files import DataError
 from experiments.harness.messages import log
+from experiments.harness.stand_in import marked
+from paper_repro.data import stand_in
 from paper_repro.data.cifar import CIFAR10, CIFAR100, EXPECTED
 from paper_repro.data.classifiers import (
     NETWORKS,
@@ -87,16 +90,23 @@ def read_classifiers(run: command_line.Run, settings: Settings) -> list[Classifi
     if len(set(names)) < len(names):
         raise DataError(f"--npz: expected files of different names, got {names}")
 
-    def shortened(part: Part) -> Part:
-        arrays = {name: x for name, x in vars(part).items() if x is not None}
-        return Part(**{name: x[: settings.num_samples] for name, x in arrays.items()})
-
-    found = [Classifier(x.name, shortened(x.calibration), shortened(x.evaluation)) for x in found]
+    found = [shortened(x, settings.num_samples) for x in found]
     for x in found:
         features = Embedding(x.calibration.features, x.evaluation.features)
         components = dict(settings.components)["t-SNE"]
         check_tsne(f"--npz: {x.name}", features, components)
     return found
+
+
+def shortened(classifier: Classifier, num_samples: int | None) -> Classifier:
+    """The classifier with the first samples of each part."""
+
+    def first(part: Part) -> Part:
+        arrays = {name: x for name, x in vars(part).items() if x is not None}
+        return Part(**{name: x[:num_samples] for name, x in arrays.items()})
+
+    parts = classifier.calibration, classifier.evaluation
+    return Classifier(classifier.name, *map(first, parts))
 
 
 def class_probs(confidences: np.ndarray, part: Part) -> np.ndarray:
@@ -206,12 +216,17 @@ def finished_cells(
 
 
 def run(run: command_line.Run) -> None:
-    """Runs the experiment; without classifiers it is skipped."""
+    """Runs the experiment; without classifiers it runs on stand-in data."""
     settings, store = SETTINGS[run.preset], run.store(NAME, __file__)
-    classifiers = read_classifiers(run, settings)
-    if not classifiers:
-        run.skip(NAME, f"{EXPECTED}, or --npz FILE")
-        return
+    if classifiers := read_classifiers(run, settings):
+        write_all(store, settings, classifiers)
+    else:
+        with marked(NAME, stand_in.WHAT, f"{EXPECTED}, or --npz FILE"):
+            write_all(store, settings, [shortened(stand_in.digits(), settings.num_samples)])
+
+
+def write_all(store: Store, settings: Settings, classifiers: list[Classifier]) -> None:
+    """Writes all tables and figures of the classifiers."""
     results, embeddings = finished_cells(store, settings, classifiers)
     write_tables(store.folder, results)
     networks_figures.plot(store.folder, results)

@@ -163,6 +163,7 @@ def plot_map(
         plotting.local_error_distribution(
             np.abs(found["error"][chosen]), bin_error=abs(errors[number]), axis=right
         )
+        right.set_title(f"bin {number}, how the local errors are spread")
         if np.any(found["adjusted_pvalue"][chosen] <= level):
             legend[f"adjusted $p \\leq {level:g}$"] = left.collections[1]
         legend["local errors of the samples"], legend["error of the bin"] = right.get_lines()[:2]

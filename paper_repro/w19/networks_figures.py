@@ -7,15 +7,17 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from experiments.harness import stand_in
 from experiments.harness.figures import COLORS, save_figure
 from paper_repro.w19.figures import add_legend, with_subscripts
 
 
 def _panel(axes: Axes, title: str, rows: list[Any], labels: Mapping[str, str]) -> None:
     names = [row.network for row in rows]
-    label = labels.get("published", "published")
-    style = {"color": COLORS[0], "label": label, "ms": 9, "mfc": "none", "mew": 0.9}
-    axes.plot([row.published for row in rows], names, "o", **style)
+    style = {"color": COLORS[0], "ms": 9, "mfc": "none", "mew": 0.9}
+    if not stand_in.header():
+        label = labels.get("published", "published")
+        axes.plot([row.published for row in rows], names, "o", label=label, **style)
     ours = [row.ours for row in rows]
     axes.plot(ours, names, "o", color=COLORS[1], label=labels.get("ours", "ours"), ms=4)
     axes.set_title(with_subscripts(title))

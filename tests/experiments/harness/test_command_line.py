@@ -6,8 +6,6 @@ import pytest
 from experiments.harness import cells, command_line
 from experiments.harness.source import ROOT
 from paper_repro import __main__ as everything
-from paper_repro.l21 import crime
-from paper_repro.w19 import networks
 from paper_repro.w21 import ols
 
 
@@ -46,18 +44,8 @@ def test_output_that_cannot_be_made(capsys, tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["file"]  # nothing is left behind
 
 
-def test_a_single_experiment_without_its_data_fails(capsys, tmp_path, monkeypatch):
-    """With and without --data, where the folder does not hold it; others take no such option."""
+def test_an_experiment_without_data_has_no_such_option(capsys, monkeypatch, tmp_path):
     monkeypatch.setattr(command_line, "set_up", lambda run: None)  # which is for a whole process
-    experiments = {"l21.crime": crime, "w19.networks": networks}
-    for name, module in experiments.items():
-        for data in ([], ["--data", str(tmp_path)]):
-            arguments = [name, *data, "--output", str(tmp_path / "out")]
-            monkeypatch.setattr(sys, "argv", arguments)
-            with pytest.raises(SystemExit) as ended:
-                command_line.main(module.run, module.__file__, module.__doc__, data=True)
-            assert ended.value.code == 2
-            assert f"{module.NAME} is skipped: it needs the " in capsys.readouterr().out
     monkeypatch.setattr(sys, "argv", ["w21.ols", "--data", str(tmp_path)])
     with pytest.raises(SystemExit) as ended:
         command_line.main(ols.run, ols.__file__, ols.__doc__)

@@ -3,6 +3,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from experiments.harness import stand_in
 from experiments.harness.tables import write_table
 
 
@@ -41,3 +42,14 @@ def test_a_table_without_rows(tmp_path):
     write_table(tmp_path, "t", [], names={"quantity": "what", "number": "ours"})
     assert (tmp_path / "t.csv").read_text() == "what,ours\n"
     assert (tmp_path / "t.md").read_text() == "| what | ours |\n| --- | --- |\n"
+
+
+def test_stand_in_data_is_marked_and_shows_nothing_published(tmp_path):
+    row = {"x": 1, "ECE, published": 2.0, "ECE, sd": 3.0, "ours": 4.0, "ours, sd": 5.0}
+    with stand_in.marked("name", "digits", "more"):
+        write_table(tmp_path, "marked", [row])
+    write_table(tmp_path, "plain", [row])
+    assert (tmp_path / "marked.csv").read_text() == (
+        'stand-in data,x,ours,"ours, sd"\ndigits,1,4.0,5.0\n'
+    )
+    assert "published" in (tmp_path / "plain.csv").read_text()

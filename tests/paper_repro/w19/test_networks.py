@@ -178,12 +178,14 @@ def test_the_largest_difference_is_not_rounded_down(tmp_path):
     assert "The largest difference of the 5 estimates is 2.5e-16." in text
 
 
-def test_without_data_it_is_skipped(tmp_path, capsys):
-    for data in (None, tmp_path):  # or with other data only
-        run = command_line.Run("quick", data, tmp_path)
-        w19_networks.run(run)
-        out = capsys.readouterr().out
-        assert "w19_networks is skipped: it needs the published predictions" in out
-        assert "`python -m paper_repro.data DIR` gets" in out
-        assert run.skipped == ["w19_networks"]
-    assert not list(tmp_path.iterdir())
+@pytest.mark.slow
+def test_without_data_the_network_is_that_of_digits(tmp_path, capsys):
+    run = command_line.Run("quick", tmp_path, tmp_path / "out")  # with other data only
+    w19_networks.run(run)
+    assert "w19_networks runs on stand-in data" in capsys.readouterr().out
+    folder = tmp_path / "out" / "quick" / "w19_networks"
+    for table in ("errors", "pvalues"):
+        header = (folder / f"{table}.csv").read_text().partition("\n")[0]
+        assert header.startswith("stand-in data,network,")
+        assert "published" not in header
+    assert (folder / "figure_35.svg").exists()
