@@ -13,6 +13,11 @@ from calibjax._files import write
 from experiments.harness import stand_in
 from experiments.harness.messages import log
 
+STAND_IN = """
+**{mark}.** What follows is written about the data of the paper; these numbers judge none of its
+claims.
+"""
+
 
 def write_table(
     folder: Path,
@@ -45,6 +50,7 @@ def write_table(
     values = [[_plain(row[field]) for field in fields] for row in rows]
     if mark := stand_in.header():
         header, values = _marked(mark, header, values)
+        note = f"{STAND_IN.format(mark=mark)}\n{note}" if note else note
     buffer = io.StringIO()
     csv.writer(buffer, lineterminator="\n").writerows([header, *values])
     write(folder / f"{name}.csv", buffer.getvalue())

@@ -47,9 +47,11 @@ def test_a_table_without_rows(tmp_path):
 def test_stand_in_data_is_marked_and_shows_nothing_published(tmp_path):
     row = {"x": 1, "ECE, published": 2.0, "ECE, sd": 3.0, "ours": 4.0, "ours, sd": 5.0}
     with stand_in.marked("name", "digits", "more"):
-        write_table(tmp_path, "marked", [row])
+        write_table(tmp_path, "marked", [row], "A note.")
     write_table(tmp_path, "plain", [row])
     assert (tmp_path / "marked.csv").read_text() == (
         'stand-in data,x,ours,"ours, sd"\ndigits,1,4.0,5.0\n'
     )
+    note = (tmp_path / "marked.md").read_text()
+    assert "**stand-in data: digits.** What follows is written about the data of the paper" in note
     assert "published" in (tmp_path / "plain.csv").read_text()
