@@ -133,15 +133,14 @@ def _user_folder() -> Path:
 
 
 def _forget_oldest(folder: Path) -> None:
-    """Removes the oldest programs of a folder that has become large."""
-    files = sorted((path for path in folder.iterdir() if path.is_file()), key=_age)
+    """Removes the programs that were not used for longest from a folder that has become large."""
+    found = []
+    for path in folder.iterdir():
+        with contextlib.suppress(FileNotFoundError):  # another process may remove it, too
+            status = path.stat()
+            found.append((max(status.st_atime, status.st_mtime), status.st_size, path))
     size = 0
-    for path in files:
-        size += path.stat().st_size
+    for _, bytes_, path in sorted(found, reverse=True):
+        size += bytes_
         if size > _LARGEST:
             path.unlink(missing_ok=True)
-
-
-def _age(path: Path) -> float:
-    """In seconds, up to a constant."""
-    return -path.stat().st_mtime
