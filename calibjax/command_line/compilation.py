@@ -135,7 +135,7 @@ def _user_folder() -> Path:
 def _forget_oldest(folder: Path) -> None:
     """Removes the programs that were not used for longest from a folder that has become large."""
     found = []
-    for path in folder.iterdir():
+    for path in filter(Path.is_file, folder.iterdir()):
         with contextlib.suppress(FileNotFoundError):  # another process may remove it, too
             status = path.stat()
             found.append((max(status.st_atime, status.st_mtime), status.st_size, path))
