@@ -48,6 +48,7 @@ EXEMPT = {
     "kernels.single_expectation": _CORE,
     "kernels.FeatureRule": "is a pair of functions",
     "kernels.register_expectations": "changes the registry of the process",
+    "kernels.ValueRange": "is a pair of numbers",
     "pairwise.BLOCK_SIZE": "is a number",
     "pairwise.TILE_SIZE": "is a number",
     "pairwise.default_tile_size": "chooses a number from sizes of arrays",

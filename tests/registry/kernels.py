@@ -240,13 +240,6 @@ def _bounds() -> list[Call]:
     tensor = kernels.TensorProduct(kernels.Exponential(), kernels.SquaredExponential())
     return [
         call(
-            "kernels.ValueRange",
-            lambda kernel: kernel.value_range(),
-            kernel=a.kernel(kernels.SquaredExponential(1.2)),
-            compiled=False,
-            reason="a function of the kernel's structure",
-        ),
-        call(
             "hypothesis_tests.calibration_kernel_bound",
             lambda kernel: hypothesis_tests.calibration_kernel_bound(kernel),
             kernel=a.kernel(tensor),
