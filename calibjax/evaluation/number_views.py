@@ -119,13 +119,14 @@ def of_members(data: Data, values: np.ndarray, call: str) -> Search:
 
         cuts, _ = _edges(own, is_whole)
         below, redrawn = _shares_below(own, cuts)
-        views.append(_of_targets(own[:, 0], cuts, below, redrawn, called, is_whole, name))
+        view = _of_targets(own[:, 0], cuts, below, redrawn, called, is_whole, name)
+        views.append(dataclasses.replace(view, factor=(m + 1) / m))
 
     def draw(random: np.random.Generator) -> np.ndarray:
         return random.integers(m + 1, size=n)
 
     if is_vector:
-        return Search(tuple(views), draw, factor=(m + 1) / m)
+        return Search(tuple(views), draw)
     if data.pit is not None:
         views += _ranks_of_members(np.asarray(data.pit, float), pool, call)
     _, bars = _edges(pool, is_whole)
@@ -135,7 +136,7 @@ def of_members(data: Data, values: np.ndarray, call: str) -> Search:
         drawn = (redrawn(draw(random)) for _ in range(NUM_BANDS))
         return _histogram(pool[:, 0], bars, below.mean(0), drawn)
 
-    return Search(tuple(views), draw, factor=(m + 1) / m, marginals=marginals)
+    return Search(tuple(views), draw, marginals=marginals)
 
 
 def _shares_below(pool: np.ndarray, cuts: np.ndarray) -> tuple[np.ndarray, Cells]:

@@ -35,6 +35,8 @@ class View:
         event_calls: expressions of in which samples each event occurred, and of its predicted
             probabilities, [J].
         event_ends: both ends of events that are ranges of the targets, [J]; or empty.
+        factor: of the differences from what was predicted. One, but for numbers among the members
+            of ensembles (m + 1) / m, since targets are compared with pools that contain them.
     """
 
     cells: np.ndarray
@@ -48,6 +50,7 @@ class View:
     region_calls: tuple[str, ...]
     event_calls: tuple[tuple[str, str], ...]
     event_ends: tuple[tuple[float, float], ...] = ()
+    factor: float = 1.0
 
     def totals(self, cells: np.ndarray) -> np.ndarray:
         """Number of samples in each place, [R, J]."""

@@ -21,14 +21,11 @@ class Search:
     Attributes:
         views: where to look.
         draw: draws what `View.redrawn` takes.
-        factor: of the differences from what was predicted. One, but for the members of ensembles
-            (m + 1) / m, since the targets are compared with pools that contain them.
         marginals: marginal distributions with a band from redraws; None of vectors.
     """
 
     views: tuple[View, ...]
     draw: Callable[[np.random.Generator], Outcome]
-    factor: float = 1.0
     marginals: Callable[[np.random.Generator], Marginals] | None = None
 
 

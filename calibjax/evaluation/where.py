@@ -44,9 +44,9 @@ def where_wrong(data: Data, chosen: Choice | None) -> Part:
         return Part()
     shown = [place for place in found.worst if place.pvalue <= LEVEL][:_SHOWN]
     shown = shown or [found.worst[0]]
-    entries = tuple(entry for place in shown for entry in _entries(place, search.factor))
+    entries = tuple(entry for place in shown for entry in _entries(place))
     section = Section("Where it is wrong", entries, _REMARK.format(number=found.number))
-    findings = {"places": tuple(_error(place, search.factor) for place in shown)}
+    findings = {"places": tuple(_error(place) for place in shown)}
     return Part((section,), findings, panels=_panel(search, seed, shown))
 
 
@@ -69,27 +69,27 @@ def _search(data: Data, chosen: Choice | None) -> Search | None:
     return of_members(data, np.asarray(draws.values), f"{call}.draws")
 
 
-def _error(place: Place, factor: float) -> PlaceError:
+def _error(place: Place) -> PlaceError:
     """What a sentence says of a place."""
     return PlaceError(
         event=place.view.event_words[place.event],
         region=place.view.region_words[place.region],
         number=place.number,
-        predicted=place.observed - factor * (place.observed - place.predicted),
+        predicted=place.observed - place.view.factor * (place.observed - place.predicted),
         observed=place.observed,
         pvalue=place.pvalue,
     )
 
 
-def _entries(place: Place, factor: float) -> tuple[Entry, Entry, Entry]:
+def _entries(place: Place) -> tuple[Entry, Entry, Entry]:
     """Both frequencies, and their difference with its p-value."""
-    error = _error(place, factor)
+    error = _error(place)
     observed, predicted = place.view.event_calls[place.event]
     inside = place.view.region_calls[place.region]
     rows = f"[{inside}]" if inside else ""
     calls = [f"jnp.mean(({call}){rows})" for call in (observed, predicted)]
     name = error.event + (f", {error.region}" if error.region else "")
-    chance = factor * place.chance
+    chance = place.view.factor * place.chance
     return (
         Entry(f"observed: {name}", error.observed, function=calls[0]),
         Entry(f"predicted: {name}", error.predicted, function=calls[1]),

@@ -1,6 +1,9 @@
 """Where predictions are wrong: places, their p-values, and the sentences on them."""
 
+import types
+
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 import scipy.stats
@@ -11,7 +14,7 @@ from calibjax.evaluation.class_views import of_classes
 from calibjax.evaluation.data import checked_data
 from calibjax.evaluation.places import View, cells_of, find_places, spans, unions
 from calibjax.evaluation.views import by_levels
-from calibjax.evaluation.where import where_wrong
+from calibjax.evaluation.where import _search, where_wrong
 
 N = 60
 CUTS = np.array([-1.0, 0.0, 1.0])
@@ -72,6 +75,36 @@ def test_pvalue_by_hand():
     assert place.observed == view.events[place.event][view.cells[inside]].mean()
     # A difference is beyond the range if and only if the exact p-value is at most 5 %.
     assert (abs(place.observed - place.predicted) > place.chance) == (place.exact_pvalue <= 0.05)
+    at = place.region, place.event
+    assert place.chance * place.number == pytest.approx(sorted(redrawn)[-5] * variances[at] ** 0.5)
+
+
+def test_observed_scatter_counts_where_it_is_larger():
+    """Half of the probabilities are 0.1 too low and half too high: the scatter is the larger."""
+    n = 400
+    probs = np.full((n, 2), 0.5)
+    probs[:, 1] = np.where(np.arange(n) < n // 2, 0.98, 0.02)
+    probs[:, 0] = 1 - probs[:, 1]
+    view = View(
+        cells=(np.arange(n) % 20 < 11).astype(int),
+        probs=probs,
+        redrawn=lambda u: (u < probs[:, 1]).astype(int),
+        bins=np.zeros(n, int),
+        regions=np.ones((1, 1)),
+        events=np.array([[0.0, 1.0]]),
+        region_words=("",),
+        event_words=("event",),
+        region_calls=("",),
+        event_calls=(("", ""),),
+    )
+    [place] = find_places([view], lambda random: random.uniform(size=n), 0, 99).worst
+    residuals = view.cells - probs[:, 1]
+    observed = residuals.sum() / (residuals.std(ddof=1) * np.sqrt(n))
+    random = np.random.default_rng(0)
+    sd = np.sqrt(np.sum(probs[:, 1] * probs[:, 0]))
+    redrawn = [np.sum(random.uniform(size=n) < probs[:, 1]) - n / 2 for _ in range(99)]
+    assert place.exact_pvalue == 0.01
+    assert place.pvalue == (1 + np.sum(np.abs(redrawn) / sd >= observed)) / 100 > 0.01
 
 
 def test_level():
@@ -137,6 +170,40 @@ def test_every_task_in_both_precisions(task, dtype):
         part = where_wrong(data, None)
     assert all(0 < place.pvalue <= 1 for place in part.findings["places"])
     assert all(np.isfinite(entry.value) for entry in part.sections[0].entries)
+
+
+@pytest.mark.parametrize("task", _OF_EACH_TASK)
+def test_places_are_those_of_their_calls(task):
+    """What a table prints beside a place counts the same samples; redraws use the same cells."""
+    predictions, targets = _OF_EACH_TASK[task](lambda values: np.asarray(values, float))
+    random = np.random.default_rng(0)
+    if task == "classes":
+        predictions = distributions.Categorical(random.dirichlet(np.ones(3), 40))
+    if task == "ensembles":  # of different widths
+        predictions = distributions.Samples(random.normal(size=(40, 9)))
+    if task == "quantiles":
+        values = _LOC[:, None] + (1.5 + _LOC[::-1, None]) * np.array([-1, 0, 1])
+        predictions = distributions.Quantiles(np.array([0.2, 0.5, 0.8]), values)
+    data = checked_data(jax.random.key(0), predictions, targets, None, None)
+    search = _search(data, None)
+    result = types.SimpleNamespace(arrays={"pit": data.pit})
+    known = {"jax": jax, "jnp": jnp, "predictions": data.predictions, "targets": data.targets}
+    known |= {"result": result, "distributions": distributions, "key": jax.random.key(0)}
+    for view in search.views:
+        totals, (means, _) = view.totals(view.cells), view.moments()
+        for r, call in enumerate(view.region_calls):
+            inside = np.asarray(eval(call, known) if call else np.ones(40, bool))
+            for j in random.choice(len(view.event_calls), min(len(view.event_calls), 4), False):
+                happened, chances = (np.asarray(eval(x, known)) for x in view.event_calls[j])
+                assert totals[r, j] == np.sum(happened[inside])
+                # Targets are compared with pools that contain them, and members do not.
+                predicted = totals[r, j] - view.factor * (totals[r, j] - means[r, j])
+                np.testing.assert_allclose(predicted, chances[inside].sum(), rtol=1e-6, atol=1e-9)
+    drawn = {"two classes": targets, "classes": targets, "ensembles": np.zeros(40, int)}
+    drawn["quantiles"] = drawn["normals"] = data.pit
+    if task in drawn:  # the targets themselves
+        for view in search.views:
+            np.testing.assert_array_equal(view.redrawn(np.asarray(drawn[task])), view.cells)
 
 
 @pytest.fixture(scope="module")
