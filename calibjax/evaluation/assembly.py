@@ -69,7 +69,7 @@ def evaluate(
       about 1000 of them if there are more. The SKCE, and the test with one kernel, have the one
       whose length scales are half the median distance of two predictions, and the median predicted
       standard deviation.
-    - *Bins* are ten of equal width.
+    - *Bins* are ten of equal width, each with its upper end: 0.7 is in (0.6, 0.7].
     - *p-values* of a section are adjusted for each other, those in the sentences also for the other
       tests (Bonferroni): for a calibrated model the probability that any sentence says that
       something is wrong is at most 5 %. A sentence that names an error of a class or group asks

@@ -121,9 +121,7 @@ def _binned(data: Data, predicted: PredictedInBins) -> tuple[Section, Entry]:
             ("top label", estimators.top_label(predictions, targets)),
         )
     ]
-    remark = (
-        f"In ten bins of equal width; what a calibrated model has is from {NUM_REDRAWS} redraws"
-    )
+    remark = f"In ten bins (low, high] of equal width; what a calibrated model has is from {NUM_REDRAWS} redraws"
     remark += " of the labels. The ECE is biased upwards, the debiased squared ECE is not: it is "
     remark += "zero on average for calibrated models, and may be negative."
     section = Section("Expected calibration errors", (*entries.values(), *debiased), remark)
