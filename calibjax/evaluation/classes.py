@@ -121,8 +121,8 @@ def _binned(data: Data, predicted: PredictedInBins) -> tuple[Section, Entry]:
             ("top label", estimators.top_label(predictions, targets)),
         )
     ]
-    remark = f"In ten bins (low, high] of equal width; what a calibrated model has is from {NUM_REDRAWS} redraws"
-    remark += " of the labels. The ECE is biased upwards, the debiased squared ECE is not: it is "
+    remark = "In ten bins (low, high] of equal width; what a calibrated model has is from "
+    remark += f"{NUM_REDRAWS} redraws of the labels. The ECE is biased upwards, the debiased squared ECE is not: it is "
     remark += "zero on average for calibrated models, and may be negative."
     section = Section("Expected calibration errors", (*entries.values(), *debiased), remark)
     return section, entries["all classes" if data.task == "binary" else "top label"]
