@@ -122,8 +122,9 @@ def _binned(data: Data, predicted: PredictedInBins) -> tuple[Section, Entry]:
         )
     ]
     remark = "In ten bins (low, high] of equal width; what a calibrated model has is from "
-    remark += f"{NUM_REDRAWS} redraws of the labels. The ECE is biased upwards, the debiased squared ECE is not: it is "
-    remark += "zero on average for calibrated models, and may be negative."
+    remark += f"{NUM_REDRAWS} redraws of the labels. The ECE is biased upwards, the debiased "
+    remark += "squared ECE is not: it is zero on average for calibrated models, and may be "
+    remark += "negative."
     section = Section("Expected calibration errors", (*entries.values(), *debiased), remark)
     return section, entries["all classes" if data.task == "binary" else "top label"]
 
