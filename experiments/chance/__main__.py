@@ -274,7 +274,9 @@ def main() -> None:
     run, options = command_line.parse(parser)
     jax.config.update("jax_enable_x64", True)
     settings, folder = SETTINGS[str(run.preset)], run.folder(NAME)
-    parts = read_parts(options.data, settings) if {"networks", "simulation"} & {*options.only} else {}
+    parts = (
+        read_parts(options.data, settings) if {"networks", "simulation"} & {*options.only} else {}
+    )
     found: list[Found] = []
     command = f"python -m experiments.{NAME} --data DIR --preset {run.preset}"
     with tqdm(unit="cell") as bar:
