@@ -27,7 +27,8 @@ NOTE = """
 The authors' files: their ensemble of ten networks beside the mean of networks {networks}, which are
 the ones with files. "ensemble better" is the share of all {iterations} iterations at which the
 ensemble has the smaller value, the smaller absolute value of the unbiased SKCE, or the larger
-p-value; equal values are not better. The SKCE and the p-values of the ensemble contain the error
+p-value; equal values are not better. "best at" is the first iteration with the best mean of the
+networks, and the best ensemble. The SKCE and the p-values of the ensemble contain the error
 of CalibrationErrors.jl, see the differences.
 """
 RANGES_NOTE = """
@@ -82,13 +83,15 @@ def write_published(folder: Path, networks: Statistics, ensemble: Statistics) ->
     for split, curves in ensemble.items():
         for name, values in curves.items():
             mean = networks[split][name].mean(1)
-            if name == PVALUE:
-                is_better = values > mean
-            elif name == UNBIASED:
-                is_better = abs(values) < abs(mean)
-            else:
-                is_better = values < mean
-            row = {"data": split, "statistic": name, "ensemble better": is_better.mean()}
+            loss = {PVALUE: np.negative, UNBIASED: np.abs}.get(name, np.asarray)
+            losses, of_ensemble = loss(mean), loss(values)
+            row = {
+                "data": split,
+                "statistic": name,
+                "ensemble better": (of_ensemble < losses).mean(),
+            }
+            best = {"networks best at": losses.argmin(), "ensemble best at": of_ensemble.argmin()}
+            row |= {key: int(iteration) for key, iteration in best.items()}
             rows.append(row | {"ensemble at the end": values[-1], "networks at the end": mean[-1]})
     iterations = len(next(iter(ensemble["train"].values())))
     note = NOTE.format(iterations=iterations, networks=f"{NETWORKS[0]} to {NETWORKS[-1]}")
