@@ -24,6 +24,9 @@ NETWORKS = {
     "resnet18": "ResNet-18",
     "vgg16_bn": "VGG-16",
     "resnet50": "ResNet-50",
+    "resnet110": "ResNet-110",
+    "logits_resnet110": "ResNet-110\n(logits)",
+    "logits_densenet121": "DenseNet-121\n(logits)",
 }
 
 

@@ -180,7 +180,7 @@ def test_published_networks(data_dir):
     assert found.calibration.features.shape == found.evaluation.features.shape == (5000, 10)
     correct = found.calibration.correct.sum() + found.evaluation.correct.sum()
     assert correct == 9171
-    found = l21_classifiers.read_cifar100(data_dir)
+    found = l21_classifiers.read_logits(data_dir, "cifar100_resnet50")
     assert found.calibration.logits.shape == (5000, 100)
     assert found.evaluation.logits.shape == (10000, 100)
     np.testing.assert_allclose(found.evaluation.correct.mean(), 0.7661)
