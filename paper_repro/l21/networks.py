@@ -35,7 +35,13 @@ from experiments.harness.stand_in import marked
 from paper_repro.data import stand_in
 from paper_repro.data.cifar import EXPECTED, LOGITS
 from paper_repro.data.classifiers import NETWORKS, Classifier, Part, read_all, read_npz
-from paper_repro.l21 import methods, networks_features, networks_figures, networks_map
+from paper_repro.l21 import (
+    methods,
+    networks_claims,
+    networks_features,
+    networks_figures,
+    networks_map,
+)
 from paper_repro.l21.embeddings import Embedding, check_tsne, principal_components, tsne
 from paper_repro.l21.methods import CLIPS, ORIGINAL, TEMPERATURE
 from paper_repro.l21.networks_tables import RATIOS, missing_methods, write_tables
@@ -230,6 +236,7 @@ def write_all(store: Store, settings: Settings, classifiers: list[Classifier]) -
     """Writes all tables and figures of the classifiers."""
     results, embeddings = finished_cells(store, settings, classifiers)
     write_tables(store.folder, results)
+    networks_claims.write_tables(store.folder, results, RATIOS)
     networks_figures.plot(store.folder, results)
     first = classifiers[0]
     identity = networks_features.identity(store, first, settings.num_bins)

@@ -34,6 +34,7 @@ TITLES = {
     "cifar10_vgg16_bn": "VGG-16 (W19), CIFAR-10",
 }
 MIN_BIN_SIZE = 100  # of the bins of Fig. 2
+MAP_RESOLUTION = 90  # of its points, in dots per inch
 
 
 class Panel(NamedTuple):
@@ -55,8 +56,10 @@ class Panel(NamedTuple):
 def _draw(axes: Axes, panel: Panel) -> None:
     shown = [method for method in (*GLOBAL, *LOCAL) if method in panel.methods]
     if panel.quantity == "reward":
-        gains = {method: np.array(panel.methods[method]["gain curve"]) for method in shown}
+        others = [method for method in shown if method != ORIGINAL]  # which is the dashed line
+        gains = {method: np.array(panel.methods[method]["gain curve"]) for method in others}
         plotting.reward_curves(RATIOS, gains, axis=axes)
+        axes.set_ylabel("reward gained")
         axes.set_xlabel("cost ratio $w/u$ of an error and of “unsure”")
     else:
         name = f"{panel.quantity} curve ({panel.embedding})"
@@ -201,7 +204,7 @@ def _plot_maps(folder: Path, name: str, maps: Sequence[Map], level: float) -> No
             legend[f"adjusted $p \\leq {level:g}$"] = left.collections[1]
         legend["local errors of the samples"], legend["error of the bin"] = right.get_lines()[:2]
     figure.legend(legend.values(), legend.keys(), loc="outside lower center", ncols=3)
-    save_figure(folder, name, figure)
+    save_figure(folder, name, figure, resolution=MAP_RESOLUTION)
 
 
 def _quantiles(values: np.ndarray) -> np.ndarray:

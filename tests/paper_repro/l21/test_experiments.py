@@ -540,7 +540,7 @@ def test_networks_from_files(crime, tmp_path, monkeypatch):
     paths = tuple(tmp_path / f"{name}.npz" for name in ("one", "two"))
     run = command_line.Run("quick", None, tmp_path, paths)
     # Rendering and the exact test take long, and are not what is tested here.
-    monkeypatch.setattr(figures, "_drawn", lambda figure, kind: b"")
+    monkeypatch.setattr(figures, "_drawn", lambda *arguments: b"")
     monkeypatch.setattr(hypothesis_tests, "local_calibration_test", stand_in)
     l21_networks.run(run)
     folder = run.folder(l21_networks.NAME)

@@ -227,7 +227,7 @@ def test_one_file_with_methods_that_have_no_optimum(tmp_path, monkeypatch, capsy
     monkeypatch.setitem(l21_networks.SETTINGS, "quick", settings)
     # Quicker to compile; both have no optimum here.
     monkeypatch.setattr(recalibration, "MMCEScaling", recalibration.PlattScaling)
-    monkeypatch.setattr(figures, "_drawn", lambda figure, kind: b"")
+    monkeypatch.setattr(figures, "_drawn", lambda *arguments: b"")
     monkeypatch.setattr(hypothesis_tests, "local_calibration_test", stand_in)
     run = command_line.Run("quick", None, tmp_path, (tmp_path / "a.npz",))
     l21_networks.run(run)
