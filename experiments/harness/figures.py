@@ -64,7 +64,7 @@ def _drawn(figure: Figure, kind: str, resolution: int = RESOLUTION) -> bytes:
 
 
 def _compact(svg: bytes) -> bytes:
-    """A third of the size: places to 0.1 points, and nothing that only readers of the file need."""
+    """Two thirds of the size: places to 0.1 points, nothing that only readers of the file need."""
     svg = re.sub(rb"\n *<!-- .*? -->", b"", svg)
     svg = re.sub(rb"\n +", b"\n", svg)
     svg = re.sub(rb' id="[a-z][a-z0-9.]*_\d+"', b"", svg)  # of groups; nothing refers to them
