@@ -44,6 +44,7 @@ from calibjax.kernels import (
     median_heuristic,
 )
 from calibjax.kernels.expectations import check_expectations
+from calibjax.kernels.residuals import informed
 
 _PREDICTION_SCALES = (0.125, 0.5, 2.0)  # in medians of the distances, beside infinity
 _TARGET_SCALES = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0)  # in medians of the standard deviations
@@ -263,7 +264,7 @@ def checked_family(
         lens, seen = views[id(lens)]
         kernel = _checks.kernel_values(kernel, name)
         _refuse_other_kind(name, kernel, seen)
-        members.append((lens, kernel))
+        members.append((lens, informed(kernel, seen[0])))
     return members, structure
 
 
