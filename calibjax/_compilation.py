@@ -1,14 +1,16 @@
 """Compiled programs: for the whole width of the processor, or kept for functions made anew."""
 
 import contextlib
+import contextvars
 import functools
 import hashlib
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax.extend.backend import backends
 
 from calibjax import _checks
 from calibjax._pytree import PyTree
@@ -37,6 +39,30 @@ def wide_jit(function: Callable[..., Any], **options: Any) -> Callable[..., Any]
         return (wide if is_outermost else plain)(*args, **kwargs)
 
     return call
+
+
+_ONE_PLATFORM = contextvars.ContextVar("only for the platform of this process", default=False)
+
+
+@contextlib.contextmanager
+def for_one_platform() -> Iterator[None]:
+    """Programs that are traced within are for the platform of this process, if it has but one.
+
+    They are right on all others, too, but not as fast: for code that computes at once what it
+    traces, which saves a part of the tracing.
+    """
+    token = _ONE_PLATFORM.set(len(backends()) == 1)
+    try:
+        yield
+    finally:
+        _ONE_PLATFORM.reset(token)
+
+
+def platform_dependent(*operands: Any, cpu: Callable[..., Any], default: Callable[..., Any]) -> Any:
+    """One of two functions with the same values, whichever is faster where it is computed."""
+    if _ONE_PLATFORM.get():
+        return (cpu if "cpu" in backends() else default)(*operands)
+    return jax.lax.platform_dependent(*operands, cpu=cpu, default=default)
 
 
 def outside_of_traces() -> contextlib.AbstractContextManager[Any]:

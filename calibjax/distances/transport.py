@@ -8,6 +8,7 @@ from jax import lax
 from jax.custom_batching import custom_vmap
 
 from calibjax import _checks
+from calibjax._compilation import platform_dependent
 from calibjax.distances import network_simplex
 
 # Numbers of problems solved at once: one fits the cache of a core, the other fills an accelerator.
@@ -120,7 +121,7 @@ def _solve(p: jax.Array, q: jax.Array, cost: jax.Array) -> Solution:
         return _solve_together(p, q, cost)
     on_cpu = functools.partial(_solve_in_parts, size=_TOGETHER_ON_CPU)
     elsewhere = functools.partial(_solve_in_parts, size=_TOGETHER)
-    return lax.platform_dependent(p, q, cost, cpu=on_cpu, default=elsewhere)
+    return platform_dependent(p, q, cost, cpu=on_cpu, default=elsewhere)
 
 
 def _solve_in_parts(p: jax.Array, q: jax.Array, cost: jax.Array, *, size: int) -> Solution:

@@ -148,7 +148,7 @@ def reliability_curve(
     key = _checks.random_key(key)
     level, num_samples, ranks = checked_ranks(level, num_samples)
     max_bins = _checks.size_in_range("max_bins", max_bins, 1)
-    predictions, targets = _checked_binary(predictions, targets)
+    predictions, targets = checked_binary(predictions, targets)
     bins = bins_of(binning, predictions)
     if _checks.is_concrete(bins) and len(np.unique(bins)) > max_bins:
         raise ValueError(
@@ -162,7 +162,8 @@ def reliability_curve(
     return ReliabilityCurve(*values, level=level)
 
 
-def _checked_binary(predictions: Distribution, targets: ArrayLike) -> tuple[Bernoulli, jax.Array]:
+def checked_binary(predictions: Distribution, targets: ArrayLike) -> tuple[Bernoulli, jax.Array]:
+    """Checks a data set of two classes."""
     predictions = bare(predictions)
     if not isinstance(predictions, Bernoulli):
         raise TypeError(

@@ -8,6 +8,7 @@ import jax
 from jax.typing import ArrayLike
 
 from calibjax import _checks
+from calibjax._compilation import for_one_platform
 from calibjax.distributions.base import Distribution
 from calibjax.evaluation.advice import advice
 from calibjax.evaluation.classes import errors_of_classes
@@ -36,6 +37,7 @@ _TASKS = {
 
 
 @_checks.key_first
+@for_one_platform()
 def evaluate(
     key: jax.Array,
     predictions: Distribution | ArrayLike,

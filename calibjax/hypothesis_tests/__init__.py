@@ -2,6 +2,14 @@
 
 from calibjax.hypothesis_tests.aggregated import aggregated_skce_test
 from calibjax.hypothesis_tests.asymptotic import block_skce_test, bootstrap_skce_test
+from calibjax.hypothesis_tests.classical import (
+    CoxRegression,
+    cox,
+    cox_regression,
+    cumulative_difference,
+    hosmer_lemeshow,
+    spiegelhalter,
+)
 from calibjax.hypothesis_tests.clusters import cluster_skce_test
 from calibjax.hypothesis_tests.components import Component, SKCEComponents
 from calibjax.hypothesis_tests.consistency import consistency_test
@@ -34,6 +42,7 @@ __all__ = [
     "CalibrationTestResult",
     "Component",
     "ConfidenceInterval",
+    "CoxRegression",
     "SKCEComponents",
     "aggregated_skce_test",
     "block_skce_test",
@@ -45,6 +54,9 @@ __all__ = [
     "combine_results",
     "consistency_test",
     "coverage_test",
+    "cox",
+    "cox_regression",
+    "cumulative_difference",
     "default_kernels",
     "distribution_free_skce_confidence_interval",
     "distribution_free_skce_test",
@@ -54,10 +66,12 @@ __all__ = [
     "exact_test",
     "gamma_skce_test",
     "group_calibration_test",
+    "hosmer_lemeshow",
     "local_calibration_test",
     "pearson_skce_test",
     "rank_histogram_test",
     "skce_confidence_interval",
     "spectrum_skce_test",
+    "spiegelhalter",
     "witness_test",
 ]

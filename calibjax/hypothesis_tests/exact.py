@@ -6,6 +6,7 @@ the rank of the observed statistic among the redrawn ones is uniform, for every 
 and every statistic.
 """
 
+import dataclasses
 import functools
 from collections.abc import Callable
 from typing import Any
@@ -26,6 +27,7 @@ from calibjax.hypothesis_tests.planning import family_of
 from calibjax.hypothesis_tests.redraws import checked_batch_size, evaluate_pool, over_pool
 from calibjax.hypothesis_tests.result import CalibrationTestResult, simulated_result, skce_result
 from calibjax.hypothesis_tests.simulation import bytes_of_tile, checked_statistic, warn_of_members
+from calibjax.hypothesis_tests.textbook import textbook_pvalue_of
 from calibjax.kernels import Kernel
 
 
@@ -70,7 +72,10 @@ def exact_test(
         key: a JAX random key.
         statistic: (predictions, targets) → scalar, array or a pytree of arrays, traceable by JAX;
             large values speak against calibration. For example
-            `functools.partial(estimators.skce_biased, kernel)`.
+            `functools.partial(estimators.skce_biased, kernel)`, or one of the textbooks, such as
+            `spiegelhalter`. If it has an attribute `textbook_pvalue`, a function
+            (value, predictions, targets, **options of a partial function) → p-value, the result
+            has this p-value, too.
         predictions: batch of n distributions.
         targets: [n] or [n, d].
         num_samples: B, number of redraws; the smallest possible p-value is 1 / (B + 1).
@@ -115,7 +120,7 @@ def exact_test(
         batch_size = default_batch_size(bytes_of_tile(_checks.leading_size("targets", targets)))
     batch_size = _checks.size_in_range("batch_size", batch_size, 1)
 
-    return rank_among_redraws(
+    result = rank_among_redraws(
         key,
         lambda _, predictions, targets: value(predictions, targets),
         (),
@@ -125,6 +130,8 @@ def exact_test(
         batch_size=batch_size,
         adjust=adjust,
     )
+    of_textbooks = textbook_pvalue_of(statistic, result.statistic, predictions, targets)
+    return dataclasses.replace(result, textbook_pvalue=of_textbooks)
 
 
 def rank_among_redraws(

@@ -41,8 +41,9 @@ from calibjax.kernels import (
     Stein,
     TensorProduct,
     White,
-    median_heuristic,
 )
+from calibjax.kernels.bandwidth import median_of_distances
+from calibjax.kernels.base import without_draws
 from calibjax.kernels.expectations import check_expectations
 from calibjax.kernels.residuals import informed
 
@@ -196,10 +197,14 @@ def _fraction(scale: float) -> str:
     return f"{scale:g}" if scale >= 1 else f"1/{1 / scale:g}"
 
 
-@jax.jit
 def _length_scales(distance: Distance, predictions: Distribution) -> list[jax.Array]:
     """Multiples of the median heuristic, or of one if all distances are zero."""
-    median = median_heuristic(distance, predictions)  # NaN then, since it is traced here
+    median, *_ = median_of_distances(distance, without_draws(predictions))  # NaN then
+    return _multiples(median, predictions)
+
+
+@jax.jit
+def _multiples(median: jax.Array, predictions: Distribution) -> list[jax.Array]:
     median = _checks.nan_with(jnp.where(jnp.isnan(median), 1, median), predictions)
     return [scale * median for scale in _PREDICTION_SCALES]
 

@@ -20,6 +20,7 @@ from calibjax.hypothesis_tests.pools import (
 )
 
 _MOST_ROWS = 10  # of a table in a notebook
+_FEWEST_DRAWS, _TAIL_DRAWS, _ENOUGH = 100, 250, 10  # to fit a tail; in it; to need none
 _DISTINCT_DRAWS = 10  # this many distinct numbers do not coincide by chance
 
 
@@ -40,6 +41,8 @@ class CalibrationTestResult:
         components: the components of `exact_skce_test`, an `SKCEComponents`; None for other tests.
         entries: what the entries of the arrays belong to: "locations" of `witness_test`, "groups"
             of `group_calibration_test`; None for other tests.
+        textbook_pvalue: what textbooks say the p-value is, for many samples; None unless
+            `exact_test` was given a statistic that has one, such as `spiegelhalter`.
 
     It prints as a summary, without the draws.
     """
@@ -52,6 +55,7 @@ class CalibrationTestResult:
     draws: str | None = dataclasses.field(default=None, metadata={"static": True})
     components: SKCEComponents | None = None
     entries: str | None = dataclasses.field(default=None, metadata={"static": True})
+    textbook_pvalue: Any = None
 
     def __repr__(self) -> str:
         """The numbers on one line; arrays are shown by their shapes."""
@@ -60,6 +64,8 @@ class CalibrationTestResult:
             parts[0] += f" ± {_shown(error, 1)}"
         if self.adjusted_pvalue is not None and len(jax.tree.leaves(self.adjusted_pvalue)) <= 10:
             parts.append(f"adjusted_pvalue={_shown(self.adjusted_pvalue)}")
+        if self.textbook_pvalue is not None:
+            parts.append(f"textbook_pvalue={_shown(self.textbook_pvalue)}")
         parts += [f"statistic={_shown(self.statistic)}", f"estimate={_shown(self.estimate)}"]
         if self.null_samples is not None:
             draws, value = (jax.tree.leaves(x)[0] for x in (self.null_samples, self.statistic))
@@ -86,6 +92,8 @@ class CalibrationTestResult:
                 rows.append((f"adjusted p-value {name}".rstrip(), _shown(value)))
             if len(leaves) > _MOST_ROWS:
                 rows.append(("…", f"{len(leaves) - _MOST_ROWS} more adjusted p-values"))
+        if self.textbook_pvalue is not None:
+            rows.append(("textbook p-value", _shown(self.textbook_pvalue)))
         rows += [("statistic", _shown(self.statistic)), ("estimate", _shown(self.estimate))]
         lines = [f"<strong>{type(self).__name__}</strong>", *_html.table((), rows)]
         if self.components is not None and _is_number(self.statistic):
@@ -102,6 +110,27 @@ class CalibrationTestResult:
         if self.null_samples is None:
             return None
         return jax.tree.map(_standard_error, self.pvalue, self.null_samples)
+
+    @property
+    def asymptotic_pvalue(self) -> PyTree:
+        """p-value beyond 1 / (B + 1), from a tail that is fitted to the draws, else None.
+
+        Where ten or more draws are as large as the statistic, or B < 100, it is `pvalue`.
+        Otherwise a generalised Pareto distribution is fitted to the largest tenth of the draws, at
+        most 250, by probability-weighted moments. Its shape is kept in [0, 1/2]: a tail with an
+        end would make p-values zero. It never exceeds `pvalue`, and is at least 1 / (B + 1)²,
+        beyond which B draws know nothing.
+
+        Unlike `pvalue` it is not exact. Where the true one is 1e-4, the medians from 999 draws of
+        normal, exponential and t₅ statistics are 5, 1.5 and 0.35 times that: use it to compare
+        models that are all rejected, not to reject one.
+
+        References: Knijnenburg, Wessels, Reinders and Shmulevich (2009), Fewer permutations, more
+        accurate p-values; Hosking and Wallis (1987) for the moments.
+        """
+        if self.null_samples is None:
+            return None
+        return jax.tree.map(_of_tail, self.statistic, self.pvalue, self.null_samples)
 
     @property
     def null_size(self) -> PyTree:
@@ -176,6 +205,31 @@ def _standard_error(pvalue: jax.Array, null_samples: jax.Array) -> jax.Array:
     least = 1 / (num_samples + 1)
     inside = jnp.clip(pvalue, least, 1 - least)
     return jnp.sqrt(inside * (1 - inside) / (num_samples + 2))
+
+
+@jax.jit
+def _of_tail(statistic: jax.Array, pvalue: jax.Array, null_samples: jax.Array) -> jax.Array:
+    """The p-value that the tail of the draws has at the statistic."""
+    num_draws = null_samples.shape[0]
+    size = min(_TAIL_DRAWS, num_draws // 10)
+    if num_draws < _FEWEST_DRAWS:
+        return pvalue
+    largest = -jnp.sort(-null_samples, 0)[: size + 1]
+    start = (largest[size - 1] + largest[size]) / 2
+    beyond = largest[:size] - start
+    shape = (size, *[1] * (beyond.ndim - 1))
+    ranks = (jnp.arange(size).reshape(shape) + 0.5) / size  # 1 − F, from the largest
+    mean, weighted = jnp.mean(beyond, 0), jnp.mean(beyond * ranks, 0)
+    spread = jnp.where(mean > 2 * weighted, mean - 2 * weighted, 1)
+    tail = jnp.clip((mean - 4 * weighted) / spread, 0, 0.5)
+    scale = mean * (1 - tail)
+    units = jnp.maximum(statistic - start, 0) / jnp.where(scale > 0, scale, 1)
+    heavy = jnp.exp(-jnp.log1p(tail * units) / jnp.where(tail > 0, tail, 1))
+    beyond_start = jnp.where(tail > 0, heavy, jnp.exp(-units))
+    fitted = size / (num_draws + 1) * beyond_start
+    fitted = jnp.clip(fitted, 1 / (num_draws + 1) ** 2, pvalue)
+    is_known = (pvalue * (num_draws + 1) > _ENOUGH) | ~(scale > 0) | jnp.isnan(fitted)
+    return jnp.where(is_known, pvalue, fitted)
 
 
 def _is_nan(values: Any) -> Any:
@@ -303,7 +357,7 @@ def combine_results(
         lambda *draws: jnp.concatenate(draws), *(result.null_samples for result in results)
     )
     statistic = _checks.nan_with(first.statistic, null_samples)  # ranks do not propagate NaN
-    return simulated_result(
+    result = simulated_result(
         statistic,
         null_samples,
         first.estimate,
@@ -311,6 +365,7 @@ def combine_results(
         adjust=first.adjusted_pvalue is not None,
         entries=first.entries,
     )
+    return dataclasses.replace(result, textbook_pvalue=first.textbook_pvalue)
 
 
 def _checked(name: str, result: Any) -> CalibrationTestResult:

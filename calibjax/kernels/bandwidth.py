@@ -12,20 +12,74 @@ from jax.typing import ArrayLike
 
 from calibjax import _checks
 from calibjax._pytree import PyTree
-from calibjax._sharding import follows_data
+from calibjax._sharding import follows_data, is_spread
 from calibjax.kernels.base import without_draws
 from calibjax.pairwise.selection import order_statistics
+
+_FEW_POINTS = 1024  # whose distances are held
+_BATCH = 4096  # pairs at once
 
 
 def _pair_distance(distance: Callable, x: PyTree, y: ArrayLike) -> jax.Array:
     return distance(x, y)
 
 
+def median_of_distances(
+    distance: Callable, xs: PyTree, *, include_diagonal: bool = False
+) -> tuple[jax.Array, Any, tuple[int, int]]:
+    """`median_heuristic` of checked points, NaN if all are equal, the number of zeros, and ranks.
+
+    The ranks are those of the median among the pairs.
+    """
+    n = _checks.leading_size("xs", xs)
+    total = n * n if include_diagonal else n * (n - 1) // 2
+    ranks = (total + 1) // 2, total // 2 + 1
+    if include_diagonal:  # each pair counts twice, after the n zeros
+        ranks = max(0, -(-(ranks[0] - n) // 2)), max(0, -(-(ranks[1] - n) // 2))
+    value, zeros = _order_statistics_of_pairs(distance, xs, ranks)
+    return jnp.asarray(value), zeros, ranks
+
+
+def _order_statistics_of_pairs(
+    distance: Callable, xs: PyTree, ranks: tuple[int, int]
+) -> tuple[Any, Any]:
+    """Mean of the distances of two ranks, where rank 0 is a zero; and the number of zeros.
+
+    The distances of few points that are known are ordered by NumPy: the program that counts them, a
+    tile at a time, takes longer to compile.
+    """
+    is_known = _checks.is_concrete(distance, xs) and not any(map(is_spread, jax.tree.leaves(xs)))
+    if not is_known or _checks.leading_size("xs", xs) > _FEW_POINTS:
+        return _counted_order_statistics(distance, xs, tuple(map(jnp.asarray, ranks)))
+    pairs = np.triu_indices(_checks.leading_size("xs", xs), 1)
+    values = np.asarray(_distances(distance, xs, pairs))
+    zeros = np.sum(values == 0)
+    if zeros >= ranks[1]:  # the median of the positive ones
+        values = values[values != 0]
+        ranks = (len(values) + 1) // 2, len(values) // 2 + 1
+    if not len(values) or np.isnan(values).any():
+        return values.dtype.type(np.nan), zeros
+    places = [max(rank - 1, 0) for rank in ranks]
+    low, high = np.partition(values, places)[places]
+    low = low if ranks[0] else 0 * low
+    return low if low == high else (low + high) / values.dtype.type(2), zeros
+
+
 @jax.jit
-def _mean_of_order_statistics(
+def _distances(distance: Callable, xs: PyTree, pairs: tuple[jax.Array, jax.Array]) -> jax.Array:
+    """Those of the pairs of points with these indices."""
+
+    def of_pair(pair: tuple[jax.Array, jax.Array]) -> jax.Array:
+        return distance(*(jax.tree.map(lambda leaf, i=i: leaf[i], xs) for i in pair))
+
+    return jax.lax.map(of_pair, pairs, batch_size=_BATCH)
+
+
+@jax.jit
+def _counted_order_statistics(
     distance: Callable, xs: PyTree, ranks: tuple[jax.Array, jax.Array]
 ) -> tuple[jax.Array, jax.Array]:
-    """Mean of the distances of two ranks, where rank 0 is a zero; and the number of zeros."""
+    """`_order_statistics_of_pairs` by counting."""
     positive = jnp.maximum(ranks[0], 1), ranks[1]
     low, high, zeros = order_statistics(_pair_distance, distance, xs, positive)
     low = jnp.where(ranks[0] == 0, 0, low)
@@ -85,11 +139,7 @@ def median_heuristic(
             f"xs: expected at most 65536 points unless jax_enable_x64 is set, got {n}; "
             "the median of a random subset will do"
         )
-    total = n * n if include_diagonal else n * (n - 1) // 2
-    ranks = (total + 1) // 2, total // 2 + 1
-    if include_diagonal:  # each pair counts twice, after the n zeros
-        ranks = tuple(max(0, -(-(rank - n) // 2)) for rank in ranks)
-    value, zeros = _mean_of_order_statistics(distance, xs, tuple(map(jnp.asarray, ranks)))
+    value, zeros, ranks = median_of_distances(distance, xs, include_diagonal=include_diagonal)
     value = _checks.nan_with(value, distance, xs)  # ranks do not propagate NaN
     if _checks.is_concrete(value, zeros):
         _report_zeros(int(zeros), n * (n - 1) // 2, ranks[1], float(value))

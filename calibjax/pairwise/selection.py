@@ -10,6 +10,7 @@ import jax.numpy as jnp
 from jax import lax
 from jax.typing import DTypeLike
 
+from calibjax._compilation import platform_dependent
 from calibjax._pytree import PyTree
 from calibjax.pairwise.tiles import (
     TILE_SIZE,
@@ -58,7 +59,7 @@ def _count_upto(thresholds: jax.Array, counts: jax.Array, keys: jax.Array) -> ja
         return jnp.sum(keys <= thresholds[:, None, None], 1, dtype=jnp.int32)
 
     # A CPU evaluates a fused sum five times as slowly as the loop.
-    return counts + lax.platform_dependent(keys, cpu=by_rows, default=at_once)
+    return counts + platform_dependent(keys, cpu=by_rows, default=at_once)
 
 
 def _keep_smallest(limit: jax.Array, kept: jax.Array, keys: jax.Array) -> jax.Array:
@@ -77,7 +78,7 @@ def _keep_smallest(limit: jax.Array, kept: jax.Array, keys: jax.Array) -> jax.Ar
     def at_once(kept: jax.Array, keys: jax.Array) -> jax.Array:
         return jnp.sort(jnp.concatenate([kept, keys]), 0)[: kept.shape[0]]
 
-    return lax.platform_dependent(kept, keys, cpu=by_rows, default=at_once)
+    return platform_dependent(kept, keys, cpu=by_rows, default=at_once)
 
 
 def _fold_of(function: PairFunction, tile_size: int, args: PyTree, xs: PyTree) -> tuple[Fold, int]:

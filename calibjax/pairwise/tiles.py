@@ -11,6 +11,7 @@ from jax import lax
 from jax.typing import ArrayLike
 
 from calibjax import _checks
+from calibjax._compilation import platform_dependent
 from calibjax._pytree import PyTree
 
 TILE_SIZE = 128  # a tile of float64 fits the cache of a core
@@ -110,7 +111,7 @@ def by_platform(
     if shape[0] <= min(sizes.values()):  # one tile anyway
         return evaluate(min(sizes.values()), *operands)
     forms = {name: functools.partial(evaluate, size) for name, size in sizes.items()}
-    return lax.platform_dependent(*operands, cpu=forms["cpu"], default=forms["cuda"])
+    return platform_dependent(*operands, cpu=forms["cpu"], default=forms["cuda"])
 
 
 def split(xs: PyTree, tile_size: int) -> PyTree:

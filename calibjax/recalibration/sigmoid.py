@@ -3,7 +3,7 @@
 import dataclasses
 import functools
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -14,6 +14,7 @@ from jax.typing import ArrayLike
 
 from calibjax import _checks, estimators
 from calibjax._arithmetic import floating_dtype
+from calibjax._logistic import has_maximum, log_odds, most_likely, range_of
 from calibjax._pytree import parameter, record
 from calibjax.distributions.constraints import real
 from calibjax.kernels import Exponential, Kernel
@@ -43,13 +44,6 @@ class SigmoidMap:
     def __call__(self, confidences: jax.Array) -> jax.Array:
         """The images of confidences of any shape."""
         return jax.nn.sigmoid(self.slope * log_odds(confidences) + self.intercept)
-
-
-def log_odds(confidences: jax.Array | np.ndarray) -> jax.Array:
-    """log(r / (1 − r)) of confidences clipped to [ε, 1 − ε], with ε their machine precision."""
-    eps = jnp.finfo(confidences.dtype).eps
-    inside = jnp.clip(confidences, eps, 1 - eps)
-    return jnp.log(inside) - jnp.log1p(-inside)
 
 
 @jax.jit
@@ -140,12 +134,8 @@ def _most_likely(confidences: jax.Array, correct: jax.Array, smooth_targets: boo
         correct = _platt_targets(correct)
         exists &= jnp.min(x) < jnp.max(x)
     else:
-        (low, high), (wrong_low, wrong_high) = _range(x, correct == 1), _range(x, correct == 0)
-        exists &= (low < wrong_high) & (wrong_low < high)
-    best = _iterated(exists, *lax.stop_gradient((x, correct)))
-    # One more step converges, and its derivatives are those of the implicit function theorem.
-    slope, intercept = _newton_step(best, x, correct)
-    return _where(exists, SigmoidMap(best.slope + slope, best.intercept + intercept))
+        exists &= has_maximum(x, correct == 1)
+    return _where(exists, SigmoidMap(*most_likely(exists, x, correct)))
 
 
 def _platt_targets(correct: jax.Array) -> jax.Array:
@@ -153,57 +143,6 @@ def _platt_targets(correct: jax.Array) -> jax.Array:
     wrong = 1 - correct
     num_correct, num_wrong = jnp.sum(correct), jnp.sum(wrong)
     return correct * (num_correct + 1) / (num_correct + 2) + wrong / (num_wrong + 2)
-
-
-def _range(x: jax.Array, is_in: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Smallest and largest of the selected numbers, ∞ and −∞ if there are none."""
-    return jnp.min(jnp.where(is_in, x, jnp.inf)), jnp.max(jnp.where(is_in, x, -jnp.inf))
-
-
-class _State(NamedTuple):
-    """Current map, and how far the last step moved the log-odds of a sample."""
-
-    best: SigmoidMap
-    change: jax.Array
-    num_steps: jax.Array | int
-
-
-def _iterated(exists: jax.Array, x: jax.Array, targets: jax.Array) -> SigmoidMap:
-    """Newton's method from equal probabilities, damped such that every step is an improvement.
-
-    In a direction that moves log-odds by at most δ, the third derivative of the likelihood is at
-    most δ times the second. The step log(1 + δ) / δ maximises the resulting lower bound.
-    """
-    tolerance = jnp.sqrt(jnp.finfo(x.dtype).eps)  # its square is the error after one more step
-
-    def unfinished(s: _State) -> jax.Array:
-        return exists & (s.change > tolerance) & (s.num_steps < _MAX_ITERATIONS)
-
-    def step(s: _State) -> _State:
-        slope, intercept = _newton_step(s.best, x, targets)
-        change = jnp.max(jnp.abs(slope * x + intercept))
-        damping = jnp.log1p(change) / jnp.where(change > 0, change, 1)
-        slope, intercept = s.best.slope + damping * slope, s.best.intercept + damping * intercept
-        return _State(SigmoidMap(slope, intercept), change, s.num_steps + 1)
-
-    zero = jnp.zeros((), x.dtype)
-    start = _State(SigmoidMap(zero, zero), jnp.full_like(zero, jnp.inf), 0)
-    return lax.while_loop(unfinished, step, start).best
-
-
-def _newton_step(
-    current: SigmoidMap, x: jax.Array, targets: jax.Array
-) -> tuple[jax.Array, jax.Array]:
-    """Changes of slope and intercept that maximise the likelihood's quadratic approximation."""
-    z = current.slope * x + current.intercept
-    probs, complements = jax.nn.sigmoid(z), jax.nn.sigmoid(-z)
-    residuals = targets * complements - (1 - targets) * probs
-    curvatures = probs * complements
-    total = jnp.sum(curvatures)
-    center = jnp.sum(curvatures * x) / total
-    deviations = x - center  # makes slope and intercept orthogonal
-    slope = jnp.sum(residuals * deviations) / jnp.sum(curvatures * jnp.square(deviations))
-    return slope, jnp.sum(residuals) / total - center * slope
 
 
 @record
@@ -282,7 +221,7 @@ def _smallest_loss(
 ) -> SigmoidMap:
     """Map with the smallest loss that is found from the identity, NaN if there is none."""
     x = log_odds(confidences)
-    (low, _), (_, wrong_high) = _range(x, correct == 1), _range(x, correct == 0)
+    (low, _), (_, wrong_high) = range_of(x, correct == 1), range_of(x, correct == 0)
     exists = _no_nan(x, correct) & (low < wrong_high)
 
     def loss(parameters: jax.Array) -> jax.Array:

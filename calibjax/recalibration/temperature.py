@@ -102,6 +102,7 @@ def _minimise(
 ) -> tuple[jax.Array, jax.Array]:
     """Logarithm of the best temperature, NaN if there is none, and the losses on the grid."""
 
+    @jax.jit  # traced once, and so is its derivative
     def objective(log_temperature: jax.Array) -> jax.Array:
         value = loss(_at_temperature(predictions, jnp.exp(log_temperature)), targets)
         _checks.real("loss(predictions, targets)", value)
@@ -116,7 +117,7 @@ def _minimise(
     neighbours = grid[index - 1], grid[index + 1]
     # The implicit function theorem for derivatives with respect to the data.
     best = lax.custom_root(
-        jax.grad(objective),
+        jax.jit(jax.grad(objective)),
         grid[index],
         lambda slope, start: _root(slope, start, *neighbours),
         lambda linear, value: value / linear(jnp.ones_like(value)),

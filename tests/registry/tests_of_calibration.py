@@ -12,7 +12,7 @@ from calibjax.estimators import Neighbourhood
 from tests.registry import arguments as a
 from tests.registry.arguments import Call, call
 from tests.registry.estimators import SEVERAL
-from tests.registry.families import CATEGORICAL, FAMILIES, NORMAL, Family
+from tests.registry.families import BERNOULLI, CATEGORICAL, FAMILIES, NORMAL, Family
 
 B = a.integer(9)
 BATCH = a.integer(4, limit=4, without=a.OPTIONAL)  # how many at once changes nothing
@@ -426,8 +426,28 @@ def _combined() -> list[Call]:
     ]
 
 
+def _classical() -> list[Call]:
+    found = []
+    for name in ("cox", "cumulative_difference", "spiegelhalter"):
+        statistic = getattr(hypothesis_tests, name)
+        found.append(BERNOULLI.call(f"hypothesis_tests.{name}", statistic, "Bernoulli"))
+    hosmer_lemeshow = hypothesis_tests.hosmer_lemeshow
+    covers = "hypothesis_tests.hosmer_lemeshow"
+    found.append(BERNOULLI.call(covers, hosmer_lemeshow, "Bernoulli", num_bins=a.integer(3)))
+    covers = "hypothesis_tests.cox_regression hypothesis_tests.CoxRegression"
+    regression = hypothesis_tests.cox_regression
+    level = a.proportion(0.9)
+    found.append(BERNOULLI.call(covers, regression, "Bernoulli", confidence_level=level))
+    spiegelhalter = hypothesis_tests.spiegelhalter
+    return [
+        *found,
+        CATEGORICAL.call("hypothesis_tests.spiegelhalter", spiegelhalter, "Categorical"),
+    ]
+
+
 def calls() -> list[Call]:
     """Calls of all tests."""
     found = [*_skce_tests(NORMAL, "Normal"), *_skce_tests(CATEGORICAL, "Categorical")]
     found += [*_groups(), *_ensembles(), *_clusters(), *_witness(), *_aggregated()]
+    found += _classical()
     return [*found, *_statistics(), *_locations(), *_local(), *_coverage(), *_combined()]

@@ -1,0 +1,321 @@
+"""Statistics of the textbooks for `exact_test`: of the probabilities of classes."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.scipy.special import ndtri
+from jax.typing import ArrayLike
+
+from calibjax import _checks
+from calibjax._logistic import Line, centered, has_maximum, log_odds, most_likely
+from calibjax._pytree import record
+from calibjax.distributions.base import ClassPredictions, Distribution
+from calibjax.distributions.features import bare
+from calibjax.estimators.binnings import EqualMassBins, bins_of
+from calibjax.estimators.reliability import checked_binary
+from calibjax.hypothesis_tests.intervals import ConfidenceInterval
+from calibjax.hypothesis_tests.textbook import (
+    beyond_brownian_motion,
+    chi_squared,
+    two_degrees,
+    two_sided,
+    with_textbook_pvalue,
+)
+
+
+def _standardised(sums: jax.Array, variance: jax.Array) -> jax.Array:
+    """|sums| / √variance, zero for 0 / 0."""
+    is_possible = variance > 0
+    scale = jnp.sqrt(jnp.where(is_possible, variance, 1))
+    return jnp.where(is_possible, jnp.abs(sums) / scale, jnp.where(sums == 0, 0, jnp.inf))
+
+
+@with_textbook_pvalue(two_sided)
+def spiegelhalter(predictions: ClassPredictions, targets: ArrayLike) -> jax.Array:
+    """Spiegelhalter's statistic |z|: is the Brier score what it should be?
+
+        z = Σ_i (b_i − E b_i) / (Σ_i Var b_i)^½,   b_i = Σ_c (p_ic − 1(y_i = c))²,
+
+    with moments under calibration given the predictions, E b = 1 − Σ_c p_c² and
+    Var b = 4 Σ_c p_c (p_c − Σ_k p_k²)²; of two classes
+    z = Σ_i (y_i − p_i)(1 − 2 p_i) / (Σ_i (1 − 2 p_i)² p_i (1 − p_i))^½. It is large for
+    overconfident and for underconfident predictions, and for nothing else.
+
+    Textbook p-value: that of |N(0, 1)|.
+
+    Args:
+        predictions: batch of n class predictions.
+        targets: labels 0, ..., m − 1, [n].
+
+    Returns:
+        A scalar, zero if nothing is uncertain.
+
+    Raises:
+        TypeError: if an argument is of the wrong kind.
+        ValueError: if shapes or values are wrong.
+
+    Cost: O(n m).
+
+    References: Spiegelhalter (1986), Probabilistic prediction in patient management and clinical
+    trials.
+
+    >>> import jax, jax.numpy as jnp
+    >>> from calibjax import distributions, hypothesis_tests
+    >>> predictions = distributions.Bernoulli(jnp.tile(jnp.array([0.1, 0.9]), 50))
+    >>> targets = jnp.arange(100) % 4 // 2  # half of each: overconfident
+    >>> print(f"{hypothesis_tests.spiegelhalter(predictions, targets):.2f}")
+    13.33
+    """
+    _checks.class_predictions(predictions)
+    predictions, targets = _checks.predictions_and_targets(predictions, targets)
+    return _spiegelhalter(predictions.class_probs, targets)
+
+
+@jax.jit
+def _spiegelhalter(probs: jax.Array, targets: jax.Array) -> jax.Array:
+    squares = jnp.sum(jnp.square(probs), 1)
+    own = jnp.take_along_axis(probs, targets[:, None], 1, mode="fill", fill_value=jnp.nan)[:, 0]
+    variances = jnp.sum(probs * jnp.square(probs - squares[:, None]), 1)
+    return _standardised(jnp.sum(squares - own), jnp.sum(variances))
+
+
+def _of_groups(value: jax.Array, predictions: Any, _: Any, num_bins: Any = 10) -> jax.Array:
+    bins = bins_of(EqualMassBins(num_bins), bare(predictions))
+    is_used = jnp.zeros(bins.size, bool).at[bins].set(True)
+    return chi_squared(value, jnp.sum(is_used))
+
+
+@with_textbook_pvalue(_of_groups)
+def hosmer_lemeshow(
+    predictions: Distribution, targets: ArrayLike, *, num_bins: int = 10
+) -> jax.Array:
+    """Statistic of Hosmer and Lemeshow: frequencies in groups of similar predictions.
+
+        X² = Σ_g (O_g − E_g)² / (n_g p̄_g (1 − p̄_g)),
+
+    with the number O_g of labels 1 in group g, the sum E_g = n_g p̄_g of the predictions, and
+    groups of equal size along the predictions (deciles of risk; equal predictions share one). It
+    sees errors that have one sign within a group.
+
+    Textbook p-value: that of a χ² with as many degrees of freedom as there are groups, for a model
+    that was fitted to other data; the G − 2 of the textbooks are for the data it was fitted to.
+
+    Args:
+        predictions: batch of n ≥ num_bins `Bernoulli`s; of several classes those of a lens.
+        targets: 0 or 1, [n].
+        num_bins: G.
+
+    Returns:
+        A scalar; infinite if what is predicted to be impossible happened to a whole group.
+
+    Raises:
+        TypeError: if an argument is of the wrong kind.
+        ValueError: if shapes or values are wrong, or there are fewer predictions than groups.
+
+    Cost: a sort of n.
+
+    References: Hosmer and Lemeshow (1980), Goodness of fit tests for the multiple logistic
+    regression model.
+
+    >>> import jax.numpy as jnp
+    >>> from calibjax import distributions, hypothesis_tests
+    >>> predictions = distributions.Bernoulli(jnp.repeat(jnp.array([0.25, 0.75]), 12))
+    >>> targets = jnp.arange(24) % 2  # six of each twelve: 3²/2.25 + 3²/2.25
+    >>> print(hypothesis_tests.hosmer_lemeshow(predictions, targets, num_bins=2))
+    8.0
+    """
+    predictions, targets = checked_binary(predictions, targets)
+    return _in_groups(predictions.probs, targets, bins_of(EqualMassBins(num_bins), predictions))
+
+
+@jax.jit
+def _in_groups(probs: jax.Array, targets: jax.Array, bins: jax.Array) -> jax.Array:
+    columns = jnp.stack([jnp.ones_like(probs), probs, targets - probs], 1)
+    sizes, expected, excess = jax.ops.segment_sum(columns, bins, probs.size).T
+    means = expected / jnp.maximum(sizes, 1)
+    variances = sizes * means * jnp.maximum(1 - means, 0)
+    total = jnp.sum(jnp.square(_standardised(excess, variances)))
+    return _checks.nan_with(total, probs, targets)
+
+
+@with_textbook_pvalue(two_degrees)
+def cox(predictions: Distribution, targets: ArrayLike) -> jax.Array:
+    """Cox's statistic: are slope and intercept of the log-odds one and zero?
+
+    Rao's score statistic of the logistic regression of the labels on the log-odds x_i of the
+    predictions, log-odds of the label = a x + b, at a = 1 and b = 0:
+
+        X² = Uᵀ I⁻¹ U,   U = Σ_i (y_i − p_i) (1, x_i),   I = Σ_i p_i (1 − p_i) (1, x_i)(1, x_i)ᵀ.
+
+    It is locally the most powerful against such errors, needs no fit, and exists if classes are
+    separated, too. `cox_regression` estimates a and b.
+
+    Textbook p-value: that of a χ² with two degrees of freedom.
+
+    Args:
+        predictions: batch of n `Bernoulli`s; of several classes those of a lens.
+        targets: 0 or 1, [n].
+
+    Returns:
+        A scalar. Where all predictions are equal, the slope does not count.
+
+    Raises:
+        TypeError: if an argument is of the wrong kind.
+        ValueError: if shapes or values are wrong.
+
+    Cost: O(n).
+
+    References: Cox (1958), Two further applications of a model for binary regression; Rao (1948)
+    for the statistic.
+
+    >>> import jax.numpy as jnp
+    >>> from calibjax import distributions, hypothesis_tests
+    >>> predictions = distributions.Bernoulli(jnp.full(100, 0.2))
+    >>> print(f"{hypothesis_tests.cox(predictions, jnp.arange(100) % 2):.2f}")  # 30² / 16
+    56.25
+    """
+    predictions, targets = checked_binary(predictions, targets)
+    return _cox(predictions.probs, targets)
+
+
+@jax.jit
+def _cox(probs: jax.Array, targets: jax.Array) -> jax.Array:
+    x, residuals = log_odds(probs), targets - probs
+    variances = probs * (1 - probs)
+    slopes, total, center = centered(variances, x)
+    # Rounding makes deviations of equal numbers.
+    size = jnp.max(jnp.abs(x))
+    differ = slopes > total * jnp.square(10 * jnp.finfo(x.dtype).eps * size)
+    of_slope = _standardised(jnp.sum(residuals * (x - center)), jnp.where(differ, slopes, 1))
+    of_mean = _standardised(jnp.sum(residuals), total)
+    return jnp.square(of_mean) + jnp.where(differ, jnp.square(of_slope), 0 * of_slope)
+
+
+@record
+class CoxRegression:
+    """Calibration slope and intercept.
+
+    Attributes:
+        slope: interval for a: below one if predictions are overconfident, above one if they are
+            underconfident.
+        intercept: interval for b, the log-odds of label 1 where one half is predicted.
+    """
+
+    slope: ConfidenceInterval
+    intercept: ConfidenceInterval
+
+
+def cox_regression(
+    predictions: Distribution, targets: ArrayLike, *, confidence_level: float = 0.95
+) -> CoxRegression:
+    """Calibration slope and intercept: logistic regression of the labels on the log-odds.
+
+        log-odds of label 1 = a log(p / (1 − p)) + b,
+
+    by maximum likelihood, with Wald intervals: estimate ± z s, where s² are the diagonal entries of
+    the inverse information. `recalibration.PlattScaling` applies the map.
+
+    Args:
+        predictions: batch of n `Bernoulli`s; probabilities of 0 and 1 count as ε and 1 − ε, with ε
+            the precision of their dtype.
+        targets: 0 or 1, [n].
+        confidence_level: in (0, 1).
+
+    Returns:
+        The intervals.
+
+    Raises:
+        TypeError: if an argument is of the wrong kind.
+        ValueError: if shapes or values are wrong, or a threshold separates the labels, so that the
+            likelihood has no maximum; traced arrays give NaN then.
+
+    Cost: O(n) for each of about 8 iterations of Newton's method.
+
+    References: Cox (1958); Steyerberg (2019), Clinical prediction models, §15.3.
+
+    >>> import jax, jax.numpy as jnp
+    >>> from calibjax import distributions, hypothesis_tests
+    >>> logits = 4 * jax.random.normal(jax.random.key(0), (1000,))
+    >>> targets = jax.random.bernoulli(jax.random.key(1), jax.nn.sigmoid(logits / 2))
+    >>> predictions = distributions.Bernoulli(jax.nn.sigmoid(logits))  # twice the log-odds
+    >>> found = hypothesis_tests.cox_regression(predictions, targets)
+    >>> print(f"{found.slope.low:.2f} {found.slope.estimate:.2f} {found.slope.high:.2f}")
+    0.45 0.52 0.58
+    """
+    level = _checks.proportion("confidence_level", confidence_level)
+    predictions, targets = checked_binary(predictions, targets)
+    found = _cox_regression(predictions.probs, targets, level)
+    if _checks.is_concrete(found) and np.isnan(found.slope.estimate):
+        raise ValueError(
+            "targets: expected labels 0 and 1 that no threshold of the predictions separates, "
+            "without which the likelihood has no maximum; hypothesis_tests.cox needs none"
+        )
+    return found
+
+
+@jax.jit
+def _cox_regression(probs: jax.Array, targets: jax.Array, level: ArrayLike) -> CoxRegression:
+    x = log_odds(probs)
+    exists = has_maximum(x, targets == 1) & ~jnp.any(jnp.isnan(x))
+    line = most_likely(exists, x, targets.astype(x.dtype))
+    line = Line(*(jnp.where(exists, value, jnp.nan) for value in line))
+    fitted = jax.nn.sigmoid(line.slope * x + line.intercept)
+    slopes, total, center = centered(fitted * (1 - fitted), x)
+    errors = Line(jnp.sqrt(1 / slopes), jnp.sqrt(1 / total + jnp.square(center) / slopes))
+    reach = -ndtri(jnp.asarray((1 - level) / 2, x.dtype))
+    intervals = (
+        ConfidenceInterval(value - reach * error, value + reach * error, value, error)
+        for value, error in zip(line, errors, strict=True)
+    )
+    return CoxRegression(*intervals)
+
+
+@with_textbook_pvalue(beyond_brownian_motion)
+def cumulative_difference(predictions: Distribution, targets: ArrayLike) -> jax.Array:
+    """Largest cumulative difference of labels and predictions: an ECE without bins (ECCE-MAD).
+
+        max_k |Σ_{j≤k} (y_(j) − p_(j))| / (Σ_i p_i (1 − p_i))^½,
+
+    with the samples in the order of their predictions; equal predictions are added together. It
+    sees errors that have one sign over a range of predictions, of any width.
+
+    Textbook p-value: that of the largest |B(t)| of Brownian motion, 0 ≤ t ≤ 1.
+
+    Args:
+        predictions: batch of n `Bernoulli`s; of several classes those of a lens.
+        targets: 0 or 1, [n].
+
+    Returns:
+        A scalar, zero if nothing is uncertain.
+
+    Raises:
+        TypeError: if an argument is of the wrong kind.
+        ValueError: if shapes or values are wrong.
+
+    Cost: a sort of n.
+
+    References: Arrieta-Ibarra, Gujral, Tannen, Tygert and Xu (2022), Metrics of calibration for
+    probabilistic predictions.
+
+    >>> import jax.numpy as jnp
+    >>> from calibjax import distributions, hypothesis_tests
+    >>> predictions = distributions.Bernoulli(jnp.array([0.5, 0.5, 0.8, 0.8]))
+    >>> targets = jnp.array([1, 1, 1, 0])  # 1, then 1 − 0.6, over √0.82
+    >>> print(f"{hypothesis_tests.cumulative_difference(predictions, targets):.3f}")
+    1.104
+    """
+    predictions, targets = checked_binary(predictions, targets)
+    return _cumulative_difference(predictions.probs, targets)
+
+
+@jax.jit
+def _cumulative_difference(probs: jax.Array, targets: jax.Array) -> jax.Array:
+    order = jnp.argsort(probs)
+    ordered = probs[order]
+    sums = jnp.cumsum((targets - probs)[order])
+    is_last = jnp.append(ordered[1:] > ordered[:-1], True)
+    largest = jnp.max(jnp.where(is_last, jnp.abs(sums), 0))
+    value = _standardised(largest, jnp.sum(probs * (1 - probs)))
+    return _checks.nan_with(value, probs, targets)

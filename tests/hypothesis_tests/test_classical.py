@@ -1,0 +1,280 @@
+"""Statistics of the textbooks against plain NumPy and scipy, their p-values, and their level."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import scipy.stats
+
+from calibjax import distributions, hypothesis_tests
+from calibjax.hypothesis_tests import textbook
+
+RNG = np.random.default_rng(0)
+N = 300
+PROBS = np.round(RNG.uniform(0.02, 0.98, N), 2)  # with ties
+LABELS = (RNG.uniform(size=N) < 0.2 + 0.6 * PROBS).astype(int)
+BINARY = {
+    "spiegelhalter": hypothesis_tests.spiegelhalter,
+    "hosmer_lemeshow": hypothesis_tests.hosmer_lemeshow,
+    "cox": hypothesis_tests.cox,
+    "cumulative_difference": hypothesis_tests.cumulative_difference,
+}
+
+
+def by_hand(name, p, y):
+    """The statistics as loops from their formulas."""
+    x = np.log(p / (1 - p))
+    if name == "spiegelhalter":
+        z = sum((yi - pi) * (1 - 2 * pi) for pi, yi in zip(p, y, strict=True))
+        return abs(z) / np.sqrt(sum((1 - 2 * pi) ** 2 * pi * (1 - pi) for pi in p))
+    if name == "hosmer_lemeshow":
+        groups = [10 * sum(p < pi) // len(p) for pi in p]
+        total = 0
+        for g in set(groups):
+            own = [i for i in range(len(p)) if groups[i] == g]
+            mean = np.mean(p[own])
+            total += (sum(y[own]) - sum(p[own])) ** 2 / (len(own) * mean * (1 - mean))
+        return total
+    if name == "cox":
+        design = np.stack([np.ones_like(x), x], 1)
+        score = design.T @ (y - p)
+        return score @ np.linalg.solve(design.T @ (design * (p * (1 - p))[:, None]), score)
+    largest = max(abs(sum((y - p)[p <= value])) for value in p)
+    return largest / np.sqrt(sum(p * (1 - p)))
+
+
+@pytest.mark.parametrize("name", BINARY)
+def test_statistics_are_their_formulas(name):
+    with jax.enable_x64(True):
+        predictions = distributions.Bernoulli(jnp.asarray(PROBS))
+        value = BINARY[name](predictions, LABELS)
+        np.testing.assert_allclose(value, by_hand(name, PROBS, LABELS), rtol=1e-10)
+        assert value.dtype == jnp.float64
+        order = RNG.permutation(N)
+        permuted = distributions.Bernoulli(jnp.asarray(PROBS[order]))
+        np.testing.assert_allclose(BINARY[name](permuted, LABELS[order]), value, rtol=1e-10)
+        jitted = jax.jit(BINARY[name])(predictions, LABELS)
+        np.testing.assert_allclose(jitted, value, rtol=1e-12)
+    single = BINARY[name](distributions.Bernoulli(PROBS.astype(np.float32)), LABELS)
+    assert single.dtype == jnp.float32
+    np.testing.assert_allclose(single, value, rtol=2e-5)
+
+
+@pytest.mark.parametrize("name", BINARY)
+def test_certain_predictions(name):
+    certain = distributions.Bernoulli(np.array([0.0, 1.0, 0.0, 1.0]))
+    statistic = BINARY[name]
+    if name == "hosmer_lemeshow":
+        statistic = functools.partial(statistic, num_bins=2)
+    assert statistic(certain, np.array([0, 1, 0, 1])) == 0
+    assert statistic(certain, np.array([1, 1, 0, 1])) == np.inf
+
+
+@pytest.mark.parametrize("name", BINARY)
+def test_equal_predictions(name):
+    statistic, p = BINARY[name], 0.3
+    value = float(statistic(distributions.Bernoulli(np.full(100, p)), np.arange(100) % 2))
+    z = (50 - 100 * p) / np.sqrt(100 * p * (1 - p))
+    squared = name in ("cox", "hosmer_lemeshow")
+    np.testing.assert_allclose(value, z**2 if squared else abs(z), rtol=1e-5)
+
+
+def test_spiegelhalter_of_classes():
+    """Moments of the Brier score by enumeration of the labels."""
+    probs = RNG.dirichlet(np.ones(4), 50)
+    labels = RNG.integers(0, 4, 50)
+    scores = np.stack([np.sum((probs - np.eye(4)[c]) ** 2, 1) for c in range(4)], 1)
+    mean = np.sum(probs * scores, 1)
+    variance = np.sum(probs * (scores - mean[:, None]) ** 2, 1)
+    expected = abs(np.sum(scores[np.arange(50), labels] - mean)) / np.sqrt(variance.sum())
+    value = hypothesis_tests.spiegelhalter(distributions.Categorical(probs), labels)
+    np.testing.assert_allclose(value, expected, rtol=1e-5)
+
+
+def test_cox_regression_is_the_maximum_of_the_likelihood():
+    x = np.log(PROBS / (1 - PROBS))
+
+    def loss(parameters):
+        z = parameters[0] * x + parameters[1]
+        return np.sum(np.logaddexp(0, z) - LABELS * z)
+
+    best = scipy.optimize.minimize(loss, [1.0, 0.0], method="BFGS", options={"gtol": 1e-9})
+    fitted = 1 / (1 + np.exp(-(best.x[0] * x + best.x[1])))
+    design = np.stack([x, np.ones_like(x)], 1)
+    errors = np.sqrt(np.diag(np.linalg.inv(design.T @ (design * (fitted * (1 - fitted))[:, None]))))
+    with jax.enable_x64(True):
+        predictions = distributions.Bernoulli(jnp.asarray(PROBS))
+        found = hypothesis_tests.cox_regression(predictions, LABELS, confidence_level=0.9)
+    for interval, value, error in zip((found.slope, found.intercept), best.x, errors, strict=True):
+        np.testing.assert_allclose(interval.estimate, value, rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose(interval.standard_error, error, rtol=1e-5)
+        reach = scipy.stats.norm.ppf(0.95) * interval.standard_error
+        np.testing.assert_allclose(interval.high - interval.estimate, reach, rtol=1e-10)
+        np.testing.assert_allclose(interval.estimate - interval.low, reach, rtol=1e-10)
+
+
+def test_cox_regression_of_separated_labels():
+    predictions, labels = distributions.Bernoulli(np.array([0.2, 0.4, 0.6])), np.array([0, 0, 1])
+    with pytest.raises(ValueError, match="no threshold of the predictions separates"):
+        hypothesis_tests.cox_regression(predictions, labels)
+    traced = jax.jit(hypothesis_tests.cox_regression)(predictions, labels)
+    assert np.isnan(traced.slope.estimate)
+    assert np.isfinite(hypothesis_tests.cox(predictions, labels))
+
+
+def test_textbook_distributions():
+    x = np.array([0.3, 0.7, 0.99, 1.01, 1.5, 3.0])
+    with jax.enable_x64(True):
+        bridge = jax.vmap(textbook.beyond_brownian_bridge)(x)
+        motion = jax.vmap(textbook.beyond_brownian_motion)(x)
+        squares = textbook.chi_squared(jnp.asarray(x), 3)
+    np.testing.assert_allclose(bridge, scipy.special.kolmogorov(x), rtol=1e-9)
+    np.testing.assert_allclose(squares, scipy.stats.chi2(3).sf(x), rtol=1e-9)
+    # Both series of Brownian motion are right where they meet the other one.
+    k = np.arange(100)
+    series = (
+        4
+        / np.pi
+        * np.sum(
+            (-1.0) ** k / (2 * k + 1) * np.exp(-(((2 * k + 1) * np.pi) ** 2) / 8 / x[:, None] ** 2),
+            1,
+        )
+    )
+    np.testing.assert_allclose(motion, 1 - series, rtol=1e-9)
+
+
+@pytest.mark.parametrize("name", BINARY)
+def test_exact_and_textbook_pvalues_agree(name):
+    """Of the same statistic, up to the errors of 999 redraws and of the limit."""
+    predictions = distributions.Bernoulli(PROBS)
+    labels = (RNG.uniform(size=N) < PROBS).astype(int)
+    result = hypothesis_tests.exact_test(
+        jax.random.key(0), BINARY[name], predictions, labels, num_samples=999
+    )
+    assert abs(result.pvalue - result.textbook_pvalue) < 0.08
+    assert f"textbook_pvalue={float(result.textbook_pvalue):.3g}" in repr(result)
+
+
+def test_options_of_a_statistic_reach_its_pvalue():
+    statistic = functools.partial(hypothesis_tests.hosmer_lemeshow, num_bins=4)
+    result = hypothesis_tests.exact_test(
+        jax.random.key(0), statistic, distributions.Bernoulli(PROBS), LABELS, num_samples=99
+    )
+    expected = scipy.stats.chi2(4).sf(result.statistic)
+    np.testing.assert_allclose(result.textbook_pvalue, expected, rtol=1e-4)
+    other = hypothesis_tests.exact_test(
+        jax.random.key(1), statistic, distributions.Bernoulli(PROBS), LABELS, num_samples=99
+    )
+    combined = hypothesis_tests.combine_results(result, other)
+    assert combined.textbook_pvalue == result.textbook_pvalue
+
+
+def test_other_predictions_are_refused():
+    labels = np.array([0, 1])
+    for statistic in BINARY.values():
+        with pytest.raises(TypeError, match=r"predictions: expected (binary|class) predictions"):
+            statistic(distributions.Normal(np.zeros(2), np.ones(2)), labels)
+    with pytest.raises(ValueError, match="num_bins"):
+        hypothesis_tests.hosmer_lemeshow(distributions.Bernoulli(PROBS), LABELS, num_bins=0)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("n", [16, 64])
+@pytest.mark.parametrize("name", BINARY)
+def test_level(name, n):
+    """2000 calibrated data sets; three standard errors."""
+    statistic = BINARY[name]
+
+    def pvalue(key):
+        keys = jax.random.split(key, 3)
+        probs = jax.nn.sigmoid(1.5 * jax.random.normal(keys[0], (n,)))
+        labels = jax.random.bernoulli(keys[1], probs).astype(int)
+        predictions = distributions.Bernoulli(probs)
+        test = hypothesis_tests.exact_test(
+            keys[2], statistic, predictions, labels, num_samples=99, batch_size=99
+        )
+        return test.pvalue
+
+    pvalues = jax.lax.map(jax.jit(pvalue), jax.random.split(jax.random.key(1), 2000), batch_size=50)
+    rejected = np.mean(np.asarray(pvalues) <= 0.05)
+    error = np.sqrt(0.05 * 0.95 / 2000)
+    assert rejected <= 0.05 + 3 * error
+    assert rejected >= 0.03  # ties make few rejections of few samples fewer
+
+
+ALTERNATIVES = {  # log-odds of the label, and what has to see it
+    "overconfident": (lambda x: x / 1.6, ("spiegelhalter", "cox")),
+    "underconfident": (lambda x: 1.6 * x, ("spiegelhalter", "cox")),
+    "too high": (lambda x: x - 0.6, ("cox", "cumulative_difference", "hosmer_lemeshow")),
+    "too low": (lambda x: x + 0.6, ("cox", "cumulative_difference", "hosmer_lemeshow")),
+    "local": (lambda x: x + 1.5 * (abs(x - 0.7) < 0.5), ("hosmer_lemeshow",)),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("alternative", ALTERNATIVES)
+def test_power(alternative):
+    """At n = 400, of 100 data sets."""
+    odds, seen_by = ALTERNATIVES[alternative]
+
+    def pvalues(key):
+        keys = jax.random.split(key, 3)
+        x = 1.5 * jax.random.normal(keys[0], (400,))
+        labels = jax.random.bernoulli(keys[1], jax.nn.sigmoid(odds(x))).astype(int)
+        predictions = distributions.Bernoulli(jax.nn.sigmoid(x))
+
+        def statistics(p, y):
+            return {name: BINARY[name](p, y) for name in seen_by}
+
+        test = hypothesis_tests.exact_test(
+            keys[2], statistics, predictions, labels, num_samples=99, batch_size=99
+        )
+        return test.pvalue
+
+    found = jax.lax.map(jax.jit(pvalues), jax.random.split(jax.random.key(2), 100))
+    for name in seen_by:
+        assert np.mean(np.asarray(found[name]) <= 0.05) > 0.5, name
+
+
+FACTORS = {  # of the median of fitted p-values where the true one is 1e-4, as documented
+    "normal": (scipy.stats.norm(), 5),
+    "exponential": (scipy.stats.expon(), 1.5),
+    "student": (scipy.stats.t(5), 0.35),
+}
+
+
+@pytest.mark.parametrize("draw", FACTORS)
+def test_fitted_tail(draw):
+    """Of 400 pools, whose median factor has a standard error of about 10 %."""
+    law, factor = FACTORS[draw]
+    draws = law.rvs((999, 400), random_state=np.random.default_rng(3))
+    statistic = np.full(400, law.isf(1e-4))
+    result = hypothesis_tests.CalibrationTestResult(
+        jnp.asarray(statistic, jnp.float32),
+        jnp.full(400, 1e-3),
+        None,
+        jnp.asarray(draws, jnp.float32),
+    )
+    found = np.asarray(result.asymptotic_pvalue)
+    assert np.all((found <= 1e-3 + 1e-9) & (found >= 0.99e-6))
+    np.testing.assert_allclose(np.median(found) / 1e-4, factor, rtol=0.3)
+
+
+def test_tail_is_fitted_only_where_it_is_needed():
+    draws = jnp.asarray(RNG.normal(size=999), jnp.float32)
+
+    def result(value, null_samples=draws):
+        pvalue = (1 + np.sum(np.asarray(null_samples) >= value)) / (1 + null_samples.size)
+        return hypothesis_tests.CalibrationTestResult(
+            jnp.float32(value), jnp.float32(pvalue), None, null_samples
+        )
+
+    assert result(1.0).asymptotic_pvalue == result(1.0).pvalue
+    assert result(9.0, draws[:99]).asymptotic_pvalue == result(9.0, draws[:99]).pvalue
+    assert result(1.0, jnp.zeros(999)).asymptotic_pvalue == result(1.0, jnp.zeros(999)).pvalue
+    np.testing.assert_allclose(result(1e3).asymptotic_pvalue, 1e-6, rtol=1e-5)
+    values = [float(result(x).asymptotic_pvalue) for x in (3.5, 4.0, 4.5)]
+    assert values == sorted(values, reverse=True)
+    assert hypothesis_tests.CalibrationTestResult(0.0, 0.5, 0.0).asymptotic_pvalue is None
