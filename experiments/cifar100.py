@@ -55,7 +55,7 @@ REDRAWS_OF_CLASSES = 4  # times those of the other tests
 
 def read(data: Path, part: str) -> tuple[Categorical, jax.Array]:
     """Predictions [n, 100] and labels [n] of the images of a part, "val" or "test"."""
-    logits, labels = cifar.read_cifar100(data, part)
+    logits, labels = cifar.read_logits(data, "cifar100_resnet50", part)
     return Categorical(jax.nn.softmax(jnp.asarray(logits, jnp.float64))), jnp.asarray(labels)
 
 

@@ -45,7 +45,11 @@ It can be used like those of the library. The predictions of this model should b
 from calibjax.risk.base import EstimationFunction
 from calibjax.risk.binning import Binning, BinResiduals, DebiasedBinning, DebiasedBinResiduals
 from calibjax.risk.cross_validation import cross_validate
-from calibjax.risk.estimation import estimation_risk, estimation_risk_standard_error
+from calibjax.risk.estimation import (
+    estimation_risk,
+    estimation_risk_block,
+    estimation_risk_standard_error,
+)
 from calibjax.risk.grids import (
     bandwidth_grid,
     bin_number_grid,
@@ -79,6 +83,7 @@ __all__ = [
     "bin_number_grid",
     "cross_validate",
     "estimation_risk",
+    "estimation_risk_block",
     "estimation_risk_standard_error",
     "kernel_ridge_grid",
     "risk_difference",

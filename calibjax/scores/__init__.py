@@ -12,7 +12,7 @@ from calibjax.scores.decomposition import (
     brier_decomposition,
     crps_decomposition,
 )
-from calibjax.scores.group_wise import group_wise_mce
+from calibjax.scores.group_wise import group_wise_ece, group_wise_mce
 from calibjax.scores.point import accuracy, mean_squared_error
 from calibjax.scores.proper import brier_score, negative_log_likelihood
 from calibjax.scores.quantile import pinball_loss
@@ -33,6 +33,7 @@ __all__ = [
     "crps",
     "crps_decomposition",
     "decision_cost",
+    "group_wise_ece",
     "group_wise_mce",
     "interval_widths",
     "mean_squared_error",

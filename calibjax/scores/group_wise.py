@@ -65,13 +65,71 @@ def group_wise_mce(
     >>> print(group_wise_mce(predictions, targets, groups, binning=UniformBins(2)))
     [0.25 0.25]
     """
+    distances, groups, is_valid = _checked_distances(
+        predictions, targets, groups, binning, num_groups, distance
+    )
+    largest = jax.ops.segment_max(distances, groups, is_valid.size)
+    return jnp.where(is_valid & (largest > -jnp.inf), largest, jnp.nan)
+
+
+@follows_data
+def group_wise_ece(
+    predictions: ClassPredictions,
+    targets: ArrayLike,
+    groups: ArrayLike,
+    *,
+    binning: Binning,
+    num_groups: int | None = None,
+    distance: Distance = _TOTAL_VARIATION,
+) -> jax.Array:
+    """Expected calibration error (ECE) within each group of samples.
+
+        ECE_g = Σ_bins n_{bin, g} / n_g · d(p̄_{bin, g}, ȳ_{bin, g}),
+
+    with the mean p̄ of the predictions and the proportions ȳ of the labels of the n_{bin, g} samples
+    of group g in the bin. The bins are those of all samples together. Each is positive by chance
+    alone, the more so the fewer samples a group has: compare them with those of labels that are
+    redrawn from the predictions.
+
+    Arguments, errors and cost are those of `group_wise_mce`.
+
+    Returns:
+        [g]; NaN for groups without samples, which can only exist if `num_groups` is given.
+
+    References: L21 §2.3, where calibration within groups is measured by their average,
+        `jnp.nanmean` of what this returns, or by the largest `group_wise_mce`.
+
+    >>> import jax.numpy as jnp
+    >>> from calibjax.distributions import Bernoulli
+    >>> from calibjax.estimators import UniformBins
+    >>> predictions = Bernoulli(jnp.array([0.25, 0.75, 0.75, 1.0]))
+    >>> targets, groups = jnp.array([0, 1, 1, 1]), jnp.array([0, 0, 1, 1])
+    >>> print(group_wise_ece(predictions, targets, groups, binning=UniformBins(3)))
+    [0.25  0.125]
+    """
+    distances, groups, is_valid = _checked_distances(
+        predictions, targets, groups, binning, num_groups, distance
+    )
+    sizes = jax.ops.segment_sum(jnp.ones_like(distances), groups, is_valid.size)
+    sums = jax.ops.segment_sum(distances, groups, is_valid.size)
+    return jnp.where(is_valid & (sizes > 0), sums / jnp.maximum(sizes, 1), jnp.nan)
+
+
+def _checked_distances(
+    predictions: ClassPredictions,
+    targets: ArrayLike,
+    groups: ArrayLike,
+    binning: Binning,
+    num_groups: int | None,
+    distance: Distance,
+) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """Distances in the cells of samples [n], groups [n], and for each group if all is valid [g]."""
     _checks.same_rows(predictions=predictions, targets=targets, groups=groups)
     data = checked_bins(predictions, targets, binning)
     groups, num_groups = _checked_groups(groups, data[1].size, num_groups)
     distances, is_valid = _distances_of_samples(data, groups, distance)
     is_valid &= jnp.all(groups < num_groups)
-    largest = jax.ops.segment_max(distances, groups, num_groups)
-    return jnp.where(is_valid & (largest > -jnp.inf), largest, jnp.nan)
+    return distances, groups, jnp.full(num_groups, is_valid)
 
 
 def _checked_groups(groups: ArrayLike, num_samples: int, num_groups: Any) -> tuple[jax.Array, int]:

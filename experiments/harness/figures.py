@@ -10,6 +10,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
+from PIL import Image
 
 from calibjax._files import write
 from calibjax.plotting.figures import CURVE_COLORS
@@ -19,6 +20,7 @@ from experiments.harness.messages import log
 COLORS = CURVE_COLORS  # which the colour-blind can tell apart
 HEAT = "viridis"  # the colour map of heat maps
 RESOLUTION = 200  # dots per inch of pictures with too many points for a drawing
+SHADES = 128  # colours of such pictures, which makes files a third as large
 
 matplotlib.rcParams.update(
     {
@@ -34,14 +36,17 @@ matplotlib.rcParams.update(
 )
 
 
-def save_figure(folder: Path, name: str, figure: Figure, *, dots: bool = False) -> None:
+def save_figure(
+    folder: Path, name: str, figure: Figure, *, dots: bool = False, resolution: int = RESOLUTION
+) -> None:
     """Writes a figure as NAME.svg, or as NAME.png.
 
     Args:
         folder: where to.
         name: name of the file, without its ending.
         figure: the figure.
-        dots: whether it has so many points that a picture of 200 dots per inch is the smaller file.
+        dots: whether it has so many points that a picture is the smaller file.
+        resolution: of a picture, and of what is one within a drawing, in dots per inch.
     """
     kind = "png" if dots else "svg"
     if mark := stand_in.header():
@@ -49,31 +54,70 @@ def save_figure(folder: Path, name: str, figure: Figure, *, dots: bool = False) 
         title = axes.get_title() or axes.get_title(loc="left")
         axes.set_title("")
         axes.set_title(f"{mark}\n{title}".rstrip(), loc="left")
-    write(folder / f"{name}.{kind}", _drawn(figure, kind))
+    write(folder / f"{name}.{kind}", _drawn(figure, kind, resolution))
     log(f"wrote {folder / name}.{kind}")
 
 
-def _drawn(figure: Figure, kind: str) -> bytes:
+def _drawn(figure: Figure, kind: str, resolution: int = RESOLUTION) -> bytes:
     drawn = io.BytesIO()
     metadata = {} if kind == "png" else {"Date": None}
-    figure.savefig(drawn, format=kind, dpi=RESOLUTION, metadata=metadata)
-    return drawn.getvalue() if kind == "png" else _compact(drawn.getvalue())
+    figure.savefig(drawn, format=kind, dpi=resolution, metadata=metadata)
+    return _few_colors(drawn) if kind == "png" else _compact(drawn.getvalue())
+
+
+def _few_colors(picture: io.BytesIO) -> bytes:
+    """The same picture with a palette."""
+    palette = io.BytesIO()
+    colors = Image.open(picture).convert("RGB").quantize(SHADES, dither=Image.Dither.NONE)
+    colors.save(palette, "png", optimize=True)
+    return palette.getvalue()
 
 
 def _compact(svg: bytes) -> bytes:
-    """Half the size: paths to 0.1 points, and nothing that only readers of the file need."""
+    """Two thirds of the size: places to 0.1 points, nothing that only readers of the file need."""
     svg = re.sub(rb"\n *<!-- .*? -->", b"", svg)
     svg = re.sub(rb"\n +", b"\n", svg)
     svg = re.sub(rb' id="[a-z][a-z0-9.]*_\d+"', b"", svg)  # of groups; nothing refers to them
+    svg = re.sub(rb' style="[^"]*"', lambda style: re.sub(rb"([:;]) ", rb"\1", style[0]), svg)
+    svg = re.sub(rb' (?:x|y|transform)="[^"]*"', _rounded, svg)
     lines = rb'(?<= d=")M [^"CQAS]*'  # of lines only; the letters of texts are curves
-    return re.sub(lines, lambda path: _compact_lines(path[0].decode()).encode(), svg)
+    svg = re.sub(lines, lambda path: _compact_lines(path[0].decode()).encode(), svg)
+    svg = re.sub(rb' d="[^"]*"', lambda path: re.sub(rb" ?\n ?|(?<=[A-Z]) ", b"", path[0]), svg)
+    return _with_short_names(svg)
+
+
+def _rounded(attribute: re.Match[bytes]) -> bytes:
+    """Places with one decimal, scales as they are; letters are 100 units wide."""
+
+    def short(numbers: re.Match[bytes]) -> bytes:
+        return re.sub(rb"-?\d+\.\d+", lambda x: _text_of(float(x[0])).encode(), numbers[0])
+
+    is_place = not attribute[0].startswith(b" transform")
+    return re.sub(rb".+" if is_place else rb"translate\([^)]*\)", short, attribute[0])
+
+
+def _text_of(number: float) -> str:
+    return f"{number:.1f}".removesuffix(".0")
+
+
+def _with_short_names(svg: bytes) -> bytes:
+    """Names of letters and markers, which are referred to thousands of times, in few characters."""
+    names = dict.fromkeys(re.findall(rb' id="([^"]+)"', svg))
+    short = {name: b"%s%x" % (b"i", i) for i, name in enumerate(names)}
+
+    def renamed(found: re.Match[bytes]) -> bytes:
+        return found[1] + short.get(found[2], found[2]) + found[3]
+
+    svg = re.sub(rb'( id=")([^"]+)(")', renamed, svg)
+    svg = re.sub(rb'(href="#)([^"]+)(")', renamed, svg)
+    return re.sub(rb"(url\(#)([^)]+)(\))", renamed, svg)
 
 
 def _compact_lines(path: str) -> str:
     """The same lines with horizontal and vertical ones as such: M x y, L x y, H x, V y and z."""
     parts, last = [], ("", "")
     for command, numbers in re.findall(r"([MLz]) ?([-.\d ]*)", path):
-        point = tuple(f"{float(number):.1f}".removesuffix(".0") for number in numbers.split())
+        point = tuple(_text_of(float(number)) for number in numbers.split())
         is_line = command == "L"
         if is_line and point == last:
             continue

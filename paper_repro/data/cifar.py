@@ -14,6 +14,15 @@ from experiments.harness.data_files import (
 
 CIFAR10 = "cifar10_networks"
 CIFAR100 = ("cifar100_logits", "resnet50")
+# Networks with logits for validation and test images: their folders by name. Those for CIFAR-10
+# have "logits" in their names, since a network of `CIFAR10` may be of the same architecture.
+LOGITS = {
+    **{f"cifar100_{x}": ("cifar100_logits", x) for x in ("resnet50", "resnet110", "densenet121")},
+    **{
+        f"cifar10_logits_{x}": ("cifar10_logits", x)
+        for x in ("resnet50", "resnet110", "densenet121", "focal_resnet50", "focal_densenet121")
+    },
+}
 EXPECTED = f"{CIFAR10} or {'/'.join(CIFAR100)} (--data DIR)"  # what a run without them lacks
 SUM_TOLERANCE = 1e-6  # of probabilities: as calibjax has it in float64
 
@@ -58,14 +67,19 @@ def read_cifar10(data: Path, name: str) -> tuple[np.ndarray, np.ndarray]:
     return probs, _check_labels(other, labels, 1, 10)
 
 
-def read_cifar100(data: Path, part: str) -> tuple[np.ndarray, np.ndarray]:
+def read_logits(data: Path, name: str, part: str) -> tuple[np.ndarray, np.ndarray]:
     """Logits [n, m] and labels [n] of a network for the images of a part, "val" or "test".
+
+    Args:
+        data: folder of --data.
+        name: one of `LOGITS`.
+        part: which images.
 
     Raises:
         DataError: if a file is missing, or holds something else.
     """
     path, other = (
-        existing_file(data, *CIFAR100, f"{part}_{kind}.npy") for kind in ("logits", "labels")
+        existing_file(data, *LOGITS[name], f"{part}_{kind}.npy") for kind in ("logits", "labels")
     )
     logits, labels = read_array(path), read_array(other)
     if logits.ndim != 2 or logits.shape[1] < 2 or logits.dtype.kind != "f":
@@ -78,10 +92,10 @@ def read_cifar100(data: Path, part: str) -> tuple[np.ndarray, np.ndarray]:
     return logits, _check_labels(other, labels, 0, logits.shape[1])
 
 
-def check_classes(validation: np.ndarray, test: np.ndarray) -> None:
-    """Raises a DataError where the parts of `read_cifar100` have different numbers of classes."""
+def check_classes(name: str, validation: np.ndarray, test: np.ndarray) -> None:
+    """Raises a DataError where the parts of a network have different numbers of classes."""
     if validation.shape[1] != test.shape[1]:
         raise DataError(
             f"--data: expected as many classes in test_logits.npy as in val_logits.npy of "
-            f"{'/'.join(CIFAR100)}, {validation.shape[1]}, got {test.shape[1]}"
+            f"{'/'.join(LOGITS[name])}, {validation.shape[1]}, got {test.shape[1]}"
         )

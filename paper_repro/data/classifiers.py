@@ -22,6 +22,7 @@ below the tables say so. `numpy.savez(FILE, calibration_features=...)` writes su
 import dataclasses
 import io
 import zipfile
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -75,18 +76,41 @@ def part_of_logits(
     return Part(features, confidences, correct, groups, logits, labels)
 
 
-def read_cifar100(data: Path) -> Classifier:
-    """ResNet-50 on CIFAR-100; recalibrated on its validation part; the logits are the features.
+def read_logits(data: Path, name: str) -> Classifier:
+    """A network of `cifar.LOGITS`; its validation part is for recalibration, logits are features.
 
     Raises:
         DataError: if a file is missing, or holds something else.
     """
     parts = []
-    for name in ("val", "test"):
-        logits, labels = cifar.read_cifar100(data, name)
+    for part in ("val", "test"):
+        logits, labels = cifar.read_logits(data, name, part)
         parts.append(part_of_logits(logits, logits, labels))
-    cifar.check_classes(*(part.logits for part in parts))
-    return Classifier("cifar100_resnet50", *parts)
+    cifar.check_classes(name, *(part.logits for part in parts))
+    return Classifier(name, *parts)
+
+
+def read_all(
+    data: Path | None, networks: Sequence[str], with_logits: Sequence[str]
+) -> Iterator[Classifier]:
+    """The networks of --data whose folders are there.
+
+    Args:
+        data: folder of --data, if there is one.
+        networks: names of networks of `cifar.CIFAR10`.
+        with_logits: names of networks of `cifar.LOGITS`.
+
+    Raises:
+        DataError: if a file is missing in a folder, or holds something else.
+    """
+    if data is None:
+        return
+    for name in with_logits:
+        if data.joinpath(*cifar.LOGITS[name]).is_dir():
+            yield read_logits(data, name)
+    if (data / cifar.CIFAR10).is_dir():
+        for name in networks:
+            yield read_cifar10(data, name)
 
 
 def read_cifar10(data: Path, name: str) -> Classifier:

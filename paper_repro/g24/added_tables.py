@@ -10,12 +10,12 @@ from experiments.harness import stand_in
 from experiments.harness.tables import write_table
 from paper_repro.g24.naive_density import LEAST_SUM
 from paper_repro.g24.networks_tables import (
-    PUBLISHED,
     Results,
     compare,
     difference_text,
     selected_text,
 )
+from paper_repro.g24.published import NETWORKS, PUBLISHED
 
 # G24 Table 4, for 15 bins, bins, kkr and ukkr all together, and kde.
 IMAGENET = {
@@ -23,7 +23,6 @@ IMAGENET = {
     "ResNet-152": (12.57, 12.77),
     "PNASNet-5": (10.63, 10.63),
 }
-NETWORKS = ("LeNet-5", "DenseNet-40", "ResNetWide-32", "ResNet-110", "ResNet-110 SD")
 
 DEBIASED_NOTE = """
 Bins and debiased bins (`calibjax.risk.DebiasedBinning`), which G24 mentions in §4.1: root of the

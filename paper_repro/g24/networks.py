@@ -1,15 +1,19 @@
 """G24 §5.2 and App. B, Tables 1 to 5, Fig. 2 to 4: estimators of the calibration error compared.
 
-On the test sets of the networks of --data (four for CIFAR-10, folder `cifar10_networks`, and one
-for CIFAR-100, `cifar100_logits/resnet50`), not those of the paper, whose logits are not read
-here: the tables are those of the paper in form, and published numbers beside them say no more than
-what is usual. ImageNet (Table 4) is left out. Without --data it is a linear classifier of
-handwritten digits, without published numbers (`paper_repro.data.stand_in`).
+On the test sets of networks of --data: four for CIFAR-10 (folder `cifar10_networks`), and of the
+folders `cifar10_logits` and `cifar100_logits` those of the architectures of the paper, ResNet-110
+and a DenseNet (121 layers, the paper: 40), and ResNet-50 for CIFAR-100. All of them are other
+people's trainings than those of the paper, whose logits are not at hand: published numbers
+beside them are of a network with the same name at best. ImageNet (Table 4) is left out. Without
+--data it is a linear classifier of handwritten digits, without published numbers
+(`paper_repro.data.stand_in`).
 
 Top-label calibration is that of confidences and correctness, canonical calibration that of all
 classes. 80 % of the samples are for 5-fold cross-validation of the hyperparameter of each
-estimator, with the grids of App. B, and 20 % for the estimate. All estimators of a network have the
-same split and the same folds.
+estimator, with the grids of App. B, and 20 % for the estimate, all of the 10 000 test images, as in
+the paper: its grids depend on the number of samples, and its standard errors on their number in a
+fold. The logits of validation images, which some networks have, are not used for that reason. All
+estimators of a network have the same split and the same folds.
 
 What is not in the paper is in tables of its own: debiased bins, and the kernel density ratio by its
 formula as printed (see `naive_density`).
@@ -33,9 +37,15 @@ from experiments.harness.cells import Store
 from experiments.harness.data_files import digest
 from experiments.harness.stand_in import marked
 from paper_repro.data import cifar, stand_in
-from paper_repro.data.cifar import CIFAR10, CIFAR100, EXPECTED
-from paper_repro.data.classifiers import NETWORKS, read_cifar100
-from paper_repro.g24 import added_tables, naive_density, networks_figures, networks_tables
+from paper_repro.data.cifar import CIFAR10, EXPECTED
+from paper_repro.data.classifiers import NETWORKS, read_logits
+from paper_repro.g24 import (
+    added_tables,
+    architecture_tables,
+    naive_density,
+    networks_figures,
+    networks_tables,
+)
 
 NAME = "g24_networks"
 TEST_FRACTION, NUM_FOLDS = 0.2, 5
@@ -56,8 +66,8 @@ class Settings:
 
     Attributes:
         num_samples: the first samples are taken, this many of them; None for all.
-        cifar10: names of CIFAR-10 networks.
-        cifar100: whether the CIFAR-100 network is among them.
+        cifar10: names of networks of `cifar.CIFAR10`.
+        logits: names of networks of `cifar.LOGITS`.
         wider_grids: whether kernel ridge regression is repeated with wider grids.
         sharpened: the number that the logits of two CIFAR-10 networks are multiplied by for the
             comparison of kernel density ratios.
@@ -65,14 +75,22 @@ class Settings:
 
     num_samples: int | None
     cifar10: tuple[str, ...]
-    cifar100: bool = True
+    logits: tuple[str, ...] = ()
     wider_grids: bool = True
     sharpened: float = 3.0
 
 
+# The architectures of the paper, and the network that was here first.
+LOGITS = (
+    "cifar10_logits_resnet110",
+    "cifar10_logits_densenet121",
+    "cifar100_resnet50",
+    "cifar100_resnet110",
+    "cifar100_densenet121",
+)
 SETTINGS = {
-    "quick": Settings(400, NETWORKS[:1], cifar100=False, wider_grids=False),
-    "paper": Settings(None, NETWORKS),
+    "quick": Settings(400, NETWORKS[:1], wider_grids=False),
+    "paper": Settings(None, NETWORKS, LOGITS),
 }
 
 
@@ -218,12 +236,11 @@ def read_networks(run: command_line.Run, settings: Settings) -> list[Network]:
             data = cifar.read_cifar10(run.data, name)
             probs, labels = (jnp.asarray(x[: settings.num_samples]) for x in data)
             found.append(Network(f"cifar10_{name}", Categorical(probs), labels))
-    has_cifar100 = run.data is not None and run.data.joinpath(*CIFAR100).is_dir()
-    if settings.cifar100 and has_cifar100:
-        classifier = read_cifar100(run.data)
-        part, chosen = classifier.evaluation, slice(settings.num_samples)
-        logits, labels = jnp.asarray(part.logits[chosen]), jnp.asarray(part.labels[chosen])
-        found.append(Network(classifier.name, CategoricalLogits(logits), labels))
+    for name in settings.logits:
+        if run.data is not None and run.data.joinpath(*cifar.LOGITS[name]).is_dir():
+            part, chosen = read_logits(run.data, name).evaluation, slice(settings.num_samples)
+            logits, labels = jnp.asarray(part.logits[chosen]), jnp.asarray(part.labels[chosen])
+            found.append(Network(name, CategoricalLogits(logits), labels))
     return found
 
 
@@ -355,6 +372,7 @@ def write_all(store: Store, settings: Settings, networks: list[Network]) -> None
     """Writes all tables and figures of the networks."""
     results = finished_cells(store, settings, networks, ESTIMATORS)
     networks_tables.write_tables(store.folder, results, EXACTNESS)
+    architecture_tables.write_tables(store.folder, results)
     networks_figures.plot(store.folder, results)
     write_added(store, settings, networks, results)
     if settings.wider_grids:

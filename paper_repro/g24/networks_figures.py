@@ -24,6 +24,9 @@ NETWORKS = {
     "resnet18": "ResNet-18",
     "vgg16_bn": "VGG-16",
     "resnet50": "ResNet-50",
+    "resnet110": "ResNet-110",
+    "logits_resnet110": "ResNet-110\n(logits)",
+    "logits_densenet121": "DenseNet-121\n(logits)",
 }
 
 
@@ -45,9 +48,13 @@ def _plot_estimates(
     folder: Path, name: str, results: Results, panels: list[tuple[str, str]]
 ) -> None:
     """Roots of the estimates, with standard errors over the folds."""
+
+    def is_of(network: str, data: str) -> bool:
+        return network.split("_")[0] == data
+
     networks = [
-        [x for x in dict.fromkeys(key[0] for key in results) if x.split("_")[0] == data]
-        for _, data in panels
+        [x for x in dict.fromkeys(key[0] for key in results if key[1] == notion) if is_of(x, data)]
+        for notion, data in panels
     ]
     widths = [0.6 + len(found) for found in networks]
     figure = Figure(figsize=(1.6 + 1.25 * sum(widths), 3.1), layout="constrained")

@@ -12,6 +12,7 @@ from scipy.stats import norm  # comes with scikit-learn
 
 from calibjax import risk
 from experiments.harness.tables import write_table
+from paper_repro.g24.published import PUBLISHED
 
 Results = dict[tuple[str, str, str], dict[str, np.ndarray]]  # by network, notion, estimator
 
@@ -20,34 +21,6 @@ LEVEL = 0.05
 # Bengio (2003) have errors √(1 + F · tested / trained) times as large.
 INFLATION = 1.5
 ZERO = "h = 0"
-# G24 Tables 1, 2, 3 and 5: 100 √risk of LeNet-5, DenseNet-40, ResNetWide-32, ResNet-110 and
-# ResNet-110 SD.
-PUBLISHED = {
-    ("cifar10", "top-label"): {
-        "15 bins": (14.96, 6.14, 5.03, 5.4, 4.73),
-        "bins": (14.96, 6.12, 5.03, 5.39, 4.72),
-        "kde": (14.98, 13.7, 12.31, 7.46, 10.65),
-        "kkr": (14.96, 6.13, 5.03, 5.39, 4.72),
-        "ukkr": (14.96, 6.11, 5.03, 5.38, 4.72),
-    },
-    ("cifar100", "top-label"): {
-        "15 bins": (18.51, 20.66, 18.40, 18.67, 17.18),
-        "bins": (18.50, 20.43, 18.24, 18.61, 17.11),
-        "kde": (18.50, 23.74, 23.28, 19.69, 18.21),
-        "kkr": (18.50, 20.52, 18.29, 18.59, 17.11),
-        "ukkr": (18.50, 20.51, 18.28, 18.61, 17.12),
-    },
-    ("cifar10", "canonical"): {
-        "kde": (13.53, 5.13, 4.22, 4.46, 3.89),
-        "kkr": (13.53, 5.13, 4.22, 4.47, 3.89),
-        "ukkr": (13.53, 5.13, 4.22, 4.47, 3.89),
-    },
-    ("cifar100", "canonical"): {
-        "kde": (8.38, 5.61, 4.98, 5.14, 4.79),
-        "kkr": (8.36, 5.56, 5.00, 5.16, 4.80),
-        "ukkr": (8.35, 5.56, 5.01, 5.16, 4.80),
-    },
-}
 TOP_LABEL = ("15 bins", "bins", "kde", "kkr", "ukkr")
 
 

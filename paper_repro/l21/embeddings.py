@@ -3,6 +3,10 @@
 A length scale of 0.2 or 0.4 means nothing before the features have a scale, of which the paper
 says nothing. Each embedding is divided by one number, such that the variances of its components
 over the calibration part are one on average. This was fixed before any result was seen.
+
+t-SNE embeds at most `MAPPED` samples of both parts, drawn at random; each other sample has the
+mean place of the nearest of these, by the features, weighted by the inverse distances. All samples
+of a network take three to four times as long (7 minutes in place of 2 for one with 15 000).
 """
 
 import hashlib
@@ -16,6 +20,8 @@ from experiments.harness.cells import Store
 from experiments.harness.data_files import DataError, digest
 
 PERPLEXITY = 30  # of t-SNE, scikit-learn's default; smaller than the number of samples
+MAPPED = 5000  # samples that t-SNE embeds
+NEIGHBOURS = 5  # of them that give another sample its place
 LENGTH_SCALES = {"t-SNE": 0.2, "PCA": 0.4}  # L21 §3.2
 
 
@@ -81,10 +87,11 @@ def principal_components(features: Embedding, num_components: int) -> Embedding:
 def tsne(
     store: Store, name: str, features: Embedding, num_components: int, max_iter: int
 ) -> Embedding:
-    """t-SNE of both parts together, which it needs since it maps no new points; with one scale.
+    """t-SNE of both parts together, since it maps no new points by itself; with one scale.
 
     No label enters. scikit-learn's defaults, started from the principal components, by one
-    thread. Computed, or read from the cell of this name.
+    thread; of more than `MAPPED` samples see the module. Computed, or read from the cell of this
+    name.
 
     Args:
         store: store of the experiment.
@@ -98,6 +105,7 @@ def tsne(
         "features": digest(both),
         "num_components": num_components,
         "max_iter": max_iter,
+        "mapped": min(MAPPED, len(both)),
     }
 
     def compute() -> dict[str, np.ndarray]:
@@ -109,8 +117,35 @@ def tsne(
             random_state=seed,
             n_jobs=1,
         )
+        mapped = np.arange(len(both))
+        if len(both) > MAPPED:
+            mapped = np.random.default_rng(seed).choice(len(both), MAPPED, replace=False)
         with _one_thread():  # n_jobs leaves the threads of OpenMP alone
-            return {"embedding": embed.fit_transform(both)}
+            places = embed.fit_transform(both[mapped])
+            return {"embedding": placed(both, mapped, places)}
 
     found = cells.arrays(store, name, parameters, compute)["embedding"]
     return scaled(Embedding(*np.split(found, [len(features.calibration)])))
+
+
+def placed(features: np.ndarray, mapped: np.ndarray, places: np.ndarray) -> np.ndarray:
+    """Places of all samples, from those of some.
+
+    Args:
+        features: of all samples, [n, d].
+        mapped: indices of those whose places are known, [m].
+        places: their places, [m, k].
+
+    Returns:
+        [n, k]: for each other sample the mean of the places of its `NEIGHBOURS` nearest ones,
+        weighted by the inverse distances of the features.
+    """
+    found = np.empty((len(features), places.shape[1]), places.dtype)
+    found[mapped] = places
+    others = np.setdiff1d(np.arange(len(features)), mapped)
+    if others.size:
+        nearest = extras.imported("sklearn.neighbors").KNeighborsRegressor(
+            NEIGHBOURS, weights="distance"
+        )
+        found[others] = nearest.fit(features[mapped], places).predict(features[others])
+    return found

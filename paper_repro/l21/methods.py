@@ -313,6 +313,47 @@ def evaluate(confidences: jax.Array, data: Data, num_bins: int) -> dict[str, Any
     return {name: np.asarray(value).tolist() for name, value in found.items()}
 
 
+@functools.partial(jax.jit, static_argnames=("num_bins", "num_groups", "redraws"))
+def _errors_by_class(
+    key: jax.Array,
+    confidences: jax.Array,
+    data: Data,
+    *,
+    num_bins: int,
+    num_groups: int,
+    redraws: int,
+) -> dict[str, jax.Array]:
+    binning = estimators.UniformBins(num_bins)
+
+    def errors(correct: jax.Array) -> tuple[jax.Array, jax.Array]:
+        options = {"binning": binning, "num_groups": num_groups}
+        samples = Bernoulli(confidences), correct, data.groups
+        ece = jnp.nanmean(scores.group_wise_ece(*samples, **options))
+        return ece, jnp.nanmax(scores.group_wise_mce(*samples, **options))
+
+    shape = (redraws, *confidences.shape)
+    redrawn = jax.random.bernoulli(key, confidences, shape).astype(data.correct.dtype)
+    chance = jax.tree.map(jnp.mean, lax.map(errors, redrawn))
+    found = *errors(data.correct), *chance
+    names = "class ECE", "class MCE", "class ECE by chance", "class MCE by chance"
+    return dict(zip(names, found, strict=True))
+
+
+def errors_by_class(
+    key: jax.Array, confidences: jax.Array, data: Data, num_bins: int, redraws: int
+) -> dict[str, float]:
+    """Mean ECE and largest MCE of the groups of samples with one predicted class (L21 §2.3).
+
+    "By chance": the mean of what they are where the confidences are right, with what came redrawn
+    from the confidences.
+    """
+    groups, num_groups = jnp.argmax(data.logits, 1), data.logits.shape[1]
+    data = data._replace(groups=groups, logits=None, labels=None, embeddings={})
+    options = {"num_bins": num_bins, "num_groups": num_groups, "redraws": redraws}
+    found = _errors_by_class(key, confidences, data, **options)
+    return {name: float(value) for name, value in found.items()}
+
+
 @functools.partial(jax.jit, static_argnames=("num_bins", "num_groups"))
 def _local_curve(
     calibration: Data,

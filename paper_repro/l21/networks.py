@@ -1,15 +1,20 @@
 """L21 §3 and 5, Fig. 1, 2, 4, 8, 9, 14, 15, 16, Table 4: recalibration of image classifiers.
 
-All methods are compared on networks for CIFAR-10 and CIFAR-100 (--data, folders `cifar10_networks`
-and `cifar100_logits/resnet50`) and on classifiers of the user's own (--npz, see
-`paper_repro.data.classifiers`), such as those of the paper for ImageNet and CelebA, which are not
-at hand. The decision experiment, in the paper on ImageNet, is run on all of them. Without
-any it is all run on stand-in data (`paper_repro.data.stand_in`).
+All methods are compared on networks for CIFAR-10 and CIFAR-100 (--data) and on classifiers of the
+user's own (--npz, see `paper_repro.data.classifiers`), such as those of the paper for ImageNet and
+CelebA, which are not at hand. The decision experiment, in the paper on ImageNet, is run on all of
+them. Without any it is all run on stand-in data (`paper_repro.data.stand_in`).
 
-The features are the logits, for CIFAR-10 the logarithms of the published probabilities, not those
-of an Inception network: in 3 dimensions by t-SNE, and at most 50 principal components. The
-embedding of t-SNE takes minutes for each network and is kept. A method that has no optimum on the
-calibration part of a classifier is left out for it, with a line that says so.
+There are eight networks with logits, ResNet-50, ResNet-110 and DenseNet-121 for both data sets
+(folders `cifar100_logits`, `cifar10_logits`) and, for CIFAR-10, ResNet-50 and DenseNet-121 trained
+with the focal loss: their 5000 validation images are for recalibration, their 10 000 test images
+for evaluation. Of the four of `cifar10_networks`, of which there are test images only, a random
+half is for recalibration. Fig. 14 and 15 need the same images in both parts, which these four have.
+
+The features are the logits, for `cifar10_networks` the logarithms of the published probabilities,
+not those of an Inception network: in 3 dimensions by t-SNE of 5000 samples (see
+`paper_repro.l21.embeddings`), which is kept, and at most 50 principal components. A method that has
+no optimum on the calibration part of a classifier is left out for it, with a line that says so.
 """
 
 import dataclasses
@@ -28,16 +33,15 @@ from experiments.harness.data_files import DataError
 from experiments.harness.messages import log
 from experiments.harness.stand_in import marked
 from paper_repro.data import stand_in
-from paper_repro.data.cifar import CIFAR10, CIFAR100, EXPECTED
-from paper_repro.data.classifiers import (
-    NETWORKS,
-    Classifier,
-    Part,
-    read_cifar10,
-    read_cifar100,
-    read_npz,
+from paper_repro.data.cifar import EXPECTED, LOGITS
+from paper_repro.data.classifiers import NETWORKS, Classifier, Part, read_all, read_npz
+from paper_repro.l21 import (
+    methods,
+    networks_claims,
+    networks_features,
+    networks_figures,
+    networks_map,
 )
-from paper_repro.l21 import methods, networks_features, networks_figures, networks_map
 from paper_repro.l21.embeddings import Embedding, check_tsne, principal_components, tsne
 from paper_repro.l21.methods import CLIPS, ORIGINAL, TEMPERATURE
 from paper_repro.l21.networks_tables import RATIOS, missing_methods, write_tables
@@ -52,24 +56,28 @@ class Settings:
 
     Attributes:
         num_samples: at most so many samples of each part, the first ones; None for all.
-        cifar10: names of CIFAR-10 networks.
+        cifar10: names of networks of `cifar.CIFAR10`.
+        logits: names of networks of `cifar.LOGITS`.
         num_bins: number of equal intervals of confidences.
         components: of the features, by embedding.
         max_iter: iterations of t-SNE.
-        redraws: redraws of the exact test of every point, for the map of the first classifier.
+        redraws: redraws of the exact test of every point, for the maps.
+        chance: redraws of what came, for the errors of groups by chance.
     """
 
     num_samples: int | None
     cifar10: tuple[str, ...]
+    logits: tuple[str, ...] = ()
     num_bins: int = 15
     components: tuple[tuple[str, int], ...] = (("t-SNE", 3), ("PCA", 50))
     max_iter: int = 1000
     redraws: int = 999
+    chance: int = 50
 
 
 SETTINGS = {
-    "quick": Settings(500, (), max_iter=250, redraws=99),
-    "paper": Settings(None, NETWORKS),
+    "quick": Settings(500, (), ("cifar100_resnet50",), max_iter=250, redraws=99),
+    "paper": Settings(None, NETWORKS, tuple(LOGITS)),
 }
 
 
@@ -80,11 +88,7 @@ def read_classifiers(run: command_line.Run, settings: Settings) -> list[Classifi
         DataError: if two files of --npz have the same name, or one is too small for t-SNE, or as
             the readers of the files.
     """
-    found = []
-    if run.data is not None and run.data.joinpath(*CIFAR100).is_dir():
-        found.append(read_cifar100(run.data))
-    if run.data is not None and (run.data / CIFAR10).is_dir():
-        found += [read_cifar10(run.data, name) for name in settings.cifar10]
+    found = [*read_all(run.data, settings.cifar10, settings.logits)]
     found += [read_npz(path) for path in run.npz]
     names = [classifier.name for classifier in found]
     if len(set(names)) < len(names):
@@ -160,6 +164,7 @@ def evaluate(
     found = methods.recalibrate(calibration, evaluation, settings.num_bins)
     original, part = found.confidences[ORIGINAL], classifier.evaluation
     metrics = {}
+    key = cells.key_of(f"{NAME}/{classifier.name}/chance")
     for name, confidences in found.confidences.items():
         metrics[name] = methods.evaluate(confidences, evaluation, settings.num_bins)
         metrics[name] |= decide(confidences, original, evaluation.correct)
@@ -168,6 +173,8 @@ def evaluate(
             if name == TEMPERATURE:
                 probs = np.asarray(jax.nn.softmax(evaluation.logits / found.temperature))
             metrics[name] |= class_scores(probs, part.labels)
+            arguments = confidences, evaluation, settings.num_bins, settings.chance
+            metrics[name] |= methods.errors_by_class(key, *arguments)
     result = {
         "methods": metrics,
         "accuracy": float(part.correct.mean()),
@@ -229,6 +236,7 @@ def write_all(store: Store, settings: Settings, classifiers: list[Classifier]) -
     """Writes all tables and figures of the classifiers."""
     results, embeddings = finished_cells(store, settings, classifiers)
     write_tables(store.folder, results)
+    networks_claims.write_tables(store.folder, results, RATIOS)
     networks_figures.plot(store.folder, results)
     first = classifiers[0]
     identity = networks_features.identity(store, first, settings.num_bins)
@@ -237,7 +245,8 @@ def write_all(store: Store, settings: Settings, classifiers: list[Classifier]) -
     found = networks_features.across(store, by_name, embeddings, settings.num_bins)
     networks_features.write_tables(store, networks_features.across_rows(results, found))
     networks_figures.plot_across(store.folder, found)
-    networks_map.draw(store, first, settings.num_bins, settings.max_iter, settings.redraws)
+    mapped = [x for x in classifiers if x.name in LOGITS] or classifiers[:1]
+    networks_map.draw(store, mapped, settings.num_bins, settings.max_iter, settings.redraws)
 
 
 if __name__ == "__main__":

@@ -16,14 +16,25 @@ from paper_repro.l21.methods import CURVE_LENGTH_SCALES, GLOBAL, LOCAL, ORIGINAL
 from paper_repro.l21.networks_tables import RATIOS
 
 LENGTH_SCALE = "length scale $\\gamma$ of the kernel"
-TITLES = {
-    "cifar100_resnet50": "ResNet-50, CIFAR-100",
-    "cifar10_densenet121": "DenseNet-121, CIFAR-10",
-    "cifar10_googlenet": "GoogLeNet, CIFAR-10",
-    "cifar10_resnet18": "ResNet-18, CIFAR-10",
-    "cifar10_vgg16_bn": "VGG-16, CIFAR-10",
+_NAMES = {
+    "resnet50": "ResNet-50",
+    "resnet110": "ResNet-110",
+    "densenet121": "DenseNet-121",
+    "focal_resnet50": "ResNet-50, focal loss",
+    "focal_densenet121": "DenseNet-121, focal loss",
 }
-MIN_BIN_SIZE = 200  # of the bins of Fig. 2
+TITLES = {
+    **{
+        f"cifar100_{x}": f"{_NAMES[x]}, CIFAR-100" for x in ("resnet50", "resnet110", "densenet121")
+    },
+    **{f"cifar10_logits_{x}": f"{name}, CIFAR-10" for x, name in _NAMES.items()},
+    "cifar10_densenet121": "DenseNet-121 (W19), CIFAR-10",
+    "cifar10_googlenet": "GoogLeNet (W19), CIFAR-10",
+    "cifar10_resnet18": "ResNet-18 (W19), CIFAR-10",
+    "cifar10_vgg16_bn": "VGG-16 (W19), CIFAR-10",
+}
+MIN_BIN_SIZE = 100  # of the bins of Fig. 2
+MAP_RESOLUTION = 90  # of its points, in dots per inch
 
 
 class Panel(NamedTuple):
@@ -45,8 +56,10 @@ class Panel(NamedTuple):
 def _draw(axes: Axes, panel: Panel) -> None:
     shown = [method for method in (*GLOBAL, *LOCAL) if method in panel.methods]
     if panel.quantity == "reward":
-        gains = {method: np.array(panel.methods[method]["gain curve"]) for method in shown}
+        others = [method for method in shown if method != ORIGINAL]  # which is the dashed line
+        gains = {method: np.array(panel.methods[method]["gain curve"]) for method in others}
         plotting.reward_curves(RATIOS, gains, axis=axes)
+        axes.set_ylabel("reward gained")
         axes.set_xlabel("cost ratio $w/u$ of an error and of “unsure”")
     else:
         name = f"{panel.quantity} curve ({panel.embedding})"
@@ -58,9 +71,9 @@ def _draw(axes: Axes, panel: Panel) -> None:
 
 
 def _plot_panels(folder: Path, name: str, panels: Sequence[Panel]) -> None:
-    """At most two panels beside each other, with one legend."""
-    rows = -(-len(panels) // 2)
-    columns = min(len(panels), 2)
+    """Two panels beside each other, or three of many, with one legend."""
+    columns = min(len(panels), 2 if len(panels) <= 6 else 3)
+    rows = -(-len(panels) // columns)
     figure = Figure(figsize=(0.6 + 3.6 * columns, 0.7 + 2.6 * rows), layout="constrained")
     places = figure.subplots(rows, columns, squeeze=False).ravel()
     for axes in places[len(panels) :]:
@@ -125,33 +138,56 @@ def plot_features(
     save_figure(folder, "figure_1", figure)
 
 
-def plot_map(
-    folder: Path,
-    embedding: np.ndarray,
-    found: dict[str, np.ndarray],
-    sizes: dict[int, int],
-    errors: dict[int, float],
-    level: float,
-) -> None:
-    """Fig. 2: signed local errors in the bins of smallest and largest error.
+class Map(NamedTuple):
+    """Local errors of a classifier in two dimensions.
 
-    Args:
-        folder: where to.
+    Attributes:
+        name: of the classifier.
         embedding: features of the points, [n, 2].
         found: what `networks_map.local_errors` returns.
         sizes: number of samples of each bin.
         errors: error of each bin.
+    """
+
+    name: str
+    embedding: np.ndarray
+    found: dict[str, np.ndarray]
+    sizes: dict[int, int]
+    errors: dict[int, float]
+
+    def bins(self) -> list[int]:
+        """The bins of smallest and largest error, of those that are not small."""
+        large = [number for number, size in self.sizes.items() if size >= MIN_BIN_SIZE]
+        ends = [f(large or self.sizes, key=lambda x: abs(self.errors[x])) for f in (min, max)]
+        return [*dict.fromkeys(ends)]
+
+
+def plot_maps(folder: Path, maps: Sequence[Map], level: float) -> None:
+    """Fig. 2: signed local errors in the bins of smallest and largest error.
+
+    That of the first classifier is figure_2; the others share a figure for each data set.
+
+    Args:
+        folder: where to.
+        maps: of the classifiers.
         level: of the tests of the points.
     """
-    large = [number for number, size in sizes.items() if size >= MIN_BIN_SIZE] or list(sizes)
-    shown = dict.fromkeys(f(large, key=lambda number: abs(errors[number])) for f in (min, max))
-    figure = Figure(figsize=(7.5, 0.5 + 2.7 * len(shown)), layout="constrained")
-    panels = figure.subplots(len(shown), 2, squeeze=False, width_ratios=(1.2, 1))
+    _plot_maps(folder, "figure_2", maps[:1], level)
+    for data in dict.fromkeys(x.name.partition("_")[0] for x in maps[1:]):
+        chosen = [x for x in maps[1:] if x.name.partition("_")[0] == data]
+        _plot_maps(folder, f"figure_2_{data}", chosen, level)
+
+
+def _plot_maps(folder: Path, name: str, maps: Sequence[Map], level: float) -> None:
+    places = [(x, number) for x in maps for number in x.bins()]
+    figure = Figure(figsize=(7.5, 0.5 + 2.7 * len(places)), layout="constrained")
+    panels = figure.subplots(len(places), 2, squeeze=False, width_ratios=(1.2, 1))
     legend = {}
-    for (left, right), number in zip(panels, shown, strict=True):
+    for (left, right), (shown, number) in zip(panels, places, strict=True):
+        found, error = shown.found, abs(shown.errors[number])
         chosen = found["bin"] == number - 1
         plotting.local_error_map(
-            embedding[chosen],
+            shown.embedding[chosen],
             found["error"][chosen],
             signed=True,
             effective_sizes=found["effective_size"][chosen],
@@ -159,13 +195,18 @@ def plot_map(
             level=level,
             axis=left,
         )
-        left.set_title(f"bin {number}, {sizes[number]} samples")
-        plotting.local_error_distribution(
-            np.abs(found["error"][chosen]), bin_error=abs(errors[number]), axis=right
-        )
-        right.set_title(f"bin {number}, how the local errors are spread")
+        title = TITLES.get(shown.name, shown.name).rpartition(",")[0] or shown.name
+        left.set_title(f"{title}\nbin {number}, {shown.sizes[number]} samples")
+        values = _quantiles(np.abs(found["error"][chosen]))
+        plotting.local_error_distribution(values, bin_error=error, axis=right)
+        right.set_title(f"how the local errors\nof bin {number} are spread")
         if np.any(found["adjusted_pvalue"][chosen] <= level):
             legend[f"adjusted $p \\leq {level:g}$"] = left.collections[1]
         legend["local errors of the samples"], legend["error of the bin"] = right.get_lines()[:2]
     figure.legend(legend.values(), legend.keys(), loc="outside lower center", ncols=3)
-    save_figure(folder, "figure_2", figure, dots=True)
+    save_figure(folder, name, figure, resolution=MAP_RESOLUTION)
+
+
+def _quantiles(values: np.ndarray) -> np.ndarray:
+    """The values, or 200 of their quantiles, which draw the same curve in less space."""
+    return values if values.size <= 200 else np.quantile(values, np.linspace(0, 1, 200))

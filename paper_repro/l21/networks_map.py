@@ -19,7 +19,7 @@ from experiments.harness.cells import Store
 from experiments.harness.tables import write_table
 from paper_repro.data.classifiers import Classifier
 from paper_repro.l21.embeddings import LENGTH_SCALES, Embedding, tsne
-from paper_repro.l21.networks_figures import plot_map
+from paper_repro.l21.networks_figures import Map, plot_maps
 
 LEVEL = 0.05
 
@@ -48,6 +48,7 @@ def local_errors(
 class BinRow(NamedTuple):
     """Local errors in one bin of the confidences, see `NOTE`."""
 
+    classifier: str
     number: int
     samples: int
     error: float
@@ -83,22 +84,26 @@ def bin_rows(classifier: Classifier, found: dict[str, np.ndarray]) -> list[BinRo
             pvalues.min(),
             np.mean(pvalues <= LEVEL),
         ]
-        rows.append(BinRow(int(index) + 1, int(chosen.sum()), *map(float, numbers)))
+        rows.append(
+            BinRow(classifier.name, int(index) + 1, int(chosen.sum()), *map(float, numbers))
+        )
     return rows
 
 
 NOTE = """
-Bins of the confidences of {name} without recalibration, evaluation part, with
-t-SNE features in two dimensions and length scale 0.2. Error: mean confidence - accuracy. By chance:
-mean LCE that is expected if the model is calibrated (the errors being normal). Size: median
-effective number of samples of a local error. Smallest p: of the points of the bin, by the exact
-test with {redraws} redraws, adjusted for all points (family-wise); "significant": share of the
-points with adjusted p <= {level}.
+Bins of the confidences without recalibration, evaluation part, with t-SNE features in two
+dimensions and length scale 0.2. Error: mean confidence - accuracy. By chance: mean LCE that is
+expected if the model is calibrated (the errors being normal). Size: median effective number of
+samples of a local error. Smallest p: of the points of the bin, by the exact test with {redraws}
+redraws, adjusted for all points of the classifier (family-wise); "significant": share of the points
+with adjusted p <= {level}.
 """
 
 
-def draw(store: Store, classifier: Classifier, num_bins: int, max_iter: int, redraws: int) -> None:
-    """Writes the table of the bins, and the figure of those of smallest and largest error."""
+def local_map(
+    store: Store, classifier: Classifier, num_bins: int, max_iter: int, redraws: int
+) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+    """Features in two dimensions, and what `local_errors` returns, computed or read."""
     features = Embedding(classifier.calibration.features, classifier.evaluation.features)
     name = f"{classifier.name}/tsne_map"
     embedding = tsne(store, name, features, 2, max_iter).evaluation
@@ -113,9 +118,24 @@ def draw(store: Store, classifier: Classifier, num_bins: int, max_iter: int, red
     compute = functools.partial(
         local_errors, key, jnp.asarray(embedding), classifier, num_bins, redraws
     )
-    found = cells.arrays(store, f"{classifier.name}/map", parameters, compute)
-    rows = bin_rows(classifier, found)
-    note = NOTE.format(name=classifier.name, redraws=redraws, level=LEVEL)
-    write_table(store.folder, "figure_2", rows, note, names=BIN_NAMES)
-    sizes, errors = ({row.number: row[i] for row in rows} for i in (1, 2))
-    plot_map(store.folder, embedding, found, sizes, errors, LEVEL)
+    return embedding, cells.arrays(store, f"{classifier.name}/map", parameters, compute)
+
+
+def draw(
+    store: Store, classifiers: list[Classifier], num_bins: int, max_iter: int, redraws: int
+) -> None:
+    """Writes the table of the bins, and the figures of those of smallest and largest error."""
+    every, shown = [], []
+    for classifier in classifiers:
+        embedding, found = local_map(store, classifier, num_bins, max_iter, redraws)
+        rows = bin_rows(classifier, found)
+        every += rows
+        shown.append(Map(classifier.name, embedding, found, *_by_bin(rows)))
+    note = NOTE.format(redraws=redraws, level=LEVEL)
+    write_table(store.folder, "figure_2", every, note, names=BIN_NAMES)
+    plot_maps(store.folder, shown, LEVEL)
+
+
+def _by_bin(rows: list[BinRow]) -> tuple[dict[int, int], dict[int, float]]:
+    """Sizes and errors of the bins, by number."""
+    return {row.number: row.samples for row in rows}, {row.number: row.error for row in rows}

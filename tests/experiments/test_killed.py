@@ -76,7 +76,7 @@ def run(name, folder, killed_at=0):
     with pytest.MonkeyPatch.context() as patch:
         stand_in = StandIn(function, killed_at)
         patch.setattr(module, function.__name__, stand_in)
-        patch.setattr(figures, "_drawn", lambda figure, kind: b"")
+        patch.setattr(figures, "_drawn", lambda *arguments: b"")
         experiment(Store(Path(folder), "code"))
     return stand_in.calls
 

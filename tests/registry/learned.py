@@ -346,6 +346,17 @@ def _risks() -> list[Call]:
                 values=a.function(lambda p, q: p.class_probs @ q.class_probs.T, "function"),
             )
         )
+    found.append(
+        CATEGORICAL.call(
+            "risk.estimation_risk_block",
+            lambda predictions, targets, values, **options: risk.estimation_risk_block(
+                values, predictions, targets, **options
+            ),
+            "Categorical",
+            values=a.function(lambda p, q: p.class_probs @ q.class_probs.T, "function"),
+            block_size=a.integer(3),
+        )
+    )
     return found
 
 

@@ -37,17 +37,18 @@ def _of_classes() -> list[Call]:
         found.append(family.call("scores.accuracy", scores.accuracy, name))
         covers = "scores.brier_decomposition scores.ScoreDecomposition"
         found.append(family.call(covers, scores.brier_decomposition, name))
-    found.append(
-        CATEGORICAL.call(
-            "scores.group_wise_mce",
-            scores.group_wise_mce,
-            "",
-            groups=a.groups(_GROUPS),
-            binning=a.binning(_BINNING),
-            num_groups=a.integer(3, without=a.OPTIONAL),
-            distance=a.distance(distances.TotalVariation()),
+    for name in ("group_wise_ece", "group_wise_mce"):
+        found.append(
+            CATEGORICAL.call(
+                f"scores.{name}",
+                getattr(scores, name),
+                "",
+                groups=a.groups(_GROUPS),
+                binning=a.binning(_BINNING),
+                num_groups=a.integer(3, without=a.OPTIONAL),
+                distance=a.distance(distances.TotalVariation()),
+            )
         )
-    )
     return found
 
 

@@ -7,19 +7,21 @@ import pytest
 
 from calibjax import distances, estimators, scores
 from calibjax.distributions import Bernoulli, Categorical
-from tests.estimators.test_binned import mce_oracle
+from tests.estimators.test_binned import ece_oracle, mce_oracle
 from tests.estimators.test_binnings import BINNINGS, groups_of, random_data
 from tests.wrong_data import LABELS, PROBS
 
 UNIFORM = BINNINGS["uniform"]
 
 
-def group_wise_oracle(probs, targets, groups, bins):
-    """MCE of the lists of samples in the bins of each group that occurs."""
-    cells = {
-        g: [s for b in groups_of(bins) if (s := b[groups[b] == g]).size] for g in np.unique(groups)
-    }
-    return [mce_oracle(probs, targets, c) for c in cells.values()]
+def group_wise_oracle(error, probs, targets, groups, bins):
+    """ECE or MCE of the samples of each group that occurs, by lists of those in each bin."""
+    found = []
+    for group in np.unique(groups):
+        members = np.flatnonzero(groups == group)
+        cells = [np.flatnonzero(np.isin(members, chosen)) for chosen in groups_of(bins)]
+        found.append(error(probs[members], targets[members], [c for c in cells if c.size]))
+    return found
 
 
 @pytest.mark.parametrize(
@@ -29,10 +31,14 @@ def test_against_a_loop(name, m):
     probs, targets = random_data(200, m, seed=4)
     groups = np.random.default_rng(0).choice(4, size=200, p=[0.7, 0.2, 0.08, 0.02])
     predictions = Categorical(jnp.asarray(probs))
-    expected = group_wise_oracle(probs, targets, groups, BINNINGS[name](predictions))
     data = predictions, targets, groups
-    ours = scores.group_wise_mce(*data, binning=BINNINGS[name])
-    np.testing.assert_allclose(ours, expected, atol=1e-14)
+    bins = BINNINGS[name](predictions)
+    for function, error in (
+        (scores.group_wise_mce, mce_oracle),
+        (scores.group_wise_ece, ece_oracle),
+    ):
+        expected = group_wise_oracle(error, probs, targets, groups, bins)
+        np.testing.assert_allclose(function(*data, binning=BINNINGS[name]), expected, atol=1e-14)
 
 
 def test_of_uniform_bins_the_values_are_those_of_each_group_alone():

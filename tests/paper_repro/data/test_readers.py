@@ -96,6 +96,7 @@ def test_labels_of_cifar10(tmp_path):
         cifar.read_cifar10(tmp_path, "resnet18")
 
 
+NETWORK = "cifar100_resnet50"
 LOGITS, LABELS = np.zeros((6, 4), np.float32), np.arange(6) % 4
 NAN_LOGITS = np.where(np.arange(24).reshape(6, 4) == 9, np.nan, LOGITS)
 
@@ -119,11 +120,11 @@ NAN_LOGITS = np.where(np.arange(24).reshape(6, 4) == 9, np.nan, LOGITS)
 )
 def test_cifar100(tmp_path, name, array, message):
     folder = write_cifar100(tmp_path)
-    assert cifar.read_cifar100(tmp_path, "test")[0].dtype == np.float32
+    assert cifar.read_logits(tmp_path, NETWORK, "test")[0].dtype == np.float32
     np.save(folder / f"test_{name}.npy", array)
-    for read in (lambda: cifar.read_cifar100(tmp_path, "test"), None):
+    for read in (lambda: cifar.read_logits(tmp_path, NETWORK, "test"), None):
         with pytest.raises(DataError, match=f"^--data: .*{message}"):
-            (read or (lambda: l21_classifiers.read_cifar100(tmp_path)))()
+            (read or (lambda: l21_classifiers.read_logits(tmp_path, NETWORK)))()
 
 
 def test_broken_arrays(tmp_path):
@@ -133,15 +134,15 @@ def test_broken_arrays(tmp_path):
     for wrong in (b"", b"text", content[:-3], content[:20]):
         path.write_bytes(wrong)
         with pytest.raises(DataError, match=r"expected a file of numpy\.save, got .*_labels\.npy"):
-            cifar.read_cifar100(tmp_path, "test")
+            cifar.read_logits(tmp_path, NETWORK, "test")
     np.savez(folder / "x.npz", LABELS)
     path.write_bytes((folder / "x.npz").read_bytes())
     with pytest.raises(DataError, match=r"expected an array of numbers in .*_labels\.npy, got sev"):
-        cifar.read_cifar100(tmp_path, "test")
+        cifar.read_logits(tmp_path, NETWORK, "test")
     np.save(path, LABELS)
     np.save(folder / "test_logits.npy", np.zeros((6, 5)))
     with pytest.raises(DataError, match=r"as many classes in test_logits\.npy .*, 4, got 5"):
-        l21_classifiers.read_cifar100(tmp_path)
+        l21_classifiers.read_logits(tmp_path, NETWORK)
 
 
 TABLE = "dataset,iteration,statistic,estimate\n"
@@ -323,7 +324,7 @@ def test_a_map_of_other_correctness_is_drawn_anew(tmp_path, monkeypatch):
         part = l21_classifiers.Part(np.zeros((6, 2)), np.full(6, 0.5), correct)
         classifier = l21_classifiers.Classifier("a", part, part)
         with pytest.raises(ZeroDivisionError):
-            l21_networks_map.draw(Store(tmp_path, "code"), classifier, 5, 250, 9)
+            l21_networks_map.draw(Store(tmp_path, "code"), [classifier], 5, 250, 9)
     assert stand_in.number == 2
 
 

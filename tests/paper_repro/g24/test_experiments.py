@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from experiments.harness import cells, command_line, figures
+from paper_repro.g24 import architecture_tables, published
 from paper_repro.g24 import networks as g24_networks
 from paper_repro.g24 import networks_tables as tables
 from paper_repro.g24 import simulation as g24_simulation
@@ -16,7 +17,7 @@ TABLES = ("estimators", "differences", "winners", "claims")
 
 @pytest.fixture(autouse=True)
 def _no_rendering(monkeypatch):
-    monkeypatch.setattr(figures, "_drawn", lambda figure, kind: b"")
+    monkeypatch.setattr(figures, "_drawn", lambda *arguments: b"")
 
 
 def rows_of(path):
@@ -75,6 +76,38 @@ def test_simulation(tmp_path, monkeypatch):
     verdict = "confirmed" if best == 1 else "not confirmed"
     assert f"is at θ = {best:g}: {verdict};" in (folder / "risks.md").read_text()
     assert (folder / "figure_1.svg").exists()
+
+
+def test_risks_beside_the_published_ones(tmp_path):
+    """Published roots and their difference; ours is that of made-up losses."""
+    place = ("cifar10_logits_resnet110", "top-label")
+    results = made_up({(*place, "h = 0"): 3.0, (*place, "kde"): 2.0, (*place, "ukkr"): 1.0})
+    kde, ukkr = architecture_tables.architecture_rows(results)
+    assert (kde.published, kde.ours) == ("ResNet-110", "resnet110")
+    assert (kde.published_risk, ukkr.published_risk) == ("7.46 ± 0.35", "5.38 ± 0.24")
+    assert kde.published_minus == "27 ± 0.1"  # 7.46² − 5.38² = 26.7
+    value, error = map(float, kde.minus.removesuffix("\\*\\*").split(" ± "))  # significant
+    losses = [results[key]["losses"] for key in [(*place, "kde"), (*place, "ukkr")]]
+    assert value == pytest.approx(1e4 * np.mean(losses[0] - losses[1]), rel=1e-2)
+    assert abs(value - 1e4) < 4 * error
+    assert ukkr.minus is ukkr.published_minus is None
+    architecture_tables.write_tables(tmp_path, made_up({("cifar10_a", "top-label", "ukkr"): 1.0}))
+    assert not list(tmp_path.iterdir())  # there is none of these networks
+
+
+def test_rounding_of_published_differences():
+    difference, most = architecture_tables.published_difference(5.39, 5.38)
+    ends = [x**2 - y**2 for x in (5.385, 5.395) for y in (5.375, 5.385)]
+    assert difference == pytest.approx(5.39**2 - 5.38**2)
+    assert most == pytest.approx(max(ends) - difference, rel=1e-2)
+    assert most == pytest.approx(difference - min(ends), rel=1e-2)
+
+
+def test_published_tables_are_complete():
+    for place, by_network in published.ERRORS.items():
+        for network, errors in by_network.items():
+            assert network in published.NETWORKS
+            assert [*errors] == [*published.PUBLISHED[place]]
 
 
 @pytest.fixture
@@ -154,7 +187,8 @@ def test_logits_are_read(tmp_path):
         np.save(folder / f"{part}_logits.npy", rng.normal(size=(9, 10)).astype(np.float32))
         np.save(folder / f"{part}_labels.npy", rng.integers(0, 10, 9))
     run = command_line.Run("quick", tmp_path, tmp_path)
-    (network,) = g24_networks.read_networks(run, g24_networks.Settings(5, ("a",)))
+    settings = g24_networks.Settings(5, ("a",), ("cifar100_resnet50", "cifar10_logits_resnet110"))
+    (network,) = g24_networks.read_networks(run, settings)  # the others are not there
     assert network.data == "cifar100"
     expected = np.load(folder / "test_logits.npy")[:5].astype(float)
     expected -= expected.max(1, keepdims=True)

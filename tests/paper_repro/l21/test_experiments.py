@@ -540,13 +540,13 @@ def test_networks_from_files(crime, tmp_path, monkeypatch):
     paths = tuple(tmp_path / f"{name}.npz" for name in ("one", "two"))
     run = command_line.Run("quick", None, tmp_path, paths)
     # Rendering and the exact test take long, and are not what is tested here.
-    monkeypatch.setattr(figures, "_drawn", lambda figure, kind: b"")
+    monkeypatch.setattr(figures, "_drawn", lambda *arguments: b"")
     monkeypatch.setattr(hypothesis_tests, "local_calibration_test", stand_in)
     l21_networks.run(run)
     folder = run.folder(l21_networks.NAME)
     names = {path.name for path in folder.iterdir() if path.is_file()}
     written = ("table_4", "local_errors", "groups", "correlations", "figure_2")
-    pictures = {"one.svg", "two.svg", "figure_1.svg", "figure_2.png"}
+    pictures = {"one.svg", "two.svg", "figure_1.svg", "figure_2.svg"}
     assert names == {f"{x}.{suffix}" for x in written for suffix in ("md", "csv")} | pictures
     rows = [row.split(",") for row in (folder / "local_errors.csv").read_text().splitlines()]
     found = {row[1]: float(row[3]) for row in rows if row[0] == "one"}  # MCE

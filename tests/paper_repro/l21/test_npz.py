@@ -180,7 +180,7 @@ def test_published_networks(data_dir):
     assert found.calibration.features.shape == found.evaluation.features.shape == (5000, 10)
     correct = found.calibration.correct.sum() + found.evaluation.correct.sum()
     assert correct == 9171
-    found = l21_classifiers.read_cifar100(data_dir)
+    found = l21_classifiers.read_logits(data_dir, "cifar100_resnet50")
     assert found.calibration.logits.shape == (5000, 100)
     assert found.evaluation.logits.shape == (10000, 100)
     np.testing.assert_allclose(found.evaluation.correct.mean(), 0.7661)
@@ -227,7 +227,7 @@ def test_one_file_with_methods_that_have_no_optimum(tmp_path, monkeypatch, capsy
     monkeypatch.setitem(l21_networks.SETTINGS, "quick", settings)
     # Quicker to compile; both have no optimum here.
     monkeypatch.setattr(recalibration, "MMCEScaling", recalibration.PlattScaling)
-    monkeypatch.setattr(figures, "_drawn", lambda figure, kind: b"")
+    monkeypatch.setattr(figures, "_drawn", lambda *arguments: b"")
     monkeypatch.setattr(hypothesis_tests, "local_calibration_test", stand_in)
     run = command_line.Run("quick", None, tmp_path, (tmp_path / "a.npz",))
     l21_networks.run(run)
