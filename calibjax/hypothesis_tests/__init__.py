@@ -31,6 +31,7 @@ from calibjax.hypothesis_tests.intervals import (
 from calibjax.hypothesis_tests.kernel_groups import default_kernels
 from calibjax.hypothesis_tests.local import local_calibration_test
 from calibjax.hypothesis_tests.mean_embedding import cme_test, draw_test_locations
+from calibjax.hypothesis_tests.normal_scores import berkowitz, pit_ks
 from calibjax.hypothesis_tests.result import CalibrationTestResult, combine_results
 from calibjax.hypothesis_tests.spectral import (
     gamma_skce_test,
@@ -46,6 +47,7 @@ __all__ = [
     "CoxRegression",
     "SKCEComponents",
     "aggregated_skce_test",
+    "berkowitz",
     "block_skce_test",
     "bootstrap_skce_confidence_interval",
     "bootstrap_skce_test",
@@ -70,6 +72,7 @@ __all__ = [
     "hosmer_lemeshow",
     "local_calibration_test",
     "pearson_skce_test",
+    "pit_ks",
     "rank_histogram_test",
     "skce_confidence_interval",
     "spectrum_skce_test",

@@ -278,3 +278,90 @@ def test_tail_is_fitted_only_where_it_is_needed():
     values = [float(result(x).asymptotic_pvalue) for x in (3.5, 4.0, 4.5)]
     assert values == sorted(values, reverse=True)
     assert hypothesis_tests.CalibrationTestResult(0.0, 0.5, 0.0).asymptotic_pvalue is None
+
+
+NUMBERS = {"pit_ks": hypothesis_tests.pit_ks, "berkowitz": hypothesis_tests.berkowitz}
+LOC, SCALE = RNG.normal(size=N), np.exp(RNG.normal(size=N))
+TARGETS = LOC + SCALE * (0.2 + 1.1 * RNG.normal(size=N))
+CONTINUOUS = {
+    "Normal": (distributions.Normal, scipy.stats.norm),
+    "Laplace": (distributions.Laplace, scipy.stats.laplace),
+}
+
+
+@pytest.mark.parametrize("unit", [1.0, 1e-7, 1e7])
+@pytest.mark.parametrize("family", CONTINUOUS)
+def test_statistics_of_numbers(family, unit):
+    ours, law = CONTINUOUS[family]
+    u = law(LOC, SCALE).cdf(TARGETS)
+    expected = scipy.stats.ks_1samp(u, scipy.stats.uniform.cdf, mode="asymp")
+    z = scipy.stats.norm.ppf(u)
+    normal, fitted = scipy.stats.norm(0, 1), scipy.stats.norm(z.mean(), z.std())
+    ratio = 2 * np.sum(fitted.logpdf(z) - normal.logpdf(z))
+    with jax.enable_x64(True):
+        predictions = ours(unit * LOC, unit * SCALE)
+        ks = hypothesis_tests.pit_ks(predictions, unit * TARGETS)
+        lr = hypothesis_tests.berkowitz(predictions, unit * TARGETS)
+        pvalues = [
+            textbook.textbook_pvalue_of(statistic, value, predictions, TARGETS)
+            for statistic, value in ((hypothesis_tests.pit_ks, ks), (NUMBERS["berkowitz"], lr))
+        ]
+    np.testing.assert_allclose(ks, np.sqrt(N) * expected.statistic, rtol=1e-9)
+    np.testing.assert_allclose(lr, ratio, rtol=1e-9)
+    np.testing.assert_allclose(pvalues, [expected.pvalue, scipy.stats.chi2(2).sf(lr)], rtol=1e-9)
+    single = ours(np.float32(unit * LOC), np.float32(unit * SCALE))
+    for name, value in (("pit_ks", ks), ("berkowitz", lr)):
+        found = NUMBERS[name](single, np.float32(unit * TARGETS))
+        assert found.dtype == jnp.float32
+        np.testing.assert_allclose(found, value, rtol=1e-4)
+
+
+@pytest.mark.parametrize("name", NUMBERS)
+def test_other_distributions_have_no_normal_scores(name):
+    counts = distributions.Poisson(np.ones(3)), np.array([0, 1, 2])
+    members = distributions.Samples(np.ones((3, 2))), np.ones(3)
+    for predictions, targets in (counts, members):
+        with pytest.raises(NotImplementedError, match="normal scores"):
+            NUMBERS[name](predictions, targets)
+    vectors = distributions.DiagNormal(np.zeros((3, 2)), np.ones((3, 2)))
+    with pytest.raises(ValueError, match="targets"):
+        NUMBERS[name](vectors, np.zeros((3, 2)))
+
+
+OF_NUMBERS = {  # targets, and what has to see it
+    "none": (lambda e: e, ()),
+    "too low": (lambda e: e + 0.3, ("pit_ks", "berkowitz")),
+    "too high": (lambda e: e - 0.3, ("pit_ks", "berkowitz")),
+    "too narrow": (lambda e: 1.4 * e, ("berkowitz",)),
+    "too wide": (lambda e: 0.7 * e, ("berkowitz",)),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("alternative", OF_NUMBERS)
+def test_level_and_power_of_numbers(alternative):
+    """2000 calibrated data sets of n = 16, three standard errors; 200 others of n = 64."""
+    changed, seen_by = OF_NUMBERS[alternative]
+    n, number = (64, 200) if seen_by else (16, 2000)
+
+    def pvalues(key):
+        keys = jax.random.split(key, 3)
+        loc = jax.random.normal(keys[0], (n,))
+        predictions = distributions.Normal(loc, jnp.full(n, 2.0))
+        targets = loc + 2 * changed(jax.random.normal(keys[1], (n,)))
+
+        def statistics(p, y):
+            return {name: NUMBERS[name](p, y) for name in NUMBERS}
+
+        test = hypothesis_tests.exact_test(
+            keys[2], statistics, predictions, targets, num_samples=99, batch_size=99
+        )
+        return test.pvalue
+
+    found = jax.lax.map(jax.jit(pvalues), jax.random.split(jax.random.key(3), number))
+    for name in NUMBERS:
+        rejected = np.mean(np.asarray(found[name]) <= 0.05)
+        if name in seen_by:
+            assert rejected > 0.5, name
+        if not seen_by:
+            assert abs(rejected - 0.05) <= 3 * np.sqrt(0.05 * 0.95 / 2000), name

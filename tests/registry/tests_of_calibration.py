@@ -445,6 +445,12 @@ def _classical() -> list[Call]:
     level = a.proportion(0.9)
     found.append(BERNOULLI.call(covers, regression, "Bernoulli", confidence_level=level))
     spiegelhalter = hypothesis_tests.spiegelhalter
+    for name in ("berkowitz", "pit_ks"):
+        statistic = getattr(hypothesis_tests, name)
+        found += [
+            FAMILIES[family].call(f"hypothesis_tests.{name}", statistic, family)
+            for family in ("Normal", "Laplace")
+        ]
     return [
         *found,
         CATEGORICAL.call("hypothesis_tests.spiegelhalter", spiegelhalter, "Categorical"),
