@@ -26,6 +26,11 @@ KERNEL = kernels.TensorProduct(
     kernels.Exponential(1.0, distances.Wasserstein()), kernels.SquaredExponential(1.0)
 )
 BAR = 3e-10  # for d = 1, σ = 0.1
+NOTE = """
+Differences are those from float64 on the same numbers: their mean is the systematic part, s.e. its
+standard error. "float32" is `calibjax.estimators.skce`, "four terms" the sum of the four terms.
+
+`python -m experiments.float32_accuracy""".rstrip()
 
 
 def draw(key: jax.Array, num_samples: int, dim: int, sigma: float, dtype: Any) -> Any:
@@ -112,8 +117,9 @@ def main() -> None:
                 functools.partial(compare, dim, sigma, *numbers),
             )
         )
-    note = f"{options.num_datasets} data sets of {options.num_samples} samples each."
-    write_table(run.output, "float32_accuracy", rows, note, show=True)
+    command = f"--num-datasets {numbers[0]} --num-samples {numbers[1]}"
+    note = f"{numbers[0]} data sets of {numbers[1]} samples each. {NOTE} {command}`"
+    write_table(store.folder, "float32_accuracy", rows, note, show=True)
 
 
 if __name__ == "__main__":

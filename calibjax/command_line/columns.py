@@ -7,10 +7,13 @@ from argparse import Namespace
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+import numpy as np
+
 from calibjax import distributions
 from calibjax.command_line import guesses
 from calibjax.command_line.names import (
     called_targets,
+    common_sum,
     folded,
     levels_of,
     one_probability,
@@ -267,7 +270,7 @@ def _detected(
         raise InputError(f"{table.path}: expected --task, {got}", options)
     [task] = tasks if len(tasks) == 1 else [None]
     expected = "such as prob_0, prob_1 or loc, scale or member_0, member_1"
-    hint = "; --task and --predictions name them" + _lacking(names)
+    hint = "; --task and --predictions name them" + _lacking(table, names, labels)
     if task is not None:
         needed = " and ".join(parameters(task)) if task in FAMILIES else _convention(task)
         expected, hint = f"{needed} ({task})", "; --predictions names them"
@@ -277,14 +280,25 @@ def _detected(
     )
 
 
-def _lacking(names: Sequence[str]) -> str:
+def _lacking(table: Table, names: Sequence[str], labels: Sequence[str]) -> str:
     """What columns with usual names lack, in words."""
+    numbers = [name for name in names if not np.isnan(table.values([name])).any()]
+    total = common_sum(table, numbers) if len(numbers) == len(labels) > 1 else None
+    if total is not None and not 0.99 < total < 1.01:
+        return (
+            f"; {listed(numbers)} sum to {total:.4g} in all rows: divided by that, they may be "
+            "probabilities, in columns prob_NAME"
+        )
     found = {folded(x).replace("_", "") for x in names}
     if {"lower", "upper"} <= found:
         levels = "--task quantiles --predictions lower upper --levels 0.05 0.95"
         return f"; the ends of intervals need their levels, as in {levels}"
     if found & {"var", "variance"}:
-        return "; the scale is a standard deviation, the root of a variance"
+        column = next(x for x in names if folded(x).replace("_", "") in {"var", "variance"})
+        return (
+            "; the scale is a standard deviation, the root of a variance: with pandas, "
+            f'table["scale"] = table["{column}"] ** 0.5'
+        )
     if found & {"ypred", "pred", "prediction", "predicted", "yhat"}:
         return "; a prediction without its uncertainty is no distribution"
     return ""

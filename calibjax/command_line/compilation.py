@@ -52,7 +52,10 @@ def prepare(*, keeps_programs: bool) -> str:
     jax.config.update("jax_compilation_cache_dir", str(folder))
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
     jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
-    return f"compiled programs are kept in {folder}; {NO_CACHE} keeps none" if is_new else ""
+    if not is_new:
+        return ""
+    told = "the first run compiles its programs, which takes most of its time; they are kept in "
+    return f"{told}{folder}; {NO_CACHE} keeps none"
 
 
 @contextlib.contextmanager

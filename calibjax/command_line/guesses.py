@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from calibjax.command_line.names import are_inside, are_probabilities
+from calibjax.command_line.names import are_inside, are_probabilities, common_sum
 from calibjax.command_line.tables import Options, Table
 
 _MOST = 4  # guesses of the column of targets
@@ -88,7 +88,8 @@ def _of_labels(
         values = table.values([name])
         if (values != np.rint(values)).any():  # others are predicted labels
             yield "binary", [name]
-    if len(numbers) > 2 and len(numbers) == len(labels) and not inside:
+    are_logits = len(numbers) > 2 and len(numbers) == len(labels) and not inside
+    if are_logits and common_sum(table, numbers) is None:  # percentages are not
         yield "logits", numbers
 
 

@@ -207,6 +207,14 @@ def _are_inside(values: np.ndarray) -> bool:
     return bool(len(known)) and bool(((known >= 0) & (known <= 1)).all())
 
 
+def common_sum(table: Table, names: Iterable[str]) -> float | None:
+    """What non-negative columns sum to in all rows, such as 100 of percentages; else None."""
+    values = table.values(names)
+    sums = values.sum(1)
+    is_same = values.shape[1] > 1 and bool(np.all(np.abs(sums - sums[0]) <= 0.01 * sums[0]))
+    return float(sums[0]) if is_same and bool((values >= 0).all()) else None
+
+
 def are_probabilities(table: Table, names: Iterable[str]) -> bool:
     """Whether columns, in [0, 1], sum to one in most rows, up to a mistake here or there."""
     values = table.values(names)

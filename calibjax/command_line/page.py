@@ -89,6 +89,12 @@ def _words(evaluation: Evaluation, remarks: Sequence[str], missing: str) -> Iter
     if evaluation.advice:
         yield f'<section class="advice" aria-labelledby="advice"><h2 id="advice">{TO_DO}</h2>'
         yield from advice(evaluation)
+        if any(one.call for one in evaluation.advice):
+            yield (
+                '<p class="remark"><code>predictions</code> and <code>targets</code> are those of '
+                '<a href="#python">The same numbers in Python</a>, <code>new_predictions</code> '
+                "those that are to be repaired.</p>"
+            )
         yield "</section>"
     if missing:
         yield _html.paragraph(missing)
@@ -131,7 +137,7 @@ def _origin(
     yield from _html.table((), facts)
     yield "</div>"
     yield f"<h3>The same report</h3>{_html.code(command)}"
-    yield f"<h3>The same numbers in Python</h3>{_html.code(setup)}"
+    yield f'<h3 id="python">The same numbers in Python</h3>{_html.code(setup)}'
     calls = [entry for entry in evaluation.entries if entry.function]
     if calls:
         yield "<details><summary>The call of each number</summary><dl>"

@@ -153,6 +153,9 @@ def _facts(
     for name, columns in (("groups", choice.groups), ("features", choice.features)):
         if columns:
             facts.append((f"columns of {name}", listed(columns)))
+    if data.classes != tuple(map(str, range(len(data.classes)))):
+        names = [f"{i}: {name}" for i, name in enumerate(data.classes)]
+        facts.append(("classes in the names of kernels", listed(names, 100)))
     if unused:
         facts.append(("columns that were not used", listed(unused)))
     facts.append(("computed in", "float64" if options.float64 else "float32"))
@@ -161,11 +164,8 @@ def _facts(
 
 
 def _remarks(data: Data) -> list[str]:
-    """What classes and groups, which an evaluation numbers, are called."""
+    """What groups, which an evaluation numbers, are called."""
     remarks = []
-    if data.classes != tuple(map(str, range(len(data.classes)))):
-        names = [f"{name} (class {i})" for i, name in enumerate(data.classes)]
-        remarks.append(f"The names of kernels number classes from 0: {listed(names, 100)}.")
     if data.group_names:
         names = [f"{name} (group {i})" for i, name in enumerate(data.group_names)]
         remarks.append(f"Groups are numbered from 0: {listed(names, 100)}.")

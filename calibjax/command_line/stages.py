@@ -27,7 +27,7 @@ class Stages:
 
     def _show(self, name: str, number: int) -> None:
         total = self._total
-        seconds = f"{time.monotonic() - self._start:.0f} s"
+        seconds = f"after {time.monotonic() - self._start:.0f} s"
         if self._is_terminal:
             done = _WIDTH * number // total
             bar = "█" * done + "░" * (_WIDTH - done)

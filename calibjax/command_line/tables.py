@@ -230,5 +230,6 @@ def listed(names: Sequence[str], most: int = 8, separator: str = ", ") -> str:
     """Names in a message, the first few and the last of many."""
     shortened = [*names[: most - 1], "…", names[-1]] if len(names) > most else names
     return separator.join(
-        x if x.isprintable() and len(x) <= _SHOWN else shown(x) for x in shortened
+        (x or "(without a name)") if x.isprintable() and len(x) <= _SHOWN else shown(x)
+        for x in shortened
     )

@@ -17,6 +17,10 @@ _GROUPS = """\
 method = recalibration.GroupWise(recalibration.PlattScaling())
 params = method.fit(predictions, targets, groups)  # of integers
 repaired = method.apply(params, new_predictions, new_groups)"""
+_SHIFTS = """\
+errors = targets[:, None] - predictions.values
+shifts = [jnp.quantile(e, level) for e, level in zip(errors.T, levels)]  # levels: [k]
+repaired = distributions.Quantiles(levels, new_predictions.values + jnp.stack(shifts))"""
 _HELD_OUT = (
     "Fit it to data that the model was not trained on, and judge what it repaired by others."
 )
@@ -87,6 +91,11 @@ def _of_classes(findings: Findings, *, is_repaired: bool) -> list[Advice]:
 def _of_numbers(findings: Findings) -> list[Advice]:
     """Shifts, and families of other shapes."""
     told = []
+    if findings.task == "quantiles":
+        text = "Shift the quantiles of each level by that quantile of the errors on held-out data "
+        text += "(conformal prediction): each level then has its coverage on average over all "
+        text += "samples, which does not repair what differs between samples. "
+        told.append(Advice(f"{text}{_HELD_OUT}", _SHIFTS))
     for bias in findings.bias:
         error = bias.observed - bias.predicted
         if bias.pvalue <= 0.05:

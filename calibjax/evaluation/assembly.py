@@ -171,7 +171,8 @@ def _work(data: Data, chosen: Choice | None) -> dict[str, Callable[[], Part]]:
         work["errors of the probabilities"] = lambda: errors_of_classes(data)
     else:
         work["errors of the distributions"] = lambda: errors_of_numbers(data)
-    work["temperature"] = lambda: temperature(data)
+    if data.task != "quantiles":
+        work["temperature"] = lambda: temperature(data)
     if data.memberships is not None:
         work["errors in groups"] = lambda: errors_in_groups(data)
     if data.features is not None:

@@ -71,8 +71,8 @@ def chosen_kernels(data: Data) -> Choice:
         predictions, drawn = predictions.draws, "predictions.draws"
     main = "predictions 1/2 median"
     main = f"{_CLASSES}, {main}" if data.is_of_classes else f"{main}, targets 1 deviations"
-    how = f"The kernel is “{main}” of hypothesis_tests.default_kernels, whose length scales are "
-    how += "chosen from the predictions alone"
+    how = f"The kernel of the SKCE is “{main}” of hypothesis_tests.default_kernels, whose "
+    how += "length scales are chosen from the predictions alone"
     step = -(-data.size // SCALE_SAMPLES)
     how += f", from one in {step} of them. " if step > 1 else ". "
     try:

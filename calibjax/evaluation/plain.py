@@ -27,7 +27,7 @@ def read_plainly(predictions: Any, targets: ArrayLike) -> tuple[Any, str]:
         The distributions, and an expression of `predictions`, empty if they were distributions.
 
     Raises:
-        TypeError: if an array, or the labels, are of the wrong kind.
+        TypeError: if an array is of the wrong kind.
         ValueError: if an array has the wrong shape, or is not one of probabilities.
     """
     is_array = isinstance(predictions, list | tuple | np.ndarray) or hasattr(
@@ -42,21 +42,17 @@ def read_plainly(predictions: Any, targets: ArrayLike) -> tuple[Any, str]:
         values, labels = np.asarray(predictions), np.asarray(targets)
     except ValueError as error:
         raise ValueError(_EXPECTED.format(got=f"rows of different lengths ({error})")) from error
-    _refuse_other_kinds(values, labels)
+    if values.ndim not in (1, 2) or values.dtype.kind != "f":
+        raise TypeError(_EXPECTED.format(got=_described(values, labels)))
     # They stay arrays of NumPy, of whose float64 the logarithms are taken before it is rounded.
+    # Labels of another kind are left to the families, which say what to do with them.
     probs: Any = values
-    if values.ndim == 1 and np.isin(labels, (0, 1)).all() and _is_within(values):
+    is_binary = labels.dtype.kind not in "iufb" or np.isin(labels, (0, 1)).all()
+    if values.ndim == 1 and labels.ndim == 1 and is_binary and _is_within(values):
         return Bernoulli(probs), "distributions.Bernoulli(predictions)"
     if values.ndim == 2 and values.shape[1] > 1 and _are_probabilities(values):
         return Categorical(probs), "distributions.Categorical(predictions)"
     raise ValueError(_EXPECTED.format(got=_described(values, labels)))
-
-
-def _refuse_other_kinds(values: np.ndarray, labels: np.ndarray) -> None:
-    """Refuses what is not an array of floats with integers as labels."""
-    is_known = values.ndim in (1, 2) and values.dtype.kind == "f"
-    if not is_known or labels.dtype.kind not in "iu" or labels.ndim != 1:
-        raise TypeError(_EXPECTED.format(got=_described(values, labels)))
 
 
 def _is_within(values: np.ndarray) -> bool:

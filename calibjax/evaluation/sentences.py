@@ -56,10 +56,10 @@ def sentences(findings: Findings) -> list[str]:
             f"All p-values are adjusted for the {len(tests)} tests that these sentences rest on"
             f"{but if adjusted.places else ''}."
         )
-    means = (*adjusted.classes, *adjusted.bias, *adjusted.groups)
+    means = (*adjusted.classes, *adjusted.bias, *adjusted.groups, *adjusted.places)
     if found and any(mean.pvalue <= LEVEL for mean in means):
         told.append(
-            "Sentences on a mean error, such as that of one class or group, also require "
+            "Sentences on a mean error, such as that of one class, group or place, also require "
             "significance given the observed scatter; their p is the larger of the two."
         )
     return told

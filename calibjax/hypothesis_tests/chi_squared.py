@@ -37,16 +37,17 @@ class ChiSquaredSum(NamedTuple):
         return 2 * jnp.maximum(self.squares - jnp.sum(jnp.square(self.weights)), 0)
 
 
-@functools.partial(jax.jit, static_argnames="num_samples")
-def sample(key: jax.Array, law: ChiSquaredSum, num_samples: int) -> jax.Array:
-    """Independent draws, [num_samples]."""
+@functools.partial(jax.jit, static_argnames=("num_samples", "copies"))
+def sample(key: jax.Array, law: ChiSquaredSum, num_samples: int, *, copies: int = 1) -> jax.Array:
+    """Independent draws, [num_samples], of the sum of some independent copies of a law."""
     rank = law.weights.shape[0]
 
     def batch(keys: jax.Array) -> jax.Array:
         z = jax.vmap(lambda key: jax.random.normal(key, (rank + 1,), law.weights.dtype))(keys)
         return matmul(jnp.square(z[:, :-1]) - 1, law.weights) + jnp.sqrt(law.rest) * z[:, -1]
 
-    return in_batches(key, batch, num_samples, default_batch_size(8 * (rank + 1)))
+    draws = in_batches(key, batch, copies * num_samples, default_batch_size(8 * (rank + 1)))
+    return draws.reshape(num_samples, copies).sum(1)
 
 
 @jax.jit
@@ -77,12 +78,12 @@ def _tail_of_gamma(shape: jax.Array, x: jax.Array) -> jax.Array:
     return jnp.where(shape > large, normal, tail)
 
 
-@jax.jit
-def numerical_tail(law: ChiSquaredSum, x: jax.Array) -> jax.Array:
-    """P(X ≥ x) by numerical inversion of the characteristic function.
+@functools.partial(jax.jit, static_argnames="copies")
+def numerical_tail(law: ChiSquaredSum, x: jax.Array, *, copies: int = 1) -> jax.Array:
+    """P(X ≥ x) of the sum X of c copies, by numerical inversion of the characteristic function.
 
     With the cumulant generating function
-    K(s) = Σ_i [−½ log(1 − 2 λ_i s) − λ_i s] + ½ v s² (v the variance of the rest),
+    K(s) = c Σ_i [−½ log(1 − 2 λ_i s) − λ_i s] + ½ v s² (v the variance of the rest),
 
         P(X ≥ x) = (2πi)⁻¹ ∫ exp(K(s) − s x) / s ds   (+ 1 where the path is left of zero)
 
@@ -93,14 +94,14 @@ def numerical_tail(law: ChiSquaredSum, x: jax.Array) -> jax.Array:
 
     References: Rice (1980); Helstrom (1983).
     """
-    sd = jnp.sqrt(2 * law.squares)
-    weights, rest, x = law.weights / sd, law.rest / jnp.square(sd), x / sd
-    center = _saddle_point(weights, rest, x)
+    sd = jnp.sqrt(2 * copies * law.squares)
+    weights, rest, x = law.weights / sd, copies * law.rest / jnp.square(sd), x / sd
+    center = _saddle_point(weights, rest, x, copies)
     ratios = weights / (1 - 2 * weights * center)
-    curvature = jnp.sum(2 * jnp.square(ratios)) + rest
+    curvature = 2 * copies * jnp.sum(jnp.square(ratios)) + rest
     width = 1 / jnp.sqrt(curvature)
     # cos α / sin² α = skewness / 3, where the skewness is between 0 and 2 √2, hence α > π/4.
-    bend = 8 * jnp.sum(ratios**3) * width**3 / 3
+    bend = 8 * copies * jnp.sum(ratios**3) * width**3 / 3
     cosine = 2 * bend / (1 + jnp.sqrt(1 + 4 * jnp.square(bend)))
     sine = jnp.sqrt(1 - jnp.square(cosine))
 
@@ -108,16 +109,16 @@ def numerical_tail(law: ChiSquaredSum, x: jax.Array) -> jax.Array:
     s = center + width * lax.complex(cosine * (jnp.cosh(w) - 1), sine * jnp.sinh(w))
     slope = width * lax.complex(cosine * jnp.sinh(w), sine * jnp.cosh(w))
     scaled = 2 * weights * s[:, None]
-    cumulants = jnp.sum(-jnp.log1p(-scaled) - scaled, -1) / 2 + rest * jnp.square(s) / 2
+    cumulants = copies * jnp.sum(-jnp.log1p(-scaled) - scaled, -1) / 2 + rest * jnp.square(s) / 2
     terms = jnp.imag(jnp.exp(cumulants - s * x) / s * slope)
     integral = _STEP / jnp.pi * (terms[0] / 2 + jnp.sum(terms[1:]))
     tail = jnp.where(center < 0, 1 + integral, integral)
-    end = (1 - 100 * jnp.finfo(x.dtype).eps) * jnp.sum(weights)
+    end = (1 - 100 * jnp.finfo(x.dtype).eps) * copies * jnp.sum(weights)
     below_support = (x <= -end) & (rest <= 0)
     return jnp.where(below_support, 1, jnp.clip(tail, 0, 1))
 
 
-def _saddle_point(weights: jax.Array, rest: jax.Array, x: jax.Array) -> jax.Array:
+def _saddle_point(weights: jax.Array, rest: jax.Array, x: jax.Array, copies: int) -> jax.Array:
     """Root of K'(s) = x for weights of unit variance, moved away from zero if it is close."""
     eps, tiny = jnp.finfo(x.dtype).eps, jnp.finfo(x.dtype).tiny
     pole = 1 / (2 * jnp.maximum(jnp.max(weights, initial=0), tiny))
@@ -127,7 +128,7 @@ def _saddle_point(weights: jax.Array, rest: jax.Array, x: jax.Array) -> jax.Arra
         return jnp.where(x >= 0, u * jnp.minimum(x, pole), x * jnp.exp(-u * jnp.log(eps)))
 
     def slope(s: jax.Array) -> jax.Array:
-        return s * (jnp.sum(2 * jnp.square(weights) / (1 - 2 * weights * s)) + rest)
+        return s * (2 * copies * jnp.sum(jnp.square(weights) / (1 - 2 * weights * s)) + rest)
 
     def bisect(_: int, bracket: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
         low, high = bracket

@@ -14,12 +14,12 @@ import numpy as np
 from jax import lax
 from jax.typing import ArrayLike, DTypeLike
 
-from calibjax import _checks
+from calibjax import _checks, pairwise
 from calibjax._arithmetic import matmul
 from calibjax._pytree import PyTree
 from calibjax._sharding import follows_data
 from calibjax.distributions.base import Distribution
-from calibjax.estimators.kernel import checked_samples, sample_matrix
+from calibjax.estimators.kernel import checked_samples, sample_matrix, sample_pair
 from calibjax.hypothesis_tests import chi_squared
 from calibjax.hypothesis_tests.centering import (
     centered_diagonal,
@@ -99,10 +99,17 @@ def _null(
     return statistic, estimate, ChiSquaredSum(weights, total, squares)
 
 
+@functools.partial(jax.jit, static_argnames="block_size")
+def _of_blocks(kernel: Kernel, samples: PyTree, *, block_size: int) -> tuple[jax.Array, jax.Array]:
+    """Statistic s B SKCE_{k,B} of s blocks of B samples, and estimate SKCE_{k,B}."""
+    blocks = pairwise.block_means(sample_pair, kernel, samples, block_size=block_size)
+    return block_size * blocks.sum(), blocks.mean()
+
+
 def _checked_null(
-    kernel: Kernel, predictions: Distribution, targets: ArrayLike, num_eigenvalues: int
+    kernel: Kernel, samples: PyTree, num_eigenvalues: int
 ) -> tuple[jax.Array, jax.Array, ChiSquaredSum]:
-    kernel, samples = checked_samples(kernel, predictions, targets, minimum=2)
+    """`_null` of checked samples; raises a ValueError where there is no null distribution."""
     statistic, estimate, law = _null(kernel, samples, num_eigenvalues=num_eigenvalues)
     if _checks.is_concrete(law.squares) and np.isnan(law.squares):
         raise ValueError(
@@ -130,6 +137,7 @@ def spectrum_skce_test(
     num_samples: int = 1000,
     num_eigenvalues: int = NUM_EIGENVALUES,
     method: str = "simulation",
+    block_size: int | None = None,
 ) -> CalibrationTestResult:
     """Asymptotic test of calibration with the unbiased SKCE and the spectrum of its kernel.
 
@@ -144,6 +152,18 @@ def spectrum_skce_test(
     asymptotic test it is off its level for small n, and like the bootstrap, gamma and Pearson tests
     it hardly detects predictions that are too narrow or too wide; prefer `exact_skce_test`.
 
+    With blocks of B samples, the mean SKCE_{k,B} of their s = ⌊n/B⌋ unbiased estimates takes the
+    place of SKCE_u. For a fixed number of them, under calibration
+
+        s B SKCE_{k,B} → Σ_i λ_i (Z_i − s),   Z_i ~ χ²_s,
+
+    with the λ_i of all n samples. It has s times the variance for nearly the same cost, so that it
+    has less power. Unlike `block_skce_test` it needs large blocks and not many of them. Of 2000
+    calibrated data sets of W21's model with d = 1, it rejects 4.2, 4.5 and 6.7 % at level 5 % with
+    2, 4 and 16 blocks of n = 64 samples, 5.1, 4.5 and 5.2 % of n = 256; with d = 10 it rejects 1.5,
+    1.3 and 1.7 %, and 4.3, 4.0 and 3.8 % (one block: 4.5, 4.8, 1.7, 4.3 %), with standard errors
+    of 0.3 to 0.6 %.
+
     Args:
         key: a JAX random key; without effect if the method is "numerical".
         kernel: kernel on pairs (prediction, target).
@@ -155,10 +175,11 @@ def spectrum_skce_test(
         method: "simulation", p = (1 + #{T_b ≥ T}) / (B + 1), or "numerical": the tail probability
             itself, by inversion of the characteristic function, with an absolute error of about
             1e-9 (1e-5 in float32), and a small relative error even for small probabilities.
+        block_size: B, 2 ≤ B ≤ n, number of samples in a block; None for one block of all samples.
 
     Returns:
-        The result; `statistic` is n SKCE_u, `estimate` is SKCE_u, `null_samples` is None if the
-        method is "numerical".
+        The result; `statistic` is n SKCE_u, `estimate` is SKCE_u (of blocks s B SKCE_{k,B} and
+        SKCE_{k,B}), `null_samples` is None if the method is "numerical".
 
     Raises:
         TypeError: if an argument is of the wrong kind.
@@ -167,9 +188,11 @@ def spectrum_skce_test(
         NotImplementedError: if the expectations have no closed form.
 
     Cost: 3.5 n² evaluations of h and 6 n² r operations in matrix products, memory O(n r + tile²);
-    with n < 8 r the matrix itself, n² numbers, and O(n³). Then B r draws.
+    with n < 8 r the matrix itself, n² numbers, and O(n³). Then s r draws for each of the null
+    distribution.
 
-    References: W21 Remark B.2; Gretton, Fukumizu, Harchaoui and Sriperumbudur (2009).
+    References: W21 Remark B.2 and Corollary B.4 (s > 1); Gretton, Fukumizu, Harchaoui and
+    Sriperumbudur (2009).
 
     >>> import jax, jax.numpy as jnp
     >>> from calibjax import distances, distributions, hypothesis_tests, kernels
@@ -187,10 +210,18 @@ def spectrum_skce_test(
     num_samples = _checks.number_of_draws("num_samples", num_samples)
     num_eigenvalues = _checks.size_in_range("num_eigenvalues", num_eigenvalues, 1)
     method = _checks.choice("method", method, METHODS)
-    statistic, estimate, law = _checked_null(kernel, predictions, targets, num_eigenvalues)
+    kernel, samples = checked_samples(kernel, predictions, targets, minimum=2)
+    statistic, estimate, law = _checked_null(kernel, samples, num_eigenvalues)
+    copies = 1
+    if block_size is not None:
+        n = _checks.leading_size("predictions", samples[0])
+        block_size = _checks.size_in_range("block_size", block_size, 2, n)
+        of_blocks, estimate = _of_blocks(kernel, samples, block_size=block_size)
+        statistic, copies = jnp.where(jnp.isnan(statistic), jnp.nan, of_blocks), n // block_size
     if method == "numerical":
-        return _analytic_result(statistic, estimate, law, chi_squared.numerical_tail)
-    null_samples = chi_squared.sample(key, law, num_samples)
+        tail = functools.partial(chi_squared.numerical_tail, copies=copies)
+        return _analytic_result(statistic, estimate, law, tail)
+    null_samples = chi_squared.sample(key, law, num_samples, copies=copies)
     return simulated_result(statistic, null_samples, estimate, draws="weighted chi-squared sums")
 
 
@@ -240,7 +271,7 @@ def gamma_skce_test(
     >>> print(f"{test.pvalue:.2f}")
     0.56
     """
-    null = _checked_null(kernel, predictions, targets, 0)
+    null = _checked_null(*checked_samples(kernel, predictions, targets, minimum=2), 0)
     return _analytic_result(*null, chi_squared.gamma_tail)
 
 
@@ -295,5 +326,6 @@ def pearson_skce_test(
     0.54
     """
     num_eigenvalues = _checks.size_in_range("num_eigenvalues", num_eigenvalues, 1)
-    null = _checked_null(kernel, predictions, targets, num_eigenvalues)
+    kernel, samples = checked_samples(kernel, predictions, targets, minimum=2)
+    null = _checked_null(kernel, samples, num_eigenvalues)
     return _analytic_result(*null, chi_squared.pearson_tail)

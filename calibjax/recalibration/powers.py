@@ -32,8 +32,9 @@ def tempered(p: PyTree, temperature: jax.Array | float) -> PyTree:
     | `Samples` | deviations from the mean · √T |
 
     The last two are conventions: the density of the new mixture is not a power, and draws have no
-    density; their variance is multiplied by T like that of normal distributions. Means do not
-    change, except for `LogNormal` and for classes, which keep the order of their probabilities;
+    density; their variance is multiplied by T like that of normal distributions. Draws of a density
+    ∝ exp(−½ q^β), q = (y − μ)ᵀ Σ⁻¹ (y − μ), are at temperature T where theirs is T^{1/β}. Means do
+    not change, except for `LogNormal` and for classes, which keep the order of their probabilities;
     parameters `loc` never change.
 
     Families without a rule, and those that are not closed under powers, such as Poisson

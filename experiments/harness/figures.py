@@ -10,6 +10,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
+from PIL import Image
 
 from calibjax._files import write
 from calibjax.plotting.figures import CURVE_COLORS
@@ -19,6 +20,7 @@ from experiments.harness.messages import log
 COLORS = CURVE_COLORS  # which the colour-blind can tell apart
 HEAT = "viridis"  # the colour map of heat maps
 RESOLUTION = 200  # dots per inch of pictures with too many points for a drawing
+SHADES = 128  # colours of such pictures, which makes files a third as large
 
 matplotlib.rcParams.update(
     {
@@ -60,7 +62,15 @@ def _drawn(figure: Figure, kind: str, resolution: int = RESOLUTION) -> bytes:
     drawn = io.BytesIO()
     metadata = {} if kind == "png" else {"Date": None}
     figure.savefig(drawn, format=kind, dpi=resolution, metadata=metadata)
-    return drawn.getvalue() if kind == "png" else _compact(drawn.getvalue())
+    return _few_colors(drawn) if kind == "png" else _compact(drawn.getvalue())
+
+
+def _few_colors(picture: io.BytesIO) -> bytes:
+    """The same picture with a palette."""
+    palette = io.BytesIO()
+    colors = Image.open(picture).convert("RGB").quantize(SHADES, dither=Image.Dither.NONE)
+    colors.save(palette, "png", optimize=True)
+    return palette.getvalue()
 
 
 def _compact(svg: bytes) -> bytes:

@@ -8,24 +8,24 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from experiments.harness.figures import COLORS, save_figure
-from paper_repro.w21.friedman_tables import Published, Results
+from paper_repro.w21.friedman_tables import Curves, Results, comparable
 
 
 class Shown(NamedTuple):
-    """The statistics of a figure, its first and last iteration, and whether it is a picture."""
+    """The statistics of a figure, how many are side by side, and its first and last iteration."""
 
     statistics: tuple[str, ...]
+    columns: int
     first: int
     last: int
-    dots: bool
 
 
-# Fig. 3 is the part of Fig. 12 where the networks are best. Lines of 5001 points are drawn in
-# pixels: leaving out so many points that a drawing is smaller would bend them visibly.
+# Fig. 3 is the part of Fig. 12 where the networks are best. So many points are drawn in pixels:
+# leaving out so many of them that a drawing is smaller would bend the lines visibly.
 FIGURES = {
-    "figure_3": Shown(("MSE", "NLL", "SKCE (biased)", "p-value"), 10, 1500, dots=False),
+    "figure_3": Shown(("MSE", "NLL", "SKCE (biased)", "p-value"), 4, 10, 1500),
     "figure_12": Shown(
-        ("NLL", "MSE", "pinball", "SKCE (unbiased)", "SKCE (biased)", "p-value"), 0, 5000, dots=True
+        ("NLL", "MSE", "pinball", "SKCE (unbiased)", "SKCE (biased)", "p-value"), 3, 0, 5000
     ),
 }
 MOST_STEPS = 400  # of the edges of a band: shorter ones could hardly be seen
@@ -59,18 +59,15 @@ AXES = {
 
 
 class Style(NamedTuple):
-    """Colours of the networks and of their ensemble, and what the data are called."""
+    """Colours of our networks, of our ensemble and of what the authors have."""
 
-    networks: str
-    ensemble: str
-    label: str
+    networks: str = COLORS[0]
+    ensemble: str = COLORS[1]
+    authors: str = "0.15"
 
 
-# The colours of the paper, as far as the palette has them: green and orange, blue and purple.
-STYLES = {
-    "train": Style(COLORS[2], COLORS[1], "training data"),
-    "test": Style(COLORS[0], COLORS[8], "test data"),
-}
+STYLE = Style()
+SPLITS = {"train": "training data", "test": "test data"}
 
 
 def _band(iterations: np.ndarray, networks: np.ndarray) -> tuple[np.ndarray, ...]:
@@ -85,74 +82,85 @@ def _band(iterations: np.ndarray, networks: np.ndarray) -> tuple[np.ndarray, ...
     return iterations[starts], low, high
 
 
-def _draw(
-    axes: Axes, results: Results, name: str, split: str, published: Published, shown: range
+def _draw_authors(
+    axes: Axes, curves: tuple[Curves, Curves], place: tuple[str, str], shown: range
 ) -> None:
-    style, iterations = STYLES[split], np.array(shown)
+    split, name = place
+    iterations = np.array(shown)
+    networks, ensemble = (comparable(name, part[split][name][iterations]) for part in curves)
+    look: dict[str, Any] = {"color": STYLE.authors, "alpha": 0.25, "linewidth": 0}
+    label = f"the authors' networks 1 to {networks.shape[1]}, range"
+    axes.fill_between(*_band(iterations, networks), label=label, **look)
+    look = {"color": STYLE.authors, "linewidth": 0.9, "label": "the authors' ensemble"}
+    axes.plot(iterations, ensemble, **look)
+
+
+def _draw(axes: Axes, results: Results, place: tuple[str, str], shown: range) -> None:
+    split, name = place
+    iterations = np.array(shown)
     networks = results.networks[split][name][iterations]
+    color, width = STYLE.networks, 0.9
+    look: dict[str, Any] = {"color": color, "alpha": 0.25, "linewidth": 0}
+    label = f"our {networks.shape[1]} networks, range"
+    axes.fill_between(*_band(iterations, networks), label=label, **look)
+    for summary, values, dashes in (
+        ("mean", networks.mean(1), "-"),
+        ("median", np.median(networks, 1), ":"),
+    ):
+        label = f"our networks, {summary}"
+        axes.plot(iterations, values, dashes, color=color, linewidth=width, label=label)
     ensemble = results.ensemble[split][name][iterations]
-    color, width = style.networks, 0.9
-    places, low, high = _band(iterations, networks)
-    axes.fill_between(
-        *(places, low, high),
-        color=color,
-        alpha=0.2,
-        linewidth=0,
-        label=f"range of the networks, {style.label}",
-    )
-    label = f"mean of the networks, {style.label}"
-    axes.plot(iterations, networks.mean(1), color=color, linewidth=width, label=label)
-    label = f"ensemble, {style.label}"
-    axes.plot(iterations, ensemble, color=style.ensemble, linewidth=width, label=label)
-    points = [
-        (int(row["iteration"]), float(row["estimate"]))
-        for row in published or []
-        if (row["dataset"], row["statistic"]) == (split, name) and int(row["iteration"]) in shown
-    ]
-    if points:
-        label = f"published networks, {style.label}"
-        look = {"color": color, "markersize": 4, "zorder": 3, "label": label, "clip_on": False}
-        axes.plot(*zip(*points, strict=True), "x", **look)
+    axes.plot(iterations, ensemble, color=STYLE.ensemble, linewidth=width, label="our ensemble")
+
+
+def _finished(axes: Axes, place: tuple[str, str], shown: range) -> None:
+    """Scales and title of a panel."""
+    split, name = place
+    label, scale, ticks = AXES[name]
+    axes.set_yscale(**scale)
+    if ticks:
+        low, high = axes.get_ylim()
+        axes.set_yticks([tick for tick in ticks if low < tick < high])
+    axes.set(title=f"{label}, {SPLITS[split]}", xlim=(shown[0], shown[-1]))
+    if name == "p-value":
+        axes.set_ylim(-0.03, 1.03)
 
 
 def _plotted(
-    results: Results, published: Published, names: tuple[str, ...], shown: range
+    results: Results, curves: tuple[Curves, Curves] | None, figure_of: Shown, shown: range
 ) -> Figure:
-    """A panel for each statistic."""
-    columns = len(names) // 2
-    figure = Figure(figsize=(3.6 * columns, 6.4), layout="constrained")
-    panels = figure.subplots(2, columns, sharex=True)
-    for axes, name in zip(panels.flat, names, strict=True):
-        for split in results.splits:
-            _draw(axes, results, name, split, published, shown)
-        label, scale, ticks = AXES[name]
-        axes.set_yscale(**scale)
-        if ticks:
-            low, high = axes.get_ylim()
-            axes.set_yticks([tick for tick in ticks if low < tick < high])
-        axes.set(ylabel=label, xlim=(shown[0], shown[-1]))
-        if name == "p-value":
-            axes.set_ylim(-0.03, 1.03)
+    """A panel for each statistic and each part of the data, which are below one another."""
+    names, columns = figure_of.statistics, figure_of.columns
+    rows = [names[i : i + columns] for i in range(0, len(names), columns)]
+    places = [(split, name) for row in rows for split in results.splits for name in row]
+    size = len(places) // columns
+    figure = Figure(figsize=(2.9 * columns + 0.5, 2.4 * size + 0.6), layout="constrained")
+    panels = figure.subplots(size, columns, sharex=True)
+    for axes, place in zip(panels.flat, places, strict=True):
+        if curves is not None:
+            _draw_authors(axes, curves, place, shown)
+        _draw(axes, results, place, shown)
+        _finished(axes, place, shown)
     for axes in panels[-1]:
         axes.set_xlabel("iteration of training")
     handles, labels = panels.flat[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=2)
+    figure.legend(handles, labels, loc="outside lower center", ncols=3)
     return figure
 
 
-def plot(folder: Path, results: Results, published: Published) -> None:
+def plot(folder: Path, results: Results, curves: tuple[Curves, Curves] | None) -> None:
     """Fig. 3 and 12: statistics of the networks and of their ensemble over the iterations.
 
-    Lines are means of the networks and values of the ensemble, bands the range of the networks,
-    crosses the three published networks.
+    Lines are means and medians of our networks and the values of our ensemble, the band is their
+    range; behind them are the range of the authors' networks and their ensemble.
 
     Args:
         folder: where to.
         results: statistics in each iteration.
-        published: rows of the published table, or None.
+        curves: those of the authors' networks and of their ensemble, or None.
     """
     trained = results.networks["train"]["NLL"].shape[0] - 1
-    for name, (statistics, first, last, dots) in FIGURES.items():
-        last = min(last, trained)
-        shown = range(min(first, last - 1), last + 1)
-        save_figure(folder, name, _plotted(results, published, statistics, shown), dots=dots)
+    for name, figure_of in FIGURES.items():
+        last = min(figure_of.last, trained)
+        shown = range(min(figure_of.first, last - 1), last + 1)
+        save_figure(folder, name, _plotted(results, curves, figure_of, shown), dots=True)

@@ -20,6 +20,7 @@ POSITIVE = ("MSE", "pinball", "SKCE (biased)", PVALUE)  # are compared on a loga
 PUBLISHED_COLUMNS = {"dataset": str, "iteration": int, "statistic": str, "estimate": float}
 
 Statistics = dict[str, dict[str, np.ndarray]]
+Curves = Statistics  # at all iterations
 Published = list[dict[str, str]] | None
 
 
@@ -115,7 +116,11 @@ def _published_values(
     if published is None:
         return None
     rows = _rows_at(published, split, iteration, name)
-    values = np.array([float(row["estimate"]) for row in rows])
+    return comparable(name, np.array([float(row["estimate"]) for row in rows]))
+
+
+def comparable(name: str, values: np.ndarray) -> np.ndarray:
+    """Published values of a statistic; p-values, count / 1000, as (1 + count) / 1001, as ours."""
     return (1 + np.round(1000 * values)) / 1001 if name == PVALUE else values
 
 

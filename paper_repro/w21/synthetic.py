@@ -145,7 +145,10 @@ def run(run: command_line.Run) -> None:
     """Runs the experiment."""
     settings, store = SETTINGS[run.preset], run.store(NAME, __file__)
     errors, tests = (
-        run.published(NAME, f"{name}_calibrated_model.csv", columns=columns)
+        {
+            model: run.published(NAME, f"{name}_{model}_model.csv", columns=columns)
+            for model in MODELS
+        }
         for name, columns in PUBLISHED_COLUMNS.items()
     )
     truth = true_values(store, settings)

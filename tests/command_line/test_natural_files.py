@@ -332,7 +332,23 @@ def test_no_command_where_none_works(written):
         "q1,q2,q3,y\n1,2,3,2.5\n1,2,4,5.5\n",  # quartiles or percents
         "lower,upper,y\n1,2,1.5\n1,2,0.5\n",
         "prob_cat,prob_dog,label\n0.2,0.8,dog\n0.3,0.7,cow\n",
+        "a,b,c,label\n20,70,10,b\n30,30,40,c\n90,5,5,a\n",  # percentages, and no logits
     ):
         with pytest.raises(InputError) as error:
             load([written(".csv", content)])
         assert "; try: " not in str(error.value)
+
+
+def test_what_columns_lack(written):
+    """Percentages are told by their sum, and a variance is made a scale by one line."""
+    with pytest.raises(InputError, match=r"a, b, c sum to 100 in all rows: divided by that"):
+        load([written(".csv", "a,b,c,label\n20,70,10,b\n30,30,40,c\n90,5,5,a\n")])
+    with pytest.raises(InputError, match=r'table\["scale"\] = table\["Variance"\] \*\* 0.5'):
+        load([written(".csv", "mean,Variance,y\n1,2,1.5\n1,3,0.5\n")])
+
+
+def test_columns_that_count_rows_are_no_predictions(written):
+    """The second of these guesses would have a number of rows as the scale."""
+    with pytest.raises(InputError) as error:
+        load([written(".csv", "number,a,b,y\n1,0.5,2,1.5\n2,0.25,2,2.5\n3,0.5,3,0.5\n")])
+    assert "--predictions a b" in str(error.value)

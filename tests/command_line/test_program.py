@@ -108,13 +108,13 @@ def test_what_was_read_names_classes_groups_and_what_was_left_out(file, calls, c
     assert main([str(file), "--skip-missing", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["remarks"] == [
-        "The names of kernels number classes from 0: cat (class 0), dog (class 1).",
         "Groups are numbered from 0: "
         "group_a = 1 (group 0), group_b = 1 (group 1), group_b = 2 (group 2).",
     ]
     found = found["input"]
     assert found["rows"] == "2 (1 more were left out, since a value was missing)"
     assert found["columns that were not used"] == "x"
+    assert found["classes in the names of kernels"] == "0: cat, 1: dog"
 
 
 def test_report(file, calls, tmp_path, capsys):

@@ -22,7 +22,7 @@ def test_report_of_classes(network, data_dir, tmp_path, capsys):
         float(row["ECE_uniform"]), rel=1e-5
     )
     assert 0 < entries["exact p-value"]["value"] < 0.01
-    assert ": 1 (class 0), 2 (class 1), " in found["remarks"][0]
+    assert found["input"]["classes in the names of kernels"].startswith("0: 1, 1: 2, ")
     text = report.read_text()
     assert text.count("<figure>") >= 2
     assert "landmarks" in text  # the approximation is named

@@ -237,6 +237,23 @@ def test_verdict_comes_with_a_place(gaussian_process):
     assert np.mean((targets > low) & (targets <= high)) == pytest.approx(observed.value, abs=0.01)
     assert np.mean(cdf(high) - cdf(low)) == pytest.approx(predicted.value, abs=0.005)
     assert difference.value > difference.by_chance[1]
+    assert difference.by_chance[0] == -difference.by_chance[1]
     assert f"{100 * observed.value:.1f} %" in told
     assert f"{100 * predicted.value:.1f} % were predicted" in told
     assert "predicted and observed" in found.captions
+
+
+@pytest.mark.parametrize("shift", [0.0, 0.05, 0.1, 0.2])
+def test_range_leaves_out_what_is_significant(shift):
+    """A difference is outside of its range exactly if its adjusted p-value is at most 5 %."""
+    random = np.random.default_rng(5)
+    probs = random.uniform(0.1, 0.8, 80)
+    labels = (random.uniform(size=80) < probs + shift).astype(int)
+    predictions = distributions.Bernoulli(probs)
+    data = checked_data(jax.random.key(0), predictions, labels, None, None)
+    part = where_wrong(data, None)
+    for observed, predicted, difference in zip(*[iter(part.sections[0].entries)] * 3, strict=True):
+        assert difference.value == pytest.approx(observed.value - predicted.value)
+        low, high = difference.by_chance
+        assert low == -high
+        assert (abs(difference.value) > high) == (difference.pvalue <= 0.05)

@@ -48,16 +48,14 @@ def test_distributions_stay_as_they_are():
     ("predictions", "targets", "error", "got"),
     [
         (PROBS, np.array([0, 1, 2]), ValueError, r"got float64\[3\] from 0.1 to 1"),
-        (PROBS, np.array([0.0, 1.0, 1.0]), TypeError, r"with targets float64\[3\]"),
-        (PROBS, ROWS, TypeError, r"with targets float64\[3, 3\]"),
-        (PROBS, np.array(["a", "b", "a"]), TypeError, "with targets <U1"),
+        (PROBS, np.array([0.0, 0.5, 1.0]), ValueError, r"with targets float64\[3\]"),
+        (PROBS, ROWS, ValueError, r"with targets float64\[3, 3\]"),
         (3 * PROBS, LABELS, ValueError, "from 0.3 to 3"),
         (-PROBS, LABELS, ValueError, "from -1 to -0.1"),
         (np.full(3, np.nan), LABELS, ValueError, "from nan to nan"),
         (ROWS - 1, LABELS, ValueError, "whose rows sum to -2 to -2"),
         (0.9 * ROWS, LABELS, ValueError, "whose rows sum to 0.9 to 0.9"),
         (PROBS[:, None], LABELS, ValueError, r"float64\[3, 1\]"),
-        (ROWS, np.array([0.0, 1.0, 1.0]), TypeError, r"float64\[3, 3\]"),
         (ROWS[None], LABELS, TypeError, r"float64\[1, 3, 3\]"),
         (LABELS, LABELS, TypeError, r"int64\[3\]"),
         ([[0.5, 0.5], [1.0]], LABELS[:2], ValueError, "rows of different lengths"),
@@ -66,6 +64,28 @@ def test_distributions_stay_as_they_are():
 def test_what_may_be_something_else_is_refused(predictions, targets, error, got):
     with pytest.raises(error, match=rf"^predictions: expected a batch .*{got}.*Bernoulli\(probs\)"):
         read_plainly(predictions, targets)
+
+
+@pytest.mark.parametrize(
+    ("predictions", "targets", "error", "told"),
+    [
+        (ROWS, np.array(["a", "b", "a"]), TypeError, "label_indices"),
+        (PROBS, np.array(["a", "b", "a"]), TypeError, "label_indices"),
+        (ROWS, np.eye(3), ValueError, "argmax"),
+        (ROWS, np.array([0.5, 1.0, 1.0]), ValueError, "integer class labels"),
+    ],
+)
+def test_labels_are_refused_as_those_of_the_family(predictions, targets, error, told):
+    repeated = np.repeat(predictions, 5, 0), np.repeat(targets, 5, 0)
+    with pytest.raises(error, match=f"^targets: .*{told}"):
+        calibjax.evaluate(jax.random.key(0), *repeated)
+
+
+def test_truth_values_are_labels():
+    found, how = read_plainly(PROBS, LABELS == 1)
+    assert how == "distributions.Bernoulli(predictions)"
+    score = scores.brier_score(found, LABELS == 1)
+    np.testing.assert_allclose(score, scores.brier_score(found, LABELS))
 
 
 @pytest.mark.slow

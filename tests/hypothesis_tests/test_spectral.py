@@ -316,6 +316,96 @@ def test_constant_kernels_have_no_null_distribution(dtype):
             assert jnp.isnan(jax.jit(test)(*data).pvalue)
 
 
+@pytest.mark.parametrize("copies", [2, 5, 40])
+@pytest.mark.filterwarnings("ignore::scipy.integrate.IntegrationWarning")
+def test_sums_of_copies(copies):
+    """Each weight as often as there are copies: a chi-squared law, Imhof's integral, and draws."""
+    for name in ("one", "geometric"):
+        weights = np.repeat(WEIGHTS[name], copies)
+        law, sd = _law(WEIGHTS[name]), np.sqrt(2 * np.sum(weights**2))
+        tail = functools.partial(chi_squared.numerical_tail, law, copies=copies)
+        exact = functools.partial(_imhof, weights)
+        if name == "one":
+            exact = lambda x: stats.chi2.sf(x + copies, copies)  # noqa: E731
+        ours = jnp.stack([tail(z * sd) for z in Z])
+        np.testing.assert_allclose(ours, [exact(z * sd) for z in Z], atol=2e-7)
+        assert tail(-1.01 * weights.sum()) == 1
+    # With a normal rest, whose variance grows with the number of copies.
+    part = _law(WEIGHTS["geometric"], rank=3)
+    draws = chi_squared.sample(KEY, part, 4000, copies=copies)
+    assert draws.shape == (4000,)
+    assert abs(draws.mean()) < 4 * np.sqrt(2 * copies * part.squares / 4000)
+    for level in (0.1, 0.5, 0.9):
+        tail = chi_squared.numerical_tail(part, jnp.quantile(draws, level), copies=copies)
+        assert abs(1 - tail - level) < 4 * np.sqrt(level * (1 - level) / 4000)
+
+
+@pytest.mark.parametrize(("name", "block_size"), [("normal-3", 5), ("categorical-5-white", 11)])
+def test_blocks_against_plain_loops(name, block_size):
+    """W21 Corollary B.4: s blocks, all eigenvalues s times, Imhof's integral."""
+    kernel, predictions, targets, h, samples = oracles.cases()[name]
+    matrix, blocks = oracles.h_matrix(h, samples), 23 // block_size
+    total = 0.0
+    for b in range(blocks):
+        for i in range(b * block_size, (b + 1) * block_size):
+            for j in range(i + 1, (b + 1) * block_size):
+                total += matrix[i, j] / (block_size * (block_size - 1) / 2)
+    centered = matrix - matrix.mean(0) - matrix.mean(1)[:, None] + matrix.mean()
+    weights = np.repeat(np.linalg.eigvalsh(centered / 23), blocks)
+    test = functools.partial(
+        hypothesis_tests.spectrum_skce_test,
+        KEY,
+        kernel,
+        predictions,
+        targets,
+        block_size=block_size,
+    )
+    numerical = test(method="numerical")
+    np.testing.assert_allclose(numerical.estimate, total / blocks, rtol=1e-10)
+    np.testing.assert_allclose(numerical.statistic, block_size * total, rtol=1e-10)
+    np.testing.assert_allclose(numerical.pvalue, _imhof(weights, block_size * total), atol=1e-6)
+    simulated = test(num_samples=4000)
+    deviation = abs(simulated.pvalue - numerical.pvalue)
+    assert deviation < 4 * simulated.pvalue_standard_error
+
+
+def test_one_block_of_all_samples_is_the_test_without_blocks():
+    data = oracles.cases()["normal-None"][:3]
+    for method in spectral.METHODS:
+        test = functools.partial(hypothesis_tests.spectrum_skce_test, KEY, *data, method=method)
+        one, plain = test(block_size=23), test()
+        np.testing.assert_allclose(one.statistic, plain.statistic, rtol=1e-10)
+        np.testing.assert_allclose(one.pvalue, plain.pvalue, rtol=1e-9)
+    with pytest.raises(ValueError, match="block_size: expected an integer .*, got 24"):
+        hypothesis_tests.spectrum_skce_test(KEY, *data, block_size=24)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("blocks", [2, 4])
+def test_level_of_blocks(blocks):
+    """1000 calibrated data sets of normal predictions with n = 256, at three levels."""
+    kernel, n = oracles.normal_kernel(), 256
+
+    def pvalue(key):
+        predictions = distributions.Normal(jax.random.uniform(key, (n,)), jnp.full(n, 0.1))
+        targets = distributions.sample_targets(jax.random.fold_in(key, 1), predictions)
+        test = hypothesis_tests.spectrum_skce_test(
+            key,
+            kernel,
+            predictions,
+            targets,
+            method="numerical",
+            num_eigenvalues=16,
+            block_size=n // blocks,
+        )
+        return test.pvalue
+
+    pvalues = jax.jit(lambda keys: jax.lax.map(pvalue, keys))(jax.random.split(KEY, 1000))
+    for level in (0.05, 0.2, 0.5):
+        error = np.sqrt(level * (1 - level) / 1000)
+        assert abs(np.mean(pvalues <= level) - level) < 3.5 * error
+
+
 def test_wrong_options():
     kernel, predictions, targets, _, _ = oracles.cases()["normal-None"]
     test = functools.partial(hypothesis_tests.spectrum_skce_test, KEY, kernel, predictions, targets)

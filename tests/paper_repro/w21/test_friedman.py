@@ -281,7 +281,7 @@ def test_a_second_run_reads_what_the_first_wrote(finished, monkeypatch):
     folder = run.folder("w21_friedman")
     for name in ("networks", "ensemble", "pvalues", "claims"):
         assert (folder / f"{name}.md").is_file()
-    assert (folder / "figure_3.svg").is_file()
+    assert (folder / "figure_3.png").is_file()
     assert (folder / "figure_12.png").is_file()
     refuse = lambda *args, **options: pytest.fail("computed again")  # noqa: E731
     for name in ("evaluate", "evaluate_skipping", "exact_pvalues"):
@@ -394,31 +394,37 @@ def test_figures(tmp_path, monkeypatch):
     )
     names = w21_friedman_statistics.STATISTICS
     rng = np.random.default_rng(0)
-    networks = {split: {k: rng.uniform(0.1, 1, (5001, 4)) for k in names} for split in SPLITS}
-    ensemble = {split: {k: rng.uniform(0.1, 1, 5001) for k in names} for split in SPLITS}
-    row = {"dataset": "test", "statistic": "MSE", "iteration": "700", "estimate": "0.7"}
-    rows = [row, row | {"iteration": "5"}, row | {"iteration": "2000"}]
+    draw = lambda *shape: {  # noqa: E731
+        split: {k: rng.uniform(0.1, 1, shape) for k in names} for split in SPLITS
+    }
+    networks, ensemble, theirs = draw(5001, 4), draw(5001), (draw(5001, 7), draw(5001))
     results = tables.Results([], networks, ensemble, {}, {})
-    w21_figures.plot(tmp_path, results, rows)
+    w21_figures.plot(tmp_path, results, theirs)
 
-    panels = [axes.get_ylabel() for axes in figures["figure_12"].axes]
-    assert len(panels) == len(set(panels)) == 6
-    assert [axes.get_ylabel() for axes in figures["figure_3"].axes] == [
-        "MSE",
-        "average NLL",
-        "SKCE$_k$ (biased)",
-        "$p$-value (bootstrap)",
+    panels = [axes.get_title() for axes in figures["figure_12"].axes]
+    assert len(panels) == len(set(panels)) == 12
+    labels = ("MSE", "average NLL", "SKCE$_k$ (biased)", "$p$-value (bootstrap)")
+    assert [axes.get_title() for axes in figures["figure_3"].axes] == [
+        *(f"{label}, training data" for label in labels),
+        *(f"{label}, test data" for label in labels),
     ]
     assert all(axes.get_xscale() == "linear" for f in figures.values() for axes in f.axes)
-    axes = figures["figure_3"].axes[0]
+    axes = figures["figure_3"].axes[4]  # MSE of the test data
     iterations, shown = np.arange(10, 1501), networks["test"]["MSE"][10:1501]
     assert axes.get_xlim() == (10, 1500)
-    _, _, mean, line, points = axes.lines  # of the training data first, without published ones
+    authors, mean, median, ours = axes.lines
+    np.testing.assert_array_equal(authors.get_ydata(), theirs[1]["test"]["MSE"][10:1501])
     np.testing.assert_array_equal(mean.get_xydata(), np.stack([iterations, shown.mean(1)], 1))
-    np.testing.assert_array_equal(line.get_ydata(), ensemble["test"]["MSE"][10:1501])
-    np.testing.assert_array_equal(points.get_xydata(), [[700, 0.7]])
-    edges = axes.collections[1].get_paths()[0].vertices[:, 1]
-    assert (edges.min(), edges.max()) == (shown.min(), shown.max())
+    np.testing.assert_array_equal(median.get_ydata(), np.median(shown, 1))
+    np.testing.assert_array_equal(ours.get_ydata(), ensemble["test"]["MSE"][10:1501])
+    for band, values in zip(axes.collections, (theirs[0]["test"]["MSE"][10:1501], shown)):
+        edges = band.get_paths()[0].vertices[:, 1]
+        assert (edges.min(), edges.max()) == (values.min(), values.max())
+    pvalues = figures["figure_3"].axes[7].lines[0].get_ydata()
+    counts = np.round(1000 * theirs[1]["test"]["p-value"][10:1501])
+    np.testing.assert_array_equal(pvalues, (1 + counts) / 1001)
+    w21_figures.plot(tmp_path, results, None)
+    assert len(figures["figure_3"].axes[4].lines) == 3
 
 
 def test_bands_hold_all_values():

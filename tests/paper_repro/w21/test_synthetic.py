@@ -83,7 +83,7 @@ def test_refused_sizes_are_shown_with_the_published_number(tmp_path):
         {"test": "CME", "dim": "1", "nsamples": n, "testerror": "0.5", "mintime": "1e-5"}
         for n in ("4", "16", "64")
     ]
-    w21_tables.write_tests(tmp_path, [other, cells_of(16)], published)
+    w21_tables.write_tests(tmp_path, [other, cells_of(16)], {"calibrated": published})
     lines = (tmp_path / "tests.csv").read_text().splitlines()[1:]
     rows = [w21_tables.TestRow(*line.split(",")) for line in lines]
     assert [(row.n, row.test, row.published, row.ours) for row in rows] == [
@@ -91,6 +91,63 @@ def test_refused_sizes_are_shown_with_the_published_number(tmp_path):
         ("16", "CME", "0.5", "0.5"),
         ("4", "CME", "0.5", ""),
     ]
+
+
+def test_standard_errors_are_those_of_differences_between_two_groups():
+    """SE against the spread of "ours − published", both simulated, each with a truth of its own."""
+    rng = np.random.default_rng(0)
+    count, repeats, noise = w21_tables.PUBLISHED_DATA_SETS, 2000, 0.3
+    simulation = w21_simulation.Simulation("uncalibrated", 1, 4, count)
+    procedure = w21_simulation.ESTIMATORS[0]
+    place = "uncalibrated", procedure.label, "1", "4"
+    differences, errors = [], []
+    for _ in range(repeats):
+        ours, theirs = rng.normal(size=(2, count))
+        # Not near the median, so that the slope is not zero.
+        truths = 0.5 + noise * rng.normal(size=(2, 100))
+        published = {
+            "meanerror": str(np.mean(np.abs(theirs - truths[1].mean()))),
+            "variance": str(np.var(theirs, ddof=1)),
+            "mintime": "1",
+        }
+        cell = w21_tables.Cell(procedure, simulation, ours, 1.0)
+        row = w21_tables._error_row(cell, truths[0], {place: published})
+        differences.append(
+            [row.mean_ours - row.mean_published, row.variance_ours - row.variance_published]
+        )
+        errors.append([row.mean_error, row.variance_error])
+    spread, expected = np.std(differences, 0), np.sqrt(np.mean(np.square(errors), 0))
+    # The standard deviation of 2000 normal numbers is known to 1 / √4000.
+    np.testing.assert_allclose(expected, spread, rtol=3.5 / np.sqrt(2 * repeats))
+
+
+@pytest.mark.parametrize("model", ["calibrated", "uncalibrated"])
+def test_committed_numbers_are_beside_those_of_the_authors(data_dir, model):
+    """The authors' files again, read without the package; mean errors within 3.5 SE."""
+    for name, kind, value, start in (
+        ("errors", "estimator", "meanerror", 4),
+        ("tests", "test", "testerror", 5),
+    ):
+        path = data_dir / w21_synthetic.NAME / f"{name}_{model}_model.csv"
+        if not path.is_file():
+            pytest.skip("the published numbers of W21 App. A.2 are not in the data")
+        published = {
+            (row[kind], row["dim"], row["nsamples"]): float(row[value])
+            for row in csv.DictReader(path.read_text().splitlines())
+        }
+        lines = list(csv.reader((COMMITTED / f"{name}.csv").read_text().splitlines()))[1:]
+        chosen = [line for line in lines if line[0] == model]
+        # Columns from `start` on: published, ours, SE.
+        found = {(x[3], x[1], x[2]): x[start : start + 3] for x in chosen if x[start]}
+        assert {place: float(x[0]) for place, x in found.items()} == published
+        scores = {
+            place: (float(x[1]) - published[place]) / float(x[2] or 1)
+            for place, x in found.items()
+            if x[1] and float(x[1]) != published[place]
+        }
+        if name == "errors":
+            assert len(scores) == 40
+            assert max(map(abs, scores.values())) <= 3.5
 
 
 COMMITTED = source.ROOT / "paper_repro/results/w21_synthetic"
@@ -120,9 +177,14 @@ def test_figures_are_drawn_again_from_the_committed_tables(tmp_path, monkeypatch
 
     lines = list(csv.reader((COMMITTED / "tests.csv").read_text().splitlines()))[1:]
     chosen = [line for line in lines if line[:2] == ["uncalibrated", "1"] and line[3] == "CME"]
-    expected = [[float(line[10]), float(line[6])] for line in chosen]
-    line = next(x for x in drawn["figure_10"].axes[3].lines if x.get_label() == "CME, $J = 10$")
-    np.testing.assert_array_equal(line.get_xydata(), expected)
+    expected = [[float(line[10]), float(line[6])] for line in chosen if line[6]]
+    lines = list(drawn["figure_10"].axes[3].lines)
+    place = [line.get_label() for line in lines].index("CME, $J = 10$")
+    np.testing.assert_array_equal(lines[place].get_xydata(), expected)
+    expected = sorted([float(line[9]), float(line[5])] for line in chosen)
+    crosses = lines[place + 1]
+    assert crosses.get_marker() == "x"
+    np.testing.assert_array_equal(sorted(crosses.get_xydata().tolist()), expected)
 
 
 def test_tables_that_are_read_are_those_that_were_written(tmp_path):
@@ -135,7 +197,7 @@ def test_tables_that_are_read_are_those_that_were_written(tmp_path):
     published = {"dim": "1", "nsamples": "8", "testerror": "0.25", "mintime": "1e-5"}
     published["test"] = cell.procedure.label
     for rows in (None, [published]):
-        written = w21_tables.write_tests(tmp_path, [cell], rows)
+        written = w21_tables.write_tests(tmp_path, [cell], {"calibrated": rows})
         names = w21_tables.TEST_NAMES
         assert w21_figures.read_rows(tmp_path, "tests", w21_tables.TestRow, names) == written
     with pytest.raises(DataError, match="expected the columns .*, got "):

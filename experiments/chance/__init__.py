@@ -1,0 +1,1 @@
+"""Which differences between networks, or between recalibration methods, are more than chance?"""
