@@ -84,7 +84,7 @@ def _aggregated(d):
 
 
 def _default_kernels(d):
-    found = hypothesis_tests.default_kernels(d.predictions)
+    found = hypothesis_tests.target_kernels(d.predictions)
     return jax.tree.leaves(jax.tree.map(lambda x: x, in_units(next(iter(found.values())), 1 / d.c)))
 
 

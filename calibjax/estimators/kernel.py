@@ -23,6 +23,7 @@ from calibjax.kernels import Kernel, LowRank, TensorProduct, gram_matrix
 from calibjax.kernels.base import combine_on_pairs
 from calibjax.kernels.expectations import batch_features, check_expectations, prepare_features
 from calibjax.kernels.labels import checked_labels
+from calibjax.kernels.residuals import informed
 
 
 @functools.partial(jax.jit, inline=True)
@@ -78,6 +79,7 @@ def checked_samples(
     kernel = _checks.kernel_values(kernel)
     predictions, targets = _checks.predictions_and_targets(predictions, targets, minimum=minimum)
     refuse_without_expectations(kernel, predictions)
+    kernel = informed(kernel, predictions)
     return kernel, (predictions, _labels_of(kernel, predictions, targets))
 
 

@@ -67,7 +67,7 @@ def evaluate(
       classes, `Normal`, `Poisson` and `Samples`), many kernels are tested for n ≤ 400. For
       n > 2000, and for families whose expectations have no closed form at all, each prediction is
       replaced by an ensemble of 20 draws from it, of which the test is exact, too.
-    - The *kernels* are `hypothesis_tests.default_kernels`, chosen from the predictions alone, from
+    - The *kernels* are `hypothesis_tests.target_kernels`, chosen from the predictions alone, from
       about 1000 of them if there are more. The SKCE, and the test with one kernel, have the one
       whose length scales are half the median distance of two predictions, and the median predicted
       standard deviation.

@@ -43,7 +43,7 @@ class Choice:
     """The kernels of a data set and the test that goes with its size.
 
     Attributes:
-        family: `default_kernels` by name.
+        family: `target_kernels` by name.
         main: name of the kernel of the SKCE.
         predictions: those of the data, or draws where expectations have no closed form.
         drawn: an expression of them.
@@ -71,7 +71,7 @@ def chosen_kernels(data: Data) -> Choice:
         predictions, drawn = predictions.draws, "predictions.draws"
     main = "predictions 1/2 median"
     main = f"{_CLASSES}, {main}" if data.is_of_classes else f"{main}, targets 1 deviations"
-    how = f"The kernel of the SKCE is “{main}” of hypothesis_tests.default_kernels, whose "
+    how = f"The kernel of the SKCE is “{main}” of hypothesis_tests.target_kernels, whose "
     how += "length scales are chosen from the predictions alone"
     step = -(-data.size // SCALE_SAMPLES)
     how += f", from one in {step} of them. " if step > 1 else ". "
@@ -103,7 +103,7 @@ def _has_features(kernel: Any, data: Data) -> bool:
 def _family(predictions: Any, data: Data, step: int) -> dict[str, Any]:
     if isinstance(predictions, Samples):  # whose length scales must not tell which is the target
         predictions = with_targets(predictions, data.targets)
-    return hypothesis_tests.default_kernels(jax.tree.map(lambda leaf: leaf[::step], predictions))
+    return hypothesis_tests.target_kernels(jax.tree.map(lambda leaf: leaf[::step], predictions))
 
 
 def _key(place: int) -> str:

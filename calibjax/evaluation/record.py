@@ -95,7 +95,7 @@ class Evaluation:
         description: what was evaluated, in words.
         sections: the numbers.
         sentences: what they mean, for a report.
-        kernels: `hypothesis_tests.default_kernels`, with which the errors are computed.
+        kernels: `hypothesis_tests.target_kernels`, with which the errors are computed.
         other_kernels: "exact test", of low rank, if that is another one; "features" and
             "features, all pairs", that look at the features.
         tests: the results of the exact tests by name, with their draws.

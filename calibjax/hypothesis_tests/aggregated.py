@@ -12,7 +12,8 @@ from calibjax.distributions.features import bare
 from calibjax.distributions.sampling import check_draws
 from calibjax.hypothesis_tests.components import skce_components
 from calibjax.hypothesis_tests.ensembles import checked_ensembles, with_targets
-from calibjax.hypothesis_tests.families import checked_family, default_kernels
+from calibjax.hypothesis_tests.families import checked_family
+from calibjax.hypothesis_tests.kernel_groups import default_kernels
 from calibjax.hypothesis_tests.planning import family_of
 from calibjax.hypothesis_tests.redraws import checked_batch_size, evaluate_pool
 from calibjax.hypothesis_tests.result import CalibrationTestResult, skce_result
@@ -32,15 +33,18 @@ def aggregated_skce_test(
     """Exact test of calibration with a family of kernels, for errors of any scale.
 
     A single kernel misses errors that are much smaller or larger than its length scales. This test
-    takes the largest of the omnibus statistics T_k of `exact_skce_test` for all kernels k,
+    takes the largest of the omnibus statistics T_k of `exact_skce_test` in each of G groups of
+    kernels, and combines the groups by a soft maximum,
 
-        M = max_k T_k,   T_k = max(C₁, C₂, C₃),
+        T = √(2 log (G⁻¹ Σ_g exp(M_g² / 2))),   M_g = max_{k in g} max(T_k, 0),
 
-    where the components C of `SKCEComponents` are standardised over the pool of the observed and
-    the redrawn data sets, and ranks M in this pool. That is exact for every n, every B and every
-    family, without a second level of redraws. The adjusted p-value of a kernel is the rank of its
-    T_k among the M of the redraws: under calibration the probability that any of them is ≤ α is at
-    most α.
+    where the components C of `SKCEComponents`, of which T_k is the largest, are standardised over
+    the pool of the observed and the redrawn data sets, and ranks T in this pool. That is exact for
+    every n, every B and every family, without a second level of redraws. Groups are kernels that
+    see the same kind of errors: many that are alike do not outvote one direction, and some evidence
+    in several groups adds up. A single group gives the largest T_k. The adjusted p-value of a
+    kernel is the rank of √(T_k² − 2 log G) among the T of the redraws: under calibration the
+    probability that any of them is ≤ α is at most α.
 
     For `Samples` the redraws are those of `ensemble_skce_test`: which of the members and the target
     is the target. All others redraw the targets from the predictions, as `exact_test`, whose
@@ -52,13 +56,14 @@ def aggregated_skce_test(
         targets: [n] or [n, d].
         kernels: the family, by default `default_kernels(predictions)`: a list, dictionary or nested
             containers of kernels on pairs (prediction, target), or of pairs (lens, kernel) with a
-            lens such as `estimators.top_label`. They must not be chosen with the targets.
+            lens such as `estimators.top_label`. Containers within the outermost one are groups.
+            They must not be chosen with the targets.
         num_samples: B, number of redraws; the smallest possible p-value is 1 / (B + 1).
         batch_size: number of redraws that are evaluated at once; by default as many as fit in
             about 16 MB.
 
     Returns:
-        The result. `statistic` is M, `adjusted_pvalue` contains those of the kernels, in the same
+        The result. `statistic` is T, `adjusted_pvalue` contains those of the kernels, in the same
         containers, `estimate` the unbiased SKCE of each, [K]. `components` has a last axis K;
         `components.loudest_kernel` is the name of the kernel with the largest score, and
         `components.of_kernel(name)` its components.
@@ -84,10 +89,10 @@ def aggregated_skce_test(
     >>> targets = distributions.sample_targets(jax.random.key(0), predictions) + error
     >>> test = hypothesis_tests.aggregated_skce_test(jax.random.key(1), predictions, targets)
     >>> print(test)
-    CalibrationTestResult(pvalue=0.001 ± 0.001, statistic=5.25, estimate=float32[24], 999 redrawn...
-      predictions 1/8 median, targets 2 deviations: biased, adjusted p = 0.001, score +5.2
-      predictions 1/8 median, targets 4 deviations: biased, adjusted p = 0.001, score +5.1
-      predictions 1/8 median, targets 8 deviations: biased, adjusted p = 0.001, score +5.0
+    CalibrationTestResult(pvalue=0.002 ± 0.001, statistic=4.95, estimate=float32[16], 999 redrawn...
+      normal scores 2, predictions 1/8 median: biased, adjusted p = 0.002, score +5.2
+      normal scores 8, predictions 1/8 median: biased, adjusted p = 0.002, score +5.0
+      normal scores 1/2, predictions 1/8 median: biased, adjusted p = 0.023, score +3.4
     """
     key = _checks.random_key(key)
     num_samples = _checks.number_of_draws("num_samples", num_samples)

@@ -84,6 +84,18 @@ class SKCEComponents:
         return tuple(name or "kernel" for name in names)
 
     @property
+    def groups(self) -> tuple[tuple[int, ...], ...]:
+        """Places of the kernels of each group: a container in the outermost container is one.
+
+        The kernels that are in none are a group as well.
+        """
+        numbered = jax.tree.unflatten(self.family, range(self.family.num_leaves))
+        found: dict[Any, list[int]] = {}
+        for path, place in jax.tree_util.tree_leaves_with_path(numbered):
+            found.setdefault(path[0] if len(path) > 1 else None, []).append(place)
+        return tuple(map(tuple, found.values()))
+
+    @property
     def loudest_kernel(self) -> str:
         """Name of the kernel with the largest score of all, of equal ones the first."""
         scores = np.max(list(self._scores().values()), 0)

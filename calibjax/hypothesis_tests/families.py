@@ -45,14 +45,15 @@ from calibjax.kernels import (
 from calibjax.kernels.bandwidth import median_of_distances
 from calibjax.kernels.base import without_draws
 from calibjax.kernels.expectations import check_expectations
+from calibjax.kernels.residuals import informed
 
 _PREDICTION_SCALES = (0.125, 0.5, 2.0)  # in medians of the distances, beside infinity
 _TARGET_SCALES = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0)  # in medians of the standard deviations
 _MAX_CLASSES = 20  # each of which has kernels of its own
 
 
-def default_kernels(predictions: Distribution) -> dict[str, Any]:
-    """The kernels that `aggregated_skce_test` combines by default, by name.
+def target_kernels(predictions: Distribution) -> dict[str, Any]:
+    """Kernels on predictions and targets, of many length scales, by name.
 
     They are chosen from the predictions alone. Kernels on predictions are k_P(p, q) =
     exp(−d² / (2 ℓ²)) with the length scales ℓ = d̄ {1/8, 1/2, 2, ∞}, where d̄ is the median of the
@@ -96,7 +97,7 @@ def default_kernels(predictions: Distribution) -> dict[str, Any]:
     >>> import jax.numpy as jnp
     >>> from calibjax import distributions
     >>> predictions = distributions.Normal(jnp.array([0.0, 1.0, 3.0]), jnp.full(3, 2.0))
-    >>> kernels = default_kernels(predictions)
+    >>> kernels = target_kernels(predictions)
     >>> kernel = kernels["predictions 1/2 median, targets 4 deviations"]
     >>> print(len(kernels), kernel.prediction.length_scale, kernel.target.length_scale)
     24 1.0 8.0
@@ -109,9 +110,15 @@ def default_kernels(predictions: Distribution) -> dict[str, Any]:
     targets = _target_kernels(plain, deviation)
     return {
         f"{prediction}, {target}": TensorProduct(k_p, k_y)
-        for prediction, k_p in _prediction_kernels(predictions, _distance(plain, targets)).items()
+        for prediction, k_p in prediction_kernels(predictions, _distance(plain, targets)).items()
         for target, k_y in targets.items()
     }
+
+
+def distance_of_predictions(predictions: Distribution) -> Distance:
+    """The distance of two predictions in `target_kernels`."""
+    plain = bare(predictions)
+    return _distance(plain, _target_kernels(plain, _typical_deviation(predictions)))
 
 
 def _typical_deviation(predictions: Distribution) -> jax.Array:
@@ -142,7 +149,7 @@ def _components(p: Any) -> Any:
 def _target_kernels(predictions: Any, deviation: jax.Array) -> dict[str, Kernel]:
     shape = Exponential if isinstance(_components(predictions), Laplace) else SquaredExponential
     kernels: dict[str, Kernel] = {
-        f"targets {_fraction(scale)} deviations": shape(scale * deviation)
+        f"targets {fraction(scale)} deviations": shape(scale * deviation)
         for scale in _TARGET_SCALES
     }
     try:
@@ -172,7 +179,7 @@ def _distance(predictions: Any, targets: dict[str, Kernel]) -> Distance:
     return Euclidean()
 
 
-def _prediction_kernels(
+def prediction_kernels(
     predictions: Distribution,
     distance: Distance,
     shape: Callable[[Any, Distance], Kernel] = SquaredExponential,
@@ -183,7 +190,7 @@ def _prediction_kernels(
     if isinstance(seen, WithFeatures):
         distances["features"] = Features(Euclidean())
     found = {
-        f"{name} {_fraction(scale)} median": shape(length_scale, d)
+        f"{name} {fraction(scale)} median": shape(length_scale, d)
         for name, d in distances.items()
         for scale, length_scale in zip(
             _PREDICTION_SCALES, _length_scales(d, predictions), strict=True
@@ -192,7 +199,8 @@ def _prediction_kernels(
     return found | {"all predictions": Constant()}
 
 
-def _fraction(scale: float) -> str:
+def fraction(scale: float) -> str:
+    """A scale in words: 1/8 for 0.125."""
     return f"{scale:g}" if scale >= 1 else f"1/{1 / scale:g}"
 
 
@@ -213,19 +221,19 @@ def _of_classes(predictions: Any) -> dict[str, Any]:
     num_classes = predictions.class_probs.shape[1]
     lenses: dict[str, Any] = {"all classes": None, "top label": top_label}
     if num_classes > 2:
-        for i, c in enumerate(_likely_classes(predictions.class_probs)):
+        for i, c in enumerate(likely_classes(predictions.class_probs)):
             lenses[f"class {c}" if isinstance(c, int) else f"likely class {i}"] = OneVersusRest(c)
     anything = np.zeros(len(predictions.class_probs), np.int32)  # lenses need labels, too
     found = {}
     for name, lens in lenses.items():
         seen = predictions if lens is None else lens(predictions, anything)[0]
-        for scale, k_p in _prediction_kernels(seen, TotalVariation(), Exponential).items():
+        for scale, k_p in prediction_kernels(seen, TotalVariation(), Exponential).items():
             kernel = TensorProduct(k_p, White())
             found[f"{name}, {scale}"] = kernel if lens is None else (lens, kernel)
     return found
 
 
-def _likely_classes(probs: jax.Array) -> list[Any]:
+def likely_classes(probs: jax.Array) -> list[Any]:
     """Classes with the largest mean probability; numbers where these are known."""
     if probs.shape[1] <= _MAX_CLASSES:
         return list(range(probs.shape[1]))
@@ -268,7 +276,7 @@ def checked_family(
         lens, seen = views[id(lens)]
         kernel = _checks.kernel_values(kernel, name)
         _refuse_other_kind(name, kernel, seen)
-        members.append((lens, kernel))
+        members.append((lens, informed(kernel, seen[0])))
     return members, structure
 
 

@@ -24,7 +24,7 @@ from calibjax.hypothesis_tests.pool_statistics import (
     ThroughLens,
     num_features,
 )
-from calibjax.kernels import Kernel, LowRank, TensorProduct, low_rank
+from calibjax.kernels import Kernel, TensorProduct, low_rank
 from calibjax.kernels.base import prediction_kernel, without_draws
 from calibjax.kernels.expectations import few_features, prepare_features
 
@@ -111,8 +111,8 @@ def _statistics(
 
 def _factor(kernel: Kernel, predictions: Distribution) -> jax.Array | None:
     """Features of the matrix of a kernel on predictions, [n, s], if few determine it."""
-    if isinstance(kernel, LowRank):
-        return kernel.factor(predictions)
+    if (known := getattr(kernel, "factor", None)) is not None:
+        return known(without_draws(predictions))
     n = _checks.leading_size("predictions", predictions)
     if n < _FACTORED_FROM or not _checks.is_concrete(kernel, predictions):
         return None

@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import math
 import warnings
 from typing import Any
 
@@ -289,19 +290,32 @@ def skce_result(
     if components.family is None:
         result = simulated_result(pool[0], pool[1:], estimate, draws=draws)
         return dataclasses.replace(result, components=components)
-    largest, draws_of_largest, adjusted = _of_family(pool)
-    result = simulated_result(largest, draws_of_largest, estimate, draws=draws)
+    combined, null_samples, adjusted = _of_family(pool, components.groups)
+    result = simulated_result(combined, null_samples, estimate, draws=draws)
     tree = jax.tree.unflatten(components.family, adjusted)
     return dataclasses.replace(result, adjusted_pvalue=tree, components=components)
 
 
-@jax.jit
-def _of_family(pool: jax.Array) -> tuple[jax.Array, jax.Array, list[jax.Array]]:
-    """The largest statistic, its draws [B], and the adjusted p-values of a pool [B + 1, K]."""
-    largest = jnp.max(pool, 1)
-    adjusted = jax.vmap(simulated_pvalue, (0, None))(pool[0], largest[1:])
-    adjusted = jnp.where(jnp.isnan(largest[0]), jnp.nan, adjusted)  # the largest is unknown
-    return largest[0], largest[1:], list(adjusted)
+@functools.partial(jax.jit, static_argnums=1)
+def _of_family(
+    pool: jax.Array, groups: tuple[tuple[int, ...], ...]
+) -> tuple[jax.Array, jax.Array, list[jax.Array]]:
+    """The soft maximum by group, its draws [B], and the adjusted p-values of a pool [B + 1, K].
+
+    With the largest score M_g ≥ 0 of each of G groups it is √(2 log (G⁻¹ Σ_g exp(M_g² / 2))), which
+    is at least what one kernel alone would give. That of a single group is its largest score.
+    """
+    largest = jnp.stack([jnp.max(pool[:, np.array(group)], 1) for group in groups], 1)
+    evidence = 0.5 * jnp.square(jnp.maximum(largest, 0))
+    soft = jax.scipy.special.logsumexp(evidence, 1) - math.log(len(groups))
+    combined = jnp.sqrt(2 * jnp.maximum(soft, 0)) if len(groups) > 1 else largest[:, 0]
+    own = pool[0]
+    if len(groups) > 1:
+        alone = jnp.square(jnp.maximum(own, 0)) - 2 * math.log(len(groups))
+        own = jnp.where(alone > 0, jnp.sqrt(jnp.maximum(alone, 0)), alone)
+    adjusted = jax.vmap(simulated_pvalue, (0, None))(own, combined[1:])
+    adjusted = jnp.where(jnp.isnan(combined[0]), jnp.nan, adjusted)  # the largest is unknown
+    return combined[0], combined[1:], list(adjusted)
 
 
 def combine_results(

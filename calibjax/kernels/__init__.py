@@ -56,8 +56,10 @@ from calibjax.kernels.expectations import (  # the families register their rules
     mixture,
     multivariate_normal,
     normal,
+    normal_scores,
     poisson,
     register_expectations,
+    residuals,
     samples,
     single_expectation,
     stein,
@@ -66,6 +68,9 @@ from calibjax.kernels.expectations import (  # the families register their rules
 from calibjax.kernels.labels import LabelKernel, White
 from calibjax.kernels.landmarks import LowRank, choose_landmarks
 from calibjax.kernels.matrix import gram_matrix
+from calibjax.kernels.normal_scores import NormalScore
+from calibjax.kernels.regressors import Regressor
+from calibjax.kernels.residuals import Fisher, Pearson, Residual
 from calibjax.kernels.stationary import Exponential, PowerExponential, SquaredExponential
 from calibjax.kernels.stein import Stein
 from calibjax.kernels.transforms import Linear
@@ -77,7 +82,9 @@ del (
     mixture,
     multivariate_normal,
     normal,
+    normal_scores,
     poisson,
+    residuals,
     samples,
     stein,
     with_features,
@@ -87,12 +94,17 @@ __all__ = [
     "Constant",
     "Exponential",
     "FeatureRule",
+    "Fisher",
     "Kernel",
     "LabelKernel",
     "Linear",
     "LowRank",
+    "NormalScore",
+    "Pearson",
     "PowerExponential",
     "Product",
+    "Regressor",
+    "Residual",
     "Scaled",
     "SquaredExponential",
     "Stein",

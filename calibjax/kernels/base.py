@@ -13,6 +13,7 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 
 from calibjax import _checks
+from calibjax._arithmetic import floating_dtype
 from calibjax._pytree import PyTree, compile_methods, record
 from calibjax.distributions import MonteCarlo
 from calibjax.distributions.base import Distribution
@@ -139,6 +140,22 @@ class Kernel:
         return NotImplemented
 
     __rmul__ = __mul__
+
+
+class Conditional(Kernel):
+    """A target kernel that depends on the predictions of its targets, as `Stein` does.
+
+    It has no values without them, so that it is used as target kernel of a `TensorProduct` and
+    cannot be multiplied with other target kernels (sums and multiples are fine).
+    """
+
+    def __call__(self, x: PyTree, y: PyTree) -> jax.Array:
+        """Not defined without predictions."""
+        name = type(self).__name__
+        raise NotImplementedError(
+            f"{name} has no values k(y, z) without the predictions of y and z: expected {name}(...)"
+            ", or sums and multiples of it, as target kernel of a TensorProduct"
+        )
 
 
 def _is_scalar(value: object) -> bool:
@@ -281,6 +298,11 @@ class Constant(Kernel):
         """The value."""
         del x, y
         return jnp.asarray(self.value)
+
+    def factor(self, predictions: Any) -> jax.Array:
+        """Features of a batch of predictions, [n, 1]: the root of the value."""
+        n, dtype = _checks.leading_size("predictions", predictions), floating_dtype(predictions)
+        return jnp.broadcast_to(jnp.sqrt(jnp.asarray(self.value, dtype)), (n, 1))
 
     def value_range(self) -> ValueRange:
         """The value, twice."""

@@ -3,8 +3,8 @@
 import jax
 
 from calibjax import _checks
-from calibjax._pytree import PyTree, record
-from calibjax.kernels.base import Kernel
+from calibjax._pytree import record
+from calibjax.kernels.base import Conditional, Kernel
 from calibjax.kernels.labels import LabelKernel, White
 from calibjax.kernels.stationary import Exponential, PowerExponential, SquaredExponential
 
@@ -12,7 +12,7 @@ _ROUGH = Exponential | PowerExponential | White | LabelKernel
 
 
 @record
-class Stein(Kernel):
+class Stein(Conditional):
     """Stein kernel, a target kernel for any continuous density with a method `log_prob`.
 
     With the scores s_p = ∇ log p of two predictions and a smooth kernel k, the centered kernel is
@@ -53,13 +53,6 @@ class Stein(Kernel):
     """
 
     kernel: Kernel = SquaredExponential(1.0)
-
-    def __call__(self, x: PyTree, y: PyTree) -> jax.Array:
-        """Not defined without predictions."""
-        raise NotImplementedError(
-            "Stein has no values k(y, z) without the predictions of y and z: expected predictions "
-            "with a density, and Stein(...) or sums and multiples of it as target kernel"
-        )
 
     def check_values(self, name: str) -> "Stein":
         """Refuses kernels that are not differentiable, and checks the others."""

@@ -1,5 +1,6 @@
 """Recalibration: records with methods `fit` and `apply` that learn to correct predictions."""
 
+from calibjax.recalibration.affine import AffineMap, AffineScaling
 from calibjax.recalibration.base import ClassWiseParams, Recalibrator
 from calibjax.recalibration.groups import GroupWise
 from calibjax.recalibration.histogram import BinAccuracies, HistogramBinning
@@ -10,6 +11,8 @@ from calibjax.recalibration.sigmoid import MMCEScaling, PlattScaling, SigmoidMap
 from calibjax.recalibration.temperature import TemperatureScaling
 
 __all__ = [
+    "AffineMap",
+    "AffineScaling",
     "BinAccuracies",
     "ClassWiseParams",
     "GroupWise",

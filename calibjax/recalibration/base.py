@@ -36,6 +36,13 @@ class Recalibrator:
         """Corrected predictions."""
         raise NotImplementedError(f"{type(self).__name__} does not define apply")
 
+    def identity(self, predictions: Any) -> PyTree:
+        """The params with which `apply` changes nothing.
+
+        The derivatives there are the scores of `kernels.Fisher`.
+        """
+        raise NotImplementedError(f"{type(self).__name__} does not define identity")
+
 
 @record
 class ClassWiseParams:
@@ -60,7 +67,7 @@ class ConfidenceRecalibrator(Recalibrator):
 
     def fit(self, confidences: PyTree, correct: PyTree) -> PyTree:
         """Learns from confidences [n] and correctness, 0 or 1, [n]; or from classes and labels."""
-        if not _is_of_classes(confidences):
+        if not is_of_classes(confidences):
             return self._fit(*_checks.confidences_and_correct(confidences, correct))
         names = "confidences", "correct"
         predictions, labels = _checks.predictions_and_targets(confidences, correct, names=names)
@@ -72,7 +79,7 @@ class ConfidenceRecalibrator(Recalibrator):
 
     def apply(self, params: PyTree, confidences: PyTree) -> PyTree:
         """New confidences, [n], or a batch of `Categorical`s for class predictions."""
-        if not _is_of_classes(confidences):
+        if not is_of_classes(confidences):
             params = _checks.learned("params", params, self._learns)
             confidences = _checks.confidence_array(confidences)
             values, is_kept = self._apply(params, confidences)
@@ -101,7 +108,7 @@ class ConfidenceRecalibrator(Recalibrator):
         raise NotImplementedError
 
 
-def _is_of_classes(predictions: Distribution) -> bool:
+def is_of_classes(predictions: Distribution) -> bool:
     """Whether these are class predictions and not confidences, as `Bernoulli`s are."""
     return hasattr(predictions, "class_probs") and not hasattr(predictions, "__jax_array__")
 

@@ -3,6 +3,7 @@
 import dataclasses
 import functools
 from collections.abc import Callable
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -12,11 +13,17 @@ from jax import lax
 from jax.typing import ArrayLike
 
 from calibjax import _checks, estimators
+from calibjax._arithmetic import floating_dtype
 from calibjax._logistic import has_maximum, log_odds, most_likely, range_of
 from calibjax._pytree import parameter, record
 from calibjax.distributions.constraints import real
 from calibjax.kernels import Exponential, Kernel
-from calibjax.recalibration.base import ConfidenceRecalibrator, Recalibrator
+from calibjax.recalibration.base import (
+    ClassWiseParams,
+    ConfidenceRecalibrator,
+    Recalibrator,
+    is_of_classes,
+)
 
 _MAX_ITERATIONS = 100
 _KUMAR_KERNEL = Exponential(0.4)
@@ -98,6 +105,14 @@ class PlattScaling(ConfidenceRecalibrator):
     smooth_targets: bool = dataclasses.field(default=False, metadata={"static": True})
 
     _learns = SigmoidMap
+
+    def identity(self, predictions: Any) -> Any:
+        """Slope 1 and intercept 0, for each class if there are classes."""
+        if not is_of_classes(predictions):
+            one = jnp.ones((), floating_dtype(predictions))
+            return SigmoidMap(one, jnp.zeros_like(one))
+        ones = jnp.ones_like(predictions.class_probs[0])
+        return ClassWiseParams(SigmoidMap(ones, jnp.zeros_like(ones)))
 
     def _fit(self, confidences: jax.Array, correct: jax.Array) -> SigmoidMap:
         smooth_targets = _checks.truth_value("smooth_targets", self.smooth_targets)

@@ -87,6 +87,10 @@ class TemperatureScaling(Recalibrator):
         temperature = _checks.positive_scalar("params", params)
         return _at_temperature(predictions, temperature)
 
+    def identity(self, predictions: Distribution) -> jax.Array:
+        """The temperature 1."""
+        return jnp.ones((), floating_dtype(predictions))
+
 
 def _at_temperature(predictions: Distribution, temperature: jax.Array) -> PyTree:
     return jax.vmap(tempered, (0, None))(predictions, temperature)

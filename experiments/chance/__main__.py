@@ -12,7 +12,8 @@ kernel exp(−TV) δ, and the squared kernel-density error of the top label. Two
 the difference of a measure on the same samples, see `comparisons`; a simulation shows how often
 equal models are called different.
 
-The preset full takes about 40 minutes on two cores that are shared.
+The preset full takes more than an hour on two busy cores, most of it for 100 classes and for the
+redraws of methods that give every class some probability.
 
 Run: python -m experiments.chance --data DIR [--preset full] [--only networks …] [--output DIR]
 """

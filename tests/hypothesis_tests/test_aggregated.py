@@ -13,6 +13,7 @@ from calibjax.hypothesis_tests import (
     default_kernels,
     ensemble_skce_test,
     exact_skce_test,
+    target_kernels,
 )
 from calibjax.kernels import Constant, Exponential, SquaredExponential, TensorProduct, White
 
@@ -147,20 +148,69 @@ def test_ensembles_redraw_which_value_is_the_target():
     np.testing.assert_allclose(test.null_samples, one.null_samples, rtol=1e-6)
 
 
-def test_default_kernels():
-    kernels_ = default_kernels(normals()[0])
+def test_target_kernels():
+    kernels_ = target_kernels(normals()[0])
     one = kernels_["predictions 1/8 median, targets 4 deviations"]
     difference = np.stack([LOC, SCALE], 1)
     distance = np.linalg.norm(difference[:, None] - difference, axis=-1)[np.triu_indices(40, 1)]
     np.testing.assert_allclose(one.prediction.length_scale, np.median(distance) / 8)
     np.testing.assert_allclose(one.target.length_scale, 4 * np.median(SCALE))
     assert len(kernels_) == 24
-    classes = default_kernels(Categorical(jnp.asarray(RNG.dirichlet(np.ones(30), 5))))
+    classes = target_kernels(Categorical(jnp.asarray(RNG.dirichlet(np.ones(30), 5))))
     assert len(classes) == 4 * 22
-    equal = default_kernels(Normal(jnp.zeros(3), jnp.ones(3)))
+    equal = target_kernels(Normal(jnp.zeros(3), jnp.ones(3)))
     assert all(np.isfinite(leaf) for leaf in jax.tree.leaves(equal))
     with_features = distributions.with_features(normals()[0], jnp.asarray(LOC))
-    assert len(default_kernels(with_features)) == 42
+    assert len(target_kernels(with_features)) == 42
+
+
+def test_default_groups():
+    found = default_kernels(normals()[0])
+    assert [len(group) for group in found.values()] == [4, 4, 4, 6]
+    equal = default_kernels(Normal(jnp.asarray(LOC), jnp.ones(40)))
+    assert list(equal["directions"]) == [
+        "shift",
+        "shift by location",
+        "scale",
+        "scale by location",
+    ]
+    classes = default_kernels(Categorical(jnp.asarray(RNG.dirichlet(np.ones(30), 5))))
+    assert [len(group) for group in classes.values()] == [2, 20, 2, 20]
+    binary = default_kernels(Bernoulli(jnp.asarray(PROBS)))
+    assert [len(group) for group in binary.values()] == [4, 2]
+    gamma = default_kernels(distributions.Gamma(jnp.asarray(SCALE), jnp.ones(40)))
+    assert [len(group) for group in gamma.values()] == [4, 4, 4, 6]
+
+
+def test_soft_maximum_by_group():
+    """Statistic and p-values from the scores of the kernels, in NumPy."""
+    one, two, three = (mixed()[i] for i in (0, 2, 4))
+    families = {"flat": [one, two, three], "grouped": {"a": [one, two], "b": {"c": three}}}
+    found = {
+        name: aggregated_skce_test(KEY, *normals(), kernels=kernels, num_samples=49)
+        for name, kernels in families.items()
+    }
+    components = found["flat"].components
+    n, parts = 40, {}
+    for name in ("biased", "unbiased", "spread"):
+        part = getattr(components, name)
+        parts[name] = np.concatenate([part.statistic[None], part.null_samples])
+
+    def score(x):
+        return (x - x.mean(0)) / x.std(0)
+
+    off, diagonal = (n - 1) * parts["unbiased"], parts["spread"]
+    scores = np.maximum(score(np.cbrt(off + diagonal)), score(np.cbrt(off + diagonal.mean(0))))
+    scores = np.maximum(scores, np.abs(score(np.cbrt(diagonal))))
+    np.testing.assert_allclose(found["flat"].statistic, scores[0].max(), rtol=1e-5)
+    groups = np.stack([scores[:, :2].max(1), scores[:, 2]], 1)
+    soft = np.sqrt(2 * np.log(np.exp(0.5 * groups**2).mean(1)))
+    test = found["grouped"]
+    np.testing.assert_allclose(test.statistic, soft[0], rtol=1e-5)
+    np.testing.assert_allclose(test.pvalue, np.mean(soft >= soft[0] - 1e-9))
+    alone = scores[0] ** 2 - 2 * np.log(2)
+    expected = [(1 + np.sum(soft[1:] ** 2 >= a - 1e-9)) / 50 for a in alone]
+    np.testing.assert_allclose(jax.tree.leaves(test.adjusted_pvalue), expected)
 
 
 @pytest.mark.slow
@@ -180,7 +230,7 @@ def test_default_kernels_of_other_families(predictions):
     targets = distributions.sample_targets(KEY, predictions)
     test = aggregated_skce_test(KEY, predictions, targets, num_samples=4)
     assert 0.2 <= test.pvalue <= 1
-    assert len(test.estimate) in (24, 28)
+    assert len(test.estimate) in (12, 16, 18, 24, 28)
     assert np.isfinite(test.estimate).all()
 
 
@@ -276,10 +326,10 @@ def test_level(n):
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "least"),
-    [("shift", 0.35), ("wide", 0.8), ("narrow", 0.8), ("oscillating", 0.55), ("bimodal", 0.17)],
+    [("shift", 0.46), ("wide", 0.92), ("narrow", 0.84), ("oscillating", 0.48), ("bimodal", 0.7)],
 )
 def test_power(name, least):
-    """methods.md 9.3: n = 64, 500 data sets; at most two standard errors below are let pass."""
+    """methods.md 9.13: n = 64, 500 data sets; at most two standard errors below are let pass."""
 
     @jax.jit
     def pvalues(keys):

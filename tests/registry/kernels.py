@@ -49,6 +49,29 @@ def _target_kernels() -> list[Call]:
         )
     )
     found.append(
+        NORMAL.call(
+            "kernels.NormalScore",
+            of(lambda length_scale: kernels.NormalScore(rbf(length_scale))),
+            "target",
+            length_scale=a.scale(1.2),
+        )
+    )
+    found.append(
+        CATEGORICAL.call(
+            "kernels.Pearson kernels.Residual",
+            of(kernels.Pearson),
+            "target",
+            offset=a.scale(0.01),
+        )
+    )
+    found.append(
+        CATEGORICAL.call(
+            "kernels.Fisher",
+            of(lambda: kernels.Fisher(recalibration.TemperatureScaling())),
+            "target",
+        )
+    )
+    found.append(
         FAMILIES["DiagNormal"].call(
             "kernels.Linear",
             of(lambda factor: kernels.Linear(factor, rbf())),
@@ -108,6 +131,10 @@ def _prediction_kernels() -> list[Call]:
             {"length_scale": a.scale(1.2), "exponent": a.scale(0.7)},
         ),
         "Constant": (kernels.Constant, {"value": a.scale(1.2)}),
+        "Regressor": (
+            lambda center, unit: kernels.Regressor("location", center, unit),
+            {"center": a.number(0.3), "unit": a.scale(1.2, without=("0",))},
+        ),
         "Product": (
             lambda length_scale: kernels.Product(
                 (kernels.Exponential(length_scale), kernels.SquaredExponential(2.0))

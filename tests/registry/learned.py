@@ -186,6 +186,21 @@ def _temperature() -> list[Call]:
             )
         )
 
+    def affine(predictions: Any, targets: Any, by: Any, factor: Any) -> Any:
+        method = recalibration.AffineScaling()
+        params = recalibration.AffineMap(by, factor)
+        return method.fit(predictions, targets), method.apply(params, predictions)
+
+    found.append(
+        NORMAL.call(
+            "recalibration.AffineScaling recalibration.AffineMap",
+            affine,
+            "fit and apply",
+            by=a.number(0.3, "params"),
+            factor=a.scale(2.0, "params"),
+        )
+    )
+
     def apply(predictions: Any, temperature: Any) -> Any:
         found = recalibration.TemperatureScaling().apply(temperature, predictions)
         # Of probabilities in float64 there are logarithms as well.

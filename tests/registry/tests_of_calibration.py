@@ -289,6 +289,11 @@ def _aggregated() -> list[Call]:
             **options,
         ),
         call("hypothesis_tests.default_kernels", of_normals, **data),
+        call(
+            "hypothesis_tests.target_kernels",
+            lambda loc, scale: hypothesis_tests.target_kernels(distributions.Normal(loc, scale)),
+            **data,
+        ),
     ]
 
 

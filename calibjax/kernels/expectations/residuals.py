@@ -1,0 +1,56 @@
+"""Kernels of residuals, whose expectations are zero under all predictions they are defined for."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax.typing import ArrayLike
+
+from calibjax._arithmetic import floating_dtype, matmul
+from calibjax.distributions import (
+    Bernoulli,
+    Categorical,
+    CategoricalLogits,
+    Mixture,
+    MonteCarlo,
+    Samples,
+)
+from calibjax.distributions.base import Distribution
+from calibjax.kernels.expectations import FeatureRule, register_expectations
+from calibjax.kernels.residuals import Residual
+
+
+def _zero(kernel: Residual, p: Distribution, *others: Any) -> jax.Array:
+    del kernel, others
+    return jnp.zeros((), floating_dtype(p))
+
+
+def _centered(kernel: Residual, p: Any, y: ArrayLike, q: Any, z: ArrayLike) -> jax.Array:
+    return matmul(kernel.residual(p, y), kernel.residual(q, z))
+
+
+def _features(kernel: Residual, prepared: tuple[()], p: Any, y: ArrayLike) -> jax.Array:
+    del prepared
+    return kernel.residual(p, y)
+
+
+# The search goes through classes of predictions first, and some of them have rules of all kernels.
+for _distribution in (
+    object,
+    Mixture,
+    Categorical,
+    CategoricalLogits,
+    Bernoulli,
+    Samples,
+    MonteCarlo,
+):
+    register_expectations(
+        Residual,
+        _distribution,
+        single=_zero,
+        double=_zero,
+        centered=_centered,
+        features=FeatureRule(lambda *_: (), _features),
+        check=lambda kernel, predictions: kernel.check_predictions(predictions),
+        diagonal=lambda kernel, p: kernel.expected_norm(p),
+    )

@@ -1,0 +1,99 @@
+"""Kernels on predictions of rank one: products of a number that describes each prediction."""
+
+import dataclasses
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from calibjax import _checks
+from calibjax._arithmetic import floating_dtype, ratio
+from calibjax._pytree import record
+from calibjax.distributions.base import Distribution
+from calibjax.distributions.features import bare
+from calibjax.kernels.base import Kernel, without_draws
+
+
+def _location(p: Any) -> jax.Array:
+    return p.loc if hasattr(p, "loc") else p.mean()
+
+
+def _log_scale(p: Any) -> jax.Array:
+    return jnp.log(p.scale) if hasattr(p, "scale") else 0.5 * jnp.log(p.variance())
+
+
+_NUMBERS = {"location": _location, "log scale": _log_scale}
+
+
+@record
+class Regressor(Kernel):
+    """Kernel on predictions k(p, q) = x(p) x(q) with a standardised number x.
+
+    With the score of a recalibration as target kernel, such as `Fisher(AffineScaling(), "shift")`,
+    it looks for an error that grows with x, as a linear regression of the errors on x does:
+    predictions too low where they are low and too high where they are high, or too narrow where
+    they are wide.
+
+    Attributes:
+        of: "location" (`loc`, or the mean), or "log scale" (log of `scale`, or of the standard
+            deviation), of scalar predictions.
+        center: mean of the number.
+        unit: its standard deviation, not negative; zero for predictions that are all alike, for
+            which x is zero.
+
+    `Regressor.among(predictions, of)` takes center and unit from a batch.
+
+    Cost: O(1). Tests take linear time, as with `LowRank`.
+
+    >>> import jax.numpy as jnp
+    >>> from calibjax import distributions, kernels
+    >>> predictions = distributions.Normal(jnp.array([0.0, 2.0]), jnp.ones(2))
+    >>> kernel = kernels.Regressor.among(predictions, "location")
+    >>> print(kernels.gram_matrix(kernel, predictions))
+    [[ 1. -1.]
+     [-1.  1.]]
+    """
+
+    of: str = dataclasses.field(metadata={"static": True})
+    center: jax.Array | float = 0.0
+    unit: jax.Array | float = 1.0
+
+    @classmethod
+    def among(cls, predictions: Distribution, of: str) -> "Regressor":
+        """The kernel with mean and standard deviation of the number among n predictions."""
+        predictions = bare(_checks.batch(predictions))
+        number = jax.vmap(_NUMBERS[_checks.choice("of", of, tuple(_NUMBERS))])(predictions)
+        _checks.shape("predictions", number, (None,), "scalar predictions")
+        center = jnp.mean(number)
+        size = jnp.max(jnp.abs(number - center))
+        relative = ratio(number - center, jnp.where(size > 0, size, 1))  # squares do not overflow
+        unit = size * jnp.sqrt(jnp.mean(jnp.square(relative)))
+        rounding = 10 * jnp.finfo(number.dtype).eps * jnp.max(jnp.abs(number))
+        return cls(of, center, jnp.where(unit > rounding, unit, 0))
+
+    def number(self, p: Any) -> jax.Array:
+        """The number x(p)."""
+        value = _NUMBERS[self.of](bare(p))
+        unit = jnp.asarray(self.unit, value.dtype)
+        centered = value - jnp.asarray(self.center, value.dtype)
+        return jnp.where(unit > 0, ratio(centered, jnp.where(unit > 0, unit, 1)), 0)
+
+    def __call__(self, p: Any, q: Any) -> jax.Array:
+        """Product of the numbers of two predictions."""
+        return self.number(p) * self.number(q)
+
+    def factor(self, predictions: Distribution) -> jax.Array:
+        """Features of a batch of predictions, [n, 1]: the numbers."""
+        return jax.vmap(self.number)(without_draws(predictions)).astype(
+            floating_dtype(predictions)
+        )[:, None]
+
+    def check_values(self, name: str) -> "Regressor":
+        """Refuses other numbers, and units that are negative."""
+        _checks.choice(f"{name}.of", self.of, tuple(_NUMBERS))
+        center, unit = (
+            _checks.as_arrays(f"{name}.{f}", getattr(self, f)) for f in ("center", "unit")
+        )
+        center = _checks.finite(f"{name}.center", center)
+        unit = _checks.satisfying(f"{name}.unit", unit, lambda u: u >= 0, "a number >= 0")
+        return _checks.replaced(self, center=center, unit=unit)

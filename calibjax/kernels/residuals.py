@@ -1,0 +1,256 @@
+"""Target kernels that are inner products of residuals, which have mean zero under calibration."""
+
+import dataclasses
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.typing import ArrayLike
+
+from calibjax import _checks, _matrices
+from calibjax._arithmetic import floating_dtype, one_hot
+from calibjax._pytree import PyTree, parameter, record
+from calibjax.distributions import Bernoulli, CategoricalLogits
+from calibjax.distributions.base import Distribution
+from calibjax.distributions.constraints import positive
+from calibjax.distributions.features import bare
+from calibjax.kernels.base import Conditional, Kernel
+from calibjax.kernels.normal_scores import NormalScore, standard_normal
+
+_LEAST = 1e6  # of probabilities that scores see, in units of the smallest normal number
+_NODES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(8)  # exact for polynomials of degree 15
+_DRAWS = 128  # that the information is estimated with where there are neither classes nor quantiles
+
+
+class Residual(Conditional):
+    """A target kernel k((p, y), (q, z)) = ⟨r(p, y), r(q, z)⟩ with E_{Y~p} r(p, Y) = 0.
+
+    Subclasses are records with a method `residual(p, y)`, an array [r] for one prediction and one
+    target. Expectations vanish, and r is a feature: exact tests evaluate redraws by matrix
+    products.
+    """
+
+    def residual(self, p: Distribution, y: ArrayLike) -> jax.Array:
+        """Residual of one target, [r]."""
+        raise NotImplementedError(f"{type(self).__name__} does not define residual(p, y)")
+
+    def expected_norm(self, p: Distribution) -> jax.Array:
+        """E ‖r(p, Y)‖², which only `estimators.skce_spread` needs."""
+        raise NotImplementedError(f"{type(self).__name__} does not define expected_norm(p)")
+
+    def check_predictions(self, predictions: Any) -> None:
+        """Refuses predictions that the residual is not defined for."""
+
+
+@record
+class Pearson(Residual):
+    """Kernel of the Pearson residuals of classes.
+
+        k((p, y), (q, z)) = Σ_c r_c(p, y) r_c(q, z),   r(p, y) = (e_y − p) / √(p + offset).
+
+    In `White`, ⟨e_y − p, e_z − q⟩, classes that are predicted with a small probability hardly
+    count. Divided by their standard deviation they count like the others, so that labels that
+    came although they were predicted to be unlikely are found: label noise, and overconfident
+    models of many classes.
+
+    Attributes:
+        offset: bound of the weights of unlikely classes, positive. In units of a probability.
+
+    Cost: O(m) for a pair of samples.
+
+    References: none of the four papers has it; Pearson (1900) for the residuals.
+
+    >>> import jax.numpy as jnp
+    >>> from calibjax import distributions, kernels
+    >>> p = distributions.Categorical(jnp.array([0.9, 0.09, 0.01]))
+    >>> for kernel in (kernels.White(), kernels.Pearson()):
+    ...     print([f"{kernels.centered_kernel(kernel, p, y, p, y):.2f}" for y in range(3)])
+    ['0.02', '1.64', '1.80']
+    ['0.10', '9.18', '49.98']
+    """
+
+    offset: jax.Array | float = parameter(positive, default=0.01)
+
+    def residual(self, p: Any, y: ArrayLike) -> jax.Array:
+        """(e_y − p) / √(p + offset), [m]."""
+        probs = p.class_probs
+        offset = jnp.asarray(self.offset, probs.dtype)
+        residual = one_hot(jnp.asarray(y), probs.shape[-1], probs.dtype) - probs
+        return residual / jnp.sqrt(probs + offset)
+
+    def expected_norm(self, p: Any) -> jax.Array:
+        """E ‖r(p, Y)‖² = Σ_c p_c (1 − p_c) / (p_c + offset)."""
+        probs = p.class_probs
+        return jnp.sum(probs * (1 - probs) / (probs + jnp.asarray(self.offset, probs.dtype)))
+
+    def check_predictions(self, predictions: Any) -> None:
+        """Refuses predictions that are not of classes."""
+        if not hasattr(predictions, "class_probs"):
+            raise NotImplementedError(
+                f"no Pearson residuals under {type(predictions).__name__} predictions; expected "
+                "predictions of classes"
+            )
+
+
+@record
+class Fisher(Residual):
+    """Fisher kernel of a recalibration: the product of its scores.
+
+        k((p, y), (q, z)) = s(p, y)ᵀ I⁻¹ s(q, z),   s(p, y) = ∂_θ log (T_θ p)(y)  at  θ = θ₀,
+
+    where T_θ is the recalibration with parameters θ, and θ₀ those that change nothing. With
+    `Constant` as the kernel on predictions, n times the biased SKCE is Rao's statistic
+    Sᵀ (n I)⁻¹ S with S = Σ_i s(p_i, y_i): `exact_skce_test` is then the score test of θ = θ₀, the
+    locally most powerful one against models that T_θ repairs, ranked among exact redraws. Another
+    kernel on predictions looks for errors of this kind that change with the prediction.
+
+    `Fisher(TemperatureScaling())` asks whether classes, or any predictions with a density, are too
+    sure or not sure enough; `Fisher(PlattScaling())` of `Bernoulli` predictions for the intercept
+    and the slope of their log-odds; `Fisher(AffineScaling())` for the shift and the scale of
+    normal predictions, and `NormalScore(Fisher(AffineScaling()))` for those of any continuous ones.
+
+    Attributes:
+        recalibration: a record with `apply(params, predictions)`, whose result has `log_prob` (or
+            consists of confidences), and `identity(predictions)`, the params that change nothing.
+        only: name of one of several params, such as "slope"; None for all.
+        information: I, [k, k]; None, as a rule: estimators and tests fill in the mean information
+            E s sᵀ of their predictions. Without it the kernel is ⟨s, s⟩. It is exact for classes;
+            for scalars with quantiles by 8 nodes of a Gauss-Hermite rule, otherwise from 128 fixed
+            draws each. It scales a single score only, which no test notices.
+
+    Cost: forward derivatives of the recalibration for each prediction, by k params.
+
+    References: Rao (1948), Large sample tests of statistical hypotheses; Jaakkola and Haussler
+    (1998), Exploiting generative models in discriminative classifiers. None of the four papers.
+
+    >>> import jax, jax.numpy as jnp
+    >>> from calibjax import distributions, hypothesis_tests, kernels, recalibration
+    >>> kernel = kernels.Fisher(recalibration.TemperatureScaling())
+    >>> kernel = kernels.TensorProduct(kernels.Constant(), kernel)
+    >>> logits = 2 * jax.random.normal(jax.random.key(0), (300, 5))
+    >>> targets = jax.random.categorical(jax.random.key(1), logits / 1.3)  # overconfident
+    >>> predictions = distributions.CategoricalLogits(logits)
+    >>> test = hypothesis_tests.exact_skce_test(jax.random.key(2), kernel, predictions, targets)
+    >>> print(f"{test.pvalue:.3f}")
+    0.001
+    """
+
+    recalibration: Any
+    only: str | None = dataclasses.field(default=None, metadata={"static": True})
+    information: jax.Array | None = None
+
+    def residual(self, p: Any, y: ArrayLike) -> jax.Array:
+        """Score of one target, [k], standardised if the information is known."""
+        score = self.score(p, y)
+        if self.information is None:
+            return score
+        size = jnp.max(jnp.abs(self.information))
+        least = 4 * len(score) * jnp.finfo(score.dtype).eps * jnp.where(size > 0, size, 1)
+        information = jnp.asarray(self.information, score.dtype) + least * jnp.eye(len(score))
+        root = _matrices.cholesky(information.astype(score.dtype))
+        return _matrices.solve_lower(root, score)
+
+    def score(self, p: Any, y: ArrayLike) -> jax.Array:
+        """∂_θ log (T_θ p)(y) at the params that change nothing, [k]."""
+        batch = jax.tree.map(lambda leaf: jnp.asarray(leaf)[None], _with_finite_logs(p))
+        params, structure = jax.tree.flatten_with_path(
+            jax.tree.map(
+                lambda x: jnp.asarray(x, floating_dtype(batch)), self.recalibration.identity(batch)
+            )
+        )
+        names = tuple(jax.tree_util.keystr(x, simple=True, separator=".") for x, _ in params)
+        chosen = names if self.only is None else (_checks.choice("only", self.only, names),)
+        at = {name: value for name, (_, value) in zip(names, params, strict=True)}
+
+        def log_prob(some: dict[str, jax.Array]) -> jax.Array:
+            params = jax.tree.unflatten(structure, [(at | some)[name] for name in names])
+            found = self.recalibration.apply(params, batch)
+            found = found if hasattr(found, "log_prob") else Bernoulli(found)
+            return jax.tree.map(lambda leaf: leaf[0], found).log_prob(y)
+
+        slopes = jax.jacfwd(log_prob)({name: at[name] for name in chosen})
+        return jnp.concatenate([slopes[name].reshape(-1) for name in chosen])
+
+    def check_predictions(self, predictions: Any) -> None:
+        """Refuses predictions that the recalibration cannot be applied to, or without density."""
+        for name in ("identity", "apply"):
+            if not callable(getattr(self.recalibration, name, None)):
+                raise TypeError(
+                    "kernel.target.recalibration: expected a record with methods identity and apply"
+                    f", such as recalibration.TemperatureScaling(), got "
+                    f"{_checks.described(self.recalibration)}"
+                )
+        first = jax.tree.map(lambda leaf: jnp.asarray(leaf)[:1], predictions)
+        self.recalibration.apply(self.recalibration.identity(first), first)
+        if not hasattr(predictions, "log_prob"):
+            raise NotImplementedError(
+                f"no scores under {type(predictions).__name__} predictions; expected predictions "
+                "with a method log_prob"
+            )
+
+    def informed(self, predictions: Distribution) -> "Fisher":
+        """The same with the mean information of a batch of predictions."""
+        if self.information is not None:
+            return self
+        information = _information(self, predictions)
+        return dataclasses.replace(self, information=information)
+
+
+def _with_finite_logs(p: Any) -> Any:
+    """Class predictions without probabilities of zero, whose logarithms have no slope."""
+    if not hasattr(p, "class_probs") or isinstance(p, CategoricalLogits):
+        return p
+    info = jnp.finfo(jnp.result_type(p.class_probs))
+    least = _LEAST * float(info.tiny)
+    if isinstance(p, Bernoulli):
+        return Bernoulli(jnp.clip(p.probs, least, 1 - info.eps))
+    return CategoricalLogits(jnp.log(jnp.maximum(p.class_probs, least)))
+
+
+@jax.jit
+def _information(kernel: Fisher, predictions: Distribution) -> jax.Array:
+    def of_one(p: Any) -> jax.Array:
+        targets, weights = _representatives(p)
+        scores = jax.vmap(lambda y: kernel.score(p, y))(targets)
+        return jnp.einsum("t,tk,tl->kl", weights.astype(scores.dtype), scores, scores)
+
+    return jnp.mean(jax.vmap(of_one)(predictions), 0)
+
+
+def _representatives(p: Any) -> tuple[jax.Array, jax.Array]:
+    """Targets and weights with which expectations under a prediction are computed."""
+    if hasattr(p, "class_probs"):
+        probs = p.class_probs
+        return jnp.arange(probs.shape[-1]), probs
+    dtype = floating_dtype(p)
+    is_integer = getattr(getattr(p, "support", None), "is_integer", False)
+    if hasattr(p, "icdf") and not is_integer:
+        levels = jax.scipy.special.ndtr(jnp.asarray(_NODES, dtype))
+        return jax.vmap(p.icdf)(levels), jnp.asarray(_WEIGHTS / _WEIGHTS.sum(), dtype)
+    draws = jax.vmap(p.sample)(jax.random.split(jax.random.key(0), _DRAWS))
+    return draws, jnp.full(_DRAWS, 1 / _DRAWS, dtype)
+
+
+def informed(kernel: Kernel, predictions: Any) -> PyTree:
+    """A kernel whose Fisher kernels know the mean information of the predictions."""
+
+    def of_part(part: Any) -> Any:
+        if isinstance(part, Fisher):
+            return part.informed(bare(predictions))
+        if isinstance(part, NormalScore) and _has_scores(part.kernel):
+            first = jax.tree.map(lambda leaf: jnp.asarray(leaf)[0], bare(predictions))
+            standard = jax.tree.map(lambda leaf: leaf[None], standard_normal(first))
+            return dataclasses.replace(part, kernel=informed(part.kernel, standard))
+        return part
+
+    if not _has_scores(kernel):
+        return kernel
+    return jax.tree.map(
+        of_part, kernel, is_leaf=lambda part: isinstance(part, Fisher | NormalScore)
+    )
+
+
+def _has_scores(kernel: Kernel) -> bool:
+    parts = jax.tree.leaves(kernel, is_leaf=lambda part: isinstance(part, Fisher))
+    return any(isinstance(part, Fisher) for part in parts)

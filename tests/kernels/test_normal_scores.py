@@ -1,0 +1,111 @@
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy import stats
+
+from calibjax import distributions, estimators, hypothesis_tests
+from calibjax.distributions import DiagNormal, Gamma, MvNormal, Normal, StudentT
+from calibjax.kernels import (
+    Constant,
+    NormalScore,
+    SquaredExponential,
+    Stein,
+    TensorProduct,
+    centered_kernel,
+    double_expectation,
+    single_expectation,
+)
+from calibjax.kernels.expectations import features, prepare_features
+
+KEY = jax.random.key(0)
+
+
+def centered(s, t, ell):
+    """The closed form for standard normal scores, in NumPy; of vectors by products."""
+    s, t = np.atleast_1d(s), np.atleast_1d(t)
+
+    def mean(x):
+        return np.prod(ell / np.sqrt(ell**2 + 1) * np.exp(-(x**2) / (2 * (ell**2 + 1))))
+
+    both = np.prod(ell / np.sqrt(ell**2 + 2) * np.ones_like(s))
+    return np.exp(-np.sum((s - t) ** 2) / (2 * ell**2)) - mean(s) - mean(t) + both
+
+
+FAMILIES = {
+    "Student": (StudentT(3.0, 0.5, 2.0), lambda y: stats.t.cdf((y - 0.5) / 2, 3), 2.5, -1.0),
+    "gamma": (Gamma(2.0, 3.0), lambda y: stats.gamma.cdf(y, 2, scale=1 / 3), 0.4, 1.7),
+}
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_against_scipy(family):
+    p, cdf, y, z = FAMILIES[family]
+    p = jax.tree.map(jnp.asarray, p)
+    kernel = NormalScore(SquaredExponential(0.5))
+    found = centered_kernel(kernel, p, jnp.asarray(y), p, jnp.asarray(z))
+    scores = stats.norm.ppf(cdf(np.array([y, z])))
+    np.testing.assert_allclose(found, centered(*scores, 0.5), rtol=1e-9)
+    batch = jax.tree.map(lambda leaf: leaf[None], p)
+    prepared = prepare_features(kernel, batch, jnp.array([y]))
+    f = [features(kernel, prepared, p, jnp.asarray(x)) for x in (y, z)]
+    np.testing.assert_allclose(f[0] @ f[1], found, atol=1e-12)
+    slope = jax.grad(lambda x: centered_kernel(kernel, p, x, p, jnp.asarray(z)))(1e9)
+    assert np.isfinite(slope)
+
+
+def test_vectors_and_expectations():
+    cov = np.array([[2.0, 0.5], [0.5, 1.0]])
+    y, z = np.array([0.3, -1.0]), np.array([1.5, 0.2])
+    p = MvNormal(jnp.array([0.1, 0.2]), jnp.asarray(cov))
+    scores = [np.linalg.solve(np.linalg.cholesky(cov), x - [0.1, 0.2]) for x in (y, z)]
+    kernel = NormalScore(SquaredExponential(0.8))
+    found = centered_kernel(kernel, p, jnp.asarray(y), p, jnp.asarray(z))
+    np.testing.assert_allclose(found, centered(*scores, 0.8), rtol=1e-9)
+    q = DiagNormal(jnp.array([1.0, 2.0]), jnp.array([2.0, 3.0]))
+    found = centered_kernel(kernel, q, jnp.asarray(y), q, jnp.asarray(z))
+    scores = [(x - [1, 2]) / [2, 3] for x in (y, z)]
+    np.testing.assert_allclose(found, centered(*scores, 0.8), rtol=1e-9)
+    normal = Normal(jnp.array(3.0), jnp.array(2.0))
+    one = SquaredExponential(2.0)
+    assert np.isclose(double_expectation(NormalScore(one), normal, normal), 2 / np.sqrt(6))
+    expected = 2 / np.sqrt(5) * np.exp(-1 / 10)
+    assert np.isclose(single_expectation(NormalScore(one), normal, 5.0), expected)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_no_unit_and_traced_features(dtype):
+    """The scores of other units, and of traced data, are the same up to rounding."""
+    rng = np.random.default_rng(0)
+    loc, y = rng.normal(size=20), rng.normal(size=20)
+    kernel = TensorProduct(Constant(), NormalScore())
+
+    def pvalue(unit):
+        data = Normal(jnp.asarray(unit * loc, dtype), jnp.full(20, unit, dtype))
+        targets = jnp.asarray(unit * (loc + 1.5 * y), dtype)
+        test = hypothesis_tests.exact_skce_test(KEY, kernel, data, targets, num_samples=99)
+        return test.statistic
+
+    found = [float(pvalue(unit)) for unit in (1.0, 1e-7, 1e7)]
+    np.testing.assert_allclose(found, found[0], rtol=1e-3 if dtype == np.float32 else 1e-9)
+    np.testing.assert_allclose(jax.jit(lambda: pvalue(1.0))(), found[0], rtol=2e-3)
+
+
+def test_wrong_input():
+    kernel = TensorProduct(Constant(), NormalScore())
+    ones = jnp.ones(4)
+    for predictions, targets in (
+        (distributions.Poisson(ones), jnp.arange(4)),
+        (distributions.Bernoulli(0.5 * ones), jnp.array([0, 1, 0, 1])),
+        (distributions.Samples(jnp.zeros((4, 3))), ones),
+        (distributions.Dirichlet(jnp.ones((4, 2))), jnp.full((4, 2), 0.5)),
+    ):
+        with pytest.raises(NotImplementedError, match="no normal scores of targets of"):
+            estimators.skce(kernel, predictions, targets)
+    with pytest.raises(NotImplementedError, match="NormalScore has no values"):
+        NormalScore()(0.0, 1.0)
+    wrong = TensorProduct(Constant(), NormalScore(SquaredExponential(-1.0)))
+    with pytest.raises(ValueError, match=r"kernel.target.kernel.length_scale: expected positive"):
+        estimators.skce(wrong, Normal(ones, ones), ones)
+    rough = TensorProduct(Constant(), NormalScore(Stein()))
+    assert np.isfinite(estimators.skce(rough, Normal(ones, ones), jnp.arange(4.0)))

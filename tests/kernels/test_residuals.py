@@ -1,0 +1,158 @@
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from calibjax import distributions, estimators, hypothesis_tests
+from calibjax.distributions import Bernoulli, Categorical, Gamma, Mixture, Normal
+from calibjax.kernels import (
+    Constant,
+    Fisher,
+    NormalScore,
+    Pearson,
+    TensorProduct,
+    centered_kernel,
+)
+from calibjax.kernels.expectations import diagonal_expectation
+from calibjax.kernels.residuals import informed
+from calibjax.recalibration import (
+    AffineScaling,
+    IsotonicRegression,
+    PlattScaling,
+    TemperatureScaling,
+)
+
+KEY = jax.random.key(0)
+RNG = np.random.default_rng(0)
+PROBS, LABELS = RNG.dirichlet(np.ones(4), 30), RNG.integers(0, 4, 30)
+LOGS, OWN = np.log(PROBS), np.log(PROBS)[np.arange(30), LABELS]
+
+
+def classes():
+    return Categorical(jnp.asarray(PROBS))
+
+
+def scores(kernel, predictions, targets):
+    return np.asarray(jax.vmap(kernel.score)(predictions, targets))
+
+
+def row(predictions, i):
+    return jax.tree.map(lambda leaf: leaf[i], predictions)
+
+
+def test_pearson():
+    residuals = (np.eye(4)[LABELS] - PROBS) / np.sqrt(PROBS + 0.02)
+    kernel = Pearson(0.02)
+    found = centered_kernel(kernel, row(classes(), 0), LABELS[0], row(classes(), 1), LABELS[1])
+    np.testing.assert_allclose(found, residuals[0] @ residuals[1], rtol=1e-12)
+    expected = np.mean([r @ s for i, r in enumerate(residuals) for s in residuals[:i]])
+    found = estimators.skce(TensorProduct(Constant(), kernel), classes(), LABELS)
+    np.testing.assert_allclose(found, expected, rtol=1e-10)
+    each = (np.eye(4) - PROBS[0]) / np.sqrt(PROBS[0] + 0.02)
+    expected = PROBS[0] @ np.sum(each**2, 1)
+    np.testing.assert_allclose(diagonal_expectation(kernel, row(classes(), 0)), expected)
+    mixture = Mixture(None, Categorical(jnp.asarray(np.stack([PROBS, PROBS[::-1]], 1))))
+    found = estimators.skce(TensorProduct(Constant(), kernel), mixture, LABELS)
+    mean = Categorical(jnp.asarray(0.5 * (PROBS + PROBS[::-1])))
+    expected = estimators.skce(TensorProduct(Constant(), kernel), mean, LABELS)
+    np.testing.assert_allclose(found, expected, rtol=1e-10)
+
+
+def test_scores_of_classes():
+    expected = (PROBS * LOGS).sum(1) - OWN
+    temperature = Fisher(TemperatureScaling())
+    np.testing.assert_allclose(scores(temperature, classes(), LABELS)[:, 0], expected, atol=1e-12)
+    information = np.mean((PROBS * LOGS**2).sum(1) - (PROBS * LOGS).sum(1) ** 2)
+    kernel = informed(temperature, classes())
+    np.testing.assert_allclose(kernel.information, [[information]], rtol=1e-10)
+    # Each class against the rest, normalised.
+    kernel = Fisher(PlattScaling(), "params.intercept")
+    found = scores(kernel, classes(), LABELS)
+    expected = np.eye(4)[LABELS] * (1 - PROBS) - PROBS * (1 - PROBS)
+    np.testing.assert_allclose(found, expected, atol=1e-10)
+
+
+def test_scores_of_binary_predictions():
+    p, y = PROBS[:, 0], LABELS % 2
+    predictions = Bernoulli(jnp.asarray(p))
+    log_odds = np.log(p) - np.log1p(-p)
+    expected = np.stack([(y - p) * log_odds, y - p], 1)
+    found = scores(Fisher(PlattScaling()), predictions, y)
+    np.testing.assert_allclose(found, expected, atol=1e-10)
+    found = scores(Fisher(PlattScaling(), "slope"), predictions, y)
+    np.testing.assert_allclose(found, expected[:, :1], atol=1e-10)
+    found = scores(Fisher(TemperatureScaling()), predictions, y)
+    np.testing.assert_allclose(found, -expected[:, :1], atol=1e-10)
+
+
+def test_scores_of_numbers():
+    loc, scale, y = RNG.normal(size=8), RNG.uniform(0.5, 2, 8), RNG.normal(size=8)
+    z = (y - loc) / scale
+    predictions = Normal(jnp.asarray(loc), jnp.asarray(scale))
+    kernel = Fisher(AffineScaling())
+    found = scores(kernel, predictions, jnp.asarray(y))
+    np.testing.assert_allclose(found, np.stack([z, z**2 - 1], 1), atol=1e-10)
+    information = informed(kernel, predictions).information
+    np.testing.assert_allclose(information, [[1, 0], [0, 2]], atol=1e-9)
+    found = scores(Fisher(TemperatureScaling()), predictions, jnp.asarray(y))
+    np.testing.assert_allclose(found[:, 0], 0.5 * (z**2 - 1), atol=1e-10)
+
+
+def test_rao_statistic():
+    """n SKCE_b is Sᵀ (n I)⁻¹ S, for the intercept and the slope of the log-odds."""
+    p, y = PROBS[:, 0], LABELS % 2
+    log_odds = np.log(p) - np.log1p(-p)
+    design = np.stack([log_odds, np.ones(30)], 1)
+    total = design.T @ (y - p)
+    expected = total @ np.linalg.solve(design.T @ (design * (p * (1 - p))[:, None]), total)
+    kernel = TensorProduct(Constant(), Fisher(PlattScaling()))
+    predictions = Bernoulli(jnp.asarray(p))
+    found = estimators.skce_biased(kernel, predictions, jnp.asarray(y))
+    np.testing.assert_allclose(30 * found, expected, rtol=1e-10)
+    test = hypothesis_tests.exact_skce_test(
+        KEY, kernel, predictions, jnp.asarray(y), num_samples=19, statistic="biased"
+    )
+    np.testing.assert_allclose(30 * test.statistic, expected, rtol=1e-9)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_certain_predictions_have_finite_scores(dtype):
+    probs = jnp.asarray([[0.0, 0.5, 0.5], [1.0, 0.0, 0.0]], dtype)
+    labels = jnp.array([0, 1])
+
+    def total(probs):
+        return jnp.sum(jax.vmap(Fisher(TemperatureScaling()).score)(Categorical(probs), labels))
+
+    assert np.isfinite(total(probs))
+    assert np.isfinite(jax.grad(total)(probs)).all()
+    certain = Bernoulli(jnp.asarray([0.0, 1.0, 1.0], dtype))
+    for method in (TemperatureScaling(), PlattScaling()):
+        found = scores(Fisher(method), certain, jnp.array([1, 0, 1]))
+        assert np.isfinite(found).all()
+        assert found.dtype == dtype
+
+
+def test_wrong_input():
+    def skce(kernel, predictions=None, targets=LABELS):
+        return estimators.skce(TensorProduct(Constant(), kernel), predictions or classes(), targets)
+
+    ones = jnp.ones(4)
+    with pytest.raises(NotImplementedError, match="no Pearson residuals under Normal"):
+        skce(Pearson(), Normal(ones, ones), ones)
+    with pytest.raises(ValueError, match="kernel.target.offset: expected positive"):
+        skce(Pearson(-1.0))
+    with pytest.raises(TypeError, match="recalibration: expected a record with methods identity"):
+        skce(Fisher(3))
+    with pytest.raises(NotImplementedError, match="IsotonicRegression does not define identity"):
+        skce(Fisher(IsotonicRegression()))
+    with pytest.raises(ValueError, match="only: expected one of 'slope', 'intercept', got 'x'"):
+        skce(Fisher(PlattScaling(), "x"), Bernoulli(0.5 * ones), jnp.array([0, 1, 1, 0]))
+    with pytest.raises(TypeError, match="expected a batch of Normal distributions, got Gamma"):
+        skce(Fisher(AffineScaling()), Gamma(ones, ones), ones)
+    samples = distributions.Samples(jnp.asarray(RNG.normal(size=(4, 3))))
+    with pytest.raises(NotImplementedError, match="no scores under Samples predictions"):
+        skce(Fisher(TemperatureScaling()), samples, ones)
+    with pytest.raises(NotImplementedError, match="Fisher has no values"):
+        Fisher(TemperatureScaling())(0, 1)
+    found = skce(NormalScore(Fisher(AffineScaling())), Gamma(ones, ones), ones)
+    assert np.isfinite(found)
