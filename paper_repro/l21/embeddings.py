@@ -6,7 +6,7 @@ over the calibration part are one on average. This was fixed before any result w
 
 t-SNE embeds at most `MAPPED` samples of both parts, drawn at random; each other sample has the
 mean place of the nearest of these, by the features, weighted by the inverse distances. All samples
-of a network take three to four times as long (7 minutes in place of 2 for one with 15 000).
+of a network take three to four times as long (about 7 minutes in place of 2 for 15 000).
 """
 
 import hashlib

@@ -56,8 +56,7 @@ class Panel(NamedTuple):
 def _draw(axes: Axes, panel: Panel) -> None:
     shown = [method for method in (*GLOBAL, *LOCAL) if method in panel.methods]
     if panel.quantity == "reward":
-        others = [method for method in shown if method != ORIGINAL]  # which is the dashed line
-        gains = {method: np.array(panel.methods[method]["gain curve"]) for method in others}
+        gains = {method: np.array(panel.methods[method]["gain curve"]) for method in shown}
         plotting.reward_curves(RATIOS, gains, axis=axes)
         axes.set_ylabel("reward gained")
         axes.set_xlabel("cost ratio $w/u$ of an error and of “unsure”")
