@@ -29,7 +29,8 @@ def _standardised(sums: jax.Array, variance: jax.Array) -> jax.Array:
     """|sums| / √variance, zero for 0 / 0."""
     is_possible = variance > 0
     scale = jnp.sqrt(jnp.where(is_possible, variance, 1))
-    return jnp.where(is_possible, jnp.abs(sums) / scale, jnp.where(sums == 0, 0, jnp.inf))
+    value = jnp.where(is_possible, jnp.abs(sums) / scale, jnp.where(sums == 0, 0, jnp.inf))
+    return _checks.nan_with(value, sums, variance)
 
 
 @with_textbook_pvalue(two_sided)

@@ -69,14 +69,15 @@ class Regressor(Kernel):
         relative = ratio(number - center, jnp.where(size > 0, size, 1))  # squares do not overflow
         unit = size * jnp.sqrt(jnp.mean(jnp.square(relative)))
         rounding = 10 * jnp.finfo(number.dtype).eps * jnp.max(jnp.abs(number))
-        return cls(of, center, jnp.where(unit > rounding, unit, 0))
+        return cls(of, center, jnp.where(unit <= rounding, 0, unit))  # NaN stays
 
     def number(self, p: Any) -> jax.Array:
         """The number x(p)."""
         value = _NUMBERS[self.of](bare(p))
         unit = jnp.asarray(self.unit, value.dtype)
         centered = value - jnp.asarray(self.center, value.dtype)
-        return jnp.where(unit > 0, ratio(centered, jnp.where(unit > 0, unit, 1)), 0)
+        is_zero = unit == 0
+        return jnp.where(is_zero, 0, ratio(centered, jnp.where(is_zero, 1, unit)))
 
     def __call__(self, p: Any, q: Any) -> jax.Array:
         """Product of the numbers of two predictions."""
@@ -94,6 +95,14 @@ class Regressor(Kernel):
         center, unit = (
             _checks.as_arrays(f"{name}.{f}", getattr(self, f)) for f in ("center", "unit")
         )
+        for field, value in (("center", center), ("unit", unit)):
+            _checks.shape(f"{name}.{field}", value, (), "() (a scalar)")
         center = _checks.finite(f"{name}.center", center)
-        unit = _checks.satisfying(f"{name}.unit", unit, lambda u: u >= 0, "a number >= 0")
+        least, _ = _checks.smallest_normal(unit)  # smaller ones count as zero in computations
+        unit = _checks.satisfying(
+            f"{name}.unit",
+            unit,
+            lambda u: (u == 0) | (u >= least) & (abs(u) < jnp.inf),
+            f"zero, or a number from {least:.3g}",
+        )
         return _checks.replaced(self, center=center, unit=unit)

@@ -41,7 +41,7 @@ def _skce_tests(family: Family, name: str) -> list[Call]:
             "num_samples": B,
             "num_eigenvalues": a.integer(3, limit=3),
             "method": a.choice("simulation"),
-            "block_size": a.integer(2),
+            "block_size": a.integer(2, without=a.OPTIONAL),
         },
         "gamma_skce_test": {},
         "pearson_skce_test": {"num_eigenvalues": a.integer(3, limit=3)},
