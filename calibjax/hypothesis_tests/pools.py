@@ -13,6 +13,8 @@ import numpy as np
 
 from calibjax._pytree import PyTree
 
+_FEWEST_DRAWS, _TAIL_DRAWS, _ENOUGH = 100, 250, 10  # to fit a tail; in it; to need none
+
 
 @jax.jit
 def tolerance(statistic: jax.Array, null_samples: jax.Array) -> jax.Array:
@@ -45,6 +47,31 @@ def simulated_pvalue(statistic: jax.Array, null_samples: jax.Array) -> jax.Array
     count = jnp.sum(~(null_samples < statistic - tolerance(statistic, null_samples)), 0)
     pvalue = (1 + count) / jnp.asarray(null_samples.shape[0] + 1, null_samples.dtype)
     return jnp.where(jnp.isnan(statistic), jnp.nan, pvalue)
+
+
+@jax.jit
+def tail_pvalue(statistic: jax.Array, pvalue: jax.Array, null_samples: jax.Array) -> jax.Array:
+    """`CalibrationTestResult.asymptotic_pvalue` of one statistic, of any shape."""
+    num_draws = null_samples.shape[0]
+    size = min(_TAIL_DRAWS, num_draws // 10)
+    if num_draws < _FEWEST_DRAWS:
+        return pvalue
+    largest = -jnp.sort(-null_samples, 0)[: size + 1]
+    start = (largest[size - 1] + largest[size]) / 2
+    beyond = largest[:size] - start
+    shape = (size, *[1] * (beyond.ndim - 1))
+    ranks = (jnp.arange(size).reshape(shape) + 0.5) / size  # 1 − F, from the largest
+    mean, weighted = jnp.mean(beyond, 0), jnp.mean(beyond * ranks, 0)
+    spread = jnp.where(mean > 2 * weighted, mean - 2 * weighted, 1)
+    tail = jnp.clip((mean - 4 * weighted) / spread, 0, 0.5)
+    scale = mean * (1 - tail)
+    units = jnp.maximum(statistic - start, 0) / jnp.where(scale > 0, scale, 1)
+    heavy = jnp.exp(-jnp.log1p(tail * units) / jnp.where(tail > 0, tail, 1))
+    beyond_start = jnp.where(tail > 0, heavy, jnp.exp(-units))
+    fitted = size / (num_draws + 1) * beyond_start
+    fitted = jnp.clip(fitted, 1 / (num_draws + 1) ** 2, pvalue)
+    is_known = (pvalue * (num_draws + 1) > _ENOUGH) | ~(scale > 0) | jnp.isnan(fitted)
+    return jnp.where(is_known, pvalue, fitted)
 
 
 @jax.jit

@@ -17,11 +17,11 @@ from calibjax.hypothesis_tests.pools import (
     adjusted_pvalues,
     critical_values,
     simulated_pvalue,
+    tail_pvalue,
     tolerance,
 )
 
 _MOST_ROWS = 10  # of a table in a notebook
-_FEWEST_DRAWS, _TAIL_DRAWS, _ENOUGH = 100, 250, 10  # to fit a tail; in it; to need none
 _DISTINCT_DRAWS = 10  # this many distinct numbers do not coincide by chance
 
 
@@ -131,7 +131,7 @@ class CalibrationTestResult:
         """
         if self.null_samples is None:
             return None
-        return jax.tree.map(_of_tail, self.statistic, self.pvalue, self.null_samples)
+        return jax.tree.map(tail_pvalue, self.statistic, self.pvalue, self.null_samples)
 
     @property
     def null_size(self) -> PyTree:
@@ -206,31 +206,6 @@ def _standard_error(pvalue: jax.Array, null_samples: jax.Array) -> jax.Array:
     least = 1 / (num_samples + 1)
     inside = jnp.clip(pvalue, least, 1 - least)
     return jnp.sqrt(inside * (1 - inside) / (num_samples + 2))
-
-
-@jax.jit
-def _of_tail(statistic: jax.Array, pvalue: jax.Array, null_samples: jax.Array) -> jax.Array:
-    """The p-value that the tail of the draws has at the statistic."""
-    num_draws = null_samples.shape[0]
-    size = min(_TAIL_DRAWS, num_draws // 10)
-    if num_draws < _FEWEST_DRAWS:
-        return pvalue
-    largest = -jnp.sort(-null_samples, 0)[: size + 1]
-    start = (largest[size - 1] + largest[size]) / 2
-    beyond = largest[:size] - start
-    shape = (size, *[1] * (beyond.ndim - 1))
-    ranks = (jnp.arange(size).reshape(shape) + 0.5) / size  # 1 − F, from the largest
-    mean, weighted = jnp.mean(beyond, 0), jnp.mean(beyond * ranks, 0)
-    spread = jnp.where(mean > 2 * weighted, mean - 2 * weighted, 1)
-    tail = jnp.clip((mean - 4 * weighted) / spread, 0, 0.5)
-    scale = mean * (1 - tail)
-    units = jnp.maximum(statistic - start, 0) / jnp.where(scale > 0, scale, 1)
-    heavy = jnp.exp(-jnp.log1p(tail * units) / jnp.where(tail > 0, tail, 1))
-    beyond_start = jnp.where(tail > 0, heavy, jnp.exp(-units))
-    fitted = size / (num_draws + 1) * beyond_start
-    fitted = jnp.clip(fitted, 1 / (num_draws + 1) ** 2, pvalue)
-    is_known = (pvalue * (num_draws + 1) > _ENOUGH) | ~(scale > 0) | jnp.isnan(fitted)
-    return jnp.where(is_known, pvalue, fitted)
 
 
 def _is_nan(values: Any) -> Any:
