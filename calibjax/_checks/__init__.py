@@ -90,6 +90,7 @@ from calibjax._checks.values import (
     smallest_normal,
     unit_interval,
 )
+from calibjax._checks.weights import sample_weights, weighted_samples
 
 __all__ = [
     "an_array",
@@ -154,6 +155,7 @@ __all__ = [
     "replaced",
     "same_kind",
     "same_rows",
+    "sample_weights",
     "satisfying",
     "satisfying_integers",
     "shape",
@@ -165,4 +167,5 @@ __all__ = [
     "targets_of",
     "truth_value",
     "unit_interval",
+    "weighted_samples",
 ]

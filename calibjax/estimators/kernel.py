@@ -76,11 +76,20 @@ def checked_samples(
     kernel: Kernel, predictions: Distribution, targets: ArrayLike, *, minimum: int = 1
 ) -> tuple[Kernel, tuple[Any, Any]]:
     """Checks kernel and data; returns the kernel and the samples (predictions, targets)."""
+    return weighted_samples(kernel, predictions, targets, None, minimum=minimum)[:2]
+
+
+def weighted_samples(
+    kernel: Kernel, predictions: Distribution, targets: ArrayLike, weights: Any, *, minimum: int = 1
+) -> tuple[Kernel, tuple[Any, Any], jax.Array | None]:
+    """Checks kernel, data and weights; returns kernel, samples (predictions, targets), weights."""
     kernel = _checks.kernel_values(kernel)
-    predictions, targets = _checks.predictions_and_targets(predictions, targets, minimum=minimum)
+    predictions, targets, weights = _checks.weighted_samples(
+        predictions, targets, weights, minimum=minimum
+    )
     refuse_without_expectations(kernel, predictions)
     kernel = informed(kernel, predictions)
-    return kernel, (predictions, _labels_of(kernel, predictions, targets))
+    return kernel, (predictions, _labels_of(kernel, predictions, targets)), weights
 
 
 def _labels_of(kernel: Kernel, predictions: Any, targets: PyTree) -> PyTree:
@@ -101,25 +110,30 @@ def refuse_without_expectations(kernel: Kernel, predictions: Distribution) -> No
             check_expectations(part.target, predictions)
 
 
-def _low_rank_sums(kernel: Kernel, samples: PyTree) -> tuple[jax.Array, jax.Array] | None:
-    """Sums of h over all pairs, and over the diagonal, where both kernels have features."""
+def _low_rank_sums(
+    kernel: Kernel, samples: PyTree, weights: jax.Array | None
+) -> tuple[jax.Array, jax.Array, Any] | None:
+    """Sums of h over all pairs, over the diagonal, and n, where both kernels have features."""
     if not (isinstance(kernel, TensorProduct) and isinstance(kernel.prediction, LowRank)):
         return None
     prepared = prepare_features(kernel.target, *samples)
-    return None if prepared is None else _sums_of_features(kernel, prepared, samples)
+    return None if prepared is None else _sums_of_features(kernel, prepared, samples, weights)
 
 
 @jax.jit
 def _sums_of_features(
-    kernel: TensorProduct, prepared: Any, samples: PyTree
-) -> tuple[jax.Array, jax.Array]:
+    kernel: TensorProduct, prepared: Any, samples: PyTree, weights: jax.Array | None
+) -> tuple[jax.Array, jax.Array, Any]:
     assert isinstance(kernel.prediction, LowRank), "by the caller"
     factor = kernel.prediction.factor(samples[0])
+    n = factor.shape[0]
+    if weights is not None:
+        factor, n = factor * weights[:, None], jnp.sum(weights)
     norms = jnp.sum(jnp.square(factor), 1, keepdims=True)
     sums, diagonal = pairwise.feature_sums(
         _features_of_samples, (kernel.target, prepared), samples, factor, norms
     )
-    return jnp.sum(jnp.square(sums)), jnp.sum(diagonal)
+    return jnp.sum(jnp.square(sums)), jnp.sum(diagonal), n
 
 
 def _features_of_samples(featured: tuple[Kernel, Any], samples: tuple[Any, Any]) -> jax.Array:
@@ -169,24 +183,32 @@ def calibration_kernel_matrix(
 
 
 @follows_data
-def skce(kernel: Kernel, predictions: Distribution, targets: ArrayLike) -> jax.Array:
+def skce(
+    kernel: Kernel,
+    predictions: Distribution,
+    targets: ArrayLike,
+    *,
+    weights: ArrayLike | None = None,
+) -> jax.Array:
     """Unbiased estimator of the squared kernel calibration error.
 
-        SKCE_u = 2 / (n (n − 1)) Σ_{i<j} h((p_i, y_i), (p_j, y_j)).
+        SKCE_u = 2 / (n (n − 1)) Σ_{i<j} h((p_i, y_i), (p_j, y_j)),
 
-    Its mean is the SKCE for every n, so on calibrated data it is often negative.
+    and Σ_{i<j} w_i w_j h_ij / Σ_{i<j} w_i w_j with weights. Its mean is the SKCE for every n, so on
+    calibrated data it is often negative.
 
     Args:
         kernel: kernel on pairs (prediction, target).
         predictions: batch of n ≥ 2 distributions.
         targets: [n] or [n, d].
+        weights: w ≥ 0 of the samples, [n]; None for samples that count alike.
 
     Returns:
         A scalar.
 
     Raises:
         TypeError: if an argument is of the wrong kind.
-        ValueError: if shapes or values are wrong, or n < 2.
+        ValueError: if shapes or values are wrong, or fewer than two samples count.
         NotImplementedError: if the expectations have no closed form.
 
     Cost: n²/2 evaluations of h, O(n + tile²) memory, also for the gradient; linear time for a
@@ -204,19 +226,26 @@ def skce(kernel: Kernel, predictions: Distribution, targets: ArrayLike) -> jax.A
     >>> print(f"{skce(kernel, predictions, jnp.array([0.9, 2.1, 2.8])):.4f}")
     0.0224
     """
-    kernel, samples = checked_samples(kernel, predictions, targets, minimum=2)
-    if (sums := _low_rank_sums(kernel, samples)) is not None:
-        n = _checks.leading_size("targets", samples[1])
-        return (sums[0] - sums[1]) / n / (n - 1)
-    return pairwise.mean_over_pairs(sample_pair, kernel, samples)
+    kernel, samples, weights = weighted_samples(kernel, predictions, targets, weights, minimum=2)
+    if (found := _low_rank_sums(kernel, samples, weights)) is not None:
+        total, diagonal, n = found
+        return (total - diagonal) / n / (n - 1)
+    return pairwise.mean_over_pairs(sample_pair, kernel, samples, weights)
 
 
 @follows_data
-def skce_biased(kernel: Kernel, predictions: Distribution, targets: ArrayLike) -> jax.Array:
+def skce_biased(
+    kernel: Kernel,
+    predictions: Distribution,
+    targets: ArrayLike,
+    *,
+    weights: ArrayLike | None = None,
+) -> jax.Array:
     """Biased, non-negative estimator of the squared kernel calibration error.
 
-        SKCE_b = n⁻² Σ_{i,j} h((p_i, y_i), (p_j, y_j)) ≥ 0.
+        SKCE_b = n⁻² Σ_{i,j} h((p_i, y_i), (p_j, y_j)) ≥ 0,
 
+    and Σ_{i,j} w_i w_j h_ij / (Σ_i w_i)² with weights, for which integers are numbers of copies.
     On calibrated data its mean is E h((P, Y), (P, Y)) / n. Targets that scatter less than predicted
     make the diagonal smaller, so that predictions that are too wide do not show up as large values;
     see `skce_spread`.
@@ -225,6 +254,7 @@ def skce_biased(kernel: Kernel, predictions: Distribution, targets: ArrayLike) -
         kernel: kernel on pairs (prediction, target).
         predictions: batch of n distributions.
         targets: [n] or [n, d].
+        weights: w ≥ 0 of the samples, [n]; None for samples that count alike.
 
     Returns:
         A scalar.
@@ -245,11 +275,11 @@ def skce_biased(kernel: Kernel, predictions: Distribution, targets: ArrayLike) -
     >>> print(skce_biased(kernel, Bernoulli(jnp.array([0.5, 0.5])), jnp.array([1, 1])))
     0.5
     """
-    kernel, samples = checked_samples(kernel, predictions, targets)
-    if (sums := _low_rank_sums(kernel, samples)) is not None:
-        n = _checks.leading_size("targets", samples[1])
-        return sums[0] / n / n
-    return pairwise.mean_over_all_pairs(sample_pair, kernel, samples)
+    kernel, samples, weights = weighted_samples(kernel, predictions, targets, weights)
+    if (found := _low_rank_sums(kernel, samples, weights)) is not None:
+        total, _, n = found
+        return total / n / n
+    return pairwise.mean_over_all_pairs(sample_pair, kernel, samples, weights)
 
 
 @follows_data
@@ -294,7 +324,13 @@ def skce_block(
 
 
 @follows_data
-def mmce(kernel: Kernel, confidences: ArrayLike, correct: ArrayLike) -> jax.Array:
+def mmce(
+    kernel: Kernel,
+    confidences: ArrayLike,
+    correct: ArrayLike,
+    *,
+    weights: ArrayLike | None = None,
+) -> jax.Array:
     """Maximum mean calibration error of confidences.
 
         MMCE = (n⁻² Σ_{i,j} (c_i − r_i) (c_j − r_j) k(r_i, r_j))^½
@@ -310,6 +346,7 @@ def mmce(kernel: Kernel, confidences: ArrayLike, correct: ArrayLike) -> jax.Arra
             Kumar et al.
         confidences: r, [n], or a batch of n `Bernoulli`s, as `top_label` returns them.
         correct: c, 0 or 1, [n].
+        weights: w ≥ 0 of the samples, [n]; None for samples that count alike.
 
     Returns:
         A scalar.
@@ -329,9 +366,12 @@ def mmce(kernel: Kernel, confidences: ArrayLike, correct: ArrayLike) -> jax.Arra
     0.5
     """
     kernel = _checks.kernel_values(kernel)
+    _checks.same_rows(confidences=confidences, correct=correct, weights=weights)
     confidences, correct = _checks.confidences_and_correct(confidences, correct)
+    weights = _checks.sample_weights(weights, confidences)
     samples = confidences, correct - confidences
-    return safe_sqrt(jnp.maximum(pairwise.mean_over_all_pairs(_mmce_pair, kernel, samples), 0))
+    squared = pairwise.mean_over_all_pairs(_mmce_pair, kernel, samples, weights)
+    return safe_sqrt(jnp.maximum(squared, 0))
 
 
 def _mmce_pair(kernel: Kernel, x: tuple[Any, Any], y: tuple[Any, Any]) -> jax.Array:

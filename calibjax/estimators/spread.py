@@ -4,10 +4,11 @@ import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
+from calibjax._arithmetic import safe_sqrt
 from calibjax._pytree import record
 from calibjax._sharding import follows_data
 from calibjax.distributions.base import Distribution
-from calibjax.estimators.kernel import checked_samples, sample_pair
+from calibjax.estimators.kernel import sample_pair, weighted_samples
 from calibjax.kernels import Kernel
 from calibjax.kernels.base import combine_on_pairs
 
@@ -32,17 +33,28 @@ def _expected_diagonal(kernel: Kernel, p: Distribution) -> jax.Array:
 
 
 @jax.jit
-def _excess(kernel: Kernel, predictions: Distribution, targets: ArrayLike) -> SpreadEstimate:
+def _excess(
+    kernel: Kernel, predictions: Distribution, targets: ArrayLike, weights: jax.Array | None
+) -> SpreadEstimate:
     def of_sample(p: Distribution, y: ArrayLike) -> jax.Array:
         return sample_pair(kernel, (p, y), (p, y)) - _expected_diagonal(kernel, p)
 
     terms = jax.vmap(of_sample)(predictions, targets)
-    deviation = jnp.std(terms, ddof=1)
-    return SpreadEstimate(jnp.mean(terms), deviation / jnp.sqrt(terms.shape[0]).astype(terms.dtype))
+    used = jnp.ones_like(terms) if weights is None else weights
+    n = jnp.sum(used)
+    mean = jnp.sum(used * terms) / n
+    squares = jnp.sum(jnp.square(used * (terms - mean)))
+    return SpreadEstimate(mean, safe_sqrt(squares / n / (n - 1)))
 
 
 @follows_data
-def skce_spread(kernel: Kernel, predictions: Distribution, targets: ArrayLike) -> SpreadEstimate:
+def skce_spread(
+    kernel: Kernel,
+    predictions: Distribution,
+    targets: ArrayLike,
+    *,
+    weights: ArrayLike | None = None,
+) -> SpreadEstimate:
     """Excess of the spread of the targets, as measured by the kernel, over the predicted spread.
 
         S = n⁻¹ Σ_i [h((p_i, y_i), (p_i, y_i)) − E_{Y~p_i} h((p_i, Y), (p_i, Y))],
@@ -60,13 +72,16 @@ def skce_spread(kernel: Kernel, predictions: Distribution, targets: ArrayLike) -
         kernel: kernel on pairs (prediction, target).
         predictions: batch of n ≥ 2 distributions.
         targets: [n] or [n, d].
+        weights: w ≥ 0 of the samples, [n]; None for samples that count alike.
 
     Returns:
-        The value with its standard error sd / √n over the samples.
+        The value with its standard error sd / √n over the samples. With weights the mean is a
+        weighted one, and its variance Σ_i w_i² (x_i − x̄)² / (Σ_i w_i)², which is right for weights
+        that have to do with the values as well, times n / (n − 1) with n = (Σ_i w_i)² / Σ_i w_i².
 
     Raises:
         TypeError: if an argument is of the wrong kind.
-        ValueError: if shapes or values are wrong, or n < 2.
+        ValueError: if shapes or values are wrong, or fewer than two samples count.
         NotImplementedError: if the expectations have no closed form.
 
     Cost: O(n) evaluations of h and M, O(n) memory.
@@ -84,5 +99,5 @@ def skce_spread(kernel: Kernel, predictions: Distribution, targets: ArrayLike) -
     >>> print(f"{too_wide.value:.3f} ± {too_wide.standard_error:.3f}")
     -0.186 ± 0.009
     """
-    kernel, samples = checked_samples(kernel, predictions, targets, minimum=2)
-    return _excess(kernel, *samples)
+    kernel, samples, weights = weighted_samples(kernel, predictions, targets, weights, minimum=2)
+    return _excess(kernel, *samples, weights)

@@ -29,14 +29,22 @@ def _reduction(
 
 @_reduction
 def mean_over_pairs(
-    function: PairFunction, args: PyTree, xs: PyTree, *, tile_size: int | None = None
+    function: PairFunction,
+    args: PyTree,
+    xs: PyTree,
+    weights: jax.Array | None = None,
+    *,
+    tile_size: int | None = None,
 ) -> jax.Array:
     """Mean of f(x_i, x_j) over the pairs i < j: the U-statistic of a symmetric f.
+
+    With weights it is Σ_{i<j} w_i w_j f(x_i, x_j) / Σ_{i<j} w_i w_j.
 
     Args:
         function: pair function, (args, x, y) → scalar.
         args: pytree that is handed to each call.
         xs: samples, a pytree with leading axis n ≥ 2.
+        weights: w as `_checks.sample_weights` returns them, [n], or None.
         tile_size: largest number of rows and columns of a tile; None: `default_tile_size`.
 
     Returns:
@@ -51,14 +59,24 @@ def mean_over_pairs(
     >>> print(mean_over_pairs(product, 3.0, jnp.array([1.0, 2.0, 3.0])))  # 2 + 3 + 6
     11.0
     """
-    n = tiles.length_of(xs)
-    total = upper_forms(function, args, xs, None, tile_size)[0]
+    n, columns = _size_and_columns(xs, weights)
+    total = upper_forms(function, args, xs, columns, tile_size)[0]
     return total / (n * (n - 1) / 2)
+
+
+def _size_and_columns(xs: PyTree, weights: jax.Array | None) -> tuple[Any, jax.Array | None]:
+    """The number of samples, effective if they have weights, and these as the column of a form."""
+    return (tiles.length_of(xs), None) if weights is None else (weights.sum(), weights[:, None])
 
 
 @_reduction
 def mean_over_all_pairs(
-    function: PairFunction, args: PyTree, xs: PyTree, *, tile_size: int | None = None
+    function: PairFunction,
+    args: PyTree,
+    xs: PyTree,
+    weights: jax.Array | None = None,
+    *,
+    tile_size: int | None = None,
 ) -> jax.Array:
     """Mean of a symmetric f(x_i, x_j) over all n² pairs: the V-statistic.
 
@@ -71,9 +89,12 @@ def mean_over_all_pairs(
     >>> print(mean_over_all_pairs(product, 1.0, jnp.array([1.0, 3.0])))  # (4 / 2)²
     4.0
     """
-    n = tiles.length_of(xs)
-    diagonal = jnp.sum(jax.vmap(function, in_axes=(None, 0, 0))(args, xs, xs))
-    return (2 * upper_forms(function, args, xs, None, tile_size)[0] + diagonal) / n / n
+    n, columns = _size_and_columns(xs, weights)
+    diagonal = jax.vmap(function, in_axes=(None, 0, 0))(args, xs, xs)
+    if weights is not None:
+        diagonal *= jnp.square(weights)
+    total = 2 * upper_forms(function, args, xs, columns, tile_size)[0] + jnp.sum(diagonal)
+    return total / n / n
 
 
 @_reduction

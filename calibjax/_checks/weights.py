@@ -1,0 +1,70 @@
+"""Checks of weights of samples, and what all estimators make of them."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jax.typing import ArrayLike
+
+from calibjax._arithmetic import floating_dtype
+from calibjax._checks.arrays import as_arrays, is_concrete, readable
+from calibjax._checks.data import predictions_and_targets, same_rows
+from calibjax._checks.values import floating, leading_size, satisfying, shape
+from calibjax._pytree import PyTree
+
+
+def sample_weights(
+    weights: Any, samples: PyTree, *, minimum: int = 1, name: str = "weights"
+) -> jax.Array | None:
+    """Weights of n samples, scaled so that their sum is that of their squares.
+
+    With u_i = w_i Σ_j w_j / Σ_j w_j² the sum Σ_i u_i = Σ_i u_i² = (Σ_i w_i)² / Σ_i w_i² is the
+    effective number of samples (Kish), which takes the place of n in every formula: means are
+    Σ_i u_i x_i / Σ_i u_i, and means over pairs i ≠ j have the divisor n (n − 1). Weights that are
+    0 or equal become 0 and 1. The weight of no sample changes if all are multiplied by a constant.
+
+    Args:
+        weights: w ≥ 0, [n], or None for samples that count alike.
+        samples: checked data with leading axis n, in whose precision the weights are.
+        minimum: smallest number of positive weights.
+        name: how messages call them.
+
+    Returns:
+        u, [n], or None; NaN if traced weights are wrong.
+
+    Raises:
+        TypeError: if they are no array of numbers.
+        ValueError: if they have another shape, are negative or not finite, or too few are positive.
+    """
+    if weights is None:
+        return None
+    n = leading_size("samples", samples)
+    array = as_arrays(name, weights)
+    array = floating(name, array)
+    shape(name, array, (n,), f"({n},), one weight for each sample")
+    array = satisfying(name, array, lambda w: (w >= 0) & (w < np.inf), "finite weights >= 0")
+    if is_concrete(array):
+        positive = int((readable(array) > 0).sum())
+        if positive < minimum:
+            least = f"{minimum} positive weight{'' if minimum == 1 else 's'}"
+            raise ValueError(f"{name}: expected at least {least}, got {positive}")
+    # Squares of weights in any unit neither overflow nor vanish.
+    largest = lax.stop_gradient(jnp.max(array))
+    array = (array / largest).astype(floating_dtype(samples))
+    return array * (jnp.sum(array) / jnp.sum(jnp.square(array)))
+
+
+def weighted_samples(
+    predictions: Any,
+    targets: ArrayLike,
+    weights: Any,
+    *,
+    minimum: int = 1,
+    keep_logs: bool = False,
+) -> tuple[Any, Any, jax.Array | None]:
+    """`predictions_and_targets` with the `sample_weights` of the same rows."""
+    same_rows(predictions=predictions, targets=targets, weights=weights)
+    samples = predictions_and_targets(predictions, targets, minimum=minimum, keep_logs=keep_logs)
+    return *samples, sample_weights(weights, samples[0], minimum=minimum)

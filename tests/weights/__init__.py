@@ -1,0 +1,1 @@
+"""Weights of samples, everywhere."""

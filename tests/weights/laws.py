@@ -1,0 +1,71 @@
+"""What holds of everything that takes weights of samples."""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+WEIGHTS = np.array([2, 0, 1, 3, 1, 2, 0, 1, 1, 2, 1, 1])
+N = len(WEIGHTS)
+
+
+def rows(tree: Any, chosen: Any) -> Any:
+    """Some rows of data."""
+    return jax.tree.map(lambda leaf: leaf[np.asarray(chosen)], tree)
+
+
+def check_weights(
+    function: Callable[..., Any],
+    *data: Any,
+    copies: bool = True,
+    compiled: bool = True,
+    differentiable: bool = True,
+    rtol: float = 1e-11,
+) -> None:
+    """All laws for a function of data with N rows and of weights.
+
+    Args:
+        function: (*data, weights) → pytree of numbers; weights may be None.
+        data: pytrees with N rows each.
+        copies: whether an integer weight is the same as that number of copies.
+        compiled: whether it may be compiled.
+        differentiable: whether gradients by the weights are finite, also where these are zero.
+        rtol: relative tolerance in float64.
+    """
+
+    def same(found: Any, expected: Any) -> None:
+        for one, other in zip(*map(jax.tree.leaves, (found, expected)), strict=True):
+            np.testing.assert_allclose(one, other, rtol=rtol, atol=rtol)
+
+    weighted = function(*data, WEIGHTS)
+    # A test that cannot tell weights from none tests nothing.
+    unweighted = function(*data, None)
+    assert any(
+        not np.allclose(x, y, rtol=1e-6)
+        for x, y in zip(*map(jax.tree.leaves, (weighted, unweighted)), strict=True)
+    )
+    same(function(*data, np.ones(N)), unweighted)
+    same(function(*data, np.full(N, 1e-30)), unweighted)
+    same(function(*data, 1e20 * WEIGHTS), weighted)
+    positive = np.flatnonzero(WEIGHTS)
+    same(function(*rows(data, positive), WEIGHTS[positive]), weighted)
+    if copies:
+        same(function(*rows(data, np.repeat(np.arange(N), WEIGHTS)), None), weighted)
+    same(function(*data, jnp.asarray(WEIGHTS, float)), weighted)
+    if compiled:
+        traced = jax.jit(function)
+        same(traced(*data, jnp.asarray(WEIGHTS, float)), weighted)
+        wrong = traced(*data, jnp.asarray(-WEIGHTS, float))
+        assert any(np.isnan(leaf).any() for leaf in map(np.asarray, jax.tree.leaves(wrong)))
+    if differentiable:
+        total = lambda w: sum(map(jnp.sum, jax.tree.leaves(function(*data, w))))  # noqa: E731
+        assert np.isfinite(jax.grad(total)(jnp.asarray(WEIGHTS, float))).all()
+    with pytest.raises(ValueError, match=r"weights.*>= 0"):
+        function(*data, -WEIGHTS)
+    with pytest.raises(ValueError, match="weights.*positive"):
+        function(*data, 0 * WEIGHTS)
+    with pytest.raises(ValueError, match=r"weights.*one weight for each sample"):
+        function(*data, WEIGHTS[1:])

@@ -1,0 +1,89 @@
+"""Weights of the estimators of the kernel calibration error."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.test_util import check_grads
+
+from calibjax import distances, estimators, kernels
+from calibjax.distributions import Categorical, Normal
+from tests.weights.laws import WEIGHTS, N, check_weights
+
+_random = np.random.default_rng(3)
+NORMALS = Normal(_random.normal(size=N), _random.uniform(0.5, 1, N))
+TARGETS = NORMALS.loc + _random.normal(size=N)
+CLASSES = Categorical(_random.dirichlet(np.ones(3), N))
+LABELS = _random.integers(0, 3, N)
+KERNEL = kernels.TensorProduct(
+    kernels.Exponential(1.0, distances.Wasserstein()), kernels.SquaredExponential(1.0)
+)
+WHITE = kernels.TensorProduct(kernels.Exponential(0.5), kernels.White())
+LOW_RANK = kernels.TensorProduct(
+    kernels.LowRank(kernels.Exponential(0.5), Categorical(np.eye(3) * 0.7 + 0.1)), kernels.White()
+)
+
+
+@pytest.mark.parametrize("kernel", [WHITE, LOW_RANK], ids=["pairs", "low rank"])
+def test_laws_of_classes(kernel):
+    skce = lambda p, y, w: estimators.skce(kernel, p, y, weights=w)  # noqa: E731
+    biased = lambda p, y, w: estimators.skce_biased(kernel, p, y, weights=w)  # noqa: E731
+    check_weights(skce, CLASSES, LABELS, copies=False)
+    check_weights(biased, CLASSES, LABELS)
+
+
+def test_laws_of_normals():
+    spread = lambda p, y, w: estimators.skce_spread(KERNEL, p, y, weights=w).value  # noqa: E731
+    error = lambda p, y, w: estimators.skce_spread(KERNEL, p, y, weights=w)  # noqa: E731
+    skce = lambda p, y, w: estimators.skce(KERNEL, p, y, weights=w)  # noqa: E731
+    check_weights(skce, NORMALS, TARGETS, copies=False)
+    check_weights(spread, NORMALS, TARGETS)
+    check_weights(error, NORMALS, TARGETS, copies=False)
+
+
+def test_laws_of_confidences():
+    confidences, correct = _random.uniform(size=N), _random.integers(0, 2, N)
+    kernel = kernels.Exponential(0.4)
+    check_weights(lambda r, c, w: estimators.mmce(kernel, r, c, weights=w), confidences, correct)
+
+
+def test_weighted_means_over_pairs_are_those_of_the_matrix():
+    matrix = np.array(estimators.calibration_kernel_matrix(KERNEL, NORMALS, TARGETS))
+    w = WEIGHTS / 7
+    pairs = np.outer(w, w)
+    biased = estimators.skce_biased(KERNEL, NORMALS, TARGETS, weights=w)
+    np.testing.assert_allclose(biased, (pairs * matrix).sum() / pairs.sum(), rtol=1e-12)
+    np.fill_diagonal(pairs, 0)
+    unbiased = estimators.skce(KERNEL, NORMALS, TARGETS, weights=w)
+    np.testing.assert_allclose(unbiased, (pairs * matrix).sum() / pairs.sum(), rtol=1e-11)
+
+
+def test_gradients_by_predictions_and_weights():
+    def value(loc, w):
+        return estimators.skce(KERNEL, Normal(loc, NORMALS.scale), TARGETS, weights=w)
+
+    w = jnp.asarray(WEIGHTS, float)
+    check_grads(value, (jnp.asarray(NORMALS.loc), w + 0.5), 1, rtol=1e-5)
+    assert not np.any(jax.grad(value)(jnp.asarray(NORMALS.loc), w)[WEIGHTS == 0])
+
+
+def test_float32():
+    predictions, targets = jax.tree.map(np.float32, (NORMALS, TARGETS))
+    for w in (WEIGHTS, WEIGHTS.astype(np.float64), np.float32(WEIGHTS) * np.float32(1e-30)):
+        found = estimators.skce(KERNEL, predictions, targets, weights=w)
+        assert found.dtype == np.float32
+        expected = estimators.skce(KERNEL, NORMALS, TARGETS, weights=WEIGHTS)
+        np.testing.assert_allclose(found, expected, rtol=1e-4)
+
+
+def test_one_positive_weight_has_no_pairs():
+    w = np.arange(N) == 3
+    with pytest.raises(ValueError, match="weights.*at least 2 positive weights, got 1"):
+        estimators.skce(KERNEL, NORMALS, TARGETS, weights=w.astype(float))
+    assert np.isnan(
+        jax.jit(functools.partial(estimators.skce, KERNEL))(
+            NORMALS, TARGETS, weights=w.astype(float)
+        )
+    )
