@@ -11,7 +11,7 @@ from jax.typing import ArrayLike
 from calibjax._arithmetic import floating_dtype
 from calibjax._checks.arrays import as_arrays, is_concrete, readable
 from calibjax._checks.data import predictions_and_targets, same_rows
-from calibjax._checks.values import floating, leading_size, satisfying, shape
+from calibjax._checks.values import floating, is_spread, leading_size, satisfying, shape
 from calibjax._pytree import PyTree
 
 
@@ -50,10 +50,16 @@ def sample_weights(
         if positive < minimum:
             least = f"{minimum} positive weight{'' if minimum == 1 else 's'}"
             raise ValueError(f"{name}: expected at least {least}, got {positive}")
-    # Squares of weights in any unit neither overflow nor vanish.
-    largest = lax.stop_gradient(jnp.max(array))
-    array = (array / largest).astype(floating_dtype(samples))
-    return array * (jnp.sum(array) / jnp.sum(jnp.square(array)))
+        if not is_spread(array):  # NumPy compiles nothing
+            return jnp.asarray(_scaled(readable(array), floating_dtype(samples), np))
+    return _scaled(array, floating_dtype(samples), jnp)
+
+
+def _scaled(weights: Any, dtype: Any, xp: Any) -> Any:
+    """Weights in units of a number that takes their squares into range, then scaled."""
+    largest = weights.max() if xp is np else lax.stop_gradient(xp.max(weights))
+    weights = (weights / largest).astype(dtype)
+    return weights * (xp.sum(weights) / xp.sum(xp.square(weights)))
 
 
 def weighted_samples(

@@ -4,6 +4,7 @@ import jax
 from jax.typing import ArrayLike
 
 from calibjax import _checks
+from calibjax._lengths import filled
 from calibjax._pytree import PyTree
 from calibjax._sharding import follows_data
 from calibjax.distributions import Samples
@@ -109,6 +110,8 @@ def aggregated_skce_test(
     if kernels is None:
         kernels = default_kernels(predictions)
     members, structure = checked_family(kernels, predictions, targets)
+    n = number_of(predictions, weights)
+    (predictions, targets), weights = filled((predictions, targets), weights)
     family = family_of(members, predictions, targets)
     batch_size = checked_batch_size(batch_size, family)
     parts = evaluate_pool(
@@ -120,6 +123,5 @@ def aggregated_skce_test(
         num_samples=num_samples,
         batch_size=batch_size,
     )
-    n = number_of(predictions, weights)
     pool, components = skce_components(*parts, num_targets=n, ranked="omnibus", family=structure)
     return skce_result(pool, components, parts[0][0], draws="redrawn targets")

@@ -17,6 +17,7 @@ from jax.typing import ArrayLike
 from calibjax import _checks
 from calibjax._batches import default_batch_size
 from calibjax._compilation import compiled_once
+from calibjax._lengths import filled
 from calibjax._pytree import PyTree
 from calibjax._sharding import follows_data
 from calibjax.distributions.base import Distribution
@@ -299,6 +300,8 @@ def ranked_skce(
     num_samples = _checks.number_of_draws("num_samples", num_samples)
     statistic = _checks.choice("statistic", statistic, STATISTICS)
     check_draws(predictions, targets)
+    n = number_of(predictions, weights)
+    (predictions, targets), weights = filled((predictions, targets), weights)
     family = family_of([(None, kernel)], predictions, targets)
     batch_size = checked_batch_size(batch_size, family)
     parts = evaluate_pool(
@@ -311,7 +314,6 @@ def ranked_skce(
         batch_size=batch_size,
     )
     unbiased, diagonal = (part[:, 0] for part in parts)
-    n = number_of(predictions, weights)
     return result_of_pool(unbiased, diagonal, num_targets=n, statistic=statistic)
 
 
