@@ -40,11 +40,7 @@ def sample_weights(
     """
     if weights is None:
         return None
-    n = leading_size("samples", samples)
-    array = as_arrays(name, weights)
-    array = floating(name, array)
-    shape(name, array, (n,), f"({n},), one weight for each sample")
-    array = satisfying(name, array, lambda w: (w >= 0) & (w < np.inf), "finite weights >= 0")
+    array = plain_weights(weights, leading_size("samples", samples), name)
     if is_concrete(array):
         positive = int((readable(array) > 0).sum())
         if positive < minimum:
@@ -54,6 +50,13 @@ def sample_weights(
     largest = lax.stop_gradient(jnp.max(array))
     array = (array / largest).astype(floating_dtype(samples))
     return array * (jnp.sum(array) / jnp.sum(jnp.square(array)))
+
+
+def plain_weights(weights: Any, n: int, name: str = "weights") -> jax.Array:
+    """Checked weights of n samples in the units in which they are given, [n]."""
+    array = floating(name, as_arrays(name, weights))
+    shape(name, array, (n,), f"({n},), one weight for each sample")
+    return satisfying(name, array, lambda w: (w >= 0) & (w < np.inf), "finite weights >= 0")
 
 
 def weighted_samples(

@@ -35,10 +35,10 @@ def ece(
         ECE = Σ_bins |bin| / n · d(p̄_bin, ȳ_bin),
 
     with the mean p̄ of the predictions and the proportions ȳ of the labels in the bin; with weights
-    |bin| is their sum in the bin, n that of all, and p̄ and ȳ are weighted. **The usual
-    ECE of the literature, that of the most probable class, is `ece(*top_label(predictions,
-    targets))`**; with more than two classes the canonical ECE is larger,
-    since it bins and compares all probabilities jointly. `class_wise` gives the ECE of each class.
+    |bin| is their sum in the bin, n that of all, and p̄ and ȳ are weighted. **The usual ECE of the
+    literature, that of the most probable class, is `ece(*top_label(predictions, targets))`**; with
+    more than two classes the canonical ECE is larger, since it bins and compares all probabilities
+    jointly. `class_wise` gives the ECE of each class.
 
     It is biased upwards: on calibrated data the proportions scatter around the mean predictions,
     the more so the fewer samples there are in a bin.

@@ -74,9 +74,9 @@ def kde_calibration_error(
         CE_p^p = 1/n Σ_j Σ_c | Σ_{i≠j} k(f_j; f_i) 1[y_i = c] / Σ_{i≠j} k(f_j; f_i) − f_jc |^p
 
     with the Dirichlet kernel k(·; f_i), the density of Dirichlet(f_i/bandwidth + 1). With weights
-    k(f_j; f_i) is multiplied by w_i, and the outer mean is weighted. No root is taken. The estimate is biased: upwards by the noise of the ratios, which grows as the bandwidth
-    decreases, and by the smoothing, which grows with the bandwidth. `kde_bandwidth` suggests a
-    bandwidth.
+    k(f_j; f_i) is multiplied by w_i, and the outer mean is weighted. No root is taken. The estimate
+    is biased: upwards by the noise of the ratios, which grows as the bandwidth decreases, and by
+    the smoothing, which grows with the bandwidth. `kde_bandwidth` suggests a bandwidth.
 
     If a prediction f_j has zeros and no kernel is positive at it, the ratio is replaced by its
     limit as these zeros jointly go to 0: only samples with the smallest Σ_{c: f_jc = 0} f_ic count.

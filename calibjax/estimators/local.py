@@ -189,9 +189,9 @@ def mlce(
 ) -> jax.Array:
     """Maximum local calibration error (MLCE), max_x LCE(x).
 
-    For a wide kernel it is the MCE, for a narrow one the largest |confidence − correct|. Samples of
-    weight 0 are no points, unless they are in `at`. G length
-    scales give a whole curve as in L21's figures, with distances computed once.
+    For a wide kernel it is the MCE, for a narrow one the largest |confidence − correct|. G length
+    scales give a whole curve as in L21's figures, with distances computed once. Samples of weight 0
+    are not among the points.
 
     Args:
         neighbourhood: kernel on features and binning of confidences, see `local_errors` for all
@@ -241,7 +241,8 @@ def mean_lce(
 ) -> jax.Array:
     """Mean local calibration error, the mean of LCE(x) over the points.
 
-    For a wide kernel it is the ECE. With weights the mean is weighted, unless it is over points `at`.
+    For a wide kernel it is the ECE. With weights the mean over the samples is weighted, too; a mean
+    over other points, `at`, is not.
 
     Args:
         neighbourhood: kernel on features and binning of confidences, see `local_errors` for all

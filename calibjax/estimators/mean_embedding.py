@@ -103,8 +103,8 @@ def ucme(
         Z_ij = k(T_j, (p_i, y_i)) − E_{Z~p_i} k(T_j, (p_i, Z)),   T_j = (t_j, s_j).
 
     and Σ_i w_i Z_ij / Σ_i w_i with weights. On calibrated data its mean is that of Z_ij² divided by
-    n, so it is biased upwards. The test
-    locations must not be chosen with the data, unless a test redraws the targets.
+    n, so it is biased upwards. The test locations must not be chosen with the data, unless a test
+    redraws the targets.
 
     Args:
         kernel: kernel on pairs (prediction, target).
@@ -157,10 +157,10 @@ def witness(
         W(p, z) = n⁻¹ Σ_i {k((p, z), (p_i, y_i)) − E_{Z~p_i} k((p, z), (p_i, Z))},
 
     which is n⁻¹ Σ_i k_P(p_i, p) [k_Y(y_i, z) − m_{p_i}(z)] for a tensor product, and a weighted
-    mean with weights: positive where
-    predictions like p have more targets near z than they say, negative where they have fewer. Its
-    expectation is zero everywhere for a calibrated model, and its squared norm in the Hilbert space
-    of k is the biased SKCE. `hypothesis_tests.witness_test` says which values are more than chance.
+    mean with weights: positive where predictions like p have more targets near z than they say,
+    negative where they have fewer. Its expectation is zero everywhere for a calibrated model, and
+    its squared norm in the Hilbert space of k is the biased SKCE. `hypothesis_tests.witness_test`
+    says which values are more than chance.
 
     Args:
         kernel: kernel on pairs (prediction, target).
