@@ -90,7 +90,7 @@ from calibjax._checks.values import (
     smallest_normal,
     unit_interval,
 )
-from calibjax._checks.weights import sample_weights, weighted_samples
+from calibjax._checks.weights import plain_weights, sample_weights, weighted_samples
 
 __all__ = [
     "an_array",
@@ -138,6 +138,7 @@ __all__ = [
     "number_of_draws",
     "one_of",
     "originals",
+    "plain_weights",
     "points",
     "positive",
     "positive_definite",

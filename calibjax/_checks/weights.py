@@ -40,11 +40,7 @@ def sample_weights(
     """
     if weights is None:
         return None
-    n = leading_size("samples", samples)
-    array = as_arrays(name, weights)
-    array = floating(name, array)
-    shape(name, array, (n,), f"({n},), one weight for each sample")
-    array = satisfying(name, array, lambda w: (w >= 0) & (w < np.inf), "finite weights >= 0")
+    array = plain_weights(weights, leading_size("samples", samples), name)
     if is_concrete(array):
         positive = int((readable(array) > 0).sum())
         if positive < minimum:
@@ -60,6 +56,13 @@ def _scaled(weights: Any, dtype: Any, xp: Any) -> Any:
     largest = weights.max() if xp is np else lax.stop_gradient(xp.max(weights))
     weights = (weights / largest).astype(dtype)
     return weights * (xp.sum(weights) / xp.sum(xp.square(weights)))
+
+
+def plain_weights(weights: Any, n: int, name: str = "weights") -> jax.Array:
+    """Checked weights of n samples in the units in which they are given, [n]."""
+    array = floating(name, as_arrays(name, weights))
+    shape(name, array, (n,), f"({n},), one weight for each sample")
+    return satisfying(name, array, lambda w: (w >= 0) & (w < np.inf), "finite weights >= 0")
 
 
 def weighted_samples(

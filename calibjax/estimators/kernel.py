@@ -287,25 +287,33 @@ def skce_biased(
 
 @follows_data
 def skce_block(
-    kernel: Kernel, predictions: Distribution, targets: ArrayLike, *, block_size: int
+    kernel: Kernel,
+    predictions: Distribution,
+    targets: ArrayLike,
+    *,
+    block_size: int,
+    weights: ArrayLike | None = None,
 ) -> jax.Array:
     """Unbiased block estimator of the squared kernel calibration error.
 
     The mean of the unbiased estimators over ⌊n/B⌋ blocks of B consecutive samples; an incomplete
-    last block is dropped. B = 2 is W19's linear estimator, B = n is `skce`.
+    last block is dropped. B = 2 is W19's linear estimator, B = n is `skce`. With weights it is
+    Σ w_i w_j h_ij / Σ w_i w_j over the pairs within the blocks.
 
     Args:
         kernel: kernel on pairs (prediction, target).
         predictions: batch of n ≥ 2 distributions.
         targets: [n] or [n, d].
         block_size: B, 2 ≤ B ≤ n.
+        weights: w ≥ 0 of the samples, [n]; None for samples that count alike.
 
     Returns:
         A scalar.
 
     Raises:
         TypeError: if an argument is of the wrong kind.
-        ValueError: if shapes or values are wrong, n < 2, or the block size is out of range.
+        ValueError: if shapes or values are wrong, n < 2, the block size is out of range, or no
+            block has two samples that count.
         NotImplementedError: if the expectations have no closed form.
 
     Cost: n B / 2 evaluations of h, O(n + tile²) memory.
@@ -320,10 +328,18 @@ def skce_block(
     >>> print(skce_block(kernel, predictions, jnp.array([1, 1, 1, 1, 0]), block_size=2))
     0.5
     """
-    kernel, samples = checked_samples(kernel, predictions, targets, minimum=2)
+    kernel, samples, weights = weighted_samples(kernel, predictions, targets, weights, minimum=2)
     num_samples = _checks.leading_size("predictions", samples[0])
     block_size = _checks.size_in_range("block_size", block_size, 2, num_samples)
-    return pairwise.block_means(sample_pair, kernel, samples, block_size=block_size).mean()
+    means = pairwise.block_means(sample_pair, kernel, samples, weights, block_size=block_size)
+    if weights is None:
+        return means.mean()
+    masses = pairwise.block_masses(weights, block_size=block_size)
+    if _checks.is_concrete(masses) and not jnp.any(masses):
+        raise ValueError(
+            f"weights: expected two positive weights in at least one block of {block_size} samples"
+        )
+    return jnp.sum(masses * means) / jnp.sum(masses)
 
 
 @follows_data

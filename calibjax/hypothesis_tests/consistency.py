@@ -25,6 +25,7 @@ def consistency_test(
     predictions: Distribution,
     targets: ArrayLike,
     *,
+    weights: ArrayLike | None = None,
     num_samples: int = 1000,
     batch_size: int | None = None,
 ) -> CalibrationTestResult:
@@ -48,6 +49,9 @@ def consistency_test(
         predictions: batch of n distributions. Quantities computed from single predictions (such as
             their bins) may be stored in an additional leaf of the batch.
         targets: [n] or [n, d].
+        weights: w ≥ 0 of the samples, [n], which are drawn together with the predictions. The
+            statistic is called with them as a third argument `weights`, up to a common factor; None
+            if it does not take any.
         num_samples: B, number of resamples; the smallest possible p-value is 1 / (B + 1).
         batch_size: number of resamples that are evaluated at once. Memory is `batch_size` times
             that of one statistic; by default about 16 MB, assuming that the statistic works on
@@ -78,29 +82,33 @@ def consistency_test(
     True
     """
     key = _checks.random_key(key)
-    value = checked_statistic(statistic)
+    value = checked_statistic(statistic, with_weights=weights is not None)
     num_samples = _checks.number_of_draws("num_samples", num_samples)
-    predictions, targets = _checks.predictions_and_targets(predictions, targets, keep_logs=True)
+    predictions, targets, weights = _checks.weighted_samples(
+        predictions, targets, weights, keep_logs=True
+    )
+    given = () if weights is None else (weights,)
     check_draws(predictions, targets)
     n = _checks.leading_size("targets", targets)
     batch_size = default_batch_size(bytes_of_tile(n)) if batch_size is None else batch_size
     batch_size = _checks.size_in_range("batch_size", batch_size, 1)
 
-    def resampled(key: jax.Array, predictions: Distribution) -> PyTree:
+    def resampled(key: jax.Array, data: tuple[Any, Any]) -> PyTree:
         index_key, target_key = jax.random.split(key)
         index = jax.random.randint(index_key, (n,), 0, n)
-        chosen = jax.tree.map(lambda leaf: leaf[index], predictions)
-        return value(chosen, draw(target_key, chosen))
+        chosen, given = jax.tree.map(lambda leaf: leaf[index], data)
+        return value(chosen, draw(target_key, chosen), *given)
 
-    def resample(key: jax.Array, predictions: Distribution) -> PyTree:
+    def resample(key: jax.Array, data: tuple[Any, Any]) -> PyTree:
         one = jax.vmap(resampled, (0, None))
-        return in_batches(key, lambda keys: one(keys, predictions), num_samples, batch_size)
+        return in_batches(key, lambda keys: one(keys, data), num_samples, batch_size)
 
     # The statistic need not depend on all of the data.
-    observed = _checks.nan_with(value(predictions, targets), predictions, targets)
+    observed = value(predictions, targets, *given)
+    observed = _checks.nan_with(observed, predictions, targets, weights)
     numbers_each = sum(map(jnp.size, jax.tree.leaves(observed)))
     _checks.number_of_draws("num_samples", num_samples, numbers_each=numbers_each)
-    null_samples = compiled_once(resample, key, predictions)
+    null_samples = compiled_once(resample, key, (predictions, given))
     return simulated_result(
         observed, null_samples, observed, draws="resampled predictions, redrawn targets"
     )

@@ -1,6 +1,8 @@
 """Exact test of the coverage of predicted quantiles."""
 
 import dataclasses
+import functools
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -23,6 +25,7 @@ def coverage_test(
     predictions: Quantiles,
     targets: ArrayLike,
     *,
+    weights: ArrayLike | None = None,
     num_samples: int = 1000,
     batch_size: int | None = None,
 ) -> CalibrationTestResult:
@@ -48,6 +51,8 @@ def coverage_test(
         key: a JAX random key.
         predictions: batch of n `Quantiles`.
         targets: [n].
+        weights: w ≥ 0 of the samples, [n], which all redraws keep; the means above are weighted.
+            None for samples that count alike.
         num_samples: B, number of redraws; the smallest possible p-value is 1 / (B + 1).
         batch_size: number of redraws that are evaluated at once; by default as many as fit in
             about 16 MB.
@@ -84,29 +89,34 @@ def coverage_test(
             "predictions: expected a batch of distributions.Quantiles, got "
             f"{_checks.described(predictions)}"
         )
-    predictions, targets = _checks.predictions_and_targets(predictions, targets)
+    predictions, targets, weights = _checks.weighted_samples(predictions, targets, weights)
     if batch_size is None:
         batch_size = default_batch_size(_BYTES_PER_INTERVAL * predictions.values.size)
     batch_size = _checks.size_in_range("batch_size", batch_size, 1)
-    quantiles, probs, intervals = _counted(predictions, targets)
+    quantiles, probs, intervals = _counted(predictions, targets, weights)
+    data = quantiles, weights
     result = rank_among_redraws(
         key,
         _statistic,
-        quantiles,
+        data,
         Categorical(probs),
         intervals,
         num_samples=num_samples,
         batch_size=batch_size,
         adjust=True,
     )
-    return dataclasses.replace(result, estimate=_differences(quantiles, intervals))
+    return dataclasses.replace(result, estimate=_differences(*data, intervals))
 
 
 @jax.jit
-def _counted(predictions: Quantiles, targets: jax.Array) -> tuple[Quantiles, jax.Array, jax.Array]:
+def _counted(
+    predictions: Quantiles, targets: jax.Array, weights: jax.Array | None
+) -> tuple[Quantiles, jax.Array, jax.Array]:
     """The predictions, the probabilities of the intervals, and the intervals of the targets."""
     # If anything is NaN, nothing is known about any level.
     is_whole = ~jnp.any(jnp.isnan(targets)) & ~jnp.any(jnp.isnan(predictions.values))
+    if weights is not None:
+        is_whole &= ~jnp.any(jnp.isnan(weights))
     levels = jnp.where(is_whole, predictions.levels, jnp.nan)
     levels = jnp.where(jnp.any(jnp.isnan(levels)), jnp.nan, levels)
     predictions = Quantiles(levels, predictions.values)
@@ -114,21 +124,24 @@ def _counted(predictions: Quantiles, targets: jax.Array) -> tuple[Quantiles, jax
 
 
 @jax.jit
-def _differences(predictions: Quantiles, intervals: jax.Array) -> dict[str, jax.Array]:
+def _differences(
+    predictions: Quantiles, weights: jax.Array | None, intervals: jax.Array
+) -> dict[str, jax.Array]:
     """Differences between observed and predicted frequencies of the intervals."""
     levels, probs = predictions.levels, predictions.probs
     is_in = intervals[:, None] == jnp.arange(probs.shape[1])
     is_below = intervals[:, None] <= jnp.arange(levels.shape[1])
-    at_levels = jnp.mean(is_below - levels, 0)
+    mean = functools.partial(jnp.average, axis=0, weights=weights)
+    at_levels = mean(is_below - levels)
     return {
         "levels": at_levels,
-        "intervals": jnp.mean(is_in - probs, 0),
+        "intervals": mean(is_in - probs),
         "central": (at_levels[::-1] - at_levels)[: levels.shape[1] // 2],
     }
 
 
 def _statistic(
-    predictions: Quantiles, chances: Categorical, intervals: jax.Array
+    data: tuple[Quantiles, Any], chances: Categorical, intervals: jax.Array
 ) -> dict[str, jax.Array]:
     del chances
-    return jax.tree.map(jnp.abs, _differences(predictions, intervals))
+    return jax.tree.map(jnp.abs, _differences(*data, intervals))

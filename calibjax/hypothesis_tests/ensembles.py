@@ -127,6 +127,7 @@ def rank_histogram_test(
     ensembles: Samples,
     targets: ArrayLike,
     *,
+    weights: ArrayLike | None = None,
     num_samples: int = 999,
     batch_size: int | None = None,
 ) -> CalibrationTestResult:
@@ -137,6 +138,7 @@ def rank_histogram_test(
 
         χ² = Σ_r (N_r − n / (m + 1))² / (n / (m + 1)),   N_r = #{i : R_i = r},
 
+    with weights N_r = Σ_{i : R_i = r} w_i and n = Σ_i w_i = Σ_i w_i² (to which they are scaled),
     ranked among those of uniform ranks, which is exact for every n, m and B. Vectors are ranked by
     their mean Euclidean distance to the other values of the pool ("energy pre-rank": a large rank
     means that the target is an outlier of its ensemble).
@@ -148,6 +150,8 @@ def rank_histogram_test(
         key: a JAX random key.
         ensembles: batch of n ensembles of m ≥ 2 members without weights, `Samples`.
         targets: [n] or [n, d].
+        weights: w ≥ 0 of the samples, [n], which all redraws keep; None for samples that count
+            alike.
         num_samples: B, number of redraws; the smallest possible p-value is 1 / (B + 1).
         batch_size: number of redraws that are evaluated at once; by default as many as fit in
             about 16 MB.
@@ -177,9 +181,9 @@ def rank_histogram_test(
     """
     key = _checks.random_key(key)
     num_samples = _checks.number_of_draws("num_samples", num_samples)
-    _checks.same_rows(ensembles=ensembles, targets=targets)
+    _checks.same_rows(ensembles=ensembles, targets=targets, weights=weights)
     ensembles = checked_ensembles(ensembles, 1)
-    ensembles, targets = _checks.predictions_and_targets(ensembles, targets)
+    ensembles, targets, weights = _checks.weighted_samples(ensembles, targets, weights)
     pool = bare(with_targets(ensembles, targets)).values
     n, size = pool.shape[:2]
     if batch_size is None:
@@ -187,18 +191,19 @@ def rank_histogram_test(
     batch_size = _checks.size_in_range("batch_size", batch_size, 1)
     tie_key, key = jax.random.split(key)
     ranks = _ranks(tie_key, pool)
-    uniform = _checks.nan_with(jnp.full((n, size), 1 / size), pool)
+    uniform = _checks.nan_with(jnp.full((n, size), 1 / size), pool, weights)
     result = rank_among_redraws(
         key,
         _chi_squared,
-        (),
+        weights,
         Categorical(uniform),
         ranks,
         num_samples=num_samples,
         batch_size=batch_size,
         adjust=False,
     )
-    frequencies = jnp.bincount(ranks, length=size) / n
+    number = n if weights is None else jnp.sum(weights)
+    frequencies = jnp.bincount(ranks, weights, length=size) / number
     return dataclasses.replace(result, estimate=_checks.nan_with(frequencies, pool))
 
 
@@ -237,8 +242,8 @@ def _ranks(key: jax.Array, pool: jax.Array) -> jax.Array:
     return below + jax.random.randint(key, below.shape, 0, ties + 1)
 
 
-def _chi_squared(data: tuple[()], uniform: Categorical, ranks: jax.Array) -> jax.Array:
-    del data
-    expected = jnp.sum(uniform.probs, 0)
-    observed = jnp.bincount(ranks, length=len(expected))
+def _chi_squared(weights: jax.Array | None, uniform: Categorical, ranks: jax.Array) -> jax.Array:
+    probs = uniform.probs if weights is None else weights[:, None] * uniform.probs
+    expected = jnp.sum(probs, 0)
+    observed = jnp.bincount(ranks, weights, length=len(expected))
     return jnp.sum(jnp.square(observed - expected) / expected)

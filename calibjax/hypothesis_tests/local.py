@@ -27,6 +27,7 @@ def local_calibration_test(
     confidences: PyTree,
     correct: ArrayLike,
     *,
+    weights: ArrayLike | None = None,
     num_samples: int = 1000,
     batch_size: int | None = None,
 ) -> CalibrationTestResult:
@@ -50,6 +51,8 @@ def local_calibration_test(
         features: features of the samples, [n, d], or any pytree with leading axis n.
         confidences: confidences in [0, 1], [n].
         correct: whether the predicted class was observed, 0 or 1, [n].
+        weights: w ≥ 0 of the samples, [n], as in `estimators.local_errors`, which all redraws keep.
+            At samples of weight 0 nothing is tested: their statistic is 0.
         num_samples: B, number of redraws; the smallest possible p-value is 1 / (B + 1).
         batch_size: number of redraws that are evaluated at once, for which weights are computed
             once; by default as many as fit in about 16 MB.
@@ -82,7 +85,7 @@ def local_calibration_test(
     """
     key = _checks.random_key(key)
     num_samples = _checks.number_of_draws("num_samples", num_samples)
-    problem = local_problem(neighbourhood, features, confidences, correct)
+    problem = local_problem(neighbourhood, features, confidences, correct, weights=weights)
     # If a traced value is NaN, nothing is known about any sample.
     _, confidences = _checks.nan_with(problem.confidences, problem.confidences, problem.correct)
     problem = problem._replace(confidences=(confidences, confidences))
@@ -106,4 +109,5 @@ def local_calibration_test(
 def _statistic(problem: LocalProblem, predictions: Bernoulli, targets: jax.Array) -> jax.Array:
     """LCE of each sample, with the confidences of the problem."""
     del predictions
-    return jnp.abs(problem._replace(correct=targets).errors()[0])
+    errors = jnp.abs(problem._replace(correct=targets).errors()[0])
+    return errors if problem.weights is None else jnp.where(problem.weights == 0, 0, errors)

@@ -20,6 +20,7 @@ through; third derivatives where the last one is taken in forward mode. Only sev
 from calibjax.pairwise.features import BLOCK_SIZE, feature_sums
 from calibjax.pairwise.kernel_means import kernel_means
 from calibjax.pairwise.reductions import (
+    block_masses,
     block_means,
     mean_over_all_pairs,
     mean_over_pairs,
@@ -33,6 +34,7 @@ from calibjax.pairwise.tiles import TILE_SIZE, default_tile_size, fold_pairs
 __all__ = [
     "BLOCK_SIZE",
     "TILE_SIZE",
+    "block_masses",
     "block_means",
     "default_tile_size",
     "feature_sums",

@@ -241,18 +241,21 @@ def block_means(
     function: PairFunction,
     args: PyTree,
     xs: PyTree,
+    weights: jax.Array | None = None,
     *,
     block_size: int,
     tile_size: int | None = None,
 ) -> jax.Array:
     """Mean over the pairs i < j within each of the ⌊n/B⌋ blocks of B consecutive samples.
 
-    The last, incomplete block is dropped.
+    The last, incomplete block is dropped. With weights the means are
+    Σ_{i<j} w_i w_j f(x_i, x_j) / Σ_{i<j} w_i w_j, and 0 where the divisor, see `block_masses`, is.
 
     Args:
         function: pair function, (args, x, y) → scalar.
         args: pytree that is handed to each call.
         xs: samples, a pytree with leading axis n.
+        weights: w, [n], or None.
         block_size: B, 2 ≤ B ≤ n.
         tile_size: largest number of rows and columns of a tile; None: `default_tile_size`.
 
@@ -268,20 +271,49 @@ def block_means(
     >>> print(block_means(product, 1.0, jnp.array([1.0, 2.0, 3.0, 4.0, 5.0]), block_size=2))
     [ 2. 12.]
     """
-    num_blocks = tiles.length_of(xs) // block_size
 
-    def cut(leaf: jax.Array) -> jax.Array:
-        return leaf[: num_blocks * block_size].reshape(num_blocks, block_size, *leaf.shape[1:])
+    def mean(args: PyTree, block: tuple[Any, Any]) -> jax.Array:
+        xs, weights = block
+        if weights is None:
+            return mean_over_pairs(function, args, xs, tile_size=tile_size)
+        total = upper_forms(function, args, xs, weights[:, None], tile_size)[0]
+        mass = _mass_of_pairs(weights)
+        return total / jnp.where(mass == 0, 1, mass)
 
     def means(args: PyTree, blocks: PyTree) -> jax.Array:
         return lax.map(
-            lambda block: mean_over_pairs(function, args, block, tile_size=tile_size),
+            functools.partial(mean, args),
             blocks,
             batch_size=min(tiles.length_of(blocks), max(1, _BLOCK_ENTRIES // block_size**2)),
         )
 
-    split, blocks = devices(), jax.tree.map(cut, xs)
+    split, blocks = devices(), _blocks((xs, weights), block_size)
     if split is None:
         return means(args, blocks)
     of_devices = split.run(means, (WHOLE, split.rows), split.rows)
-    return of_devices(args, ring.even(blocks, split))[:num_blocks]
+    return of_devices(args, ring.even(blocks, split))[: tiles.length_of(xs) // block_size]
+
+
+@functools.partial(jax.jit, static_argnames="block_size")
+def block_masses(weights: jax.Array, *, block_size: int) -> jax.Array:
+    """Σ_{i<j} w_i w_j over the pairs within each block of `block_means`, [⌊n/B⌋].
+
+    >>> import jax.numpy as jnp
+    >>> from calibjax.pairwise import block_masses
+    >>> print(block_masses(jnp.array([1.0, 2.0, 3.0, 0.0, 5.0]), block_size=2))
+    [2. 0.]
+    """
+    return jax.vmap(_mass_of_pairs)(_blocks(weights, block_size))
+
+
+def _blocks(xs: PyTree, block_size: int) -> PyTree:
+    """Rows in whole blocks, [⌊n/B⌋, B, ...]."""
+    number = tiles.length_of(xs) // block_size
+    return jax.tree.map(
+        lambda leaf: leaf[: number * block_size].reshape(number, block_size, *leaf.shape[1:]), xs
+    )
+
+
+def _mass_of_pairs(weights: jax.Array) -> jax.Array:
+    """Σ_{i<j} w_i w_j, by positive terms only: just zero without any pair."""
+    return jnp.sum(weights[1:] * jnp.cumsum(weights)[:-1])

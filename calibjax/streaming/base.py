@@ -89,6 +89,10 @@ class Accumulator:
             state = accumulator.update(state, predictions, targets)
         result = accumulator.result(state)
 
+    All of them take `weights` of the samples of a batch, of which no weights are ones. They are
+    summed up in the units in which they come, of which the results do not depend, unless squares of
+    weights overflow or vanish. Integers are numbers of copies where they are for all data at once.
+
     `update`, `merge` and `result` are pure functions of arrays, for `jit`, `vmap` and `lax.scan`.
     A state is a `State`, whose leaves are plain sums.
 
@@ -99,7 +103,14 @@ class Accumulator:
         """The state before any samples."""
         raise NotImplementedError
 
-    def update(self, state: State, predictions: PyTree, targets: ArrayLike) -> State:
+    def update(
+        self,
+        state: State,
+        predictions: PyTree,
+        targets: ArrayLike,
+        *,
+        weights: ArrayLike | None = None,
+    ) -> State:
         """The state after a batch of samples."""
         raise NotImplementedError
 

@@ -30,7 +30,8 @@ class BinnedErrors:
     Attributes:
         ece: expected calibration error, as of `estimators.ece`.
         mce: maximum calibration error, as of `estimators.mce`.
-        counts: number of samples in each bin, integers, [K]; empty bins are included.
+        counts: number of samples with a weight in each bin, integers, [K]; empty bins are included.
+        weights: sum of their weights, [K].
         means: mean predictions, [K, m]; of m = 2 classes the second is the probability of label 1,
             the confidence of `estimators.reliability_curve`. Uniform in empty bins.
         proportions: proportions of the labels, [K, m]; the second is the frequency there. Uniform
@@ -40,6 +41,7 @@ class BinnedErrors:
     ece: jax.Array
     mce: jax.Array
     counts: jax.Array
+    weights: jax.Array
     means: jax.Array
     proportions: jax.Array
 
@@ -62,9 +64,10 @@ class CalibrationBins(Accumulator):
             what `top_label` returns.
         distance: distance record d, as in `ece`.
 
-    The state has the counts "samples", "missing" (traced samples that are out of range), "sizes" of
-    the bins, [K], and "labels" in them, [K, m]; and the sum "residuals" of p − e_y, [K, m]. All are
-    plain sums, in JAX's own floating-point precision.
+    The state has the counts "samples" (those with a weight), "missing" (traced samples that are out
+    of range) and "sizes" of the bins, [K]; and the sums "labels" of the weights with each label,
+    [K, m], and "residuals" of w (p − e_y), [K, m]. All are plain sums, in JAX's own floating-point
+    precision.
 
     Cost: O(n m) time; O(K m) memory, for K = num_bins, or num_bins^m, bins.
 
@@ -95,8 +98,8 @@ class CalibrationBins(Accumulator):
             ValueError: if it has a wrong value, or there are too many bins.
         """
         shape = self._shape()
-        counts = {"samples": (), "missing": (), "sizes": shape[:1], "labels": shape}
-        return zeros(counts, {"residuals": shape})
+        counts = {"samples": (), "missing": (), "sizes": shape[:1]}
+        return zeros(counts, {"labels": shape, "residuals": shape})
 
     def _shape(self) -> tuple[int, int]:
         """Number of bins and of classes."""
@@ -123,19 +126,27 @@ class CalibrationBins(Accumulator):
         is_right = _is_consistent(checked)
         if _checks.is_concrete(is_right) and not np.all(is_right):
             raise ValueError(
-                f"{name}: expected counts of bins and labels that add up to the number of samples, "
-                "and sums of residuals from -1 to 1, got others"
+                f"{name}: expected counts of bins that add up to the number of samples, weights of "
+                "their labels, and sums of residuals from -1 to 1 with these weights, got others"
             )
         return checked
 
     @follows_data
-    def update(self, state: State, predictions: ClassPredictions, targets: ArrayLike) -> State:
+    def update(
+        self,
+        state: State,
+        predictions: ClassPredictions,
+        targets: ArrayLike,
+        *,
+        weights: ArrayLike | None = None,
+    ) -> State:
         """The state after a batch of samples.
 
         Args:
             state: state of this accumulator.
             predictions: batch of n class predictions.
             targets: labels 0, ..., m − 1, [n].
+            weights: w ≥ 0 of the samples, [n]; one by default.
 
         Returns:
             The new state.
@@ -147,7 +158,10 @@ class CalibrationBins(Accumulator):
         self._shape()
         state = self._checked("state", state)
         _checks.class_predictions(predictions)
+        _checks.same_rows(predictions=predictions, targets=targets, weights=weights)
         predictions, targets = _checks.predictions_and_targets(predictions, targets)
+        if weights is not None:
+            weights = _checks.plain_weights(weights, _checks.leading_size("targets", targets))
         is_binary = isinstance(bare(predictions), Bernoulli)
         found = None if is_binary else predictions.class_probs.shape[1]
         if found != self.num_classes:
@@ -160,6 +174,7 @@ class CalibrationBins(Accumulator):
             state,
             predictions.class_probs,
             targets,
+            weights,
             num_bins=self.binning.num_bins,
             is_binary=is_binary,
         )
@@ -174,39 +189,49 @@ class CalibrationBins(Accumulator):
         state = self._checked("state", state)
         number = checked_number(state, 1, "at least 1 sample")
         is_whole = (number > 0) & (state.counts["missing"] == 0) & _is_consistent(state)
-        counts, residuals = state.counts["sizes"], state.sums["residuals"].total()
-        sizes, labels = (
-            jnp.where(is_whole, x.astype(residuals.dtype), jnp.nan)
-            for x in (counts, state.counts["labels"])
-        )
+        residuals, labels = state.sums["residuals"].total(), state.sums["labels"].total()
+        labels = jnp.where(is_whole, labels, jnp.nan)
+        sizes = jnp.sum(labels, 1)
         means, proportions = means_of_sums(sizes, labels, residuals)
         distances = distances_of_means(sizes, means, proportions, self.distance)
-        ece = jnp.sum(sizes * distances) / number
-        return BinnedErrors(ece, jnp.max(distances), counts, means, proportions)
+        ece = jnp.sum(sizes * distances) / jnp.sum(sizes)
+        counts = state.counts["sizes"]
+        return BinnedErrors(ece, jnp.max(distances), counts, sizes, means, proportions)
 
 
 @jax.jit
 def _is_consistent(state: State) -> jax.Array:
     """Whether some samples give this state, up to rounding; states of several devices as well."""
     counts, residuals = state.counts, state.sums["residuals"].total()
+    labels = state.sums["labels"].total()
+    sizes = jnp.sum(labels, 1)
     seen = jnp.sum(counts["sizes"]) + counts["missing"]
-    is_counted = jnp.all(jnp.sum(counts["labels"], 1) == counts["sizes"])
-    is_bounded = jnp.all(jnp.abs(residuals) <= 1.001 * counts["sizes"][:, None])
+    is_counted = jnp.all(labels >= 0) & jnp.all((sizes > 0) == (counts["sizes"] > 0))
+    is_bounded = jnp.all(jnp.abs(residuals) <= 1.001 * sizes[:, None])
     is_bounded |= counts["missing"] > 0  # then they may be NaN
     return (seen == counts["samples"]) & is_counted & is_bounded
 
 
 @functools.partial(jax.jit, static_argnames=("num_bins", "is_binary"))
 def _with_samples(
-    state: State, probs: jax.Array, targets: jax.Array, *, num_bins: int, is_binary: bool
+    state: State,
+    probs: jax.Array,
+    targets: jax.Array,
+    weights: jax.Array | None,
+    *,
+    num_bins: int,
+    is_binary: bool,
 ) -> State:
     """The state after checked samples; traced ones that are out of range are missing."""
     num_cells = state.counts["sizes"].size
     seen = probs[:, 1:] if is_binary else probs
     powers = np.array([num_bins**k for k in reversed(range(seen.shape[1]))], np.int32)
     cells = jnp.sum(interval_index(seen, num_bins) * powers, 1)
-    is_missing = _checks.missing_rows((probs, targets))
-    cells = jnp.where(is_missing, num_cells, cells)  # which is in no bin
-    sizes, labels, residuals = sums_in_bins(probs, targets, cells, num_cells)
-    counts = {"samples": len(probs), "missing": jnp.sum(is_missing)}
-    return added(state, {**counts, "sizes": sizes, "labels": labels}, {"residuals": residuals})
+    is_missing = _checks.missing_rows((probs, targets, weights))
+    is_used = jnp.ones(len(probs), bool) if weights is None else weights != 0
+    cells = jnp.where(is_missing | ~is_used, num_cells, cells)  # which is in no bin
+    sizes, labels, residuals = sums_in_bins(probs, targets, cells, num_cells, weights)
+    if weights is not None:
+        sizes = jnp.zeros(num_cells, jnp.int32).at[cells].add(1, mode="drop")
+    counts = {"samples": jnp.sum(is_missing | is_used), "missing": jnp.sum(is_missing)}
+    return added(state, {**counts, "sizes": sizes}, {"labels": labels, "residuals": residuals})

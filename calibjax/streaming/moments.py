@@ -138,19 +138,14 @@ class MeanScore(Accumulator):
             "function (predictions, targets)", "score", self.score, "predictions", "targets"
         )
         state = self._checked("state", state)
-        _checks.same_rows(targets=targets, weights=weights)
+        _checks.same_rows(predictions=predictions, targets=targets, weights=weights)
         predictions, targets = _checks.predictions_and_targets(predictions, targets, keep_logs=True)
         n = _checks.leading_size("targets", targets)
         values = self._values(predictions, targets, n)
-        if weights is None:
-            weights = jnp.ones(n, values.dtype)
-        else:
-            weights = _checks.floating("weights", _checks.as_arrays("weights", weights))
-            _checks.shape("weights", weights, (n,), "[n], one for each sample")
-            weights = _checks.satisfying(
-                "weights", weights, lambda w: (w >= 0) & (w < np.inf), "finite weights >= 0"
-            )
-        return _with_numbers(state, values, weights)
+        one = jnp.ones(n, values.dtype)
+        return _with_numbers(
+            state, values, one if weights is None else _checks.plain_weights(weights, n)
+        )
 
     def _values(self, predictions: Distribution, targets: Any, n: int) -> jax.Array:
         """The numbers of all samples, [n]; NaN where a traced sample is."""
@@ -211,12 +206,16 @@ class BlockSKCE(Accumulator):
     Blocks do not extend over batches: every batch consists of whole blocks, whose order does not
     matter. Leave out the samples beyond at the end of the data.
 
+    With weights η is the mean over the pairs of a block with weights w_i w_j, and the block has the
+    weight Σ_{i<j} w_i w_j in mean and standard error, as in `MeanScore`.
+
     Attributes:
         kernel: kernel on pairs (prediction, target).
         block_size: B ≥ 2.
         confidence_level: in (0, 1).
 
-    The state has the count "blocks", and the sums of `MeanScore`, with weights one.
+    The state has the count "blocks" (those with a weight), and the sums of `MeanScore`. Blocks of
+    samples that count alike have the weight one.
 
     Cost: n B / 2 evaluations of h; memory of a batch.
 
@@ -244,13 +243,21 @@ class BlockSKCE(Accumulator):
         return _without_numbers("blocks")
 
     @follows_data
-    def update(self, state: State, predictions: Distribution, targets: ArrayLike) -> State:
+    def update(
+        self,
+        state: State,
+        predictions: Distribution,
+        targets: ArrayLike,
+        *,
+        weights: ArrayLike | None = None,
+    ) -> State:
         """The state after a batch of whole blocks.
 
         Args:
             state: state of this accumulator.
             predictions: batch of n distributions, where n is a multiple of the block size.
             targets: [n] or [n, d].
+            weights: w ≥ 0 of the samples, [n]; one by default.
 
         Returns:
             The new state.
@@ -262,6 +269,7 @@ class BlockSKCE(Accumulator):
         """
         block_size = _checks.size_in_range("block_size", self.block_size, 2)
         state = self._checked("state", state)
+        _checks.same_rows(predictions=predictions, targets=targets, weights=weights)
         kernel, samples = checked_samples(self.kernel, predictions, targets)
         n = _checks.leading_size("targets", samples[1])
         if n % block_size:
@@ -269,8 +277,15 @@ class BlockSKCE(Accumulator):
                 f"predictions: expected a multiple of block_size = {block_size} samples, got {n}; "
                 "hand over whole blocks, and leave out the rest at the end of the data"
             )
-        blocks = pairwise.block_means(sample_pair, kernel, samples, block_size=block_size)
-        return _with_numbers(state, blocks, jnp.ones_like(blocks))
+        if weights is not None:
+            weights = _checks.plain_weights(weights, n)
+        data = kernel, samples, weights
+        blocks = pairwise.block_means(sample_pair, *data, block_size=block_size)
+        masses = jnp.ones_like(blocks)
+        if weights is not None:
+            number = block_size * (block_size - 1) / 2
+            masses = pairwise.block_masses(weights, block_size=block_size) / number
+        return _with_numbers(state, blocks, masses)
 
     def result(self, state: State) -> ConfidenceInterval:
         """The estimate with its interval.

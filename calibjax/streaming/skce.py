@@ -65,8 +65,8 @@ class SKCE(Accumulator):
         example_targets: targets as they may occur, among them the smallest and the largest; None
             if those that the landmarks predict are enough.
 
-    The state has one count, "samples", and the sums "features", [r, r_Y], and "diagonal", (). All
-    are plain sums.
+    The state has one count, "samples" (those with a weight), and the sums "features", [r, r_Y],
+    "diagonal", "weights" and "squared weights", (). All are plain sums.
 
     Cost: n r r_Y multiplications and n r_Y features; O(r r_Y) memory.
 
@@ -99,13 +99,21 @@ class SKCE(Accumulator):
         return featured_product(self.kernel, self.example_targets).zeros(())
 
     @follows_data
-    def update(self, state: State, predictions: Distribution, targets: ArrayLike) -> State:
+    def update(
+        self,
+        state: State,
+        predictions: Distribution,
+        targets: ArrayLike,
+        *,
+        weights: ArrayLike | None = None,
+    ) -> State:
         """The state after a batch of samples.
 
         Args:
             state: state of this accumulator.
             predictions: batch of n distributions, of the landmarks' kind.
             targets: [n] or [n, d].
+            weights: w ≥ 0 of the samples, [n]; one by default.
 
         Returns:
             The new state.
@@ -116,9 +124,9 @@ class SKCE(Accumulator):
         """
         featured = featured_product(self.kernel, self.example_targets)
         state = checked_state("state", state, jax.eval_shape(lambda: featured.zeros(())))
-        predictions, targets = checked_batch(featured, predictions, targets)
-        sums = observed_sums(featured.kernel, featured.prepared, predictions, targets)
-        return _with_sums(state, sums, {"samples": _size(targets)})
+        data = checked_batch(featured, predictions, targets, weights)
+        sums = observed_sums(featured.kernel, featured.prepared, *data)
+        return _with_sums(state, sums, data[2], {"samples": _number_used(*data[1:])})
 
     def result(self, state: State) -> SKCEEstimate:
         """The estimates.
@@ -128,12 +136,11 @@ class SKCE(Accumulator):
             ValueError: if it is that of another accumulator, or of fewer than two samples.
         """
         state = self._checked("state", state)
-        n = checked_number(state, 2, "at least 2 samples")
-        unbiased, diagonal = means_of_sums(
-            n, state.sums["features"].total()[None], state.sums["diagonal"].total()[None]
-        )
-        unbiased = jnp.where(n >= 2, unbiased[0], jnp.nan)
-        return SKCEEstimate(unbiased, (diagonal[0] + (n - 1) * unbiased) / n)
+        number = checked_number(state, 2, "at least 2 samples with a weight > 0")
+        n, features, diagonal = _scaled_sums(state)
+        (unbiased,), (diagonal,) = means_of_sums(n, features[None], diagonal[None])
+        unbiased = jnp.where(number >= 2, unbiased, jnp.nan)
+        return SKCEEstimate(unbiased, (diagonal + (n - 1) * unbiased) / n)
 
 
 @record
@@ -175,9 +182,10 @@ class ExactSKCETest(Accumulator):
         statistic: the statistic to rank, as in `exact_skce_test`.
         example_targets: as in `SKCE`.
 
-    The state has the counts "samples", "indices" (their sum modulo 2³²) and "intervals", the number
-    of indices in each of the 232 intervals; and the sums "features", [B + 1, r, r_Y], and
-    "diagonal", [B + 1]. All are plain sums.
+    The state has the counts "samples", "used" (those with a weight), "indices" (their sum modulo
+    2³²) and "intervals", the number of indices in each of the 232 intervals; and the sums
+    "features", [B + 1, r, r_Y], "diagonal", [B + 1], "weights" and "squared weights", (). All are
+    plain sums.
 
     Cost: B n r r_Y multiplications and B n r_Y features; O(B r r_Y) memory, and that of a batch.
 
@@ -221,7 +229,7 @@ class ExactSKCETest(Accumulator):
     def _zeros(self, featured: FeaturedProduct) -> State:
         numbers_each = 2 * featured.shape[0] * featured.shape[1]
         number = _checks.number_of_draws("num_samples", self.num_samples, numbers_each=numbers_each)
-        return featured.zeros((number + 1,), **SHAPES)
+        return featured.zeros((number + 1,), used=(), **SHAPES)
 
     @follows_data
     def update(
@@ -230,6 +238,7 @@ class ExactSKCETest(Accumulator):
         predictions: Distribution,
         targets: ArrayLike,
         *,
+        weights: ArrayLike | None = None,
         indices: ArrayLike | None = None,
     ) -> State:
         """The state after a batch of samples.
@@ -238,6 +247,8 @@ class ExactSKCETest(Accumulator):
             state: state of this accumulator.
             predictions: batch of n distributions, of the landmarks' kind.
             targets: [n] or [n, d].
+            weights: w ≥ 0 of the samples, [n], which all redraws keep; one by default. Samples of
+                weight 0 have an index, too.
             indices: numbers of the samples, integers from 0 that occur only once, [n]. By default
                 those that follow the number of samples in the state.
 
@@ -253,7 +264,7 @@ class ExactSKCETest(Accumulator):
         key = _checks.random_key(self.key)
         featured = featured_product(self.kernel, self.example_targets)
         state = checked_state("state", state, jax.eval_shape(lambda: self._zeros(featured)))
-        predictions, targets = checked_batch(featured, predictions, targets)
+        predictions, targets, weights = checked_batch(featured, predictions, targets, weights)
         check_draws(predictions, targets)
         warn_of_members(predictions)
         n = _size(targets)
@@ -265,10 +276,12 @@ class ExactSKCETest(Accumulator):
             featured.prepared,
             predictions,
             targets,
+            weights,
             indices,
             batch_size=default_batch_size(bytes_of_redraw(n, featured.shape[1], in_blocks=True)),
         )
-        return _with_sums(state, sums, {"samples": n, **counts_of(indices)})
+        counts = {"samples": n, "used": _number_used(targets, weights), **counts_of(indices)}
+        return _with_sums(state, sums, weights, counts)
 
     def result(self, state: State) -> CalibrationTestResult:
         """The result of the test of all samples so far, as `exact_skce_test` returns it.
@@ -280,9 +293,11 @@ class ExactSKCETest(Accumulator):
         """
         statistic = _checks.choice("statistic", self.statistic, STATISTICS)
         state = self._checked("state", state)
-        n = checked_number(state, 2, "at least 2 samples")
-        is_valid = (n >= 2) & may_be_different(state)
-        parts = means_of_sums(n, state.sums["features"].total(), state.sums["diagonal"].total())
+        expected = "at least 2 samples with a weight > 0"
+        number = checked_number(state, 2, expected, count="used")
+        is_valid = (number >= 2) & may_be_different(state)
+        n, *sums = _scaled_sums(state)
+        parts = means_of_sums(n, *sums)
         unbiased, diagonal = (jnp.where(is_valid, part, jnp.nan) for part in parts)
         return result_of_pool(unbiased, diagonal, num_targets=n, statistic=statistic)
 
@@ -291,5 +306,28 @@ def _size(targets: PyTree) -> int:
     return _checks.leading_size("targets", targets)
 
 
-def _with_sums(state: State, sums: tuple[jax.Array, jax.Array], counts: dict[str, Any]) -> State:
-    return added(state, counts, {"features": sums[0], "diagonal": sums[1]})
+def _number_used(targets: PyTree, weights: jax.Array | None) -> Any:
+    """The number of samples that have a weight."""
+    return _size(targets) if weights is None else jnp.sum(weights != 0)
+
+
+def _with_sums(
+    state: State,
+    sums: tuple[jax.Array, jax.Array],
+    weights: jax.Array | None,
+    counts: dict[str, Any],
+) -> State:
+    number = counts["samples"]
+    total, squares = (number, number)
+    if weights is not None:
+        total, squares = jnp.sum(weights), jnp.sum(jnp.square(weights))
+    named = {"features": sums[0], "diagonal": sums[1], "weights": total}
+    return added(state, counts, {**named, "squared weights": squares})
+
+
+def _scaled_sums(state: State) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """Effective number of samples, and the sums for weights of which it is the sum."""
+    total = {name: own.total() for name, own in state.sums.items()}
+    unit = total["weights"] / total["squared weights"]
+    diagonal = jnp.square(unit) * total["diagonal"]
+    return unit * total["weights"], unit * total["features"], diagonal

@@ -42,7 +42,8 @@ class FeaturedProduct(NamedTuple):
     def zeros(self, pool: tuple[int, ...], **others: tuple[int, ...]) -> State:
         """The state of a pool of data sets, with other counts than that of the samples."""
         counts = {"samples": (), **others}
-        return zeros(counts, {"features": (*pool, *self.shape), "diagonal": pool}, self.dtype)
+        sums = {"features": (*pool, *self.shape), "diagonal": pool}
+        return zeros(counts, {**sums, "weights": (), "squared weights": ()}, self.dtype)
 
 
 def featured_product(kernel: Kernel, example_targets: Any) -> FeaturedProduct:
@@ -101,9 +102,10 @@ def _examples(landmarks: Distribution, example_targets: Any) -> tuple[Distributi
 
 
 def checked_batch(
-    featured: FeaturedProduct, predictions: Distribution, targets: ArrayLike
-) -> tuple[Distribution, PyTree]:
-    """A checked batch of the kind of the landmarks."""
+    featured: FeaturedProduct, predictions: Distribution, targets: ArrayLike, weights: Any
+) -> tuple[Distribution, PyTree, jax.Array | None]:
+    """A checked batch of the kind of the landmarks, with its weights."""
+    _checks.same_rows(predictions=predictions, targets=targets, weights=weights)
     predictions, targets = _checks.predictions_and_targets(predictions, targets)
     refuse_without_expectations(featured.kernel, predictions)
     _checks.same_kind(
@@ -118,16 +120,31 @@ def checked_batch(
             f"predictions: expected at most the precision of the landmarks, {featured.dtype}, got "
             f"{dtype}"
         )
-    return predictions, targets
+    if weights is not None:
+        weights = _checks.plain_weights(weights, _checks.leading_size("targets", targets))
+        weights = weights.astype(featured.dtype)
+    return predictions, targets, weights
+
+
+def _factor(
+    kernel: TensorProduct, predictions: Distribution, weights: jax.Array | None
+) -> jax.Array:
+    """Features of the predictions, times the weights of the samples, [n, r]."""
+    assert isinstance(kernel.prediction, LowRank), "by the caller"
+    factor = kernel.prediction.factor(predictions)
+    return factor if weights is None else factor * weights[:, None]
 
 
 @jax.jit
 def observed_sums(
-    kernel: TensorProduct, prepared: Any, predictions: Distribution, targets: PyTree
+    kernel: TensorProduct,
+    prepared: Any,
+    predictions: Distribution,
+    targets: PyTree,
+    weights: jax.Array | None,
 ) -> tuple[jax.Array, jax.Array]:
     """Sums of `SKCE` over a batch, [r, r_Y] and ()."""
-    assert isinstance(kernel.prediction, LowRank), "by the caller"
-    factor = kernel.prediction.factor(predictions)
+    factor = _factor(kernel, predictions, weights)
     one = jax.tree.map(lambda y: y[None], targets)
     ((sums, diagonal),) = sums_of_redraws((kernel.target, prepared), [factor], predictions, one)
     return sums[0], diagonal[0]
@@ -140,13 +157,13 @@ def pool_of_sums(
     prepared: Any,
     predictions: Distribution,
     targets: PyTree,
+    weights: jax.Array | None,
     indices: jax.Array,
     *,
     batch_size: int,
 ) -> tuple[jax.Array, jax.Array]:
     """Sums over a batch of the observed targets and of redrawn ones, [B + 1, r, r_Y], [B + 1]."""
-    assert isinstance(kernel.prediction, LowRank), "by the caller"
-    factor = kernel.prediction.factor(predictions)
+    factor = _factor(kernel, predictions, weights)
 
     def redraw(key: jax.Array) -> PyTree:
         keys = jax.vmap(jax.random.fold_in, (None, 0))(key, indices)

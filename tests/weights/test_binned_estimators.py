@@ -1,0 +1,262 @@
+"""Weights of estimators of class predictions: bins, reliability curves, kernel densities."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from calibjax import distances, estimators
+from calibjax.distributions import Bernoulli, Categorical, sample_targets
+from calibjax.estimators import EqualMassBins, MedianVarianceBins, UniformBins
+from tests.weights.laws import WEIGHTS, N, check_weights, rows
+
+_random = np.random.default_rng(7)
+BINARY = Bernoulli(_random.uniform(size=N).round(1))  # with ties
+TRUTHS = _random.integers(0, 2, N)
+CLASSES = Categorical(_random.dirichlet(np.ones(3), N))
+LABELS = _random.integers(0, 3, N)
+DATA = {"binary": (BINARY, TRUTHS), "classes": (CLASSES, LABELS)}
+COPIES = np.repeat(np.arange(N), WEIGHTS)
+KEY = jax.random.key(0)
+
+
+def own_bins(predictions):
+    return (predictions.class_probs[:, 1] > 0.4).astype(int)
+
+
+@pytest.mark.parametrize("data", DATA)
+@pytest.mark.parametrize(
+    "binning",
+    [UniformBins(4), EqualMassBins(3), MedianVarianceBins(2), own_bins],
+    ids=["uniform", "equal mass", "median variance", "own"],
+)
+def test_laws_of_bins(data, binning):
+    # A smallest number of samples is one of effective samples, not one of copies.
+    copies = not isinstance(binning, MedianVarianceBins)
+    for function in (estimators.ece, estimators.mce):
+        value = lambda p, y, w: function(p, y, binning=binning, weights=w)  # noqa: B023, E731
+        check_weights(value, *DATA[data], copies=copies)
+    squared = lambda p, y, w: estimators.debiased_squared_ece(  # noqa: E731
+        p, y, binning=binning, weights=w
+    )
+    check_weights(squared, *DATA[data], copies=False)
+
+
+@pytest.mark.parametrize("data", DATA)
+def test_errors_in_bins_by_hand(data):
+    predictions, targets = DATA[data]
+    probs = np.asarray(predictions.class_probs)
+    residuals = probs - np.eye(probs.shape[1])[targets]
+    w, bins = 0.3 * WEIGHTS, np.asarray(UniformBins(3)(predictions))
+    errors, squares = [], 0
+    for b in np.unique(bins[w > 0]):
+        used = bins == b
+        gap = np.average(residuals[used], 0, weights=w[used])
+        errors.append((w[used].sum() / w.sum(), np.abs(gap).sum() / 2, np.linalg.norm(gap)))
+        pairs = np.outer(w, w) * np.outer(used, used) * (1 - np.eye(N))
+        if pairs.any():
+            mean = (pairs * (residuals @ residuals.T)).sum() / pairs.sum()
+            squares += w[used].sum() / w.sum() * mean
+    shares, variations, norms = np.transpose(errors)
+    options = {"binning": UniformBins(3), "weights": w}
+    found = estimators.ece(predictions, targets, **options)
+    np.testing.assert_allclose(found, shares @ variations, rtol=1e-12)
+    found = estimators.mce(predictions, targets, distance=distances.Euclidean(), **options)
+    np.testing.assert_allclose(found, max(norms), rtol=1e-12)
+    found = estimators.debiased_squared_ece(predictions, targets, **options)
+    np.testing.assert_allclose(found, squares, rtol=1e-11)
+
+
+def test_bins_where_one_sample_has_all_the_weight():
+    """Pairs whose weight is rounding are none, in both precisions."""
+    for dtype in (np.float32, np.float64):
+        for small in (1e-30, np.finfo(dtype).eps):
+            predictions = Bernoulli(np.array([0.1, 0.2, 0.7, 0.8], dtype))
+            options = {"binning": UniformBins(2), "weights": np.array([1, small, 0.5, 0.5], dtype)}
+            found = estimators.debiased_squared_ece(predictions, np.array([1, 0, 1, 0]), **options)
+            # Half the weight is in a bin with the pair of residuals −0.3 and 0.8, of two classes.
+            np.testing.assert_allclose(found, 0.5 * 2 * -0.3 * 0.8, rtol=1e-5)
+
+
+@pytest.mark.parametrize("predictions", [BINARY, CLASSES], ids=["binary", "classes"])
+@pytest.mark.parametrize("num_bins", [1, 2, 5, 10])
+def test_bins_of_equal_mass_are_those_of_copies(predictions, num_bins):
+    binning = EqualMassBins(num_bins)
+    positive = np.flatnonzero(WEIGHTS)
+    copied, others = binning(rows(predictions, COPIES), predictions)
+    both = np.asarray(others)
+    for factor in (1, 1 / 3, 1e-30, 7e20):
+        found = np.asarray(binning(predictions, weights=factor * WEIGHTS))
+        for x, y in ((found, both),):
+            same, expected = x[:, None] == x, y[:, None] == y
+            np.testing.assert_array_equal(
+                same[np.ix_(positive, positive)], expected[np.ix_(positive, positive)]
+            )
+    own, at = binning(predictions, predictions, weights=WEIGHTS)
+    np.testing.assert_array_equal(own, at)
+    assert len(np.unique(np.asarray(copied))) <= len(np.unique(both))
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("num_classes", [2, 4])
+def test_bins_by_medians_are_those_of_copies(seed, num_classes):
+    """Three of four weights are 1, the others 3: an effective sample is two copies."""
+    random = np.random.default_rng(seed)
+    weights = random.permutation(np.repeat([1, 1, 1, 3], 15))
+    probs = random.dirichlet(np.ones(num_classes), 60).round(2 if seed % 2 else 8)
+    probs[:, 0] = 1 - probs[:, 1:].sum(1)
+    predictions = Categorical(np.abs(probs))
+    for size in (1, 3, 10):
+        copied = MedianVarianceBins(2 * size)(rows(predictions, np.repeat(np.arange(60), weights)))
+        expected = np.asarray(copied)[np.cumsum(weights) - 1]
+        for factor in (1, 0.1):
+            found = MedianVarianceBins(size)(predictions, weights=factor * weights)
+            np.testing.assert_array_equal(found, expected)
+        filled = jax.tree.map(lambda x: np.concatenate([x, x[::-1]]), predictions)
+        found = MedianVarianceBins(size)(filled, weights=np.r_[weights, np.zeros(60)])
+        np.testing.assert_array_equal(found[:60], expected)
+        np.testing.assert_array_equal(found[60:], expected[::-1])
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_bins_of_equal_weights(dtype):
+    """Sums of 0.3 are rounded, and yet the bins are those without weights."""
+    probs = np.random.default_rng(2).dirichlet(np.ones(3), 5000).astype(dtype)
+    predictions, weights = Categorical(probs / probs.sum(1, keepdims=True)), np.full(5000, 0.3)
+    for binning in (EqualMassBins(10), EqualMassBins(7), MedianVarianceBins(50)):
+        found = binning(predictions, weights=weights.astype(dtype))
+        np.testing.assert_array_equal(found, binning(predictions))
+
+
+def _curve(predictions, targets, weights, **options):
+    options = {"binning": UniformBins(3), "num_samples": 39, "max_bins": 3} | options
+    return estimators.reliability_curve(KEY, predictions, targets, weights=weights, **options)
+
+
+def test_laws_of_reliability_curves():
+    def shares(p, y, w):
+        curve = _curve(p, y, w)
+        return curve.confidence, curve.frequency
+
+    def sizes(p, y, w):
+        return _curve(p, y, w).counts * 1.0
+
+    check_weights(shares, BINARY, TRUTHS)
+    check_weights(sizes, BINARY, TRUTHS, copies=False)
+
+
+def test_bands_of_reliability_curves():
+    # Redraws are those of the rows before them if samples without weight are the last ones.
+    w = np.r_[1.0, 2, 3, 1, 1, 2, 0.5, 1, 1, 2, 0, 0]
+    curve, plain = _curve(BINARY, TRUTHS, w), _curve(BINARY, TRUTHS, None)
+    u = w * w.sum() / (w**2).sum()
+    bins = np.asarray(UniformBins(3)(BINARY))
+    order = [b for b in np.argsort([np.mean(BINARY.probs[bins == b]) for b in range(3)])]
+    np.testing.assert_allclose(curve.counts, [u[bins == b].sum() for b in order], rtol=1e-12)
+    for other in (
+        _curve(BINARY, TRUTHS, 1e-9 * w),
+        _curve(*rows((BINARY, TRUTHS), range(10)), w[:10]),
+    ):
+        for one, two in zip(*map(jax.tree.leaves, (curve, other)), strict=True):
+            np.testing.assert_allclose(one, two, rtol=1e-9, atol=1e-12)
+    assert np.all(curve.pointwise_lower <= curve.pointwise_upper)
+    assert np.any(np.abs(curve.simultaneous_upper - plain.simultaneous_upper) > 0.01)
+    # The band has the half-width c √(Σ u² p (1 − p)) with one c for all bins, unless it is cut off.
+    p = np.asarray(BINARY.probs)
+    sizes = [np.sqrt((u**2 * p * (1 - p))[bins == b].sum()) / u[bins == b].sum() for b in order]
+    inside = (np.asarray(curve.simultaneous_lower) > 0) & (np.asarray(curve.simultaneous_upper) < 1)
+    width = np.asarray(curve.simultaneous_upper - curve.simultaneous_lower) / 2
+    constants = (width / sizes)[inside]
+    assert constants.size
+    np.testing.assert_allclose(constants, constants[0], rtol=1e-9)
+
+
+def test_bins_without_weight_do_not_count():
+    w = (BINARY.probs > 0.5).astype(float)
+    curve = _curve(BINARY, TRUTHS, w, binning=UniformBins(10), max_bins=5)
+    assert np.sum(curve.counts > 0) == len(np.unique(BINARY.probs[w > 0]))
+    with pytest.raises(ValueError, match=r"expected at most max_bins = 2 different bins, got"):
+        _curve(BINARY, TRUTHS, w, binning=UniformBins(10), max_bins=2)
+
+
+@pytest.mark.slow
+def test_level_of_bands_with_log_normal_weights():
+    """1000 calibrated data sets: the probability that a bin is outside is at most 1 − level."""
+
+    def is_outside(key):
+        keys = jax.random.split(key, 4)
+        predictions = Bernoulli(jax.random.uniform(keys[0], (64,)))
+        targets = sample_targets(keys[1], predictions)
+        curve = estimators.reliability_curve(
+            keys[2],
+            predictions,
+            targets,
+            binning=UniformBins(5),
+            weights=jnp.exp(jax.random.normal(keys[3], (64,))),
+            num_samples=49,
+            max_bins=5,
+        )
+        pointwise = (curve.frequency < curve.pointwise_lower) | (
+            curve.frequency > curve.pointwise_upper
+        )
+        return jnp.any(curve.is_outside), jnp.mean(pointwise)
+
+    found = jax.jit(lambda keys: jax.lax.map(is_outside, keys))(jax.random.split(KEY, 1000))
+    error = np.sqrt(0.1 * 0.9 / 1000)
+    # Sums of such weights have no ties, so that the bands are not wider than they have to be.
+    for outside in found:
+        assert abs(np.mean(outside) - 0.1) <= 3 * error
+
+
+def test_kernel_density_ratios_by_hand():
+    p, w, h = np.asarray(CLASSES.probs), WEIGHTS / 3, 0.1
+    from scipy.stats import dirichlet
+
+    kernels = np.array([[dirichlet.pdf(q / q.sum(), f / h + 1) for f in p] for q in p])
+    np.fill_diagonal(kernels, 0)
+    weighted = kernels * w
+    ratios = weighted @ np.eye(3)[LABELS] / weighted.sum(1, keepdims=True)
+    expected = np.average((np.abs(ratios - p) ** 2).sum(1), weights=w)
+    options = {"bandwidth": h, "order": 2, "weights": w}
+    found = estimators.kde_calibration_error(CLASSES, LABELS, **options)
+    np.testing.assert_allclose(found, expected, rtol=1e-9)
+
+
+def test_laws_of_kernel_density():
+    for bandwidth in (0.1, 1e-4):  # the nearest sample alone, which must not be one without weight
+        check_weights(
+            lambda p, y, w: estimators.kde_calibration_error(
+                p,
+                y,
+                bandwidth=bandwidth,
+                order=1.5,
+                weights=w,  # noqa: B023
+            ),
+            CLASSES,
+            LABELS,
+            copies=False,
+            rtol=1e-9,
+        )
+
+
+def test_bandwidths():
+    positive = np.flatnonzero(WEIGHTS)
+    candidates = np.logspace(-2, 0, 25)
+    found = estimators.kde_bandwidth(CLASSES, candidates, weights=1e9 * WEIGHTS)
+    assert found == estimators.kde_bandwidth(
+        rows(CLASSES, positive), candidates, weights=WEIGHTS[positive]
+    )
+    p, w = np.asarray(CLASSES.probs), WEIGHTS
+    from scipy.stats import dirichlet
+
+    values = []
+    for h in candidates:
+        kernels = np.array([[dirichlet.pdf(q / q.sum(), f / h + 1) for f in p] for q in p])
+        np.fill_diagonal(kernels, 0)
+        values.append(np.sum(w * np.log(kernels @ w)))
+    np.testing.assert_allclose(found, candidates[np.argmax(values)], rtol=1e-12)
+    assert found != estimators.kde_bandwidth(CLASSES, candidates)
+    traced = jax.jit(lambda w: estimators.kde_bandwidth(CLASSES, candidates, weights=w))
+    assert np.isnan(traced(-1.0 * WEIGHTS))
+    with pytest.raises(ValueError, match=r"weights: expected at least 2 positive weights"):
+        estimators.kde_bandwidth(CLASSES, candidates, weights=np.arange(N) == 1.0)

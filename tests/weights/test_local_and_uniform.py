@@ -1,0 +1,237 @@
+"""Weights of local errors, of PIT histograms and coverage, and of mean embeddings."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from calibjax import distances, estimators, kernels
+from calibjax.distributions import Bernoulli, Normal
+from calibjax.estimators import EqualMassBins, Neighbourhood
+from tests.weights.laws import WEIGHTS, N, check_weights
+
+_random = np.random.default_rng(8)
+FEATURES = _random.normal(size=(N, 2))
+CONFIDENCES, CORRECT = _random.uniform(size=N), _random.integers(0, 2, N)
+LOCAL = FEATURES, CONFIDENCES, CORRECT
+NEAR = Neighbourhood.laplacian(0.7, 2)
+AT = _random.normal(size=(5, 2)), _random.uniform(size=5)
+NORMALS = Normal(_random.normal(size=N), _random.uniform(0.5, 1, N))
+TARGETS = NORMALS.loc + _random.normal(size=N)
+KERNEL = kernels.TensorProduct(
+    kernels.Exponential(1.0, distances.Wasserstein()), kernels.SquaredExponential(1.0)
+)
+PLACES = Normal(np.array([0.0, 1.0]), np.ones(2)), np.array([0.5, -0.5])
+PIT = _random.uniform(size=N)
+KEY = jax.random.key(0)
+POSITIVE = np.flatnonzero(WEIGHTS)
+
+
+def _local_by_hand(near, w, at=None):
+    """Error, standard errors and effective size at each point, by the formulas."""
+    points, places = (FEATURES, CONFIDENCES) if at is None else at
+    groups = near.groups(CONFIDENCES, None if at is None else places)
+    found = []
+    for x, bin_of_x in zip(points, np.asarray(groups[0]), strict=True):
+        k = np.exp(-np.abs(x - FEATURES).mean(1) / float(near.kernel.length_scale))
+        v = w * k * (np.asarray(groups[1]) == bin_of_x)
+        size = v.sum() ** 2 / (v**2).sum()
+        v = v / v.sum()
+        r = CONFIDENCES - CORRECT
+        error = v @ r
+        spread = v @ (r - error) ** 2 * (v**2).sum() / (1 - (v**2).sum())
+        null = v**2 @ (CONFIDENCES * (1 - CONFIDENCES))
+        found.append((error, np.sqrt(spread), np.sqrt(null), size))
+    return np.transpose(found)
+
+
+@pytest.mark.parametrize("at", [None, AT], ids=["samples", "other points"])
+def test_local_errors_by_hand(at):
+    w = 0.3 * WEIGHTS
+    found = estimators.local_errors(NEAR, *LOCAL, weights=w, at=at)
+    error, standard, null, size = _local_by_hand(NEAR, w, at)
+    np.testing.assert_allclose(found.error, error, rtol=1e-10)
+    np.testing.assert_allclose(found.standard_error, standard, rtol=1e-10)
+    np.testing.assert_allclose(found.null_standard_error, null, rtol=1e-10)
+    np.testing.assert_allclose(found.effective_size, size, rtol=1e-10)
+    local = estimators.lce(NEAR, *LOCAL, weights=w, at=at)
+    np.testing.assert_allclose(local, np.abs(error), rtol=1e-10)
+    averaged = None if at is not None else w
+    np.testing.assert_allclose(
+        estimators.mean_lce(NEAR, *LOCAL, weights=w, at=at),
+        np.average(np.abs(error), weights=averaged),
+        rtol=1e-10,
+    )
+    largest = np.abs(error)[w > 0] if at is None else np.abs(error)
+    np.testing.assert_allclose(
+        estimators.mlce(NEAR, *LOCAL, weights=w, at=at), max(largest), rtol=1e-10
+    )
+
+
+@pytest.mark.parametrize(
+    "near",
+    [
+        NEAR,
+        Neighbourhood.laplacian(np.array([0.3, 3.0]), 2),
+        Neighbourhood.laplacian(1e-9, 2),  # the nearest sample alone, not one without weight
+        Neighbourhood(kernels.SquaredExponential(1.0), EqualMassBins(2)),
+        Neighbourhood(kernels.SquaredExponential(1.0) + kernels.Exponential(1.0), EqualMassBins(1)),
+    ],
+    ids=["Laplacian", "several", "narrow", "equal mass", "sum"],
+)
+def test_laws_of_local_errors(near):
+    for function in (estimators.mlce, estimators.mean_lce):
+        check_weights(lambda f, r, c, w: function(near, f, r, c, weights=w), *LOCAL)  # noqa: B023
+    at = jax.tree.map(jnp.asarray, AT)
+    check_weights(lambda f, r, c, w: estimators.lce(near, f, r, c, weights=w, at=at), *LOCAL)
+    if np.ndim(near.kernel.length_scale if hasattr(near.kernel, "length_scale") else 0) == 0:
+        check_weights(
+            lambda f, r, c, w: estimators.local_errors(near, f, r, c, weights=w, at=at).error,
+            *LOCAL,
+        )
+
+
+def test_points_without_weights_near_them():
+    w = (CONFIDENCES > 0.5).astype(float)
+    errors = estimators.lce(NEAR, *LOCAL, weights=w)
+    np.testing.assert_array_equal(np.isnan(errors), w == 0)
+    assert np.isfinite(estimators.mlce(NEAR, *LOCAL, weights=w))
+    assert np.isfinite(estimators.mean_lce(NEAR, *LOCAL, weights=w))
+
+
+def test_local_errors_in_float32():
+    data = [np.float32(x) for x in LOCAL]
+    found = estimators.local_errors(NEAR, *data, weights=1e-30 * WEIGHTS)
+    expected = _local_by_hand(NEAR, WEIGHTS)
+    assert found.error.dtype == np.float32
+    np.testing.assert_allclose(found.error, expected[0], atol=1e-6)
+    np.testing.assert_allclose(found.effective_size, expected[3], rtol=1e-4)
+
+
+def test_laws_of_coverage():
+    levels = np.array([0.2, 0.5, 0.9])
+    for function in (estimators.quantile_coverage, estimators.interval_coverage):
+        check_weights(
+            lambda u, w: function(KEY, u, weights=w, levels=levels, num_samples=19).coverage,  # noqa: B023
+            PIT,
+        )
+    check_weights(
+        lambda u, w: (
+            estimators.pit_histogram(KEY, u, weights=w, num_bins=3, num_samples=19).counts * 1.0
+        ),
+        PIT,
+        copies=False,
+    )
+
+
+def test_coverage_by_hand():
+    w, levels = 0.2 * WEIGHTS, np.array([0.25, 0.75])
+    curve = estimators.quantile_coverage(KEY, PIT, weights=w, levels=levels)
+    expected = [np.average(PIT <= level, weights=w) for level in levels]
+    np.testing.assert_allclose(curve.coverage, expected, rtol=1e-12)
+    inside = [np.average(np.abs(2 * PIT - 1) <= level, weights=w) for level in levels]
+    curve = estimators.interval_coverage(KEY, PIT, weights=w, levels=levels)
+    np.testing.assert_allclose(curve.coverage, inside, rtol=1e-12)
+    histogram = estimators.pit_histogram(KEY, PIT, weights=w, num_bins=4)
+    n = w.sum() ** 2 / (w**2).sum()
+    counts = np.histogram(PIT, 4, (0, 1), weights=w)[0] / w.sum() * n
+    np.testing.assert_allclose(histogram.counts, counts, rtol=1e-12)
+    # Centred at what uniform values give, as wide as their standard deviation, but for the ends.
+    middle = (histogram.simultaneous_upper + histogram.simultaneous_lower) / 2
+    is_whole = np.asarray(histogram.simultaneous_lower) > 0
+    np.testing.assert_allclose(middle[is_whole], n / 4, rtol=1e-9)
+
+
+def test_missing_numbers_and_weights():
+    found = jax.jit(lambda u, w: estimators.pit_histogram(KEY, u, weights=w, num_samples=19))
+    for u, w in ((PIT, -1.0 * WEIGHTS), (np.where(np.arange(N), PIT, np.nan), 1.0 * WEIGHTS)):
+        histogram = found(u, w)
+        assert np.isnan(histogram.counts).all()
+        assert np.isnan(histogram.simultaneous_lower).all()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("n", [16, 64])
+def test_level_of_bands_with_log_normal_weights(n):
+    """2000 data sets of uniform numbers."""
+
+    def outside(key):
+        keys = jax.random.split(key, 3)
+        values, weights = (
+            jax.random.uniform(keys[0], (n,)),
+            jnp.exp(jax.random.normal(keys[1], (n,))),
+        )
+        options = {"weights": weights, "num_samples": 39}
+        histogram = estimators.pit_histogram(keys[2], values, num_bins=4, **options)
+        curve = estimators.quantile_coverage(keys[2], values, **options)
+        return jnp.any(histogram.is_outside), jnp.any(curve.is_outside)
+
+    found = jax.jit(lambda keys: jax.lax.map(outside, keys))(jax.random.split(KEY, 2000))
+    for is_outside in found:
+        assert abs(np.mean(is_outside) - 0.1) <= 3 * np.sqrt(0.1 * 0.9 / 2000)
+
+
+def test_laws_of_mean_embeddings():
+    for function in (estimators.ucme, estimators.witness):
+        check_weights(
+            lambda p, y, w: function(KERNEL, p, y, *PLACES, weights=w),  # noqa: B023
+            NORMALS,
+            TARGETS,
+        )
+
+
+def test_witness_by_hand():
+    w = WEIGHTS / 3
+    rows = zip(NORMALS.loc, NORMALS.scale, TARGETS, strict=True)
+    samples = [(Normal(loc, scale), y) for loc, scale, y in rows]
+    places = [(Normal(loc, 1.0), s) for loc, s in zip(PLACES[0].loc, PLACES[1], strict=True)]
+    z = [[estimators.embedding_difference(KERNEL, *t, *one) for one in samples] for t in places]
+    expected = np.average(np.array(z), 1, weights=w)
+    found = estimators.witness(KERNEL, NORMALS, TARGETS, *PLACES, weights=w)
+    np.testing.assert_allclose(found, expected, rtol=1e-11)
+    squared = estimators.ucme(KERNEL, NORMALS, TARGETS, *PLACES, weights=w)
+    np.testing.assert_allclose(squared, np.mean(expected**2), rtol=1e-11)
+
+
+@pytest.mark.parametrize("block_size", [2, 5, N])
+def test_blocks_by_hand(block_size):
+    matrix = np.array(estimators.calibration_kernel_matrix(KERNEL, NORMALS, TARGETS))
+    w = WEIGHTS / 7
+    block = np.arange(N) // block_size
+    number = N // block_size
+    used = (block[:, None] == block) & (block < number) & ~np.eye(N, dtype=bool)
+    pairs = np.outer(w, w) * used
+    options = {"block_size": block_size, "weights": w}
+    found = estimators.skce_block(KERNEL, NORMALS, TARGETS, **options)
+    np.testing.assert_allclose(found, (pairs * matrix).sum() / pairs.sum(), rtol=1e-11)
+
+
+def test_laws_of_blocks():
+    """Of blocks of three samples, of which one is left out in one block and in another."""
+    order = np.r_[0, 2, 3, 4, 5, 7, 8, 9, 10, 11, 1, 6]  # without weight at the end
+
+    def value(p, y, w):
+        return estimators.skce_block(KERNEL, p, y, block_size=2, weights=w)
+
+    w = WEIGHTS[order]
+    data = jax.tree.map(lambda x: x[order], (NORMALS, TARGETS))
+    expected = value(*data, w)
+    np.testing.assert_allclose(value(*data, 1e-30 * w), expected, rtol=1e-11)
+    np.testing.assert_allclose(value(*data, np.full(N, 0.1)), value(*data, None), rtol=1e-11)
+    first = jax.tree.map(lambda x: x[:10], data)
+    np.testing.assert_allclose(value(*first, w[:10]), expected, rtol=1e-12)
+    np.testing.assert_allclose(jax.jit(value)(*data, 1.0 * w), expected, rtol=1e-12)
+    assert np.isnan(jax.jit(value)(*data, -1.0 * w))
+    assert np.isfinite(jax.grad(lambda w: value(*data, w))(1.0 * w)).all()
+    alone = np.zeros(N)
+    alone[[0, 2, 5]] = 1
+    with pytest.raises(ValueError, match=r"weights: expected two positive weights in at least one"):
+        value(*data, alone)
+    assert np.isnan(jax.jit(value)(*data, alone))
+
+
+def test_confidences_of_top_labels():
+    """A batch of Bernoullis with weights, as `top_label` returns it."""
+    found = estimators.lce(NEAR, FEATURES, Bernoulli(CONFIDENCES), CORRECT, weights=WEIGHTS)
+    expected = estimators.lce(NEAR, *LOCAL, weights=WEIGHTS)
+    np.testing.assert_array_equal(found, expected)
