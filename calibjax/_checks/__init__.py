@@ -90,7 +90,12 @@ from calibjax._checks.values import (
     smallest_normal,
     unit_interval,
 )
-from calibjax._checks.weights import sample_weights, weighted_samples
+from calibjax._checks.weights import (
+    counted,
+    sample_weights,
+    weighted_confidences,
+    weighted_samples,
+)
 
 __all__ = [
     "an_array",
@@ -104,6 +109,7 @@ __all__ = [
     "confidences_and_correct",
     "constrained",
     "constraints_of",
+    "counted",
     "described",
     "distance_values",
     "features",
@@ -167,5 +173,6 @@ __all__ = [
     "targets_of",
     "truth_value",
     "unit_interval",
+    "weighted_confidences",
     "weighted_samples",
 ]
