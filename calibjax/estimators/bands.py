@@ -38,18 +38,33 @@ def pointwise_band(redraws: jax.Array, rank: int) -> tuple[jax.Array, jax.Array]
 
 
 def simultaneous_band(
-    redraws: jax.Array, rank: int, counts: jax.Array, expected: jax.Array, deviation: jax.Array
+    redraws: jax.Array,
+    rank: int,
+    counts: jax.Array,
+    expected: jax.Array,
+    deviation: jax.Array,
+    *,
+    has_weights: bool = False,
 ) -> tuple[jax.Array, jax.Array]:
-    """Smallest and largest number of ones in the band of all bins, [K] each."""
+    """Smallest and largest number of ones, or sum of their weights, in the band of all bins.
+
+    [K] each; numbers are integers, sums of weights are not.
+    """
     # Where the deviation is zero, predictions are 0 or 1 and the difference is zero, too.
     divisors = jnp.where(deviation > 0, deviation, 1)
     largest = jnp.max(jnp.abs(redraws - expected) / divisors, 1)
     half = jnp.sort(largest)[rank - 1] * deviation
     # The redraw that defines the critical value is in the band despite rounding errors.
-    rounding = 16 * jnp.finfo(expected.dtype).eps * counts
-    lower = jnp.ceil(expected - half - rounding)
-    upper = jnp.floor(expected + half + rounding)
+    half += rounding_of_sums(counts, expected)
+    lower, upper = expected - half, expected + half
+    if not has_weights:
+        lower, upper = jnp.ceil(lower), jnp.floor(upper)
     return jnp.maximum(lower, 0), jnp.minimum(upper, counts)
+
+
+def rounding_of_sums(counts: jax.Array, expected: jax.Array) -> jax.Array:
+    """Differences of sums in bins of these sizes that are rounding errors."""
+    return 16 * jnp.finfo(expected.dtype).eps * counts
 
 
 def is_outside(values: jax.Array, lower: jax.Array, upper: jax.Array) -> jax.Array:

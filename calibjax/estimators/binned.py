@@ -17,6 +17,7 @@ from calibjax.estimators.binnings import Binning, UniformBins, bins_of
 
 _TOTAL_VARIATION = TotalVariation()
 _TEN_BINS = UniformBins(10)
+_DIGITS = 64  # rounding errors of differences of squares
 _FEW_SUMMANDS = 1e-3  # times 1/eps: sums of this many equal numbers have relative errors of 1e-3
 
 
@@ -27,12 +28,14 @@ def ece(
     *,
     binning: Binning = _TEN_BINS,
     distance: Distance = _TOTAL_VARIATION,
+    weights: ArrayLike | None = None,
 ) -> jax.Array:
     """Expected calibration error, of all classes together (canonical) unless seen through a lens.
 
         ECE = Σ_bins |bin| / n · d(p̄_bin, ȳ_bin),
 
-    with the mean p̄ of the predictions and the proportions ȳ of the labels in the bin. **The usual
+    with the mean p̄ of the predictions and the proportions ȳ of the labels in the bin; with weights
+    |bin| is their sum in the bin, n that of all, and p̄ and ȳ are weighted. **The usual
     ECE of the literature, that of the most probable class, is `ece(*top_label(predictions,
     targets))`**; with more than two classes the canonical ECE is larger,
     since it bins and compares all probabilities jointly. `class_wise` gives the ECE of each class.
@@ -49,8 +52,11 @@ def ece(
             0, ..., n − 1, [n]: `UniformBins(10)`, ten bins of equal width and the default, as in
             `calibjax.evaluate`; `EqualMassBins(10)`, `MedianVarianceBins(100)`, or your own. If
             bins are already known, store them in an integer leaf of a subclass of `Categorical` and
-            read them here.
+            read them here. Of the binnings here those that depend on the data take the weights
+            into account, while your own sees the predictions only.
         distance: distance record d; called on p̄ and ȳ as `Categorical`s.
+        weights: w ≥ 0 of the samples, [n]; integers are numbers of copies. None for samples that
+            count alike.
 
     Returns:
         A scalar.
@@ -74,9 +80,9 @@ def ece(
     >>> print(ece(predictions, targets, binning=UniformBins(2)))
     0.375
     """
-    data = checked_bins(predictions, targets, binning)
-    sizes, distances = distances_in_bins(*data, distance)
-    return _mean_over_samples(sizes, distances)
+    *data, weights = checked_bins(predictions, targets, binning, weights)
+    sizes, distances = distances_in_bins(*data, distance, weights)
+    return _mean_over_samples(sizes, distances, weights)
 
 
 @follows_data
@@ -86,6 +92,7 @@ def mce(
     *,
     binning: Binning = _TEN_BINS,
     distance: Distance = _TOTAL_VARIATION,
+    weights: ArrayLike | None = None,
 ) -> jax.Array:
     """Maximum calibration error, of all classes together (canonical) unless seen through a lens.
 
@@ -101,6 +108,7 @@ def mce(
         targets: labels 0, ..., m − 1, [n].
         binning: function of the predictions that returns the bin of each, as in `ece`.
         distance: distance record d; called on p̄ and ȳ as `Categorical`s.
+        weights: as in `ece`; bins without a positive one are empty.
 
     Returns:
         A scalar.
@@ -124,13 +132,17 @@ def mce(
     >>> print(mce(predictions, targets, binning=UniformBins(2)))
     0.375
     """
-    _, distances = distances_in_bins(*checked_bins(predictions, targets, binning), distance)
-    return jnp.max(distances)
+    *data, weights = checked_bins(predictions, targets, binning, weights)
+    return jnp.max(distances_in_bins(*data, distance, weights)[1])
 
 
 @follows_data
 def debiased_squared_ece(
-    predictions: ClassPredictions, targets: PyTree, *, binning: Binning = _TEN_BINS
+    predictions: ClassPredictions,
+    targets: ArrayLike,
+    *,
+    binning: Binning = _TEN_BINS,
+    weights: ArrayLike | None = None,
 ) -> jax.Array:
     """Debiased estimator of the squared expected calibration error in bins.
 
@@ -139,7 +151,8 @@ def debiased_squared_ece(
     the ECE with the squared Euclidean distance without the products i = j, which cause its bias.
     For every binning that depends on the predictions only, its conditional mean given the
     predictions is the same sum with E[e_Y | P_i] in place of e_{y_i}: zero for calibrated
-    predictions. It can be negative. A bin with one sample contributes zero.
+    predictions. It can be negative. A bin with one sample contributes zero. With weights |bin| / n
+    is the share of the bin in their sum, and the mean over the pairs in it has the weights w_i w_j.
 
     In bins of equal predictions this is the estimator of Kumar et al., who subtract the variance
     ȳ (1 − ȳ) / (|bin| − 1) of the proportions. If predictions vary within a bin, that is not
@@ -152,6 +165,7 @@ def debiased_squared_ece(
         predictions: batch of n class predictions, `Categorical` or `Bernoulli`.
         targets: labels 0, ..., m − 1, [n].
         binning: function of the predictions that returns the bin of each, as in `ece`.
+        weights: w ≥ 0 of the samples, [n]; None for samples that count alike.
 
     Returns:
         A scalar.
@@ -171,27 +185,37 @@ def debiased_squared_ece(
     >>> print(debiased_squared_ece(predictions, jnp.array([0, 1, 1, 1]), binning=UniformBins(2)))
     -0.125
     """
-    predictions, targets, bins = checked_bins(predictions, targets, binning)
-    return _debiased(predictions.class_probs, targets, bins)
+    predictions, *data = checked_bins(predictions, targets, binning, weights)
+    return _debiased(predictions.class_probs, *data)
 
 
 @jax.jit
-def _debiased(probs: jax.Array, targets: jax.Array, bins: jax.Array) -> jax.Array:
-    sizes, means, proportions = _means_in_bins(probs, targets, bins)
+def _debiased(
+    probs: jax.Array, targets: jax.Array, bins: jax.Array, weights: jax.Array | None
+) -> jax.Array:
+    sizes, means, proportions = _means_in_bins(probs, targets, bins, weights)
     squares = jnp.square(sizes) * jnp.sum(jnp.square(means - proportions), 1)
     residuals = probs - (targets[:, None] == jnp.arange(means.shape[1]))
-    diagonal = jax.ops.segment_sum(jnp.sum(jnp.square(residuals), 1), bins, sizes.size)
-    others = jnp.where(sizes > 1, sizes - 1, jnp.inf)
-    return jnp.sum((squares - diagonal) / others) / sizes.size
+    diagonal = jnp.sum(jnp.square(residuals), 1)
+    if weights is None:
+        diagonal = jax.ops.segment_sum(diagonal, bins, sizes.size)
+        others = jnp.where(sizes > 1, sizes - 1, jnp.inf)
+        return jnp.sum((squares - diagonal) / others) / sizes.size
+    own = jnp.square(weights)
+    own, diagonal = (jax.ops.segment_sum(x, bins, sizes.size) for x in (own, own * diagonal))
+    # Where one sample has all the weight up to rounding, there are no pairs.
+    is_one = jnp.square(sizes) - own <= _DIGITS * jnp.finfo(probs.dtype).eps * own
+    others = jnp.where(is_one, jnp.inf, sizes - own / jnp.where(is_one, 1, sizes))
+    return jnp.sum((squares - diagonal) / others) / jnp.sum(weights)
 
 
 def checked_bins(
-    predictions: ClassPredictions, targets: ArrayLike, binning: Binning
-) -> tuple[Any, Any, jax.Array]:
-    """Checks a data set of classes and returns it with the bin of each sample."""
+    predictions: ClassPredictions, targets: ArrayLike, binning: Binning, weights: Any = None
+) -> tuple[Any, Any, jax.Array, jax.Array | None]:
+    """Checks a data set of classes; returns it with the bins of its samples and their weights."""
     _checks.class_predictions(predictions)
-    predictions, targets = _checks.predictions_and_targets(predictions, targets)
-    return predictions, targets, bins_of(binning, predictions)
+    predictions, targets, weights = _checks.weighted_samples(predictions, targets, weights)
+    return predictions, targets, bins_of(binning, predictions, weights=weights), weights
 
 
 def distances_in_bins(
@@ -199,12 +223,14 @@ def distances_in_bins(
     targets: jax.Array,
     bins: jax.Array,
     distance: Distance = _TOTAL_VARIATION,
+    weights: jax.Array | None = None,
 ) -> tuple[jax.Array, jax.Array]:
     """Sizes of the bins and distances between the two means in them, [n] each; 0 in empty bins.
 
-    The data are what `checked_bins` returned. Traced values out of range make all results NaN.
+    The data are what `checked_bins` returned; sizes are sums of weights if there are any. Traced
+    values out of range make all results NaN.
     """
-    sizes, means, proportions = _means_in_bins(predictions.class_probs, targets, bins)
+    sizes, means, proportions = _means_in_bins(predictions.class_probs, targets, bins, weights)
     return sizes, distances_of_means(sizes, means, proportions, distance)
 
 
@@ -227,14 +253,14 @@ def distances_of_means(
 
 
 @jax.jit
-def _mean_over_samples(sizes: jax.Array, values: jax.Array) -> jax.Array:
+def _mean_over_samples(sizes: jax.Array, values: jax.Array, weights: jax.Array | None) -> jax.Array:
     """Mean over n samples of the values of their bins, [n] including empty bins."""
-    return jnp.sum(sizes * values) / sizes.size
+    return jnp.sum(sizes * values) / (sizes.size if weights is None else jnp.sum(weights))
 
 
 @jax.jit
 def _means_in_bins(
-    probs: jax.Array, targets: jax.Array, bins: jax.Array
+    probs: jax.Array, targets: jax.Array, bins: jax.Array, weights: jax.Array | None
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
     """Sizes [n], mean predictions [n, m] and label proportions [n, m] of the bins 0, ..., n − 1.
 
@@ -242,7 +268,7 @@ def _means_in_bins(
     bins out of range, which are not refused under `jit`, make the sizes NaN.
     """
     n, m = probs.shape
-    sums = sums_in_bins(probs, targets, bins, n)
+    sums = sums_in_bins(probs, targets, bins, n, weights)
     sizes, counts, residuals = (x.astype(probs.dtype) for x in sums)
     means, proportions = means_of_sums(sizes, counts, residuals)
     in_range = (targets >= 0) & (targets < m) & (bins >= 0) & (bins < n)
@@ -250,21 +276,31 @@ def _means_in_bins(
 
 
 def sums_in_bins(
-    probs: jax.Array, targets: jax.Array, bins: jax.Array, num_bins: int
+    probs: jax.Array,
+    targets: jax.Array,
+    bins: jax.Array,
+    num_bins: int,
+    weights: jax.Array | None = None,
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Sizes of bins [K], counts of the labels in them and sums of the residuals p − e_y, [K, m]."""
+    """Sizes of bins [K], counts of the labels in them and sums of the residuals p − e_y, [K, m].
+
+    With weights all three are sums of them, or of what they multiply.
+    """
     n, m = probs.shape
     dtype = probs.dtype
     # The residuals nearly cancel, so that their sum has smaller rounding errors than the difference
     # of mean predictions and proportions.
     residuals = probs - (targets[:, None] == jnp.arange(m))
     counts_in = dtype if n <= 1 / jnp.finfo(dtype).eps else jnp.int32  # exact in both
-    counts = jnp.zeros((num_bins, m), counts_in).at[bins, targets].add(1, mode="drop")
-    sizes = jax.ops.segment_sum(jnp.ones(n, counts_in), bins, num_bins)
-    sums = jax.ops.segment_sum(residuals, bins, num_bins)
+    used: Any = jnp.ones(n, counts_in) if weights is None else weights
+    scaled = residuals if weights is None else weights[:, None] * residuals
+    counts = jnp.zeros((num_bins, m), used.dtype).at[bins, targets].add(used, mode="drop")
+    sizes = jax.ops.segment_sum(used, bins, num_bins)
+    sums = jax.ops.segment_sum(scaled, bins, num_bins)
     if n > _FEW_SUMMANDS / jnp.finfo(dtype).eps:  # sums of the remainders round less
-        means = sums / jnp.maximum(sizes, 1)[:, None].astype(dtype)
+        means = sums / jnp.where(sizes == 0, 1, sizes)[:, None].astype(dtype)
         rest = residuals - means[bins]
+        rest = rest if weights is None else weights[:, None] * rest
         sums += jax.ops.segment_sum(rest, bins, num_bins)
     return sizes, counts, sums
 

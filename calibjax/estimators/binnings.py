@@ -6,7 +6,6 @@ each of them, int32 [n]: predictions with the same integer share a bin.
 
 import dataclasses
 import functools
-import math
 from collections.abc import Callable
 from typing import Any
 
@@ -14,12 +13,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
+from jax.typing import ArrayLike
 
 from calibjax import _checks
 from calibjax._pytree import PyTree, record
 from calibjax.distributions import Bernoulli
 from calibjax.distributions.base import ClassPredictions
 from calibjax.distributions.features import bare
+from calibjax.estimators.median_bins import median_cells, relative_rounding
 
 Binning = Callable[[Any], jax.Array]
 
@@ -30,12 +31,20 @@ _WORD_SIZE = 2**31  # values of one int32 word, which needs no 64-bit types
 class _ProbabilityBins:
     """Base class of binnings that depend on the class probabilities only."""
 
-    def __call__(self, predictions: ClassPredictions, at: PyTree = None) -> PyTree:
+    def __call__(
+        self,
+        predictions: ClassPredictions,
+        at: PyTree = None,
+        *,
+        weights: ArrayLike | None = None,
+    ) -> PyTree:
         """Bins of the predictions.
 
         Args:
             predictions: batch of n class predictions.
             at: batch of n' other predictions, assigned to bins that are made for `predictions`.
+            weights: w ≥ 0 of the predictions, [n]; None for predictions that count alike. Those of
+                weight 0 are assigned to bins like other predictions.
 
         Returns:
             int32 [n]; with `at` a pair, these and the bins of the others, int32 [n'], in a common
@@ -43,22 +52,31 @@ class _ProbabilityBins:
         """
         _checks.class_predictions(predictions)
         predictions = _checks.batch(predictions)
+        weights = _checks.sample_weights(weights, predictions)
         if at is None:
-            return self._bins(predictions, None)
+            return self._bins(predictions, None, weights)
         _checks.class_predictions(at, "at")
         at = _checks.batch(at, name="at")
         _checks.same_kind("at", at, "predictions", predictions)
-        return _split(self._bins(predictions, at), predictions)
+        return _split(self._bins(predictions, at, weights), predictions)
 
-    def _bins(self, predictions: ClassPredictions, at: PyTree) -> jax.Array:
+    def _bins(
+        self, predictions: ClassPredictions, at: PyTree, weights: jax.Array | None
+    ) -> jax.Array:
         """Bins of checked predictions and of other points, [n + n']; checks the options."""
         raise NotImplementedError
 
 
-def bins_of(binning: Any, predictions: ClassPredictions, at: PyTree = None) -> PyTree:
+def bins_of(
+    binning: Any,
+    predictions: ClassPredictions,
+    at: PyTree = None,
+    *,
+    weights: jax.Array | None = None,
+) -> PyTree:
     """Bins of checked predictions, [n], and, if there are any, of other points, [n'].
 
-    User-defined functions see both together.
+    User-defined functions see both together, and no weights.
 
     Raises:
         TypeError: if the binning is not a function, or does not return integers.
@@ -67,7 +85,7 @@ def bins_of(binning: Any, predictions: ClassPredictions, at: PyTree = None) -> P
     expected = "binning such as estimators.UniformBins(10)"
     _checks.function(expected, "binning", binning, "predictions")
     if isinstance(binning, _ProbabilityBins):
-        bins = binning._bins(predictions, at)
+        bins = binning._bins(predictions, at, weights)
     else:
         both = predictions
         if at is not None:
@@ -128,7 +146,10 @@ class UniformBins(_ProbabilityBins):
 
     num_bins: int = dataclasses.field(metadata={"static": True})
 
-    def _bins(self, predictions: ClassPredictions, at: PyTree) -> jax.Array:
+    def _bins(
+        self, predictions: ClassPredictions, at: PyTree, weights: jax.Array | None
+    ) -> jax.Array:
+        del weights  # the grid does not depend on the data
         num_bins = _checks.size_in_range("num_bins", self.num_bins, 1, MAX_BINS)
         probs = _probs(predictions, at)
         if not isinstance(bare(predictions), Bernoulli):
@@ -194,6 +215,8 @@ class EqualMassBins(_ProbabilityBins):
     Predictions with the same m indices share a bin. With two classes only the second is used,
     because the first is its complement: bins of a `Bernoulli` are quantile bins of its probability.
 
+    With weights #{...} and n are sums of them, so that intervals have equal sums of weights.
+
     Other points, `at`, are assigned to the interval of the surrounding predictions, or to the last
     one if they are larger than all predictions.
 
@@ -217,19 +240,32 @@ class EqualMassBins(_ProbabilityBins):
 
     num_bins: int = dataclasses.field(metadata={"static": True})
 
-    def _bins(self, predictions: ClassPredictions, at: PyTree) -> jax.Array:
+    def _bins(
+        self, predictions: ClassPredictions, at: PyTree, weights: jax.Array | None
+    ) -> jax.Array:
         num_bins = _checks.size_in_range("num_bins", self.num_bins, 1)
         num_samples = _checks.leading_size("predictions", predictions, num_bins)
-        return _quantile_cells(_probs(predictions, at), num_samples, num_bins)
+        return _quantile_cells(_probs(predictions, at), num_samples, num_bins, weights)
 
 
 @functools.partial(jax.jit, static_argnums=(1, 2))
-def _quantile_cells(probs: jax.Array, n: int, num_bins: int) -> jax.Array:
+def _quantile_cells(
+    probs: jax.Array, n: int, num_bins: int, weights: jax.Array | None
+) -> jax.Array:
     """Bins that share the interval between quantiles of the first n, in every class, int32."""
     probs = lax.stop_gradient(probs[:, 1:] if probs.shape[1] == 2 else probs)
     # At least k values are smaller than p if and only if the k-th smallest value is.
-    limits = -(-np.arange(1, num_bins) * n // num_bins)
-    edges = jnp.sort(probs[:n], 0)[limits - 1]
+    if weights is None:
+        limits = -(-np.arange(1, num_bins) * n // num_bins)
+        edges = jnp.sort(probs[:n], 0)[limits - 1]
+    else:
+        order = jnp.argsort(probs[:n], 0)
+        mass = jnp.cumsum(lax.stop_gradient(weights)[order], 0)
+        limits = (1 - relative_rounding(n, mass.dtype)) * np.arange(1, num_bins) / num_bins
+        limits = limits.astype(mass.dtype)[:, None] * mass[-1]
+        places = jax.vmap(jnp.searchsorted, in_axes=1, out_axes=1)(mass, limits)
+        places = jnp.take_along_axis(order, jnp.minimum(places, n - 1), 0)
+        edges = jnp.take_along_axis(probs[:n], places, 0)
     digits = jax.vmap(jnp.searchsorted, in_axes=1, out_axes=1)(edges, probs)
     return _ranks_of_rows(digits.astype(jnp.int32), num_bins)
 
@@ -246,6 +282,9 @@ class MedianVarianceBins(_ProbabilityBins):
     Variances that differ by less than their rounding errors count as equal, and the first class
     with the largest variance is split; with two classes, whose variances are equal, always the
     first.
+
+    With weights numbers of samples are sums of them, in units in which the sum of all is the
+    effective number of samples (Σ_i w_i)² / Σ_i w_i²; means, variances and medians are weighted.
 
     Other points, `at`, are split along with the samples.
 
@@ -274,79 +313,9 @@ class MedianVarianceBins(_ProbabilityBins):
 
     min_size: int = dataclasses.field(metadata={"static": True})
 
-    def _bins(self, predictions: ClassPredictions, at: PyTree) -> jax.Array:
+    def _bins(
+        self, predictions: ClassPredictions, at: PyTree, weights: jax.Array | None
+    ) -> jax.Array:
         min_size = _checks.size_in_range("min_size", self.min_size, 1)
         num_samples = _checks.leading_size("predictions", predictions, min_size)
-        return _median_cells(_probs(predictions, at), num_samples, min_size)
-
-
-@functools.partial(jax.jit, static_argnums=(1, 2))
-def _median_cells(probs: jax.Array, num_samples: int, min_size: int) -> jax.Array:
-    """Bins of the samples, followed by those of other points, after all possible splits, int32."""
-    max_bins = num_samples // min_size
-    start = jnp.zeros(len(probs), jnp.int32), jnp.int32(1), jnp.arange(max_bins) == 0
-    split = functools.partial(_split_once, lax.stop_gradient(probs), num_samples, min_size)
-    bins, _, _ = lax.while_loop(lambda state: jnp.any(state[-1]), split, start)
-    return bins
-
-
-def _split_once(
-    probs: jax.Array, num_samples: int, min_size: int, state: tuple[jax.Array, jax.Array, jax.Array]
-) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Splits all bins that may still be split, once.
-
-    Args:
-        probs: class probabilities of the samples, followed by those of other points, [n + n', m].
-        num_samples: n.
-        min_size: smallest size of a part.
-        state: bins [n + n'], number of bins, and which bins may be split [max_bins].
-
-    Returns:
-        The new state.
-    """
-    bins, num_bins, is_open = state
-    max_bins = is_open.size
-    samples, theirs = probs[:num_samples], bins[:num_samples]
-    sizes = _counts(jnp.ones_like(theirs), theirs, max_bins)
-    classes = _most_variable_classes(samples, theirs, sizes)
-    values = jnp.take_along_axis(probs, classes[bins][:, None], 1)[:, 0]
-    is_below = values < _medians(values[:num_samples], theirs, sizes)[bins]
-    below = _counts(is_below[:num_samples], theirs, max_bins)
-    above = sizes - below
-    is_split = is_open & (below >= min_size) & (above >= min_size)
-    new_bins = num_bins - 1 + jnp.cumsum(is_split, dtype=jnp.int32)  # the parts above
-    bins = jnp.where(is_split[bins] & ~is_below, new_bins[bins], bins)
-    new_bins = jnp.where(is_split, new_bins, max_bins)
-    is_open = is_split & (below >= 2 * min_size)
-    is_open = is_open.at[new_bins].set(above >= 2 * min_size, mode="drop")
-    return bins, num_bins + jnp.sum(is_split, dtype=jnp.int32), is_open
-
-
-def _counts(values: jax.Array, bins: jax.Array, num_bins: int) -> jax.Array:
-    """Number of true values in each bin, int32 [num_bins]."""
-    return jax.ops.segment_sum(values.astype(jnp.int32), bins, num_bins)
-
-
-def _most_variable_classes(probs: jax.Array, bins: jax.Array, sizes: jax.Array) -> jax.Array:
-    """The first class with the largest variance in each bin, [number of bins]."""
-    n, max_bins = len(probs), sizes.size
-    # Differences from one member are exactly zero for constant classes, and exact for nearly
-    # constant ones: variances of saturated predictions are of the size of rounding errors.
-    members = jax.ops.segment_max(jnp.arange(n, dtype=jnp.int32), bins, max_bins)
-    shifted = probs - probs[members[bins]]
-    # Squares of tiny differences would underflow.
-    spreads = jax.ops.segment_max(jnp.max(jnp.abs(shifted), 1), bins, max_bins)
-    shifted = shifted / jnp.where(spreads > 0, spreads, 1)[bins][:, None]
-    means = jax.ops.segment_sum(shifted, bins, max_bins) / jnp.maximum(sizes, 1)[:, None]
-    sums = jax.ops.segment_sum(jnp.square(shifted - means[bins]), bins, max_bins)
-    # Rounding depends on the order of the samples, but the bins must not. Two classes have equal
-    # variances, unless one of them lost its digits in 1 − p.
-    rounding = 4 * math.sqrt(n) * jnp.finfo(probs.dtype).eps if probs.shape[1] > 2 else 0.5
-    return jnp.argmax(sums >= (1 - rounding) * jnp.max(sums, 1, keepdims=True), 1)
-
-
-def _medians(values: jax.Array, bins: jax.Array, sizes: jax.Array) -> jax.Array:
-    """Medians of the values in each bin, [number of bins]."""
-    _, values = lax.sort((bins, values), num_keys=2, is_stable=False)
-    first = jnp.cumsum(sizes, dtype=jnp.int32) - sizes
-    return (values[first + (sizes - 1) // 2] + values[first + sizes // 2]) / 2
+        return median_cells(_probs(predictions, at), num_samples, min_size, weights)

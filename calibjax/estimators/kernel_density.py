@@ -67,13 +67,14 @@ def kde_calibration_error(
     *,
     bandwidth: jax.Array | float,
     order: jax.Array | float,
+    weights: ArrayLike | None = None,
 ) -> jax.Array:
     """Canonical L_p calibration error to the power p, from a kernel density ratio.
 
         CE_p^p = 1/n Σ_j Σ_c | Σ_{i≠j} k(f_j; f_i) 1[y_i = c] / Σ_{i≠j} k(f_j; f_i) − f_jc |^p
 
-    with the Dirichlet kernel k(·; f_i), the density of Dirichlet(f_i/bandwidth + 1). No root is
-    taken. The estimate is biased: upwards by the noise of the ratios, which grows as the bandwidth
+    with the Dirichlet kernel k(·; f_i), the density of Dirichlet(f_i/bandwidth + 1). With weights
+    k(f_j; f_i) is multiplied by w_i, and the outer mean is weighted. No root is taken. The estimate is biased: upwards by the noise of the ratios, which grows as the bandwidth
     decreases, and by the smoothing, which grows with the bandwidth. `kde_bandwidth` suggests a
     bandwidth.
 
@@ -90,13 +91,15 @@ def kde_calibration_error(
         targets: labels 0, ..., m − 1, [n].
         bandwidth: h > 0, scalar; kernels have variances p_c (1 − p_c) h for small h.
         order: p ≥ 1, scalar.
+        weights: w ≥ 0 of the samples, [n]; None for samples that count alike. Derivatives by
+            weights that are 0 are 0.
 
     Returns:
         A scalar between 0 and 2.
 
     Raises:
         TypeError: if an argument is of the wrong kind.
-        ValueError: if shapes or values are wrong, or n < 2.
+        ValueError: if shapes or values are wrong, or fewer than two samples count.
 
     Cost: O(n² m) time in matrix products and n² exponentials, O(n · tile + n m) memory, also for
     the gradient. In float32 the logarithm of a kernel is off by about 1e-7 / h; for 1000 samples
@@ -113,12 +116,14 @@ def kde_calibration_error(
     0.1667
     """
     _checks.class_predictions(predictions)
-    predictions, targets = _checks.predictions_and_targets(predictions, targets, minimum=2)
+    predictions, targets, weights = _checks.weighted_samples(
+        predictions, targets, weights, minimum=2
+    )
     bandwidth = _checks.positive_scalar("bandwidth", bandwidth)
     order = _checked_order(order)
     probs = predictions.class_probs
     bandwidth, order = (jnp.asarray(x, probs.dtype) for x in (bandwidth, order))
-    return _calibration_error(probs, targets, bandwidth, order)
+    return _calibration_error(probs, targets, bandwidth, order, weights)
 
 
 def _checked_order(order: Any) -> PyTree:
@@ -132,22 +137,35 @@ def _checked_order(order: Any) -> PyTree:
 
 @jax.jit
 def _calibration_error(
-    probs: jax.Array, targets: jax.Array, bandwidth: jax.Array, order: jax.Array
+    probs: jax.Array,
+    targets: jax.Array,
+    bandwidth: jax.Array,
+    order: jax.Array,
+    weights: jax.Array | None,
 ) -> jax.Array:
     """CE_p^p of checked arguments."""
     n = len(probs)
     points = Point(probs, jnp.arange(n))
-    proportions = label_proportions(dirichlet_kernels(probs, bandwidth), targets, points)
-    return jnp.sum(jnp.abs(proportions - probs) ** order) / n
+    proportions = label_proportions(dirichlet_kernels(probs, bandwidth), targets, points, weights)
+    errors = jnp.abs(proportions - probs) ** order
+    if weights is None:
+        return jnp.sum(errors) / n
+    return jnp.sum(weights[:, None] * errors) / jnp.sum(weights)
 
 
 @follows_data
-def kde_bandwidth(predictions: ClassPredictions, candidates: jax.Array | None = None) -> jax.Array:
+def kde_bandwidth(
+    predictions: ClassPredictions,
+    candidates: jax.Array | None = None,
+    *,
+    weights: ArrayLike | None = None,
+) -> jax.Array:
     """Bandwidth with the largest leave-one-out likelihood of the predictions.
 
         argmax_h Σ_j log( 1/(n − 1) Σ_{i≠j} k(f_j; f_i) )
 
-    with the Dirichlet kernel of bandwidth h. It uses no targets: it is chosen for the density of
+    with the Dirichlet kernel of bandwidth h; with weights k(f_j; f_i) is multiplied by w_i and the
+    logarithm by w_j. It uses no targets: it is chosen for the density of
     the predictions, and not always the best one for the calibration error.
 
     The predictions are first moved into the interior of the simplex, where densities are finite and
@@ -160,6 +178,7 @@ def kde_bandwidth(predictions: ClassPredictions, candidates: jax.Array | None = 
         predictions: batch of n ≥ 2 class predictions, `Categorical` or `Bernoulli`.
         candidates: bandwidths > 0, [k]. None means those of G24: 15 log-spaced values from 1e-5
             to 0.1, and 0.2, 0.4, ..., 1.
+        weights: w ≥ 0 of the predictions, [n]; None for predictions that count alike.
 
     Returns:
         The best candidate (the first if several are equally good), a scalar of the predictions'
@@ -167,7 +186,7 @@ def kde_bandwidth(predictions: ClassPredictions, candidates: jax.Array | None = 
 
     Raises:
         TypeError: if an argument is of the wrong kind.
-        ValueError: if shapes or values are wrong, or n < 2.
+        ValueError: if shapes or values are wrong, or fewer than two predictions count.
 
     Cost: O(n² m) time in matrix products and k n² exponentials, O(n · tile + n (m + k)) memory.
 
@@ -181,18 +200,22 @@ def kde_bandwidth(predictions: ClassPredictions, candidates: jax.Array | None = 
     0.1
     """
     _checks.class_predictions(predictions)
+    _checks.same_rows(predictions=predictions, weights=weights)
     predictions = _checks.batch(predictions, minimum=2)
+    weights = _checks.sample_weights(weights, predictions, minimum=2)
     candidates = _checks.as_arrays("candidates", BANDWIDTHS if candidates is None else candidates)
     candidates = _checks.real("candidates", candidates)
     _checks.shape("candidates", candidates, (None,), "[k]")
     _checks.leading_size("candidates", candidates)
     candidates = _checks.positive("candidates", candidates)
-    best = _best_bandwidth(predictions.class_probs, candidates)
-    return _checks.nan_with(best, predictions, candidates)
+    best = _best_bandwidth(predictions.class_probs, candidates, weights)
+    return _checks.nan_with(best, predictions, candidates, weights)
 
 
 @jax.jit
-def _best_bandwidth(probs: jax.Array, candidates: jax.Array) -> jax.Array:
+def _best_bandwidth(
+    probs: jax.Array, candidates: jax.Array, weights: jax.Array | None
+) -> jax.Array:
     """The candidate with the largest leave-one-out likelihood."""
     inside = jnp.maximum(probs, jnp.finfo(jnp.float32).eps)
     inside = inside / jnp.sum(inside, -1, keepdims=True)
@@ -202,9 +225,13 @@ def _best_bandwidth(probs: jax.Array, candidates: jax.Array) -> jax.Array:
     entropies = jnp.sum(inside * jnp.log(inside), -1)
     remainders = lax.map(lambda x: jnp.sum(_stirling_remainder(inside * x), -1), 1 / candidates)
     kernels = DirichletKernels(inside, entropies, remainders, 1 / candidates)
-    sums = pairwise.map_rows(_log_density_sums, kernels, points, tile_size=_FEW_ROWS)
+    sums = pairwise.map_rows(_log_density_sums, (kernels, weights), points, tile_size=_FEW_ROWS)
     normalizers = jax.vmap(functools.partial(_log_normalizer, inside.shape[1]))(1 / candidates)
-    values = jnp.sum(sums, 0) + len(inside) * normalizers
+    if weights is None:
+        values = jnp.sum(sums, 0) + len(inside) * normalizers
+    else:
+        counted = jnp.where(weights[:, None] == 0, 0, sums + normalizers)
+        values = matmul(weights, counted)
     # NaN predictions have no best bandwidth.
     return jnp.where(jnp.any(jnp.isnan(values)), jnp.nan, candidates[jnp.argmax(values)])
 
@@ -219,7 +246,12 @@ def dirichlet_kernels(probs: jax.Array, bandwidth: jax.Array) -> DirichletKernel
     return DirichletKernels(probs, entropies, remainders, concentration)
 
 
-def label_proportions(kernels: DirichletKernels, targets: jax.Array, points: Point) -> jax.Array:
+def label_proportions(
+    kernels: DirichletKernels,
+    targets: jax.Array,
+    points: Point,
+    weights: jax.Array | None = None,
+) -> jax.Array:
     """Kernel estimates of the label probabilities given the prediction, at k points, [k, m].
 
         Σ_i k(q_j; p_i) 1[y_i = c] / Σ_i k(q_j; p_i),  i ≠ excluded_j.
@@ -228,41 +260,53 @@ def label_proportions(kernels: DirichletKernels, targets: jax.Array, points: Poi
         kernels: kernels around the n samples.
         targets: their labels, [n].
         points: the k points.
+        weights: of the samples, with which their kernels are multiplied, [n], or None.
 
     Labels out of range, which are not refused under `jit`, make all estimates NaN.
     """
     m = kernels.probs.shape[1]
     labels = one_hot(targets, m, kernels.probs.dtype)
-    return pairwise.map_rows(_proportions, (kernels, labels), points)
+    if weights is not None:
+        labels *= weights[:, None]
+    return pairwise.map_rows(_proportions, (kernels, labels, weights), points)
 
 
-def _proportions(args: tuple[DirichletKernels, jax.Array], point: Point) -> jax.Array:
-    """Weighted mean of the one-hot labels at one point, [m]."""
-    kernels, labels = args
-    log_weights = _log_weights(kernels, point)
+def _proportions(
+    args: tuple[DirichletKernels, jax.Array, jax.Array | None], point: Point
+) -> jax.Array:
+    """Weighted mean of the one-hot labels, which their weights multiply, at one point, [m]."""
+    kernels, labels, weights = args
+    log_weights = _log_weights(kernels, point, weights)
     weights = jnp.exp(log_weights - lax.stop_gradient(jnp.max(log_weights)))
     sums = matmul(weights, labels)
     return sums / jnp.sum(sums)  # 1 up to one rounding if all labels are equal
 
 
-def _log_density_sums(kernels: DirichletKernels, point: Point) -> jax.Array:
+def _log_density_sums(args: tuple[DirichletKernels, jax.Array | None], point: Point) -> jax.Array:
     """Logarithms of the sums of the kernels at one point, without their normalisers, [k].
 
     The kernels have k bandwidths, [k] and [k, n]; terms that do not depend on these are computed
     once.
     """
+    kernels, weights = args
     divergences = kernels.entropies - matmul(kernels.probs, jnp.log(point.probs))
-    is_other = jnp.arange(divergences.size) != point.excluded
+    is_other = _others(divergences.size, point, weights)
     divergences = jnp.where(is_other, divergences, jnp.inf)
 
     def at(bandwidth: tuple[jax.Array, jax.Array]) -> jax.Array:
         concentration, remainders = bandwidth
-        return jax.nn.logsumexp(-divergences * concentration - remainders)
+        return jax.nn.logsumexp(-divergences * concentration - remainders, b=weights)
 
     return lax.map(at, (kernels.concentration, kernels.remainders))
 
 
-def _log_weights(kernels: DirichletKernels, point: Point) -> jax.Array:
+def _others(n: int, point: Point, weights: jax.Array | None) -> jax.Array:
+    """Which of n samples are not the point itself and, if they have weights, count at all."""
+    others = jnp.arange(n) != point.excluded
+    return others if weights is None else others & (weights != 0)
+
+
+def _log_weights(kernels: DirichletKernels, point: Point, weights: jax.Array | None) -> jax.Array:
     """Logarithm of k(q; p_i) of the samples that count at a point q, −∞ for the others, [n].
 
     Terms that are equal for all samples are left out: the normaliser and, where zeros of q are
@@ -274,7 +318,7 @@ def _log_weights(kernels: DirichletKernels, point: Point) -> jax.Array:
     q = jnp.where(has_gradient, point.probs, lax.stop_gradient(point.probs))
     divergences = kernels.entropies - matmul(kernels.probs, jnp.log(jnp.where(is_zero, 1, q)))
     exponents = lax.stop_gradient(matmul(kernels.probs, is_zero.astype(divergences.dtype)))
-    others = jnp.arange(exponents.size) != point.excluded
+    others = _others(exponents.size, point, weights)
     rounding = 2 * point.probs.size * jnp.finfo(exponents.dtype).eps
     smallest = jnp.min(jnp.where(others, exponents, jnp.inf))
     counts = others & (exponents <= smallest * (1 + rounding))

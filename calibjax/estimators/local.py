@@ -24,8 +24,8 @@ _ROUNDING = 1e-3  # of the effective size of two samples
 class LocalErrors:
     """Local calibration errors, with standard errors and effective sample sizes.
 
-    All attributes are of shape [n], or [G, n] for G kernels. If no sample is in the bin of a
-    point, `effective_size` is zero and the others are NaN.
+    All attributes are of shape [n], or [G, n] for G kernels. If no sample that counts is in the bin
+    of a point, `effective_size` is zero and the others are NaN.
 
     Attributes:
         error: signed local error, local mean of confidence − correct; positive where the model is
@@ -51,6 +51,7 @@ def local_errors(
     confidences: ArrayLike,
     correct: ArrayLike,
     *,
+    weights: ArrayLike | None = None,
     at: tuple[Any, Any] | None = None,
 ) -> LocalErrors:
     """Signed local calibration errors, their standard errors and effective sample sizes.
@@ -75,6 +76,8 @@ def local_errors(
         confidences: confidences in [0, 1], [n]: an array or a batch of `Bernoulli`s, as
             `top_label` returns it.
         correct: whether the predicted class was observed, 0 or 1, [n].
+        weights: v ≥ 0 of the samples, [n], with which k(x, x_i) is multiplied: the w_i above are
+            v_i k(x, x_i). None for samples that count alike.
         at: features and confidences of other points, at which the errors are evaluated.
 
     Returns:
@@ -100,7 +103,7 @@ def local_errors(
     >>> print(errors.error, errors.effective_size)
     [ 0.25  0.25 -0.25] [2. 2. 1.]
     """
-    problem = local_problem(neighbourhood, features, confidences, correct, at)
+    problem = local_problem(neighbourhood, features, confidences, correct, at, weights)
     (places, confidences), residuals = problem.confidences, problem.residuals
     values = [residuals, jnp.square(residuals), confidences * (1 - confidences)]
     means, totals = problem.smoothed(jnp.stack(values, 1), powers=(1, 2))
@@ -128,6 +131,7 @@ def lce(
     confidences: ArrayLike,
     correct: ArrayLike,
     *,
+    weights: ArrayLike | None = None,
     at: tuple[Any, Any] | None = None,
 ) -> jax.Array:
     """Local calibration error (LCE) at each point.
@@ -146,6 +150,7 @@ def lce(
         features: features of the samples, [n, d].
         confidences: confidences in [0, 1], [n].
         correct: whether the predicted class was observed, 0 or 1, [n].
+        weights: w ≥ 0 of the samples, [n], see `local_errors`.
         at: features and confidences of other points, at which the errors are evaluated.
 
     Returns:
@@ -167,7 +172,7 @@ def lce(
     >>> print(lce(Neighbourhood.laplacian(0.1, 5), features, confidences, correct))
     [0.25 0.25 0.75 0.75]
     """
-    problem = local_problem(neighbourhood, features, confidences, correct, at)
+    problem = local_problem(neighbourhood, features, confidences, correct, at, weights)
     errors, totals = problem.errors()
     return jnp.where(totals == 0, jnp.nan, jnp.abs(errors))
 
@@ -179,11 +184,13 @@ def mlce(
     confidences: ArrayLike,
     correct: ArrayLike,
     *,
+    weights: ArrayLike | None = None,
     at: tuple[Any, Any] | None = None,
 ) -> jax.Array:
     """Maximum local calibration error (MLCE), max_x LCE(x).
 
-    For a wide kernel it is the MCE, for a narrow one the largest |confidence − correct|. G length
+    For a wide kernel it is the MCE, for a narrow one the largest |confidence − correct|. Samples of
+    weight 0 are no points, unless they are in `at`. G length
     scales give a whole curve as in L21's figures, with distances computed once.
 
     Args:
@@ -192,6 +199,7 @@ def mlce(
         features: features of the samples, [n, d].
         confidences: confidences in [0, 1], [n].
         correct: whether the predicted class was observed, 0 or 1, [n].
+        weights: w ≥ 0 of the samples, [n], see `local_errors`.
         at: features and confidences of other points, at which the errors are evaluated. Points
             whose bin holds no sample are left out; if none remains, the result is NaN.
 
@@ -214,10 +222,11 @@ def mlce(
     >>> print(mlce(neighbourhoods, features, confidences, correct))
     [0.75 0.5 ]
     """
-    problem = local_problem(neighbourhood, features, confidences, correct, at)
+    problem = local_problem(neighbourhood, features, confidences, correct, at, weights)
     errors, totals = problem.errors()
-    largest = jnp.max(jnp.where(totals == 0, 0, jnp.abs(errors)), -1)
-    return jnp.where(jnp.any(totals != 0, -1), largest, jnp.nan)
+    known = (totals != 0) & (_weights_of_points(problem, at) != 0)
+    largest = jnp.max(jnp.where(known, jnp.abs(errors), 0), -1)
+    return jnp.where(jnp.any(known, -1), largest, jnp.nan)
 
 
 @follows_data
@@ -227,11 +236,12 @@ def mean_lce(
     confidences: ArrayLike,
     correct: ArrayLike,
     *,
+    weights: ArrayLike | None = None,
     at: tuple[Any, Any] | None = None,
 ) -> jax.Array:
     """Mean local calibration error, the mean of LCE(x) over the points.
 
-    For a wide kernel it is the ECE.
+    For a wide kernel it is the ECE. With weights the mean is weighted, unless it is over points `at`.
 
     Args:
         neighbourhood: kernel on features and binning of confidences, see `local_errors` for all
@@ -239,6 +249,7 @@ def mean_lce(
         features: features of the samples, [n, d].
         confidences: confidences in [0, 1], [n].
         correct: whether the predicted class was observed, 0 or 1, [n].
+        weights: w ≥ 0 of the samples, [n], see `local_errors`.
         at: features and confidences of other points, at which the errors are evaluated. Points
             whose bin holds no sample are left out; if none remains, the result is NaN.
 
@@ -260,10 +271,10 @@ def mean_lce(
     >>> print(mean_lce(Neighbourhood.laplacian(0.1, 5), features, confidences, correct))
     0.5
     """
-    problem = local_problem(neighbourhood, features, confidences, correct, at)
+    problem = local_problem(neighbourhood, features, confidences, correct, at, weights)
     errors, totals = problem.errors()
-    known = totals != 0
-    return jnp.sum(jnp.where(known, jnp.abs(errors), 0), -1) / jnp.sum(known, -1)
+    known = jnp.where(totals == 0, 0, _weights_of_points(problem, at))
+    return jnp.sum(known * jnp.abs(errors), -1) / jnp.sum(known, -1)
 
 
 class LocalProblem(NamedTuple):
@@ -275,6 +286,7 @@ class LocalProblem(NamedTuple):
         groups: bins of the points and of the samples.
         confidences: of the points and of the samples.
         correct: whether the samples are correct, 0 or 1, [n].
+        weights: of the samples, [n], or None.
     """
 
     kernel: Kernel
@@ -282,6 +294,7 @@ class LocalProblem(NamedTuple):
     groups: tuple[jax.Array, jax.Array]
     confidences: tuple[jax.Array, jax.Array]
     correct: jax.Array
+    weights: jax.Array | None = None
 
     @property
     def residuals(self) -> jax.Array:
@@ -290,15 +303,31 @@ class LocalProblem(NamedTuple):
 
     def smoothed(self, values: jax.Array, powers: Sequence[int]) -> tuple[jax.Array, jax.Array]:
         """Means of values of the samples around each point, as `smoothed_means` returns them."""
-        means, totals = smoothed_means(
-            self.kernel, *self.features, values, self.groups, powers=powers
-        )
+        means, totals = self._weighted_means(values, powers)
         _checks.smoothing_weights(totals)
         places, _ = self.confidences
         if _checks.is_concrete(places):
             return means, totals
         # A traced number that is not a probability is in no bin.
         return jnp.where(~jnp.isnan(places)[:, None], means, jnp.nan), totals
+
+    def _weighted_means(
+        self, values: jax.Array, powers: Sequence[int]
+    ) -> tuple[jax.Array, jax.Array]:
+        if self.weights is None:
+            return smoothed_means(self.kernel, *self.features, values, self.groups, powers=powers)
+        # What does not count has no points near it, or a narrow kernel would see nothing else.
+        places, groups = self.groups
+        groups = jnp.where(self.weights == 0, jnp.iinfo(groups.dtype).max, groups)
+        weights = [self.weights[:, None] ** power for power in powers]
+        columns = jnp.concatenate([x for w in weights for x in (w * values, w)], 1)
+        means, totals = smoothed_means(
+            self.kernel, *self.features, columns, (places, groups), powers=powers
+        )
+        size = values.shape[1] + 1
+        own = jnp.stack([means[i, ..., i * size : (i + 1) * size] for i in range(len(powers))])
+        masses = own[..., -1]
+        return own[..., :-1] / jnp.where(masses == 0, 1, masses)[..., None], masses * totals
 
     def errors(self) -> tuple[jax.Array, jax.Array]:
         """Signed errors and sums of weights, which are zero where there are no errors."""
@@ -307,12 +336,18 @@ class LocalProblem(NamedTuple):
 
 
 def local_problem(
-    neighbourhood: Any, features: Any, confidences: Any, correct: Any, at: PyTree = None
+    neighbourhood: Any,
+    features: Any,
+    confidences: Any,
+    correct: Any,
+    at: PyTree = None,
+    weights: Any = None,
 ) -> LocalProblem:
     """Checks all arguments of the local errors."""
     near = checked_neighbourhood(neighbourhood)
-    _checks.same_rows(features=features, confidences=confidences, correct=correct)
+    _checks.same_rows(features=features, confidences=confidences, correct=correct, weights=weights)
     confidences, correct = _checks.confidences_and_correct(confidences, correct)
+    weights = _checks.sample_weights(weights, confidences)
     features = points = _checks.features("features", features, confidences.size)
     places = confidences
     if at is not None:
@@ -323,10 +358,16 @@ def local_problem(
         places = _checks.confidence_array(at[1], "at[1]")
         points = _checks.features("at[0]", at[0], places.size)
         _checks.same_kind("at[0]", points, "features", features)
-    groups = near.groups(confidences, None if at is None else places)
-    # Nothing is known about a traced sample that is in no bin.
-    correct = _checks.nan_with(correct, confidences, correct)
-    return LocalProblem(near.kernel, (points, features), groups, (places, confidences), correct)
+    groups = near.groups(confidences, None if at is None else places, weights)
+    # Nothing is known about a traced sample that is in no bin, or has an unknown weight.
+    correct = _checks.nan_with(correct, confidences, correct, weights)
+    data = (points, features), groups, (places, confidences), correct, weights
+    return LocalProblem(near.kernel, *data)
+
+
+def _weights_of_points(problem: LocalProblem, at: PyTree) -> jax.Array | int:
+    """Weights of the points in means over them: of the samples if they are the points."""
+    return 1 if at is not None or problem.weights is None else problem.weights
 
 
 def _root_of_ratio(x: jax.Array, y: jax.Array) -> jax.Array:

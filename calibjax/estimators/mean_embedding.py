@@ -10,7 +10,7 @@ from calibjax import _checks, pairwise
 from calibjax._pytree import PyTree
 from calibjax._sharding import follows_data
 from calibjax.distributions.base import Distribution
-from calibjax.estimators.kernel import checked_samples
+from calibjax.estimators.kernel import weighted_samples
 from calibjax.kernels import Kernel
 from calibjax.kernels.base import combine_on_pairs
 
@@ -60,25 +60,31 @@ def checked_locations(
     targets: ArrayLike,
     test_predictions: Distribution,
     test_targets: ArrayLike,
+    weights: Any = None,
     *,
     prefix: str = "test_",
-) -> tuple[Kernel, tuple[Any, Any], tuple[Any, Any]]:
-    """Checks kernel, data and test locations, and returns them with JAX arrays."""
-    kernel, samples = checked_samples(kernel, predictions, targets)
+) -> tuple[Kernel, tuple[Any, Any], tuple[Any, Any], jax.Array | None]:
+    """Checks kernel, data, test locations and weights, and returns them with JAX arrays."""
+    kernel, samples, weights = weighted_samples(kernel, predictions, targets, weights)
     names = f"{prefix}predictions", f"{prefix}targets"
     locations = _checks.predictions_and_targets(test_predictions, test_targets, names=names)
     for i, name in enumerate(("predictions", "targets")):
         _checks.same_kind(names[i], locations[i], name, samples[i])
-    return kernel, samples, locations
+    return kernel, samples, locations, weights
 
 
-def mean_difference(kernel: Kernel, locations: PyTree, samples: PyTree) -> jax.Array:
+def mean_difference(
+    kernel: Kernel, locations: PyTree, samples: PyTree, weights: jax.Array | None = None
+) -> jax.Array:
     """Mean of the embedding differences over all samples, at each location, [J]."""
-    first = jax.tree.map(lambda leaf: leaf[0], (locations, samples))
-    dtype = jax.eval_shape(location_pair, kernel, *first).dtype
-    n = _checks.leading_size("samples", samples)
-    ones = jnp.ones((n, 1), dtype)
-    return pairwise.weighted_sums(location_pair, kernel, locations, samples, ones)[:, 0] / n
+    n: Any = _checks.leading_size("samples", samples)
+    if weights is None:
+        first = jax.tree.map(lambda leaf: leaf[0], (locations, samples))
+        weights = jnp.ones(n, jax.eval_shape(location_pair, kernel, *first).dtype)
+    else:
+        n = jnp.sum(weights)
+    columns = weights[:, None]
+    return pairwise.weighted_sums(location_pair, kernel, locations, samples, columns)[:, 0] / n
 
 
 @follows_data
@@ -88,13 +94,16 @@ def ucme(
     targets: ArrayLike,
     test_predictions: Distribution,
     test_targets: ArrayLike,
+    *,
+    weights: ArrayLike | None = None,
 ) -> jax.Array:
     """Squared unnormalized calibration mean embedding at J test locations.
 
         UCME² = J⁻¹ Σ_j (n⁻¹ Σ_i Z_ij)²,
         Z_ij = k(T_j, (p_i, y_i)) − E_{Z~p_i} k(T_j, (p_i, Z)),   T_j = (t_j, s_j).
 
-    On calibrated data its mean is that of Z_ij² divided by n, so it is biased upwards. The test
+    and Σ_i w_i Z_ij / Σ_i w_i with weights. On calibrated data its mean is that of Z_ij² divided by
+    n, so it is biased upwards. The test
     locations must not be chosen with the data, unless a test redraws the targets.
 
     Args:
@@ -103,6 +112,8 @@ def ucme(
         targets: [n] or [n, d].
         test_predictions: t, batch of J distributions of the same family.
         test_targets: s, [J] or [J, d].
+        weights: w ≥ 0 of the samples, [n]; integers are numbers of copies. None for samples that
+            count alike.
 
     Returns:
         A scalar.
@@ -125,10 +136,10 @@ def ucme(
     >>> print(estimators.ucme(kernel, predictions, jnp.array([1, 1]), *test))  # 0.5²
     0.25
     """
-    kernel, samples, locations = checked_locations(
-        kernel, predictions, targets, test_predictions, test_targets
+    kernel, samples, locations, weights = checked_locations(
+        kernel, predictions, targets, test_predictions, test_targets, weights
     )
-    return jnp.mean(jnp.square(mean_difference(kernel, locations, samples)))
+    return jnp.mean(jnp.square(mean_difference(kernel, locations, samples, weights)))
 
 
 @follows_data
@@ -138,12 +149,15 @@ def witness(
     targets: ArrayLike,
     at_predictions: Distribution,
     at_targets: ArrayLike,
+    *,
+    weights: ArrayLike | None = None,
 ) -> jax.Array:
     """Witness of miscalibration: where targets are more frequent than predicted, and where less.
 
         W(p, z) = n⁻¹ Σ_i {k((p, z), (p_i, y_i)) − E_{Z~p_i} k((p, z), (p_i, Z))},
 
-    which is n⁻¹ Σ_i k_P(p_i, p) [k_Y(y_i, z) − m_{p_i}(z)] for a tensor product: positive where
+    which is n⁻¹ Σ_i k_P(p_i, p) [k_Y(y_i, z) − m_{p_i}(z)] for a tensor product, and a weighted
+    mean with weights: positive where
     predictions like p have more targets near z than they say, negative where they have fewer. Its
     expectation is zero everywhere for a calibrated model, and its squared norm in the Hilbert space
     of k is the biased SKCE. `hypothesis_tests.witness_test` says which values are more than chance.
@@ -154,6 +168,7 @@ def witness(
         targets: [n] or [n, d].
         at_predictions: p, batch of J distributions of the same family.
         at_targets: z, [J] or [J, d].
+        weights: w ≥ 0 of the samples, [n]; None for samples that count alike.
 
     Returns:
         The values, [J].
@@ -176,7 +191,7 @@ def witness(
     >>> print(estimators.witness(kernel, predictions, jnp.array([1, 1]), at, jnp.array([0, 1])))
     [-0.5  0.5]
     """
-    kernel, samples, locations = checked_locations(
-        kernel, predictions, targets, at_predictions, at_targets, prefix="at_"
+    kernel, samples, locations, weights = checked_locations(
+        kernel, predictions, targets, at_predictions, at_targets, weights, prefix="at_"
     )
-    return mean_difference(kernel, locations, samples)
+    return mean_difference(kernel, locations, samples, weights)

@@ -62,12 +62,16 @@ class Neighbourhood:
         """
         return cls(Exponential(length_scale, MeanAbsoluteDifference()), UniformBins(num_bins))
 
-    def groups(self, samples: jax.Array, points: jax.Array | None) -> tuple[jax.Array, jax.Array]:
+    def groups(
+        self,
+        samples: jax.Array,
+        points: jax.Array | None,
+        weights: jax.Array | None = None,
+    ) -> tuple[jax.Array, jax.Array]:
         """Confidence bins of the points (by default the samples), and of the samples."""
-        if points is None:
-            bins = bins_of(self.binning, Bernoulli(samples))
-            return bins, bins
-        return bins_of(self.binning, Bernoulli(samples), Bernoulli(points))[::-1]
+        at = None if points is None else Bernoulli(points)
+        bins = bins_of(self.binning, Bernoulli(samples), at, weights=weights)
+        return (bins, bins) if points is None else bins[::-1]
 
 
 def checked_neighbourhood(neighbourhood: Any) -> Neighbourhood:

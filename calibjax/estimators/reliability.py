@@ -25,6 +25,7 @@ from calibjax.estimators.bands import (
     checked_ranks,
     is_outside,
     pointwise_band,
+    rounding_of_sums,
     simultaneous_band,
 )
 from calibjax.estimators.binnings import Binning, bins_of
@@ -41,7 +42,8 @@ class ReliabilityCurve:
     bins.
 
     Attributes:
-        counts: number of samples, integers, [K].
+        counts: number of samples, integers, [K]; with weights their sum, where that of all samples
+            is their effective number (Σ_i w_i)² / Σ_i w_i².
         confidence: mean predicted probability of label 1, [K].
         frequency: observed frequency of label 1, [K].
         pointwise_lower: lower end of the band of each bin on its own, [K].
@@ -79,6 +81,7 @@ def reliability_curve(
     targets: ArrayLike,
     *,
     binning: Binning,
+    weights: ArrayLike | None = None,
     num_samples: int = 1000,
     level: float = 0.9,
     max_bins: int = 100,
@@ -103,6 +106,9 @@ def reliability_curve(
     predictions are all 0 or 1 have bands of width zero. All bins share one c: small bins in which
     one of the labels is improbable widen the simultaneous band of the others.
 
+    With weights p_i and y_i are multiplied by w_i, p_i (1 − p_i) by w_i², and |bin| is Σ w_i. The
+    redraws keep the weights, so that the bands are still exact.
+
     Bröcker and Smith (2007) also resample the predictions, which changes the bins, and give
     pointwise bands only. Here the predictions are kept, as in `hypothesis_tests.exact_test`.
 
@@ -113,7 +119,9 @@ def reliability_curve(
         targets: labels 0 or 1, [n].
         binning: function of the predictions that returns the bin of each, integers in
             0, ..., n − 1, [n]: `estimators.UniformBins(10)` or your own. It must not depend on
-            the targets.
+            the targets. See `ece` for what it makes of weights.
+        weights: w ≥ 0 of the samples, [n]; None for samples that count alike. Bins without a
+            positive one are empty.
         num_samples: B, number of redraws, at least 2 / (1 − level) − 1.
         level: in (0, 1).
         max_bins: largest number of non-empty bins.
@@ -148,17 +156,21 @@ def reliability_curve(
     key = _checks.random_key(key)
     level, num_samples, ranks = checked_ranks(level, num_samples)
     max_bins = _checks.size_in_range("max_bins", max_bins, 1)
+    _checks.same_rows(predictions=predictions, targets=targets, weights=weights)
     predictions, targets = checked_binary(predictions, targets)
-    bins = bins_of(binning, predictions)
-    if _checks.is_concrete(bins) and len(np.unique(bins)) > max_bins:
-        raise ValueError(
-            f"binning(predictions): expected at most max_bins = {max_bins} different bins, "
-            f"got {len(np.unique(bins))}"
-        )
+    weights = _checks.sample_weights(weights, predictions)
+    bins = bins_of(binning, predictions, weights=weights)
+    if _checks.is_concrete(bins, weights):
+        used = _checks.readable(bins)
+        number = len(np.unique(used if weights is None else used[_checks.readable(weights) > 0]))
+        if number > max_bins:
+            raise ValueError(
+                f"binning(predictions): expected at most max_bins = {max_bins} different bins, "
+                f"got {number}"
+            )
+    data = predictions.probs, targets, bins, weights
     size = min(targets.size, max_bins)
-    values = _curve(
-        key, predictions.probs, targets, bins, size=size, num_samples=num_samples, ranks=ranks
-    )
+    values = _curve(key, *data, size=size, num_samples=num_samples, ranks=ranks)
     return ReliabilityCurve(*values, level=level)
 
 
@@ -181,6 +193,7 @@ def _curve(
     probs: jax.Array,
     targets: jax.Array,
     bins: jax.Array,
+    weights: jax.Array | None,
     *,
     size: int,
     num_samples: int,
@@ -188,40 +201,49 @@ def _curve(
 ) -> tuple[jax.Array, ...]:
     """The arrays of the curve, in the order of its fields."""
     n, dtype = targets.size, probs.dtype
-    positions, is_possible = _positions(probs, bins, size)
+    used = jnp.ones(n, jnp.int32) if weights is None else weights
+    positions, is_possible = _positions(probs, bins, used, size)
     is_possible &= jnp.all((probs >= 0) & (probs <= 1) & ((targets == 0) | (targets == 1)))
 
     def sums(values: jax.Array) -> jax.Array:
         return jax.ops.segment_sum(values, positions, size)
 
     def redrawn(key: jax.Array) -> jax.Array:
-        return sums(draw(key, Bernoulli(probs)).astype(jnp.int32))
+        return sums(used * draw(key, Bernoulli(probs)).astype(jnp.int32))
 
-    counts, ones = sums(jnp.ones(n, jnp.int32)), sums(targets.astype(jnp.int32))
+    counts, ones = sums(used), sums(used * targets.astype(jnp.int32))
     # The residuals nearly cancel, so that their sum has small rounding errors.
-    expected = jnp.clip(ones + sums(probs - targets), 0, counts)
-    deviation = jnp.sqrt(sums(probs * (1 - probs)))
+    expected = jnp.clip(ones + sums(used * (probs - targets)), 0, counts)
+    deviation = jnp.sqrt(sums(jnp.square(used) * (probs * (1 - probs))))
     batch_size = default_batch_size(_BYTES_PER_LABEL * n)
     redraws = in_batches(key, jax.vmap(redrawn), num_samples, batch_size)
-    limits = (
-        *pointwise_band(redraws, ranks[0]),
-        *simultaneous_band(redraws, ranks[1], counts, expected, deviation),
+    pointwise = pointwise_band(redraws, ranks[0])
+    if weights is not None:  # of equal labels in another order the sums may differ by rounding
+        rounding = rounding_of_sums(counts, expected)
+        pointwise = pointwise[0] - rounding, pointwise[1] + rounding
+    simultaneous = simultaneous_band(
+        redraws, ranks[1], counts, expected, deviation, has_weights=weights is not None
     )
-    divisors = jnp.maximum(counts, 1).astype(dtype)
+    limits = *pointwise, *simultaneous
+    divisors = jnp.where(counts == 0, 1, counts).astype(dtype)
     shares = (x.astype(dtype) / divisors for x in (expected, ones, *limits))
     # A label or a bin out of range, which is not refused under jit, gives NaN.
     return counts, *(jnp.where(is_possible, share, jnp.nan) for share in shares)
 
 
-def _positions(probs: jax.Array, bins: jax.Array, size: int) -> tuple[jax.Array, jax.Array]:
+def _positions(
+    probs: jax.Array, bins: jax.Array, used: jax.Array, size: int
+) -> tuple[jax.Array, jax.Array]:
     """Position of each sample's bin among all bins sorted by confidence, empty bins last, [n].
+
+    The samples have these weights, or all of them one.
 
     Returns:
         The positions, and whether all bins are in range and all positions below `size`.
     """
     n = bins.size
-    counts = jax.ops.segment_sum(jnp.ones(n, jnp.int32), bins, n)
-    means = jax.ops.segment_sum(probs, bins, n) / jnp.maximum(counts, 1)
+    counts = jax.ops.segment_sum(used, bins, n)
+    means = jax.ops.segment_sum(used * probs, bins, n) / jnp.where(counts == 0, 1, counts)
     order = jnp.argsort(jnp.where(counts > 0, means, jnp.inf))
     places = jnp.zeros(n, jnp.int32).at[order].set(jnp.arange(n, dtype=jnp.int32))
     is_possible = jnp.all((bins >= 0) & (bins < n)) & (jnp.sum(counts > 0) <= size)

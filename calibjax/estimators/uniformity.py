@@ -28,7 +28,8 @@ class PITHistogram:
 
     Attributes:
         edges: of the bins, from 0 to 1; a bin contains its upper edge, [K + 1].
-        counts: number of values in each bin, integers, [K].
+        counts: number of values in each bin, integers, [K]; with weights their sum, where that of
+            all values is their effective number (Σ_i w_i)² / Σ_i w_i².
         simultaneous_lower: lower end of the band of all bins at once, [K].
         simultaneous_upper: its upper end, [K].
         level: lower bound of the probability under calibration that all counts are in the band; a
@@ -79,6 +80,7 @@ def pit_histogram(
     key: jax.Array,
     values: ArrayLike,
     *,
+    weights: ArrayLike | None = None,
     num_bins: int = 10,
     num_samples: int = 1000,
     level: float = 0.9,
@@ -91,7 +93,8 @@ def pit_histogram(
 
     where c is the ⌈(B + 1) level⌉-th smallest of the B maxima of the left-hand side over the bins
     of each redraw. Under calibration all counts are in the band with probability at least `level`,
-    for every n, every B and every K.
+    for every n, every B and every K. With weights the redraws keep them, and n is the effective
+    number of values.
 
     A histogram that is high at both ends means that predictions are too narrow, one that is high in
     the middle that they are too wide, a slope that they are biased; a flat one does not mean that
@@ -100,6 +103,7 @@ def pit_histogram(
     Args:
         key: a JAX random key.
         values: what `pit_values` returned, or other numbers that are to be uniform on (0, 1), [n].
+        weights: w ≥ 0 of the values, [n]; None for values that count alike.
         num_bins: K.
         num_samples: B, number of redraws, at least 2 / (1 − level) − 1.
         level: in (0, 1).
@@ -124,10 +128,12 @@ def pit_histogram(
     [90 10] [ True  True]
     """
     num_bins = _checks.size_in_range("num_bins", num_bins, 1, 2**16)
-    key, values, (level, num_samples, ranks) = _checked(key, values, level, num_samples)
+    key, values, weights, (level, num_samples, ranks) = _checked(
+        key, values, weights, level, num_samples
+    )
     edges = jnp.asarray(np.linspace(0, 1, num_bins + 1), values.dtype)
     options = {"num_samples": num_samples, "rank": ranks[1]}
-    counts, lower, upper = _counted(key, values, edges[1:], **options)
+    counts, lower, upper = _counted(key, values, weights, edges[1:], **options)
     return PITHistogram(edges, counts, lower, upper, level)
 
 
@@ -135,13 +141,14 @@ def quantile_coverage(
     key: jax.Array,
     values: ArrayLike,
     *,
+    weights: ArrayLike | None = None,
     levels: ArrayLike | None = None,
     num_samples: int = 1000,
     level: float = 0.9,
 ) -> CoverageCurve:
     """Share of targets up to the predicted quantile of each level, with a band for all levels.
 
-        coverage(τ) = #{i: u_i ≤ τ} / n,
+        coverage(τ) = #{i: u_i ≤ τ} / n,    with weights Σ_{i: u_i ≤ τ} w_i / Σ_i w_i,
 
     the empirical distribution function of the PIT values u_i, since u_i ≤ τ means that y_i is at
     most the predicted τ-quantile. The band is that of `pit_histogram` for the numbers of values up
@@ -151,6 +158,7 @@ def quantile_coverage(
         key: a JAX random key.
         values: what `pit_values` returned, or other numbers that are to be uniform, such as
             p-values, [n].
+        weights: w ≥ 0 of the values, [n], which the redraws keep; None for values that count alike.
         levels: τ in (0, 1), [L]; 0.05, 0.1, ..., 0.95 by default. Those of `Quantiles` have to be
             their own.
         num_samples: B, number of redraws, at least 2 / (1 − level) − 1.
@@ -177,13 +185,14 @@ def quantile_coverage(
     >>> print(curve.coverage, curve.is_outside)
     [0.  0.5] [ True False]
     """
-    return _curve(key, values, levels, num_samples, level, sets="quantiles")
+    return _curve(key, values, weights, levels, num_samples, level, sets="quantiles")
 
 
 def interval_coverage(
     key: jax.Array,
     values: ArrayLike,
     *,
+    weights: ArrayLike | None = None,
     levels: ArrayLike | None = None,
     num_samples: int = 1000,
     level: float = 0.9,
@@ -199,6 +208,7 @@ def interval_coverage(
     Args:
         key: a JAX random key.
         values: u, what `pit_values` returned, [n].
+        weights: as in `quantile_coverage`.
         levels: γ in (0, 1), [L]; 0.05, 0.1, ..., 0.95 by default. Of `Quantiles` they have to be
             those between two of their own levels.
         num_samples: B, number of redraws, at least 2 / (1 − level) − 1.
@@ -224,7 +234,7 @@ def interval_coverage(
     >>> print(curve.coverage, curve.is_outside)
     [0.5 1. ] [ True  True]
     """
-    return _curve(key, values, levels, num_samples, level, sets="intervals")
+    return _curve(key, values, weights, levels, num_samples, level, sets="intervals")
 
 
 def checked_levels(levels: Any) -> jax.Array:
@@ -237,37 +247,57 @@ def checked_levels(levels: Any) -> jax.Array:
 
 
 def _checked(
-    key: jax.Array, values: ArrayLike, level: Any, num_samples: Any
-) -> tuple[jax.Array, jax.Array, tuple[float, int, tuple[int, int]]]:
+    key: jax.Array, values: ArrayLike, weights: Any, level: Any, num_samples: Any
+) -> tuple[jax.Array, jax.Array, jax.Array | None, tuple[float, int, tuple[int, int]]]:
     key = _checks.random_key(key)
+    _checks.same_rows(values=values, weights=weights)
     values = _checks.floating("values", _checks.as_arrays("values", values))
     _checks.shape("values", values, (None,), "[n]")
     _checks.leading_size("values", values)
-    return key, _checks.unit_interval("values", values), checked_ranks(level, num_samples)
+    values = _checks.unit_interval("values", values)
+    weights = _checks.sample_weights(weights, values)
+    return key, values, weights, checked_ranks(level, num_samples)
 
 
 def _curve(
-    key: jax.Array, values: ArrayLike, levels: Any, num_samples: Any, level: Any, *, sets: str
+    key: jax.Array,
+    values: ArrayLike,
+    weights: Any,
+    levels: Any,
+    num_samples: Any,
+    level: Any,
+    *,
+    sets: str,
 ) -> CoverageCurve:
     """The curve of either kind; |2 u − 1| is uniform where u is."""
-    key, values, (level, num_samples, ranks) = _checked(key, values, level, num_samples)
+    key, values, weights, (level, num_samples, ranks) = _checked(
+        key, values, weights, level, num_samples
+    )
     levels = checked_levels(levels)
     options = {"num_samples": num_samples, "rank": ranks[1], "sets": sets}
-    ordered, coverage, lower, upper = _shares(key, values, levels, **options)
+    ordered, coverage, lower, upper = _shares(key, values, weights, levels, **options)
     return CoverageCurve(ordered, coverage, lower, upper, level, sets)
 
 
 @functools.partial(jax.jit, static_argnames=("num_samples", "rank", "sets"))
 def _shares(
-    key: jax.Array, values: jax.Array, levels: jax.Array, *, num_samples: int, rank: int, sets: str
+    key: jax.Array,
+    values: jax.Array,
+    weights: jax.Array | None,
+    levels: jax.Array,
+    *,
+    num_samples: int,
+    rank: int,
+    sets: str,
 ) -> tuple[jax.Array, ...]:
     """Sorted levels, coverage, and the ends of its band, [L] each."""
     ordered = jnp.sort(levels.astype(values.dtype))
     inside = jnp.abs(2 * values - 1) if sets == "intervals" else values
     options = {"num_samples": num_samples, "rank": rank, "is_cumulative": True}
-    counts, lower, upper = _counted(key, inside, ordered, **options)
+    counts, lower, upper = _counted(key, inside, weights, ordered, **options)
     coverage = jnp.where(jnp.isnan(lower), jnp.nan, counts)
-    shares = (x.astype(values.dtype) / values.size for x in (coverage, lower, upper))
+    size = values.size if weights is None else jnp.sum(weights)
+    shares = (x.astype(values.dtype) / size for x in (coverage, lower, upper))
     return _checks.nan_with(ordered, ordered), *shares  # sorting puts NaN last
 
 
@@ -275,6 +305,7 @@ def _shares(
 def _counted(
     key: jax.Array,
     values: jax.Array,
+    weights: jax.Array | None,
     edges: jax.Array,
     *,
     num_samples: int,
@@ -283,12 +314,13 @@ def _counted(
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
     """Numbers of values between the edges, or up to each, [L], and the ends of their band.
 
-    The smallest integer, and NaN, if a value or an edge is NaN.
+    What stands for missing numbers if a value or an edge is NaN. With weights sums of these.
     """
+    used = jnp.ones(values.size, jnp.int32) if weights is None else weights
 
     def count(values: jax.Array) -> jax.Array:
         cells = jnp.searchsorted(edges, values)  # the number of edges below each value
-        counts = jax.ops.segment_sum(jnp.ones(cells.size, jnp.int32), cells, edges.size)
+        counts = jax.ops.segment_sum(used, cells, edges.size)
         return jnp.cumsum(counts) if is_cumulative else counts
 
     def redraw(key: jax.Array) -> jax.Array:
@@ -297,9 +329,12 @@ def _counted(
     batch_size = default_batch_size(_BYTES_PER_NUMBER * values.size)
     redraws = in_batches(key, jax.vmap(redraw), num_samples, batch_size)
     probs = edges if is_cumulative else jnp.diff(edges, prepend=0)
-    size = jnp.asarray(values.size, values.dtype)
+    # Weights are in the units in which this is the sum of their squares, too.
+    size = jnp.asarray(values.size, values.dtype) if weights is None else jnp.sum(weights)
     deviation = jnp.sqrt(size * probs * (1 - probs))
-    lower, upper = simultaneous_band(redraws, rank, size, size * probs, deviation)
-    is_whole = ~jnp.any(jnp.isnan(values)) & ~jnp.any(jnp.isnan(edges))
-    counts = jnp.where(is_whole, count(values), jnp.iinfo(jnp.int32).min)
+    lower, upper = simultaneous_band(
+        redraws, rank, size, size * probs, deviation, has_weights=weights is not None
+    )
+    is_whole = ~jnp.any(jnp.isnan(values)) & ~jnp.any(jnp.isnan(edges)) & ~jnp.isnan(size)
+    counts = _checks.missing_where(~is_whole[None], count(values))
     return counts, jnp.where(is_whole, lower, jnp.nan), jnp.where(is_whole, upper, jnp.nan)

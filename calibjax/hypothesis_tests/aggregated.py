@@ -15,6 +15,7 @@ from calibjax.hypothesis_tests.ensembles import checked_ensembles, with_targets
 from calibjax.hypothesis_tests.families import checked_family
 from calibjax.hypothesis_tests.kernel_groups import default_kernels
 from calibjax.hypothesis_tests.planning import family_of
+from calibjax.hypothesis_tests.pool_statistics import number_of
 from calibjax.hypothesis_tests.redraws import checked_batch_size, evaluate_pool
 from calibjax.hypothesis_tests.result import CalibrationTestResult, skce_result
 
@@ -26,6 +27,7 @@ def aggregated_skce_test(
     predictions: Distribution,
     targets: ArrayLike,
     *,
+    weights: ArrayLike | None = None,
     kernels: PyTree | None = None,
     num_samples: int = 999,
     batch_size: int | None = None,
@@ -54,6 +56,7 @@ def aggregated_skce_test(
         key: a JAX random key.
         predictions: batch of n ≥ 2 distributions.
         targets: [n] or [n, d].
+        weights: w ≥ 0 of the samples, [n]; None for samples that count alike.
         kernels: the family, by default `default_kernels(predictions)`: a list, dictionary or nested
             containers of kernels on pairs (prediction, target), or of pairs (lens, kernel) with a
             lens such as `estimators.top_label`. Containers within the outermost one are groups.
@@ -70,7 +73,8 @@ def aggregated_skce_test(
 
     Raises:
         TypeError: if an argument is of the wrong kind.
-        ValueError: if shapes or values are wrong, there is no kernel, or n < 2.
+        ValueError: if shapes or values are wrong, there is no kernel, or fewer than two samples
+            count.
         NotImplementedError: if the expectations have no closed form.
 
     Cost: that of one `exact_skce_test` for each kernel on predictions if the target kernels have
@@ -96,7 +100,9 @@ def aggregated_skce_test(
     """
     key = _checks.random_key(key)
     num_samples = _checks.number_of_draws("num_samples", num_samples)
-    predictions, targets = _checks.predictions_and_targets(predictions, targets, minimum=2)
+    predictions, targets, weights = _checks.weighted_samples(
+        predictions, targets, weights, minimum=2
+    )
     if isinstance(bare(predictions), Samples):
         predictions = with_targets(checked_ensembles(predictions, 2, "predictions"), targets)
     check_draws(predictions, targets)
@@ -105,7 +111,15 @@ def aggregated_skce_test(
     members, structure = checked_family(kernels, predictions, targets)
     family = family_of(members, predictions, targets)
     batch_size = checked_batch_size(batch_size, family)
-    parts = evaluate_pool(key, family, predictions, targets, num_samples, batch_size)
-    n = _checks.leading_size("targets", targets)
+    parts = evaluate_pool(
+        key,
+        family,
+        predictions,
+        targets,
+        weights,
+        num_samples=num_samples,
+        batch_size=batch_size,
+    )
+    n = number_of(predictions, weights)
     pool, components = skce_components(*parts, num_targets=n, ranked="omnibus", family=structure)
     return skce_result(pool, components, parts[0][0], draws="redrawn targets")

@@ -18,7 +18,7 @@ from calibjax._batches import in_batches
 from calibjax._pytree import PyTree
 from calibjax._sharding import follows_data
 from calibjax.distributions.base import Distribution
-from calibjax.estimators.kernel import checked_samples, sample_pair
+from calibjax.estimators.kernel import sample_pair, weighted_samples
 from calibjax.hypothesis_tests.result import CalibrationTestResult, simulated_result
 from calibjax.hypothesis_tests.simulation import resamples_at_once
 from calibjax.kernels import Kernel
@@ -31,7 +31,8 @@ class Clusters(NamedTuple):
 
     Attributes:
         ids: cluster of each sample, in 0, ..., n − 1, [n].
-        weights: 1 / size of its cluster, [n]; NaN if there are too few clusters.
+        weights: 1 / size of its cluster, [n], or the share of the sample in its weight; NaN if
+            there are too few clusters.
         number: G.
     """
 
@@ -40,8 +41,13 @@ class Clusters(NamedTuple):
     number: jax.Array
 
 
-def checked_clusters(values: ArrayLike, kernel: Kernel, samples: PyTree) -> Clusters:
-    """Checks the clusters of n samples: at least `MIN_CLUSTERS` different integers, [n]."""
+def checked_clusters(
+    values: ArrayLike, kernel: Kernel, samples: PyTree, weights: jax.Array | None
+) -> Clusters:
+    """Checks the clusters of n samples: at least `MIN_CLUSTERS` different integers, [n].
+
+    Clusters without any weight do not count.
+    """
     num_samples = _checks.leading_size("predictions", samples[0])
     first = jax.tree.map(lambda leaf: leaf[0], samples)
     dtype = jax.eval_shape(sample_pair, kernel, first, first).dtype
@@ -49,17 +55,24 @@ def checked_clusters(values: ArrayLike, kernel: Kernel, samples: PyTree) -> Clus
     _checks.shape("clusters", ids, (num_samples,), f"({num_samples},), a cluster for each sample")
     if _checks.is_concrete(ids):
         found, ids = np.unique(np.asarray(ids), return_inverse=True)
-        if len(found) < MIN_CLUSTERS:
+        ids = ids.reshape(-1)
+        number = len(found)
+        if weights is not None and _checks.is_concrete(weights):
+            number = len(np.unique(ids[np.asarray(weights) > 0]))
+        if number < MIN_CLUSTERS:
             raise ValueError(
                 f"clusters: expected at least {MIN_CLUSTERS} different clusters, since the result "
-                f"is asymptotic in their number, got {len(found)}"
+                f"is asymptotic in their number, got {number}"
             )
-        ids = jnp.asarray(ids.reshape(-1), jnp.int32)
-    sizes = jnp.zeros(num_samples, dtype).at[ids].add(1, mode="drop")
+        ids = jnp.asarray(ids, jnp.int32)
+    used = jnp.ones(num_samples, dtype) if weights is None else weights.astype(dtype)
+    sizes = jnp.zeros(num_samples, dtype).at[ids].add(used, mode="drop")
     number = jnp.sum(sizes > 0)
     # Traced numbers must be 0, ..., n − 1, since no program can look for others.
     is_known = jnp.all((ids >= 0) & (ids < num_samples)) & (number >= MIN_CLUSTERS)
-    return Clusters(ids, jnp.where(is_known, 1 / sizes[ids], jnp.nan), number)
+    own = sizes[ids]
+    shares = used / jnp.where(own > 0, own, 1)
+    return Clusters(ids, jnp.where(is_known, shares, jnp.nan), number)
 
 
 def _pair(kernel: Kernel, x: tuple[Any, Any], y: tuple[Any, Any]) -> jax.Array:
@@ -78,7 +91,7 @@ def cluster_means(
     sums = pairwise.weighted_sums(_pair, kernel, points, points, weights[:, None])[:, 0]
     zeros = jnp.zeros_like(sums)
     means = zeros.at[clusters.ids].add(weights * sums) / (clusters.number - 1)
-    return means, zeros.at[clusters.ids].set(1) > 0
+    return means, zeros.at[clusters.ids].add(weights) > 0
 
 
 @follows_data
@@ -89,6 +102,7 @@ def cluster_skce_test(
     targets: ArrayLike,
     clusters: ArrayLike,
     *,
+    weights: ArrayLike | None = None,
     num_samples: int = 999,
     batch_size: int | None = None,
 ) -> CalibrationTestResult:
@@ -115,6 +129,9 @@ def cluster_skce_test(
         targets: [n] or [n, d].
         clusters: integers, equal for samples of the same cluster, at least 10 different ones, [n];
             if they are traced, in 0, ..., n − 1.
+        weights: w ≥ 0 of the samples, [n]: those within a cluster count by them in H_ab. All
+            clusters count alike, whatever the weight or the number of their samples is, but for
+            those without any weight, which are left out.
         num_samples: B, number of random signs; the smallest possible p-value is 1 / (B + 1).
         batch_size: number of them that are evaluated at once, as in `bootstrap_skce_test`.
 
@@ -153,8 +170,10 @@ def cluster_skce_test(
     key = _checks.random_key(key)
     num_samples = _checks.number_of_draws("num_samples", num_samples)
     _checks.same_rows(predictions=predictions, targets=targets, clusters=clusters)
-    kernel, samples = checked_samples(kernel, predictions, targets, minimum=MIN_CLUSTERS)
-    found = checked_clusters(clusters, kernel, samples)
+    kernel, samples, weights = weighted_samples(
+        kernel, predictions, targets, weights, minimum=MIN_CLUSTERS
+    )
+    found = checked_clusters(clusters, kernel, samples, weights)
     if batch_size is None:
         batch_size = resamples_at_once(len(found.ids))
     batch_size = _checks.size_in_range("batch_size", batch_size, 1)

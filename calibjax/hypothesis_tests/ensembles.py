@@ -20,7 +20,7 @@ from calibjax._sharding import follows_data
 from calibjax.distances import Euclidean
 from calibjax.distributions import Categorical, Samples
 from calibjax.distributions.features import bare, like
-from calibjax.estimators.kernel import checked_samples
+from calibjax.estimators.kernel import weighted_samples
 from calibjax.hypothesis_tests.exact import rank_among_redraws, ranked_skce
 from calibjax.hypothesis_tests.result import CalibrationTestResult
 from calibjax.kernels import Kernel
@@ -35,6 +35,7 @@ def ensemble_skce_test(
     ensembles: Samples,
     targets: ArrayLike,
     *,
+    weights: ArrayLike | None = None,
     num_samples: int = 999,
     statistic: str = "omnibus",
     batch_size: int | None = None,
@@ -64,6 +65,7 @@ def ensemble_skce_test(
             [n, m] or [n, m, d]: ensemble members, posterior draws, runs of a simulator, labels of
             repeated answers.
         targets: [n] or [n, d].
+        weights: w ≥ 0 of the samples, [n], as in `exact_skce_test`.
         num_samples: B, number of redraws; the smallest possible p-value is 1 / (B + 1).
         statistic: the statistic to rank, as in `exact_skce_test`.
         batch_size: number of redraws that are evaluated at once; by default as many as fit in
@@ -76,7 +78,7 @@ def ensemble_skce_test(
 
     Raises:
         TypeError: if an argument is of the wrong kind.
-        ValueError: if shapes or values are wrong, there are weights, n < 2 or m < 2.
+        ValueError: if shapes or values are wrong, members have weights, n < 2 or m < 2.
 
     Cost: if r of the draws determine the target kernel at all others to rounding errors, as for
     smooth kernels, and the values are not traced, n m r² for each batch of redraws and n² r per
@@ -98,15 +100,18 @@ def ensemble_skce_test(
     >>> print(f"{test(jax.random.key(1), kernel, ensembles, targets + 0.7).pvalue:.3f}")
     0.001
     """
-    _checks.same_rows(ensembles=ensembles, targets=targets)
+    _checks.same_rows(ensembles=ensembles, targets=targets, weights=weights)
     ensembles = checked_ensembles(ensembles, 2)
-    kernel, (ensembles, targets) = checked_samples(kernel, ensembles, targets, minimum=2)
+    kernel, (ensembles, targets), weights = weighted_samples(
+        kernel, ensembles, targets, weights, minimum=2
+    )
     pool = with_targets(ensembles, targets)
     result = ranked_skce(
         key,
         kernel,
         pool,
         targets,
+        weights,
         num_samples=num_samples,
         statistic=statistic,
         batch_size=batch_size,

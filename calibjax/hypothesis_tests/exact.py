@@ -21,9 +21,10 @@ from calibjax._pytree import PyTree
 from calibjax._sharding import follows_data
 from calibjax.distributions.base import Distribution
 from calibjax.distributions.sampling import check_draws, draw
-from calibjax.estimators.kernel import checked_samples
+from calibjax.estimators.kernel import weighted_samples
 from calibjax.hypothesis_tests.components import STATISTICS, skce_components
 from calibjax.hypothesis_tests.planning import family_of
+from calibjax.hypothesis_tests.pool_statistics import number_of
 from calibjax.hypothesis_tests.redraws import checked_batch_size, evaluate_pool, over_pool
 from calibjax.hypothesis_tests.result import CalibrationTestResult, simulated_result, skce_result
 from calibjax.hypothesis_tests.simulation import bytes_of_tile, checked_statistic, warn_of_members
@@ -38,6 +39,7 @@ def exact_test(
     predictions: Distribution,
     targets: ArrayLike,
     *,
+    weights: ArrayLike | None = None,
     num_samples: int = 1000,
     batch_size: int | None = None,
     adjust: bool = False,
@@ -78,6 +80,8 @@ def exact_test(
             has this p-value, too.
         predictions: batch of n distributions.
         targets: [n] or [n, d].
+        weights: w ≥ 0 of the samples, [n], which all redraws keep. The statistic is called with
+            them as a third argument, up to a common factor; None if it does not take any.
         num_samples: B, number of redraws; the smallest possible p-value is 1 / (B + 1).
         batch_size: number of redraws that are evaluated at once. Memory is `batch_size` times
             that of one statistic; by default about 16 MB, assuming that the statistic works on
@@ -111,10 +115,12 @@ def exact_test(
     0.001
     """
     key = _checks.random_key(key)
-    value = checked_statistic(statistic)
+    value = checked_statistic(statistic, with_weights=weights is not None)
     adjust = _checks.truth_value("adjust", adjust)
     num_samples = _checks.number_of_draws("num_samples", num_samples)
-    predictions, targets = _checks.predictions_and_targets(predictions, targets, keep_logs=True)
+    predictions, targets, weights = _checks.weighted_samples(
+        predictions, targets, weights, keep_logs=True
+    )
     check_draws(predictions, targets)
     if batch_size is None:
         batch_size = default_batch_size(bytes_of_tile(_checks.leading_size("targets", targets)))
@@ -122,14 +128,16 @@ def exact_test(
 
     result = rank_among_redraws(
         key,
-        lambda _, predictions, targets: value(predictions, targets),
-        (),
+        lambda weights, predictions, targets: value(predictions, targets, *weights),
+        () if weights is None else (weights,),
         predictions,
         targets,
         num_samples=num_samples,
         batch_size=batch_size,
         adjust=adjust,
     )
+    if weights is not None:
+        return result
     of_textbooks = textbook_pvalue_of(statistic, result.statistic, predictions, targets)
     return dataclasses.replace(result, textbook_pvalue=of_textbooks)
 
@@ -190,6 +198,7 @@ def exact_skce_test(
     predictions: Distribution,
     targets: ArrayLike,
     *,
+    weights: ArrayLike | None = None,
     num_samples: int = 1000,
     statistic: str = "omnibus",
     batch_size: int | None = None,
@@ -219,6 +228,9 @@ def exact_skce_test(
         kernel: kernel on pairs (prediction, target), not chosen with the targets.
         predictions: batch of n ≥ 2 distributions.
         targets: [n] or [n, d].
+        weights: w ≥ 0 of the samples, [n], which all redraws keep; None for samples that count
+            alike. Then SKCE_u is that of `estimators.skce`, D = Σ_i w_i² h_ii / Σ_i w_i², and n is
+            the effective number of samples (Σ_i w_i)² / Σ_i w_i².
         num_samples: B, number of redraws; the smallest possible p-value is 1 / (B + 1).
         statistic: the statistic to rank: "omnibus", "biased", "unbiased" or "spread".
         batch_size: number of redraws that are evaluated at once, which bounds the memory; by
@@ -230,7 +242,7 @@ def exact_skce_test(
 
     Raises:
         TypeError: if an argument is of the wrong kind.
-        ValueError: if shapes, values or options are wrong, or n < 2.
+        ValueError: if shapes, values or options are wrong, or fewer than two samples count.
         NotImplementedError: if the expectations have no closed form.
 
     Cost: B n² / 2 evaluations of the target kernel and its expectations; k_P and M are evaluated
@@ -258,13 +270,13 @@ def exact_skce_test(
       unbiased  off in the same way for similar predictions  raw p = 0.002   score +4.6
       spread    less scatter than predicted: underconfident  raw p = 0.001   score -6.1 <- loudest
     """
-    kernel, (predictions, targets) = checked_samples(kernel, predictions, targets, minimum=2)
-    warn_of_members(predictions)
+    kernel, samples, weights = weighted_samples(kernel, predictions, targets, weights, minimum=2)
+    warn_of_members(samples[0])
     return ranked_skce(
         key,
         kernel,
-        predictions,
-        targets,
+        *samples,
+        weights,
         num_samples=num_samples,
         statistic=statistic,
         batch_size=batch_size,
@@ -276,6 +288,7 @@ def ranked_skce(
     kernel: Kernel,
     predictions: Distribution,
     targets: ArrayLike,
+    weights: jax.Array | None,
     *,
     num_samples: int,
     statistic: str,
@@ -288,9 +301,17 @@ def ranked_skce(
     check_draws(predictions, targets)
     family = family_of([(None, kernel)], predictions, targets)
     batch_size = checked_batch_size(batch_size, family)
-    parts = evaluate_pool(key, family, predictions, targets, num_samples, batch_size)
+    parts = evaluate_pool(
+        key,
+        family,
+        predictions,
+        targets,
+        weights,
+        num_samples=num_samples,
+        batch_size=batch_size,
+    )
     unbiased, diagonal = (part[:, 0] for part in parts)
-    n = _checks.leading_size("targets", targets)
+    n = number_of(predictions, weights)
     return result_of_pool(unbiased, diagonal, num_targets=n, statistic=statistic)
 
 

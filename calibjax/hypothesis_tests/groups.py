@@ -33,6 +33,7 @@ def group_calibration_test(
     targets: ArrayLike,
     groups: ArrayLike,
     *,
+    weights: ArrayLike | None = None,
     num_samples: int = 999,
     residual: Callable[[Any, Any], Any] | None = None,
     batch_size: int | None = None,
@@ -61,6 +62,7 @@ def group_calibration_test(
         groups: w, [n, G], truth values or weights, which may be negative for contrasts. They must
             not depend on the targets. For groups given by numbers use
             `jax.nn.one_hot(numbers, G)`; a column of ones is the whole data set.
+        weights: w ≥ 0 of the samples, [n], by which memberships are multiplied.
         num_samples: B, number of redraws; the smallest possible p-value is 1 / (B + 1).
         residual: (predictions, targets) → [n] or [n, k], traceable by JAX, with mean zero under
             the predictions; for example `lambda p, y: (y <= 3) - jax.vmap(lambda q: q.cdf(3))(p)`.
@@ -101,21 +103,21 @@ def group_calibration_test(
     key = _checks.random_key(key)
     num_samples = _checks.number_of_draws("num_samples", num_samples)
     _checks.same_rows(predictions=predictions, targets=targets, groups=groups)
-    predictions, targets = _checks.predictions_and_targets(predictions, targets)
+    predictions, targets, weights = _checks.weighted_samples(predictions, targets, weights)
     check_draws(predictions, targets)
     warn_of_members(predictions)
-    weights = _weights(groups, _checks.leading_size("targets", targets))
+    shares = _checked_shares(groups, _checks.leading_size("targets", targets), weights)
     errors = functools.partial(_group_errors, _checked_residual(residual, predictions))
-    each = jax.eval_shape(errors, weights, predictions, targets)
+    each = jax.eval_shape(errors, shares, predictions, targets)
     if batch_size is None:
-        numbers_each = each.size + each.size // each.shape[0] * len(weights)
+        numbers_each = each.size + each.size // each.shape[0] * len(shares)
         batch_size = default_batch_size(_BYTES_PER_NUMBER * numbers_each)
     batch_size = _checks.size_in_range("batch_size", batch_size, 1)
 
     observed, redrawn = observed_and_redrawn(
         key,
         errors,
-        weights,
+        shares,
         predictions,
         targets,
         num_samples=num_samples,
@@ -151,8 +153,8 @@ def _checked_residual(
     return mean_residual
 
 
-def _weights(groups: ArrayLike, num_samples: int) -> jax.Array:
-    """Memberships whose absolute values add up to one in each group, [n, G]."""
+def _checked_shares(groups: ArrayLike, num_samples: int, weights: jax.Array | None) -> jax.Array:
+    """Weighted memberships whose absolute values add up to one in each group, [n, G]."""
     given = _checks.as_arrays("groups", groups)
     _checks.an_array("groups", given, "an array [n, G]")
     if jnp.ndim(given) == 1:
@@ -164,36 +166,38 @@ def _weights(groups: ArrayLike, num_samples: int) -> jax.Array:
     if not jnp.size(given):
         raise ValueError(f"groups: expected at least one group, got shape {jnp.shape(given)}")
     given = _checks.finite("groups", given.astype(jnp.result_type(given, jnp.float32)))
-    weights, totals = _shares(given)
+    if weights is not None:
+        given = given * weights[:, None]
+    shares, totals = _shares(given)
     if _checks.is_concrete(totals):
         _checks.refuse_where(
             np.asarray(totals) == 0, "members of groups", "at least one in each group", totals
         )
-    return _checks.nan_with(weights, weights)
+    return _checks.nan_with(shares, shares)
 
 
 @jax.jit
 def _shares(memberships: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Weights of the samples in each group, NaN if it is empty, [n, G], and total ones, [G]."""
+    """Shares of the samples in each group, NaN if it is empty, [n, G], and total ones, [G]."""
     totals = jnp.sum(jnp.abs(memberships), 0)
     return memberships / totals, totals
 
 
 def _group_errors(
     residual: Callable[[Any, Any], Any],
-    weights: jax.Array,
+    shares: jax.Array,
     predictions: Distribution,
     targets: ArrayLike,
 ) -> jax.Array:
     """Signed mean residual of each group, [G] or [G, k]."""
     errors = jnp.asarray(residual(predictions, targets))
-    n = len(weights)
+    n = len(shares)
     if errors.ndim not in (1, 2) or len(errors) != n:
         raise ValueError(
             f"residual(predictions, targets): expected shape [{n}] or [{n}, k], one residual or k "
             f"of them for each sample, got {errors.shape}"
         )
-    return matmul(weights.T.astype(errors.dtype), errors)
+    return matmul(shares.T.astype(errors.dtype), errors)
 
 
 def _refuse_off_zero(redrawn: jax.Array) -> None:

@@ -16,8 +16,8 @@ from calibjax._pytree import PyTree, record
 from calibjax._sharding import follows_data
 from calibjax.distributions import StudentT
 from calibjax.distributions.base import Distribution
-from calibjax.estimators.kernel import checked_samples, sample_pair
-from calibjax.hypothesis_tests.centering import diagonal, row_means
+from calibjax.estimators.kernel import sample_pair, weighted_samples
+from calibjax.hypothesis_tests.centering import diagonal
 from calibjax.hypothesis_tests.clusters import Clusters, checked_clusters, cluster_means
 from calibjax.hypothesis_tests.simulation import multinomial_counts, resamples_at_once
 from calibjax.kernels import Kernel
@@ -51,22 +51,29 @@ def checked_options(confidence_level: Any, side: str) -> tuple[jax.Array | float
 
 @jax.jit
 def _jackknife(
-    kernel: Kernel, samples: PyTree, clusters: Clusters | None
+    kernel: Kernel, samples: PyTree, weights: jax.Array | None, clusters: Clusters | None
 ) -> tuple[jax.Array, jax.Array]:
     """SKCE_u, without pairs within clusters if there are any, and its jackknife standard error."""
     if clusters is None:
-        n = _checks.leading_size("samples", samples)
-        # Row means over the other samples.
-        rows = (n * row_means(kernel, samples) - diagonal(kernel, samples)) / (n - 1)
-        estimate, is_row = pairwise.mean_over_pairs(sample_pair, kernel, samples), True
+        n = jax.tree.leaves(samples)[0].shape[0]
+        entries = diagonal(kernel, samples)
+        used = jnp.ones(n, entries.dtype) if weights is None else weights
+        n = n if weights is None else jnp.sum(weights)
+        sums = pairwise.weighted_sums(sample_pair, kernel, samples, samples, used[:, None])[:, 0]
+        others = n - used
+        rows = (sums - used * entries) / others  # means over the other samples
+        estimate = pairwise.mean_over_pairs(sample_pair, kernel, samples, weights)
+        # Of n (n − 1) pairs, with weights, those of sample i are its own twice.
+        share = used * others / (n * (n - 1.0))
     else:
         n = clusters.number.astype(clusters.weights.dtype)  # its square overflows as an integer
         rows, is_row = cluster_means(kernel, samples, clusters)
         estimate = jnp.sum(rows) / n
-    # Without row i the estimate is (n U − 2 r_i) / (n − 2).
-    squares = jnp.square(rows - jnp.mean(rows, where=is_row))
-    variance = 4 * (n - 1) / n / (n - 2) ** 2 * jnp.sum(squares, where=is_row)
-    return estimate, _beyond_rounding(jnp.sqrt(variance), jnp.max(jnp.abs(rows)))
+        share = jnp.where(is_row, 1 / n, 0)
+    # Without row i the estimate is (U − 2 s_i r_i) / (1 − 2 s_i), with its share s_i of all pairs.
+    deviations = 2 * share * (estimate - rows) / (1 - 2 * share)
+    error = jnp.sqrt((n - 1) / n * jnp.sum(jnp.square(deviations)))
+    return estimate, _beyond_rounding(error, jnp.max(jnp.abs(rows)))
 
 
 def _beyond_rounding(error: jax.Array, scale: jax.Array) -> jax.Array:
@@ -88,6 +95,7 @@ def skce_confidence_interval(
     predictions: Distribution,
     targets: ArrayLike,
     *,
+    weights: ArrayLike | None = None,
     confidence_level: float = 0.95,
     side: str = "two-sided",
     clusters: ArrayLike | None = None,
@@ -108,6 +116,9 @@ def skce_confidence_interval(
         kernel: kernel on pairs (prediction, target).
         predictions: batch of n ≥ 3 distributions.
         targets: [n] or [n, d].
+        weights: w ≥ 0 of the samples, [n]; U_{−i} is then without the weight of sample i, which is
+            right for weights that have to do with the values as well, and n in the factor is the
+            effective number of samples (Σ_i w_i)² / Σ_i w_i².
         confidence_level: in (0, 1).
         side: "two-sided", or "lower" for a lower limit only.
         clusters: for dependent samples, integers that are equal within clusters, as in
@@ -145,9 +156,9 @@ def skce_confidence_interval(
     """
     level, side = checked_options(confidence_level, side)
     _checks.same_rows(predictions=predictions, targets=targets, clusters=clusters)
-    kernel, samples = checked_samples(kernel, predictions, targets, minimum=3)
-    found = None if clusters is None else checked_clusters(clusters, kernel, samples)
-    estimate, error = _jackknife(kernel, samples, found)
+    kernel, samples, weights = weighted_samples(kernel, predictions, targets, weights, minimum=3)
+    found = None if clusters is None else checked_clusters(clusters, kernel, samples, weights)
+    estimate, error = _jackknife(kernel, samples, weights, found)
     _refuse_undefined(error, estimate)
     return _asymptotic(estimate, error, level, found, side=side)
 
@@ -173,18 +184,25 @@ def _quantile(tail: jax.Array, clusters: Clusters | None) -> jax.Array:
 
 @functools.partial(jax.jit, static_argnames=("num_samples", "batch_size"))
 def _resampled(
-    key: jax.Array, kernel: Kernel, samples: PyTree, *, num_samples: int, batch_size: int
+    key: jax.Array,
+    kernel: Kernel,
+    samples: PyTree,
+    weights: jax.Array | None,
+    *,
+    num_samples: int,
+    batch_size: int,
 ) -> tuple[jax.Array, jax.Array]:
     """SKCE_u, and its values in the resamples, [num_samples]."""
-    estimate = pairwise.mean_over_pairs(sample_pair, kernel, samples)
+    estimate = pairwise.mean_over_pairs(sample_pair, kernel, samples, weights)
     n = _checks.leading_size("samples", samples)
     entries = diagonal(kernel, samples)
 
     def batch(keys: jax.Array) -> jax.Array:
         counts = multinomial_counts(keys, n).astype(estimate.dtype)
+        counts = counts if weights is None else counts * weights[:, None]
         forms = pairwise.quadratic_forms(sample_pair, kernel, samples, counts)
         copies = jnp.square(counts)
-        num_pairs = float(n) ** 2 - copies.sum(0)  # as an integer it overflows for large n
+        num_pairs = jnp.square(counts.sum(0)) - copies.sum(0)
         # A resample may consist of copies of one sample, without any pair.
         return (forms - matmul(entries, copies)) / jnp.where(num_pairs > 0, num_pairs, jnp.nan)
 
@@ -198,6 +216,7 @@ def bootstrap_skce_confidence_interval(
     predictions: Distribution,
     targets: ArrayLike,
     *,
+    weights: ArrayLike | None = None,
     confidence_level: float = 0.95,
     side: str = "two-sided",
     num_samples: int = 1000,
@@ -210,15 +229,16 @@ def bootstrap_skce_confidence_interval(
 
         U_b = Σ_{k≠l} c_k c_l h_kl / Σ_{k≠l} c_k c_l,
 
-    where c_k is the number of copies of sample k. Its measured coverage is similar to that of
-    `skce_confidence_interval`; in particular, it does not have its nominal coverage for calibrated
-    models.
+    where c_k is the number of copies of sample k, times its weight. Its measured coverage is
+    similar to that of `skce_confidence_interval`; in particular, it does not have its nominal
+    coverage for calibrated models.
 
     Args:
         key: a JAX random key.
         kernel: kernel on pairs (prediction, target).
         predictions: batch of n ≥ 3 distributions.
         targets: [n] or [n, d].
+        weights: w ≥ 0 of the samples, [n]; None for samples that count alike.
         confidence_level: in (0, 1).
         side: "two-sided", or "lower" for a lower limit only.
         num_samples: B, number of resamples.
@@ -252,12 +272,12 @@ def bootstrap_skce_confidence_interval(
     key = _checks.random_key(key)
     level, side = checked_options(confidence_level, side)
     num_samples = _checks.number_of_draws("num_samples", num_samples, 2)
-    kernel, samples = checked_samples(kernel, predictions, targets, minimum=3)
+    kernel, samples, weights = weighted_samples(kernel, predictions, targets, weights, minimum=3)
     n = _checks.leading_size("predictions", samples[0])
     batch_size = resamples_at_once(n) if batch_size is None else batch_size
     batch_size = _checks.size_in_range("batch_size", batch_size, 1)
     estimate, values = _resampled(
-        key, kernel, samples, num_samples=num_samples, batch_size=batch_size
+        key, kernel, samples, weights, num_samples=num_samples, batch_size=batch_size
     )
     error = _beyond_rounding(jnp.nanstd(values, ddof=1), jnp.nanmax(jnp.abs(values)))
     _refuse_undefined(error, estimate)

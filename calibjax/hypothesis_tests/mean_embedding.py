@@ -84,7 +84,8 @@ def cme_test(
     in W21's models, 87 % of calibrated data sets are rejected at level 5 % with n = 16, 36 % with
     n = 64, 11 % with n = 256 and 6 % with n = 1024; with classes, whose Z are nearly discrete, it
     needs even more samples. `exact_test` with the same statistic holds its level for every n, see
-    the example.
+    the example. It takes no weights, of which few large ones would leave even fewer samples: rank
+    `estimators.ucme` with weights by `exact_test`.
 
     Args:
         kernel: kernel on pairs (prediction, target).
@@ -122,7 +123,7 @@ def cme_test(
     >>> print(f"{exact.pvalue:.3f}")
     0.001
     """
-    kernel, samples, locations = checked_locations(
+    kernel, samples, locations, _ = checked_locations(
         kernel, predictions, targets, test_predictions, test_targets
     )
     n = _checks.leading_size("targets", samples[1])

@@ -39,6 +39,12 @@ def num_features(
     return jax.eval_shape(of_first).size
 
 
+def number_of(predictions: Distribution, weights: jax.Array | None) -> Any:
+    """Number of samples n, the effective one if they have weights."""
+    length = _checks.leading_size("predictions", predictions)
+    return length if weights is None else jnp.sum(weights)
+
+
 @record
 class PredictionKernel:
     """A kernel on predictions, and features of its matrix if few determine it.
@@ -70,15 +76,17 @@ class ByFeatures:
     prepared: tuple[Any, ...]
     products: tuple[tuple[int, int], ...] = dataclasses.field(metadata={"static": True})
 
-    def __call__(self, predictions: Distribution, targets: ArrayLike) -> Parts:
+    def __call__(
+        self, predictions: Distribution, targets: ArrayLike, weights: jax.Array | None
+    ) -> Parts:
         """Means for targets [b, n, ...], [b, K] each."""
         found: dict[tuple[int, int], Parts] = {}
         for t, featured in enumerate(self._featured()):
             chosen = [p for p, its in self.products if its == t]
             factored = [p for p in chosen if self.prediction_kernels[p].factor is not None]
-            found |= self._factored(t, factored, featured, predictions, targets)
+            found |= self._factored(t, factored, featured, predictions, targets, weights)
             others = [p for p in chosen if p not in factored]
-            found |= self._by_pairs(t, others, featured, predictions, targets)
+            found |= self._by_pairs(t, others, featured, predictions, targets, weights)
         columns = zip(*(found[product] for product in self.products), strict=True)
         off_diagonal, diagonal = (jnp.stack(column, 1) for column in columns)
         return off_diagonal, diagonal
@@ -90,14 +98,17 @@ class ByFeatures:
         featured: tuple[Kernel, Any],
         predictions: Distribution,
         targets: ArrayLike,
+        weights: jax.Array | None,
     ) -> dict[tuple[int, int], Parts]:
         """Means for kernels on predictions with a factor, in linear time."""
         if not chosen:
             return {}
         factors = [self.prediction_kernels[p].factor for p in chosen]
         factors = [factor for factor in factors if factor is not None]  # all of them
+        if weights is not None:
+            factors = [factor * weights[:, None] for factor in factors]
         sums = sums_of_redraws(featured, factors, predictions, targets)
-        n = _checks.leading_size("predictions", predictions)
+        n = number_of(predictions, weights)
         return {(p, t): means_of_sums(n, *own) for p, own in zip(chosen, sums, strict=True)}
 
     def _by_pairs(
@@ -107,19 +118,22 @@ class ByFeatures:
         featured: tuple[Kernel, Any],
         predictions: Distribution,
         targets: ArrayLike,
+        weights: jax.Array | None,
     ) -> dict[tuple[int, int], Parts]:
         """Means for other kernels on predictions, by matrix products over all pairs."""
         if not chosen:
             return {}
         values = batch_features(*featured, predictions, targets)
-        _, size, n = values.shape
+        values = values if weights is None else values * weights
+        _, size, length = values.shape
+        n = number_of(predictions, weights)
         found = {}
         for p in chosen:
             forms = pairwise.split_quadratic_forms(
                 prediction_kernel,
                 self.prediction_kernels[p].kernel,
                 predictions,
-                values.reshape(-1, n).T,
+                values.reshape(-1, length).T,
             )
             found[p, t] = as_means(n, *(form.reshape(-1, size).sum(0) for form in forms))
         return found
@@ -141,18 +155,20 @@ class ByPairs:
 
     kernel: Kernel
 
-    def __call__(self, predictions: Distribution, targets: ArrayLike) -> Parts:
+    def __call__(
+        self, predictions: Distribution, targets: ArrayLike, weights: jax.Array | None
+    ) -> Parts:
         """Means for targets [b, n, ...], [b, 1] each."""
-        n = jax.tree.leaves(targets)[0].shape[1]
+        n = number_of(predictions, weights)
 
         def means(y: ArrayLike) -> Parts:
             samples = predictions, y
             first = jax.tree.map(lambda leaf: leaf[0], samples)
             dtype = jax.eval_shape(sample_pair, self.kernel, first, first).dtype
-            ones = jnp.ones((n, 1), dtype)
-            return as_means(
-                n, *pairwise.split_quadratic_forms(sample_pair, self.kernel, samples, ones)
-            )
+            length = _checks.leading_size("predictions", predictions)
+            used = jnp.ones(length, dtype) if weights is None else weights
+            forms = pairwise.split_quadratic_forms(sample_pair, self.kernel, samples, used[:, None])
+            return as_means(n, *forms)
 
         return jax.vmap(means)(targets)
 
@@ -180,14 +196,16 @@ class ThroughLens:
     lens: Any
     statistic: Statistic
 
-    def __call__(self, predictions: Distribution, targets: ArrayLike) -> Parts:
+    def __call__(
+        self, predictions: Distribution, targets: ArrayLike, weights: jax.Array | None
+    ) -> Parts:
         """Means for targets [b, n, ...], [b, K] each."""
         if self.lens is None:
-            return self.statistic(predictions, targets)
+            return self.statistic(predictions, targets, weights)
         first = jax.tree.map(lambda y: y[0], targets)
         seen, _ = self.lens(predictions, first)  # the same for all targets
         labels = jax.vmap(lambda y: self.lens(predictions, y)[1])(targets)
-        return self.statistic(seen, labels)
+        return self.statistic(seen, labels, weights)
 
 
 @record
@@ -196,9 +214,11 @@ class Alike:
 
     members: ThroughLens
 
-    def __call__(self, predictions: Distribution, targets: ArrayLike) -> Parts:
+    def __call__(
+        self, predictions: Distribution, targets: ArrayLike, weights: jax.Array | None
+    ) -> Parts:
         """Means for targets [b, n, ...], [b, K] each, one statistic after the other."""
-        found = jax.lax.map(lambda member: member(predictions, targets), self.members)
+        found = jax.lax.map(lambda member: member(predictions, targets, weights), self.members)
         return jax.tree.map(lambda x: jnp.moveaxis(x, 0, 1).reshape(x.shape[1], -1), found)
 
 
@@ -216,7 +236,9 @@ class Family:
     order: tuple[int, ...] = dataclasses.field(metadata={"static": True})
     num_bytes: int = dataclasses.field(metadata={"static": True})
 
-    def __call__(self, predictions: Distribution, targets: ArrayLike) -> Parts:
-        """Means for targets [b, n, ...], [b, K] each."""
-        found = _joined([statistic(predictions, targets) for statistic in self.statistics])
+    def __call__(
+        self, predictions: Distribution, targets: ArrayLike, weights: jax.Array | None = None
+    ) -> Parts:
+        """Means for targets [b, n, ...], with the weights of all, [b, K] each."""
+        found = _joined([each(predictions, targets, weights) for each in self.statistics])
         return jax.tree.map(lambda x: x[:, np.array(self.order)], found)

@@ -27,26 +27,30 @@ def checked_batch_size(batch_size: int | None, family: Family) -> int:
     return _checks.size_in_range("batch_size", batch_size, 1)
 
 
-@functools.partial(jax.jit, static_argnums=(4, 5))
+@functools.partial(jax.jit, static_argnames=("num_samples", "batch_size"))
 def evaluate_pool(
     key: jax.Array,
     family: Family,
     predictions: Distribution,
     targets: ArrayLike,
+    weights: jax.Array | None = None,
+    *,
     num_samples: int,
     batch_size: int,
 ) -> Parts:
     """Means of h off and on the diagonal for the observed targets, then for redrawn ones.
 
+    The weights of the samples stay.
+
     Returns:
         Both means, [B + 1, K] each.
     """
     keys, split = jax.random.split(key, num_samples), devices()
-    data = family, predictions, targets
+    data = family, predictions, targets, weights
 
-    def pool(data: tuple[Family, Any, Any], keys: jax.Array) -> Parts:
-        family, predictions, targets = data
-        evaluate = functools.partial(family, predictions)
+    def pool(data: tuple[Family, Any, Any, Any], keys: jax.Array) -> Parts:
+        family, predictions, targets, weights = data
+        evaluate = functools.partial(family, predictions, weights=weights)
         return over_pool(keys, lambda key: draw(key, predictions), evaluate, targets, batch_size)
 
     if split is None or sum(leaf.nbytes for leaf in jax.tree.leaves(data)) > _SMALL:

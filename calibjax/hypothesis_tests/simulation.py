@@ -51,27 +51,25 @@ def resamples_at_once(num_samples: int) -> int:
 
 
 def checked_statistic(
-    statistic: Callable[[Any, Any], Any], name: str = "statistic"
-) -> Callable[[Any, Any], Any]:
+    statistic: Callable[..., Any], name: str = "statistic", *, with_weights: bool = False
+) -> Callable[..., Any]:
     """The statistic, with values that are checked to be real and converted to floating point."""
-    _checks.function(
-        "function (predictions, targets) -> numbers",
-        name,
-        statistic,
-        "predictions",
-        "targets",
-    )
+    arguments = ("predictions", "targets", "weights")[: 3 if with_weights else 2]
+    call = f"({', '.join(arguments)})"
+    _checks.function(f"function {call} -> numbers", name, statistic, *arguments)
 
-    def value(predictions: Distribution, targets: ArrayLike) -> PyTree:
+    def value(predictions: Distribution, targets: ArrayLike, *weights: jax.Array) -> PyTree:
+        given = {"weights": weights[0]} if weights else {}
+
         def checked(path: Any, leaf: ArrayLike) -> jax.Array:
-            place = f"{name}(predictions, targets){jax.tree_util.keystr(path)}"
+            place = f"{name}{call}{jax.tree_util.keystr(path)}"
             _checks.real(place, leaf)
             leaf = jnp.asarray(leaf)
             return leaf.astype(jnp.result_type(leaf, jnp.float32))  # counts are numbers, too
 
-        values = jax.tree_util.tree_map_with_path(checked, statistic(predictions, targets))
+        values = jax.tree_util.tree_map_with_path(checked, statistic(predictions, targets, **given))
         if not any(map(jnp.size, jax.tree.leaves(values))):
-            raise ValueError(f"{name}(predictions, targets): expected numbers, got none")
+            raise ValueError(f"{name}{call}: expected numbers, got none")
         return values
 
     return value

@@ -1,5 +1,7 @@
 """Exact test of where in the space of predictions and targets a model is wrong."""
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
@@ -26,6 +28,7 @@ def witness_test(
     at_predictions: Distribution,
     at_targets: ArrayLike,
     *,
+    weights: ArrayLike | None = None,
     num_samples: int = 999,
     batch_size: int | None = None,
 ) -> CalibrationTestResult:
@@ -46,6 +49,8 @@ def witness_test(
         targets: [n] or [n, d].
         at_predictions: p, batch of J distributions of the same family, not chosen with the targets.
         at_targets: z, [J] or [J, d].
+        weights: w ≥ 0 of the samples, [n], which all redraws keep; None for samples that count
+            alike.
         num_samples: B, number of redraws; the smallest possible p-value is 1 / (B + 1).
         batch_size: number of redraws that are evaluated at once; by default as many as fit in
             about 16 MB.
@@ -82,8 +87,8 @@ def witness_test(
     """
     key = _checks.random_key(key)
     num_samples = _checks.number_of_draws("num_samples", num_samples)
-    kernel, samples, locations = checked_locations(
-        kernel, predictions, targets, at_predictions, at_targets, prefix="at_"
+    kernel, samples, locations, weights = checked_locations(
+        kernel, predictions, targets, at_predictions, at_targets, weights, prefix="at_"
     )
     check_draws(*samples)
     warn_of_members(samples[0])
@@ -93,12 +98,12 @@ def witness_test(
     observed, redrawn = observed_and_redrawn(
         key,
         _signed,
-        (_checks.kernel_values(kernel), locations),
+        (_checks.kernel_values(kernel), locations, weights),
         *samples,
         num_samples=num_samples,
         batch_size=batch_size,
     )
-    observed = _checks.nan_with(observed, locations)
+    observed = _checks.nan_with(observed, locations, weights)
     return simulated_result(
         jnp.abs(observed),
         jnp.abs(redrawn),
@@ -110,7 +115,7 @@ def witness_test(
 
 
 def _signed(
-    data: tuple[Kernel, PyTree], predictions: Distribution, targets: ArrayLike
+    data: tuple[Kernel, PyTree, Any], predictions: Distribution, targets: ArrayLike
 ) -> jax.Array:
-    kernel, locations = data
-    return mean_difference(kernel, locations, (predictions, targets))
+    kernel, locations, weights = data
+    return mean_difference(kernel, locations, (predictions, targets), weights)

@@ -125,7 +125,7 @@ def _checked_distances(
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
     """Distances in the cells of samples [n], groups [n], and for each group if all is valid [g]."""
     _checks.same_rows(predictions=predictions, targets=targets, groups=groups)
-    data = checked_bins(predictions, targets, binning)
+    *data, _ = checked_bins(predictions, targets, binning)
     groups, num_groups = _checked_groups(groups, data[1].size, num_groups)
     distances, is_valid = _distances_of_samples(data, groups, distance)
     is_valid &= jnp.all(groups < num_groups)
@@ -150,7 +150,7 @@ def _checked_groups(groups: ArrayLike, num_samples: int, num_groups: Any) -> tup
 
 
 def _distances_of_samples(
-    data: tuple[Any, jax.Array, jax.Array], groups: jax.Array, distance: Distance
+    data: list[Any], groups: jax.Array, distance: Distance
 ) -> tuple[jax.Array, jax.Array]:
     """Distance of both means in each sample's bin and group, [n], and whether all is in range."""
     predictions, targets, bins = data

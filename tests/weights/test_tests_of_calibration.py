@@ -1,0 +1,217 @@
+"""Weights of tests of calibration and of intervals."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from calibjax import distances, estimators, kernels
+from calibjax.distributions import Categorical, Normal, Samples, sample_targets
+from calibjax.hypothesis_tests import (
+    aggregated_skce_test,
+    bootstrap_skce_confidence_interval,
+    cluster_skce_test,
+    ensemble_skce_test,
+    exact_skce_test,
+    exact_test,
+    group_calibration_test,
+    skce_confidence_interval,
+)
+from tests.weights.laws import N, check_weights, rows
+
+# Redraws are those of the rows before them if samples without weight are the last ones.
+WEIGHTS = np.array([2.0, 3, 1, 1, 1.5, 2, 1, 1, 2, 0.5, 0, 0])
+COUNT = 10
+_random = np.random.default_rng(5)
+NORMALS = Normal(_random.normal(size=N), _random.uniform(0.5, 1, N))
+TARGETS = NORMALS.loc + _random.normal(size=N)
+CLASSES = Categorical(_random.dirichlet(np.ones(3), N))
+LABELS = _random.integers(0, 3, N)
+KERNEL = kernels.TensorProduct(
+    kernels.Exponential(1.0, distances.Wasserstein()), kernels.SquaredExponential(1.0)
+)
+WHITE = kernels.TensorProduct(kernels.Exponential(0.5), kernels.White())
+LOW_RANK = kernels.TensorProduct(
+    kernels.LowRank(kernels.Exponential(0.5), Categorical(np.eye(3) * 0.7 + 0.1)), kernels.White()
+)
+KEY = jax.random.key(0)
+GROUPS = _random.uniform(size=(N, 2)) < 0.6
+CLUSTERS = np.r_[np.arange(10), 3, 4]
+
+
+def _weighted_bias(predictions, targets, weights):
+    return jnp.abs(jnp.sum(weights * (targets - predictions.loc))) / jnp.sum(weights)
+
+
+def _tests(num=49):
+    normal, classes = (NORMALS, TARGETS), (CLASSES, LABELS)
+    ensembles = Samples(_random.normal(size=(N, 4))), TARGETS
+    options = {"num_samples": num}
+    return {
+        "any statistic": (
+            lambda p, y, w: exact_test(KEY, _weighted_bias, p, y, weights=w, **options),
+            normal,
+        ),
+        "by features": (
+            lambda p, y, w: exact_skce_test(KEY, WHITE, p, y, weights=w, **options),
+            classes,
+        ),
+        "low rank": (
+            lambda p, y, w: exact_skce_test(KEY, LOW_RANK, p, y, weights=w, **options),
+            classes,
+        ),
+        "by pairs": (
+            lambda p, y, w: exact_skce_test(KEY, KERNEL, p, y, weights=w, **options),
+            (jax.tree.map(jnp.asarray, NORMALS), TARGETS),
+        ),
+        "aggregated": (
+            lambda p, y, w: aggregated_skce_test(
+                KEY, p, y, weights=w, kernels=[WHITE, (estimators.top_label, WHITE)], **options
+            ),
+            classes,
+        ),
+        "ensembles": (
+            lambda p, y, w: ensemble_skce_test(KEY, KERNEL, p, y, weights=w, **options),
+            ensembles,
+        ),
+        "groups": (
+            lambda p, y, g, w: group_calibration_test(KEY, p, y, g, weights=w, **options),
+            (*normal, GROUPS),
+        ),
+    }
+
+
+@pytest.mark.parametrize("name", _tests())
+def test_laws_of_exact_tests(name):
+    function, data = _tests()[name]
+    weighted = function(*data, WEIGHTS)
+
+    def same(other):
+        for field in ("statistic", "estimate", "pvalue", "null_samples"):
+            found, expected = (getattr(test, field) for test in (other, weighted))
+            np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-12)
+
+    same(function(*data, 1e-20 * WEIGHTS))
+    same(function(*rows(data, np.arange(COUNT)), WEIGHTS[:COUNT]))
+    same(jax.jit(function)(*data, WEIGHTS))
+    assert np.isnan(jax.jit(function)(*data, -WEIGHTS).pvalue).all()
+    if name != "any statistic":
+        plain, ones = function(*data, None), function(*data, np.ones(N))
+        np.testing.assert_allclose(plain.null_samples, ones.null_samples, rtol=1e-9, atol=1e-12)
+        assert not np.allclose(plain.null_samples, weighted.null_samples)
+    with pytest.raises(ValueError, match="weights.*>= 0"):
+        function(*data, -WEIGHTS)
+    with pytest.raises(ValueError, match="weights.*one weight for each sample"):
+        function(*data, WEIGHTS[1:])
+
+
+@pytest.mark.parametrize("kernel", [WHITE, LOW_RANK], ids=["pairs", "low rank"])
+def test_components_are_those_of_the_matrix(kernel):
+    test = exact_skce_test(KEY, kernel, CLASSES, LABELS, weights=WEIGHTS, num_samples=19)
+    matrix = np.asarray(estimators.calibration_kernel_matrix(kernel, CLASSES, LABELS))
+    w = WEIGHTS / WEIGHTS.sum()
+    pairs = np.outer(w, w)
+    found = test.components
+    np.testing.assert_allclose(found.biased.statistic, (pairs * matrix).sum(), rtol=1e-9)
+    spread = (w**2 * matrix.diagonal()).sum() / (w**2).sum()
+    np.testing.assert_allclose(found.spread.statistic, spread, rtol=1e-9)
+    unbiased = estimators.skce(kernel, CLASSES, LABELS, weights=WEIGHTS)
+    np.testing.assert_allclose(found.unbiased.statistic, unbiased, rtol=1e-9)
+    np.testing.assert_allclose(found.num_targets, 1 / (w**2).sum(), rtol=1e-12)
+
+
+def test_group_errors_are_weighted_means():
+    test = group_calibration_test(KEY, NORMALS, TARGETS, GROUPS, weights=WEIGHTS, num_samples=19)
+    for g, members in enumerate(GROUPS.T):
+        error = np.average((TARGETS - NORMALS.loc)[members], weights=WEIGHTS[members])
+        np.testing.assert_allclose(test.estimate[g], error, rtol=1e-12)
+
+
+def test_clusters():
+    def test(p, y, c, w):
+        return cluster_skce_test(KEY, KERNEL, p, y, c, weights=w, num_samples=49).estimate
+
+    check_weights(test, NORMALS, TARGETS, np.r_[0, 0, 1:11], differentiable=False)
+
+
+def test_intervals():
+    def jackknife(p, y, w):
+        return skce_confidence_interval(KERNEL, p, y, weights=w)
+
+    def of_clusters(p, y, c, w):
+        return skce_confidence_interval(KERNEL, p, y, weights=w, clusters=c)
+
+    check_weights(jackknife, NORMALS, TARGETS, copies=False, differentiable=False)
+    check_weights(of_clusters, NORMALS, TARGETS, np.r_[0, 0, 1:11], differentiable=False)
+
+
+def test_jackknife_leaves_out_each_sample():
+    interval = skce_confidence_interval(KERNEL, NORMALS, TARGETS, weights=WEIGHTS)
+    n = WEIGHTS.sum() ** 2 / (WEIGHTS**2).sum()
+    left_out = [
+        estimators.skce(KERNEL, NORMALS, TARGETS, weights=WEIGHTS * (np.arange(N) != i))
+        for i in range(N)
+    ]
+    squares = np.sum((np.array(left_out) - float(interval.estimate)) ** 2)
+    np.testing.assert_allclose(interval.standard_error**2, (n - 1) / n * squares, rtol=1e-9)
+
+
+def test_bootstrap_interval_of_equal_weights_is_that_without():
+    options = {"num_samples": 50}
+    plain = bootstrap_skce_confidence_interval(KEY, KERNEL, NORMALS, TARGETS, **options)
+    weighted = bootstrap_skce_confidence_interval(
+        KEY, KERNEL, NORMALS, TARGETS, weights=np.full(N, 7), **options
+    )
+    np.testing.assert_allclose(weighted.low, plain.low, rtol=1e-9)
+    other = bootstrap_skce_confidence_interval(
+        KEY, KERNEL, NORMALS, TARGETS, weights=WEIGHTS, **options
+    )
+    expected = estimators.skce(KERNEL, NORMALS, TARGETS, weights=WEIGHTS)
+    np.testing.assert_allclose(other.estimate, expected, rtol=1e-9)
+    assert other.low < other.estimate < other.high
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("n", [16, 64])
+@pytest.mark.parametrize("kernel", ["normals", "classes"])
+def test_level_with_log_normal_weights(kernel, n):
+    """The p-values are uniform, whatever the weights are: 2000 calibrated data sets."""
+
+    def pvalue(key):
+        keys = jax.random.split(key, 4)
+        weights = jnp.exp(jax.random.normal(keys[0], (n,)))
+        if kernel == "normals":
+            p = Normal(jax.random.normal(keys[1], (n,)), jnp.exp(jax.random.normal(keys[1], (n,))))
+            own = KERNEL
+        else:
+            p, own = Categorical(jax.random.dirichlet(keys[1], jnp.ones(3), (n,))), WHITE
+        y = sample_targets(keys[2], p)
+        return exact_skce_test(keys[3], own, p, y, weights=weights, num_samples=99).pvalue
+
+    pvalues = jax.jit(lambda keys: jax.lax.map(pvalue, keys))(jax.random.split(KEY, 2000))
+    error = np.sqrt(0.05 * 0.95 / 2000)
+    assert abs(np.mean(pvalues <= 0.05) - 0.05) <= 3 * error
+    assert abs(np.mean(pvalues) - 0.505) <= 3 * np.sqrt(1 / 12 / 2000)
+
+
+@pytest.mark.slow
+def test_coverage_of_intervals_with_weights():
+    """Of shifted normals, with weights of effective size 100: 1000 data sets."""
+    n, truth_size = 272, 100_000  # 272 / e, as E w² / (E w)² = e
+
+    def data(key, size):
+        keys = jax.random.split(key, 3)
+        p = Normal(jax.random.normal(keys[0], (size,)), jnp.full(size, 0.5))
+        y = sample_targets(keys[1], p) + 0.3
+        return p, y, jnp.exp(jax.random.normal(keys[2], (size,)))
+
+    def interval(key):
+        p, y, w = data(key, n)
+        found = skce_confidence_interval(KERNEL, p, y, weights=w)
+        return found.low, found.high
+
+    low, high = jax.jit(lambda keys: jax.lax.map(interval, keys))(jax.random.split(KEY, 1000))
+    p, y, _ = data(jax.random.key(1), truth_size)
+    truth = estimators.skce_block(KERNEL, p, y, block_size=500)
+    covered = np.mean((low <= truth) & (truth <= high))
+    assert 0.93 <= covered <= 0.97, covered
