@@ -47,7 +47,7 @@ def _block_means(sums: jax.Array, is_start: jax.Array) -> tuple[jax.Array, jax.A
 
 
 def _weighted_means(columns: jax.Array, is_start: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """The same for products with weights and weights, [n, 2], of which differences are not exact."""
+    """The same for weighted outputs and weights, [n, 2], whose differences are not exact."""
     n = is_start.size
     first = lax.cummax(jnp.where(is_start, jnp.arange(n, dtype=jnp.int32), 0))
     sums, totals = jax.ops.segment_sum(columns, first, n, indices_are_sorted=True)[first].T

@@ -26,8 +26,9 @@ def pinball_loss(
 
         n⁻¹ Σ_i L⁻¹ Σ_τ (1 − τ) (q_i(τ) − y_i)₊ + τ (y_i − q_i(τ))₊
 
-    with the quantiles q_i(τ) at the levels τ_1, ..., τ_L; with weights the weighted mean. With many equally spaced levels it
-    approaches half the `crps`. Labels of `Categorical`s count as the numbers 0, ..., m − 1.
+    with the quantiles q_i(τ) at the levels τ_1, ..., τ_L; with weights the weighted mean. With many
+    equally spaced levels it approaches half the `crps`. Labels of `Categorical`s count as the
+    numbers 0, ..., m − 1.
 
     Args:
         predictions: batch of n distributions of numbers with `icdf`, or of `Quantiles`.
