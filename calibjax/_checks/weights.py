@@ -76,11 +76,12 @@ def weighted_confidences(
     weights: Any,
     *,
     names: tuple[str, str] = ("confidences", "correct"),
+    minimum: int = 1,
 ) -> tuple[jax.Array, jax.Array, jax.Array | None]:
     """`confidences_and_correct` with the `sample_weights` of the same rows."""
     same_rows(**dict(zip(names, (confidences, correct), strict=True)), weights=weights)
     samples = confidences_and_correct(confidences, correct, names=names)
-    return *samples, sample_weights(weights, samples[0])
+    return *samples, sample_weights(weights, samples[0], minimum=minimum)
 
 
 def counted(weights: jax.Array | None, samples: PyTree, is_kept: jax.Array | None = None) -> PyTree:
