@@ -21,7 +21,6 @@ from calibjax.hypothesis_tests.distribution_free import (
 )
 from calibjax.hypothesis_tests.ensembles import ensemble_skce_test, rank_histogram_test
 from calibjax.hypothesis_tests.exact import exact_skce_test, exact_test
-from calibjax.hypothesis_tests.families import target_kernels
 from calibjax.hypothesis_tests.groups import group_calibration_test
 from calibjax.hypothesis_tests.intervals import (
     ConfidenceInterval,
@@ -77,6 +76,5 @@ __all__ = [
     "skce_confidence_interval",
     "spectrum_skce_test",
     "spiegelhalter",
-    "target_kernels",
     "witness_test",
 ]

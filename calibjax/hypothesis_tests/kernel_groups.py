@@ -12,10 +12,9 @@ from calibjax.distances import TotalVariation
 from calibjax.distributions.base import Distribution
 from calibjax.distributions.features import bare
 from calibjax.estimators.lenses import OneVersusRest
-from calibjax.hypothesis_tests.families import (
+from calibjax.hypothesis_tests.kernel_scales import (
     distance_of_predictions,
     fraction,
-    likely_classes,
     prediction_kernels,
     target_kernels,
 )
@@ -37,6 +36,7 @@ from calibjax.kernels.normal_scores import VECTORS
 from calibjax.recalibration import AffineScaling, TemperatureScaling
 
 _SCORE_SCALES = (0.5, 2.0, 8.0)  # of kernels on normal scores
+_MAX_CLASSES = 20  # each of which has kernels of its own
 _UNIT: Any = np.ones((1, 1), np.float32)  # no test notices the scale of a single score
 
 
@@ -57,13 +57,19 @@ def default_kernels(predictions: Distribution) -> dict[str, Any]:
     | | `bias` | frequency of each class |
     | `Bernoulli`, two classes | `residuals` | `Pearson`, for each k_P |
     | | `log-odds` | scores of the intercept and the slope of the log-odds |
-    | others | | `target_kernels(predictions)`, one group |
+    | others | `targets l deviations`, l = 1, 2, 8 | exp(−‖y − z‖² / (2 ℓ²)), for each k_P |
 
-    k_P are the kernels on predictions of `target_kernels`, with length scales of 1/8, 1/2, 2 and ∞
-    medians. Kernels on all classes are exp(−d / ℓ) with the total variation d and its median ℓ.
-    Each of the 20 classes with the largest mean probability has kernels of its own. Directions are
-    the scores of `recalibration.AffineScaling` on normal scores; those of numbers that are the same
-    for all predictions are left out, if the values are not traced.
+    k_P(p, q) = exp(−d² / (2 ℓ²)), or exp(−d / ℓ) of two classes, with ℓ of 1/8, 1/2, 2 and ∞
+    (`Constant`) medians of the distances d of two predictions; predictions with features have those
+    of the Euclidean distance of the features, too. d is the Wasserstein distance of `Normal`,
+    `DiagNormal`, `Laplace` and scalar `Samples`, the total variation of classes, the maximum mean
+    discrepancy of `MvNormal`, `Mixture` and vectors of `Samples`, and otherwise the Euclidean
+    distance of the parameters. Kernels on all classes are exp(−d / ℓ) with one median. Each of the
+    20 classes with the largest mean probability has kernels of its own. Directions are the scores
+    of `recalibration.AffineScaling` on normal scores; those of numbers that are the same for all
+    predictions are left out, if the values are not traced. Length scales on targets are in medians
+    of the predicted standard deviations; for `Laplace` the kernel is exp(−‖y − z‖ / ℓ), and where
+    expectations have no closed form it is `Stein` of it, which needs a continuous density.
 
     Args:
         predictions: batch of n ≥ 2 distributions.
@@ -75,7 +81,8 @@ def default_kernels(predictions: Distribution) -> dict[str, Any]:
     Raises:
         TypeError: if `predictions` is not a batch of distributions, or has no method `variance`.
         ValueError: if there are fewer than two, or shapes or values are wrong.
-        NotImplementedError: if there are none; see `target_kernels`.
+        NotImplementedError: if target kernels have no closed-form expectations, and there is no
+            continuous density, so that kernels have to be chosen by hand.
 
     Cost: that of the median heuristic, once for each distance and lens.
 
@@ -99,8 +106,18 @@ def default_kernels(predictions: Distribution) -> dict[str, Any]:
     try:
         check_expectations(NormalScore(), plain)
     except NotImplementedError:
-        return target_kernels(predictions)
+        return _of_targets(predictions)
     return _of_numbers(predictions)
+
+
+def _of_targets(predictions: Any) -> dict[str, Any]:
+    """Kernels on targets."""
+    targets = target_kernels(predictions)
+    seen = prediction_kernels(predictions, distance_of_predictions(predictions))
+    return {
+        group: {name: TensorProduct(k_p, k_y) for name, k_p in seen.items()}
+        for group, k_y in targets.items()
+    }
 
 
 def _of_numbers(predictions: Any) -> dict[str, Any]:
@@ -160,6 +177,14 @@ def _of_classes(predictions: Any) -> dict[str, Any]:
         "temperature": {name: TensorProduct(k_p, score) for name, k_p in near.items()},
         "bias": bias,
     }
+
+
+def likely_classes(probs: jax.Array) -> list[Any]:
+    """Classes with the largest mean probability; numbers where these are known."""
+    if probs.shape[1] <= _MAX_CLASSES:
+        return list(range(probs.shape[1]))
+    labels = jnp.sort(jax.lax.top_k(jnp.mean(probs, 0), _MAX_CLASSES)[1])
+    return labels.tolist() if _checks.is_concrete(labels) else list(labels)
 
 
 @jax.jit

@@ -113,6 +113,19 @@ class CalibrationTestResult:
         return jax.tree.map(_standard_error, self.pvalue, self.null_samples)
 
     @property
+    def group_pvalues(self) -> dict[str, Any] | None:
+        """Adjusted p-value of each group of kernels, by name; None for other tests.
+
+        The smallest of its kernels: under calibration the probability that that of any group is
+        ≤ α is at most α.
+        """
+        if self.components is None or self.components.family is None:
+            return None
+        pvalues = jax.tree.leaves(self.adjusted_pvalue)
+        groups = self.components.groups.items()
+        return {name: jnp.min(jnp.stack([pvalues[i] for i in own])) for name, own in groups}
+
+    @property
     def asymptotic_pvalue(self) -> PyTree:
         """p-value beyond 1 / (B + 1), from a tail that is fitted to the draws, else None.
 
@@ -265,7 +278,7 @@ def skce_result(
     if components.family is None:
         result = simulated_result(pool[0], pool[1:], estimate, draws=draws)
         return dataclasses.replace(result, components=components)
-    combined, null_samples, adjusted = _of_family(pool, components.groups)
+    combined, null_samples, adjusted = _of_family(pool, tuple(components.groups.values()))
     result = simulated_result(combined, null_samples, estimate, draws=draws)
     tree = jax.tree.unflatten(components.family, adjusted)
     return dataclasses.replace(result, adjusted_pvalue=tree, components=components)
