@@ -27,7 +27,7 @@ from calibjax.hypothesis_tests.intervals import (
     bootstrap_skce_confidence_interval,
     skce_confidence_interval,
 )
-from calibjax.hypothesis_tests.kernel_groups import default_kernels
+from calibjax.hypothesis_tests.kernel_groups import default_kernel, default_kernels
 from calibjax.hypothesis_tests.local import local_calibration_test
 from calibjax.hypothesis_tests.mean_embedding import cme_test, draw_test_locations
 from calibjax.hypothesis_tests.normal_scores import berkowitz, pit_ks
@@ -59,6 +59,7 @@ __all__ = [
     "cox",
     "cox_regression",
     "cumulative_difference",
+    "default_kernel",
     "default_kernels",
     "distribution_free_skce_confidence_interval",
     "distribution_free_skce_test",

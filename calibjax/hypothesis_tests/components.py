@@ -24,6 +24,9 @@ from calibjax.hypothesis_tests.pools import simulated_pvalue, standardised, tied
 
 STATISTICS = ("omnibus", "biased", "unbiased", "spread")
 _TIED = 1e-4  # scores that differ by less, relative to their size, are the same in other units
+ALIKE = "similar predictions are off in the same way"
+OF_CLASSES = "overconfident", "underconfident"  # of a positive, and of a negative score
+OF_NUMBERS = "predictions too narrow", "predictions too wide"
 _SHOWN = 3  # groups, or kernels of one group
 _PAIRS, _DIAGONAL = 1000, 32  # rounding errors, in units of the last place of D / n and of D
 
@@ -116,6 +119,19 @@ class SKCEComponents:
         loudest = self._loudest_of(range(len(self.kernel_names)))
         return next(name for name, places in self.groups.items() if loudest in places)
 
+    def loudest_kernel_of(self, group: str) -> str:
+        """Name of the kernel with the largest score of a group, of equal ones the first."""
+        groups = self.groups
+        return self.kernel_names[
+            self._loudest_of(groups[_checks.choice("group", group, tuple(groups))])
+        ]
+
+    @property
+    def loudest_direction(self) -> str:
+        """Name of the kernel with a direction that has the largest score; empty if none has one."""
+        directed = np.flatnonzero(np.asarray(self.direction_scores))
+        return self.kernel_names[self._loudest_of(directed.tolist())] if directed.size else ""
+
     def direction_of(self, kernel: str) -> str:
         """In which direction predictions are off, as one kernel of a family sees it, in words.
 
@@ -129,7 +145,7 @@ class SKCEComponents:
         one = self.of_kernel(kernel)
         if one.loudest == "spread":
             return of_spread[float(one.spread.score) < 0]
-        return "similar predictions are off in the same way"
+        return ALIKE
 
     def _loudest_of(self, places: Sequence[int]) -> int:
         """The place with the largest score, of equal ones the first."""

@@ -1,6 +1,7 @@
 """Exact test of the coverage of predicted quantiles."""
 
 import dataclasses
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -102,6 +103,30 @@ def coverage_test(
     return dataclasses.replace(result, estimate=_differences(quantiles, intervals))
 
 
+def coverage_among_redraws(
+    key: jax.Array, quantiles: Quantiles, predictions: Any, targets: jax.Array, *, num_samples: int
+) -> CalibrationTestResult:
+    """`coverage_test` of quantiles of continuous predictions, with targets redrawn from these."""
+    quantiles, targets = _checks.predictions_and_targets(quantiles, targets)
+
+    def statistic(quantiles: Quantiles, predictions: Any, targets: jax.Array) -> Any:
+        intervals = jax.vmap(Quantiles.interval)(quantiles, targets)
+        return _statistic(quantiles, predictions, intervals)
+
+    result = rank_among_redraws(
+        key,
+        statistic,
+        quantiles,
+        predictions,
+        targets,
+        num_samples=num_samples,
+        batch_size=default_batch_size(_BYTES_PER_INTERVAL * quantiles.values.size),
+        adjust=True,
+    )
+    intervals = jax.vmap(Quantiles.interval)(quantiles, targets)
+    return dataclasses.replace(result, estimate=_differences(quantiles, intervals))
+
+
 @jax.jit
 def _counted(predictions: Quantiles, targets: jax.Array) -> tuple[Quantiles, jax.Array, jax.Array]:
     """The predictions, the probabilities of the intervals, and the intervals of the targets."""
@@ -127,8 +152,6 @@ def _differences(predictions: Quantiles, intervals: jax.Array) -> dict[str, jax.
     }
 
 
-def _statistic(
-    predictions: Quantiles, chances: Categorical, intervals: jax.Array
-) -> dict[str, jax.Array]:
-    del chances
+def _statistic(predictions: Quantiles, drawn: Any, intervals: jax.Array) -> dict[str, jax.Array]:
+    del drawn
     return jax.tree.map(jnp.abs, _differences(predictions, intervals))

@@ -19,6 +19,7 @@ from calibjax._pytree import PyTree
 from calibjax.distributions.base import Distribution
 from calibjax.distributions.features import bare
 from calibjax.estimators.lenses import OneVersusRest
+from calibjax.hypothesis_tests.components import OF_CLASSES, OF_NUMBERS
 from calibjax.kernels import (
     Constant,
     Fisher,
@@ -33,8 +34,6 @@ from calibjax.recalibration import AffineScaling, TemperatureScaling
 
 _SURE = 2.0  # standard errors, beyond which errors that may differ in sign have one all the same
 _PLACES = {"location": ("large", "small"), "log scale": ("wide", "narrow")}
-_OF_CLASSES = "overconfident", "underconfident"
-_OF_NUMBERS = "predictions too narrow", "predictions too wide"
 _SCORES = {  # words for positive and for negative sums
     "shift": ("too small", "too large"),
     "scale": ("too narrow", "too wide"),
@@ -46,7 +45,7 @@ def direction_words(
 ) -> tuple[tuple[str, str, str, str], ...]:
     """`SKCEComponents.directions` of kernels, the first two empty for those without a direction."""
     probs = getattr(predictions, "class_probs", None)
-    of_spread = _OF_NUMBERS if probs is None else _OF_CLASSES
+    of_spread = OF_NUMBERS if probs is None else OF_CLASSES
     is_binary = probs is not None and probs.shape[1] == 2
     return tuple((*_words(lens, kernel, is_binary), *of_spread) for lens, kernel in members)
 
@@ -65,7 +64,7 @@ def _words(lens: Any, kernel: Kernel, is_binary: bool) -> tuple[str, str]:
             ends = tuple(f"{x} where they are {high}, {y} where they are {low}" for x, y in both)
         return f"predictions {ends[0]}: {score.only}", f"predictions {ends[1]}: {score.only}"
     if score is not None:
-        return f"{_OF_CLASSES[0]}: temperature", f"{_OF_CLASSES[1]}: temperature"
+        return f"{OF_CLASSES[0]}: temperature", f"{OF_CLASSES[1]}: temperature"
     if isinstance(kernel.target, White) and isinstance(lens, OneVersusRest):
         name = f"class {int(lens.label)}" if _checks.is_concrete(lens.label) else "this class"
         return f"{name} too improbable", f"{name} too probable"
@@ -99,27 +98,28 @@ def direction_scores(
     for place, ((lens, kernel), (told, *_)) in enumerate(zip(members, words, strict=True)):
         if told:
             own = kernel.prediction if isinstance(kernel.prediction, Regressor) else None
-            member = lens, own, kernel.target
+            member = place, lens, own, kernel.target
             leaves, structure = jax.tree.flatten(member)
-            alike.setdefault((structure, *map(jnp.shape, leaves)), []).append((place, member))
+            alike.setdefault((structure, *map(jnp.shape, leaves)), []).append(member)
     stacks = [
-        jax.tree.map(lambda *x: jnp.stack([*map(jnp.asarray, x)]), *(one for _, one in group))
+        jax.tree.map(lambda *x: jnp.stack([*map(jnp.asarray, x)]), *group)
         for group in alike.values()
     ]
-    places = [place for group in alike.values() for place, _ in group]
     scores = jnp.zeros(len(members), floating_dtype(predictions))
-    if places:
-        scores = scores.at[np.array(places)].set(_scores(tuple(stacks), predictions, targets))
+    if stacks:
+        scores = _scores(scores, tuple(stacks), predictions, targets)
     may_cancel = np.array([not isinstance(k.prediction, Constant | Regressor) for _, k in members])
     return jnp.where(may_cancel & (jnp.abs(scores) < _SURE), 0, scores)
 
 
 @jax.jit
-def _scores(stacks: tuple[Any, ...], predictions: Any, targets: Any) -> jax.Array:
-    """Those of members that are alike, all stacks one after the other."""
+def _scores(
+    scores: jax.Array, stacks: tuple[Any, ...], predictions: Any, targets: Any
+) -> jax.Array:
+    """Scores, [K], with those of stacks of members that are alike."""
 
-    def score(member: tuple[Any, Any, Any]) -> jax.Array:
-        lens, regressor, target = member
+    def score(member: tuple[Any, Any, Any, Any]) -> jax.Array:
+        _, lens, regressor, target = member
         seen = (predictions, targets) if lens is None else lens(predictions, targets)
         numbers = jax.vmap(lambda p, y: _number(regressor, target, p, y))(*seen)
         size = jnp.max(jnp.abs(numbers))
@@ -127,7 +127,9 @@ def _scores(stacks: tuple[Any, ...], predictions: Any, targets: Any) -> jax.Arra
         error = jnp.sqrt(jnp.sum(jnp.square(numbers)))
         return jnp.sum(numbers) / jnp.where(error > 0, error, 1)
 
-    return jnp.concatenate([jax.vmap(score)(stack) for stack in stacks])
+    for stack in stacks:
+        scores = scores.at[stack[0]].set(jax.vmap(score)(stack).astype(scores.dtype))
+    return scores
 
 
 def _number(regressor: Any, target: Any, p: PyTree, y: Any) -> jax.Array:

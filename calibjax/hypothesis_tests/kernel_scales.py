@@ -130,12 +130,12 @@ def fraction(scale: float) -> str:
 
 
 def _length_scales(distance: Distance, predictions: Distribution) -> list[jax.Array]:
-    """Multiples of the median heuristic, or of one if all distances are zero."""
-    median, *_ = median_of_distances(distance, without_draws(predictions))  # NaN then
-    return _multiples(median, predictions)
-
-
-@jax.jit
-def _multiples(median: jax.Array, predictions: Distribution) -> list[jax.Array]:
-    median = _checks.nan_with(jnp.where(jnp.isnan(median), 1, median), predictions)
+    """Multiples of the median heuristic."""
+    median = typical_distance(distance, predictions)
     return [scale * median for scale in _PREDICTION_SCALES]
+
+
+def typical_distance(distance: Distance, predictions: Distribution) -> jax.Array:
+    """The median heuristic, or one if all distances are zero."""
+    median, *_ = median_of_distances(distance, without_draws(predictions))  # NaN then
+    return _checks.nan_with(jnp.where(jnp.isnan(median), 1, median), predictions)
