@@ -83,9 +83,9 @@ def evaluate(
       is at most 5 %. All tests see the same redrawn targets, so that the rank of the smallest
       p-value among those of the redraws is exact. Tests that have to redraw something else (PIT
       values of counts, ensembles and quantiles, or the local errors) are a set of their own, and
-      p-values are multiplied by the number of sets. A sentence that names an error of a class or group asks
-      for significance given the observed scatter as well, so that it does not blame a group for
-      what is wrong with the scatter of all predictions.
+      p-values are multiplied by the number of sets. A sentence that names an error of a class or
+      group asks for significance given the observed scatter as well, so that it does not blame a
+      group for what is wrong with the scatter of all predictions.
     - Where a test rejects and no sentence would name an error, *places* are searched: events in
       regions of the predictions, such as targets between two numbers, that occur more or less often
       than predicted. Their p-values are adjusted for all of them, and only for them, since the

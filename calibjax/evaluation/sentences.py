@@ -1,7 +1,7 @@
 """What the numbers of an evaluation mean, in sentences for a report.
 
-Each sentence that says that something is wrong rests on an exact p-value. These are adjusted for all
-tests that the sentences rest on, so that for a calibrated model the probability of any such
+Each sentence that says that something is wrong rests on an exact p-value. These are adjusted for
+all tests that the sentences rest on, so that for a calibrated model the probability of any such
 sentence is at most 5 %.
 """
 

@@ -49,7 +49,7 @@ def missed(findings: Findings, level: float) -> list[str]:
 
 
 def _detectable(findings: Findings, level: float) -> list[str]:
-    """Errors that the tests find, at this level for all of them, with a probability of about 80 %."""
+    """Errors found with a probability of about 80 %, at this level for all tests together."""
     told = []
     if findings.detectable is not None:
         error = findings.detectable(findings.adjustment.level("means", level))

@@ -15,7 +15,6 @@ from jax.typing import ArrayLike
 
 from calibjax import _checks
 from calibjax._arithmetic import floating_dtype
-from calibjax._pytree import PyTree
 from calibjax.distributions.base import Distribution
 from calibjax.distributions.features import bare
 from calibjax.estimators.lenses import OneVersusRest
@@ -47,7 +46,7 @@ def direction_words(
     probs = getattr(predictions, "class_probs", None)
     of_spread = OF_NUMBERS if probs is None else OF_CLASSES
     is_binary = probs is not None and probs.shape[1] == 2
-    return tuple((*_words(lens, kernel, is_binary), *of_spread) for lens, kernel in members)
+    return tuple(_words(lens, kernel, is_binary) + of_spread for lens, kernel in members)
 
 
 def _words(lens: Any, kernel: Kernel, is_binary: bool) -> tuple[str, str]:
@@ -57,11 +56,11 @@ def _words(lens: Any, kernel: Kernel, is_binary: bool) -> tuple[str, str]:
     score = _fisher(kernel.target)
     if score is not None and score.only in _SCORES:
         more, less = _SCORES[score.only]
-        ends = (more, less)
+        ends = [more, less]
         if isinstance(kernel.prediction, Regressor):
             high, low = _PLACES[kernel.prediction.of]
             both = (more, less), (less, more)
-            ends = tuple(f"{x} where they are {high}, {y} where they are {low}" for x, y in both)
+            ends = [f"{x} where they are {high}, {y} where they are {low}" for x, y in both]
         return f"predictions {ends[0]}: {score.only}", f"predictions {ends[1]}: {score.only}"
     if score is not None:
         return f"{OF_CLASSES[0]}: temperature", f"{OF_CLASSES[1]}: temperature"
@@ -84,7 +83,7 @@ def _fisher(kernel: Kernel) -> Fisher | None:
 
 
 def direction_scores(
-    members: Sequence[tuple[Any, Kernel]],
+    members: Sequence[tuple[Any, Any]],
     words: Sequence[Sequence[str]],
     predictions: Distribution,
     targets: ArrayLike,
@@ -94,7 +93,7 @@ def direction_scores(
     Zero as well where kernels on predictions see errors that may cancel, and the sum is less than
     two standard errors from zero.
     """
-    alike: dict[Any, list[tuple[int, Any]]] = {}  # one program for all that differ in their arrays
+    alike: dict[Any, list[Any]] = {}  # one program for all that differ in their arrays
     for place, ((lens, kernel), (told, *_)) in enumerate(zip(members, words, strict=True)):
         if told:
             own = kernel.prediction if isinstance(kernel.prediction, Regressor) else None
@@ -108,8 +107,12 @@ def direction_scores(
     scores = jnp.zeros(len(members), floating_dtype(predictions))
     if stacks:
         scores = _scores(scores, tuple(stacks), predictions, targets)
-    may_cancel = np.array([not isinstance(k.prediction, Constant | Regressor) for _, k in members])
+    may_cancel = np.array([not _is_of_rank_one(kernel) for _, kernel in members])
     return jnp.where(may_cancel & (jnp.abs(scores) < _SURE), 0, scores)
+
+
+def _is_of_rank_one(kernel: Any) -> bool:
+    return isinstance(getattr(kernel, "prediction", None), Constant | Regressor)
 
 
 @jax.jit
@@ -132,13 +135,14 @@ def _scores(
     return scores
 
 
-def _number(regressor: Any, target: Any, p: PyTree, y: Any) -> jax.Array:
-    """x(p) r(p, y)."""
+def _number(regressor: Any, target: Any, p: Any, y: Any) -> jax.Array:
+    """Number x(p) r(p, y)."""
     p = bare(p)
     if isinstance(target, White):
         number = y - p.class_probs[1]
     elif isinstance(target, NormalScore):
-        number = target.kernel.score(standard_normal(p), normal_score(p, y))[0]
+        scores: Any = target.kernel
+        number = scores.score(standard_normal(p), normal_score(p, y))[0]
     else:
         number = target.score(p, y)[0]
     return number if regressor is None else regressor.number(p) * number

@@ -50,7 +50,7 @@ def target_kernels(predictions: Distribution) -> dict[str, Kernel]:
 
 
 def _target_shape(predictions: Any, deviation: jax.Array) -> Callable[[Any], Kernel]:
-    """length scale → kernel on targets."""
+    """Length scale → kernel on targets."""
     is_laplace = isinstance(_components(predictions), Laplace)
     shape = Exponential if is_laplace else SquaredExponential
     for found in (shape, lambda length_scale: Stein(shape(length_scale))):

@@ -163,7 +163,8 @@ def largest_scores(statistic: PyTree, null_samples: PyTree) -> np.ndarray:
     Whose ranks are the smallest of the `adjusted_pvalues` of the data set, and of every redraw.
     Of concrete arrays, by NumPy.
     """
-    pool = _joined(*jax.tree.map(np.asarray, (statistic, null_samples)), np)
+    statistic, null_samples = jax.tree.map(np.asarray, (statistic, null_samples))
+    pool = _joined(statistic, null_samples, np)
     return _scores(pool, *_typical(pool, np), np).max(1)
 
 
