@@ -128,8 +128,13 @@ class SKCEComponents:
 
     @property
     def loudest_direction(self) -> str:
-        """Name of the kernel with a direction that has the largest score; empty if none has one."""
-        directed = np.flatnonzero(np.asarray(self.direction_scores))
+        """Name of the kernel with a direction that has the largest score; empty if none has one.
+
+        Kernels whose spread is louder than their direction do not count.
+        """
+        scores = self._scores()
+        is_spread = scores["spread"] > np.maximum(scores["biased"], scores["unbiased"])
+        directed = np.flatnonzero((np.asarray(self.direction_scores) != 0) & ~is_spread)
         return self.kernel_names[self._loudest_of(directed.tolist())] if directed.size else ""
 
     def direction_of(self, kernel: str) -> str:
@@ -140,12 +145,10 @@ class SKCEComponents:
         """
         place = self.kernel_names.index(_checks.choice("kernel", kernel, self.kernel_names))
         positive, negative, *of_spread = self.directions[place]
-        if (score := float(self.direction_scores[place])) != 0:
-            return positive if score > 0 else negative
-        one = self.of_kernel(kernel)
+        one, score = self.of_kernel(kernel), float(self.direction_scores[place])
         if one.loudest == "spread":
             return of_spread[float(one.spread.score) < 0]
-        return ALIKE
+        return (positive if score > 0 else negative) if score else ALIKE
 
     def _loudest_of(self, places: Sequence[int]) -> int:
         """The place with the largest score, of equal ones the first."""
@@ -155,9 +158,9 @@ class SKCEComponents:
     def _scores(self) -> dict[str, Any]:
         """Scores for large values of the statistics."""
         return {
-            "biased": self.biased.score,
-            "unbiased": self.unbiased.score,
-            "spread": np.abs(self.spread.score),
+            "biased": np.asarray(self.biased.score),
+            "unbiased": np.asarray(self.unbiased.score),
+            "spread": np.abs(np.asarray(self.spread.score)),
         }
 
     def of_kernel(self, name: str) -> "SKCEComponents":
