@@ -188,13 +188,12 @@ def _of_groups(data: Data, test: CalibrationTestResult) -> tuple[list[Entry], di
             note=data.in_words(components.direction_of(loudest)),
         )
         entries.append(entry)
-    told = components.loudest_direction
-    if not told or by_name[told] > LEVEL:
+    told, pvalue = components.loudest_direction, test.direction_pvalue
+    if pvalue is None or pvalue > LEVEL:
         told = components.loudest_kernel
-    findings = {
-        "direction": data.in_words(components.direction_of(told)),
-        "direction_pvalue": by_name[told],
-    }
+        pvalue = by_name[told]
+    direction = data.in_words(components.direction_of(told))
+    findings = {"direction": direction, "direction_pvalue": pvalue}
     return entries, findings
 
 

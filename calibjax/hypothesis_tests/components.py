@@ -128,25 +128,24 @@ class SKCEComponents:
 
     @property
     def loudest_direction(self) -> str:
-        """Name of the kernel with a direction that has the largest score; empty if none has one.
-
-        Kernels whose spread is louder than their direction do not count.
-        """
-        scores = self._scores()
-        is_spread = scores["spread"] > np.maximum(scores["biased"], scores["unbiased"])
-        directed = np.flatnonzero((np.asarray(self.direction_scores) != 0) & ~is_spread)
-        return self.kernel_names[self._loudest_of(directed.tolist())] if directed.size else ""
+        """Name of the kernel with a direction whose biased SKCE has the largest score, or empty."""
+        directed = np.flatnonzero(np.asarray(self.direction_scores))
+        if not directed.size:
+            return ""
+        scores = np.asarray(self.biased.score)[directed]
+        return self.kernel_names[directed[np.argmax(scores)]]
 
     def direction_of(self, kernel: str) -> str:
         """In which direction predictions are off, as one kernel of a family sees it, in words.
 
         Such as "overconfident: temperature", "class 3 too probable", "predictions too small: shift"
-        or "predictions too wide". How sure that is, its adjusted p-value says.
+        or "predictions too wide". It is that of the loudest component, whose adjusted p-value says
+        how sure that is; of `loudest_direction` that of the sum of its scores.
         """
         place = self.kernel_names.index(_checks.choice("kernel", kernel, self.kernel_names))
         positive, negative, *of_spread = self.directions[place]
         one, score = self.of_kernel(kernel), float(self.direction_scores[place])
-        if one.loudest == "spread":
+        if one.loudest == "spread" and kernel != self.loudest_direction:
             return of_spread[float(one.spread.score) < 0]
         return (positive if score > 0 else negative) if score else ALIKE
 

@@ -33,7 +33,6 @@ from calibjax.recalibration import AffineScaling, TemperatureScaling
 
 _SURE = 2.0  # standard errors, beyond which errors that may differ in sign have one all the same
 _PLACES = {"location": ("large", "small"), "log scale": ("wide", "narrow")}
-_TAILS = "predicted tails too light", "predicted tails too heavy"
 _SCORES = {  # words for positive and for negative sums
     "shift": ("too small", "too large"),
     "scale": ("too narrow", "too wide"),
@@ -47,16 +46,7 @@ def direction_words(
     probs = getattr(predictions, "class_probs", None)
     of_spread = OF_NUMBERS if probs is None else OF_CLASSES
     is_binary = probs is not None and probs.shape[1] == 2
-    return tuple(
-        _words(lens, kernel, is_binary) + (_TAILS if _is_scale(kernel) else of_spread)
-        for lens, kernel in members
-    )
-
-
-def _is_scale(kernel: Any) -> bool:
-    """Whether a kernel is a score of scales, whose spread is that of squares."""
-    score = _fisher(getattr(kernel, "target", kernel))
-    return score is not None and score.only == "scale"
+    return tuple(_words(lens, kernel, is_binary) + of_spread for lens, kernel in members)
 
 
 def _words(lens: Any, kernel: Kernel, is_binary: bool) -> tuple[str, str]:

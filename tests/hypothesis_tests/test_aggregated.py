@@ -312,7 +312,8 @@ def test_directions_of_numbers(kind, more, less):
         assert name == f"directions, {kind}"
         assert told.startswith(f"predictions {words}")
         assert test.components.loudest_group == "directions"
-        assert test.group_pvalues["directions"] == test.adjusted_pvalue["directions"][kind]
+        assert test.direction_pvalue == pytest.approx(0.005)
+        assert test.group_pvalues["directions"] == pytest.approx(0.005)
 
 
 def _directions_only(predictions, targets):
@@ -374,6 +375,18 @@ def test_errors_without_a_direction():
     assert test.components.loudest_group == "kernels"
     with pytest.raises(ValueError, match="^kernel: expected one of"):
         test.components.direction_of("2")
+
+
+def test_direction_pvalue_by_numpy():
+    """The score test alone, adjusted for two groups."""
+    predictions, targets = _normals_off("shift", 0.4)
+    test = _directions_only(predictions, targets)
+    name = test.components.loudest_direction
+    score = test.components.of_kernel(name).biased.score
+    alone = max(float(score) ** 2 - 2 * np.log(2), 0) ** 0.5
+    expected = (1 + np.sum(np.asarray(test.null_samples) >= alone)) / 200
+    assert 0.005 < expected < 0.5
+    assert test.direction_pvalue == pytest.approx(expected)
 
 
 def test_direction_scores_by_numpy():
