@@ -1,6 +1,7 @@
 """Power of single kernels: which one `default_kernel` is, and what one kernel is weak at.
 
-Each kernel has its own exact test, all of them on the same data sets: those of `experiments.power`.
+Each kernel has its own exact test, all of them on the same data sets, made as in
+`experiments.power`; beside them stands the aggregated test.
 
 Run: python -m experiments.single_kernel [--num-datasets 500] [--output DIR]
 """
@@ -28,48 +29,43 @@ from experiments.harness import command_line
 from experiments.harness.command_line import program
 from experiments.harness.tables import write_table
 from experiments.power import classes, normals
-from experiments.power.simulation import ALPHA, DRAWS, Study, rates
+from experiments.power.simulation import ALPHA, CALIBRATED, DRAWS, Study, rates
 from experiments.power.tables import table
+from experiments.synthetic_models import SCALE
 
-FORMER = "median heuristic, targets"  # as tutorials have it
+AGGREGATED = "aggregated_skce_test"
+DEFAULT, FORMER = "default_kernel", "median heuristic on targets"  # as tutorials have it
+SHIFT, LARGE = 0.12, 1000  # in predicted standard deviations; n
 
 
 def _of_classes(predictions: Any) -> dict[str, Kernel]:
-    median = median_heuristic(TotalVariation(), predictions)
-    near = {scale: Exponential(scale * median, TotalVariation()) for scale in (0.5, 1.0, 2.0)}
-    residuals = {
-        f"residuals, {scale:g} median": TensorProduct(k_p, Pearson()) for scale, k_p in near.items()
-    }
+    near = Exponential(median_heuristic(TotalVariation(), predictions), TotalVariation())
     return {
-        FORMER: TensorProduct(near[1.0], White()),
-        **residuals,
-        "residuals and equality, 1 median": TensorProduct(near[1.0], Pearson() + 4.0 * White()),
+        DEFAULT: tests.default_kernel(predictions),
+        FORMER: TensorProduct(near, White()),
+        "residuals and equality": TensorProduct(near, Pearson() + 4.0 * White()),
     }
 
 
 def _of_normals(predictions: Any) -> dict[str, Kernel]:
-    median = median_heuristic(Wasserstein(), predictions)
-    near = {x: Exponential(x * median, Wasserstein()) for x in (0.5, 1.0)}
-    scores = {width: NormalScore(SquaredExponential(width)) for width in (0.5, 1.0, 2.0, 4.0)}
-    smooth = SquaredExponential(median, Wasserstein())
+    near = SquaredExponential(median_heuristic(Wasserstein(), predictions), Wasserstein())
+    scores = {width: NormalScore(SquaredExponential(width)) for width in (1.0, 2.0, 4.0)}
     return {
+        DEFAULT: tests.default_kernel(predictions),
         FORMER: normals.median_kernel(SquaredExponential, predictions),
-        **{f"scores {x:g}, 1 median": TensorProduct(near[1.0], scores[x]) for x in (1.0, 2.0, 4.0)},
-        "scores 2, 1/2 median": TensorProduct(near[0.5], scores[2.0]),
-        "scores 1 + 4, 1 median": TensorProduct(near[1.0], scores[1.0] + scores[4.0]),
-        "scores 1/2 + 2, 1 median": TensorProduct(near[1.0], scores[0.5] + scores[2.0]),
-        "scores 1/2 + 4, 1 median": TensorProduct(near[1.0], scores[0.5] + scores[4.0]),
-        "scores 1 + 4, 1/2 median": TensorProduct(near[0.5], scores[1.0] + scores[4.0]),
-        "scores 2, 1 median, smooth": TensorProduct(smooth, scores[2.0]),
+        "normal scores 2": TensorProduct(near, scores[2.0]),
+        "normal scores 1 and 4": TensorProduct(near, scores[1.0] + scores[4.0]),
     }
 
 
 def _pvalues(key: jax.Array, kernels: dict[str, Kernel], *data: Any) -> dict[str, jax.Array]:
-    """The p-value of each kernel on its own, from the same redraws."""
+    """The p-value of each kernel on its own, from the same redraws, and that of all groups."""
     many = tests.aggregated_skce_test(key, *data, kernels=[*kernels.values()], num_samples=DRAWS)
     assert many.components is not None, "of a test of the SKCE"
     each, _ = pooled(many.components)
-    return dict(zip(kernels, simulated_pvalue(each[0], each[1:]), strict=True))
+    found = dict(zip(kernels, simulated_pvalue(each[0], each[1:]), strict=True))
+    all_groups = tests.aggregated_skce_test(key, *data, num_samples=DRAWS)
+    return {AGGREGATED: all_groups.pvalue} | found
 
 
 def pvalues_of_classes(
@@ -88,15 +84,37 @@ def pvalues_of_normals(
     return _pvalues(test_key, _of_normals(predictions), predictions, targets)
 
 
+def pvalues_of_shifts(
+    data_key: jax.Array, test_key: jax.Array, place: Any, n: int, _: Any
+) -> dict[str, jax.Array]:
+    """All kernels on one large data set."""
+    predictions, targets = normals.draw(data_key, 0, n)
+    targets = targets + SHIFT * SCALE * place
+    return _pvalues(test_key, _of_normals(predictions), predictions, targets)
+
+
 STUDIES = (
     Study("single_classes", classes.CLASSES.alternatives, {250: 1.0}, pvalues_of_classes),
     Study("single_normals", normals.NORMALS.alternatives, {64: 1.0}, pvalues_of_normals),
+    Study(
+        "single_shifts",
+        (CALIBRATED, "shifted"),
+        {LARGE: 1.0},
+        pvalues_of_shifts,
+        in_one_program=False,
+    ),
+)
+NOTE = (
+    "Rejections in percent at level {level:.0f} %, {draws} draws; alternatives as in the tables of "
+    "experiments.power, or targets shifted by {shift} predicted standard deviations. One kernel "
+    "each in an exact test, and all groups of default_kernels. Made by `python -m "
+    "experiments.single_kernel --num-datasets {number}`."
 )
 
 
 @program
 def main() -> None:
-    """Writes the tables single_classes and single_normals."""
+    """Writes a table for each study."""
     parser = command_line.option_parser(__file__, __doc__)
     parser.add_argument("--num-datasets", type=command_line.positive_integer, default=500)
     run, options = command_line.parse(parser)
@@ -107,11 +125,8 @@ def main() -> None:
         for line in lines:
             wrong = [line[name] for name in study.alternatives if name not in study.calibrated]
             line |= {"worst": min(wrong), "median": float(np.median(wrong))}
-        note = (
-            f"Rejections in percent at level {100 * ALPHA:.0f} %, {DRAWS} draws, by the exact test "
-            "with one kernel; alternatives as in the table of experiments.power. Made by "
-            f"`python -m experiments.single_kernel --num-datasets {options.num_datasets}`."
-        )
+        number = options.num_datasets
+        note = NOTE.format(level=100 * ALPHA, draws=DRAWS, shift=SHIFT, number=number)
         write_table(folder, study.name, lines, note, show=True)
 
 

@@ -84,10 +84,11 @@ def _plain(pool):
 
 def test_levels_before_adjustment():
     tests = _tests(np.random.default_rng(1))
-    for found in (adjustment([tests]), adjustment([{"all": tests["all"]}, tests])):
+    others = {"other": tests["spread"]}
+    for found in (adjustment([tests]), adjustment([others, tests])):
         p = found.level("all", LEVEL)
         assert found("all", p) <= LEVEL < found("all", p + 1 / 200)
-    assert found.level("all", 1.0) == 1.0
+    assert adjustment([tests]).level("all", 1.0) == 1.0
     assert Adjustment().level("all", LEVEL) == LEVEL
     assert adjustment([{"all": _plain(np.zeros(10))}]).level("all", 0.01) == 0
 
