@@ -8,7 +8,6 @@ import numpy as np
 
 from calibjax import _checks
 from calibjax._arithmetic import floating_dtype
-from calibjax._pytree import PyTree
 from calibjax._sharding import is_spread
 
 # At most a quarter apart, and each of them a length that is often met as it is.
@@ -29,8 +28,8 @@ def rounded_up(n: int) -> int:
 
 
 def filled(
-    samples: PyTree, weights: jax.Array | None, *, longest: int = _LONGEST
-) -> tuple[PyTree, jax.Array | None]:
+    samples: tuple[Any, ...], weights: jax.Array | None, *, longest: int = _LONGEST
+) -> tuple[Any, jax.Array | None]:
     """Samples and weights, filled up with samples without weight to one of few lengths.
 
     Random numbers of the first samples do not depend on the length, so that neither do redraws.
@@ -38,7 +37,7 @@ def filled(
     NumPy, which has no programs; others are returned as they are.
 
     Args:
-        samples: checked data with leading axis n.
+        samples: checked predictions and more, with leading axis n.
         weights: what `_checks.sample_weights` returned for them.
         longest: up to which n.
     """
@@ -56,5 +55,5 @@ def filled(
         return jnp.asarray(np.concatenate([known, np.repeat(known[:1], length - n, 0)]))
 
     known = np.ones(n) if weights is None else np.asarray(weights)
-    known = np.concatenate([known, np.zeros(length - n)]).astype(floating_dtype(samples))
+    known = np.concatenate([known, np.zeros(length - n)]).astype(floating_dtype(samples[0]))
     return jax.tree.map(fill, samples), jnp.asarray(known)
