@@ -188,8 +188,9 @@ def test_places_are_those_of_their_calls(task):
         predictions = distributions.Quantiles(np.array([0.2, 0.5, 0.8]), values)
     data = checked_data(jax.random.key(0), predictions, targets, None, None, None)
     search = _search(data, None)
-    result = types.SimpleNamespace(arrays={"pit": data.pit})
-    known = {"jax": jax, "jnp": jnp, "predictions": data.predictions, "targets": data.targets}
+    result = types.SimpleNamespace(arrays=data.arrays)
+    samples = jax.tree.map(jnp.asarray, data.known((data.predictions, data.targets)))
+    known = {"jax": jax, "jnp": jnp, "predictions": samples[0], "targets": samples[1]}
     known |= {"result": result, "distributions": distributions, "key": jax.random.key(0)}
     for view in search.views:
         totals, (means, _) = view.totals(view.cells), view.moments()
@@ -202,7 +203,7 @@ def test_places_are_those_of_their_calls(task):
                 predicted = totals[r, j] - view.factor * (totals[r, j] - means[r, j])
                 np.testing.assert_allclose(predicted, chances[inside].sum(), rtol=1e-6, atol=1e-9)
     drawn = {"two classes": targets, "classes": targets, "ensembles": np.zeros(40, int)}
-    drawn["quantiles"] = drawn["normals"] = data.pit
+    drawn["quantiles"] = drawn["normals"] = data.arrays.get("pit")
     if task in drawn:  # the targets themselves
         for view in search.views:
             np.testing.assert_array_equal(view.redrawn(np.asarray(drawn[task])), view.cells)
