@@ -49,7 +49,7 @@ def sample_weights(
         positive = int((readable(array) > 0).sum())
         if positive < minimum:
             least = f"{minimum} positive weight{'' if minimum == 1 else 's'}"
-            raise ValueError(f"{name}: expected at least {least}, got {positive}")
+            raise ValueError(f"{name}: expected at least {least}, got {positive}, others are zero")
     # Squares of weights in any unit neither overflow nor vanish.
     largest = lax.stop_gradient(jnp.max(array))
     array = (array / largest).astype(floating_dtype(samples))
