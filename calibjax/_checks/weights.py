@@ -45,7 +45,7 @@ def sample_weights(
         positive = int((readable(array) > 0).sum())
         if positive < minimum:
             least = f"{minimum} positive weight{'' if minimum == 1 else 's'}"
-            raise ValueError(f"{name}: expected at least {least}, got {positive}")
+            raise ValueError(f"{name}: expected at least {least}, got {positive}, others are zero")
         if not is_spread(array):  # NumPy compiles nothing
             return jnp.asarray(_scaled(readable(array), floating_dtype(samples), np))
     return _scaled(array, floating_dtype(samples), jnp)

@@ -153,7 +153,8 @@ def crps_decomposition(
         )
     _checks.shape("targets", samples[1], (None,), "[n]: only numbers have a distribution function")
     num_thresholds = _checks.size_in_range("num_thresholds", num_thresholds, 1, 2**20)
-    return _checks.nan_with(_integrated(*samples, weights, num_thresholds), samples)
+    predictions, targets = samples
+    return _checks.nan_with(_integrated(predictions, targets, weights, num_thresholds), samples)
 
 
 @jax.jit
