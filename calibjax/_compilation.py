@@ -4,8 +4,10 @@ import contextlib
 import contextvars
 import functools
 import hashlib
+import inspect
 import threading
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -13,6 +15,7 @@ import jax.numpy as jnp
 from jax.extend.backend import backends
 
 from calibjax import _checks
+from calibjax._kept import Kept, Unknown, bound, name_of
 from calibjax._pytree import PyTree
 
 _MAX_PROGRAMS = 32  # compiled ones that are kept
@@ -21,6 +24,55 @@ _LOCK = threading.Lock()
 
 # XLA uses half of the vector registers of processors with AVX-512, unless it is told otherwise.
 _WIDE = {"xla_cpu_prefer_vector_width": 512}
+
+
+_kept: Kept | None = None
+
+
+def keep_programs(folder: Path | None) -> Kept | None:
+    """From now on this process keeps its programs in a folder, and finds those that are there."""
+    global _kept
+    _kept = None if folder is None else Kept(folder)
+    return _kept
+
+
+def jit(function: Callable[..., Any], **options: Any) -> Callable[..., Any]:
+    """`jax.jit`, with programs that are found without tracing in a process that keeps them.
+
+    See `calibjax._kept`. The function is one of a module, and its options are those of `jax.jit`.
+    """
+    compiled, signature = jax.jit(function, **options), inspect.signature(function)
+    static = _static_names(signature, options)
+
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        if _kept is not None and _is_outermost():
+            with contextlib.suppress(Unknown):
+                fixed, arrays = bound(signature, static, args, kwargs)
+                name, given = name_of(call, fixed), tuple(arrays.values())
+                names = tuple(arrays)
+                return _kept.value(
+                    name,
+                    lambda *given: function(**fixed, **dict(zip(names, given, strict=True))),
+                    given,
+                    options.get("compiler_options"),
+                )
+        return compiled(*args, **kwargs)
+
+    return call
+
+
+def _static_names(signature: inspect.Signature, options: dict[str, Any]) -> frozenset[str]:
+    """Names of the arguments that are not arrays."""
+    names, places = options.get("static_argnames", ()), options.get("static_argnums", ())
+    names = (names,) if isinstance(names, str) else names
+    places = (places,) if isinstance(places, int) else places
+    return frozenset((*names, *(list(signature.parameters)[place] for place in places)))
+
+
+def _is_outermost(*trees: Any) -> bool:
+    """Whether nothing is being traced: inside a traced function even new arrays are."""
+    return _checks.is_concrete(*trees, jnp.zeros(()))
 
 
 def wide_jit(function: Callable[..., Any], **options: Any) -> Callable[..., Any]:
@@ -34,9 +86,7 @@ def wide_jit(function: Callable[..., Any], **options: Any) -> Callable[..., Any]
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
-        # Inside a traced function even new arrays are traced.
-        is_outermost = _checks.is_concrete(args, kwargs, jnp.zeros(()))
-        return (wide if is_outermost else plain)(*args, **kwargs)
+        return (wide if _is_outermost(args, kwargs) else plain)(*args, **kwargs)
 
     return call
 
@@ -71,8 +121,7 @@ def outside_of_traces() -> contextlib.AbstractContextManager[Any]:
     It is `jax.ensure_compile_time_eval()` only where something is traced: in it, all constants of
     programs, too, are computed by programs of their own.
     """
-    is_outermost = _checks.is_concrete(jnp.zeros(()))
-    return contextlib.nullcontext() if is_outermost else jax.ensure_compile_time_eval()
+    return contextlib.nullcontext() if _is_outermost() else jax.ensure_compile_time_eval()
 
 
 def compiled_once(function: Callable[..., Any], first: PyTree, *others: Any) -> PyTree:
@@ -86,6 +135,9 @@ def compiled_once(function: Callable[..., Any], first: PyTree, *others: Any) -> 
     """
     if not _checks.is_concrete(first, others):
         return function(first, *others)
+    if _kept is not None:
+        with contextlib.suppress(Unknown):
+            return _kept.value(name_of(function, {}), function, (first, *others), None)
     # Python's numbers stay weakly typed; compiled programs are called with arrays.
     first, others = jax.tree.map(jnp.asarray, (first, others))
     arguments: tuple = (first, *others)

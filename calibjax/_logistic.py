@@ -32,10 +32,16 @@ def log_odds(confidences: jax.Array | np.ndarray) -> jax.Array:
     return jnp.log(inside) - jnp.log1p(-inside)
 
 
-def has_maximum(x: jax.Array, is_one: jax.Array) -> jax.Array:
-    """Whether no threshold separates the numbers of ones from those of zeros."""
-    (low, high), (zero_low, zero_high) = range_of(x, is_one), range_of(x, ~is_one)
+def has_maximum(x: jax.Array, is_one: jax.Array, weights: jax.Array | None = None) -> jax.Array:
+    """Whether no threshold separates the numbers of ones from those of zeros, where they count."""
+    is_one, is_zero = counting(weights, is_one), counting(weights, ~is_one)
+    (low, high), (zero_low, zero_high) = range_of(x, is_one), range_of(x, is_zero)
     return (low < zero_high) & (zero_low < high)
+
+
+def counting(weights: jax.Array | None, is_in: jax.Array) -> jax.Array:
+    """Which of the selected numbers have positive weights."""
+    return is_in if weights is None else is_in & (weights > 0)
 
 
 def range_of(x: jax.Array, is_in: jax.Array) -> tuple[jax.Array, jax.Array]:
@@ -43,15 +49,19 @@ def range_of(x: jax.Array, is_in: jax.Array) -> tuple[jax.Array, jax.Array]:
     return jnp.min(jnp.where(is_in, x, jnp.inf)), jnp.max(jnp.where(is_in, x, -jnp.inf))
 
 
-def most_likely(exists: jax.Array, x: jax.Array, targets: jax.Array) -> Line:
+def most_likely(
+    exists: jax.Array, x: jax.Array, targets: jax.Array, weights: jax.Array | None = None
+) -> Line:
     """The line with the largest likelihood, if it exists; it has derivatives."""
-    best = _iterated(exists, *lax.stop_gradient((x, targets)))
+    best = _iterated(exists, *lax.stop_gradient((x, targets, weights)))
     # One more step converges, and its derivatives are those of the implicit function theorem.
-    slope, intercept = _newton_step(best, x, targets)
+    slope, intercept = _newton_step(best, x, targets, weights)
     return Line(best.slope + slope, best.intercept + intercept)
 
 
-def _iterated(exists: jax.Array, x: jax.Array, targets: jax.Array) -> Line:
+def _iterated(
+    exists: jax.Array, x: jax.Array, targets: jax.Array, weights: jax.Array | None
+) -> Line:
     """Newton's method from equal probabilities, damped such that every step is an improvement.
 
     In a direction that moves log-odds by at most δ, the third derivative of the likelihood is at
@@ -63,8 +73,9 @@ def _iterated(exists: jax.Array, x: jax.Array, targets: jax.Array) -> Line:
         return exists & (s.change > tolerance) & (s.num_steps < _MAX_ITERATIONS)
 
     def step(s: _State) -> _State:
-        slope, intercept = _newton_step(s.best, x, targets)
-        change = jnp.max(jnp.abs(slope * x + intercept))
+        slope, intercept = _newton_step(s.best, x, targets, weights)
+        changes = jnp.abs(slope * x + intercept)
+        change = jnp.max(changes if weights is None else jnp.where(weights == 0, 0, changes))
         damping = jnp.log1p(change) / jnp.where(change > 0, change, 1)
         slope, intercept = s.best.slope + damping * slope, s.best.intercept + damping * intercept
         return _State(Line(slope, intercept), change, s.num_steps + 1)
@@ -74,12 +85,17 @@ def _iterated(exists: jax.Array, x: jax.Array, targets: jax.Array) -> Line:
     return lax.while_loop(unfinished, step, start).best
 
 
-def _newton_step(current: Line, x: jax.Array, targets: jax.Array) -> tuple[jax.Array, jax.Array]:
+def _newton_step(
+    current: Line, x: jax.Array, targets: jax.Array, weights: jax.Array | None
+) -> tuple[jax.Array, jax.Array]:
     """Changes of slope and intercept that maximise the likelihood's quadratic approximation."""
     z = current.slope * x + current.intercept
     probs, complements = jax.nn.sigmoid(z), jax.nn.sigmoid(-z)
     residuals = targets * complements - (1 - targets) * probs
-    slopes, total, center = centered(probs * complements, x)
+    curvatures = probs * complements
+    if weights is not None:
+        residuals, curvatures = weights * residuals, weights * curvatures
+    slopes, total, center = centered(curvatures, x)
     slope = jnp.sum(residuals * (x - center)) / slopes  # orthogonal to the intercept
     return slope, jnp.sum(residuals) / total - center * slope
 

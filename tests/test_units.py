@@ -84,8 +84,8 @@ def _aggregated(d):
 
 
 def _default_kernels(d):
-    found = hypothesis_tests.target_kernels(d.predictions)
-    return jax.tree.leaves(jax.tree.map(lambda x: x, in_units(next(iter(found.values())), 1 / d.c)))
+    found = hypothesis_tests.default_kernel(d.predictions)
+    return jax.tree.leaves(jax.tree.map(lambda x: x, in_units(found, 1 / d.c)))
 
 
 def _of_stream(accumulator, d):

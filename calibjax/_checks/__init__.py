@@ -90,7 +90,13 @@ from calibjax._checks.values import (
     smallest_normal,
     unit_interval,
 )
-from calibjax._checks.weights import plain_weights, sample_weights, weighted_samples
+from calibjax._checks.weights import (
+    counted,
+    plain_weights,
+    sample_weights,
+    weighted_confidences,
+    weighted_samples,
+)
 
 __all__ = [
     "an_array",
@@ -104,6 +110,7 @@ __all__ = [
     "confidences_and_correct",
     "constrained",
     "constraints_of",
+    "counted",
     "described",
     "distance_values",
     "features",
@@ -168,5 +175,6 @@ __all__ = [
     "targets_of",
     "truth_value",
     "unit_interval",
+    "weighted_confidences",
     "weighted_samples",
 ]

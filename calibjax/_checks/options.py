@@ -72,7 +72,9 @@ def one_of(**options: Any) -> None:
         raise TypeError(f"expected one of {' and '.join(options)}, got {got}")
 
 
-def function(kind: str, name: str, value: object, *arguments: str) -> None:
+def function(
+    kind: str, name: str, value: object, *arguments: str, keywords: tuple[str, ...] = ()
+) -> None:
     """Refuses what cannot be called, with these arguments if any, and classes of records."""
     if isinstance(value, type) or not callable(value):
         raise TypeError(f"{name}: expected a {kind}, got {described(value)}")
@@ -83,10 +85,10 @@ def function(kind: str, name: str, value: object, *arguments: str) -> None:
     except (TypeError, ValueError):  # of some functions written in C
         return
     try:
-        signature.bind(*arguments)
+        signature.bind(*arguments, **dict.fromkeys(keywords))
     except TypeError as error:
         called = getattr(value, "__name__", type(value).__name__)
-        expected = f"({', '.join(arguments)})"
+        expected = f"({', '.join((*arguments, *(f'{key}={key}' for key in keywords)))})"
         raise TypeError(
             f"{name}: expected a {kind} that can be called with {expected}, got "
             f"{called}{signature}: {error}"

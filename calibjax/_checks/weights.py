@@ -10,8 +10,8 @@ from jax.typing import ArrayLike
 
 from calibjax._arithmetic import floating_dtype
 from calibjax._checks.arrays import as_arrays, is_concrete, readable
-from calibjax._checks.data import predictions_and_targets, same_rows
-from calibjax._checks.values import floating, leading_size, satisfying, shape
+from calibjax._checks.data import confidences_and_correct, predictions_and_targets, same_rows
+from calibjax._checks.values import floating, is_spread, leading_size, satisfying, shape
 from calibjax._pytree import PyTree
 
 
@@ -46,10 +46,16 @@ def sample_weights(
         if positive < minimum:
             least = f"{minimum} positive weight{'' if minimum == 1 else 's'}"
             raise ValueError(f"{name}: expected at least {least}, got {positive}")
-    # Squares of weights in any unit neither overflow nor vanish.
-    largest = lax.stop_gradient(jnp.max(array))
-    array = (array / largest).astype(floating_dtype(samples))
-    return array * (jnp.sum(array) / jnp.sum(jnp.square(array)))
+        if not is_spread(array):  # NumPy compiles nothing
+            return jnp.asarray(_scaled(readable(array), floating_dtype(samples), np))
+    return _scaled(array, floating_dtype(samples), jnp)
+
+
+def _scaled(weights: Any, dtype: Any, xp: Any) -> Any:
+    """Weights in units of a number that takes their squares into range, then scaled."""
+    largest = weights.max() if xp is np else lax.stop_gradient(xp.max(weights))
+    weights = (weights / largest).astype(dtype)
+    return weights * (xp.sum(weights) / xp.sum(xp.square(weights)))
 
 
 def plain_weights(weights: Any, n: int, name: str = "weights") -> jax.Array:
@@ -71,3 +77,35 @@ def weighted_samples(
     same_rows(predictions=predictions, targets=targets, weights=weights)
     samples = predictions_and_targets(predictions, targets, minimum=minimum, keep_logs=keep_logs)
     return *samples, sample_weights(weights, samples[0], minimum=minimum)
+
+
+def weighted_confidences(
+    confidences: Any,
+    correct: Any,
+    weights: Any,
+    *,
+    names: tuple[str, str] = ("confidences", "correct"),
+    minimum: int = 1,
+) -> tuple[jax.Array, jax.Array, jax.Array | None]:
+    """`confidences_and_correct` with the `sample_weights` of the same rows."""
+    same_rows(**dict(zip(names, (confidences, correct), strict=True)), weights=weights)
+    samples = confidences_and_correct(confidences, correct, names=names)
+    return *samples, sample_weights(weights, samples[0], minimum=minimum)
+
+
+def counted(weights: jax.Array | None, samples: PyTree, is_kept: jax.Array | None = None) -> PyTree:
+    """Samples of which those with weight 0 are replaced by the one with the largest weight.
+
+    For functions in which a sample takes part even if it does not count, such as sorts: as a copy
+    of another one, with weight 0, it changes nothing. `is_kept` says which ones are not replaced.
+    """
+    if weights is None:
+        return samples
+    is_used = weights > 0 if is_kept is None else is_kept
+    heaviest = jnp.argmax(weights)
+
+    def kept(leaf: jax.Array) -> jax.Array:
+        is_row_used = is_used.reshape(-1, *[1] * (leaf.ndim - 1))
+        return jnp.where(is_row_used, leaf, leaf[heaviest])
+
+    return jax.tree.map(kept, samples)

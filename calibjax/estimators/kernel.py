@@ -14,6 +14,7 @@ from jax.typing import ArrayLike
 
 from calibjax import _checks, pairwise
 from calibjax._arithmetic import safe_sqrt
+from calibjax._lengths import filled
 from calibjax._pytree import PyTree
 from calibjax._sharding import follows_data
 from calibjax.distributions import MonteCarlo, Samples
@@ -227,6 +228,7 @@ def skce(
     0.0224
     """
     kernel, samples, weights = weighted_samples(kernel, predictions, targets, weights, minimum=2)
+    samples, weights = filled(samples, weights)
     if (found := _low_rank_sums(kernel, samples, weights)) is not None:
         total, diagonal, n = found
         return (total - diagonal) / n / (n - 1)
@@ -276,6 +278,7 @@ def skce_biased(
     0.5
     """
     kernel, samples, weights = weighted_samples(kernel, predictions, targets, weights)
+    samples, weights = filled(samples, weights)
     if (found := _low_rank_sums(kernel, samples, weights)) is not None:
         total, _, n = found
         return total / n / n

@@ -13,8 +13,15 @@ from calibjax.distributions.base import Distribution
 from calibjax.evaluation.advice import advice
 from calibjax.evaluation.classes import errors_of_classes
 from calibjax.evaluation.conditional import errors_given_features, errors_in_groups
-from calibjax.evaluation.data import Data, Part, checked_data, checked_names
+from calibjax.evaluation.data import (
+    Data,
+    Part,
+    checked_data,
+    checked_names,
+    joined_redraws,
+)
 from calibjax.evaluation.findings import Findings
+from calibjax.evaluation.joint import adjustment
 from calibjax.evaluation.losses import proper_scores, temperature
 from calibjax.evaluation.numbers import errors_of_numbers
 from calibjax.evaluation.overall import Choice, chosen_kernels, overall
@@ -63,20 +70,22 @@ def evaluate(
       `hypothesis_tests.ensemble_skce_test` with one kernel. All of them are exact for every n, if
       targets are independent given the predictions: not for overlapping forecast horizons or
       clusters, see `hypothesis_tests.cluster_skce_test`.
-    - Where the targets have no features, which make tests matrix products (that is, except for
-      classes, `Normal`, `Poisson` and `Samples`), many kernels are tested for n ≤ 400. For
-      n > 2000, and for families whose expectations have no closed form at all, each prediction is
-      replaced by an ensemble of 20 draws from it, of which the test is exact, too.
-    - The *kernels* are `hypothesis_tests.target_kernels`, chosen from the predictions alone, from
-      about 1000 of them if there are more. The SKCE, and the test with one kernel, have the one
-      whose length scales are half the median distance of two predictions, and the median predicted
-      standard deviation.
+    - Where the targets have no features, which make tests matrix products (as for vectors), all
+      groups are tested for n ≤ 400. For n > 2000, and for families whose expectations have no
+      closed form at all, each prediction is replaced by an ensemble of 20 draws from it, of which
+      the test is exact, too.
+    - The *kernels* are `hypothesis_tests.default_kernels`, chosen from the predictions alone, from
+      about 1000 of them if there are more. The SKCE, and the test with one kernel, have
+      `hypothesis_tests.default_kernel`.
     - *Bins* are ten of equal width, each with its upper end: 0.7 is in (0.6, 0.7].
     - *p-values* of a section are adjusted for each other, those in the sentences also for the other
-      tests (Bonferroni): for a calibrated model the probability that any sentence says that
-      something is wrong is at most 5 %. A sentence that names an error of a class or group asks
-      for significance given the observed scatter as well, so that it does not blame a group for
-      what is wrong with the scatter of all predictions.
+      tests: for a calibrated model the probability that any sentence says that something is wrong
+      is at most 5 %. All tests see the same redrawn targets, so that the rank of the smallest
+      p-value among those of the redraws is exact. Tests that have to redraw something else (PIT
+      values of counts, ensembles and quantiles, or the local errors) are a set of their own, and
+      p-values are multiplied by the number of sets. A sentence that names an error of a class or
+      group asks for significance given the observed scatter as well, so that it does not blame a
+      group for what is wrong with the scatter of all predictions.
     - Where a test rejects and no sentence would name an error, *places* are searched: events in
       regions of the predictions, such as targets between two numbers, that occur more or less often
       than predicted. Their p-values are adjusted for all of them, and only for them, since the
@@ -136,7 +145,12 @@ def evaluate(
         if progress is not None:
             progress(name, number, len(work))
         parts.append(part())
-    found = Findings(data.task, data.size, **_joined(part.findings for part in parts))
+    found = Findings(
+        data.task,
+        data.size,
+        **_joined(part.findings for part in parts),
+        adjustment=adjustment(joined_redraws(parts).values()),
+    )
     if not names_an_error(found):
         if progress is not None:
             progress("where it is wrong", len(work), len(work) + 1)

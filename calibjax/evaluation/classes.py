@@ -14,7 +14,15 @@ from calibjax.evaluation.binned import (
     labels_in_bins,
     predicted_in_bins,
 )
-from calibjax.evaluation.data import Data, Part, measured, ranges, shown_classes
+from calibjax.evaluation.data import (
+    REDRAWS,
+    TARGETS,
+    Data,
+    Part,
+    measured,
+    ranges,
+    shown_classes,
+)
 from calibjax.evaluation.figures import BAND_LEVEL, Panel
 from calibjax.evaluation.findings import MeanError
 from calibjax.evaluation.mean_errors import detectable, mean_error
@@ -38,6 +46,7 @@ def errors_of_classes(data: Data) -> Part:
         findings | {"ece": ece},
         tests={"mean errors": test},
         panels=_diagrams(data, predicted),
+        redrawn={TARGETS: {"means": test}},
     )
 
 
@@ -45,8 +54,10 @@ def _mean_errors(data: Data) -> tuple[Section, dict[str, Any], CalibrationTestRe
     """Observed minus predicted frequencies of the classes and of the top label."""
     predictions, targets = data.predictions, data.targets
     ones = np.ones((data.size, 1))
-    test = hypothesis_tests.group_calibration_test(data.at(3), predictions, targets, ones)
-    call = "hypothesis_tests.group_calibration_test(jax.random.fold_in(key, 3), predictions, "
+    test = hypothesis_tests.group_calibration_test(data.at(REDRAWS), predictions, targets, ones)
+    call = (
+        f"hypothesis_tests.group_calibration_test(jax.random.fold_in(key, {REDRAWS}), predictions, "
+    )
     call += f"targets, jnp.ones(({data.size}, 1)))"
     confidence = measured(
         "mean confidence",

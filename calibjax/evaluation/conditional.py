@@ -8,8 +8,18 @@ import jax.numpy as jnp
 import numpy as np
 
 from calibjax import distances, distributions, estimators, hypothesis_tests, plotting
-from calibjax.distributions import Uniform
-from calibjax.evaluation.data import Data, Part, measured, ranges, shown_classes
+from calibjax.evaluation.data import (
+    CONFIDENCES,
+    RANKS,
+    REDRAWS,
+    TARGETS,
+    Data,
+    Part,
+    measured,
+    ranges,
+    shown_classes,
+    uniform,
+)
 from calibjax.evaluation.figures import Panel
 from calibjax.evaluation.findings import GroupError
 from calibjax.evaluation.mean_errors import mean_error
@@ -20,6 +30,7 @@ from calibjax.evaluation.overall import (
     exact_skce,
     is_ensemble,
     low_rank,
+    redraws_of,
 )
 from calibjax.evaluation.record import Entry, Section
 from calibjax.hypothesis_tests import CalibrationTestResult
@@ -43,12 +54,14 @@ class _Residuals(NamedTuple):
     Attributes:
         predictions, targets: whose mean residuals are tested.
         arguments: an expression of both.
+        redrawn: what is redrawn.
         places: those of each error, by kind and name, in the arrays of the test behind the group.
     """
 
     predictions: Any
     targets: Any
     arguments: str
+    redrawn: str
     places: dict[tuple[str, str], tuple[int, ...]]
 
 
@@ -61,9 +74,9 @@ def errors_in_groups(data: Data) -> Part:
         remark = "There is no exact test of mean errors of vectors of ensembles."
         return Part((Section("Groups", (), remark),))
     test = hypothesis_tests.group_calibration_test(
-        data.at(7), seen.predictions, seen.targets, data.memberships
+        data.at(REDRAWS), seen.predictions, seen.targets, data.memberships
     )
-    call = "hypothesis_tests.group_calibration_test(jax.random.fold_in(key, 7), "
+    call = f"hypothesis_tests.group_calibration_test(jax.random.fold_in(key, {REDRAWS}), "
     call += f"{seen.arguments}, result.arrays['memberships'])"
     residuals = np.asarray(mean_residual(seen.predictions, seen.targets))
     members = np.asarray(data.memberships, float)
@@ -84,13 +97,19 @@ def errors_in_groups(data: Data) -> Part:
     names, shown = _drawn(data, test)
     draw = functools.partial(plotting.group_errors, groups=data.group_names, residuals=names)
     panel = Panel("errors in groups", caption, draw, shown)
-    return Part((section,), {"groups": tuple(errors)}, tests={"groups": test}, panels=(panel,))
+    return Part(
+        (section,),
+        {"groups": tuple(errors)},
+        tests={"groups": test},
+        panels=(panel,),
+        redrawn={seen.redrawn: {"groups": test}},
+    )
 
 
 def _residuals(data: Data) -> _Residuals | None:
     """Frequencies of classes, means, or PIT values where members of ensembles are exchangeable."""
     predictions, targets, places = data.predictions, data.targets, {}
-    arguments = "predictions, targets"
+    arguments, redrawn = "predictions, targets", TARGETS
     if data.is_of_classes:
         places[("confidence", "")] = (predictions.class_probs.shape[1],)
         for c in shown_classes(predictions.class_probs):
@@ -99,15 +118,16 @@ def _residuals(data: Data) -> _Residuals | None:
         if data.pit is None:
             return None
         # Under calibration PIT values are uniform, whatever else is known of the predictions.
-        n, dtype = data.size, data.pit.dtype
-        predictions, targets = Uniform(jnp.zeros(n, dtype), jnp.ones(n, dtype)), data.pit
+        n = data.size
+        predictions, targets = uniform(data), data.pit
+        redrawn = RANKS
         arguments = f"distributions.Uniform(jnp.zeros({n}), jnp.ones({n})), result.arrays['pit']"
         places[("PIT", "")] = ()
     elif jnp.ndim(targets) == 1:
         places[("bias", "")] = ()
     else:
         places = {("bias", f"coordinate {i}"): (i,) for i in range(targets.shape[1])}
-    return _Residuals(predictions, targets, arguments, places)
+    return _Residuals(predictions, targets, arguments, redrawn, places)
 
 
 def _drawn(
@@ -138,12 +158,13 @@ def errors_given_features(data: Data, chosen: Choice | None) -> Part:
     part = _features_test(data, chosen)
     if not data.is_of_classes:
         return part
-    (section,), (local, pvalue) = part.sections, _local_entries(data)
+    (section,), (local, pvalue, test) = part.sections, _local_entries(data)
     remark = section.remark + "Local errors are those of the top label in neighbourhoods with a "
     remark += "length scale of half a standard deviation of each feature, and ten confidence bins."
     section = Section(section.title, (*section.entries, *local), remark)
     findings = part.findings | {"local": pvalue}
-    return dataclasses.replace(part, sections=(section,), findings=findings)
+    redrawn = part.redrawn | ({} if test is None else {CONFIDENCES: {"local": test}})
+    return dataclasses.replace(part, sections=(section,), findings=findings, redrawn=redrawn)
 
 
 def _features_test(data: Data, chosen: Choice) -> Part:
@@ -156,8 +177,9 @@ def _features_test(data: Data, chosen: Choice) -> Part:
     predictions = distributions.with_features(chosen.predictions, data.features)
     seen = f"distributions.with_features({chosen.drawn}, result.arrays['features'])"
     kernel, how = low_rank(data, full, predictions)
-    test, name = exact_skce(data, kernel, predictions, 8)
-    call = f"hypothesis_tests.{name}(jax.random.fold_in(key, 8), result.other_kernels['features'], "
+    test, name = exact_skce(data, kernel, predictions)
+    call = f"hypothesis_tests.{name}(jax.random.fold_in(key, {REDRAWS}), "
+    call += "result.other_kernels['features'], "
     call += f"{seen}, targets, num_samples=999)"
     entries = [measured("exact p-value given the features", call, lambda: test)]
     findings: dict[str, float | None] = {"features": entries[0].value}
@@ -177,7 +199,13 @@ def _features_test(data: Data, chosen: Choice) -> Part:
     remark += f", which are divided by their standard deviations. {how}"
     section = Section("Given the features", tuple(entries), remark)
     kernels = {"features": kernel, "features, all pairs": full}
-    return Part((section,), findings, other_kernels=kernels, tests={"features": test})
+    return Part(
+        (section,),
+        findings,
+        other_kernels=kernels,
+        tests={"features": test},
+        redrawn={redraws_of(chosen.predictions): {"features": test}},
+    )
 
 
 def _unbiased_low(test: CalibrationTestResult) -> float:
@@ -187,13 +215,15 @@ def _unbiased_low(test: CalibrationTestResult) -> float:
     return float(part.statistic) - ranges({"": part.null_samples})[""][1]
 
 
-def _local_entries(data: Data) -> tuple[list[Entry], float | None]:
-    """Mean and largest local errors of the top label, and their p-value."""
+def _local_entries(
+    data: Data,
+) -> tuple[list[Entry], float | None, CalibrationTestResult | None]:
+    """Mean and largest local errors of the top label, their p-value, and the test."""
     confidences, correct = estimators.top_label(data.predictions, data.targets)
     arguments: Any = _NEIGHBOURHOOD, data.features, confidences, correct
     call = "estimators.Neighbourhood.laplacian(0.5, 10), result.arrays['features'], "
     call += "*estimators.top_label(predictions, targets)"
-    tested, pvalue = [], None
+    tested, pvalue, test = [], None, None
     by_chance: dict[str, tuple[float, float] | None] = {"mean": None, "largest": None}
     if data.size <= LOCAL_SAMPLES:
         test = hypothesis_tests.local_calibration_test(data.at(10), *arguments, num_samples=199)
@@ -219,4 +249,4 @@ def _local_entries(data: Data) -> tuple[list[Entry], float | None]:
             by_chance=by_chance["largest"],
         ),
     ]
-    return entries, pvalue
+    return entries, pvalue, test

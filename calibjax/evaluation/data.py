@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -12,7 +13,7 @@ from jax.typing import ArrayLike
 
 from calibjax import _checks, estimators
 from calibjax._pytree import PyTree
-from calibjax.distributions import MonteCarlo, Quantiles, Samples
+from calibjax.distributions import MonteCarlo, Quantiles, Samples, Uniform
 from calibjax.distributions.base import Distribution
 from calibjax.distributions.features import bare
 from calibjax.evaluation.figures import Panel
@@ -22,7 +23,15 @@ from calibjax.hypothesis_tests import CalibrationTestResult
 from calibjax.hypothesis_tests.ensembles import checked_ensembles
 from calibjax.kernels import Kernel
 
+LEVEL = 0.05  # at which sentences say that something is wrong
 MAX_CLASSES = 20  # with entries of their own
+REDRAWS = 1  # of the keys, that of all redraws: tests with the same key share them
+TARGETS, MEMBERS, RANKS, CONFIDENCES = (  # what is redrawn
+    "targets",
+    "members",
+    "PIT values",
+    "confidences",
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,6 +66,10 @@ class Data:
         """What a class is called: by its name, or by its number from 0."""
         return f"class {self.class_names[number] if self.class_names else number}"
 
+    def in_words(self, text: str) -> str:
+        """A text in which classes are called by their names."""
+        return re.sub(r"class (\d+)", lambda found: self.class_called(int(found[1])), text)
+
     @property
     def size(self) -> int:
         """The number n of samples."""
@@ -86,6 +99,8 @@ class Part:
         sections: the numbers.
         findings: what the sentences are made of, attributes of `Findings`.
         kernels, other_kernels, tests, panels: those of `Evaluation`.
+        redrawn: the tests that sentences rest on, by what is redrawn and by name; those that redraw
+            the same share their redraws.
     """
 
     sections: tuple[Section, ...] = ()
@@ -94,6 +109,16 @@ class Part:
     other_kernels: dict[str, Kernel] = dataclasses.field(default_factory=dict)
     tests: dict[str, CalibrationTestResult] = dataclasses.field(default_factory=dict)
     panels: tuple[Panel, ...] = ()
+    redrawn: dict[str, dict[str, CalibrationTestResult]] = dataclasses.field(default_factory=dict)
+
+
+def joined_redraws(parts: Sequence[Part]) -> dict[str, dict[str, CalibrationTestResult]]:
+    """`Part.redrawn` of all parts."""
+    found: dict[str, dict[str, CalibrationTestResult]] = {}
+    for part in parts:
+        for redrawn, tests in part.redrawn.items():
+            found[redrawn] = found.get(redrawn, {}) | tests
+    return found
 
 
 def checked_data(
@@ -214,6 +239,13 @@ def _pit(data: Data) -> jax.Array | None:
         return estimators.pit_values(data.at(0), data.predictions, data.targets)
     except NotImplementedError:  # numpyro knows the names of functions that it does not have
         return None
+
+
+def uniform(data: Data) -> Uniform:
+    """What PIT values are drawn from under calibration."""
+    assert data.pit is not None, "by the caller"
+    zeros = jnp.zeros(data.size, data.pit.dtype)
+    return Uniform(zeros, jnp.ones_like(zeros))
 
 
 def measured(name: str, function: str, compute: Callable[[], Any], **more: Any) -> Entry:

@@ -3,6 +3,7 @@
 import dataclasses
 from collections.abc import Callable
 
+from calibjax.evaluation.joint import Adjustment
 from calibjax.evaluation.record import Entry
 
 IDLE = (
@@ -95,9 +96,8 @@ class Findings:
         task: see `Evaluation.task`.
         num_samples: n.
         pvalue: of the exact test of all errors together.
-        component: the loudest component of that test, see `SKCEComponents`.
-        spread_score: the score of its spread; positive if targets scatter more than predicted.
-        spread_pvalue: of this score, adjusted for all components and kernels of that test.
+        direction: what that test is loudest for, in words, see `SKCEComponents.direction_of`.
+        direction_pvalue: of this, adjusted for all kernels of that test.
         top_label: mean confidence and accuracy.
         classes: frequencies of the classes.
         bias: means of the targets, or of their coordinates.
@@ -121,14 +121,14 @@ class Findings:
         detectable: of a level, the mean error that a test at this level would have found with a
             probability of about 80 %.
         detectable_coverage: the same error of a coverage, after words that say of which one.
+        adjustment: how the p-values of the tests are adjusted for one another.
     """
 
     task: str
     num_samples: int
     pvalue: float | None = None
-    component: str = ""
-    spread_score: float = 0.0
-    spread_pvalue: float | None = None
+    direction: str = ""
+    direction_pvalue: float | None = None
     top_label: MeanError | None = None
     classes: tuple[MeanError, ...] = ()
     bias: tuple[MeanError, ...] = ()
@@ -150,3 +150,4 @@ class Findings:
     places: tuple[PlaceError, ...] = ()
     detectable: Callable[[float], float] | None = None
     detectable_coverage: Callable[[float], tuple[str, float]] | None = None
+    adjustment: Adjustment = Adjustment()  # noqa: RUF009

@@ -10,14 +10,15 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from calibjax import _checks, estimators, hypothesis_tests, plotting
-from calibjax.distributions import Quantiles
-from calibjax.evaluation.data import Data, Part
+from calibjax.distributions import Quantiles, Samples
+from calibjax.evaluation.data import RANKS, REDRAWS, TARGETS, Data, Part, joined_redraws, uniform
 from calibjax.evaluation.figures import BAND_LEVEL, Panel
 from calibjax.evaluation.findings import Coverage, MeanError
 from calibjax.evaluation.mean_errors import detectable, detectable_size, mean_error
 from calibjax.evaluation.record import Entry, Section
 from calibjax.evaluation.wording import percent
 from calibjax.hypothesis_tests import CalibrationTestResult
+from calibjax.hypothesis_tests.coverage import coverage_among_redraws
 from calibjax.hypothesis_tests.groups import mean_residual
 
 LEVELS = (0.025, 0.05, 0.25, 0.5, 0.75, 0.95, 0.975)
@@ -85,6 +86,7 @@ def errors_of_numbers(data: Data) -> Part:
         section,
         {name: value for part in found for name, value in part.findings.items()},
         tests={name: test for part in found for name, test in part.tests.items()},
+        redrawn=joined_redraws(found),
         panels=_figures(data),
     )
 
@@ -95,8 +97,10 @@ def _bias(data: Data) -> Part:
         return Part()
     ones = np.ones((data.size, 1))
     predictions, targets = data.predictions, data.targets
-    test = hypothesis_tests.group_calibration_test(data.at(3), predictions, targets, ones)
-    call = "hypothesis_tests.group_calibration_test(jax.random.fold_in(key, 3), predictions, "
+    test = hypothesis_tests.group_calibration_test(data.at(REDRAWS), predictions, targets, ones)
+    call = (
+        f"hypothesis_tests.group_calibration_test(jax.random.fold_in(key, {REDRAWS}), predictions, "
+    )
     call += f"targets, jnp.ones(({data.size}, 1)))"
     means = np.asarray(jax.vmap(lambda p: p.mean())(predictions), float)
     residuals = np.asarray(mean_residual(predictions, targets)).reshape(data.size, -1)
@@ -116,7 +120,12 @@ def _bias(data: Data) -> Part:
         variances = np.asarray(jax.vmap(lambda p: p.variance())(predictions), float)
         deviation = float(np.median(np.sqrt(variances)))
         findings["deviation"] = deviation if math.isfinite(deviation) else None
-    return Part((Section("", tuple(entries)),), findings, tests={"mean errors": test})
+    return Part(
+        (Section("", tuple(entries)),),
+        findings,
+        tests={"mean errors": test},
+        redrawn={TARGETS: {"means": test}},
+    )
 
 
 def _spread(data: Data) -> Part:
@@ -128,7 +137,11 @@ def _spread(data: Data) -> Part:
     if not (math.isfinite(value) and value > 0):  # there are distributions without a variance
         return Part()
     test = hypothesis_tests.exact_test(
-        data.at(4), _distance_from_one, data.predictions, data.targets, num_samples=_NUM_REDRAWS
+        data.at(REDRAWS),
+        _distance_from_one,
+        data.predictions,
+        data.targets,
+        num_samples=_NUM_REDRAWS,
     )
     chance = math.exp(test.critical_value())
     entry = Entry(
@@ -140,7 +153,12 @@ def _spread(data: Data) -> Part:
     )
     remark = "The spread is the standard deviation of (target - mean) / standard deviation."
     section = Section("", (entry,), remark)
-    return Part((section,), {"spread": entry}, tests={"spread": test})
+    return Part(
+        (section,),
+        {"spread": entry},
+        tests={"spread": test},
+        redrawn={TARGETS: {"spread": test}},
+    )
 
 
 def _distance_from_one(predictions: Any, targets: Any) -> jax.Array:
@@ -152,7 +170,7 @@ def _coverage(data: Data) -> Part:
     """Shares of targets in the central intervals, and up to the quantiles."""
     if data.pit is None:
         return Part()
-    place, test, levels = "jax.random.fold_in(key, 6)", *_coverage_test(data)
+    place, (test, levels, redrawn) = "jax.random.fold_in(key, 6)", _coverage_test(data)
     central, entries = _central(levels), []
     largest = test.critical_value()
     errors, pvalues = jax.tree.map(np.asarray, (test.estimate, test.adjusted_pvalue))
@@ -186,7 +204,12 @@ def _coverage(data: Data) -> Part:
     remark += "its p-values are exact and adjusted for all levels (hypothesis_tests.coverage_test)."
     findings = _coverages(levels, entries)
     findings["detectable_coverage"] = functools.partial(_detectable_coverage, test, levels)
-    return Part((Section("", tuple(entries), remark),), findings, tests={"coverage": test})
+    return Part(
+        (Section("", tuple(entries), remark),),
+        findings,
+        tests={"coverage": test},
+        redrawn={redrawn: {"coverage": test}},
+    )
 
 
 def _coverages(levels: np.ndarray, entries: list[Entry]) -> dict[str, Any]:
@@ -236,20 +259,33 @@ def _largest(null: np.ndarray, errors: np.ndarray) -> np.ndarray:
     return np.max(np.asarray(null) / np.where(errors > 0, errors, 1), 1)
 
 
-def _coverage_test(data: Data) -> tuple[CalibrationTestResult, np.ndarray]:
-    """The test of the coverage and its levels, those of the predictions if they have some."""
-    if isinstance(data.predictions, Quantiles):
-        test = hypothesis_tests.coverage_test(
-            data.at(6), data.predictions, data.targets, num_samples=_NUM_REDRAWS
-        )
-        return test, _levels_of(data.predictions)
+def _coverage_test(data: Data) -> tuple[CalibrationTestResult, np.ndarray, str]:
+    """The test of the coverage, its levels, and what is redrawn.
+
+    The levels are those of the predictions if they have some. Of predictions with quantiles the
+    targets are redrawn, as for the other tests, and otherwise uniform PIT values.
+    """
     assert data.pit is not None, "by the caller"
+    inner, redrawn, drawn = data.predictions, RANKS, (uniform(data), data.pit)
     levels = jnp.asarray(LEVELS, data.pit.dtype)
-    values = jnp.broadcast_to(levels, (data.size, levels.size))
-    test = hypothesis_tests.coverage_test(
-        data.at(6), Quantiles(levels, values), data.pit, num_samples=_NUM_REDRAWS
+    is_continuous = not getattr(getattr(inner, "support", None), "is_integer", False)
+    if isinstance(inner, Quantiles):
+        levels = inner.levels
+    if hasattr(inner, "icdf") and is_continuous and not isinstance(inner, Quantiles | Samples):
+        redrawn, drawn = TARGETS, (inner, data.targets)
+        values = _quantiles(inner, levels)
+    else:
+        values = jnp.broadcast_to(levels, (data.size, levels.shape[-1]))
+    test = coverage_among_redraws(
+        data.at(REDRAWS), Quantiles(levels, values), *drawn, num_samples=_NUM_REDRAWS
     )
-    return test, np.asarray(LEVELS)
+    shown = _levels_of(inner) if isinstance(inner, Quantiles) else np.asarray(LEVELS)
+    return test, shown, redrawn
+
+
+@jax.jit
+def _quantiles(predictions: Any, levels: jax.Array) -> jax.Array:
+    return jax.vmap(lambda p: jax.vmap(p.icdf)(levels))(predictions)
 
 
 def _levels_of(predictions: Quantiles) -> np.ndarray:

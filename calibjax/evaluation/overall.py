@@ -1,19 +1,29 @@
 """Is the model calibrated: kernels, the exact test of all errors together, and the SKCE."""
 
 import dataclasses
-import math
+import functools
 from typing import Any
 
 import jax
-import numpy as np
 
 from calibjax import distributions, estimators, hypothesis_tests, plotting
 from calibjax.distributions import MonteCarlo, Samples
 from calibjax.distributions.features import bare
-from calibjax.evaluation.data import Data, Part, measured, ranges, shown_classes
+from calibjax.evaluation.data import (
+    LEVEL,
+    MEMBERS,
+    REDRAWS,
+    TARGETS,
+    Data,
+    Part,
+    measured,
+    ranges,
+    shown_classes,
+)
 from calibjax.evaluation.figures import Panel
 from calibjax.evaluation.record import Entry, Section
-from calibjax.hypothesis_tests import CalibrationTestResult, SKCEComponents
+from calibjax.hypothesis_tests import CalibrationTestResult, default_kernel, default_kernels
+from calibjax.hypothesis_tests.components import ALIKE, OF_CLASSES, OF_NUMBERS
 from calibjax.hypothesis_tests.ensembles import with_targets
 from calibjax.kernels import Kernel, LowRank, TensorProduct, choose_landmarks
 from calibjax.kernels.expectations import prepare_features
@@ -26,7 +36,6 @@ NUM_LANDMARKS = 100
 PAIRS = 2e9  # of samples that SKCEs with intervals take at most
 NUM_DRAWS = 20  # from each prediction whose expectations have no closed form
 
-_CLASSES, _NUMBERS = "all classes", "all targets"
 _WORDS = {
     "biased": "distance from calibration",
     "unbiased": "off in the same way for similar predictions",
@@ -43,25 +52,22 @@ class Choice:
     """The kernels of a data set and the test that goes with its size.
 
     Attributes:
-        family: `target_kernels` by name.
-        main: name of the kernel of the SKCE.
+        groups: `default_kernels`.
+        kernel: `default_kernel`, that of the SKCE.
         predictions: those of the data, or draws where expectations have no closed form.
         drawn: an expression of them.
         how: which kernels and why, in words.
         has_features: whether tests are matrix products of features of the targets.
+        step: one in how many predictions the length scales are chosen from.
     """
 
-    family: dict[str, Any]
-    main: str
+    groups: dict[str, Any]
+    kernel: Any
     predictions: Any
     drawn: str
     how: str
     has_features: bool
-
-    @property
-    def kernel(self) -> Any:
-        """The kernel of the SKCE."""
-        return self.family[self.main]
+    step: int
 
 
 def chosen_kernels(data: Data) -> Choice:
@@ -69,22 +75,20 @@ def chosen_kernels(data: Data) -> Choice:
     predictions, drawn = data.predictions, "predictions"
     if isinstance(predictions, MonteCarlo):
         predictions, drawn = predictions.draws, "predictions.draws"
-    main = "predictions 1/2 median"
-    main = f"{_CLASSES}, {main}" if data.is_of_classes else f"{main}, targets 1 deviations"
-    how = f"The kernel of the SKCE is “{main}” of hypothesis_tests.target_kernels, whose "
-    how += "length scales are chosen from the predictions alone"
+    how = "The kernel of the SKCE is hypothesis_tests.default_kernel, whose length scales are "
+    how += "chosen from the predictions alone"
     step = -(-data.size // SCALE_SAMPLES)
     how += f", from one in {step} of them. " if step > 1 else ". "
     try:
-        family = _family(predictions, data, step)
-        has_features = is_ensemble(predictions) or _has_features(family[main], data)
+        kernel = default_kernel(_some(predictions, data, step))
+        has_features = is_ensemble(predictions) or _has_features(kernel, data)
         is_closed = drawn == "predictions" and (has_features or data.size <= FEW_PAIRS)
     except NotImplementedError:
-        family, has_features, is_closed = {}, True, False
+        kernel, has_features, is_closed = None, True, False
     if not is_closed and not is_ensemble(predictions):
         predictions = distributions.monte_carlo(data.at(9), predictions, NUM_DRAWS).draws
         drawn = f"distributions.monte_carlo({_key(9)}, predictions, {NUM_DRAWS}).draws"
-        family = _family(predictions, data, step)
+        kernel = default_kernel(_some(predictions, data, step))
     if drawn != "predictions":
         how += (
             "Expectations have no closed form, or none that is fast enough: the SKCE and its test "
@@ -92,7 +96,10 @@ def chosen_kernels(data: Data) -> Choice:
         how += (
             f"are those of ensembles of {predictions.values.shape[1]} draws from the predictions. "
         )
-    return Choice(family, main, predictions, drawn, how, has_features)
+    limit = AGGREGATED if has_features else FEW_AGGREGATED
+    is_aggregated = data.size <= limit and not is_ensemble(predictions)
+    groups = default_kernels(_some(predictions, data, step)) if is_aggregated else {}
+    return Choice(groups, kernel, predictions, drawn, how, has_features, step)
 
 
 def _has_features(kernel: Any, data: Data) -> bool:
@@ -100,23 +107,22 @@ def _has_features(kernel: Any, data: Data) -> bool:
     return prepare_features(kernel, data.predictions, data.targets) is not None
 
 
-def _family(predictions: Any, data: Data, step: int) -> dict[str, Any]:
+def _some(predictions: Any, data: Data, step: int) -> Any:
+    """The predictions that length scales are chosen from."""
     if isinstance(predictions, Samples):  # whose length scales must not tell which is the target
         predictions = with_targets(predictions, data.targets)
-    return hypothesis_tests.target_kernels(jax.tree.map(lambda leaf: leaf[::step], predictions))
+    return jax.tree.map(lambda leaf: leaf[::step], predictions)
 
 
 def _key(place: int) -> str:
     return f"jax.random.fold_in(key, {place})"
 
 
-def exact_skce(
-    data: Data, kernel: Kernel, predictions: Any, place: int
-) -> tuple[CalibrationTestResult, str]:
+def exact_skce(data: Data, kernel: Kernel, predictions: Any) -> tuple[CalibrationTestResult, str]:
     """The exact test with one kernel, and its name."""
     name = "ensemble_skce_test" if is_ensemble(predictions) else "exact_skce_test"
     test = getattr(hypothesis_tests, name)
-    return test(data.at(place), kernel, predictions, data.targets, num_samples=999), name
+    return test(data.at(REDRAWS), kernel, predictions, data.targets, num_samples=999), name
 
 
 def low_rank(data: Data, kernel: Any, predictions: Any) -> tuple[Any, str]:
@@ -139,67 +145,97 @@ def is_ensemble(predictions: Any) -> bool:
 
 
 def overall(data: Data, chosen: Choice) -> Part:
-    """The exact test, its components, and the SKCE."""
-    first, test, components, others, how = _tested(data, chosen)
-    entries, chance = [first], float(test.critical_value())
+    """The exact test, what it found most of, and the SKCE."""
+    test, first, others, how = _tested(data, chosen)
+    remark = chosen.how + how + "Scores are standardised over the redraws."
+    entries, findings = (_of_groups if chosen.groups else _of_components)(data, test)
+    section = Section("Is the model calibrated?", (first, *entries), remark)
+    skce, kernels = _skce_entries(data, chosen, test)
+    errors = Section("Kernel calibration errors", tuple(skce), _NO_UNIT, is_detail=True)
+    return Part(
+        (section, errors),
+        findings | {"pvalue": first.value},
+        chosen.groups,
+        others | kernels,
+        {"calibration": test},
+        _null_panel(test),
+        {redraws_of(chosen.predictions): {"all": test}},
+    )
+
+
+def redraws_of(predictions: Any) -> str:
+    """What is redrawn: the targets, or which of the members and the target is the target."""
+    return MEMBERS if is_ensemble(predictions) else TARGETS
+
+
+def _of_groups(data: Data, test: CalibrationTestResult) -> tuple[list[Entry], dict[str, Any]]:
+    """The scores of the groups with their adjusted p-values, and the loudest direction."""
+    components, pvalues = test.components, jax.tree.leaves(test.adjusted_pvalue)
+    assert components is not None, "of a test of the SKCE"
+    names, entries = components.kernel_names, []
+    by_name = dict(zip(names, map(float, pvalues), strict=True))
+    of_groups = test.group_pvalues
+    assert of_groups is not None, "of a test of groups"
+    for group in components.groups:
+        loudest = components.loudest_kernel_of(group)
+        part = components.of_kernel(loudest)
+        call = "result.tests['calibration'].components"
+        entry = Entry(
+            f"score: {group}",
+            float(getattr(part, part.loudest).score),
+            pvalue=float(of_groups[group]),
+            function=f"{call}.of_kernel({loudest!r}).{part.loudest}.score",
+            note=data.in_words(components.direction_of(loudest)),
+        )
+        entries.append(entry)
+    told, pvalue = components.loudest_direction, test.direction_pvalue
+    if pvalue is None or pvalue > LEVEL:
+        told = components.loudest_kernel
+        pvalue = by_name[told]
+    direction = data.in_words(components.direction_of(told))
+    findings = {"direction": direction, "direction_pvalue": pvalue}
+    return entries, findings
+
+
+def _of_components(data: Data, test: CalibrationTestResult) -> tuple[list[Entry], dict[str, Any]]:
+    """The scores of the components of one kernel, and what the loudest one says."""
+    components, chance, entries = test.components, float(test.critical_value()), []
+    assert components is not None, "of a test of the SKCE"
     for name, words in _WORDS.items():
         score = float(getattr(components, name).score)
-        call = "result.tests['calibration'].components"
-        call += ".of_kernel(result.tests['calibration'].components.loudest_kernel)" * _many(test)
-        call = f"{call}.{name}.score"
+        call = f"result.tests['calibration'].components.{name}.score"
         by_chance = (-chance, chance)
         entries.append(Entry(f"score: {words}", score, function=call, by_chance=by_chance))
-    skce = _skce_entries(data, chosen, test)
-    remark = chosen.how + how + "Scores are standardised over the redraws."
-    findings = {
-        "pvalue": first.value,
-        "component": components.loudest,
-        "spread_score": float(components.spread.score),
-        "spread_pvalue": _of_score(test, float(components.spread.score)),
-    }
-    section = Section("Is the model calibrated?", tuple(entries), remark)
-    errors = Section("Kernel calibration errors", tuple(skce), _NO_UNIT, is_detail=True)
-    panel = _null_panel(test)
-    return Part((section, errors), findings, chosen.family, others, {"calibration": test}, panel)
-
-
-def _of_score(test: CalibrationTestResult, score: float) -> float:
-    """p-value of one score, adjusted for all, of which the statistic is the largest."""
-    draws = np.asarray(test.null_samples, float)
-    return float((1 + np.sum(draws >= abs(score) * (1 - 1e-6))) / (1 + draws.size))
-
-
-def _many(test: CalibrationTestResult) -> bool:
-    return test.components is not None and test.components.family is not None
+    of_spread = OF_CLASSES if data.is_of_classes else OF_NUMBERS
+    told = of_spread[float(components.spread.score) < 0]
+    if components.loudest != "spread":
+        told = ALIKE
+    return entries, {"direction": told, "direction_pvalue": float(test.pvalue)}
 
 
 def _tested(
     data: Data, chosen: Choice
-) -> tuple[Entry, CalibrationTestResult, SKCEComponents, dict[str, Kernel], str]:
-    """p-value, test, components of the loudest kernel, other kernels, and what was done."""
-    kernels, others = chosen.family, {}
-    limit = AGGREGATED if chosen.has_features else FEW_AGGREGATED
-    if data.size <= limit and not is_ensemble(chosen.predictions):
+) -> tuple[CalibrationTestResult, Entry, dict[str, Kernel], str]:
+    """The test, its p-value, other kernels, and what was done."""
+    others = {}
+    if chosen.groups:
         test = hypothesis_tests.aggregated_skce_test(
-            data.at(1), chosen.predictions, data.targets, kernels=kernels
+            data.at(REDRAWS), chosen.predictions, data.targets, kernels=chosen.groups
         )
-        call = f"hypothesis_tests.aggregated_skce_test({_key(1)}, {chosen.drawn}, targets, "
+        call = f"hypothesis_tests.aggregated_skce_test({_key(REDRAWS)}, {chosen.drawn}, targets, "
         call += "kernels=result.kernels)"
-        assert test.components is not None, "of a family"
-        components = test.components.of_kernel(test.components.loudest_kernel)
-        how = f"The p-value is that of the largest statistic of {len(kernels)} kernels; the scores "
-        how += f"are those of the kernel with the largest one, “{test.components.loudest_kernel}”. "
+        number = len(jax.tree.leaves(test.adjusted_pvalue))
+        how = f"The p-value is that of a soft maximum of {len(chosen.groups)} groups of {number} "
+        how += "kernels; the scores are those of the loudest kernel of each group. "
     else:
         kernel, how = low_rank(data, chosen.kernel, chosen.predictions)
         others = {"exact test": kernel}
-        test, name = exact_skce(data, kernel, chosen.predictions, 1)
-        call = f"hypothesis_tests.{name}({_key(1)}, result.other_kernels['exact test'], "
+        test, name = exact_skce(data, kernel, chosen.predictions)
+        call = f"hypothesis_tests.{name}({_key(REDRAWS)}, result.other_kernels['exact test'], "
         call += f"{chosen.drawn}, targets, num_samples=999)"
         how = "The p-value is that of this one kernel. " + how
-        assert test.components is not None, "of a test of the SKCE"
-        components = test.components
     entry = measured("exact p-value", call, lambda: test, note=_note(chosen))
-    return entry, test, components, others, how
+    return test, entry, others, how
 
 
 def _note(chosen: Choice) -> str:
@@ -208,68 +244,48 @@ def _note(chosen: Choice) -> str:
     return "redrawn: the targets, from the predictions; they have to be independent given these"
 
 
-def _skce_entries(data: Data, chosen: Choice, test: CalibrationTestResult) -> list[Entry]:
-    """The SKCE of all targets, and through the lenses of classes."""
-    names = {_CLASSES if data.is_of_classes else _NUMBERS: chosen.main}
-    lenses, called = {}, {}
+def _skce_entries(
+    data: Data, chosen: Choice, test: CalibrationTestResult
+) -> tuple[list[Entry], dict[str, Any]]:
+    """The SKCE of all targets, and through the lenses of classes; and their kernels."""
+    everything = "all classes" if data.is_of_classes else "all targets"
+    views: dict[str, tuple[str, Any]] = {everything: ("", None)}
     if data.task == "classification":
-        lenses["top label"] = "estimators.top_label"
+        views["top label"] = "estimators.top_label", estimators.top_label
         for c in shown_classes(data.predictions.class_probs):
-            lenses[f"class {c}"] = f"estimators.OneVersusRest({c})"
-            called[f"class {c}"] = data.class_called(c)
-    affordable = (1 + len(lenses)) * data.size**2 <= PAIRS
-    if affordable:
-        names |= {lens: f"{lens}, predictions 1/2 median" for lens in lenses}
+            lens = estimators.OneVersusRest(c)
+            views[data.class_called(c)] = f"estimators.OneVersusRest({c})", lens
+    if len(views) * data.size**2 > PAIRS:
+        views = {everything: views[everything]}
     if is_ensemble(chosen.predictions) or data.size**2 > PAIRS:
-        return [_skce_of_test(next(iter(names)), chosen, test)]
-    entries = []
-    for view, name in names.items():
-        lens = lenses.get(view)
-        entries.append(_skce_interval(data, chosen, view, name, lens))
-        entry = dataclasses.replace(entries[-1], name=f"SKCE, {called.get(view, view)}")
-        entries[-1], adjusted = entry, _adjusted(test, view)
-        if adjusted is not None and math.isfinite(entry.value):
-            note = f"p is the smallest of all kernels of this row; {entry.note}"
-            entries[-1] = dataclasses.replace(entry, pvalue=adjusted, note=note)
-    return entries
+        return _skce_of_test(everything, test), {}
+    entries, kernels = [], {}
+    for view, (name, lens) in views.items():
+        samples: Any = chosen.predictions, data.targets
+        arguments, kernel = f"{chosen.drawn}, targets", chosen.kernel
+        if lens is not None:
+            arguments, samples = f"*{name}({arguments})", lens(*samples)
+            kernel = default_kernel(_some(samples[0], data, chosen.step))
+        place, title = "SKCE" if lens is None else f"SKCE, {view}", f"SKCE, {view}"
+        kernels[place] = kernel
+        entry = measured(
+            title,
+            "hypothesis_tests.skce_confidence_interval("
+            f"result.other_kernels[{place!r}], {arguments})",
+            functools.partial(hypothesis_tests.skce_confidence_interval, kernel, *samples),
+            note="the interval is for models that are not calibrated",
+        )
+        entries.append(entry)
+    return entries, kernels
 
 
-def _skce_interval(data: Data, chosen: Choice, view: str, name: str, lens: str | None) -> Entry:
-    """The SKCE through a lens, with its interval."""
-    samples: Any = chosen.predictions, data.targets
-    kernel, arguments = chosen.family[name], f"{chosen.drawn}, targets"
-    if lens is not None:
-        kernel, arguments = kernel[1], f"*{lens}({arguments})"
-        own = estimators.top_label if view == "top label" else chosen.family[name][0]
-        samples = own(*samples)
-    place = f"result.kernels[{name!r}]" + ("" if lens is None else "[1]")
-    return measured(
-        f"SKCE, {view}",
-        f"hypothesis_tests.skce_confidence_interval({place}, {arguments})",
-        lambda: hypothesis_tests.skce_confidence_interval(kernel, *samples),
-        note="the interval is for models that are not calibrated",
-    )
-
-
-def _adjusted(test: CalibrationTestResult, view: str) -> float | None:
-    """Smallest adjusted p-value of the kernels with this lens, of a test of many kernels."""
-    if not _many(test):
-        return None
-    own = [p for name, p in test.adjusted_pvalue.items() if name.startswith(f"{view}, ")]
-    return float(min(map(float, own))) if own else None
-
-
-def _skce_of_test(view: str, chosen: Choice, test: CalibrationTestResult) -> Entry:
-    """The SKCE that the test has computed, and those of its redraws."""
+def _skce_of_test(view: str, test: CalibrationTestResult) -> list[Entry]:
+    """The SKCE that the test with one kernel has computed, and those of its redraws."""
     assert test.components is not None, "of a test of the SKCE"
-    components, call = test.components, "result.tests['calibration'].components"
-    if _many(test):
-        components = components.of_kernel(chosen.main)
-        call += f".of_kernel({chosen.main!r})"
-    part = components.unbiased
-    name = f"SKCE, {view}"
+    part, name = test.components.unbiased, f"SKCE, {view}"
     chance = ranges({name: part.null_samples})[name]
-    return measured(name, f"{call}.unbiased.statistic", lambda: part.statistic, by_chance=chance)
+    call = "result.tests['calibration'].components.unbiased.statistic"
+    return [measured(name, call, lambda: part.statistic, by_chance=chance)]
 
 
 def _null_panel(test: CalibrationTestResult) -> tuple[Panel, ...]:

@@ -95,9 +95,10 @@ class Evaluation:
         description: what was evaluated, in words.
         sections: the numbers.
         sentences: what they mean, for a report.
-        kernels: `hypothesis_tests.target_kernels`, with which the errors are computed.
-        other_kernels: "exact test", of low rank, if that is another one; "features" and
-            "features, all pairs", that look at the features.
+        kernels: `hypothesis_tests.default_kernels`, if they are tested together.
+        other_kernels: "SKCE", `hypothesis_tests.default_kernel`, and that of each lens; "exact
+            test", if all errors are tested with one kernel; "features" and "features, all pairs",
+            that look at the features.
         tests: the results of the exact tests by name, with their draws.
         arrays: what was computed from the data on the way: "pit", [n], the values of
             `estimators.pit_values`; "memberships" of the groups, [n, G]; "features", [n, d],

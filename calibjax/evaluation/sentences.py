@@ -1,13 +1,16 @@
 """What the numbers of an evaluation mean, in sentences for a report.
 
-Each sentence that says that something is wrong rests on an exact p-value. These are multiplied by
-the number of tests that the sentences rest on (Bonferroni), so that for a calibrated model the
-probability of any such sentence is at most 5 %.
+Each sentence that says that something is wrong rests on an exact p-value. These are adjusted for
+all tests that the sentences rest on, so that for a calibrated model the probability of any such
+sentence is at most 5 %.
 """
 
 import dataclasses
+from typing import Any
 
+from calibjax.evaluation.data import LEVEL
 from calibjax.evaluation.findings import IDLE, Coverage, Findings, GroupError, MeanError
+from calibjax.evaluation.record import Entry
 from calibjax.evaluation.unnamed import missed, places
 from calibjax.evaluation.wording import (
     alike,
@@ -19,8 +22,8 @@ from calibjax.evaluation.wording import (
     score_of,
     with_interval,
 )
+from calibjax.hypothesis_tests.components import ALIKE, OF_CLASSES
 
-LEVEL = 0.05
 _SHOWN = 5  # classes, or groups, that are named
 _TESTS = {
     "all": "all errors together",
@@ -30,6 +33,15 @@ _TESTS = {
     "groups": "the groups",
     "features": "the predictions given the features",
     "local": "the local errors",
+}
+_ENTRIES = {  # attributes of the findings with p-values of each test
+    "all": ("pvalue", "direction_pvalue"),
+    "means": ("top_label", "classes", "bias"),
+    "spread": ("spread",),
+    "coverage": ("coverage", "median"),
+    "groups": ("groups",),
+    "features": ("features",),
+    "local": ("local",),
 }
 
 
@@ -49,7 +61,7 @@ def sentences(findings: Findings) -> list[str]:
         told += _repair(adjusted)
     told += _groups(adjusted) + _features(adjusted, found)
     if not found and not impossible:
-        told += missed(adjusted, LEVEL / max(1, len(tests)))
+        told += missed(adjusted, LEVEL)
     if len(tests) > 1 and (found or not impossible):
         but = ", except for those of places, which are adjusted for all places that were looked at"
         told.append(
@@ -67,7 +79,7 @@ def sentences(findings: Findings) -> list[str]:
 
 def judged(findings: Findings) -> tuple[Findings, list[str]]:
     """The findings with p-values that are adjusted for all tests, and the tests that reject."""
-    adjusted = _adjusted(findings, len(_tests(findings)))
+    adjusted = _adjusted(findings)
     return adjusted, [name for name, p in _tests(adjusted).items() if p <= LEVEL]
 
 
@@ -78,6 +90,8 @@ def names_an_error(findings: Findings) -> bool:
     is_direct = top is not None and top.pvalue <= LEVEL
     if findings.task not in ("classification", "binary"):
         is_direct = bool(_width(findings))
+    p, is_vague = findings.direction_pvalue, findings.direction in ("", ALIKE)
+    is_direct |= "all" in found and p is not None and p <= LEVEL and not is_vague
     named = is_direct or _classes(findings) or _biases(findings) or _of_features(findings, found)
     return not found or bool(named) or any(g.pvalue <= LEVEL for g in groups)
 
@@ -100,24 +114,25 @@ def _tests(findings: Findings) -> dict[str, float]:
     return {name: p for name, p in found.items() if p is not None}
 
 
-def _adjusted(findings: Findings, number: int) -> Findings:
-    """The findings with p-values multiplied by the number of tests."""
+def _adjusted(findings: Findings) -> Findings:
+    """The findings with p-values that are adjusted for the other tests."""
 
-    def scaled(p: float | None) -> float | None:
-        return None if p is None else min(1.0, number * p)
+    def of_test(test: str, p: float | None) -> float | None:
+        return None if p is None else findings.adjustment(test, p)
 
-    def each(items: tuple) -> tuple:
-        return tuple(dataclasses.replace(item, pvalue=scaled(item.pvalue)) for item in items)
-
-    one = {
-        name: each((value,))[0]
-        for name in ("top_label", "spread", "median")
-        if (value := getattr(findings, name)) is not None
-    }
-    many = {n: each(getattr(findings, n)) for n in ("classes", "bias", "coverage", "groups")}
-    names = ("pvalue", "spread_pvalue", "features", "local")
-    plain = {n: scaled(getattr(findings, n)) for n in names}
-    return dataclasses.replace(findings, **one, **many, **plain)
+    changed: dict[str, Any] = {}
+    for test, names in _ENTRIES.items():
+        for name in names:
+            value = getattr(findings, name)
+            if isinstance(value, tuple):
+                changed[name] = tuple(
+                    dataclasses.replace(item, pvalue=of_test(test, item.pvalue)) for item in value
+                )
+            elif isinstance(value, MeanError | Entry):
+                changed[name] = dataclasses.replace(value, pvalue=of_test(test, value.pvalue))
+            else:
+                changed[name] = of_test(test, value)
+    return dataclasses.replace(findings, **changed)
 
 
 def _verdict(findings: Findings, found: list[str], unadjusted: dict[str, float]) -> str:
@@ -145,42 +160,51 @@ def _verdict(findings: Findings, found: list[str], unadjusted: dict[str, float])
 
 
 def _direction(findings: Findings, found: list[str]) -> list[str]:
-    """Whether the predictions are too sure, not sure enough, or neither."""
+    """Whether the predictions are overconfident, underconfident, or what else is wrong."""
     if findings.task not in ("classification", "binary"):
-        return _width(findings)
-    top, temperature = findings.top_label, findings.temperature
-    if top is not None and top.pvalue <= LEVEL:
-        confidence, accuracy = percents(top.predicted, top.observed)
-        numbers = f"its mean confidence is {confidence}, "
-        if top.observed < top.predicted:
-            numbers += f"but it is right in only {accuracy} of the cases"
-            return [f"It is too sure of itself: {numbers} ({p_is(top.pvalue)})."]
-        numbers += f"while it is right in {accuracy} of the cases"
-        return [f"It is not sure enough: {numbers} ({p_is(top.pvalue)})."]
-    if "all" not in found:
+        return _width(findings) or _loudest(findings, found)
+    top = findings.top_label
+    if top is None or top.pvalue > LEVEL:
+        return _loudest(findings, found)
+    confidence, accuracy = percents(top.predicted, top.observed)
+    numbers = f"its mean confidence is {confidence}, "
+    if top.observed < top.predicted:
+        numbers += f"but it is right in only {accuracy} of the cases"
+        return [f"It is overconfident: {numbers} ({p_is(top.pvalue)})."]
+    numbers += f"while it is right in {accuracy} of the cases"
+    return [f"It is underconfident: {numbers} ({p_is(top.pvalue)})."]
+
+
+def _loudest(findings: Findings, found: list[str]) -> list[str]:
+    """What the test of all errors together is loudest for."""
+    p = findings.direction_pvalue
+    if "all" not in found or not findings.direction:
         return []
-    if ends := ends_of(temperature):
-        if findings.spread_score > 0 and ends[0] > 1:
-            return [_hint(findings, "too sure of itself", "more", "above", ends)]
-        if findings.spread_score < 0 and ends[1] < 1:
-            return [_hint(findings, "not sure enough", "less", "below", ends)]
-    if findings.component != "spread":
-        told = "Predictions that resemble each other are off in the same way"
-        if findings.task == "classification" and all(c.pvalue > LEVEL for c in findings.classes):
-            told += ", although no difference between confidence and accuracy was found on average"
-        return [f"{told}."]
+    if p is not None and p <= LEVEL:
+        is_told = _biases(findings) or _classes(findings)
+        if is_told and "where" not in findings.direction:
+            return []
+        told, _, score = findings.direction.partition(": ")
+        of = f"score of the {score}, " if score else ""
+        return [f"The clearest finding of this test: {_in_full(told)} ({of}{p_is(p)})."]
+    ends = ends_of(findings.temperature)
+    if findings.task in ("classification", "binary") and ends and not ends[0] <= 1 <= ends[1]:
+        verdict, place = ("overconfident", "above") if ends[0] > 1 else ("underconfident", "below")
+        interval = f"95 % interval {ends[0]:.2f} to {ends[1]:.2f}"
+        return [
+            f"The best temperature is {place} 1 ({interval}), which hints that it is {verdict}."
+        ]
     return []
 
 
-def _hint(
-    findings: Findings, verdict: str, scatter: str, place: str, ends: tuple[float, float]
-) -> str:
-    """What the temperature says of the confidence, and whether the exact test agrees."""
-    p = findings.spread_pvalue
-    if p is not None and p <= LEVEL:
-        return f"It is {verdict}: the labels scatter {scatter} than predicted ({p_is(p)})."
-    interval = f"95 % interval {ends[0]:.2f} to {ends[1]:.2f}"
-    return f"The best temperature is {place} 1 ({interval}), which hints that it is {verdict}."
+def _in_full(direction: str) -> str:
+    """A direction as a sentence."""
+    if direction in OF_CLASSES:
+        return f"the model is {direction}"
+    subject, too, rest = direction.partition(" too ")
+    if not too:
+        return direction
+    return f"{subject} is too {rest}" if "class" in subject else f"the {subject} are too {rest}"
 
 
 def _width(findings: Findings) -> list[str]:
@@ -323,7 +347,7 @@ def _group(g: GroupError) -> str:
     more = g.error > 0
     p = p_is(g.pvalue)
     if g.kind == "confidence":
-        word = "is not sure enough" if more else "is too sure of itself"
+        word = "is underconfident" if more else "is overconfident"
         place = "above" if more else "below"
         return (
             f"In {g.group} the model {word}: its accuracy is {points(g.error)} {place} its mean "

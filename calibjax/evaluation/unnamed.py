@@ -49,10 +49,10 @@ def missed(findings: Findings, level: float) -> list[str]:
 
 
 def _detectable(findings: Findings, level: float) -> list[str]:
-    """Errors that a test at this level finds with a probability of about 80 %."""
+    """Errors found with a probability of about 80 %, at this level for all tests together."""
     told = []
     if findings.detectable is not None:
-        error = findings.detectable(level)
+        error = findings.detectable(findings.adjustment.level("means", level))
         if findings.top_label is not None:
             what = f"A difference of {points(error)} between accuracy and confidence"
         else:
@@ -62,6 +62,6 @@ def _detectable(findings: Findings, level: float) -> list[str]:
                 what += f", or {error / findings.deviation:.2g} predicted standard deviations,"
         told.append(what)
     if findings.detectable_coverage is not None:
-        nominal, error = findings.detectable_coverage(level)
+        nominal, error = findings.detectable_coverage(findings.adjustment.level("coverage", level))
         told.append(f"An error of {points(error)} in the coverage of {nominal}")
     return told

@@ -21,14 +21,13 @@ from calibjax.hypothesis_tests.distribution_free import (
 )
 from calibjax.hypothesis_tests.ensembles import ensemble_skce_test, rank_histogram_test
 from calibjax.hypothesis_tests.exact import exact_skce_test, exact_test
-from calibjax.hypothesis_tests.families import target_kernels
 from calibjax.hypothesis_tests.groups import group_calibration_test
 from calibjax.hypothesis_tests.intervals import (
     ConfidenceInterval,
     bootstrap_skce_confidence_interval,
     skce_confidence_interval,
 )
-from calibjax.hypothesis_tests.kernel_groups import default_kernels
+from calibjax.hypothesis_tests.kernel_groups import default_kernel, default_kernels
 from calibjax.hypothesis_tests.local import local_calibration_test
 from calibjax.hypothesis_tests.mean_embedding import cme_test, draw_test_locations
 from calibjax.hypothesis_tests.normal_scores import berkowitz, pit_ks
@@ -60,6 +59,7 @@ __all__ = [
     "cox",
     "cox_regression",
     "cumulative_difference",
+    "default_kernel",
     "default_kernels",
     "distribution_free_skce_confidence_interval",
     "distribution_free_skce_test",
@@ -77,6 +77,5 @@ __all__ = [
     "skce_confidence_interval",
     "spectrum_skce_test",
     "spiegelhalter",
-    "target_kernels",
     "witness_test",
 ]

@@ -1,18 +1,22 @@
 """Exact test with a whole family of kernels."""
 
+import dataclasses
+
 import jax
 from jax.typing import ArrayLike
 
 from calibjax import _checks
+from calibjax._lengths import filled
 from calibjax._pytree import PyTree
 from calibjax._sharding import follows_data
 from calibjax.distributions import Samples
 from calibjax.distributions.base import Distribution
 from calibjax.distributions.features import bare
 from calibjax.distributions.sampling import check_draws
+from calibjax.hypothesis_tests.checked_kernels import checked_family
 from calibjax.hypothesis_tests.components import skce_components
+from calibjax.hypothesis_tests.directions import direction_scores, direction_words
 from calibjax.hypothesis_tests.ensembles import checked_ensembles, with_targets
-from calibjax.hypothesis_tests.families import checked_family
 from calibjax.hypothesis_tests.kernel_groups import default_kernels
 from calibjax.hypothesis_tests.planning import family_of
 from calibjax.hypothesis_tests.pool_statistics import number_of
@@ -67,9 +71,11 @@ def aggregated_skce_test(
 
     Returns:
         The result. `statistic` is T, `adjusted_pvalue` contains those of the kernels, in the same
-        containers, `estimate` the unbiased SKCE of each, [K]. `components` has a last axis K;
-        `components.loudest_kernel` is the name of the kernel with the largest score, and
-        `components.of_kernel(name)` its components.
+        containers, `group_pvalues` those of the groups, `estimate` the unbiased SKCE of each
+        kernel, [K]. `components` has a last axis K; `components.loudest_kernel` and
+        `components.loudest_group` are the names of the kernel with the largest score and of its
+        group, `components.of_kernel(name)` its components, and `components.direction_of(name)`
+        says in words in which direction the predictions are off.
 
     Raises:
         TypeError: if an argument is of the wrong kind.
@@ -109,6 +115,8 @@ def aggregated_skce_test(
     if kernels is None:
         kernels = default_kernels(predictions)
     members, structure = checked_family(kernels, predictions, targets)
+    n = number_of(predictions, weights)
+    (predictions, targets), weights = filled((predictions, targets), weights)
     family = family_of(members, predictions, targets)
     batch_size = checked_batch_size(batch_size, family)
     parts = evaluate_pool(
@@ -120,6 +128,8 @@ def aggregated_skce_test(
         num_samples=num_samples,
         batch_size=batch_size,
     )
-    n = number_of(predictions, weights)
     pool, components = skce_components(*parts, num_targets=n, ranked="omnibus", family=structure)
+    words = direction_words(members, predictions)
+    scores = direction_scores(members, words, predictions, targets)
+    components = dataclasses.replace(components, direction_scores=scores, directions=words)
     return skce_result(pool, components, parts[0][0], draws="redrawn targets")

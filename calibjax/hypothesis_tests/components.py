@@ -24,7 +24,10 @@ from calibjax.hypothesis_tests.pools import simulated_pvalue, standardised, tied
 
 STATISTICS = ("omnibus", "biased", "unbiased", "spread")
 _TIED = 1e-4  # scores that differ by less, relative to their size, are the same in other units
-_SHOWN_KERNELS = 3  # of a family
+ALIKE = "similar predictions are off in the same way"
+OF_CLASSES = "overconfident", "underconfident"  # of a positive, and of a negative score
+OF_NUMBERS = "predictions too narrow", "predictions too wide"
+_SHOWN = 3  # groups, or kernels of one group
 _PAIRS, _DIAGONAL = 1000, 32  # rounding errors, in units of the last place of D / n and of D
 
 
@@ -64,6 +67,10 @@ class SKCEComponents:
         ranked: which statistic the test ranks, one of `STATISTICS`.
         family: of `aggregated_skce_test` the tree of which the kernels are the leaves. All other
             attributes of the components then have a last axis [K] in the order of `kernel_names`.
+        direction_scores: of a family, in which direction the observed targets are off, in standard
+            errors; zero for kernels that do not tell, [K].
+        directions: of a family, words for positive and for negative direction scores, and for
+            positive and negative scores of the spread, [K].
     """
 
     biased: Component
@@ -72,6 +79,10 @@ class SKCEComponents:
     num_targets: jax.Array | int
     ranked: str = dataclasses.field(metadata={"static": True})
     family: Any = dataclasses.field(default=None, metadata={"static": True})
+    direction_scores: Any = None
+    directions: tuple[tuple[str, str, str, str], ...] = dataclasses.field(
+        default=(), metadata={"static": True}
+    )
 
     @property
     def kernel_names(self) -> tuple[str, ...]:
@@ -84,29 +95,71 @@ class SKCEComponents:
         return tuple(name or "kernel" for name in names)
 
     @property
-    def groups(self) -> tuple[tuple[int, ...], ...]:
+    def groups(self) -> dict[str, tuple[int, ...]]:
         """Places of the kernels of each group: a container in the outermost container is one.
 
-        The kernels that are in none are a group as well.
+        The kernels that are in none are a group as well, "kernels".
         """
         numbered = jax.tree.unflatten(self.family, range(self.family.num_leaves))
-        found: dict[Any, list[int]] = {}
+        found: dict[str, list[int]] = {}
         for path, place in jax.tree_util.tree_leaves_with_path(numbered):
-            found.setdefault(path[0] if len(path) > 1 else None, []).append(place)
-        return tuple(map(tuple, found.values()))
+            is_grouped = len(path) > 1
+            name = jax.tree_util.keystr(path[:1], simple=True) if is_grouped else "kernels"
+            found.setdefault(name, []).append(place)
+        return {name: tuple(places) for name, places in found.items()}
 
     @property
     def loudest_kernel(self) -> str:
         """Name of the kernel with the largest score of all, of equal ones the first."""
-        scores = np.max(list(self._scores().values()), 0)
-        return self.kernel_names[int(np.argmax(scores >= (1 - _TIED) * np.max(scores)))]
+        return self.kernel_names[self._loudest_of(range(len(self.kernel_names)))]
+
+    @property
+    def loudest_group(self) -> str:
+        """Name of the group of the loudest kernel."""
+        loudest = self._loudest_of(range(len(self.kernel_names)))
+        return next(name for name, places in self.groups.items() if loudest in places)
+
+    def loudest_kernel_of(self, group: str) -> str:
+        """Name of the kernel with the largest score of a group, of equal ones the first."""
+        groups = self.groups
+        return self.kernel_names[
+            self._loudest_of(groups[_checks.choice("group", group, tuple(groups))])
+        ]
+
+    @property
+    def loudest_direction(self) -> str:
+        """Name of the kernel with a direction whose biased SKCE has the largest score, or empty."""
+        directed = np.flatnonzero(np.asarray(self.direction_scores))
+        if not directed.size:
+            return ""
+        scores = np.asarray(self.biased.score)[directed]
+        return self.kernel_names[directed[np.argmax(scores)]]
+
+    def direction_of(self, kernel: str) -> str:
+        """In which direction predictions are off, as one kernel of a family sees it, in words.
+
+        Such as "overconfident: temperature", "class 3 too probable", "predictions too small: shift"
+        or "predictions too wide". It is that of the loudest component, whose adjusted p-value says
+        how sure that is; of `loudest_direction` that of the sum of its scores.
+        """
+        place = self.kernel_names.index(_checks.choice("kernel", kernel, self.kernel_names))
+        positive, negative, *of_spread = self.directions[place]
+        one, score = self.of_kernel(kernel), float(self.direction_scores[place])
+        if one.loudest == "spread" and kernel != self.loudest_direction:
+            return of_spread[float(one.spread.score) < 0]
+        return (positive if score > 0 else negative) if score else ALIKE
+
+    def _loudest_of(self, places: Sequence[int]) -> int:
+        """The place with the largest score, of equal ones the first."""
+        scores = np.max(list(self._scores().values()), 0)[np.array(places)]
+        return int(places[int(np.argmax(scores >= (1 - _TIED) * np.max(scores)))])
 
     def _scores(self) -> dict[str, Any]:
         """Scores for large values of the statistics."""
         return {
-            "biased": self.biased.score,
-            "unbiased": self.unbiased.score,
-            "spread": np.abs(self.spread.score),
+            "biased": np.asarray(self.biased.score),
+            "unbiased": np.asarray(self.unbiased.score),
+            "spread": np.abs(np.asarray(self.spread.score)),
         }
 
     def of_kernel(self, name: str) -> "SKCEComponents":
@@ -124,12 +177,12 @@ class SKCEComponents:
         return max(scores, key=scores.__getitem__)
 
     def described(self, adjusted: Sequence[Any] = ()) -> str:
-        """The components, or the loudest kernels, in words, one line each; of concrete values.
+        """The components, or the loudest groups, in words, one line each; of concrete values.
 
-        The latter with their adjusted p-values.
+        The latter with the adjusted p-values of their loudest kernels.
         """
         if self.family is not None:
-            return self._loudest_kernels(adjusted)
+            return self._loudest_groups(adjusted)
         spread = "less scatter than predicted: underconfident"
         if float(self.spread.score) > 0:
             spread = "more scatter than predicted: overconfident"
@@ -147,15 +200,24 @@ class SKCEComponents:
             lines.append(f"  {name:8}  {text:{width}}  {numbers}{mark}")
         return "\n".join(lines)
 
-    def _loudest_kernels(self, adjusted: Sequence[Any]) -> str:
-        """One line for each of the three kernels with the largest scores."""
+    def _loudest_groups(self, adjusted: Sequence[Any]) -> str:
+        """One line for each of the three groups, or kernels of one group, with the largest scores.
+
+        With the direction, if it is known, of the loudest kernel.
+        """
         names, scores = self.kernel_names, np.max(list(self._scores().values()), 0)
+        groups = self.groups
+        if len(groups) == 1:
+            chosen = list(range(len(names)))
+        else:
+            chosen = [self._loudest_of(places) for places in groups.values()]
         lines = []
-        for i in np.argsort(-scores)[:_SHOWN_KERNELS]:
+        for i in sorted(chosen, key=lambda place: -scores[place])[:_SHOWN]:
             one = self.of_kernel(names[i])
+            told = self.direction_of(names[i]) if self.directions else one.loudest
             score = float(getattr(one, one.loudest).score)
             numbers = f"adjusted p = {float(adjusted[i]):.2g}, score {score:+.1f}"
-            lines.append(f"  {names[i]}: {one.loudest}, {numbers}")
+            lines.append(f"  {names[i]}: {told}, {numbers}")
         return "\n".join(lines)
 
 
@@ -233,10 +295,12 @@ def pooled(first: SKCEComponents, *others: SKCEComponents) -> tuple[jax.Array, S
         draws = [component(part).null_samples for part in parts]
         return jnp.concatenate([component(first).statistic[None], *draws])
 
-    return skce_components(
+    statistic, found = skce_components(
         pool(lambda part: part.unbiased),
         pool(lambda part: part.spread),
         num_targets=first.num_targets,
         ranked=first.ranked,
         family=first.family,
     )
+    scores, words = first.direction_scores, first.directions  # of the observed targets
+    return statistic, dataclasses.replace(found, direction_scores=scores, directions=words)

@@ -108,6 +108,39 @@ def coverage_test(
     return dataclasses.replace(result, estimate=_differences(*data, intervals))
 
 
+def coverage_among_redraws(
+    key: jax.Array,
+    quantiles: Quantiles,
+    predictions: Any,
+    targets: jax.Array,
+    weights: jax.Array | None,
+    *,
+    num_samples: int,
+) -> CalibrationTestResult:
+    """`coverage_test` of quantiles of continuous predictions, with targets redrawn from these."""
+    quantiles, targets, weights = _checks.weighted_samples(quantiles, targets, weights)
+    data = quantiles, weights
+    result = rank_among_redraws(
+        key,
+        _statistic_of_targets,
+        data,
+        predictions,
+        targets,
+        num_samples=num_samples,
+        batch_size=default_batch_size(_BYTES_PER_INTERVAL * quantiles.values.size),
+        adjust=True,
+    )
+    intervals = jax.vmap(Quantiles.interval)(quantiles, targets)
+    return dataclasses.replace(result, estimate=_differences(*data, intervals))
+
+
+def _statistic_of_targets(
+    data: tuple[Quantiles, Any], predictions: Any, targets: jax.Array
+) -> dict[str, jax.Array]:
+    intervals = jax.vmap(Quantiles.interval)(data[0], targets)
+    return _statistic(data, predictions, intervals)
+
+
 @jax.jit
 def _counted(
     predictions: Quantiles, targets: jax.Array, weights: jax.Array | None

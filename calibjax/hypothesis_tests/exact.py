@@ -17,6 +17,7 @@ from jax.typing import ArrayLike
 from calibjax import _checks
 from calibjax._batches import default_batch_size
 from calibjax._compilation import compiled_once
+from calibjax._lengths import filled
 from calibjax._pytree import PyTree
 from calibjax._sharding import follows_data
 from calibjax.distributions.base import Distribution
@@ -128,7 +129,7 @@ def exact_test(
 
     result = rank_among_redraws(
         key,
-        lambda weights, predictions, targets: value(predictions, targets, *weights),
+        functools.partial(_value_with, value),
         () if weights is None else (weights,),
         predictions,
         targets,
@@ -140,6 +141,12 @@ def exact_test(
         return result
     of_textbooks = textbook_pvalue_of(statistic, result.statistic, predictions, targets)
     return dataclasses.replace(result, textbook_pvalue=of_textbooks)
+
+
+def _value_with(
+    value: Callable[..., Any], weights: tuple[Any, ...], predictions: Any, targets: PyTree
+) -> PyTree:
+    return value(predictions, targets, *weights)
 
 
 def rank_among_redraws(
@@ -180,15 +187,26 @@ def observed_and_redrawn(
     numbers_each = sum(leaf.size for leaf in jax.tree.leaves(each))
     _checks.number_of_draws("num_samples", num_samples, numbers_each=numbers_each)
 
-    def pool(key: jax.Array, data: PyTree, predictions: Distribution, targets: PyTree) -> PyTree:
-        evaluate = jax.vmap(functools.partial(statistic, data, predictions))
-        keys = jax.random.split(key, num_samples)
-        values = over_pool(keys, lambda k: draw(k, predictions), evaluate, targets, batch_size)
-        # The statistic need not depend on all of the data.
-        observed = _checks.nan_with(jax.tree.map(lambda x: x[0], values), predictions, targets)
-        return observed, jax.tree.map(lambda x: x[1:], values)
-
+    pool = functools.partial(_pool, statistic, num_samples, batch_size)
     return compiled_once(pool, key, data, predictions, targets)
+
+
+def _pool(
+    statistic: Callable[[Any, Any, Any], Any],
+    num_samples: int,
+    batch_size: int,
+    key: jax.Array,
+    data: PyTree,
+    predictions: Distribution,
+    targets: PyTree,
+) -> tuple[PyTree, PyTree]:
+    """The observed values of a statistic, and those of redrawn targets, in one program."""
+    evaluate = jax.vmap(functools.partial(statistic, data, predictions))
+    keys = jax.random.split(key, num_samples)
+    values = over_pool(keys, lambda k: draw(k, predictions), evaluate, targets, batch_size)
+    # The statistic need not depend on all of the data.
+    observed = _checks.nan_with(jax.tree.map(lambda x: x[0], values), predictions, targets)
+    return observed, jax.tree.map(lambda x: x[1:], values)
 
 
 @follows_data
@@ -299,6 +317,8 @@ def ranked_skce(
     num_samples = _checks.number_of_draws("num_samples", num_samples)
     statistic = _checks.choice("statistic", statistic, STATISTICS)
     check_draws(predictions, targets)
+    n = number_of(predictions, weights)
+    (predictions, targets), weights = filled((predictions, targets), weights)
     family = family_of([(None, kernel)], predictions, targets)
     batch_size = checked_batch_size(batch_size, family)
     parts = evaluate_pool(
@@ -311,7 +331,6 @@ def ranked_skce(
         batch_size=batch_size,
     )
     unbiased, diagonal = (part[:, 0] for part in parts)
-    n = number_of(predictions, weights)
     return result_of_pool(unbiased, diagonal, num_targets=n, statistic=statistic)
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from calibjax import _checks
-from calibjax._arithmetic import matmul, one_hot
+from calibjax._arithmetic import floating_dtype, matmul, one_hot
 from calibjax._batches import default_batch_size
 from calibjax._sharding import follows_data
 from calibjax.distributions.base import Distribution
@@ -106,7 +106,7 @@ def group_calibration_test(
     predictions, targets, weights = _checks.weighted_samples(predictions, targets, weights)
     check_draws(predictions, targets)
     warn_of_members(predictions)
-    shares = _checked_shares(groups, _checks.leading_size("targets", targets), weights)
+    shares = _checked_shares(groups, predictions, weights)
     errors = functools.partial(_group_errors, _checked_residual(residual, predictions))
     each = jax.eval_shape(errors, shares, predictions, targets)
     if batch_size is None:
@@ -153,8 +153,11 @@ def _checked_residual(
     return mean_residual
 
 
-def _checked_shares(groups: ArrayLike, num_samples: int, weights: jax.Array | None) -> jax.Array:
+def _checked_shares(
+    groups: ArrayLike, predictions: Distribution, weights: jax.Array | None
+) -> jax.Array:
     """Weighted memberships whose absolute values add up to one in each group, [n, G]."""
+    num_samples = _checks.leading_size("predictions", predictions)
     given = _checks.as_arrays("groups", groups)
     _checks.an_array("groups", given, "an array [n, G]")
     if jnp.ndim(given) == 1:
@@ -165,7 +168,9 @@ def _checked_shares(groups: ArrayLike, num_samples: int, weights: jax.Array | No
     _checks.shape("groups", given, (num_samples, None), "[n, G], as the n predictions")
     if not jnp.size(given):
         raise ValueError(f"groups: expected at least one group, got shape {jnp.shape(given)}")
-    given = _checks.finite("groups", given.astype(jnp.result_type(given, jnp.float32)))
+    given = _checks.finite(
+        "groups", given.astype(jnp.result_type(given, floating_dtype(predictions)))
+    )
     if weights is not None:
         given = given * weights[:, None]
     shares, totals = _shares(given)

@@ -12,12 +12,12 @@ from calibjax.distances import TotalVariation
 from calibjax.distributions.base import Distribution
 from calibjax.distributions.features import bare
 from calibjax.estimators.lenses import OneVersusRest
-from calibjax.hypothesis_tests.families import (
+from calibjax.hypothesis_tests.kernel_scales import (
     distance_of_predictions,
     fraction,
-    likely_classes,
     prediction_kernels,
     target_kernels,
+    typical_distance,
 )
 from calibjax.kernels import (
     Constant,
@@ -30,13 +30,13 @@ from calibjax.kernels import (
     SquaredExponential,
     TensorProduct,
     White,
-    median_heuristic,
 )
 from calibjax.kernels.expectations import check_expectations
 from calibjax.kernels.normal_scores import VECTORS
 from calibjax.recalibration import AffineScaling, TemperatureScaling
 
 _SCORE_SCALES = (0.5, 2.0, 8.0)  # of kernels on normal scores
+_MAX_CLASSES = 20  # each of which has kernels of its own
 _UNIT: Any = np.ones((1, 1), np.float32)  # no test notices the scale of a single score
 
 
@@ -57,13 +57,19 @@ def default_kernels(predictions: Distribution) -> dict[str, Any]:
     | | `bias` | frequency of each class |
     | `Bernoulli`, two classes | `residuals` | `Pearson`, for each k_P |
     | | `log-odds` | scores of the intercept and the slope of the log-odds |
-    | others | | `target_kernels(predictions)`, one group |
+    | others | `targets l deviations`, l = 1, 2, 8 | exp(−‖y − z‖² / (2 ℓ²)), for each k_P |
 
-    k_P are the kernels on predictions of `target_kernels`, with length scales of 1/8, 1/2, 2 and ∞
-    medians. Kernels on all classes are exp(−d / ℓ) with the total variation d and its median ℓ.
-    Each of the 20 classes with the largest mean probability has kernels of its own. Directions are
-    the scores of `recalibration.AffineScaling` on normal scores; those of numbers that are the same
-    for all predictions are left out, if the values are not traced.
+    k_P(p, q) = exp(−d² / (2 ℓ²)), or exp(−d / ℓ) of two classes, with ℓ of 1/8, 1/2, 2 and ∞
+    (`Constant`) medians of the distances d of two predictions; predictions with features have those
+    of the Euclidean distance of the features, too. d is the Wasserstein distance of `Normal`,
+    `DiagNormal`, `Laplace` and scalar `Samples`, the total variation of classes, the maximum mean
+    discrepancy of `MvNormal`, `Mixture` and vectors of `Samples`, and otherwise the Euclidean
+    distance of the parameters. Kernels on all classes are exp(−d / ℓ) with one median. Each of the
+    20 classes with the largest mean probability has kernels of its own. Directions are the scores
+    of `recalibration.AffineScaling` on normal scores; those of numbers that are the same for all
+    predictions are left out, if the values are not traced. Length scales on targets are in medians
+    of the predicted standard deviations; for `Laplace` the kernel is exp(−‖y − z‖ / ℓ), and where
+    expectations have no closed form it is `Stein` of it, which needs a continuous density.
 
     Args:
         predictions: batch of n ≥ 2 distributions.
@@ -75,7 +81,8 @@ def default_kernels(predictions: Distribution) -> dict[str, Any]:
     Raises:
         TypeError: if `predictions` is not a batch of distributions, or has no method `variance`.
         ValueError: if there are fewer than two, or shapes or values are wrong.
-        NotImplementedError: if there are none; see `target_kernels`.
+        NotImplementedError: if target kernels have no closed-form expectations, and there is no
+            continuous density, so that kernels have to be chosen by hand.
 
     Cost: that of the median heuristic, once for each distance and lens.
 
@@ -96,17 +103,90 @@ def default_kernels(predictions: Distribution) -> dict[str, Any]:
     if hasattr(plain, "class_probs"):
         is_binary = plain.class_probs.shape[1] == 2
         return _of_binary(predictions) if is_binary else _of_classes(predictions)
+    return (_of_numbers if _has_normal_scores(plain) else _of_targets)(predictions)
+
+
+def default_kernel(predictions: Distribution) -> TensorProduct:
+    """The kernel to take if there is to be one only, chosen from the predictions alone.
+
+    With the distance d of `default_kernels`, and its median ℓ among the predictions, it is
+
+    | predictions | kernel on predictions | target kernel |
+    | --- | --- | --- |
+    | continuous numbers | exp(−d² / (2 ℓ²)) | `NormalScore`, sum of those with lengths 1/2 and 2 |
+    | `DiagNormal`, `MvNormal` | the same | the same, lengths √d / 2 and 2 √d |
+    | classes | exp(−d / ℓ) | `Pearson` |
+    | others | exp(−d² / (2 ℓ²)) | that of `targets 1 deviations` |
+
+    In `exact_skce_test` it sees shapes and scales that are wrong for all predictions, and errors
+    that many predictions share. It is weak at what `aggregated_skce_test` with `default_kernels`
+    also looks for: small shifts, errors that change their sign between similar predictions, and a
+    frequency of one class that is wrong.
+
+    Args:
+        predictions: batch of n ≥ 2 distributions.
+
+    Returns:
+        The kernel on pairs (prediction, target).
+
+    Raises:
+        TypeError: if `predictions` is not a batch of distributions.
+        ValueError: if there are fewer than two, or shapes or values are wrong.
+        NotImplementedError: see `default_kernels`.
+
+    Cost: that of the median heuristic.
+
+    References: none of the four papers has it.
+
+    >>> import jax.numpy as jnp
+    >>> from calibjax import distributions
+    >>> predictions = distributions.Normal(jnp.array([0.0, 1.0, 3.0]), jnp.full(3, 2.0))
+    >>> kernel = default_kernel(predictions)
+    >>> print(kernel.prediction.length_scale, len(kernel.target.terms))
+    2.0 2
+    """
+    predictions = _checks.batch(predictions, minimum=2)
+    plain = bare(predictions)
+    if hasattr(plain, "class_probs"):
+        return TensorProduct(_exponential(predictions), Pearson())
+    if _has_normal_scores(plain):
+        size = _score_size(plain)
+        narrow, wide = (NormalScore(SquaredExponential(x * size)) for x in (0.5, 2.0))
+        target = narrow + wide
+    else:
+        target = target_kernels(predictions)["targets 1 deviations"]
+    distance = distance_of_predictions(predictions)
+    scale = typical_distance(distance, predictions)
+    return TensorProduct(SquaredExponential(scale, distance), target)
+
+
+def _has_normal_scores(predictions: Any) -> bool:
     try:
-        check_expectations(NormalScore(), plain)
+        check_expectations(NormalScore(), predictions)
     except NotImplementedError:
-        return target_kernels(predictions)
-    return _of_numbers(predictions)
+        return False
+    return True
+
+
+def _score_size(predictions: Any) -> float:
+    """√d of vectors, by which distances of normal scores grow."""
+    return math.sqrt(predictions.loc.shape[1]) if isinstance(predictions, VECTORS) else 1.0
+
+
+def _of_targets(predictions: Any) -> dict[str, Any]:
+    """Kernels on targets."""
+    targets = target_kernels(predictions)
+    seen = prediction_kernels(predictions, distance_of_predictions(predictions))
+    return {
+        group: {name: TensorProduct(k_p, k_y) for name, k_p in seen.items()}
+        for group, k_y in targets.items()
+    }
 
 
 def _of_numbers(predictions: Any) -> dict[str, Any]:
     """Kernels on normal scores, and directions of scalars."""
     plain = bare(predictions)
-    size = math.sqrt(plain.loc.shape[1]) if isinstance(plain, VECTORS) else 1.0
+    size = _score_size(plain)
     seen = prediction_kernels(predictions, distance_of_predictions(predictions))
     groups: dict[str, Any] = {
         f"normal scores {fraction(scale)}": {
@@ -162,9 +242,14 @@ def _of_classes(predictions: Any) -> dict[str, Any]:
     }
 
 
-@jax.jit
+def likely_classes(probs: jax.Array) -> list[Any]:
+    """Classes with the largest mean probability; numbers where these are known."""
+    if probs.shape[1] <= _MAX_CLASSES:
+        return list(range(probs.shape[1]))
+    labels = jnp.sort(jax.lax.top_k(jnp.mean(probs, 0), _MAX_CLASSES)[1])
+    return labels.tolist() if _checks.is_concrete(labels) else list(labels)
+
+
 def _exponential(predictions: Any) -> Exponential:
-    """Length scale of the median heuristic, or one if all distances are zero."""
-    median = median_heuristic(TotalVariation(), predictions)  # NaN then, since it is traced here
-    median = _checks.nan_with(jnp.where(jnp.isnan(median), 1, median), predictions)
-    return Exponential(median, TotalVariation())
+    """With the length scale of the median heuristic."""
+    return Exponential(typical_distance(TotalVariation(), predictions), TotalVariation())

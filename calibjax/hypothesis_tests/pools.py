@@ -157,6 +157,17 @@ def _split(values: Any, statistic: PyTree, null_samples: PyTree, xp: Any) -> PyT
     return jax.tree.unflatten(structure, parts)
 
 
+def largest_scores(statistic: PyTree, null_samples: PyTree) -> np.ndarray:
+    """Largest standardised statistic of the observed data set, then of the redraws, [B + 1].
+
+    Whose ranks are the smallest of the `adjusted_pvalues` of the data set, and of every redraw.
+    Of concrete arrays, by NumPy.
+    """
+    statistic, null_samples = jax.tree.map(np.asarray, (statistic, null_samples))
+    pool = _joined(statistic, null_samples, np)
+    return _scores(pool, *_typical(pool, np), np).max(1)
+
+
 @jax.jit
 def adjusted_pvalues(statistic: PyTree, null_samples: PyTree) -> PyTree:
     """p-values of several statistics, adjusted for multiple testing by the max-T procedure.

@@ -113,6 +113,32 @@ class CalibrationTestResult:
         return jax.tree.map(_standard_error, self.pvalue, self.null_samples)
 
     @property
+    def group_pvalues(self) -> dict[str, Any] | None:
+        """Adjusted p-value of each group of kernels, by name; None for other tests.
+
+        The smallest of its kernels: under calibration the probability that that of any group is
+        ≤ α is at most α.
+        """
+        if self.components is None or self.components.family is None:
+            return None
+        pvalues = jax.tree.leaves(self.adjusted_pvalue)
+        groups = self.components.groups.items()
+        return {name: jnp.min(jnp.stack([pvalues[i] for i in own])) for name, own in groups}
+
+    @property
+    def direction_pvalue(self) -> float | None:
+        """Adjusted p-value of `components.loudest_direction`, of known values; None for others.
+
+        That of the biased SKCE of its kernel alone, without the other components.
+        """
+        components = self.components
+        if components is None or components.family is None or not components.loudest_direction:
+            return None
+        score = float(components.of_kernel(components.loudest_direction).biased.score)
+        own = _alone(score, len(components.groups), np)
+        return float(simulated_pvalue(np.asarray(own, self.null_samples.dtype), self.null_samples))
+
+    @property
     def asymptotic_pvalue(self) -> PyTree:
         """p-value beyond 1 / (B + 1), from a tail that is fitted to the draws, else None.
 
@@ -265,7 +291,7 @@ def skce_result(
     if components.family is None:
         result = simulated_result(pool[0], pool[1:], estimate, draws=draws)
         return dataclasses.replace(result, components=components)
-    combined, null_samples, adjusted = _of_family(pool, components.groups)
+    combined, null_samples, adjusted = _of_family(pool, tuple(components.groups.values()))
     result = simulated_result(combined, null_samples, estimate, draws=draws)
     tree = jax.tree.unflatten(components.family, adjusted)
     return dataclasses.replace(result, adjusted_pvalue=tree, components=components)
@@ -284,13 +310,18 @@ def _of_family(
     evidence = 0.5 * jnp.square(jnp.maximum(largest, 0))
     soft = jax.scipy.special.logsumexp(evidence, 1) - math.log(len(groups))
     combined = jnp.sqrt(2 * jnp.maximum(soft, 0)) if len(groups) > 1 else largest[:, 0]
-    own = pool[0]
-    if len(groups) > 1:
-        alone = jnp.square(jnp.maximum(own, 0)) - 2 * math.log(len(groups))
-        own = jnp.where(alone > 0, jnp.sqrt(jnp.maximum(alone, 0)), alone)
+    own = _alone(pool[0], len(groups), jnp)
     adjusted = jax.vmap(simulated_pvalue, (0, None))(own, combined[1:])
     adjusted = jnp.where(jnp.isnan(combined[0]), jnp.nan, adjusted)  # the largest is unknown
     return combined[0], combined[1:], list(adjusted)
+
+
+def _alone(score: Any, num_groups: int, xp: Any) -> Any:
+    """The soft maximum if all groups but one had a score of zero, without their part of it."""
+    if num_groups == 1:
+        return score
+    square = xp.square(xp.maximum(score, 0)) - 2 * math.log(num_groups)
+    return xp.where(square > 0, xp.sqrt(xp.maximum(square, 0)), square)
 
 
 def combine_results(

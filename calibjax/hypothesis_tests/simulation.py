@@ -1,5 +1,6 @@
 """Draws under the null hypothesis, in batches."""
 
+import functools
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -58,18 +59,25 @@ def checked_statistic(
     call = f"({', '.join(arguments)})"
     _checks.function(f"function {call} -> numbers", name, statistic, *arguments)
 
-    def value(predictions: Distribution, targets: ArrayLike, *weights: jax.Array) -> PyTree:
-        given = {"weights": weights[0]} if weights else {}
+    return functools.partial(_checked_value, statistic, f"{name}{call}")
 
-        def checked(path: Any, leaf: ArrayLike) -> jax.Array:
-            place = f"{name}{call}{jax.tree_util.keystr(path)}"
-            _checks.real(place, leaf)
-            leaf = jnp.asarray(leaf)
-            return leaf.astype(jnp.result_type(leaf, jnp.float32))  # counts are numbers, too
 
-        values = jax.tree_util.tree_map_with_path(checked, statistic(predictions, targets, **given))
-        if not any(map(jnp.size, jax.tree.leaves(values))):
-            raise ValueError(f"{name}{call}: expected numbers, got none")
-        return values
+def _checked_value(
+    statistic: Callable[..., Any],
+    call: str,
+    predictions: Distribution,
+    targets: ArrayLike,
+    *weights: jax.Array,
+) -> PyTree:
+    """What a statistic returns, as numbers of floating-point precision."""
 
-    return value
+    def checked(path: Any, leaf: ArrayLike) -> jax.Array:
+        _checks.real(f"{call}{jax.tree_util.keystr(path)}", leaf)
+        leaf = jnp.asarray(leaf)
+        return leaf.astype(jnp.result_type(leaf, jnp.float32))  # counts are numbers, too
+
+    given = {"weights": weights[0]} if weights else {}
+    values = jax.tree_util.tree_map_with_path(checked, statistic(predictions, targets, **given))
+    if not any(map(jnp.size, jax.tree.leaves(values))):
+        raise ValueError(f"{call}: expected numbers, got none")
+    return values

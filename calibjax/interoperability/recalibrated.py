@@ -19,7 +19,11 @@ from sklearn.linear_model import LogisticRegression  # noqa: E402
 from sklearn.model_selection import check_cv, cross_val_predict  # noqa: E402
 from sklearn.utils import get_tags, indexable  # noqa: E402
 from sklearn.utils.multiclass import check_classification_targets  # noqa: E402
-from sklearn.utils.validation import check_is_fitted, column_or_1d  # noqa: E402
+from sklearn.utils.validation import (  # noqa: E402
+    check_is_fitted,
+    column_or_1d,
+    has_fit_parameter,
+)
 
 
 class RecalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
@@ -33,7 +37,8 @@ class RecalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator)
 
     Two classes are recalibrated by the probability of the second, more of them together
     (`TemperatureScaling`) or one against the rest (`HistogramBinning`, `IsotonicRegression`,
-    `PlattScaling`). Computations are in float64, whatever the setting of JAX.
+    `PlattScaling`). `fit` takes `sample_weight`, [n], for the classifier, unless it is frozen, and
+    for the recalibrator. Computations are in float64, whatever the setting of JAX.
 
     Attributes:
         estimator: the classifier, which has `predict_proba`; None for `LogisticRegression()`.
@@ -53,7 +58,8 @@ class RecalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator)
 
     Raises:
         TypeError: by `fit` if the classifier has no `predict_proba`, or the recalibrator is none
-            of classes, or needs groups or features.
+            of classes, or needs groups or features, or one of them takes no weights but there are
+            some.
         ValueError: by `fit` if there is one class only, all samples of a class are in one fold,
             or the recalibrator has no solution for these samples; and for invalid data, by
             the classifier.
@@ -86,7 +92,7 @@ class RecalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator)
         self.cv = cv
         self.smallest_probability = smallest_probability
 
-    def fit(self, X: Any, y: Any) -> "RecalibratedClassifier":
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> "RecalibratedClassifier":
         """Fits the classifier and the recalibrator to inputs and labels, [n] each."""
         recalibrator, smallest = self._checked_recalibrator(), self._checked_smallest()
         _checks.refuse_masked("X", X)
@@ -94,17 +100,22 @@ class RecalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator)
         X, y = indexable(X, y)
         y = column_or_1d(y, warn=True)
         check_classification_targets(y)
-        probs, self.estimator_ = self._predicted(X, y)
+        if sample_weight is not None:
+            sample_weight = _checked_weights(sample_weight, y, recalibrator)
+        probs, self.estimator_ = self._predicted(X, y, sample_weight)
         self.classes_ = self.estimator_.classes_
         for name in ("n_features_in_", "feature_names_in_"):
             if hasattr(self.estimator_, name):
                 setattr(self, name, getattr(self.estimator_, name))
         with jax.enable_x64(True):
             targets = label_indices(y, self.classes_)
-            self.params_ = recalibrator.fit(_predictions(probs, smallest), targets)
+            weights = {} if sample_weight is None else {"weights": sample_weight}
+            self.params_ = recalibrator.fit(_predictions(probs, smallest), targets, **weights)
         return self
 
-    def _predicted(self, X: Any, y: np.ndarray) -> tuple[Any, Any]:
+    def _predicted(
+        self, X: Any, y: np.ndarray, sample_weight: np.ndarray | None
+    ) -> tuple[Any, Any]:
         """Probabilities of samples that the classifier has not seen, and the classifier."""
         estimator = self._estimator()
         if not hasattr(estimator, "predict_proba"):
@@ -114,12 +125,18 @@ class RecalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator)
             )
         if isinstance(estimator, FrozenEstimator):
             return estimator.predict_proba(X), estimator
+        weights = {} if sample_weight is None else {"sample_weight": sample_weight}
+        if weights and not has_fit_parameter(estimator, "sample_weight"):
+            raise TypeError(
+                "estimator: expected a classifier whose fit takes sample_weight, got "
+                f"{_checks.described(estimator)}"
+            )
         splitter: Any = check_cv(self.cv, y, classifier=True)
         folds = list(splitter.split(X, y))
         _refuse_missing_classes(y, folds)
-        probs = cross_val_predict(estimator, X, y, cv=folds, method="predict_proba")
+        probs = cross_val_predict(estimator, X, y, cv=folds, method="predict_proba", params=weights)
         fitted: Any = clone(estimator)
-        return probs, fitted.fit(X, y)
+        return probs, fitted.fit(X, y, **weights)
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """Recalibrated probabilities of the classes, [n, m]."""
@@ -164,6 +181,15 @@ class RecalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator)
         name = "smallest_probability"
         given = self.smallest_probability
         return 0.0 if given is None else float(_checks.proportion(name, given))
+
+
+def _checked_weights(sample_weight: Any, y: np.ndarray, recalibrator: Recalibrator) -> np.ndarray:
+    """Weights as they came, which classifiers with penalties do not take for multiples of them."""
+    names = "predictions", "targets"
+    _checks.function("method", "recalibrator.fit", recalibrator.fit, *names, keywords=("weights",))
+    with jax.enable_x64(True):
+        _checks.sample_weights(sample_weight, np.zeros(len(y)), name="sample_weight")
+    return np.array(sample_weight, np.float64)
 
 
 def _predictions(probs: Any, smallest: float) -> Bernoulli | Categorical:

@@ -5,16 +5,15 @@ from collections.abc import Callable
 from typing import Any
 
 import jax
-from jax.typing import ArrayLike
 
 from calibjax import _checks, estimators
 from calibjax._pytree import record
 from calibjax.distances import TotalVariation
-from calibjax.distributions import Distribution, from_sklearn
+from calibjax.distributions import from_sklearn
 from calibjax.interoperability.labels import label_indices
 from calibjax.kernels import Exponential, Kernel, TensorProduct, White
 
-Estimator = Callable[[Kernel, Distribution, ArrayLike], jax.Array]
+Estimator = Callable[..., jax.Array]
 _OF_CLASSES = TensorProduct(Exponential(0.5, TotalVariation()), White())
 
 
@@ -36,6 +35,8 @@ class SKCEScorer:
     `make_scorer(lambda y, p: estimators.skce(kernel, Categorical(p), y),
     response_method="predict_proba", greater_is_better=False)`.
 
+    It takes `sample_weight`, [n], which the estimator then gets as `weights`.
+
     Attributes:
         kernel: kernel on predictions and targets. The default is that of classes,
             exp(−2 TV(p, q)) δ(y, z); regression needs one with the length scales of its targets.
@@ -44,7 +45,8 @@ class SKCEScorer:
 
     Raises:
         ImportError: when it is called, if scikit-learn is not installed.
-        TypeError: when it is called, if the model predicts no distribution.
+        TypeError: when it is called, if the model predicts no distribution, or the estimator takes
+            no weights but there are some.
         ValueError: when it is called, if predictions or targets are invalid, or a label is none of
             the model's classes, as may happen in folds without that class.
         NotImplementedError: when it is called, if the kernel does not fit the predictions.
@@ -65,13 +67,15 @@ class SKCEScorer:
     kernel: Kernel = _OF_CLASSES
     estimator: Estimator = dataclasses.field(default=estimators.skce, metadata={"static": True})
 
-    def __call__(self, model: Any, X: Any, y: Any) -> float:
+    def __call__(self, model: Any, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Minus the estimate."""
         arguments = "kernel", "predictions", "targets"
         place = f"estimator({', '.join(arguments)})"
-        _checks.function("function", "estimator", self.estimator, *arguments)
+        weights = {} if sample_weight is None else {"weights": sample_weight}
+        keywords = tuple(weights)
+        _checks.function("function", "estimator", self.estimator, *arguments, keywords=keywords)
         predictions = from_sklearn(model, X)
         targets = label_indices(y, model.classes_) if hasattr(predictions, "class_probs") else y
-        value = _checks.real(place, self.estimator(self.kernel, predictions, targets))
+        value = _checks.real(place, self.estimator(self.kernel, predictions, targets, **weights))
         _checks.shape(place, value, (), "() (a number)")
         return -float(_checks.finite(place, value))

@@ -15,6 +15,7 @@ from calibjax.distributions.base import Distribution
 from calibjax.distributions.constraints import positive, real
 from calibjax.distributions.features import bare, like
 from calibjax.recalibration.base import Recalibrator
+from calibjax.scores.base import weighted_mean
 
 
 @record
@@ -36,7 +37,8 @@ class AffineScaling(Recalibrator):
 
         N(μ, σ²) → N(μ + a σ, (b σ)²),   a = mean of z_i,   b² = mean of (z_i − a)²,
 
-    with the normal scores z_i = (y_i − μ_i) / σ_i, which is the maximum of the likelihood. `fit`
+    with the normal scores z_i = (y_i − μ_i) / σ_i, which is the maximum of the likelihood; with
+    weights both means are weighted. `fit`
     returns the `AffineMap` with shift a and scale b; `apply(params, predictions)` the predictions.
 
     Raises:
@@ -57,17 +59,22 @@ class AffineScaling(Recalibrator):
     3.0 2.0 [3. 3.]
     """
 
-    def fit(self, predictions: Distribution, targets: ArrayLike) -> AffineMap:
+    def fit(
+        self, predictions: Distribution, targets: ArrayLike, *, weights: ArrayLike | None = None
+    ) -> AffineMap:
         """The most likely map."""
-        predictions, targets = _checks.predictions_and_targets(predictions, targets, minimum=2)
+        predictions, targets, weights = _checks.weighted_samples(
+            predictions, targets, weights, minimum=2
+        )
         plain = _normals(predictions)
         scores = ratio(targets - plain.loc, plain.scale)
-        scale = safe_sqrt(jnp.var(scores))
+        shift = weighted_mean(scores, weights)
+        scale = safe_sqrt(weighted_mean(jnp.square(scores - shift), weights))
         if _checks.is_concrete(scale) and not scale > 0:
             raise ValueError(
-                f"targets: expected normal scores that differ, got {scores[0]} for all samples"
+                f"targets: expected normal scores that differ, got {shift} for all samples"
             )
-        return AffineMap(jnp.mean(scores), jnp.where(scale > 0, scale, jnp.nan))
+        return AffineMap(shift, jnp.where(scale > 0, scale, jnp.nan))
 
     def apply(self, params: AffineMap, predictions: Distribution) -> PyTree:
         """All predictions, shifted and scaled."""

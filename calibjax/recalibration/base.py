@@ -7,6 +7,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.typing import ArrayLike
 
 from calibjax import _checks
 from calibjax._pytree import PyTree, record
@@ -22,7 +23,9 @@ class Recalibrator:
     Methods that correct whole distributions take batches of distributions; methods that correct the
     confidence in a predicted class take confidences and 0 or 1 as targets (`correct`). Other
     inputs, such as features or groups, are further arguments of `fit` and `apply`. These are pure
-    functions, which can be compiled and mapped over data sets.
+    functions, which can be compiled and mapped over data sets. `fit` takes weights of the samples,
+    `weights`, w ≥ 0, [n], if it has a keyword argument of this name: all methods here have it. An
+    integer is that number of copies, and multiplying all of them by a constant changes nothing.
 
     Fit on one part of the data and evaluate on another: predictions that are corrected with their
     own targets look better calibrated than they are.
@@ -65,16 +68,21 @@ class ConfidenceRecalibrator(Recalibrator):
 
     _learns: Any  # class of the params; if it were a ClassVar, records could not be typed
 
-    def fit(self, confidences: PyTree, correct: PyTree) -> PyTree:
+    def fit(
+        self, confidences: PyTree, correct: PyTree, *, weights: ArrayLike | None = None
+    ) -> PyTree:
         """Learns from confidences [n] and correctness, 0 or 1, [n]; or from classes and labels."""
         if not is_of_classes(confidences):
-            return self._fit(*_checks.confidences_and_correct(confidences, correct))
+            return self._fit(*_checks.weighted_confidences(confidences, correct, weights))
         names = "confidences", "correct"
+        _checks.same_rows(confidences=confidences, correct=correct, weights=weights)
         predictions, labels = _checks.predictions_and_targets(confidences, correct, names=names)
+        weights = _checks.sample_weights(weights, predictions)
         each, correct = each_class(predictions.class_probs, labels)
-        params = jax.vmap(self._fit)(each.probs, correct.astype(each.probs.dtype))
+        fit = lambda r, c: self._fit(r, c, weights)  # noqa: E731
+        params = jax.vmap(fit)(each.probs, correct.astype(each.probs.dtype))
         if _checks.is_concrete(params):
-            _refuse_missing(self._fit, params, each.probs, correct)
+            _refuse_missing(fit, params, each.probs, correct)
         return ClassWiseParams(params)
 
     def apply(self, params: PyTree, confidences: PyTree) -> PyTree:
@@ -99,8 +107,8 @@ class ConfidenceRecalibrator(Recalibrator):
         if is_kept is not None and _checks.is_concrete(is_kept):
             warn_about_kept(type(self).__name__, np.asarray(is_kept), stacklevel=4)
 
-    def _fit(self, confidences: jax.Array, correct: jax.Array) -> PyTree:
-        """Params from checked confidences and correctness, both floating-point."""
+    def _fit(self, confidences: jax.Array, correct: jax.Array, weights: jax.Array | None) -> PyTree:
+        """Params from checked confidences, correctness, both floating-point, and weights."""
         raise NotImplementedError
 
     def _apply(self, params: PyTree, confidences: jax.Array) -> tuple[jax.Array, Any]:

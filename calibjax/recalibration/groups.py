@@ -9,6 +9,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.typing import ArrayLike
 
 from calibjax import _checks
 from calibjax._pytree import PyTree, record
@@ -25,10 +26,11 @@ class GroupWise(Recalibrator):
     Small groups have noisy params, or none at all: some methods need both correct and wrong
     predictions and raise an error otherwise. Merge such groups with others.
 
-    `fit(*arguments, groups)` returns a dictionary of the params of each group,
+    `fit(*arguments, groups, weights=None)` returns a dictionary of the params of each group,
     `apply(params, *arguments, groups)` what the recalibrator's `apply` returns, in the order of
-    the samples. The groups are integers ≥ 0, with or without gaps, [n]. Under `jit` they have to
-    be known at compile time; other arguments may be traced.
+    the samples. With weights, which the recalibrator's `fit` has to take, groups in which all of
+    them are zero are left out. The groups are integers ≥ 0, with or without gaps, [n]. Under `jit`
+    they have to be known at compile time; other arguments may be traced.
 
     Attributes:
         recalibrator: anything with methods `fit` and `apply` whose arguments, apart from params,
@@ -36,7 +38,7 @@ class GroupWise(Recalibrator):
 
     Raises:
         TypeError: by the methods if the recalibrator has no such methods, or the groups are not
-            integers, or traced.
+            integers, or traced; by `fit` if there are weights that the recalibrator does not take.
         ValueError: by the methods if shapes or values are wrong; by `fit` if the recalibrator's
             `fit` fails for a group, with the name of the group; by `apply` if `fit` has not seen a
             group.
@@ -56,12 +58,19 @@ class GroupWise(Recalibrator):
 
     recalibrator: Any
 
-    def fit(self, *arguments: Any) -> dict[int, Any]:
+    def fit(self, *arguments: Any, weights: ArrayLike | None = None) -> dict[int, Any]:
         """Params of each group."""
         method = _checked_method(self.recalibrator)
-        arguments, members = _grouped(method.fit, arguments)
+        samples, members = _grouped(method.fit, arguments, weights)
+        weights = _checks.sample_weights(weights, samples)
+        if weights is not None:
+            kind, names = "method", _names(method.fit, len(samples))
+            _checks.function(kind, "recalibrator.fit", method.fit, *names, keywords=("weights",))
+            if _checks.is_concrete(weights):
+                is_used = np.asarray(weights) > 0
+                members = {g: rows for g, rows in members.items() if is_used[rows].any()}
         return {
-            group: _fit_one(method.fit, group, _taken(arguments, indices))
+            group: _fit_one(method.fit, group, *_taken((samples, weights), indices))
             for group, indices in members.items()
         }
 
@@ -96,14 +105,14 @@ def _checked_method(recalibrator: object) -> PyTree:
 
 
 def _grouped(
-    method: Callable[..., Any], arguments: tuple[Any, ...]
+    method: Callable[..., Any], arguments: tuple[Any, ...], weights: Any = None
 ) -> tuple[tuple[Any, ...], dict[int, np.ndarray]]:
     """The arguments before the groups, and the positions of the samples of each group."""
     if len(arguments) < 2:
         raise TypeError(f"groups: expected it as the last argument, got {len(arguments)} arguments")
     *others, groups = arguments
     names = _names(method, len(others))
-    _checks.same_rows(**dict(zip(names, others, strict=True)), groups=groups)
+    _checks.same_rows(**dict(zip(names, others, strict=True)), groups=groups, weights=weights)
     samples = tuple(map(_checks.as_arrays, names, others))
     num_samples, *sizes = map(_checks.leading_size, names, samples)
     for name, size in zip(names[1:], sizes, strict=True):
@@ -130,15 +139,17 @@ def _names(method: Callable[..., Any], number: int) -> list[str]:
     return [*names, *(f"arguments[{i}]" for i in range(len(names), number))][:number]
 
 
-def _taken(arguments: tuple[Any, ...], indices: np.ndarray) -> tuple[Any, ...]:
+def _taken(arguments: PyTree, indices: np.ndarray) -> PyTree:
     """Some of the samples."""
     return jax.tree.map(lambda leaf: leaf[indices], arguments)
 
 
-def _fit_one(fit: Callable[..., Any], group: int, arguments: tuple[Any, ...]) -> PyTree:
+def _fit_one(
+    fit: Callable[..., Any], group: int, arguments: tuple[Any, ...], weights: jax.Array | None
+) -> PyTree:
     """Params of one group, whose name is added to error messages."""
     try:
-        return fit(*arguments)
+        return fit(*arguments) if weights is None else fit(*arguments, weights=weights)
     except ValueError as error:
         size = _checks.leading_size("arguments", arguments)
         raise ValueError(f"groups: in group {group}, with {size} samples, {error}") from error

@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -25,7 +26,7 @@ class BinAccuracies:
 
     Attributes:
         accuracies: proportion of correct predictions in each interval, NaN in empty ones, [b].
-        counts: number of calibration samples in each interval, [b].
+        counts: number of calibration samples in each interval, of those with positive weights, [b].
     """
 
     accuracies: jax.Array = parameter(constraints.Constraint("proportions", _unchecked, ("b",)))
@@ -46,8 +47,9 @@ class HistogramBinning(ConfidenceRecalibrator):
     """Histogram binning: the accuracy of the calibration samples in the same interval.
 
     The intervals are those of `estimators.UniformBins`, [0, 1/b], (1/b, 2/b], ..., (1 − 1/b, 1],
-    for calibration and new confidences alike. Confidences in intervals without calibration
-    samples are kept, with a `UserWarning`, which compiled code cannot give: check `params.counts`.
+    for calibration and new confidences alike; accuracies are weighted if there are weights.
+    Confidences in intervals without calibration samples are kept, with a `UserWarning`, which
+    compiled code cannot give: check `params.counts`.
 
     With a batch of class predictions, such as `Categorical`, and labels [n] in place of confidences
     and `correct`, each class is recalibrated against the rest and the probabilities are normalised:
@@ -84,23 +86,32 @@ class HistogramBinning(ConfidenceRecalibrator):
 
     _learns = BinAccuracies
 
-    def _fit(self, confidences: jax.Array, correct: jax.Array) -> BinAccuracies:
+    def _fit(
+        self, confidences: jax.Array, correct: jax.Array, weights: jax.Array | None
+    ) -> BinAccuracies:
         num_bins = _checks.size_in_range("num_bins", self.num_bins, 1, MAX_BINS)
-        return _bin_accuracies(confidences, correct, num_bins)
+        return _bin_accuracies(confidences, correct, weights, num_bins)
 
     def _apply(self, params: BinAccuracies, confidences: jax.Array) -> tuple[jax.Array, jax.Array]:
         return _looked_up(params, confidences)
 
 
-@functools.partial(jax.jit, static_argnums=2)
-def _bin_accuracies(confidences: jax.Array, correct: jax.Array, num_bins: int) -> BinAccuracies:
+@functools.partial(jax.jit, static_argnums=3)
+def _bin_accuracies(
+    confidences: jax.Array, correct: jax.Array, weights: jax.Array | None, num_bins: int
+) -> BinAccuracies:
     # Traced numbers that are not probabilities belong to no bin.
     is_bad = jnp.any(jnp.isnan(confidences))
-    correct = jnp.where(is_bad, jnp.nan, correct)
     index = interval_index(confidences, num_bins)
+    is_used: Any = jnp.ones_like(index)
+    if weights is not None:
+        is_bad |= jnp.any(jnp.isnan(weights))
+        is_used, correct = (weights > 0).astype(index.dtype), weights * correct
+    correct = jnp.where(is_bad, jnp.nan, correct)
     sums = jax.ops.segment_sum(correct, index, num_bins)
-    counts = jax.ops.segment_sum(jnp.ones_like(index), index, num_bins)
-    accuracies = sums / jnp.maximum(counts, 1)
+    counts = jax.ops.segment_sum(is_used, index, num_bins)
+    totals = counts if weights is None else jax.ops.segment_sum(weights, index, num_bins)
+    accuracies = sums / jnp.where(counts > 0, totals, 1)
     counts = jnp.where(is_bad, jnp.iinfo(counts.dtype).min, counts)  # stands for NaN
     return BinAccuracies(jnp.where(counts > 0, accuracies, jnp.nan), counts)
 

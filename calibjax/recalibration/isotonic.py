@@ -15,7 +15,8 @@ class IsotonicMap:
     """The non-decreasing, piecewise linear map that `IsotonicRegression` learns.
 
     Attributes:
-        thresholds: the calibration confidences in increasing order, [n].
+        thresholds: the calibration confidences in increasing order, [n]; in place of those with
+            weight 0 others are repeated.
         values: their images, [n]; confidences in between are interpolated.
     """
 
@@ -41,11 +42,12 @@ class IsotonicRegression(ConfidenceRecalibrator):
 
         f = argmin Σ_i (f(r_i) − c_i)² over non-decreasing f,
 
-    for confidences r and c = correct: where the accuracy decreases, neighbouring samples are pooled
-    and share their accuracy (pool adjacent violators). Samples of equal confidence share a value.
-    Between calibration confidences the map is linear, and constant beyond the first and the last,
-    as in scikit-learn's `IsotonicRegression(out_of_bounds="clip")`, which also merges confidences
-    that differ by less than 10⁻⁶ in float32.
+    with weights Σ_i w_i (f(r_i) − c_i)², for confidences r and c = correct: where the accuracy
+    decreases, neighbouring samples are pooled and share their accuracy (pool adjacent violators).
+    Samples of equal confidence share a value. Between calibration confidences the map is linear,
+    and constant beyond the first and the last, as in scikit-learn's
+    `IsotonicRegression(out_of_bounds="clip")`, which also merges confidences that differ by less
+    than 10⁻⁶ in float32.
 
     Different confidences may become equal, but their order is never reversed.
 
@@ -78,21 +80,26 @@ class IsotonicRegression(ConfidenceRecalibrator):
 
     _learns = IsotonicMap
 
-    def _fit(self, confidences: jax.Array, correct: jax.Array) -> IsotonicMap:
-        return _pooled(confidences, correct)
+    def _fit(
+        self, confidences: jax.Array, correct: jax.Array, weights: jax.Array | None
+    ) -> IsotonicMap:
+        return _pooled(confidences, correct, weights)
 
     def _apply(self, params: IsotonicMap, confidences: jax.Array) -> tuple[jax.Array, None]:
         return _interpolated(params, confidences), None
 
 
 @jax.jit
-def _pooled(confidences: jax.Array, correct: jax.Array) -> IsotonicMap:
+def _pooled(confidences: jax.Array, correct: jax.Array, weights: jax.Array | None) -> IsotonicMap:
     """The map, from samples in any order."""
-    order = jnp.argsort(confidences)
-    thresholds = confidences[order]
-    values = isotonic_means(thresholds, correct[order])
-    # Traced numbers may be invalid (no probabilities, neither 0 nor 1); NaN is sorted to the end.
-    is_bad = jnp.isnan(thresholds[-1] + jnp.sum(correct))
+    # Traced numbers may be invalid (no probabilities, neither 0 nor 1).
+    is_bad = jnp.isnan(jnp.max(confidences) + jnp.sum(correct))
+    if weights is not None:
+        is_bad |= jnp.any(jnp.isnan(weights))
+    samples = *_checks.counted(weights, (confidences, correct)), weights
+    order = jnp.argsort(samples[0])
+    thresholds, correct, weights = jax.tree.map(lambda x: x[order], samples)
+    values = isotonic_means(thresholds, correct, weights)
     return IsotonicMap(*(jnp.where(is_bad, jnp.nan, x) for x in (thresholds, values)))
 
 

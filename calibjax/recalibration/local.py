@@ -8,6 +8,7 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from calibjax import _checks
+from calibjax._arithmetic import ratio
 from calibjax._pytree import PyTree, record
 from calibjax.estimators.neighbourhoods import Neighbourhood, checked_neighbourhood
 from calibjax.kernels.smoothing import smoothed_means
@@ -23,19 +24,24 @@ class LocalAccuracies:
         features: features of the samples, [n, d] or a pytree with leading axis n.
         confidences: their confidences, [n].
         correct: whether the predicted class was observed, 0 or 1, [n].
+        weights: of the samples, [n], or None.
     """
 
     neighbourhood: Neighbourhood
     features: Any
     confidences: jax.Array
     correct: jax.Array
+    weights: jax.Array | None = None
 
     def counts(self, confidences: ArrayLike) -> jax.Array:
-        """Number of calibration samples in the bins of other confidences, [n'] for [n']."""
+        """Number of calibration samples in the bins of other confidences, [n'] for [n'].
+
+        Those with weight 0 do not count.
+        """
         confidences, own = _checks.confidence_array(confidences), _checked(self)
-        points, bins = own.neighbourhood.groups(own.confidences, confidences)
-        size = bins.size + points.size
-        return jax.ops.segment_sum(jnp.ones_like(bins), bins, size)[points]
+        points, bins = own.neighbourhood.groups(own.confidences, confidences, own.weights)
+        used = jnp.ones_like(bins) if own.weights is None else (own.weights > 0).astype(bins.dtype)
+        return jax.ops.segment_sum(used, bins, bins.size + points.size)[points]
 
 
 def _checked(params: Any) -> LocalAccuracies:
@@ -46,7 +52,8 @@ def _checked(params: Any) -> LocalAccuracies:
     data = params.confidences, params.correct
     confidences, correct = _checks.confidences_and_correct(*data, names=names)
     features = _checks.features("params.features", params.features, confidences.size)
-    return LocalAccuracies(neighbourhood, features, confidences, correct)
+    weights = _checks.sample_weights(params.weights, confidences, name="params.weights")
+    return LocalAccuracies(neighbourhood, features, confidences, correct, weights)
 
 
 def _one_neighbourhood(neighbourhood: Any) -> Neighbourhood:
@@ -63,8 +70,9 @@ class LocalRecalibration(Recalibrator):
 
         confidence'(x) = Σ_i k(φ(x), φ_i) correct_i / Σ_i k(φ(x), φ_i),
 
-    sums over the calibration samples whose confidence is in the same bin as that of x. A wide
-    kernel gives `HistogramBinning`, a narrow one the correctness of the nearest sample, 0 or 1.
+    sums over the calibration samples whose confidence is in the same bin as that of x; with weights
+    k(φ(x), φ_i) is multiplied by w_i. A wide kernel gives `HistogramBinning`, a narrow one the
+    correctness of the nearest sample, 0 or 1.
 
     The bins are determined by the calibration samples, also for new confidences. Confidences in
     bins without calibration samples are kept, with a `UserWarning`, which compiled code cannot
@@ -100,18 +108,26 @@ class LocalRecalibration(Recalibrator):
 
     neighbourhood: Neighbourhood
 
-    def fit(self, confidences: ArrayLike, correct: ArrayLike, features: PyTree) -> LocalAccuracies:
+    def fit(
+        self,
+        confidences: ArrayLike,
+        correct: ArrayLike,
+        features: PyTree,
+        *,
+        weights: ArrayLike | None = None,
+    ) -> LocalAccuracies:
         """The calibration samples."""
         neighbourhood = _one_neighbourhood(self.neighbourhood)
-        _checks.same_rows(confidences=confidences, correct=correct, features=features)
-        confidences, correct = _checks.confidences_and_correct(confidences, correct)
+        rows = {"confidences": confidences, "correct": correct, "features": features}
+        _checks.same_rows(**rows, weights=weights)
+        confidences, correct, weights = _checks.weighted_confidences(confidences, correct, weights)
         features = _checks.features("features", features, confidences.size)
-        neighbourhood.groups(confidences, None)  # refuses invalid binnings
+        neighbourhood.groups(confidences, None, weights)  # refuses invalid binnings
         one = jax.tree.map(lambda leaf: leaf[0], features)
         jax.eval_shape(neighbourhood.kernel, one, one)  # refuses kernels on other points
         # Traced numbers that are not probabilities belong to no bin.
         correct = jnp.where(jnp.any(jnp.isnan(confidences)), jnp.nan, correct)
-        return LocalAccuracies(neighbourhood, features, confidences, correct)
+        return LocalAccuracies(neighbourhood, features, confidences, correct, weights)
 
     def apply(self, params: LocalAccuracies, confidences: ArrayLike, features: PyTree) -> jax.Array:
         """Local accuracies at other points, [n]."""
@@ -120,11 +136,18 @@ class LocalRecalibration(Recalibrator):
         confidences = _checks.confidence_array(confidences)
         features = _checks.features("features", features, confidences.size)
         _checks.same_kind("features", features, "the calibration features", params.features)
-        near, values = params.neighbourhood, params.correct[:, None]
-        groups = near.groups(params.confidences, confidences)
-        means, totals = smoothed_means(near.kernel, features, params.features, values, groups)
+        near, values, weights = params.neighbourhood, params.correct[:, None], params.weights
+        points, samples = near.groups(params.confidences, confidences, weights)
+        if weights is not None:
+            samples = jnp.where(weights == 0, -1, samples)  # in no group
+            values = jnp.concatenate([weights[:, None] * values, weights[:, None]], 1)
+        means, totals = smoothed_means(
+            near.kernel, features, params.features, values, (points, samples)
+        )
         _checks.smoothing_weights(totals)
         is_kept = totals[0] == 0
+        if weights is not None:
+            means = ratio(means[..., :1], means[..., 1:])
         if _checks.is_concrete(is_kept):
             warn_about_kept("LocalRecalibration", np.asarray(is_kept))
         accuracies = jnp.clip(means[0, :, 0], 0, 1).astype(confidences.dtype)  # rounding

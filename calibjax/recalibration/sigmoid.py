@@ -14,7 +14,7 @@ from jax.typing import ArrayLike
 
 from calibjax import _checks, estimators
 from calibjax._arithmetic import floating_dtype
-from calibjax._logistic import has_maximum, log_odds, most_likely, range_of
+from calibjax._logistic import counting, has_maximum, log_odds, most_likely, range_of
 from calibjax._pytree import parameter, record
 from calibjax.distributions.constraints import real
 from calibjax.kernels import Exponential, Kernel
@@ -24,6 +24,7 @@ from calibjax.recalibration.base import (
     Recalibrator,
     is_of_classes,
 )
+from calibjax.scores.base import weighted_mean
 
 _MAX_ITERATIONS = 100
 _KUMAR_KERNEL = Exponential(0.4)
@@ -58,7 +59,8 @@ class PlattScaling(ConfidenceRecalibrator):
         r → r' = sigmoid(a log(r / (1 − r)) + b),
         (a, b) = argmax Σ_i t_i log r'_i + (1 − t_i) log(1 − r'_i)
 
-    with t = correct: logistic regression of `correct` on the log-odds. With two classes it is
+    with t = correct: logistic regression of `correct` on the log-odds, and with weights
+    Σ_i w_i (t_i log r'_i + (1 − t_i) log(1 − r'_i)). With two classes it is
     temperature scaling with T = 1/a and a bias. The slope a is negative if confident predictions
     are wrong more often, which reverses the order of the confidences.
 
@@ -69,7 +71,9 @@ class PlattScaling(ConfidenceRecalibrator):
     The likelihood has a maximum if and only if both outcomes occur and no threshold separates the
     confidences of correct and wrong predictions. Platt's own targets, `smooth_targets`, remove this
     restriction: with n₁ of the n predictions correct, they are t = (n₁ + 1) / (n₁ + 2) for these,
-    and 1 / (n − n₁ + 2) for the others. At least two confidences must still differ.
+    and 1 / (n − n₁ + 2) for the others; with weights n is the effective number of samples
+    (Σ_i w_i)² / Σ_i w_i², and n₁ / n the weighted accuracy. At least two confidences must still
+    differ.
 
     With a batch of class predictions, such as `Categorical`, and labels [n] in place of confidences
     and `correct`, each class is recalibrated against the rest and the probabilities are normalised:
@@ -114,34 +118,40 @@ class PlattScaling(ConfidenceRecalibrator):
         ones = jnp.ones_like(predictions.class_probs[0])
         return ClassWiseParams(SigmoidMap(ones, jnp.zeros_like(ones)))
 
-    def _fit(self, confidences: jax.Array, correct: jax.Array) -> SigmoidMap:
+    def _fit(
+        self, confidences: jax.Array, correct: jax.Array, weights: jax.Array | None
+    ) -> SigmoidMap:
         smooth_targets = _checks.truth_value("smooth_targets", self.smooth_targets)
-        params = _most_likely(confidences, correct, smooth_targets)
+        params = _most_likely(confidences, correct, weights, smooth_targets)
         if _checks.is_concrete(params) and not np.isfinite(params.slope):
-            _refuse(np.asarray(confidences), np.asarray(correct))
+            _refuse(confidences, correct, weights)
         return params
 
     def _apply(self, params: SigmoidMap, confidences: jax.Array) -> tuple[jax.Array, None]:
         return _mapped(params, confidences), None
 
 
-@functools.partial(jax.jit, static_argnums=2)
-def _most_likely(confidences: jax.Array, correct: jax.Array, smooth_targets: bool) -> SigmoidMap:
+@functools.partial(jax.jit, static_argnums=3)
+def _most_likely(
+    confidences: jax.Array, correct: jax.Array, weights: jax.Array | None, smooth_targets: bool
+) -> SigmoidMap:
     """Map with the largest likelihood, NaN if there is none."""
     x = log_odds(confidences)
     exists = _no_nan(x, correct)
     if smooth_targets:
-        correct = _platt_targets(correct)
-        exists &= jnp.min(x) < jnp.max(x)
+        correct = _platt_targets(correct, weights)
+        low, high = range_of(x, counting(weights, jnp.ones_like(x, bool)))
+        exists &= low < high
     else:
-        exists &= has_maximum(x, correct == 1)
-    return _where(exists, SigmoidMap(*most_likely(exists, x, correct)))
+        exists &= has_maximum(x, correct == 1, weights)
+    return _where(exists, SigmoidMap(*most_likely(exists, x, correct, weights)))
 
 
-def _platt_targets(correct: jax.Array) -> jax.Array:
+def _platt_targets(correct: jax.Array, weights: jax.Array | None) -> jax.Array:
     """(n₁ + 1) / (n₁ + 2) for ones and 1 / (n₀ + 2) for zeros."""
     wrong = 1 - correct
-    num_correct, num_wrong = jnp.sum(correct), jnp.sum(wrong)
+    used = 1 if weights is None else weights
+    num_correct, num_wrong = jnp.sum(used * correct), jnp.sum(used * wrong)
     return correct * (num_correct + 1) / (num_correct + 2) + wrong / (num_wrong + 2)
 
 
@@ -152,7 +162,8 @@ class MMCEScaling(Recalibrator):
         r → r' = sigmoid(a log(r / (1 − r)) + b),  a > 0,
         (a, b) minimising NLL(r') + weight · MMCE(r')²
 
-    with the negative log-likelihood of `correct` and its `estimators.mmce`: the loss with which
+    with the negative log-likelihood of `correct` and its `estimators.mmce`, both of which take the
+    weights of the samples: the loss with which
     Kumar et al. train networks, here for maps of the confidences of a trained network, and with the
     square, which is smooth. Weight zero would be `PlattScaling` except for the constraint a > 0,
     which keeps the order of the confidences.
@@ -198,15 +209,17 @@ class MMCEScaling(Recalibrator):
     kernel: Kernel = _KUMAR_KERNEL
     weight: jax.Array | float = 10.0
 
-    def fit(self, confidences: ArrayLike, correct: ArrayLike) -> SigmoidMap:
+    def fit(
+        self, confidences: ArrayLike, correct: ArrayLike, *, weights: ArrayLike | None = None
+    ) -> SigmoidMap:
         """The map with the smallest loss."""
         kernel = _checks.kernel_values(self.kernel)
         weight = _checks.positive_scalar("weight", self.weight)
-        confidences, correct = _checks.confidences_and_correct(confidences, correct)
+        confidences, correct, weights = _checks.weighted_confidences(confidences, correct, weights)
         weight = jnp.asarray(weight, confidences.dtype)
-        params = _smallest_loss(kernel, weight, confidences, correct)
+        params = _smallest_loss(kernel, weight, confidences, correct, weights)
         if _checks.is_concrete(params) and not np.isfinite(params.slope):
-            _refuse(np.asarray(confidences), np.asarray(correct))
+            _refuse(confidences, correct, weights)
         return params
 
     def apply(self, params: SigmoidMap, confidences: ArrayLike) -> jax.Array:
@@ -217,17 +230,22 @@ class MMCEScaling(Recalibrator):
 
 @jax.jit
 def _smallest_loss(
-    kernel: Kernel, weight: jax.Array, confidences: jax.Array, correct: jax.Array
+    kernel: Kernel,
+    weight: jax.Array,
+    confidences: jax.Array,
+    correct: jax.Array,
+    weights: jax.Array | None,
 ) -> SigmoidMap:
     """Map with the smallest loss that is found from the identity, NaN if there is none."""
     x = log_odds(confidences)
-    (low, _), (_, wrong_high) = range_of(x, correct == 1), range_of(x, correct == 0)
+    low, _ = range_of(x, counting(weights, correct == 1))
+    _, wrong_high = range_of(x, counting(weights, correct == 0))
     exists = _no_nan(x, correct) & (low < wrong_high)
 
     def loss(parameters: jax.Array) -> jax.Array:
         z = jnp.exp(parameters[0]) * x + parameters[1]
-        likelihood_loss = jnp.mean(jax.nn.softplus(z) - correct * z)
-        error = estimators.mmce(kernel, jax.nn.sigmoid(z), correct)
+        likelihood_loss = weighted_mean(jax.nn.softplus(z) - correct * z, weights)
+        error = estimators.mmce(kernel, jax.nn.sigmoid(z), correct, weights=weights)
         return likelihood_loss + weight * jnp.square(error)
 
     log_slope, intercept = _minimise(loss, jnp.zeros(2, x.dtype), exists)
@@ -265,8 +283,12 @@ def _where(exists: jax.Array, params: SigmoidMap) -> SigmoidMap:
     return jax.tree.map(lambda value: jnp.where(exists, value, jnp.nan), params)
 
 
-def _refuse(confidences: np.ndarray, correct: np.ndarray) -> None:
+def _refuse(confidences: ArrayLike, correct: ArrayLike, weights: ArrayLike | None) -> None:
     """Raises an error that explains why there is no maximum."""
+    confidences, correct = np.asarray(confidences), np.asarray(correct)
+    if weights is not None:
+        is_used = np.asarray(weights) > 0
+        confidences, correct = confidences[is_used], correct[is_used]
     if np.ptp(log_odds(confidences)) == 0:
         raise ValueError(
             "confidences: expected at least two different values, got "

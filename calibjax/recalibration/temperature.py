@@ -3,7 +3,7 @@
 import dataclasses
 import functools
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -23,7 +23,7 @@ from calibjax.scores import negative_log_likelihood
 _GRID = np.arange(-20, 21) / 2  # of log T, on which a minimum is searched first
 _MAX_ITERATIONS = 60
 
-Loss = Callable[[Any, Any], jax.Array]
+Loss = Callable[..., jax.Array]
 
 
 @record
@@ -48,10 +48,12 @@ class TemperatureScaling(Recalibrator):
 
     Attributes:
         loss: function (predictions, targets) → scalar that can be differentiated with respect to
-            the predictions. The unbiased SKCE is `functools.partial(estimators.skce, kernel)`.
+            the predictions. The unbiased SKCE is `functools.partial(estimators.skce, kernel)`. If
+            `fit` is given weights, the loss is called with a keyword argument `weights`, [n].
 
     Raises:
-        TypeError: by `fit` if the loss is not a function, or does not return a scalar.
+        TypeError: by `fit` if the loss is not a function, does not return a scalar, or takes no
+            weights but there are some.
         ValueError: by `fit` if the loss has no minimum in the range, such as the negative
             log-likelihood of classes that the predictions separate perfectly, or is not finite.
             If the arrays are traced, the temperature is NaN instead.
@@ -71,15 +73,21 @@ class TemperatureScaling(Recalibrator):
 
     loss: Loss = dataclasses.field(default=negative_log_likelihood, metadata={"static": True})
 
-    def fit(self, predictions: Distribution, targets: ArrayLike) -> jax.Array:
+    def fit(
+        self, predictions: Distribution, targets: ArrayLike, *, weights: ArrayLike | None = None
+    ) -> jax.Array:
         """The temperature with the smallest loss, a scalar."""
-        _checks.function("loss function", "loss", self.loss, "predictions", "targets")
-        predictions, targets = _checks.predictions_and_targets(predictions, targets, keep_logs=True)
+        names = "predictions", "targets"
+        keywords = () if weights is None else ("weights",)
+        _checks.function("loss function", "loss", self.loss, *names, keywords=keywords)
+        predictions, targets, weights = _checks.weighted_samples(
+            predictions, targets, weights, keep_logs=True
+        )
         minimise = functools.partial(_minimise, self.loss)
-        log_temperature, losses = compiled_once(minimise, predictions, targets)
+        log_temperature, losses = compiled_once(minimise, predictions, targets, weights)
         if _checks.is_concrete(log_temperature) and not np.isfinite(log_temperature):
             _refuse(np.asarray(losses))
-        return _checks.nan_with(jnp.exp(log_temperature), predictions, targets)
+        return _checks.nan_with(jnp.exp(log_temperature), predictions, targets, weights)
 
     def apply(self, params: jax.Array, predictions: Distribution) -> PyTree:
         """All predictions at the temperature `params`."""
@@ -98,13 +106,14 @@ def _at_temperature(predictions: Distribution, temperature: jax.Array) -> PyTree
 
 @functools.partial(jax.jit, static_argnums=0)
 def _minimise(
-    loss: Loss, predictions: Distribution, targets: ArrayLike
+    loss: Loss, predictions: Distribution, targets: ArrayLike, weights: jax.Array | None
 ) -> tuple[jax.Array, jax.Array]:
     """Logarithm of the best temperature, NaN if there is none, and the losses on the grid."""
+    more = {} if weights is None else {"weights": weights}
 
     @jax.jit  # traced once, and so is its derivative
     def objective(log_temperature: jax.Array) -> jax.Array:
-        value = loss(_at_temperature(predictions, jnp.exp(log_temperature)), targets)
+        value = loss(_at_temperature(predictions, jnp.exp(log_temperature)), targets, **more)
         _checks.real("loss(predictions, targets)", value)
         if jnp.shape(value) != () or not jnp.issubdtype(jnp.result_type(value), jnp.floating):
             got = f"{jnp.result_type(value)}{list(jnp.shape(value))}"

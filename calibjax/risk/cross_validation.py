@@ -31,13 +31,16 @@ def cross_validate(
     *,
     num_folds: int = 5,
     progress: Progress | None = None,
+    weights: ArrayLike | None = None,
 ) -> CrossValidation:
     """Risk of a calibration estimation function at all grid points of its hyperparameter.
 
     The samples are randomly divided into folds. Each fold is held out in turn: the function is
     fitted to the others, and its risk (`estimation_risk`) on the fold is computed at every grid
     point, from one factorisation if the function supports it (`EstimationFunction.refit`). To
-    compare two functions (`risk_difference`), use the same key and hence the same folds.
+    compare two functions (`risk_difference`), use the same key and hence the same folds. Weights
+    are those of fits and of risks, while folds have the same numbers of samples and the mean over
+    the folds is unweighted.
 
     The smallest risk on the grid slightly underestimates the risk of the selected function. A
     choice at the edge of the grid (`is_at_edge`) indicates that the grid may be too small.
@@ -51,15 +54,17 @@ def cross_validate(
         targets: labels 0, ..., m − 1, or 0 and 1, [n].
         num_folds: F ≥ 2; n mod F folds have one sample more than the others.
         progress: a function to call after each fold, and an earlier result to resume from.
+        weights: w ≥ 0 of the samples, [n]; None for samples that count alike.
 
     Returns:
         The risks, and the best hyperparameter.
 
     Raises:
-        TypeError: if an argument is of the wrong kind.
+        TypeError: if an argument is of the wrong kind, or the function takes no weights but there
+            are some.
         ValueError: if shapes or values are wrong, the grid is empty, there are fewer than two
-            samples in a fold, `progress.previous` belongs to other folds or another grid, or a risk
-            is NaN (under `jit` it stays NaN).
+            samples that count in a fold, `progress.previous` belongs to other folds or another
+            grid, or a risk is NaN (under `jit` it stays NaN).
 
     Cost: F fits (F k without `refit`), and O(F k) evaluations on n/F points, one after the other,
     with the memory of one of them. Folds of two different sizes compile twice.
@@ -77,7 +82,7 @@ def cross_validate(
     10 (3,)
     """
     key, num_folds = _checks.random_key(key), _checks.size_in_range("num_folds", num_folds, 2)
-    samples = checked(predictions, targets, minimum=2)
+    samples = checked(predictions, targets, weights, minimum=2)
     n = len(samples[1])
     if n < 2 * num_folds:
         raise ValueError(
@@ -85,7 +90,7 @@ def cross_validate(
             f"got {n}"
         )
     grid = checked_grid(grid, samples[0])
-    function = specialised(function, samples[0], grid)
+    function = specialised(function, samples, grid)
     return run_folds(key, function, grid, samples, None, num_folds, progress)
 
 
@@ -108,14 +113,18 @@ def checked_grid(grid: Any, predictions: Distribution) -> jax.Array:
     return grid.astype(floating_dtype(predictions)) if is_float else grid
 
 
-def specialised(function: Any, predictions: Distribution, grid: jax.Array) -> EstimationFunction:
+def specialised(function: Any, samples: PyTree, grid: jax.Array) -> EstimationFunction:
     """The function with fixed sizes, which can be passed to `jit`."""
     if not isinstance(function, EstimationFunction):
         raise TypeError(
             "function: expected a risk.EstimationFunction such as risk.Binning(), got "
             f"{_checks.described(function)}"
         )
-    found = function.specialise(predictions, grid)
+    if samples[2] is not None:
+        names = "predictions", "targets", "hyperparameter"
+        keywords = ("weights",)
+        _checks.function("method", "function.fit", function.fit, *names, keywords=keywords)
+    found = function.specialise(samples[0], grid)
     leaves = jax.tree.leaves(found)
     if leaves and leaves[0] is found:
         raise TypeError(
@@ -148,6 +157,7 @@ def run_folds(
     n = len(samples[1])
     sizes = tuple(n // num_folds + (fold < n % num_folds) for fold in range(num_folds))
     order, result = _dealt(key, grid, samples, test, sizes=sizes)
+    _refuse_empty(result)
     if previous is not None:
         result = _checked_previous(previous, result)
     starts = np.cumsum((0, *sizes))
@@ -176,9 +186,26 @@ def _dealt(
     num_tests = 0 if test is None else _checks.leading_size("test", test)
     shapes = (grid.size, order.size), (len(sizes), grid.size, num_tests)
     dtype = floating_dtype(samples[0])
-    return order, CrossValidation(
-        grid, folds, *(jnp.full(shape, jnp.nan, dtype) for shape in shapes)
-    )
+    weights = samples[2]
+    if weights is not None:
+        columns = jnp.stack([weights, weights**2], 1)
+        sums, squares = jax.ops.segment_sum(columns, folds, len(sizes)).T
+        weights = weights * (sums / jnp.where(squares > 0, squares, 1))[folds]
+    empty = (jnp.full(shape, jnp.nan, dtype) for shape in shapes)
+    return order, CrossValidation(grid, folds, *empty, weights)
+
+
+def _refuse_empty(result: CrossValidation) -> None:
+    """Refuses folds in which fewer than two samples count."""
+    if result.weights is None or not _checks.is_concrete(result.weights, result.folds):
+        return
+    used = np.asarray(result.folds)[np.asarray(result.weights) > 0]
+    counts = np.bincount(used, minlength=result.num_folds)
+    if counts.min() < 2:
+        raise ValueError(
+            "weights: expected at least two positive weights in each fold, got "
+            f"{counts.min()} in fold {counts.argmin()}"
+        )
 
 
 def _batches(
@@ -198,7 +225,7 @@ def _batches(
 def _with_folds(
     result: CrossValidation,
     function: EstimationFunction,
-    samples: tuple[Any, Any],
+    samples: tuple[Any, Any, jax.Array | None],
     test: PyTree,
     order: jax.Array,
     starts: jax.Array,
@@ -207,17 +234,18 @@ def _with_folds(
     size: int,
 ) -> CrossValidation:
     """The result with some more folds of equal size."""
-    grid = result.grid
+    # Fits have the weights of all; losses those that are scaled in the fold.
+    grid, given, samples = result.grid, samples, (*samples[:2], result.weights)
 
     def fold(start: jax.Array) -> tuple[jax.Array, Any]:
         rolled = jnp.roll(order, -start)
-        held_out, rest = _at(samples, rolled[:size]), _at(samples, rolled[size:])
-        first = function.fit(*rest, grid[0])
+        held_out, rest = _at(samples, rolled[:size]), _at(given, rolled[size:])
+        first = _fit(function, rest, grid[0])
 
         def at(hyperparameter: jax.Array) -> tuple[jax.Array, Any]:
             params = function.refit(first, hyperparameter)
             if params is None:
-                params = function.fit(*rest, hyperparameter)
+                params = _fit(function, rest, hyperparameter)
             return _losses(function, params, *held_out), _test_values(function, params, test)
 
         return lax.map(at, grid)
@@ -232,21 +260,32 @@ def _with_folds(
     return dataclasses.replace(result, test_values=values)
 
 
-def _at(samples: tuple[Any, Any], index: jax.Array) -> tuple[Any, Any]:
+def _at(samples: PyTree, index: jax.Array) -> PyTree:
     """Some of the samples."""
     return jax.tree.map(lambda leaf: leaf[index], samples)
 
 
+def _fit(function: EstimationFunction, samples: PyTree, hyperparameter: jax.Array) -> PyTree:
+    """Params of samples, with their weights if there are any."""
+    *data, weights = samples
+    more = {} if weights is None else {"weights": weights}
+    return function.fit(*data, hyperparameter, **more)
+
+
 def _losses(
-    function: EstimationFunction, params: PyTree, predictions: Distribution, targets: jax.Array
+    function: EstimationFunction,
+    params: PyTree,
+    predictions: Distribution,
+    targets: jax.Array,
+    weights: jax.Array | None,
 ) -> jax.Array:
     """Mean loss over the pairs of each sample with the others, [n]."""
     errors = residuals(predictions, targets)
     factors = function.factors(params, predictions)
     if factors is not None:
-        return losses_of_factors(errors, *factors)
+        return losses_of_factors(errors, *factors, weights)
     values = functools.partial(function.evaluate, params)
-    return losses_of_values(errors, values, predictions, "function.evaluate")
+    return losses_of_values(errors, values, predictions, weights, "function.evaluate")
 
 
 def _test_values(function: EstimationFunction, params: PyTree, test: PyTree) -> jax.Array | None:
@@ -257,18 +296,18 @@ def _test_values(function: EstimationFunction, params: PyTree, test: PyTree) -> 
 def _checked_previous(previous: Any, empty: CrossValidation) -> CrossValidation:
     """An earlier result, if its grid and folds agree with this one."""
     _checks.fitted("progress.previous", previous, CrossValidation, "cross_validate")
-    for field in ("grid", "folds", "losses", "test_values"):
+    names = "grid", "folds", *(() if empty.weights is None else ("weights",))
+    for field in (*names, "losses", "test_values"):
         found, expected = getattr(previous, field), getattr(empty, field)
         _checks.shape(f"progress.previous.{field}", found, expected.shape, f"{expected.shape}")
-    for field in ("grid", "folds"):
+    for field in names:
         found, expected = getattr(previous, field), getattr(empty, field)
         if _checks.is_concrete(found, expected) and not np.array_equal(found, expected):
             raise ValueError(
                 f"progress.previous.{field}: expected that of this key and grid, got another one"
             )
-    return CrossValidation(
-        empty.grid, empty.folds, jnp.asarray(previous.losses), jnp.asarray(previous.test_values)
-    )
+    losses, values = jnp.asarray(previous.losses), jnp.asarray(previous.test_values)
+    return dataclasses.replace(empty, losses=losses, test_values=values)
 
 
 def _refuse_nan(result: CrossValidation, batch: np.ndarray) -> None:

@@ -11,7 +11,7 @@ from jax.tree_util import Partial
 from jax.typing import ArrayLike
 
 from calibjax import _checks
-from calibjax._arithmetic import matmul
+from calibjax._arithmetic import matmul, safe_sqrt
 from calibjax._compilation import outside_of_traces
 from calibjax._pytree import PyTree, parameter, record
 from calibjax._sharding import follows_data
@@ -37,7 +37,8 @@ class KernelRidgeParams:
         points: predictions that it is evaluated with: pivots, or the whole training set, [R].
         eigenvalues: of the kernel matrix, [r]; zero for those that are only rounding errors.
         basis: map from kernel values to coordinates in the eigenvectors, [R, r].
-        projections: training residuals in the eigenvectors, Qᵀ (p_i − e_{y_i}), [r, m].
+        projections: training residuals in the eigenvectors, Qᵀ (p_i − e_{y_i}), [r, m]; with
+            weights, the roots of which are on the diagonal of D, all is of D K D and D (p − e_y).
         residual: largest error of an entry of the kernel matrix, relative to the largest entry;
             zero for the full matrix.
         penalty: λ, scalar.
@@ -76,15 +77,20 @@ class _Ridge(EstimationFunction):
 
     @follows_data
     def fit(
-        self, predictions: Distribution, targets: ArrayLike, hyperparameter: ArrayLike
+        self,
+        predictions: Distribution,
+        targets: ArrayLike,
+        hyperparameter: ArrayLike,
+        *,
+        weights: ArrayLike | None = None,
     ) -> KernelRidgeParams:
         """Fits the regression."""
-        predictions, targets = checked(predictions, targets)
+        predictions, targets, weights = checked(predictions, targets, weights)
         errors, points = residuals(predictions, targets), _as_points(predictions)
         penalty = _checks.positive_number("hyperparameter", hyperparameter, errors.dtype)
         kernel, rank, tolerance = self._options(points)
         size = None if rank >= len(errors) else rank
-        params = _learned(kernel, tolerance, points, errors, penalty, size=size)
+        params = _learned(kernel, tolerance, points, errors, weights, penalty, size=size)
         _warn_about_rank(params, tolerance)
         return params
 
@@ -135,7 +141,9 @@ class KernelRidge(_Ridge):
     with the rows p_i − e_{y_i} of Δ, the kernel matrix K = Q diag(s) Qᵀ of the n training
     predictions and the kernel values k(p) between a prediction and these. It is the regression of
     all products ⟨p_i − e_{y_i}, p_j − e_{y_j}⟩ on pairs of predictions, with penalty λ > 0, the
-    hyperparameter. h is symmetric, but not an inner product: its diagonal can be negative.
+    hyperparameter. Weights, scaled to the sum n, multiply the squared errors of samples, and in
+    pairs w_i w_j those of products. h is symmetric, but not an inner product: its diagonal can be
+    negative.
 
     Most kernel matrices of predictions have low numerical rank: a few of the n predictions, the
     pivots, determine the others up to rounding. Then only these are kept. If more than n/4 pivots
@@ -272,17 +280,23 @@ def _learned(
     tolerance: ArrayLike,
     points: PyTree,
     errors: jax.Array,
+    weights: jax.Array | None,
     penalty: jax.Array,
     *,
     size: int | None,
 ) -> KernelRidgeParams:
     """Learned params; `size` is the number of pivots, unless all points are used."""
-    n, residual = len(errors), jnp.zeros((), errors.dtype)
+    n, residual, roots = len(errors), jnp.zeros((), errors.dtype), None
+    if weights is not None:
+        roots = safe_sqrt(weights * (n / jnp.sum(weights)))
+        errors = roots[:, None] * errors
     if size is None:
-        spectrum = spectra.full_spectrum(low_rank.kernel_values(kernel, points, points), errors)
+        spectrum = spectra.full_spectrum(
+            low_rank.kernel_values(kernel, points, points), errors, roots
+        )
     else:
         found = low_rank.pivoted_cholesky(kernel, points, tolerance, size=size)
-        spectrum, residual = spectra.low_rank_spectrum(found, errors), found.residual
+        spectrum, residual = spectra.low_rank_spectrum(found, errors, roots), found.residual
         points = jax.tree.map(lambda leaf: leaf[found.pivots], points)
     # NaN features give no pivots.
     projections = jnp.where(jnp.isnan(residual), jnp.nan, spectrum.projections)

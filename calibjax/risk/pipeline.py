@@ -4,6 +4,7 @@ import math
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.typing import ArrayLike
 
 from calibjax import _checks
@@ -14,6 +15,7 @@ from calibjax.risk.base import EstimationFunction
 from calibjax.risk.cross_validation import checked_grid, run_folds, specialised
 from calibjax.risk.result import CrossValidation, Progress
 from calibjax.risk.samples import checked
+from calibjax.scores.base import weighted_mean
 
 
 @record
@@ -63,6 +65,7 @@ def squared_calibration_error(
     num_folds: int = 5,
     test_fraction: float = 0.2,
     progress: Progress | None = None,
+    weights: ArrayLike | None = None,
 ) -> SquaredCalibrationError:
     """Estimate of the squared calibration error E‖P − E[e_Y | P]‖² by a tuned function.
 
@@ -72,9 +75,9 @@ def squared_calibration_error(
 
         1/F Σ_f 1/t Σ_i h_f(p_i, p_i),
 
-    without using the targets of the test part. Compare estimators by their risks
-    (`risk_difference` of the `cross_validation`s with the same key), never by their estimates on
-    the test part.
+    without using the targets of the test part; with weights these means, too, are weighted. Compare
+    estimators by their risks (`risk_difference` of the `cross_validation`s with the same key),
+    never by their estimates on the test part.
 
     The estimate is biased: a function that was tuned on few samples is shrunken, so that its
     diagonal is too small; for a calibrated model it is too large. See `experiments.estimator_bias`.
@@ -94,6 +97,7 @@ def squared_calibration_error(
         test_fraction: in (0, 1): t is the nearest integer to test_fraction · n, at least 1.
         progress: a function to call after each fold, and an earlier result to resume from, as in
             `cross_validate`.
+        weights: w ≥ 0 of the samples, [n]; None for samples that count alike.
 
     Returns:
         The estimate, its root, and their standard errors.
@@ -101,7 +105,7 @@ def squared_calibration_error(
     Raises:
         TypeError: if an argument is of the wrong kind.
         ValueError: as in `cross_validate`, and if the tuning part has fewer than 2 num_folds
-            samples.
+            samples, or none of the test part counts.
 
     Cost: that of `cross_validate`, and evaluation on the test part at all k grid points, O(F k t)
     memory.
@@ -123,7 +127,7 @@ def squared_calibration_error(
     key = _checks.random_key(key)
     num_folds = _checks.size_in_range("num_folds", num_folds, 2)
     test_fraction = float(_checks.proportion("test_fraction", test_fraction))
-    predictions, targets = samples = checked(predictions, targets)
+    samples = predictions, targets, weights = checked(predictions, targets, weights)
     num_tests = max(1, round(len(targets) * test_fraction))
     if len(targets) - num_tests < 2 * num_folds:
         raise ValueError(
@@ -131,26 +135,30 @@ def squared_calibration_error(
             f"after taking {num_tests} for the test part, got {len(targets)} in all"
         )
     grid = checked_grid(grid, predictions)
-    function = specialised(function, predictions, grid)
+    function = specialised(function, samples, grid)
     split_key, fold_key = jax.random.split(key)
     order = jax.random.permutation(split_key, len(targets))
     test, tuning = order[:num_tests], order[num_tests:]
     tuning_samples = jax.tree.map(lambda leaf: leaf[tuning], samples)
-    test_predictions = jax.tree.map(lambda leaf: leaf[test], predictions)
+    test_predictions, weights = jax.tree.map(lambda leaf: leaf[test], (predictions, weights))
+    if _checks.is_concrete(weights) and weights is not None and not np.any(weights):
+        raise ValueError(
+            f"weights: expected one that is positive in the test part, got {num_tests} zeros"
+        )
     result = run_folds(
         fold_key, function, grid, tuning_samples, test_predictions, num_folds, progress
     )
-    return _summary(result, tuning, test)
+    return _summary(result, tuning, test, weights)
 
 
 @jax.jit
 def _summary(
-    result: CrossValidation, tuning: jax.Array, test: jax.Array
+    result: CrossValidation, tuning: jax.Array, test: jax.Array, weights: jax.Array | None
 ) -> SquaredCalibrationError:
     """The estimate at the best grid point, and its errors."""
     best = result.best
     values = jnp.where(jnp.isnan(result.risk[best]), jnp.nan, result.test_values[:, best])
-    folds, num_tests = jnp.mean(values, 1), values.shape[1]
+    folds = weighted_mean(values, weights)
     estimate = jnp.mean(folds)
 
     def root(x: jax.Array) -> jax.Array:
@@ -162,9 +170,7 @@ def _summary(
     return SquaredCalibrationError(
         estimate=estimate,
         standard_error=error(folds),
-        sampling_error=error(jnp.mean(values, 0))
-        if num_tests > 1
-        else jnp.full_like(estimate, jnp.nan),
+        sampling_error=_standard_error(jnp.mean(values, 0), weights),
         root=root(estimate),
         root_standard_error=error(root(folds)),
         hyperparameter=result.hyperparameter,
@@ -175,3 +181,17 @@ def _summary(
         tuning=tuning,
         test=test,
     )
+
+
+def _standard_error(values: jax.Array, weights: jax.Array | None) -> jax.Array:
+    """Standard error of a mean, NaN for a single value.
+
+    With weights w its square is Σ_i w_i² (x_i − x̄)² / (Σ_i w_i)² times n / (n − 1) with the
+    effective number n of the values.
+    """
+    if values.size < 2:
+        return jnp.full_like(values[0], jnp.nan)
+    if weights is None:
+        return jnp.std(values, ddof=1) / math.sqrt(values.size)
+    squares = jnp.sum(jnp.square(weights * (values - weighted_mean(values, weights))))
+    return jnp.sqrt(squares / (jnp.square(jnp.sum(weights)) - jnp.sum(jnp.square(weights))))

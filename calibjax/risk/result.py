@@ -25,12 +25,16 @@ class CrossValidation:
             fitted to the other folds, [k, n]; NaN in folds that are not done.
         test_values: h(p_i, p_i) of predictions in no fold by the function of each fold, [F, k, t];
             t = 0 except in `squared_calibration_error`.
+        weights: of the samples, [n], scaled in each fold so that their sum is that of their
+            squares, or None. Losses are weighted such that the risk of a fold is their weighted
+            mean.
     """
 
     grid: jax.Array
     folds: jax.Array
     losses: jax.Array
     test_values: jax.Array
+    weights: jax.Array | None = None
 
     @property
     def num_folds(self) -> int:
@@ -88,11 +92,14 @@ class CrossValidation:
 @jax.jit
 def _risks(result: CrossValidation) -> jax.Array:
     """Mean loss in each fold, [F, k]."""
+    return lax.map(lambda members: _mean(result.losses, members, result.weights), result.members)
 
-    def risk(members: jax.Array) -> jax.Array:
-        return jnp.sum(jnp.where(members, result.losses, 0), 1) / jnp.sum(members)
 
-    return lax.map(risk, result.members)
+def _mean(losses: jax.Array, members: jax.Array, weights: jax.Array | None) -> jax.Array:
+    """Mean over the members."""
+    if weights is not None:
+        losses, members = weights * losses, jnp.where(members, weights, 0)
+    return jnp.sum(jnp.where(members != 0, losses, 0), -1) / jnp.sum(members, -1)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -168,8 +175,8 @@ def risk_difference(first: CrossValidation, second: CrossValidation) -> RiskDiff
 
     Raises:
         TypeError: if an argument is of the wrong kind.
-        ValueError: if the folds are not the same, are not all done, or one has fewer than three
-            samples.
+        ValueError: if the folds, or the weights, are not the same, the folds are not all done, or
+            one has fewer than three samples.
 
     Cost: O(F n).
 
@@ -193,6 +200,9 @@ def risk_difference(first: CrossValidation, second: CrossValidation) -> RiskDiff
         first.folds, second.folds
     ):
         raise ValueError("second: expected the folds of first (the same key), got others")
+    weights = [result.weights for result in (first, second)]
+    if not _is_same(*weights):
+        raise ValueError("second: expected the weights of first, got others")
     for name, result in (("first", first), ("second", second)):
         is_done = result.is_done
         if _checks.is_concrete(is_done) and not np.all(is_done):
@@ -208,11 +218,19 @@ def risk_difference(first: CrossValidation, second: CrossValidation) -> RiskDiff
     return _difference(first, second)
 
 
+def _is_same(first: jax.Array | None, second: jax.Array | None) -> bool:
+    """Whether known weights are the same."""
+    if first is None or second is None or not _checks.is_concrete(first, second):
+        return (first is None) == (second is None)
+    return np.array_equal(first, second)
+
+
 @jax.jit
 def _difference(first: CrossValidation, second: CrossValidation) -> RiskDifference:
     """The difference between checked results."""
     members = first.members
     losses = first.losses[first.best] - second.losses[second.best]
-    differences = jnp.sum(jnp.where(members, losses, 0), 1) / jnp.sum(members, 1)
-    error = jnp.sqrt(jnp.sum(jackknife_variances(losses, members))) / first.num_folds
+    differences = _mean(losses, members, first.weights)
+    variances = jackknife_variances(losses, members, first.weights)
+    error = jnp.sqrt(jnp.sum(variances)) / first.num_folds
     return RiskDifference(jnp.mean(differences), error, differences)

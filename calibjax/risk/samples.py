@@ -10,23 +10,27 @@ from calibjax._pytree import PyTree
 from calibjax.distributions.base import Distribution
 
 
-def checked(predictions: PyTree, targets: PyTree, *, minimum: int = 1) -> tuple[Any, jax.Array]:
+def checked(
+    predictions: PyTree, targets: PyTree, weights: Any = None, *, minimum: int = 1
+) -> tuple[Any, jax.Array, jax.Array | None]:
     """Checks a data set of class predictions and labels, or of confidences and 0 or 1.
 
     Returns:
-        A batch of distributions and labels, or two arrays [n] of the same dtype.
+        A batch of distributions and labels, or two arrays [n] of the same dtype; and weights.
 
     Raises:
         TypeError: if an argument is of the wrong kind.
-        ValueError: if shapes or values are wrong, or there are fewer than `minimum` samples.
+        ValueError: if shapes or values are wrong, or fewer than `minimum` samples count.
     """
     if _checks.is_distribution(predictions):
         _checks.class_predictions(predictions)
-        return _checks.predictions_and_targets(predictions, targets, minimum=minimum)
+        return _checks.weighted_samples(predictions, targets, weights, minimum=minimum)
     names = ("predictions", "targets")
-    confidences, correct = _checks.confidences_and_correct(predictions, targets, names=names)
-    _checks.leading_size("predictions", confidences, minimum)
-    return confidences, correct
+    samples = _checks.weighted_confidences(
+        predictions, targets, weights, names=names, minimum=minimum
+    )
+    _checks.leading_size("predictions", samples[0], minimum)
+    return samples
 
 
 def checked_points(

@@ -12,32 +12,35 @@ from calibjax._pytree import PyTree
 from calibjax.distributions.base import Distribution
 
 
-def checked_samples(
-    predictions: Distribution, targets: ArrayLike, method: str | None = None
-) -> tuple[Any, Any]:
-    """Predictions, which must have the method if one is given, and targets as JAX arrays.
+def weighted_samples(
+    predictions: Distribution, targets: ArrayLike, weights: Any, method: str | None = None
+) -> tuple[tuple[Any, Any], jax.Array | None]:
+    """Predictions, which must have the method if one is given, with targets, and their weights.
 
     Raises:
         TypeError: if an argument is of the wrong kind, or the method is missing.
         ValueError: if shapes or values are wrong.
     """
     keep_logs = method == "log_prob"
-    samples = _checks.predictions_and_targets(predictions, targets, keep_logs=keep_logs)
+    *samples, weights = _checks.weighted_samples(predictions, targets, weights, keep_logs=keep_logs)
     if method is not None:
         _checks.method("predictions", samples[0], method)
-    return samples
+    return (samples[0], samples[1]), weights
 
 
 def mean_over_samples(
-    score: Callable[[Any, Any], jax.Array], samples: tuple[Any, Any], method: str = ""
+    score: Callable[[Any, Any], jax.Array],
+    samples: tuple[Any, Any],
+    weights: jax.Array | None = None,
+    method: str = "",
 ) -> PyTree:
-    """Mean over all samples of a score of one prediction and one target.
+    """Mean over all samples, with weights if there are any, of a score of one of them.
 
     Raises:
         ValueError: if the score is not a scalar, or NaN; the message names the method that computed
             it.
     """
-    values, value = _values_and_mean(jax.tree_util.Partial(score), samples)
+    values, value = _values_and_mean(jax.tree_util.Partial(score), samples, weights)
     if method and values.ndim != 1:
         raise ValueError(
             f"predictions.{method}: expected a scalar for one prediction and one target, got shape "
@@ -54,7 +57,20 @@ def mean_over_samples(
 
 @jax.jit
 def _values_and_mean(
-    score: jax.tree_util.Partial, samples: tuple[Any, Any]
+    score: jax.tree_util.Partial, samples: tuple[Any, Any], weights: jax.Array | None
 ) -> tuple[jax.Array, jax.Array]:
     values = jax.vmap(score)(*samples)
-    return values, jnp.mean(values)
+    if weights is None or values.ndim != 1:
+        return values, jnp.mean(values)
+    # What does not count may be infinite, and its derivative no number.
+    is_left_out = (weights == 0) & ~jnp.isfinite(values)
+    samples = _checks.counted(weights, samples, ~is_left_out)
+    values = jnp.where(is_left_out, 0, jax.vmap(score)(*samples))
+    return values, weighted_mean(values, weights)
+
+
+def weighted_mean(values: jax.Array, weights: jax.Array | None) -> jax.Array:
+    """Mean over the samples, the last axis."""
+    if weights is None:
+        return jnp.mean(values, -1)
+    return jnp.sum(values * weights, -1) / jnp.sum(weights)

@@ -18,8 +18,9 @@ from calibjax._isotonic import isotonic_means
 from calibjax._pytree import PyTree, record
 from calibjax._sharding import follows_data
 from calibjax.distributions.base import ClassPredictions, Distribution
-from calibjax.scores.base import checked_samples
+from calibjax.scores.base import weighted_mean, weighted_samples
 
+_ROUNDING = 1e-9  # of levels, which may be whole numbers of samples
 # Of each prediction, to find where its distribution lies.
 _LEVELS = (0.001, 0.01, 0.05, *(k / 10 for k in range(1, 10)), 0.95, 0.99, 0.999)
 
@@ -43,7 +44,9 @@ class ScoreDecomposition:
 
 
 @follows_data
-def brier_decomposition(predictions: ClassPredictions, targets: PyTree) -> ScoreDecomposition:
+def brier_decomposition(
+    predictions: ClassPredictions, targets: PyTree, *, weights: ArrayLike | None = None
+) -> ScoreDecomposition:
     """Brier score, decomposed into miscalibration, discrimination and uncertainty (CORP).
 
     For class c with predictions p_i, labels y_i = 1(label i is c), the isotonic regression r_i of
@@ -54,7 +57,8 @@ def brier_decomposition(predictions: ClassPredictions, targets: PyTree) -> Score
         uncertainty    = n⁻¹ Σ_i (ȳ − y_i)² = ȳ (1 − ȳ),
 
     summed over the classes. Each class is recalibrated on its own, so that of three or more classes
-    it is class-wise miscalibration that is measured. There are no bins to choose.
+    it is class-wise miscalibration that is measured. There are no bins to choose. With weights all
+    means, and the squared errors of the isotonic regression, are weighted.
 
     With this function as its statistic, `hypothesis_tests.exact_test` returns what all parts are
     under calibration, too, and `plotting.score_decomposition` draws it.
@@ -62,6 +66,7 @@ def brier_decomposition(predictions: ClassPredictions, targets: PyTree) -> Score
     Args:
         predictions: batch of n class predictions.
         targets: labels 0, ..., m − 1, [n].
+        weights: w ≥ 0 of the samples, [n]; None for samples that count alike.
 
     Returns:
         The parts, scalars; `score` is `brier_score`, in which both classes of a `Bernoulli` count.
@@ -83,14 +88,18 @@ def brier_decomposition(predictions: ClassPredictions, targets: PyTree) -> Score
     0.125 0.125 0.375
     """
     _checks.class_predictions(predictions)
-    predictions, targets = _checks.predictions_and_targets(predictions, targets)
+    predictions, targets, weights = _checks.weighted_samples(predictions, targets, weights)
     probs = predictions.class_probs
-    return _brier(probs, one_hot(targets, probs.shape[1], probs.dtype))
+    return _brier(probs, one_hot(targets, probs.shape[1], probs.dtype), weights)
 
 
 @follows_data
 def crps_decomposition(
-    predictions: Distribution, targets: ArrayLike, *, num_thresholds: int = 100
+    predictions: Distribution,
+    targets: ArrayLike,
+    *,
+    num_thresholds: int = 100,
+    weights: ArrayLike | None = None,
 ) -> ScoreDecomposition:
     """CRPS, decomposed into miscalibration, discrimination and uncertainty (threshold-wise CORP).
 
@@ -101,7 +110,7 @@ def crps_decomposition(
 
     with the parts of `brier_decomposition` of one class at each threshold, whose probabilities are
     recalibrated on their own. The integrals are sums over intervals between quantiles of all
-    predictions and targets together.
+    predictions and targets together. With weights all means are weighted, and so are the quantiles.
 
     With this function as its statistic, `hypothesis_tests.exact_test` returns what all parts are
     under calibration, too, and `plotting.score_decomposition` draws it.
@@ -111,6 +120,7 @@ def crps_decomposition(
         targets: [n].
         num_thresholds: number of intervals; with 100 the error of the score is a few thousandths of
             it, also of predictions with very different scales or heavy tails.
+        weights: w ≥ 0 of the samples, [n]; None for samples that count alike.
 
     Returns:
         The parts, scalars, in units of the targets; `score` is `crps` up to the error of the sum.
@@ -134,7 +144,7 @@ def crps_decomposition(
     >>> print(bool(parts.discrimination > parts.miscalibration))
     True
     """
-    samples = checked_samples(predictions, targets, "cdf")
+    samples, weights = weighted_samples(predictions, targets, weights, "cdf")
     _checks.method("predictions", samples[0], "icdf")
     if hasattr(samples[0], "class_probs"):
         raise TypeError(
@@ -143,47 +153,66 @@ def crps_decomposition(
         )
     _checks.shape("targets", samples[1], (None,), "[n]: only numbers have a distribution function")
     num_thresholds = _checks.size_in_range("num_thresholds", num_thresholds, 1, 2**20)
-    return _checks.nan_with(_integrated(*samples, num_thresholds), samples)
+    return _checks.nan_with(_integrated(*samples, weights, num_thresholds), samples)
 
 
 @jax.jit
-def _brier(probs: jax.Array, labels: jax.Array) -> ScoreDecomposition:
+def _brier(probs: jax.Array, labels: jax.Array, weights: jax.Array | None) -> ScoreDecomposition:
     """Sum over the classes, which are the columns of both arrays."""
-    parts = lax.map(lambda column: _of_event(*column), (probs.T, labels.T))
+    probs, labels = _checks.counted(weights, (probs, labels))
+    parts = lax.map(lambda column: _of_event(*column, weights), (probs.T, labels.T))
     total = jax.tree.map(lambda part: jnp.sum(part, 0), parts)
     return jax.tree.map(lambda part: jnp.where(jnp.any(jnp.isnan(probs)), jnp.nan, part), total)
 
 
-@functools.partial(jax.jit, static_argnums=2)
-def _integrated(predictions: PyTree, targets: jax.Array, num_thresholds: int) -> ScoreDecomposition:
+@functools.partial(jax.jit, static_argnums=3)
+def _integrated(
+    predictions: PyTree, targets: jax.Array, weights: jax.Array | None, num_thresholds: int
+) -> ScoreDecomposition:
     dtype = floating_dtype(predictions)
-    targets = targets.astype(dtype)
+    predictions, targets = _checks.counted(weights, (predictions, targets.astype(dtype)))
     levels = jnp.asarray(_LEVELS, dtype)
     quantiles = jax.vmap(lambda p: jax.vmap(p.icdf)(levels))(predictions).astype(dtype)
     copies = jnp.broadcast_to(targets[:, None], quantiles.shape)
-    pool = jnp.sort(jnp.concatenate([quantiles, copies]).ravel())
+    pool = jnp.concatenate([quantiles, copies], 1).ravel()
     # Closer to one another, in probability, towards the tails, where intervals are wide.
-    places = (1 - np.cos(np.linspace(0, np.pi, num_thresholds + 1))) / 2 * (pool.size - 1)
-    ends = pool[np.round(places).astype(int)]
+    cuts = (1 - np.cos(np.linspace(0, np.pi, num_thresholds + 1))) / 2
+    ends = _quantiles(pool, cuts, weights)
 
     def at(threshold: jax.Array) -> ScoreDecomposition:
         probs = jax.vmap(lambda p: p.cdf(threshold))(predictions).astype(dtype)
-        return _of_event(probs, (targets <= threshold).astype(dtype))
+        return _of_event(probs, (targets <= threshold).astype(dtype), weights)
 
     parts = lax.map(at, (ends[1:] + ends[:-1]) / 2)
     return jax.tree.map(lambda part: jnp.sum(part * jnp.diff(ends)), parts)
 
 
-def _of_event(probs: jax.Array, happened: jax.Array) -> ScoreDecomposition:
+def _quantiles(pool: jax.Array, levels: np.ndarray, weights: jax.Array | None) -> jax.Array:
+    """Quantiles of as many numbers of each sample, which all have its weight."""
+    levels = levels * (1 + _ROUNDING)
+    if weights is None:
+        places = np.minimum(np.floor(levels * pool.size), pool.size - 1)
+        return jnp.sort(pool)[places.astype(int)]
+    order = jnp.argsort(pool)
+    below = jnp.cumsum(jnp.repeat(weights, pool.size // weights.size)[order])
+    places = jnp.searchsorted(below, levels.astype(below.dtype) * below[-1], side="right")
+    return pool[order][jnp.minimum(places, pool.size - 1)]
+
+
+def _of_event(
+    probs: jax.Array, happened: jax.Array, weights: jax.Array | None
+) -> ScoreDecomposition:
     """Parts of the mean of (probs − happened)², [n] each."""
     order = jnp.argsort(probs)
-    probs, happened = probs[order], happened[order]
-    recalibrated, frequency = isotonic_means(probs, happened), jnp.mean(happened)
+    probs, happened, weights = jax.tree.map(lambda x: x[order], (probs, happened, weights))
+    recalibrated = isotonic_means(probs, happened, weights)
+    mean = functools.partial(weighted_mean, weights=weights)
+    frequency = mean(happened)
     # Differences of squares as products, and means over blocks, which have small rounding errors.
     change = (probs - recalibrated) * (probs + recalibrated - 2 * happened)
     return ScoreDecomposition(
-        jnp.mean(jnp.square(probs - happened)),
-        jnp.mean(change),
-        jnp.mean(jnp.square(recalibrated - frequency)),
+        mean(jnp.square(probs - happened)),
+        mean(change),
+        mean(jnp.square(recalibrated - frequency)),
         frequency * (1 - frequency),
     )

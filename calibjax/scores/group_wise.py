@@ -26,6 +26,7 @@ def group_wise_mce(
     binning: Binning,
     num_groups: int | None = None,
     distance: Distance = _TOTAL_VARIATION,
+    weights: ArrayLike | None = None,
 ) -> jax.Array:
     """Maximum calibration error (MCE) within each group of samples.
 
@@ -33,7 +34,8 @@ def group_wise_mce(
 
     with the mean p̄ of the predictions and the proportions ȳ of the labels of the samples of group g
     in the bin. The bins are those of all samples together. A bin with few samples of a group has a
-    large value by chance alone; for this reason smaller groups have larger values.
+    large value by chance alone; for this reason smaller groups have larger values. With weights
+    means and proportions are weighted.
 
     Args:
         predictions: batch of n class predictions; for the calibration of confidences, those
@@ -44,9 +46,10 @@ def group_wise_mce(
         num_groups: g. By default the number of groups in `groups`, none of which may be empty;
             required under `jit`.
         distance: distance record d; called on p̄ and ȳ as `Categorical`s.
+        weights: w ≥ 0 of the samples, [n]; None for samples that count alike.
 
     Returns:
-        [g]; NaN for groups without samples, which can only exist if `num_groups` is given.
+        [g]; NaN for groups without samples that count.
 
     Raises:
         TypeError: if an argument is of the wrong kind, or groups are traced and `num_groups` is
@@ -65,9 +68,11 @@ def group_wise_mce(
     >>> print(group_wise_mce(predictions, targets, groups, binning=UniformBins(2)))
     [0.25 0.25]
     """
-    distances, groups, is_valid = _checked_distances(
-        predictions, targets, groups, binning, num_groups, distance
+    distances, groups, is_valid, weights = _checked_distances(
+        predictions, targets, groups, binning, num_groups, distance, weights
     )
+    if weights is not None:
+        distances = jnp.where(weights == 0, -jnp.inf, distances)
     largest = jax.ops.segment_max(distances, groups, is_valid.size)
     return jnp.where(is_valid & (largest > -jnp.inf), largest, jnp.nan)
 
@@ -81,20 +86,22 @@ def group_wise_ece(
     binning: Binning,
     num_groups: int | None = None,
     distance: Distance = _TOTAL_VARIATION,
+    weights: ArrayLike | None = None,
 ) -> jax.Array:
     """Expected calibration error (ECE) within each group of samples.
 
         ECE_g = Σ_bins n_{bin, g} / n_g · d(p̄_{bin, g}, ȳ_{bin, g}),
 
     with the mean p̄ of the predictions and the proportions ȳ of the labels of the n_{bin, g} samples
-    of group g in the bin. The bins are those of all samples together. Each is positive by chance
+    of group g in the bin; with weights n_{bin, g} and n_g are their sums, and the means weighted.
+    The bins are those of all samples together. Each is positive by chance
     alone, the more so the fewer samples a group has: compare them with those of labels that are
     redrawn from the predictions.
 
     Arguments, errors and cost are those of `group_wise_mce`.
 
     Returns:
-        [g]; NaN for groups without samples, which can only exist if `num_groups` is given.
+        [g]; NaN for groups without samples that count.
 
     References: L21 §2.3, where calibration within groups is measured by their average,
         `jnp.nanmean` of what this returns, or by the largest `group_wise_mce`.
@@ -107,12 +114,13 @@ def group_wise_ece(
     >>> print(group_wise_ece(predictions, targets, groups, binning=UniformBins(3)))
     [0.25  0.125]
     """
-    distances, groups, is_valid = _checked_distances(
-        predictions, targets, groups, binning, num_groups, distance
+    distances, groups, is_valid, weights = _checked_distances(
+        predictions, targets, groups, binning, num_groups, distance, weights
     )
-    sizes = jax.ops.segment_sum(jnp.ones_like(distances), groups, is_valid.size)
-    sums = jax.ops.segment_sum(distances, groups, is_valid.size)
-    return jnp.where(is_valid & (sizes > 0), sums / jnp.maximum(sizes, 1), jnp.nan)
+    used = jnp.ones_like(distances) if weights is None else weights
+    sizes = jax.ops.segment_sum(used, groups, is_valid.size)
+    sums = jax.ops.segment_sum(used * distances, groups, is_valid.size)
+    return jnp.where(is_valid & (sizes > 0), sums / jnp.where(sizes > 0, sizes, 1), jnp.nan)
 
 
 def _checked_distances(
@@ -122,14 +130,15 @@ def _checked_distances(
     binning: Binning,
     num_groups: int | None,
     distance: Distance,
-) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Distances in the cells of samples [n], groups [n], and for each group if all is valid [g]."""
+    weights: Any,
+) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array | None]:
+    """Distances in the cells of samples [n], groups [n], whether all is valid [g], and weights."""
     _checks.same_rows(predictions=predictions, targets=targets, groups=groups)
-    *data, _ = checked_bins(predictions, targets, binning)
-    groups, num_groups = _checked_groups(groups, data[1].size, num_groups)
+    data = checked_bins(predictions, targets, binning, weights)
+    groups, num_groups = _checked_groups(groups, data[2].size, num_groups)
     distances, is_valid = _distances_of_samples(data, groups, distance)
     is_valid &= jnp.all(groups < num_groups)
-    return distances, groups, jnp.full(num_groups, is_valid)
+    return distances, groups, jnp.full(num_groups, is_valid), data[3]
 
 
 def _checked_groups(groups: ArrayLike, num_samples: int, num_groups: Any) -> tuple[jax.Array, int]:
@@ -150,11 +159,11 @@ def _checked_groups(groups: ArrayLike, num_samples: int, num_groups: Any) -> tup
 
 
 def _distances_of_samples(
-    data: list[Any], groups: jax.Array, distance: Distance
+    data: tuple[Any, Any, jax.Array, jax.Array | None], groups: jax.Array, distance: Distance
 ) -> tuple[jax.Array, jax.Array]:
     """Distance of both means in each sample's bin and group, [n], and whether all is in range."""
-    predictions, targets, bins = data
+    predictions, targets, bins, weights = data
     cells = ranks_of_pairs(groups, bins)
-    sizes, distances = distances_in_bins(predictions, targets, cells, distance)
+    sizes, distances = distances_in_bins(predictions, targets, cells, distance, weights)
     is_valid = jnp.all(sizes >= 0) & jnp.all((groups >= 0) & (bins >= 0) & (bins < bins.size))
     return distances[cells], is_valid

@@ -4,22 +4,26 @@ import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
+from calibjax import _checks
 from calibjax._pytree import PyTree
 from calibjax.distributions.base import Distribution
 from calibjax.estimators import top_label
-from calibjax.scores.base import checked_samples, mean_over_samples
+from calibjax.scores.base import mean_over_samples, weighted_mean, weighted_samples
 
 
-def mean_squared_error(predictions: Distribution, targets: ArrayLike) -> jax.Array:
+def mean_squared_error(
+    predictions: Distribution, targets: ArrayLike, *, weights: ArrayLike | None = None
+) -> jax.Array:
     """Mean squared error of the predicted means, over samples and components of the targets.
 
         MSE = n⁻¹ Σ_i (E_{Z~p_i} Z − y_i)²,
 
-    averaged over the components of vectors, as in scikit-learn.
+    averaged over the components of vectors, as in scikit-learn; with weights the weighted mean.
 
     Args:
         predictions: batch of n distributions of numbers or vectors with `mean`.
         targets: [n] or [n, d].
+        weights: w ≥ 0 of the samples, [n]; None for samples that count alike.
 
     Returns:
         A scalar.
@@ -39,29 +43,32 @@ def mean_squared_error(predictions: Distribution, targets: ArrayLike) -> jax.Arr
     >>> print(mean_squared_error(predictions, jnp.array([1.0, 1.0])))
     0.5
     """
-    predictions, targets = checked_samples(predictions, targets, "mean")
-    if hasattr(predictions, "class_probs"):
+    samples, weights = weighted_samples(predictions, targets, weights, "mean")
+    if hasattr(samples[0], "class_probs"):
         raise TypeError(
             "predictions: expected distributions of numbers or vectors, got class predictions, "
-            f"{type(predictions).__name__}; their squared error is scores.brier_score"
+            f"{type(samples[0]).__name__}; their squared error is scores.brier_score"
         )
-    return mean_over_samples(_squared_error, (predictions, targets))
+    return mean_over_samples(_squared_error, samples, weights)
 
 
 def _squared_error(p: PyTree, y: jax.Array) -> jax.Array:
     return jnp.mean(jnp.square(p.mean() - y))
 
 
-def accuracy(predictions: PyTree, targets: ArrayLike) -> jax.Array:
+def accuracy(
+    predictions: PyTree, targets: ArrayLike, *, weights: ArrayLike | None = None
+) -> jax.Array:
     """Proportion of samples whose most probable class was observed.
 
-        accuracy = n⁻¹ Σ_i 1(y_i = argmax_c p_ic)
+        accuracy = n⁻¹ Σ_i 1(y_i = argmax_c p_ic),   with weights the weighted mean.
 
     Ties are resolved in favour of the first class. Derivatives are zero.
 
     Args:
         predictions: batch of n class predictions.
         targets: labels 0, ..., m − 1, [n].
+        weights: w ≥ 0 of the samples, [n]; None for samples that count alike.
 
     Returns:
         A scalar.
@@ -78,11 +85,13 @@ def accuracy(predictions: PyTree, targets: ArrayLike) -> jax.Array:
     >>> print(accuracy(predictions, jnp.array([0, 0])))
     0.5
     """
+    _checks.same_rows(predictions=predictions, targets=targets, weights=weights)
     confidences, correct = top_label(predictions, targets)
-    return _proportion(confidences.probs, correct)
+    weights = _checks.sample_weights(weights, confidences)
+    return _proportion(confidences.probs, correct, weights)
 
 
 @jax.jit
-def _proportion(confidences: jax.Array, correct: jax.Array) -> jax.Array:
-    is_label = ~jnp.isnan(confidences)
-    return jnp.mean(jnp.where(is_label, correct, jnp.nan), dtype=confidences.dtype)
+def _proportion(confidences: jax.Array, correct: jax.Array, weights: jax.Array | None) -> jax.Array:
+    values = jnp.where(jnp.isnan(confidences), jnp.nan, correct.astype(confidences.dtype))
+    return weighted_mean(values, weights)

@@ -10,13 +10,15 @@ from calibjax import _checks
 from calibjax._arithmetic import one_hot
 from calibjax._pytree import PyTree
 from calibjax.distributions.base import ClassPredictions, Distribution
-from calibjax.scores.base import checked_samples, mean_over_samples
+from calibjax.scores.base import mean_over_samples, weighted_mean, weighted_samples
 
 
-def negative_log_likelihood(predictions: Distribution, targets: ArrayLike) -> jax.Array:
+def negative_log_likelihood(
+    predictions: Distribution, targets: ArrayLike, *, weights: ArrayLike | None = None
+) -> jax.Array:
     """Mean negative log-likelihood (logarithmic score), in nats.
 
-        NLL = −n⁻¹ Σ_i log p_i(y_i)
+        NLL = −n⁻¹ Σ_i log p_i(y_i),   with weights −Σ_i w_i log p_i(y_i) / Σ_i w_i
 
     with densities, or probabilities if outcomes are discrete. It is infinite if a target has
     probability zero.
@@ -24,6 +26,7 @@ def negative_log_likelihood(predictions: Distribution, targets: ArrayLike) -> ja
     Args:
         predictions: batch of n distributions with `log_prob`.
         targets: [n] or [n, d].
+        weights: w ≥ 0 of the samples, [n]; None for samples that count alike.
 
     Returns:
         A scalar.
@@ -42,25 +45,29 @@ def negative_log_likelihood(predictions: Distribution, targets: ArrayLike) -> ja
     >>> print(f"{nll:.4f}")  # (log 2 + log 4/3) / 2
     0.4904
     """
-    samples = checked_samples(predictions, targets, "log_prob")
-    return mean_over_samples(_surprise, samples, "log_prob")
+    samples, weights = weighted_samples(predictions, targets, weights, "log_prob")
+    return mean_over_samples(_surprise, samples, weights, "log_prob")
 
 
 def _surprise(p: Any, y: PyTree) -> jax.Array:
     return -p.log_prob(y)
 
 
-def brier_score(predictions: ClassPredictions, targets: PyTree) -> jax.Array:
+def brier_score(
+    predictions: ClassPredictions, targets: PyTree, *, weights: ArrayLike | None = None
+) -> jax.Array:
     """Mean squared Euclidean distance between class probabilities and one-hot labels (Brier score).
 
-        Brier = n⁻¹ Σ_i Σ_c (p_ic − 1(y_i = c))², in [0, 2].
+        Brier = n⁻¹ Σ_i Σ_c (p_ic − 1(y_i = c))², in [0, 2],
 
+    with weights the weighted mean.
     As everywhere, both classes of a `Bernoulli` count, so that its value is that of the two-class
     `Categorical`: twice (p − y)², which is scikit-learn's `brier_score_loss` for two classes.
 
     Args:
         predictions: batch of n class predictions.
         targets: labels 0, ..., m − 1, [n].
+        weights: w ≥ 0 of the samples, [n]; None for samples that count alike.
 
     Returns:
         A scalar.
@@ -80,12 +87,12 @@ def brier_score(predictions: ClassPredictions, targets: PyTree) -> jax.Array:
     0.25
     """
     _checks.class_predictions(predictions)
-    predictions, targets = _checks.predictions_and_targets(predictions, targets)
-    return _brier_score(predictions, targets)
+    predictions, targets, weights = _checks.weighted_samples(predictions, targets, weights)
+    return _brier_score(predictions, targets, weights)
 
 
 @jax.jit
-def _brier_score(predictions: Any, targets: jax.Array) -> jax.Array:
+def _brier_score(predictions: Any, targets: jax.Array, weights: jax.Array | None) -> jax.Array:
     probs = predictions.class_probs
     errors = probs - one_hot(targets, probs.shape[1], probs.dtype)
-    return jnp.mean(jnp.sum(jnp.square(errors), 1))
+    return weighted_mean(jnp.sum(jnp.square(errors), 1), weights)

@@ -12,7 +12,7 @@ from calibjax._arithmetic import floating_dtype
 from calibjax.distributions import Quantiles
 from calibjax.distributions.base import Distribution
 from calibjax.estimators.uniformity import checked_levels
-from calibjax.scores.base import checked_samples, mean_over_samples
+from calibjax.scores.base import mean_over_samples, weighted_samples
 
 
 def pinball_loss(
@@ -20,18 +20,21 @@ def pinball_loss(
     targets: ArrayLike,
     *,
     levels: Sequence[float] | jax.Array | None = None,
+    weights: ArrayLike | None = None,
 ) -> jax.Array:
     """Mean pinball loss (quantile loss) of the predicted quantiles.
 
         n⁻¹ Σ_i L⁻¹ Σ_τ (1 − τ) (q_i(τ) − y_i)₊ + τ (y_i − q_i(τ))₊
 
-    with the quantiles q_i(τ) at the levels τ_1, ..., τ_L. With many equally spaced levels it
-    approaches half the `crps`. Labels of `Categorical`s count as the numbers 0, ..., m − 1.
+    with the quantiles q_i(τ) at the levels τ_1, ..., τ_L; with weights the weighted mean. With many
+    equally spaced levels it approaches half the `crps`. Labels of `Categorical`s count as the
+    numbers 0, ..., m − 1.
 
     Args:
         predictions: batch of n distributions of numbers with `icdf`, or of `Quantiles`.
         targets: [n].
         levels: τ in (0, 1), [L]; 0.05, 0.1, ..., 0.95 by default, and for `Quantiles` their own.
+        weights: w ≥ 0 of the samples, [n]; None for samples that count alike.
 
     Returns:
         A scalar.
@@ -53,12 +56,14 @@ def pinball_loss(
     if isinstance(predictions, Quantiles):
         if levels is not None:
             raise ValueError("levels: expected None for Quantiles, which have levels of their own")
-        return mean_over_samples(_loss_of_quantiles, checked_samples(predictions, targets))
-    predictions, targets = checked_samples(predictions, targets, "icdf")
-    _checks.shape("targets", targets, (None,), "[n]: only numbers have quantiles")
-    levels = checked_levels(levels).astype(floating_dtype(predictions))
+        return mean_over_samples(
+            _loss_of_quantiles, *weighted_samples(predictions, targets, weights)
+        )
+    samples, weights = weighted_samples(predictions, targets, weights, "icdf")
+    _checks.shape("targets", samples[1], (None,), "[n]: only numbers have quantiles")
+    levels = checked_levels(levels).astype(floating_dtype(samples[0]))
     loss = jax.tree_util.Partial(_loss_at, levels)  # compiled once for all levels
-    return mean_over_samples(loss, (predictions, targets))
+    return mean_over_samples(loss, samples, weights)
 
 
 def _loss_at(levels: jax.Array, p: Any, y: jax.Array) -> jax.Array:

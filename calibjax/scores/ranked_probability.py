@@ -5,15 +5,18 @@ from jax.typing import ArrayLike
 
 from calibjax._pytree import PyTree
 from calibjax.distributions.base import Distribution
-from calibjax.scores.base import checked_samples, mean_over_samples
+from calibjax.scores.base import mean_over_samples, weighted_samples
 
 
-def crps(predictions: Distribution, targets: ArrayLike) -> jax.Array:
+def crps(
+    predictions: Distribution, targets: ArrayLike, *, weights: ArrayLike | None = None
+) -> jax.Array:
     """Mean continuous ranked probability score.
 
         CRPS = n⁻¹ Σ_i ∫ (F_i(x) − 1(x ≥ y_i))² dx = n⁻¹ Σ_i E|Z_i − y_i| − ½ E|Z_i − Z_i'|
 
-    with the cdf F_i of p_i and independent Z_i, Z_i' ~ p_i; in units of the targets.
+    with the cdf F_i of p_i and independent Z_i, Z_i' ~ p_i; in units of the targets. With weights
+    it is the weighted mean.
 
     Args:
         predictions: batch of n distributions of numbers whose score has a closed form:
@@ -21,6 +24,7 @@ def crps(predictions: Distribution, targets: ArrayLike) -> jax.Array:
             of normal distributions, and every class with a method `crps(y)`. For an ensemble it
             is the score of the empirical distribution of its members.
         targets: [n].
+        weights: w ≥ 0 of the samples, [n]; None for samples that count alike.
 
     Returns:
         A scalar.
@@ -43,8 +47,8 @@ def crps(predictions: Distribution, targets: ArrayLike) -> jax.Array:
     >>> print(f"{crps(predictions, jnp.array([0.0, 1.0])):.4f}")
     0.4181
     """
-    samples = checked_samples(predictions, targets, "sample")
-    return mean_over_samples(_crps, samples, "crps")
+    samples, weights = weighted_samples(predictions, targets, weights, "sample")
+    return mean_over_samples(_crps, samples, weights, "crps")
 
 
 def _crps(p: PyTree, y: jax.Array) -> jax.Array:

@@ -13,17 +13,21 @@ from calibjax._sharding import follows_data
 
 
 @follows_data
-def rejection_curve(confidences: ArrayLike, correct: ArrayLike) -> jax.Array:
+def rejection_curve(
+    confidences: ArrayLike, correct: ArrayLike, *, weights: ArrayLike | None = None
+) -> jax.Array:
     """Error rates that remain when the least confident predictions are rejected.
 
         curve_k = n⁻¹ #{errors among the n − k most confident predictions}, k = 0, ..., n,
 
     as if rejected predictions were replaced by right ones. Among equal confidences it is the mean
-    over all orders of rejection: the curve is linear there.
+    over all orders of rejection: the curve is linear there. With weights k/n is the rejected part
+    of the sum of all weights, of which a sample may be rejected in part.
 
     Args:
         confidences: array, or batch of `Bernoulli`s as `estimators.top_label` returns it, [n].
         correct: whether the predictions are right, 0 or 1, [n].
+        weights: w ≥ 0 of the samples, [n]; None for samples that count alike.
 
     Returns:
         [n + 1], from the error rate to zero. NaN if traced values are out of range.
@@ -41,12 +45,14 @@ def rejection_curve(confidences: ArrayLike, correct: ArrayLike) -> jax.Array:
     >>> print(rejection_curve(jnp.array([0.5, 0.9, 0.5, 0.6]), jnp.array([0, 1, 1, 0])))
     [0.5   0.375 0.25  0.    0.   ]
     """
-    confidences, correct = _checks.confidences_and_correct(confidences, correct)
-    return _remaining_errors(confidences, correct) / correct.size
+    confidences, correct, weights = _checks.weighted_confidences(confidences, correct, weights)
+    return _remaining_errors(confidences, correct, weights)
 
 
 @follows_data
-def prediction_rejection_ratio(confidences: ArrayLike, correct: ArrayLike) -> jax.Array:
+def prediction_rejection_ratio(
+    confidences: ArrayLike, correct: ArrayLike, *, weights: ArrayLike | None = None
+) -> jax.Array:
     """Prediction-rejection ratio (PRR): how well confidences tell errors from right predictions.
 
         PRR = (A_random − A) / (A_random − A_best)
@@ -63,6 +69,7 @@ def prediction_rejection_ratio(confidences: ArrayLike, correct: ArrayLike) -> ja
     Args:
         confidences: array, or batch of `Bernoulli`s as `estimators.top_label` returns it, [n].
         correct: whether the predictions are right, 0 or 1, both of which have to occur, [n].
+        weights: w ≥ 0 of the samples, [n]; None for samples that count alike.
 
     Returns:
         A scalar. NaN if arguments are traced and values are out of range, or all predictions are
@@ -83,23 +90,25 @@ def prediction_rejection_ratio(confidences: ArrayLike, correct: ArrayLike) -> ja
     >>> print(prediction_rejection_ratio(confidences, correct))
     0.5
     """
-    confidences, correct = _checks.confidences_and_correct(confidences, correct)
-    if _checks.is_concrete(correct) and len(np.unique(correct)) < 2:
-        raise ValueError(
-            "correct: expected right and wrong predictions, without which the ratio is undefined, "
-            f"got {int(correct[0])} for all {correct.size}"
-        )
-    curve = _remaining_errors(confidences, correct)
-    errors, n = curve[0], correct.size
-    # All areas are multiples of n errors, since the curve counts errors.
-    has_both = (errors > 0) & (errors < n)
-    area = jnp.mean(curve[1:] + curve[:-1]) / (2 * jnp.where(has_both, errors, 1))
-    ratio = (0.5 - area) / (0.5 - jnp.where(has_both, errors, 0) / (2 * n))
-    return jnp.where(has_both, ratio, jnp.nan)
+    confidences, correct, weights = _checks.weighted_confidences(confidences, correct, weights)
+    if _checks.is_concrete(correct, weights):
+        seen = np.asarray(correct) if weights is None else np.asarray(correct)[weights > 0]
+        if len(np.unique(seen)) < 2:
+            raise ValueError(
+                "correct: expected right and wrong predictions, without which the ratio is "
+                f"undefined, got {int(seen[0])} for all {seen.size}"
+            )
+    return _ratio_of_areas(confidences, correct, weights)
 
 
 @follows_data
-def decision_cost(confidences: ArrayLike, correct: ArrayLike, ratio: ArrayLike) -> jax.Array:
+def decision_cost(
+    confidences: ArrayLike,
+    correct: ArrayLike,
+    ratio: ArrayLike,
+    *,
+    weights: ArrayLike | None = None,
+) -> jax.Array:
     """Mean cost of deciding whether to trust a prediction or to answer "unsure".
 
         n⁻¹ Σ_i 1 if c_i ≤ 1 − u/w (unsure), otherwise w/u if prediction i is wrong, and 0 if right
@@ -108,12 +117,14 @@ def decision_cost(confidences: ArrayLike, correct: ArrayLike, ratio: ArrayLike) 
     calibrated, no other threshold costs less in expectation, since an answer with confidence c has
     the expected cost (1 − c) w. L21 has rewards u, w < 0; its total reward is n u times this value.
 
-    It is a step function of the confidences, with derivatives zero.
+    With weights it is the weighted mean. It is a step function of the confidences, with derivatives
+    zero.
 
     Args:
         confidences: array, or batch of `Bernoulli`s as `estimators.top_label` returns it, [n].
         correct: whether the predictions are right, 0 or 1, [n].
         ratio: w/u ≥ 1, a scalar or [r].
+        weights: ≥ 0, of the samples, [n]; None for samples that count alike.
 
     Returns:
         A scalar, or [r]. NaN if traced values are out of range.
@@ -131,17 +142,22 @@ def decision_cost(confidences: ArrayLike, correct: ArrayLike, ratio: ArrayLike) 
     >>> print(decision_cost(confidences, correct, jnp.array([4.0, 10.0])))
     [1.5  0.75]
     """
-    confidences, correct = _checks.confidences_and_correct(confidences, correct)
+    confidences, correct, weights = _checks.weighted_confidences(confidences, correct, weights)
     ratio = _checked_ratio(ratio).astype(confidences.dtype)
     ratio = jnp.where((ratio >= 1) & (ratio < jnp.inf), ratio, jnp.nan)
-    ordered, errors = _errors_in_order(confidences, correct)
-    num_unsure = jnp.searchsorted(ordered, 1 - 1 / ratio, side="right")
-    return (num_unsure + ratio * (errors[-1] - errors[num_unsure])) / correct.size
+    ordered, errors, sizes = _errors_in_order(confidences, correct, weights)
+    index = jnp.searchsorted(ordered, 1 - 1 / ratio, side="right")
+    return (sizes[index] + ratio * (errors[-1] - errors[index])) / sizes[-1]
 
 
 @follows_data
 def reward_improvement(
-    confidences: ArrayLike, original_confidences: Any, correct: ArrayLike, ratio: ArrayLike
+    confidences: ArrayLike,
+    original_confidences: Any,
+    correct: ArrayLike,
+    ratio: ArrayLike,
+    *,
+    weights: ArrayLike | None = None,
 ) -> jax.Array:
     """Reduction of the decision cost by recalibration of the confidences.
 
@@ -155,6 +171,7 @@ def reward_improvement(
         original_confidences: confidences before recalibration, [n].
         correct: whether the predictions are right, 0 or 1, [n].
         ratio: w/u ≥ 1, the cost of a wrong answer in units of u, a scalar or [r].
+        weights: ≥ 0, of the samples, [n]; None for samples that count alike.
 
     Returns:
         A scalar, or [r]; larger is better. NaN if traced values are out of range.
@@ -173,16 +190,48 @@ def reward_improvement(
     0.5
     """
     original = _checks.confidence_array(original_confidences, "original_confidences")
-    cost = decision_cost(confidences, correct, ratio)
+    cost = decision_cost(confidences, correct, ratio, weights=weights)
     _checks.shape("original_confidences", original, jnp.shape(correct), "[n], as the confidences")
-    return decision_cost(original, correct, ratio) - cost
+    return decision_cost(original, correct, ratio, weights=weights) - cost
 
 
 @jax.jit
-def _remaining_errors(confidences: jax.Array, correct: jax.Array) -> jax.Array:
-    """Numbers of errors among the retained samples when 0, ..., n are rejected, [n + 1]."""
+def _remaining_errors(
+    confidences: jax.Array, correct: jax.Array, weights: jax.Array | None
+) -> jax.Array:
+    """The rejection curve, [n + 1]."""
+    errors, sizes = _rejected(confidences, correct, weights)
+    if weights is not None:
+        shares = jnp.arange(sizes.size, dtype=sizes.dtype) / correct.size
+        errors = jnp.interp(shares * sizes[-1], sizes, errors)
+    return (errors[-1] - errors) / sizes[-1]
+
+
+@jax.jit
+def _ratio_of_areas(
+    confidences: jax.Array, correct: jax.Array, weights: jax.Array | None
+) -> jax.Array:
+    """The prediction-rejection ratio, NaN if all samples are right or all wrong."""
+    errors, sizes = _rejected(confidences, correct, weights)
+    total, n = errors[-1], sizes[-1]
+    has_both = (total > 0) & (total < n)
+    remaining, widths = total - errors, jnp.diff(sizes)
+    # All areas are in units of n errors.
+    area = jnp.sum((remaining[1:] + remaining[:-1]) * widths) / n / 2
+    area = area / jnp.where(has_both, total, 1)
+    ratio = (0.5 - area) / (0.5 - jnp.where(has_both, total, 0) / (2 * n))
+    return jnp.where(has_both, ratio, jnp.nan)
+
+
+def _rejected(
+    confidences: jax.Array, correct: jax.Array, weights: jax.Array | None
+) -> tuple[jax.Array, jax.Array]:
+    """Errors and samples among the 0, ..., n least confident, [n + 1] each.
+
+    The errors are linear among samples of the same confidence.
+    """
     n = correct.size
-    confidences, errors = _errors_in_order(confidences, correct)
+    confidences, errors, sizes = _errors_in_order(confidences, correct, weights)
     positions = jnp.arange(n, dtype=jnp.int32)
     is_new = confidences[1:] != confidences[:-1]
     # Samples with the same confidence have the indices first, ..., behind - 1.
@@ -190,22 +239,30 @@ def _remaining_errors(confidences: jax.Array, correct: jax.Array) -> jax.Array:
     first = lax.cummax(jnp.where(is_first, positions, 0))
     is_last = jnp.pad(is_new, (0, 1), constant_values=True)
     behind = lax.cummin(jnp.where(is_last, positions + 1, n), reverse=True)
-    share = (positions - first).astype(correct.dtype) / (behind - first)
-    rejected = errors[first] + share * (errors[behind] - errors[first])
-    return errors[-1] - jnp.append(rejected, errors[-1])
+    width = sizes[behind] - sizes[first]
+    share = (sizes[:-1] - sizes[first]).astype(errors.dtype) / jnp.where(width == 0, 1, width)
+    return jnp.append(errors[first] + share * (errors[behind] - errors[first]), errors[-1]), sizes
 
 
 @jax.jit
-def _errors_in_order(confidences: jax.Array, correct: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Confidences in increasing order, [n], and cumulative numbers of errors, [n + 1].
+def _errors_in_order(
+    confidences: jax.Array, correct: jax.Array, weights: jax.Array | None
+) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """Confidences in increasing order, [n], and cumulative numbers of errors and samples, [n + 1].
 
     The errors are all NaN if a traced value is out of range.
     """
     is_valid = jnp.all((confidences >= 0) & (confidences <= 1) & ~jnp.isnan(correct))
-    is_wrong = (correct == 0).astype(jnp.int32)
-    ordered, is_wrong = lax.sort((lax.stop_gradient(confidences), is_wrong), num_keys=1)
-    errors = jnp.pad(jnp.cumsum(is_wrong), (1, 0)).astype(correct.dtype)
-    return ordered, jnp.where(is_valid, errors, jnp.nan)
+    is_wrong, ordered = correct == 0, lax.stop_gradient(confidences)
+    sizes = jnp.arange(correct.size + 1, dtype=jnp.int32)
+    if weights is None:
+        ordered, errors = lax.sort((ordered, is_wrong.astype(jnp.int32)), num_keys=1)
+    else:
+        errors = jnp.where(is_wrong, weights, 0)
+        ordered, errors, weights = lax.sort((ordered, errors, weights), num_keys=1)
+        sizes = jnp.pad(jnp.cumsum(weights), (1, 0))
+    errors = jnp.pad(jnp.cumsum(errors), (1, 0)).astype(correct.dtype)
+    return ordered, jnp.where(is_valid, errors, jnp.nan), sizes
 
 
 def _checked_ratio(ratio: ArrayLike) -> jax.Array:

@@ -2,11 +2,13 @@
 
 import dataclasses
 
+import numpy as np
 import pytest
 
 from calibjax.evaluation.findings import Coverage, Findings, GroupError, MeanError, PlaceError
+from calibjax.evaluation.joint import Adjustment
 from calibjax.evaluation.record import Entry
-from calibjax.evaluation.sentences import names_an_error, sentences
+from calibjax.evaluation.sentences import _TESTS, _tests, names_an_error, sentences
 from calibjax.evaluation.wording import alike, percents
 
 
@@ -14,11 +16,15 @@ def _entry(value, low=None, high=None, by_chance=None, pvalue=None):
     return Entry("", value, low=low, high=high, by_chance=by_chance, pvalue=pvalue)
 
 
+def _times(number):
+    """As if tests were independent: p-values are multiplied by their number."""
+    return Adjustment((np.arange(1, 1001) / 1000 / number,), dict.fromkeys(_TESTS, 0))
+
+
 CLASSES = Findings(
     "classification",
     1000,
     pvalue=0.5,
-    component="biased",
     top_label=MeanError("top label", 0.7, 0.69, 0.6),
     classes=tuple(MeanError(f"class {c}", 0.25, 0.25, 0.9) for c in range(4)),
     ece=_entry(0.03, by_chance=(0.01, 0.04)),
@@ -26,6 +32,7 @@ CLASSES = Findings(
     gain=_entry(-0.001, -0.002, 0.001),
     gain_unit="log score, nats",
     detectable=lambda level: 2 * level,  # of two tests
+    adjustment=_times(2),
 )
 NUMBERS = Findings(
     "regression",
@@ -41,11 +48,14 @@ NUMBERS = Findings(
     gain_unit="log score, nats",
     factor=_entry(1.01, 0.95, 1.1),
     detectable=lambda level: 8 * level,  # of four tests
+    adjustment=_times(4),
 )
 
 
 def _told(findings, **changes):
-    return " ".join(sentences(dataclasses.replace(findings, **changes)))
+    found = dataclasses.replace(findings, **changes)
+    found = dataclasses.replace(found, adjustment=_times(max(1, len(_tests(found)))))
+    return " ".join(sentences(found))
 
 
 @pytest.mark.parametrize("findings", [CLASSES, NUMBERS])
@@ -75,7 +85,7 @@ def test_overconfident():
     )
     assert told.startswith("The model is not calibrated: the exact test of all errors together")
     assert "rejects calibration on 1000 predictions (p = 0.002)" in told  # one of two tests
-    assert "too sure of itself: its mean confidence is 84.1 %, but it is right in only" in told
+    assert "overconfident: its mean confidence is 84.1 %, but it is right in only" in told
     assert "76.3 % of the cases" in told
     assert "is 0.081; for a calibrated model it would lie between 0.012 and 0.034" in told
     assert "1.32 (95 % interval 1.21 to 1.44)" in told
@@ -85,31 +95,50 @@ def test_overconfident():
 
 def test_underconfident():
     told = _told(CLASSES, pvalue=0.001, top_label=MeanError("top label", 0.6, 0.72, 0.001))
-    assert "not sure enough: its mean confidence is 60 %, while it is right in 72 %" in told
+    assert "underconfident: its mean confidence is 60 %, while it is right in 72 %" in told
 
 
 @pytest.mark.parametrize(
-    ("score", "interval", "words"),
-    [(5.0, (1.2, 1.5), "too sure"), (-5.0, (0.7, 0.9), "not sure enough")],
+    ("findings", "direction", "words"),
+    [
+        (CLASSES, "overconfident: temperature", "the model is overconfident (score of the temp"),
+        (CLASSES, "underconfident", "the model is underconfident (p = 0.002)."),
+        (CLASSES, "class 3 too probable", "class 3 is too probable (p = 0.002)."),
+        (CLASSES, "probabilities too large", "the probabilities are too large (p = 0.002)."),
+        (CLASSES, "similar predictions are off in the same way", "similar predictions are off in"),
+        (NUMBERS, "predictions too small: shift", "the predictions are too small (score of the"),
+        (
+            NUMBERS,
+            "predictions too narrow where they are large, too wide where they are small: scale",
+            "the predictions are too narrow where they are large, too wide where they are small (",
+        ),
+    ],
 )
-def test_direction_by_the_spread_where_the_confidence_is_right_on_average(score, interval, words):
+def test_direction_of_the_test_of_all_errors(findings, direction, words):
+    found = {"pvalue": 0.001, "direction": direction}
+    told = _told(findings, **found, direction_pvalue=0.002 / len(_tests(findings)))
+    assert f"The clearest finding of this test: {words}" in told
+    told = _told(findings, **found, direction_pvalue=0.04)
+    assert "clearest" not in told
+
+
+def test_directions_are_not_told_twice():
+    found = {"pvalue": 0.001, "bias": (MeanError("", 1.0, 1.3, 0.001),), "direction_pvalue": 0.001}
+    assert "clearest" not in _told(NUMBERS, **found, direction="predictions too small: shift")
+    direction = "predictions too small where they are large, too large where they are small: shift"
+    assert "where they are large" in _told(NUMBERS, **found, direction=direction)
+
+
+def test_direction_without_a_significant_score_is_a_hint():
     told = _told(
         CLASSES,
         pvalue=0.001,
-        component="spread",
-        spread_score=score,
-        temperature=_entry(sum(interval) / 2, *interval),
+        direction="overconfident: temperature",
+        direction_pvalue=0.04,  # 0.08 of two tests
+        temperature=_entry(1.3, 1.02, 1.68),
     )
-    assert words in told
-
-
-def test_direction_without_a_significant_spread_is_a_hint():
-    spread = {"component": "spread", "spread_score": 3.0, "temperature": _entry(1.3, 1.02, 1.68)}
-    told = _told(CLASSES, pvalue=0.001, spread_pvalue=0.04, **spread)  # 0.08 of two tests
     assert "The best temperature is above 1 (95 % interval 1.02 to 1.68), which hints" in told
-    assert "It is too sure" not in told
-    told = _told(CLASSES, pvalue=0.001, spread_pvalue=0.004, **spread)
-    assert "It is too sure of itself: the labels scatter more than predicted (p = 0.008)." in told
+    assert "the model is overconfident" not in told
 
 
 @pytest.mark.parametrize("pvalue", [0.001, 0.5])
@@ -121,16 +150,10 @@ def test_intervals_that_do_not_exist_are_not_told(pvalue):
     assert "No temperature changes these predictions" in told
 
 
-def test_similar_predictions():
-    told = _told(CLASSES, pvalue=0.001, component="unbiased", spread_score=0.3)
-    assert "Predictions that resemble each other are off in the same way" in told
-    assert "although no difference between confidence and accuracy was found" in told
+def test_errors_that_no_temperature_repairs():
+    told = _told(CLASSES, pvalue=0.001)
     assert "1.02 (95 % interval 0.95 to 1.09): rescaling does not repair these errors." in told
     assert "PlattScaling or IsotonicRegression" in told
-    wrong = (MeanError("class 0", 0.2, 0.3, 0.001),)
-    for change in ({"classes": wrong}, {"task": "binary"}):
-        told = _told(CLASSES, pvalue=0.001, component="unbiased", **change)
-        assert "Predictions that resemble each other are off in the same way." in told
 
 
 @pytest.mark.parametrize("pvalue", [0.001, 0.5])
@@ -220,7 +243,7 @@ def test_one_group():
     groups += (GroupError("group A", "class", "class 1", 0.04, 0.2),)
     groups += (GroupError("group B", "confidence", "", 0.01, 0.9),)
     told = _told(CLASSES, groups=groups)
-    assert "In group A the model is too sure of itself: its accuracy is 12.3 percentage" in told
+    assert "In group A the model is overconfident: its accuracy is 12.3 percentage" in told
     assert "group B" not in told
     assert "class 1 is" not in told
 
@@ -314,6 +337,10 @@ def test_errors_that_have_a_name(findings):
     else:
         wide = {"top_label": MeanError("top label", 0.9, 0.8, 0.001)}
     assert names_an_error(dataclasses.replace(findings, pvalue=0.001, **wide))
+    found = dataclasses.replace(findings, pvalue=0.001, direction_pvalue=0.001)
+    assert names_an_error(dataclasses.replace(found, direction="overconfident"))
+    alike = "similar predictions are off in the same way"
+    assert not names_an_error(dataclasses.replace(found, direction=alike))
 
 
 def test_coverages_that_would_have_been_found():

@@ -10,10 +10,10 @@ from calibjax.distributions import Bernoulli, Categorical, Normal, Samples
 from calibjax.hypothesis_tests import (
     aggregated_skce_test,
     combine_results,
+    default_kernel,
     default_kernels,
     ensemble_skce_test,
     exact_skce_test,
-    target_kernels,
 )
 from calibjax.kernels import Constant, Exponential, SquaredExponential, TensorProduct, White
 
@@ -148,20 +148,44 @@ def test_ensembles_redraw_which_value_is_the_target():
     np.testing.assert_allclose(test.null_samples, one.null_samples, rtol=1e-6)
 
 
-def test_target_kernels():
-    kernels_ = target_kernels(normals()[0])
-    one = kernels_["predictions 1/8 median, targets 4 deviations"]
+def test_length_scales_of_default_kernels():
     difference = np.stack([LOC, SCALE], 1)
     distance = np.linalg.norm(difference[:, None] - difference, axis=-1)[np.triu_indices(40, 1)]
-    np.testing.assert_allclose(one.prediction.length_scale, np.median(distance) / 8)
-    np.testing.assert_allclose(one.target.length_scale, 4 * np.median(SCALE))
-    assert len(kernels_) == 24
-    classes = target_kernels(Categorical(jnp.asarray(RNG.dirichlet(np.ones(30), 5))))
-    assert len(classes) == 4 * 22
-    equal = target_kernels(Normal(jnp.zeros(3), jnp.ones(3)))
-    assert all(np.isfinite(leaf) for leaf in jax.tree.leaves(equal))
+    median = np.median(distance)
+    one = default_kernels(normals()[0])["normal scores 8"]["predictions 1/8 median"]
+    np.testing.assert_allclose(one.prediction.length_scale, median / 8)
+    assert one.target.kernel.length_scale == 8
+    np.testing.assert_allclose(default_kernel(normals()[0]).prediction.length_scale, median)
+    ensembles = Samples(jnp.asarray(LOC.reshape(8, 5)))
+    groups = default_kernels(ensembles)
+    assert [len(group) for group in groups.values()] == [4, 4, 4]
+    deviation = np.median(LOC.reshape(8, 5).std(1))
+    one = groups["targets 8 deviations"]["all predictions"]
+    np.testing.assert_allclose(one.target.length_scale, 8 * deviation)
+    np.testing.assert_allclose(default_kernel(ensembles).target.length_scale, deviation)
+    equal = Normal(jnp.zeros(3), jnp.ones(3))
+    for found in (default_kernel(equal), default_kernels(equal)):
+        assert all(np.isfinite(leaf) for leaf in jax.tree.leaves(found))
     with_features = distributions.with_features(normals()[0], jnp.asarray(LOC))
-    assert len(target_kernels(with_features)) == 42
+    assert [len(group) for group in default_kernels(with_features).values()] == [7, 7, 7, 6]
+
+
+@pytest.mark.parametrize(
+    "predictions",
+    [
+        distributions.DiagNormal(jnp.zeros((8, 2)), jnp.ones((8, 2))),
+        distributions.Gamma(jnp.asarray(SCALE[:8]), jnp.ones(8)),
+        Samples(jnp.asarray(LOC.reshape(4, 5, 2))),
+        Categorical(jnp.asarray(RNG.dirichlet(np.ones(3), 8))),
+        Bernoulli(jnp.asarray(PROBS)),
+    ],
+    ids=lambda p: type(p).__name__,
+)
+def test_default_kernel_is_for_the_exact_test(predictions):
+    targets = distributions.sample_targets(KEY, predictions)
+    test = ensemble_skce_test if isinstance(predictions, Samples) else exact_skce_test
+    found = test(KEY, default_kernel(predictions), predictions, targets, num_samples=4)
+    assert np.isfinite(found.estimate)
 
 
 def test_default_groups():
@@ -230,8 +254,158 @@ def test_default_kernels_of_other_families(predictions):
     targets = distributions.sample_targets(KEY, predictions)
     test = aggregated_skce_test(KEY, predictions, targets, num_samples=4)
     assert 0.2 <= test.pvalue <= 1
-    assert len(test.estimate) in (12, 16, 18, 24, 28)
+    assert len(test.estimate) in (12, 16, 18)
     assert np.isfinite(test.estimate).all()
+
+
+N = 600  # so many that every direction is plain
+WIDE = RNG.normal(size=N)  # locations, and log scales
+NOISE = RNG.normal(size=N)
+LOGITS = 2 * RNG.normal(size=(N, 4))
+
+
+def _normals_off(kind, sign):
+    """Targets that are off in one way."""
+    loc, log_scale, e = WIDE, 0.5 * RNG.permutation(WIDE), NOISE
+    x, v = (loc - loc.mean()) / loc.std(), (log_scale - log_scale.mean()) / log_scale.std()
+    e = {
+        "shift": e + sign * 0.3,
+        "scale": e * 1.4**sign,
+        "shift by location": e + sign * 0.4 * x,
+        "shift by log scale": e + sign * 0.4 * v,
+        "scale by location": e * np.exp(sign * 0.4 * x),
+        "scale by log scale": e * np.exp(sign * 0.4 * v),
+    }[kind]
+    return Normal(jnp.asarray(loc), jnp.exp(log_scale)), jnp.asarray(loc + np.exp(log_scale) * e)
+
+
+def _labels(probs):
+    uniform = np.random.default_rng(1).uniform(size=(len(probs), 1))
+    return jnp.asarray((probs.cumsum(1) < uniform).sum(1))
+
+
+def _softmax(logits):
+    return np.exp(logits) / np.exp(logits).sum(1, keepdims=True)
+
+
+def _loudest(test):
+    components = test.components
+    return components.loudest_direction, components.direction_of(components.loudest_direction)
+
+
+@pytest.mark.parametrize(
+    ("kind", "more", "less"),
+    [
+        ("shift", "too small", "too large"),
+        ("scale", "too narrow", "too wide"),
+        ("shift by location", "too small where they are large", "too large where they are large"),
+        ("shift by log scale", "too small where they are wide", "too large where they are wide"),
+        ("scale by location", "too narrow where they are large", "too wide where they are large"),
+        ("scale by log scale", "too narrow where they are wide", "too wide where they are wide"),
+    ],
+)
+def test_directions_of_numbers(kind, more, less):
+    for sign, words in ((1, more), (-1, less)):
+        predictions, targets = _normals_off(kind, sign)
+        test = _directions_only(predictions, targets)
+        name, told = _loudest(test)
+        assert name == f"directions, {kind}"
+        assert told.startswith(f"predictions {words}")
+        assert test.components.loudest_group == "directions"
+        assert test.direction_pvalue == pytest.approx(0.005)
+        assert test.group_pvalues["directions"] == pytest.approx(0.005)
+
+
+def _directions_only(predictions, targets):
+    kernels = {"directions": default_kernels(predictions)["directions"]}
+    kernels["other"] = {"wide": TensorProduct(Constant(), SquaredExponential(100.0))}
+    return aggregated_skce_test(KEY, predictions, targets, kernels=kernels, num_samples=199)
+
+
+@pytest.mark.parametrize(("power", "word"), [(1 / 1.5, "overconfident"), (1.5, "underconfident")])
+def test_directions_of_temperatures(power, word):
+    labels = _labels(_softmax(power * LOGITS))
+    test = aggregated_skce_test(
+        KEY, Categorical(jnp.asarray(_softmax(LOGITS))), labels, num_samples=199
+    )
+    assert test.components.loudest_group == "temperature"
+    assert _loudest(test)[1] == f"{word}: temperature"
+    assert f"{word}: temperature, adjusted p = 0.005" in str(test)
+    assert test.group_pvalues["temperature"] == pytest.approx(0.005)
+    assert test.group_pvalues.keys() == {"bias", "class-wise", "residuals", "temperature"}
+    residuals = test.components.loudest_kernel_of("residuals")
+    assert test.components.direction_of(residuals) == word  # by the spread
+    binary = Bernoulli(jnp.asarray(1 / (1 + np.exp(-LOGITS[:, 0]))))
+    chance = 1 / (1 + np.exp(-power * LOGITS[:, 0]))
+    labels = _labels(np.stack([1 - chance, chance], 1))
+    test = aggregated_skce_test(KEY, binary, labels, num_samples=199)
+    assert _loudest(test) == ("log-odds, slope", f"{word}: temperature")
+
+
+@pytest.mark.parametrize(("factor", "word"), [(0.3, "too probable"), (3.0, "too improbable")])
+def test_directions_of_frequencies(factor, word):
+    probs = _softmax(LOGITS)
+    truth = probs * np.array([1, 1, 1, factor])
+    labels = _labels(truth / truth.sum(1, keepdims=True))
+    test = aggregated_skce_test(KEY, Categorical(jnp.asarray(probs)), labels, num_samples=199)
+    assert _loudest(test)[1] == f"class 3 {word}"
+    assert test.components.loudest_kernel_of("bias") == "bias, class 3"
+    is_three = jnp.asarray(labels == 3).astype(int)
+    test = aggregated_skce_test(KEY, Bernoulli(jnp.asarray(probs[:, 3])), is_three, num_samples=199)
+    words = {"too probable": "too large", "too improbable": "too small"}[word]
+    assert _loudest(test) == ("log-odds, intercept", f"probabilities {words}")
+
+
+def test_errors_without_a_direction():
+    """Overconfident for one half of the predictions, and underconfident for the other."""
+    near = default_kernels(Categorical(jnp.asarray(_softmax(LOGITS))))["temperature"]
+    test = aggregated_skce_test(
+        KEY, Categorical(jnp.asarray(_softmax(LOGITS))), _labels(_softmax(LOGITS)), kernels=near,
+        num_samples=19,
+    )  # fmt: skip
+    score = np.asarray(test.components.direction_scores)
+    assert test.components.kernel_names == ("all predictions", "near predictions")
+    assert 0 < abs(score[0]) < 2  # of rank one: the sum is all that it sees
+    assert score[1] == 0
+    flat = [PAIRS["wide"], PAIRS["narrow"]]
+    test = aggregated_skce_test(
+        KEY, Bernoulli(jnp.asarray(PROBS)), jnp.asarray(LABELS), kernels=flat, num_samples=19
+    )
+    assert test.components.groups == {"kernels": (0, 1)}
+    assert test.components.loudest_group == "kernels"
+    with pytest.raises(ValueError, match="^kernel: expected one of"):
+        test.components.direction_of("2")
+
+
+def test_direction_pvalue_by_numpy():
+    """The score test alone, adjusted for two groups."""
+    predictions, targets = _normals_off("shift", 0.4)
+    test = _directions_only(predictions, targets)
+    name = test.components.loudest_direction
+    score = test.components.of_kernel(name).biased.score
+    alone = max(float(score) ** 2 - 2 * np.log(2), 0) ** 0.5
+    expected = (1 + np.sum(np.asarray(test.null_samples) >= alone)) / 200
+    assert 0.005 < expected < 0.5
+    assert test.direction_pvalue == pytest.approx(expected)
+
+
+def test_direction_scores_by_numpy():
+    predictions, targets = _normals_off("shift by location", 1)
+    test = aggregated_skce_test(
+        KEY, predictions, targets,
+        kernels={"directions": default_kernels(predictions)["directions"]}, num_samples=4,
+    )  # fmt: skip
+    loc, scale, y = (np.asarray(x) for x in (predictions.loc, predictions.scale, targets))
+    z = (y - loc) / scale
+    numbers = {"location": loc, "log scale": np.log(scale)}
+    for name, score in zip(
+        test.components.kernel_names, test.components.direction_scores, strict=True
+    ):
+        kind, _, by = name.removeprefix("directions, ").partition(" by ")
+        r = z if kind == "shift" else z**2 - 1
+        x = (numbers[by] - numbers[by].mean()) / numbers[by].std() if by else 1
+        expected = np.sum(x * r) / np.sqrt(np.sum((x * r) ** 2))
+        np.testing.assert_allclose(score, expected, rtol=1e-6)
 
 
 def test_results_print_combine_and_compile():
@@ -246,6 +420,7 @@ def test_results_print_combine_and_compile():
     both = combine_results(first, second)
     assert both.null_samples.shape == (18,)
     assert both.adjusted_pvalue.keys() == family.keys()
+    assert both.components.directions == first.components.directions
     own = both.components.of_kernel("one").unbiased.null_samples
     np.testing.assert_allclose(own[:9], first.components.of_kernel("one").unbiased.null_samples)
 
@@ -288,8 +463,9 @@ def test_wrong_families():
     with pytest.raises(ValueError, match="predictions.weights: expected None"):
         aggregated_skce_test(KEY, weighted, jnp.zeros(4))
     binomial = distributions.NegativeBinomial(jnp.ones(4), jnp.ones(4))
-    with pytest.raises(NotImplementedError, match="no default kernels for NegativeBinomial"):
-        aggregated_skce_test(KEY, binomial, jnp.arange(4))
+    for choose in (default_kernel, default_kernels):
+        with pytest.raises(NotImplementedError, match="no default kernels for NegativeBinomial"):
+            choose(binomial)
     with pytest.raises(ValueError, match="family: expected the components of several"):
         _ = exact_skce_test(KEY, good, *data, num_samples=9).components.loudest_kernel
 

@@ -290,8 +290,8 @@ def _aggregated() -> list[Call]:
         ),
         call("hypothesis_tests.default_kernels", of_normals, **data),
         call(
-            "hypothesis_tests.target_kernels",
-            lambda loc, scale: hypothesis_tests.target_kernels(distributions.Normal(loc, scale)),
+            "hypothesis_tests.default_kernel",
+            lambda loc, scale: hypothesis_tests.default_kernel(distributions.Normal(loc, scale)),
             **data,
         ),
     ]

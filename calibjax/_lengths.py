@@ -1,0 +1,60 @@
+"""Data sets filled up to one of few lengths, so that many of them share their programs."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from calibjax import _checks
+from calibjax._arithmetic import floating_dtype
+from calibjax._pytree import PyTree
+from calibjax._sharding import is_spread
+
+# At most a quarter apart, and each of them a length that is often met as it is.
+_UP_TO_80 = (8, 9, 11, 13, 16, 19, 23, 28, 34, 42, 52, 64, 80)
+_DECADE = (100, 120, 150, 185, 230, 285, 350, 430, 530, 650, 800)
+_LONGEST = 2300  # beyond, sums over pairs take longer than it takes to compile them
+
+
+def rounded_up(n: int) -> int:
+    """The smallest of few lengths that is at least n ≥ 8; smaller ones stay as they are."""
+    if n <= _UP_TO_80[-1]:
+        return next(length for length in _UP_TO_80 if length >= n) if n >= _UP_TO_80[0] else n
+    unit = 1
+    while n > 8 * _DECADE[0] * unit:
+        unit *= 10
+    lengths = (*_DECADE, 10 * _DECADE[0])
+    return unit * next(length for length in lengths if length * unit >= n)
+
+
+def filled(
+    samples: PyTree, weights: jax.Array | None, *, longest: int = _LONGEST
+) -> tuple[PyTree, jax.Array | None]:
+    """Samples and weights, filled up with samples without weight to one of few lengths.
+
+    Random numbers of the first samples do not depend on the length, so that neither do redraws.
+    This is done where programs are compiled, for arrays that are known and on one device, by
+    NumPy, which has no programs; others are returned as they are.
+
+    Args:
+        samples: checked data with leading axis n.
+        weights: what `_checks.sample_weights` returned for them.
+        longest: up to which n.
+    """
+    leaves = jax.tree.leaves((samples, weights))
+    n = leaves[0].shape[0]
+    is_known = _checks.is_concrete(samples, weights, jnp.zeros(()))
+    if n > longest or not is_known or any(map(is_spread, leaves)):
+        return samples, weights
+    length = rounded_up(n)
+
+    def fill(leaf: Any) -> jax.Array:
+        if n == length:
+            return leaf
+        known = np.asarray(leaf)
+        return jnp.asarray(np.concatenate([known, np.repeat(known[:1], length - n, 0)]))
+
+    known = np.ones(n) if weights is None else np.asarray(weights)
+    known = np.concatenate([known, np.zeros(length - n)]).astype(floating_dtype(samples))
+    return jax.tree.map(fill, samples), jnp.asarray(known)

@@ -1,0 +1,148 @@
+"""In which direction predictions are wrong: signs of scores, and what they mean in words.
+
+The SKCE is a sum of squares and has no sign. Where a target kernel is the product of one number
+r(p, y) with itself, such as a score, the sum of x(p_i) r(p_i, y_i) says in which direction the
+predictions are off; x is the number of a `Regressor`, and otherwise one.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.typing import ArrayLike
+
+from calibjax import _checks
+from calibjax._arithmetic import floating_dtype
+from calibjax.distributions.base import Distribution
+from calibjax.distributions.features import bare
+from calibjax.estimators.lenses import OneVersusRest
+from calibjax.hypothesis_tests.components import OF_CLASSES, OF_NUMBERS
+from calibjax.kernels import (
+    Constant,
+    Fisher,
+    Kernel,
+    NormalScore,
+    Regressor,
+    TensorProduct,
+    White,
+)
+from calibjax.kernels.normal_scores import normal_score, standard_normal
+from calibjax.recalibration import AffineScaling, TemperatureScaling
+
+_SURE = 2.0  # standard errors, beyond which errors that may differ in sign have one all the same
+_PLACES = {"location": ("large", "small"), "log scale": ("wide", "narrow")}
+_SCORES = {  # words for positive and for negative sums
+    "shift": ("too small", "too large"),
+    "scale": ("too narrow", "too wide"),
+}
+
+
+def direction_words(
+    members: Sequence[tuple[Any, Kernel]], predictions: Distribution
+) -> tuple[tuple[str, str, str, str], ...]:
+    """`SKCEComponents.directions` of kernels, the first two empty for those without a direction."""
+    probs = getattr(predictions, "class_probs", None)
+    of_spread = OF_NUMBERS if probs is None else OF_CLASSES
+    is_binary = probs is not None and probs.shape[1] == 2
+    return tuple(_words(lens, kernel, is_binary) + of_spread for lens, kernel in members)
+
+
+def _words(lens: Any, kernel: Kernel, is_binary: bool) -> tuple[str, str]:
+    """What positive and negative direction scores mean."""
+    if not isinstance(kernel, TensorProduct):
+        return "", ""
+    score = _fisher(kernel.target)
+    if score is not None and score.only in _SCORES:
+        more, less = _SCORES[score.only]
+        ends = [more, less]
+        if isinstance(kernel.prediction, Regressor):
+            high, low = _PLACES[kernel.prediction.of]
+            both = (more, less), (less, more)
+            ends = [f"{x} where they are {high}, {y} where they are {low}" for x, y in both]
+        return f"predictions {ends[0]}: {score.only}", f"predictions {ends[1]}: {score.only}"
+    if score is not None:
+        return f"{OF_CLASSES[0]}: temperature", f"{OF_CLASSES[1]}: temperature"
+    if isinstance(kernel.target, White) and isinstance(lens, OneVersusRest):
+        name = f"class {int(lens.label)}" if _checks.is_concrete(lens.label) else "this class"
+        return f"{name} too improbable", f"{name} too probable"
+    if isinstance(kernel.target, White) and lens is None and is_binary:
+        return "probabilities too small", "probabilities too large"
+    return "", ""
+
+
+def _fisher(kernel: Kernel) -> Fisher | None:
+    """The kernel of a single score, if it is one whose direction has a name."""
+    inner = kernel.kernel if isinstance(kernel, NormalScore) else kernel
+    if not isinstance(inner, Fisher):
+        return None
+    is_affine = isinstance(inner.recalibration, AffineScaling) and inner.only in _SCORES
+    is_temperature = isinstance(inner.recalibration, TemperatureScaling)
+    return inner if is_affine or is_temperature else None
+
+
+def direction_scores(
+    members: Sequence[tuple[Any, Any]],
+    words: Sequence[Sequence[str]],
+    predictions: Distribution,
+    targets: ArrayLike,
+) -> jax.Array:
+    """Σ_i x_i r_i / √(Σ_i x_i² r_i²) of the kernels with a direction, and zero of the others, [K].
+
+    Zero as well where kernels on predictions see errors that may cancel, and the sum is less than
+    two standard errors from zero.
+    """
+    alike: dict[Any, list[Any]] = {}  # one program for all that differ in their arrays
+    for place, ((lens, kernel), (told, *_)) in enumerate(zip(members, words, strict=True)):
+        if told:
+            own = kernel.prediction if isinstance(kernel.prediction, Regressor) else None
+            member = place, lens, own, kernel.target
+            leaves, structure = jax.tree.flatten(member)
+            alike.setdefault((structure, *map(jnp.shape, leaves)), []).append(member)
+    stacks = [
+        jax.tree.map(lambda *x: jnp.stack([*map(jnp.asarray, x)]), *group)
+        for group in alike.values()
+    ]
+    scores = jnp.zeros(len(members), floating_dtype(predictions))
+    if stacks:
+        scores = _scores(scores, tuple(stacks), predictions, targets)
+    may_cancel = np.array([not _is_of_rank_one(kernel) for _, kernel in members])
+    return jnp.where(may_cancel & (jnp.abs(scores) < _SURE), 0, scores)
+
+
+def _is_of_rank_one(kernel: Any) -> bool:
+    return isinstance(getattr(kernel, "prediction", None), Constant | Regressor)
+
+
+@jax.jit
+def _scores(
+    scores: jax.Array, stacks: tuple[Any, ...], predictions: Any, targets: Any
+) -> jax.Array:
+    """Scores, [K], with those of stacks of members that are alike."""
+
+    def score(member: tuple[Any, Any, Any, Any]) -> jax.Array:
+        _, lens, regressor, target = member
+        seen = (predictions, targets) if lens is None else lens(predictions, targets)
+        numbers = jax.vmap(lambda p, y: _number(regressor, target, p, y))(*seen)
+        size = jnp.max(jnp.abs(numbers))
+        numbers = numbers / jnp.where(size > 0, size, 1)  # whose squares do not vanish
+        error = jnp.sqrt(jnp.sum(jnp.square(numbers)))
+        return jnp.sum(numbers) / jnp.where(error > 0, error, 1)
+
+    for stack in stacks:
+        scores = scores.at[stack[0]].set(jax.vmap(score)(stack).astype(scores.dtype))
+    return scores
+
+
+def _number(regressor: Any, target: Any, p: Any, y: Any) -> jax.Array:
+    """Number x(p) r(p, y)."""
+    p = bare(p)
+    if isinstance(target, White):
+        number = y - p.class_probs[1]
+    elif isinstance(target, NormalScore):
+        scores: Any = target.kernel
+        number = scores.score(standard_normal(p), normal_score(p, y))[0]
+    else:
+        number = target.score(p, y)[0]
+    return number if regressor is None else regressor.number(p) * number

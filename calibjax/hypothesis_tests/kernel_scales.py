@@ -1,0 +1,141 @@
+"""Length scales and shapes of default kernels, chosen from the predictions alone."""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from calibjax import _checks
+from calibjax.distances import (
+    Distance,
+    Euclidean,
+    Features,
+    MaximumMeanDiscrepancy,
+    Wasserstein,
+)
+from calibjax.distributions import (
+    DiagNormal,
+    Laplace,
+    Mixture,
+    MonteCarlo,
+    MvNormal,
+    Normal,
+    Samples,
+    WithFeatures,
+)
+from calibjax.distributions.base import Distribution
+from calibjax.distributions.features import bare
+from calibjax.kernels import Constant, Exponential, Kernel, SquaredExponential, Stein
+from calibjax.kernels.bandwidth import median_of_distances
+from calibjax.kernels.base import without_draws
+from calibjax.kernels.expectations import check_expectations
+
+_PREDICTION_SCALES = (0.125, 0.5, 2.0)  # in medians of the distances, beside infinity
+_TARGET_SCALES = (1.0, 2.0, 8.0)  # in medians of the standard deviations
+
+
+def target_kernels(predictions: Distribution) -> dict[str, Kernel]:
+    """Kernels on targets where there are no normal scores, of several length scales, by name.
+
+    They are exp(−‖y − z‖² / (2 ℓ²)), for Laplace distributions exp(−‖y − z‖ / ℓ), and `Stein` of
+    them where their expectations have no closed form.
+    """
+    plain, deviation = bare(predictions), _typical_deviation(predictions)
+    shape = _target_shape(plain, deviation)
+    return {
+        f"targets {fraction(scale)} deviations": shape(scale * deviation)
+        for scale in _TARGET_SCALES
+    }
+
+
+def _target_shape(predictions: Any, deviation: jax.Array) -> Callable[[Any], Kernel]:
+    """Length scale → kernel on targets."""
+    is_laplace = isinstance(_components(predictions), Laplace)
+    shape = Exponential if is_laplace else SquaredExponential
+    for found in (shape, lambda length_scale: Stein(shape(length_scale))):
+        try:
+            check_expectations(found(deviation), predictions)
+        except NotImplementedError as error:
+            reason = error
+        else:
+            return found
+    raise NotImplementedError(
+        f"predictions: no default kernels for {type(predictions).__name__}; hand over kernels, or "
+        "as predictions distributions.monte_carlo(key, predictions, num_samples)"
+    ) from reason
+
+
+def _typical_deviation(predictions: Distribution) -> jax.Array:
+    """Median standard deviation; of vectors the root of the sum of the variances."""
+    _checks.method("predictions", bare(predictions), "variance")
+    return _median_deviation(predictions)
+
+
+@jax.jit
+def _median_deviation(predictions: Distribution) -> jax.Array:
+
+    def deviation(p: Any) -> jax.Array:
+        variance = p.variance()
+        value = jnp.sqrt(jnp.sum(variance))
+        if jnp.ndim(variance) or not hasattr(p, "icdf"):
+            return value
+        # Student's distributions of few degrees of freedom have no variance.
+        quartiles = (p.icdf(jnp.asarray(0.75)) - p.icdf(jnp.asarray(0.25))) / 1.349
+        return jnp.where(jnp.isfinite(value), value, quartiles)
+
+    return jnp.median(jax.vmap(deviation)(predictions))
+
+
+def _components(p: Any) -> Any:
+    return p.components if isinstance(p, Mixture) else p
+
+
+def distance_of_predictions(predictions: Distribution) -> Distance:
+    """The distance of two predictions in default kernels."""
+    seen = bare(predictions)
+    seen = bare(seen.distribution) if isinstance(seen, MonteCarlo) else seen
+    is_scalar_draws = isinstance(seen, Samples) and seen.values.ndim == 2
+    if isinstance(seen, Normal | DiagNormal | Laplace) or is_scalar_draws:
+        return Wasserstein()
+    if isinstance(seen, MvNormal | Samples | Mixture):
+        deviation = _typical_deviation(predictions)
+        return MaximumMeanDiscrepancy(_target_shape(bare(predictions), deviation)(deviation))
+    return Euclidean()
+
+
+def prediction_kernels(
+    predictions: Distribution,
+    distance: Distance,
+    shape: Callable[[Any, Distance], Kernel] = SquaredExponential,
+) -> dict[str, Kernel]:
+    """Kernels on predictions, and on their features if they have any."""
+    distances = {"predictions": distance}
+    seen = predictions.distribution if isinstance(predictions, MonteCarlo) else predictions
+    if isinstance(seen, WithFeatures):
+        distances["features"] = Features(Euclidean())
+    found = {
+        f"{name} {fraction(scale)} median": shape(length_scale, d)
+        for name, d in distances.items()
+        for scale, length_scale in zip(
+            _PREDICTION_SCALES, _length_scales(d, predictions), strict=True
+        )
+    }
+    return found | {"all predictions": Constant()}
+
+
+def fraction(scale: float) -> str:
+    """A scale in words: 1/8 for 0.125."""
+    return f"{scale:g}" if scale >= 1 else f"1/{1 / scale:g}"
+
+
+def _length_scales(distance: Distance, predictions: Distribution) -> list[jax.Array]:
+    """Multiples of the median heuristic."""
+    median = typical_distance(distance, predictions)
+    return [scale * median for scale in _PREDICTION_SCALES]
+
+
+def typical_distance(distance: Distance, predictions: Distribution) -> jax.Array:
+    """The median heuristic, or one if all distances are zero."""
+    median, *_ = median_of_distances(distance, without_draws(predictions))  # NaN then
+    return _checks.nan_with(jnp.where(jnp.isnan(median), 1, median), predictions)

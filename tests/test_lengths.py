@@ -1,0 +1,112 @@
+"""Data sets that are filled up to one of few lengths."""
+
+import itertools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from calibjax import estimators, kernels
+from calibjax._lengths import filled, rounded_up
+from calibjax.distributions import Bernoulli, Categorical, Normal, sample_targets
+from calibjax.distributions.sampling import draw
+from calibjax.hypothesis_tests import aggregated_skce_test, exact_skce_test
+from tests.registry.families import FAMILIES
+
+WHITE = kernels.TensorProduct(kernels.Exponential(0.5), kernels.White())
+KEY = jax.random.key(0)
+
+
+def test_lengths_are_at_most_a_quarter_apart():
+    lengths = sorted({rounded_up(n) for n in range(1, 100_000)})
+    above = [length for length in lengths if length >= 8]
+    assert all(after / before <= 1.25 for before, after in itertools.pairwise(above))
+    assert all(rounded_up(n) >= n for n in range(1, 3000))
+    assert all(rounded_up(length) == length for length in lengths)
+    assert rounded_up(240) == rounded_up(250) == rounded_up(285) == 285
+    assert {16, 64, 100, 1000, 10_000} <= set(lengths)
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_draws_of_the_first_predictions_do_not_depend_on_the_length(name):
+    family = FAMILIES[name]
+    predictions = family.make(**{key: given.value for key, given in family.parameters.items()})
+    longer = jax.tree.map(lambda leaf: jnp.concatenate([leaf, leaf[:1], leaf[:1]]), predictions)
+    n = jax.tree.leaves(predictions)[0].shape[0]
+    for one, other in zip(
+        *map(jax.tree.leaves, (draw(KEY, predictions), draw(KEY, longer))), strict=True
+    ):
+        np.testing.assert_array_equal(one, other[:n])
+
+
+def _data(n):
+    predictions = Bernoulli(jax.random.uniform(jax.random.key(1), (n,)))
+    return predictions, sample_targets(jax.random.key(2), predictions)
+
+
+@pytest.mark.parametrize("n", [8, 20, 70])
+def test_values_are_those_without_filling(n, monkeypatch):
+    predictions, targets = _data(n)
+    many = {"white": WHITE, "top": (estimators.top_label, WHITE)}
+
+    def all_values():
+        exact = exact_skce_test(KEY, WHITE, predictions, targets, num_samples=99)
+        aggregated = aggregated_skce_test(KEY, predictions, targets, kernels=many, num_samples=99)
+        return [
+            estimators.skce(WHITE, predictions, targets),
+            estimators.skce_biased(WHITE, predictions, targets),
+            *((t.statistic, t.pvalue, t.estimate, t.null_samples) for t in (exact, aggregated)),
+        ]
+
+    found = all_values()
+    with monkeypatch.context() as patch:
+        patch.setattr("calibjax._lengths.rounded_up", lambda n: n)
+        plain = all_values()
+    for one, other in zip(*map(jax.tree.leaves, (found, plain)), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-10, atol=1e-13)
+
+
+def test_nothing_is_filled_in_programs():
+    samples = _data(20)
+    lengths = []
+
+    def record(samples):
+        found, weights = filled(samples, None)
+        lengths.append(len(found[1]))
+        assert weights is None
+        return found[1]
+
+    jax.jit(record)(samples)
+    assert lengths == [20]
+
+
+@pytest.mark.parametrize("n", [240, 250, 285])
+def test_predictions_of_several_families(n):
+    predictions = Normal(jnp.linspace(0, 1, n), jnp.ones(n))
+    (found, targets), weights = filled((predictions, jnp.zeros(n)), None)
+    assert found.loc.shape == targets.shape == weights.shape == (285,)
+    assert float(weights.sum()) == n
+    assert weights.dtype == predictions.loc.dtype
+
+
+def test_one_program_for_many_lengths():
+    def compiled(function):
+        programs = []
+        listener = lambda name, *_, **__: programs.append(name)  # noqa: E731
+        jax.monitoring.register_event_duration_secs_listener(listener)
+        try:
+            function()
+        finally:
+            jax.monitoring.unregister_event_duration_listener(listener)
+        return programs.count("/jax/core/compile/backend_compile_duration")
+
+    def calls(n):
+        predictions = Categorical(np.random.default_rng(n).dirichlet(np.ones(3), n))
+        targets = np.random.default_rng(n).integers(0, 3, n)
+        estimators.skce(WHITE, predictions, targets)
+        exact_skce_test(KEY, WHITE, predictions, targets, num_samples=19)
+        aggregated_skce_test(KEY, predictions, targets, kernels=[WHITE], num_samples=19)
+
+    assert compiled(lambda: calls(240)) > 0
+    assert compiled(lambda: (calls(250), calls(285))) == 0

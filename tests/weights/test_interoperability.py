@@ -1,0 +1,90 @@
+"""Weights of samples in scikit-learn's terms."""
+
+import functools
+
+import numpy as np
+import pytest
+from sklearn.calibration import CalibratedClassifierCV
+from sklearn.frozen import FrozenEstimator
+from sklearn.linear_model import LogisticRegression
+from sklearn.naive_bayes import GaussianNB
+from sklearn.neighbors import KNeighborsClassifier
+
+from calibjax import distributions, estimators, recalibration, record
+from calibjax.interoperability import RecalibratedClassifier, SKCEScorer
+
+_random = np.random.default_rng(0)
+X = np.repeat(_random.normal(size=(200, 2)), 2, 1)
+Y = (X[:, [0, 2]] + _random.normal(size=(200, 2)) > 0.3).sum(1)
+WEIGHTS = _random.integers(0, 4, 200)
+
+
+def test_isotonic_regression_as_scikit_learn_has_it():
+    ours = RecalibratedClassifier(GaussianNB(), recalibration.IsotonicRegression(), cv=3)
+    theirs = CalibratedClassifierCV(GaussianNB(), method="isotonic", cv=3, ensemble=False)
+    found, expected = (
+        model.fit(X, Y, sample_weight=WEIGHTS).predict_proba(X) for model in (ours, theirs)
+    )
+    np.testing.assert_allclose(found, expected, atol=1e-12)
+    assert np.abs(found - ours.fit(X, Y).predict_proba(X)).max() > 1e-3
+
+
+def test_the_classifier_gets_the_weights_as_they_are():
+    """Its penalty says what a weight is in units of."""
+    method = recalibration.PlattScaling(smooth_targets=True)
+    model = RecalibratedClassifier(LogisticRegression(C=0.01), method)
+    found = model.fit(X, Y, sample_weight=3 * WEIGHTS)
+    expected = LogisticRegression(C=0.01).fit(X, Y, sample_weight=3 * WEIGHTS)
+    np.testing.assert_allclose(found.estimator_.coef_, expected.coef_)
+
+
+def test_a_frozen_classifier():
+    classifier = FrozenEstimator(KNeighborsClassifier(20).fit(X[:100], Y[:100]))
+    method = recalibration.PlattScaling()
+    model = RecalibratedClassifier(classifier, method, smallest_probability=1e-3)
+    model.fit(X[100:], Y[100:], sample_weight=WEIGHTS[100:])
+    probs = np.maximum(classifier.predict_proba(X[100:]), 1e-3)
+    predictions = distributions.Categorical(probs / probs.sum(1, keepdims=True))
+    params = method.fit(predictions, Y[100:], weights=WEIGHTS[100:])
+    np.testing.assert_allclose(model.params_.params.slope, params.params.slope, rtol=1e-9)
+
+
+@record
+class _WithoutWeights(recalibration.HistogramBinning):
+    def fit(self, confidences, correct):
+        return super().fit(confidences, correct)
+
+
+def test_who_does_not_take_weights():
+    model = RecalibratedClassifier(KNeighborsClassifier())
+    with pytest.raises(TypeError, match="estimator: expected a classifier whose fit takes sample"):
+        model.fit(X, Y, sample_weight=WEIGHTS)
+    model = RecalibratedClassifier(GaussianNB(), _WithoutWeights(2))
+    model.fit(X, Y)
+    with pytest.raises(TypeError, match=r"recalibrator.fit: expected a method .*weights=weights"):
+        model.fit(X, Y, sample_weight=WEIGHTS)
+    model = GaussianNB().fit(X, Y)
+    scorer = SKCEScorer(estimator=lambda k, p, y: estimators.skce(k, p, y))
+    scorer(model, X, Y)
+    with pytest.raises(TypeError, match=r"estimator: expected a function .*weights=weights"):
+        scorer(model, X, Y, sample_weight=WEIGHTS)
+
+
+@pytest.mark.parametrize(
+    ("weights", "message"),
+    [(-WEIGHTS, ">= 0"), (0 * WEIGHTS, "positive"), (WEIGHTS[1:], "one weight"), ("no", "array")],
+)
+def test_wrong_weights(weights, message):
+    with pytest.raises((TypeError, ValueError), match=f"sample_weight: .*{message}"):
+        RecalibratedClassifier(GaussianNB()).fit(X, Y, sample_weight=weights)
+
+
+def test_scorer():
+    model, scorer = GaussianNB().fit(X, Y), SKCEScorer()
+    kernel, predictions = scorer.kernel, distributions.from_sklearn(model, X)
+    expected = functools.partial(estimators.skce, kernel, predictions, Y)(weights=WEIGHTS)
+    assert scorer(model, X, Y, sample_weight=WEIGHTS) == pytest.approx(-float(expected))
+    biased = SKCEScorer(estimator=estimators.skce_biased)
+    copies = np.repeat(np.arange(200), WEIGHTS)
+    expected = biased(model, X[copies], Y[copies])
+    assert biased(model, X, Y, sample_weight=WEIGHTS) == pytest.approx(expected, rel=1e-5)

@@ -1,0 +1,193 @@
+"""Weights of what recalibrators learn from."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.test_util import check_grads
+from sklearn import isotonic, linear_model
+
+from calibjax import distances, estimators, kernels, recalibration, record, scores
+from calibjax.distributions import Categorical, Normal
+from tests.weights.laws import WEIGHTS, N, check_weights
+
+_random = np.random.default_rng(8)
+CONFIDENCES = _random.uniform(0.05, 0.95, size=N).round(2)
+CONFIDENCES[3] = CONFIDENCES[1] = CONFIDENCES[0]  # also of weight 0
+CORRECT = (_random.uniform(size=N) < 0.3 + 0.4 * CONFIDENCES).astype(int)
+CLASSES = Categorical(_random.dirichlet(np.ones(3), N))
+LABELS = _random.integers(0, 3, N)
+FEATURES = _random.normal(size=(N, 2))
+NORMALS = Normal(_random.normal(size=N), _random.uniform(0.5, 1, N))
+TARGETS = NORMALS.loc + _random.normal(size=N)
+NEW = np.linspace(0.02, 0.98, 9)
+OF_CONFIDENCES = {
+    "PlattScaling": (recalibration.PlattScaling(), {"rtol": 1e-9}),
+    "smooth PlattScaling": (
+        recalibration.PlattScaling(smooth_targets=True),
+        {"rtol": 1e-9, "copies": False},
+    ),
+    "IsotonicRegression": (recalibration.IsotonicRegression(), {}),
+    "HistogramBinning": (recalibration.HistogramBinning(3), {}),
+    "MMCEScaling": (recalibration.MMCEScaling(), {"rtol": 1e-5, "differentiable": False}),
+}
+
+
+@pytest.mark.parametrize("name", OF_CONFIDENCES)
+@pytest.mark.filterwarnings("ignore:.*without calibration samples")
+def test_laws_of_confidences(name):
+    method, options = OF_CONFIDENCES[name]
+    fit = lambda r, c, w: method.apply(method.fit(r, c, weights=w), NEW)  # noqa: E731
+    check_weights(fit, CONFIDENCES, CORRECT, **options)
+
+
+@pytest.mark.parametrize("name", ["smooth PlattScaling", "IsotonicRegression"])
+def test_laws_of_classes(name):
+    method, options = OF_CONFIDENCES[name]
+
+    def fit(p, y, w):
+        return method.apply(method.fit(p, y, weights=w), CLASSES).probs
+
+    check_weights(fit, CLASSES, LABELS, **options)
+
+
+def test_laws_of_distributions():
+    affine = recalibration.AffineScaling()
+    check_weights(lambda p, y, w: affine.fit(p, y, weights=w), NORMALS, TARGETS)
+    scaling = recalibration.TemperatureScaling()
+    check_weights(lambda p, y, w: scaling.fit(p, y, weights=w), NORMALS, TARGETS, rtol=1e-9)
+
+
+def test_laws_of_the_temperature_with_the_smallest_calibration_error():
+    kernel = kernels.TensorProduct(
+        kernels.Exponential(1.0, distances.Wasserstein()), kernels.SquaredExponential(1.0)
+    )
+    scaling = recalibration.TemperatureScaling(functools.partial(estimators.skce, kernel))
+    fit = lambda p, y, w: scaling.fit(p, y, weights=w)  # noqa: E731
+    check_weights(fit, NORMALS, TARGETS, rtol=1e-8, copies=False)
+
+
+def test_laws_of_local_recalibration():
+    near = estimators.Neighbourhood.laplacian(0.5, 2)
+    method = recalibration.LocalRecalibration(near)
+
+    def fit(r, c, x, w):
+        return method.apply(method.fit(r, c, x, weights=w), NEW[[1, 3, 5, 7]], FEATURES[:4] + 0.3)
+
+    check_weights(fit, CONFIDENCES, CORRECT, FEATURES)
+
+
+def test_local_recalibration_without_samples_that_count():
+    """The nearest sample does not count, and is nearer than numbers can say."""
+    near = estimators.Neighbourhood.laplacian(1e-3, 1)
+    method = recalibration.LocalRecalibration(near)
+    features, weights = np.array([[0.0], [9.0], [9.5]]), np.array([0.0, 1.0, 3.0])
+    params = method.fit(np.array([0.5, 0.6, 0.7]), np.array([0, 1, 0]), features, weights=weights)
+    np.testing.assert_array_equal(params.counts(np.array([0.5])), [2])
+    assert method.apply(params, np.array([0.5]), np.array([[0.0]])) == 1.0
+
+
+def test_laws_within_groups():
+    method = recalibration.GroupWise(recalibration.HistogramBinning(1))
+
+    def fit(r, c, groups, w):
+        return [params.accuracies for params in method.fit(r, c, groups, weights=w).values()]
+
+    groups = np.arange(N) % 2
+    known = {"compiled": False, "differentiable": False}  # groups are known when compiling
+    check_weights(fit, CONFIDENCES, CORRECT, groups, **known)
+    groups = np.where(WEIGHTS == 0, 7, groups)
+    assert set(method.fit(CONFIDENCES, CORRECT, groups, weights=WEIGHTS)) == {0, 1}
+
+
+@record
+class _Constant(recalibration.Recalibrator):
+    """A recalibrator of a user, which knows nothing of weights."""
+
+    def fit(self, predictions, targets):
+        return jnp.mean(targets)
+
+    def apply(self, params, predictions):
+        return jnp.full(len(predictions), params)
+
+
+def test_methods_of_users_without_weights():
+    method = recalibration.GroupWise(_Constant())
+    groups = np.zeros(N, int)
+    assert method.fit(CONFIDENCES, CORRECT, groups)[0] == pytest.approx(CORRECT.mean())
+    expected = r"recalibrator.fit: expected a method .*weights=weights\), got fit\("
+    with pytest.raises(TypeError, match=expected):
+        method.fit(CONFIDENCES, CORRECT, groups, weights=WEIGHTS)
+    loss = lambda p, y: scores.negative_log_likelihood(p, y)  # noqa: E731
+    scaling = recalibration.TemperatureScaling(loss)
+    assert scaling.fit(NORMALS, TARGETS) > 0
+    with pytest.raises(TypeError, match="loss: expected a loss function .*weights"):
+        scaling.fit(NORMALS, TARGETS, weights=WEIGHTS)
+
+
+def test_methods_of_scikit_learn():
+    weights = WEIGHTS + 0.25
+    log_odds = np.log(CONFIDENCES / (1 - CONFIDENCES))[:, None]
+    theirs = linear_model.LogisticRegression(C=np.inf, tol=1e-12, max_iter=10_000)
+    theirs.fit(log_odds, CORRECT, sample_weight=weights)
+    ours = recalibration.PlattScaling().fit(CONFIDENCES, CORRECT, weights=weights)
+    np.testing.assert_allclose(ours.slope, theirs.coef_[0, 0], rtol=1e-6)
+    np.testing.assert_allclose(ours.intercept, theirs.intercept_[0], rtol=1e-6)
+    theirs = isotonic.IsotonicRegression(out_of_bounds="clip")
+    theirs.fit(CONFIDENCES, CORRECT, sample_weight=weights)
+    method = recalibration.IsotonicRegression()
+    ours = method.apply(method.fit(CONFIDENCES, CORRECT, weights=weights), NEW)
+    np.testing.assert_allclose(ours, theirs.predict(NEW), rtol=1e-12)
+
+
+def test_targets_of_platt_count_the_effective_number_of_samples():
+    weights = np.array([3.0, 1.0, 1.0, 3.0])  # 8² / 20 = 3.2, of which 1.6 are correct
+    method = recalibration.PlattScaling(smooth_targets=True)
+    confidences, correct = np.array([0.2, 0.2, 0.8, 0.8]), np.array([0, 1, 0, 1])
+    found = method.apply(method.fit(confidences, correct, weights=weights), confidences[1:3])
+    high, low = 2.6 / 3.6, 1 / 3.6
+    np.testing.assert_allclose(found, [0.75 * low + 0.25 * high, 0.75 * high + 0.25 * low])
+
+
+@pytest.mark.parametrize("method", [recalibration.PlattScaling(), recalibration.AffineScaling()])
+def test_derivatives_by_weights(method):
+    """Where some are zero, too, they are those of weights that go there."""
+    is_platt = isinstance(method, recalibration.PlattScaling)
+    data = (CONFIDENCES, CORRECT) if is_platt else (NORMALS, TARGETS)
+    fit = lambda w: jax.tree.leaves(method.fit(*data, weights=w))  # noqa: E731
+    weights = jnp.asarray(WEIGHTS, float)
+    check_grads(fit, (weights + 0.5,), 1, modes=["rev"], rtol=1e-4)
+    at_zero, near = jax.jacrev(fit)(weights), jax.jacrev(fit)(weights + 1e-9)
+    for one, other in zip(at_zero, near, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-6)
+
+
+def test_impossible_targets_that_do_not_count():
+    probs = np.array([[0.25, 0.75], [1.0, 0.0], [0.4, 0.6], [0.3, 0.7]])
+    labels, weights = np.array([0, 1, 1, 1]), np.array([1.0, 0.0, 1.0, 1.0])
+    scaling = recalibration.TemperatureScaling()
+    found = scaling.fit(Categorical(probs), labels, weights=weights)
+    rest = [0, 2, 3]
+    np.testing.assert_allclose(found, scaling.fit(Categorical(probs[rest]), labels[rest]))
+
+
+def test_separated_samples_that_count():
+    """The only errors that overlap have weight 0."""
+    confidences, correct = np.array([0.2, 0.4, 0.6, 0.8]), np.array([0, 1, 0, 1])
+    weights = np.array([1.0, 0.0, 1.0, 1.0])
+    for method in (recalibration.PlattScaling(), recalibration.MMCEScaling()):
+        with pytest.raises(ValueError, match=r"got 0.2 to 0.6 for 0 and 0.8 to 0.8 for 1"):
+            method.fit(confidences, correct, weights=weights)
+
+
+@pytest.mark.parametrize("name", OF_CONFIDENCES)
+@pytest.mark.filterwarnings("ignore:.*without calibration samples")
+def test_float32(name):
+    method = OF_CONFIDENCES[name][0]
+    expected = method.apply(method.fit(CONFIDENCES, CORRECT, weights=WEIGHTS), NEW)
+    fit = method.fit(np.float32(CONFIDENCES), CORRECT, weights=WEIGHTS)
+    found = method.apply(fit, np.float32(NEW))
+    assert found.dtype == np.float32
+    np.testing.assert_allclose(found, expected, rtol=2e-2 if "MMCE" in name else 1e-4, atol=1e-5)

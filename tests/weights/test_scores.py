@@ -1,0 +1,162 @@
+"""Weights of scores."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import sklearn.metrics
+
+from calibjax import scores
+from calibjax.distributions import Bernoulli, Categorical, Normal, Quantiles, Samples
+from calibjax.estimators import UniformBins
+from tests.weights.laws import WEIGHTS, N, check_weights
+
+_random = np.random.default_rng(8)
+NORMALS = Normal(_random.normal(size=N), _random.uniform(0.5, 1, N))
+TARGETS = NORMALS.loc + _random.normal(size=N)
+CLASSES = Categorical(_random.dirichlet(np.ones(3), N))
+LABELS = _random.integers(0, 3, N)
+CONFIDENCES = _random.uniform(size=N).round(1)  # with ties
+CORRECT = (_random.uniform(size=N) < CONFIDENCES).astype(int)
+QUANTILES = Quantiles(
+    np.tile([0.2, 0.5, 0.9], (N, 1)), NORMALS.loc[:, None] + np.array([-1.0, 0.0, 1.0])
+)
+DRAWS = Samples(NORMALS.loc[:, None] + _random.normal(size=(N, 5)))
+MEANS = {
+    "negative_log_likelihood": ((NORMALS, TARGETS), (CLASSES, LABELS)),
+    "brier_score": ((CLASSES, LABELS),),
+    "mean_squared_error": ((NORMALS, TARGETS),),
+    "accuracy": ((CLASSES, LABELS),),
+    "pinball_loss": ((NORMALS, TARGETS), (QUANTILES, TARGETS)),
+    "crps": ((NORMALS, TARGETS), (DRAWS, TARGETS)),
+    "brier_decomposition": ((CLASSES, LABELS), (Bernoulli(CONFIDENCES), CORRECT)),
+    "crps_decomposition": ((NORMALS, TARGETS),),
+    "prediction_rejection_ratio": ((CONFIDENCES, CORRECT),),
+}
+
+
+@pytest.mark.parametrize("name", MEANS)
+def test_laws(name):
+    score = lambda p, y, w: getattr(scores, name)(p, y, weights=w)  # noqa: E731
+    for data in MEANS[name]:
+        check_weights(score, *data)
+
+
+@pytest.mark.parametrize("name", ["group_wise_ece", "group_wise_mce"])
+def test_laws_within_groups(name):
+    function = functools.partial(getattr(scores, name), binning=UniformBins(1), num_groups=2)
+    groups = np.arange(N) // 3 % 2
+    check_weights(lambda p, y, g, w: function(p, y, g, weights=w), CLASSES, LABELS, groups)
+    without = function(CLASSES, LABELS, np.where(WEIGHTS == 0, 1, 0), weights=WEIGHTS)
+    assert np.isfinite(without[0])
+    assert np.isnan(without[1])
+
+
+def test_laws_of_decisions():
+    ratio = jnp.array([1.0, 3.0, 10.0])
+    cost = lambda r, c, w: scores.decision_cost(r, c, ratio, weights=w)  # noqa: E731
+    gain = lambda r, q, c, w: scores.reward_improvement(r, q, c, ratio, weights=w)  # noqa: E731
+    check_weights(cost, CONFIDENCES, CORRECT)
+    check_weights(gain, CONFIDENCES, CONFIDENCES[::-1], CORRECT)
+
+
+def test_scores_of_scikit_learn():
+    labels, weights = np.array([0, 1, 2]), WEIGHTS + 0.25
+    ours = functools.partial(dict, weights=weights)
+    nll = scores.negative_log_likelihood(CLASSES, LABELS, **ours())
+    theirs = sklearn.metrics.log_loss(LABELS, CLASSES.probs, sample_weight=weights, labels=labels)
+    np.testing.assert_allclose(nll, theirs, rtol=1e-12)
+    theirs = sklearn.metrics.brier_score_loss(
+        LABELS, CLASSES.probs, sample_weight=weights, labels=labels
+    )
+    np.testing.assert_allclose(scores.brier_score(CLASSES, LABELS, **ours()), theirs, rtol=1e-12)
+    found = CLASSES.probs.argmax(1)
+    theirs = sklearn.metrics.accuracy_score(LABELS, found, sample_weight=weights)
+    np.testing.assert_allclose(scores.accuracy(CLASSES, LABELS, **ours()), theirs, rtol=1e-12)
+    theirs = sklearn.metrics.mean_squared_error(TARGETS, NORMALS.loc, sample_weight=weights)
+    found = scores.mean_squared_error(NORMALS, TARGETS, **ours())
+    np.testing.assert_allclose(found, theirs, rtol=1e-12)
+    theirs = sklearn.metrics.mean_pinball_loss(TARGETS, NORMALS.loc, sample_weight=weights)
+    found = scores.pinball_loss(NORMALS, TARGETS, levels=[0.5], **ours())
+    np.testing.assert_allclose(found, theirs, rtol=1e-12)
+    theirs = sklearn.metrics.roc_auc_score(CORRECT, CONFIDENCES, sample_weight=weights)
+    found = scores.prediction_rejection_ratio(CONFIDENCES, CORRECT, **ours())
+    np.testing.assert_allclose(found, 2 * theirs - 1, rtol=1e-12)
+
+
+def test_parts_are_scores_after_isotonic_regression_of_scikit_learn():
+    from sklearn.isotonic import IsotonicRegression
+
+    weights = WEIGHTS + 0.25
+    fit = IsotonicRegression().fit(CONFIDENCES, CORRECT, sample_weight=weights)
+    score = lambda p: 2 * np.average((p - CORRECT) ** 2, weights=weights)  # noqa: E731
+    recalibrated, mean = fit.predict(CONFIDENCES), np.average(CORRECT, weights=weights)
+    parts = scores.brier_decomposition(Bernoulli(CONFIDENCES), CORRECT, weights=weights)
+    expected = score(CONFIDENCES) - score(recalibrated), score(mean) - score(recalibrated)
+    np.testing.assert_allclose([parts.miscalibration, parts.discrimination], expected, rtol=1e-10)
+    np.testing.assert_allclose(parts.score, score(CONFIDENCES), rtol=1e-12)
+    np.testing.assert_allclose(parts.uncertainty, score(mean), rtol=1e-12)
+
+
+def test_the_rejection_curve_is_that_of_copies_where_both_are_known():
+    copies = np.repeat(np.arange(N), WEIGHTS)
+    whole = scores.rejection_curve(CONFIDENCES[copies], CORRECT[copies])
+    found = scores.rejection_curve(CONFIDENCES, CORRECT, weights=WEIGHTS)
+    expected = np.interp(np.linspace(0, 1, N + 1), np.linspace(0, 1, len(whole)), whole)
+    np.testing.assert_allclose(found, expected, atol=1e-12)
+    unweighted = scores.rejection_curve(CONFIDENCES, CORRECT)
+    assert np.abs(found - unweighted).max() > 0.01
+    same = scores.rejection_curve(CONFIDENCES, CORRECT, weights=np.full(N, 0.3))
+    np.testing.assert_allclose(same, unweighted, atol=1e-12)
+    with pytest.raises(ValueError, match=r"weights.*>= 0"):
+        scores.rejection_curve(CONFIDENCES, CORRECT, weights=-WEIGHTS)
+
+
+def test_what_does_not_count_may_be_impossible():
+    """Its score is infinite, and the derivative of that is no number."""
+    probs, labels = np.array([[0.25, 0.75], [1.0, 0.0], [0.5, 0.5]]), np.array([0, 1, 1])
+    weights = np.array([1.0, 0.0, 3.0])
+
+    def nll(probs, weights):
+        return scores.negative_log_likelihood(Categorical(probs), labels, weights=weights)
+
+    np.testing.assert_allclose(nll(probs, weights), (np.log(4) + 3 * np.log(2)) / 4, rtol=1e-12)
+    assert nll(probs, np.ones(3)) == np.inf
+    slopes = jax.grad(nll)(jnp.asarray(probs), jnp.asarray(weights))
+    assert np.isfinite(slopes).all()
+    assert not slopes[1].any()
+
+
+def test_derivatives_by_weights_of_zero():
+    """They say what a sample that does not count would change."""
+    values = np.square(TARGETS - NORMALS.loc)
+    slopes = jax.grad(lambda w: scores.mean_squared_error(NORMALS, TARGETS, weights=w))(
+        jnp.asarray(WEIGHTS, float)
+    )
+    expected = (values - np.average(values, weights=WEIGHTS)) / WEIGHTS.sum()
+    np.testing.assert_allclose(slopes, expected, rtol=1e-10)
+
+
+@pytest.mark.parametrize("name", MEANS)
+def test_float32(name):
+    for data in MEANS[name]:
+        single = jax.tree.map(lambda x: np.asarray(x, np.float32) if x.dtype == float else x, data)
+        found = getattr(scores, name)(*single, weights=WEIGHTS)
+        expected = getattr(scores, name)(*data, weights=WEIGHTS)
+        for one, other in zip(*map(jax.tree.leaves, (found, expected)), strict=True):
+            assert one.dtype == np.float32
+            np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-5)
+
+
+def test_many_weights_in_float32():
+    """Blocks of few samples do not suffer from the sum of all."""
+    n = 100_000
+    probs = np.sort(_random.uniform(size=n))
+    happened = (_random.uniform(size=n) < probs).astype(int)
+    weights = _random.lognormal(size=n)
+    expected = scores.brier_decomposition(Bernoulli(probs), happened, weights=weights)
+    found = scores.brier_decomposition(Bernoulli(np.float32(probs)), happened, weights=weights)
+    for one, other in zip(*map(jax.tree.leaves, (found, expected)), strict=True):
+        np.testing.assert_allclose(one, other, atol=2e-5)
