@@ -264,4 +264,4 @@ def test_bandwidths():
     traced = jax.jit(lambda w: estimators.kde_bandwidth(CLASSES, candidates, weights=w))
     assert np.isnan(traced(-1.0 * WEIGHTS))
     with pytest.raises(ValueError, match=r"weights: expected at least 2 positive weights"):
-        estimators.kde_bandwidth(CLASSES, candidates, weights=np.arange(N) == 1.0)
+        estimators.kde_bandwidth(CLASSES, candidates, weights=1.0 * (np.arange(N) == 1))

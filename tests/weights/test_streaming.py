@@ -124,7 +124,7 @@ def test_exact_tests():
     close(streamed(test, (CLASSES, LABELS), np.full(N, 0.3)).null_samples, plain.null_samples, 1e-9)
     wrong = jax.jit(test.update)(test.init(), CLASSES, LABELS, weights=-weights)
     assert np.isnan(jax.jit(test.result)(wrong).pvalue)
-    one = test.update(test.init(), CLASSES, LABELS, weights=np.arange(N) == 3.0)
+    one = test.update(test.init(), CLASSES, LABELS, weights=1.0 * (np.arange(N) == 3))
     with pytest.raises(ValueError, match=r"at least 2 samples with a weight > 0, got 1"):
         test.result(one)
 
