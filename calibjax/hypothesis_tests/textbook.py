@@ -2,6 +2,10 @@
 
 A statistic that has one carries the function textbook_pvalue(value, predictions, targets,
 **options), which `exact_test` calls. Those of users may do so, too.
+
+With weights w_i, variances are Σ_i w_i² Var_i, and numbers of samples n = (Σ_i w_i)² / Σ_i w_i².
+The distributions stay those for large n, if the weights say nothing of the targets beyond what the
+predictions say, which is also what redraws from the predictions with these weights assume.
 """
 
 import functools
@@ -37,7 +41,7 @@ def with_textbook_pvalue(pvalue: Callable[..., jax.Array]) -> Callable[[Any], An
     return attach
 
 
-def two_sided(value: jax.Array, *_: Any) -> jax.Array:
+def two_sided(value: jax.Array, *_: Any, **__: Any) -> jax.Array:
     """P(|Z| ≥ x) of a standard normal Z."""
     return 2 * ndtr(-value)
 
@@ -48,7 +52,7 @@ def chi_squared(value: jax.Array, degrees: jax.Array | int) -> jax.Array:
     return gammaincc(half, value / 2)
 
 
-def beyond_brownian_motion(value: jax.Array, *_: Any) -> jax.Array:
+def beyond_brownian_motion(value: jax.Array, *_: Any, **__: Any) -> jax.Array:
     """P(sup |B| ≥ x) of Brownian motion on [0, 1]."""
     k, x = _TERMS, jnp.maximum(value, 0.05)
     odd, signs = 2 * k + 1, (-1.0) ** k
@@ -57,7 +61,7 @@ def beyond_brownian_motion(value: jax.Array, *_: Any) -> jax.Array:
     return jnp.where(x > 1, tail, 1 - 4 / np.pi * rest).astype(value.dtype)
 
 
-def beyond_brownian_bridge(value: jax.Array, *_: Any) -> jax.Array:
+def beyond_brownian_bridge(value: jax.Array, *_: Any, **__: Any) -> jax.Array:
     """P(sup |B| ≥ x) of a Brownian bridge on [0, 1], the distribution of Kolmogorov."""
     k, x = _TERMS + 1, jnp.maximum(value, 0.05)
     tail = -2 * jnp.sum((-1.0) ** k * jnp.exp(-2 * jnp.square(k * x)))
@@ -65,6 +69,6 @@ def beyond_brownian_bridge(value: jax.Array, *_: Any) -> jax.Array:
     return jnp.where(x > 1, tail, 1 - np.sqrt(2 * np.pi) / x * rest).astype(value.dtype)
 
 
-def two_degrees(value: jax.Array, *_: Any) -> jax.Array:
+def two_degrees(value: jax.Array, *_: Any, **__: Any) -> jax.Array:
     """That of a χ² with two degrees of freedom."""
     return jnp.exp(-value / 2)

@@ -192,12 +192,14 @@ def _dealt(
         sums, squares = jax.ops.segment_sum(columns, folds, len(sizes)).T
         weights = weights * (sums / jnp.where(squares > 0, squares, 1))[folds]
     empty = (jnp.full(shape, jnp.nan, dtype) for shape in shapes)
-    return order, CrossValidation(grid, folds, *empty, weights)
+    return order, CrossValidation(
+        grid, folds, *empty, jnp.zeros(0, dtype) if weights is None else weights
+    )
 
 
 def _refuse_empty(result: CrossValidation) -> None:
     """Refuses folds in which fewer than two samples count."""
-    if result.weights is None or not _checks.is_concrete(result.weights, result.folds):
+    if not result.weights.size or not _checks.is_concrete(result.weights, result.folds):
         return
     used = np.asarray(result.folds)[np.asarray(result.weights) > 0]
     counts = np.bincount(used, minlength=result.num_folds)
@@ -235,7 +237,7 @@ def _with_folds(
 ) -> CrossValidation:
     """The result with some more folds of equal size."""
     # Fits have the weights of all; losses those that are scaled in the fold.
-    grid, given, samples = result.grid, samples, (*samples[:2], result.weights)
+    grid, given, samples = result.grid, samples, (*samples[:2], result.used_weights)
 
     def fold(start: jax.Array) -> tuple[jax.Array, Any]:
         rolled = jnp.roll(order, -start)
@@ -296,7 +298,7 @@ def _test_values(function: EstimationFunction, params: PyTree, test: PyTree) -> 
 def _checked_previous(previous: Any, empty: CrossValidation) -> CrossValidation:
     """An earlier result, if its grid and folds agree with this one."""
     _checks.fitted("progress.previous", previous, CrossValidation, "cross_validate")
-    names = "grid", "folds", *(() if empty.weights is None else ("weights",))
+    names = "grid", "folds", "weights"
     for field in (*names, "losses", "test_values"):
         found, expected = getattr(previous, field), getattr(empty, field)
         _checks.shape(f"progress.previous.{field}", found, expected.shape, f"{expected.shape}")

@@ -26,15 +26,20 @@ class CrossValidation:
         test_values: h(p_i, p_i) of predictions in no fold by the function of each fold, [F, k, t];
             t = 0 except in `squared_calibration_error`.
         weights: of the samples, [n], scaled in each fold so that their sum is that of their
-            squares, or None. Losses are weighted such that the risk of a fold is their weighted
-            mean.
+            squares, or [0] without weights. Losses are weighted such that the risk of a fold is
+            their weighted mean.
     """
 
     grid: jax.Array
     folds: jax.Array
     losses: jax.Array
     test_values: jax.Array
-    weights: jax.Array | None = None
+    weights: jax.Array = dataclasses.field(default_factory=lambda: jnp.zeros(0))
+
+    @property
+    def used_weights(self) -> jax.Array | None:
+        """The weights, if there are any."""
+        return self.weights if self.weights.size else None
 
     @property
     def num_folds(self) -> int:
@@ -92,7 +97,8 @@ class CrossValidation:
 @jax.jit
 def _risks(result: CrossValidation) -> jax.Array:
     """Mean loss in each fold, [F, k]."""
-    return lax.map(lambda members: _mean(result.losses, members, result.weights), result.members)
+    weights = result.used_weights
+    return lax.map(lambda members: _mean(result.losses, members, weights), result.members)
 
 
 def _mean(losses: jax.Array, members: jax.Array, weights: jax.Array | None) -> jax.Array:
@@ -200,9 +206,10 @@ def risk_difference(first: CrossValidation, second: CrossValidation) -> RiskDiff
         first.folds, second.folds
     ):
         raise ValueError("second: expected the folds of first (the same key), got others")
-    weights = [result.weights for result in (first, second)]
-    if not _is_same(*weights):
-        raise ValueError("second: expected the weights of first, got others")
+    weights = first.weights, second.weights
+    _checks.shape("second.weights", weights[1], weights[0].shape, f"{weights[0].shape}")
+    if _checks.is_concrete(weights) and not np.array_equal(*weights):
+        raise ValueError("second.weights: expected those of first, got others")
     for name, result in (("first", first), ("second", second)):
         is_done = result.is_done
         if _checks.is_concrete(is_done) and not np.all(is_done):
@@ -218,19 +225,12 @@ def risk_difference(first: CrossValidation, second: CrossValidation) -> RiskDiff
     return _difference(first, second)
 
 
-def _is_same(first: jax.Array | None, second: jax.Array | None) -> bool:
-    """Whether known weights are the same."""
-    if first is None or second is None or not _checks.is_concrete(first, second):
-        return (first is None) == (second is None)
-    return np.array_equal(first, second)
-
-
 @jax.jit
 def _difference(first: CrossValidation, second: CrossValidation) -> RiskDifference:
     """The difference between checked results."""
     members = first.members
     losses = first.losses[first.best] - second.losses[second.best]
-    differences = _mean(losses, members, first.weights)
-    variances = jackknife_variances(losses, members, first.weights)
+    differences = _mean(losses, members, first.used_weights)
+    variances = jackknife_variances(losses, members, first.used_weights)
     error = jnp.sqrt(jnp.sum(variances)) / first.num_folds
     return RiskDifference(jnp.mean(differences), error, differences)

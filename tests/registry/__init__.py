@@ -16,6 +16,7 @@ from tests.registry import (
     scores,
     streaming,
     tests_of_calibration,
+    weighted,
     with_sklearn,
 )
 from tests.registry.arguments import Call
@@ -85,6 +86,7 @@ def calls() -> dict[str, Call]:
         streaming,
         with_sklearn,
         evaluation,
+        weighted,
     )
     found: dict[str, Call] = {}
     for room in rooms:

@@ -11,6 +11,7 @@ import numpy as np
 ARRAYS = (
     "real",
     "positive",
+    "weights",
     "unit",
     "simplex",
     "spd",
@@ -105,7 +106,7 @@ def _argument(kind: str) -> Callable[..., Argument]:
     return make
 
 
-real, positive, unit, simplex, spd, matrix, labels, truths, counts, integers, groups = map(
+real, positive, weights, unit, simplex, spd, matrix, labels, truths, counts, integers, groups = map(
     _argument, ARRAYS
 )
 number, scale, proportion, at_least_one = map(_argument, NUMBERS)

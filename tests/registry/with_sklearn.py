@@ -32,8 +32,22 @@ def calls() -> list[Call]:
         model = interoperability.RecalibratedClassifier(cv=2, **options)
         return model.fit(_X, _Y).predict_proba(_X)
 
+    def weighted(sample_weight: Any) -> Any:
+        model = interoperability.RecalibratedClassifier(cv=2)
+        found = model.fit(_X, _Y, sample_weight).predict_proba(_X)
+        score = interoperability.SKCEScorer()(_model(), _X, _Y, sample_weight=sample_weight)
+        return found, score
+
     scorer = interoperability.SKCEScorer()
     return [
+        call(
+            "interoperability.RecalibratedClassifier interoperability.SKCEScorer",
+            weighted,
+            "weights",
+            sample_weight=a.weights(np.linspace(0.5, 2, 16), "weights", without=a.OPTIONAL),
+            compiled=False,
+            reason=_REASON,
+        ),
         call(
             "interoperability.label_indices",
             interoperability.label_indices,

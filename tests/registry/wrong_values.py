@@ -82,6 +82,7 @@ def wrong_values(argument: Argument, valid: Any) -> list[WrongValues]:
         return [*found, WrongValues("all -1", np.full_like(a, -1), False)]
     outside = {
         "positive": {"0": 0, "-0.0": -0.0, "negative": -1.5},
+        "weights": {"-0.1": -0.1, "-1e30": -1e30},
         "unit": {"-0.1": -0.1, "1.1": 1.1, "55": 55},
         "truths": {"0.5": 0.5, "2": 2, "-1": -1},
     }.get(kind, {})
@@ -89,8 +90,10 @@ def wrong_values(argument: Argument, valid: Any) -> list[WrongValues]:
         outside = {**outside, "subnormal": subnormal(a.dtype)}
     found = [WrongValues(k, with_number(a, v), True) for k, v in {**_NOT_FINITE, **outside}.items()]
     found.append(WrongValues("all nan", np.full_like(a, np.nan), False))
-    if kind == "positive":
+    if kind in ("positive", "weights"):
         found.append(WrongValues("all negative", -a, False))
+    if kind == "weights":
+        found.append(WrongValues("all zero", np.zeros_like(a), False))
     if kind == "unit":
         found.append(WrongValues("percent", 100 * a, False))
     if kind == "simplex":

@@ -220,7 +220,7 @@ def test_differences_between_risks():
         variances.append(4 * (n - 1) / n * (changes**2).sum() / (n - 2) ** 2)
     np.testing.assert_allclose(found.standard_error, np.sqrt(np.sum(variances)) / 4, rtol=1e-9)
     others = risk.cross_validate(key, risk.Binning(), grid, p, y, num_folds=4)
-    with pytest.raises(ValueError, match="second: expected the weights of first"):
+    with pytest.raises(ValueError, match="second.weights: expected"):
         risk.risk_difference(few, others)
 
 
