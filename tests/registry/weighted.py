@@ -1,5 +1,6 @@
 """Calls of what takes weights of samples, which are their only argument."""
 
+import dataclasses
 import functools
 from collections.abc import Callable
 from typing import Any
@@ -215,7 +216,10 @@ def calls() -> list[Call]:
             name,
             functools.partial(of_weights, function),
             "weights",
-            weights=_WEIGHTS,
+            # An accumulator says only in the end that no sample had a weight.
+            weights=dataclasses.replace(_WEIGHTS, called=("state",))
+            if name.startswith("streaming")
+            else _WEIGHTS,
             slow=any(word in name for word in slow),
         )
         for name, function in functions.items()

@@ -173,8 +173,8 @@ def test_level_of_bands_with_log_normal_weights(n):
         return jnp.any(histogram.is_outside), jnp.any(curve.is_outside)
 
     found = jax.jit(lambda keys: jax.lax.map(outside, keys))(jax.random.split(KEY, 2000))
-    for is_outside in found:
-        assert abs(np.mean(is_outside) - 0.1) <= 3 * np.sqrt(0.1 * 0.9 / 2000)
+    for is_outside in found:  # less often than at most where all bins may be empty
+        assert 0.05 <= np.mean(is_outside) <= 0.1 + 3 * np.sqrt(0.1 * 0.9 / 2000)
 
 
 def test_laws_of_mean_embeddings():
@@ -241,3 +241,14 @@ def test_confidences_of_top_labels():
     found = estimators.lce(NEAR, FEATURES, Bernoulli(CONFIDENCES), CORRECT, weights=WEIGHTS)
     expected = estimators.lce(NEAR, *LOCAL, weights=WEIGHTS)
     np.testing.assert_array_equal(found, expected)
+
+
+def test_all_values_are_inside_together():
+    """Sums of all weights differ by rounding in another order, which is no reason to be outside."""
+    random = np.random.default_rng(0)
+    for _ in range(20):
+        weights = np.exp(random.normal(size=16))
+        options = {"weights": weights, "levels": np.array([0.94, 0.95]), "num_samples": 19}
+        curve = estimators.quantile_coverage(KEY, random.uniform(0, 0.9, 16), **options)
+        np.testing.assert_allclose(curve.coverage, 1, rtol=1e-12)
+        assert not np.any(curve.is_outside)

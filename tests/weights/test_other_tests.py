@@ -128,7 +128,7 @@ def test_level_with_log_normal_weights(name, n):
     """2000 calibrated data sets."""
 
     def pvalue(key):
-        keys = jax.random.split(key, 4)
+        keys = jax.random.split(key, 5)
         w = jnp.exp(jax.random.normal(keys[0], (n,)))
         loc, noise = jax.random.normal(keys[1], (2, n))
         options = {"weights": w, "num_samples": 99}
@@ -142,7 +142,7 @@ def test_level_with_log_normal_weights(name, n):
             return rank_histogram_test(keys[3], Samples(values), noise, **options).pvalue
         if name == "local":
             confidences = jax.random.uniform(keys[2], (n,))
-            correct = jax.random.uniform(keys[1], (n,)) < confidences
+            correct = jax.random.uniform(keys[4], (n,)) < confidences
             test = local_calibration_test(
                 keys[3], NEAR, loc[:, None], confidences, correct, **options
             )
