@@ -55,11 +55,11 @@ def simultaneous_band(
     largest = jnp.max(jnp.abs(redraws - expected) / divisors, 1)
     half = jnp.sort(largest)[rank - 1] * deviation
     # The redraw that defines the critical value is in the band despite rounding errors.
-    half += rounding_of_sums(counts, expected)
-    lower, upper = expected - half, expected + half
-    if not has_weights:
-        lower, upper = jnp.ceil(lower), jnp.floor(upper)
-    return jnp.maximum(lower, 0), jnp.minimum(upper, counts)
+    rounding = rounding_of_sums(counts, expected)
+    lower, upper = expected - half - rounding, expected + half + rounding
+    if has_weights:  # of which all together may be more than their sum in another order
+        return jnp.maximum(lower, 0), jnp.minimum(upper, counts + rounding)
+    return jnp.maximum(jnp.ceil(lower), 0), jnp.minimum(jnp.floor(upper), counts)
 
 
 def rounding_of_sums(counts: jax.Array, expected: jax.Array) -> jax.Array:

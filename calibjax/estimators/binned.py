@@ -80,9 +80,9 @@ def ece(
     >>> print(ece(predictions, targets, binning=UniformBins(2)))
     0.375
     """
-    *data, weights = checked_bins(predictions, targets, binning, weights)
-    sizes, distances = distances_in_bins(*data, distance, weights)
-    return _mean_over_samples(sizes, distances, weights)
+    predictions, targets, bins, used = checked_bins(predictions, targets, binning, weights)
+    sizes, distances = distances_in_bins(predictions, targets, bins, distance, used)
+    return _mean_over_samples(sizes, distances, used)
 
 
 @follows_data
@@ -132,8 +132,8 @@ def mce(
     >>> print(mce(predictions, targets, binning=UniformBins(2)))
     0.375
     """
-    *data, weights = checked_bins(predictions, targets, binning, weights)
-    return jnp.max(distances_in_bins(*data, distance, weights)[1])
+    predictions, targets, bins, used = checked_bins(predictions, targets, binning, weights)
+    return jnp.max(distances_in_bins(predictions, targets, bins, distance, used)[1])
 
 
 @follows_data

@@ -254,7 +254,7 @@ def _checked(
     values = _checks.floating("values", _checks.as_arrays("values", values))
     _checks.shape("values", values, (None,), "[n]")
     _checks.leading_size("values", values)
-    values = _checks.unit_interval("values", values)
+    values = jnp.asarray(_checks.unit_interval("values", values))
     weights = _checks.sample_weights(weights, values)
     return key, values, weights, checked_ranks(level, num_samples)
 

@@ -102,6 +102,17 @@ def shown_values(name: str, values: ArrayLike) -> np.ndarray:
     return np.asarray(values)
 
 
+def shown_weights(weights: ArrayLike | None, num_samples: int) -> np.ndarray:
+    """Weights of samples as a NumPy array, one by default."""
+    if weights is None:
+        return np.ones(num_samples)
+    shown = shown_values("weights", weights)
+    shown = np.asarray(_checks.plain_weights(shown, num_samples), np.float64)
+    if not np.any(shown):
+        raise ValueError("weights: expected at least 1 positive weight, got 0")
+    return shown
+
+
 def bin_edges(values: np.ndarray, num_bins: int) -> np.ndarray:
     """Edges of bins between the smallest and the largest value; around it if there is only one."""
     low, high = values.min(), values.max()

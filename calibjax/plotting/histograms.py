@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from jax.typing import ArrayLike
 
 from calibjax import _checks
 from calibjax.plotting.figures import (
@@ -13,10 +14,13 @@ from calibjax.plotting.figures import (
     bin_edges,
     finished,
     shown_values,
+    shown_weights,
 )
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+
+_ROUNDING = 1e-12  # of sums of weights
 
 
 def estimate_histogram(
@@ -75,6 +79,7 @@ def estimate_histogram(
 def sharpness_histogram(
     values: Any,
     *,
+    weights: ArrayLike | None = None,
     xlabel: str = "width of the central 90 % interval",
     bins: int = 30,
     axis: "Axes | None" = None,
@@ -88,6 +93,7 @@ def sharpness_histogram(
     Args:
         values: `scores.interval_widths`, or confidences of classes, which `estimators.top_label`
             returns, an array or a batch of `Bernoulli`s, [n].
+        weights: w ≥ 0 of the predictions, [n]; bars are sums of them, and the median is weighted.
         xlabel: what the values are, with their unit.
         bins: number of bars, of equal width between the smallest and the largest value.
         axis: matplotlib Axes to draw on; by default that of a new figure, `.figure` of the
@@ -117,11 +123,25 @@ def sharpness_histogram(
     _checks.leading_size("values", values)
     _checks.refuse_where(values < 0, "values", "values >= 0", values)
     bins = _checks.size_in_range("bins", bins, 1, 2**24)
+    used = None
+    if weights is not None:
+        used = shown_weights(weights, values.size)
+        values, used = values[used > 0], used[used > 0]
     is_new = axis is None
     axis = axes_to_draw_on(axis, (4.8, 3.2))
-    heights, edges = np.histogram(values, bin_edges(values, bins))
+    heights, edges = np.histogram(values, bin_edges(values, bins), weights=used)
     axis.stairs(heights, edges, fill=True, color=BLUE, alpha=0.55, label="predictions")
-    median = np.median(values)
+    median = _median(values, used)
     axis.axvline(median, color=BLACK, linewidth=1.5, label=f"median {median:.3g}")
     axis.set(xlabel=xlabel, ylabel="predictions")
     return finished(axis, is_new)
+
+
+def _median(values: np.ndarray, weights: np.ndarray | None) -> float:
+    """Median; halfway between two values if half of the weights are up to the lower one."""
+    if weights is None:
+        return float(np.median(values))
+    order = np.argsort(values)
+    mass = np.cumsum(weights[order]) / weights.sum()
+    places = np.searchsorted(mass, [0.5 - _ROUNDING, 0.5 + _ROUNDING])
+    return float(values[order[places]].mean())

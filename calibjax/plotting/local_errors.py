@@ -15,6 +15,7 @@ from calibjax.plotting.figures import (
     axes_to_draw_on,
     finished,
     shown_values,
+    shown_weights,
 )
 
 if TYPE_CHECKING:
@@ -103,7 +104,12 @@ def local_error_map(
 
 
 def local_error_distribution(
-    errors: ArrayLike, *, signed: bool = False, bin_error: Any = None, axis: "Axes | None" = None
+    errors: ArrayLike,
+    *,
+    weights: ArrayLike | None = None,
+    signed: bool = False,
+    bin_error: Any = None,
+    axis: "Axes | None" = None,
 ) -> "Axes":
     """Empirical distribution function of local calibration errors.
 
@@ -117,6 +123,7 @@ def local_error_distribution(
 
     Args:
         errors: local errors, `estimators.lce` or signed ones, usually those of one bin, [n].
+        weights: w ≥ 0 of the samples, [n]; F(x) is then Σ_{i: error_i ≤ x} w_i / Σ_i w_i.
         signed: whether the errors are signed.
         bin_error: the mean of confidence − correct in the bin, signed or its absolute value, a
             scalar.
@@ -141,16 +148,19 @@ def local_error_distribution(
     >>> print(axis.lines[0].get_ydata())
     [0.         0.33333333 0.66666667 1.        ]
     """
-    errors = np.sort(_shown_errors("errors", errors, signed))
+    errors = _shown_errors("errors", errors, signed)
+    used = shown_weights(weights, errors.size)
+    order = np.argsort(errors)
+    order = order[used[order] > 0]
+    errors, mass = errors[order], np.append(0, np.cumsum(used[order]))
     if bin_error is not None:
         _checks.real("bin_error", bin_error)
         _checks.shape("bin_error", bin_error, (), "() (a scalar)")
         (bin_error,) = _shown_errors("bin_error", np.asarray(bin_error)[None], signed)
     is_new = axis is None
     axis = axes_to_draw_on(axis, (4.8, 3.2))
-    shares = np.arange(errors.size + 1) / errors.size
     style = {"drawstyle": "steps-post", "color": BLUE, "linewidth": 1.5, "label": "samples"}
-    axis.plot(np.append(errors[:1], errors), shares, **style)
+    axis.plot(np.append(errors[:1], errors), mass / mass[-1], **style)
     if bin_error is not None:
         style = {"color": BLACK, "linewidth": 1.5, "linestyle": "--", "label": "error of the bin"}
         axis.axvline(bin_error, **style)

@@ -297,7 +297,7 @@ class BlockSKCE(Accumulator):
         """
         level = _checks.proportion("confidence_level", self.confidence_level)
         state = self._checked("state", state)
-        number = checked_number(state, 2, "at least 2 blocks", count="blocks")
+        number = checked_number(state, 2, "at least 2 blocks with a weight > 0", count="blocks")
         estimate, error = _mean_and_error(state)
         if _checks.is_concrete(error) and np.any(np.isnan(error) & ~np.isnan(estimate)):
             raise ValueError(

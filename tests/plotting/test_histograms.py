@@ -158,3 +158,22 @@ def test_sharpness():
         plotting.sharpness_histogram(np.array([1.0, -1.0]))
     with pytest.raises(ValueError, match=r"values: expected shape \[n\]"):
         plotting.sharpness_histogram(np.ones((2, 2)))
+
+
+def test_sharpness_with_weights():
+    values, weights = np.array([1.0, 9.0, 1.5, 2.0, 3.0]), np.array([2, 0, 3, 1, 4])
+    copies = plotting.sharpness_histogram(np.repeat(values, weights), bins=4)
+    for factor in (1, 0.1):
+        axis = plotting.sharpness_histogram(values, weights=factor * weights, bins=4)
+        shown, expected = axis.patches[0].get_data(), copies.patches[0].get_data()
+        np.testing.assert_allclose(shown.values, factor * expected.values, rtol=1e-12)
+        np.testing.assert_array_equal(shown.edges, expected.edges)
+        np.testing.assert_allclose(axis.lines[0].get_xdata(), copies.lines[0].get_xdata())
+    assert axis.lines[0].get_label() == "median 1.75"  # half of the weights are up to 1.5
+    for wrong, words in (
+        (-weights, ">= 0"),
+        (weights[1:], "one weight"),
+        (0 * weights, "positive"),
+    ):
+        with pytest.raises(ValueError, match=f"weights: .*{words}"):
+            plotting.sharpness_histogram(values, weights=wrong)

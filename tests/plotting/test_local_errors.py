@@ -142,3 +142,12 @@ def test_traced_errors_cannot_be_drawn():
 
     with pytest.raises(TypeError, match="errors: expected values to draw.*outside of jit"):
         jax.jit(draw)(ERRORS)
+
+
+def test_distribution_with_weights():
+    errors, weights = np.array([0.3, 0.9, 0.1, 0.2]), np.array([2, 0, 1, 5])
+    axis = plotting.local_error_distribution(errors, weights=0.3 * weights)
+    np.testing.assert_array_equal(axis.lines[0].get_xdata(), [0.1, 0.1, 0.2, 0.3])
+    np.testing.assert_allclose(axis.lines[0].get_ydata(), [0, 1 / 8, 6 / 8, 1], rtol=1e-12)
+    with pytest.raises(ValueError, match=r"weights: .* one weight for each sample"):
+        plotting.local_error_distribution(errors, weights=weights[1:])

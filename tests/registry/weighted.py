@@ -1,14 +1,25 @@
 """Calls of what takes weights of samples, which are their only argument."""
 
+import dataclasses
 import functools
 from collections.abc import Callable
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
-from calibjax import estimators, hypothesis_tests, kernels, recalibration, risk, scores
-from calibjax.distributions import Bernoulli, Categorical, Normal
+from calibjax import (
+    distances,
+    estimators,
+    hypothesis_tests,
+    kernels,
+    recalibration,
+    risk,
+    scores,
+    streaming,
+)
+from calibjax.distributions import Bernoulli, Categorical, Normal, Quantiles, Samples
 from tests.registry import arguments as a
 from tests.registry.arguments import Call, call
 
@@ -23,6 +34,10 @@ _BINARY = Bernoulli(_SAMPLES[0]), a.CORRECT
 _VALUES = np.outer(_SAMPLES[0] - 0.5, _SAMPLES[0] - 0.5)
 _GROUPS = np.array([0, 1, 1, 0, 0, 1, 1, 0])
 _FEATURES = np.float32(a.FEATURES)
+_KERNEL = kernels.TensorProduct(
+    kernels.Exponential(1.5, distances.Wasserstein()), kernels.SquaredExponential(1.2)
+)
+_PLACES = Normal(np.float32([0, 1]), np.float32([1, 1])), np.float32([0.5, -0.5])
 _BINS = {"binning": estimators.UniformBins(3)}
 
 
@@ -45,7 +60,93 @@ def _functions() -> dict[str, Callable[..., Any]]:
     add(hypothesis_tests, "spiegelhalter cox cumulative_difference cox_regression", *_BINARY)
     add(hypothesis_tests, "hosmer_lemeshow", *_BINARY, num_bins=2)
     add(hypothesis_tests, "pit_ks berkowitz", *_NORMAL)
-    return found
+    return {**found, **_estimators(), **_exact_tests(), **_accumulators()}
+
+
+def _estimators() -> dict[str, Callable[..., Any]]:
+    """Estimators, and binnings that weights change."""
+    near = estimators.Neighbourhood.laplacian(np.float32(0.7), 2)
+    local, key = (near, _FEATURES, *_SAMPLES), jax.random.key(0)
+    low = {"levels": np.float32([0.2, 0.8]), "num_samples": 19}
+    found = {}
+    for name in ("ece", "mce", "debiased_squared_ece"):
+        found[name] = functools.partial(getattr(estimators, name), *_CLASSES, **_BINS)
+    for name in ("EqualMassBins", "MedianVarianceBins"):
+        bins = getattr(estimators, name)(2)
+        found[name] = functools.partial(estimators.ece, *_BINARY, binning=bins)
+    for name in ("lce", "mlce", "mean_lce", "local_errors"):
+        found[name] = functools.partial(getattr(estimators, name), *local)
+    for name in ("ucme", "witness"):
+        found[name] = functools.partial(getattr(estimators, name), _KERNEL, *_NORMAL, *_PLACES)
+    for name in ("quantile_coverage", "interval_coverage"):
+        found[name] = functools.partial(getattr(estimators, name), key, _SAMPLES[0], **low)
+    found |= {
+        "pit_histogram": functools.partial(
+            estimators.pit_histogram, key, _SAMPLES[0], num_bins=3, num_samples=19
+        ),
+        "reliability_curve": functools.partial(
+            estimators.reliability_curve, key, *_BINARY, **_BINS, num_samples=19
+        ),
+        "skce_block": functools.partial(estimators.skce_block, _KERNEL, *_NORMAL, block_size=2),
+        "kde_calibration_error": functools.partial(
+            estimators.kde_calibration_error, *_CLASSES, bandwidth=0.1, order=2
+        ),
+        "kde_bandwidth": functools.partial(
+            estimators.kde_bandwidth, _CLASSES[0], np.float32([0.02, 0.1, 0.5])
+        ),
+    }
+    return {f"estimators.{name}": function for name, function in found.items()}
+
+
+def _exact_tests() -> dict[str, Callable[..., Any]]:
+    """p-values of tests whose redraws keep the weights."""
+    near = estimators.Neighbourhood.laplacian(np.float32(0.7), 1)
+    values = np.sort(np.stack([_REAL[0] - 1, _REAL[0] + _REAL[1]], 1), 1)
+    quantiles = Quantiles(np.float32([0.2, 0.8]), values)
+    members = Samples(np.float32(a.LOC[:, None] + np.array([0.0, 0.5, -1.0])))
+    parts = {
+        "coverage_test": (quantiles, _REAL[2]),
+        "rank_histogram_test": (members, _REAL[2]),
+        "local_calibration_test": (near, _FEATURES, *_SAMPLES),
+        "witness_test": (_KERNEL, *_NORMAL, *_PLACES),
+        "consistency_test": (_weighted_bias, *_NORMAL),
+    }
+
+    def pvalue(name: str, data: Any, weights: Any) -> Any:
+        test = getattr(hypothesis_tests, name)
+        found = test(jax.random.key(0), *data, weights=weights, num_samples=9)
+        return found.statistic, found.pvalue
+
+    return {
+        f"hypothesis_tests.{name}": functools.partial(pvalue, name, data)
+        for name, data in parts.items()
+    }
+
+
+def _accumulators() -> dict[str, Callable[..., Any]]:
+    landmarks = Categorical(np.float32([[0.8, 0.1, 0.1], [0.1, 0.8, 0.1], [0.2, 0.2, 0.6]]))
+    kernel = kernels.TensorProduct(
+        kernels.LowRank(kernels.Exponential(0.5), landmarks), kernels.White()
+    )
+    parts = {
+        "SKCE": (streaming.SKCE(kernel), _CLASSES),
+        "ExactSKCETest": (
+            streaming.ExactSKCETest(jax.random.key(0), kernel, num_samples=9),
+            _CLASSES,
+        ),
+        "BlockSKCE": (streaming.BlockSKCE(_KERNEL, 2), _NORMAL),
+        "CalibrationBins": (streaming.CalibrationBins(estimators.UniformBins(3)), _BINARY),
+    }
+
+    def streamed(accumulator: Any, data: Any, weights: Any) -> Any:
+        state = accumulator.update(accumulator.init(), *data, weights=weights)
+        return accumulator.result(state)
+
+    return {f"streaming.{name}": functools.partial(streamed, *one) for name, one in parts.items()}
+
+
+def _weighted_bias(predictions: Any, targets: Any, weights: Any = None) -> Any:
+    return jnp.abs(jnp.average(targets - predictions.loc, weights=weights))
 
 
 def _recalibrators() -> dict[str, Callable[..., Any]]:
@@ -105,7 +206,7 @@ def _estimation_functions() -> dict[str, Callable[..., Any]]:
 def calls() -> list[Call]:
     """One call of each."""
     functions = {**_functions(), **_recalibrators(), **_estimation_functions()}
-    slow = "Scaling", "Ridge", "cross"
+    slow = "Scaling", "Ridge", "cross", "_test", "Test"
 
     def of_weights(function: Callable[..., Any], weights: Any) -> Any:
         return function(weights=weights)
@@ -115,7 +216,10 @@ def calls() -> list[Call]:
             name,
             functools.partial(of_weights, function),
             "weights",
-            weights=_WEIGHTS,
+            # An accumulator says only in the end that no sample had a weight.
+            weights=dataclasses.replace(_WEIGHTS, called=("state",))
+            if name.startswith("streaming")
+            else _WEIGHTS,
             slow=any(word in name for word in slow),
         )
         for name, function in functions.items()

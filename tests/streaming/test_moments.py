@@ -72,7 +72,7 @@ def test_weights():
         ValueError, match=r"weights: expected finite weights >= 0, got weights\[1\]"
     ):
         states_of(accumulator, [np.arange(4)], weights=-weights)
-    with pytest.raises(ValueError, match=r"weights: expected shape \[n\]"):
+    with pytest.raises(ValueError, match=r"weights: expected shape .* one weight for each sample"):
         accumulator.update(accumulator.init(), PREDICTIONS, TARGETS, weights=weights[:3])
 
 
@@ -147,7 +147,7 @@ def test_wrong_blocks():
     with pytest.raises(ValueError, match=r"predictions: expected a multiple of block_size = 5"):
         accumulator.update(state, PREDICTIONS, TARGETS)
     one = BlockSKCE(KERNEL, N)
-    with pytest.raises(ValueError, match=r"state: expected at least 2 blocks, got 1"):
+    with pytest.raises(ValueError, match=r"state: expected at least 2 blocks .* got 1"):
         one.result(one.update(state, PREDICTIONS, TARGETS))
     with pytest.raises(ValueError, match=r"block_size: expected an integer >= 2, got 1"):
         BlockSKCE(KERNEL, 1).update(state, PREDICTIONS, TARGETS)

@@ -377,7 +377,9 @@ def test_wrong_batches_and_states():
         test.update(None, predictions, targets)
     with pytest.raises(TypeError, match=r"b: expected State"):
         test.merge(state, 1.0)
-    with pytest.raises(ValueError, match=r"state: expected at least 2 samples, got 0"):
+    with pytest.raises(
+        ValueError, match=r"state: expected at least 2 samples with a weight > 0, got 0"
+    ):
         test.result(state)
     with pytest.raises(ValueError, match=r"statistic: expected one of"):
         ExactSKCETest(KEY, test.kernel, statistic="best").result(state)

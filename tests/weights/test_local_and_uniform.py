@@ -14,8 +14,10 @@ _random = np.random.default_rng(8)
 FEATURES = _random.normal(size=(N, 2))
 CONFIDENCES, CORRECT = _random.uniform(size=N), _random.integers(0, 2, N)
 LOCAL = FEATURES, CONFIDENCES, CORRECT
+_NARROW = 1e-9
 NEAR = Neighbourhood.laplacian(0.7, 2)
-AT = _random.normal(size=(5, 2)), _random.uniform(size=5)
+# Nearest to samples of which some have no weight, in the same bins.
+AT = FEATURES[[1, 6, 0, 3, 4]] + 0.01, CONFIDENCES[[1, 6, 0, 3, 4]]
 NORMALS = Normal(_random.normal(size=N), _random.uniform(0.5, 1, N))
 TARGETS = NORMALS.loc + _random.normal(size=N)
 KERNEL = kernels.TensorProduct(
@@ -39,7 +41,9 @@ def _local_by_hand(near, w, at=None):
         v = v / v.sum()
         r = CONFIDENCES - CORRECT
         error = v @ r
-        spread = v @ (r - error) ** 2 * (v**2).sum() / (1 - (v**2).sum())
+        spread = np.inf
+        if size > 1.999:
+            spread = v @ (r - error) ** 2 * (v**2).sum() / (1 - (v**2).sum())
         null = v**2 @ (CONFIDENCES * (1 - CONFIDENCES))
         found.append((error, np.sqrt(spread), np.sqrt(null), size))
     return np.transpose(found)
@@ -73,7 +77,7 @@ def test_local_errors_by_hand(at):
     [
         NEAR,
         Neighbourhood.laplacian(np.array([0.3, 3.0]), 2),
-        Neighbourhood.laplacian(1e-9, 2),  # the nearest sample alone, not one without weight
+        Neighbourhood.laplacian(_NARROW, 2),  # the nearest sample alone, not one without weight
         Neighbourhood(kernels.SquaredExponential(1.0), EqualMassBins(2)),
         Neighbourhood(kernels.SquaredExponential(1.0) + kernels.Exponential(1.0), EqualMassBins(1)),
     ],
@@ -81,10 +85,12 @@ def test_local_errors_by_hand(at):
 )
 def test_laws_of_local_errors(near):
     for function in (estimators.mlce, estimators.mean_lce):
+        if getattr(near.kernel, "length_scale", 1) is _NARROW:
+            break  # every sample is the nearest one to itself
         check_weights(lambda f, r, c, w: function(near, f, r, c, weights=w), *LOCAL)  # noqa: B023
     at = jax.tree.map(jnp.asarray, AT)
     check_weights(lambda f, r, c, w: estimators.lce(near, f, r, c, weights=w, at=at), *LOCAL)
-    if np.ndim(near.kernel.length_scale if hasattr(near.kernel, "length_scale") else 0) == 0:
+    if np.ndim(getattr(near.kernel, "length_scale", 0)) == 0:
         check_weights(
             lambda f, r, c, w: estimators.local_errors(near, f, r, c, weights=w, at=at).error,
             *LOCAL,
@@ -127,7 +133,7 @@ def test_laws_of_coverage():
 def test_coverage_by_hand():
     w, levels = 0.2 * WEIGHTS, np.array([0.25, 0.75])
     curve = estimators.quantile_coverage(KEY, PIT, weights=w, levels=levels)
-    expected = [np.average(PIT <= level, weights=w) for level in levels]
+    expected = [np.average(level >= PIT, weights=w) for level in levels]
     np.testing.assert_allclose(curve.coverage, expected, rtol=1e-12)
     inside = [np.average(np.abs(2 * PIT - 1) <= level, weights=w) for level in levels]
     curve = estimators.interval_coverage(KEY, PIT, weights=w, levels=levels)
@@ -167,8 +173,8 @@ def test_level_of_bands_with_log_normal_weights(n):
         return jnp.any(histogram.is_outside), jnp.any(curve.is_outside)
 
     found = jax.jit(lambda keys: jax.lax.map(outside, keys))(jax.random.split(KEY, 2000))
-    for is_outside in found:
-        assert abs(np.mean(is_outside) - 0.1) <= 3 * np.sqrt(0.1 * 0.9 / 2000)
+    for is_outside in found:  # less often than at most where all bins may be empty
+        assert 0.05 <= np.mean(is_outside) <= 0.1 + 3 * np.sqrt(0.1 * 0.9 / 2000)
 
 
 def test_laws_of_mean_embeddings():
@@ -235,3 +241,14 @@ def test_confidences_of_top_labels():
     found = estimators.lce(NEAR, FEATURES, Bernoulli(CONFIDENCES), CORRECT, weights=WEIGHTS)
     expected = estimators.lce(NEAR, *LOCAL, weights=WEIGHTS)
     np.testing.assert_array_equal(found, expected)
+
+
+def test_all_values_are_inside_together():
+    """Sums of all weights differ by rounding in another order, which is no reason to be outside."""
+    random = np.random.default_rng(0)
+    for _ in range(20):
+        weights = np.exp(random.normal(size=16))
+        options = {"weights": weights, "levels": np.array([0.94, 0.95]), "num_samples": 19}
+        curve = estimators.quantile_coverage(KEY, random.uniform(0, 0.9, 16), **options)
+        np.testing.assert_allclose(curve.coverage, 1, rtol=1e-12)
+        assert not np.any(curve.is_outside)

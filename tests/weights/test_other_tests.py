@@ -1,0 +1,159 @@
+"""Weights of tests of coverage, ranks, local errors, and of where a model is wrong."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from calibjax import distances, estimators, kernels
+from calibjax.distributions import Normal, Quantiles, Samples
+from calibjax.hypothesis_tests import (
+    consistency_test,
+    coverage_test,
+    local_calibration_test,
+    rank_histogram_test,
+    witness_test,
+)
+from tests.weights.laws import N, rows
+
+# Redraws are those of the rows before them if samples without weight are the last ones.
+WEIGHTS = np.array([2.0, 3, 1, 1, 1.5, 2, 1, 1, 2, 0.5, 0, 0])
+COUNT = 10
+KEY = jax.random.key(0)
+_random = np.random.default_rng(11)
+NORMALS = Normal(_random.normal(size=N), _random.uniform(0.5, 1, N))
+TARGETS = NORMALS.loc + _random.normal(size=N)
+QUANTILES = Quantiles(np.tile([0.1, 0.5, 0.9], (N, 1)), np.sort(_random.normal(size=(N, 3)), 1))
+MEMBERS = Samples(_random.normal(size=(N, 3)))
+FEATURES, CONFIDENCES = _random.normal(size=(N, 1)), _random.uniform(size=N)
+CORRECT = _random.integers(0, 2, N)
+NEAR = estimators.Neighbourhood.laplacian(1.0, 1)
+KERNEL = kernels.TensorProduct(
+    kernels.Exponential(1.0, distances.Wasserstein()), kernels.SquaredExponential(1.0)
+)
+PLACES = Normal(np.array([0.0, 1.0]), np.ones(2)), np.array([0.5, -0.5])
+OPTIONS = {"num_samples": 49}
+
+
+def _bias(predictions, targets, weights=None):
+    return jnp.abs(jnp.average(targets - predictions.loc, weights=weights))
+
+
+TESTS = {
+    "coverage": (
+        lambda p, y, w: coverage_test(KEY, p, y, weights=w, **OPTIONS),
+        (QUANTILES, TARGETS),
+    ),
+    "ranks": (
+        lambda p, y, w: rank_histogram_test(KEY, p, y, weights=w, **OPTIONS),
+        (MEMBERS, TARGETS),
+    ),
+    "local": (
+        lambda f, r, c, w: local_calibration_test(KEY, NEAR, f, r, c, weights=w, **OPTIONS),
+        (FEATURES, CONFIDENCES, CORRECT),
+    ),
+    "witness": (
+        lambda p, y, w: witness_test(KEY, KERNEL, p, y, *PLACES, weights=w, **OPTIONS),
+        (NORMALS, TARGETS),
+    ),
+    "consistency": (
+        lambda p, y, w: consistency_test(KEY, _bias, p, y, weights=w, **OPTIONS),
+        (NORMALS, TARGETS),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", TESTS)
+def test_laws(name):
+    function, data = TESTS[name]
+    weighted = function(*data, WEIGHTS)
+
+    def same(other, expected=weighted, count=N):
+        for field in ("statistic", "estimate", "pvalue", "null_samples"):
+            both = (jax.tree.leaves(getattr(x, field)) for x in (other, expected))
+            for one, two in zip(*both, strict=True):
+                expect = two[..., :count] if name == "local" else two  # values at each sample
+                np.testing.assert_allclose(one, expect, rtol=1e-9, atol=1e-12)
+
+    same(function(*data, 1e-20 * WEIGHTS))
+    if name != "consistency":  # whose resamples are of all rows
+        same(function(*rows(data, np.arange(COUNT)), WEIGHTS[:COUNT]), count=COUNT)
+    same(jax.jit(function)(*data, WEIGHTS))
+    plain = function(*data, None)
+    same(function(*data, np.full(N, 0.3)), plain)
+    found, without = (jax.tree.leaves(x.null_samples)[0] for x in (weighted, plain))
+    assert not np.allclose(found, without)
+    wrong = jax.jit(function)(*data, -WEIGHTS)
+    assert all(np.isnan(leaf).all() for leaf in jax.tree.leaves(wrong.pvalue))
+    with pytest.raises(ValueError, match="weights.*>= 0"):
+        function(*data, -WEIGHTS)
+    with pytest.raises(ValueError, match="weights.*one weight for each sample"):
+        function(*data, WEIGHTS[1:])
+
+
+def test_statistics_by_hand():
+    u = WEIGHTS * WEIGHTS.sum() / (WEIGHTS**2).sum()
+    test = TESTS["coverage"][0](QUANTILES, TARGETS, WEIGHTS)
+    below = TARGETS[:, None] <= QUANTILES.values
+    expected = np.average(below, 0, weights=WEIGHTS) - [0.1, 0.5, 0.9]
+    np.testing.assert_allclose(test.estimate["levels"], expected, rtol=1e-11, atol=1e-14)
+    central = np.average(below[:, 2] & ~below[:, 0], weights=WEIGHTS) - 0.8
+    np.testing.assert_allclose(test.estimate["central"], [central], rtol=1e-11)
+
+    test = TESTS["ranks"][0](MEMBERS, TARGETS, WEIGHTS)
+    ranks = (MEMBERS.values < TARGETS[:, None]).sum(1)
+    numbers, n = np.bincount(ranks, u, 4), u.sum()
+    np.testing.assert_allclose(test.statistic, ((numbers - n / 4) ** 2 / (n / 4)).sum(), rtol=1e-11)
+    np.testing.assert_allclose(test.estimate, numbers / n, rtol=1e-11)
+
+    test = TESTS["local"][0](FEATURES, CONFIDENCES, CORRECT, WEIGHTS)
+    errors = estimators.lce(NEAR, FEATURES, CONFIDENCES, CORRECT, weights=WEIGHTS)
+    np.testing.assert_allclose(test.statistic[:COUNT], errors[:COUNT], rtol=1e-11)
+    np.testing.assert_array_equal(test.statistic[COUNT:], 0)
+    np.testing.assert_array_equal(test.pvalue[COUNT:], 1)
+
+    test = TESTS["witness"][0](NORMALS, TARGETS, WEIGHTS)
+    values = estimators.witness(KERNEL, NORMALS, TARGETS, *PLACES, weights=WEIGHTS)
+    np.testing.assert_allclose(test.estimate, values, rtol=1e-11)
+
+    test = TESTS["consistency"][0](NORMALS, TARGETS, WEIGHTS)
+    bias = abs(np.average(TARGETS - NORMALS.loc, weights=WEIGHTS))
+    np.testing.assert_allclose(test.statistic, bias, rtol=1e-11)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("n", [16, 64])
+@pytest.mark.parametrize("name", ["coverage", "ranks", "local", "witness"])
+def test_level_with_log_normal_weights(name, n):
+    """2000 calibrated data sets."""
+
+    def pvalue(key):
+        keys = jax.random.split(key, 5)
+        w = jnp.exp(jax.random.normal(keys[0], (n,)))
+        loc, noise = jax.random.normal(keys[1], (2, n))
+        options = {"weights": w, "num_samples": 99}
+        if name == "coverage":
+            values = loc[:, None] + jnp.array([-1.2815515655446004, 0.0, 1.2815515655446004])
+            predictions = Quantiles(jnp.array([0.1, 0.5, 0.9]), values)
+            test = coverage_test(keys[3], predictions, loc + noise, **options)
+            return jnp.min(test.adjusted_pvalue["levels"])
+        if name == "ranks":
+            values = jax.random.normal(keys[2], (n, 4))
+            return rank_histogram_test(keys[3], Samples(values), noise, **options).pvalue
+        if name == "local":
+            confidences = jax.random.uniform(keys[2], (n,))
+            correct = jax.random.uniform(keys[4], (n,)) < confidences
+            test = local_calibration_test(
+                keys[3], NEAR, loc[:, None], confidences, correct, **options
+            )
+            return jnp.min(test.adjusted_pvalue)
+        predictions = Normal(loc, jnp.ones(n))
+        test = witness_test(keys[3], KERNEL, predictions, loc + noise, *PLACES, **options)
+        return jnp.min(test.adjusted_pvalue)
+
+    pvalues = jax.jit(lambda keys: jax.lax.map(pvalue, keys))(jax.random.split(KEY, 2000))
+    level, error = np.mean(pvalues <= 0.05), np.sqrt(0.05 * 0.95 / 2000)
+    # That of the levels alone is at most the level of all sets, over which p-values are adjusted.
+    assert level <= 0.05 + 3 * error
+    if name != "coverage":
+        assert level >= 0.05 - 3 * error

@@ -1,0 +1,139 @@
+"""Weights of accumulators: those of all data at once, in batches that have weights or none."""
+
+import jax
+import numpy as np
+import pytest
+
+from calibjax import distances, estimators, kernels, scores
+from calibjax.distributions import Bernoulli, Categorical, Normal
+from calibjax.hypothesis_tests import exact_skce_test
+from calibjax.streaming import SKCE, BlockSKCE, CalibrationBins, ExactSKCETest, MeanScore
+from tests.weights.laws import WEIGHTS, N, rows
+
+_random = np.random.default_rng(9)
+CLASSES, LABELS = Categorical(_random.dirichlet(np.ones(3), N)), _random.integers(0, 3, N)
+BINARY, TRUTHS = Bernoulli(_random.uniform(size=N)), _random.integers(0, 2, N)
+KERNEL = kernels.TensorProduct(
+    kernels.LowRank(kernels.Exponential(0.5), Categorical(np.eye(3) * 0.7 + 0.1)), kernels.White()
+)
+NORMAL_KERNEL = kernels.TensorProduct(
+    kernels.Exponential(1.0, distances.Wasserstein()), kernels.SquaredExponential(1.0)
+)
+NORMALS = Normal(_random.normal(size=N), _random.uniform(0.5, 1, N))
+TARGETS = NORMALS.loc + _random.normal(size=N)
+PARTS = np.arange(4), np.arange(4, 10), np.arange(10, N)
+KEY = jax.random.key(0)
+
+
+def streamed(accumulator, data, weights, parts=PARTS, update=None):
+    """The result for batches; those whose weights are all one come without them."""
+    update = accumulator.update if update is None else update
+    total = accumulator.init()
+    for part in parts:
+        w = None if weights is None else weights[part]
+        one = rows(data, part)
+        given = {} if w is None or np.all(w == 1) else {"weights": w}
+        if isinstance(accumulator, ExactSKCETest):
+            given["indices"] = part
+        total = accumulator.merge(total, update(accumulator.init(), *one, **given))
+    return accumulator.result(total)
+
+
+def close(found, expected, rtol=1e-10):
+    for one, other in zip(*map(jax.tree.leaves, (found, expected)), strict=True):
+        np.testing.assert_allclose(one, other, rtol=rtol, atol=rtol)
+
+
+CASES = {
+    "SKCE": (SKCE(KERNEL), (CLASSES, LABELS)),
+    "blocks": (BlockSKCE(NORMAL_KERNEL, 2), (NORMALS, TARGETS)),
+    "bins": (CalibrationBins(estimators.UniformBins(3)), (BINARY, TRUTHS)),
+    "score": (MeanScore(scores.negative_log_likelihood), (CLASSES, LABELS)),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_laws(name):
+    accumulator, data = CASES[name]
+
+    def numbers(weights, data=data, parts=PARTS, **options):
+        found = streamed(accumulator, data, weights, parts, **options)
+        if name != "bins":
+            return found
+        return found.ece, found.mce, found.means, found.proportions
+
+    weighted, plain = numbers(WEIGHTS), numbers(None)
+    assert not np.allclose(jax.tree.leaves(weighted)[0], jax.tree.leaves(plain)[0])
+    # No weights are ones, also in one state with others.
+    twice = np.r_[np.ones(10), 1.5, 2.5]
+    mixed = accumulator.update(accumulator.init(), *rows(data, range(10)))
+    mixed = accumulator.update(mixed, *rows(data, [10, 11]), weights=twice[10:])
+    every = accumulator.update(accumulator.init(), *data, weights=twice)
+    close(accumulator.result(mixed), accumulator.result(every))
+    close(numbers(np.full(N, 3)), plain)
+    close(numbers(1e-6 * WEIGHTS), weighted)
+    if name != "blocks":  # whose blocks would be others
+        positive = np.flatnonzero(WEIGHTS)
+        parts = np.array_split(np.arange(len(positive)), 3)
+        close(numbers(WEIGHTS[positive], rows(data, positive), parts), weighted)
+    traced = jax.jit(lambda state, *data, **weights: accumulator.update(state, *data, **weights))
+    close(numbers(1.0 * WEIGHTS, update=traced), weighted)
+    wrong = traced(accumulator.init(), *data, weights=-1.0 * WEIGHTS)
+    assert np.isnan(jax.tree.leaves(jax.jit(accumulator.result)(wrong))[0]).all()
+    for bad, words in ((-WEIGHTS, "finite weights >= 0"), (WEIGHTS[1:], "one weight for each")):
+        with pytest.raises(ValueError, match=f"weights: .*{words}"):
+            accumulator.update(accumulator.init(), *data, weights=bad)
+    nothing = accumulator.update(accumulator.init(), *data, weights=0 * WEIGHTS)
+    with pytest.raises(ValueError, match="state: expected at least"):
+        accumulator.result(nothing)
+
+
+def test_numbers_are_those_of_all_data_at_once():
+    skce = streamed(*CASES["SKCE"], WEIGHTS)
+    data = KERNEL, CLASSES, LABELS
+    np.testing.assert_allclose(skce.unbiased, estimators.skce(*data, weights=WEIGHTS), rtol=1e-9)
+    biased = estimators.skce_biased(*data, weights=WEIGHTS)
+    np.testing.assert_allclose(skce.biased, biased, rtol=1e-9)
+    blocks = streamed(*CASES["blocks"], WEIGHTS)
+    data, options = (NORMAL_KERNEL, NORMALS, TARGETS), {"block_size": 2, "weights": WEIGHTS}
+    np.testing.assert_allclose(blocks.estimate, estimators.skce_block(*data, **options), rtol=1e-9)
+    bins = streamed(*CASES["bins"], WEIGHTS)
+    options = {"binning": estimators.UniformBins(3), "weights": WEIGHTS}
+    for name in ("ece", "mce"):
+        expected = getattr(estimators, name)(BINARY, TRUTHS, **options)
+        np.testing.assert_allclose(getattr(bins, name), expected, rtol=1e-10)
+    place = np.asarray(estimators.UniformBins(3)(BINARY))[::-1]
+    assert bins.counts.sum() == np.sum(WEIGHTS > 0)
+    assert bins.weights.sum() == WEIGHTS.sum()
+    curve = estimators.reliability_curve(KEY, BINARY, TRUTHS, **options)
+    used = curve.counts > 0
+    np.testing.assert_allclose(bins.proportions[bins.counts > 0, 1], curve.frequency[used])
+    assert place.size == N
+
+
+def test_exact_tests():
+    test = ExactSKCETest(KEY, KERNEL, num_samples=39)
+    weights = np.r_[2.0, 3, 1, 1, 1.5, 2, 1, 1, 2, 0.5, 0, 0]
+    found = streamed(test, (CLASSES, LABELS), weights)
+    expected = exact_skce_test(KEY, KERNEL, CLASSES, LABELS, weights=weights, num_samples=39)
+    for field in ("statistic", "estimate", "pvalue", "null_samples"):
+        close(getattr(found, field), getattr(expected, field), 1e-9)
+    close(streamed(test, (CLASSES, LABELS), 1e3 * weights).null_samples, found.null_samples, 1e-9)
+    plain = streamed(test, (CLASSES, LABELS), None)
+    assert not np.allclose(plain.null_samples, found.null_samples)
+    close(streamed(test, (CLASSES, LABELS), np.full(N, 0.3)).null_samples, plain.null_samples, 1e-9)
+    wrong = jax.jit(test.update)(test.init(), CLASSES, LABELS, weights=-weights)
+    assert np.isnan(jax.jit(test.result)(wrong).pvalue)
+    one = test.update(test.init(), CLASSES, LABELS, weights=1.0 * (np.arange(N) == 3))
+    with pytest.raises(ValueError, match=r"at least 2 samples with a weight > 0, got 1"):
+        test.result(one)
+
+
+def test_float32():
+    with jax.enable_x64(False):
+        for name, (accumulator, data) in CASES.items():
+            data = jax.tree.map(lambda x: x.astype(np.float32) if x.dtype == float else x, data)
+            found = streamed(accumulator, data, 0.1 * WEIGHTS)
+            first = jax.tree.leaves(found)[0]
+            assert first.dtype == np.float32, name
+            assert np.isfinite(first)
