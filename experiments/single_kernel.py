@@ -1,7 +1,7 @@
 """Power of single kernels: which one `default_kernel` is, and what one kernel is weak at.
 
 Each kernel has its own exact test, all of them on the same data sets, made as in
-`experiments.power`; beside them stands the aggregated test.
+`experiments.power`; the aggregated test stands beside those of numbers.
 
 Run: python -m experiments.single_kernel [--num-datasets 500] [--output DIR]
 """
@@ -29,7 +29,7 @@ from experiments.harness import command_line
 from experiments.harness.command_line import program
 from experiments.harness.tables import write_table
 from experiments.power import classes, normals
-from experiments.power.simulation import ALPHA, CALIBRATED, DRAWS, Study, rates
+from experiments.power.simulation import ALPHA, DRAWS, Study, rates
 from experiments.power.tables import table
 from experiments.synthetic_models import SCALE
 
@@ -59,16 +59,18 @@ def _of_normals(predictions: Any) -> dict[str, Kernel]:
 
 
 def _pvalues(key: jax.Array, kernels: dict[str, Kernel], *data: Any) -> dict[str, jax.Array]:
-    """The p-value of each kernel on its own, from the same redraws, and of all groups together."""
-    keys = jax.random.split(key)
-    many = tests.aggregated_skce_test(
-        keys[0], *data, kernels=[*kernels.values()], num_samples=DRAWS
-    )
+    """The p-value of each kernel on its own, from the same redraws."""
+    many = tests.aggregated_skce_test(key, *data, kernels=[*kernels.values()], num_samples=DRAWS)
     assert many.components is not None, "of a test of the SKCE"
     each, _ = pooled(many.components)
-    groups = tests.aggregated_skce_test(keys[1], *data, num_samples=DRAWS)
-    found = dict(zip(kernels, simulated_pvalue(each[0], each[1:]), strict=True))
-    return {AGGREGATED: groups.pvalue} | found
+    return dict(zip(kernels, simulated_pvalue(each[0], each[1:]), strict=True))
+
+
+def _with_groups(key: jax.Array, *data: Any) -> dict[str, jax.Array]:
+    """The same for numbers, beside the aggregated test."""
+    keys = jax.random.split(key)
+    groups = tests.aggregated_skce_test(keys[0], *data, num_samples=DRAWS)
+    return {AGGREGATED: groups.pvalue} | _pvalues(keys[1], _of_normals(data[0]), *data)
 
 
 def pvalues_of_classes(
@@ -83,8 +85,7 @@ def pvalues_of_normals(
     data_key: jax.Array, test_key: jax.Array, place: Any, n: int, _: Any
 ) -> dict[str, jax.Array]:
     """All kernels on one data set."""
-    predictions, targets = normals.draw(data_key, place, n)
-    return _pvalues(test_key, _of_normals(predictions), predictions, targets)
+    return _with_groups(test_key, *normals.draw(data_key, place, n))
 
 
 def pvalues_of_shifts(
@@ -92,20 +93,20 @@ def pvalues_of_shifts(
 ) -> dict[str, jax.Array]:
     """All kernels on one large data set."""
     predictions, targets = normals.draw(data_key, 0, n)
-    targets = targets + SHIFT * SCALE * place
-    return _pvalues(test_key, _of_normals(predictions), predictions, targets)
+    return _with_groups(test_key, predictions, targets + SHIFT * SCALE)
 
 
 STUDIES = (
     Study("single_normals", normals.NORMALS.alternatives, {64: 1.0}, pvalues_of_normals),
+    Study("single_classes", classes.CLASSES.alternatives, {250: 1.0}, pvalues_of_classes),
     Study(
         "single_shifts",
-        (CALIBRATED, "shifted"),
-        {LARGE: 1.0},
+        ("shifted",),
+        {LARGE: 0.5},
         pvalues_of_shifts,
+        calibrated=(),
         in_one_program=False,
     ),
-    Study("single_classes", classes.CLASSES.alternatives, {250: 1.0}, pvalues_of_classes),
 )
 NOTE = (
     "Rejections in percent at level {level:.0f} %, {draws} draws; alternatives as in the tables of "
