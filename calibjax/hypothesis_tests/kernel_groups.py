@@ -1,6 +1,7 @@
 """Groups of kernels that see errors of one kind each: the default family of aggregated tests."""
 
 import math
+from collections.abc import Iterable
 from typing import Any
 
 import jax
@@ -228,11 +229,12 @@ def _of_classes(predictions: Any) -> dict[str, Any]:
     near = {"near predictions": _exponential(predictions), "all predictions": Constant()}
     score = Fisher(TemperatureScaling(), None, _UNIT)
     class_wise, bias = {}, {}
-    anything = np.zeros(len(predictions.class_probs), np.int32)  # lenses need labels, too
-    for i, c in enumerate(likely_classes(predictions.class_probs)):
+    labels = likely_classes(predictions.class_probs)
+    for i, (c, scale) in enumerate(
+        zip(labels, _scales_of_classes(predictions, labels), strict=True)
+    ):
         name, lens = f"class {c}" if isinstance(c, int) else f"likely class {i}", OneVersusRest(c)
-        seen = lens(predictions, anything)[0]
-        class_wise[name] = lens, TensorProduct(_exponential(seen), White())
+        class_wise[name] = lens, TensorProduct(Exponential(scale, TotalVariation()), White())
         bias[name] = lens, TensorProduct(Constant(), White())
     return {
         "residuals": {name: TensorProduct(k_p, Pearson()) for name, k_p in near.items()},
@@ -240,6 +242,19 @@ def _of_classes(predictions: Any) -> dict[str, Any]:
         "temperature": {name: TensorProduct(k_p, score) for name, k_p in near.items()},
         "bias": bias,
     }
+
+
+def _scales_of_classes(predictions: Any, labels: list[Any]) -> Iterable[jax.Array]:
+    """Median distances of the probabilities of each class."""
+    anything = np.zeros(len(predictions.class_probs), np.int32)  # lenses need labels, too
+
+    def median(label: Any) -> jax.Array:
+        return typical_distance(TotalVariation(), OneVersusRest(label)(predictions, anything)[0])
+
+    if _checks.is_concrete(predictions):
+        return map(median, labels)
+    # A loop within a program is compiled once for all classes.
+    return jax.lax.map(median, jnp.asarray(labels))
 
 
 def likely_classes(probs: jax.Array) -> list[Any]:

@@ -264,9 +264,9 @@ def _told(predictions, targets, **more):
 def test_overconfident_and_underconfident_classes():
     too_sure = _told(*_classes(600, 4, temperature=1.8))
     assert too_sure.startswith("The model is not calibrated")
-    assert "It is too sure of itself" in too_sure
+    assert "It is overconfident" in too_sure
     not_sure = _told(*_classes(600, 4, temperature=0.5))
-    assert "It is not sure enough" in not_sure
+    assert "It is underconfident" in not_sure
 
 
 @pytest.mark.slow
