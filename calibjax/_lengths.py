@@ -1,5 +1,6 @@
 """Data sets filled up to one of few lengths, so that many of them share their programs."""
 
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -52,8 +53,22 @@ def filled(
         if n == length:
             return leaf
         known = np.asarray(leaf)
-        return jnp.asarray(np.concatenate([known, np.repeat(known[:1], length - n, 0)]))
+        # Unlike `jnp.asarray` this has no program for each shape.
+        return jax.device_put(np.concatenate([known, np.repeat(known[:1], length - n, 0)]))
 
     known = np.ones(n) if weights is None else np.asarray(weights)
     known = np.concatenate([known, np.zeros(length - n)]).astype(floating_dtype(samples[0]))
-    return jax.tree.map(fill, samples), jnp.asarray(known)
+    return jax.tree.map(fill, samples), jax.device_put(known)
+
+
+def of_rows(function: Callable[[Any], Any], samples: Any) -> Any:
+    """Values of a compiled function of samples, a row for each, by one of few programs.
+
+    They are arrays of NumPy where the samples were filled up.
+    """
+    n = _checks.leading_size("samples", samples)
+    (used,), _ = filled((samples,), None)
+    values = function(used)
+    if _checks.leading_size("samples", used) == n:
+        return values
+    return jax.tree.map(lambda leaf: np.asarray(leaf)[:n], values)

@@ -123,7 +123,7 @@ class Data:
         """Those of `Evaluation.arrays`."""
         found = {"pit": self.pit, "memberships": self.memberships, "features": self.features}
         known = {name: self.known(values) for name, values in found.items() if values is not None}
-        return {name: jnp.asarray(values) for name, values in known.items()}
+        return {name: jax.device_put(values) for name, values in known.items()}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -182,9 +182,6 @@ def checked_data(
             "predictions: expected predictions without features, got a WithFeatures; hand the "
             "features over as the argument features"
         )
-    task = task_of(predictions, targets)
-    if task == "ensembles":
-        predictions = checked_ensembles(predictions, 10, "predictions")
     n = _checks.leading_size("targets", targets)
     memberships, names = (None, ()) if groups is None else checked_groups(groups, n)
     features = None if features is None else _scaled(features, n)
@@ -192,6 +189,9 @@ def checked_data(
     (predictions, targets, features, memberships), weights = filled(
         samples, weights, longest=_LONGEST
     )
+    task = task_of(predictions, targets)
+    if task == "ensembles":
+        predictions = checked_ensembles(predictions, 10, "predictions")
     data = Data(
         key, n, predictions, targets, weights, has_weights, task, features, memberships, names
     )
@@ -202,7 +202,8 @@ def task_of(predictions: Distribution, targets: PyTree) -> str:
     """What kind of targets is predicted; see `Evaluation.task`."""
     inner: Any = predictions.distribution if isinstance(predictions, MonteCarlo) else predictions
     if hasattr(inner, "class_probs"):
-        return "binary" if inner.class_probs.shape[1] == 2 else "classification"
+        number = inner.class_probs.shape[1]
+        return "binary" if number == 2 else "classification"
     if isinstance(inner, Samples | Quantiles):
         return "ensembles" if isinstance(inner, Samples) else "quantiles"
     if jnp.issubdtype(jnp.result_type(targets), jnp.integer):
@@ -267,7 +268,7 @@ def _scaled(features: Any, num_samples: int) -> jax.Array:
     deviations = columns.std(0)
     if not (deviations > 0).any():
         raise ValueError("features: expected features that differ between samples, got equal ones")
-    return jnp.asarray(columns / np.where(deviations > 0, deviations, 1))
+    return jax.device_put(columns / np.where(deviations > 0, deviations, 1))
 
 
 def _pit(data: Data) -> jax.Array | None:

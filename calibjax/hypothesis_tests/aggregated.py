@@ -130,6 +130,6 @@ def aggregated_skce_test(
     )
     pool, components = skce_components(*parts, num_targets=n, ranked="omnibus", family=structure)
     words = direction_words(members, predictions)
-    scores = direction_scores(members, words, predictions, targets)
+    scores = direction_scores(members, words, predictions, targets, weights)
     components = dataclasses.replace(components, direction_scores=scores, directions=words)
     return skce_result(pool, components, parts[0][0], draws="redrawn targets")
