@@ -161,7 +161,7 @@ def crps_decomposition(
 def _brier(probs: jax.Array, labels: jax.Array, weights: jax.Array | None) -> ScoreDecomposition:
     """Sum over the classes, which are the columns of both arrays."""
     probs, labels = _checks.counted(weights, (probs, labels))
-    parts = lax.map(lambda column: _of_event(*column, weights), (probs.T, labels.T))
+    parts = lax.map(lambda column: _of_event(column[0], column[1], weights), (probs.T, labels.T))
     total = jax.tree.map(lambda part: jnp.sum(part, 0), parts)
     return jax.tree.map(lambda part: jnp.where(jnp.any(jnp.isnan(probs)), jnp.nan, part), total)
 
