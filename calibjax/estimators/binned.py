@@ -80,8 +80,8 @@ def ece(
     >>> print(ece(predictions, targets, binning=UniformBins(2)))
     0.375
     """
-    predictions, targets, bins, used = checked_bins(predictions, targets, binning, weights)
-    sizes, distances = distances_in_bins(predictions, targets, bins, distance, used)
+    *data, used = checked_bins(predictions, targets, binning, weights)
+    sizes, distances = distances_in_bins(*data, distance=distance, weights=used)
     return _mean_over_samples(sizes, distances, used)
 
 
@@ -132,8 +132,8 @@ def mce(
     >>> print(mce(predictions, targets, binning=UniformBins(2)))
     0.375
     """
-    predictions, targets, bins, used = checked_bins(predictions, targets, binning, weights)
-    return jnp.max(distances_in_bins(predictions, targets, bins, distance, used)[1])
+    *data, used = checked_bins(predictions, targets, binning, weights)
+    return jnp.max(distances_in_bins(*data, distance=distance, weights=used)[1])
 
 
 @follows_data
