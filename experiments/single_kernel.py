@@ -1,7 +1,7 @@
 """Power of single kernels: which one `default_kernel` is, and what one kernel is weak at.
 
 Each kernel has its own exact test, all of them on the same data sets, made as in
-`experiments.power`; beside them stands the aggregated test.
+`experiments.power`.
 
 Run: python -m experiments.single_kernel [--num-datasets 500] [--output DIR]
 """
@@ -33,7 +33,6 @@ from experiments.power.simulation import ALPHA, DRAWS, Study, rates
 from experiments.power.tables import table
 from experiments.synthetic_models import SCALE
 
-AGGREGATED = "aggregated_skce_test"
 DEFAULT, FORMER = "default_kernel", "median heuristic on targets"  # as tutorials have it
 SHIFT, LARGE = 0.12, 1000  # in predicted standard deviations; n
 
@@ -59,14 +58,11 @@ def _of_normals(predictions: Any) -> dict[str, Kernel]:
 
 
 def _pvalues(key: jax.Array, kernels: dict[str, Kernel], *data: Any) -> dict[str, jax.Array]:
-    """The p-value of each kernel on its own, from the same redraws, and of all groups together."""
-    keys, chosen = jax.random.split(key), [*kernels.values()]
-    groups = tests.aggregated_skce_test(keys[0], *data, num_samples=DRAWS)
-    many = tests.aggregated_skce_test(keys[1], *data, kernels=chosen, num_samples=DRAWS)
+    """The p-value of each kernel on its own, from the same redraws."""
+    many = tests.aggregated_skce_test(key, *data, kernels=[*kernels.values()], num_samples=DRAWS)
     assert many.components is not None, "of a test of the SKCE"
     each, _ = pooled(many.components)
-    found = dict(zip(kernels, simulated_pvalue(each[0], each[1:]), strict=True))
-    return {AGGREGATED: groups.pvalue} | found
+    return dict(zip(kernels, simulated_pvalue(each[0], each[1:]), strict=True))
 
 
 def pvalues_of_classes(
@@ -94,15 +90,9 @@ def pvalues_of_shifts(
     return _pvalues(test_key, _of_normals(predictions), predictions, targets)
 
 
-STUDIES = (  # what takes long to compile for traced values is evaluated one by one
+STUDIES = (
+    Study("single_classes", classes.CLASSES.alternatives, {250: 1.0}, pvalues_of_classes),
     Study("single_normals", normals.NORMALS.alternatives, {64: 1.0}, pvalues_of_normals),
-    Study(
-        "single_classes",
-        classes.CLASSES.alternatives,
-        {250: 0.5},
-        pvalues_of_classes,
-        in_one_program=False,
-    ),
     Study(
         "single_shifts",
         ("shifted",),
@@ -115,8 +105,7 @@ STUDIES = (  # what takes long to compile for traced values is evaluated one by 
 NOTE = (
     "Rejections in percent at level {level:.0f} %, {draws} draws; alternatives as in the tables of "
     "experiments.power, or targets shifted by {shift} predicted standard deviations. One kernel "
-    "each in an exact test; aggregated_skce_test has all groups of default_kernels. Made by "
-    "`python -m experiments.single_kernel --num-datasets {number}`."
+    "each in an exact test. Made by `python -m experiments.single_kernel --num-datasets {number}`."
 )
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from calibjax import distributions
 from calibjax.distributions import MonteCarlo, Quantiles, Samples
 from calibjax.evaluation.class_views import of_classes
-from calibjax.evaluation.data import Data, Part
+from calibjax.evaluation.data import LEVEL, Data, Part
 from calibjax.evaluation.figures import Panel
 from calibjax.evaluation.findings import PlaceError
 from calibjax.evaluation.marginals import draw_marginals
@@ -20,7 +20,6 @@ from calibjax.evaluation.places import Place, find_places
 from calibjax.evaluation.record import Entry, Section
 from calibjax.evaluation.views import Search
 
-LEVEL = 0.05
 NUM_REDRAWS = 999
 _SHOWN = 3  # places that are named
 _NUM_DRAWS = 20  # from each prediction that has no distribution function, or is of vectors
