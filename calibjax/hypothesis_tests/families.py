@@ -45,6 +45,7 @@ from calibjax.kernels import (
 from calibjax.kernels.bandwidth import median_of_distances
 from calibjax.kernels.base import without_draws
 from calibjax.kernels.expectations import check_expectations
+from calibjax.kernels.normal_scores import is_of_counts
 from calibjax.kernels.residuals import informed
 
 _PREDICTION_SCALES = (0.125, 0.5, 2.0)  # in medians of the distances, beside infinity
@@ -118,6 +119,8 @@ def target_kernels(predictions: Distribution) -> dict[str, Any]:
 def distance_of_predictions(predictions: Distribution) -> Distance:
     """The distance of two predictions in `target_kernels`."""
     plain = bare(predictions)
+    if is_of_counts(plain):
+        return Euclidean()
     return _distance(plain, _target_kernels(plain, _typical_deviation(predictions)))
 
 

@@ -10,6 +10,7 @@ from jax.typing import ArrayLike
 
 from calibjax import _checks
 from calibjax._arithmetic import floating_dtype
+from calibjax.distributions import Samples
 from calibjax.distributions.base import Distribution
 from calibjax.distributions.features import bare
 from calibjax.hypothesis_tests.textbook import (
@@ -18,13 +19,19 @@ from calibjax.hypothesis_tests.textbook import (
     with_textbook_pvalue,
 )
 from calibjax.kernels.expectations import check_expectations
-from calibjax.kernels.normal_scores import NormalScore, normal_score
+from calibjax.kernels.normal_scores import NormalScore, is_of_counts, normal_score
 
 
 def _checked_scores(predictions: Distribution, targets: ArrayLike) -> jax.Array:
     """Normal scores of continuous scalar targets, [n]."""
     predictions, targets = _checks.predictions_and_targets(predictions, targets)
-    check_expectations(NormalScore(), predictions)
+    plain = bare(predictions)
+    check_expectations(NormalScore(), plain)
+    if isinstance(plain, Samples) or is_of_counts(plain):
+        raise NotImplementedError(
+            f"predictions: expected continuous distributions, got {_checks.described(plain)}, whose "
+            "normal scores are not normal; aggregated_skce_test has kernels for them"
+        )
     _checks.shape("targets", targets, (None,), "[n]: only numbers have a distribution function")
     return _scores(bare(predictions), targets)
 
