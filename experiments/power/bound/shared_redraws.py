@@ -1,5 +1,6 @@
 """p-values of all tests on several data sets of the same predictions, which share their redraws."""
 
+import functools
 from typing import Any
 
 import jax
@@ -73,21 +74,29 @@ def pvalues(key: jax.Array, predictions: Any, targets: jax.Array) -> dict[str, j
 
 def _of_kernels(predictions: Any, pool: jax.Array, size: int) -> dict[str, jax.Array]:
     members, structure = checked_family(tests.default_kernels(predictions), predictions, pool[0])
-    others = single_kernels(predictions)
-    extra, _ = checked_family(others, predictions, pool[0])
-    family = family_of([*members, *extra], predictions, pool[0])
-    rows = checked_batch_size(None, family)
-    parts = map_batches(pool, lambda y: family(predictions, y), rows)  # [k + B, K] each
-    n = pool.shape[1]
+    others, _ = checked_family(single_kernels(predictions), predictions, pool[0])  # sorted by name
+    family = family_of([*members, *others], predictions, pool[0])
+    parts = _parts(family, predictions, pool, checked_batch_size(None, family))
+    return _ranked(parts, size, pool.shape[1], len(members), structure)
+
+
+@functools.partial(jax.jit, static_argnums=3)
+def _parts(family: Any, predictions: Any, pool: jax.Array, rows: int) -> Any:
+    """Means of h off and on the diagonal, [k + B, K] each."""
+    return map_batches(pool, lambda y: family(predictions, y), rows)
+
+
+@functools.partial(jax.jit, static_argnums=(1, 2, 3, 4))
+def _ranked(parts: Any, size: int, n: int, number: int, structure: Any) -> dict[str, jax.Array]:
+    """p-values of the first data sets among the redraws that follow them."""
 
     def of_one(own: Any) -> dict[str, jax.Array]:
         data = jax.tree.map(lambda x, drawn: jnp.concatenate([x[None], drawn[size:]]), own, parts)
-        of_family = jax.tree.map(lambda x: x[:, : len(members)], data)
+        of_family = jax.tree.map(lambda x: x[:, :number], data)
         ranked = skce_components(*of_family, num_targets=n, ranked="omnibus", family=structure)
         found = {AGGREGATED: skce_result(*ranked, own[0], draws="redrawn targets").pvalue}
-        for i, name in enumerate(sorted(others)):
-            column = jax.tree.map(lambda x: x[:, len(members) + i], data)  # noqa: B023
-            ranked = "biased" if name == SCORE else "omnibus"
+        for place, (name, ranked) in enumerate(((MEDIAN, "omnibus"), (SCORE, "biased")), number):
+            column = jax.tree.map(lambda x: x[:, place], data)  # noqa: B023
             values, _ = skce_components(*column, num_targets=n, ranked=ranked)
             found[name] = simulated_pvalue(values[0], values[1:])
         return found

@@ -1,0 +1,124 @@
+"""Rejection rates of all tests, and of the likelihood ratio test, cell by cell."""
+
+import functools
+import math
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from experiments.harness.cells import Store, cell, key_of
+from experiments.power.bound.models import CALIBRATED, MODELS
+from experiments.power.bound.shared_redraws import ensemble_pvalues, pvalues
+
+ALPHA = 0.05
+BOUND = "likelihood ratio"
+_LR_DRAWS = 999
+_TIED = 1e-3  # log ratios that differ by less are the same sum in another order
+FACTORED = 1000  # from this n on, data sets are concrete, so that kernels have features of low rank
+
+
+class Size(NamedTuple):
+    """How many data sets of n samples there are.
+
+    Attributes:
+        sets: number of sets of predictions.
+        each: data sets, of every alternative, that share the predictions and the redraws.
+        per_cell: sets of predictions in one cell.
+    """
+
+    sets: int
+    each: int
+    per_cell: int
+
+
+SIZES = {
+    4: Size(500, 1, 500),
+    16: Size(500, 1, 500),
+    64: Size(500, 1, 250),
+    200: Size(500, 1, 100),
+    250: Size(500, 1, 100),
+    1000: Size(20, 25, 5),
+}
+
+
+class Rate(NamedTuple):
+    """How often a test rejects, with the standard error between sets of predictions."""
+
+    rate: float
+    error: float
+
+
+def rejected(key: jax.Array, name: str, n: int, each: int) -> dict[str, jax.Array]:
+    """Shares of the data sets of one set of predictions that are rejected, [A] by test."""
+    model, keys = MODELS[name], jax.random.split(key, 4)
+    predictions, laws = model.predictions(keys[0], n), model.laws
+
+    def drawn(law: Any) -> jax.Array:  # the same noise for all alternatives
+        return jax.vmap(lambda k: law.sample(k, predictions))(jax.random.split(keys[1], each))
+
+    targets = {alternative: drawn(law) for alternative, law in laws.items()}
+    test = ensemble_pvalues if name == "ensembles" else pvalues
+    found = test(keys[2], predictions, jnp.concatenate([*targets.values()]))
+    powers = {test: _share(p.reshape(-1, each)) for test, p in found.items()}
+    null_key, tie_key = jax.random.split(keys[3])
+    null = jax.vmap(lambda k: laws[CALIBRATED].sample(k, predictions))(
+        jax.random.split(null_key, _LR_DRAWS)
+    )
+    bounds = [jnp.asarray(ALPHA)]
+    for alternative in [*laws][1:]:
+        ratio = jax.vmap(functools.partial(laws[alternative].log_ratio, predictions))
+        bounds.append(_share(_randomised(tie_key, ratio(targets[alternative]), ratio(null))))
+    return powers | {BOUND: jnp.stack(bounds)}
+
+
+def _share(p: jax.Array) -> jax.Array:
+    return jnp.mean(p <= ALPHA + 1e-6, -1)
+
+
+def _randomised(key: jax.Array, values: jax.Array, null: jax.Array) -> jax.Array:
+    """p-values that are uniform under the null: what ties with a value counts in part."""
+    above = jnp.sum(null > values[:, None] + _TIED, 1)
+    ties = jnp.sum(jnp.abs(null - values[:, None]) <= _TIED, 1)
+    return (above + jax.random.uniform(key, values.shape) * (1 + ties)) / (1 + null.size)
+
+
+@functools.partial(jax.jit, static_argnums=(1, 2, 3))
+def _in_one_program(keys: jax.Array, name: str, n: int, each: int) -> dict[str, jax.Array]:
+    return jax.lax.map(lambda key: rejected(key, name, n, each), keys)
+
+
+def _moments(name: str, n: int, size: Size, span: tuple[int, int]) -> dict[str, Any]:
+    """Sum and sum of squares of the shares of the sets of predictions in a span."""
+    keys = jax.random.split(key_of(f"power/bound/{name}/{n}"), size.sets)[span[0] : span[1]]
+    if n < FACTORED:
+        shares = _in_one_program(keys, name, n, size.each)
+    else:
+        each = [rejected(key, name, n, size.each) for key in keys]
+        shares = jax.tree.map(lambda *x: jnp.stack(x), *each)
+    shares = {test: np.asarray(x, float) for test, x in shares.items()}
+    return {test: [x.sum(0).tolist(), (x**2).sum(0).tolist()] for test, x in shares.items()}
+
+
+def rates(store: Store, name: str, n: int, size: Size) -> dict[str, dict[str, Rate]]:
+    """Rejection rates by test and alternative, computed or read."""
+    total: dict[str, Any] = {}
+    for first in range(0, size.sets, size.per_cell):
+        span = first, min(first + size.per_cell, size.sets)
+        compute = functools.partial(_moments, name, n, size, span)
+        chunk = cell(store, f"{name}/{n}/{first}", {"size": size, "last": span[1]}, compute)
+        for test, moments in chunk.items():
+            total[test] = total.get(test, 0) + np.array(moments)
+    found: dict[str, dict[str, Rate]] = {}
+    for test, (sums, squares) in total.items():
+        mean = sums / size.sets
+        errors = np.sqrt(np.maximum(squares / size.sets - mean**2, 0) / (size.sets - 1))
+        pairs = zip(MODELS[name].laws, mean, errors, strict=True)
+        found[test] = {law: Rate(float(x), float(e)) for law, x, e in pairs}
+    return found
+
+
+def level_error(size: Size) -> float:
+    """Standard error of a rate of 0.05 of independent data sets."""
+    return math.sqrt(ALPHA * (1 - ALPHA) / (size.sets * size.each))
