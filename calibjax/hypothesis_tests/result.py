@@ -17,6 +17,7 @@ from calibjax.hypothesis_tests.pools import (
     adjusted_pvalues,
     critical_values,
     simulated_pvalue,
+    standardised,
     tail_pvalue,
     tolerance,
 )
@@ -277,20 +278,30 @@ def _of_family(
 ) -> tuple[jax.Array, jax.Array, list[jax.Array]]:
     """The soft maximum by group, its draws [B], and the adjusted p-values of a pool [B + 1, K].
 
-    With the largest score M_g ≥ 0 of each of G groups it is √(2 log (G⁻¹ Σ_g exp(M_g² / 2))), which
-    is at least what one kernel alone would give. That of a single group is its largest score.
+    With the largest score of each of G groups, standardised over the pool to M_g, it is
+    √(2 log (G⁻¹ Σ_g exp(max(M_g, 0)² / 2))), which is at least what one kernel alone would give.
+    That of a single group is its largest score.
     """
     largest = jnp.stack([jnp.max(pool[:, np.array(group)], 1) for group in groups], 1)
-    evidence = 0.5 * jnp.square(jnp.maximum(largest, 0))
-    soft = jax.scipy.special.logsumexp(evidence, 1) - math.log(len(groups))
-    combined = jnp.sqrt(2 * jnp.maximum(soft, 0)) if len(groups) > 1 else largest[:, 0]
-    own = pool[0]
+    combined, own = largest[:, 0], pool[0]
     if len(groups) > 1:
-        alone = jnp.square(jnp.maximum(own, 0)) - 2 * math.log(len(groups))
-        own = jnp.where(alone > 0, jnp.sqrt(jnp.maximum(alone, 0)), alone)
+        # The largest of many scores is larger than that of a few, and may have a heavier tail.
+        group_of = np.argsort(np.concatenate([np.array(group) for group in groups]))
+        group_of = np.repeat(np.arange(len(groups)), [len(group) for group in groups])[group_of]
+        evidence = _evidence(standardised(largest))
+        combined = _soft(jax.scipy.special.logsumexp(evidence, 1), len(groups))
+        own = _soft(_evidence(standardised(largest[:, group_of], own)), len(groups))
     adjusted = jax.vmap(simulated_pvalue, (0, None))(own, combined[1:])
     adjusted = jnp.where(jnp.isnan(combined[0]), jnp.nan, adjusted)  # the largest is unknown
     return combined[0], combined[1:], list(adjusted)
+
+
+def _evidence(score: jax.Array) -> jax.Array:
+    return 0.5 * jnp.square(jnp.maximum(score, 0))
+
+
+def _soft(evidence: jax.Array, num_groups: int) -> jax.Array:
+    return jnp.sqrt(2 * jnp.maximum(evidence - math.log(num_groups), 0))
 
 
 def combine_results(

@@ -204,11 +204,14 @@ def test_soft_maximum_by_group():
     scores = np.maximum(scores, np.abs(score(np.cbrt(diagonal))))
     np.testing.assert_allclose(found["flat"].statistic, scores[0].max(), rtol=1e-5)
     groups = np.stack([scores[:, :2].max(1), scores[:, 2]], 1)
-    soft = np.sqrt(2 * np.log(np.exp(0.5 * groups**2).mean(1)))
+    mean, deviation = groups.mean(0), groups.std(0)
+    evidence = np.exp(0.5 * np.maximum((groups - mean) / deviation, 0) ** 2)
+    soft = np.sqrt(2 * np.log(evidence.mean(1)))
     test = found["grouped"]
     np.testing.assert_allclose(test.statistic, soft[0], rtol=1e-5)
     np.testing.assert_allclose(test.pvalue, np.mean(soft >= soft[0] - 1e-9))
-    alone = scores[0] ** 2 - 2 * np.log(2)
+    own = (scores[0] - mean[[0, 0, 1]]) / deviation[[0, 0, 1]]
+    alone = np.maximum(np.maximum(own, 0) ** 2 - 2 * np.log(2), 0)
     expected = [(1 + np.sum(soft[1:] ** 2 >= a - 1e-9)) / 50 for a in alone]
     np.testing.assert_allclose(jax.tree.leaves(test.adjusted_pvalue), expected)
 
