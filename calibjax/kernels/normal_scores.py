@@ -160,8 +160,8 @@ def score_of_rank(p: Samples, y: ArrayLike) -> jax.Array:
     order = jnp.argsort(p.values)
     upto = jnp.append(0, jnp.cumsum(p.probs[order]))
     below, through = (jnp.searchsorted(p.values[order], y, side=side) for side in ("left", "right"))
-    least = 0.5 / p.probs.size
-    return ndtri(jnp.clip((upto[below] + upto[through]) / 2, least, 1 - least))
+    least = 0.5 * jnp.min(p.probs)
+    return _score_of_level(jnp.clip((upto[below] + upto[through]) / 2, least, 1 - least))
 
 
 def standard_normal(p: Any) -> Normal | DiagNormal:
