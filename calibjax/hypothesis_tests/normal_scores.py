@@ -29,8 +29,8 @@ def _checked_scores(predictions: Distribution, targets: ArrayLike) -> jax.Array:
     check_expectations(NormalScore(), plain)
     if isinstance(plain, Samples) or is_of_counts(plain):
         raise NotImplementedError(
-            f"predictions: expected continuous distributions, got {_checks.described(plain)}, whose "
-            "normal scores are not normal; aggregated_skce_test has kernels for them"
+            f"predictions: expected continuous distributions, got {_checks.described(plain)}; "
+            "aggregated_skce_test has kernels on normal scores of counts and ensembles"
         )
     _checks.shape("targets", targets, (None,), "[n]: only numbers have a distribution function")
     return _scores(bare(predictions), targets)

@@ -43,11 +43,11 @@ class NormalScore(Conditional):
     Scores beyond ±8.2, which have a probability of 2·10⁻¹⁶, count as ±8.2. Where F rounds to 0 or
     1, the score is Φ⁻¹ of the last digit: ±5.2 in float32.
 
-    *Counts.* The score of a count y is any number between a = Φ⁻¹(F(y − 1)) and b = Φ⁻¹(F(y)); drawn
-    from the normal distribution restricted to this interval it is standard normal again. The kernel
-    is the mean over these scores, so that nothing is drawn at random: ∫∫ k(s, t) dν_y(s) dν_z(t),
-    where ν_y is the restricted distribution, by 16 nodes of a Gauss-Legendre rule. Wide intervals
-    end at ±5.
+    *Counts.* All scores between Φ⁻¹(F(y − 1)) and Φ⁻¹(F(y)) belong to the count y. One that is drawn
+    from the normal distribution restricted to this interval, ν_y, is standard normal under
+    calibration. Instead of drawing it, which would need a key and add noise, the kernel is the mean
+    over all of them, ∫∫ k(s, t) dν_y(s) dν_z(t), with 16 nodes of a Gauss-Legendre rule for each
+    integral, whose error is about 1e-6. Wide intervals end at ±5.
 
     *Ensembles* (`Samples` of numbers). The score is that of the rank of the target among the m
     members, Φ⁻¹((r + ½) / m) with r members below and a possible equal one; ties have the mean
@@ -144,8 +144,9 @@ def _of_atom(p: Any, y: ArrayLike) -> Scores:
     """A quadrature rule for the normal distribution between Φ⁻¹(F(y − 1)) and Φ⁻¹(F(y))."""
     levels = p.cdf(jnp.asarray(y) - jnp.arange(2)[::-1])
     low, high = _score_of_level(levels)
-    low, high = jnp.maximum(low, jnp.minimum(high, -_WIDEST)), jnp.minimum(
-        high, jnp.maximum(low, _WIDEST)
+    low, high = (
+        jnp.maximum(low, jnp.minimum(high, -_WIDEST)),
+        jnp.minimum(high, jnp.maximum(low, _WIDEST)),
     )
     nodes, weights = jnp.asarray(_NODES, low.dtype), jnp.asarray(_WEIGHTS, low.dtype)
     points = (low + high) / 2 + (high - low) / 2 * nodes

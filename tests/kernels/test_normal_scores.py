@@ -184,6 +184,9 @@ def test_ranks_in_ensembles():
 def test_ensembles_in_other_units(unit):
     values = np.random.default_rng(3).normal(size=(20, 6))
     kernel = TensorProduct(Constant(), NormalScore())
-    data = distributions.Samples(jnp.asarray(unit * values[:, 1:])), jnp.asarray(unit * values[:, 0])
+    data = (
+        distributions.Samples(jnp.asarray(unit * values[:, 1:])),
+        jnp.asarray(unit * values[:, 0]),
+    )
     test = hypothesis_tests.ensemble_skce_test(KEY, kernel, *data, num_samples=99)
     assert np.isclose(test.pvalue, 0.64)  # in all units

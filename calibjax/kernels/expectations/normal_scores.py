@@ -1,7 +1,7 @@
 """Kernels on normal scores: expectations are those under the standard normal distribution.
 
-The rules are for all classes of continuous predictions and of counts, those of a user, too. Those of
-ensembles are means over the members.
+The rules are for all classes of continuous predictions and of counts, those of a user, too.
+Expectations under ensembles are means over the members.
 """
 
 import dataclasses

@@ -85,17 +85,17 @@ def _skewed(sign: float) -> Law:
 _NORMALS = {
     CALIBRATED: _wrong(),
     "shift +0.3": _wrong(_constant(0.3)),
-    "shift −0.3": _wrong(_constant(-0.3)),
-    "sd × 1.4": _wrong(factor=_constant(1.4)),
-    "sd × 0.7": _wrong(factor=_constant(0.7)),
+    "shift -0.3": _wrong(_constant(-0.3)),
+    "sd x 1.4": _wrong(factor=_constant(1.4)),
+    "sd x 0.7": _wrong(factor=_constant(0.7)),
 }
 _ONE_SCALE = {
     "local +2": _wrong(_local(2.0)),
-    "local −2": _wrong(_local(-2.0)),
+    "local -2": _wrong(_local(-2.0)),
     "oscillating": _wrong(lambda p: 0.8 * jnp.sin(8 * jnp.pi * p.loc)),
     "bimodal": _bimodal,
     "skewed +": _skewed(1.0),
-    "skewed −": _skewed(-1.0),
+    "skewed -": _skewed(-1.0),
 }
 _MANY_SCALES = {
     "sd ∝ scale^1.7": _wrong(factor=lambda p: jnp.exp(0.35 * _log_scale(p))),
@@ -120,9 +120,9 @@ _BINARY = {
     "T = 1.25": _of_logits(lambda x: x / 1.25),
     "T = 0.8": _of_logits(lambda x: x / 0.8),
     "logit +0.3": _of_logits(lambda x: x + 0.3),
-    "logit −0.3": _of_logits(lambda x: x - 0.3),
+    "logit -0.3": _of_logits(lambda x: x - 0.3),
     "local +0.15": _local_probability(0.15),
-    "local −0.15": _local_probability(-0.15),
+    "local -0.15": _local_probability(-0.15),
     "wave": _binary(lambda p: p + 0.1 * jnp.sin(6 * jnp.pi * p)),
 }
 
@@ -146,8 +146,8 @@ _CLASSES = {
     CALIBRATED: _classes(lambda p: p),
     "T = 1.25": _classes(lambda p: p ** (1 / 1.25)),
     "T = 0.8": _classes(lambda p: p ** (1 / 0.8)),
-    "first class × 0.4": _classes(lambda p: p.at[:, 0].multiply(0.4)),
-    "first class × 1.6": _classes(lambda p: p.at[:, 0].multiply(1.6)),
+    "first class x 0.4": _classes(lambda p: p.at[:, 0].multiply(0.4)),
+    "first class x 1.6": _classes(lambda p: p.at[:, 0].multiply(1.6)),
     "15 % noise": _classes(lambda p: 0.85 * p + 0.15 / p.shape[1]),
     "exchanged": _classes(_exchanged),
 }
@@ -172,11 +172,11 @@ def _concentrated(p: Poisson) -> Categorical:
 
 _COUNTS = {
     CALIBRATED: _rates(lambda r: 1.0),
-    "rate × 1.15": _rates(lambda r: 1.15),
+    "rate x 1.15": _rates(lambda r: 1.15),
     "rate / 1.15": _rates(lambda r: 1 / 1.15),
-    "variance × 1.5": lambda p: NegativeBinomial(p.rate, 2 * p.rate),
+    "variance x 1.5": lambda p: NegativeBinomial(p.rate, 2 * p.rate),
     "variance / 1.6": _concentrated,
-    "local × 1.5": _rates(lambda r: jnp.where((r > 4) & (r < 6), 1.5, 1)),
+    "local x 1.5": _rates(lambda r: jnp.where((r > 4) & (r < 6), 1.5, 1)),
     "local / 1.5": _rates(lambda r: jnp.where((r > 4) & (r < 6), 1 / 1.5, 1)),
     "oscillating": _rates(lambda r: jnp.exp(0.3 * jnp.sin(4 * jnp.log(r)))),
 }
@@ -199,9 +199,9 @@ def _given_members(
 _ENSEMBLES = {
     CALIBRATED: _given_members(),
     "shift +0.5": _given_members(lambda c: 0.5),
-    "shift −0.5": _given_members(lambda c: -0.5),
-    "sd × 1.5": _given_members(deviation=1.5),
-    "sd × 0.67": _given_members(deviation=0.67),
+    "shift -0.5": _given_members(lambda c: -0.5),
+    "sd x 1.5": _given_members(deviation=1.5),
+    "sd x 0.67": _given_members(deviation=0.67),
     "local +1.5": _given_members(lambda c: 1.5 * ((c > 0.2) & (c < 0.7))),
     "sign-changing": _given_members(lambda c: 0.5 * jnp.sign(c)),
 }
@@ -221,9 +221,7 @@ def _normals(key: jax.Array, n: int, log_scale: float = 0.0) -> Normal:
 
 MODELS = {
     "normals": Model(_normals, _NORMALS | _ONE_SCALE),
-    "heteroscedastic": Model(
-        lambda key, n: _normals(key, n, _LOG_SCALE), _NORMALS | _MANY_SCALES
-    ),
+    "heteroscedastic": Model(lambda key, n: _normals(key, n, _LOG_SCALE), _NORMALS | _MANY_SCALES),
     "binary": Model(
         lambda key, n: Bernoulli(jax.nn.sigmoid(1.5 * jax.random.normal(key, (n,)))), _BINARY
     ),

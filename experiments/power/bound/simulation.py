@@ -16,7 +16,9 @@ ALPHA = 0.05
 BOUND = "likelihood ratio"
 _LR_DRAWS = 999
 _TIED = 1e-3  # log ratios that differ by less are the same sum in another order
-_FACTORED = 1000  # from this n on, data sets are concrete, so that kernels have features of low rank
+_FACTORED = (
+    1000  # from this n on, data sets are concrete, so that kernels have features of low rank
+)
 
 
 class Size(NamedTuple):
@@ -33,19 +35,21 @@ class Size(NamedTuple):
     per_cell: int
 
 
-SIZES = {
-    4: Size(500, 1, 500),
-    16: Size(500, 1, 500),
-    64: Size(500, 1, 250),
-    200: Size(500, 1, 100),
-    250: Size(500, 1, 100),
-    1000: Size(20, 25, 5),
-}
+NUM_SAMPLES = (4, 16, 64, 200, 250, 1000)
+_WITH_BARS = ("normals", 64), ("heteroscedastic", 64), ("binary", 200), ("classes_10", 250)
 
 
-NOT_RUN = {(name, 250) for name in ("binary",)} | {
-    (name, 200) for name in MODELS if name != "binary"
-}
+def size_of(name: str, n: int) -> Size | None:
+    """How many data sets there are; None if there are none of this size."""
+    if (n == 200) != (name == "binary") and n in (200, 250):
+        return None
+    if name == "ensembles":  # each data set has its own redraws
+        return Size(100, 1, 50) if n <= 250 else None
+    if n <= 16:
+        return Size(500, 1, 500)
+    if (name, n) in _WITH_BARS:
+        return Size(500, 1, 250 if n == 64 else 100)
+    return Size(100, 5, 50) if n < _FACTORED else Size(20, 25, 5)
 
 
 class Rate(NamedTuple):
@@ -118,9 +122,10 @@ def _moments(name: str, n: int, size: Size, span: tuple[int, int]) -> dict[str, 
     return {test: [x.sum(0).tolist(), (x**2).sum(0).tolist()] for test, x in shares.items()}
 
 
-def rates(store: Store, name: str, n: int, size: Size) -> dict[str, dict[str, Rate]]:
+def rates(store: Store, name: str, n: int) -> dict[str, dict[str, Rate]]:
     """Rejection rates by test and alternative, computed or read."""
-    total: dict[str, Any] = {}
+    size, total = size_of(name, n), {}
+    assert size is not None
     for first in range(0, size.sets, size.per_cell):
         span = first, min(first + size.per_cell, size.sets)
         compute = functools.partial(_moments, name, n, size, span)
@@ -136,6 +141,8 @@ def rates(store: Store, name: str, n: int, size: Size) -> dict[str, dict[str, Ra
     return found
 
 
-def level_error(size: Size) -> float:
+def level_error(name: str, n: int) -> float:
     """Standard error of a rate of 0.05 of independent data sets."""
+    size = size_of(name, n)
+    assert size is not None
     return math.sqrt(ALPHA * (1 - ALPHA) / (size.sets * size.each))

@@ -5,7 +5,7 @@ from typing import Any
 
 from experiments.power.bound.models import CALIBRATED
 from experiments.power.bound.shared_redraws import AGGREGATED
-from experiments.power.bound.simulation import BOUND, SIZES, Rate, level_error
+from experiments.power.bound.simulation import BOUND, Rate, level_error, size_of
 
 Found = dict[tuple[str, int], dict[str, dict[str, Rate]]]  # (model, n) → test → alternative
 
@@ -15,12 +15,12 @@ LEAST = {
         "T = 0.8": 0.6,
         "15 % noise": 0.92,
         "exchanged": 0.92,
-        "first class × 0.4": 0.42,
+        "first class x 0.4": 0.42,
     },
     ("normals", 64): {
         "shift +0.3": 0.46,
-        "sd × 1.4": 0.92,
-        "sd × 0.7": 0.84,
+        "sd x 1.4": 0.92,
+        "sd x 0.7": 0.84,
         "local +2": 0.55,
         "oscillating": 0.48,
         "bimodal": 0.7,
@@ -43,7 +43,8 @@ def rows(found: Found) -> list[dict[str, Any]]:
             line = {"predictions": model, "n": n, "targets": alternative}
             line |= {test: _percent(cell, test, alternative) for test in tests}
             line["s.e. of aggregated"] = 100 * own.error
-            line["data sets"] = f"{SIZES[n].sets} × {SIZES[n].each}"
+            size = size_of(model, n)
+            line["data sets"] = f"{size.sets} x {size.each}"
             lines.append(line)
     return lines
 
@@ -68,7 +69,7 @@ def _losses(found: Found) -> dict[tuple[str, int, str], tuple[float, float, str]
     for (model, n), cell in found.items():
         others = [test for test in cell if test not in (BOUND, AGGREGATED)]
         for alternative, own in cell[AGGREGATED].items():
-            best = max(others, key=lambda test: cell[test][alternative].rate)  # noqa: B023
+            best = max(others, key=lambda test: cell[test][alternative].rate)
             rate = cell[best][alternative]
             error = (rate.error**2 + own.error**2) ** 0.5
             losses[model, n, alternative] = rate.rate - own.rate, error, best
@@ -88,7 +89,7 @@ def bars(found: Found) -> list[dict[str, Any]]:
             name = f"{place[0]}, n = {place[1]}, {alternative}"
             lines.append(_line(name, f"at least {bar}", rate, error, rate >= bar - 2 * error))
     for (model, n), cell in found.items():
-        rate, error = cell[AGGREGATED][CALIBRATED].rate, level_error(SIZES[n])
+        rate, error = cell[AGGREGATED][CALIBRATED].rate, level_error(model, n)
         met = LEVELS[0] - 2 * error <= rate <= LEVELS[1] + 2 * error
         bar = f"{LEVELS[0]} to {LEVELS[1]}"
         lines.append(_line(f"{model}, n = {n}, {CALIBRATED}", bar, rate, error, met))
@@ -101,9 +102,7 @@ def bars(found: Found) -> list[dict[str, Any]]:
     worst = min(own, key=own.__getitem__)
     middle = statistics.median(own.values())
     met = middle >= MEDIAN_SHARE
-    lines.append(
-        _line("power ÷ bound, median cell", f"at least {MEDIAN_SHARE}", middle, None, met)
-    )
+    lines.append(_line("power ÷ bound, median cell", f"at least {MEDIAN_SHARE}", middle, None, met))
     name = f"power ÷ bound, worst cell ({worst[0]}, n = {worst[1]}, {worst[2]})"
     met = own[worst] >= WORST_SHARE
     return [*lines, _line(name, f"at least {WORST_SHARE}", own[worst], None, met)]
