@@ -43,8 +43,8 @@ class NormalScore(Conditional):
     Scores beyond ±8.2, which have a probability of 2·10⁻¹⁶, count as ±8.2. Where F rounds to 0 or
     1, the score is Φ⁻¹ of the last digit: ±5.2 in float32.
 
-    *Counts.* All scores between Φ⁻¹(F(y − 1)) and Φ⁻¹(F(y)) belong to the count y. One that is drawn
-    from the normal distribution restricted to this interval, ν_y, is standard normal under
+    *Counts.* All scores between Φ⁻¹(F(y − 1)) and Φ⁻¹(F(y)) belong to the count y. One that is
+    drawn from the normal distribution restricted to this interval, ν_y, is standard normal under
     calibration. Instead of drawing it, which would need a key and add noise, the kernel is the mean
     over all of them, ∫∫ k(s, t) dν_y(s) dν_z(t), with 16 nodes of a Gauss-Legendre rule for each
     integral, whose error is about 1e-6. Wide intervals end at ±5.

@@ -20,24 +20,21 @@ from experiments.power.bound.shared_redraws import DRAWS
 from experiments.power.bound.simulation import ALPHA, BOUND, NUM_SAMPLES, rates, size_of
 from experiments.power.bound.tables import bars, rows
 
-NOTE = (
-    f"Rejections in percent at level {100 * ALPHA:.0f} %, {DRAWS} draws. {BOUND}: the test that "
-    "knows the alternative, with its critical value from 999 draws. Data sets: sets of predictions "
-    "x data sets that share these; standard errors are those between sets of predictions. normals: "
-    "N(m, 0.1²), m uniform on [0, 1]; heteroscedastic: the same with log scales of standard "
-    "deviation 0.5; z = (y - m) / scale is e ± 0.3, 1.4 e, 0.7 e, e ± 2 for 0.4 < m < 0.5, "
-    "e + 0.8 sin 8πm, ±0.9 + √0.19 e, a gamma variable of shape 4 (skewness 1) or its mirror image, "
-    "e exp(±0.35 s) with the standardised log scale s. binary: logit N(0, 1.5²), of which 1/T times "
-    "or ± 0.3 is true; ± 0.15 for 0.6 < p < 0.8, + 0.1 sin 6πp. classes: Dirichlet(½); labels ∝ "
-    "p^(1/T), first class times a factor, 15 % uniform, 60 % of the second and third exchanged. "
-    "counts: Poisson, log rates N(log 4, 0.7²); other rates, negative binomial of the same mean, "
-    "probabilities to the power of 1.6, rates between 4 and 6 times 1.5, rates times "
-    "exp(0.3 sin(4 log rate)). ensembles: 11 members N(c, 1), c standard normal, targets N(c, 1) with "
-    "other means and deviations, + 1.5 where the members let expect a c between 0.2 and 0.7, or "
-    "± 0.5 by its sign. median heuristic: `exact_skce_test` with one kernel, score "
-    "test: with `Fisher` of a temperature, or of shift and scale. Made by `python -m "
-    "experiments.power.bound`."
-)
+NOTE = f"""Rejections in percent at level {100 * ALPHA:.0f} %, {DRAWS} draws. {BOUND}: the test that
+knows the alternative, with its critical value from 999 draws. Data sets: sets of predictions x data
+sets that share these; standard errors are those between sets of predictions. normals: N(m, 0.1²), m
+uniform on [0, 1]; heteroscedastic: the same with log scales of standard deviation 0.5; the error of
+the targets in units of the scale is e ± 0.3, 1.4 e, 0.7 e, e ± 2 for 0.4 < m < 0.5,
+e + 0.8 sin 8πm, ±0.9 + √0.19 e, a gamma variable of shape 4 (skewness 1) or its mirror image,
+e exp(±0.35 s) with the standardised log scale s. binary: logit N(0, 1.5²), of which 1/T times or
+± 0.3 is true; p ± 0.15 for 0.6 < p < 0.8, p + 0.1 sin 6πp. classes: Dirichlet(½); labels ∝ p^(1/T),
+first class times a factor, 15 % uniform, 60 % of the second and third exchanged. counts: Poisson,
+log rates N(log 4, 0.7²); other rates, negative binomial of the same mean, probabilities to the
+power of 1.6, rates between 4 and 6 times 1.5, rates times exp(0.3 sin(4 log rate)). ensembles: 11
+members N(c, 1), c standard normal, targets N(c, 1) with other means and deviations, + 1.5 where the
+expectation of c given the members is between 0.2 and 0.7, or ± 0.5 by its sign. median heuristic:
+`exact_skce_test` with one kernel; score test: with `Fisher` of a temperature, or of shift and scale.
+Made by `python -m experiments.power.bound`."""
 
 
 @program
