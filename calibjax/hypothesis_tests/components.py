@@ -69,6 +69,7 @@ class SKCEComponents:
             attributes of the components then have a last axis [K] in the order of `kernel_names`.
         direction_scores: of a family, in which direction the observed targets are off, in standard
             errors; zero for kernels that do not tell, [K].
+        direction_pvalues: of a family, adjusted p-values of the biased SKCE alone, [K].
         directions: of a family, words for positive and for negative direction scores, and for
             positive and negative scores of the spread, [K].
     """
@@ -80,6 +81,7 @@ class SKCEComponents:
     ranked: str = dataclasses.field(metadata={"static": True})
     family: Any = dataclasses.field(default=None, metadata={"static": True})
     direction_scores: Any = None
+    direction_pvalues: Any = None
     directions: tuple[tuple[str, str, str, str], ...] = dataclasses.field(
         default=(), metadata={"static": True}
     )

@@ -53,6 +53,7 @@ def default_kernels(predictions: Distribution) -> dict[str, Any]:
     | --- | --- | --- |
     | continuous numbers | `normal scores l`, l = 1/2, 2, 8 | `NormalScore`, for each k_P |
     | | `directions` | shift and scale: of all, in proportion to location and log scale |
+    | counts, ensembles of numbers | | the same |
     | `DiagNormal`, `MvNormal` | `normal scores l` | the same with length scales l √d |
     | classes | `residuals` | `Pearson`, with a constant kernel and one on all of p |
     | | `class-wise` | each class against the rest, with a kernel on its probability |

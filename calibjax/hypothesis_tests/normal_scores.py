@@ -11,6 +11,7 @@ from jax.typing import ArrayLike
 
 from calibjax import _checks
 from calibjax._arithmetic import floating_dtype
+from calibjax.distributions import Samples
 from calibjax.distributions.base import Distribution
 from calibjax.distributions.features import bare
 from calibjax.hypothesis_tests.textbook import (
@@ -19,7 +20,7 @@ from calibjax.hypothesis_tests.textbook import (
     with_textbook_pvalue,
 )
 from calibjax.kernels.expectations import check_expectations
-from calibjax.kernels.normal_scores import NormalScore, normal_score
+from calibjax.kernels.normal_scores import NormalScore, is_of_counts, normal_score
 from calibjax.scores.base import weighted_mean
 
 
@@ -28,7 +29,13 @@ def _checked_scores(
 ) -> tuple[jax.Array, jax.Array | None]:
     """Normal scores of continuous scalar targets, [n], and weights."""
     predictions, targets, weights = _checks.weighted_samples(predictions, targets, weights)
-    check_expectations(NormalScore(), predictions)
+    plain = bare(predictions)
+    check_expectations(NormalScore(), plain)
+    if isinstance(plain, Samples) or is_of_counts(plain):
+        raise NotImplementedError(
+            f"predictions: expected continuous distributions, got {_checks.described(plain)}; "
+            "aggregated_skce_test has kernels on normal scores of counts and ensembles"
+        )
     _checks.shape("targets", targets, (None,), "[n]: only numbers have a distribution function")
     return _scores(bare(predictions), targets), weights
 

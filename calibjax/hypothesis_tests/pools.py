@@ -75,18 +75,20 @@ def tail_pvalue(statistic: jax.Array, pvalue: jax.Array, null_samples: jax.Array
 
 
 @jax.jit
-def standardised(pool: jax.Array) -> jax.Array:
+def standardised(pool: jax.Array, values: jax.Array | None = None) -> jax.Array:
     """Deviations from the mean of a pool, in units of its standard deviation.
 
     Args:
         pool: observed value and draws, [B + 1, ...].
+        values: other values, in place of those of the pool.
 
     Returns:
         The scores, of the same shape. Mean and standard deviation are those of the finite values;
         infinite values stay infinite, and NaN stays NaN. Values that differ by rounding errors only
         have the score zero.
     """
-    return _scores(pool, *_moments(pool, jnp.isfinite(pool), jnp), jnp)
+    moments = _moments(pool, jnp.isfinite(pool), jnp)
+    return _scores(pool if values is None else values, *moments, jnp)
 
 
 def _moments(pool: Any, where: Any, xp: Any) -> tuple[Any, Any]:

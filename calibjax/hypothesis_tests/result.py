@@ -17,6 +17,7 @@ from calibjax.hypothesis_tests.pools import (
     adjusted_pvalues,
     critical_values,
     simulated_pvalue,
+    standardised,
     tail_pvalue,
     tolerance,
 )
@@ -134,9 +135,8 @@ class CalibrationTestResult:
         components = self.components
         if components is None or components.family is None or not components.loudest_direction:
             return None
-        score = float(components.of_kernel(components.loudest_direction).biased.score)
-        own = _alone(score, len(components.groups), np)
-        return float(simulated_pvalue(np.asarray(own, self.null_samples.dtype), self.null_samples))
+        place = components.kernel_names.index(components.loudest_direction)
+        return float(components.direction_pvalues[place])
 
     @property
     def asymptotic_pvalue(self) -> PyTree:
@@ -291,37 +291,47 @@ def skce_result(
     if components.family is None:
         result = simulated_result(pool[0], pool[1:], estimate, draws=draws)
         return dataclasses.replace(result, components=components)
-    combined, null_samples, adjusted = _of_family(pool, tuple(components.groups.values()))
+    groups = tuple(components.groups.values())
+    combined, null_samples, adjusted, alone = _of_family(pool, components.biased.score, groups)
     result = simulated_result(combined, null_samples, estimate, draws=draws)
     tree = jax.tree.unflatten(components.family, adjusted)
+    components = dataclasses.replace(components, direction_pvalues=alone)
     return dataclasses.replace(result, adjusted_pvalue=tree, components=components)
 
 
-@functools.partial(jax.jit, static_argnums=1)
+@functools.partial(jax.jit, static_argnums=2)
 def _of_family(
-    pool: jax.Array, groups: tuple[tuple[int, ...], ...]
-) -> tuple[jax.Array, jax.Array, list[jax.Array]]:
+    pool: jax.Array, biased: jax.Array, groups: tuple[tuple[int, ...], ...]
+) -> tuple[jax.Array, jax.Array, list[jax.Array], jax.Array]:
     """The soft maximum by group, its draws [B], and the adjusted p-values of a pool [B + 1, K].
 
-    With the largest score M_g ≥ 0 of each of G groups it is √(2 log (G⁻¹ Σ_g exp(M_g² / 2))), which
-    is at least what one kernel alone would give. That of a single group is its largest score.
+    The last are those of the observed scores of the biased SKCE alone, [K].
+
+    With the largest score of each of G groups, standardised over the pool to M_g, it is
+    √(2 log (G⁻¹ Σ_g exp(max(M_g, 0)² / 2))), which is at least what one kernel alone would give.
+    That of a single group is its largest score.
     """
     largest = jnp.stack([jnp.max(pool[:, np.array(group)], 1) for group in groups], 1)
-    evidence = 0.5 * jnp.square(jnp.maximum(largest, 0))
-    soft = jax.scipy.special.logsumexp(evidence, 1) - math.log(len(groups))
-    combined = jnp.sqrt(2 * jnp.maximum(soft, 0)) if len(groups) > 1 else largest[:, 0]
-    own = _alone(pool[0], len(groups), jnp)
-    adjusted = jax.vmap(simulated_pvalue, (0, None))(own, combined[1:])
+    combined, own = largest[:, 0], jnp.stack([pool[0], biased])
+    if len(groups) > 1:
+        # The largest of many scores is larger than that of a few, and may have a heavier tail.
+        group_of = np.argsort(np.concatenate([np.array(group) for group in groups]))
+        group_of = np.repeat(np.arange(len(groups)), [len(group) for group in groups])[group_of]
+        evidence = _evidence(standardised(largest))
+        combined = _soft(jax.scipy.special.logsumexp(evidence, 1), len(groups))
+        own = _soft(_evidence(standardised(largest[:, group_of], own)), len(groups))
+    adjusted = jax.vmap(simulated_pvalue, (0, None))(own.reshape(-1), combined[1:])
     adjusted = jnp.where(jnp.isnan(combined[0]), jnp.nan, adjusted)  # the largest is unknown
-    return combined[0], combined[1:], list(adjusted)
+    of_kernels, alone = adjusted.reshape(own.shape)
+    return combined[0], combined[1:], list(of_kernels), alone
 
 
-def _alone(score: Any, num_groups: int, xp: Any) -> Any:
-    """The soft maximum if all groups but one had a score of zero, without their part of it."""
-    if num_groups == 1:
-        return score
-    square = xp.square(xp.maximum(score, 0)) - 2 * math.log(num_groups)
-    return xp.where(square > 0, xp.sqrt(xp.maximum(square, 0)), square)
+def _evidence(score: jax.Array) -> jax.Array:
+    return 0.5 * jnp.square(jnp.maximum(score, 0))
+
+
+def _soft(evidence: jax.Array, num_groups: int) -> jax.Array:
+    return jnp.sqrt(2 * jnp.maximum(evidence - math.log(num_groups), 0))
 
 
 def combine_results(

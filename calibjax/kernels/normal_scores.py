@@ -1,26 +1,29 @@
 """Target kernels on normal scores of the targets."""
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.scipy.special import ndtri
 from jax.typing import ArrayLike
 
 from calibjax import _checks, _matrices
 from calibjax._arithmetic import floating_dtype, ratio
 from calibjax._pytree import record
-from calibjax.distributions import DiagNormal, MvNormal, Normal
+from calibjax.distributions import DiagNormal, MvNormal, Normal, Samples
 from calibjax.kernels.base import Conditional, Kernel, ValueRange
 from calibjax.kernels.stationary import SquaredExponential
 
 LARGEST_SCORE = 8.2  # in absolute value; the same for all data, so that features cover all scores
 VECTORS = DiagNormal | MvNormal
+_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(16)  # of counts
+_WIDEST = 5.0  # end of the scores of a count that is nearly certain
 
 
 @record
 class NormalScore(Conditional):
-    """Kernel on normal scores, for every continuous distribution with a method `cdf`.
+    """Kernel on normal scores, for continuous distributions and counts with `cdf`, and ensembles.
 
     Targets are compared by where they lie in their own predicted distribution,
 
@@ -40,11 +43,23 @@ class NormalScore(Conditional):
     Scores beyond ±8.2, which have a probability of 2·10⁻¹⁶, count as ±8.2. Where F rounds to 0 or
     1, the score is Φ⁻¹ of the last digit: ±5.2 in float32.
 
+    *Counts.* All scores between Φ⁻¹(F(y − 1)) and Φ⁻¹(F(y)) belong to the count y. One that is
+    drawn from the normal distribution restricted to this interval, ν_y, is standard normal under
+    calibration. Instead of drawing it, which would need a key and add noise, the kernel is the mean
+    over all of them, ∫∫ k(s, t) dν_y(s) dν_z(t), with 16 nodes of a Gauss-Legendre rule for each
+    integral, whose error is about 1e-6. Wide intervals end at ±5.
+
+    *Ensembles* (`Samples` of numbers). The score is that of the rank of the target among the m
+    members, Φ⁻¹((r + ½) / m) with r members below and a possible equal one; ties have the mean
+    rank. Expectations are means over the members. In `ensemble_skce_test`, whose predictions are
+    the pools of m + 1 values, ranks are those among all of them, which is exact.
+
     Attributes:
         kernel: kernel on scores with expectations under normal distributions.
 
-    Cost: one evaluation of F for each target; features (see `exact_skce_test`) where the inner
-    kernel has features for scalar normal predictions, and the length scale is not traced.
+    Cost: one evaluation of F for each target, two and 16 scores for counts, m comparisons for
+    ensembles; features (see `exact_skce_test`) where the inner kernel has features for scalar
+    normal predictions, and the length scale is not traced.
 
     References: none of the four papers has it; scores are those of Rosenblatt (1952), Remarks on a
     multivariate transformation, and Dawid (1984), Statistical theory: the prequential approach.
@@ -84,10 +99,70 @@ def normal_score(p: Any, y: ArrayLike) -> jax.Array:
     elif isinstance(p, MvNormal):
         score = _matrices.solve_lower(_matrices.cholesky(p.cov), jnp.asarray(y) - p.loc)
     else:
-        level = p.cdf(y)
-        last = jnp.finfo(level.dtype).eps
-        score = ndtri(jnp.clip(level, last, 1 - last))
+        score = _score_of_level(p.cdf(y))
     return jnp.clip(score, -LARGEST_SCORE, LARGEST_SCORE)
+
+
+def _score_of_level(level: jax.Array) -> jax.Array:
+    last = jnp.finfo(level.dtype).eps
+    return ndtri(jnp.clip(level, last, 1 - last))
+
+
+class Scores(NamedTuple):
+    """Scores that a target stands for, and their weights.
+
+    Attributes:
+        points: [k], or [1, d] of vectors.
+        weights: [k].
+    """
+
+    points: jax.Array
+    weights: jax.Array
+
+
+def scores(p: Any, y: ArrayLike) -> tuple[Scores, ...]:
+    """The score of a target, or those within its atom; of ensembles minus those of the members.
+
+    Their sum has the mean zero under the members; kernels are centered under N(0, 1) anyway.
+    """
+    if isinstance(p, Samples):
+        own = score_of_rank(p, y)
+        members = Scores(score_of_rank(p, p.values), -p.probs)
+        return Scores(own[None], jnp.ones(1, own.dtype)), members
+    if is_of_counts(p):
+        return (_of_atom(p, y),)
+    score = normal_score(p, y)
+    return (Scores(score[None], jnp.ones(1, score.dtype)),)
+
+
+def is_of_counts(p: Any) -> bool:
+    """Whether a distribution has atoms at whole numbers."""
+    return bool(getattr(getattr(p, "support", None), "is_integer", False))
+
+
+def _of_atom(p: Any, y: ArrayLike) -> Scores:
+    """A quadrature rule for the normal distribution between Φ⁻¹(F(y − 1)) and Φ⁻¹(F(y))."""
+    levels = p.cdf(jnp.asarray(y) - jnp.arange(2)[::-1])
+    low, high = _score_of_level(levels)
+    low, high = (
+        jnp.maximum(low, jnp.minimum(high, -_WIDEST)),
+        jnp.minimum(high, jnp.maximum(low, _WIDEST)),
+    )
+    nodes, weights = jnp.asarray(_NODES, low.dtype), jnp.asarray(_WEIGHTS, low.dtype)
+    points = (low + high) / 2 + (high - low) / 2 * nodes
+    # Relative to the largest density, which may be tiny.
+    nearest = jnp.clip(jnp.zeros_like(low), low, high)
+    density = weights * jnp.exp(-0.5 * (jnp.square(points) - jnp.square(nearest)))
+    return Scores(points, density / jnp.sum(density))
+
+
+def score_of_rank(p: Samples, y: ArrayLike) -> jax.Array:
+    """Φ⁻¹(Σ_j w_j (1(z_j < y) + ½ 1(z_j = y))), not beyond that of an extreme member."""
+    order = jnp.argsort(p.values)
+    upto = jnp.append(0, jnp.cumsum(p.probs[order]))
+    below, through = (jnp.searchsorted(p.values[order], y, side=side) for side in ("left", "right"))
+    least = 0.5 * jnp.min(p.probs)
+    return _score_of_level(jnp.clip((upto[below] + upto[through]) / 2, least, 1 - least))
 
 
 def standard_normal(p: Any) -> Normal | DiagNormal:

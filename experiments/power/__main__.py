@@ -1,45 +1,23 @@
-"""Power of the tests of calibration against many alternatives, with their level beside it.
+"""Tests of calibration where their assumptions fail, or few samples are all there is.
 
-Scalar normals, right or wrong in seven ways; the models of W21; ten classes; ensembles of few
-members; calibrated but dependent data; and a posterior that is the prior. All tests see the same
-data sets. Cells are stored, so that a run that was interrupted goes on where it was.
+The models of W21 with four samples; calibrated but dependent data; and a posterior that is the
+prior. Power against many alternatives is in `experiments.power.bound`. All tests see the same data
+sets. Cells are stored, so that a run that was interrupted goes on where it was.
 
-Run: python -m experiments.power [--num-datasets 500] [--only normals …] [--output DIR]
+Run: python -m experiments.power [--num-datasets 500] [--only w21 …] [--output DIR]
 """
 
 from experiments.harness import command_line
 from experiments.harness.command_line import program
 from experiments.harness.tables import write_table
-from experiments.power import (
-    classes,
-    dependence,
-    ensembles,
-    normals,
-    posteriors,
-    power_figures,
-)
+from experiments.power import dependence, posteriors, w21
 from experiments.power.simulation import ALPHA, DRAWS, Study, rates
 from experiments.power.tables import Found, bars, table
 
 NOTES = {
-    "normals": "Predictions N(m, 0.1²), m uniform on [0, 1]; targets m + 0.1 r, with e standard "
-    "normal: r = e, e ± 0.3, 1.4 e (predictions too narrow), 0.7 e (too wide), e + 2 for "
-    "0.4 < m < 0.5 (local), e + 0.8 sin(8πm), ±0.9 + √0.19 e (bimodal). Median heuristic: "
-    "exp(-W²/(2 l²)) times exp(-(y - z)²/(2 s²)), l the median Wasserstein distance of two "
-    "predictions, s the median predicted standard deviation; exponential: exp(-W/l) instead; "
-    "W21: exp(-W) exp(-(y - z)²/2).",
-    "w21": "The models of W21 (App. A.2) in one dimension; kernels as in the table normals.",
-    "classes": "Ten classes, predictions p from a Dirichlet distribution with parameters "
-    f"{classes.CONCENTRATION}; labels ∝ p^(1/1.25) (overconfident), ∝ p^(1/0.8) (underconfident), "
-    f"with {classes.INFLATED} times the probability of the first class, "
-    f"{100 * classes.NOISE:.0f} % of them uniform, {100 * classes.PERMUTED:.0f} % of the second "
-    "and third class exchanged. Kernel exp(-TV/l) times equality of labels, l the median "
-    f"distance, through each lens; {classes.LENS_DRAWS} draws for the three lenses.",
-    "ensembles": "m members N(c, 1), c standard normal; targets N(c, 1) shifted by 0.5, with "
-    "standard deviation 1.5 (ensembles too narrow) and 0.67 (too wide), and shifted by 0.5 times "
-    "the sign of c. Median heuristic as for normals, from the pool of members and target. "
-    f"aggregated_skce_test up to {ensembles.LARGEST_AGGREGATED} members only, since it is "
-    "slow beyond when it is compiled for traced values, as here.",
+    "w21": "The models of W21 (App. A.2) in one dimension. Median heuristic: exp(-W²/(2 l²)) times "
+    "exp(-(y - z)²/(2 s²)), l the median Wasserstein distance of two predictions, s the median "
+    "predicted standard deviation; exponential: exp(-W/l) instead; W21: exp(-W) exp(-(y - z)²/2).",
     "clusters": f"Calibrated predictions N(m, 0.1²); {dependence.NUM_CLUSTERS} clusters of 5, with "
     "this correlation of the errors within a cluster; m uniform on [0, 1], drawn for each sample "
     "(unrelated predictions) or each cluster (one prediction). Kernel: median heuristic.",
@@ -51,19 +29,14 @@ NOTES = {
     "exp(-W) on the predictions, exp(-(x - x')²/2) on the features, times exp(-(y - z)²/2).",
 }
 KINDS: dict[str, tuple[Study, ...]] = {
-    "normals": (normals.NORMALS,),
-    "w21": (normals.W21,),
-    "classes": (classes.CLASSES,),
-    "ensembles": ensembles.ENSEMBLES,
+    "w21": (w21.W21,),
     "clusters": (dependence.CLUSTERS,),
     "horizons": (dependence.HORIZON,),
     "one_step": (dependence.ONE_STEP,),
     "posteriors": (posteriors.POSTERIORS,),
 }
 MODULES = {
-    normals.__file__: ("normals", "w21"),
-    classes.__file__: ("classes",),
-    ensembles.__file__: ("ensembles",),
+    w21.__file__: ("w21",),
     dependence.__file__: ("clusters", "horizons", "one_step"),
     posteriors.__file__: ("posteriors",),
 }
@@ -71,7 +44,7 @@ MODULES = {
 
 @program
 def main() -> None:
-    """Writes the tables power_NAME, the figure, and with all of them power_bars."""
+    """Writes the tables power_NAME, and with all of them power_bars."""
     parser = command_line.option_parser(__file__, __doc__, only=KINDS)
     parser.add_argument("--num-datasets", type=command_line.positive_integer, default=500)
     run, options = command_line.parse(parser)
@@ -83,8 +56,7 @@ def main() -> None:
                 # A change of one study leaves the cells of the others as they are.
                 store = run.store(f"power/{study.name}", file)
                 found.append((study, rates(store, study, options.num_datasets)))
-                members = {"members": study.settings[0]} if kind == "ensembles" else {}
-                lines += [members | line for line in table(*found[-1])]
+                lines += table(*found[-1])
             note = (
                 f"Rejections in percent at level {100 * ALPHA:.0f} %, {DRAWS} draws. Data sets: of "
                 "calibrated data / of others, where the numbers differ; the standard error is that "
@@ -92,15 +64,8 @@ def main() -> None:
                 f"counted as not rejected. {NOTES[kind]} Made by `python -m experiments.power "
                 f"--num-datasets {options.num_datasets}`."
             )
-            if kind in ("normals", "w21"):
-                note += (
-                    " Best single kernel: the largest rate of the 24 default kernels, each in its "
-                    "own exact test, which nobody knows in advance; of calibrated data their mean."
-                )
             write_table(folder, f"power_{kind}", lines, note, show=True)
     rates_found = Found(found)
-    if "normals" in options.only:
-        power_figures.draw(folder, rates_found)
     if {*options.only} == {*KINDS}:
         note = "From the other tables, as shares; s.e. of levels: of a rate of 0.05."
         write_table(folder, "power_bars", bars(rates_found), note, show=True)

@@ -9,8 +9,8 @@ import numpy as np
 from calibjax import hypothesis_tests as tests
 from calibjax.distributions import Normal
 from calibjax.kernels import SquaredExponential
-from experiments.power.normals import BIASED, MEDIAN, median_kernel
 from experiments.power.simulation import DRAWS, Study
+from experiments.power.w21 import BIASED, MEDIAN, median_kernel
 from experiments.synthetic_models import SCALE
 
 CLUSTER = "cluster_skce_test"

@@ -2,7 +2,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from scipy import stats
+from scipy import integrate, stats
 
 from calibjax import distributions, estimators, hypothesis_tests
 from calibjax.distributions import DiagNormal, Gamma, MvNormal, Normal, StudentT
@@ -95,9 +95,9 @@ def test_wrong_input():
     kernel = TensorProduct(Constant(), NormalScore())
     ones = jnp.ones(4)
     for predictions, targets in (
-        (distributions.Poisson(ones), jnp.arange(4)),
         (distributions.Bernoulli(0.5 * ones), jnp.array([0, 1, 0, 1])),
-        (distributions.Samples(jnp.zeros((4, 3))), ones),
+        (distributions.Samples(jnp.zeros((4, 3, 2))), jnp.ones((4, 2))),
+        (distributions.monte_carlo(KEY, Normal(ones, ones), 3), ones),
         (distributions.Dirichlet(jnp.ones((4, 2))), jnp.full((4, 2), 0.5)),
     ):
         with pytest.raises(NotImplementedError, match="no normal scores of targets of"):
@@ -109,3 +109,84 @@ def test_wrong_input():
         estimators.skce(wrong, Normal(ones, ones), ones)
     rough = TensorProduct(Constant(), NormalScore(Stein()))
     assert np.isfinite(estimators.skce(rough, Normal(ones, ones), jnp.arange(4.0)))
+
+
+def interval(cdf, y):
+    return np.clip(stats.norm.ppf([cdf(y - 1), cdf(y)]), -9, 9)
+
+
+COUNTS = {
+    "rare": (distributions.Poisson(0.1), lambda y: stats.poisson.cdf(y, 0.1), 0),
+    "many": (distributions.Poisson(20.0), lambda y: stats.poisson.cdf(y, 20), 31),
+    "dispersed": (
+        distributions.NegativeBinomial(2.0, 1.5),
+        lambda y: stats.nbinom.cdf(y, 1.5, 1.5 / 3.5),
+        3,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", COUNTS)
+def test_counts_stand_for_all_scores_of_their_atom(name):
+    """Against SciPy's adaptive quadrature over two intervals of scores."""
+    p, cdf, y = COUNTS[name]
+    p = jax.tree.map(jnp.asarray, p)
+    kernel = NormalScore(SquaredExponential(2.0))
+    (a, b), (c, d) = interval(cdf, y), interval(cdf, y + 1)
+
+    def integrand(t, s):
+        return centered(s, t, 2.0) * stats.norm.pdf(s) * stats.norm.pdf(t)
+
+    mass = np.prod([np.diff(stats.norm.cdf(ends))[0] for ends in ((a, b), (c, d))])
+    expected = integrate.dblquad(integrand, a, b, c, d, epsabs=1e-11)[0] / mass
+    found = centered_kernel(kernel, p, y, p, y + 1)
+    np.testing.assert_allclose(found, expected, atol=1e-6)
+    prepared = prepare_features(kernel, jax.tree.map(lambda x: x[None], p), jnp.array([y]))
+    f, g = (features(kernel, prepared, p, jnp.asarray(x)) for x in (y, y + 1))
+    np.testing.assert_allclose(f @ g, found, atol=1e-12)
+    # The mean over all counts is that over all scores: zero.
+    counts = np.arange(400)
+    probs = np.diff(cdf(np.arange(-1, 400)))
+    each = jax.vmap(lambda z: centered_kernel(kernel, p, z, p, y))(counts)
+    np.testing.assert_allclose(probs @ np.asarray(each), 0, atol=1e-6)
+
+
+def test_ranks_in_ensembles():
+    """Ranks with ties in NumPy; weights; means over the members vanish."""
+    values = np.array([3.0, 1.0, 4.0, 1.0, 5.0])
+    p = distributions.Samples(jnp.asarray(values))
+    kernel = NormalScore(SquaredExponential(0.5))
+
+    def score(y):
+        level = (np.sum(values < y) + 0.5 * np.sum(values == y)) / 5
+        return stats.norm.ppf(np.clip(level, 0.1, 0.9))
+
+    def one(s, t):
+        return np.exp(-((s - t) ** 2) / (2 * 0.5**2))
+
+    scores = np.array([score(v) for v in values])
+    for y, z in ((1.0, 4.0), (3.5, 9.0), (3.0, 0.0)):
+        s, t = score(y), score(z)
+        means = np.mean(one(scores, t)) + np.mean(one(scores, s))
+        expected = one(s, t) - means + np.mean(one(scores[:, None], scores))
+        np.testing.assert_allclose(centered_kernel(kernel, p, y, p, z), expected, atol=1e-12)
+        np.testing.assert_allclose(single_expectation(kernel, p, z), np.mean(one(scores, t)))
+    prepared = prepare_features(kernel, jax.tree.map(lambda x: x[None], p), jnp.ones(1))
+    f = [features(kernel, prepared, p, jnp.asarray(v)) for v in values]
+    np.testing.assert_allclose(np.mean(f, 0), 0, atol=1e-12)
+    np.testing.assert_allclose(f[0] @ f[1], centered_kernel(kernel, p, 3.0, p, 1.0), atol=1e-12)
+    weighted = distributions.Samples(jnp.array([1.0, 3.0, 4.0, 5.0]), jnp.array([2, 1, 1, 1]) / 5)
+    found = centered_kernel(kernel, weighted, 3.5, weighted, 1.0)
+    np.testing.assert_allclose(found, centered_kernel(kernel, p, 3.5, p, 1.0), atol=1e-12)
+
+
+@pytest.mark.parametrize("unit", [1e-7, 1.0, 1e7])
+def test_ensembles_in_other_units(unit):
+    values = np.random.default_rng(3).normal(size=(20, 6))
+    kernel = TensorProduct(Constant(), NormalScore())
+    data = (
+        distributions.Samples(jnp.asarray(unit * values[:, 1:])),
+        jnp.asarray(unit * values[:, 0]),
+    )
+    test = hypothesis_tests.ensemble_skce_test(KEY, kernel, *data, num_samples=99)
+    assert np.isclose(test.pvalue, 0.64)  # in all units

@@ -1,11 +1,15 @@
 """Kernels on normal scores: expectations are those under the standard normal distribution.
 
-The rules are for all classes of continuous predictions, those of a user, too.
+The rules are for all classes of continuous predictions and of counts, those of a user, too.
+Expectations under ensembles are means over the members.
 """
 
+import dataclasses
+import itertools
 from typing import Any, NoReturn
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
@@ -17,7 +21,6 @@ from calibjax.distributions import (
     CategoricalLogits,
     Mixture,
     MonteCarlo,
-    NegativeBinomial,
     Normal,
     Poisson,
     Samples,
@@ -39,14 +42,18 @@ from calibjax.kernels.normal_scores import (
     LARGEST_SCORE,
     VECTORS,
     NormalScore,
-    normal_score,
+    Scores,
+    score_of_rank,
+    scores,
     standard_normal,
 )
 
 
 def _single(kernel: NormalScore, p: Distribution, z: ArrayLike) -> jax.Array:
     """The score is that of a target of p."""
-    return single_expectation(kernel.kernel, standard_normal(p), normal_score(p, z))
+    standard = standard_normal(p)
+    mean = jax.vmap(lambda s: single_expectation(kernel.kernel, standard, s))
+    return sum(jnp.dot(part.weights, mean(part.points)) for part in scores(p, z))
 
 
 def _double(kernel: NormalScore, p: Distribution, q: Distribution) -> jax.Array:
@@ -54,8 +61,16 @@ def _double(kernel: NormalScore, p: Distribution, q: Distribution) -> jax.Array:
 
 
 def _centered(kernel: NormalScore, p: Any, y: ArrayLike, q: Any, z: ArrayLike) -> jax.Array:
-    samples = standard_normal(p), normal_score(p, y), standard_normal(q), normal_score(q, z)
-    return centered_kernel(kernel.kernel, *samples)
+    standard = standard_normal(p)
+
+    def one(s: jax.Array, t: jax.Array) -> jax.Array:
+        return centered_kernel(kernel.kernel, standard, s, standard, t)
+
+    def of_parts(first: Scores, second: Scores) -> jax.Array:
+        values = jax.vmap(lambda s: jax.vmap(lambda t: one(s, t))(second.points))(first.points)
+        return jnp.dot(first.weights, jnp.dot(values, second.weights))
+
+    return sum(of_parts(*parts) for parts in itertools.product(scores(p, y), scores(q, z)))
 
 
 def _diagonal(kernel: NormalScore, p: Distribution) -> jax.Array | float:
@@ -76,14 +91,19 @@ def _prepare_features(kernel: NormalScore, predictions: Distribution, targets: A
 
 
 def _features(kernel: NormalScore, prepared: Any, p: Distribution, y: jax.Array) -> jax.Array:
-    return features(kernel.kernel, prepared, standard_normal(p), normal_score(p, y))
+    standard = standard_normal(p)
+    of_scores = jax.vmap(lambda s: features(kernel.kernel, prepared, standard, s))
+    return sum(jnp.tensordot(part.weights, of_scores(part.points), 1) for part in scores(p, y))
 
 
 def _check(kernel: NormalScore, predictions: Any) -> None:
-    """Refuses predictions that are not continuous, or without a distribution function."""
-    support = getattr(predictions, "support", constraints.real)
-    is_scalar = not getattr(support, "is_integer", False) and not getattr(support, "axes", ())
-    if not isinstance(predictions, VECTORS) and not (is_scalar and hasattr(predictions, "cdf")):
+    """Refuses predictions of other things than numbers, or without a distribution function."""
+    if isinstance(predictions, Samples):
+        is_scalar = jnp.ndim(predictions.values) == 2
+    else:
+        support = getattr(predictions, "support", constraints.real)
+        is_scalar = not getattr(support, "axes", ()) and hasattr(predictions, "cdf")
+    if not isinstance(predictions, VECTORS) and not is_scalar:
         _refuse(kernel, predictions)
     check_expectations(kernel.kernel, jax.tree.map(lambda x: x[None], standard_normal(predictions)))
 
@@ -92,22 +112,34 @@ def _refuse(kernel: NormalScore, predictions: Distribution, *others: Any) -> NoR
     del kernel, others
     raise NotImplementedError(
         f"no normal scores of targets of {type(predictions).__name__} predictions; expected "
-        "continuous distributions of numbers with a method cdf, DiagNormal or MvNormal"
+        "distributions of numbers with a method cdf, ensembles of numbers, DiagNormal or MvNormal"
     )
 
 
-for _distribution in (object, Mixture):
+def _of_members(kernel: NormalScore, p: Samples, z: ArrayLike) -> jax.Array:
+    return single_expectation(kernel.kernel, _of_scores(p), score_of_rank(p, z))
+
+
+def _of_two(kernel: NormalScore, p: Samples, q: Samples) -> jax.Array:
+    return double_expectation(kernel.kernel, _of_scores(p), _of_scores(q))
+
+
+def _of_scores(p: Samples) -> Samples:
+    return dataclasses.replace(p, values=score_of_rank(p, p.values))
+
+
+# There are rules of other kernels for some, which the search for classes of predictions finds.
+for _distribution in (object, Mixture, Poisson, Samples):
+    of_members = _distribution is Samples
     register_expectations(
         NormalScore,
         _distribution,
-        single=_single,
-        double=_double,
+        single=_of_members if of_members else _single,
+        double=_of_two if of_members else _double,
         centered=_centered,
         features=FeatureRule(_prepare_features, _features),
         check=_check,
         diagonal=_diagonal,
     )
-# There are rules of other kernels for these, which the search for classes of predictions finds.
-_COUNTS = Poisson, NegativeBinomial
-for _distribution in (Samples, MonteCarlo, Categorical, CategoricalLogits, Bernoulli, *_COUNTS):
+for _distribution in (MonteCarlo, Categorical, CategoricalLogits, Bernoulli):
     register_expectations(NormalScore, _distribution, single=_refuse, double=_refuse, check=_refuse)
