@@ -160,3 +160,13 @@ def test_many_weights_in_float32():
     found = scores.brier_decomposition(Bernoulli(np.float32(probs)), happened, weights=weights)
     for one, other in zip(*map(jax.tree.leaves, (found, expected)), strict=True):
         np.testing.assert_allclose(one, other, atol=2e-5)
+
+
+def test_weights_of_other_rows():
+    pandas = pytest.importorskip("pandas")
+    labels = [f"row {i}" for i in range(N)]
+    targets, weights = pandas.Series(TARGETS, labels), pandas.Series(WEIGHTS, labels)
+    found = scores.crps(NORMALS, targets, weights=weights)
+    np.testing.assert_allclose(found, scores.crps(NORMALS, TARGETS, weights=WEIGHTS))
+    with pytest.raises(ValueError, match="weights: expected rows with the labels of targets"):
+        scores.crps(NORMALS, targets, weights=weights[::-1])
