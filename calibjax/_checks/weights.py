@@ -40,7 +40,7 @@ def sample_weights(
     """
     if weights is None:
         return None
-    array = plain_weights(weights, leading_size("samples", samples), name)
+    array: Any = plain_weights(weights, leading_size("samples", samples), name)
     if is_concrete(array):
         positive = int((readable(array) > 0).sum())
         if positive < minimum:
