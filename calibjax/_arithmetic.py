@@ -212,6 +212,21 @@ def weighted_mean(weights: jax.Array, x: jax.Array) -> jax.Array:
     return rough + jnp.where(jnp.isfinite(rough), _weighted_sum(weights, x - centre), 0)
 
 
+def mean_and_error(values: jax.Array, weights: jax.Array | None) -> tuple[jax.Array, jax.Array]:
+    """Mean of the values of samples and its standard error, sd / √n.
+
+    With weights, whose sum n is that of their squares, the variance is Σ_i w_i² (x_i − x̄)² / n²
+    times n / (n − 1), which is right for weights that have to do with the values as well. Values
+    that do not count may be anything.
+    """
+    used = jnp.ones_like(values) if weights is None else weights
+    values = values if weights is None else jnp.where(weights > 0, values, 0)
+    n = jnp.sum(used)
+    mean = jnp.sum(used * values) / n
+    squares = jnp.sum(jnp.square(used * (values - mean)))
+    return mean, safe_sqrt(squares / n / (n - 1))
+
+
 def weighted_variance(weights: jax.Array, x: jax.Array) -> jax.Array:
     """Σ_k w_k (x_k − mean)² over the leading axis, less the square of the error of the mean."""
     deviations = x - weighted_mean(weights, x)

@@ -1,5 +1,6 @@
 """Data sets filled up to one of few lengths, so that many of them share their programs."""
 
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -8,7 +9,6 @@ import numpy as np
 
 from calibjax import _checks
 from calibjax._arithmetic import floating_dtype
-from calibjax._pytree import PyTree
 from calibjax._sharding import is_spread
 
 # At most a quarter apart, and each of them a length that is often met as it is.
@@ -29,8 +29,8 @@ def rounded_up(n: int) -> int:
 
 
 def filled(
-    samples: PyTree, weights: jax.Array | None, *, longest: int = _LONGEST
-) -> tuple[PyTree, jax.Array | None]:
+    samples: tuple[Any, ...], weights: jax.Array | None, *, longest: int = _LONGEST
+) -> tuple[Any, jax.Array | None]:
     """Samples and weights, filled up with samples without weight to one of few lengths.
 
     Random numbers of the first samples do not depend on the length, so that neither do redraws.
@@ -38,7 +38,7 @@ def filled(
     NumPy, which has no programs; others are returned as they are.
 
     Args:
-        samples: checked data with leading axis n.
+        samples: checked predictions and more, with leading axis n.
         weights: what `_checks.sample_weights` returned for them.
         longest: up to which n.
     """
@@ -53,8 +53,22 @@ def filled(
         if n == length:
             return leaf
         known = np.asarray(leaf)
-        return jnp.asarray(np.concatenate([known, np.repeat(known[:1], length - n, 0)]))
+        # Unlike `jnp.asarray` this has no program for each shape.
+        return jax.device_put(np.concatenate([known, np.repeat(known[:1], length - n, 0)]))
 
     known = np.ones(n) if weights is None else np.asarray(weights)
-    known = np.concatenate([known, np.zeros(length - n)]).astype(floating_dtype(samples))
-    return jax.tree.map(fill, samples), jnp.asarray(known)
+    known = np.concatenate([known, np.zeros(length - n)]).astype(floating_dtype(samples[0]))
+    return jax.tree.map(fill, samples), jax.device_put(known)
+
+
+def of_rows(function: Callable[[Any], Any], samples: Any) -> Any:
+    """Values of a compiled function of samples, a row for each, by one of few programs.
+
+    They are arrays of NumPy where the samples were filled up.
+    """
+    n = _checks.leading_size("samples", samples)
+    (used,), _ = filled((samples,), None)
+    values = function(used)
+    if _checks.leading_size("samples", used) == n:
+        return values
+    return jax.tree.map(lambda leaf: np.asarray(leaf)[:n], values)

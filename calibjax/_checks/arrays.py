@@ -305,6 +305,6 @@ def _signed(place: str, values: Any) -> jax.Array:
         if size == 4:
             expected += " (or jax_enable_x64; NaN that is cast to integers looks like this)"
         refuse_where(bad, place, expected, array)
-        return jnp.asarray(array.astype(dtype))
+        return _on_device(array.astype(dtype))
     fits = values <= limit.max
     return jnp.where(fits, values.astype(dtype), limit.min)

@@ -397,7 +397,11 @@ def full(name: str, record: object) -> PyTree:
         own = jnp.shape(changes[key])
         is_shared = leading[key] == () and len(own) == axes[key]
         if is_shared and (len(own) < 2 or own[-2] == own[-1]):  # [n, d] for [d, d] is a mistake
-            changes[key] = jnp.broadcast_to(changes[key], longest + own)
+            shared = changes[key]
+            is_known = is_concrete(shared) and not is_spread(shared)  # NumPy compiles nothing
+            shared = np.asarray(shared) if is_known else shared
+            changes[key] = (np if is_known else jnp).broadcast_to(shared, longest + own)
+            changes[key] = jax.device_put(changes[key]) if is_known else changes[key]
     return replaced(record, **changes)
 
 

@@ -45,7 +45,7 @@ def sample_weights(
         positive = int((readable(array) > 0).sum())
         if positive < minimum:
             least = f"{minimum} positive weight{'' if minimum == 1 else 's'}"
-            raise ValueError(f"{name}: expected at least {least}, got {positive}")
+            raise ValueError(f"{name}: expected at least {least}, got {positive}, others are zero")
         if not is_spread(array):  # NumPy compiles nothing
             return jnp.asarray(_scaled(readable(array), floating_dtype(samples), np))
     return _scaled(array, floating_dtype(samples), jnp)
@@ -74,7 +74,8 @@ def weighted_samples(
     keep_logs: bool = False,
 ) -> tuple[Any, Any, jax.Array | None]:
     """`predictions_and_targets` with the `sample_weights` of the same rows."""
-    same_rows(predictions=predictions, targets=targets, weights=weights)
+    if weights is not None:  # without them rows are compared below
+        same_rows(predictions=predictions, targets=targets, weights=weights)
     samples = predictions_and_targets(predictions, targets, minimum=minimum, keep_logs=keep_logs)
     return *samples, sample_weights(weights, samples[0], minimum=minimum)
 
@@ -88,7 +89,8 @@ def weighted_confidences(
     minimum: int = 1,
 ) -> tuple[jax.Array, jax.Array, jax.Array | None]:
     """`confidences_and_correct` with the `sample_weights` of the same rows."""
-    same_rows(**dict(zip(names, (confidences, correct), strict=True)), weights=weights)
+    if weights is not None:  # without them rows are compared below
+        same_rows(**dict(zip(names, (confidences, correct), strict=True)), weights=weights)
     samples = confidences_and_correct(confidences, correct, names=names)
     return *samples, sample_weights(weights, samples[0], minimum=minimum)
 

@@ -64,6 +64,7 @@ class Choice:
         target: name of the column of the targets.
         groups: names of columns of groups.
         features: names of columns of features.
+        weights: name of the column of weights, or none.
     """
 
     task: str
@@ -72,11 +73,12 @@ class Choice:
     target: str
     groups: tuple[str, ...]
     features: tuple[str, ...]
+    weights: tuple[str, ...] = ()
 
     @property
     def inputs(self) -> tuple[str, ...]:
         """All columns but the target."""
-        return (*self.predictions, *self.groups, *self.features)
+        return (*self.predictions, *self.groups, *self.features, *self.weights)
 
 
 def parameters(task: str) -> tuple[str, ...]:
@@ -121,7 +123,8 @@ def _matching(
         if not matching and not exact:
             matching = [x for x in table.columns if fnmatch.fnmatchcase(x, pattern)]
         if not matching:
-            options = guesses.targets(table, called_targets(table.columns)) if exact else ()
+            is_target = option == "--target"
+            options = guesses.targets(table, called_targets(table.columns)) if is_target else ()
             raise InputError(
                 f"{table.path}: expected a column {pattern} ({option}), got {_names(table)}",
                 options,
@@ -174,13 +177,14 @@ def choose(
         table: the file.
         target: the column of the targets.
         labels: the different labels in it, see `labels.different_labels`.
-        options: the command line: --task, --predictions, --groups and --features.
+        options: the command line: --task, --predictions, --groups, --features and --weights.
         is_own_file: whether the targets are in a file of their own.
 
     Raises:
         InputError: if columns are missing, or it is not clear which ones are meant.
     """
-    names = [name for name in table.columns if is_own_file or name != target]
+    own = {options.weights, *([] if is_own_file else [target])}
+    names = [name for name in table.columns if name not in own]
     tasks = KINDS.get(options.task, (options.task,)) if options.task is not None else ()
     if options.predictions:
         chosen = _matching(table, options.predictions, "--predictions")
@@ -204,7 +208,10 @@ def choose(
             ("--features", options.features, "feature"),
         )
     }
-    choice = Choice(task, chosen, suffixes, target, others["--groups"], others["--features"])
+    weights = (
+        _matching(table, [options.weights], "--weights", exact=True) if options.weights else ()
+    )
+    choice = Choice(task, chosen, suffixes, target, *others.values(), weights)
     if not is_own_file and target in choice.inputs:
         raise InputError(f"--predictions: expected columns beside the target, got {target}")
     _check_number(table, choice)

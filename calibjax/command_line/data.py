@@ -34,6 +34,7 @@ class Data:
             groups of all of them, 0 or 1, [n, G]; None without.
         group_names: names of the G groups, "COLUMN = VALUE"; empty where the groups are names.
         features: [n, d], or None.
+        weights: [n], or None.
         classes: names of the classes, in the order of the labels; empty for other targets.
         num_skipped: number of rows that were left out since a value was missing.
         table: the file that was read, without those rows.
@@ -45,6 +46,7 @@ class Data:
     groups: np.ndarray | None
     group_names: tuple[str, ...]
     features: np.ndarray | None
+    weights: np.ndarray | None
     classes: tuple[str, ...]
     num_skipped: int
     table: Table
@@ -86,6 +88,7 @@ def build(table: Table, targets: Table, choice: Choice, options: Namespace) -> D
         groups=groups,
         group_names=group_names,
         features=np.stack(features, 1) if features else None,
+        weights=_weights(table, choice),
         classes=classes,
         num_skipped=num_rows - len(table),
         table=table,
@@ -151,6 +154,16 @@ def _groups(texts: Mapping[str, list[str]]) -> tuple[np.ndarray | None, tuple[st
     members = [columns[name][:, None] == different[name] for name in columns]
     names = [f"{name} = {value}" for name, values in different.items() for value in values]
     return np.concatenate(members, 1).astype(float), tuple(names)
+
+
+def _weights(table: Table, choice: Choice) -> np.ndarray | None:
+    """Weights of the rows."""
+    if not choice.weights:
+        return None
+    [name] = choice.weights
+    values = table.numbers(name)
+    table.refuse_where(~((values >= 0) & (values < np.inf)), "finite weights >= 0", name)
+    return values
 
 
 def _predictions(table: Table, choice: Choice, options: Namespace) -> Any:

@@ -141,6 +141,9 @@ def _add_columns(parser: argparse.ArgumentParser) -> None:
     ):
         group.add_argument(name, nargs="+", metavar="COLUMN", help=text)
     group.add_argument(
+        "--weights", metavar="COLUMN", help="weights of the rows, such as survey weights"
+    )
+    group.add_argument(
         "--first-label", type=int, metavar="N", help="labels count the columns from N (default: 0)"
     )
     group.add_argument(

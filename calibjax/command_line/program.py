@@ -150,7 +150,11 @@ def _facts(
     if data.num_skipped:
         rows += f" ({data.num_skipped} more were left out, since a value was missing)"
     facts.append(("rows", rows))
-    for name, columns in (("groups", choice.groups), ("features", choice.features)):
+    for name, columns in (
+        ("groups", choice.groups),
+        ("features", choice.features),
+        ("weights", choice.weights),
+    ):
         if columns:
             facts.append((f"columns of {name}", listed(columns)))
     if data.classes != tuple(map(str, range(len(data.classes)))):
@@ -186,6 +190,7 @@ def _evaluated(options: Namespace, data: Data, stages: Stages) -> Evaluation:
                 data.targets,
                 groups=data.groups,
                 features=data.features,
+                weights=data.weights,
                 class_names=data.classes or None,
                 progress=progress,
             )

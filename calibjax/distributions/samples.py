@@ -7,6 +7,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from calibjax import _checks
 from calibjax._arithmetic import weighted_mean, weighted_variance
@@ -58,7 +59,7 @@ class Samples(Distribution):
         if self.index is not None:
             return self
         shape = jnp.shape(self.values)[:num_axes]
-        index = jnp.arange(math.prod(shape)).reshape(shape)
+        index = jax.device_put(np.arange(math.prod(shape), dtype=int).reshape(shape))
         return dataclasses.replace(self, index=index)
 
     def without_index(self) -> "Samples":
@@ -157,8 +158,9 @@ class Samples(Distribution):
         place = f"{name}.values"
         values = self._shared_draws(name, _checks.finite(place, self.values))
         if _checks.is_concrete(values):  # integers that are not NaN, but stand for it
-            with jax.ensure_compile_time_eval():
-                bad = _checks.is_missing(values)
+            known = _checks.readable(values)
+            is_integer = np.issubdtype(known.dtype, np.integer)
+            bad = known == np.iinfo(known.dtype).min if is_integer else np.isnan(known)
             _checks.refuse_where(bad, place, "draws that are not missing", values)
         weights, place = self.weights, f"{name}.weights"
         if weights is not None:

@@ -1,10 +1,9 @@
 """Spread of the targets compared with the predicted spread."""
 
 import jax
-import jax.numpy as jnp
 from jax.typing import ArrayLike
 
-from calibjax._arithmetic import safe_sqrt
+from calibjax._arithmetic import mean_and_error
 from calibjax._pytree import record
 from calibjax._sharding import follows_data
 from calibjax.distributions.base import Distribution
@@ -40,11 +39,7 @@ def _excess(
         return sample_pair(kernel, (p, y), (p, y)) - _expected_diagonal(kernel, p)
 
     terms = jax.vmap(of_sample)(predictions, targets)
-    used = jnp.ones_like(terms) if weights is None else weights
-    n = jnp.sum(used)
-    mean = jnp.sum(used * terms) / n
-    squares = jnp.sum(jnp.square(used * (terms - mean)))
-    return SpreadEstimate(mean, safe_sqrt(squares / n / (n - 1)))
+    return SpreadEstimate(*mean_and_error(terms, weights))
 
 
 @follows_data

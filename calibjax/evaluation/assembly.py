@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import jax
+import numpy as np
 from jax.typing import ArrayLike
 
 from calibjax import _checks
@@ -52,6 +53,7 @@ def evaluate(
     *,
     features: Any = None,
     groups: ArrayLike | None = None,
+    weights: ArrayLike | None = None,
     class_names: Sequence[str] | None = None,
     progress: Progress | None = None,
 ) -> Evaluation:
@@ -105,6 +107,8 @@ def evaluate(
             features, which are divided by their standard deviations.
         groups: of each sample, integers or strings, [n]; or memberships of G groups, which may
             overlap, truth values or weights, [n, G]. They must not depend on the targets.
+        weights: w ≥ 0 of the samples, [n], such as survey or importance weights: all means, tests,
+            fits and figures are weighted. None for samples that count alike.
         class_names: of the m classes, a list of strings, by which entries, sentences and figures
             call them; by default their numbers from 0, which the names of kernels always have.
         progress: called before each part of the work with its name, the number of the parts
@@ -135,7 +139,7 @@ def evaluate(
     >>> print(evaluation.sentences[1])
     The predicted distributions are too narrow: the central 80 % intervals contain ...
     """
-    data = checked_data(key, predictions, targets, features, groups)
+    data = checked_data(key, predictions, targets, features, groups, weights)
     if class_names is not None:
         data = dataclasses.replace(data, class_names=checked_names(data, class_names))
     chosen = None if data.task == "quantiles" else chosen_kernels(data)
@@ -208,6 +212,8 @@ def _described(data: Data) -> str:
         described += f", {_counted(len(data.group_names), 'group')}"
     if data.features is not None:
         described += f", {_counted(data.features.shape[1], 'feature')}"
+    if data.has_weights:
+        described += f", with weights (effectively {1 / np.mean(data.shares**2) * data.size:.4g})"
     if data.read_as:
         described += f"; the array of predictions was read as {data.read_as}"
     return f"{described}."

@@ -15,7 +15,9 @@ NUM_BINS = 10
 BINNING = estimators.UniformBins(NUM_BINS)
 
 
-def binned_errors(predictions: ClassPredictions, targets: ArrayLike) -> dict[str, jax.Array]:
+def binned_errors(
+    predictions: ClassPredictions, targets: ArrayLike, *, weights: ArrayLike | None = None
+) -> dict[str, jax.Array]:
     """Expected calibration errors (ECE) in ten bins, of all notions of calibration at once.
 
     A statistic for `hypothesis_tests.exact_test`, which shows what a calibrated model would have by
@@ -24,6 +26,7 @@ def binned_errors(predictions: ClassPredictions, targets: ArrayLike) -> dict[str
     Args:
         predictions: batch of n class predictions.
         targets: labels 0, ..., m - 1, [n].
+        weights: w ≥ 0 of the samples, [n], as in `estimators.ece`.
 
     Returns:
         With the keys "all classes" (canonical), "top label" and "class-wise", the mean over the
@@ -45,9 +48,9 @@ def binned_errors(predictions: ClassPredictions, targets: ArrayLike) -> dict[str
     0.25 0.625
     """
     _checks.class_predictions(predictions)
-    predictions, targets = _checks.predictions_and_targets(predictions, targets)
-    errors = errors_in_bins(predicted_in_bins(predictions), predictions, targets)
-    return _checks.nan_with(errors, predictions, targets)
+    predictions, targets, weights = _checks.weighted_samples(predictions, targets, weights)
+    errors = errors_in_bins(predicted_in_bins(predictions, weights), predictions, targets)
+    return _checks.nan_with(errors, predictions, targets, weights)
 
 
 @record
@@ -55,6 +58,7 @@ class PredictedInBins:
     """What binned errors need of the predictions, whatever the labels are.
 
     Attributes:
+        weights: of the samples, [n]. All sums and numbers are weighted.
         cells: of the grid of all classes, [n].
         sums: predicted probabilities of each class, added up in each cell, [n, m].
         class_sums: those in each of the intervals of the probability of the class, [m, 10].
@@ -64,6 +68,7 @@ class PredictedInBins:
         excess: sum of all probabilities minus n, which is rounding.
     """
 
+    weights: jax.Array
     cells: jax.Array
     sums: jax.Array
     class_sums: jax.Array
@@ -74,41 +79,51 @@ class PredictedInBins:
 
 
 @jax.jit
-def predicted_in_bins(predictions: ClassPredictions) -> PredictedInBins:
+def predicted_in_bins(
+    predictions: ClassPredictions, weights: jax.Array | None = None
+) -> PredictedInBins:
     """Sums of predicted probabilities in the bins of each notion of calibration."""
     probs = predictions.class_probs
+    weights = jnp.ones(len(probs), probs.dtype) if weights is None else weights
     cells = bins_of(BINNING, predictions)
     confidences, labels = jnp.max(probs, 1), jnp.argmax(probs, 1)
 
     def by_interval(probs: jax.Array) -> jax.Array:
-        return _sums(probs, interval_index(probs, NUM_BINS), NUM_BINS)
+        return _sums(probs, weights, interval_index(probs, NUM_BINS), NUM_BINS)
 
     return PredictedInBins(
+        weights,
         cells,
-        _sums(probs, cells, len(probs)),
+        _sums(probs, weights, cells, len(probs)),
         jax.vmap(by_interval, 1)(probs),
         by_interval(confidences),
         labels,
         confidences,
-        jnp.sum(jnp.sum(probs, 1) - 1),
+        jnp.sum(weights * (jnp.sum(probs, 1) - 1)),
     )
 
 
-def _sums(values: jax.Array, bins: jax.Array, num_bins: int) -> jax.Array:
+def _sums(values: jax.Array, weights: jax.Array, bins: jax.Array, num_bins: int) -> jax.Array:
     """Sums in bins, [num_bins, ...]: of the means and of what remains, which rounds less."""
-    sizes = jnp.maximum(jnp.bincount(bins, length=num_bins), 1).astype(values.dtype)
-    sums = jax.ops.segment_sum(values, bins, num_bins)
-    means = (sums.T / sizes).T
-    return sums + jax.ops.segment_sum(values - means[bins], bins, num_bins)
+
+    def weighted(values: jax.Array) -> jax.Array:
+        return jax.ops.segment_sum((weights * values.T).T, bins, num_bins)
+
+    sizes = jax.ops.segment_sum(weights, bins, num_bins)
+    sums = weighted(values)
+    means = (sums.T / jnp.where(sizes > 0, sizes, 1)).T
+    return sums + weighted(values - means[bins])
 
 
 @jax.jit
-def labels_in_bins(predictions: ClassPredictions, targets: jax.Array) -> jax.Array:
+def labels_in_bins(
+    predictions: ClassPredictions, targets: jax.Array, weights: jax.Array | None
+) -> jax.Array:
     """How many labels there are where `PredictedInBins.class_sums` are predicted, [m, 10]."""
     probs = predictions.class_probs
     own = jnp.take_along_axis(probs, targets[:, None], 1)[:, 0]
     counts = jnp.zeros((probs.shape[1], NUM_BINS), probs.dtype)
-    return counts.at[targets, interval_index(own, NUM_BINS)].add(1)
+    return counts.at[targets, interval_index(own, NUM_BINS)].add(1 if weights is None else weights)
 
 
 def errors_in_bins(
@@ -123,25 +138,27 @@ def errors_in_bins(
     and only bins with a label have a positive part.
     """
     probs = predictions.class_probs
-    n, m = probs.shape
+    m, weights = probs.shape[1], predicted.weights
+    n = jnp.sum(weights)
     own = jnp.take_along_axis(probs, targets[:, None], 1)[:, 0]
     is_top = predicted.labels == targets
     all_hits = predicted.cells * m + targets
     class_hits = targets * NUM_BINS + interval_index(own, NUM_BINS)
     intervals = interval_index(predicted.confidences, NUM_BINS)
     top_hits = jnp.where(is_top, intervals, NUM_BINS)  # which is none
-    top_excess = jnp.sum(predicted.confidences - is_top)
+    top_excess = jnp.sum(weights * (predicted.confidences - is_top))
     return {
-        "all classes": _absolute(predicted.sums, all_hits, predicted.excess) / (2 * n),
-        "top label": _absolute(predicted.top_sums, top_hits, top_excess) / n,
-        "class-wise": _absolute(predicted.class_sums, class_hits, predicted.excess) / (m * n),
+        "all classes": _absolute(predicted.sums, weights, all_hits, predicted.excess) / (2 * n),
+        "top label": _absolute(predicted.top_sums, weights, top_hits, top_excess) / n,
+        "class-wise": _absolute(predicted.class_sums, weights, class_hits, predicted.excess)
+        / (m * n),
     }
 
 
-def _absolute(sums: jax.Array, hits: jax.Array, excess: jax.Array) -> jax.Array:
+def _absolute(sums: jax.Array, weights: jax.Array, hits: jax.Array, excess: jax.Array) -> jax.Array:
     """Σ_k |P_k − O_k| of the sums P_k; O_k is how often the flat index k is hit."""
     sums = sums.reshape(-1)
-    counts = jnp.zeros_like(sums).at[hits].add(1, mode="drop")
-    more = jnp.maximum(counts - sums, 0) / jnp.maximum(counts, 1)
+    counts = jnp.zeros_like(sums).at[hits].add(weights, mode="drop")
+    more = jnp.maximum(counts - sums, 0) / jnp.where(counts > 0, counts, 1)
     each = more.at[hits].get(mode="fill", fill_value=0)  # every hit has its part of the excess
-    return jnp.maximum(excess + 2 * jnp.sum(each), 0)
+    return jnp.maximum(excess + 2 * jnp.sum(weights * each), 0)

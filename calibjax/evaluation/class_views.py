@@ -20,24 +20,22 @@ from calibjax.evaluation.views import (
 
 def of_classes(data: Data) -> Search:
     """Probabilities of the top label and of each class, and classes by the most probable one."""
-    probs = np.asarray(data.predictions.class_probs, float)
+    probs = data.known(data.predictions.class_probs).astype(float)
     probs = probs / probs.sum(1, keepdims=True)
-    labels, n = np.asarray(data.targets), data.size
+    labels, n = data.known(data.targets), data.size
     own = "predictions.class_probs"
     top, shown = probs.argmax(1), list(shown_classes(probs))
     redrawn = by_levels(probs.cumsum(1)[:, :-1])
     views = [
         _of_probability(
-            probs[:, c], lambda y, c=c: (y == c).astype(int), labels, data.class_called(c), own, c
+            data, probs[:, c], lambda y, c=c: (y == c).astype(int), data.class_called(c), own, c
         )
         for c in shown
     ]
     if probs.shape[1] > 2:
         right = "the most probable class"
         views.append(
-            _of_probability(
-                probs.max(1), lambda y: (y == top).astype(int), labels, right, own, None
-            )
+            _of_probability(data, probs.max(1), lambda y: (y == top).astype(int), right, own, None)
         )
         views.append(_confusions(data, probs, top, shown))
 
@@ -46,14 +44,15 @@ def of_classes(data: Data) -> Search:
     def marginals(random: np.random.Generator) -> Marginals:
         names = tuple(data.class_called(c).removeprefix("class ") for c in every)
         drawn = (redrawn(random.uniform(size=n)) for _ in range(NUM_BANDS))
-        counts = [np.bincount(y, minlength=probs.shape[1])[every] for y in (labels, *drawn)]
-        return with_band(counts, probs.mean(0)[every], n, names)
+        number = probs.shape[1]
+        counts = [np.bincount(y, data.shares, number)[every] for y in (labels, *drawn)]
+        return with_band(counts, data.average(probs)[every], n, names)
 
     return Search(tuple(views), lambda random: redrawn(random.uniform(size=n)), marginals=marginals)
 
 
 def _of_probability(
-    probs: np.ndarray, happened: Cells, labels: np.ndarray, name: str, own: str, c: int | None
+    data: Data, probs: np.ndarray, happened: Cells, name: str, own: str, c: int | None
 ) -> View:
     """One event, in the samples whose probability of it is between two numbers."""
     edges = midpoints(probs, np.arange(1, NUM_CELLS) / NUM_CELLS)
@@ -62,7 +61,7 @@ def _of_probability(
     observed = f"targets == jnp.argmax({own}, 1)" if c is None else f"targets == {c}"
     pairs, regions = ends_of_spans(edges), unions(number)
     return View(
-        cells=happened(labels),
+        cells=happened(data.known(data.targets)),
         probs=np.stack([1 - probs, probs], 1),
         redrawn=happened,
         bins=cells_of(probs, edges),
@@ -72,6 +71,7 @@ def _of_probability(
         event_words=(name,),
         region_calls=(*(inside(values, *pair) for pair in pairs), ""),
         event_calls=((observed, values),),
+        weights=data.shares,
     )
 
 
@@ -80,7 +80,7 @@ def _confusions(data: Data, probs: np.ndarray, top: np.ndarray, shown: Sequence[
     identity, own = np.eye(probs.shape[1]), "predictions.class_probs"
     names = [data.class_called(c) for c in shown]
     return View(
-        cells=np.asarray(data.targets),
+        cells=data.known(data.targets),
         probs=probs,
         redrawn=lambda y: y,
         bins=top,
@@ -90,4 +90,5 @@ def _confusions(data: Data, probs: np.ndarray, top: np.ndarray, shown: Sequence[
         event_words=tuple(names),
         region_calls=tuple(f"jnp.argmax({own}, 1) == {c}" for c in shown),
         event_calls=tuple((f"targets == {c}", f"{own}[:, {c}]") for c in shown),
+        weights=data.shares,
     )

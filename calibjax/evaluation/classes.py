@@ -39,7 +39,7 @@ MAX_DIAGRAMS = 5  # classes with a reliability diagram of their own
 def errors_of_classes(data: Data) -> Part:
     """Mean errors with exact p-values, and binned errors beside those of a calibrated model."""
     means, findings, test = _mean_errors(data)
-    predicted = predicted_in_bins(data.predictions)
+    predicted = predicted_in_bins(data.predictions, data.weights)
     binned, ece = _binned(data, predicted)
     return Part(
         (means, binned),
@@ -53,35 +53,37 @@ def errors_of_classes(data: Data) -> Part:
 def _mean_errors(data: Data) -> tuple[Section, dict[str, Any], CalibrationTestResult]:
     """Observed minus predicted frequencies of the classes and of the top label."""
     predictions, targets = data.predictions, data.targets
-    ones = np.ones((data.size, 1))
-    test = hypothesis_tests.group_calibration_test(data.at(REDRAWS), predictions, targets, ones)
+    ones = np.ones((data.length, 1))
+    test = hypothesis_tests.group_calibration_test(
+        data.at(REDRAWS), predictions, targets, ones, weights=data.weights
+    )
     call = (
         f"hypothesis_tests.group_calibration_test(jax.random.fold_in(key, {REDRAWS}), predictions, "
     )
-    call += f"targets, jnp.ones(({data.size}, 1)))"
+    call += data.called(f"targets, jnp.ones(({data.size}, 1))") + ")"
     confidence = measured(
         "mean confidence",
-        "jnp.mean(estimators.top_label(predictions, targets)[0].probs)",
-        lambda: np.mean(np.asarray(estimators.top_label(predictions, targets)[0].probs, float)),
+        data.mean_called("estimators.top_label(predictions, targets)[0].probs"),
+        lambda: data.average(estimators.top_label(predictions, targets)[0].probs),
     )
     m = predictions.class_probs.shape[1]
-    residuals, ones = np.asarray(mean_residual(predictions, targets)), np.ones(data.size)
+    residuals = data.known(mean_residual(predictions, targets))
     top, pvalue = mean_error(
-        "accuracy - mean confidence", call, test, (0, m), residuals[:, m], ones
+        "accuracy - mean confidence", call, test, (0, m), residuals[:, m], data.shares
     )
-    probs = np.asarray(predictions.class_probs, float)
+    probs = data.known(predictions.class_probs).astype(float)
     entries, errors = [confidence, top], []
     for c in shown_classes(probs):
         name = f"observed - predicted frequency, {data.class_called(c)}"
-        entry, p = mean_error(name, call, test, (0, c), residuals[:, c], ones)
+        entry, p = mean_error(name, call, test, (0, c), residuals[:, c], data.shares)
         entries.append(entry)
-        predicted = float(probs[:, c].mean())
+        predicted = float(data.average(probs[:, c]))
         errors.append(MeanError(data.class_called(c), predicted, predicted + entry.value, p))
     remark = "Exact p-values, adjusted for all errors of this section."
     remark += "" if data.class_names else " Classes are numbered from 0."
     if 2 < len(errors) < m:
         remark += f" Shown are the {len(errors)} with the largest predicted frequencies."
-    accuracy = float(scores.accuracy(predictions, targets))
+    accuracy = float(scores.accuracy(predictions, targets, weights=data.weights))
     findings = {
         "top_label": MeanError("top label", confidence.value, accuracy, pvalue),
         "classes": tuple(errors),
@@ -103,11 +105,12 @@ def _binned(data: Data, predicted: PredictedInBins) -> tuple[Section, Entry]:
         batch_size=default_batch_size(_BYTES_PER_PROBABILITY * predictions.class_probs.size),
         adjust=False,
     )
-    binning = "binning=estimators.UniformBins(10))"
+    binning = data.called("binning=estimators.UniformBins(10)") + ")"
     calls = {
         "all classes": f"estimators.ece(predictions, targets, {binning}",
         "top label": f"estimators.ece(*estimators.top_label(predictions, targets), {binning}",
-        "class-wise": "evaluation.binned_errors(predictions, targets)['class-wise']",
+        "class-wise": f"evaluation.binned_errors({data.called('predictions, targets')})"
+        "['class-wise']",
     }
     by_chance = ranges(test.null_samples)
     entries = {
@@ -125,7 +128,9 @@ def _binned(data: Data, predicted: PredictedInBins) -> tuple[Section, Entry]:
         measured(
             f"debiased squared ECE, {view}",
             calls[view].replace("estimators.ece", "estimators.debiased_squared_ece"),
-            lambda samples=samples: estimators.debiased_squared_ece(*samples, binning=BINNING),
+            lambda samples=samples: estimators.debiased_squared_ece(
+                *samples, binning=BINNING, weights=data.weights
+            ),
         )
         for view, samples in (
             ("all classes", (predictions, targets)),
@@ -152,7 +157,12 @@ def _diagrams(data: Data, predicted: PredictedInBins) -> tuple[Panel, ...]:
     for name, lens in views.items():
         seen, observed = lens(data.predictions, data.targets)
         curve = estimators.reliability_curve(
-            data.at(5), Bernoulli(seen.probs), observed, binning=BINNING, level=BAND_LEVEL
+            data.at(5),
+            Bernoulli(seen.probs),
+            observed,
+            binning=BINNING,
+            level=BAND_LEVEL,
+            weights=data.weights,
         )
         seen_as = "the top label" if name == "top label" else name
         caption = f"Reliability of {seen_as}: observed frequency over predicted probability, with "
@@ -167,6 +177,6 @@ def _diagrams(data: Data, predicted: PredictedInBins) -> tuple[Panel, ...]:
 def _worst_first(predicted: PredictedInBins, data: Data) -> list[int]:
     """The classes by Σ_bins (observed − predicted number)² / predicted number, the worst first."""
     expected = np.asarray(predicted.class_sums, float)
-    observed = np.asarray(labels_in_bins(data.predictions, data.targets), float)
+    observed = np.asarray(labels_in_bins(data.predictions, data.targets, data.weights), float)
     worst = np.sum((observed - expected) ** 2 / np.maximum(expected, 1), 1)
     return np.argsort(-worst, kind="stable").tolist()

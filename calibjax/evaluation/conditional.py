@@ -74,12 +74,16 @@ def errors_in_groups(data: Data) -> Part:
         remark = "There is no exact test of mean errors of vectors of ensembles."
         return Part((Section("Groups", (), remark),))
     test = hypothesis_tests.group_calibration_test(
-        data.at(REDRAWS), seen.predictions, seen.targets, data.memberships
+        data.at(REDRAWS),
+        seen.predictions,
+        seen.targets,
+        data.memberships,
+        weights=data.weights,
     )
     call = f"hypothesis_tests.group_calibration_test(jax.random.fold_in(key, {REDRAWS}), "
-    call += f"{seen.arguments}, result.arrays['memberships'])"
-    residuals = np.asarray(mean_residual(seen.predictions, seen.targets))
-    members = np.asarray(data.memberships, float)
+    call += data.called(f"{seen.arguments}, result.arrays['memberships']") + ")"
+    residuals = data.known(mean_residual(seen.predictions, seen.targets))
+    members = data.known(data.memberships) * data.shares[:, None]
     entries, errors = [], []
     for g, group in enumerate(data.group_names):
         for (kind, name), place in seen.places.items():
@@ -112,7 +116,7 @@ def _residuals(data: Data) -> _Residuals | None:
     arguments, redrawn = "predictions, targets", TARGETS
     if data.is_of_classes:
         places[("confidence", "")] = (predictions.class_probs.shape[1],)
-        for c in shown_classes(predictions.class_probs):
+        for c in shown_classes(data.known(predictions.class_probs)):
             places[("class", data.class_called(c))] = (c,)
     elif data.task in ("ensembles", "quantiles") or not hasattr(predictions, "mean"):
         if data.pit is None:
@@ -170,7 +174,7 @@ def errors_given_features(data: Data, chosen: Choice | None) -> Part:
 def _features_test(data: Data, chosen: Choice) -> Part:
     """The exact test with a kernel that looks at the features, and the SKCE with this kernel."""
     assert data.features is not None, "by the caller"
-    features = data.features[:: -(-data.size // SCALE_SAMPLES)]
+    features = data.known(data.features)[:: -(-data.size // SCALE_SAMPLES)]
     scale = median_heuristic(distances.Euclidean(), features)
     closeness = SquaredExponential(scale, distances.Features(distances.Euclidean()))
     full = TensorProduct(closeness, chosen.kernel.target)
@@ -180,7 +184,7 @@ def _features_test(data: Data, chosen: Choice) -> Part:
     test, name = exact_skce(data, kernel, predictions)
     call = f"hypothesis_tests.{name}(jax.random.fold_in(key, {REDRAWS}), "
     call += "result.other_kernels['features'], "
-    call += f"{seen}, targets, num_samples=999)"
+    call += data.called(f"{seen}, targets, num_samples=999") + ")"
     entries = [measured("exact p-value given the features", call, lambda: test)]
     findings: dict[str, float | None] = {"features": entries[0].value}
     findings["features_low"] = _unbiased_low(test)
@@ -188,8 +192,11 @@ def _features_test(data: Data, chosen: Choice) -> Part:
         interval = measured(
             "SKCE given the features",
             "hypothesis_tests.skce_confidence_interval("
-            f"result.other_kernels['features, all pairs'], {seen}, targets)",
-            lambda: hypothesis_tests.skce_confidence_interval(full, predictions, data.targets),
+            + data.called(f"result.other_kernels['features, all pairs'], {seen}, targets")
+            + ")",
+            lambda: hypothesis_tests.skce_confidence_interval(
+                full, predictions, data.targets, weights=data.weights
+            ),
         )
         entries.append(interval)
         findings["features_low"] = interval.low
@@ -222,13 +229,17 @@ def _local_entries(
     confidences, correct = estimators.top_label(data.predictions, data.targets)
     arguments: Any = _NEIGHBOURHOOD, data.features, confidences, correct
     call = "estimators.Neighbourhood.laplacian(0.5, 10), result.arrays['features'], "
-    call += "*estimators.top_label(predictions, targets)"
+    call = data.called(f"{call}*estimators.top_label(predictions, targets)")
+    weights: Any = {"weights": data.weights}
     tested, pvalue, test = [], None, None
     by_chance: dict[str, tuple[float, float] | None] = {"mean": None, "largest": None}
     if data.size <= LOCAL_SAMPLES:
-        test = hypothesis_tests.local_calibration_test(data.at(10), *arguments, num_samples=199)
-        draws = np.asarray(test.null_samples, float)
-        by_chance |= ranges({"mean": draws.mean(1), "largest": draws.max(1)})
+        test = hypothesis_tests.local_calibration_test(
+            data.at(10), *arguments, num_samples=199, **weights
+        )
+        draws = np.asarray(test.null_samples, float)[:, : data.size]
+        largest = draws[:, data.shares > 0].max(1)
+        by_chance |= ranges({"mean": np.average(draws, 1, data.shares), "largest": largest})
         pvalue = float(jnp.min(test.adjusted_pvalue))
         name, note = "exact p-value of local errors", "that of the largest standardised local error"
         function = f"hypothesis_tests.local_calibration_test({_AT_LOCAL}, {call}, num_samples=199)"
@@ -239,13 +250,13 @@ def _local_entries(
         measured(
             "mean local error (LCE)",
             f"estimators.mean_lce({call})",
-            lambda: estimators.mean_lce(*arguments),
+            lambda: estimators.mean_lce(*arguments, **weights),
             by_chance=by_chance["mean"],
         ),
         measured(
             "largest local error (MLCE)",
             f"estimators.mlce({call})",
-            lambda: estimators.mlce(*arguments),
+            lambda: estimators.mlce(*arguments, **weights),
             by_chance=by_chance["largest"],
         ),
     ]

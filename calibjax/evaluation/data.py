@@ -12,6 +12,7 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from calibjax import _checks, estimators
+from calibjax._lengths import filled
 from calibjax._pytree import PyTree
 from calibjax.distributions import MonteCarlo, Quantiles, Samples, Uniform
 from calibjax.distributions.base import Distribution
@@ -24,6 +25,7 @@ from calibjax.hypothesis_tests.ensembles import checked_ensembles
 from calibjax.kernels import Kernel
 
 LEVEL = 0.05  # at which sentences say that something is wrong
+_LONGEST = 20_000  # samples; beyond, computing takes longer than compiling
 MAX_CLASSES = 20  # with entries of their own
 REDRAWS = 1  # of the keys, that of all redraws: tests with the same key share them
 TARGETS, MEMBERS, RANKS, CONFIDENCES = (  # what is redrawn
@@ -40,20 +42,27 @@ class Data:
 
     Attributes:
         key: that of the caller; `at` gives those of the parts.
-        predictions: batch of n distributions without features.
-        targets: [n] or [n, d].
+        size: n.
+        predictions: batch of N ≥ n distributions without features: data sets are filled up with
+            samples without weight to one of few lengths, so that they share their programs.
+        targets: [N] or [N, d].
+        weights: of the samples, [N]; None where they count alike and none were added.
+        has_weights: whether samples have weights of the user's.
         task: see `Evaluation.task`.
-        features: [n, d], divided by their standard deviations, or None.
-        memberships: of G groups, [n, G], or None.
+        features: [N, d], divided by their standard deviations, or None.
+        memberships: of G groups, [N, G], or None.
         group_names: of the groups.
-        pit: PIT values, [n], or None if there are none.
+        pit: PIT values, [N], or None if there are none.
         class_names: of the m classes, or empty where they are numbered.
         read_as: how plain arrays were read, an expression of `predictions`; or empty.
     """
 
     key: jax.Array
+    size: int
     predictions: Any
     targets: Any
+    weights: jax.Array | None
+    has_weights: bool
     task: str
     features: jax.Array | None = None
     memberships: jax.Array | None = None
@@ -71,9 +80,34 @@ class Data:
         return re.sub(r"class (\d+)", lambda found: self.class_called(int(found[1])), text)
 
     @property
-    def size(self) -> int:
-        """The number n of samples."""
+    def length(self) -> int:
+        """N."""
         return _checks.leading_size("targets", self.targets)
+
+    def known(self, values: PyTree) -> Any:
+        """The first n rows of arrays, as arrays of NumPy."""
+        return jax.tree.map(lambda leaf: np.asarray(leaf)[: self.size], values)
+
+    @property
+    def shares(self) -> np.ndarray:
+        """Weights of the samples, whose mean is one, [n]."""
+        if self.weights is None:
+            return np.ones(self.size)
+        known = np.asarray(self.weights, float)[: self.size]
+        return known / known.mean()
+
+    def average(self, values: ArrayLike) -> Any:
+        """Weighted mean of numbers, [N] or [n], or of rows of them."""
+        return np.average(np.asarray(values, float)[: self.size], 0, self.shares)
+
+    def called(self, arguments: str) -> str:
+        """Arguments of a printed call, with the weights if there are any."""
+        return f"{arguments}, weights=weights" if self.has_weights else arguments
+
+    def mean_called(self, values: str) -> str:
+        """Expression of the mean of an expression of values."""
+        function = "jnp.average" if self.has_weights else "jnp.mean"
+        return f"{function}({self.called(values)})"
 
     def at(self, place: int) -> jax.Array:
         """The key of a part."""
@@ -88,7 +122,8 @@ class Data:
     def arrays(self) -> dict[str, jax.Array]:
         """Those of `Evaluation.arrays`."""
         found = {"pit": self.pit, "memberships": self.memberships, "features": self.features}
-        return {name: values for name, values in found.items() if values is not None}
+        known = {name: self.known(values) for name, values in found.items() if values is not None}
+        return {name: jax.device_put(values) for name, values in known.items()}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -122,45 +157,53 @@ def joined_redraws(parts: Sequence[Part]) -> dict[str, dict[str, CalibrationTest
 
 
 def checked_data(
-    key: jax.Array, predictions: Any, targets: ArrayLike, features: Any, groups: Any
+    key: jax.Array,
+    predictions: Any,
+    targets: ArrayLike,
+    features: Any,
+    groups: Any,
+    weights: Any,
 ) -> Data:
     """Checks all arguments of `evaluate`."""
     key = _checks.random_key(key)
-    if not _checks.is_concrete(key, predictions, targets, features, groups):
+    if not _checks.is_concrete(key, predictions, targets, features, groups, weights):
         raise TypeError(
             "predictions, targets: expected values that are known, got traced ones (evaluate "
             "outside of jit, vmap and grad)"
         )
     _checks.same_rows(predictions=predictions, targets=targets, features=features, groups=groups)
     predictions, read_as = read_plainly(predictions, targets)
-    predictions, targets = _checks.predictions_and_targets(
-        predictions, targets, minimum=10, keep_logs=True
+    has_weights = weights is not None
+    predictions, targets, weights = _checks.weighted_samples(
+        predictions, targets, weights, minimum=10, keep_logs=True
     )
     if bare(predictions) is not predictions:
         raise TypeError(
             "predictions: expected predictions without features, got a WithFeatures; hand the "
             "features over as the argument features"
         )
+    n = _checks.leading_size("targets", targets)
+    memberships, names = (None, ()) if groups is None else checked_groups(groups, n)
+    features = None if features is None else _scaled(features, n)
+    samples = predictions, targets, features, memberships
+    (predictions, targets, features, memberships), weights = filled(
+        samples, weights, longest=_LONGEST
+    )
     task = task_of(predictions, targets)
     if task == "ensembles":
         predictions = checked_ensembles(predictions, 10, "predictions")
-    data = Data(key, predictions, targets, task, read_as=read_as)
-    n = data.size
-    memberships, names = (None, ()) if groups is None else checked_groups(groups, n)
-    return dataclasses.replace(
-        data,
-        features=None if features is None else _scaled(features, n),
-        memberships=memberships,
-        group_names=names,
-        pit=_pit(data),
+    data = Data(
+        key, n, predictions, targets, weights, has_weights, task, features, memberships, names
     )
+    return dataclasses.replace(data, pit=_pit(data), read_as=read_as)
 
 
 def task_of(predictions: Distribution, targets: PyTree) -> str:
     """What kind of targets is predicted; see `Evaluation.task`."""
     inner: Any = predictions.distribution if isinstance(predictions, MonteCarlo) else predictions
     if hasattr(inner, "class_probs"):
-        return "binary" if inner.class_probs.shape[1] == 2 else "classification"
+        number = inner.class_probs.shape[1]
+        return "binary" if number == 2 else "classification"
     if isinstance(inner, Samples | Quantiles):
         return "ensembles" if isinstance(inner, Samples) else "quantiles"
     if jnp.issubdtype(jnp.result_type(targets), jnp.integer):
@@ -221,11 +264,11 @@ def _scaled(features: Any, num_samples: int) -> jax.Array:
         raise ValueError(
             f"features: expected an array [n] or [n, d], got {_checks.described(features)}"
         )
-    columns = given.reshape(num_samples, -1)
-    deviations = jnp.std(columns, 0)
-    if not bool(jnp.any(deviations > 0)):
+    columns = np.asarray(given).reshape(num_samples, -1)
+    deviations = columns.std(0)
+    if not (deviations > 0).any():
         raise ValueError("features: expected features that differ between samples, got equal ones")
-    return columns / jnp.where(deviations > 0, deviations, 1)
+    return jax.device_put(columns / np.where(deviations > 0, deviations, 1))
 
 
 def _pit(data: Data) -> jax.Array | None:
@@ -244,7 +287,7 @@ def _pit(data: Data) -> jax.Array | None:
 def uniform(data: Data) -> Uniform:
     """What PIT values are drawn from under calibration."""
     assert data.pit is not None, "by the caller"
-    zeros = jnp.zeros(data.size, data.pit.dtype)
+    zeros = jnp.zeros(data.length, data.pit.dtype)
     return Uniform(zeros, jnp.ones_like(zeros))
 
 

@@ -1,5 +1,6 @@
 """Proper scores, and what temperature scaling would win."""
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -50,8 +51,9 @@ def proper_scores(data: Data) -> Part:
         if not _exists(data, function):
             continue
         score = getattr(scores, function)
-        call = f"scores.{function}(predictions, targets)"
-        entries.append(measured(name, call, lambda f=score: f(data.predictions, data.targets)))
+        call = f"scores.{function}({data.called('predictions, targets')})"
+        compute = functools.partial(score, data.predictions, data.targets, weights=data.weights)
+        entries.append(measured(name, call, compute))
     remark = (
         "Smaller is better"
         + ", except for the accuracy" * data.is_of_classes
@@ -66,24 +68,23 @@ def proper_scores(data: Data) -> Part:
     is_infinite = any(x.name == "negative log-likelihood" and x.value == np.inf for x in entries)
     findings = {"num_impossible": 0}
     if is_infinite:
-        found = _num_impossible(_inner(data.predictions), data.targets)
-        findings["num_impossible"] = int(found)
+        found = _are_impossible(_inner(data.predictions), data.targets)
+        findings["num_impossible"] = int(data.known(found).sum())
     return Part((Section("Scores", tuple(entries), remark),) if entries else (), findings)
 
 
 @jax.jit
-def _num_impossible(predictions: Any, targets: Any) -> jax.Array:
-    """Number of samples whose target has probability, or density, zero."""
-    logs = jax.vmap(lambda p, y: p.log_prob(y))(predictions, targets)
-    return jnp.sum(logs == -jnp.inf)
+def _are_impossible(predictions: Any, targets: Any) -> jax.Array:
+    """Which targets have probability, or density, zero, [N]."""
+    return jax.vmap(lambda p, y: p.log_prob(y))(predictions, targets) == -jnp.inf
 
 
 @jax.jit
-def _num_certain(predictions: Any) -> jax.Array:
-    """Number of predictions that give a class the probability zero."""
+def _are_certain(predictions: Any) -> jax.Array:
+    """Which predictions give a class the probability zero, [N]."""
     classes = jnp.arange(predictions.class_probs.shape[1])
     logs = jax.vmap(lambda p: jax.vmap(p.log_prob)(classes))(predictions)
-    return jnp.sum(jnp.any(logs == -jnp.inf, 1))
+    return jnp.any(logs == -jnp.inf, 1)
 
 
 def _exists(data: Data, function: str) -> bool:
@@ -109,19 +110,22 @@ def temperature(data: Data) -> Part:
     if found is None or not hasattr(inner, "tempered"):
         return Part()
     name, loss = found
+    arguments, weights = data.called("predictions, targets"), data.weights
     # A loss that is given by its name in the call below, and only if it is not the default.
     option = "" if loss is scores.negative_log_likelihood else f", loss=scores.{loss.__name__}"
     if data.task == "ensembles":  # their CRPS is not twice differentiable
         value = measured(
             "temperature",
-            f"recalibration.TemperatureScaling(scores.{loss.__name__}).fit(predictions, targets)",
-            lambda: recalibration.TemperatureScaling(loss).fit(inner, data.targets),
+            f"recalibration.TemperatureScaling(scores.{loss.__name__}).fit({arguments})",
+            lambda: recalibration.TemperatureScaling(loss).fit(
+                inner, data.targets, weights=weights
+            ),
         )
     else:
         value = measured(
             "temperature",
-            f"evaluation.temperature_interval(predictions, targets{option})",
-            lambda: temperature_interval(inner, data.targets, loss=loss),
+            f"evaluation.temperature_interval({arguments}{option})",
+            lambda: temperature_interval(inner, data.targets, loss=loss, weights=weights),
         )
     if not np.isfinite(value.value):
         return Part((Section(_TITLE, (), f"The temperature {value.note or 'is not finite'}."),))
@@ -129,12 +133,12 @@ def temperature(data: Data) -> Part:
         return Part((Section(_TITLE, (), IDLE),), {"is_idle": True})
     gain = measured(
         f"held-out gain in {name}",
-        f"evaluation.temperature_gain(jax.random.fold_in(key, 2), predictions, targets{option})",
-        lambda: temperature_gain(data.at(2), inner, data.targets, loss=loss),
+        f"evaluation.temperature_gain(jax.random.fold_in(key, 2), {arguments}{option})",
+        lambda: temperature_gain(data.at(2), inner, data.targets, loss=loss, weights=weights),
     )
     entries, findings = [value, gain], {"temperature": value, "gain": gain, "gain_unit": name}
     if not data.is_of_classes:
-        factor = _factor(value, inner)
+        factor = _factor(data, value, inner)
         entries += [] if factor is None else [factor]
         findings["factor"] = factor
     remark = "All predictions p become q ∝ p^(1/T)"
@@ -142,7 +146,7 @@ def temperature(data: Data) -> Part:
         remark = "The deviations of all members from their mean are multiplied by √T"
     remark += " with one temperature T, see recalibration.tempered: above one they become less "
     remark += "sure. The gain is that of predictions that T was not fitted to (five folds)."
-    if data.is_of_classes and (number := int(_num_certain(inner))):
+    if data.is_of_classes and (number := int(data.known(_are_certain(inner)).sum())):
         remark += f" {number} of {data.size} predictions give a class a probability of exactly 0, "
         remark += "which no temperature changes."
     return Part((Section(_TITLE, tuple(entries), remark),), findings)
@@ -172,13 +176,13 @@ def _loss(data: Data) -> tuple[str, Callable[..., Any]] | None:
         return ("CRPS", scores.crps) if is_scalar and is_floating else None
     if not hasattr(_inner(data.predictions), "log_prob"):
         return None
-    value = scores.negative_log_likelihood(data.predictions, data.targets)
+    value = scores.negative_log_likelihood(data.predictions, data.targets, weights=data.weights)
     if np.isfinite(float(value)):
         return "log score, nats", scores.negative_log_likelihood
     return ("Brier score", scores.brier_score) if data.is_of_classes else None
 
 
-def _factor(value: Entry, predictions: Any) -> Entry | None:
+def _factor(data: Data, value: Entry, predictions: Any) -> Entry | None:
     """By how much the temperature multiplies standard deviations, the median over predictions."""
     if not hasattr(predictions, "variance"):
         return None
@@ -186,7 +190,8 @@ def _factor(value: Entry, predictions: Any) -> Entry | None:
     def factor(temperature: float | None) -> float | None:
         if temperature is None:
             return None
-        return float(_ratio_of_deviations(jnp.asarray(temperature), predictions))
+        ratios = _ratios_of_deviations(jnp.asarray(temperature), predictions)
+        return float(np.median(data.known(ratios)))
 
     call = "jnp.median(jnp.sqrt(jax.vmap(lambda p, q: p.variance() / q.variance())("
     call += "recalibration.TemperatureScaling().apply(result['temperature'].value, predictions), "
@@ -199,8 +204,8 @@ def _factor(value: Entry, predictions: Any) -> Entry | None:
 
 
 @jax.jit
-def _ratio_of_deviations(temperature: jax.Array, predictions: Any) -> jax.Array:
+def _ratios_of_deviations(temperature: jax.Array, predictions: Any) -> jax.Array:
     def ratio(p: Any) -> jax.Array:
         return recalibration.tempered(p, temperature).variance() / p.variance()
 
-    return jnp.median(jnp.sqrt(jax.vmap(ratio)(predictions)))
+    return jnp.sqrt(jax.vmap(ratio)(predictions))

@@ -38,12 +38,12 @@ class _Ranks:
     """Ranks of the targets within their predictions.
 
     Attributes:
-        pit: PIT values, [n].
+        data: what is evaluated, with PIT values.
         edges: inner edges of their cells.
         redrawn: cells of what was drawn; None for those of uniform numbers.
     """
 
-    pit: np.ndarray
+    data: Data
     edges: np.ndarray
     redrawn: Cells | None = None
 
@@ -55,17 +55,18 @@ def of_levels(data: Data, inner: Any) -> Search:
         data: with PIT values.
         inner: the predictions with a method `cdf`.
     """
-    n, targets, pit = data.size, np.asarray(data.targets, float), np.asarray(data.pit, float)
+    n, targets = data.size, data.known(data.targets).astype(float)
     cuts, bars = _edges(_drawn(data, inner), data.task == "counts")
-    levels, mean, deviation = _moments(inner, jnp.asarray(np.concatenate([cuts, bars])))
+    levels, mean, deviation = data.known(_moments(inner, jnp.asarray(np.r_[cuts, bars])))
     below, under = np.split(np.asarray(levels, float), [len(cuts)], 1)
     seen = "predictions" if inner is data.predictions else "predictions.distribution"
 
     def called(low: float, high: float) -> tuple[str, str]:
         return inside("targets", low, high), f"jax.vmap(lambda p: {_mass(low, high)})({seen})"
 
-    views = [_of_targets(targets, cuts, below, by_levels(below), called, data.task == "counts")]
-    ranks = _Ranks(pit, _RANKS)
+    is_whole = data.task == "counts"
+    views = [_of_targets(data, targets, cuts, below, by_levels(below), called, is_whole)]
+    ranks = _Ranks(data, _RANKS)
     for values, name, call in (
         (mean, "predicted mean", "p.mean()"),
         (deviation, "predicted standard deviation", "jnp.sqrt(p.variance())"),
@@ -77,7 +78,7 @@ def of_levels(data: Data, inner: Any) -> Search:
 
     def marginals(random: np.random.Generator) -> Marginals:
         drawn = (redrawn(random.uniform(size=n)) for _ in range(NUM_BANDS))
-        return _histogram(targets, bars, under.mean(0), drawn)
+        return _histogram(data, targets, bars, under, drawn)
 
     return Search(tuple(views), lambda random: random.uniform(size=n), marginals=marginals)
 
@@ -85,8 +86,8 @@ def of_levels(data: Data, inner: Any) -> Search:
 def of_quantiles(data: Data, predictions: Quantiles) -> Search:
     """PIT values between the levels, by the middle quantile and by the distance of the ends."""
     levels = np.asarray(predictions.levels, float)
-    ranks = _Ranks(np.asarray(data.pit, float), levels if levels.ndim == 1 else _RANKS)
-    values = np.asarray(predictions.values)
+    ranks = _Ranks(data, levels if levels.ndim == 1 else _RANKS)
+    values = data.known(predictions.values)
     middle, call = values.shape[1] // 2, "predictions.values"
     own = f"{call}[:, {middle}]"
     views = _of_ranks(ranks, values[:, middle], "middle quantile", own, with_all=True)
@@ -106,7 +107,7 @@ def of_members(data: Data, values: np.ndarray, call: str) -> Search:
         values: members, [n, m] or [n, m, d].
         call: an expression of the ensembles.
     """
-    pool = np.concatenate([np.asarray(data.targets)[:, None], values], 1)
+    pool = np.concatenate([data.known(data.targets)[:, None], values], 1)
     (n, m), is_whole = values.shape[:2], np.issubdtype(pool.dtype, np.integer)
     is_vector = pool.ndim == 3
     views = []
@@ -119,7 +120,7 @@ def of_members(data: Data, values: np.ndarray, call: str) -> Search:
 
         cuts, _ = _edges(own, is_whole)
         below, redrawn = _shares_below(own, cuts)
-        view = _of_targets(own[:, 0], cuts, below, redrawn, called, is_whole, name)
+        view = _of_targets(data, own[:, 0], cuts, below, redrawn, called, is_whole, name)
         views.append(dataclasses.replace(view, factor=(m + 1) / m))
 
     def draw(random: np.random.Generator) -> np.ndarray:
@@ -128,13 +129,13 @@ def of_members(data: Data, values: np.ndarray, call: str) -> Search:
     if is_vector:
         return Search(tuple(views), draw)
     if data.pit is not None:
-        views += _ranks_of_members(np.asarray(data.pit, float), pool, call)
+        views += _ranks_of_members(data, pool, call)
     _, bars = _edges(pool, is_whole)
     below, redrawn = _shares_below(pool, bars)
 
     def marginals(random: np.random.Generator) -> Marginals:
         drawn = (redrawn(draw(random)) for _ in range(NUM_BANDS))
-        return _histogram(pool[:, 0], bars, below.mean(0), drawn)
+        return _histogram(data, pool[:, 0], bars, below, drawn)
 
     return Search(tuple(views), draw, marginals=marginals)
 
@@ -146,13 +147,13 @@ def _shares_below(pool: np.ndarray, cuts: np.ndarray) -> tuple[np.ndarray, Cells
     return shares, lambda chosen: table[rows, chosen]
 
 
-def _ranks_of_members(pit: np.ndarray, pool: np.ndarray, call: str) -> list[View]:
+def _ranks_of_members(data: Data, pool: np.ndarray, call: str) -> list[View]:
     """Ranks of the targets in their pools, by the mean and the deviation of the pools."""
     size, rows = pool.shape[1], np.arange(len(pool))
     count = min(NUM_CELLS, size)
     edges = np.round(np.arange(1, count) * size / count) / size
     order = pool.argsort(1).argsort(1)
-    ranks = _Ranks(pit, edges, lambda chosen: cells_of((order[rows, chosen] + 0.5) / size, edges))
+    ranks = _Ranks(data, edges, lambda chosen: cells_of((order[rows, chosen] + 0.5) / size, edges))
     joined, views = f"jnp.concatenate([targets[:, None], {call}.values], 1)", []
     for method, name in (("mean", "mean"), ("std", "standard deviation")):
         values, own = getattr(pool.astype(float), method)(1), f"{joined}.{method}(1)"
@@ -165,7 +166,7 @@ def _drawn(data: Data, predictions: Any) -> np.ndarray:
     """Draws from all predictions."""
     count = -(-_LEAST_DRAWS // data.size)
     draws = distributions.monte_carlo(data.at(11), predictions, count).draws
-    return np.asarray(draws.values, float)
+    return data.known(draws.values).astype(float)
 
 
 def _edges(draws: np.ndarray, is_whole: bool) -> tuple[np.ndarray, np.ndarray]:
@@ -191,6 +192,7 @@ def _moments(predictions: Any, cuts: jax.Array) -> tuple[jax.Array, Any, Any]:
 
 
 def _of_targets(
+    data: Data,
     targets: np.ndarray,
     cuts: np.ndarray,
     below: np.ndarray,
@@ -213,6 +215,7 @@ def _of_targets(
         event_words=tuple(f"targets{name} {_around(*pair, is_whole)}" for pair in pairs),
         region_calls=("",),
         event_calls=tuple(called(*pair) for pair in pairs),
+        weights=data.shares,
         event_ends=tuple(pairs),
     )
 
@@ -251,7 +254,7 @@ def _of_ranks(ranks: _Ranks, values: Any, name: str, call: str, *, with_all: boo
     events = ends_of_spans(ranks.edges)
     return [
         View(
-            cells=cells_of(ranks.pit, ranks.edges),
+            cells=cells_of(ranks.data.known(ranks.data.pit).astype(float), ranks.edges),
             probs=np.diff(np.concatenate([[0], ranks.edges, [1]]))[None],
             redrawn=ranks.redrawn or (lambda u: cells_of(u, ranks.edges)),
             bins=cells_of(values, edges),
@@ -261,6 +264,7 @@ def _of_ranks(ranks: _Ranks, values: Any, name: str, call: str, *, with_all: boo
             event_words=tuple(f"targets {_quantiles(*pair)}" for pair in events),
             region_calls=(*(inside(call, *pair) for pair in pairs), *[""] * with_all),
             event_calls=tuple(_calls_of_ranks(*pair) for pair in events),
+            weights=ranks.data.shares,
         )
     ]
 
@@ -288,11 +292,16 @@ def _mass(low: float, high: float) -> str:
 
 
 def _histogram(
-    targets: np.ndarray, bars: np.ndarray, below: np.ndarray, drawn: Iterable[np.ndarray]
+    data: Data,
+    targets: np.ndarray,
+    bars: np.ndarray,
+    below: np.ndarray,
+    drawn: Iterable[np.ndarray],
 ) -> Marginals:
     """Shares in the bars, the outer ones of which contain all that is beyond."""
-    counts = [np.bincount(x, minlength=len(bars) + 1) for x in (cells_of(targets, bars), *drawn)]
+    cells = cells_of(targets, bars), *drawn
+    counts = [np.bincount(x, data.shares, len(bars) + 1) for x in cells]
     step = float(np.diff(bars).mean()) if len(bars) > 1 else 1.0
     edges = np.concatenate([[bars[0] - step], bars, [bars[-1] + step]])
-    predicted = np.diff(np.concatenate([[0.0], below, [1.0]]))
+    predicted = np.diff(np.concatenate([[0.0], data.average(below), [1.0]]))
     return with_band(counts, predicted, len(targets), edges)

@@ -25,7 +25,9 @@ LEVELS = (0.025, 0.05, 0.25, 0.5, 0.75, 0.95, 0.975)
 _NUM_REDRAWS = 999
 
 
-def residual_spread(predictions: Any, targets: ArrayLike) -> jax.Array:
+def residual_spread(
+    predictions: Any, targets: ArrayLike, *, weights: ArrayLike | None = None
+) -> jax.Array:
     """Standard deviation of the targets about the predicted means, in predicted deviations.
 
         √(n⁻¹ Σ_i (z_i - z̄)²),    z_i = (y_i - E Y_i) / √(Var Y_i),    Y_i ~ p_i;
@@ -37,6 +39,7 @@ def residual_spread(predictions: Any, targets: ArrayLike) -> jax.Array:
     Args:
         predictions: batch of n distributions with `mean` and `variance`.
         targets: [n] or [n, d].
+        weights: w ≥ 0 of the samples, [n], with which both means are taken.
 
     Returns:
         A scalar.
@@ -57,22 +60,23 @@ def residual_spread(predictions: Any, targets: ArrayLike) -> jax.Array:
     >>> print(f"{evaluation.residual_spread(predictions, targets):.1f}")
     1.5
     """
-    predictions, targets = _checks.predictions_and_targets(predictions, targets)
+    predictions, targets, weights = _checks.weighted_samples(predictions, targets, weights)
     _checks.method("predictions", predictions, "mean")
     _checks.method("predictions", predictions, "variance")
 
-    return _residual_spread(predictions, targets)
+    return _residual_spread(predictions, targets, weights)
 
 
 @jax.jit
-def _residual_spread(predictions: Any, targets: Any) -> jax.Array:
+def _residual_spread(predictions: Any, targets: Any, weights: jax.Array | None) -> jax.Array:
     def standardised(p: Any, y: jax.Array) -> jax.Array:
         variance = p.variance()
         deviation = jnp.sqrt(jnp.where(variance > 0, variance, jnp.nan))
         return (y - p.mean()) / deviation
 
     values = jax.vmap(standardised)(predictions, targets)
-    return jnp.sqrt(jnp.mean(jnp.square(values - jnp.mean(values, 0))))
+    mean = functools.partial(jnp.average, axis=0, weights=weights)
+    return jnp.sqrt(jnp.mean(mean(jnp.square(values - mean(values)))))
 
 
 def errors_of_numbers(data: Data) -> Part:
@@ -95,29 +99,31 @@ def _bias(data: Data) -> Part:
     """Mean of targets minus predictions, in units of the targets."""
     if data.task in ("ensembles", "quantiles") or not hasattr(data.predictions, "mean"):
         return Part()
-    ones = np.ones((data.size, 1))
+    ones = np.ones((data.length, 1))
     predictions, targets = data.predictions, data.targets
-    test = hypothesis_tests.group_calibration_test(data.at(REDRAWS), predictions, targets, ones)
+    test = hypothesis_tests.group_calibration_test(
+        data.at(REDRAWS), predictions, targets, ones, weights=data.weights
+    )
     call = (
         f"hypothesis_tests.group_calibration_test(jax.random.fold_in(key, {REDRAWS}), predictions, "
     )
-    call += f"targets, jnp.ones(({data.size}, 1)))"
-    means = np.asarray(jax.vmap(lambda p: p.mean())(predictions), float)
-    residuals = np.asarray(mean_residual(predictions, targets)).reshape(data.size, -1)
+    call += data.called(f"targets, jnp.ones(({data.size}, 1))") + ")"
+    means = data.known(_means(predictions)).astype(float)
+    residuals = data.known(mean_residual(predictions, targets)).reshape(data.size, -1)
     entries, errors = [], []
     for i, column in enumerate(residuals.T):
         is_scalar = means.ndim == 1
         coordinate = "" if is_scalar else f"coordinate {i}"
         name = "bias (target - predicted mean)" if is_scalar else f"bias of {coordinate}"
         place = (0,) if is_scalar else (0, i)
-        entry, p = mean_error(name, call, test, place, column, np.ones(data.size))
+        entry, p = mean_error(name, call, test, place, column, data.shares)
         entries.append(entry)
-        predicted = float(np.mean(means if is_scalar else means[:, i]))
+        predicted = float(data.average(means if is_scalar else means[:, i]))
         errors.append(MeanError(coordinate, predicted, predicted + entry.value, p))
     findings: dict[str, Any] = {"bias": tuple(errors)}
     findings["detectable"] = lambda level: float(detectable(test, level).max())
     if means.ndim == 1 and hasattr(predictions, "variance"):
-        variances = np.asarray(jax.vmap(lambda p: p.variance())(predictions), float)
+        variances = data.known(_variances(predictions)).astype(float)
         deviation = float(np.median(np.sqrt(variances)))
         findings["deviation"] = deviation if math.isfinite(deviation) else None
     return Part(
@@ -128,12 +134,22 @@ def _bias(data: Data) -> Part:
     )
 
 
+@jax.jit
+def _means(predictions: Any) -> jax.Array:
+    return jax.vmap(lambda p: p.mean())(predictions)
+
+
+@jax.jit
+def _variances(predictions: Any) -> jax.Array:
+    return jax.vmap(lambda p: p.variance())(predictions)
+
+
 def _spread(data: Data) -> Part:
     """Spread of the residuals."""
     has_moments = all(hasattr(data.predictions, name) for name in ("mean", "variance"))
     if data.task in ("ensembles", "quantiles") or not has_moments:
         return Part()
-    value = float(residual_spread(data.predictions, data.targets))
+    value = float(residual_spread(data.predictions, data.targets, weights=data.weights))
     if not (math.isfinite(value) and value > 0):  # there are distributions without a variance
         return Part()
     test = hypothesis_tests.exact_test(
@@ -141,6 +157,7 @@ def _spread(data: Data) -> Part:
         _distance_from_one,
         data.predictions,
         data.targets,
+        weights=data.weights,
         num_samples=_NUM_REDRAWS,
     )
     chance = math.exp(test.critical_value())
@@ -149,7 +166,7 @@ def _spread(data: Data) -> Part:
         value,
         by_chance=(1 / chance, chance),
         pvalue=float(test.pvalue),
-        function="evaluation.residual_spread(predictions, targets)",
+        function=f"evaluation.residual_spread({data.called('predictions, targets')})",
     )
     remark = "The spread is the standard deviation of (target - mean) / standard deviation."
     section = Section("", (entry,), remark)
@@ -161,9 +178,11 @@ def _spread(data: Data) -> Part:
     )
 
 
-def _distance_from_one(predictions: Any, targets: Any) -> jax.Array:
+def _distance_from_one(
+    predictions: Any, targets: Any, weights: jax.Array | None = None
+) -> jax.Array:
     """The statistic of the spread, two-sided."""
-    return jnp.abs(jnp.log(residual_spread(predictions, targets)))
+    return jnp.abs(jnp.log(residual_spread(predictions, targets, weights=weights)))
 
 
 def _coverage(data: Data) -> Part:
@@ -182,10 +201,10 @@ def _coverage(data: Data) -> Part:
             chance = float(largest[kind][i])
             function = "interval" if kind == "central" else "quantile"
             call = f"estimators.{function}_coverage({place}, result.arrays['pit'], "
-            call += f"levels=jnp.array([{nominal:.6g}])).coverage[0]"
+            call += data.called(f"levels=jnp.array([{nominal:.6g}])") + ").coverage[0]"
             if data.task == "quantiles":
                 call = f"hypothesis_tests.coverage_test({place}, predictions, targets, "
-                call += f"num_samples={_NUM_REDRAWS})"
+                call += data.called(f"num_samples={_NUM_REDRAWS}") + ")"
                 call = f"{nominal:.6g} + {call}.estimate['{kind}'][{i}]"
             entry = Entry(
                 f"coverage of the {words.format(f'{100 * nominal:.4g}')}",
@@ -275,9 +294,9 @@ def _coverage_test(data: Data) -> tuple[CalibrationTestResult, np.ndarray, str]:
         redrawn, drawn = TARGETS, (inner, data.targets)
         values = _quantiles(inner, levels)
     else:
-        values = jnp.broadcast_to(levels, (data.size, levels.shape[-1]))
+        values = np.broadcast_to(levels, (data.length, levels.shape[-1]))
     test = coverage_among_redraws(
-        data.at(REDRAWS), Quantiles(levels, values), *drawn, num_samples=_NUM_REDRAWS
+        data.at(REDRAWS), Quantiles(levels, values), *drawn, data.weights, num_samples=_NUM_REDRAWS
     )
     shown = _levels_of(inner) if isinstance(inner, Quantiles) else np.asarray(LEVELS)
     return test, shown, redrawn
@@ -307,7 +326,8 @@ def _figures(data: Data) -> tuple[Panel, ...]:
     caption = "Histogram of the PIT values: flat for a calibrated model, with all bars in the band "
     caption += "with a probability of 95 %. High ends mean predictions that are too narrow, a high "
     caption += "middle too wide ones, a slope biased ones."
-    pit = estimators.pit_histogram(data.at(5), data.pit, level=BAND_LEVEL)
+    options: Any = {"weights": data.weights, "level": BAND_LEVEL}
+    pit = estimators.pit_histogram(data.at(5), data.pit, **options)
     panels = (Panel("PIT histogram", caption, plotting.pit_histogram, pit),)
     levels = None
     if isinstance(data.predictions, Quantiles):  # which say nothing about other levels
@@ -317,5 +337,5 @@ def _figures(data: Data) -> tuple[Panel, ...]:
     caption = "Share of targets in the central prediction intervals over their level: below the "
     caption += "diagonal they are too narrow, above it too wide. The band contains all points of a "
     caption += "calibrated model with a probability of 95 %."
-    curve = estimators.interval_coverage(data.at(5), data.pit, levels=levels, level=BAND_LEVEL)
+    curve = estimators.interval_coverage(data.at(5), data.pit, levels=levels, **options)
     return (*panels, Panel("coverage", caption, plotting.interval_coverage_curve, curve))

@@ -111,7 +111,7 @@ def _some(predictions: Any, data: Data, step: int) -> Any:
     """The predictions that length scales are chosen from."""
     if isinstance(predictions, Samples):  # whose length scales must not tell which is the target
         predictions = with_targets(predictions, data.targets)
-    return jax.tree.map(lambda leaf: leaf[::step], predictions)
+    return jax.tree.map(lambda leaf: leaf[::step], data.known(predictions))
 
 
 def _key(place: int) -> str:
@@ -122,7 +122,9 @@ def exact_skce(data: Data, kernel: Kernel, predictions: Any) -> tuple[Calibratio
     """The exact test with one kernel, and its name."""
     name = "ensemble_skce_test" if is_ensemble(predictions) else "exact_skce_test"
     test = getattr(hypothesis_tests, name)
-    return test(data.at(REDRAWS), kernel, predictions, data.targets, num_samples=999), name
+    samples = predictions, data.targets
+    found = test(data.at(REDRAWS), kernel, *samples, weights=data.weights, num_samples=999)
+    return found, name
 
 
 def low_rank(data: Data, kernel: Any, predictions: Any) -> tuple[Any, str]:
@@ -220,10 +222,14 @@ def _tested(
     others = {}
     if chosen.groups:
         test = hypothesis_tests.aggregated_skce_test(
-            data.at(REDRAWS), chosen.predictions, data.targets, kernels=chosen.groups
+            data.at(REDRAWS),
+            chosen.predictions,
+            data.targets,
+            kernels=chosen.groups,
+            weights=data.weights,
         )
         call = f"hypothesis_tests.aggregated_skce_test({_key(REDRAWS)}, {chosen.drawn}, targets, "
-        call += "kernels=result.kernels)"
+        call += data.called("kernels=result.kernels") + ")"
         number = len(jax.tree.leaves(test.adjusted_pvalue))
         how = f"The p-value is that of a soft maximum of {len(chosen.groups)} groups of {number} "
         how += "kernels; the scores are those of the loudest kernel of each group. "
@@ -232,7 +238,7 @@ def _tested(
         others = {"exact test": kernel}
         test, name = exact_skce(data, kernel, chosen.predictions)
         call = f"hypothesis_tests.{name}({_key(REDRAWS)}, result.other_kernels['exact test'], "
-        call += f"{chosen.drawn}, targets, num_samples=999)"
+        call += data.called(f"{chosen.drawn}, targets, num_samples=999") + ")"
         how = "The p-value is that of this one kernel. " + how
     entry = measured("exact p-value", call, lambda: test, note=_note(chosen))
     return test, entry, others, how
@@ -252,7 +258,7 @@ def _skce_entries(
     views: dict[str, tuple[str, Any]] = {everything: ("", None)}
     if data.task == "classification":
         views["top label"] = "estimators.top_label", estimators.top_label
-        for c in shown_classes(data.predictions.class_probs):
+        for c in shown_classes(data.known(data.predictions.class_probs)):
             lens = estimators.OneVersusRest(c)
             views[data.class_called(c)] = f"estimators.OneVersusRest({c})", lens
     if len(views) * data.size**2 > PAIRS:
@@ -271,8 +277,11 @@ def _skce_entries(
         entry = measured(
             title,
             "hypothesis_tests.skce_confidence_interval("
-            f"result.other_kernels[{place!r}], {arguments})",
-            functools.partial(hypothesis_tests.skce_confidence_interval, kernel, *samples),
+            + data.called(f"result.other_kernels[{place!r}], {arguments}")
+            + ")",
+            functools.partial(
+                hypothesis_tests.skce_confidence_interval, kernel, *samples, weights=data.weights
+            ),
             note="the interval is for models that are not calibrated",
         )
         entries.append(entry)

@@ -8,6 +8,7 @@ in `estimators.witness`, so that a sentence can tell what was tested: two freque
 
 import dataclasses
 import itertools
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -35,6 +36,7 @@ class View:
         event_calls: expressions of in which samples each event occurred, and of its predicted
             probabilities, [J].
         event_ends: both ends of events that are ranges of the targets, [J]; or empty.
+        weights: of the samples, whose mean is one, [n].
         factor: of the differences from what was predicted. One, but for numbers among the members
             of ensembles (m + 1) / m, since targets are compared with pools that contain them.
     """
@@ -49,14 +51,16 @@ class View:
     event_words: tuple[str, ...]
     region_calls: tuple[str, ...]
     event_calls: tuple[tuple[str, str], ...]
+    weights: np.ndarray
     event_ends: tuple[tuple[float, float], ...] = ()
     factor: float = 1.0
 
     def totals(self, cells: np.ndarray) -> np.ndarray:
-        """Number of samples in each place, [R, J]."""
+        """Weight of the samples in each place, their number if they count alike, [R, J]."""
         shape = self.regions.shape[1], self.events.shape[1]
-        counts = np.bincount(self.bins * shape[1] + cells, minlength=shape[0] * shape[1])
-        return self.regions @ counts.reshape(shape).astype(float) @ self.events.T
+        places = self.bins * shape[1] + cells
+        counts = np.bincount(places, self.weights, minlength=shape[0] * shape[1])
+        return self.regions @ counts.reshape(shape) @ self.events.T
 
     def moments(self) -> tuple[np.ndarray, np.ndarray]:
         """Mean and variance of the totals of a calibrated model, [R, J] each."""
@@ -64,7 +68,8 @@ class View:
         chances = np.broadcast_to(chances, (len(self.cells), chances.shape[1]))
         num_bins = self.regions.shape[1]
         both = []
-        for values in (chances, chances * (1 - chances)):
+        weights = self.weights[:, None]
+        for values in (weights * chances, weights**2 * chances * (1 - chances)):
             sums = np.zeros((num_bins, values.shape[1]))
             np.add.at(sums, self.bins, values)
             both.append(self.regions @ sums)
@@ -189,8 +194,10 @@ def _worst(
     number = int(inside.sum())
     happened = view.events[event][view.cells[inside]]
     chances = np.broadcast_to(view.probs @ view.events[event], len(view.cells))[inside]
-    residuals = happened - chances
-    scatter = float(np.sqrt(len(residuals)) * residuals.std(ddof=1))
+    residuals, weights = happened - chances, view.weights[inside]
+    total = float(weights.sum())
+    mean, squares = np.average(residuals, weights=weights), float(np.sum(weights**2)) / total**2
+    scatter = math.sqrt(np.sum((weights * (residuals - mean)) ** 2) / (1 - squares))
     difference = float(totals[place] - means[place])
     observed = abs(difference) / scatter if scatter > 0 else np.inf
     critical = np.sort(null)[::-1][max(0, int(0.05 * (len(null) + 1)) - 1)]
@@ -199,9 +206,9 @@ def _worst(
         int(region),
         int(event),
         number,
-        float(totals[place]) / number,
-        float(means[place]) / number,
-        float(critical * np.sqrt(variances[place])) / number,
+        float(totals[place]) / total,
+        float(means[place]) / total,
+        float(critical * np.sqrt(variances[place])) / total,
         _pvalue(sizes[place], null),
         _pvalue(min(sizes[place], observed), null),
     )

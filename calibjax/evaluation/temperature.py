@@ -11,6 +11,7 @@ from jax.scipy.special import ndtri
 from jax.typing import ArrayLike
 
 from calibjax import _checks
+from calibjax._arithmetic import floating_dtype, mean_and_error
 from calibjax._compilation import compiled_once
 from calibjax._pytree import PyTree
 from calibjax.distributions.base import Distribution
@@ -26,6 +27,7 @@ def temperature_interval(
     targets: ArrayLike,
     *,
     loss: Loss = negative_log_likelihood,
+    weights: ArrayLike | None = None,
     confidence_level: float = 0.95,
 ) -> ConfidenceInterval:
     """Asymptotic confidence interval for the temperature that minimises the expected loss.
@@ -35,14 +37,15 @@ def temperature_interval(
 
         s² = Σ_i l_i'(θ)² / (Σ_i l_i''(θ))²,
 
-    which does not assume that any temperature makes the model calibrated. T = 1 in the interval
-    does not mean that the model is calibrated.
+    with weights w_i l_i in place of l_i, which does not assume that any temperature makes the
+    model calibrated. T = 1 in the interval does not mean that the model is calibrated.
 
     Args:
         predictions: batch of n distributions with `tempered`.
         targets: [n] or [n, d].
         loss: (predictions, targets) → scalar, the mean of a loss over the samples that is twice
             differentiable in T; the CRPS of `Samples` is not.
+        weights: w ≥ 0 of the samples, [n], which the loss has to take; None if all count alike.
         confidence_level: in (0, 1).
 
     Returns:
@@ -69,10 +72,12 @@ def temperature_interval(
     3.1 3.8 4.6
     """
     level = _checks.proportion("confidence_level", confidence_level)
-    predictions, targets = _checks.predictions_and_targets(predictions, targets, keep_logs=True)
-    temperature = TemperatureScaling(loss).fit(predictions, targets)
+    predictions, targets, weights = _checks.weighted_samples(
+        predictions, targets, weights, keep_logs=True
+    )
+    temperature = TemperatureScaling(loss).fit(predictions, targets, weights=weights)
 
-    return _interval(loss, predictions, targets, temperature, level)
+    return _interval(loss, predictions, targets, weights, temperature, level)
 
 
 def temperature_gain(
@@ -81,13 +86,14 @@ def temperature_gain(
     targets: ArrayLike,
     *,
     loss: Loss = negative_log_likelihood,
+    weights: ArrayLike | None = None,
     num_folds: int = 5,
     confidence_level: float = 0.95,
 ) -> ConfidenceInterval:
     """How much temperature scaling lowers the loss of predictions that it was not fitted to.
 
     The samples are divided into folds at random. The predictions of each fold are scaled by the
-    temperature of all others (but one, where the folds differ in size), so that
+    temperature of all others, so that
 
         gain = n⁻¹ Σ_i l(p_i, y_i) − l(p_i at the temperature of the other folds, y_i)
 
@@ -98,12 +104,13 @@ def temperature_gain(
         predictions: batch of n distributions with `tempered`.
         targets: [n] or [n, d].
         loss: (predictions, targets) → scalar, the mean of a loss over the samples.
+        weights: w ≥ 0 of the samples, [n]; None if all count alike.
         num_folds: from 2 to n.
         confidence_level: in (0, 1).
 
     Returns:
         The interval gain ± z sd / √n around the gain, with the standard deviation sd over the
-        samples, which takes the temperatures as given.
+        samples, which takes the temperatures as given; with weights see `estimators.skce_spread`.
 
     Raises:
         TypeError: if an argument is of the wrong kind.
@@ -126,16 +133,17 @@ def temperature_gain(
     """
     key = _checks.random_key(key)
     level = _checks.proportion("confidence_level", confidence_level)
-    predictions, targets = _checks.predictions_and_targets(
-        predictions, targets, minimum=2, keep_logs=True
+    predictions, targets, weights = _checks.weighted_samples(
+        predictions, targets, weights, minimum=2, keep_logs=True
     )
     n = _checks.leading_size("targets", targets)
     num_folds = _checks.size_in_range("num_folds", num_folds, 2, n)
     gain = functools.partial(_gain, loss, num_folds, level)
-    temperatures, found = compiled_once(gain, key, predictions, targets)
+    temperatures, found = compiled_once(gain, key, predictions, targets, weights)
     if _checks.is_concrete(temperatures) and np.isnan(temperatures).any():
-        fold = int(np.argmax(np.isnan(temperatures)))
-        TemperatureScaling(loss).fit(*_others(key, (predictions, targets), fold, num_folds))
+        others = _folds(key, targets, weights, num_folds) != int(np.argmax(np.isnan(temperatures)))
+        chosen = jax.tree.map(lambda leaf: leaf[others], (predictions, targets, weights))
+        TemperatureScaling(functools.partial(_mean_loss, loss)).fit(*chosen[:2], weights=chosen[2])
     return found
 
 
@@ -146,36 +154,40 @@ def _gain(
     key: jax.Array,
     predictions: PyTree,
     targets: PyTree,
+    weights: jax.Array | None,
 ) -> tuple[jax.Array, ConfidenceInterval]:
     """Temperatures of the folds, NaN if there are none, and how much they lower the losses."""
+    folds, method = _folds(key, targets, weights, num_folds), functools.partial(_mean_loss, loss)
+    used = jnp.ones(folds.shape, floating_dtype(predictions)) if weights is None else weights
 
     def temperature(fold: jax.Array) -> jax.Array:
-        others = _others(key, (predictions, targets), fold, num_folds)
-        return TemperatureScaling(loss).fit(*others)
+        others = jnp.where(folds == fold, 0, used)  # one program for folds of different sizes
+        return TemperatureScaling(method).fit(predictions, targets, weights=others)
 
     def gain(p: Any, y: Any, temperature: jax.Array) -> jax.Array:
         return _loss_of_sample(loss, p, y) - _loss_of_sample(loss, tempered(p, temperature), y)
 
-    n = _checks.leading_size("targets", targets)
     temperatures = jax.lax.map(temperature, jnp.arange(num_folds))
-    of_folds = temperatures[jnp.arange(n) % num_folds]
-    own = jnp.zeros_like(of_folds).at[jax.random.permutation(key, n)].set(of_folds)
-    gains = jax.vmap(gain)(predictions, targets, own)
-    mean, error = jnp.mean(gains), jnp.std(gains, ddof=1) / jnp.sqrt(n).astype(gains.dtype)
+    gains = jax.vmap(gain)(predictions, targets, temperatures[folds])
+    mean, error = mean_and_error(gains, weights)
     reach = _quantile(level, error.dtype) * error
     return temperatures, ConfidenceInterval(mean - reach, mean + reach, mean, error)
 
 
-def _others(key: jax.Array, samples: PyTree, fold: Any, num_folds: int) -> PyTree:
-    """The samples of all folds but one, which is every K-th in a random order.
+def _folds(key: jax.Array, targets: PyTree, weights: jax.Array | None, num_folds: int) -> jax.Array:
+    """The fold of each sample: every K-th in a random order, in which those without weight last."""
+    n = _checks.leading_size("targets", targets)
+    places = jax.random.uniform(key, (n,))
+    places = places if weights is None else jnp.where(weights > 0, places, 2)
+    return jnp.argsort(jnp.argsort(places)) % num_folds
 
-    They are as many for each fold, so that the temperature is found by one program.
-    """
-    n = _checks.leading_size("targets", samples[1])
-    size = n - -(-n // num_folds)
-    own_last = jnp.argsort(jnp.arange(n) % num_folds == fold)
-    chosen = jax.random.permutation(key, n)[own_last[:size]]
-    return jax.tree.map(lambda leaf: leaf[chosen], samples)
+
+def _mean_loss(
+    loss: Loss, predictions: PyTree, targets: PyTree, weights: jax.Array | None = None
+) -> jax.Array:
+    """The mean of the losses of the samples, with weights, for losses that take none."""
+    values = jax.vmap(functools.partial(_loss_of_sample, loss))(predictions, targets)
+    return mean_and_error(values, weights)[0]
 
 
 def _loss_of_sample(loss: Loss, p: PyTree, y: PyTree) -> jax.Array:
@@ -185,7 +197,12 @@ def _loss_of_sample(loss: Loss, p: PyTree, y: PyTree) -> jax.Array:
 
 @functools.partial(jax.jit, static_argnums=0)
 def _interval(
-    loss: Loss, predictions: PyTree, targets: PyTree, temperature: jax.Array, level: ArrayLike
+    loss: Loss,
+    predictions: PyTree,
+    targets: PyTree,
+    weights: jax.Array | None,
+    temperature: jax.Array,
+    level: ArrayLike,
 ) -> ConfidenceInterval:
     """Sandwich estimate of the interval around the best temperature."""
 
@@ -194,6 +211,8 @@ def _interval(
 
     both = jax.vmap(jax.value_and_grad(jax.grad(value, 2), 2), (0, 0, None))
     slopes, curvatures = both(predictions, targets, jnp.log(temperature))
+    if weights is not None:
+        slopes, curvatures = (jnp.where(weights > 0, weights * x, 0) for x in (slopes, curvatures))
     curvature = jnp.sum(curvatures)
     is_convex = (curvature > 0) & jnp.isfinite(curvature)
     error = jnp.sqrt(jnp.sum(jnp.square(slopes))) / jnp.where(is_convex, curvature, jnp.nan)

@@ -10,7 +10,7 @@ import numpy as np
 from calibjax import distributions
 from calibjax.distributions import MonteCarlo, Quantiles, Samples
 from calibjax.evaluation.class_views import of_classes
-from calibjax.evaluation.data import Data, Part
+from calibjax.evaluation.data import LEVEL, Data, Part
 from calibjax.evaluation.figures import Panel
 from calibjax.evaluation.findings import PlaceError
 from calibjax.evaluation.marginals import draw_marginals
@@ -20,7 +20,6 @@ from calibjax.evaluation.places import Place, find_places
 from calibjax.evaluation.record import Entry, Section
 from calibjax.evaluation.views import Search
 
-LEVEL = 0.05
 NUM_REDRAWS = 999
 _SHOWN = 3  # places that are named
 _NUM_DRAWS = 20  # from each prediction that has no distribution function, or is of vectors
@@ -44,7 +43,7 @@ def where_wrong(data: Data, chosen: Choice | None) -> Part:
         return Part()
     shown = [place for place in found.worst if place.pvalue <= LEVEL][:_SHOWN]
     shown = shown or [found.worst[0]]
-    entries = tuple(entry for place in shown for entry in _entries(place))
+    entries = tuple(entry for place in shown for entry in _entries(data, place))
     section = Section("Where it is wrong", entries, _REMARK.format(number=found.number))
     findings = {"places": tuple(_error(place) for place in shown)}
     return Part((section,), findings, panels=_panel(search, seed, shown))
@@ -57,16 +56,16 @@ def _search(data: Data, chosen: Choice | None) -> Search | None:
     inner: Any = data.predictions
     inner = inner.distribution if isinstance(inner, MonteCarlo) else inner
     if isinstance(inner, Samples):
-        return of_members(data, np.asarray(inner.values), "predictions")
+        return of_members(data, data.known(inner.values), "predictions")
     if isinstance(inner, Quantiles):
         return of_quantiles(data, inner)
     if data.pit is not None:
         return of_levels(data, inner)
     if chosen is not None and isinstance(chosen.predictions, Samples):
-        return of_members(data, np.asarray(chosen.predictions.values), chosen.drawn)
+        return of_members(data, data.known(chosen.predictions.values), chosen.drawn)
     draws = distributions.monte_carlo(data.at(12), inner, _NUM_DRAWS).draws
     call = f"distributions.monte_carlo(jax.random.fold_in(key, 12), predictions, {_NUM_DRAWS})"
-    return of_members(data, np.asarray(draws.values), f"{call}.draws")
+    return of_members(data, data.known(draws.values), f"{call}.draws")
 
 
 def _error(place: Place) -> PlaceError:
@@ -81,13 +80,15 @@ def _error(place: Place) -> PlaceError:
     )
 
 
-def _entries(place: Place) -> tuple[Entry, Entry, Entry]:
+def _entries(data: Data, place: Place) -> tuple[Entry, Entry, Entry]:
     """Both frequencies, and their difference with its p-value."""
     error = _error(place)
     observed, predicted = place.view.event_calls[place.event]
     inside = place.view.region_calls[place.region]
     rows = f"[{inside}]" if inside else ""
-    calls = [f"jnp.mean(({call}){rows})" for call in (observed, predicted)]
+    function = "jnp.average" if data.has_weights else "jnp.mean"
+    more = f", weights=weights{rows}" if data.has_weights else ""
+    calls = [f"{function}(({call}){rows}{more})" for call in (observed, predicted)]
     name = error.event + (f", {error.region}" if error.region else "")
     chance = place.view.factor * place.chance
     return (

@@ -100,9 +100,9 @@ def aggregated_skce_test(
     >>> test = hypothesis_tests.aggregated_skce_test(jax.random.key(1), predictions, targets)
     >>> print(test)
     CalibrationTestResult(pvalue=0.002 ± 0.001, statistic=4.95, estimate=float32[16], 999 redrawn...
-      normal scores 2, predictions 1/8 median: biased, adjusted p = 0.002, score +5.2
-      normal scores 8, predictions 1/8 median: biased, adjusted p = 0.002, score +5.0
-      normal scores 1/2, predictions 1/8 median: biased, adjusted p = 0.023, score +3.4
+      normal scores 2, predictions 1/8 median: similar predictions are off in the same way, ...
+      normal scores 8, predictions 1/8 median: similar predictions are off in the same way, ...
+      normal scores 1/2, predictions 1/8 median: ..., adjusted p = 0.023, score +3.4
     """
     key = _checks.random_key(key)
     num_samples = _checks.number_of_draws("num_samples", num_samples)
@@ -130,6 +130,6 @@ def aggregated_skce_test(
     )
     pool, components = skce_components(*parts, num_targets=n, ranked="omnibus", family=structure)
     words = direction_words(members, predictions)
-    scores = direction_scores(members, words, predictions, targets)
+    scores = direction_scores(members, words, predictions, targets, weights)
     components = dataclasses.replace(components, direction_scores=scores, directions=words)
     return skce_result(pool, components, parts[0][0], draws="redrawn targets")

@@ -11,6 +11,7 @@ from jax.typing import ArrayLike
 from calibjax import _checks
 from calibjax._logistic import Line, centered, has_maximum, log_odds, most_likely
 from calibjax._pytree import record
+from calibjax.distributions import Bernoulli
 from calibjax.distributions.base import ClassPredictions, Distribution
 from calibjax.distributions.features import bare
 from calibjax.estimators.binnings import EqualMassBins, bins_of
@@ -27,11 +28,11 @@ from calibjax.hypothesis_tests.textbook import (
 
 def _checked(
     predictions: Distribution, targets: ArrayLike, weights: Any
-) -> tuple[Any, jax.Array, jax.Array | None]:
+) -> tuple[Bernoulli, jax.Array, jax.Array | None]:
     """A data set of two classes, with weights."""
     _checks.same_rows(predictions=predictions, targets=targets, weights=weights)
-    predictions, targets = checked_binary(predictions, targets)
-    return predictions, targets, _checks.sample_weights(weights, predictions)
+    samples = checked_binary(predictions, targets)
+    return *samples, _checks.sample_weights(weights, samples[0])
 
 
 def _weighted_terms(
@@ -159,9 +160,9 @@ def hosmer_lemeshow(
     >>> print(hypothesis_tests.hosmer_lemeshow(predictions, targets, num_bins=2))
     8.0
     """
-    predictions, targets, weights = _checked(predictions, targets, weights)
-    bins = bins_of(EqualMassBins(num_bins), predictions, weights=weights)
-    return _in_groups(predictions.probs, targets, bins, weights)
+    binary, targets, weights = _checked(predictions, targets, weights)
+    bins = bins_of(EqualMassBins(num_bins), binary, weights=weights)
+    return _in_groups(binary.probs, targets, bins, weights)
 
 
 @jax.jit
@@ -219,8 +220,8 @@ def cox(
     >>> print(f"{hypothesis_tests.cox(predictions, jnp.arange(100) % 2):.2f}")  # 30² / 16
     56.25
     """
-    predictions, targets, weights = _checked(predictions, targets, weights)
-    return _cox(predictions.probs, targets, weights)
+    binary, targets, weights = _checked(predictions, targets, weights)
+    return _cox(binary.probs, targets, weights)
 
 
 @jax.jit
@@ -295,8 +296,8 @@ def cox_regression(
     0.45 0.52 0.58
     """
     level = _checks.proportion("confidence_level", confidence_level)
-    predictions, targets, weights = _checked(predictions, targets, weights)
-    found = _cox_regression(predictions.probs, targets, level, weights)
+    binary, targets, weights = _checked(predictions, targets, weights)
+    found = _cox_regression(binary.probs, targets, level, weights)
     if _checks.is_concrete(found) and np.isnan(found.slope.estimate):
         raise ValueError(
             "targets: expected labels 0 and 1 that no threshold of the predictions separates, "
@@ -374,8 +375,8 @@ def cumulative_difference(
     >>> print(f"{hypothesis_tests.cumulative_difference(predictions, targets):.3f}")
     1.104
     """
-    predictions, targets, weights = _checked(predictions, targets, weights)
-    return _cumulative_difference(predictions.probs, targets, weights)
+    binary, targets, weights = _checked(predictions, targets, weights)
+    return _cumulative_difference(binary.probs, targets, weights)
 
 
 @jax.jit

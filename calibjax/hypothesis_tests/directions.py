@@ -87,8 +87,9 @@ def direction_scores(
     words: Sequence[Sequence[str]],
     predictions: Distribution,
     targets: ArrayLike,
+    weights: jax.Array | None,
 ) -> jax.Array:
-    """Σ_i x_i r_i / √(Σ_i x_i² r_i²) of the kernels with a direction, and zero of the others, [K].
+    """Σ_i x_i r_i / √(Σ_i x_i² r_i²), with weights w_i x_i r_i, of the kernels with a direction, and zero of the others, [K].
 
     Zero as well where kernels on predictions see errors that may cancel, and the sum is less than
     two standard errors from zero.
@@ -106,7 +107,7 @@ def direction_scores(
     ]
     scores = jnp.zeros(len(members), floating_dtype(predictions))
     if stacks:
-        scores = _scores(scores, tuple(stacks), predictions, targets)
+        scores = _scores(scores, tuple(stacks), predictions, targets, weights)
     may_cancel = np.array([not _is_of_rank_one(kernel) for _, kernel in members])
     return jnp.where(may_cancel & (jnp.abs(scores) < _SURE), 0, scores)
 
@@ -117,7 +118,7 @@ def _is_of_rank_one(kernel: Any) -> bool:
 
 @jax.jit
 def _scores(
-    scores: jax.Array, stacks: tuple[Any, ...], predictions: Any, targets: Any
+    scores: jax.Array, stacks: tuple[Any, ...], predictions: Any, targets: Any, weights: Any
 ) -> jax.Array:
     """Scores, [K], with those of stacks of members that are alike."""
 
@@ -125,6 +126,7 @@ def _scores(
         _, lens, regressor, target = member
         seen = (predictions, targets) if lens is None else lens(predictions, targets)
         numbers = jax.vmap(lambda p, y: _number(regressor, target, p, y))(*seen)
+        numbers = numbers if weights is None else jnp.where(weights > 0, weights * numbers, 0)
         size = jnp.max(jnp.abs(numbers))
         numbers = numbers / jnp.where(size > 0, size, 1)  # whose squares do not vanish
         error = jnp.sqrt(jnp.sum(jnp.square(numbers)))

@@ -243,7 +243,8 @@ def exact_skce_test(
 
     Args:
         key: a JAX random key.
-        kernel: kernel on pairs (prediction, target), not chosen with the targets.
+        kernel: kernel on pairs (prediction, target), not chosen with the targets; if you know of no
+            scale, `default_kernel(predictions)`.
         predictions: batch of n ≥ 2 distributions.
         targets: [n] or [n, d].
         weights: w ≥ 0 of the samples, [n], which all redraws keep; None for samples that count

@@ -1,6 +1,7 @@
 """Groups of kernels that see errors of one kind each: the default family of aggregated tests."""
 
 import math
+from collections.abc import Iterable
 from typing import Any
 
 import jax
@@ -8,7 +9,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from calibjax import _checks
+from calibjax._lengths import of_rows
 from calibjax.distances import TotalVariation
+from calibjax.distributions import Bernoulli
 from calibjax.distributions.base import Distribution
 from calibjax.distributions.features import bare
 from calibjax.estimators.lenses import OneVersusRest
@@ -101,7 +104,7 @@ def default_kernels(predictions: Distribution) -> dict[str, Any]:
     predictions = _checks.batch(predictions, minimum=2)
     plain = bare(predictions)
     if hasattr(plain, "class_probs"):
-        is_binary = plain.class_probs.shape[1] == 2
+        is_binary = jax.eval_shape(lambda p: p.class_probs, plain).shape[1] == 2
         return _of_binary(predictions) if is_binary else _of_classes(predictions)
     return (_of_numbers if _has_normal_scores(plain) else _of_targets)(predictions)
 
@@ -228,11 +231,11 @@ def _of_classes(predictions: Any) -> dict[str, Any]:
     near = {"near predictions": _exponential(predictions), "all predictions": Constant()}
     score = Fisher(TemperatureScaling(), None, _UNIT)
     class_wise, bias = {}, {}
-    anything = np.zeros(len(predictions.class_probs), np.int32)  # lenses need labels, too
-    for i, c in enumerate(likely_classes(predictions.class_probs)):
+    probs = of_rows(_probs, bare(predictions))
+    labels = likely_classes(probs)
+    for i, (c, scale) in enumerate(zip(labels, _scales_of_classes(probs, labels), strict=True)):
         name, lens = f"class {c}" if isinstance(c, int) else f"likely class {i}", OneVersusRest(c)
-        seen = lens(predictions, anything)[0]
-        class_wise[name] = lens, TensorProduct(_exponential(seen), White())
+        class_wise[name] = lens, TensorProduct(Exponential(scale, TotalVariation()), White())
         bias[name] = lens, TensorProduct(Constant(), White())
     return {
         "residuals": {name: TensorProduct(k_p, Pearson()) for name, k_p in near.items()},
@@ -242,12 +245,31 @@ def _of_classes(predictions: Any) -> dict[str, Any]:
     }
 
 
+@jax.jit
+def _probs(predictions: Any) -> jax.Array:
+    return predictions.class_probs
+
+
+def _scales_of_classes(probs: Any, labels: list[Any]) -> Iterable[jax.Array]:
+    """Median distances of the probabilities of each class."""
+
+    def median(label: Any) -> jax.Array:
+        return typical_distance(TotalVariation(), Bernoulli(probs[:, label]))
+
+    if _checks.is_concrete(probs):
+        return map(median, labels)
+    # A loop within a program is compiled once for all classes.
+    return jax.lax.map(median, jnp.asarray(labels))
+
+
 def likely_classes(probs: jax.Array) -> list[Any]:
     """Classes with the largest mean probability; numbers where these are known."""
     if probs.shape[1] <= _MAX_CLASSES:
         return list(range(probs.shape[1]))
-    labels = jnp.sort(jax.lax.top_k(jnp.mean(probs, 0), _MAX_CLASSES)[1])
-    return labels.tolist() if _checks.is_concrete(labels) else list(labels)
+    if _checks.is_concrete(probs):
+        means = np.asarray(probs).mean(0)
+        return sorted(np.argsort(-means, kind="stable")[:_MAX_CLASSES].tolist())
+    return list(jnp.sort(jax.lax.top_k(jnp.mean(probs, 0), _MAX_CLASSES)[1]))
 
 
 def _exponential(predictions: Any) -> Exponential:

@@ -5,8 +5,10 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from calibjax import _checks
+from calibjax._lengths import of_rows
 from calibjax.distances import (
     Distance,
     Euclidean,
@@ -69,12 +71,12 @@ def _target_shape(predictions: Any, deviation: jax.Array) -> Callable[[Any], Ker
 def _typical_deviation(predictions: Distribution) -> jax.Array:
     """Median standard deviation; of vectors the root of the sum of the variances."""
     _checks.method("predictions", bare(predictions), "variance")
-    return _median_deviation(predictions)
+    values = of_rows(_deviations, predictions)
+    return jnp.median(values) if isinstance(values, jax.Array) else jnp.asarray(np.median(values))
 
 
 @jax.jit
-def _median_deviation(predictions: Distribution) -> jax.Array:
-
+def _deviations(predictions: Distribution) -> jax.Array:
     def deviation(p: Any) -> jax.Array:
         variance = p.variance()
         value = jnp.sqrt(jnp.sum(variance))
@@ -84,7 +86,7 @@ def _median_deviation(predictions: Distribution) -> jax.Array:
         quartiles = (p.icdf(jnp.asarray(0.75)) - p.icdf(jnp.asarray(0.25))) / 1.349
         return jnp.where(jnp.isfinite(value), value, quartiles)
 
-    return jnp.median(jax.vmap(deviation)(predictions))
+    return jax.vmap(deviation)(predictions)
 
 
 def _components(p: Any) -> Any:

@@ -11,6 +11,7 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from calibjax import _checks
+from calibjax._lengths import filled
 from calibjax._pytree import PyTree
 from calibjax._sharding import follows_data, is_spread
 from calibjax.kernels.base import without_draws
@@ -52,7 +53,11 @@ def _order_statistics_of_pairs(
     if not is_known or _checks.leading_size("xs", xs) > _FEW_POINTS:
         return _counted_order_statistics(distance, xs, tuple(map(jnp.asarray, ranks)))
     pairs = np.triu_indices(_checks.leading_size("xs", xs), 1)
-    values = np.asarray(_distances(distance, xs, pairs))
+    ((xs,), _), number = filled((xs,), None), len(pairs[0])
+    length = _checks.leading_size("xs", xs)
+    more = length * (length - 1) // 2 - number
+    pairs = tuple(np.pad(index, (0, more)) for index in pairs)
+    values = np.asarray(_distances(distance, xs, pairs))[:number]
     zeros = np.sum(values == 0)
     if zeros >= ranks[1]:  # the median of the positive ones
         values = values[values != 0]

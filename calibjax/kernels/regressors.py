@@ -1,13 +1,16 @@
 """Kernels on predictions of rank one: products of a number that describes each prediction."""
 
 import dataclasses
+import functools
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from calibjax import _checks
 from calibjax._arithmetic import floating_dtype, ratio
+from calibjax._lengths import of_rows
 from calibjax._pytree import record
 from calibjax.distributions.base import Distribution
 from calibjax.distributions.features import bare
@@ -23,6 +26,11 @@ def _log_scale(p: Any) -> jax.Array:
 
 
 _NUMBERS = {"location": _location, "log scale": _log_scale}
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def _numbers(of: str, predictions: Distribution) -> jax.Array:
+    return jax.vmap(_NUMBERS[of])(predictions)
 
 
 @record
@@ -62,14 +70,18 @@ class Regressor(Kernel):
     def among(cls, predictions: Distribution, of: str) -> "Regressor":
         """The kernel with mean and standard deviation of the number among n predictions."""
         predictions = bare(_checks.batch(predictions))
-        number = jax.vmap(_NUMBERS[_checks.choice("of", of, tuple(_NUMBERS))])(predictions)
+        of = _checks.choice("of", of, tuple(_NUMBERS))
+        number = of_rows(functools.partial(_numbers, of), predictions)
         _checks.shape("predictions", number, (None,), "scalar predictions")
-        center = jnp.mean(number)
-        size = jnp.max(jnp.abs(number - center))
-        relative = ratio(number - center, jnp.where(size > 0, size, 1))  # squares do not overflow
-        unit = size * jnp.sqrt(jnp.mean(jnp.square(relative)))
-        rounding = 10 * jnp.finfo(number.dtype).eps * jnp.max(jnp.abs(number))
-        return cls(of, center, jnp.where(unit <= rounding, 0, unit))  # NaN stays
+        xp: Any = np if _checks.is_concrete(number) else jnp
+        number = xp.asarray(number)
+        center = xp.mean(number, dtype=number.dtype)
+        size = xp.max(abs(number - center))
+        unit = xp.where(size > 0, size, 1)
+        unit = unit * xp.sqrt(xp.mean(xp.square((number - center) / unit)))  # none overflows
+        rounding = 10 * xp.finfo(number.dtype).eps * xp.max(abs(number))
+        unit = xp.where(unit <= rounding, 0, unit)  # NaN stays
+        return cls(of, jnp.asarray(center), jnp.asarray(unit, number.dtype))
 
     def number(self, p: Any) -> jax.Array:
         """The number x(p)."""

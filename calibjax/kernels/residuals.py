@@ -105,10 +105,10 @@ class Fisher(Residual):
     locally most powerful one against models that T_θ repairs, ranked among exact redraws. Another
     kernel on predictions looks for errors of this kind that change with the prediction.
 
-    `Fisher(TemperatureScaling())` asks whether classes, or any predictions with a density, are too
-    sure or not sure enough; `Fisher(PlattScaling())` of `Bernoulli` predictions for the intercept
-    and the slope of their log-odds; `Fisher(AffineScaling())` for the shift and the scale of
-    normal predictions, and `NormalScore(Fisher(AffineScaling()))` for those of any continuous ones.
+    `Fisher(TemperatureScaling())` asks whether classes, or any predictions with a density, are
+    overconfident or underconfident; `Fisher(PlattScaling())` of `Bernoulli` predictions for the
+    intercept and the slope of their log-odds; `Fisher(AffineScaling())` for the shift and the scale
+    of normal predictions, `NormalScore(Fisher(AffineScaling()))` for those of any continuous ones.
 
     Attributes:
         recalibration: a record with `apply(params, predictions)`, whose result has `log_prob` (or

@@ -96,8 +96,9 @@ def _pooled(confidences: jax.Array, correct: jax.Array, weights: jax.Array | Non
     is_bad = jnp.isnan(jnp.max(confidences) + jnp.sum(correct))
     if weights is not None:
         is_bad |= jnp.any(jnp.isnan(weights))
-    samples = *_checks.counted(weights, (confidences, correct)), weights
-    order = jnp.argsort(samples[0])
+    confidences, correct = _checks.counted(weights, (confidences, correct))
+    order = jnp.argsort(confidences)
+    samples = confidences, correct, weights
     thresholds, correct, weights = jax.tree.map(lambda x: x[order], samples)
     values = isotonic_means(thresholds, correct, weights)
     return IsotonicMap(*(jnp.where(is_bad, jnp.nan, x) for x in (thresholds, values)))

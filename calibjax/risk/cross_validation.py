@@ -186,15 +186,14 @@ def _dealt(
     num_tests = 0 if test is None else _checks.leading_size("test", test)
     shapes = (grid.size, order.size), (len(sizes), grid.size, num_tests)
     dtype = floating_dtype(samples[0])
+    losses, values = (jnp.full(shape, jnp.nan, dtype) for shape in shapes)
     weights = samples[2]
-    if weights is not None:
-        columns = jnp.stack([weights, weights**2], 1)
-        sums, squares = jax.ops.segment_sum(columns, folds, len(sizes)).T
-        weights = weights * (sums / jnp.where(squares > 0, squares, 1))[folds]
-    empty = (jnp.full(shape, jnp.nan, dtype) for shape in shapes)
-    return order, CrossValidation(
-        grid, folds, *empty, jnp.zeros(0, dtype) if weights is None else weights
-    )
+    if weights is None:
+        return order, CrossValidation(grid, folds, losses, values, jnp.zeros(0, dtype))
+    columns = jnp.stack([weights, weights**2], 1)
+    sums, squares = jax.ops.segment_sum(columns, folds, len(sizes)).T
+    weights = weights * (sums / jnp.where(squares > 0, squares, 1))[folds]
+    return order, CrossValidation(grid, folds, losses, values, weights)
 
 
 def _refuse_empty(result: CrossValidation) -> None:
@@ -269,9 +268,9 @@ def _at(samples: PyTree, index: jax.Array) -> PyTree:
 
 def _fit(function: EstimationFunction, samples: PyTree, hyperparameter: jax.Array) -> PyTree:
     """Params of samples, with their weights if there are any."""
-    *data, weights = samples
+    predictions, targets, weights = samples
     more = {} if weights is None else {"weights": weights}
-    return function.fit(*data, hyperparameter, **more)
+    return function.fit(predictions, targets, hyperparameter, **more)
 
 
 def _losses(

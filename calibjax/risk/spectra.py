@@ -54,7 +54,7 @@ def full_spectrum(
     """The spectrum of a matrix K, or of D K D as in `low_rank_spectrum`."""
     d = None if roots_of_weights is None else roots_of_weights[:, None]
     if d is not None:
-        matrix = d * matrix * roots_of_weights
+        matrix = d * matrix * d.T
     eigenvectors, eigenvalues = lax.linalg.eigh(matrix, symmetrize_input=False)
     inverse = _inverse(eigenvalues, _ROUNDING * jnp.finfo(matrix.dtype).eps * eigenvalues[-1])
     projections = matmul(eigenvectors.T, vectors)

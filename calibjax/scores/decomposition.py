@@ -153,14 +153,15 @@ def crps_decomposition(
         )
     _checks.shape("targets", samples[1], (None,), "[n]: only numbers have a distribution function")
     num_thresholds = _checks.size_in_range("num_thresholds", num_thresholds, 1, 2**20)
-    return _checks.nan_with(_integrated(*samples, weights, num_thresholds), samples)
+    predictions, targets = samples
+    return _checks.nan_with(_integrated(predictions, targets, weights, num_thresholds), samples)
 
 
 @jax.jit
 def _brier(probs: jax.Array, labels: jax.Array, weights: jax.Array | None) -> ScoreDecomposition:
     """Sum over the classes, which are the columns of both arrays."""
     probs, labels = _checks.counted(weights, (probs, labels))
-    parts = lax.map(lambda column: _of_event(*column, weights), (probs.T, labels.T))
+    parts = lax.map(lambda column: _of_event(column[0], column[1], weights), (probs.T, labels.T))
     total = jax.tree.map(lambda part: jnp.sum(part, 0), parts)
     return jax.tree.map(lambda part: jnp.where(jnp.any(jnp.isnan(probs)), jnp.nan, part), total)
 

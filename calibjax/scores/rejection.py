@@ -145,6 +145,13 @@ def decision_cost(
     confidences, correct, weights = _checks.weighted_confidences(confidences, correct, weights)
     ratio = _checked_ratio(ratio).astype(confidences.dtype)
     ratio = jnp.where((ratio >= 1) & (ratio < jnp.inf), ratio, jnp.nan)
+    return _cost(confidences, correct, ratio, weights)
+
+
+@jax.jit
+def _cost(
+    confidences: jax.Array, correct: jax.Array, ratio: jax.Array, weights: jax.Array | None
+) -> jax.Array:
     ordered, errors, sizes = _errors_in_order(confidences, correct, weights)
     index = jnp.searchsorted(ordered, 1 - 1 / ratio, side="right")
     return (sizes[index] + ratio * (errors[-1] - errors[index])) / sizes[-1]

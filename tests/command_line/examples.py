@@ -32,7 +32,7 @@ EVALUATION = Evaluation(
         Section("Is it calibrated?", ENTRIES[:1], "The kernel is the <default> one."),
         Section("How far is it off?", ENTRIES[1:], is_detail=True),
     ),
-    sentences=("The model is too sure <of itself>.", "A temperature of 1.6 repairs most of it."),
+    sentences=("The model is <overconfident>.", "A temperature of 1.6 repairs most of it."),
     panels=(Panel("reliability", 'Observed frequencies over "<predicted>" ones.', _curve, [0, 1]),),
     advice=(Advice("Scale <all> predictions.", "a = b < c"),),
 )

@@ -76,7 +76,12 @@ def test_prints_what_was_read_and_found(float64, file, calls, capsys):
     np.testing.assert_array_equal(predictions.probs, [[0.25, 0.75], [0.5, 0.5], [0.1, 0.9]])
     np.testing.assert_array_equal(targets, [1, 0, 1])
     assert callable(others.pop("progress"))
-    assert others == {"groups": None, "features": None, "class_names": ("0", "1")}
+    assert others == {
+        "groups": None,
+        "features": None,
+        "weights": None,
+        "class_names": ("0", "1"),
+    }
     assert is_float64 == float64
     assert f"computed in: float{64 if float64 else 32}\n" in output.out
 

@@ -80,6 +80,7 @@ TASKS = [
 ]
 GROUPS = np.array(["a", "b"])[np.arange(40) % 2]
 FEATURES = np.random.default_rng(3).normal(size=(40, 2))
+WEIGHTS = np.random.default_rng(4).lognormal(size=40)
 
 
 @pytest.fixture(scope="module")
@@ -88,9 +89,9 @@ def quantiles():
         return calibjax.evaluate(KEY, *_quantiles(), groups=GROUPS)
 
 
-def _recomputed(evaluation, predictions, targets, entry):
+def _recomputed(evaluation, predictions, targets, entry, weights=None):
     """What the call of an entry returns, with the value in the first place."""
-    names = {"jax": jax, "jnp": jnp, "key": KEY, "result": evaluation}
+    names = {"jax": jax, "jnp": jnp, "key": KEY, "result": evaluation, "weights": weights}
     names |= {"predictions": predictions, "targets": targets}
     value = eval(entry.function, {**MODULES, **names})
     if hasattr(value, "pvalue"):
@@ -100,16 +101,16 @@ def _recomputed(evaluation, predictions, targets, entry):
     return (value,)
 
 
-def _refuse_other_numbers(evaluation, predictions, targets):
+def _refuse_other_numbers(evaluation, predictions, targets, weights=None):
     predictions, targets = jax.tree.map(jnp.asarray, (predictions, targets))
     assert len({entry.name for entry in evaluation.entries}) == len(list(evaluation.entries))
     for entry in evaluation.entries:
         if np.isnan(entry.value):
             with pytest.raises((ValueError, NotImplementedError)) as caught:
-                _recomputed(evaluation, predictions, targets, entry)
+                _recomputed(evaluation, predictions, targets, entry, weights)
             assert str(caught.value).splitlines()[0] in entry.note
             continue
-        found = _recomputed(evaluation, predictions, targets, entry)
+        found = _recomputed(evaluation, predictions, targets, entry, weights)
         written = (entry.value, entry.standard_error, entry.low, entry.high)
         for number, expected in zip(found, written):
             np.testing.assert_allclose(number, expected, rtol=1e-5, atol=1e-7, err_msg=entry.name)
@@ -120,10 +121,13 @@ def test_every_number_of_quantiles_by_the_call_it_names(quantiles):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("weights", [None, WEIGHTS], ids=["", "weights"])
 @pytest.mark.parametrize("task", TASKS)
-def test_every_number_by_the_call_it_names(task):
+def test_every_number_by_the_call_it_names(task, weights):
     predictions, targets = _of_task(task)
-    evaluation = calibjax.evaluate(KEY, predictions, targets, features=FEATURES, groups=GROUPS)
+    evaluation = calibjax.evaluate(
+        KEY, predictions, targets, features=FEATURES, groups=GROUPS, weights=weights
+    )
     assert evaluation.task == task
     assert evaluation.num_samples == 40
     assert json.loads(evaluation.to_json())["task"] == task
@@ -131,7 +135,7 @@ def test_every_number_by_the_call_it_names(task):
         str(evaluation).split()[-1]
         == (evaluation.advice[-1].call or evaluation.advice[-1].text).split()[-1]
     )
-    _refuse_other_numbers(evaluation, predictions, targets)
+    _refuse_other_numbers(evaluation, predictions, targets, weights)
     if any(e.pvalue is not None and e.by_chance is not None for e in evaluation.entries):
         refuse_ranges_that_contradict(evaluation)
     assert all(entry.note or np.isfinite(entry.value) for entry in evaluation.entries)
@@ -215,6 +219,10 @@ def _evaluated(**changes):
         ({"features": np.full((40, 2), np.nan)}, ValueError, "^features: expected finite"),
         ({"features": np.zeros((40, 2, 2))}, ValueError, r"^features: expected an array \[n\]"),
         ({"features": "height"}, TypeError, "^features"),
+        ({"weights": np.ones(39)}, ValueError, "^weights: expected shape"),
+        ({"weights": np.full(40, -1)}, ValueError, "^weights: expected finite weights >= 0"),
+        ({"weights": np.arange(40) < 9.0}, TypeError, "^weights: expected numbers"),
+        ({"weights": (np.arange(40) < 9) * 1.0}, ValueError, "^weights: expected at least 10"),
     ],
 )
 def test_wrong_arguments_are_refused_by_name(changes, error, message):
@@ -256,9 +264,9 @@ def _told(predictions, targets, **more):
 def test_overconfident_and_underconfident_classes():
     too_sure = _told(*_classes(600, 4, temperature=1.8))
     assert too_sure.startswith("The model is not calibrated")
-    assert "It is too sure of itself" in too_sure
+    assert "It is overconfident" in too_sure
     not_sure = _told(*_classes(600, 4, temperature=0.5))
-    assert "It is not sure enough" in not_sure
+    assert "It is underconfident" in not_sure
 
 
 @pytest.mark.slow

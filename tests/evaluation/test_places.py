@@ -37,6 +37,7 @@ def _views(random):
         event_words=tuple(map(str, range(number))),
         region_calls=("", "", ""),
         event_calls=(("", ""),) * number,
+        weights=np.ones(N),
     )
     return view, lambda generator: generator.uniform(size=N)
 
@@ -96,6 +97,7 @@ def test_observed_scatter_counts_where_it_is_larger():
         event_words=("event",),
         region_calls=("",),
         event_calls=(("", ""),),
+        weights=np.ones(n),
     )
     [place] = find_places([view], lambda random: random.uniform(size=n), 0, 99).worst
     residuals = view.cells - probs[:, 1]
@@ -125,7 +127,7 @@ def test_redrawn_labels_have_the_predicted_frequencies():
     random = np.random.default_rng(0)
     probs = random.dirichlet(np.ones(3), 20).astype(np.float32)
     predictions = distributions.Categorical(probs)
-    data = checked_data(jax.random.key(0), predictions, random.integers(0, 3, 20), None, None)
+    data = checked_data(jax.random.key(0), predictions, random.integers(0, 3, 20), None, None, None)
     search = of_classes(data)
     labels = np.stack([search.draw(random) for _ in range(4000)])
     frequencies = np.stack([(labels == c).mean(0) for c in range(3)], 1)
@@ -166,7 +168,7 @@ def test_every_task_in_both_precisions(task, dtype):
         return np.asarray(values, dtype)
 
     with jax.enable_x64(dtype == np.float64):
-        data = checked_data(jax.random.key(0), *_OF_EACH_TASK[task](converted), None, None)
+        data = checked_data(jax.random.key(0), *_OF_EACH_TASK[task](converted), None, None, None)
         part = where_wrong(data, None)
     assert all(0 < place.pvalue <= 1 for place in part.findings["places"])
     assert all(np.isfinite(entry.value) for entry in part.sections[0].entries)
@@ -184,10 +186,11 @@ def test_places_are_those_of_their_calls(task):
     if task == "quantiles":
         values = _LOC[:, None] + (1.5 + _LOC[::-1, None]) * np.array([-1, 0, 1])
         predictions = distributions.Quantiles(np.array([0.2, 0.5, 0.8]), values)
-    data = checked_data(jax.random.key(0), predictions, targets, None, None)
+    data = checked_data(jax.random.key(0), predictions, targets, None, None, None)
     search = _search(data, None)
-    result = types.SimpleNamespace(arrays={"pit": data.pit})
-    known = {"jax": jax, "jnp": jnp, "predictions": data.predictions, "targets": data.targets}
+    result = types.SimpleNamespace(arrays=data.arrays)
+    samples = jax.tree.map(jnp.asarray, data.known((data.predictions, data.targets)))
+    known = {"jax": jax, "jnp": jnp, "predictions": samples[0], "targets": samples[1]}
     known |= {"result": result, "distributions": distributions, "key": jax.random.key(0)}
     for view in search.views:
         totals, (means, _) = view.totals(view.cells), view.moments()
@@ -200,7 +203,7 @@ def test_places_are_those_of_their_calls(task):
                 predicted = totals[r, j] - view.factor * (totals[r, j] - means[r, j])
                 np.testing.assert_allclose(predicted, chances[inside].sum(), rtol=1e-6, atol=1e-9)
     drawn = {"two classes": targets, "classes": targets, "ensembles": np.zeros(40, int)}
-    drawn["quantiles"] = drawn["normals"] = data.pit
+    drawn["quantiles"] = drawn["normals"] = data.arrays.get("pit")
     if task in drawn:  # the targets themselves
         for view in search.views:
             np.testing.assert_array_equal(view.redrawn(np.asarray(drawn[task])), view.cells)
@@ -250,7 +253,7 @@ def test_range_leaves_out_what_is_significant(shift):
     probs = random.uniform(0.1, 0.8, 80)
     labels = (random.uniform(size=80) < probs + shift).astype(int)
     predictions = distributions.Bernoulli(probs)
-    data = checked_data(jax.random.key(0), predictions, labels, None, None)
+    data = checked_data(jax.random.key(0), predictions, labels, None, None, None)
     part = where_wrong(data, None)
     for observed, predicted, difference in zip(*[iter(part.sections[0].entries)] * 3, strict=True):
         assert difference.value == pytest.approx(observed.value - predicted.value)

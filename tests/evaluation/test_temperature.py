@@ -32,7 +32,7 @@ def test_interval_of_normals():
 
 def test_gain_of_normals():
     key = jax.random.key(3)
-    squares, order = (Y / SCALE) ** 2, np.asarray(jax.random.permutation(key, N))
+    squares, order = (Y / SCALE) ** 2, np.argsort(jax.random.uniform(key, (N,)))
     gains = np.empty(N)
     for fold in range(4):
         own = order[fold::4]
@@ -47,8 +47,8 @@ def test_gain_of_normals():
 
 
 @pytest.mark.slow
-def test_folds_have_the_same_number_of_others():
-    """11 samples in 3 folds: of 3 or 4, so that the smallest training sets have 7."""
+def test_folds_of_different_sizes():
+    """11 samples in 3 folds: of 3 or 4."""
     chosen = distributions.Normal(np.zeros(11), SCALE[:11])
     found = evaluation.temperature_gain(jax.random.key(0), chosen, Y[:11], num_folds=3)
     assert np.isfinite(found.estimate)
