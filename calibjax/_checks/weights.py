@@ -58,7 +58,7 @@ def _scaled(weights: Any, dtype: Any, xp: Any) -> Any:
     return weights * (xp.sum(weights) / xp.sum(xp.square(weights)))
 
 
-def plain_weights(weights: Any, n: int, name: str = "weights") -> jax.Array:
+def plain_weights(weights: Any, n: int, name: str = "weights") -> Any:
     """Checked weights of n samples in the units in which they are given, [n]."""
     array = floating(name, as_arrays(name, weights))
     shape(name, array, (n,), f"({n},), one weight for each sample")

@@ -80,8 +80,8 @@ def ece(
     >>> print(ece(predictions, targets, binning=UniformBins(2)))
     0.375
     """
-    *data, used = checked_bins(predictions, targets, binning, weights)
-    sizes, distances = distances_in_bins(*data, distance=distance, weights=used)
+    seen, labels, bins, used = checked_bins(predictions, targets, binning, weights)
+    sizes, distances = distances_in_bins(seen, labels, bins, distance, used)
     return _mean_over_samples(sizes, distances, used)
 
 
@@ -132,8 +132,8 @@ def mce(
     >>> print(mce(predictions, targets, binning=UniformBins(2)))
     0.375
     """
-    *data, used = checked_bins(predictions, targets, binning, weights)
-    return jnp.max(distances_in_bins(*data, distance=distance, weights=used)[1])
+    seen, labels, bins, used = checked_bins(predictions, targets, binning, weights)
+    return jnp.max(distances_in_bins(seen, labels, bins, distance, used)[1])
 
 
 @follows_data

@@ -57,6 +57,7 @@ EXEMPT = {
     **{
         f"pairwise.{name}": _ENGINE
         for name in (
+            "block_masses",
             "block_means",
             "feature_sums",
             "fold_pairs",
