@@ -14,6 +14,7 @@ from typing import Any, TextIO
 import jax
 import numpy as np
 
+from calibjax._compilation import keep_programs
 from calibjax.distributions import Bernoulli, Categorical, Samples
 from calibjax.evaluation.assembly import OVERALL
 
@@ -52,6 +53,7 @@ def prepare(*, keeps_programs: bool) -> str:
     jax.config.update("jax_compilation_cache_dir", str(folder))
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
     jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
+    keep_programs(folder)
     if not is_new:
         return ""
     told = "the first run compiles its programs, which takes most of its time; they are kept in "

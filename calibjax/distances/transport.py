@@ -8,7 +8,7 @@ from jax import lax
 from jax.custom_batching import custom_vmap
 
 from calibjax import _checks
-from calibjax._compilation import platform_dependent
+from calibjax._compilation import jit, platform_dependent
 from calibjax.distances import network_simplex
 
 # Numbers of problems solved at once: one fits the cache of a core, the other fills an accelerator.
@@ -108,7 +108,7 @@ def _smallest_cost_jvp(primals: Problem, tangents: Problem) -> tuple[jax.Array, 
     return jnp.sum(plan * primals[2]), change
 
 
-@jax.jit
+@jit
 def _solution(p: jax.Array, q: jax.Array, cost: jax.Array) -> Solution:
     """Solution of one problem: [K, K'], [K], [K']."""
     return jax.tree.map(lambda x: x[..., 0], _solve(p[:, None], q[:, None], cost[..., None]))

@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from calibjax import _checks
+from calibjax._compilation import jit
 from calibjax._pytree import PyTree, record
 from calibjax.distributions.base import Distribution
 from calibjax.distributions.samples import Samples
@@ -75,7 +76,7 @@ class MonteCarlo:
         return _checks.replaced(self, distribution=distribution, draws=draws)
 
 
-@functools.partial(jax.jit, static_argnames="num_samples")
+@functools.partial(jit, static_argnames="num_samples")
 def _draw_many(key: jax.Array, predictions: Distribution, num_samples: int) -> jax.Array:
     """Independent draws from each prediction, [n, m] or [n, m, d]."""
     keys = jax.random.split(key, num_samples)

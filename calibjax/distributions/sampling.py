@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 
 from calibjax import _checks
+from calibjax._compilation import jit
 from calibjax._pytree import PyTree
 from calibjax._sharding import follows_data
 from calibjax.distributions.base import Distribution
@@ -56,7 +57,7 @@ def check_draws(predictions: Distribution, targets: PyTree) -> None:
         )
 
 
-@jax.jit
+@jit
 def draw(key: jax.Array, predictions: Distribution) -> PyTree:
     """`sample_targets` without the checks."""
     keys = jax.random.split(key, jax.tree.leaves(predictions)[0].shape[0])

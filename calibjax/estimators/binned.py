@@ -8,6 +8,7 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from calibjax import _checks
+from calibjax._compilation import jit
 from calibjax._pytree import PyTree
 from calibjax._sharding import follows_data
 from calibjax.distances import Distance, TotalVariation
@@ -189,7 +190,7 @@ def debiased_squared_ece(
     return _debiased(predictions.class_probs, *data)
 
 
-@jax.jit
+@jit
 def _debiased(
     probs: jax.Array, targets: jax.Array, bins: jax.Array, weights: jax.Array | None
 ) -> jax.Array:
@@ -252,13 +253,13 @@ def distances_of_means(
     return jnp.where(sizes > 0, values, sizes)  # NaN where the sizes are
 
 
-@jax.jit
+@jit
 def _mean_over_samples(sizes: jax.Array, values: jax.Array, weights: jax.Array | None) -> jax.Array:
     """Mean over n samples of the values of their bins, [n] including empty bins."""
     return jnp.sum(sizes * values) / (sizes.size if weights is None else jnp.sum(weights))
 
 
-@jax.jit
+@jit
 def _means_in_bins(
     probs: jax.Array, targets: jax.Array, bins: jax.Array, weights: jax.Array | None
 ) -> tuple[jax.Array, jax.Array, jax.Array]:

@@ -16,6 +16,7 @@ from jax import lax
 from jax.typing import ArrayLike
 
 from calibjax import _checks
+from calibjax._compilation import jit
 from calibjax._pytree import PyTree, record
 from calibjax.distributions import Bernoulli
 from calibjax.distributions.base import ClassPredictions
@@ -157,14 +158,14 @@ class UniformBins(_ProbabilityBins):
         return _binary_grid_cells(probs, num_bins=num_bins)
 
 
-@functools.partial(jax.jit, static_argnames="num_bins")
+@functools.partial(jit, static_argnames="num_bins")
 def _binary_grid_cells(probs: jax.Array, *, num_bins: int) -> jax.Array:
     """Cells of the probability of label 1; that of label 0 is rounded, and redundant."""
     cells = _grid_cells(probs[:, 1:], num_bins=num_bins)
     return jnp.max(cells) - cells  # numbered like the cells of two classes
 
 
-@functools.partial(jax.jit, static_argnames="num_bins")
+@functools.partial(jit, static_argnames="num_bins")
 def _grid_cells(probs: jax.Array, *, num_bins: int) -> jax.Array:
     """Bins of the predictions that share the interval of every class, int32 [n]."""
     return _ranks_of_rows(interval_index(probs, num_bins), num_bins)
@@ -248,7 +249,7 @@ class EqualMassBins(_ProbabilityBins):
         return _quantile_cells(_probs(predictions, at), num_samples, num_bins, weights)
 
 
-@functools.partial(jax.jit, static_argnums=(1, 2))
+@functools.partial(jit, static_argnums=(1, 2))
 def _quantile_cells(
     probs: jax.Array, n: int, num_bins: int, weights: jax.Array | None
 ) -> jax.Array:

@@ -14,6 +14,7 @@ from jax.typing import ArrayLike
 
 from calibjax import _checks, pairwise
 from calibjax._arithmetic import safe_sqrt
+from calibjax._compilation import jit
 from calibjax._lengths import filled
 from calibjax._pytree import PyTree
 from calibjax._sharding import follows_data
@@ -27,7 +28,7 @@ from calibjax.kernels.labels import checked_labels
 from calibjax.kernels.residuals import informed
 
 
-@functools.partial(jax.jit, inline=True)
+@functools.partial(jit, inline=True)
 def calibration_kernel(
     kernel: Kernel, p: Distribution, y: ArrayLike, q: Distribution, z: ArrayLike
 ) -> jax.Array:
@@ -121,7 +122,7 @@ def _low_rank_sums(
     return None if prepared is None else _sums_of_features(kernel, prepared, samples, weights)
 
 
-@jax.jit
+@jit
 def _sums_of_features(
     kernel: TensorProduct, prepared: Any, samples: PyTree, weights: jax.Array | None
 ) -> tuple[jax.Array, jax.Array, Any]:
@@ -142,7 +143,7 @@ def _features_of_samples(featured: tuple[Kernel, Any], samples: tuple[Any, Any])
     return batch_features(*featured, predictions, jax.tree.map(lambda y: y[None], targets))[:, 0]
 
 
-@jax.jit
+@jit
 def sample_matrix(kernel: Kernel, samples: PyTree) -> jax.Array:
     """The calibration kernel of all pairs of samples, [n, n]."""
     return gram_matrix(functools.partial(sample_pair, kernel), samples)

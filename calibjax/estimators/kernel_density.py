@@ -22,6 +22,7 @@ from jax.typing import ArrayLike
 
 from calibjax import _checks, pairwise
 from calibjax._arithmetic import matmul, one_hot
+from calibjax._compilation import jit
 from calibjax._pytree import PyTree
 from calibjax._sharding import follows_data
 from calibjax.distributions.base import ClassPredictions
@@ -135,7 +136,7 @@ def _checked_order(order: Any) -> PyTree:
     )
 
 
-@jax.jit
+@jit
 def _calibration_error(
     probs: jax.Array,
     targets: jax.Array,
@@ -212,7 +213,7 @@ def kde_bandwidth(
     return _checks.nan_with(best, predictions, candidates, weights)
 
 
-@jax.jit
+@jit
 def _best_bandwidth(
     probs: jax.Array, candidates: jax.Array, weights: jax.Array | None
 ) -> jax.Array:

@@ -15,6 +15,7 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from calibjax import _checks
+from calibjax._compilation import jit
 from calibjax._pytree import record
 from calibjax._sharding import follows_data
 from calibjax.distributions import Bernoulli, Categorical, WithFeatures
@@ -70,7 +71,7 @@ def top_label(predictions: ClassPredictions, targets: ArrayLike) -> tuple[Bernou
     return like(predictions, confidences), correct
 
 
-@jax.jit
+@jit
 def _top_label(probs: jax.Array, targets: jax.Array) -> tuple[Bernoulli, jax.Array]:
     confidences = jnp.max(_nan_where_unknown(probs, targets), 1)
     return Bernoulli(confidences), (targets == jnp.argmax(probs, 1)).astype(int)
@@ -109,7 +110,7 @@ class OneVersusRest:
         return like(predictions, own), is_own
 
 
-@jax.jit
+@jit
 def _one_class(
     probs: jax.Array, targets: jax.Array, label: jax.Array
 ) -> tuple[Bernoulli, jax.Array]:
@@ -159,7 +160,7 @@ def class_wise(predictions: ClassPredictions, targets: ArrayLike) -> tuple[Berno
     return each, labels
 
 
-@jax.jit
+@jit
 def each_class(probs: jax.Array, targets: jax.Array) -> tuple[Bernoulli, jax.Array]:
     """Every class against the rest, from checked probabilities [n, m] and labels [n]."""
     is_class = targets == jnp.arange(probs.shape[1])[:, None]
@@ -203,7 +204,7 @@ def group_classes(
     return like(predictions, grouped), labels
 
 
-@functools.partial(jax.jit, static_argnums=3)
+@functools.partial(jit, static_argnums=3)
 def _group_classes(
     probs: jax.Array, targets: jax.Array, groups: jax.Array, num_groups: int
 ) -> tuple[Categorical, jax.Array]:

@@ -6,6 +6,7 @@ from jax.typing import ArrayLike
 
 from calibjax import _checks
 from calibjax._arithmetic import floating_dtype
+from calibjax._compilation import jit
 from calibjax._pytree import PyTree
 from calibjax.distributions import MonteCarlo, Quantiles, Samples
 from calibjax.distributions.base import Distribution
@@ -79,7 +80,7 @@ def pit_values(key: jax.Array, predictions: Distribution, targets: ArrayLike) ->
     return _randomised(key, inner, targets)
 
 
-@jax.jit
+@jit
 def _randomised(key: jax.Array, predictions: PyTree, targets: jax.Array) -> jax.Array:
     """PIT values of numbers, [n]."""
     lower, upper = jax.vmap(_jump)(predictions, targets)

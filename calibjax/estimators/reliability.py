@@ -15,6 +15,7 @@ from jax.typing import ArrayLike
 
 from calibjax import _checks
 from calibjax._batches import default_batch_size, in_batches
+from calibjax._compilation import jit
 from calibjax._pytree import record
 from calibjax._sharding import follows_data
 from calibjax.distributions import Bernoulli
@@ -187,7 +188,7 @@ def checked_binary(predictions: Distribution, targets: ArrayLike) -> tuple[Berno
     return _checks.predictions_and_targets(predictions, targets)
 
 
-@functools.partial(jax.jit, static_argnames=("size", "num_samples", "ranks"))
+@functools.partial(jit, static_argnames=("size", "num_samples", "ranks"))
 def _curve(
     key: jax.Array,
     probs: jax.Array,

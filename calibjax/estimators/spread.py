@@ -4,6 +4,7 @@ import jax
 from jax.typing import ArrayLike
 
 from calibjax._arithmetic import mean_and_error
+from calibjax._compilation import jit
 from calibjax._pytree import record
 from calibjax._sharding import follows_data
 from calibjax.distributions.base import Distribution
@@ -31,7 +32,7 @@ def _expected_diagonal(kernel: Kernel, p: Distribution) -> jax.Array:
     return combine_on_pairs(kernel, "expected_diagonal", lambda expected: expected(p))
 
 
-@jax.jit
+@jit
 def _excess(
     kernel: Kernel, predictions: Distribution, targets: ArrayLike, weights: jax.Array | None
 ) -> SpreadEstimate:

@@ -15,6 +15,7 @@ from jax.typing import ArrayLike
 
 from calibjax import _checks
 from calibjax._batches import default_batch_size, in_batches
+from calibjax._compilation import jit
 from calibjax._pytree import record
 from calibjax.estimators.bands import checked_ranks, is_outside, simultaneous_band
 
@@ -279,7 +280,7 @@ def _curve(
     return CoverageCurve(ordered, coverage, lower, upper, level, sets)
 
 
-@functools.partial(jax.jit, static_argnames=("num_samples", "rank", "sets"))
+@functools.partial(jit, static_argnames=("num_samples", "rank", "sets"))
 def _shares(
     key: jax.Array,
     values: jax.Array,
@@ -301,7 +302,7 @@ def _shares(
     return _checks.nan_with(ordered, ordered), *shares  # sorting puts NaN last
 
 
-@functools.partial(jax.jit, static_argnames=("num_samples", "rank", "is_cumulative"))
+@functools.partial(jit, static_argnames=("num_samples", "rank", "is_cumulative"))
 def _counted(
     key: jax.Array,
     values: jax.Array,

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 
 from calibjax import _checks, estimators
+from calibjax._compilation import jit
 from calibjax._pytree import record
 from calibjax.distributions.base import ClassPredictions
 from calibjax.estimators.binnings import bins_of, interval_index
@@ -78,7 +79,7 @@ class PredictedInBins:
     excess: jax.Array
 
 
-@jax.jit
+@jit
 def predicted_in_bins(
     predictions: ClassPredictions, weights: jax.Array | None = None
 ) -> PredictedInBins:
@@ -115,7 +116,7 @@ def _sums(values: jax.Array, weights: jax.Array, bins: jax.Array, num_bins: int)
     return sums + weighted(values - means[bins])
 
 
-@jax.jit
+@jit
 def labels_in_bins(
     predictions: ClassPredictions, targets: jax.Array, weights: jax.Array | None
 ) -> jax.Array:

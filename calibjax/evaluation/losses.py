@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from calibjax import recalibration, scores
+from calibjax._compilation import jit
 from calibjax.distributions import MonteCarlo, Quantiles
 from calibjax.evaluation.data import Data, Part, measured
 from calibjax.evaluation.findings import IDLE
@@ -73,13 +74,13 @@ def proper_scores(data: Data) -> Part:
     return Part((Section("Scores", tuple(entries), remark),) if entries else (), findings)
 
 
-@jax.jit
+@jit
 def _are_impossible(predictions: Any, targets: Any) -> jax.Array:
     """Which targets have probability, or density, zero, [N]."""
     return jax.vmap(lambda p, y: p.log_prob(y))(predictions, targets) == -jnp.inf
 
 
-@jax.jit
+@jit
 def _are_certain(predictions: Any) -> jax.Array:
     """Which predictions give a class the probability zero, [N]."""
     classes = jnp.arange(predictions.class_probs.shape[1])
@@ -152,7 +153,7 @@ def temperature(data: Data) -> Part:
     return Part((Section(_TITLE, tuple(entries), remark),), findings)
 
 
-@jax.jit
+@jit
 def _is_idle(predictions: Any) -> jax.Array:
     """Whether temperatures do not change the predictions, up to rounding."""
     hotter = jax.vmap(lambda p: recalibration.tempered(p, 2.0))(predictions)
@@ -203,7 +204,7 @@ def _factor(data: Data, value: Entry, predictions: Any) -> Entry | None:
     return Entry("factor of the standard deviations", middle, low=low, high=high, function=call)
 
 
-@jax.jit
+@jit
 def _ratios_of_deviations(temperature: jax.Array, predictions: Any) -> jax.Array:
     def ratio(p: Any) -> jax.Array:
         return recalibration.tempered(p, temperature).variance() / p.variance()

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from calibjax import distributions
+from calibjax._compilation import jit
 from calibjax.distributions import Quantiles
 from calibjax.evaluation.data import Data
 from calibjax.evaluation.marginals import NUM_BANDS, Marginals, with_band
@@ -179,7 +180,7 @@ def _edges(draws: np.ndarray, is_whole: bool) -> tuple[np.ndarray, np.ndarray]:
     return np.unique(cuts), bars
 
 
-@jax.jit
+@jit
 def _moments(predictions: Any, cuts: jax.Array) -> tuple[jax.Array, Any, Any]:
     """Distribution functions, [n, C], means and standard deviations, None if there are none."""
 

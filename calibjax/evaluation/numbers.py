@@ -10,6 +10,7 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from calibjax import _checks, estimators, hypothesis_tests, plotting
+from calibjax._compilation import jit
 from calibjax.distributions import Quantiles, Samples
 from calibjax.evaluation.data import RANKS, REDRAWS, TARGETS, Data, Part, joined_redraws, uniform
 from calibjax.evaluation.figures import BAND_LEVEL, Panel
@@ -67,7 +68,7 @@ def residual_spread(
     return _residual_spread(predictions, targets, weights)
 
 
-@jax.jit
+@jit
 def _residual_spread(predictions: Any, targets: Any, weights: jax.Array | None) -> jax.Array:
     def standardised(p: Any, y: jax.Array) -> jax.Array:
         variance = p.variance()
@@ -134,12 +135,12 @@ def _bias(data: Data) -> Part:
     )
 
 
-@jax.jit
+@jit
 def _means(predictions: Any) -> jax.Array:
     return jax.vmap(lambda p: p.mean())(predictions)
 
 
-@jax.jit
+@jit
 def _variances(predictions: Any) -> jax.Array:
     return jax.vmap(lambda p: p.variance())(predictions)
 
@@ -302,7 +303,7 @@ def _coverage_test(data: Data) -> tuple[CalibrationTestResult, np.ndarray, str]:
     return test, shown, redrawn
 
 
-@jax.jit
+@jit
 def _quantiles(predictions: Any, levels: jax.Array) -> jax.Array:
     return jax.vmap(lambda p: jax.vmap(p.icdf)(levels))(predictions)
 

@@ -12,7 +12,7 @@ from jax.typing import ArrayLike
 
 from calibjax import _checks
 from calibjax._arithmetic import floating_dtype, mean_and_error
-from calibjax._compilation import compiled_once
+from calibjax._compilation import compiled_once, jit
 from calibjax._pytree import PyTree
 from calibjax.distributions.base import Distribution
 from calibjax.hypothesis_tests import ConfidenceInterval
@@ -195,7 +195,7 @@ def _loss_of_sample(loss: Loss, p: PyTree, y: PyTree) -> jax.Array:
     return loss(*jax.tree.map(lambda leaf: jnp.asarray(leaf)[None], (p, y)))
 
 
-@functools.partial(jax.jit, static_argnums=0)
+@functools.partial(jit, static_argnums=0)
 def _interval(
     loss: Loss,
     predictions: PyTree,

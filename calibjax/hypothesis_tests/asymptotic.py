@@ -12,6 +12,7 @@ from jax.typing import ArrayLike
 from calibjax import _checks, pairwise
 from calibjax._arithmetic import matmul
 from calibjax._batches import in_batches
+from calibjax._compilation import jit
 from calibjax._pytree import PyTree
 from calibjax._sharding import follows_data
 from calibjax.distributions.base import Distribution
@@ -24,7 +25,7 @@ from calibjax.kernels import Kernel
 VARIANCES = ("blocks", "pairs")
 
 
-@functools.partial(jax.jit, static_argnames=("num_samples", "batch_size"))
+@functools.partial(jit, static_argnames=("num_samples", "batch_size"))
 def _bootstrap(
     key: jax.Array, kernel: Kernel, samples: PyTree, *, num_samples: int, batch_size: int
 ) -> tuple[jax.Array, jax.Array]:

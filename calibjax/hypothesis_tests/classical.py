@@ -9,6 +9,7 @@ from jax.scipy.special import ndtri
 from jax.typing import ArrayLike
 
 from calibjax import _checks
+from calibjax._compilation import jit
 from calibjax._logistic import Line, centered, has_maximum, log_odds, most_likely
 from calibjax._pytree import record
 from calibjax.distributions import Bernoulli
@@ -97,7 +98,7 @@ def spiegelhalter(
     return _spiegelhalter(predictions.class_probs, targets, weights)
 
 
-@jax.jit
+@jit
 def _spiegelhalter(probs: jax.Array, targets: jax.Array, weights: jax.Array | None) -> jax.Array:
     squares = jnp.sum(jnp.square(probs), 1)
     own = jnp.take_along_axis(probs, targets[:, None], 1, mode="fill", fill_value=jnp.nan)[:, 0]
@@ -165,7 +166,7 @@ def hosmer_lemeshow(
     return _in_groups(binary.probs, targets, bins, weights)
 
 
-@jax.jit
+@jit
 def _in_groups(
     probs: jax.Array, targets: jax.Array, bins: jax.Array, weights: jax.Array | None
 ) -> jax.Array:
@@ -224,7 +225,7 @@ def cox(
     return _cox(binary.probs, targets, weights)
 
 
-@jax.jit
+@jit
 def _cox(probs: jax.Array, targets: jax.Array, weights: jax.Array | None) -> jax.Array:
     x = log_odds(probs)
     residuals, variances = _weighted_terms(weights, targets - probs, probs * (1 - probs))
@@ -306,7 +307,7 @@ def cox_regression(
     return found
 
 
-@jax.jit
+@jit
 def _cox_regression(
     probs: jax.Array, targets: jax.Array, level: ArrayLike, weights: jax.Array | None
 ) -> CoxRegression:
@@ -379,7 +380,7 @@ def cumulative_difference(
     return _cumulative_difference(binary.probs, targets, weights)
 
 
-@jax.jit
+@jit
 def _cumulative_difference(
     probs: jax.Array, targets: jax.Array, weights: jax.Array | None
 ) -> jax.Array:

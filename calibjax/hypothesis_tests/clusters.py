@@ -15,6 +15,7 @@ from jax.typing import ArrayLike
 
 from calibjax import _checks, pairwise
 from calibjax._batches import in_batches
+from calibjax._compilation import jit
 from calibjax._pytree import PyTree
 from calibjax._sharding import follows_data
 from calibjax.distributions.base import Distribution
@@ -82,7 +83,7 @@ def _pair(kernel: Kernel, x: tuple[Any, Any], y: tuple[Any, Any]) -> jax.Array:
     return jnp.where(own == its, jnp.zeros_like(value), value)
 
 
-@jax.jit
+@jit
 def cluster_means(
     kernel: Kernel, samples: PyTree, clusters: Clusters
 ) -> tuple[jax.Array, jax.Array]:
@@ -184,7 +185,7 @@ def cluster_skce_test(
     return simulated_result(statistic, draws, statistic, draws="random signs of clusters")
 
 
-@functools.partial(jax.jit, static_argnames=("num_samples", "batch_size"))
+@functools.partial(jit, static_argnames=("num_samples", "batch_size"))
 def _with_signs(
     key: jax.Array,
     kernel: Kernel,

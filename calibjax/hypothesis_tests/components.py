@@ -19,6 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from calibjax import _checks
+from calibjax._compilation import jit
 from calibjax._pytree import record
 from calibjax.hypothesis_tests.pools import simulated_pvalue, standardised, tied
 
@@ -223,13 +224,13 @@ class SKCEComponents:
         return "\n".join(lines)
 
 
-@jax.jit
+@jit
 def _of_kernel(parts: tuple[Component, ...], place: int) -> tuple[Component, ...]:
     """The components of the kernel at a place of the last axis."""
     return jax.tree.map(lambda leaf: leaf[..., place], parts)
 
 
-@functools.partial(jax.jit, static_argnames=("ranked", "family"))
+@functools.partial(jit, static_argnames=("ranked", "family"))
 def skce_components(
     unbiased: jax.Array,
     diagonal: jax.Array,

@@ -10,6 +10,7 @@ from jax.typing import ArrayLike
 
 from calibjax import _checks
 from calibjax._batches import default_batch_size
+from calibjax._compilation import jit
 from calibjax._sharding import follows_data
 from calibjax.distributions import Categorical, Quantiles
 from calibjax.hypothesis_tests.exact import rank_among_redraws
@@ -141,7 +142,7 @@ def _statistic_of_targets(
     return _statistic(data, predictions, intervals)
 
 
-@jax.jit
+@jit
 def _counted(
     predictions: Quantiles, targets: jax.Array, weights: jax.Array | None
 ) -> tuple[Quantiles, jax.Array, jax.Array]:
@@ -156,7 +157,7 @@ def _counted(
     return predictions, predictions.probs, jax.vmap(Quantiles.interval)(predictions, targets)
 
 
-@jax.jit
+@jit
 def _differences(
     predictions: Quantiles, weights: jax.Array | None, intervals: jax.Array
 ) -> dict[str, jax.Array]:

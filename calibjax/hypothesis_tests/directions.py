@@ -15,6 +15,7 @@ from jax.typing import ArrayLike
 
 from calibjax import _checks
 from calibjax._arithmetic import floating_dtype
+from calibjax._compilation import jit
 from calibjax.distributions.base import Distribution
 from calibjax.distributions.features import bare
 from calibjax.estimators.lenses import OneVersusRest
@@ -89,7 +90,9 @@ def direction_scores(
     targets: ArrayLike,
     weights: jax.Array | None,
 ) -> jax.Array:
-    """Σ_i x_i r_i / √(Σ_i x_i² r_i²), with weights w_i x_i r_i, of the kernels with a direction, and zero of the others, [K].
+    """Σ_i x_i r_i / √(Σ_i x_i² r_i²) of the kernels with a direction, and zero of the others, [K].
+
+    With weights it is that of w_i x_i r_i.
 
     Zero as well where kernels on predictions see errors that may cancel, and the sum is less than
     two standard errors from zero.
@@ -116,7 +119,7 @@ def _is_of_rank_one(kernel: Any) -> bool:
     return isinstance(getattr(kernel, "prediction", None), Constant | Regressor)
 
 
-@jax.jit
+@jit
 def _scores(
     scores: jax.Array, stacks: tuple[Any, ...], predictions: Any, targets: Any, weights: Any
 ) -> jax.Array:

@@ -15,6 +15,7 @@ from jax.typing import ArrayLike
 
 from calibjax import _checks
 from calibjax._batches import default_batch_size
+from calibjax._compilation import jit
 from calibjax._pytree import PyTree
 from calibjax._sharding import follows_data
 from calibjax.distances import Euclidean
@@ -227,7 +228,7 @@ def with_targets(ensembles: Samples, targets: PyTree) -> Samples:
     return like(ensembles, Samples(jnp.concatenate([targets[:, None], ensembles.values], 1)))
 
 
-@jax.jit
+@jit
 def _ranks(key: jax.Array, pool: jax.Array) -> jax.Array:
     """Ranks 0, ..., m of the targets in their pools, with ties broken at random, [n]."""
 

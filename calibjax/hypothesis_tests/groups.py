@@ -12,6 +12,7 @@ from jax.typing import ArrayLike
 from calibjax import _checks
 from calibjax._arithmetic import floating_dtype, matmul, one_hot
 from calibjax._batches import default_batch_size
+from calibjax._compilation import jit
 from calibjax._sharding import follows_data
 from calibjax.distributions.base import Distribution
 from calibjax.distributions.sampling import check_draws
@@ -131,7 +132,7 @@ def group_calibration_test(
     )
 
 
-@jax.jit
+@jit
 def mean_residual(predictions: Any, targets: Any) -> jax.Array:
     """Targets minus their predicted means, [n] or [n, d]; of classes and of the top label."""
     if hasattr(predictions, "class_probs"):
@@ -181,7 +182,7 @@ def _checked_shares(
     return _checks.nan_with(shares, shares)
 
 
-@jax.jit
+@jit
 def _shares(memberships: jax.Array) -> tuple[jax.Array, jax.Array]:
     """Shares of the samples in each group, NaN if it is empty, [n, G], and total ones, [G]."""
     totals = jnp.sum(jnp.abs(memberships), 0)

@@ -12,6 +12,7 @@ from jax.typing import ArrayLike
 from calibjax import _checks, pairwise
 from calibjax._arithmetic import matmul
 from calibjax._batches import in_batches
+from calibjax._compilation import jit
 from calibjax._pytree import PyTree, record
 from calibjax._sharding import follows_data
 from calibjax.distributions import StudentT
@@ -49,7 +50,7 @@ def checked_options(confidence_level: Any, side: str) -> tuple[jax.Array | float
     return confidence_level, _checks.choice("side", side, SIDES)
 
 
-@jax.jit
+@jit
 def _jackknife(
     kernel: Kernel, samples: PyTree, weights: jax.Array | None, clusters: Clusters | None
 ) -> tuple[jax.Array, jax.Array]:
@@ -163,7 +164,7 @@ def skce_confidence_interval(
     return _asymptotic(estimate, error, level, found, side=side)
 
 
-@functools.partial(jax.jit, static_argnames="side")
+@functools.partial(jit, static_argnames="side")
 def _asymptotic(
     estimate: jax.Array, error: jax.Array, level: ArrayLike, clusters: Clusters | None, *, side: str
 ) -> ConfidenceInterval:
@@ -182,7 +183,7 @@ def _quantile(tail: jax.Array, clusters: Clusters | None) -> jax.Array:
     return StudentT((clusters.number - 1).astype(tail.dtype), zero, zero + 1).icdf(tail)
 
 
-@functools.partial(jax.jit, static_argnames=("num_samples", "batch_size"))
+@functools.partial(jit, static_argnames=("num_samples", "batch_size"))
 def _resampled(
     key: jax.Array,
     kernel: Kernel,

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from calibjax import _checks
+from calibjax._compilation import jit
 from calibjax._lengths import of_rows
 from calibjax.distances import TotalVariation
 from calibjax.distributions import Bernoulli
@@ -246,7 +247,7 @@ def _of_classes(predictions: Any) -> dict[str, Any]:
     }
 
 
-@jax.jit
+@jit
 def _probs(predictions: Any) -> jax.Array:
     return predictions.class_probs
 

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from calibjax import _checks
+from calibjax._compilation import jit
 from calibjax._lengths import of_rows
 from calibjax.distances import (
     Distance,
@@ -75,7 +76,7 @@ def _typical_deviation(predictions: Distribution) -> jax.Array:
     return jnp.median(values) if isinstance(values, jax.Array) else jnp.asarray(np.median(values))
 
 
-@jax.jit
+@jit
 def _deviations(predictions: Distribution) -> jax.Array:
     def deviation(p: Any) -> jax.Array:
         variance = p.variance()

@@ -11,6 +11,7 @@ from jax.typing import ArrayLike
 
 from calibjax import _checks
 from calibjax._arithmetic import matmul
+from calibjax._compilation import jit
 from calibjax._pytree import PyTree
 from calibjax._sharding import follows_data
 from calibjax.distributions import DiagNormal, Normal
@@ -145,7 +146,7 @@ def cme_test(
     return CalibrationTestResult(statistic, pvalue, estimate)
 
 
-@jax.jit
+@jit
 def _hotelling(kernel: Kernel, samples: PyTree, locations: Any) -> tuple[jax.Array, jax.Array]:
     """Statistic Q, and the squared UCME; Q is NaN if the covariance is singular."""
     row = jax.vmap(location_pair, in_axes=(None, 0, None))

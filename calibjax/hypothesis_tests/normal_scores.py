@@ -11,6 +11,7 @@ from jax.typing import ArrayLike
 
 from calibjax import _checks
 from calibjax._arithmetic import floating_dtype
+from calibjax._compilation import jit
 from calibjax.distributions import Samples
 from calibjax.distributions.base import Distribution
 from calibjax.distributions.features import bare
@@ -40,7 +41,7 @@ def _checked_scores(
     return _scores(bare(predictions), targets), weights
 
 
-@jax.jit
+@jit
 def _scores(predictions: Any, targets: jax.Array) -> jax.Array:
     return jax.vmap(normal_score)(predictions, targets).astype(floating_dtype(predictions))
 
@@ -84,7 +85,7 @@ def pit_ks(
     return _kolmogorov_smirnov(*_checked_scores(predictions, targets, weights))
 
 
-@jax.jit
+@jit
 def _kolmogorov_smirnov(scores: jax.Array, weights: jax.Array | None) -> jax.Array:
     if weights is None:
         n, u = scores.size, jnp.sort(ndtr(scores))
@@ -140,7 +141,7 @@ def berkowitz(
     return _likelihood_ratio(*_checked_scores(predictions, targets, weights))
 
 
-@jax.jit
+@jit
 def _likelihood_ratio(scores: jax.Array, weights: jax.Array | None) -> jax.Array:
     mean = weighted_mean(scores, weights)
     excess = weighted_mean(jnp.square(scores - mean), weights) - 1

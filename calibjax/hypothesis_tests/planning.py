@@ -11,7 +11,7 @@ from jax.typing import ArrayLike
 
 from calibjax import _checks, pairwise
 from calibjax._arithmetic import floating_dtype, matmul
-from calibjax._compilation import outside_of_traces
+from calibjax._compilation import jit, outside_of_traces
 from calibjax._pytree import PyTree
 from calibjax.distributions.base import Distribution
 from calibjax.hypothesis_tests.pool_statistics import (
@@ -129,7 +129,7 @@ def _factor(kernel: Kernel, predictions: Distribution) -> jax.Array | None:
         return factor if error <= 100 * n * tolerance else None
 
 
-@functools.partial(jax.jit, static_argnums=3)
+@functools.partial(jit, static_argnums=3)
 def _factor_and_error(
     kernel: Kernel, predictions: Distribution, features: jax.Array, rank: int
 ) -> tuple[jax.Array, jax.Array]:

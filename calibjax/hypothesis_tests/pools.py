@@ -11,12 +11,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from calibjax._compilation import jit
 from calibjax._pytree import PyTree
 
 _FEWEST_DRAWS, _TAIL_DRAWS, _ENOUGH = 100, 250, 10  # to fit a tail; in it; to need none
 
 
-@jax.jit
+@jit
 def tolerance(statistic: jax.Array, null_samples: jax.Array) -> jax.Array:
     """Largest difference that counts as a tie: equal data sets may differ in the last digits."""
     return _tolerance(statistic, null_samples, jnp)
@@ -30,7 +31,7 @@ def _tolerance(statistic: Any, null_samples: Any, xp: Any) -> Any:
     return 100 * xp.finfo(null_samples.dtype).eps * xp.maximum(xp.median(size, 0), own)
 
 
-@jax.jit
+@jit
 def simulated_pvalue(statistic: jax.Array, null_samples: jax.Array) -> jax.Array:
     """Monte Carlo p-value (1 + #{T_b ≥ T}) / (B + 1).
 
@@ -49,7 +50,7 @@ def simulated_pvalue(statistic: jax.Array, null_samples: jax.Array) -> jax.Array
     return jnp.where(jnp.isnan(statistic), jnp.nan, pvalue)
 
 
-@jax.jit
+@jit
 def tail_pvalue(statistic: jax.Array, pvalue: jax.Array, null_samples: jax.Array) -> jax.Array:
     """`CalibrationTestResult.asymptotic_pvalue` of one statistic, of any shape."""
     num_draws = null_samples.shape[0]
@@ -74,7 +75,7 @@ def tail_pvalue(statistic: jax.Array, pvalue: jax.Array, null_samples: jax.Array
     return jnp.where(is_known, pvalue, fitted)
 
 
-@jax.jit
+@jit
 def standardised(pool: jax.Array, values: jax.Array | None = None) -> jax.Array:
     """Deviations from the mean of a pool, in units of its standard deviation.
 
@@ -124,7 +125,7 @@ def _typical(pool: Any, xp: Any) -> tuple[Any, Any]:
     return xp.where(differ, other_mean, mean), xp.where(differ, other_spread, spread)
 
 
-@jax.jit
+@jit
 def tied(pool: jax.Array, rounding: jax.Array) -> jax.Array:
     """A pool in which values that differ from the observed one by rounding only are equal to it.
 
@@ -170,7 +171,7 @@ def largest_scores(statistic: PyTree, null_samples: PyTree) -> np.ndarray:
     return _scores(pool, *_typical(pool, np), np).max(1)
 
 
-@jax.jit
+@jit
 def adjusted_pvalues(statistic: PyTree, null_samples: PyTree) -> PyTree:
     """p-values of several statistics, adjusted for multiple testing by the max-T procedure.
 

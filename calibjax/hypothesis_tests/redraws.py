@@ -10,6 +10,7 @@ from jax.typing import ArrayLike
 
 from calibjax import _checks, pairwise
 from calibjax._batches import default_batch_size, map_batches
+from calibjax._compilation import jit
 from calibjax._pytree import PyTree
 from calibjax._sharding import WHOLE, devices
 from calibjax.distributions.base import Distribution
@@ -27,7 +28,7 @@ def checked_batch_size(batch_size: int | None, family: Family) -> int:
     return _checks.size_in_range("batch_size", batch_size, 1)
 
 
-@functools.partial(jax.jit, static_argnames=("num_samples", "batch_size"))
+@functools.partial(jit, static_argnames=("num_samples", "batch_size"))
 def evaluate_pool(
     key: jax.Array,
     family: Family,

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from calibjax import _checks, _html
+from calibjax._compilation import jit
 from calibjax._pytree import PyTree, record
 from calibjax.hypothesis_tests.components import SKCEComponents, pooled
 from calibjax.hypothesis_tests.pools import (
@@ -226,7 +227,7 @@ class _Text(str):
     __repr__ = str.__str__
 
 
-@jax.jit
+@jit
 def _standard_error(pvalue: jax.Array, null_samples: jax.Array) -> jax.Array:
     num_samples = null_samples.shape[0]
     least = 1 / (num_samples + 1)
@@ -275,7 +276,7 @@ def simulated_result(
     )
 
 
-@functools.partial(jax.jit, static_argnums=2)
+@functools.partial(jit, static_argnums=2)
 def _pvalues(statistic: PyTree, null_samples: PyTree, adjust: bool) -> tuple[PyTree, PyTree]:
     pvalue = jax.tree.map(simulated_pvalue, statistic, null_samples)
     return pvalue, adjusted_pvalues(statistic, null_samples) if adjust else None
@@ -299,7 +300,7 @@ def skce_result(
     return dataclasses.replace(result, adjusted_pvalue=tree, components=components)
 
 
-@functools.partial(jax.jit, static_argnums=2)
+@functools.partial(jit, static_argnums=2)
 def _of_family(
     pool: jax.Array, biased: jax.Array, groups: tuple[tuple[int, ...], ...]
 ) -> tuple[jax.Array, jax.Array, list[jax.Array], jax.Array]:

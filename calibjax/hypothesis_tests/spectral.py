@@ -16,6 +16,7 @@ from jax.typing import ArrayLike, DTypeLike
 
 from calibjax import _checks, pairwise
 from calibjax._arithmetic import matmul
+from calibjax._compilation import jit
 from calibjax._pytree import PyTree
 from calibjax._sharding import follows_data
 from calibjax.distributions.base import Distribution
@@ -74,7 +75,7 @@ def _all_eigenvalues(kernel: Kernel, samples: PyTree) -> tuple[jax.Array, jax.Ar
     return jnp.linalg.eigvalsh(centered)[::-1] / rows.shape[0], rows
 
 
-@functools.partial(jax.jit, static_argnames="num_eigenvalues")
+@functools.partial(jit, static_argnames="num_eigenvalues")
 def _null(
     kernel: Kernel, samples: PyTree, *, num_eigenvalues: int
 ) -> tuple[jax.Array, jax.Array, ChiSquaredSum]:
@@ -99,7 +100,7 @@ def _null(
     return statistic, estimate, ChiSquaredSum(weights, total, squares)
 
 
-@functools.partial(jax.jit, static_argnames="block_size")
+@functools.partial(jit, static_argnames="block_size")
 def _of_blocks(kernel: Kernel, samples: PyTree, *, block_size: int) -> tuple[jax.Array, jax.Array]:
     """Statistic s B SKCE_{k,B} of s blocks of B samples, and estimate SKCE_{k,B}."""
     blocks = pairwise.block_means(sample_pair, kernel, samples, block_size=block_size)

@@ -11,6 +11,7 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from calibjax import _checks
+from calibjax._compilation import jit
 from calibjax._lengths import filled
 from calibjax._pytree import PyTree
 from calibjax._sharding import follows_data, is_spread
@@ -70,7 +71,7 @@ def _order_statistics_of_pairs(
     return low if low == high else (low + high) / values.dtype.type(2), zeros
 
 
-@jax.jit
+@jit
 def _distances(distance: Callable, xs: PyTree, pairs: tuple[jax.Array, jax.Array]) -> jax.Array:
     """Those of the pairs of points with these indices."""
 
@@ -80,7 +81,7 @@ def _distances(distance: Callable, xs: PyTree, pairs: tuple[jax.Array, jax.Array
     return jax.lax.map(of_pair, pairs, batch_size=_BATCH)
 
 
-@jax.jit
+@jit
 def _counted_order_statistics(
     distance: Callable, xs: PyTree, ranks: tuple[jax.Array, jax.Array]
 ) -> tuple[jax.Array, jax.Array]:

@@ -8,6 +8,7 @@ from jax import lax
 
 from calibjax import _checks, _matrices
 from calibjax._arithmetic import floating_dtype, matmul
+from calibjax._compilation import jit
 from calibjax._pytree import PyTree, record
 from calibjax._sharding import follows_data
 from calibjax.distributions.base import Distribution
@@ -97,7 +98,7 @@ class LowRank(Kernel):
         return LowRank(kernel, landmarks, whitening)
 
 
-@jax.jit
+@jit
 def _inverse_root(matrix: jax.Array) -> jax.Array:
     """L⁻¹ for the Cholesky factor L of a kernel matrix, [r, r]."""
     identity = jnp.eye(len(matrix), dtype=matrix.dtype)

@@ -14,6 +14,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from calibjax._arithmetic import floating_dtype, matmul
+from calibjax._compilation import jit
 from calibjax._pytree import PyTree
 
 Kernel = Callable[[Any, Any], jax.Array]
@@ -49,7 +50,7 @@ def kernel_values(kernel: Kernel, xs: PyTree, ys: PyTree) -> jax.Array:
     return values.astype(floating_dtype((xs, ys)))
 
 
-@functools.partial(jax.jit, static_argnames="size")
+@functools.partial(jit, static_argnames="size")
 def pivoted_cholesky(
     kernel: Kernel, points: PyTree, tolerance: jax.Array | float, *, size: int
 ) -> PivotedCholesky:

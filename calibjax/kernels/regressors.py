@@ -10,6 +10,7 @@ import numpy as np
 
 from calibjax import _checks
 from calibjax._arithmetic import floating_dtype, ratio
+from calibjax._compilation import jit
 from calibjax._lengths import of_rows
 from calibjax._pytree import record
 from calibjax.distributions.base import Distribution
@@ -28,7 +29,7 @@ def _log_scale(p: Any) -> jax.Array:
 _NUMBERS = {"location": _location, "log scale": _log_scale}
 
 
-@functools.partial(jax.jit, static_argnums=0)
+@functools.partial(jit, static_argnums=0)
 def _numbers(of: str, predictions: Distribution) -> jax.Array:
     return jax.vmap(_NUMBERS[of])(predictions)
 

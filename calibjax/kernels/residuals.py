@@ -10,6 +10,7 @@ from jax.typing import ArrayLike
 
 from calibjax import _checks, _matrices
 from calibjax._arithmetic import floating_dtype, one_hot
+from calibjax._compilation import jit
 from calibjax._pytree import PyTree, parameter, record
 from calibjax.distributions import Bernoulli, CategoricalLogits
 from calibjax.distributions.base import Distribution
@@ -208,7 +209,7 @@ def _with_finite_logs(p: Any) -> Any:
     return CategoricalLogits(jnp.log(jnp.maximum(p.class_probs, least)))
 
 
-@jax.jit
+@jit
 def _information(kernel: Fisher, predictions: Distribution) -> jax.Array:
     def of_one(p: Any) -> jax.Array:
         targets, weights = _representatives(p)

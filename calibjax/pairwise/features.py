@@ -9,6 +9,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from calibjax._arithmetic import matmul
+from calibjax._compilation import jit
 from calibjax._pytree import PyTree
 from calibjax._sharding import WHOLE, devices, follows_data
 from calibjax.pairwise import ring
@@ -17,7 +18,7 @@ BLOCK_SIZE = 2032  # samples held at once; rows of 2048 would compete for the sa
 
 
 @follows_data
-@functools.partial(jax.jit, static_argnames=("function", "block_size"))
+@functools.partial(jit, static_argnames=("function", "block_size"))
 def feature_sums(
     function: Callable[[Any, Any], jax.Array],
     args: PyTree,

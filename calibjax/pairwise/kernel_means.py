@@ -9,6 +9,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from calibjax._arithmetic import matmul
+from calibjax._compilation import jit
 from calibjax._pytree import PyTree
 from calibjax._sharding import WHOLE, Devices, devices, follows_data
 from calibjax.pairwise import ring, tiles
@@ -18,7 +19,7 @@ _CPU_TILE_SIZE = 384  # as much work as it takes to occupy several threads
 
 
 @functools.partial(follows_data, rows_at=1)
-@functools.partial(jax.jit, static_argnames=("function", "log_kernel", "tile_size"))
+@functools.partial(jit, static_argnames=("function", "log_kernel", "tile_size"))
 def kernel_means(
     function: Callable[..., jax.Array],
     log_kernel: Callable[..., jax.Array],

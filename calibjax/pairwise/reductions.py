@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from calibjax._arithmetic import matmul
-from calibjax._compilation import wide_jit
+from calibjax._compilation import jit, wide_jit
 from calibjax._pytree import PyTree
 from calibjax._sharding import WHOLE, Parameters, Result, devices, follows_data
 from calibjax.pairwise import ring, tiles
@@ -294,7 +294,7 @@ def block_means(
     return of_devices(args, ring.even(blocks, split))[: tiles.length_of(xs) // block_size]
 
 
-@functools.partial(jax.jit, static_argnames="block_size")
+@functools.partial(jit, static_argnames="block_size")
 def block_masses(weights: jax.Array, *, block_size: int) -> jax.Array:
     """Σ_{i<j} w_i w_j over the pairs within each block of `block_means`, [⌊n/B⌋].
 

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from jax import lax
 from jax.typing import DTypeLike
 
-from calibjax._compilation import platform_dependent
+from calibjax._compilation import jit, platform_dependent
 from calibjax._pytree import PyTree
 from calibjax.pairwise.tiles import (
     TILE_SIZE,
@@ -172,7 +172,7 @@ def _narrowed(bracket: PyTree, thresholds: jax.Array, counts: jax.Array, rank: j
     return edges[found - 1] + 1, edges[found], counts[found - 1], counts[found]
 
 
-@functools.partial(jax.jit, static_argnames="function")
+@functools.partial(jit, static_argnames="function")
 def order_statistics(
     function: PairFunction, args: PyTree, xs: PyTree, ranks: tuple[jax.Array, jax.Array]
 ) -> tuple[jax.Array, jax.Array, jax.Array]:

@@ -11,7 +11,7 @@ from jax import lax
 from jax.typing import ArrayLike
 
 from calibjax import _checks
-from calibjax._compilation import platform_dependent
+from calibjax._compilation import jit, platform_dependent
 from calibjax._pytree import PyTree
 
 TILE_SIZE = 128  # a tile of float64 fits the cache of a core
@@ -206,7 +206,7 @@ def add(total: tuple[jax.Array, jax.Array], term: jax.Array) -> tuple[jax.Array,
     return new, lost + jnp.where(large, (value - new) + term, (term - new) + value)
 
 
-@functools.partial(jax.jit, static_argnames=("step", "tile_size"))
+@functools.partial(jit, static_argnames=("step", "tile_size"))
 def fold_pairs(
     step: Callable, args: PyTree, init: PyTree, xs: PyTree, *, tile_size: int = TILE_SIZE
 ) -> PyTree:

@@ -60,7 +60,7 @@ class AffineScaling(Recalibrator):
     """
 
     def fit(
-        self, predictions: Distribution, targets: ArrayLike, *, weights: ArrayLike | None = None
+        self, predictions: Distribution, targets: ArrayLike, weights: ArrayLike | None = None
     ) -> AffineMap:
         """The most likely map."""
         predictions, targets, weights = _checks.weighted_samples(

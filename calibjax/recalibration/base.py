@@ -10,6 +10,7 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from calibjax import _checks
+from calibjax._compilation import jit
 from calibjax._pytree import PyTree, record
 from calibjax.distributions import Categorical
 from calibjax.distributions.base import Distribution
@@ -68,9 +69,7 @@ class ConfidenceRecalibrator(Recalibrator):
 
     _learns: Any  # class of the params; if it were a ClassVar, records could not be typed
 
-    def fit(
-        self, confidences: PyTree, correct: PyTree, *, weights: ArrayLike | None = None
-    ) -> PyTree:
+    def fit(self, confidences: PyTree, correct: PyTree, weights: ArrayLike | None = None) -> PyTree:
         """Learns from confidences [n] and correctness, 0 or 1, [n]; or from classes and labels."""
         if not is_of_classes(confidences):
             return self._fit(*_checks.weighted_confidences(confidences, correct, weights))
@@ -134,7 +133,7 @@ def _refuse_missing(
             raise ValueError(f"confidences: of class {c} against the rest, {error}") from error
 
 
-@jax.jit
+@jit
 def _normalised(values: jax.Array) -> jax.Array:
     """Rows divided by their sum, uniform if that is zero."""
     sums = jnp.sum(values, 1, keepdims=True)

@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from calibjax import _checks
+from calibjax._compilation import jit
 from calibjax._pytree import parameter, record
 from calibjax.distributions import constraints
 from calibjax.estimators.binnings import MAX_BINS, interval_index
@@ -96,7 +97,7 @@ class HistogramBinning(ConfidenceRecalibrator):
         return _looked_up(params, confidences)
 
 
-@functools.partial(jax.jit, static_argnums=3)
+@functools.partial(jit, static_argnums=3)
 def _bin_accuracies(
     confidences: jax.Array, correct: jax.Array, weights: jax.Array | None, num_bins: int
 ) -> BinAccuracies:
@@ -116,7 +117,7 @@ def _bin_accuracies(
     return BinAccuracies(jnp.where(counts > 0, accuracies, jnp.nan), counts)
 
 
-@jax.jit
+@jit
 def _looked_up(params: BinAccuracies, confidences: jax.Array) -> tuple[jax.Array, jax.Array]:
     """New confidences, and which of them are unchanged."""
     index = interval_index(confidences, params.counts.size)

@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 
 from calibjax import _checks
+from calibjax._compilation import jit
 from calibjax._isotonic import isotonic_means
 from calibjax._pytree import parameter, record
 from calibjax.distributions.constraints import proportion
@@ -89,7 +90,7 @@ class IsotonicRegression(ConfidenceRecalibrator):
         return _interpolated(params, confidences), None
 
 
-@jax.jit
+@jit
 def _pooled(confidences: jax.Array, correct: jax.Array, weights: jax.Array | None) -> IsotonicMap:
     """The map, from samples in any order."""
     # Traced numbers may be invalid (no probabilities, neither 0 nor 1).
@@ -104,7 +105,7 @@ def _pooled(confidences: jax.Array, correct: jax.Array, weights: jax.Array | Non
     return IsotonicMap(*(jnp.where(is_bad, jnp.nan, x) for x in (thresholds, values)))
 
 
-@jax.jit
+@jit
 def _interpolated(params: IsotonicMap, confidences: jax.Array) -> jax.Array:
     thresholds, values = (x.astype(confidences.dtype) for x in (params.thresholds, params.values))
     images = jnp.clip(jnp.interp(confidences, thresholds, values), 0, 1)  # rounding

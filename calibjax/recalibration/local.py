@@ -113,7 +113,6 @@ class LocalRecalibration(Recalibrator):
         confidences: ArrayLike,
         correct: ArrayLike,
         features: PyTree,
-        *,
         weights: ArrayLike | None = None,
     ) -> LocalAccuracies:
         """The calibration samples."""

@@ -14,6 +14,7 @@ from jax.typing import ArrayLike
 
 from calibjax import _checks, estimators
 from calibjax._arithmetic import floating_dtype
+from calibjax._compilation import jit
 from calibjax._logistic import counting, has_maximum, log_odds, most_likely, range_of
 from calibjax._pytree import parameter, record
 from calibjax.distributions.constraints import real
@@ -47,7 +48,7 @@ class SigmoidMap:
         return jax.nn.sigmoid(self.slope * log_odds(confidences) + self.intercept)
 
 
-@jax.jit
+@jit
 def _mapped(params: SigmoidMap, confidences: jax.Array) -> jax.Array:
     return jax.tree.map(lambda x: x.astype(confidences.dtype), params)(confidences)
 
@@ -131,7 +132,7 @@ class PlattScaling(ConfidenceRecalibrator):
         return _mapped(params, confidences), None
 
 
-@functools.partial(jax.jit, static_argnums=3)
+@functools.partial(jit, static_argnums=3)
 def _most_likely(
     confidences: jax.Array, correct: jax.Array, weights: jax.Array | None, smooth_targets: bool
 ) -> SigmoidMap:
@@ -210,7 +211,7 @@ class MMCEScaling(Recalibrator):
     weight: jax.Array | float = 10.0
 
     def fit(
-        self, confidences: ArrayLike, correct: ArrayLike, *, weights: ArrayLike | None = None
+        self, confidences: ArrayLike, correct: ArrayLike, weights: ArrayLike | None = None
     ) -> SigmoidMap:
         """The map with the smallest loss."""
         kernel = _checks.kernel_values(self.kernel)
@@ -228,7 +229,7 @@ class MMCEScaling(Recalibrator):
         return _mapped(params, _checks.confidence_array(confidences))
 
 
-@jax.jit
+@jit
 def _smallest_loss(
     kernel: Kernel,
     weight: jax.Array,

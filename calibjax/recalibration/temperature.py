@@ -13,7 +13,7 @@ from jax.typing import ArrayLike
 
 from calibjax import _checks
 from calibjax._arithmetic import floating_dtype
-from calibjax._compilation import compiled_once
+from calibjax._compilation import compiled_once, jit
 from calibjax._pytree import PyTree, record
 from calibjax.distributions.base import Distribution
 from calibjax.recalibration.base import Recalibrator
@@ -74,7 +74,7 @@ class TemperatureScaling(Recalibrator):
     loss: Loss = dataclasses.field(default=negative_log_likelihood, metadata={"static": True})
 
     def fit(
-        self, predictions: Distribution, targets: ArrayLike, *, weights: ArrayLike | None = None
+        self, predictions: Distribution, targets: ArrayLike, weights: ArrayLike | None = None
     ) -> jax.Array:
         """The temperature with the smallest loss, a scalar."""
         names = "predictions", "targets"
@@ -104,7 +104,7 @@ def _at_temperature(predictions: Distribution, temperature: jax.Array) -> PyTree
     return jax.vmap(tempered, (0, None))(predictions, temperature)
 
 
-@functools.partial(jax.jit, static_argnums=0)
+@functools.partial(jit, static_argnums=0)
 def _minimise(
     loss: Loss, predictions: Distribution, targets: ArrayLike, weights: jax.Array | None
 ) -> tuple[jax.Array, jax.Array]:

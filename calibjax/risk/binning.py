@@ -11,6 +11,7 @@ from jax.typing import ArrayLike
 
 from calibjax import _checks
 from calibjax._arithmetic import one_hot
+from calibjax._compilation import jit
 from calibjax._pytree import parameter, record
 from calibjax._sharding import follows_data
 from calibjax.distributions import constraints
@@ -242,7 +243,7 @@ def _num_intervals(name: str, values: ArrayLike, max_bins: int | None) -> int:
     return max_bins
 
 
-@functools.partial(jax.jit, static_argnames="max_bins")
+@functools.partial(jit, static_argnames="max_bins")
 def _mean_residuals(
     predictions: Distribution,
     targets: jax.Array,
@@ -273,13 +274,13 @@ def _looked_up(params: BinResiduals, p: Distribution) -> jax.Array:
     return _of_points(params, vectors(checked_points(p, params.means.shape[-1])))
 
 
-@jax.jit
+@jit
 def _of_points(params: BinResiduals, points: jax.Array) -> jax.Array:
     means = params.means.astype(points.dtype)[interval_index(points[:, -1], params.num_bins)]
     return jnp.where(jnp.isnan(points), jnp.nan, means)
 
 
-@jax.jit
+@jit
 def _biases(
     bins: BinResiduals, predictions: Distribution, targets: jax.Array, weights: jax.Array | None
 ) -> jax.Array:

@@ -12,6 +12,7 @@ from jax.typing import ArrayLike
 
 from calibjax import _checks
 from calibjax._arithmetic import floating_dtype
+from calibjax._compilation import jit
 from calibjax._pytree import PyTree
 from calibjax._sharding import follows_data
 from calibjax.distributions.base import Distribution
@@ -175,7 +176,7 @@ def run_folds(
     return dataclasses.replace(result, grid=shown)
 
 
-@functools.partial(jax.jit, static_argnames="sizes")
+@functools.partial(jit, static_argnames="sizes")
 def _dealt(
     key: jax.Array, grid: jax.Array, samples: PyTree, test: PyTree, *, sizes: tuple[int, ...]
 ) -> tuple[jax.Array, CrossValidation]:
@@ -222,7 +223,7 @@ def _batches(
     return [batch for batch in batches if batch.size]
 
 
-@functools.partial(jax.jit, static_argnames="size")
+@functools.partial(jit, static_argnames="size")
 def _with_folds(
     result: CrossValidation,
     function: EstimationFunction,

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 
 from calibjax import _checks
+from calibjax._compilation import jit
 from calibjax._pytree import parameter, record
 from calibjax._sharding import follows_data
 from calibjax.distributions.base import Distribution
@@ -131,7 +132,7 @@ class KernelDensity(EstimationFunction):
         return self
 
 
-@jax.jit
+@jit
 def _residuals(params: KernelDensities, points: jax.Array, excluded: jax.Array) -> jax.Array:
     """Points − π(points), without the sample that is excluded at each, [n, m] or [n, 1]."""
     kernels = dirichlet_kernels(_class_probs(params.vectors), params.bandwidth)

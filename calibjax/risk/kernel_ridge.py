@@ -12,7 +12,7 @@ from jax.typing import ArrayLike
 
 from calibjax import _checks
 from calibjax._arithmetic import matmul, safe_sqrt
-from calibjax._compilation import outside_of_traces
+from calibjax._compilation import jit, outside_of_traces
 from calibjax._pytree import PyTree, parameter, record
 from calibjax._sharding import follows_data
 from calibjax.distributions import Categorical, CategoricalLogits
@@ -274,7 +274,7 @@ def _warn_about_rank(params: KernelRidgeParams, tolerance: float) -> None:
         )
 
 
-@functools.partial(jax.jit, static_argnames="size")
+@functools.partial(jit, static_argnames="size")
 def _learned(
     kernel: Kernel,
     tolerance: ArrayLike,
@@ -305,7 +305,7 @@ def _learned(
     )
 
 
-@functools.partial(jax.jit, static_argnums=0)
+@functools.partial(jit, static_argnums=0)
 def _compiled_factors(
     kind: type[_Ridge], params: KernelRidgeParams, points: PyTree
 ) -> tuple[jax.Array, jax.Array]:

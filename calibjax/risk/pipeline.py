@@ -8,6 +8,7 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from calibjax import _checks
+from calibjax._compilation import jit
 from calibjax._pytree import record
 from calibjax._sharding import follows_data
 from calibjax.distributions.base import Distribution
@@ -151,7 +152,7 @@ def squared_calibration_error(
     return _summary(result, tuning, test, weights)
 
 
-@jax.jit
+@jit
 def _summary(
     result: CrossValidation, tuning: jax.Array, test: jax.Array, weights: jax.Array | None
 ) -> SquaredCalibrationError:

@@ -10,6 +10,7 @@ import numpy as np
 from jax import lax
 
 from calibjax import _checks
+from calibjax._compilation import jit
 from calibjax._pytree import record
 from calibjax.risk.estimation import jackknife_variances
 
@@ -94,7 +95,7 @@ class CrossValidation:
         return self.folds == jnp.arange(self.num_folds)[:, None]
 
 
-@jax.jit
+@jit
 def _risks(result: CrossValidation) -> jax.Array:
     """Mean loss in each fold, [F, k]."""
     weights = result.used_weights
@@ -225,7 +226,7 @@ def risk_difference(first: CrossValidation, second: CrossValidation) -> RiskDiff
     return _difference(first, second)
 
 
-@jax.jit
+@jit
 def _difference(first: CrossValidation, second: CrossValidation) -> RiskDifference:
     """The difference between checked results."""
     members = first.members

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 
 from calibjax import _checks
+from calibjax._compilation import jit
 from calibjax._pytree import PyTree, parameter, record
 from calibjax._sharding import follows_data
 from calibjax.distributions import Bernoulli
@@ -95,7 +96,7 @@ class Temperature(EstimationFunction):
         return self
 
 
-@jax.jit
+@jit
 def _residuals(p: PyTree, temperature: jax.Array) -> jax.Array:
     errors = p.class_probs - jax.vmap(tempered, (0, None))(p, temperature).class_probs
     return jnp.where(jnp.isnan(temperature), jnp.nan, errors)

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 
 from calibjax import _checks
+from calibjax._compilation import jit
 from calibjax._pytree import PyTree
 from calibjax.distributions.base import Distribution
 
@@ -55,7 +56,7 @@ def mean_over_samples(
     return _checks.nan_with(value, samples)  # quantiles of counts and labels are never NaN
 
 
-@jax.jit
+@jit
 def _values_and_mean(
     score: jax.tree_util.Partial, samples: tuple[Any, Any], weights: jax.Array | None
 ) -> tuple[jax.Array, jax.Array]:

@@ -14,6 +14,7 @@ from jax.typing import ArrayLike
 
 from calibjax import _checks
 from calibjax._arithmetic import floating_dtype, one_hot
+from calibjax._compilation import jit
 from calibjax._isotonic import isotonic_means
 from calibjax._pytree import PyTree, record
 from calibjax._sharding import follows_data
@@ -157,7 +158,7 @@ def crps_decomposition(
     return _checks.nan_with(_integrated(predictions, targets, weights, num_thresholds), samples)
 
 
-@jax.jit
+@jit
 def _brier(probs: jax.Array, labels: jax.Array, weights: jax.Array | None) -> ScoreDecomposition:
     """Sum over the classes, which are the columns of both arrays."""
     probs, labels = _checks.counted(weights, (probs, labels))
@@ -166,7 +167,7 @@ def _brier(probs: jax.Array, labels: jax.Array, weights: jax.Array | None) -> Sc
     return jax.tree.map(lambda part: jnp.where(jnp.any(jnp.isnan(probs)), jnp.nan, part), total)
 
 
-@functools.partial(jax.jit, static_argnums=3)
+@functools.partial(jit, static_argnums=3)
 def _integrated(
     predictions: PyTree, targets: jax.Array, weights: jax.Array | None, num_thresholds: int
 ) -> ScoreDecomposition:

@@ -5,6 +5,7 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 
 from calibjax import _checks
+from calibjax._compilation import jit
 from calibjax._pytree import PyTree
 from calibjax.distributions.base import Distribution
 from calibjax.estimators import top_label
@@ -91,7 +92,7 @@ def accuracy(
     return _proportion(confidences.probs, correct, weights)
 
 
-@jax.jit
+@jit
 def _proportion(confidences: jax.Array, correct: jax.Array, weights: jax.Array | None) -> jax.Array:
     values = jnp.where(jnp.isnan(confidences), jnp.nan, correct.astype(confidences.dtype))
     return weighted_mean(values, weights)

@@ -8,6 +8,7 @@ from jax.typing import ArrayLike
 
 from calibjax import _checks
 from calibjax._arithmetic import one_hot
+from calibjax._compilation import jit
 from calibjax._pytree import PyTree
 from calibjax.distributions.base import ClassPredictions, Distribution
 from calibjax.scores.base import mean_over_samples, weighted_mean, weighted_samples
@@ -91,7 +92,7 @@ def brier_score(
     return _brier_score(predictions, targets, weights)
 
 
-@jax.jit
+@jit
 def _brier_score(predictions: Any, targets: jax.Array, weights: jax.Array | None) -> jax.Array:
     probs = predictions.class_probs
     errors = probs - one_hot(targets, probs.shape[1], probs.dtype)

@@ -9,6 +9,7 @@ from jax import lax
 from jax.typing import ArrayLike
 
 from calibjax import _checks
+from calibjax._compilation import jit
 from calibjax._sharding import follows_data
 
 
@@ -148,7 +149,7 @@ def decision_cost(
     return _cost(confidences, correct, ratio, weights)
 
 
-@jax.jit
+@jit
 def _cost(
     confidences: jax.Array, correct: jax.Array, ratio: jax.Array, weights: jax.Array | None
 ) -> jax.Array:
@@ -202,7 +203,7 @@ def reward_improvement(
     return decision_cost(original, correct, ratio, weights=weights) - cost
 
 
-@jax.jit
+@jit
 def _remaining_errors(
     confidences: jax.Array, correct: jax.Array, weights: jax.Array | None
 ) -> jax.Array:
@@ -214,7 +215,7 @@ def _remaining_errors(
     return (errors[-1] - errors) / sizes[-1]
 
 
-@jax.jit
+@jit
 def _ratio_of_areas(
     confidences: jax.Array, correct: jax.Array, weights: jax.Array | None
 ) -> jax.Array:
@@ -251,7 +252,7 @@ def _rejected(
     return jnp.append(errors[first] + share * (errors[behind] - errors[first]), errors[-1]), sizes
 
 
-@jax.jit
+@jit
 def _errors_in_order(
     confidences: jax.Array, correct: jax.Array, weights: jax.Array | None
 ) -> tuple[jax.Array, jax.Array, jax.Array]:

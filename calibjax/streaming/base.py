@@ -8,6 +8,7 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from calibjax import _checks
+from calibjax._compilation import jit
 from calibjax._pytree import PyTree, record
 from calibjax.pairwise import tiles
 
@@ -66,7 +67,7 @@ def zeros(counts: dict[str, tuple[int, ...]], sums: dict[str, Any], dtype: Any =
     )
 
 
-@jax.jit  # all leaves are where the data are, counts too
+@jit  # all leaves are where the data are, counts too
 def added(state: State, counts: dict[str, Any], sums: dict[str, jax.Array]) -> State:
     """The state with the counts and sums of other samples added."""
     return State(

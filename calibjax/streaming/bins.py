@@ -9,6 +9,7 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from calibjax import _checks
+from calibjax._compilation import jit
 from calibjax._pytree import record
 from calibjax._sharding import follows_data
 from calibjax.distances import Distance, TotalVariation
@@ -199,7 +200,7 @@ class CalibrationBins(Accumulator):
         return BinnedErrors(ece, jnp.max(distances), counts, sizes, means, proportions)
 
 
-@jax.jit
+@jit
 def _is_consistent(state: State) -> jax.Array:
     """Whether some samples give this state, up to rounding; states of several devices as well."""
     counts, residuals = state.counts, state.sums["residuals"].total()
@@ -212,7 +213,7 @@ def _is_consistent(state: State) -> jax.Array:
     return (seen == counts["samples"]) & is_counted & is_bounded
 
 
-@functools.partial(jax.jit, static_argnames=("num_bins", "is_binary"))
+@functools.partial(jit, static_argnames=("num_bins", "is_binary"))
 def _with_samples(
     state: State,
     probs: jax.Array,

@@ -11,6 +11,7 @@ from jax.scipy.special import ndtri
 from jax.typing import ArrayLike
 
 from calibjax import _checks, pairwise
+from calibjax._compilation import jit
 from calibjax._pytree import record
 from calibjax._sharding import follows_data
 from calibjax.distributions.base import Distribution
@@ -26,7 +27,7 @@ def _without_numbers(count: str) -> State:
     return zeros({count: ()}, dict.fromkeys(_SUMS, ()))
 
 
-@jax.jit
+@jit
 def _with_numbers(state: State, values: jax.Array, weights: jax.Array) -> State:
     """The state with numbers x and weights w: Σ w, Σ w x, Σ w², Σ w² x², Σ w² x."""
     dtype = state.sums["values"].value.dtype
@@ -38,7 +39,7 @@ def _with_numbers(state: State, values: jax.Array, weights: jax.Array) -> State:
     return added(state, {count: jnp.sum(w != 0)}, sums)
 
 
-@jax.jit
+@jit
 def _mean_and_error(state: State) -> tuple[jax.Array, jax.Array]:
     """Weighted mean and its standard error; NaN where all is rounding.
 

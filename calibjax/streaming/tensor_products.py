@@ -10,6 +10,7 @@ from jax.typing import ArrayLike
 
 from calibjax import _checks
 from calibjax._arithmetic import floating_dtype
+from calibjax._compilation import jit
 from calibjax._pytree import PyTree
 from calibjax.distributions.base import Distribution
 from calibjax.distributions.sampling import draw
@@ -135,7 +136,7 @@ def _factor(
     return factor if weights is None else factor * weights[:, None]
 
 
-@jax.jit
+@jit
 def observed_sums(
     kernel: TensorProduct,
     prepared: Any,
@@ -150,7 +151,7 @@ def observed_sums(
     return sums[0], diagonal[0]
 
 
-@functools.partial(jax.jit, static_argnames="batch_size")
+@functools.partial(jit, static_argnames="batch_size")
 def pool_of_sums(
     keys: jax.Array,
     kernel: TensorProduct,

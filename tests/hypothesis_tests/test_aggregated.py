@@ -158,11 +158,14 @@ def test_length_scales_of_default_kernels():
     np.testing.assert_allclose(default_kernel(normals()[0]).prediction.length_scale, median)
     ensembles = Samples(jnp.asarray(LOC.reshape(8, 5)))
     groups = default_kernels(ensembles)
-    assert [len(group) for group in groups.values()] == [4, 4, 4]
-    deviation = np.median(LOC.reshape(8, 5).std(1))
-    one = groups["targets 8 deviations"]["all predictions"]
+    assert [len(group) for group in groups.values()] == [4, 4, 4, 6]
+    one = groups["normal scores 8"]["all predictions"]
+    assert one.target.kernel.length_scale == 8
+    vectors = Samples(jnp.asarray(LOC.reshape(4, 5, 2)))
+    deviation = np.median(np.sqrt(LOC.reshape(4, 5, 2).var(1).sum(-1)))
+    one = default_kernels(vectors)["targets 8 deviations"]["all predictions"]
     np.testing.assert_allclose(one.target.length_scale, 8 * deviation)
-    np.testing.assert_allclose(default_kernel(ensembles).target.length_scale, deviation)
+    np.testing.assert_allclose(default_kernel(vectors).target.length_scale, deviation)
     equal = Normal(jnp.zeros(3), jnp.ones(3))
     for found in (default_kernel(equal), default_kernels(equal)):
         assert all(np.isfinite(leaf) for leaf in jax.tree.leaves(found))
@@ -382,7 +385,7 @@ def test_errors_without_a_direction():
 
 def test_direction_pvalue_by_numpy():
     """The score test alone, adjusted for two groups."""
-    predictions, targets = _normals_off("shift", 0.4)
+    predictions, targets = _normals_off("shift", 0.7)
     test = _directions_only(predictions, targets)
     name = test.components.loudest_direction
     own = test.components.of_kernel(name)
@@ -466,10 +469,10 @@ def test_wrong_families():
     weighted = Samples(jnp.zeros((4, 3)), jnp.full((4, 3), 1 / 3))
     with pytest.raises(ValueError, match="predictions.weights: expected None"):
         aggregated_skce_test(KEY, weighted, jnp.zeros(4))
-    binomial = distributions.NegativeBinomial(jnp.ones(4), jnp.ones(4))
+    dirichlet = distributions.Dirichlet(jnp.ones((4, 3)))
     for choose in (default_kernel, default_kernels):
-        with pytest.raises(NotImplementedError, match="no default kernels for NegativeBinomial"):
-            choose(binomial)
+        with pytest.raises(NotImplementedError, match="no default kernels for Dirichlet"):
+            choose(dirichlet)
     with pytest.raises(ValueError, match="family: expected the components of several"):
         _ = exact_skce_test(KEY, good, *data, num_samples=9).components.loudest_kernel
 
