@@ -29,6 +29,7 @@ import numpy as np
 from jax.core import Tracer
 from jax.experimental import serialize_executable
 
+from calibjax._checks.arrays import has_64_bits
 from calibjax._files import write
 from calibjax._pytree import PyTree
 
@@ -65,7 +66,7 @@ class Kept:
         Raises:
             Unknown: if the program cannot be known, before anything is done.
         """
-        settings = jax.config.jax_enable_x64, jax.config.values["jax_disable_most_optimizations"]
+        settings = has_64_bits(), jax.config.values["jax_disable_most_optimizations"]
         text = repr((self._process, settings, options, name, _like(arguments)))
         key = hashlib.sha256(text.encode()).hexdigest()
         leaves, structure = jax.tree.flatten(arguments)

@@ -211,7 +211,8 @@ def choose(
     weights = (
         _matching(table, [options.weights], "--weights", exact=True) if options.weights else ()
     )
-    choice = Choice(task, chosen, suffixes, target, *others.values(), weights)
+    groups, features = others.values()
+    choice = Choice(task, chosen, suffixes, target, groups, features, weights)
     if not is_own_file and target in choice.inputs:
         raise InputError(f"--predictions: expected columns beside the target, got {target}")
     _check_number(table, choice)

@@ -293,7 +293,7 @@ def _coverage_test(data: Data) -> tuple[CalibrationTestResult, np.ndarray, str]:
         levels = inner.levels
     if hasattr(inner, "icdf") and is_continuous and not isinstance(inner, Quantiles | Samples):
         redrawn, drawn = TARGETS, (inner, data.targets)
-        values = _quantiles(inner, levels)
+        values: Any = _quantiles(inner, levels)
     else:
         values = np.broadcast_to(levels, (data.length, levels.shape[-1]))
     test = coverage_among_redraws(
