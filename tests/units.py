@@ -66,7 +66,7 @@ _POWERS = {
     D.TotalVariation: 0,
     D.Features: 0,
 }
-for _class in (*_POWERS, K.White, K.Constant, K.LabelKernel):
+for _class in (*_POWERS, K.White, K.Constant, K.LabelKernel, K.NormalScore):
     in_units.register(_class, lambda same, c: same)
 
 

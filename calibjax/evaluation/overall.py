@@ -260,7 +260,7 @@ def _skce_entries(
         views["top label"] = "estimators.top_label", estimators.top_label
         for c in shown_classes(data.known(data.predictions.class_probs)):
             lens = estimators.OneVersusRest(c)
-            views[data.class_called(c)] = f"estimators.OneVersusRest({c})", lens
+            views[f"class {c}"] = f"estimators.OneVersusRest({c})", lens
     if len(views) * data.size**2 > PAIRS:
         views = {everything: views[everything]}
     if is_ensemble(chosen.predictions) or data.size**2 > PAIRS:
@@ -272,7 +272,7 @@ def _skce_entries(
         if lens is not None:
             arguments, samples = f"*{name}({arguments})", lens(*samples)
             kernel = default_kernel(_some(samples[0], data, chosen.step))
-        place, title = "SKCE" if lens is None else f"SKCE, {view}", f"SKCE, {view}"
+        place, title = "SKCE" if lens is None else f"SKCE, {view}", f"SKCE, {data.in_words(view)}"
         kernels[place] = kernel
         entry = measured(
             title,

@@ -15,6 +15,7 @@ from calibjax.evaluation.unnamed import missed, places
 from calibjax.evaluation.wording import (
     alike,
     ends_of,
+    in_full,
     p_is,
     percent,
     percents,
@@ -22,7 +23,7 @@ from calibjax.evaluation.wording import (
     score_of,
     with_interval,
 )
-from calibjax.hypothesis_tests.components import ALIKE, OF_CLASSES
+from calibjax.hypothesis_tests.components import ALIKE
 
 _SHOWN = 5  # classes, or groups, that are named
 _TESTS = {
@@ -186,7 +187,7 @@ def _loudest(findings: Findings, found: list[str]) -> list[str]:
             return []
         told, _, score = findings.direction.partition(": ")
         of = f"score of the {score}, " if score else ""
-        return [f"The clearest finding of this test: {_in_full(told)} ({of}{p_is(p)})."]
+        return [f"The clearest finding of this test: {in_full(told)} ({of}{p_is(p)})."]
     ends = ends_of(findings.temperature)
     if findings.task in ("classification", "binary") and ends and not ends[0] <= 1 <= ends[1]:
         verdict, place = ("overconfident", "above") if ends[0] > 1 else ("underconfident", "below")
@@ -195,16 +196,6 @@ def _loudest(findings: Findings, found: list[str]) -> list[str]:
             f"The best temperature is {place} 1 ({interval}), which hints that it is {verdict}."
         ]
     return []
-
-
-def _in_full(direction: str) -> str:
-    """A direction as a sentence."""
-    if direction in OF_CLASSES:
-        return f"the model is {direction}"
-    subject, too, rest = direction.partition(" too ")
-    if not too:
-        return direction
-    return f"{subject} is too {rest}" if "class" in subject else f"the {subject} are too {rest}"
 
 
 def _width(findings: Findings) -> list[str]:

@@ -3,6 +3,7 @@
 import math
 
 from calibjax.evaluation.record import Entry
+from calibjax.hypothesis_tests.components import OF_CLASSES
 
 _MOST_DECIMALS = 6  # beyond, numbers are written with exponents
 
@@ -75,3 +76,13 @@ def score_of(gain_unit: str) -> str:
 def points(difference: float) -> str:
     """The size of a difference of shares."""
     return f"{abs(100 * difference):.1f} percentage points"
+
+
+def in_full(direction: str) -> str:
+    """A direction as a sentence."""
+    if direction in OF_CLASSES:
+        return f"the model is {direction}"
+    subject, too, rest = direction.partition(" too ")
+    if not too:
+        return direction
+    return f"{subject} is too {rest}" if "class" in subject else f"the {subject} are too {rest}"

@@ -25,6 +25,7 @@ from calibjax.hypothesis_tests.pools import simulated_pvalue, standardised, tied
 
 STATISTICS = ("omnibus", "biased", "unbiased", "spread")
 _TIED = 1e-4  # scores that differ by less, relative to their size, are the same in other units
+_ALONE = "kernels in no group"
 ALIKE = "similar predictions are off in the same way"
 OF_CLASSES = "overconfident", "underconfident"  # of a positive, and of a negative score
 OF_NUMBERS = "predictions too narrow", "predictions too wide"
@@ -101,14 +102,13 @@ class SKCEComponents:
     def groups(self) -> dict[str, tuple[int, ...]]:
         """Places of the kernels of each group: a container in the outermost container is one.
 
-        The kernels that are in none are a group as well, "kernels".
+        The kernels that are in none are a group as well, "kernels in no group".
         """
         numbered = jax.tree.unflatten(self.family, range(self.family.num_leaves))
         found: dict[str, list[int]] = {}
         for path, place in jax.tree_util.tree_leaves_with_path(numbered):
-            is_grouped = len(path) > 1
-            name = jax.tree_util.keystr(path[:1], simple=True) if is_grouped else "kernels"
-            found.setdefault(name, []).append(place)
+            name = jax.tree_util.keystr(path[:1], simple=True)
+            found.setdefault(name if len(path) > 1 else _ALONE, []).append(place)
         return {name: tuple(places) for name, places in found.items()}
 
     @property

@@ -347,7 +347,7 @@ def test_draws_where_there_are_no_features(monkeypatch):
 
     monkeypatch.setattr(overall, "FEW_PAIRS", 30)
     random = np.random.default_rng(0)
-    predictions = distributions.Gamma(random.uniform(1, 5, 40), np.ones(40))
+    predictions = distributions.DiagNormal(random.normal(size=(40, 2)), np.ones((40, 2)))
     targets = np.asarray(distributions.sample_targets(jax.random.key(1), predictions))
     evaluation = calibjax.evaluate(KEY, predictions, targets)
     assert "ensembles of 20 draws" in evaluation.sections[0].remark

@@ -377,8 +377,8 @@ def test_errors_without_a_direction():
     test = aggregated_skce_test(
         KEY, Bernoulli(jnp.asarray(PROBS)), jnp.asarray(LABELS), kernels=flat, num_samples=19
     )
-    assert test.components.groups == {"kernels": (0, 1)}
-    assert test.components.loudest_group == "kernels"
+    assert test.components.groups == {"kernels in no group": (0, 1)}
+    assert test.components.loudest_group == "kernels in no group"
     with pytest.raises(ValueError, match="^kernel: expected one of"):
         test.components.direction_of("2")
 
