@@ -33,8 +33,8 @@ log rates N(log 4, 0.7²); other rates, negative binomial of the same mean, prob
 power of 1.6, rates between 4 and 6 times 1.5, rates times exp(0.3 sin(4 log rate)). ensembles: 11
 members N(c, 1), c standard normal, targets N(c, 1) with other means and deviations, + 1.5 where the
 expectation of c given the members is between 0.2 and 0.7, or ± 0.5 by its sign. median heuristic:
-`exact_skce_test` with one kernel; score test: with `Fisher` of a temperature, or of shift and scale.
-Made by `python -m experiments.power.bound`."""
+`exact_skce_test` with one kernel; score test: with `Fisher` of a temperature, or of shift and
+scale. Made by `python -m experiments.power.bound`."""
 
 
 @program
