@@ -33,14 +33,14 @@ def test_shared_redraws_change_no_pvalue():
 
 @pytest.mark.parametrize("name", MODELS)
 def test_laws(name):
-    """Calibrated targets are draws from the predictions; ratios favour the true law."""
+    """Their log ratios are larger than zero on average under the law itself."""
     model = MODELS[name]
     predictions = model.predictions(KEY, 400)
     laws = {law: make(predictions) for law, make in model.laws.items()}
     for law in [*laws][1:]:
-        drawn = simulation._drawn(KEY, laws[law], 2)
+        drawn = simulation._drawn(KEY, laws[law], 50)
         true, null = (simulation._log_prob(laws[k], drawn) for k in (law, CALIBRATED))
-        assert np.all(true > null), law
+        assert np.mean(true) > np.mean(null), law
 
 
 def test_moments_of_normal_laws():
