@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from calibjax import hypothesis_tests as tests
 from calibjax._batches import map_batches
 from calibjax.distances import Euclidean, TotalVariation, Wasserstein
-from calibjax.distributions import Bernoulli, Categorical, Normal, Poisson, Samples
+from calibjax.distributions import Bernoulli, Categorical, NegativeBinomial, Normal, Samples
 from calibjax.distributions.sampling import draw
 from calibjax.hypothesis_tests.components import skce_components
 from calibjax.hypothesis_tests.ensembles import with_targets
@@ -32,7 +32,7 @@ from calibjax.recalibration import AffineScaling, TemperatureScaling
 
 DRAWS = 199  # (B + 1) α is an integer
 AGGREGATED, MEDIAN, SCORE = "aggregated", "median heuristic", "score test"
-_DISTANCES = {Normal: Wasserstein, Samples: Wasserstein, Poisson: Euclidean}
+_DISTANCES = {Normal: Wasserstein, Samples: Wasserstein, NegativeBinomial: Euclidean}
 _BINARY = ("spiegelhalter", "hosmer_lemeshow", "cox", "cumulative_difference")
 _STATISTICS = {Bernoulli: _BINARY, Categorical: _BINARY[:1], Normal: ("pit_ks", "berkowitz")}
 
