@@ -122,6 +122,14 @@ def _moments(name: str, n: int, size: Size, span: tuple[int, int]) -> dict[str, 
     return {test: [x.sum(0).tolist(), (x**2).sum(0).tolist()] for test, x in shares.items()}
 
 
+def is_stored(store: Store, name: str, n: int) -> bool:
+    """Whether the last cell of a model and n has been computed, by this or by other code."""
+    size = size_of(name, n)
+    assert size is not None
+    last = (size.sets - 1) // size.per_cell * size.per_cell
+    return (store.folder / "cells" / name / str(n) / f"{last}.json").exists()
+
+
 def rates(store: Store, name: str, n: int) -> dict[str, dict[str, Rate]]:
     """Rejection rates by test and alternative, computed or read."""
     size, total = size_of(name, n), {}
