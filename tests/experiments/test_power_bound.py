@@ -113,4 +113,4 @@ def test_program(tmp_path, monkeypatch):
     program.main()
     for name in ("power_bound.md", "power_bound_bars.md", "power_bound.svg"):
         assert (tmp_path / "power" / name).exists()
-    assert size_of("ensembles", 1000) is None
+    assert size_of("binary", 250) is None

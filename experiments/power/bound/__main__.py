@@ -30,10 +30,9 @@ e exp(±0.35 s) with the standardised log scale s. binary: logit N(0, 1.5²), of
 ± 0.3 is true; p ± 0.15 for 0.6 < p < 0.8, p + 0.1 sin 6πp. classes: Dirichlet(½); labels ∝ p^(1/T),
 first class times a factor, 15 % uniform, 60 % of the second and third exchanged. counts: negative
 binomial, log rates N(log 4, 0.7²), concentration 4; other rates and concentrations, rates between 4
-and 6 times 2 or 1/2, rates times exp(0.4 sin(4 log rate)). ensembles: 11 members N(c, 1), c
-standard normal, targets N(c, 1) with other means and deviations, + 1.5 where the expectation of c
-given the members is between 0.2 and 0.7, or ± 0.5 by its sign. median heuristic: `exact_skce_test`
-with one kernel; score test: with `Fisher` of a temperature, or of shift and scale. Made by `python -m experiments.power.bound`."""
+and 6 times 2 or 1/2, rates times exp(0.4 sin(4 log rate)).
+median heuristic: `exact_skce_test` with one kernel; score test: with `Fisher` of a temperature, or
+of shift and scale. Made by `python -m experiments.power.bound`."""
 
 
 @program

@@ -13,7 +13,6 @@ from calibjax.distributions import (
     Mixture,
     NegativeBinomial,
     Normal,
-    Samples,
 )
 
 CALIBRATED = "calibrated"
@@ -184,37 +183,6 @@ def _count_predictions(key: jax.Array, n: int) -> NegativeBinomial:
     return NegativeBinomial(rate, jnp.full(n, 4.0))
 
 
-def _given_members(
-    shift: Callable[[jax.Array], Any] = lambda c: 0.0, deviation: float = 1.0
-) -> Law:
-    """N(c + shift, deviation²) given the m members N(c, 1), where c is standard normal."""
-
-    def law(p: Samples) -> Normal:
-        number = p.values.shape[1] + 1
-        center = jnp.sum(p.values, 1) / number
-        scale = jnp.full_like(center, (deviation**2 + 1 / number) ** 0.5)
-        return Normal(center + shift(center), scale)
-
-    return law
-
-
-_ENSEMBLES = {
-    CALIBRATED: _given_members(),
-    "shift +0.5": _given_members(lambda c: 0.5),
-    "shift -0.5": _given_members(lambda c: -0.5),
-    "sd x 1.5": _given_members(deviation=1.5),
-    "sd x 0.67": _given_members(deviation=0.67),
-    "local +1.5": _given_members(lambda c: 1.5 * ((c > 0.2) & (c < 0.7))),
-    "sign-changing": _given_members(lambda c: 0.5 * jnp.sign(c)),
-}
-
-
-def _ensembles(key: jax.Array, n: int) -> Samples:
-    keys = jax.random.split(key)
-    center = jax.random.normal(keys[0], (n, 1))
-    return Samples(center + jax.random.normal(keys[1], (n, 11)))
-
-
 def _normals(key: jax.Array, n: int, log_scale: float = 0.0) -> Normal:
     keys = jax.random.split(key)
     scale = 0.1 * jnp.exp(log_scale * jax.random.normal(keys[1], (n,)))
@@ -230,5 +198,4 @@ MODELS = {
     "classes_5": _of_classes(5),
     "classes_10": _of_classes(10),
     "counts": Model(_count_predictions, _COUNTS),
-    "ensembles": Model(_ensembles, _ENSEMBLES),
 }
