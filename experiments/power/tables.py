@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from experiments.power import dependence, posteriors, w21
+from experiments.power import dependence, ensembles, posteriors, w21
 from experiments.power.simulation import ALPHA, Rate, Study
 
 W21_LEAST = 0.96
@@ -48,7 +48,8 @@ def table(study: Study, rates: Iterable[Rate]) -> list[dict[str, Any]]:
 def _rank(line: dict[str, Any], order: list[str]) -> int:
     """The tests in an order of their own, the same in all tables."""
     parts = [w21.BIASED, "the same, unbiased", "the same, spread"]
-    return [w21.AGGREGATED, w21.MEDIAN, *parts, w21.EXPONENTIAL, *order].index(line["test"])
+    own = [w21.AGGREGATED, ensembles.ENSEMBLE, w21.MEDIAN, ensembles.REDRAWN]
+    return [*own, *parts, w21.EXPONENTIAL, *order].index(line["test"])
 
 
 class Found:
@@ -116,6 +117,12 @@ def bars(found: Found) -> list[dict[str, Any]]:
     """The bars of all studies."""
     of_w21 = w21.AGGREGATED, w21.MEDIAN, w21.BIASED, w21.EXPONENTIAL
     levels = [("w21", "calibrated", 4, 1, test) for test in of_w21]
+    levels += [
+        (study.name, CALIBRATED, 64, study.settings[0], test)
+        for study in ensembles.ENSEMBLES
+        for test in (ensembles.AGGREGATED, ensembles.ENSEMBLE, ensembles.RANKS)
+        if test != ensembles.AGGREGATED or study.settings[0] <= ensembles.LARGEST_AGGREGATED
+    ]
     size = next(iter(dependence.CLUSTERS.sizes))
     clusters = [
         ("clusters", name, size, setting, dependence.CLUSTER)

@@ -8,7 +8,7 @@ from scipy import stats
 
 from experiments.harness.cells import Store, keys_of
 from experiments.power import __main__ as program
-from experiments.power import dependence, packages, simulation, tables, w21
+from experiments.power import dependence, ensembles, packages, simulation, tables, w21
 from experiments.power.simulation import CALIBRATED, PIT, Rate, Study
 
 N = 4000
@@ -48,6 +48,16 @@ def test_rates(tmp_path, monkeypatch, in_one_program):
     np.testing.assert_equal([r.rate for r in again], [r.rate for r in found.values()])
 
 
+@pytest.mark.parametrize(
+    ("place", "mean", "deviation"), [(0, 0, 1), (1, 0.5, 1), (2, 0, 1.5), (3, 0, 0.67)]
+)
+def test_draws_of_ensembles(place, mean, deviation):
+    data, targets = ensembles.draw(jax.random.key(0), jnp.asarray(place), 200, 500)
+    z = np.asarray(targets) - np.asarray(data.values).mean(1)
+    assert abs(z.mean() - mean) < 4 * deviation / np.sqrt(200)
+    assert abs(z.std() - deviation) < 4 * deviation / np.sqrt(400)
+
+
 def test_series():
     x = np.asarray(dependence._series(jax.random.key(0), jnp.asarray(0.9), N), float)
     noise = np.diff(x, prepend=0) + 0.1 * np.concatenate([[0], x[:-1]])
@@ -61,7 +71,7 @@ def rates_of(study, rate):
         "w21": (w21.AGGREGATED, w21.MEDIAN, w21.BIASED, w21.EXPONENTIAL),
         "clusters": (dependence.CLUSTER,),
         "posteriors": ("exact_skce_test, kernel on the features",),
-    }.get(study.name, ())
+    }.get(study.name, (ensembles.AGGREGATED, ensembles.ENSEMBLE, ensembles.RANKS))
     return [
         Rate(alternative, n, setting, test, rate, 500, 0)
         for n in study.sizes

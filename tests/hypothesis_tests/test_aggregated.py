@@ -158,14 +158,11 @@ def test_length_scales_of_default_kernels():
     np.testing.assert_allclose(default_kernel(normals()[0]).prediction.length_scale, median)
     ensembles = Samples(jnp.asarray(LOC.reshape(8, 5)))
     groups = default_kernels(ensembles)
-    assert [len(group) for group in groups.values()] == [4, 4, 4, 6]
-    one = groups["normal scores 8"]["all predictions"]
-    assert one.target.kernel.length_scale == 8
-    vectors = Samples(jnp.asarray(LOC.reshape(4, 5, 2)))
-    deviation = np.median(np.sqrt(LOC.reshape(4, 5, 2).var(1).sum(-1)))
-    one = default_kernels(vectors)["targets 8 deviations"]["all predictions"]
+    assert [len(group) for group in groups.values()] == [4, 4, 4]
+    deviation = np.median(LOC.reshape(8, 5).std(1))
+    one = groups["targets 8 deviations"]["all predictions"]
     np.testing.assert_allclose(one.target.length_scale, 8 * deviation)
-    np.testing.assert_allclose(default_kernel(vectors).target.length_scale, deviation)
+    np.testing.assert_allclose(default_kernel(ensembles).target.length_scale, deviation)
     equal = Normal(jnp.zeros(3), jnp.ones(3))
     for found in (default_kernel(equal), default_kernels(equal)):
         assert all(np.isfinite(leaf) for leaf in jax.tree.leaves(found))
@@ -205,6 +202,9 @@ def test_default_groups():
     assert [len(group) for group in classes.values()] == [2, 20, 2, 20]
     binary = default_kernels(Bernoulli(jnp.asarray(PROBS)))
     assert [len(group) for group in binary.values()] == [4, 2]
+    counts = default_kernels(distributions.NegativeBinomial(jnp.asarray(SCALE), jnp.ones(40)))
+    assert [len(group) for group in counts.values()] == [4, 4, 4, 6]
+    assert len(default_kernels(distributions.Poisson(jnp.asarray(SCALE)))) == 28
     gamma = default_kernels(distributions.Gamma(jnp.asarray(SCALE), jnp.ones(40)))
     assert [len(group) for group in gamma.values()] == [4, 4, 4, 6]
 

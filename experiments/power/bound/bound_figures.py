@@ -18,7 +18,6 @@ NAMES = {
     "classes_5": "five classes",
     "classes_10": "ten classes",
     "counts": "counts",
-    "ensembles": "ensembles",
 }
 
 

@@ -13,8 +13,6 @@ from calibjax.distributions import (
     Mixture,
     NegativeBinomial,
     Normal,
-    Poisson,
-    Samples,
 )
 
 CALIBRATED = "calibrated"
@@ -160,57 +158,29 @@ def _of_classes(num_classes: int) -> Model:
     )
 
 
-def _rates(factor: Callable[[jax.Array], Any]) -> Law:
-    return lambda p: Poisson(factor(p.rate) * p.rate)
+def _counts(factor: Callable[[jax.Array], Any] = lambda r: 1.0, concentration: float = 4.0) -> Law:
+    return lambda p: NegativeBinomial(factor(p.rate) * p.rate, jnp.full_like(p.rate, concentration))
 
 
-def _concentrated(p: Poisson) -> Categorical:
-    """Poisson probabilities to the power of 1.6."""
-    probs = jax.vmap(lambda q: jnp.exp(1.6 * q.log_prob(jnp.arange(128))))(p)
-    return Categorical(probs / jnp.sum(probs, 1, keepdims=True))
+def _local_rate(value: float) -> Callable[[jax.Array], Any]:
+    return lambda r: jnp.where((r > 4) & (r < 6), value, 1)
 
 
 _COUNTS = {
-    CALIBRATED: _rates(lambda r: 1.0),
-    "rate x 1.15": _rates(lambda r: 1.15),
-    "rate / 1.15": _rates(lambda r: 1 / 1.15),
-    "variance x 1.5": lambda p: NegativeBinomial(p.rate, 2 * p.rate),
-    "variance / 1.6": _concentrated,
-    "local x 1.5": _rates(lambda r: jnp.where((r > 4) & (r < 6), 1.5, 1)),
-    "local / 1.5": _rates(lambda r: jnp.where((r > 4) & (r < 6), 1 / 1.5, 1)),
-    "oscillating": _rates(lambda r: jnp.exp(0.3 * jnp.sin(4 * jnp.log(r)))),
+    CALIBRATED: _counts(),
+    "rate x 1.25": _counts(lambda r: 1.25),
+    "rate / 1.25": _counts(lambda r: 1 / 1.25),
+    "concentration 2": _counts(concentration=2.0),
+    "concentration 16": _counts(concentration=16.0),
+    "local x 2": _counts(_local_rate(2.0)),
+    "local / 2": _counts(_local_rate(0.5)),
+    "oscillating": _counts(lambda r: jnp.exp(0.4 * jnp.sin(4 * jnp.log(r)))),
 }
 
 
-def _given_members(
-    shift: Callable[[jax.Array], Any] = lambda c: 0.0, deviation: float = 1.0
-) -> Law:
-    """N(c + shift, deviation²) given the m members N(c, 1), where c is standard normal."""
-
-    def law(p: Samples) -> Normal:
-        number = p.values.shape[1] + 1
-        center = jnp.sum(p.values, 1) / number
-        scale = jnp.full_like(center, (deviation**2 + 1 / number) ** 0.5)
-        return Normal(center + shift(center), scale)
-
-    return law
-
-
-_ENSEMBLES = {
-    CALIBRATED: _given_members(),
-    "shift +0.5": _given_members(lambda c: 0.5),
-    "shift -0.5": _given_members(lambda c: -0.5),
-    "sd x 1.5": _given_members(deviation=1.5),
-    "sd x 0.67": _given_members(deviation=0.67),
-    "local +1.5": _given_members(lambda c: 1.5 * ((c > 0.2) & (c < 0.7))),
-    "sign-changing": _given_members(lambda c: 0.5 * jnp.sign(c)),
-}
-
-
-def _ensembles(key: jax.Array, n: int) -> Samples:
-    keys = jax.random.split(key)
-    center = jax.random.normal(keys[0], (n, 1))
-    return Samples(center + jax.random.normal(keys[1], (n, 11)))
+def _count_predictions(key: jax.Array, n: int) -> NegativeBinomial:
+    rate = 4 * jnp.exp(0.7 * jax.random.normal(key, (n,)))
+    return NegativeBinomial(rate, jnp.full(n, 4.0))
 
 
 def _normals(key: jax.Array, n: int, log_scale: float = 0.0) -> Normal:
@@ -227,8 +197,5 @@ MODELS = {
     ),
     "classes_5": _of_classes(5),
     "classes_10": _of_classes(10),
-    "counts": Model(
-        lambda key, n: Poisson(4 * jnp.exp(0.7 * jax.random.normal(key, (n,)))), _COUNTS
-    ),
-    "ensembles": Model(_ensembles, _ENSEMBLES),
+    "counts": Model(_count_predictions, _COUNTS),
 }

@@ -5,15 +5,14 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+from calibjax.hypothesis_tests.families import checked_family
 
 from calibjax import hypothesis_tests as tests
 from calibjax._batches import map_batches
 from calibjax.distances import Euclidean, TotalVariation, Wasserstein
-from calibjax.distributions import Bernoulli, Categorical, Normal, Poisson, Samples
+from calibjax.distributions import Bernoulli, Categorical, NegativeBinomial, Normal
 from calibjax.distributions.sampling import draw
 from calibjax.hypothesis_tests.components import skce_components
-from calibjax.hypothesis_tests.ensembles import with_targets
-from calibjax.hypothesis_tests.families import checked_family
 from calibjax.hypothesis_tests.planning import family_of
 from calibjax.hypothesis_tests.pools import simulated_pvalue
 from calibjax.hypothesis_tests.redraws import checked_batch_size
@@ -32,7 +31,7 @@ from calibjax.recalibration import AffineScaling, TemperatureScaling
 
 DRAWS = 199  # (B + 1) α is an integer
 AGGREGATED, MEDIAN, SCORE = "aggregated", "median heuristic", "score test"
-_DISTANCES = {Normal: Wasserstein, Samples: Wasserstein, Poisson: Euclidean}
+_DISTANCES = {Normal: Wasserstein, NegativeBinomial: Euclidean}
 _BINARY = ("spiegelhalter", "hosmer_lemeshow", "cox", "cumulative_difference")
 _STATISTICS = {Bernoulli: _BINARY, Categorical: _BINARY[:1], Normal: ("pit_ks", "berkowitz")}
 
@@ -102,14 +101,3 @@ def _ranked(parts: Any, size: int, n: int, number: int, structure: Any) -> dict[
         return found
 
     return jax.lax.map(of_one, jax.tree.map(lambda x: x[:size], parts))
-
-
-def ensemble_pvalues(key: jax.Array, ensembles: Samples, targets: jax.Array) -> dict[str, Any]:
-    """The same of ensembles, whose pools contain the targets: each data set has its own redraws."""
-
-    def of_one(y: jax.Array) -> dict[str, jax.Array]:
-        found = pvalues(key, with_targets(ensembles, y), y[None])
-        ranks = tests.rank_histogram_test(key, ensembles, y, num_samples=DRAWS)
-        return {name: p[0] for name, p in found.items()} | {"rank histogram": ranks.pvalue}
-
-    return jax.lax.map(of_one, targets)

@@ -10,7 +10,7 @@ import numpy as np
 
 from experiments.harness.cells import Store, cell, key_of
 from experiments.power.bound.models import CALIBRATED, MODELS
-from experiments.power.bound.shared_redraws import ensemble_pvalues, pvalues
+from experiments.power.bound.shared_redraws import pvalues
 
 ALPHA = 0.05
 BOUND = "likelihood ratio"
@@ -43,8 +43,6 @@ def size_of(name: str, n: int) -> Size | None:
     """How many data sets there are; None if there are none of this size."""
     if (n == 200) != (name == "binary") and n in (200, 250):
         return None
-    if name == "ensembles":  # each data set has its own redraws
-        return Size(100, 1, 50) if n <= 250 else None
     if n <= 16:
         return Size(500, 1, 500)
     if (name, n) in _WITH_BARS:
@@ -66,8 +64,7 @@ def rejected(key: jax.Array, name: str, n: int, each: int) -> dict[str, jax.Arra
     laws = {name: law(predictions) for name, law in model.laws.items()}
     # The same noise for all alternatives.
     targets = {name: _drawn(keys[1], law, each) for name, law in laws.items()}
-    test = ensemble_pvalues if name == "ensembles" else pvalues
-    found = test(keys[2], predictions, jnp.concatenate([*targets.values()]))
+    found = pvalues(keys[2], predictions, jnp.concatenate([*targets.values()]))
     null = _drawn(keys[3], laws[CALIBRATED], _LR_DRAWS)
 
     def bound(law: Any, targets: jax.Array) -> jax.Array:
@@ -120,6 +117,14 @@ def _moments(name: str, n: int, size: Size, span: tuple[int, int]) -> dict[str, 
         shares = jax.tree.map(lambda *x: jnp.stack(x), *each)
     shares = {test: np.asarray(x, float) for test, x in shares.items()}
     return {test: [x.sum(0).tolist(), (x**2).sum(0).tolist()] for test, x in shares.items()}
+
+
+def is_stored(store: Store, name: str, n: int) -> bool:
+    """Whether the last cell of a model and n has been computed, by this or by other code."""
+    size = size_of(name, n)
+    assert size is not None
+    last = (size.sets - 1) // size.per_cell * size.per_cell
+    return (store.folder / "cells" / name / str(n) / f"{last}.json").exists()
 
 
 def rates(store: Store, name: str, n: int) -> dict[str, dict[str, Rate]]:

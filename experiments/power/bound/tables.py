@@ -69,6 +69,8 @@ def _losses(found: Found) -> dict[tuple[str, int, str], tuple[float, float, str]
     for (model, n), cell in found.items():
         others = [test for test in cell if test not in (BOUND, AGGREGATED)]
         for alternative, own in cell[AGGREGATED].items():
+            if alternative == CALIBRATED:
+                continue
             best = max(others, key=lambda test: cell[test][alternative].rate)
             rate = cell[best][alternative]
             error = (rate.error**2 + own.error**2) ** 0.5
