@@ -26,8 +26,8 @@ from tqdm import tqdm
 from experiments.harness import cells, command_line
 from experiments.harness.cells import Store
 from experiments.harness.tables import write_table
+from paper_repro.w19.rejections_figures import plot
 from paper_repro.w19.simulation import EXACT, MODELS, NAME, TESTS, Chunk, simulate
-from paper_repro.w19.tests_figures import plot
 
 
 @dataclasses.dataclass(frozen=True)
