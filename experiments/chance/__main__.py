@@ -47,6 +47,7 @@ class Settings:
     Attributes:
         sizes: numbers of samples n.
         judged: largest n of the comparison of methods.
+        halved: numbers of samples of the networks without validation images.
         names: networks of each data set at most.
         redraws: of the labels.
         data_sets: of the simulation.
@@ -55,6 +56,7 @@ class Settings:
 
     sizes: tuple[int, ...]
     judged: int
+    halved: tuple[int, ...]
     names: int
     redraws: int
     data_sets: int
@@ -62,8 +64,8 @@ class Settings:
 
 
 SETTINGS = {
-    "quick": Settings((100, 200), 200, 1, 19, 10, (100,)),
-    "full": Settings((500, 1000, 2500, 5000, 10000), 5000, 14, 199, 400, (250, 1000)),
+    "quick": Settings((100, 200), 200, (100, 200), 1, 19, 10, (100,)),
+    "full": Settings((500, 1000, 2500, 5000, 10000), 5000, (1000, 5000), 14, 199, 400, (250, 500)),
 }
 Models = tuple[list[np.ndarray], np.ndarray]  # predictions [n, m] of each model, labels [n]
 
@@ -92,21 +94,20 @@ class Study:
         family: str,
         group: str,
         models: tuple[str, ...],
-        limit: int,
+        sizes: tuple[int, ...],
         digest: str,
         read: Callable[[], Models],
     ) -> Iterator[Found]:
-        """What is found for each n up to a limit.
+        """What is found for each n.
 
         Args:
             family: what is compared.
             group: the network whose methods are compared, or "all".
             models: their names.
-            limit: the largest n.
+            sizes: all n.
             digest: of what the predictions come from.
             read: called where a cell is not there.
         """
-        sizes = [n for n in self.settings.sizes if n <= limit]
         for n in sizes:
             name = f"{family}/{group}/{n}".replace(" ", "_")
             self.bar.set_description(name)
@@ -128,9 +129,11 @@ class Study:
             self.bar.update()
             yield Found(family, group, models, n, sets, n == sizes[-1])
 
-    def methods(self, family: str, network: Network) -> Iterator[Found]:
+    def methods(self, family: str, network: Network, *, is_halved: bool) -> Iterator[Found]:
         """All methods on one network."""
         size = self.settings.judged
+        sizes = tuple(n for n in self.settings.sizes if n <= size)
+        sizes = self.settings.halved if is_halved else sizes
         network = network._replace(judging=Part(*(x[:size] for x in network.judging)))
 
         @functools.cache
@@ -138,7 +141,7 @@ class Study:
             return networks.recalibrated(network), network.judging.labels
 
         digest = data_files.digest(*network.fitting, *network.judging)
-        return self.compared(family, network.name, tuple(networks.METHODS), size, digest, read)
+        return self.compared(family, network.name, tuple(networks.METHODS), sizes, digest, read)
 
     def networks(self, parts: dict[str, Part]) -> Iterator[Found]:
         """All networks on CIFAR-10, as they are."""
@@ -147,9 +150,9 @@ class Study:
             expected = "the images of all networks in one order"
             data_files.refuse_where("--data", name, part.labels != labels, expected, part.labels)
         probs = [part.probs for part in parts.values()]
-        digest, limit = data_files.digest(labels, *probs), self.settings.sizes[-1]
+        digest, sizes = data_files.digest(labels, *probs), self.settings.sizes
         return self.compared(
-            "networks, CIFAR-10", "all", tuple(parts), limit, digest, lambda: (probs, labels)
+            "networks, CIFAR-10", "all", tuple(parts), sizes, digest, lambda: (probs, labels)
         )
 
     def levels(self, parts: dict[str, Part]) -> list[dict[str, Any]]:
@@ -257,7 +260,7 @@ def main() -> None:
         for kind in ("validated", "halves"):
             if kind in options.only:
                 for family, network in networks_of(kind, options.data, settings):
-                    found += study.methods(family, network)
+                    found += study.methods(family, network, is_halved=kind == "halves")
         levels = study.levels(parts) if "simulation" in options.only else []
     if levels:
         note = f"{simulation.__doc__}\n{made}"
