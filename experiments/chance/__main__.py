@@ -77,13 +77,7 @@ def rng_of(name: str) -> np.random.Generator:
 
 @dataclasses.dataclass
 class Study:
-    """Cells of a run, computed or read.
-
-    Attributes:
-        store: where they are kept.
-        settings: the sizes.
-        bar: shows the progress.
-    """
+    """Cells of a run, computed or read."""
 
     store: Store
     settings: Settings
@@ -98,16 +92,7 @@ class Study:
         digest: str,
         read: Callable[[], Models],
     ) -> Iterator[Found]:
-        """What is found for each n.
-
-        Args:
-            family: what is compared.
-            group: the network whose methods are compared, or "all".
-            models: their names.
-            sizes: all n.
-            digest: of what the predictions come from.
-            read: called where a cell is not there.
-        """
+        """What is found for each n; `read` is called where a cell is not there."""
         for n in sizes:
             name = f"{family}/{group}/{n}".replace(" ", "_")
             self.bar.set_description(name)
@@ -119,9 +104,8 @@ class Study:
                     own, rng = slice(i * n, (i + 1) * n), rng_of(f"{NAME}/{name}/{i}")
                     parts = [p[own] for p in probs]
                     found.append(compare(rng, parts, labels[own], self.settings.redraws))
-                return dict(
-                    zip(Compared._fields, map(np.stack, zip(*found, strict=True)), strict=True)
-                )
+                arrays = map(np.stack, zip(*found, strict=True))
+                return dict(zip(Compared._fields, arrays, strict=True))
 
             parameters = {"data": digest, "models": models, "redraws": self.settings.redraws}
             arrays = cells.arrays(self.store, name, parameters, compute)
@@ -178,11 +162,10 @@ class Study:
 
 def read_parts(data: Path, settings: Settings) -> dict[str, Part]:
     """Test images of all networks on CIFAR-10, in one order."""
-    parts = {x: networks.read_published(data, x) for x in networks.PUBLISHED[: settings.names]}
+    parts = {x: networks.read_part(data, x) for x in networks.PUBLISHED[: settings.names]}
     for name in networks.validated("cifar10")[: settings.names]:
-        parts[name.replace("cifar10_logits_", "logits, ")] = networks.read_logits(
-            data, name, "test"
-        )
+        label = name.replace("cifar10_logits_", "logits, ")
+        parts[label] = networks.read_part(data, name)
     return {name: networks.shuffled(part, ORDER) for name, part in parts.items()}
 
 
@@ -190,12 +173,12 @@ def networks_of(kind: str, data: Path, settings: Settings) -> Iterator[tuple[str
     """Networks whose methods are compared, and the family that they are in."""
     if kind == "halves":
         for name in networks.PUBLISHED[: settings.names]:
-            part = networks.shuffled(networks.read_published(data, name), ORDER)
+            part = networks.shuffled(networks.read_part(data, name), ORDER)
             yield "methods, CIFAR-10, halves", networks.in_halves(name, part)
         return
     for images in ("cifar10", "cifar100"):
         for name in networks.validated(images)[: settings.names]:
-            fitting, judging = (networks.read_logits(data, name, x) for x in ("val", "test"))
+            fitting, judging = (networks.read_part(data, name, x) for x in ("val", "test"))
             judging = networks.shuffled(judging, ORDER if images == "cifar10" else name)
             yield f"methods, {images.upper().replace('R', 'R-')}", Network(name, fitting, judging)
 
@@ -217,18 +200,19 @@ PAIRS_NOTE = "Differences, and p-values after Holm's adjustment, for the largest
 
 
 def published_note(data: Path, found: list[Found]) -> str:
-    """How many published differences of the SKCE are within chance."""
+    """How many published differences of the SKCE are within chance, if networks are compared."""
     columns = {"model": str, "SKCEuq_median": float}
     path = data_files.existing_file(data, cifar.CIFAR10, "errors.csv")
-    published = {
-        row["model"]: float(row["SKCEuq_median"]) for row in data_files.read_table(path, columns)
-    }
-    largest = [one for one in found if one.group == "all" and one.is_largest]
-    return " ".join(
-        f"Of {number} pairs of the networks of W19, {k} differ by less than the half-width of the "
-        "pair in the published SKCEuq_median."
-        for k, number in (tables.published_within(one, published) for one in largest)
-    )
+    rows = data_files.read_table(path, columns)
+    published = {row["model"]: float(row["SKCEuq_median"]) for row in rows}
+    for one in found:
+        if one.group == "all" and one.is_largest:
+            k, number = tables.published_within(one, published)
+            return (
+                f"Of {number} pairs of the networks of W19, {k} differ by less than the half-width "
+                "of the pair in the published SKCEuq_median."
+            )
+    return ""
 
 
 def write(folder: Path, found: list[Found], made: str, published: str) -> None:

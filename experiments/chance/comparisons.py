@@ -48,14 +48,7 @@ class Compared(NamedTuple):
 def compare(
     rng: np.random.Generator, probs: Sequence[np.ndarray], labels: np.ndarray, redraws: int
 ) -> Compared:
-    """All measures of all models on the same samples.
-
-    Args:
-        rng: of the redraws.
-        probs: predictions of M models, [n, m] each.
-        labels: [n].
-        redraws: number of redraws of the labels, B.
-    """
+    """All measures of M models, predictions [n, m] each, on the same samples, labels [n]."""
     found = [measure(rng, p, labels, redraws) for p in probs]
     values = np.stack([one.values for one in found], 1)  # [4, M, 1 + B]
     influences = np.stack([one.influences for one in found], 1)

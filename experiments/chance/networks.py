@@ -38,13 +38,7 @@ class Part(NamedTuple):
 
 
 class Network(NamedTuple):
-    """A network with images to fit to, and others to judge by.
-
-    Attributes:
-        name: name of the network.
-        fitting: images that recalibration is fitted to.
-        judging: images that all are judged by.
-    """
+    """A network with images that recalibration is fitted to, and others that all are judged by."""
 
     name: str
     fitting: Part
@@ -56,13 +50,10 @@ def validated(images: str) -> list[str]:
     return sorted(name for name in cifar.LOGITS if name.startswith(f"{images}_"))
 
 
-def read_published(data: Path, name: str) -> Part:
-    """One of the 14 networks of W19 on the 10 000 test images of CIFAR-10."""
-    return Part(*cifar.read_cifar10(data, name))
-
-
-def read_logits(data: Path, name: str, part: str) -> Part:
-    """Images of a part, "val" or "test", of one of `cifar.LOGITS`."""
+def read_part(data: Path, name: str, part: str = "test") -> Part:
+    """Images of one of `PUBLISHED`, or of a part, "val" or "test", of one of `cifar.LOGITS`."""
+    if name in PUBLISHED:
+        return Part(*cifar.read_cifar10(data, name))
     logits, labels = cifar.read_logits(data, name, part)
     return Part(softmax(logits.astype(float), 1), labels)
 

@@ -19,7 +19,6 @@ NUM_CLASSES = 10
 NUM_SHIFTS = 8  # of which v is one
 SPREAD = 2.0  # standard deviation of u and of v
 NUM_REDRAWS = 99
-
 Pair = tuple[np.ndarray, np.ndarray]  # predictions [2, n, m], labels [n]
 
 
@@ -47,15 +46,7 @@ SCENARIOS = {"swapped": swapped, "calibrated": calibrated}
 def rejections(
     rng: np.random.Generator, name: str, n: int, networks: Pair, number: int
 ) -> list[int]:
-    """Numbers of data sets in which the models are called different, for each measure.
-
-    Args:
-        rng: of everything.
-        name: name of the scenario.
-        n: size of a data set.
-        networks: real predictions [2, N, m] and labels [N].
-        number: number of data sets.
-    """
+    """Numbers of data sets of n samples with models that are called different, by measure."""
     counts = np.zeros(len(MEASURES), int)
     for _ in range(number):
         found = compare(rng, *SCENARIOS[name](rng, networks, n), NUM_REDRAWS)

@@ -5,14 +5,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from experiments.chance.comparisons import (
-    ALPHA,
-    QUANTILE,
-    Compared,
-    differences,
-    holm,
-    pairs_of,
-)
+from experiments.chance.comparisons import ALPHA, QUANTILE, Compared, differences, holm, pairs_of
 from experiments.chance.measures import MEASURES
 
 
