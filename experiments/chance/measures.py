@@ -85,7 +85,8 @@ def binned(predicted: np.ndarray, happened: np.ndarray) -> tuple[np.ndarray, np.
     """
     n, columns = predicted.shape
     size = NUM_BINS * columns
-    places = np.asarray(interval_index(predicted, NUM_BINS)) + NUM_BINS * np.arange(columns)
+    bins = interval_index(jnp.asarray(predicted), NUM_BINS)
+    places = np.asarray(bins) + NUM_BINS * np.arange(columns)
     expected = np.bincount(places.ravel(), predicted.ravel(), size)
     gaps = np.empty((len(happened), size))
     for gap, events in zip(gaps, happened, strict=True):
@@ -134,12 +135,7 @@ def skce(probs: np.ndarray, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]
 
 
 def density(confidences: np.ndarray, correct: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Values [1 + B] and influences [n] of the kernel-density error of the top label.
-
-    Args:
-        confidences: [n].
-        correct: of each redraw, [1 + B, n].
-    """
+    """Values and influences of the kernel-density error; what is correct is [1 + B, n]."""
     c, x = np.clip(confidences, EDGE, 1 - EDGE), 1 / BANDWIDTH
     height = -sum(gammaln(a * x + 1) for a in (c, 1 - c))
     points = np.stack([np.log(c), np.log1p(-c)], 1)

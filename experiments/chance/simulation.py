@@ -49,7 +49,8 @@ def rejections(
     """Numbers of data sets of n samples with models that are called different, by measure."""
     counts = np.zeros(len(MEASURES), int)
     for _ in range(number):
-        found = compare(rng, *SCENARIOS[name](rng, networks, n), NUM_REDRAWS)
+        probs, labels = SCENARIOS[name](rng, networks, n)
+        found = compare(rng, list(probs), labels, NUM_REDRAWS)
         counts += differences(found).pvalue[:, 0] <= ALPHA
     return counts.tolist()
 
