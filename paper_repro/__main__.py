@@ -11,7 +11,7 @@ import paper_repro.l21.crime
 import paper_repro.l21.networks
 import paper_repro.w19.estimates
 import paper_repro.w19.networks
-import paper_repro.w19.tests
+import paper_repro.w19.rejections
 import paper_repro.w19.timings
 import paper_repro.w21.friedman
 import paper_repro.w21.ols
@@ -21,7 +21,7 @@ from experiments.harness.messages import log
 
 MODULES: tuple[ModuleType, ...] = (
     paper_repro.w19.estimates,
-    paper_repro.w19.tests,
+    paper_repro.w19.rejections,
     paper_repro.w19.networks,
     paper_repro.w19.timings,
     paper_repro.w21.ols,

@@ -63,8 +63,8 @@ def bootstrap_skce_test(
     For small n the test is far off its level: in W21's models with n = 4 it rejects about 14 %
     (d = 1) or 0.2 % (d = 10) of calibrated data sets at level 5 %; with d = 10 still only 1 % at
     n = 64. It detects shifted predictions, but hardly any that are too narrow or too wide: it
-    rejects 5 to 7 % of these where `exact_skce_test` rejects 93 to 99 % (`experiments.test_power`).
-    Prefer `exact_skce_test`, which holds its level for every n.
+    rejects 5 to 7 % of these where `exact_skce_test` rejects 93 to 99 %
+    (`experiments.sensitivity`). Prefer `exact_skce_test`, which holds its level for every n.
 
     Args:
         key: a JAX random key.

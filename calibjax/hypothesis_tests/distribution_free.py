@@ -134,7 +134,7 @@ def distribution_free_skce_test(
 
     and p = 1 for an unbiased estimate t ≤ 0 (squaring it, as CalibrationTests.jl does, rejects
     estimates that are far *below* zero). The true p-value is at most p and usually much smaller, so
-    that the test has little power (none in `experiments.test_power`). `exact_skce_test` holds its
+    that the test has little power (none in `experiments.sensitivity`). `exact_skce_test` holds its
     level, too.
 
     Args:

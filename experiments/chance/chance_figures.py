@@ -5,7 +5,7 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from experiments.chance.comparisons import MEASURES
+from experiments.chance.measures import MEASURES
 from experiments.harness.figures import COLORS, save_figure
 
 MARKERS = ("o", "s", "^", "D")
@@ -25,10 +25,10 @@ def draw(folder: Path, rows: list[dict[str, Any]]) -> None:
             own = [row for row in rows if (row["family"], row["measure"]) == (family, measure)]
             n = [row["n"] for row in own]
             style = {"color": color, "marker": marker, "markersize": 4}
-            column[0].plot(n, [100 * row["after Holm"] for row in own], label=measure, **style)
-            shares = [100 * row["decided"] for row in own]
+            column[0].plot(n, [100 * row["decided"] for row in own], label=measure, **style)
+            shares = [100 * row["decided alone"] for row in own]
             column[0].plot(n, shares, linestyle=":", linewidth=1, color=color)
-            column[1].plot(n, [row["half-width"] for row in own], **style)
+            column[1].plot(n, [row["within chance below"] for row in own], **style)
         column[0].set(title=family, xscale="log", ylim=(-2, 102))
         column[1].set(xlabel="number of samples n", yscale="log")
     axes[0, 0].set_ylabel("pairs decided [%]\n(dotted: without adjustment)")

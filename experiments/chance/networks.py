@@ -9,10 +9,12 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from scipy.special import softmax
 
 from calibjax import distances, estimators, kernels, recalibration
 from calibjax.distributions import Categorical
-from experiments.harness import cells, data_files
+from experiments.chance.measures import NUM_BINS
+from experiments.harness import cells
 from paper_repro.data import cifar
 
 # The 14 of W19, whose softmax outputs are published without those of validation images.
@@ -21,14 +23,6 @@ PUBLISHED = (
     *("resnet18", "resnet34", "resnet50", "resnet_orig"),
     *("vgg11_bn", "vgg13_bn", "vgg16_bn", "vgg19_bn"),
 )
-LOGITS = {
-    "cifar10_logits": (
-        *("densenet121", "resnet110", "resnet50"),
-        *("focal_densenet121", "focal_resnet50"),
-    ),
-    "cifar100_logits": ("densenet121", "resnet110", "resnet50"),
-}
-NUM_BINS = 15
 NUM_FEATURES = 10  # principal components, for local recalibration
 SMALLEST = 1e-12  # probability whose logarithm is a feature
 KERNEL = kernels.TensorProduct(
@@ -44,45 +38,24 @@ class Part(NamedTuple):
 
 
 class Network(NamedTuple):
-    """A network with images to fit to, and others to judge by.
-
-    Attributes:
-        name: name of the network.
-        fitting: images that recalibration is fitted to.
-        judging: images that all are judged by.
-        halves: whether both are halves of the test images.
-    """
+    """A network with images that recalibration is fitted to, and others that all are judged by."""
 
     name: str
     fitting: Part
     judging: Part
-    halves: bool
 
 
-def _softmax(logits: np.ndarray) -> np.ndarray:
-    powers = np.exp(logits - logits.max(1, keepdims=True))
-    return powers / powers.sum(1, keepdims=True)
+def validated(images: str) -> list[str]:
+    """Names in `cifar.LOGITS` of the networks on "cifar10" or "cifar100"."""
+    return sorted(name for name in cifar.LOGITS if name.startswith(f"{images}_"))
 
 
-def read_published(data: Path, name: str) -> Part:
-    """One of the 14 networks of W19 on the 10 000 test images of CIFAR-10."""
-    return Part(*cifar.read_cifar10(data, name))
-
-
-def read_logits(data: Path, folder: str, name: str, part: str) -> Part:
-    """Images of a part, "val" or "test", of a network whose logits are published."""
-    path, other = (
-        data_files.existing_file(data, folder, name, f"{part}_{kind}.npy")
-        for kind in ("logits", "labels")
-    )
-    logits = data_files.read_array(path).astype(float)
-    labels = data_files.read_array(other).ravel()
-    wrong = ~np.isin(labels, np.arange(logits.shape[-1]))
-    data_files.refuse_where("--data", other, wrong, "labels of classes", labels)
-    if len(labels) != len(logits):
-        expected = f"one label for each of the {len(logits)} rows of {path.name}"
-        raise data_files.DataError(f"--data: expected {expected}, got {len(labels)} in {other}")
-    return Part(_softmax(logits), labels.astype(int))
+def read_part(data: Path, name: str, part: str = "test") -> Part:
+    """Images of one of `PUBLISHED`, or of a part, "val" or "test", of one of `cifar.LOGITS`."""
+    if name in PUBLISHED:
+        return Part(*cifar.read_cifar10(data, name))
+    logits, labels = cifar.read_logits(data, name, part)
+    return Part(softmax(logits.astype(float), 1), labels)
 
 
 def shuffled(part: Part, name: str) -> Part:
@@ -95,7 +68,7 @@ def in_halves(name: str, part: Part) -> Network:
     """A network without validation images: one half of the test images takes their place."""
     half = len(part.labels) // 2
     fitting, judging = (Part(*(x[s] for x in part)) for s in (np.s_[:half], np.s_[half:]))
-    return Network(name, fitting, judging, halves=True)
+    return Network(name, fitting, judging)
 
 
 def _top_label_method(recalibrator: recalibration.Recalibrator) -> Callable[[Network], jax.Array]:
@@ -183,9 +156,9 @@ METHODS: dict[str, Callable[[Network], jax.Array]] = {
 }
 
 
-def recalibrated(network: Network) -> jax.Array:
-    """Predictions of all methods for the images to judge by, [M, n, m]."""
+def recalibrated(network: Network) -> list[np.ndarray]:
+    """Predictions of all methods for the images to judge by, [n, m] each."""
     with warnings.catch_warnings():
         # Empty bins keep their confidences, which is part of these methods.
         warnings.filterwarnings("ignore", message="(?s).*calibration samples")
-        return jnp.stack([apply(network) for apply in METHODS.values()])
+        return [np.asarray(apply(network)) for apply in METHODS.values()]

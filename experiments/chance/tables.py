@@ -5,17 +5,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from experiments.chance.comparisons import (
-    ALPHA,
-    MEASURES,
-    Compared,
-    Ranges,
-    differences,
-    holm,
-    pairs_of,
-)
-
-QUANTILE = 1.959964  # of the standard normal distribution, two-sided at level 0.05
+from experiments.chance.comparisons import ALPHA, QUANTILE, Compared, differences, holm, pairs_of
+from experiments.chance.measures import MEASURES
 
 
 class Found(NamedTuple):
@@ -26,98 +17,81 @@ class Found(NamedTuple):
         group: the network whose methods are compared, or "all".
         models: names of the methods, or of the networks.
         n: number of samples.
-        compared: with leading axis: the disjoint data sets of n samples.
-        ranges: of all models for the first data set, [M, 4] each, or None.
+        compared: of each of some disjoint data sets of n samples.
+        is_largest: whether no larger n was looked at.
     """
 
     family: str
     group: str
     models: tuple[str, ...]
     n: int
-    compared: Compared
-    ranges: Ranges | None
+    compared: list[Compared]
+    is_largest: bool
 
 
 def share_rows(found: Iterable[Found]) -> list[dict[str, Any]]:
-    """Shares of the pairs that are decided, for each family, measure and n."""
+    """Shares of the pairs that are decided, for each family, n and measure."""
     gathered: dict[tuple[str, int], list[Found]] = {}
     for one in found:
         gathered.setdefault((one.family, one.n), []).append(one)
     rows = []
     for (family, n), several in gathered.items():
-        for index, measure in enumerate(MEASURES):
-            parts = [_decisions(one, index) for one in several]
-            row = {"family": family, "n": n, "measure": measure}
-            row["pairs"] = sum(part["pairs"] for part in parts)
-            row["data sets"] = max(len(one.compared.estimates) for one in several)
-            for name in ("decided", "after Holm", "numbers alone", "half-width"):
-                values = np.concatenate([part[name].ravel() for part in parts])
-                row[name] = float(np.median(values) if name == "half-width" else values.mean())
-            for name in ("neither beyond its range", "one beyond", "both beyond"):
-                values = [part[name] for part in parts if name in part]
-                row[name] = float(np.concatenate(values).mean()) if values else None
-            rows.append(row)
+        parts = [_decisions(compared) for one in several for compared in one.compared]
+        number = sum(len(pairs_of(len(one.models))[0]) for one in several)
+        for i, measure in enumerate(MEASURES):
+            own = {name: np.concatenate([part[name][i] for part in parts]) for name in parts[0]}
+            widths = own.pop("widths")
+            row = {"family": family, "n": n, "measure": measure, "pairs": number}
+            row |= {name: float(values.mean()) for name, values in own.items()}
+            row["within chance below"] = float(np.median(widths))
+            rows.append(row | {"for 9 of 10 pairs": float(np.quantile(widths, 0.9))})
     return rows
 
 
-def _decisions(one: Found, index: int) -> dict[str, Any]:
-    """Decisions about the pairs of one network, or of all networks, by one measure."""
-    own = Compared(*(np.asarray(x)[:, index] for x in one.compared))
-    _, errors, pvalues = differences(own)
-    row: dict[str, Any] = {
-        "pairs": pvalues.shape[-1],
-        "decided": pvalues <= ALPHA,
-        "after Holm": holm(pvalues) <= ALPHA,
-        "numbers alone": differences(own, numbers_alone=True)[2] <= ALPHA,
-        "half-width": QUANTILE * errors,
+def _decisions(compared: Compared) -> dict[str, np.ndarray]:
+    """Decisions about the pairs of one network, or of all networks, [4, P] each."""
+    pairs = differences(compared)
+    first, second = pairs_of(compared.estimates.shape[1])
+    is_in = compared.pvalues > ALPHA
+    return {
+        "decided": holm(pairs.pvalue) <= ALPHA,
+        "decided alone": pairs.pvalue <= ALPHA,
+        "nothing to rank": is_in[:, first] & is_in[:, second],
+        "widths": QUANTILE * pairs.error,
     }
-    if one.ranges is not None:
-        first, second = pairs_of(len(one.models))
-        beyond = (one.ranges.pvalue[:, index] <= ALPHA).astype(int)
-        number = beyond[first] + beyond[second]
-        row["neither beyond its range"], row["one beyond"], row["both beyond"] = (
-            number == k for k in range(3)
-        )
-    return row
 
 
 def model_rows(found: Iterable[Found]) -> list[dict[str, Any]]:
-    """Estimate, interval, range of a calibrated model and exact p-value of each model."""
+    """Estimate, standard error, range of a calibrated model and exact p-value of each model."""
     rows = []
     for one in found:
-        if one.ranges is None:
-            continue
+        first = one.compared[0]
         for k, model in enumerate(one.models):
+            row = {"family": one.family, "network": one.group, "model": model, "n": one.n}
             for i, measure in enumerate(MEASURES):
-                first = Compared(*(np.asarray(x)[0, i] for x in one.compared))
-                center = first.estimates[k] - first.biases[k]
-                width = QUANTILE * np.sqrt(max(first.variances[k, k], first.plain[k, k]))
-                row = {"family": one.family, "network": one.group, "model": model, "n": one.n}
-                row |= {"measure": measure, "estimate": _short(first.estimates[k])}
-                row |= {"low": _short(center - width), "high": _short(center + width)}
-                row |= {f"calibrated {x}": _short(getattr(one.ranges, x)[k, i]) for x in _PLACES}
-                rows.append(row | {"exact p": _short(one.ranges.pvalue[k, i])})
+                row[measure] = _short(first.estimates[i, k])
+                row[f"{measure}, s.e."] = _short(np.sqrt(first.variances[i, k, k]))
+                row[f"{measure}, low"] = _short(first.low[i, k])
+                row[f"{measure}, high"] = _short(first.high[i, k])
+                row[f"{measure}, p"] = _short(first.pvalues[i, k])
+            rows.append(row)
     return rows
-
-
-_PLACES = ("low", "mean", "high")
 
 
 def pair_rows(found: Iterable[Found]) -> list[dict[str, Any]]:
     """Difference and adjusted p-value of each pair by each measure, where n is largest."""
     rows = []
     for one in found:
-        if one.ranges is None:
+        if not one.is_largest:
             continue
-        d, _, pvalues = differences(Compared(*(np.asarray(x)[0] for x in one.compared)))
-        adjusted = holm(pvalues)
+        pairs = differences(one.compared[0])
+        adjusted = holm(pairs.pvalue)
         for p, (a, b) in enumerate(zip(*pairs_of(len(one.models)), strict=True)):
-            row = {"network": one.group, "A": one.models[a], "B": one.models[b], "n": one.n}
+            row = {"family": one.family, "network": one.group, "n": one.n}
+            row |= {"A": one.models[a], "B": one.models[b]}
             for i, measure in enumerate(MEASURES):
-                row |= {
-                    f"{measure}, A - B": _short(d[i, p]),
-                    f"{measure}, p": _short(adjusted[i, p]),
-                }
+                row[f"{measure}, A - B"] = _short(pairs.difference[i, p])
+                row[f"{measure}, p"] = _short(adjusted[i, p])
             rows.append(row)
     return rows
 
@@ -129,13 +103,12 @@ def published_within(one: Found, published: dict[str, float]) -> tuple[int, int]
         one: the comparison of all networks.
         published: unbiased SKCE by network; the others are left out.
     """
-    index = MEASURES.index("SKCE")
-    own = Compared(*(np.asarray(x)[0, index] for x in one.compared))
-    errors, pairs = differences(own)[1], zip(*pairs_of(len(one.models)), strict=True)
-    values = [published.get(model, np.nan) for model in one.models]
-    d = np.array([values[a] - values[b] for a, b in pairs])
+    error = differences(one.compared[0]).error[MEASURES.index("SKCE")]
+    values = np.array([published.get(model, np.nan) for model in one.models])
+    first, second = pairs_of(len(values))
+    d = np.abs(values[first] - values[second])
     is_known = np.isfinite(d)
-    return int(np.sum(np.abs(d[is_known]) < QUANTILE * errors[is_known])), int(is_known.sum())
+    return int(np.sum(d[is_known] < QUANTILE * error[is_known])), int(is_known.sum())
 
 
 def _short(value: Any) -> float:

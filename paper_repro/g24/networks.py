@@ -68,7 +68,8 @@ class Settings:
         num_samples: the first samples are taken, this many of them; None for all.
         cifar10: names of networks of `cifar.CIFAR10`.
         logits: names of networks of `cifar.LOGITS`.
-        wider_grids: whether kernel ridge regression is repeated with wider grids.
+        added: whether there is what the paper has not: debiased bins, the naive kernel density
+            ratio, and wider grids of kernel ridge regression.
         sharpened: the number that the logits of two CIFAR-10 networks are multiplied by for the
             comparison of kernel density ratios.
     """
@@ -76,7 +77,7 @@ class Settings:
     num_samples: int | None
     cifar10: tuple[str, ...]
     logits: tuple[str, ...] = ()
-    wider_grids: bool = True
+    added: bool = True
     sharpened: float = 3.0
 
 
@@ -89,7 +90,7 @@ LOGITS = (
     "cifar100_densenet121",
 )
 SETTINGS = {
-    "quick": Settings(400, NETWORKS[:1], wider_grids=False),
+    "quick": Settings(400, NETWORKS[:1], added=False),
     "paper": Settings(None, NETWORKS, LOGITS),
 }
 
@@ -365,7 +366,7 @@ def run(run: command_line.Run) -> None:
             part, chosen = stand_in.digits().evaluation, slice(settings.num_samples)
             logits, labels = jnp.asarray(part.logits[chosen]), jnp.asarray(part.labels[chosen])
             network = Network("digits_linear", CategoricalLogits(logits), labels)
-            write_all(store, dataclasses.replace(settings, wider_grids=False), [network])
+            write_all(store, dataclasses.replace(settings, added=False), [network])
 
 
 def write_all(store: Store, settings: Settings, networks: list[Network]) -> None:
@@ -374,8 +375,8 @@ def write_all(store: Store, settings: Settings, networks: list[Network]) -> None
     networks_tables.write_tables(store.folder, results, EXACTNESS)
     architecture_tables.write_tables(store.folder, results)
     networks_figures.plot(store.folder, results)
-    write_added(store, settings, networks, results)
-    if settings.wider_grids:
+    if settings.added:
+        write_added(store, settings, networks, results)
         wider = finished_cells(store, settings, networks, WIDER)
         networks_tables.write_wider_grids(store.folder, results | wider, EXACTNESS)
 

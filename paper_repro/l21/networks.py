@@ -136,6 +136,19 @@ def class_scores(probs: np.ndarray, labels: np.ndarray) -> dict[str, float]:
     }
 
 
+@jax.jit
+def _decided(
+    confidences: jax.Array, original: jax.Array, correct: jax.Array
+) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """Prediction-rejection ratio, cost, and gains at all ratios of costs, in one program."""
+    ratios = jnp.append(jnp.asarray(RATIOS), DECISION_RATIO)
+    return (
+        scores.prediction_rejection_ratio(confidences, correct),
+        scores.decision_cost(confidences, correct, DECISION_RATIO),
+        scores.reward_improvement(confidences, original, correct, ratios),
+    )
+
+
 def decide(
     confidences: jax.Array, original: jax.Array, correct: jax.Array
 ) -> dict[str, float | list[float] | None]:
@@ -144,11 +157,10 @@ def decide(
     The ratio is None where all predictions are right, or all are wrong.
     """
     has_both = len(np.unique(correct)) == 2
-    ratios = jnp.append(jnp.asarray(RATIOS), DECISION_RATIO)
-    gains = np.asarray(scores.reward_improvement(confidences, original, correct, ratios))
+    ratio, cost, gains = map(np.asarray, _decided(confidences, original, correct))
     return {
-        "PRR": float(scores.prediction_rejection_ratio(confidences, correct)) if has_both else None,
-        "cost": float(scores.decision_cost(confidences, correct, DECISION_RATIO)),
+        "PRR": float(ratio) if has_both else None,
+        "cost": float(cost),
         "gain": float(gains[-1]),
         "gain curve": gains[:-1].tolist(),
     }

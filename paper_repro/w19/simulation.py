@@ -31,7 +31,7 @@ from experiments.harness import cells
 
 Binning = Callable[[Any], jax.Array]
 
-NAME = "w19_tests"
+NAME = "w19_tests"  # of the experiment, which its random numbers depend on
 NUM_CLASSES = 10
 CONCENTRATION = 0.1
 BINS_PER_CLASS = 10

@@ -35,7 +35,6 @@ from paper_repro.w21.synthetic_simulation import (
 from paper_repro.w21.synthetic_tables import Cell, write_errors, write_tests
 
 NAME = "w21_synthetic"
-DIMENSIONS = (1, 10)
 MODELS = ("calibrated", "uncalibrated")
 UNBIASED = ESTIMATORS[-1]
 _PLACE = {"dim": int, "nsamples": int, "mintime": float}
@@ -50,6 +49,7 @@ class Settings:
     """Sizes of the experiment.
 
     Attributes:
+        dimensions: d of the targets.
         sizes: numbers of samples n.
         data_sets: number of data sets for each n.
         resamples: resamples of the bootstrap test.
@@ -59,6 +59,7 @@ class Settings:
         timing: seconds spent on timing each procedure.
     """
 
+    dimensions: tuple[int, ...]
     sizes: tuple[int, ...]
     data_sets: int
     resamples: int
@@ -69,9 +70,9 @@ class Settings:
 
 
 SETTINGS = {
-    # One n that all tests accept; the truth shares the compilation of its estimates.
-    "quick": Settings((16,), 50, 200, 99, 19, (50, 16), 0.0),
-    "paper": Settings((4, 16, 64, 256, 1024), 500, 1000, 999, 199, (1000, 1000), 0.5),
+    # One d, and one n that all tests accept; the truth shares the compilation of its estimates.
+    "quick": Settings((1,), (16,), 50, 200, 99, 19, (50, 16), 0.0),
+    "paper": Settings((1, 10), (4, 16, 64, 256, 1024), 500, 1000, 999, 199, (1000, 1000), 0.5),
 }
 
 
@@ -95,7 +96,7 @@ def _is_included(procedure: Procedure, num_samples: int) -> bool:
 def simulations(settings: Settings) -> Iterator[tuple[str, Procedure, Simulation]]:
     """All cells with their names, the most expensive ones last."""
     for n in settings.sizes:
-        for d in DIMENSIONS:
+        for d in settings.dimensions:
             for kind, procedures in (("estimates", ESTIMATORS), ("tests", TESTS)):
                 for procedure in procedures:
                     if not _is_included(procedure, n):
@@ -119,9 +120,9 @@ def simulations(settings: Settings) -> Iterator[tuple[str, Procedure, Simulation
 
 def true_values(store: Store, settings: Settings) -> dict[tuple[str, int], np.ndarray]:
     """Estimates of the SKCE of each model and dimension, whose means are taken as its truth."""
-    values = {("calibrated", d): np.zeros(1) for d in DIMENSIONS}
+    values = {("calibrated", d): np.zeros(1) for d in settings.dimensions}
     data_sets, num_samples = settings.truth
-    for d in tqdm(DIMENSIONS, desc=f"{NAME}: true SKCE", unit="cell"):
+    for d in tqdm(settings.dimensions, desc=f"{NAME}: true SKCE", unit="cell"):
         simulation = Simulation("uncalibrated", d, num_samples, data_sets)
         compute = functools.partial(simulate, UNBIASED, simulation, "truth")
         result = cells.cell(store, f"truth/d{d}", dataclasses.asdict(simulation), compute)

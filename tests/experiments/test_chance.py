@@ -1,21 +1,12 @@
-import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from calibjax import estimators
 from calibjax.distributions import Bernoulli
-from experiments.chance import (
-    binned_errors,
-    comparisons,
-    density_errors,
-    kernel_errors,
-    networks,
-    simulation,
-    tables,
-)
+from experiments.chance import comparisons, measures, networks, simulation, tables
 
-N, M = 300, 4  # more than one tile
+N, M = 120, 4
 
 
 @pytest.fixture(scope="module")
@@ -38,54 +29,93 @@ def h_matrix(probs, labels):
 
 
 def binned(probs, outcomes):
-    """Σ_b |Σ_{i in b} (p_i − o_i)| / n with intervals [0, 1/15], (1/15, 2/15], …"""
+    """Σ_b |Σ_{i in b} (p_i − o_i)| / n with intervals [0, 1/15], (1/15, 2/15], …
+
+    The influence of a sample is its residual, with the sign of its bin.
+    """
     bins = np.maximum(np.ceil(15 * probs).astype(int), 1)
-    return sum(abs(np.sum((probs - outcomes)[bins == b])) for b in range(1, 16)) / len(probs)
+    sums = [np.sum((probs - outcomes)[bins == b]) for b in range(16)]
+    return np.abs(sums).sum() / len(probs), np.sign(sums)[bins] * (probs - outcomes)
+
+
+def top_label(probs, labels):
+    return binned(probs.max(1), probs.argmax(1) == labels)
 
 
 def class_wise(probs, labels):
-    return np.mean([binned(probs[:, c], labels == c) for c in range(M)])
+    found = [binned(probs[:, c], labels == c) for c in range(M)]
+    return tuple(np.mean(x, 0) for x in zip(*found, strict=True))
 
 
-def test_estimates(data):
-    probs, labels = data
-    found = comparisons.compare(jax.random.key(0), jnp.asarray(probs), jnp.asarray(labels), 20)
-    for k, p in enumerate(probs):
-        skce = h_matrix(p, labels).sum() / N / (N - 1)
-        expected = binned(p.max(1), p.argmax(1) == labels), class_wise(p, labels), skce
-        np.testing.assert_allclose(found.estimates[:3, k], expected, rtol=1e-5, atol=1e-9)
+def skce(probs, labels):
+    h = h_matrix(probs, labels)
+    value = h.sum() / N / (N - 1)
+    return value, 2 * h.sum(1) / (N - 1) - value
 
 
-def test_variance_of_the_difference(data):
-    """methods: g = h_a − h_b as a matrix."""
-    probs, labels = data
-    one, other = (h_matrix(p, labels) for p in probs)
-    moments = kernel_errors.moments(jnp.asarray(probs), jnp.asarray(labels))
-    for g, place in ((one - other, (0, 1)), (one, (0, 0)), (other, (1, 1))):
-        off = ~np.eye(N, dtype=bool)
-        u, zeta_2 = g[off].mean(), (g[off] ** 2).mean()
-        square = np.var(g.sum(1) / (N - 1), ddof=1)
-        zeta_1 = max(((N - 1) ** 2 * square / (N - 2) - (zeta_2 - u**2)) / (N - 4), 0)
-        v = 4 * (N - 2) * zeta_1 / (N * (N - 1)) + 2 * (zeta_2 - u**2) / (N * (N - 1))
-        np.testing.assert_allclose(kernel_errors.variances(moments)[place], v, rtol=1e-4)
+def density(probs, labels):
+    """By the estimator of the library, and its means of others by a loop."""
+    confidences, correct = probs.max(1), (probs.argmax(1) == labels).astype(int)
+    whole = estimators.kde_calibration_error(
+        Bernoulli(jnp.asarray(confidences)),
+        jnp.asarray(correct),
+        bandwidth=measures.BANDWIDTH,
+        order=2,
+    )
+    x, influences = 1 / measures.BANDWIDTH, []
+    for i, c in enumerate(confidences):
+        a, b = confidences * x, (1 - confidences) * x
+        log = a * np.log(c) + b * np.log(1 - c)
+        log = log - np.array([_log_gamma(u) + _log_gamma(v) for u, v in zip(a, b, strict=True)])
+        weights = np.exp(log - np.delete(log, i).max())
+        weights[i] = 0
+        mean = weights @ correct / weights.sum()
+        influences.append(2 * (mean - c) * (correct[i] - c) - (mean - c) ** 2)
+    return float(whole) / 2, np.array(influences)
 
 
-def test_pool(data):
-    """Errors of the observed and of one vector of redrawn labels."""
-    probs, labels = data
-    key = jax.random.key(1)
-    found = comparisons.pool(key, jnp.asarray(probs[0]), jnp.asarray(labels), 5)
-    drawn = np.asarray(comparisons.redraw(key, jnp.asarray(probs[0]), 5))
-    for place, y in ((0, labels), (3, drawn[2])):
-        skce = h_matrix(probs[0], y).sum() / N / (N - 1)
-        expected = binned(probs[0].max(1), probs[0].argmax(1) == y), class_wise(probs[0], y)
-        np.testing.assert_allclose(found[:2, place], expected, rtol=1e-12)
-        np.testing.assert_allclose(found[2, place], skce, atol=1e-6)
+def _log_gamma(a):
+    """log Γ(a + 1), from Stirling's series far out."""
+    shift = sum(np.log(a + k) for k in range(1, 11))
+    b = a + 11
+    series = 1 / (12 * b) - 1 / (360 * b**3) + 1 / (1260 * b**5)
+    return (b - 0.5) * np.log(b) - b + 0.5 * np.log(2 * np.pi) + series - shift
+
+
+ORACLES = (top_label, class_wise, skce, density)
+
+
+@pytest.mark.parametrize("model", [0, 1])
+def test_values_and_influences(data, model):
+    probs, labels = data[0][model], data[1]
+    found = measures.measure(np.random.default_rng(1), probs, labels, 5)
+    drawn = measures.redrawn(np.random.default_rng(1), probs, 5)
+    for i, oracle in enumerate(ORACLES):
+        value, influences = oracle(probs, labels)
+        np.testing.assert_allclose(found.values[i, 0], value, rtol=1e-5, atol=1e-8)
+        np.testing.assert_allclose(found.influences[i], influences, rtol=1e-4, atol=1e-6)
+        redrawn = oracle(probs, drawn[2])[0]
+        np.testing.assert_allclose(found.values[i, 3], redrawn, rtol=1e-5, atol=1e-8)
+
+
+def test_standard_errors_are_those_of_repeated_data_sets():
+    """Of a miscalibrated model, where nothing is degenerate, over many data sets."""
+    rng, values, errors = np.random.default_rng(2), [], []
+    for _ in range(200):
+        probs = rng.dirichlet(np.full(3, 0.4), 300)
+        labels = simulation.redrawn(rng, probs, 1)[0]
+        sharper = probs**3 / np.sum(probs**3, 1, keepdims=True)
+        found = comparisons.compare(rng, [sharper], labels, 1)
+        values.append(found.estimates[:, 0])
+        errors.append(np.sqrt(found.variances[:, 0, 0]))
+    # The standard deviation of 200 values is known to 5 %.
+    ratio = np.mean(errors, 0) / np.std(values, 0)
+    assert np.all((ratio > 0.85) & (ratio < 1.25)), ratio
 
 
 def test_redraws_have_the_predicted_frequencies(data):
     probs = data[0][0]
-    drawn = np.asarray(comparisons.redraw(jax.random.key(2), jnp.asarray(probs), 400))
+    drawn = measures.redrawn(np.random.default_rng(2), probs, 400)
     frequencies = np.stack([(drawn == c).mean(0) for c in range(M)], 1)
     errors = np.sqrt(probs * (1 - probs) / 400) + 1e-9
     z = (frequencies - probs)[probs > 0.02] / errors[probs > 0.02]
@@ -93,51 +123,42 @@ def test_redraws_have_the_predicted_frequencies(data):
     assert abs(z.std() - 1) < 0.1
 
 
-def test_density(data):
-    confidences, correct = data[0][0].max(1), (data[0][0].argmax(1) == data[1]).astype(float)
-    counts = np.random.default_rng(3).multinomial(N, np.full(N, 1 / N), 2)
-    found = density_errors.errors(*map(jnp.asarray, (confidences, correct, counts, correct[None])))
-    whole = estimators.kde_calibration_error(
-        Bernoulli(jnp.asarray(confidences)),
-        jnp.asarray(correct.astype(int)),
-        bandwidth=density_errors.BANDWIDTH,
-        order=2,
-    )
-    np.testing.assert_allclose(found.estimate, whole / 2, rtol=1e-4)
-    np.testing.assert_allclose(found.redrawn[0], whole / 2, rtol=1e-4)
-    log_weights = np.array(density_errors.log_weights(*2 * [jnp.asarray(confidences)]))
-    np.fill_diagonal(log_weights, -np.inf)
-    weights = np.exp(log_weights - log_weights.max(1, keepdims=True))
-    for w, value in zip(counts, found.resampled, strict=True):
-        means = weights @ (w * correct) / (weights @ w)
-        np.testing.assert_allclose(value, np.mean(w * (means - confidences) ** 2), rtol=1e-4)
+def test_variances_of_differences(data):
+    probs, labels = data
+    found = comparisons.compare(np.random.default_rng(3), list(probs), labels, 9)
+    for i, oracle in enumerate(ORACLES):
+        one, other = (oracle(p, labels)[1] for p in probs)
+        expected = np.var(one - other, ddof=1) / N, np.var(one, ddof=1) / N
+        actual = found.variances[i, 0, 1], found.variances[i, 0, 0]
+        np.testing.assert_allclose(actual, expected, rtol=1e-3)
 
 
-def test_noise_of_bins():
-    """By hand: of one bin that is clearly wrong, and one that is not."""
-    bins = jnp.array([[[0] * 50 + [3] * 50]])
-    predicted = jnp.array([[[0.5] * 50 + [0.2] * 50]])
-    observed = jnp.array([[[1.0] * 50 + [0.0] * 40 + [1.0] * 10]])
-    counts = np.random.default_rng(4).multinomial(100, np.full(100, 0.01), 3)
-    found = binned_errors.resampled(
-        binned_errors.Binned(bins, predicted, observed), jnp.asarray(counts)
-    )
-    residuals = np.asarray(predicted - observed)[0, 0]
-    wrong = -(counts[:, :50] @ residuals[:50] - residuals[:50].sum()) / 100
-    # The second bin expects a variance of 50 · 0.2 · 0.8 = 8 events, as many as are found.
-    noise = wrong + np.abs(counts[:, 50:] @ residuals[50:]) / 100
-    np.testing.assert_allclose(found.noise[0], noise, rtol=1e-6, atol=1e-9)
-    np.testing.assert_allclose(found.estimates, [0.25], rtol=1e-6)
+def test_ranges(data):
+    """The second model predicts what has nothing to do with the labels."""
+    probs, labels = data
+    found = comparisons.compare(np.random.default_rng(4), list(probs), labels, 19)
+    assert np.all(found.low <= found.mean)
+    assert np.all(found.mean <= found.high)
+    np.testing.assert_allclose(found.pvalues[:, 1], 0.05)
+    assert np.all(found.pvalues[:, 0] > 0.05)
+
+
+def compared(estimates, mean):
+    """Three models of which the estimates, and the means by chance, are given for all measures."""
+    rows = np.tile(estimates, (4, 1)), np.tile(mean, (4, 1))
+    zeros = np.zeros((4, 3))
+    return comparisons.Compared(rows[0], zeros, rows[1], zeros, zeros, np.full((4, 3, 3), 0.25))
 
 
 def test_pvalues_are_the_larger_ones():
-    found = comparisons.Compared(
-        np.array([0.0, 1.0, 1.0]), np.array([0.0, 0.5, 0.0]), np.ones((3, 3)), np.full((3, 3), 0.25)
-    )
-    d, errors, pvalues = comparisons.differences(found)
-    np.testing.assert_allclose(d, [-0.5, -1, -0.5])
-    np.testing.assert_allclose(errors, [1, 1, 1])
-    np.testing.assert_allclose(pvalues, [0.61708, 0.31731, 1.0], rtol=1e-4)  # z = .5, 1; 0
+    """With s = 1/2: z = 2, 0.5 without the mean by chance, of other sign, and no difference."""
+    found = comparisons.differences(compared([1.0, 0.0, 1.0], [0.75, 0.0, 2.5]))
+    d, error, pvalues = (x[0] for x in found)
+    np.testing.assert_allclose(d, [1, 0, -1])
+    np.testing.assert_allclose(error, 0.5)
+    np.testing.assert_allclose(pvalues, [0.61708, 1, 1], rtol=1e-4)
+    unbiased = found.pvalue[measures.MEASURES.index("SKCE")]
+    np.testing.assert_allclose(unbiased, [0.04550, 1, 0.04550], rtol=1e-3)
 
 
 def test_holm_by_rows():
@@ -165,7 +186,7 @@ def network():
 
 
 def test_all_methods_predict(network):
-    probs = np.asarray(networks.recalibrated(network))
+    probs = np.stack(networks.recalibrated(network))
     assert probs.shape == (len(networks.METHODS), 200, M)
     np.testing.assert_allclose(probs.sum(-1), 1, rtol=1e-9)
     assert probs.min() >= 0
@@ -177,31 +198,36 @@ def test_all_methods_predict(network):
 
 
 def test_coarse_and_sharp_models_are_calibrated():
-    probs, labels = simulation.calibrated(jax.random.key(6), None, 4000)
-    for p in np.asarray(probs):
-        residuals = p - np.eye(simulation.NUM_CLASSES)[np.asarray(labels)]
+    probs, labels = simulation.calibrated(np.random.default_rng(6), None, 4000)
+    for p in probs:
+        residuals = p - np.eye(simulation.NUM_CLASSES)[labels]
         z = residuals.sum(0) / np.sqrt(np.sum(p * (1 - p), 0))
         assert np.abs(z).max() < 4
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["swapped", "calibrated"])
+def test_equal_models_are_rarely_called_different(data, name):
+    counts = simulation.rejections(np.random.default_rng(7), name, 250, data, 400)
+    assert max(counts) / 400 < 0.05 + 3 * np.sqrt(0.05 * 0.95 / 400)
+
+
 def test_rows(data):
-    probs, labels = map(jnp.asarray, data)
-    compared = comparisons.compare(jax.random.key(0), probs, labels, 20)
-    compared = comparisons.Compared(*(np.asarray(x)[None] for x in compared))
-    pools = [comparisons.pool(jax.random.key(1), p, labels, 19) for p in probs]
-    ranges = [comparisons.ranges_of(x) for x in pools]
-    ranges = comparisons.Ranges(*(np.stack(x) for x in zip(*ranges, strict=True)))
-    found = [tables.Found("f", "all", ("a", "b"), N, compared, ranges)]
+    probs, labels = data
+    compared = comparisons.compare(np.random.default_rng(8), list(probs), labels, 19)
+    found = [tables.Found("f", "all", ("a", "b"), N, [compared, compared], is_largest=True)]
     shares = tables.share_rows(found)
-    assert [row["measure"] for row in shares] == list(comparisons.MEASURES)
-    for row in shares:
-        parts = row["neither beyond its range"], row["one beyond"], row["both beyond"]
-        assert sum(parts) == row["pairs"] == 1
+    assert [row["measure"] for row in shares] == list(measures.MEASURES)
+    pairs = comparisons.differences(compared)
+    for i, row in enumerate(shares):
+        assert row["pairs"] == 1
+        assert row["nothing to rank"] == 0
+        assert row["decided"] == row["decided alone"] == (pairs.pvalue[i, 0] <= 0.05)
+        assert row["within chance below"] == pytest.approx(1.96 * pairs.error[i, 0], rel=1e-4)
     rows = tables.model_rows(found)
-    assert len(rows) == 2 * len(comparisons.MEASURES)
-    # The second model predicts what has nothing to do with the labels.
-    assert all(row["exact p"] == 0.05 for row in rows if row["model"] == "b")
-    d, pair = compared.estimates[0, 2], tables.pair_rows(found)[0]
+    assert [row["model"] for row in rows] == ["a", "b"]
+    assert all(rows[1][f"{name}, p"] == 0.05 for name in measures.MEASURES)
+    d, pair = compared.estimates[2], tables.pair_rows(found)[0]
     assert pair["SKCE, A - B"] == pytest.approx(d[0] - d[1], rel=1e-2)
     assert tables.published_within(found[0], {"a": 0.0, "b": 0.0}) == (1, 1)
     assert tables.published_within(found[0], {"a": 0.0}) == (0, 0)

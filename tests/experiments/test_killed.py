@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from experiments import coverage, test_power
+from experiments import coverage, sensitivity
 from experiments.harness import figures, source
 from experiments.harness.cells import Store
 from experiments.harness.tables import write_table
@@ -33,8 +33,8 @@ def measure(rng, *arguments):
 
 
 def run_power(store):
-    found = test_power.rejections(store, 50)
-    write_table(store.folder, "table", test_power.rows(found), show=True)
+    found = sensitivity.rejections(store, 50)
+    write_table(store.folder, "table", sensitivity.rows(found), show=True)
 
 
 def run_coverage(store):
@@ -50,7 +50,7 @@ def run_timings(store):
 
 # Module, what computes a cell, what stands in for it, and what is run.
 EXPERIMENTS = {
-    "test_power": (test_power, counts, run_power),
+    "sensitivity": (sensitivity, counts, run_power),
     "coverage": (coverage, tally, run_coverage),
     "w19_timings": (timings, measure, run_timings),
 }

@@ -4,7 +4,7 @@ import jax
 import numpy as np
 import pytest
 
-from experiments import coverage, null_approximations, test_levels
+from experiments import coverage, levels, null_approximations
 from experiments.harness import cells
 from experiments.harness.cells import Store
 from experiments.synthetic_models import Model
@@ -45,10 +45,10 @@ APPROXIMATE = {
 }
 # Module, the function that computes a cell, what it returns, the number of cells, and the run.
 LONG = {
-    "levels": (test_levels, "counts", COUNTS, 3, lambda x: test_levels.levels(x, 120)),
+    "levels": (levels, "counts", COUNTS, 3, lambda x: levels.levels(x, 120)),
     "unbiasedness": (
-        *(test_levels, "mean_of", {"mean": 0.1, "error": 1.0}, 6),
-        lambda x: test_levels.means(x, 9),
+        *(levels, "mean_of", {"mean": 0.1, "error": 1.0}, 6),
+        lambda x: levels.means(x, 9),
     ),
     "coverage": (coverage, "tally", TALLY, 23, lambda x: coverage.coverages(x, 120)),
     "null": (
@@ -66,7 +66,7 @@ LONG = {
 def test_finished_cells_are_not_computed_again(
     tmp_path, monkeypatch, module, name, result, number, run
 ):
-    monkeypatch.setattr(test_levels, "all_cells", lambda: [(Model("classes", 2), 1024, "exact")])
+    monkeypatch.setattr(levels, "all_cells", lambda: [(Model("classes", 2), 1024, "exact")])
     stand_in, store = Interrupted(result), Store(tmp_path, "code")
     monkeypatch.setattr(module, name, stand_in)
     with pytest.raises(KeyboardInterrupt):

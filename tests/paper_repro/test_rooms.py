@@ -50,14 +50,14 @@ def test_imports(path):
 def test_no_import_is_overlooked():
     text = """
 import os
-import paper_repro.w19.tests as x
+import paper_repro.w19.rejections as x
 def f():
     from paper_repro.w21 import ols
     from . import y
     from calibjax import kernels
 """
-    assert imports_of(text) == {"paper_repro.w19.tests", "paper_repro.w21.ols", "..y"}
-    assert not "paper_repro.w19.tests".startswith(allowed("experiments.digits"))
-    assert not "experiments.digits".startswith(allowed("paper_repro.w19.tests"))
-    assert not "paper_repro.w21.ols".startswith(allowed("paper_repro.w19.tests"))
+    assert imports_of(text) == {"paper_repro.w19.rejections", "paper_repro.w21.ols", "..y"}
+    assert not "paper_repro.w19.rejections".startswith(allowed("experiments.digits"))
+    assert not "experiments.digits".startswith(allowed("paper_repro.w19.rejections"))
+    assert not "paper_repro.w21.ols".startswith(allowed("paper_repro.w19.rejections"))
     assert not "paper_repro.data.cifar".startswith(allowed("experiments.harness.cells"))

@@ -27,13 +27,13 @@ runpy.run_module(program, run_name="__main__", alter_sys=True)
             for case in (
                 (
                     "tqdm",
-                    "paper_repro.w19.tests",
+                    "paper_repro.w19.rejections",
                     "the experiments show their progress with tqdm",
                     "repro",
                 ),
                 (
                     "matplotlib",
-                    "experiments.test_levels",
+                    "experiments.levels",
                     "the experiments draw with matplotlib",
                     "repro",
                 ),

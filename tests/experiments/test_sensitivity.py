@@ -3,7 +3,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from experiments import test_power
+from experiments import sensitivity
 from experiments.harness.cells import Store
 from experiments.synthetic_models import WRONG_CLASSES, WRONG_NORMALS, Model
 
@@ -15,17 +15,17 @@ def test_table(tmp_path, monkeypatch):
         calls.append((group, model.name, n, span))
         return {f"exact {group}": {"rejected": span[1] - span[0], "undefined": 0}}
 
-    monkeypatch.setattr(test_power, "counts", counts)
-    found = test_power.rejections(Store(tmp_path, "code"), 600)
+    monkeypatch.setattr(sensitivity, "counts", counts)
+    found = sensitivity.rejections(Store(tmp_path, "code"), 600)
     assert set(found.values()) == {1.0}
-    table = test_power.rows(found)
+    table = sensitivity.rows(found)
     assert len(table[0]) == 1 + 1 + len(WRONG_NORMALS) + 1 + len(WRONG_CLASSES)
     ece = next(row for row in table if row["test"] == "exact ece")
     assert ece["normal, too wide"] is None
     assert ece["classes, underconfident"] == "100.0"
-    assert len(calls) == 2 * len(test_power.all_cells())
-    test_power.rejections(Store(tmp_path, "code"), 600)
-    assert len(calls) == 2 * len(test_power.all_cells())  # all cells were stored
+    assert len(calls) == 2 * len(sensitivity.all_cells())
+    sensitivity.rejections(Store(tmp_path, "code"), 600)
+    assert len(calls) == 2 * len(sensitivity.all_cells())  # all cells were stored
 
 
 @pytest.mark.parametrize("name", WRONG_NORMALS)

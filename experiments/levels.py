@@ -16,7 +16,7 @@ Cells are stored, so that a run that was interrupted goes on where it was. On fe
 environment variable OPENBLAS_NUM_THREADS=1: threads that wait for each other take most of the
 time of the small decompositions.
 
-Run: python -m experiments.test_levels [--num-datasets 2000] [--output DIR]
+Run: python -m experiments.levels [--num-datasets 2000] [--output DIR]
 """
 
 import functools
@@ -204,7 +204,7 @@ def means(store: Store, num_datasets: int, num_samples: int = 4) -> list[dict[st
 
 @program
 def main() -> None:
-    """Writes the tables unbiasedness, test_levels and test_levels_summary."""
+    """Writes the tables unbiasedness, levels and levels_summary."""
     parser = command_line.option_parser(__file__, __doc__)
     parser.add_argument("--num-datasets", type=command_line.positive_integer, default=2000)
     parser.add_argument("--num-means", type=command_line.positive_integer, default=20_000)
@@ -213,10 +213,10 @@ def main() -> None:
         parser.error("--num-means: expected at least 2")
     jax.config.update("jax_enable_x64", True)
     note = f"Calibrated data sets: {options.num_means} in each row."
-    store = run.store("test_levels", __file__)
+    store = run.store("levels", __file__)
     rows = means(store, options.num_means)
     write_table(run.output, "unbiasedness", rows, note, show=True)
-    command = f"`python -m experiments.test_levels --num-datasets {options.num_datasets}`"
+    command = f"`python -m experiments.levels --num-datasets {options.num_datasets}`"
     rows = levels(store, options.num_datasets)
     note = (
         f'Level {ALPHA}. "draws": resamples or redraws of each simulated test; the level of exact '
@@ -226,14 +226,14 @@ def main() -> None:
         f"{8 * NUM_EIGENVALUES} on, all below. "
         f"Made by {command}."
     )
-    write_table(run.output, "test_levels", rows, note, show=True)
+    write_table(run.output, "levels", rows, note, show=True)
     note = (
         "Rejections of calibrated data in percent at level 5 %: scalar normal predictions and ten "
         f"classes, by number of samples. {options.num_datasets} data sets in each cell; draws and "
-        f"standard errors are in test_levels; {NUM_LOCATIONS} locations for the CME tests. Made by "
+        f"standard errors are in levels; {NUM_LOCATIONS} locations for the CME tests. Made by "
         f"{command}."
     )
-    write_table(run.output, "test_levels_summary", summary(rows), note, show=True)
+    write_table(run.output, "levels_summary", summary(rows), note, show=True)
 
 
 if __name__ == "__main__":

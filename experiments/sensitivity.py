@@ -8,7 +8,7 @@ consistency resampling of the ECE reject too much of everything.
 
 Cells are stored, so that a run that was interrupted goes on where it was.
 
-Run: python -m experiments.test_power [--num-datasets 500] [--output DIR]
+Run: python -m experiments.sensitivity [--num-datasets 500] [--output DIR]
 """
 
 import functools
@@ -79,11 +79,11 @@ def rows(found: dict[tuple[str, str], float]) -> list[dict[str, Any]]:
 
 @program
 def main() -> None:
-    """Writes the table test_power."""
+    """Writes the table sensitivity."""
     parser = command_line.option_parser(__file__, __doc__)
     parser.add_argument("--num-datasets", type=command_line.positive_integer, default=500)
     run, options = command_line.parse(parser)
-    found = rejections(run.store("test_power", __file__), options.num_datasets)
+    found = rejections(run.store("sensitivity", __file__), options.num_datasets)
     worst = 100 * math.sqrt(0.25 / options.num_datasets)
     note = (
         f"Rejections in percent at level {100 * ALPHA:.0f} %, {options.num_datasets} data sets in "
@@ -91,10 +91,10 @@ def main() -> None:
         f"N(m, 0.1²), n = {SIZES['normal']}: targets shifted by ±0.3 of the predicted standard "
         "deviation; theirs is 1.4 times (too narrow) and 0.7 times (too wide) the predicted one. "
         f"Ten classes, n = {SIZES['classes']}: labels ∝ p^(1/T), T = 1.8 (overconfident) and 0.55 "
-        f"(underconfident). Made by `python -m experiments.test_power --num-datasets "
+        f"(underconfident). Made by `python -m experiments.sensitivity --num-datasets "
         f"{options.num_datasets}`."
     )
-    write_table(run.output, "test_power", rows(found), note, show=True)
+    write_table(run.output, "sensitivity", rows(found), note, show=True)
 
 
 if __name__ == "__main__":

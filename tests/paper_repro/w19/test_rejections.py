@@ -9,11 +9,11 @@ import pytest
 
 from calibjax import distributions, estimators
 from experiments.harness import command_line
+from paper_repro.w19 import rejections as w19_rejections
+from paper_repro.w19 import rejections_figures as w19_rejections_figures
 from paper_repro.w19 import simulation as w19_simulation
-from paper_repro.w19 import tests as w19_tests
-from paper_repro.w19 import tests_figures as w19_tests_figures
 
-COMMITTED = Path(w19_tests.__file__).parents[1] / "results" / w19_simulation.NAME
+COMMITTED = Path(w19_rejections.__file__).parents[1] / "results" / w19_simulation.NAME
 SMALL = w19_simulation.Chunk("M1", 0, 4, 2, 16, 19)
 
 
@@ -88,26 +88,30 @@ def test_an_undefined_pvalue_does_not_reject():
 
 def test_errors_of_known_pvalues():
     pvalues, levels = np.array([0.05, 0.2, 0.9, 1.0]), np.array([0.04, 0.05, 0.5, 1.0])
-    np.testing.assert_array_equal(w19_tests.test_errors(pvalues, "M1", levels), [0, 0.25, 0.5, 1])
-    np.testing.assert_array_equal(w19_tests.test_errors(pvalues, "M2", levels), [1, 0.75, 0.5, 0])
+    np.testing.assert_array_equal(
+        w19_rejections.test_errors(pvalues, "M1", levels), [0, 0.25, 0.5, 1]
+    )
+    np.testing.assert_array_equal(
+        w19_rejections.test_errors(pvalues, "M2", levels), [1, 0.75, 0.5, 0]
+    )
     uniform = (np.arange(1000) + 0.5) / 1000
-    assert np.abs(w19_tests.level_deviations(uniform)).max() < 1e-9
-    assert w19_tests.level_deviations(np.full(100, 0.005))[0] == pytest.approx(99.498744)
+    assert np.abs(w19_rejections.level_deviations(uniform)).max() < 1e-9
+    assert w19_rejections.level_deviations(np.full(100, 0.005))[0] == pytest.approx(99.498744)
 
 
 def test_the_curves_of_figure_2(tmp_path, monkeypatch):
     """A panel for each model and test, with the errors of its p-values."""
     tests = w19_simulation.TESTS[:2]
-    monkeypatch.setattr(w19_tests, "TESTS", tests)
+    monkeypatch.setattr(w19_rejections, "TESTS", tests)
     pvalues = {
         model: {test.slug: [0.1 * (i + 1), 0.3 * (j + 1), 1.0] for j, test in enumerate(tests)}
         for i, model in enumerate(w19_simulation.MODELS)
     }
     finished = {model: [{"pvalues": values}] for model, values in pvalues.items()}
     saved = []
-    monkeypatch.setattr(w19_tests_figures, "save_figure", lambda *args: saved.append(args))
+    monkeypatch.setattr(w19_rejections_figures, "save_figure", lambda *args: saved.append(args))
     published = {("M1", tests[0].label): np.linspace(0, 1, 101)}
-    w19_tests_figures.plot(tmp_path, list(w19_tests.curve_rows(finished)), published)
+    w19_rejections_figures.plot(tmp_path, list(w19_rejections.curve_rows(finished)), published)
     ((_, name, figure),) = saved
     assert name == "figure_2"
     assert [x.get_title() for x in figure.axes[:2]] == ["C", r"D$_{\text{b}}$"]
@@ -128,7 +132,7 @@ def test_the_comparison_with_the_published_curves(monkeypatch):
     curve = np.arange(101) / 100
     curve[50] += 0.02
     published = {("M1", test.label): curve, ("M2", test.label): 1 - np.arange(101) / 100}
-    first, second = w19_tests._published_rows(finished, published)
+    first, second = w19_rejections._published_rows(finished, published)
     error = np.sqrt(2 * 0.51 * 0.49 / 10_000)
     assert first["at level"] == 0.5
     assert first["largest z"] == pytest.approx(-0.02 / error)
@@ -138,7 +142,7 @@ def test_the_comparison_with_the_published_curves(monkeypatch):
 
 
 def test_published_curves(data_dir, tmp_path):
-    curves = w19_tests.read_curves(command_line.Run("paper", data_dir, tmp_path))
+    curves = w19_rejections.read_curves(command_line.Run("paper", data_dir, tmp_path))
     labels = [test.label for test in w19_simulation.TESTS[:-1]]
     assert set(curves) == {(model, test) for model in w19_simulation.MODELS for test in labels}
     assert all(np.all(np.isfinite(curve)) for curve in curves.values())
@@ -155,10 +159,10 @@ def test_published_curves(data_dir, tmp_path):
 @pytest.mark.slow
 def test_the_experiment_writes_its_results(tmp_path, monkeypatch):
     tests = tuple(t for t in w19_simulation.TESTS if t.slug in ("free_block", "block", "exact"))
-    monkeypatch.setattr(w19_tests, "TESTS", tests)
-    monkeypatch.setitem(w19_tests.SETTINGS, "quick", w19_tests.Settings(2, 2, 2, 16, 19))
+    monkeypatch.setattr(w19_rejections, "TESTS", tests)
+    monkeypatch.setitem(w19_rejections.SETTINGS, "quick", w19_rejections.Settings(2, 2, 2, 16, 19))
     with jax.enable_x64(True):
-        w19_tests.run(command_line.Run("quick", None, tmp_path))
+        w19_rejections.run(command_line.Run("quick", None, tmp_path))
     folder = tmp_path / "quick" / "w19_tests"
     assert {path.name for path in folder.iterdir() if path.is_file()} == {
         *(f"{table}.{kind}" for table in ("errors", "claims", "curves") for kind in ("csv", "md")),
