@@ -99,8 +99,8 @@ def default_kernels(predictions: Distribution) -> dict[str, Any]:
         is_binary = plain.class_probs.shape[1] == 2
         return _of_binary(predictions) if is_binary else _of_classes(predictions)
     if isinstance(plain, Poisson | Samples):
-        # Poisson: kernels on normal scores see a wrong dispersion better, 42 and 35 % instead of 38 and 32,
-        # but local errors less, 58 instead of 70 (n = 64, 320 data sets).
+        # Of Poisson predictions kernels on normal scores see a wrong dispersion better, 42 and 35 %
+        # instead of 38 and 32, but local errors less, 58 instead of 70 (n = 64, 320 data sets).
         return target_kernels(predictions)
     try:
         check_expectations(NormalScore(), plain)
