@@ -1,8 +1,9 @@
 """Tests of calibration where their assumptions fail, or few samples are all there is.
 
-The models of W21 with four samples; ensembles of few members; calibrated but dependent data; and a posterior that is the
-prior. Power against many alternatives is in `experiments.power.bound`. All tests see the same data
-sets. Cells are stored, so that a run that was interrupted goes on where it was.
+The models of W21 with four samples; ensembles of few members; calibrated but dependent data; and a
+posterior that is the prior. Power against many alternatives is in `experiments.power.bound`. All
+tests see the same data sets. Cells are stored, so that a run that was interrupted goes on where it
+was.
 
 Run: python -m experiments.power [--num-datasets 500] [--only w21 …] [--output DIR]
 """

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from experiments.power import dependence, ensembles, posteriors, w21
-from experiments.power.simulation import ALPHA, Rate, Study
+from experiments.power.simulation import ALPHA, CALIBRATED, Rate, Study
 
 W21_LEAST = 0.96
 CLUSTER_LEVELS = (0.02, 0.065)
