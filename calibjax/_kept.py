@@ -10,6 +10,7 @@ Only the command line keeps programs like this, in a folder of the user, whose f
 trusts the package: they are pickles.
 """
 
+import contextlib
 import dataclasses
 import functools
 import hashlib
@@ -19,7 +20,7 @@ import pickle
 import sys
 import types
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
 from jax.experimental import serialize_executable
+from jax.experimental.compilation_cache import compilation_cache
 
 from calibjax._checks.arrays import has_64_bits
 from calibjax._files import write
@@ -104,7 +106,9 @@ class Kept:
             return found
 
         given = {} if options is None else {"compiler_options": options}
-        program = jax.jit(flat, keep_unused=True, **given).lower(*leaves).compile()
+        lowered = jax.jit(flat, keep_unused=True, **given).lower(*leaves)
+        with _without_cache_of_jax():
+            program = lowered.compile()
         self.made += 1
         assert value is not None, "traced"
         example = jax.tree.unflatten(value, range(value.num_leaves))
@@ -114,6 +118,20 @@ class Kept:
         except OSError as error:
             warnings.warn(f"a compiled program is not kept: {error}", RuntimeWarning, stacklevel=2)
         return program, value
+
+
+@contextlib.contextmanager
+def _without_cache_of_jax() -> Iterator[None]:
+    """What XLA has read from JAX's own cache it cannot write again as a whole."""
+    name = "jax_enable_compilation_cache"
+    before = jax.config.values[name]
+    try:
+        jax.config.update(name, False)
+        compilation_cache.reset_cache()  # which looks at the setting once
+        yield
+    finally:
+        jax.config.update(name, before)
+        compilation_cache.reset_cache()
 
 
 def name_of(function: Any, static: Mapping[str, Any]) -> str:

@@ -9,6 +9,7 @@ import pytest
 
 from calibjax import _compilation, _kept, distributions, kernels
 from calibjax._kept import Kept, Unknown, name_of
+from calibjax.hypothesis_tests import pools
 
 TRACED = []
 
@@ -117,6 +118,34 @@ def test_damaged_files_are_replaced(scaled, keep, tmp_path):
         assert (kept.found, kept.made) == (0, 1)
     kept = keep()
     scaled(NORMAL, 2.0)
+    assert (kept.found, kept.made) == (1, 0)
+
+
+def test_programs_that_are_in_the_cache_of_jax(keep, tmp_path):
+    """XLA cannot write again what it has read: functions were missing in such programs."""
+    before = {
+        name: jax.config.values[name]
+        for name in (
+            "jax_compilation_cache_dir",
+            "jax_persistent_cache_min_compile_time_secs",
+            "jax_persistent_cache_min_entry_size_bytes",
+        )
+    }
+    values = jnp.sin(jnp.arange(4000.0)).reshape(1000, 4)
+    expected = pools.standardised(values)
+    try:
+        for name, value in zip(before, (str(tmp_path / "jax"), 0, -1), strict=True):
+            jax.config.update(name, value)
+        for folder in ("first", "second"):
+            jax.clear_caches()
+            jax.jit(lambda x: pools.standardised(x))(values)
+            keep(tmp_path / folder)
+            pools.standardised(values)
+    finally:
+        for name, value in before.items():
+            jax.config.update(name, value)
+    kept = keep(tmp_path / "second")
+    np.testing.assert_allclose(pools.standardised(values), expected)
     assert (kept.found, kept.made) == (1, 0)
 
 
