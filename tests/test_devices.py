@@ -57,6 +57,28 @@ def test_estimates(place, function):
     close(jax.jit(function)(*split), expected)
 
 
+@pytest.mark.parametrize("name", ["skce", "ece", "exact_skce_test"])
+def test_rows_filled_up_with_weight_zero(place, name):
+    """61 rows, as the guide to devices fills them up to 64."""
+    test = functools.partial(
+        hypothesis_tests.exact_skce_test, jax.random.key(0), CLASS_KERNEL, num_samples=21
+    )
+    function = {
+        "skce": functools.partial(estimators.skce, CLASS_KERNEL),
+        "ece": functools.partial(estimators.ece, binning=estimators.EqualMassBins(5)),
+        "exact_skce_test": lambda *data, **weights: (
+            lambda found: (found.pvalue, found.estimate, found.null_samples)
+        )(test(*data, **weights)),
+    }[name]
+    n, index = 61, np.arange(64)
+    data = Categorical(PROBS[:n]), LABELS[:n]
+    expected = function(*data)
+    filled = place(jax.tree.map(lambda x: x[index % n], data))
+    close(function(*filled, weights=place(np.where(index < n, 1.0, 0.0))), expected)
+    # The rows that are added would change something.
+    assert not np.allclose(jax.tree.leaves(function(*filled))[-1], jax.tree.leaves(expected)[-1])
+
+
 @pytest.mark.parametrize(
     ("function", "data"),
     [
