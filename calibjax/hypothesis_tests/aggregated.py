@@ -90,10 +90,10 @@ def aggregated_skce_test(
     >>> targets = distributions.sample_targets(jax.random.key(0), predictions) + error
     >>> test = hypothesis_tests.aggregated_skce_test(jax.random.key(1), predictions, targets)
     >>> print(test)
-    CalibrationTestResult(pvalue=0.002 ± 0.001, statistic=4.95, estimate=float32[16], 999 redrawn...
+    CalibrationTestResult(pvalue=0.002 ± 0.001, statistic=5.52, estimate=float32[16], 999 redrawn...
       normal scores 2, predictions 1/8 median: biased, adjusted p = 0.002, score +5.2
       normal scores 8, predictions 1/8 median: biased, adjusted p = 0.002, score +5.0
-      normal scores 1/2, predictions 1/8 median: biased, adjusted p = 0.023, score +3.4
+      normal scores 1/2, predictions 1/8 median: biased, adjusted p = 0.014, score +3.4
     """
     key = _checks.random_key(key)
     num_samples = _checks.number_of_draws("num_samples", num_samples)
