@@ -59,6 +59,7 @@ def jit(function: Callable[..., Any], **options: Any) -> Callable[..., Any]:
                 )
         return compiled(*args, **kwargs)
 
+    call.compiled = compiled  # pyright: ignore[reportFunctionMemberAccess]
     return call
 
 

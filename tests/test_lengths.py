@@ -7,7 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from calibjax import estimators, kernels
+import calibjax
+from calibjax import distributions, estimators, kernels
 from calibjax._lengths import filled, rounded_up
 from calibjax.distributions import Bernoulli, Categorical, Normal, sample_targets
 from calibjax.distributions.sampling import draw
@@ -90,17 +91,18 @@ def test_predictions_of_several_families(n):
     assert weights.dtype == predictions.loc.dtype
 
 
-def test_one_program_for_many_lengths():
-    def compiled(function):
-        programs = []
-        listener = lambda name, *_, **__: programs.append(name)  # noqa: E731
-        jax.monitoring.register_event_duration_secs_listener(listener)
-        try:
-            function()
-        finally:
-            jax.monitoring.unregister_event_duration_listener(listener)
-        return programs.count("/jax/core/compile/backend_compile_duration")
+def _num_compiled(function):
+    programs = []
+    listener = lambda name, *_, **__: programs.append(name)  # noqa: E731
+    jax.monitoring.register_event_duration_secs_listener(listener)
+    try:
+        function()
+    finally:
+        jax.monitoring.unregister_event_duration_listener(listener)
+    return programs.count("/jax/core/compile/backend_compile_duration")
 
+
+def test_one_program_for_many_lengths():
     def calls(n):
         predictions = Categorical(np.random.default_rng(n).dirichlet(np.ones(3), n))
         targets = np.random.default_rng(n).integers(0, 3, n)
@@ -108,5 +110,39 @@ def test_one_program_for_many_lengths():
         exact_skce_test(KEY, WHITE, predictions, targets, num_samples=19)
         aggregated_skce_test(KEY, predictions, targets, kernels=[WHITE], num_samples=19)
 
-    assert compiled(lambda: calls(240)) > 0
-    assert compiled(lambda: (calls(250), calls(285))) == 0
+    assert _num_compiled(lambda: calls(240)) > 0
+    assert _num_compiled(lambda: (calls(250), calls(285))) == 0
+
+
+@pytest.mark.parametrize(
+    "task",
+    [
+        "binary",
+        *(
+            pytest.param(x, marks=pytest.mark.slow)
+            for x in ("classes", "normals", "ensembles", "quantiles")
+        ),
+    ],
+)
+def test_evaluation_of_another_length(task):
+    """Of one length after another in the same class; the first may need programs of its own."""
+
+    def evaluated(n):
+        random = np.random.default_rng(n)
+        if task == "quantiles":
+            values = np.sort(random.normal(size=(n, 3)), 1)
+            predictions = distributions.Quantiles(np.array([0.1, 0.5, 0.9]), values)
+        elif task == "ensembles":
+            predictions = distributions.Samples(random.normal(size=(n, 5)))
+        elif task == "normals":
+            predictions = Normal(random.normal(size=n), random.uniform(0.5, 1, n))
+        elif task == "classes":
+            predictions = Categorical(random.dirichlet(np.ones(3), n))
+        else:
+            predictions = Bernoulli(random.uniform(size=n))
+        classes = {"binary": 2, "classes": 3}.get(task)
+        targets = random.integers(0, classes, n) if classes else random.normal(size=n)
+        calibjax.evaluate(KEY, predictions, targets)
+
+    assert _num_compiled(lambda: evaluated(57)) > 0
+    assert _num_compiled(lambda: (evaluated(60), evaluated(64))) == 0

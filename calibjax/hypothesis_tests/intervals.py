@@ -1,5 +1,6 @@
 """Confidence intervals for the squared kernel calibration error."""
 
+import dataclasses
 import functools
 from typing import Any
 
@@ -20,6 +21,7 @@ from calibjax.distributions.base import Distribution
 from calibjax.estimators.kernel import sample_pair, weighted_samples
 from calibjax.hypothesis_tests.centering import diagonal
 from calibjax.hypothesis_tests.clusters import Clusters, checked_clusters, cluster_means
+from calibjax.hypothesis_tests.pool_statistics import number_of
 from calibjax.hypothesis_tests.simulation import multinomial_counts, resamples_at_once
 from calibjax.kernels import Kernel
 
@@ -36,12 +38,15 @@ class ConfidenceInterval:
         estimate: estimate of the SKCE, unbiased unless another one was asked for.
         standard_error: estimate of the standard deviation of the estimate; None for a
             distribution-free interval, which has none.
+        effective_size: number of samples (or clusters) that the standard error rests on: n, and
+            (Σ_i w_i)² / Σ_i w_i² with weights; None where it is not of the SKCE.
     """
 
     low: jax.Array
     high: jax.Array
     estimate: jax.Array
     standard_error: jax.Array | None
+    effective_size: jax.Array | int | None = None
 
 
 def checked_options(confidence_level: Any, side: str) -> tuple[jax.Array | float, str]:
@@ -161,7 +166,9 @@ def skce_confidence_interval(
     found = None if clusters is None else checked_clusters(clusters, kernel, samples, weights)
     estimate, error = _jackknife(kernel, samples, weights, found)
     _refuse_undefined(error, estimate)
-    return _asymptotic(estimate, error, level, found, side=side)
+    interval = _asymptotic(estimate, error, level, found, side=side)
+    size = number_of(samples[0], weights) if found is None else found.number
+    return dataclasses.replace(interval, effective_size=size)
 
 
 @functools.partial(jit, static_argnames="side")
@@ -288,4 +295,4 @@ def bootstrap_skce_confidence_interval(
     high = jnp.full_like(estimate, jnp.inf)
     if side == "two-sided":
         high = jnp.nanquantile(values, 1 - tail).astype(estimate.dtype)
-    return ConfidenceInterval(low, high, estimate, error)
+    return ConfidenceInterval(low, high, estimate, error, number_of(samples[0], weights))

@@ -509,7 +509,14 @@ def test_level(n):
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "least"),
-    [("shift", 0.46), ("wide", 0.92), ("narrow", 0.84), ("oscillating", 0.48), ("bimodal", 0.7)],
+    [
+        ("shift", 0.46),
+        ("wide", 0.92),
+        ("narrow", 0.84),
+        ("local", 0.55),
+        ("oscillating", 0.48),
+        ("bimodal", 0.7),
+    ],
 )
 def test_power(name, least):
     """methods.md 9.13: n = 64, 500 data sets; at most two standard errors below are let pass."""
@@ -524,6 +531,7 @@ def test_power(name, least):
                 "shift": e + 0.3,
                 "wide": 1.4 * e,
                 "narrow": 0.7 * e,
+                "local": e + 2 * ((m > 0.4) & (m < 0.5)),
                 "oscillating": e + 0.8 * jnp.sin(8 * jnp.pi * m),
                 "bimodal": sign + jnp.sqrt(0.19) * e,
             }[name]

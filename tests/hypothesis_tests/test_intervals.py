@@ -45,7 +45,7 @@ def test_bootstrap_against_a_loop(name, monkeypatch):
     draws = np.random.default_rng(0).integers(0, 23, size=(10, 23))
     counts = np.array([np.bincount(d, minlength=23) for d in draws])
     monkeypatch.setattr(intervals, "multinomial_counts", lambda keys, n: jnp.asarray(counts.T))
-    intervals._resampled.clear_cache()
+    intervals._resampled.compiled.clear_cache()
     interval = hypothesis_tests.bootstrap_skce_confidence_interval(
         KEY, kernel, predictions, targets, num_samples=10, confidence_level=0.8
     )
@@ -61,7 +61,7 @@ def test_bootstrap_against_a_loop(name, monkeypatch):
     )
     np.testing.assert_allclose(lower.low, np.quantile(values, 0.2), rtol=1e-8)
     assert lower.high == jnp.inf
-    intervals._resampled.clear_cache()
+    intervals._resampled.compiled.clear_cache()
 
 
 @pytest.mark.parametrize("dtype", [jnp.float32, jnp.float64])

@@ -148,6 +148,8 @@ def test_intervals():
 def test_jackknife_leaves_out_each_sample():
     interval = skce_confidence_interval(KERNEL, NORMALS, TARGETS, weights=WEIGHTS)
     n = WEIGHTS.sum() ** 2 / (WEIGHTS**2).sum()
+    np.testing.assert_allclose(interval.effective_size, n, rtol=1e-12)
+    assert skce_confidence_interval(KERNEL, NORMALS, TARGETS).effective_size == N
     left_out = [
         estimators.skce(KERNEL, NORMALS, TARGETS, weights=WEIGHTS * (np.arange(N) != i))
         for i in range(N)

@@ -7,6 +7,8 @@ Expectations under ensembles are means over the members.
 import dataclasses
 import functools
 import itertools
+import operator
+from collections.abc import Iterable
 from typing import Any, NoReturn
 
 import jax
@@ -50,12 +52,15 @@ from calibjax.kernels.normal_scores import (
 )
 
 
+def _total(parts: Iterable[jax.Array]) -> jax.Array:
+    return functools.reduce(operator.add, parts)
+
+
 def _single(kernel: NormalScore, p: Distribution, z: ArrayLike) -> jax.Array:
     """The score is that of a target of p."""
     standard = standard_normal(p)
     mean = jax.vmap(lambda s: single_expectation(kernel.kernel, standard, s))
-    values = [jnp.dot(part.weights, mean(part.points)) for part in scores(p, z)]
-    return functools.reduce(jnp.add, values)
+    return _total(jnp.dot(part.weights, mean(part.points)) for part in scores(p, z))
 
 
 def _double(kernel: NormalScore, p: Distribution, q: Distribution) -> jax.Array:
@@ -72,8 +77,7 @@ def _centered(kernel: NormalScore, p: Any, y: ArrayLike, q: Any, z: ArrayLike) -
         values = jax.vmap(lambda s: jax.vmap(lambda t: one(s, t))(second.points))(first.points)
         return jnp.dot(first.weights, jnp.dot(values, second.weights))
 
-    pairs = itertools.product(scores(p, y), scores(q, z))
-    return functools.reduce(jnp.add, [of_parts(*parts) for parts in pairs])
+    return _total(of_parts(*parts) for parts in itertools.product(scores(p, y), scores(q, z)))
 
 
 def _diagonal(kernel: NormalScore, p: Distribution) -> jax.Array | float:
@@ -96,8 +100,7 @@ def _prepare_features(kernel: NormalScore, predictions: Distribution, targets: A
 def _features(kernel: NormalScore, prepared: Any, p: Distribution, y: jax.Array) -> jax.Array:
     standard = standard_normal(p)
     of_scores = jax.vmap(lambda s: features(kernel.kernel, prepared, standard, s))
-    values = [jnp.tensordot(part.weights, of_scores(part.points), 1) for part in scores(p, y)]
-    return functools.reduce(jnp.add, values)
+    return _total(jnp.tensordot(part.weights, of_scores(part.points), 1) for part in scores(p, y))
 
 
 def _check(kernel: NormalScore, predictions: Any) -> None:

@@ -51,7 +51,7 @@ def main() -> None:
     write_table(folder, "power_bound", rows(found), NOTE)
     note = (
         "From the table power_bound, as shares. Within two standard errors of a bar counts as met; "
-        "cells where the aggregated test is further below the best other test than the bar."
+        "cells of n >= 16 where the aggregated test is further below the best other than the bar."
     )
     write_table(folder, "power_bound_bars", bars(found), note, show=True)
     bound_figures.draw(folder, found)

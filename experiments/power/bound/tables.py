@@ -30,6 +30,7 @@ LEAST = {
     ("binary", 200): {"T = 1.25": 0.22, "logit +0.3": 0.29, "wave": 0.19},
 }
 LEVELS = (0.03, 0.07)
+FEWEST = 16  # samples of cells whose power is judged; fewer are there for the level
 LARGEST_LOSS, MEDIAN_SHARE, WORST_SHARE = 0.12, 0.6, 0.25
 
 
@@ -54,12 +55,12 @@ def _percent(cell: dict[str, dict[str, Rate]], test: str, alternative: str) -> f
 
 
 def shares(found: Found, test: str) -> dict[tuple[str, int, str], float]:
-    """Power divided by the bound, in all cells of wrong targets."""
+    """Power divided by the bound, in all cells of wrong targets that are judged."""
     return {
         (model, n, alternative): rate.rate / cell[BOUND][alternative].rate
         for (model, n), cell in found.items()
         for alternative, rate in cell.get(test, {}).items()
-        if alternative != CALIBRATED
+        if alternative != CALIBRATED and n >= FEWEST
     }
 
 
@@ -69,7 +70,7 @@ def _losses(found: Found) -> dict[tuple[str, int, str], tuple[float, float, str]
     for (model, n), cell in found.items():
         others = [test for test in cell if test not in (BOUND, AGGREGATED)]
         for alternative, own in cell[AGGREGATED].items():
-            if alternative == CALIBRATED:
+            if alternative == CALIBRATED or n < FEWEST:
                 continue
             best = max(others, key=lambda test: cell[test][alternative].rate)
             rate = cell[best][alternative]
