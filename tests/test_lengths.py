@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import scipy.stats
 
 import calibjax
 from calibjax import distributions, estimators, kernels
@@ -125,23 +126,23 @@ def test_one_program_for_many_lengths():
     ],
 )
 def test_evaluation_of_another_length(task):
-    """Of one length after another in the same class; the first may need programs of its own."""
+    """Of calibrated data, which all take the same way through the evaluation."""
 
     def evaluated(n):
         random = np.random.default_rng(n)
+        loc, noise = random.normal(size=n), random.normal(size=n)
+        targets = loc + noise
         if task == "quantiles":
-            values = np.sort(random.normal(size=(n, 3)), 1)
+            values = loc[:, None] + scipy.stats.norm.ppf([0.1, 0.5, 0.9])
             predictions = distributions.Quantiles(np.array([0.1, 0.5, 0.9]), values)
         elif task == "ensembles":
-            predictions = distributions.Samples(random.normal(size=(n, 5)))
+            predictions = distributions.Samples(loc[:, None] + random.normal(size=(n, 5)))
         elif task == "normals":
-            predictions = Normal(random.normal(size=n), random.uniform(0.5, 1, n))
-        elif task == "classes":
-            predictions = Categorical(random.dirichlet(np.ones(3), n))
+            predictions = Normal(loc, np.ones(n))
         else:
-            predictions = Bernoulli(random.uniform(size=n))
-        classes = {"binary": 2, "classes": 3}.get(task)
-        targets = random.integers(0, classes, n) if classes else random.normal(size=n)
+            probs = random.dirichlet(np.ones(3 if task == "classes" else 2), n)
+            targets = np.argmax(np.log(probs) + random.gumbel(size=probs.shape), 1)
+            predictions = Categorical(probs) if task == "classes" else Bernoulli(probs[:, 1])
         calibjax.evaluate(KEY, predictions, targets)
 
     assert _num_compiled(lambda: evaluated(57)) > 0

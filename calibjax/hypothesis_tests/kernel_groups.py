@@ -105,7 +105,7 @@ def default_kernels(predictions: Distribution) -> dict[str, Any]:
     """
     predictions = _checks.batch(predictions, minimum=2)
     plain = bare(predictions)
-    if hasattr(plain, "class_probs"):
+    if _is_of_classes(plain):
         is_binary = jax.eval_shape(lambda p: p.class_probs, plain).shape[1] == 2
         return _of_binary(predictions) if is_binary else _of_classes(predictions)
     return (_of_numbers if _has_normal_scores(plain) else _of_targets)(predictions)
@@ -152,7 +152,7 @@ def default_kernel(predictions: Distribution) -> TensorProduct:
     """
     predictions = _checks.batch(predictions, minimum=2)
     plain = bare(predictions)
-    if hasattr(plain, "class_probs"):
+    if _is_of_classes(plain):
         return TensorProduct(_exponential(predictions), Pearson())
     if _has_normal_scores(plain):
         size = _score_size(plain)
@@ -163,6 +163,11 @@ def default_kernel(predictions: Distribution) -> TensorProduct:
     distance = distance_of_predictions(predictions)
     scale = typical_distance(distance, predictions)
     return TensorProduct(SquaredExponential(scale, distance), target)
+
+
+def _is_of_classes(predictions: Any) -> bool:
+    """Without computing them where they are a property."""
+    return hasattr(type(predictions), "class_probs") or hasattr(predictions, "class_probs")
 
 
 def _has_normal_scores(predictions: Any) -> bool:

@@ -81,7 +81,7 @@ def test_low_rank_against_direct_solves():
     """With few pivots it is the regression with their Nyström kernel."""
     probs, labels, others = samples(3, seed=1)
     predictions, p = as_predictions(probs), as_predictions(others)
-    compiled = values.compiled._cache_size()
+    compiled = values._cache_size()
     for scale in (1.0, 0.7):
         kernel = SquaredExponential(scale)
         with pytest.warns(UserWarning, match="with rank 5 entries .* wrong by up to .* tolerance"):
@@ -99,7 +99,7 @@ def test_low_rank_against_direct_solves():
             expected = direct(residuals(probs, labels), matrix, columns, penalty)
             for one, other in zip(ours, expected, strict=True):
                 np.testing.assert_allclose(one[i], other, atol=1e-9)
-    assert values.compiled._cache_size() == compiled + 1
+    assert values._cache_size() == compiled + 1
 
 
 @record

@@ -5,13 +5,13 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from calibjax.hypothesis_tests.families import checked_family
 
 from calibjax import hypothesis_tests as tests
 from calibjax._batches import map_batches
 from calibjax.distances import Euclidean, TotalVariation, Wasserstein
 from calibjax.distributions import Bernoulli, Categorical, NegativeBinomial, Normal
 from calibjax.distributions.sampling import draw
+from calibjax.hypothesis_tests.checked_kernels import checked_family
 from calibjax.hypothesis_tests.components import skce_components
 from calibjax.hypothesis_tests.planning import family_of
 from calibjax.hypothesis_tests.pools import simulated_pvalue
