@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax.experimental.compilation_cache.compilation_cache import reset_cache
 
 from calibjax import _compilation, _kept, distributions, kernels
 from calibjax._kept import Kept, Unknown, name_of
@@ -84,6 +85,15 @@ def test_another_program_for_whatever_decides_what_it_computes(scaled, keep, mon
     assert (other.made, other.found) == (1, 0)
 
 
+@pytest.mark.parametrize("package", ["jax", "jaxlib", "numpy", "optax"])
+def test_another_process_after_an_update(package, monkeypatch):
+    before, version = _kept._process(), _kept.metadata.version
+    monkeypatch.setattr(
+        _kept.metadata, "version", lambda name: "99" if name == package else version(name)
+    )
+    assert _kept._process() != before
+
+
 def test_precision_of_the_process(scaled, keep):
     kept = keep()
     scaled({"x": np.float32(1)}, 2.0)
@@ -118,6 +128,46 @@ def test_damaged_files_are_replaced(scaled, keep, tmp_path):
     kept = keep()
     scaled(NORMAL, 2.0)
     assert (kept.found, kept.made) == (1, 0)
+
+
+@pytest.fixture
+def cache_of_jax(tmp_path):
+    """JAX keeps all its programs, too."""
+    settings = {
+        "jax_compilation_cache_dir": str(tmp_path / "jax"),
+        "jax_persistent_cache_min_compile_time_secs": 0,
+        "jax_persistent_cache_min_entry_size_bytes": -1,
+    }
+    before = {name: jax.config.values[name] for name in settings}
+    for values in (settings, before):
+        for name, value in values.items():
+            jax.config.update(name, value)
+        reset_cache()
+        if values is settings:
+            yield tmp_path / "jax"
+
+
+def test_programs_that_jax_has_kept(scaled, keep, tmp_path, cache_of_jax):
+    """As after a change of the source that leaves a program as it was."""
+    for folder in ("first", "second"):
+        keep(tmp_path / folder)
+        scaled(NORMAL, 2.0)
+    assert list(cache_of_jax.iterdir())
+    kept = keep(tmp_path / "second")
+    assert float(scaled(NORMAL, 2.0).loc[2]) == 4
+    assert (kept.found, kept.made) == (1, 0)
+
+
+def test_renamed_files_are_replaced(scaled, keep, tmp_path):
+    keep()
+    scaled(NORMAL, 2.0)
+    (first,) = tmp_path.iterdir()
+    scaled(NORMAL, 2.0, power=2)  # a program for the same arguments
+    (second,) = set(tmp_path.iterdir()) - {first}
+    first.write_bytes(second.read_bytes())
+    kept = keep()
+    assert float(scaled(NORMAL, 2.0).loc[2]) == 4
+    assert (kept.found, kept.made) == (0, 1)
 
 
 def test_a_folder_that_cannot_be_written_is_told(scaled, keep, tmp_path):
