@@ -59,7 +59,7 @@ def jit(function: Callable[..., Any], **options: Any) -> Callable[..., Any]:
                 )
         return compiled(*args, **kwargs)
 
-    call.compiled = compiled  # pyright: ignore[reportFunctionMemberAccess]
+    call.compiled = compiled  # pyright: ignore[reportAttributeAccessIssue]
     return call
 
 

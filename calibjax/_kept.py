@@ -21,6 +21,7 @@ import sys
 import types
 import warnings
 from collections.abc import Callable, Iterator, Mapping
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -84,12 +85,14 @@ class Kept:
         """A program and the structure of its value; None if there is none that can be read."""
         try:
             kept = pickle.loads((self._folder / f"{_PREFIX}{key}").read_bytes())
+            if kept["key"] != key:
+                raise ValueError("renamed")
             program = serialize_executable.deserialize_and_load(
                 *kept["program"], execution_devices=jax.devices()[:1]
             )
         except FileNotFoundError:
             return None
-        except Exception:  # whatever a damaged file raises: it is compiled again, and replaced
+        except Exception:  # whatever a wrong file raises: it is compiled again, and replaced
             return None
         self.found += 1
         return program, jax.tree.structure(kept["value"])
@@ -112,7 +115,8 @@ class Kept:
         self.made += 1
         assert value is not None, "traced"
         example = jax.tree.unflatten(value, range(value.num_leaves))
-        kept = {"program": serialize_executable.serialize(program), "value": example}
+        serialized = serialize_executable.serialize(program)
+        kept = {"key": key, "program": serialized, "value": example}
         try:
             write(self._folder / f"{_PREFIX}{key}", pickle.dumps(kept))
         except OSError as error:
@@ -151,8 +155,10 @@ def _process() -> str:
     settings = {k: v for k, v in os.environ.items() if k.startswith(("JAX_", "XLA_"))}
     for own in ("JAX_COMPILATION_CACHE_DIR",):  # which do not
         settings.pop(own, None)
-    versions = jax.__version__, np.__version__, sys.version, jax.devices()
-    return repr((source.hexdigest(), versions, sorted(settings.items())))
+    packages = "jax", "jaxlib", "numpy", "optax"  # which trace and compile
+    versions = [metadata.version(name) for name in packages], sys.version
+    devices = [(x.device_kind, x.client.platform_version) for x in jax.devices()]
+    return repr((source.hexdigest(), versions, devices, sorted(settings.items())))
 
 
 def _like(value: Any) -> str:

@@ -85,6 +85,15 @@ def test_another_program_for_whatever_decides_what_it_computes(scaled, keep, mon
     assert (other.made, other.found) == (1, 0)
 
 
+@pytest.mark.parametrize("package", ["jax", "jaxlib", "numpy", "optax"])
+def test_another_process_after_an_update(package, monkeypatch):
+    before, version = _kept._process(), _kept.metadata.version
+    monkeypatch.setattr(
+        _kept.metadata, "version", lambda name: "99" if name == package else version(name)
+    )
+    assert _kept._process() != before
+
+
 def test_precision_of_the_process(scaled, keep):
     kept = keep()
     scaled({"x": np.float32(1)}, 2.0)
@@ -147,6 +156,18 @@ def test_programs_that_are_in_the_cache_of_jax(keep, tmp_path):
     kept = keep(tmp_path / "second")
     np.testing.assert_allclose(pools.standardised(values), expected)
     assert (kept.found, kept.made) == (1, 0)
+
+
+def test_renamed_files_are_replaced(scaled, keep, tmp_path):
+    keep()
+    scaled(NORMAL, 2.0)
+    (first,) = tmp_path.iterdir()
+    scaled(NORMAL, 2.0, power=2)  # a program for the same arguments
+    (second,) = set(tmp_path.iterdir()) - {first}
+    first.write_bytes(second.read_bytes())
+    kept = keep()
+    assert float(scaled(NORMAL, 2.0).loc[2]) == 4
+    assert (kept.found, kept.made) == (0, 1)
 
 
 def test_a_folder_that_cannot_be_written_is_told(scaled, keep, tmp_path):

@@ -105,11 +105,14 @@ def _num_compiled(function):
 
 def test_one_program_for_many_lengths():
     def calls(n):
-        predictions = Categorical(np.random.default_rng(n).dirichlet(np.ones(3), n))
-        targets = np.random.default_rng(n).integers(0, 3, n)
-        estimators.skce(WHITE, predictions, targets)
-        exact_skce_test(KEY, WHITE, predictions, targets, num_samples=19)
-        aggregated_skce_test(KEY, predictions, targets, kernels=[WHITE], num_samples=19)
+        random = np.random.default_rng(n)
+        predictions = Categorical(random.dirichlet(np.ones(3), n))
+        targets = random.integers(0, 3, n)
+        for weights in (None, random.exponential(size=n)):
+            estimators.skce(WHITE, predictions, targets, weights=weights)
+            given = {"weights": weights, "num_samples": 19}
+            exact_skce_test(KEY, WHITE, predictions, targets, **given)
+            aggregated_skce_test(KEY, predictions, targets, kernels=[WHITE], **given)
 
     assert _num_compiled(lambda: calls(240)) > 0
     assert _num_compiled(lambda: (calls(250), calls(285))) == 0

@@ -105,19 +105,18 @@ def local(**changes):
     return recalibration.LocalRecalibration(NEAR).apply(params, CONFIDENCES, FEATURES)
 
 
+def sums(name, change):
+    accumulator = streaming.CalibrationBins(estimators.UniformBins(2))
+    found = accumulator.update(accumulator.init(), distributions.Bernoulli(CONFIDENCES), CORRECT)
+    changed = found.sums | {name: jax.tree.map(change, found.sums[name])}
+    return accumulator.result(dataclasses.replace(found, sums=changed))
+
+
 def state(change_of_counts):
     accumulator = streaming.CalibrationBins(estimators.UniformBins(2))
     found = accumulator.update(accumulator.init(), distributions.Bernoulli(CONFIDENCES), CORRECT)
     counts = found.counts | change_of_counts(found.counts)
     return accumulator.result(dataclasses.replace(found, counts=counts))
-
-
-def far_residuals():
-    accumulator = streaming.CalibrationBins(estimators.UniformBins(2))
-    found = accumulator.update(accumulator.init(), distributions.Bernoulli(CONFIDENCES), CORRECT)
-    return accumulator.result(
-        dataclasses.replace(found, sums=jax.tree.map(lambda x: x + 9, found.sums))
-    )
 
 
 def classifier(X, y):
@@ -315,11 +314,12 @@ CASES = {
     "biases": (
         lambda: risk.DebiasedBinning(2).diagonal(
             risk.DebiasedBinResiduals(
-                risk.BinResiduals(jnp.zeros((2, 1)), jnp.ones(2, int), jnp.int32(2)), -jnp.ones(2)
+                risk.BinResiduals(jnp.zeros((2, 1)), jnp.ones(2, int), jnp.int32(2)),
+                jnp.full(2, jnp.nan),
             ),
             CONFIDENCES,
         ),
-        r"params\.biases: expected finite values >= 0",
+        r"params\.biases: expected finite",
     ),
     "temperature": (
         lambda: fitted(risk.Temperature(), 1.0, value=lambda t: -t),
@@ -344,10 +344,13 @@ CASES = {
         "state: expected counts .* that add up",
     ),
     "other labels": (
-        lambda: state(lambda c: {"labels": 0 * c["labels"]}),
+        lambda: sums("labels", lambda x: 0 * x),
         "state: expected counts .* that add up",
     ),
-    "residuals": (far_residuals, "state: expected counts .* and sums of residuals"),
+    "residuals": (
+        lambda: sums("residuals", lambda x: x + 9),
+        "state: expected counts .* and sums of residuals",
+    ),
     "draws of numbers": (lambda: of_draws(CLASSES, DRAWS), OTHER_KIND),
     "draws of other classes": (lambda: of_draws(CLASSES, np.full((N, 2), 7)), OTHER_KIND),
     "draws of vectors": (lambda: of_draws(NORMAL, np.ones((N, 2, 2), np.float32)), OTHER_KIND),

@@ -47,7 +47,7 @@ def sample_weights(
             least = f"{minimum} positive weight{'' if minimum == 1 else 's'}"
             raise ValueError(f"{name}: expected at least {least}, got {positive}, others are zero")
         if not is_spread(array):  # NumPy compiles nothing
-            return jnp.asarray(_scaled(readable(array), floating_dtype(samples), np))
+            return jax.device_put(_scaled(readable(array), floating_dtype(samples), np))
     return _scaled(array, floating_dtype(samples), jnp)
 
 

@@ -232,7 +232,7 @@ def checked_groups(groups: Any, num_samples: int) -> tuple[jax.Array, tuple[str,
             "numbers that vary continuously have to be cut into intervals"
         )
     names = in_order(np.unique(given))
-    return jnp.asarray(given[:, None] == names), tuple(f"group {name}" for name in names)
+    return jax.device_put(given[:, None] == names), tuple(f"group {name}" for name in names)
 
 
 def checked_names(data: Data, names: Any) -> tuple[str, ...]:

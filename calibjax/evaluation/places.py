@@ -83,7 +83,7 @@ class Place:
     Attributes:
         view: where it was found.
         region, event: its indices there.
-        number: of the samples in the region.
+        number: of the samples in the region that count.
         observed: share of these in which the event occurred.
         predicted: mean of its predicted probabilities.
         chance: the difference is at most this, in size, for a calibrated model: for all places at
@@ -191,7 +191,7 @@ def _worst(
     region, event = np.unravel_index(int(sizes.argmax()), sizes.shape)
     place = region, event
     inside = view.regions[region][view.bins] > 0
-    number = int(inside.sum())
+    number = int((view.weights[inside] > 0).sum())
     happened = view.events[event][view.cells[inside]]
     chances = np.broadcast_to(view.probs @ view.events[event], len(view.cells))[inside]
     residuals, weights = happened - chances, view.weights[inside]

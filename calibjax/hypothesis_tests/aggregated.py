@@ -116,8 +116,10 @@ def aggregated_skce_test(
     if kernels is None:
         kernels = default_kernels(predictions)
     members, structure = checked_family(kernels, predictions, targets)
-    n = number_of(predictions, weights)
+    n = number_of(predictions, None)
+    has_weights = weights is not None
     (predictions, targets), weights = filled((predictions, targets), weights)
+    n = number_of(predictions, weights) if has_weights else n
     family = family_of(members, predictions, targets)
     batch_size = checked_batch_size(batch_size, family)
     parts = evaluate_pool(

@@ -318,8 +318,10 @@ def ranked_skce(
     num_samples = _checks.number_of_draws("num_samples", num_samples)
     statistic = _checks.choice("statistic", statistic, STATISTICS)
     check_draws(predictions, targets)
-    n = number_of(predictions, weights)
+    n = number_of(predictions, None)
+    has_weights = weights is not None
     (predictions, targets), weights = filled((predictions, targets), weights)
+    n = number_of(predictions, weights) if has_weights else n
     family = family_of([(None, kernel)], predictions, targets)
     batch_size = checked_batch_size(batch_size, family)
     parts = evaluate_pool(

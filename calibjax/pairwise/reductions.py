@@ -61,7 +61,7 @@ def mean_over_pairs(
     """
     n, columns = _size_and_columns(xs, weights)
     total = upper_forms(function, args, xs, columns, tile_size)[0]
-    return total / (n * (n - 1) / 2)
+    return total / (n * (n - 1) / 2 if weights is None else _mass_of_pairs(weights))
 
 
 def _size_and_columns(xs: PyTree, weights: jax.Array | None) -> tuple[Any, jax.Array | None]:

@@ -130,7 +130,8 @@ def _names(method: Callable[..., Any], number: int) -> list[str]:
     """What error messages call the arguments that the method is given before the groups."""
     kinds = inspect.Parameter
     parameters = inspect.signature(method).parameters.values()
-    names = [p.name for p in parameters if p.kind <= kinds.POSITIONAL_OR_KEYWORD]
+    plain = [p for p in parameters if p.kind <= kinds.POSITIONAL_OR_KEYWORD]
+    names = [p.name for p in plain if p.name != "weights"]
     required = [p.name for p in parameters if p.name in names and p.default is kinds.empty]
     takes_more = any(p.kind == kinds.VAR_POSITIONAL for p in parameters)
     if not (takes_more or len(required) <= number <= len(names)):

@@ -109,6 +109,25 @@ def test_observed_scatter_counts_where_it_is_larger():
     assert place.pvalue == (1 + np.sum(np.abs(redrawn) / sd >= observed)) / 100 > 0.01
 
 
+def test_samples_without_weight_are_not_counted():
+    n, chances = 400, np.full((400, 2), 0.5)
+    view = View(
+        cells=np.ones(n, int),
+        probs=chances,
+        redrawn=lambda u: (u < 0.5).astype(int),
+        bins=np.zeros(n, int),
+        regions=np.ones((1, 1)),
+        events=np.array([[0.0, 1.0]]),
+        region_words=("",),
+        event_words=("event",),
+        region_calls=("",),
+        event_calls=(("", ""),),
+        weights=np.where(np.arange(n) % 4, 4 / 3, 0),
+    )
+    [place] = find_places([view], lambda random: random.uniform(size=n), 0, 19).worst
+    assert place.number == 300
+
+
 def test_level():
     """Of 300 calibrated data sets: the standard error of 5 % is 1.3 %."""
     random = np.random.default_rng(0)

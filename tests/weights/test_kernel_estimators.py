@@ -9,7 +9,7 @@ import pytest
 from jax.test_util import check_grads
 
 from calibjax import distances, estimators, kernels
-from calibjax.distributions import Categorical, Normal
+from calibjax.distributions import Bernoulli, Categorical, Normal
 from tests.weights.laws import WEIGHTS, N, check_weights
 
 _random = np.random.default_rng(3)
@@ -87,3 +87,17 @@ def test_one_positive_weight_has_no_pairs():
             NORMALS, TARGETS, weights=w.astype(float)
         )
     )
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("small", [1e-3, 1e-9, 1e-15])
+def test_one_sample_has_almost_all_the_weight(dtype, small):
+    """The effective number of samples is 1 up to rounding; the mean is that of its own pairs."""
+    kernel = kernels.TensorProduct(kernels.Exponential(0.5), kernels.White())
+    random = np.random.default_rng(0)
+    predictions, targets = Bernoulli(random.uniform(size=6).astype(dtype)), np.arange(6) % 2
+    weights = np.r_[1, np.full(5, small)]
+    matrix = np.asarray(estimators.calibration_kernel_matrix(kernel, predictions, targets), float)
+    pairs = np.outer(weights, weights) * (1 - np.eye(6))
+    found = estimators.skce(kernel, predictions, targets, weights=weights.astype(dtype))
+    np.testing.assert_allclose(found, (pairs * matrix).sum() / pairs.sum(), rtol=1e-5)
