@@ -16,13 +16,14 @@ import numpy as np
 
 from calibjax._compilation import keep_programs
 from calibjax.distributions import Bernoulli, Categorical, Samples
-from calibjax.evaluation.assembly import OVERALL
+from calibjax.evaluation.assembly import OVERALL, PROBABILITIES
 
 NO_CACHE = "--no-cache"
 _LARGEST = 200 * 2**20  # bytes that are kept
 _FLAG = "--xla_cpu_use_fusion_emitters=false"
 _HAVE_FLAG = (0, 10), (0, 11)  # versions of jaxlib from, and below; XLA ends at unknown flags
 _FEW = 20_000  # predicted numbers, up to which compiling well takes longer than it saves
+_FEW_OF_CLASSES = 8_000  # the same for reliability diagrams, with a thousand redraws of each class
 _FEW_PAIRS = 1_500_000  # rows times predicted numbers, the same for the test of all pairs
 
 
@@ -78,7 +79,8 @@ def suitably(predictions: Any) -> Iterator[Callable[[str], None]]:
     has_few_pairs = is_cheap and len(arrays[0]) * num_values <= _FEW_PAIRS
 
     def begins(part: str) -> None:
-        is_short = has_few_pairs if part == OVERALL else num_values <= _FEW
+        few = _FEW_OF_CLASSES if part == PROBABILITIES else _FEW
+        is_short = has_few_pairs if part == OVERALL else num_values <= few
         jax.config.update(name, before or is_short)
 
     begins(OVERALL)  # whose kernels are chosen before it

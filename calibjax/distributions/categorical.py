@@ -304,8 +304,10 @@ class Bernoulli(Distribution):
         return Categorical(jnp.exp(logs), log_probs=logs)
 
     def sample(self, key: jax.Array) -> jax.Array:
-        """Draws one label."""
-        return Categorical(self.class_probs).sample(key)
+        """Draws one label, by inversion of the distribution function."""
+        probs = jnp.asarray(self.probs)
+        level = jax.random.uniform(key, probs.shape, probs.dtype)
+        return self.icdf(level * ((1 - probs) + probs))
 
     def log_prob(self, y: jax.Array) -> jax.Array:
         """Log-probability of label y: −inf where it is zero, NaN for labels out of range."""
@@ -329,8 +331,13 @@ class Bernoulli(Distribution):
         return Categorical(self.class_probs).cdf(y)
 
     def icdf(self, level: jax.Array) -> jax.Array:
-        """Smallest label y of positive probability with cdf(y) ≥ level."""
-        return Categorical(self.class_probs).icdf(level)
+        """Smallest label y of positive probability with cdf(y) ≥ level.
+
+        Wrong probabilities, NaN or beyond [0, 1], give the smallest integer.
+        """
+        probs = jnp.asarray(self.probs)
+        label = (probs >= 1) | ((probs > 0) & (1 - probs < level))
+        return _checks.missing_unless((probs >= 0) & (probs <= 1), label.astype(int))
 
     def tempered(self, temperature: jax.Array) -> "Bernoulli":
         """Probabilities ∝ p^{1/T}; zeros stay zero."""

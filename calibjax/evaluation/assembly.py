@@ -31,6 +31,7 @@ from calibjax.evaluation.sentences import judged, names_an_error, sentences
 from calibjax.evaluation.where import where_wrong
 
 OVERALL = "test of all errors together"
+PROBABILITIES = "errors of the probabilities"
 Progress = Callable[[str, int, int], None]
 
 _TASKS = {
@@ -186,7 +187,7 @@ def _work(data: Data, chosen: Choice | None) -> dict[str, Callable[[], Part]]:
         work[OVERALL] = lambda: overall(data, chosen)
     work["scores"] = lambda: proper_scores(data)
     if data.is_of_classes:
-        work["errors of the probabilities"] = lambda: errors_of_classes(data)
+        work[PROBABILITIES] = lambda: errors_of_classes(data)
     else:
         work["errors of the distributions"] = lambda: errors_of_numbers(data)
     if data.task != "quantiles":

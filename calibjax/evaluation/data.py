@@ -202,7 +202,7 @@ def task_of(predictions: Distribution, targets: PyTree) -> str:
     """What kind of targets is predicted; see `Evaluation.task`."""
     inner: Any = predictions.distribution if isinstance(predictions, MonteCarlo) else predictions
     if hasattr(inner, "class_probs"):
-        number = inner.class_probs.shape[1]
+        number = jax.eval_shape(lambda p: p.class_probs, inner).shape[1]
         return "binary" if number == 2 else "classification"
     if isinstance(inner, Samples | Quantiles):
         return "ensembles" if isinstance(inner, Samples) else "quantiles"

@@ -147,7 +147,7 @@ class SKCEComponents:
         """
         place = self.kernel_names.index(_checks.choice("kernel", kernel, self.kernel_names))
         positive, negative, *of_spread = self.directions[place]
-        one, score = self.of_kernel(kernel), float(self.direction_scores[place])
+        one, score = self.of_kernel(kernel), float(np.asarray(self.direction_scores)[place])
         if one.loudest == "spread" and kernel != self.loudest_direction:
             return of_spread[float(one.spread.score) < 0]
         return (positive if score > 0 else negative) if score else ALIKE

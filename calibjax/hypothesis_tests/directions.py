@@ -104,15 +104,9 @@ def direction_scores(
             member = place, lens, own, kernel.target
             leaves, structure = jax.tree.flatten(member)
             alike.setdefault((structure, *map(jnp.shape, leaves)), []).append(member)
-    stacks = [
-        jax.tree.map(lambda *x: jnp.stack([*map(jnp.asarray, x)]), *group)
-        for group in alike.values()
-    ]
-    scores = jnp.zeros(len(members), floating_dtype(predictions))
-    if stacks:
-        scores = _scores(scores, tuple(stacks), predictions, targets, weights)
     may_cancel = np.array([not _is_of_rank_one(kernel) for _, kernel in members])
-    return jnp.where(may_cancel & (jnp.abs(scores) < _SURE), 0, scores)
+    groups = tuple(map(tuple, alike.values()))
+    return _scores(groups, may_cancel, predictions, targets, weights)
 
 
 def _is_of_rank_one(kernel: Any) -> bool:
@@ -121,9 +115,9 @@ def _is_of_rank_one(kernel: Any) -> bool:
 
 @jit
 def _scores(
-    scores: jax.Array, stacks: tuple[Any, ...], predictions: Any, targets: Any, weights: Any
+    groups: tuple[Any, ...], may_cancel: jax.Array, predictions: Any, targets: Any, weights: Any
 ) -> jax.Array:
-    """Scores, [K], with those of stacks of members that are alike."""
+    """Scores, [K], of groups of members that are alike, and zeros."""
 
     def score(member: tuple[Any, Any, Any, Any]) -> jax.Array:
         _, lens, regressor, target = member
@@ -135,9 +129,11 @@ def _scores(
         error = jnp.sqrt(jnp.sum(jnp.square(numbers)))
         return jnp.sum(numbers) / jnp.where(error > 0, error, 1)
 
-    for stack in stacks:
+    scores = jnp.zeros(len(may_cancel), floating_dtype(predictions))
+    for group in groups:
+        stack = jax.tree.map(lambda *x: jnp.stack([*map(jnp.asarray, x)]), *group)
         scores = scores.at[stack[0]].set(jax.vmap(score)(stack).astype(scores.dtype))
-    return scores
+    return jnp.where(may_cancel & (jnp.abs(scores) < _SURE), 0, scores)
 
 
 def _number(regressor: Any, target: Any, p: Any, y: Any) -> jax.Array:

@@ -172,9 +172,7 @@ def _checked_shares(
     given = _checks.finite(
         "groups", given.astype(jnp.result_type(given, floating_dtype(predictions)))
     )
-    if weights is not None:
-        given = given * weights[:, None]
-    shares, totals = _shares(given)
+    shares, totals = _shares(given, weights)
     if _checks.is_concrete(totals):
         _checks.refuse_where(
             np.asarray(totals) == 0, "members of groups", "at least one in each group", totals
@@ -183,8 +181,9 @@ def _checked_shares(
 
 
 @jit
-def _shares(memberships: jax.Array) -> tuple[jax.Array, jax.Array]:
+def _shares(memberships: jax.Array, weights: jax.Array | None) -> tuple[jax.Array, jax.Array]:
     """Shares of the samples in each group, NaN if it is empty, [n, G], and total ones, [G]."""
+    memberships = memberships if weights is None else memberships * weights[:, None]
     totals = jnp.sum(jnp.abs(memberships), 0)
     return memberships / totals, totals
 

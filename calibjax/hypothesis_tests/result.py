@@ -125,7 +125,9 @@ class CalibrationTestResult:
             return None
         pvalues = jax.tree.leaves(self.adjusted_pvalue)
         groups = self.components.groups.items()
-        return {name: jnp.min(jnp.stack([pvalues[i] for i in own])) for name, own in groups}
+        return {
+            name: functools.reduce(jnp.minimum, [pvalues[i] for i in own]) for name, own in groups
+        }
 
     @property
     def direction_pvalue(self) -> float | None:
@@ -137,7 +139,7 @@ class CalibrationTestResult:
         if components is None or components.family is None or not components.loudest_direction:
             return None
         place = components.kernel_names.index(components.loudest_direction)
-        return float(components.direction_pvalues[place])
+        return float(np.asarray(components.direction_pvalues)[place])
 
     @property
     def asymptotic_pvalue(self) -> PyTree:

@@ -1,10 +1,13 @@
 """Distributions at another temperature, q ∝ p^{1/T}."""
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 
 from calibjax import _checks
 from calibjax._arithmetic import floating_dtype
+from calibjax._compilation import jit
 from calibjax._pytree import PyTree
 
 
@@ -69,4 +72,9 @@ def tempered(p: PyTree, temperature: jax.Array | float) -> PyTree:
             f"tempered is not defined for {type(p).__name__}; define its method "
             "tempered(temperature), which returns another instance"
         )
-    return p.tempered(jnp.asarray(temperature, floating_dtype(p)))
+    return _tempered(p, jnp.asarray(temperature, floating_dtype(p)))
+
+
+@jit
+def _tempered(p: Any, temperature: jax.Array) -> Any:
+    return p.tempered(temperature)
