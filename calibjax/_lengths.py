@@ -49,16 +49,15 @@ def filled(
         return samples, weights
     length = rounded_up(n)
 
-    def fill(leaf: Any) -> jax.Array:
-        if n == length:
-            return leaf
-        known = np.asarray(leaf)
-        # Unlike `jnp.asarray` this has no program for each shape.
-        return jax.device_put(np.concatenate([known, np.repeat(known[:1], length - n, 0)]))
+    places = np.pad(np.arange(n), (0, length - n))
 
-    known = np.ones(n) if weights is None else np.asarray(weights)
-    known = np.concatenate([known, np.zeros(length - n)]).astype(floating_dtype(samples[0]))
-    return jax.tree.map(fill, samples), jax.device_put(known)
+    def fill(leaf: Any) -> Any:
+        return leaf if n == length else np.asarray(leaf)[places]
+
+    used = np.zeros(length, floating_dtype(samples[0]))
+    used[:n] = 1 if weights is None else weights
+    # Unlike `jnp.asarray` this has no program for each shape.
+    return jax.device_put((jax.tree.map(fill, samples), used))
 
 
 def of_rows(function: Callable[[Any], Any], samples: Any) -> Any:

@@ -80,6 +80,9 @@ def function(
         raise TypeError(f"{name}: expected a {kind}, got {described(value)}")
     if not arguments:
         return
+    is_record = dataclasses.is_dataclass(type(value))
+    if is_record and _records_take(type(value), arguments, keywords):
+        return
     try:
         signature = inspect.signature(value)
     except (TypeError, ValueError):  # of some functions written in C
@@ -93,6 +96,16 @@ def function(
             f"{name}: expected a {kind} that can be called with {expected}, got "
             f"{called}{signature}: {error}"
         ) from error
+
+
+@functools.lru_cache
+def _records_take(kind: type, arguments: tuple[str, ...], keywords: tuple[str, ...]) -> bool:
+    """Whether instances can be called like this: once for all, as `signature` is slow."""
+    try:
+        inspect.signature(kind.__call__).bind(None, *arguments, **dict.fromkeys(keywords))
+    except (TypeError, ValueError):
+        return False
+    return True
 
 
 def kernel_values(kernel: Any, name: str = "kernel", *, may_be_function: bool = False) -> Any:
