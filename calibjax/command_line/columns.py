@@ -290,6 +290,10 @@ def _detected(
 
 def _lacking(table: Table, names: Sequence[str], labels: Sequence[str]) -> str:
     """What columns with usual names lack, in words."""
+    called = {folded(x) for x in names}
+    without = [x for x in labels if folded(x) not in called]
+    if 0 < len(without) < len(labels) > 2:
+        return f"; each label needs its column, and there is none for {listed(without)}"
     numbers = [name for name in names if not np.isnan(table.values([name])).any()]
     total = common_sum(table, numbers) if len(numbers) == len(labels) > 1 else None
     if total is not None and not 0.99 < total < 1.01:
