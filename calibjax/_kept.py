@@ -26,7 +26,6 @@ from pathlib import Path
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
 from jax.experimental import serialize_executable
@@ -73,7 +72,7 @@ class Kept:
         text = repr((self._process, settings, options, name, _like(arguments)))
         key = hashlib.sha256(text.encode()).hexdigest()
         leaves, structure = jax.tree.flatten(arguments)
-        leaves = [jnp.asarray(leaf) for leaf in leaves]
+        leaves = jax.device_put(leaves)  # by one call, without a program
         if key not in self._programs:
             self._programs[key] = self._read(key) or self._made(
                 key, function, leaves, structure, options

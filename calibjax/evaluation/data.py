@@ -201,8 +201,9 @@ def checked_data(
 def task_of(predictions: Distribution, targets: PyTree) -> str:
     """What kind of targets is predicted; see `Evaluation.task`."""
     inner: Any = predictions.distribution if isinstance(predictions, MonteCarlo) else predictions
-    if hasattr(inner, "class_probs"):
-        number = jax.eval_shape(lambda p: p.class_probs, inner).shape[1]
+    probs = jax.eval_shape(lambda p: getattr(p, "class_probs", None), inner)
+    if probs is not None:
+        number = probs.shape[1]
         return "binary" if number == 2 else "classification"
     if isinstance(inner, Samples | Quantiles):
         return "ensembles" if isinstance(inner, Samples) else "quantiles"

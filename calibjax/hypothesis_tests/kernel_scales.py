@@ -141,4 +141,8 @@ def _length_scales(distance: Distance, predictions: Distribution) -> list[jax.Ar
 def typical_distance(distance: Distance, predictions: Distribution) -> jax.Array:
     """The median heuristic, or one if all distances are zero."""
     median, *_ = median_of_distances(distance, without_draws(predictions))  # NaN then
-    return _checks.nan_with(jnp.where(jnp.isnan(median), 1, median), predictions)
+    if not _checks.is_concrete(median):
+        median = jnp.where(jnp.isnan(median), 1, median)
+    elif np.isnan(median):  # known without a program
+        median = jnp.ones_like(median)
+    return _checks.nan_with(median, predictions)

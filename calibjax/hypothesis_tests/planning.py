@@ -123,10 +123,10 @@ def _factor(kernel: Kernel, predictions: Distribution) -> jax.Array | None:
         if found is None:
             return None
         # Few different ranks, so that little is compiled anew.
-        rank = 2 ** int(found.rank - 1).bit_length()
+        rank = 2 ** (int(found.rank) - 1).bit_length()
         factor, error = _factor_and_error(kernel, predictions, found.features, rank)
         # Kernels that are not positive semi-definite may have other errors than on the diagonal.
-        return factor if error <= 100 * n * tolerance else None
+        return factor if float(error) <= 100 * n * tolerance else None
 
 
 @functools.partial(jit, static_argnums=3)

@@ -269,18 +269,19 @@ def test_default_kernels_of_other_families(predictions):
 
 N = 600  # so many that every direction is plain
 WIDE = RNG.normal(size=N)  # locations, and log scales
+LOG_SCALES = 0.5 * RNG.permutation(WIDE)
 NOISE = RNG.normal(size=N)
 LOGITS = 2 * RNG.normal(size=(N, 4))
 
 
 def _normals_off(kind, sign):
     """Targets that are off in one way."""
-    loc, log_scale, e = WIDE, 0.5 * RNG.permutation(WIDE), NOISE
+    loc, log_scale, e = WIDE, LOG_SCALES, NOISE
     x, v = (loc - loc.mean()) / loc.std(), (log_scale - log_scale.mean()) / log_scale.std()
     e = {
-        "shift": e + sign * 0.3,
-        "scale": e * 1.4**sign,
-        "shift by location": e + sign * 0.4 * x,
+        "shift": e + sign * 0.4,
+        "scale": e * 1.5**sign,
+        "shift by location": e + sign * 0.5 * x,
         "shift by log scale": e + sign * 0.4 * v,
         "scale by location": e * np.exp(sign * 0.4 * x),
         "scale by log scale": e * np.exp(sign * 0.4 * v),
