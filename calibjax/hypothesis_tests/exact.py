@@ -82,7 +82,7 @@ def exact_test(
         predictions: batch of n distributions.
         targets: [n] or [n, d].
         weights: w ≥ 0 of the samples, [n], which all redraws keep. The statistic is called with
-            them as a third argument, up to a common factor; None if it does not take any.
+            them as `weights=`, up to a common factor; None if it does not take any.
         num_samples: B, number of redraws; the smallest possible p-value is 1 / (B + 1).
         batch_size: number of redraws that are evaluated at once. Memory is `batch_size` times
             that of one statistic; by default about 16 MB, assuming that the statistic works on

@@ -1,5 +1,7 @@
 """Weights of tests of calibration and of intervals."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -11,6 +13,7 @@ from calibjax.hypothesis_tests import (
     aggregated_skce_test,
     bootstrap_skce_confidence_interval,
     cluster_skce_test,
+    consistency_test,
     ensemble_skce_test,
     exact_skce_test,
     exact_test,
@@ -103,6 +106,18 @@ def test_laws_of_exact_tests(name):
         function(*data, -WEIGHTS)
     with pytest.raises(ValueError, match="weights.*one weight for each sample"):
         function(*data, WEIGHTS[1:])
+
+
+@pytest.mark.parametrize("test", [exact_test, consistency_test])
+def test_statistics_get_weights_by_keyword(test):
+    """As all estimators take them; others are refused with what they would be called with."""
+    statistic = functools.partial(estimators.skce_biased, KERNEL)
+    found = test(KEY, statistic, NORMALS, TARGETS, weights=WEIGHTS, num_samples=19)
+    expected = estimators.skce_biased(KERNEL, NORMALS, TARGETS, weights=WEIGHTS)
+    np.testing.assert_allclose(found.statistic, expected, rtol=1e-12)
+    other = lambda p, y, w: jnp.sum(w * y)  # noqa: E731
+    with pytest.raises(TypeError, match=r"statistic: .*\(predictions, targets, weights=weights\)"):
+        test(KEY, other, NORMALS, TARGETS, weights=WEIGHTS, num_samples=19)
 
 
 @pytest.mark.parametrize("kernel", [WHITE, LOW_RANK], ids=["pairs", "low rank"])
