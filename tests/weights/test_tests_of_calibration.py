@@ -20,6 +20,7 @@ from calibjax.hypothesis_tests import (
     group_calibration_test,
     skce_confidence_interval,
 )
+from calibjax.hypothesis_tests.simulation import multinomial_counts
 from tests.weights.laws import N, check_weights, rows
 
 # Redraws are those of the rows before them if samples without weight are the last ones.
@@ -184,6 +185,9 @@ def test_bootstrap_interval_of_equal_weights_is_that_without():
         KEY, KERNEL, NORMALS, TARGETS, weights=WEIGHTS, **options
     )
     expected = estimators.skce(KERNEL, NORMALS, TARGETS, weights=WEIGHTS)
+    counts = multinomial_counts(jax.random.split(KEY, 50), N).T * WEIGHTS
+    values = [estimators.skce(KERNEL, NORMALS, TARGETS, weights=each) for each in counts]
+    np.testing.assert_allclose(other.standard_error, np.std(values, ddof=1), rtol=1e-9)
     np.testing.assert_allclose(other.estimate, expected, rtol=1e-9)
     assert other.low < other.estimate < other.high
 
