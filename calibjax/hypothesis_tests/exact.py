@@ -25,7 +25,7 @@ from calibjax.distributions.sampling import check_draws, draw
 from calibjax.estimators.kernel import weighted_samples
 from calibjax.hypothesis_tests.components import STATISTICS, skce_components
 from calibjax.hypothesis_tests.planning import family_of
-from calibjax.hypothesis_tests.pool_statistics import number_of
+from calibjax.hypothesis_tests.pool_statistics import number_of, number_with_pairs
 from calibjax.hypothesis_tests.redraws import checked_batch_size, evaluate_pool, over_pool
 from calibjax.hypothesis_tests.result import CalibrationTestResult, simulated_result, skce_result
 from calibjax.hypothesis_tests.simulation import bytes_of_tile, checked_statistic, warn_of_members
@@ -321,7 +321,7 @@ def ranked_skce(
     n = number_of(predictions, None)
     has_weights = weights is not None
     (predictions, targets), weights = filled((predictions, targets), weights)
-    n = number_of(predictions, weights) if has_weights else n
+    n = number_with_pairs(predictions, weights) if has_weights else n
     family = family_of([(None, kernel)], predictions, targets)
     batch_size = checked_batch_size(batch_size, family)
     parts = evaluate_pool(

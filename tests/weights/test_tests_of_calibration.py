@@ -109,6 +109,16 @@ def test_laws_of_exact_tests(name):
         function(*data, WEIGHTS[1:])
 
 
+def test_one_sample_with_all_the_weight_is_refused():
+    weights, single = np.where(np.arange(N) == 3, 1e10, 1), jax.tree.map(np.float32, CLASSES)
+    with pytest.raises(ValueError, match="weights: expected pairs .* in float32"):
+        exact_skce_test(KEY, WHITE, single, LABELS, weights=weights, num_samples=19)
+    with pytest.raises(ValueError, match="weights: expected pairs .* in float32"):
+        aggregated_skce_test(KEY, single, LABELS, weights=weights, num_samples=19)
+    test = exact_skce_test(KEY, WHITE, CLASSES, LABELS, weights=weights, num_samples=19)
+    assert 0 < test.pvalue <= 1
+
+
 @pytest.mark.parametrize("test", [exact_test, consistency_test])
 def test_statistics_get_weights_by_keyword(test):
     """As all estimators take them; others are refused with what they would be called with."""
