@@ -78,7 +78,7 @@ def exact_test(
             `functools.partial(estimators.skce_biased, kernel)`, or one of the textbooks, such as
             `spiegelhalter`. If it has an attribute `textbook_pvalue`, a function
             (value, predictions, targets, **options of a partial function) → p-value, the result
-            has this p-value, too.
+            has this p-value, too, unless there are weights.
         predictions: batch of n distributions.
         targets: [n] or [n, d].
         weights: w ≥ 0 of the samples, [n], which all redraws keep. The statistic is called with
