@@ -21,7 +21,7 @@ from calibjax.hypothesis_tests.simulation import bytes_of_tile, checked_statisti
 @follows_data
 def consistency_test(
     key: jax.Array,
-    statistic: Callable[[Any, Any], Any],
+    statistic: Callable[..., Any],
     predictions: Distribution,
     targets: ArrayLike,
     *,

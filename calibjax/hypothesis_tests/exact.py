@@ -36,7 +36,7 @@ from calibjax.kernels import Kernel
 @follows_data
 def exact_test(
     key: jax.Array,
-    statistic: Callable[[Any, Any], Any],
+    statistic: Callable[..., Any],
     predictions: Distribution,
     targets: ArrayLike,
     *,
