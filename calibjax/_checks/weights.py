@@ -36,19 +36,23 @@ def sample_weights(
 
     Raises:
         TypeError: if they are no array of numbers.
-        ValueError: if they have another shape, are negative or not finite, or too few are positive.
+        ValueError: if they have another shape, are negative or not finite, or too few are positive
+            in the precision of the samples.
     """
     if weights is None:
         return None
     array = plain_weights(weights, leading_size("samples", samples), name)
+    dtype = floating_dtype(samples)
     if is_concrete(array):
-        positive = int((readable(array) > 0).sum())
+        known = readable(array)
+        positive = int((known > known.max() * jnp.finfo(dtype).tiny).sum())
         if positive < minimum:
             least = f"{minimum} positive weight{'' if minimum == 1 else 's'}"
-            raise ValueError(f"{name}: expected at least {least}, got {positive}, others are zero")
+            others = f"others are zero, or too small beside the largest for {dtype}"
+            raise ValueError(f"{name}: expected at least {least}, got {positive}, {others}")
         if not is_spread(array):  # NumPy compiles nothing
-            return jax.device_put(_scaled(readable(array), floating_dtype(samples), np))
-    return _scaled(array, floating_dtype(samples), jnp)
+            return jax.device_put(_scaled(known, dtype, np))
+    return _scaled(array, dtype, jnp)
 
 
 def _scaled(weights: Any, dtype: Any, xp: Any) -> Any:

@@ -109,7 +109,8 @@ def evaluate(
         groups: of each sample, integers or strings, [n]; or memberships of G groups, which may
             overlap, truth values or weights, [n, G]. They must not depend on the targets.
         weights: w ≥ 0 of the samples, [n], such as survey or importance weights: all means, tests,
-            fits and figures are weighted. None for samples that count alike.
+            fits and figures are weighted. None for samples that count alike. Length scales of
+            kernels and standard deviations of features are those of all samples.
         class_names: of the m classes, a list of strings, by which entries, sentences and figures
             call them; by default their numbers from 0, which the names of kernels always have.
         progress: called before each part of the work with its name, the number of the parts

@@ -19,7 +19,7 @@ from calibjax.hypothesis_tests.directions import direction_scores, direction_wor
 from calibjax.hypothesis_tests.ensembles import checked_ensembles, with_targets
 from calibjax.hypothesis_tests.kernel_groups import default_kernels
 from calibjax.hypothesis_tests.planning import family_of
-from calibjax.hypothesis_tests.pool_statistics import number_of
+from calibjax.hypothesis_tests.pool_statistics import number_of, number_with_pairs
 from calibjax.hypothesis_tests.redraws import checked_batch_size, evaluate_pool
 from calibjax.hypothesis_tests.result import CalibrationTestResult, skce_result
 
@@ -119,7 +119,7 @@ def aggregated_skce_test(
     n = number_of(predictions, None)
     has_weights = weights is not None
     (predictions, targets), weights = filled((predictions, targets), weights)
-    n = number_of(predictions, weights) if has_weights else n
+    n = number_with_pairs(predictions, weights) if has_weights else n
     family = family_of(members, predictions, targets)
     batch_size = checked_batch_size(batch_size, family)
     parts = evaluate_pool(

@@ -21,7 +21,7 @@ from calibjax.hypothesis_tests.simulation import bytes_of_tile, checked_statisti
 @follows_data
 def consistency_test(
     key: jax.Array,
-    statistic: Callable[[Any, Any], Any],
+    statistic: Callable[..., Any],
     predictions: Distribution,
     targets: ArrayLike,
     *,
@@ -50,8 +50,8 @@ def consistency_test(
             their bins) may be stored in an additional leaf of the batch.
         targets: [n] or [n, d].
         weights: w ≥ 0 of the samples, [n], which are drawn together with the predictions. The
-            statistic is called with them as a third argument `weights`, up to a common factor; None
-            if it does not take any.
+            statistic is called with them as `weights=`, up to a common factor; None if it does not
+            take any.
         num_samples: B, number of resamples; the smallest possible p-value is 1 / (B + 1).
         batch_size: number of resamples that are evaluated at once. Memory is `batch_size` times
             that of one statistic; by default about 16 MB, assuming that the statistic works on

@@ -25,7 +25,7 @@ from calibjax.distributions.sampling import check_draws, draw
 from calibjax.estimators.kernel import weighted_samples
 from calibjax.hypothesis_tests.components import STATISTICS, skce_components
 from calibjax.hypothesis_tests.planning import family_of
-from calibjax.hypothesis_tests.pool_statistics import number_of
+from calibjax.hypothesis_tests.pool_statistics import number_of, number_with_pairs
 from calibjax.hypothesis_tests.redraws import checked_batch_size, evaluate_pool, over_pool
 from calibjax.hypothesis_tests.result import CalibrationTestResult, simulated_result, skce_result
 from calibjax.hypothesis_tests.simulation import bytes_of_tile, checked_statistic, warn_of_members
@@ -36,7 +36,7 @@ from calibjax.kernels import Kernel
 @follows_data
 def exact_test(
     key: jax.Array,
-    statistic: Callable[[Any, Any], Any],
+    statistic: Callable[..., Any],
     predictions: Distribution,
     targets: ArrayLike,
     *,
@@ -78,11 +78,11 @@ def exact_test(
             `functools.partial(estimators.skce_biased, kernel)`, or one of the textbooks, such as
             `spiegelhalter`. If it has an attribute `textbook_pvalue`, a function
             (value, predictions, targets, **options of a partial function) → p-value, the result
-            has this p-value, too.
+            has this p-value, too, unless there are weights.
         predictions: batch of n distributions.
         targets: [n] or [n, d].
         weights: w ≥ 0 of the samples, [n], which all redraws keep. The statistic is called with
-            them as a third argument, up to a common factor; None if it does not take any.
+            them as `weights=`, up to a common factor; None if it does not take any.
         num_samples: B, number of redraws; the smallest possible p-value is 1 / (B + 1).
         batch_size: number of redraws that are evaluated at once. Memory is `batch_size` times
             that of one statistic; by default about 16 MB, assuming that the statistic works on
@@ -321,7 +321,7 @@ def ranked_skce(
     n = number_of(predictions, None)
     has_weights = weights is not None
     (predictions, targets), weights = filled((predictions, targets), weights)
-    n = number_of(predictions, weights) if has_weights else n
+    n = number_with_pairs(predictions, weights) if has_weights else n
     family = family_of([(None, kernel)], predictions, targets)
     batch_size = checked_batch_size(batch_size, family)
     parts = evaluate_pool(

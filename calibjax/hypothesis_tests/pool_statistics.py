@@ -10,7 +10,7 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from calibjax import _checks, pairwise
-from calibjax._arithmetic import UNROLLED
+from calibjax._arithmetic import UNROLLED, floating_dtype
 from calibjax._pytree import record
 from calibjax.distributions.base import Distribution
 from calibjax.estimators.kernel import sample_pair
@@ -43,6 +43,17 @@ def number_of(predictions: Distribution, weights: jax.Array | None) -> Any:
     """Number of samples n, the effective one if they have weights."""
     length = _checks.leading_size("predictions", predictions)
     return length if weights is None else jnp.sum(weights)
+
+
+def number_with_pairs(predictions: Distribution, weights: jax.Array | None) -> Any:
+    """`number_of` samples, refused where one has all the weight up to rounding: without pairs."""
+    number, dtype = number_of(predictions, weights), floating_dtype(predictions)
+    if _checks.is_concrete(number) and float(number) - 1 <= 8 * float(jnp.finfo(dtype).eps):
+        raise ValueError(
+            "weights: expected pairs of samples that count, got one sample with all the weight up "
+            f"to rounding in {dtype}"
+        )
+    return number
 
 
 @record

@@ -55,10 +55,10 @@ def checked_statistic(
     statistic: Callable[..., Any], name: str = "statistic", *, with_weights: bool = False
 ) -> Callable[..., Any]:
     """The statistic, with values that are checked to be real and converted to floating point."""
-    arguments = ("predictions", "targets", "weights")[: 3 if with_weights else 2]
-    call = f"({', '.join(arguments)})"
-    _checks.function(f"function {call} -> numbers", name, statistic, *arguments)
-
+    call = f"(predictions, targets{', weights=weights' if with_weights else ''})"
+    keywords = ("weights",) if with_weights else ()
+    kind = f"function {call} -> numbers"
+    _checks.function(kind, name, statistic, "predictions", "targets", keywords=keywords)
     return functools.partial(_checked_value, statistic, f"{name}{call}")
 
 

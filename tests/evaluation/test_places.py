@@ -1,5 +1,6 @@
 """Where predictions are wrong: places, their p-values, and the sentences on them."""
 
+import dataclasses
 import types
 
 import jax
@@ -44,15 +45,18 @@ def _views(random):
 
 def test_totals_and_moments_by_loops():
     view, draw = _views(np.random.default_rng(0))
+    w = np.random.default_rng(2).integers(0, 4, N).astype(float)
+    view = dataclasses.replace(view, weights=w)
     redrawn = view.redrawn(draw(np.random.default_rng(1)))
     means, variances = view.moments()
     for r, region in enumerate(view.regions):
         for j, event in enumerate(view.events):
             inside = [i for i in range(N) if region[view.bins[i]]]
             chances = [sum(p for p, e in zip(view.probs[i], event) if e) for i in inside]
-            assert view.totals(redrawn)[r, j] == sum(event[redrawn[i]] for i in inside)
-            assert means[r, j] == pytest.approx(sum(chances))
-            assert variances[r, j] == pytest.approx(sum(p * (1 - p) for p in chances))
+            assert view.totals(redrawn)[r, j] == sum(w[i] * event[redrawn[i]] for i in inside)
+            assert means[r, j] == pytest.approx(w[inside] @ chances)
+            spread = [p * (1 - p) for p in chances]
+            assert variances[r, j] == pytest.approx(w[inside] ** 2 @ spread)
 
 
 def test_pvalue_by_hand():

@@ -82,3 +82,25 @@ def test_coverage_of_the_interval():
         found = evaluation.temperature_interval(predictions, 1.5 * generator.normal(size=n))
         covered.append(found.low <= 2.25 <= found.high)
     assert 0.9 < np.mean(covered) < 0.99
+
+
+def test_interval_of_weighted_normals():
+    """The slopes have the weights, and the error their squares."""
+    weights = _random.integers(0, 4, N)
+    squares = (Y / SCALE) ** 2
+    temperature = np.average(squares, weights=weights)
+    slopes = weights * (0.5 - 0.5 * squares / temperature)
+    error = np.sqrt((slopes**2).sum()) / (weights * 0.5 * squares / temperature).sum()
+    found = evaluation.temperature_interval(_predictions(), Y, weights=weights)
+    np.testing.assert_allclose(found.estimate, temperature, rtol=1e-6)
+    np.testing.assert_allclose(found.standard_error, temperature * error, rtol=1e-6)
+
+
+def test_folds_do_not_count_samples_without_weight():
+    key, rest = jax.random.key(3), slice(0, 50)
+    weights = np.where(np.arange(N) % 50 < 20, 2.0, 1.0) * (np.arange(N) < 50)
+    found = evaluation.temperature_gain(key, _predictions(), Y, weights=weights)
+    few = distributions.Normal(np.zeros(50), SCALE[rest])
+    expected = evaluation.temperature_gain(key, few, Y[rest], weights=weights[rest])
+    np.testing.assert_allclose(found.estimate, expected.estimate, rtol=1e-9)
+    np.testing.assert_allclose(found.standard_error, expected.standard_error, rtol=1e-9)

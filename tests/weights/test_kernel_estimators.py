@@ -101,3 +101,13 @@ def test_one_sample_has_almost_all_the_weight(dtype, small):
     pairs = np.outer(weights, weights) * (1 - np.eye(6))
     found = estimators.skce(kernel, predictions, targets, weights=weights.astype(dtype))
     np.testing.assert_allclose(found, (pairs * matrix).sum() / pairs.sum(), rtol=1e-5)
+
+
+def test_weights_that_vanish_beside_others():
+    """In float32 nothing but one sample is left, and no pair of samples."""
+    weights = np.full(N, 1e-30)
+    weights[3] = 1e30
+    single = jax.tree.map(np.float32, CLASSES)
+    with pytest.raises(ValueError, match="at least 2 positive weights, got 1, .* for float32"):
+        estimators.skce(WHITE, single, LABELS, weights=weights)
+    assert np.isfinite(estimators.skce(WHITE, CLASSES, LABELS, weights=weights))

@@ -157,3 +157,10 @@ def test_level_with_log_normal_weights(name, n):
     assert level <= 0.05 + 3 * error
     if name != "coverage":
         assert level >= 0.05 - 3 * error
+
+
+def test_weights_are_resampled_with_their_predictions():
+    spread = lambda p, y, weights: jnp.ptp(weights / p.scale)  # noqa: E731
+    options = {"weights": NORMALS.scale, "num_samples": 9}
+    test = consistency_test(KEY, spread, NORMALS, TARGETS, **options)
+    assert np.max(test.null_samples) < 1e-12

@@ -1,5 +1,7 @@
 """Weights of tests of calibration and of intervals."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -11,12 +13,14 @@ from calibjax.hypothesis_tests import (
     aggregated_skce_test,
     bootstrap_skce_confidence_interval,
     cluster_skce_test,
+    consistency_test,
     ensemble_skce_test,
     exact_skce_test,
     exact_test,
     group_calibration_test,
     skce_confidence_interval,
 )
+from calibjax.hypothesis_tests.simulation import multinomial_counts
 from tests.weights.laws import N, check_weights, rows
 
 # Redraws are those of the rows before them if samples without weight are the last ones.
@@ -105,6 +109,28 @@ def test_laws_of_exact_tests(name):
         function(*data, WEIGHTS[1:])
 
 
+def test_one_sample_with_all_the_weight_is_refused():
+    weights, single = np.where(np.arange(N) == 3, 1e10, 1), jax.tree.map(np.float32, CLASSES)
+    with pytest.raises(ValueError, match="weights: expected pairs .* in float32"):
+        exact_skce_test(KEY, WHITE, single, LABELS, weights=weights, num_samples=19)
+    with pytest.raises(ValueError, match="weights: expected pairs .* in float32"):
+        aggregated_skce_test(KEY, single, LABELS, weights=weights, num_samples=19)
+    test = exact_skce_test(KEY, WHITE, CLASSES, LABELS, weights=weights, num_samples=19)
+    assert 0 < test.pvalue <= 1
+
+
+@pytest.mark.parametrize("test", [exact_test, consistency_test])
+def test_statistics_get_weights_by_keyword(test):
+    """As all estimators take them; others are refused with what they would be called with."""
+    statistic = functools.partial(estimators.skce_biased, KERNEL)
+    found = test(KEY, statistic, NORMALS, TARGETS, weights=WEIGHTS, num_samples=19)
+    expected = estimators.skce_biased(KERNEL, NORMALS, TARGETS, weights=WEIGHTS)
+    np.testing.assert_allclose(found.statistic, expected, rtol=1e-12)
+    other = lambda p, y, w: jnp.sum(w * y)  # noqa: E731
+    with pytest.raises(TypeError, match=r"statistic: .*\(predictions, targets, weights=weights\)"):
+        test(KEY, other, NORMALS, TARGETS, weights=WEIGHTS, num_samples=19)
+
+
 @pytest.mark.parametrize("kernel", [WHITE, LOW_RANK], ids=["pairs", "low rank"])
 def test_components_are_those_of_the_matrix(kernel):
     test = exact_skce_test(KEY, kernel, CLASSES, LABELS, weights=WEIGHTS, num_samples=19)
@@ -169,6 +195,9 @@ def test_bootstrap_interval_of_equal_weights_is_that_without():
         KEY, KERNEL, NORMALS, TARGETS, weights=WEIGHTS, **options
     )
     expected = estimators.skce(KERNEL, NORMALS, TARGETS, weights=WEIGHTS)
+    counts = multinomial_counts(jax.random.split(KEY, 50), N).T * WEIGHTS
+    values = [estimators.skce(KERNEL, NORMALS, TARGETS, weights=each) for each in counts]
+    np.testing.assert_allclose(other.standard_error, np.std(values, ddof=1), rtol=1e-9)
     np.testing.assert_allclose(other.estimate, expected, rtol=1e-9)
     assert other.low < other.estimate < other.high
 

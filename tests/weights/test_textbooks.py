@@ -57,6 +57,10 @@ def test_statistics_by_their_formulas():
     expected = errors.sum() ** 2 / ((w**2).sum() * one * (1 - one))
     found = hypothesis_tests.hosmer_lemeshow(*given, num_bins=1, weights=w)
     np.testing.assert_allclose(found, expected, rtol=1e-10)
+    two = np.where(np.arange(N) < 6, 0.25, 0.75)  # of nearly the same weight
+    sums = [np.bincount(two > 0.5, x) for x in (w * (TARGETS - two), w**2 * two * (1 - two))]
+    found = hypothesis_tests.hosmer_lemeshow(Bernoulli(two), TARGETS, num_bins=2, weights=w)
+    np.testing.assert_allclose(found, (sums[0] ** 2 / sums[1]).sum(), rtol=1e-10)
     z = (Y - NORMALS.loc) / NORMALS.scale
     mean, n = np.average(z, weights=w), w.sum() ** 2 / (w**2).sum()
     variance = np.average((z - mean) ** 2, weights=w)
