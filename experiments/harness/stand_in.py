@@ -13,7 +13,7 @@ _HEADER: ContextVar[str] = ContextVar("header", default="")
 
 @contextlib.contextmanager
 def marked(experiment: str, what: str, needed: str) -> Iterator[None]:
-    """Tables and figures that are written within say so, and tables show no published numbers.
+    """Tables and figures that are written within say so; tables have no published columns.
 
     Args:
         experiment: name of the experiment.

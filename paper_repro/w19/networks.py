@@ -289,8 +289,9 @@ NOTE = """
 p-values of W19 Fig. 36, from `pvalues.csv` of the repository accompanying W19. "Converted" is the
 published p-value in our conventions, and the difference is that of ours from it:
 
-- Simulated p-values (C, A_uq) are (1 + count) / (B + 1), published ones count / B, here with
-  B = 1000 both; 0 there and 1 / 1001 here both say that no resample was as extreme.
+- Simulated p-values (C, A_uq) are (1 + count) / (B + 1), published ones count / B, with
+  B = 1000 (ours in the preset paper); 0 there and 1 / (B + 1) here both say that no resample was
+  as extreme.
 - A_l: published with the variance of the m = 5000 block estimates divided by m, ours by m - 1;
   converted by z √(1 - 1 / m).
 - D_l: where the estimate is negative, the published bound is that of its

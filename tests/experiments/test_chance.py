@@ -229,5 +229,7 @@ def test_rows(data):
     assert all(rows[1][f"{name}, p"] == 0.05 for name in measures.MEASURES)
     d, pair = compared.estimates[2], tables.pair_rows(found)[0]
     assert pair["SKCE, A - B"] == pytest.approx(d[0] - d[1], rel=1e-2)
-    assert tables.published_within(found[0], {"a": 0.0, "b": 0.0}) == (1, 1)
+    for ratio, within in ((1.95, 1), (1.97, 0)):  # half the width is 1.96 standard errors
+        published = {"a": 0.0, "b": ratio * pairs.error[2, 0]}
+        assert tables.published_within(found[0], published) == (within, 1)
     assert tables.published_within(found[0], {"a": 0.0}) == (0, 0)

@@ -63,6 +63,15 @@ def test_prepared_predictions():
         )
 
 
+def test_length_scales_are_medians_of_full_matrices():
+    """As in the authors' code: the zeros of the diagonal count."""
+    probs = np.random.default_rng(0).dirichlet(np.ones(3), (2, 3, 6))
+    scales, _ = w19_simulation._prepare_data_sets(jnp.asarray(probs))
+    differences = np.abs(probs[..., :, None, :] - probs[..., None, :, :])
+    expected = np.median(differences.sum(-1).reshape(2, 3, -1) / 2, -1)
+    np.testing.assert_allclose(scales, expected, rtol=1e-5)
+
+
 @pytest.mark.slow
 def test_simulations():
     """All tests have p-values, and those of the exact test are the same in both precisions."""
