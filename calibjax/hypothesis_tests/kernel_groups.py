@@ -271,6 +271,7 @@ def _scales_of_classes(probs: Any, labels: list[Any]) -> Iterable[jax.Array]:
         return typical_distance(TotalVariation(), Bernoulli(probs[:, label]))
 
     if _checks.is_concrete(probs):
+        probs = np.asarray(probs)  # whose columns are taken without a program
         return map(median, labels)
     # A loop within a program is compiled once for all classes.
     return jax.lax.map(median, jnp.asarray(labels))

@@ -87,7 +87,9 @@ class Pearson(Residual):
 
     def check_predictions(self, predictions: Any) -> None:
         """Refuses predictions that are not of classes."""
-        if not hasattr(predictions, "class_probs"):
+        if not hasattr(type(predictions), "class_probs") and not hasattr(
+            predictions, "class_probs"
+        ):
             raise NotImplementedError(
                 f"no Pearson residuals under {type(predictions).__name__} predictions; expected "
                 "predictions of classes"
@@ -182,8 +184,8 @@ class Fisher(Residual):
                     f", such as recalibration.TemperatureScaling(), got "
                     f"{_checks.described(self.recalibration)}"
                 )
-        first = jax.tree.map(lambda leaf: jnp.asarray(leaf)[:1], predictions)
-        self.recalibration.apply(self.recalibration.identity(first), first)
+        same = self.recalibration  # traced, so that it is not computed
+        jax.eval_shape(lambda p: same.apply(same.identity(p), p), predictions)
         if not hasattr(predictions, "log_prob"):
             raise NotImplementedError(
                 f"no scores under {type(predictions).__name__} predictions; expected predictions "
