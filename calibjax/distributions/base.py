@@ -94,3 +94,8 @@ def transformed_point(point: PyTree, scale: ArrayLike) -> jax.Array:
     """A y for a point y, scalar or [d], where A is a number, factors [d] or a matrix [k, d]."""
     scale = fitting_scale(scale, point, (0, 1, 2) if jnp.ndim(point) else (0,))
     return matmul(scale, point) if scale.ndim == 2 else scale * point
+
+
+def has_class_probs(predictions: Any) -> bool:
+    """Whether these are predictions of classes, without computing their probabilities."""
+    return hasattr(type(predictions), "class_probs") or hasattr(predictions, "class_probs")

@@ -13,7 +13,7 @@ from calibjax._compilation import jit
 from calibjax._lengths import of_rows
 from calibjax.distances import TotalVariation
 from calibjax.distributions import Bernoulli, Poisson, Samples
-from calibjax.distributions.base import Distribution
+from calibjax.distributions.base import Distribution, has_class_probs
 from calibjax.distributions.features import bare
 from calibjax.estimators.lenses import OneVersusRest
 from calibjax.hypothesis_tests.kernel_scales import (
@@ -105,7 +105,7 @@ def default_kernels(predictions: Distribution) -> dict[str, Any]:
     """
     predictions = _checks.batch(predictions, minimum=2)
     plain = bare(predictions)
-    if _is_of_classes(plain):
+    if has_class_probs(plain):
         is_binary = jax.eval_shape(lambda p: p.class_probs, plain).shape[1] == 2
         return _of_binary(predictions) if is_binary else _of_classes(predictions)
     return (_of_numbers if _has_normal_scores(plain) else _of_targets)(predictions)
@@ -152,7 +152,7 @@ def default_kernel(predictions: Distribution) -> TensorProduct:
     """
     predictions = _checks.batch(predictions, minimum=2)
     plain = bare(predictions)
-    if _is_of_classes(plain):
+    if has_class_probs(plain):
         return TensorProduct(_exponential(predictions), Pearson())
     if _has_normal_scores(plain):
         size = _score_size(plain)
@@ -163,11 +163,6 @@ def default_kernel(predictions: Distribution) -> TensorProduct:
     distance = distance_of_predictions(predictions)
     scale = typical_distance(distance, predictions)
     return TensorProduct(SquaredExponential(scale, distance), target)
-
-
-def _is_of_classes(predictions: Any) -> bool:
-    """Without computing them where they are a property."""
-    return hasattr(type(predictions), "class_probs") or hasattr(predictions, "class_probs")
 
 
 def _has_normal_scores(predictions: Any) -> bool:

@@ -13,7 +13,7 @@ from calibjax._arithmetic import floating_dtype, one_hot
 from calibjax._compilation import jit
 from calibjax._pytree import PyTree, parameter, record
 from calibjax.distributions import Bernoulli, CategoricalLogits
-from calibjax.distributions.base import Distribution
+from calibjax.distributions.base import Distribution, has_class_probs
 from calibjax.distributions.constraints import positive
 from calibjax.distributions.features import bare
 from calibjax.kernels.base import Conditional, Kernel
@@ -87,9 +87,7 @@ class Pearson(Residual):
 
     def check_predictions(self, predictions: Any) -> None:
         """Refuses predictions that are not of classes."""
-        if not hasattr(type(predictions), "class_probs") and not hasattr(
-            predictions, "class_probs"
-        ):
+        if not has_class_probs(predictions):
             raise NotImplementedError(
                 f"no Pearson residuals under {type(predictions).__name__} predictions; expected "
                 "predictions of classes"
