@@ -18,20 +18,20 @@ def default_batch_size(bytes_per_draw: int) -> int:
 
 
 def in_batches(
-    key: jax.Array, evaluate: Callable[[jax.Array], Any], num_samples: int, batch_size: int
+    key: jax.Array, evaluate: Callable[[jax.Array], Any], num_draws: int, batch_size: int
 ) -> PyTree:
     """Values of `evaluate` for as many keys as there are draws, `batch_size` of them at once.
 
     Args:
         key: a JAX random key.
         evaluate: keys of a batch, [b], to a pytree of values, [b, ...] each.
-        num_samples: number of draws.
+        num_draws: number of draws.
         batch_size: largest b.
 
     Returns:
-        The same pytree, [num_samples, ...] each.
+        The same pytree, [num_draws, ...] each.
     """
-    return map_batches(jax.random.split(key, num_samples), evaluate, batch_size)
+    return map_batches(jax.random.split(key, num_draws), evaluate, batch_size)
 
 
 def map_batches(items: PyTree, evaluate: Callable[[Any], Any], batch_size: int) -> PyTree:

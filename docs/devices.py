@@ -46,8 +46,8 @@ def pvalues(loc, scale, targets):
     """Tests of calibration."""
     data = jax.random.key(0), KERNEL, Normal(loc, scale), targets
     return {
-        "p-value, exact": hypothesis_tests.exact_skce_test(*data, num_samples=99).pvalue,
-        "p-value, bootstrap": hypothesis_tests.bootstrap_skce_test(*data, num_samples=99).pvalue,
+        "p-value, exact": hypothesis_tests.exact_skce_test(*data, num_draws=99).pvalue,
+        "p-value, bootstrap": hypothesis_tests.bootstrap_skce_test(*data, num_draws=99).pvalue,
     }
 
 

@@ -72,7 +72,7 @@ def exact_test(name: str, predictions: Any, targets: jax.Array, num_samples: int
         kernel,
         predictions,
         targets,
-        num_samples=num_samples,
+        num_draws=num_samples,
         statistic="biased",
         batch_size=batch_size,
     )

@@ -87,7 +87,7 @@ def pvalues(keys: jax.Array, samples: Any) -> tuple[jax.Array, jax.Array]:
 
         predictions = Categorical(probs)
         asymptotic = cme_test(KERNEL, predictions, targets, *at).pvalue
-        exact = exact_test(key, statistic, predictions, targets, num_samples=REDRAWS)
+        exact = exact_test(key, statistic, predictions, targets, num_draws=REDRAWS)
         return asymptotic, exact.pvalue
 
     return jax.lax.map(both, (keys, samples))

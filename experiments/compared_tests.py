@@ -38,7 +38,7 @@ def skce_tests(key: jax.Array, model: Model, samples: Any, num_draws: int) -> Pv
     spectrum = functools.partial(tests.spectrum_skce_test, key, method="numerical")
     size = math.isqrt(samples[1].shape[0])
     results = {
-        "bootstrap": tests.bootstrap_skce_test(key, *arguments, num_samples=num_draws),
+        "bootstrap": tests.bootstrap_skce_test(key, *arguments, num_draws=num_draws),
         "spectrum": spectrum(*arguments, num_eigenvalues=NUM_EIGENVALUES),
         "gamma": tests.gamma_skce_test(*arguments),
         "Pearson": tests.pearson_skce_test(*arguments, num_eigenvalues=NUM_EIGENVALUES),
@@ -55,14 +55,14 @@ def skce_tests(key: jax.Array, model: Model, samples: Any, num_draws: int) -> Pv
 def few_skce_tests(key: jax.Array, model: Model, samples: Any, num_draws: int) -> Pvalues:
     """The asymptotic tests of the paper."""
     arguments = model.kernel, *samples
-    bootstrap = hypothesis_tests.bootstrap_skce_test(key, *arguments, num_samples=num_draws)
+    bootstrap = hypothesis_tests.bootstrap_skce_test(key, *arguments, num_draws=num_draws)
     block = hypothesis_tests.block_skce_test(*arguments, block_size=2)
     return {"bootstrap": bootstrap.pvalue, "block (B = 2)": block.pvalue}
 
 
 def exact_skce_test(key: jax.Array, model: Model, samples: Any, num_draws: int) -> Pvalues:
     """The exact test with the SKCE, and those of its components."""
-    test = hypothesis_tests.exact_skce_test(key, model.kernel, *samples, num_samples=num_draws)
+    test = hypothesis_tests.exact_skce_test(key, model.kernel, *samples, num_draws=num_draws)
     parts = test.components
     return {EXACT: test.pvalue} | {
         f"{EXACT}, {name}": getattr(parts, name).pvalue for name in ("biased", "unbiased", "spread")
@@ -81,14 +81,14 @@ def cme_tests(key: jax.Array, model: Model, samples: Any, num_draws: int) -> Pva
         return hypothesis_tests.cme_test(model.kernel, predictions, targets, *locations).statistic
 
     asymptotic = hypothesis_tests.cme_test(model.kernel, *samples, *locations)
-    exact = hypothesis_tests.exact_test(redraw_key, statistic, *samples, num_samples=num_draws)
+    exact = hypothesis_tests.exact_test(redraw_key, statistic, *samples, num_draws=num_draws)
     return {"CME": asymptotic.pvalue, "exact CME": exact.pvalue}
 
 
 def consistency_test(key: jax.Array, model: Model, samples: Any, num_draws: int) -> Pvalues:
     """Consistency resampling of the biased SKCE."""
     statistic = functools.partial(estimators.skce_biased, model.kernel)
-    test = hypothesis_tests.consistency_test(key, statistic, *samples, num_samples=num_draws)
+    test = hypothesis_tests.consistency_test(key, statistic, *samples, num_draws=num_draws)
     return {"consistency SKCE": test.pvalue}
 
 
@@ -96,8 +96,8 @@ def ece_tests(key: jax.Array, model: Model, samples: Any, num_draws: int) -> Pva
     """Consistency resampling and exact test of the ECE, ten uniform bins per class."""
     keys = jax.random.split(key)
     tests = hypothesis_tests
-    resampled = tests.consistency_test(keys[0], ECE, *samples, num_samples=num_draws)
-    exact = tests.exact_test(keys[1], ECE, *samples, num_samples=num_draws)
+    resampled = tests.consistency_test(keys[0], ECE, *samples, num_draws=num_draws)
+    exact = tests.exact_test(keys[1], ECE, *samples, num_draws=num_draws)
     return {"consistency ECE": resampled.pvalue, "exact ECE": exact.pvalue}
 
 

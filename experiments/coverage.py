@@ -82,7 +82,7 @@ def intervals(
             if method == "asymptotic":
                 return hypothesis_tests.skce_confidence_interval(*arguments, confidence_level=level)
             return hypothesis_tests.bootstrap_skce_confidence_interval(
-                key, *arguments, confidence_level=level, num_samples=NUM_RESAMPLES
+                key, *arguments, confidence_level=level, num_draws=NUM_RESAMPLES
             )
 
         # Only what depends on the level is computed twice.

@@ -115,7 +115,7 @@ def row(name: str, kind: str, temperature: float, samples: Samples, num_samples:
     scale = kernels.median_heuristic(distance, predictions)
     kernel = kernels.TensorProduct(kernels.Exponential(scale, distance), kernels.White())
     test = hypothesis_tests.exact_skce_test(
-        cells.key_of(f"{NAME}/{name}/{kind}"), kernel, predictions, labels, num_samples=num_samples
+        cells.key_of(f"{NAME}/{name}/{kind}"), kernel, predictions, labels, num_draws=num_samples
     )
     top = estimators.top_label(predictions, labels)
     best = recalibration.TemperatureScaling().fit(*samples)

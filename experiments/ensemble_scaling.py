@@ -63,7 +63,7 @@ def row(
 ) -> dict[str, Any]:
     """SKCE, exact p-value and scores of one model."""
     test = hypothesis_tests.exact_skce_test(
-        jax.random.key(0), kernel, predictions, y, num_samples=num_samples
+        jax.random.key(0), kernel, predictions, y, num_draws=num_samples
     )
     levels = jnp.array([0.5 - COVERAGE / 2, 0.5 + COVERAGE / 2])
     low, high = jax.vmap(lambda p: jax.vmap(p.icdf)(levels))(predictions).T

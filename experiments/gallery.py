@@ -162,7 +162,7 @@ def pvalue_ecdf() -> Axes:
         predictions = distributions.Normal(jnp.zeros(n), jnp.ones(n))
         targets = factor * jax.random.normal(one, (n,))
         test = hypothesis_tests.exact_test(
-            two, lambda p, y: jnp.mean(jnp.square(y - p.loc)), predictions, targets, num_samples=99
+            two, lambda p, y: jnp.mean(jnp.square(y - p.loc)), predictions, targets, num_draws=99
         )
         return test.pvalue
 

@@ -131,11 +131,11 @@ def approximate(label: str, num_samples: int, num_draws: int) -> dict[str, Any]:
     samples = draw(label, num_samples)
     keys = jax.random.split(key_of(f"null/{label}/{num_samples}/draws"))
     tests = hypothesis_tests
-    bootstrap = tests.bootstrap_skce_test(keys[0], *samples, num_samples=num_draws)
+    bootstrap = tests.bootstrap_skce_test(keys[0], *samples, num_draws=num_draws)
     spectrum = functools.partial(
         tests.spectrum_skce_test, keys[1], *samples, num_eigenvalues=NUM_EIGENVALUES
     )
-    simulated, numerical = spectrum(num_samples=num_draws), spectrum(method="numerical")
+    simulated, numerical = spectrum(num_draws=num_draws), spectrum(method="numerical")
     pvalues = {
         "bootstrap": bootstrap,
         "spectrum, simulated": simulated,

@@ -109,7 +109,7 @@ def _of_normals(predictions: Any) -> dict[str, Kernel]:
 
 def _pvalues(key: jax.Array, kernels: dict[str, Kernel], *data: Any) -> dict[str, jax.Array]:
     """The p-value of each kernel on its own, from the same redraws."""
-    many = tests.aggregated_skce_test(key, *data, kernels=[*kernels.values()], num_samples=DRAWS)
+    many = tests.aggregated_skce_test(key, *data, kernels=[*kernels.values()], num_draws=DRAWS)
     assert many.components is not None, "of a test of the SKCE"
     each, _ = pooled(many.components)
     return dict(zip(kernels, simulated_pvalue(each[0], each[1:]), strict=True))

@@ -154,7 +154,7 @@ def calibration_rows(models: dict[str, Any], y: jax.Array, num_samples: int) -> 
                 continue
             kernel = kernel_of(scales)
             test = hypothesis_tests.exact_skce_test(
-                jax.random.key(0), kernel, predictions, y, num_samples=num_samples
+                jax.random.key(0), kernel, predictions, y, num_draws=num_samples
             )
             rows.append(
                 {

@@ -247,7 +247,7 @@ def coverage_of_quantiles():
     def ours(loc, scale, y):
         key = jax.random.key(0)
         pit = estimators.pit_values(key, distributions.Normal(loc, scale), y)
-        return estimators.quantile_coverage(key, pit, num_samples=19).coverage
+        return estimators.quantile_coverage(key, pit, num_draws=19).coverage
 
     m, s, z = doubles(loc, scale, y)
     pit = norm.cdf(z, m, s)

@@ -95,7 +95,7 @@ def of_scaled_points():
     x, scale = normals(N, D), uniforms(D, low=0.1, high=0.5)
 
     def ours(x, scale):
-        return kernels.gram_matrix(kernels.Linear(scale, kernels.SquaredExponential()), x)
+        return kernels.gram_matrix(kernels.Transformed(scale, kernels.SquaredExponential()), x)
 
     return ours, (x, scale), np.exp(-0.5 * squares(*2 * [np.multiply(*doubles(x, scale))]))
 
@@ -105,7 +105,7 @@ def of_mapped_points():
     x, a = normals(N, D), normals(12, D, width=0.1, seed=6)
 
     def ours(x, a):
-        return kernels.gram_matrix(kernels.Linear(a, kernels.SquaredExponential()), x)
+        return kernels.gram_matrix(kernels.Transformed(a, kernels.SquaredExponential()), x)
 
     y, b = doubles(x, a)
     return ours, (x, a), np.exp(-0.5 * squares(y @ b.T, y @ b.T))
@@ -118,7 +118,7 @@ def expectations_of_mapped_normals():
     def double(loc, scale, a):
         return kernels.gram_matrix(
             functools.partial(
-                kernels.double_expectation, kernels.Linear(a, kernels.SquaredExponential())
+                kernels.double_expectation, kernels.Transformed(a, kernels.SquaredExponential())
             ),
             distributions.DiagNormal(loc, scale),
         )
@@ -304,7 +304,7 @@ def reliability():
             distributions.Bernoulli(confidences),
             correct,
             binning=estimators.UniformBins(4),
-            num_samples=19,
+            num_draws=19,
             max_bins=4,
         )
         return jnp.stack([curve.confidence, curve.frequency])

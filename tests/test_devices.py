@@ -61,7 +61,7 @@ def test_estimates(place, function):
 def test_rows_filled_up_with_weight_zero(place, name):
     """61 rows, as the guide to devices fills them up to 64."""
     test = functools.partial(
-        hypothesis_tests.exact_skce_test, jax.random.key(0), CLASS_KERNEL, num_samples=21
+        hypothesis_tests.exact_skce_test, jax.random.key(0), CLASS_KERNEL, num_draws=21
     )
     function = {
         "skce": functools.partial(estimators.skce, CLASS_KERNEL),
@@ -120,7 +120,7 @@ def test_exact_pvalues_are_identical(place, small, monkeypatch):
     if not small:
         monkeypatch.setattr(hypothesis_tests.redraws, "_SMALL", 0)
     test = functools.partial(
-        hypothesis_tests.exact_skce_test, jax.random.key(0), CLASS_KERNEL, num_samples=21
+        hypothesis_tests.exact_skce_test, jax.random.key(0), CLASS_KERNEL, num_draws=21
     )
     expected = test(Categorical(PROBS), LABELS)
     jax.clear_caches()
@@ -131,7 +131,7 @@ def test_exact_pvalues_are_identical(place, small, monkeypatch):
 
 def test_bootstrap_pvalues_are_identical(place):
     test = functools.partial(
-        hypothesis_tests.bootstrap_skce_test, jax.random.key(0), CLASS_KERNEL, num_samples=21
+        hypothesis_tests.bootstrap_skce_test, jax.random.key(0), CLASS_KERNEL, num_draws=21
     )
     expected = test(Categorical(PROBS), LABELS)
     found = test(*place((Categorical(PROBS), LABELS)))
@@ -142,9 +142,7 @@ def test_bootstrap_pvalues_are_identical(place):
 @pytest.mark.slow
 def test_any_statistic(place):
     statistic = functools.partial(estimators.skce_biased, CLASS_KERNEL)
-    test = functools.partial(
-        hypothesis_tests.exact_test, jax.random.key(0), statistic, num_samples=9
-    )
+    test = functools.partial(hypothesis_tests.exact_test, jax.random.key(0), statistic, num_draws=9)
     expected = test(Categorical(PROBS), LABELS)
     found = test(*place((Categorical(PROBS), LABELS)))
     assert float(found.pvalue) == float(expected.pvalue)

@@ -53,8 +53,8 @@ def test_values_are_those_without_filling(n, monkeypatch):
     many = {"white": WHITE, "top": (estimators.top_label, WHITE)}
 
     def all_values():
-        exact = exact_skce_test(KEY, WHITE, predictions, targets, num_samples=99)
-        aggregated = aggregated_skce_test(KEY, predictions, targets, kernels=many, num_samples=99)
+        exact = exact_skce_test(KEY, WHITE, predictions, targets, num_draws=99)
+        aggregated = aggregated_skce_test(KEY, predictions, targets, kernels=many, num_draws=99)
         return [
             estimators.skce(WHITE, predictions, targets),
             estimators.skce_biased(WHITE, predictions, targets),
@@ -110,7 +110,7 @@ def test_one_program_for_many_lengths():
         targets = random.integers(0, 3, n)
         for weights in (None, random.exponential(size=n)):
             estimators.skce(WHITE, predictions, targets, weights=weights)
-            given = {"weights": weights, "num_samples": 19}
+            given = {"weights": weights, "num_draws": 19}
             exact_skce_test(KEY, WHITE, predictions, targets, **given)
             aggregated_skce_test(KEY, predictions, targets, kernels=[WHITE], **given)
 

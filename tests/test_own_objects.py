@@ -166,23 +166,23 @@ def test_distances_that_are_no_real_numbers(estimator):
 MANY = 10**12
 DRAWS = {
     "exact_skce_test": lambda: hypothesis_tests.exact_skce_test(
-        KEY, TensorProduct(Exponential(), White()), *DATA, num_samples=MANY
+        KEY, TensorProduct(Exponential(), White()), *DATA, num_draws=MANY
     ),
     "exact_test": lambda: hypothesis_tests.exact_test(
-        KEY, lambda p, y: jnp.sum(y), *DATA, num_samples=MANY
+        KEY, lambda p, y: jnp.sum(y), *DATA, num_draws=MANY
     ),
     "consistency_test": lambda: hypothesis_tests.consistency_test(
-        KEY, lambda p, y: jnp.sum(y), *DATA, num_samples=MANY
+        KEY, lambda p, y: jnp.sum(y), *DATA, num_draws=MANY
     ),
     "bootstrap_skce_test": lambda: hypothesis_tests.bootstrap_skce_test(
-        KEY, TensorProduct(Exponential(), White()), *DATA, num_samples=MANY
+        KEY, TensorProduct(Exponential(), White()), *DATA, num_draws=MANY
     ),
     "spectrum_skce_test": lambda: hypothesis_tests.spectrum_skce_test(
-        KEY, TensorProduct(Exponential(), White()), *DATA, num_samples=MANY
+        KEY, TensorProduct(Exponential(), White()), *DATA, num_draws=MANY
     ),
     "bootstrap_skce_confidence_interval": lambda: (
         hypothesis_tests.bootstrap_skce_confidence_interval(
-            KEY, TensorProduct(Exponential(), White()), *DATA, num_samples=MANY
+            KEY, TensorProduct(Exponential(), White()), *DATA, num_draws=MANY
         )
     ),
     "local_calibration_test": lambda: hypothesis_tests.local_calibration_test(
@@ -191,14 +191,14 @@ DRAWS = {
         PROBS,
         PROBS[:, 0],
         LABELS % 2,
-        num_samples=MANY,
+        num_draws=MANY,
     ),
     "exact_test of many statistics": lambda: hypothesis_tests.exact_test(
-        KEY, lambda p, y: jnp.zeros(1000), *DATA, num_samples=2**21
+        KEY, lambda p, y: jnp.zeros(1000), *DATA, num_draws=2**21
     ),
     "monte_carlo": lambda: distributions.monte_carlo(KEY, DATA[0], MANY),
     "reliability_curve": lambda: estimators.reliability_curve(
-        KEY, Bernoulli(PROBS[:, 0]), LABELS % 2, binning=BINS, num_samples=MANY
+        KEY, Bernoulli(PROBS[:, 0]), LABELS % 2, binning=BINS, num_draws=MANY
     ),
     "draw_test_locations": lambda: hypothesis_tests.draw_test_locations(KEY, MANY),
     "draw_test_locations, dimension": lambda: hypothesis_tests.draw_test_locations(KEY, 2, MANY),
@@ -263,7 +263,7 @@ def test_bounds_of_what_is_no_kernel():
 def test_distances_between_labels_are_refused(predictions, wrap):
     for target in (
         SquaredExponential(),
-        2.0 * kernels.Linear(2.0, Exponential(1.0, distances.Manhattan())) + White(),
+        2.0 * kernels.Transformed(2.0, Exponential(1.0, distances.Manhattan())) + White(),
         White() * kernels.PowerExponential(),
         Exponential(1.0, distances.MeanAbsoluteDifference()),
     ):

@@ -46,7 +46,7 @@ def _families():
     normal, normals = distributions.Normal(y, y), distributions.Normal(vectors, vectors)
     return {
         "Normal": (smooth, normal, y),
-        "Normal, scaled": (kernels.Linear(2.0, smooth), normal, y),
+        "Normal, scaled": (kernels.Transformed(2.0, smooth), normal, y),
         "DiagNormal": (smooth, distributions.DiagNormal(vectors, vectors), vectors),
         "MvNormal": (smooth, distributions.MvNormal(vectors, covariances), vectors),
         "Laplace": (kernels.Exponential(), distributions.Laplace(y, y), y),
@@ -99,7 +99,7 @@ def _with_traced(function, arguments, traced):
 
 
 def _exact(key, kernel, predictions, targets):
-    result = hypothesis_tests.exact_skce_test(key, kernel, predictions, targets, num_samples=9)
+    result = hypothesis_tests.exact_skce_test(key, kernel, predictions, targets, num_draws=9)
     return result.pvalue, result.estimate
 
 

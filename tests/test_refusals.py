@@ -150,7 +150,7 @@ WITH_PANDAS = {
     "ensembles": (
         _pandas(
             lambda p, y: hypothesis_tests.rank_histogram_test(
-                KEY, distributions.Samples(p), y / 2, num_samples=19
+                KEY, distributions.Samples(p), y / 2, num_draws=19
             )
         ),
         "targets: expected rows with the labels of ensembles",
@@ -253,9 +253,9 @@ CASES = {
     ),
     "draws": (
         lambda: hypothesis_tests.exact_skce_test(
-            KEY, OF_NUMBERS, NORMAL, Y, num_samples=np.ma.masked_array(9, True)
+            KEY, OF_NUMBERS, NORMAL, Y, num_draws=np.ma.masked_array(9, True)
         ),
-        "num_samples: expected values without a mask",
+        "num_draws: expected values without a mask",
     ),
     "key": (
         lambda: distributions.sample_targets(masked(np.zeros(2, np.uint32)), NORMAL),

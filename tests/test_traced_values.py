@@ -159,23 +159,23 @@ FUNCTIONS = {
     "skce of classes": (functools.partial(estimators.skce, CLASSES), ("classes",)),
     "skce of draws": (functools.partial(estimators.skce, LAPLACE), ("samples",)),
     "exact test": (
-        _pvalue(hypothesis_tests.exact_skce_test, KEY, REAL, num_samples=9),
+        _pvalue(hypothesis_tests.exact_skce_test, KEY, REAL, num_draws=9),
         ("normal", "poisson"),
     ),
     "exact test of classes": (
-        _pvalue(hypothesis_tests.exact_skce_test, KEY, CLASSES, num_samples=9),
+        _pvalue(hypothesis_tests.exact_skce_test, KEY, CLASSES, num_draws=9),
         ("classes",),
     ),
     "any statistic": (
-        _pvalue(hypothesis_tests.exact_test, KEY, _ignorant, num_samples=9),
+        _pvalue(hypothesis_tests.exact_test, KEY, _ignorant, num_draws=9),
         ("normal", "classes", "poisson", "vectors"),
     ),
     "consistency": (
-        _pvalue(hypothesis_tests.consistency_test, KEY, _ignorant, num_samples=9),
+        _pvalue(hypothesis_tests.consistency_test, KEY, _ignorant, num_draws=9),
         ("classes",),
     ),
     "bootstrap": (
-        _pvalue(hypothesis_tests.bootstrap_skce_test, KEY, CLASSES, num_samples=9),
+        _pvalue(hypothesis_tests.bootstrap_skce_test, KEY, CLASSES, num_draws=9),
         ("classes",),
     ),
     "distribution-free": (

@@ -27,7 +27,7 @@ from tests.registry import families
 from tests.units import WITHOUT_UNIT, Data, data_set, in_units
 
 KEY = jax.random.key(0)
-B = {"num_samples": 19}
+B = {"num_draws": 19}
 
 
 def _each(function):

@@ -86,7 +86,7 @@ for _class in (K.SquaredExponential, K.Exponential, K.PowerExponential):
 
 
 @in_units.register
-def _(kernel: K.Linear, c: float) -> Any:
+def _(kernel: K.Transformed, c: float) -> Any:
     return dataclasses.replace(kernel, scale=kernel.scale / c)
 
 

@@ -24,7 +24,7 @@ class Distribution:
     - `sample(key)`: one draw; always required,
     - `log_prob(y)`, `mean()`, `variance()`, `cdf(y)`, `icdf(level)`, `crps(y)`, where they exist,
     - `tempered(temperature)` and `linear_map(scale)`: another distribution, see
-      `calibjax.recalibration.tempered` and `calibjax.kernels.Linear`.
+      `calibjax.recalibration.tempered` and `calibjax.kernels.Transformed`.
     """
 
     support: Any = real  # a Constraint; if it were a ClassVar, no property could override it

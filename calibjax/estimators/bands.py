@@ -13,22 +13,22 @@ import jax.numpy as jnp
 from calibjax import _checks
 
 
-def checked_ranks(level: Any, num_samples: Any) -> tuple[float, int, tuple[int, int]]:
+def checked_ranks(level: Any, num_draws: Any) -> tuple[float, int, tuple[int, int]]:
     """Level, number of redraws, and the ranks of the ends of the bands: pointwise, simultaneous."""
     level = _checks.proportion("level", level)
     if not _checks.is_concrete(level):
         raise TypeError(f"level: expected a number that is known when compiling, got {level}")
     level = float(level)
-    num_samples = _checks.number_of_draws("num_samples", num_samples)
+    num_draws = _checks.number_of_draws("num_draws", num_draws)
     share = Fraction(str(level))  # 1 − 0.9 is 0.1 here, for which 19 redraws suffice
     least = math.ceil(2 / (1 - share)) - 1
-    if num_samples < least:
+    if num_draws < least:
         raise ValueError(
-            f"num_samples: expected at least {least} redraws for a band of level {level}, "
-            f"got {num_samples}"
+            f"num_draws: expected at least {least} redraws for a band of level {level}, "
+            f"got {num_draws}"
         )
-    pointwise = math.floor((num_samples + 1) * (1 - share) / 2)
-    return level, num_samples, (pointwise, math.ceil((num_samples + 1) * share))
+    pointwise = math.floor((num_draws + 1) * (1 - share) / 2)
+    return level, num_draws, (pointwise, math.ceil((num_draws + 1) * share))
 
 
 def pointwise_band(redraws: jax.Array, rank: int) -> tuple[jax.Array, jax.Array]:

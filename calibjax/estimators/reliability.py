@@ -83,7 +83,7 @@ def reliability_curve(
     *,
     binning: Binning,
     weights: ArrayLike | None = None,
-    num_samples: int = 1000,
+    num_draws: int = 999,
     level: float = 0.9,
     max_bins: int = 100,
 ) -> ReliabilityCurve:
@@ -123,7 +123,7 @@ def reliability_curve(
             the targets. See `ece` for what it makes of weights.
         weights: w ≥ 0 of the samples, [n]; None for samples that count alike. Bins without a
             positive one are empty.
-        num_samples: B, number of redraws, at least 2 / (1 − level) − 1.
+        num_draws: B, number of redraws, at least 2 / (1 − level) − 1.
         level: in (0, 1).
         max_bins: largest number of non-empty bins.
 
@@ -155,7 +155,7 @@ def reliability_curve(
     [100 100] [0.25 0.75] [0.5 0.5] [ True  True]
     """
     key = _checks.random_key(key)
-    level, num_samples, ranks = checked_ranks(level, num_samples)
+    level, num_draws, ranks = checked_ranks(level, num_draws)
     max_bins = _checks.size_in_range("max_bins", max_bins, 1)
     _checks.same_rows(predictions=predictions, targets=targets, weights=weights)
     predictions, targets = checked_binary(predictions, targets)
@@ -171,7 +171,7 @@ def reliability_curve(
             )
     data = predictions.probs, targets, bins, weights
     size = min(targets.size, max_bins)
-    values = _curve(key, *data, size=size, num_samples=num_samples, ranks=ranks)
+    values = _curve(key, *data, size=size, num_draws=num_draws, ranks=ranks)
     return ReliabilityCurve(*values, level=level)
 
 
@@ -188,7 +188,7 @@ def checked_binary(predictions: Distribution, targets: ArrayLike) -> tuple[Berno
     return _checks.predictions_and_targets(predictions, targets)
 
 
-@functools.partial(jit, static_argnames=("size", "num_samples", "ranks"))
+@functools.partial(jit, static_argnames=("size", "num_draws", "ranks"))
 def _curve(
     key: jax.Array,
     probs: jax.Array,
@@ -197,7 +197,7 @@ def _curve(
     weights: jax.Array | None,
     *,
     size: int,
-    num_samples: int,
+    num_draws: int,
     ranks: tuple[int, int],
 ) -> tuple[jax.Array, ...]:
     """The arrays of the curve, in the order of its fields."""
@@ -217,7 +217,7 @@ def _curve(
     expected = jnp.clip(ones + sums(used * (probs - targets)), 0, counts)
     deviation = jnp.sqrt(sums(jnp.square(used) * (probs * (1 - probs))))
     batch_size = default_batch_size(_BYTES_PER_LABEL * n)
-    redraws = in_batches(key, jax.vmap(redrawn), num_samples, batch_size)
+    redraws = in_batches(key, jax.vmap(redrawn), num_draws, batch_size)
     pointwise = pointwise_band(redraws, ranks[0])
     if weights is not None:  # of equal labels in another order the sums may differ by rounding
         rounding = rounding_of_sums(counts, expected)

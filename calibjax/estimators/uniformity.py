@@ -83,7 +83,7 @@ def pit_histogram(
     *,
     weights: ArrayLike | None = None,
     num_bins: int = 10,
-    num_samples: int = 1000,
+    num_draws: int = 999,
     level: float = 0.9,
 ) -> PITHistogram:
     """Numbers of PIT values in bins of equal width, with a band for all bins at once.
@@ -106,7 +106,7 @@ def pit_histogram(
         values: what `pit_values` returned, or other numbers that are to be uniform on (0, 1), [n].
         weights: w ≥ 0 of the values, [n]; None for values that count alike.
         num_bins: K.
-        num_samples: B, number of redraws, at least 2 / (1 − level) − 1.
+        num_draws: B, number of redraws, at least 2 / (1 − level) − 1.
         level: in (0, 1).
 
     Returns:
@@ -129,11 +129,11 @@ def pit_histogram(
     [90 10] [ True  True]
     """
     num_bins = _checks.size_in_range("num_bins", num_bins, 1, 2**16)
-    key, values, weights, (level, num_samples, ranks) = _checked(
-        key, values, weights, level, num_samples
+    key, values, weights, (level, num_draws, ranks) = _checked(
+        key, values, weights, level, num_draws
     )
     edges = jnp.asarray(np.linspace(0, 1, num_bins + 1), values.dtype)
-    options = {"num_samples": num_samples, "rank": ranks[1]}
+    options = {"num_draws": num_draws, "rank": ranks[1]}
     counts, lower, upper = _counted(key, values, weights, edges[1:], **options)
     return PITHistogram(edges, counts, lower, upper, level)
 
@@ -144,7 +144,7 @@ def quantile_coverage(
     *,
     weights: ArrayLike | None = None,
     levels: ArrayLike | None = None,
-    num_samples: int = 1000,
+    num_draws: int = 999,
     level: float = 0.9,
 ) -> CoverageCurve:
     """Share of targets up to the predicted quantile of each level, with a band for all levels.
@@ -162,7 +162,7 @@ def quantile_coverage(
         weights: w ≥ 0 of the values, [n], which the redraws keep; None for values that count alike.
         levels: τ in (0, 1), [L]; 0.05, 0.1, ..., 0.95 by default. Those of `Quantiles` have to be
             their own.
-        num_samples: B, number of redraws, at least 2 / (1 − level) − 1.
+        num_draws: B, number of redraws, at least 2 / (1 − level) − 1.
         level: of the band, in (0, 1).
 
     Returns:
@@ -186,7 +186,7 @@ def quantile_coverage(
     >>> print(curve.coverage, curve.is_outside)
     [0.  0.5] [ True False]
     """
-    return _curve(key, values, weights, levels, num_samples, level, sets="quantiles")
+    return _curve(key, values, weights, levels, num_draws, level, sets="quantiles")
 
 
 def interval_coverage(
@@ -195,7 +195,7 @@ def interval_coverage(
     *,
     weights: ArrayLike | None = None,
     levels: ArrayLike | None = None,
-    num_samples: int = 1000,
+    num_draws: int = 999,
     level: float = 0.9,
 ) -> CoverageCurve:
     """Share of targets in the predicted central interval of each level, with a band.
@@ -212,7 +212,7 @@ def interval_coverage(
         weights: as in `quantile_coverage`.
         levels: γ in (0, 1), [L]; 0.05, 0.1, ..., 0.95 by default. Of `Quantiles` they have to be
             those between two of their own levels.
-        num_samples: B, number of redraws, at least 2 / (1 − level) − 1.
+        num_draws: B, number of redraws, at least 2 / (1 − level) − 1.
         level: of the band, in (0, 1).
 
     Returns:
@@ -235,7 +235,7 @@ def interval_coverage(
     >>> print(curve.coverage, curve.is_outside)
     [0.5 1. ] [ True  True]
     """
-    return _curve(key, values, weights, levels, num_samples, level, sets="intervals")
+    return _curve(key, values, weights, levels, num_draws, level, sets="intervals")
 
 
 def checked_levels(levels: Any) -> jax.Array:
@@ -248,7 +248,7 @@ def checked_levels(levels: Any) -> jax.Array:
 
 
 def _checked(
-    key: jax.Array, values: ArrayLike, weights: Any, level: Any, num_samples: Any
+    key: jax.Array, values: ArrayLike, weights: Any, level: Any, num_draws: Any
 ) -> tuple[jax.Array, jax.Array, jax.Array | None, tuple[float, int, tuple[int, int]]]:
     key = _checks.random_key(key)
     _checks.same_rows(values=values, weights=weights)
@@ -257,7 +257,7 @@ def _checked(
     _checks.leading_size("values", values)
     values = jnp.asarray(_checks.unit_interval("values", values))
     weights = _checks.sample_weights(weights, values)
-    return key, values, weights, checked_ranks(level, num_samples)
+    return key, values, weights, checked_ranks(level, num_draws)
 
 
 def _curve(
@@ -265,36 +265,36 @@ def _curve(
     values: ArrayLike,
     weights: Any,
     levels: Any,
-    num_samples: Any,
+    num_draws: Any,
     level: Any,
     *,
     sets: str,
 ) -> CoverageCurve:
     """The curve of either kind; |2 u − 1| is uniform where u is."""
-    key, values, weights, (level, num_samples, ranks) = _checked(
-        key, values, weights, level, num_samples
+    key, values, weights, (level, num_draws, ranks) = _checked(
+        key, values, weights, level, num_draws
     )
     levels = checked_levels(levels)
-    options = {"num_samples": num_samples, "rank": ranks[1], "sets": sets}
+    options = {"num_draws": num_draws, "rank": ranks[1], "sets": sets}
     ordered, coverage, lower, upper = _shares(key, values, weights, levels, **options)
     return CoverageCurve(ordered, coverage, lower, upper, level, sets)
 
 
-@functools.partial(jit, static_argnames=("num_samples", "rank", "sets"))
+@functools.partial(jit, static_argnames=("num_draws", "rank", "sets"))
 def _shares(
     key: jax.Array,
     values: jax.Array,
     weights: jax.Array | None,
     levels: jax.Array,
     *,
-    num_samples: int,
+    num_draws: int,
     rank: int,
     sets: str,
 ) -> tuple[jax.Array, ...]:
     """Sorted levels, coverage, and the ends of its band, [L] each."""
     ordered = jnp.sort(levels.astype(values.dtype))
     inside = jnp.abs(2 * values - 1) if sets == "intervals" else values
-    options = {"num_samples": num_samples, "rank": rank, "is_cumulative": True}
+    options = {"num_draws": num_draws, "rank": rank, "is_cumulative": True}
     counts, lower, upper = _counted(key, inside, weights, ordered, **options)
     coverage = jnp.where(jnp.isnan(lower), jnp.nan, counts)
     size = values.size if weights is None else jnp.sum(weights)
@@ -302,14 +302,14 @@ def _shares(
     return _checks.nan_with(ordered, ordered), *shares  # sorting puts NaN last
 
 
-@functools.partial(jit, static_argnames=("num_samples", "rank", "is_cumulative"))
+@functools.partial(jit, static_argnames=("num_draws", "rank", "is_cumulative"))
 def _counted(
     key: jax.Array,
     values: jax.Array,
     weights: jax.Array | None,
     edges: jax.Array,
     *,
-    num_samples: int,
+    num_draws: int,
     rank: int,
     is_cumulative: bool = False,
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
@@ -328,7 +328,7 @@ def _counted(
         return count(1 - jax.random.uniform(key, values.shape, values.dtype))
 
     batch_size = default_batch_size(_BYTES_PER_NUMBER * values.size)
-    redraws = in_batches(key, jax.vmap(redraw), num_samples, batch_size)
+    redraws = in_batches(key, jax.vmap(redraw), num_draws, batch_size)
     probs = edges if is_cumulative else jnp.diff(edges, prepend=0)
     # Weights are in the units in which this is the sum of their squares, too.
     size = jnp.asarray(values.size, values.dtype) if weights is None else jnp.sum(weights)

@@ -101,7 +101,7 @@ def _binned(data: Data, predicted: PredictedInBins) -> tuple[Section, Entry]:
         predicted,
         predictions,
         targets,
-        num_samples=NUM_REDRAWS,
+        num_draws=NUM_REDRAWS,
         batch_size=default_batch_size(_BYTES_PER_PROBABILITY * predictions.class_probs.size),
         adjust=False,
     )

@@ -184,7 +184,7 @@ def _features_test(data: Data, chosen: Choice) -> Part:
     test, name = exact_skce(data, kernel, predictions)
     call = f"hypothesis_tests.{name}(jax.random.fold_in(key, {REDRAWS}), "
     call += "result.other_kernels['features'], "
-    call += data.called(f"{seen}, targets, num_samples=999") + ")"
+    call += data.called(f"{seen}, targets, num_draws=999") + ")"
     entries = [measured("exact p-value given the features", call, lambda: test)]
     findings: dict[str, float | None] = {"features": entries[0].value}
     findings["features_low"] = _unbiased_low(test)
@@ -235,14 +235,14 @@ def _local_entries(
     by_chance: dict[str, tuple[float, float] | None] = {"mean": None, "largest": None}
     if data.size <= LOCAL_SAMPLES:
         test = hypothesis_tests.local_calibration_test(
-            data.at(10), *arguments, num_samples=199, **weights
+            data.at(10), *arguments, num_draws=199, **weights
         )
         draws = np.asarray(test.null_samples, float)[:, : data.size]
         largest = draws[:, data.shares > 0].max(1)
         by_chance |= ranges({"mean": np.average(draws, 1, data.shares), "largest": largest})
         pvalue = float(jnp.min(test.adjusted_pvalue))
         name, note = "exact p-value of local errors", "that of the largest standardised local error"
-        function = f"hypothesis_tests.local_calibration_test({_AT_LOCAL}, {call}, num_samples=199)"
+        function = f"hypothesis_tests.local_calibration_test({_AT_LOCAL}, {call}, num_draws=199)"
         function = f"jnp.min({function}.adjusted_pvalue)"
         tested.append(Entry(name, pvalue, function=function, note=note))
     entries = [

@@ -159,7 +159,7 @@ def _spread(data: Data) -> Part:
         data.predictions,
         data.targets,
         weights=data.weights,
-        num_samples=_NUM_REDRAWS,
+        num_draws=_NUM_REDRAWS,
     )
     chance = math.exp(test.critical_value())
     entry = Entry(
@@ -205,7 +205,7 @@ def _coverage(data: Data) -> Part:
             call += data.called(f"levels=jnp.array([{nominal:.6g}])") + ").coverage[0]"
             if data.task == "quantiles":
                 call = f"hypothesis_tests.coverage_test({place}, predictions, targets, "
-                call += data.called(f"num_samples={_NUM_REDRAWS}") + ")"
+                call += data.called(f"num_draws={_NUM_REDRAWS}") + ")"
                 call = f"{nominal:.6g} + {call}.estimate['{kind}'][{i}]"
             entry = Entry(
                 f"coverage of the {words.format(f'{100 * nominal:.4g}')}",
@@ -297,7 +297,7 @@ def _coverage_test(data: Data) -> tuple[CalibrationTestResult, np.ndarray, str]:
     else:
         values = np.broadcast_to(levels, (data.length, levels.shape[-1]))
     test = coverage_among_redraws(
-        data.at(REDRAWS), Quantiles(levels, values), *drawn, data.weights, num_samples=_NUM_REDRAWS
+        data.at(REDRAWS), Quantiles(levels, values), *drawn, data.weights, num_draws=_NUM_REDRAWS
     )
     shown = _levels_of(inner) if isinstance(inner, Quantiles) else np.asarray(LEVELS)
     return test, shown, redrawn

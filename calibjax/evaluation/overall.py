@@ -123,7 +123,7 @@ def exact_skce(data: Data, kernel: Kernel, predictions: Any) -> tuple[Calibratio
     name = "ensemble_skce_test" if is_ensemble(predictions) else "exact_skce_test"
     test = getattr(hypothesis_tests, name)
     samples = predictions, data.targets
-    found = test(data.at(REDRAWS), kernel, *samples, weights=data.weights, num_samples=999)
+    found = test(data.at(REDRAWS), kernel, *samples, weights=data.weights, num_draws=999)
     return found, name
 
 
@@ -238,7 +238,7 @@ def _tested(
         others = {"exact test": kernel}
         test, name = exact_skce(data, kernel, chosen.predictions)
         call = f"hypothesis_tests.{name}({_key(REDRAWS)}, result.other_kernels['exact test'], "
-        call += data.called(f"{chosen.drawn}, targets, num_samples=999") + ")"
+        call += data.called(f"{chosen.drawn}, targets, num_draws=999") + ")"
         how = "The p-value is that of this one kernel. " + how
     entry = measured("exact p-value", call, lambda: test, note=_note(chosen))
     return test, entry, others, how

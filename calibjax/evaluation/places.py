@@ -135,7 +135,7 @@ def cells_of(values: np.ndarray, edges: np.ndarray) -> np.ndarray:
 
 
 def find_places(
-    views: Sequence[View], draw: Callable[[np.random.Generator], Any], seed: Any, num_samples: int
+    views: Sequence[View], draw: Callable[[np.random.Generator], Any], seed: Any, num_draws: int
 ) -> Places:
     """The worst places of all views, with p-values that are adjusted for all of their places.
 
@@ -147,13 +147,13 @@ def find_places(
         views: at least one.
         draw: draws targets from the predictions, in the form that `View.redrawn` takes.
         seed: of NumPy.
-        num_samples: B, the number of redraws.
+        num_draws: B, the number of redraws.
     """
     random = np.random.default_rng(seed)
     moments = [view.moments() for view in views]
     seen = [variance >= _LEAST_VARIANCE for _, variance in moments]
-    null = np.zeros(num_samples)
-    for b in range(num_samples):
+    null = np.zeros(num_draws)
+    for b in range(num_draws):
         drawn = draw(random)
         null[b] = max(
             _largest(view.totals(view.redrawn(drawn)), *moment, where)

@@ -33,7 +33,7 @@ def aggregated_skce_test(
     *,
     weights: ArrayLike | None = None,
     kernels: PyTree | None = None,
-    num_samples: int = 999,
+    num_draws: int = 999,
     batch_size: int | None = None,
 ) -> CalibrationTestResult:
     """Exact test of calibration with a family of kernels, for errors of any scale.
@@ -66,7 +66,7 @@ def aggregated_skce_test(
             containers of kernels on pairs (prediction, target), or of pairs (lens, kernel) with a
             lens such as `estimators.top_label`. Containers within the outermost one are groups.
             They must not be chosen with the targets.
-        num_samples: B, number of redraws; the smallest possible p-value is 1 / (B + 1).
+        num_draws: B, number of redraws; the smallest possible p-value is 1 / (B + 1).
         batch_size: number of redraws that are evaluated at once; by default as many as fit in
             about 16 MB.
 
@@ -106,7 +106,7 @@ def aggregated_skce_test(
       normal scores 1/2, predictions 1/8 median: ..., adjusted p = 0.014, score +3.4
     """
     key = _checks.random_key(key)
-    num_samples = _checks.number_of_draws("num_samples", num_samples)
+    num_draws = _checks.number_of_draws("num_draws", num_draws)
     predictions, targets, weights = _checks.weighted_samples(
         predictions, targets, weights, minimum=2
     )
@@ -128,7 +128,7 @@ def aggregated_skce_test(
         predictions,
         targets,
         weights,
-        num_samples=num_samples,
+        num_draws=num_draws,
         batch_size=batch_size,
     )
     pool, components = skce_components(*parts, num_targets=n, ranked="omnibus", family=structure)

@@ -25,11 +25,11 @@ from calibjax.kernels import Kernel
 VARIANCES = ("blocks", "pairs")
 
 
-@functools.partial(jit, static_argnames=("num_samples", "batch_size"))
+@functools.partial(jit, static_argnames=("num_draws", "batch_size"))
 def _bootstrap(
-    key: jax.Array, kernel: Kernel, samples: PyTree, *, num_samples: int, batch_size: int
+    key: jax.Array, kernel: Kernel, samples: PyTree, *, num_draws: int, batch_size: int
 ) -> tuple[jax.Array, jax.Array]:
-    """Unbiased SKCE, and bootstrap draws of n SKCE, [num_samples]."""
+    """Unbiased SKCE, and bootstrap draws of n SKCE, [num_draws]."""
     estimate = pairwise.mean_over_pairs(sample_pair, kernel, samples)
     n = _checks.leading_size("samples", samples)
     centered = centered_diagonal(diagonal(kernel, samples), row_means(kernel, samples))
@@ -40,7 +40,7 @@ def _bootstrap(
         forms = pairwise.quadratic_forms(sample_pair, kernel, samples, counts - 1)
         return (forms - matmul(centered, counts)) / n
 
-    return estimate, in_batches(key, batch, num_samples, batch_size)
+    return estimate, in_batches(key, batch, num_draws, batch_size)
 
 
 @follows_data
@@ -50,7 +50,7 @@ def bootstrap_skce_test(
     predictions: Distribution,
     targets: ArrayLike,
     *,
-    num_samples: int = 1000,
+    num_draws: int = 999,
     batch_size: int | None = None,
 ) -> CalibrationTestResult:
     """Asymptotic test of calibration with the unbiased SKCE and a bootstrap null distribution.
@@ -71,7 +71,7 @@ def bootstrap_skce_test(
         kernel: kernel on pairs (prediction, target).
         predictions: batch of n ≥ 2 distributions.
         targets: [n] or [n, d].
-        num_samples: B, number of resamples; the smallest possible p-value is 1 / (B + 1).
+        num_draws: B, number of resamples; the smallest possible p-value is 1 / (B + 1).
         batch_size: number of resamples that are evaluated at once, which bounds the memory
             (n numbers each). By default all of them if they need at most 128 MB.
 
@@ -102,13 +102,13 @@ def bootstrap_skce_test(
     0.001
     """
     key = _checks.random_key(key)
-    num_samples = _checks.number_of_draws("num_samples", num_samples)
+    num_draws = _checks.number_of_draws("num_draws", num_draws)
     kernel, samples = checked_samples(kernel, predictions, targets, minimum=2)
     n = _checks.leading_size("predictions", samples[0])
     batch_size = resamples_at_once(n) if batch_size is None else batch_size
     batch_size = _checks.size_in_range("batch_size", batch_size, 1)
     estimate, null_samples = _bootstrap(
-        key, kernel, samples, num_samples=num_samples, batch_size=batch_size
+        key, kernel, samples, num_draws=num_draws, batch_size=batch_size
     )
     return simulated_result(n * estimate, null_samples, estimate, draws="resamples")
 

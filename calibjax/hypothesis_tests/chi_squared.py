@@ -38,17 +38,17 @@ class ChiSquaredSum(NamedTuple):
         return 2 * jnp.maximum(self.squares - jnp.sum(jnp.square(self.weights)), 0)
 
 
-@functools.partial(jit, static_argnames=("num_samples", "copies"))
-def sample(key: jax.Array, law: ChiSquaredSum, num_samples: int, *, copies: int = 1) -> jax.Array:
-    """Independent draws, [num_samples], of the sum of some independent copies of a law."""
+@functools.partial(jit, static_argnames=("num_draws", "copies"))
+def sample(key: jax.Array, law: ChiSquaredSum, num_draws: int, *, copies: int = 1) -> jax.Array:
+    """Independent draws, [num_draws], of the sum of some independent copies of a law."""
     rank = law.weights.shape[0]
 
     def batch(keys: jax.Array) -> jax.Array:
         z = jax.vmap(lambda key: jax.random.normal(key, (rank + 1,), law.weights.dtype))(keys)
         return matmul(jnp.square(z[:, :-1]) - 1, law.weights) + jnp.sqrt(law.rest) * z[:, -1]
 
-    draws = in_batches(key, batch, copies * num_samples, default_batch_size(8 * (rank + 1)))
-    return draws.reshape(num_samples, copies).sum(1)
+    draws = in_batches(key, batch, copies * num_draws, default_batch_size(8 * (rank + 1)))
+    return draws.reshape(num_draws, copies).sum(1)
 
 
 @jit

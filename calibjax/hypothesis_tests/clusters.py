@@ -104,7 +104,7 @@ def cluster_skce_test(
     clusters: ArrayLike,
     *,
     weights: ArrayLike | None = None,
-    num_samples: int = 999,
+    num_draws: int = 999,
     batch_size: int | None = None,
 ) -> CalibrationTestResult:
     """Test of calibration for dependent samples in independent clusters.
@@ -133,7 +133,7 @@ def cluster_skce_test(
         weights: w ≥ 0 of the samples, [n]: those within a cluster count by them in H_ab. All
             clusters count alike, whatever the weight or the number of their samples is, but for
             those without any weight, which are left out.
-        num_samples: B, number of random signs; the smallest possible p-value is 1 / (B + 1).
+        num_draws: B, number of random signs; the smallest possible p-value is 1 / (B + 1).
         batch_size: number of them that are evaluated at once, as in `bootstrap_skce_test`.
 
     Returns:
@@ -169,7 +169,7 @@ def cluster_skce_test(
     0.27 0.004
     """
     key = _checks.random_key(key)
-    num_samples = _checks.number_of_draws("num_samples", num_samples)
+    num_draws = _checks.number_of_draws("num_draws", num_draws)
     _checks.same_rows(predictions=predictions, targets=targets, clusters=clusters)
     kernel, samples, weights = weighted_samples(
         kernel, predictions, targets, weights, minimum=MIN_CLUSTERS
@@ -179,20 +179,20 @@ def cluster_skce_test(
         batch_size = resamples_at_once(len(found.ids))
     batch_size = _checks.size_in_range("batch_size", batch_size, 1)
     statistic, draws = _with_signs(
-        key, kernel, samples, found, num_samples=num_samples, batch_size=batch_size
+        key, kernel, samples, found, num_draws=num_draws, batch_size=batch_size
     )
     statistic = _checks.nan_with(statistic, samples)
     return simulated_result(statistic, draws, statistic, draws="random signs of clusters")
 
 
-@functools.partial(jit, static_argnames=("num_samples", "batch_size"))
+@functools.partial(jit, static_argnames=("num_draws", "batch_size"))
 def _with_signs(
     key: jax.Array,
     kernel: Kernel,
     samples: PyTree,
     clusters: Clusters,
     *,
-    num_samples: int,
+    num_draws: int,
     batch_size: int,
 ) -> tuple[jax.Array, jax.Array]:
     """U, and U_ε for random signs, [B]."""
@@ -205,4 +205,4 @@ def _with_signs(
         return forms(signs[:, clusters.ids].T * weights[:, None]) / num_pairs
 
     observed = forms(weights[:, None])[0] / num_pairs
-    return observed, in_batches(key, batch, num_samples, batch_size)
+    return observed, in_batches(key, batch, num_draws, batch_size)

@@ -42,7 +42,7 @@ class Component:
         score: standardised cube root of the value (signed), with mean and standard deviation over
             the observed and the redrawn values.
         pvalue: probability of such a value under calibration, in (0, 1].
-        null_samples: draws of the value under calibration, [num_samples].
+        null_samples: draws of the value under calibration, [num_draws].
     """
 
     statistic: jax.Array

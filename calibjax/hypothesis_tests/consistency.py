@@ -26,7 +26,7 @@ def consistency_test(
     targets: ArrayLike,
     *,
     weights: ArrayLike | None = None,
-    num_samples: int = 1000,
+    num_draws: int = 999,
     batch_size: int | None = None,
 ) -> CalibrationTestResult:
     """Test of calibration by consistency resampling, with any statistic. It rejects too often.
@@ -52,7 +52,7 @@ def consistency_test(
         weights: w ≥ 0 of the samples, [n], which are drawn together with the predictions. The
             statistic is called with them as `weights=`, up to a common factor; None if it does not
             take any.
-        num_samples: B, number of resamples; the smallest possible p-value is 1 / (B + 1).
+        num_draws: B, number of resamples; the smallest possible p-value is 1 / (B + 1).
         batch_size: number of resamples that are evaluated at once. Memory is `batch_size` times
             that of one statistic; by default about 16 MB, assuming that the statistic works on
             tiles of pairs.
@@ -83,7 +83,7 @@ def consistency_test(
     """
     key = _checks.random_key(key)
     value = checked_statistic(statistic, with_weights=weights is not None)
-    num_samples = _checks.number_of_draws("num_samples", num_samples)
+    num_draws = _checks.number_of_draws("num_draws", num_draws)
     predictions, targets, weights = _checks.weighted_samples(
         predictions, targets, weights, keep_logs=True
     )
@@ -101,13 +101,13 @@ def consistency_test(
 
     def resample(key: jax.Array, data: tuple[Any, Any]) -> PyTree:
         one = jax.vmap(resampled, (0, None))
-        return in_batches(key, lambda keys: one(keys, data), num_samples, batch_size)
+        return in_batches(key, lambda keys: one(keys, data), num_draws, batch_size)
 
     # The statistic need not depend on all of the data.
     observed = value(predictions, targets, *given)
     observed = _checks.nan_with(observed, predictions, targets, weights)
     numbers_each = sum(map(jnp.size, jax.tree.leaves(observed)))
-    _checks.number_of_draws("num_samples", num_samples, numbers_each=numbers_each)
+    _checks.number_of_draws("num_draws", num_draws, numbers_each=numbers_each)
     null_samples = compiled_once(resample, key, (predictions, given))
     return simulated_result(
         observed, null_samples, observed, draws="resampled predictions, redrawn targets"

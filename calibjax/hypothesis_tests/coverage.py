@@ -27,7 +27,7 @@ def coverage_test(
     targets: ArrayLike,
     *,
     weights: ArrayLike | None = None,
-    num_samples: int = 1000,
+    num_draws: int = 999,
     batch_size: int | None = None,
 ) -> CalibrationTestResult:
     """Exact test of whether predicted quantiles have their nominal coverage, at each level.
@@ -54,7 +54,7 @@ def coverage_test(
         targets: [n].
         weights: w ≥ 0 of the samples, [n], which all redraws keep; the means above are weighted.
             None for samples that count alike.
-        num_samples: B, number of redraws; the smallest possible p-value is 1 / (B + 1).
+        num_draws: B, number of redraws; the smallest possible p-value is 1 / (B + 1).
         batch_size: number of redraws that are evaluated at once; by default as many as fit in
             about 16 MB.
 
@@ -84,7 +84,7 @@ def coverage_test(
     [-0.4] [ True]
     """
     key = _checks.random_key(key)
-    num_samples = _checks.number_of_draws("num_samples", num_samples)
+    num_draws = _checks.number_of_draws("num_draws", num_draws)
     if not isinstance(predictions, Quantiles):
         raise TypeError(
             "predictions: expected a batch of distributions.Quantiles, got "
@@ -102,7 +102,7 @@ def coverage_test(
         data,
         Categorical(probs),
         intervals,
-        num_samples=num_samples,
+        num_draws=num_draws,
         batch_size=batch_size,
         adjust=True,
     )
@@ -116,7 +116,7 @@ def coverage_among_redraws(
     targets: jax.Array,
     weights: jax.Array | None,
     *,
-    num_samples: int,
+    num_draws: int,
 ) -> CalibrationTestResult:
     """`coverage_test` of quantiles of continuous predictions, with targets redrawn from these."""
     quantiles, targets, weights = _checks.weighted_samples(quantiles, targets, weights)
@@ -127,7 +127,7 @@ def coverage_among_redraws(
         data,
         predictions,
         targets,
-        num_samples=num_samples,
+        num_draws=num_draws,
         batch_size=default_batch_size(_BYTES_PER_INTERVAL * quantiles.values.size),
         adjust=True,
     )

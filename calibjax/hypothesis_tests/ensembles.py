@@ -37,7 +37,7 @@ def ensemble_skce_test(
     targets: ArrayLike,
     *,
     weights: ArrayLike | None = None,
-    num_samples: int = 999,
+    num_draws: int = 999,
     statistic: str = "omnibus",
     batch_size: int | None = None,
 ) -> CalibrationTestResult:
@@ -67,7 +67,7 @@ def ensemble_skce_test(
             repeated answers.
         targets: [n] or [n, d].
         weights: w ≥ 0 of the samples, [n], as in `exact_skce_test`.
-        num_samples: B, number of redraws; the smallest possible p-value is 1 / (B + 1).
+        num_draws: B, number of redraws; the smallest possible p-value is 1 / (B + 1).
         statistic: the statistic to rank, as in `exact_skce_test`.
         batch_size: number of redraws that are evaluated at once; by default as many as fit in
             about 16 MB.
@@ -113,7 +113,7 @@ def ensemble_skce_test(
         pool,
         targets,
         weights,
-        num_samples=num_samples,
+        num_draws=num_draws,
         statistic=statistic,
         batch_size=batch_size,
     )
@@ -129,7 +129,7 @@ def rank_histogram_test(
     targets: ArrayLike,
     *,
     weights: ArrayLike | None = None,
-    num_samples: int = 999,
+    num_draws: int = 999,
     batch_size: int | None = None,
 ) -> CalibrationTestResult:
     """Exact test of calibrated ensembles with the ranks of the targets.
@@ -153,7 +153,7 @@ def rank_histogram_test(
         targets: [n] or [n, d].
         weights: w ≥ 0 of the samples, [n], which all redraws keep; None for samples that count
             alike.
-        num_samples: B, number of redraws; the smallest possible p-value is 1 / (B + 1).
+        num_draws: B, number of redraws; the smallest possible p-value is 1 / (B + 1).
         batch_size: number of redraws that are evaluated at once; by default as many as fit in
             about 16 MB.
 
@@ -181,7 +181,7 @@ def rank_histogram_test(
     0.002
     """
     key = _checks.random_key(key)
-    num_samples = _checks.number_of_draws("num_samples", num_samples)
+    num_draws = _checks.number_of_draws("num_draws", num_draws)
     _checks.same_rows(ensembles=ensembles, targets=targets, weights=weights)
     ensembles = checked_ensembles(ensembles, 1)
     ensembles, targets, weights = _checks.weighted_samples(ensembles, targets, weights)
@@ -199,7 +199,7 @@ def rank_histogram_test(
         weights,
         Categorical(uniform),
         ranks,
-        num_samples=num_samples,
+        num_draws=num_draws,
         batch_size=batch_size,
         adjust=False,
     )

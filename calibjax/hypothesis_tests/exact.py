@@ -41,7 +41,7 @@ def exact_test(
     targets: ArrayLike,
     *,
     weights: ArrayLike | None = None,
-    num_samples: int = 1000,
+    num_draws: int = 999,
     batch_size: int | None = None,
     adjust: bool = False,
 ) -> CalibrationTestResult:
@@ -83,7 +83,7 @@ def exact_test(
         targets: [n] or [n, d].
         weights: w ≥ 0 of the samples, [n], which all redraws keep. The statistic is called with
             them as `weights=`, up to a common factor; None if it does not take any.
-        num_samples: B, number of redraws; the smallest possible p-value is 1 / (B + 1).
+        num_draws: B, number of redraws; the smallest possible p-value is 1 / (B + 1).
         batch_size: number of redraws that are evaluated at once. Memory is `batch_size` times
             that of one statistic; by default about 16 MB, assuming that the statistic works on
             tiles of pairs.
@@ -118,7 +118,7 @@ def exact_test(
     key = _checks.random_key(key)
     value = checked_statistic(statistic, with_weights=weights is not None)
     adjust = _checks.truth_value("adjust", adjust)
-    num_samples = _checks.number_of_draws("num_samples", num_samples)
+    num_draws = _checks.number_of_draws("num_draws", num_draws)
     predictions, targets, weights = _checks.weighted_samples(
         predictions, targets, weights, keep_logs=True
     )
@@ -133,7 +133,7 @@ def exact_test(
         () if weights is None else (weights,),
         predictions,
         targets,
-        num_samples=num_samples,
+        num_draws=num_draws,
         batch_size=batch_size,
         adjust=adjust,
     )
@@ -156,7 +156,7 @@ def rank_among_redraws(
     predictions: Distribution,
     targets: ArrayLike,
     *,
-    num_samples: int,
+    num_draws: int,
     batch_size: int,
     adjust: bool,
 ) -> CalibrationTestResult:
@@ -165,7 +165,7 @@ def rank_among_redraws(
     Passing `data` explicitly, not through a closure, keeps it from being compiled as a constant.
     """
     observed, null_samples = observed_and_redrawn(
-        key, statistic, data, predictions, targets, num_samples=num_samples, batch_size=batch_size
+        key, statistic, data, predictions, targets, num_draws=num_draws, batch_size=batch_size
     )
     return simulated_result(
         observed, null_samples, observed, draws="redrawn targets", adjust=adjust
@@ -179,21 +179,21 @@ def observed_and_redrawn(
     predictions: Distribution,
     targets: ArrayLike,
     *,
-    num_samples: int,
+    num_draws: int,
     batch_size: int,
 ) -> tuple[PyTree, PyTree]:
     """Values of a statistic as in `rank_among_redraws`, and those of redrawn targets, [B, ...]."""
     each = jax.eval_shape(lambda: statistic(data, predictions, targets))
     numbers_each = sum(leaf.size for leaf in jax.tree.leaves(each))
-    _checks.number_of_draws("num_samples", num_samples, numbers_each=numbers_each)
+    _checks.number_of_draws("num_draws", num_draws, numbers_each=numbers_each)
 
-    pool = functools.partial(_pool, statistic, num_samples, batch_size)
+    pool = functools.partial(_pool, statistic, num_draws, batch_size)
     return compiled_once(pool, key, data, predictions, targets)
 
 
 def _pool(
     statistic: Callable[[Any, Any, Any], Any],
-    num_samples: int,
+    num_draws: int,
     batch_size: int,
     key: jax.Array,
     data: PyTree,
@@ -202,7 +202,7 @@ def _pool(
 ) -> tuple[PyTree, PyTree]:
     """The observed values of a statistic, and those of redrawn targets, in one program."""
     evaluate = jax.vmap(functools.partial(statistic, data, predictions))
-    keys = jax.random.split(key, num_samples)
+    keys = jax.random.split(key, num_draws)
     values = over_pool(keys, lambda k: draw(k, predictions), evaluate, targets, batch_size)
     # The statistic need not depend on all of the data.
     observed = _checks.nan_with(jax.tree.map(lambda x: x[0], values), predictions, targets)
@@ -217,7 +217,7 @@ def exact_skce_test(
     targets: ArrayLike,
     *,
     weights: ArrayLike | None = None,
-    num_samples: int = 1000,
+    num_draws: int = 999,
     statistic: str = "omnibus",
     batch_size: int | None = None,
 ) -> CalibrationTestResult:
@@ -250,7 +250,7 @@ def exact_skce_test(
         weights: w ≥ 0 of the samples, [n], which all redraws keep; None for samples that count
             alike. Then SKCE_u is that of `estimators.skce`, D = Σ_i w_i² h_ii / Σ_i w_i², and n is
             the effective number of samples (Σ_i w_i)² / Σ_i w_i².
-        num_samples: B, number of redraws; the smallest possible p-value is 1 / (B + 1).
+        num_draws: B, number of redraws; the smallest possible p-value is 1 / (B + 1).
         statistic: the statistic to rank: "omnibus", "biased", "unbiased" or "spread".
         batch_size: number of redraws that are evaluated at once, which bounds the memory; by
             default as many as fit in about 16 MB.
@@ -296,7 +296,7 @@ def exact_skce_test(
         kernel,
         *samples,
         weights,
-        num_samples=num_samples,
+        num_draws=num_draws,
         statistic=statistic,
         batch_size=batch_size,
     )
@@ -309,13 +309,13 @@ def ranked_skce(
     targets: ArrayLike,
     weights: jax.Array | None,
     *,
-    num_samples: int,
+    num_draws: int,
     statistic: str,
     batch_size: int | None,
 ) -> CalibrationTestResult:
     """`exact_skce_test` of a checked kernel and checked data."""
     key = _checks.random_key(key)
-    num_samples = _checks.number_of_draws("num_samples", num_samples)
+    num_draws = _checks.number_of_draws("num_draws", num_draws)
     statistic = _checks.choice("statistic", statistic, STATISTICS)
     check_draws(predictions, targets)
     n = number_of(predictions, None)
@@ -330,7 +330,7 @@ def ranked_skce(
         predictions,
         targets,
         weights,
-        num_samples=num_samples,
+        num_draws=num_draws,
         batch_size=batch_size,
     )
     unbiased, diagonal = (part[:, 0] for part in parts)

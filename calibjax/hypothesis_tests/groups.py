@@ -35,7 +35,7 @@ def group_calibration_test(
     groups: ArrayLike,
     *,
     weights: ArrayLike | None = None,
-    num_samples: int = 999,
+    num_draws: int = 999,
     residual: Callable[[Any, Any], Any] | None = None,
     batch_size: int | None = None,
 ) -> CalibrationTestResult:
@@ -64,7 +64,7 @@ def group_calibration_test(
             not depend on the targets. For groups given by numbers use
             `jax.nn.one_hot(numbers, G)`; a column of ones is the whole data set.
         weights: w ≥ 0 of the samples, [n], by which memberships are multiplied.
-        num_samples: B, number of redraws; the smallest possible p-value is 1 / (B + 1).
+        num_draws: B, number of redraws; the smallest possible p-value is 1 / (B + 1).
         residual: (predictions, targets) → [n] or [n, k], traceable by JAX, with mean zero under
             the predictions; for example `lambda p, y: (y <= 3) - jax.vmap(lambda q: q.cdf(3))(p)`.
         batch_size: number of redraws that are evaluated at once; by default as many as fit in
@@ -102,7 +102,7 @@ def group_calibration_test(
     [0.  0.5] [1.    0.001]
     """
     key = _checks.random_key(key)
-    num_samples = _checks.number_of_draws("num_samples", num_samples)
+    num_draws = _checks.number_of_draws("num_draws", num_draws)
     _checks.same_rows(predictions=predictions, targets=targets, groups=groups)
     predictions, targets, weights = _checks.weighted_samples(predictions, targets, weights)
     check_draws(predictions, targets)
@@ -121,7 +121,7 @@ def group_calibration_test(
         shares,
         predictions,
         targets,
-        num_samples=num_samples,
+        num_draws=num_draws,
         batch_size=batch_size,
     )
     if residual is not None:

@@ -190,17 +190,17 @@ def _quantile(tail: jax.Array, clusters: Clusters | None) -> jax.Array:
     return StudentT((clusters.number - 1).astype(tail.dtype), zero, zero + 1).icdf(tail)
 
 
-@functools.partial(jit, static_argnames=("num_samples", "batch_size"))
+@functools.partial(jit, static_argnames=("num_draws", "batch_size"))
 def _resampled(
     key: jax.Array,
     kernel: Kernel,
     samples: PyTree,
     weights: jax.Array | None,
     *,
-    num_samples: int,
+    num_draws: int,
     batch_size: int,
 ) -> tuple[jax.Array, jax.Array]:
-    """SKCE_u, and its values in the resamples, [num_samples]."""
+    """SKCE_u, and its values in the resamples, [num_draws]."""
     estimate = pairwise.mean_over_pairs(sample_pair, kernel, samples, weights)
     n = _checks.leading_size("samples", samples)
     entries = diagonal(kernel, samples)
@@ -214,7 +214,7 @@ def _resampled(
         # A resample may consist of copies of one sample, without any pair.
         return (forms - matmul(entries, copies)) / jnp.where(num_pairs > 0, num_pairs, jnp.nan)
 
-    return estimate, in_batches(key, batch, num_samples, batch_size)
+    return estimate, in_batches(key, batch, num_draws, batch_size)
 
 
 @follows_data
@@ -227,7 +227,7 @@ def bootstrap_skce_confidence_interval(
     weights: ArrayLike | None = None,
     confidence_level: float = 0.95,
     side: str = "two-sided",
-    num_samples: int = 1000,
+    num_draws: int = 999,
     batch_size: int | None = None,
 ) -> ConfidenceInterval:
     """Bootstrap confidence interval for the SKCE of a model that is not calibrated.
@@ -249,7 +249,7 @@ def bootstrap_skce_confidence_interval(
         weights: w ≥ 0 of the samples, [n]; None for samples that count alike.
         confidence_level: in (0, 1).
         side: "two-sided", or "lower" for a lower limit only.
-        num_samples: B, number of resamples.
+        num_draws: B, number of resamples.
         batch_size: number of resamples that are evaluated at once, as in `bootstrap_skce_test`.
 
     Returns:
@@ -279,13 +279,13 @@ def bootstrap_skce_confidence_interval(
     """
     key = _checks.random_key(key)
     level, side = checked_options(confidence_level, side)
-    num_samples = _checks.number_of_draws("num_samples", num_samples, 2)
+    num_draws = _checks.number_of_draws("num_draws", num_draws, 2)
     kernel, samples, weights = weighted_samples(kernel, predictions, targets, weights, minimum=3)
     n = _checks.leading_size("predictions", samples[0])
     batch_size = resamples_at_once(n) if batch_size is None else batch_size
     batch_size = _checks.size_in_range("batch_size", batch_size, 1)
     estimate, values = _resampled(
-        key, kernel, samples, weights, num_samples=num_samples, batch_size=batch_size
+        key, kernel, samples, weights, num_draws=num_draws, batch_size=batch_size
     )
     error = _beyond_rounding(jnp.nanstd(values, ddof=1), jnp.nanmax(jnp.abs(values)))
     _refuse_undefined(error, estimate)

@@ -28,7 +28,7 @@ def local_calibration_test(
     correct: ArrayLike,
     *,
     weights: ArrayLike | None = None,
-    num_samples: int = 1000,
+    num_draws: int = 999,
     batch_size: int | None = None,
 ) -> CalibrationTestResult:
     """Exact test of local calibration at every sample, and at all of them together.
@@ -53,7 +53,7 @@ def local_calibration_test(
         correct: whether the predicted class was observed, 0 or 1, [n].
         weights: w ≥ 0 of the samples, [n], as in `estimators.local_errors`, which all redraws keep.
             At samples of weight 0 nothing is tested: their statistic is 0.
-        num_samples: B, number of redraws; the smallest possible p-value is 1 / (B + 1).
+        num_draws: B, number of redraws; the smallest possible p-value is 1 / (B + 1).
         batch_size: number of redraws that are evaluated at once, for which weights are computed
             once; by default as many as fit in about 16 MB.
 
@@ -84,7 +84,7 @@ def local_calibration_test(
     True True
     """
     key = _checks.random_key(key)
-    num_samples = _checks.number_of_draws("num_samples", num_samples)
+    num_draws = _checks.number_of_draws("num_draws", num_draws)
     problem = local_problem(neighbourhood, features, confidences, correct, weights=weights)
     # If a traced value is NaN, nothing is known about any sample.
     _, confidences = _checks.nan_with(problem.confidences, problem.confidences, problem.correct)
@@ -99,7 +99,7 @@ def local_calibration_test(
         problem,
         Bernoulli(confidences),
         problem.correct,
-        num_samples=num_samples,
+        num_draws=num_draws,
         batch_size=batch_size,
         adjust=True,
     )

@@ -28,7 +28,7 @@ def checked_batch_size(batch_size: int | None, family: Family) -> int:
     return _checks.size_in_range("batch_size", batch_size, 1)
 
 
-@functools.partial(jit, static_argnames=("num_samples", "batch_size"))
+@functools.partial(jit, static_argnames=("num_draws", "batch_size"))
 def evaluate_pool(
     key: jax.Array,
     family: Family,
@@ -36,7 +36,7 @@ def evaluate_pool(
     targets: ArrayLike,
     weights: jax.Array | None = None,
     *,
-    num_samples: int,
+    num_draws: int,
     batch_size: int,
 ) -> Parts:
     """Means of h off and on the diagonal for the observed targets, then for redrawn ones.
@@ -46,7 +46,7 @@ def evaluate_pool(
     Returns:
         Both means, [B + 1, K] each.
     """
-    keys, split = jax.random.split(key, num_samples), devices()
+    keys, split = jax.random.split(key, num_draws), devices()
     data = family, predictions, targets, weights
 
     def pool(data: tuple[Family, Any, Any, Any], keys: jax.Array) -> Parts:
@@ -57,13 +57,13 @@ def evaluate_pool(
     if split is None or sum(leaf.nbytes for leaf in jax.tree.leaves(data)) > _SMALL:
         return pool(data, keys)
     # Little data are cheaper to copy than to hand round: each device evaluates some redraws.
-    number = -(-num_samples // split.number)
-    places = jnp.minimum(jnp.arange(number * split.number), num_samples - 1)
+    number = -(-num_draws // split.number)
+    places = jnp.minimum(jnp.arange(number * split.number), num_draws - 1)
     parts = split.run(pool, (WHOLE, split.rows), split.rows)(data, keys[places])
 
     def joined(part: jax.Array) -> jax.Array:
         of_devices = part.reshape(split.number, number + 1, -1)
-        redraws = of_devices[:, 1:].reshape(-1, part.shape[1])[:num_samples]
+        redraws = of_devices[:, 1:].reshape(-1, part.shape[1])[:num_draws]
         return jnp.concatenate([part[:1], redraws])
 
     return jax.tree.map(joined, parts)

@@ -37,7 +37,7 @@ class CalibrationTestResult:
         statistic: value of the test statistic; large values speak against calibration.
         pvalue: probability of such a value or a larger one under calibration, in (0, 1].
         estimate: estimate of the calibration error that belongs to the test.
-        null_samples: draws of the statistic under calibration, [num_samples, ...]; None if the
+        null_samples: draws of the statistic under calibration, [num_draws, ...]; None if the
             test does not draw any. `combine_results` adds more of them.
         adjusted_pvalue: p-value adjusted for the number of statistics; None unless requested.
         draws: what the draws are: "redrawn targets", "resamples", ...; None if there are none.
@@ -231,10 +231,10 @@ class _Text(str):
 
 @jit
 def _standard_error(pvalue: jax.Array, null_samples: jax.Array) -> jax.Array:
-    num_samples = null_samples.shape[0]
-    least = 1 / (num_samples + 1)
+    num_draws = null_samples.shape[0]
+    least = 1 / (num_draws + 1)
     inside = jnp.clip(pvalue, least, 1 - least)
-    return jnp.sqrt(inside * (1 - inside) / (num_samples + 2))
+    return jnp.sqrt(inside * (1 - inside) / (num_draws + 2))
 
 
 def _is_nan(values: Any) -> Any:
@@ -364,13 +364,13 @@ def combine_results(
 
     >>> import jax, jax.numpy as jnp
     >>> from calibjax import distributions, hypothesis_tests
-    >>> def test(seed, num_samples):
+    >>> def test(seed, num_draws):
     ...     return hypothesis_tests.exact_test(
     ...         jax.random.key(seed),
     ...         lambda predictions, targets: jnp.sum(targets),
     ...         distributions.Bernoulli(jnp.full(10, 0.5)),
     ...         jnp.ones(10, int),
-    ...         num_samples=num_samples,
+    ...         num_draws=num_draws,
     ...     )
     >>> result = hypothesis_tests.combine_results(test(0, 1000), test(1, 9000))
     >>> print(result.null_samples.shape)

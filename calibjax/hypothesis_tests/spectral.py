@@ -135,7 +135,7 @@ def spectrum_skce_test(
     predictions: Distribution,
     targets: ArrayLike,
     *,
-    num_samples: int = 1000,
+    num_draws: int = 999,
     num_eigenvalues: int = NUM_EIGENVALUES,
     method: str = "simulation",
     block_size: int | None = None,
@@ -170,7 +170,7 @@ def spectrum_skce_test(
         kernel: kernel on pairs (prediction, target).
         predictions: batch of n ≥ 2 distributions.
         targets: [n] or [n, d].
-        num_samples: B, number of draws from the null distribution; without effect if the method
+        num_draws: B, number of draws from the null distribution; without effect if the method
             is "numerical".
         num_eigenvalues: r ≥ 1, number of leading eigenvalues.
         method: "simulation", p = (1 + #{T_b ≥ T}) / (B + 1), or "numerical": the tail probability
@@ -208,7 +208,7 @@ def spectrum_skce_test(
     0.001 ± 0.001
     """
     key = _checks.random_key(key)
-    num_samples = _checks.number_of_draws("num_samples", num_samples)
+    num_draws = _checks.number_of_draws("num_draws", num_draws)
     num_eigenvalues = _checks.size_in_range("num_eigenvalues", num_eigenvalues, 1)
     method = _checks.choice("method", method, METHODS)
     kernel, samples = checked_samples(kernel, predictions, targets, minimum=2)
@@ -222,7 +222,7 @@ def spectrum_skce_test(
     if method == "numerical":
         tail = functools.partial(chi_squared.numerical_tail, copies=copies)
         return _analytic_result(statistic, estimate, law, tail)
-    null_samples = chi_squared.sample(key, law, num_samples, copies=copies)
+    null_samples = chi_squared.sample(key, law, num_draws, copies=copies)
     return simulated_result(statistic, null_samples, estimate, draws="weighted chi-squared sums")
 
 

@@ -29,7 +29,7 @@ def witness_test(
     at_targets: ArrayLike,
     *,
     weights: ArrayLike | None = None,
-    num_samples: int = 999,
+    num_draws: int = 999,
     batch_size: int | None = None,
 ) -> CalibrationTestResult:
     """Exact test of where a model is wrong: the witness at many locations at once.
@@ -51,7 +51,7 @@ def witness_test(
         at_targets: z, [J] or [J, d].
         weights: w ≥ 0 of the samples, [n], which all redraws keep; None for samples that count
             alike.
-        num_samples: B, number of redraws; the smallest possible p-value is 1 / (B + 1).
+        num_draws: B, number of redraws; the smallest possible p-value is 1 / (B + 1).
         batch_size: number of redraws that are evaluated at once; by default as many as fit in
             about 16 MB.
 
@@ -86,7 +86,7 @@ def witness_test(
     [False  True  True] [-1.  1.]
     """
     key = _checks.random_key(key)
-    num_samples = _checks.number_of_draws("num_samples", num_samples)
+    num_draws = _checks.number_of_draws("num_draws", num_draws)
     kernel, samples, locations, weights = checked_locations(
         kernel, predictions, targets, at_predictions, at_targets, weights, prefix="at_"
     )
@@ -100,7 +100,7 @@ def witness_test(
         _signed,
         (_checks.kernel_values(kernel), locations, weights),
         *samples,
-        num_samples=num_samples,
+        num_draws=num_draws,
         batch_size=batch_size,
     )
     observed = _checks.nan_with(observed, locations, weights)

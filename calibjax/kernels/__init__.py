@@ -73,7 +73,7 @@ from calibjax.kernels.regressors import Regressor
 from calibjax.kernels.residuals import Fisher, Pearson, Residual
 from calibjax.kernels.stationary import Exponential, PowerExponential, SquaredExponential
 from calibjax.kernels.stein import Stein
-from calibjax.kernels.transforms import Linear
+from calibjax.kernels.transforms import Transformed
 
 del (
     beta,
@@ -97,7 +97,6 @@ __all__ = [
     "Fisher",
     "Kernel",
     "LabelKernel",
-    "Linear",
     "LowRank",
     "NormalScore",
     "Pearson",
@@ -110,6 +109,7 @@ __all__ = [
     "Stein",
     "Sum",
     "TensorProduct",
+    "Transformed",
     "ValueRange",
     "White",
     "centered_kernel",

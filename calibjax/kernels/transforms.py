@@ -30,7 +30,7 @@ from calibjax.kernels.expectations import (
 
 
 @record
-class Linear(Kernel):
+class Transformed(Kernel):
     """Kernel of linearly transformed targets, k(y, z) = kernel(A y, A z).
 
     Both as a target kernel and as a kernel on predictions it replaces each prediction p by the
@@ -46,7 +46,7 @@ class Linear(Kernel):
 
     >>> import jax.numpy as jnp
     >>> from calibjax.kernels import SquaredExponential
-    >>> kernel = Linear(1 / jnp.array([2.0, 5.0]), SquaredExponential())
+    >>> kernel = Transformed(1 / jnp.array([2.0, 5.0]), SquaredExponential())
     >>> print(f"{kernel(jnp.array([0.0, 0.0]), jnp.array([4.0, 0.0])):.4f}")  # exp(−2)
     0.1353
     """
@@ -62,7 +62,7 @@ class Linear(Kernel):
         """Bounds of the inner kernel."""
         return self.kernel.value_range()
 
-    def check_values(self, name: str) -> "Linear":
+    def check_values(self, name: str) -> "Transformed":
         """Refuses scales that are not finite, or neither scalar, [d] nor [k, d]."""
         scale = _checks.real(f"{name}.scale", self.scale)
         shape = jnp.shape(scale)
@@ -81,60 +81,60 @@ def _transformed(point: Any, scale: Any) -> PyTree:
         return point.linear_map(scale)
     if hasattr(point, "sample"):
         raise NotImplementedError(
-            f"no linear map by kernels.Linear of {type(point).__name__} predictions is known; "
+            f"no linear map by kernels.Transformed of {type(point).__name__} predictions is known; "
             "define the method linear_map(scale) of the class"
         )
     return transformed_point(point, scale)
 
 
-def _map(kernel: Linear, p: Any) -> PyTree:
+def _map(kernel: Transformed, p: Any) -> PyTree:
     if not hasattr(p, "linear_map"):
         raise missing(kernel, p, ", which have no method linear_map")
     return p.linear_map(kernel.scale)
 
 
-def _mapped(kernel: Linear, p: Distribution, y: ArrayLike) -> tuple[Any, Any]:
+def _mapped(kernel: Transformed, p: Distribution, y: ArrayLike) -> tuple[Any, Any]:
     return _map(kernel, p), _transformed(y, kernel.scale)
 
 
-def _mapped_batch(kernel: Linear, *batches: Any) -> PyTree:
+def _mapped_batch(kernel: Transformed, *batches: Any) -> PyTree:
     return jax.vmap(functools.partial(_mapped, kernel))(*batches)
 
 
-def _single(kernel: Linear, p: Distribution, z: ArrayLike) -> jax.Array:
+def _single(kernel: Transformed, p: Distribution, z: ArrayLike) -> jax.Array:
     return single_expectation(kernel.kernel, *_mapped(kernel, p, z))
 
 
-def _double(kernel: Linear, p: Distribution, q: Distribution) -> jax.Array:
+def _double(kernel: Transformed, p: Distribution, q: Distribution) -> jax.Array:
     return double_expectation(kernel.kernel, _map(kernel, p), _map(kernel, q))
 
 
-def _diagonal(kernel: Linear, p: Distribution) -> jax.Array | float:
+def _diagonal(kernel: Transformed, p: Distribution) -> jax.Array | float:
     return diagonal_expectation(kernel.kernel, _map(kernel, p))
 
 
 def _centered(
-    kernel: Linear, p: Distribution, y: ArrayLike, q: Distribution, z: ArrayLike
+    kernel: Transformed, p: Distribution, y: ArrayLike, q: Distribution, z: ArrayLike
 ) -> jax.Array:
     return centered_kernel(kernel.kernel, *_mapped(kernel, p, y), *_mapped(kernel, q, z))
 
 
-def _prepare(kernel: Linear, predictions: Distribution, targets: ArrayLike) -> PyTree:
+def _prepare(kernel: Transformed, predictions: Distribution, targets: ArrayLike) -> PyTree:
     return prepare_features(kernel.kernel, *_mapped_batch(kernel, predictions, targets))
 
 
-def _features(kernel: Linear, prepared: PyTree, p: Distribution, y: ArrayLike) -> jax.Array:
+def _features(kernel: Transformed, prepared: PyTree, p: Distribution, y: ArrayLike) -> jax.Array:
     return features(kernel.kernel, prepared, *_mapped(kernel, p, y))
 
 
-def _check(kernel: Linear, predictions: Distribution) -> None:
+def _check(kernel: Transformed, predictions: Distribution) -> None:
     mapped = jax.vmap(functools.partial(_map, kernel))(predictions)
     check_expectations(kernel.kernel, mapped)
 
 
 # Predictions that accept every kernel as it is (classes, draws, mixtures) have their own rules.
 register_expectations(
-    Linear,
+    Transformed,
     object,
     single=_single,
     double=_double,

@@ -68,7 +68,7 @@ def score_decomposition(
     >>> predictions = distributions.Bernoulli(jnp.linspace(0.1, 0.9, 50))
     >>> targets = distributions.sample_targets(jax.random.key(0), predictions)
     >>> test = hypothesis_tests.exact_test(
-    ...     jax.random.key(1), scores.brier_decomposition, predictions, targets, num_samples=99
+    ...     jax.random.key(1), scores.brier_decomposition, predictions, targets, num_draws=99
     ... )
     >>> axis = plotting.score_decomposition(test, ylabel="Brier score")
     >>> print([label.get_text() for label in axis.get_xticklabels()])

@@ -178,7 +178,7 @@ class ExactSKCETest(Accumulator):
     Attributes:
         key: a JAX random key, the same for all states that are to be merged.
         kernel: as in `SKCE`.
-        num_samples: B, number of redraws; the smallest possible p-value is 1 / (B + 1).
+        num_draws: B, number of redraws; the smallest possible p-value is 1 / (B + 1).
         statistic: the statistic to rank, as in `exact_skce_test`.
         example_targets: as in `SKCE`.
 
@@ -198,7 +198,7 @@ class ExactSKCETest(Accumulator):
     >>> kernel = kernels.TensorProduct(
     ...     kernels.LowRank(smooth, landmarks), kernels.SquaredExponential(1.0)
     ... )
-    >>> test = streaming.ExactSKCETest(jax.random.key(0), kernel, num_samples=99)
+    >>> test = streaming.ExactSKCETest(jax.random.key(0), kernel, num_draws=99)
     >>> state = test.init()
     >>> for seed in range(4):
     ...     loc, noise = jax.random.normal(jax.random.key(seed), (2, 25))
@@ -213,7 +213,7 @@ class ExactSKCETest(Accumulator):
 
     key: jax.Array
     kernel: Kernel
-    num_samples: int = dataclasses.field(default=1000, metadata={"static": True})
+    num_draws: int = dataclasses.field(default=999, metadata={"static": True})
     statistic: str = dataclasses.field(default="omnibus", metadata={"static": True})
     example_targets: Any = None
 
@@ -228,7 +228,7 @@ class ExactSKCETest(Accumulator):
 
     def _zeros(self, featured: FeaturedProduct) -> State:
         numbers_each = 2 * featured.shape[0] * featured.shape[1]
-        number = _checks.number_of_draws("num_samples", self.num_samples, numbers_each=numbers_each)
+        number = _checks.number_of_draws("num_draws", self.num_draws, numbers_each=numbers_each)
         return featured.zeros((number + 1,), used=(), **SHAPES)
 
     @follows_data
@@ -271,7 +271,7 @@ class ExactSKCETest(Accumulator):
         indices = checked_indices(state, indices, n)
         predictions = _checks.nan_rows(indices < 0, predictions)
         sums = pool_of_sums(
-            jax.random.split(key, self.num_samples),
+            jax.random.split(key, self.num_draws),
             featured.kernel,
             featured.prepared,
             predictions,

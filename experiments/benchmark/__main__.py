@@ -160,7 +160,7 @@ def bootstrap(sizes: Sizes) -> list[dict[str, Any]]:
 
     def test() -> Any:
         return hypothesis_tests.bootstrap_skce_test(
-            jax.random.key(1), workload.KERNEL, *samples, num_samples=sizes.resamples
+            jax.random.key(1), workload.KERNEL, *samples, num_draws=sizes.resamples
         )
 
     ours = np.asarray(test().null_samples)
@@ -182,7 +182,7 @@ def exact(sizes: Sizes) -> list[dict[str, Any]]:
 
     def test() -> Any:
         return hypothesis_tests.exact_skce_test(
-            jax.random.key(1), workload.KERNEL, *samples, num_samples=sizes.resamples
+            jax.random.key(1), workload.KERNEL, *samples, num_draws=sizes.resamples
         )
 
     one = functools.partial(workload.value, *samples)

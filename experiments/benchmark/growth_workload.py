@@ -112,7 +112,7 @@ def _locations() -> tuple[distributions.Normal, jax.Array]:
 
 def _streamed(predictions: distributions.Normal, targets: jax.Array) -> jax.Array:
     kernel = low_rank_kernel(predictions)
-    test = streaming.ExactSKCETest(KEY, kernel, num_samples=NUM_REDRAWS)
+    test = streaming.ExactSKCETest(KEY, kernel, num_draws=NUM_REDRAWS)
     update = jax.jit(test.update)
     state = test.init()
     for start in range(0, targets.size, BATCH):
@@ -140,25 +140,25 @@ def _block(predictions: distributions.Normal, targets: jax.Array) -> jax.Array:
 def _exact(predictions: Any, targets: jax.Array, kernel: Any = None) -> jax.Array:
     kernel = workload.KERNEL if kernel is None else kernel
     return hypothesis_tests.exact_skce_test(
-        KEY, kernel, predictions, targets, num_samples=NUM_REDRAWS
+        KEY, kernel, predictions, targets, num_draws=NUM_REDRAWS
     ).pvalue
 
 
 def _simulated(test: Callable[..., Any], predictions: Any, targets: jax.Array) -> jax.Array:
     """A test with a key, a kernel and a number of draws."""
-    return test(KEY, workload.KERNEL, predictions, targets, num_samples=NUM_REDRAWS).pvalue
+    return test(KEY, workload.KERNEL, predictions, targets, num_draws=NUM_REDRAWS).pvalue
 
 
 def _aggregated(predictions: Any, targets: jax.Array) -> jax.Array:
     return hypothesis_tests.aggregated_skce_test(
-        KEY, predictions, targets, num_samples=NUM_REDRAWS
+        KEY, predictions, targets, num_draws=NUM_REDRAWS
     ).pvalue
 
 
 def _consistency(predictions: Any, targets: jax.Array) -> jax.Array:
     statistic = functools.partial(estimators.ece, binning=BINS)
     return hypothesis_tests.consistency_test(
-        KEY, statistic, predictions, targets, num_samples=NUM_REDRAWS
+        KEY, statistic, predictions, targets, num_draws=NUM_REDRAWS
     ).pvalue
 
 

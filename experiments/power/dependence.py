@@ -24,7 +24,7 @@ SHARED, UNRELATED = "one prediction", "unrelated predictions"  # in a cluster
 
 def _skce_pvalues(key: jax.Array, predictions: Any, targets: jax.Array) -> dict[str, jax.Array]:
     kernel = median_kernel(SquaredExponential, predictions)
-    found = tests.exact_skce_test(key, kernel, predictions, targets, num_samples=DRAWS)
+    found = tests.exact_skce_test(key, kernel, predictions, targets, num_draws=DRAWS)
     parts = found.components
     return {
         MEDIAN: found.pvalue,
@@ -52,7 +52,7 @@ def cluster_pvalues(
     keys = jax.random.split(test_key)
     kernel = median_kernel(SquaredExponential, predictions)
     found = tests.cluster_skce_test(
-        keys[0], kernel, predictions, targets, jnp.asarray(clusters), num_samples=DRAWS
+        keys[0], kernel, predictions, targets, jnp.asarray(clusters), num_draws=DRAWS
     )
     return _skce_pvalues(keys[1], predictions, targets) | {CLUSTER: found.pvalue}
 

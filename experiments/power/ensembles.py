@@ -52,15 +52,15 @@ def pvalues(
     kernel = TensorProduct(SquaredExponential(scale, Wasserstein()), SquaredExponential(deviation))
     with warnings.catch_warnings():  # that it rejects calibrated ensembles, which is shown here
         warnings.filterwarnings("ignore", "predictions: targets are redrawn from the draws")
-        redrawn = tests.exact_skce_test(keys[0], kernel, *data, num_samples=DRAWS)
+        redrawn = tests.exact_skce_test(keys[0], kernel, *data, num_draws=DRAWS)
     found = {
-        ENSEMBLE: tests.ensemble_skce_test(keys[2], kernel, *data, num_samples=DRAWS),
-        RANKS: tests.rank_histogram_test(keys[3], *data, num_samples=DRAWS),
+        ENSEMBLE: tests.ensemble_skce_test(keys[2], kernel, *data, num_draws=DRAWS),
+        RANKS: tests.rank_histogram_test(keys[3], *data, num_draws=DRAWS),
         REDRAWN: redrawn,
         REDRAWN_BIASED: redrawn.components.biased,
     }
     if size <= LARGEST_AGGREGATED:
-        found[AGGREGATED] = tests.aggregated_skce_test(keys[1], *data, num_samples=DRAWS)
+        found[AGGREGATED] = tests.aggregated_skce_test(keys[1], *data, num_draws=DRAWS)
     return {test: result.pvalue for test, result in found.items()}
 
 

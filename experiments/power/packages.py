@@ -55,7 +55,7 @@ def groups_of(features: np.ndarray) -> np.ndarray:
 def exact(key: jax.Array, probs: jax.Array, labels: jax.Array, groups: jax.Array) -> jax.Array:
     """Smallest adjusted p-value, and smallest p-value."""
     test = hypothesis_tests.group_calibration_test(
-        key, Bernoulli(probs), labels, groups, num_samples=DRAWS
+        key, Bernoulli(probs), labels, groups, num_draws=DRAWS
     )
     return jnp.stack([jnp.min(test.adjusted_pvalue), jnp.min(test.pvalue)])
 

@@ -29,7 +29,7 @@ def pvalues(
 
     def pvalue(key: jax.Array, prediction_kernel: Any) -> jax.Array:
         kernel = TensorProduct(prediction_kernel, SquaredExponential(1.0))
-        return tests.exact_skce_test(key, kernel, *data, num_samples=DRAWS).pvalue
+        return tests.exact_skce_test(key, kernel, *data, num_draws=DRAWS).pvalue
 
     keys = jax.random.split(test_key)
     return {

@@ -37,12 +37,12 @@ def skce_pvalues(key: jax.Array, predictions: Any, targets: jax.Array) -> dict[s
     """All tests of one data set."""
     keys = jax.random.split(key, 4)
     data = predictions, targets
-    many = tests.aggregated_skce_test(keys[0], *data, num_samples=DRAWS)
+    many = tests.aggregated_skce_test(keys[0], *data, num_draws=DRAWS)
     kernel = median_kernel(SquaredExponential, predictions)
-    one = tests.exact_skce_test(keys[1], kernel, *data, num_samples=DRAWS)
+    one = tests.exact_skce_test(keys[1], kernel, *data, num_draws=DRAWS)
     kernel = median_kernel(Exponential, predictions)
-    other = tests.exact_skce_test(keys[2], kernel, *data, num_samples=DRAWS)
-    bootstrap = tests.bootstrap_skce_test(keys[3], NORMAL_KERNEL, *data, num_samples=DRAWS)
+    other = tests.exact_skce_test(keys[2], kernel, *data, num_draws=DRAWS)
+    bootstrap = tests.bootstrap_skce_test(keys[3], NORMAL_KERNEL, *data, num_draws=DRAWS)
     return {
         AGGREGATED: many.pvalue,
         MEDIAN: one.pvalue,

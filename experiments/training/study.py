@@ -21,7 +21,7 @@ NUM_BINS = 15
 
 def measured(key: jax.Array, predictions: CategoricalLogits, labels: Any) -> dict[str, float]:
     """What the table says about predictions of the evaluation part."""
-    test = hypothesis_tests.exact_skce_test(key, KERNEL, predictions, labels, num_samples=DRAWS)
+    test = hypothesis_tests.exact_skce_test(key, KERNEL, predictions, labels, num_draws=DRAWS)
     top = estimators.top_label(predictions, labels)
     return {
         "accuracy": float(scores.accuracy(predictions, labels)),

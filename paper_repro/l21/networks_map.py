@@ -32,7 +32,7 @@ def local_errors(
     confidences, correct = jnp.asarray(part.confidences), jnp.asarray(part.correct)
     data = (features, confidences, correct)
     near = estimators.Neighbourhood.laplacian(LENGTH_SCALES["t-SNE"], num_bins)
-    test = hypothesis_tests.local_calibration_test(key, near, *data, num_samples=redraws)
+    test = hypothesis_tests.local_calibration_test(key, near, *data, num_draws=redraws)
     found = estimators.local_errors(near, *data)
     arrays = {
         "error": found.error,

@@ -109,13 +109,13 @@ def _block(key: jax.Array, kernel: Any, predictions: Any, targets: Any, draws: i
 
 def _bootstrap(key: jax.Array, *samples: Any) -> jax.Array:
     *samples, draws = samples
-    return bootstrap_skce_test(key, *samples, num_samples=draws).pvalue
+    return bootstrap_skce_test(key, *samples, num_draws=draws).pvalue
 
 
 def _exact(key: jax.Array, *samples: Any) -> jax.Array:
     *samples, draws = samples
     # As many redraws at once as stay in the cache together with those of the whole batch.
-    test = exact_skce_test(key, *samples, num_samples=draws, statistic="biased", batch_size=25)
+    test = exact_skce_test(key, *samples, num_draws=draws, statistic="biased", batch_size=25)
     return test.pvalue
 
 
@@ -125,7 +125,7 @@ def consistency(
     """p-value of consistency resampling with the ECE; no kernel is needed."""
     statistic = functools.partial(ece, binning=binning)
     # Few redraws at once, whose sums in bins stay in the cache with those of the whole batch.
-    test = consistency_test(key, statistic, predictions, targets, num_samples=draws, batch_size=4)
+    test = consistency_test(key, statistic, predictions, targets, num_draws=draws, batch_size=4)
     return test.pvalue
 
 

@@ -168,6 +168,6 @@ def exact_pvalues(
         def biased_skce(predictions: Any, targets: jax.Array) -> jax.Array:
             return jnp.mean(similarities * gram_matrix(bracket, (predictions, targets)))
 
-        return exact_test(key, biased_skce, batch, targets, num_samples=num_redraws).pvalue
+        return exact_test(key, biased_skce, batch, targets, num_draws=num_redraws).pvalue
 
     return lax.map(pvalue, predictions)

@@ -101,9 +101,9 @@ def pvalues(
     """p-values of the bootstrap test and of the exact test."""
     bootstrap_key, exact_key = jax.random.split(key)
     samples = paper_kernel(), predictions, targets
-    bootstrap = bootstrap_skce_test(bootstrap_key, *samples, num_samples=resamples)
+    bootstrap = bootstrap_skce_test(bootstrap_key, *samples, num_draws=resamples)
     # The paper's statistic; the default of the library sees predictions that are too wide, too.
-    exact = exact_skce_test(exact_key, *samples, num_samples=redraws, statistic="biased")
+    exact = exact_skce_test(exact_key, *samples, num_draws=redraws, statistic="biased")
     return bootstrap.pvalue, exact.pvalue
 
 

@@ -81,13 +81,13 @@ def _block_test(
 
 
 def _bootstrap_test(key: jax.Array, predictions: Any, targets: jax.Array, draws: int) -> jax.Array:
-    test = bootstrap_skce_test(key, paper_kernel(), predictions, targets, num_samples=draws)
+    test = bootstrap_skce_test(key, paper_kernel(), predictions, targets, num_draws=draws)
     return test.pvalue
 
 
 def _exact_test(key: jax.Array, predictions: Any, targets: jax.Array, draws: int) -> jax.Array:
     samples = paper_kernel(), predictions, targets
-    return exact_skce_test(key, *samples, num_samples=draws, statistic="biased").pvalue
+    return exact_skce_test(key, *samples, num_draws=draws, statistic="biased").pvalue
 
 
 def _locations(key: jax.Array, targets: jax.Array) -> tuple[Any, jax.Array]:
@@ -109,7 +109,7 @@ def _exact_cme_test(key: jax.Array, predictions: Any, targets: jax.Array, draws:
         value = cme_test(paper_kernel(), predictions, targets, *locations).statistic
         return jnp.where(jnp.isnan(value), 0, value)
 
-    return exact_test(test_key, statistic, predictions, targets, num_samples=draws).pvalue
+    return exact_test(test_key, statistic, predictions, targets, num_draws=draws).pvalue
 
 
 def _two(num_samples: int) -> int:

@@ -44,13 +44,13 @@ class Undeclared(Distribution):
 @pytest.mark.parametrize("test", [hypothesis_tests.exact_test, hypothesis_tests.consistency_test])
 def test_shapes_of_draws(test):
     with pytest.raises(ValueError, match=r"predictions.sample: .* \(30,\) .* got \(30, 1\)"):
-        test(KEY, lambda p, y: jnp.mean(y**2), Flat(jnp.ones(30)), Y, num_samples=9)
+        test(KEY, lambda p, y: jnp.mean(y**2), Flat(jnp.ones(30)), Y, num_draws=9)
 
 
 def test_missing_statistics_are_said():
     with pytest.warns(UserWarning, match="of the redrawn statistics are nan, .*sample_targets"):
         hypothesis_tests.exact_test(
-            KEY, lambda p, y: jnp.mean(jnp.log(y)), Leaving(jnp.ones(30)), Y, num_samples=9
+            KEY, lambda p, y: jnp.mean(jnp.log(y)), Leaving(jnp.ones(30)), Y, num_draws=9
         )
 
 

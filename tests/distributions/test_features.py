@@ -85,7 +85,7 @@ def test_redraws_are_those_without_features(name):
     predictions, targets, target = families()[name]
     kernel = TensorProduct(Exponential(1.0, Euclidean()), target)
     tests = [
-        hypothesis_tests.exact_skce_test(jax.random.key(0), kernel, p, targets, num_samples=19)
+        hypothesis_tests.exact_skce_test(jax.random.key(0), kernel, p, targets, num_draws=19)
         for p in (predictions, with_features(predictions, jnp.asarray(X)))
     ]
     np.testing.assert_allclose(tests[0].null_samples, tests[1].null_samples, rtol=1e-9)
@@ -144,7 +144,7 @@ def test_ensembles_with_features():
         kernel,
         with_features(predictions, jnp.asarray(X)),
         targets,
-        num_samples=9,
+        num_draws=9,
     )
     # f(y) − μ_i by loops, off the diagonal
     values = np.asarray(predictions.values)
@@ -197,7 +197,7 @@ def test_posterior_that_ignores_the_data():
         def pvalue(posterior, k):
             kernel = TensorProduct(k, SquaredExponential(1.0))
             return hypothesis_tests.exact_skce_test(
-                keys[2], kernel, with_features(posterior, data), truth, num_samples=99
+                keys[2], kernel, with_features(posterior, data), truth, num_draws=99
             ).pvalue
 
         of_features = SquaredExponential(1.0, Features())

@@ -76,7 +76,7 @@ def test_a_sampler_is_all_that_is_needed():
     targets = distributions.sample_targets(jax.random.key(1), predictions) + 1
     kernel = kernels.TensorProduct(kernels.SquaredExponential(), kernels.Exponential(1.0))
     drawn = distributions.monte_carlo(jax.random.key(2), predictions, 100)
-    test = hypothesis_tests.exact_skce_test(KEY, kernel, drawn, targets, num_samples=99)
+    test = hypothesis_tests.exact_skce_test(KEY, kernel, drawn, targets, num_draws=99)
     y, p = np.asarray(targets), np.asarray(means)
     single = np.empty((12, 12))  # m_p(z) for the kernel exp(−|y − z|)
     for i, r in enumerate(1 / p):

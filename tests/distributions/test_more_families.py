@@ -172,9 +172,7 @@ def test_a_calibration_test_by_monte_carlo():
     drawn = d.monte_carlo(jax.random.key(0), p, 8)
     kernel = kernels.TensorProduct(kernels.SquaredExponential(), kernels.SquaredExponential())
     targets = 3.0 + d.sample_targets(jax.random.key(1), p)
-    test = hypothesis_tests.exact_skce_test(
-        jax.random.key(2), kernel, drawn, targets, num_samples=99
-    )
+    test = hypothesis_tests.exact_skce_test(jax.random.key(2), kernel, drawn, targets, num_draws=99)
     assert test.pvalue == 0.01
     assert estimators.skce(kernel, drawn, targets) > 0.1
 
@@ -259,9 +257,9 @@ def test_mixtures_with_linear_target_kernels():
     inner = kernels.SquaredExponential(0.5)
     one, two = (
         hypothesis_tests.exact_skce_test(
-            jax.random.key(0), kernels.TensorProduct(kernels.Exponential(), k), p, y, num_samples=19
+            jax.random.key(0), kernels.TensorProduct(kernels.Exponential(), k), p, y, num_draws=19
         )
-        for k in (kernels.Linear(0.5, inner), kernels.SquaredExponential(1.0))
+        for k in (kernels.Transformed(0.5, inner), kernels.SquaredExponential(1.0))
     )
     np.testing.assert_allclose(one.estimate, two.estimate, atol=1e-12)
 

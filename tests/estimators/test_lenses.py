@@ -113,7 +113,7 @@ def test_every_estimator_and_test_takes_what_a_lens_returns(name):
         estimators.skce_biased(kernel, *lens),
         estimators.skce_block(kernel, *lens, block_size=2),
         estimators.ece(*lens, binning=estimators.EqualMassBins(5)),
-        hypothesis_tests.exact_skce_test(jax.random.key(0), kernel, *lens, num_samples=19).pvalue,
+        hypothesis_tests.exact_skce_test(jax.random.key(0), kernel, *lens, num_draws=19).pvalue,
         hypothesis_tests.block_skce_test(kernel, *lens, block_size=4).pvalue,
     ):
         assert np.isfinite(value)

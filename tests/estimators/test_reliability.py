@@ -38,37 +38,37 @@ def data(n=400, seed=0, dtype=np.float64):
 
 
 def curve(p, y, key=KEY, **options):
-    options = {"binning": TENTHS, "num_samples": 199} | options
+    options = {"binning": TENTHS, "num_draws": 199} | options
     return estimators.reliability_curve(key, Bernoulli(p), y, **options)
 
 
-def redraws_in_bins(key, p, groups, num_samples):
+def redraws_in_bins(key, p, groups, num_draws):
     """Numbers of ones of every redraw in each bin, [B, number of bins]."""
-    keys = jax.random.split(key, num_samples)
+    keys = jax.random.split(key, num_draws)
     labels = np.asarray(jax.jit(jax.vmap(draw, (0, None)))(keys, Bernoulli(p)))
     return np.array([[y[group].sum() for group in groups] for y in labels])
 
 
-def curve_oracle(key, p, y, bins, num_samples, level):
+def curve_oracle(key, p, y, bins, num_draws, level):
     """Columns of the curve for the bins that are not empty, by loops over bins and redraws."""
     p64, y = np.asarray(p, np.float64), np.asarray(y)
     groups = [np.flatnonzero(bins == b) for b in np.unique(bins)]
     groups.sort(key=lambda group: p64[group].mean())
-    redraws = redraws_in_bins(key, p, groups, num_samples)
+    redraws = redraws_in_bins(key, p, groups, num_draws)
     means = np.array([p64[group].sum() for group in groups])
     deviations = np.sqrt([(p64[group] * (1 - p64[group])).sum() for group in groups])
     largest = []
     for ones in redraws:
         pairs = zip(ones - means, deviations)
         largest.append(max(abs(difference) / s for difference, s in pairs if s > 0))
-    critical = sorted(largest)[math.ceil(level * (num_samples + 1) - 1e-9) - 1]
-    rank = math.floor((1 - level) / 2 * (num_samples + 1) + 1e-9)
+    critical = sorted(largest)[math.ceil(level * (num_draws + 1) - 1e-9) - 1]
+    rank = math.floor((1 - level) / 2 * (num_draws + 1) + 1e-9)
     rows = []
     for i, group in enumerate(groups):
         ones = sorted(redraws[:, i])
         possible = np.arange(len(group) + 1)
         inside = possible[np.abs(possible - means[i]) <= critical * deviations[i] + 1e-9]
-        ends = (ones[rank - 1], ones[num_samples - rank], inside.min(), inside.max())
+        ends = (ones[rank - 1], ones[num_draws - rank], inside.min(), inside.max())
         rows.append([len(group), means[i], y[group].sum(), *ends])
     values = np.array(rows, float)
     values[:, 1:] /= values[:, :1]
@@ -76,7 +76,7 @@ def curve_oracle(key, p, y, bins, num_samples, level):
 
 
 @pytest.mark.parametrize(
-    ("binning", "n", "num_samples", "level", "dtype"),
+    ("binning", "n", "num_draws", "level", "dtype"),
     [
         (TENTHS, 400, 199, 0.9, np.float64),
         pytest.param(TENTHS, 400, 199, 0.9, np.float32, marks=pytest.mark.slow),
@@ -90,10 +90,10 @@ def curve_oracle(key, p, y, bins, num_samples, level):
         (near_one_half, 60, 39, 0.9, np.float32),
     ],
 )
-def test_against_loops(binning, n, num_samples, level, dtype):
+def test_against_loops(binning, n, num_draws, level, dtype):
     p, y = data(n, dtype=dtype)
-    ours = curve(p, y, binning=binning, num_samples=num_samples, level=level)
-    expected = curve_oracle(KEY, p, y, np.asarray(binning(Bernoulli(p))), num_samples, level)
+    ours = curve(p, y, binning=binning, num_draws=num_draws, level=level)
+    expected = curve_oracle(KEY, p, y, np.asarray(binning(Bernoulli(p))), num_draws, level)
     assert ours.level == level
     for name, column in zip(ARRAYS, expected.T):
         values = np.asarray(getattr(ours, name))
@@ -124,13 +124,13 @@ LARGE = np.random.default_rng(2).random(400)
 RARE = np.random.default_rng(3).beta(0.2, 5, 100)
 
 
-def inside(p, keys, num_samples, level, binning=by_tenths):
+def inside(p, keys, num_draws, level, binning=by_tenths):
     """Whether calibrated targets are in the pointwise and simultaneous band, [data sets, bins]."""
 
     def one(key):
         target_key, key = jax.random.split(key)
         y = (jax.random.uniform(target_key, p.shape) < p).astype(int)
-        c = curve(p, y, key, binning=binning, num_samples=num_samples, level=level, max_bins=10)
+        c = curve(p, y, key, binning=binning, num_draws=num_draws, level=level, max_bins=10)
         return (
             (c.pointwise_lower <= c.frequency) & (c.frequency <= c.pointwise_upper),
             ~c.is_outside,
@@ -141,7 +141,7 @@ def inside(p, keys, num_samples, level, binning=by_tenths):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("p", "num_samples", "level", "num_data_sets"),
+    ("p", "num_draws", "level", "num_data_sets"),
     [
         (EQUAL, 19, 0.9, 4000),
         (UNEQUAL, 40, 0.7, 4000),
@@ -151,9 +151,9 @@ def inside(p, keys, num_samples, level, binning=by_tenths):
     ],
     ids=["equal", "unequal", "extreme", "rare", "large"],
 )
-def test_coverage_of_calibrated_data(p, num_samples, level, num_data_sets):
+def test_coverage_of_calibrated_data(p, num_draws, level, num_data_sets):
     keys = jax.random.split(jax.random.key(7), num_data_sets)
-    pointwise, simultaneous = inside(jnp.asarray(p), keys, num_samples, level)
+    pointwise, simultaneous = inside(jnp.asarray(p), keys, num_draws, level)
     error = math.sqrt(level * (1 - level) / num_data_sets)
     assert np.all(pointwise.mean(0) >= level - 4 * error)
     assert simultaneous.all(1).mean() >= level - 4 * error
@@ -170,7 +170,7 @@ def test_as_many_redraws_as_stated_are_in_the_simultaneous_band(dtype):
     bins = np.asarray(by_tenths(Bernoulli(p)))
     groups = [np.flatnonzero(bins == b) for b in np.unique(bins)[::-1]]
     for seed in range(3):
-        ours = curve(p, p > 0.5, jax.random.key(seed), binning=by_tenths, num_samples=39)
+        ours = curve(p, p > 0.5, jax.random.key(seed), binning=by_tenths, num_draws=39)
         redraws = redraws_in_bins(jax.random.key(seed), p, groups, 39)
         shares = (redraws / ours.counts[: len(groups)]).astype(dtype)
         lower, upper = ours.simultaneous_lower, ours.simultaneous_upper
@@ -206,7 +206,7 @@ def test_predictions_of_0_and_1_have_a_band_of_no_width():
 @pytest.mark.slow
 def test_more_redraws_than_a_batch_holds():
     p, y = data(20_000)
-    ours = curve(p, y, num_samples=39)  # a batch holds 13
+    ours = curve(p, y, num_draws=39)  # a batch holds 13
     bins = np.asarray(TENTHS(Bernoulli(p)))
     expected = curve_oracle(KEY, p, y, bins, 39, 0.9)
     values = np.stack([np.asarray(getattr(ours, name)) for name in ARRAYS], -1)
@@ -215,7 +215,7 @@ def test_more_redraws_than_a_batch_holds():
 
 @pytest.mark.slow
 def test_jit_and_vmap():
-    one = functools.partial(curve, num_samples=59)
+    one = functools.partial(curve, num_draws=59)
     p, y = data()
     q, z = data(seed=1)
     eager = one(p, y)
@@ -298,18 +298,18 @@ P, Y = data(20, dtype=np.float32)
         ({"level": "0.9"}, TypeError, "level: expected a number, got str"),
         ({"level": jnp.ones(2)}, ValueError, r"level: expected shape \(\) \(a scalar\), got \(2,"),
         (
-            {"num_samples": 18},
+            {"num_draws": 18},
             ValueError,
-            "num_samples: expected at least 19 redraws for a band of level 0.9, got 18",
+            "num_draws: expected at least 19 redraws for a band of level 0.9, got 18",
         ),
         ({"level": 0.99}, ValueError, "at least 199 redraws for a band of level 0.99, got 100"),
-        ({"num_samples": 0}, ValueError, "num_samples: expected an integer >= 1, got 0"),
-        ({"num_samples": 99.5}, TypeError, "num_samples: expected an integer, got 99.5"),
+        ({"num_draws": 0}, ValueError, "num_draws: expected an integer >= 1, got 0"),
+        ({"num_draws": 99.5}, TypeError, "num_draws: expected an integer, got 99.5"),
     ],
 )
 def test_wrong_arguments(arguments, error, message):
     given = {"key": KEY, "predictions": Bernoulli(P), "targets": Y, "binning": TENTHS}
-    given |= {"num_samples": 100} | arguments
+    given |= {"num_draws": 100} | arguments
     with pytest.raises(error, match=message):
         estimators.reliability_curve(
             given.pop("key"), given.pop("predictions"), given.pop("targets"), **given
@@ -322,12 +322,12 @@ def test_traced_levels_are_refused():
 
 
 @pytest.mark.parametrize(
-    ("num_samples", "level", "expected"),
+    ("num_draws", "level", "expected"),
     [(19, 0.9, (1, 18)), (1000, 0.9, (50, 901)), (39, 0.95, (1, 38)), (99, 0.8, (10, 80))],
 )
-def test_ranks_are_those_of_the_decimal_level(num_samples, level, expected):
+def test_ranks_are_those_of_the_decimal_level(num_draws, level, expected):
     """(1 - 0.9) / 2 * 20 is below 1 in floating-point numbers."""
     from calibjax.estimators.bands import checked_ranks
 
     for number in (level, np.float64(level), jnp.asarray(level)):
-        assert checked_ranks(number, num_samples) == (level, num_samples, expected)
+        assert checked_ranks(number, num_draws) == (level, num_draws, expected)

@@ -14,22 +14,22 @@ U = np.array([0.02, 0.1, 0.1, 0.35, 0.5, 0.51, 0.97, 1.0])
 
 
 def test_counts_of_the_histogram():
-    histogram = estimators.pit_histogram(KEY, U, num_bins=4, num_samples=19)
+    histogram = estimators.pit_histogram(KEY, U, num_bins=4, num_draws=19)
     edges = np.array([0, 0.25, 0.5, 0.75, 1])
     expected = [np.sum((a < U) & (b >= U)) for a, b in itertools.pairwise(edges)]
     np.testing.assert_array_equal(histogram.counts, expected)
     np.testing.assert_allclose(histogram.edges, edges)
-    at_zero = estimators.pit_histogram(KEY, np.zeros(3), num_bins=4, num_samples=19)
+    at_zero = estimators.pit_histogram(KEY, np.zeros(3), num_bins=4, num_draws=19)
     np.testing.assert_array_equal(at_zero.counts, [3, 0, 0, 0])
 
 
 def test_shares_of_the_curves():
     levels = np.array([0.5, 0.1, 0.9])
-    curve = estimators.quantile_coverage(KEY, U, levels=levels, num_samples=19)
+    curve = estimators.quantile_coverage(KEY, U, levels=levels, num_draws=19)
     np.testing.assert_allclose(curve.levels, np.sort(levels))
     expected = [np.mean(U.astype(np.float32) <= np.float32(x)) for x in np.sort(levels)]
     np.testing.assert_allclose(curve.coverage, expected)
-    curve = estimators.interval_coverage(KEY, U, levels=levels, num_samples=19)
+    curve = estimators.interval_coverage(KEY, U, levels=levels, num_draws=19)
     low, high = (1 - np.sort(levels)) / 2, (1 + np.sort(levels)) / 2
     expected = [np.mean((a <= U) & (b >= U)) for a, b in zip(low, high)]
     np.testing.assert_allclose(curve.coverage, expected)
@@ -49,7 +49,7 @@ CURVES = {
 def test_band_is_that_of_the_largest_standardised_difference(name):
     """Against redraws of NumPy: the same critical value, up to the Monte Carlo error of both."""
     n, size = 200, 4000
-    found = getattr(estimators, name)(KEY, RANDOM.random(n), num_samples=size)
+    found = getattr(estimators, name)(KEY, RANDOM.random(n), num_draws=size)
     probs = np.full(10, 0.1) if name == "pit_histogram" else np.arange(1, 20) / 20
     redraws = np.stack([CURVES[name](RANDOM.random(n)) for _ in range(size)])
     deviation = np.sqrt(n * probs * (1 - probs))
@@ -69,7 +69,7 @@ def test_bands_hold_at_once(name, n):
     values = jax.random.uniform(jax.random.key(7), (runs, n))
     keys = jax.random.split(jax.random.key(8), runs)
     function = getattr(estimators, name)
-    options = {"num_samples": 19, "level": level}
+    options = {"num_draws": 19, "level": level}
     is_outside = jax.vmap(lambda key, u: function(key, u, **options).is_outside)(keys, values)
     rate = np.mean(np.any(is_outside, 1))
     assert rate <= 1 - level + 3 * np.sqrt(level * (1 - level) / runs)
@@ -104,7 +104,7 @@ def test_wrong_levels(function, levels, error, message):
 
 def test_missing_values_are_nobodys_count():
     broken = jnp.array([0.1, jnp.nan, 0.5])
-    histogram = jax.jit(lambda u: estimators.pit_histogram(KEY, u, num_bins=2, num_samples=19))(
+    histogram = jax.jit(lambda u: estimators.pit_histogram(KEY, u, num_bins=2, num_draws=19))(
         broken
     )
     assert np.all(histogram.counts == np.iinfo(np.int32).min)

@@ -23,10 +23,10 @@ def test_shared_redraws_change_no_pvalue():
     targets = jnp.stack([jnp.arange(20) % 2, jnp.arange(20) // 10])
     found = pvalues(KEY, predictions, targets)
     for i, y in enumerate(targets):
-        one = hypothesis_tests.aggregated_skce_test(KEY, predictions, y, num_samples=DRAWS)
+        one = hypothesis_tests.aggregated_skce_test(KEY, predictions, y, num_draws=DRAWS)
         np.testing.assert_allclose(found[AGGREGATED][i], one.pvalue, atol=1e-6)
         one = hypothesis_tests.exact_test(
-            KEY, hypothesis_tests.cox, predictions, y, num_samples=DRAWS
+            KEY, hypothesis_tests.cox, predictions, y, num_draws=DRAWS
         )
         np.testing.assert_allclose(found["cox"][i], one.pvalue, atol=1e-6)
 

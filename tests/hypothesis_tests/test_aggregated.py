@@ -59,7 +59,7 @@ def test_against_all_outcomes():
         largest[name] = np.maximum(np.maximum(both, mean), np.abs(score(np.cbrt(on))))
     total = np.max(list(largest.values()), 0)
     test = aggregated_skce_test(
-        KEY, Bernoulli(jnp.asarray(PROBS)), jnp.asarray(LABELS), kernels=PAIRS, num_samples=20_000
+        KEY, Bernoulli(jnp.asarray(PROBS)), jnp.asarray(LABELS), kernels=PAIRS, num_draws=20_000
     )
     atol = 4 * np.sqrt(0.25 / 20_000)
     np.testing.assert_allclose(test.pvalue, weights @ (total >= total[place] - 1e-9), atol=atol)
@@ -91,10 +91,10 @@ def mixed():
 @pytest.mark.parametrize("is_traced", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_every_kernel_sees_the_redraws_of_the_exact_test(is_traced):
     data = normals()
-    run = lambda *data: aggregated_skce_test(KEY, *data, kernels=mixed(), num_samples=19)  # noqa: E731
+    run = lambda *data: aggregated_skce_test(KEY, *data, kernels=mixed(), num_draws=19)  # noqa: E731
     found = (jax.jit(run) if is_traced else run)(*data)
     for i, kernel in enumerate(mixed()):
-        one = exact_skce_test(KEY, kernel, *data, num_samples=19)
+        one = exact_skce_test(KEY, kernel, *data, num_draws=19)
         own = found.components.of_kernel(str(i))
         np.testing.assert_allclose(own.unbiased.null_samples, one.components.unbiased.null_samples)
         np.testing.assert_allclose(own.spread.score, one.components.spread.score, rtol=1e-6)
@@ -109,14 +109,14 @@ def test_lenses_see_the_same_redraws():
     family = {c: (estimators.OneVersusRest(c), product) for c in range(4)}
     family |= {"top": (estimators.top_label, product), "every": product}
     family = {str(name): kernel for name, kernel in family.items()}
-    test = aggregated_skce_test(KEY, Categorical(probs), labels, kernels=family, num_samples=19)
+    test = aggregated_skce_test(KEY, Categorical(probs), labels, kernels=family, num_draws=19)
     estimates = dict(zip(test.components.kernel_names, test.estimate, strict=True))
     for c in range(4):
         data = Bernoulli(probs[:, c]), (labels == c).astype(int)
         np.testing.assert_allclose(estimates[str(c)], estimators.skce(product, *data))
     data = estimators.top_label(Categorical(probs), labels)
     np.testing.assert_allclose(estimates["top"], estimators.skce(product, *data))
-    one = exact_skce_test(KEY, product, Categorical(probs), labels, num_samples=19)
+    one = exact_skce_test(KEY, product, Categorical(probs), labels, num_draws=19)
     own = test.components.of_kernel("every")
     np.testing.assert_allclose(own.biased.null_samples, one.components.biased.null_samples)
 
@@ -129,8 +129,8 @@ def test_matrices_of_low_rank_change_nothing():
     distance = distances.Wasserstein()
     factors = SquaredExponential(0.1, distance), Exponential(0.1, distance), Constant()
     family = [TensorProduct(k, SquaredExponential(0.1)) for k in factors]
-    found = aggregated_skce_test(KEY, *data, kernels=family, num_samples=9)
-    traced = jax.jit(lambda *data: aggregated_skce_test(KEY, *data, kernels=family, num_samples=9))
+    found = aggregated_skce_test(KEY, *data, kernels=family, num_draws=9)
+    traced = jax.jit(lambda *data: aggregated_skce_test(KEY, *data, kernels=family, num_draws=9))
     for one, other in zip(*map(jax.tree.leaves, (found, traced(*data))), strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-9)
     expected = [estimators.skce(kernel, *data) for kernel in family]
@@ -142,8 +142,8 @@ def test_ensembles_redraw_which_value_is_the_target():
     ensembles, targets = Samples(values[:, 1:]), values[:, 0]
     distance = distances.Wasserstein()
     kernel = TensorProduct(Exponential(1.0, distance), SquaredExponential(1.0))
-    test = aggregated_skce_test(KEY, ensembles, targets, kernels=[kernel], num_samples=19)
-    one = ensemble_skce_test(KEY, kernel, ensembles, targets, num_samples=19)
+    test = aggregated_skce_test(KEY, ensembles, targets, kernels=[kernel], num_draws=19)
+    one = ensemble_skce_test(KEY, kernel, ensembles, targets, num_draws=19)
     np.testing.assert_allclose(test.pvalue, one.pvalue)
     np.testing.assert_allclose(test.null_samples, one.null_samples, rtol=1e-6)
 
@@ -184,7 +184,7 @@ def test_length_scales_of_default_kernels():
 def test_default_kernel_is_for_the_exact_test(predictions):
     targets = distributions.sample_targets(KEY, predictions)
     test = ensemble_skce_test if isinstance(predictions, Samples) else exact_skce_test
-    found = test(KEY, default_kernel(predictions), predictions, targets, num_samples=4)
+    found = test(KEY, default_kernel(predictions), predictions, targets, num_draws=4)
     assert np.isfinite(found.estimate)
 
 
@@ -217,7 +217,7 @@ def test_soft_maximum_by_group():
     one, two, three = (mixed()[i] for i in (0, 2, 4))
     families = {"flat": [one, two, three], "grouped": {"a": [one, two], "b": {"c": three}}}
     found = {
-        name: aggregated_skce_test(KEY, *normals(), kernels=kernels, num_samples=49)
+        name: aggregated_skce_test(KEY, *normals(), kernels=kernels, num_draws=49)
         for name, kernels in families.items()
     }
     components = found["flat"].components
@@ -261,7 +261,7 @@ def test_soft_maximum_by_group():
 )
 def test_default_kernels_of_other_families(predictions):
     targets = distributions.sample_targets(KEY, predictions)
-    test = aggregated_skce_test(KEY, predictions, targets, num_samples=4)
+    test = aggregated_skce_test(KEY, predictions, targets, num_draws=4)
     assert 0.2 <= test.pvalue <= 1
     assert len(test.estimate) in (12, 16, 18)
     assert np.isfinite(test.estimate).all()
@@ -329,14 +329,14 @@ def test_directions_of_numbers(kind, more, less):
 def _directions_only(predictions, targets):
     kernels = {"directions": default_kernels(predictions)["directions"]}
     kernels["other"] = {"wide": TensorProduct(Constant(), SquaredExponential(100.0))}
-    return aggregated_skce_test(KEY, predictions, targets, kernels=kernels, num_samples=199)
+    return aggregated_skce_test(KEY, predictions, targets, kernels=kernels, num_draws=199)
 
 
 @pytest.mark.parametrize(("power", "word"), [(1 / 1.5, "overconfident"), (1.5, "underconfident")])
 def test_directions_of_temperatures(power, word):
     labels = _labels(_softmax(power * LOGITS))
     test = aggregated_skce_test(
-        KEY, Categorical(jnp.asarray(_softmax(LOGITS))), labels, num_samples=199
+        KEY, Categorical(jnp.asarray(_softmax(LOGITS))), labels, num_draws=199
     )
     assert test.components.loudest_group == "temperature"
     assert _loudest(test)[1] == f"{word}: temperature"
@@ -348,7 +348,7 @@ def test_directions_of_temperatures(power, word):
     binary = Bernoulli(jnp.asarray(1 / (1 + np.exp(-LOGITS[:, 0]))))
     chance = 1 / (1 + np.exp(-power * LOGITS[:, 0]))
     labels = _labels(np.stack([1 - chance, chance], 1))
-    test = aggregated_skce_test(KEY, binary, labels, num_samples=199)
+    test = aggregated_skce_test(KEY, binary, labels, num_draws=199)
     assert _loudest(test) == ("log-odds, slope", f"{word}: temperature")
 
 
@@ -357,11 +357,11 @@ def test_directions_of_frequencies(factor, word):
     probs = _softmax(LOGITS)
     truth = probs * np.array([1, 1, 1, factor])
     labels = _labels(truth / truth.sum(1, keepdims=True))
-    test = aggregated_skce_test(KEY, Categorical(jnp.asarray(probs)), labels, num_samples=199)
+    test = aggregated_skce_test(KEY, Categorical(jnp.asarray(probs)), labels, num_draws=199)
     assert _loudest(test)[1] == f"class 3 {word}"
     assert test.components.loudest_kernel_of("bias") == "bias, class 3"
     is_three = jnp.asarray(labels == 3).astype(int)
-    test = aggregated_skce_test(KEY, Bernoulli(jnp.asarray(probs[:, 3])), is_three, num_samples=199)
+    test = aggregated_skce_test(KEY, Bernoulli(jnp.asarray(probs[:, 3])), is_three, num_draws=199)
     words = {"too probable": "too large", "too improbable": "too small"}[word]
     assert _loudest(test) == ("log-odds, intercept", f"probabilities {words}")
 
@@ -371,7 +371,7 @@ def test_errors_without_a_direction():
     near = default_kernels(Categorical(jnp.asarray(_softmax(LOGITS))))["temperature"]
     test = aggregated_skce_test(
         KEY, Categorical(jnp.asarray(_softmax(LOGITS))), _labels(_softmax(LOGITS)), kernels=near,
-        num_samples=19,
+        num_draws=19,
     )  # fmt: skip
     score = np.asarray(test.components.direction_scores)
     assert test.components.kernel_names == ("all predictions", "near predictions")
@@ -379,7 +379,7 @@ def test_errors_without_a_direction():
     assert score[1] == 0
     flat = [PAIRS["wide"], PAIRS["narrow"]]
     test = aggregated_skce_test(
-        KEY, Bernoulli(jnp.asarray(PROBS)), jnp.asarray(LABELS), kernels=flat, num_samples=19
+        KEY, Bernoulli(jnp.asarray(PROBS)), jnp.asarray(LABELS), kernels=flat, num_draws=19
     )
     assert test.components.groups == {"kernels in no group": (0, 1)}
     assert test.components.loudest_group == "kernels in no group"
@@ -404,7 +404,7 @@ def test_direction_scores_by_numpy():
     predictions, targets = _normals_off("shift by location", 1)
     test = aggregated_skce_test(
         KEY, predictions, targets,
-        kernels={"directions": default_kernels(predictions)["directions"]}, num_samples=4,
+        kernels={"directions": default_kernels(predictions)["directions"]}, num_draws=4,
     )  # fmt: skip
     loc, scale, y = (np.asarray(x) for x in (predictions.loc, predictions.scale, targets))
     z = (y - loc) / scale
@@ -423,7 +423,7 @@ def test_results_print_combine_and_compile():
     data = normals()
     family = {"one": mixed()[0], "two": [mixed()[2]]}
     first, second = (
-        aggregated_skce_test(jax.random.key(i), *data, kernels=family, num_samples=9)
+        aggregated_skce_test(jax.random.key(i), *data, kernels=family, num_draws=9)
         for i in range(2)
     )
     assert "two, 0" in str(first)
@@ -467,7 +467,7 @@ def test_wrong_families():
         ([TensorProduct(SquaredExponential(-1.0), good.target)], ValueError, r"kernels\[0\]\.pred"),
     ):
         with pytest.raises(error, match=message):
-            aggregated_skce_test(KEY, *data, kernels=family, num_samples=9)
+            aggregated_skce_test(KEY, *data, kernels=family, num_draws=9)
     with pytest.raises(ValueError, match="predictions: expected at least 2"):
         aggregated_skce_test(KEY, *jax.tree.map(lambda x: x[:1], data))
     weighted = Samples(jnp.zeros((4, 3)), jnp.full((4, 3), 1 / 3))
@@ -478,7 +478,7 @@ def test_wrong_families():
         with pytest.raises(NotImplementedError, match="no default kernels for Dirichlet"):
             choose(dirichlet)
     with pytest.raises(ValueError, match="family: expected the components of several"):
-        _ = exact_skce_test(KEY, good, *data, num_samples=9).components.loudest_kernel
+        _ = exact_skce_test(KEY, good, *data, num_draws=9).components.loudest_kernel
 
 
 def _fitted(predictions, targets):
@@ -502,7 +502,7 @@ def test_level(n):
             keys = jax.random.split(key, 3)
             predictions = Normal(jax.random.uniform(keys[0], (n,)), jnp.full(n, 0.1))
             targets = distributions.sample_targets(keys[1], predictions)
-            return aggregated_skce_test(keys[2], predictions, targets, num_samples=199).pvalue
+            return aggregated_skce_test(keys[2], predictions, targets, num_draws=199).pvalue
 
         return jax.lax.map(one, keys)
 
@@ -540,9 +540,7 @@ def test_power(name, least):
                 "bimodal": sign + jnp.sqrt(0.19) * e,
             }[name]
             predictions = Normal(m, jnp.full(64, 0.1))
-            return aggregated_skce_test(
-                keys[3], predictions, m + 0.1 * error, num_samples=199
-            ).pvalue
+            return aggregated_skce_test(keys[3], predictions, m + 0.1 * error, num_draws=199).pvalue
 
         return jax.lax.map(one, keys)
 

@@ -22,7 +22,7 @@ def test_bootstrap_against_a_loop_over_resamples(name, monkeypatch):
     counts = np.array([np.bincount(d, minlength=23) for d in draws])
     monkeypatch.setattr(asymptotic, "multinomial_counts", lambda keys, n: jnp.asarray(counts.T))
     asymptotic._bootstrap.compiled.clear_cache()
-    test = hypothesis_tests.bootstrap_skce_test(KEY, kernel, predictions, targets, num_samples=10)
+    test = hypothesis_tests.bootstrap_skce_test(KEY, kernel, predictions, targets, num_draws=10)
     h = np.asarray(estimators.calibration_kernel_matrix(kernel, predictions, targets))
     centered = h - h.mean(0) - h.mean(1)[:, None] + h.mean()
     expected = [
@@ -49,7 +49,7 @@ def test_batch_size_changes_nothing():
     kernel, predictions, targets, _, _ = oracles.cases()["normal-None"]
     one, other = (
         hypothesis_tests.bootstrap_skce_test(
-            KEY, kernel, predictions, targets, num_samples=50, batch_size=batch_size
+            KEY, kernel, predictions, targets, num_draws=50, batch_size=batch_size
         ).null_samples
         for batch_size in (7, 100)
     )
@@ -183,8 +183,8 @@ def test_wrong_input():
     same = distributions.Normal(jnp.zeros(8), jnp.ones(8))
     with pytest.raises(ValueError, match="block estimates that differ, got 4 blocks"):
         hypothesis_tests.block_skce_test(kernel, same, jnp.zeros(8), block_size=2)
-    with pytest.raises(ValueError, match="num_samples: expected an integer >= 1"):
-        hypothesis_tests.bootstrap_skce_test(KEY, kernel, predictions, targets, num_samples=0)
+    with pytest.raises(ValueError, match="num_draws: expected an integer >= 1"):
+        hypothesis_tests.bootstrap_skce_test(KEY, kernel, predictions, targets, num_draws=0)
 
 
 @pytest.mark.parametrize("num_blocks", [3, 5, 8])

@@ -151,7 +151,7 @@ def test_exact_and_textbook_pvalues_agree(name):
     predictions = distributions.Bernoulli(PROBS)
     labels = (RNG.uniform(size=N) < PROBS).astype(int)
     result = hypothesis_tests.exact_test(
-        jax.random.key(0), BINARY[name], predictions, labels, num_samples=999
+        jax.random.key(0), BINARY[name], predictions, labels, num_draws=999
     )
     assert abs(result.pvalue - result.textbook_pvalue) < 0.08
     assert f"textbook_pvalue={float(result.textbook_pvalue):.3g}" in repr(result)
@@ -160,12 +160,12 @@ def test_exact_and_textbook_pvalues_agree(name):
 def test_options_of_a_statistic_reach_its_pvalue():
     statistic = functools.partial(hypothesis_tests.hosmer_lemeshow, num_bins=4)
     result = hypothesis_tests.exact_test(
-        jax.random.key(0), statistic, distributions.Bernoulli(PROBS), LABELS, num_samples=99
+        jax.random.key(0), statistic, distributions.Bernoulli(PROBS), LABELS, num_draws=99
     )
     expected = scipy.stats.chi2(4).sf(result.statistic)
     np.testing.assert_allclose(result.textbook_pvalue, expected, rtol=1e-4)
     other = hypothesis_tests.exact_test(
-        jax.random.key(1), statistic, distributions.Bernoulli(PROBS), LABELS, num_samples=99
+        jax.random.key(1), statistic, distributions.Bernoulli(PROBS), LABELS, num_draws=99
     )
     combined = hypothesis_tests.combine_results(result, other)
     assert combined.textbook_pvalue == result.textbook_pvalue
@@ -193,7 +193,7 @@ def test_level(name, n):
         labels = jax.random.bernoulli(keys[1], probs).astype(int)
         predictions = distributions.Bernoulli(probs)
         test = hypothesis_tests.exact_test(
-            keys[2], statistic, predictions, labels, num_samples=99, batch_size=99
+            keys[2], statistic, predictions, labels, num_draws=99, batch_size=99
         )
         return test.pvalue
 
@@ -229,7 +229,7 @@ def test_power(alternative):
             return {name: BINARY[name](p, y) for name in seen_by}
 
         test = hypothesis_tests.exact_test(
-            keys[2], statistics, predictions, labels, num_samples=99, batch_size=99
+            keys[2], statistics, predictions, labels, num_draws=99, batch_size=99
         )
         return test.pvalue
 
@@ -354,7 +354,7 @@ def test_level_and_power_of_numbers(alternative):
             return {name: NUMBERS[name](p, y) for name in NUMBERS}
 
         test = hypothesis_tests.exact_test(
-            keys[2], statistics, predictions, targets, num_samples=99, batch_size=99
+            keys[2], statistics, predictions, targets, num_draws=99, batch_size=99
         )
         return test.pvalue
 

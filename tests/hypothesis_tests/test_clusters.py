@@ -36,7 +36,7 @@ def test_against_all_signs():
     signs = np.array(list(itertools.product([-1, 1], repeat=10)))
     values = np.einsum("ka,ab,kb->k", signs, matrix, signs) / 90
     test = cluster_skce_test(
-        KEY, KERNEL, PREDICTIONS, TARGETS, jnp.asarray(CLUSTERS), num_samples=10_000
+        KEY, KERNEL, PREDICTIONS, TARGETS, jnp.asarray(CLUSTERS), num_draws=10_000
     )
     observed = matrix.sum() / 90
     np.testing.assert_allclose(test.statistic, observed, rtol=1e-9)
@@ -61,7 +61,7 @@ def test_interval_is_the_jackknife_over_clusters():
 
 def test_clusters_of_one_sample():
     ids = jnp.arange(23)[::-1]
-    test = cluster_skce_test(KEY, KERNEL, PREDICTIONS, TARGETS, ids, num_samples=9)
+    test = cluster_skce_test(KEY, KERNEL, PREDICTIONS, TARGETS, ids, num_draws=9)
     np.testing.assert_allclose(test.statistic, estimators.skce(KERNEL, PREDICTIONS, TARGETS))
     ours = skce_confidence_interval(KERNEL, PREDICTIONS, TARGETS, clusters=ids)
     plain = skce_confidence_interval(KERNEL, PREDICTIONS, TARGETS)
@@ -71,7 +71,7 @@ def test_clusters_of_one_sample():
 
 def test_traced_clusters():
     def test(ids):
-        return cluster_skce_test(KEY, KERNEL, PREDICTIONS, TARGETS, ids, num_samples=9)
+        return cluster_skce_test(KEY, KERNEL, PREDICTIONS, TARGETS, ids, num_draws=9)
 
     ids = jnp.asarray((CLUSTERS + 3) // 7)
     chex.assert_trees_all_close(jax.jit(test)(ids), test(ids), rtol=1e-9)
@@ -90,7 +90,7 @@ def test_traced_clusters():
 )
 def test_wrong_clusters(clusters, error, message):
     for run in (
-        lambda ids: cluster_skce_test(KEY, KERNEL, PREDICTIONS, TARGETS, ids, num_samples=9),
+        lambda ids: cluster_skce_test(KEY, KERNEL, PREDICTIONS, TARGETS, ids, num_draws=9),
         lambda ids: skce_confidence_interval(KERNEL, PREDICTIONS, TARGETS, clusters=ids),
     ):
         with pytest.raises(error, match=message):
@@ -113,7 +113,7 @@ def test_level_and_power_for_dependent_samples(correlation):
         predictions = Normal(loc, jnp.full(100, 0.1))
         kernel = TensorProduct(Exponential(1.0, Wasserstein()), SquaredExponential(0.2))
         targets = loc + 0.1 * (errors + shift)
-        return cluster_skce_test(keys[3], kernel, predictions, targets, ids, num_samples=199).pvalue
+        return cluster_skce_test(keys[3], kernel, predictions, targets, ids, num_draws=199).pvalue
 
     keys = jax.random.split(KEY, 1000)
     level = np.mean(jax.lax.map(lambda key: pvalue(key, 0.0), keys) <= 0.05)

@@ -56,7 +56,7 @@ def test_equal_statistics_are_compiled_once(count, data, name):
     test = getattr(hypothesis_tests, name)
 
     def run(statistic, key=KEY, predictions=predictions):
-        return test(key, statistic, predictions, targets, num_samples=NUM_SAMPLES)
+        return test(key, statistic, predictions, targets, num_draws=NUM_SAMPLES)
 
     def biased(length_scale=0.5):
         kernel = oracles.categorical_kernel(length_scale)
@@ -74,7 +74,7 @@ def test_equal_statistics_are_compiled_once(count, data, name):
 
 def test_what_a_statistic_reads_from_outside_is_not_remembered(data):
     run = functools.partial(
-        hypothesis_tests.exact_test, KEY, _length_scale_from_outside, *data, num_samples=NUM_SAMPLES
+        hypothesis_tests.exact_test, KEY, _length_scale_from_outside, *data, num_draws=NUM_SAMPLES
     )
     one = run()
     SETTINGS["length_scale"] = 0.25
@@ -89,7 +89,7 @@ def test_constants_of_statistics_are_compared(data):
     def run(weights):
         statistic = lambda p, y: jnp.sum(y * 1.0) + jnp.sum(weights * jnp.sum(y))  # noqa: E731
         return hypothesis_tests.exact_test(
-            KEY, statistic, predictions, targets, num_samples=NUM_SAMPLES
+            KEY, statistic, predictions, targets, num_draws=NUM_SAMPLES
         )
 
     other = weights.copy()
@@ -101,9 +101,9 @@ def test_statistics_that_look_at_the_predictions(data):
     def statistic(p, y):
         return jnp.sum(y * 1.0) * float(np.asarray(p.probs).max())
 
-    test = hypothesis_tests.exact_test(KEY, statistic, *data, num_samples=NUM_SAMPLES)
+    test = hypothesis_tests.exact_test(KEY, statistic, *data, num_draws=NUM_SAMPLES)
     plain = hypothesis_tests.exact_test(
-        KEY, lambda p, y: jnp.sum(y * 1.0) * jnp.max(p.probs), *data, num_samples=NUM_SAMPLES
+        KEY, lambda p, y: jnp.sum(y * 1.0) * jnp.max(p.probs), *data, num_draws=NUM_SAMPLES
     )
     np.testing.assert_allclose(test.null_samples, plain.null_samples)
 
@@ -118,7 +118,7 @@ def test_functions_that_are_called_back_are_not_mistaken_for_each_other(data):
             return jax.pure_callback(double, total, total, vmap_method="sequential")
 
         return hypothesis_tests.exact_test(
-            KEY, statistic, predictions, targets, num_samples=NUM_SAMPLES
+            KEY, statistic, predictions, targets, num_draws=NUM_SAMPLES
         )
 
     np.testing.assert_allclose(run(2).null_samples, 2 * run(1).null_samples)
@@ -131,7 +131,7 @@ def test_statistics_with_traced_hyperparameters(data):
         kernel = oracles.categorical_kernel(length_scale)
         statistic = functools.partial(estimators.skce_biased, kernel)
         return hypothesis_tests.exact_test(
-            KEY, statistic, *data, num_samples=NUM_SAMPLES
+            KEY, statistic, *data, num_draws=NUM_SAMPLES
         ).null_samples
 
     np.testing.assert_allclose(jax.jit(draws)(0.5), draws(0.5), rtol=1e-10)

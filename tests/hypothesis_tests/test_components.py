@@ -36,7 +36,7 @@ def rank(pool):
 @pytest.mark.parametrize("name", ["normal-None", "categorical-5-label"])
 def test_against_loops(name):
     kernel, predictions, targets, h, samples = oracles.cases()[name]
-    test = exact(KEY, kernel, predictions, targets, num_samples=40)
+    test = exact(KEY, kernel, predictions, targets, num_draws=40)
     matrix = oracles.h_matrix(h, samples)
     n, parts = len(matrix), test.components
     np.testing.assert_allclose(parts.biased.statistic, matrix.mean(), rtol=1e-9)
@@ -59,7 +59,7 @@ def test_against_loops(name):
 @pytest.mark.parametrize("statistic", STATISTICS)
 def test_statistics_rank_what_they_name(statistic):
     kernel, predictions, targets, _, _ = oracles.cases()["categorical-5-white"]
-    test = exact(KEY, kernel, predictions, targets, num_samples=50, statistic=statistic)
+    test = exact(KEY, kernel, predictions, targets, num_draws=50, statistic=statistic)
     if statistic != "omnibus":
         assert test.pvalue == getattr(test.components, statistic).pvalue
     parts = test.components
@@ -93,7 +93,7 @@ def test_a_constant_diagonal_has_no_say():
     """(y − p)² is 1/4 for p = 1/2 whatever comes."""
     kernel = kernels.TensorProduct(kernels.Exponential(), kernels.White())
     predictions = distributions.Bernoulli(jnp.full(12, 0.5, jnp.float32))
-    test = exact(KEY, kernel, predictions, jnp.ones(12, int), num_samples=99)
+    test = exact(KEY, kernel, predictions, jnp.ones(12, int), num_draws=99)
     assert test.components.spread.score == 0
     assert test.components.spread.pvalue == 1
     assert test.pvalue == 0.01
@@ -119,7 +119,7 @@ def test_runs_are_put_together():
     for statistic in STATISTICS:
         one, two = (
             exact(
-                jax.random.key(i), kernel, predictions, targets, num_samples=25, statistic=statistic
+                jax.random.key(i), kernel, predictions, targets, num_draws=25, statistic=statistic
             )
             for i in range(2)
         )
@@ -151,7 +151,7 @@ def test_runs_are_put_together():
 def test_prints_what_was_seen():
     predictions = distributions.Normal(jnp.zeros(64), jnp.ones(64))
     z = jax.random.normal(jax.random.key(1), (64,))
-    test = functools.partial(exact, KEY, oracles.normal_kernel(), predictions, num_samples=100)
+    test = functools.partial(exact, KEY, oracles.normal_kernel(), predictions, num_draws=100)
     wide, narrow = test(0.5 * z), test(2 * z)
     assert "less scatter than predicted: underconfident" in str(wide)
     assert "more scatter than predicted: overconfident" in str(narrow)
@@ -170,7 +170,7 @@ def test_batches_and_traced_results_print_their_shapes():
     @jax.jit
     @jax.vmap
     def test(key):
-        result = exact(key, kernel, predictions, targets, num_samples=19)
+        result = exact(key, kernel, predictions, targets, num_draws=19)
         traced.append(str(result))
         return result
 
@@ -217,7 +217,7 @@ def rejections(model, name, num_datasets, seed=0):
 
     def pvalues(key):
         keys = jax.random.split(key)
-        test = exact(keys[0], *model(keys[1], name), num_samples=199)
+        test = exact(keys[0], *model(keys[1], name), num_draws=199)
         parts = test.components
         return test.pvalue, parts.biased.pvalue, parts.unbiased.pvalue, parts.spread.pvalue
 

@@ -35,7 +35,7 @@ def test_null_distribution_against_a_loop():
         lambda p, y: jnp.sum(p.probs * (y - p.probs)) + 0.3 * jnp.max(y - p.probs),
         distributions.Bernoulli(jnp.asarray(probs)),
         jnp.asarray(targets),
-        num_samples=4000,
+        num_draws=4000,
     )
     assert stats.ks_2samp(draws, test.null_samples).pvalue > 1e-3
     np.testing.assert_allclose(test.statistic, statistic(probs, targets), rtol=1e-12)
@@ -50,7 +50,7 @@ def test_equal_predictions_cannot_be_told_from_resampled_ones():
         lambda p, y: jnp.sum(y),
         distributions.Bernoulli(jnp.full(30, 0.3)),
         (jnp.arange(30) < 13).astype(int),
-        num_samples=20_000,
+        num_draws=20_000,
     )
     exact = stats.binom.sf(12, 30, 0.3)
     assert abs(float(test.pvalue) - exact) < 4 * np.sqrt(exact * (1 - exact) / 20_000)
@@ -66,8 +66,8 @@ def test_it_rejects_too_often_where_the_exact_test_does_not():
         predictions = distributions.Categorical(jax.random.dirichlet(keys[0], jnp.ones(m), (n,)))
         targets = distributions.sample_targets(keys[1], predictions)
         arguments = keys[2], _errors_in_bins, predictions, targets
-        consistency = hypothesis_tests.consistency_test(*arguments, num_samples=99)
-        return consistency.pvalue, hypothesis_tests.exact_test(*arguments, num_samples=99).pvalue
+        consistency = hypothesis_tests.consistency_test(*arguments, num_draws=99)
+        return consistency.pvalue, hypothesis_tests.exact_test(*arguments, num_draws=99).pvalue
 
     consistency, exact = jax.lax.map(evaluate, jax.random.split(KEY, num_datasets), batch_size=20)
     error = np.sqrt(0.05 * 0.95 / num_datasets)
@@ -88,7 +88,7 @@ def test_several_statistics_and_power():
         },
         predictions,
         wrong,
-        num_samples=199,
+        num_draws=199,
     )
     assert test.pvalue["skce"] == test.pvalue["ece"] == pytest.approx(1 / 200)
     assert test.null_samples["ece"].shape == (199,)
@@ -101,7 +101,7 @@ def test_batch_size_changes_nothing():
     one, two = jax.jit(
         lambda *data: [
             hypothesis_tests.consistency_test(
-                KEY, statistic, *data, num_samples=23, batch_size=size
+                KEY, statistic, *data, num_draws=23, batch_size=size
             ).null_samples
             for size in (5, 1000)
         ]
@@ -128,8 +128,8 @@ def test_wrong_statistics():
         test(lambda p, y: 1j * y[0])
     with pytest.raises(TypeError, match=r"targets\): expected a number, got str"):
         test(lambda p, y: "large")
-    with pytest.raises(TypeError, match="num_samples: expected an integer, got True"):
-        test(lambda p, y: y[0], num_samples=True)
+    with pytest.raises(TypeError, match="num_draws: expected an integer, got True"):
+        test(lambda p, y: y[0], num_draws=True)
     with pytest.raises(TypeError, match="adjust: expected True or False, got 'yes'"):
         hypothesis_tests.exact_test(KEY, lambda p, y: y[0], predictions, targets, adjust="yes")
     with pytest.raises(TypeError, match="statistic: expected a function"):

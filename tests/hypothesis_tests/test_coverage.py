@@ -23,7 +23,7 @@ def forecast(values=VALUES, levels=LEVELS):
 
 def test_differences_are_those_of_counts():
     y = LOC + RNG.normal(size=N)
-    result = coverage_test(KEY, forecast(), y, num_samples=99)
+    result = coverage_test(KEY, forecast(), y, num_draws=99)
     below = np.array([(y <= VALUES[:, j]).mean() for j in range(5)])
     inside = np.diff(np.concatenate([[0], below, [1]]))
     probs = np.diff([0, *LEVELS, 1])
@@ -47,7 +47,7 @@ def smallest_pvalues(scale, shift, num_datasets, change=0.0):
     predictions = forecast(VALUES + change)
 
     def test(key, y):
-        adjusted = coverage_test(key, predictions, y, num_samples=99).adjusted_pvalue
+        adjusted = coverage_test(key, predictions, y, num_draws=99).adjusted_pvalue
         return functools.reduce(jnp.minimum, map(jnp.min, adjusted.values()))
 
     keys = jax.random.split(KEY, num_datasets)
@@ -84,7 +84,7 @@ def test_what_it_cannot_see():
     """Errors of half of the samples that those of the other half make up for."""
     sign = np.where(np.arange(N) % 2, 1.0, -1.0)
     y = LOC[None] + 0.5 * sign + np.sqrt(0.75) * RNG.normal(size=(200, N))
-    test = lambda y: coverage_test(KEY, forecast(), y, num_samples=99).adjusted_pvalue  # noqa: E731
+    test = lambda y: coverage_test(KEY, forecast(), y, num_draws=99).adjusted_pvalue  # noqa: E731
     rejected = jax.jit(jax.vmap(lambda y: jnp.min(test(y)["levels"]) <= 0.05))(jnp.asarray(y))
     assert np.mean(rejected) < 0.1
 
@@ -92,13 +92,13 @@ def test_what_it_cannot_see():
 @pytest.mark.slow
 def test_one_level_and_levels_of_each_sample():
     y = LOC + RNG.normal(size=N)
-    one = coverage_test(KEY, forecast(VALUES[:, 2:3], [0.5]), y, num_samples=20)
+    one = coverage_test(KEY, forecast(VALUES[:, 2:3], [0.5]), y, num_draws=20)
     assert one.estimate["central"].shape == (0,)
     np.testing.assert_allclose(one.estimate["intervals"][0], one.estimate["levels"][0])
     # Half of the samples have other levels, and the quantiles that belong to them.
     levels = np.where(np.arange(N)[:, None] < 40, [0.2, 0.8], [0.4, 0.6])
     values = LOC[:, None] + stats.norm.ppf(levels)
-    result = coverage_test(KEY, forecast(values, levels), y, num_samples=20)
+    result = coverage_test(KEY, forecast(values, levels), y, num_draws=20)
     np.testing.assert_allclose(
         result.estimate["levels"], (y[:, None] <= values).mean(0) - [0.3, 0.7], atol=1e-14
     )
@@ -116,12 +116,12 @@ def test_pinball_loss_is_that_of_the_distribution():
 def test_float32_and_jit():
     y = LOC + RNG.normal(size=N)
     single = jax.tree.map(lambda x: jnp.asarray(x, jnp.float32), (forecast(), y))
-    result = coverage_test(KEY, *single, num_samples=50)
-    double = coverage_test(KEY, forecast(), y, num_samples=50)
+    result = coverage_test(KEY, *single, num_draws=50)
+    double = coverage_test(KEY, forecast(), y, num_draws=50)
     for name in ("levels", "intervals", "central"):
         assert result.estimate[name].dtype == jnp.float32
         np.testing.assert_allclose(result.estimate[name], double.estimate[name], atol=1e-6)
-    compiled = jax.jit(functools.partial(coverage_test, num_samples=50))
+    compiled = jax.jit(functools.partial(coverage_test, num_draws=50))
     wrong = {
         "levels": (forecast(levels=LEVELS + 0.2), y),
         "order of levels": (forecast(levels=LEVELS[::-1].copy()), y),
@@ -167,9 +167,9 @@ def test_wrong_arguments():
 
 
 def test_other_data_are_not_compiled_again():
-    coverage_test(KEY, forecast(), LOC, num_samples=20)
+    coverage_test(KEY, forecast(), LOC, num_draws=20)
     before = set(_compilation._PROGRAMS)
-    coverage_test(KEY, forecast(VALUES + 1), LOC + 2, num_samples=20)
+    coverage_test(KEY, forecast(VALUES + 1), LOC + 2, num_draws=20)
     assert set(_compilation._PROGRAMS) == before
 
 

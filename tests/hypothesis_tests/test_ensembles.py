@@ -58,7 +58,7 @@ def test_against_all_choices():
         KERNEL,
         Samples(jnp.asarray(values[:, 1:])),
         jnp.asarray(values[:, 0]),
-        num_samples=4000,
+        num_draws=4000,
         statistic="biased",
     )
     np.testing.assert_allclose(test.statistic, biased[0], rtol=1e-8)
@@ -81,7 +81,7 @@ def test_features_and_pairs_agree(kind, monkeypatch):
     kernel = TensorProduct(PowerExponential(1.0, 1.0, distance), target)
 
     def test():
-        return ensemble_skce_test(KEY, kernel, Samples(values[:, 1:]), values[:, 0], num_samples=19)
+        return ensemble_skce_test(KEY, kernel, Samples(values[:, 1:]), values[:, 0], num_draws=19)
 
     by_features = test()
     monkeypatch.setattr(low_rank, "numerical_rank", lambda *args: None)
@@ -99,17 +99,17 @@ def test_smooth_kernels_have_features(monkeypatch):
         low_rank, "numerical_rank", lambda *args: ranks.append(numerical_rank(*args)) or ranks[-1]
     )
     values = jnp.asarray(RNG.normal(size=(20, 12)))
-    ensemble_skce_test(KEY, KERNEL, Samples(values[:, 1:]), values[:, 0], num_samples=9)
+    ensemble_skce_test(KEY, KERNEL, Samples(values[:, 1:]), values[:, 0], num_draws=9)
     assert ranks[0] is not None
     assert ranks[0] <= 48
 
 
 def test_exact_test_of_draws_points_here():
     with pytest.warns(UserWarning, match="ensemble_skce_test is exact for every number of members"):
-        exact_skce_test(KEY, KERNEL, Samples(jnp.ones((4, 3))), jnp.arange(4.0), num_samples=9)
+        exact_skce_test(KEY, KERNEL, Samples(jnp.ones((4, 3))), jnp.arange(4.0), num_draws=9)
     data = Samples(jnp.ones((4, 3))), jnp.arange(4.0), jnp.ones((4, 1))
     with pytest.warns(UserWarning, match="ensemble_skce_test is exact for every number of members"):
-        group_calibration_test(KEY, *data, num_samples=9)
+        group_calibration_test(KEY, *data, num_draws=9)
 
 
 @pytest.mark.slow
@@ -121,7 +121,7 @@ def test_kernels_that_are_constant_up_to_rounding():
     def pvalue(key):
         values = jax.random.normal(key, (20, 6), jnp.float32)
         ensembles = Samples(values[:, 1:])
-        return ensemble_skce_test(key, kernel, ensembles, values[:, 0], num_samples=99).pvalue
+        return ensemble_skce_test(key, kernel, ensembles, values[:, 0], num_draws=99).pvalue
 
     pvalues = jax.lax.map(pvalue, jax.random.split(KEY, 200))
     assert np.mean(pvalues <= 0.05) < 0.05 + 3 * np.sqrt(0.05 * 0.95 / 200)
@@ -130,7 +130,7 @@ def test_kernels_that_are_constant_up_to_rounding():
 def test_ranks_against_counting():
     values = RNG.normal(size=(9, 4))
     test = rank_histogram_test(
-        KEY, Samples(jnp.asarray(values[:, 1:])), jnp.asarray(values[:, 0]), num_samples=9
+        KEY, Samples(jnp.asarray(values[:, 1:])), jnp.asarray(values[:, 0]), num_draws=9
     )
     ranks = [np.sum(row[1:] < row[0]) for row in values]
     counts = np.bincount(ranks, minlength=4)
@@ -141,7 +141,7 @@ def test_ranks_against_counting():
 def test_ranks_of_vectors_are_those_of_mean_distances():
     values = RNG.normal(size=(9, 4, 2))
     test = rank_histogram_test(
-        KEY, Samples(jnp.asarray(values[:, 1:])), jnp.asarray(values[:, 0]), num_samples=9
+        KEY, Samples(jnp.asarray(values[:, 1:])), jnp.asarray(values[:, 0]), num_draws=9
     )
     mean = np.linalg.norm(values[:, :, None] - values[:, None], axis=-1).mean(-1)
     counts = np.bincount(np.sum(mean[:, 1:] < mean[:, :1], 1), minlength=4)
@@ -149,7 +149,7 @@ def test_ranks_of_vectors_are_those_of_mean_distances():
 
 
 def test_ties_are_broken_at_random():
-    test = rank_histogram_test(KEY, Samples(jnp.ones((4000, 3))), jnp.ones(4000), num_samples=9)
+    test = rank_histogram_test(KEY, Samples(jnp.ones((4000, 3))), jnp.ones(4000), num_draws=9)
     np.testing.assert_allclose(test.estimate, 0.25, atol=4 * np.sqrt(0.25 * 0.75 / 4000))
 
 
@@ -157,7 +157,7 @@ def test_ties_are_broken_at_random():
 def test_wrong_input(test):
     def run(values, targets, **options):
         kernel = (KERNEL,) if test is ensemble_skce_test else ()
-        return test(KEY, *kernel, values, targets, num_samples=9, **options)
+        return test(KEY, *kernel, values, targets, num_draws=9, **options)
 
     values, targets = jnp.asarray(RNG.normal(size=(6, 3))), jnp.zeros(6)
     with pytest.raises(TypeError, match="ensembles: expected a batch of ensembles"):
@@ -188,8 +188,8 @@ def test_levels(n, num_members):
         values = loc + 0.1 * jax.random.normal(key, (n, num_members + 1))
         data = Samples(values[:, 1:]), values[:, 0]
         kernel = TensorProduct(Exponential(0.3, Wasserstein()), SquaredExponential(0.1))
-        skce = ensemble_skce_test(test_key, kernel, *data, num_samples=199)
-        return skce.pvalue, rank_histogram_test(test_key, *data, num_samples=199).pvalue
+        skce = ensemble_skce_test(test_key, kernel, *data, num_draws=199)
+        return skce.pvalue, rank_histogram_test(test_key, *data, num_draws=199).pvalue
 
     number = 1000 if num_members < 11 else 200
     for found in jax.lax.map(pvalues, jax.random.split(KEY, number)):
@@ -209,7 +209,7 @@ def test_redrawing_from_the_members_rejects_calibrated_ensembles():
         data = Samples(values[:, 1:]), values[:, 0]
         kernel = TensorProduct(Exponential(0.3, Wasserstein()), SquaredExponential(0.1))
         return [
-            exact_skce_test(test_key, kernel, *data, num_samples=199, statistic=name).pvalue
+            exact_skce_test(test_key, kernel, *data, num_draws=199, statistic=name).pvalue
             for name in ("biased", "omnibus")
         ]
 

@@ -27,13 +27,13 @@ def test_null_distribution_by_enumeration(label_kernel):
         np.prod(probs[np.arange(3), y]) * (statistic(y) >= threshold)
         for y in itertools.product(range(3), repeat=3)
     )
-    num_samples = 20_000
+    num_draws = 20_000
     test = hypothesis_tests.exact_skce_test(
-        KEY, kernel, predictions, observed, num_samples=num_samples, statistic="biased"
+        KEY, kernel, predictions, observed, num_draws=num_draws, statistic="biased"
     )
-    error = np.sqrt(exact * (1 - exact) / num_samples)
+    error = np.sqrt(exact * (1 - exact) / num_draws)
     assert 0.01 < exact < 0.5
-    assert abs(float(test.pvalue) - exact) < 4 * error + 1 / num_samples
+    assert abs(float(test.pvalue) - exact) < 4 * error + 1 / num_draws
 
 
 @pytest.mark.parametrize(
@@ -54,13 +54,13 @@ def test_equals_the_general_test_with_the_biased_statistic(name, dtype):
     kernel, predictions, targets, _, _ = oracles.cases()[name]
     data = kernel, predictions, targets = oracles.as_dtype((kernel, predictions, targets), dtype)
     test = functools.partial(
-        hypothesis_tests.exact_skce_test, KEY, num_samples=50, statistic="biased"
+        hypothesis_tests.exact_skce_test, KEY, num_draws=50, statistic="biased"
     )
 
     @jax.jit
     def plain(kernel, *data):
         statistic = functools.partial(estimators.skce_biased, kernel)
-        return hypothesis_tests.exact_test(KEY, statistic, *data, num_samples=50)
+        return hypothesis_tests.exact_test(KEY, statistic, *data, num_draws=50)
 
     fast, others = test(*data), [plain(*data)]
     if name == "normal-None":  # has features only where its values are known
@@ -82,7 +82,7 @@ def test_batch_size_bounds_memory_and_changes_nothing(name):
     kernel, predictions, targets, _, _ = oracles.cases()[name]
     results = [
         hypothesis_tests.exact_skce_test(
-            KEY, kernel, predictions, targets, num_samples=23, batch_size=size
+            KEY, kernel, predictions, targets, num_draws=23, batch_size=size
         ).null_samples
         for size in (1, 5, 1000)
     ]
@@ -115,7 +115,7 @@ def _pvalues(n, d, num_datasets, calibrated):
             keys[1], distributions.DiagNormal(center, predictions.scale)
         )
         return hypothesis_tests.exact_skce_test(
-            keys[2], kernel, predictions, targets, num_samples=199
+            keys[2], kernel, predictions, targets, num_draws=199
         ).pvalue
 
     return jax.lax.map(
@@ -166,7 +166,7 @@ def test_general_statistic():
     predictions = distributions.Bernoulli(jnp.full(30, 0.3))
     targets = jnp.asarray(np.r_[np.ones(13, int), np.zeros(17, int)])
     test = hypothesis_tests.exact_test(
-        KEY, lambda p, y: jnp.sum(y), predictions, targets, num_samples=20_000
+        KEY, lambda p, y: jnp.sum(y), predictions, targets, num_draws=20_000
     )
     exact = stats.binom.sf(12, 30, 0.3)
     assert abs(float(test.pvalue) - exact) < 4 * np.sqrt(exact * (1 - exact) / 20_000)
@@ -181,8 +181,8 @@ def test_arrays_of_statistics_are_trees_of_scalars():
     )
     # Of very different sizes, so that rounding of the large ones is no tie of the small ones.
     sizes = 10.0 ** jnp.array([0, 0, 15, 15, 15, 15])
-    array = test(lambda p, y: (sizes * jnp.abs(y - p.loc)).reshape(2, 3), num_samples=99)
-    tree = test(lambda p, y: list(sizes * jnp.abs(y - p.loc)), num_samples=99)
+    array = test(lambda p, y: (sizes * jnp.abs(y - p.loc)).reshape(2, 3), num_draws=99)
+    tree = test(lambda p, y: list(sizes * jnp.abs(y - p.loc)), num_draws=99)
     assert array.null_samples.shape == (99, 2, 3)
     assert array.pvalue_standard_error.shape == (2, 3)
     for name in ("statistic", "pvalue", "adjusted_pvalue", "pvalue_standard_error"):
@@ -196,11 +196,11 @@ def test_statistics_that_are_no_numbers_give_no_pvalue():
         hypothesis_tests.exact_test(KEY, lambda p, y: jnp.nan * y[0], predictions, targets)
     with pytest.raises(TypeError, match="statistic: expected a function"):
         hypothesis_tests.exact_test(KEY, 1.0, predictions, targets)
-    with pytest.raises(ValueError, match="num_samples: expected an integer >= 1, got 0"):
-        hypothesis_tests.exact_test(KEY, lambda p, y: y[0], predictions, targets, num_samples=0)
-    with pytest.raises(TypeError, match="num_samples: expected an integer, got 10.5"):
+    with pytest.raises(ValueError, match="num_draws: expected an integer >= 1, got 0"):
+        hypothesis_tests.exact_test(KEY, lambda p, y: y[0], predictions, targets, num_draws=0)
+    with pytest.raises(TypeError, match="num_draws: expected an integer, got 10.5"):
         hypothesis_tests.exact_skce_test(
-            KEY, oracles.normal_kernel(), predictions, targets, num_samples=10.5
+            KEY, oracles.normal_kernel(), predictions, targets, num_draws=10.5
         )
     with pytest.raises(ValueError, match="batch_size: expected an integer >= 1, got 0"):
         hypothesis_tests.exact_skce_test(

@@ -32,7 +32,7 @@ def test_pvalues_against_all_outcomes():
         Bernoulli(jnp.asarray(PROBS)),
         jnp.asarray(LABELS),
         jnp.asarray(GROUPS),
-        num_samples=20_000,
+        num_draws=20_000,
         residual=lambda p, y: y - p.probs,
     )
     np.testing.assert_allclose(test.pvalue, expected, atol=4 * np.sqrt(0.25 / 20_000))
@@ -47,7 +47,7 @@ def test_errors_of_classes_against_loops():
     labels, weights = RNG.integers(0, 3, 7), RNG.normal(size=(7, 4))
     predictions = Categorical(jnp.asarray(probs))
     test = group_calibration_test(
-        KEY, predictions, jnp.asarray(labels), jnp.asarray(weights), num_samples=9
+        KEY, predictions, jnp.asarray(labels), jnp.asarray(weights), num_draws=9
     )
     for g in range(4):
         total = np.abs(weights[:, g]).sum()
@@ -65,7 +65,7 @@ def test_errors_of_vectors():
     loc, y = RNG.normal(size=(2, 6, 2))
     groups = jnp.arange(6) < jnp.array([[3], [6]])  # the second one has all samples
     predictions = MvNormal(jnp.asarray(loc), jnp.broadcast_to(jnp.eye(2), (6, 2, 2)))
-    test = group_calibration_test(KEY, predictions, jnp.asarray(y), groups.T, num_samples=9)
+    test = group_calibration_test(KEY, predictions, jnp.asarray(y), groups.T, num_draws=9)
     np.testing.assert_allclose(test.estimate, [(y - loc)[:3].mean(0), (y - loc).mean(0)])
 
 
@@ -74,7 +74,7 @@ def test_under_jit_and_combined():
     targets = jnp.asarray(RNG.normal(size=8))
 
     def pvalues(key, targets, groups):
-        return group_calibration_test(key, predictions, targets, groups, num_samples=19)
+        return group_calibration_test(key, predictions, targets, groups, num_draws=19)
 
     first, second = (pvalues(jax.random.key(i), targets, groups) for i in (0, 1))
     compiled = jax.jit(pvalues)(jax.random.key(0), targets, groups)
@@ -109,7 +109,7 @@ def test_wrong_residuals():
 
     def test(residual, predictions=predictions):
         return group_calibration_test(
-            KEY, predictions, targets, jnp.asarray(GROUPS), residual=residual, num_samples=99
+            KEY, predictions, targets, jnp.asarray(GROUPS), residual=residual, num_draws=99
         )
 
     with pytest.raises(ValueError, match="expected zero: subtract the expectation"):
@@ -124,7 +124,7 @@ def test_wrong_residuals():
             jnp.zeros(8, int),
             jnp.asarray(GROUPS),
             residual=lambda p, y: y - p.probs,
-            num_samples=99,
+            num_draws=99,
         )
     test(lambda p, y: (y <= 3) - jax.vmap(lambda q: q.cdf(3.0))(p))  # as in the docstring
     with pytest.raises(ValueError, match=r"residual\(predictions, targets\): expected shape \[8\]"):
@@ -154,7 +154,7 @@ def test_level_and_power_with_overlapping_groups():
             Bernoulli(probs),
             labels,
             groups,
-            num_samples=199,
+            num_draws=199,
             residual=lambda p, y: y - p.probs,
         )
         return jnp.min(test.pvalue), jnp.min(test.adjusted_pvalue), test.adjusted_pvalue[0]

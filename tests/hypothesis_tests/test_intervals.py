@@ -47,7 +47,7 @@ def test_bootstrap_against_a_loop(name, monkeypatch):
     monkeypatch.setattr(intervals, "multinomial_counts", lambda keys, n: jnp.asarray(counts.T))
     intervals._resampled.compiled.clear_cache()
     interval = hypothesis_tests.bootstrap_skce_confidence_interval(
-        KEY, kernel, predictions, targets, num_samples=10, confidence_level=0.8
+        KEY, kernel, predictions, targets, num_draws=10, confidence_level=0.8
     )
     values = [
         np.mean([matrix[i, j] for i in d for j in d if i != j])  # copies of one sample: no pair
@@ -57,7 +57,7 @@ def test_bootstrap_against_a_loop(name, monkeypatch):
     np.testing.assert_allclose(interval.high, np.quantile(values, 0.9), rtol=1e-8)
     np.testing.assert_allclose(interval.standard_error, np.std(values, ddof=1), rtol=1e-8)
     lower = hypothesis_tests.bootstrap_skce_confidence_interval(
-        KEY, kernel, predictions, targets, num_samples=10, confidence_level=0.8, side="lower"
+        KEY, kernel, predictions, targets, num_draws=10, confidence_level=0.8, side="lower"
     )
     np.testing.assert_allclose(lower.low, np.quantile(values, 0.2), rtol=1e-8)
     assert lower.high == jnp.inf
@@ -108,7 +108,7 @@ def test_coverage(method):
         hypothesis_tests.skce_confidence_interval
         if method == "asymptotic"
         else functools.partial(
-            hypothesis_tests.bootstrap_skce_confidence_interval, KEY, num_samples=199
+            hypothesis_tests.bootstrap_skce_confidence_interval, KEY, num_draws=199
         )
     )
 
@@ -160,9 +160,9 @@ def test_wrong_options():
         few = jax.tree.map(lambda x: x[:2], (predictions, targets))
         with pytest.raises(ValueError, match="predictions: expected at least 3 samples, got 2"):
             interval_of(kernel, *few)
-    with pytest.raises(ValueError, match="num_samples: expected an integer >= 2, got 1"):
+    with pytest.raises(ValueError, match="num_draws: expected an integer >= 2, got 1"):
         hypothesis_tests.bootstrap_skce_confidence_interval(
-            KEY, kernel, predictions, targets, num_samples=1
+            KEY, kernel, predictions, targets, num_draws=1
         )
 
 

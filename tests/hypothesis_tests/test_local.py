@@ -15,14 +15,14 @@ FEATURES, CONFIDENCES = RNG.uniform(size=(N, 2)), RNG.uniform(0.5, 1, size=N)
 NEAR = estimators.Neighbourhood.laplacian(0.15, 5)
 
 
-def _p_values(probabilities, num_datasets, num_samples=99):
+def _p_values(probabilities, num_datasets, num_draws=99):
     """Smallest adjusted p-values, and p-values of the first sample, of labels with given rates."""
     correct = jnp.asarray(RNG.uniform(size=(num_datasets, N)) < probabilities)
 
     @jax.jit
     def test(key, correct):
         result = local_calibration_test(
-            key, NEAR, FEATURES, CONFIDENCES, correct, num_samples=num_samples
+            key, NEAR, FEATURES, CONFIDENCES, correct, num_draws=num_draws
         )
         return result.adjusted_pvalue.min(), result.pvalue
 
@@ -63,7 +63,7 @@ def test_planted_region():
 def test_result():
     correct = (RNG.uniform(size=N) < 0.5).astype(int)
     data = FEATURES, CONFIDENCES, correct
-    result = local_calibration_test(KEY, NEAR, *data, num_samples=50)
+    result = local_calibration_test(KEY, NEAR, *data, num_draws=50)
     np.testing.assert_allclose(result.statistic, estimators.lce(NEAR, *data), rtol=1e-12)
     errors = estimators.local_errors(NEAR, *data).error
     np.testing.assert_allclose(result.estimate, errors, rtol=1e-13)
@@ -71,7 +71,7 @@ def test_result():
     assert np.all(result.adjusted_pvalue >= result.pvalue)
     # A curve is adjusted for all of its length scales.
     curve = estimators.Neighbourhood.laplacian(np.array([0.15, 10.0]), 5)
-    both = local_calibration_test(KEY, curve, *data, num_samples=50)
+    both = local_calibration_test(KEY, curve, *data, num_draws=50)
     assert both.pvalue.shape == both.adjusted_pvalue.shape == (2, N)
     np.testing.assert_allclose(both.pvalue[0], result.pvalue, rtol=1e-12)
     assert np.all(both.adjusted_pvalue[0] >= result.adjusted_pvalue - 1e-12)
@@ -80,7 +80,7 @@ def test_result():
 def test_under_jit_wrong_labels_do_not_become_pvalues():
     @jax.jit
     def test(confidences, correct):
-        return local_calibration_test(KEY, NEAR, FEATURES, confidences, correct, num_samples=3)
+        return local_calibration_test(KEY, NEAR, FEATURES, confidences, correct, num_draws=3)
 
     correct, is_first = np.zeros(N, int), np.arange(N) == 0
     for data in ((CONFIDENCES, correct + 2 * is_first), (CONFIDENCES + is_first, correct)):
@@ -103,7 +103,7 @@ def test_wrong_arguments():
 
 def test_other_data_are_not_compiled_again():
     data = FEATURES, CONFIDENCES, (CONFIDENCES > 0.5).astype(int)
-    local_calibration_test(KEY, NEAR, *data, num_samples=5)
+    local_calibration_test(KEY, NEAR, *data, num_draws=5)
     before = set(_compilation._PROGRAMS)
-    local_calibration_test(KEY, NEAR, *(x[::-1] for x in data), num_samples=5)
+    local_calibration_test(KEY, NEAR, *(x[::-1] for x in data), num_draws=5)
     assert set(_compilation._PROGRAMS) == before

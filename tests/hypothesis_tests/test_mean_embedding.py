@@ -75,7 +75,7 @@ def _pvalues(n, num_datasets, exact):
 
         if exact:
             return hypothesis_tests.exact_test(
-                keys[3], statistic, predictions, targets, num_samples=99
+                keys[3], statistic, predictions, targets, num_draws=99
             ).pvalue
         return hypothesis_tests.cme_test(kernel, predictions, targets, *locations).pvalue
 

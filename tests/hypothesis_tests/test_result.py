@@ -25,7 +25,7 @@ def test_pvalues():
     assert jnp.isnan(simulated_pvalue(jnp.array(jnp.nan), null))
 
 
-def _bernoulli_test(key, num_samples=1000, successes=13, **options):
+def _bernoulli_test(key, num_draws=1000, successes=13, **options):
     predictions = distributions.Bernoulli(jnp.full(30, 0.3))
     targets = jnp.asarray(np.arange(30) < successes).astype(int)
     weights = jnp.linspace(1, 2, 30)
@@ -34,25 +34,25 @@ def _bernoulli_test(key, num_samples=1000, successes=13, **options):
         lambda p, y: jnp.sum(weights * y),
         predictions,
         targets,
-        num_samples=num_samples,
+        num_draws=num_draws,
         **options,
     )
 
 
 @pytest.mark.slow
 def test_standard_error_is_the_spread_over_keys():
-    num_samples = 200
+    num_draws = 200
 
     @jax.jit
     @jax.vmap
     def evaluate(key):
-        test = _bernoulli_test(key, num_samples)
+        test = _bernoulli_test(key, num_draws)
         return test.pvalue, test.pvalue_standard_error
 
     pvalues, errors = evaluate(jax.random.split(KEY, 400))
     np.testing.assert_allclose(errors.mean(), pvalues.std(), rtol=4 / np.sqrt(2 * 400))
     p = pvalues[0]
-    np.testing.assert_allclose(errors[0], np.sqrt(p * (1 - p) / (num_samples + 2)))
+    np.testing.assert_allclose(errors[0], np.sqrt(p * (1 - p) / (num_draws + 2)))
 
 
 @pytest.mark.parametrize("successes", [0, 30])
@@ -87,8 +87,8 @@ def test_draws_can_be_added(name):
     data = oracles.cases()["categorical-5-white"][:3]
 
     @functools.partial(jax.jit, static_argnums=1)
-    def run(key, num_samples):
-        return TESTS[name](key, *data, num_samples=num_samples)
+    def run(key, num_draws):
+        return TESTS[name](key, *data, num_draws=num_draws)
 
     first, second = (run(jax.random.key(i), size) for i, size in enumerate((60, 40)))
     both = hypothesis_tests.combine_results(first, second)
@@ -110,14 +110,14 @@ def test_draws_can_be_added(name):
 def test_results_that_do_not_belong_together():
     kernel, predictions, targets, _, _ = oracles.cases()["normal-None"]
     combine = hypothesis_tests.combine_results
-    first = hypothesis_tests.exact_skce_test(KEY, kernel, predictions, targets, num_samples=20)
+    first = hypothesis_tests.exact_skce_test(KEY, kernel, predictions, targets, num_draws=20)
     other = hypothesis_tests.exact_skce_test(
-        jax.random.key(1), kernel, predictions, targets + 0.1, num_samples=20
+        jax.random.key(1), kernel, predictions, targets + 0.1, num_draws=20
     )
     with pytest.raises(ValueError, match=r"results\[1\].statistic: expected .* as in the first"):
         combine(first, other)
     other = hypothesis_tests.exact_skce_test(
-        jax.random.key(1), kernel, predictions, targets, num_samples=20, statistic="spread"
+        jax.random.key(1), kernel, predictions, targets, num_draws=20, statistic="spread"
     )
     with pytest.raises(ValueError, match=r"the first, of omnibus statistics.* got .* of spread st"):
         combine(first, other)
@@ -251,7 +251,7 @@ def test_adjusted_pvalues_hold_the_level_that_the_smallest_pvalue_does_not():
         predictions = distributions.Normal(jnp.linspace(0, 1, n), jnp.full(n, 0.5))
         targets = distributions.sample_targets(data_key, predictions)
         test = hypothesis_tests.exact_test(
-            test_key, _three_statistics, predictions, targets, num_samples=99, adjust=True
+            test_key, _three_statistics, predictions, targets, num_draws=99, adjust=True
         )
         smallest = lambda tree: jnp.min(jnp.stack(jax.tree.leaves(tree)))  # noqa: E731
         return smallest(test.pvalue), smallest(test.adjusted_pvalue)
@@ -269,7 +269,7 @@ def test_combined_results_are_adjusted_again():
     @jax.jit
     def run(key):
         return hypothesis_tests.exact_test(
-            key, _three_statistics, predictions, targets, num_samples=50, adjust=True
+            key, _three_statistics, predictions, targets, num_draws=50, adjust=True
         )
 
     both = hypothesis_tests.combine_results(*(run(jax.random.key(i)) for i in (1, 2)))

@@ -178,7 +178,7 @@ def test_moment_approximations_against_scipy(name):
         chi_squared.numerical_tail(_law(weights[::-1]), jnp.asarray(statistic)),
         rtol=1e-9,
     )
-    simulated = hypothesis_tests.spectrum_skce_test(KEY, *data, num_samples=4000)
+    simulated = hypothesis_tests.spectrum_skce_test(KEY, *data, num_draws=4000)
     deviation = abs(simulated.pvalue - numerical.pvalue)
     assert deviation < 4 * simulated.pvalue_standard_error
 
@@ -198,7 +198,7 @@ def _data(family, n, mild):
 def test_approximations_against_the_bootstrap(family, mild):
     """The whole tail function: the bar of 0.03, and where moments do not meet it."""
     kernel, *data = _data(family, 300, mild)
-    bootstrap = hypothesis_tests.bootstrap_skce_test(KEY, kernel, *data, num_samples=10_000)
+    bootstrap = hypothesis_tests.bootstrap_skce_test(KEY, kernel, *data, num_draws=10_000)
     _, _, law = spectral._null(kernel, tuple(data), num_eigenvalues=128)
     for p in (0.01, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99):
         x = jnp.quantile(bootstrap.null_samples, 1 - p)
@@ -214,7 +214,7 @@ def test_approximations_against_the_bootstrap(family, mild):
         assert deviation["numerical"] < limit
         assert deviation["pearson"] < limit + (0.08 if p > 0.5 and family == "normal" else 0)
         assert deviation["gamma"] < limit + (0.05 if p > 0.2 and family == "normal" else 0.01)
-    simulated = hypothesis_tests.spectrum_skce_test(KEY, kernel, *data, num_samples=10_000)
+    simulated = hypothesis_tests.spectrum_skce_test(KEY, kernel, *data, num_draws=10_000)
     assert abs(simulated.pvalue - bootstrap.pvalue) < 0.03 + 4 * bootstrap.pvalue_standard_error
 
 
@@ -364,7 +364,7 @@ def test_blocks_against_plain_loops(name, block_size):
     np.testing.assert_allclose(numerical.estimate, total / blocks, rtol=1e-10)
     np.testing.assert_allclose(numerical.statistic, block_size * total, rtol=1e-10)
     np.testing.assert_allclose(numerical.pvalue, _imhof(weights, block_size * total), atol=1e-6)
-    simulated = test(num_samples=4000)
+    simulated = test(num_draws=4000)
     deviation = abs(simulated.pvalue - numerical.pvalue)
     assert deviation < 4 * simulated.pvalue_standard_error
 
@@ -413,8 +413,8 @@ def test_wrong_options():
         test(method="davies")
     with pytest.raises(ValueError, match="num_eigenvalues: expected an integer >= 1, got 0"):
         test(num_eigenvalues=0)
-    with pytest.raises(ValueError, match="num_samples: expected an integer >= 1, got 0"):
-        test(num_samples=0)
+    with pytest.raises(ValueError, match="num_draws: expected an integer >= 1, got 0"):
+        test(num_draws=0)
     with pytest.raises(ValueError, match="num_eigenvalues: expected an integer >= 1, got 0"):
         hypothesis_tests.pearson_skce_test(kernel, predictions, targets, num_eigenvalues=0)
 

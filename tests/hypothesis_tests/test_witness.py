@@ -48,7 +48,7 @@ def test_pvalues_against_all_outcomes():
     mean = weights @ sizes
     deviation = np.sqrt(weights @ (sizes - mean) ** 2)
     largest = ((sizes - mean) / deviation).max(1)
-    test = witness_test(KEY, KERNEL, *data(), num_samples=20_000)
+    test = witness_test(KEY, KERNEL, *data(), num_draws=20_000)
     np.testing.assert_allclose(test.estimate, plain_witness(LABELS), rtol=1e-9)
     atol = 4 * np.sqrt(0.25 / 20_000)
     np.testing.assert_allclose(test.pvalue, weights @ (sizes >= observed - 1e-12), atol=atol)
@@ -60,7 +60,7 @@ def test_pvalues_against_all_outcomes():
 def test_wrong_locations():
     predictions, targets, at_predictions, at_targets = data()
     for run in (
-        lambda *at: witness_test(KEY, KERNEL, predictions, targets, *at, num_samples=9),
+        lambda *at: witness_test(KEY, KERNEL, predictions, targets, *at, num_draws=9),
         lambda *at: estimators.witness(KERNEL, predictions, targets, *at),
     ):
         with pytest.raises(ValueError, match="at_targets: expected one target for each of the 3"):
@@ -89,7 +89,7 @@ def test_level_and_the_region_that_is_named():
         shift = jnp.where((loc > 0.4) & (loc < 0.5), size, 0.0)
         targets = loc + 0.1 * (jax.random.normal(keys[1], (256,)) + shift)
         predictions = Normal(loc, jnp.full(256, 0.1))
-        return witness_test(keys[2], kernel, predictions, targets, *at, num_samples=199)
+        return witness_test(keys[2], kernel, predictions, targets, *at, num_draws=199)
 
     def run(size, number):
         keys = jax.random.split(KEY, number)

@@ -231,7 +231,7 @@ def test_features_of_sums_and_multiples(name):
         for f in [prepare_features(k, predictions, targets)]
     )
     np.testing.assert_allclose(two @ two.T, 2 * one @ one.T, atol=1e-14)
-    test = functools.partial(hypothesis_tests.exact_skce_test, jax.random.key(0), num_samples=19)
+    test = functools.partial(hypothesis_tests.exact_skce_test, jax.random.key(0), num_draws=19)
     ours = test(kernels.TensorProduct(kernel.prediction, combined), predictions, targets)
     expected = test(2.0 * kernel, predictions, targets)  # by pairs
     assert ours.pvalue == expected.pvalue

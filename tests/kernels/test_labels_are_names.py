@@ -10,6 +10,6 @@ LABELS = jnp.array([0, 2, 1])
 
 @pytest.mark.parametrize("inner", [kernels.White(), kernels.LabelKernel(jnp.eye(3))])
 def test_scaled_labels_are_refused(inner):
-    kernel = kernels.TensorProduct(kernels.Exponential(), kernels.Linear(2.0, inner))
-    with pytest.raises(ValueError, match="cannot be scaled or mapped, got Linear"):
+    kernel = kernels.TensorProduct(kernels.Exponential(), kernels.Transformed(2.0, inner))
+    with pytest.raises(ValueError, match="cannot be scaled or mapped, got Transformed"):
         estimators.skce(kernel, Categorical(PROBS), LABELS)

@@ -58,12 +58,12 @@ def test_exact_test_by_features_and_by_pairs():
     labels = jnp.asarray(RNG.integers(0, 3, 30))
     rough = Exponential(0.3, distances.TotalVariation())
     kernel = TensorProduct(LowRank(rough, Categorical(probs[:5])), White())
-    test = exact_skce_test(KEY, kernel, Categorical(probs), labels, num_samples=19)
+    test = exact_skce_test(KEY, kernel, Categorical(probs), labels, num_draws=19)
     estimate = estimators.skce(kernel, Categorical(probs), labels)
     np.testing.assert_allclose(test.estimate, estimate, rtol=1e-9)
     everything = TensorProduct(LowRank(rough, Categorical(probs)), White())
     one, other = (
-        exact_skce_test(KEY, k, Categorical(probs), labels, num_samples=19)
+        exact_skce_test(KEY, k, Categorical(probs), labels, num_draws=19)
         for k in (everything, TensorProduct(rough, White()))
     )
     np.testing.assert_allclose(one.null_samples, other.null_samples, rtol=1e-6)
@@ -127,7 +127,7 @@ def test_level():
     for key in jax.random.split(KEY, 2000):
         first, second = jax.random.split(key)
         targets = distributions.sample_targets(first, predictions)
-        test = exact_skce_test(second, product, predictions, targets, num_samples=199)
+        test = exact_skce_test(second, product, predictions, targets, num_draws=199)
         rejected += bool(test.pvalue <= 0.05)
     assert abs(rejected / 2000 - 0.05) < 3 * np.sqrt(0.05 * 0.95 / 2000)
 
@@ -149,5 +149,5 @@ def test_indefinite_kernels_are_refused():
 def test_targets_that_are_one_number():
     predictions = Normal(jnp.full(8, 1e8), jnp.full(8, 1e-9))
     kernel = TensorProduct(SquaredExponential(1.0, DISTANCE), SquaredExponential(1.0))
-    test = exact_skce_test(KEY, kernel, predictions, np.full(8, 1e8), num_samples=19)
+    test = exact_skce_test(KEY, kernel, predictions, np.full(8, 1e8), num_draws=19)
     assert 0 < test.pvalue <= 1

@@ -133,7 +133,7 @@ def test_float32_has_no_offset():
 def test_exact_test_by_features_is_the_biased_estimator():
     predictions, targets = _data(8, 5, seed=4)
     test = hypothesis_tests.exact_skce_test(
-        jax.random.key(0), _kernel(), predictions, targets, num_samples=19, statistic="biased"
+        jax.random.key(0), _kernel(), predictions, targets, num_draws=19, statistic="biased"
     )
     np.testing.assert_allclose(
         test.statistic, estimators.skce_biased(_kernel(), predictions, targets), rtol=1e-12

@@ -83,7 +83,7 @@ def test_no_unit_and_traced_features(dtype):
     def pvalue(unit):
         data = Normal(jnp.asarray(unit * loc, dtype), jnp.full(20, unit, dtype))
         targets = jnp.asarray(unit * (loc + 1.5 * y), dtype)
-        test = hypothesis_tests.exact_skce_test(KEY, kernel, data, targets, num_samples=99)
+        test = hypothesis_tests.exact_skce_test(KEY, kernel, data, targets, num_draws=99)
         return test.statistic
 
     found = [float(pvalue(unit)) for unit in (1.0, 1e-7, 1e7)]
@@ -188,5 +188,5 @@ def test_ensembles_in_other_units(unit):
         distributions.Samples(jnp.asarray(unit * values[:, 1:])),
         jnp.asarray(unit * values[:, 0]),
     )
-    test = hypothesis_tests.ensemble_skce_test(KEY, kernel, *data, num_samples=99)
+    test = hypothesis_tests.ensemble_skce_test(KEY, kernel, *data, num_draws=99)
     assert np.isclose(test.pvalue, 0.64)  # in all units

@@ -110,7 +110,7 @@ def test_rao_statistic():
     found = estimators.skce_biased(kernel, predictions, jnp.asarray(y))
     np.testing.assert_allclose(30 * found, expected, rtol=1e-10)
     test = hypothesis_tests.exact_skce_test(
-        KEY, kernel, predictions, jnp.asarray(y), num_samples=19, statistic="biased"
+        KEY, kernel, predictions, jnp.asarray(y), num_draws=19, statistic="biased"
     )
     np.testing.assert_allclose(30 * test.statistic, expected, rtol=1e-9)
 

@@ -117,7 +117,7 @@ def test_density_of_a_user():
 
     def test(targets):
         return hypothesis_tests.exact_skce_test(
-            KEY, kernel, predictions, targets, num_samples=99
+            KEY, kernel, predictions, targets, num_draws=99
         ).pvalue
 
     assert test(targets) > 0.05
@@ -173,7 +173,7 @@ def test_power():
         targets = loc + 0.1 * (shift + scale * jax.random.normal(keys[1], (64,)))
         kernel = TensorProduct(Exponential(0.3, Euclidean()), Stein(SquaredExponential(0.1)))
         return hypothesis_tests.exact_skce_test(
-            keys[2], kernel, predictions, targets, num_samples=199
+            keys[2], kernel, predictions, targets, num_draws=199
         ).pvalue
 
     def rate(number, *errors):

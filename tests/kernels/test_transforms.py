@@ -16,7 +16,7 @@ from calibjax.distributions import (
     Poisson,
     Samples,
 )
-from calibjax.kernels import Linear, SquaredExponential
+from calibjax.kernels import SquaredExponential, Transformed
 from calibjax.kernels.expectations import features, prepare_features
 from tests import oracles
 
@@ -50,7 +50,7 @@ all_terms = jax.jit(_all_terms)
 def test_factors_of_dimensions_are_length_scales():
     """The product of one-dimensional kernels with length scales 1 / |a_d|."""
     (p, q), (y, z) = _normals(), RNG.normal(size=(2, 3))
-    ours = all_terms(Linear(jnp.asarray(SCALE), SquaredExponential(1.0)), p, y, q, z)
+    ours = all_terms(Transformed(jnp.asarray(SCALE), SquaredExponential(1.0)), p, y, q, z)
     product = 1.0
     for d in range(3):
         one, two = (Normal(x.loc[d], x.scale[d]) for x in (p, q))
@@ -58,7 +58,9 @@ def test_factors_of_dimensions_are_length_scales():
         product = product * all_terms(kernel, one, y[d], two, z[d])[:3]
     np.testing.assert_allclose(ours[:3], product, rtol=1e-13)
     full = [MvNormal(x.loc, jnp.diag(x.scale**2)) for x in (p, q)]
-    rotated = all_terms(Linear(jnp.diag(SCALE), SquaredExponential(1.0)), full[0], y, full[1], z)
+    rotated = all_terms(
+        Transformed(jnp.diag(SCALE), SquaredExponential(1.0)), full[0], y, full[1], z
+    )
     np.testing.assert_allclose(rotated, ours, rtol=1e-12)
 
 
@@ -75,7 +77,7 @@ def test_matrices(matrix):
     s, t = np.square(p.scale), np.square(q.scale)
     expected = [gaussian(y - z, 0 * s), gaussian(p.loc - z, s), gaussian(p.loc - q.loc, s + t)]
     expected.append(expected[0] - expected[1] - gaussian(q.loc - y, t) + expected[2])
-    kernel = Linear(jnp.asarray(matrix), SquaredExponential(1.0))
+    kernel = Transformed(jnp.asarray(matrix), SquaredExponential(1.0))
     np.testing.assert_allclose(all_terms(kernel, p, y, q, z), expected, rtol=1e-9)
     full = [MvNormal(x.loc, jnp.diag(x.scale**2)) for x in (p, q)]
     np.testing.assert_allclose(all_terms(kernel, full[0], y, full[1], z), expected, rtol=1e-9)
@@ -86,7 +88,7 @@ def test_matrices(matrix):
 )
 def test_a_number_is_a_length_scale(family, kernel):
     p, q = family(jnp.array(0.3), jnp.array(0.7)), family(jnp.array(-0.2), jnp.array(0.4))
-    ours = all_terms(Linear(-2.0, kernel(1.0)), p, jnp.array(0.1), q, jnp.array(0.9))
+    ours = all_terms(Transformed(-2.0, kernel(1.0)), p, jnp.array(0.1), q, jnp.array(0.9))
     plain = all_terms(kernel(0.5), p, jnp.array(0.1), q, jnp.array(0.9))
     np.testing.assert_allclose(ours, plain, rtol=1e-11)
 
@@ -100,7 +102,7 @@ def test_predictions_for_any_kernel():
     ]
     classes = [Categorical(jnp.asarray(RNG.dirichlet(np.ones(3)))) for _ in range(2)]
     for (p, q), pair in ((draws, (y, z)), (mixtures, (y, z)), (classes, (0, 2))):
-        ours = all_terms(Linear(2.0, SquaredExponential(1.0)), p, pair[0], q, pair[1])
+        ours = all_terms(Transformed(2.0, SquaredExponential(1.0)), p, pair[0], q, pair[1])
         plain = all_terms(SquaredExponential(0.5), p, pair[0], q, pair[1])
         np.testing.assert_allclose(ours, plain, rtol=1e-12)
 
@@ -129,14 +131,14 @@ def test_maps_of_distributions_have_the_moments_of_the_mapped_variable():
 
 def test_kernel_on_predictions():
     p, q = _normals()
-    ours = Linear(jnp.asarray(SCALE), kernels.Exponential(1.0, distances.Wasserstein()))(p, q)
+    ours = Transformed(jnp.asarray(SCALE), kernels.Exponential(1.0, distances.Wasserstein()))(p, q)
     squared = np.sum((SCALE * (p.loc - q.loc)) ** 2 + (np.abs(SCALE) * (p.scale - q.scale)) ** 2)
     np.testing.assert_allclose(ours, np.exp(-np.sqrt(squared)), rtol=1e-13)
 
 
 def test_features_of_the_inner_kernel():
     predictions, targets, _ = oracles.normal_data(11)
-    kernel = Linear(jnp.asarray(2.0), SquaredExponential(1.0))
+    kernel = Transformed(jnp.asarray(2.0), SquaredExponential(1.0))
     prepared = prepare_features(kernel, predictions, targets)
 
     @jax.jit
@@ -149,14 +151,15 @@ def test_features_of_the_inner_kernel():
 
     np.testing.assert_allclose(*matrices(predictions, targets), atol=1e-14)
     predictions, targets, _ = oracles.normal_data(5, 3)
-    kernel = Linear(jnp.asarray(WIDE), SquaredExponential(1.0))
+    kernel = Transformed(jnp.asarray(WIDE), SquaredExponential(1.0))
     assert prepare_features(kernel, predictions, targets) is None
 
 
 def test_float32_stays_float32():
     predictions, targets, _ = oracles.normal_data(5, 3, dtype=np.float32)
     kernel = kernels.TensorProduct(
-        kernels.Exponential(1.0, distances.Wasserstein()), Linear(WIDE, SquaredExponential(1.0))
+        kernels.Exponential(1.0, distances.Wasserstein()),
+        Transformed(WIDE, SquaredExponential(1.0)),
     )
     value = jax.eval_shape(lambda p, y: estimators.skce(kernel, p, y), predictions, targets)
     assert value.dtype == jnp.float32
@@ -169,7 +172,7 @@ def test_gradient_with_respect_to_the_matrix():
     @jax.jit
     @jax.value_and_grad
     def value(matrix):
-        return kernels.centered_kernel(Linear(matrix, SquaredExponential(1.0)), p, y, q, z)
+        return kernels.centered_kernel(Transformed(matrix, SquaredExponential(1.0)), p, y, q, z)
 
     direction = RNG.normal(size=TALL.shape)
     slope = (value(TALL + 1e-5 * direction)[0] - value(TALL - 1e-5 * direction)[0]) / 2e-5
@@ -178,7 +181,7 @@ def test_gradient_with_respect_to_the_matrix():
 
 def test_range_of_values():
     inner = 3.0 * SquaredExponential()
-    assert Linear(2.0, inner).value_range() == inner.value_range()
+    assert Transformed(2.0, inner).value_range() == inner.value_range()
 
 
 @pytest.mark.parametrize(
@@ -199,7 +202,7 @@ def test_range_of_values():
 )
 def test_wrong_scales_are_named(scale, error, message):
     predictions, targets, _ = oracles.normal_data(3, 3)
-    kernel = kernels.TensorProduct(kernels.Exponential(), Linear(scale, SquaredExponential()))
+    kernel = kernels.TensorProduct(kernels.Exponential(), Transformed(scale, SquaredExponential()))
     with pytest.raises(error, match=message):
         estimators.skce(kernel, predictions, targets)
 
@@ -207,8 +210,8 @@ def test_wrong_scales_are_named(scale, error, message):
 def test_wrong_inner_kernels_and_vectors_for_scalars_are_named():
     predictions, targets, _ = oracles.normal_data(3)
     for kernel, message in (
-        (Linear(1.0, SquaredExponential(-1.0)), "kernel.target.kernel.length_scale"),
-        (Linear(jnp.ones(1), SquaredExponential()), r"scale: expected shape \(\) for targets"),
+        (Transformed(1.0, SquaredExponential(-1.0)), "kernel.target.kernel.length_scale"),
+        (Transformed(jnp.ones(1), SquaredExponential()), r"scale: expected shape \(\) for targets"),
     ):
         product = kernels.TensorProduct(kernels.Exponential(), kernel)
         with pytest.raises(ValueError, match=message):
@@ -216,10 +219,10 @@ def test_wrong_inner_kernels_and_vectors_for_scalars_are_named():
 
 
 def test_missing_maps_are_named_and_can_be_defined():
-    kernel = Linear(2.0, SquaredExponential())
-    with pytest.raises(NotImplementedError, match=r"kernel Linear under Poisson.*linear_map"):
+    kernel = Transformed(2.0, SquaredExponential())
+    with pytest.raises(NotImplementedError, match=r"kernel Transformed under Poisson.*linear_map"):
         kernels.single_expectation(kernel, Poisson(jnp.array(1.0)), 1.0)
-    with pytest.raises(NotImplementedError, match=r"Linear of Poisson predictions.*define"):
+    with pytest.raises(NotImplementedError, match=r"Transformed of Poisson predictions.*define"):
         kernel(Poisson(jnp.array(1.0)), Poisson(jnp.array(1.0)))
 
     @jax.tree_util.register_dataclass

@@ -21,7 +21,7 @@ TARGETS = sample_targets(KEY, PREDICTIONS) + 2.0 * (PREDICTIONS.loc > 0.7)
 
 @pytest.fixture(scope="module")
 def scalar():
-    return witness_test(KEY, KERNEL, PREDICTIONS, TARGETS, *AT, num_samples=99)
+    return witness_test(KEY, KERNEL, PREDICTIONS, TARGETS, *AT, num_draws=99)
 
 
 @pytest.fixture(scope="module")
@@ -29,7 +29,7 @@ def classes():
     kernel = TensorProduct(Exponential(0.5, distances.TotalVariation()), White())
     predictions = Categorical(jnp.full((50, 3), 1 / 3))
     at = Categorical(jnp.tile(jnp.array([0.5, 0.25, 0.25]), (3, 1))), jnp.arange(3)
-    return witness_test(KEY, kernel, predictions, jnp.zeros(50, int), *at, num_samples=99), at
+    return witness_test(KEY, kernel, predictions, jnp.zeros(50, int), *at, num_draws=99), at
 
 
 def test_map_of_scalar_predictions(scalar):
@@ -75,7 +75,7 @@ def test_bars_of_classes(classes):
 def test_wrong_input(scalar, classes):
     with pytest.raises(TypeError, match="result: expected what hypothesis_tests.witness_test"):
         plotting.witness_map(3, *AT)
-    other = exact_skce_test(KEY, KERNEL, PREDICTIONS, TARGETS, num_samples=9)
+    other = exact_skce_test(KEY, KERNEL, PREDICTIONS, TARGETS, num_draws=9)
     with pytest.raises(TypeError, match="result: expected what hypothesis_tests.witness_test"):
         plotting.witness_map(other, *AT)
     with pytest.raises(ValueError, match=r"at_targets: expected shape \[30\]"):

@@ -249,7 +249,7 @@ def _exact(family: Family) -> Callable[..., Any]:
         with warnings.catch_warnings():  # of draws, for which there is another test
             warnings.filterwarnings("ignore", ".*ensemble_skce_test", UserWarning)
             return hypothesis_tests.exact_skce_test(
-                key, family.kernel, predictions, targets, num_samples=9
+                key, family.kernel, predictions, targets, num_draws=9
             )
 
     return test

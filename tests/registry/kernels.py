@@ -31,8 +31,8 @@ def _target_kernels() -> list[Call]:
             lambda first, second: kernels.Sum((rbf(first), rbf(second))),
             {"first": a.scale(0.5, "length_scale"), "second": a.scale(2.0, "length_scale")},
         ),
-        "Linear": (
-            lambda factor: kernels.Linear(factor, rbf()),
+        "Transformed": (
+            lambda factor: kernels.Transformed(factor, rbf()),
             {"factor": a.number(0.8, "scale")},
         ),
     }
@@ -73,8 +73,8 @@ def _target_kernels() -> list[Call]:
     )
     found.append(
         FAMILIES["DiagNormal"].call(
-            "kernels.Linear",
-            of(lambda factor: kernels.Linear(factor, rbf())),
+            "kernels.Transformed",
+            of(lambda factor: kernels.Transformed(factor, rbf())),
             "factors",
             # a matrix [k, d] is another map
             factor=a.real(np.array([0.8, 1.3]), "scale", without=("matrix", "leading axis")),

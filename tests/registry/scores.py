@@ -107,8 +107,8 @@ def _curves() -> list[Call]:
             "",
             key=a.key(),
             binning=a.binning(_BINNING),
-            num_samples=a.integer(19),
-            level=a.proportion(0.9, "num_samples", traced=False),
+            num_draws=a.integer(19),
+            level=a.proportion(0.9, "num_draws", traced=False),
             max_bins=a.integer(100, limit=100),
             slow=True,
         )
@@ -142,7 +142,7 @@ def _pit() -> list[Call]:
 
 
 def _uniformity() -> list[Call]:
-    band = {"num_samples": a.integer(19), "level": a.proportion(0.9, "num_samples", traced=False)}
+    band = {"num_draws": a.integer(19), "level": a.proportion(0.9, "num_draws", traced=False)}
     found = [
         call(
             "estimators.pit_histogram estimators.PITHistogram",

@@ -57,7 +57,7 @@ def _skce() -> list[Call]:
                 slow=True,
                 key=a.key(),
                 kernel=kernel,
-                num_samples=a.integer(9),
+                num_draws=a.integer(9),
                 statistic=a.choice("omnibus"),
                 indices=a.groups(np.arange(a.N)[::-1].copy(), without=a.OPTIONAL),
             )

@@ -30,15 +30,15 @@ def _skce_tests(family: Family, name: str) -> list[Call]:
     tests = {
         "exact_skce_test": {
             "key": a.key(),
-            "num_samples": B,
+            "num_draws": B,
             "statistic": a.choice("omnibus"),
             "batch_size": BATCH,
         },
-        "bootstrap_skce_test": {"key": a.key(), "num_samples": B, "batch_size": BATCH},
+        "bootstrap_skce_test": {"key": a.key(), "num_draws": B, "batch_size": BATCH},
         "block_skce_test": {"block_size": a.integer(2), "variance": a.choice("blocks")},
         "spectrum_skce_test": {
             "key": a.key(),
-            "num_samples": B,
+            "num_draws": B,
             "num_eigenvalues": a.integer(3, limit=3),
             "method": a.choice("simulation"),
             "block_size": a.integer(2, without=a.OPTIONAL),
@@ -63,7 +63,7 @@ def _skce_tests(family: Family, name: str) -> list[Call]:
             "key": a.key(),
             "confidence_level": a.proportion(0.9),
             "side": a.choice("lower"),
-            "num_samples": B,
+            "num_draws": B,
             "batch_size": BATCH,
         },
     }
@@ -98,7 +98,7 @@ def _bias(predictions, targets):
 
 
 def _statistics() -> list[Call]:
-    options = {"key": a.key(), "statistic": a.function(_bias), "num_samples": B}
+    options = {"key": a.key(), "statistic": a.function(_bias), "num_draws": B}
     options["batch_size"] = BATCH
 
     def run(function):
@@ -173,7 +173,7 @@ def _local() -> list[Call]:
         "confidences": a.unit(a.CONFIDENCES),
         "correct": a.truths(a.CORRECT),
     }
-    options = {"num_samples": B, "batch_size": BATCH}
+    options = {"num_draws": B, "batch_size": BATCH}
     return [
         call(
             "hypothesis_tests.local_calibration_test",
@@ -199,7 +199,7 @@ def _local() -> list[Call]:
             **data,
             kernel=a.kernel(kernels.Exponential(0.5), without=SEVERAL),
             binning=a.binning(estimators.UniformBins(2)),
-            num_samples=B,
+            num_draws=B,
             one_of=8,
             slow=True,
         ),
@@ -209,7 +209,7 @@ def _local() -> list[Call]:
 def _groups() -> list[Call]:
     test = hypothesis_tests.group_calibration_test
     weights = a.real(a.FEATURES, "groups", without=("first column",))  # one group
-    options = {"key": a.key(), "num_samples": B, "batch_size": BATCH, "one_of": 4, "slow": True}
+    options = {"key": a.key(), "num_draws": B, "batch_size": BATCH, "one_of": 4, "slow": True}
 
     def run(predictions, targets, key, groups, **rest):
         return test(key, predictions, targets, groups, **rest)
@@ -237,7 +237,7 @@ def _groups() -> list[Call]:
 def _ensembles() -> list[Call]:
     values = np.stack([a.LOC - 1, a.LOC + 0.3, a.LOC + 1], 1)
     data = {"values": a.real(values, "ensembles"), "targets": a.real(a.Y)}
-    options = {"key": a.key(), "num_samples": B, "batch_size": BATCH, "one_of": 4, "slow": True}
+    options = {"key": a.key(), "num_draws": B, "batch_size": BATCH, "one_of": 4, "slow": True}
 
     def skce(values, targets, key, kernel, **rest):
         ensembles = distributions.Samples(values)
@@ -278,7 +278,7 @@ def _aggregated() -> list[Call]:
     kernel = kernels.TensorProduct(
         kernels.Exponential(1.5, distances.Wasserstein()), kernels.SquaredExponential(1.2)
     )
-    options = {"key": a.key(), "num_samples": B, "batch_size": BATCH, "one_of": 4, "slow": True}
+    options = {"key": a.key(), "num_draws": B, "batch_size": BATCH, "one_of": 4, "slow": True}
     data = {"loc": a.real(a.LOC, "predictions"), "scale": a.positive(a.SCALE, "predictions")}
     return [
         NORMAL.call(
@@ -313,7 +313,7 @@ def _witness() -> list[Call]:
         at = Normal(at_loc, at_scale), at_targets
         return hypothesis_tests.witness_test(key, kernel, predictions, targets, *at, **rest)
 
-    options = {"key": a.key(), "num_samples": B, "batch_size": BATCH, "one_of": 4, "slow": True}
+    options = {"key": a.key(), "num_draws": B, "batch_size": BATCH, "one_of": 4, "slow": True}
     return [
         NORMAL.call("estimators.witness", values, "Normal", **at, kernel=a.kernel(kernel)),
         NORMAL.call("hypothesis_tests.witness_test", test, "Normal", **at, **options),
@@ -340,7 +340,7 @@ def _clusters() -> list[Call]:
             kernel, Normal(loc, scale), targets, clusters=clusters
         )
 
-    options = {"key": a.key(), "num_samples": B, "batch_size": BATCH}
+    options = {"key": a.key(), "num_draws": B, "batch_size": BATCH}
     covers = "hypothesis_tests.cluster_skce_test"
     return [
         call(covers, test, **data, **options, slow=True),
@@ -375,7 +375,7 @@ def _coverage() -> list[Call]:
             of_quantiles(hypothesis_tests.coverage_test),
             **data,
             key=a.key(),
-            num_samples=B,
+            num_draws=B,
             batch_size=BATCH,
         ),
         call(

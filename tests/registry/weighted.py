@@ -67,7 +67,7 @@ def _estimators() -> dict[str, Callable[..., Any]]:
     """Estimators, and binnings that weights change."""
     near = estimators.Neighbourhood.laplacian(np.float32(0.7), 2)
     local, key = (near, _FEATURES, *_SAMPLES), jax.random.key(0)
-    low = {"levels": np.float32([0.2, 0.8]), "num_samples": 19}
+    low = {"levels": np.float32([0.2, 0.8]), "num_draws": 19}
     found = {}
     for name in ("ece", "mce", "debiased_squared_ece"):
         found[name] = functools.partial(getattr(estimators, name), *_CLASSES, **_BINS)
@@ -82,10 +82,10 @@ def _estimators() -> dict[str, Callable[..., Any]]:
         found[name] = functools.partial(getattr(estimators, name), key, _SAMPLES[0], **low)
     found |= {
         "pit_histogram": functools.partial(
-            estimators.pit_histogram, key, _SAMPLES[0], num_bins=3, num_samples=19
+            estimators.pit_histogram, key, _SAMPLES[0], num_bins=3, num_draws=19
         ),
         "reliability_curve": functools.partial(
-            estimators.reliability_curve, key, *_BINARY, **_BINS, num_samples=19
+            estimators.reliability_curve, key, *_BINARY, **_BINS, num_draws=19
         ),
         "skce_block": functools.partial(estimators.skce_block, _KERNEL, *_NORMAL, block_size=2),
         "kde_calibration_error": functools.partial(
@@ -114,7 +114,7 @@ def _exact_tests() -> dict[str, Callable[..., Any]]:
 
     def pvalue(name: str, data: Any, weights: Any) -> Any:
         test = getattr(hypothesis_tests, name)
-        found = test(jax.random.key(0), *data, weights=weights, num_samples=9)
+        found = test(jax.random.key(0), *data, weights=weights, num_draws=9)
         return found.statistic, found.pvalue
 
     return {
@@ -131,7 +131,7 @@ def _accumulators() -> dict[str, Callable[..., Any]]:
     parts = {
         "SKCE": (streaming.SKCE(kernel), _CLASSES),
         "ExactSKCETest": (
-            streaming.ExactSKCETest(jax.random.key(0), kernel, num_samples=9),
+            streaming.ExactSKCETest(jax.random.key(0), kernel, num_draws=9),
             _CLASSES,
         ),
         "BlockSKCE": (streaming.BlockSKCE(_KERNEL, 2), _NORMAL),

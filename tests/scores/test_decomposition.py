@@ -113,7 +113,7 @@ def test_recalibration_removes_miscalibration_only():
 def test_null_by_redrawing():
     predictions = d.Bernoulli(PROBS)
     result = hypothesis_tests.exact_test(
-        jax.random.key(0), scores.brier_decomposition, predictions, LABELS, num_samples=99
+        jax.random.key(0), scores.brier_decomposition, predictions, LABELS, num_draws=99
     )
     assert isinstance(result.statistic, scores.ScoreDecomposition)
     assert result.pvalue.miscalibration == 0.01

@@ -30,7 +30,7 @@ def test_top_label():
     found = result_of(CalibrationBins(BINNING), *data)
     np.testing.assert_allclose(found.ece, estimators.ece(*data, binning=BINNING), rtol=1e-12)
     np.testing.assert_allclose(found.mce, estimators.mce(*data, binning=BINNING), rtol=1e-12)
-    curve = estimators.reliability_curve(jax.random.key(0), *data, binning=BINNING, num_samples=19)
+    curve = estimators.reliability_curve(jax.random.key(0), *data, binning=BINNING, num_draws=19)
     used, theirs = found.counts > 0, curve.counts > 0
     np.testing.assert_array_equal(found.counts[used], curve.counts[theirs])
     np.testing.assert_allclose(found.means[used, 1], curve.confidence[theirs], rtol=1e-12)

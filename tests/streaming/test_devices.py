@@ -19,7 +19,7 @@ LOW_RANK = kernels.TensorProduct(
     kernels.LowRank(ROUGH, distributions.Bernoulli(np.array([0.2, 0.5, 0.7]))), kernels.White()
 )
 CASES = {
-    "test": (ExactSKCETest(jax.random.key(0), LOW_RANK, num_samples=9), CLASSES),
+    "test": (ExactSKCETest(jax.random.key(0), LOW_RANK, num_draws=9), CLASSES),
     "skce": (SKCE(LOW_RANK), CLASSES),
     "blocks": (BlockSKCE(KERNEL, 2), CLASSES),
     "bins": (CalibrationBins(estimators.UniformBins(3)), CLASSES),

@@ -67,7 +67,7 @@ def indexed(accumulator, case, batches, order=None):
 
 @functools.cache
 def in_one(case):
-    test = ExactSKCETest(KEY, CASES[case][0], num_samples=B)
+    test = ExactSKCETest(KEY, CASES[case][0], num_draws=B)
     return test, indexed(test, case, [np.arange(N)])
 
 
@@ -116,7 +116,7 @@ def test_redraws_against_all_pairs(case):
 def test_it_is_the_exact_test(case):
     """JAX's default generator gives sample i of a data set the numbers that belong to index i."""
     _, found = in_one(case)
-    expected = hypothesis_tests.exact_skce_test(KEY, *CASES[case], num_samples=B)
+    expected = hypothesis_tests.exact_skce_test(KEY, *CASES[case], num_draws=B)
     assert jax.tree.structure(found) == jax.tree.structure(expected)
     assert found.pvalue == expected.pvalue
     for one, two in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
@@ -125,7 +125,7 @@ def test_it_is_the_exact_test(case):
 
 def test_more_redraws():
     test, found = in_one("normal")
-    other = ExactSKCETest(jax.random.key(4), test.kernel, num_samples=B)
+    other = ExactSKCETest(jax.random.key(4), test.kernel, num_draws=B)
     both = hypothesis_tests.combine_results(found, indexed(other, "normal", [np.arange(N)]))
     assert both.null_samples.shape == (2 * B,)
 
@@ -264,7 +264,7 @@ def test_float32():
     single = jax.tree.map(
         lambda x: x.astype(np.float32) if isinstance(x, np.ndarray) else x, (kernel, predictions)
     )
-    test = ExactSKCETest(KEY, single[0], num_samples=B)
+    test = ExactSKCETest(KEY, single[0], num_draws=B)
     state = test.update(test.init(), single[1], targets.astype(np.float32))
     found = test.result(state)
     assert found.estimate.dtype == found.pvalue.dtype == jnp.float32
@@ -287,7 +287,7 @@ def test_many_small_batches_in_float32():
                 lambda x, dtype=dtype: x.astype(dtype) if isinstance(x, np.ndarray) else x,
                 CASES["normal"][0],
             )
-            test = ExactSKCETest(KEY, kernel, num_samples=3)
+            test = ExactSKCETest(KEY, kernel, num_draws=3)
 
             def step(state, one, test=test):
                 loc, scale, targets = one
@@ -352,8 +352,8 @@ def test_wrong_kernels():
 
     with pytest.raises(ValueError, match=r"kernel: expected .* known when compiling"):
         jax.eval_shape(lambda scale: traced.__wrapped__(scale).init(), jnp.array(1.0))
-    with pytest.raises(ValueError, match=r"num_samples: expected"):
-        ExactSKCETest(KEY, product, num_samples=0).init()
+    with pytest.raises(ValueError, match=r"num_draws: expected"):
+        ExactSKCETest(KEY, product, num_draws=0).init()
 
 
 def test_wrong_batches_and_states():

@@ -26,7 +26,7 @@ KERNEL = kernels.TensorProduct(
     kernels.White(),
 )
 ACCUMULATORS = {
-    "test": ExactSKCETest(jax.random.key(0), KERNEL, num_samples=9),
+    "test": ExactSKCETest(jax.random.key(0), KERNEL, num_draws=9),
     "bins": CalibrationBins(UniformBins(3)),
 }
 
@@ -83,7 +83,7 @@ landmarks = jax.tree.map(lambda leaf: leaf[:5], data[0])
 kernel = kernels.TensorProduct(
     kernels.LowRank(rough, landmarks), kernels.SquaredExponential(1.0)
 )
-test = streaming.ExactSKCETest(jax.random.key(0), kernel, num_samples=19)
+test = streaming.ExactSKCETest(jax.random.key(0), kernel, num_draws=19)
 mesh = jax.make_mesh((4,), ("devices",), axis_types=(jax.sharding.AxisType.Auto,))
 
 def of_device(predictions, targets, indices):
@@ -128,7 +128,7 @@ NORMALS = kernels.TensorProduct(
 )
 
 
-def pvalues(num_data_sets, n=256, shift=0.0, factor=1.0, num_samples=99, num_batches=4):
+def pvalues(num_data_sets, n=256, shift=0.0, factor=1.0, num_draws=99, num_batches=4):
     """p-values by streaming of normals whose targets are shifted, or scatter too much or little."""
 
     def of_data_set(key):
@@ -136,7 +136,7 @@ def pvalues(num_data_sets, n=256, shift=0.0, factor=1.0, num_samples=99, num_bat
         loc, noise = jax.random.normal(keys[0], (n,)), jax.random.normal(keys[1], (n,))
         scale = jax.random.uniform(keys[2], (n,), minval=0.5, maxval=1.5)
         targets = loc + shift + factor * scale * noise
-        test = ExactSKCETest(keys[3], NORMALS, num_samples=num_samples)
+        test = ExactSKCETest(keys[3], NORMALS, num_draws=num_draws)
         batches = jax.tree.map(
             lambda x: x.reshape(num_batches, -1), (distributions.Normal(loc, scale), targets)
         )

@@ -129,7 +129,7 @@ def test_bins_of_equal_weights(dtype):
 
 
 def _curve(predictions, targets, weights, **options):
-    options = {"binning": UniformBins(3), "num_samples": 39, "max_bins": 3} | options
+    options = {"binning": UniformBins(3), "num_draws": 39, "max_bins": 3} | options
     return estimators.reliability_curve(KEY, predictions, targets, weights=weights, **options)
 
 
@@ -197,7 +197,7 @@ def test_level_of_bands_with_log_normal_weights():
             targets,
             binning=UniformBins(5),
             weights=jnp.exp(jax.random.normal(keys[3], (64,))),
-            num_samples=49,
+            num_draws=49,
             max_bins=5,
         )
         pointwise = (curve.frequency < curve.pointwise_lower) | (

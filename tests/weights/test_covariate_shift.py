@@ -54,7 +54,7 @@ def test_level_of_the_exact_test():
     def pvalue(key):
         data, own = jax.random.split(key)
         predictions, labels, weights = biased_sample(data, 64, lambda p: p)
-        test = exact_skce_test(own, KERNEL, predictions, labels, weights=weights, num_samples=199)
+        test = exact_skce_test(own, KERNEL, predictions, labels, weights=weights, num_draws=199)
         return (test.pvalue,)
 
     [pvalues] = in_data_sets(pvalue, 0, 2000)
@@ -93,7 +93,7 @@ def test_weights_that_say_more_than_the_predictions():
     def both(key):
         data, own = jax.random.split(key)
         predictions, labels, weights = two_regions(data, 256)
-        test = exact_skce_test(own, KERNEL, predictions, labels, weights=weights, num_samples=199)
+        test = exact_skce_test(own, KERNEL, predictions, labels, weights=weights, num_draws=199)
         return test.pvalue, test.estimate
 
     pvalues, estimates = in_data_sets(both, 3, 1000)

@@ -26,7 +26,7 @@ BINS = {"binning": estimators.EqualMassBins(2)}
 
 
 def _of_key(function, **options):
-    return lambda *data, weights: function(KEY, *data, weights=weights, num_samples=19, **options)
+    return lambda *data, weights: function(KEY, *data, weights=weights, num_draws=19, **options)
 
 
 CASES = {

@@ -118,12 +118,12 @@ def test_laws_of_coverage():
     levels = np.array([0.2, 0.5, 0.9])
     for function in (estimators.quantile_coverage, estimators.interval_coverage):
         check_weights(
-            lambda u, w: function(KEY, u, weights=w, levels=levels, num_samples=19).coverage,  # noqa: B023
+            lambda u, w: function(KEY, u, weights=w, levels=levels, num_draws=19).coverage,  # noqa: B023
             PIT,
         )
     check_weights(
         lambda u, w: (
-            estimators.pit_histogram(KEY, u, weights=w, num_bins=3, num_samples=19).counts * 1.0
+            estimators.pit_histogram(KEY, u, weights=w, num_bins=3, num_draws=19).counts * 1.0
         ),
         PIT,
         copies=False,
@@ -149,7 +149,7 @@ def test_coverage_by_hand():
 
 
 def test_missing_numbers_and_weights():
-    found = jax.jit(lambda u, w: estimators.pit_histogram(KEY, u, weights=w, num_samples=19))
+    found = jax.jit(lambda u, w: estimators.pit_histogram(KEY, u, weights=w, num_draws=19))
     for u, w in ((PIT, -1.0 * WEIGHTS), (np.where(np.arange(N), PIT, np.nan), 1.0 * WEIGHTS)):
         histogram = found(u, w)
         assert np.isnan(histogram.counts).all()
@@ -167,7 +167,7 @@ def test_level_of_bands_with_log_normal_weights(n):
             jax.random.uniform(keys[0], (n,)),
             jnp.exp(jax.random.normal(keys[1], (n,))),
         )
-        options = {"weights": weights, "num_samples": 39}
+        options = {"weights": weights, "num_draws": 39}
         histogram = estimators.pit_histogram(keys[2], values, num_bins=4, **options)
         curve = estimators.quantile_coverage(keys[2], values, **options)
         return jnp.any(histogram.is_outside), jnp.any(curve.is_outside)
@@ -248,7 +248,7 @@ def test_all_values_are_inside_together():
     random = np.random.default_rng(0)
     for _ in range(20):
         weights = np.exp(random.normal(size=16))
-        options = {"weights": weights, "levels": np.array([0.94, 0.95]), "num_samples": 19}
+        options = {"weights": weights, "levels": np.array([0.94, 0.95]), "num_draws": 19}
         curve = estimators.quantile_coverage(KEY, random.uniform(0, 0.9, 16), **options)
         np.testing.assert_allclose(curve.coverage, 1, rtol=1e-12)
         assert not np.any(curve.is_outside)

@@ -32,7 +32,7 @@ KERNEL = kernels.TensorProduct(
     kernels.Exponential(1.0, distances.Wasserstein()), kernels.SquaredExponential(1.0)
 )
 PLACES = Normal(np.array([0.0, 1.0]), np.ones(2)), np.array([0.5, -0.5])
-OPTIONS = {"num_samples": 49}
+OPTIONS = {"num_draws": 49}
 
 
 def _bias(predictions, targets, weights=None):
@@ -131,7 +131,7 @@ def test_level_with_log_normal_weights(name, n):
         keys = jax.random.split(key, 5)
         w = jnp.exp(jax.random.normal(keys[0], (n,)))
         loc, noise = jax.random.normal(keys[1], (2, n))
-        options = {"weights": w, "num_samples": 99}
+        options = {"weights": w, "num_draws": 99}
         if name == "coverage":
             values = loc[:, None] + jnp.array([-1.2815515655446004, 0.0, 1.2815515655446004])
             predictions = Quantiles(jnp.array([0.1, 0.5, 0.9]), values)
@@ -161,6 +161,6 @@ def test_level_with_log_normal_weights(name, n):
 
 def test_weights_are_resampled_with_their_predictions():
     spread = lambda p, y, weights: jnp.ptp(weights / p.scale)  # noqa: E731
-    options = {"weights": NORMALS.scale, "num_samples": 9}
+    options = {"weights": NORMALS.scale, "num_draws": 9}
     test = consistency_test(KEY, spread, NORMALS, TARGETS, **options)
     assert np.max(test.null_samples) < 1e-12

@@ -112,10 +112,10 @@ def test_numbers_are_those_of_all_data_at_once():
 
 
 def test_exact_tests():
-    test = ExactSKCETest(KEY, KERNEL, num_samples=39)
+    test = ExactSKCETest(KEY, KERNEL, num_draws=39)
     weights = np.r_[2.0, 3, 1, 1, 1.5, 2, 1, 1, 2, 0.5, 0, 0]
     found = streamed(test, (CLASSES, LABELS), weights)
-    expected = exact_skce_test(KEY, KERNEL, CLASSES, LABELS, weights=weights, num_samples=39)
+    expected = exact_skce_test(KEY, KERNEL, CLASSES, LABELS, weights=weights, num_draws=39)
     for field in ("statistic", "estimate", "pvalue", "null_samples"):
         close(getattr(found, field), getattr(expected, field), 1e-9)
     close(streamed(test, (CLASSES, LABELS), 1e3 * weights).null_samples, found.null_samples, 1e-9)

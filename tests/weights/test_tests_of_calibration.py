@@ -50,7 +50,7 @@ def _weighted_bias(predictions, targets, weights):
 def _tests(num=49):
     normal, classes = (NORMALS, TARGETS), (CLASSES, LABELS)
     ensembles = Samples(_random.normal(size=(N, 4))), TARGETS
-    options = {"num_samples": num}
+    options = {"num_draws": num}
     return {
         "any statistic": (
             lambda p, y, w: exact_test(KEY, _weighted_bias, p, y, weights=w, **options),
@@ -112,10 +112,10 @@ def test_laws_of_exact_tests(name):
 def test_one_sample_with_all_the_weight_is_refused():
     weights, single = np.where(np.arange(N) == 3, 1e10, 1), jax.tree.map(np.float32, CLASSES)
     with pytest.raises(ValueError, match="weights: expected pairs .* in float32"):
-        exact_skce_test(KEY, WHITE, single, LABELS, weights=weights, num_samples=19)
+        exact_skce_test(KEY, WHITE, single, LABELS, weights=weights, num_draws=19)
     with pytest.raises(ValueError, match="weights: expected pairs .* in float32"):
-        aggregated_skce_test(KEY, single, LABELS, weights=weights, num_samples=19)
-    test = exact_skce_test(KEY, WHITE, CLASSES, LABELS, weights=weights, num_samples=19)
+        aggregated_skce_test(KEY, single, LABELS, weights=weights, num_draws=19)
+    test = exact_skce_test(KEY, WHITE, CLASSES, LABELS, weights=weights, num_draws=19)
     assert 0 < test.pvalue <= 1
 
 
@@ -123,17 +123,17 @@ def test_one_sample_with_all_the_weight_is_refused():
 def test_statistics_get_weights_by_keyword(test):
     """As all estimators take them; others are refused with what they would be called with."""
     statistic = functools.partial(estimators.skce_biased, KERNEL)
-    found = test(KEY, statistic, NORMALS, TARGETS, weights=WEIGHTS, num_samples=19)
+    found = test(KEY, statistic, NORMALS, TARGETS, weights=WEIGHTS, num_draws=19)
     expected = estimators.skce_biased(KERNEL, NORMALS, TARGETS, weights=WEIGHTS)
     np.testing.assert_allclose(found.statistic, expected, rtol=1e-12)
     other = lambda p, y, w: jnp.sum(w * y)  # noqa: E731
     with pytest.raises(TypeError, match=r"statistic: .*\(predictions, targets, weights=weights\)"):
-        test(KEY, other, NORMALS, TARGETS, weights=WEIGHTS, num_samples=19)
+        test(KEY, other, NORMALS, TARGETS, weights=WEIGHTS, num_draws=19)
 
 
 @pytest.mark.parametrize("kernel", [WHITE, LOW_RANK], ids=["pairs", "low rank"])
 def test_components_are_those_of_the_matrix(kernel):
-    test = exact_skce_test(KEY, kernel, CLASSES, LABELS, weights=WEIGHTS, num_samples=19)
+    test = exact_skce_test(KEY, kernel, CLASSES, LABELS, weights=WEIGHTS, num_draws=19)
     matrix = np.asarray(estimators.calibration_kernel_matrix(kernel, CLASSES, LABELS))
     w = WEIGHTS / WEIGHTS.sum()
     pairs = np.outer(w, w)
@@ -147,7 +147,7 @@ def test_components_are_those_of_the_matrix(kernel):
 
 
 def test_group_errors_are_weighted_means():
-    test = group_calibration_test(KEY, NORMALS, TARGETS, GROUPS, weights=WEIGHTS, num_samples=19)
+    test = group_calibration_test(KEY, NORMALS, TARGETS, GROUPS, weights=WEIGHTS, num_draws=19)
     for g, members in enumerate(GROUPS.T):
         error = np.average((TARGETS - NORMALS.loc)[members], weights=WEIGHTS[members])
         np.testing.assert_allclose(test.estimate[g], error, rtol=1e-12)
@@ -155,7 +155,7 @@ def test_group_errors_are_weighted_means():
 
 def test_clusters():
     def test(p, y, c, w):
-        return cluster_skce_test(KEY, KERNEL, p, y, c, weights=w, num_samples=49).estimate
+        return cluster_skce_test(KEY, KERNEL, p, y, c, weights=w, num_draws=49).estimate
 
     check_weights(test, NORMALS, TARGETS, np.r_[0, 0, 1:11], differentiable=False)
 
@@ -185,7 +185,7 @@ def test_jackknife_leaves_out_each_sample():
 
 
 def test_bootstrap_interval_of_equal_weights_is_that_without():
-    options = {"num_samples": 50}
+    options = {"num_draws": 50}
     plain = bootstrap_skce_confidence_interval(KEY, KERNEL, NORMALS, TARGETS, **options)
     weighted = bootstrap_skce_confidence_interval(
         KEY, KERNEL, NORMALS, TARGETS, weights=np.full(N, 7), **options
@@ -217,7 +217,7 @@ def test_level_with_log_normal_weights(kernel, n):
         else:
             p, own = Categorical(jax.random.dirichlet(keys[1], jnp.ones(3), (n,))), WHITE
         y = sample_targets(keys[2], p)
-        return exact_skce_test(keys[3], own, p, y, weights=weights, num_samples=99).pvalue
+        return exact_skce_test(keys[3], own, p, y, weights=weights, num_draws=99).pvalue
 
     pvalues = jax.jit(lambda keys: jax.lax.map(pvalue, keys))(jax.random.split(KEY, 2000))
     error = np.sqrt(0.05 * 0.95 / 2000)

@@ -17,7 +17,7 @@ from calibjax.kernels.expectations import FeatureRule, register_expectations
 from calibjax.kernels.labels import LabelKernel, White
 from calibjax.kernels.matrix import gram_matrix
 from calibjax.kernels.stationary import Stationary
-from calibjax.kernels.transforms import Linear
+from calibjax.kernels.transforms import Transformed
 
 _OF_NUMBERS = Euclidean | SquaredEuclidean | Manhattan | MeanAbsoluteDifference
 
@@ -37,13 +37,13 @@ def _check(kernel: Kernel, predictions: ClassPredictions) -> None:
     """Refuses distances between class labels, which are names, not numbers."""
     num_classes = predictions.class_probs.shape[-1]
     parts = jax.tree.leaves(
-        kernel, is_leaf=lambda part: isinstance(part, Stationary | LabelKernel | Linear)
+        kernel, is_leaf=lambda part: isinstance(part, Stationary | LabelKernel | Transformed)
     )
     for part in parts:
-        if isinstance(part, Linear):
+        if isinstance(part, Transformed):
             raise ValueError(
                 "kernel.target: expected a kernel on class labels, which are names and cannot be "
-                "scaled or mapped, got Linear; if the classes stand for numbers, ask for it: "
+                "scaled or mapped, got Transformed; if the classes stand for numbers, ask for it: "
                 "LabelKernel(gram_matrix(kernel, numbers))"
             )
         distance = getattr(part, "distance", None)

@@ -150,7 +150,7 @@ def test_statistics_of_networks(finished, split):
     p = Normal(jnp.array(means[network]), jnp.full(y.size, sigmas[network]))
     sample = w21_friedman_statistics.kernel_of(p), p, jnp.array(y)
     key = cells.key_of(f"w21_friedman/resamples/{split}")
-    test = hypothesis_tests.bootstrap_skce_test(key, *sample, num_samples=TINY.resamples)
+    test = hypothesis_tests.bootstrap_skce_test(key, *sample, num_draws=TINY.resamples)
     levels = np.arange(0.05, 0.96, 0.05)
     quantiles = scipy.stats.norm.ppf(levels, means[network][:, None], sigmas[network])
     excess = y[:, None] - quantiles
@@ -177,7 +177,7 @@ def test_bootstrap_pvalues():
         means = jax.random.normal(jax.random.key(6), (6,))
         p = w21_friedman_statistics.network_predictions(means, jnp.array(1.0))
         sample = w21_friedman_statistics.kernel_of(p), p, sample_targets(key, p)
-        test = hypothesis_tests.bootstrap_skce_test(key, *sample, num_samples=99)
+        test = hypothesis_tests.bootstrap_skce_test(key, *sample, num_draws=99)
         matrix = estimators.calibration_kernel_matrix(*sample)
         counts = w21_friedman_statistics.resample(key, 6, 99)
         pvalues.append(float(test.pvalue))
@@ -256,7 +256,7 @@ def test_exact_pvalues(kind):
     one = jax.tree.map(lambda leaf: leaf[1], p)
     kernel = w21_friedman_statistics.kernel_of(one)
     test = hypothesis_tests.exact_skce_test(
-        keys[2], kernel, one, y, num_samples=39, statistic="biased"
+        keys[2], kernel, one, y, num_draws=39, statistic="biased"
     )
     assert pvalues.shape == (3,)
     assert pvalues[1] == pytest.approx(float(test.pvalue))
