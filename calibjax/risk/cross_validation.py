@@ -50,7 +50,7 @@ def cross_validate(
         key: random key, which determines the folds.
         function: the function to fit: `Binning`, `KernelDensity`, `KernelRidge`,
             `TwoStepKernelRidge`, or your own.
-        grid: hyperparameters, [k]; `bandwidth_grid` and similar functions return those of G24.
+        grid: hyperparameters, [k]; `function.grid` returns those of G24.
         predictions: batch of n ≥ 2 num_folds class predictions, or confidences in [0, 1], [n].
         targets: labels 0, ..., m − 1, or 0 and 1, [n].
         num_folds: F ≥ 2; n mod F folds have one sample more than the others.

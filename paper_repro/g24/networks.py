@@ -149,20 +149,20 @@ class Zero(risk.EstimationFunction):
 
 
 ZEROS = Estimator(Zero(), lambda n: jnp.zeros(1))
-BINS = Estimator(risk.Binning(), lambda n: risk.bin_number_grid())
-DENSITIES = Estimator(risk.KernelDensity(), lambda n: risk.bandwidth_grid())
+BINS = Estimator(risk.Binning(), risk.Binning().grid)
+DENSITIES = Estimator(risk.KernelDensity(), risk.KernelDensity().grid)
 
 
 def _kernel_ridges(tolerance: float, *, canonical: bool) -> dict[str, Estimator]:
     return {
         "kkr": Estimator(
             risk.KernelRidge(tolerance=tolerance),
-            functools.partial(risk.kernel_ridge_grid, canonical=canonical),
+            functools.partial(risk.KernelRidge().grid, canonical=canonical),
             tolerance,
         ),
         "ukkr": Estimator(
             risk.TwoStepKernelRidge(tolerance=tolerance),
-            functools.partial(risk.two_step_kernel_ridge_grid, canonical=canonical),
+            functools.partial(risk.TwoStepKernelRidge().grid, canonical=canonical),
             tolerance,
         ),
     }

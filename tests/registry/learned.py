@@ -439,24 +439,6 @@ def _cross_validation() -> list[Call]:
     ]
 
 
-def _grids() -> list[Call]:
-    reason = "a function of numbers that are known"
-    found = [
-        call(
-            f"risk.{f.__name__}",
-            f,
-            num_samples=a.integer(100, limit=10**12),
-            canonical=a.truth(True),
-            compiled=False,
-            reason=reason,
-        )
-        for f in (risk.kernel_ridge_grid, risk.two_step_kernel_ridge_grid)
-    ]
-    for f in (risk.bin_number_grid, risk.bandwidth_grid):
-        found.append(call(f"risk.{f.__name__}", f, compiled=False, reason=reason))
-    return found
-
-
 def calls() -> list[Call]:
     """Calls of what is learned from data."""
     found = [
@@ -467,4 +449,4 @@ def calls() -> list[Call]:
         *_functions(),
         *_risks(),
     ]
-    return [*found, *_cross_validation(), *_grids()]
+    return [*found, *_cross_validation()]
