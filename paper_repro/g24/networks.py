@@ -269,7 +269,7 @@ def evaluate(
         targets,
         num_folds=NUM_FOLDS,
         test_fraction=TEST_FRACTION,
-        progress=risk.Progress(on_fold),
+        on_fold=on_fold,
     )
     validation, best = result.cross_validation, int(result.cross_validation.best)
     scalars = ("estimate", "standard_error", "sampling_error", "root", "root_standard_error")

@@ -398,7 +398,7 @@ def _cross_validation() -> list[Call]:
             slow=True,
         ),
         call(
-            "risk.cross_validate risk.EstimationFunction risk.Progress",
+            "risk.cross_validate risk.EstimationFunction",
             lambda function, previous=None, on_fold=None: (
                 risk.cross_validate(
                     jax.random.key(0),
@@ -407,7 +407,8 @@ def _cross_validation() -> list[Call]:
                     numbers.astype(np.float32),
                     correct,
                     num_folds=2,
-                    progress=risk.Progress(on_fold, previous),
+                    on_fold=on_fold,
+                    previous=previous,
                 ).losses
             ),
             "records",
