@@ -79,3 +79,7 @@ __all__ = [
     "risk_difference",
     "squared_calibration_error",
 ]
+
+
+def __dir__() -> list[str]:
+    return __all__
