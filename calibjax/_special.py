@@ -251,3 +251,35 @@ def inverse_of_cdf(
     bracket = bits_of(low), bits_of(high)
     least, _ = lax.fori_loop(0, 64 if is_double else 32, halve, bracket)
     return jnp.where(jnp.isnan(level), jnp.nan, number(least))
+
+
+def smallest_integer(
+    cdf: Callable[[jax.Array], jax.Array],
+    level: jax.Array,
+    low: jax.Array,
+    high: jax.Array,
+    guess: jax.Array | None = None,
+) -> jax.Array:
+    """Smallest integer y in [low, high] with cdf(y) ≥ level, by bisection; not differentiable.
+
+    The ends are integers of any dtype. A guess is tried first, together with its neighbours.
+    Floating-point numbers that are too large for every integer are passed over one by one.
+    """
+
+    def halve(bracket: tuple, middle: jax.Array) -> tuple[jax.Array, jax.Array]:
+        low, high = bracket
+        middle = jnp.where(middle < high, jnp.maximum(middle, low), low)
+        reached, after = cdf(middle) >= level, middle + 1
+        if jnp.issubdtype(low.dtype, jnp.floating):
+            after = jnp.maximum(after, jnp.nextafter(middle, jnp.inf))
+        after = jnp.minimum(after, high)
+        return jnp.where(reached, low, after), jnp.where(reached, middle, high)
+
+    bracket = low, high
+    if guess is not None:
+        bracket = halve(halve(bracket, guess - 1), guess + 1)
+    return lax.while_loop(
+        lambda bracket: jnp.any(bracket[0] < bracket[1]),
+        lambda bracket: halve(bracket, bracket[0] + (bracket[1] - bracket[0]) // 2),
+        bracket,
+    )[0]
