@@ -25,19 +25,24 @@ _HALF_LOG_TWO_PI = 0.5 * math.log(2 * math.pi)
 _STIRLING = (-3617 / 122400, 1 / 156, -691 / 360360, 1 / 1188, -1 / 1680, 1 / 1260)
 _STIRLING += (-1 / 360, 1 / 12)
 _NUM_TERMS = 100  # of the continued fraction; enough for parameters up to 1e4
-_SERIES_FROM = 9.0  # where the first term that is left out is below 1e-17
+SERIES_FROM = 9.0  # where the first term that is left out is below 1e-17
 
 
 def stirling_error(x: jax.Array) -> jax.Array:
     """Difference log Γ(x) − (x − ½) log x + x − ½ log 2π for x > 0, elementwise."""
-    is_large = x >= _SERIES_FROM
-    large, small = jnp.where(is_large, x, _SERIES_FROM), jnp.where(is_large, 1, x)
-    inverse = jnp.square(1 / large)
-    series = jnp.zeros_like(large)
+    is_large = x >= SERIES_FROM
+    large, small = jnp.where(is_large, x, SERIES_FROM), jnp.where(is_large, 1, x)
+    direct = gammaln(small) - (small - 0.5) * jnp.log(small) + small - _HALF_LOG_TWO_PI
+    return jnp.where(is_large, stirling_series(large), direct)
+
+
+def stirling_series(x: jax.Array) -> jax.Array:
+    """The same difference for x ≥ `SERIES_FROM`."""
+    inverse = jnp.square(1 / x)
+    series = jnp.zeros_like(x)
     for coefficient in _STIRLING:
         series = series * inverse + coefficient
-    direct = gammaln(small) - (small - 0.5) * jnp.log(small) + small - _HALF_LOG_TWO_PI
-    return jnp.where(is_large, series / large, direct)
+    return series / x
 
 
 def log_gamma_step(x: jax.Array) -> jax.Array:
