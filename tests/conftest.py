@@ -1,15 +1,43 @@
 """Fixtures of all tests."""
 
+import gc
 import os
 import pathlib
 
 import jax
 import pytest
+from jax._src.interpreters import mlir
 
 # Tests of arrays that are split over devices find four; everything else runs on the first.
 jax.config.update("jax_num_cpu_devices", 4)
 # A script that needs mpmath, which the tests of its numbers do not.
 collect_ignore = ["distributions/numbers_by_mpmath.py"]
+# JAX loads its dialects again for every program that it lowers, which takes as long as the rest of
+# lowering a small one; here those of one file share them. What is lowered while another program is
+# would be written into that one.
+_new_context = mlir.make_ir_context
+_contexts = []
+
+
+def _shared_context():
+    if mlir.ir.Context.current is not None:
+        return _new_context()
+    if not _contexts:
+        _contexts.append(_new_context())
+    return _contexts[0]
+
+
+mlir.make_ir_context = _shared_context
+
+
+def pytest_collection_finish():
+    """What was imported and collected stays: the garbage collector need not look at it again.
+
+    What JAX allocates while it traces would start it thousands of times; it runs after each file.
+    """
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(200_000, 20, 20)
 
 
 @pytest.fixture(autouse=True)
@@ -34,6 +62,8 @@ def _compilation(request):
     yield
     jax.config.update("jax_disable_most_optimizations", before)
     jax.clear_caches()
+    _contexts.clear()
+    gc.collect()
 
 
 @pytest.fixture
