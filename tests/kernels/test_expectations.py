@@ -192,7 +192,7 @@ def test_labels_out_of_range_are_not_clamped_under_jit():
 
 
 @pytest.mark.parametrize(
-    "name", [n for n in oracles.CASE_NAMES if n not in ("normal-1", "normal-3", "normal-10")]
+    "name", [n for n in oracles.CASE_NAMES if n != "normal-3"]
 )
 @pytest.mark.parametrize("dtype", [jnp.float32, jnp.float64])
 def test_features_reproduce_the_centered_kernel(name, dtype):

@@ -8,7 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-WEIGHTS = np.array([2, 0, 1, 3, 1, 2, 0, 1, 1, 2, 1, 1])
+# As many copies as there are samples, so that these are the data of a program that is compiled.
+WEIGHTS = np.array([2, 0, 1, 2, 1, 1, 0, 1, 1, 1, 1, 1])
 N = len(WEIGHTS)
 
 
@@ -50,10 +51,11 @@ def check_weights(
     same(function(*data, np.ones(N)), unweighted)
     same(function(*data, np.full(N, 1e-30)), unweighted)
     same(function(*data, 1e20 * WEIGHTS), weighted)
-    positive = np.flatnonzero(WEIGHTS)
-    same(function(*rows(data, positive), WEIGHTS[positive]), weighted)
-    if copies:
+    if copies:  # none of a sample without weight
         same(function(*rows(data, np.repeat(np.arange(N), WEIGHTS)), None), weighted)
+    else:
+        positive = np.flatnonzero(WEIGHTS)
+        same(function(*rows(data, positive), WEIGHTS[positive]), weighted)
     same(function(*data, jnp.asarray(WEIGHTS, float)), weighted)
     if compiled:
         traced = jax.jit(function)
