@@ -97,7 +97,7 @@ def test_extreme_scales_stay_finite(scale, dtype):
     p = distributions.DiagNormal(jnp.zeros(3, dtype), jnp.full(3, scale, dtype))
     q = distributions.DiagNormal(jnp.full(3, scale, dtype), jnp.full(3, 2 * scale, dtype))
     y, z = jnp.full(3, 3 * scale, dtype), jnp.full(3, -scale, dtype)
-    value, gradient = jax.value_and_grad(kernels.centered_kernel, argnums=(0, 1, 2))(
+    value, gradient = jax.jit(jax.value_and_grad(kernels.centered_kernel, argnums=(0, 1, 2)))(
         kernel, p, y, q, z
     )
     assert value.dtype == dtype
@@ -115,7 +115,7 @@ def test_gradients_in_float32_stay_finite(length_scale, outlier):
         return kernels.centered_kernel(kernels.SquaredExponential(length_scale), p, y, q, z)
 
     arguments = jnp.float32(length_scale), *(jax.tree.map(lambda x: x[0], (p, one, p, two)))
-    gradient = jax.grad(centered, argnums=(0, 1, 2, 3, 4))(*arguments)
+    gradient = jax.jit(jax.grad(centered, argnums=(0, 1, 2, 3, 4)))(*arguments)
     chex.assert_tree_all_finite(gradient)
 
 
@@ -191,9 +191,7 @@ def test_labels_out_of_range_are_not_clamped_under_jit():
         assert jnp.isnan(evaluate(-1))
 
 
-@pytest.mark.parametrize(
-    "name", [n for n in oracles.CASE_NAMES if n != "normal-3"]
-)
+@pytest.mark.parametrize("name", [n for n in oracles.CASE_NAMES if n != "normal-3"])
 @pytest.mark.parametrize("dtype", [jnp.float32, jnp.float64])
 def test_features_reproduce_the_centered_kernel(name, dtype):
     kernel, predictions, targets, _, _ = oracles.cases()[name]

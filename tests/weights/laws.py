@@ -58,16 +58,32 @@ def check_weights(
         same(function(*rows(data, positive), WEIGHTS[positive]), weighted)
     same(function(*data, jnp.asarray(WEIGHTS, float)), weighted)
     if compiled:
-        traced = jax.jit(function)
-        same(traced(*data, jnp.asarray(WEIGHTS, float)), weighted)
+        traced = jax.jit(_with_gradient(function) if differentiable else function)
+        found = traced(*data, jnp.asarray(WEIGHTS, float))
         wrong = traced(*data, jnp.asarray(-WEIGHTS, float))
+        if differentiable:
+            (found, gradient), (wrong, _) = found, wrong
+            assert np.isfinite(gradient).all()
+        same(found, weighted)
         assert any(np.isnan(leaf).any() for leaf in map(np.asarray, jax.tree.leaves(wrong)))
-    if differentiable:
-        total = lambda w: sum(map(jnp.sum, jax.tree.leaves(function(*data, w))))  # noqa: E731
-        assert np.isfinite(jax.grad(total)(jnp.asarray(WEIGHTS, float))).all()
     with pytest.raises(ValueError, match=r"weights.*>= 0"):
         function(*data, -WEIGHTS)
     with pytest.raises(ValueError, match="weights.*positive"):
         function(*data, 0 * WEIGHTS)
     with pytest.raises(ValueError, match=r"weights.*one weight for each sample"):
         function(*data, WEIGHTS[1:])
+
+
+def _with_gradient(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The results, and the gradient of their sum by the weights."""
+
+    def total(weights: Any, *data: Any) -> Any:
+        found = function(*data, weights)
+        return sum(map(jnp.sum, jax.tree.leaves(found))), found
+
+    def call(*arguments: Any) -> Any:
+        *data, weights = arguments
+        gradient, found = jax.grad(total, has_aux=True)(weights, *data)
+        return found, gradient
+
+    return call
