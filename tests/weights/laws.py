@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 # As many copies as there are samples, so that these are the data of a program that is compiled.
-WEIGHTS = np.array([2, 0, 1, 2, 1, 1, 0, 1, 1, 1, 1, 1])
+WEIGHTS = np.array([1, 0, 1, 1, 1, 2, 0, 2, 1, 1, 1, 1])
 N = len(WEIGHTS)
 
 
