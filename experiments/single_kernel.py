@@ -28,7 +28,7 @@ from calibjax.kernels import (
 )
 from experiments.harness import command_line
 from experiments.harness.command_line import program
-from experiments.harness.tables import write_table
+from experiments.harness.tables import note_of, write_table
 from experiments.power.simulation import ALPHA, CALIBRATED, DRAWS, Study, rates
 from experiments.power.tables import table
 from experiments.power.w21 import median_kernel
@@ -162,14 +162,6 @@ STUDIES = (
         in_one_program=False,
     ),
 )
-NOTE = (
-    "Rejections in percent at level {level:.0f} %, {draws} draws. Normals N(m, 0.1²), m uniform on "
-    "[0, 1], with (target - m) / 0.1 = e ± 0.3, 1.4 e, 0.7 e, e + 2 for 0.4 < m < 0.5, "
-    "e + 0.8 sin 8πm, ±0.9 + √0.19 e; in the table of shifts e + {shift}. Ten classes, "
-    "Dirichlet(½): labels ∝ p^(1/T), T = 1.25 and 0.8, first class 0.7 times as likely, 15 % "
-    "uniform, 60 % of the second and third exchanged. One kernel each in an exact test. Made by "
-    "`python -m experiments.single_kernel --num-datasets {number}`."
-)
 
 
 @program
@@ -186,7 +178,7 @@ def main() -> None:
             wrong = [line[name] for name in study.alternatives if name not in study.calibrated]
             line |= {"worst": min(wrong), "median": float(np.median(wrong))}
         number = options.num_datasets
-        note = NOTE.format(level=100 * ALPHA, draws=DRAWS, shift=SHIFT, number=number)
+        note = note_of(__file__, "note", level=100 * ALPHA, draws=DRAWS, shift=SHIFT, number=number)
         write_table(folder, study.name, lines, note, show=True)
 
 

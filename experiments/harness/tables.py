@@ -3,6 +3,7 @@
 import csv
 import dataclasses
 import io
+import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -61,6 +62,19 @@ def write_table(
     log(f"wrote {folder / name}.md")
     if show:
         log(text)
+
+
+def note_of(file: str, name: str, **values: Any) -> str:
+    """A text of the Markdown file beside a module, with values in its places `{value}`.
+
+    Args:
+        file: `__file__` of the module; the texts are in the file of this name with the ending .md.
+        name: heading of the text, `# NAME`.
+        values: what is put in, by name.
+    """
+    texts = Path(file).with_suffix(".md").read_text(encoding="utf-8")
+    sections = dict(re.findall(r"^# (\w+)\n(.*?)(?=^# |\Z)", texts, re.M | re.S))
+    return f"\n{sections[name].strip()}\n".format(**values)
 
 
 def _fields(record: Any) -> Mapping[Any, Any]:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from experiments.harness import stand_in
-from experiments.harness.tables import write_table
+from experiments.harness.tables import note_of, write_table
 from paper_repro.g24.naive_density import LEAST_SUM
 from paper_repro.g24.networks_tables import (
     Results,
@@ -24,38 +24,9 @@ IMAGENET = {
     "PNASNet-5": (10.63, 10.63),
 }
 
-DEBIASED_NOTE = """
-Bins and debiased bins (`calibjax.risk.DebiasedBinning`), which G24 mentions in §4.1: root of the
-risk times 100, its difference from that of bins with the same choice of their number, times 10⁴,
-and ukkr for comparison; estimates of the squared error times 10⁴ on the 20 % of the samples in no
-fold, ± standard errors over the folds (`estimators.md` explains them). The squares of noisy means
-are too large, the more so the more bins there are: where plain bins are tuned to many, their
-estimate is the larger one.
-"""
-
-NAIVE_NOTE = """
-The kernel density ratio for the top label by its formula as printed, in float32, beside the stable
-one, in the same folds: roots of the risks, times 100, each at its best bandwidth, and the share of
-held out predictions for which it gives NaN there. These are left out of the risk, as G24 does.
-"Clipped": denominators are at least 1e-10, so that an underflow is a ratio of zero instead.
-"Saturated": share of the confidences that are 1 in float32. "Expected": root of the stable risk
-over 1 - missing, which is what comes out if those that are missing add nothing to the risk. The
-networks called "sharpened" are those above with all logits times {power:g}, that is, made
-overconfident on purpose, since ours hardly reach a confidence of 1.
-"""
-
-IMPLIED_NOTE = """
-100 √risk of G24 for the top label (Tables 1, 2 and 4), the smallest of the others and kde, and the
-share of predictions whose loss from the mean would explain the difference: 1 - smallest / kde
-(`naive_density`). That it is about zero for LeNet-5, which is never sure, and that canonical
-calibration (Tables 3 and 5) shows nothing of the kind, where no probability of a class is exactly
-0 or 1, agrees with that. That the paper calls the share of NaNs small does not. Without the logits
-of its networks this cannot be decided.
-"""
-
 
 class DebiasedRow(NamedTuple):
-    """Risk and estimate of one kind of bins, see `DEBIASED_NOTE`."""
+    """Risk and estimate of one kind of bins."""
 
     network: str
     estimator: str
@@ -88,7 +59,7 @@ def debiased_rows(results: Results) -> Iterator[DebiasedRow]:
 
 
 class NaiveRow(NamedTuple):
-    """Risks of the naive and of the stable ratio, see `NAIVE_NOTE`."""
+    """Risks of the naive and of the stable ratio."""
 
     network: str
     saturated: float
@@ -131,7 +102,7 @@ def naive_rows(
 
 
 class ImpliedRow(NamedTuple):
-    """Published risks, and what would explain them, see `IMPLIED_NOTE`."""
+    """Published risks, and what would explain them."""
 
     data: str
     network: str
@@ -162,9 +133,11 @@ def write_tables(
 ) -> None:
     """Writes the tables of debiased bins and of kernel density ratios."""
     names = {"minus_plain": "minus plain", "error": "±", "risk": "100 √risk"}
-    write_table(folder, "debiased_bins", debiased_rows(results), DEBIASED_NOTE, names=names)
-    note = NAIVE_NOTE.format(power=power)
+    write_table(
+        folder, "debiased_bins", debiased_rows(results), note_of(__file__, "debiased"), names=names
+    )
+    note = note_of(__file__, "naive", power=power)
     rows = naive_rows(stable, naive)
     write_table(folder, "naive_density", rows, note, names=NAIVE_NAMES)
     if not stand_in.header():
-        write_table(folder, "published_density", implied_rows(), IMPLIED_NOTE)
+        write_table(folder, "published_density", implied_rows(), note_of(__file__, "implied"))

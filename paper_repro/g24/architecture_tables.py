@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from experiments.harness import stand_in
-from experiments.harness.tables import write_table
+from experiments.harness.tables import note_of, write_table
 from paper_repro.g24.networks_tables import Results, compare, critical_value, difference_text
 from paper_repro.g24.published import ERRORS, NETWORKS, PUBLISHED
 
@@ -21,24 +21,9 @@ ARCHITECTURES = {
 BASE = "ukkr"  # whose risk is subtracted
 ROUNDING = 0.005  # of the published roots
 
-NOTE = """
-Tables 1, 2, 3 and 5 of G24 for the architectures that are among ours. *No network is the same*: the
-logits are those of another training, published by other people (`AIgen/df-posthoc-calibration`),
-and of the DenseNets only the family is the same (121 layers instead of 40). That the roots of the
-risks differ says how good these networks are, and nothing of the estimators: the risk contains
-the noise of the labels. The differences between estimators may be compared.
-
-"100 √risk" ± its standard error over the five folds, ours and published. "Minus ukkr": the risk
-minus that of ukkr, times 10⁴; ours with the jackknife standard error of the paired difference,
-\\*: significant with Bonferroni's correction for the {num} differences of this table, \\*\\*: with
-errors 1.5 times as large too (see `differences.md`). The published difference is computed from the
-published roots; no error of it is published, and ± is what their rounding to two digits allows at
-most. Both are from 8000 of 10 000 test images in five folds.
-"""
-
 
 class ArchitectureRow(NamedTuple):
-    """Risk of one estimator for one of our networks, and the published one, see `NOTE`."""
+    """Risk of one estimator for one of our networks, and the published one."""
 
     data: str
     notion: str
@@ -98,5 +83,5 @@ def write_tables(folder: Path, results: Results) -> None:
     """Writes the table; not of stand-in data, nor where no such network is there."""
     rows = list(architecture_rows(results))
     if rows and not stand_in.header():
-        note = NOTE.format(num=sum(row.minus is not None for row in rows))
+        note = note_of(__file__, "note", num=sum(row.minus is not None for row in rows))
         write_table(folder, "architectures", rows, note, names=NAMES)

@@ -11,7 +11,7 @@ import numpy as np
 from scipy.stats import norm  # comes with scikit-learn
 
 from calibjax import risk
-from experiments.harness.tables import write_table
+from experiments.harness.tables import note_of, write_table
 from paper_repro.g24.published import PUBLISHED
 
 Results = dict[tuple[str, str, str], dict[str, np.ndarray]]  # by network, notion, estimator
@@ -133,7 +133,7 @@ def selected(found: dict[str, np.ndarray]) -> tuple[float, bool]:
 
 
 class EstimatorRow(NamedTuple):
-    """Risk and estimate of one estimator, see `ESTIMATORS_NOTE`; h = 0 has no estimate."""
+    """Risk and estimate of one estimator; h = 0 has no estimate."""
 
     network: str
     notion: str
@@ -187,50 +187,6 @@ def selected_text(found: dict[str, np.ndarray]) -> str:
     return f"{value:.3g}{' (edge)' if is_edge else ''}"
 
 
-ESTIMATORS_NOTE = """
-In form Tables 1, 2, 3 and 5 and Fig. 2 to 4 of G24. "100 √risk": root of the mean risk over the
-held out folds, at the selected hyperparameter; se: standard error over the 5 folds of the roots
-(the paper does not say of what). "Published": range over the paper's networks except for LeNet-5,
-*other networks* than ours. "(edge)": the selected hyperparameter is at an end of its grid. h = 0
-is what says that nothing is miscalibrated.
-
-Estimates of the squared error, times 10⁴, and of its root with its sign, times 100, on the 20 % of
-the samples that are in no fold; ± is the standard error over the folds as in the paper, which is
-what comes from fitting only, "sampling" that over the test samples. Values that are no numbers, in
-all cells and at all grid points: {num_nan}. Seconds with compilation, on two cores that were shared
-with other programs.
-{exactness}
-"""
-DIFFERENCES_NOTE = """
-Risk of the estimator of the row minus that of the column, times 10⁴, ± its standard error
-(jackknife, from the same samples in the same folds). \\*: significant at the level {level} with
-Bonferroni's correction for all {num} comparisons, |z| > {critical:.2f}. What both choices have in
-common, such as the noise of the labels, cancels: the standard error of a risk over the folds is
-{ratio:.0f} times that of a difference, in the median of those without h = 0. That the smallest risk
-of a grid was taken is not corrected for.
-
-The errors take folds to be independent, but these share training data: in simulations of bins and
-ukkr (see `calibjax.risk.risk_difference`) z had standard deviations of 1.0 to 1.1 over data sets,
-and up to 1.4 about the difference of the functions that were fitted. \\*\\*: significant also with
-errors {inflation} times as large (the factor of Nadeau and Bengio, 2003). Of the {num} comparisons
-{found} are significant, {robust} with the larger errors; without h = 0 {found_without} and
-{robust_without} of {num_without}.
-{exactness}
-"""
-WINNERS_NOTE = """
-Smallest risk, and who is not significantly worse; who is significantly better than h = 0, that is,
-finds any miscalibration; \\*\\*: with errors {inflation} times as large too. See `differences.md`.
-"""
-CLAIMS_NOTE = """
-Findings of G24 on our networks: comparisons that are significantly for and against it (any that
-differ are against "do not differ"), and those that are so with standard errors {inflation} times as
-large too, since the errors may be too small (`differences.md`); "sign": comparisons where the
-difference at least has the sign of the claim. One rule for all: confirmed if all comparisons are
-for it, contradicted if one is against it, each with the larger errors; else doubtful if one is
-against it with the errors as they are; else not contradicted, which is no support.
-"""
-
-
 def difference_rows(
     results: Results, pairs: dict[tuple[str, str, str, str], Comparison], names: list[str]
 ) -> Iterator[dict[str, Any]]:
@@ -247,7 +203,7 @@ def difference_rows(
 
 
 class WinnerRow(NamedTuple):
-    """The best estimators of one network and notion, see `WINNERS_NOTE`."""
+    """The best estimators of one network and notion."""
 
     network: str
     notion: str
@@ -286,7 +242,7 @@ def winner_rows(
 
 
 class ClaimRow(NamedTuple):
-    """What is found of one of the paper's claims, see `CLAIMS_NOTE`."""
+    """What is found of one of the paper's claims."""
 
     claim: str
     comparisons: int
@@ -336,24 +292,8 @@ def claim_rows(pairs: dict[tuple[str, str, str, str], Comparison]) -> Iterator[C
         yield ClaimRow(claim.text, z.size, *counts, sign, verdict)
 
 
-WIDER_NOTE = """
-The same with grids that go on to smaller penalties, since the best penalties are often at the ends
-of those of App. B: hyperparameter, risk (times 10⁴, its difference from that on the grid of App. B
-and that of ukkr from kkr, ± standard errors), and estimate (times 10⁴). \\*: significant with
-Bonferroni's correction for the {num} comparisons of ukkr with kkr, \\*\\*: with errors {inflation}
-times as large too. That risks hardly differ does not say that the estimates agree: the risk is
-about h(p, q) of two predictions, the estimate about h(p, p), which for ukkr is the square of what
-was fitted, its noise included.
-
-{exactness}
-With smaller penalties it would be this that regularises: grids go on for nine more steps, or as
-long as penalties are not below it ("edge" may be that limit). Where kkr is missing its grid of
-App. B ends there or below already, and stands for it.
-"""
-
-
 class WiderRow(NamedTuple):
-    """Risk and estimate with a wider grid, see `WIDER_NOTE`."""
+    """Risk and estimate with a wider grid."""
 
     network: str
     notion: str
@@ -406,7 +346,7 @@ def write_wider_grids(folder: Path, results: Results, exactness: str) -> None:
     """Writes the table of kernel ridge regression with wider grids."""
     rows = list(wider_rows(results))
     num = sum(row.minus_kkr is not None for row in rows)
-    note = WIDER_NOTE.format(num=num, inflation=INFLATION, exactness=exactness)
+    note = note_of(__file__, "wider", num=num, inflation=INFLATION, exactness=exactness)
     write_table(folder, "wider_grids", rows, note, names=WIDER_NAMES)
 
 
@@ -430,15 +370,15 @@ def write_tables(folder: Path, results: Results, exactness: str) -> None:
     pairs = compare(results)
     names = sorted({key[2] for key in results}, key=[ZERO, *TOP_LABEL].index)
     num_nan = sum(int(found["num_nan"]) for found in results.values())
-    note = ESTIMATORS_NOTE.format(num_nan=num_nan, exactness=exactness)
+    note = note_of(__file__, "estimators", num_nan=num_nan, exactness=exactness)
     write_table(folder, "estimators", estimator_rows(results), note, names=ESTIMATOR_NAMES)
     note = _differences_note(results, pairs, exactness)
     columns = ("network", "notion", "estimator", *(f"minus {name}" for name in names[:-1]))
     rows = difference_rows(results, pairs, names)  # of which h = 0 alone has none
     write_table(folder, "differences", rows, note, names=dict(zip(columns, columns, strict=True)))
-    note = WINNERS_NOTE.format(inflation=INFLATION)
+    note = note_of(__file__, "winners", inflation=INFLATION)
     write_table(folder, "winners", winner_rows(results, pairs), note, names=WINNER_NAMES)
-    note = CLAIMS_NOTE.format(inflation=INFLATION)
+    note = note_of(__file__, "claims", inflation=INFLATION)
     write_table(folder, "claims", claim_rows(pairs), note, names=CLAIM_NAMES)
 
 
@@ -453,7 +393,9 @@ def _differences_note(
         counts[f"num{suffix}"] = exceeded.size // 2  # both orders are there
         counts[f"found{suffix}"] = np.sum(exceeded > 0) // 2
         counts[f"robust{suffix}"] = np.sum(exceeded > 1) // 2
-    return DIFFERENCES_NOTE.format(
+    return note_of(
+        __file__,
+        "differences",
         level=LEVEL,
         critical=critical,
         ratio=np.median(ratios or [0]),

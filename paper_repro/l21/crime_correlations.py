@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.stats  # comes with scikit-learn
 
-from experiments.harness.tables import write_table
+from experiments.harness.tables import note_of, write_table
 from paper_repro.l21.crime_tables import LEVEL, NLL, VERDICTS, Results
 from paper_repro.l21.methods import GLOBAL, LOCAL
 
@@ -21,23 +21,6 @@ PUBLISHED_CORRELATIONS = {
     "MLCE (t-SNE)": 0.642,
     "MLCE (PCA)": 0.639,
 }
-CORRELATIONS_NOTE = """
-Pearson correlation of the maximum group-wise MCE with other metrics, as in Table 2 of L21, which
-does not say over what. "Pooled": over all pairs of the seven methods of Table 3 and the {seeds}
-networks; "se": its standard error, jackknifed over the networks. "Methods": of the means of the
-seven methods. "Networks": over the networks, within each method, averaged over the methods. The
-verdicts on the claim that the MLCE is correlated most are in `table_2_differences`.
-"""
-
-DIFFERENCES_NOTE = """
-"The correlation of MLCE with the maximum group-wise MCE is higher than that of the global metrics"
-(L21 §5.3), for the three kinds of correlation of `table_2`: that of the MLCE minus that of the
-other metric, with its standard error, jackknifed over the {seeds} networks. Verdict: confirmed
-(positive) or refuted (negative) if the two-sided p-value of difference / se, by Student's t with
-{df} degrees of freedom and multiplied by the {pairs} pairs of a variant (Bonferroni), is at most
-{level}, which is |difference| > {bound:.2f} se; undecided otherwise. The seven methods are taken as
-given: the errors are about other networks, not about other methods.
-"""
 
 
 def correlation(x: np.ndarray, y: np.ndarray) -> float:
@@ -178,7 +161,7 @@ def difference_rows(results: Results) -> list[DifferenceRow]:
 def write_tables(folder: Path, results: Results) -> None:
     """Writes Table 2, and the differences of its correlations."""
     seeds = len(next(iter(results.variants.values())))
-    note = CORRELATIONS_NOTE.format(seeds=seeds)
+    note = note_of(__file__, "correlations", seeds=seeds)
     write_table(folder, "table_2", correlation_rows(results), note)
     _write_differences(folder, results, seeds)
 
@@ -198,6 +181,8 @@ def _write_differences(folder: Path, results: Results, seeds: int) -> None:
                 against = f" (against {', '.join(dict.fromkeys(others))})" if others else ""
                 found[verdict] = f"{len(others)} {verdict}{against}"
             lines.append(f"- {variant}, {kind}, {pairs} pairs: {', '.join(found.values())}")
-    note = DIFFERENCES_NOTE.format(seeds=seeds, df=df, pairs=pairs, level=LEVEL, bound=bound)
+    note = note_of(
+        __file__, "differences", seeds=seeds, df=df, pairs=pairs, level=LEVEL, bound=bound
+    )
     note += "\n" + "\n".join(lines)
     write_table(folder, "table_2_differences", [row.columns() for row in rows], note)

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from experiments.harness.tables import write_table
+from experiments.harness.tables import note_of, write_table
 from paper_repro.l21.crime_combinations import Combination
 from paper_repro.l21.crime_models import Settings
 from paper_repro.l21.crime_tables import (
@@ -32,45 +32,6 @@ COLUMNS = {  # of Table 1
     "income groups and bins of P(y = 1)": Combination(grouping="incomes", bins="P(y = 1)"),
 }
 SAME = "same 500"  # communities for recalibration and evaluation
-
-MAXIMUM_NOTE = """
-Maximum over the groups of the MCE within the group, 5 equal intervals, on the evaluation part: mean
-and standard deviation over {seeds} networks, as in Table 1 of L21 (setting 1). Floor: what it is
-on average if the outcomes are redrawn from the confidences of the method itself ({redraws} times
-for each network), that is, if these are calibrated. It is not zero, because cells (group, bin) of
-small groups hold few communities and the maximum is mostly chance in these: a published value below
-the floor cannot come from such cells.
-
-"200 epochs" is the training that gives the published row without recalibration, "stopped" the one
-that the paper describes; all others are after 200 epochs. Groups are those of the largest
-`racePct...`, "income groups" those of the largest `...PerCap`, with the five races of the paper
-(see `communities_crime`): {sizes} communities of the evaluation part on average.
-"Bins of P(y = 1)": in all methods and errors the probability of class 1 and its label in place of
-the confidence in the predicted class and its correctness. Group-wise temperature scaling: {missing}
-of {of} groups (of the variants of `claims`) have no temperature of largest likelihood; they get
-that of all. Which combination of these and others fits which row: `fits`, `combinations`.
-"""
-
-FITS_NOTE = f"""
-For each number of Tables 1 and 3 of L21 (setting 1) the closest of the {{num}} combinations of what
-it leaves open (`combinations`), and how many of them fit it: means over {{seeds}} networks that are
-at most {LARGEST:g} standard errors away, those of both means together, after the rounding of the
-published one. That is a lenient criterion, since the best of many may fit by chance. Lowest floor:
-what a calibrated model would have (`table_1`) in the one of the combinations where this is
-smallest, those left out that recalibrate with the labels of the evaluation. Verdict: "fits",
-"none fits", or, of those that fit none, "below the floor" where the published value is, by more
-than {LARGEST:g} standard errors.
-
-{{summary}}
-"""
-
-COMBINATIONS_NOTE = f"""
-Each combination of what L21 leaves open, means over {{seeds}} networks, and how many rows of
-Table 1 and of each column of Table 3 it fits (see `fits`), with those of Table 1 by name.
-"994/500": training part of 994 communities, 500 others for recalibration and 500 for evaluation;
-"1494/{SAME}": with the paper's 1494 for training the same 500 are left for both. 100 or 99 columns:
-with or without the one in which one number is missing. All values are in `combination_values`.
-"""
 
 
 class Fit(NamedTuple):
@@ -263,7 +224,9 @@ def write_tables(folder: Path, found: Found, results: Results, settings: Setting
     every = [result for results in results.variants.values() for result in results]
     groups = [np.array([x["groups"] for x in found]) for found in results.variants.values()]
     sizes = [", ".join(f"{x:.0f}" for x in sizes.mean(0)) for sizes in groups]
-    note = MAXIMUM_NOTE.format(
+    note = note_of(
+        __file__,
+        "maximum",
         seeds=settings.seeds,
         redraws=settings.redraws,
         sizes=", or ".join(dict.fromkeys(sizes)),
@@ -272,9 +235,16 @@ def write_tables(folder: Path, found: Found, results: Results, settings: Setting
     )
     write_table(folder, "table_1", rows, note, names=names_of(rows[0]))
     fits = list(fit_rows(found))
-    note = FITS_NOTE.format(num=len(found), seeds=settings.seeds, summary=_summary(found, fits))
+    note = note_of(
+        __file__,
+        "fits",
+        largest=LARGEST,
+        num=len(found),
+        seeds=settings.seeds,
+        summary=_summary(found, fits),
+    )
     write_table(folder, "fits", fits, note, names=FIT_NAMES)
-    note = COMBINATIONS_NOTE.format(seeds=settings.seeds)
+    note = note_of(__file__, "combinations", same=SAME, seeds=settings.seeds)
     write_table(folder, "combinations", combination_rows(found), note)
     write_table(folder, "combination_values", value_rows(found), "See `combinations`.")
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.stats  # comes with scikit-learn
 
-from experiments.harness.tables import write_table
+from experiments.harness.tables import note_of, write_table
 from paper_repro.l21.embeddings import LENGTH_SCALES
 from paper_repro.l21.methods import (
     CLIPS,
@@ -83,47 +83,6 @@ class Results:
         values = self.values(variant, method, name)
         mean = float(values.mean()) if len(values) > 0 else None
         return Summary(mean, float(values.std(ddof=1)) if len(values) > 1 else None)
-
-
-LARGE_CELLS_NOTE = f"""
-As `table_1`, but the maximum is taken over the cells (group, bin) with at least {MIN_CELL_SIZE}
-communities only. Not in the paper.
-"""
-
-LENGTH_SCALES_NOTE = """
-LoRe with other length scales than those of the paper (0.2 for t-SNE, 0.4 for PCA), which also
-shows what another scale of the features would give: means over {seeds} networks. A wide kernel is
-histogram binning. Not in the paper.
-"""
-
-SCORES_NOTE = """
-Table 3 of L21, setting 1: mean and standard deviation over {seeds} networks. NLL and Brier score
-are those of the predicted class, the latter (confidence - correct)² without the factor two. The
-NLL of a wrong prediction with confidence 1 is infinite; confidences are clipped to [ε, 1 - ε] with
-ε = {clip:g}, as scikit-learn's log_loss did at the time, and with ε = {other:g} in the columns so
-called. "Infinite" is the mean number of the 500 samples whose NLL is infinite without clipping.
-The paper prints finite values and says nothing of it. Its ECE of 30.6 % for isotonic regression is
-beyond anything that a monotone map which was fitted to 500 samples can have; an error there is
-likely.
-"""
-
-CURVES_NOTE = """
-L21 says that LoRe "achieves the best (or competitive) MLCE" (Fig. 5) and "lower average LCE" (Fig.
-17) for most length scales. Here: for how many of the 40 length scales of the curves LoRe, with the
-features that the errors are measured with, is below each other method, and below all of them, in
-the mean over {seeds} networks. `figure_17` shows the t-SNE features only, as the paper does.
-"""
-
-CLAIMS_NOTE = """
-"LoRe outperforms the other baselines" in the maximum group-wise MCE (L21 §5.3): paired comparisons
-over {seeds} networks, also with the maximum over large cells only (see `large_cells`). Difference:
-LoRe minus the other method, negative if LoRe is better, with its standard error; "better":
-networks for which it is. p-values, two-sided: Student's t and Wilcoxon's signed ranks. Verdict:
-confirmed or refuted if both p-values, multiplied by the {pairs} pairs of a variant and quantity
-(Bonferroni), are at most {level}, and mean and signed ranks have the same sign; undecided
-otherwise. The networks share the 1994 communities: the tests are about other splits and networks,
-not about other communities.
-"""
 
 
 # A column is identified by what it is about and "mean" or "sd"; both stand side by side.
@@ -286,18 +245,24 @@ def write_tables(folder: Path, results: Results) -> None:
     """Writes Table 3, and those of claims, large cells, length scales and curves."""
     seeds = len(next(iter(results.variants.values())))
     rows = list(maximum_rows(results))
-    write_table(folder, "large_cells", rows, LARGE_CELLS_NOTE, names=names_of(rows[0]))
+    write_table(
+        folder,
+        "large_cells",
+        rows,
+        note_of(__file__, "large_cells", min_cell_size=MIN_CELL_SIZE),
+        names=names_of(rows[0]),
+    )
     variants = list(results.variants)[:2]  # groups have no part in these
-    note = SCORES_NOTE.format(seeds=seeds, clip=CLIPS[0], other=CLIPS[1])
+    note = note_of(__file__, "scores", seeds=seeds, clip=CLIPS[0], other=CLIPS[1])
     scores = list(score_rows(results, variants))
     write_table(folder, "table_3", scores, note, names=names_of(scores[0]))
     rows = claim_rows(results)
     pairs = len(LOCAL) * len((*GLOBAL, *GROUP_WISE))
-    note = CLAIMS_NOTE.format(seeds=seeds, pairs=pairs, level=LEVEL) + "\n" + summary(rows)
+    note = note_of(__file__, "claims", seeds=seeds, pairs=pairs, level=LEVEL) + "\n" + summary(rows)
     write_table(folder, "claims", rows, note, names=CLAIM_NAMES)
-    note = LENGTH_SCALES_NOTE.format(seeds=seeds)
+    note = note_of(__file__, "length_scales", seeds=seeds)
     write_table(folder, "length_scales", length_scale_rows(results), note)
-    note = CURVES_NOTE.format(seeds=seeds)
+    note = note_of(__file__, "curves", seeds=seeds)
     write_table(folder, "curves", curve_rows(results), note)
 
 

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from experiments.harness.tables import write_table
+from experiments.harness.tables import note_of, write_table
 from paper_repro.l21.crime_tables import NLL
 from paper_repro.l21.embeddings import LENGTH_SCALES
 from paper_repro.l21.methods import GLOBAL, LOCAL, ORIGINAL
@@ -14,23 +14,9 @@ from paper_repro.l21.methods import GLOBAL, LOCAL, ORIGINAL
 OF_ALL_CLASSES = {"NLL": NLL, "Brier": "Brier"}  # with their names for the predicted class alone
 Methods = dict[str, dict[str, Any]]  # metrics by method
 
-NOTE = """
-For how many of the classifiers what L21 says of LoRe is true, among LoRe, with the features named,
-and the five global methods. "Most": more than half of the 40 length scales of the MLCE or mean LCE
-(by the same features), or of the {ratios} ratios of costs between {first:.3g} and {last:.3g}.
-"Lowest" and "highest" are without errors: a method that is best by chance counts.
-"""
-
-CLASS_NOTE = """
-Calibration within groups (L21 §2.3) where a group is all images with one predicted class: mean over
-the groups of the ECE, and the largest MCE of a group. "By chance": the mean of what both are if the
-confidences are right, with what came redrawn from them. Cells are small (CIFAR-100: 100 classes in
-15 bins), so that most of the errors is chance.
-"""
-
 
 class ClaimRow(NamedTuple):
-    """A claim about LoRe with one kind of features, see `NOTE`."""
+    """A claim about LoRe with one kind of features."""
 
     claim: str
     where: str
@@ -98,7 +84,7 @@ def claim_rows(results: dict[str, dict[str, Any]]) -> Iterator[ClaimRow]:
 
 
 class ClassRow(NamedTuple):
-    """Errors within groups of images with one predicted class, see `CLASS_NOTE`."""
+    """Errors within groups of images with one predicted class."""
 
     classifier: str
     method: str
@@ -129,7 +115,7 @@ def class_rows(results: dict[str, dict[str, Any]]) -> Iterator[ClassRow]:
 
 def write_tables(folder: Path, results: dict[str, dict[str, Any]], ratios: np.ndarray) -> None:
     """Writes the tables of claims and of errors within groups of classes."""
-    note = NOTE.format(ratios=len(ratios), first=ratios[0], last=ratios[-1])
+    note = note_of(__file__, "note", ratios=len(ratios), first=ratios[0], last=ratios[-1])
     write_table(folder, "claims", claim_rows(results), note)
     if rows := list(class_rows(results)):
-        write_table(folder, "classes", rows, CLASS_NOTE, names=CLASS_NAMES)
+        write_table(folder, "classes", rows, note_of(__file__, "class"), names=CLASS_NAMES)

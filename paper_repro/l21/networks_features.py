@@ -16,7 +16,7 @@ import numpy as np
 from calibjax import estimators
 from experiments.harness import cells, data_files
 from experiments.harness.cells import Store
-from experiments.harness.tables import write_table
+from experiments.harness.tables import note_of, write_table
 from paper_repro.data.classifiers import Classifier
 from paper_repro.l21 import methods
 from paper_repro.l21.embeddings import LENGTH_SCALES, Embedding, scaled
@@ -37,12 +37,6 @@ ACROSS = {
     "figure_14": Across("cifar10_resnet18", "cifar10_vgg16_bn", "cifar10_googlenet"),
     "figure_15": Across("cifar10_resnet18", "cifar10_vgg16_bn", "cifar10_densenet121"),
 }
-ACROSS_NOTE = """
-MLCE of ResNet-18 on CIFAR-10 by the features of one network where LoRe has had those of another
-one (Fig. 14 and 15 of L21, there on ImageNet): for how many of the 40 length scales of the curves
-LoRe is below each method. The rows "figure_9" are about the same network with its own features for
-both.
-"""
 
 
 def identity_curve(classifier: Classifier, num_bins: int) -> np.ndarray:
@@ -107,7 +101,7 @@ def across(
 
 
 class AcrossRow(NamedTuple):
-    """For how many length scales LoRe has the smaller MLCE, see `ACROSS_NOTE`."""
+    """For how many length scales LoRe has the smaller MLCE."""
 
     figure: str
     lore: str
@@ -147,4 +141,9 @@ def across_rows(
 def write_tables(store: Store, rows: list[AcrossRow]) -> None:
     """Writes the table of Fig. 14 and 15."""
     if rows:
-        write_table(store.folder, "figures_14_15", [row.columns() for row in rows], ACROSS_NOTE)
+        write_table(
+            store.folder,
+            "figures_14_15",
+            [row.columns() for row in rows],
+            note_of(__file__, "across"),
+        )

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from experiments.harness.tables import write_table
+from experiments.harness.tables import note_of, write_table
 from paper_repro.l21.crime_correlations import (
     PUBLISHED_CORRELATIONS,
     correlations_of,
@@ -32,32 +32,6 @@ IMAGENET = {
     "MMCE optimization": (0.571, 0.061, 0.965, 40.67),
     "LoRe (t-SNE)": (0.575, 0.007, 0.955, 40.58),
 }
-
-DECISIONS_NOTE = f"""
-The columns "ImageNet" are Table 4 of L21: *another data set and network*, to compare the order of
-methods with, not the numbers; which features its LoRe uses is not said (t-SNE is likely, as in its
-Fig. 3). PRR: prediction-rejection ratio. Cost: mean cost of the decisions with u = 1 and w = 10,
-"gain" is how much less that is than without recalibration. NLL and Brier score are those of all
-classes where these are known, the other classes keeping their ratios (temperature scaling: all
-scaled), and otherwise those of the predicted class. Confidences are clipped at {CLIPS[0]:g};
-"infinite": samples whose NLL is infinite without that. The paper's Brier score, near 40, has a unit
-that it does not state. The PRR is empty where all predictions are right, or all are wrong.
-"""
-
-LOCAL_NOTE = """
-Largest and mean local calibration errors (LCE) of the evaluation part, with the length scales of
-the paper (0.2 for t-SNE, 0.4 for PCA), MCE (their limit for a wide kernel) and accuracy. "LoRe
-(...) lower": for how many of the 40 length scales of the curves the MLCE of LoRe, with the features
-that the MLCE is measured with, is below that of this method. L21 says that "LoRe achieves lower
-MLCE for most" length scales.
-"""
-
-GROUPS_NOTE = """
-Maximum group-wise MCE, also of cells (group, bin) with at least 10 samples only ("large"): mean and
-standard deviation over the files with groups, of which there are {num}. Group-wise temperature
-scaling: {missing} of {of} groups have no temperature, since no sample of the calibration part is in
-them or the likelihood has no maximum; they get that of all.
-"""
 
 
 def missing_methods(result: dict[str, Any]) -> list[str]:
@@ -150,11 +124,18 @@ def file_correlation_rows(results: list[dict[str, Any]]) -> Iterator[Correlation
 def write_tables(folder: Path, results: dict[str, dict[str, Any]]) -> None:
     """Writes the table of decisions and the one of local errors, and that of groups."""
     missing = missing_note(results)
-    write_table(folder, "table_4", decision_rows(results), DECISIONS_NOTE + missing)
-    write_table(folder, "local_errors", local_rows(results), LOCAL_NOTE + missing)
+    write_table(
+        folder,
+        "table_4",
+        decision_rows(results),
+        note_of(__file__, "decisions", clips_0=CLIPS[0]) + missing,
+    )
+    write_table(folder, "local_errors", local_rows(results), note_of(__file__, "local") + missing)
     with_groups = [result for result in results.values() if "groups" in result]
     if with_groups:
-        note = GROUPS_NOTE.format(
+        note = note_of(
+            __file__,
+            "groups",
             num=len(with_groups),
             missing=sum(result["groups without temperature"] for result in with_groups),
             of=sum(len(result["groups"]) for result in with_groups),

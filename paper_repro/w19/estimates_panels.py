@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from experiments.harness.command_line import Run
-from experiments.harness.tables import write_table
+from experiments.harness.tables import note_of, write_table
 from paper_repro.w19.estimates_simulation import BANDWIDTHS, BETAS, ECES, ESTIMATORS, SHARES
 from paper_repro.w19.estimates_tables import LABELS, Biases, Group, rounded, unbiased
 from paper_repro.w19.simulation import CONCENTRATION, NUM_CLASSES
@@ -184,29 +184,11 @@ def count_rows(rows: list[PanelRow]) -> Iterator[CountRow]:
     yield _count_row("all", rows)
 
 
-PANELS_NOTE = """
-Every panel of W19 Fig. 3 to 34: the mean of the estimates (solid line of the panel) and the true
-value (dashed), as they stand in the plot sources of the authors, and ours. SE is the standard error
-of the difference of two means of {published} and {ours} data sets, from the standard deviation of
-ours; z is the difference, ours minus published, in standard errors. The true value of the ECE is
-analytic in both. That of the SKCE is in the paper the mean of SKCE_uq, ours that of its expectation
-given the predictions; z has the standard error of both. The panels with π = 0 of the two β are the
-same in the paper, and here.
-"""
-
-COUNTS_NOTE = """
-The rows of `panels.csv` by estimator: z is the difference of our mean from the published one, in
-standard errors of the difference of two simulations. Of {panels} normal deviates {two:.0f} are
-above 2 and {three:.1f} above 3 in absolute value. Panels of one m and a share their predictions,
-and those with π = 0 count twice, so that their z are not independent.
-"""
-
-
 def write_panels(folder: Path, groups: list[Group], published: Panels) -> None:
     """Tables of all panels, and of how many are how far from the published ones."""
     rows = list(panel_rows(groups, published))
     sizes = {"published": PUBLISHED_DATA_SETS, "ours": len(groups[0].estimates)}
-    write_table(folder, "panels", rows, PANELS_NOTE.format(**sizes), names=NAMES)
+    write_table(folder, "panels", rows, note_of(__file__, "panels", **sizes), names=NAMES)
     two, three = (len(rows) * math.erfc(z / math.sqrt(2)) for z in (2, 3))
-    note = COUNTS_NOTE.format(panels=len(rows), two=two, three=three)
+    note = note_of(__file__, "counts", panels=len(rows), two=two, three=three)
     write_table(folder, "panel_counts", count_rows(rows), note, names=COUNT_NAMES)

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 import numpy as np
 
-from experiments.harness.tables import write_table
+from experiments.harness.tables import note_of, write_table
 from paper_repro.w19.estimates_simulation import (
     BETAS,
     ECES,
@@ -37,48 +37,6 @@ LABELS = {
 
 # π = 0, then for each β the others
 ECE_CELLS = ((0.0, BETAS[0]), *((share, beta) for beta in BETAS for share in SHARES[1:]))
-
-ESTIMATES_NOTE = """
-Estimates on {data_sets} data sets of 250 predictions Dir(a, …, a) of m classes; a label is from β
-with probability π, otherwise from the prediction. π = 0 is the same for both β. The cells of one m
-and a share their predictions and have independent labels.
-
-SD is the standard deviation of the estimates. The true value of the ECE is analytic (W19 App.
-J.2.1). That of the SKCE is the mean over the data sets of the expectation of SKCE_uq given the
-predictions, π² times the mean of k_ij ⟨p_i - β, p_j - β⟩ over all pairs, which is exact as the
-bandwidth depends on predictions only, and much less noisy than the mean of SKCE_uq that W19 takes.
-Bias is the mean difference from the true value, for the SKCE from the expectation of SKCE_uq
-(SKCE_ul: of the estimator itself) given the predictions of the same data set, and SE the standard
-error of the bias. With π = 1 and β = first all labels are the same, so that SKCE_uq and SKCE_ul
-equal their expectations. Values are rounded to five digits.
-"""
-
-UNBIASEDNESS_NOTE = """
-z is the mean difference of an estimate and its exact expectation given the predictions, in standard
-errors, in each of the {cells} cells (m, a, β, π) where the labels are random. Estimates of
-different cells have independent labels, so that these z are uncorrelated; the last column is the
-mean of the largest of as many independent normal deviates, in absolute value. An estimator without
-an error in its mean has a root mean square of z around one. For SKCE_b the expectation contains
-the bias, whose smallest and largest values in these cells are in the columns before: the mean
-difference of the expectations of SKCE_b and SKCE_uq.
-"""
-
-ECE_NOTE = """
-Bias of the ECE: mean of the estimates minus the analytic ECE. The true ECE is 0 for π = 0, and with
-π = 1 it is in the columns "true". Standard errors are at most {error:.1g}.
-"""
-
-CLAIMS_NOTE = """
-What W19 §7.1 and §7.3 say in words about Fig. 1 and 3 to 34, and the same here. Biases of the ECE
-are relative to its analytic value. The modes of SKCE_ul are maxima of the smoothed histogram with
-valleys of at most 0.8 of their height between them: with many classes few of the 125 pairs have
-equal labels, and their number can be seen.
-
-The published biases of Fig. 1 are the means minus the true values in the authors' plot sources
-(`panels.csv`). All three of the ECE in uniform bins, the standard one, are positive, as ours are:
-the sentence "the standard estimator of the ECE exhibits both negative and positive bias" does not
-hold for Fig. 1. It holds for both binnings over all panels of Fig. 3 to 10.
-"""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -378,15 +336,15 @@ def write_tables(folder: Path, groups: list[Group], published: Biases | None = N
         groups: the results.
         published: the biases of the ECE in Fig. 1, see `_first_figure_rows`.
     """
-    note = ESTIMATES_NOTE.format(data_sets=len(groups[0].estimates))
+    note = note_of(__file__, "estimates", data_sets=len(groups[0].estimates))
     write_table(folder, "estimates", _estimate_rows(groups), note, names=ESTIMATE_NAMES)
-    note = UNBIASEDNESS_NOTE.format(cells=len(_random_cells(groups)))
+    note = note_of(__file__, "unbiasedness", cells=len(_random_cells(groups)))
     rows = _unbiasedness_rows(groups)
     write_table(folder, "unbiasedness", rows, note, names=UNBIASEDNESS_NAMES)
-    write_table(folder, "claims", _claim_rows(groups, published), CLAIMS_NOTE)
+    write_table(folder, "claims", _claim_rows(groups, published), note_of(__file__, "claims"))
     error = max(
         _standard_error(group.errors(share, beta, estimator))
         for group, share, beta in _cells(groups)
         for estimator in ECES
     )
-    write_table(folder, "ece_bias", _ece_rows(groups), ECE_NOTE.format(error=error))
+    write_table(folder, "ece_bias", _ece_rows(groups), note_of(__file__, "ece", error=error))

@@ -26,7 +26,7 @@ from calibjax.distributions import Categorical
 from experiments.harness import cells, command_line, data_files
 from experiments.harness.cells import Store
 from experiments.harness.stand_in import header, marked
-from experiments.harness.tables import write_table
+from experiments.harness.tables import note_of, write_table
 from paper_repro.data import cifar, stand_in
 from paper_repro.w19 import simulation
 from paper_repro.w19.networks_claims import write_claims
@@ -285,26 +285,9 @@ def write_errors(folder: Path, settings: Settings, rows: list[ErrorRow]) -> None
     write_table(folder, "errors", rows, note, names=_names(settings))
 
 
-NOTE = """
-p-values of W19 Fig. 36, from `pvalues.csv` of the repository accompanying W19. "Converted" is the
-published p-value in our conventions, and the difference is that of ours from it:
-
-- Simulated p-values (C, A_uq) are (1 + count) / (B + 1), published ones count / B, with
-  B = 1000 (ours in the preset paper); 0 there and 1 / (B + 1) here both say that no resample was
-  as extreme.
-- A_l: published with the variance of the m = 5000 block estimates divided by m, ours by m - 1;
-  converted by z √(1 - 1 / m).
-- D_l: where the estimate is negative, the published bound is that of its
-  square; ours is 1, as it must be, and so is the converted one.
-
-The exact test has no published counterpart. Seconds are those of one test on one core of a machine
-that is shared, with compilation for the first network.
-"""
-
-
 def write_pvalues(folder: Path, settings: Settings, rows: list[PvalueRow]) -> None:
     """The table of the p-values."""
-    note = NOTE
+    note = note_of(__file__, "note")
     if settings.num_samples is None:
         free = [abs(row.difference) for row in rows if row.difference is not None]
         note += f"\nThe largest of the {len(free)} differences is {max(free, default=0):.1g}."

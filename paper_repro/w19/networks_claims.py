@@ -6,14 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from experiments.harness.tables import write_table
-
-NOTE = """
-What W19 App. J.3 says in words about Fig. 35 and 36, what the authors' `errors.csv` and
-`pvalues.csv` have, and the same from our estimates and p-values. The smallest p-value by resampling
-is 0 there, count / B, and 1 / {bound} here, (1 + count) / (B + 1). Of the D the first count is of
-those that are 0.99 or more.
-"""
+from experiments.harness.tables import note_of, write_table
 
 
 class Claim(NamedTuple):
@@ -84,4 +77,4 @@ def write_claims(folder: Path, errors: Sequence[Any], pvalues: Sequence[Any], dr
     """The table of the statements."""
     uniform, dynamic, _, unbiased, _ = dict.fromkeys(row.estimator for row in errors)
     rows = claim_rows(errors, pvalues, ((uniform, dynamic), (uniform, unbiased)))
-    write_table(folder, "claims", rows, NOTE.format(bound=draws + 1))
+    write_table(folder, "claims", rows, note_of(__file__, "note", bound=draws + 1))

@@ -22,7 +22,7 @@ from calibjax import distances, estimators, kernels
 from calibjax.distributions import Categorical
 from experiments.harness import cells, command_line
 from experiments.harness.cells import Store
-from experiments.harness.tables import write_table
+from experiments.harness.tables import note_of, write_table
 from paper_repro.w19.estimates_simulation import MIN_BIN_SIZE
 from paper_repro.w19.simulation import BINS_PER_CLASS, w19_kernel
 from paper_repro.w19.timings_figures import plot
@@ -238,30 +238,6 @@ class Claim(NamedTuple):
     ours: str
 
 
-TIMES_NOTE = """
-Seconds of one evaluation, minimum over repeated calls of the compiled function, in float64, on two
-cores. The SKCE columns without the median heuristic have the
-length scale given.
-"""
-
-PUBLISHED_NOTE = """
-Seconds of one evaluation with the length scale given, in the authors' file (Julia, "on our computer
-(3.6 GHz)") and ours (on two cores), and the ratio of ours to theirs: between different machines.
-"""
-
-GROWTH_NOTE = f"""
-Exponents b of the growth of the times of Fig. 37 as n^b, by least squares over the sizes from
-{GROWTH_FROM} on, and the smallest and largest ratio of our times to the published ones over all
-sizes, in `published.md`.
-"""
-
-CLAIMS_NOTE = """
-What W19 App. J.4 says in words about its Fig. 37 (in Julia, "on our computer (3.6 GHz)"), what the
-authors' file of times has, and the same here, on two cores. The authors' code computes the median
-of the distances before the time is taken.
-"""
-
-
 def _claim_rows(times: Times, published: Times, m: int, n: int) -> Iterator[Claim]:
     for label in ("SKCE_b", "SKCE_uq"):
         words, ours = "", f"{times[label, m, n]:.2g} s"
@@ -302,13 +278,19 @@ def run(run: command_line.Run) -> None:
     times = finished_cells(store, settings)
     published = (read_times(run) if settings == SETTINGS["paper"] else None) or {}
     rows = time_rows(settings, times)
-    write_table(store.folder, "times", rows, TIMES_NOTE)
+    write_table(store.folder, "times", rows, note_of(__file__, "times"))
     claims = _claim_rows(times, published, settings.classes[-1], settings.sizes[-1])
-    write_table(store.folder, "claims", claims, CLAIMS_NOTE)
+    write_table(store.folder, "claims", claims, note_of(__file__, "claims"))
     common = published_rows(times, published)
     if common:
-        write_table(store.folder, "published", common, PUBLISHED_NOTE)
-        write_table(store.folder, "growth", growth_rows(common), GROWTH_NOTE, names=GROWTH_NAMES)
+        write_table(store.folder, "published", common, note_of(__file__, "published"))
+        write_table(
+            store.folder,
+            "growth",
+            growth_rows(common),
+            note_of(__file__, "growth", growth_from=GROWTH_FROM),
+            names=GROWTH_NAMES,
+        )
     plot(store.folder, rows, common)
 
 
