@@ -132,14 +132,6 @@ class FitRow(NamedTuple):
     verdict: str
 
 
-FIT_NAMES = {
-    "lowest_floor": "lowest floor",
-    "our_sd": "sd",
-    "distance": "distance (se)",
-    "fitting": "combinations that fit",
-}
-
-
 def _lowest_floor(found: Found, method: str) -> float:
     """Smallest floor of the combinations that do not recalibrate with labels of the evaluation."""
     honest = [combination for combination in found if not combination.reading.shared]
@@ -243,7 +235,7 @@ def write_tables(folder: Path, found: Found, results: Results, settings: Setting
         seeds=settings.seeds,
         summary=_summary(found, fits),
     )
-    write_table(folder, "fits", fits, note, names=FIT_NAMES)
+    write_table(folder, "fits", fits, note)
     note = note_of(__file__, "combinations", same=SAME, seeds=settings.seeds)
     write_table(folder, "combinations", combination_rows(found), note)
     write_table(folder, "combination_values", value_rows(found), "See `combinations`.")

@@ -167,15 +167,6 @@ class ClaimRow(NamedTuple):
         return self.maximum_over, self.variant, self.local
 
 
-CLAIM_NAMES = {
-    "maximum_over": "maximum over",
-    "local": "LoRe",
-    "error": "se",
-    "student": "p (t)",
-    "wilcoxon": "p (Wilcoxon)",
-}
-
-
 def comparison(differences: np.ndarray, pairs: int) -> Comparison:
     """Compares two methods, of which there are so many pairs."""
     num = len(differences)
@@ -259,7 +250,7 @@ def write_tables(folder: Path, results: Results) -> None:
     rows = claim_rows(results)
     pairs = len(LOCAL) * len((*GLOBAL, *GROUP_WISE))
     note = note_of(__file__, "claims", seeds=seeds, pairs=pairs, level=LEVEL) + "\n" + summary(rows)
-    write_table(folder, "claims", rows, note, names=CLAIM_NAMES)
+    write_table(folder, "claims", rows, note)
     note = note_of(__file__, "length_scales", seeds=seeds)
     write_table(folder, "length_scales", length_scale_rows(results), note)
     note = note_of(__file__, "curves", seeds=seeds)

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -13,17 +13,6 @@ from paper_repro.l21.methods import GLOBAL, LOCAL, ORIGINAL
 
 OF_ALL_CLASSES = {"NLL": NLL, "Brier": "Brier"}  # with their names for the predicted class alone
 Methods = dict[str, dict[str, Any]]  # metrics by method
-
-
-class ClaimRow(NamedTuple):
-    """A claim about LoRe with one kind of features."""
-
-    claim: str
-    where: str
-    features: str
-    true: int
-    classifiers: int
-    which: str
 
 
 def _below(methods: Methods, local: str, curve: str) -> np.ndarray:
@@ -69,7 +58,7 @@ def verdicts(methods: Methods, local: str, features: str) -> dict[tuple[str, str
     return found
 
 
-def claim_rows(results: dict[str, dict[str, Any]]) -> Iterator[ClaimRow]:
+def claim_rows(results: dict[str, dict[str, Any]]) -> Iterator[tuple]:
     """Rows of the table of claims, of the classifiers that have LoRe."""
     by_name = {name: x["methods"] for name, x in results.items()}
     for local, features in zip(LOCAL, LENGTH_SCALES, strict=True):
@@ -80,37 +69,16 @@ def claim_rows(results: dict[str, dict[str, Any]]) -> Iterator[ClaimRow]:
         }
         for claim in next(iter(found.values()), ()):
             names = [name for name, x in found.items() if x[claim]]
-            yield ClaimRow(*claim, features, len(names), len(found), ", ".join(names) or "none")
+            yield (*claim, features, len(names), len(found), ", ".join(names) or "none")
 
 
-class ClassRow(NamedTuple):
-    """Errors within groups of images with one predicted class."""
-
-    classifier: str
-    method: str
-    mean_ece: float
-    by_chance: float
-    largest_mce: float
-    mce_by_chance: float
-
-
-CLASS_NAMES = {
-    "classifier": "classifier",
-    "method": "method",
-    "mean_ece": "mean ECE",
-    "by_chance": "by chance",
-    "largest_mce": "largest MCE",
-    "mce_by_chance": "by chance",
-}
-
-
-def class_rows(results: dict[str, dict[str, Any]]) -> Iterator[ClassRow]:
+def class_rows(results: dict[str, dict[str, Any]]) -> Iterator[tuple]:
     """Rows of the table of errors within groups of classes."""
     names = "class ECE", "class ECE by chance", "class MCE", "class MCE by chance"
     for classifier, result in results.items():
         for method, metrics in result["methods"].items():
             if names[0] in metrics:
-                yield ClassRow(classifier, method, *(metrics[name] for name in names))
+                yield (classifier, method, *(metrics[name] for name in names))
 
 
 def write_tables(folder: Path, results: dict[str, dict[str, Any]], ratios: np.ndarray) -> None:
@@ -118,4 +86,4 @@ def write_tables(folder: Path, results: dict[str, dict[str, Any]], ratios: np.nd
     note = note_of(__file__, "note", ratios=len(ratios), first=ratios[0], last=ratios[-1])
     write_table(folder, "claims", claim_rows(results), note)
     if rows := list(class_rows(results)):
-        write_table(folder, "classes", rows, note_of(__file__, "class"), names=CLASS_NAMES)
+        write_table(folder, "classes", rows, note_of(__file__, "class"))

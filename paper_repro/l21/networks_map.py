@@ -59,14 +59,6 @@ class BinRow(NamedTuple):
     significant: float
 
 
-BIN_NAMES = {
-    "number": "bin",
-    "mean_lce": "mean LCE",
-    "by_chance": "by chance",
-    "smallest_p": "smallest p",
-}
-
-
 def bin_rows(classifier: Classifier, found: dict[str, np.ndarray]) -> list[BinRow]:
     """Rows of the table of bins."""
     part, rows = classifier.evaluation, []
@@ -122,7 +114,7 @@ def draw(
         every += rows
         shown.append(Map(classifier.name, embedding, found, *_by_bin(rows)))
     note = note_of(__file__, "note", redraws=redraws, level=LEVEL)
-    write_table(store.folder, "figure_2", every, note, names=BIN_NAMES)
+    write_table(store.folder, "figure_2", every, note)
     plot_maps(store.folder, shown, LEVEL)
 
 

@@ -83,17 +83,7 @@ def local_rows(results: dict[str, dict[str, Any]]) -> Iterator[dict[str, Any]]:
             yield row
 
 
-class GroupRow(NamedTuple):
-    """Maximum group-wise MCE of a method, and that of large cells, over the files."""
-
-    method: str
-    maximum: float | None
-    deviation: float | None
-    large: float | None
-    deviation_of_large: float | None
-
-
-def group_rows(results: list[dict[str, Any]]) -> Iterator[GroupRow]:
+def group_rows(results: list[dict[str, Any]]) -> Iterator[tuple]:
     """Rows of the table of files with groups."""
     together = Results({"files": results})
     for method in (*GLOBAL, *GROUP_WISE, *LOCAL):
@@ -101,7 +91,7 @@ def group_rows(results: list[dict[str, Any]]) -> Iterator[GroupRow]:
             together.mean_and_sd("files", method, quantity)
             for quantity in ("maximum", "large_cells")
         )
-        yield GroupRow(method, *maximum, *large)
+        yield (method, *maximum, *large)
 
 
 class CorrelationRow(NamedTuple):

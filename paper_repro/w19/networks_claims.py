@@ -2,19 +2,11 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from experiments.harness.tables import note_of, write_table
-
-
-class Claim(NamedTuple):
-    """What the paper says about the networks, what the authors' files have, and what we find."""
-
-    statement: str
-    published: str
-    ours: str
 
 
 def _smallest(values: np.ndarray, names: Sequence[str]) -> str:
@@ -49,7 +41,7 @@ def _disagreements(first: np.ndarray, other: np.ndarray) -> str:
 
 def claim_rows(
     errors: Sequence[Any], pvalues: Sequence[Any], estimators: Sequence[tuple[str, str]]
-) -> Iterator[Claim]:
+) -> Iterator[tuple]:
     """Rows of the statements.
 
     Args:
@@ -64,13 +56,13 @@ def claim_rows(
             summary(np.array([getattr(row, field) for row in rows], float), names)
             for field in ("published", "ours")
         )
-        yield Claim(statement, *texts)
+        yield (statement, *texts)
     for labels in estimators:
         texts = []
         for field in ("published", "ours"):
             values = ([getattr(x, field) for x in errors if x.estimator == y] for y in labels)
             texts.append(_disagreements(*map(np.array, values)))
-        yield Claim(f"{' and '.join(labels)}: another order", *texts)
+        yield (f"{' and '.join(labels)}: another order", *texts)
 
 
 def write_claims(folder: Path, errors: Sequence[Any], pvalues: Sequence[Any], draws: int) -> None:

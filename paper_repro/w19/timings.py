@@ -183,25 +183,6 @@ class PublishedRow(NamedTuple):
     ratio: float
 
 
-class GrowthRow(NamedTuple):
-    """Exponents of the growth of a time in n, and ratios of the times, ours to the published."""
-
-    m: int
-    estimator: str
-    published: float
-    ours: float
-    smallest: float
-    largest: float
-
-
-GROWTH_NAMES = {
-    "published": "exponent, published",
-    "ours": "exponent, ours",
-    "smallest": "smallest ratio",
-    "largest": "largest ratio",
-}
-
-
 def published_rows(times: Times, published: Times) -> list[PublishedRow]:
     """The times that were measured in both."""
     common = sorted((m, n, name) for name, m, n in times.keys() & published.keys())
@@ -221,35 +202,27 @@ def _exponent(rows: list[PublishedRow], field: str) -> float | None:
     return float(np.polyfit(np.log([row.n for row in chosen]), np.log(values), 1)[0])
 
 
-def growth_rows(rows: list[PublishedRow]) -> Iterator[GrowthRow]:
+def growth_rows(rows: list[PublishedRow]) -> Iterator[tuple]:
     """A row for each number of classes and estimator."""
     for m, name in sorted({(row.m, row.estimator) for row in rows}):
         chosen = [row for row in rows if (row.m, row.estimator) == (m, name)]
         ratios = [row.ratio for row in chosen]
         exponents = (_exponent(chosen, field) for field in ("published", "ours"))
-        yield GrowthRow(m, name, *exponents, min(ratios), max(ratios))
+        yield (m, name, *exponents, min(ratios), max(ratios))
 
 
-class Claim(NamedTuple):
-    """What the paper says about an estimator, and what we find."""
-
-    estimator: str
-    published: str
-    ours: str
-
-
-def _claim_rows(times: Times, published: Times, m: int, n: int) -> Iterator[Claim]:
+def _claim_rows(times: Times, published: Times, m: int, n: int) -> Iterator[tuple]:
     for label in ("SKCE_b", "SKCE_uq"):
         words, ours = "", f"{times[label, m, n]:.2g} s"
         if theirs := published.get((label, m, n)):
             words = f"around 0.1 s; file: {theirs:.3f} s"
             ours += f", {times[label, m, n] / theirs:.1f} times as long"
-        yield Claim(f"{label}, n = {n}, m = {m}", words, ours)
+        yield (f"{label}, n = {n}, m = {m}", words, ours)
         ours = f"{times[f'{label} {HEURISTIC}', m, n]:.2g} s"
-        yield Claim(f"{label} {HEURISTIC}, n = {n}, m = {m}", "", ours)
+        yield (f"{label} {HEURISTIC}, n = {n}, m = {m}", "", ours)
     other = [*ECES][1]
     words = "much slower" + (f"; file: {_slowdown(published)}" if published else "")
-    yield Claim(f"{other}, compared with uniform ones", words, _slowdown(times))
+    yield (f"{other}, compared with uniform ones", words, _slowdown(times))
 
 
 def _slowdown(times: Times) -> str:
@@ -289,7 +262,6 @@ def run(run: command_line.Run) -> None:
             "growth",
             growth_rows(common),
             note_of(__file__, "growth", growth_from=GROWTH_FROM),
-            names=GROWTH_NAMES,
         )
     plot(store.folder, rows, common)
 

@@ -124,20 +124,6 @@ class NetworkRow(NamedTuple):
     rank: float | None
 
 
-NETWORK_NAMES = {
-    "published_min": "published min",
-    "published_max": "published max",
-    "spread": "sd",
-    "mean": "mean, ours",
-    "beyond": "beyond (SE)",
-    "mean_inside": "inside",
-    "median": "median, ours",
-    "median_inside": "inside",
-    "share_inside": "share inside",
-    "figures_inside": "figures inside",
-}
-
-
 def network_row(
     place: tuple[str, str, int],
     published: np.ndarray | None,
@@ -242,30 +228,7 @@ def ensemble_rows(results: Results) -> Iterator[dict[str, Any]]:
             yield row
 
 
-class PvalueRow(NamedTuple):
-    """p-values of both tests: means over the networks, numbers of small ones, and the ensemble."""
-
-    data: str
-    iteration: int
-    bootstrap_mean: float
-    bootstrap_small: int
-    exact_mean: float
-    exact_small: int
-    ensemble_bootstrap: float
-    ensemble_exact: float
-
-
-PVALUE_NAMES = {
-    "bootstrap_mean": "bootstrap, mean p",
-    "bootstrap_small": "p ≤ 0.05",
-    "exact_mean": "exact, mean p",
-    "exact_small": "p ≤ 0.05",
-    "ensemble_bootstrap": "ensemble, bootstrap p",
-    "ensemble_exact": "exact p",
-}
-
-
-def pvalue_rows(results: Results) -> Iterator[PvalueRow]:
+def pvalue_rows(results: Results) -> Iterator[tuple]:
     """Rows of the table of p-values."""
     for split in results.splits:
         exact = results.exact[split]
@@ -274,31 +237,10 @@ def pvalue_rows(results: Results) -> Iterator[PvalueRow]:
             for networks in (results.networks[split][PVALUE][iteration], exact["networks"][i]):
                 found += [float(np.mean(networks)), int(np.sum(np.asarray(networks) <= LEVEL))]
             ensemble = float(results.ensemble[split][PVALUE][iteration]), exact["ensemble"][i]
-            yield PvalueRow(split, iteration, *found, *ensemble)
+            yield (split, iteration, *found, *ensemble)
 
 
-class ClaimRow(NamedTuple):
-    """Where a statistic is best, and how often the ensemble is better than the networks."""
-
-    data: str
-    statistic: str
-    best_mean: int
-    best_ensemble: int
-    better: float | None
-    better_early: float | None
-    better_late: float | None
-
-
-CLAIM_NAMES = {
-    "best_mean": "best iteration, mean",
-    "best_ensemble": "best iteration, ensemble",
-    "better": "ensemble better",
-    "better_early": "up to 1500",
-    "better_late": "after 1500",
-}
-
-
-def claim_rows(results: Results) -> Iterator[ClaimRow]:
+def claim_rows(results: Results) -> Iterator[tuple]:
     """Rows of the table of claims."""
     for split in results.splits:
         for name in STATISTICS:
@@ -311,7 +253,7 @@ def claim_rows(results: Results) -> Iterator[ClaimRow]:
             is_better = ensemble < mean
             early, late = is_better[:1501], is_better[1501:]
             shares = [float(x.mean()) if x.size else None for x in (is_better, early, late)]
-            yield ClaimRow(split, name, int(mean.argmin()), int(ensemble.argmin()), *shares)
+            yield (split, name, int(mean.argmin()), int(ensemble.argmin()), *shares)
 
 
 def write_tables(folder: Path, results: Results, others: Statistics, published: Published) -> None:
@@ -320,14 +262,10 @@ def write_tables(folder: Path, results: Results, others: Statistics, published: 
     data_sets, networks = others["train"]["NLL"].shape[::2]
     note = note_of(__file__, "networks", widening=WIDENING, networks=networks, data_sets=data_sets)
     note += f"\n{verdict(rows, data_sets)}"
-    write_table(folder, "networks", rows, note, names=NETWORK_NAMES)
+    write_table(folder, "networks", rows, note)
     names = {f"{x}, {column}": column for x in STATISTICS for column in ("ensemble", "skipping")}
     write_table(
         folder, "ensemble", ensemble_rows(results), note_of(__file__, "ensemble"), names=names
     )
-    write_table(
-        folder, "pvalues", pvalue_rows(results), note_of(__file__, "pvalues"), names=PVALUE_NAMES
-    )
-    write_table(
-        folder, "claims", claim_rows(results), note_of(__file__, "claims"), names=CLAIM_NAMES
-    )
+    write_table(folder, "pvalues", pvalue_rows(results), note_of(__file__, "pvalues"))
+    write_table(folder, "claims", claim_rows(results), note_of(__file__, "claims"))

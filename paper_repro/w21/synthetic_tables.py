@@ -82,20 +82,6 @@ class ErrorRow(NamedTuple):
     time_ours: float
 
 
-ERROR_NAMES = {
-    "mean_published": "mean error, published",
-    "mean_ours": "mean error, ours",
-    "mean_error": "SE",
-    "mean_z": "z",
-    "variance_published": "variance, published",
-    "variance_ours": "variance, ours",
-    "variance_error": "SE",
-    "variance_z": "z",
-    "time_published": "time, published",
-    "time_ours": "time, ours",
-}
-
-
 class TestRow(NamedTuple):
     """Test error of one cell, published and ours."""
 
@@ -110,15 +96,6 @@ class TestRow(NamedTuple):
     z: float | None
     time_published: float | None
     time_ours: float | None
-
-
-TEST_NAMES = {
-    "published": "test error, published",
-    "ours": "test error, ours",
-    "error": "SE",
-    "time_published": "time, published",
-    "time_ours": "time, ours",
-}
 
 
 def _compared(published: float | None, ours: float, variance: float) -> Compared:
@@ -209,7 +186,7 @@ def write_errors(
     for (model, dimension), values in truth.items():
         error = values.std(ddof=1) / np.sqrt(values.size) if values.size > 1 else 0.0
         lines.append(f"- true SKCE, {model}, d = {dimension}: {values.mean():.5g} (SE {error:.1g})")
-    write_table(folder, "errors", table, "\n".join(lines), names=ERROR_NAMES)
+    write_table(folder, "errors", table, "\n".join(lines))
     return table
 
 
@@ -272,5 +249,5 @@ def write_tests(folder: Path, finished: list[Cell], published: Published) -> lis
     if trivial:
         counts = (f"{trivial.count(model)} ({model})" for model in dict.fromkeys(trivial))
         note += f"\n\nBoth shares are 0, which gives z = 0, in {' and '.join(counts)} of these."
-    write_table(folder, "tests", table, note, names=TEST_NAMES)
+    write_table(folder, "tests", table, note)
     return table
