@@ -30,7 +30,6 @@ from tqdm import tqdm
 
 from calibjax import estimators
 from experiments.compared_tests import (
-    ALPHA,
     EXACT,
     GROUPS,
     NUM_EIGENVALUES,
@@ -39,9 +38,10 @@ from experiments.compared_tests import (
     is_simulated,
 )
 from experiments.harness import command_line
-from experiments.harness.cells import Store, cell, key_of, spans
+from experiments.harness.cells import Case, Store, cell, key_of, simulated
 from experiments.harness.command_line import program
 from experiments.harness.tables import write_table
+from experiments.power.simulation import ALPHA
 from experiments.synthetic_models import Model
 
 POWER_BARS = {("uncalibrated", 1): 0.96, ("uncalibrated", 10): 0.93}  # exact test, n = 4
@@ -95,34 +95,24 @@ def level_row(line: dict[str, Any], rate: float, number: int) -> dict[str, Any]:
     return line
 
 
-def finished_cells(
-    store: Store, num_datasets: int
-) -> list[tuple[tuple[Model, int, str], list[dict[str, Any]]]]:
-    """Models, numbers of samples, groups of tests, and their counts, computed or read."""
-    found = []
-    total = sum(len(spans(num_datasets, n)) for _, n, _ in all_cells())
-    with tqdm(total=total, unit="cell") as bar:
-        for model, n, group in all_cells():
-            chunks = []
-            for span in spans(num_datasets, n):
-                bar.set_description(f"{model.name} {model.size}, n = {n}, {group}, {span[0]}")
-                name = f"{model.name}{model.size}/{n}/{group}/{span[0]}"
-                parameters = {"draws": draws_of(group, model, n), "last": span[1]}
-                if group == "exact":  # earlier cells hold the biased SKCE under the same name
-                    parameters["statistic"] = "omnibus"
-                label = f"levels/{model.name}/{model.size}/{n}"
-                draws = draws_of(group, model, n)
-                compute = functools.partial(counts, label, group, model, n, draws, span)
-                chunks.append(cell(store, name, parameters, compute))
-                bar.update()
-            found.append(((model, n, group), chunks))
-    return found
+def _case(model: Model, n: int, group: str, num_datasets: int) -> Case:
+    parameters: dict[str, Any] = {"draws": draws_of(group, model, n)}
+    if group == "exact":  # earlier cells hold the biased SKCE under the same name
+        parameters["statistic"] = "omnibus"
+    return Case(f"{model.name}{model.size}/{n}/{group}", num_datasets, n, parameters)
+
+
+def _counts(case: tuple[Model, int, str], span: tuple[int, int]) -> dict[str, Any]:
+    model, n, group = case
+    label = f"levels/{model.name}/{model.size}/{n}"
+    return counts(label, group, model, n, draws_of(group, model, n), span)
 
 
 def levels(store: Store, num_datasets: int) -> list[dict[str, Any]]:
     """Rejection rates of all tests in all cells."""
     rows = []
-    for (model, n, group), chunks in finished_cells(store, num_datasets):
+    cases = {case: _case(*case, num_datasets) for case in all_cells()}
+    for (model, n, group), chunks in simulated(store, "levels", cases, _counts).items():
         for test in chunks[0]:
             rejected = sum(chunk[test]["rejected"] for chunk in chunks)
             line = {

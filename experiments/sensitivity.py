@@ -11,17 +11,15 @@ Cells are stored, so that a run that was interrupted goes on where it was.
 Run: python -m experiments.sensitivity [--num-datasets 500] [--output DIR]
 """
 
-import functools
 import math
 from typing import Any
 
-from tqdm import tqdm
-
-from experiments.compared_tests import ALPHA, GROUPS, counts
+from experiments.compared_tests import GROUPS, counts
 from experiments.harness import command_line
-from experiments.harness.cells import Store, cell, spans
+from experiments.harness.cells import Case, Store, simulated
 from experiments.harness.command_line import program
 from experiments.harness.tables import write_table
+from experiments.power.simulation import ALPHA
 from experiments.synthetic_models import WRONG_CLASSES, WRONG_NORMALS, Model
 
 DRAWS = 199  # (B + 1) α is an integer
@@ -42,18 +40,29 @@ def all_cells() -> list[tuple[Model, str]]:
 
 def rejections(store: Store, num_datasets: int) -> dict[tuple[str, str], float]:
     """Share of data sets that are rejected, by test and name of the model."""
+
+    def size(model: Model) -> int:
+        return SIZES["classes" if model.is_of_classes else "normal"]
+
+    def compute(case: tuple[Model, str], span: tuple[int, int]) -> dict[str, Any]:
+        model, group = case
+        label = f"power/{model.name}/{size(model)}"
+        return counts(label, group, model, size(model), DRAWS, span)
+
+    cases = {
+        (model, group): Case(
+            f"{model.name}{model.size}/{group}",
+            num_datasets,
+            size(model),
+            {"n": size(model), "draws": DRAWS},
+        )
+        for model, group in all_cells()
+    }
     found: dict[tuple[str, str], float] = {}
-    for model, group in tqdm(all_cells(), unit="cell"):
-        n = SIZES["classes" if model.is_of_classes else "normal"]
-        for span in spans(num_datasets, n):
-            name = f"{model.name}{model.size}/{group}/{span[0]}"
-            compute = functools.partial(
-                counts, f"power/{model.name}/{n}", group, model, n, DRAWS, span
-            )
-            chunk = cell(store, name, {"n": n, "draws": DRAWS, "last": span[1]}, compute)
-            for test, count in chunk.items():
-                place = test, model.name
-                found[place] = found.get(place, 0) + count["rejected"] / num_datasets
+    for (model, _), chunks in simulated(store, "sensitivity", cases, compute).items():
+        for test in chunks[0]:
+            rejected = sum(chunk[test]["rejected"] for chunk in chunks)
+            found[test, model.name] = rejected / num_datasets
     return found
 
 

@@ -1,5 +1,4 @@
 """Draws the figures of W21 App. A.2 from the rows of its tables."""
-"""
 
 from collections.abc import Sequence
 from pathlib import Path

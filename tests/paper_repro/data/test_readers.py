@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from calibjax.distributions import Categorical
-from experiments import cifar100, temperature_ensemble
+from experiments import cifar100, ensemble_scaling
 from experiments.harness import command_line, data_files
 from experiments.harness.cells import Store
 from experiments.harness.data_files import DataError
@@ -192,9 +192,9 @@ def test_published_tables_that_lack_rows(tmp_path):
 
 
 def test_ensembles(tmp_path, capsys):
-    path = tmp_path / temperature_ensemble.FOLDER / "temp.csv"
+    path = tmp_path / ensemble_scaling.FOLDER / "temp.csv"
     with pytest.raises(DataError, match=r"expected a folder with .*temp\.csv, got none"):
-        temperature_ensemble.read(tmp_path)
+        ensemble_scaling.read(tmp_path)
     path.parent.mkdir()
     header = ",".join(['"temp"', *(f'"tempfc.{k}"' for k in range(1, 12))])
     table = np.random.default_rng(0).normal(size=(30, 12)).round(3)
@@ -202,7 +202,7 @@ def test_ensembles(tmp_path, capsys):
 
     def read(*lines):
         path.write_text("\n".join(lines))
-        return temperature_ensemble.read(tmp_path)
+        return ensemble_scaling.read(tmp_path)
 
     first, rest = rows[4].split(",", 1)
     gaps = [*rows[:4], f"NA,{rest}", *rows[5:10], "," * 11, *rows[10:]]
