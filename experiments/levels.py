@@ -8,7 +8,7 @@ The exact test can only reject less often than α where its statistic has ties, 
 labels its level lies below 0.05; with continuous targets and (B + 1) α an integer it equals 0.05
 for every number B of redraws, which is why there are fewer of them where they cost most.
 
-The tests are those of `experiments.compared_tests`. The column "undefined" has the number of data
+The tests are those of `experiments.power.compared`. The column "undefined" has the number of data
 sets without a p-value. CME tests draw five locations anew for each data set: W21's for normal
 predictions, predictions and labels of the model itself for classes.
 
@@ -29,7 +29,11 @@ import jax
 from tqdm import tqdm
 
 from calibjax import estimators
-from experiments.compared_tests import (
+from experiments.harness import command_line
+from experiments.harness.cells import Case, Store, cell, key_of, simulated
+from experiments.harness.command_line import program
+from experiments.harness.tables import write_table
+from experiments.power.compared import (
     EXACT,
     GROUPS,
     NUM_EIGENVALUES,
@@ -37,10 +41,6 @@ from experiments.compared_tests import (
     counts,
     is_simulated,
 )
-from experiments.harness import command_line
-from experiments.harness.cells import Case, Store, cell, key_of, simulated
-from experiments.harness.command_line import program
-from experiments.harness.tables import write_table
 from experiments.power.simulation import ALPHA
 from experiments.synthetic_models import Model
 

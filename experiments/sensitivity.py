@@ -1,7 +1,7 @@
 """Which test sees which kind of miscalibration? Both signs of each.
 
 The models of `experiments.synthetic_models` that are wrong in one way, scalar normal predictions
-(n = 64) and ten classes (n = 100), with all tests of `experiments.compared_tests`. A test with
+(n = 64) and ten classes (n = 100), with all tests of `experiments.power.compared`. A test with
 power has to reject; one that rejects less often than calibrated data, at most 5 %, is blind. Beside
 it stands what it rejects of calibrated data, without which a power says little: the CME test and
 consistency resampling of the ECE reject too much of everything.
@@ -14,11 +14,11 @@ Run: python -m experiments.sensitivity [--num-datasets 500] [--output DIR]
 import math
 from typing import Any
 
-from experiments.compared_tests import GROUPS, counts
 from experiments.harness import command_line
 from experiments.harness.cells import Case, Store, simulated
 from experiments.harness.command_line import program
 from experiments.harness.tables import write_table
+from experiments.power.compared import GROUPS, counts
 from experiments.power.simulation import ALPHA
 from experiments.synthetic_models import WRONG_CLASSES, WRONG_NORMALS, Model
 
