@@ -32,7 +32,7 @@ from calibjax import estimators
 from experiments.harness import command_line
 from experiments.harness.cells import Case, Store, cell, key_of, simulated
 from experiments.harness.command_line import program
-from experiments.harness.tables import write_table
+from experiments.harness.tables import note_of, write_table
 from experiments.power.compared import (
     EXACT,
     GROUPS,
@@ -206,23 +206,12 @@ def main() -> None:
     store = run.store("levels", __file__)
     rows = means(store, options.num_means)
     write_table(run.output, "unbiasedness", rows, note, show=True)
-    command = f"`python -m experiments.levels --num-datasets {options.num_datasets}`"
-    rows = levels(store, options.num_datasets)
-    note = (
-        f'Level {ALPHA}. "draws": resamples or redraws of each simulated test; the level of exact '
-        'tests does not depend on their number. "undefined": data sets without p-value, counted '
-        "as not rejected. Exact tests of class labels may be below the level because of ties. "
-        f"Spectrum (numerical) and Pearson: {NUM_EIGENVALUES} eigenvalues from n = "
-        f"{8 * NUM_EIGENVALUES} on, all below. "
-        f"Made by {command}."
-    )
+    number = options.num_datasets
+    rows = levels(store, number)
+    values = {"level": ALPHA, "eigenvalues": NUM_EIGENVALUES, "least": 8 * NUM_EIGENVALUES}
+    note = note_of(__file__, "levels", number=number, **values)
     write_table(run.output, "levels", rows, note, show=True)
-    note = (
-        "Rejections of calibrated data in percent at level 5 %: scalar normal predictions and ten "
-        f"classes, by number of samples. {options.num_datasets} data sets in each cell; draws and "
-        f"standard errors are in levels; {NUM_LOCATIONS} locations for the CME tests. Made by "
-        f"{command}."
-    )
+    note = note_of(__file__, "summary", number=number, locations=NUM_LOCATIONS)
     write_table(run.output, "levels_summary", summary(rows), note, show=True)
 
 

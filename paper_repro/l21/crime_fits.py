@@ -11,8 +11,7 @@ from paper_repro.l21.crime_combinations import Combination
 from paper_repro.l21.crime_models import Settings
 from paper_repro.l21.crime_tables import (
     NLL,
-    PUBLISHED_MAXIMUM,
-    PUBLISHED_SCORES,
+    PUBLISHED,
     Column,
     Results,
     columns_of,
@@ -68,16 +67,14 @@ class Published(NamedTuple):
 
 def published() -> list[Published]:
     """The numbers of Tables 1 and 3, setting 1."""
-    found = [
-        Published("maximum", method, *numbers, 0.0005, "maximum")
-        for method, numbers in PUBLISHED_MAXIMUM.items()
-    ]
-    columns = (("ECE", 0.01, 0.05), (NLL, 1, 0.005), ("Brier", 1, 0.005))
-    for i, (field, unit, rounding) in enumerate(columns):
-        for method, numbers in PUBLISHED_SCORES.items():
-            mean, deviation = (unit * x for x in numbers[i])
-            name = field.split("_")[0]
-            found.append(Published(name, method, mean, deviation, unit * rounding, field))
+    units = {"maximum": 1, "ECE": 0.01, "NLL": 1, "Brier": 1}
+    digits = {"maximum": 0.0005, "ECE": 0.05}
+    found = []
+    for name, of_methods in PUBLISHED.items():
+        unit, rounding = units[name], units[name] * digits.get(name, 0.005)
+        field = NLL if name == "NLL" else name
+        for method, (mean, sd) in of_methods.items():
+            found.append(Published(name, method, unit * mean, unit * sd, rounding, field))
     return found
 
 
@@ -197,7 +194,7 @@ def value_rows(found: Found) -> Iterator[dict[str, Any]]:
 
 def maximum_rows(found: Found) -> Iterator[dict[Column, Any]]:
     """Rows of Table 1."""
-    for method, numbers in PUBLISHED_MAXIMUM.items():
+    for method, numbers in PUBLISHED["maximum"].items():
         row: dict[Column, Any] = {"method": method} | columns_of("published", numbers)
         for name, combination in COLUMNS.items():
             if combination not in found:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.stats  # comes with scikit-learn
 
-from experiments.harness.tables import note_of, write_table
+from experiments.harness.tables import note_of, published_rows, write_table
 from paper_repro.l21.embeddings import LENGTH_SCALES
 from paper_repro.l21.methods import (
     CLIPS,
@@ -24,27 +24,12 @@ LEVEL = 0.05
 QUANTITIES = {"maximum": "all cells", "large_cells": "large cells"}
 VERDICTS = ("confirmed", "refuted", "undecided")
 NLL, OTHER_NLL = (f"NLL_{clip:g}" for clip in CLIPS)
-# L21 Table 1, 2, 3: mean and standard deviation over 60 networks; correlations.
-PUBLISHED_MAXIMUM = {
-    "No recalibration": (0.588, 0.107),
-    "Temperature scaling": (0.521, 0.092),
-    "Histogram binning": (0.515, 0.081),
-    "Isotonic regression": (0.596, 0.063),
-    "MMCE optimization": (0.526, 0.172),
-    "Group temp. scaling": (0.423, 0.066),
-    "Group hist. binning": (0.542, 0.083),
-    "LoRe (t-SNE)": (0.351, 0.084),
-    "LoRe (PCA)": (0.392, 0.071),
-}
-PUBLISHED_SCORES = {  # ECE in per cent, NLL, Brier score
-    "No recalibration": ((15.1, 2.7), (0.96, 0.25), (0.17, 0.02)),
-    "Temperature scaling": ((4.9, 1.7), (0.43, 0.03), (0.14, 0.01)),
-    "Histogram binning": ((3.3, 1.1), (0.48, 0.03), (0.15, 0.1)),
-    "Isotonic regression": ((30.6, 2.3), (0.79, 0.05), (0.30, 0.02)),
-    "MMCE optimization": ((4.4, 1.3), (0.43, 0.03), (0.14, 0.01)),
-    "LoRe (t-SNE)": ((3.5, 1.1), (0.42, 0.02), (0.13, 0.01)),
-    "LoRe (PCA)": ((4.5, 1.4), (0.44, 0.02), (0.14, 0.01)),
-}
+# L21 Tables 1 and 3: mean and standard deviation over 60 networks, by quantity and method; the
+# ECE is in per cent.
+PUBLISHED: dict[str, dict[str, tuple[float, float]]] = {}
+for _row in published_rows(__file__):
+    _numbers = float(_row["mean"]), float(_row["sd"])
+    PUBLISHED.setdefault(_row["quantity"], {})[_row["method"]] = _numbers
 TABLE_EPOCHS = (1, 5, 10, 20, 30, 40, 50, 75, 100, 125, 150, 175, 200)
 
 
@@ -115,9 +100,8 @@ def score_rows(results: Results, variants: list[str]) -> Iterator[dict[Column, A
     scores = {"ECE (%)": ("ECE", 100), "NLL": (NLL, 1), "Brier": ("Brier", 1)}
     for method in (*GLOBAL, *LOCAL):
         row: dict[Column, Any] = {"method": method}
-        published = zip(scores.items(), PUBLISHED_SCORES[method], strict=True)
-        for (label, (name, factor)), theirs in published:
-            row |= columns_of((label, "published"), theirs)
+        for label, (name, factor) in scores.items():
+            row |= columns_of((label, "published"), PUBLISHED[name.split("_")[0]][method])
             for variant in variants:
                 found = results.mean_and_sd(variant, method, name).times(factor)
                 row |= columns_of((label, variant), found)

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from experiments.harness.tables import note_of, write_table
+from experiments.harness.tables import note_of, published_rows, write_table
 from paper_repro.l21.crime_correlations import (
     PUBLISHED_CORRELATIONS,
     correlations_of,
@@ -24,14 +24,7 @@ from paper_repro.l21.methods import (
 
 RATIOS = np.logspace(0.1, 2, 39)  # of the costs w / u
 # L21 Table 4: PRR, ECE, NLL and Brier score of a ResNet-50 on ImageNet.
-IMAGENET = {
-    "No recalibration": (0.566, 0.037, 0.959, 40.64),
-    "Temperature scaling": (0.561, 0.022, 0.948, 40.60),
-    "Histogram binning": (0.461, 0.012, 0.952, 40.59),
-    "Isotonic regression": (0.570, 0.011, 0.945, 40.59),
-    "MMCE optimization": (0.571, 0.061, 0.965, 40.67),
-    "LoRe (t-SNE)": (0.575, 0.007, 0.955, 40.58),
-}
+IMAGENET = {row.pop("method"): row for row in published_rows(__file__)}
 
 
 def missing_methods(result: dict[str, Any]) -> list[str]:
@@ -53,8 +46,8 @@ def decision_rows(results: dict[str, dict[str, Any]]) -> Iterator[dict[str, Any]
     for name, result in results.items():
         for method in methods_of(has_groups="groups" in result):
             row: dict[str, Any] = {"classifier": name, "method": method}
-            published = IMAGENET.get(method, (None,) * len(scores))
-            row |= {f"{x}, ImageNet": y for x, y in zip(scores, published, strict=True)}
+            published = IMAGENET.get(method)
+            row |= {f"{x}, ImageNet": published and float(published[x]) for x in scores}
             row |= dict.fromkeys((*scores, "cost", "gain", "infinite"))
             metrics = result["methods"].get(method)
             if metrics is not None:
