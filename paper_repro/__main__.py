@@ -90,16 +90,12 @@ def main() -> None:
         __doc__,
         presets=command_line.PRESETS,
         data="optional",
-        npz=True,
         only=EXPERIMENTS,
     )
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.epilog = list_of_experiments()
     run, options = command_line.parse(parser)
     names = [name for name in EXPERIMENTS if name in options.only]
-    reader = paper_repro.l21.networks.NAME
-    if run.npz and reader not in names:
-        parser.error(f"argument --npz: only {reader} reads it, got --only {' '.join(names)}")
     command_line.set_up(run)
     for i, name in enumerate(names, start=1):
         log(f"[{i}/{len(names)}] {name}, preset {run.preset}")

@@ -65,9 +65,7 @@ def evaluate(
     """All quantities of all methods for one network, and what its groups are like."""
     calibration, evaluation = methods.both_parts(*parts, embeddings)
     found = methods.recalibrate(calibration, evaluation, settings.num_bins)
-    missing = set(methods.methods_of(has_groups=True)) - set(found.confidences)
-    if missing:
-        raise ValueError(f"{NAME}: expected an optimum of every method, got none of {missing}")
+    found = methods.complete(NAME, found, has_groups=True)
     metrics = {
         name: methods.evaluate(confidences, evaluation, settings.num_bins)
         for name, confidences in found.confidences.items()

@@ -190,6 +190,18 @@ def recalibrate(calibration: Data, evaluation: Data, num_bins: int) -> Recalibra
     return found._replace(confidences=new)
 
 
+def complete(name: str, found: Recalibrated, *, has_groups: bool) -> Recalibrated:
+    """What was found, if every method has an optimum.
+
+    Raises:
+        ValueError: if one has none.
+    """
+    missing = set(methods_of(has_groups=has_groups)) - set(found.confidences)
+    if missing:
+        raise ValueError(f"{name}: expected an optimum of every method, got none of {missing}")
+    return found
+
+
 def methods_of(*, has_groups: bool) -> tuple[str, ...]:
     """Names of the methods, with or without the group-wise ones."""
     return (*GLOBAL, *(GROUP_WISE if has_groups else ()), *LOCAL)

@@ -7,37 +7,28 @@ from typing import Any
 import numpy as np
 
 from experiments.harness.tables import note_of, write_table
-from paper_repro.l21.crime_tables import NLL
 from paper_repro.l21.embeddings import LENGTH_SCALES
 from paper_repro.l21.methods import GLOBAL, LOCAL, ORIGINAL
 
-OF_ALL_CLASSES = {"NLL": NLL, "Brier": "Brier"}  # with their names for the predicted class alone
+OF_ALL_CLASSES = ("NLL", "Brier")
 Methods = dict[str, dict[str, Any]]  # metrics by method
 
 
 def _below(methods: Methods, local: str, curve: str) -> np.ndarray:
     """Whether LoRe is below each other method at each length scale, [5, 40]."""
     ours = np.array(methods[local][curve])
-    return np.array([ours < np.array(methods[x][curve]) for x in GLOBAL if x in methods])
+    return np.array([ours < np.array(methods[x][curve]) for x in GLOBAL])
 
 
 def _is_best(methods: Methods, local: str, metric: str, *, largest: bool = False) -> bool:
-    def value(method: str) -> float | None:
-        found = methods[method]
-        if metric in OF_ALL_CLASSES:  # as in Table 4, where they are known
-            return found.get(f"class {metric}", found.get(OF_ALL_CLASSES[metric]))
-        return found[metric]
-
-    others = [value(x) for x in GLOBAL if x in methods]
-    ours, sign = value(local), -1 if largest else 1
-    if ours is None or None in others:  # the PRR of a classifier that is always right
-        return False
-    return all(sign * ours < sign * x for x in others if x is not None)
+    name = f"class {metric}" if metric in OF_ALL_CLASSES else metric  # as in Table 4
+    sign = -1 if largest else 1
+    return all(sign * methods[local][name] < sign * methods[x][name] for x in GLOBAL)
 
 
 def _most_rewards(methods: Methods, local: str) -> bool:
     ours = np.array(methods[local]["gain curve"])
-    others = [np.array(methods[x]["gain curve"]) for x in GLOBAL if x in methods]
+    others = [np.array(methods[x]["gain curve"]) for x in GLOBAL]
     return bool(np.mean(np.all(ours > np.array(others), 0)) > 0.5)
 
 
@@ -62,11 +53,7 @@ def claim_rows(results: dict[str, dict[str, Any]]) -> Iterator[tuple]:
     """Rows of the table of claims, of the classifiers that have LoRe."""
     by_name = {name: x["methods"] for name, x in results.items()}
     for local, features in zip(LOCAL, LENGTH_SCALES, strict=True):
-        found = {
-            name: verdicts(x, local, features)
-            for name, x in by_name.items()
-            if local in x and ORIGINAL in x
-        }
+        found = {name: verdicts(x, local, features) for name, x in by_name.items()}
         for claim in next(iter(found.values()), ()):
             names = [name for name, x in found.items() if x[claim]]
             yield (*claim, features, len(names), len(found), ", ".join(names) or "none")
@@ -77,13 +64,11 @@ def class_rows(results: dict[str, dict[str, Any]]) -> Iterator[tuple]:
     names = "class ECE", "class ECE by chance", "class MCE", "class MCE by chance"
     for classifier, result in results.items():
         for method, metrics in result["methods"].items():
-            if names[0] in metrics:
-                yield (classifier, method, *(metrics[name] for name in names))
+            yield (classifier, method, *(metrics[name] for name in names))
 
 
 def write_tables(folder: Path, results: dict[str, dict[str, Any]], ratios: np.ndarray) -> None:
     """Writes the tables of claims and of errors within groups of classes."""
     note = note_of(__file__, "note", ratios=len(ratios), first=ratios[0], last=ratios[-1])
     write_table(folder, "claims", claim_rows(results), note)
-    if rows := list(class_rows(results)):
-        write_table(folder, "classes", rows, note_of(__file__, "class"))
+    write_table(folder, "classes", class_rows(results), note_of(__file__, "class"))

@@ -1,5 +1,6 @@
 import dataclasses
 import itertools
+from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
@@ -7,8 +8,8 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from calibjax import hypothesis_tests, recalibration
-from experiments.harness import command_line, figures
+from calibjax import recalibration
+from experiments.harness import command_line
 from experiments.harness.data_files import DataError
 from paper_repro.data import classifiers as l21_classifiers
 from paper_repro.data import communities_crime as l21_crime_data
@@ -22,7 +23,13 @@ from paper_repro.l21 import methods as l21_methods
 from paper_repro.l21 import networks as l21_networks
 from paper_repro.l21 import networks_features as l21_features
 from paper_repro.l21.embeddings import Embedding
-from tests.paper_repro.l21.test_npz import stand_in
+
+
+def stand_in(key, neighbourhood, features, confidences, correct, **options):
+    """A result without redraws."""
+    pvalues = np.linspace(0.01, 1, len(confidences))
+    return SimpleNamespace(pvalue=pvalues, adjusted_pvalue=pvalues)
+
 
 PART = 40  # communities for recalibration, and for evaluation
 COMPONENTS = (("t-SNE", 2), ("PCA", 2))
@@ -509,47 +516,3 @@ def test_groups_of_the_variant(crime, communities):
             part.features, networks[f"{variant.training} hidden"][1, PART:]
         )
     assert not np.array_equal(*(x[split.evaluation] for x in data.groups.values()))
-
-
-def npz_arrays(parts, features):
-    """Arrays of an --npz file; groups are not numbered from zero."""
-    return {
-        f"{name}_{key}": value
-        for name, part, features in zip(l21_classifiers.PARTS, parts, features)
-        for key, value in (
-            ("features", features),
-            ("logits", part.logits),
-            ("labels", part.labels),
-            ("groups", 10 * part.groups - 7),
-        )
-    }
-
-
-@pytest.mark.slow
-def test_networks_from_files(crime, tmp_path, monkeypatch):
-    """Two files with groups: all tables; the first is what the other run has seen."""
-    _, _, results, parts, embeddings = crime
-    settings = l21_networks.Settings(
-        None, (), num_bins=5, components=COMPONENTS, max_iter=250, redraws=9
-    )
-    monkeypatch.setitem(l21_networks.SETTINGS, "quick", settings)
-    for name, which in (("one", (0, 1)), ("two", (0, 0))):
-        features = Embedding(*(embeddings["PCA"][i] for i in which))
-        arrays = npz_arrays([parts[i] for i in which], features)
-        np.savez(tmp_path / f"{name}.npz", **arrays)
-    paths = tuple(tmp_path / f"{name}.npz" for name in ("one", "two"))
-    run = command_line.Run("quick", None, tmp_path, paths)
-    # Rendering and the exact test take long, and are not what is tested here.
-    monkeypatch.setattr(figures, "_drawn", lambda *arguments: b"")
-    monkeypatch.setattr(hypothesis_tests, "local_calibration_test", stand_in)
-    l21_networks.run(run)
-    folder = run.folder(l21_networks.NAME)
-    names = {path.name for path in folder.iterdir() if path.is_file()}
-    written = ("table_4", "local_errors", "groups", "correlations", "figure_2")
-    pictures = {"one.svg", "two.svg", "figure_1.svg", "figure_2.svg"}
-    assert names == {f"{x}.{suffix}" for x in written for suffix in ("md", "csv")} | pictures
-    rows = [row.split(",") for row in (folder / "local_errors.csv").read_text().splitlines()]
-    found = {row[1]: float(row[3]) for row in rows if row[0] == "one"}  # MCE
-    methods = results.variants["200 epochs"][1]["methods"]
-    for method in (*l21_methods.GLOBAL, *l21_methods.GROUP_WISE, "LoRe (PCA)"):
-        np.testing.assert_allclose(found[method], methods[method]["MCE"], atol=1e-9)
