@@ -52,6 +52,20 @@ def test_an_experiment_without_data_has_no_such_option(capsys, monkeypatch, tmp_
     assert "unrecognized arguments: --data" in capsys.readouterr().err
 
 
+PROGRAM = """
+import os
+import sys
+import jax
+from pathlib import Path
+from experiments.harness import command_line
+import paper_repro.__main__  # which computes nothing
+command_line.set_up(command_line.Run(sys.argv[1], None, Path()))
+import jax.numpy as jnp
+is_quick = jax.config.read("jax_disable_most_optimizations")
+print(jnp.zeros(2).sum().dtype, is_quick, os.environ["XLA_FLAGS"])
+"""
+
+
 @pytest.mark.parametrize("preset", command_line.PRESETS)
 def test_the_quick_preset_compiles_quickly(preset, monkeypatch):
     monkeypatch.setenv("XLA_FLAGS", "--xla_cpu_enable_fast_math=false")
