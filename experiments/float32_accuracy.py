@@ -60,11 +60,7 @@ def estimates(keys: jax.Array, sigma: float, *, num_samples: int, dim: int) -> A
         # Float32 numbers are float64 numbers too: the data are the same.
         exact = jax.tree.map(lambda leaf: leaf.astype(jnp.float64), samples)
         naive = pairwise.mean_over_pairs(four_terms, KERNEL, samples)
-        return (
-            estimators.skce(KERNEL, *exact),
-            estimators.skce(KERNEL, *samples),
-            naive,
-        )
+        return (estimators.skce(KERNEL, *exact), estimators.skce(KERNEL, *samples), naive)
 
     return jax.lax.map(one, keys)
 

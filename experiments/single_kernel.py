@@ -134,18 +134,8 @@ def _draw_shifted(key: jax.Array, place: Any, n: int) -> tuple[Normal, jax.Array
 
 
 STUDIES = (
-    Study(
-        "single_classes",
-        (*CLASSES,),
-        {250: 1.0},
-        _tests_of(draw_classes, _of_classes),
-    ),
-    Study(
-        "single_normals",
-        (*NORMALS,),
-        {64: 1.0},
-        _tests_of(draw_normals, _of_normals),
-    ),
+    Study("single_classes", (*CLASSES,), {250: 1.0}, _tests_of(draw_classes, _of_classes)),
+    Study("single_normals", (*NORMALS,), {64: 1.0}, _tests_of(draw_normals, _of_normals)),
     Study(
         "single_shifts",
         ("shifted",),

@@ -250,7 +250,11 @@ class Job(NamedTuple):
 
 
 def finished(
-    store: Store, label: str, jobs: Iterable[Job], kind: Callable[..., dict[str, Any]] = cell
+    store: Store,
+    label: str,
+    jobs: Iterable[Job],
+    kind: Callable[..., dict[str, Any]] = cell,
+    total: int | None = None,
 ) -> list[dict[str, Any]]:
     """Results of cells one after the other, with a progress bar.
 
@@ -259,9 +263,11 @@ def finished(
         label: what the bar is called.
         jobs: the cells.
         kind: `cell` or `arrays`.
+        total: how many there are, of jobs that are made one by one.
     """
     results = []
-    for job in (bar := tqdm(list(jobs), unit="cell")):
+    jobs = list(jobs) if total is None else jobs
+    for job in (bar := tqdm(jobs, unit="cell", total=total)):
         bar.set_description(f"{label}: {job.name}")
         results.append(kind(store, *job))
     return results

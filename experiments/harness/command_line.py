@@ -230,11 +230,7 @@ def set_up(run: Run) -> None:
 
 @program
 def main(
-    experiment: Callable[[Run], None],
-    file: str,
-    description: str | None,
-    *,
-    data: bool = False,
+    experiment: Callable[[Run], None], file: str, description: str | None, *, data: bool = False
 ) -> None:
     """Runs one experiment of a paper from the command line, in float64.
 

@@ -104,10 +104,7 @@ def correlation_differences(
     for kind, statistic in CORRELATIONS.items():
 
         def difference(
-            x: np.ndarray,
-            y: np.ndarray,
-            z: np.ndarray,
-            statistic: Callable[..., float] = statistic,
+            x: np.ndarray, y: np.ndarray, z: np.ndarray, statistic: Callable[..., float] = statistic
         ) -> float:
             return statistic(x, z) - statistic(y, z)
 
@@ -120,26 +117,7 @@ def correlation_differences(
     return result
 
 
-class DifferenceRow(NamedTuple):
-    """Differences of the correlations of two metrics, by kind."""
-
-    variant: str
-    local: str
-    other: str
-    published: float
-    differences: dict[str, Difference]
-
-    def columns(self) -> dict[str, Any]:
-        """The row of the table."""
-        row: dict[str, Any] = {"variant": self.variant, "MLCE": self.local, "other": self.other}
-        row["published"] = self.published
-        for kind, found in self.differences.items():
-            row |= {kind: found.value, f"{kind}: se": found.error}
-            row[f"{kind}: verdict"] = found.verdict
-        return row
-
-
-def difference_rows(results: Results) -> list[DifferenceRow]:
+def difference_rows(results: Results) -> list[dict[str, Any]]:
     """Rows of the table of differences of correlations, MLCE minus global metrics."""
     local = [name for name in PUBLISHED_CORRELATIONS if name.startswith("MLCE")]
     other = [name for name in PUBLISHED_CORRELATIONS if name not in local]
@@ -148,8 +126,12 @@ def difference_rows(results: Results) -> list[DifferenceRow]:
     for variant, (one, two) in itertools.product(results.variants, pairs):
         arrays = (_of_methods(results, variant, name) for name in (one, two, "maximum"))
         published = PUBLISHED_CORRELATIONS[one] - PUBLISHED_CORRELATIONS[two]
-        found = correlation_differences(*arrays, len(pairs))
-        rows.append(DifferenceRow(variant, one, label_of(two), round(published, 3), found))
+        row: dict[str, Any] = {"variant": variant, "MLCE": one, "other": label_of(two)}
+        row["published"] = round(published, 3)
+        for kind, found in correlation_differences(*arrays, len(pairs)).items():
+            row |= {kind: found.value, f"{kind}: se": found.error}
+            row[f"{kind}: verdict"] = found.verdict
+        rows.append(row)
     return rows
 
 
@@ -169,10 +151,10 @@ def _write_differences(folder: Path, results: Results, seeds: int) -> None:
     lines = []
     for variant in results.variants:
         for kind in CORRELATIONS:
-            chosen = [row for row in rows if row.variant == variant]
+            chosen = [row for row in rows if row["variant"] == variant]
             found = {}
             for verdict in VERDICTS:
-                others = [x.other for x in chosen if x.differences[kind].verdict == verdict]
+                others = [x["other"] for x in chosen if x[f"{kind}: verdict"] == verdict]
                 against = f" (against {', '.join(dict.fromkeys(others))})" if others else ""
                 found[verdict] = f"{len(others)} {verdict}{against}"
             lines.append(f"- {variant}, {kind}, {pairs} pairs: {', '.join(found.values())}")
@@ -180,4 +162,4 @@ def _write_differences(folder: Path, results: Results, seeds: int) -> None:
         __file__, "differences", seeds=seeds, df=df, pairs=pairs, level=LEVEL, bound=bound
     )
     note += "\n" + "\n".join(lines)
-    write_table(folder, "table_2_differences", [row.columns() for row in rows], note)
+    write_table(folder, "table_2_differences", rows, note)

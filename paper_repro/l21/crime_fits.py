@@ -9,14 +9,7 @@ import numpy as np
 from experiments.harness.tables import note_of, write_table
 from paper_repro.l21.crime_combinations import Combination
 from paper_repro.l21.crime_models import Settings
-from paper_repro.l21.crime_tables import (
-    NLL,
-    PUBLISHED,
-    Column,
-    Results,
-    columns_of,
-    names_of,
-)
+from paper_repro.l21.crime_tables import NLL, PUBLISHED, Column, Results, columns_of, names_of
 from paper_repro.l21.methods import GLOBAL, GROUP_WISE, LOCAL
 
 Found = dict[Combination, list[dict[str, dict[str, float]]]]  # by network, method, quantity

@@ -89,11 +89,7 @@ def tsne(
     def compute() -> dict[str, np.ndarray]:
         seed = int.from_bytes(hashlib.sha256(name.encode()).digest()[:4], "big")
         embed = extras.imported("sklearn.manifold").TSNE(
-            num_components,
-            perplexity=PERPLEXITY,
-            max_iter=max_iter,
-            random_state=seed,
-            n_jobs=1,
+            num_components, perplexity=PERPLEXITY, max_iter=max_iter, random_state=seed, n_jobs=1
         )
         mapped = np.arange(len(both))
         if len(both) > MAPPED:

@@ -19,13 +19,7 @@ from paper_repro.l21.embeddings import LENGTH_SCALES, Embedding
 
 ORIGINAL = "No recalibration"
 TEMPERATURE = "Temperature scaling"
-GLOBAL = (
-    ORIGINAL,
-    TEMPERATURE,
-    "Histogram binning",
-    "Isotonic regression",
-    "MMCE optimization",
-)
+GLOBAL = (ORIGINAL, TEMPERATURE, "Histogram binning", "Isotonic regression", "MMCE optimization")
 GROUP_WISE = ("Group temp. scaling", "Group hist. binning")
 LOCAL = ("LoRe (t-SNE)", "LoRe (PCA)")
 CURVE_LENGTH_SCALES = np.logspace(-3, 2, 40)

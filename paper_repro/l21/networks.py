@@ -182,10 +182,7 @@ def finished_cells(
         embeddings = found[classifier.name] = embed(store, settings, classifier)
         bar.set_description(f"{NAME}: {classifier.name}")
         parts = classifier.calibration, classifier.evaluation
-        parameters = {
-            "num_bins": settings.num_bins,
-            "data": methods.digest(parts, embeddings),
-        }
+        parameters = {"num_bins": settings.num_bins, "data": methods.digest(parts, embeddings)}
         compute = functools.partial(evaluate, settings, classifier, embeddings)
         name = f"{classifier.name}/results"
         results[classifier.name] = cells.cell(store, name, parameters, compute)
@@ -213,7 +210,7 @@ def write_all(store: Store, settings: Settings, classifiers: list[Classifier]) -
     networks_figures.plot_features(store.folder, first, results[first.name], identity)
     by_name = {classifier.name: classifier for classifier in classifiers}
     found = networks_features.across(store, by_name, embeddings, settings.num_bins)
-    networks_features.write_tables(store, networks_features.across_rows(results, found))
+    networks_features.write_tables(store, [*networks_features.across_rows(results, found)])
     networks_figures.plot_across(store.folder, found)
     mapped = [x for x in classifiers if x.name in LOGITS] or classifiers[:1]
     networks_map.draw(store, mapped, settings.num_bins, settings.max_iter, settings.redraws)

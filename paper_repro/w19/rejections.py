@@ -49,10 +49,7 @@ class Settings:
     draws: int
 
 
-SETTINGS = {
-    "quick": Settings(2, 10, 10, 100, 99),
-    "paper": Settings(40, 250, 25, 250, 1000),
-}
+SETTINGS = {"quick": Settings(2, 10, 10, 100, 99), "paper": Settings(40, 250, 25, 250, 1000)}
 LEVELS = (0.01, 0.05, 0.1)
 GRID = np.arange(1, 100) / 100
 PUBLISHED = ("w19_published", "figure_2.csv")

@@ -6,14 +6,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from calibjax.distributions import (
-    Bernoulli,
-    Categorical,
-    Gamma,
-    Mixture,
-    NegativeBinomial,
-    Normal,
-)
+from calibjax.distributions import Bernoulli, Categorical, Gamma, Mixture, NegativeBinomial, Normal
 
 CALIBRATED = "calibrated"
 _LOG_SCALE = 0.5  # standard deviation of log scales that differ

@@ -243,10 +243,7 @@ def test_claims_and_winners(tmp_path):
     }
     detecting = ", ".join(f"{x}\\*\\*" for x in ("15 bins", "bins", "kde", "kkr", "ukkr"))
     winners = rows_of(tmp_path / "winners.csv")
-    assert winners[1][2:] in (
-        ["bins", "ukkr", detecting],
-        ["ukkr", "bins", detecting],
-    )
+    assert winners[1][2:] in (["bins", "ukkr", detecting], ["ukkr", "bins", detecting])
     assert {winners[2][2], *winners[2][3].split(", ")} == {"kde", "kkr"}
     assert winners[2][4] == "none"
     rows = rows_of(tmp_path / "differences.csv")

@@ -448,10 +448,10 @@ def test_for_how_many_length_scales():
     other = {name: list(np.where(scales < 7, 50.0, -1.0)) for name in ours}
     methods = dict.fromkeys(l21_methods.GLOBAL, other) | dict.fromkeys(l21_methods.LOCAL, ours)
     results = {"cifar10_resnet18": {"methods": methods}}
-    rows = l21_features.across_rows(results, {"figure_14": methods})
-    assert [row.figure for row in rows] == ["figure_14"] * 2 + ["figure_9"] * 2
-    assert (rows[0].lore, rows[0].errors) == ("vgg16_bn", "googlenet")
-    assert all(set(row.counts.values()) == {7} for row in rows)
+    rows = list(l21_features.across_rows(results, {"figure_14": methods}))
+    assert [row["figure"] for row in rows] == ["figure_14"] * 2 + ["figure_9"] * 2
+    assert (rows[0]["LoRe by"], rows[0]["MLCE by"]) == ("vgg16_bn", "googlenet")
+    assert all({row[x] for x in l21_methods.GLOBAL} == {7} for row in rows)
 
 
 @pytest.mark.slow
