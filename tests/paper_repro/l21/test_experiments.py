@@ -20,7 +20,6 @@ from paper_repro.l21 import crime_networks as l21_crime_networks
 from paper_repro.l21 import crime_tables as tables
 from paper_repro.l21 import embeddings as l21_embeddings
 from paper_repro.l21 import methods as l21_methods
-from paper_repro.l21 import networks as l21_networks
 from paper_repro.l21 import networks_features as l21_features
 from paper_repro.l21.embeddings import Embedding
 
@@ -91,47 +90,6 @@ def test_communities_are_read(communities):
     for grouping, names in l21_crime_data.GROUPINGS.items():
         shares = np.stack([numbers[name] for name in names.values()], 1)
         np.testing.assert_array_equal(found.groups[grouping], shares.argmax(1))
-
-
-def test_wrong_files_of_communities(tmp_path):
-    with pytest.raises(DataError, match=r"--data: expected .*communities\.names, got none"):
-        l21_crime_data.read_communities(tmp_path)
-    folder = tmp_path / l21_crime_data.FOLDER
-    columns = write_communities(folder)
-    path, names_path = folder / "communities.data", folder / "communities.names"
-    text, names = path.read_text(), names_path.read_text()
-
-    def changed(column, row, value):
-        """The data with another value in a row, which is counted from one."""
-        lines = [line.split(",") for line in text.splitlines()]
-        lines[row - 1][list(columns).index(column)] = value
-        return "\n".join(map(",".join, lines))
-
-    number = "expected a finite number, got"
-    for wrong, message in {
-        "": "expected rows in",
-        text.rstrip() + ",0.5\n": "expected 17 values in each line, got 18 in row 150 of",
-        text.replace("town", "a,town", 1): "expected 17 values in each line, got 18 in row 1 of",
-        changed("ViolentCrimesPerPop", 17, "?"): rf"{number} '\?' in row 17 of .*\.data",
-        changed("ViolentCrimesPerPop", 2, "nan"): f"{number} 'nan' in row 2 of",
-        changed("racepctblack", 3, "?"): rf"{number} '\?' in row 3 of",
-        changed("OtherPerCap", 5, "high"): f"{number} 'high' in row 5 of",
-        changed("OtherPerCap", 5, "inf"): f"{number} 'inf' in row 5 of",
-        changed("OtherPerCap", 5, ""): f"{number} '' in row 5 of",
-    }.items():
-        path.write_text(wrong)
-        with pytest.raises(DataError, match=f"^--data: {message}"):
-            l21_crime_data.read_communities(tmp_path)
-    path.write_text(text)
-    for wrong, message in {
-        "": "expected rows in .*names, got an empty file",
-        "@relation x": "expected a line '@attribute NAME' for each column",
-        names.replace("HispPerCap", "other"): "expected columns HispPerCap in",
-        names + "@attribute fold numeric": "expected a line '@attribute NAME' .*, with another",
-    }.items():
-        names_path.write_text(wrong)
-        with pytest.raises(DataError, match=f"^--data: {message}"):
-            l21_crime_data.read_communities(tmp_path)
 
 
 def test_too_few_or_equal_communities(tmp_path):
@@ -452,67 +410,3 @@ def test_for_how_many_length_scales():
     assert [row["figure"] for row in rows] == ["figure_14"] * 2 + ["figure_9"] * 2
     assert (rows[0]["LoRe by"], rows[0]["MLCE by"]) == ("vgg16_bn", "googlenet")
     assert all({row[x] for x in l21_methods.GLOBAL} == {7} for row in rows)
-
-
-@pytest.mark.slow
-def test_outputs_of_crime(crime):
-    store, _, results, _, _ = crime
-    folder = store.folder
-    names = {path.name for path in folder.iterdir() if path.is_file()}
-    written = ("table_1", "table_2", "table_3", "claims", "large_cells", "length_scales")
-    written += ("training", "curves", "table_2_differences", "fits", "combinations")
-    written += ("combination_values",)
-    pictures = {"figure_5.svg", "figure_17.svg"}
-    assert names == {f"{x}.{suffix}" for x in written for suffix in ("md", "csv")} | pictures
-    rows = (folder / "table_1.csv").read_text().splitlines()
-    assert len(rows) == 10
-    maxima = results.values("stopped", "LoRe (PCA)", "maximum")
-    row = rows[-1].split(",")
-    assert row[:3] == ["LoRe (PCA)", "0.392", "0.071"]
-    differences = (folder / "table_2_differences.csv").read_text().splitlines()
-    assert [row.split(",")[:4] for row in differences[7:9]] == [
-        ["200 epochs", "MLCE (PCA)", "NLL", "0.097"],
-        ["200 epochs", "MLCE (PCA)", "Brier", "0.538"],
-    ]
-    assert len(differences) == 1 + 2 * 8
-    np.testing.assert_allclose([float(x) for x in row[6:8]], [maxima.mean(), maxima.std(ddof=1)])
-    header = rows[0].split(",")
-    assert header[5:9] == ["200 epochs: floor", "stopped", "sd", "stopped: floor"]
-    assert all(0 < float(row.split(",")[5]) < 1 for row in rows[1:])
-
-
-@pytest.mark.slow
-def test_without_data_crime_is_about_diabetes(tmp_path, capsys):
-    l21_crime.run(command_line.Run("quick", None, tmp_path))
-    assert "l21_crime runs on stand-in data" in capsys.readouterr().out
-    folder = tmp_path / "quick" / "l21_crime"
-    assert not (folder / "fits.csv").exists()
-    for path in folder.glob("*.csv"):
-        header = path.read_text().partition("\n")[0]
-        assert header.startswith("stand-in data,")
-        assert "published" not in header
-
-
-@pytest.mark.slow
-def test_without_data_the_networks_are_those_of_digits(tmp_path, capsys):
-    l21_networks.run(command_line.Run("quick", None, tmp_path))
-    assert "l21_networks runs on stand-in data" in capsys.readouterr().out
-    folder = tmp_path / "quick" / "l21_networks"
-    header = (folder / "table_4.csv").read_text().partition("\n")[0].split(",")
-    assert header[:3] == ["stand-in data", "classifier", "method"]
-    assert not any("ImageNet" in name for name in header)
-
-
-@pytest.mark.slow
-def test_groups_of_the_variant(crime, communities):
-    """Groups and networks are those of the variant."""
-    networks, data = crime[1], l21_crime_data.read_communities(communities[0])
-    split = l21_crime_data.random_split(1, len(data.labels))
-    for variant in l21_models.VARIANTS:
-        part = l21_models.parts_of(data, networks, *variant[1:], 1)[1]
-        expected = data.groups[variant.grouping][split.evaluation]
-        np.testing.assert_array_equal(part.groups, expected)
-        np.testing.assert_array_equal(
-            part.features, networks[f"{variant.training} hidden"][1, PART:]
-        )
-    assert not np.array_equal(*(x[split.evaluation] for x in data.groups.values()))
