@@ -29,8 +29,8 @@ from experiments.harness.stand_in import header, marked
 from experiments.harness.tables import note_of, write_table
 from paper_repro.data import cifar, stand_in
 from paper_repro.w19 import simulation
+from paper_repro.w19.figures import plot_errors, plot_pvalues
 from paper_repro.w19.networks_claims import write_claims
-from paper_repro.w19.networks_figures import plot_errors, plot_pvalues
 from paper_repro.w19.simulation import Procedure
 
 NAME = "w19_networks"

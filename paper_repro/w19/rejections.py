@@ -26,7 +26,7 @@ from tqdm import tqdm
 from experiments.harness import cells, command_line
 from experiments.harness.cells import Store
 from experiments.harness.tables import note_of, write_table
-from paper_repro.w19.rejections_figures import plot
+from paper_repro.w19.figures import plot_rejections
 from paper_repro.w19.simulation import EXACT, MODELS, NAME, TESTS, Chunk, simulate
 
 
@@ -257,7 +257,7 @@ def run(run: command_line.Run) -> None:
     published = read_curves(run) if settings == SETTINGS["paper"] else None
     if published:
         write_published(store.folder, finished, published)
-    plot(store.folder, curves, published or {})
+    plot_rejections(store.folder, curves, published or {})
 
 
 if __name__ == "__main__":

@@ -24,8 +24,8 @@ from experiments.harness import cells, command_line
 from experiments.harness.cells import Store
 from experiments.harness.tables import note_of, write_table
 from paper_repro.w19.estimates_simulation import MIN_BIN_SIZE
+from paper_repro.w19.figures import plot_times
 from paper_repro.w19.simulation import BINS_PER_CLASS, w19_kernel
-from paper_repro.w19.timings_figures import plot
 
 NAME = "w19_timings"
 MAX_REPETITIONS = 1000
@@ -263,7 +263,7 @@ def run(run: command_line.Run) -> None:
             growth_rows(common),
             note_of(__file__, "growth", growth_from=GROWTH_FROM),
         )
-    plot(store.folder, rows, common)
+    plot_times(store.folder, rows, common)
 
 
 if __name__ == "__main__":
