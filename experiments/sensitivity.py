@@ -17,7 +17,7 @@ from typing import Any
 from experiments.harness import command_line
 from experiments.harness.cells import Case, Store, simulated
 from experiments.harness.command_line import program
-from experiments.harness.tables import write_table
+from experiments.harness.tables import note_of, write_table
 from experiments.power.compared import GROUPS, counts
 from experiments.power.simulation import ALPHA
 from experiments.synthetic_models import WRONG_CLASSES, WRONG_NORMALS, Model
@@ -93,16 +93,9 @@ def main() -> None:
     parser.add_argument("--num-datasets", type=command_line.positive_integer, default=500)
     run, options = command_line.parse(parser)
     found = rejections(run.store("sensitivity", __file__), options.num_datasets)
-    worst = 100 * math.sqrt(0.25 / options.num_datasets)
-    note = (
-        f"Rejections in percent at level {100 * ALPHA:.0f} %, {options.num_datasets} data sets in "
-        f"each cell (standard error at most {worst:.1f}), {DRAWS} draws. Normal predictions "
-        f"N(m, 0.1²), n = {SIZES['normal']}: targets shifted by ±0.3 of the predicted standard "
-        "deviation; theirs is 1.4 times (too narrow) and 0.7 times (too wide) the predicted one. "
-        f"Ten classes, n = {SIZES['classes']}: labels ∝ p^(1/T), T = 1.8 (overconfident) and 0.55 "
-        f"(underconfident). Made by `python -m experiments.sensitivity --num-datasets "
-        f"{options.num_datasets}`."
-    )
+    number = options.num_datasets
+    values = {"level": 100 * ALPHA, "number": number, "worst": 100 * math.sqrt(0.25 / number)}
+    note = note_of(__file__, "sensitivity", draws=DRAWS, **values, **SIZES)
     write_table(run.output, "sensitivity", rows(found), note, show=True)
 
 

@@ -11,7 +11,7 @@ the authors' file. The exact test runs in single precision.
 import dataclasses
 import functools
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -267,37 +267,20 @@ def error_rows(
     return rows
 
 
-def write_errors(folder: Path, settings: Settings, rows: list[ErrorRow]) -> None:
-    """The table of the estimates."""
-    note = (
-        "Estimates of W19 Fig. 35, published in `errors.csv` of the repository accompanying W19: "
-        "ECE with the total variation distance, 10 uniform bins per class or median-variance bins "
-        f"of at least {MIN_BIN_SIZE} samples; SKCE with the kernel exp(-TV/s) δ."
-    )
+def _write(
+    folder: Path, name: str, rows: Sequence[ErrorRow | PvalueRow], settings: Settings, kind: str
+) -> None:
+    """A table, and how far ours is from the published numbers, or why that is not said."""
+    note = note_of(__file__, kind, size=MIN_BIN_SIZE)
     if settings.num_samples is None:
-        largest = max(abs(row.difference or 0.0) for row in rows)
-        note += f" The largest difference of the {len(rows)} estimates is {largest:.2g}."
+        differences = [abs(row.difference) for row in rows if row.difference is not None]
+        values = {"num": len(differences), "largest": max(differences, default=0)}
+        note += note_of(__file__, f"{kind}_differences", **values)
     else:
-        note += (
-            f" Only the first {settings.num_samples} images were taken, so that ours cannot be "
-            "compared with the published numbers."
-        )
-    write_table(folder, "errors", rows, note, names=_names(settings))
-
-
-def write_pvalues(folder: Path, settings: Settings, rows: list[PvalueRow]) -> None:
-    """The table of the p-values."""
-    note = note_of(__file__, "note")
-    if settings.num_samples is None:
-        free = [abs(row.difference) for row in rows if row.difference is not None]
-        note += f"\nThe largest of the {len(free)} differences is {max(free, default=0):.1g}."
-    else:
-        note += (
-            f"\nOnly the first {settings.num_samples} images and {settings.draws} resamples were "
-            "taken, so that ours cannot be compared with the published numbers."
-        )
+        values = {"samples": settings.num_samples, "draws": settings.draws}
+        note += note_of(__file__, f"{kind}_fewer", **values)
     names = {"converted": "published, converted"} | _names(settings)
-    write_table(folder, "pvalues", rows, note, names=names)
+    write_table(folder, name, rows, note, names=names)
 
 
 def run(run: command_line.Run) -> None:
@@ -333,10 +316,10 @@ def write_all(
 ) -> None:
     """Writes the tables and figures of estimates and p-values, beside the published ones."""
     error_table = error_rows(errors, finished, settings)
-    write_errors(store.folder, settings, error_table)
+    _write(store.folder, "errors", error_table, settings, "errors")
     plot_errors(store.folder, error_table, _names(settings))
     rows = pvalue_rows(pvalues, finished, settings)
-    write_pvalues(store.folder, settings, rows)
+    _write(store.folder, "pvalues", rows, settings, "note")
     plot_pvalues(store.folder, rows, _names(settings))
     if settings.num_samples is None and not header():
         write_claims(store.folder, error_table, rows, settings.draws)
