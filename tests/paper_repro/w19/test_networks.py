@@ -134,19 +134,6 @@ def test_the_published_estimates(data_dir):
 def test_the_largest_difference_is_not_rounded_down(tmp_path):
     labels = w19_networks.ERRORS.values()
     rows = [w19_networks.ErrorRow("a", label, 1.0, 1.0, -2.5e-16) for label in labels]
-    w19_networks.write_errors(tmp_path, w19_networks.SETTINGS["paper"], rows)
+    w19_networks._write(tmp_path, "errors", rows, w19_networks.SETTINGS["paper"], "errors")
     text = (tmp_path / "errors.md").read_text()
     assert "The largest difference of the 5 estimates is 2.5e-16." in text
-
-
-@pytest.mark.slow
-def test_without_data_the_network_is_that_of_digits(tmp_path, capsys):
-    run = command_line.Run("quick", tmp_path, tmp_path / "out")  # with other data only
-    w19_networks.run(run)
-    assert "w19_networks runs on stand-in data" in capsys.readouterr().out
-    folder = tmp_path / "out" / "quick" / "w19_networks"
-    for table in ("errors", "pvalues"):
-        header = (folder / f"{table}.csv").read_text().partition("\n")[0]
-        assert header.startswith("stand-in data,network,")
-        assert "published" not in header
-    assert (folder / "figure_35.svg").exists()
