@@ -38,6 +38,7 @@ from calibjax import (
     scores,
 )
 from calibjax.distributions import Bernoulli, Categorical
+from experiments.chance.comparisons import holm
 from experiments.harness import cells, command_line, data_files
 from experiments.harness.cells import Store
 from experiments.harness.figures import save_figure
@@ -124,15 +125,6 @@ def evaluate_class(
         "frequency": float(targets.mean()),
         "probability": float(jnp.mean(predictions.probs)),
     }
-
-
-def holm(pvalues: np.ndarray) -> np.ndarray:
-    """p-values adjusted for their number by Holm's method."""
-    order = np.argsort(pvalues)
-    factors = np.arange(len(pvalues), 0, -1)
-    adjusted = np.empty_like(pvalues)
-    adjusted[order] = np.minimum(np.maximum.accumulate(pvalues[order] * factors), 1)
-    return adjusted
 
 
 def write_summary(folder: Path, models: dict[str, Any], temperature: float, redraws: int) -> None:
