@@ -5,6 +5,7 @@ import os
 import pathlib
 
 import jax
+import numpy as np
 import pytest
 from jax._src.interpreters import mlir
 
@@ -45,6 +46,20 @@ def _float64():
     """Tests run with 64-bit types available; what they do in float32 they ask for."""
     with jax.enable_x64(True):
         yield
+
+
+_states = {}
+
+
+@pytest.fixture(autouse=True)
+def _generators(request):
+    """Tests draw from the generators of their module as if each of them were the only test."""
+    module = request.module
+    if module not in _states:
+        found = {k: v for k, v in vars(module).items() if isinstance(v, np.random.Generator)}
+        _states[module] = [(one, one.bit_generator.state) for one in found.values()]
+    for generator, state in _states[module]:
+        generator.bit_generator.state = state
 
 
 @pytest.fixture(autouse=True, scope="module")
