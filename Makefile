@@ -5,7 +5,8 @@ BIN := .venv/bin
 WITH_DATA := $(if $(DATA),--data $(DATA))
 # The tests of published data look here; they skip where it is empty.
 export CALIBJAX_DATA ?= $(DATA)
-PYTEST = $(BIN)/python -m pytest -n auto --dist loadfile
+# Files in their order: the last ones are those of doctests, which are short.
+PYTEST = $(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder
 # Programs that are run once are compiled in two thirds of the time with these, where XLA has them.
 QUICKLY = --xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=1
 # What was compiled for the tests once is kept for the next run.

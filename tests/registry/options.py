@@ -8,8 +8,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from calibjax import _checks, distances, distributions, estimators, kernels, streaming
+from calibjax import _checks, distances, distributions, estimators, kernels
 from calibjax.distributions import constraints
+from calibjax.streaming.base import State
 from tests.registry.arguments import Argument
 from tests.registry.wrong_values import Mutant, Unregistered, Unrelated, objects, with_number
 
@@ -242,7 +243,7 @@ def _of_constrained(record: Any) -> dict[str, Any]:
     return wrong
 
 
-def _of_state(state: streaming.State) -> dict[str, Any]:
+def _of_state(state: State) -> dict[str, Any]:
     """States with a negative count."""
     return {
         f"{key}: negative": dataclasses.replace(state, counts=state.counts | {key: -1 - count})
@@ -254,7 +255,7 @@ def of_record(argument: Argument, value: Any) -> list[Mutant]:
     """In place of something that a function of the package returned, params or results."""
     wrong = {"number": 1.0, "array": np.ones(3), "pair": (1.0, 2.0), "other": kernels.White()}
     wrong |= {"its class": type(value)}
-    if isinstance(value, streaming.State):
+    if isinstance(value, State):
         wrong |= _of_state(value)
     elif dataclasses.is_dataclass(value):
         wrong |= _of_constrained(value)
