@@ -15,7 +15,7 @@ import functools
 import math
 import operator
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import jax
 import jax.numpy as jnp
@@ -25,8 +25,17 @@ from calibjax import _checks
 from calibjax._pytree import PyTree
 from calibjax.distributions.base import Distribution
 
-if TYPE_CHECKING:
-    from calibjax.kernels.base import Kernel
+
+class TargetKernel(Protocol):
+    """What expectations ask of a target kernel: its values.
+
+    A sum or a multiple of kernels has a method `combination()` besides, its factors and terms; a
+    kernel whose values k(z, z) are the same for all z has them as attribute `diagonal`.
+    """
+
+    def __call__(self, x: Any, y: Any, /) -> jax.Array:
+        """Value at two targets."""
+        ...
 
 
 class FeatureRule(NamedTuple):
@@ -104,7 +113,7 @@ def register_expectations(
     )
 
 
-def rules(kernel: "Kernel", distribution: Distribution) -> Rules:
+def rules(kernel: TargetKernel, distribution: Distribution) -> Rules:
     """Looks up the rules of a pair: the most specific class of distribution first, then of kernel.
 
     Raises:
@@ -117,7 +126,7 @@ def rules(kernel: "Kernel", distribution: Distribution) -> Rules:
     raise missing(kernel, distribution)
 
 
-def terms(kernel: "Kernel") -> Iterator[tuple[Any, Any]]:
+def terms(kernel: TargetKernel) -> Iterator[tuple[Any, Any]]:
     """Factors c and kernels k of a linear combination Σ c k; any other kernel is a single term.
 
     This is where sums and multiples of kernels are taken apart: everything that is linear in the
@@ -133,20 +142,20 @@ def terms(kernel: "Kernel") -> Iterator[tuple[Any, Any]]:
             yield functools.reduce(operator.mul, known) if known else None, term
 
 
-def combine(kernel: "Kernel", function: Callable[[Any], Any]) -> PyTree:
+def combine(kernel: TargetKernel, function: Callable[[Any], Any]) -> PyTree:
     """Σ c function(k) over the terms of a kernel."""
     values = (function(k) if c is None else c * function(k) for c, k in terms(kernel))
     return functools.reduce(operator.add, values)
 
 
-def check_expectations(kernel: "Kernel", predictions: Distribution) -> None:
+def check_expectations(kernel: TargetKernel, predictions: Distribution) -> None:
     """Calls the checks of the rules of a target kernel."""
     for _, term in terms(kernel):
         if (check := rules(term, predictions).check) is not None:
             check(term, predictions)
 
 
-def missing(kernel: "Kernel", distribution: Distribution, why: str = "") -> NotImplementedError:
+def missing(kernel: TargetKernel, distribution: Distribution, why: str = "") -> NotImplementedError:
     """Error for a pair without closed-form expectations."""
     if not hasattr(distribution, "sample"):
         return NotImplementedError(
@@ -161,7 +170,7 @@ def missing(kernel: "Kernel", distribution: Distribution, why: str = "") -> NotI
     )
 
 
-def single_expectation(kernel: "Kernel", p: Distribution, z: ArrayLike) -> jax.Array:
+def single_expectation(kernel: TargetKernel, p: Distribution, z: ArrayLike) -> jax.Array:
     """Expectation m_p(z) = E_{Z~p} k(Z, z), the kernel mean embedding of p at z.
 
     Args:
@@ -186,7 +195,7 @@ def single_expectation(kernel: "Kernel", p: Distribution, z: ArrayLike) -> jax.A
     return combine(kernel, lambda term: rules(term, p).single(term, p, z))
 
 
-def double_expectation(kernel: "Kernel", p: Distribution, q: Distribution) -> jax.Array:
+def double_expectation(kernel: TargetKernel, p: Distribution, q: Distribution) -> jax.Array:
     """Expectation M_{p,q} = E_{Z~p, Z'~q} k(Z, Z') with independent Z, Z'.
 
     Args:
@@ -212,7 +221,7 @@ def double_expectation(kernel: "Kernel", p: Distribution, q: Distribution) -> ja
     return combine(kernel, lambda term: rules(term, p).double(term, p, q))
 
 
-def diagonal_expectation(kernel: "Kernel", p: Distribution) -> jax.Array | float:
+def diagonal_expectation(kernel: TargetKernel, p: Distribution) -> jax.Array | float:
     """Expectation E_{Z~p} k(Z, Z) of the values of a target kernel on the diagonal.
 
     Args:
@@ -235,7 +244,7 @@ def diagonal_expectation(kernel: "Kernel", p: Distribution) -> jax.Array | float
     return combine(kernel, lambda term: _diagonal_of_term(term, p))
 
 
-def _diagonal_of_term(kernel: "Kernel", p: Distribution) -> jax.Array | float:
+def _diagonal_of_term(kernel: TargetKernel, p: Distribution) -> jax.Array | float:
     if (constant := getattr(kernel, "diagonal", None)) is not None:
         return constant
     if (diagonal := rules(kernel, p).diagonal) is not None:
@@ -249,7 +258,7 @@ def _diagonal_of_term(kernel: "Kernel", p: Distribution) -> jax.Array | float:
 
 
 def centered_kernel(
-    kernel: "Kernel", p: Distribution, y: ArrayLike, q: Distribution, z: ArrayLike
+    kernel: TargetKernel, p: Distribution, y: ArrayLike, q: Distribution, z: ArrayLike
 ) -> jax.Array:
     """Centered kernel k(y, z) − m_p(z) − m_q(y) + M_{p,q}.
 
@@ -278,7 +287,7 @@ def centered_kernel(
     0.125
     """
 
-    def of_term(term: "Kernel") -> jax.Array:
+    def of_term(term: TargetKernel) -> jax.Array:
         centered = rules(term, p).centered or four_terms
         return centered(term, p, y, q, z)
 
@@ -286,7 +295,7 @@ def centered_kernel(
 
 
 def four_terms(
-    kernel: "Kernel", p: Distribution, y: ArrayLike, q: Distribution, z: ArrayLike
+    kernel: TargetKernel, p: Distribution, y: ArrayLike, q: Distribution, z: ArrayLike
 ) -> jax.Array:
     """The centered kernel as the sum of its four terms."""
     singles = single_expectation(kernel, p, z) + single_expectation(kernel, q, y)
@@ -294,7 +303,7 @@ def four_terms(
 
 
 def prepare_features(
-    kernel: "Kernel", predictions: Distribution, targets: ArrayLike
+    kernel: TargetKernel, predictions: Distribution, targets: ArrayLike
 ) -> tuple[Any, ...] | None:
     """What `features` needs for each term of a target kernel; None if one has no features."""
     prepared = []
@@ -307,21 +316,21 @@ def prepare_features(
     return tuple(prepared)
 
 
-def few_features(kernel: "Kernel", predictions: Distribution) -> float:
+def few_features(kernel: TargetKernel, predictions: Distribution) -> float:
     """Number of features beyond which evaluating all pairs is cheaper than matrix products."""
     found = (rules(term, predictions).features for _, term in terms(kernel))
     return sum(math.inf if rule is None else rule.few for rule in found)
 
 
 def features(
-    kernel: "Kernel", prepared: tuple[Any, ...], p: Distribution, y: ArrayLike
+    kernel: TargetKernel, prepared: tuple[Any, ...], p: Distribution, y: ArrayLike
 ) -> jax.Array:
     """Features of one sample, [r], whose inner products are the centered kernel."""
     return _of_terms(lambda rule, term, one: rule.evaluate(term, one, p, y), kernel, prepared, p)
 
 
 def batch_features(
-    kernel: "Kernel", prepared: tuple[Any, ...], predictions: Distribution, targets: PyTree
+    kernel: TargetKernel, prepared: tuple[Any, ...], predictions: Distribution, targets: PyTree
 ) -> jax.Array:
     """Features of targets [b, n, ...] of n predictions, [r, b, n]."""
 
@@ -336,7 +345,7 @@ def batch_features(
 
 def _of_terms(
     evaluate: Callable[[FeatureRule, Any, Any], jax.Array],
-    kernel: "Kernel",
+    kernel: TargetKernel,
     prepared: tuple[Any, ...],
     p: Distribution,
 ) -> jax.Array:
