@@ -286,10 +286,7 @@ def test_tails_of_student(dtype):
 
 @pytest.mark.parametrize(
     ("family", "parameter"),
-    [
-        (lambda x: d.StudentT(x, 0.0, 1.5), 2.0),
-        (lambda x: d.Gamma(x, 2.0), 1.0),
-    ],
+    [(lambda x: d.StudentT(x, 0.0, 1.5), 2.0), (lambda x: d.Gamma(x, 2.0), 1.0)],
 )
 def test_slope_of_the_crps_where_formulas_meet(family, parameter):
     @jax.jit

@@ -79,10 +79,7 @@ WRONG = {
     "variances": ({"cov": jnp.ones((5, 2))}, r"cov: expected shape \[n, d, d\], as loc"),
     "other dimension": ({"cov": jnp.ones((5, 3, 3))}, r"cov: expected shape \[n, d, d\]"),
     "scalar means": ({"loc": jnp.ones(5)}, r"cov: expected shape \[n, d, d\], as loc"),
-    "no dimension": (
-        {"loc": jnp.ones((5, 0)), "cov": jnp.ones((5, 0, 0))},
-        "with d >= 1",
-    ),
+    "no dimension": ({"loc": jnp.ones((5, 0)), "cov": jnp.ones((5, 0, 0))}, "with d >= 1"),
 }
 
 

@@ -252,9 +252,6 @@ def test_published_cifar10_networks(data_dir, network):
 
 def test_pair_function_is_the_calibration_kernel():
     predictions, targets, _ = oracles.normal_data(2)
-    (p, q), (y, z) = (
-        [jax.tree.map(operator.itemgetter(i), predictions) for i in (0, 1)],
-        targets,
-    )
+    (p, q), (y, z) = ([jax.tree.map(operator.itemgetter(i), predictions) for i in (0, 1)], targets)
     kernel = oracles.normal_kernel()
     assert sample_pair(kernel, (p, y), (q, z)) == estimators.calibration_kernel(kernel, p, y, q, z)

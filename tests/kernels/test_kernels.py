@@ -205,11 +205,7 @@ def test_length_scales_too_far_from_the_predictions_are_refused(target, predicti
 
 @pytest.mark.parametrize(
     "kernel",
-    [
-        kernels.SquaredExponential(0.7),
-        kernels.Exponential(0.7),
-        kernels.PowerExponential(0.7, 1.3),
-    ],
+    [kernels.SquaredExponential(0.7), kernels.Exponential(0.7), kernels.PowerExponential(0.7, 1.3)],
 )
 def test_logarithms_of_a_distance(kernel):
     np.testing.assert_allclose(np.exp(kernel.log_value(2.0)), kernel(0.0, 2.0), rtol=1e-12)

@@ -6,13 +6,7 @@ from scipy import integrate, stats
 
 from calibjax import distributions, estimators, hypothesis_tests
 from calibjax.distributions import DiagNormal, Gamma, MvNormal, Normal, StudentT
-from calibjax.kernels import (
-    Constant,
-    NormalScore,
-    SquaredExponential,
-    Stein,
-    TensorProduct,
-)
+from calibjax.kernels import Constant, NormalScore, SquaredExponential, Stein, TensorProduct
 from calibjax.kernels.expectations import features, prepare_features
 from tests.compiled import centered_kernel, double_expectation, single_expectation
 

@@ -44,8 +44,7 @@ def upper(matrix):
 
 # Fewer samples than a tile, as many, one more, several tiles, and tiles of any length.
 @pytest.mark.parametrize(
-    ("n", "tile_size"),
-    [(2, 128), (15, 16), (16, 16), (17, 16), (40, 1), (40, 7), (301, 128)],
+    ("n", "tile_size"), [(2, 128), (15, 16), (16, 16), (17, 16), (40, 1), (40, 7), (301, 128)]
 )
 def test_tiled_equals_dense(n, tile_size):
     xs = data(n)
@@ -59,10 +58,7 @@ def test_tiled_equals_dense(n, tile_size):
     np.testing.assert_allclose(ours, np.diag(weights.T @ matrix @ weights), rtol=1e-11)
 
 
-@pytest.mark.parametrize(
-    ("n", "m", "tile_size"),
-    [(1, 1, 128), (40, 17, 7), (17, 40, 16)],
-)
+@pytest.mark.parametrize(("n", "m", "tile_size"), [(1, 1, 128), (40, 17, 7), (17, 40, 16)])
 def test_between_two_sets(n, m, tile_size):
     rng = np.random.default_rng(0)
     x, y = jnp.asarray(rng.normal(size=n)), jnp.asarray(rng.normal(size=m))

@@ -53,10 +53,7 @@ def of_truth(argument: Argument, value: bool) -> list[Mutant]:
 def of_choice(argument: Argument, value: str) -> list[Mutant]:
     wrong = {**objects(), "other": "no", "capital": value.title() + "!", "0": 0, "True": True}
     wrong |= {"array": np.array([1, 2]), "nan": np.nan}
-    return [
-        *(Mutant(k, v) for k, v in wrong.items()),
-        Mutant("numpy", np.str_(value), (value,)),
-    ]
+    return [*(Mutant(k, v) for k, v in wrong.items()), Mutant("numpy", np.str_(value), (value,))]
 
 
 def of_key(argument: Argument, value: Any) -> list[Mutant]:

@@ -92,8 +92,7 @@ def test_float32(name):
 
 
 @pytest.mark.parametrize(
-    ("name", "kind"),
-    [*((name, AxisType.Explicit) for name in CASES), ("ece", AxisType.Auto)],
+    ("name", "kind"), [*((name, AxisType.Explicit) for name in CASES), ("ece", AxisType.Auto)]
 )
 def test_devices(name, kind):
     function, data = CASES[name]
