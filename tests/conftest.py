@@ -13,22 +13,29 @@ from jax._src.interpreters import mlir
 jax.config.update("jax_num_cpu_devices", 4)
 # A script that needs mpmath, which the tests of its numbers do not.
 collect_ignore = ["distributions/numbers_by_mpmath.py"]
-# JAX loads its dialects again for every program that it lowers, which takes as long as the rest of
-# lowering a small one; here those of one file share them. What is lowered while another program is
-# would be written into that one.
-_new_context = mlir.make_ir_context
 _contexts = []
 
 
-def _shared_context():
-    if mlir.ir.Context.current is not None:
-        return _new_context()
-    if not _contexts:
-        _contexts.append(_new_context())
-    return _contexts[0]
+def _share_contexts():
+    """Programs of one file share their dialects, which JAX loads again for every program.
+
+    That takes as long as the rest of lowering a small one. What is lowered while another program is
+    would be written into that one.
+    """
+    new = mlir.make_ir_context
+
+    def shared():
+        if mlir.ir.Context.current is not None:
+            return new()
+        if not _contexts:
+            _contexts.append(new())
+        return _contexts[0]
+
+    mlir.make_ir_context = shared
 
 
-mlir.make_ir_context = _shared_context
+if hasattr(mlir, "make_ir_context"):  # which is no public name, and only saves time
+    _share_contexts()
 
 
 def pytest_collection_finish():
