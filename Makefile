@@ -39,8 +39,8 @@ paper-full: .venv/installed  ## full size of every paper experiment: hours
 check: lint types test  ## what every change must pass
 
 test: .venv/installed  # a file stays with one process, which compiles for its tests once
-	@flags=$(QUICKLY); XLA_FLAGS=$$flags $(BIN)/python -c 'import jax; jax.devices()' 2>/dev/null || flags=; \
-	$(CACHE) XLA_FLAGS=$$flags JAX_DISABLE_MOST_OPTIMIZATIONS=1 $(PYTEST) -m 'not slow and not optimised'
+	@flags="$(QUICKLY)"; XLA_FLAGS="$$flags" $(BIN)/python -c 'import jax; jax.devices()' 2>/dev/null || flags=; \
+	$(CACHE) XLA_FLAGS="$$flags" JAX_DISABLE_MOST_OPTIMIZATIONS=1 $(PYTEST) -m 'not slow and not optimised'
 	$(CACHE) $(PYTEST) -m 'optimised and not slow' $$(grep -rl --include='test_*.py' mark.optimised tests)
 
 test-slow: .venv/installed  ## simulations of levels and power, gradients, float32 and what else takes long: an hour
