@@ -14,6 +14,7 @@ from calibjax._checks.arrays import (
     has_64_bits,
     is_concrete,
     is_distribution,
+    is_outermost,
     originals,
     readable,
     refuse_masked,
@@ -60,6 +61,7 @@ from calibjax._checks.options import (
     size_in_range,
     truth_value,
 )
+from calibjax._checks.remembered import remembered
 from calibjax._checks.values import (
     an_array,
     axis_lengths,
@@ -127,6 +129,7 @@ __all__ = [
     "is_concrete",
     "is_distribution",
     "is_missing",
+    "is_outermost",
     "is_simplex",
     "kernel_values",
     "key_first",
@@ -160,6 +163,7 @@ __all__ = [
     "record_values",
     "refuse_masked",
     "refuse_where",
+    "remembered",
     "replaced",
     "same_kind",
     "same_rows",
