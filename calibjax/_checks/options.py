@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from calibjax._checks.arrays import as_arrays, described, is_distribution, refuse_masked
+from calibjax._checks.remembered import remembered
 from calibjax._checks.values import axis_lengths, constrained, record_values
 
 Parameters = ParamSpec("Parameters")
@@ -108,6 +109,7 @@ def _records_take(kind: type, arguments: tuple[str, ...], keywords: tuple[str, .
     return True
 
 
+@remembered
 def kernel_values(kernel: Any, name: str = "kernel", *, may_be_function: bool = False) -> Any:
     """The kernel, with the hyperparameters of it and of the kernels in it checked.
 

@@ -2,7 +2,7 @@
 
 import functools
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple, ParamSpec, TypeVar
 
 import jax
@@ -12,7 +12,7 @@ from calibjax._sharding import is_spread
 
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
-_MOST = 64  # values of one function that are kept
+_MOST = 64  # values of one function that are kept at once
 _PLAIN = type(None), str, int, bool, float
 
 
@@ -60,7 +60,7 @@ def remembered(function: Callable[Parameters, Result]) -> Callable[Parameters, R
             except TypeError:  # of tuples, which have none
                 return value
             if len(values) >= _MOST:
-                values.pop(next(iter(values)), None)
+                values.clear()
             held = [_reference(leaf) for leaf in leaves]
             values[key] = _Known(references, held, structure, _referring(value, objects))
         return value
@@ -85,13 +85,18 @@ def _are(known: list[Any], leaves: list[Any]) -> bool:
 
 def _referring(value: Any, objects: list[Any]) -> Any:
     """A value, or a tuple of values, with references to those that are among the objects."""
-    if type(value) is tuple:
-        return tuple(_referring(part, objects) for part in value)
+    if isinstance(value, tuple):
+        return _like(value, (_referring(part, objects) for part in value))
     return weakref.ref(value) if any(value is x for x in objects) else value
 
 
 def _resolved(value: Any) -> Any:
     """What `_referring` was given."""
-    if type(value) is tuple:
-        return tuple(map(_resolved, value))
+    if isinstance(value, tuple):
+        return _like(value, map(_resolved, value))
     return value() if type(value) is weakref.ref else value
+
+
+def _like(value: tuple[Any, ...], parts: Iterable[Any]) -> tuple[Any, ...]:
+    """A tuple of the same class."""
+    return type(value)(*parts) if hasattr(value, "_fields") else tuple(parts)

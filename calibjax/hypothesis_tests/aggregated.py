@@ -6,7 +6,6 @@ import jax
 from jax.typing import ArrayLike
 
 from calibjax import _checks
-from calibjax._lengths import filled
 from calibjax._pytree import PyTree
 from calibjax._sharding import follows_data
 from calibjax.distributions import Samples
@@ -18,8 +17,7 @@ from calibjax.hypothesis_tests.components import skce_components
 from calibjax.hypothesis_tests.directions import direction_scores, direction_words
 from calibjax.hypothesis_tests.ensembles import checked_ensembles, with_targets
 from calibjax.hypothesis_tests.kernel_groups import default_kernels
-from calibjax.hypothesis_tests.planning import family_of
-from calibjax.hypothesis_tests.pool_statistics import number_of, number_with_pairs
+from calibjax.hypothesis_tests.planning import plan
 from calibjax.hypothesis_tests.redraws import checked_batch_size, evaluate_pool
 from calibjax.hypothesis_tests.result import CalibrationTestResult, skce_result
 
@@ -116,20 +114,10 @@ def aggregated_skce_test(
     if kernels is None:
         kernels = default_kernels(predictions)
     members, structure = checked_family(kernels, predictions, targets)
-    n = number_of(predictions, None)
-    has_weights = weights is not None
-    (predictions, targets), weights = filled((predictions, targets), weights)
-    n = number_with_pairs(predictions, weights) if has_weights else n
-    family = family_of(members, predictions, targets)
+    (predictions, targets), weights, n, family = plan(members, predictions, targets, weights)
     batch_size = checked_batch_size(batch_size, family)
     parts = evaluate_pool(
-        key,
-        family,
-        predictions,
-        targets,
-        weights,
-        num_draws=num_draws,
-        batch_size=batch_size,
+        key, family, predictions, targets, weights, num_draws=num_draws, batch_size=batch_size
     )
     pool, components = skce_components(*parts, num_targets=n, ranked="omnibus", family=structure)
     words = direction_words(members, predictions)

@@ -14,12 +14,12 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from calibjax import _checks, pairwise
-from calibjax._batches import in_batches
 from calibjax._compilation import jit
 from calibjax._pytree import PyTree
 from calibjax._sharding import follows_data
 from calibjax.distributions.base import Distribution
 from calibjax.estimators.kernel import sample_pair, weighted_samples
+from calibjax.hypothesis_tests.redraws import over_pool
 from calibjax.hypothesis_tests.result import CalibrationTestResult, simulated_result
 from calibjax.hypothesis_tests.simulation import resamples_at_once
 from calibjax.kernels import Kernel
@@ -200,9 +200,10 @@ def _with_signs(
     num_pairs = clusters.number * (clusters.number - 1.0)
     forms = functools.partial(pairwise.quadratic_forms, _pair, kernel, points)
 
-    def batch(keys: jax.Array) -> jax.Array:
-        signs = jax.vmap(lambda k: jax.random.rademacher(k, weights.shape, weights.dtype))(keys)
+    def evaluate(signs: jax.Array) -> jax.Array:
         return forms(signs[:, clusters.ids].T * weights[:, None]) / num_pairs
 
-    observed = forms(weights[:, None])[0] / num_pairs
-    return observed, in_batches(key, batch, num_draws, batch_size)
+    signs = functools.partial(jax.random.rademacher, shape=weights.shape, dtype=weights.dtype)
+    keys = jax.random.split(key, num_draws)
+    values = over_pool(keys, signs, evaluate, jnp.ones_like(weights), batch_size)
+    return values[0], values[1:]

@@ -4,17 +4,16 @@ from collections.abc import Callable
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 from jax.typing import ArrayLike
 
 from calibjax import _checks
-from calibjax._batches import default_batch_size, in_batches
-from calibjax._compilation import compiled_once
+from calibjax._batches import default_batch_size
 from calibjax._pytree import PyTree
 from calibjax._sharding import follows_data
 from calibjax.distributions.base import Distribution
 from calibjax.distributions.sampling import check_draws, draw
-from calibjax.hypothesis_tests.result import CalibrationTestResult, simulated_result
+from calibjax.hypothesis_tests.exact import rank_among_redraws
+from calibjax.hypothesis_tests.result import CalibrationTestResult
 from calibjax.hypothesis_tests.simulation import bytes_of_tile, checked_statistic
 
 
@@ -87,28 +86,29 @@ def consistency_test(
     predictions, targets, weights = _checks.weighted_samples(
         predictions, targets, weights, keep_logs=True
     )
-    given = () if weights is None else (weights,)
     check_draws(predictions, targets)
     n = _checks.leading_size("targets", targets)
     batch_size = default_batch_size(bytes_of_tile(n)) if batch_size is None else batch_size
     batch_size = _checks.size_in_range("batch_size", batch_size, 1)
 
-    def resampled(key: jax.Array, data: tuple[Any, Any]) -> PyTree:
+    def resampled(key: jax.Array, samples: tuple[Any, ...]) -> tuple[Any, ...]:
         index_key, target_key = jax.random.split(key)
         index = jax.random.randint(index_key, (n,), 0, n)
-        chosen, given = jax.tree.map(lambda leaf: leaf[index], data)
-        return value(chosen, draw(target_key, chosen), *given)
+        chosen, _, *given = jax.tree.map(lambda leaf: leaf[index], samples)
+        return chosen, draw(target_key, chosen), *given
 
-    def resample(key: jax.Array, data: tuple[Any, Any]) -> PyTree:
-        one = jax.vmap(resampled, (0, None))
-        return in_batches(key, lambda keys: one(keys, data), num_draws, batch_size)
+    def statistic_of(_: None, __: Any, samples: tuple[Any, ...]) -> PyTree:
+        return value(*samples)
 
-    # The statistic need not depend on all of the data.
-    observed = value(predictions, targets, *given)
-    observed = _checks.nan_with(observed, predictions, targets, weights)
-    numbers_each = sum(map(jnp.size, jax.tree.leaves(observed)))
-    _checks.number_of_draws("num_draws", num_draws, numbers_each=numbers_each)
-    null_samples = compiled_once(resample, key, (predictions, given))
-    return simulated_result(
-        observed, null_samples, observed, draws="resampled predictions, redrawn targets"
+    samples = (predictions, targets) if weights is None else (predictions, targets, weights)
+    return rank_among_redraws(
+        key,
+        statistic_of,
+        None,
+        samples,
+        samples,
+        num_draws=num_draws,
+        batch_size=batch_size,
+        redraw=resampled,
+        draws="resampled predictions, redrawn targets",
     )

@@ -12,6 +12,7 @@ from jax.typing import ArrayLike
 from calibjax import _checks, pairwise
 from calibjax._arithmetic import floating_dtype, matmul
 from calibjax._compilation import jit, outside_of_traces
+from calibjax._lengths import filled
 from calibjax._pytree import PyTree
 from calibjax.distributions.base import Distribution
 from calibjax.hypothesis_tests.pool_statistics import (
@@ -23,6 +24,8 @@ from calibjax.hypothesis_tests.pool_statistics import (
     Statistic,
     ThroughLens,
     num_features,
+    number_of,
+    number_with_pairs,
 )
 from calibjax.kernels import Kernel, TensorProduct, low_rank
 from calibjax.kernels.base import prediction_kernel, without_draws
@@ -30,6 +33,22 @@ from calibjax.kernels.expectations import few_features, prepare_features
 
 _FACTORED_FROM = 256  # predictions; for fewer all pairs are as cheap
 _LARGEST_RANK = 512  # to look for more would take as long as a test by pairs
+
+
+def plan(
+    members: Sequence[tuple[Any, Kernel]],
+    predictions: Distribution,
+    targets: ArrayLike,
+    weights: jax.Array | None,
+) -> tuple[tuple[Any, Any], jax.Array | None, Any, Family]:
+    """How all kernels, (lens, kernel) each, are evaluated for checked data.
+
+    Returns:
+        Samples and weights, filled up to one of few lengths, the number of samples, and the family.
+    """
+    samples, used = filled((predictions, targets), weights)
+    n = number_of(predictions, None) if weights is None else number_with_pairs(samples[0], used)
+    return samples, used, n, family_of(members, *samples)
 
 
 def family_of(

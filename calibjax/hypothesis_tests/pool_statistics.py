@@ -31,12 +31,11 @@ def num_features(
     kernel: Kernel, prepared: Any, predictions: Distribution, targets: ArrayLike
 ) -> int:
     """Number of features of a target kernel."""
+    return jax.eval_shape(_features_of_first, kernel, prepared, predictions, targets).size
 
-    def of_first() -> jax.Array:
-        first = jax.tree.map(lambda leaf: leaf[0], (predictions, targets))
-        return features(kernel, prepared, *first)
 
-    return jax.eval_shape(of_first).size
+def _features_of_first(kernel: Kernel, prepared: Any, *samples: Any) -> jax.Array:
+    return features(kernel, prepared, *jax.tree.map(lambda leaf: leaf[0], samples))
 
 
 def number_of(predictions: Distribution, weights: jax.Array | None) -> Any:

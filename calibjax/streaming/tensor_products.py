@@ -47,6 +47,7 @@ class FeaturedProduct(NamedTuple):
         return zeros(counts, {**sums, "weights": (), "squared weights": ()}, self.dtype)
 
 
+@_checks.remembered
 def featured_product(kernel: Kernel, example_targets: Any) -> FeaturedProduct:
     """The features of a kernel, made for the range of its landmarks and of example targets."""
     if not _checks.is_concrete(kernel, example_targets):
