@@ -65,14 +65,6 @@ def choice(name: str, value: object, choices: tuple[str, ...]) -> str:
     return value
 
 
-def one_of(**options: Any) -> None:
-    """Refuses calls with none or several of the options."""
-    given = [name for name, value in options.items() if value is not None]
-    if len(given) != 1:
-        got = " and ".join(given) or "none of them"
-        raise TypeError(f"expected one of {' and '.join(options)}, got {got}")
-
-
 def function(
     kind: str, name: str, value: object, *arguments: str, keywords: tuple[str, ...] = ()
 ) -> None:

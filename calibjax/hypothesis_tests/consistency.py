@@ -7,12 +7,11 @@ import jax
 from jax.typing import ArrayLike
 
 from calibjax import _checks
-from calibjax._batches import default_batch_size
 from calibjax._pytree import PyTree
 from calibjax._sharding import follows_data
 from calibjax.distributions.base import Distribution
 from calibjax.distributions.sampling import check_draws, draw
-from calibjax.hypothesis_tests.exact import rank_among_redraws
+from calibjax.hypothesis_tests.redraws import rank_among_redraws
 from calibjax.hypothesis_tests.result import CalibrationTestResult
 from calibjax.hypothesis_tests.simulation import bytes_of_tile, checked_statistic
 
@@ -80,16 +79,12 @@ def consistency_test(
     >>> print(bool(test.pvalue < 0.01))
     True
     """
-    key = _checks.random_key(key)
     value = checked_statistic(statistic, with_weights=weights is not None)
-    num_draws = _checks.number_of_draws("num_draws", num_draws)
     predictions, targets, weights = _checks.weighted_samples(
         predictions, targets, weights, keep_logs=True
     )
     check_draws(predictions, targets)
     n = _checks.leading_size("targets", targets)
-    batch_size = default_batch_size(bytes_of_tile(n)) if batch_size is None else batch_size
-    batch_size = _checks.size_in_range("batch_size", batch_size, 1)
 
     def resampled(key: jax.Array, samples: tuple[Any, ...]) -> tuple[Any, ...]:
         index_key, target_key = jax.random.split(key)
@@ -109,6 +104,7 @@ def consistency_test(
         samples,
         num_draws=num_draws,
         batch_size=batch_size,
+        num_bytes=bytes_of_tile(n),
         redraw=resampled,
         draws="resampled predictions, redrawn targets",
     )

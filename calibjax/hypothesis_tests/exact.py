@@ -15,18 +15,15 @@ import jax
 from jax.typing import ArrayLike
 
 from calibjax import _checks
-from calibjax._batches import default_batch_size
-from calibjax._compilation import compiled_once
 from calibjax._pytree import PyTree
 from calibjax._sharding import follows_data
 from calibjax.distributions.base import Distribution
-from calibjax.distributions.sampling import check_draws, draw
+from calibjax.distributions.sampling import check_draws
 from calibjax.estimators.kernel import weighted_samples
 from calibjax.hypothesis_tests.components import STATISTICS, skce_components
-from calibjax.hypothesis_tests.planning import plan
-from calibjax.hypothesis_tests.pool_statistics import Family
-from calibjax.hypothesis_tests.redraws import checked_batch_size, evaluate_pool, over_pool
-from calibjax.hypothesis_tests.result import CalibrationTestResult, simulated_result, skce_result
+from calibjax.hypothesis_tests.planning import Plan, planned
+from calibjax.hypothesis_tests.redraws import evaluate_plan, rank_among_redraws
+from calibjax.hypothesis_tests.result import CalibrationTestResult, skce_result
 from calibjax.hypothesis_tests.simulation import bytes_of_tile, checked_statistic, warn_of_members
 from calibjax.hypothesis_tests.textbook import textbook_pvalue_of
 from calibjax.kernels import Kernel
@@ -114,18 +111,12 @@ def exact_test(
     >>> print(f"{test.pvalue:.3f}")
     0.001
     """
-    key = _checks.random_key(key)
     value = checked_statistic(statistic, with_weights=weights is not None)
     adjust = _checks.truth_value("adjust", adjust)
-    num_draws = _checks.number_of_draws("num_draws", num_draws)
     predictions, targets, weights = _checks.weighted_samples(
         predictions, targets, weights, keep_logs=True
     )
     check_draws(predictions, targets)
-    if batch_size is None:
-        batch_size = default_batch_size(bytes_of_tile(_checks.leading_size("targets", targets)))
-    batch_size = _checks.size_in_range("batch_size", batch_size, 1)
-
     result = rank_among_redraws(
         key,
         functools.partial(_value_with, value),
@@ -134,6 +125,7 @@ def exact_test(
         targets,
         num_draws=num_draws,
         batch_size=batch_size,
+        num_bytes=bytes_of_tile(_checks.leading_size("targets", targets)),
         adjust=adjust,
     )
     if weights is not None:
@@ -146,76 +138,6 @@ def _value_with(
     value: Callable[..., Any], weights: tuple[Any, ...], predictions: Any, targets: PyTree
 ) -> PyTree:
     return value(predictions, targets, *weights)
-
-
-def rank_among_redraws(
-    key: jax.Array,
-    statistic: Callable[[Any, Any, Any], Any],
-    data: PyTree,
-    predictions: Any,
-    targets: PyTree,
-    *,
-    num_draws: int,
-    batch_size: int,
-    adjust: bool = False,
-    redraw: Callable[[jax.Array, Any], Any] = draw,
-    draws: str = "redrawn targets",
-) -> CalibrationTestResult:
-    """The test of checked arguments with a statistic (data, predictions, targets) → values.
-
-    Passing `data` explicitly, not through a closure, keeps it from being compiled as a constant.
-    Other targets are redraw(key, predictions).
-    """
-    observed, null_samples = observed_and_redrawn(
-        key,
-        statistic,
-        data,
-        predictions,
-        targets,
-        num_draws=num_draws,
-        batch_size=batch_size,
-        redraw=redraw,
-    )
-    return simulated_result(observed, null_samples, observed, draws=draws, adjust=adjust)
-
-
-def observed_and_redrawn(
-    key: jax.Array,
-    statistic: Callable[[Any, Any, Any], Any],
-    data: PyTree,
-    predictions: Any,
-    targets: PyTree,
-    *,
-    num_draws: int,
-    batch_size: int,
-    redraw: Callable[[jax.Array, Any], Any] = draw,
-) -> tuple[PyTree, PyTree]:
-    """Values of a statistic as in `rank_among_redraws`, and those of redrawn targets, [B, ...]."""
-    each = jax.eval_shape(lambda: statistic(data, predictions, targets))
-    numbers_each = sum(leaf.size for leaf in jax.tree.leaves(each))
-    _checks.number_of_draws("num_draws", num_draws, numbers_each=numbers_each)
-
-    pool = functools.partial(_pool, statistic, redraw, num_draws, batch_size)
-    return compiled_once(pool, key, data, predictions, targets)
-
-
-def _pool(
-    statistic: Callable[[Any, Any, Any], Any],
-    redraw: Callable[[jax.Array, Any], Any],
-    num_draws: int,
-    batch_size: int,
-    key: jax.Array,
-    data: PyTree,
-    predictions: Any,
-    targets: PyTree,
-) -> tuple[PyTree, PyTree]:
-    """The observed values of a statistic, and those of redrawn targets, in one program."""
-    evaluate = jax.vmap(functools.partial(statistic, data, predictions))
-    keys = jax.random.split(key, num_draws)
-    values = over_pool(keys, lambda k: redraw(k, predictions), evaluate, targets, batch_size)
-    # The statistic need not depend on all of the data.
-    observed = _checks.nan_with(jax.tree.map(lambda x: x[0], values), predictions, targets)
-    return observed, jax.tree.map(lambda x: x[1:], values)
 
 
 @follows_data
@@ -323,25 +245,19 @@ def ranked_skce(
     batch_size: int | None,
 ) -> CalibrationTestResult:
     """`exact_skce_test` of a checked kernel and checked data."""
-    key = _checks.random_key(key)
-    num_draws = _checks.number_of_draws("num_draws", num_draws)
     statistic = _checks.choice("statistic", statistic, STATISTICS)
-    samples, weights, n, family = _planned(kernel, predictions, targets, weights)
-    batch_size = checked_batch_size(batch_size, family)
-    parts = evaluate_pool(
-        key, family, *samples, weights, num_draws=num_draws, batch_size=batch_size
-    )
+    plan = _plan_of_one(kernel, predictions, targets, weights)
+    parts = evaluate_plan(key, plan, num_draws=num_draws, batch_size=batch_size)
     unbiased, diagonal = (part[:, 0] for part in parts)
-    return result_of_pool(unbiased, diagonal, num_targets=n, statistic=statistic)
+    return result_of_pool(unbiased, diagonal, num_targets=plan.number, statistic=statistic)
 
 
 @_checks.remembered
-def _planned(
+def _plan_of_one(
     kernel: Kernel, predictions: Distribution, targets: ArrayLike, weights: jax.Array | None
-) -> tuple[tuple[Any, Any], jax.Array | None, Any, Family]:
-    """`plan` of one kernel."""
+) -> Plan:
     check_draws(predictions, targets)
-    return plan([(None, kernel)], predictions, targets, weights)
+    return planned([(None, kernel)], predictions, targets, weights)
 
 
 def result_of_pool(

@@ -2,7 +2,7 @@
 
 import functools
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -35,20 +35,32 @@ _FACTORED_FROM = 256  # predictions; for fewer all pairs are as cheap
 _LARGEST_RANK = 512  # to look for more would take as long as a test by pairs
 
 
-def plan(
+class Plan(NamedTuple):
+    """How kernels are evaluated for targets that are redrawn.
+
+    Attributes:
+        predictions, targets, weights: the data, filled up to one of few lengths.
+        number: the number of samples n, the effective one if they have weights.
+        family: evaluates all kernels.
+    """
+
+    predictions: Any
+    targets: Any
+    weights: jax.Array | None
+    number: Any
+    family: Family
+
+
+def planned(
     members: Sequence[tuple[Any, Kernel]],
     predictions: Distribution,
     targets: ArrayLike,
     weights: jax.Array | None,
-) -> tuple[tuple[Any, Any], jax.Array | None, Any, Family]:
-    """How all kernels, (lens, kernel) each, are evaluated for checked data.
-
-    Returns:
-        Samples and weights, filled up to one of few lengths, the number of samples, and the family.
-    """
-    samples, used = filled((predictions, targets), weights)
-    n = number_of(predictions, None) if weights is None else number_with_pairs(samples[0], used)
-    return samples, used, n, family_of(members, *samples)
+) -> Plan:
+    """The plan for kernels, (lens, kernel) each, and checked data."""
+    (seen, observed), used = filled((predictions, targets), weights)
+    n = number_of(predictions, None) if weights is None else number_with_pairs(seen, used)
+    return Plan(seen, observed, used, n, family_of(members, seen, observed))
 
 
 def family_of(

@@ -6,60 +6,127 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jax.typing import ArrayLike
 
 from calibjax import _checks, pairwise
 from calibjax._batches import default_batch_size, map_batches
-from calibjax._compilation import jit
+from calibjax._compilation import compiled_once, jit
 from calibjax._pytree import PyTree
 from calibjax._sharding import WHOLE, devices
-from calibjax.distributions.base import Distribution
 from calibjax.distributions.sampling import draw
 from calibjax.hypothesis_tests.featured import Parts
-from calibjax.hypothesis_tests.pool_statistics import Family
+from calibjax.hypothesis_tests.planning import Plan
+from calibjax.hypothesis_tests.result import CalibrationTestResult, simulated_result
 
 _SMALL = 8 * pairwise.TILE_SIZE**2  # bytes of data that every device may hold: a tile
 
 
-def checked_batch_size(batch_size: int | None, family: Family) -> int:
-    """The number of redraws that are evaluated at once."""
-    if batch_size is None:
-        batch_size = default_batch_size(family.num_bytes)
+def _checked_batch_size(batch_size: int | None, num_bytes: int) -> int:
+    """The number of redraws that are evaluated at once, by default by the memory of one."""
+    batch_size = default_batch_size(num_bytes) if batch_size is None else batch_size
     return _checks.size_in_range("batch_size", batch_size, 1)
 
 
-@functools.partial(jit, static_argnames=("num_draws", "batch_size"))
-def evaluate_pool(
+def rank_among_redraws(
     key: jax.Array,
-    family: Family,
-    predictions: Distribution,
-    targets: ArrayLike,
-    weights: jax.Array | None = None,
+    statistic: Callable[[Any, Any, Any], Any],
+    data: PyTree,
+    predictions: Any,
+    targets: PyTree,
+    *,
+    adjust: bool = False,
+    draws: str = "redrawn targets",
+    **options: Any,
+) -> CalibrationTestResult:
+    """The test with a statistic of checked data; arguments are those of `observed_and_redrawn`."""
+    observed, null_samples = observed_and_redrawn(
+        key, statistic, data, predictions, targets, **options
+    )
+    return simulated_result(observed, null_samples, observed, draws=draws, adjust=adjust)
+
+
+def observed_and_redrawn(
+    key: jax.Array,
+    statistic: Callable[[Any, Any, Any], Any],
+    data: PyTree,
+    predictions: Any,
+    targets: PyTree,
     *,
     num_draws: int,
+    batch_size: int | None = None,
+    num_bytes: int = 1,
+    redraw: Callable[[jax.Array, Any], Any] = draw,
+) -> tuple[PyTree, PyTree]:
+    """Values of a statistic, and those of redrawn targets, [B, ...], all by one program.
+
+    Args:
+        key: the user's random key.
+        statistic: (data, predictions, targets) → values.
+        data: what it needs; in a closure it would be compiled as a constant.
+        predictions: what targets are redrawn from.
+        targets: the observed ones.
+        num_draws: the user's.
+        batch_size: the user's.
+        num_bytes: memory of one redraw.
+        redraw: (key, predictions) → targets.
+    """
+    key = _checks.random_key(key)
+    each = jax.eval_shape(lambda: statistic(data, predictions, targets))
+    numbers_each = sum(leaf.size for leaf in jax.tree.leaves(each))
+    num_draws = _checks.number_of_draws("num_draws", num_draws, numbers_each=numbers_each)
+    batch_size = _checked_batch_size(batch_size, num_bytes)
+    pool = functools.partial(_pool, statistic, redraw, num_draws, batch_size)
+    return compiled_once(pool, key, data, predictions, targets)
+
+
+def _pool(
+    statistic: Callable[[Any, Any, Any], Any],
+    redraw: Callable[[jax.Array, Any], Any],
+    num_draws: int,
     batch_size: int,
-) -> Parts:
+    key: jax.Array,
+    data: PyTree,
+    predictions: Any,
+    targets: PyTree,
+) -> tuple[PyTree, PyTree]:
+    evaluate = jax.vmap(functools.partial(statistic, data, predictions))
+    keys = jax.random.split(key, num_draws)
+    values = over_pool(keys, lambda k: redraw(k, predictions), evaluate, targets, batch_size)
+    # The statistic need not depend on all of the data.
+    observed = _checks.nan_with(jax.tree.map(lambda x: x[0], values), predictions, targets)
+    return observed, jax.tree.map(lambda x: x[1:], values)
+
+
+def evaluate_plan(key: jax.Array, plan: Plan, *, num_draws: int, batch_size: int | None) -> Parts:
     """Means of h off and on the diagonal for the observed targets, then for redrawn ones.
 
-    The weights of the samples stay.
+    The weights of the samples stay; the options are the user's.
 
     Returns:
         Both means, [B + 1, K] each.
     """
+    return _evaluated(
+        _checks.random_key(key),
+        plan,
+        num_draws=_checks.number_of_draws("num_draws", num_draws),
+        batch_size=_checked_batch_size(batch_size, plan.family.num_bytes),
+    )
+
+
+@functools.partial(jit, static_argnames=("num_draws", "batch_size"))
+def _evaluated(key: jax.Array, plan: Plan, *, num_draws: int, batch_size: int) -> Parts:
     keys, split = jax.random.split(key, num_draws), devices()
-    data = family, predictions, targets, weights
 
-    def pool(data: tuple[Family, Any, Any, Any], keys: jax.Array) -> Parts:
-        family, predictions, targets, weights = data
-        evaluate = functools.partial(family, predictions, weights=weights)
-        return over_pool(keys, lambda key: draw(key, predictions), evaluate, targets, batch_size)
+    def pool(plan: Plan, keys: jax.Array) -> Parts:
+        evaluate = functools.partial(plan.family, plan.predictions, weights=plan.weights)
+        redraw = lambda key: draw(key, plan.predictions)  # noqa: E731
+        return over_pool(keys, redraw, evaluate, plan.targets, batch_size)
 
-    if split is None or sum(leaf.nbytes for leaf in jax.tree.leaves(data)) > _SMALL:
-        return pool(data, keys)
+    if split is None or sum(leaf.nbytes for leaf in jax.tree.leaves(plan)) > _SMALL:
+        return pool(plan, keys)
     # Little data are cheaper to copy than to hand round: each device evaluates some redraws.
     number = -(-num_draws // split.number)
     places = jnp.minimum(jnp.arange(number * split.number), num_draws - 1)
-    parts = split.run(pool, (WHOLE, split.rows), split.rows)(data, keys[places])
+    parts = split.run(pool, (WHOLE, split.rows), split.rows)(plan, keys[places])
 
     def joined(part: jax.Array) -> jax.Array:
         of_devices = part.reshape(split.number, number + 1, -1)

@@ -62,9 +62,7 @@ class CalibrationTestResult:
 
     def __repr__(self) -> str:
         """The numbers on one line; arrays are shown by their shapes."""
-        parts = [f"pvalue={_shown(self.pvalue)}"]
-        if (error := self.pvalue_standard_error) is not None and _is_number(error):
-            parts[0] += f" ± {_shown(error, 1)}"
+        parts = [f"pvalue={self._shown_pvalue()}"]
         if self.adjusted_pvalue is not None and len(jax.tree.leaves(self.adjusted_pvalue)) <= 10:
             parts.append(f"adjusted_pvalue={_shown(self.adjusted_pvalue)}")
         if self.textbook_pvalue is not None:
@@ -85,9 +83,7 @@ class CalibrationTestResult:
 
     def _repr_html_(self) -> str:
         """What notebooks show: the same in a table."""
-        rows = [("p-value", _shown(self.pvalue))]
-        if (error := self.pvalue_standard_error) is not None and _is_number(error):
-            rows[0] = ("p-value", f"{_shown(self.pvalue)} ± {_shown(error, 1)}")
+        rows = [("p-value", self._shown_pvalue())]
         if self.adjusted_pvalue is not None:
             leaves = jax.tree_util.tree_leaves_with_path(self.adjusted_pvalue)
             for path, value in leaves[:_MOST_ROWS]:
@@ -103,6 +99,11 @@ class CalibrationTestResult:
             described = self.components.described(jax.tree.leaves(self.adjusted_pvalue))
             lines.append(_html.code(described))
         return "\n".join(["<div>", *lines, "</div>"])
+
+    def _shown_pvalue(self) -> str:
+        error = self.pvalue_standard_error
+        is_number = error is not None and _is_number(error)
+        return _shown(self.pvalue) + (f" ± {_shown(error, 1)}" if is_number else "")
 
     @property
     def pvalue_standard_error(self) -> PyTree:
