@@ -1,4 +1,4 @@
-"""What is remembered of arguments: it is what a look at them would find, and keeps nothing alive."""
+"""What is remembered of arguments is what a look at them would find, and keeps nothing alive."""
 
 import gc
 import weakref

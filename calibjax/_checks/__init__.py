@@ -62,12 +62,16 @@ from calibjax._checks.options import (
     size_in_range,
     truth_value,
 )
-from calibjax._checks.remembered import remembered
-from calibjax._checks.values import (
-    an_array,
+from calibjax._checks.records import (
     axis_lengths,
     constrained,
     constraints_of,
+    record_values,
+    replaced,
+)
+from calibjax._checks.remembered import remembered
+from calibjax._checks.values import (
+    an_array,
     finite,
     floating,
     increasing,
@@ -83,8 +87,6 @@ from calibjax._checks.values import (
     proportion,
     proportions,
     real,
-    record_values,
-    replaced,
     satisfying,
     satisfying_integers,
     shape,

@@ -18,14 +18,13 @@ from calibjax._checks.arrays import (
 )
 from calibjax._checks.missing import missing_rows, nan_rows
 from calibjax._checks.precision import refuse_rounded, with_whole_rows
+from calibjax._checks.records import full, record_values
 from calibjax._checks.remembered import remembered
 from calibjax._checks.values import (
     an_array,
     finite,
-    full,
     integer,
     leading_size,
-    record_values,
     satisfying,
     satisfying_integers,
     shape,
