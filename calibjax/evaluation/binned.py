@@ -9,8 +9,8 @@ from jax.typing import ArrayLike
 from calibjax import _checks, estimators
 from calibjax._compilation import jit
 from calibjax._pytree import record
+from calibjax.binnings import bins_of, interval_index
 from calibjax.distributions.base import ClassPredictions
-from calibjax.estimators.binnings import bins_of, interval_index
 
 NUM_BINS = 10
 BINNING = estimators.UniformBins(NUM_BINS)
