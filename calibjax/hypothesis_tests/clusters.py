@@ -21,7 +21,7 @@ from calibjax.distributions.base import Distribution
 from calibjax.estimators.kernel import sample_pair, weighted_samples
 from calibjax.hypothesis_tests.redraws import over_pool
 from calibjax.hypothesis_tests.result import CalibrationTestResult, simulated_result
-from calibjax.hypothesis_tests.simulation import resamples_at_once
+from calibjax.hypothesis_tests.simulation import checked_batch_size
 from calibjax.kernels import Kernel
 
 MIN_CLUSTERS = 10
@@ -175,9 +175,7 @@ def cluster_skce_test(
         kernel, predictions, targets, weights, minimum=MIN_CLUSTERS
     )
     found = checked_clusters(clusters, kernel, samples, weights)
-    if batch_size is None:
-        batch_size = resamples_at_once(len(found.ids))
-    batch_size = _checks.size_in_range("batch_size", batch_size, 1)
+    batch_size = checked_batch_size(batch_size, len(found.ids))
     statistic, draws = _with_signs(
         key, kernel, samples, found, num_draws=num_draws, batch_size=batch_size
     )

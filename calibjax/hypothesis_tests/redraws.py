@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from calibjax import _checks, pairwise
-from calibjax._batches import default_batch_size, map_batches
+from calibjax._batches import map_batches
 from calibjax._compilation import compiled_once, jit
 from calibjax._pytree import PyTree
 from calibjax._sharding import WHOLE, devices
@@ -16,14 +16,9 @@ from calibjax.distributions.sampling import draw
 from calibjax.hypothesis_tests.featured import Parts
 from calibjax.hypothesis_tests.planning import Plan
 from calibjax.hypothesis_tests.result import CalibrationTestResult, simulated_result
+from calibjax.hypothesis_tests.simulation import checked_batch_size
 
 _SMALL = 8 * pairwise.TILE_SIZE**2  # bytes of data that every device may hold: a tile
-
-
-def _checked_batch_size(batch_size: int | None, num_bytes: int) -> int:
-    """The number of redraws that are evaluated at once, by default by the memory of one."""
-    batch_size = default_batch_size(num_bytes) if batch_size is None else batch_size
-    return _checks.size_in_range("batch_size", batch_size, 1)
 
 
 def rank_among_redraws(
@@ -73,7 +68,7 @@ def observed_and_redrawn(
     each = jax.eval_shape(lambda: statistic(data, predictions, targets))
     numbers_each = sum(leaf.size for leaf in jax.tree.leaves(each))
     num_draws = _checks.number_of_draws("num_draws", num_draws, numbers_each=numbers_each)
-    batch_size = _checked_batch_size(batch_size, num_bytes)
+    batch_size = checked_batch_size(batch_size, num_bytes)
     pool = functools.partial(_pool, statistic, redraw, num_draws, batch_size)
     return compiled_once(pool, key, data, predictions, targets)
 
@@ -108,7 +103,7 @@ def evaluate_plan(key: jax.Array, plan: Plan, *, num_draws: int, batch_size: int
         _checks.random_key(key),
         plan,
         num_draws=_checks.number_of_draws("num_draws", num_draws),
-        batch_size=_checked_batch_size(batch_size, plan.family.num_bytes),
+        batch_size=checked_batch_size(batch_size, plan.family.num_bytes),
     )
 
 
