@@ -27,8 +27,8 @@ from calibjax.evaluation.findings import MeanError
 from calibjax.evaluation.mean_errors import detectable, mean_error
 from calibjax.evaluation.record import Entry, Section
 from calibjax.hypothesis_tests import CalibrationTestResult
+from calibjax.hypothesis_tests._redraw.pool import rank_among_redraws
 from calibjax.hypothesis_tests.groups import mean_residual
-from calibjax.hypothesis_tests.redraws import rank_among_redraws
 
 _BYTES_PER_PROBABILITY = 8
 NUM_REDRAWS = 199  # of the ECE, for quantiles and not for p-values

@@ -1,5 +1,6 @@
 """Tests of the null hypothesis that a model is calibrated, and confidence intervals."""
 
+from calibjax.hypothesis_tests._redraw.components import Component, SKCEComponents
 from calibjax.hypothesis_tests.aggregated import aggregated_skce_test
 from calibjax.hypothesis_tests.asymptotic import block_skce_test, bootstrap_skce_test
 from calibjax.hypothesis_tests.classical import (
@@ -12,7 +13,6 @@ from calibjax.hypothesis_tests.classical import (
 )
 from calibjax.hypothesis_tests.clusters import cluster_skce_test
 from calibjax.hypothesis_tests.combined import combine_results
-from calibjax.hypothesis_tests.components import Component, SKCEComponents
 from calibjax.hypothesis_tests.consistency import consistency_test
 from calibjax.hypothesis_tests.coverage import coverage_test
 from calibjax.hypothesis_tests.distribution_free import (

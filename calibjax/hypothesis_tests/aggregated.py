@@ -12,13 +12,13 @@ from calibjax.distributions import Samples
 from calibjax.distributions.base import Distribution
 from calibjax.distributions.features import bare
 from calibjax.distributions.sampling import check_draws
+from calibjax.hypothesis_tests._redraw.components import skce_components
+from calibjax.hypothesis_tests._redraw.plan import planned
+from calibjax.hypothesis_tests._redraw.pool import evaluate_plan
 from calibjax.hypothesis_tests.checked_kernels import checked_family
-from calibjax.hypothesis_tests.components import skce_components
 from calibjax.hypothesis_tests.directions import direction_scores, direction_words
 from calibjax.hypothesis_tests.ensembles import checked_ensembles, with_targets
 from calibjax.hypothesis_tests.kernel_groups import default_kernels
-from calibjax.hypothesis_tests.planning import planned
-from calibjax.hypothesis_tests.redraws import evaluate_plan
 from calibjax.hypothesis_tests.result import CalibrationTestResult, skce_result
 
 

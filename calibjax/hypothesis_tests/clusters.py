@@ -19,7 +19,7 @@ from calibjax._pytree import PyTree
 from calibjax._sharding import follows_data
 from calibjax.distributions.base import Distribution
 from calibjax.estimators.kernel import sample_pair, weighted_samples
-from calibjax.hypothesis_tests.redraws import over_pool
+from calibjax.hypothesis_tests._redraw.pool import over_pool
 from calibjax.hypothesis_tests.result import CalibrationTestResult, simulated_result
 from calibjax.hypothesis_tests.simulation import checked_batch_size
 from calibjax.kernels import Kernel

@@ -8,8 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from calibjax import _checks
-from calibjax.hypothesis_tests.components import pooled
-from calibjax.hypothesis_tests.pools import tolerance
+from calibjax.hypothesis_tests._redraw.components import pooled
+from calibjax.hypothesis_tests._redraw.pvalues import tolerance
 from calibjax.hypothesis_tests.result import CalibrationTestResult, simulated_result, skce_result
 
 _DISTINCT_DRAWS = 10  # this many distinct numbers do not coincide by chance

@@ -11,7 +11,7 @@ from calibjax._pytree import PyTree
 from calibjax._sharding import follows_data
 from calibjax.distributions.base import Distribution
 from calibjax.distributions.sampling import check_draws, draw
-from calibjax.hypothesis_tests.redraws import rank_among_redraws
+from calibjax.hypothesis_tests._redraw.pool import rank_among_redraws
 from calibjax.hypothesis_tests.result import CalibrationTestResult
 from calibjax.hypothesis_tests.simulation import bytes_of_tile, checked_statistic
 

@@ -12,7 +12,7 @@ from calibjax import _checks
 from calibjax._compilation import jit
 from calibjax._sharding import follows_data
 from calibjax.distributions import Categorical, Quantiles
-from calibjax.hypothesis_tests.redraws import rank_among_redraws
+from calibjax.hypothesis_tests._redraw.pool import rank_among_redraws
 from calibjax.hypothesis_tests.result import CalibrationTestResult
 
 _BYTES_PER_INTERVAL = 16  # random bits and one-hot vectors of one sample in one redraw

@@ -21,8 +21,8 @@ from calibjax.distances import Euclidean
 from calibjax.distributions import Categorical, Samples
 from calibjax.distributions.features import bare, like
 from calibjax.estimators.kernel import weighted_samples
+from calibjax.hypothesis_tests._redraw.pool import rank_among_redraws
 from calibjax.hypothesis_tests.exact import ranked_skce
-from calibjax.hypothesis_tests.redraws import rank_among_redraws
 from calibjax.hypothesis_tests.result import CalibrationTestResult
 from calibjax.kernels import Kernel
 

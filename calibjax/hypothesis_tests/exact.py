@@ -20,9 +20,9 @@ from calibjax._sharding import follows_data
 from calibjax.distributions.base import Distribution
 from calibjax.distributions.sampling import check_draws
 from calibjax.estimators.kernel import weighted_samples
-from calibjax.hypothesis_tests.components import STATISTICS, skce_components
-from calibjax.hypothesis_tests.planning import Plan, planned
-from calibjax.hypothesis_tests.redraws import evaluate_plan, rank_among_redraws
+from calibjax.hypothesis_tests._redraw.components import STATISTICS, skce_components
+from calibjax.hypothesis_tests._redraw.plan import Plan, planned
+from calibjax.hypothesis_tests._redraw.pool import evaluate_plan, rank_among_redraws
 from calibjax.hypothesis_tests.result import CalibrationTestResult, skce_result
 from calibjax.hypothesis_tests.simulation import bytes_of_tile, checked_statistic, warn_of_members
 from calibjax.hypothesis_tests.textbook import textbook_pvalue_of

@@ -15,7 +15,7 @@ from calibjax._compilation import jit
 from calibjax._sharding import follows_data
 from calibjax.distributions.base import Distribution
 from calibjax.distributions.sampling import check_draws
-from calibjax.hypothesis_tests.redraws import observed_and_redrawn
+from calibjax.hypothesis_tests._redraw.pool import observed_and_redrawn
 from calibjax.hypothesis_tests.result import CalibrationTestResult, simulated_result
 from calibjax.hypothesis_tests.simulation import checked_statistic, warn_of_members
 

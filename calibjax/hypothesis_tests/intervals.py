@@ -19,9 +19,9 @@ from calibjax._sharding import follows_data
 from calibjax.distributions import StudentT
 from calibjax.distributions.base import Distribution
 from calibjax.estimators.kernel import sample_pair, weighted_samples
+from calibjax.hypothesis_tests._redraw.family import number_of
 from calibjax.hypothesis_tests.centering import diagonal
 from calibjax.hypothesis_tests.clusters import Clusters, checked_clusters, cluster_means
-from calibjax.hypothesis_tests.pool_statistics import number_of
 from calibjax.hypothesis_tests.simulation import checked_batch_size, multinomial_counts
 from calibjax.kernels import Kernel
 

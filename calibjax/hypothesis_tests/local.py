@@ -12,7 +12,7 @@ from calibjax._sharding import follows_data
 from calibjax.distributions import Bernoulli
 from calibjax.estimators.local import LocalProblem, local_problem
 from calibjax.estimators.neighbourhoods import Neighbourhood
-from calibjax.hypothesis_tests.redraws import rank_among_redraws
+from calibjax.hypothesis_tests._redraw.pool import rank_among_redraws
 from calibjax.hypothesis_tests.result import CalibrationTestResult
 
 _BYTES_PER_SAMPLE = 64  # residuals, weighted sums and errors of one sample in one redraw

@@ -13,8 +13,8 @@ import numpy as np
 from calibjax import _checks, _html
 from calibjax._compilation import jit
 from calibjax._pytree import PyTree, record
-from calibjax.hypothesis_tests.components import SKCEComponents
-from calibjax.hypothesis_tests.pools import (
+from calibjax.hypothesis_tests._redraw.components import SKCEComponents
+from calibjax.hypothesis_tests._redraw.pvalues import (
     adjusted_pvalues,
     critical_values,
     simulated_pvalue,

@@ -12,7 +12,7 @@ from calibjax._sharding import follows_data
 from calibjax.distributions.base import Distribution
 from calibjax.distributions.sampling import check_draws
 from calibjax.estimators.mean_embedding import checked_locations, mean_difference
-from calibjax.hypothesis_tests.redraws import observed_and_redrawn
+from calibjax.hypothesis_tests._redraw.pool import observed_and_redrawn
 from calibjax.hypothesis_tests.result import CalibrationTestResult, simulated_result
 from calibjax.hypothesis_tests.simulation import bytes_of_tile, warn_of_members
 from calibjax.kernels import Kernel

@@ -13,9 +13,9 @@ from calibjax._pytree import PyTree, record
 from calibjax._sharding import follows_data
 from calibjax.distributions.base import Distribution
 from calibjax.distributions.sampling import check_draws
-from calibjax.hypothesis_tests.components import STATISTICS
+from calibjax.hypothesis_tests._redraw.components import STATISTICS
+from calibjax.hypothesis_tests._redraw.features import bytes_of_redraw, means_of_sums
 from calibjax.hypothesis_tests.exact import result_of_pool
-from calibjax.hypothesis_tests.featured import bytes_of_redraw, means_of_sums
 from calibjax.hypothesis_tests.result import CalibrationTestResult
 from calibjax.hypothesis_tests.simulation import warn_of_members
 from calibjax.kernels import Kernel

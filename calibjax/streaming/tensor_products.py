@@ -15,8 +15,8 @@ from calibjax._pytree import PyTree
 from calibjax.distributions.base import Distribution
 from calibjax.distributions.sampling import draw
 from calibjax.estimators.kernel import refuse_without_expectations
-from calibjax.hypothesis_tests.featured import sums_of_redraws
-from calibjax.hypothesis_tests.redraws import over_pool
+from calibjax.hypothesis_tests._redraw.features import sums_of_redraws
+from calibjax.hypothesis_tests._redraw.pool import over_pool
 from calibjax.kernels import Kernel, LowRank, TensorProduct
 from calibjax.kernels.base import without_draws
 from calibjax.kernels.expectations import features, prepare_features

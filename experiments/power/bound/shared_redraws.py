@@ -11,10 +11,10 @@ from calibjax._batches import default_batch_size, map_batches
 from calibjax.distances import Euclidean, TotalVariation, Wasserstein
 from calibjax.distributions import Bernoulli, Categorical, NegativeBinomial, Normal
 from calibjax.distributions.sampling import draw
+from calibjax.hypothesis_tests._redraw.components import skce_components
+from calibjax.hypothesis_tests._redraw.plan import family_of
+from calibjax.hypothesis_tests._redraw.pvalues import simulated_pvalue
 from calibjax.hypothesis_tests.checked_kernels import checked_family
-from calibjax.hypothesis_tests.components import skce_components
-from calibjax.hypothesis_tests.planning import family_of
-from calibjax.hypothesis_tests.pools import simulated_pvalue
 from calibjax.hypothesis_tests.result import skce_result
 from calibjax.kernels import (
     Constant,

@@ -14,7 +14,7 @@ from calibjax._arithmetic import UNROLLED, floating_dtype
 from calibjax._pytree import record
 from calibjax.distributions.base import Distribution
 from calibjax.estimators.kernel import sample_pair
-from calibjax.hypothesis_tests.featured import (
+from calibjax.hypothesis_tests._redraw.features import (
     Parts,
     as_means,
     bytes_of_redraw,

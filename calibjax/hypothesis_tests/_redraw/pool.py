@@ -13,8 +13,8 @@ from calibjax._compilation import compiled_once, jit
 from calibjax._pytree import PyTree
 from calibjax._sharding import WHOLE, devices
 from calibjax.distributions.sampling import draw
-from calibjax.hypothesis_tests.featured import Parts
-from calibjax.hypothesis_tests.planning import Plan
+from calibjax.hypothesis_tests._redraw.features import Parts
+from calibjax.hypothesis_tests._redraw.plan import Plan
 from calibjax.hypothesis_tests.result import CalibrationTestResult, simulated_result
 from calibjax.hypothesis_tests.simulation import checked_batch_size
 

@@ -15,7 +15,7 @@ from calibjax._compilation import jit, outside_of_traces
 from calibjax._lengths import filled
 from calibjax._pytree import PyTree
 from calibjax.distributions.base import Distribution
-from calibjax.hypothesis_tests.pool_statistics import (
+from calibjax.hypothesis_tests._redraw.family import (
     Alike,
     ByFeatures,
     ByPairs,

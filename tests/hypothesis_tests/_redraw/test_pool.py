@@ -5,7 +5,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from calibjax.hypothesis_tests import clusters, redraws
+from calibjax.hypothesis_tests import clusters
+from calibjax.hypothesis_tests._redraw import pool as pools
 from calibjax.streaming import tensor_products
 from tests.registry import streaming, tests_of_calibration
 
@@ -16,7 +17,7 @@ CALLS = {
     for call in [*tests_of_calibration.calls(), *streaming.calls()]
     if "num_draws" in call.arguments and not any(name in call.name for name in RESAMPLE)
 }
-over_pool = redraws.over_pool
+over_pool = pools.over_pool
 
 
 def nan_unless_equal(keys, redraw, evaluate, targets, batch_size):
@@ -38,7 +39,7 @@ def nan_unless_equal(keys, redraw, evaluate, targets, batch_size):
 @pytest.fixture
 def programs():
     """Programs that are traced anew, before and after."""
-    found = redraws._evaluated, clusters._with_signs, tensor_products.pool_of_sums
+    found = pools._evaluated, clusters._with_signs, tensor_products.pool_of_sums
     for program in found:
         program.compiled.clear_cache()
     yield
@@ -49,17 +50,17 @@ def programs():
 @pytest.mark.slow
 @pytest.mark.parametrize("name", CALLS)
 def test_equal_data_sets_have_equal_values(name, monkeypatch, programs):
-    pools = []
+    seen = []
 
     def pool(*args, **options):
-        pools.append(args)
+        seen.append(args)
         return nan_unless_equal(*args, **options)
 
-    for module in (redraws, clusters, tensor_products):
+    for module in (pools, clusters, tensor_products):
         monkeypatch.setattr(module, "over_pool", pool)
     values = CALLS[name].values(np.float32) | {"num_draws": NUM_DRAWS}
     if "batch_size" in values:
         values["batch_size"] = 4
     result = CALLS[name].function(**values)  # a NaN is refused, or remains
-    assert pools, "in another way"
+    assert seen, "in another way"
     assert all(np.all(np.isfinite(leaf)) for leaf in jax.tree.leaves(result.statistic))
