@@ -49,7 +49,7 @@ def sample_targets(key: jax.Array, predictions: Distribution) -> PyTree:
 def check_draws(predictions: Distribution, targets: PyTree) -> None:
     """Refuses predictions without `sample`, or whose draws are not shaped like the targets."""
     _checks.method("predictions", predictions, "sample")
-    drawn = jax.eval_shape(_drawn, predictions)
+    drawn = _drawn.eval_shape(predictions)
     found, expected = (jax.tree.map(jnp.shape, tree) for tree in (drawn, targets))
     if found != expected:
         raise ValueError(
@@ -58,6 +58,7 @@ def check_draws(predictions: Distribution, targets: PyTree) -> None:
         )
 
 
+@jax.jit  # whose shapes are kept
 def _drawn(predictions: Distribution) -> PyTree:
     return draw(jax.random.key(0), predictions)
 

@@ -31,9 +31,10 @@ def num_features(
     kernel: Kernel, prepared: Any, predictions: Distribution, targets: ArrayLike
 ) -> int:
     """Number of features of a target kernel."""
-    return jax.eval_shape(_features_of_first, kernel, prepared, predictions, targets).size
+    return _features_of_first.eval_shape(kernel, prepared, predictions, targets).size
 
 
+@jax.jit  # whose shapes are kept
 def _features_of_first(kernel: Kernel, prepared: Any, *samples: Any) -> jax.Array:
     return features(kernel, prepared, *jax.tree.map(lambda leaf: leaf[0], samples))
 
