@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, ParamSpec, TypeVar
 
 import jax
 
-from calibjax._checks.arrays import has_64_bits, is_concrete
+from calibjax._checks.arrays import has_64_bits, is_concrete, is_outermost
 from calibjax._sharding import is_spread
 
 Parameters = ParamSpec("Parameters")
@@ -36,14 +36,15 @@ def remembered(function: Callable[Parameters, Result]) -> Callable[Parameters, R
 
     Its value is that of an earlier call with the same objects if they still hold the same arrays of
     JAX, which never change. What holds arrays of NumPy, which may, is looked at in every call, and
-    so is what is traced or split over devices. No value is kept longer than the arguments.
+    so is what is traced or split over devices. What is found of known arguments while a program is
+    traced is remembered on its own. No value is kept longer than the arguments.
     """
     values: dict[Any, _Known] = {}
 
     @functools.wraps(function)
     def call(*args: Parameters.args, **options: Parameters.kwargs) -> Result:
         names = (x if type(x) in _PLAIN else id(x) for x in args)
-        key = (*names, *options.items(), has_64_bits())
+        key = (*names, *options.items(), has_64_bits(), is_outermost())
         try:
             known = values.get(key)
             leaves, structure = jax.tree.flatten(args)

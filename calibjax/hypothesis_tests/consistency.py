@@ -7,7 +7,6 @@ import jax
 from jax.typing import ArrayLike
 
 from calibjax import _checks
-from calibjax._pytree import PyTree
 from calibjax._sharding import follows_data
 from calibjax.distributions.base import Distribution
 from calibjax.distributions.sampling import check_draws, draw
@@ -89,16 +88,13 @@ def consistency_test(
     def resampled(key: jax.Array, samples: tuple[Any, ...]) -> tuple[Any, ...]:
         index_key, target_key = jax.random.split(key)
         index = jax.random.randint(index_key, (n,), 0, n)
-        chosen, _, *given = jax.tree.map(lambda leaf: leaf[index], samples)
-        return chosen, draw(target_key, chosen), *given
+        given, chosen, _ = jax.tree.map(lambda leaf: leaf[index], samples)
+        return given, chosen, draw(target_key, chosen)
 
-    def statistic_of(_: None, __: Any, samples: tuple[Any, ...]) -> PyTree:
-        return value(*samples)
-
-    samples = (predictions, targets) if weights is None else (predictions, targets, weights)
+    samples = weights, predictions, targets
     return rank_among_redraws(
         key,
-        statistic_of,
+        lambda _, __, samples: value(*samples),
         None,
         samples,
         samples,

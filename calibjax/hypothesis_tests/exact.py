@@ -7,7 +7,6 @@ and every statistic.
 """
 
 import dataclasses
-import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -15,7 +14,6 @@ import jax
 from jax.typing import ArrayLike
 
 from calibjax import _checks
-from calibjax._pytree import PyTree
 from calibjax._sharding import follows_data
 from calibjax.distributions.base import Distribution
 from calibjax.distributions.sampling import check_draws
@@ -119,8 +117,8 @@ def exact_test(
     check_draws(predictions, targets)
     result = rank_among_redraws(
         key,
-        functools.partial(_value_with, value),
-        () if weights is None else (weights,),
+        value,
+        weights,
         predictions,
         targets,
         num_draws=num_draws,
@@ -132,12 +130,6 @@ def exact_test(
         return result
     of_textbooks = textbook_pvalue_of(statistic, result.statistic, predictions, targets)
     return dataclasses.replace(result, textbook_pvalue=of_textbooks)
-
-
-def _value_with(
-    value: Callable[..., Any], weights: tuple[Any, ...], predictions: Any, targets: PyTree
-) -> PyTree:
-    return value(predictions, targets, *weights)
 
 
 @follows_data

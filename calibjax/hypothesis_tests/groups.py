@@ -142,7 +142,7 @@ def _checked_residual(
 ) -> Callable[[Any, Any], Any]:
     """The residual, by default that of the mean."""
     if residual is not None:
-        return checked_statistic(residual, "residual")
+        return functools.partial(checked_statistic(residual, "residual"), None)
     if not hasattr(predictions, "class_probs"):
         _checks.method("predictions", predictions, "mean")
     return mean_residual

@@ -54,7 +54,7 @@ def checked_batch_size(batch_size: int | None, num_bytes: int) -> int:
 def checked_statistic(
     statistic: Callable[..., Any], name: str = "statistic", *, with_weights: bool = False
 ) -> Callable[..., Any]:
-    """The statistic, with values that are checked to be real and converted to floating point."""
+    """The statistic as (weights or None, predictions, targets) → checked floating-point values."""
     call = f"(predictions, targets{', weights=weights' if with_weights else ''})"
     keywords = ("weights",) if with_weights else ()
     kind = f"function {call} -> numbers"
@@ -65,9 +65,9 @@ def checked_statistic(
 def _checked_value(
     statistic: Callable[..., Any],
     call: str,
+    weights: jax.Array | None,
     predictions: Distribution,
     targets: ArrayLike,
-    *weights: jax.Array,
 ) -> PyTree:
     """What a statistic returns, as numbers of floating-point precision."""
 
@@ -76,7 +76,7 @@ def _checked_value(
         leaf = jnp.asarray(leaf)
         return leaf.astype(jnp.result_type(leaf, jnp.float32))  # counts are numbers, too
 
-    given = {"weights": weights[0]} if weights else {}
+    given = {} if weights is None else {"weights": weights}
     values = jax.tree_util.tree_map_with_path(checked, statistic(predictions, targets, **given))
     if not any(map(jnp.size, jax.tree.leaves(values))):
         raise ValueError(f"{call}: expected numbers, got none")
