@@ -46,7 +46,7 @@ def jit(function: Callable[..., Any], **options: Any) -> Callable[..., Any]:
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
-        if _kept is not None and _is_outermost():
+        if _kept is not None and _checks.is_outermost():
             with contextlib.suppress(Unknown):
                 fixed, arrays = bound(signature, static, args, kwargs)
                 name, given = name_of(call, fixed), tuple(arrays.values())
@@ -71,11 +71,6 @@ def _static_names(signature: inspect.Signature, options: dict[str, Any]) -> froz
     return frozenset((*names, *(list(signature.parameters)[place] for place in places)))
 
 
-def _is_outermost(*trees: Any) -> bool:
-    """Whether nothing is being traced: inside a traced function even new arrays are."""
-    return _checks.is_concrete(*trees, jnp.zeros(()))
-
-
 def wide_jit(function: Callable[..., Any], **options: Any) -> Callable[..., Any]:
     """`jax.jit`, with vectors as wide as the processor has them where nothing is traced.
 
@@ -87,7 +82,7 @@ def wide_jit(function: Callable[..., Any], **options: Any) -> Callable[..., Any]
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
-        return (wide if _is_outermost(args, kwargs) else plain)(*args, **kwargs)
+        return (wide if _checks.is_outermost(args, kwargs) else plain)(*args, **kwargs)
 
     return call
 
@@ -122,7 +117,7 @@ def outside_of_traces() -> contextlib.AbstractContextManager[Any]:
     It is `jax.ensure_compile_time_eval()` only where something is traced: in it, all constants of
     programs, too, are computed by programs of their own.
     """
-    return contextlib.nullcontext() if _is_outermost() else jax.ensure_compile_time_eval()
+    return contextlib.nullcontext() if _checks.is_outermost() else jax.ensure_compile_time_eval()
 
 
 def compiled_once(function: Callable[..., Any], first: PyTree, *others: Any) -> PyTree:

@@ -4,7 +4,6 @@ from collections.abc import Callable
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from calibjax import _checks
@@ -44,7 +43,7 @@ def filled(
     """
     leaves = jax.tree.leaves((samples, weights))
     n = leaves[0].shape[0]
-    is_known = _checks.is_concrete(samples, weights, jnp.zeros(()))
+    is_known = _checks.is_outermost(samples, weights)
     if n > longest or not is_known or any(map(is_spread, leaves)):
         return samples, weights
     length = rounded_up(n)

@@ -19,7 +19,7 @@ from typing import Any, Generic, NamedTuple, ParamSpec, TypeVar
 
 import jax
 from jax.core import Tracer
-from jax.sharding import AbstractMesh, AxisType, NamedSharding, PartitionSpec
+from jax.sharding import AbstractMesh, AxisType, NamedSharding, PartitionSpec, SingleDeviceSharding
 
 from calibjax._pytree import PyTree
 
@@ -168,6 +168,11 @@ def _without_types(leaf: Any) -> Any:
     return jax.sharding.reshard(leaf, WHOLE) if has_mesh or isinstance(leaf, Tracer) else leaf
 
 
+def _is_on_one(leaf: jax.Array) -> bool:
+    """Whether a concrete array is on one device, and in no mesh."""
+    return not isinstance(leaf, Tracer) and isinstance(leaf.sharding, SingleDeviceSharding)
+
+
 def _sharding_of(tree: PyTree) -> NamedSharding | None:
     """How the first array that is split, and says so, is split."""
     return next((found for _, found in _split_arrays(tree)), None)
@@ -189,7 +194,7 @@ def _split_arrays(tree: PyTree) -> Iterator[tuple[jax.Array, NamedSharding]]:
     except (TypeError, ValueError):
         return  # no pytree, such as a dictionary with keys of several types: the function says so
     for leaf in leaves:
-        if not isinstance(leaf, jax.Array):
+        if not isinstance(leaf, jax.Array) or _is_on_one(leaf):
             continue
         found = jax.typeof(leaf).sharding
         if any(axis is not None for axis in found.spec):

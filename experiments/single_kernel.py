@@ -14,8 +14,8 @@ import numpy as np
 from calibjax import hypothesis_tests as tests
 from calibjax.distances import TotalVariation, Wasserstein
 from calibjax.distributions import Categorical, Mixture, Normal
-from calibjax.hypothesis_tests.components import pooled
-from calibjax.hypothesis_tests.pools import simulated_pvalue
+from calibjax.hypothesis_tests._redraw.components import pooled
+from calibjax.hypothesis_tests._redraw.pvalues import simulated_pvalue
 from calibjax.kernels import (
     Exponential,
     Kernel,

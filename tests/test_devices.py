@@ -127,7 +127,7 @@ def test_local_errors_stay_split(place):
 def test_exact_pvalues_are_identical(place, small, monkeypatch):
     """Whether redraws are split over the devices, or pairs."""
     if not small:
-        monkeypatch.setattr(hypothesis_tests.redraws, "_SMALL", 0)
+        monkeypatch.setattr(hypothesis_tests._redraw.pool, "_SMALL", 0)
     test = functools.partial(
         hypothesis_tests.exact_skce_test, jax.random.key(0), CLASS_KERNEL, num_draws=21
     )

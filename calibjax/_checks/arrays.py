@@ -26,6 +26,16 @@ def is_concrete(*trees: Any) -> bool:
     return not any(isinstance(leaf, Tracer) for leaf in jax.tree.leaves(trees))
 
 
+@jax.jit
+def _number() -> float:
+    return 0.0
+
+
+def is_outermost(*trees: Any) -> bool:
+    """Whether nothing is being traced: inside a traced function even new arrays are."""
+    return is_concrete(*trees, _number())
+
+
 def has_64_bits() -> bool:
     """Whether JAX computes with 64 bits."""
     # JAX adds the options to the class of `config` when it is imported, which no type checker sees.
@@ -282,6 +292,8 @@ def _narrowed(place: str, array: Any) -> jax.Array:
 
 def _on_device(values: Any) -> jax.Array:
     """A JAX array; JAX 0.10's `asarray` compiles a program for each shape of a NumPy array."""
+    if isinstance(values, jax.Array):
+        return values
     return jax.device_put(values) if isinstance(values, np.ndarray) else jnp.asarray(values)
 
 

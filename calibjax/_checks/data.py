@@ -18,13 +18,13 @@ from calibjax._checks.arrays import (
 )
 from calibjax._checks.missing import missing_rows, nan_rows
 from calibjax._checks.precision import refuse_rounded, with_whole_rows
+from calibjax._checks.records import full, record_values
+from calibjax._checks.remembered import remembered
 from calibjax._checks.values import (
     an_array,
     finite,
-    full,
     integer,
     leading_size,
-    record_values,
     satisfying,
     satisfying_integers,
     shape,
@@ -33,6 +33,7 @@ from calibjax._checks.values import (
 from calibjax._pytree import PyTree
 
 
+@remembered
 def batch(
     predictions: Any, *, minimum: int = 1, name: str = "predictions", keep_logs: bool = False
 ) -> PyTree:
@@ -194,6 +195,7 @@ def group_ids(
     return groups.astype(jnp.int32) if is_narrow else jnp.maximum(groups, -1).astype(jnp.int32)
 
 
+@remembered
 def predictions_and_targets(
     predictions: Any,
     targets: ArrayLike,

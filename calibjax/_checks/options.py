@@ -13,7 +13,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from calibjax._checks.arrays import as_arrays, described, is_distribution, refuse_masked
-from calibjax._checks.values import axis_lengths, constrained, record_values
+from calibjax._checks.records import axis_lengths, constrained, record_values
+from calibjax._checks.remembered import remembered
 
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
@@ -64,14 +65,6 @@ def choice(name: str, value: object, choices: tuple[str, ...]) -> str:
     return value
 
 
-def one_of(**options: Any) -> None:
-    """Refuses calls with none or several of the options."""
-    given = [name for name, value in options.items() if value is not None]
-    if len(given) != 1:
-        got = " and ".join(given) or "none of them"
-        raise TypeError(f"expected one of {' and '.join(options)}, got {got}")
-
-
 def function(
     kind: str, name: str, value: object, *arguments: str, keywords: tuple[str, ...] = ()
 ) -> None:
@@ -108,6 +101,7 @@ def _records_take(kind: type, arguments: tuple[str, ...], keywords: tuple[str, .
     return True
 
 
+@remembered
 def kernel_values(kernel: Any, name: str = "kernel", *, may_be_function: bool = False) -> Any:
     """The kernel, with the hyperparameters of it and of the kernels in it checked.
 

@@ -8,7 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from calibjax._checks.arrays import first_where, is_concrete, is_distribution
-from calibjax._checks.values import replaced, simplex
+from calibjax._checks.records import replaced
+from calibjax._checks.values import simplex
 from calibjax._pytree import PyTree
 from calibjax._sharding import is_spread
 

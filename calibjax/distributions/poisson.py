@@ -90,9 +90,9 @@ class Poisson(Distribution):
         z = jnp.clip(ndtri(level), -38, 9)
         guess = jnp.floor(rate + root * z + (jnp.square(z) - 1) / 6)
         low = smallest_integer(lambda y: gamma_tails(y, rate)[1], level, low, high, guess)
-        count = jnp.where(level > 0, low, 0).astype(int)  # of 32 bits or of 64
-        is_known = (rate >= jnp.finfo(rate.dtype).tiny) & (low < jnp.iinfo(count.dtype).max)
-        return _checks.missing_unless(is_known, count)
+        largest = float(jnp.iinfo(jnp.result_type(int)).max)
+        is_known = (rate >= jnp.finfo(rate.dtype).tiny) & (low < largest)
+        return _checks.missing_unless(is_known, jnp.where(level > 0, low, 0).astype(int))
 
     def crps(self, y: jax.Array) -> jax.Array:
         """Continuous ranked probability score of a count y; rate > 0.

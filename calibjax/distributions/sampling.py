@@ -45,16 +45,22 @@ def sample_targets(key: jax.Array, predictions: Distribution) -> PyTree:
     return _checks.missing_where(_checks.missing_rows(predictions), targets)
 
 
+@_checks.remembered
 def check_draws(predictions: Distribution, targets: PyTree) -> None:
     """Refuses predictions without `sample`, or whose draws are not shaped like the targets."""
     _checks.method("predictions", predictions, "sample")
-    drawn = jax.eval_shape(lambda: draw(jax.random.key(0), predictions))
+    drawn = _drawn.eval_shape(predictions)
     found, expected = (jax.tree.map(jnp.shape, tree) for tree in (drawn, targets))
     if found != expected:
         raise ValueError(
             f"predictions.sample: expected draws of the shape of the targets, {expected} for the "
             f"whole batch, got {found}"
         )
+
+
+@jax.jit  # whose shapes are kept
+def _drawn(predictions: Distribution) -> PyTree:
+    return draw(jax.random.key(0), predictions)
 
 
 @jit

@@ -81,6 +81,7 @@ def checked_samples(
     return weighted_samples(kernel, predictions, targets, None, minimum=minimum)[:2]
 
 
+@_checks.remembered
 def weighted_samples(
     kernel: Kernel, predictions: Distribution, targets: ArrayLike, weights: Any, *, minimum: int = 1
 ) -> tuple[Kernel, tuple[Any, Any], jax.Array | None]:
@@ -92,6 +93,17 @@ def weighted_samples(
     refuse_without_expectations(kernel, predictions)
     kernel = informed(kernel, predictions)
     return kernel, (predictions, _labels_of(kernel, predictions, targets)), weights
+
+
+@_checks.remembered
+def _filled_samples(
+    kernel: Kernel, predictions: Distribution, targets: ArrayLike, weights: Any, *, minimum: int = 1
+) -> tuple[Kernel, tuple[Any, Any], jax.Array | None]:
+    """`weighted_samples`, filled up to one of few lengths."""
+    kernel, samples, weights = weighted_samples(
+        kernel, predictions, targets, weights, minimum=minimum
+    )
+    return kernel, *filled(samples, weights)
 
 
 def _labels_of(kernel: Kernel, predictions: Any, targets: PyTree) -> PyTree:
@@ -228,8 +240,7 @@ def skce(
     >>> print(f"{skce(kernel, predictions, jnp.array([0.9, 2.1, 2.8])):.4f}")
     0.0224
     """
-    kernel, samples, weights = weighted_samples(kernel, predictions, targets, weights, minimum=2)
-    samples, weights = filled(samples, weights)
+    kernel, samples, weights = _filled_samples(kernel, predictions, targets, weights, minimum=2)
     if (found := _low_rank_sums(kernel, samples, weights)) is not None:
         total, diagonal, n = found
         return (total - diagonal) / n / (n - 1)
@@ -278,8 +289,7 @@ def skce_biased(
     >>> print(skce_biased(kernel, Bernoulli(jnp.array([0.5, 0.5])), jnp.array([1, 1])))
     0.5
     """
-    kernel, samples, weights = weighted_samples(kernel, predictions, targets, weights)
-    samples, weights = filled(samples, weights)
+    kernel, samples, weights = _filled_samples(kernel, predictions, targets, weights)
     if (found := _low_rank_sums(kernel, samples, weights)) is not None:
         total, _, n = found
         return total / n / n

@@ -5,7 +5,6 @@ from typing import Any
 import numpy as np
 
 from calibjax import estimators, hypothesis_tests, plotting, scores
-from calibjax._batches import default_batch_size
 from calibjax.distributions import Bernoulli
 from calibjax.evaluation.binned import (
     BINNING,
@@ -28,7 +27,7 @@ from calibjax.evaluation.findings import MeanError
 from calibjax.evaluation.mean_errors import detectable, mean_error
 from calibjax.evaluation.record import Entry, Section
 from calibjax.hypothesis_tests import CalibrationTestResult
-from calibjax.hypothesis_tests.exact import rank_among_redraws
+from calibjax.hypothesis_tests._redraw.pool import rank_among_redraws
 from calibjax.hypothesis_tests.groups import mean_residual
 
 _BYTES_PER_PROBABILITY = 8
@@ -102,8 +101,7 @@ def _binned(data: Data, predicted: PredictedInBins) -> tuple[Section, Entry]:
         predictions,
         targets,
         num_draws=NUM_REDRAWS,
-        batch_size=default_batch_size(_BYTES_PER_PROBABILITY * predictions.class_probs.size),
-        adjust=False,
+        num_bytes=_BYTES_PER_PROBABILITY * predictions.class_probs.size,
     )
     binning = data.called("binning=estimators.UniformBins(10)") + ")"
     calls = {

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 import numpy as np
 
 from calibjax.hypothesis_tests import CalibrationTestResult
-from calibjax.hypothesis_tests.pools import largest_scores
+from calibjax.hypothesis_tests._redraw.pvalues import largest_scores
 
 _TIED = 1e-5  # relative difference up to which standardised statistics are equal
 

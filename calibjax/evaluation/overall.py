@@ -23,7 +23,7 @@ from calibjax.evaluation.data import (
 from calibjax.evaluation.figures import Panel
 from calibjax.evaluation.record import Entry, Section
 from calibjax.hypothesis_tests import CalibrationTestResult, default_kernel, default_kernels
-from calibjax.hypothesis_tests.components import ALIKE, OF_CLASSES, OF_NUMBERS
+from calibjax.hypothesis_tests._redraw.components import ALIKE, OF_CLASSES, OF_NUMBERS
 from calibjax.hypothesis_tests.ensembles import with_targets
 from calibjax.kernels import Kernel, LowRank, TensorProduct, choose_landmarks
 from calibjax.kernels.expectations import prepare_features

@@ -23,7 +23,7 @@ from calibjax.evaluation.wording import (
     score_of,
     with_interval,
 )
-from calibjax.hypothesis_tests.components import ALIKE
+from calibjax.hypothesis_tests._redraw.components import ALIKE
 
 _SHOWN = 5  # classes, or groups, that are named
 _TESTS = {

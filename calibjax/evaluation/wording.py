@@ -3,7 +3,7 @@
 import math
 
 from calibjax.evaluation.record import Entry
-from calibjax.hypothesis_tests.components import OF_CLASSES
+from calibjax.hypothesis_tests._redraw.components import OF_CLASSES
 
 _MOST_DECIMALS = 6  # beyond, numbers are written with exponents
 

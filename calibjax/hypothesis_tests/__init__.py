@@ -1,5 +1,6 @@
 """Tests of the null hypothesis that a model is calibrated, and confidence intervals."""
 
+from calibjax.hypothesis_tests._redraw.components import Component, SKCEComponents
 from calibjax.hypothesis_tests.aggregated import aggregated_skce_test
 from calibjax.hypothesis_tests.asymptotic import block_skce_test, bootstrap_skce_test
 from calibjax.hypothesis_tests.classical import (
@@ -11,7 +12,7 @@ from calibjax.hypothesis_tests.classical import (
     spiegelhalter,
 )
 from calibjax.hypothesis_tests.clusters import cluster_skce_test
-from calibjax.hypothesis_tests.components import Component, SKCEComponents
+from calibjax.hypothesis_tests.combined import combine_results
 from calibjax.hypothesis_tests.consistency import consistency_test
 from calibjax.hypothesis_tests.coverage import coverage_test
 from calibjax.hypothesis_tests.distribution_free import (
@@ -31,7 +32,7 @@ from calibjax.hypothesis_tests.kernel_groups import default_kernel, default_kern
 from calibjax.hypothesis_tests.local import local_calibration_test
 from calibjax.hypothesis_tests.mean_embedding import cme_test, draw_test_locations
 from calibjax.hypothesis_tests.normal_scores import berkowitz, pit_ks
-from calibjax.hypothesis_tests.result import CalibrationTestResult, combine_results
+from calibjax.hypothesis_tests.result import CalibrationTestResult
 from calibjax.hypothesis_tests.spectral import (
     gamma_skce_test,
     pearson_skce_test,

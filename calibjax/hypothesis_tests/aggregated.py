@@ -6,21 +6,19 @@ import jax
 from jax.typing import ArrayLike
 
 from calibjax import _checks
-from calibjax._lengths import filled
 from calibjax._pytree import PyTree
 from calibjax._sharding import follows_data
 from calibjax.distributions import Samples
 from calibjax.distributions.base import Distribution
 from calibjax.distributions.features import bare
 from calibjax.distributions.sampling import check_draws
+from calibjax.hypothesis_tests._redraw.components import skce_components
+from calibjax.hypothesis_tests._redraw.plan import planned
+from calibjax.hypothesis_tests._redraw.pool import evaluate_plan
 from calibjax.hypothesis_tests.checked_kernels import checked_family
-from calibjax.hypothesis_tests.components import skce_components
 from calibjax.hypothesis_tests.directions import direction_scores, direction_words
 from calibjax.hypothesis_tests.ensembles import checked_ensembles, with_targets
 from calibjax.hypothesis_tests.kernel_groups import default_kernels
-from calibjax.hypothesis_tests.planning import family_of
-from calibjax.hypothesis_tests.pool_statistics import number_of, number_with_pairs
-from calibjax.hypothesis_tests.redraws import checked_batch_size, evaluate_pool
 from calibjax.hypothesis_tests.result import CalibrationTestResult, skce_result
 
 
@@ -105,8 +103,6 @@ def aggregated_skce_test(
       normal scores 8, predictions 1/8 median: similar predictions are off in the same way, ...
       normal scores 1/2, predictions 1/8 median: ..., adjusted p = 0.014, score +3.4
     """
-    key = _checks.random_key(key)
-    num_draws = _checks.number_of_draws("num_draws", num_draws)
     predictions, targets, weights = _checks.weighted_samples(
         predictions, targets, weights, minimum=2
     )
@@ -116,23 +112,12 @@ def aggregated_skce_test(
     if kernels is None:
         kernels = default_kernels(predictions)
     members, structure = checked_family(kernels, predictions, targets)
-    n = number_of(predictions, None)
-    has_weights = weights is not None
-    (predictions, targets), weights = filled((predictions, targets), weights)
-    n = number_with_pairs(predictions, weights) if has_weights else n
-    family = family_of(members, predictions, targets)
-    batch_size = checked_batch_size(batch_size, family)
-    parts = evaluate_pool(
-        key,
-        family,
-        predictions,
-        targets,
-        weights,
-        num_draws=num_draws,
-        batch_size=batch_size,
+    plan = planned(members, predictions, targets, weights)
+    parts = evaluate_plan(key, plan, num_draws=num_draws, batch_size=batch_size)
+    pool, components = skce_components(
+        *parts, num_targets=plan.number, ranked="omnibus", family=structure
     )
-    pool, components = skce_components(*parts, num_targets=n, ranked="omnibus", family=structure)
-    words = direction_words(members, predictions)
-    scores = direction_scores(members, words, predictions, targets, weights)
+    words = direction_words(members, plan.predictions)
+    scores = direction_scores(members, words, plan.predictions, plan.targets, plan.weights)
     components = dataclasses.replace(components, direction_scores=scores, directions=words)
     return skce_result(pool, components, parts[0][0], draws="redrawn targets")

@@ -19,7 +19,7 @@ from calibjax.distributions.base import Distribution
 from calibjax.estimators.kernel import checked_samples, sample_pair
 from calibjax.hypothesis_tests.centering import centered_diagonal, diagonal, row_means
 from calibjax.hypothesis_tests.result import CalibrationTestResult, simulated_result
-from calibjax.hypothesis_tests.simulation import multinomial_counts, resamples_at_once
+from calibjax.hypothesis_tests.simulation import checked_batch_size, multinomial_counts
 from calibjax.kernels import Kernel
 
 VARIANCES = ("blocks", "pairs")
@@ -105,8 +105,7 @@ def bootstrap_skce_test(
     num_draws = _checks.number_of_draws("num_draws", num_draws)
     kernel, samples = checked_samples(kernel, predictions, targets, minimum=2)
     n = _checks.leading_size("predictions", samples[0])
-    batch_size = resamples_at_once(n) if batch_size is None else batch_size
-    batch_size = _checks.size_in_range("batch_size", batch_size, 1)
+    batch_size = checked_batch_size(batch_size, n)
     estimate, null_samples = _bootstrap(
         key, kernel, samples, num_draws=num_draws, batch_size=batch_size
     )

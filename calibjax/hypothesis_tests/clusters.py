@@ -14,14 +14,14 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from calibjax import _checks, pairwise
-from calibjax._batches import in_batches
 from calibjax._compilation import jit
 from calibjax._pytree import PyTree
 from calibjax._sharding import follows_data
 from calibjax.distributions.base import Distribution
 from calibjax.estimators.kernel import sample_pair, weighted_samples
+from calibjax.hypothesis_tests._redraw.pool import over_pool
 from calibjax.hypothesis_tests.result import CalibrationTestResult, simulated_result
-from calibjax.hypothesis_tests.simulation import resamples_at_once
+from calibjax.hypothesis_tests.simulation import checked_batch_size
 from calibjax.kernels import Kernel
 
 MIN_CLUSTERS = 10
@@ -175,9 +175,7 @@ def cluster_skce_test(
         kernel, predictions, targets, weights, minimum=MIN_CLUSTERS
     )
     found = checked_clusters(clusters, kernel, samples, weights)
-    if batch_size is None:
-        batch_size = resamples_at_once(len(found.ids))
-    batch_size = _checks.size_in_range("batch_size", batch_size, 1)
+    batch_size = checked_batch_size(batch_size, len(found.ids))
     statistic, draws = _with_signs(
         key, kernel, samples, found, num_draws=num_draws, batch_size=batch_size
     )
@@ -200,9 +198,10 @@ def _with_signs(
     num_pairs = clusters.number * (clusters.number - 1.0)
     forms = functools.partial(pairwise.quadratic_forms, _pair, kernel, points)
 
-    def batch(keys: jax.Array) -> jax.Array:
-        signs = jax.vmap(lambda k: jax.random.rademacher(k, weights.shape, weights.dtype))(keys)
+    def evaluate(signs: jax.Array) -> jax.Array:
         return forms(signs[:, clusters.ids].T * weights[:, None]) / num_pairs
 
-    observed = forms(weights[:, None])[0] / num_pairs
-    return observed, in_batches(key, batch, num_draws, batch_size)
+    signs = functools.partial(jax.random.rademacher, shape=weights.shape, dtype=weights.dtype)
+    keys = jax.random.split(key, num_draws)
+    values = over_pool(keys, signs, evaluate, jnp.ones_like(weights), batch_size)
+    return values[0], values[1:]

@@ -4,17 +4,14 @@ from collections.abc import Callable
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 from jax.typing import ArrayLike
 
 from calibjax import _checks
-from calibjax._batches import default_batch_size, in_batches
-from calibjax._compilation import compiled_once
-from calibjax._pytree import PyTree
 from calibjax._sharding import follows_data
 from calibjax.distributions.base import Distribution
 from calibjax.distributions.sampling import check_draws, draw
-from calibjax.hypothesis_tests.result import CalibrationTestResult, simulated_result
+from calibjax.hypothesis_tests._redraw.pool import rank_among_redraws
+from calibjax.hypothesis_tests.result import CalibrationTestResult
 from calibjax.hypothesis_tests.simulation import bytes_of_tile, checked_statistic
 
 
@@ -81,34 +78,29 @@ def consistency_test(
     >>> print(bool(test.pvalue < 0.01))
     True
     """
-    key = _checks.random_key(key)
     value = checked_statistic(statistic, with_weights=weights is not None)
-    num_draws = _checks.number_of_draws("num_draws", num_draws)
     predictions, targets, weights = _checks.weighted_samples(
         predictions, targets, weights, keep_logs=True
     )
-    given = () if weights is None else (weights,)
     check_draws(predictions, targets)
     n = _checks.leading_size("targets", targets)
-    batch_size = default_batch_size(bytes_of_tile(n)) if batch_size is None else batch_size
-    batch_size = _checks.size_in_range("batch_size", batch_size, 1)
 
-    def resampled(key: jax.Array, data: tuple[Any, Any]) -> PyTree:
+    def resampled(key: jax.Array, samples: tuple[Any, ...]) -> tuple[Any, ...]:
         index_key, target_key = jax.random.split(key)
         index = jax.random.randint(index_key, (n,), 0, n)
-        chosen, given = jax.tree.map(lambda leaf: leaf[index], data)
-        return value(chosen, draw(target_key, chosen), *given)
+        given, chosen, _ = jax.tree.map(lambda leaf: leaf[index], samples)
+        return given, chosen, draw(target_key, chosen)
 
-    def resample(key: jax.Array, data: tuple[Any, Any]) -> PyTree:
-        one = jax.vmap(resampled, (0, None))
-        return in_batches(key, lambda keys: one(keys, data), num_draws, batch_size)
-
-    # The statistic need not depend on all of the data.
-    observed = value(predictions, targets, *given)
-    observed = _checks.nan_with(observed, predictions, targets, weights)
-    numbers_each = sum(map(jnp.size, jax.tree.leaves(observed)))
-    _checks.number_of_draws("num_draws", num_draws, numbers_each=numbers_each)
-    null_samples = compiled_once(resample, key, (predictions, given))
-    return simulated_result(
-        observed, null_samples, observed, draws="resampled predictions, redrawn targets"
+    samples = weights, predictions, targets
+    return rank_among_redraws(
+        key,
+        lambda _, __, samples: value(*samples),
+        None,
+        samples,
+        samples,
+        num_draws=num_draws,
+        batch_size=batch_size,
+        num_bytes=bytes_of_tile(n),
+        redraw=resampled,
+        draws="resampled predictions, redrawn targets",
     )

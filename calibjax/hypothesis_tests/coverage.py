@@ -9,11 +9,10 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 
 from calibjax import _checks
-from calibjax._batches import default_batch_size
 from calibjax._compilation import jit
 from calibjax._sharding import follows_data
 from calibjax.distributions import Categorical, Quantiles
-from calibjax.hypothesis_tests.exact import rank_among_redraws
+from calibjax.hypothesis_tests._redraw.pool import rank_among_redraws
 from calibjax.hypothesis_tests.result import CalibrationTestResult
 
 _BYTES_PER_INTERVAL = 16  # random bits and one-hot vectors of one sample in one redraw
@@ -83,17 +82,12 @@ def coverage_test(
     >>> print(test.estimate["central"].round(1), test.adjusted_pvalue["central"] < 0.01)
     [-0.4] [ True]
     """
-    key = _checks.random_key(key)
-    num_draws = _checks.number_of_draws("num_draws", num_draws)
     if not isinstance(predictions, Quantiles):
         raise TypeError(
             "predictions: expected a batch of distributions.Quantiles, got "
             f"{_checks.described(predictions)}"
         )
     predictions, targets, weights = _checks.weighted_samples(predictions, targets, weights)
-    if batch_size is None:
-        batch_size = default_batch_size(_BYTES_PER_INTERVAL * predictions.values.size)
-    batch_size = _checks.size_in_range("batch_size", batch_size, 1)
     quantiles, probs, intervals = _counted(predictions, targets, weights)
     data = quantiles, weights
     result = rank_among_redraws(
@@ -104,6 +98,7 @@ def coverage_test(
         intervals,
         num_draws=num_draws,
         batch_size=batch_size,
+        num_bytes=_BYTES_PER_INTERVAL * predictions.values.size,
         adjust=True,
     )
     return dataclasses.replace(result, estimate=_differences(*data, intervals))
@@ -128,7 +123,7 @@ def coverage_among_redraws(
         predictions,
         targets,
         num_draws=num_draws,
-        batch_size=default_batch_size(_BYTES_PER_INTERVAL * quantiles.values.size),
+        num_bytes=_BYTES_PER_INTERVAL * quantiles.values.size,
         adjust=True,
     )
     intervals = jax.vmap(Quantiles.interval)(quantiles, targets)

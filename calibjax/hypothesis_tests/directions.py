@@ -18,7 +18,7 @@ from calibjax._arithmetic import floating_dtype
 from calibjax._compilation import jit
 from calibjax.distributions.base import Distribution
 from calibjax.distributions.features import bare
-from calibjax.hypothesis_tests.components import OF_CLASSES, OF_NUMBERS
+from calibjax.hypothesis_tests._redraw.components import OF_CLASSES, OF_NUMBERS
 from calibjax.kernels import (
     Constant,
     Fisher,

@@ -14,7 +14,6 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 
 from calibjax import _checks
-from calibjax._batches import default_batch_size
 from calibjax._compilation import jit
 from calibjax._pytree import PyTree
 from calibjax._sharding import follows_data
@@ -22,7 +21,8 @@ from calibjax.distances import Euclidean
 from calibjax.distributions import Categorical, Samples
 from calibjax.distributions.features import bare, like
 from calibjax.estimators.kernel import weighted_samples
-from calibjax.hypothesis_tests.exact import rank_among_redraws, ranked_skce
+from calibjax.hypothesis_tests._redraw.pool import rank_among_redraws
+from calibjax.hypothesis_tests.exact import ranked_skce
 from calibjax.hypothesis_tests.result import CalibrationTestResult
 from calibjax.kernels import Kernel
 
@@ -181,15 +181,11 @@ def rank_histogram_test(
     0.002
     """
     key = _checks.random_key(key)
-    num_draws = _checks.number_of_draws("num_draws", num_draws)
     _checks.same_rows(ensembles=ensembles, targets=targets, weights=weights)
     ensembles = checked_ensembles(ensembles, 1)
     ensembles, targets, weights = _checks.weighted_samples(ensembles, targets, weights)
     pool = bare(with_targets(ensembles, targets)).values
     n, size = pool.shape[:2]
-    if batch_size is None:
-        batch_size = default_batch_size(_BYTES_PER_RANK * (n + size))
-    batch_size = _checks.size_in_range("batch_size", batch_size, 1)
     tie_key, key = jax.random.split(key)
     ranks = _ranks(tie_key, pool)
     uniform = _checks.nan_with(jnp.full((n, size), 1 / size), pool, weights)
@@ -201,7 +197,7 @@ def rank_histogram_test(
         ranks,
         num_draws=num_draws,
         batch_size=batch_size,
-        adjust=False,
+        num_bytes=_BYTES_PER_RANK * (n + size),
     )
     number = n if weights is None else jnp.sum(weights)
     frequencies = jnp.bincount(ranks, weights, length=size) / number

@@ -7,7 +7,6 @@ and every statistic.
 """
 
 import dataclasses
-import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -15,19 +14,14 @@ import jax
 from jax.typing import ArrayLike
 
 from calibjax import _checks
-from calibjax._batches import default_batch_size
-from calibjax._compilation import compiled_once
-from calibjax._lengths import filled
-from calibjax._pytree import PyTree
 from calibjax._sharding import follows_data
 from calibjax.distributions.base import Distribution
-from calibjax.distributions.sampling import check_draws, draw
+from calibjax.distributions.sampling import check_draws
 from calibjax.estimators.kernel import weighted_samples
-from calibjax.hypothesis_tests.components import STATISTICS, skce_components
-from calibjax.hypothesis_tests.planning import family_of
-from calibjax.hypothesis_tests.pool_statistics import number_of, number_with_pairs
-from calibjax.hypothesis_tests.redraws import checked_batch_size, evaluate_pool, over_pool
-from calibjax.hypothesis_tests.result import CalibrationTestResult, simulated_result, skce_result
+from calibjax.hypothesis_tests._redraw.components import STATISTICS, skce_components
+from calibjax.hypothesis_tests._redraw.plan import Plan, planned
+from calibjax.hypothesis_tests._redraw.pool import evaluate_plan, rank_among_redraws
+from calibjax.hypothesis_tests.result import CalibrationTestResult, skce_result
 from calibjax.hypothesis_tests.simulation import bytes_of_tile, checked_statistic, warn_of_members
 from calibjax.hypothesis_tests.textbook import textbook_pvalue_of
 from calibjax.kernels import Kernel
@@ -115,98 +109,27 @@ def exact_test(
     >>> print(f"{test.pvalue:.3f}")
     0.001
     """
-    key = _checks.random_key(key)
     value = checked_statistic(statistic, with_weights=weights is not None)
     adjust = _checks.truth_value("adjust", adjust)
-    num_draws = _checks.number_of_draws("num_draws", num_draws)
     predictions, targets, weights = _checks.weighted_samples(
         predictions, targets, weights, keep_logs=True
     )
     check_draws(predictions, targets)
-    if batch_size is None:
-        batch_size = default_batch_size(bytes_of_tile(_checks.leading_size("targets", targets)))
-    batch_size = _checks.size_in_range("batch_size", batch_size, 1)
-
     result = rank_among_redraws(
         key,
-        functools.partial(_value_with, value),
-        () if weights is None else (weights,),
+        value,
+        weights,
         predictions,
         targets,
         num_draws=num_draws,
         batch_size=batch_size,
+        num_bytes=bytes_of_tile(_checks.leading_size("targets", targets)),
         adjust=adjust,
     )
     if weights is not None:
         return result
     of_textbooks = textbook_pvalue_of(statistic, result.statistic, predictions, targets)
     return dataclasses.replace(result, textbook_pvalue=of_textbooks)
-
-
-def _value_with(
-    value: Callable[..., Any], weights: tuple[Any, ...], predictions: Any, targets: PyTree
-) -> PyTree:
-    return value(predictions, targets, *weights)
-
-
-def rank_among_redraws(
-    key: jax.Array,
-    statistic: Callable[[Any, Any, Any], Any],
-    data: PyTree,
-    predictions: Distribution,
-    targets: ArrayLike,
-    *,
-    num_draws: int,
-    batch_size: int,
-    adjust: bool,
-) -> CalibrationTestResult:
-    """The exact test of checked arguments with a statistic (data, predictions, targets) → values.
-
-    Passing `data` explicitly, not through a closure, keeps it from being compiled as a constant.
-    """
-    observed, null_samples = observed_and_redrawn(
-        key, statistic, data, predictions, targets, num_draws=num_draws, batch_size=batch_size
-    )
-    return simulated_result(
-        observed, null_samples, observed, draws="redrawn targets", adjust=adjust
-    )
-
-
-def observed_and_redrawn(
-    key: jax.Array,
-    statistic: Callable[[Any, Any, Any], Any],
-    data: PyTree,
-    predictions: Distribution,
-    targets: ArrayLike,
-    *,
-    num_draws: int,
-    batch_size: int,
-) -> tuple[PyTree, PyTree]:
-    """Values of a statistic as in `rank_among_redraws`, and those of redrawn targets, [B, ...]."""
-    each = jax.eval_shape(lambda: statistic(data, predictions, targets))
-    numbers_each = sum(leaf.size for leaf in jax.tree.leaves(each))
-    _checks.number_of_draws("num_draws", num_draws, numbers_each=numbers_each)
-
-    pool = functools.partial(_pool, statistic, num_draws, batch_size)
-    return compiled_once(pool, key, data, predictions, targets)
-
-
-def _pool(
-    statistic: Callable[[Any, Any, Any], Any],
-    num_draws: int,
-    batch_size: int,
-    key: jax.Array,
-    data: PyTree,
-    predictions: Distribution,
-    targets: PyTree,
-) -> tuple[PyTree, PyTree]:
-    """The observed values of a statistic, and those of redrawn targets, in one program."""
-    evaluate = jax.vmap(functools.partial(statistic, data, predictions))
-    keys = jax.random.split(key, num_draws)
-    values = over_pool(keys, lambda k: draw(k, predictions), evaluate, targets, batch_size)
-    # The statistic need not depend on all of the data.
-    observed = _checks.nan_with(jax.tree.map(lambda x: x[0], values), predictions, targets)
-    return observed, jax.tree.map(lambda x: x[1:], values)
 
 
 @follows_data
@@ -284,7 +207,7 @@ def exact_skce_test(
     >>> targets = 0.5 * jax.random.normal(jax.random.key(0), (64,))  # half the predicted spread
     >>> test = hypothesis_tests.exact_skce_test(jax.random.key(1), kernel, predictions, targets)
     >>> print(test)
-    CalibrationTestResult(pvalue=0.000999 ± 0.001, statistic=6.09, estimate=0.0623, 1000 redrawn ...
+    CalibrationTestResult(pvalue=0.001 ± 0.001, statistic=6.09, estimate=0.0623, 999 redrawn ...
       biased    distance from calibration                    raw p = 0.002   score +4.5
       unbiased  off in the same way for similar predictions  raw p = 0.002   score +4.6
       spread    less scatter than predicted: underconfident  raw p = 0.001   score -6.1 <- loudest
@@ -314,27 +237,19 @@ def ranked_skce(
     batch_size: int | None,
 ) -> CalibrationTestResult:
     """`exact_skce_test` of a checked kernel and checked data."""
-    key = _checks.random_key(key)
-    num_draws = _checks.number_of_draws("num_draws", num_draws)
     statistic = _checks.choice("statistic", statistic, STATISTICS)
-    check_draws(predictions, targets)
-    n = number_of(predictions, None)
-    has_weights = weights is not None
-    (predictions, targets), weights = filled((predictions, targets), weights)
-    n = number_with_pairs(predictions, weights) if has_weights else n
-    family = family_of([(None, kernel)], predictions, targets)
-    batch_size = checked_batch_size(batch_size, family)
-    parts = evaluate_pool(
-        key,
-        family,
-        predictions,
-        targets,
-        weights,
-        num_draws=num_draws,
-        batch_size=batch_size,
-    )
+    plan = _plan_of_one(kernel, predictions, targets, weights)
+    parts = evaluate_plan(key, plan, num_draws=num_draws, batch_size=batch_size)
     unbiased, diagonal = (part[:, 0] for part in parts)
-    return result_of_pool(unbiased, diagonal, num_targets=n, statistic=statistic)
+    return result_of_pool(unbiased, diagonal, num_targets=plan.number, statistic=statistic)
+
+
+@_checks.remembered
+def _plan_of_one(
+    kernel: Kernel, predictions: Distribution, targets: ArrayLike, weights: jax.Array | None
+) -> Plan:
+    check_draws(predictions, targets)
+    return planned([(None, kernel)], predictions, targets, weights)
 
 
 def result_of_pool(

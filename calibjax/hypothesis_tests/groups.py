@@ -11,12 +11,11 @@ from jax.typing import ArrayLike
 
 from calibjax import _checks
 from calibjax._arithmetic import floating_dtype, matmul, one_hot
-from calibjax._batches import default_batch_size
 from calibjax._compilation import jit
 from calibjax._sharding import follows_data
 from calibjax.distributions.base import Distribution
 from calibjax.distributions.sampling import check_draws
-from calibjax.hypothesis_tests.exact import observed_and_redrawn
+from calibjax.hypothesis_tests._redraw.pool import observed_and_redrawn
 from calibjax.hypothesis_tests.result import CalibrationTestResult, simulated_result
 from calibjax.hypothesis_tests.simulation import checked_statistic, warn_of_members
 
@@ -101,8 +100,6 @@ def group_calibration_test(
     >>> print(test.estimate[:, 1].round(4), test.adjusted_pvalue[:, 1])  # of class 1
     [0.  0.5] [1.    0.001]
     """
-    key = _checks.random_key(key)
-    num_draws = _checks.number_of_draws("num_draws", num_draws)
     _checks.same_rows(predictions=predictions, targets=targets, groups=groups)
     predictions, targets, weights = _checks.weighted_samples(predictions, targets, weights)
     check_draws(predictions, targets)
@@ -110,11 +107,7 @@ def group_calibration_test(
     shares = _checked_shares(groups, predictions, weights)
     errors = functools.partial(_group_errors, _checked_residual(residual, predictions))
     each = jax.eval_shape(errors, shares, predictions, targets)
-    if batch_size is None:
-        numbers_each = each.size + each.size // each.shape[0] * len(shares)
-        batch_size = default_batch_size(_BYTES_PER_NUMBER * numbers_each)
-    batch_size = _checks.size_in_range("batch_size", batch_size, 1)
-
+    numbers_each = each.size + each.size // each.shape[0] * len(shares)
     observed, redrawn = observed_and_redrawn(
         key,
         errors,
@@ -123,6 +116,7 @@ def group_calibration_test(
         targets,
         num_draws=num_draws,
         batch_size=batch_size,
+        num_bytes=_BYTES_PER_NUMBER * numbers_each,
     )
     if residual is not None:
         _refuse_off_zero(redrawn)
@@ -148,7 +142,7 @@ def _checked_residual(
 ) -> Callable[[Any, Any], Any]:
     """The residual, by default that of the mean."""
     if residual is not None:
-        return checked_statistic(residual, "residual")
+        return functools.partial(checked_statistic(residual, "residual"), None)
     if not hasattr(predictions, "class_probs"):
         _checks.method("predictions", predictions, "mean")
     return mean_residual

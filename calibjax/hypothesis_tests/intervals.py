@@ -19,10 +19,10 @@ from calibjax._sharding import follows_data
 from calibjax.distributions import StudentT
 from calibjax.distributions.base import Distribution
 from calibjax.estimators.kernel import sample_pair, weighted_samples
+from calibjax.hypothesis_tests._redraw.family import number_of
 from calibjax.hypothesis_tests.centering import diagonal
 from calibjax.hypothesis_tests.clusters import Clusters, checked_clusters, cluster_means
-from calibjax.hypothesis_tests.pool_statistics import number_of
-from calibjax.hypothesis_tests.simulation import multinomial_counts, resamples_at_once
+from calibjax.hypothesis_tests.simulation import checked_batch_size, multinomial_counts
 from calibjax.kernels import Kernel
 
 SIDES = ("two-sided", "lower")
@@ -281,9 +281,7 @@ def bootstrap_skce_confidence_interval(
     level, side = checked_options(confidence_level, side)
     num_draws = _checks.number_of_draws("num_draws", num_draws, 2)
     kernel, samples, weights = weighted_samples(kernel, predictions, targets, weights, minimum=3)
-    n = _checks.leading_size("predictions", samples[0])
-    batch_size = resamples_at_once(n) if batch_size is None else batch_size
-    batch_size = _checks.size_in_range("batch_size", batch_size, 1)
+    batch_size = checked_batch_size(batch_size, _checks.leading_size("predictions", samples[0]))
     estimate, values = _resampled(
         key, kernel, samples, weights, num_draws=num_draws, batch_size=batch_size
     )

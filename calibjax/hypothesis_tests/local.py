@@ -7,13 +7,12 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 
 from calibjax import _checks
-from calibjax._batches import default_batch_size
 from calibjax._pytree import PyTree
 from calibjax._sharding import follows_data
 from calibjax.distributions import Bernoulli
 from calibjax.estimators.local import LocalProblem, local_problem
 from calibjax.estimators.neighbourhoods import Neighbourhood
-from calibjax.hypothesis_tests.exact import rank_among_redraws
+from calibjax.hypothesis_tests._redraw.pool import rank_among_redraws
 from calibjax.hypothesis_tests.result import CalibrationTestResult
 
 _BYTES_PER_SAMPLE = 64  # residuals, weighted sums and errors of one sample in one redraw
@@ -83,16 +82,10 @@ def local_calibration_test(
     >>> print(test.adjusted_pvalue[0] > 0.5, test.adjusted_pvalue[-1] < 0.05)
     True True
     """
-    key = _checks.random_key(key)
-    num_draws = _checks.number_of_draws("num_draws", num_draws)
     problem = local_problem(neighbourhood, features, confidences, correct, weights=weights)
     # If a traced value is NaN, nothing is known about any sample.
     _, confidences = _checks.nan_with(problem.confidences, problem.confidences, problem.correct)
     problem = problem._replace(confidences=(confidences, confidences))
-    if batch_size is None:
-        batch_size = default_batch_size(_BYTES_PER_SAMPLE * confidences.size)
-    batch_size = _checks.size_in_range("batch_size", batch_size, 1)
-
     result = rank_among_redraws(
         key,
         _statistic,
@@ -101,6 +94,7 @@ def local_calibration_test(
         problem.correct,
         num_draws=num_draws,
         batch_size=batch_size,
+        num_bytes=_BYTES_PER_SAMPLE * confidences.size,
         adjust=True,
     )
     return dataclasses.replace(result, estimate=problem.errors()[0])

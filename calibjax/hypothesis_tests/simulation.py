@@ -10,13 +10,12 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 
 from calibjax import _checks, pairwise
+from calibjax._batches import default_batch_size
 from calibjax._pytree import PyTree
 from calibjax._sharding import split_along
 from calibjax.distributions import Samples
 from calibjax.distributions.base import Distribution
 from calibjax.distributions.features import bare
-
-_BATCH_COUNTS = 2**24  # resampling counts that are held at once
 
 
 def bytes_of_tile(num_samples: int) -> int:
@@ -46,15 +45,16 @@ def multinomial_counts(keys: jax.Array, num_samples: int) -> jax.Array:
     return split_along(0, split_along(1, jax.vmap(count, out_axes=1)(keys)))
 
 
-def resamples_at_once(num_samples: int) -> int:
-    """Number of resamples whose counts are held at once by default."""
-    return max(1, _BATCH_COUNTS // num_samples)
+def checked_batch_size(batch_size: int | None, num_bytes: int) -> int:
+    """The number of draws that are evaluated at once, by default by the memory of one."""
+    batch_size = default_batch_size(num_bytes) if batch_size is None else batch_size
+    return _checks.size_in_range("batch_size", batch_size, 1)
 
 
 def checked_statistic(
     statistic: Callable[..., Any], name: str = "statistic", *, with_weights: bool = False
 ) -> Callable[..., Any]:
-    """The statistic, with values that are checked to be real and converted to floating point."""
+    """The statistic as (weights or None, predictions, targets) → checked floating-point values."""
     call = f"(predictions, targets{', weights=weights' if with_weights else ''})"
     keywords = ("weights",) if with_weights else ()
     kind = f"function {call} -> numbers"
@@ -65,9 +65,9 @@ def checked_statistic(
 def _checked_value(
     statistic: Callable[..., Any],
     call: str,
+    weights: jax.Array | None,
     predictions: Distribution,
     targets: ArrayLike,
-    *weights: jax.Array,
 ) -> PyTree:
     """What a statistic returns, as numbers of floating-point precision."""
 
@@ -76,7 +76,7 @@ def _checked_value(
         leaf = jnp.asarray(leaf)
         return leaf.astype(jnp.result_type(leaf, jnp.float32))  # counts are numbers, too
 
-    given = {"weights": weights[0]} if weights else {}
+    given = {} if weights is None else {"weights": weights}
     values = jax.tree_util.tree_map_with_path(checked, statistic(predictions, targets, **given))
     if not any(map(jnp.size, jax.tree.leaves(values))):
         raise ValueError(f"{call}: expected numbers, got none")

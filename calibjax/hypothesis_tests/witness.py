@@ -7,13 +7,12 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 
 from calibjax import _checks
-from calibjax._batches import default_batch_size
 from calibjax._pytree import PyTree
 from calibjax._sharding import follows_data
 from calibjax.distributions.base import Distribution
 from calibjax.distributions.sampling import check_draws
 from calibjax.estimators.mean_embedding import checked_locations, mean_difference
-from calibjax.hypothesis_tests.exact import observed_and_redrawn
+from calibjax.hypothesis_tests._redraw.pool import observed_and_redrawn
 from calibjax.hypothesis_tests.result import CalibrationTestResult, simulated_result
 from calibjax.hypothesis_tests.simulation import bytes_of_tile, warn_of_members
 from calibjax.kernels import Kernel
@@ -85,16 +84,11 @@ def witness_test(
     >>> print(test.adjusted_pvalue < 0.05, jnp.sign(test.estimate[1:]))
     [False  True  True] [-1.  1.]
     """
-    key = _checks.random_key(key)
-    num_draws = _checks.number_of_draws("num_draws", num_draws)
     kernel, samples, locations, weights = checked_locations(
         kernel, predictions, targets, at_predictions, at_targets, weights, prefix="at_"
     )
     check_draws(*samples)
     warn_of_members(samples[0])
-    if batch_size is None:
-        batch_size = default_batch_size(bytes_of_tile(_checks.leading_size("targets", samples[1])))
-    batch_size = _checks.size_in_range("batch_size", batch_size, 1)
     observed, redrawn = observed_and_redrawn(
         key,
         _signed,
@@ -102,6 +96,7 @@ def witness_test(
         *samples,
         num_draws=num_draws,
         batch_size=batch_size,
+        num_bytes=bytes_of_tile(_checks.leading_size("targets", samples[1])),
     )
     observed = _checks.nan_with(observed, locations, weights)
     return simulated_result(

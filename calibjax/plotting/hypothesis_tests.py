@@ -7,7 +7,7 @@ import numpy as np
 
 from calibjax import _checks
 from calibjax.estimators.uniformity import CoverageCurve
-from calibjax.hypothesis_tests.components import Component
+from calibjax.hypothesis_tests._redraw.components import Component
 from calibjax.hypothesis_tests.result import CalibrationTestResult
 from calibjax.plotting.figures import (
     BLUE,

@@ -141,7 +141,13 @@ class Accumulator:
 
     def _checked(self, name: str, state: object) -> State:
         """A state, with JAX arrays, that has the shapes of this accumulator's."""
-        return checked_state(name, state, jax.eval_shape(self.init))
+        return checked_state(name, state, _expected(self))
+
+
+@_checks.remembered
+def _expected(accumulator: Accumulator) -> State:
+    """The shapes of the states of an accumulator."""
+    return jax.eval_shape(accumulator.init)
 
 
 def checked_state(name: str, state: object, expected: State) -> State:

@@ -8,6 +8,7 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from calibjax import _checks
+from calibjax._compilation import jit
 from calibjax.streaming.base import State
 
 _BITS = 3  # leading bits, after the first, that tell intervals apart
@@ -26,6 +27,7 @@ def _intervals() -> tuple[np.ndarray, np.ndarray]:
     return first.astype(np.int32), (1 << shifts).astype(np.int32)
 
 
+@jit
 def counts_of(indices: jax.Array) -> dict[str, jax.Array]:
     """The sum of the indices modulo 2³², and how many of them are in each interval."""
     length = 32 - jax.lax.clz(indices)

@@ -13,13 +13,13 @@ from calibjax._pytree import PyTree, record
 from calibjax._sharding import follows_data
 from calibjax.distributions.base import Distribution
 from calibjax.distributions.sampling import check_draws
-from calibjax.hypothesis_tests.components import STATISTICS
+from calibjax.hypothesis_tests._redraw.components import STATISTICS
+from calibjax.hypothesis_tests._redraw.features import bytes_of_redraw, means_of_sums
 from calibjax.hypothesis_tests.exact import result_of_pool
-from calibjax.hypothesis_tests.featured import bytes_of_redraw, means_of_sums
 from calibjax.hypothesis_tests.result import CalibrationTestResult
 from calibjax.hypothesis_tests.simulation import warn_of_members
 from calibjax.kernels import Kernel
-from calibjax.streaming.base import Accumulator, State, added, checked_number, checked_state
+from calibjax.streaming.base import Accumulator, State, added, checked_number
 from calibjax.streaming.indices import SHAPES, checked_indices, counts_of, may_be_different
 from calibjax.streaming.tensor_products import (
     FeaturedProduct,
@@ -123,7 +123,7 @@ class SKCE(Accumulator):
             ValueError: if shapes or values are wrong.
         """
         featured = featured_product(self.kernel, self.example_targets)
-        state = checked_state("state", state, jax.eval_shape(lambda: featured.zeros(())))
+        state = self._checked("state", state)
         data = checked_batch(featured, predictions, targets, weights)
         sums = observed_sums(featured.kernel, featured.prepared, *data)
         return _with_sums(state, sums, data[2], {"samples": _number_used(*data[1:])})
@@ -263,7 +263,7 @@ class ExactSKCETest(Accumulator):
         """
         key = _checks.random_key(self.key)
         featured = featured_product(self.kernel, self.example_targets)
-        state = checked_state("state", state, jax.eval_shape(lambda: self._zeros(featured)))
+        state = self._checked("state", state)
         predictions, targets, weights = checked_batch(featured, predictions, targets, weights)
         check_draws(predictions, targets)
         warn_of_members(predictions)

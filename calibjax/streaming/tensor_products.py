@@ -15,8 +15,8 @@ from calibjax._pytree import PyTree
 from calibjax.distributions.base import Distribution
 from calibjax.distributions.sampling import draw
 from calibjax.estimators.kernel import refuse_without_expectations
-from calibjax.hypothesis_tests.featured import sums_of_redraws
-from calibjax.hypothesis_tests.redraws import over_pool
+from calibjax.hypothesis_tests._redraw.features import sums_of_redraws
+from calibjax.hypothesis_tests._redraw.pool import over_pool
 from calibjax.kernels import Kernel, LowRank, TensorProduct
 from calibjax.kernels.base import without_draws
 from calibjax.kernels.expectations import features, prepare_features
@@ -47,6 +47,7 @@ class FeaturedProduct(NamedTuple):
         return zeros(counts, {**sums, "weights": (), "squared weights": ()}, self.dtype)
 
 
+@_checks.remembered
 def featured_product(kernel: Kernel, example_targets: Any) -> FeaturedProduct:
     """The features of a kernel, made for the range of its landmarks and of example targets."""
     if not _checks.is_concrete(kernel, example_targets):

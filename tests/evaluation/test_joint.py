@@ -9,7 +9,7 @@ import calibjax
 from calibjax import distributions, estimators, evaluation
 from calibjax.evaluation.joint import Adjustment, adjustment
 from calibjax.hypothesis_tests import CalibrationTestResult
-from calibjax.hypothesis_tests.pools import adjusted_pvalues, simulated_pvalue
+from calibjax.hypothesis_tests._redraw.pvalues import adjusted_pvalues, simulated_pvalue
 
 KEY = jax.random.key(0)
 LEVEL = 0.05

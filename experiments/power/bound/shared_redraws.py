@@ -7,15 +7,14 @@ import jax
 import jax.numpy as jnp
 
 from calibjax import hypothesis_tests as tests
-from calibjax._batches import map_batches
+from calibjax._batches import default_batch_size, map_batches
 from calibjax.distances import Euclidean, TotalVariation, Wasserstein
 from calibjax.distributions import Bernoulli, Categorical, NegativeBinomial, Normal
 from calibjax.distributions.sampling import draw
+from calibjax.hypothesis_tests._redraw.components import skce_components
+from calibjax.hypothesis_tests._redraw.plan import family_of
+from calibjax.hypothesis_tests._redraw.pvalues import simulated_pvalue
 from calibjax.hypothesis_tests.checked_kernels import checked_family
-from calibjax.hypothesis_tests.components import skce_components
-from calibjax.hypothesis_tests.planning import family_of
-from calibjax.hypothesis_tests.pools import simulated_pvalue
-from calibjax.hypothesis_tests.redraws import checked_batch_size
 from calibjax.hypothesis_tests.result import skce_result
 from calibjax.kernels import (
     Constant,
@@ -75,7 +74,7 @@ def _of_kernels(predictions: Any, pool: jax.Array, size: int) -> dict[str, jax.A
     members, structure = checked_family(tests.default_kernels(predictions), predictions, pool[0])
     others, _ = checked_family(single_kernels(predictions), predictions, pool[0])  # sorted by name
     family = family_of([*members, *others], predictions, pool[0])
-    parts = _parts(family, predictions, pool, checked_batch_size(None, family))
+    parts = _parts(family, predictions, pool, default_batch_size(family.num_bytes))
     return _ranked(parts, size, pool.shape[1], len(members), structure)
 
 

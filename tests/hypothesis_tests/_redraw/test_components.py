@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from calibjax import distances, distributions, estimators, hypothesis_tests, kernels
-from calibjax.hypothesis_tests.components import STATISTICS, skce_components
-from calibjax.hypothesis_tests.pools import simulated_pvalue
+from calibjax.hypothesis_tests._redraw.components import STATISTICS, skce_components
+from calibjax.hypothesis_tests._redraw.pvalues import simulated_pvalue
 from tests import oracles
 
 pytestmark = pytest.mark.optimised  # simulations take longer than their compilation

@@ -21,7 +21,7 @@ import numpy as np
 from calibjax import _checks
 from calibjax._compilation import jit
 from calibjax._pytree import record
-from calibjax.hypothesis_tests.pools import simulated_pvalue, standardised, tied
+from calibjax.hypothesis_tests._redraw.pvalues import simulated_pvalue, standardised, tied
 
 STATISTICS = ("omnibus", "biased", "unbiased", "spread")
 _TIED = 1e-4  # scores that differ by less, relative to their size, are the same in other units

@@ -14,7 +14,7 @@ from calibjax._arithmetic import UNROLLED, floating_dtype
 from calibjax._pytree import record
 from calibjax.distributions.base import Distribution
 from calibjax.estimators.kernel import sample_pair
-from calibjax.hypothesis_tests.featured import (
+from calibjax.hypothesis_tests._redraw.features import (
     Parts,
     as_means,
     bytes_of_redraw,
@@ -31,12 +31,12 @@ def num_features(
     kernel: Kernel, prepared: Any, predictions: Distribution, targets: ArrayLike
 ) -> int:
     """Number of features of a target kernel."""
+    return _features_of_first.eval_shape(kernel, prepared, predictions, targets).size
 
-    def of_first() -> jax.Array:
-        first = jax.tree.map(lambda leaf: leaf[0], (predictions, targets))
-        return features(kernel, prepared, *first)
 
-    return jax.eval_shape(of_first).size
+@jax.jit  # whose shapes are kept
+def _features_of_first(kernel: Kernel, prepared: Any, *samples: Any) -> jax.Array:
+    return features(kernel, prepared, *jax.tree.map(lambda leaf: leaf[0], samples))
 
 
 def number_of(predictions: Distribution, weights: jax.Array | None) -> Any:

@@ -2,7 +2,7 @@
 
 import functools
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -12,9 +12,10 @@ from jax.typing import ArrayLike
 from calibjax import _checks, pairwise
 from calibjax._arithmetic import floating_dtype, matmul
 from calibjax._compilation import jit, outside_of_traces
+from calibjax._lengths import filled
 from calibjax._pytree import PyTree
 from calibjax.distributions.base import Distribution
-from calibjax.hypothesis_tests.pool_statistics import (
+from calibjax.hypothesis_tests._redraw.family import (
     Alike,
     ByFeatures,
     ByPairs,
@@ -23,6 +24,8 @@ from calibjax.hypothesis_tests.pool_statistics import (
     Statistic,
     ThroughLens,
     num_features,
+    number_of,
+    number_with_pairs,
 )
 from calibjax.kernels import Kernel, TensorProduct, low_rank
 from calibjax.kernels.base import prediction_kernel, without_draws
@@ -30,6 +33,34 @@ from calibjax.kernels.expectations import few_features, prepare_features
 
 _FACTORED_FROM = 256  # predictions; for fewer all pairs are as cheap
 _LARGEST_RANK = 512  # to look for more would take as long as a test by pairs
+
+
+class Plan(NamedTuple):
+    """How kernels are evaluated for targets that are redrawn.
+
+    Attributes:
+        predictions, targets, weights: the data, filled up to one of few lengths.
+        number: the number of samples n, the effective one if they have weights.
+        family: evaluates all kernels.
+    """
+
+    predictions: Any
+    targets: Any
+    weights: jax.Array | None
+    number: Any
+    family: Family
+
+
+def planned(
+    members: Sequence[tuple[Any, Kernel]],
+    predictions: Distribution,
+    targets: ArrayLike,
+    weights: jax.Array | None,
+) -> Plan:
+    """The plan for kernels, (lens, kernel) each, and checked data."""
+    (seen, observed), used = filled((predictions, targets), weights)
+    n = number_of(predictions, None) if weights is None else number_with_pairs(seen, used)
+    return Plan(seen, observed, used, n, family_of(members, seen, observed))
 
 
 def family_of(

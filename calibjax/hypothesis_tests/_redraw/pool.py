@@ -1,0 +1,166 @@
+"""Statistics of redrawn targets, in batches and over devices."""
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from calibjax import _checks, pairwise
+from calibjax._batches import map_batches
+from calibjax._compilation import compiled_once, jit
+from calibjax._pytree import PyTree
+from calibjax._sharding import WHOLE, devices
+from calibjax.distributions.sampling import draw
+from calibjax.hypothesis_tests._redraw.features import Parts
+from calibjax.hypothesis_tests._redraw.plan import Plan
+from calibjax.hypothesis_tests.result import CalibrationTestResult, simulated_result
+from calibjax.hypothesis_tests.simulation import checked_batch_size
+
+_SMALL = 8 * pairwise.TILE_SIZE**2  # bytes of data that every device may hold: a tile
+
+
+def rank_among_redraws(
+    key: jax.Array,
+    statistic: Callable[[Any, Any, Any], Any],
+    data: PyTree,
+    predictions: Any,
+    targets: PyTree,
+    *,
+    adjust: bool = False,
+    draws: str = "redrawn targets",
+    **options: Any,
+) -> CalibrationTestResult:
+    """The test with a statistic of checked data; arguments are those of `observed_and_redrawn`."""
+    observed, null_samples = observed_and_redrawn(
+        key, statistic, data, predictions, targets, **options
+    )
+    return simulated_result(observed, null_samples, observed, draws=draws, adjust=adjust)
+
+
+def observed_and_redrawn(
+    key: jax.Array,
+    statistic: Callable[[Any, Any, Any], Any],
+    data: PyTree,
+    predictions: Any,
+    targets: PyTree,
+    *,
+    num_draws: int,
+    batch_size: int | None = None,
+    num_bytes: int = 1,
+    redraw: Callable[[jax.Array, Any], Any] = draw,
+) -> tuple[PyTree, PyTree]:
+    """Values of a statistic, and those of redrawn targets, [B, ...], all by one program.
+
+    Args:
+        key: the user's random key.
+        statistic: (data, predictions, targets) → values.
+        data: what it needs; in a closure it would be compiled as a constant.
+        predictions: what targets are redrawn from.
+        targets: the observed ones.
+        num_draws: the user's.
+        batch_size: the user's.
+        num_bytes: memory of one redraw.
+        redraw: (key, predictions) → targets.
+    """
+    key = _checks.random_key(key)
+    each = jax.eval_shape(lambda: statistic(data, predictions, targets))
+    numbers_each = sum(leaf.size for leaf in jax.tree.leaves(each))
+    num_draws = _checks.number_of_draws("num_draws", num_draws, numbers_each=numbers_each)
+    batch_size = checked_batch_size(batch_size, num_bytes)
+    pool = functools.partial(_pool, statistic, redraw, num_draws, batch_size)
+    return compiled_once(pool, key, data, predictions, targets)
+
+
+def _pool(
+    statistic: Callable[[Any, Any, Any], Any],
+    redraw: Callable[[jax.Array, Any], Any],
+    num_draws: int,
+    batch_size: int,
+    key: jax.Array,
+    data: PyTree,
+    predictions: Any,
+    targets: PyTree,
+) -> tuple[PyTree, PyTree]:
+    evaluate = jax.vmap(functools.partial(statistic, data, predictions))
+    keys = jax.random.split(key, num_draws)
+    values = over_pool(keys, lambda k: redraw(k, predictions), evaluate, targets, batch_size)
+    # The statistic need not depend on all of the data.
+    observed = _checks.nan_with(jax.tree.map(lambda x: x[0], values), predictions, targets)
+    return observed, jax.tree.map(lambda x: x[1:], values)
+
+
+def evaluate_plan(key: jax.Array, plan: Plan, *, num_draws: int, batch_size: int | None) -> Parts:
+    """Means of h off and on the diagonal for the observed targets, then for redrawn ones.
+
+    The weights of the samples stay; the options are the user's.
+
+    Returns:
+        Both means, [B + 1, K] each.
+    """
+    return _evaluated(
+        _checks.random_key(key),
+        plan,
+        num_draws=_checks.number_of_draws("num_draws", num_draws),
+        batch_size=checked_batch_size(batch_size, plan.family.num_bytes),
+    )
+
+
+@functools.partial(jit, static_argnames=("num_draws", "batch_size"))
+def _evaluated(key: jax.Array, plan: Plan, *, num_draws: int, batch_size: int) -> Parts:
+    keys, split = jax.random.split(key, num_draws), devices()
+
+    def pool(plan: Plan, keys: jax.Array) -> Parts:
+        evaluate = functools.partial(plan.family, plan.predictions, weights=plan.weights)
+        redraw = lambda key: draw(key, plan.predictions)  # noqa: E731
+        return over_pool(keys, redraw, evaluate, plan.targets, batch_size)
+
+    if split is None or sum(leaf.nbytes for leaf in jax.tree.leaves(plan)) > _SMALL:
+        return pool(plan, keys)
+    # Little data are cheaper to copy than to hand round: each device evaluates some redraws.
+    number = -(-num_draws // split.number)
+    places = jnp.minimum(jnp.arange(number * split.number), num_draws - 1)
+    parts = split.run(pool, (WHOLE, split.rows), split.rows)(plan, keys[places])
+
+    def joined(part: jax.Array) -> jax.Array:
+        of_devices = part.reshape(split.number, number + 1, -1)
+        redraws = of_devices[:, 1:].reshape(-1, part.shape[1])[:num_draws]
+        return jnp.concatenate([part[:1], redraws])
+
+    return jax.tree.map(joined, parts)
+
+
+def over_pool(
+    keys: jax.Array,
+    redraw: Callable[[jax.Array], Any],
+    evaluate: Callable[[Any], Any],
+    targets: PyTree,
+    batch_size: int,
+) -> PyTree:
+    """Values of a function of batches of targets: of the observed ones first, then of redrawn ones.
+
+    Args:
+        keys: a random key for each redraw, [B].
+        redraw: key → targets, [n, ...].
+        evaluate: targets [b, n, ...] → a pytree of values, [b, ...] each.
+        targets: the observed ones, [n, ...].
+        batch_size: largest b.
+
+    Returns:
+        The pytree of values, [B + 1, ...] each.
+    """
+
+    def batch(items: tuple[jax.Array, jax.Array]) -> PyTree:
+        keys, is_observed = items
+        drawn = jax.vmap(redraw)(keys)
+
+        def chosen(y: jax.Array, z: jax.Array) -> jax.Array:
+            return jnp.where(is_observed.reshape(-1, *[1] * y.ndim), y, z)
+
+        return evaluate(jax.tree.map(chosen, targets, drawn))
+
+    # In one program all have the same rounding errors, which are all that is left of a kernel that
+    # is much wider than the data: the observed value is then one of many, as it has to be.
+    items = jnp.concatenate([keys[:1], keys]), jnp.arange(keys.size + 1) == 0
+    return map_batches(items, batch, batch_size)

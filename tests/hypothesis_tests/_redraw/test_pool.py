@@ -1,0 +1,66 @@
+"""A redraw that equals the observed targets has the same value, to the last bit, in every test."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from calibjax.hypothesis_tests import clusters
+from calibjax.hypothesis_tests._redraw import pool as pools
+from calibjax.streaming import tensor_products
+from tests.registry import streaming, tests_of_calibration
+
+NUM_DRAWS, EQUAL = 10, 6  # redraws, and the one that is made equal
+RESAMPLE = "bootstrap_", "spectrum_"  # these compare with other data sets
+CALLS = {
+    call.name: call
+    for call in [*tests_of_calibration.calls(), *streaming.calls()]
+    if "num_draws" in call.arguments and not any(name in call.name for name in RESAMPLE)
+}
+over_pool = pools.over_pool
+
+
+def nan_unless_equal(keys, redraw, evaluate, targets, batch_size):
+    """Values of a pool with one redraw that equals the observed targets; NaN if theirs differ."""
+    chosen = jax.random.key_data(keys[EQUAL])
+
+    def redrawn(key):
+        is_chosen = jnp.all(jax.random.key_data(key) == chosen)
+        return jax.tree.map(lambda y, z: jnp.where(is_chosen, y, z), targets, redraw(key))
+
+    values = over_pool(keys, redrawn, evaluate, targets, batch_size)
+    leaves = jax.tree.leaves(values)
+    assert all(len(leaf) == NUM_DRAWS + 1 for leaf in leaves)
+    is_equal = jnp.array([jnp.array_equal(leaf[0], leaf[EQUAL + 1]) for leaf in leaves]).all()
+    differs = jnp.array([jnp.any(leaf[0] != leaf[EQUAL]) for leaf in leaves]).any()
+    return jax.tree.map(lambda leaf: jnp.where(is_equal & differs, leaf, jnp.nan), values)
+
+
+@pytest.fixture
+def programs():
+    """Programs that are traced anew, before and after."""
+    found = pools._evaluated, clusters._with_signs, tensor_products.pool_of_sums
+    for program in found:
+        program.compiled.clear_cache()
+    yield
+    for program in found:
+        program.compiled.clear_cache()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", CALLS)
+def test_equal_data_sets_have_equal_values(name, monkeypatch, programs):
+    seen = []
+
+    def pool(*args, **options):
+        seen.append(args)
+        return nan_unless_equal(*args, **options)
+
+    for module in (pools, clusters, tensor_products):
+        monkeypatch.setattr(module, "over_pool", pool)
+    values = CALLS[name].values(np.float32) | {"num_draws": NUM_DRAWS}
+    if "batch_size" in values:
+        values["batch_size"] = 4
+    result = CALLS[name].function(**values)  # a NaN is refused, or remains
+    assert seen, "in another way"
+    assert all(np.all(np.isfinite(leaf)) for leaf in jax.tree.leaves(result.statistic))
