@@ -20,7 +20,7 @@ class Panel:
     Attributes:
         name: of the figure.
         caption: what it shows, in one or two sentences.
-        function: of `calibjax.plotting`, called as function(shown, axis=...).
+        function: of `calibjax.plotting`, called as function(shown, ax=...).
         shown: the record that it draws.
         place: where it stands among others: small numbers come first.
     """
@@ -31,9 +31,9 @@ class Panel:
     shown: Any
     place: int = 1
 
-    def draw(self, axis: "Axes | None" = None) -> "Axes":
+    def draw(self, ax: "Axes | None" = None) -> "Axes":
         """Draws on the Axes, or on those of a new figure if there are none."""
-        return self.function(self.shown, axis=axis)
+        return self.function(self.shown, ax=ax)
 
     def figure(self) -> "Figure":
         """A figure of its own."""
@@ -57,9 +57,9 @@ def small_multiples(panels: Sequence[Panel]) -> "Figure":
     rows = -(-len(panels) // columns)
     figure = Figure(figsize=(4.2 * columns, 4.2 * rows), layout="constrained")
     grid = figure.subplots(rows, columns, squeeze=False)
-    for axis, panel in zip(grid.flat, panels, strict=False):
-        panel.draw(axis)
-        axis.set_title(panel.name, fontsize="medium")
-    for axis in list(grid.flat)[len(panels) :]:
-        axis.set_visible(False)
+    for ax, panel in zip(grid.flat, panels, strict=False):
+        panel.draw(ax)
+        ax.set_title(panel.name, fontsize="medium")
+    for ax in list(grid.flat)[len(panels) :]:
+        ax.set_visible(False)
     return figure

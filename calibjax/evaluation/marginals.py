@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from calibjax.plotting import figures
+
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
@@ -56,12 +58,12 @@ def with_band(
     return Marginals(cells, shares[0], predicted, low, high)
 
 
-def draw_marginals(shown: Marginals, *, axis: "Axes | None" = None) -> "Axes":
+def draw_marginals(shown: Marginals, *, ax: "Axes | None" = None) -> "Axes":
     """Bars of what was observed, a line for what was predicted, and the band.
 
     Args:
         shown: what is drawn.
-        axis: matplotlib Axes to draw on; by default that of a new figure.
+        ax: matplotlib Axes to draw on; by default that of a new figure.
 
     Returns:
         The Axes.
@@ -69,22 +71,20 @@ def draw_marginals(shown: Marginals, *, axis: "Axes | None" = None) -> "Axes":
     Raises:
         ImportError: if matplotlib is not installed.
     """
-    from calibjax.plotting.figures import BARS, BLACK, BLUE, RED, axes_to_draw_on, finished
-
-    is_new = axis is None
-    axis = axes_to_draw_on(axis, (5.4, 3.6))
     names = list(shown.cells) if isinstance(shown.cells, tuple) else None
     edges = np.arange(len(shown.cells) + 1) - 0.5 if names else np.asarray(shown.cells, float)
-    axis.stairs(shown.observed, edges, fill=True, color=BARS, label="observed")
-    style = {"color": BLUE, "linewidth": 1.0, "linestyle": "--"}
-    axis.stairs(shown.low, edges, label="if calibrated (95 %)", **style)
-    axis.stairs(shown.high, edges, **style)
-    axis.stairs(shown.predicted, edges, color=BLACK, linewidth=1.8, label="predicted")
-    if shown.marked is not None:
-        low, high = np.clip(shown.marked, edges[0], edges[-1])
-        axis.axvspan(low, high, color=RED, alpha=0.12, linewidth=0, label="worst place")
-    if names is not None:
-        is_long = max(map(len, names)) * len(names) > 40
-        axis.set_xticks(np.arange(len(names)), names, rotation=60 if is_long else 0)
-    axis.set(xlabel="targets" if names is None else "class", ylabel="share", ylim=(0, None))
-    return finished(axis, is_new, ncols=4)
+    with figures.figure(ax, (5.4, 3.6), ncols=4) as ax:
+        ax.stairs(shown.observed, edges, fill=True, color=figures.BARS, label="observed")
+        style = {"color": figures.BLUE, "linewidth": 1.0, "linestyle": "--"}
+        ax.stairs(shown.low, edges, label="if calibrated (95 %)", **style)
+        ax.stairs(shown.high, edges, **style)
+        ax.stairs(shown.predicted, edges, color=figures.BLACK, linewidth=1.8, label="predicted")
+        if shown.marked is not None:
+            low, high = np.clip(shown.marked, edges[0], edges[-1])
+            style = {"color": figures.RED, "alpha": 0.12, "linewidth": 0}
+            ax.axvspan(low, high, label="worst place", **style)
+        if names is not None:
+            is_long = max(map(len, names)) * len(names) > 40
+            ax.set_xticks(np.arange(len(names)), names, rotation=60 if is_long else 0)
+        ax.set(xlabel="targets" if names is None else "class", ylabel="share", ylim=(0, None))
+    return ax

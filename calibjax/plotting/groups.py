@@ -8,14 +8,7 @@ import numpy as np
 
 from calibjax import _checks
 from calibjax.hypothesis_tests.result import CalibrationTestResult
-from calibjax.plotting.figures import (
-    BLACK,
-    DIVERGING,
-    axes_to_draw_on,
-    check_result,
-    finished,
-    shown_values,
-)
+from calibjax.plotting import figures
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -29,7 +22,7 @@ def group_errors(
     groups: Sequence[Any] | None = None,
     residuals: Sequence[Any] | None = None,
     level: float = 0.05,
-    axis: "Axes | None" = None,
+    ax: "Axes | None" = None,
 ) -> "Axes":
     """Grid of signed errors: a row for each group, a column for each kind of residual.
 
@@ -46,7 +39,7 @@ def group_errors(
         residuals: names of the k residuals, by default their numbers; by the test's own default
             those of classes are the classes and "top label".
         level: adjusted p-values up to this one are significant.
-        axis: matplotlib Axes to draw on; by default that of a new figure, `.figure` of the
+        ax: matplotlib Axes to draw on; by default that of a new figure, `.figure` of the
             result, which pyplot does not know of: nothing is shown, and nothing has to be closed.
 
     Returns:
@@ -69,56 +62,49 @@ def group_errors(
     >>> test = hypothesis_tests.group_calibration_test(
     ...     jax.random.key(1), predictions, targets, jnp.stack([~is_old, is_old], axis=1)
     ... )
-    >>> axis = plotting.group_errors(test, groups=["young", "old"])
-    >>> print([label.get_text() for label in axis.get_yticklabels()], len(axis.patches))
+    >>> ax = plotting.group_errors(test, groups=["young", "old"])
+    >>> print([label.get_text() for label in ax.get_yticklabels()], len(ax.patches))
     ['young', 'old'] 1
     """
     _checks.proportion("level", level)
-    check_result(result, "groups", "hypothesis_tests.group_calibration_test")
+    figures.check_result(result, "groups", "hypothesis_tests.group_calibration_test")
     errors, sizes, pvalues = _shown(result)
     rows = _names("groups", groups, errors.shape[0])
     columns = _names("residuals", residuals, errors.shape[1])
     has_numbers = len(rows) <= _MOST_ROWS and len(columns) <= _MOST_COLUMNS
-    is_new = axis is None
     cell_width, cell_height = (1.1, 0.36) if has_numbers else (0.2, 0.16)  # inches
     size = 2.6 + cell_width * len(columns), 1.4 + cell_height * len(rows)
-    axis = axes_to_draw_on(axis, size)
-    limit = float(np.abs(errors).max()) or 1.0
-    style: dict[str, Any] = {"cmap": DIVERGING, "vmin": -limit, "vmax": limit, "aspect": "auto"}
-    image = axis.imshow(errors, **style)
-    _mark(axis, errors, sizes, pvalues <= level, has_numbers=has_numbers)
-    style = {} if has_numbers else {"fontsize": "x-small"}
-    axis.set_yticks(np.arange(len(rows)), rows, **style)
-    axis.set_xticks(np.arange(len(columns)), columns, rotation=0 if has_numbers else 90, **style)
-    if groups is None:
-        axis.set_ylabel("group")
-    if residuals is None and len(columns) > 1:
-        axis.set_xlabel("residual")
-    elif len(columns) == 1 and residuals is None:
-        axis.set_xticks([])
-    label = "observed - predicted mean" + "\n(± standard error)" * has_numbers
-    axis.figure.colorbar(image, ax=axis, label=label, format="%.2g")
-    handles = []
-    if np.any(pvalues <= level):
-        from matplotlib.patches import Patch
-
-        label = f"adjusted p ≤ {level:g}"
-        handles = [Patch(facecolor="none", edgecolor=BLACK, linewidth=1.8, label=label)]
-    return finished(axis, is_new, handles=handles)
+    with figures.figure(ax, size) as ax:
+        limit = float(np.abs(errors).max()) or 1.0
+        style: dict[str, Any] = {"vmin": -limit, "vmax": limit, "aspect": "auto"}
+        image = ax.imshow(errors, cmap=figures.DIVERGING, **style)
+        _write(ax, errors, sizes, pvalues <= level, has_numbers=has_numbers)
+        _frame(ax, pvalues <= level, f"adjusted p ≤ {level:g}")
+        style = {} if has_numbers else {"fontsize": "x-small"}
+        ax.set_yticks(np.arange(len(rows)), rows, **style)
+        ax.set_xticks(np.arange(len(columns)), columns, rotation=0 if has_numbers else 90, **style)
+        if groups is None:
+            ax.set_ylabel("group")
+        if residuals is None and len(columns) > 1:
+            ax.set_xlabel("residual")
+        elif residuals is None:
+            ax.set_xticks([])
+        label = "observed - predicted mean" + "\n(± standard error)" * has_numbers
+        ax.figure.colorbar(image, ax=ax, label=label, format="%.2g")
+    return ax
 
 
 def _shown(result: CalibrationTestResult) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Signed errors, their standard errors and adjusted p-values, [G, k] each."""
-    errors = shown_values("result.estimate", result.estimate).astype(np.float64)
+    errors = figures.shown_values("result.estimate", result.estimate).astype(np.float64)
     if errors.ndim not in (1, 2):
         raise ValueError(
             "result.estimate: expected shape [G] or [G, k], the errors of one data set, got "
             f"{errors.shape}"
         )
-    others = ("null_size", "adjusted_pvalue")
     found = [errors]
-    for name in others:
-        value = shown_values(f"result.{name}", getattr(result, name))
+    for name in ("null_size", "adjusted_pvalue"):
+        value = figures.shown_values(f"result.{name}", getattr(result, name))
         _checks.shape(f"result.{name}", value, errors.shape, f"{errors.shape}, as the errors")
         found.append(value)
     return tuple(x.reshape(len(errors), -1) for x in found)  # pyright: ignore[reportReturnType]
@@ -135,31 +121,35 @@ def _names(name: str, names: Any, size: int) -> list[str]:
     return [str(one) for one in names]
 
 
-def _mark(
-    axis: "Axes",
+def _write(
+    ax: "Axes",
     errors: np.ndarray,
     sizes: np.ndarray,
     is_significant: np.ndarray,
     *,
     has_numbers: bool,
 ) -> None:
-    """Numbers or signs in the cells, and frames around the significant ones."""
-    from matplotlib.patches import Rectangle
-
+    """Numbers in the cells, or signs in the significant ones."""
     largest = np.abs(errors).max() or 1.0
     # Two digits of a typical standard error; it is zero where nothing is left to chance.
     positive = sizes[sizes > 0]
     digits = max(0, 1 - math.floor(math.log10(np.median(positive)))) if positive.size else 2
     for (row, column), error in np.ndenumerate(errors):
-        chosen = bool(is_significant[row, column])
-        if chosen:
-            style: dict[str, Any] = {"fill": False, "edgecolor": BLACK, "linewidth": 1.8}
-            axis.add_patch(Rectangle((column - 0.48, row - 0.46), 0.96, 0.92, **style))
-        sign = "+" if error > 0 else "-"
-        both = f"{error:+.{digits}f} ± {sizes[row, column]:.{digits}f}"
-        text = both if has_numbers else sign
-        if has_numbers or chosen:
-            style = {"ha": "center", "va": "center", "fontsize": "small"}
+        text = "+" if error > 0 else "-"
+        if has_numbers:
+            text = f"{error:+.{digits}f} ± {sizes[row, column]:.{digits}f}"
+        if has_numbers or is_significant[row, column]:
+            style: dict[str, Any] = {"ha": "center", "va": "center", "fontsize": "small"}
             style["color"] = "white" if abs(error) > 0.7 * largest else "black"
-            style["fontweight"] = "bold" if chosen else "normal"
-            axis.text(column, row, text, **style)
+            style["fontweight"] = "bold" if is_significant[row, column] else "normal"
+            ax.text(column, row, text, **style)
+
+
+def _frame(ax: "Axes", is_significant: np.ndarray, label: str) -> None:
+    """Frames around the significant cells, with one entry in a legend."""
+    from matplotlib.patches import Rectangle
+
+    style: dict[str, Any] = {"fill": False, "edgecolor": figures.BLACK, "linewidth": 1.8}
+    for row, column in np.argwhere(is_significant):
+        ax.add_patch(Rectangle((column - 0.48, row - 0.46), 0.96, 0.92, label=label, **style))
+        label = ""

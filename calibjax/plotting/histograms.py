@@ -6,16 +6,7 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from calibjax import _checks
-from calibjax.plotting.figures import (
-    BLACK,
-    BLUE,
-    RED,
-    axes_to_draw_on,
-    bin_edges,
-    finished,
-    shown_values,
-    shown_weights,
-)
+from calibjax.plotting import figures
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -24,7 +15,7 @@ _ROUNDING = 1e-12  # of sums of weights
 
 
 def estimate_histogram(
-    estimates: Any, *, true_value: Any = None, axis: "Axes | None" = None, bins: int = 50
+    estimates: Any, *, true_value: Any = None, ax: "Axes | None" = None, bins: int = 50
 ) -> "Axes":
     """Histogram of estimates from many data sets, their mean (solid) and the truth (dashed).
 
@@ -36,7 +27,7 @@ def estimate_histogram(
     Args:
         estimates: calibration errors estimated from B data sets, [B].
         true_value: the calibration error itself, a scalar, if it is known.
-        axis: matplotlib Axes to draw on; by default that of a new figure, `.figure` of the
+        ax: matplotlib Axes to draw on; by default that of a new figure, `.figure` of the
             result, which pyplot does not know of: nothing is shown, and nothing has to be closed.
         bins: number of bars, of equal width between the smallest and the largest estimate.
 
@@ -53,27 +44,21 @@ def estimate_histogram(
     References: W19 Fig. 1.
 
     >>> import jax.numpy as jnp
-    >>> axis = estimate_histogram(jnp.array([0.1, 0.2, 0.2, 0.3]), true_value=0.0, bins=3)
-    >>> print(axis.patches[0].get_data().values)
+    >>> ax = estimate_histogram(jnp.array([0.1, 0.2, 0.2, 0.3]), true_value=0.0, bins=3)
+    >>> print(ax.patches[0].get_data().values)
     [1 2 1]
     """
-    values = shown_values("estimates", estimates).astype(np.float64)
-    _checks.shape("estimates", values, (None,), "[B], one estimate from each data set")
-    _checks.leading_size("estimates", values)
+    values = figures.shown_vector("estimates", estimates, "[B], one estimate from each data set")
     if true_value is not None:
-        _checks.real("true_value", true_value)
-        _checks.shape("true_value", true_value, (), "() (a scalar)")
-        true_value = float(shown_values("true_value", np.asarray(true_value)))
-    bins = _checks.size_in_range("bins", bins, 1, 2**24)
-    is_new = axis is None
-    axis = axes_to_draw_on(axis, (4.8, 3.2))
-    heights, edges = np.histogram(values, bin_edges(values, bins))
-    axis.stairs(heights, edges, fill=True, color=BLUE, alpha=0.55, label="estimates")  # one path
-    axis.axvline(values.mean(), color=BLACK, linewidth=1.5, label="mean")
-    if true_value is not None:
-        axis.axvline(true_value, color=RED, linewidth=1.5, linestyle="--", label="true value")
-    axis.set(xlabel="calibration error estimate", ylabel="data sets")
-    return finished(axis, is_new)
+        true_value = figures.shown_scalar("true_value", true_value)
+    with figures.figure(ax, (4.8, 3.2)) as ax:
+        figures.draw_histogram(ax, values, bins, "estimates")
+        ax.axvline(values.mean(), color=figures.BLACK, linewidth=1.5, label="mean")
+        if true_value is not None:
+            style = {"linewidth": 1.5, "linestyle": "--", "label": "true value"}
+            ax.axvline(true_value, color=figures.RED, **style)
+        ax.set(xlabel="calibration error estimate", ylabel="data sets")
+    return ax
 
 
 def sharpness_histogram(
@@ -82,7 +67,7 @@ def sharpness_histogram(
     weights: ArrayLike | None = None,
     xlabel: str = "width of the central 90 % interval",
     bins: int = 30,
-    axis: "Axes | None" = None,
+    ax: "Axes | None" = None,
 ) -> "Axes":
     """Histogram of how sharp the predictions are, with the median (solid).
 
@@ -96,7 +81,7 @@ def sharpness_histogram(
         weights: w ≥ 0 of the predictions, [n]; bars are sums of them, and the median is weighted.
         xlabel: what the values are, with their unit.
         bins: number of bars, of equal width between the smallest and the largest value.
-        axis: matplotlib Axes to draw on; by default that of a new figure, `.figure` of the
+        ax: matplotlib Axes to draw on; by default that of a new figure, `.figure` of the
             result, which pyplot does not know of: nothing is shown, and nothing has to be closed.
 
     Returns:
@@ -113,28 +98,23 @@ def sharpness_histogram(
     sharpness, §3.3.
 
     >>> import jax.numpy as jnp
-    >>> axis = sharpness_histogram(jnp.array([1.0, 1.5, 1.5, 3.0]), bins=2, xlabel="width in °C")
-    >>> print(axis.patches[0].get_data().values, axis.lines[0].get_label())
+    >>> ax = sharpness_histogram(jnp.array([1.0, 1.5, 1.5, 3.0]), bins=2, xlabel="width in °C")
+    >>> print(ax.patches[0].get_data().values, ax.lines[0].get_label())
     [3 1] median 1.5
     """
     values = getattr(values, "probs", values)
-    values = shown_values("values", values).astype(np.float64)
-    _checks.shape("values", values, (None,), "[n]")
-    _checks.leading_size("values", values)
+    values = figures.shown_vector("values", values)
     _checks.refuse_where(values < 0, "values", "values >= 0", values)
-    bins = _checks.size_in_range("bins", bins, 1, 2**24)
     used = None
     if weights is not None:
-        used = shown_weights(weights, values.size)
+        used = figures.shown_weights(weights, values.size)
         values, used = values[used > 0], used[used > 0]
-    is_new = axis is None
-    axis = axes_to_draw_on(axis, (4.8, 3.2))
-    heights, edges = np.histogram(values, bin_edges(values, bins), weights=used)
-    axis.stairs(heights, edges, fill=True, color=BLUE, alpha=0.55, label="predictions")
-    median = _median(values, used)
-    axis.axvline(median, color=BLACK, linewidth=1.5, label=f"median {median:.3g}")
-    axis.set(xlabel=xlabel, ylabel="predictions")
-    return finished(axis, is_new)
+    with figures.figure(ax, (4.8, 3.2)) as ax:
+        figures.draw_histogram(ax, values, bins, "predictions", used)
+        median = _median(values, used)
+        ax.axvline(median, color=figures.BLACK, linewidth=1.5, label=f"median {median:.3g}")
+        ax.set(xlabel=xlabel, ylabel="predictions")
+    return ax
 
 
 def _median(values: np.ndarray, weights: np.ndarray | None) -> float:

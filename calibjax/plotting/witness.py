@@ -8,17 +8,7 @@ from jax.typing import ArrayLike
 
 from calibjax import _checks
 from calibjax.hypothesis_tests.result import CalibrationTestResult
-from calibjax.plotting.figures import (
-    BLACK,
-    BLUE,
-    DIVERGING,
-    GRAY,
-    RED,
-    axes_to_draw_on,
-    check_result,
-    finished,
-    shown_values,
-)
+from calibjax.plotting import figures
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -33,7 +23,7 @@ def witness_map(
     at_targets: ArrayLike,
     *,
     level: float = 0.05,
-    axis: "Axes | None" = None,
+    ax: "Axes | None" = None,
 ) -> "Axes":
     """Map of where a model is wrong: the witness in units of its standard errors.
 
@@ -50,7 +40,7 @@ def witness_map(
             class predictions.
         at_targets: [J].
         level: adjusted p-values up to this one are significant.
-        axis: matplotlib Axes to draw on; by default that of a new figure, `.figure` of the
+        ax: matplotlib Axes to draw on; by default that of a new figure, `.figure` of the
             result, which pyplot does not know of: nothing is shown, and nothing has to be closed.
 
     Returns:
@@ -79,21 +69,21 @@ def witness_map(
     >>> test = hypothesis_tests.witness_test(
     ...     jax.random.key(1), kernel, predictions, targets, *at
     ... )
-    >>> axis = plotting.witness_map(test, *at)
-    >>> print(axis.get_xlabel(), "|", axis.get_ylabel())
+    >>> ax = plotting.witness_map(test, *at)
+    >>> print(ax.get_xlabel(), "|", ax.get_ylabel())
     predicted mean | target - predicted mean
     """
     sizes, is_significant = _shown(result, level)
     at_predictions, at_targets = _checks.predictions_and_targets(
         at_predictions, at_targets, names=("at_predictions", "at_targets")
     )
-    targets = shown_values("at_targets", at_targets)
+    targets = figures.shown_values("at_targets", at_targets)
     _checks.shape("at_targets", targets, (sizes.size,), f"[{sizes.size}], as the result")
     if hasattr(at_predictions, "class_probs"):
-        probs = shown_values("at_predictions", at_predictions.class_probs)
-        return _draw_bars(sizes, is_significant, probs, targets, axis)
+        probs = figures.shown_values("at_predictions", at_predictions.class_probs)
+        return _draw_bars(sizes, is_significant, probs, targets, ax)
     _checks.method("at_predictions", at_predictions, "mean")
-    means = shown_values("at_predictions", jax.vmap(lambda p: p.mean())(at_predictions))
+    means = figures.shown_values("at_predictions", jax.vmap(lambda p: p.mean())(at_predictions))
     points = np.stack([means, targets - means], 1).astype(np.float64)
     centered = points - points.mean(0)
     size = np.abs(centered).max(0)
@@ -102,52 +92,47 @@ def witness_map(
             "at_predictions, at_targets: expected locations with different means and residuals, "
             "not on one line, such as those of a grid"
         )
-    return _draw_map(sizes, is_significant, points, axis)
+    return _draw_map(sizes, is_significant, points, ax)
 
 
 def _shown(result: Any, level: float) -> tuple[np.ndarray, np.ndarray]:
     """Witness in standard errors, and where it is significant, [J] each."""
     _checks.proportion("level", level)
-    check_result(result, "locations", "hypothesis_tests.witness_test")
-    witness = shown_values("result.estimate", result.estimate)
+    figures.check_result(result, "locations", "hypothesis_tests.witness_test")
+    witness = figures.shown_values("result.estimate", result.estimate)
     _checks.shape("result.estimate", witness, (None,), "[J], the witness of one data set")
-    errors = shown_values("result.null_size", result.null_size)
-    pvalues = shown_values("result.adjusted_pvalue", result.adjusted_pvalue)
+    errors = figures.shown_values("result.null_size", result.null_size)
+    pvalues = figures.shown_values("result.adjusted_pvalue", result.adjusted_pvalue)
     # Far from all data both are zero.
     sizes = np.divide(witness, errors, out=np.zeros_like(witness), where=errors > 0)
     return sizes, pvalues <= level
 
 
 def _draw_map(
-    sizes: np.ndarray, is_significant: np.ndarray, points: np.ndarray, axis: "Axes | None"
+    sizes: np.ndarray, is_significant: np.ndarray, points: np.ndarray, ax: "Axes | None"
 ) -> "Axes":
     """Colours between the locations, the outline of the region, and the locations as dots."""
-    from matplotlib.lines import Line2D
-    from matplotlib.ticker import MaxNLocator
-
-    is_new = axis is None
-    axis = axes_to_draw_on(axis, (5.4, 4.4))
     limit = max(float(np.abs(sizes).max()), 1.0)
     steps = np.linspace(-limit, limit, _NUM_LEVELS + 1)
     x, y = points.T
-    colors = axis.tricontourf(x, y, sizes, levels=steps, cmap=DIVERGING)
-    # Dashed where negative, for prints without colours.
-    axis.tricontour(x, y, sizes, levels=steps[1::2], colors=GRAY, linewidths=0.7)
-    style = {"linestyle": "none", "marker": ".", "color": GRAY, "markersize": 2}
-    axis.plot(*points.T, label="locations", **style)
-    handles = []
-    if np.any(is_significant):
-        if not np.all(is_significant):
-            inside = is_significant.astype(float)
-            axis.tricontour(x, y, inside, levels=[0.5], colors=BLACK, linewidths=1.6)
-        chosen = points[is_significant]
-        style = {"linestyle": "none", "marker": ".", "color": BLACK, "markersize": 5}
-        axis.plot(*chosen.T, label="significant", **style)
-        handles = [Line2D([], [], color=BLACK, marker=".", linewidth=1.6, label="significant")]
-    axis.axhline(0, color=GRAY, linewidth=0.8, linestyle="--")
-    axis.set(xlabel="predicted mean", ylabel="target - predicted mean")
-    axis.figure.colorbar(colors, ax=axis, label=_LABEL, ticks=MaxNLocator(7), format="%.2g")
-    return finished(axis, is_new, handles=handles)
+    with figures.figure(ax, (5.4, 4.4), skipped=("locations",)) as ax:
+        from matplotlib.ticker import MaxNLocator
+
+        colors = ax.tricontourf(x, y, sizes, levels=steps, cmap=figures.DIVERGING)
+        # Dashed where negative, for prints without colours.
+        ax.tricontour(x, y, sizes, levels=steps[1::2], colors=figures.GRAY, linewidths=0.7)
+        style: dict[str, Any] = {"linestyle": "none", "marker": "."}
+        ax.plot(x, y, color=figures.GRAY, markersize=2, label="locations", **style)
+        if np.any(is_significant):
+            if not np.all(is_significant):
+                inside = is_significant.astype(float)
+                ax.tricontour(x, y, inside, levels=[0.5], colors=figures.BLACK, linewidths=1.6)
+            chosen = points[is_significant].T
+            ax.plot(*chosen, color=figures.BLACK, markersize=5, label="significant", **style)
+        ax.axhline(0, color=figures.GRAY, linewidth=0.8, linestyle="--")
+        ax.set(xlabel="predicted mean", ylabel="target - predicted mean")
+        ax.figure.colorbar(colors, ax=ax, label=_LABEL, ticks=MaxNLocator(7), format="%.2g")
+    return ax
 
 
 def _draw_bars(
@@ -155,22 +140,21 @@ def _draw_bars(
     is_significant: np.ndarray,
     probs: np.ndarray,
     targets: np.ndarray,
-    axis: "Axes | None",
+    ax: "Axes | None",
 ) -> "Axes":
     """A bar for each location, with its class and the probability of this class."""
-    is_new = axis is None
-    axis = axes_to_draw_on(axis, (1.6 + 0.55 * max(sizes.size, 5), 3.4))
     places = np.arange(sizes.size)
-    for label, chosen, color in (
-        ("not significant", ~is_significant, GRAY),
-        ("more frequent than predicted", is_significant & (sizes > 0), RED),
-        ("less frequent than predicted", is_significant & (sizes <= 0), BLUE),
-    ):
-        if np.any(chosen):
-            axis.bar(places[chosen], sizes[chosen], color=color, label=label)
     own = probs[places, targets]
     names = [f"class {c}\np = {p:.2g}" for c, p in zip(targets, own, strict=True)]
-    axis.set_xticks(places, names, fontsize="small")
-    axis.axhline(0, color=BLACK, linewidth=0.8)
-    axis.set(ylabel=_LABEL)
-    return finished(axis, is_new)
+    with figures.figure(ax, (1.6 + 0.55 * max(sizes.size, 5), 3.4)) as ax:
+        for label, chosen, color in (
+            ("not significant", ~is_significant, figures.GRAY),
+            ("more frequent than predicted", is_significant & (sizes > 0), figures.RED),
+            ("less frequent than predicted", is_significant & (sizes <= 0), figures.BLUE),
+        ):
+            if np.any(chosen):
+                ax.bar(places[chosen], sizes[chosen], color=color, label=label)
+        ax.set_xticks(places, names, fontsize="small")
+        ax.axhline(0, color=figures.BLACK, linewidth=0.8)
+        ax.set(ylabel=_LABEL)
+    return ax
