@@ -6,7 +6,7 @@ from html import escape
 from calibjax import _html
 from calibjax.command_line.style import STYLE
 from calibjax.evaluation import Evaluation, Section
-from calibjax.evaluation.markup import FOUND, TO_DO, advice, content
+from calibjax.evaluation.shown import FOUND, TO_DO, content, to_do
 
 _BESIDE = 1  # figures that stand beside what was found
 _READING = (
@@ -88,7 +88,7 @@ def _words(evaluation: Evaluation, remarks: Sequence[str], missing: str) -> Iter
     yield "</section>"
     if evaluation.advice:
         yield f'<section class="advice" aria-labelledby="advice"><h2 id="advice">{TO_DO}</h2>'
-        yield from advice(evaluation)
+        yield from to_do(evaluation.advice)
         if any(one.call for one in evaluation.advice):
             yield (
                 '<p class="remark"><code>predictions</code> and <code>targets</code> are those of '

@@ -1,7 +1,7 @@
 """What to do about what was found: calls that repair predictions, and when nothing does."""
 
+from calibjax.evaluation.entries import Advice
 from calibjax.evaluation.findings import Findings
-from calibjax.evaluation.record import Advice
 from calibjax.evaluation.wording import alike, ends_of, hundredths, score_of
 
 _TEMPERATURE = """\

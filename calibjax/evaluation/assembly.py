@@ -21,8 +21,7 @@ from calibjax.evaluation.data import (
     checked_names,
     joined_redraws,
 )
-from calibjax.evaluation.findings import Findings
-from calibjax.evaluation.joint import adjustment
+from calibjax.evaluation.findings import Findings, adjustment
 from calibjax.evaluation.losses import proper_scores, temperature
 from calibjax.evaluation.numbers import errors_of_numbers
 from calibjax.evaluation.overall import Choice, chosen_kernels, overall

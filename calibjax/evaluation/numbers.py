@@ -12,11 +12,10 @@ from jax.typing import ArrayLike
 from calibjax import _checks, estimators, hypothesis_tests, plotting
 from calibjax._compilation import jit
 from calibjax.distributions import Quantiles, Samples
-from calibjax.evaluation.data import RANKS, REDRAWS, TARGETS, Data, Part, joined_redraws, uniform
-from calibjax.evaluation.figures import BAND_LEVEL, Panel
+from calibjax.evaluation.calls import detectable, detectable_size, mean_error, measured, named
+from calibjax.evaluation.data import RANKS, REDRAWS, TARGETS, Data, Part, joined_redraws, ranks
+from calibjax.evaluation.entries import BAND_LEVEL, Entry, Panel, Section
 from calibjax.evaluation.findings import Coverage, MeanError
-from calibjax.evaluation.mean_errors import detectable, detectable_size, mean_error
-from calibjax.evaluation.record import Entry, Section
 from calibjax.evaluation.wording import percent
 from calibjax.hypothesis_tests import CalibrationTestResult
 from calibjax.hypothesis_tests.coverage import coverage_among_redraws
@@ -100,15 +99,9 @@ def _bias(data: Data) -> Part:
     """Mean of targets minus predictions, in units of the targets."""
     if data.task in ("ensembles", "quantiles") or not hasattr(data.predictions, "mean"):
         return Part()
-    ones = np.ones((data.length, 1))
     predictions, targets = data.predictions, data.targets
-    test = hypothesis_tests.group_calibration_test(
-        data.at(REDRAWS), predictions, targets, ones, weights=data.weights
-    )
-    call = (
-        f"hypothesis_tests.group_calibration_test(jax.random.fold_in(key, {REDRAWS}), predictions, "
-    )
-    call += data.called(f"targets, jnp.ones(({data.size}, 1))") + ")"
+    key = data.key_at(REDRAWS)
+    call = data.call(hypothesis_tests.group_calibration_test, key, *data.samples, data.one_group)
     means = data.known(_means(predictions)).astype(float)
     residuals = data.known(mean_residual(predictions, targets)).reshape(data.size, -1)
     entries, errors = [], []
@@ -117,12 +110,12 @@ def _bias(data: Data) -> Part:
         coordinate = "" if is_scalar else f"coordinate {i}"
         name = "bias (target - predicted mean)" if is_scalar else f"bias of {coordinate}"
         place = (0,) if is_scalar else (0, i)
-        entry, p = mean_error(name, call, test, place, column, data.shares)
+        entry, p = mean_error(name, call, place, column, data.shares)
         entries.append(entry)
         predicted = float(data.average(means if is_scalar else means[:, i]))
         errors.append(MeanError(coordinate, predicted, predicted + entry.value, p))
     findings: dict[str, Any] = {"bias": tuple(errors)}
-    findings["detectable"] = lambda level: float(detectable(test, level).max())
+    findings["detectable"] = lambda level: float(detectable(call.value, level).max())
     if means.ndim == 1 and hasattr(predictions, "variance"):
         variances = data.known(_variances(predictions)).astype(float)
         deviation = float(np.median(np.sqrt(variances)))
@@ -130,8 +123,8 @@ def _bias(data: Data) -> Part:
     return Part(
         (Section("", tuple(entries)),),
         findings,
-        tests={"mean errors": test},
-        redrawn={TARGETS: {"means": test}},
+        tests={"mean errors": call.value},
+        redrawn={TARGETS: {"means": call.value}},
     )
 
 
@@ -150,7 +143,8 @@ def _spread(data: Data) -> Part:
     has_moments = all(hasattr(data.predictions, name) for name in ("mean", "variance"))
     if data.task in ("ensembles", "quantiles") or not has_moments:
         return Part()
-    value = float(residual_spread(data.predictions, data.targets, weights=data.weights))
+    call = data.call(residual_spread, *data.samples)
+    value = float(call.value)
     if not (math.isfinite(value) and value > 0):  # there are distributions without a variance
         return Part()
     test = hypothesis_tests.exact_test(
@@ -162,13 +156,8 @@ def _spread(data: Data) -> Part:
         num_draws=_NUM_REDRAWS,
     )
     chance = math.exp(test.critical_value())
-    entry = Entry(
-        "spread of the residuals",
-        value,
-        by_chance=(1 / chance, chance),
-        pvalue=float(test.pvalue),
-        function=f"evaluation.residual_spread({data.called('predictions, targets')})",
-    )
+    more = {"by_chance": (1 / chance, chance), "pvalue": float(test.pvalue)}
+    entry = measured("spread of the residuals", call, **more)
     remark = "The spread is the standard deviation of (target - mean) / standard deviation."
     section = Section("", (entry,), remark)
     return Part(
@@ -190,7 +179,7 @@ def _coverage(data: Data) -> Part:
     """Shares of targets in the central intervals, and up to the quantiles."""
     if data.pit is None:
         return Part()
-    place, (test, levels, redrawn) = "jax.random.fold_in(key, 6)", _coverage_test(data)
+    test, levels, redrawn = _coverage_test(data)
     central, entries = _central(levels), []
     largest = test.critical_value()
     errors, pvalues = jax.tree.map(np.asarray, (test.estimate, test.adjusted_pvalue))
@@ -200,20 +189,13 @@ def _coverage(data: Data) -> Part:
     ):
         for i, nominal in enumerate(map(float, values)):
             chance = float(largest[kind][i])
-            function = "interval" if kind == "central" else "quantile"
-            call = f"estimators.{function}_coverage({place}, result.arrays['pit'], "
-            call += data.called(f"levels=jnp.array([{nominal:.6g}])") + ").coverage[0]"
-            if data.task == "quantiles":
-                call = f"hypothesis_tests.coverage_test({place}, predictions, targets, "
-                call += data.called(f"num_draws={_NUM_REDRAWS}") + ")"
-                call = f"{nominal:.6g} + {call}.estimate['{kind}'][{i}]"
             entry = Entry(
                 f"coverage of the {words.format(f'{100 * nominal:.4g}')}",
                 # Rounding must not take a share of 0 or 1 out of its range.
                 min(1.0, max(0.0, nominal + float(errors[kind][i]))),
                 by_chance=(max(0.0, nominal - chance), min(1.0, nominal + chance)),
                 pvalue=float(pvalues[kind][i]),
-                function=call,
+                function=_coverage_call(data, kind, i, nominal),
             )
             entries.append(entry)
     remark = "Coverage is that of the "
@@ -230,6 +212,19 @@ def _coverage(data: Data) -> Part:
         tests={"coverage": test},
         redrawn={redrawn: {"coverage": test}},
     )
+
+
+def _coverage_call(data: Data, kind: str, place: int, nominal: float) -> str:
+    """The share of targets in an interval, or up to a quantile."""
+    key = data.key_at(6)
+    if data.task == "quantiles":
+        test = hypothesis_tests.coverage_test
+        call = data.call(test, key, *data.samples, num_draws=_NUM_REDRAWS).estimate[kind][place]
+        return f"{nominal:.6g} + {call.text}"
+    is_central = kind == "central"
+    function = estimators.interval_coverage if is_central else estimators.quantile_coverage
+    levels = named(f"jnp.array([{nominal:.6g}])", nominal)
+    return data.call(function, key, ranks(data)[1], levels=levels).coverage[0].text
 
 
 def _coverages(levels: np.ndarray, entries: list[Entry]) -> dict[str, Any]:
@@ -285,9 +280,9 @@ def _coverage_test(data: Data) -> tuple[CalibrationTestResult, np.ndarray, str]:
     The levels are those of the predictions if they have some. Of predictions with quantiles the
     targets are redrawn, as for the other tests, and otherwise uniform PIT values.
     """
-    assert data.pit is not None, "by the caller"
-    inner, redrawn, drawn = data.predictions, RANKS, (uniform(data), data.pit)
-    levels = jnp.asarray(LEVELS, data.pit.dtype)
+    uniform, pit = ranks(data)
+    inner, redrawn, drawn = data.predictions, RANKS, (uniform.value, pit.value)
+    levels = jnp.asarray(LEVELS, pit.value.dtype)
     is_continuous = not getattr(getattr(inner, "support", None), "is_integer", False)
     if isinstance(inner, Quantiles):
         levels = inner.levels

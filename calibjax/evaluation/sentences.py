@@ -9,16 +9,17 @@ import dataclasses
 from typing import Any
 
 from calibjax.evaluation.data import LEVEL
+from calibjax.evaluation.entries import Entry
 from calibjax.evaluation.findings import IDLE, Coverage, Findings, GroupError, MeanError
-from calibjax.evaluation.record import Entry
-from calibjax.evaluation.unnamed import missed, places
 from calibjax.evaluation.wording import (
     alike,
     ends_of,
     in_full,
+    missed,
     p_is,
     percent,
     percents,
+    places,
     points,
     score_of,
     with_interval,
@@ -212,7 +213,10 @@ def _width(findings: Findings) -> list[str]:
         )
     if widest is None or widest.pvalue > LEVEL:
         return told
-    word, share = "", f"{percent(widest.observed)} of the targets ({p_is(widest.pvalue)})"
+    word, share = (
+        "",
+        f"{percent(widest.observed)} of the targets ({p_is(widest.pvalue)})",
+    )
     if spread is None and widest.below > 0 and widest.above > 0:
         word = "The predicted distributions are too narrow: "
     elif spread is None and widest.below < 0 and widest.above < 0:

@@ -9,16 +9,14 @@ import numpy as np
 
 from calibjax import distributions
 from calibjax.distributions import MonteCarlo, Quantiles, Samples
-from calibjax.evaluation.class_views import of_classes
+from calibjax.evaluation.calls import expression, named
 from calibjax.evaluation.data import LEVEL, Data, Part
-from calibjax.evaluation.figures import Panel
+from calibjax.evaluation.entries import Entry, Panel, Section
 from calibjax.evaluation.findings import PlaceError
-from calibjax.evaluation.marginals import draw_marginals
 from calibjax.evaluation.number_views import of_levels, of_members, of_quantiles
 from calibjax.evaluation.overall import Choice
 from calibjax.evaluation.places import Place, find_places
-from calibjax.evaluation.record import Entry, Section
-from calibjax.evaluation.views import Search
+from calibjax.evaluation.views import Search, draw_marginals, of_classes
 
 NUM_REDRAWS = 999
 _SHOWN = 3  # places that are named
@@ -61,11 +59,11 @@ def _search(data: Data, chosen: Choice | None) -> Search | None:
         return of_quantiles(data, inner)
     if data.pit is not None:
         return of_levels(data, inner)
-    if chosen is not None and isinstance(chosen.predictions, Samples):
-        return of_members(data, data.known(chosen.predictions.values), chosen.drawn)
-    draws = distributions.monte_carlo(data.at(12), inner, _NUM_DRAWS).draws
-    call = f"distributions.monte_carlo(jax.random.fold_in(key, 12), predictions, {_NUM_DRAWS})"
-    return of_members(data, data.known(draws.values), f"{call}.draws")
+    if chosen is not None and isinstance(drawn := chosen.predictions.value, Samples):
+        return of_members(data, data.known(drawn.values), chosen.predictions.text)
+    draw = expression(distributions.monte_carlo)
+    draws = draw(data.key_at(12), named("predictions", inner), _NUM_DRAWS).draws
+    return of_members(data, data.known(draws.value.values), draws.text)
 
 
 def _error(place: Place) -> PlaceError:

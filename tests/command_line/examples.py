@@ -1,7 +1,7 @@
 """An evaluation with everything that a report shows, of which nothing has been computed."""
 
 from calibjax.evaluation import Advice, Entry, Evaluation, Section
-from calibjax.evaluation.figures import Panel
+from calibjax.evaluation.entries import Panel
 from calibjax.plotting.figures import figure
 
 

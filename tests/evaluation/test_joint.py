@@ -7,7 +7,7 @@ import pytest
 
 import calibjax
 from calibjax import distributions, estimators, evaluation
-from calibjax.evaluation.joint import Adjustment, adjustment
+from calibjax.evaluation.findings import Adjustment, adjustment
 from calibjax.hypothesis_tests import CalibrationTestResult
 from calibjax.hypothesis_tests.pools import adjusted_pvalues, simulated_pvalue
 

@@ -5,9 +5,15 @@ import dataclasses
 import numpy as np
 import pytest
 
-from calibjax.evaluation.findings import Coverage, Findings, GroupError, MeanError, PlaceError
-from calibjax.evaluation.joint import Adjustment
-from calibjax.evaluation.record import Entry
+from calibjax.evaluation.entries import Entry
+from calibjax.evaluation.findings import (
+    Adjustment,
+    Coverage,
+    Findings,
+    GroupError,
+    MeanError,
+    PlaceError,
+)
 from calibjax.evaluation.sentences import _TESTS, _tests, names_an_error, sentences
 from calibjax.evaluation.wording import alike, percents
 
