@@ -162,10 +162,7 @@ def target_of(table: Table, target: str | None, *, is_own_file: bool) -> str:
         return found[0]
     expected = "one column target or label (or --target COLUMN, --labels FILE)"
     got = listed([x for x in table.columns if x in found]) or _names(table)
-    raise InputError(
-        f"{table.path}: expected {expected}, got {got}",
-        guesses.targets(table, found),
-    )
+    raise InputError(f"{table.path}: expected {expected}, got {got}", guesses.targets(table, found))
 
 
 def choose(
@@ -176,7 +173,7 @@ def choose(
     Args:
         table: the file.
         target: the column of the targets.
-        labels: the different labels in it, see `labels.different_labels`.
+        labels: the different labels in it, see `names.different_labels`.
         options: the command line: --task, --predictions, --groups, --features and --weights.
         is_own_file: whether the targets are in a file of their own.
 

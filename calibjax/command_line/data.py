@@ -11,7 +11,7 @@ import numpy as np
 
 from calibjax import _checks, distributions
 from calibjax.command_line.columns import FAMILIES, Choice
-from calibjax.command_line.labels import labels_of_classes, two_labels
+from calibjax.command_line.names import labels_of_classes, two_labels
 from calibjax.command_line.tables import InputError, Table, first_refused, listed, shown
 from calibjax.evaluation.data import in_order
 
@@ -115,11 +115,7 @@ def _targets(
         [column], [suffix] = choice.predictions, choice.suffixes
         classes = two_labels(table, choice.target, column, suffix, options.positive)
     return labels_of_classes(
-        table,
-        choice.target,
-        classes,
-        first=options.first_label,
-        class_names=options.class_names,
+        table, choice.target, classes, first=options.first_label, class_names=options.class_names
     )
 
 

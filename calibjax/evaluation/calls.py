@@ -124,11 +124,7 @@ def ranges(draws: Mapping[str, ArrayLike]) -> dict[str, tuple[float, float]]:
 
 
 def mean_error(
-    name: str,
-    call: Call,
-    place: tuple[int, ...],
-    residuals: ArrayLike,
-    members: ArrayLike,
+    name: str, call: Call, place: tuple[int, ...], residuals: ArrayLike, members: ArrayLike
 ) -> tuple[Entry, float]:
     """The entry of one error of a `group_calibration_test`, and its p-value for sentences.
 

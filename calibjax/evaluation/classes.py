@@ -186,9 +186,8 @@ def errors_of_classes(data: Data) -> Part:
     return Part(
         (means, binned),
         findings | {"ece": ece},
-        tests={"mean errors": test},
+        tests={(TARGETS, "means"): test},
         panels=_diagrams(data, predicted),
-        redrawn={TARGETS: {"means": test}},
     )
 
 

@@ -11,6 +11,7 @@ from calibjax import distances, distributions, estimators, hypothesis_tests, plo
 from calibjax.evaluation.calls import Call, expression, mean_error, measured, named, ranges
 from calibjax.evaluation.data import (
     CONFIDENCES,
+    LOCAL,
     RANKS,
     REDRAWS,
     TARGETS,
@@ -95,9 +96,8 @@ def errors_in_groups(data: Data) -> Part:
     return Part(
         (section,),
         {"groups": tuple(errors)},
-        tests={"groups": test},
+        tests={(seen.redrawn, "groups"): test},
         panels=(panel,),
-        redrawn={seen.redrawn: {"groups": test}},
     )
 
 
@@ -156,8 +156,8 @@ def errors_given_features(data: Data, chosen: Choice | None) -> Part:
     remark += "length scale of half a standard deviation of each feature, and ten confidence bins."
     section = Section(section.title, (*section.entries, *local), remark)
     findings = part.findings | {"local": pvalue}
-    redrawn = part.redrawn | ({} if test is None else {CONFIDENCES: {"local": test}})
-    return dataclasses.replace(part, sections=(section,), findings=findings, redrawn=redrawn)
+    tests = part.tests | ({} if test is None else {(CONFIDENCES, LOCAL): test})
+    return dataclasses.replace(part, sections=(section,), findings=findings, tests=tests)
 
 
 def _features_test(data: Data, chosen: Choice) -> Part:
@@ -185,13 +185,8 @@ def _features_test(data: Data, chosen: Choice) -> Part:
     remark += f", which are divided by their standard deviations. {how}"
     section = Section("Given the features", tuple(entries), remark)
     kernels = {"features": kernel, "features, all pairs": full}
-    return Part(
-        (section,),
-        findings,
-        other_kernels=kernels,
-        tests={"features": test},
-        redrawn={redraws_of(chosen.predictions.value): {"features": test}},
-    )
+    tests = {(redraws_of(chosen.predictions.value), "features"): test}
+    return Part((section,), findings, other_kernels=kernels, tests=tests)
 
 
 def _unbiased_low(test: CalibrationTestResult) -> float:
@@ -201,9 +196,7 @@ def _unbiased_low(test: CalibrationTestResult) -> float:
     return float(part.statistic) - ranges({"": part.null_samples})[""][1]
 
 
-def _local_entries(
-    data: Data,
-) -> tuple[list[Entry], float | None, CalibrationTestResult | None]:
+def _local_entries(data: Data) -> tuple[list[Entry], float | None, CalibrationTestResult | None]:
     """Mean and largest local errors of the top label, their p-value, and the test."""
     arguments = (
         expression(estimators.Neighbourhood.laplacian)(0.5, 10),

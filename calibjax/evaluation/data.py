@@ -24,6 +24,7 @@ from calibjax.kernels import Kernel
 
 LEVEL = 0.05  # at which sentences say that something is wrong
 _LONGEST = 20_000  # samples; beyond, computing takes longer than compiling
+LOCAL = "local"  # the test of local errors, which is not in the record
 MAX_CLASSES = 20  # with entries of their own
 REDRAWS = 1  # of the keys, that of all redraws: tests with the same key share them
 _EXPECTED = (
@@ -149,41 +150,37 @@ class Data:
 
 @dataclasses.dataclass(frozen=True)
 class Part:
-    """One part of the evaluation.
+    """One part of the evaluation, or all of it.
 
     Attributes:
         sections: the numbers.
         findings: what the sentences are made of, attributes of `Findings`.
-        kernels, other_kernels, tests, panels: those of `Evaluation`.
-        redrawn: the tests that sentences rest on, by what is redrawn and by name; those that redraw
-            the same share their redraws.
+        kernels, other_kernels, panels: those of `Evaluation`.
+        tests: that sentences rest on, by what is redrawn and by name; those that redraw the same
+            share their redraws.
     """
 
     sections: tuple[Section, ...] = ()
     findings: dict[str, Any] = dataclasses.field(default_factory=dict)
     kernels: dict[str, Any] = dataclasses.field(default_factory=dict)
     other_kernels: dict[str, Kernel] = dataclasses.field(default_factory=dict)
-    tests: dict[str, CalibrationTestResult] = dataclasses.field(default_factory=dict)
+    tests: dict[tuple[str, str], CalibrationTestResult] = dataclasses.field(default_factory=dict)
     panels: tuple[Panel, ...] = ()
-    redrawn: dict[str, dict[str, CalibrationTestResult]] = dataclasses.field(default_factory=dict)
 
-
-def joined_redraws(parts: Sequence[Part]) -> dict[str, dict[str, CalibrationTestResult]]:
-    """`Part.redrawn` of all parts."""
-    found: dict[str, dict[str, CalibrationTestResult]] = {}
-    for part in parts:
-        for redrawn, tests in part.redrawn.items():
-            found[redrawn] = found.get(redrawn, {}) | tests
-    return found
+    def __or__(self, other: "Part") -> "Part":
+        """Both parts."""
+        return Part(
+            self.sections + other.sections,
+            self.findings | other.findings,
+            self.kernels | other.kernels,
+            self.other_kernels | other.other_kernels,
+            self.tests | other.tests,
+            self.panels + other.panels,
+        )
 
 
 def checked_data(
-    key: jax.Array,
-    predictions: Any,
-    targets: ArrayLike,
-    features: Any,
-    groups: Any,
-    weights: Any,
+    key: jax.Array, predictions: Any, targets: ArrayLike, features: Any, groups: Any, weights: Any
 ) -> Data:
     """Checks all arguments of `evaluate`."""
     key = _checks.random_key(key)

@@ -7,7 +7,7 @@ p-values of several tests are adjusted for one another.
 """
 
 import dataclasses
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 
 import numpy as np
 
@@ -59,14 +59,16 @@ class Adjustment:
         return float(inside[-1]) if inside.size else 0.0
 
 
-def adjustment(sets: Iterable[Mapping[str, CalibrationTestResult]]) -> Adjustment:
-    """The adjustment for sets of tests that share their redraws each.
+def adjustment(tests: Mapping[tuple[str, str], CalibrationTestResult]) -> Adjustment:
+    """The adjustment for tests by what they redraw, which share their redraws, and by their names.
 
     Tests with several statistics take part with the smallest of their adjusted p-values.
     """
-    found = [tests for tests in sets if tests]
-    smallest = [np.sort(np.min([_ranks(test) for test in tests.values()], 0)) for tests in found]
-    places = {name: i for i, tests in enumerate(found) for name in tests}
+    sets: dict[str, dict[str, np.ndarray]] = {}
+    for (redrawn, name), test in tests.items():
+        sets.setdefault(redrawn, {})[name] = _ranks(test)
+    smallest = [np.sort(np.min([*ranks.values()], 0)) for ranks in sets.values()]
+    places = {name: i for i, ranks in enumerate(sets.values()) for name in ranks}
     return Adjustment(tuple(smallest), places)
 
 

@@ -88,11 +88,7 @@ def _are_certain(predictions: Any) -> jax.Array:
 
 def _exists(data: Data, function: str) -> bool:
     """Whether the family and the targets have what a score needs."""
-    needs = {
-        "negative_log_likelihood": "log_prob",
-        "crps": "crps",
-        "mean_squared_error": "mean",
-    }
+    needs = {"negative_log_likelihood": "log_prob", "crps": "crps", "mean_squared_error": "mean"}
     if function == "crps" and jnp.ndim(data.targets) != 1:
         return False
     return function not in needs or hasattr(_inner(data.predictions), needs[function])

@@ -1,5 +1,6 @@
 """Errors of predicted numbers and vectors: coverage, bias and spread."""
 
+import dataclasses
 import functools
 import math
 from typing import Any
@@ -13,7 +14,7 @@ from calibjax import _checks, estimators, hypothesis_tests, plotting
 from calibjax._compilation import jit
 from calibjax.distributions import Quantiles, Samples
 from calibjax.evaluation.calls import detectable, detectable_size, mean_error, measured, named
-from calibjax.evaluation.data import RANKS, REDRAWS, TARGETS, Data, Part, joined_redraws, ranks
+from calibjax.evaluation.data import RANKS, REDRAWS, TARGETS, Data, Part, ranks
 from calibjax.evaluation.entries import BAND_LEVEL, Entry, Panel, Section
 from calibjax.evaluation.findings import Coverage, MeanError
 from calibjax.evaluation.wording import percent
@@ -81,18 +82,11 @@ def _residual_spread(predictions: Any, targets: Any, weights: jax.Array | None) 
 
 def errors_of_numbers(data: Data) -> Part:
     """Bias, spread, and coverage of the central intervals."""
-    parts = [_bias(data), _spread(data), _coverage(data)]
-    found = [part for part in parts if part.sections]
-    entries = tuple(entry for part in found for entry in part.sections[0].entries)
-    remark = " ".join(part.sections[0].remark for part in found if part.sections[0].remark)
+    found = _bias(data) | _spread(data) | _coverage(data) | Part(panels=_figures(data))
+    entries = tuple(entry for section in found.sections for entry in section.entries)
+    remark = " ".join(section.remark for section in found.sections if section.remark)
     section = (Section("Bias, spread and coverage", entries, remark),) if entries else ()
-    return Part(
-        section,
-        {name: value for part in found for name, value in part.findings.items()},
-        tests={name: test for part in found for name, test in part.tests.items()},
-        redrawn=joined_redraws(found),
-        panels=_figures(data),
-    )
+    return dataclasses.replace(found, sections=section)
 
 
 def _bias(data: Data) -> Part:
@@ -120,12 +114,7 @@ def _bias(data: Data) -> Part:
         variances = data.known(_variances(predictions)).astype(float)
         deviation = float(np.median(np.sqrt(variances)))
         findings["deviation"] = deviation if math.isfinite(deviation) else None
-    return Part(
-        (Section("", tuple(entries)),),
-        findings,
-        tests={"mean errors": call.value},
-        redrawn={TARGETS: {"means": call.value}},
-    )
+    return Part((Section("", tuple(entries)),), findings, tests={(TARGETS, "means"): call.value})
 
 
 @jit
@@ -159,13 +148,8 @@ def _spread(data: Data) -> Part:
     more = {"by_chance": (1 / chance, chance), "pvalue": float(test.pvalue)}
     entry = measured("spread of the residuals", call, **more)
     remark = "The spread is the standard deviation of (target - mean) / standard deviation."
-    section = Section("", (entry,), remark)
-    return Part(
-        (section,),
-        {"spread": entry},
-        tests={"spread": test},
-        redrawn={TARGETS: {"spread": test}},
-    )
+    sections = (Section("", (entry,), remark),)
+    return Part(sections, {"spread": entry}, tests={(TARGETS, "spread"): test})
 
 
 def _distance_from_one(
@@ -206,12 +190,8 @@ def _coverage(data: Data) -> Part:
     remark += "its p-values are exact and adjusted for all levels (hypothesis_tests.coverage_test)."
     findings = _coverages(levels, entries)
     findings["detectable_coverage"] = functools.partial(_detectable_coverage, test, levels)
-    return Part(
-        (Section("", tuple(entries), remark),),
-        findings,
-        tests={"coverage": test},
-        redrawn={redrawn: {"coverage": test}},
-    )
+    sections = (Section("", tuple(entries), remark),)
+    return Part(sections, findings, tests={(redrawn, "coverage"): test})
 
 
 def _coverage_call(data: Data, kind: str, place: int, nominal: float) -> str:

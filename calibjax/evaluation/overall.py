@@ -9,15 +9,7 @@ from calibjax import distributions, estimators, hypothesis_tests, plotting
 from calibjax.distributions import MonteCarlo, Samples
 from calibjax.distributions.features import bare
 from calibjax.evaluation.calls import Call, expression, measured, named, ranges
-from calibjax.evaluation.data import (
-    LEVEL,
-    MEMBERS,
-    REDRAWS,
-    TARGETS,
-    Data,
-    Part,
-    shown_classes,
-)
+from calibjax.evaluation.data import LEVEL, MEMBERS, REDRAWS, TARGETS, Data, Part, shown_classes
 from calibjax.evaluation.entries import Entry, Panel, Section
 from calibjax.hypothesis_tests import CalibrationTestResult, default_kernel, default_kernels
 from calibjax.hypothesis_tests.components import ALIKE, OF_CLASSES, OF_NUMBERS
@@ -146,9 +138,8 @@ def overall(data: Data, chosen: Choice) -> Part:
         findings | {"pvalue": first.value},
         chosen.groups,
         others | kernels,
-        {"calibration": test},
+        {(redraws_of(chosen.predictions.value), "all"): test},
         _null_panel(test),
-        {redraws_of(chosen.predictions.value): {"all": test}},
     )
 
 

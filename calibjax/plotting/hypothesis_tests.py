@@ -80,10 +80,7 @@ def null_distribution(
 
 
 def pvalue_ecdf(
-    pvalues: Mapping[str, Any],
-    *,
-    band: CoverageCurve | None = None,
-    ax: "Axes | None" = None,
+    pvalues: Mapping[str, Any], *, band: CoverageCurve | None = None, ax: "Axes | None" = None
 ) -> "Axes":
     """Rejection rate of tests over their level: the empirical distribution of p-values.
 
