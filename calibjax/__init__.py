@@ -71,3 +71,7 @@ __all__ = [
     "scores",
     "streaming",
 ]
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -25,19 +25,24 @@ _HALF_LOG_TWO_PI = 0.5 * math.log(2 * math.pi)
 _STIRLING = (-3617 / 122400, 1 / 156, -691 / 360360, 1 / 1188, -1 / 1680, 1 / 1260)
 _STIRLING += (-1 / 360, 1 / 12)
 _NUM_TERMS = 100  # of the continued fraction; enough for parameters up to 1e4
-_SERIES_FROM = 9.0  # where the first term that is left out is below 1e-17
+SERIES_FROM = 9.0  # where the first term that is left out is below 1e-17
 
 
 def stirling_error(x: jax.Array) -> jax.Array:
     """Difference log Γ(x) − (x − ½) log x + x − ½ log 2π for x > 0, elementwise."""
-    is_large = x >= _SERIES_FROM
-    large, small = jnp.where(is_large, x, _SERIES_FROM), jnp.where(is_large, 1, x)
-    inverse = jnp.square(1 / large)
-    series = jnp.zeros_like(large)
+    is_large = x >= SERIES_FROM
+    large, small = jnp.where(is_large, x, SERIES_FROM), jnp.where(is_large, 1, x)
+    direct = gammaln(small) - (small - 0.5) * jnp.log(small) + small - _HALF_LOG_TWO_PI
+    return jnp.where(is_large, stirling_series(large), direct)
+
+
+def stirling_series(x: jax.Array) -> jax.Array:
+    """The same difference for x ≥ `SERIES_FROM`."""
+    inverse = jnp.square(1 / x)
+    series = jnp.zeros_like(x)
     for coefficient in _STIRLING:
         series = series * inverse + coefficient
-    direct = gammaln(small) - (small - 0.5) * jnp.log(small) + small - _HALF_LOG_TWO_PI
-    return jnp.where(is_large, series / large, direct)
+    return series / x
 
 
 def log_gamma_step(x: jax.Array) -> jax.Array:
@@ -251,3 +256,35 @@ def inverse_of_cdf(
     bracket = bits_of(low), bits_of(high)
     least, _ = lax.fori_loop(0, 64 if is_double else 32, halve, bracket)
     return jnp.where(jnp.isnan(level), jnp.nan, number(least))
+
+
+def smallest_integer(
+    cdf: Callable[[jax.Array], jax.Array],
+    level: jax.Array,
+    low: jax.Array,
+    high: jax.Array,
+    guess: jax.Array | None = None,
+) -> jax.Array:
+    """Smallest integer y in [low, high] with cdf(y) ≥ level, by bisection; not differentiable.
+
+    The ends are integers of any dtype. A guess is tried first, together with its neighbours.
+    Floating-point numbers that are too large for every integer are passed over one by one.
+    """
+
+    def halve(bracket: tuple, middle: jax.Array) -> tuple[jax.Array, jax.Array]:
+        low, high = bracket
+        middle = jnp.where(middle < high, jnp.maximum(middle, low), low)
+        reached, after = cdf(middle) >= level, middle + 1
+        if jnp.issubdtype(low.dtype, jnp.floating):
+            after = jnp.maximum(after, jnp.nextafter(middle, jnp.inf))
+        after = jnp.minimum(after, high)
+        return jnp.where(reached, low, after), jnp.where(reached, middle, high)
+
+    bracket = low, high
+    if guess is not None:
+        bracket = halve(halve(bracket, guess - 1), guess + 1)
+    return lax.while_loop(
+        lambda bracket: jnp.any(bracket[0] < bracket[1]),
+        lambda bracket: halve(bracket, bracket[0] + (bracket[1] - bracket[0]) // 2),
+        bracket,
+    )[0]

@@ -158,15 +158,13 @@ class Functions(NamedTuple):
     def of(self, name: str) -> tuple[risk.EstimationFunction, jax.Array]:
         """Function and grid of one of `TUNED`."""
         num_training = training_size(self.num_samples)
-        if name == "bins":
-            return risk.Binning(max_bins=MAX_BINS), risk.bin_number_grid()
-        if name == "kde":
-            return risk.KernelDensity(), risk.bandwidth_grid()
-        if name == "kkr":
-            grid = risk.kernel_ridge_grid(num_training, canonical=True)
-            return risk.KernelRidge(KERNEL, rank=self.rank), grid
-        grid = risk.two_step_kernel_ridge_grid(num_training, canonical=True)
-        return risk.TwoStepKernelRidge(KERNEL, rank=self.rank), grid
+        function: risk.EstimationFunction = {
+            "bins": risk.Binning(max_bins=MAX_BINS),
+            "kde": risk.KernelDensity(),
+            "kkr": risk.KernelRidge(KERNEL, rank=self.rank),
+            "ukkr": risk.TwoStepKernelRidge(KERNEL, rank=self.rank),
+        }[name]
+        return function, function.grid(num_training, canonical=True)
 
     @property
     def names(self) -> tuple[str, ...]:

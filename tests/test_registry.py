@@ -21,3 +21,13 @@ def test_every_public_function_is_registered():
     assert sorted(covered - public) == []
     assert sorted(set(registry.EXEMPT) - public) == []
     assert sorted(set(registry.EXEMPT) & covered) == []
+
+
+def test_dir_shows_public_names_only():
+    packages = [calibjax]
+    for module in pkgutil.iter_modules(calibjax.__path__):
+        if module.ispkg and not module.name.startswith("_") and module.name != "command_line":
+            packages.append(importlib.import_module(f"calibjax.{module.name}"))
+    assert len(packages) > 10
+    for package in packages:
+        assert dir(package) == sorted(package.__all__), package.__name__

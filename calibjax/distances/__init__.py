@@ -27,3 +27,7 @@ __all__ = [
     "transport_cost",
     "transport_plan",
 ]
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -129,3 +129,7 @@ __all__ = [
     "sample_targets",
     "with_features",
 ]
+
+
+def __dir__() -> list[str]:
+    return __all__

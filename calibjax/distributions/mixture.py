@@ -13,7 +13,7 @@ from jax.typing import ArrayLike
 from calibjax import _checks
 from calibjax._arithmetic import matmul, unit_and_rate, weighted_mean, weighted_variance
 from calibjax._pytree import PyTree, parameter, record
-from calibjax._special import inverse_of_cdf
+from calibjax._special import inverse_of_cdf, smallest_integer
 from calibjax.distributions.base import Distribution
 from calibjax.distributions.categorical import Categorical
 from calibjax.distributions.constraints import simplex
@@ -185,7 +185,10 @@ def _quantile(p: Mixture, level: jax.Array) -> jax.Array:
     candidates = jnp.where(has_weight, quantiles, some)
     low, high = jnp.min(candidates), jnp.max(candidates)
     if jnp.issubdtype(quantiles.dtype, jnp.integer):
-        return _least_count(fixed, fixed_level, low, high)
+        is_known = ~(_checks.is_missing(low) | _checks.is_missing(high))
+        low, high = jnp.where(is_known, low, 0), jnp.where(is_known, high, 0)
+        found = smallest_integer(fixed.cdf, fixed_level, low, high)
+        return _checks.missing_unless(is_known, found)
     y = inverse_of_cdf(fixed.cdf, jnp.asarray(fixed_level, quantiles.dtype), low, high)
     if not hasattr(p.components, "log_prob"):
         return y
@@ -194,19 +197,3 @@ def _quantile(p: Mixture, level: jax.Array) -> jax.Array:
     residual = (p.cdf(y) - level) - lax.stop_gradient(p.cdf(y) - level)  # zero, not its gradient
     step = jnp.where(has_density, residual / jnp.where(has_density, density, 1), 0)
     return jnp.where(jnp.isfinite(y), y - step, y)
-
-
-def _least_count(p: Mixture, level: jax.Array, low: jax.Array, high: jax.Array) -> jax.Array:
-    """Smallest integer y in [low, high] with cdf(y) ≥ level, by bisection."""
-
-    def halve(_: int, bounds: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
-        low, high = bounds
-        middle = low + (high - low) // 2
-        reached = p.cdf(middle) >= level
-        after = jnp.minimum(middle + 1, high)
-        return jnp.where(reached, low, after), jnp.where(reached, middle, high)
-
-    found = lax.fori_loop(0, jnp.iinfo(low.dtype).bits, halve, (low, high))[1]
-    # Differences of ends that are missing overflow.
-    is_known = ~(_checks.is_missing(low) | _checks.is_missing(high))
-    return _checks.missing_unless(is_known, found)

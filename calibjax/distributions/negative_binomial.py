@@ -2,11 +2,10 @@
 
 import jax
 import jax.numpy as jnp
-from jax import lax
 
 from calibjax import _checks
 from calibjax._pytree import parameter, record
-from calibjax._special import incomplete_beta, log_poisson_density
+from calibjax._special import incomplete_beta, log_poisson_density, smallest_integer
 from calibjax.distributions.base import Distribution
 from calibjax.distributions.constraints import between, counts
 from calibjax.distributions.poisson import Poisson
@@ -87,15 +86,6 @@ class NegativeBinomial(Distribution):
         Wrong parameters give the smallest integer.
         """
         level, _ = jnp.broadcast_arrays(jnp.asarray(level, jnp.result_type(self.rate)), self.rate)
-
-        def halve(_: int, bracket: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
-            low, high = bracket
-            middle = low + (high - low) // 2
-            is_upper = self.cdf(middle) >= level
-            return jnp.where(is_upper, low, jnp.minimum(middle + 1, high)), jnp.where(
-                is_upper, middle, high
-            )
-
         low = jnp.zeros(level.shape, jnp.int32)
-        count, _ = lax.fori_loop(0, 25, halve, (low, low + _LARGEST_COUNT))
+        count = smallest_integer(self.cdf, level, low, low + _LARGEST_COUNT)
         return _checks.missing_unless(self._is_valid, count.astype(int))

@@ -4,12 +4,11 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jax import lax
 from jax.scipy.special import ndtri
 
 from calibjax import _checks
 from calibjax._pytree import PyTree, parameter, record
-from calibjax._special import gamma_tails, log_poisson_density
+from calibjax._special import gamma_tails, log_poisson_density, smallest_integer
 from calibjax.distributions.base import Distribution
 from calibjax.distributions.constraints import Constraint, counts
 
@@ -77,7 +76,9 @@ class Poisson(Distribution):
         return jnp.where(value < 0, 0, gamma_tails(jnp.maximum(value, 0), rate)[1])
 
     def icdf(self, level: jax.Array) -> jax.Array:
-        """Smallest count y with cdf(y) ≥ level, an integer; the smallest one for wrong rates.
+        """Smallest count y with cdf(y) ≥ level, an integer.
+
+        Wrong rates, and counts beyond the largest integer, give the smallest integer.
 
         Bisection between Chernoff's bounds, started at the Cornish-Fisher approximation: a handful
         of steps, at most log₂(50 √rate + 30).
@@ -88,23 +89,9 @@ class Poisson(Distribution):
         high = jnp.ceil(rate + 9 * root + 30)
         z = jnp.clip(ndtri(level), -38, 9)
         guess = jnp.floor(rate + root * z + (jnp.square(z) - 1) / 6)
-
-        def halve(bracket: tuple, count: jax.Array) -> tuple[jax.Array, jax.Array]:
-            low, high = bracket
-            count = jnp.clip(count, low, jnp.maximum(high - 1, low))
-            is_upper = gamma_tails(count, rate)[1] >= level
-            return jnp.where(is_upper, low, jnp.minimum(count + 1, high)), jnp.where(
-                is_upper, count, high
-            )
-
-        bracket = halve(halve((low, high), guess - 1), guess + 1)
-        low, _ = lax.while_loop(
-            lambda bracket: jnp.any(bracket[0] < bracket[1]),
-            lambda bracket: halve(bracket, jnp.floor((bracket[0] + bracket[1]) / 2)),
-            bracket,
-        )
-        is_rate = rate >= jnp.finfo(rate.dtype).tiny
-        return _checks.missing_unless(is_rate, jnp.where(level > 0, low, 0).astype(int))
+        low = smallest_integer(lambda y: gamma_tails(y, rate)[1], level, low, high, guess)
+        is_known = (rate >= jnp.finfo(rate.dtype).tiny) & (low < jnp.iinfo(int).max)
+        return _checks.missing_unless(is_known, jnp.where(level > 0, low, 0).astype(int))
 
     def tempered(self, temperature: jax.Array) -> "Poisson":
         """Not defined: powers of the probabilities do not belong to a Poisson distribution."""

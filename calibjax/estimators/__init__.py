@@ -65,3 +65,7 @@ __all__ = [
     "ucme",
     "witness",
 ]
+
+
+def __dir__() -> list[str]:
+    return __all__

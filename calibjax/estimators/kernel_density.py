@@ -25,13 +25,11 @@ from calibjax._arithmetic import matmul, one_hot
 from calibjax._compilation import jit
 from calibjax._pytree import PyTree
 from calibjax._sharding import follows_data
+from calibjax._special import SERIES_FROM, stirling_series
 from calibjax.distributions.base import ClassPredictions
 
 # G24 App. B
 BANDWIDTHS = np.concatenate([np.logspace(-5, -1, 15), np.linspace(0.2, 1, 5)])
-# Stirling's series in 1/x: with these terms, 1e-15 at its smallest x.
-_SERIES = (1 / 12, -1 / 360, 1 / 1260, -1 / 1680, 1 / 1188, -691 / 360360, 1 / 156)
-_SMALLEST = 8.0
 _FEW_ROWS = 32  # points per tile, so that their values at all samples fit in the cache
 
 
@@ -334,14 +332,13 @@ def _log_normalizer(m: int, x: jax.Array) -> jax.Array:
 
 def _stirling_remainder(x: jax.Array) -> jax.Array:
     """Remainder log Γ(x + 1) − x log x + x, x ≥ 0: 0 at 0, and ½ log(2πx) + O(1/x) for large x."""
-    is_zero, is_small = _is_zero(x), x < _SMALLEST
+    is_zero, is_small = _is_zero(x), x < SERIES_FROM
     small = jnp.where(is_small & ~is_zero, x, 1)
-    large = jnp.where(is_small, _SMALLEST, x)
-    series = jnp.polyval(jnp.asarray(_SERIES[::-1], x.dtype), large**-2) / large
+    large = jnp.where(is_small, SERIES_FROM, x)
     value = jnp.where(
         is_small,
         lax.lgamma(small + 1) - small * jnp.log(small) + small,
-        0.5 * jnp.log(2 * np.pi * large) + series,
+        0.5 * jnp.log(2 * np.pi * large) + stirling_series(large),
     )
     return jnp.where(is_zero, 0, value)
 

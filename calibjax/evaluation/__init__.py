@@ -21,3 +21,7 @@ __all__ = [
     "temperature_gain",
     "temperature_interval",
 ]
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -79,3 +79,7 @@ __all__ = [
     "spiegelhalter",
     "witness_test",
 ]
+
+
+def __dir__() -> list[str]:
+    return __all__

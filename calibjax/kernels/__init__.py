@@ -120,3 +120,7 @@ __all__ = [
     "register_expectations",
     "single_expectation",
 ]
+
+
+def __dir__() -> list[str]:
+    return __all__

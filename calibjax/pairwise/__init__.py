@@ -47,3 +47,7 @@ __all__ = [
     "split_quadratic_forms",
     "weighted_sums",
 ]
+
+
+def __dir__() -> list[str]:
+    return __all__

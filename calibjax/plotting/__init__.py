@@ -40,3 +40,7 @@ __all__ = [
     "sharpness_histogram",
     "witness_map",
 ]
+
+
+def __dir__() -> list[str]:
+    return __all__

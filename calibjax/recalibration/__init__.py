@@ -28,3 +28,7 @@ __all__ = [
     "TemperatureScaling",
     "tempered",
 ]
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -50,16 +50,10 @@ from calibjax.risk.estimation import (
     estimation_risk_block,
     estimation_risk_standard_error,
 )
-from calibjax.risk.grids import (
-    bandwidth_grid,
-    bin_number_grid,
-    kernel_ridge_grid,
-    two_step_kernel_ridge_grid,
-)
 from calibjax.risk.kernel_density import KernelDensities, KernelDensity
 from calibjax.risk.kernel_ridge import KernelRidge, KernelRidgeParams, TwoStepKernelRidge
 from calibjax.risk.pipeline import SquaredCalibrationError, squared_calibration_error
-from calibjax.risk.result import CrossValidation, Progress, RiskDifference, risk_difference
+from calibjax.risk.result import CrossValidation, RiskDifference, risk_difference
 from calibjax.risk.temperature import Temperature, TemperatureParams
 
 __all__ = [
@@ -73,20 +67,19 @@ __all__ = [
     "KernelDensity",
     "KernelRidge",
     "KernelRidgeParams",
-    "Progress",
     "RiskDifference",
     "SquaredCalibrationError",
     "Temperature",
     "TemperatureParams",
     "TwoStepKernelRidge",
-    "bandwidth_grid",
-    "bin_number_grid",
     "cross_validate",
     "estimation_risk",
     "estimation_risk_block",
     "estimation_risk_standard_error",
-    "kernel_ridge_grid",
     "risk_difference",
     "squared_calibration_error",
-    "two_step_kernel_ridge_grid",
 ]
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -5,6 +5,7 @@ from typing import Self, TypeVar
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.typing import ArrayLike
 
 from calibjax import _checks
@@ -86,6 +87,47 @@ class EstimationFunction:
         again.
         """
         del params, hyperparameter
+
+    def grid(self, num_samples: int, *, canonical: bool = False) -> np.ndarray:
+        """The hyperparameters that G24 tries, in App. B.
+
+        Numbers of bins 5, 10, ..., 100 for `Binning`; for `KernelDensity` the candidates of
+        `estimators.kde_bandwidth`, 15 log-spaced bandwidths from 1e-5 to 0.1, and 0.2, 0.4, ..., 1;
+        penalties λ in falling order
+
+            √n 10^(1 − 2i), i = 1, ..., 9,  canonical: √n 10^(9 − i), i = 1, ..., 18
+
+        for `KernelRidge`, and for `TwoStepKernelRidge`
+
+            √n 10^(−i), i = 1, ..., 9,  canonical: √n 10^((9 − i)/2), i = 1, ..., 18.
+
+        The appendix does not say whether n is the number of samples to which a function is fitted,
+        as in its equations (27) to (32), or of all samples, as in §5.2. We assume the former: with
+        an 80/20 split and 5 folds, n is 0.64 times the number of all samples. The other reading
+        moves the grid by a factor of 1.25, less than half its smallest step.
+
+        Args:
+            num_samples: n, number of training samples of a fold.
+            canonical: whether it is for predictions of many classes rather than confidences.
+
+        Returns:
+            A NumPy array, whose values are known even under `jit`.
+
+        Raises:
+            NotImplementedError: if the paper has no grid for the function.
+            TypeError: if an argument is of the wrong kind.
+            ValueError: if n < 1.
+
+        >>> from calibjax import risk
+        >>> print(risk.KernelRidge().grid(100)[:3], risk.Binning().grid(100)[:3])
+        [1.e+00 1.e-02 1.e-04] [ 5 10 15]
+        """
+        num_samples = _checks.size_in_range("num_samples", num_samples, 1, 2**53)
+        canonical = _checks.truth_value("canonical", canonical)
+        return self._grid(num_samples, canonical)
+
+    def _grid(self, num_samples: int, canonical: bool) -> np.ndarray:
+        raise NotImplementedError(f"{type(self).__name__} has no grid of hyperparameters in G24")
 
     def specialise(self, predictions: Distribution, grid: ArrayLike) -> Self:
         """The function with fixed sizes where these depend on values.

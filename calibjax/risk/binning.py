@@ -62,6 +62,10 @@ class _Bins(EstimationFunction):
         _checks.real("grid", grid)
         return dataclasses.replace(self, max_bins=_num_intervals("grid", grid, self.max_bins))
 
+    def _grid(self, num_samples: int, canonical: bool) -> np.ndarray:
+        del num_samples, canonical
+        return np.arange(5, 101, 5)
+
     def _fitted(
         self,
         predictions: Distribution,

@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -18,8 +19,10 @@ from calibjax._sharding import follows_data
 from calibjax.distributions.base import Distribution
 from calibjax.risk.base import EstimationFunction
 from calibjax.risk.estimation import losses_of_factors, losses_of_values
-from calibjax.risk.result import CrossValidation, Progress
+from calibjax.risk.result import CrossValidation
 from calibjax.risk.samples import checked, residuals
+
+OnFold = Callable[[CrossValidation], None]
 
 
 @follows_data
@@ -31,7 +34,8 @@ def cross_validate(
     targets: ArrayLike,
     *,
     num_folds: int = 5,
-    progress: Progress | None = None,
+    on_fold: OnFold | None = None,
+    previous: CrossValidation | None = None,
     weights: ArrayLike | None = None,
 ) -> CrossValidation:
     """Risk of a calibration estimation function at all grid points of its hyperparameter.
@@ -50,11 +54,16 @@ def cross_validate(
         key: random key, which determines the folds.
         function: the function to fit: `Binning`, `KernelDensity`, `KernelRidge`,
             `TwoStepKernelRidge`, or your own.
-        grid: hyperparameters, [k]; `bandwidth_grid` and similar functions return those of G24.
+        grid: hyperparameters, [k]; `function.grid` returns those of G24.
         predictions: batch of n ≥ 2 num_folds class predictions, or confidences in [0, 1], [n].
         targets: labels 0, ..., m − 1, or 0 and 1, [n].
         num_folds: F ≥ 2; n mod F folds have one sample more than the others.
-        progress: a function to call after each fold, and an earlier result to resume from.
+        on_fold: called after each fold with the result so far, to show progress or to store it.
+            With it folds are computed one by one, otherwise in one compiled loop.
+        previous: an earlier result with the same function, data, key and grid, whose folds are not
+            computed again: that of an interrupted run, as passed to `on_fold`. It is a record of
+            arrays, which `numpy.savez` can store. Grid, key and sizes are compared; using the same
+            function and data is up to you.
         weights: w ≥ 0 of the samples, [n]; None for samples that count alike.
 
     Returns:
@@ -64,7 +73,7 @@ def cross_validate(
         TypeError: if an argument is of the wrong kind, or the function takes no weights but there
             are some.
         ValueError: if shapes or values are wrong, the grid is empty, there are fewer than two
-            samples that count in a fold, `progress.previous` belongs to other folds or another
+            samples that count in a fold, `previous` belongs to other folds or another
             grid, or a risk is NaN (under `jit` it stays NaN).
 
     Cost: F fits (F k without `refit`), and O(F k) evaluations on n/F points, one after the other,
@@ -81,6 +90,14 @@ def cross_validate(
     >>> result = cross_validate(jax.random.key(2), Binning(), grid, confidences, correct)
     >>> print(result.hyperparameter, result.risk.shape)
     10 (3,)
+
+    A long one that says how far it is, and could go on from `previous=part`:
+
+    >>> show = lambda part: print(int(part.is_done.sum()), "of", part.num_folds)
+    >>> options = {"num_folds": 2, "on_fold": show}
+    >>> result = cross_validate(jax.random.key(2), Binning(), grid, confidences, correct, **options)
+    1 of 2
+    2 of 2
     """
     key, num_folds = _checks.random_key(key), _checks.size_in_range("num_folds", num_folds, 2)
     samples = checked(predictions, targets, weights, minimum=2)
@@ -92,7 +109,7 @@ def cross_validate(
         )
     grid = checked_grid(grid, samples[0])
     function = specialised(function, samples, grid)
-    return run_folds(key, function, grid, samples, None, num_folds, progress)
+    return run_folds(key, function, grid, samples, None, num_folds, on_fold, previous)
 
 
 def checked_grid(grid: Any, predictions: Distribution) -> jax.Array:
@@ -143,18 +160,12 @@ def run_folds(
     samples: PyTree,
     test: PyTree,
     num_folds: int,
-    progress: Progress | None,
+    on_fold: OnFold | None,
+    previous: CrossValidation | None,
 ) -> CrossValidation:
     """Cross-validation of checked arguments, with values at other predictions if there are any."""
-    if progress is None:
-        progress = Progress()
-    if not isinstance(progress, Progress):
-        got = _checks.described(progress)
-        raise TypeError(f"progress: expected risk.Progress(on_fold, previous), got {got}")
-    on_fold, previous = progress.on_fold, progress.previous
     if on_fold is not None:
-        expected = "function of a CrossValidation"
-        _checks.function(expected, "progress.on_fold", on_fold, "result")
+        _checks.function("function of a CrossValidation", "on_fold", on_fold, "result")
     n = len(samples[1])
     sizes = tuple(n // num_folds + (fold < n % num_folds) for fold in range(num_folds))
     order, result = _dealt(key, grid, samples, test, sizes=sizes)
@@ -297,16 +308,16 @@ def _test_values(function: EstimationFunction, params: PyTree, test: PyTree) -> 
 
 def _checked_previous(previous: Any, empty: CrossValidation) -> CrossValidation:
     """An earlier result, if its grid and folds agree with this one."""
-    _checks.fitted("progress.previous", previous, CrossValidation, "cross_validate")
+    _checks.fitted("previous", previous, CrossValidation, "cross_validate")
     names = "grid", "folds", "weights"
     for field in (*names, "losses", "test_values"):
         found, expected = getattr(previous, field), getattr(empty, field)
-        _checks.shape(f"progress.previous.{field}", found, expected.shape, f"{expected.shape}")
+        _checks.shape(f"previous.{field}", found, expected.shape, f"{expected.shape}")
     for field in names:
         found, expected = getattr(previous, field), getattr(empty, field)
         if _checks.is_concrete(found, expected) and not np.array_equal(found, expected):
             raise ValueError(
-                f"progress.previous.{field}: expected that of this key and grid, got another one"
+                f"previous.{field}: expected that of this key and grid, got another one"
             )
     losses, values = jnp.asarray(previous.losses), jnp.asarray(previous.test_values)
     return dataclasses.replace(empty, losses=losses, test_values=values)

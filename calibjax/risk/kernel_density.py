@@ -4,6 +4,7 @@ from typing import Self
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.typing import ArrayLike
 
 from calibjax import _checks
@@ -12,7 +13,12 @@ from calibjax._pytree import parameter, record
 from calibjax._sharding import follows_data
 from calibjax.distributions.base import Distribution
 from calibjax.distributions.constraints import counts, positive, proportion
-from calibjax.estimators.kernel_density import Point, dirichlet_kernels, label_proportions
+from calibjax.estimators.kernel_density import (
+    BANDWIDTHS,
+    Point,
+    dirichlet_kernels,
+    label_proportions,
+)
 from calibjax.risk.base import EstimationFunction, with_hyperparameter
 from calibjax.risk.samples import checked, checked_points, vectors
 
@@ -96,6 +102,10 @@ class KernelDensity(EstimationFunction):
     >>> print(params.leave_one_out())  # π is 1/2, 1/2, 1
     [0.   0.   0.25]
     """
+
+    def _grid(self, num_samples: int, canonical: bool) -> np.ndarray:
+        del num_samples, canonical
+        return np.array(BANDWIDTHS)
 
     @follows_data
     def fit(

@@ -2,11 +2,13 @@
 
 import dataclasses
 import functools
+import math
 import warnings
 from typing import Any, Self
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.tree_util import Partial
 from jax.typing import ArrayLike
 
@@ -187,6 +189,10 @@ class KernelRidge(_Ridge):
     [0.25 0.16]
     """
 
+    def _grid(self, num_samples: int, canonical: bool) -> np.ndarray:
+        powers = 9 - np.arange(1, 19) if canonical else 1 - 2 * np.arange(1, 10)
+        return math.sqrt(num_samples) * 10.0**powers
+
     @staticmethod
     def _factors(params: KernelRidgeParams, points: PyTree) -> tuple[jax.Array, jax.Array]:
         """Coordinates, and the same times the matrix of shrunken products of residuals."""
@@ -221,6 +227,10 @@ class TwoStepKernelRidge(_Ridge):
     >>> print(function.diagonal(params, confidences[1:3]).round(2))  # 0.5² and 0.4²
     [0.25 0.16]
     """
+
+    def _grid(self, num_samples: int, canonical: bool) -> np.ndarray:
+        powers = (9 - np.arange(1, 19)) / 2 if canonical else -np.arange(1, 10)
+        return math.sqrt(num_samples) * 10.0**powers
 
     @staticmethod
     def _factors(params: KernelRidgeParams, points: PyTree) -> tuple[jax.Array, jax.Array]:

@@ -13,8 +13,8 @@ from calibjax._pytree import record
 from calibjax._sharding import follows_data
 from calibjax.distributions.base import Distribution
 from calibjax.risk.base import EstimationFunction
-from calibjax.risk.cross_validation import checked_grid, run_folds, specialised
-from calibjax.risk.result import CrossValidation, Progress
+from calibjax.risk.cross_validation import OnFold, checked_grid, run_folds, specialised
+from calibjax.risk.result import CrossValidation
 from calibjax.risk.samples import checked
 from calibjax.scores.base import weighted_mean
 
@@ -65,7 +65,8 @@ def squared_calibration_error(
     *,
     num_folds: int = 5,
     test_fraction: float = 0.2,
-    progress: Progress | None = None,
+    on_fold: OnFold | None = None,
+    previous: CrossValidation | None = None,
     weights: ArrayLike | None = None,
 ) -> SquaredCalibrationError:
     """Estimate of the squared calibration error E‖P − E[e_Y | P]‖² by a tuned function.
@@ -96,8 +97,8 @@ def squared_calibration_error(
         targets: labels 0, ..., m − 1, or 0 and 1, [n].
         num_folds: F ≥ 2.
         test_fraction: in (0, 1): t is the nearest integer to test_fraction · n, at least 1.
-        progress: a function to call after each fold, and an earlier result to resume from, as in
-            `cross_validate`.
+        on_fold: called after each fold, as in `cross_validate`.
+        previous: an earlier result to resume from, as there.
         weights: w ≥ 0 of the samples, [n]; None for samples that count alike.
 
     Returns:
@@ -147,7 +148,7 @@ def squared_calibration_error(
             f"weights: expected one that is positive in the test part, got {num_tests} zeros"
         )
     result = run_folds(
-        fold_key, function, grid, tuning_samples, test_predictions, num_folds, progress
+        fold_key, function, grid, tuning_samples, test_predictions, num_folds, on_fold, previous
     )
     return _summary(result, tuning, test, weights)
 

@@ -2,7 +2,6 @@
 
 import dataclasses
 import math
-from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
@@ -107,40 +106,6 @@ def _mean(losses: jax.Array, members: jax.Array, weights: jax.Array | None) -> j
     if weights is not None:
         losses, members = weights * losses, jnp.where(members, weights, 0)
     return jnp.sum(jnp.where(members != 0, losses, 0), -1) / jnp.sum(members, -1)
-
-
-@dataclasses.dataclass(frozen=True)
-class Progress:
-    """A function to call after each fold of a long cross-validation, and a result to resume from.
-
-    Attributes:
-        on_fold: function that is called after each fold with the result so far, to show progress
-            or to store it. With it folds are computed one by one, otherwise in one compiled loop.
-        previous: an earlier result with the same function, data, key and grid, whose folds are not
-            computed again: that of an interrupted run, as passed to `on_fold`. It is a record of
-            arrays, which `numpy.savez` can store. Grid, key and sizes are compared; using the same
-            function and data is up to you.
-
-    >>> import jax
-    >>> import jax.numpy as jnp
-    >>> from calibjax import risk
-    >>> confidences, correct = jnp.linspace(0.1, 0.9, 20), jnp.arange(20) % 2
-    >>> show = lambda result: print(int(result.is_done.sum()), "of", result.num_folds)
-    >>> result = risk.cross_validate(
-    ...     jax.random.key(0),
-    ...     risk.Binning(),
-    ...     jnp.array([1, 2]),
-    ...     confidences,
-    ...     correct,
-    ...     num_folds=2,
-    ...     progress=risk.Progress(show),
-    ... )
-    1 of 2
-    2 of 2
-    """
-
-    on_fold: Callable[[CrossValidation], None] | None = None
-    previous: CrossValidation | None = None
 
 
 @record

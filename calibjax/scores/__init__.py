@@ -43,3 +43,7 @@ __all__ = [
     "rejection_curve",
     "reward_improvement",
 ]
+
+
+def __dir__() -> list[str]:
+    return __all__

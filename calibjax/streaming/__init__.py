@@ -11,7 +11,7 @@ States are pytrees of fixed shapes. They are carried by `lax.scan`, saved in che
 by `accumulator.merge(a, b)`, or by `lax.psum`, since all their leaves are sums over the samples.
 """
 
-from calibjax.streaming.base import Accumulator, State, Sum
+from calibjax.streaming.base import Accumulator
 from calibjax.streaming.bins import BinnedErrors, CalibrationBins
 from calibjax.streaming.moments import BlockSKCE, MeanEstimate, MeanScore
 from calibjax.streaming.skce import SKCE, ExactSKCETest, SKCEEstimate
@@ -26,6 +26,8 @@ __all__ = [
     "MeanEstimate",
     "MeanScore",
     "SKCEEstimate",
-    "State",
-    "Sum",
 ]
+
+
+def __dir__() -> list[str]:
+    return __all__

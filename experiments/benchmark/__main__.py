@@ -298,8 +298,8 @@ def kernel_ridge(sizes: Sizes) -> list[dict[str, Any]]:
     train, test = ([x[part] for x in samples] for part in (slice(n * 4 // 5), slice(n * 4 // 5, n)))
     rows = []
     for make, grid in (
-        (risk.KernelRidge, risk.kernel_ridge_grid(n * 4 // 5)),
-        (risk.TwoStepKernelRidge, risk.two_step_kernel_ridge_grid(n * 4 // 5)),
+        (risk.KernelRidge, risk.KernelRidge().grid(n * 4 // 5)),
+        (risk.TwoStepKernelRidge, risk.TwoStepKernelRidge().grid(n * 4 // 5)),
     ):
         low = make().specialise(confidences, grid)
         full = make(rank=n)

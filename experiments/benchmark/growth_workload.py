@@ -167,7 +167,7 @@ def _mlce(num_samples: int) -> tuple[Any, ...]:
 
 
 def _ridge(predictions: Any, targets: jax.Array) -> jax.Array:
-    grid = risk.kernel_ridge_grid(targets.size)
+    grid = risk.KernelRidge().grid(targets.size)
     return risk.squared_calibration_error(
         KEY, risk.KernelRidge(), grid, predictions, targets
     ).estimate

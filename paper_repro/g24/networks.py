@@ -149,20 +149,20 @@ class Zero(risk.EstimationFunction):
 
 
 ZEROS = Estimator(Zero(), lambda n: jnp.zeros(1))
-BINS = Estimator(risk.Binning(), lambda n: risk.bin_number_grid())
-DENSITIES = Estimator(risk.KernelDensity(), lambda n: risk.bandwidth_grid())
+BINS = Estimator(risk.Binning(), risk.Binning().grid)
+DENSITIES = Estimator(risk.KernelDensity(), risk.KernelDensity().grid)
 
 
 def _kernel_ridges(tolerance: float, *, canonical: bool) -> dict[str, Estimator]:
     return {
         "kkr": Estimator(
             risk.KernelRidge(tolerance=tolerance),
-            functools.partial(risk.kernel_ridge_grid, canonical=canonical),
+            functools.partial(risk.KernelRidge().grid, canonical=canonical),
             tolerance,
         ),
         "ukkr": Estimator(
             risk.TwoStepKernelRidge(tolerance=tolerance),
-            functools.partial(risk.two_step_kernel_ridge_grid, canonical=canonical),
+            functools.partial(risk.TwoStepKernelRidge().grid, canonical=canonical),
             tolerance,
         ),
     }
@@ -269,7 +269,7 @@ def evaluate(
         targets,
         num_folds=NUM_FOLDS,
         test_fraction=TEST_FRACTION,
-        progress=risk.Progress(on_fold),
+        on_fold=on_fold,
     )
     validation, best = result.cross_validation, int(result.cross_validation.best)
     scalars = ("estimate", "standard_error", "sampling_error", "root", "root_standard_error")

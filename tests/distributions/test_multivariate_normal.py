@@ -110,7 +110,9 @@ def test_wrong_targets_are_named(targets, error, message):
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_units_and_rounding_are_not_refused(dtype):
-    root = RNG.normal(size=(50, 4, 4)) * 10.0 ** np.array([-9, -2, 3, 9])[:, None]
+    root = (
+        np.random.default_rng(1).normal(size=(50, 4, 4)) * 10.0 ** np.array([-9, -2, 3, 9])[:, None]
+    )
     covariances = (root @ root.swapaxes(1, 2)).astype(dtype)
     covariances[:, 0] *= 1 + np.finfo(dtype).eps  # a little asymmetric
     _checks.positive_definite("cov", covariances[None])

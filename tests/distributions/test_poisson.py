@@ -30,6 +30,17 @@ def _values(rate, count, level):
     return *jax.vmap(one)(rate, count), distributions.Poisson(rate).icdf(level), slopes
 
 
+def test_quantiles_between_which_single_precision_has_no_numbers():
+    """At counts whose neighbours are 2 to 64 apart bisection has to come to an end, too."""
+    rate, level = np.float32([3e7, 5e7, 1e9]), np.float32([1e-6, 0.3, 0.9])
+    ours = distributions.Poisson(rate).icdf(level)
+    expected = stats.poisson.ppf(level, rate.astype(float))
+    np.testing.assert_allclose(ours, expected, rtol=2e-7)
+    largest = np.iinfo(ours.dtype).max
+    beyond = distributions.Poisson(np.float32([3.0 * largest])).icdf(level[:1])
+    assert int(beyond[0]) == np.iinfo(ours.dtype).min
+
+
 @pytest.mark.parametrize(
     ("dtype", "log_tolerance", "tolerance"), [(np.float32, 3e-6, 1e-5), (np.float64, 1e-12, 1e-13)]
 )

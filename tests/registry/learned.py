@@ -398,7 +398,7 @@ def _cross_validation() -> list[Call]:
             slow=True,
         ),
         call(
-            "risk.cross_validate risk.EstimationFunction risk.Progress",
+            "risk.cross_validate risk.EstimationFunction",
             lambda function, previous=None, on_fold=None: (
                 risk.cross_validate(
                     jax.random.key(0),
@@ -407,7 +407,8 @@ def _cross_validation() -> list[Call]:
                     numbers.astype(np.float32),
                     correct,
                     num_folds=2,
-                    progress=risk.Progress(on_fold, previous),
+                    on_fold=on_fold,
+                    previous=previous,
                 ).losses
             ),
             "records",
@@ -439,24 +440,6 @@ def _cross_validation() -> list[Call]:
     ]
 
 
-def _grids() -> list[Call]:
-    reason = "a function of numbers that are known"
-    found = [
-        call(
-            f"risk.{f.__name__}",
-            f,
-            num_samples=a.integer(100, limit=10**12),
-            canonical=a.truth(True),
-            compiled=False,
-            reason=reason,
-        )
-        for f in (risk.kernel_ridge_grid, risk.two_step_kernel_ridge_grid)
-    ]
-    for f in (risk.bin_number_grid, risk.bandwidth_grid):
-        found.append(call(f"risk.{f.__name__}", f, compiled=False, reason=reason))
-    return found
-
-
 def calls() -> list[Call]:
     """Calls of what is learned from data."""
     found = [
@@ -467,4 +450,4 @@ def calls() -> list[Call]:
         *_functions(),
         *_risks(),
     ]
-    return [*found, *_cross_validation(), *_grids()]
+    return [*found, *_cross_validation()]

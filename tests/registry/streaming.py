@@ -51,7 +51,7 @@ def _skce() -> list[Call]:
         )
         found.append(
             family.call(
-                "streaming.ExactSKCETest streaming.State streaming.Sum",
+                "streaming.ExactSKCETest",
                 _streamed(streaming.ExactSKCETest, "indices"),
                 name,
                 slow=True,
@@ -89,7 +89,7 @@ def calls() -> list[Call]:
             weights=a.positive(weights, without=(*a.OPTIONAL, *zero)),
         ),
         call(
-            "streaming.State",
+            "streaming.MeanScore",
             lambda a: streaming.MeanScore(_distances_to_means).result(a),
             "state",
             a=a.record(streaming.MeanScore(_distances_to_means).init(), "state"),
@@ -97,7 +97,7 @@ def calls() -> list[Call]:
             reason="its shapes are those of all states",
         ),
         call(
-            "streaming.State",
+            "streaming.MeanScore",
             streaming.CalibrationBins(_BINNING).result,
             "state of bins",
             state=a.record(streaming.CalibrationBins(_BINNING).init()),

@@ -6,7 +6,7 @@ import pytest
 from calibjax.distances import SquaredEuclidean
 from calibjax.distributions import Bernoulli, Categorical
 from calibjax.estimators import UniformBins, debiased_squared_ece, ece
-from calibjax.risk import Binning, DebiasedBinning, bin_number_grid
+from calibjax.risk import Binning, DebiasedBinning
 
 
 def sample(n, seed=0, dtype=np.float64):
@@ -44,7 +44,7 @@ def test_against_loops(dtype):
         p, q = jnp.asarray(points), jnp.asarray(points[:7])
         return function.evaluate(params, p, q), function.diagonal(params, p)
 
-    grid = np.append(bin_number_grid(), [1, 3, 7])  # int64, or traced floats
+    grid = np.append(Binning().grid(1), [1, 3, 7])  # int64, or traced floats
     grid = grid.astype(np.float32) if dtype == np.float32 else grid
     results = jax.lax.map(values, jnp.asarray(grid))
     assert results[0].dtype == results[1].dtype == dtype

@@ -126,22 +126,22 @@ def test_runs_go_on_where_they_stopped():
 
     whole = run()
     with pytest.raises(StoppedError):
-        run(progress=risk.Progress(stop))
+        run(on_fold=stop)
     assert list(stored[-1].is_done) == [True, True, False]
     assert np.isnan(stored[-1].hyperparameter)
     with pytest.raises(ValueError, match=re.escape("second: expected a result of all 3 folds")):
         risk.risk_difference(whole.cross_validation, stored[-1])
     arrays = {f.name: np.array(getattr(stored[-1], f.name)) for f in dataclasses.fields(stored[-1])}
     counted = []
-    result = run(progress=risk.Progress(counted.append, risk.CrossValidation(**arrays)))
+    result = run(on_fold=counted.append, previous=risk.CrossValidation(**arrays))
     assert len(counted) == 1
     jax.tree.map(lambda x, y: np.testing.assert_allclose(x, y, rtol=1e-12), result, whole)
-    earlier = risk.Progress(previous=stored[-1])
+    earlier = stored[-1]
     with pytest.raises(ValueError, match=re.escape("previous.grid: expected that of this key")):
-        risk.squared_calibration_error(KEY, FACTORED, 2 * GRID, p, y, num_folds=3, progress=earlier)
+        risk.squared_calibration_error(KEY, FACTORED, 2 * GRID, p, y, num_folds=3, previous=earlier)
     with pytest.raises(ValueError, match=re.escape("previous.folds: expected")):
         risk.squared_calibration_error(
-            jax.random.key(0), FACTORED, GRID, p, y, num_folds=3, progress=earlier
+            jax.random.key(0), FACTORED, GRID, p, y, num_folds=3, previous=earlier
         )
 
 
@@ -277,10 +277,9 @@ WRONG = {
         TypeError,
         "grid: expected hyperparameters, got truth",
     ),
-    "on_fold": ({"progress": risk.Progress("bar")}, TypeError, "on_fold: expected a function of a"),
-    "progress": ({"progress": print}, TypeError, "progress: expected risk.Progress(on_f"),
+    "on_fold": ({"on_fold": "bar"}, TypeError, "on_fold: expected a function of a"),
     "previous": (
-        {"progress": risk.Progress(previous=3)},
+        {"previous": 3},
         TypeError,
         "previous: expected CrossValidation as cross_val",
     ),

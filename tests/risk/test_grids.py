@@ -7,16 +7,16 @@ from calibjax import risk
 
 def test_against_the_appendix():
     """G24 App. B, as printed."""
-    np.testing.assert_array_equal(risk.bin_number_grid(), [5 * i for i in range(1, 21)])
+    np.testing.assert_array_equal(risk.Binning().grid(1), [5 * i for i in range(1, 21)])
     bandwidths = [10 ** (-5 * (i - 1) / 14 - (1 - (i - 1) / 14)) for i in range(1, 16)]
     bandwidths += [0.2 * i for i in range(1, 6)]
-    np.testing.assert_allclose(risk.bandwidth_grid(), np.sort(bandwidths), rtol=1e-12)
+    np.testing.assert_allclose(risk.KernelDensity().grid(1), np.sort(bandwidths), rtol=1e-12)
     n = 6400
     for grid, canonical, powers in (
-        (risk.kernel_ridge_grid, False, [-2 * i + 1 for i in range(1, 10)]),
-        (risk.two_step_kernel_ridge_grid, False, [-i for i in range(1, 10)]),
-        (risk.kernel_ridge_grid, True, [-i + 9 for i in range(1, 19)]),
-        (risk.two_step_kernel_ridge_grid, True, [-0.5 * i + 4.5 for i in range(1, 19)]),
+        (risk.KernelRidge().grid, False, [-2 * i + 1 for i in range(1, 10)]),
+        (risk.TwoStepKernelRidge().grid, False, [-i for i in range(1, 10)]),
+        (risk.KernelRidge().grid, True, [-i + 9 for i in range(1, 19)]),
+        (risk.TwoStepKernelRidge().grid, True, [-0.5 * i + 4.5 for i in range(1, 19)]),
     ):
         expected = [n**0.5 * 10.0**power for power in powers]
         np.testing.assert_allclose(grid(n, canonical=canonical), expected, rtol=1e-12)
@@ -25,6 +25,6 @@ def test_against_the_appendix():
 
 def test_wrong_arguments():
     with pytest.raises(ValueError, match="num_samples: expected .* between 1 and .*, got 0"):
-        risk.kernel_ridge_grid(0)
+        risk.KernelRidge().grid(0)
     with pytest.raises(TypeError, match="canonical: expected True or False, got 'yes'"):
-        risk.two_step_kernel_ridge_grid(10, canonical="yes")
+        risk.TwoStepKernelRidge().grid(10, canonical="yes")

@@ -158,7 +158,7 @@ def test_low_rank_and_full_have_the_same_risk_for_many_samples():
     rng = np.random.default_rng(1)
     confidences = jnp.asarray(rng.beta(1.2, 0.3, 2500))
     correct = jnp.asarray(rng.uniform(size=2500) < confidences**1.3).astype(int)
-    grids = risk.kernel_ridge_grid(2000), risk.two_step_kernel_ridge_grid(2000)
+    grids = risk.KernelRidge().grid(2000), risk.TwoStepKernelRidge().grid(2000)
     key = jax.random.key(0)
     for function, grid in zip(FUNCTIONS, grids, strict=True):
         low, full = (

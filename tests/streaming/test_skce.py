@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from calibjax import distances, distributions, estimators, hypothesis_tests, kernels
-from calibjax.streaming import SKCE, ExactSKCETest, State
+from calibjax.streaming import SKCE, ExactSKCETest
+from calibjax.streaming.base import State
 from calibjax.streaming.indices import SHAPES, checked_indices, counts_of, may_be_different
 
 N, B = 12, 19

@@ -13,7 +13,8 @@ import pytest
 
 from calibjax import distances, distributions, kernels
 from calibjax.estimators import UniformBins
-from calibjax.streaming import Accumulator, CalibrationBins, ExactSKCETest, Sum
+from calibjax.streaming import Accumulator, CalibrationBins, ExactSKCETest
+from calibjax.streaming.base import Sum
 
 ROOT = pathlib.Path(__file__).parents[2]
 PREDICTIONS = distributions.Bernoulli(np.array([0.1, 0.4, 0.9, 0.6]))

@@ -190,16 +190,16 @@ def test_cross_validation(function):
     same = risk.cross_validate(key, function, grid, p, y, num_folds=4, weights=np.full(80, 3))
     np.testing.assert_allclose(same.risks, whole.risks, rtol=1e-10)
     seen = []
-    on_fold = risk.Progress(seen.append)
-    risk.cross_validate(key, function, grid, p, y, num_folds=4, weights=w, progress=on_fold)
-    resume = risk.Progress(None, seen[1])
+    on_fold = seen.append
+    risk.cross_validate(key, function, grid, p, y, num_folds=4, weights=w, on_fold=on_fold)
+    resume = seen[1]
     resumed = risk.cross_validate(
-        key, function, grid, p, y, num_folds=4, weights=w, progress=resume
+        key, function, grid, p, y, num_folds=4, weights=w, previous=resume
     )
     np.testing.assert_allclose(resumed.risks, result.risks, rtol=1e-12)
-    with pytest.raises((TypeError, ValueError), match=r"progress.previous.weights: expected"):
+    with pytest.raises((TypeError, ValueError), match=r"previous.weights: expected"):
         risk.cross_validate(
-            key, function, grid, p, y, num_folds=4, weights=w[::-1], progress=resume
+            key, function, grid, p, y, num_folds=4, weights=w[::-1], previous=resume
         )
 
 
