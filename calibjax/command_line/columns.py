@@ -301,7 +301,7 @@ def _lacking(table: Table, names: Sequence[str], labels: Sequence[str]) -> str:
     found = {folded(x).replace("_", "") for x in names}
     if {"lower", "upper"} <= found:
         levels = "--task quantiles --predictions lower upper --levels 0.05 0.95"
-        return f"; the ends of intervals need their levels, as in {levels}"
+        return f"; the ends of intervals need levels, as in {levels}"
     if found & {"var", "variance"}:
         column = next(x for x in names if folded(x).replace("_", "") in {"var", "variance"})
         return (
@@ -309,7 +309,7 @@ def _lacking(table: Table, names: Sequence[str], labels: Sequence[str]) -> str:
             f'table["scale"] = table["{column}"] ** 0.5'
         )
     if found & {"ypred", "pred", "prediction", "predicted", "yhat"}:
-        return "; a prediction without its uncertainty is no distribution"
+        return "; a prediction without an uncertainty is not a distribution"
     return ""
 
 

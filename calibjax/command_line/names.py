@@ -301,8 +301,8 @@ def labels_of_classes(
     """Labels as positions of their columns, integers from 0, [n], and what the file calls them.
 
     Labels are the names of their classes where these are all numbers, as in prob_1, …, prob_10, or
-    where labels are texts; other numbers count the columns from `first`. A label that is no name as
-    it is written is compared as an integer, and then in whatever case: 1.0 is 1, and 1 is 01 where
+    where labels are texts; other numbers count the columns from `first`. A label that matches no
+    name exactly is compared as an integer, and then regardless of case: 1.0 is 1, and 1 is 01 where
     there is no 1.
 
     Args:

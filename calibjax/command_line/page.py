@@ -1,4 +1,4 @@
-"""The page of a report: one file of HTML that needs no other, and no program."""
+"""The page of a report: one HTML file that needs no other files and no scripts."""
 
 import base64
 import io

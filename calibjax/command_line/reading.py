@@ -81,7 +81,7 @@ def _loaded(path: Path, content: bytes) -> Any:
             warnings.simplefilter("ignore")
             found = np.load(io.BytesIO(content), allow_pickle=False)
         return found if isinstance(found, np.ndarray) else dict(found)
-    except Exception as error:  # what damaged files raise is no closed list
+    except Exception as error:  # damaged files raise errors of all kinds
         reason = str(error).partition("\n")[0] or type(error).__name__
         if "pickle" in reason:  # NumPy proposes to load it unsafely
             reason = "it holds pickled objects, or no NumPy array"
@@ -152,7 +152,7 @@ def _read_parquet(path: Path, content: bytes) -> Table:
         columns = [
             (table.column_names[i], table.column(i).to_numpy()) for i in range(table.num_columns)
         ]
-    except Exception as error:  # what damaged files raise is no closed list
+    except Exception as error:  # damaged files raise errors of all kinds
         reason = str(error).partition("\n")[0] or type(error).__name__
         raise InputError(f"{path}: cannot be read as Parquet ({shown(reason)})") from None
     repeated = [name for name, count in Counter(x for x, _ in columns).items() if count > 1]

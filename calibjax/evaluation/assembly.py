@@ -74,7 +74,7 @@ def evaluate(
     - The *kernels* are `hypothesis_tests.default_kernels`, chosen from the predictions alone, from
       about 1000 of them if there are more. The SKCE, and the test with one kernel, have
       `hypothesis_tests.default_kernel`.
-    - *Bins* are ten of equal width, each with its upper end: 0.7 is in (0.6, 0.7].
+    - *Bins* are ten of equal width that contain their upper ends: 0.7 is in (0.6, 0.7].
     - *p-values* of a section are adjusted for each other, those in the sentences also for the other
       tests: for a calibrated model the probability that any sentence says that something is wrong
       is at most 5 %. All tests see the same redrawn targets, so that the rank of the smallest
@@ -103,7 +103,7 @@ def evaluate(
         groups: of each sample, integers or strings, [n]; or memberships of G groups, which may
             overlap, truth values or weights, [n, G]. They must not depend on the targets.
         weights: w ≥ 0 of the samples, [n], such as survey or importance weights: all means, tests,
-            fits and figures are weighted. None for samples that count alike. Length scales of
+            fits and figures are weighted. None for samples that count equally. Length scales of
             kernels and standard deviations of features are those of all samples.
         class_names: of the m classes, a list of strings, by which entries, sentences and figures
             call them; by default their numbers from 0, which the names of kernels always have.
@@ -116,7 +116,7 @@ def evaluate(
 
     Raises:
         TypeError: if an argument is of the wrong kind, or traced by JAX: it is not a function of
-            arrays, but takes decisions that depend on them.
+            arrays, but makes decisions that depend on them.
         ValueError: if shapes or values are wrong, or n < 10.
 
     Cost: that of the test, and n² evaluations of the kernel for each SKCE with an interval, of

@@ -66,7 +66,7 @@ def errors_in_groups(data: Data) -> Part:
         return Part()
     seen = _residuals(data)
     if seen is None:
-        remark = "There is no exact test of mean errors of vectors of ensembles."
+        remark = "There is no exact test of mean errors for ensembles of vectors."
         return Part((Section("Groups", (), remark),))
     call = data.call(
         hypothesis_tests.group_calibration_test,

@@ -51,7 +51,7 @@ class Data:
         predictions: batch of N ≥ n distributions without features: data sets are filled up with
             samples without weight to one of few lengths, so that they share their programs.
         targets: [N] or [N, d].
-        weights: of the samples, [N]; None where they count alike and none were added.
+        weights: of the samples, [N]; None where all count equally and none were added.
         has_weights: whether samples have weights of the user's.
         task: see `Evaluation.task`.
         features: [N, d], divided by their standard deviations, or None.
@@ -197,8 +197,8 @@ def checked_data(
     )
     if bare(predictions) is not predictions:
         raise TypeError(
-            "predictions: expected predictions without features, got a WithFeatures; hand the "
-            "features over as the argument features"
+            "predictions: expected predictions without features, got a WithFeatures; pass the "
+            "features as the argument features"
         )
     n = _checks.leading_size("targets", targets)
     memberships, names = (None, ()) if groups is None else checked_groups(groups, n)

@@ -17,7 +17,7 @@ from calibjax.hypothesis_tests.pools import largest_scores
 
 IDLE = (
     "No temperature changes these predictions: they are all 0 or 1, give all classes the same "
-    "probability, are uniform distributions, or ensembles whose members agree."
+    "probability, or are uniform distributions or ensembles whose members agree."
 )
 _TIED = 1e-5  # relative difference up to which standardised statistics are equal
 

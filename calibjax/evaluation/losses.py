@@ -128,7 +128,7 @@ def temperature(data: Data) -> Part:
     if data.task == "ensembles":
         remark = "The deviations of all members from their mean are multiplied by √T"
     remark += " with one temperature T, see recalibration.tempered: above one they become less "
-    remark += "sure. The gain is that of predictions that T was not fitted to (five folds)."
+    remark += "certain. The gain is that of predictions that T was not fitted to (five folds)."
     if data.is_of_classes and (number := int(data.known(_are_certain(inner)).sum())):
         remark += f" {number} of {data.size} predictions give a class a probability of exactly 0, "
         remark += "which no temperature changes."

@@ -299,9 +299,11 @@ def _figures(data: Data) -> tuple[Panel, ...]:
     """PIT histogram, and coverage of the intervals over their level."""
     if data.pit is None:
         return ()
-    caption = "Histogram of the PIT values: flat for a calibrated model, with all bars in the band "
-    caption += "with a probability of 95 %. High ends mean predictions that are too narrow, a high "
-    caption += "middle too wide ones, a slope biased ones."
+    caption = "Histogram of the PIT values: flat for a calibrated model, whose bars are all in the "
+    caption += (
+        "band with a probability of 95 %. High ends mean that the predictions are too narrow, "
+    )
+    caption += "a high middle that they are too wide, a slope that they are biased."
     options: Any = {"weights": data.weights, "level": BAND_LEVEL}
     pit = estimators.pit_histogram(data.at(5), data.pit, **options)
     panels = (Panel("PIT histogram", caption, plotting.pit_histogram, pit),)

@@ -186,9 +186,8 @@ def _loudest(findings: Findings, found: list[str]) -> list[str]:
     if findings.task in ("classification", "binary") and ends and not ends[0] <= 1 <= ends[1]:
         verdict, place = ("overconfident", "above") if ends[0] > 1 else ("underconfident", "below")
         interval = f"95 % interval {ends[0]:.2f} to {ends[1]:.2f}"
-        return [
-            f"The best temperature is {place} 1 ({interval}), which hints that it is {verdict}."
-        ]
+        told = f"The best temperature is {place} 1 ({interval}), which suggests that the model is "
+        return [f"{told}{verdict}."]
     return []
 
 

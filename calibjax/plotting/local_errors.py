@@ -108,8 +108,8 @@ def local_error_distribution(
         F(x) = #{i: error_i ≤ x} / n.
 
     If all samples of a bin were equally miscalibrated, F would jump at the error of the bin,
-    `bin_error`, the dashed line. Also with that, local errors differ by chance, the more so the
-    narrower the kernel is.
+    `bin_error`, the dashed line. Even then local errors differ by chance, the more so the narrower
+    the kernel is.
 
     All artists have labels for a legend; a new figure has one.
 

@@ -239,7 +239,7 @@ def test_few_samples_are_refused():
 def test_features_within_predictions_are_refused():
     predictions, targets = _normals(12)
     predictions = distributions.with_features(predictions, np.zeros(12))
-    with pytest.raises(TypeError, match="features over as the argument features"):
+    with pytest.raises(TypeError, match="pass the features as the argument features"):
         calibjax.evaluate(KEY, predictions, targets)
 
 
