@@ -265,7 +265,7 @@ CASES = {
     "rows of X": (lambda: classifier(masked_rows(FEATURES), LABELS), r"X\[2\]: expected values"),
     "y": (lambda: classifier(FEATURES, masked(LABELS)), "y: expected values without a mask"),
     "X of a model": (
-        lambda: distributions.from_sklearn(_model(), masked(FEATURES)),
+        lambda: interoperability.from_sklearn(_model(), masked(FEATURES)),
         "X: expected values without a mask",
     ),
     "labels": (

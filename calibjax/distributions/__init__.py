@@ -69,12 +69,6 @@ True
 
 from calibjax._pytree import parameter
 from calibjax.distributions import constraints
-from calibjax.distributions.adapters import (
-    NumpyroDistribution,
-    from_numpyro,
-    from_sklearn,
-    from_torch,
-)
 from calibjax.distributions.base import Distribution
 from calibjax.distributions.beta import Beta
 from calibjax.distributions.categorical import Bernoulli, Categorical, CategoricalLogits
@@ -113,7 +107,6 @@ __all__ = [
     "MvNormal",
     "NegativeBinomial",
     "Normal",
-    "NumpyroDistribution",
     "Poisson",
     "Quantiles",
     "Samples",
@@ -121,9 +114,6 @@ __all__ = [
     "Uniform",
     "WithFeatures",
     "constraints",
-    "from_numpyro",
-    "from_sklearn",
-    "from_torch",
     "monte_carlo",
     "parameter",
     "sample_targets",

@@ -1,7 +1,7 @@
 """Estimators of calibration errors."""
 
+from calibjax.binnings import EqualMassBins, MedianVarianceBins, UniformBins
 from calibjax.estimators.binned import debiased_squared_ece, ece, mce
-from calibjax.estimators.binnings import EqualMassBins, MedianVarianceBins, UniformBins
 from calibjax.estimators.kernel import (
     calibration_kernel,
     calibration_kernel_matrix,
@@ -11,7 +11,6 @@ from calibjax.estimators.kernel import (
     skce_block,
 )
 from calibjax.estimators.kernel_density import kde_bandwidth, kde_calibration_error
-from calibjax.estimators.lenses import OneVersusRest, class_wise, group_classes, top_label
 from calibjax.estimators.local import LocalErrors, lce, local_errors, mean_lce, mlce
 from calibjax.estimators.mean_embedding import embedding_difference, ucme, witness
 from calibjax.estimators.neighbourhoods import Neighbourhood
@@ -25,6 +24,7 @@ from calibjax.estimators.uniformity import (
     pit_histogram,
     quantile_coverage,
 )
+from calibjax.lenses import OneVersusRest, class_wise, group_classes, top_label
 
 __all__ = [
     "CoverageCurve",

@@ -11,10 +11,10 @@ from calibjax import _checks
 from calibjax._compilation import jit
 from calibjax._pytree import PyTree
 from calibjax._sharding import follows_data
+from calibjax.binnings import Binning, UniformBins, bins_of
 from calibjax.distances import Distance, TotalVariation
 from calibjax.distributions import Categorical
 from calibjax.distributions.base import ClassPredictions
-from calibjax.estimators.binnings import Binning, UniformBins, bins_of
 
 _TOTAL_VARIATION = TotalVariation()
 _TEN_BINS = UniformBins(10)

@@ -13,9 +13,9 @@ from jax.tree_util import Partial
 
 from calibjax import _checks
 from calibjax._pytree import record
+from calibjax.binnings import UniformBins, bins_of
 from calibjax.distances import MeanAbsoluteDifference
 from calibjax.distributions import Bernoulli
-from calibjax.estimators.binnings import UniformBins, bins_of
 from calibjax.kernels import Exponential, Kernel
 
 

@@ -18,6 +18,7 @@ from calibjax._batches import default_batch_size, in_batches
 from calibjax._compilation import jit
 from calibjax._pytree import record
 from calibjax._sharding import follows_data
+from calibjax.binnings import Binning, bins_of
 from calibjax.distributions import Bernoulli
 from calibjax.distributions.base import Distribution
 from calibjax.distributions.features import bare
@@ -29,7 +30,6 @@ from calibjax.estimators.bands import (
     rounding_of_sums,
     simultaneous_band,
 )
-from calibjax.estimators.binnings import Binning, bins_of
 
 _BYTES_PER_LABEL = 64  # random bits, uniform numbers and labels of one sample in one redraw
 

@@ -3,6 +3,7 @@
 import dataclasses
 import functools
 import math
+import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -12,6 +13,14 @@ from jax.typing import ArrayLike
 from calibjax.evaluation.entries import Entry
 from calibjax.hypothesis_tests import CalibrationTestResult
 
+_PACKAGES = (
+    "distributions",
+    "estimators",
+    "evaluation",
+    "hypothesis_tests",
+    "recalibration",
+    "scores",
+)
 _POWER = 0.84  # the 80 % quantile of the standard normal distribution
 
 
@@ -72,9 +81,10 @@ def expression(value: Any) -> Call:
     """A literal, or a function or class of calibjax by the name that users import."""
     if isinstance(value, Call):
         return value
-    package, _, module = getattr(value, "__module__", "").partition(".")
-    if package == "calibjax" and hasattr(value, "__qualname__"):
-        return named(f"{module.partition('.')[0]}.{value.__qualname__}", value)
+    name = getattr(value, "__qualname__", "")
+    for package in _PACKAGES if name else ():
+        if name.partition(".")[0] in sys.modules[f"calibjax.{package}"].__all__:
+            return named(f"{package}.{name}", value)
     return named(repr(value), value)
 
 

@@ -11,9 +11,9 @@ from calibjax import _checks, estimators, hypothesis_tests, plotting, scores
 from calibjax._batches import default_batch_size
 from calibjax._compilation import jit
 from calibjax._pytree import record
+from calibjax.binnings import bins_of, interval_index
 from calibjax.distributions import Bernoulli
 from calibjax.distributions.base import ClassPredictions
-from calibjax.estimators.binnings import bins_of, interval_index
 from calibjax.evaluation.calls import detectable, expression, mean_error, measured, ranges
 from calibjax.evaluation.data import REDRAWS, TARGETS, Data, Part, shown_classes
 from calibjax.evaluation.entries import BAND_LEVEL, Entry, Panel, Section

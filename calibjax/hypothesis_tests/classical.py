@@ -12,10 +12,10 @@ from calibjax import _checks
 from calibjax._compilation import jit
 from calibjax._logistic import Line, centered, has_maximum, log_odds, most_likely
 from calibjax._pytree import record
+from calibjax.binnings import EqualMassBins, bins_of
 from calibjax.distributions import Bernoulli
 from calibjax.distributions.base import ClassPredictions, Distribution
 from calibjax.distributions.features import bare
-from calibjax.estimators.binnings import EqualMassBins, bins_of
 from calibjax.estimators.reliability import checked_binary
 from calibjax.hypothesis_tests.intervals import ConfidenceInterval
 from calibjax.hypothesis_tests.textbook import (

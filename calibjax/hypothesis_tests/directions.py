@@ -18,7 +18,6 @@ from calibjax._arithmetic import floating_dtype
 from calibjax._compilation import jit
 from calibjax.distributions.base import Distribution
 from calibjax.distributions.features import bare
-from calibjax.estimators.lenses import OneVersusRest
 from calibjax.hypothesis_tests.components import OF_CLASSES, OF_NUMBERS
 from calibjax.kernels import (
     Constant,
@@ -30,6 +29,7 @@ from calibjax.kernels import (
     White,
 )
 from calibjax.kernels.normal_scores import normal_score, standard_normal
+from calibjax.lenses import OneVersusRest
 from calibjax.recalibration import AffineScaling, TemperatureScaling
 
 _SURE = 2.0  # standard errors, beyond which errors that may differ in sign have one all the same

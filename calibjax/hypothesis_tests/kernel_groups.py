@@ -15,7 +15,6 @@ from calibjax.distances import TotalVariation
 from calibjax.distributions import Bernoulli, Poisson, Samples
 from calibjax.distributions.base import Distribution, has_class_probs
 from calibjax.distributions.features import bare
-from calibjax.estimators.lenses import OneVersusRest
 from calibjax.hypothesis_tests.kernel_scales import (
     distance_of_predictions,
     fraction,
@@ -37,6 +36,7 @@ from calibjax.kernels import (
 )
 from calibjax.kernels.expectations import check_expectations
 from calibjax.kernels.normal_scores import VECTORS
+from calibjax.lenses import OneVersusRest
 from calibjax.recalibration import AffineScaling, TemperatureScaling
 
 _SCORE_SCALES = (0.5, 2.0, 8.0)  # of kernels on normal scores

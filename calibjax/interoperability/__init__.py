@@ -1,9 +1,10 @@
-"""What scikit-learn's searches and pipelines take: a scorer, and a classifier that recalibrates.
+"""Other packages: predictions of theirs, and what scikit-learn's searches and pipelines take.
 
-Predictions come from other packages by `distributions.from_sklearn`, `from_torch` and
-`from_numpyro`. Arrays come as they are: what NumPy reads, such as data frames, series and tensors
-on CPUs, is accepted wherever JAX arrays are. The way back, for records of arrays with a row for
-each sample, is `pandas.DataFrame(vars(jax.device_get(record)), index=frame.index)`.
+Predictions come from other packages by `from_sklearn`, `from_torch` and `from_numpyro`, each of
+which imports the package only when it is called. Arrays come as they are: what NumPy reads, such as
+data frames, series and tensors on CPUs, is accepted wherever JAX arrays are. The way back, for
+records of arrays with a row for each sample, is
+`pandas.DataFrame(vars(jax.device_get(record)), index=frame.index)`.
 
 `RecalibratedClassifier` needs scikit-learn, which is imported when it is asked for:
 `pip install 'calibjax[sklearn]'`.
@@ -12,12 +13,23 @@ each sample, is `pandas.DataFrame(vars(jax.device_get(record)), index=frame.inde
 from typing import TYPE_CHECKING, Any
 
 from calibjax.interoperability.labels import label_indices
+from calibjax.interoperability.numpyro_distributions import NumpyroDistribution, from_numpyro
 from calibjax.interoperability.scorer import SKCEScorer
+from calibjax.interoperability.sklearn_models import from_sklearn
+from calibjax.interoperability.torch_distributions import from_torch
 
 if TYPE_CHECKING:
     from calibjax.interoperability.recalibrated import RecalibratedClassifier
 
-__all__ = ["RecalibratedClassifier", "SKCEScorer", "label_indices"]
+__all__ = [
+    "NumpyroDistribution",
+    "RecalibratedClassifier",
+    "SKCEScorer",
+    "from_numpyro",
+    "from_sklearn",
+    "from_torch",
+    "label_indices",
+]
 
 
 def __getattr__(name: str) -> Any:

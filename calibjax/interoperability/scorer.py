@@ -9,8 +9,8 @@ import jax
 from calibjax import _checks, estimators
 from calibjax._pytree import record
 from calibjax.distances import TotalVariation
-from calibjax.distributions import from_sklearn
 from calibjax.interoperability.labels import label_indices
+from calibjax.interoperability.sklearn_models import from_sklearn
 from calibjax.kernels import Exponential, Kernel, TensorProduct, White
 
 Estimator = Callable[..., jax.Array]
@@ -21,7 +21,7 @@ _OF_CLASSES = TensorProduct(Exponential(0.5, TotalVariation()), White())
 class SKCEScorer:
     """Minus the squared kernel calibration error, a `scoring` of scikit-learn: greater is better.
 
-    `SKCEScorer()(model, X, y)` is −SKCE of `distributions.from_sklearn(model, X)` and y, a number.
+    `SKCEScorer()(model, X, y)` is −SKCE of `from_sklearn(model, X)` and y, a number.
     Labels of any kind are counted by their place in `model.classes_`.
 
     Models are compared by the same kernel. So its length scales are fixed, and not chosen from the

@@ -15,7 +15,7 @@ from calibjax._pytree import PyTree, record
 from calibjax.distributions import Categorical
 from calibjax.distributions.base import Distribution
 from calibjax.distributions.features import like
-from calibjax.estimators.lenses import each_class
+from calibjax.lenses import each_class
 
 
 class Recalibrator:

@@ -10,8 +10,8 @@ import jax.numpy as jnp
 from calibjax import _checks
 from calibjax._compilation import jit
 from calibjax._pytree import parameter, record
+from calibjax.binnings import MAX_BINS, interval_index
 from calibjax.distributions import constraints
-from calibjax.estimators.binnings import MAX_BINS, interval_index
 from calibjax.recalibration.base import ConfidenceRecalibrator
 
 

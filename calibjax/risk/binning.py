@@ -14,9 +14,9 @@ from calibjax._arithmetic import one_hot
 from calibjax._compilation import jit
 from calibjax._pytree import parameter, record
 from calibjax._sharding import follows_data
+from calibjax.binnings import MAX_BINS, interval_index
 from calibjax.distributions import constraints
 from calibjax.distributions.base import Distribution
-from calibjax.estimators.binnings import MAX_BINS, interval_index
 from calibjax.risk.base import EstimationFunction
 from calibjax.risk.samples import checked, checked_points, residuals, vectors
 

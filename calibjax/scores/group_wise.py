@@ -9,10 +9,10 @@ from jax.typing import ArrayLike
 
 from calibjax import _checks
 from calibjax._sharding import follows_data
+from calibjax.binnings import Binning, ranks_of_pairs
 from calibjax.distances import Distance, TotalVariation
 from calibjax.distributions.base import ClassPredictions
 from calibjax.estimators.binned import checked_bins, distances_in_bins
-from calibjax.estimators.binnings import Binning, ranks_of_pairs
 
 _TOTAL_VARIATION = TotalVariation()
 

@@ -12,12 +12,12 @@ from calibjax import _checks
 from calibjax._compilation import jit
 from calibjax._pytree import record
 from calibjax._sharding import follows_data
+from calibjax.binnings import MAX_BINS, UniformBins, interval_index
 from calibjax.distances import Distance, TotalVariation
 from calibjax.distributions import Bernoulli
 from calibjax.distributions.base import ClassPredictions
 from calibjax.distributions.features import bare
 from calibjax.estimators.binned import distances_of_means, means_of_sums, sums_in_bins
-from calibjax.estimators.binnings import MAX_BINS, UniformBins, interval_index
 from calibjax.streaming.base import Accumulator, State, added, checked_number, zeros
 
 _MAX_CELLS = 2**22

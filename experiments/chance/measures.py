@@ -25,8 +25,8 @@ import numpy as np
 from scipy.special import gammaln  # comes with scikit-learn
 
 from calibjax import distances, kernels
+from calibjax.binnings import interval_index
 from calibjax.distributions import Categorical
-from calibjax.estimators.binnings import interval_index
 
 MEASURES = ("ECE", "class-wise ECE", "SKCE", "density")
 NUM_BINS = 15

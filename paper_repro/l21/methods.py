@@ -9,9 +9,9 @@ import numpy as np
 from jax import lax
 
 from calibjax import estimators, kernels, recalibration, scores
+from calibjax.binnings import interval_index
 from calibjax.distributions import Bernoulli, CategoricalLogits
 from calibjax.estimators import Neighbourhood
-from calibjax.estimators.binnings import interval_index
 from calibjax.recalibration.sigmoid import log_odds
 from experiments.harness import data_files
 from paper_repro.data.classifiers import Part

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from calibjax import estimators, hypothesis_tests
-from calibjax.estimators.binnings import interval_index
+from calibjax.binnings import interval_index
 from experiments.harness import cells, data_files
 from experiments.harness.cells import Store
 from experiments.harness.tables import write_table

@@ -10,7 +10,15 @@ import numpy as np
 import pytest
 
 import calibjax
-from calibjax import command_line, distributions, estimators, evaluation, recalibration, scores
+from calibjax import (
+    command_line,
+    distributions,
+    estimators,
+    evaluation,
+    interoperability,
+    recalibration,
+    scores,
+)
 from calibjax.streaming import MeanScore
 
 # Rows of two classes; 1 − 1e-17 is 1 in float64, and its complement is known of both columns only.
@@ -53,14 +61,14 @@ class _Classifier:
 def _sklearn(tmp_path):
     base = pytest.importorskip("sklearn.base")
     model = type("Classifier", (base.ClassifierMixin, base.BaseEstimator, _Classifier), {})()
-    return distributions.from_sklearn(model, TWO), LABELS
+    return interoperability.from_sklearn(model, TWO), LABELS
 
 
 def _numpyro(tmp_path):
     numpyro = pytest.importorskip("numpyro.distributions")
     with np.errstate(divide="ignore"):
         log_odds = np.clip(np.log(TWO[:, 1]) - np.log(TWO[:, 0]), -1e4, 1e4)  # which are finite
-    return distributions.from_numpyro(numpyro.Bernoulli(logits=jnp.asarray(log_odds))), LABELS
+    return interoperability.from_numpyro(numpyro.Bernoulli(logits=jnp.asarray(log_odds))), LABELS
 
 
 def _logits(tmp_path):

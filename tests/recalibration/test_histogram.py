@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from calibjax import estimators
+from calibjax.binnings import interval_index
 from calibjax.distributions import Bernoulli
-from calibjax.estimators.binnings import interval_index
 from calibjax.recalibration import HistogramBinning
 
 NUM_BINS = 10

@@ -38,7 +38,7 @@ EXEMPT = {
     "distances.Distance": _BASE,
     "distributions.Distribution": _BASE,
     "distributions.constraints": "is a module",
-    "distributions.from_torch": "reads objects of torch: see tests/distributions/test_torch.py",
+    "interoperability.from_torch": "reads objects of torch: tests/interoperability/test_torch.py",
     "distributions.parameter": "declares a field of a class",
     "kernels.Kernel": _BASE,
     "streaming.Accumulator": _BASE,

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from calibjax import distances, distributions, estimators, scores
+from calibjax import distances, distributions, estimators, interoperability, scores
 from tests.registry import arguments as a
 from tests.registry.arguments import Call, call
 from tests.registry.families import BERNOULLI, CATEGORICAL, FAMILIES, NORMAL
@@ -57,20 +57,20 @@ def _from_numpyro() -> list[Call]:
 
     def draws(concentration: Any, rate: Any) -> Any:
         parameters = {"concentration": concentration, "rate": rate}
-        p = distributions.NumpyroDistribution(parameters, numpyro.Gamma)
+        p = interoperability.NumpyroDistribution(parameters, numpyro.Gamma)
         return distributions.monte_carlo(a.key().value, p, 3).draws.values
 
     return [
         call(
-            "distributions.from_numpyro",
-            distributions.from_numpyro,
+            "interoperability.from_numpyro",
+            interoperability.from_numpyro,
             "record",
             distribution=a.record(numpyro.Normal(np.zeros(3), np.ones(3))),
             compiled=False,
             reason="a conversion of one object to another",
         ),
         call(
-            "distributions.NumpyroDistribution",
+            "interoperability.NumpyroDistribution",
             draws,
             "Gamma",
             concentration=a.positive(a.SCALE, "predictions"),
@@ -86,8 +86,8 @@ def _from_sklearn() -> list[Call]:
     model = sklearn.BayesianRidge().fit(a.FEATURES, a.Y)
     return [
         call(
-            "distributions.from_sklearn",
-            lambda model: distributions.from_sklearn(model, a.FEATURES),
+            "interoperability.from_sklearn",
+            lambda model: interoperability.from_sklearn(model, a.FEATURES),
             "model",
             model=a.record(model),
             compiled=False,

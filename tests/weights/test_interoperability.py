@@ -10,7 +10,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.naive_bayes import GaussianNB
 from sklearn.neighbors import KNeighborsClassifier
 
-from calibjax import distributions, estimators, recalibration, record
+from calibjax import distributions, estimators, interoperability, recalibration, record
 from calibjax.interoperability import RecalibratedClassifier, SKCEScorer
 
 _random = np.random.default_rng(0)
@@ -81,7 +81,7 @@ def test_wrong_weights(weights, message):
 
 def test_scorer():
     model, scorer = GaussianNB().fit(X, Y), SKCEScorer()
-    kernel, predictions = scorer.kernel, distributions.from_sklearn(model, X)
+    kernel, predictions = scorer.kernel, interoperability.from_sklearn(model, X)
     expected = functools.partial(estimators.skce, kernel, predictions, Y)(weights=WEIGHTS)
     assert scorer(model, X, Y, sample_weight=WEIGHTS) == pytest.approx(-float(expected))
     biased = SKCEScorer(estimator=estimators.skce_biased)

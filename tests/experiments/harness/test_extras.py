@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from calibjax import distributions
+from calibjax import interoperability
 from experiments.harness import extras
 
 # As `python -m` runs it, after the packages of the first argument were made impossible to import.
@@ -62,4 +62,4 @@ def test_numpyro_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "numpyro.distributions", None)
     message = r"numpyro, which is not installed: pip install 'calibjax\[numpyro\]'"
     with pytest.raises(ImportError, match=message):
-        distributions.from_numpyro(3)
+        interoperability.from_numpyro(3)

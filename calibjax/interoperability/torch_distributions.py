@@ -7,11 +7,11 @@ import jax.numpy as jnp
 
 from calibjax import _checks, _extras
 from calibjax._pytree import PyTree
-from calibjax.distributions.adapters.families import FAMILIES
 from calibjax.distributions.categorical import Bernoulli, Categorical, CategoricalLogits
 from calibjax.distributions.mixture import Mixture
 from calibjax.distributions.negative_binomial import NegativeBinomial
 from calibjax.distributions.normal import DiagNormal
+from calibjax.interoperability.families import FAMILIES
 
 
 def from_torch(value: Any) -> PyTree:
@@ -47,7 +47,7 @@ def from_torch(value: Any) -> PyTree:
     Cost: O(1) where nothing is copied.
 
     >>> import torch  # doctest: +SKIP
-    >>> from calibjax.distributions import from_torch  # doctest: +SKIP
+    >>> from calibjax.interoperability import from_torch  # doctest: +SKIP
     >>> p = from_torch(torch.distributions.Normal(torch.zeros(2), 2.0))  # doctest: +SKIP
     >>> print(type(p).__name__, p.scale)  # doctest: +SKIP
     Normal [2. 2.]

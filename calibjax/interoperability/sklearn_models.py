@@ -44,7 +44,7 @@ def from_sklearn(model: Any, X: Any) -> PyTree:
 
     >>> import numpy as np
     >>> from sklearn.linear_model import BayesianRidge, LogisticRegression
-    >>> from calibjax.distributions import from_sklearn
+    >>> from calibjax.interoperability import from_sklearn
     >>> X = np.arange(6.0)[:, None]
     >>> print(type(from_sklearn(BayesianRidge().fit(X, [0, 1, 3, 2, 4, 5]), X)).__name__)
     Normal

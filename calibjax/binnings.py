@@ -17,11 +17,11 @@ from jax.typing import ArrayLike
 
 from calibjax import _checks
 from calibjax._compilation import jit
+from calibjax._median_bins import median_cells, relative_rounding
 from calibjax._pytree import PyTree, record
 from calibjax.distributions import Bernoulli
 from calibjax.distributions.base import ClassPredictions
 from calibjax.distributions.features import bare
-from calibjax.estimators.median_bins import median_cells, relative_rounding
 
 Binning = Callable[[Any], jax.Array]
 

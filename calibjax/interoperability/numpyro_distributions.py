@@ -9,11 +9,11 @@ import jax.numpy as jnp
 
 from calibjax import _checks, _extras
 from calibjax._pytree import PyTree, record
-from calibjax.distributions.adapters.families import FAMILIES
 from calibjax.distributions.categorical import Bernoulli, Categorical
 from calibjax.distributions.mixture import Mixture
 from calibjax.distributions.negative_binomial import NegativeBinomial
 from calibjax.distributions.normal import DiagNormal
+from calibjax.interoperability.families import FAMILIES
 
 
 @record
@@ -133,7 +133,7 @@ def from_numpyro(distribution: Any) -> PyTree:
         ValueError: if its batch shape is not (n,).
 
     >>> import jax.numpy as jnp, numpyro.distributions
-    >>> from calibjax.distributions import from_numpyro
+    >>> from calibjax.interoperability import from_numpyro
     >>> p = from_numpyro(numpyro.distributions.Normal(jnp.array([0.0, 1.0]), 2.0))
     >>> print(type(p).__name__, p.scale)
     Normal [2. 2.]

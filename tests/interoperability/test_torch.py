@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from calibjax import distributions, estimators, kernels
+from calibjax import distributions, estimators, interoperability, kernels
 from tests import oracles
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
@@ -51,7 +51,7 @@ TARGETS = {
 def test_distributions_agree_with_torch():
     ours, expected = {}, {}
     for name, (theirs, record) in CASES.items():
-        ours[name] = distributions.from_torch(theirs)
+        ours[name] = interoperability.from_torch(theirs)
         assert type(ours[name]) is record, name
         y = TARGETS.get(name, SCALARS)
         y = y.float() if name in _OF_COUNTS else y
@@ -69,31 +69,33 @@ def test_distributions_agree_with_torch():
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.int64, torch.bool])
 def test_nothing_is_copied(dtype):
     tensor = torch.arange(12).reshape(3, 4).to(dtype)
-    array = distributions.from_torch(tensor)
+    array = interoperability.from_torch(tensor)
     assert array.unsafe_buffer_pointer() == tensor.data_ptr()
     assert array.dtype == str(dtype).removeprefix("torch.")
     np.testing.assert_array_equal(array, tensor.numpy())
-    predictions = distributions.from_torch(td.Normal(LOC, ONE))
+    predictions = interoperability.from_torch(td.Normal(LOC, ONE))
     assert predictions.loc.unsafe_buffer_pointer() == LOC.data_ptr()
 
 
 def test_tensors_that_are_copied():
     tensor = torch.arange(12.0).reshape(3, 4).requires_grad_()
     for view in (tensor[:, ::2], tensor[1:], tensor.T, torch.tensor(2.0).expand(5), -tensor):
-        np.testing.assert_array_equal(distributions.from_torch(view), view.detach().numpy())
+        np.testing.assert_array_equal(interoperability.from_torch(view), view.detach().numpy())
     np.testing.assert_array_equal(
-        distributions.from_torch(torch.ones(3, dtype=torch.bfloat16)), np.ones(3)
+        interoperability.from_torch(torch.ones(3, dtype=torch.bfloat16)), np.ones(3)
     )
 
 
 def test_64_bits_without_x64():
     with jax.enable_x64(False):
-        assert distributions.from_torch(torch.tensor([0.1], dtype=torch.float64)).dtype == "float32"
-        labels = distributions.from_torch(torch.tensor([3, -1]))
+        assert (
+            interoperability.from_torch(torch.tensor([0.1], dtype=torch.float64)).dtype == "float32"
+        )
+        labels = interoperability.from_torch(torch.tensor([3, -1]))
         assert labels.dtype == "int32"
         np.testing.assert_array_equal(labels, [3, -1])
         with pytest.raises(ValueError, match="value: expected integers of at most 32 bits"):
-            distributions.from_torch(torch.tensor([2**40]))
+            interoperability.from_torch(torch.tensor([2**40]))
 
 
 def test_an_estimate_from_tensors():
@@ -102,8 +104,8 @@ def test_an_estimate_from_tensors():
     expected = estimators.skce(
         kernel, distributions.Normal(LOC.numpy(), ONE.numpy()), targets.numpy()
     )
-    predictions = distributions.from_torch(td.Normal(LOC, ONE))
-    for y in (targets, distributions.from_torch(targets)):
+    predictions = interoperability.from_torch(td.Normal(LOC, ONE))
+    for y in (targets, interoperability.from_torch(targets)):
         assert estimators.skce(kernel, predictions, y) == expected
     assert estimators.skce(kernel, distributions.Normal(LOC, ONE), targets) == expected
 
@@ -111,7 +113,7 @@ def test_an_estimate_from_tensors():
 def test_labels_of_torch():
     kernel = kernels.TensorProduct(kernels.Exponential(0.5), kernels.White())
     expected = estimators.skce(kernel, distributions.Categorical(PROBS.numpy()), COUNTS.numpy())
-    predictions = distributions.from_torch(td.Categorical(PROBS))
+    predictions = interoperability.from_torch(td.Categorical(PROBS))
     found = estimators.skce(kernel, predictions, COUNTS)
     np.testing.assert_allclose(found, expected, rtol=1e-5)  # torch normalises
 
@@ -119,20 +121,20 @@ def test_labels_of_torch():
 def test_wrong_arguments():
     for wrong in (np.ones(3), [1.0], td.Normal, None):
         with pytest.raises(TypeError, match="value: expected a tensor or a distribution of torch"):
-            distributions.from_torch(wrong)
+            interoperability.from_torch(wrong)
     with pytest.raises(ValueError, match=r"expected batch shape \(n,\).*got \(\)"):
-        distributions.from_torch(td.Normal(0.0, 1.0))
+        interoperability.from_torch(td.Normal(0.0, 1.0))
     with pytest.raises(TypeError, match="expected a dense tensor, got torch.sparse_coo"):
-        distributions.from_torch(torch.eye(3).to_sparse())
+        interoperability.from_torch(torch.eye(3).to_sparse())
     with pytest.raises(TypeError, match="expected a tensor that JAX can read.* on meta"):
-        distributions.from_torch(torch.ones(3, device="meta"))
+        interoperability.from_torch(torch.ones(3, device="meta"))
     for other in (td.Weibull(ONE, 2.0), td.Independent(td.Gamma(torch.ones(N, 2), 1.0), 1)):
         with pytest.raises(TypeError, match="expected a torch distribution among Bernoulli, Beta"):
-            distributions.from_torch(other)
+            interoperability.from_torch(other)
 
 
 def test_the_example():
-    text = distributions.from_torch.__doc__.replace("# doctest: +SKIP", "")
+    text = interoperability.from_torch.__doc__.replace("# doctest: +SKIP", "")
     example = doctest.DocTestParser().get_doctest(text, {}, "from_torch", None, None)
     assert len(example.examples) == 4
     with jax.enable_x64(False):

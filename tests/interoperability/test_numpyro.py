@@ -3,7 +3,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from calibjax import distributions, estimators, kernels
+from calibjax import distributions, estimators, interoperability, kernels
 
 numpyro = pytest.importorskip("numpyro.distributions")
 
@@ -35,10 +35,10 @@ CASES = {
     "log-normal": (lambda: numpyro.LogNormal(LOC, 2.0), distributions.LogNormal),
     "uniform": (lambda: numpyro.Uniform(-0.5, 1 + ONE), distributions.Uniform),
     "counts": (lambda: numpyro.NegativeBinomial2(ONE, 2.0), distributions.NegativeBinomial),
-    "weibull": (lambda: numpyro.Weibull(ONE, 2.0), distributions.NumpyroDistribution),
+    "weibull": (lambda: numpyro.Weibull(ONE, 2.0), interoperability.NumpyroDistribution),
     "t": (
         lambda: numpyro.MultivariateStudentT(3.0, VECTOR, np.eye(2)),
-        distributions.NumpyroDistribution,
+        interoperability.NumpyroDistribution,
     ),
 }
 
@@ -56,7 +56,7 @@ def test_distributions_agree_with_numpyro():
     ours, theirs = {}, {}
     for name, (make, record) in CASES.items():
         theirs[name] = make()
-        ours[name] = distributions.from_numpyro(theirs[name])
+        ours[name] = interoperability.from_numpyro(theirs[name])
         assert type(ours[name]) is record, name
         draws = jax.eval_shape(distributions.sample_targets, jax.random.key(0), ours[name])
         assert draws.shape == (N, *theirs[name].event_shape), name
@@ -73,11 +73,11 @@ def test_distributions_agree_with_numpyro():
 
 @pytest.mark.slow
 def test_other_distributions_work_end_to_end():
-    predictions = distributions.from_numpyro(numpyro.Weibull(ONE, 2.0))
+    predictions = interoperability.from_numpyro(numpyro.Weibull(ONE, 2.0))
     one = jax.tree.map(lambda leaf: leaf[0], predictions)
     expected = np.sqrt(np.pi) / 2, 1 - np.pi / 4
     np.testing.assert_allclose([one.mean(), one.variance()], expected, rtol=1e-6)
-    gumbel = distributions.from_numpyro(numpyro.Gumbel(LOC, 1.0))
+    gumbel = interoperability.from_numpyro(numpyro.Gumbel(LOC, 1.0))
     np.testing.assert_allclose(gumbel.cdf(gumbel.icdf(0.3)), np.full(N, 0.3), rtol=1e-6)
     kernel = kernels.TensorProduct(kernels.Exponential(), kernels.SquaredExponential())
     targets = jnp.full(N, 3.0)
@@ -96,15 +96,17 @@ def test_other_distributions_work_end_to_end():
         parameters = predictions.parameters | {"concentration": jnp.asarray(wrong)}
         with pytest.raises(ValueError, match=f"predictions.*{message}"):
             estimators.skce(
-                kernel, distributions.NumpyroDistribution(parameters, predictions.family), targets
+                kernel,
+                interoperability.NumpyroDistribution(parameters, predictions.family),
+                targets,
             )
 
 
 def test_wrong_arguments():
     with pytest.raises(TypeError, match="expected a numpyro distribution, got Normal"):
-        distributions.from_numpyro(distributions.Normal(ONE, ONE))
+        interoperability.from_numpyro(distributions.Normal(ONE, ONE))
     with pytest.raises(ValueError, match=r"expected batch shape \(n,\).*got \(\)"):
-        distributions.from_numpyro(numpyro.Normal(0.0, 1.0))
+        interoperability.from_numpyro(numpyro.Normal(0.0, 1.0))
     for wrapped in (
         numpyro.TruncatedNormal(LOC, 1.0, low=-2.0),
         numpyro.Gamma(ONE, 1.0).mask(False),
@@ -112,4 +114,4 @@ def test_wrong_arguments():
         numpyro.Delta(LOC),
     ):
         with pytest.raises(TypeError, match="determined by its parameters, got"):
-            distributions.from_numpyro(wrapped)
+            interoperability.from_numpyro(wrapped)

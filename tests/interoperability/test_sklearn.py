@@ -7,7 +7,7 @@ from sklearn import exceptions as sklearn_exceptions
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from calibjax import distributions, scores
+from calibjax import distributions, interoperability, scores
 
 random = np.random.default_rng(0)
 X = random.normal(size=(30, 2))
@@ -18,7 +18,7 @@ KERNEL = gaussian_process.kernels.RBF() + gaussian_process.kernels.WhiteKernel(0
 
 def test_classes():
     model = linear_model.LogisticRegression().fit(X, np.array(["a", "b", "c"])[LABELS])
-    predictions = distributions.from_sklearn(model, X)
+    predictions = interoperability.from_sklearn(model, X)
     assert type(predictions) is distributions.Categorical
     np.testing.assert_array_equal(predictions.probs, model.predict_proba(X))
     # The likelihood with labels by position is what scikit-learn finds with their names.
@@ -29,7 +29,7 @@ def test_classes():
 
 def test_two_classes():
     model = linear_model.LogisticRegression().fit(X, np.array(["no", "yes"])[LABELS // 2])
-    predictions = distributions.from_sklearn(model, X)
+    predictions = interoperability.from_sklearn(model, X)
     assert type(predictions) is distributions.Categorical
     np.testing.assert_array_equal(predictions.probs, model.predict_proba(X))
 
@@ -38,7 +38,7 @@ def test_small_probabilities_of_two_classes_survive_float32():
     model = linear_model.LogisticRegression().fit(X, LABELS // 2)
     model.coef_, model.intercept_ = np.array([[1.0, 0.0]]), np.zeros(1)
     with jax.enable_x64(False):
-        predictions = distributions.from_sklearn(model, np.array([[30.0, 0.0], [-30.0, 0.0]]))
+        predictions = interoperability.from_sklearn(model, np.array([[30.0, 0.0], [-30.0, 0.0]]))
         found = scores.negative_log_likelihood(predictions, np.array([0, 1]))
     np.testing.assert_allclose(found, 30, rtol=1e-4)  # scikit-learn rounds 1 − p
 
@@ -60,7 +60,7 @@ def test_small_probabilities_of_two_classes_survive_float32():
 )
 def test_regression(model):
     model = model.fit(X, Y)
-    predictions = distributions.from_sklearn(model, X)
+    predictions = interoperability.from_sklearn(model, X)
     loc, scale = getattr(model, "best_estimator_", model).predict(X, return_std=True)
     assert type(predictions) is distributions.Normal
     np.testing.assert_array_equal(predictions.loc, loc)
@@ -69,7 +69,7 @@ def test_regression(model):
 
 def test_several_outputs():
     model = gaussian_process.GaussianProcessRegressor(KERNEL).fit(X, np.stack([Y, -Y], 1))
-    predictions = distributions.from_sklearn(model, X[:5])
+    predictions = interoperability.from_sklearn(model, X[:5])
     assert type(predictions) is distributions.DiagNormal
     assert predictions.loc.shape == predictions.scale.shape == (5, 2)
 
@@ -78,7 +78,7 @@ def test_data_frames_and_float32():
     frame = pd.DataFrame(X, columns=["a", "b"])
     model = linear_model.BayesianRidge().fit(frame, Y)
     with jax.enable_x64(False):
-        predictions = distributions.from_sklearn(model, frame)
+        predictions = interoperability.from_sklearn(model, frame)
     assert predictions.loc.dtype == "float32"
     np.testing.assert_allclose(predictions.loc, model.predict(frame), rtol=1e-5, atol=1e-6)
 
@@ -98,15 +98,15 @@ def test_models_that_predict_no_distribution():
     ]
     for model, message in cases:
         with pytest.raises(TypeError, match=f"model: .*{message}"):
-            distributions.from_sklearn(model, X)
+            interoperability.from_sklearn(model, X)
     several.fit(X, np.stack([LABELS > 0, LABELS > 1], 1).astype(int))
     with pytest.raises(ValueError, match=r"predictions.probs.*: expected rows that sum to one"):
-        distributions.from_sklearn(several, X)
+        interoperability.from_sklearn(several, X)
     with pytest.raises(sklearn_exceptions.NotFittedError):
-        distributions.from_sklearn(linear_model.LogisticRegression(), X)
+        interoperability.from_sklearn(linear_model.LogisticRegression(), X)
 
 
 def test_standard_deviations_of_zero_are_refused():
     model = gaussian_process.GaussianProcessRegressor(alpha=0, optimizer=None).fit(X[:2], Y[:2])
     with pytest.raises(ValueError, match="predictions.scale: expected positive"):
-        distributions.from_sklearn(model, X[:2])
+        interoperability.from_sklearn(model, X[:2])
