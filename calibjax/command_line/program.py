@@ -115,7 +115,8 @@ def _run(options: Namespace, arguments: Sequence[str], stages: Stages, kept: str
     try:
         _check_output(options)
         data, facts = _read(options)
-        remarks = _remarks(data)
+        names = [f"{name} (group {i})" for i, name in enumerate(data.group_names)]
+        remarks = [f"Groups are numbered from 0: {listed(names, 100)}."] if names else []
         with jax.enable_x64(options.float64):
             check_rows(data)
         if kept:
@@ -207,15 +208,6 @@ def _facts(
     facts.append(("computed in", "float64" if options.float64 else "float32"))
     facts.append(("seed", str(options.seed)))
     return facts
-
-
-def _remarks(data: Data) -> list[str]:
-    """What groups, which an evaluation numbers, are called."""
-    remarks = []
-    if data.group_names:
-        names = [f"{name} (group {i})" for i, name in enumerate(data.group_names)]
-        remarks.append(f"Groups are numbered from 0: {listed(names, 100)}.")
-    return remarks
 
 
 def _evaluated(options: Namespace, data: Data, stages: Stages) -> Evaluation:

@@ -4,6 +4,7 @@ Whatever is wrong with a file raises an `InputError`, one line that names the fi
 there is one, what was expected and what came.
 """
 
+import contextlib
 import csv
 import gzip
 import io
@@ -12,7 +13,7 @@ import warnings
 import zipfile
 import zlib
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -76,16 +77,22 @@ def _unpacked(path: Path, content: bytes) -> bytes:
 
 
 def _loaded(path: Path, content: bytes) -> Any:
-    try:
-        with warnings.catch_warnings():  # of headers of old versions
-            warnings.simplefilter("ignore")
-            found = np.load(io.BytesIO(content), allow_pickle=False)
+    with _refusing_damage(path, "by numpy.load"), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of headers of old versions
+        found = np.load(io.BytesIO(content), allow_pickle=False)
         return found if isinstance(found, np.ndarray) else dict(found)
-    except Exception as error:  # damaged files raise errors of all kinds
+
+
+@contextlib.contextmanager
+def _refusing_damage(path: Path, how: str) -> Iterator[None]:
+    """Names the file in whatever error a damaged file raises."""
+    try:
+        yield
+    except Exception as error:
         reason = str(error).partition("\n")[0] or type(error).__name__
         if "pickle" in reason:  # NumPy proposes to load it unsafely
             reason = "it holds pickled objects, or no NumPy array"
-        raise InputError(f"{path}: cannot be read by numpy.load ({shown(reason)})") from None
+        raise InputError(f"{path}: cannot be read {how} ({shown(reason)})") from None
 
 
 def _columns_of(name: str, array: np.ndarray) -> dict[str, np.ndarray]:
@@ -103,27 +110,27 @@ def _table_of_array(path: Path, array: np.ndarray) -> Table:
     if array.ndim not in (1, 2):
         raise InputError(f"{path}: expected an array [n] or [n, m], got shape {array.shape}")
     matrix = array.reshape(len(array), -1) if array.size else array
-    columns = {str(i + 1): matrix[:, i] for i in range(matrix.shape[1] if matrix.ndim == 2 else 0)}
+    columns = [
+        (str(i + 1), matrix[:, i]) for i in range(matrix.shape[1] if matrix.ndim == 2 else 0)
+    ]
     return _checked(path, columns, has_names=False)
 
 
 def _table_of_arrays(path: Path, arrays: Mapping[str, np.ndarray]) -> Table:
-    columns: dict[str, np.ndarray] = {}
+    columns: list[tuple[str, np.ndarray]] = []
     for name, array in arrays.items():
         if not isinstance(array, np.ndarray) or array.ndim not in (1, 2):
             found = f"shape {array.shape}" if isinstance(array, np.ndarray) else "a file"
             raise InputError(
                 f"{path}: expected arrays [n] or [n, m], got {found} called {shown(name)}"
             )
-        for column, values in _columns_of(name, array).items():
-            if column in columns:
-                found = f"column {shown(column)} twice"
-                raise InputError(f"{path}: expected columns of different names, got {found}")
-            columns[column] = values
+        columns += _columns_of(name, array).items()
     return _checked(path, columns, has_names=True)
 
 
-def _checked(path: Path, columns: Mapping[str, np.ndarray], *, has_names: bool) -> Table:
+def _checked(path: Path, pairs: Sequence[tuple[str, Any]], *, has_names: bool) -> Table:
+    _refuse_repeated(str(path), [name for name, _ in pairs], "twice")
+    columns = dict(pairs)
     lengths = {name: len(values) for name, values in columns.items()}
     if not lengths or not any(lengths.values()):
         raise InputError(f"{path}: expected rows, got none")
@@ -147,19 +154,20 @@ def _read_parquet(path: Path, content: bytes) -> Table:
         parquet = _extras.imported("pyarrow.parquet", "Parquet is read with pyarrow", "report")
     except ImportError as error:
         raise InputError(f"{path}: {error}") from None
-    try:
+    with _refusing_damage(path, "as Parquet"):
         table = parquet.read_table(io.BytesIO(content))
         columns = [
             (table.column_names[i], table.column(i).to_numpy()) for i in range(table.num_columns)
         ]
-    except Exception as error:  # damaged files raise errors of all kinds
-        reason = str(error).partition("\n")[0] or type(error).__name__
-        raise InputError(f"{path}: cannot be read as Parquet ({shown(reason)})") from None
-    repeated = [name for name, count in Counter(x for x, _ in columns).items() if count > 1]
+    return _checked(path, columns, has_names=True)
+
+
+def _refuse_repeated(place: str, names: Sequence[str], times: str = "{} times") -> None:
+    repeated = [(name, count) for name, count in Counter(names).items() if count > 1]
     if repeated:
-        found = f"column {shown(repeated[0])} twice"
-        raise InputError(f"{path}: expected columns of different names, got {found}")
-    return _checked(path, dict(columns), has_names=True)
+        (name, count), *_ = repeated
+        found = f"column {shown(name)} {times.format(count)}"
+        raise InputError(f"{place}: expected columns of different names, got {found}")
 
 
 def _read_text(
@@ -283,10 +291,7 @@ def _with_row_names(names: list[str], lines: Sequence[Sequence[str]]) -> list[st
 
 
 def _check_names(path: Path, row: int, names: list[str], separator: str) -> None:
-    repeated = [name for name, count in Counter(names).items() if count > 1]
-    if repeated:
-        found = f"column {shown(repeated[0])} {Counter(names)[repeated[0]]} times"
-        raise InputError(f"{path}, row {row}: expected columns of different names, got {found}")
+    _refuse_repeated(f"{path}, row {row}", names)
     others = [x for x in SEPARATORS[:3] if x != separator and len(names) == 1 and x in names[0]]
     if others:
         shorter, option = shown(names[0]), "tab" if others[0] == "\t" else others[0]

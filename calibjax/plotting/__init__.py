@@ -1,5 +1,12 @@
 """Figures, drawn with matplotlib, which is imported when one of them is drawn."""
 
+from calibjax.plotting.bands import (
+    interval_coverage_curve,
+    pit_ecdf,
+    pit_histogram,
+    quantile_calibration_curve,
+    reliability_diagram,
+)
 from calibjax.plotting.curves import (
     bandwidth_curves,
     estimate_comparison,
@@ -7,18 +14,14 @@ from calibjax.plotting.curves import (
     risk_curve,
 )
 from calibjax.plotting.decomposition import score_decomposition
-from calibjax.plotting.groups import group_errors
-from calibjax.plotting.histograms import estimate_histogram, sharpness_histogram
-from calibjax.plotting.hypothesis_tests import null_distribution, pvalue_ecdf
-from calibjax.plotting.local_errors import local_error_distribution, local_error_map
-from calibjax.plotting.reliability import reliability_diagram
-from calibjax.plotting.uniformity import (
-    interval_coverage_curve,
-    pit_ecdf,
-    pit_histogram,
-    quantile_calibration_curve,
+from calibjax.plotting.histograms import (
+    estimate_histogram,
+    null_distribution,
+    pvalue_ecdf,
+    sharpness_histogram,
 )
-from calibjax.plotting.witness import witness_map
+from calibjax.plotting.local_errors import local_error_distribution, local_error_map
+from calibjax.plotting.maps import group_errors, witness_map
 
 __all__ = [
     "bandwidth_curves",
