@@ -13,14 +13,6 @@ from jax.typing import ArrayLike
 from calibjax.evaluation.entries import Entry
 from calibjax.hypothesis_tests import CalibrationTestResult
 
-_PACKAGES = (
-    "distributions",
-    "estimators",
-    "evaluation",
-    "hypothesis_tests",
-    "recalibration",
-    "scores",
-)
 _POWER = 0.84  # the 80 % quantile of the standard normal distribution
 
 
@@ -82,8 +74,9 @@ def expression(value: Any) -> Call:
     if isinstance(value, Call):
         return value
     name = getattr(value, "__qualname__", "")
-    for package in _PACKAGES if name else ():
-        if name.partition(".")[0] in sys.modules[f"calibjax.{package}"].__all__:
+    for package in sys.modules["calibjax"].__all__ if name else ():
+        exported = getattr(sys.modules.get(f"calibjax.{package}"), "__all__", ())
+        if name.partition(".")[0] in exported:
             return named(f"{package}.{name}", value)
     return named(repr(value), value)
 

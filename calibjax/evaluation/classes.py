@@ -14,7 +14,14 @@ from calibjax._pytree import record
 from calibjax.binnings import bins_of, interval_index
 from calibjax.distributions import Bernoulli
 from calibjax.distributions.base import ClassPredictions
-from calibjax.evaluation.calls import detectable, expression, mean_error, measured, ranges
+from calibjax.evaluation.calls import (
+    detectable,
+    expression,
+    mean_error,
+    measured,
+    named,
+    ranges,
+)
 from calibjax.evaluation.data import REDRAWS, TARGETS, Data, Part, shown_classes
 from calibjax.evaluation.entries import BAND_LEVEL, Entry, Panel, Section
 from calibjax.evaluation.findings import MeanError
@@ -242,23 +249,14 @@ def _binned(data: Data, predicted: PredictedInBins) -> tuple[Section, Entry]:
     calls = {view: data.call(estimators.ece, *x, binning=bins) for view, x in views.items()}
     if data.task != "binary":  # where the three are views of one probability
         calls["class-wise"] = data.call(binned_errors, *data.samples)["class-wise"]
-    by_chance = ranges(test.null_samples)
-    entries = {
-        view: Entry(
-            f"ECE, {view}",
-            float(test.estimate[view]),
-            by_chance=by_chance[view],
-            function=call.text,
-        )
-        for view, call in calls.items()
-    }
-    debiased = [
-        measured(
-            f"debiased squared ECE, {view}",
-            data.call(estimators.debiased_squared_ece, *samples, binning=bins),
-        )
-        for view, samples in views.items()
-    ]
+    chances, entries = ranges(test.null_samples), {}
+    for view, call in calls.items():
+        error = named(call.text, test.estimate[view])
+        entries[view] = measured(f"ECE, {view}", error, by_chance=chances[view])
+    debiased = []
+    for view, samples in views.items():
+        call = data.call(estimators.debiased_squared_ece, *samples, binning=bins)
+        debiased.append(measured(f"debiased squared ECE, {view}", call))
     remark = "In ten bins (low, high] of equal width; what a calibrated model has is from "
     remark += f"{NUM_REDRAWS} redraws of the labels. The ECE is biased upwards, the debiased "
     remark += "squared ECE is not: it is zero on average for calibrated models, and may be "

@@ -84,10 +84,8 @@ def errors_in_groups(data: Data) -> Part:
             entry, p = mean_error(f"{words}, {group}", call, (g, *place), own, members[:, g])
             entries.append(entry)
             errors.append(GroupError(group, kind, name, entry.value, p))
-    remark = (
-        "Mean errors of the samples in each group. Exact p-values, adjusted for all groups and "
-    )
-    section = Section("Groups", tuple(entries), f"{remark}errors.")
+    remark = "Mean errors of the samples in each group. Exact p-values, adjusted for all groups "
+    section = Section("Groups", tuple(entries), f"{remark}and errors.")
     caption = "Errors of the groups, observed minus predicted, with standard errors; frames mark "
     caption += "those with an adjusted p-value of at most 5 %."
     names, shown = _drawn(data, test)
@@ -179,10 +177,8 @@ def _features_test(data: Data, chosen: Choice) -> Part:
         call = data.call(hypothesis_tests.skce_confidence_interval, *samples)
         entries.append(measured("SKCE given the features", call))
         findings["features_low"] = entries[1].low
-    remark = (
-        "The test asks for more than calibration: that predictions are right given the features"
-    )
-    remark += f", which are divided by their standard deviations. {how}"
+    remark = "The test asks for more than calibration: that predictions are right given the "
+    remark += f"features, which are divided by their standard deviations. {how}"
     section = Section("Given the features", tuple(entries), remark)
     kernels = {"features": kernel, "features, all pairs": full}
     tests = {(redraws_of(chosen.predictions.value), "features"): test}

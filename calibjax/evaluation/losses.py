@@ -53,12 +53,9 @@ def proper_scores(data: Data) -> Part:
             continue
         call = data.call(getattr(scores, function), *data.samples)
         entries.append(measured(name, call))
-    remark = (
-        "Smaller is better"
-        + ", except for the accuracy" * data.is_of_classes
-        + ". A proper score mixes calibration with "
-    )
-    remark += "sharpness: a better score alone does not mean better calibration."
+    remark = f"Smaller is better{', except for the accuracy' * data.is_of_classes}. A proper score "
+    remark += "mixes calibration with sharpness: a better score alone does not mean better "
+    remark += "calibration."
     shown = {entry.name for entry in entries}
     remark += "".join(f" {words}" for name, words in _UNITS.items() if name in shown)
     if data.task == "binary":
