@@ -38,10 +38,11 @@ from calibjax import (
     scores,
 )
 from calibjax.distributions import Bernoulli, Categorical
+from experiments.chance.comparisons import holm
 from experiments.harness import cells, command_line, data_files
 from experiments.harness.cells import Store
 from experiments.harness.figures import save_figure
-from experiments.harness.tables import write_table
+from experiments.harness.tables import note_of, write_table
 from paper_repro.data import cifar
 
 NAME = "cifar100"
@@ -126,15 +127,6 @@ def evaluate_class(
     }
 
 
-def holm(pvalues: np.ndarray) -> np.ndarray:
-    """p-values adjusted for their number by Holm's method."""
-    order = np.argsort(pvalues)
-    factors = np.arange(len(pvalues), 0, -1)
-    adjusted = np.empty_like(pvalues)
-    adjusted[order] = np.minimum(np.maximum.accumulate(pvalues[order] * factors), 1)
-    return adjusted
-
-
 def write_summary(folder: Path, models: dict[str, Any], temperature: float, redraws: int) -> None:
     """A row for all classes together and one for the top label, before and after scaling."""
     rows = [
@@ -156,15 +148,8 @@ def write_summary(folder: Path, models: dict[str, Any], temperature: float, redr
         for model, results in models.items()
         for name, row in results["hypotheses"].items()
     ]
-    note = (
-        f"ResNet-50 on CIFAR-100, 10 000 test images, as it is and with the temperature "
-        f"{temperature:.4f}, fitted to 5000 validation images by maximum likelihood. {redraws} "
-        f"redraws: the smallest possible p-value is {1 / (redraws + 1):.2g}. ECE and MCE with the "
-        f"total variation distance, {NUM_BINS} uniform or equal-mass intervals per class, or "
-        f"median-variance bins of at least {MIN_BIN_SIZE} images. Squared errors add up over all "
-        "classes, of which the top label has two. Each row has its own length scale. Made by "
-        "`python -m experiments.cifar100 --data DIR`."
-    )
+    values = {"temperature": temperature, "redraws": redraws, "smallest": 1 / (redraws + 1)}
+    note = note_of(__file__, "summary", bins=NUM_BINS, size=MIN_BIN_SIZE, **values)
     write_table(folder, "cifar100", rows, note, show=True)
     rows = [{"predictions": model} | results["scores"] for model, results in models.items()]
     note = "The Brier score is the sum over all classes; the MMCE is that of the top label."

@@ -28,7 +28,7 @@ from calibjax import distances, kernels
 from calibjax.distributions import Categorical
 from calibjax.hypothesis_tests import cme_test, exact_test
 from experiments.harness import cells, command_line
-from experiments.harness.tables import write_table
+from experiments.harness.tables import note_of, write_table
 
 NUM_SAMPLES, NUM_LOCATIONS, LENGTH_SCALE = 100, 5, 10.0
 CLASSES = (2, 10)
@@ -36,14 +36,6 @@ REDRAWS, LEVEL = 199, 0.05
 KERNEL = kernels.TensorProduct(
     kernels.Exponential(LENGTH_SCALE, distances.Euclidean()), kernels.White()
 )
-NOTE = """
-Share of calibrated data sets with p ≤ 0.05 and its standard error. "not defined" counts the data
-sets where the solver fails, or where `cme_test` refuses a covariance that is singular up to
-rounding; they count as not rejected. What the tests are is said at the top of
-`experiments/cme_level.py`.
-
-`python -m experiments.cme_level --num-datasets {number}`
-"""
 
 Sample = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
 
@@ -138,7 +130,7 @@ def main() -> None:
         compute = functools.partial(simulate, num_classes, options.num_datasets)
         parameters = {"data sets": options.num_datasets}
         rows += rows_of(num_classes, cells.cell(store, f"{num_classes}", parameters, compute))
-    note = NOTE.format(number=options.num_datasets)
+    note = note_of(__file__, "note", number=options.num_datasets)
     write_table(store.folder, "cme_level", rows, note, show=True)
 
 

@@ -27,11 +27,10 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from tqdm import tqdm
 
 from calibjax import hypothesis_tests
 from experiments.harness import command_line
-from experiments.harness.cells import Store, cell, keys_of, spans
+from experiments.harness.cells import Case, Store, keys_of, simulated
 from experiments.harness.command_line import program
 from experiments.harness.tables import write_table
 from experiments.synthetic_models import SCALE, SHIFTED_MEAN, Model
@@ -91,8 +90,9 @@ def intervals(
     return jax.lax.map(one, (data_keys, keys))
 
 
-def tally(method: str, model: Model, num_samples: int, span: tuple[int, int]) -> dict[str, Any]:
+def tally(case: tuple[int, str, Model], span: tuple[int, int]) -> dict[str, Any]:
     """Misses on both sides, widths, and moments of the estimate, on the given data sets."""
+    num_samples, method, model = case
     name = f"coverage/{model.name}/{model.size}/{num_samples}"
     keys = keys_of(name, "data", span), keys_of(name, method, span)
     results = intervals(*keys, model=model, num_samples=num_samples, method=method)
@@ -151,35 +151,22 @@ def truth_row(model: Model, n: int, chunks: list[dict[str, Any]], number: int) -
     }
 
 
-def finished_cells(
-    store: Store, num_datasets: int
-) -> list[tuple[tuple[int, str, Model], list[dict[str, Any]]]]:
-    """Numbers of samples, methods, models, and what was found, computed or read."""
-    cases = list(itertools.product((64, 256, 1024), METHODS, MODELS))
-    cases = [case for case in cases if case[0] < 1024 or not case[2].calibrated]
-    jobs = {
-        (n, method, model): spans(number_of(method, model, n, num_datasets), n)
-        for n, method, model in cases
-    }
-    found = []
-    with tqdm(total=sum(map(len, jobs.values())), unit="cell") as bar:
-        for (n, method, model), parts in jobs.items():
-            chunks = []
-            for span in parts:
-                bar.set_description(f"{model.name} {model.size}, n = {n}, {method}, {span[0]}")
-                compute = functools.partial(tally, method, model, n, span)
-                name = f"{model.name}{model.size}/{n}/{method}/{span[0]}"
-                chunks.append(cell(store, name, {"last": span[1], "B": NUM_RESAMPLES}, compute))
-                bar.update()
-            found.append(((n, method, model), chunks))
-    return found
-
-
 def coverages(store: Store, num_datasets: int) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """Rows about the intervals, and about the true SKCE."""
+    places = itertools.product((64, 256, 1024), METHODS, MODELS)
+    places = [place for place in places if place[0] < 1024 or not place[2].calibrated]
+    cases = {
+        (n, method, model): Case(
+            f"{model.name}{model.size}/{n}/{method}",
+            number_of(method, model, n, num_datasets),
+            n,
+            {"B": NUM_RESAMPLES},
+        )
+        for n, method, model in places
+    }
     rows, truths = [], []
-    for (n, method, model), chunks in finished_cells(store, num_datasets):
-        number = number_of(method, model, n, num_datasets)
+    for (n, method, model), chunks in simulated(store, "coverage", cases, tally).items():
+        number = cases[n, method, model].number
         if method == "asymptotic":
             truths.append(truth_row(model, n, chunks, number))
         for side in SIDES:

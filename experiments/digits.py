@@ -36,7 +36,7 @@ import numpy as np
 from calibjax import distances, estimators, hypothesis_tests, kernels, recalibration, scores
 from calibjax.distributions import Categorical
 from experiments.harness import cells, command_line, extras
-from experiments.harness.tables import write_table
+from experiments.harness.tables import note_of, write_table
 
 NAME = "digits"
 NUM_BINS = 15
@@ -157,17 +157,9 @@ def main() -> None:
     for name, classifier in classifiers().items():
         samples = samples_of(classifier, digits.data / 16, digits.target)
         records += rows_of(name, *samples, draws)
-    note = (
-        f"scikit-learn's digits: {sizes[0]} images for training, {sizes[1]} for the temperature, "
-        f'{sizes[2]} for everything in the table. "T, applied" is 1 before scaling; "best T left" '
-        "is the temperature of largest likelihood on the images of the table: below 1 "
-        "underconfident, above 1 overconfident. The exact test ranks the largest of its three "
-        "components, whose own p-values stand beside its own; a negative score of the spread says "
-        "that the labels scatter less than predicted (underconfident), a positive one more "
-        f'(overconfident). "The test says" it at level {LEVEL:g}. {draws} redraws, smallest '
-        f"possible p-value {1 / (draws + 1):.1g}. Top-label ECE with {NUM_BINS} uniform bins. "
-        f"Made by `python -m experiments.digits --num-samples {draws}`."
-    )
+    values = dict(zip(("training", "calibration", "evaluation"), sizes, strict=True))
+    values |= {"level": LEVEL, "draws": draws, "smallest": 1 / (draws + 1), "bins": NUM_BINS}
+    note = note_of(__file__, "digits", **values)
     write_table(run.output, NAME, records, note, show=True)
 
 

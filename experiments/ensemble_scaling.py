@@ -1,7 +1,7 @@
 """Raw ensembles of real temperature forecasts, before and after temperature scaling.
 
-The data are those of `experiments.temperature_ensemble`: 2749 observations with 11-member ensemble
-forecasts. Here the members themselves are the prediction, in two ways:
+The data are 2749 temperature observations with 11-member ensemble forecasts (`temp.csv` of the R
+package ensemblepp). The members themselves are the prediction, in two ways:
 
 - members: `Samples` of the 11 members, each as probable as the others;
 - mixture: 11 normal distributions of equal weight around the members, with Silverman's bandwidth
@@ -19,12 +19,15 @@ exact.
 
 The exact test asks whether observations are independent draws *from the prediction*: for members,
 whether they are always one of 11 numbers, which no ensemble of finitely many members can satisfy,
-so a small p-value is no news there, and how large the SKCE is tells more. For the dependence of
-successive days see `experiments.temperature_ensemble`.
+so a small p-value is no news there, and how large the SKCE is tells more. It also asks whether
+the observations are independent given the predictions. The rows have no dates, but successive ones
+are strongly correlated, and later forecasts know earlier observations, so that a small p-value
+speaks against calibration *and* independence together.
 
 Run: python -m experiments.ensemble_scaling --data DIR [--output DIR]
 """
 
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -34,11 +37,46 @@ import numpy as np
 from calibjax import distances, distributions, hypothesis_tests, kernels, scores
 from calibjax.recalibration import TemperatureScaling
 from experiments.harness import command_line
+from experiments.harness.data_files import DataError, existing_file, number_of, read_lines
 from experiments.harness.tables import write_table
-from experiments.temperature_ensemble import NUM_MEMBERS, read
 
+FOLDER = "temperature_ensemble"
+NUM_MEMBERS = 11
+MISSING = ("", "NA", "NaN", "nan")
+MIN_ROWS = 20
 SILVERMAN = (4 / (3 * NUM_MEMBERS)) ** 0.2
 COVERAGE = 0.9
+
+
+def read(data: Path) -> tuple[np.ndarray, np.ndarray]:
+    """Reads observations [n] and ensembles [n, 11]; rows with a missing value are left out.
+
+    Raises:
+        DataError: if the file is missing, or holds something else.
+    """
+    path = existing_file(data, FOLDER, "temp.csv")
+    header, *lines = read_lines(path)
+    expected = ["temp", *(f"tempfc.{k}" for k in range(1, NUM_MEMBERS + 1))]
+    found = header.strip().replace('"', "").split(",")
+    if found != expected:
+        raise DataError(f"--data: expected columns {expected}, got {found} in {path}")
+    rows = []
+    for i, line in enumerate(lines, start=2):
+        values = [number_of(path, i, text, missing=MISSING) for text in line.split(",")]
+        if len(values) != len(expected):
+            place = f"{len(values)} in row {i} of {path}"
+            raise DataError(f"--data: expected {len(expected)} values, got {place}")
+        if np.ptp(values[1:]) == 0:  # not where one is missing
+            raise DataError(f"--data: expected members that differ, got row {i} of {path}")
+        rows.append(values)
+    table = np.array(rows).reshape(-1, len(expected))
+    complete = np.isfinite(table).all(1)
+    if complete.sum() < MIN_ROWS:
+        found = f"{complete.sum()} in {path}"
+        raise DataError(f"--data: expected {MIN_ROWS} rows or more without gaps, got {found}")
+    missing = np.count_nonzero(~complete)
+    print(f"{len(table)} rows, {missing} with missing values" + (" left out" if missing else ""))
+    return table[complete, 0], table[complete, 1:]
 
 
 def kernel_of(predictions: Any) -> kernels.Kernel:

@@ -13,7 +13,7 @@ from calibjax import plotting
 from calibjax.plotting.figures import CURVE_COLORS
 from experiments.estimator_bias_simulation import BASELINES, TUNED
 from experiments.harness.figures import save_figure
-from experiments.harness.tables import write_table
+from experiments.harness.tables import note_of, write_table
 
 CHOICE = "smallest risk"
 SHOWN = "5 sharp"  # model of the right panel of the figure
@@ -125,26 +125,11 @@ def choice_row(case: Case, name: str) -> dict[str, Any]:
 def write(folder: Path, cases: list[Case], command: str) -> None:
     """Writes the tables estimator_bias and estimator_bias_choice."""
     sizes = [len(case.found[BASELINES[0]]) for case in cases]
-    note = f"""
-Errors of estimates of CCE² in thousandths: bias ± standard error (RMSE). Models begin with the
-number of classes m. P ~ Dir(1/m, ..., 1/m), Dir(0.04, ..., 0.04) for "5 blunt" and 100 classes;
-"mixed": a quarter of the labels are class 0; "sharp" and "blunt": predictions softmax(2 log P) and
-softmax(0.3 log P). bins, kde, kkr, ukkr: hyperparameter of smallest risk; "{CHOICE}": of these
-the one of smallest risk. There are {min(sizes)} to {max(sizes)} data sets in each row. Made by
-{command}.
-"""
+    values = {"choice": CHOICE, "least": min(sizes), "most": max(sizes), "command": command}
+    note = note_of(__file__, "errors", **values)
     write_table(folder, "estimator_bias", [error_row(case) for case in cases], note)
-    note = """
-Of each tuned estimator: "chosen", how often its risk is the smallest of all; RMSE of the estimate
-(thousandths) and that of the "best" fixed grid point, which is known only in hindsight;
-√E (h - h*)² where the risk chooses, where it is smallest, and for h = 0 (thousandths); rank
-correlation of risk and error of the estimate over the grid; how often the risk chooses the last
-grid point, the smallest penalty, largest bandwidth, or most bins; "ratio", the largest
-|E (h - h*)(p, p)| / √((m - 1) E (h - h*)²); mean standard error over the folds relative to the
-standard deviation of the estimates; mean of the signed roots, to be compared with "100 CCE".
-"""
     rows = [choice_row(case, name) for case in cases for name in case.tuned]
-    write_table(folder, "estimator_bias_choice", rows, note)
+    write_table(folder, "estimator_bias_choice", rows, note_of(__file__, "choice"))
 
 
 def plot(folder: Path, cases: list[Case]) -> None:

@@ -16,7 +16,6 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from tqdm import tqdm
 
 from calibjax import distances, distributions, estimators, kernels, pairwise
 from experiments.harness import cells, command_line
@@ -61,11 +60,7 @@ def estimates(keys: jax.Array, sigma: float, *, num_samples: int, dim: int) -> A
         # Float32 numbers are float64 numbers too: the data are the same.
         exact = jax.tree.map(lambda leaf: leaf.astype(jnp.float64), samples)
         naive = pairwise.mean_over_pairs(four_terms, KERNEL, samples)
-        return (
-            estimators.skce(KERNEL, *exact),
-            estimators.skce(KERNEL, *samples),
-            naive,
-        )
+        return (estimators.skce(KERNEL, *exact), estimators.skce(KERNEL, *samples), naive)
 
     return jax.lax.map(one, keys)
 
@@ -107,16 +102,16 @@ def main() -> None:
         parser.error("--num-datasets, --num-samples: expected at least 2")
     jax.config.update("jax_enable_x64", True)
     numbers = options.num_datasets, options.num_samples
-    store, rows = run.store("float32_accuracy", __file__), []
-    for dim, sigma in tqdm(list(itertools.product((1, 10), (0.1, 0.01, 1.0))), unit="cell"):
-        rows.append(
-            cells.cell(
-                store,
-                f"d{dim}_sigma{sigma}",
-                {"data sets": numbers[0], "n": numbers[1]},
-                functools.partial(compare, dim, sigma, *numbers),
-            )
+    store, parameters = run.store("float32_accuracy", __file__), {"data sets": numbers[0]}
+    jobs = [
+        cells.Job(
+            f"d{dim}_sigma{sigma}",
+            parameters | {"n": numbers[1]},
+            functools.partial(compare, dim, sigma, *numbers),
         )
+        for dim, sigma in itertools.product((1, 10), (0.1, 0.01, 1.0))
+    ]
+    rows = cells.finished(store, "float32_accuracy", jobs)
     command = f"--num-datasets {numbers[0]} --num-samples {numbers[1]}"
     note = f"{numbers[0]} data sets of {numbers[1]} samples each. {NOTE} {command}`"
     write_table(store.folder, "float32_accuracy", rows, note, show=True)

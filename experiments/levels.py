@@ -8,7 +8,7 @@ The exact test can only reject less often than α where its statistic has ties, 
 labels its level lies below 0.05; with continuous targets and (B + 1) α an integer it equals 0.05
 for every number B of redraws, which is why there are fewer of them where they cost most.
 
-The tests are those of `experiments.compared_tests`. The column "undefined" has the number of data
+The tests are those of `experiments.power.compared`. The column "undefined" has the number of data
 sets without a p-value. CME tests draw five locations anew for each data set: W21's for normal
 predictions, predictions and labels of the model itself for classes.
 
@@ -29,8 +29,11 @@ import jax
 from tqdm import tqdm
 
 from calibjax import estimators
-from experiments.compared_tests import (
-    ALPHA,
+from experiments.harness import command_line
+from experiments.harness.cells import Case, Store, cell, key_of, simulated
+from experiments.harness.command_line import program
+from experiments.harness.tables import note_of, write_table
+from experiments.power.compared import (
     EXACT,
     GROUPS,
     NUM_EIGENVALUES,
@@ -38,10 +41,7 @@ from experiments.compared_tests import (
     counts,
     is_simulated,
 )
-from experiments.harness import command_line
-from experiments.harness.cells import Store, cell, key_of, spans
-from experiments.harness.command_line import program
-from experiments.harness.tables import write_table
+from experiments.power.simulation import ALPHA
 from experiments.synthetic_models import Model
 
 POWER_BARS = {("uncalibrated", 1): 0.96, ("uncalibrated", 10): 0.93}  # exact test, n = 4
@@ -95,34 +95,24 @@ def level_row(line: dict[str, Any], rate: float, number: int) -> dict[str, Any]:
     return line
 
 
-def finished_cells(
-    store: Store, num_datasets: int
-) -> list[tuple[tuple[Model, int, str], list[dict[str, Any]]]]:
-    """Models, numbers of samples, groups of tests, and their counts, computed or read."""
-    found = []
-    total = sum(len(spans(num_datasets, n)) for _, n, _ in all_cells())
-    with tqdm(total=total, unit="cell") as bar:
-        for model, n, group in all_cells():
-            chunks = []
-            for span in spans(num_datasets, n):
-                bar.set_description(f"{model.name} {model.size}, n = {n}, {group}, {span[0]}")
-                name = f"{model.name}{model.size}/{n}/{group}/{span[0]}"
-                parameters = {"draws": draws_of(group, model, n), "last": span[1]}
-                if group == "exact":  # earlier cells hold the biased SKCE under the same name
-                    parameters["statistic"] = "omnibus"
-                label = f"levels/{model.name}/{model.size}/{n}"
-                draws = draws_of(group, model, n)
-                compute = functools.partial(counts, label, group, model, n, draws, span)
-                chunks.append(cell(store, name, parameters, compute))
-                bar.update()
-            found.append(((model, n, group), chunks))
-    return found
+def _case(model: Model, n: int, group: str, num_datasets: int) -> Case:
+    parameters: dict[str, Any] = {"draws": draws_of(group, model, n)}
+    if group == "exact":  # earlier cells hold the biased SKCE under the same name
+        parameters["statistic"] = "omnibus"
+    return Case(f"{model.name}{model.size}/{n}/{group}", num_datasets, n, parameters)
+
+
+def _counts(case: tuple[Model, int, str], span: tuple[int, int]) -> dict[str, Any]:
+    model, n, group = case
+    label = f"levels/{model.name}/{model.size}/{n}"
+    return counts(label, group, model, n, draws_of(group, model, n), span)
 
 
 def levels(store: Store, num_datasets: int) -> list[dict[str, Any]]:
     """Rejection rates of all tests in all cells."""
     rows = []
-    for (model, n, group), chunks in finished_cells(store, num_datasets):
+    cases = {case: _case(*case, num_datasets) for case in all_cells()}
+    for (model, n, group), chunks in simulated(store, "levels", cases, _counts).items():
         for test in chunks[0]:
             rejected = sum(chunk[test]["rejected"] for chunk in chunks)
             line = {
@@ -216,23 +206,12 @@ def main() -> None:
     store = run.store("levels", __file__)
     rows = means(store, options.num_means)
     write_table(run.output, "unbiasedness", rows, note, show=True)
-    command = f"`python -m experiments.levels --num-datasets {options.num_datasets}`"
-    rows = levels(store, options.num_datasets)
-    note = (
-        f'Level {ALPHA}. "draws": resamples or redraws of each simulated test; the level of exact '
-        'tests does not depend on their number. "undefined": data sets without p-value, counted '
-        "as not rejected. Exact tests of class labels may be below the level because of ties. "
-        f"Spectrum (numerical) and Pearson: {NUM_EIGENVALUES} eigenvalues from n = "
-        f"{8 * NUM_EIGENVALUES} on, all below. "
-        f"Made by {command}."
-    )
+    number = options.num_datasets
+    rows = levels(store, number)
+    values = {"level": ALPHA, "eigenvalues": NUM_EIGENVALUES, "least": 8 * NUM_EIGENVALUES}
+    note = note_of(__file__, "levels", number=number, **values)
     write_table(run.output, "levels", rows, note, show=True)
-    note = (
-        "Rejections of calibrated data in percent at level 5 %: scalar normal predictions and ten "
-        f"classes, by number of samples. {options.num_datasets} data sets in each cell; draws and "
-        f"standard errors are in levels; {NUM_LOCATIONS} locations for the CME tests. Made by "
-        f"{command}."
-    )
+    note = note_of(__file__, "summary", number=number, locations=NUM_LOCATIONS)
     write_table(run.output, "levels_summary", summary(rows), note, show=True)
 
 

@@ -37,7 +37,7 @@ from calibjax.hypothesis_tests import chi_squared, spectral
 from experiments.harness import clocks, command_line
 from experiments.harness.cells import Store, cell, key_of
 from experiments.harness.command_line import program
-from experiments.harness.tables import write_table
+from experiments.harness.tables import note_of, write_table
 from experiments.synthetic_models import CLASS_KERNEL, NORMAL_KERNEL, SCALE
 
 SIZES = (200, 500, 1000, 2000)
@@ -330,28 +330,19 @@ def main() -> None:
     run, options = command_line.parse(parser)
     jax.config.update("jax_enable_x64", True)
     store = run.store("null_approximations", __file__)
-    command = (
-        f"Made by `python -m experiments.null_approximations --num-draws {options.num_draws}`."
-    )
+    draws = options.num_draws
+    command = f"Made by `python -m experiments.null_approximations --num-draws {draws}`."
     write = functools.partial(write_table, run.output, show=True)
-    rows = approximation_rows(store, options.num_draws)
-    note = (
-        f"Approximations of the null distribution against {options.num_draws} bootstrap resamples, "
-        f"a fifth of them if n = {COSTLY_SIZE} (standard error of a probability at most "
-        f"{0.5 / options.num_draws**0.5:.4f} and {0.5 / (options.num_draws / 5) ** 0.5:.4f}); "
-        f"{NUM_EIGENVALUES} eigenvalues, all of them for n = 200. "
-        "Tails are compared between the bootstrap quantiles 0.01 and 0.99. "
-        f"Bar: {BAR}. {command}"
-    )
+    rows = approximation_rows(store, draws)
+    values = {"draws": draws, "eigenvalues": NUM_EIGENVALUES, "bar": BAR, "command": command}
+    values |= {"costly": COSTLY_SIZE, "error": 0.5 / draws**0.5}
+    values["costly_error"] = 0.5 / (draws / 5) ** 0.5
+    note = note_of(__file__, "approximations", **values)
     write("null_approximations", rows, note)
     write("null_approximations_summary", worst_rows(rows), note)
     note = f"Numerical p-values with r leading eigenvalues against all of them. {command}"
     write("null_eigenvalues", rank_rows(store), note)
-    note = (
-        f"Repetitions: {options.repetitions}, interleaved, after one to warm up; minima. Where the "
-        "load is above the number of cores the CPU seconds are what to compare. "
-        f"{command[:-2]} --repetitions {options.repetitions}`."
-    )
+    note = note_of(__file__, "times", number=options.repetitions, command=command[:-2])
     write("null_times", time_rows(store, options.repetitions), note)
 
 

@@ -1,7 +1,7 @@
 """Which test sees which kind of miscalibration? Both signs of each.
 
 The models of `experiments.synthetic_models` that are wrong in one way, scalar normal predictions
-(n = 64) and ten classes (n = 100), with all tests of `experiments.compared_tests`. A test with
+(n = 64) and ten classes (n = 100), with all tests of `experiments.power.compared`. A test with
 power has to reject; one that rejects less often than calibrated data, at most 5 %, is blind. Beside
 it stands what it rejects of calibrated data, without which a power says little: the CME test and
 consistency resampling of the ECE reject too much of everything.
@@ -11,17 +11,15 @@ Cells are stored, so that a run that was interrupted goes on where it was.
 Run: python -m experiments.sensitivity [--num-datasets 500] [--output DIR]
 """
 
-import functools
 import math
 from typing import Any
 
-from tqdm import tqdm
-
-from experiments.compared_tests import ALPHA, GROUPS, counts
 from experiments.harness import command_line
-from experiments.harness.cells import Store, cell, spans
+from experiments.harness.cells import Case, Store, simulated
 from experiments.harness.command_line import program
-from experiments.harness.tables import write_table
+from experiments.harness.tables import note_of, write_table
+from experiments.power.compared import GROUPS, counts
+from experiments.power.simulation import ALPHA
 from experiments.synthetic_models import WRONG_CLASSES, WRONG_NORMALS, Model
 
 DRAWS = 199  # (B + 1) α is an integer
@@ -42,18 +40,29 @@ def all_cells() -> list[tuple[Model, str]]:
 
 def rejections(store: Store, num_datasets: int) -> dict[tuple[str, str], float]:
     """Share of data sets that are rejected, by test and name of the model."""
+
+    def size(model: Model) -> int:
+        return SIZES["classes" if model.is_of_classes else "normal"]
+
+    def compute(case: tuple[Model, str], span: tuple[int, int]) -> dict[str, Any]:
+        model, group = case
+        label = f"power/{model.name}/{size(model)}"
+        return counts(label, group, model, size(model), DRAWS, span)
+
+    cases = {
+        (model, group): Case(
+            f"{model.name}{model.size}/{group}",
+            num_datasets,
+            size(model),
+            {"n": size(model), "draws": DRAWS},
+        )
+        for model, group in all_cells()
+    }
     found: dict[tuple[str, str], float] = {}
-    for model, group in tqdm(all_cells(), unit="cell"):
-        n = SIZES["classes" if model.is_of_classes else "normal"]
-        for span in spans(num_datasets, n):
-            name = f"{model.name}{model.size}/{group}/{span[0]}"
-            compute = functools.partial(
-                counts, f"power/{model.name}/{n}", group, model, n, DRAWS, span
-            )
-            chunk = cell(store, name, {"n": n, "draws": DRAWS, "last": span[1]}, compute)
-            for test, count in chunk.items():
-                place = test, model.name
-                found[place] = found.get(place, 0) + count["rejected"] / num_datasets
+    for (model, _), chunks in simulated(store, "sensitivity", cases, compute).items():
+        for test in chunks[0]:
+            rejected = sum(chunk[test]["rejected"] for chunk in chunks)
+            found[test, model.name] = rejected / num_datasets
     return found
 
 
@@ -84,16 +93,9 @@ def main() -> None:
     parser.add_argument("--num-datasets", type=command_line.positive_integer, default=500)
     run, options = command_line.parse(parser)
     found = rejections(run.store("sensitivity", __file__), options.num_datasets)
-    worst = 100 * math.sqrt(0.25 / options.num_datasets)
-    note = (
-        f"Rejections in percent at level {100 * ALPHA:.0f} %, {options.num_datasets} data sets in "
-        f"each cell (standard error at most {worst:.1f}), {DRAWS} draws. Normal predictions "
-        f"N(m, 0.1²), n = {SIZES['normal']}: targets shifted by ±0.3 of the predicted standard "
-        "deviation; theirs is 1.4 times (too narrow) and 0.7 times (too wide) the predicted one. "
-        f"Ten classes, n = {SIZES['classes']}: labels ∝ p^(1/T), T = 1.8 (overconfident) and 0.55 "
-        f"(underconfident). Made by `python -m experiments.sensitivity --num-datasets "
-        f"{options.num_datasets}`."
-    )
+    number = options.num_datasets
+    values = {"level": 100 * ALPHA, "number": number, "worst": 100 * math.sqrt(0.25 / number)}
+    note = note_of(__file__, "sensitivity", draws=DRAWS, **values, **SIZES)
     write_table(run.output, "sensitivity", rows(found), note, show=True)
 
 

@@ -60,11 +60,7 @@ ABOUT = {
     "w21_synthetic": About("W21 Fig. 2, 6-11", _PUBLISHED.format("w21_synthetic"), "40 minutes"),
     "w21_friedman": About("W21 Fig. 3, 12", _PUBLISHED.format("w21_friedman"), "30 minutes"),
     "l21_crime": About("L21 Tables 1-3, Fig. 5, 17", "communities_crime", "20 minutes"),
-    "l21_networks": About(
-        "L21 Table 4, Fig. 1, 2, 4, 8, 9, 14-16",
-        _NETWORKS,
-        "an hour",
-    ),
+    "l21_networks": About("L21 Table 4, Fig. 1, 2, 4, 8, 9, 14-16", _NETWORKS, "an hour"),
     "g24_simulation": About("G24 Fig. 1", "nothing", "20 seconds"),
     "g24_networks": About("G24 Tables 1-3, 5, Fig. 2-4", _NETWORKS, "two hours"),
 }
@@ -86,20 +82,12 @@ def list_of_experiments() -> str:
 def main() -> None:
     """Runs the chosen experiments one after the other, in float64."""
     parser = command_line.option_parser(
-        __file__,
-        __doc__,
-        presets=command_line.PRESETS,
-        data="optional",
-        npz=True,
-        only=EXPERIMENTS,
+        __file__, __doc__, presets=command_line.PRESETS, data="optional", only=EXPERIMENTS
     )
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.epilog = list_of_experiments()
     run, options = command_line.parse(parser)
     names = [name for name in EXPERIMENTS if name in options.only]
-    reader = paper_repro.l21.networks.NAME
-    if run.npz and reader not in names:
-        parser.error(f"argument --npz: only {reader} reads it, got --only {' '.join(names)}")
     command_line.set_up(run)
     for i, name in enumerate(names, start=1):
         log(f"[{i}/{len(names)}] {name}, preset {run.preset}")

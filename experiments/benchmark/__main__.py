@@ -71,11 +71,7 @@ def row(quantity: str, ours: float, reference: float, bar: str, met: bool | None
 
 
 def time_row(
-    quantity: str,
-    ours: clocks.Seconds,
-    reference: clocks.Seconds,
-    *,
-    at_least: float | None = None,
+    quantity: str, ours: clocks.Seconds, reference: clocks.Seconds, *, at_least: float | None = None
 ) -> dict[str, Any]:
     """One line about times on the clock; the ratio in CPU time suffers less from other load."""
     ratio = reference.wall / ours.wall

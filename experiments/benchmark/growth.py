@@ -29,7 +29,7 @@ from experiments.benchmark.growth_workload import (
 )
 from experiments.harness import clocks, command_line
 from experiments.harness.cells import Store, cell
-from experiments.harness.tables import write_table
+from experiments.harness.tables import note_of, write_table
 
 LIMIT = 30.0  # seconds that a call may take
 PUBLISHED = "skce of CalibrationErrors.jl (published, 3.6 GHz)"
@@ -106,15 +106,11 @@ def main() -> None:
         sizes = sizes_of(name)
         rows += rows_of(store, name, sizes[:2] if options.quick else sizes)
     rows += published_rows(run)
-    note = (
-        f"float32; {NUM_REDRAWS} redraws or resamples, {NUM_LANDMARKS} landmarks, blocks of 1024, "
-        f"{NUM_LOCATIONS} test locations, 40 bandwidths and 50 features of the MLCE, streams of "
-        f"batches of {BATCH}, and {FIXED} samples where m grows. Medians of up to five "
-        "calls after the first one, which compiles, and their factor per doubling of the size; "
-        "growth of the peak memory of the process by all calls. C loops and NumPy in float64. "
-        f"{len(jax.devices())} {jax.devices()[0].platform.upper()} device, load of the machine "
-        f"{load} at the start and {clocks.machine_load()} at the end."
-    )
+    values = {"redraws": NUM_REDRAWS, "landmarks": NUM_LANDMARKS, "locations": NUM_LOCATIONS}
+    values |= {"batch": BATCH, "fixed": FIXED, "devices": len(jax.devices()), "load": load}
+    platform = jax.devices()[0].platform.upper()
+    after = clocks.machine_load()
+    note = note_of(__file__, "growth", platform=platform, after=after, **values)
     name = "benchmark_growth_quick" if options.quick else "benchmark_growth"
     write_table(store.folder, name, rows, note, show=True)
     growth_figures.draw(store.folder, name, rows)

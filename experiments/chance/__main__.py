@@ -31,7 +31,7 @@ from experiments.chance.networks import Network, Part
 from experiments.chance.tables import Found
 from experiments.harness import cells, command_line, data_files
 from experiments.harness.cells import Store
-from experiments.harness.tables import write_table
+from experiments.harness.tables import note_of, write_table
 from paper_repro.data import cifar
 
 NAME = "chance"
@@ -183,22 +183,6 @@ def networks_of(kind: str, data: Path, settings: Settings) -> Iterator[tuple[str
             yield f"methods, {images.upper().replace('R', 'R-')}", Network(name, fitting, judging)
 
 
-NOTE = """
-Decided: share of the pairs that are told apart at level 0.05 after Holm's adjustment for all pairs
-of the network (of methods: 36; of networks: all) by this measure; alone: without the adjustment.
-Nothing to rank: share of the pairs of which neither model has more error than a calibrated one of
-the same predictions (exact p > 0.05 of both). Within chance below: half the width of the 95 %
-interval of the difference of two models, its median over the pairs; a difference above the last
-number is more than chance for 9 of 10 pairs that are compared alone. Shares are means over the
-networks and over up to two disjoint data sets of n samples.
-"""
-MODELS_NOTE = """
-low, high: 2.5 % and 97.5 % quantiles with labels redrawn from the predictions; p is the rank of the
-estimate among these.
-"""
-PAIRS_NOTE = "Differences, and p-values after Holm's adjustment, for the largest n."
-
-
 def published_note(data: Path, found: list[Found]) -> str:
     """How many published differences of the SKCE are within chance, if networks are compared."""
     columns = {"model": str, "SKCEuq_median": float}
@@ -218,9 +202,13 @@ def published_note(data: Path, found: list[Found]) -> str:
 def write(folder: Path, found: list[Found], made: str, published: str) -> None:
     """All tables of the comparisons, and the figure."""
     rows = tables.share_rows(found)
-    write_table(folder, NAME, rows, f"{NOTE}{published} {made}", show=True)
-    write_table(folder, f"{NAME}_models", tables.model_rows(found), MODELS_NOTE + made)
-    write_table(folder, f"{NAME}_pairs", tables.pair_rows(found), f"{PAIRS_NOTE} {made}")
+    write_table(folder, NAME, rows, f"{note_of(__file__, 'note')}{published} {made}", show=True)
+    write_table(
+        folder, f"{NAME}_models", tables.model_rows(found), note_of(__file__, "models") + made
+    )
+    write_table(
+        folder, f"{NAME}_pairs", tables.pair_rows(found), f"{note_of(__file__, 'pairs')} {made}"
+    )
     chance_figures.draw(folder, rows)
 
 

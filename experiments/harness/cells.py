@@ -8,15 +8,17 @@ again where one of these differs, or where the file is damaged.
 """
 
 import dataclasses
+import functools
 import hashlib
 import io
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import jax
 import numpy as np
+from tqdm import tqdm
 
 from calibjax._files import write
 from experiments.harness import data_files
@@ -237,3 +239,87 @@ def _read_npz(path: Path) -> _Stored:
         raise ValueError("expected a name and a digest")
     stored = _Stored(parameters=parameters, result=result, **about)
     return _checked(stored, _digest_of_arrays(result))
+
+
+class Job(NamedTuple):
+    """The arguments of `cell` or `arrays` after the store."""
+
+    name: str
+    parameters: dict[str, Any]
+    compute: Callable[[], dict[str, Any]]
+
+
+def finished(
+    store: Store,
+    label: str,
+    jobs: Iterable[Job],
+    kind: Callable[..., dict[str, Any]] = cell,
+    total: int | None = None,
+) -> list[dict[str, Any]]:
+    """Results of cells one after the other, with a progress bar.
+
+    Args:
+        store: the store of the experiment.
+        label: what the bar is called.
+        jobs: the cells.
+        kind: `cell` or `arrays`.
+        total: how many there are, of jobs that are made one by one.
+    """
+    results = []
+    jobs = list(jobs) if total is None else jobs
+    for job in (bar := tqdm(jobs, unit="cell", total=total)):
+        bar.set_description(f"{label}: {job.name}")
+        results.append(kind(store, *job))
+    return results
+
+
+class Case(NamedTuple):
+    """Simulated data sets of one kind.
+
+    Attributes:
+        name: folder of their cells.
+        number: of data sets.
+        num_samples: of each of them.
+        parameters: those of their cells, beside the last data set.
+    """
+
+    name: str
+    number: int
+    num_samples: int
+    parameters: dict[str, Any]
+
+
+_Kind = TypeVar("_Kind", bound=Hashable)
+
+
+def simulated(
+    store: Store,
+    label: str,
+    cases: Mapping[_Kind, Case],
+    compute: Callable[[_Kind, tuple[int, int]], dict[str, Any]],
+) -> dict[_Kind, list[dict[str, Any]]]:
+    """Results of the spans of data sets of each case, a cell each.
+
+    Args:
+        store: the store of the experiment.
+        label: what the progress bar is called.
+        cases: by what they are called in `compute`.
+        compute: result of a case and a span, first and last (excluded) data set.
+    """
+    parts = {key: spans(case.number, case.num_samples) for key, case in cases.items()}
+    results = iter(
+        finished(
+            store,
+            label,
+            (
+                Job(
+                    f"{case.name}/{span[0]}",
+                    case.parameters | {"last": span[1]},
+                    functools.partial(compute, key, span),
+                )
+                for key, case in cases.items()
+                for span in parts[key]
+            ),
+        )
+    )
+    return {key: [next(results) for _ in spans_of] for key, spans_of in parts.items()}

@@ -34,14 +34,12 @@ class Run:
         preset: name of the sizes, "quick" or "paper"; None for studies that have options for them.
         data: folder with the published data, or None.
         output: folder that the presets write their folders to.
-        npz: files with data of the user's own, see `paper_repro.data.classifiers`.
         trust: whether cells that were computed by other code are kept.
     """
 
     preset: str | None
     data: Path | None
     output: Path
-    npz: tuple[Path, ...] = ()
     trust: bool = False
 
     def folder(self, experiment: str) -> Path:
@@ -115,14 +113,6 @@ def output_folder(text: str) -> Path:
     return path
 
 
-def existing_path(text: str) -> Path:
-    """Option type: a file that is there."""
-    path = Path(text)
-    if not path.is_file():
-        raise argparse.ArgumentTypeError(f"expected a file, got {path}")
-    return path
-
-
 def positive_integer(text: str) -> int:
     """Option type: an integer above zero."""
     value = int(text)
@@ -137,7 +127,6 @@ def option_parser(
     *,
     data: Literal["none", "optional", "required"] = "none",
     presets: Sequence[str] = (),
-    npz: bool = False,
     only: Collection[str] = (),
 ) -> argparse.ArgumentParser:
     """Parser with the options that an experiment asks for; more may be added to it.
@@ -148,7 +137,6 @@ def option_parser(
         description: what it does; the first line is taken.
         data: whether there is an option --data.
         presets: what --preset accepts, the default first; without any there is no such option.
-        npz: whether there is an option --npz.
         only: names that --only accepts, all of them the default; without any there is no such
             option.
     """
@@ -180,16 +168,6 @@ def option_parser(
         action="store_true",
         help="keep stored results that were computed before the code changed",
     )
-    if npz:
-        parser.add_argument(
-            "--npz",
-            type=existing_path,
-            nargs="+",
-            default=[],
-            metavar="FILE",
-            help="classifiers for l21_networks beside those of --data: features, confidences, "
-            "correct, as described at the top of paper_repro/data/classifiers.py",
-        )
     if only:
         text = f"some of {', '.join(only)}"
         parser.add_argument(
@@ -212,8 +190,7 @@ def parse(
     """
     options = parser.parse_args(arguments)
     found = vars(options)
-    npz = tuple(found.get("npz", ()))
-    shared = found.get("preset"), found.get("data"), options.output, npz, options.trust_cells
+    shared = found.get("preset"), found.get("data"), options.output, options.trust_cells
     return Run(*shared), options
 
 
@@ -253,12 +230,7 @@ def set_up(run: Run) -> None:
 
 @program
 def main(
-    experiment: Callable[[Run], None],
-    file: str,
-    description: str | None,
-    *,
-    data: bool = False,
-    npz: bool = False,
+    experiment: Callable[[Run], None], file: str, description: str | None, *, data: bool = False
 ) -> None:
     """Runs one experiment of a paper from the command line, in float64.
 
@@ -267,10 +239,9 @@ def main(
         file: `__file__` of its module.
         description: what it does; the first line is taken.
         data: whether it reads --data.
-        npz: whether it reads --npz.
     """
     needed = "optional" if data else "none"
-    parser = option_parser(file, description, presets=PRESETS, data=needed, npz=npz)
+    parser = option_parser(file, description, presets=PRESETS, data=needed)
     run, _ = parse(parser)
     set_up(run)
     experiment(run)

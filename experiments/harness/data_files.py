@@ -1,4 +1,4 @@
-"""Reading what a user hands over by --data and --npz.
+"""Reading what a user hands over by --data.
 
 Everything that is wrong with a file raises a `DataError`, a line that names the file, the row
 where there is one, what was expected and what came.
@@ -57,7 +57,7 @@ def refuse_where(
     """Raises a DataError that names the first row where something is wrong.
 
     Args:
-        option: "--data" or "--npz".
+        option: "--data".
         place: the file; lines of text are counted from one, rows of arrays from zero.
         wrong: where something is wrong, of the shape of the array.
         expected: what was expected.

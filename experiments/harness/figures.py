@@ -2,14 +2,10 @@
 
 import io
 import re
-from collections.abc import Sequence
 from pathlib import Path
 
 import matplotlib
-import numpy as np
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
 from PIL import Image
 
 from calibjax._files import write
@@ -129,41 +125,3 @@ def _compact_lines(path: str) -> str:
             parts.append(command + " ".join(point))
         last = point or last
     return "".join(parts)
-
-
-def label_lines(axes: Axes, lines: Sequence[Line2D], *, gap: float = 0.06) -> None:
-    """Writes the label of each line beside its right end, in its colour, in place of a legend.
-
-    Labels keep the order of the ends and do not lie on one another. The scales of the axes have to
-    be final; their limits become so.
-
-    Args:
-        axes: the panel.
-        lines: some of its lines.
-        gap: least distance between two labels, as a share of the height of the panel.
-    """
-    axes.set(xlim=axes.get_xlim(), ylim=axes.get_ylim())
-    ends = [(line.get_xdata()[-1], line.get_ydata()[-1]) for line in lines]
-    heights = (axes.transData + axes.transAxes.inverted()).transform(ends)[:, 1]
-    order = np.argsort(heights, kind="stable")
-    places = np.clip(heights[order], 0, 1)
-    for i in range(1, len(places)):  # upwards, then all of them back below the upper edge
-        places[i] = max(places[i], places[i - 1] + gap)
-    for i in reversed(range(len(places))):
-        upper = 1.0 if i == len(places) - 1 else places[i + 1] - gap
-        places[i] = min(places[i], upper)
-    for i, y in zip(order, places, strict=True):
-        line = lines[i]
-        style = {"color": line.get_color(), "arrowstyle": "-", "linewidth": 0.6}
-        style |= {"shrinkB": 0, "relpos": (0, 0.5)}
-        axes.annotate(
-            str(line.get_label()),
-            xy=ends[i],
-            xytext=(1.04, y),
-            textcoords="axes fraction",
-            color=line.get_color(),
-            va="center",
-            fontsize=8,
-            annotation_clip=False,
-            arrowprops=style,
-        )

@@ -39,12 +39,18 @@ def imported_names(tree: ast.AST, package: str = "") -> set[str]:
     return found
 
 
-def _files_of(name: str, root: Path) -> Iterator[Path]:
-    """The file of a module of a room, and those of the packages it is in, which run before it."""
+def _files_of(name: str, root: Path, library: Path) -> Iterator[Path]:
+    """The file of a module, and those of the packages it is in, which run before it.
+
+    Of the library they are those of the parts that are named: what `calibjax` itself imports, which
+    is all of it, is left out.
+    """
     parts = name.split(".")
-    if parts[0] in ROOMS:
-        for i in range(1, len(parts) + 1):
-            path = root.joinpath(*parts[:i])
+    is_library = parts[0] == library.name
+    if is_library or parts[0] in ROOMS:
+        above = library.parent if is_library else root
+        for i in range(1 + is_library, len(parts) + 1):
+            path = above.joinpath(*parts[:i])
             candidates = (path / "__init__.py", path.with_suffix(".py"))
             yield from (file for file in candidates if file.is_file())
 
@@ -58,24 +64,21 @@ class _WithoutTexts(ast.NodeTransformer):
 
 
 @functools.cache
-def _parsed(path: Path, content: bytes, root: Path) -> tuple[str, frozenset[Path]]:
-    """What a module does, as text, and the files of the rooms that it imports."""
+def _parsed(path: Path, content: bytes, root: Path, library: Path) -> tuple[str, frozenset[Path]]:
+    """What a module does, as text, and the files of the rooms and the library that it imports."""
     tree = ast.parse(content, str(path))
-    names: set[str] = set()
-    if path.is_relative_to(root):
-        package = ".".join(path.relative_to(root).parent.parts)
-        names = imported_names(tree, package)
-    files = frozenset(
-        file for name in names for file in _files_of(name, root) if not _DRAWS(file.stem)
-    )
+    above = library.parent if path.is_relative_to(library) else root
+    names = imported_names(tree, ".".join(path.relative_to(above).parent.parts))
+    files = (file for name in names for file in _files_of(name, root, library))
+    files = frozenset(file for file in files if not _DRAWS(file.stem))
     return ast.dump(_WithoutTexts().visit(tree), annotate_fields=False), files
 
 
 def fingerprint(file: str | Path, root: Path = ROOT, library: Path = LIBRARY) -> str:
     """Digest of the code that a program runs: another one where any of it does something else.
 
-    It is that of the syntax trees, without docstrings and comments, of the module, of the modules
-    of the rooms that it imports, directly or not, and of the whole library. Modules called
+    It is that of the syntax trees, without docstrings and comments, of the module and of all
+    modules of the rooms and of the library that it imports, directly or not. Modules called
     `figures` or `…_figures` are left out: they draw what has been computed.
 
     Args:
@@ -83,15 +86,16 @@ def fingerprint(file: str | Path, root: Path = ROOT, library: Path = LIBRARY) ->
         root: folder of the rooms.
         library: folder of calibjax.
     """
-    root = root.resolve()
+    root, library = root.resolve(), library.resolve()
     start = Path(file).resolve()
-    todo = {start, *_files_of(name_of(start, root), root)}
-    code = {f"library/{path.relative_to(library)}": path for path in library.rglob("*.py")}
-    texts = {name: _parsed(path, path.read_bytes(), library)[0] for name, path in code.items()}
+    todo = {start, *_files_of(name_of(start, root), root, library)}
+    texts: dict[str, str] = {}
     done: set[Path] = set()
     while todo - done:
         path = (todo - done).pop()
-        texts[str(path.relative_to(root))], files = _parsed(path, path.read_bytes(), root)
+        above = library.parent if path.is_relative_to(library) else root
+        text, files = _parsed(path, path.read_bytes(), root, library)
+        texts[str(path.relative_to(above))] = text
         todo |= files
         done.add(path)
     found = hashlib.sha256()

@@ -7,13 +7,14 @@ from contextvars import ContextVar
 from experiments.harness.data_files import DOWNLOAD
 from experiments.harness.messages import log
 
-PUBLISHED = ("published", "ImageNet")  # columns that have these words in their names are left out
+# Columns that have these words in their names are left out.
+PUBLISHED = ("published", "ImageNet", "verdict")
 _HEADER: ContextVar[str] = ContextVar("header", default="")
 
 
 @contextlib.contextmanager
 def marked(experiment: str, what: str, needed: str) -> Iterator[None]:
-    """Tables and figures that are written within say so; tables have no published columns.
+    """Tables and figures that are written within say so, and have no published columns or verdicts.
 
     Args:
         experiment: name of the experiment.

@@ -3,6 +3,7 @@
 import csv
 import dataclasses
 import io
+import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -35,19 +36,23 @@ def write_table(
     Args:
         folder: folder of the experiment.
         name: name of the files without suffix.
-        records: its rows: named tuples, dataclasses, or, where columns depend on the settings,
+        records: its rows: tuples, dataclasses, or, where columns depend on the settings,
             dictionaries with the same keys. Values are strings, numbers, truth values, or None for
             an empty place.
-        note: what a reader of the table has to know, in Markdown.
+        note: what a reader of the table has to know, in Markdown. Its first line may be that of a
+            table, `| a | b |`: what the columns are called.
         names: what columns are called, by field, where it is something else than the field; of a
             table without rows it has to name all of them.
         show: whether the rounded table is printed, too.
     """
-    rows = [_fields(record) for record in records]
-    names = names or {}
-    fields = [*(rows[0] if rows else names)]
-    header = [names.get(field, field) for field in fields]
-    values = [[_plain(row[field]) for field in fields] for row in rows]
+    rows, names = list(records), names or {}
+    header, note = _header_of(note)
+    if not header:
+        rows = [_fields(record) for record in rows]
+        fields = [*(rows[0] if rows else names)]
+        header = [names.get(field, field) for field in fields]
+        rows = [[row[field] for field in fields] for row in rows]
+    values = [[_plain(v) for _, v in zip(header, row, strict=True)] for row in rows]
     if mark := stand_in.header():
         header, values = _marked(mark, header, values)
         note = f"{STAND_IN.format(mark=mark)}\n{note}" if note else note
@@ -61,6 +66,33 @@ def write_table(
     log(f"wrote {folder / name}.md")
     if show:
         log(text)
+
+
+def note_of(file: str, name: str, **values: Any) -> str:
+    """A text of the Markdown file beside a module, with values in its places `{value}`.
+
+    Args:
+        file: `__file__` of the module; the texts are in the file of this name with the ending .md.
+        name: heading of the text, `# NAME`.
+        values: what is put in, by name.
+    """
+    texts = Path(file).with_suffix(".md").read_text(encoding="utf-8")
+    sections = dict(re.findall(r"^# (\w+)\n(.*?)(?=^# |\Z)", texts, re.M | re.S))
+    return f"\n{sections[name].strip()}\n".format(**values)
+
+
+def published_rows(file: str, name: str = "") -> list[dict[str, str]]:
+    """Rows of the CSV file NAME.csv beside a module, by default of the module's own name."""
+    path = Path(file).with_name(f"{name or Path(file).stem}.csv")
+    return list(csv.DictReader(path.read_text(encoding="utf-8").splitlines()))
+
+
+def _header_of(note: str) -> tuple[list[str], str]:
+    """Names of columns in the first line of a note, if there are any, and the rest of it."""
+    first, _, rest = note.lstrip().partition("\n")
+    if not first.startswith("| "):
+        return [], note
+    return first.strip("| ").split(" | "), rest
 
 
 def _fields(record: Any) -> Mapping[Any, Any]:

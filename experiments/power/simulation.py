@@ -9,9 +9,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from scipy.stats import kstest  # comes with scikit-learn
-from tqdm import tqdm
 
-from experiments.harness.cells import Store, cell, keys_of, spans
+from experiments.harness.cells import Case, Store, keys_of, simulated
 
 ALPHA = 0.05
 DRAWS = 199  # (B + 1) α is an integer
@@ -76,75 +75,87 @@ class Rate(NamedTuple):
     undefined: int
 
 
-@functools.partial(jax.jit, static_argnames=("tests", "num_samples", "setting", "batch_size"))
+@functools.partial(jax.jit, static_argnames=("tests", "arguments", "batch_size"))
 def _in_one_program(
     keys: tuple[jax.Array, jax.Array],
     place: jax.Array,
     *,
-    tests: Tests,
-    num_samples: int,
-    setting: Any,
+    tests: Callable[..., dict[str, jax.Array]],
+    arguments: tuple[Any, ...],
     batch_size: int,
 ) -> dict[str, jax.Array]:
     def one(keys: tuple[jax.Array, jax.Array]) -> dict[str, jax.Array]:
-        return tests(*keys, place, num_samples, setting)
+        return tests(*keys, place, *arguments)
 
     return jax.lax.map(one, keys, batch_size=batch_size)
 
 
-def counts(
-    study: Study, alternative: str, num_samples: int, setting: Any, span: tuple[int, int]
-) -> dict[str, Any]:
-    """How often each test rejects, and has no p-value, on the given data sets."""
-    label = f"power/{study.name}/{alternative}/{num_samples}/{setting}"
-    keys = keys_of(label, "data", span), keys_of(label, "tests", span)
-    place = jnp.asarray(study.alternatives.index(alternative))
-    if study.in_one_program:
-        batch_size = max(1, _BATCH_NUMBERS // (DRAWS * num_samples**2))
-        found = _in_one_program(
-            keys,
-            place,
-            tests=study.tests,
-            num_samples=num_samples,
-            setting=setting,
-            batch_size=min(batch_size, span[1] - span[0]),
-        )
-    else:
-        each = [study.tests(*pair, place, num_samples, setting) for pair in zip(*keys, strict=True)]
-        found = jax.tree.map(lambda *values: jnp.stack(values), *each)
-    values = {test: np.asarray(value) for test, value in found.items()}
-    if PIT in values:
-        rows = values[PIT].astype(float)
-        values[PIT] = np.array([kstest(row, "uniform").pvalue for row in rows])
+def pvalues(
+    tests: Callable[..., dict[str, jax.Array]],
+    keys: tuple[jax.Array, jax.Array],
+    place: int,
+    arguments: tuple[Any, ...],
+    numbers: int,
+) -> dict[str, jax.Array]:
+    """p-values of many data sets by one compiled loop.
+
+    Args:
+        tests: (key of the data, key of the tests, place, *arguments) → p-values by test.
+        keys: of the data sets and their tests, [data sets] each.
+        place: an argument that is traced.
+        arguments: the others.
+        numbers: how many numbers the draws for one data set hold.
+    """
+    batch_size = min(max(1, _BATCH_NUMBERS // numbers), len(keys[0]))
+    options = {"tests": tests, "arguments": arguments, "batch_size": batch_size}
+    return _in_one_program(keys, jnp.asarray(place), **options)
+
+
+def tally(found: dict[str, np.ndarray]) -> dict[str, Any]:
+    """How often each test rejects, and has no p-value."""
+    values = {test: np.asarray(p) for test, p in found.items()}
     return {
         test: {"rejected": np.sum(p <= ALPHA, 0).tolist(), "undefined": int(np.isnan(p).sum())}
         for test, p in values.items()
     }
 
 
+def counts(study: Study, case: tuple[str, int, Any], span: tuple[int, int]) -> dict[str, Any]:
+    """What each test says about some data sets of an alternative, n and setting."""
+    alternative, n, setting = case
+    label = f"power/{study.name}/{alternative}/{n}/{setting}"
+    keys = keys_of(label, "data", span), keys_of(label, "tests", span)
+    place = study.alternatives.index(alternative)
+    if study.in_one_program:
+        found = pvalues(study.tests, keys, place, (n, setting), DRAWS * n**2)
+    else:
+        each = [study.tests(*pair, place, n, setting) for pair in zip(*keys, strict=True)]
+        found = jax.tree.map(lambda *values: jnp.stack(values), *each)
+    if PIT in found:
+        rows = np.asarray(found[PIT], float)
+        found = found | {PIT: np.array([kstest(row, "uniform").pvalue for row in rows])}
+    return tally(found)
+
+
 def rates(store: Store, study: Study, num_datasets: int) -> list[Rate]:
     """Rejection rates of all tests in all cells of a study, computed or read."""
-    cases = [
-        (alternative, n, setting)
+    cases = {
+        (alternative, n, setting): Case(
+            f"{alternative.replace(' ', '_')}/{n}/{setting}",
+            study.number_of(alternative, n, num_datasets),
+            n,
+            {"draws": DRAWS},
+        )
         for n in study.sizes
         for setting in study.settings
         for alternative in study.alternatives
+    }
+    found = simulated(store, study.name, cases, functools.partial(counts, study))
+    return [
+        _rate(case, test, chunks, cases[case].number)
+        for case, chunks in found.items()
+        for test in chunks[0]
     ]
-    numbers = {case: study.number_of(*case[:2], num_datasets) for case in cases}
-    found = []
-    with tqdm(total=sum(len(spans(numbers[case], case[1])) for case in cases), unit="cell") as bar:
-        for case in cases:
-            alternative, n, setting = case
-            chunks = []
-            for span in spans(numbers[case], n):
-                bar.set_description(f"{study.name}: {alternative}, n = {n} {setting}, {span[0]}")
-                compute = functools.partial(counts, study, *case, span)
-                name = f"{alternative.replace(' ', '_')}/{n}/{setting}/{span[0]}"
-                parameters = {"draws": DRAWS, "last": span[1]}
-                chunks.append(cell(store, name, parameters, compute))
-                bar.update()
-            found += [_rate(case, test, chunks, numbers[case]) for test in chunks[0]]
-    return found
 
 
 def _rate(case: tuple[str, int, Any], test: str, chunks: list[Any], number: int) -> Rate:

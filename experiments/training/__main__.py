@@ -20,23 +20,13 @@ from typing import Any
 import numpy as np
 
 from experiments.harness import cells, command_line
-from experiments.harness.tables import write_table
+from experiments.harness.tables import note_of, write_table
 from experiments.training import study
 from experiments.training.networks import BATCH, CHECKPOINTS, NUM_STEPS
 from experiments.training.problems import PROBLEMS, SIZES
 from experiments.training.study import DRAWS, NAME, NUM_BINS, WEIGHTS
 
 LEVEL = 0.05
-NOTE = (
-    "Means ± standard errors over {seeds} seeds, each with data, start and batches of its own. "
-    f"{SIZES[0]} samples for training ({{steps}} steps of Adam with batches of {BATCH}), "
-    f"{SIZES[1]} for temperatures and choices, {SIZES[2]} for the table. Chosen: λ among "
-    f"{', '.join(f'{weight:g}' for weight in WEIGHTS)}, and the number of steps among "
-    f"{CHECKPOINTS}, by the lowest NLL on the {SIZES[1]} samples. The loss has the biased SKCE of "
-    f"the batch, the table the unbiased one, times 1000. Exact test with {DRAWS} redraws; "
-    f"top-label ECE with {NUM_BINS} uniform bins. Each seed is in training_seeds.csv, what was "
-    "chosen in training_chosen.csv. Made by `python -m experiments.training --num-seeds {seeds}`."
-)
 
 
 def summary(records: list[dict[str, float]]) -> dict[str, Any]:
@@ -84,7 +74,20 @@ def main(arguments: list[str] | None = None) -> None:
                 for i, record in enumerate(records)
             ]
         chosen += [{"data": problem, "seed": i, **x["chosen"]} for i, x in enumerate(results)]
-    note = NOTE.format(seeds=options.num_seeds, steps=options.num_steps)
+    note = note_of(
+        __file__,
+        "note",
+        sizes_0=SIZES[0],
+        batch=BATCH,
+        sizes_1=SIZES[1],
+        sizes_2=SIZES[2],
+        weights=", ".join(f"{weight:g}" for weight in WEIGHTS),
+        checkpoints=CHECKPOINTS,
+        draws=DRAWS,
+        num_bins=NUM_BINS,
+        seeds=options.num_seeds,
+        steps=options.num_steps,
+    )
     write_table(run.folder(NAME), NAME, rows, note, show=True)
     write_table(run.folder(NAME), f"{NAME}_seeds", single, "See training.md.")
     write_table(run.folder(NAME), f"{NAME}_chosen", chosen, "See training.md.")

@@ -1,37 +1,13 @@
-"""Classifiers whose confidences are recalibrated: networks of --data, and files of --npz.
-
-A file of --npz holds one classifier. These arrays are needed:
-
-    calibration_features [n, d]     evaluation_features [n', d]    of any network, before t-SNE
-    calibration_confidences [n]     evaluation_confidences [n']    in [0, 1]
-    calibration_correct [n]         evaluation_correct [n']        0 or 1
-
-and these may be added, for both parts:
-
-    calibration_groups [n]          evaluation_groups [n']         integers: group-wise errors
-    calibration_logits [n, m]       evaluation_logits [n', m]      temperature scaling of all
-    calibration_labels [n]          evaluation_labels [n']         classes and their NLL; 0, ...
-
-Logits and labels come together. Features that are not vectors are flattened; t-SNE needs more than
-30 samples in both parts together, and features of length 3 or more. With logits and labels,
-confidences and correctness are derived from them, and need not be in the file. A method that has
-no optimum on the calibration part is left out for this file; a line of the output and the notes
-below the tables say so. `numpy.savez(FILE, calibration_features=...)` writes such a file.
-"""
+"""Image classifiers of --data whose confidences are recalibrated."""
 
 import dataclasses
-import io
-import zipfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
 
-from experiments.harness.data_files import DataError, refuse_where
 from paper_repro.data import cifar
 
-PARTS = ("calibration", "evaluation")
-OPTIONAL = ("groups", "logits", "labels")
 NETWORKS = ("densenet121", "googlenet", "resnet18", "vgg16_bn")
 
 
@@ -126,89 +102,3 @@ def read_cifar10(data: Path, name: str) -> Classifier:
     order = np.random.default_rng([*b"l21_networks/split"]).permutation(len(labels))
     halves = [part_of_logits(logits[i], logits[i], labels[i]) for i in np.array_split(order, 2)]
     return Classifier(f"cifar10_{name}", *halves)
-
-
-def read_npz(path: Path) -> Classifier:
-    """The classifier of a file of --npz, see the module.
-
-    Raises:
-        DataError: if the file cannot be read, arrays are missing, or their shapes or values are
-            wrong.
-    """
-    if not zipfile.is_zipfile(path):  # where NumPy would propose to load it unsafely
-        raise DataError(f"--npz: expected a file of numpy.savez, got {path} (not a zip archive)")
-    try:
-        arrays = dict(np.load(io.BytesIO(path.read_bytes())))
-    except Exception as error:  # what damaged files raise is no closed list
-        reason = str(error).partition("\n")[0] or type(error).__name__
-        raise DataError(f"--npz: expected a file of numpy.savez, got {path} ({reason})") from None
-    has_logits = any(f"{part}_{key}" in arrays for part in PARTS for key in OPTIONAL[1:])
-    keys = ["features", *(OPTIONAL[1:] if has_logits else ("confidences", "correct"))]
-    if any(f"{part}_groups" in arrays for part in PARTS):
-        keys.append("groups")
-    missing = [f"{part}_{key}" for part in PARTS for key in keys if f"{part}_{key}" not in arrays]
-    if missing:
-        raise DataError(f"--npz: expected arrays {', '.join(missing)} in {path}, got {[*arrays]}")
-    parts = [
-        _checked_part(path, part, {key: arrays[f"{part}_{key}"] for key in keys}) for part in PARTS
-    ]
-    one, two = (part.features.shape[1] for part in parts)
-    if one != two:
-        raise DataError(f"--npz: expected features of one length in {path}, got {one} and {two}")
-    return Classifier(path.stem, *_with_numbered_groups(parts))
-
-
-def _with_numbered_groups(parts: list[Part]) -> list[Part]:
-    """The parts with groups 0, ..., g − 1 in place of any numbers."""
-    if any(part.groups is None for part in parts):
-        return parts
-    _, numbers = np.unique(np.concatenate([part.groups for part in parts]), return_inverse=True)
-    numbers = np.split(numbers, [len(parts[0].groups)])
-    return [dataclasses.replace(x, groups=y) for x, y in zip(parts, numbers, strict=True)]
-
-
-def _checked_part(path: Path, name: str, arrays: dict[str, np.ndarray]) -> Part:
-    num = len(arrays["features"])
-    for key, array in arrays.items():
-        place = f"{name}_{key} in {path}"
-        kinds, expected = ("iu", "integers") if key == "groups" else ("biuf", "numbers")
-        if array.dtype.kind not in kinds:
-            raise DataError(f"--npz: expected {expected}, got {array.dtype} for {place}")
-        if array.ndim == 0 or len(array) != num or num == 0:
-            raise DataError(
-                f"--npz: expected one entry for each of the {num} features (at least one), "
-                f"got {array.shape} for {place}"
-            )
-        if key not in ("features", "logits") and array.ndim != 1:
-            raise DataError(f"--npz: expected shape ({num},), got {array.shape} for {place}")
-        refuse_where("--npz", place, ~np.isfinite(array), "finite numbers", array)
-    features = arrays["features"].reshape(num, -1)
-    groups = arrays.get("groups")
-    if "logits" in arrays:
-        return _part_with_classes(path, name, features, arrays["logits"], arrays["labels"], groups)
-    confidences, correct = arrays["confidences"].astype(np.float64), arrays["correct"]
-    wrong = (confidences < 0) | (confidences > 1)
-    place = f"{name}_confidences in {path}"
-    refuse_where("--npz", place, wrong, "values in [0, 1]", confidences)
-    wrong = ~np.isin(correct, (0, 1))
-    refuse_where("--npz", f"{name}_correct in {path}", wrong, "0 or 1", correct)
-    return Part(features, confidences, correct.astype(int), groups)
-
-
-def _part_with_classes(
-    path: Path,
-    name: str,
-    features: np.ndarray,
-    logits: np.ndarray,
-    labels: np.ndarray,
-    groups: np.ndarray | None,
-) -> Part:
-    if logits.ndim != 2 or logits.shape[1] < 2:
-        expected = "[n, m] of two or more classes"
-        raise DataError(
-            f"--npz: expected {expected}, got {logits.shape} for {name}_logits in {path}"
-        )
-    expected = f"labels 0, ..., {logits.shape[1] - 1}"
-    wrong = ~np.isin(labels, np.arange(logits.shape[1]))
-    refuse_where("--npz", f"{name}_labels in {path}", wrong, expected, labels)
-    return part_of_logits(features, logits, labels.astype(int), groups)

@@ -148,11 +148,7 @@ def read_communities(data: Path) -> Communities:
 
 
 def random_split(
-    seed: int,
-    num_samples: int,
-    *,
-    shared: bool = False,
-    held_out: tuple[int, int] | None = None,
+    seed: int, num_samples: int, *, shared: bool = False, held_out: tuple[int, int] | None = None
 ) -> Split:
     """Split of the communities that belongs to a seed.
 

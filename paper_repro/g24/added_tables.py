@@ -2,71 +2,23 @@
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 
 from experiments.harness import stand_in
-from experiments.harness.tables import write_table
+from experiments.harness.tables import note_of, write_table
 from paper_repro.g24.naive_density import LEAST_SUM
 from paper_repro.g24.networks_tables import (
     Results,
     compare,
     difference_text,
+    root_risk,
     selected_text,
 )
-from paper_repro.g24.published import NETWORKS, PUBLISHED
-
-# G24 Table 4, for 15 bins, bins, kkr and ukkr all together, and kde.
-IMAGENET = {
-    "DenseNet-161": (12.17, 12.31),
-    "ResNet-152": (12.57, 12.77),
-    "PNASNet-5": (10.63, 10.63),
-}
-
-DEBIASED_NOTE = """
-Bins and debiased bins (`calibjax.risk.DebiasedBinning`), which G24 mentions in §4.1: root of the
-risk times 100, its difference from that of bins with the same choice of their number, times 10⁴,
-and ukkr for comparison; estimates of the squared error times 10⁴ on the 20 % of the samples in no
-fold, ± standard errors over the folds (`estimators.md` explains them). The squares of noisy means
-are too large, the more so the more bins there are: where plain bins are tuned to many, their
-estimate is the larger one.
-"""
-
-NAIVE_NOTE = """
-The kernel density ratio for the top label by its formula as printed, in float32, beside the stable
-one, in the same folds: roots of the risks, times 100, each at its best bandwidth, and the share of
-held out predictions for which it gives NaN there. These are left out of the risk, as G24 does.
-"Clipped": denominators are at least 1e-10, so that an underflow is a ratio of zero instead.
-"Saturated": share of the confidences that are 1 in float32. "Expected": root of the stable risk
-over 1 - missing, which is what comes out if those that are missing add nothing to the risk. The
-networks called "sharpened" are those above with all logits times {power:g}, that is, made
-overconfident on purpose, since ours hardly reach a confidence of 1.
-"""
-
-IMPLIED_NOTE = """
-100 √risk of G24 for the top label (Tables 1, 2 and 4), the smallest of the others and kde, and the
-share of predictions whose loss from the mean would explain the difference: 1 - smallest / kde
-(`naive_density`). That it is about zero for LeNet-5, which is never sure, and that canonical
-calibration (Tables 3 and 5) shows nothing of the kind, where no probability of a class is exactly
-0 or 1, agrees with that. That the paper calls the share of NaNs small does not. Without the logits
-of its networks this cannot be decided.
-"""
+from paper_repro.g24.published import PUBLISHED
 
 
-class DebiasedRow(NamedTuple):
-    """Risk and estimate of one kind of bins, see `DEBIASED_NOTE`."""
-
-    network: str
-    estimator: str
-    bins: str
-    risk: str
-    minus_plain: str | None
-    estimate: float
-    error: float
-
-
-def debiased_rows(results: Results) -> Iterator[DebiasedRow]:
+def debiased_rows(results: Results) -> Iterator[tuple]:
     """Rows of the table of debiased bins."""
     names = ("15 bins", "15 debiased bins", "bins", "debiased bins", "ukkr")
     chosen = {key: x for key, x in results.items() if key[1] == "top-label" and key[2] in names}
@@ -76,49 +28,29 @@ def debiased_rows(results: Results) -> Iterator[DebiasedRow]:
             found = chosen[network, "top-label", name]
             plain = name.replace("debiased ", "")
             pair = pairs.get((network, "top-label", name, plain))
-            yield DebiasedRow(
+            yield (
                 network,
                 name,
                 selected_text(found) if name != "ukkr" else "",
-                f"{100 * np.sqrt(found['risks'].mean(0).min()):.3f}",
+                f"{root_risk(found)[0]:.3f}",
                 difference_text(pair) if pair else None,
                 1e4 * float(found["estimate"]),
                 1e4 * float(found["standard_error"]),
             )
 
 
-class NaiveRow(NamedTuple):
-    """Risks of the naive and of the stable ratio, see `NAIVE_NOTE`."""
-
-    network: str
-    saturated: float
-    stable: float
-    printed: float
-    printed_missing: float
-    expected: float
-    clipped: float
-    clipped_missing: float
-
-
-NAIVE_NAMES = {
-    "printed": "as printed",
-    "printed_missing": "as printed: missing",
-    "clipped_missing": "clipped: missing",
-}
-
-
 def naive_rows(
     stable: dict[str, dict[str, np.ndarray]], naive: dict[str, dict[str, np.ndarray]]
-) -> Iterator[NaiveRow]:
+) -> Iterator[tuple]:
     """Rows of the table of ratios, by name of the network."""
     for network, found in naive.items():
         best = found["risks"].mean(1).argmin(-1)  # of each of LEAST_SUM
         places = range(len(LEAST_SUM)), slice(None), best
         roots = [100 * np.sqrt(found["risks"][i].mean(0)[best[i]]) for i in places[0]]
         missing = [float(found["missing"][i].mean(0)[best[i]]) for i in places[0]]
-        root = 100 * float(np.sqrt(stable[network]["risks"].mean(0).min()))
+        root, _ = root_risk(stable[network])
         expected = root / (1 - missing[0])
-        yield NaiveRow(
+        yield (
             network,
             float(found["saturated"]),
             root,
@@ -130,27 +62,12 @@ def naive_rows(
         )
 
 
-class ImpliedRow(NamedTuple):
-    """Published risks, and what would explain them, see `IMPLIED_NOTE`."""
-
-    data: str
-    network: str
-    smallest: float
-    kde: float
-    missing: float
-
-
-def implied_rows() -> Iterator[ImpliedRow]:
-    """Rows of the table of published risks of kde for the top label."""
-    published = []
-    for data in ("cifar10", "cifar100"):
-        of = PUBLISHED[data, "top-label"]
-        others = [numbers for name, numbers in of.items() if name != "kde"]
-        for network, kde, *rest in zip(NETWORKS, of["kde"], *others, strict=True):
-            published.append((data, network, min(rest), kde))
-    published += [("ImageNet", network, *numbers) for network, numbers in IMAGENET.items()]
-    for data, network, smallest, kde in published:
-        yield ImpliedRow(data, network, smallest, kde, 1 - smallest / kde)
+def implied_rows() -> Iterator[tuple]:
+    """Rows of the table of published risks of kde for the top label, and what explains them."""
+    for (data, notion), of in PUBLISHED.items():
+        for network, kde in of["kde"].items() if notion == "top-label" else ():
+            smallest = min(of[name][network] for name in of if name != "kde")
+            yield data, network, smallest, kde, 1 - smallest / kde
 
 
 def write_tables(
@@ -161,10 +78,9 @@ def write_tables(
     power: float,
 ) -> None:
     """Writes the tables of debiased bins and of kernel density ratios."""
-    names = {"minus_plain": "minus plain", "error": "±", "risk": "100 √risk"}
-    write_table(folder, "debiased_bins", debiased_rows(results), DEBIASED_NOTE, names=names)
-    note = NAIVE_NOTE.format(power=power)
+    write_table(folder, "debiased_bins", debiased_rows(results), note_of(__file__, "debiased"))
+    note = note_of(__file__, "naive", power=power)
     rows = naive_rows(stable, naive)
-    write_table(folder, "naive_density", rows, note, names=NAIVE_NAMES)
+    write_table(folder, "naive_density", rows, note)
     if not stand_in.header():
-        write_table(folder, "published_density", implied_rows(), IMPLIED_NOTE)
+        write_table(folder, "published_density", implied_rows(), note_of(__file__, "implied"))

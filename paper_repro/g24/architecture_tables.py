@@ -2,14 +2,17 @@
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
-
-import numpy as np
 
 from experiments.harness import stand_in
-from experiments.harness.tables import write_table
-from paper_repro.g24.networks_tables import Results, compare, critical_value, difference_text
-from paper_repro.g24.published import ERRORS, NETWORKS, PUBLISHED
+from experiments.harness.tables import note_of, write_table
+from paper_repro.g24.networks_tables import (
+    Results,
+    compare,
+    critical_value,
+    difference_text,
+    root_risk,
+)
+from paper_repro.g24.published import ERRORS, PUBLISHED
 
 # Ours and the published ones; the DenseNet of the paper has 40 layers, ours 121.
 ARCHITECTURES = {
@@ -21,52 +24,13 @@ ARCHITECTURES = {
 BASE = "ukkr"  # whose risk is subtracted
 ROUNDING = 0.005  # of the published roots
 
-NOTE = """
-Tables 1, 2, 3 and 5 of G24 for the architectures that are among ours. *No network is the same*: the
-logits are those of another training, published by other people (`AIgen/df-posthoc-calibration`),
-and of the DenseNets only the family is the same (121 layers instead of 40). That the roots of the
-risks differ says how good these networks are, and nothing of the estimators: the risk contains
-the noise of the labels. The differences between estimators may be compared.
-
-"100 √risk" ± its standard error over the five folds, ours and published. "Minus ukkr": the risk
-minus that of ukkr, times 10⁴; ours with the jackknife standard error of the paired difference,
-\\*: significant with Bonferroni's correction for the {num} differences of this table, \\*\\*: with
-errors 1.5 times as large too (see `differences.md`). The published difference is computed from the
-published roots; no error of it is published, and ± is what their rounding to two digits allows at
-most. Both are from 8000 of 10 000 test images in five folds.
-"""
-
-
-class ArchitectureRow(NamedTuple):
-    """Risk of one estimator for one of our networks, and the published one, see `NOTE`."""
-
-    data: str
-    notion: str
-    ours: str
-    published: str
-    estimator: str
-    risk: str
-    published_risk: str
-    minus: str | None
-    published_minus: str | None
-
-
-NAMES = dict(zip(ArchitectureRow._fields, ArchitectureRow._fields, strict=True)) | {
-    "ours": "network",
-    "published": "published network",
-    "risk": "100 √risk",
-    "published_risk": "published 100 √risk",
-    "minus": "minus ukkr",
-    "published_minus": "published minus ukkr",
-}
-
 
 def published_difference(root: float, base: float) -> tuple[float, float]:
     """Difference of two published risks times 10⁴, and the most that rounding changes it."""
     return root**2 - base**2, 2 * ROUNDING * (root + base)
 
 
-def architecture_rows(results: Results) -> Iterator[ArchitectureRow]:
+def architecture_rows(results: Results) -> Iterator[tuple]:
     """Rows of the table, of the networks that are there."""
     chosen = {key: x for key, x in results.items() if key[0] in ARCHITECTURES}
     pairs = {key: x for key, x in compare(chosen).items() if key[3] == BASE and key[2] != "h = 0"}
@@ -76,19 +40,18 @@ def architecture_rows(results: Results) -> Iterator[ArchitectureRow]:
         published = PUBLISHED[data, notion]
         if name not in published:
             continue
-        roots = {x: published[x][NETWORKS.index(other)] for x in (name, BASE)}
-        risks = found["risks"][:, found["risks"].mean(0).argmin()]
-        error = 100 * np.sqrt(risks).std(ddof=1) / np.sqrt(len(risks))
+        roots = {x: published[x][other] for x in (name, BASE)}
+        root, error = root_risk(found)
         difference, rounding = published_difference(roots[name], roots[BASE])
         is_base = name == BASE
-        yield ArchitectureRow(
+        yield (
             data,
             notion,
             network.rpartition("_")[2],
             other,
             name,
-            f"{100 * np.sqrt(risks.mean()):.3f} ± {error:.2g}",
-            f"{roots[name]:.2f} ± {ERRORS[data, notion][other][name]:.2f}",
+            f"{root:.3f} ± {error:.2g}",
+            f"{roots[name]:.2f} ± {ERRORS[data, notion, other, name]:.2f}",
             None if is_base else difference_text(pairs[network, notion, name, BASE], critical),
             None if is_base else f"{difference:.2g} ± {rounding:.1g}",
         )
@@ -98,5 +61,5 @@ def write_tables(folder: Path, results: Results) -> None:
     """Writes the table; not of stand-in data, nor where no such network is there."""
     rows = list(architecture_rows(results))
     if rows and not stand_in.header():
-        note = NOTE.format(num=sum(row.minus is not None for row in rows))
-        write_table(folder, "architectures", rows, note, names=NAMES)
+        note = note_of(__file__, "note", num=sum(row[-1] is not None for row in rows))
+        write_table(folder, "architectures", rows, note)

@@ -11,7 +11,7 @@ import numpy as np
 from scipy.stats import norm  # comes with scikit-learn
 
 from calibjax import risk
-from experiments.harness.tables import write_table
+from experiments.harness.tables import note_of, published_rows, write_table
 from paper_repro.g24.published import PUBLISHED
 
 Results = dict[tuple[str, str, str], dict[str, np.ndarray]]  # by network, notion, estimator
@@ -30,63 +30,18 @@ class Claim(NamedTuple):
     Attributes:
         text: what is said.
         data, notion: what it is about; "" for all.
-        pairs: of estimators.
         kind: "better", "not worse" or "equal".
+        pairs: of estimators, "first < second", with semicolons between them.
     """
 
     text: str
     data: str
     notion: str
-    pairs: tuple[tuple[str, str], ...]
-    kind: str = "better"
+    kind: str
+    pairs: str
 
 
-def _first(name: str, others: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
-    return tuple((name, other) for other in others if other != name)
-
-
-CLAIMS = (
-    Claim(
-        "kde is the worst, top-label (Tables 1 and 2)",
-        "",
-        "top-label",
-        tuple((other, "kde") for other in TOP_LABEL if other != "kde"),
-    ),
-    Claim(
-        "ukkr is better than or equal to all, top-label on CIFAR-10 (Table 1)",
-        "cifar10_",
-        "top-label",
-        _first("ukkr", TOP_LABEL),
-        "not worse",
-    ),
-    Claim(
-        "optimised bins are the best, top-label on CIFAR-100 (§5.2)",
-        "cifar100_",
-        "top-label",
-        _first("bins", TOP_LABEL),
-    ),
-    Claim(
-        "kkr and ukkr do not differ, canonical on CIFAR-10 (App. B)",
-        "cifar10_",
-        "canonical",
-        (("kkr", "ukkr"),),
-        "equal",
-    ),
-    Claim(
-        "only kde outperforms others (once), canonical on CIFAR-10 (App. B)",
-        "cifar10_",
-        "canonical",
-        _first("kde", ("kkr", "ukkr")),
-        "not worse",
-    ),
-    Claim(
-        "kde is the best (sometimes), canonical on CIFAR-100 (Table 3)",
-        "cifar100_",
-        "canonical",
-        _first("kde", ("kkr", "ukkr")),
-    ),
-    Claim("ukkr is better than kkr, canonical (§5.2)", "", "canonical", (("ukkr", "kkr"),)),
-)
+CLAIMS = [Claim(**row) for row in published_rows(__file__, "claims")]
 
 
 class Comparison(NamedTuple):
@@ -132,103 +87,39 @@ def selected(found: dict[str, np.ndarray]) -> tuple[float, bool]:
     return float(found["grid"][best]), is_edge
 
 
-class EstimatorRow(NamedTuple):
-    """Risk and estimate of one estimator, see `ESTIMATORS_NOTE`; h = 0 has no estimate."""
-
-    network: str
-    notion: str
-    estimator: str
-    hyperparameter: str | None
-    risk: str
-    risk_error: str
-    published: str | None
-    estimate: float | None = None
-    error: float | None = None
-    sampling: float | None = None
-    root: float | None = None
-    root_error: float | None = None
-    seconds: float | None = None
+def root_risk(found: dict[str, np.ndarray]) -> tuple[float, float]:
+    """100 √risk at the selected hyperparameter, and its standard error over the folds."""
+    risks = found["risks"][:, found["risks"].mean(0).argmin()]
+    error = 100 * np.sqrt(risks).std(ddof=1) / np.sqrt(len(risks))
+    return float(100 * np.sqrt(risks.mean())), float(error)
 
 
-ESTIMATOR_NAMES = {"risk": "100 √risk", "risk_error": "se", "error": "±", "root_error": "±"}
+FACTORS = {
+    "estimate": 1e4,
+    "standard_error": 1e4,
+    "sampling_error": 1e4,
+    "root": 100,
+    "root_standard_error": 100,
+    "seconds": 1,
+}
 
 
-def estimator_rows(results: Results) -> Iterator[EstimatorRow]:
-    """Rows of the main table."""
+def estimator_rows(results: Results) -> Iterator[tuple]:
+    """Rows of the main table; h = 0 has no estimate."""
     for (network, notion, name), found in results.items():
-        best = int(found["risks"].mean(0).argmin())
-        risks = found["risks"][:, best]
-        error = 100 * np.sqrt(risks).std(ddof=1) / np.sqrt(len(risks))
-        published = PUBLISHED.get((network.split("_")[0], notion), {}).get(name)
-        row = EstimatorRow(
-            network,
-            notion,
-            name,
-            None if name == ZERO else selected_text(found),
-            f"{100 * np.sqrt(risks.mean()):.3f}",
-            f"{error:.2g}",
-            f"{min(published[1:])}-{max(published[1:])}" if published else None,
-        )
-        if name != ZERO:
-            row = row._replace(
-                estimate=float(found["estimate"]) * 1e4,
-                error=float(found["standard_error"]) * 1e4,
-                sampling=float(found["sampling_error"]) * 1e4,
-                root=float(found["root"]) * 100,
-                root_error=float(found["root_standard_error"]) * 100,
-                seconds=float(found["seconds"]),
-            )
-        yield row
+        root, error = root_risk(found)
+        published = [*PUBLISHED.get((network.split("_")[0], notion), {}).get(name, {}).values()]
+        values = (f"{root:.3f}", f"{error:.2g}")
+        others = f"{min(published[1:])}-{max(published[1:])}" if published else None
+        rest = [float(found[x]) * factor if name != ZERO else None for x, factor in FACTORS.items()]
+        chosen = None if name == ZERO else selected_text(found)
+        yield (network, notion, name, chosen, *values, others, *rest)
 
 
 def selected_text(found: dict[str, np.ndarray]) -> str:
     """The hyperparameter of smallest risk; "(edge)" says that it is at an end of its grid."""
     value, is_edge = selected(found)
     return f"{value:.3g}{' (edge)' if is_edge else ''}"
-
-
-ESTIMATORS_NOTE = """
-In form Tables 1, 2, 3 and 5 and Fig. 2 to 4 of G24. "100 √risk": root of the mean risk over the
-held out folds, at the selected hyperparameter; se: standard error over the 5 folds of the roots
-(the paper does not say of what). "Published": range over the paper's networks except for LeNet-5,
-*other networks* than ours. "(edge)": the selected hyperparameter is at an end of its grid. h = 0
-is what says that nothing is miscalibrated.
-
-Estimates of the squared error, times 10⁴, and of its root with its sign, times 100, on the 20 % of
-the samples that are in no fold; ± is the standard error over the folds as in the paper, which is
-what comes from fitting only, "sampling" that over the test samples. Values that are no numbers, in
-all cells and at all grid points: {num_nan}. Seconds with compilation, on two cores that were shared
-with other programs.
-{exactness}
-"""
-DIFFERENCES_NOTE = """
-Risk of the estimator of the row minus that of the column, times 10⁴, ± its standard error
-(jackknife, from the same samples in the same folds). \\*: significant at the level {level} with
-Bonferroni's correction for all {num} comparisons, |z| > {critical:.2f}. What both choices have in
-common, such as the noise of the labels, cancels: the standard error of a risk over the folds is
-{ratio:.0f} times that of a difference, in the median of those without h = 0. That the smallest risk
-of a grid was taken is not corrected for.
-
-The errors take folds to be independent, but these share training data: in simulations of bins and
-ukkr (see `calibjax.risk.risk_difference`) z had standard deviations of 1.0 to 1.1 over data sets,
-and up to 1.4 about the difference of the functions that were fitted. \\*\\*: significant also with
-errors {inflation} times as large (the factor of Nadeau and Bengio, 2003). Of the {num} comparisons
-{found} are significant, {robust} with the larger errors; without h = 0 {found_without} and
-{robust_without} of {num_without}.
-{exactness}
-"""
-WINNERS_NOTE = """
-Smallest risk, and who is not significantly worse; who is significantly better than h = 0, that is,
-finds any miscalibration; \\*\\*: with errors {inflation} times as large too. See `differences.md`.
-"""
-CLAIMS_NOTE = """
-Findings of G24 on our networks: comparisons that are significantly for and against it (any that
-differ are against "do not differ"), and those that are so with standard errors {inflation} times as
-large too, since the errors may be too small (`differences.md`); "sign": comparisons where the
-difference at least has the sign of the claim. One rule for all: confirmed if all comparisons are
-for it, contradicted if one is against it, each with the larger errors; else doubtful if one is
-against it with the errors as they are; else not contradicted, which is no support.
-"""
 
 
 def difference_rows(
@@ -246,28 +137,9 @@ def difference_rows(
             yield row
 
 
-class WinnerRow(NamedTuple):
-    """The best estimators of one network and notion, see `WINNERS_NOTE`."""
-
-    network: str
-    notion: str
-    best: str
-    close: str
-    detecting: str
-
-
-WINNER_NAMES = {
-    "network": "network",
-    "notion": "notion",
-    "best": "smallest risk",
-    "close": "not worse",
-    "detecting": "better than h = 0",
-}
-
-
 def winner_rows(
     results: Results, pairs: dict[tuple[str, str, str, str], Comparison]
-) -> Iterator[WinnerRow]:
+) -> Iterator[tuple]:
     """The best estimators of each network and notion."""
     critical = critical_value(pairs)
     for key in dict.fromkeys(key[:2] for key in results):
@@ -282,30 +154,10 @@ def winner_rows(
             f"{x}{_stars(z, critical)}" for x, z in against_zero.items() if z.z < -critical
         ]
         texts = (", ".join(x) or "none" for x in (close, detecting))
-        yield WinnerRow(*key, best, *texts)
+        yield (*key, best, *texts)
 
 
-class ClaimRow(NamedTuple):
-    """What is found of one of the paper's claims, see `CLAIMS_NOTE`."""
-
-    claim: str
-    comparisons: int
-    support: int
-    against: int
-    robust_support: int
-    robust_against: int
-    sign: int | None
-    verdict: str
-
-
-CLAIM_NAMES = dict(zip(ClaimRow._fields, ClaimRow._fields, strict=True)) | {
-    "support": "for",
-    "robust_support": f"for, {INFLATION} se",
-    "robust_against": f"against, {INFLATION} se",
-}
-
-
-def claim_rows(pairs: dict[tuple[str, str, str, str], Comparison]) -> Iterator[ClaimRow]:
+def claim_rows(pairs: dict[tuple[str, str, str, str], Comparison]) -> Iterator[tuple]:
     """What is found of the paper's claims."""
     critical = critical_value(pairs)
     for claim in CLAIMS:
@@ -314,7 +166,7 @@ def claim_rows(pairs: dict[tuple[str, str, str, str], Comparison]) -> Iterator[C
             for (network, notion, *names), found in pairs.items()
             if network.startswith(claim.data)
             and notion.startswith(claim.notion)
-            and tuple(names) in claim.pairs
+            and " < ".join(names) in claim.pairs.split("; ")
         ]
         if not scores:
             continue
@@ -333,48 +185,10 @@ def claim_rows(pairs: dict[tuple[str, str, str, str], Comparison]) -> Iterator[C
             verdict = "doubtful" if against[0] else "not contradicted"
         sign = int(np.sum(z < 0)) if claim.kind != "equal" else None
         counts = support[0], against[0], support[1], against[1]
-        yield ClaimRow(claim.text, z.size, *counts, sign, verdict)
+        yield (claim.text, z.size, *counts, sign, verdict)
 
 
-WIDER_NOTE = """
-The same with grids that go on to smaller penalties, since the best penalties are often at the ends
-of those of App. B: hyperparameter, risk (times 10⁴, its difference from that on the grid of App. B
-and that of ukkr from kkr, ± standard errors), and estimate (times 10⁴). \\*: significant with
-Bonferroni's correction for the {num} comparisons of ukkr with kkr, \\*\\*: with errors {inflation}
-times as large too. That risks hardly differ does not say that the estimates agree: the risk is
-about h(p, q) of two predictions, the estimate about h(p, p), which for ukkr is the square of what
-was fitted, its noise included.
-
-{exactness}
-With smaller penalties it would be this that regularises: grids go on for nine more steps, or as
-long as penalties are not below it ("edge" may be that limit). Where kkr is missing its grid of
-App. B ends there or below already, and stands for it.
-"""
-
-
-class WiderRow(NamedTuple):
-    """Risk and estimate with a wider grid, see `WIDER_NOTE`."""
-
-    network: str
-    notion: str
-    estimator: str
-    hyperparameter: str
-    risk: str
-    minus_narrow: str
-    minus_kkr: str | None
-    estimate: float
-    error: float
-
-
-WIDER_NAMES = dict(zip(WiderRow._fields, WiderRow._fields, strict=True)) | {
-    "risk": "100 √risk",
-    "minus_narrow": "minus App. B",
-    "minus_kkr": "ukkr minus kkr",
-    "error": "±",
-}
-
-
-def wider_rows(results: Results) -> Iterator[WiderRow]:
+def wider_rows(results: Results) -> Iterator[tuple]:
     """Rows of the table of wider grids."""
     chosen = {key: x for key, x in results.items() if key[2].split(",")[0] in ("kkr", "ukkr")}
     pairs = compare(chosen)
@@ -389,12 +203,12 @@ def wider_rows(results: Results) -> Iterator[WiderRow]:
         found = results[network, notion, name]
         before = pairs[network, notion, name, name.split(",")[0]]
         other = compared.get((network, notion, name, kkr[network, notion]))
-        yield WiderRow(
+        yield (
             network,
             notion,
             name,
             selected_text(found),
-            f"{100 * np.sqrt(found['risks'].mean(0).min()):.3f}",
+            f"{root_risk(found)[0]:.3f}",
             difference_text(before),
             difference_text(other, critical) if other else None,
             1e4 * float(found["estimate"]),
@@ -405,9 +219,9 @@ def wider_rows(results: Results) -> Iterator[WiderRow]:
 def write_wider_grids(folder: Path, results: Results, exactness: str) -> None:
     """Writes the table of kernel ridge regression with wider grids."""
     rows = list(wider_rows(results))
-    num = sum(row.minus_kkr is not None for row in rows)
-    note = WIDER_NOTE.format(num=num, inflation=INFLATION, exactness=exactness)
-    write_table(folder, "wider_grids", rows, note, names=WIDER_NAMES)
+    num = sum(row[6] is not None for row in rows)  # of ukkr from kkr
+    note = note_of(__file__, "wider", num=num, inflation=INFLATION, exactness=exactness)
+    write_table(folder, "wider_grids", rows, note)
 
 
 def difference_text(found: Comparison, critical: float = np.inf) -> str:
@@ -430,16 +244,16 @@ def write_tables(folder: Path, results: Results, exactness: str) -> None:
     pairs = compare(results)
     names = sorted({key[2] for key in results}, key=[ZERO, *TOP_LABEL].index)
     num_nan = sum(int(found["num_nan"]) for found in results.values())
-    note = ESTIMATORS_NOTE.format(num_nan=num_nan, exactness=exactness)
-    write_table(folder, "estimators", estimator_rows(results), note, names=ESTIMATOR_NAMES)
+    note = note_of(__file__, "estimators", num_nan=num_nan, exactness=exactness)
+    write_table(folder, "estimators", estimator_rows(results), note)
     note = _differences_note(results, pairs, exactness)
     columns = ("network", "notion", "estimator", *(f"minus {name}" for name in names[:-1]))
     rows = difference_rows(results, pairs, names)  # of which h = 0 alone has none
     write_table(folder, "differences", rows, note, names=dict(zip(columns, columns, strict=True)))
-    note = WINNERS_NOTE.format(inflation=INFLATION)
-    write_table(folder, "winners", winner_rows(results, pairs), note, names=WINNER_NAMES)
-    note = CLAIMS_NOTE.format(inflation=INFLATION)
-    write_table(folder, "claims", claim_rows(pairs), note, names=CLAIM_NAMES)
+    note = note_of(__file__, "winners", inflation=INFLATION)
+    write_table(folder, "winners", winner_rows(results, pairs), note)
+    note = note_of(__file__, "claims", inflation=INFLATION)
+    write_table(folder, "claims", claim_rows(pairs), note)
 
 
 def _differences_note(
@@ -453,7 +267,9 @@ def _differences_note(
         counts[f"num{suffix}"] = exceeded.size // 2  # both orders are there
         counts[f"found{suffix}"] = np.sum(exceeded > 0) // 2
         counts[f"robust{suffix}"] = np.sum(exceeded > 1) // 2
-    return DIFFERENCES_NOTE.format(
+    return note_of(
+        __file__,
+        "differences",
         level=LEVEL,
         critical=critical,
         ratio=np.median(ratios or [0]),

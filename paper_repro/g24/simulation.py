@@ -24,7 +24,7 @@ from calibjax import risk
 from calibjax.distributions import CategoricalLogits
 from experiments.harness import cells, command_line
 from experiments.harness.cells import Store
-from experiments.harness.tables import write_table
+from experiments.harness.tables import note_of, write_table
 from paper_repro.g24.simulation_figures import plot
 
 NAME = "g24_simulation"
@@ -122,27 +122,25 @@ def write(folder: Path, settings: Settings, found: dict[str, np.ndarray]) -> Non
     }
     rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
     best = thetas[risks.mean(0).argmin()]
-    verdict = "confirmed" if best == 1 else "not confirmed"
     beside = [i for i in (truth - 1, truth + 1) if i < len(thetas)]
-    ratio = sd(risks)[beside].mean() / sd(differences)[beside].mean()
     errors = sd(differences)[beside] / np.sqrt(len(risks))
     scores = [f"{z:.1f}" for z in differences.mean(0)[beside] / errors]
-    note = f"""
-Fig. 1 of G24: mean and standard deviation of the risk over {len(risks)} data sets of
-{settings.num_samples} samples. The minimum of the mean risk is at θ = {best:g}: {verdict}; the
-means at the neighbours of θ = 1 are larger by {" and ".join(scores)} standard errors. The minimum
-of the risk of one data set is at θ = 1 for {np.sum(minima == truth)} of {len(risks)}, otherwise
-where "minima" says: at {thetas[minima].mean():.3f} on average, with a standard deviation of
-{thetas[minima].std(ddof=1):.3f}.
-
-The bars of the figure hide how well the risk separates the functions: they are the variation that
-all risks have in common. The standard deviation of the difference from θ = 1 is, at its neighbours,
-{ratio:.0f} times smaller than that of the risk. "(h - h*)²" is the mean over the pairs, known here,
-that the difference estimates without bias.
-
-Accuracy of the model {found["accuracy"].mean():.3f}, its squared calibration error
-{found["error"].mean():.4f}; the smallest probability is e^{found["smallest"].min():.0f}.
-"""
+    note = note_of(
+        __file__,
+        "risks",
+        data_sets=len(risks),
+        samples=settings.num_samples,
+        best=best,
+        verdict="confirmed" if best == 1 else "not confirmed",
+        scores=" and ".join(scores),
+        right=np.sum(minima == truth),
+        mean=thetas[minima].mean(),
+        sd=thetas[minima].std(ddof=1),
+        ratio=sd(risks)[beside].mean() / sd(differences)[beside].mean(),
+        accuracy=found["accuracy"].mean(),
+        error=found["error"].mean(),
+        smallest=found["smallest"].min(),
+    )
     write_table(folder, "risks", rows, note)
 
 

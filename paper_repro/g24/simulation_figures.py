@@ -13,10 +13,7 @@ def plot(folder: Path, thetas: np.ndarray, risks: np.ndarray) -> None:
     """Draws the risks [data sets, k], and their differences from that at θ = 1."""
     figure = Figure(figsize=(7, 2.9), layout="constrained")
     panels = figure.subplots(1, 2)
-    shown = {
-        "risk": risks,
-        "risk $-$ risk at $\\theta = 1$": risks - risks[:, thetas == 1],
-    }
+    shown = {"risk": risks, "risk $-$ risk at $\\theta = 1$": risks - risks[:, thetas == 1]}
     for axes, (ylabel, values) in zip(panels, shown.items(), strict=True):
         style = {"marked": 1.0, "xlabel": "temperature parameter $\\theta$", "ylabel": ylabel}
         plotting.risk_curve(thetas, values, **style, ax=axes)

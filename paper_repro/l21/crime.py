@@ -32,15 +32,7 @@ from paper_repro.data.classifiers import Part
 from paper_repro.data.communities_crime import FOLDER, Communities, read_communities
 from paper_repro.l21 import crime_combinations, crime_correlations, crime_fits, methods
 from paper_repro.l21.crime_figures import plot
-from paper_repro.l21.crime_models import (
-    NAME,
-    USUAL,
-    VARIANTS,
-    Settings,
-    embed,
-    parts_of,
-    trained,
-)
+from paper_repro.l21.crime_models import NAME, USUAL, VARIANTS, Settings, embed, parts_of, trained
 from paper_repro.l21.crime_tables import Results, write_tables, write_training
 from paper_repro.l21.embeddings import Embedding
 
@@ -65,9 +57,7 @@ def evaluate(
     """All quantities of all methods for one network, and what its groups are like."""
     calibration, evaluation = methods.both_parts(*parts, embeddings)
     found = methods.recalibrate(calibration, evaluation, settings.num_bins)
-    missing = set(methods.methods_of(has_groups=True)) - set(found.confidences)
-    if missing:
-        raise ValueError(f"{NAME}: expected an optimum of every method, got none of {missing}")
+    found = methods.complete(NAME, found, has_groups=True)
     metrics = {
         name: methods.evaluate(confidences, evaluation, settings.num_bins)
         for name, confidences in found.confidences.items()
@@ -99,10 +89,7 @@ def finished_cells(
             embeddings = embed(store, settings, variant.training, seed, parts)
             seconds["embeddings"] += time.process_time() - start
             start = time.process_time()
-            parameters = {
-                "num_bins": settings.num_bins,
-                "data": methods.digest(parts, embeddings),
-            }
+            parameters = {"num_bins": settings.num_bins, "data": methods.digest(parts, embeddings)}
             name = f"{variant.name}/{seed:02d}".replace(" ", "_").replace(",", "")
             compute = functools.partial(evaluate, settings, parts, embeddings)
             results[variant.name].append(cells.cell(store, name, parameters, compute))

@@ -11,25 +11,17 @@ methods and all errors.
 import dataclasses
 import functools
 import itertools
-from typing import Any, NamedTuple
+from collections.abc import Iterator
+from typing import NamedTuple
 
 import numpy as np
-from tqdm import tqdm
 
 from experiments.harness import cells
 from experiments.harness.cells import Store
 from paper_repro.data.classifiers import Part
 from paper_repro.data.communities_crime import Communities
 from paper_repro.l21 import methods
-from paper_repro.l21.crime_models import (
-    NAME,
-    USUAL,
-    Reading,
-    Settings,
-    embed,
-    parts_of,
-    trained,
-)
+from paper_repro.l21.crime_models import NAME, USUAL, Reading, Settings, embed, parts_of, trained
 from paper_repro.l21.embeddings import Embedding
 
 BINS = {"confidence": "confidence", "P(y = 1)": "class_one"}  # with their names in cells
@@ -64,10 +56,7 @@ def of_class_one(part: Part) -> Part:
 
 
 def evaluate(
-    name: str,
-    settings: Settings,
-    parts: tuple[Part, Part],
-    embeddings: dict[str, Embedding],
+    name: str, settings: Settings, parts: tuple[Part, Part], embeddings: dict[str, Embedding]
 ) -> dict[str, dict[str, float]]:
     """Scores of each method, and what its largest group-wise MCE were if it was calibrated."""
     calibration, evaluation = methods.both_parts(*parts, embeddings)
@@ -92,9 +81,9 @@ def finished_cells(
 ) -> dict[Combination, list[dict[str, dict[str, float]]]]:
     """Results of each network by combination, computed or read."""
     chosen = combinations_of(settings)
-    results: dict[Combination, list[Any]] = {combination: [] for combination in chosen}
     networks = {x: trained(store, settings, communities, x) for x in settings.readings}
-    with tqdm(total=len(chosen) * settings.seeds, desc=f"{NAME}: combinations") as bar:
+
+    def jobs() -> Iterator[cells.Job]:
         for combination, seed in itertools.product(chosen, range(settings.seeds)):
             reading, training, grouping, bins = combination
             arguments = communities, networks[reading], training, grouping
@@ -109,6 +98,7 @@ def finished_cells(
                 "data": methods.digest(parts, embeddings),
             }
             compute = functools.partial(evaluate, name, settings, parts, embeddings)
-            results[combination].append(cells.cell(store, name, parameters, compute))
-            bar.update()
-    return results
+            yield cells.Job(name, parameters, compute)
+
+    found = iter(cells.finished(store, NAME, jobs(), total=len(chosen) * settings.seeds))
+    return {combination: [next(found) for _ in range(settings.seeds)] for combination in chosen}

@@ -8,36 +8,14 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.stats  # comes with scikit-learn
 
-from experiments.harness.tables import write_table
+from experiments.harness.tables import note_of, published_rows, write_table
 from paper_repro.l21.crime_tables import LEVEL, NLL, VERDICTS, Results
 from paper_repro.l21.methods import GLOBAL, LOCAL
 
 # L21 Table 2, setting 1.
 PUBLISHED_CORRELATIONS = {
-    "ECE": 0.102,
-    "MCE": 0.233,
-    NLL: 0.542,
-    "Brier": 0.101,
-    "MLCE (t-SNE)": 0.642,
-    "MLCE (PCA)": 0.639,
+    row["metric"]: float(row["correlation"]) for row in published_rows(__file__)
 }
-CORRELATIONS_NOTE = """
-Pearson correlation of the maximum group-wise MCE with other metrics, as in Table 2 of L21, which
-does not say over what. "Pooled": over all pairs of the seven methods of Table 3 and the {seeds}
-networks; "se": its standard error, jackknifed over the networks. "Methods": of the means of the
-seven methods. "Networks": over the networks, within each method, averaged over the methods. The
-verdicts on the claim that the MLCE is correlated most are in `table_2_differences`.
-"""
-
-DIFFERENCES_NOTE = """
-"The correlation of MLCE with the maximum group-wise MCE is higher than that of the global metrics"
-(L21 §5.3), for the three kinds of correlation of `table_2`: that of the MLCE minus that of the
-other metric, with its standard error, jackknifed over the {seeds} networks. Verdict: confirmed
-(positive) or refuted (negative) if the two-sided p-value of difference / se, by Student's t with
-{df} degrees of freedom and multiplied by the {pairs} pairs of a variant (Bonferroni), is at most
-{level}, which is |difference| > {bound:.2f} se; undecided otherwise. The seven methods are taken as
-given: the errors are about other networks, not about other methods.
-"""
 
 
 def correlation(x: np.ndarray, y: np.ndarray) -> float:
@@ -126,10 +104,7 @@ def correlation_differences(
     for kind, statistic in CORRELATIONS.items():
 
         def difference(
-            x: np.ndarray,
-            y: np.ndarray,
-            z: np.ndarray,
-            statistic: Callable[..., float] = statistic,
+            x: np.ndarray, y: np.ndarray, z: np.ndarray, statistic: Callable[..., float] = statistic
         ) -> float:
             return statistic(x, z) - statistic(y, z)
 
@@ -142,26 +117,7 @@ def correlation_differences(
     return result
 
 
-class DifferenceRow(NamedTuple):
-    """Differences of the correlations of two metrics, by kind."""
-
-    variant: str
-    local: str
-    other: str
-    published: float
-    differences: dict[str, Difference]
-
-    def columns(self) -> dict[str, Any]:
-        """The row of the table."""
-        row: dict[str, Any] = {"variant": self.variant, "MLCE": self.local, "other": self.other}
-        row["published"] = self.published
-        for kind, found in self.differences.items():
-            row |= {kind: found.value, f"{kind}: se": found.error}
-            row[f"{kind}: verdict"] = found.verdict
-        return row
-
-
-def difference_rows(results: Results) -> list[DifferenceRow]:
+def difference_rows(results: Results) -> list[dict[str, Any]]:
     """Rows of the table of differences of correlations, MLCE minus global metrics."""
     local = [name for name in PUBLISHED_CORRELATIONS if name.startswith("MLCE")]
     other = [name for name in PUBLISHED_CORRELATIONS if name not in local]
@@ -170,15 +126,19 @@ def difference_rows(results: Results) -> list[DifferenceRow]:
     for variant, (one, two) in itertools.product(results.variants, pairs):
         arrays = (_of_methods(results, variant, name) for name in (one, two, "maximum"))
         published = PUBLISHED_CORRELATIONS[one] - PUBLISHED_CORRELATIONS[two]
-        found = correlation_differences(*arrays, len(pairs))
-        rows.append(DifferenceRow(variant, one, label_of(two), round(published, 3), found))
+        row: dict[str, Any] = {"variant": variant, "MLCE": one, "other": label_of(two)}
+        row["published"] = round(published, 3)
+        for kind, found in correlation_differences(*arrays, len(pairs)).items():
+            row |= {kind: found.value, f"{kind}: se": found.error}
+            row[f"{kind}: verdict"] = found.verdict
+        rows.append(row)
     return rows
 
 
 def write_tables(folder: Path, results: Results) -> None:
     """Writes Table 2, and the differences of its correlations."""
     seeds = len(next(iter(results.variants.values())))
-    note = CORRELATIONS_NOTE.format(seeds=seeds)
+    note = note_of(__file__, "correlations", seeds=seeds)
     write_table(folder, "table_2", correlation_rows(results), note)
     _write_differences(folder, results, seeds)
 
@@ -191,13 +151,15 @@ def _write_differences(folder: Path, results: Results, seeds: int) -> None:
     lines = []
     for variant in results.variants:
         for kind in CORRELATIONS:
-            chosen = [row for row in rows if row.variant == variant]
+            chosen = [row for row in rows if row["variant"] == variant]
             found = {}
             for verdict in VERDICTS:
-                others = [x.other for x in chosen if x.differences[kind].verdict == verdict]
+                others = [x["other"] for x in chosen if x[f"{kind}: verdict"] == verdict]
                 against = f" (against {', '.join(dict.fromkeys(others))})" if others else ""
                 found[verdict] = f"{len(others)} {verdict}{against}"
             lines.append(f"- {variant}, {kind}, {pairs} pairs: {', '.join(found.values())}")
-    note = DIFFERENCES_NOTE.format(seeds=seeds, df=df, pairs=pairs, level=LEVEL, bound=bound)
+    note = note_of(
+        __file__, "differences", seeds=seeds, df=df, pairs=pairs, level=LEVEL, bound=bound
+    )
     note += "\n" + "\n".join(lines)
-    write_table(folder, "table_2_differences", [row.columns() for row in rows], note)
+    write_table(folder, "table_2_differences", rows, note)

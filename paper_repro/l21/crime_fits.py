@@ -6,18 +6,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from experiments.harness.tables import write_table
+from experiments.harness.tables import note_of, write_table
 from paper_repro.l21.crime_combinations import Combination
 from paper_repro.l21.crime_models import Settings
-from paper_repro.l21.crime_tables import (
-    NLL,
-    PUBLISHED_MAXIMUM,
-    PUBLISHED_SCORES,
-    Column,
-    Results,
-    columns_of,
-    names_of,
-)
+from paper_repro.l21.crime_tables import NLL, PUBLISHED, Column, Results, columns_of, names_of
 from paper_repro.l21.methods import GLOBAL, GROUP_WISE, LOCAL
 
 Found = dict[Combination, list[dict[str, dict[str, float]]]]  # by network, method, quantity
@@ -32,45 +24,6 @@ COLUMNS = {  # of Table 1
     "income groups and bins of P(y = 1)": Combination(grouping="incomes", bins="P(y = 1)"),
 }
 SAME = "same 500"  # communities for recalibration and evaluation
-
-MAXIMUM_NOTE = """
-Maximum over the groups of the MCE within the group, 5 equal intervals, on the evaluation part: mean
-and standard deviation over {seeds} networks, as in Table 1 of L21 (setting 1). Floor: what it is
-on average if the outcomes are redrawn from the confidences of the method itself ({redraws} times
-for each network), that is, if these are calibrated. It is not zero, because cells (group, bin) of
-small groups hold few communities and the maximum is mostly chance in these: a published value below
-the floor cannot come from such cells.
-
-"200 epochs" is the training that gives the published row without recalibration, "stopped" the one
-that the paper describes; all others are after 200 epochs. Groups are those of the largest
-`racePct...`, "income groups" those of the largest `...PerCap`, with the five races of the paper
-(see `communities_crime`): {sizes} communities of the evaluation part on average.
-"Bins of P(y = 1)": in all methods and errors the probability of class 1 and its label in place of
-the confidence in the predicted class and its correctness. Group-wise temperature scaling: {missing}
-of {of} groups (of the variants of `claims`) have no temperature of largest likelihood; they get
-that of all. Which combination of these and others fits which row: `fits`, `combinations`.
-"""
-
-FITS_NOTE = f"""
-For each number of Tables 1 and 3 of L21 (setting 1) the closest of the {{num}} combinations of what
-it leaves open (`combinations`), and how many of them fit it: means over {{seeds}} networks that are
-at most {LARGEST:g} standard errors away, those of both means together, after the rounding of the
-published one. That is a lenient criterion, since the best of many may fit by chance. Lowest floor:
-what a calibrated model would have (`table_1`) in the one of the combinations where this is
-smallest, those left out that recalibrate with the labels of the evaluation. Verdict: "fits",
-"none fits", or, of those that fit none, "below the floor" where the published value is, by more
-than {LARGEST:g} standard errors.
-
-{{summary}}
-"""
-
-COMBINATIONS_NOTE = f"""
-Each combination of what L21 leaves open, means over {{seeds}} networks, and how many rows of
-Table 1 and of each column of Table 3 it fits (see `fits`), with those of Table 1 by name.
-"994/500": training part of 994 communities, 500 others for recalibration and 500 for evaluation;
-"1494/{SAME}": with the paper's 1494 for training the same 500 are left for both. 100 or 99 columns:
-with or without the one in which one number is missing. All values are in `combination_values`.
-"""
 
 
 class Fit(NamedTuple):
@@ -107,16 +60,14 @@ class Published(NamedTuple):
 
 def published() -> list[Published]:
     """The numbers of Tables 1 and 3, setting 1."""
-    found = [
-        Published("maximum", method, *numbers, 0.0005, "maximum")
-        for method, numbers in PUBLISHED_MAXIMUM.items()
-    ]
-    columns = (("ECE", 0.01, 0.05), (NLL, 1, 0.005), ("Brier", 1, 0.005))
-    for i, (field, unit, rounding) in enumerate(columns):
-        for method, numbers in PUBLISHED_SCORES.items():
-            mean, deviation = (unit * x for x in numbers[i])
-            name = field.split("_")[0]
-            found.append(Published(name, method, mean, deviation, unit * rounding, field))
+    units = {"maximum": 1, "ECE": 0.01, "NLL": 1, "Brier": 1}
+    digits = {"maximum": 0.0005, "ECE": 0.05}
+    found = []
+    for name, of_methods in PUBLISHED.items():
+        unit, rounding = units[name], units[name] * digits.get(name, 0.005)
+        field = NLL if name == "NLL" else name
+        for method, (mean, sd) in of_methods.items():
+            found.append(Published(name, method, unit * mean, unit * sd, rounding, field))
     return found
 
 
@@ -169,14 +120,6 @@ class FitRow(NamedTuple):
     distance: float
     fitting: int
     verdict: str
-
-
-FIT_NAMES = {
-    "lowest_floor": "lowest floor",
-    "our_sd": "sd",
-    "distance": "distance (se)",
-    "fitting": "combinations that fit",
-}
 
 
 def _lowest_floor(found: Found, method: str) -> float:
@@ -244,7 +187,7 @@ def value_rows(found: Found) -> Iterator[dict[str, Any]]:
 
 def maximum_rows(found: Found) -> Iterator[dict[Column, Any]]:
     """Rows of Table 1."""
-    for method, numbers in PUBLISHED_MAXIMUM.items():
+    for method, numbers in PUBLISHED["maximum"].items():
         row: dict[Column, Any] = {"method": method} | columns_of("published", numbers)
         for name, combination in COLUMNS.items():
             if combination not in found:
@@ -263,7 +206,9 @@ def write_tables(folder: Path, found: Found, results: Results, settings: Setting
     every = [result for results in results.variants.values() for result in results]
     groups = [np.array([x["groups"] for x in found]) for found in results.variants.values()]
     sizes = [", ".join(f"{x:.0f}" for x in sizes.mean(0)) for sizes in groups]
-    note = MAXIMUM_NOTE.format(
+    note = note_of(
+        __file__,
+        "maximum",
         seeds=settings.seeds,
         redraws=settings.redraws,
         sizes=", or ".join(dict.fromkeys(sizes)),
@@ -272,9 +217,16 @@ def write_tables(folder: Path, found: Found, results: Results, settings: Setting
     )
     write_table(folder, "table_1", rows, note, names=names_of(rows[0]))
     fits = list(fit_rows(found))
-    note = FITS_NOTE.format(num=len(found), seeds=settings.seeds, summary=_summary(found, fits))
-    write_table(folder, "fits", fits, note, names=FIT_NAMES)
-    note = COMBINATIONS_NOTE.format(seeds=settings.seeds)
+    note = note_of(
+        __file__,
+        "fits",
+        largest=LARGEST,
+        num=len(found),
+        seeds=settings.seeds,
+        summary=_summary(found, fits),
+    )
+    write_table(folder, "fits", fits, note)
+    note = note_of(__file__, "combinations", same=SAME, seeds=settings.seeds)
     write_table(folder, "combinations", combination_rows(found), note)
     write_table(folder, "combination_values", value_rows(found), "See `combinations`.")
 

@@ -145,12 +145,7 @@ def _train_network(
 
 @functools.partial(jax.jit, static_argnames=("hidden", "epochs"))
 def train(
-    keys: jax.Array,
-    training: Samples,
-    validation: Samples,
-    *,
-    hidden: tuple[int, ...],
-    epochs: int,
+    keys: jax.Array, training: Samples, validation: Samples, *, hidden: tuple[int, ...], epochs: int
 ) -> Trained:
     """Trains one network for each key by Adam, all of them together.
 

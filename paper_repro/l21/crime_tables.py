@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.stats  # comes with scikit-learn
 
-from experiments.harness.tables import write_table
+from experiments.harness.tables import note_of, published_rows, write_table
 from paper_repro.l21.embeddings import LENGTH_SCALES
 from paper_repro.l21.methods import (
     CLIPS,
@@ -24,27 +24,12 @@ LEVEL = 0.05
 QUANTITIES = {"maximum": "all cells", "large_cells": "large cells"}
 VERDICTS = ("confirmed", "refuted", "undecided")
 NLL, OTHER_NLL = (f"NLL_{clip:g}" for clip in CLIPS)
-# L21 Table 1, 2, 3: mean and standard deviation over 60 networks; correlations.
-PUBLISHED_MAXIMUM = {
-    "No recalibration": (0.588, 0.107),
-    "Temperature scaling": (0.521, 0.092),
-    "Histogram binning": (0.515, 0.081),
-    "Isotonic regression": (0.596, 0.063),
-    "MMCE optimization": (0.526, 0.172),
-    "Group temp. scaling": (0.423, 0.066),
-    "Group hist. binning": (0.542, 0.083),
-    "LoRe (t-SNE)": (0.351, 0.084),
-    "LoRe (PCA)": (0.392, 0.071),
-}
-PUBLISHED_SCORES = {  # ECE in per cent, NLL, Brier score
-    "No recalibration": ((15.1, 2.7), (0.96, 0.25), (0.17, 0.02)),
-    "Temperature scaling": ((4.9, 1.7), (0.43, 0.03), (0.14, 0.01)),
-    "Histogram binning": ((3.3, 1.1), (0.48, 0.03), (0.15, 0.1)),
-    "Isotonic regression": ((30.6, 2.3), (0.79, 0.05), (0.30, 0.02)),
-    "MMCE optimization": ((4.4, 1.3), (0.43, 0.03), (0.14, 0.01)),
-    "LoRe (t-SNE)": ((3.5, 1.1), (0.42, 0.02), (0.13, 0.01)),
-    "LoRe (PCA)": ((4.5, 1.4), (0.44, 0.02), (0.14, 0.01)),
-}
+# L21 Tables 1 and 3: mean and standard deviation over 60 networks, by quantity and method; the
+# ECE is in per cent.
+PUBLISHED: dict[str, dict[str, tuple[float, float]]] = {}
+for _row in published_rows(__file__):
+    _numbers = float(_row["mean"]), float(_row["sd"])
+    PUBLISHED.setdefault(_row["quantity"], {})[_row["method"]] = _numbers
 TABLE_EPOCHS = (1, 5, 10, 20, 30, 40, 50, 75, 100, 125, 150, 175, 200)
 
 
@@ -85,47 +70,6 @@ class Results:
         return Summary(mean, float(values.std(ddof=1)) if len(values) > 1 else None)
 
 
-LARGE_CELLS_NOTE = f"""
-As `table_1`, but the maximum is taken over the cells (group, bin) with at least {MIN_CELL_SIZE}
-communities only. Not in the paper.
-"""
-
-LENGTH_SCALES_NOTE = """
-LoRe with other length scales than those of the paper (0.2 for t-SNE, 0.4 for PCA), which also
-shows what another scale of the features would give: means over {seeds} networks. A wide kernel is
-histogram binning. Not in the paper.
-"""
-
-SCORES_NOTE = """
-Table 3 of L21, setting 1: mean and standard deviation over {seeds} networks. NLL and Brier score
-are those of the predicted class, the latter (confidence - correct)² without the factor two. The
-NLL of a wrong prediction with confidence 1 is infinite; confidences are clipped to [ε, 1 - ε] with
-ε = {clip:g}, as scikit-learn's log_loss did at the time, and with ε = {other:g} in the columns so
-called. "Infinite" is the mean number of the 500 samples whose NLL is infinite without clipping.
-The paper prints finite values and says nothing of it. Its ECE of 30.6 % for isotonic regression is
-beyond anything that a monotone map which was fitted to 500 samples can have; an error there is
-likely.
-"""
-
-CURVES_NOTE = """
-L21 says that LoRe "achieves the best (or competitive) MLCE" (Fig. 5) and "lower average LCE" (Fig.
-17) for most length scales. Here: for how many of the 40 length scales of the curves LoRe, with the
-features that the errors are measured with, is below each other method, and below all of them, in
-the mean over {seeds} networks. `figure_17` shows the t-SNE features only, as the paper does.
-"""
-
-CLAIMS_NOTE = """
-"LoRe outperforms the other baselines" in the maximum group-wise MCE (L21 §5.3): paired comparisons
-over {seeds} networks, also with the maximum over large cells only (see `large_cells`). Difference:
-LoRe minus the other method, negative if LoRe is better, with its standard error; "better":
-networks for which it is. p-values, two-sided: Student's t and Wilcoxon's signed ranks. Verdict:
-confirmed or refuted if both p-values, multiplied by the {pairs} pairs of a variant and quantity
-(Bonferroni), are at most {level}, and mean and signed ranks have the same sign; undecided
-otherwise. The networks share the 1994 communities: the tests are about other splits and networks,
-not about other communities.
-"""
-
-
 # A column is identified by what it is about and "mean" or "sd"; both stand side by side.
 Column = str | tuple[str, ...]
 
@@ -156,9 +100,8 @@ def score_rows(results: Results, variants: list[str]) -> Iterator[dict[Column, A
     scores = {"ECE (%)": ("ECE", 100), "NLL": (NLL, 1), "Brier": ("Brier", 1)}
     for method in (*GLOBAL, *LOCAL):
         row: dict[Column, Any] = {"method": method}
-        published = zip(scores.items(), PUBLISHED_SCORES[method], strict=True)
-        for (label, (name, factor)), theirs in published:
-            row |= columns_of((label, "published"), theirs)
+        for label, (name, factor) in scores.items():
+            row |= columns_of((label, "published"), PUBLISHED[name.split("_")[0]][method])
             for variant in variants:
                 found = results.mean_and_sd(variant, method, name).times(factor)
                 row |= columns_of((label, variant), found)
@@ -206,15 +149,6 @@ class ClaimRow(NamedTuple):
     def kind(self) -> tuple[str, str, str]:
         """What is compared with all other methods."""
         return self.maximum_over, self.variant, self.local
-
-
-CLAIM_NAMES = {
-    "maximum_over": "maximum over",
-    "local": "LoRe",
-    "error": "se",
-    "student": "p (t)",
-    "wilcoxon": "p (Wilcoxon)",
-}
 
 
 def comparison(differences: np.ndarray, pairs: int) -> Comparison:
@@ -286,18 +220,24 @@ def write_tables(folder: Path, results: Results) -> None:
     """Writes Table 3, and those of claims, large cells, length scales and curves."""
     seeds = len(next(iter(results.variants.values())))
     rows = list(maximum_rows(results))
-    write_table(folder, "large_cells", rows, LARGE_CELLS_NOTE, names=names_of(rows[0]))
+    write_table(
+        folder,
+        "large_cells",
+        rows,
+        note_of(__file__, "large_cells", min_cell_size=MIN_CELL_SIZE),
+        names=names_of(rows[0]),
+    )
     variants = list(results.variants)[:2]  # groups have no part in these
-    note = SCORES_NOTE.format(seeds=seeds, clip=CLIPS[0], other=CLIPS[1])
+    note = note_of(__file__, "scores", seeds=seeds, clip=CLIPS[0], other=CLIPS[1])
     scores = list(score_rows(results, variants))
     write_table(folder, "table_3", scores, note, names=names_of(scores[0]))
     rows = claim_rows(results)
     pairs = len(LOCAL) * len((*GLOBAL, *GROUP_WISE))
-    note = CLAIMS_NOTE.format(seeds=seeds, pairs=pairs, level=LEVEL) + "\n" + summary(rows)
-    write_table(folder, "claims", rows, note, names=CLAIM_NAMES)
-    note = LENGTH_SCALES_NOTE.format(seeds=seeds)
+    note = note_of(__file__, "claims", seeds=seeds, pairs=pairs, level=LEVEL) + "\n" + summary(rows)
+    write_table(folder, "claims", rows, note)
+    note = note_of(__file__, "length_scales", seeds=seeds)
     write_table(folder, "length_scales", length_scale_rows(results), note)
-    note = CURVES_NOTE.format(seeds=seeds)
+    note = note_of(__file__, "curves", seeds=seeds)
     write_table(folder, "curves", curve_rows(results), note)
 
 

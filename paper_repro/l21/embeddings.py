@@ -32,28 +32,6 @@ class Embedding(NamedTuple):
     evaluation: np.ndarray
 
 
-def check_tsne(name: str, features: Embedding, num_components: int) -> None:
-    """Raises a DataError where `tsne` has too few samples or features, or they do not vary.
-
-    Args:
-        name: what the features are of, for the message.
-        features: the features.
-        num_components: dimension of the embedding.
-    """
-    num, length = (
-        len(features.calibration) + len(features.evaluation),
-        features.calibration.shape[1],
-    )
-    if num <= PERPLEXITY:
-        expected = f"more than {PERPLEXITY} samples in both parts together for t-SNE"
-        raise DataError(f"{name}: expected {expected}, got {num}")
-    if length < num_components:
-        expected = f"features of length {num_components} or more for t-SNE"
-        raise DataError(f"{name}: expected {expected}, got {length}")
-    if np.all(features.calibration == features.calibration[0]):
-        raise DataError(f"{name}: expected features that vary over the calibration part")
-
-
 def scaled(embedding: Embedding) -> Embedding:
     """The embedding divided by the root of the mean variance of its components."""
     embedding = Embedding(*(np.asarray(part, np.float64) for part in embedding))
@@ -111,11 +89,7 @@ def tsne(
     def compute() -> dict[str, np.ndarray]:
         seed = int.from_bytes(hashlib.sha256(name.encode()).digest()[:4], "big")
         embed = extras.imported("sklearn.manifold").TSNE(
-            num_components,
-            perplexity=PERPLEXITY,
-            max_iter=max_iter,
-            random_state=seed,
-            n_jobs=1,
+            num_components, perplexity=PERPLEXITY, max_iter=max_iter, random_state=seed, n_jobs=1
         )
         mapped = np.arange(len(both))
         if len(both) > MAPPED:

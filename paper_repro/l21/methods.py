@@ -19,13 +19,7 @@ from paper_repro.l21.embeddings import LENGTH_SCALES, Embedding
 
 ORIGINAL = "No recalibration"
 TEMPERATURE = "Temperature scaling"
-GLOBAL = (
-    ORIGINAL,
-    TEMPERATURE,
-    "Histogram binning",
-    "Isotonic regression",
-    "MMCE optimization",
-)
+GLOBAL = (ORIGINAL, TEMPERATURE, "Histogram binning", "Isotonic regression", "MMCE optimization")
 GROUP_WISE = ("Group temp. scaling", "Group hist. binning")
 LOCAL = ("LoRe (t-SNE)", "LoRe (PCA)")
 CURVE_LENGTH_SCALES = np.logspace(-3, 2, 40)
@@ -188,6 +182,18 @@ def recalibrate(calibration: Data, evaluation: Data, num_bins: int) -> Recalibra
         if np.all(np.isfinite(found.confidences[name])):
             new[name] = found.confidences[name]
     return found._replace(confidences=new)
+
+
+def complete(name: str, found: Recalibrated, *, has_groups: bool) -> Recalibrated:
+    """What was found, if every method has an optimum.
+
+    Raises:
+        ValueError: if one has none.
+    """
+    missing = set(methods_of(has_groups=has_groups)) - set(found.confidences)
+    if missing:
+        raise ValueError(f"{name}: expected an optimum of every method, got none of {missing}")
+    return found
 
 
 def methods_of(*, has_groups: bool) -> tuple[str, ...]:

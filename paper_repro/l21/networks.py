@@ -1,9 +1,8 @@
 """L21 §3 and 5, Fig. 1, 2, 4, 8, 9, 14, 15, 16, Table 4: recalibration of image classifiers.
 
-All methods are compared on networks for CIFAR-10 and CIFAR-100 (--data) and on classifiers of the
-user's own (--npz, see `paper_repro.data.classifiers`), such as those of the paper for ImageNet and
-CelebA, which are not at hand. The decision experiment, in the paper on ImageNet, is run on all of
-them. Without any it is all run on stand-in data (`paper_repro.data.stand_in`).
+All methods are compared on networks for CIFAR-10 and CIFAR-100 (--data); ImageNet and CelebA are
+not at hand. The decision experiment, in the paper on ImageNet, is run on all networks. Without any
+it is all run on stand-in data (`paper_repro.data.stand_in`).
 
 There are eight networks with logits, ResNet-50, ResNet-110 and DenseNet-121 for both data sets
 (folders `cifar100_logits`, `cifar10_logits`) and, for CIFAR-10, ResNet-50 and DenseNet-121 trained
@@ -13,8 +12,7 @@ half is for recalibration. Fig. 14 and 15 need the same images in both parts, wh
 
 The features are the logits, for `cifar10_networks` the logarithms of the published probabilities,
 not those of an Inception network: in 3 dimensions by t-SNE of 5000 samples (see
-`paper_repro.l21.embeddings`), which is kept, and at most 50 principal components. A method that has
-no optimum on the calibration part of a classifier is left out for it, with a line that says so.
+`paper_repro.l21.embeddings`), which is kept, and at most 50 principal components.
 """
 
 import dataclasses
@@ -29,12 +27,10 @@ from tqdm import tqdm
 from calibjax import scores
 from experiments.harness import cells, command_line
 from experiments.harness.cells import Store
-from experiments.harness.data_files import DataError
-from experiments.harness.messages import log
 from experiments.harness.stand_in import marked
 from paper_repro.data import stand_in
 from paper_repro.data.cifar import EXPECTED, LOGITS
-from paper_repro.data.classifiers import NETWORKS, Classifier, Part, read_all, read_npz
+from paper_repro.data.classifiers import NETWORKS, Classifier, Part, read_all
 from paper_repro.l21 import (
     methods,
     networks_claims,
@@ -42,9 +38,9 @@ from paper_repro.l21 import (
     networks_figures,
     networks_map,
 )
-from paper_repro.l21.embeddings import Embedding, check_tsne, principal_components, tsne
+from paper_repro.l21.embeddings import Embedding, principal_components, tsne
 from paper_repro.l21.methods import CLIPS, ORIGINAL, TEMPERATURE
-from paper_repro.l21.networks_tables import RATIOS, missing_methods, write_tables
+from paper_repro.l21.networks_tables import RATIOS, write_tables
 
 NAME = "l21_networks"
 DECISION_RATIO = 10.0  # L21 Table 4: u = -1, w = -10
@@ -79,27 +75,6 @@ SETTINGS = {
     "quick": Settings(500, (), ("cifar100_resnet50",), max_iter=250, redraws=99),
     "paper": Settings(None, NETWORKS, tuple(LOGITS)),
 }
-
-
-def read_classifiers(run: command_line.Run, settings: Settings) -> list[Classifier]:
-    """The classifiers of --data and --npz, with the first samples of each part.
-
-    Raises:
-        DataError: if two files of --npz have the same name, or one is too small for t-SNE, or as
-            the readers of the files.
-    """
-    found = [*read_all(run.data, settings.cifar10, settings.logits)]
-    found += [read_npz(path) for path in run.npz]
-    names = [classifier.name for classifier in found]
-    if len(set(names)) < len(names):
-        raise DataError(f"--npz: expected files of different names, got {names}")
-
-    found = [shortened(x, settings.num_samples) for x in found]
-    for x in found:
-        features = Embedding(x.calibration.features, x.evaluation.features)
-        components = dict(settings.components)["t-SNE"]
-        check_tsne(f"--npz: {x.name}", features, components)
-    return found
 
 
 def shortened(classifier: Classifier, num_samples: int | None) -> Classifier:
@@ -151,54 +126,40 @@ def _decided(
 
 def decide(
     confidences: jax.Array, original: jax.Array, correct: jax.Array
-) -> dict[str, float | list[float] | None]:
-    """Prediction-rejection ratio, and what decisions cost, or gain against the original ones.
-
-    The ratio is None where all predictions are right, or all are wrong.
-    """
-    has_both = len(np.unique(correct)) == 2
+) -> dict[str, float | list[float]]:
+    """Prediction-rejection ratio, and what decisions cost, or gain against the original ones."""
     ratio, cost, gains = map(np.asarray, _decided(confidences, original, correct))
-    return {
-        "PRR": float(ratio) if has_both else None,
-        "cost": float(cost),
-        "gain": float(gains[-1]),
-        "gain curve": gains[:-1].tolist(),
-    }
+    found = {"PRR": float(ratio), "cost": float(cost), "gain": float(gains[-1])}
+    return found | {"gain curve": gains[:-1].tolist()}
 
 
 def evaluate(
     settings: Settings, classifier: Classifier, embeddings: dict[str, Embedding]
 ) -> dict[str, Any]:
-    """All quantities for one classifier, of all methods that have an optimum."""
+    """All quantities of all methods for one classifier."""
     calibration, evaluation = methods.both_parts(
         classifier.calibration, classifier.evaluation, embeddings
     )
     found = methods.recalibrate(calibration, evaluation, settings.num_bins)
+    found = methods.complete(classifier.name, found, has_groups=False)
     original, part = found.confidences[ORIGINAL], classifier.evaluation
     metrics = {}
     key = cells.key_of(f"{NAME}/{classifier.name}/chance")
     for name, confidences in found.confidences.items():
-        metrics[name] = methods.evaluate(confidences, evaluation, settings.num_bins)
+        probs = class_probs(np.asarray(confidences), part)
+        if name == TEMPERATURE:
+            probs = np.asarray(jax.nn.softmax(evaluation.logits / found.temperature))
+        arguments = confidences, evaluation, settings.num_bins
+        metrics[name] = methods.evaluate(*arguments)
         metrics[name] |= decide(confidences, original, evaluation.correct)
-        if part.logits is not None:
-            probs = class_probs(np.asarray(confidences), part)
-            if name == TEMPERATURE:
-                probs = np.asarray(jax.nn.softmax(evaluation.logits / found.temperature))
-            metrics[name] |= class_scores(probs, part.labels)
-            arguments = confidences, evaluation, settings.num_bins, settings.chance
-            metrics[name] |= methods.errors_by_class(key, *arguments)
-    result = {
+        metrics[name] |= class_scores(probs, part.labels)
+        metrics[name] |= methods.errors_by_class(key, *arguments, settings.chance)
+    return {
         "methods": metrics,
         "accuracy": float(part.correct.mean()),
-        "temperature": float(found.temperature) if TEMPERATURE in metrics else None,
+        "temperature": float(found.temperature),
         "sizes": [len(calibration.correct), len(evaluation.correct)],
     }
-    if part.groups is not None:
-        num = len(found.group_temperatures)
-        result["groups"] = np.bincount(part.groups, minlength=num).tolist()
-        missing = jnp.sum(jnp.isnan(found.group_temperatures))
-        result["groups without temperature"] = int(missing)
-    return result
 
 
 def embed(store: Store, settings: Settings, classifier: Classifier) -> dict[str, Embedding]:
@@ -221,26 +182,20 @@ def finished_cells(
         embeddings = found[classifier.name] = embed(store, settings, classifier)
         bar.set_description(f"{NAME}: {classifier.name}")
         parts = classifier.calibration, classifier.evaluation
-        parameters = {
-            "num_bins": settings.num_bins,
-            "data": methods.digest(parts, embeddings),
-        }
+        parameters = {"num_bins": settings.num_bins, "data": methods.digest(parts, embeddings)}
         compute = functools.partial(evaluate, settings, classifier, embeddings)
         name = f"{classifier.name}/results"
         results[classifier.name] = cells.cell(store, name, parameters, compute)
-        for method in missing_methods(results[classifier.name]):
-            reason = "it has no optimum on the calibration part"
-            log(f"{NAME}: {classifier.name}: {method} is left out: {reason}.")
     return results, found
 
 
 def run(run: command_line.Run) -> None:
-    """Runs the experiment; without classifiers it runs on stand-in data."""
+    """Runs the experiment; without --data it runs on stand-in data."""
     settings, store = SETTINGS[run.preset], run.store(NAME, __file__)
-    if classifiers := read_classifiers(run, settings):
-        write_all(store, settings, classifiers)
+    if classifiers := [*read_all(run.data, settings.cifar10, settings.logits)]:
+        write_all(store, settings, [shortened(x, settings.num_samples) for x in classifiers])
     else:
-        with marked(NAME, stand_in.WHAT, f"{EXPECTED}, or --npz FILE"):
+        with marked(NAME, stand_in.WHAT, EXPECTED):
             write_all(store, settings, [shortened(stand_in.digits(), settings.num_samples)])
 
 
@@ -255,11 +210,11 @@ def write_all(store: Store, settings: Settings, classifiers: list[Classifier]) -
     networks_figures.plot_features(store.folder, first, results[first.name], identity)
     by_name = {classifier.name: classifier for classifier in classifiers}
     found = networks_features.across(store, by_name, embeddings, settings.num_bins)
-    networks_features.write_tables(store, networks_features.across_rows(results, found))
+    networks_features.write_tables(store, [*networks_features.across_rows(results, found)])
     networks_figures.plot_across(store.folder, found)
     mapped = [x for x in classifiers if x.name in LOGITS] or classifiers[:1]
     networks_map.draw(store, mapped, settings.num_bins, settings.max_iter, settings.redraws)
 
 
 if __name__ == "__main__":
-    command_line.main(run, __file__, __doc__, data=True, npz=True)
+    command_line.main(run, __file__, __doc__, data=True)

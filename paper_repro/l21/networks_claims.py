@@ -2,67 +2,33 @@
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from experiments.harness.tables import write_table
-from paper_repro.l21.crime_tables import NLL
+from experiments.harness.tables import note_of, write_table
 from paper_repro.l21.embeddings import LENGTH_SCALES
 from paper_repro.l21.methods import GLOBAL, LOCAL, ORIGINAL
 
-OF_ALL_CLASSES = {"NLL": NLL, "Brier": "Brier"}  # with their names for the predicted class alone
+OF_ALL_CLASSES = ("NLL", "Brier")
 Methods = dict[str, dict[str, Any]]  # metrics by method
-
-NOTE = """
-For how many of the classifiers what L21 says of LoRe is true, among LoRe, with the features named,
-and the five global methods. "Most": more than half of the 40 length scales of the MLCE or mean LCE
-(by the same features), or of the {ratios} ratios of costs between {first:.3g} and {last:.3g}.
-"Lowest" and "highest" are without errors: a method that is best by chance counts.
-"""
-
-CLASS_NOTE = """
-Calibration within groups (L21 §2.3) where a group is all images with one predicted class: mean over
-the groups of the ECE, and the largest MCE of a group. "By chance": the mean of what both are if the
-confidences are right, with what came redrawn from them. Cells are small (CIFAR-100: 100 classes in
-15 bins), so that most of the errors is chance.
-"""
-
-
-class ClaimRow(NamedTuple):
-    """A claim about LoRe with one kind of features, see `NOTE`."""
-
-    claim: str
-    where: str
-    features: str
-    true: int
-    classifiers: int
-    which: str
 
 
 def _below(methods: Methods, local: str, curve: str) -> np.ndarray:
     """Whether LoRe is below each other method at each length scale, [5, 40]."""
     ours = np.array(methods[local][curve])
-    return np.array([ours < np.array(methods[x][curve]) for x in GLOBAL if x in methods])
+    return np.array([ours < np.array(methods[x][curve]) for x in GLOBAL])
 
 
 def _is_best(methods: Methods, local: str, metric: str, *, largest: bool = False) -> bool:
-    def value(method: str) -> float | None:
-        found = methods[method]
-        if metric in OF_ALL_CLASSES:  # as in Table 4, where they are known
-            return found.get(f"class {metric}", found.get(OF_ALL_CLASSES[metric]))
-        return found[metric]
-
-    others = [value(x) for x in GLOBAL if x in methods]
-    ours, sign = value(local), -1 if largest else 1
-    if ours is None or None in others:  # the PRR of a classifier that is always right
-        return False
-    return all(sign * ours < sign * x for x in others if x is not None)
+    name = f"class {metric}" if metric in OF_ALL_CLASSES else metric  # as in Table 4
+    sign = -1 if largest else 1
+    return all(sign * methods[local][name] < sign * methods[x][name] for x in GLOBAL)
 
 
 def _most_rewards(methods: Methods, local: str) -> bool:
     ours = np.array(methods[local]["gain curve"])
-    others = [np.array(methods[x]["gain curve"]) for x in GLOBAL if x in methods]
+    others = [np.array(methods[x]["gain curve"]) for x in GLOBAL]
     return bool(np.mean(np.all(ours > np.array(others), 0)) > 0.5)
 
 
@@ -83,53 +49,26 @@ def verdicts(methods: Methods, local: str, features: str) -> dict[tuple[str, str
     return found
 
 
-def claim_rows(results: dict[str, dict[str, Any]]) -> Iterator[ClaimRow]:
+def claim_rows(results: dict[str, dict[str, Any]]) -> Iterator[tuple]:
     """Rows of the table of claims, of the classifiers that have LoRe."""
     by_name = {name: x["methods"] for name, x in results.items()}
     for local, features in zip(LOCAL, LENGTH_SCALES, strict=True):
-        found = {
-            name: verdicts(x, local, features)
-            for name, x in by_name.items()
-            if local in x and ORIGINAL in x
-        }
+        found = {name: verdicts(x, local, features) for name, x in by_name.items()}
         for claim in next(iter(found.values()), ()):
             names = [name for name, x in found.items() if x[claim]]
-            yield ClaimRow(*claim, features, len(names), len(found), ", ".join(names) or "none")
+            yield (*claim, features, len(names), len(found), ", ".join(names) or "none")
 
 
-class ClassRow(NamedTuple):
-    """Errors within groups of images with one predicted class, see `CLASS_NOTE`."""
-
-    classifier: str
-    method: str
-    mean_ece: float
-    by_chance: float
-    largest_mce: float
-    mce_by_chance: float
-
-
-CLASS_NAMES = {
-    "classifier": "classifier",
-    "method": "method",
-    "mean_ece": "mean ECE",
-    "by_chance": "by chance",
-    "largest_mce": "largest MCE",
-    "mce_by_chance": "by chance",
-}
-
-
-def class_rows(results: dict[str, dict[str, Any]]) -> Iterator[ClassRow]:
+def class_rows(results: dict[str, dict[str, Any]]) -> Iterator[tuple]:
     """Rows of the table of errors within groups of classes."""
     names = "class ECE", "class ECE by chance", "class MCE", "class MCE by chance"
     for classifier, result in results.items():
         for method, metrics in result["methods"].items():
-            if names[0] in metrics:
-                yield ClassRow(classifier, method, *(metrics[name] for name in names))
+            yield (classifier, method, *(metrics[name] for name in names))
 
 
 def write_tables(folder: Path, results: dict[str, dict[str, Any]], ratios: np.ndarray) -> None:
     """Writes the tables of claims and of errors within groups of classes."""
-    note = NOTE.format(ratios=len(ratios), first=ratios[0], last=ratios[-1])
+    note = note_of(__file__, "note", ratios=len(ratios), first=ratios[0], last=ratios[-1])
     write_table(folder, "claims", claim_rows(results), note)
-    if rows := list(class_rows(results)):
-        write_table(folder, "classes", rows, CLASS_NOTE, names=CLASS_NAMES)
+    write_table(folder, "classes", class_rows(results), note_of(__file__, "class"))

@@ -7,6 +7,7 @@ those of GoogLeNet and DenseNet-121: logits of other networks for the same image
 """
 
 import functools
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import jax
@@ -16,7 +17,7 @@ import numpy as np
 from calibjax import estimators
 from experiments.harness import cells, data_files
 from experiments.harness.cells import Store
-from experiments.harness.tables import write_table
+from experiments.harness.tables import note_of, write_table
 from paper_repro.data.classifiers import Classifier
 from paper_repro.l21 import methods
 from paper_repro.l21.embeddings import LENGTH_SCALES, Embedding, scaled
@@ -37,12 +38,6 @@ ACROSS = {
     "figure_14": Across("cifar10_resnet18", "cifar10_vgg16_bn", "cifar10_googlenet"),
     "figure_15": Across("cifar10_resnet18", "cifar10_vgg16_bn", "cifar10_densenet121"),
 }
-ACROSS_NOTE = """
-MLCE of ResNet-18 on CIFAR-10 by the features of one network where LoRe has had those of another
-one (Fig. 14 and 15 of L21, there on ImageNet): for how many of the 40 length scales of the curves
-LoRe is below each method. The rows "figure_9" are about the same network with its own features for
-both.
-"""
 
 
 def identity_curve(classifier: Classifier, num_bins: int) -> np.ndarray:
@@ -106,45 +101,27 @@ def across(
     return found
 
 
-class AcrossRow(NamedTuple):
-    """For how many length scales LoRe has the smaller MLCE, see `ACROSS_NOTE`."""
-
-    figure: str
-    lore: str
-    errors: str
-    embedding: str
-    counts: dict[str, int]
-
-    def columns(self) -> dict[str, Any]:
-        """The row of the table."""
-        row: dict[str, Any] = {"figure": self.figure, "LoRe by": self.lore}
-        return row | {"MLCE by": self.errors, "features": self.embedding} | self.counts
-
-
 def across_rows(
     results: dict[str, dict[str, Any]], found: dict[str, dict[str, dict[str, Any]]]
-) -> list[AcrossRow]:
-    """Rows of the table; `results` are those of `networks.evaluate`, by name of the network."""
-    rows = []
-    for figure, by_method in found.items():
-        names = ACROSS[figure]
-        labels = [name.partition("_")[2] for name in names]
-        for local, embedding in zip(LOCAL, LENGTH_SCALES, strict=True):
-            curve = f"MLCE curve ({embedding})"
-            ours = np.array(by_method[local][curve])
-            counts = {x: int(np.sum(ours < np.array(by_method[x][curve]))) for x in GLOBAL}
-            rows.append(AcrossRow(figure, labels[1], labels[2], embedding, counts))
-    for local, embedding in zip(LOCAL, LENGTH_SCALES, strict=True):
-        for name in dict.fromkeys(ACROSS[figure].network for figure in found):
-            by_method, curve = results[name]["methods"], f"MLCE curve ({embedding})"
-            ours = np.array(by_method[local][curve])
-            counts = {x: int(np.sum(ours < np.array(by_method[x][curve]))) for x in GLOBAL}
-            label = name.partition("_")[2]
-            rows.append(AcrossRow("figure_9", label, label, embedding, counts))
-    return rows
+) -> Iterator[dict[str, Any]]:
+    """For how many length scales LoRe has the smaller MLCE.
+
+    Args:
+        results: those of `networks.evaluate`, by name of the network, for Fig. 9.
+        found: those of `across`.
+    """
+    places = list(zip(LOCAL, LENGTH_SCALES, strict=True))
+    own = dict.fromkeys(ACROSS[figure].network for figure in found)
+    cases = [(x, *ACROSS[x][1:], y, place) for x, y in found.items() for place in places]
+    cases += [("figure_9", x, x, results[x]["methods"], place) for place in places for x in own]
+    for figure, *names, by_method, (local, embedding) in cases:
+        lore, errors = (name.partition("_")[2] for name in names)
+        row = {"figure": figure, "LoRe by": lore, "MLCE by": errors, "features": embedding}
+        curves = {name: metrics[f"MLCE curve ({embedding})"] for name, metrics in by_method.items()}
+        yield row | {x: int(np.sum(np.less(curves[local], curves[x]))) for x in GLOBAL}
 
 
-def write_tables(store: Store, rows: list[AcrossRow]) -> None:
+def write_tables(store: Store, rows: list[dict[str, Any]]) -> None:
     """Writes the table of Fig. 14 and 15."""
     if rows:
-        write_table(store.folder, "figures_14_15", [row.columns() for row in rows], ACROSS_NOTE)
+        write_table(store.folder, "figures_14_15", rows, note_of(__file__, "across"))

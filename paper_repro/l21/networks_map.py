@@ -16,7 +16,7 @@ from calibjax import estimators, hypothesis_tests
 from calibjax.binnings import interval_index
 from experiments.harness import cells, data_files
 from experiments.harness.cells import Store
-from experiments.harness.tables import write_table
+from experiments.harness.tables import note_of, write_table
 from paper_repro.data.classifiers import Classifier
 from paper_repro.l21.embeddings import LENGTH_SCALES, Embedding, tsne
 from paper_repro.l21.networks_figures import Map, plot_maps
@@ -46,7 +46,7 @@ def local_errors(
 
 
 class BinRow(NamedTuple):
-    """Local errors in one bin of the confidences, see `NOTE`."""
+    """Local errors in one bin of the confidences."""
 
     classifier: str
     number: int
@@ -57,14 +57,6 @@ class BinRow(NamedTuple):
     size: float
     smallest_p: float
     significant: float
-
-
-BIN_NAMES = {
-    "number": "bin",
-    "mean_lce": "mean LCE",
-    "by_chance": "by chance",
-    "smallest_p": "smallest p",
-}
 
 
 def bin_rows(classifier: Classifier, found: dict[str, np.ndarray]) -> list[BinRow]:
@@ -88,16 +80,6 @@ def bin_rows(classifier: Classifier, found: dict[str, np.ndarray]) -> list[BinRo
             BinRow(classifier.name, int(index) + 1, int(chosen.sum()), *map(float, numbers))
         )
     return rows
-
-
-NOTE = """
-Bins of the confidences without recalibration, evaluation part, with t-SNE features in two
-dimensions and length scale 0.2. Error: mean confidence - accuracy. By chance: mean LCE that is
-expected if the model is calibrated (the errors being normal). Size: median effective number of
-samples of a local error. Smallest p: of the points of the bin, by the exact test with {redraws}
-redraws, adjusted for all points of the classifier (family-wise); "significant": share of the points
-with adjusted p <= {level}.
-"""
 
 
 def local_map(
@@ -131,8 +113,8 @@ def draw(
         rows = bin_rows(classifier, found)
         every += rows
         shown.append(Map(classifier.name, embedding, found, *_by_bin(rows)))
-    note = NOTE.format(redraws=redraws, level=LEVEL)
-    write_table(store.folder, "figure_2", every, note, names=BIN_NAMES)
+    note = note_of(__file__, "note", redraws=redraws, level=LEVEL)
+    write_table(store.folder, "figure_2", every, note)
     plot_maps(store.folder, shown, LEVEL)
 
 

@@ -2,170 +2,49 @@
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from experiments.harness.tables import write_table
-from paper_repro.l21.crime_correlations import (
-    PUBLISHED_CORRELATIONS,
-    correlations_of,
-    label_of,
-)
-from paper_repro.l21.crime_tables import NLL, Results
+from experiments.harness.tables import note_of, published_rows, write_table
 from paper_repro.l21.embeddings import LENGTH_SCALES
-from paper_repro.l21.methods import (
-    CLIPS,
-    GLOBAL,
-    GROUP_WISE,
-    LOCAL,
-    methods_of,
-)
+from paper_repro.l21.methods import CLIPS, LOCAL
 
 RATIOS = np.logspace(0.1, 2, 39)  # of the costs w / u
 # L21 Table 4: PRR, ECE, NLL and Brier score of a ResNet-50 on ImageNet.
-IMAGENET = {
-    "No recalibration": (0.566, 0.037, 0.959, 40.64),
-    "Temperature scaling": (0.561, 0.022, 0.948, 40.60),
-    "Histogram binning": (0.461, 0.012, 0.952, 40.59),
-    "Isotonic regression": (0.570, 0.011, 0.945, 40.59),
-    "MMCE optimization": (0.571, 0.061, 0.965, 40.67),
-    "LoRe (t-SNE)": (0.575, 0.007, 0.955, 40.58),
-}
-
-DECISIONS_NOTE = f"""
-The columns "ImageNet" are Table 4 of L21: *another data set and network*, to compare the order of
-methods with, not the numbers; which features its LoRe uses is not said (t-SNE is likely, as in its
-Fig. 3). PRR: prediction-rejection ratio. Cost: mean cost of the decisions with u = 1 and w = 10,
-"gain" is how much less that is than without recalibration. NLL and Brier score are those of all
-classes where these are known, the other classes keeping their ratios (temperature scaling: all
-scaled), and otherwise those of the predicted class. Confidences are clipped at {CLIPS[0]:g};
-"infinite": samples whose NLL is infinite without that. The paper's Brier score, near 40, has a unit
-that it does not state. The PRR is empty where all predictions are right, or all are wrong.
-"""
-
-LOCAL_NOTE = """
-Largest and mean local calibration errors (LCE) of the evaluation part, with the length scales of
-the paper (0.2 for t-SNE, 0.4 for PCA), MCE (their limit for a wide kernel) and accuracy. "LoRe
-(...) lower": for how many of the 40 length scales of the curves the MLCE of LoRe, with the features
-that the MLCE is measured with, is below that of this method. L21 says that "LoRe achieves lower
-MLCE for most" length scales.
-"""
-
-GROUPS_NOTE = """
-Maximum group-wise MCE, also of cells (group, bin) with at least 10 samples only ("large"): mean and
-standard deviation over the files with groups, of which there are {num}. Group-wise temperature
-scaling: {missing} of {of} groups have no temperature, since no sample of the calibration part is in
-them or the likelihood has no maximum; they get that of all.
-"""
-
-
-def missing_methods(result: dict[str, Any]) -> list[str]:
-    """The methods that have no optimum on the calibration part of a classifier."""
-    methods = methods_of(has_groups="groups" in result)
-    return [method for method in methods if method not in result["methods"]]
-
-
-def missing_note(results: dict[str, dict[str, Any]]) -> str:
-    """A paragraph that names the methods that were left out; empty if there are none."""
-    missing = {name: ", ".join(missing_methods(result)) for name, result in results.items()}
-    found = "; ".join(f"{name}: {methods}" for name, methods in missing.items() if methods)
-    return f"\nNo optimum on the calibration part, therefore empty: {found}.\n" if found else ""
+IMAGENET = {row.pop("method"): row for row in published_rows(__file__)}
 
 
 def decision_rows(results: dict[str, dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    """Rows of Table 4; what is not known of a method is None."""
-    scores = ("PRR", "ECE", "NLL", "Brier")
+    """Rows of Table 4."""
     for name, result in results.items():
-        for method in methods_of(has_groups="groups" in result):
+        for method, metrics in result["methods"].items():
             row: dict[str, Any] = {"classifier": name, "method": method}
-            published = IMAGENET.get(method, (None,) * len(scores))
-            row |= {f"{x}, ImageNet": y for x, y in zip(scores, published, strict=True)}
-            row |= dict.fromkeys((*scores, "cost", "gain", "infinite"))
-            metrics = result["methods"].get(method)
-            if metrics is not None:
-                row |= {x: metrics[x] for x in ("PRR", "ECE", "cost", "gain", "infinite")}
-                row["NLL"] = metrics.get("class NLL", metrics[NLL])
-                row["Brier"] = metrics.get("class Brier", metrics["Brier"])
-            yield row
+            published = IMAGENET.get(method)
+            scores = ("PRR", "ECE", "NLL", "Brier")
+            row |= {f"{x}, ImageNet": published and float(published[x]) for x in scores}
+            row |= {"PRR": metrics["PRR"], "ECE": metrics["ECE"]}
+            row |= {x: metrics[f"class {x}"] for x in ("NLL", "Brier")}
+            yield row | {x: metrics[x] for x in ("cost", "gain", "infinite")}
 
 
 def local_rows(results: dict[str, dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    """Rows of the table of local errors; what is not known of a method is None."""
+    """Rows of the table of local errors."""
     for name, result in results.items():
         methods = result["methods"]
-        for method in methods_of(has_groups="groups" in result):
-            metrics = methods.get(method)
+        for method, metrics in methods.items():
             row: dict[str, Any] = {"classifier": name, "method": method}
-            row |= {"accuracy": result["accuracy"], "MCE": metrics["MCE"] if metrics else None}
+            row |= {"accuracy": result["accuracy"], "MCE": metrics["MCE"]}
             for embedding, local in zip(LENGTH_SCALES, LOCAL, strict=True):
-                for column in (f"MLCE ({embedding})", f"mean LCE ({embedding})"):
-                    row[column] = metrics[column] if metrics else None
-                row[f"{local} lower"] = None
-                if metrics and method != local:
-                    curve = f"MLCE curve ({embedding})"
-                    ours, other = np.array(methods[local][curve]), np.array(metrics[curve])
-                    row[f"{local} lower"] = int(np.sum(ours < other))
+                row |= {x: metrics[x] for x in (f"MLCE ({embedding})", f"mean LCE ({embedding})")}
+                curve = f"MLCE curve ({embedding})"
+                lower = np.sum(np.less(methods[local][curve], metrics[curve]))
+                row[f"{local} lower"] = int(lower) if method != local else None
             yield row
 
 
-class GroupRow(NamedTuple):
-    """Maximum group-wise MCE of a method, and that of large cells, over the files."""
-
-    method: str
-    maximum: float | None
-    deviation: float | None
-    large: float | None
-    deviation_of_large: float | None
-
-
-def group_rows(results: list[dict[str, Any]]) -> Iterator[GroupRow]:
-    """Rows of the table of files with groups."""
-    together = Results({"files": results})
-    for method in (*GLOBAL, *GROUP_WISE, *LOCAL):
-        maximum, large = (
-            together.mean_and_sd("files", method, quantity)
-            for quantity in ("maximum", "large_cells")
-        )
-        yield GroupRow(method, *maximum, *large)
-
-
-class CorrelationRow(NamedTuple):
-    """Correlations of a metric with the maximum group-wise MCE."""
-
-    metric: str
-    pooled: float
-    se: float
-    methods: float
-    files: float
-
-
-def file_correlation_rows(results: list[dict[str, Any]]) -> Iterator[CorrelationRow]:
-    """Rows of the table of correlations over files with groups."""
-    together = Results({"files": results})
-    for name in PUBLISHED_CORRELATIONS:
-        yield CorrelationRow(label_of(name), *correlations_of(together, "files", name))
-
-
 def write_tables(folder: Path, results: dict[str, dict[str, Any]]) -> None:
-    """Writes the table of decisions and the one of local errors, and that of groups."""
-    missing = missing_note(results)
-    write_table(folder, "table_4", decision_rows(results), DECISIONS_NOTE + missing)
-    write_table(folder, "local_errors", local_rows(results), LOCAL_NOTE + missing)
-    with_groups = [result for result in results.values() if "groups" in result]
-    if with_groups:
-        note = GROUPS_NOTE.format(
-            num=len(with_groups),
-            missing=sum(result["groups without temperature"] for result in with_groups),
-            of=sum(len(result["groups"]) for result in with_groups),
-        )
-        note += missing
-        names = {"deviation": "sd", "deviation_of_large": "sd"}
-        write_table(folder, "groups", group_rows(with_groups), note, names=names)
-    complete = [result for result in with_groups if not missing_methods(result)]
-    if len(complete) > 1:
-        note = (
-            "Correlations with the maximum group-wise MCE, as in Table 2 of L21, over the "
-            f"{len(complete)} files with groups where no method is left out."
-        )
-        write_table(folder, "correlations", file_correlation_rows(complete), note)
+    """Writes the table of decisions and the one of local errors."""
+    note = note_of(__file__, "decisions", clip=CLIPS[0])
+    write_table(folder, "table_4", decision_rows(results), note)
+    write_table(folder, "local_errors", local_rows(results), note_of(__file__, "local"))

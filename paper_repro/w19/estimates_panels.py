@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from experiments.harness.command_line import Run
-from experiments.harness.tables import write_table
+from experiments.harness.tables import note_of, write_table
 from paper_repro.w19.estimates_simulation import BANDWIDTHS, BETAS, ECES, ESTIMATORS, SHARES
 from paper_repro.w19.estimates_tables import LABELS, Biases, Group, rounded, unbiased
 from paper_repro.w19.simulation import CONCENTRATION, NUM_CLASSES
@@ -86,19 +86,6 @@ class PanelRow(NamedTuple):
     truth_z: float | None
 
 
-NAMES = {
-    "beta": "β",
-    "share": "π",
-    "published": "published mean",
-    "ours": "our mean",
-    "error": "SE",
-    "published_truth": "published true value",
-    "truth": "our true value",
-    "truth_error": "SE of the true values",
-    "truth_z": "z of the true values",
-}
-
-
 def _panel_row(
     figure: int, group: Group, share: float, beta: str, estimator: str, published: tuple
 ) -> PanelRow:
@@ -131,39 +118,12 @@ def panel_rows(groups: list[Group], published: Panels) -> Iterator[PanelRow]:
                 yield _panel_row(figure, group, share, beta, estimator, theirs)
 
 
-class CountRow(NamedTuple):
-    """How far the panels of an estimator are from the published ones."""
-
-    estimator: str
-    panels: int
-    above_2: int
-    above_3: int
-    size: float
-    largest: float
-    place: str
-    truth: float | None
-    truth_above_3: int | None
-    truth_largest: float | None
-
-
-COUNT_NAMES = {
-    "above_2": "abs(z) > 2",
-    "above_3": "abs(z) > 3",
-    "size": "root mean square z",
-    "largest": "largest abs(z)",
-    "place": "where",
-    "truth": "largest difference of the analytic true values",
-    "truth_above_3": "true values: abs(z) > 3",
-    "truth_largest": "true values: largest abs(z)",
-}
-
-
-def _count_row(label: str, rows: list[PanelRow]) -> CountRow:
+def _count_row(label: str, rows: list[PanelRow]) -> tuple:
     z = np.abs([row.z for row in rows])
     worst = rows[int(z.argmax())]
     truths = [abs(row.truth_z) for row in rows if row.truth_z is not None]
     exact = [abs(row.truth - row.published_truth) for row in rows if row.truth_z is None]
-    return CountRow(
+    return (
         label,
         len(rows),
         int(np.sum(z > 2)),
@@ -177,36 +137,18 @@ def _count_row(label: str, rows: list[PanelRow]) -> CountRow:
     )
 
 
-def count_rows(rows: list[PanelRow]) -> Iterator[CountRow]:
+def count_rows(rows: list[PanelRow]) -> Iterator[tuple]:
     """Rows of the estimators, and of all panels."""
     for label in LABELS.values():
         yield _count_row(label, [row for row in rows if row.estimator == label])
     yield _count_row("all", rows)
 
 
-PANELS_NOTE = """
-Every panel of W19 Fig. 3 to 34: the mean of the estimates (solid line of the panel) and the true
-value (dashed), as they stand in the plot sources of the authors, and ours. SE is the standard error
-of the difference of two means of {published} and {ours} data sets, from the standard deviation of
-ours; z is the difference, ours minus published, in standard errors. The true value of the ECE is
-analytic in both. That of the SKCE is in the paper the mean of SKCE_uq, ours that of its expectation
-given the predictions; z has the standard error of both. The panels with π = 0 of the two β are the
-same in the paper, and here.
-"""
-
-COUNTS_NOTE = """
-The rows of `panels.csv` by estimator: z is the difference of our mean from the published one, in
-standard errors of the difference of two simulations. Of {panels} normal deviates {two:.0f} are
-above 2 and {three:.1f} above 3 in absolute value. Panels of one m and a share their predictions,
-and those with π = 0 count twice, so that their z are not independent.
-"""
-
-
 def write_panels(folder: Path, groups: list[Group], published: Panels) -> None:
     """Tables of all panels, and of how many are how far from the published ones."""
     rows = list(panel_rows(groups, published))
     sizes = {"published": PUBLISHED_DATA_SETS, "ours": len(groups[0].estimates)}
-    write_table(folder, "panels", rows, PANELS_NOTE.format(**sizes), names=NAMES)
+    write_table(folder, "panels", rows, note_of(__file__, "panels", **sizes))
     two, three = (len(rows) * math.erfc(z / math.sqrt(2)) for z in (2, 3))
-    note = COUNTS_NOTE.format(panels=len(rows), two=two, three=three)
-    write_table(folder, "panel_counts", count_rows(rows), note, names=COUNT_NAMES)
+    note = note_of(__file__, "counts", panels=len(rows), two=two, three=three)
+    write_table(folder, "panel_counts", count_rows(rows), note)

@@ -110,10 +110,7 @@ def shared_parts(probs: jax.Array, mean_distance: jax.Array) -> SharedParts:
     predictions = Categorical(probs)
     matrix = distance_matrix(predictions)
     scales = jnp.stack([median_of(matrix), mean_distance])
-    binnings = (
-        estimators.UniformBins(BINS_PER_CLASS),
-        estimators.MedianVarianceBins(MIN_BIN_SIZE),
-    )
+    binnings = (estimators.UniformBins(BINS_PER_CLASS), estimators.MedianVarianceBins(MIN_BIN_SIZE))
     bins = jnp.stack([binning(predictions) for binning in binnings])
     return SharedParts(
         probs,

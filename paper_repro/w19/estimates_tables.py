@@ -5,12 +5,12 @@ import functools
 import math
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
 
-from experiments.harness.tables import write_table
+from experiments.harness.tables import note_of, write_table
 from paper_repro.w19.estimates_simulation import (
     BETAS,
     ECES,
@@ -37,48 +37,6 @@ LABELS = {
 
 # π = 0, then for each β the others
 ECE_CELLS = ((0.0, BETAS[0]), *((share, beta) for beta in BETAS for share in SHARES[1:]))
-
-ESTIMATES_NOTE = """
-Estimates on {data_sets} data sets of 250 predictions Dir(a, …, a) of m classes; a label is from β
-with probability π, otherwise from the prediction. π = 0 is the same for both β. The cells of one m
-and a share their predictions and have independent labels.
-
-SD is the standard deviation of the estimates. The true value of the ECE is analytic (W19 App.
-J.2.1). That of the SKCE is the mean over the data sets of the expectation of SKCE_uq given the
-predictions, π² times the mean of k_ij ⟨p_i - β, p_j - β⟩ over all pairs, which is exact as the
-bandwidth depends on predictions only, and much less noisy than the mean of SKCE_uq that W19 takes.
-Bias is the mean difference from the true value, for the SKCE from the expectation of SKCE_uq
-(SKCE_ul: of the estimator itself) given the predictions of the same data set, and SE the standard
-error of the bias. With π = 1 and β = first all labels are the same, so that SKCE_uq and SKCE_ul
-equal their expectations. Values are rounded to five digits.
-"""
-
-UNBIASEDNESS_NOTE = """
-z is the mean difference of an estimate and its exact expectation given the predictions, in standard
-errors, in each of the {cells} cells (m, a, β, π) where the labels are random. Estimates of
-different cells have independent labels, so that these z are uncorrelated; the last column is the
-mean of the largest of as many independent normal deviates, in absolute value. An estimator without
-an error in its mean has a root mean square of z around one. For SKCE_b the expectation contains
-the bias, whose smallest and largest values in these cells are in the columns before: the mean
-difference of the expectations of SKCE_b and SKCE_uq.
-"""
-
-ECE_NOTE = """
-Bias of the ECE: mean of the estimates minus the analytic ECE. The true ECE is 0 for π = 0, and with
-π = 1 it is in the columns "true". Standard errors are at most {error:.1g}.
-"""
-
-CLAIMS_NOTE = """
-What W19 §7.1 and §7.3 say in words about Fig. 1 and 3 to 34, and the same here. Biases of the ECE
-are relative to its analytic value. The modes of SKCE_ul are maxima of the smoothed histogram with
-valleys of at most 0.8 of their height between them: with many classes few of the 125 pairs have
-equal labels, and their number can be seen.
-
-The published biases of Fig. 1 are the means minus the true values in the authors' plot sources
-(`panels.csv`). All three of the ECE in uniform bins, the standard one, are positive, as ours are:
-the sentence "the standard estimator of the ECE exhibits both negative and positive bias" does not
-hold for Fig. 1. It holds for both binnings over all panels of Fig. 3 to 10.
-"""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -172,38 +130,14 @@ def _cells(groups: list[Group]) -> Iterator[tuple[Group, float, str]]:
             yield group, share, beta or BETAS[0]
 
 
-class EstimateRow(NamedTuple):
-    """Estimates of one cell and estimator, with what is estimated."""
-
-    m: int
-    a: float
-    beta: str
-    share: float
-    estimator: str
-    mean: float
-    deviation: float
-    truth: float
-    bias: float
-    error: float
-
-
-ESTIMATE_NAMES = {
-    "beta": "β",
-    "share": "π",
-    "deviation": "SD",
-    "truth": "true value",
-    "error": "SE",
-}
-
-
-def _estimate_rows(groups: list[Group]) -> Iterator[EstimateRow]:
+def _estimate_rows(groups: list[Group]) -> Iterator[tuple]:
     for group, share, beta in _cells(groups):
         for estimator, label in LABELS.items():
             values, errors = (f(share, beta, estimator) for f in (group.of, group.errors))
             numbers = [values.mean(), values.std(ddof=1), group.true_value(share, beta, estimator)]
             numbers += [errors.mean(), _standard_error(errors)]
             cell = *group.place, beta if share else "any", share, label
-            yield EstimateRow(*cell, *map(rounded, numbers))
+            yield (*cell, *map(rounded, numbers))
 
 
 def deviation(group: Group, share: float, beta: str, estimator: str) -> float:
@@ -224,30 +158,7 @@ def expected_largest(count: int) -> float:
     return float(np.sum(1 - below) * grid[1])
 
 
-class UnbiasednessRow(NamedTuple):
-    """Differences of an estimator from its expectation in all cells."""
-
-    estimator: str
-    cells: int
-    smallest_bias: float | None
-    largest_bias: float | None
-    mean: float
-    size: float
-    largest: float
-    expected: float
-
-
-UNBIASEDNESS_NAMES = {
-    "smallest_bias": "smallest bias",
-    "largest_bias": "largest bias",
-    "mean": "mean z",
-    "size": "root mean square z",
-    "largest": "largest abs(z)",
-    "expected": "expected largest",
-}
-
-
-def _unbiasedness_rows(groups: list[Group]) -> Iterator[UnbiasednessRow]:
+def _unbiasedness_rows(groups: list[Group]) -> Iterator[tuple]:
     places = _random_cells(groups)
     for estimator in ESTIMATORS[len(ECES) :]:
         z = np.array([deviation(*place, estimator) for place in places])
@@ -259,7 +170,7 @@ def _unbiasedness_rows(groups: list[Group]) -> Iterator[UnbiasednessRow]:
                 for group, share, beta in places
             ]
             smallest, largest = float(min(exact)), float(max(exact))
-        yield UnbiasednessRow(
+        yield (
             LABELS[estimator],
             z.size,
             smallest,
@@ -313,18 +224,10 @@ def _mean_at_zero(groups: list[Group], estimator: str) -> str:
     )
 
 
-class Claim(NamedTuple):
-    """What the paper says about an estimator, and what we find."""
-
-    estimator: str
-    published: str
-    ours: str
-
-
 Biases = Callable[[str, float, str], str]
 
 
-def _first_figure_rows(group: Group, published: Biases | None) -> Iterator[Claim]:
+def _first_figure_rows(group: Group, published: Biases | None) -> Iterator[tuple]:
     """The biases of the ECE in the models of Fig. 1.
 
     Args:
@@ -334,7 +237,7 @@ def _first_figure_rows(group: Group, published: Biases | None) -> Iterator[Claim
     for estimator in ECES:
         ours = {model: group.errors(*MODELS[model], estimator).mean() for model in MODELS}
         theirs = published and {model: published(estimator, *MODELS[model]) for model in MODELS}
-        yield Claim(f"{LABELS[estimator]}, Fig. 1", _signed(theirs or {}), _signed(ours))
+        yield (f"{LABELS[estimator]}, Fig. 1", _signed(theirs or {}), _signed(ours))
 
 
 def _signed(biases: dict[str, float]) -> str:
@@ -342,32 +245,32 @@ def _signed(biases: dict[str, float]) -> str:
     return f"bias {', '.join(parts)}" if biases else ""
 
 
-def _claim_rows(groups: list[Group], published: Biases | None) -> Iterator[Claim]:
+def _claim_rows(groups: list[Group], published: Biases | None) -> Iterator[tuple]:
     for group in groups:
         if group.place == (NUM_CLASSES, CONCENTRATION):
             yield from _first_figure_rows(group, published)
     places = list(_cells(groups))
     for estimator in ECES:
         biases = [group.errors(*place, estimator).mean() for group, *place in places]
-        yield Claim(f"{LABELS[estimator]}, all cells", "", f"bias {_interval(biases)}")
+        yield (f"{LABELS[estimator]}, all cells", "", f"bias {_interval(biases)}")
     biases = [group.errors(*place, "biased_median").mean() for group, *place in places]
-    yield Claim("SKCE_b", "biased upwards", f"bias {_interval(biases)}")
+    yield ("SKCE_b", "biased upwards", f"bias {_interval(biases)}")
     for skce in ("unbiased", "block"):
         z = [abs(deviation(*place, f"{skce}_median")) for place in _random_cells(groups)]
         text = f"largest deviation in {len(z)} cells: {max(z):.2f} standard errors"
         label = LABELS[f"{skce}_median"].split(",")[0]
-        yield Claim(label, "unbiased" if skce == "block" else "(unbiased by theory)", text)
+        yield (label, "unbiased" if skce == "block" else "(unbiased by theory)", text)
     claim = "bias more prominent with more classes, high estimates even for calibrated models"
     for estimator in ECES:
         text = f"mean at π = 0: {_mean_at_zero(groups, estimator)}"
-        yield Claim(LABELS[estimator], claim if estimator == ECES[0] else "", text)
+        yield (LABELS[estimator], claim if estimator == ECES[0] else "", text)
     claim = "not affected by the number of classes in the same way"
-    yield Claim("SKCE_b", claim, f"mean at π = 0: {_mean_at_zero(groups, 'biased_median')}")
+    yield ("SKCE_b", claim, f"mean at π = 0: {_mean_at_zero(groups, 'biased_median')}")
     counts = {m: [] for m in sorted({group.num_classes for group in groups})}
     for group, *place in places:
         counts[group.num_classes].append(num_modes(group.of(*place, "block_median")) > 1)
     text = "; ".join(f"{sum(c)} of {len(c)} cells (m = {m})" for m, c in counts.items())
-    yield Claim("SKCE_ul", "multi-modal in some experiments with 100 and 1000 classes", text)
+    yield ("SKCE_ul", "multi-modal in some experiments with 100 and 1000 classes", text)
 
 
 def write_tables(folder: Path, groups: list[Group], published: Biases | None = None) -> None:
@@ -378,15 +281,15 @@ def write_tables(folder: Path, groups: list[Group], published: Biases | None = N
         groups: the results.
         published: the biases of the ECE in Fig. 1, see `_first_figure_rows`.
     """
-    note = ESTIMATES_NOTE.format(data_sets=len(groups[0].estimates))
-    write_table(folder, "estimates", _estimate_rows(groups), note, names=ESTIMATE_NAMES)
-    note = UNBIASEDNESS_NOTE.format(cells=len(_random_cells(groups)))
+    note = note_of(__file__, "estimates", data_sets=len(groups[0].estimates))
+    write_table(folder, "estimates", _estimate_rows(groups), note)
+    note = note_of(__file__, "unbiasedness", cells=len(_random_cells(groups)))
     rows = _unbiasedness_rows(groups)
-    write_table(folder, "unbiasedness", rows, note, names=UNBIASEDNESS_NAMES)
-    write_table(folder, "claims", _claim_rows(groups, published), CLAIMS_NOTE)
+    write_table(folder, "unbiasedness", rows, note)
+    write_table(folder, "claims", _claim_rows(groups, published), note_of(__file__, "claims"))
     error = max(
         _standard_error(group.errors(share, beta, estimator))
         for group, share, beta in _cells(groups)
         for estimator in ECES
     )
-    write_table(folder, "ece_bias", _ece_rows(groups), ECE_NOTE.format(error=error))
+    write_table(folder, "ece_bias", _ece_rows(groups), note_of(__file__, "ece", error=error))

@@ -11,7 +11,7 @@ the authors' file. The exact test runs in single precision.
 import dataclasses
 import functools
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -26,11 +26,11 @@ from calibjax.distributions import Categorical
 from experiments.harness import cells, command_line, data_files
 from experiments.harness.cells import Store
 from experiments.harness.stand_in import header, marked
-from experiments.harness.tables import write_table
+from experiments.harness.tables import note_of, write_table
 from paper_repro.data import cifar, stand_in
 from paper_repro.w19 import simulation
+from paper_repro.w19.figures import plot_errors, plot_pvalues
 from paper_repro.w19.networks_claims import write_claims
-from paper_repro.w19.networks_figures import plot_errors, plot_pvalues
 from paper_repro.w19.simulation import Procedure
 
 NAME = "w19_networks"
@@ -267,54 +267,20 @@ def error_rows(
     return rows
 
 
-def write_errors(folder: Path, settings: Settings, rows: list[ErrorRow]) -> None:
-    """The table of the estimates."""
-    note = (
-        "Estimates of W19 Fig. 35, published in `errors.csv` of the repository accompanying W19: "
-        "ECE with the total variation distance, 10 uniform bins per class or median-variance bins "
-        f"of at least {MIN_BIN_SIZE} samples; SKCE with the kernel exp(-TV/s) δ."
-    )
+def _write(
+    folder: Path, name: str, rows: Sequence[ErrorRow | PvalueRow], settings: Settings, kind: str
+) -> None:
+    """A table, and how far ours is from the published numbers, or why that is not said."""
+    note = note_of(__file__, kind, size=MIN_BIN_SIZE)
     if settings.num_samples is None:
-        largest = max(abs(row.difference or 0.0) for row in rows)
-        note += f" The largest difference of the {len(rows)} estimates is {largest:.2g}."
+        differences = [abs(row.difference) for row in rows if row.difference is not None]
+        values = {"num": len(differences), "largest": max(differences, default=0)}
+        note += note_of(__file__, f"{kind}_differences", **values)
     else:
-        note += (
-            f" Only the first {settings.num_samples} images were taken, so that ours cannot be "
-            "compared with the published numbers."
-        )
-    write_table(folder, "errors", rows, note, names=_names(settings))
-
-
-NOTE = """
-p-values of W19 Fig. 36, from `pvalues.csv` of the repository accompanying W19. "Converted" is the
-published p-value in our conventions, and the difference is that of ours from it:
-
-- Simulated p-values (C, A_uq) are (1 + count) / (B + 1), published ones count / B, with
-  B = 1000 (ours in the preset paper); 0 there and 1 / (B + 1) here both say that no resample was
-  as extreme.
-- A_l: published with the variance of the m = 5000 block estimates divided by m, ours by m - 1;
-  converted by z √(1 - 1 / m).
-- D_l: where the estimate is negative, the published bound is that of its
-  square; ours is 1, as it must be, and so is the converted one.
-
-The exact test has no published counterpart. Seconds are those of one test on one core of a machine
-that is shared, with compilation for the first network.
-"""
-
-
-def write_pvalues(folder: Path, settings: Settings, rows: list[PvalueRow]) -> None:
-    """The table of the p-values."""
-    note = NOTE
-    if settings.num_samples is None:
-        free = [abs(row.difference) for row in rows if row.difference is not None]
-        note += f"\nThe largest of the {len(free)} differences is {max(free, default=0):.1g}."
-    else:
-        note += (
-            f"\nOnly the first {settings.num_samples} images and {settings.draws} resamples were "
-            "taken, so that ours cannot be compared with the published numbers."
-        )
+        values = {"samples": settings.num_samples, "draws": settings.draws}
+        note += note_of(__file__, f"{kind}_fewer", **values)
     names = {"converted": "published, converted"} | _names(settings)
-    write_table(folder, "pvalues", rows, note, names=names)
+    write_table(folder, name, rows, note, names=names)
 
 
 def run(run: command_line.Run) -> None:
@@ -350,10 +316,10 @@ def write_all(
 ) -> None:
     """Writes the tables and figures of estimates and p-values, beside the published ones."""
     error_table = error_rows(errors, finished, settings)
-    write_errors(store.folder, settings, error_table)
+    _write(store.folder, "errors", error_table, settings, "errors")
     plot_errors(store.folder, error_table, _names(settings))
     rows = pvalue_rows(pvalues, finished, settings)
-    write_pvalues(store.folder, settings, rows)
+    _write(store.folder, "pvalues", rows, settings, "note")
     plot_pvalues(store.folder, rows, _names(settings))
     if settings.num_samples is None and not header():
         write_claims(store.folder, error_table, rows, settings.draws)

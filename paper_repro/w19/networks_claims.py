@@ -2,26 +2,11 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from experiments.harness.tables import write_table
-
-NOTE = """
-What W19 App. J.3 says in words about Fig. 35 and 36, what the authors' `errors.csv` and
-`pvalues.csv` have, and the same from our estimates and p-values. The smallest p-value by resampling
-is 0 there, count / B, and 1 / {bound} here, (1 + count) / (B + 1). Of the D the first count is of
-those that are 0.99 or more.
-"""
-
-
-class Claim(NamedTuple):
-    """What the paper says about the networks, what the authors' files have, and what we find."""
-
-    statement: str
-    published: str
-    ours: str
+from experiments.harness.tables import note_of, write_table
 
 
 def _smallest(values: np.ndarray, names: Sequence[str]) -> str:
@@ -56,7 +41,7 @@ def _disagreements(first: np.ndarray, other: np.ndarray) -> str:
 
 def claim_rows(
     errors: Sequence[Any], pvalues: Sequence[Any], estimators: Sequence[tuple[str, str]]
-) -> Iterator[Claim]:
+) -> Iterator[tuple]:
     """Rows of the statements.
 
     Args:
@@ -71,17 +56,17 @@ def claim_rows(
             summary(np.array([getattr(row, field) for row in rows], float), names)
             for field in ("published", "ours")
         )
-        yield Claim(statement, *texts)
+        yield (statement, *texts)
     for labels in estimators:
         texts = []
         for field in ("published", "ours"):
             values = ([getattr(x, field) for x in errors if x.estimator == y] for y in labels)
             texts.append(_disagreements(*map(np.array, values)))
-        yield Claim(f"{' and '.join(labels)}: another order", *texts)
+        yield (f"{' and '.join(labels)}: another order", *texts)
 
 
 def write_claims(folder: Path, errors: Sequence[Any], pvalues: Sequence[Any], draws: int) -> None:
     """The table of the statements."""
     uniform, dynamic, _, unbiased, _ = dict.fromkeys(row.estimator for row in errors)
     rows = claim_rows(errors, pvalues, ((uniform, dynamic), (uniform, unbiased)))
-    write_table(folder, "claims", rows, NOTE.format(bound=draws + 1))
+    write_table(folder, "claims", rows, note_of(__file__, "note", bound=draws + 1))

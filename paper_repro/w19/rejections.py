@@ -25,8 +25,8 @@ from tqdm import tqdm
 
 from experiments.harness import cells, command_line
 from experiments.harness.cells import Store
-from experiments.harness.tables import write_table
-from paper_repro.w19.rejections_figures import plot
+from experiments.harness.tables import note_of, write_table
+from paper_repro.w19.figures import plot_rejections
 from paper_repro.w19.simulation import EXACT, MODELS, NAME, TESTS, Chunk, simulate
 
 
@@ -49,10 +49,7 @@ class Settings:
     draws: int
 
 
-SETTINGS = {
-    "quick": Settings(2, 10, 10, 100, 99),
-    "paper": Settings(40, 250, 25, 250, 1000),
-}
+SETTINGS = {"quick": Settings(2, 10, 10, 100, 99), "paper": Settings(40, 250, 25, 250, 1000)}
 LEVELS = (0.01, 0.05, 0.1)
 GRID = np.arange(1, 100) / 100
 PUBLISHED = ("w19_published", "figure_2.csv")
@@ -154,37 +151,6 @@ def _claim_rows(finished: Finished) -> Iterator[dict[str, Any]]:
         }
 
 
-ERRORS_NOTE = """
-Empirical test errors at three levels: share of p ≤ level for the calibrated model M1, of p > level
-for M2 and M3, with binomial standard errors (SE). The paper shows curves, with which `published.md`
-compares ours. C is consistency resampling of the ECE, D are the distribution-free bounds, A_uq the
-bootstrap and A_l the block test. The block test has no p-value where all block estimates are equal:
-that counts as not rejected and happened {undefined} times.
-"""
-
-CURVES_NOTE = """
-The curves of Fig. 2: share of p ≤ level for the calibrated model M1, of p > level for M2 and M3.
-"""
-
-CLAIMS_NOTE = """
-Where the curves of Fig. 2 lie relative to the diagonal: "on it" is within three binomial standard
-errors at each of the levels 0.01, 0.02, …, 0.99. z is the largest deviation of the type I error
-(M1) from the level in units of the standard error; the levels are not independent, so its size is
-that of the largest of some ten normal deviates. The last column is the largest excess of the type
-I error over the level.
-"""
-
-
-PUBLISHED_NOTE = """
-The curves of Fig. 2 in the plot sources of the authors and ours, at the levels 0.01, 0.02, …, 0.99:
-z is the difference, ours minus published, in standard errors of the difference of two shares of
-10 000 data sets (zero where both are 0 or both are 1), SE that standard error at the largest z. The
-largest of all {levels} abs(z) is {largest:.2f}; the levels of a curve are not independent. The
-authors' p-values by resampling (C, A_uq) are count / B, ours (1 + count) / (B + 1), which are at
-most 0.001 larger.
-"""
-
-
 def _time_note(finished: Finished) -> str:
     results = [result for model in MODELS for result in finished[model]]
     count = sum(len(result["pvalues"][EXACT.slug]) for result in results)
@@ -263,7 +229,7 @@ def write_published(folder: Path, finished: Finished, published: Curves) -> None
     """The table that compares the curves with the published ones."""
     rows = list(_published_rows(finished, published))
     largest = max(abs(row["largest z"]) for row in rows)
-    note = PUBLISHED_NOTE.format(levels=99 * len(rows), largest=largest)
+    note = note_of(__file__, "published", levels=99 * len(rows), largest=largest)
     write_table(folder, "published", rows, note)
 
 
@@ -272,13 +238,13 @@ def write_tables(folder: Path, settings: Settings, finished: Finished) -> None:
     undefined = sum(
         sum(result["undefined"].values()) for model in MODELS for result in finished[model]
     )
-    note = ERRORS_NOTE.format(undefined=undefined)
+    note = note_of(__file__, "errors", undefined=undefined)
     note = "\n".join([note, _time_note(finished)])
     if settings == SETTINGS["paper"]:  # two more programs
         note += f"\n\n{precision_note(settings)}"
     names = {f"SE at {level}": "SE" for level in LEVELS}
     write_table(folder, "errors", _error_rows(finished), note, names=names)
-    write_table(folder, "claims", _claim_rows(finished), CLAIMS_NOTE)
+    write_table(folder, "claims", _claim_rows(finished), note_of(__file__, "claims"))
 
 
 def run(run: command_line.Run) -> None:
@@ -287,11 +253,11 @@ def run(run: command_line.Run) -> None:
     finished = finished_cells(store, settings)
     write_tables(store.folder, settings, finished)
     curves = list(curve_rows(finished))
-    write_table(store.folder, "curves", curves, CURVES_NOTE)
+    write_table(store.folder, "curves", curves, note_of(__file__, "curves"))
     published = read_curves(run) if settings == SETTINGS["paper"] else None
     if published:
         write_published(store.folder, finished, published)
-    plot(store.folder, curves, published or {})
+    plot_rejections(store.folder, curves, published or {})
 
 
 if __name__ == "__main__":

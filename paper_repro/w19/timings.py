@@ -22,10 +22,10 @@ from calibjax import distances, estimators, kernels
 from calibjax.distributions import Categorical
 from experiments.harness import cells, command_line
 from experiments.harness.cells import Store
-from experiments.harness.tables import write_table
+from experiments.harness.tables import note_of, write_table
 from paper_repro.w19.estimates_simulation import MIN_BIN_SIZE
+from paper_repro.w19.figures import plot_times
 from paper_repro.w19.simulation import BINS_PER_CLASS, w19_kernel
-from paper_repro.w19.timings_figures import plot
 
 NAME = "w19_timings"
 MAX_REPETITIONS = 1000
@@ -183,25 +183,6 @@ class PublishedRow(NamedTuple):
     ratio: float
 
 
-class GrowthRow(NamedTuple):
-    """Exponents of the growth of a time in n, and ratios of the times, ours to the published."""
-
-    m: int
-    estimator: str
-    published: float
-    ours: float
-    smallest: float
-    largest: float
-
-
-GROWTH_NAMES = {
-    "published": "exponent, published",
-    "ours": "exponent, ours",
-    "smallest": "smallest ratio",
-    "largest": "largest ratio",
-}
-
-
 def published_rows(times: Times, published: Times) -> list[PublishedRow]:
     """The times that were measured in both."""
     common = sorted((m, n, name) for name, m, n in times.keys() & published.keys())
@@ -221,59 +202,27 @@ def _exponent(rows: list[PublishedRow], field: str) -> float | None:
     return float(np.polyfit(np.log([row.n for row in chosen]), np.log(values), 1)[0])
 
 
-def growth_rows(rows: list[PublishedRow]) -> Iterator[GrowthRow]:
+def growth_rows(rows: list[PublishedRow]) -> Iterator[tuple]:
     """A row for each number of classes and estimator."""
     for m, name in sorted({(row.m, row.estimator) for row in rows}):
         chosen = [row for row in rows if (row.m, row.estimator) == (m, name)]
         ratios = [row.ratio for row in chosen]
         exponents = (_exponent(chosen, field) for field in ("published", "ours"))
-        yield GrowthRow(m, name, *exponents, min(ratios), max(ratios))
+        yield (m, name, *exponents, min(ratios), max(ratios))
 
 
-class Claim(NamedTuple):
-    """What the paper says about an estimator, and what we find."""
-
-    estimator: str
-    published: str
-    ours: str
-
-
-TIMES_NOTE = """
-Seconds of one evaluation, minimum over repeated calls of the compiled function, in float64, on two
-cores. The SKCE columns without the median heuristic have the
-length scale given.
-"""
-
-PUBLISHED_NOTE = """
-Seconds of one evaluation with the length scale given, in the authors' file (Julia, "on our computer
-(3.6 GHz)") and ours (on two cores), and the ratio of ours to theirs: between different machines.
-"""
-
-GROWTH_NOTE = f"""
-Exponents b of the growth of the times of Fig. 37 as n^b, by least squares over the sizes from
-{GROWTH_FROM} on, and the smallest and largest ratio of our times to the published ones over all
-sizes, in `published.md`.
-"""
-
-CLAIMS_NOTE = """
-What W19 App. J.4 says in words about its Fig. 37 (in Julia, "on our computer (3.6 GHz)"), what the
-authors' file of times has, and the same here, on two cores. The authors' code computes the median
-of the distances before the time is taken.
-"""
-
-
-def _claim_rows(times: Times, published: Times, m: int, n: int) -> Iterator[Claim]:
+def _claim_rows(times: Times, published: Times, m: int, n: int) -> Iterator[tuple]:
     for label in ("SKCE_b", "SKCE_uq"):
         words, ours = "", f"{times[label, m, n]:.2g} s"
         if theirs := published.get((label, m, n)):
             words = f"around 0.1 s; file: {theirs:.3f} s"
             ours += f", {times[label, m, n] / theirs:.1f} times as long"
-        yield Claim(f"{label}, n = {n}, m = {m}", words, ours)
+        yield (f"{label}, n = {n}, m = {m}", words, ours)
         ours = f"{times[f'{label} {HEURISTIC}', m, n]:.2g} s"
-        yield Claim(f"{label} {HEURISTIC}, n = {n}, m = {m}", "", ours)
+        yield (f"{label} {HEURISTIC}, n = {n}, m = {m}", "", ours)
     other = [*ECES][1]
     words = "much slower" + (f"; file: {_slowdown(published)}" if published else "")
-    yield Claim(f"{other}, compared with uniform ones", words, _slowdown(times))
+    yield (f"{other}, compared with uniform ones", words, _slowdown(times))
 
 
 def _slowdown(times: Times) -> str:
@@ -302,14 +251,19 @@ def run(run: command_line.Run) -> None:
     times = finished_cells(store, settings)
     published = (read_times(run) if settings == SETTINGS["paper"] else None) or {}
     rows = time_rows(settings, times)
-    write_table(store.folder, "times", rows, TIMES_NOTE)
+    write_table(store.folder, "times", rows, note_of(__file__, "times"))
     claims = _claim_rows(times, published, settings.classes[-1], settings.sizes[-1])
-    write_table(store.folder, "claims", claims, CLAIMS_NOTE)
+    write_table(store.folder, "claims", claims, note_of(__file__, "claims"))
     common = published_rows(times, published)
     if common:
-        write_table(store.folder, "published", common, PUBLISHED_NOTE)
-        write_table(store.folder, "growth", growth_rows(common), GROWTH_NOTE, names=GROWTH_NAMES)
-    plot(store.folder, rows, common)
+        write_table(store.folder, "published", common, note_of(__file__, "published"))
+        write_table(
+            store.folder,
+            "growth",
+            growth_rows(common),
+            note_of(__file__, "growth", growth_from=GROWTH_FROM),
+        )
+    plot_times(store.folder, rows, common)
 
 
 if __name__ == "__main__":

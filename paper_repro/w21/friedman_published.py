@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from experiments.harness import command_line
-from experiments.harness.tables import write_table
+from experiments.harness.tables import note_of, write_table
 from paper_repro.w21.friedman_statistics import STATISTICS
 from paper_repro.w21.friedman_tables import (
     CALIBRATION_ERRORS,
@@ -23,32 +23,6 @@ FOLDER = "w21_friedman"
 NETWORKS = range(1, 8)  # of ten: the others have no files
 COLUMNS = {"iteration": int, "statistic": str, "estimate": float}
 UNBIASED = CALIBRATION_ERRORS[0]
-NOTE = """
-The authors' files: their ensemble of ten networks beside the mean of networks {networks}, which are
-the ones with files. "ensemble better" is the share of all {iterations} iterations at which the
-ensemble has the smaller value, the smaller absolute value of the unbiased SKCE, or the larger
-p-value; equal values are not better. "best at" is the first iteration with the best mean of the
-networks, and the best ensemble. The SKCE and the p-values of the ensemble contain the error
-of CalibrationErrors.jl, see the differences.
-"""
-RANGES_NOTE = """
-Median of our {ours} networks, which share one data set, against the range of the authors' networks
-{networks}, which share another one. "inside" is the share of iterations 0 to {last} at which the
-median lies in the range, its edges included; "below" and "above" are the shares outside. If all
-networks were draws of one law, the median of ten would lie within the range of seven others with
-probability {probability:.3f} at each iteration; consecutive iterations are nearly the same.
-
-Two data sets differ more than that. "our data sets in range" shows how much: for {data_sets} other
-data sets of ours and the {reached} iterations of the table of networks, it is the share of medians
-of their {per_data_set} networks within the range of the first seven networks of our figures. The
-authors' p-values, count / 1000, are taken as (1 + count) / 1001, as ours are.
-"""
-ENSEMBLES_NOTE = """
-The authors' ensemble and ours at iteration {iteration}, on one data set each, so that there is no
-standard error. "networks" is the range of single networks: the authors' networks {networks}, and
-all of ours. The SKCE and the p-value of the authors' ensemble contain the error of
-CalibrationErrors.jl; "skipping" is our SKCE with the same error.
-"""
 
 
 def read_curves(run: command_line.Run, splits: tuple[str, ...]) -> tuple[Curves, Curves] | None:
@@ -94,7 +68,9 @@ def write_published(folder: Path, networks: Statistics, ensemble: Statistics) ->
             row |= {key: int(iteration) for key, iteration in best.items()}
             rows.append(row | {"ensemble at the end": values[-1], "networks at the end": mean[-1]})
     iterations = len(next(iter(ensemble["train"].values())))
-    note = NOTE.format(iterations=iterations, networks=f"{NETWORKS[0]} to {NETWORKS[-1]}")
+    note = note_of(
+        __file__, "note", iterations=iterations, networks=f"{NETWORKS[0]} to {NETWORKS[-1]}"
+    )
     write_table(folder, "published_claims", rows, note)
 
 
@@ -161,7 +137,9 @@ def write_ranges(folder: Path, results: Results, others: Statistics, networks: C
     """
     length, ours = results.networks["train"][PVALUE].shape
     data_sets, reached, per_data_set = others["train"][PVALUE].shape
-    note = RANGES_NOTE.format(
+    note = note_of(
+        __file__,
+        "ranges",
         ours=ours,
         networks=f"{NETWORKS[0]} to {NETWORKS[-1]}",
         last=length - 1,
@@ -203,5 +181,7 @@ def write_ensembles(folder: Path, results: Results, networks: Curves, ensemble: 
                     "our networks, max": single.max(),
                 }
             )
-    note = ENSEMBLES_NOTE.format(iteration=last, networks=f"{NETWORKS[0]} to {NETWORKS[-1]}")
+    note = note_of(
+        __file__, "ensembles", iteration=last, networks=f"{NETWORKS[0]} to {NETWORKS[-1]}"
+    )
     write_table(folder, "published_ensemble", rows, note)

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from experiments.harness.data_files import DataError
-from experiments.harness.tables import write_table
+from experiments.harness.tables import note_of, write_table
 from paper_repro.w21.friedman_statistics import STATISTICS
 
 LEVEL = 0.05
@@ -48,48 +48,6 @@ class Results:
     def splits(self) -> list[str]:
         """Names of the two parts of the data, "train" and "test"."""
         return list(self.networks)
-
-
-NETWORKS_NOTE = f"""
-Statistics of single networks. Published: the range of three networks that were trained on one
-data set. Ours: {{networks}} networks on each of {{data_sets}} data sets of their own. Positive
-statistics are compared on a logarithmic scale: their mean is geometric, and sd is that of
-logarithms. sd is the standard deviation between data sets, of their first networks; mean, median
-and share inside are those of all networks. "beyond" is the distance of our mean from the
-published range, in standard errors of our mean: zero inside the range. Low and high widen the
-range by {WIDENING} sd, and "figures inside" counts the networks of the figures, which share one
-more data set. About nine in ten single networks are expected in the widened range, since both
-sides vary. "rank" is the number of our data sets whose mean is below that of the published
-networks (ties count half): if data and networks of the paper are like ours, all ranks from 0 to
-{{data_sets}} are equally probable.
-
-At iteration 0 the NLL is that of a random standard deviation, and in the end the standard
-deviations collapse, so that the NLL of the test data has heavy tails and its mean says little.
-Published p-values, count / 1000, are shown as (1 + count) / 1001, as ours are.
-"""
-
-ENSEMBLE_NOTE = """
-"mean" is that of the networks, "ensemble" the mixture of them with equal weights. "skipping" is the
-SKCE of the ensemble without the pairs (i ≥ 2, 1) of components (pairs of samples in the order of
-later and earlier one), which CalibrationErrors.jl skips by mistake: the published figures of the
-ensemble are of this quantity, and ours must differ from them. It is not an estimate of the SKCE.
-"""
-
-PVALUES_NOTE = """
-p-values of the bootstrap test of the paper and of the exact test, which redraws the targets from
-the predictions: means over the networks, number of networks with p ≤ 0.05, and the ensemble.
-On the training samples no test is valid, since the networks were fitted to them.
-"""
-
-CLAIMS_NOTE = """
-W21: "all estimates indicate consistently that the models are overfit after 1500 training
-iterations" (§5.2; "around 1000", App. A.3) and "apart from the unbiased estimates of the SKCE, the
-estimates of the ensembles are consistently better than the average estimates of the ensemble
-members". Best iteration: where the mean over the networks, or the ensemble, is smallest (p-value:
-largest). Ensemble better: share of all iterations, and of those up to and after 1500, at which the
-ensemble has a smaller value (p-value: larger) than the mean of the networks. Of the unbiased SKCE
-zero is the best value; it is compared here by its size.
-"""
 
 
 def _rows_at(
@@ -164,20 +122,6 @@ class NetworkRow(NamedTuple):
     share_inside: float | None
     figures_inside: int | None
     rank: float | None
-
-
-NETWORK_NAMES = {
-    "published_min": "published min",
-    "published_max": "published max",
-    "spread": "sd",
-    "mean": "mean, ours",
-    "beyond": "beyond (SE)",
-    "mean_inside": "inside",
-    "median": "median, ours",
-    "median_inside": "inside",
-    "share_inside": "share inside",
-    "figures_inside": "figures inside",
-}
 
 
 def network_row(
@@ -284,30 +228,7 @@ def ensemble_rows(results: Results) -> Iterator[dict[str, Any]]:
             yield row
 
 
-class PvalueRow(NamedTuple):
-    """p-values of both tests: means over the networks, numbers of small ones, and the ensemble."""
-
-    data: str
-    iteration: int
-    bootstrap_mean: float
-    bootstrap_small: int
-    exact_mean: float
-    exact_small: int
-    ensemble_bootstrap: float
-    ensemble_exact: float
-
-
-PVALUE_NAMES = {
-    "bootstrap_mean": "bootstrap, mean p",
-    "bootstrap_small": "p ≤ 0.05",
-    "exact_mean": "exact, mean p",
-    "exact_small": "p ≤ 0.05",
-    "ensemble_bootstrap": "ensemble, bootstrap p",
-    "ensemble_exact": "exact p",
-}
-
-
-def pvalue_rows(results: Results) -> Iterator[PvalueRow]:
+def pvalue_rows(results: Results) -> Iterator[tuple]:
     """Rows of the table of p-values."""
     for split in results.splits:
         exact = results.exact[split]
@@ -316,31 +237,10 @@ def pvalue_rows(results: Results) -> Iterator[PvalueRow]:
             for networks in (results.networks[split][PVALUE][iteration], exact["networks"][i]):
                 found += [float(np.mean(networks)), int(np.sum(np.asarray(networks) <= LEVEL))]
             ensemble = float(results.ensemble[split][PVALUE][iteration]), exact["ensemble"][i]
-            yield PvalueRow(split, iteration, *found, *ensemble)
+            yield (split, iteration, *found, *ensemble)
 
 
-class ClaimRow(NamedTuple):
-    """Where a statistic is best, and how often the ensemble is better than the networks."""
-
-    data: str
-    statistic: str
-    best_mean: int
-    best_ensemble: int
-    better: float | None
-    better_early: float | None
-    better_late: float | None
-
-
-CLAIM_NAMES = {
-    "best_mean": "best iteration, mean",
-    "best_ensemble": "best iteration, ensemble",
-    "better": "ensemble better",
-    "better_early": "up to 1500",
-    "better_late": "after 1500",
-}
-
-
-def claim_rows(results: Results) -> Iterator[ClaimRow]:
+def claim_rows(results: Results) -> Iterator[tuple]:
     """Rows of the table of claims."""
     for split in results.splits:
         for name in STATISTICS:
@@ -353,17 +253,19 @@ def claim_rows(results: Results) -> Iterator[ClaimRow]:
             is_better = ensemble < mean
             early, late = is_better[:1501], is_better[1501:]
             shares = [float(x.mean()) if x.size else None for x in (is_better, early, late)]
-            yield ClaimRow(split, name, int(mean.argmin()), int(ensemble.argmin()), *shares)
+            yield (split, name, int(mean.argmin()), int(ensemble.argmin()), *shares)
 
 
 def write_tables(folder: Path, results: Results, others: Statistics, published: Published) -> None:
     """Writes all tables."""
     rows = network_rows(results, others, published)
     data_sets, networks = others["train"]["NLL"].shape[::2]
-    note = NETWORKS_NOTE.format(networks=networks, data_sets=data_sets)
+    note = note_of(__file__, "networks", widening=WIDENING, networks=networks, data_sets=data_sets)
     note += f"\n{verdict(rows, data_sets)}"
-    write_table(folder, "networks", rows, note, names=NETWORK_NAMES)
+    write_table(folder, "networks", rows, note)
     names = {f"{x}, {column}": column for x in STATISTICS for column in ("ensemble", "skipping")}
-    write_table(folder, "ensemble", ensemble_rows(results), ENSEMBLE_NOTE, names=names)
-    write_table(folder, "pvalues", pvalue_rows(results), PVALUES_NOTE, names=PVALUE_NAMES)
-    write_table(folder, "claims", claim_rows(results), CLAIMS_NOTE, names=CLAIM_NAMES)
+    write_table(
+        folder, "ensemble", ensemble_rows(results), note_of(__file__, "ensemble"), names=names
+    )
+    write_table(folder, "pvalues", pvalue_rows(results), note_of(__file__, "pvalues"))
+    write_table(folder, "claims", claim_rows(results), note_of(__file__, "claims"))

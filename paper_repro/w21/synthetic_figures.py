@@ -1,24 +1,14 @@
-"""Draws the figures of W21 App. A.2 from the rows of its tables.
+"""Draws the figures of W21 App. A.2 from the rows of its tables."""
 
-    python -m paper_repro.w21.synthetic_figures FOLDER
-
-draws them again from the tables errors.csv and tests.csv that lie in a folder.
-"""
-
-import argparse
-import csv
-import typing
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from experiments.harness import command_line
-from experiments.harness.data_files import DataError, existing_file
 from experiments.harness.figures import COLORS, save_figure
-from paper_repro.w21.synthetic_tables import ERROR_NAMES, LEVEL, TEST_NAMES, ErrorRow, TestRow
+from paper_repro.w21.synthetic_tables import LEVEL, ErrorRow, TestRow
 
 # Fig. 2 and 11 of the paper have the same caption: the same panels.
 ERROR_FIGURES = {
@@ -174,46 +164,3 @@ def plot_tests(folder: Path, rows: Sequence[TestRow]) -> None:
             panels[0].set_yticks([], minor=True)
         is_published = any(row.published is not None for row in chosen)
         _finished(figure, folder, name, is_published=is_published)
-
-
-def read_rows(folder: Path, name: str, kind: Any, names: Mapping[str, str]) -> list[Any]:
-    """Rows of a table that `write_table` wrote, as records.
-
-    Args:
-        folder: folder of the table.
-        name: name of the file without its ending.
-        kind: the named tuple that its rows are.
-        names: what its columns are called, by field, where it is something else than the field.
-
-    Raises:
-        DataError: if there is no such file, or its columns are others.
-    """
-    path = existing_file(folder, f"{name}.csv")
-    with path.open(newline="", encoding="utf-8") as file:
-        header, *lines = csv.reader(file)
-    expected = [names.get(field, field) for field in kind._fields]
-    if header != expected:
-        raise DataError(f"{path}: expected the columns {expected}, got {header}")
-    hints = typing.get_type_hints(kind)
-    types = [
-        next(t for t in (int, float, str) if t in (h, *typing.get_args(h))) for h in hints.values()
-    ]
-    return [
-        kind(*(t(text) if text else None for t, text in zip(types, line, strict=True)))
-        for line in lines
-    ]
-
-
-@command_line.program
-def redraw(arguments: Sequence[str] | None = None) -> None:
-    """Draws the figures of a folder again from the tables in it."""
-    parser = argparse.ArgumentParser(prog="python -m paper_repro.w21.synthetic_figures")
-    parser.description = "Draws the figures of W21 App. A.2 from the tables in a folder."
-    parser.add_argument("folder", type=command_line.existing_folder, help="where the tables are")
-    folder = parser.parse_args(arguments).folder
-    plot_errors(folder, read_rows(folder, "errors", ErrorRow, ERROR_NAMES))
-    plot_tests(folder, read_rows(folder, "tests", TestRow, TEST_NAMES))
-
-
-if __name__ == "__main__":
-    redraw()

@@ -50,34 +50,24 @@ class Procedure:
     min_samples: int = 2
 
 
-def _biased(key: jax.Array, predictions: Any, targets: jax.Array, draws: None) -> jax.Array:
-    return skce_biased(paper_kernel(), predictions, targets)
+Evaluate = Callable[[jax.Array, Any, jax.Array, Any], Any]  # of a `Procedure`
 
 
-def _unbiased(key: jax.Array, predictions: Any, targets: jax.Array, draws: None) -> jax.Array:
-    return skce(paper_kernel(), predictions, targets)
+def _estimate(estimator: Callable[..., jax.Array]) -> Evaluate:
+    return lambda key, predictions, targets, draws: estimator(paper_kernel(), predictions, targets)
 
 
-def _block(
-    choose_size: Callable[[int], int],
-    key: jax.Array,
-    predictions: Any,
-    targets: jax.Array,
-    draws: None,
-) -> jax.Array:
-    size = choose_size(targets.shape[0])
-    return skce_block(paper_kernel(), predictions, targets, block_size=size)
+def _in_blocks(function: Callable[..., Any], choose_size: Callable[[int], int]) -> Evaluate:
+    def evaluate(key: jax.Array, predictions: Any, targets: jax.Array, draws: None) -> Any:
+        size = choose_size(targets.shape[0])
+        return function(paper_kernel(), predictions, targets, block_size=size)
+
+    return evaluate
 
 
-def _block_test(
-    choose_size: Callable[[int], int],
-    key: jax.Array,
-    predictions: Any,
-    targets: jax.Array,
-    draws: None,
-) -> jax.Array:
-    size = choose_size(targets.shape[0])
-    return block_skce_test(paper_kernel(), predictions, targets, block_size=size).pvalue
+def _pvalue_in_blocks(choose_size: Callable[[int], int]) -> Evaluate:
+    test = _in_blocks(block_skce_test, choose_size)
+    return lambda *arguments: test(*arguments).pvalue
 
 
 def _bootstrap_test(key: jax.Array, predictions: Any, targets: jax.Array, draws: int) -> jax.Array:
@@ -117,10 +107,10 @@ def _two(num_samples: int) -> int:
 
 
 ESTIMATORS = (
-    Procedure("SKCE", "biased", _biased),
-    Procedure("SKCE (B = 2)", "block_2", functools.partial(_block, _two)),
-    Procedure("SKCE (B = √n)", "block_sqrt", functools.partial(_block, math.isqrt)),
-    Procedure("SKCE (B = n)", "unbiased", _unbiased),
+    Procedure("SKCE", "biased", _estimate(skce_biased)),
+    Procedure("SKCE (B = 2)", "block_2", _in_blocks(skce_block, _two)),
+    Procedure("SKCE (B = √n)", "block_sqrt", _in_blocks(skce_block, math.isqrt)),
+    Procedure("SKCE (B = n)", "unbiased", _estimate(skce)),
 )
 EXACT = Procedure("exact (ours)", "exact", _exact_test, "redraws")
 # With n ≤ J the covariance of the CME test is singular.
@@ -129,8 +119,8 @@ EXACT_CME = Procedure(
     "exact CME (ours)", "exact_cme", _exact_cme_test, "CME redraws", NUM_LOCATIONS + 1
 )
 TESTS = (
-    Procedure("SKCE (B = 2)", "block_2", functools.partial(_block_test, _two)),
-    Procedure("SKCE (B = √n)", "block_sqrt", functools.partial(_block_test, math.isqrt)),
+    Procedure("SKCE (B = 2)", "block_2", _pvalue_in_blocks(_two)),
+    Procedure("SKCE (B = √n)", "block_sqrt", _pvalue_in_blocks(math.isqrt)),
     Procedure("SKCE (B = n)", "bootstrap", _bootstrap_test, "resamples"),
     EXACT,
     CME,

@@ -7,39 +7,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from experiments.harness.tables import write_table
+from experiments.harness.tables import note_of, write_table
 from paper_repro.w21.synthetic_simulation import Procedure, Simulation
 
 LEVEL = 0.05
 PUBLISHED_DATA_SETS = 500
-
-ERRORS_NOTE = """
-Mean absolute error and variance of the estimates. SE is the Monte Carlo standard error of the
-difference between ours and the published number, from the second and fourth moments of our
-estimates, and z the difference in units of it. The error of the true SKCE, which both sides
-estimate from 1000 data sets for the uncalibrated model, is part of SE. Times are of one evaluation,
-in seconds: published is the minimum over data sets in Julia on another machine, ours the mean over
-data sets in one compiled loop, in float64, on a machine that is shared.
-
-Ours are the same 500 data sets for all estimators, the authors drew new ones for each: our numbers
-of one model, d and n deviate together.
-"""
-
-TESTS_NOTE = """
-Test errors at level 0.05: share of rejections (p ≤ 0.05) for the calibrated model, of
-non-rejections for the uncalibrated one. SE is the binomial standard error of the difference
-between ours and the published number, z the difference in units of it. SKCE (B = n) is the
-bootstrap test. The exact test redraws the targets from the predictions; its level is exact for
-every number of redraws, so there are fewer where they cost most. Times as for the errors; those of
-simulated p-values grow with the number of draws.
-
-CME is the test with the mean embedding at 10 test locations, exact CME (n ≤ 256) the exact test
-with the same statistic. We draw the locations anew for each data set; the authors drew them once
-for each d, so that their shares vary more than SE says. With n = 4 samples the covariance of ten
-locations is singular and `cme_test` refuses the data, so that ours is empty beside the published
-number. Where it is singular up to rounding, as rarely at n = 16, the model is not
-rejected.
-"""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -110,20 +82,6 @@ class ErrorRow(NamedTuple):
     time_ours: float
 
 
-ERROR_NAMES = {
-    "mean_published": "mean error, published",
-    "mean_ours": "mean error, ours",
-    "mean_error": "SE",
-    "mean_z": "z",
-    "variance_published": "variance, published",
-    "variance_ours": "variance, ours",
-    "variance_error": "SE",
-    "variance_z": "z",
-    "time_published": "time, published",
-    "time_ours": "time, ours",
-}
-
-
 class TestRow(NamedTuple):
     """Test error of one cell, published and ours."""
 
@@ -138,15 +96,6 @@ class TestRow(NamedTuple):
     z: float | None
     time_published: float | None
     time_ours: float | None
-
-
-TEST_NAMES = {
-    "published": "test error, published",
-    "ours": "test error, ours",
-    "error": "SE",
-    "time_published": "time, published",
-    "time_ours": "time, ours",
-}
 
 
 def _compared(published: float | None, ours: float, variance: float) -> Compared:
@@ -233,11 +182,11 @@ def write_errors(
         "mean errors": [(row.model, row.mean_z) for row in table],
         "variances": [(row.model, row.variance_z) for row in table],
     }
-    lines = [ERRORS_NOTE, _summary(scores), ""]
+    lines = [note_of(__file__, "errors"), _summary(scores), ""]
     for (model, dimension), values in truth.items():
         error = values.std(ddof=1) / np.sqrt(values.size) if values.size > 1 else 0.0
         lines.append(f"- true SKCE, {model}, d = {dimension}: {values.mean():.5g} (SE {error:.1g})")
-    write_table(folder, "errors", table, "\n".join(lines), names=ERROR_NAMES)
+    write_table(folder, "errors", table, "\n".join(lines))
     return table
 
 
@@ -291,10 +240,14 @@ def write_tests(folder: Path, finished: list[Cell], published: Published) -> lis
     rows = published_cells(published, "test")
     table = [_test_row(cell, rows) for cell in finished]
     table += _refused_rows(finished, rows)
-    note = TESTS_NOTE + "\n" + _summary({"test errors": [(row.model, row.z) for row in table]})
+    note = (
+        note_of(__file__, "tests")
+        + "\n"
+        + _summary({"test errors": [(row.model, row.z) for row in table]})
+    )
     trivial = [row.model for row in table if row.published == row.ours == 0]
     if trivial:
         counts = (f"{trivial.count(model)} ({model})" for model in dict.fromkeys(trivial))
         note += f"\n\nBoth shares are 0, which gives z = 0, in {' and '.join(counts)} of these."
-    write_table(folder, "tests", table, note, names=TEST_NAMES)
+    write_table(folder, "tests", table, note)
     return table

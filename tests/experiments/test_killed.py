@@ -45,7 +45,7 @@ def run_coverage(store):
 def run_timings(store):
     settings = dataclasses.replace(timings.SETTINGS["quick"], sizes=(100, 200))
     rows = timings.time_rows(settings, timings.finished_cells(store, settings))
-    write_table(store.folder, "times", rows, timings.TIMES_NOTE)
+    write_table(store.folder, "times", rows)
 
 
 # Module, what computes a cell, what stands in for it, and what is run.

@@ -6,14 +6,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from calibjax.distributions import (
-    Bernoulli,
-    Categorical,
-    Gamma,
-    Mixture,
-    NegativeBinomial,
-    Normal,
-)
+from calibjax.distributions import Bernoulli, Categorical, Gamma, Mixture, NegativeBinomial, Normal
 
 CALIBRATED = "calibrated"
 _LOG_SCALE = 0.5  # standard deviation of log scales that differ
@@ -140,22 +133,22 @@ def _exchanged(p: jax.Array) -> jax.Array:
     return 0.4 * p + 0.6 * swapped
 
 
-_CLASSES = {
-    CALIBRATED: _classes(lambda p: p),
-    "T = 1.25": _classes(lambda p: p ** (1 / 1.25)),
-    "T = 0.8": _classes(lambda p: p ** (1 / 0.8)),
-    "first class x 0.4": _classes(lambda p: p.at[:, 0].multiply(0.4)),
-    "first class x 1.6": _classes(lambda p: p.at[:, 0].multiply(1.6)),
-    "15 % noise": _classes(lambda p: 0.85 * p + 0.15 / p.shape[1]),
-    "exchanged": _classes(_exchanged),
-}
+def _first_class(factor: float) -> Law:
+    return _classes(lambda p: p.at[:, 0].multiply(factor))
 
 
-def _of_classes(num_classes: int) -> Model:
+def classes_model(num_classes: int, factors: tuple[float, ...] = (0.4, 1.6)) -> Model:
+    """Class predictions Dirichlet(1/2), with the first class more or less likely by factors."""
     concentration = jnp.full(num_classes, 0.5)
-    return Model(
-        lambda key, n: Categorical(jax.random.dirichlet(key, concentration, (n,))), _CLASSES
-    )
+    laws = {
+        CALIBRATED: _classes(lambda p: p),
+        "T = 1.25": _classes(lambda p: p ** (1 / 1.25)),
+        "T = 0.8": _classes(lambda p: p ** (1 / 0.8)),
+        **{f"first class x {factor:g}": _first_class(factor) for factor in factors},
+        "15 % noise": _classes(lambda p: 0.85 * p + 0.15 / p.shape[1]),
+        "exchanged": _classes(_exchanged),
+    }
+    return Model(lambda key, n: Categorical(jax.random.dirichlet(key, concentration, (n,))), laws)
 
 
 def _counts(factor: Callable[[jax.Array], Any] = lambda r: 1.0, concentration: float = 4.0) -> Law:
@@ -195,7 +188,7 @@ MODELS = {
     "binary": Model(
         lambda key, n: Bernoulli(jax.nn.sigmoid(1.5 * jax.random.normal(key, (n,)))), _BINARY
     ),
-    "classes_5": _of_classes(5),
-    "classes_10": _of_classes(10),
+    "classes_5": classes_model(5),
+    "classes_10": classes_model(10),
     "counts": Model(_count_predictions, _COUNTS),
 }

@@ -5,7 +5,6 @@ import pytest
 
 from experiments.harness import cells, command_line
 from experiments.harness.source import ROOT
-from paper_repro import __main__ as everything
 from paper_repro.w21 import ols
 
 
@@ -51,17 +50,6 @@ def test_an_experiment_without_data_has_no_such_option(capsys, monkeypatch, tmp_
         command_line.main(ols.run, ols.__file__, ols.__doc__)
     assert ended.value.code == 2
     assert "unrecognized arguments: --data" in capsys.readouterr().err
-
-
-def test_npz_without_its_reader(capsys, tmp_path, monkeypatch):
-    (tmp_path / "a.npz").touch()
-    arguments = ["paper_repro", "--only", "w21_ols", "--npz", str(tmp_path / "a.npz")]
-    monkeypatch.setattr(sys, "argv", arguments)
-    with pytest.raises(SystemExit) as ended:
-        everything.main()
-    assert ended.value.code == 2
-    expected = "argument --npz: only l21_networks reads it, got --only w21_ols"
-    assert expected in capsys.readouterr().err
 
 
 PROGRAM = """

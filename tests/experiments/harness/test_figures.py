@@ -3,11 +3,10 @@
 import re
 from xml.etree import ElementTree
 
-import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
-from experiments.harness.figures import _compact, label_lines, save_figure
+from experiments.harness.figures import _compact, save_figure
 
 ENDS = (1.0, 1.01, 0.99, 0.3, 0.31, 0.0, 2.0, 2.0)
 
@@ -24,9 +23,7 @@ def drawn():
 def test_the_same_figure_is_the_same_file(tmp_path, dots, ending, start):
     contents = []
     for name in ("one", "two"):
-        axes, lines = drawn()
-        label_lines(axes, lines)
-        save_figure(tmp_path, name, axes.figure, dots=dots)
+        save_figure(tmp_path, name, drawn()[0].figure, dots=dots)
         contents.append((tmp_path / f"{name}.{ending}").read_bytes())
     assert contents[0] == contents[1]
     assert contents[0].startswith(start)
@@ -50,13 +47,3 @@ def test_drawings_are_compact_and_complete(tmp_path):
     for ours, theirs in zip(compact.iter(), full.iter(), strict=True):
         for place in {"x", "y"} & {*ours.keys()}:
             assert abs(float(ours.get(place)) - float(theirs.get(place))) <= 0.051
-
-
-def test_labels_are_apart_inside_and_in_the_order_of_the_ends():
-    axes, lines = drawn()
-    label_lines(axes, lines, gap=0.1)
-    heights = {text.get_text(): text.xyann[1] for text in axes.texts}
-    assert len(axes.texts) == len(ENDS)
-    found = [heights[line.get_label()] for line in sorted(lines, key=lambda x: x.get_ydata()[-1])]
-    assert np.diff(found[:-1]).min() >= 0.1 - 1e-12  # the last two have the same name
-    assert 0 <= min(found) <= max(found) <= 1

@@ -8,7 +8,9 @@ from experiments.harness.cells import cell
 
 FILES = {
     "calibjax/__init__.py": "from calibjax import kernels\n",
-    "calibjax/kernels.py": "def f(x):\n    return x\n",
+    "calibjax/kernels.py": "from calibjax import _parts\n\n\ndef f(x):\n    return x\n",
+    "calibjax/_parts.py": "A = 1\n",
+    "calibjax/scores.py": "B = 1\n",
     "experiments/__init__.py": "",
     "experiments/other.py": "def unused():\n    return 1\n",
     "experiments/harness/__init__.py": "",
@@ -16,7 +18,8 @@ FILES = {
     "paper_repro/__init__.py": "import experiments.harness\n",
     "paper_repro/one/__init__.py": "",
     "paper_repro/one/main.py": (
-        '"""Runs."""\nfrom paper_repro.one import main_figures, parts\n\n\n'
+        '"""Runs."""\nfrom calibjax import kernels\n'
+        "from paper_repro.one import main_figures, parts\n\n\n"
         'def run():\n    """Runs."""\n'
     ),
     "paper_repro/one/main_figures.py": "WIDTH = 3\n",
@@ -43,7 +46,8 @@ def fingerprint_of(main):
 CHANGES = {
     "a function of an imported module": ("paper_repro/one/parts.py", "2  # two", "3  # two"),
     "a module imported within a function": ("experiments/harness/tables.py", "1", "2"),
-    "the library": ("calibjax/kernels.py", "return x", "return -x"),
+    "a part of the library": ("calibjax/kernels.py", "return x", "return -x"),
+    "what this part imports": ("calibjax/_parts.py", "1", "2"),
     "a package of a module": ("paper_repro/__init__.py", "import", "import os\nimport"),
     "the module that is run": ("paper_repro/one/main.py", "parts\n", "parts\n\nX = 1\n"),
 }
@@ -53,6 +57,7 @@ NO_CHANGES = {
     "a new docstring": ("calibjax/kernels.py", "    return", '    """x."""\n    return'),
     "blank lines": ("calibjax/kernels.py", "def", "\n\ndef"),
     "a module that draws": ("paper_repro/one/main_figures.py", "3", "4"),
+    "another part of the library": ("calibjax/scores.py", "1", "2"),
     "a module that is not imported": ("experiments/other.py", "1", "2"),
 }
 

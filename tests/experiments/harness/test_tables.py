@@ -1,9 +1,11 @@
+import ast
 import dataclasses
+import string
 from typing import NamedTuple
 
 import numpy as np
 
-from experiments.harness import stand_in
+from experiments.harness import source, stand_in
 from experiments.harness.tables import write_table
 
 
@@ -55,3 +57,22 @@ def test_stand_in_data_is_marked_and_shows_nothing_published(tmp_path):
     note = (tmp_path / "marked.md").read_text()
     assert "**stand-in data: digits.** What follows is written about the data of the paper" in note
     assert "published" in (tmp_path / "plain.csv").read_text()
+
+
+def test_notes():
+    """Every text has places that can be filled; those that are asked for by name are there."""
+    files = [path for room in source.ROOMS for path in (source.ROOT / room).rglob("*.py")]
+    calls = [
+        (path, node)
+        for path in files
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "note_of"
+    ]
+    assert len(calls) > 50
+    for path, call in calls:
+        texts = path.with_suffix(".md").read_text(encoding="utf-8")
+        places = {x[1] for x in string.Formatter().parse(texts) if x[1] is not None}
+        assert all(name.isidentifier() for name in places), path
+        assert {x.arg for x in call.keywords if x.arg} <= places, path
+        if isinstance(call.args[1], ast.Constant):
+            assert f"# {call.args[1].value}\n" in texts, path

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from calibjax.distributions import Categorical
-from experiments import cifar100, temperature_ensemble
+from experiments import ensemble_scaling
 from experiments.harness import command_line, data_files
 from experiments.harness.cells import Store
 from experiments.harness.data_files import DataError
@@ -192,9 +192,9 @@ def test_published_tables_that_lack_rows(tmp_path):
 
 
 def test_ensembles(tmp_path, capsys):
-    path = tmp_path / temperature_ensemble.FOLDER / "temp.csv"
+    path = tmp_path / ensemble_scaling.FOLDER / "temp.csv"
     with pytest.raises(DataError, match=r"expected a folder with .*temp\.csv, got none"):
-        temperature_ensemble.read(tmp_path)
+        ensemble_scaling.read(tmp_path)
     path.parent.mkdir()
     header = ",".join(['"temp"', *(f'"tempfc.{k}"' for k in range(1, 12))])
     table = np.random.default_rng(0).normal(size=(30, 12)).round(3)
@@ -202,7 +202,7 @@ def test_ensembles(tmp_path, capsys):
 
     def read(*lines):
         path.write_text("\n".join(lines))
-        return temperature_ensemble.read(tmp_path)
+        return ensemble_scaling.read(tmp_path)
 
     first, rest = rows[4].split(",", 1)
     gaps = [*rows[:4], f"NA,{rest}", *rows[5:10], "," * 11, *rows[10:]]
@@ -258,28 +258,6 @@ class Calls:
         return self.result
 
 
-def test_other_data_is_computed_anew(tmp_path, monkeypatch):
-    """Also where only labels differ; equal data is not."""
-    settings = w19_networks.SETTINGS["quick"]
-    stand_in = Calls({"scale": 1.0})
-    monkeypatch.setattr(w19_networks, "estimate", stand_in)
-    monkeypatch.setattr(w19_networks, "TESTS", {})
-    data, store = tmp_path / "data", Store(tmp_path, "code")
-
-    def numbers():
-        w19_networks.finished_cells(store, data, ["resnet18"], settings)
-        w19_networks.finished_cells(store, data, ["resnet18"], settings)
-        return stand_in.number
-
-    lines = write_cifar10(data)
-    assert numbers() == 1
-    path = data / cifar.CIFAR10 / "resnet18.csv"
-    path.write_text("\n".join(lines[::-1]))
-    assert numbers() == 2
-    path.with_name("labels.csv").write_text("1\n" * 6)
-    assert numbers() == 3
-
-
 def test_other_networks_are_estimated_anew(tmp_path, monkeypatch):
     stand_in = Calls({"estimate": np.zeros(1)})
     monkeypatch.setattr(g24_networks, "evaluate", stand_in)
@@ -290,27 +268,6 @@ def test_other_networks_are_estimated_anew(tmp_path, monkeypatch):
         settings = g24_networks.SETTINGS["quick"]
         g24_networks.finished_cells(Store(tmp_path, "code"), settings, [network], chosen)
     assert stand_in.number == 2
-
-
-def test_other_logits_are_evaluated_anew(tmp_path, monkeypatch):
-    stand_in = Calls({"x": 1})
-    for name in ("evaluate", "evaluate_class"):
-        monkeypatch.setattr(cifar100, name, stand_in)
-    monkeypatch.setattr(cifar100, "score", lambda *data: {})
-    folder = write_cifar100(tmp_path / "data")
-
-    def numbers():
-        for _ in range(2):
-            seen = cifar100.read(tmp_path / "data", "test")
-            data = {"network": seen, "temperature scaling": seen}
-            cifar100.finished_cells(Store(tmp_path, "code"), data, 1.5, 9)
-        return stand_in.number
-
-    assert numbers() == 2 * (2 + 4)
-    np.save(folder / "test_logits.npy", LOGITS)
-    assert numbers() == 4 * (2 + 4)
-    np.save(folder / "test_labels.npy", 3 - LABELS)
-    assert numbers() == 6 * (2 + 4)
 
 
 def test_a_map_of_other_correctness_is_drawn_anew(tmp_path, monkeypatch):

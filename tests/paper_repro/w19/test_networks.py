@@ -10,27 +10,16 @@ from experiments.harness import command_line
 from paper_repro.w19 import networks as w19_networks
 
 COMMITTED = Path(w19_networks.__file__).parents[1] / "results" / w19_networks.NAME
-CHEAP = ("SKCEb_median_distribution_free", "SKCEul_median_asymptotic", "exact")
 
 
 @pytest.fixture
 def data(tmp_path):
-    """A folder like that of the published predictions, with two networks of 40 images."""
+    """A folder like that of the published predictions, with a network of 40 images."""
     folder = tmp_path / "data" / w19_networks.FOLDER
     folder.mkdir(parents=True)
     rng = np.random.default_rng(0)
     np.savetxt(folder / "labels.csv", rng.integers(1, 11, 40), fmt="%d")
-    for name in ("a", "b"):
-        np.savetxt(folder / f"{name}.csv", rng.dirichlet(np.ones(10), 40), delimiter=",")
-    columns = [column for column in w19_networks.TESTS if column != "exact"]
-    with (folder / "pvalues.csv").open("w", newline="") as file:
-        writer = csv.writer(file)
-        writer.writerow(["model", *columns])
-        writer.writerows([name, *[0.25] * len(columns)] for name in ("a", "b"))
-    with (folder / "errors.csv").open("w", newline="") as file:
-        writer = csv.writer(file)
-        writer.writerow(["model", *w19_networks.ERRORS])
-        writer.writerows([name, *[0.5] * len(w19_networks.ERRORS)] for name in ("a", "b"))
+    np.savetxt(folder / "a.csv", rng.dirichlet(np.ones(10), 40), delimiter=",")
     return tmp_path / "data"
 
 
@@ -78,6 +67,14 @@ def test_labels_are_counted_from_zero(data):
         w19_networks.read_network(data, "a", None)
 
 
+def test_estimates(data, monkeypatch):
+    """The length scale is the median of all distances, those of the diagonal included."""
+    monkeypatch.setattr(w19_networks, "MIN_BIN_SIZE", 10)
+    with jax.enable_x64(True):
+        network = w19_networks.read_network(data, "a", None)
+        assert w19_networks.estimate(network) == pytest.approx(estimates(network, 10), rel=1e-12)
+
+
 def test_conventions():
     convert = w19_networks.in_our_convention
     assert convert("ECE_uniform", 0.0, 1.0, 10) == 1 / 1001
@@ -89,42 +86,6 @@ def test_conventions():
     assert convert("SKCEul_median_distribution_free", 0.9, -1.0, 10) == 1
     assert convert("SKCEul_median_distribution_free", 0.9, 1.0, 10) == 0.9
     assert convert("SKCEb_median_distribution_free", 0.9, -1.0, 10) == 0.9
-
-
-@pytest.mark.slow
-def test_the_experiment_writes_its_results(tmp_path, data, monkeypatch):
-    cheap = {column: w19_networks.TESTS[column] for column in CHEAP}
-    monkeypatch.setattr(w19_networks, "TESTS", cheap)
-    monkeypatch.setattr(w19_networks, "MIN_BIN_SIZE", 10)
-    with jax.enable_x64(True):
-        w19_networks.run(command_line.Run("quick", data, tmp_path))
-    folder = tmp_path / "quick" / w19_networks.NAME
-    assert (folder / "figure_35.svg").is_file()
-    assert (folder / "figure_36.svg").is_file()
-    with (folder / "errors.csv").open() as file:
-        rows = list(csv.DictReader(file))
-    assert [(row["network"], row["estimator"]) for row in rows] == [
-        (name, label) for name in ("a", "b") for label in w19_networks.ERRORS.values()
-    ]
-    network = w19_networks.read_network(data, "b", None)
-    assert [*rows[0]][2:4] == ["published, all 10000 images", "ours, first 500 images"]
-    column = "ours, first 500 images"
-    ours = {row["estimator"]: float(row[column]) for row in rows if row["network"] == "b"}
-    expected = estimates(network, 10)
-    assert w19_networks.estimate(network) == pytest.approx(expected, rel=1e-12)
-    labels = w19_networks.ERRORS.items()
-    assert ours == pytest.approx({label: expected[c] for c, label in labels}, rel=1e-12)
-    with (folder / "pvalues.csv").open() as file:
-        rows = list(csv.DictReader(file))
-    assert [(row["network"], row["test"]) for row in rows] == [
-        (name, cheap[column].label) for name in ("a", "b") for column in CHEAP
-    ]
-    for row in rows:
-        assert 0 < float(row[column]) <= 1
-        assert row["published, all 10000 images"] == (
-            "" if row["test"] == cheap["exact"].label else "0.25"
-        )
-        assert row["difference"] == ""  # other samples than the published ones
 
 
 def test_the_statements_are_counted(tmp_path):
@@ -173,19 +134,6 @@ def test_the_published_estimates(data_dir):
 def test_the_largest_difference_is_not_rounded_down(tmp_path):
     labels = w19_networks.ERRORS.values()
     rows = [w19_networks.ErrorRow("a", label, 1.0, 1.0, -2.5e-16) for label in labels]
-    w19_networks.write_errors(tmp_path, w19_networks.SETTINGS["paper"], rows)
+    w19_networks._write(tmp_path, "errors", rows, w19_networks.SETTINGS["paper"], "errors")
     text = (tmp_path / "errors.md").read_text()
     assert "The largest difference of the 5 estimates is 2.5e-16." in text
-
-
-@pytest.mark.slow
-def test_without_data_the_network_is_that_of_digits(tmp_path, capsys):
-    run = command_line.Run("quick", tmp_path, tmp_path / "out")  # with other data only
-    w19_networks.run(run)
-    assert "w19_networks runs on stand-in data" in capsys.readouterr().out
-    folder = tmp_path / "out" / "quick" / "w19_networks"
-    for table in ("errors", "pvalues"):
-        header = (folder / f"{table}.csv").read_text().partition("\n")[0]
-        assert header.startswith("stand-in data,network,")
-        assert "published" not in header
-    assert (folder / "figure_35.svg").exists()

@@ -9,8 +9,8 @@ import pytest
 
 from calibjax import distributions, estimators
 from experiments.harness import command_line
+from paper_repro.w19 import figures as w19_figures
 from paper_repro.w19 import rejections as w19_rejections
-from paper_repro.w19 import rejections_figures as w19_rejections_figures
 from paper_repro.w19 import simulation as w19_simulation
 
 COMMITTED = Path(w19_rejections.__file__).parents[1] / "results" / w19_simulation.NAME
@@ -118,9 +118,9 @@ def test_the_curves_of_figure_2(tmp_path, monkeypatch):
     }
     finished = {model: [{"pvalues": values}] for model, values in pvalues.items()}
     saved = []
-    monkeypatch.setattr(w19_rejections_figures, "save_figure", lambda *args: saved.append(args))
+    monkeypatch.setattr(w19_figures, "save_figure", lambda *args: saved.append(args))
     published = {("M1", tests[0].label): np.linspace(0, 1, 101)}
-    w19_rejections_figures.plot(tmp_path, list(w19_rejections.curve_rows(finished)), published)
+    w19_figures.plot_rejections(tmp_path, list(w19_rejections.curve_rows(finished)), published)
     ((_, name, figure),) = saved
     assert name == "figure_2"
     assert [x.get_title() for x in figure.axes[:2]] == ["C", r"D$_{\text{b}}$"]

@@ -3,7 +3,7 @@ import pytest
 import scipy.stats
 
 from experiments.harness import source
-from paper_repro.w21 import ols, ols_figures
+from paper_repro.w21 import ols
 
 COMMITTED = source.ROOT / "paper_repro/results/w21_ols"
 
@@ -29,28 +29,6 @@ def test_heat_maps_show_the_conditional_distributions(drawn):
         mean, scale = (np.broadcast_to(m, 200)[:, None] for m in moments[title])
         expected = scipy.stats.norm.pdf(y, mean, scale)
         np.testing.assert_allclose(density, expected, rtol=2e-3, atol=1e-5)
-
-
-def test_panels_of_the_figures(drawn, tmp_path, monkeypatch):
-    """Heat maps with one colour bar, targets upwards; a step of 1/50 at each level."""
-    figures = {}
-    monkeypatch.setattr(
-        ols_figures, "save_figure", lambda folder, name, figure: figures.update({name: figure})
-    )
-    ols_figures.plot(tmp_path, **drawn)
-    numbers = {name: len(figure.axes) for name, figure in figures.items()}
-    assert numbers == {"figure_1": 4, "figure_4": 3, "figure_5": 1}
-    for axes in figures["figure_4"].axes[:2]:
-        (picture,) = axes.images
-        assert not np.ma.is_masked(picture.get_array())
-        assert picture.origin == "lower"
-        assert tuple(picture.get_extent()) == (-1, 1, -2, 2)
-        np.testing.assert_array_equal(axes.lines[0].get_xdata(), drawn["training"][0])
-    highest = np.argmax(figures["figure_4"].axes[0].images[0].get_array(), axis=0)
-    assert abs(highest[50] - 49) < 2  # at x = −0.495 the mean of the data is −1
-    steps = figures["figure_5"].axes[0].lines[1].get_xydata()
-    below = np.searchsorted(np.sort(drawn["levels"]), steps[1:-1, 0], side="right") / 50
-    np.testing.assert_allclose(steps[1:-1, 1], below)
 
 
 def test_the_documentation_says_the_share_of_the_table():

@@ -1,6 +1,5 @@
 import csv
 import dataclasses
-import shutil
 
 import jax
 import jax.numpy as jnp
@@ -9,9 +8,7 @@ import pytest
 
 from calibjax import distributions
 from experiments.harness import source
-from experiments.harness.data_files import DataError
 from paper_repro.w21 import synthetic as w21_synthetic
-from paper_repro.w21 import synthetic_figures as w21_figures
 from paper_repro.w21 import synthetic_simulation as w21_simulation
 from paper_repro.w21 import synthetic_tables as w21_tables
 
@@ -151,54 +148,3 @@ def test_committed_numbers_are_beside_those_of_the_authors(data_dir, model):
 
 
 COMMITTED = source.ROOT / "paper_repro/results/w21_synthetic"
-
-
-def test_figures_are_drawn_again_from_the_committed_tables(tmp_path, monkeypatch):
-    """All panels show the numbers of the tables, ours and published."""
-    for name in ("errors.csv", "tests.csv"):
-        shutil.copy(COMMITTED / name, tmp_path)
-    drawn = {}
-    monkeypatch.setattr(
-        w21_figures, "save_figure", lambda folder, name, figure: drawn.update({name: figure})
-    )
-    w21_figures.redraw([str(tmp_path)])
-    assert sorted(drawn) == sorted(f"figure_{i}" for i in (2, 6, 7, 8, 9, 10, 11))
-    assert {len(figure.axes) for figure in drawn.values()} == {4}
-
-    lines = list(csv.reader((COMMITTED / "errors.csv").read_text().splitlines()))[1:]
-    chosen = [line for line in lines if line[:2] == ["calibrated", "10"] and line[3] == "SKCE"]
-    panels = drawn["figure_7"].axes  # errors over n and time, variances over n and time
-    # Columns of the table: 2 n, 4 and 8 published, 5 and 9 ours, 12 and 13 times.
-    for axes, columns in zip(panels, ((2, 5), (13, 5), (2, 9), (13, 9)), strict=True):
-        expected = [[float(line[column]) for column in columns] for line in chosen]
-        np.testing.assert_array_equal(axes.lines[0].get_xydata(), expected)
-    expected = [[float(line[12]), float(line[4])] for line in chosen]
-    np.testing.assert_array_equal(panels[1].lines[1].get_xydata(), expected)
-
-    lines = list(csv.reader((COMMITTED / "tests.csv").read_text().splitlines()))[1:]
-    chosen = [line for line in lines if line[:2] == ["uncalibrated", "1"] and line[3] == "CME"]
-    expected = [[float(line[10]), float(line[6])] for line in chosen if line[6]]
-    lines = list(drawn["figure_10"].axes[3].lines)
-    place = [line.get_label() for line in lines].index("CME, $J = 10$")
-    np.testing.assert_array_equal(lines[place].get_xydata(), expected)
-    expected = sorted([float(line[9]), float(line[5])] for line in chosen)
-    crosses = lines[place + 1]
-    assert crosses.get_marker() == "x"
-    np.testing.assert_array_equal(sorted(crosses.get_xydata().tolist()), expected)
-
-
-def test_tables_that_are_read_are_those_that_were_written(tmp_path):
-    cell = w21_tables.Cell(
-        w21_simulation.EXACT,
-        w21_simulation.Simulation("calibrated", 1, 8, 3, 99),
-        np.array([0.01, 0.5, 0.7]),
-        1e-3,
-    )
-    published = {"dim": "1", "nsamples": "8", "testerror": "0.25", "mintime": "1e-5"}
-    published["test"] = cell.procedure.label
-    for rows in (None, [published]):
-        written = w21_tables.write_tests(tmp_path, [cell], {"calibrated": rows})
-        names = w21_tables.TEST_NAMES
-        assert w21_figures.read_rows(tmp_path, "tests", w21_tables.TestRow, names) == written
-    with pytest.raises(DataError, match="expected the columns .*, got "):
-        w21_figures.read_rows(tmp_path, "tests", w21_tables.TestRow, {})

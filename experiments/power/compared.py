@@ -14,19 +14,17 @@ from collections.abc import Callable
 from typing import Any
 
 import jax
-import numpy as np
 
 from calibjax import estimators, hypothesis_tests
 from experiments.harness.cells import keys_of
+from experiments.power.simulation import pvalues, tally
 from experiments.synthetic_models import Model
 
-ALPHA = 0.05
 EXACT = "exact SKCE"
 NUM_LOCATIONS = 5
 ECE = functools.partial(estimators.ece, binning=estimators.UniformBins(10))
 
 NUM_EIGENVALUES = 32  # a p-value differs from that with all of them by less than 1e-3
-_BATCH_NUMBERS = 2**20  # numbers that the draws of the data sets evaluated at once may hold
 
 Pvalues = dict[str, jax.Array]
 
@@ -117,43 +115,16 @@ def is_simulated(test: str) -> bool:
     return test.startswith(_SIMULATED)
 
 
-@functools.partial(
-    jax.jit, static_argnames=("group", "model", "num_samples", "num_draws", "batch_size")
-)
-def pvalues(
-    data_keys: jax.Array,
-    test_keys: jax.Array,
-    *,
-    group: str,
-    model: Model,
-    num_samples: int,
-    num_draws: int,
-    batch_size: int,
+def _of_group(
+    data_key: jax.Array, test_key: jax.Array, _: Any, group: str, model: Model, n: int, draws: int
 ) -> Pvalues:
-    """p-values of a group of tests on each of the data sets, [data sets] each."""
-
-    def one(keys: tuple[jax.Array, jax.Array]) -> Pvalues:
-        data_key, test_key = keys
-        return GROUPS[group](test_key, model, model.draw(data_key, num_samples), num_draws)
-
-    return jax.lax.map(one, (data_keys, test_keys), batch_size=batch_size)
+    return GROUPS[group](test_key, model, model.draw(data_key, n), draws)
 
 
 def counts(
     name: str, group: str, model: Model, num_samples: int, num_draws: int, span: tuple[int, int]
 ) -> dict[str, Any]:
     """How often each test of a group rejects, and has no p-value, on the given data sets."""
-    batch_size = max(1, _BATCH_NUMBERS // (num_draws * num_samples**2))
-    values = pvalues(
-        keys_of(name, "data", span),  # all groups see the same data sets
-        keys_of(name, group, span),
-        group=group,
-        model=model,
-        num_samples=num_samples,
-        num_draws=num_draws,
-        batch_size=min(span[1] - span[0], batch_size),
-    )
-    return {
-        test: {"rejected": int(np.sum(p <= ALPHA)), "undefined": int(np.sum(np.isnan(p)))}
-        for test, p in ((test, np.asarray(p)) for test, p in values.items())
-    }
+    keys = keys_of(name, "data", span), keys_of(name, group, span)  # all groups see the same data
+    arguments = group, model, num_samples, num_draws
+    return tally(pvalues(_of_group, keys, 0, arguments, num_draws * num_samples**2))
