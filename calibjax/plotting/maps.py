@@ -266,11 +266,12 @@ def _draw_map(
         style: dict[str, Any] = {"linestyle": "none", "marker": "."}
         ax.plot(x, y, color=figures.GRAY, markersize=2, label="locations", **style)
         if np.any(is_significant):
+            chosen = points[is_significant].T
+            ax.plot(*chosen, color=figures.BLACK, markersize=5, label="significant", **style)
             if not np.all(is_significant):
                 inside = is_significant.astype(float)
                 ax.tricontour(x, y, inside, levels=[0.5], colors=figures.BLACK, linewidths=1.6)
-            chosen = points[is_significant].T
-            ax.plot(*chosen, color=figures.BLACK, markersize=5, label="significant", **style)
+                ax.plot([], [], color=figures.BLACK, linewidth=1.6, label="their region")
         ax.axhline(0, color=figures.GRAY, linewidth=0.8, linestyle="--")
         ax.set(xlabel="predicted mean", ylabel="target - predicted mean")
         ax.figure.colorbar(colors, ax=ax, label=_LABEL, ticks=MaxNLocator(7), format="%.2g")
