@@ -12,7 +12,7 @@ QUICKLY = --xla_cpu_use_fusion_emitters=false
 CACHE = JAX_COMPILATION_CACHE_DIR=$(CURDIR)/.cache/jax JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS=0 \
 	JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES=-1
 
-.PHONY: demo paper paper-full check test test-slow lint types bench gallery docs clean
+.PHONY: demo paper paper-full check test test-slow coverage lint types bench gallery docs clean
 
 $(BIN)/pip:
 	$(PYTHON) -m venv .venv
@@ -45,6 +45,10 @@ test: .venv/installed  # a file stays with one process, which compiles for its t
 test-slow: .venv/installed  ## simulations of levels and power, gradients, float32 and what else takes long: an hour
 	$(BIN)/python -m pytest -n auto -m slow
 
+coverage: .venv/installed  ## which lines the tests reach, into htmlcov/
+	$(BIN)/python -m pip install --quiet pytest-cov
+	$(CACHE) $(PYTEST) -m 'not slow' --cov=calibjax --cov-report=term --cov-report=html
+
 lint: .venv/installed
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -66,4 +70,4 @@ docs: .venv/docs-installed  ## the documentation, into site/; what is broken in 
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 clean:
-	rm -rf .venv .cache site paper_repro/output experiments/output
+	rm -rf .venv .cache site htmlcov paper_repro/output experiments/output

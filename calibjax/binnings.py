@@ -26,6 +26,7 @@ from calibjax.distributions.features import bare
 Binning = Callable[[Any], jax.Array]
 
 MAX_BINS = 2**24  # with more, intervals are finer than the spacing of float32
+_FEW_CELLS = 1024
 _WORD_SIZE = 2**31  # values of one int32 word, which needs no 64-bit types
 
 
@@ -124,8 +125,8 @@ class UniformBins(_ProbabilityBins):
     probabilities exactly on an edge, where the other class is in the next interval.
 
     Bins are found by grouping the given predictions, exactly and for any number of classes; the
-    grid itself, with num_bins^m cells, is never enumerated. They are numbered from zero, without
-    gaps, in the lexicographic order of their indices.
+    grid with its num_bins^m cells is enumerated only if it is small. Bins are numbered from zero,
+    without gaps, in the lexicographic order of their indices.
 
     Attributes:
         num_bins: number of intervals per class, between 1 and 2²⁴.
@@ -134,7 +135,8 @@ class UniformBins(_ProbabilityBins):
         TypeError: when it is called, if `num_bins` is not an integer.
         ValueError: when it is called, if `num_bins` is out of range.
 
-    Cost: one sort of n per 31 / log₂(num_bins) classes, O(n m) memory.
+    Cost: O(n m) time and memory if there are no more cells num_bins^m than predictions, otherwise
+    one sort of n per 31 / log₂(num_bins) classes.
 
     References: W19 App. J.1.1.
 
@@ -187,6 +189,10 @@ def interval_index(confidences: jax.Array, num_bins: jax.Array | int) -> jax.Arr
 def _ranks_of_rows(digits: jax.Array, num_values: int) -> jax.Array:
     """Ranks of the rows of numbers 0, ..., num_values − 1 among those that occur, int32 [n]."""
     n, m = digits.shape
+    if num_values**m <= max(n, _FEW_CELLS):  # they can be enumerated, which takes no sort
+        cells = jnp.ravel_multi_index(tuple(digits.T), (num_values,) * m, mode="wrap")
+        occurs = jnp.zeros(num_values**m, jnp.int32).at[cells].set(1)
+        return (jnp.cumsum(occurs, dtype=jnp.int32) - 1)[cells]
     # As many digits as fit are packed into one word.
     length = min(m, max(k for k in range(1, 32) if num_values**k <= _WORD_SIZE))
     num_words = -(-m // length)

@@ -72,6 +72,26 @@ class Beta(Distribution):
         """Smallest floating-point number y with cdf(y) ≥ level; not differentiable."""
         return inverse_of_cdf(self.cdf, self._with(level)[2], 0, 1)
 
+    def crps(self, y: jax.Array) -> jax.Array:
+        """Continuous ranked probability score of a proportion y, without terms that cancel.
+
+        References: Taillardat et al. (2016), Calibrated ensemble forecasts using quantile
+        regression forests and ensemble model output statistics, App. A.
+        """
+        alpha, beta, y = self._with(y)
+        mean, total = self.mean(), alpha + beta
+        is_inside = (y > 0) & (y < 1)
+        point = jnp.where(is_inside, y, 0.5)
+        rest = 1 - point
+        density = jnp.exp(log_beta_density(alpha, beta, point, rest))
+        density = jnp.where(is_inside, point * rest * density, 0)
+        distance = (y - mean) * (2 * self.cdf(y) - 1) + 2 * density / total
+        # B(2a, 2b) / B(a, b)², from densities at the mean
+        other = beta / total
+        ratio = 2 * log_beta_density(alpha, beta, mean, other)
+        ratio -= log_beta_density(2 * alpha, 2 * beta, mean, other)
+        return distance - 2 * mean * other * jnp.exp(ratio) / total
+
     def tempered(self, temperature: jax.Array) -> "Beta":
         """The Beta distribution with density ∝ p^{1/T} with respect to dy / (y (1 − y))."""
         return dataclasses.replace(

@@ -4,7 +4,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jax.scipy.special import ndtri
+from jax.scipy.special import i0e, i1e, ndtri
 
 from calibjax import _checks
 from calibjax._pytree import PyTree, parameter, record
@@ -92,6 +92,16 @@ class Poisson(Distribution):
         low = smallest_integer(lambda y: gamma_tails(y, rate)[1], level, low, high, guess)
         is_known = (rate >= jnp.finfo(rate.dtype).tiny) & (low < jnp.iinfo(int).max)
         return _checks.missing_unless(is_known, jnp.where(level > 0, low, 0).astype(int))
+
+    def crps(self, y: jax.Array) -> jax.Array:
+        """Continuous ranked probability score of a count y; rate > 0.
+
+        References: Wei and Held (2014), Calibration tests for count data, eq. (8).
+        """
+        y, rate = jnp.broadcast_arrays(self._as_float(y), self.rate)
+        density = jnp.exp(log_poisson_density(y, rate))
+        distance = (y - rate) * (2 * self.cdf(y) - 1) + 2 * rate * density
+        return distance - rate * (i0e(2 * rate) + i1e(2 * rate))
 
     def tempered(self, temperature: jax.Array) -> "Poisson":
         """Not defined: powers of the probabilities do not belong to a Poisson distribution."""

@@ -20,9 +20,10 @@ def crps(
 
     Args:
         predictions: batch of n distributions of numbers whose score has a closed form:
-            `Normal`, `Laplace`, `StudentT`, `LogNormal`, `Gamma`, `Uniform`, `Samples`, `Mixture`s
-            of normal distributions, and every class with a method `crps(y)`. For an ensemble it
-            is the score of the empirical distribution of its members.
+            `Normal`, `Laplace`, `StudentT`, `LogNormal`, `Gamma`, `Uniform`, `Beta`, `Poisson`,
+            `NegativeBinomial`, `Samples`, `Mixture`s of normal distributions, and every class with
+            a method `crps(y)`. For an ensemble it is the score of the empirical distribution of its
+            members.
         targets: [n].
         weights: w ≥ 0 of the samples, [n]; None for samples that count alike.
 

@@ -6,11 +6,14 @@ from scipy import special, stats
 
 from calibjax import scores
 from calibjax.distributions import (
+    Beta,
     Categorical,
     DiagNormal,
     Laplace,
     Mixture,
+    NegativeBinomial,
     Normal,
+    Poisson,
     Samples,
     monte_carlo,
 )
@@ -62,6 +65,45 @@ def test_against_quadrature(name):
     mean = jax.jit(scores.crps)(*oracles.as_dtype((FAMILIES[name], TARGETS), np.float32))
     assert mean.dtype == np.float32
     np.testing.assert_allclose(mean, values.mean(), rtol=3e-6)
+
+
+def test_counts_and_proportions():
+    """Sums over the counts, and quadrature between the quantiles, by scipy's functions."""
+    rng = np.random.default_rng(0)
+    rate, k = 10 ** rng.uniform(-3, 3, 40), 10 ** rng.uniform(-1, 4, 40)
+    alpha, beta = 10 ** rng.uniform(-0.5, 3, (2, 40))
+    laws = {
+        "poisson": (Poisson(rate), [stats.poisson(r) for r in rate]),
+        "binomial": (
+            NegativeBinomial(rate, k),
+            [stats.nbinom(b, b / (b + a)) for a, b in zip(rate, k)],
+        ),
+        "beta": (Beta(alpha, beta), [stats.beta(*p) for p in zip(alpha, beta)]),
+    }
+    for name, (predictions, theirs) in laws.items():
+        y = np.array([law.ppf(level) for law, level in zip(theirs, rng.uniform(0, 1, 40))])
+        expected = []
+        for law, target in zip(theirs, y):
+            if name == "beta":
+                levels = special.ndtr(np.linspace(-9, 9, 37))
+                points = np.unique(np.concatenate([law.ppf(levels), [0, target, 1]]))
+                low, width = points[:-1, None], np.diff(points)
+                values = (law.cdf(low + width[:, None] * (NODES + 1) / 2) - (low >= target)) ** 2
+                expected.append(np.sum(values @ NODE_WEIGHTS * width / 2))
+            else:
+                x = np.arange(max(target, law.isf(1e-16)) + 10)
+                expected.append(np.sum((law.cdf(x) - (x >= target)) ** 2))
+        for dtype, tolerance in ((np.float64, 1e-10), (np.float32, 2e-5)):
+            p, seen = oracles.as_dtype((predictions, y), dtype)
+            values, scale = (
+                jax.vmap(lambda p, y: p.crps(y))(p, seen),
+                np.sqrt(predictions.variance()),
+            )
+            np.testing.assert_allclose(
+                values, expected, atol=tolerance * scale.max(), rtol=tolerance
+            )
+            slopes = jax.grad(lambda p, y: jnp.sum(jax.vmap(lambda p, y: p.crps(y))(p, y)))(p, seen)
+            assert all(np.all(np.isfinite(x)) for x in jax.tree.leaves(slopes)), name
 
 
 DRAWS = {
