@@ -45,8 +45,8 @@ class _ProbabilityBins:
         Args:
             predictions: batch of n class predictions.
             at: batch of n' other predictions, assigned to bins that are made for `predictions`.
-            weights: w ≥ 0 of the predictions, [n]; None for predictions that count alike. Those of
-                weight 0 are assigned to bins like other predictions.
+            weights: w ≥ 0 of the predictions, [n]; None for predictions that count equally. Those
+                of weight 0 are assigned to bins like other predictions.
 
         Returns:
             int32 [n]; with `at` a pair, these and the bins of the others, int32 [n'], in a common

@@ -208,7 +208,7 @@ def plot(folder: Path, models: dict[str, tuple[Any, jax.Array]]) -> None:
             *estimators.top_label(*data),
             binning=estimators.UniformBins(NUM_BINS),
         )
-        plotting.reliability_diagram(curve, axis=axis)
+        plotting.reliability_diagram(curve, ax=axis)
         axis.set_title(name)
         axis.legend(loc="upper left", fontsize=8)
     save_figure(folder, "cifar100_top_label", figure)

@@ -151,7 +151,7 @@ def _plot_errors(axis: Any, cases: list[Case]) -> None:
     names = (*TUNED[1:], CHOICE)
     means = {name: np.array([one[name].mean() for one in errors]) for name in names}
     bars = {name: np.array([one[name].std(ddof=1) for one in errors]) for name in names}
-    plotting.estimate_comparison(labels, means, errors=bars, ylabel="estimate - CCE²", axis=axis)
+    plotting.estimate_comparison(labels, means, errors=bars, ylabel="estimate - CCE²", ax=axis)
     axis.axhline(0, color="0.6", linewidth=0.8, zorder=0)
     axis.set_title(f"n = {cases[0].num_samples}: mean and sd", fontsize="medium")
     axis.tick_params(axis="x", labelsize=7)

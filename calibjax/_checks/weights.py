@@ -26,7 +26,7 @@ def sample_weights(
     0 or equal become 0 and 1. The weight of no sample changes if all are multiplied by a constant.
 
     Args:
-        weights: w ≥ 0, [n], or None for samples that count alike.
+        weights: w ≥ 0, [n], or None for samples that count equally.
         samples: checked data with leading axis n, in whose precision the weights are.
         minimum: smallest number of positive weights.
         name: how messages call them.

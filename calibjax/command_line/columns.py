@@ -162,10 +162,7 @@ def target_of(table: Table, target: str | None, *, is_own_file: bool) -> str:
         return found[0]
     expected = "one column target or label (or --target COLUMN, --labels FILE)"
     got = listed([x for x in table.columns if x in found]) or _names(table)
-    raise InputError(
-        f"{table.path}: expected {expected}, got {got}",
-        guesses.targets(table, found),
-    )
+    raise InputError(f"{table.path}: expected {expected}, got {got}", guesses.targets(table, found))
 
 
 def choose(
@@ -176,7 +173,7 @@ def choose(
     Args:
         table: the file.
         target: the column of the targets.
-        labels: the different labels in it, see `labels.different_labels`.
+        labels: the different labels in it, see `names.different_labels`.
         options: the command line: --task, --predictions, --groups, --features and --weights.
         is_own_file: whether the targets are in a file of their own.
 
@@ -304,7 +301,7 @@ def _lacking(table: Table, names: Sequence[str], labels: Sequence[str]) -> str:
     found = {folded(x).replace("_", "") for x in names}
     if {"lower", "upper"} <= found:
         levels = "--task quantiles --predictions lower upper --levels 0.05 0.95"
-        return f"; the ends of intervals need their levels, as in {levels}"
+        return f"; the ends of intervals need levels, as in {levels}"
     if found & {"var", "variance"}:
         column = next(x for x in names if folded(x).replace("_", "") in {"var", "variance"})
         return (
@@ -312,7 +309,7 @@ def _lacking(table: Table, names: Sequence[str], labels: Sequence[str]) -> str:
             f'table["scale"] = table["{column}"] ** 0.5'
         )
     if found & {"ypred", "pred", "prediction", "predicted", "yhat"}:
-        return "; a prediction without its uncertainty is no distribution"
+        return "; a prediction without an uncertainty is not a distribution"
     return ""
 
 

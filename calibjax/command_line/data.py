@@ -11,7 +11,7 @@ import numpy as np
 
 from calibjax import _checks, distributions
 from calibjax.command_line.columns import FAMILIES, Choice
-from calibjax.command_line.labels import labels_of_classes, two_labels
+from calibjax.command_line.names import labels_of_classes, two_labels
 from calibjax.command_line.tables import InputError, Table, first_refused, listed, shown
 from calibjax.evaluation.data import in_order
 
@@ -20,6 +20,16 @@ _BATCHES: Mapping[str, Callable[..., Any]] = {
     "classification": distributions.Categorical,
     "logits": distributions.CategoricalLogits,
     "ensembles": distributions.Samples,
+}
+_WITH_LABELS = ("classification", "logits", "binary")
+# Options that only some tasks have, and these in words.
+_OPTIONS: Mapping[str, tuple[Sequence[str], str]] = {
+    "--first-label": (_WITH_LABELS, "a task with classes"),
+    "--class-names": (_WITH_LABELS[:2], "the task classification or logits"),
+    "--positive": (("binary",), "the task binary"),
+    "--levels": (("quantiles",), "the task quantiles"),
+    "--sort-quantiles": (("quantiles",), "the task quantiles"),
+    "--normalize": (("classification",), "the task classification"),
 }
 
 
@@ -77,6 +87,7 @@ def build(table: Table, targets: Table, choice: Choice, options: Namespace) -> D
         table, targets = table.take(keep), targets.take(keep)
         if not keep.any():
             raise InputError(f"{table.path}: expected rows without missing values, got none")
+    _check_options(choice.task, options)
     y, classes = _targets(targets, choice, options)
     predictions = _predictions(table, choice, options)
     _check_targets(targets, choice, predictions, y)
@@ -96,30 +107,26 @@ def build(table: Table, targets: Table, choice: Choice, options: Namespace) -> D
     )
 
 
+def _check_options(task: str, options: Namespace) -> None:
+    """Refuses options that the task does not have."""
+    for name, (tasks, words) in _OPTIONS.items():
+        value = getattr(options, name.removeprefix("--").replace("-", "_"))
+        if value is not None and value is not False and task not in tasks:
+            raise InputError(f"{name}: expected {words}, got {task}")
+
+
 def _targets(
     table: Table, choice: Choice, options: Namespace
 ) -> tuple[np.ndarray, tuple[str, ...]]:
     """Targets [n], and names of the classes where they are labels."""
-    has_classes, is_binary = choice.task in ("classification", "logits"), choice.task == "binary"
-    for option, value, fits, expected in (
-        ("--first-label", options.first_label, has_classes or is_binary, "a task with classes"),
-        ("--class-names", options.class_names, has_classes, "the task classification or logits"),
-        ("--positive", options.positive, is_binary, "the task binary"),
-    ):
-        if value is not None and not fits:
-            raise InputError(f"{option}: expected {expected}, got {choice.task}")
-    if not (has_classes or is_binary):
+    if choice.task not in _WITH_LABELS:
         return table.numbers(choice.target), ()
     classes = choice.suffixes
-    if is_binary:
+    if choice.task == "binary":
         [column], [suffix] = choice.predictions, choice.suffixes
         classes = two_labels(table, choice.target, column, suffix, options.positive)
     return labels_of_classes(
-        table,
-        choice.target,
-        classes,
-        first=options.first_label,
-        class_names=options.class_names,
+        table, choice.target, classes, first=options.first_label, class_names=options.class_names
     )
 
 
@@ -168,13 +175,6 @@ def _weights(table: Table, choice: Choice) -> np.ndarray | None:
 
 def _predictions(table: Table, choice: Choice, options: Namespace) -> Any:
     task = choice.task
-    for option, is_given, fitting in (
-        ("--levels", options.levels is not None, "quantiles"),
-        ("--sort-quantiles", options.sort_quantiles, "quantiles"),
-        ("--normalize", options.normalize, "classification"),
-    ):
-        if is_given and task != fitting:
-            raise InputError(f"{option}: expected the task {fitting}, got {task}")
     values = np.stack([table.numbers(name) for name in choice.predictions], 1)
     if task == "quantiles":
         return _quantiles(table, choice, values, options)

@@ -2,9 +2,9 @@
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import calibjax
 from calibjax.command_line.columns import KINDS, TASKS
@@ -14,7 +14,7 @@ DEMOS = "digits", "diabetes"  # predictions that ship with the package
 _DEMO_FOLDER = Path(__file__).parent / "demo"
 
 DESCRIPTION = """\
-Are the predictions of a file calibrated? Prints what is wrong, how much, and how sure that is;
+Are the predictions in a file calibrated? Prints what is wrong, by how much, and how sure that is;
 --report writes a page with figures. Columns are found by their names:
 
   prob_NAME ...        probabilities of classes          label: one of the names
@@ -23,16 +23,16 @@ Are the predictions of a file calibrated? Prints what is wrong, how much, and ho
   loc, scale           normal distributions              target
   member_NAME ...      members of ensembles              target
   quantile_LEVEL ...   quantiles                         target
-  group, group_NAME    groups that are looked at, too
-  feature_NAME ...     features that are looked at, too
+  group, group_NAME    groups, which are tested one by one
+  feature_NAME ...     features, given which the predictions are tested
 
 or named by --task, --target and --predictions. Names that are usual elsewhere, such as y_true,
-y_prob, p0, .pred_yes, mean and std, or q0.1, are known, too; where it is not clear what a column
-is, an error shows the command that works. Parameters of other families (--task gamma) are columns
-of their names. NumPy arrays [n, m] called NAME are columns NAME_0, ..., NAME_m-1.
+y_prob, p0, .pred_yes, mean and std, or q0.1, are recognised, too; where it is unclear what a
+column is, an error shows a command that works. Parameters of other families (--task gamma) are
+columns of their names. NumPy arrays [n, m] called NAME are columns NAME_0, ..., NAME_m-1.
 """
 EPILOG = """\
-Exit status: 0 if the predictions have been evaluated, 2 if a file or an option is not as needed.
+Exit status: 0 if the predictions have been evaluated, 2 if a file or an option is wrong.
 """
 
 
@@ -57,6 +57,68 @@ def _separator(text: str) -> str:
     return text
 
 
+def _value(name: str, text: str, kind: Callable[[str], Any] = str, **more: Any) -> dict[str, Any]:
+    return {"metavar": name, "help": text, "type": kind, **more}
+
+
+def _flag(text: str) -> dict[str, Any]:
+    return {"action": "store_true", "help": text}
+
+
+_TASKS = f"one of {', '.join(TASKS)}; or regression or counts, one of the families of these"
+_SHIPPED = f"evaluate a FILE that ships with calibjax, {' or '.join(DEMOS)} (default: digits), and "
+_NAMED = "does the first row name the columns? (default: yes if it is not all numbers)"
+_MISSING = "leave out rows with a missing value (empty, NA, NaN, ...); the output says how many"
+_OPTIONS: Mapping[str, tuple[str | None, Mapping[str, Mapping[str, Any]]]] = {
+    "": (
+        None,
+        {"--demo": _value("NAME", f"{_SHIPPED}write the page", nargs="?", const="digits")},
+    ),
+    "columns": (
+        "Names, or patterns such as 'member*'; without names: 1, 2, ....",
+        {
+            "--task": _value("TASK", _TASKS, choices=(*TASKS, *KINDS)),
+            "--target": _value("COLUMN", "the labels or targets"),
+            "--labels": _value("FILE", "labels or targets are in a file of their own", Path),
+            "--predictions": _value(
+                "COLUMN", "in the order of classes, levels or parameters; needs --task", nargs="+"
+            ),
+            "--groups": _value("COLUMN", "groups, each column a division of its own", nargs="+"),
+            "--features": _value("COLUMN", "features, all columns together", nargs="+"),
+            "--weights": _value("COLUMN", "weights of the rows, such as survey weights"),
+            "--first-label": _value("N", "labels count the columns from N (default: 0)", int),
+            "--positive": _value("NAME", "the one of two labels whose probability is predicted"),
+            "--class-names": _value(
+                "NAME", "the labels of the columns of classes, in their order", nargs="+"
+            ),
+            "--levels": _value("LEVEL", "of the columns of quantiles", float, nargs="+"),
+        },
+    ),
+    "reading": (
+        None,
+        {
+            "--separator": _value(
+                "CHARACTER", "between values; by default the program finds out", _separator
+            ),
+            "--header": {"choices": ("auto", "yes", "no"), "default": "auto", "help": _NAMED},
+            "--skip-missing": _flag(_MISSING),
+            "--normalize": _flag("divide rows of probabilities by their sums"),
+            "--sort-quantiles": _flag("sort the quantiles of each row, if they cross"),
+        },
+    ),
+    "output": (
+        None,
+        {
+            "--report": _value("HTML", "write a page with figures", Path),
+            "--json": _flag("print JSON instead of a table"),
+            "--seed": _value("N", "seed of all random numbers (default: 0)", _seed, default=0),
+            "--float64": _flag("compute in float64, which takes longer"),
+            NO_CACHE: _flag("keep no compiled programs for the next run"),
+        },
+    ),
+}
+
+
 def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     """Reads the command line.
 
@@ -73,36 +135,13 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
-    parser.add_argument(
-        "file",
-        type=Path,
-        metavar="FILE",
-        nargs="?",
-        help="CSV, TSV, NPY, NPZ or Parquet, by its ending",
-    )
-    parser.add_argument(
-        "--demo",
-        nargs="?",
-        const="digits",
-        metavar="NAME",
-        help=f"evaluate a FILE that ships with calibjax, {' or '.join(DEMOS)} (default: digits), "
-        "and write the page",
-    )
+    files = "CSV, TSV, NPY, NPZ or Parquet, by its ending"
+    parser.add_argument("file", nargs="?", **_value("FILE", files, Path))
     parser.add_argument("--version", action="version", version=f"calibjax {calibjax.__version__}")
-    _add_columns(parser)
-    _add_reading(parser)
-    output = parser.add_argument_group("output")
-    output.add_argument("--report", type=Path, metavar="HTML", help="write a page with figures")
-    output.add_argument("--json", action="store_true", help="print JSON instead of a table")
-    output.add_argument(
-        "--seed", type=_seed, default=0, metavar="N", help="of everything random (default: 0)"
-    )
-    output.add_argument(
-        "--float64", action="store_true", help="compute in float64, which takes longer"
-    )
-    output.add_argument(
-        NO_CACHE, action="store_true", help="keep no compiled programs for the next run"
-    )
+    for title, (description, group_of) in _OPTIONS.items():
+        group = parser.add_argument_group(title, description) if title else parser
+        for name, settings in group_of.items():
+            group.add_argument(name, **settings)
     options = parser.parse_args(arguments)
     options.arguments = list(sys.argv[1:] if arguments is None else arguments)
     return _with_demo(parser, options)
@@ -122,68 +161,3 @@ def _with_demo(parser: _Parser, options: argparse.Namespace) -> argparse.Namespa
     options.file = _DEMO_FOLDER / f"{options.demo}.csv"
     options.report = options.report or Path(f"calibjax-demo-{options.demo}.html")
     return options
-
-
-def _add_columns(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group(
-        "columns", "Names, or patterns such as 'member*'; without names: 1, 2, ...."
-    )
-    tasks = f"one of {', '.join(TASKS)}; or regression or counts, one of the families of these"
-    group.add_argument("--task", choices=(*TASKS, *KINDS), metavar="TASK", help=tasks)
-    group.add_argument("--target", metavar="COLUMN", help="the labels or targets")
-    group.add_argument(
-        "--labels", type=Path, metavar="FILE", help="labels or targets are in a file of their own"
-    )
-    for name, text in (
-        ("--predictions", "in the order of classes, levels or parameters; needs --task"),
-        ("--groups", "groups, each column a division of its own"),
-        ("--features", "features, all columns together"),
-    ):
-        group.add_argument(name, nargs="+", metavar="COLUMN", help=text)
-    group.add_argument(
-        "--weights", metavar="COLUMN", help="weights of the rows, such as survey weights"
-    )
-    group.add_argument(
-        "--first-label", type=int, metavar="N", help="labels count the columns from N (default: 0)"
-    )
-    group.add_argument(
-        "--positive", metavar="NAME", help="the one of two labels whose probability is predicted"
-    )
-    group.add_argument(
-        "--class-names",
-        nargs="+",
-        metavar="NAME",
-        help="the labels of the columns of classes, in their order",
-    )
-    group.add_argument(
-        "--levels", type=float, nargs="+", metavar="LEVEL", help="of the columns of quantiles"
-    )
-
-
-def _add_reading(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group("reading")
-    group.add_argument(
-        "--separator",
-        type=_separator,
-        metavar="CHARACTER",
-        help="between values; found out by default",
-    )
-    group.add_argument(
-        "--header",
-        choices=("auto", "yes", "no"),
-        default="auto",
-        help="does the first row name the columns? (default: if not all of it are numbers)",
-    )
-    group.add_argument(
-        "--skip-missing",
-        action="store_true",
-        help="leave out rows with a missing value (empty, NA, NaN, ...); the output says how many",
-    )
-    group.add_argument(
-        "--normalize", action="store_true", help="divide rows of probabilities by their sums"
-    )
-    group.add_argument(
-        "--sort-quantiles",
-        action="store_true",
-        help="sort the quantiles of each row, if they cross",
-    )

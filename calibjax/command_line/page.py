@@ -1,21 +1,28 @@
-"""The page of a report: one file of HTML that needs no other, and no program."""
+"""The page of a report: one HTML file that needs no other files and no scripts."""
 
-from collections.abc import Iterator, Mapping, Sequence
+import base64
+import io
+import string
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from html import escape
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from calibjax import _html
-from calibjax.command_line.style import STYLE
-from calibjax.evaluation import Evaluation, Section
-from calibjax.evaluation.markup import FOUND, TO_DO, advice, content
+from calibjax.evaluation import Advice, Entry, Evaluation, Section
+from calibjax.evaluation.shown import FOUND, TO_DO, content, to_do
 
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+_FOLDER = Path(__file__).parent
+_LARGEST_DRAWING = 300_000  # bytes; beyond, a picture of points is the smaller file
+_RESOLUTION = 180  # points per inch of such a picture
 _BESIDE = 1  # figures that stand beside what was found
-_READING = (
-    "How to read the tables: the number after ± is the standard error. “If calibrated” is the "
-    "range that contains the values of a calibrated model in 95 % of data sets of this size: all "
-    "values of the same kind in a table at once. A value outside speaks against calibration. "
-    "“Adjusted p” is the probability that a calibrated model shows any value of the same kind that "
-    "is at least as far off; at most 5 % means outside of the range. The p-values in the sentences "
-    "are adjusted for the number of tests as well, which makes them larger."
+_ARGUMENTS = (
+    '<p class="remark"><code>predictions</code> and <code>targets</code> are those of '
+    '<a href="#python">The same numbers in Python</a>, <code>new_predictions</code> those that '
+    "are to be repaired.</p>"
 )
 
 
@@ -27,7 +34,7 @@ def page(
     facts: Sequence[tuple[str, str]],
     pictures: Mapping[str, str],
     missing: str = "",
-    made: str = "",
+    made: str,
     setup: str,
     command: str,
 ) -> str:
@@ -44,61 +51,44 @@ def page(
         setup: the lines of Python before the calls of the entries.
         command: the command that writes this page.
     """
-    names = list(pictures)
+    figures = [_figure(evaluation, name, address) for name, address in pictures.items()]
+    beside, others = figures[:_BESIDE], figures[_BESIDE:]
     sections = [_section(i, section) for i, section in enumerate(evaluation.sections)]
-    body = "\n".join(
-        [
-            f"<h1>{escape(title)}</h1>",
-            _html.paragraph(evaluation.description, "lead"),
-            *([_html.paragraph(made, "made")] if made else []),
-            f'<div class="{"top" if names else "alone"}">',
-            *_words(evaluation, remarks, missing),
-            *_figures(evaluation, pictures, names[:_BESIDE], "beside"),
-            "</div>",
-            *_figures(evaluation, pictures, names[_BESIDE:], "figures"),
-            *(line for section in sections for line in section),
-            _html.paragraph(_READING, "remark"),
-            *_origin(evaluation, facts, setup, command),
-        ]
+    told = map(_html.paragraph, (*evaluation.sentences, *remarks))
+    missed = [_html.paragraph(missing)] if missing else []
+    return _filled(
+        title=[escape(title)],
+        style=[(_FOLDER / "style.css").read_text("utf-8")],
+        description=[escape(evaluation.description)],
+        made=[escape(made)],
+        layout=["top" if figures else "alone"],
+        found=[FOUND],
+        sentences=told,
+        advice=(*_advice(evaluation.advice), *missed),
+        beside=['<div class="beside">', *beside, "</div>"] if beside else [],
+        figures=['<div class="figures">', *others, "</div>"] if others else [],
+        sections=(line for section in sections for line in section),
+        facts=_html.table((), facts),
+        command=[_html.code(command)],
+        setup=[_html.code(setup)],
+        calls=_calls([entry for entry in evaluation.entries if entry.function]),
     )
-    return f"""\
-<!DOCTYPE html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>{escape(title)}</title>
-<style>
-{STYLE}</style>
-</head>
-<body>
-<main>
-{body}
-</main>
-</body>
-</html>
-"""
 
 
-def _words(evaluation: Evaluation, remarks: Sequence[str], missing: str) -> Iterator[str]:
-    """What was found, and what to do."""
-    yield '<div><section class="findings" aria-labelledby="findings">'
-    yield f'<h2 id="findings">{FOUND}</h2>'
-    yield from map(_html.paragraph, (*evaluation.sentences, *remarks))
-    yield "</section>"
-    if evaluation.advice:
+def _filled(**parts: Iterable[str]) -> str:
+    """The page, with the lines of each part in its place."""
+    template = string.Template((_FOLDER / "page.html").read_text("utf-8"))
+    return template.substitute({name: "\n".join(lines) for name, lines in parts.items()})
+
+
+def _advice(advice: Sequence[Advice]) -> Iterator[str]:
+    """What to do."""
+    if advice:
         yield f'<section class="advice" aria-labelledby="advice"><h2 id="advice">{TO_DO}</h2>'
-        yield from advice(evaluation)
-        if any(one.call for one in evaluation.advice):
-            yield (
-                '<p class="remark"><code>predictions</code> and <code>targets</code> are those of '
-                '<a href="#python">The same numbers in Python</a>, <code>new_predictions</code> '
-                "those that are to be repaired.</p>"
-            )
+        yield from to_do(advice)
+        if any(one.call for one in advice):
+            yield _ARGUMENTS
         yield "</section>"
-    if missing:
-        yield _html.paragraph(missing)
-    yield "</div>"
 
 
 def _section(index: int, section: Section) -> Iterator[str]:
@@ -113,35 +103,46 @@ def _section(index: int, section: Section) -> Iterator[str]:
     yield from content(section)
 
 
-def _figures(
-    evaluation: Evaluation, pictures: Mapping[str, str], names: Sequence[str], kind: str
-) -> Iterator[str]:
-    if not names:
-        return
-    yield f'<div class="{kind}">'
-    for name in names:
-        caption, title = evaluation.captions[name], name[:1].upper() + name[1:]
-        alternative = escape(f"{title}. {caption}", quote=True)
-        yield f'<figure><img src="{pictures[name]}" alt="{alternative}">'
-        yield f"<figcaption><strong>{escape(title)}.</strong> {escape(caption)}</figcaption>"
-        yield "</figure>"
-    yield "</div>"
+def _figure(evaluation: Evaluation, name: str, address: str) -> str:
+    caption, title = evaluation.captions[name], name[:1].upper() + name[1:]
+    alternative = escape(f"{title}. {caption}", quote=True)
+    words = f"<strong>{escape(title)}.</strong> {escape(caption)}"
+    picture = f'<img src="{address}" alt="{alternative}">'
+    return f"<figure>{picture}\n<figcaption>{words}</figcaption>\n</figure>"
 
 
-def _origin(
-    evaluation: Evaluation, facts: Sequence[tuple[str, str]], setup: str, command: str
-) -> Iterator[str]:
-    """What was evaluated, and how to get every number again."""
-    yield '<h2 id="origin">Where the numbers come from</h2>'
-    yield '<div class="wide facts" role="region" aria-labelledby="origin" tabindex="0">'
-    yield from _html.table((), facts)
-    yield "</div>"
-    yield f"<h3>The same report</h3>{_html.code(command)}"
-    yield f'<h3 id="python">The same numbers in Python</h3>{_html.code(setup)}'
-    calls = [entry for entry in evaluation.entries if entry.function]
-    if calls:
+def _calls(entries: Sequence[Entry]) -> Iterator[str]:
+    """How to get every number again."""
+    if entries:
         yield "<details><summary>The call of each number</summary><dl>"
-        for entry in calls:
+        for entry in entries:
             call = f"<code>{escape(entry.function)}</code>"
             yield f"<dt>{escape(entry.name)}</dt><dd>{call}</dd>"
         yield "</dl></details>"
+
+
+def data_address(figure: "Figure") -> str:
+    """A drawing (SVG), or a picture (PNG) where a drawing would be large, as a data: address.
+
+    Args:
+        figure: of matplotlib. The same figure gives the same address.
+    """
+    drawing = _saved(figure, "svg")
+    if len(drawing) <= _LARGEST_DRAWING:
+        return _address("image/svg+xml", drawing)
+    return _address("image/png", _saved(figure, "png"))
+
+
+def _saved(figure: "Figure", kind: str) -> bytes:
+    import matplotlib
+
+    file = io.BytesIO()
+    metadata = {"Date": None} if kind == "svg" else {}
+    # Lines of text stay text only if the reader has the font; as curves they look the same for all.
+    with matplotlib.rc_context({"svg.hashsalt": "calibjax", "svg.fonttype": "path"}):
+        figure.savefig(file, format=kind, dpi=_RESOLUTION, metadata=metadata, facecolor="white")
+    return file.getvalue()
+
+
+def _address(kind: str, content: bytes) -> str:
+    return f"data:{kind};base64,{base64.b64encode(content).decode('ascii')}"

@@ -8,27 +8,24 @@ import os
 import shlex
 import sys
 import textwrap
+import time
 from argparse import Namespace
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TextIO
 
 import jax
 
 import calibjax
 from calibjax import _files
-from calibjax.command_line import page, pictures
-from calibjax.command_line.advice import advised
+from calibjax.command_line import page
 from calibjax.command_line.columns import Choice, choose, target_of
-from calibjax.command_line.compilation import (
-    prepare,
-    suitably,
-    without_warnings_of_loaded_programs,
-)
+from calibjax.command_line.compilation import prepare, suitably, without_warnings_of_loaded_programs
 from calibjax.command_line.data import Data, build, check_rows
-from calibjax.command_line.labels import different_labels
+from calibjax.command_line.guesses import advised
+from calibjax.command_line.names import different_labels
 from calibjax.command_line.options import parse
 from calibjax.command_line.reading import read
-from calibjax.command_line.stages import Stages
 from calibjax.command_line.tables import InputError, listed
 from calibjax.evaluation import Evaluation, evaluate
 
@@ -43,6 +40,51 @@ predictions, targets, groups, features = data.predictions, data.targets, data.gr
 key = jax.random.key({seed})
 names = data.classes or None
 result = evaluate(key, predictions, targets, groups=groups, features=features, class_names=names)"""
+_WIDTH = 24  # of the bar that shows what is done
+
+
+class Stages:
+    """A bar that moves on a terminal; elsewhere a line for each stage, with the seconds so far."""
+
+    def __init__(self, file: TextIO, *, has_report: bool) -> None:
+        """Says everything in the file; a report is one more stage."""
+        self._file = file
+        self._more, self._total = int(has_report), 1
+        self._is_terminal = self._file.isatty()
+        self._start = time.monotonic()
+
+    def __call__(self, name: str, number: int, total: int) -> None:
+        """Says that a stage of the evaluation begins, see `evaluate`."""
+        self._total = total + self._more
+        self._show(name, number)
+
+    def report(self) -> None:
+        """Says that the report, the last stage, begins."""
+        self._show("figures and report", self._total - 1)
+
+    def _show(self, name: str, number: int) -> None:
+        total = self._total
+        seconds = f"after {time.monotonic() - self._start:.0f} s"
+        if self._is_terminal:
+            done = _WIDTH * number // total
+            bar = "█" * done + "░" * (_WIDTH - done)
+            self._write(f"\r\x1b[K{bar} {number + 1}/{total} {name} ({seconds})")
+        else:
+            self._write(f"calibjax: {number + 1}/{total} {name} ({seconds})\n")
+
+    def say(self, message: str) -> None:
+        """A line of its own."""
+        self.clear()
+        self._write(f"calibjax: {message}\n")
+
+    def clear(self) -> None:
+        """Removes the bar."""
+        if self._is_terminal:
+            self._write("\r\x1b[K")
+
+    def _write(self, text: str) -> None:
+        self._file.write(text)
+        self._file.flush()
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -73,7 +115,8 @@ def _run(options: Namespace, arguments: Sequence[str], stages: Stages, kept: str
     try:
         _check_output(options)
         data, facts = _read(options)
-        remarks = _remarks(data)
+        names = [f"{name} (group {i})" for i, name in enumerate(data.group_names)]
+        remarks = [f"Groups are numbered from 0: {listed(names, 100)}."] if names else []
         with jax.enable_x64(options.float64):
             check_rows(data)
         if kept:
@@ -167,15 +210,6 @@ def _facts(
     return facts
 
 
-def _remarks(data: Data) -> list[str]:
-    """What groups, which an evaluation numbers, are called."""
-    remarks = []
-    if data.group_names:
-        names = [f"{name} (group {i})" for i, name in enumerate(data.group_names)]
-        remarks.append(f"Groups are numbered from 0: {listed(names, 100)}.")
-    return remarks
-
-
 def _evaluated(options: Namespace, data: Data, stages: Stages) -> Evaluation:
     def progress(name: str, number: int, total: int) -> None:
         begins(name)
@@ -214,7 +248,7 @@ def _write_report(
     stages.report()
     missing, addresses = "", {}
     try:
-        addresses = {name: pictures.data_address(x) for name, x in evaluation.figures().items()}
+        addresses = {name: page.data_address(x) for name, x in evaluation.figures().items()}
     except ImportError as error:
         missing = f"The figures are left out: {error}"
         stages.say(missing)

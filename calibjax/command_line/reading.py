@@ -4,23 +4,28 @@ Whatever is wrong with a file raises an `InputError`, one line that names the fi
 there is one, what was expected and what came.
 """
 
+import contextlib
+import csv
 import gzip
 import io
+import re
 import warnings
 import zipfile
 import zlib
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from calibjax import _extras
-from calibjax.command_line.tables import InputError, Table, listed, shown
-from calibjax.command_line.texts import Header, read_text
+from calibjax.command_line.tables import MISSING, InputError, Table, listed, shown
 
 TEXTS = {".csv": ",", ".tsv": "\t", ".txt": ","}
+SEPARATORS = (",", ";", "\t", "|", " ")  # in the order in which they are tried
+Header = Literal["auto", "yes", "no"]
+_WITH_COMMA = re.compile(r"\s*[-+]?(\d+(,\d*)?|,\d+)(e[-+]?\d+)?\s*", re.IGNORECASE | re.ASCII)
 ENDINGS = (*TEXTS, ".npy", ".npz", ".parquet")
 
 
@@ -53,7 +58,7 @@ def read(path: Path, *, separator: str | None = None, header: Header = "auto") -
     if not content:
         raise InputError(f"{path}: expected rows, got an empty file")
     if kind in TEXTS:
-        return read_text(path, content, separator=separator, default=TEXTS[kind], header=header)
+        return _read_text(path, content, separator=separator, default=TEXTS[kind], header=header)
     if kind == ".npy":
         return _table_of_array(path, _loaded(path, content))
     if kind == ".npz":
@@ -72,16 +77,22 @@ def _unpacked(path: Path, content: bytes) -> bytes:
 
 
 def _loaded(path: Path, content: bytes) -> Any:
-    try:
-        with warnings.catch_warnings():  # of headers of old versions
-            warnings.simplefilter("ignore")
-            found = np.load(io.BytesIO(content), allow_pickle=False)
+    with _refusing_damage(path, "by numpy.load"), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of headers of old versions
+        found = np.load(io.BytesIO(content), allow_pickle=False)
         return found if isinstance(found, np.ndarray) else dict(found)
-    except Exception as error:  # what damaged files raise is no closed list
+
+
+@contextlib.contextmanager
+def _refusing_damage(path: Path, how: str) -> Iterator[None]:
+    """Names the file in whatever error a damaged file raises."""
+    try:
+        yield
+    except Exception as error:
         reason = str(error).partition("\n")[0] or type(error).__name__
         if "pickle" in reason:  # NumPy proposes to load it unsafely
             reason = "it holds pickled objects, or no NumPy array"
-        raise InputError(f"{path}: cannot be read by numpy.load ({shown(reason)})") from None
+        raise InputError(f"{path}: cannot be read {how} ({shown(reason)})") from None
 
 
 def _columns_of(name: str, array: np.ndarray) -> dict[str, np.ndarray]:
@@ -99,27 +110,27 @@ def _table_of_array(path: Path, array: np.ndarray) -> Table:
     if array.ndim not in (1, 2):
         raise InputError(f"{path}: expected an array [n] or [n, m], got shape {array.shape}")
     matrix = array.reshape(len(array), -1) if array.size else array
-    columns = {str(i + 1): matrix[:, i] for i in range(matrix.shape[1] if matrix.ndim == 2 else 0)}
+    columns = [
+        (str(i + 1), matrix[:, i]) for i in range(matrix.shape[1] if matrix.ndim == 2 else 0)
+    ]
     return _checked(path, columns, has_names=False)
 
 
 def _table_of_arrays(path: Path, arrays: Mapping[str, np.ndarray]) -> Table:
-    columns: dict[str, np.ndarray] = {}
+    columns: list[tuple[str, np.ndarray]] = []
     for name, array in arrays.items():
         if not isinstance(array, np.ndarray) or array.ndim not in (1, 2):
             found = f"shape {array.shape}" if isinstance(array, np.ndarray) else "a file"
             raise InputError(
                 f"{path}: expected arrays [n] or [n, m], got {found} called {shown(name)}"
             )
-        for column, values in _columns_of(name, array).items():
-            if column in columns:
-                found = f"column {shown(column)} twice"
-                raise InputError(f"{path}: expected columns of different names, got {found}")
-            columns[column] = values
+        columns += _columns_of(name, array).items()
     return _checked(path, columns, has_names=True)
 
 
-def _checked(path: Path, columns: Mapping[str, np.ndarray], *, has_names: bool) -> Table:
+def _checked(path: Path, pairs: Sequence[tuple[str, Any]], *, has_names: bool) -> Table:
+    _refuse_repeated(str(path), [name for name, _ in pairs], "twice")
+    columns = dict(pairs)
     lengths = {name: len(values) for name, values in columns.items()}
     if not lengths or not any(lengths.values()):
         raise InputError(f"{path}: expected rows, got none")
@@ -143,16 +154,162 @@ def _read_parquet(path: Path, content: bytes) -> Table:
         parquet = _extras.imported("pyarrow.parquet", "Parquet is read with pyarrow", "report")
     except ImportError as error:
         raise InputError(f"{path}: {error}") from None
-    try:
+    with _refusing_damage(path, "as Parquet"):
         table = parquet.read_table(io.BytesIO(content))
         columns = [
             (table.column_names[i], table.column(i).to_numpy()) for i in range(table.num_columns)
         ]
-    except Exception as error:  # what damaged files raise is no closed list
-        reason = str(error).partition("\n")[0] or type(error).__name__
-        raise InputError(f"{path}: cannot be read as Parquet ({shown(reason)})") from None
-    repeated = [name for name, count in Counter(x for x, _ in columns).items() if count > 1]
+    return _checked(path, columns, has_names=True)
+
+
+def _refuse_repeated(place: str, names: Sequence[str], times: str = "{} times") -> None:
+    repeated = [(name, count) for name, count in Counter(names).items() if count > 1]
     if repeated:
-        found = f"column {shown(repeated[0])} twice"
-        raise InputError(f"{path}: expected columns of different names, got {found}")
-    return _checked(path, dict(columns), has_names=True)
+        (name, count), *_ = repeated
+        found = f"column {shown(name)} {times.format(count)}"
+        raise InputError(f"{place}: expected columns of different names, got {found}")
+
+
+def _read_text(
+    path: Path, content: bytes, *, separator: str | None, default: str, header: Header
+) -> Table:
+    """A table from a text.
+
+    Args:
+        path: the file.
+        content: what it contains.
+        separator: between the values of a row; None to find it out.
+        default: the separator where several fit, or none.
+        header: whether the first row names the columns; "auto" if it is unlike the others.
+
+    Raises:
+        InputError: if it is no table.
+    """
+    text = _decoded(path, content)
+    separator = separator or _separator(text, default)
+    lines, numbers = _split(path, text, separator)
+    first = [x.strip() for x in lines[0]]
+    has_names = header == "yes" or (header == "auto" and _has_names(first, lines[1:]))
+    if has_names:
+        first = _with_row_names(first, lines[1:])
+        _check_names(path, int(numbers[0]), first, separator)
+        lines, numbers = lines[1:], numbers[1:]
+    names = first if has_names else [str(i + 1) for i in range(len(first))]
+    if not lines:
+        raise InputError(f"{path}: expected rows below the header, got none")
+    for line, number in zip(lines, numbers, strict=True):
+        if len(line) != len(names):
+            like = "in the header" if has_names else f"in row {numbers[0]}"
+            raise InputError(
+                f"{path}, row {number}: expected {len(names)} values as {like}, got {len(line)}"
+            )
+    values = [np.array(column, object) for column in zip(*lines, strict=True)]
+    if separator != ",":
+        values = _with_points(values)
+    columns = dict(zip(names, values, strict=True))
+    return Table(path, columns, np.array(numbers), is_text=True, has_names=has_names)
+
+
+def _decoded(path: Path, content: bytes) -> str:
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        row = content.count(b"\n", 0, error.start) + 1
+        got = f"byte {content[error.start]:#04x}"
+        raise InputError(f"{path}, row {row}: expected text in UTF-8, got {got}") from None
+
+
+def _separator(text: str, default: str) -> str:
+    """The first separator that divides the first two rows, the first without another one in values.
+
+    Values may contain a comma as a decimal one where something else separates them.
+    """
+    lines = text.splitlines()[:2]
+    for separator in (default, *(x for x in SEPARATORS if x != default)):
+        try:
+            rows = [*csv.reader(lines, delimiter=separator, strict=True)]
+        except csv.Error:
+            continue
+        others = {*SEPARATORS} - {separator, " "} - ({","} if separator != "," else set())
+        is_whole = '"' in text.partition("\n")[0] or not any(x in others for x in "".join(rows[0]))
+        if min(map(len, rows)) > 1 and is_whole:
+            return separator
+    return default
+
+
+def _split(path: Path, text: str, separator: str) -> tuple[list[list[str]], list[int]]:
+    """Rows of a text, without empty ones at its end, and the numbers of their first lines."""
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=True)
+    lines: list[list[str]] = []
+    numbers: list[int] = []
+    start = 1
+    try:
+        for line in reader:
+            lines.append(line)
+            numbers.append(start)
+            start = reader.line_num + 1
+    except csv.Error as error:
+        raise InputError(f"{path}, row {start}: cannot be read as CSV ({error})") from None
+    while lines and not any(x.strip() for x in lines[-1]):
+        lines.pop()
+        numbers.pop()
+    if not lines:
+        raise InputError(f"{path}: expected rows, got empty lines only")
+    return lines, numbers
+
+
+def _has_names(first: Sequence[str], others: Sequence[Sequence[str]]) -> bool:
+    """Whether the first row names the columns: not all numbers, or 0, 1, ... above fractions."""
+    if not all(map(_is_number, first)):
+        return True
+    counts = [str(i) for i in range(len(first))]
+    is_fraction = (not x.strip().isdecimal() for line in others for x in line)
+    return len(first) > 1 and [*first] == counts and bool(others) and all(is_fraction)
+
+
+def _is_number(text: str) -> bool:
+    if _WITH_COMMA.fullmatch(text):
+        return True
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _with_row_names(names: list[str], lines: Sequence[Sequence[str]]) -> list[str]:
+    """The names of columns, with one for the rows' names where R has left it out.
+
+    These are texts or count the rows, so that a name that was lost is no reason to shift columns.
+    """
+    if not lines or any(len(line) != len(names) + 1 for line in lines):
+        return names
+    rows = [line[0] for line in lines]
+    are_texts = not any(map(_is_number, rows)) and len({*rows}) == len(rows)
+    are_counts = rows == [str(i + 1) for i in range(len(rows))]
+    return ["", *names] if are_texts or are_counts else names
+
+
+def _check_names(path: Path, row: int, names: list[str], separator: str) -> None:
+    _refuse_repeated(f"{path}, row {row}", names)
+    others = [x for x in SEPARATORS[:3] if x != separator and len(names) == 1 and x in names[0]]
+    if others:
+        shorter, option = shown(names[0]), "tab" if others[0] == "\t" else others[0]
+        raise InputError(
+            f"{path}, row {row}: expected columns separated by {separator!r}, got {shorter}; "
+            f"try --separator {option!r}",
+            [{"--separator": [option]}],
+        )
+
+
+def _with_points(columns: list[np.ndarray]) -> list[np.ndarray]:
+    """Columns of numbers with decimal commas as such with points, if no number has a point."""
+    cells = [[x for x in column if x.strip().lower() not in MISSING] for column in columns]
+    have_commas = [all(map(_WITH_COMMA.fullmatch, x)) and any("," in y for y in x) for x in cells]
+    have_points = any("." in x and _is_number(x) for column in cells for x in column)
+    if have_points or not any(have_commas):
+        return columns
+    return [
+        np.array([x.replace(",", ".") for x in column], object) if has_comma else column
+        for column, has_comma in zip(columns, have_commas, strict=True)
+    ]

@@ -75,12 +75,7 @@ class Table:
         return f"{self.path}, row {self.rows[row]}{note}"
 
     def refuse(
-        self,
-        row: int,
-        expected: str,
-        where: str,
-        got: object,
-        options: Iterable[Options] = (),
+        self, row: int, expected: str, where: str, got: object, options: Iterable[Options] = ()
     ) -> None:
         """Raises an InputError that names a row."""
         text = got if isinstance(got, str) else shown(got)

@@ -57,7 +57,7 @@ def ece(
             into account, while your own sees the predictions only.
         distance: distance record d; called on p̄ and ȳ as `Categorical`s.
         weights: w ≥ 0 of the samples, [n]; integers are numbers of copies. None for samples that
-            count alike.
+            count equally.
 
     Returns:
         A scalar.
@@ -166,7 +166,7 @@ def debiased_squared_ece(
         predictions: batch of n class predictions, `Categorical` or `Bernoulli`.
         targets: labels 0, ..., m − 1, [n].
         binning: function of the predictions that returns the bin of each, as in `ece`.
-        weights: w ≥ 0 of the samples, [n]; None for samples that count alike.
+        weights: w ≥ 0 of the samples, [n]; None for samples that count equally.
 
     Returns:
         A scalar.

@@ -215,7 +215,7 @@ def skce(
         kernel: kernel on pairs (prediction, target).
         predictions: batch of n ≥ 2 distributions.
         targets: [n] or [n, d].
-        weights: w ≥ 0 of the samples, [n]; None for samples that count alike.
+        weights: w ≥ 0 of the samples, [n]; None for samples that count equally.
 
     Returns:
         A scalar.
@@ -268,7 +268,7 @@ def skce_biased(
         kernel: kernel on pairs (prediction, target).
         predictions: batch of n distributions.
         targets: [n] or [n, d].
-        weights: w ≥ 0 of the samples, [n]; None for samples that count alike.
+        weights: w ≥ 0 of the samples, [n]; None for samples that count equally.
 
     Returns:
         A scalar.
@@ -316,7 +316,7 @@ def skce_block(
         predictions: batch of n ≥ 2 distributions.
         targets: [n] or [n, d].
         block_size: B, 2 ≤ B ≤ n.
-        weights: w ≥ 0 of the samples, [n]; None for samples that count alike.
+        weights: w ≥ 0 of the samples, [n]; None for samples that count equally.
 
     Returns:
         A scalar.
@@ -376,7 +376,7 @@ def mmce(
             Kumar et al.
         confidences: r, [n], or a batch of n `Bernoulli`s, as `top_label` returns them.
         correct: c, 0 or 1, [n].
-        weights: w ≥ 0 of the samples, [n]; None for samples that count alike.
+        weights: w ≥ 0 of the samples, [n]; None for samples that count equally.
 
     Returns:
         A scalar.

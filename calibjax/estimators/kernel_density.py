@@ -90,7 +90,7 @@ def kde_calibration_error(
         targets: labels 0, ..., m − 1, [n].
         bandwidth: h > 0, scalar; kernels have variances p_c (1 − p_c) h for small h.
         order: p ≥ 1, scalar.
-        weights: w ≥ 0 of the samples, [n]; None for samples that count alike. Derivatives by
+        weights: w ≥ 0 of the samples, [n]; None for samples that count equally. Derivatives by
             weights that are 0 are 0.
 
     Returns:
@@ -177,7 +177,7 @@ def kde_bandwidth(
         predictions: batch of n ≥ 2 class predictions, `Categorical` or `Bernoulli`.
         candidates: bandwidths > 0, [k]. None means those of G24: 15 log-spaced values from 1e-5
             to 0.1, and 0.2, 0.4, ..., 1.
-        weights: w ≥ 0 of the predictions, [n]; None for predictions that count alike.
+        weights: w ≥ 0 of the predictions, [n]; None for predictions that count equally.
 
     Returns:
         The best candidate (the first if several are equally good), a scalar of the predictions'

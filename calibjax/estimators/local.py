@@ -77,7 +77,7 @@ def local_errors(
             `top_label` returns it.
         correct: whether the predicted class was observed, 0 or 1, [n].
         weights: v ≥ 0 of the samples, [n], with which k(x, x_i) is multiplied: the w_i above are
-            v_i k(x, x_i). None for samples that count alike.
+            v_i k(x, x_i). None for samples that count equally.
         at: features and confidences of other points, at which the errors are evaluated.
 
     Returns:

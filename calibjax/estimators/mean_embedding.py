@@ -113,7 +113,7 @@ def ucme(
         test_predictions: t, batch of J distributions of the same family.
         test_targets: s, [J] or [J, d].
         weights: w ≥ 0 of the samples, [n]; integers are numbers of copies. None for samples that
-            count alike.
+            count equally.
 
     Returns:
         A scalar.
@@ -168,7 +168,7 @@ def witness(
         targets: [n] or [n, d].
         at_predictions: p, batch of J distributions of the same family.
         at_targets: z, [J] or [J, d].
-        weights: w ≥ 0 of the samples, [n]; None for samples that count alike.
+        weights: w ≥ 0 of the samples, [n]; None for samples that count equally.
 
     Returns:
         The values, [J].

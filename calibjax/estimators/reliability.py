@@ -121,7 +121,7 @@ def reliability_curve(
         binning: function of the predictions that returns the bin of each, integers in
             0, ..., n − 1, [n]: `estimators.UniformBins(10)` or your own. It must not depend on
             the targets. See `ece` for what it makes of weights.
-        weights: w ≥ 0 of the samples, [n]; None for samples that count alike. Bins without a
+        weights: w ≥ 0 of the samples, [n]; None for samples that count equally. Bins without a
             positive one are empty.
         num_draws: B, number of redraws, at least 2 / (1 − level) − 1.
         level: in (0, 1).

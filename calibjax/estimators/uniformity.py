@@ -104,7 +104,7 @@ def pit_histogram(
     Args:
         key: a JAX random key.
         values: what `pit_values` returned, or other numbers that are to be uniform on (0, 1), [n].
-        weights: w ≥ 0 of the values, [n]; None for values that count alike.
+        weights: w ≥ 0 of the values, [n]; None for values that count equally.
         num_bins: K.
         num_draws: B, number of redraws, at least 2 / (1 − level) − 1.
         level: in (0, 1).
@@ -159,7 +159,8 @@ def quantile_coverage(
         key: a JAX random key.
         values: what `pit_values` returned, or other numbers that are to be uniform, such as
             p-values, [n].
-        weights: w ≥ 0 of the values, [n], which the redraws keep; None for values that count alike.
+        weights: w ≥ 0 of the values, [n], which the redraws keep; None for values that count
+            equally.
         levels: τ in (0, 1), [L]; 0.05, 0.1, ..., 0.95 by default. Those of `Quantiles` have to be
             their own.
         num_draws: B, number of redraws, at least 2 / (1 − level) − 1.

@@ -4,9 +4,10 @@ It uses all other subpackages, and no other uses it.
 """
 
 from calibjax.evaluation.assembly import evaluate
-from calibjax.evaluation.binned import binned_errors
+from calibjax.evaluation.classes import binned_errors
+from calibjax.evaluation.entries import Advice, Entry, Section
 from calibjax.evaluation.numbers import residual_spread
-from calibjax.evaluation.record import Advice, Entry, Evaluation, Section
+from calibjax.evaluation.record import Evaluation
 from calibjax.evaluation.temperature import temperature_gain, temperature_interval
 
 __all__ = [

@@ -1,7 +1,7 @@
 """What to do about what was found: calls that repair predictions, and when nothing does."""
 
+from calibjax.evaluation.entries import Advice
 from calibjax.evaluation.findings import Findings
-from calibjax.evaluation.record import Advice
 from calibjax.evaluation.wording import alike, ends_of, hundredths, score_of
 
 _TEMPERATURE = """\
@@ -22,12 +22,12 @@ errors = targets[:, None] - predictions.values
 shifts = [jnp.quantile(e, level) for e, level in zip(errors.T, levels)]  # levels: [k]
 repaired = distributions.Quantiles(levels, new_predictions.values + jnp.stack(shifts))"""
 _HELD_OUT = (
-    "Fit it to data that the model was not trained on, and judge what it repaired by others."
+    "Fit it to data that the model was not trained on, and judge the result on yet other data."
 )
 
 _OTHERWISE = Advice(
-    "No recalibration of calibjax is known to repair this. The errors say what the model gets "
-    "wrong: look at its features and at the family of distributions that it predicts."
+    "No recalibration method of calibjax is known to repair this. The errors say what the model "
+    "gets wrong: look at its features and at the family of distributions that it predicts."
 )
 
 
@@ -93,8 +93,8 @@ def _of_numbers(findings: Findings) -> list[Advice]:
     told = []
     if findings.task == "quantiles":
         text = "Shift the quantiles of each level by that quantile of the errors on held-out data "
-        text += "(conformal prediction): each level then has its coverage on average over all "
-        text += "samples, which does not repair what differs between samples. "
+        text += "(conformal prediction): each level is then right on average over all samples; "
+        text += "errors that differ between samples remain. "
         told.append(Advice(f"{text}{_HELD_OUT}", _SHIFTS))
     for bias in findings.bias:
         error = bias.observed - bias.predicted

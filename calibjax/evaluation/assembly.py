@@ -1,7 +1,7 @@
 """The evaluation of a model, put together from all other subpackages."""
 
 import dataclasses
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -14,15 +14,8 @@ from calibjax.distributions.base import Distribution
 from calibjax.evaluation.advice import advice
 from calibjax.evaluation.classes import errors_of_classes
 from calibjax.evaluation.conditional import errors_given_features, errors_in_groups
-from calibjax.evaluation.data import (
-    Data,
-    Part,
-    checked_data,
-    checked_names,
-    joined_redraws,
-)
-from calibjax.evaluation.findings import Findings
-from calibjax.evaluation.joint import adjustment
+from calibjax.evaluation.data import LOCAL, Data, Part, checked_data, checked_names
+from calibjax.evaluation.findings import Findings, adjustment
 from calibjax.evaluation.losses import proper_scores, temperature
 from calibjax.evaluation.numbers import errors_of_numbers
 from calibjax.evaluation.overall import Choice, chosen_kernels, overall
@@ -32,6 +25,7 @@ from calibjax.evaluation.where import where_wrong
 
 OVERALL = "test of all errors together"
 PROBABILITIES = "errors of the probabilities"
+_TESTS = {"all": "calibration", "means": "mean errors"}  # other names in the record
 Progress = Callable[[str, int, int], None]
 
 _TASKS = {
@@ -80,7 +74,7 @@ def evaluate(
     - The *kernels* are `hypothesis_tests.default_kernels`, chosen from the predictions alone, from
       about 1000 of them if there are more. The SKCE, and the test with one kernel, have
       `hypothesis_tests.default_kernel`.
-    - *Bins* are ten of equal width, each with its upper end: 0.7 is in (0.6, 0.7].
+    - *Bins* are ten of equal width that contain their upper ends: 0.7 is in (0.6, 0.7].
     - *p-values* of a section are adjusted for each other, those in the sentences also for the other
       tests: for a calibrated model the probability that any sentence says that something is wrong
       is at most 5 %. All tests see the same redrawn targets, so that the rank of the smallest
@@ -109,7 +103,7 @@ def evaluate(
         groups: of each sample, integers or strings, [n]; or memberships of G groups, which may
             overlap, truth values or weights, [n, G]. They must not depend on the targets.
         weights: w ≥ 0 of the samples, [n], such as survey or importance weights: all means, tests,
-            fits and figures are weighted. None for samples that count alike. Length scales of
+            fits and figures are weighted. None for samples that count equally. Length scales of
             kernels and standard deviations of features are those of all samples.
         class_names: of the m classes, a list of strings, by which entries, sentences and figures
             call them; by default their numbers from 0, which the names of kernels always have.
@@ -122,7 +116,7 @@ def evaluate(
 
     Raises:
         TypeError: if an argument is of the wrong kind, or traced by JAX: it is not a function of
-            arrays, but takes decisions that depend on them.
+            arrays, but makes decisions that depend on them.
         ValueError: if shapes or values are wrong, or n < 10.
 
     Cost: that of the test, and n² evaluations of the kernel for each SKCE with an interval, of
@@ -146,39 +140,30 @@ def evaluate(
         data = dataclasses.replace(data, class_names=checked_names(data, class_names))
     chosen = None if data.task == "quantiles" else chosen_kernels(data)
     work = _work(data, chosen)
-    parts = []
+    found = Part()
     for number, (name, part) in enumerate(work.items()):
         if progress is not None:
             progress(name, number, len(work))
-        parts.append(part())
-    found = Findings(
-        data.task,
-        data.size,
-        **_joined(part.findings for part in parts),
-        adjustment=adjustment(joined_redraws(parts).values()),
-    )
-    if not names_an_error(found):
+        found |= part()
+    findings = Findings(data.task, data.size, **found.findings, adjustment=adjustment(found.tests))
+    if not names_an_error(findings):
         if progress is not None:
             progress("where it is wrong", len(work), len(work) + 1)
-        parts.append(where_wrong(data, chosen))
-        found = dataclasses.replace(found, **parts[-1].findings)
+        places = where_wrong(data, chosen)
+        found, findings = found | places, dataclasses.replace(findings, **places.findings)
     return Evaluation(
         task=data.task,
         num_samples=data.size,
         description=_described(data),
-        sections=tuple(section for part in parts for section in part.sections),
-        sentences=tuple(sentences(found)),
-        kernels=_joined(part.kernels for part in parts),
-        other_kernels=_joined(part.other_kernels for part in parts),
-        tests=_joined(part.tests for part in parts),
+        sections=found.sections,
+        sentences=tuple(sentences(findings)),
+        kernels=found.kernels,
+        other_kernels=found.other_kernels,
+        tests={_TESTS.get(name, name): x for (_, name), x in found.tests.items() if name != LOCAL},
         arrays=data.arrays,
-        panels=tuple(sorted((x for part in parts for x in part.panels), key=lambda x: x.place)),
-        advice=advice(*judged(found)),
+        panels=tuple(sorted(found.panels, key=lambda panel: panel.place)),
+        advice=advice(*judged(findings)),
     )
-
-
-def _joined(dictionaries: Iterable[dict[str, Any]]) -> dict[str, Any]:
-    return {name: value for each in dictionaries for name, value in each.items()}
 
 
 def _work(data: Data, chosen: Choice | None) -> dict[str, Callable[[], Part]]:
@@ -202,24 +187,20 @@ def _work(data: Data, chosen: Choice | None) -> dict[str, Callable[[], Part]]:
 
 def _described(data: Data) -> str:
     """What was evaluated, in words."""
-    predictions = data.predictions
-    size = 0
-    if data.is_of_classes:
-        size = predictions.class_probs.shape[1]
-    elif data.task == "ensembles":
-        size = predictions.values.shape[1]
+    predictions, size = data.predictions, 0
+    if data.is_of_classes or data.task == "ensembles":
+        shape = (predictions.class_probs if data.is_of_classes else predictions.values).shape
+        size = shape[1]
     task = _TASKS[data.task].format(size=size)
     described = f"{data.size} predictions, {type(predictions).__name__}: {task}"
-    if data.memberships is not None:
-        described += f", {_counted(len(data.group_names), 'group')}"
-    if data.features is not None:
-        described += f", {_counted(data.features.shape[1], 'feature')}"
+    for number, what in (
+        (len(data.group_names), "group"),
+        (0 if data.features is None else data.features.shape[1], "feature"),
+    ):
+        if number:
+            described += f", {number} {what}" + "s" * (number != 1)
     if data.has_weights:
         described += f", with weights (effectively {1 / np.mean(data.shares**2) * data.size:.4g})"
     if data.read_as:
         described += f"; the array of predictions was read as {data.read_as}"
     return f"{described}."
-
-
-def _counted(number: int, what: str) -> str:
-    return f"{number} {what}" + "s" * (number != 1)

@@ -8,36 +8,34 @@ import jax.numpy as jnp
 import numpy as np
 
 from calibjax import distances, distributions, estimators, hypothesis_tests, plotting
+from calibjax.evaluation.calls import Call, expression, mean_error, measured, named, ranges
 from calibjax.evaluation.data import (
     CONFIDENCES,
+    LOCAL,
     RANKS,
     REDRAWS,
     TARGETS,
     Data,
     Part,
-    measured,
-    ranges,
+    ranks,
     shown_classes,
-    uniform,
 )
-from calibjax.evaluation.figures import Panel
+from calibjax.evaluation.entries import Entry, Panel, Section
 from calibjax.evaluation.findings import GroupError
-from calibjax.evaluation.mean_errors import mean_error
 from calibjax.evaluation.overall import (
     PAIRS,
     SCALE_SAMPLES,
     Choice,
     exact_skce,
     is_ensemble,
+    kept_kernel,
     low_rank,
     redraws_of,
 )
-from calibjax.evaluation.record import Entry, Section
 from calibjax.hypothesis_tests import CalibrationTestResult
 from calibjax.hypothesis_tests.groups import mean_residual
 from calibjax.kernels import SquaredExponential, TensorProduct, median_heuristic
 
-_AT_LOCAL = "jax.random.fold_in(key, 10)"
 LOCAL_SAMPLES = 5000  # up to this n local errors are tested
 _KINDS = {  # of errors, see `GroupError`
     "bias": "bias",
@@ -45,7 +43,6 @@ _KINDS = {  # of errors, see `GroupError`
     "class": "observed - predicted frequency",
     "PIT": "mean PIT - 1/2",
 }
-_NEIGHBOURHOOD = estimators.Neighbourhood.laplacian(0.5, 10)
 
 
 class _Residuals(NamedTuple):
@@ -53,14 +50,12 @@ class _Residuals(NamedTuple):
 
     Attributes:
         predictions, targets: whose mean residuals are tested.
-        arguments: an expression of both.
         redrawn: what is redrawn.
         places: those of each error, by kind and name, in the arrays of the test behind the group.
     """
 
-    predictions: Any
-    targets: Any
-    arguments: str
+    predictions: Call
+    targets: Call
     redrawn: str
     places: dict[tuple[str, str], tuple[int, ...]]
 
@@ -71,31 +66,26 @@ def errors_in_groups(data: Data) -> Part:
         return Part()
     seen = _residuals(data)
     if seen is None:
-        remark = "There is no exact test of mean errors of vectors of ensembles."
+        remark = "There is no exact test of mean errors for ensembles of vectors."
         return Part((Section("Groups", (), remark),))
-    test = hypothesis_tests.group_calibration_test(
-        data.at(REDRAWS),
-        seen.predictions,
-        seen.targets,
-        data.memberships,
-        weights=data.weights,
+    call = data.call(
+        hypothesis_tests.group_calibration_test,
+        *(data.key_at(REDRAWS), seen.predictions, seen.targets),
+        named("result.arrays['memberships']", data.memberships),
     )
-    call = f"hypothesis_tests.group_calibration_test(jax.random.fold_in(key, {REDRAWS}), "
-    call += data.called(f"{seen.arguments}, result.arrays['memberships']") + ")"
-    residuals = data.known(mean_residual(seen.predictions, seen.targets))
+    test = call.value
+    residuals = data.known(mean_residual(seen.predictions.value, seen.targets.value))
     members = data.known(data.memberships) * data.shares[:, None]
     entries, errors = [], []
     for g, group in enumerate(data.group_names):
         for (kind, name), place in seen.places.items():
             words = _KINDS[kind] + (f" of {name}" if name else "")
             own = residuals[(slice(None), *place)]
-            entry, p = mean_error(f"{words}, {group}", call, test, (g, *place), own, members[:, g])
+            entry, p = mean_error(f"{words}, {group}", call, (g, *place), own, members[:, g])
             entries.append(entry)
             errors.append(GroupError(group, kind, name, entry.value, p))
-    remark = (
-        "Mean errors of the samples in each group. Exact p-values, adjusted for all groups and "
-    )
-    section = Section("Groups", tuple(entries), f"{remark}errors.")
+    remark = "Mean errors of the samples in each group. Exact p-values, adjusted for all groups "
+    section = Section("Groups", tuple(entries), f"{remark}and errors.")
     caption = "Errors of the groups, observed minus predicted, with standard errors; frames mark "
     caption += "those with an adjusted p-value of at most 5 %."
     names, shown = _drawn(data, test)
@@ -104,16 +94,16 @@ def errors_in_groups(data: Data) -> Part:
     return Part(
         (section,),
         {"groups": tuple(errors)},
-        tests={"groups": test},
+        tests={(seen.redrawn, "groups"): test},
         panels=(panel,),
-        redrawn={seen.redrawn: {"groups": test}},
     )
 
 
 def _residuals(data: Data) -> _Residuals | None:
     """Frequencies of classes, means, or PIT values where members of ensembles are exchangeable."""
-    predictions, targets, places = data.predictions, data.targets, {}
-    arguments, redrawn = "predictions, targets", TARGETS
+    predictions, samples = data.predictions, data.samples
+    places: dict[tuple[str, str], tuple[int, ...]] = {}
+    redrawn = TARGETS
     if data.is_of_classes:
         places[("confidence", "")] = (predictions.class_probs.shape[1],)
         for c in shown_classes(data.known(predictions.class_probs)):
@@ -122,16 +112,13 @@ def _residuals(data: Data) -> _Residuals | None:
         if data.pit is None:
             return None
         # Under calibration PIT values are uniform, whatever else is known of the predictions.
-        n = data.size
-        predictions, targets = uniform(data), data.pit
-        redrawn = RANKS
-        arguments = f"distributions.Uniform(jnp.zeros({n}), jnp.ones({n})), result.arrays['pit']"
+        redrawn, samples = RANKS, ranks(data)
         places[("PIT", "")] = ()
-    elif jnp.ndim(targets) == 1:
+    elif jnp.ndim(data.targets) == 1:
         places[("bias", "")] = ()
     else:
-        places = {("bias", f"coordinate {i}"): (i,) for i in range(targets.shape[1])}
-    return _Residuals(predictions, targets, arguments, redrawn, places)
+        places = {("bias", f"coordinate {i}"): (i,) for i in range(data.targets.shape[1])}
+    return _Residuals(*samples, redrawn, places)
 
 
 def _drawn(
@@ -167,8 +154,8 @@ def errors_given_features(data: Data, chosen: Choice | None) -> Part:
     remark += "length scale of half a standard deviation of each feature, and ten confidence bins."
     section = Section(section.title, (*section.entries, *local), remark)
     findings = part.findings | {"local": pvalue}
-    redrawn = part.redrawn | ({} if test is None else {CONFIDENCES: {"local": test}})
-    return dataclasses.replace(part, sections=(section,), findings=findings, redrawn=redrawn)
+    tests = part.tests | ({} if test is None else {(CONFIDENCES, LOCAL): test})
+    return dataclasses.replace(part, sections=(section,), findings=findings, tests=tests)
 
 
 def _features_test(data: Data, chosen: Choice) -> Part:
@@ -178,41 +165,24 @@ def _features_test(data: Data, chosen: Choice) -> Part:
     scale = median_heuristic(distances.Euclidean(), features)
     closeness = SquaredExponential(scale, distances.Features(distances.Euclidean()))
     full = TensorProduct(closeness, chosen.kernel.target)
-    predictions = distributions.with_features(chosen.predictions, data.features)
-    seen = f"distributions.with_features({chosen.drawn}, result.arrays['features'])"
-    kernel, how = low_rank(data, full, predictions)
-    test, name = exact_skce(data, kernel, predictions)
-    call = f"hypothesis_tests.{name}(jax.random.fold_in(key, {REDRAWS}), "
-    call += "result.other_kernels['features'], "
-    call += data.called(f"{seen}, targets, num_draws=999") + ")"
-    entries = [measured("exact p-value given the features", call, lambda: test)]
-    findings: dict[str, float | None] = {"features": entries[0].value}
-    findings["features_low"] = _unbiased_low(test)
-    if not is_ensemble(chosen.predictions) and data.size**2 <= PAIRS:
-        interval = measured(
-            "SKCE given the features",
-            "hypothesis_tests.skce_confidence_interval("
-            + data.called(f"result.other_kernels['features, all pairs'], {seen}, targets")
-            + ")",
-            lambda: hypothesis_tests.skce_confidence_interval(
-                full, predictions, data.targets, weights=data.weights
-            ),
-        )
-        entries.append(interval)
-        findings["features_low"] = interval.low
-    remark = (
-        "The test asks for more than calibration: that predictions are right given the features"
-    )
-    remark += f", which are divided by their standard deviations. {how}"
+    pairs = chosen.predictions, named("result.arrays['features']", data.features)
+    predictions, targets = expression(distributions.with_features)(*pairs), data.samples[1]
+    kernel, how = low_rank(data, full, predictions.value)
+    call = exact_skce(data, kept_kernel("features", kernel), predictions)
+    test = call.value
+    entries = [measured("exact p-value given the features", call)]
+    findings: dict[str, Any] = {"features": entries[0].value, "features_low": _unbiased_low(test)}
+    if not is_ensemble(chosen.predictions.value) and data.size**2 <= PAIRS:
+        samples = kept_kernel("features, all pairs", full), predictions, targets
+        call = data.call(hypothesis_tests.skce_confidence_interval, *samples)
+        entries.append(measured("SKCE given the features", call))
+        findings["features_low"] = entries[1].low
+    remark = "The test asks for more than calibration: that predictions are right given the "
+    remark += f"features, which are divided by their standard deviations. {how}"
     section = Section("Given the features", tuple(entries), remark)
     kernels = {"features": kernel, "features, all pairs": full}
-    return Part(
-        (section,),
-        findings,
-        other_kernels=kernels,
-        tests={"features": test},
-        redrawn={redraws_of(chosen.predictions): {"features": test}},
-    )
+    tests = {(redraws_of(chosen.predictions.value), "features"): test}
+    return Part((section,), findings, other_kernels=kernels, tests=tests)
 
 
 def _unbiased_low(test: CalibrationTestResult) -> float:
@@ -222,42 +192,30 @@ def _unbiased_low(test: CalibrationTestResult) -> float:
     return float(part.statistic) - ranges({"": part.null_samples})[""][1]
 
 
-def _local_entries(
-    data: Data,
-) -> tuple[list[Entry], float | None, CalibrationTestResult | None]:
+def _local_entries(data: Data) -> tuple[list[Entry], float | None, CalibrationTestResult | None]:
     """Mean and largest local errors of the top label, their p-value, and the test."""
-    confidences, correct = estimators.top_label(data.predictions, data.targets)
-    arguments: Any = _NEIGHBOURHOOD, data.features, confidences, correct
-    call = "estimators.Neighbourhood.laplacian(0.5, 10), result.arrays['features'], "
-    call = data.called(f"{call}*estimators.top_label(predictions, targets)")
-    weights: Any = {"weights": data.weights}
-    tested, pvalue, test = [], None, None
+    arguments = (
+        expression(estimators.Neighbourhood.laplacian)(0.5, 10),
+        named("result.arrays['features']", data.features),
+        expression(estimators.top_label)(*data.samples).unpacked,
+    )
+    entries, pvalue, test = [], None, None
     by_chance: dict[str, tuple[float, float] | None] = {"mean": None, "largest": None}
     if data.size <= LOCAL_SAMPLES:
-        test = hypothesis_tests.local_calibration_test(
-            data.at(10), *arguments, num_draws=199, **weights
-        )
+        local = hypothesis_tests.local_calibration_test
+        call = data.call(local, data.key_at(10), *arguments, num_draws=199)
+        test = call.value
         draws = np.asarray(test.null_samples, float)[:, : data.size]
         largest = draws[:, data.shares > 0].max(1)
         by_chance |= ranges({"mean": np.average(draws, 1, data.shares), "largest": largest})
-        pvalue = float(jnp.min(test.adjusted_pvalue))
-        name, note = "exact p-value of local errors", "that of the largest standardised local error"
-        function = f"hypothesis_tests.local_calibration_test({_AT_LOCAL}, {call}, num_draws=199)"
-        function = f"jnp.min({function}.adjusted_pvalue)"
-        tested.append(Entry(name, pvalue, function=function, note=note))
-    entries = [
-        *tested,
-        measured(
-            "mean local error (LCE)",
-            f"estimators.mean_lce({call})",
-            lambda: estimators.mean_lce(*arguments, **weights),
-            by_chance=by_chance["mean"],
-        ),
-        measured(
-            "largest local error (MLCE)",
-            f"estimators.mlce({call})",
-            lambda: estimators.mlce(*arguments, **weights),
-            by_chance=by_chance["largest"],
-        ),
-    ]
+        smallest = named("jnp.min", jnp.min)(call.adjusted_pvalue)
+        note = "that of the largest standardised local error"
+        entries.append(measured("exact p-value of local errors", smallest, note=note))
+        pvalue = entries[0].value
+    for name, function, kind in (
+        ("mean local error (LCE)", estimators.mean_lce, "mean"),
+        ("largest local error (MLCE)", estimators.mlce, "largest"),
+    ):
+        call = data.call(function, *arguments)
+        entries.append(measured(name, call, by_chance=by_chance[kind]))
     return entries, pvalue, test

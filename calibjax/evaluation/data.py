@@ -1,9 +1,8 @@
 """What is evaluated: checked data, the task, and what a part of the evaluation returns."""
 
 import dataclasses
-import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -14,20 +13,26 @@ from jax.typing import ArrayLike
 from calibjax import _checks, estimators
 from calibjax._lengths import filled
 from calibjax._pytree import PyTree
-from calibjax.distributions import MonteCarlo, Quantiles, Samples, Uniform
+from calibjax.distributions import Bernoulli, Categorical, MonteCarlo, Quantiles, Samples, Uniform
 from calibjax.distributions.base import Distribution
 from calibjax.distributions.features import bare
-from calibjax.evaluation.figures import Panel
-from calibjax.evaluation.plain import read_plainly
-from calibjax.evaluation.record import Entry, Section
+from calibjax.evaluation.calls import Call, expression, named
+from calibjax.evaluation.entries import Panel, Section
 from calibjax.hypothesis_tests import CalibrationTestResult
 from calibjax.hypothesis_tests.ensembles import checked_ensembles
 from calibjax.kernels import Kernel
 
 LEVEL = 0.05  # at which sentences say that something is wrong
 _LONGEST = 20_000  # samples; beyond, computing takes longer than compiling
+LOCAL = "local"  # the test of local errors, which is not in the record
 MAX_CLASSES = 20  # with entries of their own
 REDRAWS = 1  # of the keys, that of all redraws: tests with the same key share them
+_EXPECTED = (
+    "predictions: expected a batch of distributions, or an array of probabilities: [n] in [0, 1] "
+    "with labels 0 and 1, or [n, m] with rows that sum to one and integers 0, ..., m - 1 as "
+    "labels; got {got}; say what it is by distributions.Bernoulli(probs), Categorical(probs), "
+    "CategoricalLogits(logits), Normal(loc, scale), Samples(values) or Quantiles(levels, values)"
+)
 TARGETS, MEMBERS, RANKS, CONFIDENCES = (  # what is redrawn
     "targets",
     "members",
@@ -46,7 +51,7 @@ class Data:
         predictions: batch of N ≥ n distributions without features: data sets are filled up with
             samples without weight to one of few lengths, so that they share their programs.
         targets: [N] or [N, d].
-        weights: of the samples, [N]; None where they count alike and none were added.
+        weights: of the samples, [N]; None where all count equally and none were added.
         has_weights: whether samples have weights of the user's.
         task: see `Evaluation.task`.
         features: [N, d], divided by their standard deviations, or None.
@@ -100,18 +105,35 @@ class Data:
         """Weighted mean of numbers, [N] or [n], or of rows of them."""
         return np.average(np.asarray(values, float)[: self.size], 0, self.shares)
 
-    def called(self, arguments: str) -> str:
-        """Arguments of a printed call, with the weights if there are any."""
-        return f"{arguments}, weights=weights" if self.has_weights else arguments
+    @property
+    def samples(self) -> tuple[Call, Call]:
+        """Predictions and targets, as arguments of calls."""
+        return named("predictions", self.predictions), named("targets", self.targets)
 
-    def mean_called(self, values: str) -> str:
-        """Expression of the mean of an expression of values."""
-        function = "jnp.average" if self.has_weights else "jnp.mean"
-        return f"{function}({self.called(values)})"
+    @property
+    def one_group(self) -> Call:
+        """Memberships in a group of all samples."""
+        return named(f"jnp.ones(({self.size}, 1))", np.ones((self.length, 1)))
+
+    def call(self, function: Any, *arguments: Any, **options: Any) -> Call:
+        """A call with the weights of the samples, which it prints if they are the user's."""
+        weights = named("weights" if self.has_weights else "", self.weights)
+        return expression(function)(*arguments, **options, weights=weights)
+
+    def mean(self, values: Call) -> Call:
+        """The mean over the samples."""
+        function, weights = ("average", ", weights=weights") if self.has_weights else ("mean", "")
+        text = f"jnp.{function}({values.text}{weights})"
+        return Call(text, lambda: self.average(values.value))
 
     def at(self, place: int) -> jax.Array:
         """The key of a part."""
-        return jax.random.fold_in(self.key, place)
+        return self.key_at(place).value
+
+    def key_at(self, place: int) -> Call:
+        """The key of a part, as an argument of calls."""
+        key = named("jax.random.fold_in", jax.random.fold_in)
+        return key(named("key", self.key), place)
 
     @property
     def is_of_classes(self) -> bool:
@@ -128,41 +150,37 @@ class Data:
 
 @dataclasses.dataclass(frozen=True)
 class Part:
-    """One part of the evaluation.
+    """One part of the evaluation, or all of it.
 
     Attributes:
         sections: the numbers.
         findings: what the sentences are made of, attributes of `Findings`.
-        kernels, other_kernels, tests, panels: those of `Evaluation`.
-        redrawn: the tests that sentences rest on, by what is redrawn and by name; those that redraw
-            the same share their redraws.
+        kernels, other_kernels, panels: those of `Evaluation`.
+        tests: that sentences rest on, by what is redrawn and by name; those that redraw the same
+            share their redraws.
     """
 
     sections: tuple[Section, ...] = ()
     findings: dict[str, Any] = dataclasses.field(default_factory=dict)
     kernels: dict[str, Any] = dataclasses.field(default_factory=dict)
     other_kernels: dict[str, Kernel] = dataclasses.field(default_factory=dict)
-    tests: dict[str, CalibrationTestResult] = dataclasses.field(default_factory=dict)
+    tests: dict[tuple[str, str], CalibrationTestResult] = dataclasses.field(default_factory=dict)
     panels: tuple[Panel, ...] = ()
-    redrawn: dict[str, dict[str, CalibrationTestResult]] = dataclasses.field(default_factory=dict)
 
-
-def joined_redraws(parts: Sequence[Part]) -> dict[str, dict[str, CalibrationTestResult]]:
-    """`Part.redrawn` of all parts."""
-    found: dict[str, dict[str, CalibrationTestResult]] = {}
-    for part in parts:
-        for redrawn, tests in part.redrawn.items():
-            found[redrawn] = found.get(redrawn, {}) | tests
-    return found
+    def __or__(self, other: "Part") -> "Part":
+        """Both parts."""
+        return Part(
+            self.sections + other.sections,
+            self.findings | other.findings,
+            self.kernels | other.kernels,
+            self.other_kernels | other.other_kernels,
+            self.tests | other.tests,
+            self.panels + other.panels,
+        )
 
 
 def checked_data(
-    key: jax.Array,
-    predictions: Any,
-    targets: ArrayLike,
-    features: Any,
-    groups: Any,
-    weights: Any,
+    key: jax.Array, predictions: Any, targets: ArrayLike, features: Any, groups: Any, weights: Any
 ) -> Data:
     """Checks all arguments of `evaluate`."""
     key = _checks.random_key(key)
@@ -179,8 +197,8 @@ def checked_data(
     )
     if bare(predictions) is not predictions:
         raise TypeError(
-            "predictions: expected predictions without features, got a WithFeatures; hand the "
-            "features over as the argument features"
+            "predictions: expected predictions without features, got a WithFeatures; pass the "
+            "features as the argument features"
         )
     n = _checks.leading_size("targets", targets)
     memberships, names = (None, ()) if groups is None else checked_groups(groups, n)
@@ -196,6 +214,66 @@ def checked_data(
         key, n, predictions, targets, weights, has_weights, task, features, memberships, names
     )
     return dataclasses.replace(data, pit=_pit(data), read_as=read_as)
+
+
+def read_plainly(predictions: Any, targets: ArrayLike) -> tuple[Any, str]:
+    """Distributions instead of a plain array of probabilities, and how it was read.
+
+    Args:
+        predictions: distributions, which stay as they are; or an array, [n] or [n, m].
+        targets: labels, [n].
+
+    Returns:
+        The distributions, and an expression of `predictions`, empty if they were distributions.
+
+    Raises:
+        TypeError: if an array is of the wrong kind.
+        ValueError: if an array has the wrong shape, or is not one of probabilities.
+    """
+    is_array = isinstance(predictions, list | tuple | np.ndarray) or hasattr(
+        predictions, "__array__"
+    )
+    if not is_array or _checks.is_distribution(predictions):
+        return predictions, ""
+    if not _checks.is_concrete(predictions, targets):
+        return predictions, ""  # refused with all that is traced
+    _checks.refuse_masked("predictions", predictions)
+    try:
+        values, labels = np.asarray(predictions), np.asarray(targets)
+    except ValueError as error:
+        raise ValueError(_EXPECTED.format(got=f"rows of different lengths ({error})")) from error
+    if values.ndim not in (1, 2) or values.dtype.kind != "f":
+        raise TypeError(_EXPECTED.format(got=_described(values, labels)))
+    # They stay arrays of NumPy, of whose float64 the logarithms are taken before it is rounded.
+    # Labels of another kind are left to the families, which say what to do with them.
+    probs: Any = values
+    is_binary = labels.dtype.kind not in "iufb" or np.isin(labels, (0, 1)).all()
+    if values.ndim == 1 and labels.ndim == 1 and is_binary and _is_within(values):
+        return Bernoulli(probs), "distributions.Bernoulli(predictions)"
+    if values.ndim == 2 and values.shape[1] > 1 and _are_probabilities(values):
+        return Categorical(probs), "distributions.Categorical(predictions)"
+    raise ValueError(_EXPECTED.format(got=_described(values, labels)))
+
+
+def _is_within(values: np.ndarray) -> bool:
+    return bool(np.all((values >= 0) & (values <= 1)))
+
+
+def _are_probabilities(rows: np.ndarray) -> bool:
+    """Whether rows sum to one; of half precision, which rounds too much to tell, if inside."""
+    if rows.dtype.itemsize < 4:
+        return _is_within(rows)
+    return _checks.is_simplex(rows.astype(np.float32))
+
+
+def _described(values: np.ndarray, labels: np.ndarray) -> str:
+    shown = f"{values.dtype}{list(values.shape)}"
+    if values.dtype.kind == "f" and values.size:
+        shown += f" from {values.min():.3g} to {values.max():.3g}"
+        if values.ndim == 2:
+            sums = values.sum(1)
+            shown += f" whose rows sum to {sums.min():.3g} to {sums.max():.3g}"
+    return f"{shown}, with targets {labels.dtype}{list(labels.shape)}"
 
 
 def task_of(predictions: Distribution, targets: PyTree) -> str:
@@ -285,56 +363,13 @@ def _pit(data: Data) -> jax.Array | None:
         return None
 
 
-def uniform(data: Data) -> Uniform:
-    """What PIT values are drawn from under calibration."""
+def ranks(data: Data) -> tuple[Call, Call]:
+    """Uniform distributions, and the PIT values, which are drawn from them under calibration."""
     assert data.pit is not None, "by the caller"
-    zeros = jnp.zeros(data.length, data.pit.dtype)
-    return Uniform(zeros, jnp.ones_like(zeros))
-
-
-def measured(name: str, function: str, compute: Callable[[], Any], **more: Any) -> Entry:
-    """The entry of what a function returns: a number, an interval, or the p-value of a test.
-
-    Where it does not exist for these data, the value is NaN and the note says why.
-    """
-    try:
-        value = compute()
-    except (ValueError, NotImplementedError) as error:
-        return Entry(name, float("nan"), function=function, note=f"does not exist: {error}")
-    return Entry(name, **_numbers(value), function=function, **more)
-
-
-def _numbers(value: Any) -> dict[str, float]:
-    """Value, error and ends of what a function returns."""
-    if isinstance(value, CalibrationTestResult):
-        error = value.pvalue_standard_error
-        return {"value": float(value.pvalue)} | (
-            {} if error is None else {"standard_error": float(error)}
-        )
-    if not hasattr(value, "estimate"):
-        return {"value": float(value)}
-    names = {"value": "estimate", "standard_error": "standard_error", "low": "low", "high": "high"}
-    return {name: float(getattr(value, attribute)) for name, attribute in names.items()}
-
-
-def ranges(draws: Mapping[str, ArrayLike]) -> dict[str, tuple[float, float]]:
-    """Ranges of several values under calibration that all hold with a probability of 95 %.
-
-    Those of one value are its central 95 %. All of them leave out equally many draws at either
-    end, as many as the probability allows (Myllymäki et al. 2017, the global rank envelope).
-
-    Args:
-        draws: of each value by name, [B], B ≥ 39.
-    """
-    columns = [np.asarray(x, float) for x in draws.values()]
-    ordered = [np.sort(x) for x in columns]
-    beyond = []  # each draw, how many draws are there?
-    for x, order in zip(columns, ordered, strict=True):
-        beyond += [np.searchsorted(order, x), len(x) - np.searchsorted(order, x, "right")]
-    fewest = np.sort(np.min(beyond, 0))
-    left_out = max(0, int(fewest[math.floor(0.05 * (len(fewest) + 1) + 1e-9)]) - 1)
-    ends = ((float(x[left_out]), float(x[-1 - left_out])) for x in ordered)
-    return dict(zip(draws, ends, strict=True))
+    n, zeros = data.size, jnp.zeros(data.length, data.pit.dtype)
+    uniform = Uniform(zeros, jnp.ones_like(zeros))
+    text = f"distributions.Uniform(jnp.zeros({n}), jnp.ones({n}))"
+    return named(text, uniform), named("result.arrays['pit']", data.pit)
 
 
 def shown_classes(probs: ArrayLike) -> Sequence[int]:

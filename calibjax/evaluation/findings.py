@@ -1,15 +1,89 @@
-"""The numbers that the sentences of a report are made of."""
+"""The numbers that the sentences of a report are made of, and their p-values.
+
+Tests with the same random key and number of redraws see the same redrawn data sets, so that these
+and the observed one are exchangeable with regard to all tests together. The smallest p-value of
+each of them, by its ranks among all, is then a statistic with an exact null distribution, by which
+p-values of several tests are adjusted for one another.
+"""
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
-from calibjax.evaluation.joint import Adjustment
-from calibjax.evaluation.record import Entry
+import numpy as np
+
+from calibjax.evaluation.entries import Entry
+from calibjax.hypothesis_tests import CalibrationTestResult
+from calibjax.hypothesis_tests._redraw.pvalues import largest_scores
 
 IDLE = (
     "No temperature changes these predictions: they are all 0 or 1, give all classes the same "
-    "probability, are uniform distributions, or ensembles whose members agree."
+    "probability, or are uniform distributions or ensembles whose members agree."
 )
+_TIED = 1e-5  # relative difference up to which standardised statistics are equal
+
+
+@dataclasses.dataclass(frozen=True)
+class Adjustment:
+    """How p-values of tests are adjusted for one another.
+
+    Attributes:
+        smallest: of each set of tests that share redraws, the smallest p-value of every data set
+            of the pool, sorted, [B + 1].
+        set_of: the set of each test, by name.
+    """
+
+    smallest: tuple[np.ndarray, ...] = ()
+    set_of: Mapping[str, int] = dataclasses.field(default_factory=dict)
+
+    def __call__(self, test: str, pvalue: float) -> float:
+        """Probability under calibration that any test has a p-value that small.
+
+        It is exact for tests that share their redraws, and multiplied by the number of sets.
+        """
+        if test not in self.set_of:
+            return pvalue
+        smallest = self.smallest[self.set_of[test]]
+        count = np.searchsorted(smallest, pvalue * (1 + 1e-6), "right")
+        return min(1.0, len(self.smallest) * max(1, int(count)) / len(smallest))
+
+    def level(self, test: str, level: float) -> float:
+        """The largest p-value of a test that is at most `level` after adjustment."""
+        if test not in self.set_of:
+            return level
+        smallest = self.smallest[self.set_of[test]]
+        number = int(level / len(self.smallest) * len(smallest) + 1e-9)
+        if number == len(smallest):
+            return 1.0
+        # All of the next rank are beyond.
+        inside = smallest[smallest < smallest[number] * (1 - 1e-6)]
+        return float(inside[-1]) if inside.size else 0.0
+
+
+def adjustment(tests: Mapping[tuple[str, str], CalibrationTestResult]) -> Adjustment:
+    """The adjustment for tests by what they redraw, which share their redraws, and by their names.
+
+    Tests with several statistics take part with the smallest of their adjusted p-values.
+    """
+    sets: dict[str, dict[str, np.ndarray]] = {}
+    for (redrawn, name), test in tests.items():
+        sets.setdefault(redrawn, {})[name] = _ranks(test)
+    smallest = [np.sort(np.min([*ranks.values()], 0)) for ranks in sets.values()]
+    places = {name: i for i, ranks in enumerate(sets.values()) for name in ranks}
+    return Adjustment(tuple(smallest), places)
+
+
+def _ranks(test: CalibrationTestResult) -> np.ndarray:
+    """p-value of the observed data set, then of each redraw among all the others, [B + 1]."""
+    if test.adjusted_pvalue is None or test.components is not None:
+        pool = np.append(np.asarray(test.statistic), np.asarray(test.null_samples)).astype(float)
+    else:
+        pool = largest_scores(test.statistic, test.null_samples).astype(float)
+    pool = np.where(np.isnan(pool), np.inf, pool)  # redraws that count against rejection
+    ordered = np.sort(pool)
+    finite = ordered[np.isfinite(ordered)]
+    tolerance = _TIED * np.median(np.abs(finite)) if finite.size else 0.0
+    at_least = len(pool) - np.searchsorted(ordered, pool - tolerance, "left")
+    return at_least / len(pool)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -150,4 +224,4 @@ class Findings:
     places: tuple[PlaceError, ...] = ()
     detectable: Callable[[float], float] | None = None
     detectable_coverage: Callable[[float], tuple[str, float]] | None = None
-    adjustment: Adjustment = Adjustment()  # noqa: RUF009
+    adjustment: Adjustment = Adjustment()

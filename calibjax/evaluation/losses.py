@@ -1,6 +1,5 @@
 """Proper scores, and what temperature scaling would win."""
 
-import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -11,9 +10,10 @@ import numpy as np
 from calibjax import recalibration, scores
 from calibjax._compilation import jit
 from calibjax.distributions import MonteCarlo, Quantiles
-from calibjax.evaluation.data import Data, Part, measured
+from calibjax.evaluation.calls import expression, measured, named
+from calibjax.evaluation.data import Data, Part
+from calibjax.evaluation.entries import Entry, Section
 from calibjax.evaluation.findings import IDLE
-from calibjax.evaluation.record import Entry, Section
 from calibjax.evaluation.temperature import temperature_gain, temperature_interval
 
 _ROUNDING = 8  # in units of the last place
@@ -51,16 +51,11 @@ def proper_scores(data: Data) -> Part:
         function = _SCORES[name]
         if not _exists(data, function):
             continue
-        score = getattr(scores, function)
-        call = f"scores.{function}({data.called('predictions, targets')})"
-        compute = functools.partial(score, data.predictions, data.targets, weights=data.weights)
-        entries.append(measured(name, call, compute))
-    remark = (
-        "Smaller is better"
-        + ", except for the accuracy" * data.is_of_classes
-        + ". A proper score mixes calibration with "
-    )
-    remark += "sharpness: a better score alone does not mean better calibration."
+        call = data.call(getattr(scores, function), *data.samples)
+        entries.append(measured(name, call))
+    remark = f"Smaller is better{', except for the accuracy' * data.is_of_classes}. A proper score "
+    remark += "mixes calibration with sharpness: a better score alone does not mean better "
+    remark += "calibration."
     shown = {entry.name for entry in entries}
     remark += "".join(f" {words}" for name, words in _UNITS.items() if name in shown)
     if data.task == "binary":
@@ -90,11 +85,7 @@ def _are_certain(predictions: Any) -> jax.Array:
 
 def _exists(data: Data, function: str) -> bool:
     """Whether the family and the targets have what a score needs."""
-    needs = {
-        "negative_log_likelihood": "log_prob",
-        "crps": "crps",
-        "mean_squared_error": "mean",
-    }
+    needs = {"negative_log_likelihood": "log_prob", "crps": "crps", "mean_squared_error": "mean"}
     if function == "crps" and jnp.ndim(data.targets) != 1:
         return False
     return function not in needs or hasattr(_inner(data.predictions), needs[function])
@@ -111,32 +102,20 @@ def temperature(data: Data) -> Part:
     if found is None or not hasattr(inner, "tempered"):
         return Part()
     name, loss = found
-    arguments, weights = data.called("predictions, targets"), data.weights
-    # A loss that is given by its name in the call below, and only if it is not the default.
-    option = "" if loss is scores.negative_log_likelihood else f", loss=scores.{loss.__name__}"
+    samples = named("predictions", inner), data.samples[1]
+    # Its name is printed only if it is not the default.
+    option = expression(loss) if loss is not scores.negative_log_likelihood else named("", loss)
     if data.task == "ensembles":  # their CRPS is not twice differentiable
-        value = measured(
-            "temperature",
-            f"recalibration.TemperatureScaling(scores.{loss.__name__}).fit({arguments})",
-            lambda: recalibration.TemperatureScaling(loss).fit(
-                inner, data.targets, weights=weights
-            ),
-        )
+        method = expression(recalibration.TemperatureScaling)(option)
+        value = measured("temperature", data.call(method.fit, *samples))
     else:
-        value = measured(
-            "temperature",
-            f"evaluation.temperature_interval({arguments}{option})",
-            lambda: temperature_interval(inner, data.targets, loss=loss, weights=weights),
-        )
+        value = measured("temperature", data.call(temperature_interval, *samples, loss=option))
     if not np.isfinite(value.value):
         return Part((Section(_TITLE, (), f"The temperature {value.note or 'is not finite'}."),))
     if _is_idle(inner):
         return Part((Section(_TITLE, (), IDLE),), {"is_idle": True})
-    gain = measured(
-        f"held-out gain in {name}",
-        f"evaluation.temperature_gain(jax.random.fold_in(key, 2), {arguments}{option})",
-        lambda: temperature_gain(data.at(2), inner, data.targets, loss=loss, weights=weights),
-    )
+    call = data.call(temperature_gain, data.key_at(2), *samples, loss=option)
+    gain = measured(f"held-out gain in {name}", call)
     entries, findings = [value, gain], {"temperature": value, "gain": gain, "gain_unit": name}
     if not data.is_of_classes:
         factor = _factor(data, value, inner)
@@ -146,7 +125,7 @@ def temperature(data: Data) -> Part:
     if data.task == "ensembles":
         remark = "The deviations of all members from their mean are multiplied by √T"
     remark += " with one temperature T, see recalibration.tempered: above one they become less "
-    remark += "sure. The gain is that of predictions that T was not fitted to (five folds)."
+    remark += "certain. The gain is that of predictions that T was not fitted to (five folds)."
     if data.is_of_classes and (number := int(data.known(_are_certain(inner)).sum())):
         remark += f" {number} of {data.size} predictions give a class a probability of exactly 0, "
         remark += "which no temperature changes."

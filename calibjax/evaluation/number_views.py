@@ -13,17 +13,19 @@ from calibjax import distributions
 from calibjax._compilation import jit
 from calibjax.distributions import Quantiles
 from calibjax.evaluation.data import Data
-from calibjax.evaluation.marginals import NUM_BANDS, Marginals, with_band
 from calibjax.evaluation.places import NUM_CELLS, View, cells_of, unions
-from calibjax.evaluation.table import number
+from calibjax.evaluation.shown import number
 from calibjax.evaluation.views import (
+    NUM_BANDS,
     Cells,
+    Marginals,
     Search,
     between,
     by_levels,
     ends_of_spans,
     inside,
     midpoints,
+    with_band,
 )
 from calibjax.evaluation.wording import percent
 

@@ -1,5 +1,6 @@
 """Errors of predicted numbers and vectors: coverage, bias and spread."""
 
+import dataclasses
 import functools
 import math
 from typing import Any
@@ -12,11 +13,10 @@ from jax.typing import ArrayLike
 from calibjax import _checks, estimators, hypothesis_tests, plotting
 from calibjax._compilation import jit
 from calibjax.distributions import Quantiles, Samples
-from calibjax.evaluation.data import RANKS, REDRAWS, TARGETS, Data, Part, joined_redraws, uniform
-from calibjax.evaluation.figures import BAND_LEVEL, Panel
+from calibjax.evaluation.calls import detectable, detectable_size, mean_error, measured, named
+from calibjax.evaluation.data import RANKS, REDRAWS, TARGETS, Data, Part, ranks
+from calibjax.evaluation.entries import BAND_LEVEL, Entry, Panel, Section
 from calibjax.evaluation.findings import Coverage, MeanError
-from calibjax.evaluation.mean_errors import detectable, detectable_size, mean_error
-from calibjax.evaluation.record import Entry, Section
 from calibjax.evaluation.wording import percent
 from calibjax.hypothesis_tests import CalibrationTestResult
 from calibjax.hypothesis_tests.coverage import coverage_among_redraws
@@ -82,33 +82,20 @@ def _residual_spread(predictions: Any, targets: Any, weights: jax.Array | None) 
 
 def errors_of_numbers(data: Data) -> Part:
     """Bias, spread, and coverage of the central intervals."""
-    parts = [_bias(data), _spread(data), _coverage(data)]
-    found = [part for part in parts if part.sections]
-    entries = tuple(entry for part in found for entry in part.sections[0].entries)
-    remark = " ".join(part.sections[0].remark for part in found if part.sections[0].remark)
+    found = _bias(data) | _spread(data) | _coverage(data) | Part(panels=_figures(data))
+    entries = tuple(entry for section in found.sections for entry in section.entries)
+    remark = " ".join(section.remark for section in found.sections if section.remark)
     section = (Section("Bias, spread and coverage", entries, remark),) if entries else ()
-    return Part(
-        section,
-        {name: value for part in found for name, value in part.findings.items()},
-        tests={name: test for part in found for name, test in part.tests.items()},
-        redrawn=joined_redraws(found),
-        panels=_figures(data),
-    )
+    return dataclasses.replace(found, sections=section)
 
 
 def _bias(data: Data) -> Part:
     """Mean of targets minus predictions, in units of the targets."""
     if data.task in ("ensembles", "quantiles") or not hasattr(data.predictions, "mean"):
         return Part()
-    ones = np.ones((data.length, 1))
     predictions, targets = data.predictions, data.targets
-    test = hypothesis_tests.group_calibration_test(
-        data.at(REDRAWS), predictions, targets, ones, weights=data.weights
-    )
-    call = (
-        f"hypothesis_tests.group_calibration_test(jax.random.fold_in(key, {REDRAWS}), predictions, "
-    )
-    call += data.called(f"targets, jnp.ones(({data.size}, 1))") + ")"
+    key = data.key_at(REDRAWS)
+    call = data.call(hypothesis_tests.group_calibration_test, key, *data.samples, data.one_group)
     means = data.known(_means(predictions)).astype(float)
     residuals = data.known(mean_residual(predictions, targets)).reshape(data.size, -1)
     entries, errors = [], []
@@ -117,22 +104,17 @@ def _bias(data: Data) -> Part:
         coordinate = "" if is_scalar else f"coordinate {i}"
         name = "bias (target - predicted mean)" if is_scalar else f"bias of {coordinate}"
         place = (0,) if is_scalar else (0, i)
-        entry, p = mean_error(name, call, test, place, column, data.shares)
+        entry, p = mean_error(name, call, place, column, data.shares)
         entries.append(entry)
         predicted = float(data.average(means if is_scalar else means[:, i]))
         errors.append(MeanError(coordinate, predicted, predicted + entry.value, p))
     findings: dict[str, Any] = {"bias": tuple(errors)}
-    findings["detectable"] = lambda level: float(detectable(test, level).max())
+    findings["detectable"] = lambda level: float(detectable(call.value, level).max())
     if means.ndim == 1 and hasattr(predictions, "variance"):
         variances = data.known(_variances(predictions)).astype(float)
         deviation = float(np.median(np.sqrt(variances)))
         findings["deviation"] = deviation if math.isfinite(deviation) else None
-    return Part(
-        (Section("", tuple(entries)),),
-        findings,
-        tests={"mean errors": test},
-        redrawn={TARGETS: {"means": test}},
-    )
+    return Part((Section("", tuple(entries)),), findings, tests={(TARGETS, "means"): call.value})
 
 
 @jit
@@ -150,7 +132,8 @@ def _spread(data: Data) -> Part:
     has_moments = all(hasattr(data.predictions, name) for name in ("mean", "variance"))
     if data.task in ("ensembles", "quantiles") or not has_moments:
         return Part()
-    value = float(residual_spread(data.predictions, data.targets, weights=data.weights))
+    call = data.call(residual_spread, *data.samples)
+    value = float(call.value)
     if not (math.isfinite(value) and value > 0):  # there are distributions without a variance
         return Part()
     test = hypothesis_tests.exact_test(
@@ -162,21 +145,11 @@ def _spread(data: Data) -> Part:
         num_draws=_NUM_REDRAWS,
     )
     chance = math.exp(test.critical_value())
-    entry = Entry(
-        "spread of the residuals",
-        value,
-        by_chance=(1 / chance, chance),
-        pvalue=float(test.pvalue),
-        function=f"evaluation.residual_spread({data.called('predictions, targets')})",
-    )
+    more = {"by_chance": (1 / chance, chance), "pvalue": float(test.pvalue)}
+    entry = measured("spread of the residuals", call, **more)
     remark = "The spread is the standard deviation of (target - mean) / standard deviation."
-    section = Section("", (entry,), remark)
-    return Part(
-        (section,),
-        {"spread": entry},
-        tests={"spread": test},
-        redrawn={TARGETS: {"spread": test}},
-    )
+    sections = (Section("", (entry,), remark),)
+    return Part(sections, {"spread": entry}, tests={(TARGETS, "spread"): test})
 
 
 def _distance_from_one(
@@ -190,7 +163,7 @@ def _coverage(data: Data) -> Part:
     """Shares of targets in the central intervals, and up to the quantiles."""
     if data.pit is None:
         return Part()
-    place, (test, levels, redrawn) = "jax.random.fold_in(key, 6)", _coverage_test(data)
+    test, levels, redrawn = _coverage_test(data)
     central, entries = _central(levels), []
     largest = test.critical_value()
     errors, pvalues = jax.tree.map(np.asarray, (test.estimate, test.adjusted_pvalue))
@@ -200,20 +173,13 @@ def _coverage(data: Data) -> Part:
     ):
         for i, nominal in enumerate(map(float, values)):
             chance = float(largest[kind][i])
-            function = "interval" if kind == "central" else "quantile"
-            call = f"estimators.{function}_coverage({place}, result.arrays['pit'], "
-            call += data.called(f"levels=jnp.array([{nominal:.6g}])") + ").coverage[0]"
-            if data.task == "quantiles":
-                call = f"hypothesis_tests.coverage_test({place}, predictions, targets, "
-                call += data.called(f"num_draws={_NUM_REDRAWS}") + ")"
-                call = f"{nominal:.6g} + {call}.estimate['{kind}'][{i}]"
             entry = Entry(
                 f"coverage of the {words.format(f'{100 * nominal:.4g}')}",
                 # Rounding must not take a share of 0 or 1 out of its range.
                 min(1.0, max(0.0, nominal + float(errors[kind][i]))),
                 by_chance=(max(0.0, nominal - chance), min(1.0, nominal + chance)),
                 pvalue=float(pvalues[kind][i]),
-                function=call,
+                function=_coverage_call(data, kind, i, nominal),
             )
             entries.append(entry)
     remark = "Coverage is that of the "
@@ -224,12 +190,21 @@ def _coverage(data: Data) -> Part:
     remark += "its p-values are exact and adjusted for all levels (hypothesis_tests.coverage_test)."
     findings = _coverages(levels, entries)
     findings["detectable_coverage"] = functools.partial(_detectable_coverage, test, levels)
-    return Part(
-        (Section("", tuple(entries), remark),),
-        findings,
-        tests={"coverage": test},
-        redrawn={redrawn: {"coverage": test}},
-    )
+    sections = (Section("", tuple(entries), remark),)
+    return Part(sections, findings, tests={(redrawn, "coverage"): test})
+
+
+def _coverage_call(data: Data, kind: str, place: int, nominal: float) -> str:
+    """The share of targets in an interval, or up to a quantile."""
+    key = data.key_at(6)
+    if data.task == "quantiles":
+        test = hypothesis_tests.coverage_test
+        call = data.call(test, key, *data.samples, num_draws=_NUM_REDRAWS).estimate[kind][place]
+        return f"{nominal:.6g} + {call.text}"
+    is_central = kind == "central"
+    function = estimators.interval_coverage if is_central else estimators.quantile_coverage
+    levels = named(f"jnp.array([{nominal:.6g}])", nominal)
+    return data.call(function, key, ranks(data)[1], levels=levels).coverage[0].text
 
 
 def _coverages(levels: np.ndarray, entries: list[Entry]) -> dict[str, Any]:
@@ -285,9 +260,9 @@ def _coverage_test(data: Data) -> tuple[CalibrationTestResult, np.ndarray, str]:
     The levels are those of the predictions if they have some. Of predictions with quantiles the
     targets are redrawn, as for the other tests, and otherwise uniform PIT values.
     """
-    assert data.pit is not None, "by the caller"
-    inner, redrawn, drawn = data.predictions, RANKS, (uniform(data), data.pit)
-    levels = jnp.asarray(LEVELS, data.pit.dtype)
+    uniform, pit = ranks(data)
+    inner, redrawn, drawn = data.predictions, RANKS, (uniform.value, pit.value)
+    levels = jnp.asarray(LEVELS, pit.value.dtype)
     is_continuous = not getattr(getattr(inner, "support", None), "is_integer", False)
     if isinstance(inner, Quantiles):
         levels = inner.levels
@@ -324,9 +299,11 @@ def _figures(data: Data) -> tuple[Panel, ...]:
     """PIT histogram, and coverage of the intervals over their level."""
     if data.pit is None:
         return ()
-    caption = "Histogram of the PIT values: flat for a calibrated model, with all bars in the band "
-    caption += "with a probability of 95 %. High ends mean predictions that are too narrow, a high "
-    caption += "middle too wide ones, a slope biased ones."
+    caption = "Histogram of the PIT values: flat for a calibrated model, whose bars are all in the "
+    caption += (
+        "band with a probability of 95 %. High ends mean that the predictions are too narrow, "
+    )
+    caption += "a high middle that they are too wide, a slope that they are biased."
     options: Any = {"weights": data.weights, "level": BAND_LEVEL}
     pit = estimators.pit_histogram(data.at(5), data.pit, **options)
     panels = (Panel("PIT histogram", caption, plotting.pit_histogram, pit),)

@@ -1,7 +1,6 @@
 """Is the model calibrated: kernels, the exact test of all errors together, and the SKCE."""
 
 import dataclasses
-import functools
 from typing import Any
 
 import jax
@@ -9,19 +8,9 @@ import jax
 from calibjax import distributions, estimators, hypothesis_tests, plotting
 from calibjax.distributions import MonteCarlo, Samples
 from calibjax.distributions.features import bare
-from calibjax.evaluation.data import (
-    LEVEL,
-    MEMBERS,
-    REDRAWS,
-    TARGETS,
-    Data,
-    Part,
-    measured,
-    ranges,
-    shown_classes,
-)
-from calibjax.evaluation.figures import Panel
-from calibjax.evaluation.record import Entry, Section
+from calibjax.evaluation.calls import Call, expression, measured, named, ranges
+from calibjax.evaluation.data import LEVEL, MEMBERS, REDRAWS, TARGETS, Data, Part, shown_classes
+from calibjax.evaluation.entries import Entry, Panel, Section
 from calibjax.hypothesis_tests import CalibrationTestResult, default_kernel, default_kernels
 from calibjax.hypothesis_tests._redraw.components import ALIKE, OF_CLASSES, OF_NUMBERS
 from calibjax.hypothesis_tests.ensembles import with_targets
@@ -55,7 +44,6 @@ class Choice:
         groups: `default_kernels`.
         kernel: `default_kernel`, that of the SKCE.
         predictions: those of the data, or draws where expectations have no closed form.
-        drawn: an expression of them.
         how: which kernels and why, in words.
         has_features: whether tests are matrix products of features of the targets.
         step: one in how many predictions the length scales are chosen from.
@@ -63,8 +51,7 @@ class Choice:
 
     groups: dict[str, Any]
     kernel: Any
-    predictions: Any
-    drawn: str
+    predictions: Call
     how: str
     has_features: bool
     step: int
@@ -72,34 +59,31 @@ class Choice:
 
 def chosen_kernels(data: Data) -> Choice:
     """The default kernels, of every few predictions if there are many."""
-    predictions, drawn = data.predictions, "predictions"
-    if isinstance(predictions, MonteCarlo):
-        predictions, drawn = predictions.draws, "predictions.draws"
+    own = predictions = data.samples[0]
+    if isinstance(own.value, MonteCarlo):
+        predictions = own.draws
     how = "The kernel of the SKCE is hypothesis_tests.default_kernel, whose length scales are "
     how += "chosen from the predictions alone"
     step = -(-data.size // SCALE_SAMPLES)
     how += f", from one in {step} of them. " if step > 1 else ". "
     try:
-        kernel = default_kernel(_some(predictions, data, step))
-        has_features = is_ensemble(predictions) or _has_features(kernel, data)
-        is_closed = drawn == "predictions" and (has_features or data.size <= FEW_PAIRS)
+        kernel = default_kernel(_some(predictions.value, data, step))
+        has_features = is_ensemble(predictions.value) or _has_features(kernel, data)
+        is_closed = predictions is own and (has_features or data.size <= FEW_PAIRS)
     except NotImplementedError:
         kernel, has_features, is_closed = None, True, False
-    if not is_closed and not is_ensemble(predictions):
-        predictions = distributions.monte_carlo(data.at(9), predictions, NUM_DRAWS).draws
-        drawn = f"distributions.monte_carlo({_key(9)}, predictions, {NUM_DRAWS}).draws"
-        kernel = default_kernel(_some(predictions, data, step))
-    if drawn != "predictions":
-        how += (
-            "Expectations have no closed form, or none that is fast enough: the SKCE and its test "
-        )
-        how += (
-            f"are those of ensembles of {predictions.values.shape[1]} draws from the predictions. "
-        )
+    if not is_closed and not is_ensemble(predictions.value):
+        draw = expression(distributions.monte_carlo)
+        predictions = draw(data.key_at(9), own, NUM_DRAWS).draws
+        kernel = default_kernel(_some(predictions.value, data, step))
+    if predictions is not own:
+        how += "Expectations have no closed form, or none that is fast enough: the SKCE and its "
+        how += f"test are those of ensembles of {predictions.value.values.shape[1]} draws from the "
+        how += "predictions. "
     limit = AGGREGATED if has_features else FEW_AGGREGATED
-    is_aggregated = data.size <= limit and not is_ensemble(predictions)
-    groups = default_kernels(_some(predictions, data, step)) if is_aggregated else {}
-    return Choice(groups, kernel, predictions, drawn, how, has_features, step)
+    is_aggregated = data.size <= limit and not is_ensemble(predictions.value)
+    groups = default_kernels(_some(predictions.value, data, step)) if is_aggregated else {}
+    return Choice(groups, kernel, predictions, how, has_features, step)
 
 
 def _has_features(kernel: Any, data: Data) -> bool:
@@ -114,17 +98,12 @@ def _some(predictions: Any, data: Data, step: int) -> Any:
     return jax.tree.map(lambda leaf: leaf[::step], data.known(predictions))
 
 
-def _key(place: int) -> str:
-    return f"jax.random.fold_in(key, {place})"
-
-
-def exact_skce(data: Data, kernel: Kernel, predictions: Any) -> tuple[CalibrationTestResult, str]:
-    """The exact test with one kernel, and its name."""
-    name = "ensemble_skce_test" if is_ensemble(predictions) else "exact_skce_test"
-    test = getattr(hypothesis_tests, name)
-    samples = predictions, data.targets
-    found = test(data.at(REDRAWS), kernel, *samples, weights=data.weights, num_draws=999)
-    return found, name
+def exact_skce(data: Data, kernel: Call, predictions: Call) -> Call:
+    """The exact test with one kernel."""
+    of_members = is_ensemble(predictions.value)
+    test = hypothesis_tests.ensemble_skce_test if of_members else hypothesis_tests.exact_skce_test
+    key, targets = data.key_at(REDRAWS), data.samples[1]
+    return data.call(test, key, kernel, predictions, targets, num_draws=999)
 
 
 def low_rank(data: Data, kernel: Any, predictions: Any) -> tuple[Any, str]:
@@ -159,15 +138,18 @@ def overall(data: Data, chosen: Choice) -> Part:
         findings | {"pvalue": first.value},
         chosen.groups,
         others | kernels,
-        {"calibration": test},
+        {(redraws_of(chosen.predictions.value), "all"): test},
         _null_panel(test),
-        {redraws_of(chosen.predictions): {"all": test}},
     )
 
 
 def redraws_of(predictions: Any) -> str:
     """What is redrawn: the targets, or which of the members and the target is the target."""
     return MEMBERS if is_ensemble(predictions) else TARGETS
+
+
+def _called(components: Any) -> Call:
+    return named("result.tests['calibration'].components", components)
 
 
 def _of_groups(data: Data, test: CalibrationTestResult) -> tuple[list[Entry], dict[str, Any]]:
@@ -181,15 +163,10 @@ def _of_groups(data: Data, test: CalibrationTestResult) -> tuple[list[Entry], di
     for group in components.groups:
         loudest = components.loudest_kernel_of(group)
         part = components.of_kernel(loudest)
-        call = "result.tests['calibration'].components"
-        entry = Entry(
-            f"score: {group}",
-            float(getattr(part, part.loudest).score),
-            pvalue=float(of_groups[group]),
-            function=f"{call}.of_kernel({loudest!r}).{part.loudest}.score",
-            note=data.in_words(components.direction_of(loudest)),
-        )
-        entries.append(entry)
+        call = getattr(_called(components).of_kernel(loudest), part.loudest).score
+        note = data.in_words(components.direction_of(loudest))
+        pvalue = float(of_groups[group])
+        entries.append(measured(f"score: {group}", call, pvalue=pvalue, note=note))
     told, pvalue = components.loudest_direction, test.direction_pvalue
     if pvalue is None or pvalue > LEVEL:
         told = components.loudest_kernel
@@ -204,10 +181,8 @@ def _of_components(data: Data, test: CalibrationTestResult) -> tuple[list[Entry]
     components, chance, entries = test.components, float(test.critical_value()), []
     assert components is not None, "of a test of the SKCE"
     for name, words in _WORDS.items():
-        score = float(getattr(components, name).score)
-        call = f"result.tests['calibration'].components.{name}.score"
-        by_chance = (-chance, chance)
-        entries.append(Entry(f"score: {words}", score, function=call, by_chance=by_chance))
+        call = getattr(_called(components), name).score
+        entries.append(measured(f"score: {words}", call, by_chance=(-chance, chance)))
     of_spread = OF_CLASSES if data.is_of_classes else OF_NUMBERS
     told = of_spread[float(components.spread.score) < 0]
     if components.loudest != "spread":
@@ -221,33 +196,28 @@ def _tested(
     """The test, its p-value, other kernels, and what was done."""
     others = {}
     if chosen.groups:
-        test = hypothesis_tests.aggregated_skce_test(
-            data.at(REDRAWS),
-            chosen.predictions,
-            data.targets,
-            kernels=chosen.groups,
-            weights=data.weights,
+        call = data.call(
+            hypothesis_tests.aggregated_skce_test,
+            *(data.key_at(REDRAWS), chosen.predictions, data.samples[1]),
+            kernels=named("result.kernels", chosen.groups),
         )
-        call = f"hypothesis_tests.aggregated_skce_test({_key(REDRAWS)}, {chosen.drawn}, targets, "
-        call += data.called("kernels=result.kernels") + ")"
-        number = len(jax.tree.leaves(test.adjusted_pvalue))
+        number = len(jax.tree.leaves(call.value.adjusted_pvalue))
         how = f"The p-value is that of a soft maximum of {len(chosen.groups)} groups of {number} "
         how += "kernels; the scores are those of the loudest kernel of each group. "
     else:
-        kernel, how = low_rank(data, chosen.kernel, chosen.predictions)
+        kernel, how = low_rank(data, chosen.kernel, chosen.predictions.value)
         others = {"exact test": kernel}
-        test, name = exact_skce(data, kernel, chosen.predictions)
-        call = f"hypothesis_tests.{name}({_key(REDRAWS)}, result.other_kernels['exact test'], "
-        call += data.called(f"{chosen.drawn}, targets, num_draws=999") + ")"
+        call = exact_skce(data, kept_kernel("exact test", kernel), chosen.predictions)
         how = "The p-value is that of this one kernel. " + how
-    entry = measured("exact p-value", call, lambda: test, note=_note(chosen))
-    return test, entry, others, how
+    note = "redrawn: the targets, from the predictions; they have to be independent given these"
+    if is_ensemble(chosen.predictions.value):
+        note = "redrawn: which of the members and the target is the target"
+    return call.value, measured("exact p-value", call, note=note), others, how
 
 
-def _note(chosen: Choice) -> str:
-    if is_ensemble(chosen.predictions):
-        return "redrawn: which of the members and the target is the target"
-    return "redrawn: the targets, from the predictions; they have to be independent given these"
+def kept_kernel(name: str, kernel: Any) -> Call:
+    """A kernel of `Evaluation.other_kernels`."""
+    return named(f"result.other_kernels[{name!r}]", kernel)
 
 
 def _skce_entries(
@@ -255,36 +225,27 @@ def _skce_entries(
 ) -> tuple[list[Entry], dict[str, Any]]:
     """The SKCE of all targets, and through the lenses of classes; and their kernels."""
     everything = "all classes" if data.is_of_classes else "all targets"
-    views: dict[str, tuple[str, Any]] = {everything: ("", None)}
+    samples = chosen.predictions, data.samples[1]
+    views: dict[str, Call | None] = {everything: None}
     if data.task == "classification":
-        views["top label"] = "estimators.top_label", estimators.top_label
+        views["top label"] = expression(estimators.top_label)(*samples)
         for c in shown_classes(data.known(data.predictions.class_probs)):
-            lens = estimators.OneVersusRest(c)
-            views[f"class {c}"] = f"estimators.OneVersusRest({c})", lens
+            views[f"class {c}"] = expression(estimators.OneVersusRest)(c)(*samples)
     if len(views) * data.size**2 > PAIRS:
-        views = {everything: views[everything]}
-    if is_ensemble(chosen.predictions) or data.size**2 > PAIRS:
+        views = {everything: None}
+    if is_ensemble(chosen.predictions.value) or data.size**2 > PAIRS:
         return _skce_of_test(everything, test), {}
     entries, kernels = [], {}
-    for view, (name, lens) in views.items():
-        samples: Any = chosen.predictions, data.targets
-        arguments, kernel = f"{chosen.drawn}, targets", chosen.kernel
-        if lens is not None:
-            arguments, samples = f"*{name}({arguments})", lens(*samples)
-            kernel = default_kernel(_some(samples[0], data, chosen.step))
-        place, title = "SKCE" if lens is None else f"SKCE, {view}", f"SKCE, {data.in_words(view)}"
-        kernels[place] = kernel
-        entry = measured(
-            title,
-            "hypothesis_tests.skce_confidence_interval("
-            + data.called(f"result.other_kernels[{place!r}], {arguments}")
-            + ")",
-            functools.partial(
-                hypothesis_tests.skce_confidence_interval, kernel, *samples, weights=data.weights
-            ),
-            note="the interval is for models that are not calibrated",
-        )
-        entries.append(entry)
+    for view, seen in views.items():
+        name = "SKCE" if seen is None else f"SKCE, {view}"
+        kernels[name] = chosen.kernel
+        if seen is not None:
+            kernels[name] = default_kernel(_some(seen.value[0], data, chosen.step))
+            samples = (seen.unpacked,)
+        kernel = kept_kernel(name, kernels[name])
+        call = data.call(hypothesis_tests.skce_confidence_interval, kernel, *samples)
+        note = "the interval is for models that are not calibrated"
+        entries.append(measured(f"SKCE, {data.in_words(view)}", call, note=note))
     return entries, kernels
 
 
@@ -293,8 +254,7 @@ def _skce_of_test(view: str, test: CalibrationTestResult) -> list[Entry]:
     assert test.components is not None, "of a test of the SKCE"
     part, name = test.components.unbiased, f"SKCE, {view}"
     chance = ranges({name: part.null_samples})[name]
-    call = "result.tests['calibration'].components.unbiased.statistic"
-    return [measured(name, call, lambda: part.statistic, by_chance=chance)]
+    return [measured(name, _called(test.components).unbiased.statistic, by_chance=chance)]
 
 
 def _null_panel(test: CalibrationTestResult) -> tuple[Panel, ...]:

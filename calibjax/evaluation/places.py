@@ -56,7 +56,7 @@ class View:
     factor: float = 1.0
 
     def totals(self, cells: np.ndarray) -> np.ndarray:
-        """Weight of the samples in each place, their number if they count alike, [R, J]."""
+        """Weight of the samples in each place, their number if all count equally, [R, J]."""
         shape = self.regions.shape[1], self.events.shape[1]
         places = self.bins * shape[1] + cells
         counts = np.bincount(places, self.weights, minlength=shape[0] * shape[1])

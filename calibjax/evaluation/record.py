@@ -8,77 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import jax
 
-from calibjax.evaluation.markup import notebook
-from calibjax.evaluation.table import table
+from calibjax.evaluation import shown
+from calibjax.evaluation.entries import Advice, Entry, Panel, Section, small_multiples
 from calibjax.hypothesis_tests import CalibrationTestResult
 from calibjax.kernels import Kernel
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-
-    from calibjax.evaluation.figures import Panel
-
-
-@dataclasses.dataclass(frozen=True)
-class Entry:
-    """One number, how sure it is, and the call that gives it.
-
-    Attributes:
-        name: what it is; no two entries of an evaluation have the same name.
-        value: a Python number; NaN if it does not exist, for the reason in `note`.
-        standard_error: of the value over data sets; of a p-value its Monte Carlo error.
-        low: lower end of a 95 % confidence interval.
-        high: its upper end.
-        by_chance: where a calibrated model has this value, and all values of the same kind in its
-            section, in 95 % of data sets of as many samples. A value with a p-value is outside if
-            and only if that is at most 0.05.
-        pvalue: exact p-value of this value, adjusted for all of the same kind in its section.
-        function: the call that gives the value, a Python expression of `predictions`, `targets`,
-            `key`, `features` and `groups` as they were passed to `evaluate`, of `result`, the
-            evaluation, and of the modules of calibjax, `jax` and `jnp`. If predictions were passed
-            as an array, they are what the description says it was read as.
-        note: what a reader has to know to understand the value; may be empty.
-    """
-
-    name: str
-    value: float
-    standard_error: float | None = None
-    low: float | None = None
-    high: float | None = None
-    by_chance: tuple[float, float] | None = None
-    pvalue: float | None = None
-    function: str = ""
-    note: str = ""
-
-
-@dataclasses.dataclass(frozen=True)
-class Advice:
-    """What to do about what was found.
-
-    Attributes:
-        text: what, and how sure it is that it helps.
-        call: lines of Python that do it; may be empty.
-    """
-
-    text: str
-    call: str = ""
-
-
-@dataclasses.dataclass(frozen=True)
-class Section:
-    """Entries that belong together.
-
-    Attributes:
-        title: what they are about.
-        entries: the numbers.
-        remark: how they were computed, and what they do not say.
-        is_detail: whether a page shows it on demand only, such as numbers without a unit.
-    """
-
-    title: str
-    entries: tuple[Entry, ...]
-    remark: str = ""
-    is_detail: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -116,7 +52,7 @@ class Evaluation:
     other_kernels: dict[str, Kernel] = dataclasses.field(default_factory=dict, repr=False)
     tests: dict[str, CalibrationTestResult] = dataclasses.field(default_factory=dict, repr=False)
     arrays: dict[str, jax.Array] = dataclasses.field(default_factory=dict, repr=False)
-    panels: tuple["Panel", ...] = dataclasses.field(default=(), repr=False)
+    panels: tuple[Panel, ...] = dataclasses.field(default=(), repr=False)
     advice: tuple[Advice, ...] = ()
 
     @property
@@ -137,11 +73,11 @@ class Evaluation:
 
     def __str__(self) -> str:
         """The table and the sentences."""
-        return table(self)
+        return shown.text(self.description, self.sections, self.sentences, self.advice)
 
     def _repr_html_(self) -> str:
         """What notebooks show."""
-        return notebook(self)
+        return shown.notebook(self.description, self.sections, self.sentences, self.advice)
 
     def to_dict(self) -> dict[str, Any]:
         """All but kernels, tests, arrays and figures: dictionaries, lists, numbers and strings."""
@@ -178,8 +114,6 @@ class Evaluation:
             ImportError: if matplotlib is not installed.
             ValueError: if there is none, as for targets that are vectors.
         """
-        from calibjax.evaluation.figures import small_multiples
-
         return small_multiples(self.panels)
 
 

@@ -10,15 +10,15 @@ from typing import Any
 
 from calibjax.evaluation.data import LEVEL
 from calibjax.evaluation.findings import IDLE, Coverage, Findings, GroupError, MeanError
-from calibjax.evaluation.record import Entry
-from calibjax.evaluation.unnamed import missed, places
 from calibjax.evaluation.wording import (
     alike,
     ends_of,
     in_full,
+    missed,
     p_is,
     percent,
     percents,
+    places,
     points,
     score_of,
     with_interval,
@@ -36,7 +36,7 @@ _TESTS = {
     "local": "the local errors",
 }
 _ENTRIES = {  # attributes of the findings with p-values of each test
-    "all": ("pvalue", "direction_pvalue"),
+    "all": ("pvalue",),
     "means": ("top_label", "classes", "bias"),
     "spread": ("spread",),
     "coverage": ("coverage", "median"),
@@ -99,40 +99,34 @@ def names_an_error(findings: Findings) -> bool:
 
 def _tests(findings: Findings) -> dict[str, float]:
     """The p-values on which the sentences rest, by name of the test."""
-    means = [*findings.classes, *findings.bias]
-    means += [findings.top_label] if findings.top_label is not None else []
-    coverage = [c.pvalue for c in findings.coverage]
-    coverage += [findings.median.pvalue] if findings.median is not None else []
-    found = {
-        "all": findings.pvalue,
-        "means": min((m.pvalue for m in means), default=None),
-        "spread": None if findings.spread is None else findings.spread.pvalue,
-        "coverage": min(coverage, default=None),
-        "groups": min((g.pvalue for g in findings.groups), default=None),
-        "features": findings.features,
-        "local": findings.local,
+    values = {
+        test: [x for name in names for x in _each(getattr(findings, name))]
+        for test, names in _ENTRIES.items()
     }
-    return {name: p for name, p in found.items() if p is not None}
+    pvalues = {
+        test: [p for x in found if (p := getattr(x, "pvalue", x)) is not None]
+        for test, found in values.items()
+    }
+    return {test: min(found) for test, found in pvalues.items() if found}
+
+
+def _each(value: Any) -> tuple[Any, ...]:
+    return value if isinstance(value, tuple) else (value,)
 
 
 def _adjusted(findings: Findings) -> Findings:
     """The findings with p-values that are adjusted for the other tests."""
 
-    def of_test(test: str, p: float | None) -> float | None:
-        return None if p is None else findings.adjustment(test, p)
+    def adjusted(test: str, value: Any) -> Any:
+        if value is None or isinstance(value, float):
+            return None if value is None else findings.adjustment(test, value)
+        if isinstance(value, tuple):
+            return tuple(adjusted(test, item) for item in value)
+        return dataclasses.replace(value, pvalue=adjusted(test, value.pvalue))
 
-    changed: dict[str, Any] = {}
+    changed = {"direction_pvalue": adjusted("all", findings.direction_pvalue)}
     for test, names in _ENTRIES.items():
-        for name in names:
-            value = getattr(findings, name)
-            if isinstance(value, tuple):
-                changed[name] = tuple(
-                    dataclasses.replace(item, pvalue=of_test(test, item.pvalue)) for item in value
-                )
-            elif isinstance(value, MeanError | Entry):
-                changed[name] = dataclasses.replace(value, pvalue=of_test(test, value.pvalue))
-            else:
-                changed[name] = of_test(test, value)
+        changed |= {name: adjusted(test, getattr(findings, name)) for name in names}
     return dataclasses.replace(findings, **changed)
 
 
@@ -192,9 +186,8 @@ def _loudest(findings: Findings, found: list[str]) -> list[str]:
     if findings.task in ("classification", "binary") and ends and not ends[0] <= 1 <= ends[1]:
         verdict, place = ("overconfident", "above") if ends[0] > 1 else ("underconfident", "below")
         interval = f"95 % interval {ends[0]:.2f} to {ends[1]:.2f}"
-        return [
-            f"The best temperature is {place} 1 ({interval}), which hints that it is {verdict}."
-        ]
+        told = f"The best temperature is {place} 1 ({interval}), which suggests that the model is "
+        return [f"{told}{verdict}."]
     return []
 
 
@@ -212,7 +205,7 @@ def _width(findings: Findings) -> list[str]:
         )
     if widest is None or widest.pvalue > LEVEL:
         return told
-    word, share = "", f"{percent(widest.observed)} of the targets ({p_is(widest.pvalue)})"
+    word, share = ("", f"{percent(widest.observed)} of the targets ({p_is(widest.pvalue)})")
     if spread is None and widest.below > 0 and widest.above > 0:
         word = "The predicted distributions are too narrow: "
     elif spread is None and widest.below < 0 and widest.above < 0:

@@ -45,7 +45,7 @@ def temperature_interval(
         targets: [n] or [n, d].
         loss: (predictions, targets) → scalar, the mean of a loss over the samples that is twice
             differentiable in T; the CRPS of `Samples` is not.
-        weights: w ≥ 0 of the samples, [n], which the loss has to take; None if all count alike.
+        weights: w ≥ 0 of the samples, [n], which the loss has to take; None if all count equally.
         confidence_level: in (0, 1).
 
     Returns:
@@ -104,7 +104,7 @@ def temperature_gain(
         predictions: batch of n distributions with `tempered`.
         targets: [n] or [n, d].
         loss: (predictions, targets) → scalar, the mean of a loss over the samples.
-        weights: w ≥ 0 of the samples, [n]; None if all count alike.
+        weights: w ≥ 0 of the samples, [n]; None if all count equally.
         num_folds: from 2 to n.
         confidence_level: in (0, 1).
 

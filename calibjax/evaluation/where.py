@@ -9,26 +9,24 @@ import numpy as np
 
 from calibjax import distributions
 from calibjax.distributions import MonteCarlo, Quantiles, Samples
-from calibjax.evaluation.class_views import of_classes
+from calibjax.evaluation.calls import expression, named
 from calibjax.evaluation.data import LEVEL, Data, Part
-from calibjax.evaluation.figures import Panel
+from calibjax.evaluation.entries import Entry, Panel, Section
 from calibjax.evaluation.findings import PlaceError
-from calibjax.evaluation.marginals import draw_marginals
 from calibjax.evaluation.number_views import of_levels, of_members, of_quantiles
 from calibjax.evaluation.overall import Choice
 from calibjax.evaluation.places import Place, find_places
-from calibjax.evaluation.record import Entry, Section
-from calibjax.evaluation.views import Search
+from calibjax.evaluation.views import Search, draw_marginals, of_classes
 
 NUM_REDRAWS = 999
 _SHOWN = 3  # places that are named
 _NUM_DRAWS = 20  # from each prediction that has no distribution function, or is of vectors
 _REMARK = (
-    "Of {number} places, events in regions of the predictions, those whose frequency differs most "
-    "from the predicted one, in standard errors. They were looked for because a test rejects and "
-    "no sentence would have named an error. The p-values are exact and adjusted for all places "
-    "that were looked at. They need no adjustment for the other tests: a calibrated model gets to "
-    "this table with a probability of at most 5 %."
+    "Of {number} places (events in regions of the predictions), those whose frequencies differ "
+    "most from the predicted ones, in standard errors. They were searched for because a test "
+    "rejects and no sentence would have named an error. The p-values are exact and adjusted for "
+    "all places that were looked at. They need no adjustment for the other tests: the probability "
+    "that a calibrated model gets this table at all is at most 5 %."
 )
 
 
@@ -61,11 +59,11 @@ def _search(data: Data, chosen: Choice | None) -> Search | None:
         return of_quantiles(data, inner)
     if data.pit is not None:
         return of_levels(data, inner)
-    if chosen is not None and isinstance(chosen.predictions, Samples):
-        return of_members(data, data.known(chosen.predictions.values), chosen.drawn)
-    draws = distributions.monte_carlo(data.at(12), inner, _NUM_DRAWS).draws
-    call = f"distributions.monte_carlo(jax.random.fold_in(key, 12), predictions, {_NUM_DRAWS})"
-    return of_members(data, data.known(draws.values), f"{call}.draws")
+    if chosen is not None and isinstance(drawn := chosen.predictions.value, Samples):
+        return of_members(data, data.known(drawn.values), chosen.predictions.text)
+    draw = expression(distributions.monte_carlo)
+    draws = draw(data.key_at(12), named("predictions", inner), _NUM_DRAWS).draws
+    return of_members(data, data.known(draws.value.values), draws.text)
 
 
 def _error(place: Place) -> PlaceError:
@@ -108,14 +106,11 @@ def _panel(search: Search, seed: Any, places: Sequence[Place]) -> tuple[Panel, .
     """Predicted and observed marginal distributions, where targets are numbers or classes."""
     if search.marginals is None:
         return ()
-    caption = (
-        "Predicted and observed distributions of all targets together. The observed ones of a "
-    )
-    caption += "calibrated model are between the dashed lines, all of them, with a probability of "
-    caption += "95 %."
+    caption = "Predicted and observed distributions of all targets together. For a calibrated "
+    caption += "model all observed shares are between the dashed lines with a probability of 95 %."
     shown = search.marginals(np.random.default_rng(seed))
     marked = [p.view.event_ends[p.event] for p in places if p.view.event_ends and p.pvalue <= LEVEL]
     if marked:
-        caption += " The range with the largest error in all is shaded."
+        caption += " The range with the largest error of all is shaded."
         shown = dataclasses.replace(shown, marked=marked[0])
     return (Panel("predicted and observed", caption, draw_marginals, shown, 0),)

@@ -1,8 +1,9 @@
-"""Numbers in the sentences of a report."""
+"""Words of the sentences of a report: numbers, places, and errors that may have been missed."""
 
 import math
 
-from calibjax.evaluation.record import Entry
+from calibjax.evaluation.entries import Entry
+from calibjax.evaluation.findings import Findings, PlaceError
 from calibjax.hypothesis_tests._redraw.components import OF_CLASSES
 
 _MOST_DECIMALS = 6  # beyond, numbers are written with exponents
@@ -86,3 +87,66 @@ def in_full(direction: str) -> str:
     if not too:
         return direction
     return f"{subject} is too {rest}" if "class" in subject else f"the {subject} are too {rest}"
+
+
+def places(findings: Findings, level: float) -> list[str]:
+    """Where events occur more or less often than predicted, or that no place stands out."""
+    wrong = [place for place in findings.places if place.pvalue <= level]
+    if wrong:
+        return [f"{_capital(_place(place))} ({p_is(place.pvalue)})." for place in wrong]
+    if not findings.places:
+        return []
+    first = findings.places[0]
+    return [
+        "No single place explains this. The largest difference that was found is one that a "
+        f"calibrated model may show by chance ({p_is(first.pvalue)}): {_place(first)}."
+    ]
+
+
+def _place(place: PlaceError) -> str:
+    verb = "occur" if place.event.startswith("targets") else "occurs"
+    word = "more" if place.observed > place.predicted else "less"
+    observed, predicted = percents(place.observed, place.predicted)
+    region = f" {place.region}" if place.region else ""
+    these = f"these {place.number}" if region else f"the {place.number}"
+    told = f"{place.event} {verb} {word} often than predicted{region}: in {observed} of {these} "
+    return f"{told}samples, while {predicted} were predicted"
+
+
+def _capital(text: str) -> str:
+    return text[0].upper() + text[1:]
+
+
+def missed(findings: Findings, level: float) -> list[str]:
+    """How large an error would probably have been found, and what else is not excluded."""
+    told = [
+        f"{what} would have been found with a probability of about 80 %."
+        for what in _detectable(findings, level)
+    ]
+    if not told:
+        told = ["How large an error would have been found is not known for such predictions."]
+    if ends := ends_of(findings.temperature):
+        told.append(
+            "The best temperature lies between "
+            f"{hundredths(ends[0])} and {hundredths(ends[1])} (95 % interval)."
+        )
+    return ["This does not show that the model is calibrated.", *told]
+
+
+def _detectable(findings: Findings, level: float) -> list[str]:
+    """Errors found with a probability of about 80 %, at this level for all tests together."""
+    told = []
+    if findings.detectable is not None:
+        error = findings.detectable(findings.adjustment.level("means", level))
+        if findings.top_label is not None:
+            what = f"A difference of {points(error)} between accuracy and confidence"
+        else:
+            where = " in any coordinate" if len(findings.bias) > 1 else ""
+            what = f"A bias of {error:.3g}{where}"
+            if findings.deviation is not None:
+                what += f", or {error / findings.deviation:.2g} predicted standard deviations,"
+        told.append(what)
+    if findings.detectable_coverage is not None:
+        nominal, error = findings.detectable_coverage(findings.adjustment.level("coverage", level))
+        told.append(f"An error of {points(error)} in the coverage of {nominal}")
+    return told

@@ -59,7 +59,7 @@ def aggregated_skce_test(
         key: a JAX random key.
         predictions: batch of n ≥ 2 distributions.
         targets: [n] or [n, d].
-        weights: w ≥ 0 of the samples, [n]; None for samples that count alike.
+        weights: w ≥ 0 of the samples, [n]; None for samples that count equally.
         kernels: the family, by default `default_kernels(predictions)`: a list, dictionary or nested
             containers of kernels on pairs (prediction, target), or of pairs (lens, kernel) with a
             lens such as `estimators.top_label`. Containers within the outermost one are groups.

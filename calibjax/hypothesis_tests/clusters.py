@@ -131,7 +131,7 @@ def cluster_skce_test(
         clusters: integers, equal for samples of the same cluster, at least 10 different ones, [n];
             if they are traced, in 0, ..., n − 1.
         weights: w ≥ 0 of the samples, [n]: those within a cluster count by them in H_ab. All
-            clusters count alike, whatever the weight or the number of their samples is, but for
+            clusters count equally, whatever the weight or the number of their samples is, but for
             those without any weight, which are left out.
         num_draws: B, number of random signs; the smallest possible p-value is 1 / (B + 1).
         batch_size: number of them that are evaluated at once, as in `bootstrap_skce_test`.

@@ -52,7 +52,7 @@ def coverage_test(
         predictions: batch of n `Quantiles`.
         targets: [n].
         weights: w ≥ 0 of the samples, [n], which all redraws keep; the means above are weighted.
-            None for samples that count alike.
+            None for samples that count equally.
         num_draws: B, number of redraws; the smallest possible p-value is 1 / (B + 1).
         batch_size: number of redraws that are evaluated at once; by default as many as fit in
             about 16 MB.

@@ -246,7 +246,7 @@ def bootstrap_skce_confidence_interval(
         kernel: kernel on pairs (prediction, target).
         predictions: batch of n ≥ 3 distributions.
         targets: [n] or [n, d].
-        weights: w ≥ 0 of the samples, [n]; None for samples that count alike.
+        weights: w ≥ 0 of the samples, [n]; None for samples that count equally.
         confidence_level: in (0, 1).
         side: "two-sided", or "lower" for a lower limit only.
         num_draws: B, number of resamples.

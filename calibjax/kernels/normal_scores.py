@@ -36,7 +36,7 @@ class NormalScore(Conditional):
     m(s) = ℓ (ℓ² + 1)^(−1/2) exp(−s² / (2 (ℓ² + 1))) and M = ℓ (ℓ² + 2)^(−1/2), and products of
     these for vectors.
 
-    Length scales have no unit: errors of the same size, in standard deviations, count alike for
+    Length scales have no unit: errors of the same size, in standard deviations, count equally for
     wide and for narrow predictions, and shapes that are wrong in all of them add up. It detects
     shapes with ℓ = 1/2, and with ℓ = 8, where it is nearly linear, shifts.
 

@@ -1,20 +1,27 @@
 """Figures, drawn with matplotlib, which is imported when one of them is drawn."""
 
-from calibjax.plotting.curves import bandwidth_curves, reward_curves
-from calibjax.plotting.decomposition import score_decomposition
-from calibjax.plotting.groups import group_errors
-from calibjax.plotting.histograms import estimate_histogram, sharpness_histogram
-from calibjax.plotting.hypothesis_tests import null_distribution, pvalue_ecdf
-from calibjax.plotting.local_errors import local_error_distribution, local_error_map
-from calibjax.plotting.reliability import reliability_diagram
-from calibjax.plotting.risk import estimate_comparison, risk_curve
-from calibjax.plotting.uniformity import (
+from calibjax.plotting.bands import (
     interval_coverage_curve,
     pit_ecdf,
     pit_histogram,
     quantile_calibration_curve,
+    reliability_diagram,
 )
-from calibjax.plotting.witness import witness_map
+from calibjax.plotting.curves import (
+    bandwidth_curves,
+    estimate_comparison,
+    reward_curves,
+    risk_curve,
+)
+from calibjax.plotting.decomposition import score_decomposition
+from calibjax.plotting.histograms import (
+    estimate_histogram,
+    null_distribution,
+    pvalue_ecdf,
+    sharpness_histogram,
+)
+from calibjax.plotting.local_errors import local_error_distribution, local_error_map
+from calibjax.plotting.maps import group_errors, witness_map
 
 __all__ = [
     "bandwidth_curves",

@@ -9,14 +9,7 @@ import numpy as np
 from calibjax import _checks
 from calibjax.estimators.bands import checked_ranks, pointwise_band
 from calibjax.hypothesis_tests.result import CalibrationTestResult
-from calibjax.plotting.figures import (
-    BAND,
-    BARS,
-    BLACK,
-    axes_to_draw_on,
-    finished,
-    shown_values,
-)
+from calibjax.plotting import figures
 from calibjax.scores import ScoreDecomposition
 
 if TYPE_CHECKING:
@@ -30,7 +23,7 @@ def score_decomposition(
     *,
     level: float = 0.9,
     ylabel: str = "mean score",
-    axis: "Axes | None" = None,
+    ax: "Axes | None" = None,
 ) -> "Axes":
     """Bars of a score and its parts: score = miscalibration − discrimination + uncertainty.
 
@@ -47,7 +40,7 @@ def score_decomposition(
             draws.
         level: of the intervals, in (0, 1).
         ylabel: what the score is, with its unit.
-        axis: matplotlib Axes to draw on; by default that of a new figure, `.figure` of the
+        ax: matplotlib Axes to draw on; by default that of a new figure, `.figure` of the
             result, which pyplot does not know of: nothing is shown, and nothing has to be closed.
 
     Returns:
@@ -70,8 +63,8 @@ def score_decomposition(
     >>> test = hypothesis_tests.exact_test(
     ...     jax.random.key(1), scores.brier_decomposition, predictions, targets, num_draws=99
     ... )
-    >>> axis = plotting.score_decomposition(test, ylabel="Brier score")
-    >>> print([label.get_text() for label in axis.get_xticklabels()])
+    >>> ax = plotting.score_decomposition(test, ylabel="Brier score")
+    >>> print([label.get_text() for label in ax.get_xticklabels()])
     ['score', 'miscalibration', 'discrimination', 'uncertainty']
     """
     draws = None
@@ -84,23 +77,23 @@ def score_decomposition(
         )
     values = _shown("decomposition", decomposition, (), "(), of one data set")
     band = None if draws is None else _band(draws, level)
-    is_new = axis is None
-    axis = axes_to_draw_on(axis, (5.0, 3.4))
     places = np.arange(4)
-    axis.bar(places, values, 0.6, color=[BAND, BARS, BARS, BARS], label="observed")
-    for place, value in zip(places, values, strict=True):
+    with figures.figure(ax, (5.0, 3.4)) as ax:
+        colors = [figures.BAND, figures.BARS, figures.BARS, figures.BARS]
+        ax.bar(places, values, 0.6, color=colors, label="observed")
         style: dict[str, Any] = {"textcoords": "offset points", "ha": "right", "fontsize": "small"}
-        axis.annotate(f"{value:.3g}", (place, value), (-4, 3), **style)
-    if band is not None:
-        (lower, upper), middle = band, (band[0] + band[1]) / 2
-        label = f"{100 * float(level):.4g} % of the redraws under calibration"
-        style = {"fmt": "none", "ecolor": BLACK, "elinewidth": 1.5, "capsize": 5, "label": label}
-        axis.errorbar(places + 0.15, middle, (upper - lower) / 2, **style)
-    axis.axhline(0, color=BLACK, linewidth=0.8)
-    axis.set_xticks(places, list(_PARTS))
-    axis.set(xlabel="score = miscalibration - discrimination + uncertainty", ylabel=ylabel)
-    axis.margins(y=0.12)
-    return finished(axis, is_new)
+        for place, value in zip(places, values, strict=True):
+            ax.annotate(f"{value:.3g}", (place, value), (-4, 3), **style)
+        if band is not None:
+            (lower, upper), middle = band, (band[0] + band[1]) / 2
+            style = {"fmt": "none", "ecolor": figures.BLACK, "elinewidth": 1.5, "capsize": 5}
+            style["label"] = f"{100 * float(level):.4g} % of the redraws under calibration"
+            ax.errorbar(places + 0.15, middle, (upper - lower) / 2, **style)
+        ax.axhline(0, color=figures.BLACK, linewidth=0.8)
+        ax.set_xticks(places, list(_PARTS))
+        ax.set(xlabel="score = miscalibration - discrimination + uncertainty", ylabel=ylabel)
+        ax.margins(y=0.12)
+    return ax
 
 
 def _shown(name: str, parts: Any, expected: tuple[Any, ...], described: str) -> np.ndarray:
@@ -109,7 +102,7 @@ def _shown(name: str, parts: Any, expected: tuple[Any, ...], described: str) -> 
     for key, value in values.items():
         _checks.real(f"{name}.{key}", value)
         _checks.shape(f"{name}.{key}", value, expected, described)
-        values[key] = shown_values(f"{name}.{key}", value).astype(np.float64)
+        values[key] = figures.shown_values(f"{name}.{key}", value).astype(np.float64)
     return np.stack([values[key] for key in _PARTS])
 
 

@@ -1,5 +1,8 @@
 """Where the figures are drawn: matplotlib, its Axes, and the values that are shown."""
 
+import contextlib
+import dataclasses
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -33,47 +36,43 @@ CURVE_STYLES = ("-", "--", "-.", ":", (0, (5, 1)), (0, (3, 1, 1, 1)), (0, (1, 1)
 _CONSTANT = 1e-9  # values that differ by less, relative to their size, are one value
 
 
-def axes_to_draw_on(axis: "Axes | None", size: tuple[float, float]) -> "Axes":
-    """The given Axes, or that of a new figure, which pyplot does not know of.
+@contextlib.contextmanager
+def figure(
+    ax: "Axes | None", size: tuple[float, float], *, ncols: int = 3, skipped: Sequence[str] = ()
+) -> "Iterator[Axes]":
+    """The given Axes to draw on, or those of a new figure, which pyplot does not know of.
+
+    A new figure has no frame above and to the right, and a legend above.
 
     Args:
-        axis: matplotlib Axes, or None.
-        size: width and height of the new figure in inches.
+        ax: matplotlib Axes, or None.
+        size: width and height of a new figure in inches.
+        ncols: columns of its legend.
+        skipped: labels that its legend does not show.
+
+    Yields:
+        The Axes.
 
     Raises:
         ImportError: if matplotlib is not installed.
-        TypeError: if `axis` is something else.
+        TypeError: if `ax` is something else.
     """
     _extras.imported("matplotlib", "calibjax.plotting draws with matplotlib", "plot")
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    if axis is None:
-        return Figure(figsize=size, layout="constrained").subplots()
-    if not isinstance(axis, Axes):
-        raise TypeError(f"axis: expected a matplotlib Axes or None, got {_checks.described(axis)}")
-    return axis
-
-
-def finished(
-    axis: "Axes", is_new: bool, *, ncols: int = 3, handles: list[Any] | None = None
-) -> "Axes":
-    """The Axes; on a new figure without a frame, and with a legend above it.
-
-    Args:
-        axis: the Axes, with everything drawn.
-        is_new: whether the figure is new.
-        ncols: columns of the legend.
-        handles: what the legend shows, by default everything that has a label; none if empty.
-    """
-    if not is_new:
-        return axis
-    axis.spines[["top", "right"]].set_visible(False)
-    handles = axis.get_legend_handles_labels()[0] if handles is None else handles
-    if handles:
+    if ax is not None:
+        if not isinstance(ax, Axes):
+            raise TypeError(f"ax: expected a matplotlib Axes or None, got {_checks.described(ax)}")
+        yield ax
+        return
+    ax = Figure(figsize=size, layout="constrained").subplots()
+    yield ax
+    ax.spines[["top", "right"]].set_visible(False)
+    labelled = zip(*ax.get_legend_handles_labels(), strict=True)
+    if handles := [handle for handle, label in labelled if label not in skipped]:
         style = {"frameon": False, "fontsize": "small", "ncols": ncols}
-        axis.figure.legend(handles=handles, loc="outside upper center", **style)
-    return axis
+        ax.figure.legend(handles=handles, loc="outside upper center", **style)
 
 
 def check_result(result: Any, entries: str, test: str) -> None:
@@ -102,6 +101,51 @@ def shown_values(name: str, values: ArrayLike) -> np.ndarray:
     return np.asarray(values)
 
 
+def shown_vector(
+    name: str, values: ArrayLike, described: str = "[n]", *, size: int | None = None
+) -> np.ndarray:
+    """The values in float64, at least one, and of a certain number if one is given."""
+    values = shown_values(name, values).astype(np.float64)
+    _checks.shape(name, values, (size,), described if size is None else f"({size},){described}")
+    _checks.leading_size(name, values)
+    return values
+
+
+def shown_scalar(name: str, value: Any) -> float:
+    """One finite number."""
+    _checks.real(name, value)
+    _checks.shape(name, value, (), "() (a scalar)")
+    return float(shown_values(name, np.asarray(value)))
+
+
+def shown_record(
+    name: str, record: Any, kind: type, function: str, size: str, described: str
+) -> Any:
+    """A record with NumPy arrays, which are as many as those of the field `size`."""
+    if not isinstance(record, kind):
+        got = _checks.described(record)
+        raise TypeError(f"{name}: expected what estimators.{function} returns, got {got}")
+    names = [x.name for x in dataclasses.fields(record) if not x.metadata.get("static")]
+    values = {x: shown_values(f"{name}.{x}", getattr(record, x)) for x in names}
+    for key, value in values.items():
+        expected = (None,) if key == size else values[size].shape
+        if key == "edges":
+            expected = (values[size].size + 1,)
+        _checks.shape(f"{name}.{key}", value, expected, described)
+    return dataclasses.replace(record, **values)
+
+
+def shown_by_name(
+    name: str, arrays: Any, shown: Callable[[str, Any], np.ndarray], least: int = 1
+) -> dict[str, np.ndarray]:
+    """The arrays of a dict, at most nine, each checked by `shown`, which takes its name, too."""
+    if not isinstance(arrays, Mapping):
+        expected = "a dict of names and arrays"
+        raise TypeError(f"{name}: expected {expected}, got {_checks.described(arrays)}")
+    _checks.size_in_range(f"len({name})", len(arrays), least, len(CURVE_COLORS))
+    return {str(key): shown(f"{name}[{key!r}]", values) for key, values in arrays.items()}
+
+
 def shown_weights(weights: ArrayLike | None, num_samples: int) -> np.ndarray:
     """Weights of samples as a NumPy array, one by default."""
     if weights is None:
@@ -121,3 +165,34 @@ def bin_edges(values: np.ndarray, num_bins: int) -> np.ndarray:
         margin = size / 2 if size > 0 else 0.5
         low, high = low - margin, high + margin
     return np.linspace(low, high, num_bins + 1)
+
+
+def draw_histogram(
+    ax: "Axes", values: np.ndarray, bins: Any, label: str, weights: np.ndarray | None = None
+) -> None:
+    """Bars of equal width between the smallest and the largest value, as one path."""
+    bins = _checks.size_in_range("bins", bins, 1, 2**24)
+    heights, edges = np.histogram(values, bin_edges(values, bins), weights=weights)
+    ax.stairs(heights, edges, fill=True, color=BLUE, alpha=0.55, label=label)
+
+
+def draw_diagonal(ax: "Axes", label: str = "calibrated", *, is_difference: bool = False) -> None:
+    """The dashed line that calibrated models are around: the diagonal, or zero as a difference."""
+    ends = [0, 1]
+    style = {"color": GRAY, "linewidth": 1, "linestyle": "--", "zorder": 1, "label": label}
+    ax.plot(ends, [0, 0] if is_difference else ends, **style)
+
+
+def draw_points(
+    ax: "Axes", x: np.ndarray, y: np.ndarray, is_outside: Any, size: float, outside: str
+) -> None:
+    """Black points inside of a band, and red diamonds outside of it, which `outside` names."""
+    style = {"linestyle": "none", "clip_on": False, "zorder": 3}
+    style |= {"markeredgecolor": "white", "markeredgewidth": 0.5, "markersize": size}
+    is_outside = np.asarray(is_outside)
+    for label, chosen, color, marker in (
+        ("observed", ~is_outside, BLACK, "o"),
+        (outside, is_outside, RED, "D"),
+    ):
+        if np.any(chosen):
+            ax.plot(x[chosen], y[chosen], color=color, marker=marker, label=label, **style)

@@ -1,21 +1,16 @@
-"""Histograms of calibration error estimates, and of how sharp predictions are."""
+"""Histograms of estimates, sharpness and test statistics, and distributions of p-values."""
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from jax.typing import ArrayLike
 
 from calibjax import _checks
-from calibjax.plotting.figures import (
-    BLACK,
-    BLUE,
-    RED,
-    axes_to_draw_on,
-    bin_edges,
-    finished,
-    shown_values,
-    shown_weights,
-)
+from calibjax.estimators.uniformity import CoverageCurve
+from calibjax.hypothesis_tests._redraw.components import Component
+from calibjax.hypothesis_tests.result import CalibrationTestResult
+from calibjax.plotting import figures
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -24,7 +19,7 @@ _ROUNDING = 1e-12  # of sums of weights
 
 
 def estimate_histogram(
-    estimates: Any, *, true_value: Any = None, axis: "Axes | None" = None, bins: int = 50
+    estimates: Any, *, true_value: Any = None, ax: "Axes | None" = None, bins: int = 50
 ) -> "Axes":
     """Histogram of estimates from many data sets, their mean (solid) and the truth (dashed).
 
@@ -36,7 +31,7 @@ def estimate_histogram(
     Args:
         estimates: calibration errors estimated from B data sets, [B].
         true_value: the calibration error itself, a scalar, if it is known.
-        axis: matplotlib Axes to draw on; by default that of a new figure, `.figure` of the
+        ax: matplotlib Axes to draw on; by default that of a new figure, `.figure` of the
             result, which pyplot does not know of: nothing is shown, and nothing has to be closed.
         bins: number of bars, of equal width between the smallest and the largest estimate.
 
@@ -53,27 +48,21 @@ def estimate_histogram(
     References: W19 Fig. 1.
 
     >>> import jax.numpy as jnp
-    >>> axis = estimate_histogram(jnp.array([0.1, 0.2, 0.2, 0.3]), true_value=0.0, bins=3)
-    >>> print(axis.patches[0].get_data().values)
+    >>> ax = estimate_histogram(jnp.array([0.1, 0.2, 0.2, 0.3]), true_value=0.0, bins=3)
+    >>> print(ax.patches[0].get_data().values)
     [1 2 1]
     """
-    values = shown_values("estimates", estimates).astype(np.float64)
-    _checks.shape("estimates", values, (None,), "[B], one estimate from each data set")
-    _checks.leading_size("estimates", values)
+    values = figures.shown_vector("estimates", estimates, "[B], one estimate from each data set")
     if true_value is not None:
-        _checks.real("true_value", true_value)
-        _checks.shape("true_value", true_value, (), "() (a scalar)")
-        true_value = float(shown_values("true_value", np.asarray(true_value)))
-    bins = _checks.size_in_range("bins", bins, 1, 2**24)
-    is_new = axis is None
-    axis = axes_to_draw_on(axis, (4.8, 3.2))
-    heights, edges = np.histogram(values, bin_edges(values, bins))
-    axis.stairs(heights, edges, fill=True, color=BLUE, alpha=0.55, label="estimates")  # one path
-    axis.axvline(values.mean(), color=BLACK, linewidth=1.5, label="mean")
-    if true_value is not None:
-        axis.axvline(true_value, color=RED, linewidth=1.5, linestyle="--", label="true value")
-    axis.set(xlabel="calibration error estimate", ylabel="data sets")
-    return finished(axis, is_new)
+        true_value = figures.shown_scalar("true_value", true_value)
+    with figures.figure(ax, (4.8, 3.2)) as ax:
+        figures.draw_histogram(ax, values, bins, "estimates")
+        ax.axvline(values.mean(), color=figures.BLACK, linewidth=1.5, label="mean")
+        if true_value is not None:
+            style = {"linewidth": 1.5, "linestyle": "--", "label": "true value"}
+            ax.axvline(true_value, color=figures.RED, **style)
+        ax.set(xlabel="calibration error estimate", ylabel="data sets")
+    return ax
 
 
 def sharpness_histogram(
@@ -82,7 +71,7 @@ def sharpness_histogram(
     weights: ArrayLike | None = None,
     xlabel: str = "width of the central 90 % interval",
     bins: int = 30,
-    axis: "Axes | None" = None,
+    ax: "Axes | None" = None,
 ) -> "Axes":
     """Histogram of how sharp the predictions are, with the median (solid).
 
@@ -96,7 +85,7 @@ def sharpness_histogram(
         weights: w ≥ 0 of the predictions, [n]; bars are sums of them, and the median is weighted.
         xlabel: what the values are, with their unit.
         bins: number of bars, of equal width between the smallest and the largest value.
-        axis: matplotlib Axes to draw on; by default that of a new figure, `.figure` of the
+        ax: matplotlib Axes to draw on; by default that of a new figure, `.figure` of the
             result, which pyplot does not know of: nothing is shown, and nothing has to be closed.
 
     Returns:
@@ -113,28 +102,23 @@ def sharpness_histogram(
     sharpness, §3.3.
 
     >>> import jax.numpy as jnp
-    >>> axis = sharpness_histogram(jnp.array([1.0, 1.5, 1.5, 3.0]), bins=2, xlabel="width in °C")
-    >>> print(axis.patches[0].get_data().values, axis.lines[0].get_label())
+    >>> ax = sharpness_histogram(jnp.array([1.0, 1.5, 1.5, 3.0]), bins=2, xlabel="width in °C")
+    >>> print(ax.patches[0].get_data().values, ax.lines[0].get_label())
     [3 1] median 1.5
     """
     values = getattr(values, "probs", values)
-    values = shown_values("values", values).astype(np.float64)
-    _checks.shape("values", values, (None,), "[n]")
-    _checks.leading_size("values", values)
+    values = figures.shown_vector("values", values)
     _checks.refuse_where(values < 0, "values", "values >= 0", values)
-    bins = _checks.size_in_range("bins", bins, 1, 2**24)
     used = None
     if weights is not None:
-        used = shown_weights(weights, values.size)
+        used = figures.shown_weights(weights, values.size)
         values, used = values[used > 0], used[used > 0]
-    is_new = axis is None
-    axis = axes_to_draw_on(axis, (4.8, 3.2))
-    heights, edges = np.histogram(values, bin_edges(values, bins), weights=used)
-    axis.stairs(heights, edges, fill=True, color=BLUE, alpha=0.55, label="predictions")
-    median = _median(values, used)
-    axis.axvline(median, color=BLACK, linewidth=1.5, label=f"median {median:.3g}")
-    axis.set(xlabel=xlabel, ylabel="predictions")
-    return finished(axis, is_new)
+    with figures.figure(ax, (4.8, 3.2)) as ax:
+        figures.draw_histogram(ax, values, bins, "predictions", used)
+        median = _median(values, used)
+        ax.axvline(median, color=figures.BLACK, linewidth=1.5, label=f"median {median:.3g}")
+        ax.set(xlabel=xlabel, ylabel="predictions")
+    return ax
 
 
 def _median(values: np.ndarray, weights: np.ndarray | None) -> float:
@@ -145,3 +129,151 @@ def _median(values: np.ndarray, weights: np.ndarray | None) -> float:
     mass = np.cumsum(weights[order]) / weights.sum()
     places = np.searchsorted(mass, [0.5 - _ROUNDING, 0.5 + _ROUNDING])
     return float(values[order[places]].mean())
+
+
+def null_distribution(
+    result: CalibrationTestResult | Component,
+    *,
+    bins: int = 50,
+    xlabel: str = "test statistic",
+    ax: "Axes | None" = None,
+) -> "Axes":
+    """Histogram of a test statistic under calibration, with the observed value.
+
+    The p-value in the legend is the share of the draws, and of the observed value itself, that is
+    at least as large as the observed value; of the two-sided component "spread" of
+    `exact_skce_test` it is that of both tails.
+
+    All artists have labels for a legend; a new figure has one.
+
+    Args:
+        result: of a simulated test with one statistic, or one of its components, such as
+            `result.components.spread`.
+        bins: number of bars, of equal width.
+        xlabel: what the statistic is.
+        ax: matplotlib Axes to draw on; by default that of a new figure, `.figure` of the
+            result, which pyplot does not know of: nothing is shown, and nothing has to be closed.
+
+    Returns:
+        The Axes.
+
+    Raises:
+        ImportError: if matplotlib is not installed.
+        TypeError: if an argument is of the wrong kind.
+        ValueError: if the test draws no samples or has several statistics, values are not finite,
+            or `bins` is below 1.
+
+    Cost: O(number of draws).
+
+    References: none; see `hypothesis_tests.exact_test`.
+
+    >>> import jax, jax.numpy as jnp
+    >>> from calibjax import distributions, hypothesis_tests, plotting
+    >>> test = hypothesis_tests.exact_test(
+    ...     jax.random.key(0),
+    ...     lambda predictions, targets: jnp.abs(jnp.mean(targets - predictions.probs)),
+    ...     distributions.Bernoulli(jnp.full(100, 0.5)),
+    ...     jnp.ones(100, int),
+    ... )
+    >>> ax = plotting.null_distribution(test, xlabel="absolute mean error")
+    >>> print(ax.lines[0].get_label())
+    observed, p = 0.001
+    """
+    if not isinstance(result, CalibrationTestResult | Component):
+        raise TypeError(
+            "result: expected a CalibrationTestResult of hypothesis_tests, or one of its "
+            f"components, got {_checks.described(result)}"
+        )
+    if result.null_samples is None:
+        raise ValueError("result.null_samples: expected draws, got None (not a simulated test)")
+    statistic, pvalue, draws = (_one_statistic(result, x) for x in ("statistic", "pvalue", "draws"))
+    with figures.figure(ax, (4.8, 3.2)) as ax:
+        figures.draw_histogram(ax, draws, bins, "under calibration")
+        label = f"observed, p = {float(pvalue):.3g}"
+        ax.axvline(float(statistic), color=figures.RED, linewidth=1.8, label=label)
+        ax.set(xlabel=xlabel, ylabel="draws")
+    return ax
+
+
+def pvalue_ecdf(
+    pvalues: Mapping[str, Any], *, band: CoverageCurve | None = None, ax: "Axes | None" = None
+) -> "Axes":
+    """Rejection rate of tests over their level: the empirical distribution of p-values.
+
+        rate(α) = #{r: p_r ≤ α} / R.
+
+    On calibrated data sets it is the type I error of the test, and has to be at most α (the dashed
+    diagonal); on others it is its power. The diagonal, and the band, are for the former.
+
+    All artists have labels for a legend; a new figure has one.
+
+    Args:
+        pvalues: for each name of a test its p-values on R data sets, [R]; at most nine tests.
+        band: what R uniform p-values give at all levels at once, as
+            `estimators.quantile_coverage(key, pvalues)` returns it for any R p-values.
+        ax: matplotlib Axes to draw on; by default that of a new figure, `.figure` of the
+            result, which pyplot does not know of: nothing is shown, and nothing has to be closed.
+
+    Returns:
+        The Axes.
+
+    Raises:
+        ImportError: if matplotlib is not installed.
+        TypeError: if an argument is of the wrong kind.
+        ValueError: if shapes or values are wrong, or there are too many tests.
+
+    Cost: O(R log R) for each test.
+
+    References: W19 Fig. 2 (test errors over the level).
+
+    >>> import jax.numpy as jnp
+    >>> ax = pvalue_ecdf({"exact": jnp.array([0.75, 0.25]), "CME": jnp.array([0.5, 0.125])})
+    >>> print(ax.lines[0].get_xydata().tolist())
+    [[0.0, 0.0], [0.25, 0.5], [0.75, 1.0], [1.0, 1.0]]
+    """
+    shown = figures.shown_by_name("pvalues", pvalues, _sorted)
+    if band is not None and (not isinstance(band, CoverageCurve) or band.sets != "quantiles"):
+        got = _checks.described(band)
+        raise TypeError(f"band: expected what estimators.quantile_coverage returns, got {got}")
+    with figures.figure(ax, (4.4, 4.8), ncols=2) as ax:
+        looks = zip(figures.CURVE_COLORS, figures.CURVE_STYLES, strict=True)
+        for (color, line), (name, values) in zip(looks, shown.items(), strict=False):
+            rates = np.arange(1, values.size + 1) / values.size
+            ends = np.r_[0, values, 1], np.r_[0, rates, 1]
+            style = {"color": color, "linestyle": line, "linewidth": 1.5, "label": name}
+            ax.plot(*ends, drawstyle="steps-post", **style)
+        figures.draw_diagonal(ax, "rate = level")
+        if band is not None:
+            fields = "levels", "simultaneous_lower", "simultaneous_upper"
+            x, *ends = (figures.shown_values(f"band.{x}", getattr(band, x)) for x in fields)
+            label = f"{100 * band.level:.4g} % band of uniform p-values"
+            style = {"color": figures.LIGHT_BAND, "linewidth": 0, "zorder": 0, "label": label}
+            ax.fill_between(x, ends[0], ends[1], **style)
+        ax.set(xlim=(0, 1), ylim=(0, 1.01), box_aspect=1)
+        ax.set(xlabel="level of the test", ylabel="share of data sets that are rejected")
+    return ax
+
+
+def _one_statistic(result: CalibrationTestResult | Component, kind: str) -> np.ndarray:
+    """Statistic, p-value or draws of a test with one statistic."""
+    name = "null_samples" if kind == "draws" else kind
+    value = getattr(result, name)
+    if not hasattr(value, "shape"):
+        raise ValueError(
+            f"result.{name}: expected one statistic, got {_checks.described(value)}; take one of "
+            "them with dataclasses.replace"
+        )
+    expected, described = ((None,), "[B]") if kind == "draws" else ((), "()")
+    described += ", of one statistic (take one of several with dataclasses.replace)"
+    _checks.shape(f"result.{name}", value, expected, described)
+    values = figures.shown_values(f"result.{name}", value).astype(np.float64)
+    if kind == "draws":
+        _checks.leading_size(f"result.{name}", values)
+    return values
+
+
+def _sorted(name: str, values: Any) -> np.ndarray:
+    """p-values in increasing order, [R]."""
+    values = figures.shown_vector(name, values, "[R], one from each data set")
+    _checks.unit_interval(name, values)
+    return np.sort(values)

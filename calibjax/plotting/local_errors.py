@@ -7,22 +7,14 @@ from jax.typing import ArrayLike
 
 from calibjax import _checks
 from calibjax._pytree import PyTree
-from calibjax.plotting.figures import (
-    BLACK,
-    BLUE,
-    DIVERGING,
-    SEQUENTIAL,
-    axes_to_draw_on,
-    finished,
-    shown_values,
-    shown_weights,
-)
+from calibjax.plotting import figures
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _FULL_SIZE = 30  # effective size of an opaque point: its standard error is at most 0.09
 _LEAST_OPACITY = 0.1
+_ALIKE = ", as the errors"
 _LABELS = {False: "local calibration error", True: "local confidence - accuracy"}
 
 
@@ -35,7 +27,7 @@ def local_error_map(
     effective_sizes: ArrayLike | None = None,
     pvalues: ArrayLike | None = None,
     level: float = 0.05,
-    axis: "Axes | None" = None,
+    ax: "Axes | None" = None,
 ) -> "Axes":
     """Map of local calibration errors: a point for each sample, coloured by its error.
 
@@ -59,7 +51,7 @@ def local_error_map(
         pvalues: of the local errors, such as those of `hypothesis_tests.local_calibration_test`,
             [n].
         level: p-values up to this one are significant.
-        axis: matplotlib Axes to draw on; by default that of a new figure, `.figure` of the
+        ax: matplotlib Axes to draw on; by default that of a new figure, `.figure` of the
             result, which pyplot does not know of: nothing is shown, and nothing has to be closed.
 
     Returns:
@@ -78,29 +70,29 @@ def local_error_map(
 
     >>> import jax.numpy as jnp
     >>> features = jnp.array([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0]])
-    >>> axis = local_error_map(features, jnp.array([0.1, -0.2, 0.0]), signed=True)
-    >>> print(axis.collections[0].get_clim())
+    >>> ax = local_error_map(features, jnp.array([0.1, -0.2, 0.0]), signed=True)
+    >>> print(ax.collections[0].get_clim())
     (-0.2..., 0.2...)
     """
     errors = _shown_errors("errors", errors, signed)
-    features = shown_values("features", features)
+    features = figures.shown_values("features", features)
     _checks.shape("features", features, (errors.size, 2), "[n, 2], a point for each of the errors")
     opacity = _opacity(effective_sizes, errors.size)
     chosen = _significant(pvalues, level, errors.size)
     limit = _checked_limit(limit, errors)
-    is_new = axis is None
-    axis = axes_to_draw_on(axis, (5.4, 4.4))
     area = float(np.clip(3e4 / errors.size, 3, 36))  # in square points, 1/72 inch wide
-    style = {"s": area, "linewidths": 0, "alpha": opacity, "rasterized": True, "label": "samples"}
-    scale = {"cmap": DIVERGING, "vmin": -limit} if signed else {"cmap": SEQUENTIAL, "vmin": 0}
-    points = axis.scatter(*features.T, c=errors, vmax=limit, **scale, **style)
-    style = {"s": area + 10, "linewidths": 0.8, "rasterized": True, "label": f"p ≤ {level:g}"}
-    if np.any(chosen):
-        axis.scatter(*features[chosen].T, facecolors="none", edgecolors=BLACK, **style)
-    axis.set(xlabel="first feature", ylabel="second feature")
-    beyond = "neither" if np.abs(errors).max() <= limit else "both" if signed else "max"
-    axis.figure.colorbar(points, ax=axis, label=_LABELS[signed], extend=beyond)
-    return finished(axis, is_new, handles=axis.collections[1:])  # of what is significant, if any
+    colors, lowest = (figures.DIVERGING, -limit) if signed else (figures.SEQUENTIAL, 0)
+    with figures.figure(ax, (5.4, 4.4), skipped=("samples",)) as ax:
+        style: dict[str, Any] = {"cmap": colors, "vmin": lowest, "vmax": limit, "label": "samples"}
+        style |= {"s": area, "linewidths": 0, "alpha": opacity, "rasterized": True}
+        points = ax.scatter(*features.T, c=errors, **style)
+        style = {"s": area + 10, "linewidths": 0.8, "rasterized": True, "label": f"p ≤ {level:g}"}
+        if np.any(chosen):
+            ax.scatter(*features[chosen].T, facecolors="none", edgecolors=figures.BLACK, **style)
+        ax.set(xlabel="first feature", ylabel="second feature")
+        beyond = "neither" if np.abs(errors).max() <= limit else "both" if signed else "max"
+        ax.figure.colorbar(points, ax=ax, label=_LABELS[signed], extend=beyond)
+    return ax
 
 
 def local_error_distribution(
@@ -109,15 +101,15 @@ def local_error_distribution(
     weights: ArrayLike | None = None,
     signed: bool = False,
     bin_error: Any = None,
-    axis: "Axes | None" = None,
+    ax: "Axes | None" = None,
 ) -> "Axes":
     """Empirical distribution function of local calibration errors.
 
         F(x) = #{i: error_i ≤ x} / n.
 
     If all samples of a bin were equally miscalibrated, F would jump at the error of the bin,
-    `bin_error`, the dashed line. Also with that, local errors differ by chance, the more so the
-    narrower the kernel is.
+    `bin_error`, the dashed line. Even then local errors differ by chance, the more so the narrower
+    the kernel is.
 
     All artists have labels for a legend; a new figure has one.
 
@@ -127,7 +119,7 @@ def local_error_distribution(
         signed: whether the errors are signed.
         bin_error: the mean of confidence − correct in the bin, signed or its absolute value, a
             scalar.
-        axis: matplotlib Axes to draw on; by default that of a new figure, `.figure` of the
+        ax: matplotlib Axes to draw on; by default that of a new figure, `.figure` of the
             result, which pyplot does not know of: nothing is shown, and nothing has to be closed.
 
     Returns:
@@ -144,36 +136,32 @@ def local_error_distribution(
     References: L21 §3.3, Fig. 2.
 
     >>> import jax.numpy as jnp
-    >>> axis = local_error_distribution(jnp.array([0.1, 0.3, 0.2]), bin_error=0.15)
-    >>> print(axis.lines[0].get_ydata())
+    >>> ax = local_error_distribution(jnp.array([0.1, 0.3, 0.2]), bin_error=0.15)
+    >>> print(ax.lines[0].get_ydata())
     [0.         0.33333333 0.66666667 1.        ]
     """
     errors = _shown_errors("errors", errors, signed)
-    used = shown_weights(weights, errors.size)
+    used = figures.shown_weights(weights, errors.size)
     order = np.argsort(errors)
     order = order[used[order] > 0]
     errors, mass = errors[order], np.append(0, np.cumsum(used[order]))
     if bin_error is not None:
-        _checks.real("bin_error", bin_error)
-        _checks.shape("bin_error", bin_error, (), "() (a scalar)")
-        (bin_error,) = _shown_errors("bin_error", np.asarray(bin_error)[None], signed)
-    is_new = axis is None
-    axis = axes_to_draw_on(axis, (4.8, 3.2))
-    style = {"drawstyle": "steps-post", "color": BLUE, "linewidth": 1.5, "label": "samples"}
-    axis.plot(np.append(errors[:1], errors), mass / mass[-1], **style)
-    if bin_error is not None:
-        style = {"color": BLACK, "linewidth": 1.5, "linestyle": "--", "label": "error of the bin"}
-        axis.axvline(bin_error, **style)
-    axis.set(xlabel=_LABELS[signed], ylabel="share of samples", ylim=(0, 1.02))
-    return finished(axis, is_new, ncols=2)
+        bin_error = figures.shown_scalar("bin_error", bin_error)
+        _shown_errors("bin_error", np.array([bin_error]), signed)
+    with figures.figure(ax, (4.8, 3.2), ncols=2) as ax:
+        style = {"drawstyle": "steps-post", "linewidth": 1.5, "label": "samples"}
+        ax.plot(np.append(errors[:1], errors), mass / mass[-1], color=figures.BLUE, **style)
+        if bin_error is not None:
+            style = {"linewidth": 1.5, "linestyle": "--", "label": "error of the bin"}
+            ax.axvline(bin_error, color=figures.BLACK, **style)
+        ax.set(xlabel=_LABELS[signed], ylabel="share of samples", ylim=(0, 1.02))
+    return ax
 
 
 def _shown_errors(name: str, values: ArrayLike, signed: bool) -> np.ndarray:
     """Errors [n], which are not negative unless they are signed."""
     signed = _checks.truth_value("signed", signed)
-    values = shown_values(name, values).astype(np.float64)
-    _checks.shape(name, values, (None,), "[n]")
-    _checks.leading_size(name, values)
+    values = figures.shown_vector(name, values)
     bad = (values < 0) & (not signed)
     _checks.refuse_where(bad, name, "absolute errors (or signed=True)", values)
     return values
@@ -183,8 +171,7 @@ def _opacity(effective_sizes: ArrayLike | None, num_samples: int) -> np.ndarray 
     """Opacity of each point."""
     if effective_sizes is None:
         return None
-    sizes = shown_values("effective_sizes", effective_sizes)
-    _checks.shape("effective_sizes", sizes, (num_samples,), f"({num_samples},), as the errors")
+    sizes = figures.shown_vector("effective_sizes", effective_sizes, _ALIKE, size=num_samples)
     _checks.refuse_where(sizes < 0, "effective_sizes", "values >= 0", sizes)
     return np.clip(sizes / _FULL_SIZE, _LEAST_OPACITY, 1)
 
@@ -194,8 +181,7 @@ def _significant(pvalues: ArrayLike | None, level: ArrayLike, num_samples: int) 
     _checks.proportion("level", level)
     if pvalues is None:
         return np.zeros(num_samples, bool)
-    pvalues = shown_values("pvalues", pvalues)
-    _checks.shape("pvalues", pvalues, (num_samples,), f"({num_samples},), as the errors")
+    pvalues = figures.shown_vector("pvalues", pvalues, _ALIKE, size=num_samples)
     _checks.unit_interval("pvalues", pvalues)
     return pvalues <= level
 
@@ -205,4 +191,4 @@ def _checked_limit(limit: float | None, errors: np.ndarray) -> float:
     if limit is None:
         return float(np.abs(errors).max()) or 1.0
     _checks.positive_scalar("limit", limit)
-    return float(shown_values("limit", np.asarray(limit)))
+    return figures.shown_scalar("limit", limit)

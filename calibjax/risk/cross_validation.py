@@ -64,7 +64,7 @@ def cross_validate(
             computed again: that of an interrupted run, as passed to `on_fold`. It is a record of
             arrays, which `numpy.savez` can store. Grid, key and sizes are compared; using the same
             function and data is up to you.
-        weights: w ≥ 0 of the samples, [n]; None for samples that count alike.
+        weights: w ≥ 0 of the samples, [n]; None for samples that count equally.
 
     Returns:
         The risks, and the best hyperparameter.

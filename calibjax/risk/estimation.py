@@ -47,7 +47,7 @@ def estimation_risk(
             points, under `vmap` over a tile of points. Its diagonal does not matter.
         predictions: batch of n ≥ 2 class predictions, or confidences in [0, 1], [n].
         targets: labels 0, ..., m − 1, or 0 and 1, [n].
-        weights: w ≥ 0 of the samples, [n]; None for samples that count alike.
+        weights: w ≥ 0 of the samples, [n]; None for samples that count equally.
 
     Returns:
         A scalar; NaN under `jit` for labels out of range.
@@ -96,7 +96,7 @@ def estimation_risk_block(
         predictions: batch of n ≥ 2 class predictions, or confidences in [0, 1], [n].
         targets: labels 0, ..., m − 1, or 0 and 1, [n].
         block_size: B, 2 ≤ B ≤ n.
-        weights: w ≥ 0 of the samples, [n]; None for samples that count alike.
+        weights: w ≥ 0 of the samples, [n]; None for samples that count equally.
 
     Returns:
         A scalar; NaN for labels out of range under `jit`, or if no block has two positive weights.

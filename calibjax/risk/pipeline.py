@@ -99,7 +99,7 @@ def squared_calibration_error(
         test_fraction: in (0, 1): t is the nearest integer to test_fraction · n, at least 1.
         on_fold: called after each fold, as in `cross_validate`.
         previous: an earlier result to resume from, as there.
-        weights: w ≥ 0 of the samples, [n]; None for samples that count alike.
+        weights: w ≥ 0 of the samples, [n]; None for samples that count equally.
 
     Returns:
         The estimate, its root, and their standard errors.

@@ -67,7 +67,7 @@ def brier_decomposition(
     Args:
         predictions: batch of n class predictions.
         targets: labels 0, ..., m − 1, [n].
-        weights: w ≥ 0 of the samples, [n]; None for samples that count alike.
+        weights: w ≥ 0 of the samples, [n]; None for samples that count equally.
 
     Returns:
         The parts, scalars; `score` is `brier_score`, in which both classes of a `Bernoulli` count.
@@ -121,7 +121,7 @@ def crps_decomposition(
         targets: [n].
         num_thresholds: number of intervals; with 100 the error of the score is a few thousandths of
             it, also of predictions with very different scales or heavy tails.
-        weights: w ≥ 0 of the samples, [n]; None for samples that count alike.
+        weights: w ≥ 0 of the samples, [n]; None for samples that count equally.
 
     Returns:
         The parts, scalars, in units of the targets; `score` is `crps` up to the error of the sum.

@@ -46,7 +46,7 @@ def group_wise_mce(
         num_groups: g. By default the number of groups in `groups`, none of which may be empty;
             required under `jit`.
         distance: distance record d; called on p̄ and ȳ as `Categorical`s.
-        weights: w ≥ 0 of the samples, [n]; None for samples that count alike.
+        weights: w ≥ 0 of the samples, [n]; None for samples that count equally.
 
     Returns:
         [g]; NaN for groups without samples that count.

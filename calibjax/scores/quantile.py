@@ -34,7 +34,7 @@ def pinball_loss(
         predictions: batch of n distributions of numbers with `icdf`, or of `Quantiles`.
         targets: [n].
         levels: τ in (0, 1), [L]; 0.05, 0.1, ..., 0.95 by default, and for `Quantiles` their own.
-        weights: w ≥ 0 of the samples, [n]; None for samples that count alike.
+        weights: w ≥ 0 of the samples, [n]; None for samples that count equally.
 
     Returns:
         A scalar.

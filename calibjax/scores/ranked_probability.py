@@ -25,7 +25,7 @@ def crps(
             a method `crps(y)`. For an ensemble it is the score of the empirical distribution of its
             members.
         targets: [n].
-        weights: w ≥ 0 of the samples, [n]; None for samples that count alike.
+        weights: w ≥ 0 of the samples, [n]; None for samples that count equally.
 
     Returns:
         A scalar.

@@ -28,7 +28,7 @@ def rejection_curve(
     Args:
         confidences: array, or batch of `Bernoulli`s as `estimators.top_label` returns it, [n].
         correct: whether the predictions are right, 0 or 1, [n].
-        weights: w ≥ 0 of the samples, [n]; None for samples that count alike.
+        weights: w ≥ 0 of the samples, [n]; None for samples that count equally.
 
     Returns:
         [n + 1], from the error rate to zero. NaN if traced values are out of range.
@@ -70,7 +70,7 @@ def prediction_rejection_ratio(
     Args:
         confidences: array, or batch of `Bernoulli`s as `estimators.top_label` returns it, [n].
         correct: whether the predictions are right, 0 or 1, both of which have to occur, [n].
-        weights: w ≥ 0 of the samples, [n]; None for samples that count alike.
+        weights: w ≥ 0 of the samples, [n]; None for samples that count equally.
 
     Returns:
         A scalar. NaN if arguments are traced and values are out of range, or all predictions are
@@ -125,7 +125,7 @@ def decision_cost(
         confidences: array, or batch of `Bernoulli`s as `estimators.top_label` returns it, [n].
         correct: whether the predictions are right, 0 or 1, [n].
         ratio: w/u ≥ 1, a scalar or [r].
-        weights: ≥ 0, of the samples, [n]; None for samples that count alike.
+        weights: ≥ 0, of the samples, [n]; None for samples that count equally.
 
     Returns:
         A scalar, or [r]. NaN if traced values are out of range.
@@ -179,7 +179,7 @@ def reward_improvement(
         original_confidences: confidences before recalibration, [n].
         correct: whether the predictions are right, 0 or 1, [n].
         ratio: w/u ≥ 1, the cost of a wrong answer in units of u, a scalar or [r].
-        weights: ≥ 0, of the samples, [n]; None for samples that count alike.
+        weights: ≥ 0, of the samples, [n]; None for samples that count equally.
 
     Returns:
         A scalar, or [r]; larger is better. NaN if traced values are out of range.

@@ -216,7 +216,7 @@ class BlockSKCE(Accumulator):
         confidence_level: in (0, 1).
 
     The state has the count "blocks" (those with a weight), and the sums of `MeanScore`. Blocks of
-    samples that count alike have the weight one.
+    samples that count equally have the weight one.
 
     Cost: n B / 2 evaluations of h; memory of a batch.
 

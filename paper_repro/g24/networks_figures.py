@@ -68,7 +68,7 @@ def _plot_estimates(
         )
         labels = [NETWORKS.get(x.partition("_")[2], x) for x in found]
         ylabel = f"estimated {LABELS[notion]}"
-        plotting.estimate_comparison(labels, roots, errors=errors, ylabel=ylabel, axis=axes)
+        plotting.estimate_comparison(labels, roots, errors=errors, ylabel=ylabel, ax=axes)
         axes.set_title(DATA[data])
         axes.set_ylim(0, 1.03 * axes.get_ylim()[1])  # with room for the whole bar
     handles, labels = axes_of_panels[0].get_legend_handles_labels()

@@ -16,7 +16,7 @@ def plot(folder: Path, thetas: np.ndarray, risks: np.ndarray) -> None:
     shown = {"risk": risks, "risk $-$ risk at $\\theta = 1$": risks - risks[:, thetas == 1]}
     for axes, (ylabel, values) in zip(panels, shown.items(), strict=True):
         style = {"marked": 1.0, "xlabel": "temperature parameter $\\theta$", "ylabel": ylabel}
-        plotting.risk_curve(thetas, values, **style, axis=axes)
+        plotting.risk_curve(thetas, values, **style, ax=axes)
         axes.ticklabel_format(axis="y", scilimits=(-2, 2), useMathText=True)
     curve, line = panels[0].get_lines()[0], panels[0].get_lines()[-1]
     labels = [f"mean ± standard deviation of {len(risks)} data sets", "$\\theta = 1$, the truth"]

@@ -17,7 +17,7 @@ METHODS = (*GLOBAL, *LOCAL)
 def _draw(axes: Axes, results: Results, variant: str, quantity: str, embedding: str) -> None:
     name = f"{quantity} curve ({embedding})"
     curves = {method: results.values(variant, method, name) for method in METHODS}
-    plotting.bandwidth_curves(CURVE_LENGTH_SCALES, curves, ylabel=quantity, axis=axes)
+    plotting.bandwidth_curves(CURVE_LENGTH_SCALES, curves, ylabel=quantity, ax=axes)
     axes.set_title(f"{embedding} features, {variant}", fontsize=10)
     axes.set_xlabel("length scale $\\gamma$ of the kernel")
     axes.set_ylim(bottom=0)

@@ -57,13 +57,13 @@ def _draw(axes: Axes, panel: Panel) -> None:
     shown = [method for method in (*GLOBAL, *LOCAL) if method in panel.methods]
     if panel.quantity == "reward":
         gains = {method: np.array(panel.methods[method]["gain curve"]) for method in shown}
-        plotting.reward_curves(RATIOS, gains, axis=axes)
+        plotting.reward_curves(RATIOS, gains, ax=axes)
         axes.set_ylabel("reward gained")
         axes.set_xlabel("cost ratio $w/u$ of an error and of “unsure”")
     else:
         name = f"{panel.quantity} curve ({panel.embedding})"
         curves = {method: np.array(panel.methods[method][name]) for method in shown}
-        plotting.bandwidth_curves(CURVE_LENGTH_SCALES, curves, ylabel=panel.quantity, axis=axes)
+        plotting.bandwidth_curves(CURVE_LENGTH_SCALES, curves, ylabel=panel.quantity, ax=axes)
         axes.set_xlabel(LENGTH_SCALE)
         axes.set_ylim(bottom=0)
     axes.set_title(panel.title)
@@ -130,7 +130,7 @@ def plot_features(
     curves[f"the features themselves (d = {dimension})"] = np.array(identity)
     figure = Figure(figsize=(4.6, 3.2), layout="constrained")
     axes = figure.subplots()
-    plotting.bandwidth_curves(CURVE_LENGTH_SCALES, curves, ylabel="MLCE", axis=axes)
+    plotting.bandwidth_curves(CURVE_LENGTH_SCALES, curves, ylabel="MLCE", ax=axes)
     axes.set(xlabel=LENGTH_SCALE, ylim=(0, None))
     axes.set_title(TITLES.get(classifier.name, classifier.name))
     axes.legend()
@@ -192,12 +192,12 @@ def _plot_maps(folder: Path, name: str, maps: Sequence[Map], level: float) -> No
             effective_sizes=found["effective_size"][chosen],
             pvalues=found["adjusted_pvalue"][chosen],
             level=level,
-            axis=left,
+            ax=left,
         )
         title = TITLES.get(shown.name, shown.name).rpartition(",")[0] or shown.name
         left.set_title(f"{title}\nbin {number}, {shown.sizes[number]} samples")
         values = _quantiles(np.abs(found["error"][chosen]))
-        plotting.local_error_distribution(values, bin_error=error, axis=right)
+        plotting.local_error_distribution(values, bin_error=error, ax=right)
         right.set_title(f"how the local errors\nof bin {number} are spread")
         if np.any(found["adjusted_pvalue"][chosen] <= level):
             legend[f"adjusted $p \\leq {level:g}$"] = left.collections[1]

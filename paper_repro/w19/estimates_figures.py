@@ -27,7 +27,7 @@ def _panel(axes: Axes, group: Group, share: float, beta: str, estimator: str, bi
         group.of(share, beta, estimator),
         group.true_value(share, beta, estimator),
     )
-    estimate_histogram(estimates, true_value=true_value, axis=axes, bins=bins)
+    estimate_histogram(estimates, true_value=true_value, ax=axes, bins=bins)
     axes.set(xlabel="", ylabel="", yticks=[])
     axes.locator_params(axis="x", nbins=2)
     axes.tick_params(labelsize=7)

@@ -1,16 +1,15 @@
 """An evaluation with everything that a report shows, of which nothing has been computed."""
 
 from calibjax.evaluation import Advice, Entry, Evaluation, Section
-from calibjax.evaluation.figures import Panel
+from calibjax.evaluation.entries import Panel
+from calibjax.plotting.figures import figure
 
 
-def _curve(shown, axis=None):
-    from calibjax.plotting.figures import axes_to_draw_on
-
-    axis = axes_to_draw_on(axis, (5, 4))
-    axis.plot(shown, shown)
-    axis.set(xlabel="predicted & observed", ylabel="<frequency>")
-    return axis
+def _curve(shown, ax=None):
+    with figure(ax, (5, 4)) as ax:
+        ax.plot(shown, shown)
+        ax.set(xlabel="predicted & observed", ylabel="<frequency>")
+    return ax
 
 
 ENTRIES = (

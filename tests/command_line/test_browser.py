@@ -8,7 +8,7 @@ import subprocess
 
 import pytest
 
-from calibjax.command_line import page, pictures
+from calibjax.command_line import page
 from tests.command_line.examples import EVALUATION
 
 NAMES = ("chromium", "chromium-browser", "google-chrome")
@@ -39,7 +39,7 @@ onload = () => {{
 
 @pytest.fixture(scope="module")
 def report():
-    addresses = {name: pictures.data_address(x) for name, x in EVALUATION.figures().items()}
+    addresses = {name: page.data_address(x) for name, x in EVALUATION.figures().items()}
     return page.page(
         EVALUATION,
         title="Calibration of a_file_with_a_name_that_is_longer_than_any_telephone_is_wide.csv",

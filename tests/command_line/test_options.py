@@ -59,9 +59,9 @@ def test_names_that_say_no_label(written):
 @pytest.mark.parametrize(
     ("content", "options", "message"),
     [
-        ("y,lower,upper\n1,0,2\n", [], "intervals need their levels"),
+        ("y,lower,upper\n1,0,2\n", [], "intervals need levels"),
         ("y,mean,var\n1,0,2\n", [], "the root of a variance"),
-        ("y,y_pred\n1.5,1\n", [], "without its uncertainty is no distribution"),
+        ("y,y_pred\n1.5,1\n", [], "without an uncertainty is not a distribution"),
         ("y,a,b\na,.7,.3\nb,.2,.8\nc,.5,.5\n", [], "needs its column, and there is none for c"),
         ("y,prob\n1,62.5\n0,0.5\n", [], "got 62.5; percentages have to be divided by 100"),
         ("y,prob\n1,162.5\n0,0.5\n", [], "got 162.5$"),

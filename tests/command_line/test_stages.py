@@ -10,7 +10,7 @@ import pytest
 
 import calibjax
 from calibjax.command_line import compilation
-from calibjax.command_line.stages import Stages
+from calibjax.command_line.program import Stages
 from calibjax.distributions import Bernoulli, Categorical, Normal, Quantiles
 
 

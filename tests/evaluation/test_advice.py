@@ -56,7 +56,7 @@ def test_a_temperature_that_does_not_help_is_not_advised():
     assert "IsotonicRegression" in one.call
     assert "PlattScaling" in _advised(CLASSES, num_samples=50, pvalue=0.001)[0].call
     [one] = _advised(NUMBERS, pvalue=0.001)
-    assert one.text.startswith("No recalibration of calibjax is known to repair this.")
+    assert one.text.startswith("No recalibration method of calibjax is known to repair this.")
 
 
 def test_shifts_and_shapes():

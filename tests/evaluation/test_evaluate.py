@@ -179,7 +179,7 @@ def test_figures_of_quantiles(quantiles):
     pytest.importorskip("matplotlib")
     names = ["PIT histogram", "coverage", "errors in groups"]
     assert list(quantiles.figures()) == list(quantiles.captions) == names
-    assert [axis.get_title() for axis in quantiles.figure().axes][:3] == names
+    assert [ax.get_title() for ax in quantiles.figure().axes][:3] == names
 
 
 def test_one_quantile():
@@ -239,7 +239,7 @@ def test_few_samples_are_refused():
 def test_features_within_predictions_are_refused():
     predictions, targets = _normals(12)
     predictions = distributions.with_features(predictions, np.zeros(12))
-    with pytest.raises(TypeError, match="features over as the argument features"):
+    with pytest.raises(TypeError, match="pass the features as the argument features"):
         calibjax.evaluate(KEY, predictions, targets)
 
 
@@ -408,8 +408,8 @@ def test_columns_of_the_errors_in_groups(task, names):
     predictions, targets = _of_task(task)
     evaluation = calibjax.evaluate(KEY, predictions, targets, groups=np.arange(40) % 2)
     [panel] = [x for x in evaluation.panels if x.name == "errors in groups"]
-    axis = panel.draw()
-    assert [x.get_text() for x in axis.get_xticklabels()] == names
+    ax = panel.draw()
+    assert [x.get_text() for x in ax.get_xticklabels()] == names
     error = evaluation["accuracy - mean confidence, group 0"].value
     assert panel.shown.estimate[0, -1] == pytest.approx(error)
 

@@ -11,10 +11,9 @@ import scipy.stats
 
 import calibjax
 from calibjax import distributions
-from calibjax.evaluation.class_views import of_classes
 from calibjax.evaluation.data import checked_data
 from calibjax.evaluation.places import View, cells_of, find_places, spans, unions
-from calibjax.evaluation.views import by_levels
+from calibjax.evaluation.views import by_levels, of_classes
 from calibjax.evaluation.where import _search, where_wrong
 
 N = 60

@@ -7,7 +7,7 @@ import pytest
 
 import calibjax
 from calibjax import distributions, scores
-from calibjax.evaluation.plain import read_plainly
+from calibjax.evaluation.data import read_plainly
 
 PROBS = np.array([0.1, 0.5, 1.0])
 ROWS = np.array([[0.2, 0.3, 0.5], [1.0, 0.0, 0.0], [0.1, 0.1, 0.8]])

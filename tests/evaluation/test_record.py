@@ -6,8 +6,8 @@ import math
 import numpy as np
 import pytest
 
-from calibjax.evaluation.figures import Panel, small_multiples
-from calibjax.evaluation.record import Entry, Evaluation, Section
+from calibjax.evaluation.entries import Entry, Panel, Section, small_multiples
+from calibjax.evaluation.record import Evaluation
 
 ENTRIES = (
     Entry("first", 0.123456, 0.01, low=0.1, high=0.15, function="f(predictions)"),
@@ -16,12 +16,12 @@ ENTRIES = (
 )
 
 
-def _draw(shown, *, axis=None):
+def _draw(shown, *, ax=None):
     from matplotlib.figure import Figure
 
-    axis = Figure().subplots() if axis is None else axis
-    axis.plot(shown)
-    return axis
+    ax = Figure().subplots() if ax is None else ax
+    ax.plot(shown)
+    return ax
 
 
 PANELS = tuple(Panel(name, f"shows {name}", _draw, np.arange(3)) for name in "abcd")
@@ -94,8 +94,8 @@ def test_figures():
     assert RECORD.captions["b"] == "shows b"
     assert all(len(figure.axes) == 1 for figure in figures.values())
     whole = RECORD.figure()
-    shown = [axis for axis in whole.axes if axis.get_visible()]
-    assert [axis.get_title() for axis in shown] == list("abcd")
+    shown = [ax for ax in whole.axes if ax.get_visible()]
+    assert [ax.get_title() for ax in shown] == list("abcd")
     assert len(whole.axes) == 6
 
 

@@ -5,9 +5,15 @@ import dataclasses
 import numpy as np
 import pytest
 
-from calibjax.evaluation.findings import Coverage, Findings, GroupError, MeanError, PlaceError
-from calibjax.evaluation.joint import Adjustment
-from calibjax.evaluation.record import Entry
+from calibjax.evaluation.entries import Entry
+from calibjax.evaluation.findings import (
+    Adjustment,
+    Coverage,
+    Findings,
+    GroupError,
+    MeanError,
+    PlaceError,
+)
 from calibjax.evaluation.sentences import _TESTS, _tests, names_an_error, sentences
 from calibjax.evaluation.wording import alike, percents
 
@@ -137,8 +143,8 @@ def test_direction_without_a_significant_score_is_a_hint():
         direction_pvalue=0.04,  # 0.08 of two tests
         temperature=_entry(1.3, 1.02, 1.68),
     )
-    assert "The best temperature is above 1 (95 % interval 1.02 to 1.68), which hints" in told
-    assert "the model is overconfident" not in told
+    assert "The best temperature is above 1 (95 % interval 1.02 to 1.68), which suggests" in told
+    assert "The clearest finding" not in told
 
 
 @pytest.mark.parametrize("pvalue", [0.001, 0.5])

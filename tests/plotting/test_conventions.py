@@ -23,9 +23,9 @@ def test_every_function_has_an_example():
 @pytest.mark.parametrize("name", CALLS)
 def test_signature(name):
     signature = inspect.signature(getattr(plotting, name))
-    axis = signature.parameters["axis"]
-    assert (axis.kind, axis.default) == (inspect.Parameter.KEYWORD_ONLY, None)
-    assert axis.annotation == "Axes | None"
+    ax = signature.parameters["ax"]
+    assert (ax.kind, ax.default) == (inspect.Parameter.KEYWORD_ONLY, None)
+    assert ax.annotation == "Axes | None"
     assert signature.return_annotation == "Axes"
 
 
@@ -36,22 +36,22 @@ def test_new_and_given_axes(name):
     assert size_of_png(new) > 3000
     figure = Figure(layout="constrained")
     left, right = figure.subplots(1, 2)
-    assert drawn(name, axis=right) is right
+    assert drawn(name, ax=right) is right
     assert not figure.legends
     assert not left.has_data()
     size_of_png(right)
-    with pytest.raises(TypeError, match="axis: expected a matplotlib Axes or None, got Figure"):
-        drawn(name, axis=Figure())
+    with pytest.raises(TypeError, match="ax: expected a matplotlib Axes or None, got Figure"):
+        drawn(name, ax=Figure())
 
 
 @pytest.mark.parametrize("name", CALLS)
 def test_axes_are_labelled_and_no_text_is_cut_off(name):
-    axis = drawn(name)
-    axis.figure.draw_without_rendering()
-    assert axis.get_ylabel() or name == "group_errors"  # whose rows may have names
-    (width, height) = axis.figure.canvas.get_width_height()
-    texts = [axis.title, axis.xaxis.label, axis.yaxis.label]
-    texts += [x for legend in axis.figure.legends for x in legend.texts]
+    ax = drawn(name)
+    ax.figure.draw_without_rendering()
+    assert ax.get_ylabel() or name == "group_errors"  # whose rows may have names
+    (width, height) = ax.figure.canvas.get_width_height()
+    texts = [ax.title, ax.xaxis.label, ax.yaxis.label]
+    texts += [x for legend in ax.figure.legends for x in legend.texts]
     for text in (x for x in texts if x.get_text()):
         box = text.get_window_extent()
         assert box.x0 >= 0, text

@@ -14,28 +14,28 @@ CURVES = {"original": RUNS[0], "LoRe": jnp.asarray(RUNS), "HB": RUNS[:1].astype(
 
 
 def test_means_and_bands_over_bandwidths():
-    axis = plotting.bandwidth_curves(jnp.asarray(X), CURVES, ylabel="mean LCE")
-    drawn = lines(axis)
+    ax = plotting.bandwidth_curves(jnp.asarray(X), CURVES, ylabel="mean LCE")
+    drawn = lines(ax)
     assert list(drawn) == list(CURVES)
     for name, mean in (("original", RUNS[0]), ("LoRe", RUNS.mean(0)), ("HB", RUNS[0])):
         np.testing.assert_allclose(drawn[name].get_xdata(), X)
         np.testing.assert_allclose(drawn[name].get_ydata(), mean, rtol=1e-6)
-    (band,) = axis.collections
+    (band,) = ax.collections
     assert to_hex(band.get_facecolor()[0]) == to_hex(drawn["LoRe"].get_color())
     ends = band.get_paths()[0].vertices
     half = np.std(RUNS, 0, ddof=1)
     for end in (RUNS.mean(0) - half, RUNS.mean(0) + half):
         for point in zip(X, end):
             assert np.isclose(ends, point, rtol=1e-6, atol=1e-7).all(1).any()
-    assert axis.get_xscale() == "log"
-    assert (axis.get_xlabel(), axis.get_ylabel()) == ("length scale of the kernel", "mean LCE")
-    assert len(axis.figure.legends[0].texts) == 3
-    assert size_of_png(axis) > 5000
+    assert ax.get_xscale() == "log"
+    assert (ax.get_xlabel(), ax.get_ylabel()) == ("length scale of the kernel", "mean LCE")
+    assert len(ax.figure.legends[0].texts) == 3
+    assert size_of_png(ax) > 5000
 
 
 def test_rewards_on_given_axes():
     left, right = Figure(layout="constrained").subplots(1, 2)
-    assert plotting.reward_curves(1 + X, {"LoRe": RUNS - 0.5}, axis=right) is right
+    assert plotting.reward_curves(1 + X, {"LoRe": RUNS - 0.5}, ax=right) is right
     np.testing.assert_array_equal(lines(right)["original"].get_ydata(), 0)
     np.testing.assert_allclose(lines(right)["LoRe"].get_ydata(), RUNS.mean(0) - 0.5)
     assert right.get_xlabel() == "cost of an error / cost of “unsure”, w/u"
@@ -46,8 +46,8 @@ def test_rewards_on_given_axes():
 
 
 def test_nine_methods_have_nine_colours():
-    axis = plotting.bandwidth_curves(X, {str(k): RUNS[0] + k for k in range(9)})
-    assert len({to_hex(line.get_color()) for line in axis.lines}) == 9 == len(CURVE_COLORS)
+    ax = plotting.bandwidth_curves(X, {str(k): RUNS[0] + k for k in range(9)})
+    assert len({to_hex(line.get_color()) for line in ax.lines}) == 9 == len(CURVE_COLORS)
 
 
 @pytest.mark.parametrize(
@@ -81,5 +81,5 @@ def test_wrong_ratios():
         plotting.reward_curves(X, CURVES)
     with pytest.raises(ValueError, match=r"ratios: expected shape \[r\]"):
         plotting.reward_curves(RUNS + 1, CURVES)
-    with pytest.raises(TypeError, match="axis: expected a matplotlib Axes or None, got int"):
-        plotting.reward_curves(1 + X, CURVES, axis=3)
+    with pytest.raises(TypeError, match="ax: expected a matplotlib Axes or None, got int"):
+        plotting.reward_curves(1 + X, CURVES, ax=3)

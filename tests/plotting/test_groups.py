@@ -10,38 +10,38 @@ from calibjax.hypothesis_tests import combine_results
 from tests.plotting.examples import AT, GROUPS, LOCATIONS, ONE
 
 
-def texts(axis):
-    return {text.get_position(): text for text in axis.texts}
+def texts(ax):
+    return {text.get_position(): text for text in ax.texts}
 
 
 def test_cells_hold_errors_and_standard_errors():
-    axis = plotting.group_errors(GROUPS, groups=["old", "young"], residuals=["A", "B"])
-    np.testing.assert_array_equal(axis.images[0].get_array(), GROUPS.estimate)
-    assert axis.images[0].get_clim() == (-0.4, 0.4)
+    ax = plotting.group_errors(GROUPS, groups=["old", "young"], residuals=["A", "B"])
+    np.testing.assert_array_equal(ax.images[0].get_array(), GROUPS.estimate)
+    assert ax.images[0].get_clim() == (-0.4, 0.4)
     # Positions are (column, row); 0.045 is a typical standard error, of which two digits are shown.
-    assert {k: v.get_text() for k, v in texts(axis).items()} == {
+    assert {k: v.get_text() for k, v in texts(ax).items()} == {
         (0, 0): "-0.200 ± 0.050",
         (1, 0): "+0.010 ± 0.020",
         (0, 1): "+0.030 ± 0.040",
         (1, 1): "+0.400 ± 0.100",
     }
-    framed = {(round(x.get_x() + 0.48), round(x.get_y() + 0.46)) for x in axis.patches}
-    bold = {place for place, text in texts(axis).items() if text.get_fontweight() == "bold"}
+    framed = {(round(x.get_x() + 0.48), round(x.get_y() + 0.46)) for x in ax.patches}
+    bold = {place for place, text in texts(ax).items() if text.get_fontweight() == "bold"}
     assert framed == bold == {(0, 0), (1, 1)}
-    assert [x.get_text() for x in axis.get_yticklabels()] == ["old", "young"]
-    assert [x.get_text() for x in axis.get_xticklabels()] == ["A", "B"]
-    assert axis.figure.legends[0].texts[0].get_text() == "adjusted p ≤ 0.05"
+    assert [x.get_text() for x in ax.get_yticklabels()] == ["old", "young"]
+    assert [x.get_text() for x in ax.get_xticklabels()] == ["A", "B"]
+    assert ax.figure.legends[0].texts[0].get_text() == "adjusted p ≤ 0.05"
 
 
 def test_one_residual_and_nothing_significant():
     fields = "statistic", "pvalue", "estimate", "adjusted_pvalue"
     one = {name: getattr(GROUPS, name)[:, 0] for name in fields}
     one |= {"null_samples": GROUPS.null_samples[:, :, 0]}
-    axis = plotting.group_errors(dataclasses.replace(GROUPS, **one), level=0.01)
-    assert axis.images[0].get_array().shape == (2, 1)
-    assert not axis.figure.legends
-    assert not axis.patches
-    assert axis.get_ylabel() == "group"
+    ax = plotting.group_errors(dataclasses.replace(GROUPS, **one), level=0.01)
+    assert ax.images[0].get_array().shape == (2, 1)
+    assert not ax.figure.legends
+    assert not ax.patches
+    assert ax.get_ylabel() == "group"
 
 
 def test_large_grids_have_signs_only():
@@ -50,11 +50,11 @@ def test_large_grids_have_signs_only():
         for name in ("statistic", "pvalue", "estimate", "adjusted_pvalue")
     }
     tall["null_samples"] = np.repeat(GROUPS.null_samples, 30, 1)
-    axis = plotting.group_errors(dataclasses.replace(GROUPS, **tall))
-    signs = {place: text.get_text() for place, text in texts(axis).items()}
+    ax = plotting.group_errors(dataclasses.replace(GROUPS, **tall))
+    signs = {place: text.get_text() for place, text in texts(ax).items()}
     assert signs == {(0, i): "-" for i in range(30)} | {(1, i): "+" for i in range(30, 60)}
-    axis.figure.draw_without_rendering()
-    boxes = [label.get_window_extent() for label in axis.get_yticklabels()]
+    ax.figure.draw_without_rendering()
+    boxes = [label.get_window_extent() for label in ax.get_yticklabels()]
     assert all(upper.y0 >= lower.y1 for upper, lower in itertools.pairwise(boxes))
 
 
@@ -98,4 +98,4 @@ def test_other_maps_refuse_groups():
     """Even where their number is that of the locations."""
     groups = dataclasses.replace(LOCATIONS, entries="groups")
     with pytest.raises(TypeError, match="witness_test returns, got CalibrationTestResult of gr"):
-        plotting.witness_map(groups, *AT, axis=Figure().subplots())
+        plotting.witness_map(groups, *AT, ax=Figure().subplots())

@@ -15,13 +15,13 @@ from calibjax.distributions import Bernoulli
 VALUES = np.random.default_rng(0).normal(0.1, 0.02, 1000)
 
 
-def lines(axis):
-    return {line.get_label(): line for line in axis.lines}
+def lines(ax):
+    return {line.get_label(): line for line in ax.lines}
 
 
-def size_of_png(axis):
+def size_of_png(ax):
     buffer = io.BytesIO()
-    axis.figure.savefig(buffer, format="png")
+    ax.figure.savefig(buffer, format="png")
     assert buffer.getvalue().startswith(b"\x89PNG")
     return len(buffer.getvalue())
 
@@ -30,23 +30,23 @@ def size_of_png(axis):
 @pytest.mark.parametrize("as_array", [np.asarray, jnp.asarray])
 def test_bars_and_lines(as_array, dtype):
     values = VALUES.astype(dtype)
-    axis = plotting.estimate_histogram(as_array(values), true_value=0.07, bins=20)
+    ax = plotting.estimate_histogram(as_array(values), true_value=0.07, bins=20)
     heights, edges = np.histogram(values.astype(np.float64), 20)
-    shown = axis.patches[0].get_data()
+    shown = ax.patches[0].get_data()
     np.testing.assert_array_equal(shown.values, heights)
     np.testing.assert_allclose(shown.edges, edges, rtol=1e-9)
-    mean, truth = lines(axis)["mean"], lines(axis)["true value"]
+    mean, truth = lines(ax)["mean"], lines(ax)["true value"]
     np.testing.assert_allclose(mean.get_xdata(), values.astype(np.float64).mean())
     np.testing.assert_array_equal(truth.get_xdata(), 0.07)
     assert (mean.get_linestyle(), truth.get_linestyle()) == ("-", "--")
-    assert axis.get_xlabel() == "calibration error estimate"
-    assert axis.get_ylabel() == "data sets"
-    assert size_of_png(axis) > 5000
+    assert ax.get_xlabel() == "calibration error estimate"
+    assert ax.get_ylabel() == "data sets"
+    assert size_of_png(ax) > 5000
 
 
 def test_without_true_value_and_on_given_axes():
     left, right = Figure().subplots(1, 2)
-    assert plotting.estimate_histogram(VALUES, axis=right) is right
+    assert plotting.estimate_histogram(VALUES, ax=right) is right
     assert list(lines(right)) == ["mean"]
     assert len(right.patches[0].get_data().values) == 50
     assert not left.patches
@@ -67,11 +67,11 @@ def test_without_true_value_and_on_given_axes():
     ],
 )
 def test_all_estimates_are_counted_even_if_equal(values):
-    axis = plotting.estimate_histogram(values, bins=50)
-    shown = axis.patches[0].get_data()
+    ax = plotting.estimate_histogram(values, bins=50)
+    shown = ax.patches[0].get_data()
     assert shown.values.sum() == len(values)
     assert np.all(np.diff(shown.edges) > 0)
-    size_of_png(axis)
+    size_of_png(ax)
 
 
 @pytest.mark.parametrize(
@@ -94,7 +94,7 @@ def test_all_estimates_are_counted_even_if_equal(values):
         ((VALUES, {"true_value": "0"}), TypeError, "true_value: expected a number, got str"),
         ((VALUES, {"bins": 0}), ValueError, "bins: expected an integer between 1 and .*, got 0"),
         ((VALUES, {"bins": "auto"}), TypeError, "bins: expected an integer, got 'auto'"),
-        ((VALUES, {"axis": Figure()}), TypeError, "axis: expected a matplotlib Axes or None, got"),
+        ((VALUES, {"ax": Figure()}), TypeError, "ax: expected a matplotlib Axes or None, got"),
     ],
 )
 def test_wrong_arguments(arguments, error, message):
@@ -148,10 +148,10 @@ def test_pyplot_is_never_imported():
 
 def test_sharpness():
     widths = np.array([1.0, 2.0, 2.5, 4.0])
-    axis = plotting.sharpness_histogram(widths, bins=3, xlabel="width (m)")
-    np.testing.assert_array_equal(axis.patches[0].get_data().values, np.histogram(widths, 3)[0])
-    np.testing.assert_array_equal(lines(axis)["median 2.25"].get_xdata(), 2.25)
-    assert axis.get_xlabel() == "width (m)"
+    ax = plotting.sharpness_histogram(widths, bins=3, xlabel="width (m)")
+    np.testing.assert_array_equal(ax.patches[0].get_data().values, np.histogram(widths, 3)[0])
+    np.testing.assert_array_equal(lines(ax)["median 2.25"].get_xdata(), 2.25)
+    assert ax.get_xlabel() == "width (m)"
     confidences = plotting.sharpness_histogram(Bernoulli(np.array([0.5, 0.9])), bins=2)
     np.testing.assert_array_equal(confidences.patches[0].get_data().values, [1, 1])
     with pytest.raises(ValueError, match=r"values: expected values >= 0, got values\[1\] = -1"):
@@ -164,12 +164,12 @@ def test_sharpness_with_weights():
     values, weights = np.array([1.0, 9.0, 1.5, 2.0, 3.0]), np.array([2, 0, 3, 1, 4])
     copies = plotting.sharpness_histogram(np.repeat(values, weights), bins=4)
     for factor in (1, 0.1):
-        axis = plotting.sharpness_histogram(values, weights=factor * weights, bins=4)
-        shown, expected = axis.patches[0].get_data(), copies.patches[0].get_data()
+        ax = plotting.sharpness_histogram(values, weights=factor * weights, bins=4)
+        shown, expected = ax.patches[0].get_data(), copies.patches[0].get_data()
         np.testing.assert_allclose(shown.values, factor * expected.values, rtol=1e-12)
         np.testing.assert_array_equal(shown.edges, expected.edges)
-        np.testing.assert_allclose(axis.lines[0].get_xdata(), copies.lines[0].get_xdata())
-    assert axis.lines[0].get_label() == "median 1.75"  # half of the weights are up to 1.5
+        np.testing.assert_allclose(ax.lines[0].get_xdata(), copies.lines[0].get_xdata())
+    assert ax.lines[0].get_label() == "median 1.75"  # half of the weights are up to 1.5
     for wrong, words in (
         (-weights, ">= 0"),
         (weights[1:], "one weight"),

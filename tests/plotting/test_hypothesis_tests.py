@@ -10,15 +10,15 @@ from tests.plotting.test_histograms import lines
 
 
 def test_draws_and_the_observed_statistic():
-    axis = plotting.null_distribution(ONE, bins=7, xlabel="mean")
+    ax = plotting.null_distribution(ONE, bins=7, xlabel="mean")
     heights, edges = np.histogram(DRAWS, 7)
-    np.testing.assert_array_equal(axis.patches[0].get_data().values, heights)
-    np.testing.assert_allclose(axis.patches[0].get_data().edges, edges)
-    np.testing.assert_array_equal(lines(axis)["observed, p = 0.02"].get_xdata(), 2.5)
-    assert axis.get_xlabel() == "mean"
+    np.testing.assert_array_equal(ax.patches[0].get_data().values, heights)
+    np.testing.assert_allclose(ax.patches[0].get_data().edges, edges)
+    np.testing.assert_array_equal(lines(ax)["observed, p = 0.02"].get_xdata(), 2.5)
+    assert ax.get_xlabel() == "mean"
     component = Component(np.float64(-1.0), np.float64(-1.0), np.float64(0.3), DRAWS)
-    axis = plotting.null_distribution(component)
-    np.testing.assert_array_equal(lines(axis)["observed, p = 0.3"].get_xdata(), -1.0)
+    ax = plotting.null_distribution(component)
+    np.testing.assert_array_equal(lines(ax)["observed, p = 0.3"].get_xdata(), -1.0)
 
 
 @pytest.mark.parametrize(
@@ -38,18 +38,18 @@ def test_tests_without_one_null_distribution(result, error, message):
 
 def test_rejection_rates_are_shares_of_small_pvalues():
     pvalues = np.random.default_rng(0).random(40)
-    axis = plotting.pvalue_ecdf({"exact": pvalues, "CME": pvalues**2}, band=QUANTILES)
+    ax = plotting.pvalue_ecdf({"exact": pvalues, "CME": pvalues**2}, band=QUANTILES)
     for name, values in (("exact", pvalues), ("CME", pvalues**2)):
-        line = lines(axis)[name]
+        line = lines(ax)[name]
         assert line.get_drawstyle() == "steps-post"
         levels, rates = line.get_data()
         for level, rate in zip(levels[1:-1], rates[1:-1]):
             assert rate == np.mean(values <= level)
         assert (rates[0], rates[-1]) == (0, 1)
-    styles = {lines(axis)[name].get_linestyle() for name in ("exact", "CME")}
+    styles = {lines(ax)[name].get_linestyle() for name in ("exact", "CME")}
     assert len(styles) == 2
-    assert axis.collections[0].get_label() == "90 % band of uniform p-values"
-    corners = axis.collections[0].get_paths()[0].vertices
+    assert ax.collections[0].get_label() == "90 % band of uniform p-values"
+    corners = ax.collections[0].get_paths()[0].vertices
     assert {tuple(x) for x in corners} >= {(0.2, 0.1), (0.2, 0.4), (0.8, 0.7), (0.8, 0.9)}
 
 

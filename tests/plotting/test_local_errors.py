@@ -13,24 +13,24 @@ FEATURES, SIGNED = RNG.normal(size=(N, 2)), RNG.uniform(-0.3, 0.2, N)
 ERRORS = np.abs(SIGNED)
 
 
-def collections(axis):
-    return {c.get_label(): c for c in axis.collections}
+def collections(ax):
+    return {c.get_label(): c for c in ax.collections}
 
 
 @pytest.mark.parametrize("as_array", [np.asarray, lambda x: jnp.asarray(x, jnp.float32)])
 def test_map_of_absolute_errors(as_array):
-    axis = plotting.local_error_map(as_array(FEATURES), as_array(ERRORS))
-    (points,) = axis.collections
+    ax = plotting.local_error_map(as_array(FEATURES), as_array(ERRORS))
+    (points,) = ax.collections
     np.testing.assert_allclose(points.get_offsets(), FEATURES, rtol=1e-6)
     np.testing.assert_allclose(points.get_array(), ERRORS, rtol=1e-6)
     np.testing.assert_allclose(points.get_clim(), (0, ERRORS.max()), rtol=1e-6)
     assert points.get_alpha() is None
     assert points.get_rasterized()
-    assert (axis.get_xlabel(), axis.get_ylabel()) == ("first feature", "second feature")
-    bar = axis.figure.axes[1]
+    assert (ax.get_xlabel(), ax.get_ylabel()) == ("first feature", "second feature")
+    bar = ax.figure.axes[1]
     assert bar.get_ylabel() == "local calibration error"
-    assert not axis.figure.legends
-    assert size_of_png(axis) > 5000
+    assert not ax.figure.legends
+    assert size_of_png(ax) > 5000
 
 
 def test_map_of_signed_errors_has_zero_in_its_middle_and_shows_how_certain_they_are():
@@ -38,7 +38,7 @@ def test_map_of_signed_errors_has_zero_in_its_middle_and_shows_how_certain_they_
     figure = Figure(layout="constrained")
     left, right = figure.subplots(1, 2)
     options = {"signed": True, "effective_sizes": sizes, "pvalues": jnp.asarray(pvalues)}
-    assert plotting.local_error_map(FEATURES, SIGNED, **options, level=0.1, axis=right) is right
+    assert plotting.local_error_map(FEATURES, SIGNED, **options, level=0.1, ax=right) is right
     assert not left.collections
     assert not figure.legends
     points, ring = collections(right)["samples"], collections(right)["p ≤ 0.1"]
@@ -47,7 +47,7 @@ def test_map_of_signed_errors_has_zero_in_its_middle_and_shows_how_certain_they_
     np.testing.assert_allclose(points.get_alpha(), np.clip(sizes / 30, 0.1, 1))
     np.testing.assert_array_equal(ring.get_offsets(), FEATURES[pvalues <= 0.1])
     assert figure.axes[2].get_ylabel() == "local confidence - accuracy"
-    plotting.local_error_map(FEATURES, SIGNED, signed=True, limit=0.25, axis=left)
+    plotting.local_error_map(FEATURES, SIGNED, signed=True, limit=0.25, ax=left)
     assert collections(left)["samples"].get_clim() == (-0.25, 0.25)
     size_of_png(left)
     alone = plotting.local_error_map(FEATURES, SIGNED, **options)
@@ -60,14 +60,14 @@ def test_map_of_signed_errors_has_zero_in_its_middle_and_shows_how_certain_they_
 
 def test_many_points_make_small_files(tmp_path):
     n = 25_000
-    axis = plotting.local_error_map(RNG.normal(size=(n, 2)), RNG.random(n))
-    axis.figure.savefig(tmp_path / "map.pdf")
+    ax = plotting.local_error_map(RNG.normal(size=(n, 2)), RNG.random(n))
+    ax.figure.savefig(tmp_path / "map.pdf")
     assert (tmp_path / "map.pdf").stat().st_size < 400_000
 
 
 def test_distribution():
-    axis = plotting.local_error_distribution(jnp.asarray(ERRORS), bin_error=jnp.array(0.05))
-    drawn = lines(axis)
+    ax = plotting.local_error_distribution(jnp.asarray(ERRORS), bin_error=jnp.array(0.05))
+    drawn = lines(ax)
     x, y = drawn["samples"].get_data()
     for value in (0.0, 0.03, 0.1, *ERRORS[:5], 0.31):
         share = np.mean(value >= ERRORS)
@@ -75,11 +75,11 @@ def test_distribution():
         assert (y[below[-1]] if below.size else 0) == pytest.approx(share)
     assert drawn["samples"].get_drawstyle() == "steps-post"
     np.testing.assert_array_equal(drawn["error of the bin"].get_xdata(), 0.05)
-    assert (axis.get_xlabel(), axis.get_ylabel()) == ("local calibration error", "share of samples")
-    assert len(axis.figure.legends[0].texts) == 2
-    size_of_png(axis)
+    assert (ax.get_xlabel(), ax.get_ylabel()) == ("local calibration error", "share of samples")
+    assert len(ax.figure.legends[0].texts) == 2
+    size_of_png(ax)
     left, right = Figure().subplots(1, 2)
-    given = plotting.local_error_distribution(SIGNED, signed=True, bin_error=-0.1, axis=right)
+    given = plotting.local_error_distribution(SIGNED, signed=True, bin_error=-0.1, ax=right)
     assert given is right
     assert right.get_xlabel() == "local confidence - accuracy"
     assert not left.lines
@@ -109,7 +109,7 @@ NAN = np.full(N, np.nan)
         ({"pvalues": ERRORS + 1}, ValueError, r"pvalues: expected probabilities in \[0, 1\]"),
         ({"pvalues": ERRORS[1:]}, ValueError, r"pvalues: expected shape \(200,\), as the errors"),
         ({"level": 5}, ValueError, r"level: expected values in \(0, 1\), got level = 5"),
-        ({"axis": Figure()}, TypeError, "axis: expected a matplotlib Axes or None, got Figure"),
+        ({"ax": Figure()}, TypeError, "ax: expected a matplotlib Axes or None, got Figure"),
     ],
 )
 def test_wrong_maps(options, error, message):
@@ -127,7 +127,7 @@ def test_wrong_maps(options, error, message):
         (ERRORS, {"bin_error": np.nan}, ValueError, "bin_error: expected finite values"),
         (ERRORS, {"bin_error": ERRORS}, ValueError, r"bin_error: expected shape \(\)"),
         (ERRORS, {"bin_error": "0"}, TypeError, "bin_error: expected a number, got str"),
-        (ERRORS, {"axis": 1}, TypeError, "axis: expected a matplotlib Axes or None, got int"),
+        (ERRORS, {"ax": 1}, TypeError, "ax: expected a matplotlib Axes or None, got int"),
     ],
 )
 def test_wrong_distributions(errors, options, error, message):
@@ -146,8 +146,8 @@ def test_traced_errors_cannot_be_drawn():
 
 def test_distribution_with_weights():
     errors, weights = np.array([0.3, 0.9, 0.1, 0.2]), np.array([2, 0, 1, 5])
-    axis = plotting.local_error_distribution(errors, weights=0.3 * weights)
-    np.testing.assert_array_equal(axis.lines[0].get_xdata(), [0.1, 0.1, 0.2, 0.3])
-    np.testing.assert_allclose(axis.lines[0].get_ydata(), [0, 1 / 8, 6 / 8, 1], rtol=1e-12)
+    ax = plotting.local_error_distribution(errors, weights=0.3 * weights)
+    np.testing.assert_array_equal(ax.lines[0].get_xdata(), [0.1, 0.1, 0.2, 0.3])
+    np.testing.assert_allclose(ax.lines[0].get_ydata(), [0, 1 / 8, 6 / 8, 1], rtol=1e-12)
     with pytest.raises(ValueError, match=r"weights: .* one weight for each sample"):
         plotting.local_error_distribution(errors, weights=weights[1:])

@@ -26,10 +26,10 @@ CURVE = ReliabilityCurve(
 CURVES = {"NumPy": CURVE, "JAX": jax.tree.map(jnp.asarray, CURVE)}
 
 
-def bars(axis):
+def bars(ax):
     """Labels of the bars and their x, lower and upper ends, [number of bars, 3]."""
     ends = {}
-    for collection in axis.collections:
+    for collection in ax.collections:
         segments = np.array(collection.get_segments())
         np.testing.assert_array_equal(segments[:, 0, 0], segments[:, 1, 0])
         ends[collection.get_label()] = np.c_[segments[:, 0, 0], segments[:, :, 1]]
@@ -38,8 +38,8 @@ def bars(axis):
 
 @pytest.mark.parametrize("kind", CURVES)
 def test_bands_and_frequencies(kind):
-    axis = plotting.reliability_diagram(CURVES[kind])
-    ends = bars(axis)
+    ax = plotting.reliability_diagram(CURVES[kind])
+    ends = bars(ax)
     for label, band in (
         ("95 % band: all bins", "simultaneous"),
         ("95 % band: each bin", "pointwise"),
@@ -51,42 +51,42 @@ def test_bands_and_frequencies(kind):
         ]
         np.testing.assert_allclose(ends.pop(label), np.stack(columns, -1)[:3], rtol=1e-6)
     assert not ends
-    drawn = lines(axis)
+    drawn = lines(ax)
     np.testing.assert_allclose(drawn["observed"].get_xydata(), [[0.1, 0.1], [0.5, 0.9]], rtol=1e-6)
     outside = drawn["outside the band of all bins"]
     np.testing.assert_allclose(outside.get_xydata(), [[0.8, 0.1]], rtol=1e-6)
     assert to_hex(outside.get_color()) == RED
     assert to_hex(drawn["observed"].get_color()) == BLACK
     np.testing.assert_array_equal(drawn["calibrated"].get_xydata(), [[0, 0], [1, 1]])
-    assert len(axis.figure.legends[0].texts) == 5
-    assert size_of_png(axis) > 10_000
+    assert len(ax.figure.legends[0].texts) == 5
+    assert size_of_png(ax) > 10_000
 
 
 def test_counts_below_the_diagram():
-    axis = plotting.reliability_diagram(CURVE)
-    (panel,) = axis.child_axes
+    ax = plotting.reliability_diagram(CURVE)
+    (panel,) = ax.child_axes
     expected = [[0.1, 0, 30], [0.5, 0, 10], [0.8, 0, 20]]
     np.testing.assert_array_equal(bars(panel)["samples"], expected)
     assert (panel.get_xlabel(), panel.get_ylabel()) == ("predicted probability", "samples")
-    assert (axis.get_xlabel(), axis.get_ylabel()) == ("", "observed frequency")
-    assert panel.get_xlim() == axis.get_xlim()
+    assert (ax.get_xlabel(), ax.get_ylabel()) == ("", "observed frequency")
+    assert panel.get_xlim() == ax.get_xlim()
 
 
 @pytest.mark.parametrize("size", [(11, 4.2), (5, 8), (3, 3)])
 def test_layouts_leave_room_for_the_counts(size):
     figure = Figure(figsize=size, layout="constrained")
-    for axis in figure.subplots(1, 2):
-        plotting.reliability_diagram(CURVE, axis=axis)
-    size_of_png(axis)
-    for axis in figure.axes:
-        label = axis.child_axes[0].xaxis.label.get_window_extent()
-        assert 0 <= label.y0 < label.y1 < axis.get_window_extent().y0
+    for ax in figure.subplots(1, 2):
+        plotting.reliability_diagram(CURVE, ax=ax)
+    size_of_png(ax)
+    for ax in figure.axes:
+        label = ax.child_axes[0].xaxis.label.get_window_extent()
+        assert 0 <= label.y0 < label.y1 < ax.get_window_extent().y0
 
 
 def test_without_counts_on_given_axes():
     figure = Figure(layout="constrained")
     left, right = figure.subplots(1, 2)
-    assert plotting.reliability_diagram(CURVE, axis=right, show_counts=False) is right
+    assert plotting.reliability_diagram(CURVE, ax=right, show_counts=False) is right
     assert (right.get_xlabel(), right.get_ylabel()) == (
         "predicted probability",
         "observed frequency",
@@ -94,7 +94,7 @@ def test_without_counts_on_given_axes():
     assert not right.child_axes
     assert not figure.legends
     assert not left.lines
-    plotting.reliability_diagram(CURVE, axis=left)
+    plotting.reliability_diagram(CURVE, ax=left)
     size_of_png(left)
 
 
@@ -134,8 +134,8 @@ def test_wrong_arguments(arguments, error, message):
 
 
 def test_other_options():
-    with pytest.raises(TypeError, match="axis: expected a matplotlib Axes or None, got Figure"):
-        plotting.reliability_diagram(CURVE, axis=Figure())
+    with pytest.raises(TypeError, match="ax: expected a matplotlib Axes or None, got Figure"):
+        plotting.reliability_diagram(CURVE, ax=Figure())
     with pytest.raises(TypeError, match="show_counts: expected True or False, got 1"):
         plotting.reliability_diagram(CURVE, show_counts=1)
 

@@ -17,37 +17,37 @@ ESTIMATES = {
 }
 
 
-def bars(axis):
+def bars(ax):
     """Lower and upper ends of the error bars of each container, [k, 2]."""
     found = []
-    for container in axis.containers:
+    for container in ax.containers:
         segments = [c.get_segments() for c in container.lines[2]]
         found.append(np.array(segments[0])[:, :, 1] if segments else None)
     return found
 
 
 def test_risks_of_runs():
-    axis = plotting.risk_curve(jnp.asarray(X), jnp.asarray(RUNS), marked=jnp.array(0.1))
-    drawn, order = lines(axis), np.argsort(X)
+    ax = plotting.risk_curve(jnp.asarray(X), jnp.asarray(RUNS), marked=jnp.array(0.1))
+    drawn, order = lines(ax), np.argsort(X)
     np.testing.assert_allclose(drawn["risk"].get_xdata(), X[order])
     np.testing.assert_allclose(drawn["risk"].get_ydata(), RUNS.mean(0)[order])
     np.testing.assert_array_equal(drawn["hyperparameter 0.1"].get_xdata(), 0.1)
     half = RUNS.std(0, ddof=1)
     ends = np.stack([RUNS.mean(0) - half, RUNS.mean(0) + half], 1)[order]
-    np.testing.assert_allclose(bars(axis)[0], ends)
-    assert axis.get_xscale() == "log"
-    assert (axis.get_xlabel(), axis.get_ylabel()) == ("hyperparameter", "risk")
-    assert size_of_png(axis) > 5000
+    np.testing.assert_allclose(bars(ax)[0], ends)
+    assert ax.get_xscale() == "log"
+    assert (ax.get_xlabel(), ax.get_ylabel()) == ("hyperparameter", "risk")
+    assert size_of_png(ax) > 5000
 
 
 def test_risks_with_errors_on_given_axes():
     left, right = Figure(layout="constrained").subplots(1, 2)
     bins = np.arange(5, 14)
-    given = plotting.risk_curve(bins, RUNS[0], errors=RUNS[1], xlabel="bins", axis=right)
+    given = plotting.risk_curve(bins, RUNS[0], errors=RUNS[1], xlabel="bins", ax=right)
     assert given is right
     np.testing.assert_allclose(bars(right)[0], RUNS[0][:, None] + RUNS[1][:, None] * [-1, 1])
     assert (right.get_xscale(), right.get_xlabel()) == ("linear", "bins")
-    plotting.risk_curve(X - X.min(), RUNS[:1], axis=left)
+    plotting.risk_curve(X - X.min(), RUNS[:1], ax=left)
     assert list(lines(left)) == ["risk"]
     assert not left.containers
     assert left.get_xscale() == "linear"
@@ -55,21 +55,21 @@ def test_risks_with_errors_on_given_axes():
 
 def test_estimates_side_by_side():
     errors = {"kde": np.array([0.01, 0.02]), "bins": jnp.array([0.0, 0.1])}
-    axis = plotting.estimate_comparison(MODELS, ESTIMATES, errors=errors, ylabel="TCE")
-    assert [container.get_label() for container in axis.containers] == list(ESTIMATES)
-    for container, offset in zip(axis.containers, (-0.8 / 3, 0, 0.8 / 3)):
+    ax = plotting.estimate_comparison(MODELS, ESTIMATES, errors=errors, ylabel="TCE")
+    assert [container.get_label() for container in ax.containers] == list(ESTIMATES)
+    for container, offset in zip(ax.containers, (-0.8 / 3, 0, 0.8 / 3)):
         x, y = container.lines[0].get_data()
         np.testing.assert_allclose(x, np.arange(2) + offset, atol=1e-12)
         np.testing.assert_allclose(y, ESTIMATES[container.get_label()])
-    found = dict(zip(ESTIMATES, bars(axis)))
+    found = dict(zip(ESTIMATES, bars(ax)))
     assert found["kkr"] is None
     np.testing.assert_allclose(found["kde"], [[-0.02, 0], [0.18, 0.22]], atol=1e-7)
-    assert [text.get_text() for text in axis.get_xticklabels()] == MODELS
-    assert axis.get_ylabel() == "TCE"
-    assert len(axis.figure.legends[0].texts) == 3
-    assert size_of_png(axis) > 5000
+    assert [text.get_text() for text in ax.get_xticklabels()] == MODELS
+    assert ax.get_ylabel() == "TCE"
+    assert len(ax.figure.legends[0].texts) == 3
+    assert size_of_png(ax) > 5000
     other = Figure().subplots()
-    assert plotting.estimate_comparison(MODELS, ESTIMATES, axis=other) is other
+    assert plotting.estimate_comparison(MODELS, ESTIMATES, ax=other) is other
     assert not other.figure.legends
 
 
@@ -87,7 +87,7 @@ def test_estimates_side_by_side():
         ({"marked": X}, ValueError, r"marked: expected shape \(\)"),
         ({"marked": np.nan}, ValueError, "marked: expected finite"),
         ({"marked": "1"}, TypeError, "marked: expected a number, got str"),
-        ({"axis": 3}, TypeError, "axis: expected a matplotlib Axes or None, got int"),
+        ({"ax": 3}, TypeError, "ax: expected a matplotlib Axes or None, got int"),
     ],
 )
 def test_wrong_curves(changed, error, message):

@@ -33,43 +33,43 @@ def classes():
 
 
 def test_map_of_scalar_predictions(scalar):
-    axis = plotting.witness_map(scalar, *AT)
-    lines = {line.get_label(): line for line in axis.lines}
+    ax = plotting.witness_map(scalar, *AT)
+    lines = {line.get_label(): line for line in ax.lines}
     np.testing.assert_allclose(np.stack(lines["locations"].get_data(), 1), GRID, atol=1e-6)
     chosen = np.asarray(scalar.adjusted_pvalue) <= 0.05
     assert 0 < chosen.sum() < 30
     found = np.stack(lines["significant"].get_data(), 1)
     np.testing.assert_allclose(found, GRID[chosen], atol=1e-6)
-    assert (axis.get_xlabel(), axis.get_ylabel()) == ("predicted mean", "target - predicted mean")
-    assert axis.figure.axes[1].get_ylabel() == "witness, standard errors"
-    limits = axis.figure.axes[1].get_ylim()
+    assert (ax.get_xlabel(), ax.get_ylabel()) == ("predicted mean", "target - predicted mean")
+    assert ax.figure.axes[1].get_ylabel() == "witness, standard errors"
+    limits = ax.figure.axes[1].get_ylim()
     sizes = np.asarray(scalar.estimate) / np.sqrt(np.mean(np.asarray(scalar.null_samples) ** 2, 0))
     np.testing.assert_allclose(limits, (-np.abs(sizes).max(), np.abs(sizes).max()), rtol=1e-5)
-    assert axis.figure.legends
-    assert size_of_png(axis) > 5000
+    assert ax.figure.legends
+    assert size_of_png(ax) > 5000
 
 
 def test_maps_without_a_significant_region_have_no_outline(scalar):
     none = dataclasses.replace(scalar, adjusted_pvalue=jnp.ones(30))
-    axis = plotting.witness_map(none, *AT)
-    assert "significant" not in [line.get_label() for line in axis.lines]
-    assert not axis.figure.legends
+    ax = plotting.witness_map(none, *AT)
+    assert "significant" not in [line.get_label() for line in ax.lines]
+    assert not ax.figure.legends
     everything = dataclasses.replace(scalar, adjusted_pvalue=jnp.zeros(30))
     assert plotting.witness_map(everything, *AT).figure.legends
 
 
 def test_bars_of_classes(classes):
     result, at = classes
-    axis = plotting.witness_map(result, *at)
-    heights = {bar.get_x() + bar.get_width() / 2: bar.get_height() for bar in axis.patches}
+    ax = plotting.witness_map(result, *at)
+    heights = {bar.get_x() + bar.get_width() / 2: bar.get_height() for bar in ax.patches}
     sizes = np.asarray(result.estimate / result.null_size)
     np.testing.assert_allclose([heights[i] for i in range(3)], sizes, rtol=1e-6)
     assert sizes[0] > 0 > sizes[1]
-    labels = [label.get_text() for label in axis.get_xticklabels()]
+    labels = [label.get_text() for label in ax.get_xticklabels()]
     assert labels == ["class 0\np = 0.5", "class 1\np = 0.25", "class 2\np = 0.25"]
-    names = axis.get_legend_handles_labels()[1]
+    names = ax.get_legend_handles_labels()[1]
     assert names == ["more frequent than predicted", "less frequent than predicted"]
-    assert size_of_png(axis) > 5000
+    assert size_of_png(ax) > 5000
 
 
 def test_wrong_input(scalar, classes):

@@ -1,0 +1,216 @@
+"""Calls that run and print themselves, and entries, which name the very calls that gave them."""
+
+import dataclasses
+import functools
+import math
+import sys
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+from jax.typing import ArrayLike
+
+from calibjax.evaluation.entries import Entry
+from calibjax.hypothesis_tests import CalibrationTestResult
+
+_POWER = 0.84  # the 80 % quantile of the standard normal distribution
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Call:
+    """An expression of Python, which is computed once, when its value is asked for.
+
+    Attributes and items of an expression are expressions.
+
+    Attributes:
+        text: the expression. Where it is empty, calls do not print it as an argument; an argument
+            that begins with a star stands for several.
+        compute: gives its value.
+    """
+
+    text: str
+    compute: Callable[[], Any]
+
+    @functools.cached_property
+    def value(self) -> Any:
+        """What the expression gives."""
+        return self.compute()
+
+    def __getattr__(self, name: str) -> "Call":
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return Call(f"{self.text}.{name}", lambda: getattr(self.value, name))
+
+    def __getitem__(self, place: Any) -> "Call":
+        shown = ", ".join(map(repr, place)) if isinstance(place, tuple) else repr(place)
+        return Call(f"{self.text}[{shown}]", lambda: self.value[place])
+
+    @property
+    def unpacked(self) -> "Call":
+        """All that it gives, as several arguments of a call."""
+        return Call(f"*{self.text}", lambda: self.value)
+
+    def __call__(self, *arguments: Any, **options: Any) -> "Call":
+        """The call of a function; what is no expression is printed as `expression` says."""
+        named = [(f"{key}=", expression(x)) for key, x in options.items()]
+        positional = [("", expression(x)) for x in arguments]
+        shown = ", ".join(key + x.text for key, x in (*positional, *named) if x.text)
+
+        def compute() -> Any:
+            values = [x.value if x.text[:1] == "*" else (x.value,) for _, x in positional]
+            keywords = {key[:-1]: x.value for key, x in named}
+            return self.value(*(value for several in values for value in several), **keywords)
+
+        return Call(f"{self.text}({shown})", compute)
+
+
+def named(text: str, value: Any) -> Call:
+    """A value, and what calls say instead of it."""
+    return Call(text, lambda: value)
+
+
+def expression(value: Any) -> Call:
+    """A literal, or a function or class of calibjax by the name that users import."""
+    if isinstance(value, Call):
+        return value
+    name = getattr(value, "__qualname__", "")
+    for package in sys.modules["calibjax"].__all__ if name else ():
+        exported = getattr(sys.modules.get(f"calibjax.{package}"), "__all__", ())
+        if name.partition(".")[0] in exported:
+            return named(f"{package}.{name}", value)
+    return named(repr(value), value)
+
+
+def measured(name: str, call: Call, **more: Any) -> Entry:
+    """The entry of what a call returns: a number, an interval, or the p-value of a test.
+
+    Where it does not exist for these data, the value is NaN and the note says why.
+    """
+    try:
+        value = call.value
+    except (ValueError, NotImplementedError) as error:
+        return Entry(name, math.nan, function=call.text, note=f"does not exist: {error}")
+    return Entry(name, **_numbers(value), function=call.text, **more)
+
+
+def _numbers(value: Any) -> dict[str, float]:
+    """Value, error and ends of what a function returns."""
+    if isinstance(value, CalibrationTestResult):
+        error = value.pvalue_standard_error
+        return {"value": float(value.pvalue)} | (
+            {} if error is None else {"standard_error": float(error)}
+        )
+    if not hasattr(value, "estimate"):
+        return {"value": float(value)}
+    names = {"value": "estimate", "standard_error": "standard_error", "low": "low", "high": "high"}
+    return {name: float(getattr(value, attribute)) for name, attribute in names.items()}
+
+
+def ranges(draws: Mapping[str, ArrayLike]) -> dict[str, tuple[float, float]]:
+    """Ranges of several values under calibration that all hold with a probability of 95 %.
+
+    Those of one value are its central 95 %. All of them leave out equally many draws at either
+    end, as many as the probability allows (Myllymäki et al. 2017, the global rank envelope).
+
+    Args:
+        draws: of each value by name, [B], B ≥ 39.
+    """
+    columns = [np.asarray(x, float) for x in draws.values()]
+    ordered = [np.sort(x) for x in columns]
+    beyond = []  # each draw, how many draws are there?
+    for x, order in zip(columns, ordered, strict=True):
+        beyond += [np.searchsorted(order, x), len(x) - np.searchsorted(order, x, "right")]
+    fewest = np.sort(np.min(beyond, 0))
+    left_out = max(0, int(fewest[math.floor(0.05 * (len(fewest) + 1) + 1e-9)]) - 1)
+    ends = ((float(x[left_out]), float(x[-1 - left_out])) for x in ordered)
+    return dict(zip(draws, ends, strict=True))
+
+
+def mean_error(
+    name: str, call: Call, place: tuple[int, ...], residuals: ArrayLike, members: ArrayLike
+) -> tuple[Entry, float]:
+    """The entry of one error of a `group_calibration_test`, and its p-value for sentences.
+
+    The exact p-value asks whether a calibrated model has such an error. Of a model that is not
+    calibrated in another way, say with targets that scatter more than predicted, it may be small
+    although the error is zero. Sentences that name this very error therefore take the larger one
+    of the exact p-value and of that of a z-test with the observed scatter.
+
+    Args:
+        name: of the entry.
+        call: of the test.
+        place: of the error in the arrays of its result.
+        residuals: observed minus predicted values, [n].
+        members: weights of the samples in the group, [n].
+
+    Returns:
+        The entry, with a 95 % interval from the observed scatter if there is any, and the range
+        of its adjusted p-value; and the p-value for sentences.
+    """
+    test: CalibrationTestResult = call.value
+    value, pvalue = (float(np.asarray(x)[place]) for x in (test.estimate, test.adjusted_pvalue))
+    chance = float(test.critical_value()[place])
+    weights = np.asarray(members, float)
+    weights = weights / np.abs(weights).sum()
+    error = _standard_error(weights, np.asarray(residuals, float), value)
+    reach = None if error == 0 else 1.96 * error
+    entry = Entry(
+        name,
+        value,
+        low=None if reach is None else value - reach,
+        high=None if reach is None else value + reach,
+        by_chance=(-chance, chance),
+        pvalue=pvalue,
+        function=call.estimate[place].text,
+    )
+    observed = _two_sided(value, error) * np.size(test.estimate)
+    return entry, min(1.0, max(pvalue, observed))
+
+
+def _standard_error(weights: np.ndarray, residuals: np.ndarray, mean: float) -> float:
+    """That of a weighted mean, zero where the residuals do not scatter; of equal weights sd / √n.
+
+    Args:
+        weights: whose absolute values sum to one, [n].
+        residuals: [n].
+        mean: theirs.
+    """
+    squares = float(np.sum(weights**2))
+    scatter = np.square(weights * (residuals - mean))
+    rounding = 1e-6 * np.abs(weights * residuals).max()
+    if squares > 1 - 1e-6 or math.sqrt(scatter.max()) <= rounding:
+        return 0.0
+    return math.sqrt(scatter.sum() / (1 - squares))  # n / (n - 1) of equal weights
+
+
+def _two_sided(value: float, error: float) -> float:
+    """p-value of a z-test."""
+    if error == 0:
+        return float(value == 0)
+    return math.erfc(abs(value) / error / math.sqrt(2))
+
+
+def detectable(test: CalibrationTestResult, level: float) -> np.ndarray:
+    """Errors of the first group, [k] or (), that the test finds with a probability of about 80 %.
+
+    Its critical value, in standard errors of each entry, is that of the largest of all entries.
+
+    Args:
+        test: of group 0 alone, or of it and others.
+        level: of the test.
+    """
+    null = np.asarray(test.null_samples, float)
+    errors = np.sqrt(np.mean(null**2, 0))
+    largest: Any = np.max(null / np.where(errors > 0, errors, 1), tuple(range(1, null.ndim)))
+    return detectable_size(largest, errors[0], level)
+
+
+def detectable_size(largest: np.ndarray, errors: np.ndarray, level: float) -> np.ndarray:
+    """Errors that are found with a probability of about 80 %.
+
+    Args:
+        largest: draws of the largest error of a test, in units of their standard errors, [B].
+        errors: standard errors.
+        level: of the test.
+    """
+    return (np.quantile(largest, 1 - level) + _POWER) * errors

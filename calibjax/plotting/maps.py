@@ -1,0 +1,303 @@
+"""Maps of errors that several tests find: of groups of samples, and of the witness."""
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import jax
+import numpy as np
+from jax.typing import ArrayLike
+
+from calibjax import _checks
+from calibjax.hypothesis_tests.result import CalibrationTestResult
+from calibjax.plotting import figures
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+_MOST_COLUMNS, _MOST_ROWS = 12, 40  # with the numbers in the cells
+_LABEL = "witness, standard errors"
+_NUM_LEVELS = 12  # of colour, on both sides of zero together
+
+
+def group_errors(
+    result: CalibrationTestResult,
+    *,
+    groups: Sequence[Any] | None = None,
+    residuals: Sequence[Any] | None = None,
+    level: float = 0.05,
+    ax: "Axes | None" = None,
+) -> "Axes":
+    """Grid of signed errors: a row for each group, a column for each kind of residual.
+
+    Errors are observed minus predicted values: red where the predictions are too small, blue where
+    they are too large. Cells contain the error ± its standard error under calibration; those with
+    an adjusted p-value ≤ `level` are framed and bold. For a calibrated model there is any such cell
+    with probability at most `level`. Grids of more than 12 columns or 40 rows have no room for
+    numbers: there the significant cells have their sign.
+
+    Args:
+        result: what `hypothesis_tests.group_calibration_test` returned, of one data set and outside
+            of `jit`.
+        groups: names of the G groups, by default their numbers.
+        residuals: names of the k residuals, by default their numbers; by the test's own default
+            those of classes are the classes and "top label".
+        level: adjusted p-values up to this one are significant.
+        ax: matplotlib Axes to draw on; by default that of a new figure, `.figure` of the
+            result, which pyplot does not know of: nothing is shown, and nothing has to be closed.
+
+    Returns:
+        The Axes; the colour bar is beside it.
+
+    Raises:
+        ImportError: if matplotlib is not installed.
+        TypeError: if an argument is of the wrong kind, such as the result of another test.
+        ValueError: if shapes or values are wrong.
+
+    Cost: O(G k).
+
+    References: none; see `hypothesis_tests.group_calibration_test`.
+
+    >>> import jax, jax.numpy as jnp
+    >>> from calibjax import distributions, hypothesis_tests, plotting
+    >>> predictions = distributions.Normal(jnp.zeros(40), jnp.ones(40))
+    >>> is_old = jnp.arange(40) >= 20
+    >>> targets = distributions.sample_targets(jax.random.key(0), predictions) + 2.0 * is_old
+    >>> test = hypothesis_tests.group_calibration_test(
+    ...     jax.random.key(1), predictions, targets, jnp.stack([~is_old, is_old], axis=1)
+    ... )
+    >>> ax = plotting.group_errors(test, groups=["young", "old"])
+    >>> print([label.get_text() for label in ax.get_yticklabels()], len(ax.patches))
+    ['young', 'old'] 1
+    """
+    _checks.proportion("level", level)
+    figures.check_result(result, "groups", "hypothesis_tests.group_calibration_test")
+    errors, sizes, pvalues = _shown(result)
+    rows = _names("groups", groups, errors.shape[0])
+    columns = _names("residuals", residuals, errors.shape[1])
+    has_numbers = len(rows) <= _MOST_ROWS and len(columns) <= _MOST_COLUMNS
+    cell_width, cell_height = (1.1, 0.36) if has_numbers else (0.2, 0.16)  # inches
+    size = 2.6 + cell_width * len(columns), 1.4 + cell_height * len(rows)
+    with figures.figure(ax, size) as ax:
+        limit = float(np.abs(errors).max()) or 1.0
+        style: dict[str, Any] = {"vmin": -limit, "vmax": limit, "aspect": "auto"}
+        image = ax.imshow(errors, cmap=figures.DIVERGING, **style)
+        _write(ax, errors, sizes, pvalues <= level, has_numbers=has_numbers)
+        _frame(ax, pvalues <= level, f"adjusted p ≤ {level:g}")
+        style = {} if has_numbers else {"fontsize": "x-small"}
+        ax.set_yticks(np.arange(len(rows)), rows, **style)
+        ax.set_xticks(np.arange(len(columns)), columns, rotation=0 if has_numbers else 90, **style)
+        if groups is None:
+            ax.set_ylabel("group")
+        if residuals is None and len(columns) > 1:
+            ax.set_xlabel("residual")
+        elif residuals is None:
+            ax.set_xticks([])
+        label = "observed - predicted mean" + "\n(± standard error)" * has_numbers
+        ax.figure.colorbar(image, ax=ax, label=label, format="%.2g")
+    return ax
+
+
+def _shown(result: CalibrationTestResult) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Signed errors, their standard errors and adjusted p-values, [G, k] each."""
+    errors = figures.shown_values("result.estimate", result.estimate).astype(np.float64)
+    if errors.ndim not in (1, 2):
+        raise ValueError(
+            "result.estimate: expected shape [G] or [G, k], the errors of one data set, got "
+            f"{errors.shape}"
+        )
+    found = [errors]
+    for name in ("null_size", "adjusted_pvalue"):
+        value = figures.shown_values(f"result.{name}", getattr(result, name))
+        _checks.shape(f"result.{name}", value, errors.shape, f"{errors.shape}, as the errors")
+        found.append(value)
+    return tuple(x.reshape(len(errors), -1) for x in found)  # pyright: ignore[reportReturnType]
+
+
+def _names(name: str, names: Any, size: int) -> list[str]:
+    """Names of the rows or columns."""
+    if names is None:
+        return [str(i) for i in range(size)]
+    if isinstance(names, str) or not isinstance(names, Sequence):
+        raise TypeError(f"{name}: expected a list of names, got {_checks.described(names)}")
+    if len(names) != size:
+        raise ValueError(f"{name}: expected {size} names, got {len(names)}")
+    return [str(one) for one in names]
+
+
+def _write(
+    ax: "Axes",
+    errors: np.ndarray,
+    sizes: np.ndarray,
+    is_significant: np.ndarray,
+    *,
+    has_numbers: bool,
+) -> None:
+    """Numbers in the cells, or signs in the significant ones."""
+    largest = np.abs(errors).max() or 1.0
+    # Two digits of a typical standard error; it is zero where nothing is left to chance.
+    positive = sizes[sizes > 0]
+    digits = max(0, 1 - math.floor(math.log10(np.median(positive)))) if positive.size else 2
+    for (row, column), error in np.ndenumerate(errors):
+        text = "+" if error > 0 else "-"
+        if has_numbers:
+            text = f"{error:+.{digits}f} ± {sizes[row, column]:.{digits}f}"
+        if has_numbers or is_significant[row, column]:
+            style: dict[str, Any] = {"ha": "center", "va": "center", "fontsize": "small"}
+            style["color"] = "white" if abs(error) > 0.7 * largest else "black"
+            style["fontweight"] = "bold" if is_significant[row, column] else "normal"
+            ax.text(column, row, text, **style)
+
+
+def _frame(ax: "Axes", is_significant: np.ndarray, label: str) -> None:
+    """Frames around the significant cells, with one entry in a legend."""
+    from matplotlib.patches import Rectangle
+
+    style: dict[str, Any] = {"fill": False, "edgecolor": figures.BLACK, "linewidth": 1.8}
+    for row, column in np.argwhere(is_significant):
+        ax.add_patch(Rectangle((column - 0.48, row - 0.46), 0.96, 0.92, label=label, **style))
+        label = ""
+
+
+def witness_map(
+    result: CalibrationTestResult,
+    at_predictions: Any,
+    at_targets: ArrayLike,
+    *,
+    level: float = 0.05,
+    ax: "Axes | None" = None,
+) -> "Axes":
+    """Map of where a model is wrong: the witness in units of its standard errors.
+
+    Scalar predictions have a map over predicted mean and residual, target − predicted mean: red
+    where targets are more frequent than predicted, blue and with dashed contours where they are
+    less frequent. The region
+    of the locations with an adjusted p-value ≤ `level` is outlined: for a calibrated model there is
+    any such region with probability at most `level`. Class predictions have a signed bar for each
+    location, grey where it is not significant.
+
+    Args:
+        result: what `hypothesis_tests.witness_test` returned, of one data set and outside of `jit`.
+        at_predictions: its locations, batch of J scalar distributions with a method `mean`, or of
+            class predictions.
+        at_targets: [J].
+        level: adjusted p-values up to this one are significant.
+        ax: matplotlib Axes to draw on; by default that of a new figure, `.figure` of the
+            result, which pyplot does not know of: nothing is shown, and nothing has to be closed.
+
+    Returns:
+        The Axes; the colour bar of a map is beside it.
+
+    Raises:
+        ImportError: if matplotlib is not installed.
+        TypeError: if an argument is of the wrong kind.
+        ValueError: if shapes or values are wrong, or the locations of a map are on one line.
+
+    Cost: O(J log J).
+
+    References: none; see `hypothesis_tests.witness_test`.
+
+    >>> import jax, jax.numpy as jnp
+    >>> from calibjax import distances, distributions, hypothesis_tests, kernels, plotting
+    >>> kernel = kernels.TensorProduct(
+    ...     kernels.SquaredExponential(0.1, distances.Wasserstein()),
+    ...     kernels.SquaredExponential(0.5),
+    ... )
+    >>> mean, residual = map(jnp.ravel, jnp.meshgrid(jnp.linspace(0, 1, 9), jnp.linspace(-2, 2, 9)))
+    >>> at = distributions.Normal(mean, jnp.ones(81)), mean + residual
+    >>> predictions = distributions.Normal(jnp.linspace(0, 1, 200), jnp.ones(200))
+    >>> targets = distributions.sample_targets(jax.random.key(0), predictions)
+    >>> targets += predictions.loc > 0.7  # where the predicted mean is large, it is too small
+    >>> test = hypothesis_tests.witness_test(
+    ...     jax.random.key(1), kernel, predictions, targets, *at
+    ... )
+    >>> ax = plotting.witness_map(test, *at)
+    >>> print(ax.get_xlabel(), "|", ax.get_ylabel())
+    predicted mean | target - predicted mean
+    """
+    sizes, is_significant = _shown_witness(result, level)
+    at_predictions, at_targets = _checks.predictions_and_targets(
+        at_predictions, at_targets, names=("at_predictions", "at_targets")
+    )
+    targets = figures.shown_values("at_targets", at_targets)
+    _checks.shape("at_targets", targets, (sizes.size,), f"[{sizes.size}], as the result")
+    if hasattr(at_predictions, "class_probs"):
+        probs = figures.shown_values("at_predictions", at_predictions.class_probs)
+        return _draw_bars(sizes, is_significant, probs, targets, ax)
+    _checks.method("at_predictions", at_predictions, "mean")
+    means = figures.shown_values("at_predictions", jax.vmap(lambda p: p.mean())(at_predictions))
+    points = np.stack([means, targets - means], 1).astype(np.float64)
+    centered = points - points.mean(0)
+    size = np.abs(centered).max(0)
+    if np.any(size == 0) or np.linalg.matrix_rank(centered / size, tol=1e-4) < 2:
+        raise ValueError(
+            "at_predictions, at_targets: expected locations with different means and residuals, "
+            "not on one line, such as those of a grid"
+        )
+    return _draw_map(sizes, is_significant, points, ax)
+
+
+def _shown_witness(result: Any, level: float) -> tuple[np.ndarray, np.ndarray]:
+    """Witness in standard errors, and where it is significant, [J] each."""
+    _checks.proportion("level", level)
+    figures.check_result(result, "locations", "hypothesis_tests.witness_test")
+    witness = figures.shown_values("result.estimate", result.estimate)
+    _checks.shape("result.estimate", witness, (None,), "[J], the witness of one data set")
+    errors = figures.shown_values("result.null_size", result.null_size)
+    pvalues = figures.shown_values("result.adjusted_pvalue", result.adjusted_pvalue)
+    # Far from all data both are zero.
+    sizes = np.divide(witness, errors, out=np.zeros_like(witness), where=errors > 0)
+    return sizes, pvalues <= level
+
+
+def _draw_map(
+    sizes: np.ndarray, is_significant: np.ndarray, points: np.ndarray, ax: "Axes | None"
+) -> "Axes":
+    """Colours between the locations, the outline of the region, and the locations as dots."""
+    limit = max(float(np.abs(sizes).max()), 1.0)
+    steps = np.linspace(-limit, limit, _NUM_LEVELS + 1)
+    x, y = points.T
+    with figures.figure(ax, (5.4, 4.4), skipped=("locations",)) as ax:
+        from matplotlib.ticker import MaxNLocator
+
+        colors = ax.tricontourf(x, y, sizes, levels=steps, cmap=figures.DIVERGING)
+        # Dashed where negative, for prints without colours.
+        ax.tricontour(x, y, sizes, levels=steps[1::2], colors=figures.GRAY, linewidths=0.7)
+        style: dict[str, Any] = {"linestyle": "none", "marker": "."}
+        ax.plot(x, y, color=figures.GRAY, markersize=2, label="locations", **style)
+        if np.any(is_significant):
+            chosen = points[is_significant].T
+            ax.plot(*chosen, color=figures.BLACK, markersize=5, label="significant", **style)
+            if not np.all(is_significant):
+                inside = is_significant.astype(float)
+                ax.tricontour(x, y, inside, levels=[0.5], colors=figures.BLACK, linewidths=1.6)
+                ax.plot([], [], color=figures.BLACK, linewidth=1.6, label="their region")
+        ax.axhline(0, color=figures.GRAY, linewidth=0.8, linestyle="--")
+        ax.set(xlabel="predicted mean", ylabel="target - predicted mean")
+        ax.figure.colorbar(colors, ax=ax, label=_LABEL, ticks=MaxNLocator(7), format="%.2g")
+    return ax
+
+
+def _draw_bars(
+    sizes: np.ndarray,
+    is_significant: np.ndarray,
+    probs: np.ndarray,
+    targets: np.ndarray,
+    ax: "Axes | None",
+) -> "Axes":
+    """A bar for each location, with its class and the probability of this class."""
+    places = np.arange(sizes.size)
+    own = probs[places, targets]
+    names = [f"class {c}\np = {p:.2g}" for c, p in zip(targets, own, strict=True)]
+    with figures.figure(ax, (1.6 + 0.55 * max(sizes.size, 5), 3.4)) as ax:
+        for label, chosen, color in (
+            ("not significant", ~is_significant, figures.GRAY),
+            ("more frequent than predicted", is_significant & (sizes > 0), figures.RED),
+            ("less frequent than predicted", is_significant & (sizes <= 0), figures.BLUE),
+        ):
+            if np.any(chosen):
+                ax.bar(places[chosen], sizes[chosen], color=color, label=label)
+        ax.set_xticks(places, names, fontsize="small")
+        ax.axhline(0, color=figures.BLACK, linewidth=0.8)
+        ax.set(ylabel=_LABEL)
+    return ax
