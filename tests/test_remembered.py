@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from calibjax import estimators, kernels, record
-from calibjax._checks import remembered
+from calibjax._core.checks import remembered
 from calibjax.distributions import Normal
 
 KERNEL = kernels.TensorProduct(kernels.Constant(), kernels.SquaredExponential())

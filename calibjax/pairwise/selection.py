@@ -10,8 +10,8 @@ import jax.numpy as jnp
 from jax import lax
 from jax.typing import DTypeLike
 
-from calibjax._compilation import jit, platform_dependent
-from calibjax._pytree import PyTree
+from calibjax._core.compilation import jit, platform_dependent
+from calibjax._core.pytree import PyTree
 from calibjax.pairwise.tiles import (
     TILE_SIZE,
     by_platform,

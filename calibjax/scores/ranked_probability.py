@@ -3,7 +3,7 @@
 import jax
 from jax.typing import ArrayLike
 
-from calibjax._pytree import PyTree
+from calibjax._core.pytree import PyTree
 from calibjax.distributions.base import Distribution
 from calibjax.scores.base import mean_over_samples, weighted_samples
 

@@ -8,7 +8,7 @@ import matplotlib
 from matplotlib.figure import Figure
 from PIL import Image
 
-from calibjax._files import write
+from calibjax._core.files import write
 from calibjax.plotting.figures import CURVE_COLORS
 from experiments.harness import stand_in
 from experiments.harness.messages import log

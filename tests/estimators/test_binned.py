@@ -9,7 +9,7 @@ from sklearn.calibration import calibration_curve
 from sklearn.metrics import brier_score_loss
 
 from calibjax import distances, estimators
-from calibjax._pytree import record
+from calibjax._core.pytree import record
 from calibjax.distributions import Bernoulli, Categorical
 from tests import oracles
 from tests.estimators.test_binnings import BINNINGS, DTYPES, groups_of, random_data

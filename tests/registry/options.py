@@ -8,7 +8,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from calibjax import _checks, distances, distributions, estimators, kernels
+from calibjax import distances, distributions, estimators, kernels
+from calibjax._core import checks
 from calibjax.distributions import constraints
 from calibjax.streaming.base import State
 from tests.registry.arguments import Argument
@@ -225,7 +226,7 @@ def of_predictions(argument: Argument, value: Any) -> list[Mutant]:
 def _of_constrained(record: Any) -> dict[str, Any]:
     """Params with wrong numbers, shapes and kinds in place of each of their arrays."""
     wrong = {}
-    for key, constraint in _checks.constraints_of(record).items():
+    for key, constraint in checks.constraints_of(record).items():
         array = np.asarray(getattr(record, key))
         numbers = {"-7": -7} if constraint.words != constraints.real.words else {}
         if array.dtype.kind == "f":

@@ -21,7 +21,7 @@ import jax
 from jax.core import Tracer
 from jax.sharding import AbstractMesh, AxisType, NamedSharding, PartitionSpec, SingleDeviceSharding
 
-from calibjax._pytree import PyTree
+from calibjax._core.pytree import PyTree
 
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")

@@ -8,11 +8,11 @@ import numpy as np
 from jax import lax
 from jax.typing import ArrayLike
 
-from calibjax._arithmetic import floating_dtype
-from calibjax._checks.arrays import as_arrays, is_concrete, readable
-from calibjax._checks.data import confidences_and_correct, predictions_and_targets, same_rows
-from calibjax._checks.values import floating, is_spread, leading_size, satisfying, shape
-from calibjax._pytree import PyTree
+from calibjax._core.arithmetic import floating_dtype
+from calibjax._core.checks.arrays import as_arrays, is_concrete, readable
+from calibjax._core.checks.data import confidences_and_correct, predictions_and_targets, same_rows
+from calibjax._core.checks.values import floating, is_spread, leading_size, satisfying, shape
+from calibjax._core.pytree import PyTree
 
 
 def sample_weights(
