@@ -4,7 +4,6 @@ import contextlib
 import io
 import pathlib
 import re
-import tomllib
 
 import jax
 import pytest
@@ -50,8 +49,3 @@ def test_pages_with_code_are_found():
 def test_every_link_leads_somewhere():
     for target in re.findall(r"\]\(([^)#]+)\)", README.read_text()):
         assert (README.parent / target).exists(), target
-
-
-def test_citation_has_the_version():
-    version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
-    assert f"\nversion: {version}\n" in (ROOT / "CITATION.cff").read_text()

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import calibjax
+from calibjax._core.compilation import keep_programs
 from calibjax.command_line import compilation
 from calibjax.command_line.program import Stages
 from calibjax.distributions import Bernoulli, Categorical, Normal, Quantiles
@@ -74,7 +75,8 @@ def settings(monkeypatch, tmp_path):
     monkeypatch.setenv("XLA_FLAGS", "--xla_cpu_use_fusion_emitters=true")
     monkeypatch.delenv("JAX_COMPILATION_CACHE_DIR", raising=False)
     monkeypatch.setattr(compilation.sys, "platform", "linux")
-    return changed
+    yield changed
+    keep_programs(None)
 
 
 def test_programs_are_kept(settings, tmp_path):
