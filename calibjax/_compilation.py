@@ -1,4 +1,4 @@
-"""Compiled programs: for the whole width of the processor, or kept for functions made anew."""
+"""Compiled programs: with vectors of full width, and kept for functions that are defined again."""
 
 import contextlib
 import contextvars
@@ -124,8 +124,8 @@ def compiled_once(function: Callable[..., Any], first: PyTree, *others: Any) -> 
     """Value of a function of arrays, which is compiled once for all calls with an equal program.
 
     Functions are traced in every call, which takes about a tenth of the time of compiling, and
-    their programs are compared, with all the constants in them. So a function that is made anew
-    is not compiled again where it is the same, and is where what it reads from outside has changed.
+    their programs are compared, with all the constants in them. So a function that is
+    defined again is compiled again only if it, or what it reads from outside, has changed.
     Calls with traced arguments, or of a function that has such in it, are part of the outer
     program. Functions that have to know the arguments behind the first find them as constants.
     """

@@ -164,7 +164,7 @@ def _without_types(leaf: Any) -> Any:
     if not isinstance(leaf, jax.Array):
         return leaf
     has_mesh = jax.typeof(leaf).sharding.mesh.explicit_axes
-    # What has no mesh itself has one all the same if there are derivatives: that of the others.
+    # With derivatives, an argument without a mesh has that of the others.
     return jax.sharding.reshard(leaf, WHOLE) if has_mesh or isinstance(leaf, Tracer) else leaf
 
 

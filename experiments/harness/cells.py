@@ -93,7 +93,7 @@ def _fingerprint_of_npz(path: Path) -> str | None:
     try:
         with np.load(path) as stored:
             return str(stored["fingerprint"])
-    except Exception:  # what readers of damaged files raise is no closed list
+    except Exception:  # readers of damaged files may raise anything
         return None
 
 
@@ -126,7 +126,7 @@ def _read(
         return None
     try:
         found = read(path)
-    except Exception as error:  # what readers of damaged files raise is no closed list
+    except Exception as error:  # readers of damaged files may raise anything
         reason = str(error).partition("\n")[0] or type(error).__name__
         log(f"{path} is damaged ({reason}) and computed again.")
         return None
