@@ -49,7 +49,7 @@ from calibjax import (
     scores,
     streaming,
 )
-from calibjax._pytree import record
+from calibjax._core.pytree import record
 from calibjax.evaluation import evaluate
 
 __version__ = "0.1.0"

@@ -15,10 +15,10 @@ import numpy as np
 from jax import lax
 from jax.typing import ArrayLike
 
-from calibjax import _checks
-from calibjax._compilation import jit
-from calibjax._median_bins import median_cells, relative_rounding
-from calibjax._pytree import PyTree, record
+from calibjax._core import checks
+from calibjax._core.compilation import jit
+from calibjax._core.median_bins import median_cells, relative_rounding
+from calibjax._core.pytree import PyTree, record
 from calibjax.distributions import Bernoulli
 from calibjax.distributions.base import ClassPredictions
 from calibjax.distributions.features import bare
@@ -45,21 +45,21 @@ class _ProbabilityBins:
         Args:
             predictions: batch of n class predictions.
             at: batch of n' other predictions, assigned to bins that are made for `predictions`.
-            weights: w ≥ 0 of the predictions, [n]; None for predictions that count alike. Those of
-                weight 0 are assigned to bins like other predictions.
+            weights: w ≥ 0 of the predictions, [n]; None for predictions that count equally. Those
+                of weight 0 are assigned to bins like other predictions.
 
         Returns:
             int32 [n]; with `at` a pair, these and the bins of the others, int32 [n'], in a common
             numbering: 0, ..., n + n' − 1 at most.
         """
-        _checks.class_predictions(predictions)
-        predictions = _checks.batch(predictions)
-        weights = _checks.sample_weights(weights, predictions)
+        checks.class_predictions(predictions)
+        predictions = checks.batch(predictions)
+        weights = checks.sample_weights(weights, predictions)
         if at is None:
             return self._bins(predictions, None, weights)
-        _checks.class_predictions(at, "at")
-        at = _checks.batch(at, name="at")
-        _checks.same_kind("at", at, "predictions", predictions)
+        checks.class_predictions(at, "at")
+        at = checks.batch(at, name="at")
+        checks.same_kind("at", at, "predictions", predictions)
         return _split(self._bins(predictions, at, weights), predictions)
 
     def _bins(
@@ -85,21 +85,21 @@ def bins_of(
         ValueError: if it does not return one integer per prediction, or one is out of range.
     """
     expected = "binning such as estimators.UniformBins(10)"
-    _checks.function(expected, "binning", binning, "predictions")
+    checks.function(expected, "binning", binning, "predictions")
     if isinstance(binning, _ProbabilityBins):
         bins = binning._bins(predictions, at, weights)
     else:
         both = predictions
         if at is not None:
             both = jax.tree.map(lambda x, y: jnp.concatenate([x, y]), predictions, at)
-        bins = _checks.as_arrays("binning(predictions)", binning(both))
-        size = _checks.leading_size("predictions", both)
-        bins = _checks.bin_ids("binning(predictions)", bins, size)
+        bins = checks.as_arrays("binning(predictions)", binning(both))
+        size = checks.leading_size("predictions", both)
+        bins = checks.bin_ids("binning(predictions)", bins, size)
     return bins if at is None else _split(bins, predictions)
 
 
 def _split(bins: jax.Array, predictions: ClassPredictions) -> tuple[jax.Array, jax.Array]:
-    n = _checks.leading_size("predictions", predictions)
+    n = checks.leading_size("predictions", predictions)
     return bins[:n], bins[n:]
 
 
@@ -153,7 +153,7 @@ class UniformBins(_ProbabilityBins):
         self, predictions: ClassPredictions, at: PyTree, weights: jax.Array | None
     ) -> jax.Array:
         del weights  # the grid does not depend on the data
-        num_bins = _checks.size_in_range("num_bins", self.num_bins, 1, MAX_BINS)
+        num_bins = checks.size_in_range("num_bins", self.num_bins, 1, MAX_BINS)
         probs = _probs(predictions, at)
         if not isinstance(bare(predictions), Bernoulli):
             return _grid_cells(probs, num_bins=num_bins)
@@ -250,8 +250,8 @@ class EqualMassBins(_ProbabilityBins):
     def _bins(
         self, predictions: ClassPredictions, at: PyTree, weights: jax.Array | None
     ) -> jax.Array:
-        num_bins = _checks.size_in_range("num_bins", self.num_bins, 1)
-        num_samples = _checks.leading_size("predictions", predictions, num_bins)
+        num_bins = checks.size_in_range("num_bins", self.num_bins, 1)
+        num_samples = checks.leading_size("predictions", predictions, num_bins)
         return _quantile_cells(_probs(predictions, at), num_samples, num_bins, weights)
 
 
@@ -323,6 +323,6 @@ class MedianVarianceBins(_ProbabilityBins):
     def _bins(
         self, predictions: ClassPredictions, at: PyTree, weights: jax.Array | None
     ) -> jax.Array:
-        min_size = _checks.size_in_range("min_size", self.min_size, 1)
-        num_samples = _checks.leading_size("predictions", predictions, min_size)
+        min_size = checks.size_in_range("min_size", self.min_size, 1)
+        num_samples = checks.leading_size("predictions", predictions, min_size)
         return median_cells(_probs(predictions, at), num_samples, min_size, weights)

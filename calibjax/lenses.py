@@ -14,10 +14,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
-from calibjax import _checks
-from calibjax._compilation import jit
-from calibjax._pytree import record
-from calibjax._sharding import follows_data
+from calibjax._core import checks
+from calibjax._core.compilation import jit
+from calibjax._core.pytree import record
+from calibjax._core.sharding import follows_data
 from calibjax.distributions import Bernoulli, Categorical, WithFeatures
 from calibjax.distributions.base import ClassPredictions
 from calibjax.distributions.features import like
@@ -25,8 +25,8 @@ from calibjax.distributions.features import like
 
 def _checked(predictions: ClassPredictions, targets: Any) -> tuple[jax.Array, jax.Array]:
     """Probabilities [n, m], labels [n]."""
-    _checks.class_predictions(predictions)
-    predictions, targets = _checks.predictions_and_targets(predictions, targets)
+    checks.class_predictions(predictions)
+    predictions, targets = checks.predictions_and_targets(predictions, targets)
     return predictions.class_probs, targets
 
 
@@ -101,11 +101,11 @@ class OneVersusRest:
     ) -> tuple[Bernoulli, jax.Array]:
         """The probabilities of the class, `Bernoulli`s, and their targets, 0 or 1, [n]."""
         probs, labels = _checked(predictions, targets)
-        label = _checks.integer("label", _checks.as_arrays("label", self.label))
+        label = checks.integer("label", checks.as_arrays("label", self.label))
         if label.dtype == jnp.bool_:
             raise TypeError(f"label: expected the number of a class, got {self.label}")
-        _checks.shape("label", label, (), "(), the number of one class")
-        label = _checks.labels("label", label, probs.shape[1])
+        checks.shape("label", label, (), "(), the number of one class")
+        label = checks.labels("label", label, probs.shape[1])
         own, is_own = _one_class(probs, labels, label)
         return like(predictions, own), is_own
 
@@ -199,7 +199,7 @@ def group_classes(
      [0.5  0.5 ]] [0 0]
     """
     probs, targets = _checked(predictions, targets)
-    groups = _checks.groups("groups", groups, probs.shape[1])
+    groups = checks.groups("groups", groups, probs.shape[1])
     grouped, labels = _group_classes(probs, targets, jnp.array(groups), max(groups) + 1)
     return like(predictions, grouped), labels
 

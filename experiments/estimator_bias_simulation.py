@@ -24,7 +24,7 @@ import numpy as np
 from jax import lax
 
 from calibjax import distances, estimators, kernels, risk
-from calibjax._pytree import record
+from calibjax._core.pytree import record
 from calibjax.distributions import Bernoulli, Categorical, CategoricalLogits
 from calibjax.kernels.low_rank import numerical_rank
 from calibjax.risk.estimation import losses_of_factors

@@ -234,12 +234,7 @@ def crps_of_mixtures(w, m, s, z):
 @case("scores")
 def ranked_probability_of_mixtures():
     n, k = 3000, 12
-    data = (
-        simplex(n, k),
-        normals(n, k),
-        uniforms(n, k, low=0.1),
-        normals(n),
-    )
+    data = (simplex(n, k), normals(n, k), uniforms(n, k, low=0.1), normals(n))
 
     def ours(weights, loc, scale, y):
         return scores.crps(distributions.Mixture(weights, distributions.Normal(loc, scale)), y)

@@ -28,12 +28,21 @@ CLASS_KERNEL = kernels.TensorProduct(
 )
 
 
-@pytest.fixture(params=["explicit", "automatic"])
-def place(request):
-    axis = AxisType.Explicit if request.param == "explicit" else AxisType.Auto
+def placing(axis):
     mesh = jax.make_mesh((4,), ("rows",), axis_types=(axis,))
     sharding = NamedSharding(mesh, PartitionSpec("rows"))
     return lambda tree: jax.tree.map(lambda array: jax.device_put(array, sharding), tree)
+
+
+@pytest.fixture(params=[AxisType.Explicit, AxisType.Auto], ids=["explicit", "automatic"])
+def place(request):
+    return placing(request.param)
+
+
+@pytest.fixture
+def place_explicitly():
+    """For what has no code of its own for devices."""
+    return placing(AxisType.Explicit)
 
 
 def close(ours, expected):
@@ -91,17 +100,17 @@ def test_rows_filled_up_with_weight_zero(place, name):
     ],
     ids=lambda value: getattr(getattr(value, "func", value), "__name__", ""),
 )
-def test_what_has_no_loop_over_pairs(place, function, data):
-    close(function(*place(data)), function(*data))
+def test_what_has_no_loop_over_pairs(place_explicitly, function, data):
+    close(function(*place_explicitly(data)), function(*data))
 
 
-def test_near_linear_time(place):
+def test_near_linear_time(place_explicitly):
     landmarks = Categorical(PROBS[:8])
     kernel = kernels.TensorProduct(
         kernels.LowRank(CLASS_KERNEL.prediction, landmarks), CLASS_KERNEL.target
     )
     expected = estimators.skce(kernel, Categorical(PROBS), LABELS)
-    close(estimators.skce(kernel, *place((Categorical(PROBS), LABELS))), expected)
+    close(estimators.skce(kernel, *place_explicitly((Categorical(PROBS), LABELS))), expected)
 
 
 def test_local_errors_stay_split(place):
@@ -129,22 +138,22 @@ def test_exact_pvalues_are_identical(place, small, monkeypatch):
     close(found.components, expected.components)
 
 
-def test_bootstrap_pvalues_are_identical(place):
+def test_bootstrap_pvalues_are_identical(place_explicitly):
     test = functools.partial(
         hypothesis_tests.bootstrap_skce_test, jax.random.key(0), CLASS_KERNEL, num_draws=21
     )
     expected = test(Categorical(PROBS), LABELS)
-    found = test(*place((Categorical(PROBS), LABELS)))
+    found = test(*place_explicitly((Categorical(PROBS), LABELS)))
     assert float(found.pvalue) == float(expected.pvalue)
     np.testing.assert_allclose(found.null_samples, expected.null_samples, atol=1e-13)
 
 
 @pytest.mark.slow
-def test_any_statistic(place):
+def test_any_statistic(place_explicitly):
     statistic = functools.partial(estimators.skce_biased, CLASS_KERNEL)
     test = functools.partial(hypothesis_tests.exact_test, jax.random.key(0), statistic, num_draws=9)
     expected = test(Categorical(PROBS), LABELS)
-    found = test(*place((Categorical(PROBS), LABELS)))
+    found = test(*place_explicitly((Categorical(PROBS), LABELS)))
     assert float(found.pvalue) == float(expected.pvalue)
 
 
@@ -156,16 +165,16 @@ def test_draws_are_those_of_one_device(place):
     assert drawn.sharding.is_equivalent_to(split.loc.sharding, 1)
 
 
-def test_wrong_values_are_refused(place):
+def test_wrong_values_are_refused(place_explicitly):
     scale = np.where(np.arange(64) == 37, -1.0, SCALE)
     with pytest.raises(ValueError, match=r"predictions.scale: expected .*scale\[37\] = -1"):
-        estimators.skce(NORMAL_KERNEL, *place((Normal(LOC, scale), TARGETS)))
+        estimators.skce(NORMAL_KERNEL, *place_explicitly((Normal(LOC, scale), TARGETS)))
     probs = np.where(np.arange(64)[:, None] == 5, 0.5, PROBS)
     with pytest.raises(ValueError, match=r"predictions.probs.*\[5\] = 1.5"):
-        estimators.skce(CLASS_KERNEL, *place((Categorical(probs), LABELS)))
+        estimators.skce(CLASS_KERNEL, *place_explicitly((Categorical(probs), LABELS)))
     labels = np.where(np.arange(64) == 3, 7, LABELS)
     with pytest.raises(ValueError, match=r"targets\[3\] = 7"):
-        estimators.skce(CLASS_KERNEL, *place((Categorical(PROBS), labels)))
+        estimators.skce(CLASS_KERNEL, *place_explicitly((Categorical(PROBS), labels)))
 
 
 def outputs(*commands):

@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from calibjax import _files as files
+from calibjax._core import files as files
 
 
 def files_of(folder):
@@ -30,7 +30,7 @@ def test_what_fails_to_be_written_leaves_nothing(tmp_path, monkeypatch):
 KILLED = """
 import os, sys, time
 from pathlib import Path
-from calibjax import _files as files
+from calibjax._core import files as files
 os.replace = lambda *names: (print(names[0], flush=True), time.sleep(60))
 files.write(Path(sys.argv[1]) / "a", "new")
 """

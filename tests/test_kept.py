@@ -7,9 +7,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from calibjax import _compilation, _kept, distributions, kernels
-from calibjax._kept import Kept, Unknown, name_of
-from calibjax.hypothesis_tests import pools
+from calibjax import distributions, kernels
+from calibjax._core import compilation as _compilation
+from calibjax._core import kept as _kept
+from calibjax._core.kept import Kept, Unknown, name_of
+from calibjax.hypothesis_tests._redraw import pvalues
 
 TRACED = []
 
@@ -25,7 +27,7 @@ def scaled(monkeypatch):
     """The function as one of the package."""
     function = _compilation.jit(_scaled, static_argnames="power")
     for each in (function, _scaled):
-        each.__module__, each.__qualname__ = "calibjax._kept", "scaled_in_tests"
+        each.__module__, each.__qualname__ = "calibjax._core.kept", "scaled_in_tests"
     monkeypatch.setattr(_kept, "scaled_in_tests", function, raising=False)
     TRACED.clear()
     return function
@@ -141,20 +143,20 @@ def test_programs_that_are_in_the_cache_of_jax(keep, tmp_path):
         )
     }
     values = jnp.sin(jnp.arange(4000.0)).reshape(1000, 4)
-    expected = pools.standardised(values)
+    expected = pvalues.standardised(values)
     try:
         for name, value in zip(before, (str(tmp_path / "jax"), 0, -1), strict=True):
             jax.config.update(name, value)
         for folder in ("first", "second"):
             jax.clear_caches()
-            jax.jit(lambda x: pools.standardised(x))(values)
+            jax.jit(lambda x: pvalues.standardised(x))(values)
             keep(tmp_path / folder)
-            pools.standardised(values)
+            pvalues.standardised(values)
     finally:
         for name, value in before.items():
             jax.config.update(name, value)
     kept = keep(tmp_path / "second")
-    np.testing.assert_allclose(pools.standardised(values), expected)
+    np.testing.assert_allclose(pvalues.standardised(values), expected)
     assert (kept.found, kept.made) == (1, 0)
 
 

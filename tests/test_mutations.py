@@ -8,13 +8,7 @@ import numpy as np
 import pytest
 
 from tests import registry
-from tests.registry.outcomes import (
-    ALLOWED,
-    Outcome,
-    is_traced,
-    try_compiled,
-    try_eagerly,
-)
+from tests.registry.outcomes import ALLOWED, Outcome, is_traced, try_compiled, try_eagerly
 
 ROOMS = ("distributions", "distances", "kernels", "estimators", "hypothesis_tests")
 ROOMS += ("recalibration", "risk", "scores", "streaming", "interoperability", "evaluation")

@@ -168,40 +168,10 @@ DRAWS = {
     "exact_skce_test": lambda: hypothesis_tests.exact_skce_test(
         KEY, TensorProduct(Exponential(), White()), *DATA, num_draws=MANY
     ),
-    "exact_test": lambda: hypothesis_tests.exact_test(
-        KEY, lambda p, y: jnp.sum(y), *DATA, num_draws=MANY
-    ),
-    "consistency_test": lambda: hypothesis_tests.consistency_test(
-        KEY, lambda p, y: jnp.sum(y), *DATA, num_draws=MANY
-    ),
-    "bootstrap_skce_test": lambda: hypothesis_tests.bootstrap_skce_test(
-        KEY, TensorProduct(Exponential(), White()), *DATA, num_draws=MANY
-    ),
-    "spectrum_skce_test": lambda: hypothesis_tests.spectrum_skce_test(
-        KEY, TensorProduct(Exponential(), White()), *DATA, num_draws=MANY
-    ),
-    "bootstrap_skce_confidence_interval": lambda: (
-        hypothesis_tests.bootstrap_skce_confidence_interval(
-            KEY, TensorProduct(Exponential(), White()), *DATA, num_draws=MANY
-        )
-    ),
-    "local_calibration_test": lambda: hypothesis_tests.local_calibration_test(
-        KEY,
-        estimators.Neighbourhood.laplacian(1.0, 1),
-        PROBS,
-        PROBS[:, 0],
-        LABELS % 2,
-        num_draws=MANY,
-    ),
     "exact_test of many statistics": lambda: hypothesis_tests.exact_test(
         KEY, lambda p, y: jnp.zeros(1000), *DATA, num_draws=2**21
     ),
     "monte_carlo": lambda: distributions.monte_carlo(KEY, DATA[0], MANY),
-    "reliability_curve": lambda: estimators.reliability_curve(
-        KEY, Bernoulli(PROBS[:, 0]), LABELS % 2, binning=BINS, num_draws=MANY
-    ),
-    "draw_test_locations": lambda: hypothesis_tests.draw_test_locations(KEY, MANY),
-    "draw_test_locations, dimension": lambda: hypothesis_tests.draw_test_locations(KEY, 2, MANY),
     "estimate_histogram": lambda: plotting.estimate_histogram(np.arange(3.0), bins=MANY),
 }
 

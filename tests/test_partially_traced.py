@@ -8,15 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from calibjax import (
-    distances,
-    distributions,
-    estimators,
-    hypothesis_tests,
-    kernels,
-    record,
-    risk,
-)
+from calibjax import distances, distributions, estimators, hypothesis_tests, kernels, record, risk
 
 # Of draws, for which there is another test.
 pytestmark = pytest.mark.filterwarnings("ignore:.*redrawn from the draws:UserWarning")

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from calibjax import distributions
-from calibjax._pytree import parameter, record
+from calibjax._core.pytree import parameter, record
 from calibjax.distributions import Mixture, Normal
 from calibjax.kernels import Exponential, SquaredExponential
 from calibjax.risk import Binning, cross_validate

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from calibjax import estimators, kernels, record
-from calibjax._checks import is_outermost, remembered
+from calibjax._core.checks import is_outermost, remembered
 from calibjax.distributions import Normal
 
 KERNEL = kernels.TensorProduct(kernels.Constant(), kernels.SquaredExponential())

@@ -161,10 +161,7 @@ OF_DATA = {
     ),
     "local errors": (_local_errors, 0),
     "streamed": (_streamed, 0),
-    "median": (
-        lambda d: kernels.median_heuristic(d.kernel.prediction.distance, d.predictions),
-        1,
-    ),
+    "median": (lambda d: kernels.median_heuristic(d.kernel.prediction.distance, d.predictions), 1),
     "default kernels": (_default_kernels, 0),
     "aggregated test": (_aggregated, 0),
     "bootstrap": (_test("bootstrap_skce_test", **B), 0),
@@ -210,11 +207,7 @@ def _with(name, *arguments, keyed=True, **options):
     return run
 
 
-_KERNEL, _PREDICTIONS, _TARGETS = (
-    lambda d: d.kernel,
-    lambda d: d.predictions,
-    lambda d: d.targets,
-)
+_KERNEL, _PREDICTIONS, _TARGETS = (lambda d: d.kernel, lambda d: d.predictions, lambda d: d.targets)
 _SAMPLES = (_KERNEL, _PREDICTIONS, _TARGETS)
 # Of more samples: clusters are at least ten, and folds are chosen at random.
 OF_MORE = {
@@ -231,11 +224,7 @@ OF_MORE = {
     "Pearson": (_with("pearson_skce_test", *_SAMPLES, keyed=False), 0),
     "witness test": (
         _with(
-            "witness_test",
-            *_SAMPLES,
-            lambda d: _locations(d)[0],
-            lambda d: _locations(d)[1],
-            **B,
+            "witness_test", *_SAMPLES, lambda d: _locations(d)[0], lambda d: _locations(d)[1], **B
         ),
         0,
     ),
@@ -263,10 +252,7 @@ OF_MORE = {
         lambda d: jax.tree.leaves(evaluation.temperature_gain(KEY, d.predictions, d.targets)),
         0,
     ),
-    "spread of the residuals": (
-        lambda d: evaluation.residual_spread(d.predictions, d.targets),
-        0,
-    ),
+    "spread of the residuals": (lambda d: evaluation.residual_spread(d.predictions, d.targets), 0),
     "streamed exact test": (_streamed_test, 0),
     "streamed blocks": (lambda d: _of_stream(streaming.BlockSKCE(d.kernel, block_size=2), d), 0),
 }
@@ -329,10 +315,7 @@ def test_distances(exponent):
     expected = (np.float64(x) - y) / np.linalg.norm(np.float64(x) - y)
     np.testing.assert_allclose(slope, expected, rtol=1e-6)
     assert not jax.grad(euclidean)(x, x).any()
-    for make, root in (
-        (distributions.Normal, 1),
-        (distributions.Laplace, 2**0.5),
-    ):
+    for make, root in ((distributions.Normal, 1), (distributions.Laplace, 2**0.5)):
         p, q = make(x[0], x[2]), make(y[0], y[2])
         apart = np.hypot(*np.float64([x[0] - y[0], root * (x[2] - y[2])]))
         np.testing.assert_allclose(distances.Wasserstein()(p, q), apart, rtol=3e-7)

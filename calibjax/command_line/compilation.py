@@ -14,7 +14,7 @@ from typing import Any, TextIO
 import jax
 import numpy as np
 
-from calibjax._compilation import keep_programs
+from calibjax._core.compilation import keep_programs
 from calibjax.distributions import Bernoulli, Categorical, Samples
 from calibjax.evaluation.assembly import OVERALL, PROBABILITIES
 

@@ -9,7 +9,8 @@ from typing import Any
 import jax
 import numpy as np
 
-from calibjax import _checks, distributions
+from calibjax import distributions
+from calibjax._core import checks
 from calibjax.command_line.columns import FAMILIES, Choice
 from calibjax.command_line.names import labels_of_classes, two_labels
 from calibjax.command_line.tables import InputError, Table, first_refused, listed, shown
@@ -141,7 +142,7 @@ def check_rows(data: Data) -> None:
 
     def check(rows: np.ndarray) -> None:
         some = jax.tree.map(lambda leaf: leaf[rows], data.predictions)
-        _checks.predictions_and_targets(some, data.targets[rows])
+        checks.predictions_and_targets(some, data.targets[rows])
 
     row = first_refused(check, np.arange(len(data.table)))
     if row is not None:
@@ -208,7 +209,7 @@ def _probabilities(
         bad = (column < 0) | ((column > 1) & (not normalize))
         expected = "probabilities in [0, 1]" if not normalize else "numbers that are not negative"
         table.refuse_where(bad, f"{expected} ({choice.task})", name, percents)
-    tolerance = _checks.simplex_tolerance(np.float64 if options.float64 else np.float32)
+    tolerance = checks.simplex_tolerance(np.float64 if options.float64 else np.float32)
     off = sums <= 0 if normalize else np.abs(sums - 1) > tolerance
     if off.any():
         row = int(off.argmax())

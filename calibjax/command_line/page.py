@@ -8,7 +8,7 @@ from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from calibjax import _html
+from calibjax._core import html
 from calibjax.evaluation import Advice, Entry, Evaluation, Section
 from calibjax.evaluation.shown import FOUND, TO_DO, content, to_do
 
@@ -54,8 +54,8 @@ def page(
     figures = [_figure(evaluation, name, address) for name, address in pictures.items()]
     beside, others = figures[:_BESIDE], figures[_BESIDE:]
     sections = [_section(i, section) for i, section in enumerate(evaluation.sections)]
-    told = map(_html.paragraph, (*evaluation.sentences, *remarks))
-    missed = [_html.paragraph(missing)] if missing else []
+    told = map(html.paragraph, (*evaluation.sentences, *remarks))
+    missed = [html.paragraph(missing)] if missing else []
     return _filled(
         title=[escape(title)],
         style=[(_FOLDER / "style.css").read_text("utf-8")],
@@ -68,9 +68,9 @@ def page(
         beside=['<div class="beside">', *beside, "</div>"] if beside else [],
         figures=['<div class="figures">', *others, "</div>"] if others else [],
         sections=(line for section in sections for line in section),
-        facts=_html.table((), facts),
-        command=[_html.code(command)],
-        setup=[_html.code(setup)],
+        facts=html.table((), facts),
+        command=[html.code(command)],
+        setup=[html.code(setup)],
         calls=_calls([entry for entry in evaluation.entries if entry.function]),
     )
 

@@ -17,7 +17,7 @@ from typing import TextIO
 import jax
 
 import calibjax
-from calibjax import _files
+from calibjax._core import files
 from calibjax.command_line import page
 from calibjax.command_line.columns import Choice, choose, target_of
 from calibjax.command_line.compilation import prepare, suitably, without_warnings_of_loaded_programs
@@ -264,7 +264,7 @@ def _write_report(
         command=f"python -m calibjax {shlex.join(arguments)}",
     )
     try:
-        _files.write(options.report, content)
+        files.write(options.report, content)
     except OSError as error:
         reason = error.strerror or type(error).__name__
         raise InputError(f"--report: {options.report} cannot be written ({reason})") from None

@@ -19,7 +19,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from calibjax import _extras
+from calibjax._core import extras
 from calibjax.command_line.tables import MISSING, InputError, Table, listed, shown
 
 TEXTS = {".csv": ",", ".tsv": "\t", ".txt": ","}
@@ -151,7 +151,7 @@ def _with_objects(values: np.ndarray) -> np.ndarray:
 
 def _read_parquet(path: Path, content: bytes) -> Table:
     try:
-        parquet = _extras.imported("pyarrow.parquet", "Parquet is read with pyarrow", "report")
+        parquet = extras.imported("pyarrow.parquet", "Parquet is read with pyarrow", "report")
     except ImportError as error:
         raise InputError(f"{path}: {error}") from None
     with _refusing_damage(path, "as Parquet"):

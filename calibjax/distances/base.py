@@ -7,8 +7,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from calibjax._arithmetic import safe_sqrt
-from calibjax._pytree import PyTree, compile_methods
+from calibjax._core.arithmetic import safe_sqrt
+from calibjax._core.pytree import PyTree, compile_methods
 from calibjax.distributions.features import bare
 
 

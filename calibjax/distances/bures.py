@@ -7,8 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from calibjax import _matrices
-from calibjax._arithmetic import matmul
+from calibjax._core import matrices
+from calibjax._core.arithmetic import matmul
 
 _UNROLLED = 5  # for larger d, polar factors would take too long to compile
 _ROUNDING = 4  # relative to d times the precision: closer matrices count as equal
@@ -62,11 +62,9 @@ def _root(a: jax.Array) -> jax.Array:
     """Cholesky factor; that of a matrix within rounding errors if `a` is singular."""
     size, fixed = a.shape[0], lax.stop_gradient(a)
     rounding = 4 * size * jnp.finfo(a.dtype).eps * jnp.trace(fixed)
-    smallest = jnp.min(jnp.diagonal(_matrices.cholesky(fixed)))  # NaN if there is none
+    smallest = jnp.min(jnp.diagonal(matrices.cholesky(fixed)))  # NaN if there is none
     is_singular = ~(jnp.square(smallest) > 1e-2 * rounding / size)
-    return _matrices.cholesky(
-        a + jnp.where(is_singular, rounding, 0) * jnp.eye(size, dtype=a.dtype)
-    )
+    return matrices.cholesky(a + jnp.where(is_singular, rounding, 0) * jnp.eye(size, dtype=a.dtype))
 
 
 def _entries(a: jax.Array) -> Entries:
@@ -79,7 +77,7 @@ def _transpose(a: Entries) -> Entries:
 
 def _multiply(a: Entries, b: Entries) -> Entries:
     columns = _transpose(b)
-    return [[_matrices.dot(row, column) for column in columns] for row in a]
+    return [[matrices.dot(row, column) for column in columns] for row in a]
 
 
 def _polar_factor(left: jax.Array, right: jax.Array) -> jax.Array | Entries:
@@ -88,7 +86,7 @@ def _polar_factor(left: jax.Array, right: jax.Array) -> jax.Array | Entries:
     # Scaled to unit norm, so that nothing overflows or underflows.
     left, right = (root / jnp.sqrt(jnp.sum(jnp.square(root))) for root in (left, right))
     inverses = (
-        _matrices.solve_lower(root, jnp.eye(size, dtype=root.dtype)) for root in (left, right)
+        matrices.solve_lower(root, jnp.eye(size, dtype=root.dtype)) for root in (left, right)
     )
     if size > _UNROLLED:
         inverse_left, inverse_right = inverses
@@ -152,16 +150,16 @@ def _halley(x: jax.Array | Entries) -> jax.Array | Entries:
     def step_of_entries(k: int, x: Entries) -> Entries:
         columns = _transpose(x)
         gram = [
-            [weights[k, 2] * _matrices.dot(columns[i], columns[j]) for j in range(i + 1)]
+            [weights[k, 2] * matrices.dot(columns[i], columns[j]) for j in range(i + 1)]
             for i in range(len(x))
         ]
-        factored = _matrices.factor(gram)
-        solved = [_matrices.solve(factored, row) for row in x]
+        factored = matrices.factor(gram)
+        solved = [matrices.solve(factored, row) for row in x]
         return jax.tree.map(lambda old, new: combine(old, new, k), x, solved)
 
     def step_of_array(k: int, x: jax.Array) -> jax.Array:
-        factored = _matrices.factor_array(weights[k, 2] * matmul(x.T, x))
-        return combine(x, jax.vmap(lambda row: _matrices.solve(factored, row))(x), k)
+        factored = matrices.factor_array(weights[k, 2] * matmul(x.T, x))
+        return combine(x, jax.vmap(lambda row: matrices.solve(factored, row))(x), k)
 
     step = step_of_entries if isinstance(x, list) else step_of_array
     return lax.fori_loop(0, len(weights), step, x)

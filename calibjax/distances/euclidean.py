@@ -6,8 +6,8 @@ from collections.abc import Callable
 import jax
 import jax.numpy as jnp
 
-from calibjax import _checks
-from calibjax._arithmetic import (
+from calibjax._core import checks
+from calibjax._core.arithmetic import (
     absolute,
     difference,
     safe_sqrt,
@@ -15,7 +15,7 @@ from calibjax._arithmetic import (
     total,
     unit_and_rate,
 )
-from calibjax._pytree import PyTree, record
+from calibjax._core.pytree import PyTree, record
 from calibjax.distances.base import Distance
 
 
@@ -36,8 +36,8 @@ def sum_over_coordinates(
     one, two = _coordinates(p), _coordinates(q)
     if [*map(jnp.size, one)] != [*map(jnp.size, two)]:
         raise TypeError(
-            f"distance: expected two points of one kind, got {_checks.described(p)} and "
-            f"{_checks.described(q)}"
+            f"distance: expected two points of one kind, got {checks.described(p)} and "
+            f"{checks.described(q)}"
         )
     return total([sum_over_components(function, a, b) for a, b in zip(one, two, strict=True)])
 

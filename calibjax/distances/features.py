@@ -4,8 +4,8 @@ from typing import Any
 
 import jax
 
-from calibjax import _checks
-from calibjax._pytree import PyTree, record
+from calibjax._core import checks
+from calibjax._core.pytree import PyTree, record
 from calibjax.distances.base import Distance
 from calibjax.distances.euclidean import Euclidean
 from calibjax.distributions.features import WithFeatures
@@ -53,14 +53,14 @@ class Features(Distance, sees_features=True):
 
     def check_values(self, name: str) -> "Features":
         """Checks the distance between features."""
-        distance = _checks.distance_values(self.distance, f"{name}.distance")
-        return _checks.replaced(self, distance=distance)
+        distance = checks.distance_values(self.distance, f"{name}.distance")
+        return checks.replaced(self, distance=distance)
 
 
 def _features(p: PyTree) -> PyTree:
     if not isinstance(p, WithFeatures):
         raise TypeError(
             "distance Features: expected predictions with features, made by "
-            f"distributions.with_features, got {_checks.described(p)}"
+            f"distributions.with_features, got {checks.described(p)}"
         )
     return p.features

@@ -2,8 +2,8 @@
 
 import jax
 
-from calibjax._arithmetic import absolute, difference
-from calibjax._pytree import PyTree, record
+from calibjax._core.arithmetic import absolute, difference
+from calibjax._core.pytree import PyTree, record
 from calibjax.distances.base import Distance
 from calibjax.distances.euclidean import num_coordinates, sum_over_coordinates
 

@@ -5,8 +5,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from calibjax import _checks
-from calibjax._pytree import PyTree, record
+from calibjax._core import checks
+from calibjax._core.pytree import PyTree, record
 from calibjax.distances.base import Distance
 
 
@@ -53,5 +53,5 @@ class MaximumMeanDiscrepancy(Distance):
 
     def check_values(self, name: str) -> "MaximumMeanDiscrepancy":
         """Checks the hyperparameters of the kernel."""
-        kernel = _checks.kernel_values(self.kernel, f"{name}.kernel")
-        return _checks.replaced(self, kernel=kernel)
+        kernel = checks.kernel_values(self.kernel, f"{name}.kernel")
+        return checks.replaced(self, kernel=kernel)

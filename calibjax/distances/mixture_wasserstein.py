@@ -9,9 +9,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from calibjax import _checks
-from calibjax._arithmetic import floating_dtype, safe_sqrt, unit_and_rate
-from calibjax._pytree import PyTree, record
+from calibjax._core import checks
+from calibjax._core.arithmetic import floating_dtype, safe_sqrt, unit_and_rate
+from calibjax._core.pytree import PyTree, record
 from calibjax.distances.base import Distance
 from calibjax.distances.transport import transport_cost
 from calibjax.distances.wasserstein import Wasserstein
@@ -104,7 +104,7 @@ class MixtureWasserstein(Distance):
         if not (isinstance(p, Mixture) and isinstance(q, Mixture)):
             raise NotImplementedError(
                 "distance MixtureWasserstein is defined for two distributions.Mixture, got "
-                f"{_checks.described(p)} and {_checks.described(q)}; a single distribution is a "
+                f"{checks.described(p)} and {checks.described(q)}; a single distribution is a "
                 "mixture of one component"
             )
 

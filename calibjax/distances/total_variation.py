@@ -2,9 +2,9 @@
 
 import jax
 
-from calibjax import _checks
-from calibjax._arithmetic import absolute, sum_over_components
-from calibjax._pytree import PyTree, record
+from calibjax._core import checks
+from calibjax._core.arithmetic import absolute, sum_over_components
+from calibjax._core.pytree import PyTree, record
 from calibjax.distances.base import Distance
 
 
@@ -28,6 +28,6 @@ class TotalVariation(Distance):
         if not (hasattr(p, "ndim") and hasattr(q, "ndim")):
             raise NotImplementedError(
                 "distance TotalVariation is defined for class predictions, got "
-                f"{_checks.described(p)} and {_checks.described(q)}"
+                f"{checks.described(p)} and {checks.described(q)}"
             )
         return 0.5 * sum_over_components(lambda x, y: absolute(x - y), p, q)

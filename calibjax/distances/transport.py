@@ -7,8 +7,8 @@ import jax.numpy as jnp
 from jax import lax
 from jax.custom_batching import custom_vmap
 
-from calibjax import _checks
-from calibjax._compilation import jit, platform_dependent
+from calibjax._core import checks
+from calibjax._core.compilation import jit, platform_dependent
 from calibjax.distances import network_simplex
 
 # Numbers of problems solved at once: one fits the cache of a core, the other fills an accelerator.
@@ -82,14 +82,13 @@ def _checked(weights_p: jax.Array, weights_q: jax.Array, cost: jax.Array) -> Pro
     """The arguments in one dtype, the weights with sum one."""
     arguments = {"weights_p": weights_p, "weights_q": weights_q, "cost": cost}
     p, q, cost = (
-        _checks.floating(name, _checks.as_arrays(name, values))
-        for name, values in arguments.items()
+        checks.floating(name, checks.as_arrays(name, values)) for name, values in arguments.items()
     )
-    _checks.shape("cost", cost, (None, None), "[K, K']")
-    cost = _checks.finite("cost", cost)
+    checks.shape("cost", cost, (None, None), "[K, K']")
+    cost = checks.finite("cost", cost)
     for name, values, size in zip(arguments, (p, q), cost.shape, strict=False):
-        _checks.shape(name, values, (size,), f"({size},), as cost")
-    p, q = _checks.simplex("weights_p", p), _checks.simplex("weights_q", q)
+        checks.shape(name, values, (size,), f"({size},), as cost")
+    p, q = checks.simplex("weights_p", p), checks.simplex("weights_q", q)
     dtype = jnp.result_type(p, q, cost)
     p, q, cost = (jnp.asarray(x, dtype) for x in (p, q, cost))
     return p / jnp.sum(p), q / jnp.sum(q), cost

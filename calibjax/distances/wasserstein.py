@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from calibjax import _checks
-from calibjax._arithmetic import safe_sqrt
-from calibjax._pytree import PyTree, record
+from calibjax._core import checks
+from calibjax._core.arithmetic import safe_sqrt
+from calibjax._core.pytree import PyTree, record
 from calibjax.distances.base import Distance
 from calibjax.distances.bures import squared_bures
 from calibjax.distances.euclidean import Euclidean
@@ -19,10 +19,10 @@ from calibjax.distributions import DiagNormal, Laplace, MvNormal, Normal, Sample
 
 @functools.singledispatch
 def _squared(p: PyTree, q: PyTree) -> jax.Array:
-    if not _checks.is_distribution(p):
+    if not checks.is_distribution(p):
         raise TypeError(
-            f"distance Wasserstein: expected two distributions, got {_checks.described(p)} and "
-            f"{_checks.described(q)}; distances.Euclidean is one of targets"
+            f"distance Wasserstein: expected two distributions, got {checks.described(p)} and "
+            f"{checks.described(q)}; distances.Euclidean is one of targets"
         )
     raise NotImplementedError(
         f"distance Wasserstein is not defined for {type(p).__name__} and {type(q).__name__}; add "
@@ -34,8 +34,8 @@ def _rule(p: PyTree, q: PyTree) -> Callable[[Any, Any], jax.Array]:
     """The squared distance of two members of the family of p and q."""
     if type(p) is not type(q):
         raise NotImplementedError(
-            f"distance Wasserstein is not defined between {_checks.described(p)} and "
-            f"{_checks.described(q)}"
+            f"distance Wasserstein is not defined between {checks.described(p)} and "
+            f"{checks.described(q)}"
         )
     return _squared.dispatch(type(p))
 

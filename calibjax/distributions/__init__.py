@@ -67,7 +67,7 @@ Without expectations, `monte_carlo` estimates them from draws, for any target ke
 True
 """
 
-from calibjax._pytree import parameter
+from calibjax._core.pytree import parameter
 from calibjax.distributions import constraints
 from calibjax.distributions.base import Distribution
 from calibjax.distributions.beta import Beta

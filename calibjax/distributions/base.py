@@ -6,9 +6,9 @@ import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
-from calibjax import _checks
-from calibjax._arithmetic import matmul
-from calibjax._pytree import PyTree, compile_methods
+from calibjax._core import checks
+from calibjax._core.arithmetic import matmul
+from calibjax._core.pytree import PyTree, compile_methods
 from calibjax.distributions.constraints import Constraint, real
 
 
@@ -39,31 +39,31 @@ class Distribution:
 
     def _sizes(self, name: str) -> dict[str, int]:
         """Lengths of the declared axes, after a check of the shapes."""
-        return _checks.axis_lengths(name, self, ("n",))
+        return checks.axis_lengths(name, self, ("n",))
 
     def check_values(self, name: str) -> PyTree:
         """Refuses parameters outside their constraints; invalid traced ones become NaN."""
-        return _checks.constrained(name, self)
+        return checks.constrained(name, self)
 
     def check_targets(self, name: str, targets: Any) -> PyTree:
         """Refuses targets of the wrong shape, or outside the support."""
         support: Constraint = self.support
-        if not _checks.constraints_of(self):
+        if not checks.constraints_of(self):
             raise TypeError(
                 f"predictions: expected a class with parameters, got {type(self).__name__} "
                 "without any; declare them, as in scale: jax.Array = "
                 "parameter(constraints.positive)"
             )
-        key = next(iter(_checks.constraints_of(self)))
+        key = next(iter(checks.constraints_of(self)))
         if support.is_integer:
-            targets = _checks.integer(name, targets, support.words)
+            targets = checks.integer(name, targets, support.words)
         else:
-            targets = _checks.floating(name, targets, jnp.result_type(getattr(self, key)))
+            targets = checks.floating(name, targets, jnp.result_type(getattr(self, key)))
         axes, sizes = ("n", *support.axes), self._sizes("predictions")
         shown = f"[{', '.join(axes)}], as the predictions' {key}"
         is_one_hot = support.words == "class labels" and jnp.ndim(targets) == 2
         hint = f"; labels of one-hot rows are jnp.argmax({name}, 1)" if is_one_hot else ""
-        _checks.shape(name, targets, tuple(sizes[axis] for axis in axes), shown, hint=hint)
+        checks.shape(name, targets, tuple(sizes[axis] for axis in axes), shown, hint=hint)
         return support.check(name, targets)
 
 

@@ -6,8 +6,8 @@ import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
-from calibjax._pytree import parameter, record
-from calibjax._special import incomplete_beta, inverse_of_cdf, log_beta_density
+from calibjax._core.pytree import parameter, record
+from calibjax._core.special import incomplete_beta, inverse_of_cdf, log_beta_density
 from calibjax.distributions.base import Distribution
 from calibjax.distributions.constraints import positive, proportion
 

@@ -9,8 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from calibjax import _checks
-from calibjax._pytree import parameter, record
+from calibjax._core import checks
+from calibjax._core.pytree import parameter, record
 from calibjax.distributions.base import Distribution
 from calibjax.distributions.constraints import Constraint, labels, probability, real, simplex
 
@@ -111,7 +111,7 @@ class Categorical(Distribution):
         possible = self.probs > 0
         last = num_classes - 1 - jnp.argmax(possible[..., ::-1], -1)
         label = jnp.clip(label, jnp.argmax(possible, -1), last)
-        return _checks.missing_unless(jnp.all(jnp.greater_equal(self.probs, 0), -1), label)
+        return checks.missing_unless(jnp.all(jnp.greater_equal(self.probs, 0), -1), label)
 
     def tempered(self, temperature: jax.Array) -> "Categorical":
         """Probabilities ∝ p^{1/T}; zeros stay zero."""
@@ -151,7 +151,7 @@ class CategoricalLogits(Distribution):
     def check_values(self, name: str) -> "CategoricalLogits":
         """Refuses logits that are not finite, and warns where all rows are probabilities."""
         checked = super().check_values(name)
-        if _checks.is_concrete(self.logits) and _checks.is_simplex(self.logits):
+        if checks.is_concrete(self.logits) and checks.is_simplex(self.logits):
             warnings.warn(
                 f"{name}.logits: all rows are probabilities, which sum to one; they belong into "
                 "distributions.Categorical(probs), or jnp.log(probs) here",
@@ -337,7 +337,7 @@ class Bernoulli(Distribution):
         """
         probs = jnp.asarray(self.probs)
         label = (probs >= 1) | ((probs > 0) & (1 - probs < level))
-        return _checks.missing_unless((probs >= 0) & (probs <= 1), label.astype(int))
+        return checks.missing_unless((probs >= 0) & (probs <= 1), label.astype(int))
 
     def tempered(self, temperature: jax.Array) -> "Bernoulli":
         """Probabilities ∝ p^{1/T}; zeros stay zero."""

@@ -15,8 +15,8 @@ from typing import Any
 
 from jax.typing import ArrayLike
 
-from calibjax import _checks
-from calibjax._pytree import PyTree
+from calibjax._core import checks
+from calibjax._core.pytree import PyTree
 
 __all__ = [
     "Constraint",
@@ -58,7 +58,7 @@ class Constraint:
 
 
 def _satisfying(condition: Callable[[Any], Any], words: str) -> Constraint:
-    return Constraint(words, lambda name, x: _checks.satisfying(name, x, condition, words))
+    return Constraint(words, lambda name, x: checks.satisfying(name, x, condition, words))
 
 
 def between(low: float, high: float) -> Constraint:
@@ -67,17 +67,17 @@ def between(low: float, high: float) -> Constraint:
 
 
 def _counts(name: str, values: ArrayLike) -> PyTree:
-    return _checks.satisfying_integers(name, values, lambda y: y >= 0, "counts 0, 1, 2, ...")
+    return checks.satisfying_integers(name, values, lambda y: y >= 0, "counts 0, 1, 2, ...")
 
 
-real = Constraint("finite values", _checks.finite)
-positive = Constraint("positive finite values", _checks.positive)
+real = Constraint("finite values", checks.finite)
+positive = Constraint("positive finite values", checks.positive)
 non_negative = _satisfying(lambda y: (y >= 0) & (y < math.inf), "finite values >= 0")
-probability = Constraint("probabilities in [0, 1]", _checks.unit_interval)
+probability = Constraint("probabilities in [0, 1]", checks.unit_interval)
 proportion = _satisfying(lambda y: (y >= 0) & (y <= 1), "proportions in [0, 1]")
-simplex = Constraint("rows that sum to one", _checks.simplex, ("d",), 2)
+simplex = Constraint("rows that sum to one", checks.simplex, ("d",), 2)
 positive_definite = Constraint(
-    "symmetric positive definite matrices", _checks.positive_definite, ("d", "d")
+    "symmetric positive definite matrices", checks.positive_definite, ("d", "d")
 )
 counts = Constraint("counts", _counts, is_integer=True)
 
@@ -86,6 +86,6 @@ def labels(num_classes: int) -> Constraint:
     """Class labels 0, ..., m − 1."""
     return Constraint(
         "class labels",
-        lambda name, values: _checks.labels(name, values, num_classes),
+        lambda name, values: checks.labels(name, values, num_classes),
         is_integer=True,
     )

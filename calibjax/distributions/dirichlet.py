@@ -5,8 +5,8 @@ import dataclasses
 import jax
 import jax.numpy as jnp
 
-from calibjax._pytree import parameter, record
-from calibjax._special import log_dirichlet_density
+from calibjax._core.pytree import parameter, record
+from calibjax._core.special import log_dirichlet_density
 from calibjax.distributions.base import Distribution
 from calibjax.distributions.constraints import positive, simplex
 

@@ -7,9 +7,9 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from calibjax import _checks
-from calibjax._compilation import jit
-from calibjax._pytree import PyTree, record
+from calibjax._core import checks
+from calibjax._core.compilation import jit
+from calibjax._core.pytree import PyTree, record
 from calibjax.distributions.base import Distribution
 from calibjax.distributions.samples import Samples
 from calibjax.distributions.sampling import draw
@@ -54,26 +54,26 @@ class MonteCarlo:
         if hasattr(self.distribution, "check_structure"):
             self.distribution.check_structure(f"{name}.distribution")
         if not isinstance(self.draws, Samples):
-            got = _checks.described(self.draws)
+            got = checks.described(self.draws)
             raise TypeError(f"{name}.draws: expected distributions.Samples, got {got}")
         self.draws.check_structure(f"{name}.draws")
 
     def check_values(self, name: str) -> "MonteCarlo":
         """Checks the values of distributions and draws, which have to be possible targets."""
-        distribution = _checks.record_values(self.distribution, f"{name}.distribution")
+        distribution = checks.record_values(self.distribution, f"{name}.distribution")
         draws, place = self.draws.check_values(f"{name}.draws"), f"{name}.draws.values"
         # Traced as they are here, values that are no targets become missing.
         with jax.ensure_compile_time_eval():
-            check = jax.vmap(lambda y: _checks.targets_of(distribution, place, y), 1, 1)
+            check = jax.vmap(lambda y: checks.targets_of(distribution, place, y), 1, 1)
             checked = check(draws.values)
-            bad = _checks.is_missing(checked)
-        if _checks.is_concrete(bad):
+            bad = checks.is_missing(checked)
+        if checks.is_concrete(bad):
             kind = type(self.distribution).__name__
             expected = f"draws from the distributions, {kind}"
-            _checks.refuse_where(bad, place, expected, draws.values)
+            checks.refuse_where(bad, place, expected, draws.values)
         else:  # integers cannot be NaN
-            distribution = _checks.nan_rows(_checks.missing_rows(checked), distribution)
-        return _checks.replaced(self, distribution=distribution, draws=draws)
+            distribution = checks.nan_rows(checks.missing_rows(checked), distribution)
+        return checks.replaced(self, distribution=distribution, draws=draws)
 
 
 @functools.partial(jit, static_argnames="num_samples")
@@ -122,12 +122,12 @@ def monte_carlo(key: jax.Array, predictions: Distribution, num_samples: int) -> 
     >>> print(f"{estimators.skce(kernel, drawn, jnp.full(8, 2.0)):.1f}")
     1.0
     """
-    key = _checks.random_key(key)
-    predictions = _checks.batch(predictions, keep_logs=True)
-    _checks.method("predictions", predictions, "sample")
+    key = checks.random_key(key)
+    predictions = checks.batch(predictions, keep_logs=True)
+    checks.method("predictions", predictions, "sample")
     if isinstance(predictions, MonteCarlo):
         predictions = predictions.distribution
     numbers_each = sum(map(jnp.size, jax.tree.leaves(predictions)))
-    num_samples = _checks.number_of_draws("num_samples", num_samples, 2, numbers_each=numbers_each)
+    num_samples = checks.number_of_draws("num_samples", num_samples, 2, numbers_each=numbers_each)
     values = _draw_many(key, predictions, num_samples)
     return MonteCarlo(predictions, Samples(values).with_index())

@@ -5,8 +5,8 @@ from typing import Any
 
 import jax
 
-from calibjax import _checks
-from calibjax._pytree import PyTree, record
+from calibjax._core import checks
+from calibjax._core.pytree import PyTree, record
 from calibjax.distributions.base import Distribution
 from calibjax.distributions.draws import MonteCarlo
 
@@ -61,11 +61,11 @@ class WithFeatures:
 
     def check_values(self, name: str) -> "WithFeatures":
         """Checks the values of the distributions, and that features are finite."""
-        n = _checks.leading_size(f"{name}.distribution", self.distribution)
-        return _checks.replaced(
+        n = checks.leading_size(f"{name}.distribution", self.distribution)
+        return checks.replaced(
             self,
-            distribution=_checks.record_values(self.distribution, f"{name}.distribution"),
-            features=_checks.features(f"{name}.features", self.features, n),
+            distribution=checks.record_values(self.distribution, f"{name}.distribution"),
+            features=checks.features(f"{name}.features", self.features, n),
         )
 
 
@@ -110,15 +110,15 @@ def with_features(predictions: Distribution, features: PyTree) -> PyTree:
     >>> print(f"{test.pvalue:.3f}")
     0.001
     """
-    _checks.same_rows(predictions=predictions, features=features)
-    predictions = _checks.batch(predictions, keep_logs=True)
+    checks.same_rows(predictions=predictions, features=features)
+    predictions = checks.batch(predictions, keep_logs=True)
     if isinstance(predictions, WithFeatures):
         raise ValueError(
             "predictions: expected predictions without features, got some that have them; pass all "
             "features together, for example as a dictionary"
         )
-    n = _checks.leading_size("predictions", predictions)
-    features = _checks.features("features", features, n)
+    n = checks.leading_size("predictions", predictions)
+    features = checks.features("features", features, n)
     if isinstance(predictions, MonteCarlo):  # whose distribution is what kernels see
         inner = with_features(predictions.distribution, features)
         return dataclasses.replace(predictions, distribution=inner)

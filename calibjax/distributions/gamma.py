@@ -7,9 +7,9 @@ import jax
 import jax.numpy as jnp
 from jax.scipy.special import gammainc
 
-from calibjax._arithmetic import logarithm
-from calibjax._pytree import parameter, record
-from calibjax._special import (
+from calibjax._core.arithmetic import logarithm
+from calibjax._core.pytree import parameter, record
+from calibjax._core.special import (
     at_levels,
     incomplete_gamma,
     inverse_of_cdf,

@@ -7,9 +7,9 @@ import jax
 import jax.numpy as jnp
 from jax.scipy.special import gammaln
 
-from calibjax._arithmetic import absolute, logarithm, ratio
-from calibjax._pytree import parameter, record
-from calibjax._special import incomplete_gamma, symmetric_quantile
+from calibjax._core.arithmetic import absolute, logarithm, ratio
+from calibjax._core.pytree import parameter, record
+from calibjax._core.special import incomplete_gamma, symmetric_quantile
 from calibjax.distributions.base import Distribution
 from calibjax.distributions.constraints import positive, real
 

@@ -6,8 +6,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from calibjax._arithmetic import absolute, logarithm, ratio
-from calibjax._pytree import parameter, record
+from calibjax._core.arithmetic import absolute, logarithm, ratio
+from calibjax._core.pytree import parameter, record
 from calibjax.distributions.base import Distribution, fitting_scale
 from calibjax.distributions.constraints import positive, real
 

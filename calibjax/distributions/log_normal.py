@@ -9,8 +9,8 @@ import numpy as np
 from jax.scipy.special import erf, erfc, ndtr, ndtri
 from jax.scipy.stats import norm
 
-from calibjax._arithmetic import ratio
-from calibjax._pytree import parameter, record
+from calibjax._core.arithmetic import ratio
+from calibjax._core.pytree import parameter, record
 from calibjax.distributions.base import Distribution
 from calibjax.distributions.constraints import positive, real
 

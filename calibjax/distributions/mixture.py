@@ -10,10 +10,10 @@ from jax import lax
 from jax.scipy.special import logsumexp
 from jax.typing import ArrayLike
 
-from calibjax import _checks
-from calibjax._arithmetic import matmul, unit_and_rate, weighted_mean, weighted_variance
-from calibjax._pytree import PyTree, parameter, record
-from calibjax._special import inverse_of_cdf, smallest_integer
+from calibjax._core import checks
+from calibjax._core.arithmetic import matmul, unit_and_rate, weighted_mean, weighted_variance
+from calibjax._core.pytree import PyTree, parameter, record
+from calibjax._core.special import inverse_of_cdf, smallest_integer
 from calibjax.distributions.base import Distribution
 from calibjax.distributions.categorical import Categorical
 from calibjax.distributions.constraints import simplex
@@ -137,10 +137,10 @@ class Mixture(Distribution):
 
     def check_structure(self, name: str) -> None:
         """Refuses components without leading axes [n, k], and weights of another shape."""
-        if not _checks.is_distribution(self.components):
+        if not checks.is_distribution(self.components):
             raise TypeError(
                 f"{name}.components: expected distributions such as distributions.Normal, "
-                f"got {_checks.described(self.components)}"
+                f"got {checks.described(self.components)}"
             )
         sizes = {}
         for path, leaf in jax.tree_util.tree_leaves_with_path(self.components):
@@ -154,9 +154,9 @@ class Mixture(Distribution):
         if num_components == 0:
             raise ValueError(f"{name}.components: expected at least one component, got [n, 0]")
         if self.weights is not None:
-            _checks.floating(f"{name}.weights", self.weights)
+            checks.floating(f"{name}.weights", self.weights)
             expected = (num_samples, num_components)
-            _checks.shape(f"{name}.weights", self.weights, expected, f"{expected}, as components")
+            checks.shape(f"{name}.weights", self.weights, expected, f"{expected}, as components")
         if hasattr(self.components, "check_structure"):
             self._first().check_structure(f"{name}.components[:, 0]")
 
@@ -164,13 +164,13 @@ class Mixture(Distribution):
         """Refuses weights outside the probability simplex, and invalid components."""
         weights = self.weights
         if weights is not None:
-            weights = _checks.simplex(f"{name}.weights", weights)
-        components = _checks.record_values(self.components, f"{name}.components")
-        return _checks.replaced(self, weights=weights, components=components)
+            weights = checks.simplex(f"{name}.weights", weights)
+        components = checks.record_values(self.components, f"{name}.components")
+        return checks.replaced(self, weights=weights, components=components)
 
     def check_targets(self, name: str, targets: ArrayLike) -> PyTree:
         """Refuses targets that the first component refuses."""
-        return _checks.targets_of(self._first(), name, targets)
+        return checks.targets_of(self._first(), name, targets)
 
     def _first(self) -> PyTree:
         """The first component of each mixture of a batch."""
@@ -185,10 +185,10 @@ def _quantile(p: Mixture, level: jax.Array) -> jax.Array:
     candidates = jnp.where(has_weight, quantiles, some)
     low, high = jnp.min(candidates), jnp.max(candidates)
     if jnp.issubdtype(quantiles.dtype, jnp.integer):
-        is_known = ~(_checks.is_missing(low) | _checks.is_missing(high))
+        is_known = ~(checks.is_missing(low) | checks.is_missing(high))
         low, high = jnp.where(is_known, low, 0), jnp.where(is_known, high, 0)
         found = smallest_integer(fixed.cdf, fixed_level, low, high)
-        return _checks.missing_unless(is_known, found)
+        return checks.missing_unless(is_known, found)
     y = inverse_of_cdf(fixed.cdf, jnp.asarray(fixed_level, quantiles.dtype), low, high)
     if not hasattr(p.components, "log_prob"):
         return y

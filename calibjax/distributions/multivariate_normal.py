@@ -7,9 +7,9 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from calibjax import _checks, _matrices
-from calibjax._arithmetic import matmul
-from calibjax._pytree import parameter, record
+from calibjax._core import checks, matrices
+from calibjax._core.arithmetic import matmul
+from calibjax._core.pytree import parameter, record
 from calibjax.distributions.base import Distribution, fitting_scale
 from calibjax.distributions.constraints import positive_definite, real
 
@@ -64,20 +64,20 @@ class MvNormal(Distribution):
         [[4. 2.]
          [2. 2.]]
         """
-        loc = _checks.floating("loc", _checks.as_arrays("loc", loc))
-        root = _checks.floating("scale_tril", _checks.as_arrays("scale_tril", scale_tril))
+        loc = checks.floating("loc", checks.as_arrays("loc", loc))
+        root = checks.floating("scale_tril", checks.as_arrays("scale_tril", scale_tril))
         size = loc.shape[-1:]
         expected = (size if root.ndim == 2 else loc.shape) + size
-        _checks.shape("scale_tril", root, expected, f"{expected}, loc having {loc.shape}")
-        _checks.finite("loc", loc)
-        _checks.finite("scale_tril", root)
+        checks.shape("scale_tril", root, expected, f"{expected}, loc having {loc.shape}")
+        checks.finite("loc", loc)
+        checks.finite("scale_tril", root)
         above = jnp.triu(jnp.ones(root.shape[-2:], bool), 1)
         diagonal = jnp.diagonal(root, axis1=-2, axis2=-1)
-        if _checks.is_concrete(root):
-            is_wrong = _checks.readable(above & (root != 0))
+        if checks.is_concrete(root):
+            is_wrong = checks.readable(above & (root != 0))
             expected = "zeros above the diagonal (of an upper factor, the transpose)"
-            _checks.refuse_where(is_wrong, "scale_tril", expected, root)
-        _checks.positive("scale_tril.diagonal", diagonal)
+            checks.refuse_where(is_wrong, "scale_tril", expected, root)
+        checks.positive("scale_tril.diagonal", diagonal)
         is_root = jnp.all(jnp.where(above, root == 0, jnp.isfinite(root)), (-2, -1))
         is_root &= jnp.all(diagonal > 0, -1)
         cov = matmul(root, jnp.swapaxes(root, -1, -2))
@@ -86,7 +86,7 @@ class MvNormal(Distribution):
     def sample(self, key: jax.Array) -> jax.Array:
         """Draws one vector [d]."""
         noise = jax.random.normal(key, jnp.shape(self.loc), jnp.result_type(self.loc, self.cov))
-        return self.loc + matmul(_matrices.cholesky(self.cov), noise)
+        return self.loc + matmul(matrices.cholesky(self.cov), noise)
 
     def log_prob(self, y: jax.Array) -> jax.Array:
         """Log-density at y, [d]."""
@@ -120,7 +120,7 @@ class MvNormal(Distribution):
 
 @functools.partial(jnp.vectorize, signature="(d),(d),(d,d)->()")
 def _log_density(y: jax.Array, loc: jax.Array, cov: jax.Array) -> jax.Array:
-    root = _matrices.cholesky(cov)
-    whitened = _matrices.solve_lower(root, y - loc)
+    root = matrices.cholesky(cov)
+    whitened = matrices.solve_lower(root, y - loc)
     terms = jnp.log(jnp.diagonal(root)) + 0.5 * (jnp.square(whitened) + jnp.log(2 * jnp.pi))
     return -jnp.sum(terms)

@@ -3,9 +3,9 @@
 import jax
 import jax.numpy as jnp
 
-from calibjax import _checks
-from calibjax._pytree import parameter, record
-from calibjax._special import incomplete_beta, log_poisson_density, smallest_integer
+from calibjax._core import checks
+from calibjax._core.pytree import parameter, record
+from calibjax._core.special import incomplete_beta, log_poisson_density, smallest_integer
 from calibjax.distributions.base import Distribution
 from calibjax.distributions.constraints import between, counts
 from calibjax.distributions.poisson import Poisson
@@ -89,7 +89,7 @@ class NegativeBinomial(Distribution):
         level, _ = jnp.broadcast_arrays(jnp.asarray(level, jnp.result_type(self.rate)), self.rate)
         low = jnp.zeros(level.shape, jnp.int32)
         count = smallest_integer(self.cdf, level, low, low + _LARGEST_COUNT)
-        return _checks.missing_unless(self._is_valid, count.astype(int))
+        return checks.missing_unless(self._is_valid, count.astype(int))
 
     def crps(self, y: jax.Array) -> jax.Array:
         """Continuous ranked probability score of a count y.

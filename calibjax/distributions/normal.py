@@ -8,8 +8,8 @@ import jax
 import jax.numpy as jnp
 from jax.scipy.special import erf, ndtr, ndtri
 
-from calibjax._arithmetic import absolute, logarithm, matmul, ratio
-from calibjax._pytree import parameter, record
+from calibjax._core.arithmetic import absolute, logarithm, matmul, ratio
+from calibjax._core.pytree import parameter, record
 from calibjax.distributions.base import Distribution, fitting_scale
 from calibjax.distributions.constraints import positive, real
 from calibjax.distributions.multivariate_normal import MvNormal

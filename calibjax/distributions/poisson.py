@@ -6,9 +6,9 @@ import jax
 import jax.numpy as jnp
 from jax.scipy.special import i0e, i1e, ndtri
 
-from calibjax import _checks
-from calibjax._pytree import PyTree, parameter, record
-from calibjax._special import gamma_tails, log_poisson_density, smallest_integer
+from calibjax._core import checks
+from calibjax._core.pytree import PyTree, parameter, record
+from calibjax._core.special import gamma_tails, log_poisson_density, smallest_integer
 from calibjax.distributions.base import Distribution
 from calibjax.distributions.constraints import Constraint, counts
 
@@ -18,10 +18,10 @@ _LARGEST_RATE = {4: 1e6, 8: 1e9}
 
 def _checked_rate(name: str, rate: Any) -> PyTree:
     """Refuses rates that are not positive, or too large for exact counts."""
-    rate = _checks.positive(name, rate)
+    rate = checks.positive(name, rate)
     limit = _LARGEST_RATE[rate.dtype.itemsize]
     expected = f"rates up to {limit:g} in {rate.dtype}"
-    return _checks.satisfying(name, rate, lambda x: x <= limit, expected)
+    return checks.satisfying(name, rate, lambda x: x <= limit, expected)
 
 
 @record
@@ -92,7 +92,7 @@ class Poisson(Distribution):
         low = smallest_integer(lambda y: gamma_tails(y, rate)[1], level, low, high, guess)
         largest = float(jnp.iinfo(jnp.result_type(int)).max)
         is_known = (rate >= jnp.finfo(rate.dtype).tiny) & (low < largest)
-        return _checks.missing_unless(is_known, jnp.where(level > 0, low, 0).astype(int))
+        return checks.missing_unless(is_known, jnp.where(level > 0, low, 0).astype(int))
 
     def crps(self, y: jax.Array) -> jax.Array:
         """Continuous ranked probability score of a count y; rate > 0.

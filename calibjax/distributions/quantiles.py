@@ -7,8 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
-from calibjax import _checks
-from calibjax._pytree import parameter, record
+from calibjax._core import checks
+from calibjax._core.pytree import parameter, record
 from calibjax.distributions.base import Distribution
 from calibjax.distributions.constraints import Constraint, real
 
@@ -37,7 +37,7 @@ class Quantiles(Distribution):
     1 1 2 [0.25 0.5  0.25]
     """
 
-    levels: jax.Array = parameter(Constraint("values in (0, 1)", _checks.proportions, ("k",)))
+    levels: jax.Array = parameter(Constraint("values in (0, 1)", checks.proportions, ("k",)))
     values: jax.Array = parameter(real.with_axes("k"))
 
     @classmethod
@@ -66,7 +66,7 @@ class Quantiles(Distribution):
         >>> print(Quantiles.sorted([0.1, 0.5, 0.9], [-1.0, 2.0, 1.5]).values)
         [-1.   1.5  2. ]
         """
-        given = _checks.originals("levels", levels), _checks.originals("values", values)
+        given = checks.originals("levels", levels), checks.originals("values", values)
         in_order: list[Any] = [
             np.sort(x) if isinstance(x, np.ndarray) else jnp.sort(x) for x in given
         ]
@@ -86,17 +86,17 @@ class Quantiles(Distribution):
         """Refuses levels that are 0, 1 or not increasing, and quantiles that cross."""
         checked = super().check_values(name)
         levels = checked.levels
-        levels = _checks.increasing(f"{name}.levels", levels, "increasing levels", strictly=True)
+        levels = checks.increasing(f"{name}.levels", levels, "increasing levels", strictly=True)
         expected = f"quantiles that do not cross{_advice(checked.values)}"
-        values = _checks.increasing(f"{name}.values", checked.values, expected)
-        return _checks.replaced(checked, levels=levels, values=values)
+        values = checks.increasing(f"{name}.values", checked.values, expected)
+        return checks.replaced(checked, levels=levels, values=values)
 
 
 def _advice(values: ArrayLike) -> str:
     """How many rows have quantiles that cross, where that is known, and what to do."""
-    if not _checks.is_concrete(values):
+    if not checks.is_concrete(values):
         return ""
-    array = _checks.readable(values)
+    array = checks.readable(values)
     crossing = np.asarray((array[..., 1:] < array[..., :-1]).any(-1))
     rows = f"{crossing.sum()} of {crossing.size} rows do; " if crossing.ndim else ""
     return f" ({rows}distributions.Quantiles.sorted(levels, values) sorts them)"

@@ -9,9 +9,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from calibjax import _checks
-from calibjax._arithmetic import weighted_mean, weighted_variance
-from calibjax._pytree import parameter, record
+from calibjax._core import checks
+from calibjax._core.arithmetic import weighted_mean, weighted_variance
+from calibjax._core.pytree import parameter, record
 from calibjax.distributions.base import Distribution, transformed_point
 from calibjax.distributions.categorical import Categorical
 from calibjax.distributions.constraints import simplex
@@ -145,41 +145,41 @@ class Samples(Distribution):
                 f"{name}.values: expected at least two draws or ensemble members for each "
                 f"prediction, got shape {shape}"
             )
-        _checks.real(f"{name}.values", self.values)
+        checks.real(f"{name}.values", self.values)
         if self.index is not None:
-            index = _checks.integer(f"{name}.index", self.index, "indices of the predictions")
-            _checks.shape(f"{name}.index", index, shape[:1], "[n], as the values")
+            index = checks.integer(f"{name}.index", self.index, "indices of the predictions")
+            checks.shape(f"{name}.index", index, shape[:1], "[n], as the values")
         if self.weights is not None:
-            _checks.floating(f"{name}.weights", self.weights)
-            _checks.shape(f"{name}.weights", self.weights, shape[:2], "[n, m], as the values")
+            checks.floating(f"{name}.weights", self.weights)
+            checks.shape(f"{name}.weights", self.weights, shape[:2], "[n, m], as the values")
 
     def check_values(self, name: str) -> "Samples":
         """Refuses draws that are not finite, and weights that are not probabilities."""
         place = f"{name}.values"
-        values = self._shared_draws(name, _checks.finite(place, self.values))
-        if _checks.is_concrete(values):  # integers that are not NaN, but stand for it
-            known = _checks.readable(values)
+        values = self._shared_draws(name, checks.finite(place, self.values))
+        if checks.is_concrete(values):  # integers that are not NaN, but stand for it
+            known = checks.readable(values)
             is_integer = np.issubdtype(known.dtype, np.integer)
             bad = known == np.iinfo(known.dtype).min if is_integer else np.isnan(known)
-            _checks.refuse_where(bad, place, "draws that are not missing", values)
+            checks.refuse_where(bad, place, "draws that are not missing", values)
         weights, place = self.weights, f"{name}.weights"
         if weights is not None:
-            weights = _checks.simplex(place, weights)
-            if _checks.is_concrete(weights):
-                number = (_checks.readable(weights) != 0).sum(-1)
+            weights = checks.simplex(place, weights)
+            if checks.is_concrete(weights):
+                number = (checks.readable(weights) != 0).sum(-1)
                 expected = "at least two draws of positive weight"
-                _checks.refuse_where(number < 2, f"number of positive {place}", expected, number)
+                checks.refuse_where(number < 2, f"number of positive {place}", expected, number)
             else:
                 number = jnp.count_nonzero(weights, -1, keepdims=True)
-                weights = _checks.nan_unless(number >= 2, weights)
-        return _checks.replaced(self, values=values, weights=weights)
+                weights = checks.nan_unless(number >= 2, weights)
+        return checks.replaced(self, values=values, weights=weights)
 
     def _shared_draws(self, name: str, values: jax.Array) -> jax.Array:
         """The values; refused, or missing, where predictions of one index have different ones."""
         if self.index is None:
             return values
-        is_known = _checks.is_concrete(self.index, values)
-        index, rows = map(_checks.readable if is_known else jnp.asarray, (self.index, values))
+        is_known = checks.is_concrete(self.index, values)
+        index, rows = map(checks.readable if is_known else jnp.asarray, (self.index, values))
         index, rows = index.reshape(-1), rows.reshape(index.size, -1)
         if is_known and (index[1:] > index[:-1]).all():
             return values
@@ -189,9 +189,9 @@ class Samples(Distribution):
         if not is_known:
             bad = jnp.zeros(index.shape, bool)
             bad = bad.at[order[1:]].max(differs).at[order[:-1]].max(differs)
-            return _checks.missing_where(bad, rows).reshape(values.shape)
+            return checks.missing_where(bad, rows).reshape(values.shape)
         if differs.any():
-            i = _checks.first_where(differs)[0]
+            i = checks.first_where(differs)[0]
             raise ValueError(
                 f"{name}.index: expected one index for each prediction, got {index[order[i]]} for "
                 f"different draws in rows {order[i]} and {order[i + 1]}, as if batches were "
@@ -202,12 +202,12 @@ class Samples(Distribution):
     def check_targets(self, name: str, targets: jax.Array) -> jax.Array:
         """Refuses targets that are not finite, [n] or [n, d], and of the same kind as the draws."""
         if jnp.issubdtype(jnp.result_type(self.values), jnp.floating):
-            targets = _checks.floating(name, targets, jnp.result_type(self.values))
+            targets = checks.floating(name, targets, jnp.result_type(self.values))
         else:
-            targets = _checks.integer(name, targets, "targets, as the draws")
+            targets = checks.integer(name, targets, "targets, as the draws")
         shape = jnp.shape(self.values)
         described = "[n], as the predictions' draws [n, m]"
         if len(shape) == 3:
             described = "[n, d], as the predictions' draws [n, m, d]"
-        _checks.shape(name, targets, (shape[0], *shape[2:]), described)
-        return _checks.finite(name, targets)
+        checks.shape(name, targets, (shape[0], *shape[2:]), described)
+        return checks.finite(name, targets)

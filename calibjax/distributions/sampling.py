@@ -5,10 +5,10 @@ import functools
 import jax
 import jax.numpy as jnp
 
-from calibjax import _checks
-from calibjax._compilation import jit
-from calibjax._pytree import PyTree
-from calibjax._sharding import follows_data
+from calibjax._core import checks
+from calibjax._core.compilation import jit
+from calibjax._core.pytree import PyTree
+from calibjax._core.sharding import follows_data
 from calibjax.distributions.base import Distribution
 
 
@@ -36,19 +36,19 @@ def sample_targets(key: jax.Array, predictions: Distribution) -> PyTree:
     >>> sample_targets(jax.random.key(0), predictions).round()
     Array([ 0., 10.], dtype=float32)
     """
-    key, predictions = _checks.random_key(key), _checks.batch(predictions)
-    _checks.method("predictions", predictions, "sample")
+    key, predictions = checks.random_key(key), checks.batch(predictions)
+    checks.method("predictions", predictions, "sample")
     targets = draw(key, predictions)
-    if _checks.is_concrete(predictions):
+    if checks.is_concrete(predictions):
         return targets
     # Counts and labels cannot be NaN; the smallest integer stands for it.
-    return _checks.missing_where(_checks.missing_rows(predictions), targets)
+    return checks.missing_where(checks.missing_rows(predictions), targets)
 
 
-@_checks.remembered
+@checks.remembered
 def check_draws(predictions: Distribution, targets: PyTree) -> None:
     """Refuses predictions without `sample`, or whose draws are not shaped like the targets."""
-    _checks.method("predictions", predictions, "sample")
+    checks.method("predictions", predictions, "sample")
     drawn = _drawn.eval_shape(predictions)
     found, expected = (jax.tree.map(jnp.shape, tree) for tree in (drawn, targets))
     if found != expected:

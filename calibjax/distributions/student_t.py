@@ -6,9 +6,9 @@ import math
 import jax
 import jax.numpy as jnp
 
-from calibjax._arithmetic import absolute, logarithm, ratio
-from calibjax._pytree import parameter, record
-from calibjax._special import (
+from calibjax._core.arithmetic import absolute, logarithm, ratio
+from calibjax._core.pytree import parameter, record
+from calibjax._core.special import (
     incomplete_beta,
     log_gamma_step,
     log_gamma_steps_apart,

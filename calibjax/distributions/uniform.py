@@ -3,10 +3,10 @@
 import jax
 import jax.numpy as jnp
 
-from calibjax import _checks
-from calibjax._arithmetic import ratio
-from calibjax._pytree import parameter, record
-from calibjax._special import at_levels
+from calibjax._core import checks
+from calibjax._core.arithmetic import ratio
+from calibjax._core.pytree import parameter, record
+from calibjax._core.special import at_levels
 from calibjax.distributions.base import Distribution
 from calibjax.distributions.constraints import real
 
@@ -73,9 +73,9 @@ class Uniform(Distribution):
         """Refuses ends that are not finite, and empty intervals."""
         checked = super().check_values(name)
         low, high = checked.low, checked.high
-        smallest, _ = _checks.smallest_normal(high)
-        if not _checks.is_concrete(low, high):
-            return _checks.replaced(checked, high=_checks.nan_unless(high - low >= smallest, high))
-        is_wrong = ~(_checks.readable(high) - _checks.readable(low) >= smallest)
-        _checks.refuse_where(is_wrong, f"{name}.high", "values above low", high)
+        smallest, _ = checks.smallest_normal(high)
+        if not checks.is_concrete(low, high):
+            return checks.replaced(checked, high=checks.nan_unless(high - low >= smallest, high))
+        is_wrong = ~(checks.readable(high) - checks.readable(low) >= smallest)
+        checks.refuse_where(is_wrong, f"{name}.high", "values above low", high)
         return checked

@@ -10,16 +10,16 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from calibjax import _checks
+from calibjax._core import checks
 
 
 def checked_ranks(level: Any, num_draws: Any) -> tuple[float, int, tuple[int, int]]:
     """Level, number of redraws, and the ranks of the ends of the bands: pointwise, simultaneous."""
-    level = _checks.proportion("level", level)
-    if not _checks.is_concrete(level):
+    level = checks.proportion("level", level)
+    if not checks.is_concrete(level):
         raise TypeError(f"level: expected a number that is known when compiling, got {level}")
     level = float(level)
-    num_draws = _checks.number_of_draws("num_draws", num_draws)
+    num_draws = checks.number_of_draws("num_draws", num_draws)
     share = Fraction(str(level))  # 1 − 0.9 is 0.1 here, for which 19 redraws suffice
     least = math.ceil(2 / (1 - share)) - 1
     if num_draws < least:

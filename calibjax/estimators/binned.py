@@ -7,10 +7,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
-from calibjax import _checks
-from calibjax._compilation import jit
-from calibjax._pytree import PyTree
-from calibjax._sharding import follows_data
+from calibjax._core import checks
+from calibjax._core.compilation import jit
+from calibjax._core.pytree import PyTree
+from calibjax._core.sharding import follows_data
 from calibjax.binnings import Binning, UniformBins, bins_of
 from calibjax.distances import Distance, TotalVariation
 from calibjax.distributions import Categorical
@@ -57,7 +57,7 @@ def ece(
             into account, while your own sees the predictions only.
         distance: distance record d; called on p̄ and ȳ as `Categorical`s.
         weights: w ≥ 0 of the samples, [n]; integers are numbers of copies. None for samples that
-            count alike.
+            count equally.
 
     Returns:
         A scalar.
@@ -166,7 +166,7 @@ def debiased_squared_ece(
         predictions: batch of n class predictions, `Categorical` or `Bernoulli`.
         targets: labels 0, ..., m − 1, [n].
         binning: function of the predictions that returns the bin of each, as in `ece`.
-        weights: w ≥ 0 of the samples, [n]; None for samples that count alike.
+        weights: w ≥ 0 of the samples, [n]; None for samples that count equally.
 
     Returns:
         A scalar.
@@ -214,8 +214,8 @@ def checked_bins(
     predictions: ClassPredictions, targets: ArrayLike, binning: Binning, weights: Any = None
 ) -> tuple[Any, Any, jax.Array, jax.Array | None]:
     """Checks a data set of classes; returns it with the bins of its samples and their weights."""
-    _checks.class_predictions(predictions)
-    predictions, targets, weights = _checks.weighted_samples(predictions, targets, weights)
+    checks.class_predictions(predictions)
+    predictions, targets, weights = checks.weighted_samples(predictions, targets, weights)
     return predictions, targets, bins_of(binning, predictions, weights=weights), weights
 
 
@@ -239,17 +239,17 @@ def distances_of_means(
     sizes: jax.Array, means: jax.Array, proportions: jax.Array, distance: Distance
 ) -> jax.Array:
     """Distances between the mean predictions and the label proportions of bins, 0 in empty bins."""
-    distance = _checks.distance_values(distance)
+    distance = checks.distance_values(distance)
 
     def between(p: Categorical, q: Categorical) -> PyTree:
-        value = _checks.real("distance(p, q)", distance(p, q))
-        _checks.shape("distance(p, q)", value, (), "() (a scalar) for each bin")
+        value = checks.real("distance(p, q)", distance(p, q))
+        checks.shape("distance(p, q)", value, (), "() (a scalar) for each bin")
         return value
 
     values = jax.vmap(between)(Categorical(means), Categorical(proportions))
-    if _checks.is_concrete(values, sizes):
+    if checks.is_concrete(values, sizes):
         is_wrong = ~(np.asarray(values) >= 0) & (np.asarray(sizes) > 0)
-        _checks.refuse_where(is_wrong, "distance(p, q)", "a number >= 0 for each bin", values)
+        checks.refuse_where(is_wrong, "distance(p, q)", "a number >= 0 for each bin", values)
     return jnp.where(sizes > 0, values, sizes)  # NaN where the sizes are
 
 

@@ -12,12 +12,13 @@ import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
-from calibjax import _checks, pairwise
-from calibjax._arithmetic import safe_sqrt
-from calibjax._compilation import jit
-from calibjax._lengths import filled
-from calibjax._pytree import PyTree
-from calibjax._sharding import follows_data
+from calibjax import pairwise
+from calibjax._core import checks
+from calibjax._core.arithmetic import safe_sqrt
+from calibjax._core.compilation import jit
+from calibjax._core.lengths import filled
+from calibjax._core.pytree import PyTree
+from calibjax._core.sharding import follows_data
 from calibjax.distributions import MonteCarlo, Samples
 from calibjax.distributions.base import Distribution
 from calibjax.distributions.features import bare
@@ -81,13 +82,13 @@ def checked_samples(
     return weighted_samples(kernel, predictions, targets, None, minimum=minimum)[:2]
 
 
-@_checks.remembered
+@checks.remembered
 def weighted_samples(
     kernel: Kernel, predictions: Distribution, targets: ArrayLike, weights: Any, *, minimum: int = 1
 ) -> tuple[Kernel, tuple[Any, Any], jax.Array | None]:
     """Checks kernel, data and weights; returns kernel, samples (predictions, targets), weights."""
-    kernel = _checks.kernel_values(kernel)
-    predictions, targets, weights = _checks.weighted_samples(
+    kernel = checks.kernel_values(kernel)
+    predictions, targets, weights = checks.weighted_samples(
         predictions, targets, weights, minimum=minimum
     )
     refuse_without_expectations(kernel, predictions)
@@ -95,7 +96,7 @@ def weighted_samples(
     return kernel, (predictions, _labels_of(kernel, predictions, targets)), weights
 
 
-@_checks.remembered
+@checks.remembered
 def _filled_samples(
     kernel: Kernel, predictions: Distribution, targets: ArrayLike, weights: Any, *, minimum: int = 1
 ) -> tuple[Kernel, tuple[Any, Any], jax.Array | None]:
@@ -215,7 +216,7 @@ def skce(
         kernel: kernel on pairs (prediction, target).
         predictions: batch of n ≥ 2 distributions.
         targets: [n] or [n, d].
-        weights: w ≥ 0 of the samples, [n]; None for samples that count alike.
+        weights: w ≥ 0 of the samples, [n]; None for samples that count equally.
 
     Returns:
         A scalar.
@@ -268,7 +269,7 @@ def skce_biased(
         kernel: kernel on pairs (prediction, target).
         predictions: batch of n distributions.
         targets: [n] or [n, d].
-        weights: w ≥ 0 of the samples, [n]; None for samples that count alike.
+        weights: w ≥ 0 of the samples, [n]; None for samples that count equally.
 
     Returns:
         A scalar.
@@ -316,7 +317,7 @@ def skce_block(
         predictions: batch of n ≥ 2 distributions.
         targets: [n] or [n, d].
         block_size: B, 2 ≤ B ≤ n.
-        weights: w ≥ 0 of the samples, [n]; None for samples that count alike.
+        weights: w ≥ 0 of the samples, [n]; None for samples that count equally.
 
     Returns:
         A scalar.
@@ -340,13 +341,13 @@ def skce_block(
     0.5
     """
     kernel, samples, weights = weighted_samples(kernel, predictions, targets, weights, minimum=2)
-    num_samples = _checks.leading_size("predictions", samples[0])
-    block_size = _checks.size_in_range("block_size", block_size, 2, num_samples)
+    num_samples = checks.leading_size("predictions", samples[0])
+    block_size = checks.size_in_range("block_size", block_size, 2, num_samples)
     means = pairwise.block_means(sample_pair, kernel, samples, weights, block_size=block_size)
     if weights is None:
         return means.mean()
     masses = pairwise.block_masses(weights, block_size=block_size)
-    if _checks.is_concrete(masses) and not jnp.any(masses):
+    if checks.is_concrete(masses) and not jnp.any(masses):
         raise ValueError(
             f"weights: expected two positive weights in at least one block of {block_size} samples"
         )
@@ -376,7 +377,7 @@ def mmce(
             Kumar et al.
         confidences: r, [n], or a batch of n `Bernoulli`s, as `top_label` returns them.
         correct: c, 0 or 1, [n].
-        weights: w ≥ 0 of the samples, [n]; None for samples that count alike.
+        weights: w ≥ 0 of the samples, [n]; None for samples that count equally.
 
     Returns:
         A scalar.
@@ -395,10 +396,10 @@ def mmce(
     >>> print(mmce(kernels.Exponential(0.4), jnp.array([0.5, 0.5]), jnp.array([1, 1])))
     0.5
     """
-    kernel = _checks.kernel_values(kernel)
-    _checks.same_rows(confidences=confidences, correct=correct, weights=weights)
-    confidences, correct = _checks.confidences_and_correct(confidences, correct)
-    weights = _checks.sample_weights(weights, confidences)
+    kernel = checks.kernel_values(kernel)
+    checks.same_rows(confidences=confidences, correct=correct, weights=weights)
+    confidences, correct = checks.confidences_and_correct(confidences, correct)
+    weights = checks.sample_weights(weights, confidences)
     samples = confidences, correct - confidences
     squared = pairwise.mean_over_all_pairs(_mmce_pair, kernel, samples, weights)
     return safe_sqrt(jnp.maximum(squared, 0))

@@ -20,12 +20,13 @@ import numpy as np
 from jax import lax
 from jax.typing import ArrayLike
 
-from calibjax import _checks, pairwise
-from calibjax._arithmetic import matmul, one_hot
-from calibjax._compilation import jit
-from calibjax._pytree import PyTree
-from calibjax._sharding import follows_data
-from calibjax._special import SERIES_FROM, stirling_series
+from calibjax import pairwise
+from calibjax._core import checks
+from calibjax._core.arithmetic import matmul, one_hot
+from calibjax._core.compilation import jit
+from calibjax._core.pytree import PyTree
+from calibjax._core.sharding import follows_data
+from calibjax._core.special import SERIES_FROM, stirling_series
 from calibjax.distributions.base import ClassPredictions
 
 # G24 App. B
@@ -90,7 +91,7 @@ def kde_calibration_error(
         targets: labels 0, ..., m − 1, [n].
         bandwidth: h > 0, scalar; kernels have variances p_c (1 − p_c) h for small h.
         order: p ≥ 1, scalar.
-        weights: w ≥ 0 of the samples, [n]; None for samples that count alike. Derivatives by
+        weights: w ≥ 0 of the samples, [n]; None for samples that count equally. Derivatives by
             weights that are 0 are 0.
 
     Returns:
@@ -114,11 +115,11 @@ def kde_calibration_error(
     >>> print(f"{kde_calibration_error(predictions, targets, bandwidth=0.1, order=2):.4f}")
     0.1667
     """
-    _checks.class_predictions(predictions)
-    predictions, targets, weights = _checks.weighted_samples(
+    checks.class_predictions(predictions)
+    predictions, targets, weights = checks.weighted_samples(
         predictions, targets, weights, minimum=2
     )
-    bandwidth = _checks.positive_scalar("bandwidth", bandwidth)
+    bandwidth = checks.positive_scalar("bandwidth", bandwidth)
     order = _checked_order(order)
     probs = predictions.class_probs
     bandwidth, order = (jnp.asarray(x, probs.dtype) for x in (bandwidth, order))
@@ -127,9 +128,9 @@ def kde_calibration_error(
 
 def _checked_order(order: Any) -> PyTree:
     """Refuses everything except a finite number ≥ 1."""
-    order = _checks.real("order", order)
-    _checks.shape("order", order, (), "() (a scalar)")
-    return _checks.satisfying(
+    order = checks.real("order", order)
+    checks.shape("order", order, (), "() (a scalar)")
+    return checks.satisfying(
         "order", order, lambda x: (x >= 1) & (x < np.inf), "a finite number >= 1"
     )
 
@@ -177,7 +178,7 @@ def kde_bandwidth(
         predictions: batch of n ≥ 2 class predictions, `Categorical` or `Bernoulli`.
         candidates: bandwidths > 0, [k]. None means those of G24: 15 log-spaced values from 1e-5
             to 0.1, and 0.2, 0.4, ..., 1.
-        weights: w ≥ 0 of the predictions, [n]; None for predictions that count alike.
+        weights: w ≥ 0 of the predictions, [n]; None for predictions that count equally.
 
     Returns:
         The best candidate (the first if several are equally good), a scalar of the predictions'
@@ -198,17 +199,17 @@ def kde_bandwidth(
     >>> print(kde_bandwidth(predictions, jnp.array([0.001, 0.1, 1.0])))
     0.1
     """
-    _checks.class_predictions(predictions)
-    _checks.same_rows(predictions=predictions, weights=weights)
-    predictions = _checks.batch(predictions, minimum=2)
-    weights = _checks.sample_weights(weights, predictions, minimum=2)
-    candidates = _checks.as_arrays("candidates", BANDWIDTHS if candidates is None else candidates)
-    candidates = _checks.real("candidates", candidates)
-    _checks.shape("candidates", candidates, (None,), "[k]")
-    _checks.leading_size("candidates", candidates)
-    candidates = _checks.positive("candidates", candidates)
+    checks.class_predictions(predictions)
+    checks.same_rows(predictions=predictions, weights=weights)
+    predictions = checks.batch(predictions, minimum=2)
+    weights = checks.sample_weights(weights, predictions, minimum=2)
+    candidates = checks.as_arrays("candidates", BANDWIDTHS if candidates is None else candidates)
+    candidates = checks.real("candidates", candidates)
+    checks.shape("candidates", candidates, (None,), "[k]")
+    checks.leading_size("candidates", candidates)
+    candidates = checks.positive("candidates", candidates)
     best = _best_bandwidth(predictions.class_probs, candidates, weights)
-    return _checks.nan_with(best, predictions, candidates, weights)
+    return checks.nan_with(best, predictions, candidates, weights)
 
 
 @jit

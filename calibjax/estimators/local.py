@@ -9,10 +9,10 @@ import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
-from calibjax import _checks
-from calibjax._arithmetic import safe_sqrt
-from calibjax._pytree import PyTree, record
-from calibjax._sharding import follows_data
+from calibjax._core import checks
+from calibjax._core.arithmetic import safe_sqrt
+from calibjax._core.pytree import PyTree, record
+from calibjax._core.sharding import follows_data
 from calibjax.estimators.neighbourhoods import Neighbourhood, checked_neighbourhood
 from calibjax.kernels import Kernel
 from calibjax.kernels.smoothing import smoothed_means
@@ -77,7 +77,7 @@ def local_errors(
             `top_label` returns it.
         correct: whether the predicted class was observed, 0 or 1, [n].
         weights: v ≥ 0 of the samples, [n], with which k(x, x_i) is multiplied: the w_i above are
-            v_i k(x, x_i). None for samples that count alike.
+            v_i k(x, x_i). None for samples that count equally.
         at: features and confidences of other points, at which the errors are evaluated.
 
     Returns:
@@ -111,7 +111,7 @@ def local_errors(
     size = jnp.square(totals[0]) / jnp.where(known, totals[1], 1)
     # If one sample has nearly all the weight, the spread is undetermined.
     others = jnp.where(size < 2 - _ROUNDING, 0, size - 1)
-    size = _checks.nan_with(size, confidences, residuals)  # NaN are in bins of their own
+    size = checks.nan_with(size, confidences, residuals)  # NaN are in bins of their own
     size = jnp.where(jnp.isnan(places), jnp.nan, size)
     spread = means[0, ..., 1] - jnp.square(means[0, ..., 0])
     errors = LocalErrors(
@@ -305,9 +305,9 @@ class LocalProblem(NamedTuple):
     def smoothed(self, values: jax.Array, powers: Sequence[int]) -> tuple[jax.Array, jax.Array]:
         """Means of values of the samples around each point, as `smoothed_means` returns them."""
         means, totals = self._weighted_means(values, powers)
-        _checks.smoothing_weights(totals)
+        checks.smoothing_weights(totals)
         places, _ = self.confidences
-        if _checks.is_concrete(places):
+        if checks.is_concrete(places):
             return means, totals
         # A traced number that is not a probability is in no bin.
         return jnp.where(~jnp.isnan(places)[:, None], means, jnp.nan), totals
@@ -346,22 +346,22 @@ def local_problem(
 ) -> LocalProblem:
     """Checks all arguments of the local errors."""
     near = checked_neighbourhood(neighbourhood)
-    _checks.same_rows(features=features, confidences=confidences, correct=correct, weights=weights)
-    confidences, correct = _checks.confidences_and_correct(confidences, correct)
-    weights = _checks.sample_weights(weights, confidences)
-    features = points = _checks.features("features", features, confidences.size)
+    checks.same_rows(features=features, confidences=confidences, correct=correct, weights=weights)
+    confidences, correct = checks.confidences_and_correct(confidences, correct)
+    weights = checks.sample_weights(weights, confidences)
+    features = points = checks.features("features", features, confidences.size)
     places = confidences
     if at is not None:
         if not (isinstance(at, tuple) and len(at) == 2):
-            got = _checks.described(at)
+            got = checks.described(at)
             raise TypeError(f"at: expected a pair (features, confidences), got {got}")
-        _checks.same_rows(**{"at[0]": at[0], "at[1]": at[1]})
-        places = _checks.confidence_array(at[1], "at[1]")
-        points = _checks.features("at[0]", at[0], places.size)
-        _checks.same_kind("at[0]", points, "features", features)
+        checks.same_rows(**{"at[0]": at[0], "at[1]": at[1]})
+        places = checks.confidence_array(at[1], "at[1]")
+        points = checks.features("at[0]", at[0], places.size)
+        checks.same_kind("at[0]", points, "features", features)
     groups = near.groups(confidences, None if at is None else places, weights)
     # Nothing is known about a traced sample that is in no bin, or has an unknown weight.
-    correct = _checks.nan_with(correct, confidences, correct, weights)
+    correct = checks.nan_with(correct, confidences, correct, weights)
     data = (points, features), groups, (places, confidences), correct, weights
     return LocalProblem(near.kernel, *data)
 

@@ -6,9 +6,10 @@ import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
-from calibjax import _checks, pairwise
-from calibjax._pytree import PyTree
-from calibjax._sharding import follows_data
+from calibjax import pairwise
+from calibjax._core import checks
+from calibjax._core.pytree import PyTree
+from calibjax._core.sharding import follows_data
 from calibjax.distributions.base import Distribution
 from calibjax.estimators.kernel import weighted_samples
 from calibjax.kernels import Kernel
@@ -67,9 +68,9 @@ def checked_locations(
     """Checks kernel, data, test locations and weights, and returns them with JAX arrays."""
     kernel, samples, weights = weighted_samples(kernel, predictions, targets, weights)
     names = f"{prefix}predictions", f"{prefix}targets"
-    locations = _checks.predictions_and_targets(test_predictions, test_targets, names=names)
+    locations = checks.predictions_and_targets(test_predictions, test_targets, names=names)
     for i, name in enumerate(("predictions", "targets")):
-        _checks.same_kind(names[i], locations[i], name, samples[i])
+        checks.same_kind(names[i], locations[i], name, samples[i])
     return kernel, samples, locations, weights
 
 
@@ -77,7 +78,7 @@ def mean_difference(
     kernel: Kernel, locations: PyTree, samples: PyTree, weights: jax.Array | None = None
 ) -> jax.Array:
     """Mean of the embedding differences over all samples, at each location, [J]."""
-    n: Any = _checks.leading_size("samples", samples)
+    n: Any = checks.leading_size("samples", samples)
     if weights is None:
         first = jax.tree.map(lambda leaf: leaf[0], (locations, samples))
         weights = jnp.ones(n, jax.eval_shape(location_pair, kernel, *first).dtype)
@@ -113,7 +114,7 @@ def ucme(
         test_predictions: t, batch of J distributions of the same family.
         test_targets: s, [J] or [J, d].
         weights: w ≥ 0 of the samples, [n]; integers are numbers of copies. None for samples that
-            count alike.
+            count equally.
 
     Returns:
         A scalar.
@@ -168,7 +169,7 @@ def witness(
         targets: [n] or [n, d].
         at_predictions: p, batch of J distributions of the same family.
         at_targets: z, [J] or [J, d].
-        weights: w ≥ 0 of the samples, [n]; None for samples that count alike.
+        weights: w ≥ 0 of the samples, [n]; None for samples that count equally.
 
     Returns:
         The values, [J].

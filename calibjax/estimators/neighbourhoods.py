@@ -11,8 +11,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax.tree_util import Partial
 
-from calibjax import _checks
-from calibjax._pytree import record
+from calibjax._core import checks
+from calibjax._core.pytree import record
 from calibjax.binnings import UniformBins, bins_of
 from calibjax.distances import MeanAbsoluteDifference
 from calibjax.distributions import Bernoulli
@@ -79,7 +79,7 @@ def checked_neighbourhood(neighbourhood: Any) -> Neighbourhood:
     if not isinstance(neighbourhood, Neighbourhood):
         raise TypeError(
             "neighbourhood: expected an estimators.Neighbourhood(kernel, binning), such as "
-            f"Neighbourhood.laplacian(0.2, 15), got {_checks.described(neighbourhood)}"
+            f"Neighbourhood.laplacian(0.2, 15), got {checks.described(neighbourhood)}"
         )
     name = "neighbourhood.kernel"
     found, kernel = neighbourhood, neighbourhood.kernel
@@ -87,11 +87,11 @@ def checked_neighbourhood(neighbourhood: Any) -> Neighbourhood:
         found = dataclasses.replace(found, binning=Partial(found.binning))
     scales = getattr(kernel, "length_scale", 0.0)
     if isinstance(scales, list | tuple):
-        got = _checks.described(scales)
+        got = checks.described(scales)
         raise TypeError(f"{name}.length_scale: expected a number or an array [G], got {got}")
     if np.ndim(scales) != 1 or isinstance(kernel, type):
-        return _checks.replaced(found, kernel=_checks.kernel_values(kernel, name))
-    scales = _checks.length_scales(f"{name}.length_scale", scales)
-    one = _checks.kernel_values(dataclasses.replace(kernel, length_scale=scales[0]), name)
+        return checks.replaced(found, kernel=checks.kernel_values(kernel, name))
+    scales = checks.length_scales(f"{name}.length_scale", scales)
+    one = checks.kernel_values(dataclasses.replace(kernel, length_scale=scales[0]), name)
     kernel = dataclasses.replace(one, length_scale=jnp.asarray(scales))
     return dataclasses.replace(found, kernel=kernel)

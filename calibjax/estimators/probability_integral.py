@@ -4,10 +4,10 @@ import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
-from calibjax import _checks
-from calibjax._arithmetic import floating_dtype
-from calibjax._compilation import jit
-from calibjax._pytree import PyTree
+from calibjax._core import checks
+from calibjax._core.arithmetic import floating_dtype
+from calibjax._core.compilation import jit
+from calibjax._core.pytree import PyTree
 from calibjax.distributions import MonteCarlo, Quantiles, Samples
 from calibjax.distributions.base import Distribution
 from calibjax.distributions.features import bare
@@ -61,22 +61,22 @@ def pit_values(key: jax.Array, predictions: Distribution, targets: ArrayLike) ->
     >>> print(u.round(2))
     [0.5  0.84 0.16]
     """
-    key = _checks.random_key(key)
-    predictions, targets = _checks.predictions_and_targets(predictions, targets)
+    key = checks.random_key(key)
+    predictions, targets = checks.predictions_and_targets(predictions, targets)
     inner = predictions.distribution if isinstance(predictions, MonteCarlo) else predictions
     inner = bare(inner)
     if hasattr(inner, "class_probs"):
         raise TypeError(
-            f"predictions: expected distributions of numbers, got {_checks.described(inner)}; "
+            f"predictions: expected distributions of numbers, got {checks.described(inner)}; "
             "classes have no order, see estimators.reliability_curve"
         )
     if not isinstance(inner, Quantiles | Samples):
-        _checks.method("predictions", inner, "cdf")
+        checks.method("predictions", inner, "cdf")
     if isinstance(inner, Samples) and inner.weights is not None:
         raise ValueError(
             "predictions.weights: expected None, since the target has a rank among equals only"
         )
-    _checks.shape("targets", targets, (None,), "[n]: only numbers have a distribution function")
+    checks.shape("targets", targets, (None,), "[n]: only numbers have a distribution function")
     return _randomised(key, inner, targets)
 
 
@@ -87,7 +87,7 @@ def _randomised(key: jax.Array, predictions: PyTree, targets: jax.Array) -> jax.
     share = 1 - jax.random.uniform(key, lower.shape, lower.dtype)  # in (0, 1]
     # Where both are equal, rounding must not move the value; NaN stays NaN.
     values = jnp.where(lower < upper, lower + share * (upper - lower), upper)
-    return _checks.nan_rows(_checks.missing_rows((predictions, targets)), jnp.clip(values, 0, 1))
+    return checks.nan_rows(checks.missing_rows((predictions, targets)), jnp.clip(values, 0, 1))
 
 
 def _jump(p: PyTree, y: jax.Array) -> tuple[jax.Array, jax.Array]:

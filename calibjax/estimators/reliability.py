@@ -13,11 +13,11 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
-from calibjax import _checks
-from calibjax._batches import default_batch_size, in_batches
-from calibjax._compilation import jit
-from calibjax._pytree import record
-from calibjax._sharding import follows_data
+from calibjax._core import checks
+from calibjax._core.batches import default_batch_size, in_batches
+from calibjax._core.compilation import jit
+from calibjax._core.pytree import record
+from calibjax._core.sharding import follows_data
 from calibjax.binnings import Binning, bins_of
 from calibjax.distributions import Bernoulli
 from calibjax.distributions.base import Distribution
@@ -75,7 +75,7 @@ class ReliabilityCurve:
 
 
 @follows_data
-@_checks.key_first
+@checks.key_first
 def reliability_curve(
     key: jax.Array,
     predictions: Distribution,
@@ -121,7 +121,7 @@ def reliability_curve(
         binning: function of the predictions that returns the bin of each, integers in
             0, ..., n − 1, [n]: `estimators.UniformBins(10)` or your own. It must not depend on
             the targets. See `ece` for what it makes of weights.
-        weights: w ≥ 0 of the samples, [n]; None for samples that count alike. Bins without a
+        weights: w ≥ 0 of the samples, [n]; None for samples that count equally. Bins without a
             positive one are empty.
         num_draws: B, number of redraws, at least 2 / (1 − level) − 1.
         level: in (0, 1).
@@ -154,16 +154,16 @@ def reliability_curve(
     >>> print(curve.counts, curve.confidence, curve.frequency, curve.is_outside)
     [100 100] [0.25 0.75] [0.5 0.5] [ True  True]
     """
-    key = _checks.random_key(key)
+    key = checks.random_key(key)
     level, num_draws, ranks = checked_ranks(level, num_draws)
-    max_bins = _checks.size_in_range("max_bins", max_bins, 1)
-    _checks.same_rows(predictions=predictions, targets=targets, weights=weights)
+    max_bins = checks.size_in_range("max_bins", max_bins, 1)
+    checks.same_rows(predictions=predictions, targets=targets, weights=weights)
     predictions, targets = checked_binary(predictions, targets)
-    weights = _checks.sample_weights(weights, predictions)
+    weights = checks.sample_weights(weights, predictions)
     bins = bins_of(binning, predictions, weights=weights)
-    if _checks.is_concrete(bins, weights):
-        used = _checks.readable(bins)
-        number = len(np.unique(used if weights is None else used[_checks.readable(weights) > 0]))
+    if checks.is_concrete(bins, weights):
+        used = checks.readable(bins)
+        number = len(np.unique(used if weights is None else used[checks.readable(weights) > 0]))
         if number > max_bins:
             raise ValueError(
                 f"binning(predictions): expected at most max_bins = {max_bins} different bins, "
@@ -181,11 +181,11 @@ def checked_binary(predictions: Distribution, targets: ArrayLike) -> tuple[Berno
     if not isinstance(predictions, Bernoulli):
         raise TypeError(
             "predictions: expected binary predictions, distributions.Bernoulli, got "
-            f"{_checks.described(predictions)}. Of several classes, say which binary predictions "
+            f"{checks.described(predictions)}. Of several classes, say which binary predictions "
             "are meant: estimators.top_label(predictions, targets), the most probable class, or "
             "estimators.class_wise(predictions, targets), every class against the rest"
         )
-    return _checks.predictions_and_targets(predictions, targets)
+    return checks.predictions_and_targets(predictions, targets)
 
 
 @functools.partial(jit, static_argnames=("size", "num_draws", "ranks"))

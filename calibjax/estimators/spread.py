@@ -3,10 +3,10 @@
 import jax
 from jax.typing import ArrayLike
 
-from calibjax._arithmetic import mean_and_error
-from calibjax._compilation import jit
-from calibjax._pytree import record
-from calibjax._sharding import follows_data
+from calibjax._core.arithmetic import mean_and_error
+from calibjax._core.compilation import jit
+from calibjax._core.pytree import record
+from calibjax._core.sharding import follows_data
 from calibjax.distributions.base import Distribution
 from calibjax.estimators.kernel import sample_pair, weighted_samples
 from calibjax.kernels import Kernel
@@ -68,7 +68,7 @@ def skce_spread(
         kernel: kernel on pairs (prediction, target).
         predictions: batch of n ≥ 2 distributions.
         targets: [n] or [n, d].
-        weights: w ≥ 0 of the samples, [n]; None for samples that count alike.
+        weights: w ≥ 0 of the samples, [n]; None for samples that count equally.
 
     Returns:
         The value with its standard error sd / √n over the samples. With weights the mean is a

@@ -13,10 +13,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
-from calibjax import _checks
-from calibjax._batches import default_batch_size, in_batches
-from calibjax._compilation import jit
-from calibjax._pytree import record
+from calibjax._core import checks
+from calibjax._core.batches import default_batch_size, in_batches
+from calibjax._core.compilation import jit
+from calibjax._core.pytree import record
 from calibjax.estimators.bands import checked_ranks, is_outside, simultaneous_band
 
 LEVELS = tuple(np.arange(1, 20) / 20)
@@ -104,7 +104,7 @@ def pit_histogram(
     Args:
         key: a JAX random key.
         values: what `pit_values` returned, or other numbers that are to be uniform on (0, 1), [n].
-        weights: w ≥ 0 of the values, [n]; None for values that count alike.
+        weights: w ≥ 0 of the values, [n]; None for values that count equally.
         num_bins: K.
         num_draws: B, number of redraws, at least 2 / (1 − level) − 1.
         level: in (0, 1).
@@ -128,7 +128,7 @@ def pit_histogram(
     >>> print(histogram.counts, histogram.is_outside)
     [90 10] [ True  True]
     """
-    num_bins = _checks.size_in_range("num_bins", num_bins, 1, 2**16)
+    num_bins = checks.size_in_range("num_bins", num_bins, 1, 2**16)
     key, values, weights, (level, num_draws, ranks) = _checked(
         key, values, weights, level, num_draws
     )
@@ -159,7 +159,8 @@ def quantile_coverage(
         key: a JAX random key.
         values: what `pit_values` returned, or other numbers that are to be uniform, such as
             p-values, [n].
-        weights: w ≥ 0 of the values, [n], which the redraws keep; None for values that count alike.
+        weights: w ≥ 0 of the values, [n], which the redraws keep; None for values that count
+            equally.
         levels: τ in (0, 1), [L]; 0.05, 0.1, ..., 0.95 by default. Those of `Quantiles` have to be
             their own.
         num_draws: B, number of redraws, at least 2 / (1 − level) − 1.
@@ -241,22 +242,22 @@ def interval_coverage(
 def checked_levels(levels: Any) -> jax.Array:
     """Levels in (0, 1), [L]; 0.05, 0.1, ..., 0.95 if they are None."""
     levels = LEVELS if levels is None else levels
-    levels = _checks.floating("levels", _checks.as_arrays("levels", levels))
-    _checks.shape("levels", levels, (None,), "[L]")
-    _checks.leading_size("levels", levels)
-    return _checks.proportions("levels", levels)
+    levels = checks.floating("levels", checks.as_arrays("levels", levels))
+    checks.shape("levels", levels, (None,), "[L]")
+    checks.leading_size("levels", levels)
+    return checks.proportions("levels", levels)
 
 
 def _checked(
     key: jax.Array, values: ArrayLike, weights: Any, level: Any, num_draws: Any
 ) -> tuple[jax.Array, jax.Array, jax.Array | None, tuple[float, int, tuple[int, int]]]:
-    key = _checks.random_key(key)
-    _checks.same_rows(values=values, weights=weights)
-    values = _checks.floating("values", _checks.as_arrays("values", values))
-    _checks.shape("values", values, (None,), "[n]")
-    _checks.leading_size("values", values)
-    values = jnp.asarray(_checks.unit_interval("values", values))
-    weights = _checks.sample_weights(weights, values)
+    key = checks.random_key(key)
+    checks.same_rows(values=values, weights=weights)
+    values = checks.floating("values", checks.as_arrays("values", values))
+    checks.shape("values", values, (None,), "[n]")
+    checks.leading_size("values", values)
+    values = jnp.asarray(checks.unit_interval("values", values))
+    weights = checks.sample_weights(weights, values)
     return key, values, weights, checked_ranks(level, num_draws)
 
 
@@ -299,7 +300,7 @@ def _shares(
     coverage = jnp.where(jnp.isnan(lower), jnp.nan, counts)
     size = values.size if weights is None else jnp.sum(weights)
     shares = (x.astype(values.dtype) / size for x in (coverage, lower, upper))
-    return _checks.nan_with(ordered, ordered), *shares  # sorting puts NaN last
+    return checks.nan_with(ordered, ordered), *shares  # sorting puts NaN last
 
 
 @functools.partial(jit, static_argnames=("num_draws", "rank", "is_cumulative"))
@@ -337,5 +338,5 @@ def _counted(
         redraws, rank, size, size * probs, deviation, has_weights=weights is not None
     )
     is_whole = ~jnp.any(jnp.isnan(values)) & ~jnp.any(jnp.isnan(edges)) & ~jnp.isnan(size)
-    counts = _checks.missing_where(~is_whole[None], count(values))
+    counts = checks.missing_where(~is_whole[None], count(values))
     return counts, jnp.where(is_whole, lower, jnp.nan), jnp.where(is_whole, upper, jnp.nan)

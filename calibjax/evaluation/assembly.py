@@ -8,8 +8,8 @@ import jax
 import numpy as np
 from jax.typing import ArrayLike
 
-from calibjax import _checks
-from calibjax._compilation import for_one_platform
+from calibjax._core import checks
+from calibjax._core.compilation import for_one_platform
 from calibjax.distributions.base import Distribution
 from calibjax.evaluation.advice import advice
 from calibjax.evaluation.classes import errors_of_classes
@@ -39,7 +39,7 @@ _TASKS = {
 }
 
 
-@_checks.key_first
+@checks.key_first
 @for_one_platform()
 def evaluate(
     key: jax.Array,

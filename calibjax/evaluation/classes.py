@@ -7,9 +7,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
-from calibjax import _checks, estimators, hypothesis_tests, plotting, scores
-from calibjax._compilation import jit
-from calibjax._pytree import record
+from calibjax import estimators, hypothesis_tests, plotting, scores
+from calibjax._core import checks
+from calibjax._core.compilation import jit
+from calibjax._core.pytree import record
 from calibjax.binnings import bins_of, interval_index
 from calibjax.distributions import Bernoulli
 from calibjax.distributions.base import ClassPredictions
@@ -67,10 +68,10 @@ def binned_errors(
     >>> print(errors["top label"], errors["all classes"])
     0.25 0.625
     """
-    _checks.class_predictions(predictions)
-    predictions, targets, weights = _checks.weighted_samples(predictions, targets, weights)
+    checks.class_predictions(predictions)
+    predictions, targets, weights = checks.weighted_samples(predictions, targets, weights)
     errors = errors_in_bins(predicted_in_bins(predictions, weights), predictions, targets)
-    return _checks.nan_with(errors, predictions, targets, weights)
+    return checks.nan_with(errors, predictions, targets, weights)
 
 
 @record

@@ -10,9 +10,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
-from calibjax import _checks, estimators
-from calibjax._lengths import filled
-from calibjax._pytree import PyTree
+from calibjax import estimators
+from calibjax._core import checks
+from calibjax._core.lengths import filled
+from calibjax._core.pytree import PyTree
 from calibjax.distributions import Bernoulli, Categorical, MonteCarlo, Quantiles, Samples, Uniform
 from calibjax.distributions.base import Distribution
 from calibjax.distributions.features import bare
@@ -87,7 +88,7 @@ class Data:
     @property
     def length(self) -> int:
         """N."""
-        return _checks.leading_size("targets", self.targets)
+        return checks.leading_size("targets", self.targets)
 
     def known(self, values: PyTree) -> Any:
         """The first n rows of arrays, as arrays of NumPy."""
@@ -183,16 +184,16 @@ def checked_data(
     key: jax.Array, predictions: Any, targets: ArrayLike, features: Any, groups: Any, weights: Any
 ) -> Data:
     """Checks all arguments of `evaluate`."""
-    key = _checks.random_key(key)
-    if not _checks.is_concrete(key, predictions, targets, features, groups, weights):
+    key = checks.random_key(key)
+    if not checks.is_concrete(key, predictions, targets, features, groups, weights):
         raise TypeError(
             "predictions, targets: expected values that are known, got traced ones (evaluate "
             "outside of jit, vmap and grad)"
         )
-    _checks.same_rows(predictions=predictions, targets=targets, features=features, groups=groups)
+    checks.same_rows(predictions=predictions, targets=targets, features=features, groups=groups)
     predictions, read_as = read_plainly(predictions, targets)
     has_weights = weights is not None
-    predictions, targets, weights = _checks.weighted_samples(
+    predictions, targets, weights = checks.weighted_samples(
         predictions, targets, weights, minimum=10, keep_logs=True
     )
     if bare(predictions) is not predictions:
@@ -200,7 +201,7 @@ def checked_data(
             "predictions: expected predictions without features, got a WithFeatures; pass the "
             "features as the argument features"
         )
-    n = _checks.leading_size("targets", targets)
+    n = checks.leading_size("targets", targets)
     memberships, names = (None, ()) if groups is None else checked_groups(groups, n)
     features = None if features is None else _scaled(features, n)
     samples = predictions, targets, features, memberships
@@ -233,11 +234,11 @@ def read_plainly(predictions: Any, targets: ArrayLike) -> tuple[Any, str]:
     is_array = isinstance(predictions, list | tuple | np.ndarray) or hasattr(
         predictions, "__array__"
     )
-    if not is_array or _checks.is_distribution(predictions):
+    if not is_array or checks.is_distribution(predictions):
         return predictions, ""
-    if not _checks.is_concrete(predictions, targets):
+    if not checks.is_concrete(predictions, targets):
         return predictions, ""  # refused with all that is traced
-    _checks.refuse_masked("predictions", predictions)
+    checks.refuse_masked("predictions", predictions)
     try:
         values, labels = np.asarray(predictions), np.asarray(targets)
     except ValueError as error:
@@ -263,7 +264,7 @@ def _are_probabilities(rows: np.ndarray) -> bool:
     """Whether rows sum to one; of half precision, which rounds too much to tell, if inside."""
     if rows.dtype.itemsize < 4:
         return _is_within(rows)
-    return _checks.is_simplex(rows.astype(np.float32))
+    return checks.is_simplex(rows.astype(np.float32))
 
 
 def _described(values: np.ndarray, labels: np.ndarray) -> str:
@@ -292,7 +293,7 @@ def task_of(predictions: Distribution, targets: PyTree) -> str:
 
 def checked_groups(groups: Any, num_samples: int) -> tuple[jax.Array, tuple[str, ...]]:
     """Memberships, [n, G], and names of groups that are given by a name each, or by memberships."""
-    _checks.refuse_masked("groups", groups)
+    checks.refuse_masked("groups", groups)
     try:
         given = np.asarray(groups)
     except ValueError as error:
@@ -303,7 +304,7 @@ def checked_groups(groups: Any, num_samples: int) -> tuple[jax.Array, tuple[str,
             f"[n, G], memberships in G groups, got {given.shape}"
         )
     if given.ndim == 2:
-        _checks.real("groups", given)
+        checks.real("groups", given)
         return jnp.asarray(given), tuple(f"group {i}" for i in range(given.shape[1]))
     if given.dtype.kind not in "iubUSTO" or any(x is None or x != x for x in given.tolist()):
         raise TypeError(
@@ -338,10 +339,10 @@ def in_order(names: np.ndarray) -> np.ndarray:
 
 def _scaled(features: Any, num_samples: int) -> jax.Array:
     """Features [n, d] divided by their standard deviations, where these are not zero."""
-    given = _checks.features("features", features, num_samples)
+    given = checks.features("features", features, num_samples)
     if not hasattr(given, "ndim") or given.ndim not in (1, 2):
         raise ValueError(
-            f"features: expected an array [n] or [n, d], got {_checks.described(features)}"
+            f"features: expected an array [n] or [n, d], got {checks.described(features)}"
         )
     columns = np.asarray(given).reshape(num_samples, -1)
     deviations = columns.std(0)

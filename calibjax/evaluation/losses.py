@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from calibjax import recalibration, scores
-from calibjax._compilation import jit
+from calibjax._core.compilation import jit
 from calibjax.distributions import MonteCarlo, Quantiles
 from calibjax.evaluation.calls import expression, measured, named
 from calibjax.evaluation.data import Data, Part

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from calibjax import distributions
-from calibjax._compilation import jit
+from calibjax._core.compilation import jit
 from calibjax.distributions import Quantiles
 from calibjax.evaluation.data import Data
 from calibjax.evaluation.places import NUM_CELLS, View, cells_of, unions

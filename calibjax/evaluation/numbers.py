@@ -10,8 +10,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
-from calibjax import _checks, estimators, hypothesis_tests, plotting
-from calibjax._compilation import jit
+from calibjax import estimators, hypothesis_tests, plotting
+from calibjax._core import checks
+from calibjax._core.compilation import jit
 from calibjax.distributions import Quantiles, Samples
 from calibjax.evaluation.calls import detectable, detectable_size, mean_error, measured, named
 from calibjax.evaluation.data import RANKS, REDRAWS, TARGETS, Data, Part, ranks
@@ -61,9 +62,9 @@ def residual_spread(
     >>> print(f"{evaluation.residual_spread(predictions, targets):.1f}")
     1.5
     """
-    predictions, targets, weights = _checks.weighted_samples(predictions, targets, weights)
-    _checks.method("predictions", predictions, "mean")
-    _checks.method("predictions", predictions, "variance")
+    predictions, targets, weights = checks.weighted_samples(predictions, targets, weights)
+    checks.method("predictions", predictions, "mean")
+    checks.method("predictions", predictions, "variance")
 
     return _residual_spread(predictions, targets, weights)
 

@@ -10,10 +10,10 @@ import numpy as np
 from jax.scipy.special import ndtri
 from jax.typing import ArrayLike
 
-from calibjax import _checks
-from calibjax._arithmetic import floating_dtype, mean_and_error
-from calibjax._compilation import compiled_once, jit
-from calibjax._pytree import PyTree
+from calibjax._core import checks
+from calibjax._core.arithmetic import floating_dtype, mean_and_error
+from calibjax._core.compilation import compiled_once, jit
+from calibjax._core.pytree import PyTree
 from calibjax.distributions.base import Distribution
 from calibjax.hypothesis_tests import ConfidenceInterval
 from calibjax.recalibration import TemperatureScaling, tempered
@@ -71,8 +71,8 @@ def temperature_interval(
     >>> print(f"{found.low:.1f} {found.estimate:.1f} {found.high:.1f}")
     3.1 3.8 4.6
     """
-    level = _checks.proportion("confidence_level", confidence_level)
-    predictions, targets, weights = _checks.weighted_samples(
+    level = checks.proportion("confidence_level", confidence_level)
+    predictions, targets, weights = checks.weighted_samples(
         predictions, targets, weights, keep_logs=True
     )
     temperature = TemperatureScaling(loss).fit(predictions, targets, weights=weights)
@@ -131,16 +131,16 @@ def temperature_gain(
     >>> print(f"{gain.estimate:.1f} ± {gain.standard_error:.1f}")  # 1.5 − log 2 = 0.8 is expected
     0.7 ± 0.1
     """
-    key = _checks.random_key(key)
-    level = _checks.proportion("confidence_level", confidence_level)
-    predictions, targets, weights = _checks.weighted_samples(
+    key = checks.random_key(key)
+    level = checks.proportion("confidence_level", confidence_level)
+    predictions, targets, weights = checks.weighted_samples(
         predictions, targets, weights, minimum=2, keep_logs=True
     )
-    n = _checks.leading_size("targets", targets)
-    num_folds = _checks.size_in_range("num_folds", num_folds, 2, n)
+    n = checks.leading_size("targets", targets)
+    num_folds = checks.size_in_range("num_folds", num_folds, 2, n)
     gain = functools.partial(_gain, loss, num_folds, level)
     temperatures, found = compiled_once(gain, key, predictions, targets, weights)
-    if _checks.is_concrete(temperatures) and np.isnan(temperatures).any():
+    if checks.is_concrete(temperatures) and np.isnan(temperatures).any():
         others = _folds(key, targets, weights, num_folds) != int(np.argmax(np.isnan(temperatures)))
         chosen = jax.tree.map(lambda leaf: leaf[others], (predictions, targets, weights))
         TemperatureScaling(functools.partial(_mean_loss, loss)).fit(*chosen[:2], weights=chosen[2])
@@ -176,7 +176,7 @@ def _gain(
 
 def _folds(key: jax.Array, targets: PyTree, weights: jax.Array | None, num_folds: int) -> jax.Array:
     """The fold of each sample: every K-th in a random order, in which those without weight last."""
-    n = _checks.leading_size("targets", targets)
+    n = checks.leading_size("targets", targets)
     places = jax.random.uniform(key, (n,))
     places = places if weights is None else jnp.where(weights > 0, places, 2)
     return jnp.argsort(jnp.argsort(places)) % num_folds

@@ -5,9 +5,9 @@ import dataclasses
 import jax
 from jax.typing import ArrayLike
 
-from calibjax import _checks
-from calibjax._pytree import PyTree
-from calibjax._sharding import follows_data
+from calibjax._core import checks
+from calibjax._core.pytree import PyTree
+from calibjax._core.sharding import follows_data
 from calibjax.distributions import Samples
 from calibjax.distributions.base import Distribution
 from calibjax.distributions.features import bare
@@ -23,7 +23,7 @@ from calibjax.hypothesis_tests.result import CalibrationTestResult, skce_result
 
 
 @follows_data
-@_checks.key_first
+@checks.key_first
 def aggregated_skce_test(
     key: jax.Array,
     predictions: Distribution,
@@ -59,7 +59,7 @@ def aggregated_skce_test(
         key: a JAX random key.
         predictions: batch of n ≥ 2 distributions.
         targets: [n] or [n, d].
-        weights: w ≥ 0 of the samples, [n]; None for samples that count alike.
+        weights: w ≥ 0 of the samples, [n]; None for samples that count equally.
         kernels: the family, by default `default_kernels(predictions)`: a list, dictionary or nested
             containers of kernels on pairs (prediction, target), or of pairs (lens, kernel) with a
             lens such as `estimators.top_label`. Containers within the outermost one are groups.
@@ -103,7 +103,7 @@ def aggregated_skce_test(
       normal scores 8, predictions 1/8 median: similar predictions are off in the same way, ...
       normal scores 1/2, predictions 1/8 median: ..., adjusted p = 0.014, score +3.4
     """
-    predictions, targets, weights = _checks.weighted_samples(
+    predictions, targets, weights = checks.weighted_samples(
         predictions, targets, weights, minimum=2
     )
     if isinstance(bare(predictions), Samples):

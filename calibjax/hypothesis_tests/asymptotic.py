@@ -9,12 +9,13 @@ import numpy as np
 from jax.scipy.stats import norm
 from jax.typing import ArrayLike
 
-from calibjax import _checks, pairwise
-from calibjax._arithmetic import matmul
-from calibjax._batches import in_batches
-from calibjax._compilation import jit
-from calibjax._pytree import PyTree
-from calibjax._sharding import follows_data
+from calibjax import pairwise
+from calibjax._core import checks
+from calibjax._core.arithmetic import matmul
+from calibjax._core.batches import in_batches
+from calibjax._core.compilation import jit
+from calibjax._core.pytree import PyTree
+from calibjax._core.sharding import follows_data
 from calibjax.distributions.base import Distribution
 from calibjax.estimators.kernel import checked_samples, sample_pair
 from calibjax.hypothesis_tests.centering import centered_diagonal, diagonal, row_means
@@ -31,7 +32,7 @@ def _bootstrap(
 ) -> tuple[jax.Array, jax.Array]:
     """Unbiased SKCE, and bootstrap draws of n SKCE, [num_draws]."""
     estimate = pairwise.mean_over_pairs(sample_pair, kernel, samples)
-    n = _checks.leading_size("samples", samples)
+    n = checks.leading_size("samples", samples)
     centered = centered_diagonal(diagonal(kernel, samples), row_means(kernel, samples))
 
     def batch(keys: jax.Array) -> jax.Array:
@@ -101,10 +102,10 @@ def bootstrap_skce_test(
     >>> print(f"{test.pvalue:.3f}")
     0.001
     """
-    key = _checks.random_key(key)
-    num_draws = _checks.number_of_draws("num_draws", num_draws)
+    key = checks.random_key(key)
+    num_draws = checks.number_of_draws("num_draws", num_draws)
     kernel, samples = checked_samples(kernel, predictions, targets, minimum=2)
-    n = _checks.leading_size("predictions", samples[0])
+    n = checks.leading_size("predictions", samples[0])
     batch_size = checked_batch_size(batch_size, n)
     estimate, null_samples = _bootstrap(
         key, kernel, samples, num_draws=num_draws, batch_size=batch_size
@@ -173,9 +174,9 @@ def block_skce_test(
     0.669 0.252
     """
     kernel, samples = checked_samples(kernel, predictions, targets, minimum=4)
-    num_samples = _checks.leading_size("predictions", samples[0])
-    block_size = _checks.size_in_range("block_size", block_size, 2, num_samples // 2)
-    variance = _checks.choice("variance", variance, VARIANCES)
+    num_samples = checks.leading_size("predictions", samples[0])
+    block_size = checks.size_in_range("block_size", block_size, 2, num_samples // 2)
+    variance = checks.choice("variance", variance, VARIANCES)
     blocks = pairwise.block_means(sample_pair, kernel, samples, block_size=block_size)
     estimate = blocks.mean()
     # Squares of very large or small numbers overflow or vanish.
@@ -183,7 +184,7 @@ def block_skce_test(
     size = jnp.where(size > 0, size, 1)
     spread = jnp.std(blocks / size, ddof=1)
     spread = jnp.where(spread > 100 * jnp.finfo(blocks.dtype).eps, spread, jnp.nan)
-    if _checks.is_concrete(spread) and np.isnan(spread):
+    if checks.is_concrete(spread) and np.isnan(spread):
         raise ValueError(
             f"predictions, targets: expected block estimates that differ, got {blocks.shape[0]} "
             f"blocks that are all {estimate} up to rounding"

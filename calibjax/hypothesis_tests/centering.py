@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 
 from calibjax import pairwise
-from calibjax._pytree import PyTree
+from calibjax._core.pytree import PyTree
 from calibjax.estimators.kernel import sample_pair
 from calibjax.kernels import Kernel
 

@@ -6,8 +6,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from calibjax import _checks
-from calibjax._pytree import PyTree
+from calibjax._core import checks
+from calibjax._core.pytree import PyTree
 from calibjax.distributions.base import Distribution
 from calibjax.distributions.sampling import draw
 from calibjax.estimators.kernel import refuse_without_expectations, sample_pair
@@ -42,13 +42,13 @@ def checked_family(
         if not isinstance(kernel, Kernel):
             raise TypeError(
                 f"{name}: expected a kernel, or a tuple (lens, kernel), got "
-                f"{_checks.described(kernel)}"
+                f"{checks.described(kernel)}"
             )
         if id(lens) not in views:
             checked = None if lens is None else _checked_lens(f"{name}[0]", lens)
             views[id(lens)] = checked, _seen(f"{name}[0]", checked, predictions, targets)
         lens, seen = views[id(lens)]
-        kernel = _checks.kernel_values(kernel, name)
+        kernel = checks.kernel_values(kernel, name)
         _refuse_other_kind(name, kernel, seen)
         members.append((lens, informed(kernel, seen[0])))
     return members, structure
@@ -63,7 +63,7 @@ def _is_member(node: Any) -> bool:
 
 def _checked_lens(name: str, lens: Any) -> Any:
     """The lens as a pytree, so that it goes through compiled functions."""
-    _checks.function(
+    checks.function(
         "lens (predictions, targets) -> (predictions, targets)",
         name,
         lens,
@@ -85,15 +85,15 @@ def _seen(name: str, lens: Any, predictions: Distribution, targets: PyTree) -> P
     if not isinstance(seen, tuple) or len(seen) != 2:
         raise TypeError(
             f"{name}: expected a lens that returns a pair (predictions, targets), got "
-            f"{_checks.described(seen)}"
+            f"{checks.described(seen)}"
         )
     names = f"{name}: predictions", f"{name}: targets"
-    seen = _checks.predictions_and_targets(*seen, names=names)
-    n, size = (_checks.leading_size("predictions", x) for x in (predictions, seen[0]))
+    seen = checks.predictions_and_targets(*seen, names=names)
+    n, size = (checks.leading_size("predictions", x) for x in (predictions, seen[0]))
     if n != size:
         raise ValueError(f"{name}: expected a lens that returns all {n} samples, got {size}")
     for one, other in zip(*map(jax.tree.leaves, (seen[0], others[0])), strict=True):
-        if _checks.is_concrete(one, other) and not np.array_equal(one, other):
+        if checks.is_concrete(one, other) and not np.array_equal(one, other):
             raise ValueError(
                 f"{name}: expected a lens whose predictions do not depend on the targets, got "
                 f"{one} and, for redrawn targets, {other}"

@@ -9,9 +9,9 @@ from jax import lax
 from jax.scipy.special import gammaincc
 from jax.scipy.stats import norm
 
-from calibjax._arithmetic import matmul
-from calibjax._batches import default_batch_size, in_batches
-from calibjax._compilation import jit
+from calibjax._core.arithmetic import matmul
+from calibjax._core.batches import default_batch_size, in_batches
+from calibjax._core.compilation import jit
 
 _LARGE_SHAPE = {4: 1e3, 8: 1e4}  # of gamma distributions, by item size
 _NODES, _STEP = 240, 1 / 16  # of the numerical inversion: from 1 to sinh(15) = 2e6 widths

@@ -8,10 +8,10 @@ import numpy as np
 from jax.scipy.special import ndtri
 from jax.typing import ArrayLike
 
-from calibjax import _checks
-from calibjax._compilation import jit
-from calibjax._logistic import Line, centered, has_maximum, log_odds, most_likely
-from calibjax._pytree import record
+from calibjax._core import checks
+from calibjax._core.compilation import jit
+from calibjax._core.logistic import Line, centered, has_maximum, log_odds, most_likely
+from calibjax._core.pytree import record
 from calibjax.binnings import EqualMassBins, bins_of
 from calibjax.distributions import Bernoulli
 from calibjax.distributions.base import ClassPredictions, Distribution
@@ -31,9 +31,9 @@ def _checked(
     predictions: Distribution, targets: ArrayLike, weights: Any
 ) -> tuple[Bernoulli, jax.Array, jax.Array | None]:
     """A data set of two classes, with weights."""
-    _checks.same_rows(predictions=predictions, targets=targets, weights=weights)
+    checks.same_rows(predictions=predictions, targets=targets, weights=weights)
     samples = checked_binary(predictions, targets)
-    return *samples, _checks.sample_weights(weights, samples[0])
+    return *samples, checks.sample_weights(weights, samples[0])
 
 
 def _weighted_terms(
@@ -50,7 +50,7 @@ def _standardised(sums: jax.Array, variance: jax.Array) -> jax.Array:
     is_possible = variance > 0
     scale = jnp.sqrt(jnp.where(is_possible, variance, 1))
     value = jnp.where(is_possible, jnp.abs(sums) / scale, jnp.where(sums == 0, 0, jnp.inf))
-    return _checks.nan_with(value, sums, variance)
+    return checks.nan_with(value, sums, variance)
 
 
 @with_textbook_pvalue(two_sided)
@@ -93,8 +93,8 @@ def spiegelhalter(
     >>> print(f"{hypothesis_tests.spiegelhalter(predictions, targets):.2f}")
     13.33
     """
-    _checks.class_predictions(predictions)
-    predictions, targets, weights = _checks.weighted_samples(predictions, targets, weights)
+    checks.class_predictions(predictions)
+    predictions, targets, weights = checks.weighted_samples(predictions, targets, weights)
     return _spiegelhalter(predictions.class_probs, targets, weights)
 
 
@@ -110,7 +110,7 @@ def _spiegelhalter(probs: jax.Array, targets: jax.Array, weights: jax.Array | No
 def _of_groups(
     value: jax.Array, predictions: Any, _: Any, num_bins: Any = 10, weights: Any = None
 ) -> jax.Array:
-    weights = _checks.sample_weights(weights, predictions)
+    weights = checks.sample_weights(weights, predictions)
     bins = bins_of(EqualMassBins(num_bins), bare(predictions), weights=weights)
     is_used = jnp.zeros(bins.size, bool).at[bins].max(True if weights is None else weights > 0)
     return chi_squared(value, jnp.sum(is_used))
@@ -178,7 +178,7 @@ def _in_groups(
     numbers = squares[0] if squares else sizes
     variances = numbers * means * jnp.maximum(1 - means, 0)
     total = jnp.sum(jnp.square(_standardised(excess, variances)))
-    return _checks.nan_with(total, probs, targets, weights)
+    return checks.nan_with(total, probs, targets, weights)
 
 
 @with_textbook_pvalue(two_degrees)
@@ -296,10 +296,10 @@ def cox_regression(
     >>> print(f"{found.slope.low:.2f} {found.slope.estimate:.2f} {found.slope.high:.2f}")
     0.45 0.52 0.58
     """
-    level = _checks.proportion("confidence_level", confidence_level)
+    level = checks.proportion("confidence_level", confidence_level)
     binary, targets, weights = _checked(predictions, targets, weights)
     found = _cox_regression(binary.probs, targets, level, weights)
-    if _checks.is_concrete(found) and np.isnan(found.slope.estimate):
+    if checks.is_concrete(found) and np.isnan(found.slope.estimate):
         raise ValueError(
             "targets: expected labels 0 and 1 that no threshold of the predictions separates, "
             "without which the likelihood has no maximum; hypothesis_tests.cox needs none"
@@ -391,4 +391,4 @@ def _cumulative_difference(
     is_last = jnp.append(ordered[1:] > ordered[:-1], True)
     largest = jnp.max(jnp.where(is_last, jnp.abs(sums), 0))
     value = _standardised(largest, jnp.sum(variances))
-    return _checks.nan_with(value, probs, targets, weights)
+    return checks.nan_with(value, probs, targets, weights)

@@ -13,10 +13,11 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
-from calibjax import _checks, pairwise
-from calibjax._compilation import jit
-from calibjax._pytree import PyTree
-from calibjax._sharding import follows_data
+from calibjax import pairwise
+from calibjax._core import checks
+from calibjax._core.compilation import jit
+from calibjax._core.pytree import PyTree
+from calibjax._core.sharding import follows_data
 from calibjax.distributions.base import Distribution
 from calibjax.estimators.kernel import sample_pair, weighted_samples
 from calibjax.hypothesis_tests._redraw.pool import over_pool
@@ -49,16 +50,16 @@ def checked_clusters(
 
     Clusters without any weight do not count.
     """
-    num_samples = _checks.leading_size("predictions", samples[0])
+    num_samples = checks.leading_size("predictions", samples[0])
     first = jax.tree.map(lambda leaf: leaf[0], samples)
     dtype = jax.eval_shape(sample_pair, kernel, first, first).dtype
-    ids = _checks.integer("clusters", _checks.as_arrays("clusters", values), "cluster numbers")
-    _checks.shape("clusters", ids, (num_samples,), f"({num_samples},), a cluster for each sample")
-    if _checks.is_concrete(ids):
+    ids = checks.integer("clusters", checks.as_arrays("clusters", values), "cluster numbers")
+    checks.shape("clusters", ids, (num_samples,), f"({num_samples},), a cluster for each sample")
+    if checks.is_concrete(ids):
         found, ids = np.unique(np.asarray(ids), return_inverse=True)
         ids = ids.reshape(-1)
         number = len(found)
-        if weights is not None and _checks.is_concrete(weights):
+        if weights is not None and checks.is_concrete(weights):
             number = len(np.unique(ids[np.asarray(weights) > 0]))
         if number < MIN_CLUSTERS:
             raise ValueError(
@@ -131,7 +132,7 @@ def cluster_skce_test(
         clusters: integers, equal for samples of the same cluster, at least 10 different ones, [n];
             if they are traced, in 0, ..., n − 1.
         weights: w ≥ 0 of the samples, [n]: those within a cluster count by them in H_ab. All
-            clusters count alike, whatever the weight or the number of their samples is, but for
+            clusters count equally, whatever the weight or the number of their samples is, but for
             those without any weight, which are left out.
         num_draws: B, number of random signs; the smallest possible p-value is 1 / (B + 1).
         batch_size: number of them that are evaluated at once, as in `bootstrap_skce_test`.
@@ -168,9 +169,9 @@ def cluster_skce_test(
     >>> print(f"{test.pvalue:.2f} {exact.pvalue:.3f}")
     0.27 0.004
     """
-    key = _checks.random_key(key)
-    num_draws = _checks.number_of_draws("num_draws", num_draws)
-    _checks.same_rows(predictions=predictions, targets=targets, clusters=clusters)
+    key = checks.random_key(key)
+    num_draws = checks.number_of_draws("num_draws", num_draws)
+    checks.same_rows(predictions=predictions, targets=targets, clusters=clusters)
     kernel, samples, weights = weighted_samples(
         kernel, predictions, targets, weights, minimum=MIN_CLUSTERS
     )
@@ -179,7 +180,7 @@ def cluster_skce_test(
     statistic, draws = _with_signs(
         key, kernel, samples, found, num_draws=num_draws, batch_size=batch_size
     )
-    statistic = _checks.nan_with(statistic, samples)
+    statistic = checks.nan_with(statistic, samples)
     return simulated_result(statistic, draws, statistic, draws="random signs of clusters")
 
 

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from calibjax import _checks
+from calibjax._core import checks
 from calibjax.hypothesis_tests._redraw.components import pooled
 from calibjax.hypothesis_tests._redraw.pvalues import tolerance
 from calibjax.hypothesis_tests.result import CalibrationTestResult, simulated_result, skce_result
@@ -67,7 +67,7 @@ def combine_results(
     null_samples = jax.tree.map(
         lambda *draws: jnp.concatenate(draws), *(result.null_samples for result in results)
     )
-    statistic = _checks.nan_with(first.statistic, null_samples)  # ranks do not propagate NaN
+    statistic = checks.nan_with(first.statistic, null_samples)  # ranks do not propagate NaN
     result = simulated_result(
         statistic,
         null_samples,
@@ -82,16 +82,14 @@ def combine_results(
 def _checked(name: str, result: Any) -> CalibrationTestResult:
     """A checked result of a simulated test without NaN draws, with JAX arrays."""
     if not isinstance(result, CalibrationTestResult):
-        raise TypeError(
-            f"{name}: expected a CalibrationTestResult, got {_checks.described(result)}"
-        )
+        raise TypeError(f"{name}: expected a CalibrationTestResult, got {checks.described(result)}")
     if result.null_samples is None:
         raise ValueError(f"{name}.null_samples: expected draws, got None (not a simulated test)")
-    result = _checks.as_arrays(name, result)
+    result = checks.as_arrays(name, result)
     for path, leaf in jax.tree_util.tree_leaves_with_path(result):
-        _checks.real(name + jax.tree_util.keystr(path), leaf)
+        checks.real(name + jax.tree_util.keystr(path), leaf)
     draws = jax.tree_util.tree_leaves_with_path(result.null_samples)
-    _checks.leading_size(f"{name}.null_samples", result.null_samples)
+    checks.leading_size(f"{name}.null_samples", result.null_samples)
     if jax.tree.structure(result.statistic) != jax.tree.structure(result.null_samples):
         raise ValueError(
             f"{name}.null_samples: expected draws of the statistic, got {result.null_samples} of "
@@ -100,9 +98,9 @@ def _checked(name: str, result: Any) -> CalibrationTestResult:
     for (path, values), statistic in zip(draws, jax.tree.leaves(result.statistic), strict=True):
         place = f"{name}.null_samples{jax.tree_util.keystr(path)}"
         expected = (None, *jnp.shape(statistic))
-        _checks.shape(place, values, expected, "[B, ...], a draw of the statistic in each row")
-        if _checks.is_concrete(values):
-            _checks.refuse_where(np.isnan(values), place, "numbers", values)
+        checks.shape(place, values, expected, "[B, ...], a draw of the statistic in each row")
+        if checks.is_concrete(values):
+            checks.refuse_where(np.isnan(values), place, "numbers", values)
     return result
 
 
@@ -140,8 +138,8 @@ def _refuse_other_test(
     )
     for expected, value, draws in triples:
         differs = jnp.abs(expected - value) > tolerance(expected, draws)
-        if _checks.is_concrete(differs) and np.any(differs):
-            place = _checks.first_where(differs)
+        if checks.is_concrete(differs) and np.any(differs):
+            place = checks.first_where(differs)
             raise ValueError(
                 f"{name}.statistic: expected {np.asarray(expected)[place]} as in the first result "
                 f"of the same test and data, got {np.asarray(value)[place]}"
@@ -150,7 +148,7 @@ def _refuse_other_test(
 
 def _refuse_same_draws(names: str, one: CalibrationTestResult, two: CalibrationTestResult) -> None:
     for draws in zip(*map(jax.tree.leaves, (_raw(one)[1], _raw(two)[1])), strict=True):
-        if not _checks.is_concrete(draws):
+        if not checks.is_concrete(draws):
             continue
         x, y = sorted(map(np.asarray, draws), key=np.size)
         step = 16 * np.finfo(x.dtype).eps * max(np.nanmax(np.abs(x)), np.finfo(x.dtype).tiny)

@@ -6,8 +6,8 @@ from typing import Any
 import jax
 from jax.typing import ArrayLike
 
-from calibjax import _checks
-from calibjax._sharding import follows_data
+from calibjax._core import checks
+from calibjax._core.sharding import follows_data
 from calibjax.distributions.base import Distribution
 from calibjax.distributions.sampling import check_draws, draw
 from calibjax.hypothesis_tests._redraw.pool import rank_among_redraws
@@ -79,11 +79,11 @@ def consistency_test(
     True
     """
     value = checked_statistic(statistic, with_weights=weights is not None)
-    predictions, targets, weights = _checks.weighted_samples(
+    predictions, targets, weights = checks.weighted_samples(
         predictions, targets, weights, keep_logs=True
     )
     check_draws(predictions, targets)
-    n = _checks.leading_size("targets", targets)
+    n = checks.leading_size("targets", targets)
 
     def resampled(key: jax.Array, samples: tuple[Any, ...]) -> tuple[Any, ...]:
         index_key, target_key = jax.random.split(key)

@@ -8,9 +8,9 @@ import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
-from calibjax import _checks
-from calibjax._compilation import jit
-from calibjax._sharding import follows_data
+from calibjax._core import checks
+from calibjax._core.compilation import jit
+from calibjax._core.sharding import follows_data
 from calibjax.distributions import Categorical, Quantiles
 from calibjax.hypothesis_tests._redraw.pool import rank_among_redraws
 from calibjax.hypothesis_tests.result import CalibrationTestResult
@@ -19,7 +19,7 @@ _BYTES_PER_INTERVAL = 16  # random bits and one-hot vectors of one sample in one
 
 
 @follows_data
-@_checks.key_first
+@checks.key_first
 def coverage_test(
     key: jax.Array,
     predictions: Quantiles,
@@ -52,7 +52,7 @@ def coverage_test(
         predictions: batch of n `Quantiles`.
         targets: [n].
         weights: w ≥ 0 of the samples, [n], which all redraws keep; the means above are weighted.
-            None for samples that count alike.
+            None for samples that count equally.
         num_draws: B, number of redraws; the smallest possible p-value is 1 / (B + 1).
         batch_size: number of redraws that are evaluated at once; by default as many as fit in
             about 16 MB.
@@ -85,9 +85,9 @@ def coverage_test(
     if not isinstance(predictions, Quantiles):
         raise TypeError(
             "predictions: expected a batch of distributions.Quantiles, got "
-            f"{_checks.described(predictions)}"
+            f"{checks.described(predictions)}"
         )
-    predictions, targets, weights = _checks.weighted_samples(predictions, targets, weights)
+    predictions, targets, weights = checks.weighted_samples(predictions, targets, weights)
     quantiles, probs, intervals = _counted(predictions, targets, weights)
     data = quantiles, weights
     result = rank_among_redraws(
@@ -114,7 +114,7 @@ def coverage_among_redraws(
     num_draws: int,
 ) -> CalibrationTestResult:
     """`coverage_test` of quantiles of continuous predictions, with targets redrawn from these."""
-    quantiles, targets, weights = _checks.weighted_samples(quantiles, targets, weights)
+    quantiles, targets, weights = checks.weighted_samples(quantiles, targets, weights)
     data = quantiles, weights
     result = rank_among_redraws(
         key,

@@ -13,9 +13,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
-from calibjax import _checks
-from calibjax._arithmetic import floating_dtype
-from calibjax._compilation import jit
+from calibjax._core import checks
+from calibjax._core.arithmetic import floating_dtype
+from calibjax._core.compilation import jit
 from calibjax.distributions.base import Distribution
 from calibjax.distributions.features import bare
 from calibjax.hypothesis_tests._redraw.components import OF_CLASSES, OF_NUMBERS
@@ -66,7 +66,7 @@ def _words(lens: Any, kernel: Kernel, is_binary: bool) -> tuple[str, str]:
     if score is not None:
         return f"{OF_CLASSES[0]}: temperature", f"{OF_CLASSES[1]}: temperature"
     if isinstance(kernel.target, White) and isinstance(lens, OneVersusRest):
-        name = f"class {int(lens.label)}" if _checks.is_concrete(lens.label) else "this class"
+        name = f"class {int(lens.label)}" if checks.is_concrete(lens.label) else "this class"
         return f"{name} too improbable", f"{name} too probable"
     if isinstance(kernel.target, White) and lens is None and is_binary:
         return "probabilities too small", "probabilities too large"

@@ -6,9 +6,10 @@ import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
-from calibjax import _checks, pairwise
-from calibjax._arithmetic import safe_sqrt
-from calibjax._sharding import follows_data
+from calibjax import pairwise
+from calibjax._core import checks
+from calibjax._core.arithmetic import safe_sqrt
+from calibjax._core.sharding import follows_data
 from calibjax.distributions.base import Distribution
 from calibjax.estimators.kernel import checked_samples, sample_pair
 from calibjax.hypothesis_tests.intervals import ConfidenceInterval, checked_options
@@ -53,7 +54,7 @@ def calibration_kernel_bound(kernel: Kernel) -> jax.Array | float:
     >>> print(hypothesis_tests.calibration_kernel_bound(kernel))
     6.0
     """
-    return _bound(_checks.kernel_values(kernel))
+    return _bound(checks.kernel_values(kernel))
 
 
 def _bound(kernel: Kernel) -> jax.Array | float:
@@ -87,7 +88,7 @@ def _bounded_estimate(
     block_size: int | None,
     bound: jax.Array | float | None,
 ) -> _Bounded:
-    _checks.choice("estimator", estimator, ESTIMATORS)
+    checks.choice("estimator", estimator, ESTIMATORS)
     if (block_size is None) == (estimator == "block"):
         expected = "an integer" if estimator == "block" else "None"
         raise ValueError(
@@ -95,21 +96,21 @@ def _bounded_estimate(
         )
     minimum = 1 if estimator == "biased" else 2
     kernel, samples = checked_samples(kernel, predictions, targets, minimum=minimum)
-    n = _checks.leading_size("targets", samples[1])
+    n = checks.leading_size("targets", samples[1])
     if bound is None:
         bound = _bound(kernel)
-        if _checks.is_concrete(bound) and bound == 0:
+        if checks.is_concrete(bound) and bound == 0:
             raise ValueError(
                 "kernel: expected a calibration kernel that is not zero for all samples, got one "
                 "whose target kernel is constant"
             )
-    largest = _checks.positive_scalar("bound", bound)
+    largest = checks.positive_scalar("bound", bound)
     if estimator == "biased":
         return _Bounded(pairwise.mean_over_all_pairs(sample_pair, kernel, samples), largest, n)
     if block_size is None:
         estimate = pairwise.mean_over_pairs(sample_pair, kernel, samples)
     else:
-        size = _checks.size_in_range("block_size", block_size, 2, n)
+        size = checks.size_in_range("block_size", block_size, 2, n)
         estimate = pairwise.block_means(sample_pair, kernel, samples, block_size=size).mean()
     return _Bounded(estimate, largest, _num_pairs(n, block_size))
 

@@ -13,10 +13,10 @@ import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
-from calibjax import _checks
-from calibjax._compilation import jit
-from calibjax._pytree import PyTree
-from calibjax._sharding import follows_data
+from calibjax._core import checks
+from calibjax._core.compilation import jit
+from calibjax._core.pytree import PyTree
+from calibjax._core.sharding import follows_data
 from calibjax.distances import Euclidean
 from calibjax.distributions import Categorical, Samples
 from calibjax.distributions.features import bare, like
@@ -101,7 +101,7 @@ def ensemble_skce_test(
     >>> print(f"{test(jax.random.key(1), kernel, ensembles, targets + 0.7).pvalue:.3f}")
     0.001
     """
-    _checks.same_rows(ensembles=ensembles, targets=targets, weights=weights)
+    checks.same_rows(ensembles=ensembles, targets=targets, weights=weights)
     ensembles = checked_ensembles(ensembles, 2)
     kernel, (ensembles, targets), weights = weighted_samples(
         kernel, ensembles, targets, weights, minimum=2
@@ -180,15 +180,15 @@ def rank_histogram_test(
     >>> print(f"{test.pvalue:.3f}")
     0.002
     """
-    key = _checks.random_key(key)
-    _checks.same_rows(ensembles=ensembles, targets=targets, weights=weights)
+    key = checks.random_key(key)
+    checks.same_rows(ensembles=ensembles, targets=targets, weights=weights)
     ensembles = checked_ensembles(ensembles, 1)
-    ensembles, targets, weights = _checks.weighted_samples(ensembles, targets, weights)
+    ensembles, targets, weights = checks.weighted_samples(ensembles, targets, weights)
     pool = bare(with_targets(ensembles, targets)).values
     n, size = pool.shape[:2]
     tie_key, key = jax.random.split(key)
     ranks = _ranks(tie_key, pool)
-    uniform = _checks.nan_with(jnp.full((n, size), 1 / size), pool, weights)
+    uniform = checks.nan_with(jnp.full((n, size), 1 / size), pool, weights)
     result = rank_among_redraws(
         key,
         _chi_squared,
@@ -201,7 +201,7 @@ def rank_histogram_test(
     )
     number = n if weights is None else jnp.sum(weights)
     frequencies = jnp.bincount(ranks, weights, length=size) / number
-    return dataclasses.replace(result, estimate=_checks.nan_with(frequencies, pool))
+    return dataclasses.replace(result, estimate=checks.nan_with(frequencies, pool))
 
 
 def checked_ensembles(ensembles: Any, minimum: int, name: str = "ensembles") -> Any:
@@ -209,14 +209,14 @@ def checked_ensembles(ensembles: Any, minimum: int, name: str = "ensembles") -> 
     if not isinstance(bare(ensembles), Samples):
         raise TypeError(
             f"{name}: expected a batch of ensembles, distributions.Samples, got "
-            f"{_checks.described(ensembles)}"
+            f"{checks.described(ensembles)}"
         )
     if ensembles.weights is not None:
         raise ValueError(
             f"{name}.weights: expected None, since weighted members and the target are not "
             f"exchangeable, got {ensembles.weights}"
         )
-    return _checks.batch(ensembles, minimum=minimum, name=name)
+    return checks.batch(ensembles, minimum=minimum, name=name)
 
 
 def with_targets(ensembles: Samples, targets: PyTree) -> Samples:

@@ -13,8 +13,8 @@ from typing import Any
 import jax
 from jax.typing import ArrayLike
 
-from calibjax import _checks
-from calibjax._sharding import follows_data
+from calibjax._core import checks
+from calibjax._core.sharding import follows_data
 from calibjax.distributions.base import Distribution
 from calibjax.distributions.sampling import check_draws
 from calibjax.estimators.kernel import weighted_samples
@@ -110,8 +110,8 @@ def exact_test(
     0.001
     """
     value = checked_statistic(statistic, with_weights=weights is not None)
-    adjust = _checks.truth_value("adjust", adjust)
-    predictions, targets, weights = _checks.weighted_samples(
+    adjust = checks.truth_value("adjust", adjust)
+    predictions, targets, weights = checks.weighted_samples(
         predictions, targets, weights, keep_logs=True
     )
     check_draws(predictions, targets)
@@ -123,7 +123,7 @@ def exact_test(
         targets,
         num_draws=num_draws,
         batch_size=batch_size,
-        num_bytes=bytes_of_tile(_checks.leading_size("targets", targets)),
+        num_bytes=bytes_of_tile(checks.leading_size("targets", targets)),
         adjust=adjust,
     )
     if weights is not None:
@@ -237,14 +237,14 @@ def ranked_skce(
     batch_size: int | None,
 ) -> CalibrationTestResult:
     """`exact_skce_test` of a checked kernel and checked data."""
-    statistic = _checks.choice("statistic", statistic, STATISTICS)
+    statistic = checks.choice("statistic", statistic, STATISTICS)
     plan = _plan_of_one(kernel, predictions, targets, weights)
     parts = evaluate_plan(key, plan, num_draws=num_draws, batch_size=batch_size)
     unbiased, diagonal = (part[:, 0] for part in parts)
     return result_of_pool(unbiased, diagonal, num_targets=plan.number, statistic=statistic)
 
 
-@_checks.remembered
+@checks.remembered
 def _plan_of_one(
     kernel: Kernel, predictions: Distribution, targets: ArrayLike, weights: jax.Array | None
 ) -> Plan:

@@ -9,10 +9,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
-from calibjax import _checks
-from calibjax._arithmetic import floating_dtype, matmul, one_hot
-from calibjax._compilation import jit
-from calibjax._sharding import follows_data
+from calibjax._core import checks
+from calibjax._core.arithmetic import floating_dtype, matmul, one_hot
+from calibjax._core.compilation import jit
+from calibjax._core.sharding import follows_data
 from calibjax.distributions.base import Distribution
 from calibjax.distributions.sampling import check_draws
 from calibjax.hypothesis_tests._redraw.pool import observed_and_redrawn
@@ -26,7 +26,7 @@ _FAR, _PROPORTION, _ENOUGH = 6.0, 0.1, 20
 
 
 @follows_data
-@_checks.key_first
+@checks.key_first
 def group_calibration_test(
     key: jax.Array,
     predictions: Distribution,
@@ -100,8 +100,8 @@ def group_calibration_test(
     >>> print(test.estimate[:, 1].round(4), test.adjusted_pvalue[:, 1])  # of class 1
     [0.  0.5] [1.    0.001]
     """
-    _checks.same_rows(predictions=predictions, targets=targets, groups=groups)
-    predictions, targets, weights = _checks.weighted_samples(predictions, targets, weights)
+    checks.same_rows(predictions=predictions, targets=targets, groups=groups)
+    predictions, targets, weights = checks.weighted_samples(predictions, targets, weights)
     check_draws(predictions, targets)
     warn_of_members(predictions)
     shares = _checked_shares(groups, predictions, weights)
@@ -144,7 +144,7 @@ def _checked_residual(
     if residual is not None:
         return functools.partial(checked_statistic(residual, "residual"), None)
     if not hasattr(predictions, "class_probs"):
-        _checks.method("predictions", predictions, "mean")
+        checks.method("predictions", predictions, "mean")
     return mean_residual
 
 
@@ -152,26 +152,26 @@ def _checked_shares(
     groups: ArrayLike, predictions: Distribution, weights: jax.Array | None
 ) -> jax.Array:
     """Weighted memberships whose absolute values add up to one in each group, [n, G]."""
-    num_samples = _checks.leading_size("predictions", predictions)
-    given = _checks.as_arrays("groups", groups)
-    _checks.an_array("groups", given, "an array [n, G]")
+    num_samples = checks.leading_size("predictions", predictions)
+    given = checks.as_arrays("groups", groups)
+    checks.an_array("groups", given, "an array [n, G]")
     if jnp.ndim(given) == 1:
         raise ValueError(
             f"groups: expected shape [n, G], a column of memberships for each group, got "
             f"{jnp.shape(given)}; numbers of groups become memberships by jax.nn.one_hot(groups, G)"
         )
-    _checks.shape("groups", given, (num_samples, None), "[n, G], as the n predictions")
+    checks.shape("groups", given, (num_samples, None), "[n, G], as the n predictions")
     if not jnp.size(given):
         raise ValueError(f"groups: expected at least one group, got shape {jnp.shape(given)}")
-    given = _checks.finite(
+    given = checks.finite(
         "groups", given.astype(jnp.result_type(given, floating_dtype(predictions)))
     )
     shares, totals = _shares(given, weights)
-    if _checks.is_concrete(totals):
-        _checks.refuse_where(
+    if checks.is_concrete(totals):
+        checks.refuse_where(
             np.asarray(totals) == 0, "members of groups", "at least one in each group", totals
         )
-    return _checks.nan_with(shares, shares)
+    return checks.nan_with(shares, shares)
 
 
 @jit
@@ -201,13 +201,13 @@ def _group_errors(
 
 def _refuse_off_zero(redrawn: jax.Array) -> None:
     """Refuses residuals whose mean under the predictions is not zero."""
-    if not _checks.is_concrete(redrawn) or len(redrawn) < _ENOUGH:
+    if not checks.is_concrete(redrawn) or len(redrawn) < _ENOUGH:
         return
     values = np.asarray(redrawn, float)
     mean, error = values.mean(0), values.std(0) / np.sqrt(max(len(values) - 1, 1))
     largest = np.abs(values).max(0)
     is_varied = values.std(0) > 1e-3 * largest  # otherwise the event in question did not happen
-    _checks.refuse_where(
+    checks.refuse_where(
         is_varied & (np.abs(mean) > _FAR * error + _PROPORTION * largest),
         "mean of residual(predictions, targets) over redrawn targets, in groups",
         "zero: subtract the expectation under the predictions",

@@ -10,12 +10,13 @@ import numpy as np
 from jax.scipy.special import ndtri
 from jax.typing import ArrayLike
 
-from calibjax import _checks, pairwise
-from calibjax._arithmetic import matmul
-from calibjax._batches import in_batches
-from calibjax._compilation import jit
-from calibjax._pytree import PyTree, record
-from calibjax._sharding import follows_data
+from calibjax import pairwise
+from calibjax._core import checks
+from calibjax._core.arithmetic import matmul
+from calibjax._core.batches import in_batches
+from calibjax._core.compilation import jit
+from calibjax._core.pytree import PyTree, record
+from calibjax._core.sharding import follows_data
 from calibjax.distributions import StudentT
 from calibjax.distributions.base import Distribution
 from calibjax.estimators.kernel import sample_pair, weighted_samples
@@ -51,8 +52,8 @@ class ConfidenceInterval:
 
 def checked_options(confidence_level: Any, side: str) -> tuple[jax.Array | float, str]:
     """Confidence level and side of an interval."""
-    confidence_level = _checks.proportion("confidence_level", confidence_level)
-    return confidence_level, _checks.choice("side", side, SIDES)
+    confidence_level = checks.proportion("confidence_level", confidence_level)
+    return confidence_level, checks.choice("side", side, SIDES)
 
 
 @jit
@@ -88,7 +89,7 @@ def _beyond_rounding(error: jax.Array, scale: jax.Array) -> jax.Array:
 
 
 def _refuse_undefined(error: jax.Array, estimate: jax.Array) -> None:
-    if _checks.is_concrete(error) and np.isnan(error):
+    if checks.is_concrete(error) and np.isnan(error):
         raise ValueError(
             "predictions, targets: expected samples that differ, got a calibration kernel that is "
             f"constant up to rounding (SKCE {estimate}), which has no standard error"
@@ -161,7 +162,7 @@ def skce_confidence_interval(
     0.079 0.112 0.144
     """
     level, side = checked_options(confidence_level, side)
-    _checks.same_rows(predictions=predictions, targets=targets, clusters=clusters)
+    checks.same_rows(predictions=predictions, targets=targets, clusters=clusters)
     kernel, samples, weights = weighted_samples(kernel, predictions, targets, weights, minimum=3)
     found = None if clusters is None else checked_clusters(clusters, kernel, samples, weights)
     estimate, error = _jackknife(kernel, samples, weights, found)
@@ -202,7 +203,7 @@ def _resampled(
 ) -> tuple[jax.Array, jax.Array]:
     """SKCE_u, and its values in the resamples, [num_draws]."""
     estimate = pairwise.mean_over_pairs(sample_pair, kernel, samples, weights)
-    n = _checks.leading_size("samples", samples)
+    n = checks.leading_size("samples", samples)
     entries = diagonal(kernel, samples)
 
     def batch(keys: jax.Array) -> jax.Array:
@@ -246,7 +247,7 @@ def bootstrap_skce_confidence_interval(
         kernel: kernel on pairs (prediction, target).
         predictions: batch of n ≥ 3 distributions.
         targets: [n] or [n, d].
-        weights: w ≥ 0 of the samples, [n]; None for samples that count alike.
+        weights: w ≥ 0 of the samples, [n]; None for samples that count equally.
         confidence_level: in (0, 1).
         side: "two-sided", or "lower" for a lower limit only.
         num_draws: B, number of resamples.
@@ -277,11 +278,11 @@ def bootstrap_skce_confidence_interval(
     >>> print(f"{interval.low:.2f} {interval.estimate:.2f} {interval.high:.2f}")
     0.08 0.11 0.15
     """
-    key = _checks.random_key(key)
+    key = checks.random_key(key)
     level, side = checked_options(confidence_level, side)
-    num_draws = _checks.number_of_draws("num_draws", num_draws, 2)
+    num_draws = checks.number_of_draws("num_draws", num_draws, 2)
     kernel, samples, weights = weighted_samples(kernel, predictions, targets, weights, minimum=3)
-    batch_size = checked_batch_size(batch_size, _checks.leading_size("predictions", samples[0]))
+    batch_size = checked_batch_size(batch_size, checks.leading_size("predictions", samples[0]))
     estimate, values = _resampled(
         key, kernel, samples, weights, num_draws=num_draws, batch_size=batch_size
     )

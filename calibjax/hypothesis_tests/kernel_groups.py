@@ -8,9 +8,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from calibjax import _checks
-from calibjax._compilation import jit
-from calibjax._lengths import of_rows
+from calibjax._core import checks
+from calibjax._core.compilation import jit
+from calibjax._core.lengths import of_rows
 from calibjax.distances import TotalVariation
 from calibjax.distributions import Bernoulli, Poisson, Samples
 from calibjax.distributions.base import Distribution, has_class_probs
@@ -103,7 +103,7 @@ def default_kernels(predictions: Distribution) -> dict[str, Any]:
     normal scores 8: predictions 1/8 median, predictions 1/2 median, predictions 2 median, all ...
     directions: shift, shift by location, scale, scale by location
     """
-    predictions = _checks.batch(predictions, minimum=2)
+    predictions = checks.batch(predictions, minimum=2)
     plain = bare(predictions)
     if has_class_probs(plain):
         is_binary = jax.eval_shape(lambda p: p.class_probs, plain).shape[1] == 2
@@ -150,7 +150,7 @@ def default_kernel(predictions: Distribution) -> TensorProduct:
     >>> print(kernel.prediction.length_scale, len(kernel.target.terms))
     2.0 2
     """
-    predictions = _checks.batch(predictions, minimum=2)
+    predictions = checks.batch(predictions, minimum=2)
     plain = bare(predictions)
     if has_class_probs(plain):
         return TensorProduct(_exponential(predictions), Pearson())
@@ -215,7 +215,7 @@ def _directions(predictions: Any) -> dict[str, Kernel]:
     along: dict[str, Kernel] = {"": Constant()}
     for of in ("location", "log scale"):
         regressor = Regressor.among(predictions, of)
-        if not _checks.is_concrete(regressor.unit) or regressor.unit > 0:
+        if not checks.is_concrete(regressor.unit) or regressor.unit > 0:
             along[f" by {of}"] = regressor
     return {
         f"{name}{by}": TensorProduct(k_p, NormalScore(Fisher(AffineScaling(), name, _UNIT)))
@@ -265,7 +265,7 @@ def _scales_of_classes(probs: Any, labels: list[Any]) -> Iterable[jax.Array]:
     def median(label: Any) -> jax.Array:
         return typical_distance(TotalVariation(), Bernoulli(probs[:, label]))
 
-    if _checks.is_concrete(probs):
+    if checks.is_concrete(probs):
         probs = np.asarray(probs)  # whose columns are taken without a program
         return map(median, labels)
     # A loop within a program is compiled once for all classes.
@@ -276,7 +276,7 @@ def likely_classes(probs: jax.Array) -> list[Any]:
     """Classes with the largest mean probability; numbers where these are known."""
     if probs.shape[1] <= _MAX_CLASSES:
         return list(range(probs.shape[1]))
-    if _checks.is_concrete(probs):
+    if checks.is_concrete(probs):
         means = np.asarray(probs).mean(0)
         return sorted(np.argsort(-means, kind="stable")[:_MAX_CLASSES].tolist())
     return list(jnp.sort(jax.lax.top_k(jnp.mean(probs, 0), _MAX_CLASSES)[1]))

@@ -7,9 +7,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from calibjax import _checks
-from calibjax._compilation import jit
-from calibjax._lengths import of_rows
+from calibjax._core import checks
+from calibjax._core.compilation import jit
+from calibjax._core.lengths import of_rows
 from calibjax.distances import (
     Distance,
     Euclidean,
@@ -71,7 +71,7 @@ def _target_shape(predictions: Any, deviation: jax.Array) -> Callable[[Any], Ker
 
 def _typical_deviation(predictions: Distribution) -> jax.Array:
     """Median standard deviation; of vectors the root of the sum of the variances."""
-    _checks.method("predictions", bare(predictions), "variance")
+    checks.method("predictions", bare(predictions), "variance")
     values = of_rows(_deviations, predictions)
     return jnp.median(values) if isinstance(values, jax.Array) else jnp.asarray(np.median(values))
 
@@ -141,8 +141,8 @@ def _length_scales(distance: Distance, predictions: Distribution) -> list[jax.Ar
 def typical_distance(distance: Distance, predictions: Distribution) -> jax.Array:
     """The median heuristic, or one if all distances are zero."""
     median, *_ = median_of_distances(distance, without_draws(predictions))  # NaN then
-    if not _checks.is_concrete(median):
+    if not checks.is_concrete(median):
         median = jnp.where(jnp.isnan(median), 1, median)
     elif np.isnan(median):  # known without a program
         median = jnp.ones_like(median)
-    return _checks.nan_with(median, predictions)
+    return checks.nan_with(median, predictions)

@@ -6,9 +6,9 @@ import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
-from calibjax import _checks
-from calibjax._pytree import PyTree
-from calibjax._sharding import follows_data
+from calibjax._core import checks
+from calibjax._core.pytree import PyTree
+from calibjax._core.sharding import follows_data
 from calibjax.distributions import Bernoulli
 from calibjax.estimators.local import LocalProblem, local_problem
 from calibjax.estimators.neighbourhoods import Neighbourhood
@@ -84,7 +84,7 @@ def local_calibration_test(
     """
     problem = local_problem(neighbourhood, features, confidences, correct, weights=weights)
     # If a traced value is NaN, nothing is known about any sample.
-    _, confidences = _checks.nan_with(problem.confidences, problem.confidences, problem.correct)
+    _, confidences = checks.nan_with(problem.confidences, problem.confidences, problem.correct)
     problem = problem._replace(confidences=(confidences, confidences))
     result = rank_among_redraws(
         key,

@@ -9,11 +9,11 @@ from jax.scipy.linalg import solve_triangular
 from jax.scipy.special import gammaincc
 from jax.typing import ArrayLike
 
-from calibjax import _checks
-from calibjax._arithmetic import matmul
-from calibjax._compilation import jit
-from calibjax._pytree import PyTree
-from calibjax._sharding import follows_data
+from calibjax._core import checks
+from calibjax._core.arithmetic import matmul
+from calibjax._core.compilation import jit
+from calibjax._core.pytree import PyTree
+from calibjax._core.sharding import follows_data
 from calibjax.distributions import DiagNormal, Normal
 from calibjax.distributions.base import Distribution
 from calibjax.estimators.mean_embedding import checked_locations, location_pair
@@ -52,15 +52,15 @@ def draw_test_locations(
     >>> print(predictions.loc.shape, targets.shape)
     (10, 3) (10, 3)
     """
-    key = _checks.random_key(key)
-    num_locations = _checks.number_of_draws("num_locations", num_locations)
+    key = checks.random_key(key)
+    num_locations = checks.number_of_draws("num_locations", num_locations)
     shape: tuple[int, ...] = (num_locations,)
     if dimension is not None:
         shape = (
             *shape,
-            _checks.number_of_draws("dimension", dimension, numbers_each=num_locations),
+            checks.number_of_draws("dimension", dimension, numbers_each=num_locations),
         )
-    scale = _checks.positive_scalar("scale", scale)
+    scale = checks.positive_scalar("scale", scale)
     location_key, target_key = jax.random.split(key)
     loc = jax.random.uniform(location_key, shape)
     predictions = (Normal if dimension is None else DiagNormal)(loc, jnp.full_like(loc, scale))
@@ -127,15 +127,15 @@ def cme_test(
     kernel, samples, locations, _ = checked_locations(
         kernel, predictions, targets, test_predictions, test_targets
     )
-    n = _checks.leading_size("targets", samples[1])
-    num_locations = _checks.leading_size("test_targets", locations[1])
+    n = checks.leading_size("targets", samples[1])
+    num_locations = checks.leading_size("test_targets", locations[1])
     if n <= num_locations:
         raise ValueError(
             f"predictions: expected more samples than the {num_locations} test locations, "
             f"got {n}; the covariance would be singular"
         )
     statistic, estimate = _hotelling(kernel, samples, locations)
-    if _checks.is_concrete(statistic) and np.isnan(statistic):
+    if checks.is_concrete(statistic) and np.isnan(statistic):
         raise ValueError(
             "test_predictions, test_targets: expected locations with a covariance that is not "
             f"singular up to rounding in {statistic.dtype}, got {num_locations} locations of "

@@ -9,9 +9,9 @@ from jax import lax
 from jax.scipy.special import ndtr
 from jax.typing import ArrayLike
 
-from calibjax import _checks
-from calibjax._arithmetic import floating_dtype
-from calibjax._compilation import jit
+from calibjax._core import checks
+from calibjax._core.arithmetic import floating_dtype
+from calibjax._core.compilation import jit
 from calibjax.distributions import Samples
 from calibjax.distributions.base import Distribution
 from calibjax.distributions.features import bare
@@ -29,15 +29,15 @@ def _checked_scores(
     predictions: Distribution, targets: ArrayLike, weights: Any
 ) -> tuple[jax.Array, jax.Array | None]:
     """Normal scores of continuous scalar targets, [n], and weights."""
-    predictions, targets, weights = _checks.weighted_samples(predictions, targets, weights)
+    predictions, targets, weights = checks.weighted_samples(predictions, targets, weights)
     plain = bare(predictions)
     check_expectations(NormalScore(), plain)
     if isinstance(plain, Samples) or is_of_counts(plain):
         raise NotImplementedError(
-            f"predictions: expected continuous distributions, got {_checks.described(plain)}; "
+            f"predictions: expected continuous distributions, got {checks.described(plain)}; "
             "aggregated_skce_test has kernels on normal scores of counts and ensembles"
         )
-    _checks.shape("targets", targets, (None,), "[n]: only numbers have a distribution function")
+    checks.shape("targets", targets, (None,), "[n]: only numbers have a distribution function")
     return _scores(bare(predictions), targets), weights
 
 
@@ -96,7 +96,7 @@ def _kolmogorov_smirnov(scores: jax.Array, weights: jax.Array | None) -> jax.Arr
         n, sums = jnp.sum(weights), jnp.cumsum(weights)
         after, before, root = sums / n, (sums - weights) / n, jnp.sqrt(n)
     largest = jnp.max(jnp.maximum(after - u, u - before))
-    return _checks.nan_with((root * largest).astype(u.dtype), scores)
+    return checks.nan_with((root * largest).astype(u.dtype), scores)
 
 
 @with_textbook_pvalue(two_degrees)

@@ -10,9 +10,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from calibjax import _checks, _html
-from calibjax._compilation import jit
-from calibjax._pytree import PyTree, record
+from calibjax._core import checks, html
+from calibjax._core.compilation import jit
+from calibjax._core.pytree import PyTree, record
 from calibjax.hypothesis_tests._redraw.components import SKCEComponents
 from calibjax.hypothesis_tests._redraw.pvalues import (
     adjusted_pvalues,
@@ -92,10 +92,10 @@ class CalibrationTestResult:
         if self.textbook_pvalue is not None:
             rows.append(("textbook p-value", _shown(self.textbook_pvalue)))
         rows += [("statistic", _shown(self.statistic)), ("estimate", _shown(self.estimate))]
-        lines = [f"<strong>{type(self).__name__}</strong>", *_html.table((), rows)]
+        lines = [f"<strong>{type(self).__name__}</strong>", *html.table((), rows)]
         if self.components is not None and _is_number(self.statistic):
             described = self.components.described(jax.tree.leaves(self.adjusted_pvalue))
-            lines.append(_html.code(described))
+            lines.append(html.code(described))
         return "\n".join(["<div>", *lines, "</div>"])
 
     def _shown_pvalue(self) -> str:
@@ -200,15 +200,15 @@ class CalibrationTestResult:
         """
         if self.null_samples is None:
             raise ValueError("result: expected a simulated test, got one without draws")
-        if not _checks.is_concrete(level, self.statistic, self.null_samples):
+        if not checks.is_concrete(level, self.statistic, self.null_samples):
             raise TypeError("result: expected values that are known, got traced ones")
-        level = float(_checks.proportion("level", level))
+        level = float(checks.proportion("level", level))
         adjust = self.adjusted_pvalue is not None
         return critical_values(self.statistic, self.null_samples, level=level, adjust=adjust)
 
 
 def _is_number(value: Any) -> bool:
-    return _checks.is_concrete(value) and jax.tree_util.all_leaves([value]) and jnp.ndim(value) == 0
+    return checks.is_concrete(value) and jax.tree_util.all_leaves([value]) and jnp.ndim(value) == 0
 
 
 def _shown(value: Any, digits: int = 3) -> str:
@@ -238,7 +238,7 @@ def _standard_error(pvalue: jax.Array, null_samples: jax.Array) -> jax.Array:
 
 def _is_nan(values: Any) -> Any:
     """Which numbers of a concrete array are none, where they are."""
-    values = _checks.readable(values)
+    values = checks.readable(values)
     return values != values
 
 
@@ -257,12 +257,12 @@ def simulated_result(
         ValueError: if a statistic is a concrete NaN.
     """
     for value in jax.tree.leaves(statistic):
-        if _checks.is_concrete(value):
-            _checks.refuse_where(_is_nan(value), "statistic", "a number", value)
+        if checks.is_concrete(value):
+            checks.refuse_where(_is_nan(value), "statistic", "a number", value)
     num_missing = sum(
         int(_is_nan(values).reshape(len(values), -1).any(1).sum())
         for values in jax.tree.leaves(null_samples)
-        if _checks.is_concrete(values)
+        if checks.is_concrete(values)
     )
     if num_missing:
         warnings.warn(

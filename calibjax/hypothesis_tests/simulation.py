@@ -9,10 +9,11 @@ import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
-from calibjax import _checks, pairwise
-from calibjax._batches import default_batch_size
-from calibjax._pytree import PyTree
-from calibjax._sharding import split_along
+from calibjax import pairwise
+from calibjax._core import checks
+from calibjax._core.batches import default_batch_size
+from calibjax._core.pytree import PyTree
+from calibjax._core.sharding import split_along
 from calibjax.distributions import Samples
 from calibjax.distributions.base import Distribution
 from calibjax.distributions.features import bare
@@ -48,7 +49,7 @@ def multinomial_counts(keys: jax.Array, num_samples: int) -> jax.Array:
 def checked_batch_size(batch_size: int | None, num_bytes: int) -> int:
     """The number of draws that are evaluated at once, by default by the memory of one."""
     batch_size = default_batch_size(num_bytes) if batch_size is None else batch_size
-    return _checks.size_in_range("batch_size", batch_size, 1)
+    return checks.size_in_range("batch_size", batch_size, 1)
 
 
 def checked_statistic(
@@ -58,7 +59,7 @@ def checked_statistic(
     call = f"(predictions, targets{', weights=weights' if with_weights else ''})"
     keywords = ("weights",) if with_weights else ()
     kind = f"function {call} -> numbers"
-    _checks.function(kind, name, statistic, "predictions", "targets", keywords=keywords)
+    checks.function(kind, name, statistic, "predictions", "targets", keywords=keywords)
     return functools.partial(_checked_value, statistic, f"{name}{call}")
 
 
@@ -72,7 +73,7 @@ def _checked_value(
     """What a statistic returns, as numbers of floating-point precision."""
 
     def checked(path: Any, leaf: ArrayLike) -> jax.Array:
-        _checks.real(f"{call}{jax.tree_util.keystr(path)}", leaf)
+        checks.real(f"{call}{jax.tree_util.keystr(path)}", leaf)
         leaf = jnp.asarray(leaf)
         return leaf.astype(jnp.result_type(leaf, jnp.float32))  # counts are numbers, too
 

@@ -14,11 +14,12 @@ import numpy as np
 from jax import lax
 from jax.typing import ArrayLike, DTypeLike
 
-from calibjax import _checks, pairwise
-from calibjax._arithmetic import matmul
-from calibjax._compilation import jit
-from calibjax._pytree import PyTree
-from calibjax._sharding import follows_data
+from calibjax import pairwise
+from calibjax._core import checks
+from calibjax._core.arithmetic import matmul
+from calibjax._core.compilation import jit
+from calibjax._core.pytree import PyTree
+from calibjax._core.sharding import follows_data
 from calibjax.distributions.base import Distribution
 from calibjax.estimators.kernel import checked_samples, sample_matrix, sample_pair
 from calibjax.hypothesis_tests import chi_squared
@@ -58,7 +59,7 @@ def _leading_eigenvalues(
     The remainder of the sum of squares goes into the normal variable, so convergence matters
     little.
     """
-    n = _checks.leading_size("samples", samples)
+    n = checks.leading_size("samples", samples)
     vectors = jax.random.normal(jax.random.key(0), (n, num_eigenvalues), dtype)
     for _ in range(_ITERATIONS - 1):
         product, _ = centered_product(kernel, samples, vectors)
@@ -80,7 +81,7 @@ def _null(
     kernel: Kernel, samples: PyTree, *, num_eigenvalues: int
 ) -> tuple[jax.Array, jax.Array, ChiSquaredSum]:
     """Statistic n SKCE_u, estimate SKCE_u, and the null distribution of the statistic."""
-    n = _checks.leading_size("samples", samples)
+    n = checks.leading_size("samples", samples)
     entries = diagonal(kernel, samples)
     if num_eigenvalues == 0:
         weights, rows = jnp.zeros(0, entries.dtype), row_means(kernel, samples)
@@ -112,7 +113,7 @@ def _checked_null(
 ) -> tuple[jax.Array, jax.Array, ChiSquaredSum]:
     """`_null` of checked samples; raises a ValueError where there is no null distribution."""
     statistic, estimate, law = _null(kernel, samples, num_eigenvalues=num_eigenvalues)
-    if _checks.is_concrete(law.squares) and np.isnan(law.squares):
+    if checks.is_concrete(law.squares) and np.isnan(law.squares):
         raise ValueError(
             "predictions, targets: expected samples that differ, got a calibration kernel that "
             f"is constant on all pairs up to rounding (SKCE {estimate})"
@@ -207,16 +208,16 @@ def spectrum_skce_test(
     >>> print(f"{test.pvalue:.3f} ± {test.pvalue_standard_error:.3f}")
     0.001 ± 0.001
     """
-    key = _checks.random_key(key)
-    num_draws = _checks.number_of_draws("num_draws", num_draws)
-    num_eigenvalues = _checks.size_in_range("num_eigenvalues", num_eigenvalues, 1)
-    method = _checks.choice("method", method, METHODS)
+    key = checks.random_key(key)
+    num_draws = checks.number_of_draws("num_draws", num_draws)
+    num_eigenvalues = checks.size_in_range("num_eigenvalues", num_eigenvalues, 1)
+    method = checks.choice("method", method, METHODS)
     kernel, samples = checked_samples(kernel, predictions, targets, minimum=2)
     statistic, estimate, law = _checked_null(kernel, samples, num_eigenvalues)
     copies = 1
     if block_size is not None:
-        n = _checks.leading_size("predictions", samples[0])
-        block_size = _checks.size_in_range("block_size", block_size, 2, n)
+        n = checks.leading_size("predictions", samples[0])
+        block_size = checks.size_in_range("block_size", block_size, 2, n)
         of_blocks, estimate = _of_blocks(kernel, samples, block_size=block_size)
         statistic, copies = jnp.where(jnp.isnan(statistic), jnp.nan, of_blocks), n // block_size
     if method == "numerical":
@@ -326,7 +327,7 @@ def pearson_skce_test(
     >>> print(f"{test.pvalue:.2f}")
     0.54
     """
-    num_eigenvalues = _checks.size_in_range("num_eigenvalues", num_eigenvalues, 1)
+    num_eigenvalues = checks.size_in_range("num_eigenvalues", num_eigenvalues, 1)
     kernel, samples = checked_samples(kernel, predictions, targets, minimum=2)
     null = _checked_null(kernel, samples, num_eigenvalues)
     return _analytic_result(*null, chi_squared.pearson_tail)

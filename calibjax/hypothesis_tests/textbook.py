@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.scipy.special import gammaincc, ndtr
 
-from calibjax._pytree import PyTree
+from calibjax._core.pytree import PyTree
 
 _TERMS = np.arange(30)  # of series, which converge from the fifth on
 

@@ -6,9 +6,9 @@ import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
-from calibjax import _checks
-from calibjax._pytree import PyTree
-from calibjax._sharding import follows_data
+from calibjax._core import checks
+from calibjax._core.pytree import PyTree
+from calibjax._core.sharding import follows_data
 from calibjax.distributions.base import Distribution
 from calibjax.distributions.sampling import check_draws
 from calibjax.estimators.mean_embedding import checked_locations, mean_difference
@@ -92,13 +92,13 @@ def witness_test(
     observed, redrawn = observed_and_redrawn(
         key,
         _signed,
-        (_checks.kernel_values(kernel), locations, weights),
+        (checks.kernel_values(kernel), locations, weights),
         *samples,
         num_draws=num_draws,
         batch_size=batch_size,
-        num_bytes=bytes_of_tile(_checks.leading_size("targets", samples[1])),
+        num_bytes=bytes_of_tile(checks.leading_size("targets", samples[1])),
     )
-    observed = _checks.nan_with(observed, locations, weights)
+    observed = checks.nan_with(observed, locations, weights)
     return simulated_result(
         jnp.abs(observed),
         jnp.abs(redrawn),

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from calibjax import _checks
+from calibjax._core import checks
 
 
 def label_indices(labels: Any, classes: Any) -> jax.Array:
@@ -50,12 +50,12 @@ def label_indices(labels: Any, classes: Any) -> jax.Array:
 
 def _vector(name: str, values: Any) -> np.ndarray:
     """An array of at least one label."""
-    _checks.refuse_masked(name, values)
+    checks.refuse_masked(name, values)
     try:
         array = np.asarray(values)
     except Exception as error:  # of ragged lists, and what other libraries raise
         raise TypeError(
-            f"{name}: expected an array of labels, got {_checks.described(values)}: {error}"
+            f"{name}: expected an array of labels, got {checks.described(values)}: {error}"
         ) from None
     if array.ndim != 1 or not array.size:
         raise ValueError(f"{name}: expected one axis with at least one label, got {array.shape}")

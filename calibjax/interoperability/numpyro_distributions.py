@@ -7,8 +7,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from calibjax import _checks, _extras
-from calibjax._pytree import PyTree, record
+from calibjax._core import checks, extras
+from calibjax._core.pytree import PyTree, record
 from calibjax.distributions.categorical import Bernoulli, Categorical
 from calibjax.distributions.mixture import Mixture
 from calibjax.distributions.negative_binomial import NegativeBinomial
@@ -61,8 +61,8 @@ class NumpyroDistribution:
     def check_structure(self, name: str) -> None:
         """Refuses parameters that are not arrays, or do not form a batch [n]."""
         for key, value in self.parameters.items():
-            _checks.floating(f"{name}.{key}", value)
-        expected = (_checks.leading_size(name, self.parameters),)
+            checks.floating(f"{name}.{key}", value)
+        expected = (checks.leading_size(name, self.parameters),)
         shapes = {f"{name}.{key}": jnp.shape(value) for key, value in self.parameters.items()}
         try:
             found = self.build().batch_shape
@@ -75,8 +75,8 @@ class NumpyroDistribution:
 
     def check_values(self, name: str) -> "NumpyroDistribution":
         """Refuses parameters that are not finite, or that numpyro refuses."""
-        checked = {k: _checks.finite(f"{name}.{k}", v) for k, v in self.parameters.items()}
-        if _checks.is_concrete(checked):
+        checked = {k: checks.finite(f"{name}.{k}", v) for k, v in self.parameters.items()}
+        if checks.is_concrete(checked):
             try:
                 self.family(**checked, validate_args=True)
             except ValueError as error:
@@ -88,28 +88,26 @@ class NumpyroDistribution:
                 is_valid = jnp.asarray(constraint(checked[key]))
                 axes = tuple(range(is_valid.ndim, checked[key].ndim))
                 is_valid = jnp.expand_dims(is_valid, axes)
-                checked[key] = _checks.nan_unless(is_valid, checked[key])
+                checked[key] = checks.nan_unless(is_valid, checked[key])
         return dataclasses.replace(self, parameters=checked)
 
     def check_targets(self, name: str, targets: jax.Array) -> jax.Array:
         """Refuses targets of the wrong dtype or shape, or outside the support."""
         distribution = self.build()
         if distribution.support.is_discrete:
-            targets = _checks.integer(name, targets, "targets")
+            targets = checks.integer(name, targets, "targets")
         else:
-            targets = _checks.floating(name, targets)
+            targets = checks.floating(name, targets)
         shape = distribution.batch_shape + distribution.event_shape
-        _checks.shape(name, targets, shape, f"{shape}, as draws of the predictions")
+        checks.shape(name, targets, shape, f"{shape}, as draws of the predictions")
         is_inside = distribution.support(targets)
-        if _checks.is_concrete(is_inside):
-            _checks.refuse_where(
-                ~_checks.readable(is_inside), name, "values in the support", targets
-            )
+        if checks.is_concrete(is_inside):
+            checks.refuse_where(~checks.readable(is_inside), name, "values in the support", targets)
             return targets
         is_inside = jnp.expand_dims(is_inside, tuple(range(is_inside.ndim, targets.ndim)))
         if distribution.support.is_discrete:
-            return _checks.satisfying_integers(name, targets, lambda _: is_inside, "")
-        return _checks.nan_unless(is_inside, targets)
+            return checks.satisfying_integers(name, targets, lambda _: is_inside, "")
+        return checks.nan_unless(is_inside, targets)
 
 
 def from_numpyro(distribution: Any) -> PyTree:
@@ -139,10 +137,10 @@ def from_numpyro(distribution: Any) -> PyTree:
     Normal [2. 2.]
     """
     use = "from_numpyro reads distributions of numpyro"
-    numpyro = _extras.imported("numpyro.distributions", use, "numpyro")
+    numpyro = extras.imported("numpyro.distributions", use, "numpyro")
     if not isinstance(distribution, numpyro.Distribution):
         raise TypeError(
-            f"distribution: expected a numpyro distribution, got {_checks.described(distribution)}"
+            f"distribution: expected a numpyro distribution, got {checks.described(distribution)}"
         )
     if len(distribution.batch_shape) != 1:
         raise ValueError(

@@ -6,12 +6,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from calibjax import _checks, _extras
+from calibjax._core import checks, extras
 from calibjax.distributions import Bernoulli, Categorical
 from calibjax.interoperability.labels import label_indices
 from calibjax.recalibration import GroupWise, PlattScaling, Recalibrator
 
-_extras.imported("sklearn", "RecalibratedClassifier is a classifier of scikit-learn", "sklearn")
+extras.imported("sklearn", "RecalibratedClassifier is a classifier of scikit-learn", "sklearn")
 
 from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clone  # noqa: E402
 from sklearn.frozen import FrozenEstimator  # noqa: E402
@@ -95,8 +95,8 @@ class RecalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator)
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> "RecalibratedClassifier":
         """Fits the classifier and the recalibrator to inputs and labels, [n] each."""
         recalibrator, smallest = self._checked_recalibrator(), self._checked_smallest()
-        _checks.refuse_masked("X", X)
-        _checks.refuse_masked("y", y)
+        checks.refuse_masked("X", X)
+        checks.refuse_masked("y", y)
         X, y = indexable(X, y)
         y = column_or_1d(y, warn=True)
         check_classification_targets(y)
@@ -121,7 +121,7 @@ class RecalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator)
         if not hasattr(estimator, "predict_proba"):
             raise TypeError(
                 "estimator: expected a classifier with predict_proba, got "
-                f"{_checks.described(estimator)}"
+                f"{checks.described(estimator)}"
             )
         if isinstance(estimator, FrozenEstimator):
             return estimator.predict_proba(X), estimator
@@ -129,7 +129,7 @@ class RecalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator)
         if weights and not has_fit_parameter(estimator, "sample_weight"):
             raise TypeError(
                 "estimator: expected a classifier whose fit takes sample_weight, got "
-                f"{_checks.described(estimator)}"
+                f"{checks.described(estimator)}"
             )
         splitter: Any = check_cv(self.cv, y, classifier=True)
         folds = list(splitter.split(X, y))
@@ -141,7 +141,7 @@ class RecalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator)
     def predict_proba(self, X: Any) -> np.ndarray:
         """Recalibrated probabilities of the classes, [n, m]."""
         check_is_fitted(self)
-        _checks.refuse_masked("X", X)
+        checks.refuse_masked("X", X)
         recalibrator, smallest = self._checked_recalibrator(), self._checked_smallest()
         with jax.enable_x64(True):
             predictions = _predictions(self.estimator_.predict_proba(X), smallest)
@@ -169,32 +169,32 @@ class RecalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator)
         if not isinstance(self.recalibrator, Recalibrator):
             raise TypeError(
                 "recalibrator: expected a record such as recalibration.TemperatureScaling(), got "
-                f"{_checks.described(self.recalibrator)}"
+                f"{checks.described(self.recalibrator)}"
             )
         if isinstance(self.recalibrator, GroupWise):  # whose fit takes any arguments
             raise TypeError("recalibrator: expected one that needs no groups, got GroupWise")
         fit = self.recalibrator.fit
-        _checks.function("method", "recalibrator.fit", fit, "predictions", "targets")
+        checks.function("method", "recalibrator.fit", fit, "predictions", "targets")
         return self.recalibrator
 
     def _checked_smallest(self) -> float:
         name = "smallest_probability"
         given = self.smallest_probability
-        return 0.0 if given is None else float(_checks.proportion(name, given))
+        return 0.0 if given is None else float(checks.proportion(name, given))
 
 
 def _checked_weights(sample_weight: Any, y: np.ndarray, recalibrator: Recalibrator) -> np.ndarray:
     """Weights as they came, which classifiers with penalties do not take for multiples of them."""
     names = "predictions", "targets"
-    _checks.function("method", "recalibrator.fit", recalibrator.fit, *names, keywords=("weights",))
+    checks.function("method", "recalibrator.fit", recalibrator.fit, *names, keywords=("weights",))
     with jax.enable_x64(True):
-        _checks.sample_weights(sample_weight, np.zeros(len(y)), name="sample_weight")
+        checks.sample_weights(sample_weight, np.zeros(len(y)), name="sample_weight")
     return np.array(sample_weight, np.float64)
 
 
 def _predictions(probs: Any, smallest: float) -> Bernoulli | Categorical:
     """Predictions of classes, in float64 and none of them below the smallest probability."""
-    _checks.batch(Categorical(probs))  # in the precision of the classifier
+    checks.batch(Categorical(probs))  # in the precision of the classifier
     raised = jnp.maximum(jnp.asarray(probs, jnp.float64), smallest)
     raised /= jnp.sum(raised, 1, keepdims=True)
     return Bernoulli(raised[:, 1]) if raised.shape[1] == 2 else Categorical(raised)

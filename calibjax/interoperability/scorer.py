@@ -6,8 +6,9 @@ from typing import Any
 
 import jax
 
-from calibjax import _checks, estimators
-from calibjax._pytree import record
+from calibjax import estimators
+from calibjax._core import checks
+from calibjax._core.pytree import record
 from calibjax.distances import TotalVariation
 from calibjax.interoperability.labels import label_indices
 from calibjax.interoperability.sklearn_models import from_sklearn
@@ -73,9 +74,9 @@ class SKCEScorer:
         place = f"estimator({', '.join(arguments)})"
         weights = {} if sample_weight is None else {"weights": sample_weight}
         keywords = tuple(weights)
-        _checks.function("function", "estimator", self.estimator, *arguments, keywords=keywords)
+        checks.function("function", "estimator", self.estimator, *arguments, keywords=keywords)
         predictions = from_sklearn(model, X)
         targets = label_indices(y, model.classes_) if hasattr(predictions, "class_probs") else y
-        value = _checks.real(place, self.estimator(self.kernel, predictions, targets, **weights))
-        _checks.shape(place, value, (), "() (a number)")
-        return -float(_checks.finite(place, value))
+        value = checks.real(place, self.estimator(self.kernel, predictions, targets, **weights))
+        checks.shape(place, value, (), "() (a number)")
+        return -float(checks.finite(place, value))

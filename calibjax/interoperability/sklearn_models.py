@@ -4,8 +4,8 @@ import inspect
 from collections.abc import Iterable
 from typing import Any
 
-from calibjax import _checks, _extras
-from calibjax._pytree import PyTree
+from calibjax._core import checks, extras
+from calibjax._core.pytree import PyTree
 from calibjax.distributions.base import Distribution
 from calibjax.distributions.categorical import Categorical
 from calibjax.distributions.normal import DiagNormal, Normal
@@ -51,12 +51,12 @@ def from_sklearn(model: Any, X: Any) -> PyTree:
     >>> print(type(from_sklearn(LogisticRegression().fit(X, list("ababcc")), X)).__name__)
     Categorical
     """
-    base = _extras.imported("sklearn.base", "from_sklearn reads models of scikit-learn", "sklearn")
+    base = extras.imported("sklearn.base", "from_sklearn reads models of scikit-learn", "sklearn")
     if not isinstance(model, base.BaseEstimator):
         raise TypeError(
-            f"model: expected a fitted model of scikit-learn, got {_checks.described(model)}"
+            f"model: expected a fitted model of scikit-learn, got {checks.described(model)}"
         )
-    _checks.refuse_masked("X", X)
+    checks.refuse_masked("X", X)
     if hasattr(model, "predict_proba"):
         return _of_classes(model, X)
     found = getattr(model, "best_estimator_", model)  # a search hands no options on
@@ -64,7 +64,7 @@ def from_sklearn(model: Any, X: Any) -> PyTree:
         return _normal(*found.predict(X, return_std=True))
     raise TypeError(
         "model: expected a classifier with predict_proba, or a regressor whose predict has "
-        f"return_std, such as GaussianProcessRegressor, got {_checks.described(model)}{_way(model)}"
+        f"return_std, such as GaussianProcessRegressor, got {checks.described(model)}{_way(model)}"
     )
 
 
@@ -73,16 +73,16 @@ def _of_classes(model: Any, inputs: Any) -> Distribution:
     probs = model.predict_proba(inputs)
     if isinstance(probs, list):
         raise TypeError(
-            f"model: expected a classifier of one label, got {_checks.described(model)} with "
+            f"model: expected a classifier of one label, got {checks.described(model)} with "
             f"{len(probs)} outputs; hand over their predict_proba one by one, in "
             "distributions.Categorical"
         )
-    return _checks.batch(Categorical(probs), keep_logs=True)  # which several labels at once are not
+    return checks.batch(Categorical(probs), keep_logs=True)  # which several labels at once are not
 
 
 def _normal(loc: Any, scale: Any) -> Distribution:
     """Means and standard deviations, [n], or [n, d] of several outputs."""
-    return _checks.batch((Normal if loc.ndim == 1 else DiagNormal)(loc, scale))
+    return checks.batch((Normal if loc.ndim == 1 else DiagNormal)(loc, scale))
 
 
 def _options(model: Any) -> Iterable[str]:

@@ -5,8 +5,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from calibjax import _checks, _extras
-from calibjax._pytree import PyTree
+from calibjax._core import checks, extras
+from calibjax._core.pytree import PyTree
 from calibjax.distributions.categorical import Bernoulli, Categorical, CategoricalLogits
 from calibjax.distributions.mixture import Mixture
 from calibjax.distributions.negative_binomial import NegativeBinomial
@@ -52,12 +52,12 @@ def from_torch(value: Any) -> PyTree:
     >>> print(type(p).__name__, p.scale)  # doctest: +SKIP
     Normal [2. 2.]
     """
-    torch = _extras.imported("torch", "from_torch reads what torch made", "torch")
+    torch = extras.imported("torch", "from_torch reads what torch made", "torch")
     if isinstance(value, torch.Tensor):
         return _array("value", value)
     if not isinstance(value, torch.distributions.Distribution):
         raise TypeError(
-            f"value: expected a tensor or a distribution of torch, got {_checks.described(value)}"
+            f"value: expected a tensor or a distribution of torch, got {checks.described(value)}"
         )
     if len(value.batch_shape) != 1:
         raise ValueError(
@@ -74,8 +74,8 @@ def _array(name: str, tensor: Any) -> jax.Array:
         raise TypeError(
             f"{name}: expected a dense tensor, got {tensor.layout}; convert it with .to_dense()"
         )
-    if tensor.element_size() == 8 and not _checks.has_64_bits():
-        return _checks.as_arrays(name, tensor.cpu().numpy())  # which looks before it cuts
+    if tensor.element_size() == 8 and not checks.has_64_bits():
+        return checks.as_arrays(name, tensor.cpu().numpy())  # which looks before it cuts
     try:
         # Torch's own views, for conjugates and negatives, and what has steps, are written out.
         return jnp.from_dlpack(tensor.resolve_conj().resolve_neg().contiguous())
@@ -114,9 +114,9 @@ def _convert(distribution: Any, torch: Any) -> PyTree:
     if record is Bernoulli and "probs" not in vars(distribution):
         return Bernoulli.of_log_odds(_array("value.logits", distribution.logits))
     found = {name: getattr(distribution, name).detach() for name in parameters}
-    if record in (Bernoulli, Categorical) and not _checks.has_64_bits():
+    if record in (Bernoulli, Categorical) and not checks.has_64_bits():
         doubles = [x.cpu().numpy() for x in found.values() if x.element_size() == 8]
         if doubles:  # their logarithms are taken before they are cut
             made: Any = record(*doubles)
-            return _checks.as_arrays("value", made.with_logs())
+            return checks.as_arrays("value", made.with_logs())
     return record(*(_array(f"value.{name}", x) for name, x in found.items()))

@@ -10,11 +10,11 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
-from calibjax import _checks
-from calibjax._compilation import jit
-from calibjax._lengths import filled
-from calibjax._pytree import PyTree
-from calibjax._sharding import follows_data, is_spread
+from calibjax._core import checks
+from calibjax._core.compilation import jit
+from calibjax._core.lengths import filled
+from calibjax._core.pytree import PyTree
+from calibjax._core.sharding import follows_data, is_spread
 from calibjax.kernels.base import without_draws
 from calibjax.pairwise.selection import order_statistics
 
@@ -33,7 +33,7 @@ def median_of_distances(
 
     The ranks are those of the median among the pairs.
     """
-    n = _checks.leading_size("xs", xs)
+    n = checks.leading_size("xs", xs)
     total = n * n if include_diagonal else n * (n - 1) // 2
     ranks = (total + 1) // 2, total // 2 + 1
     if include_diagonal:  # each pair counts twice, after the n zeros
@@ -50,12 +50,12 @@ def _order_statistics_of_pairs(
     The distances of few points that are known are ordered by NumPy: the program that counts them, a
     tile at a time, takes longer to compile.
     """
-    is_known = _checks.is_concrete(distance, xs) and not any(map(is_spread, jax.tree.leaves(xs)))
-    if not is_known or _checks.leading_size("xs", xs) > _FEW_POINTS:
+    is_known = checks.is_concrete(distance, xs) and not any(map(is_spread, jax.tree.leaves(xs)))
+    if not is_known or checks.leading_size("xs", xs) > _FEW_POINTS:
         return _counted_order_statistics(distance, xs, tuple(map(jnp.asarray, ranks)))
-    pairs = np.triu_indices(_checks.leading_size("xs", xs), 1)
+    pairs = np.triu_indices(checks.leading_size("xs", xs), 1)
     ((xs,), _), number = filled((xs,), None), len(pairs[0])
-    length = _checks.leading_size("xs", xs)
+    length = checks.leading_size("xs", xs)
     more = length * (length - 1) // 2 - number
     pairs = tuple(np.pad(index, (0, more)) for index in pairs)
     values = np.asarray(_distances(distance, xs, pairs))[:number]
@@ -135,21 +135,21 @@ def median_heuristic(
     >>> print(median_heuristic(distances.Euclidean(), jnp.array([0.0, 1.0, 3.0])))  # of 1, 2, 3
     2.0
     """
-    _checks.no_plain_objects("distance", distance)
-    distance = _checks.distance_values(distance)
-    include_diagonal = _checks.truth_value("include_diagonal", include_diagonal)
-    xs = _checks.points("xs", without_draws(xs), 2)
-    n = _checks.leading_size("xs", xs)
-    if n > 65536 and not _checks.has_64_bits():
+    checks.no_plain_objects("distance", distance)
+    distance = checks.distance_values(distance)
+    include_diagonal = checks.truth_value("include_diagonal", include_diagonal)
+    xs = checks.points("xs", without_draws(xs), 2)
+    n = checks.leading_size("xs", xs)
+    if n > 65536 and not checks.has_64_bits():
         raise ValueError(
             f"xs: expected at most 65536 points unless jax_enable_x64 is set, got {n}; "
             "the median of a random subset will do"
         )
     value, zeros, ranks = median_of_distances(distance, xs, include_diagonal=include_diagonal)
-    value = _checks.nan_with(value, distance, xs)  # ranks do not propagate NaN
-    if _checks.is_concrete(value, zeros):
+    value = checks.nan_with(value, distance, xs)  # ranks do not propagate NaN
+    if checks.is_concrete(value, zeros):
         _report_zeros(int(zeros), n * (n - 1) // 2, ranks[1], float(value))
-        _checks.refuse_where(np.isnan(value), "distance", "numbers for these points", value)
+        checks.refuse_where(np.isnan(value), "distance", "numbers for these points", value)
     return value
 
 

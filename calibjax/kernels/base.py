@@ -12,9 +12,9 @@ import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
-from calibjax import _checks
-from calibjax._arithmetic import floating_dtype
-from calibjax._pytree import PyTree, compile_methods, record
+from calibjax._core import checks
+from calibjax._core.arithmetic import floating_dtype
+from calibjax._core.pytree import PyTree, compile_methods, record
 from calibjax.distributions import MonteCarlo
 from calibjax.distributions.base import Distribution
 from calibjax.kernels.expectations import (
@@ -62,8 +62,8 @@ def _with_scalar_values(call: Callable[..., Any]) -> Callable[..., Any]:
         if jnp.shape(value):
             raise ValueError(
                 f"kernel {type(self).__name__}: expected a scalar as its value at one pair of "
-                f"points, got shape {jnp.shape(value)} for {_checks.described(x)} and "
-                f"{_checks.described(y)}"
+                f"points, got shape {jnp.shape(value)} for {checks.described(x)} and "
+                f"{checks.described(y)}"
             )
         return value
 
@@ -178,7 +178,7 @@ def _checked_parts(name: str, field: str, parts: Any) -> tuple[Kernel, ...]:
     """The checked kernels of a sum or a product, at least one."""
     if not isinstance(parts, tuple) or not parts:
         raise ValueError(f"{name}.{field}: expected a tuple of at least one kernel, got {parts!r}")
-    checked = tuple(_checks.kernel_values(part, name, may_be_function=True) for part in parts)
+    checked = tuple(checks.kernel_values(part, name, may_be_function=True) for part in parts)
     is_same = all(one is two for one, two in zip(checked, parts, strict=True))
     return parts if is_same else checked
 
@@ -210,7 +210,7 @@ class Sum(Kernel):
 
     def check_values(self, name: str) -> "Sum":
         """Refuses empty sums, and checks each term."""
-        return _checks.replaced(self, terms=_checked_parts(name, "terms", self.terms))
+        return checks.replaced(self, terms=_checked_parts(name, "terms", self.terms))
 
 
 @record
@@ -241,7 +241,7 @@ class Product(Kernel):
 
     def check_values(self, name: str) -> "Product":
         """Refuses empty products, and checks each factor."""
-        return _checks.replaced(self, factors=_checked_parts(name, "factors", self.factors))
+        return checks.replaced(self, factors=_checked_parts(name, "factors", self.factors))
 
 
 @record
@@ -271,9 +271,9 @@ class Scaled(Kernel):
 
     def check_values(self, name: str) -> "Scaled":
         """Refuses factors that are not positive."""
-        factor = _checks.positive_scalar(f"{name}.factor", self.factor)
-        kernel = _checks.kernel_values(self.kernel, f"{name}.kernel", may_be_function=True)
-        return _checks.replaced(self, factor=factor, kernel=kernel)
+        factor = checks.positive_scalar(f"{name}.factor", self.factor)
+        kernel = checks.kernel_values(self.kernel, f"{name}.kernel", may_be_function=True)
+        return checks.replaced(self, factor=factor, kernel=kernel)
 
 
 @record
@@ -301,7 +301,7 @@ class Constant(Kernel):
 
     def factor(self, predictions: Any) -> jax.Array:
         """Features of a batch of predictions, [n, 1]: the root of the value."""
-        n, dtype = _checks.leading_size("predictions", predictions), floating_dtype(predictions)
+        n, dtype = checks.leading_size("predictions", predictions), floating_dtype(predictions)
         return jnp.broadcast_to(jnp.sqrt(jnp.asarray(self.value, dtype)), (n, 1))
 
     def value_range(self) -> ValueRange:
@@ -310,7 +310,7 @@ class Constant(Kernel):
 
     def check_values(self, name: str) -> "Constant":
         """Refuses values that are not positive."""
-        return _checks.replaced(self, value=_checks.positive_scalar(f"{name}.value", self.value))
+        return checks.replaced(self, value=checks.positive_scalar(f"{name}.value", self.value))
 
 
 @record
@@ -384,7 +384,7 @@ class TensorProduct(Kernel):
         """Checks both factors, which must not be kernels on pairs themselves."""
         checked = {}
         for field, points in (("prediction", "predictions"), ("target", "targets")):
-            kernel = _checks.kernel_values(
+            kernel = checks.kernel_values(
                 getattr(self, field), f"{name}.{field}", may_be_function=True
             )
             parts = jax.tree.leaves(kernel, is_leaf=lambda part: isinstance(part, TensorProduct))
@@ -394,7 +394,7 @@ class TensorProduct(Kernel):
                     "which is a kernel on pairs (prediction, target)"
                 )
             checked[field] = kernel
-        return _checks.replaced(self, **checked)
+        return checks.replaced(self, **checked)
 
 
 def combine_on_pairs(kernel: Any, method: str, function: Callable[[Any], Any]) -> PyTree:

@@ -7,8 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from calibjax import _checks, _matrices
-from calibjax._pytree import PyTree, record
+from calibjax._core import checks, matrices
+from calibjax._core.pytree import PyTree, record
 from calibjax.distances import Distance
 from calibjax.kernels.base import Kernel, ValueRange
 
@@ -21,7 +21,7 @@ def _refuse_other_points(
         is_array = isinstance(point, int | float | jax.Array | np.ndarray | np.generic)
         dtype = jnp.result_type(point) if is_array else type(point)
         if not (is_array and (jnp.issubdtype(dtype, kind) or dtype == jnp.bool_)):
-            got = f"numbers of {dtype}" if is_array else _checks.described(point)
+            got = f"numbers of {dtype}" if is_array else checks.described(point)
             raise TypeError(f"kernel {kernel}: expected {expected} as points, got {got}")
 
 
@@ -83,12 +83,12 @@ class LabelKernel(Kernel):
     def check_values(self, name: str) -> "LabelKernel":
         """Refuses matrices that are not symmetric positive semi-definite."""
         place = f"{name}.matrix"
-        values = _checks.floating(place, _checks.as_arrays(place, self.matrix))
+        values = checks.floating(place, checks.as_arrays(place, self.matrix))
         shape = jnp.shape(values)
         if len(shape) != 2 or shape[0] != shape[1] or shape[0] == 0:
             raise ValueError(f"{name}.matrix: expected shape [m, m], got {shape}")
-        values = _checks.finite(place, values)
-        if _checks.is_concrete(values):
+        values = checks.finite(place, values)
+        if checks.is_concrete(values):
             matrix = np.asarray(values)
             tolerance = shape[0] * np.finfo(matrix.dtype).eps * max(np.abs(matrix).max(), 1e-30)
             if np.abs(matrix - matrix.T).max() > tolerance:
@@ -105,9 +105,9 @@ class LabelKernel(Kernel):
             tolerance = shape[0] * jnp.finfo(values.dtype).eps * size
             is_symmetric = jnp.max(jnp.abs(fixed - fixed.T)) <= tolerance
             # No LAPACK: several batched calls in one program may deadlock.
-            root = _matrices.cholesky(fixed + 10 * tolerance * jnp.eye(shape[0], dtype=fixed.dtype))
+            root = matrices.cholesky(fixed + 10 * tolerance * jnp.eye(shape[0], dtype=fixed.dtype))
             is_semidefinite = jnp.all(jnp.diagonal(root) > 0)
-            values = _checks.nan_unless(is_symmetric & is_semidefinite, values)
+            values = checks.nan_unless(is_symmetric & is_semidefinite, values)
         return self if values is self.matrix else LabelKernel(values)
 
 
@@ -123,5 +123,5 @@ def checked_labels(kernel: Any, name: str, points: Any) -> PyTree:
     for part in jax.tree.leaves(kernel, is_leaf=is_whole):
         is_labels = hasattr(points, "dtype") and jnp.issubdtype(points.dtype, jnp.integer)
         if isinstance(part, LabelKernel) and is_labels:
-            points = _checks.labels(name, points, len(part.matrix))
+            points = checks.labels(name, points, len(part.matrix))
     return points

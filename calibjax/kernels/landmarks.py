@@ -6,11 +6,11 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from calibjax import _checks, _matrices
-from calibjax._arithmetic import floating_dtype, matmul
-from calibjax._compilation import jit
-from calibjax._pytree import PyTree, record
-from calibjax._sharding import follows_data
+from calibjax._core import checks, matrices
+from calibjax._core.arithmetic import floating_dtype, matmul
+from calibjax._core.compilation import jit
+from calibjax._core.pytree import PyTree, record
+from calibjax._core.sharding import follows_data
 from calibjax.distributions.base import Distribution
 from calibjax.kernels import low_rank
 from calibjax.kernels.base import Kernel, ValueRange, without_draws
@@ -84,16 +84,16 @@ class LowRank(Kernel):
 
     def check_values(self, name: str) -> "LowRank":
         """Checks the kernel and the landmarks, and computes the whitening."""
-        kernel = _checks.kernel_values(self.kernel, f"{name}.kernel", may_be_function=True)
-        landmarks = _checks.points(f"{name}.landmarks", self.landmarks)
+        kernel = checks.kernel_values(self.kernel, f"{name}.kernel", may_be_function=True)
+        landmarks = checks.points(f"{name}.landmarks", self.landmarks)
         checked = LowRank(kernel, landmarks, self.whitening)
         if self.whitening is not None:
             return checked
         whitening = checked._whitening()
-        if _checks.is_concrete(whitening) and not jnp.all(jnp.isfinite(whitening)):
+        if checks.is_concrete(whitening) and not jnp.all(jnp.isfinite(whitening)):
             raise ValueError(
                 f"{name}: expected a kernel that is positive semi-definite, got "
-                f"{_checks.described(kernel)}, whose matrix at the landmarks is not"
+                f"{checks.described(kernel)}, whose matrix at the landmarks is not"
             )
         return LowRank(kernel, landmarks, whitening)
 
@@ -104,22 +104,22 @@ def _inverse_root(matrix: jax.Array) -> jax.Array:
     identity = jnp.eye(len(matrix), dtype=matrix.dtype)
     # Without it rounding errors could make the matrix of close landmarks indefinite.
     rounding = _ROUNDING * len(matrix) * jnp.finfo(matrix.dtype).eps
-    root = _matrices.cholesky(matrix + rounding * jnp.max(jnp.diagonal(matrix)) * identity)
+    root = matrices.cholesky(matrix + rounding * jnp.max(jnp.diagonal(matrix)) * identity)
     return lax.linalg.triangular_solve(root, identity, left_side=True, lower=True)
 
 
 def _refuse_indefinite(kernel: Kernel, predictions: Distribution) -> None:
     """Refuses a kernel whose matrix at some of the predictions has a negative eigenvalue."""
-    if not _checks.is_concrete(kernel, predictions):
+    if not checks.is_concrete(kernel, predictions):
         return
-    n = _checks.leading_size("predictions", predictions)
+    n = checks.leading_size("predictions", predictions)
     some = jax.tree.map(lambda leaf: leaf[:: -(-n // _NUM_TRIED)], predictions)
     eigenvalues = jnp.linalg.eigvalsh(low_rank.kernel_values(kernel, some, some))
     rounding = _ROUNDING * eigenvalues.size * jnp.finfo(eigenvalues.dtype).eps
     if eigenvalues[0] < -rounding * eigenvalues[-1]:
         raise ValueError(
             f"kernel: expected a kernel that is positive semi-definite, got "
-            f"{_checks.described(kernel)}, whose matrix at {eigenvalues.size} of the predictions "
+            f"{checks.described(kernel)}, whose matrix at {eigenvalues.size} of the predictions "
             f"has the eigenvalue {eigenvalues[0]:.3g}"
         )
 
@@ -164,16 +164,16 @@ def choose_landmarks(
     >>> print(kernels.choose_landmarks(kernel, predictions, 3).probs)
     [0.1 0.9 0.5]
     """
-    kernel = _checks.kernel_values(kernel)
-    predictions = without_draws(_checks.batch(predictions))
-    n = _checks.leading_size("predictions", predictions)
-    number = _checks.size_in_range("num_landmarks", num_landmarks, 1, n)
+    kernel = checks.kernel_values(kernel)
+    predictions = without_draws(checks.batch(predictions))
+    n = checks.leading_size("predictions", predictions)
+    number = checks.size_in_range("num_landmarks", num_landmarks, 1, n)
     _refuse_indefinite(kernel, predictions)
     if key is not None:
-        chosen = jax.random.choice(_checks.random_key(key), n, (number,), replace=False)
+        chosen = jax.random.choice(checks.random_key(key), n, (number,), replace=False)
     else:
         tolerance = low_rank.TOLERANCE[floating_dtype(predictions).itemsize]
         found = low_rank.pivoted_cholesky(kernel, predictions, tolerance, size=number)
-        needed = int(found.rank) if _checks.is_concrete(found.rank) else number
+        needed = int(found.rank) if checks.is_concrete(found.rank) else number
         chosen = found.pivots[:needed]
-    return _checks.nan_with(jax.tree.map(lambda leaf: leaf[chosen], predictions), predictions)
+    return checks.nan_with(jax.tree.map(lambda leaf: leaf[chosen], predictions), predictions)

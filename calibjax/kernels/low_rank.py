@@ -13,9 +13,9 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from calibjax._arithmetic import floating_dtype, matmul
-from calibjax._compilation import jit
-from calibjax._pytree import PyTree
+from calibjax._core.arithmetic import floating_dtype, matmul
+from calibjax._core.compilation import jit
+from calibjax._core.pytree import PyTree
 
 Kernel = Callable[[Any, Any], jax.Array]
 

@@ -7,9 +7,9 @@ from typing import Any
 import jax
 from jax.typing import ArrayLike
 
-from calibjax import _checks
-from calibjax._pytree import PyTree
-from calibjax._sharding import follows_data
+from calibjax._core import checks
+from calibjax._core.pytree import PyTree
+from calibjax._core.sharding import follows_data
 from calibjax.distributions import Mixture, Samples
 from calibjax.kernels.labels import checked_labels
 
@@ -41,20 +41,20 @@ def gram_matrix(
     [[1.         0.60653067]
      [0.60653067 1.        ]]
     """
-    _checks.function("kernel record", "kernel", kernel, "x", "y")
-    kernel = _checks.record_values(kernel, "kernel")
-    xs = checked_labels(kernel, "xs", _checks.points("xs", xs))
+    checks.function("kernel record", "kernel", kernel, "x", "y")
+    kernel = checks.record_values(kernel, "kernel")
+    xs = checked_labels(kernel, "xs", checks.points("xs", xs))
     if ys is None:
         ys = xs
     else:
-        ys = checked_labels(kernel, "ys", _checks.points("ys", ys))
+        ys = checked_labels(kernel, "ys", checks.points("ys", ys))
         # Numbers of components, or of draws, may differ.
         num_axes = 2 if isinstance(xs, Mixture | Samples) else 1
-        _checks.same_kind("ys", ys, "xs", xs, num_axes=num_axes)
+        checks.same_kind("ys", ys, "xs", xs, num_axes=num_axes)
 
     def entry(x: PyTree, y: ArrayLike) -> PyTree:
-        value = _checks.real("kernel(x, y)", kernel(x, y))
-        _checks.shape("kernel(x, y)", value, (), "() (a scalar)")
+        value = checks.real("kernel(x, y)", kernel(x, y))
+        checks.shape("kernel(x, y)", value, (), "() (a scalar)")
         return value
 
     rows = jax.vmap(entry, in_axes=(None, 0))

@@ -8,9 +8,9 @@ import numpy as np
 from jax.scipy.special import ndtri
 from jax.typing import ArrayLike
 
-from calibjax import _checks, _matrices
-from calibjax._arithmetic import floating_dtype, ratio
-from calibjax._pytree import record
+from calibjax._core import checks, matrices
+from calibjax._core.arithmetic import floating_dtype, ratio
+from calibjax._core.pytree import record
 from calibjax.distributions import DiagNormal, MvNormal, Normal, Samples
 from calibjax.kernels.base import Conditional, Kernel, ValueRange
 from calibjax.kernels.stationary import SquaredExponential
@@ -36,7 +36,7 @@ class NormalScore(Conditional):
     m(s) = ℓ (ℓ² + 1)^(−1/2) exp(−s² / (2 (ℓ² + 1))) and M = ℓ (ℓ² + 2)^(−1/2), and products of
     these for vectors.
 
-    Length scales have no unit: errors of the same size, in standard deviations, count alike for
+    Length scales have no unit: errors of the same size, in standard deviations, count equally for
     wide and for narrow predictions, and shapes that are wrong in all of them add up. It detects
     shapes with ℓ = 1/2, and with ℓ = 8, where it is nearly linear, shifts.
 
@@ -88,8 +88,8 @@ class NormalScore(Conditional):
 
     def check_values(self, name: str) -> "NormalScore":
         """Checks the inner kernel."""
-        kernel = _checks.kernel_values(self.kernel, f"{name}.kernel")
-        return _checks.replaced(self, kernel=kernel)
+        kernel = checks.kernel_values(self.kernel, f"{name}.kernel")
+        return checks.replaced(self, kernel=kernel)
 
 
 def normal_score(p: Any, y: ArrayLike) -> jax.Array:
@@ -97,7 +97,7 @@ def normal_score(p: Any, y: ArrayLike) -> jax.Array:
     if isinstance(p, Normal | DiagNormal):
         score = ratio(y - p.loc, p.scale)
     elif isinstance(p, MvNormal):
-        score = _matrices.solve_lower(_matrices.cholesky(p.cov), jnp.asarray(y) - p.loc)
+        score = matrices.solve_lower(matrices.cholesky(p.cov), jnp.asarray(y) - p.loc)
     else:
         score = _score_of_level(p.cdf(y))
     return jnp.clip(score, -LARGEST_SCORE, LARGEST_SCORE)

@@ -8,11 +8,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from calibjax import _checks
-from calibjax._arithmetic import floating_dtype, ratio
-from calibjax._compilation import jit
-from calibjax._lengths import of_rows
-from calibjax._pytree import record
+from calibjax._core import checks
+from calibjax._core.arithmetic import floating_dtype, ratio
+from calibjax._core.compilation import jit
+from calibjax._core.lengths import of_rows
+from calibjax._core.pytree import record
 from calibjax.distributions.base import Distribution
 from calibjax.distributions.features import bare
 from calibjax.kernels.base import Kernel, without_draws
@@ -70,11 +70,11 @@ class Regressor(Kernel):
     @classmethod
     def among(cls, predictions: Distribution, of: str) -> "Regressor":
         """The kernel with mean and standard deviation of the number among n predictions."""
-        predictions = bare(_checks.batch(predictions))
-        of = _checks.choice("of", of, tuple(_NUMBERS))
+        predictions = bare(checks.batch(predictions))
+        of = checks.choice("of", of, tuple(_NUMBERS))
         number = of_rows(functools.partial(_numbers, of), predictions)
-        _checks.shape("predictions", number, (None,), "scalar predictions")
-        xp: Any = np if _checks.is_concrete(number) else jnp
+        checks.shape("predictions", number, (None,), "scalar predictions")
+        xp: Any = np if checks.is_concrete(number) else jnp
         number = xp.asarray(number)
         center = xp.mean(number, dtype=number.dtype)
         size = xp.max(abs(number - center))
@@ -104,18 +104,18 @@ class Regressor(Kernel):
 
     def check_values(self, name: str) -> "Regressor":
         """Refuses other numbers, and units that are negative."""
-        _checks.choice(f"{name}.of", self.of, tuple(_NUMBERS))
+        checks.choice(f"{name}.of", self.of, tuple(_NUMBERS))
         center, unit = (
-            _checks.as_arrays(f"{name}.{f}", getattr(self, f)) for f in ("center", "unit")
+            checks.as_arrays(f"{name}.{f}", getattr(self, f)) for f in ("center", "unit")
         )
         for field, value in (("center", center), ("unit", unit)):
-            _checks.shape(f"{name}.{field}", value, (), "() (a scalar)")
-        center = _checks.finite(f"{name}.center", center)
-        least, _ = _checks.smallest_normal(unit)  # smaller ones count as zero in computations
-        unit = _checks.satisfying(
+            checks.shape(f"{name}.{field}", value, (), "() (a scalar)")
+        center = checks.finite(f"{name}.center", center)
+        least, _ = checks.smallest_normal(unit)  # smaller ones count as zero in computations
+        unit = checks.satisfying(
             f"{name}.unit",
             unit,
             lambda u: (u == 0) | (u >= least) & (abs(u) < jnp.inf),
             f"zero, or a number from {least:.3g}",
         )
-        return _checks.replaced(self, center=center, unit=unit)
+        return checks.replaced(self, center=center, unit=unit)

@@ -8,10 +8,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
-from calibjax import _checks, _matrices
-from calibjax._arithmetic import floating_dtype, one_hot
-from calibjax._compilation import jit
-from calibjax._pytree import PyTree, parameter, record
+from calibjax._core import checks, matrices
+from calibjax._core.arithmetic import floating_dtype, one_hot
+from calibjax._core.compilation import jit
+from calibjax._core.pytree import PyTree, parameter, record
 from calibjax.distributions import Bernoulli, CategoricalLogits
 from calibjax.distributions.base import Distribution, has_class_probs
 from calibjax.distributions.constraints import positive
@@ -149,8 +149,8 @@ class Fisher(Residual):
         size = jnp.max(jnp.abs(self.information))
         least = 4 * len(score) * jnp.finfo(score.dtype).eps * jnp.where(size > 0, size, 1)
         information = jnp.asarray(self.information, score.dtype) + least * jnp.eye(len(score))
-        root = _matrices.cholesky(information.astype(score.dtype))
-        return _matrices.solve_lower(root, score)
+        root = matrices.cholesky(information.astype(score.dtype))
+        return matrices.solve_lower(root, score)
 
     def score(self, p: Any, y: ArrayLike) -> jax.Array:
         """∂_θ log (T_θ p)(y) at the params that change nothing, [k]."""
@@ -161,7 +161,7 @@ class Fisher(Residual):
             )
         )
         names = tuple(jax.tree_util.keystr(x, simple=True, separator=".") for x, _ in params)
-        chosen = names if self.only is None else (_checks.choice("only", self.only, names),)
+        chosen = names if self.only is None else (checks.choice("only", self.only, names),)
         at = {name: value for name, (_, value) in zip(names, params, strict=True)}
 
         def log_prob(some: dict[str, jax.Array]) -> jax.Array:
@@ -180,7 +180,7 @@ class Fisher(Residual):
                 raise TypeError(
                     "kernel.target.recalibration: expected a record with methods identity and apply"
                     f", such as recalibration.TemperatureScaling(), got "
-                    f"{_checks.described(self.recalibration)}"
+                    f"{checks.described(self.recalibration)}"
                 )
         same = self.recalibration  # traced, so that it is not computed
         jax.eval_shape(lambda p: same.apply(same.identity(p), p), predictions)

@@ -9,8 +9,8 @@ from jax import lax
 from jax.typing import ArrayLike, DTypeLike
 
 from calibjax import pairwise
-from calibjax._arithmetic import floating_dtype
-from calibjax._pytree import PyTree
+from calibjax._core.arithmetic import floating_dtype
+from calibjax._core.pytree import PyTree
 from calibjax.distances.base import Distance
 from calibjax.kernels.base import Kernel
 from calibjax.kernels.stationary import Stationary

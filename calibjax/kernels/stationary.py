@@ -9,9 +9,9 @@ import numpy as np
 from jax import lax
 from jax.typing import ArrayLike
 
-from calibjax import _checks
-from calibjax._arithmetic import floating_dtype, reciprocal
-from calibjax._pytree import PyTree, record
+from calibjax._core import checks
+from calibjax._core.arithmetic import floating_dtype, reciprocal
+from calibjax._core.pytree import PyTree, record
 from calibjax.distances import Distance, Euclidean
 from calibjax.kernels.base import Kernel, ValueRange
 
@@ -63,20 +63,20 @@ class Stationary(Kernel):
 
     def check_values(self, name: str) -> "Stationary":
         """Refuses length scales that are not positive."""
-        scale = _checks.positive_scalar(f"{name}.length_scale", self.length_scale)
-        distance = _checks.distance_values(self.distance, f"{name}.distance")
-        return _checks.replaced(self, length_scale=scale, distance=distance)
+        scale = checks.positive_scalar(f"{name}.length_scale", self.length_scale)
+        distance = checks.distance_values(self.distance, f"{name}.distance")
+        return checks.replaced(self, length_scale=scale, distance=distance)
 
 
 def refuse_far_length_scale(kernel: Stationary, scales: ArrayLike) -> None:
     """Refuses length scales whose squares, in units of the predictions' scales, overflow."""
-    if _checks.is_concrete(kernel.length_scale, scales):
-        found, value = _checks.readable(scales), float(np.asarray(kernel.length_scale))
+    if checks.is_concrete(kernel.length_scale, scales):
+        found, value = checks.readable(scales), float(np.asarray(kernel.length_scale))
         ratio = float(np.finfo(found.dtype).max) ** (1 / 3)
         lower, upper = float(found.max()) / ratio, float(found.min()) * ratio**2
         expected = f"values from {lower:.1e} to {upper:.1e} for these predictions in {found.dtype}"
         bad = not lower <= value <= upper
-        _checks.refuse_where(bad, "kernel.target.length_scale", expected, value)
+        checks.refuse_where(bad, "kernel.target.length_scale", expected, value)
 
 
 @record
@@ -175,6 +175,6 @@ class PowerExponential(Stationary):
     def check_values(self, name: str) -> "PowerExponential":
         """Refuses non-positive length scales and exponents outside (0, 2]."""
         place = f"{name}.exponent"
-        exponent = _checks.positive_scalar(place, self.exponent)
-        exponent = _checks.satisfying(place, exponent, lambda x: x <= 2, "values in (0, 2]")
-        return _checks.replaced(super().check_values(name), exponent=exponent)
+        exponent = checks.positive_scalar(place, self.exponent)
+        exponent = checks.satisfying(place, exponent, lambda x: x <= 2, "values in (0, 2]")
+        return checks.replaced(super().check_values(name), exponent=exponent)

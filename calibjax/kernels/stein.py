@@ -2,8 +2,8 @@
 
 import jax
 
-from calibjax import _checks
-from calibjax._pytree import record
+from calibjax._core import checks
+from calibjax._core.pytree import record
 from calibjax.kernels.base import Conditional, Kernel
 from calibjax.kernels.labels import LabelKernel, White
 from calibjax.kernels.stationary import Exponential, PowerExponential, SquaredExponential
@@ -57,11 +57,11 @@ class Stein(Conditional):
     def check_values(self, name: str) -> "Stein":
         """Refuses kernels that are not differentiable, and checks the others."""
         place = f"{name}.kernel"
-        kernel = _checks.kernel_values(self.kernel, place)
+        kernel = checks.kernel_values(self.kernel, place)
         for part in jax.tree.leaves(kernel, is_leaf=lambda part: isinstance(part, _ROUGH)):
             if isinstance(part, _ROUGH):
                 raise ValueError(
                     f"{place}: expected a twice differentiable kernel such as SquaredExponential, "
                     f"got {type(part).__name__}"
                 )
-        return _checks.replaced(self, kernel=kernel)
+        return checks.replaced(self, kernel=kernel)

@@ -11,8 +11,8 @@ import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
-from calibjax import _checks
-from calibjax._pytree import PyTree, record
+from calibjax._core import checks
+from calibjax._core.pytree import PyTree, record
 from calibjax.distributions.base import Distribution, transformed_point
 from calibjax.kernels.base import Kernel, ValueRange
 from calibjax.kernels.expectations import (
@@ -64,14 +64,14 @@ class Transformed(Kernel):
 
     def check_values(self, name: str) -> "Transformed":
         """Refuses scales that are not finite, or neither scalar, [d] nor [k, d]."""
-        scale = _checks.real(f"{name}.scale", self.scale)
+        scale = checks.real(f"{name}.scale", self.scale)
         shape = jnp.shape(scale)
         if len(shape) > 2 or 0 in shape:
             raise ValueError(f"{name}.scale: expected a number, [d] or [k, d], got shape {shape}")
-        return _checks.replaced(
+        return checks.replaced(
             self,
-            scale=_checks.finite(f"{name}.scale", scale),
-            kernel=_checks.kernel_values(self.kernel, f"{name}.kernel", may_be_function=True),
+            scale=checks.finite(f"{name}.scale", scale),
+            kernel=checks.kernel_values(self.kernel, f"{name}.kernel", may_be_function=True),
         )
 
 

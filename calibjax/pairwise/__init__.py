@@ -7,8 +7,8 @@ module), because compiled code is cached by its identity, and everything that is
 differentiated must come through `args` and the samples, not through a closure.
 
 Rows that are split over the devices of a mesh stay there, and travel round them in blocks: see
-`calibjax._sharding`. On several devices only means, forms and sums of features have derivatives in
-forward mode.
+`calibjax._core.sharding`. On several devices only means, forms and sums of features have
+derivatives in forward mode.
 
 All reductions need O(n · tile) memory, also in reverse mode, and work for every n. Sums over
 pairs of one set evaluate each pair once. Tiles are added with compensation, so that float32 loses

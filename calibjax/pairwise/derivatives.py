@@ -18,7 +18,7 @@ from jax.custom_derivatives import SymbolicZero
 from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir
 
-from calibjax._pytree import PyTree
+from calibjax._core.pytree import PyTree
 
 Function = Callable[..., Any]
 

@@ -8,10 +8,10 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from calibjax._arithmetic import matmul
-from calibjax._compilation import jit
-from calibjax._pytree import PyTree
-from calibjax._sharding import WHOLE, devices, follows_data
+from calibjax._core.arithmetic import matmul
+from calibjax._core.compilation import jit
+from calibjax._core.pytree import PyTree
+from calibjax._core.sharding import WHOLE, devices, follows_data
 from calibjax.pairwise import ring
 
 BLOCK_SIZE = 2032  # samples held at once; rows of 2048 would compete for the same part of a cache

@@ -9,9 +9,9 @@ import jax.numpy as jnp
 from jax import lax
 from jax.typing import ArrayLike
 
-from calibjax._arithmetic import UNROLLED, matmul
-from calibjax._pytree import PyTree
-from calibjax._sharding import WHOLE, Devices, devices
+from calibjax._core.arithmetic import UNROLLED, matmul
+from calibjax._core.pytree import PyTree
+from calibjax._core.sharding import WHOLE, Devices, devices
 from calibjax.pairwise import ring, tiles
 from calibjax.pairwise.derivatives import combine, differentiable, partition
 

@@ -8,10 +8,10 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from calibjax._arithmetic import matmul
-from calibjax._compilation import jit
-from calibjax._pytree import PyTree
-from calibjax._sharding import WHOLE, Devices, devices, follows_data
+from calibjax._core.arithmetic import matmul
+from calibjax._core.compilation import jit
+from calibjax._core.pytree import PyTree
+from calibjax._core.sharding import WHOLE, Devices, devices, follows_data
 from calibjax.pairwise import ring, tiles
 from calibjax.pairwise.derivatives import combine, partition
 

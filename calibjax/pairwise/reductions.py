@@ -8,10 +8,10 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from calibjax._arithmetic import matmul
-from calibjax._compilation import jit, wide_jit
-from calibjax._pytree import PyTree
-from calibjax._sharding import WHOLE, Parameters, Result, devices, follows_data
+from calibjax._core.arithmetic import matmul
+from calibjax._core.compilation import jit, wide_jit
+from calibjax._core.pytree import PyTree
+from calibjax._core.sharding import WHOLE, Parameters, Result, devices, follows_data
 from calibjax.pairwise import ring, tiles
 from calibjax.pairwise.derivatives import partition
 from calibjax.pairwise.forms import PairFunction, upper_forms
@@ -44,7 +44,7 @@ def mean_over_pairs(
         function: pair function, (args, x, y) → scalar.
         args: pytree that is handed to each call.
         xs: samples, a pytree with leading axis n ≥ 2.
-        weights: w as `_checks.sample_weights` returns them, [n], or None.
+        weights: w as `checks.sample_weights` returns them, [n], or None.
         tile_size: largest number of rows and columns of a tile; None: `default_tile_size`.
 
     Returns:

@@ -16,8 +16,8 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from calibjax._pytree import PyTree
-from calibjax._sharding import Devices
+from calibjax._core.pytree import PyTree
+from calibjax._core.sharding import Devices
 from calibjax.pairwise import tiles
 from calibjax.pairwise.derivatives import combine
 

@@ -7,8 +7,8 @@ from typing import Any
 import jax
 from jax import lax
 
-from calibjax._pytree import PyTree
-from calibjax._sharding import WHOLE, devices, follows_data
+from calibjax._core.pytree import PyTree
+from calibjax._core.sharding import WHOLE, devices, follows_data
 from calibjax.pairwise import ring, tiles
 from calibjax.pairwise.tiles import TILE_SIZE
 

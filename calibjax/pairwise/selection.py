@@ -10,8 +10,8 @@ import jax.numpy as jnp
 from jax import lax
 from jax.typing import DTypeLike
 
-from calibjax._compilation import jit, platform_dependent
-from calibjax._pytree import PyTree
+from calibjax._core.compilation import jit, platform_dependent
+from calibjax._core.pytree import PyTree
 from calibjax.pairwise.tiles import (
     TILE_SIZE,
     by_platform,
@@ -30,7 +30,7 @@ _BATCH = 1024  # of them at once
 # Where to look, in standard deviations of a rank: in the drawn pairs, and within a bracket.
 _DRAWN_OFFSETS = (-4.5, -2.5, -1.7, -1.2, -0.8, -0.45, -0.15, 0.15, 0.45, 0.8, 1.2, 1.7, 2.5, 4.5)
 _OFFSETS = (-3.0, -1.5, -0.8, -0.25, 0.25, 0.8, 1.5, 3.0)
-_NUM_PARTS = 6  # a bracket becomes at least so many times as narrow in each pass
+_NUM_PARTS = 6  # each pass narrows a bracket by at least this factor
 
 PairFunction = Callable[[Any, Any, Any], jax.Array]
 Fold = Callable[[Callable, Any, Any], Any]

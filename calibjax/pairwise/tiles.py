@@ -10,9 +10,9 @@ import jax.numpy as jnp
 from jax import lax
 from jax.typing import ArrayLike
 
-from calibjax import _checks
-from calibjax._compilation import jit, platform_dependent
-from calibjax._pytree import PyTree
+from calibjax._core import checks
+from calibjax._core.compilation import jit, platform_dependent
+from calibjax._core.pytree import PyTree
 
 TILE_SIZE = 128  # a tile of float64 fits the cache of a core
 _MANY_TILES = 8  # as many in a row before they grow: half of each tile on the diagonal is lost
@@ -123,7 +123,7 @@ def split(xs: PyTree, tile_size: int) -> PyTree:
     """
     if not jax.tree.leaves(xs):
         return xs
-    tile_size = _checks.size_in_range("tile_size", tile_size, 1)
+    tile_size = checks.size_in_range("tile_size", tile_size, 1)
     num_samples = length_of(xs)
     num_tiles = -(-num_samples // tile_size)
     length = -(-num_samples // num_tiles)

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 import jax
 import numpy as np
 
-from calibjax import _checks
+from calibjax._core import checks
 from calibjax.estimators.reliability import ReliabilityCurve
 from calibjax.estimators.uniformity import CoverageCurve, PITHistogram
 from calibjax.plotting import figures
@@ -260,7 +260,7 @@ def reliability_diagram(
     record = "curve", curve, ReliabilityCurve
     shown = figures.shown_record(*record, "reliability_curve", "counts", described)
     shown = jax.tree.map(lambda x: x[shown.counts > 0], shown)
-    show_counts = _checks.truth_value("show_counts", show_counts)
+    show_counts = checks.truth_value("show_counts", show_counts)
     width = min(8.0, 160 / max(1, shown.counts.size))
     x, size = shown.confidence, min(6.0, 2 + width / 2)
     with figures.figure(ax, (4.6, 5.3 if show_counts else 4.8), ncols=2) as ax:

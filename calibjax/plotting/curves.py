@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from jax.typing import ArrayLike
 
-from calibjax import _checks
+from calibjax._core import checks
 from calibjax.plotting import figures
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ def bandwidth_curves(
     ['original', 'LoRe'] log
     """
     x = figures.shown_vector("length_scales", length_scales, "[G]")
-    _checks.positive("length_scales", x)
+    checks.positive("length_scales", x)
     return _draw(x, curves, ax, xlabel="length scale of the kernel", ylabel=ylabel)
 
 
@@ -102,7 +102,7 @@ def reward_curves(
     ['LoRe', 'original']
     """
     x = figures.shown_vector("ratios", ratios, "[r]")
-    _checks.refuse_where(x < 1, "ratios", "values of at least 1", x)
+    checks.refuse_where(x < 1, "ratios", "values of at least 1", x)
     xlabel = "cost of an error / cost of “unsure”, w/u"
     return _draw(x, curves, ax, xlabel=xlabel, ylabel=ylabel, baseline="original")
 
@@ -222,8 +222,8 @@ def estimate_comparison(
     ['DenseNet', 'ResNet'] 2
     """
     if isinstance(models, str) or not isinstance(models, Sequence):
-        raise TypeError(f"models: expected a list of names, got {_checks.described(models)}")
-    _checks.size_in_range("len(models)", len(models), 1)
+        raise TypeError(f"models: expected a list of names, got {checks.described(models)}")
+    checks.size_in_range("len(models)", len(models), 1)
     size, described = len(models), ", one for each model"
 
     def shown(name: str, values: Any) -> np.ndarray:
@@ -278,8 +278,8 @@ def _runs(name: str, values: Any, size: int) -> np.ndarray:
     """The curves of one run or several, [runs, size]."""
     values = figures.shown_values(name, values).astype(np.float64)
     values = values[None] if values.ndim == 1 else values
-    _checks.shape(name, values, (None, size), f"({size},) or [runs, {size}]")
-    _checks.leading_size(name, values)
+    checks.shape(name, values, (None, size), f"({size},) or [runs, {size}]")
+    checks.leading_size(name, values)
     return values
 
 
@@ -291,5 +291,5 @@ def _mean_and_spread(runs: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
 def _lengths(name: str, values: ArrayLike, size: int, described: str) -> np.ndarray:
     """Half the lengths of error bars."""
     values = figures.shown_vector(name, values, described, size=size)
-    _checks.refuse_where(values < 0, name, "values >= 0", values)
+    checks.refuse_where(values < 0, name, "values >= 0", values)
     return values

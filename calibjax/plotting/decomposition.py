@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import jax.numpy as jnp
 import numpy as np
 
-from calibjax import _checks
+from calibjax._core import checks
 from calibjax.estimators.bands import checked_ranks, pointwise_band
 from calibjax.hypothesis_tests.result import CalibrationTestResult
 from calibjax.plotting import figures
@@ -73,7 +73,7 @@ def score_decomposition(
     if not isinstance(decomposition, ScoreDecomposition):
         raise TypeError(
             "decomposition: expected what scores.brier_decomposition returns, or a test result "
-            f"with it as the statistic, got {_checks.described(decomposition)}"
+            f"with it as the statistic, got {checks.described(decomposition)}"
         )
     values = _shown("decomposition", decomposition, (), "(), of one data set")
     band = None if draws is None else _band(draws, level)
@@ -100,8 +100,8 @@ def _shown(name: str, parts: Any, expected: tuple[Any, ...], described: str) -> 
     """The parts in one array, [4, ...]."""
     values = {x.name: getattr(parts, x.name) for x in dataclasses.fields(ScoreDecomposition)}
     for key, value in values.items():
-        _checks.real(f"{name}.{key}", value)
-        _checks.shape(f"{name}.{key}", value, expected, described)
+        checks.real(f"{name}.{key}", value)
+        checks.shape(f"{name}.{key}", value, expected, described)
         values[key] = figures.shown_values(f"{name}.{key}", value).astype(np.float64)
     return np.stack([values[key] for key in _PARTS])
 
@@ -111,9 +111,9 @@ def _band(draws: Any, level: Any) -> tuple[np.ndarray, np.ndarray]:
     if not isinstance(draws, ScoreDecomposition):
         raise TypeError(
             "decomposition.null_samples: expected draws of the statistic, got "
-            f"{_checks.described(draws)}"
+            f"{checks.described(draws)}"
         )
-    size = _checks.leading_size("decomposition.null_samples", draws)
+    size = checks.leading_size("decomposition.null_samples", draws)
     values = _shown("decomposition.null_samples", draws, (size,), "[B], the draws")
     _, _, (rank, _) = checked_ranks(level, size)
     lower, upper = pointwise_band(jnp.asarray(values.T), rank)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from jax.typing import ArrayLike
 
-from calibjax import _checks, _extras
+from calibjax._core import checks, extras
 from calibjax.hypothesis_tests.result import CalibrationTestResult
 
 if TYPE_CHECKING:
@@ -57,13 +57,13 @@ def figure(
         ImportError: if matplotlib is not installed.
         TypeError: if `ax` is something else.
     """
-    _extras.imported("matplotlib", "calibjax.plotting draws with matplotlib", "plot")
+    extras.imported("matplotlib", "calibjax.plotting draws with matplotlib", "plot")
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
     if ax is not None:
         if not isinstance(ax, Axes):
-            raise TypeError(f"ax: expected a matplotlib Axes or None, got {_checks.described(ax)}")
+            raise TypeError(f"ax: expected a matplotlib Axes or None, got {checks.described(ax)}")
         yield ax
         return
     ax = Figure(figsize=size, layout="constrained").subplots()
@@ -78,7 +78,7 @@ def figure(
 def check_result(result: Any, entries: str, test: str) -> None:
     """Refuses what is not the result of the test whose entries belong to these things."""
     if not isinstance(result, CalibrationTestResult) or result.entries != entries:
-        got = _checks.described(result)
+        got = checks.described(result)
         if isinstance(result, CalibrationTestResult):
             got += f" of {result.entries}" if result.entries else " of another test"
         raise TypeError(f"result: expected what {test} returns, got {got}")
@@ -93,11 +93,11 @@ def shown_values(name: str, values: ArrayLike) -> np.ndarray:
     """
     if isinstance(values, list) and not values:
         raise TypeError(f"{name}: expected an array or a number, got an empty list")
-    if not _checks.is_concrete(values):
+    if not checks.is_concrete(values):
         raise TypeError(f"{name}: expected values to draw, got {values} (draw outside of jit)")
-    values = _checks.originals(name, values)
-    _checks.real(name, values)
-    _checks.finite(name, values)
+    values = checks.originals(name, values)
+    checks.real(name, values)
+    checks.finite(name, values)
     return np.asarray(values)
 
 
@@ -106,15 +106,15 @@ def shown_vector(
 ) -> np.ndarray:
     """The values in float64, at least one, and of a certain number if one is given."""
     values = shown_values(name, values).astype(np.float64)
-    _checks.shape(name, values, (size,), described if size is None else f"({size},){described}")
-    _checks.leading_size(name, values)
+    checks.shape(name, values, (size,), described if size is None else f"({size},){described}")
+    checks.leading_size(name, values)
     return values
 
 
 def shown_scalar(name: str, value: Any) -> float:
     """One finite number."""
-    _checks.real(name, value)
-    _checks.shape(name, value, (), "() (a scalar)")
+    checks.real(name, value)
+    checks.shape(name, value, (), "() (a scalar)")
     return float(shown_values(name, np.asarray(value)))
 
 
@@ -123,7 +123,7 @@ def shown_record(
 ) -> Any:
     """A record with NumPy arrays, which are as many as those of the field `size`."""
     if not isinstance(record, kind):
-        got = _checks.described(record)
+        got = checks.described(record)
         raise TypeError(f"{name}: expected what estimators.{function} returns, got {got}")
     names = [x.name for x in dataclasses.fields(record) if not x.metadata.get("static")]
     values = {x: shown_values(f"{name}.{x}", getattr(record, x)) for x in names}
@@ -131,7 +131,7 @@ def shown_record(
         expected = (None,) if key == size else values[size].shape
         if key == "edges":
             expected = (values[size].size + 1,)
-        _checks.shape(f"{name}.{key}", value, expected, described)
+        checks.shape(f"{name}.{key}", value, expected, described)
     return dataclasses.replace(record, **values)
 
 
@@ -141,8 +141,8 @@ def shown_by_name(
     """The arrays of a dict, at most nine, each checked by `shown`, which takes its name, too."""
     if not isinstance(arrays, Mapping):
         expected = "a dict of names and arrays"
-        raise TypeError(f"{name}: expected {expected}, got {_checks.described(arrays)}")
-    _checks.size_in_range(f"len({name})", len(arrays), least, len(CURVE_COLORS))
+        raise TypeError(f"{name}: expected {expected}, got {checks.described(arrays)}")
+    checks.size_in_range(f"len({name})", len(arrays), least, len(CURVE_COLORS))
     return {str(key): shown(f"{name}[{key!r}]", values) for key, values in arrays.items()}
 
 
@@ -151,7 +151,7 @@ def shown_weights(weights: ArrayLike | None, num_samples: int) -> np.ndarray:
     if weights is None:
         return np.ones(num_samples)
     shown = shown_values("weights", weights)
-    shown = np.asarray(_checks.plain_weights(shown, num_samples), np.float64)
+    shown = np.asarray(checks.plain_weights(shown, num_samples), np.float64)
     if not np.any(shown):
         raise ValueError("weights: expected at least 1 positive weight, got 0")
     return shown
@@ -171,7 +171,7 @@ def draw_histogram(
     ax: "Axes", values: np.ndarray, bins: Any, label: str, weights: np.ndarray | None = None
 ) -> None:
     """Bars of equal width between the smallest and the largest value, as one path."""
-    bins = _checks.size_in_range("bins", bins, 1, 2**24)
+    bins = checks.size_in_range("bins", bins, 1, 2**24)
     heights, edges = np.histogram(values, bin_edges(values, bins), weights=weights)
     ax.stairs(heights, edges, fill=True, color=BLUE, alpha=0.55, label=label)
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from jax.typing import ArrayLike
 
-from calibjax import _checks
+from calibjax._core import checks
 from calibjax.estimators.uniformity import CoverageCurve
 from calibjax.hypothesis_tests._redraw.components import Component
 from calibjax.hypothesis_tests.result import CalibrationTestResult
@@ -108,7 +108,7 @@ def sharpness_histogram(
     """
     values = getattr(values, "probs", values)
     values = figures.shown_vector("values", values)
-    _checks.refuse_where(values < 0, "values", "values >= 0", values)
+    checks.refuse_where(values < 0, "values", "values >= 0", values)
     used = None
     if weights is not None:
         used = figures.shown_weights(weights, values.size)
@@ -182,7 +182,7 @@ def null_distribution(
     if not isinstance(result, CalibrationTestResult | Component):
         raise TypeError(
             "result: expected a CalibrationTestResult of hypothesis_tests, or one of its "
-            f"components, got {_checks.described(result)}"
+            f"components, got {checks.described(result)}"
         )
     if result.null_samples is None:
         raise ValueError("result.null_samples: expected draws, got None (not a simulated test)")
@@ -233,7 +233,7 @@ def pvalue_ecdf(
     """
     shown = figures.shown_by_name("pvalues", pvalues, _sorted)
     if band is not None and (not isinstance(band, CoverageCurve) or band.sets != "quantiles"):
-        got = _checks.described(band)
+        got = checks.described(band)
         raise TypeError(f"band: expected what estimators.quantile_coverage returns, got {got}")
     with figures.figure(ax, (4.4, 4.8), ncols=2) as ax:
         looks = zip(figures.CURVE_COLORS, figures.CURVE_STYLES, strict=True)
@@ -260,20 +260,20 @@ def _one_statistic(result: CalibrationTestResult | Component, kind: str) -> np.n
     value = getattr(result, name)
     if not hasattr(value, "shape"):
         raise ValueError(
-            f"result.{name}: expected one statistic, got {_checks.described(value)}; take one of "
+            f"result.{name}: expected one statistic, got {checks.described(value)}; take one of "
             "them with dataclasses.replace"
         )
     expected, described = ((None,), "[B]") if kind == "draws" else ((), "()")
     described += ", of one statistic (take one of several with dataclasses.replace)"
-    _checks.shape(f"result.{name}", value, expected, described)
+    checks.shape(f"result.{name}", value, expected, described)
     values = figures.shown_values(f"result.{name}", value).astype(np.float64)
     if kind == "draws":
-        _checks.leading_size(f"result.{name}", values)
+        checks.leading_size(f"result.{name}", values)
     return values
 
 
 def _sorted(name: str, values: Any) -> np.ndarray:
     """p-values in increasing order, [R]."""
     values = figures.shown_vector(name, values, "[R], one from each data set")
-    _checks.unit_interval(name, values)
+    checks.unit_interval(name, values)
     return np.sort(values)

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from jax.typing import ArrayLike
 
-from calibjax import _checks
-from calibjax._pytree import PyTree
+from calibjax._core import checks
+from calibjax._core.pytree import PyTree
 from calibjax.plotting import figures
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ def local_error_map(
     """
     errors = _shown_errors("errors", errors, signed)
     features = figures.shown_values("features", features)
-    _checks.shape("features", features, (errors.size, 2), "[n, 2], a point for each of the errors")
+    checks.shape("features", features, (errors.size, 2), "[n, 2], a point for each of the errors")
     opacity = _opacity(effective_sizes, errors.size)
     chosen = _significant(pvalues, level, errors.size)
     limit = _checked_limit(limit, errors)
@@ -160,10 +160,10 @@ def local_error_distribution(
 
 def _shown_errors(name: str, values: ArrayLike, signed: bool) -> np.ndarray:
     """Errors [n], which are not negative unless they are signed."""
-    signed = _checks.truth_value("signed", signed)
+    signed = checks.truth_value("signed", signed)
     values = figures.shown_vector(name, values)
     bad = (values < 0) & (not signed)
-    _checks.refuse_where(bad, name, "absolute errors (or signed=True)", values)
+    checks.refuse_where(bad, name, "absolute errors (or signed=True)", values)
     return values
 
 
@@ -172,17 +172,17 @@ def _opacity(effective_sizes: ArrayLike | None, num_samples: int) -> np.ndarray 
     if effective_sizes is None:
         return None
     sizes = figures.shown_vector("effective_sizes", effective_sizes, _ALIKE, size=num_samples)
-    _checks.refuse_where(sizes < 0, "effective_sizes", "values >= 0", sizes)
+    checks.refuse_where(sizes < 0, "effective_sizes", "values >= 0", sizes)
     return np.clip(sizes / _FULL_SIZE, _LEAST_OPACITY, 1)
 
 
 def _significant(pvalues: ArrayLike | None, level: ArrayLike, num_samples: int) -> np.ndarray:
     """Which points are significant, [n]."""
-    _checks.proportion("level", level)
+    checks.proportion("level", level)
     if pvalues is None:
         return np.zeros(num_samples, bool)
     pvalues = figures.shown_vector("pvalues", pvalues, _ALIKE, size=num_samples)
-    _checks.unit_interval("pvalues", pvalues)
+    checks.unit_interval("pvalues", pvalues)
     return pvalues <= level
 
 
@@ -190,5 +190,5 @@ def _checked_limit(limit: float | None, errors: np.ndarray) -> float:
     """End of the colour scale."""
     if limit is None:
         return float(np.abs(errors).max()) or 1.0
-    _checks.positive_scalar("limit", limit)
+    checks.positive_scalar("limit", limit)
     return figures.shown_scalar("limit", limit)

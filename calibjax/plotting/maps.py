@@ -8,7 +8,7 @@ import jax
 import numpy as np
 from jax.typing import ArrayLike
 
-from calibjax import _checks
+from calibjax._core import checks
 from calibjax.hypothesis_tests.result import CalibrationTestResult
 from calibjax.plotting import figures
 
@@ -70,7 +70,7 @@ def group_errors(
     >>> print([label.get_text() for label in ax.get_yticklabels()], len(ax.patches))
     ['young', 'old'] 1
     """
-    _checks.proportion("level", level)
+    checks.proportion("level", level)
     figures.check_result(result, "groups", "hypothesis_tests.group_calibration_test")
     errors, sizes, pvalues = _shown(result)
     rows = _names("groups", groups, errors.shape[0])
@@ -109,7 +109,7 @@ def _shown(result: CalibrationTestResult) -> tuple[np.ndarray, np.ndarray, np.nd
     found = [errors]
     for name in ("null_size", "adjusted_pvalue"):
         value = figures.shown_values(f"result.{name}", getattr(result, name))
-        _checks.shape(f"result.{name}", value, errors.shape, f"{errors.shape}, as the errors")
+        checks.shape(f"result.{name}", value, errors.shape, f"{errors.shape}, as the errors")
         found.append(value)
     return tuple(x.reshape(len(errors), -1) for x in found)  # pyright: ignore[reportReturnType]
 
@@ -119,7 +119,7 @@ def _names(name: str, names: Any, size: int) -> list[str]:
     if names is None:
         return [str(i) for i in range(size)]
     if isinstance(names, str) or not isinstance(names, Sequence):
-        raise TypeError(f"{name}: expected a list of names, got {_checks.described(names)}")
+        raise TypeError(f"{name}: expected a list of names, got {checks.described(names)}")
     if len(names) != size:
         raise ValueError(f"{name}: expected {size} names, got {len(names)}")
     return [str(one) for one in names]
@@ -216,15 +216,15 @@ def witness_map(
     predicted mean | target - predicted mean
     """
     sizes, is_significant = _shown_witness(result, level)
-    at_predictions, at_targets = _checks.predictions_and_targets(
+    at_predictions, at_targets = checks.predictions_and_targets(
         at_predictions, at_targets, names=("at_predictions", "at_targets")
     )
     targets = figures.shown_values("at_targets", at_targets)
-    _checks.shape("at_targets", targets, (sizes.size,), f"[{sizes.size}], as the result")
+    checks.shape("at_targets", targets, (sizes.size,), f"[{sizes.size}], as the result")
     if hasattr(at_predictions, "class_probs"):
         probs = figures.shown_values("at_predictions", at_predictions.class_probs)
         return _draw_bars(sizes, is_significant, probs, targets, ax)
-    _checks.method("at_predictions", at_predictions, "mean")
+    checks.method("at_predictions", at_predictions, "mean")
     means = figures.shown_values("at_predictions", jax.vmap(lambda p: p.mean())(at_predictions))
     points = np.stack([means, targets - means], 1).astype(np.float64)
     centered = points - points.mean(0)
@@ -239,10 +239,10 @@ def witness_map(
 
 def _shown_witness(result: Any, level: float) -> tuple[np.ndarray, np.ndarray]:
     """Witness in standard errors, and where it is significant, [J] each."""
-    _checks.proportion("level", level)
+    checks.proportion("level", level)
     figures.check_result(result, "locations", "hypothesis_tests.witness_test")
     witness = figures.shown_values("result.estimate", result.estimate)
-    _checks.shape("result.estimate", witness, (None,), "[J], the witness of one data set")
+    checks.shape("result.estimate", witness, (None,), "[J], the witness of one data set")
     errors = figures.shown_values("result.null_size", result.null_size)
     pvalues = figures.shown_values("result.adjusted_pvalue", result.adjusted_pvalue)
     # Far from all data both are zero.

@@ -7,9 +7,9 @@ import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
-from calibjax import _checks
-from calibjax._arithmetic import floating_dtype, ratio, safe_sqrt
-from calibjax._pytree import PyTree, parameter, record
+from calibjax._core import checks
+from calibjax._core.arithmetic import floating_dtype, ratio, safe_sqrt
+from calibjax._core.pytree import PyTree, parameter, record
 from calibjax.distributions import Normal
 from calibjax.distributions.base import Distribution
 from calibjax.distributions.constraints import positive, real
@@ -63,14 +63,14 @@ class AffineScaling(Recalibrator):
         self, predictions: Distribution, targets: ArrayLike, weights: ArrayLike | None = None
     ) -> AffineMap:
         """The most likely map."""
-        predictions, targets, weights = _checks.weighted_samples(
+        predictions, targets, weights = checks.weighted_samples(
             predictions, targets, weights, minimum=2
         )
         plain = _normals(predictions)
         scores = ratio(targets - plain.loc, plain.scale)
         shift = weighted_mean(scores, weights)
         scale = safe_sqrt(weighted_mean(jnp.square(scores - shift), weights))
-        if _checks.is_concrete(scale) and not scale > 0:
+        if checks.is_concrete(scale) and not scale > 0:
             raise ValueError(
                 f"targets: expected normal scores that differ, got {shift} for all samples"
             )
@@ -78,9 +78,9 @@ class AffineScaling(Recalibrator):
 
     def apply(self, params: AffineMap, predictions: Distribution) -> PyTree:
         """All predictions, shifted and scaled."""
-        predictions = _checks.batch(predictions)
+        predictions = checks.batch(predictions)
         plain = _normals(predictions)
-        params = _checks.learned("params", params, AffineMap)
+        params = checks.learned("params", params, AffineMap)
         loc = plain.loc + params.shift * plain.scale
         return like(
             predictions, dataclasses.replace(plain, loc=loc, scale=params.scale * plain.scale)
@@ -96,6 +96,6 @@ def _normals(predictions: Any) -> Normal:
     plain = bare(predictions)
     if not isinstance(plain, Normal):
         raise TypeError(
-            f"predictions: expected a batch of Normal distributions, got {_checks.described(plain)}"
+            f"predictions: expected a batch of Normal distributions, got {checks.described(plain)}"
         )
     return plain

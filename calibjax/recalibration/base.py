@@ -9,9 +9,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
-from calibjax import _checks
-from calibjax._compilation import jit
-from calibjax._pytree import PyTree, record
+from calibjax._core import checks
+from calibjax._core.compilation import jit
+from calibjax._core.pytree import PyTree, record
 from calibjax.distributions import Categorical
 from calibjax.distributions.base import Distribution
 from calibjax.distributions.features import like
@@ -72,38 +72,38 @@ class ConfidenceRecalibrator(Recalibrator):
     def fit(self, confidences: PyTree, correct: PyTree, weights: ArrayLike | None = None) -> PyTree:
         """Learns from confidences [n] and correctness, 0 or 1, [n]; or from classes and labels."""
         if not is_of_classes(confidences):
-            return self._fit(*_checks.weighted_confidences(confidences, correct, weights))
+            return self._fit(*checks.weighted_confidences(confidences, correct, weights))
         names = "confidences", "correct"
-        _checks.same_rows(confidences=confidences, correct=correct, weights=weights)
-        predictions, labels = _checks.predictions_and_targets(confidences, correct, names=names)
-        weights = _checks.sample_weights(weights, predictions)
+        checks.same_rows(confidences=confidences, correct=correct, weights=weights)
+        predictions, labels = checks.predictions_and_targets(confidences, correct, names=names)
+        weights = checks.sample_weights(weights, predictions)
         each, correct = each_class(predictions.class_probs, labels)
         fit = lambda r, c: self._fit(r, c, weights)  # noqa: E731
         params = jax.vmap(fit)(each.probs, correct.astype(each.probs.dtype))
-        if _checks.is_concrete(params):
+        if checks.is_concrete(params):
             _refuse_missing(fit, params, each.probs, correct)
         return ClassWiseParams(params)
 
     def apply(self, params: PyTree, confidences: PyTree) -> PyTree:
         """New confidences, [n], or a batch of `Categorical`s for class predictions."""
         if not is_of_classes(confidences):
-            params = _checks.learned("params", params, self._learns)
-            confidences = _checks.confidence_array(confidences)
+            params = checks.learned("params", params, self._learns)
+            confidences = checks.confidence_array(confidences)
             values, is_kept = self._apply(params, confidences)
             self._warn(is_kept)
             return values
-        _checks.fitted("params", params, ClassWiseParams)
-        probs = _checks.batch(confidences, name="confidences").class_probs
-        params = _checks.learned("params", params.params, self._learns, leading=("m",))
-        num_classes = _checks.leading_size("params", params)
+        checks.fitted("params", params, ClassWiseParams)
+        probs = checks.batch(confidences, name="confidences").class_probs
+        params = checks.learned("params", params.params, self._learns, leading=("m",))
+        num_classes = checks.leading_size("params", params)
         expected = f"[n, {num_classes}], the classes that fit has seen"
-        _checks.shape("confidences.class_probs", probs, (None, num_classes), expected)
+        checks.shape("confidences.class_probs", probs, (None, num_classes), expected)
         values, is_kept = jax.vmap(self._apply)(params, probs.T)
         self._warn(is_kept)
         return like(confidences, Categorical(_normalised(values.T)))
 
     def _warn(self, is_kept: Any) -> None:
-        if is_kept is not None and _checks.is_concrete(is_kept):
+        if is_kept is not None and checks.is_concrete(is_kept):
             warn_about_kept(type(self).__name__, np.asarray(is_kept), stacklevel=4)
 
     def _fit(self, confidences: jax.Array, correct: jax.Array, weights: jax.Array | None) -> PyTree:

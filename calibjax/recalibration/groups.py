@@ -11,8 +11,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
-from calibjax import _checks
-from calibjax._pytree import PyTree, record
+from calibjax._core import checks
+from calibjax._core.pytree import PyTree, record
 from calibjax.recalibration.base import Recalibrator
 
 
@@ -62,11 +62,11 @@ class GroupWise(Recalibrator):
         """Params of each group."""
         method = _checked_method(self.recalibrator)
         samples, members = _grouped(method.fit, arguments, weights)
-        weights = _checks.sample_weights(weights, samples)
+        weights = checks.sample_weights(weights, samples)
         if weights is not None:
             kind, names = "method", _names(method.fit, len(samples))
-            _checks.function(kind, "recalibrator.fit", method.fit, *names, keywords=("weights",))
-            if _checks.is_concrete(weights):
+            checks.function(kind, "recalibrator.fit", method.fit, *names, keywords=("weights",))
+            if checks.is_concrete(weights):
                 is_used = np.asarray(weights) > 0
                 members = {g: rows for g, rows in members.items() if is_used[rows].any()}
         return {
@@ -77,7 +77,7 @@ class GroupWise(Recalibrator):
     def apply(self, params: dict[int, Any], *arguments: Any) -> PyTree:
         """Predictions of each group, corrected with the params of the group."""
         method = _checked_method(self.recalibrator)
-        _checks.fitted("params", params, dict)
+        checks.fitted("params", params, dict)
         arguments, members = _grouped(functools.partial(method.apply, params), arguments)
         for group, indices in members.items():
             if group not in params:
@@ -99,7 +99,7 @@ def _checked_method(recalibrator: object) -> PyTree:
     for name in ("fit", "apply"):
         function = getattr(recalibrator, name, None)
         if isinstance(recalibrator, type) or not callable(function):
-            got = _checks.described(recalibrator)
+            got = checks.described(recalibrator)
             raise TypeError(f"recalibrator: expected methods fit and apply, got {got}")
     return recalibrator
 
@@ -112,17 +112,17 @@ def _grouped(
         raise TypeError(f"groups: expected it as the last argument, got {len(arguments)} arguments")
     *others, groups = arguments
     names = _names(method, len(others))
-    _checks.same_rows(**dict(zip(names, others, strict=True)), groups=groups, weights=weights)
-    samples = tuple(map(_checks.as_arrays, names, others))
-    num_samples, *sizes = map(_checks.leading_size, names, samples)
+    checks.same_rows(**dict(zip(names, others, strict=True)), groups=groups, weights=weights)
+    samples = tuple(map(checks.as_arrays, names, others))
+    num_samples, *sizes = map(checks.leading_size, names, samples)
     for name, size in zip(names[1:], sizes, strict=True):
         if size != num_samples:
             expected = f"{num_samples} samples, as {names[0]}"
             raise ValueError(f"{name}: expected {expected}, got {size}")
-    if not _checks.is_concrete(groups):
+    if not checks.is_concrete(groups):
         raise TypeError(f"groups: expected integers that are known when compiling, got {groups}")
     with jax.ensure_compile_time_eval():  # known groups stay known under `jit`
-        groups = np.asarray(_checks.group_ids("groups", groups, num_samples))
+        groups = np.asarray(checks.group_ids("groups", groups, num_samples))
     return samples, {int(g): np.flatnonzero(groups == g) for g in np.unique(groups)}
 
 
@@ -152,7 +152,7 @@ def _fit_one(
     try:
         return fit(*arguments) if weights is None else fit(*arguments, weights=weights)
     except ValueError as error:
-        size = _checks.leading_size("arguments", arguments)
+        size = checks.leading_size("arguments", arguments)
         raise ValueError(f"groups: in group {group}, with {size} samples, {error}") from error
 
 

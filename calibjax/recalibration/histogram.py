@@ -7,9 +7,9 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from calibjax import _checks
-from calibjax._compilation import jit
-from calibjax._pytree import parameter, record
+from calibjax._core import checks
+from calibjax._core.compilation import jit
+from calibjax._core.pytree import parameter, record
 from calibjax.binnings import MAX_BINS, interval_index
 from calibjax.distributions import constraints
 from calibjax.recalibration.base import ConfidenceRecalibrator
@@ -35,11 +35,11 @@ class BinAccuracies:
 
     def check_values(self, name: str) -> "BinAccuracies":
         """Refuses counts below 0, and accuracies outside [0, 1] where there are samples."""
-        counts = _checks.constrained(name, self).counts
+        counts = checks.constrained(name, self).counts
         accuracies = jnp.where(counts == 0, 0, self.accuracies)
-        accuracies = _checks.unit_interval(f"{name}.accuracies", accuracies)
+        accuracies = checks.unit_interval(f"{name}.accuracies", accuracies)
         # Integers cannot be NaN, so the accuracies become it.
-        accuracies = jnp.where(_checks.is_missing(counts), jnp.nan, accuracies)
+        accuracies = jnp.where(checks.is_missing(counts), jnp.nan, accuracies)
         return BinAccuracies(accuracies, counts)
 
 
@@ -90,7 +90,7 @@ class HistogramBinning(ConfidenceRecalibrator):
     def _fit(
         self, confidences: jax.Array, correct: jax.Array, weights: jax.Array | None
     ) -> BinAccuracies:
-        num_bins = _checks.size_in_range("num_bins", self.num_bins, 1, MAX_BINS)
+        num_bins = checks.size_in_range("num_bins", self.num_bins, 1, MAX_BINS)
         return _bin_accuracies(confidences, correct, weights, num_bins)
 
     def _apply(self, params: BinAccuracies, confidences: jax.Array) -> tuple[jax.Array, jax.Array]:

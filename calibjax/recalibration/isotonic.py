@@ -3,10 +3,10 @@
 import jax
 import jax.numpy as jnp
 
-from calibjax import _checks
-from calibjax._compilation import jit
-from calibjax._isotonic import isotonic_means
-from calibjax._pytree import parameter, record
+from calibjax._core import checks
+from calibjax._core.compilation import jit
+from calibjax._core.isotonic import isotonic_means
+from calibjax._core.pytree import parameter, record
 from calibjax.distributions.constraints import proportion
 from calibjax.recalibration.base import ConfidenceRecalibrator
 
@@ -26,15 +26,15 @@ class IsotonicMap:
 
     def check_values(self, name: str) -> "IsotonicMap":
         """Refuses numbers outside [0, 1], and maps that decrease."""
-        fields = vars(_checks.constrained(name, self))
+        fields = vars(checks.constrained(name, self))
         checked = [
-            _checks.increasing(f"{name}.{key}", values, "numbers that do not decrease")
+            checks.increasing(f"{name}.{key}", values, "numbers that do not decrease")
             for key, values in fields.items()
         ]
-        if _checks.is_concrete(checked):
+        if checks.is_concrete(checked):
             return IsotonicMap(*checked)
         is_map = ~jnp.any(jnp.isnan(sum(checked)), -1, keepdims=True)
-        return IsotonicMap(*(_checks.nan_unless(is_map, values) for values in checked))
+        return IsotonicMap(*(checks.nan_unless(is_map, values) for values in checked))
 
 
 @record
@@ -97,7 +97,7 @@ def _pooled(confidences: jax.Array, correct: jax.Array, weights: jax.Array | Non
     is_bad = jnp.isnan(jnp.max(confidences) + jnp.sum(correct))
     if weights is not None:
         is_bad |= jnp.any(jnp.isnan(weights))
-    confidences, correct = _checks.counted(weights, (confidences, correct))
+    confidences, correct = checks.counted(weights, (confidences, correct))
     order = jnp.argsort(confidences)
     samples = confidences, correct, weights
     thresholds, correct, weights = jax.tree.map(lambda x: x[order], samples)

@@ -7,9 +7,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
-from calibjax import _checks
-from calibjax._arithmetic import ratio
-from calibjax._pytree import PyTree, record
+from calibjax._core import checks
+from calibjax._core.arithmetic import ratio
+from calibjax._core.pytree import PyTree, record
 from calibjax.estimators.neighbourhoods import Neighbourhood, checked_neighbourhood
 from calibjax.kernels.smoothing import smoothed_means
 from calibjax.recalibration.base import Recalibrator, warn_about_kept
@@ -38,7 +38,7 @@ class LocalAccuracies:
 
         Those with weight 0 do not count.
         """
-        confidences, own = _checks.confidence_array(confidences), _checked(self)
+        confidences, own = checks.confidence_array(confidences), _checked(self)
         points, bins = own.neighbourhood.groups(own.confidences, confidences, own.weights)
         used = jnp.ones_like(bins) if own.weights is None else (own.weights > 0).astype(bins.dtype)
         return jax.ops.segment_sum(used, bins, bins.size + points.size)[points]
@@ -46,13 +46,13 @@ class LocalAccuracies:
 
 def _checked(params: Any) -> LocalAccuracies:
     """Params with checked samples."""
-    _checks.fitted("params", params, LocalAccuracies)
+    checks.fitted("params", params, LocalAccuracies)
     neighbourhood = _one_neighbourhood(params.neighbourhood)
     names = "params.confidences", "params.correct"
     data = params.confidences, params.correct
-    confidences, correct = _checks.confidences_and_correct(*data, names=names)
-    features = _checks.features("params.features", params.features, confidences.size)
-    weights = _checks.sample_weights(params.weights, confidences, name="params.weights")
+    confidences, correct = checks.confidences_and_correct(*data, names=names)
+    features = checks.features("params.features", params.features, confidences.size)
+    weights = checks.sample_weights(params.weights, confidences, name="params.weights")
     return LocalAccuracies(neighbourhood, features, confidences, correct, weights)
 
 
@@ -60,7 +60,7 @@ def _one_neighbourhood(neighbourhood: Any) -> Neighbourhood:
     """A checked neighbourhood with one length scale."""
     neighbourhood = checked_neighbourhood(neighbourhood)
     scales = getattr(neighbourhood.kernel, "length_scale", 0.0)
-    _checks.shape("kernel.length_scale", scales, (), "() (a scalar)")
+    checks.shape("kernel.length_scale", scales, (), "() (a scalar)")
     return neighbourhood
 
 
@@ -118,9 +118,9 @@ class LocalRecalibration(Recalibrator):
         """The calibration samples."""
         neighbourhood = _one_neighbourhood(self.neighbourhood)
         rows = {"confidences": confidences, "correct": correct, "features": features}
-        _checks.same_rows(**rows, weights=weights)
-        confidences, correct, weights = _checks.weighted_confidences(confidences, correct, weights)
-        features = _checks.features("features", features, confidences.size)
+        checks.same_rows(**rows, weights=weights)
+        confidences, correct, weights = checks.weighted_confidences(confidences, correct, weights)
+        features = checks.features("features", features, confidences.size)
         neighbourhood.groups(confidences, None, weights)  # refuses invalid binnings
         one = jax.tree.map(lambda leaf: leaf[0], features)
         jax.eval_shape(neighbourhood.kernel, one, one)  # refuses kernels on other points
@@ -131,10 +131,10 @@ class LocalRecalibration(Recalibrator):
     def apply(self, params: LocalAccuracies, confidences: ArrayLike, features: PyTree) -> jax.Array:
         """Local accuracies at other points, [n]."""
         params = _checked(params)
-        _checks.same_rows(confidences=confidences, features=features)
-        confidences = _checks.confidence_array(confidences)
-        features = _checks.features("features", features, confidences.size)
-        _checks.same_kind("features", features, "the calibration features", params.features)
+        checks.same_rows(confidences=confidences, features=features)
+        confidences = checks.confidence_array(confidences)
+        features = checks.features("features", features, confidences.size)
+        checks.same_kind("features", features, "the calibration features", params.features)
         near, values, weights = params.neighbourhood, params.correct[:, None], params.weights
         points, samples = near.groups(params.confidences, confidences, weights)
         if weights is not None:
@@ -143,11 +143,11 @@ class LocalRecalibration(Recalibrator):
         means, totals = smoothed_means(
             near.kernel, features, params.features, values, (points, samples)
         )
-        _checks.smoothing_weights(totals)
+        checks.smoothing_weights(totals)
         is_kept = totals[0] == 0
         if weights is not None:
             means = ratio(means[..., :1], means[..., 1:])
-        if _checks.is_concrete(is_kept):
+        if checks.is_concrete(is_kept):
             warn_about_kept("LocalRecalibration", np.asarray(is_kept))
         accuracies = jnp.clip(means[0, :, 0], 0, 1).astype(confidences.dtype)  # rounding
         return jnp.where(is_kept | jnp.isnan(confidences), confidences, accuracies)

@@ -5,10 +5,10 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from calibjax import _checks
-from calibjax._arithmetic import floating_dtype
-from calibjax._compilation import jit
-from calibjax._pytree import PyTree
+from calibjax._core import checks
+from calibjax._core.arithmetic import floating_dtype
+from calibjax._core.compilation import jit
+from calibjax._core.pytree import PyTree
 
 
 def tempered(p: PyTree, temperature: jax.Array | float) -> PyTree:
@@ -66,7 +66,7 @@ def tempered(p: PyTree, temperature: jax.Array | float) -> PyTree:
     >>> print(tempered(Categorical(jnp.array([0.0, 0.2, 0.8])), 0.5).probs.round(2))
     [0.   0.06 0.94]
     """
-    temperature = _checks.positive_scalar("temperature", temperature)
+    temperature = checks.positive_scalar("temperature", temperature)
     if not hasattr(p, "tempered"):
         raise NotImplementedError(
             f"tempered is not defined for {type(p).__name__}; define its method "

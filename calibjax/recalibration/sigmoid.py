@@ -12,11 +12,12 @@ import optax
 from jax import lax
 from jax.typing import ArrayLike
 
-from calibjax import _checks, estimators
-from calibjax._arithmetic import floating_dtype
-from calibjax._compilation import jit
-from calibjax._logistic import counting, has_maximum, log_odds, most_likely, range_of
-from calibjax._pytree import parameter, record
+from calibjax import estimators
+from calibjax._core import checks
+from calibjax._core.arithmetic import floating_dtype
+from calibjax._core.compilation import jit
+from calibjax._core.logistic import counting, has_maximum, log_odds, most_likely, range_of
+from calibjax._core.pytree import parameter, record
 from calibjax.distributions.constraints import real
 from calibjax.kernels import Exponential, Kernel
 from calibjax.recalibration.base import (
@@ -122,9 +123,9 @@ class PlattScaling(ConfidenceRecalibrator):
     def _fit(
         self, confidences: jax.Array, correct: jax.Array, weights: jax.Array | None
     ) -> SigmoidMap:
-        smooth_targets = _checks.truth_value("smooth_targets", self.smooth_targets)
+        smooth_targets = checks.truth_value("smooth_targets", self.smooth_targets)
         params = _most_likely(confidences, correct, weights, smooth_targets)
-        if _checks.is_concrete(params) and not np.isfinite(params.slope):
+        if checks.is_concrete(params) and not np.isfinite(params.slope):
             _refuse(confidences, correct, weights)
         return params
 
@@ -214,19 +215,19 @@ class MMCEScaling(Recalibrator):
         self, confidences: ArrayLike, correct: ArrayLike, weights: ArrayLike | None = None
     ) -> SigmoidMap:
         """The map with the smallest loss."""
-        kernel = _checks.kernel_values(self.kernel)
-        weight = _checks.positive_scalar("weight", self.weight)
-        confidences, correct, weights = _checks.weighted_confidences(confidences, correct, weights)
+        kernel = checks.kernel_values(self.kernel)
+        weight = checks.positive_scalar("weight", self.weight)
+        confidences, correct, weights = checks.weighted_confidences(confidences, correct, weights)
         weight = jnp.asarray(weight, confidences.dtype)
         params = _smallest_loss(kernel, weight, confidences, correct, weights)
-        if _checks.is_concrete(params) and not np.isfinite(params.slope):
+        if checks.is_concrete(params) and not np.isfinite(params.slope):
             _refuse(confidences, correct, weights)
         return params
 
     def apply(self, params: SigmoidMap, confidences: ArrayLike) -> jax.Array:
         """New confidences, [n]."""
-        params = _checks.learned("params", params, SigmoidMap)
-        return _mapped(params, _checks.confidence_array(confidences))
+        params = checks.learned("params", params, SigmoidMap)
+        return _mapped(params, checks.confidence_array(confidences))
 
 
 @jit

@@ -11,10 +11,10 @@ import numpy as np
 from jax import lax
 from jax.typing import ArrayLike
 
-from calibjax import _checks
-from calibjax._arithmetic import floating_dtype
-from calibjax._compilation import compiled_once, jit
-from calibjax._pytree import PyTree, record
+from calibjax._core import checks
+from calibjax._core.arithmetic import floating_dtype
+from calibjax._core.compilation import compiled_once, jit
+from calibjax._core.pytree import PyTree, record
 from calibjax.distributions.base import Distribution
 from calibjax.recalibration.base import Recalibrator
 from calibjax.recalibration.powers import tempered
@@ -79,20 +79,20 @@ class TemperatureScaling(Recalibrator):
         """The temperature with the smallest loss, a scalar."""
         names = "predictions", "targets"
         keywords = () if weights is None else ("weights",)
-        _checks.function("loss function", "loss", self.loss, *names, keywords=keywords)
-        predictions, targets, weights = _checks.weighted_samples(
+        checks.function("loss function", "loss", self.loss, *names, keywords=keywords)
+        predictions, targets, weights = checks.weighted_samples(
             predictions, targets, weights, keep_logs=True
         )
         minimise = functools.partial(_minimise, self.loss)
         log_temperature, losses = compiled_once(minimise, predictions, targets, weights)
-        if _checks.is_concrete(log_temperature) and not np.isfinite(log_temperature):
+        if checks.is_concrete(log_temperature) and not np.isfinite(log_temperature):
             _refuse(np.asarray(losses))
-        return _checks.nan_with(jnp.exp(log_temperature), predictions, targets, weights)
+        return checks.nan_with(jnp.exp(log_temperature), predictions, targets, weights)
 
     def apply(self, params: jax.Array, predictions: Distribution) -> PyTree:
         """All predictions at the temperature `params`."""
-        predictions = _checks.batch(predictions, keep_logs=True)
-        temperature = _checks.positive_scalar("params", params)
+        predictions = checks.batch(predictions, keep_logs=True)
+        temperature = checks.positive_scalar("params", params)
         return _at_temperature(predictions, temperature)
 
     def identity(self, predictions: Distribution) -> jax.Array:
@@ -114,7 +114,7 @@ def _minimise(
     @jax.jit  # traced once, and so is its derivative
     def objective(log_temperature: jax.Array) -> jax.Array:
         value = loss(_at_temperature(predictions, jnp.exp(log_temperature)), targets, **more)
-        _checks.real("loss(predictions, targets)", value)
+        checks.real("loss(predictions, targets)", value)
         if jnp.shape(value) != () or not jnp.issubdtype(jnp.result_type(value), jnp.floating):
             got = f"{jnp.result_type(value)}{list(jnp.shape(value))}"
             raise TypeError(f"loss: expected a function that returns a real scalar, got {got}")

@@ -8,9 +8,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
-from calibjax import _checks
-from calibjax._arithmetic import matmul
-from calibjax._pytree import PyTree
+from calibjax._core import checks
+from calibjax._core.arithmetic import matmul
+from calibjax._core.pytree import PyTree
 from calibjax.distributions.base import Distribution
 from calibjax.risk.samples import checked_points, vectors
 
@@ -75,7 +75,7 @@ class EstimationFunction:
         def one(p: Distribution) -> jax.Array:
             batch = jax.tree.map(lambda leaf: leaf[None], p)
             values = self.evaluate(params, batch, batch)
-            _checks.shape("function.evaluate", values, (1, 1), "[n, n'] = (1, 1)")
+            checks.shape("function.evaluate", values, (1, 1), "[n, n'] = (1, 1)")
             return values[0, 0]
 
         return jax.vmap(one)(p)
@@ -122,8 +122,8 @@ class EstimationFunction:
         >>> print(risk.KernelRidge().grid(100)[:3], risk.Binning().grid(100)[:3])
         [1.e+00 1.e-02 1.e-04] [ 5 10 15]
         """
-        num_samples = _checks.size_in_range("num_samples", num_samples, 1, 2**53)
-        canonical = _checks.truth_value("canonical", canonical)
+        num_samples = checks.size_in_range("num_samples", num_samples, 1, 2**53)
+        canonical = checks.truth_value("canonical", canonical)
         return self._grid(num_samples, canonical)
 
     def _grid(self, num_samples: int, canonical: bool) -> np.ndarray:
@@ -142,7 +142,7 @@ def with_hyperparameter(
     params: PyTree, kind: type[Params], field: str, hyperparameter: ArrayLike
 ) -> Params:
     """Checked params with another positive hyperparameter, in the precision of the old one."""
-    params = _checks.learned("params", params, kind)
+    params = checks.learned("params", params, kind)
     dtype = getattr(params, field).dtype
-    value = _checks.positive_number("hyperparameter", hyperparameter, dtype)
+    value = checks.positive_number("hyperparameter", hyperparameter, dtype)
     return dataclasses.replace(params, **{field: value})

@@ -9,11 +9,11 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
-from calibjax import _checks
-from calibjax._arithmetic import one_hot
-from calibjax._compilation import jit
-from calibjax._pytree import parameter, record
-from calibjax._sharding import follows_data
+from calibjax._core import checks
+from calibjax._core.arithmetic import one_hot
+from calibjax._core.compilation import jit
+from calibjax._core.pytree import parameter, record
+from calibjax._core.sharding import follows_data
 from calibjax.binnings import MAX_BINS, interval_index
 from calibjax.distributions import constraints
 from calibjax.distributions.base import Distribution
@@ -38,15 +38,15 @@ class BinResiduals:
 
     def check_values(self, name: str) -> "BinResiduals":
         """Refuses what no samples give, and numbers of intervals outside 1, ..., b."""
-        checked, size = _checks.constrained(name, self), len(self.counts)
-        number = _checks.satisfying_integers(
+        checked, size = checks.constrained(name, self), len(self.counts)
+        number = checks.satisfying_integers(
             f"{name}.num_bins",
             checked.num_bins,
             lambda x: (x >= 1) & (x <= size),
             f"a number from 1 to {size}",
         )
-        is_wrong = jnp.any(_checks.is_missing(checked.counts)) | _checks.is_missing(number)
-        means = _checks.nan_unless(~is_wrong, checked.means)  # integers cannot be NaN
+        is_wrong = jnp.any(checks.is_missing(checked.counts)) | checks.is_missing(number)
+        means = checks.nan_unless(~is_wrong, checked.means)  # integers cannot be NaN
         return BinResiduals(means, checked.counts, number)
 
 
@@ -59,7 +59,7 @@ class _Bins(EstimationFunction):
     def specialise(self, predictions: Distribution, grid: ArrayLike) -> Self:
         """The function with the largest M of the grid."""
         del predictions
-        _checks.real("grid", grid)
+        checks.real("grid", grid)
         return dataclasses.replace(self, max_bins=_num_intervals("grid", grid, self.max_bins))
 
     def _grid(self, num_samples: int, canonical: bool) -> np.ndarray:
@@ -82,8 +82,8 @@ class _Bins(EstimationFunction):
                 f"estimators.top_label and estimators.class_wise give them, got {num_components} "
                 "classes"
             )
-        hyperparameter = _checks.real("hyperparameter", hyperparameter)
-        _checks.shape("hyperparameter", hyperparameter, (), "() (a scalar)")
+        hyperparameter = checks.real("hyperparameter", hyperparameter)
+        checks.shape("hyperparameter", hyperparameter, (), "() (a scalar)")
         size = _num_intervals("hyperparameter", hyperparameter, self.max_bins)
         return _mean_residuals(predictions, targets, weights, hyperparameter, size)
 
@@ -142,7 +142,7 @@ class Binning(_Bins):
 
     def factors(self, params: BinResiduals, p: Distribution) -> tuple[jax.Array, jax.Array]:
         """Mean residuals of the intervals of the predictions, [n, m], twice."""
-        params = _checks.learned("params", params, BinResiduals)
+        params = checks.learned("params", params, BinResiduals)
         means = _looked_up(params, p)
         return means, means
 
@@ -163,10 +163,10 @@ class DebiasedBinResiduals:
 
     def check_values(self, name: str) -> "DebiasedBinResiduals":
         """Refuses wrong bins, and biases that no samples give."""
-        bins = _checks.learned(f"{name}.bins", self.bins, BinResiduals)
+        bins = checks.learned(f"{name}.bins", self.bins, BinResiduals)
         expected = f"[b], as {name}.bins.counts"
-        _checks.shape(f"{name}.biases", self.biases, bins.counts.shape, expected)
-        return DebiasedBinResiduals(bins, _checks.constrained(name, self).biases)
+        checks.shape(f"{name}.biases", self.biases, bins.counts.shape, expected)
+        return DebiasedBinResiduals(bins, checks.constrained(name, self).biases)
 
 
 @record
@@ -222,7 +222,7 @@ class DebiasedBinning(_Bins):
 
         The products of the indicators are 1 for two predictions in one interval.
         """
-        params = _checks.learned("params", params, DebiasedBinResiduals)
+        params = checks.learned("params", params, DebiasedBinResiduals)
         means = _looked_up(params.bins, p)
         index = interval_index(vectors(p)[:, -1], params.bins.num_bins)
         is_in = one_hot(index, params.biases.size, means.dtype)
@@ -233,11 +233,11 @@ class DebiasedBinning(_Bins):
 def _num_intervals(name: str, values: ArrayLike, max_bins: int | None) -> int:
     """Size of arrays for the given numbers of bins: `max_bins`, by default their maximum."""
     if max_bins is not None:
-        max_bins = _checks.size_in_range("max_bins", max_bins, 1, MAX_BINS)
-    if _checks.is_concrete(values):
+        max_bins = checks.size_in_range("max_bins", max_bins, 1, MAX_BINS)
+    if checks.is_concrete(values):
         array, limit = np.asarray(values), max_bins or MAX_BINS
         is_number = (array >= 1) & (array <= limit) & (array == np.floor(array))
-        _checks.refuse_where(~is_number, name, f"whole numbers between 1 and {limit}", array)
+        checks.refuse_where(~is_number, name, f"whole numbers between 1 and {limit}", array)
         return max_bins or int(array.max())
     if max_bins is None:
         raise TypeError(

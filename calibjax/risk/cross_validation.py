@@ -11,11 +11,11 @@ import numpy as np
 from jax import lax
 from jax.typing import ArrayLike
 
-from calibjax import _checks
-from calibjax._arithmetic import floating_dtype
-from calibjax._compilation import jit
-from calibjax._pytree import PyTree
-from calibjax._sharding import follows_data
+from calibjax._core import checks
+from calibjax._core.arithmetic import floating_dtype
+from calibjax._core.compilation import jit
+from calibjax._core.pytree import PyTree
+from calibjax._core.sharding import follows_data
 from calibjax.distributions.base import Distribution
 from calibjax.risk.base import EstimationFunction
 from calibjax.risk.estimation import losses_of_factors, losses_of_values
@@ -64,7 +64,7 @@ def cross_validate(
             computed again: that of an interrupted run, as passed to `on_fold`. It is a record of
             arrays, which `numpy.savez` can store. Grid, key and sizes are compared; using the same
             function and data is up to you.
-        weights: w ≥ 0 of the samples, [n]; None for samples that count alike.
+        weights: w ≥ 0 of the samples, [n]; None for samples that count equally.
 
     Returns:
         The risks, and the best hyperparameter.
@@ -99,7 +99,7 @@ def cross_validate(
     1 of 2
     2 of 2
     """
-    key, num_folds = _checks.random_key(key), _checks.size_in_range("num_folds", num_folds, 2)
+    key, num_folds = checks.random_key(key), checks.size_in_range("num_folds", num_folds, 2)
     samples = checked(predictions, targets, weights, minimum=2)
     n = len(samples[1])
     if n < 2 * num_folds:
@@ -119,14 +119,14 @@ def checked_grid(grid: Any, predictions: Distribution) -> jax.Array:
         TypeError: if it does not contain numbers.
         ValueError: if it is not an array [k], is empty, or a value is not finite.
     """
-    grid = _checks.as_arrays("grid", grid)
-    _checks.an_array("grid", grid, "an array [k]")
-    _checks.shape("grid", grid, (None,), "[k]")
+    grid = checks.as_arrays("grid", grid)
+    checks.an_array("grid", grid, "an array [k]")
+    checks.shape("grid", grid, (None,), "[k]")
     if grid.size == 0:
         raise ValueError("grid: expected at least one hyperparameter, got an empty grid")
     if grid.dtype == jnp.bool_:
         raise TypeError("grid: expected hyperparameters, got truth values")
-    grid = _checks.finite("grid", grid)
+    grid = checks.finite("grid", grid)
     is_float = jnp.issubdtype(grid.dtype, jnp.floating)
     return grid.astype(floating_dtype(predictions)) if is_float else grid
 
@@ -136,20 +136,20 @@ def specialised(function: Any, samples: PyTree, grid: jax.Array) -> EstimationFu
     if not isinstance(function, EstimationFunction):
         raise TypeError(
             "function: expected a risk.EstimationFunction such as risk.Binning(), got "
-            f"{_checks.described(function)}"
+            f"{checks.described(function)}"
         )
     if samples[2] is not None:
         names = "predictions", "targets", "hyperparameter"
         keywords = ("weights",)
-        _checks.function("method", "function.fit", function.fit, *names, keywords=keywords)
+        checks.function("method", "function.fit", function.fit, *names, keywords=keywords)
     found = function.specialise(samples[0], grid)
     leaves = jax.tree.leaves(found)
     if leaves and leaves[0] is found:
         raise TypeError(
             "function: expected a record, which can be handed to compiled functions, got "
-            f"{_checks.described(found)}; decorate its class with calibjax.record"
+            f"{checks.described(found)}; decorate its class with calibjax.record"
         )
-    _checks.no_plain_objects("function", found)
+    checks.no_plain_objects("function", found)
     return found
 
 
@@ -165,7 +165,7 @@ def run_folds(
 ) -> CrossValidation:
     """Cross-validation of checked arguments, with values at other predictions if there are any."""
     if on_fold is not None:
-        _checks.function("function of a CrossValidation", "on_fold", on_fold, "result")
+        checks.function("function of a CrossValidation", "on_fold", on_fold, "result")
     n = len(samples[1])
     sizes = tuple(n // num_folds + (fold < n % num_folds) for fold in range(num_folds))
     order, result = _dealt(key, grid, samples, test, sizes=sizes)
@@ -180,7 +180,7 @@ def run_folds(
         _refuse_nan(result, batch)
         if on_fold is not None:
             on_fold(result)
-    if _checks.is_concrete(result) or jnp.issubdtype(result.grid.dtype, jnp.integer):
+    if checks.is_concrete(result) or jnp.issubdtype(result.grid.dtype, jnp.integer):
         return result
     # Invalid traced hyperparameters have no risks, and are shown as NaN.
     shown = jnp.where(jnp.isnan(result.risk), jnp.nan, result.grid)
@@ -195,7 +195,7 @@ def _dealt(
     order = jax.random.permutation(key, sum(sizes))
     numbers = jnp.repeat(jnp.arange(len(sizes), dtype=jnp.int32), np.array(sizes))
     folds = jnp.zeros_like(numbers).at[order].set(numbers)
-    num_tests = 0 if test is None else _checks.leading_size("test", test)
+    num_tests = 0 if test is None else checks.leading_size("test", test)
     shapes = (grid.size, order.size), (len(sizes), grid.size, num_tests)
     dtype = floating_dtype(samples[0])
     losses, values = (jnp.full(shape, jnp.nan, dtype) for shape in shapes)
@@ -210,7 +210,7 @@ def _dealt(
 
 def _refuse_empty(result: CrossValidation) -> None:
     """Refuses folds in which fewer than two samples count."""
-    if not result.weights.size or not _checks.is_concrete(result.weights, result.folds):
+    if not result.weights.size or not checks.is_concrete(result.weights, result.folds):
         return
     used = np.asarray(result.folds)[np.asarray(result.weights) > 0]
     counts = np.bincount(used, minlength=result.num_folds)
@@ -226,7 +226,7 @@ def _batches(
 ) -> list[np.ndarray]:
     """Folds that are still to be done, in batches of equal size."""
     is_done = result.is_done
-    is_open = ~np.asarray(is_done) if _checks.is_concrete(is_done) else np.ones(len(sizes), bool)
+    is_open = ~np.asarray(is_done) if checks.is_concrete(is_done) else np.ones(len(sizes), bool)
     if one_by_one:
         return list(np.flatnonzero(is_open)[:, None])
     largest_first = sorted(set(sizes), reverse=True)
@@ -308,14 +308,14 @@ def _test_values(function: EstimationFunction, params: PyTree, test: PyTree) -> 
 
 def _checked_previous(previous: Any, empty: CrossValidation) -> CrossValidation:
     """An earlier result, if its grid and folds agree with this one."""
-    _checks.fitted("previous", previous, CrossValidation, "cross_validate")
+    checks.fitted("previous", previous, CrossValidation, "cross_validate")
     names = "grid", "folds", "weights"
     for field in (*names, "losses", "test_values"):
         found, expected = getattr(previous, field), getattr(empty, field)
-        _checks.shape(f"previous.{field}", found, expected.shape, f"{expected.shape}")
+        checks.shape(f"previous.{field}", found, expected.shape, f"{expected.shape}")
     for field in names:
         found, expected = getattr(previous, field), getattr(empty, field)
-        if _checks.is_concrete(found, expected) and not np.array_equal(found, expected):
+        if checks.is_concrete(found, expected) and not np.array_equal(found, expected):
             raise ValueError(
                 f"previous.{field}: expected that of this key and grid, got another one"
             )
@@ -326,12 +326,12 @@ def _checked_previous(previous: Any, empty: CrossValidation) -> CrossValidation:
 def _refuse_nan(result: CrossValidation, batch: np.ndarray) -> None:
     """Refuses NaN risks and values, which only a failing function returns."""
     risks = result.risks
-    if not _checks.is_concrete(risks):
+    if not checks.is_concrete(risks):
         return
     is_bad = np.isnan(risks) | np.isnan(np.sum(result.test_values, -1))
     is_bad &= np.isin(np.arange(result.num_folds), batch)[:, None]
     if is_bad.any():
-        fold, point = _checks.first_where(is_bad)
+        fold, point = checks.first_where(is_bad)
         raise ValueError(
             "function: expected numbers at all grid points, got nan in fold "
             f"{fold} at the hyperparameter {result.grid[point]}"

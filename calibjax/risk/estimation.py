@@ -7,10 +7,11 @@ import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
-from calibjax import _checks, pairwise
-from calibjax._arithmetic import matmul
-from calibjax._pytree import PyTree
-from calibjax._sharding import follows_data
+from calibjax import pairwise
+from calibjax._core import checks
+from calibjax._core.arithmetic import matmul
+from calibjax._core.pytree import PyTree
+from calibjax._core.sharding import follows_data
 from calibjax.distributions.base import Distribution
 from calibjax.risk.samples import checked, residuals
 from calibjax.scores.base import weighted_mean
@@ -47,7 +48,7 @@ def estimation_risk(
             points, under `vmap` over a tile of points. Its diagonal does not matter.
         predictions: batch of n ≥ 2 class predictions, or confidences in [0, 1], [n].
         targets: labels 0, ..., m − 1, or 0 and 1, [n].
-        weights: w ≥ 0 of the samples, [n]; None for samples that count alike.
+        weights: w ≥ 0 of the samples, [n]; None for samples that count equally.
 
     Returns:
         A scalar; NaN under `jit` for labels out of range.
@@ -96,7 +97,7 @@ def estimation_risk_block(
         predictions: batch of n ≥ 2 class predictions, or confidences in [0, 1], [n].
         targets: labels 0, ..., m − 1, or 0 and 1, [n].
         block_size: B, 2 ≤ B ≤ n.
-        weights: w ≥ 0 of the samples, [n]; None for samples that count alike.
+        weights: w ≥ 0 of the samples, [n]; None for samples that count equally.
 
     Returns:
         A scalar; NaN for labels out of range under `jit`, or if no block has two positive weights.
@@ -118,8 +119,8 @@ def estimation_risk_block(
     0.0625
     """
     predictions, targets, weights = checked(predictions, targets, weights, minimum=2)
-    _checks.function("function of two batches", "values", values, "p", "q")
-    block_size = _checks.size_in_range("block_size", block_size, 2, len(targets))
+    checks.function("function of two batches", "values", values, "p", "q")
+    block_size = checks.size_in_range("block_size", block_size, 2, len(targets))
     num_blocks = len(targets) // block_size
     blocks = jax.tree.map(
         lambda leaf: leaf[: num_blocks * block_size].reshape(
@@ -202,12 +203,12 @@ def _mean_losses(
     predictions, targets, weights = checked(predictions, targets, weights, minimum=minimum)
     errors, n = residuals(predictions, targets), len(targets)
     if callable(values):
-        _checks.function("function of two batches", "values", values, "p", "q")
+        checks.function("function of two batches", "values", values, "p", "q")
         return losses_of_values(errors, values, predictions, weights), weights
-    values = _checks.as_arrays("values", values)
-    _checks.an_array("values", values, "[n, n], or a function of two batches")
-    _checks.shape("values", values, (n, n), f"[n, n] = {(n, n)}")
-    values = _checks.finite("values", values)
+    values = checks.as_arrays("values", values)
+    checks.an_array("values", values, "[n, n], or a function of two batches")
+    checks.shape("values", values, (n, n), f"[n, n] = {(n, n)}")
+    values = checks.finite("values", values)
     return _losses(errors, lambda _, row: row, None, values, weights), weights
 
 

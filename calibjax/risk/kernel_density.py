@@ -7,10 +7,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
-from calibjax import _checks
-from calibjax._compilation import jit
-from calibjax._pytree import parameter, record
-from calibjax._sharding import follows_data
+from calibjax._core import checks
+from calibjax._core.compilation import jit
+from calibjax._core.pytree import parameter, record
+from calibjax._core.sharding import follows_data
 from calibjax.distributions.base import Distribution
 from calibjax.distributions.constraints import counts, positive, proportion
 from calibjax.estimators.kernel_density import (
@@ -41,12 +41,12 @@ class KernelDensities:
 
     def check_values(self, name: str) -> "KernelDensities":
         """Refuses what no data set and no bandwidth is."""
-        checked, num_columns = _checks.constrained(name, self), self.vectors.shape[1]
+        checked, num_columns = checks.constrained(name, self), self.vectors.shape[1]
         vectors = checked.vectors
         if num_columns > 1:
-            vectors = _checks.simplex(f"{name}.vectors", vectors)
-        labels = _checks.labels(f"{name}.labels", checked.labels, max(2, num_columns))
-        weights = _checks.sample_weights(self.weights, vectors, name=f"{name}.weights")
+            vectors = checks.simplex(f"{name}.vectors", vectors)
+        labels = checks.labels(f"{name}.labels", checked.labels, max(2, num_columns))
+        weights = checks.sample_weights(self.weights, vectors, name=f"{name}.weights")
         return KernelDensities(vectors, labels, checked.bandwidth, weights)
 
     def leave_one_out(self) -> jax.Array:
@@ -57,8 +57,8 @@ class KernelDensities:
 
         Cost: that of the diagonal at n points.
         """
-        own = _checks.learned("params", self, KernelDensities)
-        n = _checks.leading_size("vectors", own.vectors, 2)
+        own = checks.learned("params", self, KernelDensities)
+        n = checks.leading_size("vectors", own.vectors, 2)
         return jnp.sum(jnp.square(_residuals(own, own.vectors, jnp.arange(n))), -1)
 
 
@@ -121,7 +121,7 @@ class KernelDensity(EstimationFunction):
         samples = vectors(predictions)
         # Invalid traced targets of confidences are NaN, which integers cannot be.
         labels = jnp.where(jnp.isnan(targets), -1, targets).astype(jnp.int32)
-        bandwidth = _checks.positive_number("hyperparameter", hyperparameter, samples.dtype)
+        bandwidth = checks.positive_number("hyperparameter", hyperparameter, samples.dtype)
         return KernelDensities(samples, labels, bandwidth, weights)
 
     def refit(self, params: KernelDensities, hyperparameter: ArrayLike) -> KernelDensities:
@@ -130,7 +130,7 @@ class KernelDensity(EstimationFunction):
 
     def factors(self, params: KernelDensities, p: Distribution) -> tuple[jax.Array, jax.Array]:
         """Residuals p − π(p) of predictions, [n, m], twice."""
-        params = _checks.learned("params", params, KernelDensities)
+        params = checks.learned("params", params, KernelDensities)
         points = vectors(checked_points(p, params.vectors.shape[-1]))
         errors = _residuals(params, points, jnp.full(len(points), -1))
         return errors, errors
@@ -138,7 +138,7 @@ class KernelDensity(EstimationFunction):
     def specialise(self, predictions: Distribution, grid: ArrayLike) -> Self:
         """The unchanged function; checks the grid."""
         del predictions
-        _checks.positive("grid", grid)
+        checks.positive("grid", grid)
         return self
 
 

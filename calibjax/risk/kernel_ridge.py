@@ -12,11 +12,11 @@ import numpy as np
 from jax.tree_util import Partial
 from jax.typing import ArrayLike
 
-from calibjax import _checks
-from calibjax._arithmetic import matmul, safe_sqrt
-from calibjax._compilation import jit, outside_of_traces
-from calibjax._pytree import PyTree, parameter, record
-from calibjax._sharding import follows_data
+from calibjax._core import checks
+from calibjax._core.arithmetic import matmul, safe_sqrt
+from calibjax._core.compilation import jit, outside_of_traces
+from calibjax._core.pytree import PyTree, parameter, record
+from calibjax._core.sharding import follows_data
 from calibjax.distributions import Categorical, CategoricalLogits
 from calibjax.distributions.base import Distribution
 from calibjax.distributions.constraints import non_negative, positive, real
@@ -58,10 +58,10 @@ class KernelRidgeParams:
 
     def check_values(self, name: str) -> "KernelRidgeParams":
         """Refuses wrong hyperparameters, and another number of points than of rows of the basis."""
-        kernel = _checks.kernel_values(self.kernel, f"{name}.kernel", may_be_function=True)
-        size = _checks.leading_size(f"{name}.points", self.points)
-        _checks.shape(f"{name}.basis", self.basis, (size, None), "[R, r], as the points")
-        return _checks.replaced(_checks.constrained(name, self), kernel=kernel)
+        kernel = checks.kernel_values(self.kernel, f"{name}.kernel", may_be_function=True)
+        size = checks.leading_size(f"{name}.points", self.points)
+        checks.shape(f"{name}.basis", self.basis, (size, None), "[R, r], as the points")
+        return checks.replaced(checks.constrained(name, self), kernel=kernel)
 
     def kernel_values(self, p: Distribution) -> jax.Array:
         """Kernel values of other predictions with the points, [n, R]."""
@@ -89,7 +89,7 @@ class _Ridge(EstimationFunction):
         """Fits the regression."""
         predictions, targets, weights = checked(predictions, targets, weights)
         errors, points = residuals(predictions, targets), _as_points(predictions)
-        penalty = _checks.positive_number("hyperparameter", hyperparameter, errors.dtype)
+        penalty = checks.positive_number("hyperparameter", hyperparameter, errors.dtype)
         kernel, rank, tolerance = self._options(points)
         size = None if rank >= len(errors) else rank
         params = _learned(kernel, tolerance, points, errors, weights, penalty, size=size)
@@ -103,30 +103,30 @@ class _Ridge(EstimationFunction):
     @functools.partial(follows_data, rows_at=0)
     def factors(self, params: KernelRidgeParams, p: Distribution) -> tuple[jax.Array, jax.Array]:
         """The factors of h at other predictions."""
-        params = _checks.learned("params", params, KernelRidgeParams)
+        params = checks.learned("params", params, KernelRidgeParams)
         points = _as_points(checked_points(p, params.projections.shape[-1]))
-        _checks.same_kind("p", points, "the predictions that fit was given", params.points)
+        checks.same_kind("p", points, "the predictions that fit was given", params.points)
         return _compiled_factors(type(self), params, points)
 
     def specialise(self, predictions: Distribution, grid: ArrayLike) -> Self:
         """The function with the rank that these predictions need; checks the grid."""
-        _checks.positive("grid", grid)
+        checks.positive("grid", grid)
         points = _as_points(checked_points(predictions, name="predictions"))
         kernel, rank, _ = self._options(points)
         return dataclasses.replace(self, kernel=kernel, rank=rank)
 
     def _options(self, points: Any) -> tuple[Any, int, Any]:
         """Kernel, rank and tolerance for these predictions."""
-        kernel = _checks.kernel_values(self.kernel, may_be_function=True)
+        kernel = checks.kernel_values(self.kernel, may_be_function=True)
         if any(map(callable, jax.tree.leaves(kernel))):  # a function, which is not a pytree
             kernel = Partial(kernel)
         _refuse_values(kernel, points)
         tolerance = low_rank.TOLERANCE[jax.tree.leaves(points)[0].dtype.itemsize]
         if self.tolerance is not None:
-            tolerance = _checks.proportion("tolerance", self.tolerance)
+            tolerance = checks.proportion("tolerance", self.tolerance)
         if self.rank is None:
             return kernel, _needed_rank(kernel, tolerance, points), tolerance
-        return kernel, _checks.size_in_range("rank", self.rank, 1), tolerance
+        return kernel, checks.size_in_range("rank", self.rank, 1), tolerance
 
     @staticmethod
     def _factors(params: KernelRidgeParams, points: PyTree) -> tuple[jax.Array, jax.Array]:
@@ -257,7 +257,7 @@ def _refuse_values(kernel: Any, points: PyTree) -> None:
     except TypeError as error:
         raise TypeError(
             f"kernel: expected a kernel on two predictions like {one}, got "
-            f"{_checks.described(kernel)}, which says: {error}"
+            f"{checks.described(kernel)}, which says: {error}"
         ) from error
     is_real = getattr(value, "shape", None) == () and not jnp.iscomplexobj(value)
     if not is_real:
@@ -267,7 +267,7 @@ def _refuse_values(kernel: Any, points: PyTree) -> None:
 def _needed_rank(kernel: Any, tolerance: jax.Array | float, points: PyTree) -> int:
     """Rank that saves time; n if the full matrix is faster, or if values are traced."""
     n = len(jax.tree.leaves(points)[0])
-    if n < 4 or not _checks.is_concrete(kernel, tolerance, points):
+    if n < 4 or not checks.is_concrete(kernel, tolerance, points):
         return n
     with outside_of_traces():  # the predictions may be known while targets are traced
         return low_rank.numerical_rank(kernel, points, tolerance, n // 4) or n
@@ -275,7 +275,7 @@ def _needed_rank(kernel: Any, tolerance: jax.Array | float, points: PyTree) -> i
 
 def _warn_about_rank(params: KernelRidgeParams, tolerance: float) -> None:
     """Warns about a kernel matrix that is less exact than it should be."""
-    if _checks.is_concrete(params.residual, tolerance) and params.residual > tolerance:
+    if checks.is_concrete(params.residual, tolerance) and params.residual > tolerance:
         warnings.warn(
             f"kernel ridge: with rank {len(params.basis)} entries of the kernel matrix are wrong "
             f"by up to {params.residual:.1e} of the largest, more than the tolerance {tolerance}",

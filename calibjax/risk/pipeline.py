@@ -7,10 +7,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
-from calibjax import _checks
-from calibjax._compilation import jit
-from calibjax._pytree import record
-from calibjax._sharding import follows_data
+from calibjax._core import checks
+from calibjax._core.compilation import jit
+from calibjax._core.pytree import record
+from calibjax._core.sharding import follows_data
 from calibjax.distributions.base import Distribution
 from calibjax.risk.base import EstimationFunction
 from calibjax.risk.cross_validation import OnFold, checked_grid, run_folds, specialised
@@ -99,7 +99,7 @@ def squared_calibration_error(
         test_fraction: in (0, 1): t is the nearest integer to test_fraction · n, at least 1.
         on_fold: called after each fold, as in `cross_validate`.
         previous: an earlier result to resume from, as there.
-        weights: w ≥ 0 of the samples, [n]; None for samples that count alike.
+        weights: w ≥ 0 of the samples, [n]; None for samples that count equally.
 
     Returns:
         The estimate, its root, and their standard errors.
@@ -126,9 +126,9 @@ def squared_calibration_error(
     >>> print(f"{result.root:.1f} of {result.test.size} samples")
     0.2 of 4000 samples
     """
-    key = _checks.random_key(key)
-    num_folds = _checks.size_in_range("num_folds", num_folds, 2)
-    test_fraction = float(_checks.proportion("test_fraction", test_fraction))
+    key = checks.random_key(key)
+    num_folds = checks.size_in_range("num_folds", num_folds, 2)
+    test_fraction = float(checks.proportion("test_fraction", test_fraction))
     samples = predictions, targets, weights = checked(predictions, targets, weights)
     num_tests = max(1, round(len(targets) * test_fraction))
     if len(targets) - num_tests < 2 * num_folds:
@@ -143,7 +143,7 @@ def squared_calibration_error(
     test, tuning = order[:num_tests], order[num_tests:]
     tuning_samples = jax.tree.map(lambda leaf: leaf[tuning], samples)
     test_predictions, weights = jax.tree.map(lambda leaf: leaf[test], (predictions, weights))
-    if _checks.is_concrete(weights) and weights is not None and not np.any(weights):
+    if checks.is_concrete(weights) and weights is not None and not np.any(weights):
         raise ValueError(
             f"weights: expected one that is positive in the test part, got {num_tests} zeros"
         )

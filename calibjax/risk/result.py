@@ -8,9 +8,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from calibjax import _checks
-from calibjax._compilation import jit
-from calibjax._pytree import record
+from calibjax._core import checks
+from calibjax._core.compilation import jit
+from calibjax._core.pytree import record
 from calibjax.risk.estimation import jackknife_variances
 
 
@@ -166,19 +166,19 @@ def risk_difference(first: CrossValidation, second: CrossValidation) -> RiskDiff
     True
     """
     for name, result in (("first", first), ("second", second)):
-        _checks.fitted(name, result, CrossValidation, "cross_validate")
-    _checks.shape("second.folds", second.folds, first.folds.shape, f"{first.folds.shape}")
-    if _checks.is_concrete(first.folds, second.folds) and not np.array_equal(
+        checks.fitted(name, result, CrossValidation, "cross_validate")
+    checks.shape("second.folds", second.folds, first.folds.shape, f"{first.folds.shape}")
+    if checks.is_concrete(first.folds, second.folds) and not np.array_equal(
         first.folds, second.folds
     ):
         raise ValueError("second: expected the folds of first (the same key), got others")
     weights = first.weights, second.weights
-    _checks.shape("second.weights", weights[1], weights[0].shape, f"{weights[0].shape}")
-    if _checks.is_concrete(weights) and not np.array_equal(*weights):
+    checks.shape("second.weights", weights[1], weights[0].shape, f"{weights[0].shape}")
+    if checks.is_concrete(weights) and not np.array_equal(*weights):
         raise ValueError("second.weights: expected those of first, got others")
     for name, result in (("first", first), ("second", second)):
         is_done = result.is_done
-        if _checks.is_concrete(is_done) and not np.all(is_done):
+        if checks.is_concrete(is_done) and not np.all(is_done):
             raise ValueError(
                 f"{name}: expected a result of all {result.num_folds} folds, got one of "
                 f"{np.sum(is_done)}"

@@ -4,9 +4,9 @@ from typing import Any
 
 import jax
 
-from calibjax import _checks
-from calibjax._arithmetic import one_hot
-from calibjax._pytree import PyTree
+from calibjax._core import checks
+from calibjax._core.arithmetic import one_hot
+from calibjax._core.pytree import PyTree
 from calibjax.distributions.base import Distribution
 
 
@@ -22,14 +22,14 @@ def checked(
         TypeError: if an argument is of the wrong kind.
         ValueError: if shapes or values are wrong, or fewer than `minimum` samples count.
     """
-    if _checks.is_distribution(predictions):
-        _checks.class_predictions(predictions)
-        return _checks.weighted_samples(predictions, targets, weights, minimum=minimum)
+    if checks.is_distribution(predictions):
+        checks.class_predictions(predictions)
+        return checks.weighted_samples(predictions, targets, weights, minimum=minimum)
     names = ("predictions", "targets")
-    samples = _checks.weighted_confidences(
+    samples = checks.weighted_confidences(
         predictions, targets, weights, names=names, minimum=minimum
     )
-    _checks.leading_size("predictions", samples[0], minimum)
+    checks.leading_size("predictions", samples[0], minimum)
     return samples
 
 
@@ -41,11 +41,11 @@ def checked_points(
     With `num_components` they have to be of the same kind as those used for fitting: confidences
     if it is 1, otherwise predictions of that many classes.
     """
-    if _checks.is_distribution(predictions):
-        _checks.class_predictions(predictions)
-        predictions = _checks.batch(predictions, name=name)
+    if checks.is_distribution(predictions):
+        checks.class_predictions(predictions)
+        predictions = checks.batch(predictions, name=name)
     else:
-        predictions = _checks.confidence_array(predictions, name)
+        predictions = checks.confidence_array(predictions, name)
     found = vectors(predictions).shape[1]
     if num_components not in (None, found):
         expected, got = map(_described, (num_components, found))

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from calibjax._arithmetic import matmul
+from calibjax._core.arithmetic import matmul
 from calibjax.kernels.low_rank import PivotedCholesky, factor_at_pivots
 
 _ROUNDING = 8  # in units of the last place of the largest eigenvalue; up to three were observed

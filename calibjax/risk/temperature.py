@@ -7,10 +7,10 @@ import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
-from calibjax import _checks
-from calibjax._compilation import jit
-from calibjax._pytree import PyTree, parameter, record
-from calibjax._sharding import follows_data
+from calibjax._core import checks
+from calibjax._core.compilation import jit
+from calibjax._core.pytree import PyTree, parameter, record
+from calibjax._core.sharding import follows_data
 from calibjax.distributions import Bernoulli
 from calibjax.distributions.base import Distribution
 from calibjax.distributions.constraints import positive
@@ -73,7 +73,7 @@ class Temperature(EstimationFunction):
     ) -> TemperatureParams:
         """Stores the temperature."""
         samples = vectors(checked(predictions, targets, weights)[0])
-        value = _checks.positive_number("hyperparameter", hyperparameter, samples.dtype)
+        value = checks.positive_number("hyperparameter", hyperparameter, samples.dtype)
         return TemperatureParams(value, samples.shape[1])
 
     def refit(self, params: TemperatureParams, hyperparameter: ArrayLike) -> TemperatureParams:
@@ -82,7 +82,7 @@ class Temperature(EstimationFunction):
 
     def factors(self, params: TemperatureParams, p: PyTree) -> tuple[jax.Array, jax.Array]:
         """Differences p − p_T of predictions, [n, m], twice."""
-        params = _checks.learned("params", params, TemperatureParams)
+        params = checks.learned("params", params, TemperatureParams)
         p = checked_points(p, params.num_components)
         is_confidence = not hasattr(p, "class_probs")
         errors = _residuals(Bernoulli(p) if is_confidence else p, params.value)
@@ -92,7 +92,7 @@ class Temperature(EstimationFunction):
     def specialise(self, predictions: Distribution, grid: ArrayLike) -> Self:
         """The unchanged function; checks the grid."""
         del predictions
-        _checks.positive("grid", grid)
+        checks.positive("grid", grid)
         return self
 
 

@@ -7,9 +7,9 @@ import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
-from calibjax import _checks
-from calibjax._compilation import jit
-from calibjax._pytree import PyTree
+from calibjax._core import checks
+from calibjax._core.compilation import jit
+from calibjax._core.pytree import PyTree
 from calibjax.distributions.base import Distribution
 
 
@@ -23,9 +23,9 @@ def weighted_samples(
         ValueError: if shapes or values are wrong.
     """
     keep_logs = method == "log_prob"
-    *samples, weights = _checks.weighted_samples(predictions, targets, weights, keep_logs=keep_logs)
+    *samples, weights = checks.weighted_samples(predictions, targets, weights, keep_logs=keep_logs)
     if method is not None:
-        _checks.method("predictions", samples[0], method)
+        checks.method("predictions", samples[0], method)
     return (samples[0], samples[1]), weights
 
 
@@ -45,15 +45,15 @@ def mean_over_samples(
     if method and values.ndim != 1:
         raise ValueError(
             f"predictions.{method}: expected a scalar for one prediction and one target, got shape "
-            f"{values.shape[1:]} from {_checks.described(samples[0])}"
+            f"{values.shape[1:]} from {checks.described(samples[0])}"
         )
-    if _checks.is_concrete(values):
+    if checks.is_concrete(values):
         place = f"predictions.{method}" if method else "score"
-        known = _checks.readable(values)
-        _checks.refuse_where(
+        known = checks.readable(values)
+        checks.refuse_where(
             known != known, place, "numbers for these predictions and targets", values
         )
-    return _checks.nan_with(value, samples)  # quantiles of counts and labels are never NaN
+    return checks.nan_with(value, samples)  # quantiles of counts and labels are never NaN
 
 
 @jit
@@ -65,7 +65,7 @@ def _values_and_mean(
         return values, jnp.mean(values)
     # What does not count may be infinite, and its derivative no number.
     is_left_out = (weights == 0) & ~jnp.isfinite(values)
-    samples = _checks.counted(weights, samples, ~is_left_out)
+    samples = checks.counted(weights, samples, ~is_left_out)
     values = jnp.where(is_left_out, 0, jax.vmap(score)(*samples))
     return values, weighted_mean(values, weights)
 

@@ -12,12 +12,12 @@ import numpy as np
 from jax import lax
 from jax.typing import ArrayLike
 
-from calibjax import _checks
-from calibjax._arithmetic import floating_dtype, one_hot
-from calibjax._compilation import jit
-from calibjax._isotonic import isotonic_means
-from calibjax._pytree import PyTree, record
-from calibjax._sharding import follows_data
+from calibjax._core import checks
+from calibjax._core.arithmetic import floating_dtype, one_hot
+from calibjax._core.compilation import jit
+from calibjax._core.isotonic import isotonic_means
+from calibjax._core.pytree import PyTree, record
+from calibjax._core.sharding import follows_data
 from calibjax.distributions.base import ClassPredictions, Distribution
 from calibjax.scores.base import weighted_mean, weighted_samples
 
@@ -67,7 +67,7 @@ def brier_decomposition(
     Args:
         predictions: batch of n class predictions.
         targets: labels 0, ..., m − 1, [n].
-        weights: w ≥ 0 of the samples, [n]; None for samples that count alike.
+        weights: w ≥ 0 of the samples, [n]; None for samples that count equally.
 
     Returns:
         The parts, scalars; `score` is `brier_score`, in which both classes of a `Bernoulli` count.
@@ -88,8 +88,8 @@ def brier_decomposition(
     >>> print(parts.miscalibration, parts.discrimination, parts.uncertainty)
     0.125 0.125 0.375
     """
-    _checks.class_predictions(predictions)
-    predictions, targets, weights = _checks.weighted_samples(predictions, targets, weights)
+    checks.class_predictions(predictions)
+    predictions, targets, weights = checks.weighted_samples(predictions, targets, weights)
     probs = predictions.class_probs
     return _brier(probs, one_hot(targets, probs.shape[1], probs.dtype), weights)
 
@@ -121,7 +121,7 @@ def crps_decomposition(
         targets: [n].
         num_thresholds: number of intervals; with 100 the error of the score is a few thousandths of
             it, also of predictions with very different scales or heavy tails.
-        weights: w ≥ 0 of the samples, [n]; None for samples that count alike.
+        weights: w ≥ 0 of the samples, [n]; None for samples that count equally.
 
     Returns:
         The parts, scalars, in units of the targets; `score` is `crps` up to the error of the sum.
@@ -146,22 +146,22 @@ def crps_decomposition(
     True
     """
     samples, weights = weighted_samples(predictions, targets, weights, "cdf")
-    _checks.method("predictions", samples[0], "icdf")
+    checks.method("predictions", samples[0], "icdf")
     if hasattr(samples[0], "class_probs"):
         raise TypeError(
             "predictions: expected distributions of numbers, got "
-            f"{_checks.described(samples[0])}; classes have a brier_decomposition"
+            f"{checks.described(samples[0])}; classes have a brier_decomposition"
         )
-    _checks.shape("targets", samples[1], (None,), "[n]: only numbers have a distribution function")
-    num_thresholds = _checks.size_in_range("num_thresholds", num_thresholds, 1, 2**20)
+    checks.shape("targets", samples[1], (None,), "[n]: only numbers have a distribution function")
+    num_thresholds = checks.size_in_range("num_thresholds", num_thresholds, 1, 2**20)
     predictions, targets = samples
-    return _checks.nan_with(_integrated(predictions, targets, weights, num_thresholds), samples)
+    return checks.nan_with(_integrated(predictions, targets, weights, num_thresholds), samples)
 
 
 @jit
 def _brier(probs: jax.Array, labels: jax.Array, weights: jax.Array | None) -> ScoreDecomposition:
     """Sum over the classes, which are the columns of both arrays."""
-    probs, labels = _checks.counted(weights, (probs, labels))
+    probs, labels = checks.counted(weights, (probs, labels))
     parts = lax.map(lambda column: _of_event(column[0], column[1], weights), (probs.T, labels.T))
     total = jax.tree.map(lambda part: jnp.sum(part, 0), parts)
     return jax.tree.map(lambda part: jnp.where(jnp.any(jnp.isnan(probs)), jnp.nan, part), total)
@@ -172,7 +172,7 @@ def _integrated(
     predictions: PyTree, targets: jax.Array, weights: jax.Array | None, num_thresholds: int
 ) -> ScoreDecomposition:
     dtype = floating_dtype(predictions)
-    predictions, targets = _checks.counted(weights, (predictions, targets.astype(dtype)))
+    predictions, targets = checks.counted(weights, (predictions, targets.astype(dtype)))
     levels = jnp.asarray(_LEVELS, dtype)
     quantiles = jax.vmap(lambda p: jax.vmap(p.icdf)(levels))(predictions).astype(dtype)
     copies = jnp.broadcast_to(targets[:, None], quantiles.shape)

@@ -7,8 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
-from calibjax import _checks
-from calibjax._sharding import follows_data
+from calibjax._core import checks
+from calibjax._core.sharding import follows_data
 from calibjax.binnings import Binning, ranks_of_pairs
 from calibjax.distances import Distance, TotalVariation
 from calibjax.distributions.base import ClassPredictions
@@ -46,7 +46,7 @@ def group_wise_mce(
         num_groups: g. By default the number of groups in `groups`, none of which may be empty;
             required under `jit`.
         distance: distance record d; called on p̄ and ȳ as `Categorical`s.
-        weights: w ≥ 0 of the samples, [n]; None for samples that count alike.
+        weights: w ≥ 0 of the samples, [n]; None for samples that count equally.
 
     Returns:
         [g]; NaN for groups without samples that count.
@@ -133,7 +133,7 @@ def _checked_distances(
     weights: Any,
 ) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array | None]:
     """Distances in the cells of samples [n], groups [n], whether all is valid [g], and weights."""
-    _checks.same_rows(predictions=predictions, targets=targets, groups=groups)
+    checks.same_rows(predictions=predictions, targets=targets, groups=groups)
     data = checked_bins(predictions, targets, binning, weights)
     groups, num_groups = _checked_groups(groups, data[2].size, num_groups)
     distances, is_valid = _distances_of_samples(data, groups, distance)
@@ -144,10 +144,10 @@ def _checked_distances(
 def _checked_groups(groups: ArrayLike, num_samples: int, num_groups: Any) -> tuple[jax.Array, int]:
     """The groups [n] and their number."""
     if num_groups is not None:
-        num_groups = _checks.size_in_range("num_groups", num_groups, 1, 2**31 - 1)
-        return _checks.group_ids("groups", groups, num_samples, num_groups), num_groups
-    groups = _checks.group_ids("groups", groups, num_samples)
-    if not _checks.is_concrete(groups):
+        num_groups = checks.size_in_range("num_groups", num_groups, 1, 2**31 - 1)
+        return checks.group_ids("groups", groups, num_samples, num_groups), num_groups
+    groups = checks.group_ids("groups", groups, num_samples)
+    if not checks.is_concrete(groups):
         raise TypeError("num_groups: expected an integer where groups are traced, got None")
     found = np.unique(groups)
     if found[-1] != found.size - 1:

@@ -4,9 +4,9 @@ import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
-from calibjax import _checks
-from calibjax._compilation import jit
-from calibjax._pytree import PyTree
+from calibjax._core import checks
+from calibjax._core.compilation import jit
+from calibjax._core.pytree import PyTree
 from calibjax.distributions.base import Distribution
 from calibjax.estimators import top_label
 from calibjax.scores.base import mean_over_samples, weighted_mean, weighted_samples
@@ -24,7 +24,7 @@ def mean_squared_error(
     Args:
         predictions: batch of n distributions of numbers or vectors with `mean`.
         targets: [n] or [n, d].
-        weights: w ≥ 0 of the samples, [n]; None for samples that count alike.
+        weights: w ≥ 0 of the samples, [n]; None for samples that count equally.
 
     Returns:
         A scalar.
@@ -69,7 +69,7 @@ def accuracy(
     Args:
         predictions: batch of n class predictions.
         targets: labels 0, ..., m − 1, [n].
-        weights: w ≥ 0 of the samples, [n]; None for samples that count alike.
+        weights: w ≥ 0 of the samples, [n]; None for samples that count equally.
 
     Returns:
         A scalar.
@@ -86,9 +86,9 @@ def accuracy(
     >>> print(accuracy(predictions, jnp.array([0, 0])))
     0.5
     """
-    _checks.same_rows(predictions=predictions, targets=targets, weights=weights)
+    checks.same_rows(predictions=predictions, targets=targets, weights=weights)
     confidences, correct = top_label(predictions, targets)
-    weights = _checks.sample_weights(weights, confidences)
+    weights = checks.sample_weights(weights, confidences)
     return _proportion(confidences.probs, correct, weights)
 
 

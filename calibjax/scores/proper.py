@@ -6,10 +6,10 @@ import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
-from calibjax import _checks
-from calibjax._arithmetic import one_hot
-from calibjax._compilation import jit
-from calibjax._pytree import PyTree
+from calibjax._core import checks
+from calibjax._core.arithmetic import one_hot
+from calibjax._core.compilation import jit
+from calibjax._core.pytree import PyTree
 from calibjax.distributions.base import ClassPredictions, Distribution
 from calibjax.scores.base import mean_over_samples, weighted_mean, weighted_samples
 
@@ -27,7 +27,7 @@ def negative_log_likelihood(
     Args:
         predictions: batch of n distributions with `log_prob`.
         targets: [n] or [n, d].
-        weights: w ≥ 0 of the samples, [n]; None for samples that count alike.
+        weights: w ≥ 0 of the samples, [n]; None for samples that count equally.
 
     Returns:
         A scalar.
@@ -68,7 +68,7 @@ def brier_score(
     Args:
         predictions: batch of n class predictions.
         targets: labels 0, ..., m − 1, [n].
-        weights: w ≥ 0 of the samples, [n]; None for samples that count alike.
+        weights: w ≥ 0 of the samples, [n]; None for samples that count equally.
 
     Returns:
         A scalar.
@@ -87,8 +87,8 @@ def brier_score(
     >>> print(brier_score(predictions, jnp.array([0, 2])))
     0.25
     """
-    _checks.class_predictions(predictions)
-    predictions, targets, weights = _checks.weighted_samples(predictions, targets, weights)
+    checks.class_predictions(predictions)
+    predictions, targets, weights = checks.weighted_samples(predictions, targets, weights)
     return _brier_score(predictions, targets, weights)
 
 

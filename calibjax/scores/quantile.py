@@ -7,8 +7,8 @@ import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
-from calibjax import _checks
-from calibjax._arithmetic import floating_dtype
+from calibjax._core import checks
+from calibjax._core.arithmetic import floating_dtype
 from calibjax.distributions import Quantiles
 from calibjax.distributions.base import Distribution
 from calibjax.estimators.uniformity import checked_levels
@@ -34,7 +34,7 @@ def pinball_loss(
         predictions: batch of n distributions of numbers with `icdf`, or of `Quantiles`.
         targets: [n].
         levels: τ in (0, 1), [L]; 0.05, 0.1, ..., 0.95 by default, and for `Quantiles` their own.
-        weights: w ≥ 0 of the samples, [n]; None for samples that count alike.
+        weights: w ≥ 0 of the samples, [n]; None for samples that count equally.
 
     Returns:
         A scalar.
@@ -60,7 +60,7 @@ def pinball_loss(
             _loss_of_quantiles, *weighted_samples(predictions, targets, weights)
         )
     samples, weights = weighted_samples(predictions, targets, weights, "icdf")
-    _checks.shape("targets", samples[1], (None,), "[n]: only numbers have quantiles")
+    checks.shape("targets", samples[1], (None,), "[n]: only numbers have quantiles")
     levels = checked_levels(levels).astype(floating_dtype(samples[0]))
     loss = jax.tree_util.Partial(_loss_at, levels)  # compiled once for all levels
     return mean_over_samples(loss, samples, weights)

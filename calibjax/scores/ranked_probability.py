@@ -3,7 +3,7 @@
 import jax
 from jax.typing import ArrayLike
 
-from calibjax._pytree import PyTree
+from calibjax._core.pytree import PyTree
 from calibjax.distributions.base import Distribution
 from calibjax.scores.base import mean_over_samples, weighted_samples
 
@@ -25,7 +25,7 @@ def crps(
             a method `crps(y)`. For an ensemble it is the score of the empirical distribution of its
             members.
         targets: [n].
-        weights: w ≥ 0 of the samples, [n]; None for samples that count alike.
+        weights: w ≥ 0 of the samples, [n]; None for samples that count equally.
 
     Returns:
         A scalar.

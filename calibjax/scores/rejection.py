@@ -8,9 +8,9 @@ import numpy as np
 from jax import lax
 from jax.typing import ArrayLike
 
-from calibjax import _checks
-from calibjax._compilation import jit
-from calibjax._sharding import follows_data
+from calibjax._core import checks
+from calibjax._core.compilation import jit
+from calibjax._core.sharding import follows_data
 
 
 @follows_data
@@ -28,7 +28,7 @@ def rejection_curve(
     Args:
         confidences: array, or batch of `Bernoulli`s as `estimators.top_label` returns it, [n].
         correct: whether the predictions are right, 0 or 1, [n].
-        weights: w ≥ 0 of the samples, [n]; None for samples that count alike.
+        weights: w ≥ 0 of the samples, [n]; None for samples that count equally.
 
     Returns:
         [n + 1], from the error rate to zero. NaN if traced values are out of range.
@@ -46,7 +46,7 @@ def rejection_curve(
     >>> print(rejection_curve(jnp.array([0.5, 0.9, 0.5, 0.6]), jnp.array([0, 1, 1, 0])))
     [0.5   0.375 0.25  0.    0.   ]
     """
-    confidences, correct, weights = _checks.weighted_confidences(confidences, correct, weights)
+    confidences, correct, weights = checks.weighted_confidences(confidences, correct, weights)
     return _remaining_errors(confidences, correct, weights)
 
 
@@ -70,7 +70,7 @@ def prediction_rejection_ratio(
     Args:
         confidences: array, or batch of `Bernoulli`s as `estimators.top_label` returns it, [n].
         correct: whether the predictions are right, 0 or 1, both of which have to occur, [n].
-        weights: w ≥ 0 of the samples, [n]; None for samples that count alike.
+        weights: w ≥ 0 of the samples, [n]; None for samples that count equally.
 
     Returns:
         A scalar. NaN if arguments are traced and values are out of range, or all predictions are
@@ -91,8 +91,8 @@ def prediction_rejection_ratio(
     >>> print(prediction_rejection_ratio(confidences, correct))
     0.5
     """
-    confidences, correct, weights = _checks.weighted_confidences(confidences, correct, weights)
-    if _checks.is_concrete(correct, weights):
+    confidences, correct, weights = checks.weighted_confidences(confidences, correct, weights)
+    if checks.is_concrete(correct, weights):
         seen = np.asarray(correct) if weights is None else np.asarray(correct)[weights > 0]
         if len(np.unique(seen)) < 2:
             raise ValueError(
@@ -125,7 +125,7 @@ def decision_cost(
         confidences: array, or batch of `Bernoulli`s as `estimators.top_label` returns it, [n].
         correct: whether the predictions are right, 0 or 1, [n].
         ratio: w/u ≥ 1, a scalar or [r].
-        weights: ≥ 0, of the samples, [n]; None for samples that count alike.
+        weights: ≥ 0, of the samples, [n]; None for samples that count equally.
 
     Returns:
         A scalar, or [r]. NaN if traced values are out of range.
@@ -143,7 +143,7 @@ def decision_cost(
     >>> print(decision_cost(confidences, correct, jnp.array([4.0, 10.0])))
     [1.5  0.75]
     """
-    confidences, correct, weights = _checks.weighted_confidences(confidences, correct, weights)
+    confidences, correct, weights = checks.weighted_confidences(confidences, correct, weights)
     ratio = _checked_ratio(ratio).astype(confidences.dtype)
     ratio = jnp.where((ratio >= 1) & (ratio < jnp.inf), ratio, jnp.nan)
     return _cost(confidences, correct, ratio, weights)
@@ -179,7 +179,7 @@ def reward_improvement(
         original_confidences: confidences before recalibration, [n].
         correct: whether the predictions are right, 0 or 1, [n].
         ratio: w/u ≥ 1, the cost of a wrong answer in units of u, a scalar or [r].
-        weights: ≥ 0, of the samples, [n]; None for samples that count alike.
+        weights: ≥ 0, of the samples, [n]; None for samples that count equally.
 
     Returns:
         A scalar, or [r]; larger is better. NaN if traced values are out of range.
@@ -197,9 +197,9 @@ def reward_improvement(
     >>> print(reward_improvement(confidences, original, jnp.array([0, 1, 1, 1]), 4.0))
     0.5
     """
-    original = _checks.confidence_array(original_confidences, "original_confidences")
+    original = checks.confidence_array(original_confidences, "original_confidences")
     cost = decision_cost(confidences, correct, ratio, weights=weights)
-    _checks.shape("original_confidences", original, jnp.shape(correct), "[n], as the confidences")
+    checks.shape("original_confidences", original, jnp.shape(correct), "[n], as the confidences")
     return decision_cost(original, correct, ratio, weights=weights) - cost
 
 
@@ -274,13 +274,13 @@ def _errors_in_order(
 
 
 def _checked_ratio(ratio: ArrayLike) -> jax.Array:
-    ratio = _checks.real("ratio", ratio)
+    ratio = checks.real("ratio", ratio)
     if jnp.ndim(ratio) > 1:
-        _checks.shape("ratio", ratio, (None,), "() or [r]")
+        checks.shape("ratio", ratio, (None,), "() or [r]")
     if jnp.ndim(ratio):
-        _checks.leading_size("ratio", ratio)
+        checks.leading_size("ratio", ratio)
     return jnp.asarray(
-        _checks.satisfying(
+        checks.satisfying(
             "ratio", ratio, lambda x: (x >= 1) & (x < np.inf), "finite values of at least 1"
         )
     )

@@ -5,7 +5,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from calibjax import _checks
+from calibjax._core import checks
 from calibjax.distributions.base import Distribution
 
 
@@ -40,14 +40,14 @@ def interval_widths(predictions: Distribution, *, level: float = 0.9) -> jax.Arr
     >>> print(scores.interval_widths(predictions, level=0.5).round(2))
     [1.35 2.7 ]
     """
-    predictions = _checks.batch(predictions)
-    _checks.method("predictions", predictions, "icdf")
+    predictions = checks.batch(predictions)
+    checks.method("predictions", predictions, "icdf")
     if hasattr(predictions, "class_probs"):
         raise TypeError(
-            f"predictions: expected distributions of numbers, got {_checks.described(predictions)};"
+            f"predictions: expected distributions of numbers, got {checks.described(predictions)};"
             " classes have confidences, estimators.top_label"
         )
-    beyond = (1 - jnp.asarray(_checks.proportion("level", level))) / 2
+    beyond = (1 - jnp.asarray(checks.proportion("level", level))) / 2
 
     def width(p: Any) -> jax.Array:
         return p.icdf(1 - beyond) - p.icdf(beyond)

@@ -7,9 +7,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
-from calibjax import _checks
-from calibjax._compilation import jit
-from calibjax._pytree import PyTree, record
+from calibjax._core import checks
+from calibjax._core.compilation import jit
+from calibjax._core.pytree import PyTree, record
 from calibjax.pairwise import tiles
 
 
@@ -144,7 +144,7 @@ class Accumulator:
         return checked_state(name, state, _expected(self))
 
 
-@_checks.remembered
+@checks.remembered
 def _expected(accumulator: Accumulator) -> State:
     """The shapes of the states of an accumulator."""
     return jax.eval_shape(accumulator.init)
@@ -157,7 +157,7 @@ def checked_state(name: str, state: object, expected: State) -> State:
         TypeError: if it is not a state.
         ValueError: if it is the state of another accumulator.
     """
-    _checks.fitted(name, state, State, "init")
+    checks.fitted(name, state, State, "init")
 
     def kind(tree: PyTree) -> tuple[Any, list[str]]:
         leaves, structure = jax.tree.flatten_with_path(tree)
@@ -173,9 +173,9 @@ def checked_state(name: str, state: object, expected: State) -> State:
         )
     found: State = jax.tree.map(jnp.asarray, state)
     for key, values in found.counts.items():
-        if _checks.is_concrete(values):
-            place, bad = f"{name}.counts['{key}']", _checks.readable(values) < 0
-            _checks.refuse_where(bad, place, "a count >= 0, and below 2³¹ samples", values)
+        if checks.is_concrete(values):
+            place, bad = f"{name}.counts['{key}']", checks.readable(values) < 0
+            checks.refuse_where(bad, place, "a count >= 0, and below 2³¹ samples", values)
     return found
 
 
@@ -194,7 +194,7 @@ def checked_number(
         ValueError: if there are fewer than the minimum, or more than 32 bits count.
     """
     number = state.counts[count]
-    if _checks.is_concrete(number) and np.any(np.asarray(number) < minimum):
+    if checks.is_concrete(number) and np.any(np.asarray(number) < minimum):
         got = "more than 2³¹ - 1" if np.min(number) < 0 else np.min(number)
         raise ValueError(f"state: expected {expected}, got {got}")
     return number

@@ -8,10 +8,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
-from calibjax import _checks
-from calibjax._compilation import jit
-from calibjax._pytree import record
-from calibjax._sharding import follows_data
+from calibjax._core import checks
+from calibjax._core.compilation import jit
+from calibjax._core.pytree import record
+from calibjax._core.sharding import follows_data
 from calibjax.binnings import MAX_BINS, UniformBins, interval_index
 from calibjax.distances import Distance, TotalVariation
 from calibjax.distributions import Bernoulli
@@ -107,12 +107,12 @@ class CalibrationBins(Accumulator):
         if not isinstance(self.binning, UniformBins):
             raise TypeError(
                 "binning: expected estimators.UniformBins, whose bins do not depend on the data, "
-                f"got {_checks.described(self.binning)}"
+                f"got {checks.described(self.binning)}"
             )
-        num_bins = _checks.size_in_range("binning.num_bins", self.binning.num_bins, 1, MAX_BINS)
+        num_bins = checks.size_in_range("binning.num_bins", self.binning.num_bins, 1, MAX_BINS)
         if self.num_classes is None:
             return num_bins, 2
-        num_classes = _checks.size_in_range("num_classes", self.num_classes, 2, MAX_BINS)
+        num_classes = checks.size_in_range("num_classes", self.num_classes, 2, MAX_BINS)
         if num_classes * np.log2(num_bins) > np.log2(_MAX_CELLS):
             raise ValueError(
                 f"num_classes: expected at most {_MAX_CELLS} bins num_bins^num_classes, got "
@@ -125,7 +125,7 @@ class CalibrationBins(Accumulator):
         """A state of this accumulator that some samples give."""
         checked = super()._checked(name, state)
         is_right = _is_consistent(checked)
-        if _checks.is_concrete(is_right) and not np.all(is_right):
+        if checks.is_concrete(is_right) and not np.all(is_right):
             raise ValueError(
                 f"{name}: expected counts of bins that add up to the number of samples, weights of "
                 "their labels, and sums of residuals from -1 to 1 with these weights, got others"
@@ -158,11 +158,11 @@ class CalibrationBins(Accumulator):
         """
         self._shape()
         state = self._checked("state", state)
-        _checks.class_predictions(predictions)
-        _checks.same_rows(predictions=predictions, targets=targets, weights=weights)
-        predictions, targets = _checks.predictions_and_targets(predictions, targets)
+        checks.class_predictions(predictions)
+        checks.same_rows(predictions=predictions, targets=targets, weights=weights)
+        predictions, targets = checks.predictions_and_targets(predictions, targets)
         if weights is not None:
-            weights = _checks.plain_weights(weights, _checks.leading_size("targets", targets))
+            weights = checks.plain_weights(weights, checks.leading_size("targets", targets))
         is_binary = isinstance(bare(predictions), Bernoulli)
         found = None if is_binary else predictions.class_probs.shape[1]
         if found != self.num_classes:
@@ -228,7 +228,7 @@ def _with_samples(
     seen = probs[:, 1:] if is_binary else probs
     powers = np.array([num_bins**k for k in reversed(range(seen.shape[1]))], np.int32)
     cells = jnp.sum(interval_index(seen, num_bins) * powers, 1)
-    is_missing = _checks.missing_rows((probs, targets, weights))
+    is_missing = checks.missing_rows((probs, targets, weights))
     is_used = jnp.ones(len(probs), bool) if weights is None else weights != 0
     cells = jnp.where(is_missing | ~is_used, num_cells, cells)  # which is in no bin
     sizes, labels, residuals = sums_in_bins(probs, targets, cells, num_cells, weights)

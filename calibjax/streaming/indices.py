@@ -7,8 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
-from calibjax import _checks
-from calibjax._compilation import jit
+from calibjax._core import checks
+from calibjax._core.compilation import jit
 from calibjax.streaming.base import State
 
 _BITS = 3  # leading bits, after the first, that tell intervals apart
@@ -46,15 +46,15 @@ def checked_indices(state: State, indices: ArrayLike | None, n: int) -> jax.Arra
     """
     if indices is None:
         number, are_consecutive = state.counts["samples"], _are_consecutive(state)
-        if _checks.is_concrete(are_consecutive) and not np.all(are_consecutive):
+        if checks.is_concrete(are_consecutive) and not np.all(are_consecutive):
             raise ValueError(
                 f"indices: expected those of the batch, got None, and a state of {number} samples "
                 f"whose indices are not 0, ..., {number - 1}; either hand over indices with every "
                 "batch or with none"
             )
         return jnp.where(are_consecutive, number + jnp.arange(n, dtype=jnp.int32), -1)
-    found = _checks.group_ids("indices", indices, n, kind="number")
-    if _checks.is_concrete(found):
+    found = checks.group_ids("indices", indices, n, kind="number")
+    if checks.is_concrete(found):
         values, counts = np.unique(np.asarray(found), return_counts=True)
         if len(values) < n:
             twice = values[np.argmax(counts)]
@@ -84,7 +84,7 @@ def may_be_different(state: State) -> jax.Array:
     found = state.counts["intervals"]
     first, sizes = _intervals()
     has_room = found <= sizes
-    if _checks.is_concrete(has_room) and not np.all(has_room):
+    if checks.is_concrete(has_room) and not np.all(has_room):
         worst = np.argmin(has_room)
         last = first[worst] + sizes[worst] - 1
         raise ValueError(

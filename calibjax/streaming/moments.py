@@ -10,10 +10,11 @@ import numpy as np
 from jax.scipy.special import ndtri
 from jax.typing import ArrayLike
 
-from calibjax import _checks, pairwise
-from calibjax._compilation import jit
-from calibjax._pytree import record
-from calibjax._sharding import follows_data
+from calibjax import pairwise
+from calibjax._core import checks
+from calibjax._core.compilation import jit
+from calibjax._core.pytree import record
+from calibjax._core.sharding import follows_data
 from calibjax.distributions.base import Distribution
 from calibjax.estimators.kernel import checked_samples, sample_pair
 from calibjax.hypothesis_tests.intervals import ConfidenceInterval
@@ -135,27 +136,27 @@ class MeanScore(Accumulator):
             TypeError: if an argument is of the wrong kind.
             ValueError: if shapes or values are wrong.
         """
-        _checks.function(
+        checks.function(
             "function (predictions, targets)", "score", self.score, "predictions", "targets"
         )
         state = self._checked("state", state)
-        _checks.same_rows(predictions=predictions, targets=targets, weights=weights)
-        predictions, targets = _checks.predictions_and_targets(predictions, targets, keep_logs=True)
-        n = _checks.leading_size("targets", targets)
+        checks.same_rows(predictions=predictions, targets=targets, weights=weights)
+        predictions, targets = checks.predictions_and_targets(predictions, targets, keep_logs=True)
+        n = checks.leading_size("targets", targets)
         values = self._values(predictions, targets, n)
         one = jnp.ones(n, values.dtype)
         return _with_numbers(
-            state, values, one if weights is None else _checks.plain_weights(weights, n)
+            state, values, one if weights is None else checks.plain_weights(weights, n)
         )
 
     def _values(self, predictions: Distribution, targets: Any, n: int) -> jax.Array:
         """The numbers of all samples, [n]; NaN where a traced sample is."""
         name = "score(predictions, targets)"
-        found = jnp.asarray(_checks.real(name, self.score(predictions, targets)))
+        found = jnp.asarray(checks.real(name, self.score(predictions, targets)))
         if found.shape == (n,):
             values = found
         else:
-            _checks.shape(name, found, (), f"({n},), a number for each sample, or ()")
+            checks.shape(name, found, (), f"({n},), a number for each sample, or ()")
 
             def of_sample(sample: tuple[Any, Any]) -> jax.Array:
                 one = jax.tree.map(lambda leaf: leaf[None], sample)
@@ -163,16 +164,16 @@ class MeanScore(Accumulator):
 
             values = jax.vmap(of_sample)((predictions, targets))
             self._refuse_other_mean(found, values)
-        values = _checks.floating(name, values)
-        bad = _checks.missing_rows((predictions, targets))
-        values = _checks.nan_unless(~bad, values)
-        if _checks.is_concrete(values):
-            _checks.refuse_where(np.isnan(values), name, "numbers", values)
+        values = checks.floating(name, values)
+        bad = checks.missing_rows((predictions, targets))
+        values = checks.nan_unless(~bad, values)
+        if checks.is_concrete(values):
+            checks.refuse_where(np.isnan(values), name, "numbers", values)
         return values
 
     def _refuse_other_mean(self, mean: jax.Array, values: jax.Array) -> None:
         """Refuses functions of a batch that are not means over its samples."""
-        if not _checks.is_concrete(mean, values):
+        if not checks.is_concrete(mean, values):
             return
         own, size = np.mean(values), np.mean(np.abs(values))
         if np.isfinite(size) and not np.abs(own - mean) <= 1e-3 * size:
@@ -216,7 +217,7 @@ class BlockSKCE(Accumulator):
         confidence_level: in (0, 1).
 
     The state has the count "blocks" (those with a weight), and the sums of `MeanScore`. Blocks of
-    samples that count alike have the weight one.
+    samples that count equally have the weight one.
 
     Cost: n B / 2 evaluations of h; memory of a batch.
 
@@ -268,18 +269,18 @@ class BlockSKCE(Accumulator):
             ValueError: if shapes or values are wrong.
             NotImplementedError: if the expectations have no closed form.
         """
-        block_size = _checks.size_in_range("block_size", self.block_size, 2)
+        block_size = checks.size_in_range("block_size", self.block_size, 2)
         state = self._checked("state", state)
-        _checks.same_rows(predictions=predictions, targets=targets, weights=weights)
+        checks.same_rows(predictions=predictions, targets=targets, weights=weights)
         kernel, samples = checked_samples(self.kernel, predictions, targets)
-        n = _checks.leading_size("targets", samples[1])
+        n = checks.leading_size("targets", samples[1])
         if n % block_size:
             raise ValueError(
                 f"predictions: expected a multiple of block_size = {block_size} samples, got {n}; "
                 "hand over whole blocks, and leave out the rest at the end of the data"
             )
         if weights is not None:
-            weights = _checks.plain_weights(weights, n)
+            weights = checks.plain_weights(weights, n)
         data = kernel, samples, weights
         blocks = pairwise.block_means(sample_pair, *data, block_size=block_size)
         masses = jnp.ones_like(blocks)
@@ -296,11 +297,11 @@ class BlockSKCE(Accumulator):
             ValueError: if it is that of another accumulator or of fewer than two blocks, or all
                 blocks are equal up to rounding (then the result under `jit` is NaN).
         """
-        level = _checks.proportion("confidence_level", self.confidence_level)
+        level = checks.proportion("confidence_level", self.confidence_level)
         state = self._checked("state", state)
         number = checked_number(state, 2, "at least 2 blocks with a weight > 0", count="blocks")
         estimate, error = _mean_and_error(state)
-        if _checks.is_concrete(error) and np.any(np.isnan(error) & ~np.isnan(estimate)):
+        if checks.is_concrete(error) and np.any(np.isnan(error) & ~np.isnan(estimate)):
             raise ValueError(
                 f"state: expected block estimates that differ, got {number} blocks that are all "
                 f"{estimate} up to rounding"

@@ -7,10 +7,10 @@ import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
-from calibjax import _checks
-from calibjax._batches import default_batch_size
-from calibjax._pytree import PyTree, record
-from calibjax._sharding import follows_data
+from calibjax._core import checks
+from calibjax._core.batches import default_batch_size
+from calibjax._core.pytree import PyTree, record
+from calibjax._core.sharding import follows_data
 from calibjax.distributions.base import Distribution
 from calibjax.distributions.sampling import check_draws
 from calibjax.hypothesis_tests._redraw.components import STATISTICS
@@ -228,7 +228,7 @@ class ExactSKCETest(Accumulator):
 
     def _zeros(self, featured: FeaturedProduct) -> State:
         numbers_each = 2 * featured.shape[0] * featured.shape[1]
-        number = _checks.number_of_draws("num_draws", self.num_draws, numbers_each=numbers_each)
+        number = checks.number_of_draws("num_draws", self.num_draws, numbers_each=numbers_each)
         return featured.zeros((number + 1,), used=(), **SHAPES)
 
     @follows_data
@@ -261,7 +261,7 @@ class ExactSKCETest(Accumulator):
                 `indices` are left out after others than 0, …, n − 1 (then the result under `jit`
                 is NaN).
         """
-        key = _checks.random_key(self.key)
+        key = checks.random_key(self.key)
         featured = featured_product(self.kernel, self.example_targets)
         state = self._checked("state", state)
         predictions, targets, weights = checked_batch(featured, predictions, targets, weights)
@@ -269,7 +269,7 @@ class ExactSKCETest(Accumulator):
         warn_of_members(predictions)
         n = _size(targets)
         indices = checked_indices(state, indices, n)
-        predictions = _checks.nan_rows(indices < 0, predictions)
+        predictions = checks.nan_rows(indices < 0, predictions)
         sums = pool_of_sums(
             jax.random.split(key, self.num_draws),
             featured.kernel,
@@ -291,7 +291,7 @@ class ExactSKCETest(Accumulator):
             ValueError: if it is that of another accumulator or of fewer than two samples, or if its
                 sums say that an index occurred twice.
         """
-        statistic = _checks.choice("statistic", self.statistic, STATISTICS)
+        statistic = checks.choice("statistic", self.statistic, STATISTICS)
         state = self._checked("state", state)
         expected = "at least 2 samples with a weight > 0"
         number = checked_number(state, 2, expected, count="used")
@@ -303,7 +303,7 @@ class ExactSKCETest(Accumulator):
 
 
 def _size(targets: PyTree) -> int:
-    return _checks.leading_size("targets", targets)
+    return checks.leading_size("targets", targets)
 
 
 def _number_used(targets: PyTree, weights: jax.Array | None) -> Any:

@@ -8,10 +8,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
-from calibjax import _checks
-from calibjax._arithmetic import floating_dtype
-from calibjax._compilation import jit
-from calibjax._pytree import PyTree
+from calibjax._core import checks
+from calibjax._core.arithmetic import floating_dtype
+from calibjax._core.compilation import jit
+from calibjax._core.pytree import PyTree
 from calibjax.distributions.base import Distribution
 from calibjax.distributions.sampling import draw
 from calibjax.estimators.kernel import refuse_without_expectations
@@ -47,32 +47,32 @@ class FeaturedProduct(NamedTuple):
         return zeros(counts, {**sums, "weights": (), "squared weights": ()}, self.dtype)
 
 
-@_checks.remembered
+@checks.remembered
 def featured_product(kernel: Kernel, example_targets: Any) -> FeaturedProduct:
     """The features of a kernel, made for the range of its landmarks and of example targets."""
-    if not _checks.is_concrete(kernel, example_targets):
+    if not checks.is_concrete(kernel, example_targets):
         raise ValueError(
             "kernel: expected landmarks and length scales that are known when compiling, got "
             "traced ones; accumulators are read by compiled functions from outside, and not "
             "handed to them"
         )
     with jax.ensure_compile_time_eval():  # the data may be traced
-        kernel = _checks.kernel_values(kernel)
+        kernel = checks.kernel_values(kernel)
         if not (isinstance(kernel, TensorProduct) and isinstance(kernel.prediction, LowRank)):
             prediction = kernel.prediction if isinstance(kernel, TensorProduct) else kernel
             raise TypeError(
                 "kernel: expected TensorProduct(LowRank(kernel, landmarks), target kernel), with "
-                f"kernels.LowRank, got {_checks.described(prediction)}"
+                f"kernels.LowRank, got {checks.described(prediction)}"
             )
-        landmarks = _checks.batch(kernel.prediction.landmarks, name="kernel.prediction.landmarks")
+        landmarks = checks.batch(kernel.prediction.landmarks, name="kernel.prediction.landmarks")
         refuse_without_expectations(kernel, landmarks)
         examples = _examples(landmarks, example_targets)
         prepared = prepare_features(kernel.target, *examples)
         if prepared is None:
             raise ValueError(
                 f"kernel.target: expected a kernel with features for the landmarks "
-                f"({_checks.described(landmarks)}) and the example targets, got "
-                f"{_checks.described(kernel.target)}, which has none, or too many: a length scale "
+                f"({checks.described(landmarks)}) and the example targets, got "
+                f"{checks.described(kernel.target)}, which has none, or too many: a length scale "
                 "that is too small for their range"
             )
         first = jax.tree.map(lambda leaf: leaf[0], examples)
@@ -83,19 +83,19 @@ def featured_product(kernel: Kernel, example_targets: Any) -> FeaturedProduct:
 
 def _examples(landmarks: Distribution, example_targets: Any) -> tuple[Distribution, PyTree]:
     """Landmarks with targets drawn from them, and with the examples."""
-    _checks.method("kernel.prediction.landmarks", landmarks, "sample")
+    checks.method("kernel.prediction.landmarks", landmarks, "sample")
     drawn = draw(jax.random.key(0), landmarks)
     if example_targets is None:
         return landmarks, drawn
-    targets = _checks.as_arrays("example_targets", example_targets)
-    number = _checks.leading_size("example_targets", targets)
-    size = _checks.leading_size("kernel.prediction.landmarks", landmarks)
+    targets = checks.as_arrays("example_targets", example_targets)
+    number = checks.leading_size("example_targets", targets)
+    size = checks.leading_size("kernel.prediction.landmarks", landmarks)
 
     def repeated(leaf: jax.Array) -> jax.Array:
         return leaf[np.arange(number) % size]
 
     names = "example_predictions", "example_targets"
-    _, targets = _checks.predictions_and_targets(
+    _, targets = checks.predictions_and_targets(
         jax.tree.map(repeated, landmarks), targets, names=names
     )
     both = jax.tree.map(lambda x, y: jnp.concatenate([x, y.astype(x.dtype)]), drawn, targets)
@@ -107,10 +107,10 @@ def checked_batch(
     featured: FeaturedProduct, predictions: Distribution, targets: ArrayLike, weights: Any
 ) -> tuple[Distribution, PyTree, jax.Array | None]:
     """A checked batch of the kind of the landmarks, with its weights."""
-    _checks.same_rows(predictions=predictions, targets=targets, weights=weights)
-    predictions, targets = _checks.predictions_and_targets(predictions, targets)
+    checks.same_rows(predictions=predictions, targets=targets, weights=weights)
+    predictions, targets = checks.predictions_and_targets(predictions, targets)
     refuse_without_expectations(featured.kernel, predictions)
-    _checks.same_kind(
+    checks.same_kind(
         "predictions",
         without_draws(predictions),
         "kernel.prediction.landmarks",
@@ -123,7 +123,7 @@ def checked_batch(
             f"{dtype}"
         )
     if weights is not None:
-        weights = _checks.plain_weights(weights, _checks.leading_size("targets", targets))
+        weights = checks.plain_weights(weights, checks.leading_size("targets", targets))
         weights = weights.astype(featured.dtype)
     return predictions, targets, weights
 

@@ -23,7 +23,8 @@ import optax
 import ot
 from tqdm import tqdm
 
-from calibjax import _files, distances, estimators, hypothesis_tests, kernels, risk
+from calibjax import distances, estimators, hypothesis_tests, kernels, risk
+from calibjax._core import files
 from experiments.benchmark import local, memory, workload
 from experiments.benchmark.reference import FAST, Reference
 from experiments.harness import clocks, command_line
@@ -380,7 +381,7 @@ def main() -> None:
 def write(folder: Path, name: str, rows: list[dict[str, Any]], conditions: dict) -> None:
     """Writes the table and the record of the run."""
     record = {"conditions": conditions, "rows": rows}
-    _files.write(folder / f"{name}.json", json.dumps(record, indent=1, default=float))
+    files.write(folder / f"{name}.json", json.dumps(record, indent=1, default=float))
     note = ", ".join(f"{key}: {value}" for key, value in conditions.items())
     write_table(folder, name, rows, f"Conditions: {note}.", show=True)
 

@@ -20,7 +20,7 @@ import jax
 import numpy as np
 from tqdm import tqdm
 
-from calibjax._files import write
+from calibjax._core.files import write
 from experiments.harness import data_files
 from experiments.harness.messages import log
 
@@ -93,7 +93,7 @@ def _fingerprint_of_npz(path: Path) -> str | None:
     try:
         with np.load(path) as stored:
             return str(stored["fingerprint"])
-    except Exception:  # readers of damaged files may raise anything
+    except Exception:  # readers of damaged files raise all kinds of errors
         return None
 
 
@@ -126,7 +126,7 @@ def _read(
         return None
     try:
         found = read(path)
-    except Exception as error:  # readers of damaged files may raise anything
+    except Exception as error:  # readers of damaged files raise all kinds of errors
         reason = str(error).partition("\n")[0] or type(error).__name__
         log(f"{path} is damaged ({reason}) and computed again.")
         return None

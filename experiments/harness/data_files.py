@@ -165,7 +165,7 @@ def read_array(path: Path) -> np.ndarray:
     """
     try:
         array = np.load(io.BytesIO(path.read_bytes()))
-    except Exception as error:  # damaged files may raise anything
+    except Exception as error:  # damaged files raise all kinds of errors
         raise DataError(f"--data: expected a file of numpy.save, got {path} ({error})") from None
     if not isinstance(array, np.ndarray) or array.dtype.kind not in "biuf" or not array.size:
         found = f"{array.dtype} {array.shape}" if isinstance(array, np.ndarray) else "several"

@@ -8,7 +8,7 @@ import matplotlib
 from matplotlib.figure import Figure
 from PIL import Image
 
-from calibjax._files import write
+from calibjax._core.files import write
 from calibjax.plotting.figures import CURVE_COLORS
 from experiments.harness import stand_in
 from experiments.harness.messages import log
@@ -41,7 +41,7 @@ def save_figure(
         folder: where to.
         name: name of the file, without its ending.
         figure: the figure.
-        dots: whether it has so many points that a picture is the smaller file.
+        dots: whether it has more points than a vector file should hold.
         resolution: of a picture, and of what is one within a drawing, in dots per inch.
     """
     kind = "png" if dots else "svg"

@@ -152,7 +152,7 @@ class ClaimRow(NamedTuple):
 
 
 def comparison(differences: np.ndarray, pairs: int) -> Comparison:
-    """Compares two methods, of which there are so many pairs."""
+    """Compares two methods, one of this many pairs."""
     num = len(differences)
     if not np.any(differences):  # of which the tests know nothing
         return Comparison(0.0, 0.0, 0, 1.0, 1.0, "undecided")

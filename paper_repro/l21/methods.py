@@ -210,7 +210,7 @@ def _log_likelihoods(confidences: jax.Array, data: Data, clip: float) -> jax.Arr
 def _cells_mce(
     confidences: jax.Array, data: Data, num_bins: int, num_groups: int, min_size: int
 ) -> jax.Array:
-    """Maximum of |mean confidence − accuracy| over cells (group, bin) of enough samples."""
+    """Maximum of |mean confidence − accuracy| over cells (group, bin) of at least this size."""
     cells = data.groups * num_bins + interval_index(confidences, num_bins)
 
     def sums(values: jax.Array) -> jax.Array:

@@ -51,7 +51,7 @@ class Settings:
     """Sizes of the experiment.
 
     Attributes:
-        num_samples: at most so many samples of each part, the first ones; None for all.
+        num_samples: how many samples of each part to use at most, the first ones; None for all.
         cifar10: names of networks of `cifar.CIFAR10`.
         logits: names of networks of `cifar.LOGITS`.
         num_bins: number of equal intervals of confidences.

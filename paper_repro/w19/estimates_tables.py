@@ -119,7 +119,7 @@ def _standard_error(values: np.ndarray) -> float:
 
 
 def rounded(value: float, digits: int = 5) -> float:
-    """A number to so many significant digits."""
+    """A number with this many significant digits."""
     return float(f"{value:.{digits}g}")
 
 
@@ -152,7 +152,7 @@ def _random_cells(groups: list[Group]) -> list[tuple[Group, float, str]]:
 
 
 def expected_largest(count: int) -> float:
-    """Mean of the largest of so many independent |z|, z standard normal."""
+    """Mean of the largest of this many independent |z|, z standard normal."""
     grid = np.linspace(0, 10, 10_001)
     below = np.array([math.erf(x / math.sqrt(2)) for x in grid]) ** count
     return float(np.sum(1 - below) * grid[1])

@@ -17,7 +17,7 @@ import numpy as np
 from jax import lax
 
 from calibjax import distances, kernels
-from calibjax._pytree import record
+from calibjax._core.pytree import record
 from calibjax.distributions import Categorical
 from calibjax.estimators import UniformBins, ece
 from calibjax.hypothesis_tests import (

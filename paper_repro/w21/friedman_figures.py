@@ -21,7 +21,7 @@ class Shown(NamedTuple):
 
 
 # Fig. 3 is the part of Fig. 12 where the networks are best. So many points are drawn in pixels:
-# leaving out so many of them that a drawing is smaller would bend the lines visibly.
+# leaving out enough of them for a smaller drawing would bend the lines visibly.
 FIGURES = {
     "figure_3": Shown(("MSE", "NLL", "SKCE (biased)", "p-value"), 4, 10, 1500),
     "figure_12": Shown(

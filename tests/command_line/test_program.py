@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 
 import calibjax
-from calibjax import _extras, command_line
+from calibjax import command_line
+from calibjax._core import extras
 from calibjax.command_line import load, main, program
 from tests.command_line.examples import EVALUATION
 from tests.command_line.test_malformed import GOOD
@@ -194,7 +195,7 @@ def test_report_without_matplotlib(file, calls, tmp_path, capsys, monkeypatch):
     def missing(module, use, extra):
         raise ImportError(f"{use}, which is not installed: pip install 'calibjax[{extra}]'")
 
-    monkeypatch.setattr(_extras, "imported", missing)
+    monkeypatch.setattr(extras, "imported", missing)
     report = tmp_path / "report.html"
     assert main([str(file), "--report", str(report)]) == 0
     line = capsys.readouterr().err.splitlines(keepends=True)[-1]

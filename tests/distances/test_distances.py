@@ -10,10 +10,7 @@ from calibjax import distances, distributions
 RNG = np.random.default_rng(0)
 PAIRS = {
     "euclidean": (distances.Euclidean(), (RNG.normal(size=3), RNG.normal(size=3))),
-    "squared euclidean": (
-        distances.SquaredEuclidean(),
-        (RNG.normal(size=3), RNG.normal(size=3)),
-    ),
+    "squared euclidean": (distances.SquaredEuclidean(), (RNG.normal(size=3), RNG.normal(size=3))),
     "manhattan": (distances.Manhattan(), (RNG.normal(size=3), RNG.normal(size=3))),
     "mean": (distances.MeanAbsoluteDifference(), (RNG.normal(size=3), RNG.normal(size=3))),
     "total variation": (

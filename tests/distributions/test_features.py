@@ -140,11 +140,7 @@ def test_ensembles_with_features():
     predictions, targets, target = families()["Samples"]
     kernel = TensorProduct(Exponential(1.0, Features()), target)
     test = hypothesis_tests.ensemble_skce_test(
-        jax.random.key(0),
-        kernel,
-        with_features(predictions, jnp.asarray(X)),
-        targets,
-        num_draws=9,
+        jax.random.key(0), kernel, with_features(predictions, jnp.asarray(X)), targets, num_draws=9
     )
     # f(y) − μ_i by loops, off the diagonal
     values = np.asarray(predictions.values)

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from calibjax import _checks, distributions
+from calibjax import distributions
+from calibjax._core import checks
 
 LEVELS = np.array([1e-300, 0.01, 0.3, 0.5, 0.99])
 
@@ -49,12 +50,12 @@ def test_derivatives_are_those_of_the_formulas(dtype):
 def test_parameters_and_targets_are_checked():
     good = distributions.Laplace(jnp.zeros(3), jnp.ones(3))
     with pytest.raises(ValueError, match=r"predictions\.scale: expected positive.*scale\[1\] = 0"):
-        _checks.batch(distributions.Laplace(jnp.zeros(2), jnp.array([1.0, 0.0])))
+        checks.batch(distributions.Laplace(jnp.zeros(2), jnp.array([1.0, 0.0])))
     with pytest.raises(ValueError, match=r"predictions\.loc: expected finite values"):
-        _checks.batch(distributions.Laplace(jnp.array([0.0, jnp.nan]), jnp.ones(2)))
+        checks.batch(distributions.Laplace(jnp.array([0.0, jnp.nan]), jnp.ones(2)))
     with pytest.raises(ValueError, match=r"predictions\.loc: expected shape \[n\]"):
-        _checks.batch(distributions.Laplace(jnp.zeros((2, 1)), jnp.ones((2, 1))))
+        checks.batch(distributions.Laplace(jnp.zeros((2, 1)), jnp.ones((2, 1))))
     with pytest.raises(TypeError, match=r"predictions\.scale: expected numbers"):
-        _checks.batch(distributions.Laplace(jnp.zeros(2), jnp.ones(2, bool)))
+        checks.batch(distributions.Laplace(jnp.zeros(2), jnp.ones(2, bool)))
     with pytest.raises(ValueError, match=r"targets: expected shape \[n\]"):
-        _checks.predictions_and_targets(good, jnp.zeros((3, 1)))
+        checks.predictions_and_targets(good, jnp.zeros((3, 1)))

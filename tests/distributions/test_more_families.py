@@ -147,9 +147,13 @@ def test_tempered_densities_are_powers(name):
 @pytest.mark.parametrize("name", FAMILIES)
 def test_gradients_are_finite_and_wrong_values_are_refused(name):
     p, _, y = _both(name, np.float32)
-    slopes = jax.grad(lambda p: jnp.sum(jnp.where(jnp.isfinite(p.log_prob(y)), p.log_prob(y), 0)))(
-        p
-    )
+
+    @jax.jit
+    @jax.grad
+    def slopes_of(p):
+        return jnp.sum(jnp.where(jnp.isfinite(p.log_prob(y)), p.log_prob(y), 0))
+
+    slopes = slopes_of(p)
     assert all(bool(jnp.isfinite(leaf).all()) for leaf in jax.tree.leaves(slopes))
     first = FAMILIES[name][1][0]
     for wrong in (np.nan, np.inf):
@@ -282,15 +286,13 @@ def test_tails_of_student(dtype):
 
 @pytest.mark.parametrize(
     ("family", "parameter"),
-    [
-        (lambda x: d.StudentT(x, 0.0, 1.5), 2.0),
-        (lambda x: d.Gamma(x, 2.0), 1.0),
-    ],
+    [(lambda x: d.StudentT(x, 0.0, 1.5), 2.0), (lambda x: d.Gamma(x, 2.0), 1.0)],
 )
 def test_slope_of_the_crps_where_formulas_meet(family, parameter):
+    @jax.jit
     def crps(x):
         return family(x).crps(0.7)
 
     step = 1e-5
     expected = (crps(parameter + step) - crps(parameter - step)) / (2 * step)
-    np.testing.assert_allclose(jax.grad(crps)(parameter), expected, rtol=1e-6)
+    np.testing.assert_allclose(jax.jit(jax.grad(crps))(parameter), expected, rtol=1e-6)

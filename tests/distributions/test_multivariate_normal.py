@@ -5,7 +5,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from calibjax import _checks, distributions
+from calibjax import distributions
+from calibjax._core import checks
 from calibjax.distributions import MvNormal
 from tests import oracles
 
@@ -79,10 +80,7 @@ WRONG = {
     "variances": ({"cov": jnp.ones((5, 2))}, r"cov: expected shape \[n, d, d\], as loc"),
     "other dimension": ({"cov": jnp.ones((5, 3, 3))}, r"cov: expected shape \[n, d, d\]"),
     "scalar means": ({"loc": jnp.ones(5)}, r"cov: expected shape \[n, d, d\], as loc"),
-    "no dimension": (
-        {"loc": jnp.ones((5, 0)), "cov": jnp.ones((5, 0, 0))},
-        "with d >= 1",
-    ),
+    "no dimension": ({"loc": jnp.ones((5, 0)), "cov": jnp.ones((5, 0, 0))}, "with d >= 1"),
 }
 
 
@@ -105,7 +103,7 @@ def test_wrong_parameters_are_named(name):
 def test_wrong_targets_are_named(targets, error, message):
     p = MvNormal(jnp.asarray(LOC), jnp.asarray(COV))
     with pytest.raises(error, match=message):
-        _checks.predictions_and_targets(p, targets)
+        checks.predictions_and_targets(p, targets)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -115,16 +113,16 @@ def test_units_and_rounding_are_not_refused(dtype):
     )
     covariances = (root @ root.swapaxes(1, 2)).astype(dtype)
     covariances[:, 0] *= 1 + np.finfo(dtype).eps  # a little asymmetric
-    _checks.positive_definite("cov", covariances[None])
+    checks.positive_definite("cov", covariances[None])
     assert np.all(np.isfinite(MvNormal(jnp.zeros(4, dtype), covariances).log_prob(root[:, 0])))
 
 
 def test_definiteness_depends_on_the_precision():
     """A correlation that float64 holds and float32 does not tell from one."""
     correlation = np.array([[1, 1 - 1e-8], [1 - 1e-8, 1]])
-    _checks.positive_definite("cov", correlation)
+    checks.positive_definite("cov", correlation)
     with pytest.raises(ValueError, match="cov.correlation.smallest_eigenvalue"):
-        _checks.positive_definite("cov", correlation.astype(np.float32))
+        checks.positive_definite("cov", correlation.astype(np.float32))
 
 
 def test_from_cholesky():
@@ -134,7 +132,7 @@ def test_from_cholesky():
     one = MvNormal.from_cholesky(LOC[0].astype(np.float32), roots[0].astype(np.float32))
     assert one.cov.dtype == jnp.float32
     np.testing.assert_allclose(one.log_prob(TARGETS[0]), ours.log_prob(TARGETS)[0], rtol=1e-5)
-    _checks.batch(ours)
+    checks.batch(ours)
 
 
 @pytest.mark.parametrize(
@@ -162,10 +160,10 @@ def test_cholesky_factors_of_other_shapes():
         MvNormal.from_cholesky(LOC, np.eye(3))
     with pytest.raises(TypeError, match="scale_tril: expected numbers"):
         MvNormal.from_cholesky(LOC, np.full((5, 2, 2), "a"))
-    shared = _checks.batch(MvNormal.from_cholesky(LOC, 2 * np.eye(2)))
+    shared = checks.batch(MvNormal.from_cholesky(LOC, 2 * np.eye(2)))
     np.testing.assert_array_equal(shared.cov, np.tile(4 * np.eye(2), (5, 1, 1)))
 
 
 def test_one_row_for_each_sample_is_no_covariance_matrix():
     with pytest.raises(ValueError, match=r"predictions\.cov: expected shape .* got \(5, 2\)"):
-        _checks.batch(MvNormal(np.zeros((5, 2)), np.ones((5, 2))))
+        checks.batch(MvNormal(np.zeros((5, 2)), np.ones((5, 2))))

@@ -9,7 +9,7 @@ from sklearn.calibration import calibration_curve
 from sklearn.metrics import brier_score_loss
 
 from calibjax import distances, estimators
-from calibjax._pytree import record
+from calibjax._core.pytree import record
 from calibjax.distributions import Bernoulli, Categorical
 from tests import oracles
 from tests.estimators.test_binnings import BINNINGS, DTYPES, groups_of, random_data
@@ -124,10 +124,7 @@ def test_debiased_squared_ece_in_bins_of_equal_predictions_is_that_of_kumar():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "name",
-    BINNINGS,
-)
+@pytest.mark.parametrize("name", BINNINGS)
 def test_debiased_squared_ece_is_unbiased(name):
     """Given the predictions, its mean is the sum with Δ = share (e_0 − p) in place of residuals."""
     probs, _ = random_data(100, 4, seed=1)
@@ -334,10 +331,7 @@ def test_gradients(name, dtype):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "distance",
-    [distances.TotalVariation(), distances.Euclidean()],
-)
+@pytest.mark.parametrize("distance", [distances.TotalVariation(), distances.Euclidean()])
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_gradients_of_calibrated_bins_are_finite(distance, dtype):
     probs = jnp.asarray([[0.5, 0.5], [0.5, 0.5], [1.0, 0.0], [0.0, 1.0], [0.0, 1.0]], dtype)

@@ -253,9 +253,7 @@ def test_binnings_are_static_arguments():
         binning = estimators.UniformBins(num_bins)
         arguments = Categorical(jnp.asarray(probs)), jnp.asarray(targets)
         np.testing.assert_allclose(
-            evaluate(binning, *arguments),
-            estimators.ece(*arguments, binning=binning),
-            atol=1e-15,
+            evaluate(binning, *arguments), estimators.ece(*arguments, binning=binning), atol=1e-15
         )
 
 

@@ -130,14 +130,17 @@ def test_gradients(estimator, name):
     kernel, predictions, targets, _, _ = oracles.cases()[name]
     kernel = oracles.as_dtype(kernel, jnp.float64)
 
+    @jax.jit
     def value(kernel, predictions):
         return ESTIMATORS[estimator](kernel, predictions, targets)
 
     if name.startswith("normal"):
         jax.test_util.check_grads(value, (kernel, predictions), order=1, modes=["rev"], rtol=1e-4)
     else:  # total variation has kinks, and matrices must stay symmetric
-        chex.assert_tree_all_finite(jax.grad(value, argnums=(0, 1))(kernel, predictions))
-        nu = lambda s: value(oracles.categorical_kernel(s, kernel.target.matrix), predictions)  # noqa: E731
+        chex.assert_tree_all_finite(jax.jit(jax.grad(value, argnums=(0, 1)))(kernel, predictions))
+        nu = jax.jit(
+            lambda s: value(oracles.categorical_kernel(s, kernel.target.matrix), predictions)
+        )
         jax.test_util.check_grads(nu, (jnp.array(0.5),), order=1, modes=["rev"])
 
 
@@ -249,9 +252,6 @@ def test_published_cifar10_networks(data_dir, network):
 
 def test_pair_function_is_the_calibration_kernel():
     predictions, targets, _ = oracles.normal_data(2)
-    (p, q), (y, z) = (
-        [jax.tree.map(operator.itemgetter(i), predictions) for i in (0, 1)],
-        targets,
-    )
+    (p, q), (y, z) = ([jax.tree.map(operator.itemgetter(i), predictions) for i in (0, 1)], targets)
     kernel = oracles.normal_kernel()
     assert sample_pair(kernel, (p, y), (q, z)) == estimators.calibration_kernel(kernel, p, y, q, z)

@@ -175,7 +175,7 @@ def test_new_points_against_loops():
         np.testing.assert_allclose(jnp.sum(ours, 1), 1, rtol=1e-14)
 
 
-@pytest.mark.parametrize("n", [127, 128, 129, 300])
+@pytest.mark.parametrize("n", [128, 300])
 def test_tiled_equals_dense(n):
     probs, labels = interior(n, 4)
     alpha = probs / 0.03 + 1

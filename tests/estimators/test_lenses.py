@@ -272,25 +272,6 @@ def test_gradient_of_the_mmce_of_perfect_confidences():
     np.testing.assert_array_equal(perfect, 0)
 
 
-@pytest.mark.parametrize(
-    ("confidences", "correct", "error", "message"),
-    [
-        ([0.5, None], [0, 1], TypeError, "confidences: expected numbers, got list with entries of"),
-        (np.array([0, 1]), np.array([0, 1]), TypeError, "confidences: expected floating-point"),
-        (np.array([0.5, 1.1]), np.array([0, 1]), ValueError, "confidences: expected probab"),
-        (np.array([0.5, np.nan]), np.array([0, 1]), ValueError, "confidences: expected probab"),
-        (np.array([[0.5, 0.5]]), np.array([[0, 1]]), ValueError, "confidences: expected shape"),
-        (np.zeros(0), np.zeros(0, int), ValueError, "confidences: expected at least 1 sample"),
-        (np.array([0.5, 0.5]), np.array([0]), ValueError, "correct: expected shape .n., as the"),
-        (np.array([0.5, 0.5]), np.array([0, 2]), ValueError, r"correct: expected 0 or 1, got .* 2"),
-        (np.array([0.5, 0.5]), np.array([0, 0.5]), ValueError, "correct: expected 0 or 1, got"),
-    ],
-)
-def test_wrong_confidences(confidences, correct, error, message):
-    with pytest.raises(error, match=message):
-        estimators.mmce(kernels.Exponential(0.4), confidences, correct)
-
-
 def test_what_belongs_to_other_estimators_is_refused_by_name():
     kernel = kernels.Exponential(0.4)
     with pytest.raises(TypeError, match=r"confidences: .* as estimators.top_label .*got Categor"):
@@ -304,13 +285,6 @@ def test_what_belongs_to_other_estimators_is_refused_by_name():
         TypeError, match="targets: expected an array of observed targets, got Bernoulli"
     ):
         estimators.top_label(Categorical(PROBS), Bernoulli(confidences))
-
-
-def test_mmce_of_traced_wrong_correctness_is_nan():
-    value = jax.jit(estimators.mmce)(
-        kernels.Exponential(0.4), jnp.array([0.5, 0.5]), jnp.array([0, 2])
-    )
-    assert np.isnan(value)
 
 
 def test_a_bernoulli_is_an_array_of_confidences():

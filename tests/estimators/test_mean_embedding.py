@@ -63,7 +63,10 @@ def test_float32_and_gradients(name):
 
 
 def test_bernoulli_gives_the_numbers_of_two_classes():
-    (kernel, predictions, targets, test, labels), _ = case("categorical-2-white")
+    (predictions, targets, _), (test, labels, _) = (
+        oracles.categorical_data(n, 2, seed) for n, seed in ((23, 4), (7, 8))
+    )
+    kernel = oracles.categorical_kernel()
     binary = [distributions.Bernoulli(p.probs[:, 1]) for p in (predictions, test)]
     np.testing.assert_allclose(
         estimators.ucme(kernel, binary[0], targets, binary[1], labels),
@@ -107,7 +110,7 @@ def test_wrong_locations():
     with pytest.raises(ValueError, match="test_predictions: expected entries like those of pred"):
         ucme(distributions.DiagNormal(test.loc[:, None], test.scale[:, None]), labels[:, None])
     (kernel, predictions, targets, _, _), _ = case("categorical-5-white")
-    (_, _, _, test, labels), _ = case("categorical-2-white")
+    test, labels, _ = oracles.categorical_data(7, 2, seed=8)
     with pytest.raises(ValueError, match="test_predictions: expected entries like those of pred"):
         estimators.ucme(kernel, predictions, targets, test, labels)
 

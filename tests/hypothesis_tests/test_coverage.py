@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from calibjax import _compilation, distributions, hypothesis_tests, kernels, scores
+from calibjax import distributions, hypothesis_tests, kernels, scores
+from calibjax._core import compilation
 from calibjax.distributions import Normal, Quantiles
 from calibjax.hypothesis_tests import coverage_test
 
@@ -168,9 +169,9 @@ def test_wrong_arguments():
 
 def test_other_data_are_not_compiled_again():
     coverage_test(KEY, forecast(), LOC, num_draws=20)
-    before = set(_compilation._PROGRAMS)
+    before = set(compilation._PROGRAMS)
     coverage_test(KEY, forecast(VALUES + 1), LOC + 2, num_draws=20)
-    assert set(_compilation._PROGRAMS) == before
+    assert set(compilation._PROGRAMS) == before
 
 
 def test_quantiles_have_no_draws():

@@ -5,7 +5,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from calibjax import _compilation, estimators, kernels
+from calibjax import estimators, kernels
+from calibjax._core import compilation
 from calibjax.hypothesis_tests import local_calibration_test
 
 KEY = jax.random.key(0)
@@ -104,6 +105,6 @@ def test_wrong_arguments():
 def test_other_data_are_not_compiled_again():
     data = FEATURES, CONFIDENCES, (CONFIDENCES > 0.5).astype(int)
     local_calibration_test(KEY, NEAR, *data, num_draws=5)
-    before = set(_compilation._PROGRAMS)
+    before = set(compilation._PROGRAMS)
     local_calibration_test(KEY, NEAR, *(x[::-1] for x in data), num_draws=5)
-    assert set(_compilation._PROGRAMS) == before
+    assert set(compilation._PROGRAMS) == before

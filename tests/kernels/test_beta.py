@@ -6,7 +6,7 @@ import pytest
 from scipy.linalg import eigh_tridiagonal
 
 from calibjax import distances, distributions, estimators, kernels
-from tests import oracles
+from tests import compiled, oracles
 
 Beta = distributions.Beta
 
@@ -47,10 +47,10 @@ def _settings():
 def _expectations(a, b, c, d, z, length_scale):
     kernel = kernels.SquaredExponential(length_scale)
     p, q = Beta(a, b), Beta(c, d)
-    single = kernels.single_expectation(kernel, p, z)
-    other = kernels.single_expectation(kernel, q, a / (a + b))
-    centered = kernels.centered_kernel(kernel, p, a / (a + b), q, z)
-    return single, other, kernels.double_expectation(kernel, p, q), centered
+    single = compiled.single_expectation(kernel, p, z)
+    other = compiled.single_expectation(kernel, q, a / (a + b))
+    centered = compiled.centered_kernel(kernel, p, a / (a + b), q, z)
+    return single, other, compiled.double_expectation(kernel, p, q), centered
 
 
 @pytest.mark.parametrize(("dtype", "tolerance"), [(np.float32, 2e-6), (np.float64, 1e-9)])
@@ -73,7 +73,7 @@ def test_gradients():
 
     def value(x):
         p, q = Beta(x[0], x[1]), Beta(x[2], x[3])
-        return kernels.centered_kernel(kernels.SquaredExponential(x[5]), p, x[4], q, 0.7)
+        return compiled.centered_kernel(kernels.SquaredExponential(x[5]), p, x[4], q, 0.7)
 
     points = np.array(
         [[2.0, 3.0, 2.0, 3.0, 0.3, 0.2], [0.4, 0.3, 50.0, 20.0, 0.9, 1.0], [1, 1, 1, 1, 1e-3, 0.1]]
@@ -116,7 +116,7 @@ def test_float32_has_no_offset():
 def test_other_distances_are_refused():
     kernel = kernels.SquaredExponential(1.0, distances.TotalVariation())
     with pytest.raises(NotImplementedError, match="Beta.*TotalVariation.*monte_carlo"):
-        kernels.single_expectation(kernel, Beta(jnp.asarray(2.0), jnp.asarray(2.0)), 0.5)
+        compiled.single_expectation(kernel, Beta(jnp.asarray(2.0), jnp.asarray(2.0)), 0.5)
 
 
 def test_kernels_that_are_too_narrow_are_refused():

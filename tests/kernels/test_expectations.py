@@ -10,7 +10,7 @@ import pytest
 from calibjax import distances, distributions, hypothesis_tests, kernels
 from calibjax.kernels.expectations import features, four_terms, prepare_features
 from calibjax.kernels.expectations.normal import centered_without_offset
-from tests import oracles
+from tests import compiled, oracles
 
 NODES, WEIGHTS = np.polynomial.hermite_e.hermegauss(80)
 WEIGHTS = WEIGHTS / WEIGHTS.sum()
@@ -28,8 +28,8 @@ def test_normal_expectations_by_quadrature(length_scale):
     zp, zq = 0.2 + 0.4 * NODES, -0.5 + 0.3 * NODES
     single = WEIGHTS @ k(zp, z)
     double = WEIGHTS @ k(zp[:, None], zq) @ WEIGHTS
-    np.testing.assert_allclose(kernels.single_expectation(kernel, p, z), single, rtol=1e-12)
-    np.testing.assert_allclose(kernels.double_expectation(kernel, p, q), double, rtol=1e-12)
+    np.testing.assert_allclose(compiled.single_expectation(kernel, p, z), single, rtol=1e-12)
+    np.testing.assert_allclose(compiled.double_expectation(kernel, p, q), double, rtol=1e-12)
 
 
 def test_diagonal_expectations_are_products():
@@ -38,18 +38,18 @@ def test_diagonal_expectations_are_products():
     p = distributions.DiagNormal(jnp.asarray(loc), jnp.asarray(scale))
     q = distributions.DiagNormal(jnp.asarray(z), jnp.asarray(scale[::-1]))
     single = np.prod(
-        [kernels.single_expectation(kernel, _normal(*v[:2]), v[2]) for v in zip(loc, scale, z)]
+        [compiled.single_expectation(kernel, _normal(*v[:2]), v[2]) for v in zip(loc, scale, z)]
     )
     double = np.prod(
         [
-            kernels.double_expectation(kernel, _normal(*v[:2]), _normal(*v[2:]))
+            compiled.double_expectation(kernel, _normal(*v[:2]), _normal(*v[2:]))
             for v in zip(loc, scale, z, scale[::-1])
         ]
     )
     np.testing.assert_allclose(
-        kernels.single_expectation(kernel, p, jnp.asarray(z)), single, rtol=1e-13
+        compiled.single_expectation(kernel, p, jnp.asarray(z)), single, rtol=1e-13
     )
-    np.testing.assert_allclose(kernels.double_expectation(kernel, p, q), double, rtol=1e-13)
+    np.testing.assert_allclose(compiled.double_expectation(kernel, p, q), double, rtol=1e-13)
 
 
 @pytest.mark.parametrize("size", [1, 5, 32, 33, 50])
@@ -68,7 +68,7 @@ def test_number_of_components_does_not_matter(size):
         - expect(y, zero, other, other_scale)
         + expect(loc, scale, other, other_scale)
     )
-    plain = kernels.centered_kernel(kernel, p, jnp.asarray(y), q, jnp.asarray(z))
+    plain = compiled.centered_kernel(kernel, p, jnp.asarray(y), q, jnp.asarray(z))
     np.testing.assert_allclose(plain, four, atol=1e-14)
     stable = centered_without_offset(kernel, p, jnp.asarray(y), q, jnp.asarray(z))
     np.testing.assert_allclose(stable, four, atol=1e-14)
@@ -97,7 +97,7 @@ def test_extreme_scales_stay_finite(scale, dtype):
     p = distributions.DiagNormal(jnp.zeros(3, dtype), jnp.full(3, scale, dtype))
     q = distributions.DiagNormal(jnp.full(3, scale, dtype), jnp.full(3, 2 * scale, dtype))
     y, z = jnp.full(3, 3 * scale, dtype), jnp.full(3, -scale, dtype)
-    value, gradient = jax.value_and_grad(kernels.centered_kernel, argnums=(0, 1, 2))(
+    value, gradient = jax.jit(jax.value_and_grad(kernels.centered_kernel, argnums=(0, 1, 2)))(
         kernel, p, y, q, z
     )
     assert value.dtype == dtype
@@ -112,10 +112,10 @@ def test_gradients_in_float32_stay_finite(length_scale, outlier):
     one, two = jnp.full(1, outlier, jnp.float32), jnp.full(1, -0.3, jnp.float32)
 
     def centered(length_scale, p, y, q, z):
-        return kernels.centered_kernel(kernels.SquaredExponential(length_scale), p, y, q, z)
+        return compiled.centered_kernel(kernels.SquaredExponential(length_scale), p, y, q, z)
 
     arguments = jnp.float32(length_scale), *(jax.tree.map(lambda x: x[0], (p, one, p, two)))
-    gradient = jax.grad(centered, argnums=(0, 1, 2, 3, 4))(*arguments)
+    gradient = jax.jit(jax.grad(centered, argnums=(0, 1, 2, 3, 4)))(*arguments)
     chex.assert_tree_all_finite(gradient)
 
 
@@ -137,10 +137,10 @@ def test_class_expectations_by_sums(m, family):
     for z in labels:
         single = sum(p[c] * values[c, z] for c in labels)
         np.testing.assert_allclose(
-            kernels.single_expectation(kernel, ours[0], z), single, rtol=1e-13
+            compiled.single_expectation(kernel, ours[0], z), single, rtol=1e-13
         )
     double = sum(p[c] * q[d] * values[c, d] for c in labels for d in labels)
-    np.testing.assert_allclose(kernels.double_expectation(kernel, *ours), double, rtol=1e-13)
+    np.testing.assert_allclose(compiled.double_expectation(kernel, *ours), double, rtol=1e-13)
 
 
 @pytest.mark.parametrize("name", oracles.CASE_NAMES)
@@ -152,7 +152,7 @@ def test_registered_centered_kernels_are_the_four_terms(name):
     ]
     arguments = *pair[0], *pair[1]
     four = jax.jit(jax.vmap(lambda *a: four_terms(kernel.target, *a)))(*arguments)
-    ours = jax.jit(jax.vmap(lambda *a: kernels.centered_kernel(kernel.target, *a)))(*arguments)
+    ours = jax.jit(jax.vmap(lambda *a: compiled.centered_kernel(kernel.target, *a)))(*arguments)
     np.testing.assert_allclose(ours, four, atol=3e-15)
 
 
@@ -162,44 +162,42 @@ def test_linear_combinations():
     combined = one + 3.0 * two
     for dtype in (jnp.float64, jnp.float32):
         arguments = oracles.as_dtype((p, jnp.asarray(y), q, jnp.asarray(z)), dtype)
-        expected = kernels.centered_kernel(one, *arguments) + 3 * kernels.centered_kernel(
+        expected = compiled.centered_kernel(one, *arguments) + 3 * compiled.centered_kernel(
             two, *arguments
         )
         np.testing.assert_allclose(
-            kernels.centered_kernel(combined, *arguments), expected, rtol=1e-6
+            compiled.centered_kernel(combined, *arguments), expected, rtol=1e-6
         )
     np.testing.assert_allclose(
-        kernels.double_expectation(combined, p, q),
-        kernels.double_expectation(one, p, q) + 3 * kernels.double_expectation(two, p, q),
+        compiled.double_expectation(combined, p, q),
+        compiled.double_expectation(one, p, q) + 3 * compiled.double_expectation(two, p, q),
     )
 
 
 def test_missing_pairs_name_both_types_and_monte_carlo():
     p = _normal(0.0, 1.0)
     with pytest.raises(NotImplementedError, match=r"Exponential under Normal.*Monte Carlo"):
-        kernels.single_expectation(kernels.Exponential(1.0), p, 0.0)
+        compiled.single_expectation(kernels.Exponential(1.0), p, 0.0)
     kernel = kernels.SquaredExponential(1.0, distances.TotalVariation())
     with pytest.raises(NotImplementedError, match="with distance TotalVariation"):
-        kernels.single_expectation(kernel, p, 0.0)
+        compiled.single_expectation(kernel, p, 0.0)
 
 
 def test_labels_out_of_range_are_not_clamped_under_jit():
     p = distributions.Categorical(jnp.array([0.5, 0.5]))
     for kernel in (kernels.White(), kernels.LabelKernel(jnp.eye(2))):
-        evaluate = jax.jit(lambda y, kernel=kernel: kernels.centered_kernel(kernel, p, y, p, 0))
+        evaluate = jax.jit(lambda y, kernel=kernel: compiled.centered_kernel(kernel, p, y, p, 0))
         assert jnp.isnan(evaluate(2))
         assert jnp.isnan(evaluate(-1))
 
 
-@pytest.mark.parametrize(
-    "name", [n for n in oracles.CASE_NAMES if n not in ("normal-1", "normal-3", "normal-10")]
-)
+@pytest.mark.parametrize("name", [n for n in oracles.CASE_NAMES if n != "normal-3"])
 @pytest.mark.parametrize("dtype", [jnp.float32, jnp.float64])
 def test_features_reproduce_the_centered_kernel(name, dtype):
     kernel, predictions, targets, _, _ = oracles.cases()[name]
     target_kernel = kernel.target
     exact = jax.vmap(
-        jax.vmap(lambda *a: kernels.centered_kernel(target_kernel, *a), (None, None, 0, 0)),
+        jax.vmap(lambda *a: compiled.centered_kernel(target_kernel, *a), (None, None, 0, 0)),
         (0, 0, None, None),
     )(predictions, targets, predictions, targets)
     target_kernel, predictions, targets = oracles.as_dtype(

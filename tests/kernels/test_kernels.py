@@ -201,3 +201,11 @@ def test_length_scales_too_far_from_the_predictions_are_refused(target, predicti
         ValueError, match=r"kernel.target.length_scale: expected values from 1.4e-13"
     ):
         estimators.skce(kernel, predictions, targets)
+
+
+@pytest.mark.parametrize(
+    "kernel",
+    [kernels.SquaredExponential(0.7), kernels.Exponential(0.7), kernels.PowerExponential(0.7, 1.3)],
+)
+def test_logarithms_of_a_distance(kernel):
+    np.testing.assert_allclose(np.exp(kernel.log_value(2.0)), kernel(0.0, 2.0), rtol=1e-12)

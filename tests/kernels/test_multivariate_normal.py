@@ -6,7 +6,7 @@ import pytest
 from calibjax import estimators, kernels
 from calibjax.distributions import MvNormal
 from calibjax.kernels.expectations.multivariate_normal import centered_without_offset
-from tests import oracles
+from tests import compiled, oracles
 
 RNG = np.random.default_rng(0)
 
@@ -17,9 +17,9 @@ def expectations(kernel, p, y, q, z):
 
     def one(p, y, q, z):
         return (
-            kernels.single_expectation(kernel, p, z),
-            kernels.double_expectation(kernel, p, q),
-            kernels.centered_kernel(kernel, p, y, q, z),
+            compiled.single_expectation(kernel, p, z),
+            compiled.double_expectation(kernel, p, q),
+            compiled.centered_kernel(kernel, p, y, q, z),
             centered_without_offset(kernel, p, y, q, z),
         )
 
@@ -142,7 +142,7 @@ def test_gradients(d):
     kernel = kernels.SquaredExponential(jnp.asarray(1.3))
 
     def centered(kernel, p, q):
-        return kernels.centered_kernel(kernel, p, y.astype(p.loc.dtype), q, z.astype(p.loc.dtype))
+        return compiled.centered_kernel(kernel, p, y.astype(p.loc.dtype), q, z.astype(p.loc.dtype))
 
     gradient = jax.jit(jax.value_and_grad(centered, argnums=(0, 1, 2)))
     _, exact = gradient(kernel, p, q)
@@ -167,7 +167,7 @@ def test_extreme_scales_stay_finite():
     kernel = kernels.SquaredExponential(jnp.float32(1.0))
 
     def value(p, y, q, z):
-        return kernels.centered_kernel(kernel, p, y, q, z)
+        return compiled.centered_kernel(kernel, p, y, q, z)
 
     values, gradient = jax.jit(jax.vmap(jax.value_and_grad(value, argnums=(0, 1))))(
         *jax.tree.map(lambda *x: jnp.concatenate(x), *pairs)

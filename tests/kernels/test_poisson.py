@@ -7,7 +7,7 @@ from scipy import stats
 
 from calibjax import distances, distributions, estimators, kernels
 from calibjax.kernels.expectations import features, prepare_features
-from tests import oracles
+from tests import compiled, oracles
 
 Poisson = distributions.Poisson
 
@@ -79,8 +79,8 @@ def test_gradients():
 
     def value(x, count):
         p, q, smooth = Poisson(x[0]), Poisson(x[1]), kernels.SquaredExponential(x[2])
-        double = kernels.double_expectation(kernel + smooth, p, q)
-        return double - kernels.single_expectation(kernel + smooth, p, count)
+        double = compiled.double_expectation(kernel + smooth, p, q)
+        return double - compiled.single_expectation(kernel + smooth, p, count)
 
     points = np.array([[3.0, 3.0, 1.5], [20.0, 20.5, 1.0], [2.0, 800.0, 3.0], [50.0, 40.0, 9.0]])
     steps = 1e-4 * np.concatenate([np.zeros((1, 3)), np.eye(3), -np.eye(3)])
@@ -104,7 +104,7 @@ def test_features_reproduce_the_centered_kernel(kernel):
     prepare = prepare_features
     root = prepare(kernel, predictions, targets)
     found = jax.vmap(lambda p, y: features(kernel, root, p, y))(predictions, targets)
-    pair = lambda x, y: kernels.centered_kernel(kernel, *x, *y)  # noqa: E731
+    pair = lambda x, y: compiled.centered_kernel(kernel, *x, *y)  # noqa: E731
     expected = jax.jit(lambda s: kernels.gram_matrix(pair, s))((predictions, targets))
     np.testing.assert_allclose(found @ found.T, expected, atol=1e-10)
     # Not for many counts, and not for what is traced.
@@ -138,4 +138,4 @@ def test_float32_has_no_offset():
 def test_other_distances_are_refused():
     kernel = kernels.SquaredExponential(1.0, distances.TotalVariation())
     with pytest.raises(NotImplementedError, match="Poisson.*TotalVariation.*monte_carlo"):
-        kernels.single_expectation(kernel, Poisson(jnp.asarray(2.0)), 1)
+        compiled.single_expectation(kernel, Poisson(jnp.asarray(2.0)), 1)

@@ -5,14 +5,7 @@ import pytest
 
 from calibjax import distributions, estimators, hypothesis_tests
 from calibjax.distributions import Bernoulli, Categorical, Gamma, Mixture, Normal
-from calibjax.kernels import (
-    Constant,
-    Fisher,
-    NormalScore,
-    Pearson,
-    TensorProduct,
-    centered_kernel,
-)
+from calibjax.kernels import Constant, Fisher, NormalScore, Pearson, TensorProduct, centered_kernel
 from calibjax.kernels.expectations import diagonal_expectation
 from calibjax.kernels.residuals import informed
 from calibjax.recalibration import (

@@ -18,7 +18,7 @@ from calibjax.distributions import (
 )
 from calibjax.kernels import SquaredExponential, Transformed
 from calibjax.kernels.expectations import features, prepare_features
-from tests import oracles
+from tests import compiled, oracles
 
 RNG = np.random.default_rng(0)
 SCALE = np.array([0.5, -2.0, 1.5])
@@ -37,9 +37,9 @@ def _all_terms(kernel, p, y, q, z):
     return jnp.stack(
         [
             kernel(y, z),
-            kernels.single_expectation(kernel, p, z),
-            kernels.double_expectation(kernel, p, q),
-            kernels.centered_kernel(kernel, p, y, q, z),
+            compiled.single_expectation(kernel, p, z),
+            compiled.double_expectation(kernel, p, q),
+            compiled.centered_kernel(kernel, p, y, q, z),
         ]
     )
 
@@ -146,7 +146,7 @@ def test_features_of_the_inner_kernel():
         found = jax.vmap(lambda p, y: features(kernel, prepared, p, y))(predictions, targets)
         samples = predictions, targets
         return found @ found.T, kernels.gram_matrix(
-            lambda a, b: kernels.centered_kernel(kernel, *a, *b), samples
+            lambda a, b: compiled.centered_kernel(kernel, *a, *b), samples
         )
 
     np.testing.assert_allclose(*matrices(predictions, targets), atol=1e-14)
@@ -172,7 +172,7 @@ def test_gradient_with_respect_to_the_matrix():
     @jax.jit
     @jax.value_and_grad
     def value(matrix):
-        return kernels.centered_kernel(Transformed(matrix, SquaredExponential(1.0)), p, y, q, z)
+        return compiled.centered_kernel(Transformed(matrix, SquaredExponential(1.0)), p, y, q, z)
 
     direction = RNG.normal(size=TALL.shape)
     slope = (value(TALL + 1e-5 * direction)[0] - value(TALL - 1e-5 * direction)[0]) / 2e-5
@@ -221,7 +221,7 @@ def test_wrong_inner_kernels_and_vectors_for_scalars_are_named():
 def test_missing_maps_are_named_and_can_be_defined():
     kernel = Transformed(2.0, SquaredExponential())
     with pytest.raises(NotImplementedError, match=r"kernel Transformed under Poisson.*linear_map"):
-        kernels.single_expectation(kernel, Poisson(jnp.array(1.0)), 1.0)
+        compiled.single_expectation(kernel, Poisson(jnp.array(1.0)), 1.0)
     with pytest.raises(NotImplementedError, match=r"Transformed of Poisson predictions.*define"):
         kernel(Poisson(jnp.array(1.0)), Poisson(jnp.array(1.0)))
 
@@ -240,5 +240,5 @@ def test_missing_maps_are_named_and_can_be_defined():
         double=lambda kernel, p, q: kernel(p.value, q.value),
     )
     Point.linear_map = lambda p, scale: Point(scale * p.value)
-    ours = kernels.single_expectation(kernel, Point(jnp.array(1.0)), 1.5)
+    ours = compiled.single_expectation(kernel, Point(jnp.array(1.0)), 1.5)
     np.testing.assert_allclose(ours, np.exp(-0.5), rtol=1e-14)

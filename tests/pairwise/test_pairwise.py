@@ -44,8 +44,7 @@ def upper(matrix):
 
 # Fewer samples than a tile, as many, one more, several tiles, and tiles of any length.
 @pytest.mark.parametrize(
-    ("n", "tile_size"),
-    [(2, 1), (2, 128), (3, 7), (15, 16), (16, 16), (17, 16), (40, 1), (40, 7), (301, 128)],
+    ("n", "tile_size"), [(2, 128), (15, 16), (16, 16), (17, 16), (40, 1), (40, 7), (301, 128)]
 )
 def test_tiled_equals_dense(n, tile_size):
     xs = data(n)
@@ -59,10 +58,7 @@ def test_tiled_equals_dense(n, tile_size):
     np.testing.assert_allclose(ours, np.diag(weights.T @ matrix @ weights), rtol=1e-11)
 
 
-@pytest.mark.parametrize(
-    ("n", "m", "tile_size"),
-    [(1, 1, 128), (5, 3, 7), (40, 17, 7), (17, 40, 16), (130, 301, 128)],
-)
+@pytest.mark.parametrize(("n", "m", "tile_size"), [(1, 1, 128), (40, 17, 7), (17, 40, 16)])
 def test_between_two_sets(n, m, tile_size):
     rng = np.random.default_rng(0)
     x, y = jnp.asarray(rng.normal(size=n)), jnp.asarray(rng.normal(size=m))
@@ -72,9 +68,7 @@ def test_between_two_sets(n, m, tile_size):
     np.testing.assert_allclose(ours, matrix @ weights, atol=1e-12)
 
 
-@pytest.mark.parametrize(
-    ("n", "block_size"), [(2, 2), (5, 2), (5, 3), (64, 64), (301, 3), (301, 64)]
-)
+@pytest.mark.parametrize(("n", "block_size"), [(2, 2), (5, 3), (64, 64), (301, 64)])
 def test_blocks(n, block_size):
     xs = data(n)
     matrix = np.asarray(dense(ARGS, xs))
@@ -86,7 +80,7 @@ def test_blocks(n, block_size):
     np.testing.assert_allclose(ours, expected, rtol=1e-13)
 
 
-@pytest.mark.parametrize("n", [2, 17, 150])
+@pytest.mark.parametrize("n", [2, 70])
 def test_gradients_equal_those_of_the_dense_sum(n):
     u, labels = data(n)
     weights = jnp.asarray(np.random.default_rng(1).normal(size=(n, 2)))
@@ -121,17 +115,15 @@ def test_gradients_between_two_sets():
         return jnp.mean(a * jnp.sin(x[:, None] - 2 * y))
 
     arguments = jnp.array(1.5), x, y
-    ours = jax.grad(tiled, argnums=(0, 1, 2))(*arguments)
-    chex.assert_trees_all_close(ours, jax.grad(plain, argnums=(0, 1, 2))(*arguments), rtol=1e-10)
+    ours, expected = (jax.jit(jax.grad(f, argnums=(0, 1, 2)))(*arguments) for f in (tiled, plain))
+    chex.assert_trees_all_close(ours, expected, rtol=1e-10)
 
     def sums(y):
         return (
             pairwise.weighted_sums(directed, 1.5, x, y, jnp.ones((23, 1)), tile_size=16).sum() / 920
         )
 
-    chex.assert_trees_all_close(
-        jax.grad(sums)(y), jax.grad(plain, argnums=2)(*arguments), rtol=1e-10
-    )
+    chex.assert_trees_all_close(jax.jit(jax.grad(sums))(y), expected[2], rtol=1e-10)
 
 
 @pytest.mark.slow
@@ -238,7 +230,7 @@ def test_derivatives_in_both_modes(derivative):
         return pairwise.mean_over_pairs(_bump, rate, xs, tile_size=8)
 
     xs = jnp.asarray(np.random.default_rng(0).normal(size=11))
-    ours, expected = (derivative(f, xs) for f in (tiled, _bump_mean))
+    ours, expected = (jax.jit(lambda xs, f=f: derivative(f, xs))(xs) for f in (tiled, _bump_mean))
     jax.tree.map(
         lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-10, atol=1e-14), ours, expected
     )
@@ -254,7 +246,7 @@ def of_table(args, x, y):
     return jnp.tanh(args[x] * args[y])
 
 
-@pytest.mark.parametrize("tile_size", [None, 1, 7, 1000])
+@pytest.mark.parametrize("tile_size", [None, 7])
 @pytest.mark.parametrize("function", [of_numbers, of_table])
 def test_gradients_by_weights_and_parameters(function, tile_size):
     rng = np.random.default_rng(0)

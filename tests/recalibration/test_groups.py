@@ -44,10 +44,7 @@ CASES = {
         (CONFIDENCES, CORRECT, FEATURES),
     ),
     "temperature": (TemperatureScaling(), (LOGITS, LABELS)),
-    "user's": (
-        MeanShift(),
-        (Normal(FEATURES[:, 0], CONFIDENCES), FEATURES[:, 1]),
-    ),
+    "user's": (MeanShift(), (Normal(FEATURES[:, 0], CONFIDENCES), FEATURES[:, 1])),
 }
 
 

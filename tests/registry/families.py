@@ -200,7 +200,7 @@ _MORE = {  # without closed-form expectations
         {"concentration": positive(3 * PROBS + 0.3, P)},
         simplex(_SIMPLEX_TARGETS),
         covers="distributions.Dirichlet",
-    ),
+    )
 }
 _SHAPES = positive(SCALE + 1, P)
 _DRAWN_FROM = {  # of which only draws and scores are asked for
@@ -215,10 +215,7 @@ _DRAWN_FROM = {  # of which only draws and scores are asked for
         {"loc": real(LOC, P), "scale": positive(SCALE, P), "power": _SHAPES},
         real(Y),
     ),
-    "NegativeBinomial": (
-        {"rate": _SHAPES, "concentration": positive(SCALE, P)},
-        counts(_COUNTS),
-    ),
+    "NegativeBinomial": ({"rate": _SHAPES, "concentration": positive(SCALE, P)}, counts(_COUNTS)),
 }
 _DRAWN_FROM = {
     name: Family(getattr(distributions, name), *data, covers=f"distributions.{name}")
@@ -318,10 +315,7 @@ def calls() -> list[Call]:
     draws = distributions.Samples(
         _DRAWS.astype(float), None, np.arange(len(_DRAWS), dtype=np.int32)
     )
-    with_draws = {
-        "draws": draws,
-        "monte carlo": distributions.MonteCarlo(_whole(NORMAL), draws),
-    }
+    with_draws = {"draws": draws, "monte carlo": distributions.MonteCarlo(_whole(NORMAL), draws)}
     for name, batch in with_draws.items():
         found.append(
             call(

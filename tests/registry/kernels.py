@@ -42,10 +42,7 @@ def _target_kernels() -> list[Call]:
     ]
     found.append(
         FAMILIES["Laplace"].call(
-            "kernels.Exponential",
-            of(kernels.Exponential),
-            "target",
-            length_scale=a.scale(1.2),
+            "kernels.Exponential", of(kernels.Exponential), "target", length_scale=a.scale(1.2)
         )
     )
     found.append(
@@ -58,10 +55,7 @@ def _target_kernels() -> list[Call]:
     )
     found.append(
         CATEGORICAL.call(
-            "kernels.Pearson kernels.Residual",
-            of(kernels.Pearson),
-            "target",
-            offset=a.scale(0.01),
+            "kernels.Pearson kernels.Residual", of(kernels.Pearson), "target", offset=a.scale(0.01)
         )
     )
     found.append(

@@ -222,24 +222,15 @@ def _temperature() -> list[Call]:
 def _functions() -> list[Call]:
     """Estimation functions, fitted and evaluated."""
     makers = {
-        "Binning risk.BinResiduals": (
-            lambda: risk.Binning(5),
-            a.at_least_one(3.0),
-        ),
+        "Binning risk.BinResiduals": (lambda: risk.Binning(5), a.at_least_one(3.0)),
         "DebiasedBinning risk.DebiasedBinResiduals": (
             lambda: risk.DebiasedBinning(5),
             a.at_least_one(3.0),
         ),
-        "KernelDensity risk.KernelDensities": (
-            risk.KernelDensity,
-            a.scale(0.1),
-        ),
+        "KernelDensity risk.KernelDensities": (risk.KernelDensity, a.scale(0.1)),
         "Temperature risk.TemperatureParams": (risk.Temperature, a.scale(1.5)),
         "KernelRidge risk.KernelRidgeParams": (risk.KernelRidge, a.scale(0.3)),
-        "TwoStepKernelRidge": (
-            risk.TwoStepKernelRidge,
-            a.scale(0.3),
-        ),
+        "TwoStepKernelRidge": (risk.TwoStepKernelRidge, a.scale(0.3)),
     }
 
     def of_classes(make: Any) -> Any:
@@ -391,11 +382,7 @@ def _cross_validation() -> list[Call]:
     shared = {"key": a.key(), "grid": a.positive(grid, without=own), "num_folds": a.integer(2)}
     return [
         call(
-            "risk.cross_validate risk.CrossValidation",
-            cross_validate,
-            **data,
-            **shared,
-            slow=True,
+            "risk.cross_validate risk.CrossValidation", cross_validate, **data, **shared, slow=True
         ),
         call(
             "risk.cross_validate risk.EstimationFunction",

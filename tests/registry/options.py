@@ -8,8 +8,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from calibjax import _checks, distances, distributions, estimators, kernels, streaming
+from calibjax import distances, distributions, estimators, kernels
+from calibjax._core import checks
 from calibjax.distributions import constraints
+from calibjax.streaming.base import State
 from tests.registry.arguments import Argument
 from tests.registry.wrong_values import Mutant, Unregistered, Unrelated, objects, with_number
 
@@ -52,10 +54,7 @@ def of_truth(argument: Argument, value: bool) -> list[Mutant]:
 def of_choice(argument: Argument, value: str) -> list[Mutant]:
     wrong = {**objects(), "other": "no", "capital": value.title() + "!", "0": 0, "True": True}
     wrong |= {"array": np.array([1, 2]), "nan": np.nan}
-    return [
-        *(Mutant(k, v) for k, v in wrong.items()),
-        Mutant("numpy", np.str_(value), (value,)),
-    ]
+    return [*(Mutant(k, v) for k, v in wrong.items()), Mutant("numpy", np.str_(value), (value,))]
 
 
 def of_key(argument: Argument, value: Any) -> list[Mutant]:
@@ -227,7 +226,7 @@ def of_predictions(argument: Argument, value: Any) -> list[Mutant]:
 def _of_constrained(record: Any) -> dict[str, Any]:
     """Params with wrong numbers, shapes and kinds in place of each of their arrays."""
     wrong = {}
-    for key, constraint in _checks.constraints_of(record).items():
+    for key, constraint in checks.constraints_of(record).items():
         array = np.asarray(getattr(record, key))
         numbers = {"-7": -7} if constraint.words != constraints.real.words else {}
         if array.dtype.kind == "f":
@@ -242,7 +241,7 @@ def _of_constrained(record: Any) -> dict[str, Any]:
     return wrong
 
 
-def _of_state(state: streaming.State) -> dict[str, Any]:
+def _of_state(state: State) -> dict[str, Any]:
     """States with a negative count."""
     return {
         f"{key}: negative": dataclasses.replace(state, counts=state.counts | {key: -1 - count})
@@ -254,7 +253,7 @@ def of_record(argument: Argument, value: Any) -> list[Mutant]:
     """In place of something that a function of the package returned, params or results."""
     wrong = {"number": 1.0, "array": np.ones(3), "pair": (1.0, 2.0), "other": kernels.White()}
     wrong |= {"its class": type(value)}
-    if isinstance(value, streaming.State):
+    if isinstance(value, State):
         wrong |= _of_state(value)
     elif dataclasses.is_dataclass(value):
         wrong |= _of_constrained(value)

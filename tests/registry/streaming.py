@@ -105,10 +105,7 @@ def calls() -> list[Call]:
             reason="its shapes are those of all states",
         ),
     ]
-    options = {
-        "binning": a.binning(_BINNING),
-        "distance": a.distance(distances.TotalVariation()),
-    }
+    options = {"binning": a.binning(_BINNING), "distance": a.distance(distances.TotalVariation())}
     covers = "streaming.CalibrationBins streaming.BinnedErrors"
     bins = _streamed(streaming.CalibrationBins)
     found.append(BERNOULLI.call(covers, bins, "Bernoulli", **options))

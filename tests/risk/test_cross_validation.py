@@ -278,11 +278,7 @@ WRONG = {
         "grid: expected hyperparameters, got truth",
     ),
     "on_fold": ({"on_fold": "bar"}, TypeError, "on_fold: expected a function of a"),
-    "previous": (
-        {"previous": 3},
-        TypeError,
-        "previous: expected CrossValidation as cross_val",
-    ),
+    "previous": ({"previous": 3}, TypeError, "previous: expected CrossValidation as cross_val"),
     "transposed": (
         {"function": Transposed()},
         ValueError,
@@ -312,13 +308,7 @@ def test_wrong_input(case):
 
 @pytest.mark.parametrize(
     "function",
-    [
-        risk.Binning,
-        risk.KernelDensity,
-        risk.KernelRidge,
-        risk.TwoStepKernelRidge,
-        risk.Temperature,
-    ],
+    [risk.Binning, risk.KernelDensity, risk.KernelRidge, risk.TwoStepKernelRidge, risk.Temperature],
 )
 def test_hyperparameters_that_are_not_positive(function):
     with pytest.raises(ValueError, match=re.escape("grid: expected")):

@@ -203,10 +203,10 @@ def test_factors_are_matrices(n):
 
 def test_smallest_at_the_best_function():
     """Risk(h) − risk(h*) = mean of (h − h*)²: the labels' noise is the same for all h."""
-    n = 300
-    p = RNG.uniform(0.05, 0.95, n)
+    n, random = 300, np.random.default_rng(1)
+    p = random.uniform(0.05, 0.95, n)
     accuracy = p**2
-    y = (RNG.uniform(size=n) < accuracy).astype(int)
+    y = (random.uniform(size=n) < accuracy).astype(int)
     f = p - accuracy
     scales = np.array([0.0, 0.5, 1.0, 1.5, 2.0])
     risks = [risk.estimation_risk(jnp.array(s * np.outer(f, f)), jnp.array(p), y) for s in scales]

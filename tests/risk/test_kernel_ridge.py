@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from calibjax import risk
-from calibjax._pytree import record
+from calibjax._core.pytree import record
 from calibjax.distributions import Bernoulli, Categorical, CategoricalLogits
 from calibjax.kernels import Exponential, Kernel, SquaredExponential, TensorProduct, White
 

@@ -27,17 +27,22 @@ CASES = {
 }
 
 
-@pytest.fixture(params=["explicit", "automatic"])
-def place(request):
-    axis = AxisType.Explicit if request.param == "explicit" else AxisType.Auto
+@pytest.mark.parametrize(
+    ("name", "axis", "is_compiled"),
+    [
+        *((name, AxisType.Explicit, True) for name in CASES),
+        ("skce", AxisType.Auto, True),
+        *(
+            pytest.param(name, axis, False, marks=pytest.mark.slow)
+            for name in CASES
+            for axis in (AxisType.Explicit, AxisType.Auto)
+        ),
+    ],
+)
+def test_batches(name, axis, is_compiled):
     mesh = jax.make_mesh((4,), ("rows",), axis_types=(axis,))
     sharding = NamedSharding(mesh, PartitionSpec("rows"))
-    return lambda tree: jax.tree.map(lambda array: jax.device_put(array, sharding), tree)
-
-
-@pytest.mark.parametrize("is_compiled", [pytest.param(False, marks=pytest.mark.slow), True])
-@pytest.mark.parametrize("name", CASES)
-def test_batches(place, name, is_compiled):
+    place = lambda tree: jax.tree.map(lambda x: jax.device_put(x, sharding), tree)  # noqa: E731
     accumulator, data = CASES[name]
     halves = [jax.tree.map(lambda x, s=s: x[s], data) for s in (slice(0, 8), slice(8, N))]
 

@@ -12,10 +12,10 @@ from calibjax.streaming.indices import SHAPES, checked_indices, counts_of, may_b
 
 N, B = 12, 19
 KEY = jax.random.key(3)
-RNG = np.random.default_rng(5)
-LOC, SCALE = RNG.normal(size=N), RNG.uniform(0.5, 1.5, N)
-TARGETS = LOC + RNG.normal(size=N)
-LABELS = RNG.integers(0, 2, N)
+_random = np.random.default_rng(5)
+LOC, SCALE = _random.normal(size=N), _random.uniform(0.5, 1.5, N)
+TARGETS = LOC + _random.normal(size=N)
+LABELS = _random.integers(0, 2, N)
 _OF_NORMALS = kernels.LowRank(
     kernels.Exponential(1.0, distances.Wasserstein()), distributions.Normal(LOC[:4], SCALE[:4])
 )
@@ -78,7 +78,9 @@ def test_estimates_against_all_pairs(case, size):
     kernel, predictions, targets = CASES[case]
     accumulator = SKCE(kernel)
     states = states_of(accumulator, case, np.arange(N).reshape(-1, size))
-    found = accumulator.result(merged(accumulator, states, RNG.permutation(len(states))))
+    found = accumulator.result(
+        merged(accumulator, states, np.random.default_rng(1).permutation(len(states)))
+    )
     matrix = np.asarray(estimators.calibration_kernel_matrix(kernel, predictions, targets))
     np.testing.assert_allclose(found.biased, matrix.mean(), rtol=1e-10)
     unbiased = (matrix.sum() - np.trace(matrix)) / (N * (N - 1))
@@ -134,9 +136,10 @@ def test_more_redraws():
 @pytest.mark.parametrize("case", CASES)
 def test_neither_batches_nor_their_order_matter(case):
     test, expected = in_one(case)
-    shuffled = RNG.permutation(N)
+    random = np.random.default_rng(2)
+    shuffled = random.permutation(N)
     for batches in (shuffled.reshape(-1, 1), np.split(shuffled, [3, 7])):
-        order = list(RNG.permutation(len(batches)))
+        order = list(random.permutation(len(batches)))
         found = indexed(test, case, batches, order)
         assert found.pvalue == expected.pvalue
         for name in ("biased", "unbiased", "spread"):
@@ -210,7 +213,7 @@ def test_repeated_indices(name):
         may_be_different(state)
 
 
-@pytest.mark.parametrize("n", [1, 2, 15, 16, 17, 1000, 70_001])
+@pytest.mark.parametrize("n", [1, 2, 16, 17, 70_001])
 def test_consecutive_indices(n):
     """Numbers go on from 0, …, n − 1 in any order, and from nothing else with as many indices."""
     others = np.delete(np.arange(n + 1), n // 2)  # the sum of 70 000 indices is above 2³¹

@@ -8,7 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-WEIGHTS = np.array([2, 0, 1, 3, 1, 2, 0, 1, 1, 2, 1, 1])
+# As many copies as there are samples, so that these are the data of a program that is compiled.
+WEIGHTS = np.array([1, 0, 1, 1, 1, 2, 0, 2, 1, 1, 1, 1])
 N = len(WEIGHTS)
 
 
@@ -50,22 +51,39 @@ def check_weights(
     same(function(*data, np.ones(N)), unweighted)
     same(function(*data, np.full(N, 1e-30)), unweighted)
     same(function(*data, 1e20 * WEIGHTS), weighted)
-    positive = np.flatnonzero(WEIGHTS)
-    same(function(*rows(data, positive), WEIGHTS[positive]), weighted)
-    if copies:
+    if copies:  # none of a sample without weight
         same(function(*rows(data, np.repeat(np.arange(N), WEIGHTS)), None), weighted)
+    else:
+        positive = np.flatnonzero(WEIGHTS)
+        same(function(*rows(data, positive), WEIGHTS[positive]), weighted)
     same(function(*data, jnp.asarray(WEIGHTS, float)), weighted)
     if compiled:
-        traced = jax.jit(function)
-        same(traced(*data, jnp.asarray(WEIGHTS, float)), weighted)
+        traced = jax.jit(_with_gradient(function) if differentiable else function)
+        found = traced(*data, jnp.asarray(WEIGHTS, float))
         wrong = traced(*data, jnp.asarray(-WEIGHTS, float))
+        if differentiable:
+            (found, gradient), (wrong, _) = found, wrong
+            assert np.isfinite(gradient).all()
+        same(found, weighted)
         assert any(np.isnan(leaf).any() for leaf in map(np.asarray, jax.tree.leaves(wrong)))
-    if differentiable:
-        total = lambda w: sum(map(jnp.sum, jax.tree.leaves(function(*data, w))))  # noqa: E731
-        assert np.isfinite(jax.grad(total)(jnp.asarray(WEIGHTS, float))).all()
     with pytest.raises(ValueError, match=r"weights.*>= 0"):
         function(*data, -WEIGHTS)
     with pytest.raises(ValueError, match="weights.*positive"):
         function(*data, 0 * WEIGHTS)
     with pytest.raises(ValueError, match=r"weights.*one weight for each sample"):
         function(*data, WEIGHTS[1:])
+
+
+def _with_gradient(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The results, and the gradient of their sum by the weights."""
+
+    def total(weights: Any, *data: Any) -> Any:
+        found = function(*data, weights)
+        return sum(map(jnp.sum, jax.tree.leaves(found))), found
+
+    def call(*arguments: Any) -> Any:
+        *data, weights = arguments
+        gradient, found = jax.grad(total, has_aux=True)(weights, *data)
+        return found, gradient
+
+    return call

@@ -24,10 +24,14 @@ def own_bins(predictions):
     return (predictions.class_probs[:, 1] > 0.4).astype(int)
 
 
-@pytest.mark.parametrize("data", DATA)
 @pytest.mark.parametrize(
-    "binning",
-    [UniformBins(2), EqualMassBins(2), MedianVarianceBins(2), own_bins],
+    ("data", "binning"),
+    [
+        ("classes", UniformBins(2)),
+        ("binary", EqualMassBins(2)),
+        ("classes", MedianVarianceBins(2)),
+        ("binary", own_bins),
+    ],
     ids=["uniform", "equal mass", "median variance", "own"],
 )
 def test_laws_of_bins(data, binning):
@@ -98,15 +102,14 @@ def test_bins_of_equal_mass_are_those_of_copies(predictions, num_bins):
 
 
 @pytest.mark.parametrize("seed", range(5))
-@pytest.mark.parametrize("num_classes", [2, 4])
-def test_bins_by_medians_are_those_of_copies(seed, num_classes):
+def test_bins_by_medians_are_those_of_copies(seed):
     """Three of four weights are 1, the others 3: an effective sample is two copies."""
     random = np.random.default_rng(seed)
     weights = random.permutation(np.repeat([1, 1, 1, 3], 15))
-    probs = random.dirichlet(np.ones(num_classes), 60).round(2 if seed % 2 else 8)
+    probs = random.dirichlet(np.ones(4), 60).round(2 if seed % 2 else 8)
     probs[:, 0] = 1 - probs[:, 1:].sum(1)
     predictions = Categorical(np.abs(probs))
-    for size in (1, 3, 10):
+    for size in (1, 10):
         copied = MedianVarianceBins(2 * size)(rows(predictions, np.repeat(np.arange(60), weights)))
         expected = np.asarray(copied)[np.cumsum(weights) - 1]
         for factor in (1, 0.1):
@@ -118,13 +121,12 @@ def test_bins_by_medians_are_those_of_copies(seed, num_classes):
         np.testing.assert_array_equal(found[60:], expected[::-1])
 
 
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_bins_of_equal_weights(dtype):
+def test_bins_of_equal_weights():
     """Sums of 0.3 are rounded, and yet the bins are those without weights."""
-    probs = np.random.default_rng(2).dirichlet(np.ones(3), 5000).astype(dtype)
+    probs = np.random.default_rng(2).dirichlet(np.ones(3), 5000).astype(np.float32)
     predictions, weights = Categorical(probs / probs.sum(1, keepdims=True)), np.full(5000, 0.3)
     for binning in (EqualMassBins(10), EqualMassBins(7), MedianVarianceBins(50)):
-        found = binning(predictions, weights=weights.astype(dtype))
+        found = binning(predictions, weights=weights.astype(np.float32))
         np.testing.assert_array_equal(found, binning(predictions))
 
 

@@ -91,8 +91,9 @@ def test_float32(name):
             close(found, expected, 2e-4)
 
 
-@pytest.mark.parametrize("name", CASES)
-@pytest.mark.parametrize("kind", [AxisType.Explicit, AxisType.Auto])
+@pytest.mark.parametrize(
+    ("name", "kind"), [*((name, AxisType.Explicit) for name in CASES), ("ece", AxisType.Auto)]
+)
 def test_devices(name, kind):
     function, data = CASES[name]
     mesh = jax.make_mesh((4,), ("rows",), axis_types=(kind,))

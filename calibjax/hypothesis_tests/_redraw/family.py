@@ -9,9 +9,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
-from calibjax import _checks, pairwise
-from calibjax._arithmetic import UNROLLED, floating_dtype
-from calibjax._pytree import record
+from calibjax import pairwise
+from calibjax._core import checks
+from calibjax._core.arithmetic import UNROLLED, floating_dtype
+from calibjax._core.pytree import record
 from calibjax.distributions.base import Distribution
 from calibjax.estimators.kernel import sample_pair
 from calibjax.hypothesis_tests._redraw.features import (
@@ -41,14 +42,14 @@ def _features_of_first(kernel: Kernel, prepared: Any, *samples: Any) -> jax.Arra
 
 def number_of(predictions: Distribution, weights: jax.Array | None) -> Any:
     """Number of samples n, the effective one if they have weights."""
-    length = _checks.leading_size("predictions", predictions)
+    length = checks.leading_size("predictions", predictions)
     return length if weights is None else jnp.sum(weights)
 
 
 def number_with_pairs(predictions: Distribution, weights: jax.Array | None) -> Any:
     """`number_of` samples, refused where one has all the weight up to rounding: without pairs."""
     number, dtype = number_of(predictions, weights), floating_dtype(predictions)
-    if _checks.is_concrete(number) and float(number) - 1 <= 8 * float(jnp.finfo(dtype).eps):
+    if checks.is_concrete(number) and float(number) - 1 <= 8 * float(jnp.finfo(dtype).eps):
         raise ValueError(
             "weights: expected pairs of samples that count, got one sample with all the weight up "
             f"to rounding in {dtype}"
@@ -155,7 +156,7 @@ class ByFeatures:
     def num_bytes(self, predictions: Distribution, targets: ArrayLike) -> int:
         """Memory of one redraw: its targets, and the features of as many as are held at once."""
         numbers = max(num_features(*each, predictions, targets) for each in self._featured())
-        n = _checks.leading_size("targets", targets)
+        n = checks.leading_size("targets", targets)
         in_blocks = all(kernel.factor is not None for kernel in self.prediction_kernels)
         return bytes_of_redraw(n, numbers, in_blocks=in_blocks)
 
@@ -176,7 +177,7 @@ class ByPairs:
             samples = predictions, y
             first = jax.tree.map(lambda leaf: leaf[0], samples)
             dtype = jax.eval_shape(sample_pair, self.kernel, first, first).dtype
-            length = _checks.leading_size("predictions", predictions)
+            length = checks.leading_size("predictions", predictions)
             used = jnp.ones(length, dtype) if weights is None else weights
             forms = pairwise.split_quadratic_forms(sample_pair, self.kernel, samples, used[:, None])
             return as_means(n, *forms)
@@ -185,7 +186,7 @@ class ByPairs:
 
     def num_bytes(self, predictions: Distribution, targets: ArrayLike) -> int:
         """Memory of one redraw: a tile, or one per component of the targets if these are many."""
-        n = _checks.leading_size("targets", targets)
+        n = checks.leading_size("targets", targets)
         num_components = sum(leaf.size // n for leaf in jax.tree.leaves(targets))
         wide = num_components if num_components > UNROLLED else 1
         return wide * bytes_of_tile(n)

@@ -9,7 +9,7 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from calibjax import pairwise
-from calibjax._batches import BATCH_BYTES
+from calibjax._core.batches import BATCH_BYTES
 from calibjax.distributions.base import Distribution
 from calibjax.kernels import Kernel
 from calibjax.kernels.expectations import batch_features

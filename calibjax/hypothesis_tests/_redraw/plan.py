@@ -9,11 +9,12 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
-from calibjax import _checks, pairwise
-from calibjax._arithmetic import floating_dtype, matmul
-from calibjax._compilation import jit, outside_of_traces
-from calibjax._lengths import filled
-from calibjax._pytree import PyTree
+from calibjax import pairwise
+from calibjax._core import checks
+from calibjax._core.arithmetic import floating_dtype, matmul
+from calibjax._core.compilation import jit, outside_of_traces
+from calibjax._core.lengths import filled
+from calibjax._core.pytree import PyTree
 from calibjax.distributions.base import Distribution
 from calibjax.hypothesis_tests._redraw.family import (
     Alike,
@@ -104,7 +105,7 @@ def _is_same(one: PyTree, other: PyTree) -> bool:
     if jax.tree.structure(one) != jax.tree.structure(other):
         return False
     return all(
-        x is y or (_checks.is_concrete(x, y) and x.dtype == y.dtype and np.array_equal(x, y))
+        x is y or (checks.is_concrete(x, y) and x.dtype == y.dtype and np.array_equal(x, y))
         for x, y in zip(*(map(jnp.asarray, jax.tree.leaves(t)) for t in (one, other)), strict=True)
     )
 
@@ -144,8 +145,8 @@ def _factor(kernel: Kernel, predictions: Distribution) -> jax.Array | None:
     """Features of the matrix of a kernel on predictions, [n, s], if few determine it."""
     if (known := getattr(kernel, "factor", None)) is not None:
         return known(without_draws(predictions))
-    n = _checks.leading_size("predictions", predictions)
-    if n < _FACTORED_FROM or not _checks.is_concrete(kernel, predictions):
+    n = checks.leading_size("predictions", predictions)
+    if n < _FACTORED_FROM or not checks.is_concrete(kernel, predictions):
         return None
     seen = without_draws(predictions)
     with outside_of_traces():  # they may be known while a random key is traced

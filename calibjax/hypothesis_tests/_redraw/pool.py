@@ -7,11 +7,12 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from calibjax import _checks, pairwise
-from calibjax._batches import map_batches
-from calibjax._compilation import compiled_once, jit
-from calibjax._pytree import PyTree
-from calibjax._sharding import WHOLE, devices
+from calibjax import pairwise
+from calibjax._core import checks
+from calibjax._core.batches import map_batches
+from calibjax._core.compilation import compiled_once, jit
+from calibjax._core.pytree import PyTree
+from calibjax._core.sharding import WHOLE, devices
 from calibjax.distributions.sampling import draw
 from calibjax.hypothesis_tests._redraw.features import Parts
 from calibjax.hypothesis_tests._redraw.plan import Plan
@@ -64,10 +65,10 @@ def observed_and_redrawn(
         num_bytes: memory of one redraw.
         redraw: (key, predictions) → targets.
     """
-    key = _checks.random_key(key)
+    key = checks.random_key(key)
     each = jax.eval_shape(lambda: statistic(data, predictions, targets))
     numbers_each = sum(leaf.size for leaf in jax.tree.leaves(each))
-    num_draws = _checks.number_of_draws("num_draws", num_draws, numbers_each=numbers_each)
+    num_draws = checks.number_of_draws("num_draws", num_draws, numbers_each=numbers_each)
     batch_size = checked_batch_size(batch_size, num_bytes)
     pool = functools.partial(_pool, statistic, redraw, num_draws, batch_size)
     return compiled_once(pool, key, data, predictions, targets)
@@ -87,7 +88,7 @@ def _pool(
     keys = jax.random.split(key, num_draws)
     values = over_pool(keys, lambda k: redraw(k, predictions), evaluate, targets, batch_size)
     # The statistic need not depend on all of the data.
-    observed = _checks.nan_with(jax.tree.map(lambda x: x[0], values), predictions, targets)
+    observed = checks.nan_with(jax.tree.map(lambda x: x[0], values), predictions, targets)
     return observed, jax.tree.map(lambda x: x[1:], values)
 
 
@@ -100,9 +101,9 @@ def evaluate_plan(key: jax.Array, plan: Plan, *, num_draws: int, batch_size: int
         Both means, [B + 1, K] each.
     """
     return _evaluated(
-        _checks.random_key(key),
+        checks.random_key(key),
         plan,
-        num_draws=_checks.number_of_draws("num_draws", num_draws),
+        num_draws=checks.number_of_draws("num_draws", num_draws),
         batch_size=checked_batch_size(batch_size, plan.family.num_bytes),
     )
 

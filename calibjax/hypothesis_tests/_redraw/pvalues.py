@@ -11,8 +11,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from calibjax._compilation import jit
-from calibjax._pytree import PyTree
+from calibjax._core.compilation import jit
+from calibjax._core.pytree import PyTree
 
 _FEWEST_DRAWS, _TAIL_DRAWS, _ENOUGH = 100, 250, 10  # to fit a tail; in it; to need none
 

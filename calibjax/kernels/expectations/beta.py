@@ -24,8 +24,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from calibjax import _checks
-from calibjax._arithmetic import matmul
+from calibjax._core import checks
+from calibjax._core.arithmetic import matmul
 from calibjax.distances import Euclidean
 from calibjax.distributions import Beta
 from calibjax.kernels.base import Kernel
@@ -101,7 +101,7 @@ def centered(kernel: Kernel, p: Beta, y: jax.Array, q: Beta, z: jax.Array) -> ja
 
 def check(kernel: Kernel, predictions: Beta) -> None:
     """Refuses kernels that the polynomials cannot resolve."""
-    if not _checks.is_concrete(kernel):
+    if not checks.is_concrete(kernel):
         return
     with jax.ensure_compile_time_eval():  # the kernel may be known while the data are traced
         is_unresolved = bool(jnp.any(jnp.isnan(_coefficients(kernel, predictions))))

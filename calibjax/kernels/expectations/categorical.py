@@ -7,8 +7,8 @@ between them.
 import jax
 import jax.numpy as jnp
 
-from calibjax import _checks
-from calibjax._arithmetic import matmul, one_hot
+from calibjax._core import checks
+from calibjax._core.arithmetic import matmul, one_hot
 from calibjax.distances import Euclidean, Manhattan, MeanAbsoluteDifference, SquaredEuclidean
 from calibjax.distributions import Bernoulli, Categorical, CategoricalLogits
 from calibjax.distributions.base import ClassPredictions
@@ -29,7 +29,7 @@ def _label_matrix(kernel: Kernel, p: ClassPredictions) -> jax.Array:
         if isinstance(part, LabelKernel):
             expected = (num_classes, num_classes)
             described = f"[{num_classes}, {num_classes}], as the predictions' classes"
-            _checks.shape("kernel.target.matrix", part.matrix, expected, described)
+            checks.shape("kernel.target.matrix", part.matrix, expected, described)
     return gram_matrix(kernel, jnp.arange(num_classes))
 
 
@@ -93,7 +93,7 @@ def _any_prepare(
 ) -> jax.Array | None:
     """Square root R of the label matrix, A = R Rᵀ, [m, m]."""
     del targets
-    if not _checks.is_concrete(kernel):
+    if not checks.is_concrete(kernel):
         return None  # a traced matrix is not known to have a root
     eigenvalues, vectors = jnp.linalg.eigh(_label_matrix(kernel, predictions))
     return vectors * jnp.sqrt(jnp.maximum(eigenvalues, 0))

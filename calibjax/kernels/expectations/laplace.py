@@ -23,8 +23,8 @@ References: W21 App. D.2.
 import jax
 import jax.numpy as jnp
 
-from calibjax._arithmetic import absolute, reciprocal
-from calibjax._pytree import record
+from calibjax._core.arithmetic import absolute, reciprocal
+from calibjax._core.pytree import record
 from calibjax.distances import Euclidean
 from calibjax.distributions import Laplace
 from calibjax.kernels.expectations import missing, register_expectations

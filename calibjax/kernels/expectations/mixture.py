@@ -17,8 +17,8 @@ import jax.numpy as jnp
 from jax import lax
 from jax.typing import ArrayLike
 
-from calibjax._arithmetic import matmul
-from calibjax._pytree import PyTree
+from calibjax._core.arithmetic import matmul
+from calibjax._core.pytree import PyTree
 from calibjax.distributions import Categorical, Mixture
 from calibjax.kernels.base import Kernel
 from calibjax.kernels.expectations import (

@@ -17,9 +17,9 @@ References: W21 App. D.1.
 import jax
 import jax.numpy as jnp
 
-from calibjax import _checks, _matrices
-from calibjax._arithmetic import fold, safe_sqrt
-from calibjax._matrices import Factor, Matrix, Vector, dot
+from calibjax._core import checks, matrices
+from calibjax._core.arithmetic import fold, safe_sqrt
+from calibjax._core.matrices import Factor, Matrix, Vector, dot
 from calibjax.distributions import MvNormal
 from calibjax.kernels.expectations import four_terms, register_expectations
 from calibjax.kernels.expectations.normal import inverse_length_scale, union
@@ -38,7 +38,7 @@ def _product(terms: Vector) -> jax.Array:
 
 def _gaussian(factored: Factor, x: Vector) -> jax.Array:
     """det(I + A)^(−1/2) exp(−xᵀ (I + A)⁻¹ x / 2) from the Cholesky factor of I + A."""
-    white = _matrices.whiten(factored, x)
+    white = matrices.whiten(factored, x)
     if isinstance(white, list):
         terms = [s * jnp.square(w) for s, w in zip(factored.shrinkages, white, strict=True)]
         exponent = sum(terms[1:], terms[0])
@@ -50,7 +50,7 @@ def _gaussian(factored: Factor, x: Vector) -> jax.Array:
 @jax.custom_jvp
 def _gaussian_of_pair(a: Matrix, x: Vector) -> jax.Array:
     """`_gaussian` of a matrix that belongs to a pair."""
-    return _gaussian(_matrices.factor(a), x)
+    return _gaussian(matrices.factor(a), x)
 
 
 @_gaussian_of_pair.defjvp
@@ -60,25 +60,25 @@ def _gaussian_of_pair_jvp(primals: tuple, tangents: tuple) -> tuple[jax.Array, j
     Differentiating the factorisation step by step would give a program many times as long.
     """
     (a, x), (da, dx) = primals, tangents
-    factored = _matrices.factor(a)
+    factored = matrices.factor(a)
     value = _gaussian(factored, x)
-    b = _matrices.solve(factored, x)
-    inverse = _matrices.inverse(factored)
-    slope = -dot(b, dx) - 0.5 * (_matrices.inner(inverse, da) - dot(b, _matrices.multiply(da, b)))
+    b = matrices.solve(factored, x)
+    inverse = matrices.inverse(factored)
+    slope = -dot(b, dx) - 0.5 * (matrices.inner(inverse, da) - dot(b, matrices.multiply(da, b)))
     return value, value * slope
 
 
 def _single(kernel: SquaredExponential, p: MvNormal, z: jax.Array) -> jax.Array:
     rate = inverse_length_scale(kernel, p)
-    factored = _matrices.factor_sample(_scaled(rate, p))
-    return _gaussian(factored, _matrices.vector((z - p.loc) * rate))
+    factored = matrices.factor_sample(_scaled(rate, p))
+    return _gaussian(factored, matrices.vector((z - p.loc) * rate))
 
 
 def _double(kernel: SquaredExponential, p: MvNormal, q: MvNormal) -> jax.Array:
     rate = inverse_length_scale(kernel, p)
-    s, t = (_matrices.matrix(_scaled(rate, x)) for x in (p, q))
-    difference = _matrices.vector((p.loc - q.loc) * rate)
-    return _gaussian_of_pair(_matrices.add(s, t), difference)
+    s, t = (matrices.matrix(_scaled(rate, x)) for x in (p, q))
+    difference = matrices.vector((p.loc - q.loc) * rate)
+    return _gaussian_of_pair(matrices.add(s, t), difference)
 
 
 def _centered(
@@ -106,7 +106,7 @@ def _centered_jvp(primals: tuple, tangents: tuple) -> tuple[jax.Array, jax.Array
 
 def _shrinkage(a: jax.Array, factored: Factor) -> jax.Array:
     """A (I + A)⁻¹ = I − (I + A)⁻¹, which is small if A is, for the array A of one sample."""
-    solve = jax.vmap(lambda x: _matrices.solve(factored, _matrices.vector(x)))
+    solve = jax.vmap(lambda x: matrices.solve(factored, matrices.vector(x)))
     columns = solve(a)
     return jnp.stack(columns) if isinstance(columns, list) else columns
 
@@ -137,25 +137,25 @@ def centered_without_offset(
     """
     rate = inverse_length_scale(kernel, p)
     arrays = _scaled(rate, p), _scaled(rate, q)
-    factors = [_matrices.factor_sample(a) for a in arrays]
-    u, v = (_matrices.matrix(_shrinkage(*af)) for af in zip(arrays, factors, strict=True))
-    s, t = map(_matrices.matrix, arrays)
-    joint = _matrices.factor(_matrices.add(s, t))
+    factors = [matrices.factor_sample(a) for a in arrays]
+    u, v = (matrices.matrix(_shrinkage(*af)) for af in zip(arrays, factors, strict=True))
+    s, t = map(matrices.matrix, arrays)
+    joint = matrices.factor(matrices.add(s, t))
     a, b, c = map(_one_minus_root, (*factors, joint))
 
     def exponential(difference: Vector, *corrections: jax.Array) -> jax.Array:
         return jnp.exp(-0.5 * (dot(difference, difference) - sum(corrections)))
 
     def quadratic(a: Matrix, x: Vector) -> jax.Array:
-        return dot(x, _matrices.multiply(a, x))
+        return dot(x, matrices.multiply(a, x))
 
     yz, zp, yq, pq = (
-        _matrices.vector((one - two) * rate)
+        matrices.vector((one - two) * rate)
         for one, two in ((y, z), (z, p.loc), (y, q.loc), (p.loc, q.loc))
     )
-    x = _matrices.solve(joint, pq)
-    ud, vd = (_matrices.multiply(shrinkage, pq) for shrinkage in (u, v))
-    second = dot(ud, _matrices.multiply(t, x)) + dot(vd, _matrices.multiply(s, x))
+    x = matrices.solve(joint, pq)
+    ud, vd = (matrices.multiply(shrinkage, pq) for shrinkage in (u, v))
+    second = dot(ud, matrices.multiply(t, x)) + dot(vd, matrices.multiply(s, x))
     big_k = exponential(yz)
     big_p = exponential(zp, quadratic(u, zp))
     big_q = exponential(yq, quadratic(v, yq))
@@ -165,8 +165,8 @@ def centered_without_offset(
 
 
 def _check(kernel: SquaredExponential, predictions: MvNormal) -> None:
-    if _checks.is_concrete(predictions.cov):
-        variances = _checks.readable(predictions.cov).diagonal(0, -2, -1)
+    if checks.is_concrete(predictions.cov):
+        variances = checks.readable(predictions.cov).diagonal(0, -2, -1)
         refuse_far_length_scale(kernel, variances**0.5)
 
 

@@ -20,8 +20,8 @@ import numpy as np
 from jax import lax
 from jax.typing import ArrayLike
 
-from calibjax import _checks
-from calibjax._arithmetic import (
+from calibjax._core import checks
+from calibjax._core.arithmetic import (
     dot,
     fold,
     fold_components,
@@ -30,7 +30,7 @@ from calibjax._arithmetic import (
     safe_sqrt,
     sum_over_components,
 )
-from calibjax._pytree import PyTree
+from calibjax._core.pytree import PyTree
 from calibjax.distances import Euclidean
 from calibjax.distributions import DiagNormal, Normal
 from calibjax.kernels.expectations import (
@@ -210,13 +210,13 @@ def _prepare_features(
     observed targets and of five standard deviations around the predictions; beyond, they grow
     more slowly than the probability of such targets decreases.
     """
-    if not _checks.is_concrete(kernel, predictions, targets):
+    if not checks.is_concrete(kernel, predictions, targets):
         return None
     with jax.ensure_compile_time_eval():  # the data may be known while a random key is traced
         rate = 1 / float(_length_scale(kernel, predictions))
     data = predictions.loc, predictions.scale, targets
     with jax.ensure_compile_time_eval():
-        loc, scale, y = (_checks.readable(x, float) for x in data)
+        loc, scale, y = (checks.readable(x, float) for x in data)
         low = min(float((loc - 5 * scale).min()), float(y.min()))
         high = max(float((loc + 5 * scale).max()), float(y.max()))
     # Ranges that are rounded up to few different ones: other data of the same kind have as many

@@ -16,8 +16,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
-from calibjax._arithmetic import floating_dtype
-from calibjax._pytree import PyTree
+from calibjax._core.arithmetic import floating_dtype
+from calibjax._core.pytree import PyTree
 from calibjax.distributions import (
     Bernoulli,
     Categorical,

@@ -24,9 +24,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from calibjax import _checks
-from calibjax._arithmetic import matmul
-from calibjax._pytree import PyTree
+from calibjax._core import checks
+from calibjax._core.arithmetic import matmul
+from calibjax._core.pytree import PyTree
 from calibjax.distances import Euclidean
 from calibjax.distributions import Poisson
 from calibjax.kernels.base import Kernel
@@ -134,12 +134,12 @@ def _double(kernel: SquaredExponential, p: Poisson, q: Poisson) -> jax.Array:
 
 def _prepare_features(kernel: Kernel, predictions: Poisson, targets: jax.Array) -> PyTree:
     """Square root R of the kernel matrix K = R Rᵀ of all relevant counts, if these are few."""
-    if not _checks.is_concrete(kernel, predictions, targets):
+    if not checks.is_concrete(kernel, predictions, targets):
         return None
-    rate = float(_checks.readable(predictions.rate).max())
+    rate = float(checks.readable(predictions.rate).max())
     third = -np.log(np.finfo(predictions.rate.dtype).eps) / 3
     largest = rate + third + np.sqrt(third**2 + 6 * third * rate)  # exceeded with probability < ε
-    size = int(max(largest, float(_checks.readable(targets).max()))) + 2
+    size = int(max(largest, float(checks.readable(targets).max()))) + 2
     if size > _MAX_COUNTS:
         return None
     matrix = gram_matrix(kernel, jnp.arange(size)).astype(predictions.rate.dtype)

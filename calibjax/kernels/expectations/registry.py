@@ -21,8 +21,8 @@ import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
-from calibjax import _checks
-from calibjax._pytree import PyTree
+from calibjax._core import checks
+from calibjax._core.pytree import PyTree
 from calibjax.distributions.base import Distribution
 
 
@@ -160,7 +160,7 @@ def missing(kernel: TargetKernel, distribution: Distribution, why: str = "") -> 
     if not hasattr(distribution, "sample"):
         return NotImplementedError(
             f"no expectations of the target kernel {type(kernel).__name__} under "
-            f"{_checks.described(distribution)}, which has no method sample"
+            f"{checks.described(distribution)}, which has no method sample"
         )
     return NotImplementedError(
         f"no closed-form expectations of the target kernel {type(kernel).__name__} under "

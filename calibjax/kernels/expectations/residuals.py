@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
-from calibjax._arithmetic import floating_dtype, matmul
+from calibjax._core.arithmetic import floating_dtype, matmul
 from calibjax.distributions import (
     Bernoulli,
     Categorical,

@@ -34,9 +34,9 @@ import jax.numpy as jnp
 from jax import lax
 from jax.typing import ArrayLike
 
-from calibjax import _checks
-from calibjax._arithmetic import floating_dtype, matmul
-from calibjax._compilation import outside_of_traces
+from calibjax._core import checks
+from calibjax._core.arithmetic import floating_dtype, matmul
+from calibjax._core.compilation import outside_of_traces
 from calibjax.distributions import MonteCarlo, Samples
 from calibjax.kernels import low_rank
 from calibjax.kernels.base import Kernel
@@ -69,7 +69,7 @@ def _expectation(function: Callable[[Any], jax.Array], p: Samples) -> jax.Array:
     else:
         mean = _sum_over(lambda z, w: w * function(z), (p.values, p.probs))
     # Integers are not NaN, but may stand for it.
-    return jnp.where(jnp.any(_checks.is_missing(p.values)), jnp.nan, mean)
+    return jnp.where(jnp.any(checks.is_missing(p.values)), jnp.nan, mean)
 
 
 def _single(kernel: Kernel, p: Samples, z: ArrayLike) -> jax.Array:
@@ -101,7 +101,7 @@ def _prepare_features(
     kernel: Kernel, predictions: Samples, targets: jax.Array
 ) -> tuple[jax.Array, jax.Array] | None:
     """Some of the draws and targets, and the inverse Cholesky factor of their kernel matrix."""
-    if predictions.index is not None or not _checks.is_concrete(kernel, predictions, targets):
+    if predictions.index is not None or not checks.is_concrete(kernel, predictions, targets):
         return None
     values = jnp.asarray(predictions.values)
     points = jnp.concatenate([values.reshape(-1, *values.shape[2:]), jnp.asarray(targets)])

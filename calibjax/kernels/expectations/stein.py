@@ -10,8 +10,8 @@ import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
-from calibjax import _checks
-from calibjax._arithmetic import matmul
+from calibjax._core import checks
+from calibjax._core.arithmetic import matmul
 from calibjax.distributions import (
     Bernoulli,
     Categorical,
@@ -84,7 +84,7 @@ def _check(kernel: Stein, predictions: Distribution) -> None:
     is_known = support in known or getattr(support, "words", None) == constraints.real.words
     if isinstance(predictions, Uniform) or not is_known:
         _refuse(kernel, predictions)
-    _checks.method("predictions", predictions, "log_prob")
+    checks.method("predictions", predictions, "log_prob")
 
 
 def _refuse(kernel: Stein, predictions: Distribution, *others: Any) -> NoReturn:

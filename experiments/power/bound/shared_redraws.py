@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 
 from calibjax import hypothesis_tests as tests
-from calibjax._batches import default_batch_size, map_batches
+from calibjax._core.batches import default_batch_size, map_batches
 from calibjax.distances import Euclidean, TotalVariation, Wasserstein
 from calibjax.distributions import Bernoulli, Categorical, NegativeBinomial, Normal
 from calibjax.distributions.sampling import draw

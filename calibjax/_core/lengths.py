@@ -6,9 +6,9 @@ from typing import Any
 import jax
 import numpy as np
 
-from calibjax import _checks
-from calibjax._arithmetic import floating_dtype
-from calibjax._sharding import is_spread
+from calibjax._core import checks
+from calibjax._core.arithmetic import floating_dtype
+from calibjax._core.sharding import is_spread
 
 # At most a quarter apart, and each of them a length that is often met as it is.
 _UP_TO_80 = (8, 9, 11, 13, 16, 19, 23, 28, 34, 42, 52, 64, 80)
@@ -38,12 +38,12 @@ def filled(
 
     Args:
         samples: checked predictions and more, with leading axis n.
-        weights: what `_checks.sample_weights` returned for them.
+        weights: what `checks.sample_weights` returned for them.
         longest: up to which n.
     """
     leaves = jax.tree.leaves((samples, weights))
     n = leaves[0].shape[0]
-    is_known = _checks.is_outermost(samples, weights)
+    is_known = checks.is_outermost(samples, weights)
     if n > longest or not is_known or any(map(is_spread, leaves)):
         return samples, weights
     length = rounded_up(n)
@@ -64,9 +64,9 @@ def of_rows(function: Callable[[Any], Any], samples: Any) -> Any:
 
     They are arrays of NumPy where the samples were filled up.
     """
-    n = _checks.leading_size("samples", samples)
+    n = checks.leading_size("samples", samples)
     (used,), _ = filled((samples,), None)
     values = function(used)
-    if _checks.leading_size("samples", used) == n:
+    if checks.leading_size("samples", used) == n:
         return values
     return jax.tree.map(lambda leaf: np.asarray(leaf)[:n], values)

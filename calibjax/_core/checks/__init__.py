@@ -9,7 +9,7 @@ was expected and what came.
 
 # ruff: noqa: F401  (what is imported here is what the package offers)
 
-from calibjax._checks.arrays import (
+from calibjax._core.checks.arrays import (
     as_arrays,
     described,
     first_where,
@@ -22,7 +22,7 @@ from calibjax._checks.arrays import (
     refuse_masked,
     refuse_where,
 )
-from calibjax._checks.data import (
+from calibjax._core.checks.data import (
     batch,
     bin_ids,
     class_predictions,
@@ -39,7 +39,7 @@ from calibjax._checks.data import (
     smoothing_weights,
     targets_of,
 )
-from calibjax._checks.missing import (
+from calibjax._core.checks.missing import (
     is_missing,
     missing_rows,
     missing_unless,
@@ -48,7 +48,7 @@ from calibjax._checks.missing import (
     nan_unless,
     nan_with,
 )
-from calibjax._checks.options import (
+from calibjax._core.checks.options import (
     choice,
     distance_values,
     fitted,
@@ -62,15 +62,15 @@ from calibjax._checks.options import (
     size_in_range,
     truth_value,
 )
-from calibjax._checks.records import (
+from calibjax._core.checks.records import (
     axis_lengths,
     constrained,
     constraints_of,
     record_values,
     replaced,
 )
-from calibjax._checks.remembered import remembered
-from calibjax._checks.values import (
+from calibjax._core.checks.remembered import remembered
+from calibjax._core.checks.values import (
     an_array,
     finite,
     floating,
@@ -95,7 +95,7 @@ from calibjax._checks.values import (
     smallest_normal,
     unit_interval,
 )
-from calibjax._checks.weights import (
+from calibjax._core.checks.weights import (
     counted,
     plain_weights,
     sample_weights,

@@ -21,7 +21,7 @@ import jax
 from jax.core import Tracer
 from jax.sharding import AbstractMesh, AxisType, NamedSharding, PartitionSpec, SingleDeviceSharding
 
-from calibjax._pytree import PyTree
+from calibjax._core.pytree import PyTree
 
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
@@ -164,7 +164,7 @@ def _without_types(leaf: Any) -> Any:
     if not isinstance(leaf, jax.Array):
         return leaf
     has_mesh = jax.typeof(leaf).sharding.mesh.explicit_axes
-    # With derivatives, an argument without a mesh has that of the others.
+    # Under differentiation, arrays without a mesh of their own are given that of the others.
     return jax.sharding.reshard(leaf, WHOLE) if has_mesh or isinstance(leaf, Tracer) else leaf
 
 

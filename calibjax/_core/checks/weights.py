@@ -8,11 +8,11 @@ import numpy as np
 from jax import lax
 from jax.typing import ArrayLike
 
-from calibjax._arithmetic import floating_dtype
-from calibjax._checks.arrays import as_arrays, is_concrete, readable
-from calibjax._checks.data import confidences_and_correct, predictions_and_targets, same_rows
-from calibjax._checks.values import floating, is_spread, leading_size, satisfying, shape
-from calibjax._pytree import PyTree
+from calibjax._core.arithmetic import floating_dtype
+from calibjax._core.checks.arrays import as_arrays, is_concrete, readable
+from calibjax._core.checks.data import confidences_and_correct, predictions_and_targets, same_rows
+from calibjax._core.checks.values import floating, is_spread, leading_size, satisfying, shape
+from calibjax._core.pytree import PyTree
 
 
 def sample_weights(
@@ -26,7 +26,7 @@ def sample_weights(
     0 or equal become 0 and 1. The weight of no sample changes if all are multiplied by a constant.
 
     Args:
-        weights: w ≥ 0, [n], or None for samples that count alike.
+        weights: w ≥ 0, [n], or None for samples that count equally.
         samples: checked data with leading axis n, in whose precision the weights are.
         minimum: smallest number of positive weights.
         name: how messages call them.

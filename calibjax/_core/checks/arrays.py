@@ -15,8 +15,8 @@ import numpy as np
 from jax.core import Tracer
 from jax.typing import ArrayLike, DTypeLike
 
-from calibjax._pytree import PyTree
-from calibjax._sharding import is_spread
+from calibjax._core.pytree import PyTree
+from calibjax._core.sharding import is_spread
 
 _LARGEST = int(np.finfo(np.float64).max)
 

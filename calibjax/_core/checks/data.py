@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
-from calibjax._checks.arrays import (
+from calibjax._core.checks.arrays import (
     as_arrays,
     described,
     has_64_bits,
@@ -16,11 +16,11 @@ from calibjax._checks.arrays import (
     narrowed,
     originals,
 )
-from calibjax._checks.missing import missing_rows, nan_rows
-from calibjax._checks.precision import refuse_rounded, with_whole_rows
-from calibjax._checks.records import full, record_values
-from calibjax._checks.remembered import remembered
-from calibjax._checks.values import (
+from calibjax._core.checks.missing import missing_rows, nan_rows
+from calibjax._core.checks.precision import refuse_rounded, with_whole_rows
+from calibjax._core.checks.records import full, record_values
+from calibjax._core.checks.remembered import remembered
+from calibjax._core.checks.values import (
     an_array,
     finite,
     integer,
@@ -30,7 +30,7 @@ from calibjax._checks.values import (
     shape,
     unit_interval,
 )
-from calibjax._pytree import PyTree
+from calibjax._core.pytree import PyTree
 
 
 @remembered

@@ -7,8 +7,8 @@ import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
-from calibjax._checks.arrays import is_concrete
-from calibjax._pytree import PyTree
+from calibjax._core.checks.arrays import is_concrete
+from calibjax._core.pytree import PyTree
 
 
 def nan_unless(condition: Any, values: ArrayLike) -> jax.Array:

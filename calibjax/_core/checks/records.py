@@ -7,11 +7,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from calibjax._arithmetic import floating_dtype
-from calibjax._checks.arrays import is_concrete
-from calibjax._checks.values import finite, floating, integer, real, shape
-from calibjax._pytree import PyTree
-from calibjax._sharding import is_spread
+from calibjax._core.arithmetic import floating_dtype
+from calibjax._core.checks.arrays import is_concrete
+from calibjax._core.checks.values import finite, floating, integer, real, shape
+from calibjax._core.pytree import PyTree
+from calibjax._core.sharding import is_spread
 
 
 def axis_lengths(name: str, record: Any, leading: tuple[str, ...] = ()) -> dict[str, int]:

@@ -10,8 +10,7 @@ import numpy as np
 from jax import lax
 from jax.typing import ArrayLike, DTypeLike
 
-from calibjax import _matrices
-from calibjax._checks.arrays import (
+from calibjax._core.checks.arrays import (
     as_arrays,
     described,
     is_concrete,
@@ -19,9 +18,10 @@ from calibjax._checks.arrays import (
     readable,
     refuse_where,
 )
-from calibjax._checks.missing import is_missing, nan_unless
-from calibjax._pytree import PyTree
-from calibjax._sharding import is_spread
+from calibjax._core.checks.missing import is_missing, nan_unless
+from calibjax._core.matrices import cholesky
+from calibjax._core.pytree import PyTree
+from calibjax._core.sharding import is_spread
 
 _SIMPLEX_TOLERANCE = {4: 3e-4, 8: 1e-6}  # by item size: rows written with 7 digits still pass
 
@@ -216,7 +216,7 @@ def _correlations(matrices: Any) -> tuple[Any, Any]:
 def _is_positive_definite(matrices: jax.Array, tolerance: float) -> jax.Array:
     """Whether traced matrices are symmetric and have a Cholesky factor, [..., 1, 1]."""
     correlations, asymmetry = _correlations(matrices)
-    factor = jnp.vectorize(_matrices.cholesky, signature="(d,d)->(d,d)")
+    factor = jnp.vectorize(cholesky, signature="(d,d)->(d,d)")
     roots = jnp.diagonal(factor(correlations), axis1=-2, axis2=-1)
     is_definite = jnp.all(roots > 0, -1) & (asymmetry <= 100 * tolerance)
     return is_definite[..., None, None]

@@ -7,8 +7,8 @@ from typing import Any, NamedTuple, ParamSpec, TypeVar
 
 import jax
 
-from calibjax._checks.arrays import has_64_bits, is_concrete, is_outermost
-from calibjax._sharding import is_spread
+from calibjax._core.checks.arrays import has_64_bits, is_concrete, is_outermost
+from calibjax._core.sharding import is_spread
 
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from calibjax._pytree import PyTree
+from calibjax._core.pytree import PyTree
 
 BATCH_BYTES = 2**24  # what the draws in one batch hold at once by default: about a cache
 

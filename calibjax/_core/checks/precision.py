@@ -7,11 +7,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from calibjax._checks.arrays import first_where, is_concrete, is_distribution
-from calibjax._checks.records import replaced
-from calibjax._checks.values import simplex
-from calibjax._pytree import PyTree
-from calibjax._sharding import is_spread
+from calibjax._core.checks.arrays import first_where, is_concrete, is_distribution
+from calibjax._core.checks.records import replaced
+from calibjax._core.checks.values import simplex
+from calibjax._core.pytree import PyTree
+from calibjax._core.sharding import is_spread
 
 _LARGEST = 0.05  # the largest change of a location or target, in standard deviations
 _ROUNDINGS = 4  # of probabilities, by which their sum may differ from one

@@ -16,7 +16,7 @@ import jax.numpy as jnp
 from jax import lax
 from jax.typing import ArrayLike, DTypeLike
 
-from calibjax._pytree import PyTree
+from calibjax._core.pytree import PyTree
 
 UNROLLED = 32
 

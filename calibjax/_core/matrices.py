@@ -1,4 +1,4 @@
-"""Arithmetic of small symmetric matrices in tiles of pairs, as `_arithmetic` does for vectors.
+"""Arithmetic of small symmetric matrices in tiles of pairs, as `arithmetic` does for vectors.
 
 Vectors and matrices of up to `UNROLLED` dimensions are lists of their entries, and factorisations
 are written out, so that they become vector arithmetic over the pairs. Batched linear algebra
@@ -24,7 +24,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from calibjax._arithmetic import matmul
+from calibjax._core.arithmetic import matmul
 
 UNROLLED = 10  # beyond, the compilation would take too long
 

@@ -1,4 +1,4 @@
-"""Compiled programs: with vectors of full width, and kept for functions that are defined again."""
+"""Compiled programs: for the whole width of the processor, or kept when functions are redefined."""
 
 import contextlib
 import contextvars
@@ -14,9 +14,9 @@ import jax
 import jax.numpy as jnp
 from jax.extend.backend import backends
 
-from calibjax import _checks
-from calibjax._kept import Kept, Unknown, bound, name_of
-from calibjax._pytree import PyTree
+from calibjax._core import checks
+from calibjax._core.kept import Kept, Unknown, bound, name_of
+from calibjax._core.pytree import PyTree
 
 _MAX_PROGRAMS = 32  # compiled ones that are kept
 _PROGRAMS: dict[Any, Any] = {}
@@ -39,14 +39,14 @@ def keep_programs(folder: Path | None) -> Kept | None:
 def jit(function: Callable[..., Any], **options: Any) -> Callable[..., Any]:
     """`jax.jit`, with programs that are found without tracing in a process that keeps them.
 
-    See `calibjax._kept`. The function is one of a module, and its options are those of `jax.jit`.
+    See `calibjax._core.kept`. The function is one of a module, its options are those of `jax.jit`.
     """
     compiled, signature = jax.jit(function, **options), inspect.signature(function)
     static = _static_names(signature, options)
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
-        if _kept is not None and _checks.is_outermost():
+        if _kept is not None and checks.is_outermost():
             with contextlib.suppress(Unknown):
                 fixed, arrays = bound(signature, static, args, kwargs)
                 name, given = name_of(call, fixed), tuple(arrays.values())
@@ -82,7 +82,7 @@ def wide_jit(function: Callable[..., Any], **options: Any) -> Callable[..., Any]
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
-        return (wide if _checks.is_outermost(args, kwargs) else plain)(*args, **kwargs)
+        return (wide if checks.is_outermost(args, kwargs) else plain)(*args, **kwargs)
 
     return call
 
@@ -117,19 +117,19 @@ def outside_of_traces() -> contextlib.AbstractContextManager[Any]:
     It is `jax.ensure_compile_time_eval()` only where something is traced: in it, all constants of
     programs, too, are computed by programs of their own.
     """
-    return contextlib.nullcontext() if _checks.is_outermost() else jax.ensure_compile_time_eval()
+    return contextlib.nullcontext() if checks.is_outermost() else jax.ensure_compile_time_eval()
 
 
 def compiled_once(function: Callable[..., Any], first: PyTree, *others: Any) -> PyTree:
     """Value of a function of arrays, which is compiled once for all calls with an equal program.
 
     Functions are traced in every call, which takes about a tenth of the time of compiling, and
-    their programs are compared, with all the constants in them. So a function that is
-    defined again is compiled again only if it, or what it reads from outside, has changed.
+    their programs are compared, with all the constants in them. So a function that is defined again
+    is not compiled again where it is the same, and is where what it reads from outside has changed.
     Calls with traced arguments, or of a function that has such in it, are part of the outer
     program. Functions that have to know the arguments behind the first find them as constants.
     """
-    if not _checks.is_concrete(first, others):
+    if not checks.is_concrete(first, others):
         return function(first, *others)
     if _kept is not None:
         with contextlib.suppress(Unknown):
@@ -145,7 +145,7 @@ def compiled_once(function: Callable[..., Any], first: PyTree, *others: Any) -> 
         arguments = (first,)
         traced = jax.jit(lambda first: function(first, *others)).trace(first)
     num_arrays = len(jax.tree.leaves(arguments))
-    if len(traced.jaxpr.in_avals) > num_arrays or not _checks.is_concrete(traced.jaxpr.consts):
+    if len(traced.jaxpr.in_avals) > num_arrays or not checks.is_concrete(traced.jaxpr.consts):
         return function(first, *others)  # it reads traced values from outside
     return _compiled(traced, arguments)(*arguments)
 

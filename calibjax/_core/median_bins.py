@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jax import lax
 from jax.typing import DTypeLike
 
-from calibjax._compilation import jit
+from calibjax._core.compilation import jit
 
 
 @functools.partial(jit, static_argnums=(1, 2))

@@ -31,9 +31,9 @@ from jax.core import Tracer
 from jax.experimental import serialize_executable
 from jax.experimental.compilation_cache import compilation_cache
 
-from calibjax._checks.arrays import has_64_bits
-from calibjax._files import write
-from calibjax._pytree import PyTree
+from calibjax._core.checks.arrays import has_64_bits
+from calibjax._core.files import write
+from calibjax._core.pytree import PyTree
 
 _PREFIX = "calibjax-"
 
@@ -149,7 +149,7 @@ def name_of(function: Any, static: Mapping[str, Any]) -> str:
 def _process() -> str:
     """What decides which programs this process compiles, beside its settings."""
     source = hashlib.sha256()
-    for path in sorted(Path(__file__).parent.rglob("*.py")):
+    for path in sorted(Path(__file__).parents[1].rglob("*.py")):
         source.update(path.read_bytes())
     settings = {k: v for k, v in os.environ.items() if k.startswith(("JAX_", "XLA_"))}
     for own in ("JAX_COMPILATION_CACHE_DIR",):  # which do not

@@ -12,9 +12,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from calibjax._checks.arrays import as_arrays, described, is_distribution, refuse_masked
-from calibjax._checks.records import axis_lengths, constrained, record_values
-from calibjax._checks.remembered import remembered
+from calibjax._core.checks.arrays import as_arrays, described, is_distribution, refuse_masked
+from calibjax._core.checks.records import axis_lengths, constrained, record_values
+from calibjax._core.checks.remembered import remembered
 
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")

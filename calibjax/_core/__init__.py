@@ -1,0 +1,1 @@
+"""What all layers share: records, checks of arguments, arithmetic, compilation, sharding."""
