@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from calibjax import estimators, kernels, record
-from calibjax._core.checks import remembered
+from calibjax._core.checks import is_outermost, remembered
 from calibjax.distributions import Normal
 
 KERNEL = kernels.TensorProduct(kernels.Constant(), kernels.SquaredExponential())
@@ -107,3 +107,20 @@ def test_wrong_values_are_refused_every_time():
     targets[0] = np.nan
     with pytest.raises(ValueError, match="targets: expected finite values"):
         estimators.skce(KERNEL, good, targets)
+
+
+def test_precision_and_traces_are_part_of_what_is_remembered():
+    """What is found depends on them, for instance the integers that truth values become."""
+
+    @remembered
+    def found(array):
+        del array
+        return jnp.asarray(1.0).dtype, is_outermost()
+
+    array, traced = jnp.zeros(2), []
+    for has_64_bits in (False, True, False):
+        with jax.enable_x64(has_64_bits):
+            dtype = jnp.float64 if has_64_bits else jnp.float32
+            assert found(array) == (dtype, True)
+            jax.jit(lambda x: (traced.append(found(array)), x))(1.0)
+            assert traced[-1] == (dtype, False)

@@ -73,7 +73,7 @@ class Beta(Distribution):
         return inverse_of_cdf(self.cdf, self._with(level)[2], 0, 1)
 
     def crps(self, y: jax.Array) -> jax.Array:
-        """Continuous ranked probability score of a proportion y, without terms that cancel.
+        """Continuous ranked probability score of a proportion y.
 
         References: Taillardat et al. (2016), Calibrated ensemble forecasts using quantile
         regression forests and ensemble model output statistics, App. A.

@@ -117,7 +117,7 @@ def ranges(draws: Mapping[str, ArrayLike]) -> dict[str, tuple[float, float]]:
     """
     columns = [np.asarray(x, float) for x in draws.values()]
     ordered = [np.sort(x) for x in columns]
-    beyond = []  # each draw, how many draws are there?
+    beyond = []  # how many draws are smaller, and how many are larger, than each
     for x, order in zip(columns, ordered, strict=True):
         beyond += [np.searchsorted(order, x), len(x) - np.searchsorted(order, x, "right")]
     fewest = np.sort(np.min(beyond, 0))

@@ -206,3 +206,18 @@ def test_statistics_that_are_no_numbers_give_no_pvalue():
         hypothesis_tests.exact_skce_test(
             KEY, oracles.normal_kernel(), predictions, targets, batch_size=0
         )
+
+
+def test_memory_limits_the_number_of_draws_of_many_statistics(monkeypatch):
+    monkeypatch.setattr("calibjax._core.checks.options._MAX_NUMBERS", 1000)
+    predictions = distributions.Normal(jnp.zeros(2), jnp.ones(2))
+
+    def test(num_draws):
+        statistic = lambda p, y: jnp.full(100, y[0])  # noqa: E731
+        return hypothesis_tests.exact_test(
+            jax.random.key(0), statistic, predictions, predictions.loc, num_draws=num_draws
+        )
+
+    assert test(10).null_samples.shape == (10, 100)
+    with pytest.raises(ValueError, match="num_draws: expected an integer between 1 and 10, .* 11"):
+        test(11)

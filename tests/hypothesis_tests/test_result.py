@@ -69,7 +69,7 @@ def test_tests_without_draws_have_no_standard_error():
 
 
 TESTS = {
-    # The other statistics are standardised anew: tests/hypothesis_tests/test_components.py.
+    # The other statistics are standardised anew: tests/hypothesis_tests/_redraw/test_components.py.
     "exact_skce_test": functools.partial(hypothesis_tests.exact_skce_test, statistic="biased"),
     "bootstrap_skce_test": hypothesis_tests.bootstrap_skce_test,
     "spectrum_skce_test": hypothesis_tests.spectrum_skce_test,

@@ -113,3 +113,11 @@ def test_textbook_pvalues_of_calibrated_predictions(name):
     pvalues = np.asarray(simulate(jax.random.split(jax.random.key(1), repetitions)))
     assert scipy.stats.kstest(pvalues, "uniform").statistic < 2 / np.sqrt(repetitions)
     assert np.mean(pvalues < 0.05) == pytest.approx(0.05, abs=3 * np.sqrt(0.05 * 0.95 / 1000))
+
+
+def test_weighted_exact_tests_have_no_textbook_pvalue():
+    predictions, targets = Bernoulli(jnp.full(6, 0.4)), jnp.arange(6) % 2
+    data = jax.random.key(0), hypothesis_tests.spiegelhalter, predictions, targets
+    assert hypothesis_tests.exact_test(*data, num_draws=9).textbook_pvalue is not None
+    weighted = hypothesis_tests.exact_test(*data, num_draws=9, weights=jnp.ones(6))
+    assert weighted.textbook_pvalue is None

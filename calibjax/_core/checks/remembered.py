@@ -48,7 +48,7 @@ def remembered(function: Callable[Parameters, Result]) -> Callable[Parameters, R
         try:
             known = values.get(key)
             leaves, structure = jax.tree.flatten(args)
-        except (TypeError, ValueError):  # what can be no key, or no pytree
+        except (TypeError, ValueError):  # unhashable options, or no pytree
             return function(*args, **options)
         if known is not None and structure == known.structure and _are(known.leaves, leaves):
             return _resolved(known.value)
@@ -58,7 +58,7 @@ def remembered(function: Callable[Parameters, Result]) -> Callable[Parameters, R
             objects = [x for x in args if type(x) not in _PLAIN]
             try:
                 references = tuple(weakref.ref(x, forget) for x in objects)
-            except TypeError:  # of tuples, which have none
+            except TypeError:  # tuples, for example, take no weak references
                 return value
             if len(values) >= _MOST:
                 values.clear()
