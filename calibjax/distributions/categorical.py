@@ -101,7 +101,7 @@ class Categorical(Distribution):
     def icdf(self, level: jax.Array) -> jax.Array:
         """Smallest label y of positive probability with cdf(y) ≥ level.
 
-        Wrong probabilities, NaN or negative, give the smallest integer.
+        Wrong probabilities, NaN or negative, and levels that are NaN give the smallest integer.
         """
         num_classes = jnp.shape(self.probs)[-1]
         below = jnp.cumsum(self.probs, -1) < jnp.asarray(level)[..., None]
@@ -111,7 +111,8 @@ class Categorical(Distribution):
         possible = self.probs > 0
         last = num_classes - 1 - jnp.argmax(possible[..., ::-1], -1)
         label = jnp.clip(label, jnp.argmax(possible, -1), last)
-        return checks.missing_unless(jnp.all(jnp.greater_equal(self.probs, 0), -1), label)
+        is_known = jnp.all(jnp.greater_equal(self.probs, 0), -1) & ~jnp.isnan(level)
+        return checks.missing_unless(is_known, label)
 
     def tempered(self, temperature: jax.Array) -> "Categorical":
         """Probabilities ∝ p^{1/T}; zeros stay zero."""
@@ -333,11 +334,13 @@ class Bernoulli(Distribution):
     def icdf(self, level: jax.Array) -> jax.Array:
         """Smallest label y of positive probability with cdf(y) ≥ level.
 
-        Wrong probabilities, NaN or beyond [0, 1], give the smallest integer.
+        Wrong probabilities, NaN or beyond [0, 1], and levels that are NaN give the smallest
+        integer.
         """
         probs = jnp.asarray(self.probs)
         label = (probs >= 1) | ((probs > 0) & (1 - probs < level))
-        return checks.missing_unless((probs >= 0) & (probs <= 1), label.astype(int))
+        is_known = (probs >= 0) & (probs <= 1) & ~jnp.isnan(level)
+        return checks.missing_unless(is_known, label.astype(int))
 
     def tempered(self, temperature: jax.Array) -> "Bernoulli":
         """Probabilities ∝ p^{1/T}; zeros stay zero."""

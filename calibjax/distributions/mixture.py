@@ -185,7 +185,7 @@ def _quantile(p: Mixture, level: jax.Array) -> jax.Array:
     candidates = jnp.where(has_weight, quantiles, some)
     low, high = jnp.min(candidates), jnp.max(candidates)
     if jnp.issubdtype(quantiles.dtype, jnp.integer):
-        is_known = ~(checks.is_missing(low) | checks.is_missing(high))
+        is_known = ~(checks.is_missing(low) | checks.is_missing(high) | jnp.isnan(fixed_level))
         low, high = jnp.where(is_known, low, 0), jnp.where(is_known, high, 0)
         found = smallest_integer(fixed.cdf, fixed_level, low, high)
         return checks.missing_unless(is_known, found)

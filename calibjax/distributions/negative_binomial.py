@@ -84,12 +84,13 @@ class NegativeBinomial(Distribution):
     def icdf(self, level: jax.Array) -> jax.Array:
         """Smallest count y with cdf(y) ≥ level, an integer, by bisection.
 
-        Wrong parameters give the smallest integer.
+        Wrong parameters and levels give the smallest integer.
         """
         level, _ = jnp.broadcast_arrays(jnp.asarray(level, jnp.result_type(self.rate)), self.rate)
         low = jnp.zeros(level.shape, jnp.int32)
         count = smallest_integer(self.cdf, level, low, low + _LARGEST_COUNT)
-        return checks.missing_unless(self._is_valid, count.astype(int))
+        is_known = self._is_valid & ~jnp.isnan(level)
+        return checks.missing_unless(is_known, count.astype(int))
 
     def crps(self, y: jax.Array) -> jax.Array:
         """Continuous ranked probability score of a count y.

@@ -78,7 +78,7 @@ class Poisson(Distribution):
     def icdf(self, level: jax.Array) -> jax.Array:
         """Smallest count y with cdf(y) ≥ level, an integer.
 
-        Wrong rates, and counts beyond the largest integer, give the smallest integer.
+        Wrong rates and levels, and counts beyond the largest integer, give the smallest integer.
 
         Bisection between Chernoff's bounds, started at the Cornish-Fisher approximation: a handful
         of steps, at most log₂(50 √rate + 30).
@@ -91,7 +91,7 @@ class Poisson(Distribution):
         guess = jnp.floor(rate + root * z + (jnp.square(z) - 1) / 6)
         low = smallest_integer(lambda y: gamma_tails(y, rate)[1], level, low, high, guess)
         largest = float(jnp.iinfo(jnp.result_type(int)).max)
-        is_known = (rate >= jnp.finfo(rate.dtype).tiny) & (low < largest)
+        is_known = (rate >= jnp.finfo(rate.dtype).tiny) & (low < largest) & ~jnp.isnan(level)
         return checks.missing_unless(is_known, jnp.where(level > 0, low, 0).astype(int))
 
     def crps(self, y: jax.Array) -> jax.Array:

@@ -98,7 +98,10 @@ class Samples(Distribution):
     def icdf(self, level: jax.Array) -> jax.Array:
         """Smallest scalar draw z of positive probability with cdf(z) ≥ level."""
         order = jnp.argsort(self._scalars("icdf"))
-        return self.values[order][Categorical(self.probs[order]).icdf(jnp.asarray(level))]
+        found = self.values[order][Categorical(self.probs[order]).icdf(jnp.asarray(level))]
+        if jnp.issubdtype(found.dtype, jnp.integer):
+            return checks.missing_unless(~jnp.isnan(level), found)
+        return jnp.where(jnp.isnan(level), jnp.nan, found)
 
     def crps(self, y: jax.Array) -> jax.Array:
         """Continuous ranked probability score of y, of the empirical distribution."""

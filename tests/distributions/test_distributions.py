@@ -138,3 +138,23 @@ def test_labels_out_of_range_have_no_log_probability():
 def test_bernoulli_log_probability_has_a_gradient(probability, y, slope):
     gradient = jax.grad(lambda p: distributions.Bernoulli(p).log_prob(y))(probability)
     np.testing.assert_allclose(gradient, slope, rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+    "p",
+    [
+        distributions.Poisson(3.0),
+        distributions.NegativeBinomial(3.0, 2.0),
+        distributions.Mixture(None, distributions.Poisson(np.array([1.0, 3.0]))),
+        distributions.Categorical(np.array([0.2, 0.8])),
+        distributions.Bernoulli(0.3),
+        distributions.Samples(np.array([1.0, 2.0])),
+        distributions.Samples(np.array([1, 2])),
+    ],
+    ids=lambda p: type(p).__name__,
+)
+def test_quantiles_at_levels_that_are_missing_are_missing(p):
+    """NaN, or the smallest integer, which stands for it."""
+    found = jax.jit(lambda p, level: p.icdf(level))(jax.tree.map(jnp.asarray, p), np.nan)
+    missing = np.nan if found.dtype.kind == "f" else np.iinfo(found.dtype).min
+    np.testing.assert_array_equal(found, missing)

@@ -13,6 +13,7 @@ from calibjax._core.sharding import is_spread
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
 _MOST = 64  # values of one function that are kept at once
+_LARGEST = 2**24  # bytes of one of them
 _PLAIN = type(None), str, int, bool, float
 
 
@@ -53,7 +54,7 @@ def remembered(function: Callable[Parameters, Result]) -> Callable[Parameters, R
         if known is not None and structure == known.structure and _are(known.leaves, leaves):
             return _resolved(known.value)
         value = function(*args, **options)
-        if all(map(_stays, leaves)) and is_concrete(value):
+        if all(map(_stays, leaves)) and is_concrete(value) and _is_small(value):
             forget = lambda _: values.pop(key, None)  # noqa: E731
             objects = [x for x in args if type(x) not in _PLAIN]
             try:
@@ -67,6 +68,11 @@ def remembered(function: Callable[Parameters, Result]) -> Callable[Parameters, R
         return value
 
     return call
+
+
+def _is_small(value: Any) -> bool:
+    """Whether a value may stay in memory as long as its arguments do."""
+    return sum(getattr(leaf, "nbytes", 0) for leaf in jax.tree.leaves(value)) <= _LARGEST
 
 
 def _stays(leaf: Any) -> bool:
