@@ -357,7 +357,7 @@ def test_draws_where_there_are_no_features(monkeypatch):
 @pytest.mark.slow
 def test_monte_carlo_where_expectations_have_no_closed_form():
     random = np.random.default_rng(0)
-    predictions = distributions.NegativeBinomial(random.uniform(1, 5, 40), np.full(40, 3.0))
+    predictions = distributions.Dirichlet(random.uniform(1, 5, (40, 3)))
     targets = np.asarray(distributions.sample_targets(jax.random.key(1), predictions))
     evaluation = calibjax.evaluate(KEY, predictions, targets)
     assert "ensembles of 20 draws" in evaluation.sections[0].remark
