@@ -309,6 +309,10 @@ def _test_values(function: EstimationFunction, params: PyTree, test: PyTree) -> 
 def _checked_previous(previous: Any, empty: CrossValidation) -> CrossValidation:
     """An earlier result, if its grid and folds agree with this one."""
     checks.fitted("previous", previous, CrossValidation, "cross_validate")
+    folds = [np.shape(result.test_values)[:1] for result in (previous, empty)]
+    if folds[0] != folds[1]:
+        got = "no number of folds" if not folds[0] else f"one of num_folds={folds[0][0]}"
+        raise ValueError(f"previous: expected a result of num_folds={folds[1][0]}, got {got}")
     names = "grid", "folds", "weights"
     for field in (*names, "losses", "test_values"):
         found, expected = getattr(previous, field), getattr(empty, field)

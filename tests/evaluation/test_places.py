@@ -248,7 +248,6 @@ def gaussian_process():
 
 
 @pytest.mark.slow
-@pytest.mark.xfail(reason="the default groups of kernels do not see this excess: p = 0.26")
 def test_verdict_comes_with_a_place(gaussian_process):
     """Bias, spread and coverage are right, and yet too many targets are between 44 and 114."""
     mean, deviation, targets = gaussian_process

@@ -139,6 +139,8 @@ def test_runs_go_on_where_they_stopped():
     earlier = stored[-1]
     with pytest.raises(ValueError, match=re.escape("previous.grid: expected that of this key")):
         risk.squared_calibration_error(KEY, FACTORED, 2 * GRID, p, y, num_folds=3, previous=earlier)
+    with pytest.raises(ValueError, match="previous: expected a result of num_folds=2, got .*=3"):
+        risk.squared_calibration_error(KEY, FACTORED, GRID, p, y, num_folds=2, previous=earlier)
     with pytest.raises(ValueError, match=re.escape("previous.folds: expected")):
         risk.squared_calibration_error(
             jax.random.key(0), FACTORED, GRID, p, y, num_folds=3, previous=earlier
