@@ -85,9 +85,10 @@ class Beta(Distribution):
         rest = 1 - point
         density = jnp.exp(log_beta_density(alpha, beta, point, rest))
         density = jnp.where(is_inside, point * rest * density, 0)
-        distance = (y - mean) * (2 * self.cdf(y) - 1) + 2 * density / total
-        # B(2a, 2b) / B(a, b)², from densities at the mean
         other = beta / total
+        excess = y * other - (1 - y) * mean  # y - mean, also where the mean is rounded to 1
+        distance = excess * (2 * self.cdf(y) - 1) + 2 * density / total
+        # B(2a, 2b) / B(a, b)², from densities at the mean
         ratio = 2 * log_beta_density(alpha, beta, mean, other)
         ratio -= log_beta_density(2 * alpha, 2 * beta, mean, other)
         return distance - 2 * mean * other * jnp.exp(ratio) / total

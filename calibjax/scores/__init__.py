@@ -12,11 +12,12 @@ from calibjax.scores.decomposition import (
     brier_decomposition,
     crps_decomposition,
 )
+from calibjax.scores.draws import energy_score, fair_crps, fair_energy_score, variogram_score
 from calibjax.scores.group_wise import group_wise_ece, group_wise_mce
 from calibjax.scores.point import accuracy, mean_squared_error
 from calibjax.scores.proper import brier_score, negative_log_likelihood
 from calibjax.scores.quantile import pinball_loss
-from calibjax.scores.ranked_probability import crps
+from calibjax.scores.ranked_probability import crps, threshold_weighted_crps
 from calibjax.scores.rejection import (
     decision_cost,
     prediction_rejection_ratio,
@@ -33,6 +34,9 @@ __all__ = [
     "crps",
     "crps_decomposition",
     "decision_cost",
+    "energy_score",
+    "fair_crps",
+    "fair_energy_score",
     "group_wise_ece",
     "group_wise_mce",
     "interval_widths",
@@ -42,6 +46,8 @@ __all__ = [
     "prediction_rejection_ratio",
     "rejection_curve",
     "reward_improvement",
+    "threshold_weighted_crps",
+    "variogram_score",
 ]
 
 

@@ -5,12 +5,16 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax import lax
 from jax.typing import ArrayLike
 
 from calibjax._core import checks
 from calibjax._core.compilation import jit
 from calibjax._core.pytree import PyTree
+from calibjax.distributions import Samples
 from calibjax.distributions.base import Distribution
+
+_BLOCK = 128  # predictions by draws
 
 
 def weighted_samples(
@@ -60,14 +64,21 @@ def mean_over_samples(
 def _values_and_mean(
     score: jax.tree_util.Partial, samples: tuple[Any, Any], weights: jax.Array | None
 ) -> tuple[jax.Array, jax.Array]:
-    values = jax.vmap(score)(*samples)
+    values = _values(score, samples)
     if weights is None or values.ndim != 1:
         return values, jnp.mean(values)
     # What does not count may be infinite, and its derivative no number.
     is_left_out = (weights == 0) & ~jnp.isfinite(values)
     samples = checks.counted(weights, samples, ~is_left_out)
-    values = jnp.where(is_left_out, 0, jax.vmap(score)(*samples))
+    values = jnp.where(is_left_out, 0, _values(score, samples))
     return values, weighted_mean(values, weights)
+
+
+def _values(score: jax.tree_util.Partial, samples: tuple[Any, Any]) -> jax.Array:
+    """The score of each sample; those of draws in blocks that stay in the processor's cache."""
+    if isinstance(samples[0], Samples):
+        return lax.map(lambda sample: score(*sample), samples, batch_size=_BLOCK)
+    return jax.vmap(score)(*samples)
 
 
 def weighted_mean(values: jax.Array, weights: jax.Array | None) -> jax.Array:

@@ -221,6 +221,11 @@ _DRAWN_FROM = {
     name: Family(getattr(distributions, name), *data, covers=f"distributions.{name}")
     for name, data in _DRAWN_FROM.items()
 }
+_VECTOR_DRAWS = Family(
+    distributions.Samples,
+    {"values": real(np.stack([VECTORS, VECTORS[::-1], VECTORS + 1], 1), P)},
+    real(VECTORS[::-1]),
+)
 NORMAL, CATEGORICAL, BERNOULLI = (FAMILIES[k] for k in ("Normal", "Categorical", "Bernoulli"))
 
 
@@ -305,6 +310,17 @@ def calls() -> list[Call]:
         )
     for name in ("Normal", "Laplace", "Mixture", "Samples"):
         found.append(FAMILIES[name].call("scores.crps", scores.crps, name))
+    for name in ("Normal", "Samples"):
+        threshold_weighted = scores.threshold_weighted_crps
+        covers = "scores.threshold_weighted_crps"
+        found.append(
+            FAMILIES[name].call(
+                covers, threshold_weighted, name, low=real(np.float64(-0.5), without=ALONE)
+            )
+        )
+    for name in ("energy_score", "fair_energy_score", "fair_crps"):
+        found.append(FAMILIES["Samples"].call(f"scores.{name}", getattr(scores, name), "Samples"))
+    found.append(_VECTOR_DRAWS.call("scores.variogram_score", scores.variogram_score, "Samples"))
     for name in ("Normal", "Laplace", "Mixture", "Samples", "Poisson", "Samples of counts"):
         found.append(FAMILIES[name].call("scores.pinball_loss", scores.pinball_loss, name))
         mse = scores.mean_squared_error

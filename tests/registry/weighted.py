@@ -51,6 +51,11 @@ def _functions() -> dict[str, Callable[..., Any]]:
             found[place] = functools.partial(getattr(room, name), *data, **options)
 
     add(scores, "negative_log_likelihood mean_squared_error pinball_loss crps", *_NORMAL)
+    add(scores, "threshold_weighted_crps", *_NORMAL, low=0.5)
+    draws = Samples(_REAL[0][:, None] + np.float32([0.0, 0.5, -1.0]))
+    add(scores, "energy_score fair_energy_score fair_crps", draws, _REAL[2])
+    vectors = Samples(np.float32(a.VECTORS)[:, None] * np.float32([[1.0], [0.5], [-1.0]]))
+    add(scores, "variogram_score", vectors, np.float32(a.VECTORS))
     add(scores, "brier_score accuracy brier_decomposition", *_CLASSES)
     add(scores, "rejection_curve prediction_rejection_ratio", *_SAMPLES)
     add(scores, "decision_cost", *_SAMPLES, np.float32(4))

@@ -106,6 +106,13 @@ def test_counts_and_proportions():
             assert all(np.all(np.isfinite(x)) for x in jax.tree.leaves(slopes)), name
 
 
+def test_proportions_close_to_one():
+    """Where the mean is rounded to 1; the number is that of quadrature with scipy."""
+    for a, b, y in ((1e4, 0.05, 1.0), (0.05, 1e4, 0.0)):
+        found = Beta(jnp.float32(a), jnp.float32(b)).crps(jnp.float32(y))
+        np.testing.assert_allclose(found, 3.16925985e-07, rtol=3e-5)
+
+
 DRAWS = {
     "draws": Samples(LOC),
     "weighted draws": Samples(LOC, WEIGHTS),

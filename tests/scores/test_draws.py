@@ -1,0 +1,243 @@
+"""Scores of draws against loops over them, and what fairness and thresholds mean."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy import integrate, stats
+
+from calibjax import distributions as D
+from calibjax import scores
+from tests import oracles
+
+N, M, SIZE = 6, 5, 3
+RNG = np.random.default_rng(5)
+X, Y = RNG.normal(size=(N, M, SIZE)), RNG.normal(size=(N, SIZE))
+X[0, 1], X[1, 0] = X[0, 0], Y[1]  # equal draws, and a draw that is the target
+PROBS = RNG.dirichlet(np.ones(M), N)
+WEIGHTS = np.array([0.5, 2, 0, 1, 3, 1.5])
+PAIRS = RNG.uniform(size=(SIZE, SIZE))
+
+
+def loops(x, y, q, fair):
+    """E‖Z − y‖ − ½ E‖Z − Z'‖ for each sample."""
+    found = []
+    for z, t, p in zip(x.reshape(N, M, -1), y.reshape(N, -1), q):
+        near = sum(p[j] * np.linalg.norm(z[j] - t) for j in range(M))
+        pairs = [(j, k) for j in range(M) for k in range(M) if j != k]
+        apart = sum(p[j] * p[k] * np.linalg.norm(z[j] - z[k]) for j, k in pairs)
+        found.append(near - apart / 2 / (sum(p[j] * p[k] for j, k in pairs) if fair else 1))
+    return np.array(found)
+
+
+def variogram(x, y, q, order, pairs):
+    found = []
+    for z, t, p in zip(x, y, q):
+        score = 0
+        for k in range(SIZE):
+            for i in range(SIZE):
+                mean = sum(p[j] * abs(z[j, k] - z[j, i]) ** order for j in range(M))
+                score += pairs[k, i] * (abs(t[k] - t[i]) ** order - mean) ** 2
+        found.append(score)
+    return np.array(found)
+
+
+@pytest.mark.parametrize("probs", [None, PROBS])
+def test_against_loops(probs):
+    q = np.full((N, M), 1 / M) if probs is None else probs
+    vectors, numbers = D.Samples(X, probs), D.Samples(X[..., 0], probs)
+    cases = [
+        (scores.energy_score, vectors, Y, {}, loops(X, Y, q, False)),
+        (scores.energy_score, numbers, Y[:, 0], {}, loops(X[..., 0], Y[:, 0], q, False)),
+        (scores.fair_energy_score, vectors, Y, {}, loops(X, Y, q, True)),
+        (scores.fair_crps, numbers, Y[:, 0], {}, loops(X[..., 0], Y[:, 0], q, True)),
+        (scores.crps, numbers, Y[:, 0], {}, loops(X[..., 0], Y[:, 0], q, False)),
+    ]
+    for order, pairs in ((0.5, None), (1.0, PAIRS), (2.0, None)):
+        expected = variogram(X, Y, q, order, np.ones((SIZE, SIZE)) if pairs is None else pairs)
+        options = {"order": order, "pair_weights": pairs}
+        cases.append((scores.variogram_score, vectors, Y, options, expected))
+    for function, p, y, options, expected in cases:
+        for dtype, rtol in ((np.float64, 1e-12), (np.float32, 1e-5)):
+            data = oracles.as_dtype((p, y), dtype)
+            found = function(*data, **options)
+            assert found.dtype == dtype
+            np.testing.assert_allclose(found, expected.mean(), rtol=rtol)
+            found = function(*data, **options, weights=WEIGHTS)
+            np.testing.assert_allclose(found, WEIGHTS @ expected / WEIGHTS.sum(), rtol=rtol)
+
+
+def test_numbers_of_scoringrules():
+    """What scoringrules 0.10 returns for these draws."""
+    i = np.arange(24.0)
+    x, y = np.sin(i * i).reshape(2, 4, 3), np.cos(7 * np.arange(6.0)).reshape(2, 3)
+    vectors, numbers = D.Samples(x), D.Samples(x[..., 0])
+    found = [
+        scores.energy_score(vectors, y),
+        scores.fair_energy_score(vectors, y),
+        scores.variogram_score(vectors, y),
+        scores.variogram_score(vectors, y, order=1.0),
+        scores.crps(numbers, y[:, 0]),
+        scores.fair_crps(numbers, y[:, 0]),
+        scores.threshold_weighted_crps(numbers, y[:, 0], low=-0.3, high=0.8),
+        scores.threshold_weighted_crps(numbers, y[:, 0], chaining=jnp.exp),
+        scores.threshold_weighted_crps(D.Normal(y[:, 1], np.array([0.5, 2.0])), y[:, 0], low=0.0),
+    ]
+    np.testing.assert_allclose(found, SCORINGRULES, rtol=1e-10)
+
+
+SCORINGRULES = [
+    1.1157059938372995,
+    0.8937003420322496,
+    0.7592922521483445,
+    1.7913723445469683,
+    0.5801471495136696,
+    0.47088432599739083,
+    0.3817240813533658,
+    0.8910548914403262,
+    0.11806221348500764,
+]
+
+
+def test_many_draws_are_sorted():
+    x, y = RNG.normal(size=(2, 300)), RNG.normal(size=2)
+    q = RNG.dirichlet(np.ones(300), 2)
+    apart = np.abs(x[:, :, None] - x[:, None])
+    for p, w in ((None, np.full((2, 300), 1 / 300)), (q, q)):
+        near = np.sum(w * np.abs(x - y[:, None]), 1)
+        pairs = np.einsum("nj,nk,njk->n", w, w, apart)
+        expected = near - pairs / 2
+        np.testing.assert_allclose(scores.crps(D.Samples(x, p), y), expected.mean(), rtol=1e-12)
+        expected = near - pairs / 2 / (1 - np.sum(w * w, 1))
+        np.testing.assert_allclose(
+            scores.fair_crps(D.Samples(x, p), y), expected.mean(), rtol=1e-12
+        )
+
+
+def test_fair_scores_are_those_of_the_distribution():
+    """Within four standard errors; the plain score of three members is far off."""
+    n = 20000
+    p = D.Normal(np.zeros(n), np.ones(n))
+    drawn = D.monte_carlo(jax.random.key(0), p, 3)
+    y = np.full(n, 0.7)
+    each = jax.vmap(lambda v: scores.fair_crps(D.Samples(v[None]), y[:1]))(drawn.draws.values)
+    error = np.std(each) / np.sqrt(n)
+    np.testing.assert_allclose(scores.fair_crps(drawn, y), np.mean(each), rtol=1e-5)
+    expected = scores.crps(p, y)
+    assert abs(np.mean(each) - expected) < 4 * error
+    assert scores.crps(drawn.draws, y) - expected > 20 * error
+
+
+@pytest.mark.parametrize(("low", "high"), [(-0.3, 0.8), (0.0, np.inf), (-np.inf, 0.5)])
+def test_thresholds_against_quadrature(low, high):
+    laws = {
+        "normal": (D.Normal(Y[:, 0], np.abs(Y[:, 1])), stats.norm(Y[:, 0], np.abs(Y[:, 1]))),
+        "gamma": (D.Gamma(Y[:, 0] ** 2 + 1, Y[:, 1] ** 2 + 1),) * 2,
+        "mixture": (D.Mixture(None, D.Normal(X[:, :2, 0], np.abs(X[:, :2, 1]) + 0.01)),) * 2,
+    }
+    y = np.abs(Y[:, 2])
+    for name, (p, law) in laws.items():
+        expected = []
+        for i in range(N):
+            if name == "normal":
+                cdf = stats.norm(Y[i, 0], abs(Y[i, 1])).cdf
+            elif name == "gamma":
+                cdf = stats.gamma(Y[i, 0] ** 2 + 1, scale=1 / (Y[i, 1] ** 2 + 1)).cdf
+            else:
+                parts = stats.norm(X[i, :2, 0], np.abs(X[i, :2, 1]) + 0.01)
+                cdf = lambda x, parts=parts: parts.cdf(np.asarray(x)[..., None]).mean(-1)  # noqa: E731
+            start, stop = max(low, -15), min(high, 30)
+            points = np.unique(np.clip([start, *X[i, :2, 0], 0, y[i], stop], start, stop))
+            parts = [
+                integrate.quad(
+                    lambda x, left=left, cdf=cdf: float(cdf(x) - (left >= y[i])) ** 2,
+                    left, right, epsabs=1e-12, epsrel=1e-11, limit=500,
+                )[0]
+                for left, right in zip(points[:-1], points[1:])
+            ]  # fmt: skip
+            expected.append(sum(parts))
+        del law
+        for dtype, rtol in ((np.float64, 1e-9), (np.float32, 2e-5)):
+            data = oracles.as_dtype((p, y), dtype)
+            found = scores.threshold_weighted_crps(*data, low=low, high=high)
+            assert found.dtype == dtype
+            np.testing.assert_allclose(found, np.mean(expected), rtol=rtol, err_msg=name)
+
+
+def test_all_thresholds_give_the_crps():
+    y = np.abs(Y[:, 0])
+    scale = np.abs(Y[:, 1]) + 0.1
+    for p in (
+        D.Laplace(Y[:, 2], scale),
+        D.StudentT(2 + scale, Y[:, 2], scale),
+        D.LogNormal(Y[:, 2], scale),
+        D.Samples(X[..., 0]),
+        D.Mixture(None, D.Normal(X[..., 0], 0.01 + X[..., 1] ** 2)),
+    ):
+        found = scores.threshold_weighted_crps(p, y)
+        np.testing.assert_allclose(found, scores.crps(p, y), rtol=1e-10)
+        parts = (
+            scores.threshold_weighted_crps(p, y, low=0.3),
+            scores.threshold_weighted_crps(p, y, high=0.3),
+        )
+        np.testing.assert_allclose(sum(parts), found, rtol=1e-10)
+
+
+def test_gradients():
+    directions = RNG.normal(size=X.shape)
+
+    def check(function, at, direction):
+        step = 1e-5
+        numeric = (function(at + step * direction) - function(at - step * direction)) / 2 / step
+        slope = jax.grad(function)(jnp.asarray(at))
+        np.testing.assert_allclose(np.sum(slope * direction), numeric, rtol=1e-6)
+
+    for score in (scores.energy_score, scores.fair_energy_score, scores.variogram_score):
+        check(lambda x, score=score: score(D.Samples(x), Y + 0.1), X + directions, directions)
+        slope = jax.grad(lambda x, score=score: score(D.Samples(x), Y))(jnp.asarray(X))
+        assert np.all(np.isfinite(slope))  # equal draws
+
+    def of_scales(scale):
+        return scores.threshold_weighted_crps(D.Normal(Y[:, 0], scale), Y[:, 1], low=0.0)
+
+    check(of_scales, np.abs(Y[:, 2]) + 0.2, directions[:, 0, 0])
+
+
+def test_units():
+    for unit in (1e-7, 1e7):
+        x, y = unit * X, unit * Y
+        for score, power in ((scores.energy_score, 1), (scores.variogram_score, 1)):
+            expected = score(D.Samples(X), Y) * unit**power
+            np.testing.assert_allclose(score(D.Samples(x), y), expected, rtol=1e-10)
+        p, q = (D.Normal(u * Y[:, 0], u * np.abs(Y[:, 1])) for u in (unit, 1))
+        found = scores.threshold_weighted_crps(p, y[:, 2], low=0.1 * unit) / unit
+        expected = scores.threshold_weighted_crps(q, Y[:, 2], low=0.1)
+        np.testing.assert_allclose(found, expected, rtol=1e-10)
+
+
+def test_refusals():
+    normal = D.Normal(Y[:, 0], np.ones(N))
+    for score in (scores.energy_score, scores.fair_crps, scores.fair_energy_score):
+        with pytest.raises(TypeError, match="expected draws, distributions.Samples"):
+            score(normal, Y[:, 1])
+    with pytest.raises(ValueError, match="vectors have a fair_energy_score"):
+        scores.fair_crps(D.Samples(X), Y)
+    with pytest.raises(ValueError, match="numbers have no pairs of components"):
+        scores.variogram_score(D.Samples(X[..., 0]), Y[:, 0])
+    for pairs in (np.ones(3), -PAIRS):
+        with pytest.raises(ValueError, match="pair_weights: expected"):
+            scores.variogram_score(D.Samples(X), Y, pair_weights=pairs)
+    with pytest.raises(ValueError, match="order: expected"):
+        scores.variogram_score(D.Samples(X), Y, order=0.0)
+    with pytest.raises(ValueError, match="low: expected a number below high"):
+        scores.threshold_weighted_crps(normal, Y[:, 1], low=1.0, high=0.5)
+    with pytest.raises(TypeError, match="expected None for"):
+        scores.threshold_weighted_crps(normal, Y[:, 1], chaining=jnp.exp)
+    with pytest.raises(ValueError, match="expected None beside low or high"):
+        scores.threshold_weighted_crps(D.Samples(X[..., 0]), Y[:, 1], low=0.0, chaining=jnp.exp)
+    with pytest.raises(TypeError, match="expected continuous distributions"):
+        scores.threshold_weighted_crps(D.Poisson(np.ones(N)), np.ones(N, int))
+    clip = jax.jit(
+        lambda low, high: scores.threshold_weighted_crps(normal, Y[:, 1], low=low, high=high)
+    )
+    assert np.isnan(clip(1.0, 0.5))
