@@ -18,7 +18,6 @@ from calibjax.distributions.base import Distribution, transformed_point
 from calibjax.distributions.categorical import Categorical
 from calibjax.distributions.constraints import simplex
 
-
 _FEW = 200  # draws, of which all pairs are as quick as a sort
 
 

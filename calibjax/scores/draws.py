@@ -192,14 +192,14 @@ def _drawn(
     predictions: Distribution, targets: ArrayLike, weights: Any
 ) -> tuple[tuple[Samples, jax.Array], jax.Array | None]:
     """Draws, with targets, and their weights."""
-    (found, targets), weights = weighted_samples(predictions, targets, weights)
+    (found, y), weights = weighted_samples(predictions, targets, weights)
     draws: Any = found.draws if isinstance(found, MonteCarlo) else found
     if not isinstance(draws, Samples):
         raise TypeError(
             "predictions: expected draws, distributions.Samples, got "
             f"{checks.described(found)}; distributions.monte_carlo draws from them"
         )
-    return (draws, targets), weights
+    return (draws, y), weights
 
 
 def _kernel_score(

@@ -1,6 +1,7 @@
 """Data sets of every family of predictions, and calls of the functions that take all of them."""
 
 import dataclasses
+import functools
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -311,11 +312,11 @@ def calls() -> list[Call]:
     for name in ("Normal", "Laplace", "Mixture", "Samples"):
         found.append(FAMILIES[name].call("scores.crps", scores.crps, name))
     for name in ("Normal", "Samples"):
-        threshold_weighted = scores.threshold_weighted_crps
-        covers = "scores.threshold_weighted_crps"
         found.append(
             FAMILIES[name].call(
-                covers, threshold_weighted, name, low=real(np.float64(-0.5), without=ALONE)
+                "scores.threshold_weighted_crps",
+                functools.partial(scores.threshold_weighted_crps, low=-0.5),
+                name,
             )
         )
     for name in ("energy_score", "fair_energy_score", "fair_crps"):

@@ -1,5 +1,7 @@
 """Scores of draws against loops over them, and what fairness and thresholds mean."""
 
+import itertools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -150,10 +152,10 @@ def test_thresholds_against_quadrature(low, high):
             points = np.unique(np.clip([start, *X[i, :2, 0], 0, y[i], stop], start, stop))
             parts = [
                 integrate.quad(
-                    lambda x, left=left, cdf=cdf: float(cdf(x) - (left >= y[i])) ** 2,
+                    lambda x, left=left, cdf=cdf, t=y[i]: float(cdf(x) - (left >= t)) ** 2,
                     left, right, epsabs=1e-12, epsrel=1e-11, limit=500,
                 )[0]
-                for left, right in zip(points[:-1], points[1:])
+                for left, right in itertools.pairwise(points)
             ]  # fmt: skip
             expected.append(sum(parts))
         del law
