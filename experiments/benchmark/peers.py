@@ -173,8 +173,8 @@ ENTRIES: dict[str, Entry] = {
         _BERNOULLI,
         lambda p, y: scores.brier_decomposition(p, y).miscalibration / 2,
         "probcal",
-        lambda probcal, p, y: probcal.corp_reliability(y, p).miscalibration,
-        None,
+        lambda probcal, p, y: probcal.corp_reliability(y, p).brier_mcb,
+        1e-9,
     ),
     "IsotonicRegression": Entry(binary, _BERNOULLI, _own_isotonic, "sklearn", _isotonic),
     "negative_log_likelihood, 10 classes": Entry(

@@ -10,8 +10,7 @@ from sklearn.calibration import calibration_curve
 
 from calibjax import estimators
 from calibjax.distributions import Bernoulli, Categorical, Normal
-from calibjax.distributions.sampling import draw
-from calibjax.estimators import ReliabilityCurve
+from calibjax.estimators import ReliabilityCurve, reliability
 
 KEY = jax.random.key(0)
 BANDS = ("pointwise", "simultaneous")
@@ -45,7 +44,14 @@ def curve(p, y, key=KEY, **options):
 def redraws_in_bins(key, p, groups, num_draws):
     """Numbers of ones of every redraw in each bin, [B, number of bins]."""
     keys = jax.random.split(key, num_draws)
-    labels = np.asarray(jax.jit(jax.vmap(draw, (0, None)))(keys, Bernoulli(p)))
+    n, positions = len(p), np.empty(len(p), int)
+    for i, group in enumerate(groups):
+        positions[group] = i
+    rows, _ = reliability._rows(jnp.asarray(positions), min(n, 100))
+    laid = jnp.append(jnp.asarray(p), 0)[rows]
+    drawn = jax.jit(jax.vmap(reliability._labels, (0, None)))(keys, laid)
+    labels = np.empty((num_draws, n), int)
+    labels[:, rows[rows < n]] = drawn[:, rows < n]
     return np.array([[y[group].sum() for group in groups] for y in labels])
 
 
@@ -331,3 +337,28 @@ def test_ranks_are_those_of_the_decimal_level(num_draws, level, expected):
 
     for number in (level, np.float64(level), jnp.asarray(level)):
         assert checked_ranks(number, num_draws) == (level, num_draws, expected)
+
+
+def test_labels_have_their_probabilities():
+    """Frequencies over many draws within five standard errors; probabilities of 0 and 1 exactly."""
+    probs = np.array([0.0, 1e-7, 2.0**-16, 0.1, 0.5, 0.7777777, 1 - 1e-7, 1.0])
+    tiled = jnp.asarray(np.tile(probs, (16, 1)))
+    keys = jax.random.split(jax.random.key(0), 20_000)
+    ones = np.asarray(jax.vmap(lambda key: jnp.sum(reliability._labels(key, tiled), 0))(keys))
+    number = 16 * len(keys)
+    errors = np.sqrt(probs * (1 - probs) * number)
+    assert np.all(np.abs(ones.sum(0) - probs * number) <= 5 * errors + 2)
+    level = jnp.full((1, 512), 1.3 * 2.0**-16)
+    low = jax.vmap(lambda key: jnp.sum(reliability._labels(key, level)))(keys)
+    expected = 512 * len(keys) * 1.3 * 2.0**-16
+    assert abs(int(jnp.sum(low)) - expected) < 5 * np.sqrt(expected)
+
+
+def test_rows_hold_every_sample_once():
+    rng = np.random.default_rng(0)
+    for n, size in ((1, 1), (50, 50), (1000, 7), (5000, 3)):
+        positions = rng.integers(0, size, n) ** 2 // size
+        rows, owners = map(np.asarray, reliability._rows(jnp.asarray(positions), size))
+        assert sorted(rows[rows < n]) == list(range(n))
+        for row, owner in zip(rows, owners):
+            assert np.all(positions[row[row < n]] == owner)
