@@ -1,0 +1,14 @@
+import pytest
+
+from experiments.benchmark import peers
+
+NAMES = [name for name, entry in peers.ENTRIES.items() if entry.package == "sklearn" and entry.rtol]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_values_of_scikit_learn(name, monkeypatch):
+    """Both sides of an entry, whose values agree."""
+    monkeypatch.setattr(peers, "CALLS", 1)
+    ours, theirs = (peers.measure(name, 200, side) for side in ("ours", "sklearn"))
+    assert ours["value"] == pytest.approx(theirs["value"], rel=1e-9)
+    assert min(ours["first"], ours["seconds"], theirs["seconds"]) > 0
