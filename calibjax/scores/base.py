@@ -45,7 +45,9 @@ def mean_over_samples(
         ValueError: if the score is not a scalar, or NaN; the message names the method that computed
             it.
     """
-    values, value = _values_and_mean(jax.tree_util.Partial(score), samples, weights)
+    if not isinstance(score, jax.tree_util.Partial):  # one in another is compiled in every call
+        score = jax.tree_util.Partial(score)
+    values, value = _values_and_mean(score, samples, weights)
     if method and values.ndim != 1:
         raise ValueError(
             f"predictions.{method}: expected a scalar for one prediction and one target, got shape "

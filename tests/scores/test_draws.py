@@ -10,6 +10,7 @@ from scipy import integrate, stats
 
 from calibjax import distributions as D
 from calibjax import scores
+from calibjax.scores import base
 from tests import oracles
 
 N, M, SIZE = 6, 5, 3
@@ -243,3 +244,20 @@ def test_refusals():
         lambda low, high: scores.threshold_weighted_crps(normal, Y[:, 1], low=low, high=high)
     )
     assert np.isnan(clip(1.0, 0.5))
+
+
+def test_one_program_for_all_calls():
+    """Of scores with parameters, which are arrays of the program."""
+    p = D.Normal(jnp.asarray(Y[:, 0]), jnp.ones(N))
+    vectors = D.Samples(jnp.asarray(X))
+
+    def call(number):
+        scores.pinball_loss(p, Y[:, 1], levels=[number])
+        scores.threshold_weighted_crps(p, Y[:, 1], low=number)
+        scores.variogram_score(vectors, Y, order=number)
+
+    call(0.3)
+    program = base._values_and_mean.compiled
+    before = program._cache_size()
+    call(0.4)
+    assert program._cache_size() == before
