@@ -144,7 +144,8 @@ def threshold_weighted_crps(
                 f"chaining: expected None for {checks.described(p)}; distributions.Samples, of "
                 "draws from them, take any function"
             )
-        return mean_over_samples(jax.tree_util.Partial(_chained, chaining), samples, weights)
+        chained = jax.tree_util.Partial(_chained, jax.tree_util.Partial(chaining))
+        return mean_over_samples(chained, samples, weights)
     if not isinstance(p, Samples):
         for method in ("cdf", "icdf"):
             checks.method("predictions", p, method)
