@@ -145,6 +145,7 @@ ENTRIES: dict[str, Entry] = {
         lambda sklearn, p, y: sklearn.calibration.calibration_curve(y, p, n_bins=15)[0],
         None,
     ),
+    # Not the same curve: a smooth one, whose bands are of 200 resamples.
     "reliability_curve, 999 redraws": Entry(
         binary,
         _BERNOULLI,
@@ -173,7 +174,7 @@ ENTRIES: dict[str, Entry] = {
         _BERNOULLI,
         lambda p, y: scores.brier_decomposition(p, y).miscalibration / 2,
         "probcal",
-        lambda probcal, p, y: probcal.corp_reliability(y, p).brier_mcb,
+        lambda probcal, p, y: probcal.corp_reliability(y, p, bands=None).brier_mcb,
         1e-9,
         100_000,
     ),
