@@ -354,6 +354,60 @@ def _clusters() -> list[Call]:
     ]
 
 
+def _comparison() -> list[Call]:
+    kernel = kernels.TensorProduct(
+        kernels.Exponential(1.5, distances.Wasserstein()), kernels.SquaredExponential(1.2)
+    )
+    own = {
+        "loc": a.real(a.LOC, "predictions"),
+        "scale": a.positive(a.SCALE, "predictions"),
+    }
+
+    def with_other(name: str) -> dict[str, Any]:
+        return {**own, "mean": a.real(a.LOC[::-1], name), "deviation": a.positive(a.SCALE, name)}
+
+    def compare(loc, scale, mean, deviation, targets, **rest):
+        models = Normal(loc, scale), Normal(mean, deviation)
+        return hypothesis_tests.compare_skce(kernel, *models, targets, **rest)
+
+    def cross(key, loc, scale, mean, deviation, targets, **rest):
+        models = Normal(loc, scale), Normal(mean, deviation)
+        return hypothesis_tests.cross_calibration_test(key, kernel, *models, targets, **rest)
+
+    def of_truth(key, loc, scale, mean, deviation, **rest):
+        models = Normal(loc, scale), Normal(mean, deviation)
+        return hypothesis_tests.calibration_margin(key, kernel, *models, **rest)
+
+    def against(test):
+        def evaluate(loc, scale, targets, margin):
+            return test(kernel, Normal(loc, scale), targets, margin=margin)
+
+        return evaluate
+
+    targets, drawn = {"targets": a.real(a.Y)}, {"key": a.key(), "num_draws": a.integer(9)}
+    covers = "hypothesis_tests.compare_skce"
+    alternative = a.choice("greater")
+    given, truth = with_other("given"), with_other("truth")
+    return [
+        call(covers, compare, **with_other("others"), **targets, alternative=alternative),
+        call("hypothesis_tests.cross_calibration_test", cross, **drawn, **given, **targets),
+        call("hypothesis_tests.calibration_margin", of_truth, **drawn, **truth),
+        *(
+            call(
+                f"hypothesis_tests.{test.__name__}",
+                against(test),
+                **own,
+                **targets,
+                margin=a.scale(0.3),
+            )
+            for test in (
+                hypothesis_tests.tolerant_skce_test,
+                hypothesis_tests.equivalence_skce_test,
+            )
+        ),
+    ]
+
+
 def _coverage() -> list[Call]:
     def of_quantiles(function: Any) -> Any:
         def evaluate(levels: Any, values: Any, targets: Any, **options: Any) -> Any:
@@ -460,6 +514,7 @@ def _classical() -> list[Call]:
 def calls() -> list[Call]:
     """Calls of all tests."""
     found = [*_skce_tests(NORMAL, "Normal"), *_skce_tests(CATEGORICAL, "Categorical")]
-    found += [*_groups(), *_ensembles(), *_clusters(), *_witness(), *_aggregated()]
+    found += [*_groups(), *_ensembles(), *_clusters(), *_comparison(), *_witness()]
+    found += _aggregated()
     found += _classical()
     return [*found, *_statistics(), *_locations(), *_local(), *_coverage(), *_combined()]
