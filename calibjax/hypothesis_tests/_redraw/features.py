@@ -9,10 +9,12 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from calibjax import pairwise
+from calibjax._core.arithmetic import matmul
 from calibjax._core.batches import BATCH_BYTES
 from calibjax.distributions.base import Distribution
 from calibjax.kernels import Kernel
 from calibjax.kernels.expectations import batch_features
+from calibjax.kernels.line import Exponentials, Line
 
 _COLUMNS = 192  # of a matrix product that takes longer than the matrix
 
@@ -60,6 +62,42 @@ def sums_of_redraws(
             diagonal.reshape(-1, size).sum(0),
         )
         for own, diagonal in zip(jnp.split(sums, ends), squares, strict=True)
+    ]
+
+
+def means_on_line(
+    line: Line,
+    terms: Sequence[Exponentials],
+    n: jax.Array | int,
+    featured: tuple[Kernel, Any],
+    predictions: Distribution,
+    targets: ArrayLike,
+    weights: jax.Array | None,
+) -> list[Parts]:
+    """Means of h over the pairs of n samples and over the diagonal, [b] each.
+
+    Args:
+        line: on which the predictions lie.
+        terms: those of kernels of exponentials of their distance.
+        n: number of samples.
+        featured: a target kernel, and what its features need.
+        predictions: batch of n distributions.
+        targets: several data sets of them, [b, n, ...].
+        weights: [n], or None.
+    """
+    ys = jax.tree.map(lambda y: jnp.moveaxis(y, 0, 1), targets)
+    data = jax.tree.map(lambda leaf: leaf[line.order], (predictions, ys, weights))
+    rates = jnp.concatenate([own.rates for own in terms])
+    upper, squares = pairwise.line_sums(
+        _redrawn_features, featured, data[:2], data[2], line.positions, rates
+    )
+    size = jax.tree.leaves(targets)[0].shape[0]
+    upper = upper.reshape(rates.size, -1, size).sum(1)
+    squares = squares.reshape(-1, size).sum(0)
+    ends = np.cumsum([own.rates.size for own in terms])[:-1]
+    return [
+        as_means(n, 2 * matmul(own.factors, forms), jnp.sum(own.factors) * squares)
+        for own, forms in zip(terms, jnp.split(upper, ends), strict=True)
     ]
 
 
