@@ -4,6 +4,7 @@
 """
 
 from calibjax.distances.base import Distance
+from calibjax.distances.confidence import Confidence
 from calibjax.distances.euclidean import Euclidean, SquaredEuclidean
 from calibjax.distances.features import Features
 from calibjax.distances.manhattan import Manhattan, MeanAbsoluteDifference
@@ -14,6 +15,7 @@ from calibjax.distances.transport import transport_cost, transport_plan
 from calibjax.distances.wasserstein import Wasserstein
 
 __all__ = [
+    "Confidence",
     "Distance",
     "Euclidean",
     "Features",

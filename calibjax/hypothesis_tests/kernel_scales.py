@@ -30,10 +30,11 @@ from calibjax.distributions import (
 from calibjax.distributions.base import Distribution
 from calibjax.distributions.features import bare
 from calibjax.kernels import Constant, Exponential, Kernel, SquaredExponential, Stein
-from calibjax.kernels.bandwidth import median_of_distances
+from calibjax.kernels.bandwidth import known_line, median_of_distances
 from calibjax.kernels.base import without_draws
 from calibjax.kernels.expectations import check_expectations
 
+MANY = 5000  # predictions of which all pairs are seen
 _PREDICTION_SCALES = (0.125, 0.5, 2.0)  # in medians of the distances, beside infinity
 _TARGET_SCALES = (1.0, 2.0, 8.0)  # in medians of the standard deviations
 
@@ -110,21 +111,31 @@ def distance_of_predictions(predictions: Distribution) -> Distance:
 def prediction_kernels(
     predictions: Distribution,
     distance: Distance,
-    shape: Callable[[Any, Distance], Kernel] = SquaredExponential,
+    shape: Callable[[Any, Distance], Kernel] | None = None,
 ) -> dict[str, Kernel]:
-    """Kernels on predictions, and on their features if they have any."""
+    """Kernels on predictions, and on their features if they have any.
+
+    By default exponential ones on a line, where sums take linear time, and otherwise squared
+    exponential ones.
+    """
     distances = {"predictions": distance}
     seen = predictions.distribution if isinstance(predictions, MonteCarlo) else predictions
     if isinstance(seen, WithFeatures):
         distances["features"] = Features(Euclidean())
-    found = {
-        f"{name} {fraction(scale)} median": shape(length_scale, d)
-        for name, d in distances.items()
-        for scale, length_scale in zip(
-            _PREDICTION_SCALES, _length_scales(d, predictions), strict=True
-        )
-    }
+    found: dict[str, Kernel] = {}
+    for name, d in distances.items():
+        is_line = known_line(d, without_draws(predictions)) is not None
+        own = shape or (Exponential if is_line else SquaredExponential)
+        median = typical_distance(d, predictions)
+        for scale in _PREDICTION_SCALES:
+            found[f"{name} {fraction(scale)} median"] = own(scale * median, d)
     return found | {"all predictions": Constant()}
+
+
+def thinned(predictions: Any) -> Any:
+    """Every few predictions, of which there are not too many for the distances of all pairs."""
+    step = -(-checks.leading_size("predictions", predictions) // MANY)
+    return predictions if step == 1 else jax.tree.map(lambda leaf: leaf[::step], predictions)
 
 
 def fraction(scale: float) -> str:
@@ -132,15 +143,15 @@ def fraction(scale: float) -> str:
     return f"{scale:g}" if scale >= 1 else f"1/{1 / scale:g}"
 
 
-def _length_scales(distance: Distance, predictions: Distribution) -> list[jax.Array]:
-    """Multiples of the median heuristic."""
-    median = typical_distance(distance, predictions)
-    return [scale * median for scale in _PREDICTION_SCALES]
-
-
 def typical_distance(distance: Distance, predictions: Distribution) -> jax.Array:
-    """The median heuristic, or one if all distances are zero."""
-    median, *_ = median_of_distances(distance, without_draws(predictions))  # NaN then
+    """The median heuristic, or one if all distances are zero.
+
+    Of many predictions that are not known to lie on a line it is that of every few of them.
+    """
+    seen = without_draws(predictions)
+    if known_line(distance, seen) is None:
+        seen = thinned(seen)
+    median, *_ = median_of_distances(distance, seen)  # NaN then
     if not checks.is_concrete(median):
         median = jnp.where(jnp.isnan(median), 1, median)
     elif np.isnan(median):  # known without a program
