@@ -4,7 +4,6 @@
 """
 
 from calibjax.distances.base import Distance
-from calibjax.distances.confidence import Confidence
 from calibjax.distances.euclidean import Euclidean, SquaredEuclidean
 from calibjax.distances.features import Features
 from calibjax.distances.manhattan import Manhattan, MeanAbsoluteDifference
@@ -15,7 +14,6 @@ from calibjax.distances.transport import transport_cost, transport_plan
 from calibjax.distances.wasserstein import Wasserstein
 
 __all__ = [
-    "Confidence",
     "Distance",
     "Euclidean",
     "Features",

@@ -11,17 +11,16 @@ import numpy as np
 from calibjax._core import checks
 from calibjax._core.compilation import jit
 from calibjax._core.lengths import of_rows
-from calibjax.distances import Confidence, TotalVariation
+from calibjax.distances import TotalVariation
 from calibjax.distributions import Bernoulli, Poisson, Samples
 from calibjax.distributions.base import Distribution, has_class_probs
 from calibjax.distributions.features import bare
 from calibjax.hypothesis_tests.kernel_scales import (
-    MANY,
+    affordable,
     distance_of_predictions,
     fraction,
     prediction_kernels,
     target_kernels,
-    thinned,
     typical_distance,
 )
 from calibjax.kernels import (
@@ -29,23 +28,19 @@ from calibjax.kernels import (
     Exponential,
     Fisher,
     Kernel,
-    LowRank,
     NormalScore,
     Pearson,
     Regressor,
     SquaredExponential,
     TensorProduct,
     White,
-    choose_landmarks,
 )
-from calibjax.kernels.base import without_draws
 from calibjax.kernels.expectations import check_expectations
 from calibjax.kernels.normal_scores import VECTORS
 from calibjax.lenses import OneVersusRest
 from calibjax.recalibration import AffineScaling, TemperatureScaling
 
 _SCORE_SCALES = (0.5, 2.0, 8.0)  # of kernels on normal scores
-_NUM_LANDMARKS = 100
 _MAX_CLASSES = 20  # each of which has kernels of its own
 _UNIT: Any = np.ones((1, 1), np.float32)  # no test notices the scale of a single score
 
@@ -243,8 +238,8 @@ def _of_binary(predictions: Any) -> dict[str, Any]:
 
 def _of_classes(predictions: Any) -> dict[str, Any]:
     """Kernels on all classes, on each, and the scores of a temperature."""
-    near, every = _near_predictions(predictions), {"all predictions": Constant()}
-    confidence = Exponential(typical_distance(Confidence(), predictions), Confidence())
+    near = affordable(_exponential(predictions), predictions)
+    seen = {"near predictions": near, "all predictions": Constant()}
     score = Fisher(TemperatureScaling(), None, _UNIT)
     class_wise, bias = {}, {}
     probs = of_rows(_probs, bare(predictions))
@@ -254,26 +249,11 @@ def _of_classes(predictions: Any) -> dict[str, Any]:
         class_wise[name] = lens, TensorProduct(Exponential(scale, TotalVariation()), White())
         bias[name] = lens, TensorProduct(Constant(), White())
     return {
-        "residuals": {
-            name: TensorProduct(k_p, Pearson())
-            for name, k_p in ({"near predictions": near} | every).items()
-        },
+        "residuals": {name: TensorProduct(k_p, Pearson()) for name, k_p in seen.items()},
         "class-wise": class_wise,
-        "temperature": {
-            name: TensorProduct(k_p, score)
-            for name, k_p in ({"near confidences": confidence} | every).items()
-        },
+        "temperature": {name: TensorProduct(k_p, score) for name, k_p in seen.items()},
         "bias": bias,
     }
-
-
-def _near_predictions(predictions: Any) -> Kernel:
-    """A kernel on all classes, of low rank if there are many predictions."""
-    kernel = _exponential(predictions)
-    if checks.leading_size("predictions", predictions) <= MANY:
-        return kernel
-    some = thinned(without_draws(predictions))
-    return LowRank(kernel, choose_landmarks(kernel, some, _NUM_LANDMARKS))
 
 
 @jit

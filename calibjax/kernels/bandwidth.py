@@ -178,8 +178,8 @@ def median_heuristic(
 
     Cost: selection by counting in about 5, at most 16, passes over n²/2 distances, each about as
     expensive as `skce` with that distance; for n ≤ 1024 the distances are computed once and stored.
-    O(n · tile) memory; up to 9 MB for each of many data sets under `vmap`. Of points on a line whose
-    values are known O(n log² n) in total. Not differentiable.
+    O(n · tile) memory; up to 9 MB for each of many data sets under `vmap`. Of points on a
+    line whose values are known O(n log² n) in total. Not differentiable.
 
     References: W19 §7 and App. J.
 

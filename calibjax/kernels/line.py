@@ -88,7 +88,7 @@ def line_of(distance: Distance | None, points: PyTree) -> Line | None:
         if found.shape[1] != 1:
             return None
         order = np.argsort(found[:, 0], kind="stable")  # in less time than by JAX
-        return jax.device_put(Line(order, found[order, 0]))
+        return Line(*jax.device_put((order, found[order, 0])))
 
 
 @jit

@@ -16,7 +16,6 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from calibjax._core.arithmetic import matmul
 from calibjax._core.compilation import jit, platform_dependent
 from calibjax._core.pytree import PyTree
 from calibjax.pairwise import tiles

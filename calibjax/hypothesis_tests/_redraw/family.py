@@ -110,11 +110,9 @@ class ByFeatures:
             data = featured, predictions, targets, weights
             chosen = {p: self.prediction_kernels[p] for p, its in self.products if its == t}
             for place, line in enumerate(self.lines):
-                on_line = {p: kernel for p, kernel in chosen.items() if kernel.line == place}
-                if on_line:
-                    terms = [kernel.terms for kernel in on_line.values()]
-                    parts = means_on_line(line, terms, number_of(predictions, weights), *data)
-                    found |= {(p, t): part for p, part in zip(on_line, parts, strict=True)}
+                terms = {p: own.terms for p, own in chosen.items() if own.line == place}
+                n = number_of(predictions, weights)
+                found |= {(p, t): part for p, part in means_on_line(line, terms, n, *data).items()}
             factored = [p for p, kernel in chosen.items() if kernel.factor is not None]
             found |= self._factored(t, factored, *data)
             others = [p for p, kernel in chosen.items() if not kernel.is_linear]
