@@ -374,7 +374,7 @@ def test_errors_without_a_direction():
         num_draws=19,
     )  # fmt: skip
     score = np.asarray(test.components.direction_scores)
-    assert test.components.kernel_names == ("all predictions", "near confidences")
+    assert test.components.kernel_names == ("all predictions", "near predictions")
     assert 0 < abs(score[0]) < 2  # of rank one: the sum is all that it sees
     assert score[1] == 0
     flat = [PAIRS["wide"], PAIRS["narrow"]]
