@@ -122,12 +122,12 @@ def distance_of_predictions(predictions: Distribution) -> Distance:
 def prediction_kernels(
     predictions: Distribution,
     distance: Distance,
-    shape: Callable[[Any, Distance], Kernel] | None = None,
+    shape: Callable[[Any, Distance], Kernel] = SquaredExponential,
 ) -> dict[str, Kernel]:
     """Kernels on predictions, and on their features if they have any.
 
-    By default exponential ones on a line, where sums take linear time, and otherwise squared
-    exponential ones.
+    On a line exponential ones would be faster, but they see less (n = 64, 200 data sets): normals
+    with oscillating errors in 63 % of the cases instead of 67, too narrow ones in 88 instead of 91.
     """
     distances = {"predictions": distance}
     seen = predictions.distribution if isinstance(predictions, MonteCarlo) else predictions
@@ -135,11 +135,9 @@ def prediction_kernels(
         distances["features"] = Features(Euclidean())
     found: dict[str, Kernel] = {}
     for name, d in distances.items():
-        is_line = known_line(d, without_draws(predictions)) is not None
-        own = shape or (Exponential if is_line else SquaredExponential)
         median = typical_distance(d, predictions)
         for scale in _PREDICTION_SCALES:
-            kernel = affordable(own(scale * median, d), predictions)
+            kernel = affordable(shape(scale * median, d), predictions)
             found[f"{name} {fraction(scale)} median"] = kernel
     return found | {"all predictions": Constant()}
 
