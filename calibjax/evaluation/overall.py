@@ -14,7 +14,7 @@ from calibjax.evaluation.entries import Entry, Panel, Section
 from calibjax.hypothesis_tests import CalibrationTestResult, default_kernel, default_kernels
 from calibjax.hypothesis_tests._redraw.components import ALIKE, OF_CLASSES, OF_NUMBERS
 from calibjax.hypothesis_tests.ensembles import with_targets
-from calibjax.hypothesis_tests.kernel_scales import affordable
+from calibjax.hypothesis_tests.kernel_scales import NUM_LANDMARKS, affordable
 from calibjax.kernels import Kernel, LowRank, TensorProduct
 from calibjax.kernels.expectations import prepare_features
 
@@ -191,6 +191,9 @@ def _tested(
         number = len(jax.tree.leaves(call.value.adjusted_pvalue))
         how = f"The p-value is that of a soft maximum of {len(chosen.groups)} groups of {number} "
         how += "kernels; the scores are those of the loudest kernel of each group. "
+        parts = jax.tree.leaves(chosen.groups, is_leaf=lambda part: isinstance(part, LowRank))
+        if any(isinstance(part, LowRank) for part in parts):
+            how += f"Some are of low rank with up to {NUM_LANDMARKS} landmarks (kernels.LowRank). "
     else:
         kernel, how = linear(data, chosen.kernel, chosen.predictions.value)
         others = {"exact test": kernel}

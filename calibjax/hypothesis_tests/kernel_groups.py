@@ -73,7 +73,12 @@ def default_kernels(predictions: Distribution) -> dict[str, Any]:
     distance of the parameters. Kernels on all classes are exp(−d / ℓ) with one median. Each of the
     20 classes with the largest mean probability has kernels of its own. Directions are the scores
     of `recalibration.AffineScaling` on normal scores; those of numbers that are the same for all
-    predictions are left out, if the values are not traced. Length scales on targets are in medians
+    predictions are left out, if the values are not traced.
+
+    Of more than 1000 predictions that are not probabilities of one class, the medians are those of
+    every few. Of more than 2000 such predictions, kernels on them are replaced by `LowRank` ones
+    with 100 landmarks: a test with the whole family takes linear time, but sees less of errors that
+    are much narrower than the distances of landmarks. Length scales on targets are in medians
     of the predicted standard deviations; for `Laplace` the kernel is exp(−‖y − z‖ / ℓ), and where
     expectations have no closed form it is `Stein` of it, which needs a continuous density.
 

@@ -240,11 +240,9 @@ def test_aggregated_test_through_lenses(monkeypatch):
     rng = np.random.default_rng(0)
     probs = rng.dirichlet(np.ones(4), 300)
     labels = jnp.asarray([rng.choice(4, p=p) for p in probs])
-    family = {
-        c: (estimators.OneVersusRest(c), kernels.TensorProduct(SUM, kernels.White()))
-        for c in (0, 2)
-    }
-    family[""] = estimators.top_label, kernels.TensorProduct(SUM, kernels.White())
+    product = kernels.TensorProduct(SUM, kernels.White())
+    lenses = estimators.OneVersusRest(0), estimators.OneVersusRest(2), estimators.top_label
+    family = [(lens, product) for lens in lenses]
     run = functools.partial(
         aggregated_skce_test, KEY, Categorical(probs), labels, num_draws=19, kernels=family
     )
