@@ -16,6 +16,7 @@ from calibjax.distributions import Bernoulli, Poisson, Samples
 from calibjax.distributions.base import Distribution, has_class_probs
 from calibjax.distributions.features import bare
 from calibjax.hypothesis_tests.kernel_scales import (
+    affordable,
     distance_of_predictions,
     fraction,
     prediction_kernels,
@@ -72,7 +73,12 @@ def default_kernels(predictions: Distribution) -> dict[str, Any]:
     distance of the parameters. Kernels on all classes are exp(−d / ℓ) with one median. Each of the
     20 classes with the largest mean probability has kernels of its own. Directions are the scores
     of `recalibration.AffineScaling` on normal scores; those of numbers that are the same for all
-    predictions are left out, if the values are not traced. Length scales on targets are in medians
+    predictions are left out, if the values are not traced.
+
+    Of more than 1000 predictions that are not probabilities of one class, the medians are those of
+    every few. Of more than 2000 such predictions, kernels on them are replaced by `LowRank` ones
+    with 100 landmarks: a test with the whole family takes linear time, but sees less of errors that
+    are much narrower than the distances of landmarks. Length scales on targets are in medians
     of the predicted standard deviations; for `Laplace` the kernel is exp(−‖y − z‖ / ℓ), and where
     expectations have no closed form it is `Stein` of it, which needs a continuous density.
 
@@ -237,7 +243,8 @@ def _of_binary(predictions: Any) -> dict[str, Any]:
 
 def _of_classes(predictions: Any) -> dict[str, Any]:
     """Kernels on all classes, on each, and the scores of a temperature."""
-    near = {"near predictions": _exponential(predictions), "all predictions": Constant()}
+    near = affordable(_exponential(predictions), predictions)
+    seen = {"near predictions": near, "all predictions": Constant()}
     score = Fisher(TemperatureScaling(), None, _UNIT)
     class_wise, bias = {}, {}
     probs = of_rows(_probs, bare(predictions))
@@ -247,9 +254,9 @@ def _of_classes(predictions: Any) -> dict[str, Any]:
         class_wise[name] = lens, TensorProduct(Exponential(scale, TotalVariation()), White())
         bias[name] = lens, TensorProduct(Constant(), White())
     return {
-        "residuals": {name: TensorProduct(k_p, Pearson()) for name, k_p in near.items()},
+        "residuals": {name: TensorProduct(k_p, Pearson()) for name, k_p in seen.items()},
         "class-wise": class_wise,
-        "temperature": {name: TensorProduct(k_p, score) for name, k_p in near.items()},
+        "temperature": {name: TensorProduct(k_p, score) for name, k_p in seen.items()},
         "bias": bias,
     }
 
