@@ -48,6 +48,7 @@ NUM_LANDMARKS = 100
 _NUM_SCALED = 1000  # of which all distances are taken
 _PREDICTION_SCALES = (0.125, 0.5, 2.0)  # in medians of the distances, beside infinity
 _TARGET_SCALES = (1.0, 2.0, 8.0)  # in medians of the standard deviations
+_MARGINAL_SCALE = 0.5  # likewise, where targets are looked at without their predictions
 
 
 def target_kernels(predictions: Distribution) -> dict[str, Kernel]:
@@ -62,6 +63,23 @@ def target_kernels(predictions: Distribution) -> dict[str, Kernel]:
         f"targets {fraction(scale)} deviations": shape(scale * deviation)
         for scale in _TARGET_SCALES
     }
+
+
+def marginal_kernel(predictions: Distribution) -> Kernel | None:
+    """A kernel on the targets themselves, if its expectations have a closed form.
+
+    Of targets of all predictions together it sees more than are predicted where normal scores, to
+    which every prediction is the same, do not.
+    """
+    plain = bare(predictions)
+    if not hasattr(plain, "variance"):
+        return None
+    deviation = _typical_deviation(predictions)
+    try:
+        kernel = _target_shape(plain, deviation)(_MARGINAL_SCALE * deviation)
+    except NotImplementedError:
+        return None
+    return None if isinstance(kernel, Stein) else kernel
 
 
 def _target_shape(predictions: Any, deviation: jax.Array) -> Callable[[Any], Kernel]:
