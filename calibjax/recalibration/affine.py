@@ -132,7 +132,7 @@ class AffineScaling(Recalibrator):
         predictions, targets, weights = checks.weighted_samples(
             predictions, targets, weights, minimum=2
         )
-        plain = _of_a_family(predictions)
+        plain = of_a_family(predictions)
         params, scores = _fitted(plain, targets, weights)
         if checks.is_concrete(params) and not jnp.all(params.scale > 0):
             raise ValueError(
@@ -144,7 +144,7 @@ class AffineScaling(Recalibrator):
     def apply(self, params: AffineMap, predictions: Distribution) -> PyTree:
         """All predictions, shifted and scaled."""
         predictions = checks.batch(predictions)
-        plain = _of_a_family(predictions)
+        plain = of_a_family(predictions)
         axes = ("d",) if _size(plain) else ()
         params = checks.learned("params", params, AffineMap, leading=axes)
         return like(predictions, moved(params, plain))
@@ -155,7 +155,7 @@ class AffineScaling(Recalibrator):
         return AffineMap(zeros, jnp.ones_like(zeros))
 
 
-def _of_a_family(predictions: Any) -> Any:
+def of_a_family(predictions: Any) -> Any:
     """Predictions without features, if there is a rule for them."""
     plain = bare(predictions)
     if not isinstance(plain, _FAMILIES | Samples):

@@ -123,7 +123,7 @@ class PlattScaling(ConfidenceRecalibrator):
         smooth_targets = checks.truth_value("smooth_targets", self.smooth_targets)
         params = _most_likely(confidences, correct, weights, smooth_targets)
         if checks.is_concrete(params) and not np.isfinite(params.slope):
-            _refuse(confidences, correct, weights)
+            refuse_without_maximum(confidences, correct, weights)
         return params
 
     def _apply(self, params: SigmoidMap, confidences: jax.Array) -> tuple[jax.Array, None]:
@@ -218,7 +218,7 @@ class MMCEScaling(Recalibrator):
         weight = jnp.asarray(weight, confidences.dtype)
         params = _smallest_loss(kernel, weight, confidences, correct, weights)
         if checks.is_concrete(params) and not np.isfinite(params.slope):
-            _refuse(confidences, correct, weights)
+            refuse_without_maximum(confidences, correct, weights)
         return params
 
     def apply(self, params: SigmoidMap, confidences: ArrayLike) -> jax.Array:
@@ -261,7 +261,9 @@ def _where(exists: jax.Array, params: SigmoidMap) -> SigmoidMap:
     return jax.tree.map(lambda value: jnp.where(exists, value, jnp.nan), params)
 
 
-def _refuse(confidences: ArrayLike, correct: ArrayLike, weights: ArrayLike | None) -> None:
+def refuse_without_maximum(
+    confidences: ArrayLike, correct: ArrayLike, weights: ArrayLike | None
+) -> None:
     """Raises an error that explains why there is no maximum."""
     confidences, correct = np.asarray(confidences), np.asarray(correct)
     if weights is not None:
