@@ -13,6 +13,7 @@ from calibjax.hypothesis_tests.classical import (
 )
 from calibjax.hypothesis_tests.clusters import cluster_skce_test
 from calibjax.hypothesis_tests.combined import combine_results
+from calibjax.hypothesis_tests.composite import composite_calibration_test
 from calibjax.hypothesis_tests.consistency import consistency_test
 from calibjax.hypothesis_tests.coverage import coverage_test
 from calibjax.hypothesis_tests.distribution_free import (
@@ -55,6 +56,7 @@ __all__ = [
     "cluster_skce_test",
     "cme_test",
     "combine_results",
+    "composite_calibration_test",
     "consistency_test",
     "coverage_test",
     "cox",

@@ -11,7 +11,7 @@ from jax.typing import ArrayLike
 from calibjax._core import checks, matrices
 from calibjax._core.arithmetic import floating_dtype, matmul, ratio, safe_sqrt
 from calibjax._core.compilation import jit
-from calibjax._core.minimum import minimum
+from calibjax._core.minimum import newton_minimum
 from calibjax._core.pytree import PyTree, compile_methods, parameter, record
 from calibjax.distributions import (
     DiagNormal,
@@ -94,7 +94,7 @@ class AffineScaling(Recalibrator):
     of z_i and the root of the mean of (z_i − a)², with the scores z_i = (y_i − μ_i) / σ_i or
     Φ⁻¹(F_i(y_i)); of `Laplace` the median of such residuals, and their mean distance from it; of
     `Uniform` the smallest interval with all residuals; of the other two they are computed by
-    L-BFGS. The weights of samples weight these means.
+    Newton's method. The weights of samples weight these means.
 
     Members have no density. With the means μ_i and standard deviations s_i of ensembles of m
     members, s_i² unbiased, a = Σ s_i (y_i − μ_i) / Σ s_i² and
@@ -291,6 +291,6 @@ def _iterated(predictions: Any, scores: jax.Array, weights: jax.Array | None) ->
         return log_scale - weighted_mean(density, weights)
 
     differs = jnp.max(checks.counted(weights, scores)) > jnp.min(checks.counted(weights, scores))
-    shift, log_scale = minimum(loss, jnp.zeros(2, scores.dtype), differs)
+    shift, log_scale = newton_minimum(loss, jnp.zeros(2, scores.dtype), differs)
     scale = jnp.where(differs, unit * jnp.exp(log_scale), 0)
     return AffineMap(centre + unit * shift, scale)
