@@ -3,6 +3,7 @@
 from calibjax.recalibration.affine import AffineMap, AffineScaling
 from calibjax.recalibration.base import ClassWiseParams, Recalibrator
 from calibjax.recalibration.beta import BetaMap, BetaScaling
+from calibjax.recalibration.gain import Gain, cross_fitted, recalibration_gain
 from calibjax.recalibration.groups import GroupWise
 from calibjax.recalibration.histogram import BinAccuracies, HistogramBinning
 from calibjax.recalibration.isotonic import IsotonicMap, IsotonicRegression
@@ -24,6 +25,7 @@ __all__ = [
     "BinAccuracies",
     "CalibrationSamples",
     "ClassWiseParams",
+    "Gain",
     "GroupWise",
     "HistogramBinning",
     "IsotonicMap",
@@ -44,6 +46,8 @@ __all__ = [
     "TemperatureScaling",
     "VectorScaling",
     "VennAbers",
+    "cross_fitted",
+    "recalibration_gain",
     "tempered",
 ]
 

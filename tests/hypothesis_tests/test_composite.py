@@ -102,8 +102,9 @@ def test_names_what_is_left():
 def test_wrong_input():
     with pytest.raises(TypeError, match="recalibration: expected methods fit and apply, got int"):
         composite_calibration_test(KEYS[2], 3, BINARY, LABELS)
+    both = TensorProduct(Exponential(0.5), Pearson()) + TensorProduct(Exponential(1.5), Pearson())
     with pytest.raises(TypeError, match="kernels: expected tensor products"):
-        composite_calibration_test(KEYS[2], PlattScaling(), BINARY, LABELS, kernels=Pearson())
+        composite_calibration_test(KEYS[2], PlattScaling(), BINARY, LABELS, kernels=both)
     with pytest.raises(NotImplementedError, match="predictions: expected distributions to redraw"):
         composite_calibration_test(KEYS[2], AffineScaling(), Samples(jnp.ones((N, 3))), jnp.ones(N))
 
