@@ -118,7 +118,7 @@ def recalibration_gain(
     score: Callable[..., jax.Array] | None = None,
     weights: ArrayLike | None = None,
     num_folds: int = 5,
-    level: float = 0.95,
+    confidence_level: float = 0.95,
 ) -> dict[str, Gain]:
     """What recalibrations earn: the improvement of a proper score, cross-fitted.
 
@@ -139,7 +139,7 @@ def recalibration_gain(
             loss.
         weights: w ≥ 0 of the samples, [n].
         num_folds: number of folds.
-        level: of the confidence intervals.
+        confidence_level: of the intervals.
 
     Returns:
         A `Gain` for each name.
@@ -165,7 +165,7 @@ def recalibration_gain(
     predictions, targets, weights = checks.weighted_samples(
         predictions, targets, weights, minimum=2, keep_logs=True
     )
-    z = -ndtri((1 - checks.proportion("level", level)) / 2)
+    z = -ndtri((1 - checks.proportion("confidence_level", confidence_level)) / 2)
     score = _default_score(predictions) if score is None else score
     checks.function("function", "score", score, "predictions", "targets")
     before = _scores(score, predictions, targets)

@@ -36,6 +36,7 @@ def test_the_first_that_is_enough():
     assert what_would_repair(KEYS[1], NORMAL, wave, methods).enough is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "predictions",
     [

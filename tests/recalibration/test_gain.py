@@ -86,9 +86,11 @@ def test_wrong_input():
         cross_fitted(
             KEY, AffineScaling(), Normal(jnp.zeros(4), jnp.ones(4)), jnp.ones(4), num_folds=2
         )
-    with pytest.raises(ValueError, match="level: expected"):
-        recalibration_gain(KEY, {"a": AffineScaling()}, NORMAL, TARGETS, level=2.0)
-    found = cross_fitted(KEY, HistogramBinning(2), Bernoulli(jnp.full(4, 0.3)), jnp.arange(4) % 2)
+    with pytest.raises(ValueError, match="confidence_level: expected"):
+        recalibration_gain(KEY, {"a": AffineScaling()}, NORMAL, TARGETS, confidence_level=2.0)
+    found = cross_fitted(
+        KEY, HistogramBinning(2), Bernoulli(jnp.full(4, 0.3)), jnp.arange(4) % 2, num_folds=2
+    )
     assert isinstance(found, Bernoulli)
 
 
