@@ -152,10 +152,13 @@ def weighted_quantiles(
     values: jax.Array, weights: jax.Array | None, levels: jax.Array, ends: tuple[Any, Any]
 ) -> jax.Array:
     """Quantiles at levels between order statistics i / (n + 1), with ends at 0 and at 1."""
-    values, at = _sorted(checks.counted(weights, values), weights)
+    used = checks.counted(weights, values)
+    is_bad = jnp.isnan(jnp.max(used) + (0 if weights is None else jnp.sum(weights)))
+    values, at = _sorted(used, weights)
     low, high = (jnp.asarray(end, values.dtype)[None] for end in ends)
     values = jnp.concatenate([low, values, high])
-    return jnp.interp(levels, jnp.pad(at, 1).at[-1].set(1), values)
+    found = jnp.interp(levels, jnp.pad(at, 1).at[-1].set(1), values)
+    return jnp.where(is_bad, jnp.nan, found)
 
 
 def _knots(levels: jax.Array, weights: jax.Array | None, num_knots: int) -> IsotonicMap:

@@ -74,6 +74,9 @@ class VennAbers(ConfidenceRecalibrator):
     ) -> CalibrationSamples:
         confidences, correct = checks.counted(weights, (confidences, correct))
         used = jnp.ones_like(confidences) if weights is None else weights
+        # Traced numbers may be invalid, and sorts hide them.
+        is_bad = jnp.isnan(jnp.max(confidences) + jnp.sum(correct) + jnp.sum(used))
+        correct = jnp.where(is_bad, jnp.nan, correct)
         return CalibrationSamples(confidences, correct, used)
 
     def _apply(self, params: CalibrationSamples, confidences: jax.Array) -> tuple[jax.Array, None]:
@@ -91,7 +94,8 @@ def _interval(params: CalibrationSamples, confidences: jax.Array) -> tuple[jax.A
         weights = jnp.append(params.weights, 1)[order]
         place = jnp.argmax(order == len(inputs) - 1)
         found = isotonic_means(inputs[order], outputs, weights)[place]
-        return jnp.where(jnp.isnan(confidence), jnp.nan, found).astype(confidences.dtype)
+        is_bad = jnp.isnan(confidence) | jnp.any(jnp.isnan(params.correct))
+        return jnp.where(is_bad, jnp.nan, found).astype(confidences.dtype)
 
     def both(confidence: jax.Array) -> tuple[jax.Array, jax.Array]:
         labels = jnp.arange(2, dtype=params.correct.dtype)
