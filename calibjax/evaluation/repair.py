@@ -11,7 +11,12 @@ from calibjax._core.pytree import record
 from calibjax.distributions import Samples
 from calibjax.distributions.base import Distribution, has_class_probs
 from calibjax.distributions.features import bare
-from calibjax.hypothesis_tests import aggregated_skce_test, composite_calibration_test
+from calibjax.hypothesis_tests import (
+    aggregated_skce_test,
+    composite_calibration_test,
+    default_kernels,
+)
+from calibjax.kernels import Constant, Fisher, TensorProduct
 from calibjax.recalibration import (
     AffineScaling,
     BetaScaling,
@@ -78,7 +83,9 @@ def what_would_repair(
     """Which recalibration is enough for a model: the simplest up to which it is calibrated.
 
     Every recalibration is a composite null hypothesis, "calibrated up to T", with the p-value of
-    `hypothesis_tests.composite_calibration_test`, and earns what `recalibration_gain` says. Where
+    `hypothesis_tests.composite_calibration_test`, with kernels that also see the scores of beta
+    maps
+    and `VectorScaling` where these come later, and earns what `recalibration_gain` says. Where
     each recalibration contains those before it, so do the hypotheses, and the first one that is not
     rejected is named: one that is more complicated than necessary with probability at most the
     level, without any adjustment for their number, since that takes a wrong rejection of one
@@ -123,13 +130,25 @@ def what_would_repair(
         recalibrations = _default(bare(predictions))
     level = float(checks.proportion("level", level))
     keys = jax.random.split(checks.random_key(key), len(recalibrations) + 2)
-    first = aggregated_skce_test(keys[0], predictions, targets, num_draws=num_draws)
-    pvalues = {"nothing": first.pvalue}
-    for own, (name, method) in zip(keys[2:], recalibrations.items(), strict=True):
-        test = composite_calibration_test(own, method, predictions, targets, num_draws=num_draws)
-        pvalues[name] = test.pvalue
-    gains = recalibration_gain(keys[1], recalibrations, predictions, targets)
+    pvalues = {}
+    for i, (name, method) in enumerate({"nothing": None, **recalibrations}.items()):
+        seen = _towards(predictions, dict(list(recalibrations.items())[i:]))
+        options: dict[str, Any] = {"kernels": seen, "num_draws": num_draws}
+        data = (predictions, targets) if method is None else (method, predictions, targets)
+        test = aggregated_skce_test if method is None else composite_calibration_test
+        pvalues[name] = test(keys[i + 1], *data, **options).pvalue
+    gains = recalibration_gain(keys[0], recalibrations, predictions, targets)
     return Repairs(pvalues, gains, level)
+
+
+def _towards(predictions: Any, others: Mapping[str, Any]) -> dict[str, Any]:
+    """The default kernels, and the scores of more complicated recalibrations, which are sharper."""
+    scores = {
+        f"towards {name}": {"score": TensorProduct(Constant(), Fisher(method))}
+        for name, method in others.items()
+        if isinstance(method, BetaScaling | QuantileRecalibration | VectorScaling)
+    }
+    return default_kernels(predictions) | scores
 
 
 def _default(predictions: Any) -> dict[str, Any]:
