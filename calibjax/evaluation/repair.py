@@ -134,8 +134,8 @@ def what_would_repair(
     for i, (name, method) in enumerate({"nothing": None, **recalibrations}.items()):
         seen = _towards(predictions, dict(list(recalibrations.items())[i:]))
         options: dict[str, Any] = {"kernels": seen, "num_draws": num_draws}
-        data = (predictions, targets) if method is None else (method, predictions, targets)
-        test = aggregated_skce_test if method is None else composite_calibration_test
+        data: Any = (predictions, targets) if method is None else (method, predictions, targets)
+        test: Any = aggregated_skce_test if method is None else composite_calibration_test
         pvalues[name] = test(keys[i + 1], *data, **options).pvalue
     gains = recalibration_gain(keys[0], recalibrations, predictions, targets)
     return Repairs(pvalues, gains, level)
