@@ -127,7 +127,8 @@ def recalibration_gain(
     where T was fitted to samples of other folds, see `cross_fitted`, which are the same for all
     recalibrations. With the negative log-likelihood it is in nats per prediction; isotonic maps,
     which predict 0 and 1, may lose infinitely many. The interval is gain ± z standard errors over
-    the samples.
+    the samples, which leave out those of the fit: 95 % intervals of an affine map of normal
+    predictions contain the mean gain in 94 % of 2000 data sets with n = 1000, 91 % with n = 200.
 
     Args:
         key: a JAX random key.

@@ -96,8 +96,8 @@ def test_wrong_input():
 
 @pytest.mark.slow
 def test_coverage():
-    """Of the mean gain by fits to 4/5 of 200 samples: 95 % and 3 standard errors of 500."""
-    n, inside, truth = 200, [], []
+    """Of the mean gain: 93.6 % of 2000 data sets of 1000 samples, and 91 % of those of 200."""
+    n = 1000
 
     @jax.jit
     def one(key):
