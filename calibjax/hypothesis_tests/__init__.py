@@ -20,6 +20,7 @@ from calibjax.hypothesis_tests.comparison import (
     equivalence_skce_test,
     tolerant_skce_test,
 )
+from calibjax.hypothesis_tests.composite import composite_calibration_test
 from calibjax.hypothesis_tests.consistency import consistency_test
 from calibjax.hypothesis_tests.coverage import coverage_test
 from calibjax.hypothesis_tests.distribution_free import (
@@ -64,6 +65,7 @@ __all__ = [
     "cme_test",
     "combine_results",
     "compare_skce",
+    "composite_calibration_test",
     "consistency_test",
     "coverage_test",
     "cox",

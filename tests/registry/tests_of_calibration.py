@@ -6,7 +6,15 @@ from typing import Any
 
 import numpy as np
 
-from calibjax import distances, distributions, estimators, hypothesis_tests, kernels, scores
+from calibjax import (
+    distances,
+    distributions,
+    estimators,
+    hypothesis_tests,
+    kernels,
+    recalibration,
+    scores,
+)
 from calibjax.distributions import Categorical, Normal
 from calibjax.estimators import Neighbourhood
 from tests.registry import arguments as a
@@ -286,6 +294,14 @@ def _aggregated() -> list[Call]:
             one,
             "Normal",
             kernel=a.kernel(kernel, "kernels[0]"),
+            **options,
+        ),
+        NORMAL.call(
+            "hypothesis_tests.composite_calibration_test",
+            lambda predictions, targets, key, **rest: hypothesis_tests.composite_calibration_test(
+                key, recalibration.AffineScaling(), predictions, targets, kernels=kernel, **rest
+            ),
+            "Normal",
             **options,
         ),
         call("hypothesis_tests.default_kernels", of_normals, **data),
