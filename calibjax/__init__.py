@@ -50,7 +50,7 @@ from calibjax import (
     streaming,
 )
 from calibjax._core.pytree import record
-from calibjax.evaluation import evaluate
+from calibjax.evaluation import evaluate, what_would_repair
 
 __version__ = "0.1.0"
 
@@ -70,6 +70,7 @@ __all__ = [
     "risk",
     "scores",
     "streaming",
+    "what_would_repair",
 ]
 
 

@@ -19,6 +19,7 @@ PAGES = [
 ]
 SLOW = {  # ten seconds to half a minute each
     "docs/evaluate.md",
+    "docs/recalibration.md",
     "docs/regression.md",
     "docs/sklearn.md",
     "docs/training_loop.md",

@@ -258,6 +258,19 @@ def inverse_of_cdf(
     return jnp.where(jnp.isnan(level), jnp.nan, number(least))
 
 
+def implicit_quantile(p: Any, y: jax.Array, level: jax.Array) -> jax.Array:
+    """The quantile y with the derivatives of the function that cdf(y) = level defines.
+
+    Derivatives of y itself do not count, and vanish where the density does.
+    """
+    y = lax.stop_gradient(y)
+    density = jnp.exp(lax.stop_gradient(p).log_prob(y))
+    has_density = (density > 0) & jnp.isfinite(density)
+    residual = (p.cdf(y) - level) - lax.stop_gradient(p.cdf(y) - level)  # zero, not its gradient
+    step = jnp.where(has_density, residual / jnp.where(has_density, density, 1), 0)
+    return jnp.where(jnp.isfinite(y), y - step, y)
+
+
 def smallest_integer(
     cdf: Callable[[jax.Array], jax.Array],
     level: jax.Array,

@@ -13,16 +13,16 @@ from calibjax.distributions.features import bare
 
 
 def _of_distributions(method: Callable[..., jax.Array]) -> Callable[..., jax.Array]:
-    """A method for two predictions that does not see their features."""
+    """A method for predictions that does not see their features."""
 
     @functools.wraps(method)
-    def unwrapped(self: Any, p: PyTree, q: PyTree, *unit: jax.Array) -> jax.Array:
-        return method(self, bare(p), bare(q), *unit)
+    def unwrapped(self: Any, *points: PyTree) -> jax.Array:
+        return method(self, *map(bare, points))
 
     return unwrapped
 
 
-_METHODS = {"__call__", "squared", "squared_in_units"}
+_METHODS = {"__call__", "squared", "squared_in_units", "embedding"}
 
 
 class Distance:
@@ -32,7 +32,8 @@ class Distance:
     see the features of predictions that have any (`distributions.with_features`), unless they are
     declared as `class Mine(Distance, sees_features=True)`.
 
-    Those whose squares would overflow in large units also define `squared_in_units`.
+    Those whose squares would overflow in large units also define `squared_in_units`, and those that
+    are Euclidean distances of some points `embedding`.
     """
 
     def __init_subclass__(cls, sees_features: bool = False, **options: Any) -> None:
@@ -68,3 +69,18 @@ class Distance:
         if type(self).squared is Distance.squared:
             return self(p, q) * (1 / unit)
         return safe_sqrt(self.squared_in_units(p, q, unit))
+
+    def embedding(self, points: PyTree) -> jax.Array | None:
+        """Points x_i with d(p_i, p_j) = ‖x_i − x_j‖ of a batch, [n, d]; None if none are known.
+
+        If they lie on a line, sums over pairs with `kernels.Exponential` take linear time.
+
+        >>> import jax.numpy as jnp
+        >>> from calibjax.distances import TotalVariation
+        >>> from calibjax.distributions import Bernoulli
+        >>> print(TotalVariation().embedding(Bernoulli(jnp.array([0.5, 0.75]))))
+        [[0.  ]
+         [0.25]]
+        """
+        del points
+        return None

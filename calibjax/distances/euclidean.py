@@ -1,6 +1,7 @@
 """Euclidean distance and its square."""
 
 import functools
+import math
 from collections.abc import Callable
 
 import jax
@@ -72,6 +73,21 @@ class Euclidean(Distance):
     def squared_in_units(self, p: PyTree, q: PyTree, unit: jax.Array) -> jax.Array:
         """Squared Euclidean distance in units of a constant."""
         return _squared(p, q, 1 / unit)
+
+    def embedding(self, points: PyTree) -> jax.Array:
+        """The coordinates; one of two probabilities, which depend on each other."""
+        if (line := line_of_two_classes(points)) is not None:
+            return math.sqrt(2) * line
+        parts = [1.0 * jnp.asarray(x) for x in _coordinates(points)]
+        return jnp.concatenate([x.reshape(len(x), -1) for x in parts], 1)
+
+
+def line_of_two_classes(points: PyTree) -> jax.Array | None:
+    """Half the difference of two class probabilities, [n, 1], or None if there are more or none."""
+    probs = getattr(points, "class_probs", None)
+    if probs is None or probs.shape[1:] != (2,):
+        return None
+    return 0.5 * (probs[:, 1:] - probs[:, :1])
 
 
 def _squared(p: PyTree, q: PyTree, rate: jax.Array) -> jax.Array:

@@ -51,6 +51,10 @@ class Features(Distance, sees_features=True):
         """Distance of the features in units of a constant."""
         return self.distance.in_units(_features(p), _features(q), unit)
 
+    def embedding(self, points: PyTree) -> jax.Array | None:
+        """That of the features."""
+        return self.distance.embedding(_features(points))
+
     def check_values(self, name: str) -> "Features":
         """Checks the distance between features."""
         distance = checks.distance_values(self.distance, f"{name}.distance")

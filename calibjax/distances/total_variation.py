@@ -6,6 +6,7 @@ from calibjax._core import checks
 from calibjax._core.arithmetic import absolute, sum_over_components
 from calibjax._core.pytree import PyTree, record
 from calibjax.distances.base import Distance
+from calibjax.distances.euclidean import line_of_two_classes
 
 
 @record
@@ -31,3 +32,7 @@ class TotalVariation(Distance):
                 f"{checks.described(p)} and {checks.described(q)}"
             )
         return 0.5 * sum_over_components(lambda x, y: absolute(x - y), p, q)
+
+    def embedding(self, points: PyTree) -> jax.Array | None:
+        """Points of a line if there are two classes."""
+        return line_of_two_classes(points)

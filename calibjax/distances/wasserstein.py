@@ -55,8 +55,8 @@ class _Embedded(NamedTuple):
 
 
 def _laplace_points(p: Laplace, q: Laplace) -> tuple[Any, Any, int]:
-    root = math.sqrt(2) * (p.scale - q.scale)
-    return (p.loc, root), (q.loc, jnp.zeros_like(root)), 1
+    one, two = ((x.loc, math.sqrt(2) * x.scale) for x in (p, q))
+    return one, two, 1
 
 
 def _order_statistics(p: Samples, q: Samples) -> tuple[Any, Any, int]:
@@ -136,6 +136,14 @@ class Wasserstein(Distance):
             return rule(p, q) * jnp.square(1 / unit)
         x, y, square = rule.points(p, q)
         return Euclidean().squared_in_units(x, y, math.sqrt(square) * unit)
+
+    def embedding(self, points: PyTree) -> jax.Array | None:
+        """The vectors (loc, scale) of independent components, or sorted draws."""
+        rule = _rule(points, points)
+        if not isinstance(rule, _Embedded):
+            return None
+        xs, _, squares = jax.vmap(lambda p: rule.points(p, p))(points)
+        return Euclidean().embedding(xs) / jnp.sqrt(1.0 * squares)[:, None]
 
     @staticmethod
     def register(distribution_type: type, squared: Callable[[Any, Any], jax.Array]) -> None:

@@ -85,6 +85,7 @@ from calibjax.distributions.negative_binomial import NegativeBinomial
 from calibjax.distributions.normal import DiagNormal, Normal
 from calibjax.distributions.poisson import Poisson
 from calibjax.distributions.quantiles import Quantiles
+from calibjax.distributions.recalibrated import Recalibrated
 from calibjax.distributions.samples import Samples
 from calibjax.distributions.sampling import sample_targets
 from calibjax.distributions.student_t import StudentT
@@ -109,6 +110,7 @@ __all__ = [
     "Normal",
     "Poisson",
     "Quantiles",
+    "Recalibrated",
     "Samples",
     "StudentT",
     "Uniform",

@@ -13,7 +13,7 @@ from jax.typing import ArrayLike
 from calibjax._core import checks
 from calibjax._core.arithmetic import matmul, unit_and_rate, weighted_mean, weighted_variance
 from calibjax._core.pytree import PyTree, parameter, record
-from calibjax._core.special import inverse_of_cdf, smallest_integer
+from calibjax._core.special import implicit_quantile, inverse_of_cdf, smallest_integer
 from calibjax.distributions.base import Distribution
 from calibjax.distributions.categorical import Categorical
 from calibjax.distributions.constraints import simplex
@@ -190,10 +190,4 @@ def _quantile(p: Mixture, level: jax.Array) -> jax.Array:
         found = smallest_integer(fixed.cdf, fixed_level, low, high)
         return checks.missing_unless(is_known, found)
     y = inverse_of_cdf(fixed.cdf, jnp.asarray(fixed_level, quantiles.dtype), low, high)
-    if not hasattr(p.components, "log_prob"):
-        return y
-    density = jnp.exp(fixed.log_prob(y))
-    has_density = (density > 0) & jnp.isfinite(density)
-    residual = (p.cdf(y) - level) - lax.stop_gradient(p.cdf(y) - level)  # zero, not its gradient
-    step = jnp.where(has_density, residual / jnp.where(has_density, density, 1), 0)
-    return jnp.where(jnp.isfinite(y), y - step, y)
+    return implicit_quantile(p, y, level) if hasattr(p.components, "log_prob") else y

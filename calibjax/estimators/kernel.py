@@ -6,7 +6,7 @@ calibrated, given a characteristic kernel.
 """
 
 import functools
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -26,6 +26,7 @@ from calibjax.kernels import Kernel, LowRank, TensorProduct, gram_matrix
 from calibjax.kernels.base import combine_on_pairs
 from calibjax.kernels.expectations import batch_features, check_expectations, prepare_features
 from calibjax.kernels.labels import checked_labels
+from calibjax.kernels.line import Line, distance_of_exponentials, exponentials, line_of
 from calibjax.kernels.residuals import informed
 
 
@@ -125,30 +126,68 @@ def refuse_without_expectations(kernel: Kernel, predictions: Distribution) -> No
             check_expectations(part.target, predictions)
 
 
-def _low_rank_sums(
-    kernel: Kernel, samples: PyTree, weights: jax.Array | None
-) -> tuple[jax.Array, jax.Array, Any] | None:
-    """Sums of h over all pairs, over the diagonal, and n, where both kernels have features."""
-    if not (isinstance(kernel, TensorProduct) and isinstance(kernel.prediction, LowRank)):
+class _Sums(NamedTuple):
+    """Sums of h over the pairs i ≠ j and over i = j, and n."""
+
+    off_diagonal: jax.Array
+    diagonal: jax.Array
+    number: Any
+
+
+def _linear_sums(kernel: Kernel, samples: PyTree, weights: jax.Array | None) -> _Sums | None:
+    """Sums in linear time: target kernels with features, predictions with some or on a line."""
+    if not isinstance(kernel, TensorProduct):
         return None
-    prepared = prepare_features(kernel.target, *samples)
-    return None if prepared is None else _sums_of_features(kernel, prepared, samples, weights)
+    line = line_of(distance_of_exponentials(kernel.prediction), samples[0])
+    if line is None and not isinstance(kernel.prediction, LowRank):
+        return None
+    if (prepared := prepare_features(kernel.target, *samples)) is None:
+        return None
+    if line is None:
+        return _sums_of_features(kernel, prepared, samples, weights)
+    return _sums_on_line(kernel, prepared, samples, weights, line)
+
+
+@jit
+def _sums_on_line(
+    kernel: TensorProduct, prepared: Any, samples: PyTree, weights: jax.Array | None, line: Line
+) -> _Sums:
+    values = _features_of_samples((kernel.target, prepared), samples)
+    return sums_on_line(kernel.prediction, values, weights, line)
+
+
+@jit
+def sums_on_line(kernel: Kernel, values: jax.Array, weights: jax.Array | None, line: Line) -> _Sums:
+    """Sums of k(x_i, x_j) ⟨f_i, f_j⟩ for features f, [r, n], and a kernel of exponentials."""
+    n = values.shape[1]
+    if weights is not None:
+        values, n = values * weights, jnp.sum(weights)
+    own = exponentials(kernel, values.dtype)
+
+    @jax.checkpoint
+    def forms(values: jax.Array) -> jax.Array:
+        return pairwise.line_forms(values[:, None], line.positions, own.rates)[:, 0]
+
+    upper = jnp.sum(jax.lax.map(forms, values[:, line.order]), 0)
+    diagonal = jnp.sum(own.factors) * jnp.sum(jnp.square(values))
+    return _Sums(2 * jnp.sum(own.factors * upper), diagonal, n)
 
 
 @jit
 def _sums_of_features(
     kernel: TensorProduct, prepared: Any, samples: PyTree, weights: jax.Array | None
-) -> tuple[jax.Array, jax.Array, Any]:
+) -> _Sums:
     assert isinstance(kernel.prediction, LowRank), "by the caller"
     factor = kernel.prediction.factor(samples[0])
     n = factor.shape[0]
     if weights is not None:
         factor, n = factor * weights[:, None], jnp.sum(weights)
     norms = jnp.sum(jnp.square(factor), 1, keepdims=True)
-    sums, diagonal = pairwise.feature_sums(
+    sums, squares = pairwise.feature_sums(
         _features_of_samples, (kernel.target, prepared), samples, factor, norms
     )
-    return jnp.sum(jnp.square(sums)), jnp.sum(diagonal), n
+    diagonal = jnp.sum(squares)
+    return _Sums(jnp.sum(jnp.square(sums)) - diagonal, diagonal, n)
 
 
 def _features_of_samples(featured: tuple[Kernel, Any], samples: tuple[Any, Any]) -> jax.Array:
@@ -226,8 +265,11 @@ def skce(
         ValueError: if shapes or values are wrong, or fewer than two samples count.
         NotImplementedError: if the expectations have no closed form.
 
-    Cost: n²/2 evaluations of h, O(n + tile²) memory, also for the gradient; linear time for a
-    kernel on predictions of low rank, see `kernels.LowRank`.
+    Cost: n²/2 evaluations of h, O(n + tile²) memory, also for the gradient. If the target kernel
+    has features, O(n log n) for `kernels.Exponential`, its sums, multiples and constants, on
+    predictions that lie on a line (probabilities of two classes, normals with a common scale, one
+    feature): without an approximation. O(n) for a kernel on predictions of low rank, see
+    `kernels.LowRank`.
 
     References: W21 §3.2, Lemma 2 (B = n); W19 eq. (6), SKCE_uq.
 
@@ -242,9 +284,8 @@ def skce(
     0.0224
     """
     kernel, samples, weights = _filled_samples(kernel, predictions, targets, weights, minimum=2)
-    if (found := _low_rank_sums(kernel, samples, weights)) is not None:
-        total, diagonal, n = found
-        return (total - diagonal) / n / (n - 1)
+    if (found := _linear_sums(kernel, samples, weights)) is not None:
+        return found.off_diagonal / found.number / (found.number - 1)
     return pairwise.mean_over_pairs(sample_pair, kernel, samples, weights)
 
 
@@ -279,7 +320,7 @@ def skce_biased(
         ValueError: if shapes or values are wrong.
         NotImplementedError: if the expectations have no closed form.
 
-    Cost: n²/2 evaluations of h, O(n + tile²) memory, also for the gradient.
+    Cost: that of `skce`.
 
     References: W21 §3.2, Lemma 1; W19 eq. (6), SKCE_b.
 
@@ -291,9 +332,8 @@ def skce_biased(
     0.5
     """
     kernel, samples, weights = _filled_samples(kernel, predictions, targets, weights)
-    if (found := _low_rank_sums(kernel, samples, weights)) is not None:
-        total, _, n = found
-        return total / n / n
+    if (found := _linear_sums(kernel, samples, weights)) is not None:
+        return (found.off_diagonal + found.diagonal) / found.number / found.number
     return pairwise.mean_over_all_pairs(sample_pair, kernel, samples, weights)
 
 
@@ -386,7 +426,8 @@ def mmce(
         TypeError: if an argument is of the wrong kind.
         ValueError: if shapes or values are wrong.
 
-    Cost: n²/2 evaluations of the kernel, O(n + tile²) memory, also for the gradient.
+    Cost: O(n log n) for `kernels.Exponential`, its sums, multiples and constants. For other kernels
+    n²/2 evaluations, O(n + tile²) memory. The same for the gradient.
 
     References: Kumar, Sarawagi and Jain (2018), Trainable calibration measures for neural networks
     from kernel mean embeddings; W19 Ex. I.1, which this follows.
@@ -400,8 +441,14 @@ def mmce(
     checks.same_rows(confidences=confidences, correct=correct, weights=weights)
     confidences, correct = checks.confidences_and_correct(confidences, correct)
     weights = checks.sample_weights(weights, confidences)
-    samples = confidences, correct - confidences
-    squared = pairwise.mean_over_all_pairs(_mmce_pair, kernel, samples, weights)
+    residuals = correct - confidences
+    line = line_of(distance_of_exponentials(kernel), confidences)
+    if line is None:
+        samples = confidences, residuals
+        squared = pairwise.mean_over_all_pairs(_mmce_pair, kernel, samples, weights)
+    else:
+        found = sums_on_line(kernel, residuals[None], weights, line)
+        squared = (found.off_diagonal + found.diagonal) / found.number / found.number
     return safe_sqrt(jnp.maximum(squared, 0))
 
 

@@ -8,18 +8,21 @@ from calibjax.evaluation.classes import binned_errors
 from calibjax.evaluation.entries import Advice, Entry, Section
 from calibjax.evaluation.numbers import residual_spread
 from calibjax.evaluation.record import Evaluation
+from calibjax.evaluation.repair import Repairs, what_would_repair
 from calibjax.evaluation.temperature import temperature_gain, temperature_interval
 
 __all__ = [
     "Advice",
     "Entry",
     "Evaluation",
+    "Repairs",
     "Section",
     "binned_errors",
     "evaluate",
     "residual_spread",
     "temperature_gain",
     "temperature_interval",
+    "what_would_repair",
 ]
 
 

@@ -24,16 +24,16 @@ from calibjax.evaluation.entries import Entry, Panel, Section
 from calibjax.evaluation.findings import GroupError
 from calibjax.evaluation.overall import (
     PAIRS,
-    SCALE_SAMPLES,
     Choice,
     exact_skce,
     is_ensemble,
     kept_kernel,
-    low_rank,
+    linear,
     redraws_of,
 )
 from calibjax.hypothesis_tests import CalibrationTestResult
 from calibjax.hypothesis_tests.groups import mean_residual
+from calibjax.hypothesis_tests.kernel_scales import thinned
 from calibjax.kernels import SquaredExponential, TensorProduct, median_heuristic
 
 LOCAL_SAMPLES = 5000  # up to this n local errors are tested
@@ -161,13 +161,12 @@ def errors_given_features(data: Data, chosen: Choice | None) -> Part:
 def _features_test(data: Data, chosen: Choice) -> Part:
     """The exact test with a kernel that looks at the features, and the SKCE with this kernel."""
     assert data.features is not None, "by the caller"
-    features = data.known(data.features)[:: -(-data.size // SCALE_SAMPLES)]
-    scale = median_heuristic(distances.Euclidean(), features)
+    scale = median_heuristic(distances.Euclidean(), thinned(data.known(data.features)))
     closeness = SquaredExponential(scale, distances.Features(distances.Euclidean()))
     full = TensorProduct(closeness, chosen.kernel.target)
     pairs = chosen.predictions, named("result.arrays['features']", data.features)
     predictions, targets = expression(distributions.with_features)(*pairs), data.samples[1]
-    kernel, how = low_rank(data, full, predictions.value)
+    kernel, how = linear(data, full, predictions.value)
     call = exact_skce(data, kept_kernel("features", kernel), predictions)
     test = call.value
     entries = [measured("exact p-value given the features", call)]

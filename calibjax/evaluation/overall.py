@@ -14,14 +14,11 @@ from calibjax.evaluation.entries import Entry, Panel, Section
 from calibjax.hypothesis_tests import CalibrationTestResult, default_kernel, default_kernels
 from calibjax.hypothesis_tests._redraw.components import ALIKE, OF_CLASSES, OF_NUMBERS
 from calibjax.hypothesis_tests.ensembles import with_targets
-from calibjax.kernels import Kernel, LowRank, TensorProduct, choose_landmarks
+from calibjax.hypothesis_tests.kernel_scales import NUM_LANDMARKS, affordable
+from calibjax.kernels import Kernel, LowRank, TensorProduct
 from calibjax.kernels.expectations import prepare_features
 
-SCALE_SAMPLES = 1000  # from which length scales are chosen
-AGGREGATED, FEW_AGGREGATED = 2000, 400  # up to these n all kernels are tested together
-ALL_PAIRS, FEW_PAIRS = 5000, 2000  # up to these n the test sees all pairs
-# The second numbers are for targets without features, where tests take n² evaluations per redraw.
-NUM_LANDMARKS = 100
+FEW = 400  # up to this n tests see all pairs of targets without features, in each redraw
 PAIRS = 2e9  # of samples that SKCEs with intervals take at most
 NUM_DRAWS = 20  # from each prediction whose expectations have no closed form
 
@@ -41,49 +38,42 @@ class Choice:
     """The kernels of a data set and the test that goes with its size.
 
     Attributes:
-        groups: `default_kernels`.
+        groups: `default_kernels`, but of ensembles.
         kernel: `default_kernel`, that of the SKCE.
         predictions: those of the data, or draws where expectations have no closed form.
         how: which kernels and why, in words.
-        has_features: whether tests are matrix products of features of the targets.
-        step: one in how many predictions the length scales are chosen from.
     """
 
     groups: dict[str, Any]
     kernel: Any
     predictions: Call
     how: str
-    has_features: bool
-    step: int
 
 
 def chosen_kernels(data: Data) -> Choice:
-    """The default kernels, of every few predictions if there are many."""
+    """The default kernels."""
     own = predictions = data.samples[0]
     if isinstance(own.value, MonteCarlo):
         predictions = own.draws
     how = "The kernel of the SKCE is hypothesis_tests.default_kernel, whose length scales are "
-    how += "chosen from the predictions alone"
-    step = -(-data.size // SCALE_SAMPLES)
-    how += f", from one in {step} of them. " if step > 1 else ". "
+    how += "chosen from the predictions alone. "
     try:
-        kernel = default_kernel(_some(predictions.value, data, step))
+        kernel = default_kernel(_seen(predictions.value, data))
         has_features = is_ensemble(predictions.value) or _has_features(kernel, data)
-        is_closed = predictions is own and (has_features or data.size <= FEW_PAIRS)
+        is_closed = predictions is own and (has_features or data.size <= FEW)
     except NotImplementedError:
-        kernel, has_features, is_closed = None, True, False
+        kernel, is_closed = None, False
     if not is_closed and not is_ensemble(predictions.value):
         draw = expression(distributions.monte_carlo)
         predictions = draw(data.key_at(9), own, NUM_DRAWS).draws
-        kernel = default_kernel(_some(predictions.value, data, step))
+        kernel = default_kernel(_seen(predictions.value, data))
     if predictions is not own:
         how += "Expectations have no closed form, or none that is fast enough: the SKCE and its "
         how += f"test are those of ensembles of {predictions.value.values.shape[1]} draws from the "
         how += "predictions. "
-    limit = AGGREGATED if has_features else FEW_AGGREGATED
-    is_aggregated = data.size <= limit and not is_ensemble(predictions.value)
-    groups = default_kernels(_some(predictions.value, data, step)) if is_aggregated else {}
-    return Choice(groups, kernel, predictions, how, has_features, step)
+    is_aggregated = not is_ensemble(predictions.value)
+    groups = default_kernels(_seen(predictions.value, data)) if is_aggregated else {}
+    return Choice(groups, kernel, predictions, how)
 
 
 def _has_features(kernel: Any, data: Data) -> bool:
@@ -91,11 +81,11 @@ def _has_features(kernel: Any, data: Data) -> bool:
     return prepare_features(kernel, data.predictions, data.targets) is not None
 
 
-def _some(predictions: Any, data: Data, step: int) -> Any:
-    """The predictions that length scales are chosen from."""
-    if isinstance(predictions, Samples):  # whose length scales must not tell which is the target
+def _seen(predictions: Any, data: Data) -> Any:
+    """The predictions that kernels are chosen from."""
+    if is_ensemble(predictions):  # whose length scales must not tell which is the target
         predictions = with_targets(predictions, data.targets)
-    return jax.tree.map(lambda leaf: leaf[::step], data.known(predictions))
+    return data.known(predictions)
 
 
 def exact_skce(data: Data, kernel: Call, predictions: Call) -> Call:
@@ -106,18 +96,15 @@ def exact_skce(data: Data, kernel: Call, predictions: Call) -> Call:
     return data.call(test, key, kernel, predictions, targets, num_draws=999)
 
 
-def low_rank(data: Data, kernel: Any, predictions: Any) -> tuple[Any, str]:
-    """The kernel, with one of low rank on predictions if there are many, and what that means."""
-    if data.size <= ALL_PAIRS:
+def linear(data: Data, kernel: Any, predictions: Any) -> tuple[Any, str]:
+    """The kernel, or one of low rank on predictions if there are many, and what that means."""
+    found = affordable(kernel.prediction, _seen(predictions, data))
+    if not isinstance(found, LowRank):
         return kernel, ""
-    seen = predictions
-    if is_ensemble(predictions):
-        seen = with_targets(predictions, data.targets)
-    landmarks = choose_landmarks(kernel.prediction, seen, NUM_LANDMARKS)
-    number = jax.tree.leaves(landmarks)[0].shape[0]
+    number = jax.tree.leaves(found.landmarks)[0].shape[0]
     how = f"The kernel on predictions is replaced by one of low rank with {number} landmarks "
     how += "(kernels.LowRank), with which the exact test takes linear time and stays exact. "
-    return TensorProduct(LowRank(kernel.prediction, landmarks), kernel.target), how
+    return TensorProduct(found, kernel.target), how
 
 
 def is_ensemble(predictions: Any) -> bool:
@@ -204,8 +191,11 @@ def _tested(
         number = len(jax.tree.leaves(call.value.adjusted_pvalue))
         how = f"The p-value is that of a soft maximum of {len(chosen.groups)} groups of {number} "
         how += "kernels; the scores are those of the loudest kernel of each group. "
+        parts = jax.tree.leaves(chosen.groups, is_leaf=lambda part: isinstance(part, LowRank))
+        if any(isinstance(part, LowRank) for part in parts):
+            how += f"Some are of low rank with up to {NUM_LANDMARKS} landmarks (kernels.LowRank). "
     else:
-        kernel, how = low_rank(data, chosen.kernel, chosen.predictions.value)
+        kernel, how = linear(data, chosen.kernel, chosen.predictions.value)
         others = {"exact test": kernel}
         call = exact_skce(data, kept_kernel("exact test", kernel), chosen.predictions)
         how = "The p-value is that of this one kernel. " + how
@@ -233,14 +223,19 @@ def _skce_entries(
             views[f"class {c}"] = expression(estimators.OneVersusRest)(c)(*samples)
     if len(views) * data.size**2 > PAIRS:
         views = {everything: None}
-    if is_ensemble(chosen.predictions.value) or data.size**2 > PAIRS:
+    if is_ensemble(chosen.predictions.value):
         return _skce_of_test(everything, test), {}
+    if data.size**2 > PAIRS:
+        kernel, _ = linear(data, chosen.kernel, chosen.predictions.value)
+        call = data.call(estimators.skce, kept_kernel("SKCE", kernel), *samples)
+        note = "of a kernel with which it takes linear time; no interval"
+        return [measured(f"SKCE, {everything}", call, note=note)], {"SKCE": kernel}
     entries, kernels = [], {}
     for view, seen in views.items():
         name = "SKCE" if seen is None else f"SKCE, {view}"
         kernels[name] = chosen.kernel
         if seen is not None:
-            kernels[name] = default_kernel(_some(seen.value[0], data, chosen.step))
+            kernels[name] = default_kernel(_seen(seen.value[0], data))
             samples = (seen.unpacked,)
         kernel = kept_kernel(name, kernels[name])
         call = data.call(hypothesis_tests.skce_confidence_interval, kernel, *samples)

@@ -13,6 +13,14 @@ from calibjax.hypothesis_tests.classical import (
 )
 from calibjax.hypothesis_tests.clusters import cluster_skce_test
 from calibjax.hypothesis_tests.combined import combine_results
+from calibjax.hypothesis_tests.comparison import (
+    calibration_margin,
+    compare_skce,
+    cross_calibration_test,
+    equivalence_skce_test,
+    tolerant_skce_test,
+)
+from calibjax.hypothesis_tests.composite import composite_calibration_test
 from calibjax.hypothesis_tests.consistency import consistency_test
 from calibjax.hypothesis_tests.coverage import coverage_test
 from calibjax.hypothesis_tests.distribution_free import (
@@ -52,13 +60,17 @@ __all__ = [
     "bootstrap_skce_confidence_interval",
     "bootstrap_skce_test",
     "calibration_kernel_bound",
+    "calibration_margin",
     "cluster_skce_test",
     "cme_test",
     "combine_results",
+    "compare_skce",
+    "composite_calibration_test",
     "consistency_test",
     "coverage_test",
     "cox",
     "cox_regression",
+    "cross_calibration_test",
     "cumulative_difference",
     "default_kernel",
     "default_kernels",
@@ -66,6 +78,7 @@ __all__ = [
     "distribution_free_skce_test",
     "draw_test_locations",
     "ensemble_skce_test",
+    "equivalence_skce_test",
     "exact_skce_test",
     "exact_test",
     "gamma_skce_test",
@@ -78,6 +91,7 @@ __all__ = [
     "skce_confidence_interval",
     "spectrum_skce_test",
     "spiegelhalter",
+    "tolerant_skce_test",
     "witness_test",
 ]
 

@@ -189,11 +189,13 @@ def exact_skce_test(
 
     Cost: B n² / 2 evaluations of the target kernel and its expectations; k_P and M are evaluated
     once per batch. If the target kernel has r features, B n² r / 2 multiplications in matrix
-    products instead, where that is faster, and B n r s if the matrix of the kernel on predictions
+    products instead, where that is faster. It is B n r s if the matrix of the kernel on predictions
     has a small rank s (for `LowRank`, and for n ≥ 256 where it is smooth on the scale of the
-    predictions). There are features for class predictions (r = m) and, if the values are concrete,
-    for scalar normal predictions with a range of up to about 80 length scales (r ≈ 50 for 20 of
-    them) and Poisson predictions of small counts (r < 128). Memory O(batch_size (n r + tile²)).
+    predictions), and B n r if the kernel is exponential, or a sum of such, and predictions lie on a
+    line (see `estimators.skce`). There are features for class predictions (r = m) and, if the
+    values are concrete, for scalar normal predictions with a range of up to about 80 length scales
+    (r ≈ 50 for 20 of them) and Poisson predictions of small counts (r < 128).
+    Memory O(batch_size (n r + tile²)).
 
     References: see `exact_test`; W21 Lemma 1 and 2 for the statistics, `SKCEComponents` for their
     combination, which none of the papers has.

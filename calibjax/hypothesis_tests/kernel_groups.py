@@ -16,8 +16,10 @@ from calibjax.distributions import Bernoulli, Poisson, Samples
 from calibjax.distributions.base import Distribution, has_class_probs
 from calibjax.distributions.features import bare
 from calibjax.hypothesis_tests.kernel_scales import (
+    affordable,
     distance_of_predictions,
     fraction,
+    marginal_kernel,
     prediction_kernels,
     target_kernels,
     typical_distance,
@@ -54,6 +56,7 @@ def default_kernels(predictions: Distribution) -> dict[str, Any]:
     | --- | --- | --- |
     | continuous numbers | `normal scores l`, l = 1/2, 2, 8 | `NormalScore`, for each k_P |
     | | `directions` | shift and scale: of all, in proportion to location and log scale |
+    | | `targets` | on targets, of all predictions together, if it has expectations |
     | counts but `Poisson` | | the same |
     | `DiagNormal`, `MvNormal` | `normal scores l` | the same with length scales l √d |
     | classes | `residuals` | `Pearson`, with a constant kernel and one on all of p |
@@ -73,8 +76,19 @@ def default_kernels(predictions: Distribution) -> dict[str, Any]:
     20 classes with the largest mean probability has kernels of its own. Directions are the scores
     of `recalibration.AffineScaling` on normal scores; those of numbers that are the same for all
     predictions are left out, if the values are not traced. Length scales on targets are in medians
-    of the predicted standard deviations; for `Laplace` the kernel is exp(−‖y − z‖ / ℓ), and where
-    expectations have no closed form it is `Stein` of it, which needs a continuous density.
+    of the predicted standard deviations, 1/2 in `targets`; for `Laplace` the kernel is
+    exp(−‖y − z‖ / ℓ), and where expectations have no closed form it is `Stein` of it, which needs a
+    continuous density.
+
+    `targets` asks for marginal calibration: do targets between two numbers occur as often as
+    predicted, whatever the prediction? A model of diabetes whose normal scores are right (p = .26
+    with all other groups) predicts too few targets between 44 and 114 (p = .006 with this one). It
+    costs little elsewhere: of normals, n = 64, at most 3 % (bimodal .78 to .75, 100 data sets).
+
+    Of more than 1000 predictions that are not probabilities of one class, the medians are those of
+    every few. Of more than 2000 such predictions, kernels on them are replaced by `LowRank` ones
+    with 100 landmarks: a test with the whole family takes linear time, but sees less of errors that
+    are much narrower than the distances of landmarks.
 
     Args:
         predictions: batch of n ≥ 2 distributions.
@@ -102,6 +116,7 @@ def default_kernels(predictions: Distribution) -> dict[str, Any]:
     normal scores 2: predictions 1/8 median, predictions 1/2 median, predictions 2 median, all ...
     normal scores 8: predictions 1/8 median, predictions 1/2 median, predictions 2 median, all ...
     directions: shift, shift by location, scale, scale by location
+    targets: all predictions
     """
     predictions = checks.batch(predictions, minimum=2)
     plain = bare(predictions)
@@ -207,7 +222,12 @@ def _of_numbers(predictions: Any) -> dict[str, Any]:
         }
         for scale in _SCORE_SCALES
     }
-    return groups if isinstance(plain, VECTORS) else groups | {"directions": _directions(plain)}
+    if isinstance(plain, VECTORS):
+        return groups
+    groups["directions"] = _directions(plain)
+    if (kernel := marginal_kernel(predictions)) is not None:
+        groups["targets"] = {"all predictions": TensorProduct(Constant(), kernel)}
+    return groups
 
 
 def _directions(predictions: Any) -> dict[str, Kernel]:
@@ -237,7 +257,8 @@ def _of_binary(predictions: Any) -> dict[str, Any]:
 
 def _of_classes(predictions: Any) -> dict[str, Any]:
     """Kernels on all classes, on each, and the scores of a temperature."""
-    near = {"near predictions": _exponential(predictions), "all predictions": Constant()}
+    near = affordable(_exponential(predictions), predictions)
+    seen = {"near predictions": near, "all predictions": Constant()}
     score = Fisher(TemperatureScaling(), None, _UNIT)
     class_wise, bias = {}, {}
     probs = of_rows(_probs, bare(predictions))
@@ -247,9 +268,9 @@ def _of_classes(predictions: Any) -> dict[str, Any]:
         class_wise[name] = lens, TensorProduct(Exponential(scale, TotalVariation()), White())
         bias[name] = lens, TensorProduct(Constant(), White())
     return {
-        "residuals": {name: TensorProduct(k_p, Pearson()) for name, k_p in near.items()},
+        "residuals": {name: TensorProduct(k_p, Pearson()) for name, k_p in seen.items()},
         "class-wise": class_wise,
-        "temperature": {name: TensorProduct(k_p, score) for name, k_p in near.items()},
+        "temperature": {name: TensorProduct(k_p, score) for name, k_p in seen.items()},
         "bias": bias,
     }
 

@@ -29,13 +29,26 @@ from calibjax.distributions import (
 )
 from calibjax.distributions.base import Distribution
 from calibjax.distributions.features import bare
-from calibjax.kernels import Constant, Exponential, Kernel, SquaredExponential, Stein
-from calibjax.kernels.bandwidth import median_of_distances
+from calibjax.kernels import (
+    Constant,
+    Exponential,
+    Kernel,
+    LowRank,
+    SquaredExponential,
+    Stein,
+    choose_landmarks,
+)
+from calibjax.kernels.bandwidth import known_line, median_of_distances
 from calibjax.kernels.base import without_draws
 from calibjax.kernels.expectations import check_expectations
+from calibjax.kernels.line import distance_of_exponentials
 
+MANY = 2000  # predictions of which tests see all pairs
+NUM_LANDMARKS = 100
+_NUM_SCALED = 1000  # of which all distances are taken
 _PREDICTION_SCALES = (0.125, 0.5, 2.0)  # in medians of the distances, beside infinity
 _TARGET_SCALES = (1.0, 2.0, 8.0)  # in medians of the standard deviations
+_MARGINAL_SCALE = 0.5  # likewise, where targets are looked at without their predictions
 
 
 def target_kernels(predictions: Distribution) -> dict[str, Kernel]:
@@ -50,6 +63,23 @@ def target_kernels(predictions: Distribution) -> dict[str, Kernel]:
         f"targets {fraction(scale)} deviations": shape(scale * deviation)
         for scale in _TARGET_SCALES
     }
+
+
+def marginal_kernel(predictions: Distribution) -> Kernel | None:
+    """A kernel on the targets themselves, if its expectations have a closed form.
+
+    Of targets of all predictions together it sees more than are predicted where normal scores, to
+    which every prediction is the same, do not.
+    """
+    plain = bare(predictions)
+    if not hasattr(plain, "variance"):
+        return None
+    deviation = _typical_deviation(predictions)
+    try:
+        kernel = _target_shape(plain, deviation)(_MARGINAL_SCALE * deviation)
+    except NotImplementedError:
+        return None
+    return None if isinstance(kernel, Stein) else kernel
 
 
 def _target_shape(predictions: Any, deviation: jax.Array) -> Callable[[Any], Kernel]:
@@ -112,19 +142,42 @@ def prediction_kernels(
     distance: Distance,
     shape: Callable[[Any, Distance], Kernel] = SquaredExponential,
 ) -> dict[str, Kernel]:
-    """Kernels on predictions, and on their features if they have any."""
+    """Kernels on predictions, and on their features if they have any.
+
+    On a line exponential ones would be faster, but they see less (n = 64, 200 data sets): normals
+    with oscillating errors in 63 % of the cases instead of 67, too narrow ones in 88 instead of 91.
+    """
     distances = {"predictions": distance}
     seen = predictions.distribution if isinstance(predictions, MonteCarlo) else predictions
     if isinstance(seen, WithFeatures):
         distances["features"] = Features(Euclidean())
-    found = {
-        f"{name} {fraction(scale)} median": shape(length_scale, d)
-        for name, d in distances.items()
-        for scale, length_scale in zip(
-            _PREDICTION_SCALES, _length_scales(d, predictions), strict=True
-        )
-    }
+    found: dict[str, Kernel] = {}
+    for name, d in distances.items():
+        median = typical_distance(d, predictions)
+        for scale in _PREDICTION_SCALES:
+            kernel = affordable(shape(scale * median, d), predictions)
+            found[f"{name} {fraction(scale)} median"] = kernel
     return found | {"all predictions": Constant()}
+
+
+def thinned(points: Any) -> Any:
+    """Every few points, of which there are not too many for the distances of all pairs."""
+    step = -(-checks.leading_size("points", points) // _NUM_SCALED)
+    return points if step == 1 else jax.tree.map(lambda leaf: leaf[::step], points)
+
+
+def affordable(kernel: Kernel, predictions: Distribution) -> Kernel:
+    """The kernel, or one of low rank where a test with it would be quadratic in a large number.
+
+    In 999 redraws of ten classes all pairs of 2000 predictions take four seconds.
+    """
+    seen = without_draws(predictions)
+    distance, n = distance_of_exponentials(kernel), checks.leading_size("predictions", seen)
+    if n <= MANY or isinstance(kernel, LowRank) or known_line(distance, seen) is not None:
+        return kernel
+    step = -(-n // MANY)
+    some = jax.tree.map(lambda leaf: leaf[::step], seen)
+    return LowRank(kernel, choose_landmarks(kernel, some, NUM_LANDMARKS))
 
 
 def fraction(scale: float) -> str:
@@ -132,15 +185,15 @@ def fraction(scale: float) -> str:
     return f"{scale:g}" if scale >= 1 else f"1/{1 / scale:g}"
 
 
-def _length_scales(distance: Distance, predictions: Distribution) -> list[jax.Array]:
-    """Multiples of the median heuristic."""
-    median = typical_distance(distance, predictions)
-    return [scale * median for scale in _PREDICTION_SCALES]
-
-
 def typical_distance(distance: Distance, predictions: Distribution) -> jax.Array:
-    """The median heuristic, or one if all distances are zero."""
-    median, *_ = median_of_distances(distance, without_draws(predictions))  # NaN then
+    """The median heuristic, or one if all distances are zero.
+
+    Of many predictions that are not known to lie on a line it is that of every few of them.
+    """
+    seen = without_draws(predictions)
+    if known_line(distance, seen) is None:
+        seen = thinned(seen)
+    median, *_ = median_of_distances(distance, seen)  # NaN then
     if not checks.is_concrete(median):
         median = jnp.where(jnp.isnan(median), 1, median)
     elif np.isnan(median):  # known without a program

@@ -109,7 +109,7 @@ class Fisher(Residual):
     `Fisher(TemperatureScaling())` asks whether classes, or any predictions with a density, are
     overconfident or underconfident; `Fisher(PlattScaling())` of `Bernoulli` predictions for the
     intercept and the slope of their log-odds; `Fisher(AffineScaling())` for the shift and the scale
-    of normal predictions, `NormalScore(Fisher(AffineScaling()))` for those of any continuous ones.
+    of numbers and normal vectors, `NormalScore(Fisher(AffineScaling()))` for those of their scores.
 
     Attributes:
         recalibration: a record with `apply(params, predictions)`, whose result has `log_prob` (or

@@ -27,6 +27,11 @@ def _scale(length_scale: Any, like: Any) -> jax.Array:
     return jnp.where(length_scale > 0, scale, jnp.nan)
 
 
+def rate(length_scale: Any, like: Any) -> jax.Array:
+    """1 / ℓ, which is finite."""
+    return reciprocal(_scale(length_scale, like))
+
+
 def _in_own_units(length_scale: Any, points: PyTree) -> tuple[jax.Array, jax.Array]:
     """A length scale ℓ as a constant unit, and the number unit / ℓ = 1, which has its derivatives.
 
@@ -104,7 +109,7 @@ class SquaredExponential(Stationary):
 
     def log_value(self, distance: jax.Array) -> jax.Array:
         """−d² / (2 ℓ²)."""
-        return -0.5 * jnp.square(distance * reciprocal(_scale(self.length_scale, distance)))
+        return -0.5 * jnp.square(distance * rate(self.length_scale, distance))
 
 
 @record
@@ -135,7 +140,7 @@ class Exponential(Stationary):
 
     def log_value(self, distance: jax.Array) -> jax.Array:
         """−d / ℓ."""
-        return distance * -reciprocal(_scale(self.length_scale, distance))
+        return distance * -rate(self.length_scale, distance)
 
 
 @record
@@ -166,7 +171,7 @@ class PowerExponential(Stationary):
 
     def log_value(self, distance: jax.Array) -> jax.Array:
         """−(d / ℓ)^ν."""
-        return self._of_ratio(distance * reciprocal(_scale(self.length_scale, distance)))
+        return self._of_ratio(distance * rate(self.length_scale, distance))
 
     def _of_ratio(self, ratio: jax.Array) -> jax.Array:
         is_zero = ratio == 0  # where a power has no finite derivative

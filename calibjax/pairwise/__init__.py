@@ -19,6 +19,7 @@ through; third derivatives where the last one is taken in forward mode. Only sev
 
 from calibjax.pairwise.features import BLOCK_SIZE, feature_sums
 from calibjax.pairwise.kernel_means import kernel_means
+from calibjax.pairwise.line import line_forms, line_sums
 from calibjax.pairwise.reductions import (
     block_masses,
     block_means,
@@ -40,6 +41,8 @@ __all__ = [
     "feature_sums",
     "fold_pairs",
     "kernel_means",
+    "line_forms",
+    "line_sums",
     "map_rows",
     "mean_over_all_pairs",
     "mean_over_pairs",

@@ -2,6 +2,7 @@
 
 import jax
 import jax.numpy as jnp
+from jax.typing import ArrayLike
 
 from calibjax._core import checks
 from calibjax._core.compilation import jit
@@ -15,14 +16,34 @@ from calibjax.recalibration.base import ConfidenceRecalibrator
 class IsotonicMap:
     """The non-decreasing, piecewise linear map that `IsotonicRegression` learns.
 
+    `QuantileRecalibration` learns it as a distribution function on [0, 1], from (0, 0) to (1, 1).
+
     Attributes:
-        thresholds: the calibration confidences in increasing order, [n]; in place of those with
+        thresholds: the calibration confidences in increasing order, [k]; in place of those with
             weight 0 others are repeated.
-        values: their images, [n]; confidences in between are interpolated.
+        values: their images, [k]; confidences in between are interpolated.
     """
 
-    thresholds: jax.Array = parameter(proportion.with_axes("n"))
-    values: jax.Array = parameter(proportion.with_axes("n"))
+    thresholds: jax.Array = parameter(proportion.with_axes("k"))
+    values: jax.Array = parameter(proportion.with_axes("k"))
+
+    def cdf(self, level: ArrayLike) -> jax.Array:
+        """Image of a level."""
+        return jnp.interp(jnp.asarray(level), self.thresholds, self.values)
+
+    def icdf(self, level: ArrayLike) -> jax.Array:
+        """Level with this image."""
+        return jnp.interp(jnp.asarray(level), self.values, self.thresholds)
+
+    def log_prob(self, level: ArrayLike) -> jax.Array:
+        """Logarithm of the slope, infinite at jumps."""
+        last = self.thresholds.size - 1
+        piece = jnp.clip(jnp.searchsorted(self.thresholds, level, side="right"), 1, last)
+        rise, run = (x[piece] - x[piece - 1] for x in (self.values, self.thresholds))
+        slope = rise / jnp.where(run > 0, run, 1)
+        positive = jnp.where(slope > 0, slope, 1)
+        value = jnp.where(slope > 0, jnp.log(positive), -jnp.inf)
+        return jnp.where(run > 0, value, jnp.where(rise > 0, jnp.inf, 0))
 
     def check_values(self, name: str) -> "IsotonicMap":
         """Refuses numbers outside [0, 1], and maps that decrease."""

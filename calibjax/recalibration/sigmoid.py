@@ -2,14 +2,11 @@
 
 import dataclasses
 import functools
-from collections.abc import Callable
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
-from jax import lax
 from jax.typing import ArrayLike
 
 from calibjax import estimators
@@ -17,6 +14,7 @@ from calibjax._core import checks
 from calibjax._core.arithmetic import floating_dtype
 from calibjax._core.compilation import jit
 from calibjax._core.logistic import counting, has_maximum, log_odds, most_likely, range_of
+from calibjax._core.minimum import minimum
 from calibjax._core.pytree import parameter, record
 from calibjax.distributions.constraints import real
 from calibjax.kernels import Exponential, Kernel
@@ -28,7 +26,6 @@ from calibjax.recalibration.base import (
 )
 from calibjax.scores.base import weighted_mean
 
-_MAX_ITERATIONS = 100
 _KUMAR_KERNEL = Exponential(0.4)
 
 
@@ -126,7 +123,7 @@ class PlattScaling(ConfidenceRecalibrator):
         smooth_targets = checks.truth_value("smooth_targets", self.smooth_targets)
         params = _most_likely(confidences, correct, weights, smooth_targets)
         if checks.is_concrete(params) and not np.isfinite(params.slope):
-            _refuse(confidences, correct, weights)
+            refuse_without_maximum(confidences, correct, weights)
         return params
 
     def _apply(self, params: SigmoidMap, confidences: jax.Array) -> tuple[jax.Array, None]:
@@ -221,7 +218,7 @@ class MMCEScaling(Recalibrator):
         weight = jnp.asarray(weight, confidences.dtype)
         params = _smallest_loss(kernel, weight, confidences, correct, weights)
         if checks.is_concrete(params) and not np.isfinite(params.slope):
-            _refuse(confidences, correct, weights)
+            refuse_without_maximum(confidences, correct, weights)
         return params
 
     def apply(self, params: SigmoidMap, confidences: ArrayLike) -> jax.Array:
@@ -250,29 +247,8 @@ def _smallest_loss(
         error = estimators.mmce(kernel, jax.nn.sigmoid(z), correct, weights=weights)
         return likelihood_loss + weight * jnp.square(error)
 
-    log_slope, intercept = _minimise(loss, jnp.zeros(2, x.dtype), exists)
+    log_slope, intercept = minimum(loss, jnp.zeros(2, x.dtype), exists)
     return _where(exists, SigmoidMap(jnp.exp(log_slope), intercept))
-
-
-def _minimise(
-    loss: Callable[[jax.Array], jax.Array], start: jax.Array, exists: jax.Array
-) -> jax.Array:
-    """A local minimum, by L-BFGS; the start if it is known that there is none."""
-    solver = optax.lbfgs()
-    tolerance = jnp.finfo(start.dtype).eps ** (2 / 3)
-
-    def unfinished(state: tuple) -> jax.Array:
-        _, _, largest_slope, count = state
-        return exists & (largest_slope > tolerance) & (count < _MAX_ITERATIONS)
-
-    def step(state: tuple) -> tuple:
-        x, memory, _, count = state
-        value, slope = jax.value_and_grad(loss)(x)
-        change, memory = solver.update(slope, memory, x, value=value, grad=slope, value_fn=loss)
-        return optax.apply_updates(x, change), memory, jnp.max(jnp.abs(slope)), count + 1
-
-    first = start, solver.init(start), jnp.full((), jnp.inf, start.dtype), 0
-    return lax.while_loop(unfinished, step, first)[0]
 
 
 def _no_nan(x: jax.Array, correct: jax.Array) -> jax.Array:
@@ -285,7 +261,9 @@ def _where(exists: jax.Array, params: SigmoidMap) -> SigmoidMap:
     return jax.tree.map(lambda value: jnp.where(exists, value, jnp.nan), params)
 
 
-def _refuse(confidences: ArrayLike, correct: ArrayLike, weights: ArrayLike | None) -> None:
+def refuse_without_maximum(
+    confidences: ArrayLike, correct: ArrayLike, weights: ArrayLike | None
+) -> None:
     """Raises an error that explains why there is no maximum."""
     confidences, correct = np.asarray(confidences), np.asarray(correct)
     if weights is not None:

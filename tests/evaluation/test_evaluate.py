@@ -329,12 +329,12 @@ def test_few_sentences_blame_calibrated_models():
 def test_more_samples_than_all_pairs(task, monkeypatch):
     """Kernels of low rank, from fewer samples than by default."""
     from calibjax.evaluation import overall
+    from calibjax.hypothesis_tests import kernel_scales
 
-    monkeypatch.setattr(overall, "AGGREGATED", 20)
-    monkeypatch.setattr(overall, "ALL_PAIRS", 30)
     monkeypatch.setattr(overall, "PAIRS", 100.0)
-    monkeypatch.setattr(overall, "NUM_LANDMARKS", 20)
-    monkeypatch.setattr(overall, "SCALE_SAMPLES", 25)
+    monkeypatch.setattr(kernel_scales, "MANY", 30)
+    monkeypatch.setattr(kernel_scales, "NUM_LANDMARKS", 20)
+    monkeypatch.setattr(kernel_scales, "_NUM_SCALED", 25)
     predictions, targets = _of_task(task)
     evaluation = calibjax.evaluate(KEY, predictions, targets, features=FEATURES)
     assert "landmarks" in evaluation.sections[0].remark
@@ -345,7 +345,7 @@ def test_more_samples_than_all_pairs(task, monkeypatch):
 def test_draws_where_there_are_no_features(monkeypatch):
     from calibjax.evaluation import overall
 
-    monkeypatch.setattr(overall, "FEW_PAIRS", 30)
+    monkeypatch.setattr(overall, "FEW", 30)
     random = np.random.default_rng(0)
     predictions = distributions.DiagNormal(random.normal(size=(40, 2)), np.ones((40, 2)))
     targets = np.asarray(distributions.sample_targets(jax.random.key(1), predictions))

@@ -167,7 +167,7 @@ def test_length_scales_of_default_kernels():
     for found in (default_kernel(equal), default_kernels(equal)):
         assert all(np.isfinite(leaf) for leaf in jax.tree.leaves(found))
     with_features = distributions.with_features(normals()[0], jnp.asarray(LOC))
-    assert [len(group) for group in default_kernels(with_features).values()] == [7, 7, 7, 6]
+    assert [len(group) for group in default_kernels(with_features).values()] == [7, 7, 7, 6, 1]
 
 
 @pytest.mark.parametrize(
@@ -190,7 +190,9 @@ def test_default_kernel_is_for_the_exact_test(predictions):
 
 def test_default_groups():
     found = default_kernels(normals()[0])
-    assert [len(group) for group in found.values()] == [4, 4, 4, 6]
+    assert [len(group) for group in found.values()] == [4, 4, 4, 6, 1]
+    marginal = found["targets"]["all predictions"].target  # half of the median deviation
+    np.testing.assert_allclose(marginal.length_scale, np.median(SCALE) / 2)
     equal = default_kernels(Normal(jnp.asarray(LOC), jnp.ones(40)))
     assert list(equal["directions"]) == [
         "shift",

@@ -120,7 +120,7 @@ def test_wrong_input():
     with pytest.raises(TypeError, match="distance: expected a distance record, got str"):
         kernels.median_heuristic("euclidean", jnp.ones(3))
     with jax.enable_x64(False), pytest.raises(ValueError, match="at most 65536 points"):
-        kernels.median_heuristic(distances.Euclidean(), jnp.ones(65537))
+        kernels.median_heuristic(distances.Euclidean(), jnp.eye(65537, 2))
 
 
 def test_truth_value_of_numpy():

@@ -140,8 +140,8 @@ def test_wrong_input():
         skce(Fisher(IsotonicRegression()))
     with pytest.raises(ValueError, match="only: expected one of 'slope', 'intercept', got 'x'"):
         skce(Fisher(PlattScaling(), "x"), Bernoulli(0.5 * ones), jnp.array([0, 1, 1, 0]))
-    with pytest.raises(TypeError, match="expected a batch of Normal distributions, got Gamma"):
-        skce(Fisher(AffineScaling()), Gamma(ones, ones), ones)
+    with pytest.raises(TypeError, match="expected continuous distributions of a number"):
+        skce(Fisher(AffineScaling()), distributions.Poisson(ones), jnp.ones(4, int))
     samples = distributions.Samples(jnp.asarray(RNG.normal(size=(4, 3))))
     with pytest.raises(NotImplementedError, match="no scores under Samples predictions"):
         skce(Fisher(TemperatureScaling()), samples, ones)

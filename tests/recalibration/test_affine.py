@@ -2,26 +2,54 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from scipy import stats
 from scipy.optimize import minimize
 from scipy.stats import norm
 
-from calibjax.distributions import Gamma, Normal, with_features
+from calibjax import kernels
+from calibjax.distributions import (
+    DiagNormal,
+    Gamma,
+    GeneralizedNormal,
+    Laplace,
+    MvNormal,
+    Normal,
+    Poisson,
+    Recalibrated,
+    Samples,
+    StudentT,
+    Uniform,
+    with_features,
+)
 from calibjax.recalibration import AffineMap, AffineScaling
+from calibjax.scores import negative_log_likelihood
 
 RNG = np.random.default_rng(0)
 LOC, SCALE, Y = RNG.normal(size=20), RNG.uniform(0.5, 2, 20), RNG.normal(size=20)
 PREDICTIONS = Normal(jnp.asarray(LOC), jnp.asarray(SCALE))
+WEIGHTS = np.arange(20) % 3
+
+
+def _best(log_density, weights=None):
+    """Shift and scale with the largest likelihood, by Nelder and Mead."""
+    used = np.ones(20) if weights is None else weights
+
+    def loss(theta):
+        shift, scale = theta[0], np.exp(theta[1])
+        return -np.sum(used * log_density(LOC + shift * SCALE, scale * SCALE))
+
+    found = minimize(
+        loss, np.zeros(2), method="Nelder-Mead", options={"xatol": 1e-8, "fatol": 1e-12}
+    )
+    return [found.x[0], np.exp(found.x[1])]
 
 
 @pytest.mark.parametrize("unit", [1.0, 1e-7, 1e7])
 def test_most_likely_map(unit):
-    def loss(theta):
-        return -norm.logpdf(Y, LOC + theta[0] * SCALE, np.exp(theta[1]) * SCALE).sum()
-
-    best = minimize(loss, np.zeros(2), tol=1e-10).x
+    best = _best(lambda loc, scale: norm.logpdf(Y, loc, scale))
     predictions = jax.tree.map(lambda x: unit * x, PREDICTIONS)
     params = AffineScaling().fit(predictions, jnp.asarray(unit * Y))
-    np.testing.assert_allclose([params.shift, params.scale], [best[0], np.exp(best[1])], rtol=1e-4)
+    np.testing.assert_allclose([params.shift, params.scale], best, rtol=1e-4)
     found = AffineScaling().apply(params, with_features(predictions, jnp.asarray(LOC)))
     np.testing.assert_allclose(found.loc, predictions.loc + params.shift * predictions.scale)
     np.testing.assert_allclose(found.scale, params.scale * predictions.scale)
@@ -29,12 +57,137 @@ def test_most_likely_map(unit):
     np.testing.assert_array_equal(same.loc, predictions.loc)
 
 
+FAMILIES = {
+    "Laplace": (Laplace, lambda loc, scale: stats.laplace.logpdf(Y, loc, scale)),
+    "StudentT": (
+        lambda loc, scale: StudentT(jnp.full_like(loc, 3.0), loc, scale),
+        lambda loc, scale: stats.t.logpdf(Y, 3, loc, scale),
+    ),
+    "GeneralizedNormal": (
+        lambda loc, scale: GeneralizedNormal(loc, scale, jnp.full_like(loc, 1.5)),
+        lambda loc, scale: stats.gennorm.logpdf(Y, 1.5, loc, scale),
+    ),
+}
+
+
+@pytest.mark.parametrize("weights", [None, WEIGHTS])
+@pytest.mark.parametrize("family", FAMILIES)
+def test_other_families(family, weights):
+    make, log_density = FAMILIES[family]
+    predictions = make(jnp.asarray(LOC), jnp.asarray(SCALE))
+    params = AffineScaling().fit(predictions, jnp.asarray(Y), weights)
+    # Of Laplace distributions medians need not be unique, but they are halfway.
+    np.testing.assert_allclose(params.scale, _best(log_density, weights)[1], rtol=1e-3)
+    best, found = (
+        -negative_log_likelihood(
+            AffineScaling().apply(x, predictions), jnp.asarray(Y), weights=weights
+        )
+        for x in (AffineMap(*map(jnp.asarray, _best(log_density, weights))), params)
+    )
+    assert found >= best - 1e-5
+    if weights is not None:
+        index = np.repeat(np.arange(20), weights)
+        copies = AffineScaling().fit(
+            make(jnp.asarray(LOC[index]), jnp.asarray(SCALE[index])), jnp.asarray(Y[index])
+        )
+        np.testing.assert_allclose(params.scale, copies.scale, rtol=1e-4)
+        np.testing.assert_allclose(params.shift, copies.shift, rtol=1e-3, atol=1e-4)
+
+
+def test_smallest_interval():
+    predictions = Uniform(jnp.asarray(LOC - SCALE), jnp.asarray(LOC + SCALE))
+    params = AffineScaling().fit(predictions, jnp.asarray(Y))
+    found = AffineScaling().apply(params, predictions)
+    inside = (Y - np.asarray(found.low)) / np.asarray(found.high - found.low)
+    np.testing.assert_allclose([inside.min(), inside.max()], [0, 1], atol=1e-5)
+
+
+def test_normal_scores_of_other_distributions():
+    concentration = jnp.asarray(1 + SCALE)
+    predictions, targets = Gamma(concentration, jnp.ones(20)), np.exp(Y)
+    z = norm.ppf(stats.gamma.cdf(targets, 1 + SCALE))
+    params = AffineScaling().fit(predictions, jnp.asarray(targets))
+    np.testing.assert_allclose([params.shift, params.scale], [z.mean(), z.std()], rtol=1e-4)
+    found = AffineScaling().apply(params, predictions)
+    assert isinstance(found, Recalibrated)
+    levels = jax.vmap(lambda p, y: p.cdf(y))(found, jnp.asarray(targets))
+    np.testing.assert_allclose(levels, norm.cdf((z - z.mean()) / z.std()), rtol=1e-3)
+    again = AffineScaling().fit(found, jnp.asarray(targets))
+    np.testing.assert_allclose([again.shift, again.scale], [0, 1], atol=1e-3)
+
+
+def test_coordinates_of_vectors():
+    loc, targets = RNG.normal(size=(30, 2)), RNG.normal(size=(30, 2))
+    scale = RNG.uniform(0.5, 2, (30, 2))
+    z = (targets - loc) / scale
+    for predictions in (
+        DiagNormal(jnp.asarray(loc), jnp.asarray(scale)),
+        MvNormal(jnp.asarray(loc), jnp.asarray(scale[:, :, None] ** 2 * np.eye(2))),
+    ):
+        params = AffineScaling().fit(predictions, jnp.asarray(targets))
+        np.testing.assert_allclose(params.shift, z.mean(0), rtol=1e-4)
+        np.testing.assert_allclose(params.scale, z.std(0), rtol=1e-4)
+        found = AffineScaling().apply(params, predictions)
+        np.testing.assert_allclose(found.loc, loc + z.mean(0) * scale, rtol=1e-4, atol=1e-5)
+        variances = jax.vmap(lambda p: p.variance())(found)
+        variances = variances if variances.ndim == 2 else jnp.diagonal(variances, 0, 1, 2)
+        np.testing.assert_allclose(variances, (z.std(0) * scale) ** 2, rtol=1e-4)
+
+
+def test_any_root_of_the_covariance_matrix():
+    root = np.array([[1.0, 0.0], [2.0, 0.5]])
+    predictions = MvNormal(jnp.zeros((3, 2)), jnp.asarray(np.stack([root @ root.T] * 3)))
+    params = AffineMap(jnp.array([1.0, -1.0]), jnp.array([2.0, 3.0]))
+    found = AffineScaling().apply(params, predictions)
+    np.testing.assert_allclose(found.loc[0], root @ [1, -1], rtol=1e-5)
+    np.testing.assert_allclose(found.cov[0], root @ np.diag([4, 9]) @ root.T, rtol=1e-5)
+
+
+def test_members_of_ensembles():
+    n, m = 20000, 5
+    rng = np.random.default_rng(1)
+    size = rng.uniform(0.5, 2, (n, 1))
+    draws = size * rng.normal(size=(n, m + 1))  # the last one is the target
+    ensembles = Samples(jnp.asarray(draws[:, :m]))
+    calibrated = AffineScaling().fit(ensembles, jnp.asarray(draws[:, m]))
+    # Standard errors: about 0.01.
+    np.testing.assert_allclose([calibrated.shift, calibrated.scale], [0, 1], atol=0.04)
+    params = AffineScaling().fit(ensembles, jnp.asarray(2 * draws[:, m] + 0.5 * size[:, 0]))
+    # (y − μ)² has the mean (4 + 1/m) σ², which becomes (1 + 1/m) b² σ².
+    np.testing.assert_allclose(params.scale, np.sqrt(3.5), atol=0.06)
+    np.testing.assert_allclose(params.shift, 0.47, atol=0.06)  # 0.5 E s / σ
+    found = AffineScaling().apply(params, ensembles).values
+    means = draws[:, :m].mean(1, keepdims=True)
+    spread = draws[:, :m].std(1, ddof=1, keepdims=True)
+    expected = means + params.shift * spread + params.scale * (draws[:, :m] - means)
+    np.testing.assert_allclose(found, expected, rtol=1e-3, atol=1e-4)
+    vectors = Samples(jnp.asarray(np.stack([draws[:, :m]] * 2, 2)))
+    same = AffineScaling().fit(vectors, jnp.asarray(np.stack([draws[:, m]] * 2, 1)))
+    np.testing.assert_allclose(same.scale, [calibrated.scale] * 2, rtol=1e-4)
+
+
+def test_scores_of_every_family():
+    for p, z in (
+        (Gamma(jnp.asarray(2.0), jnp.asarray(1.0)), norm.ppf(stats.gamma.cdf(1.5, 2))),
+        (Normal(jnp.asarray(1.0), jnp.asarray(0.5)), 1.0),
+    ):
+        score = kernels.Fisher(AffineScaling()).score(p, jnp.asarray(1.5))
+        np.testing.assert_allclose(score, [z, z**2 - 1], rtol=1e-3, atol=1e-4)
+    inner = kernels.NormalScore(kernels.Fisher(AffineScaling()))
+    p = Gamma(jnp.asarray(2.0), jnp.asarray(1.0))
+    assert np.isfinite(kernels.centered_kernel(inner, p, jnp.asarray(1.5), p, jnp.asarray(0.5)))
+
+
 def test_wrong_input():
-    with pytest.raises(TypeError, match="expected a batch of Normal distributions, got Gamma"):
-        AffineScaling().fit(Gamma(jnp.ones(3), jnp.ones(3)), jnp.ones(3))
+    with pytest.raises(TypeError, match="predictions: expected continuous distributions of a num"):
+        AffineScaling().fit(Poisson(jnp.ones(3)), jnp.ones(3, int))
     with pytest.raises(ValueError, match="expected normal scores that differ"):
         AffineScaling().fit(Normal(jnp.zeros(3), jnp.ones(3)), jnp.ones(3))
     with pytest.raises(ValueError, match="params.scale: expected positive"):
         AffineScaling().apply(AffineMap(jnp.array(0.0), jnp.array(-1.0)), PREDICTIONS)
+    vectors = DiagNormal(jnp.zeros((3, 2)), jnp.ones((3, 2)))
+    number = AffineMap(jnp.array(0.0), jnp.array(1.0))
+    with pytest.raises(ValueError, match="params.shift: expected"):
+        AffineScaling().apply(number, vectors)
     traced = jax.jit(AffineScaling().fit)(Normal(jnp.zeros(3), jnp.ones(3)), jnp.ones(3))
     assert np.isnan(traced.scale)

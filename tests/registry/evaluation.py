@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from calibjax import distributions, evaluation, scores
+from calibjax import distributions, evaluation, recalibration, scores
 from tests.registry import arguments as a
 from tests.registry.arguments import Call, call
 from tests.registry.families import CATEGORICAL, NORMAL
@@ -57,6 +57,24 @@ def _evaluate() -> Call:
     )
 
 
+def _repair() -> Call:
+    def repair(predictions: Any, targets: Any, key: Any, **rest: Any) -> Any:
+        methods = {"affine": recalibration.AffineScaling()}
+        found = evaluation.what_would_repair(key, predictions, targets, methods, **rest)
+        return found.pvalues, found.gains
+
+    return NORMAL.call(
+        "evaluation.what_would_repair evaluation.Repairs",
+        repair,
+        "Normal",
+        key=a.key(),
+        num_draws=a.integer(9),
+        level=a.proportion(0.1, traced=False),
+        one_of=8,
+        slow=True,
+    )
+
+
 def calls() -> list[Call]:
     """Calls of `evaluation`."""
     return [
@@ -64,4 +82,5 @@ def calls() -> list[Call]:
         NORMAL.call("evaluation.residual_spread", evaluation.residual_spread, "Normal"),
         CATEGORICAL.call("evaluation.binned_errors", evaluation.binned_errors, "Categorical"),
         _evaluate(),
+        _repair(),
     ]

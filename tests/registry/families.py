@@ -9,7 +9,15 @@ from typing import Any
 import jax
 import numpy as np
 
-from calibjax import distances, distributions, estimators, hypothesis_tests, kernels, scores
+from calibjax import (
+    distances,
+    distributions,
+    estimators,
+    hypothesis_tests,
+    kernels,
+    recalibration,
+    scores,
+)
 from tests.registry.arguments import (
     ALONE,
     COVARIANCES,
@@ -226,6 +234,24 @@ _VECTOR_DRAWS = Family(
     distributions.Samples,
     {"values": real(np.stack([VECTORS, VECTORS[::-1], VECTORS + 1], 1), P)},
     real(VECTORS[::-1]),
+)
+
+
+def _recalibrated(loc, scale, shift, factor):
+    law = recalibration.AffineMap(shift, factor)
+    return distributions.Recalibrated(distributions.Normal(loc, scale), law)
+
+
+_DRAWN_FROM["Recalibrated"] = Family(
+    _recalibrated,
+    {
+        "loc": real(LOC, P),
+        "scale": positive(SCALE, P),
+        "shift": real(0.1 * LOC, P),
+        "factor": positive(SCALE, P),
+    },
+    real(Y),
+    covers="distributions.Recalibrated",
 )
 NORMAL, CATEGORICAL, BERNOULLI = (FAMILIES[k] for k in ("Normal", "Categorical", "Bernoulli"))
 

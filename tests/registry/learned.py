@@ -7,7 +7,7 @@ import jax
 import numpy as np
 
 from calibjax import kernels, recalibration, risk, scores
-from calibjax.distributions import Categorical
+from calibjax.distributions import Categorical, Quantiles
 from calibjax.estimators import Neighbourhood, UniformBins
 from tests.registry import arguments as a
 from tests.registry.arguments import Call, call
@@ -40,6 +40,8 @@ def _of_confidences() -> list[Call]:
             r.PlattScaling,
             {"smooth_targets": a.truth(True)},
         ),
+        "BetaScaling recalibration.BetaMap": (r.BetaScaling, {}),
+        "VennAbers recalibration.CalibrationSamples": (r.VennAbers, {}),
         "MMCEScaling recalibration.SigmoidMap": (
             r.MMCEScaling,
             {"kernel": a.kernel(kernels.Exponential(0.4)), "weight": a.scale(10.0)},
@@ -61,6 +63,7 @@ def _of_confidences() -> list[Call]:
         (r.HistogramBinning(2), r.BinAccuracies(ends[:2], np.array([3, 5], np.int32))),
         (r.IsotonicRegression(), r.IsotonicMap(ends, ends**2)),
         (r.PlattScaling(), r.SigmoidMap(np.float32(0.5), np.float32(0.1))),
+        (r.BetaScaling(), r.BetaMap(np.float32(0.5), np.float32(2.0), np.float32(0.1))),
     ):
         name = type(params).__name__
         found.append(
@@ -217,6 +220,64 @@ def _temperature() -> list[Call]:
             )
         )
     return found
+
+
+def _of_distributions() -> list[Call]:
+    """Recalibrations of classes and of numbers, and what they earn."""
+    r = recalibration
+
+    def fit_and_apply(method: Any) -> Any:
+        def evaluate(predictions: Any, targets: Any) -> Any:
+            found = method.apply(method.fit(predictions, targets), predictions)
+            return getattr(found, "class_probs", found)
+
+        return evaluate
+
+    def shifted(values: Any, targets: Any) -> Any:
+        predictions = Quantiles(np.float32([0.3, 0.6]), values)
+        return fit_and_apply(r.QuantileShift())(predictions, targets)
+
+    methods = {
+        "QuantileRecalibration": (NORMAL, r.QuantileRecalibration()),
+        "KernelRecalibration recalibration.LocalScores": (
+            NORMAL,
+            r.KernelRecalibration(kernels.SquaredExponential(1.0)),
+        ),
+        "BiasScaling recalibration.LogitMap": (CATEGORICAL, r.BiasScaling()),
+        "VectorScaling": (CATEGORICAL, r.VectorScaling()),
+        "MatrixScaling": (CATEGORICAL, r.MatrixScaling(1.0)),
+    }
+    found = [
+        family.call(f"recalibration.{name}", fit_and_apply(method), "fit and apply", slow=True)
+        for name, (family, method) in methods.items()
+    ]
+
+    def gains(predictions: Any, targets: Any, key: Any, num_folds: Any, **rest: Any) -> Any:
+        methods = {"affine": r.AffineScaling()}
+        return r.recalibration_gain(key, methods, predictions, targets, num_folds=num_folds, **rest)
+
+    def fitted(predictions: Any, targets: Any, key: Any, num_folds: Any) -> Any:
+        return r.cross_fitted(key, r.AffineScaling(), predictions, targets, num_folds=num_folds)
+
+    options = {"key": a.key(), "num_folds": a.integer(2, limit=8), "slow": True}
+    return [
+        *found,
+        call(
+            "recalibration.QuantileShift recalibration.Shifts",
+            shifted,
+            "fit and apply",
+            values=a.real(np.stack([a.LOC, a.LOC + 1], 1), "predictions"),
+            targets=a.real(a.Y),
+        ),
+        NORMAL.call(
+            "recalibration.recalibration_gain recalibration.Gain",
+            gains,
+            "data",
+            confidence_level=a.proportion(0.9),
+            **options,
+        ),
+        NORMAL.call("recalibration.cross_fitted", fitted, "data", **options),
+    ]
 
 
 def _functions() -> list[Call]:
@@ -434,6 +495,7 @@ def calls() -> list[Call]:
         *_of_params(),
         *_of_features(),
         *_temperature(),
+        *_of_distributions(),
         *_functions(),
         *_risks(),
     ]

@@ -6,7 +6,15 @@ from typing import Any
 
 import numpy as np
 
-from calibjax import distances, distributions, estimators, hypothesis_tests, kernels, scores
+from calibjax import (
+    distances,
+    distributions,
+    estimators,
+    hypothesis_tests,
+    kernels,
+    recalibration,
+    scores,
+)
 from calibjax.distributions import Categorical, Normal
 from calibjax.estimators import Neighbourhood
 from tests.registry import arguments as a
@@ -288,6 +296,14 @@ def _aggregated() -> list[Call]:
             kernel=a.kernel(kernel, "kernels[0]"),
             **options,
         ),
+        NORMAL.call(
+            "hypothesis_tests.composite_calibration_test",
+            lambda predictions, targets, key, **rest: hypothesis_tests.composite_calibration_test(
+                key, recalibration.AffineScaling(), predictions, targets, kernels=kernel, **rest
+            ),
+            "Normal",
+            **options,
+        ),
         call("hypothesis_tests.default_kernels", of_normals, **data),
         call(
             "hypothesis_tests.default_kernel",
@@ -350,6 +366,60 @@ def _clusters() -> list[Call]:
             "clusters",
             **{**data, "clusters": dataclasses.replace(data["clusters"], without=a.OPTIONAL)},
             slow=True,
+        ),
+    ]
+
+
+def _comparison() -> list[Call]:
+    kernel = kernels.TensorProduct(
+        kernels.Exponential(1.5, distances.Wasserstein()), kernels.SquaredExponential(1.2)
+    )
+    own = {
+        "loc": a.real(a.LOC, "predictions"),
+        "scale": a.positive(a.SCALE, "predictions"),
+    }
+
+    def with_other(name: str) -> dict[str, Any]:
+        return {**own, "mean": a.real(a.LOC[::-1], name), "deviation": a.positive(a.SCALE, name)}
+
+    def compare(loc, scale, mean, deviation, targets, **rest):
+        models = Normal(loc, scale), Normal(mean, deviation)
+        return hypothesis_tests.compare_skce(kernel, *models, targets, **rest)
+
+    def cross(key, loc, scale, mean, deviation, targets, **rest):
+        models = Normal(loc, scale), Normal(mean, deviation)
+        return hypothesis_tests.cross_calibration_test(key, kernel, *models, targets, **rest)
+
+    def of_truth(key, loc, scale, mean, deviation, **rest):
+        models = Normal(loc, scale), Normal(mean, deviation)
+        return hypothesis_tests.calibration_margin(key, kernel, *models, **rest)
+
+    def against(test):
+        def evaluate(loc, scale, targets, margin):
+            return test(kernel, Normal(loc, scale), targets, margin=margin)
+
+        return evaluate
+
+    targets, drawn = {"targets": a.real(a.Y)}, {"key": a.key(), "num_draws": a.integer(9)}
+    covers = "hypothesis_tests.compare_skce"
+    alternative = a.choice("greater")
+    given, truth = with_other("given"), with_other("truth")
+    return [
+        call(covers, compare, **with_other("others"), **targets, alternative=alternative),
+        call("hypothesis_tests.cross_calibration_test", cross, **drawn, **given, **targets),
+        call("hypothesis_tests.calibration_margin", of_truth, **drawn, **truth),
+        *(
+            call(
+                f"hypothesis_tests.{test.__name__}",
+                against(test),
+                **own,
+                **targets,
+                margin=a.scale(0.3),
+            )
+            for test in (
+                hypothesis_tests.tolerant_skce_test,
+                hypothesis_tests.equivalence_skce_test,
+            )
         ),
     ]
 
@@ -460,6 +530,7 @@ def _classical() -> list[Call]:
 def calls() -> list[Call]:
     """Calls of all tests."""
     found = [*_skce_tests(NORMAL, "Normal"), *_skce_tests(CATEGORICAL, "Categorical")]
-    found += [*_groups(), *_ensembles(), *_clusters(), *_witness(), *_aggregated()]
+    found += [*_groups(), *_ensembles(), *_clusters(), *_comparison(), *_witness()]
+    found += _aggregated()
     found += _classical()
     return [*found, *_statistics(), *_locations(), *_local(), *_coverage(), *_combined()]

@@ -163,6 +163,8 @@ def _recalibrators() -> dict[str, Callable[..., Any]]:
         "MMCEScaling": (r.MMCEScaling(), _SAMPLES, (new,)),
         "TemperatureScaling": (r.TemperatureScaling(), _NORMAL, _NORMAL[:1]),
         "AffineScaling": (r.AffineScaling(), _NORMAL, _NORMAL[:1]),
+        "BetaScaling": (r.BetaScaling(), _SAMPLES, (new,)),
+        "QuantileRecalibration": (r.QuantileRecalibration(), _NORMAL, _NORMAL[:1]),
         "GroupWise": (r.GroupWise(r.HistogramBinning(1)), (*_SAMPLES, _GROUPS), (new, [0, 1, 0])),
         "LocalRecalibration": (
             r.LocalRecalibration(estimators.Neighbourhood.laplacian(0.7, 1)),

@@ -20,12 +20,14 @@ from calibjax.hypothesis_tests._redraw.features import (
     as_means,
     bytes_of_redraw,
     means_of_sums,
+    means_on_line,
     sums_of_redraws,
 )
 from calibjax.hypothesis_tests.simulation import bytes_of_tile
 from calibjax.kernels import Kernel
 from calibjax.kernels.base import prediction_kernel
 from calibjax.kernels.expectations import batch_features, features
+from calibjax.kernels.line import Exponentials, Line
 
 
 def num_features(
@@ -64,10 +66,19 @@ class PredictionKernel:
     Attributes:
         kernel: k_P.
         factor: F with k_P(p_i, p_j) = Σ_s F_is F_js up to rounding, [n, s], or None.
+        terms: of a kernel of exponentials on a line, or None.
+        line: place of that line.
     """
 
     kernel: Kernel
-    factor: jax.Array | None
+    factor: jax.Array | None = None
+    terms: Exponentials | None = None
+    line: int | None = dataclasses.field(default=None, metadata={"static": True})
+
+    @property
+    def is_linear(self) -> bool:
+        """Whether sums over pairs take linear time."""
+        return self.factor is not None or self.line is not None
 
 
 @record
@@ -77,12 +88,14 @@ class ByFeatures:
     Several tensor products k_P k_Y share the features f of their target kernels k_Y.
 
     Attributes:
+        lines: on which predictions lie.
         prediction_kernels: different k_P.
         target_kernels: different k_Y.
         prepared: what the features of these need.
         products: places of both factors of each of the K products.
     """
 
+    lines: tuple[Line, ...]
     prediction_kernels: tuple[PredictionKernel, ...]
     target_kernels: tuple[Kernel, ...]
     prepared: tuple[Any, ...]
@@ -94,11 +107,16 @@ class ByFeatures:
         """Means for targets [b, n, ...], [b, K] each."""
         found: dict[tuple[int, int], Parts] = {}
         for t, featured in enumerate(self._featured()):
-            chosen = [p for p, its in self.products if its == t]
-            factored = [p for p in chosen if self.prediction_kernels[p].factor is not None]
-            found |= self._factored(t, factored, featured, predictions, targets, weights)
-            others = [p for p in chosen if p not in factored]
-            found |= self._by_pairs(t, others, featured, predictions, targets, weights)
+            data = featured, predictions, targets, weights
+            chosen = {p: self.prediction_kernels[p] for p, its in self.products if its == t}
+            for place, line in enumerate(self.lines):
+                terms = {p: own.terms for p, own in chosen.items() if own.line == place}
+                n = number_of(predictions, weights)
+                found |= {(p, t): part for p, part in means_on_line(line, terms, n, *data).items()}
+            factored = [p for p, kernel in chosen.items() if kernel.factor is not None]
+            found |= self._factored(t, factored, *data)
+            others = [p for p, kernel in chosen.items() if not kernel.is_linear]
+            found |= self._by_pairs(t, others, *data)
         columns = zip(*(found[product] for product in self.products), strict=True)
         off_diagonal, diagonal = (jnp.stack(column, 1) for column in columns)
         return off_diagonal, diagonal
@@ -157,7 +175,7 @@ class ByFeatures:
         """Memory of one redraw: its targets, and the features of as many as are held at once."""
         numbers = max(num_features(*each, predictions, targets) for each in self._featured())
         n = checks.leading_size("targets", targets)
-        in_blocks = all(kernel.factor is not None for kernel in self.prediction_kernels)
+        in_blocks = all(kernel.is_linear for kernel in self.prediction_kernels)
         return bytes_of_redraw(n, numbers, in_blocks=in_blocks)
 
 

@@ -9,10 +9,12 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from calibjax import pairwise
+from calibjax._core.arithmetic import matmul
 from calibjax._core.batches import BATCH_BYTES
 from calibjax.distributions.base import Distribution
 from calibjax.kernels import Kernel
 from calibjax.kernels.expectations import batch_features
+from calibjax.kernels.line import Line
 
 _COLUMNS = 192  # of a matrix product that takes longer than the matrix
 
@@ -61,6 +63,44 @@ def sums_of_redraws(
         )
         for own, diagonal in zip(jnp.split(sums, ends), squares, strict=True)
     ]
+
+
+def means_on_line(
+    line: Line,
+    terms: dict[int, Any],
+    n: jax.Array | int,
+    featured: tuple[Kernel, Any],
+    predictions: Distribution,
+    targets: ArrayLike,
+    weights: jax.Array | None,
+) -> dict[int, Parts]:
+    """Means of h over the pairs of n samples and over the diagonal, [b] each, of each kernel.
+
+    Args:
+        line: on which the predictions lie.
+        terms: `Exponentials` of their distance, by kernel.
+        n: number of samples.
+        featured: a target kernel, and what its features need.
+        predictions: batch of n distributions.
+        targets: several data sets of them, [b, n, ...].
+        weights: [n], or None.
+    """
+    if not terms:
+        return {}
+    ys = jax.tree.map(lambda y: jnp.moveaxis(y, 0, 1), targets)
+    data = jax.tree.map(lambda leaf: leaf[line.order], (predictions, ys, weights))
+    rates = jnp.concatenate([own.rates for own in terms.values()])
+    upper, squares = pairwise.line_sums(
+        _redrawn_features, featured, data[:2], data[2], line.positions, rates
+    )
+    size = jax.tree.leaves(targets)[0].shape[0]
+    upper = upper.reshape(rates.size, -1, size).sum(1)
+    squares = squares.reshape(-1, size).sum(0)
+    ends = np.cumsum([own.rates.size for own in terms.values()])[:-1]
+    return {
+        p: as_means(n, 2 * matmul(own.factors, forms), jnp.sum(own.factors) * squares)
+        for (p, own), forms in zip(terms.items(), jnp.split(upper, ends), strict=True)
+    }
 
 
 def means_of_sums(n: jax.Array | int, sums: jax.Array, diagonal: jax.Array) -> Parts:

@@ -15,6 +15,7 @@ from calibjax._core.arithmetic import floating_dtype, matmul
 from calibjax._core.compilation import jit, outside_of_traces
 from calibjax._core.lengths import filled
 from calibjax._core.pytree import PyTree
+from calibjax.distances import Distance
 from calibjax.distributions.base import Distribution
 from calibjax.hypothesis_tests._redraw.family import (
     Alike,
@@ -31,6 +32,13 @@ from calibjax.hypothesis_tests._redraw.family import (
 from calibjax.kernels import Kernel, TensorProduct, low_rank
 from calibjax.kernels.base import prediction_kernel, without_draws
 from calibjax.kernels.expectations import few_features, prepare_features
+from calibjax.kernels.line import (
+    Line,
+    distance_of_exponentials,
+    exponentials,
+    is_same_distance,
+    line_of,
+)
 
 _FACTORED_FROM = 256  # predictions; for fewer all pairs are as cheap
 _LARGEST_RANK = 512  # to look for more would take as long as a test by pairs
@@ -125,20 +133,52 @@ def _statistics(
             target_kernels.append((kernel, prepared, size <= few_features(kernel, predictions)))
     prediction_kernels: list[PredictionKernel] = []
     featured: dict[int, tuple[int, int]] = {}
+    lines = _Lines(predictions)
     for kernel, chosen in _distinct([products[i].prediction for i in target_of]):
-        factor = _factor(kernel, predictions)
+        found_kernel = lines.kernel(kernel) or PredictionKernel(
+            kernel, _factor(kernel, predictions)
+        )
         for i in (list(target_of)[i] for i in chosen):
-            if factor is not None or target_kernels[target_of[i]][2]:
+            if found_kernel.is_linear or target_kernels[target_of[i]][2]:
                 featured[i] = len(prediction_kernels), target_of[i]
-        prediction_kernels.append(PredictionKernel(kernel, factor))
+        prediction_kernels.append(found_kernel)
     found: list[tuple[list[int], Statistic]] = []
     if featured:
         featured_kernels, prepared, _ = zip(*target_kernels, strict=True)
+        places = tuple(featured.values())
         by_features = ByFeatures(
-            tuple(prediction_kernels), featured_kernels, prepared, tuple(featured.values())
+            lines.found, tuple(prediction_kernels), featured_kernels, prepared, places
         )
         found.append((list(featured), by_features))
     return found + [([i], ByPairs(k)) for i, k in enumerate(kernels) if i not in featured]
+
+
+class _Lines:
+    """The lines on which predictions lie, as the distances of kernels see them."""
+
+    def __init__(self, predictions: Distribution) -> None:
+        self._predictions = predictions
+        self._seen: list[tuple[Distance, int | None]] = []
+        self.found: tuple[Line, ...] = ()
+
+    def kernel(self, kernel: Kernel) -> PredictionKernel | None:
+        """The kernel, if it is one of exponentials on a line."""
+        distance = distance_of_exponentials(kernel)
+        place = None if distance is None else self._place(distance)
+        if place is None:
+            return None
+        dtype = self.found[place].positions.dtype
+        return PredictionKernel(kernel, None, exponentials(kernel, dtype), place)
+
+    def _place(self, distance: Distance) -> int | None:
+        for other, place in self._seen:
+            if is_same_distance(distance, other):
+                return place
+        line = line_of(distance, self._predictions)
+        place = None if line is None else len(self.found)
+        self._seen.append((distance, place))
+        self.found += () if line is None else (line,)
+        return place
 
 
 def _factor(kernel: Kernel, predictions: Distribution) -> jax.Array | None:

@@ -1,0 +1,195 @@
+"""What a recalibration earns: predictions that were not fitted to their own targets, and scores."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax.scipy.special import ndtri
+from jax.typing import ArrayLike
+
+from calibjax._core import checks
+from calibjax._core.arithmetic import mean_and_error
+from calibjax._core.pytree import PyTree, record
+from calibjax.distributions import Bernoulli
+from calibjax.distributions.base import Distribution
+from calibjax.scores import crps, negative_log_likelihood, pinball_loss
+
+
+@record
+class Gain:
+    """The improvement of a mean score by a recalibration.
+
+    Attributes:
+        mean: mean score of the predictions less that of the recalibrated ones, positive where these
+            are better.
+        standard_error: of the mean over the samples.
+        low: lower end of the confidence interval.
+        high: upper end.
+    """
+
+    mean: jax.Array
+    standard_error: jax.Array
+    low: jax.Array
+    high: jax.Array
+
+
+def cross_fitted(
+    key: jax.Array,
+    recalibration: Any,
+    predictions: Distribution,
+    targets: ArrayLike,
+    *,
+    weights: ArrayLike | None = None,
+    num_folds: int = 5,
+) -> PyTree:
+    """Recalibrated predictions, each by parameters that were fitted to other samples.
+
+    The samples are divided into folds at random, and the predictions of each fold are recalibrated
+    with what was learned from all others. They can be handed over to every estimator and score in
+    place of the predictions. Tests of them reject too often, as the fits have errors: see
+    `hypothesis_tests.composite_calibration_test`.
+
+    Args:
+        key: a JAX random key.
+        recalibration: record with methods `fit(predictions, targets, weights)` and
+            `apply(params, predictions)`.
+        predictions: batch of n distributions.
+        targets: [n] or [n, d].
+        weights: w ≥ 0 of the samples, [n].
+        num_folds: number of folds, from 2 to n.
+
+    Returns:
+        A batch of n distributions.
+
+    Raises:
+        TypeError: if an argument is of the wrong kind.
+        ValueError: if shapes or values are wrong, or the recalibration cannot be fitted to the
+            samples outside of some fold.
+
+    Cost: a fit and an application to all predictions for each fold, in one program.
+
+    References: Zadrozny and Elkan (2002), Transforming classifier scores into accurate multiclass
+    probability estimates; Chernozhukov et al. (2018), Double/debiased machine learning, for the
+    name.
+
+    >>> import jax, jax.numpy as jnp
+    >>> from calibjax import distributions, recalibration
+    >>> predictions = distributions.Normal(jnp.zeros(4), jnp.ones(4))
+    >>> method, targets = recalibration.AffineScaling(), jnp.array([1.0, 2.0, 4.0, 9.0])
+    >>> found = cross_fitted(jax.random.key(0), method, predictions, targets, num_folds=4)
+    >>> print(found.loc)  # means of the other three
+    [5.        4.6666665 4.        2.3333333]
+    """
+    predictions, targets, weights = checks.weighted_samples(
+        predictions, targets, weights, minimum=2, keep_logs=True
+    )
+    n = checks.leading_size("predictions", predictions)
+    num_folds = checks.size_in_range("num_folds", num_folds, 2, n)
+    for name, arguments in (("fit", ("predictions", "targets")), ("apply", ("params", "p"))):
+        method, keywords = getattr(recalibration, name, None), ("weights",) * (name == "fit")
+        checks.function("method", f"recalibration.{name}", method, *arguments, keywords=keywords)
+    folds = jax.random.permutation(checks.random_key(key), jnp.arange(n) % num_folds)
+    used = jnp.ones(n) if weights is None else weights
+
+    def repaired(fold: jax.Array) -> PyTree:
+        params = recalibration.fit(predictions, targets, weights=jnp.where(folds == fold, 0, used))
+        found = recalibration.apply(params, predictions)
+        return found if checks.is_distribution(found) else Bernoulli(found)
+
+    every = jax.vmap(repaired)(jnp.arange(num_folds))
+    own = jax.tree.map(lambda x: x[folds, jnp.arange(n)], every)
+    is_missing = checks.missing_rows(own)
+    if checks.is_concrete(is_missing) and bool(jnp.any(is_missing)):
+        fold = int(folds[jnp.argmax(is_missing)])
+        raise ValueError(
+            "recalibration: expected parameters from the samples outside of each fold, got nan "
+            f"for fold {fold}; call fit with all samples for the reason"
+        )
+    return own
+
+
+def recalibration_gain(
+    key: jax.Array,
+    recalibrations: Mapping[str, Any],
+    predictions: Distribution,
+    targets: ArrayLike,
+    *,
+    score: Callable[..., jax.Array] | None = None,
+    weights: ArrayLike | None = None,
+    num_folds: int = 5,
+    confidence_level: float = 0.95,
+) -> dict[str, Gain]:
+    """What recalibrations earn: the improvement of a proper score, cross-fitted.
+
+        gain = n⁻¹ Σ_i S(p_i, y_i) − S(T(p_i), y_i),
+
+    where T was fitted to samples of other folds, see `cross_fitted`, which are the same for all
+    recalibrations. With the negative log-likelihood it is in nats per prediction; isotonic maps,
+    which predict 0 and 1, may lose infinitely many. The interval is gain ± z standard errors over
+    the samples, which leave out those of the fit: 95 % intervals of an affine map of normal
+    predictions contain the mean gain in 94 % of 2000 data sets with n = 1000, 91 % with n = 200.
+
+    Args:
+        key: a JAX random key.
+        recalibrations: by name, as in `cross_fitted`.
+        predictions: batch of n distributions.
+        targets: [n] or [n, d].
+        score: function (predictions, targets) → mean, smaller for better predictions; by default
+            the negative log-likelihood, or for predictions without density the CRPS or the pinball
+            loss.
+        weights: w ≥ 0 of the samples, [n].
+        num_folds: number of folds.
+        confidence_level: of the intervals.
+
+    Returns:
+        A `Gain` for each name.
+
+    Raises:
+        TypeError: if an argument is of the wrong kind.
+        ValueError: as `cross_fitted`.
+
+    Cost: that of `cross_fitted` for each recalibration, and 2 n scores.
+
+    >>> import jax, jax.numpy as jnp
+    >>> from calibjax import distributions, recalibration
+    >>> predictions = distributions.Normal(jnp.zeros(200), jnp.ones(200))
+    >>> targets = 1 + jax.random.normal(jax.random.key(0), (200,))
+    >>> methods = {"affine": recalibration.AffineScaling()}
+    >>> gain = recalibration_gain(jax.random.key(1), methods, predictions, targets)["affine"]
+    >>> print(bool(gain.low < 0.5 < gain.high))  # the gain is ½ · 1²
+    True
+    """
+    if not isinstance(recalibrations, Mapping) or not recalibrations:
+        got = checks.described(recalibrations)
+        raise TypeError(f"recalibrations: expected a dictionary of at least one, got {got}")
+    predictions, targets, weights = checks.weighted_samples(
+        predictions, targets, weights, minimum=2, keep_logs=True
+    )
+    z = -ndtri((1 - checks.proportion("confidence_level", confidence_level)) / 2)
+    score = _default_score(predictions) if score is None else score
+    checks.function("function", "score", score, "predictions", "targets")
+    before = _scores(score, predictions, targets)
+    found = {}
+    for name, method in recalibrations.items():
+        after = cross_fitted(
+            key, method, predictions, targets, weights=weights, num_folds=num_folds
+        )
+        mean, error = mean_and_error(before - _scores(score, after, targets), weights)
+        found[name] = Gain(mean, error, mean - z * error, mean + z * error)
+    return found
+
+
+def _default_score(predictions: Any) -> Callable[..., jax.Array]:
+    if hasattr(predictions, "log_prob"):
+        return negative_log_likelihood
+    return crps if hasattr(predictions, "crps") else pinball_loss
+
+
+def _scores(score: Callable[..., jax.Array], predictions: Any, targets: Any) -> jax.Array:
+    """The score of each sample, [n]."""
+
+    def one(*sample: Any) -> jax.Array:
+        return score(*jax.tree.map(lambda x: x[None], sample))
+
+    return jax.jit(jax.vmap(one))(predictions, targets)

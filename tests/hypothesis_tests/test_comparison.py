@@ -1,0 +1,220 @@
+"""Comparison of two models, and of one with a margin."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import scipy.stats
+
+from calibjax import estimators
+from calibjax.distances import Wasserstein
+from calibjax.distributions import Categorical, Normal, with_features
+from calibjax.hypothesis_tests import (
+    calibration_margin,
+    compare_skce,
+    cross_calibration_test,
+    equivalence_skce_test,
+    tolerant_skce_test,
+)
+from calibjax.kernels import Constant, Exponential, SquaredExponential, TensorProduct, White
+
+KEY = jax.random.key(0)
+RNG = np.random.default_rng(0)
+KERNEL = TensorProduct(SquaredExponential(0.5, Wasserstein()), SquaredExponential(1.0))
+N = 21
+LOC = RNG.normal(size=N)
+TARGETS = LOC + RNG.normal(size=N)
+GOOD, BIASED = Normal(LOC, np.ones(N)), Normal(LOC - 0.7, np.full(N, 1.1))
+
+
+def moments(matrix):
+    """U and its variance by the definition of the unbiased estimate, with loops."""
+    n = len(matrix)
+    off = matrix[~np.eye(n, dtype=bool)]
+    rows = [np.delete(matrix[i], i).mean() for i in range(n)]
+    spread = np.mean(off**2) - off.mean() ** 2
+    between = max(((n - 1) ** 2 / (n - 2) * np.var(rows, ddof=1) - spread) / (n - 4), 0)
+    return off.mean(), (4 * (n - 2) * between + 2 * spread) / (n * (n - 1))
+
+
+def matrix_of(predictions, kernel=KERNEL, targets=TARGETS):
+    return np.asarray(estimators.calibration_kernel_matrix(kernel, predictions, targets))
+
+
+@pytest.mark.parametrize("unit", [1e-7, 1.0, 1e7])
+def test_difference_by_loops(unit):
+    """The same in all units of the targets."""
+    estimate, variance = moments(matrix_of(BIASED) - matrix_of(GOOD))
+    z = estimate / np.sqrt(variance)
+    two = [Normal(unit * p.loc, unit * p.scale) for p in (BIASED, GOOD)]
+    kernel = TensorProduct(
+        SquaredExponential(0.5 * unit, Wasserstein()), SquaredExponential(1.0 * unit)
+    )
+    tails = {"greater": scipy.stats.norm.sf(z), "less": scipy.stats.norm.cdf(z)}
+    tails["two-sided"] = 2 * min(tails.values())
+    for alternative, pvalue in tails.items():
+        found = compare_skce(kernel, *two, unit * TARGETS, alternative=alternative)
+        np.testing.assert_allclose(found.estimate, estimate, rtol=1e-9)
+        np.testing.assert_allclose(found.statistic, z, rtol=1e-9)
+        np.testing.assert_allclose(found.pvalue, pvalue, rtol=1e-8)
+
+
+def test_small_kernels():
+    """The statistic has no unit, even where squares of the kernel vanish."""
+    small = compare_skce(1e-200 * KERNEL, BIASED, GOOD, TARGETS)
+    expected = compare_skce(KERNEL, BIASED, GOOD, TARGETS)
+    np.testing.assert_allclose(small.statistic, expected.statistic, rtol=1e-9)
+
+
+def test_same_model_twice():
+    found = compare_skce(KERNEL, GOOD, GOOD, TARGETS)
+    assert (found.estimate, found.statistic, found.pvalue) == (0, 0, 1)
+
+
+def test_margin_by_loops():
+    estimate, variance = moments(matrix_of(BIASED))
+    margin, root = 0.2, np.sqrt(max(estimate, 0))
+    z = (root - margin) * 2 * max(root, margin / 2) / np.sqrt(variance)
+    found = tolerant_skce_test(KERNEL, BIASED, TARGETS, margin=margin)
+    np.testing.assert_allclose(found.statistic, z, rtol=1e-9)
+    np.testing.assert_allclose(found.pvalue, scipy.stats.norm.sf(z), rtol=1e-9)
+    mirrored = equivalence_skce_test(KERNEL, BIASED, TARGETS, margin=margin)
+    np.testing.assert_allclose(mirrored.pvalue + found.pvalue, 1, rtol=1e-9)
+    np.testing.assert_allclose(mirrored.estimate, estimate, rtol=1e-9)
+
+
+def test_margin_of_a_shift_in_closed_form():
+    """All predictions N(0, 1) and the truth N(s, 1): the squared MMD of the two, for SE kernels."""
+    shift, n = 0.5, 200
+    predictions, truth = (Normal(np.full(n, m), np.ones(n)) for m in (0.0, shift))
+    kernel = TensorProduct(Constant(), SquaredExponential(1.0))
+    # E k(Y, Z) = 3^(-1/2) exp(-d²/6) for Y ~ N(a, 1), Z ~ N(a + d, 1), kernel of length 1.
+    expected = np.sqrt(2 / np.sqrt(3) * (1 - np.exp(-(shift**2) / 6)))
+    found = calibration_margin(KEY, kernel, predictions, truth, num_draws=200)
+    # The standard deviation of the root of one SKCE is .036.
+    assert abs(found - expected) < 3 * 0.036 / np.sqrt(200)
+
+
+def test_given_another_model():
+    """A coarse calibrated model is wrong given a sharp one; that one is right given the coarse."""
+    known, noise = RNG.normal(size=(2, 100))
+    coarse = Normal(np.zeros(100), np.full(100, np.sqrt(2)))
+    sharp = Normal(known, np.ones(100))
+    kernel = TensorProduct(Constant(), SquaredExponential(1.0))
+    test = functools.partial(cross_calibration_test, KEY, kernel, num_draws=99)
+    assert test(coarse, sharp, known + noise).pvalue == 0.01
+    assert test(sharp, coarse, known + noise).pvalue > 0.1
+
+
+def test_other_families():
+    """Models may be of different families; classes, too."""
+    probs = RNG.dirichlet(np.ones(3), 30)
+    labels = RNG.integers(0, 3, 30)
+    kernel = TensorProduct(Exponential(), White())
+    even = Categorical(np.full((30, 3), 1 / 3))
+    expected, _ = moments(
+        matrix_of(Categorical(probs), kernel, labels) - matrix_of(even, kernel, labels)
+    )
+    found = compare_skce(kernel, Categorical(probs), even, labels)
+    np.testing.assert_allclose(found.estimate, expected, rtol=1e-9)
+
+
+@pytest.mark.parametrize("test", [tolerant_skce_test, equivalence_skce_test])
+@pytest.mark.parametrize("margin", [0.0, -1.0, np.nan, np.inf])
+def test_margins_are_positive(test, margin):
+    with pytest.raises(ValueError, match="margin"):
+        test(KERNEL, GOOD, TARGETS, margin=margin)
+
+
+def test_refusals():
+    few = Normal(LOC[:4], np.ones(4))
+    with pytest.raises(ValueError, match="at least 5"):
+        compare_skce(KERNEL, few, few, TARGETS[:4])
+    with pytest.raises(ValueError, match="others"):
+        compare_skce(KERNEL, GOOD, Normal(LOC, -np.ones(N)), TARGETS)
+    with pytest.raises(ValueError, match="others"):
+        compare_skce(KERNEL, GOOD, few, TARGETS)
+    with pytest.raises(ValueError, match="alternative"):
+        compare_skce(KERNEL, GOOD, BIASED, TARGETS, alternative="larger")
+    with pytest.raises(TypeError, match="kernel"):
+        cross_calibration_test(KEY, SquaredExponential(), GOOD, BIASED, TARGETS)
+    with pytest.raises(ValueError, match="given"):
+        cross_calibration_test(KEY, KERNEL, GOOD, few, TARGETS)
+    with pytest.raises(ValueError, match="features"):
+        cross_calibration_test(KEY, KERNEL, with_features(GOOD, LOC), BIASED, TARGETS)
+    with pytest.raises(ValueError, match="truth"):
+        calibration_margin(KEY, KERNEL, GOOD, few)
+
+
+def normals(key, n, shift=0.0):
+    """Means, and targets of N(m + shift, 1)."""
+    keys = jax.random.split(key)
+    loc = jax.random.normal(keys[0], (n,))
+    return loc, loc + shift + jax.random.normal(keys[1], (n,))
+
+
+def rejected(function, number=1000):
+    """Share of data sets with p ≤ 5 %; its standard error is .007 at the level."""
+    pvalues = jax.jit(lambda keys: jax.lax.map(function, keys, batch_size=50))
+    return float(jnp.mean(pvalues(jax.random.split(jax.random.key(1), number)) <= 0.05))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("n", [64, 256])
+@pytest.mark.parametrize("shift", [0.0, 0.5])
+def test_level_of_the_comparison(n, shift):
+    """Both calibrated, or wrong in opposite directions: at most 6.5 % (bar of the design)."""
+
+    def pvalue(key):
+        loc, targets = normals(key, n)
+        two = (Normal(loc + s, jnp.ones(n)) for s in (shift, -shift))
+        return compare_skce(KERNEL, *two, targets).pvalue
+
+    assert rejected(pvalue) <= 0.065
+
+
+@pytest.mark.slow
+def test_power_of_the_comparison():
+    def pvalue(key, alternative):
+        loc, targets = normals(key, 256)
+        two = (Normal(loc + s, jnp.ones(256)) for s in (0.5, 0.0))
+        return compare_skce(KERNEL, *two, targets, alternative=alternative).pvalue
+
+    assert rejected(lambda key: pvalue(key, "two-sided"), 200) > 0.9
+    assert rejected(lambda key: pvalue(key, "less"), 200) < 0.01
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("n", [64, 256, 1024])
+def test_level_at_the_margin(n):
+    """Bar: at most 7 % at the margin, beyond Monte Carlo error."""
+    shift, number = 0.5, 1000 if n < 1024 else 300
+    kernel = TensorProduct(Constant(), SquaredExponential(1.0))
+    margin = np.sqrt(2 / np.sqrt(3) * (1 - np.exp(-(shift**2) / 6)))
+
+    def pvalues(key):
+        loc, targets = normals(key, n, shift)
+        predictions = Normal(jnp.zeros(n), jnp.ones(n))
+        args = kernel, predictions, targets - loc
+        return jnp.stack([t(*args, margin=margin).pvalue for t in TESTS])
+
+    TESTS = tolerant_skce_test, equivalence_skce_test
+    keys = jax.random.split(jax.random.key(1), number)
+    found = jax.jit(lambda keys: jax.lax.map(pvalues, keys, batch_size=50))(keys)
+    assert np.max(np.mean(found <= 0.05, 0)) <= 0.07 + 3 * np.sqrt(0.05 * 0.95 / number)
+
+
+@pytest.mark.slow
+def test_power_at_half_the_margin():
+    """Bar: at least 85 %, n = 256."""
+    kernel = TensorProduct(Constant(), SquaredExponential(1.0))
+    margin = np.sqrt(2 / np.sqrt(3) * (1 - np.exp(-(0.5**2) / 6)))
+
+    def pvalue(key):
+        loc, targets = normals(key, 256, 0.25)
+        predictions = Normal(jnp.zeros(256), jnp.ones(256))
+        return equivalence_skce_test(kernel, predictions, targets - loc, margin=margin).pvalue
+
+    assert rejected(pvalue, 400) >= 0.85

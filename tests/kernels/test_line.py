@@ -1,0 +1,287 @@
+"""Exponential kernels on a line: linear time against double loops in NumPy."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from calibjax import estimators, kernels
+from calibjax.distances import (
+    Euclidean,
+    Features,
+    SquaredEuclidean,
+    TotalVariation,
+    Wasserstein,
+)
+from calibjax.distributions import (
+    Bernoulli,
+    Categorical,
+    Laplace,
+    Normal,
+    Poisson,
+    with_features,
+)
+from calibjax.hypothesis_tests import aggregated_skce_test, exact_skce_test
+from calibjax.hypothesis_tests._redraw.family import ByPairs
+from calibjax.hypothesis_tests._redraw.plan import planned
+from calibjax.kernels import bandwidth
+from calibjax.kernels.line import distance_of_exponentials, line_of
+from calibjax.pairwise import line_forms, line_sums
+
+KEY = jax.random.key(0)
+TV = TotalVariation()
+SUM = 0.5 * kernels.Exponential(0.1, TV) + 2.0 * kernels.Exponential(1.0, TV) + kernels.Constant()
+
+
+def _binary(n, seed=0):
+    """With ties, and weights of which some are zero."""
+    rng = np.random.default_rng(seed)
+    probs = np.round(rng.uniform(0.01, 0.99, n), 2)
+    weights = rng.integers(0, 3, n) + np.eye(n)[0] + np.eye(n)[-1]
+    return probs, (rng.uniform(size=n) < probs).astype(int), weights
+
+
+def _oracle(k, f, weights, *, biased):
+    """Σ w_i w_j k_ij f_i f_j over the pairs, by NumPy; weights whose sum is that of squares."""
+    w = weights * weights.sum() / np.square(weights).sum()
+    terms = k * np.multiply.outer(w * f, w * f)
+    if biased:
+        return terms.sum() / w.sum() ** 2
+    return (terms.sum() - np.trace(terms)) / w.sum() / (w.sum() - 1)
+
+
+SIZES = [2, 3, 40, 300, pytest.param(4096, marks=pytest.mark.slow)]
+
+
+@pytest.mark.parametrize("n", SIZES)
+@pytest.mark.parametrize("weighted", [False, True])
+def test_estimates_of_binary_predictions(n, weighted):
+    probs, labels, weights = _binary(n)
+    weights = weights if weighted else np.ones(n)
+    distances = np.abs(np.subtract.outer(probs, probs))
+    residuals = labels - probs
+    for kernel, k in (
+        (SUM, 0.5 * np.exp(-distances / 0.1) + 2 * np.exp(-distances) + 1),
+        (kernels.Exponential(1e300, TV), np.ones_like(distances)),
+        (kernels.Exponential(1e-300, TV), (distances == 0) * 1.0),
+    ):
+        product = kernels.TensorProduct(kernel, kernels.White())  # ‖e_y − p‖² = 2 (y − p)²
+        for estimator in (estimators.skce, estimators.skce_biased):
+            expected = 2 * _oracle(
+                k, residuals, weights, biased=estimator is estimators.skce_biased
+            )
+            found = estimator(
+                product, Bernoulli(probs), labels, weights=weights if weighted else None
+            )
+            np.testing.assert_allclose(found, expected, rtol=1e-11, atol=1e-14)
+    expected = _oracle(np.exp(-distances / 0.4), labels - probs, weights, biased=True) ** 0.5
+    found = estimators.mmce(kernels.Exponential(0.4), probs, labels, weights=weights)
+    np.testing.assert_allclose(found, expected, rtol=1e-11)
+
+
+def _in_tiles(monkeypatch, function):
+    """Value of a function without the path of linear time."""
+    with monkeypatch.context() as patch:
+        patch.setattr("calibjax.estimators.kernel.line_of", lambda *_: None)
+        return function()
+
+
+@pytest.mark.parametrize("n", [pytest.param(2, marks=pytest.mark.slow), 300])
+def test_derivatives(n, monkeypatch):
+    """By length scales, predictions with ties, and factors; also under jit and vmap."""
+    probs, labels, weights = _binary(n)
+
+    def value(scale, factor, probs):
+        kernel = factor * kernels.Exponential(scale, TV) + kernels.Exponential(3.0, TV)
+        product = kernels.TensorProduct(kernel, kernels.White())
+        return estimators.skce(product, Bernoulli(probs), labels, weights=weights)
+
+    arguments = 0.2, 0.7, jnp.asarray(probs)
+    gradients = jax.grad(value, (0, 1, 2))
+    for found, expected in zip(
+        gradients(*arguments), _in_tiles(monkeypatch, lambda: gradients(*arguments)), strict=True
+    ):
+        np.testing.assert_allclose(found, expected, rtol=0, atol=1e-9 * np.abs(expected).max())
+    mapped = jax.jit(jax.vmap(lambda scale: value(scale, *arguments[1:])))(jnp.array([0.1, 0.2]))
+    np.testing.assert_allclose(mapped[1], value(*arguments), rtol=1e-12)
+
+
+def test_second_derivatives_with_ties():
+    """Of the sums themselves, by all arguments, against the sum over pairs written out."""
+    rng = np.random.default_rng(0)
+    positions = jnp.asarray(np.sort(np.round(rng.uniform(size=20), 1)))
+    values, rates = jnp.asarray(rng.normal(size=(20, 2))), jnp.array([0.0, 2.0, 30.0])
+
+    def pairs(values, positions, rates):
+        d = positions[:, None] - positions
+        d = jnp.where(d == 0, 0, jnp.abs(jnp.where(d == 0, 1, d)))
+        k = jnp.triu(jnp.exp(-d * rates[:, None, None]), 1)
+        return jnp.einsum("tij,ic,jc->tc", k, values, values)
+
+    for derivative in (jax.grad, jax.hessian):
+        of = [
+            derivative(lambda *x, f=f: jnp.sum(jnp.sin(f(values, *x)))) for f in (line_forms, pairs)
+        ]
+        np.testing.assert_allclose(*(f(positions, rates) for f in of), rtol=1e-9, atol=1e-9)
+
+
+def _scaled(args, xs):
+    return args * jnp.stack([xs, xs**2])
+
+
+@pytest.mark.parametrize("n", [1, 2, 511, 512, 513, 1300])
+def test_sums_in_blocks(n):
+    rng = np.random.default_rng(n)
+    positions, weights = np.sort(rng.normal(size=n)), rng.uniform(size=n)
+    positions[n // 2 :] = positions[n // 2]
+    xs, rates = rng.normal(size=n), np.array([0.0, 3.0])
+    f = weights[:, None] * 2 * np.stack([xs, xs**2], 1)
+    k = np.exp(-rates[:, None, None] * np.abs(np.subtract.outer(positions, positions)))
+    expected = np.einsum("tij,ic,jc->tc", np.triu(k, 1), f, f)
+    found, squares = line_sums(_scaled, 2.0, *map(jnp.asarray, (xs, weights, positions, rates)))
+    np.testing.assert_allclose(found, expected, rtol=1e-11, atol=1e-12)
+    np.testing.assert_allclose(squares, (f**2).sum(0), rtol=1e-12)
+
+
+X = np.array([0.3, 0.1, 0.7])
+ON_LINE = {
+    "binary": (TV, Bernoulli(X)),
+    "two classes": (TV, Categorical(np.stack([X, 1 - X], 1))),
+    "two classes, Euclidean": (Euclidean(), Categorical(np.stack([X, 1 - X], 1))),
+    "common scale": (Wasserstein(), Normal(X, np.full(3, 2.0))),
+    "common location": (Wasserstein(), Normal(np.zeros(3), X)),
+    "Laplace": (Wasserstein(), Laplace(np.zeros(3), X)),
+    "rates": (Euclidean(), Poisson(X)),
+    "numbers": (Euclidean(), X),
+    "feature": (Features(Euclidean()), with_features(Bernoulli(X), X[:, None])),
+    "other features": (Euclidean(), with_features(Poisson(X), np.ones((3, 2)))),
+}
+OFF_LINE = {
+    "three classes": (TV, Categorical(np.eye(3))),
+    "two scales": (Wasserstein(), Normal(X, X)),
+    "squares": (SquaredEuclidean(), Poisson(X)),
+    "features": (Features(Euclidean()), with_features(Bernoulli(X), np.eye(3))),
+    "all equal": (TV, Bernoulli(np.full(3, 0.5))),
+}
+
+
+@pytest.mark.parametrize("name", ON_LINE)
+def test_what_lies_on_a_line(name):
+    distance, points = ON_LINE[name]
+    line = line_of(distance, points)
+    assert line is not None
+    (i, j), positions = np.triu_indices(3, 1), np.empty(3)
+    positions[np.asarray(line.order)] = line.positions
+    take = lambda index: jax.tree.map(lambda leaf: jnp.asarray(leaf)[index], points)  # noqa: E731
+    expected = [distance(take(a), take(b)) for a, b in zip(i, j, strict=True)]
+    np.testing.assert_allclose(np.abs(positions[i] - positions[j]), expected, rtol=1e-6)
+    assert np.all(np.diff(line.positions) >= 0)
+
+
+@pytest.mark.parametrize("name", OFF_LINE)
+def test_what_does_not(name):
+    found = line_of(*OFF_LINE[name])
+    assert found is None or (name == "all equal" and len(set(np.asarray(found.positions))) == 1)
+
+
+def test_which_kernels_are_exponential():
+    assert distance_of_exponentials(SUM) is not None
+    for other in (
+        kernels.SquaredExponential(1.0, TV),
+        kernels.Constant(),
+        kernels.Exponential(1.0, TV) + kernels.Exponential(1.0, Euclidean()),
+        kernels.Exponential(1.0, TV) * kernels.Exponential(1.0, TV),
+    ):
+        assert distance_of_exponentials(other) is None
+
+
+def test_scales_that_are_traced(monkeypatch):
+    """They may differ, so that the sum is one over pairs."""
+    rng = np.random.default_rng(0)
+    loc, targets = map(jnp.asarray, rng.normal(size=(2, 50)))
+    product = kernels.TensorProduct(
+        kernels.Exponential(0.5, Wasserstein()), kernels.SquaredExponential(1.0)
+    )
+    value = functools.partial(estimators.skce, product)
+    expected = _in_tiles(monkeypatch, lambda: value(Normal(loc, jnp.ones(50)), targets))
+    for found in (
+        value(Normal(loc, jnp.ones(50)), targets),
+        jax.jit(value)(Normal(loc, jnp.ones(50)), targets),
+    ):
+        np.testing.assert_allclose(found, expected, rtol=1e-11)
+
+
+@pytest.mark.parametrize("n", [40, 700])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_exact_tests(n, weighted, monkeypatch):
+    """All components of all redraws, by the matrices of both kernels."""
+    probs, labels, weights = _binary(n)
+    product = kernels.TensorProduct(SUM, kernels.Pearson())
+    given = {"weights": weights if weighted else None, "num_draws": 19}
+    found = exact_skce_test(KEY, product, Bernoulli(probs), labels, **given)
+    with monkeypatch.context() as patch:
+        patch.setattr("calibjax.hypothesis_tests._redraw.plan.line_of", lambda *_: None)
+        patch.setattr("calibjax.hypothesis_tests.exact._plan_of_one", _plan_in_tiles)
+        expected = exact_skce_test(KEY, product, Bernoulli(probs), labels, **given)
+    for one, other in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-10, atol=1e-13)
+    plan = planned([(None, product)], Bernoulli(probs), labels, None)
+    assert not isinstance(plan.family.statistics[0].statistic, ByPairs)
+    assert len(plan.family.statistics[0].statistic.lines) == 1
+
+
+def _plan_in_tiles(kernel, predictions, targets, weights):
+    return planned([(None, kernel)], predictions, targets, weights)
+
+
+def test_aggregated_test_through_lenses(monkeypatch):
+    rng = np.random.default_rng(0)
+    probs = rng.dirichlet(np.ones(4), 300)
+    labels = jnp.asarray([rng.choice(4, p=p) for p in probs])
+    product = kernels.TensorProduct(SUM, kernels.White())
+    lenses = estimators.OneVersusRest(0), estimators.OneVersusRest(2), estimators.top_label
+    family = [(lens, product) for lens in lenses]
+    run = functools.partial(
+        aggregated_skce_test, KEY, Categorical(probs), labels, num_draws=19, kernels=family
+    )
+    found = run()
+    with monkeypatch.context() as patch:
+        patch.setattr("calibjax.hypothesis_tests._redraw.plan.line_of", lambda *_: None)
+        expected = run()
+    for one, other in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("kind", ["plain", "rounded", "half equal", "large"])
+@pytest.mark.parametrize("few", [0, 4])
+@pytest.mark.parametrize("n", [2, 3, 50, 301])
+def test_medians(kind, few, n, monkeypatch):
+    monkeypatch.setattr(bandwidth, "_FEW_POINTS", 1)
+    monkeypatch.setattr(bandwidth, "_FEW_PER_POINT", few)
+    x = np.random.default_rng(n).normal(size=n)
+    x = {"rounded": np.round(x, 1), "large": 1e7 * x}.get(kind, x)
+    if kind == "half equal":
+        x[: n // 2] = x[0]
+    matrix = np.abs(np.subtract.outer(x, x))
+    for diagonal, distances in ((False, matrix[np.triu_indices(n, 1)]), (True, matrix.ravel())):
+        expected = np.median(distances) or np.median(distances[distances > 0])
+        found, zeros, _ = bandwidth.median_of_distances(
+            Euclidean(), jnp.asarray(x), include_diagonal=diagonal
+        )
+        np.testing.assert_allclose(found, expected, rtol=1e-14)
+        assert zeros == np.sum(matrix[np.triu_indices(n, 1)] == 0)
+
+
+def test_a_hundred_thousand_in_single_precision():
+    """Against the same sums in double precision, and the median of a uniform distribution."""
+    rng = np.random.default_rng(0)
+    probs = rng.uniform(size=100_000)
+    labels = (rng.uniform(size=100_000) < probs**1.2).astype(int)
+    product = kernels.TensorProduct(kernels.Exponential(0.1, TV), kernels.White())
+    found = estimators.skce(product, Bernoulli(probs.astype(np.float32)), labels)
+    assert found.dtype == np.float32
+    np.testing.assert_allclose(found, estimators.skce(product, Bernoulli(probs), labels), rtol=1e-4)
+    median = kernels.median_heuristic(TV, Bernoulli(probs))
+    np.testing.assert_allclose(median, 1 - 0.5**0.5, rtol=0.01)

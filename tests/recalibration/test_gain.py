@@ -1,0 +1,113 @@
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy.stats import norm
+
+from calibjax.distributions import Bernoulli, Normal, Quantiles, with_features
+from calibjax.recalibration import (
+    AffineScaling,
+    HistogramBinning,
+    IsotonicRegression,
+    PlattScaling,
+    QuantileShift,
+    TemperatureScaling,
+    cross_fitted,
+    recalibration_gain,
+)
+from calibjax.scores import crps
+
+RNG = np.random.default_rng(0)
+N = 60
+LOC, SCALE = RNG.normal(size=N), RNG.uniform(0.5, 2, N)
+Y = LOC + SCALE * (0.5 + 1.5 * RNG.normal(size=N))
+NORMAL, TARGETS = Normal(jnp.asarray(LOC), jnp.asarray(SCALE)), jnp.asarray(Y)
+KEY = jax.random.key(0)
+
+
+def _folds(num_folds):
+    return np.asarray(jax.random.permutation(KEY, jnp.arange(N) % num_folds))
+
+
+@pytest.mark.parametrize("weights", [None, np.arange(N) % 3 + 0.5])
+def test_predictions_and_gain_of_a_loop_over_folds(weights):
+    used = np.ones(N) if weights is None else weights
+    folds, z = _folds(4), (Y - LOC) / SCALE
+    shift, scale = np.zeros(N), np.zeros(N)
+    for fold in range(4):
+        rest = folds != fold
+        mean = np.average(z[rest], weights=used[rest])
+        shift[~rest] = mean
+        scale[~rest] = np.sqrt(np.average((z[rest] - mean) ** 2, weights=used[rest]))
+    found = cross_fitted(KEY, AffineScaling(), NORMAL, TARGETS, num_folds=4, weights=weights)
+    np.testing.assert_allclose(found.loc, LOC + shift * SCALE, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(found.scale, scale * SCALE, rtol=1e-4)
+    gain = recalibration_gain(
+        KEY, {"affine": AffineScaling()}, NORMAL, TARGETS, num_folds=4, weights=weights
+    )["affine"]
+    after = norm.logpdf(Y, LOC + shift * SCALE, scale * SCALE)
+    values = after - norm.logpdf(Y, LOC, SCALE)
+    mean = np.average(values, weights=used)
+    np.testing.assert_allclose(gain.mean, mean, rtol=1e-3)
+    if weights is None:
+        error = values.std(ddof=1) / np.sqrt(N)
+        np.testing.assert_allclose(gain.standard_error, error, rtol=1e-3)
+        np.testing.assert_allclose(
+            [gain.low, gain.high], mean + error * np.r_[-1.96, 1.96], rtol=1e-3
+        )
+
+
+def test_other_predictions_and_scores():
+    probs = jnp.asarray(RNG.uniform(0.1, 0.9, N))
+    labels = jnp.asarray(RNG.uniform(size=N) < np.asarray(probs), int)
+    methods = {"line": PlattScaling(), "step": IsotonicRegression(), "T": TemperatureScaling()}
+    found = recalibration_gain(
+        KEY, methods, Bernoulli(probs), labels, score=lambda p, y: jnp.mean((p.probs - y) ** 2)
+    )
+    assert set(found) == set(methods)
+    assert all(np.isfinite(gain.mean) for gain in found.values())
+    levels = jnp.array([0.1, 0.5, 0.9])
+    quantiles = Quantiles(levels, NORMAL.loc[:, None] + jnp.asarray(norm.ppf(levels)))
+    assert recalibration_gain(KEY, {"shift": QuantileShift()}, quantiles, TARGETS)["shift"].mean > 0
+    own = recalibration_gain(KEY, {"affine": AffineScaling()}, NORMAL, TARGETS, score=crps)
+    assert own["affine"].mean > 0
+    kept = cross_fitted(KEY, AffineScaling(), with_features(NORMAL, TARGETS), TARGETS)
+    np.testing.assert_array_equal(kept.features, TARGETS)
+
+
+def test_wrong_input():
+    with pytest.raises(TypeError, match="recalibrations: expected a dictionary of at least one"):
+        recalibration_gain(KEY, AffineScaling(), NORMAL, TARGETS)
+    with pytest.raises(TypeError, match="recalibration.fit: expected"):
+        cross_fitted(KEY, 3, NORMAL, TARGETS)
+    with pytest.raises(ValueError, match="num_folds: expected"):
+        cross_fitted(KEY, AffineScaling(), NORMAL, TARGETS, num_folds=1)
+    with pytest.raises(ValueError, match="recalibration: expected parameters from the samples"):
+        cross_fitted(
+            KEY, AffineScaling(), Normal(jnp.zeros(4), jnp.ones(4)), jnp.ones(4), num_folds=2
+        )
+    with pytest.raises(ValueError, match="confidence_level: expected"):
+        recalibration_gain(KEY, {"a": AffineScaling()}, NORMAL, TARGETS, confidence_level=2.0)
+    found = cross_fitted(
+        KEY, HistogramBinning(2), Bernoulli(jnp.full(4, 0.3)), jnp.arange(4) % 2, num_folds=2
+    )
+    assert isinstance(found, Bernoulli)
+
+
+@pytest.mark.slow
+def test_coverage():
+    """Of the mean gain: 93.6 % of 2000 data sets of 1000 samples, and 91 % of those of 200."""
+    n = 1000
+
+    @jax.jit
+    def one(key):
+        keys = jax.random.split(key, 3)
+        predictions = Normal(jax.random.normal(keys[0], (n,)), jnp.ones(n))
+        targets = predictions.loc + 0.2 + 1.2 * jax.random.normal(keys[1], (n,))
+        methods = {"affine": AffineScaling()}
+        return recalibration_gain(keys[2], methods, predictions, targets)["affine"]
+
+    gains = jax.vmap(one)(jax.random.split(KEY, 500))
+    truth = jnp.mean(gains.mean)
+    inside = jnp.mean((gains.low <= truth) & (truth <= gains.high))
+    assert 0.92 <= inside <= 0.98

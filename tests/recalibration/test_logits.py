@@ -1,0 +1,102 @@
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy.optimize import minimize
+from scipy.special import log_softmax
+from sklearn.linear_model import LogisticRegression
+
+from calibjax.distributions import Bernoulli, Categorical, CategoricalLogits, Normal, with_features
+from calibjax.kernels import Fisher
+from calibjax.recalibration import BiasScaling, LogitMap, MatrixScaling, VectorScaling
+
+RNG = np.random.default_rng(0)
+N, M = 300, 3
+LOGITS = log_softmax(2 * RNG.normal(size=(N, M)), 1)
+_TRUTH = np.exp(log_softmax(LOGITS * [0.5, 0.8, 1.1] + [0.5, 0, -0.5], 1))
+LABELS = np.array([RNG.choice(M, p=p) for p in _TRUTH])
+CLASSES = CategoricalLogits(jnp.asarray(LOGITS))
+METHODS = {"bias": BiasScaling(), "vector": VectorScaling(), "matrix": MatrixScaling(0.1)}
+
+
+def _loss(method, theta, weights):
+    """Loss written from the definition, of NumPy's numbers."""
+    biases = theta[-M:]
+    slopes = {"bias": np.eye(M), "vector": np.diag(theta[:M])}.get(method)
+    slopes = theta[: M * M].reshape(M, M) if slopes is None else slopes
+    log_probs = log_softmax(LOGITS @ slopes.T + biases, 1)
+    loss = -np.average(log_probs[np.arange(N), LABELS], weights=weights)
+    if method == "matrix":
+        off = slopes[~np.eye(M, dtype=bool)]
+        loss += 0.1 * (np.mean(off**2) + np.mean(biases**2))
+    return loss
+
+
+@pytest.mark.parametrize("weights", [None, np.arange(N) % 3])
+@pytest.mark.parametrize("name", METHODS)
+def test_smallest_loss(name, weights):
+    start = {"bias": np.zeros(M), "vector": np.r_[np.ones(M), np.zeros(M)]}.get(name)
+    start = np.r_[np.eye(M).ravel(), np.zeros(M)] if start is None else start
+    best = minimize(lambda theta: _loss(name, theta, weights), start, tol=1e-12)
+    params = METHODS[name].fit(CLASSES, jnp.asarray(LABELS), weights)
+    slopes = () if name == "bias" else np.ravel(params.slopes)
+    found = np.r_[slopes, np.asarray(params.biases)]
+    assert _loss(name, found, weights) <= best.fun + 1e-7
+    expected = best.x[-M:] - best.x[-M:].mean()
+    np.testing.assert_allclose(params.biases, expected, atol=1e-3)
+    np.testing.assert_allclose(np.sum(params.biases), 0, atol=1e-6)
+
+
+def test_matrix_without_penalty_is_logistic_regression():
+    oracle = LogisticRegression(C=np.inf, tol=1e-10, max_iter=5000).fit(LOGITS, LABELS)
+    params = MatrixScaling().fit(CLASSES, jnp.asarray(LABELS))
+    found = MatrixScaling().apply(params, CLASSES).class_probs
+    np.testing.assert_allclose(found, oracle.predict_proba(LOGITS), atol=2e-5)
+
+
+def test_frequencies_after_bias_scaling():
+    params = BiasScaling().fit(CLASSES, jnp.asarray(LABELS))
+    found = BiasScaling().apply(params, with_features(CLASSES, jnp.ones(N)))
+    frequencies = np.bincount(LABELS) / N
+    np.testing.assert_allclose(found.class_probs.mean(0), frequencies, atol=1e-5)
+    np.testing.assert_array_equal(found.features, 1)
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_identity_and_scores(name):
+    method = METHODS[name]
+    same = method.apply(method.identity(CLASSES), CLASSES)
+    np.testing.assert_allclose(same.class_probs, CLASSES.class_probs, rtol=1e-5)
+    p = jax.tree.map(lambda x: x[0], CLASSES)
+    score = Fisher(method, "biases").score(p, 1)
+    np.testing.assert_allclose(score, np.eye(M)[1] - np.exp(LOGITS[0]), atol=1e-5)
+
+
+def test_probabilities_of_two_classes():
+    probs = jax.nn.sigmoid(jnp.asarray(LOGITS[:, 0]))
+    labels = jnp.asarray(LABELS == 0, int)
+    two = Categorical(jnp.stack([1 - probs, probs], 1))
+    one, other = (VectorScaling().fit(x, labels) for x in (Bernoulli(probs), two))
+    np.testing.assert_allclose(one.slopes, other.slopes, rtol=1e-4)
+    found = VectorScaling().apply(one, Bernoulli(probs))
+    assert isinstance(found, Bernoulli)
+    expected = VectorScaling().apply(one, two).class_probs[:, 1]
+    np.testing.assert_allclose(found.probs, expected, rtol=1e-5)
+    zeros = Categorical(jnp.array([[0.0, 1.0], [0.5, 0.5], [0.5, 0.5], [0.3, 0.7]]))
+    params = BiasScaling().fit(zeros, jnp.array([1, 0, 1, 0]))
+    assert np.isfinite(params.biases).all()
+
+
+def test_wrong_input():
+    with pytest.raises(TypeError, match="predictions: expected class predictions"):
+        BiasScaling().fit(Normal(jnp.zeros(3), jnp.ones(3)), jnp.zeros(3))
+    with pytest.raises(ValueError, match="targets: expected every class, .* got none of class 2"):
+        BiasScaling().fit(CLASSES, jnp.asarray(np.minimum(LABELS, 1)))
+    two = Categorical(jnp.array([[0.9, 0.1], [0.2, 0.8]]))
+    with pytest.raises(ValueError, match="predictions that separate them perfectly"):
+        VectorScaling().fit(two, jnp.array([0, 1]))
+    assert np.isnan(jax.jit(VectorScaling().fit)(two, jnp.array([0, 1])).biases).all()
+    with pytest.raises(ValueError, match="MatrixScaling.penalty: expected finite values >= 0"):
+        MatrixScaling(-1.0).fit(CLASSES, jnp.asarray(LABELS))
+    with pytest.raises(ValueError, match="params.slopes: expected"):
+        VectorScaling().apply(LogitMap(jnp.ones(()), jnp.zeros(M)), CLASSES)

@@ -1,0 +1,117 @@
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy import stats
+
+from calibjax.distributions import Beta, Gamma, Normal, Poisson, Quantiles, with_features
+from calibjax.recalibration import (
+    IsotonicMap,
+    QuantileRecalibration,
+    QuantileShift,
+    Shifts,
+)
+
+RNG = np.random.default_rng(0)
+N = 200
+LOC, SCALE = RNG.normal(size=N), RNG.uniform(0.5, 2, N)
+Y = LOC + SCALE * (0.4 + 1.5 * RNG.normal(size=N))
+NORMAL = Normal(jnp.asarray(LOC), jnp.asarray(SCALE))
+LEVELS = stats.norm.cdf((Y - LOC) / SCALE)
+
+
+@pytest.mark.parametrize("weights", [None, np.arange(N) % 3])
+def test_most_likely_beta_distribution(weights):
+    index = np.arange(N) if weights is None else np.repeat(np.arange(N), weights)
+    alpha, beta, _, _ = stats.beta.fit(LEVELS[index], floc=0, fscale=1)
+    params = QuantileRecalibration().fit(NORMAL, jnp.asarray(Y), weights)
+    np.testing.assert_allclose([params.alpha, params.beta], [alpha, beta], rtol=1e-5)
+    found = QuantileRecalibration().apply(params, with_features(NORMAL, jnp.asarray(LOC)))
+    levels = jax.vmap(lambda p, y: p.cdf(y))(found, jnp.asarray(Y))
+    np.testing.assert_allclose(levels, stats.beta.cdf(LEVELS, alpha, beta), rtol=1e-4)
+
+
+def test_all_knots_are_the_empirical_distribution():
+    method = QuantileRecalibration("isotonic", num_knots=N)
+    params = method.fit(NORMAL, jnp.asarray(Y))
+    np.testing.assert_allclose(params.thresholds, [0, *np.sort(LEVELS), 1], rtol=1e-6)
+    found = method.apply(params, NORMAL)
+    ranks = stats.rankdata(LEVELS)
+    levels = jax.vmap(lambda p, y: p.cdf(y))(found, jnp.asarray(Y))
+    np.testing.assert_allclose(levels, ranks / (N + 1), rtol=1e-5)
+    few = QuantileRecalibration("isotonic", num_knots=9).fit(NORMAL, jnp.asarray(Y))
+    expected = np.quantile(LEVELS, np.arange(1, 10) / 10, method="weibull")
+    np.testing.assert_allclose(few.thresholds[1:-1], expected, rtol=1e-5)
+    same = QuantileRecalibration("isotonic", num_knots=9).fit(
+        NORMAL, jnp.asarray(Y), np.full(N, 3.0)
+    )
+    np.testing.assert_allclose(same.thresholds, few.thresholds, rtol=1e-5)
+    left = QuantileRecalibration("isotonic", num_knots=9)
+    half = jax.tree.map(lambda x: x[:100], NORMAL)
+    np.testing.assert_allclose(
+        left.fit(NORMAL, jnp.asarray(Y), 1.0 * (np.arange(N) < 100)).thresholds,
+        left.fit(half, jnp.asarray(Y[:100])).thresholds,
+        rtol=1e-5,
+    )
+
+
+def test_density_of_a_piecewise_linear_distribution():
+    law = IsotonicMap(jnp.array([0, 0.2, 0.2, 1]), jnp.array([0, 0.4, 0.4, 1]))
+    levels = jnp.array([0.0, 0.1, 0.5, 1.0])
+    np.testing.assert_allclose(law.cdf(levels), [0, 0.2, 0.625, 1], rtol=1e-6)
+    np.testing.assert_allclose(law.icdf(law.cdf(levels)), levels, rtol=1e-6)
+    np.testing.assert_allclose(jnp.exp(law.log_prob(levels)), [2, 2, 0.75, 0.75], rtol=1e-6)
+
+
+@pytest.mark.parametrize("shape", ["beta", "isotonic"])
+def test_identity(shape):
+    method = QuantileRecalibration(shape)
+    found = method.apply(method.identity(NORMAL), NORMAL)
+    for name in ("cdf", "log_prob"):
+        ys = jnp.asarray(Y)
+        one, other = (
+            jax.vmap(lambda p, y, f=name: getattr(p, f)(y))(x, ys) for x in (found, NORMAL)
+        )
+        np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-6)
+
+
+def test_shifted_quantiles():
+    levels = np.array([0.1, 0.5, 0.9])
+    values = LOC[:, None] + SCALE[:, None] * stats.norm.ppf(levels)
+    residuals = Y[:, None] - values
+    expected = [
+        np.quantile(r, t, method="weibull") for r, t in zip(residuals.T, levels, strict=True)
+    ]
+    for own in (levels, np.tile(levels, (N, 1))):
+        predictions = Quantiles(jnp.asarray(own), jnp.asarray(values))
+        params = QuantileShift().fit(predictions, jnp.asarray(Y))
+        np.testing.assert_allclose(params.shifts, expected, rtol=1e-5)
+        found = QuantileShift().apply(params, predictions).values
+        np.testing.assert_allclose(found, np.sort(values + expected, 1), rtol=1e-5, atol=1e-6)
+        same = QuantileShift().apply(QuantileShift().identity(predictions), predictions)
+        np.testing.assert_array_equal(same.values, predictions.values)
+    extreme = Quantiles(jnp.array([0.001]), jnp.asarray(values[:, :1]))
+    shift = QuantileShift().fit(extreme, jnp.asarray(Y)).shifts
+    np.testing.assert_allclose(shift, residuals[:, 0].min(), rtol=1e-5)
+
+
+def test_wrong_input():
+    ones = jnp.ones(3)
+    with pytest.raises(ValueError, match="shape: expected one of 'beta', 'isotonic', got 'x'"):
+        QuantileRecalibration("x").fit(NORMAL, jnp.asarray(Y))
+    with pytest.raises(TypeError, match="predictions: expected continuous distributions"):
+        QuantileRecalibration().fit(Poisson(ones), jnp.ones(3, int))
+    with pytest.raises(ValueError, match="expected integral transforms that differ"):
+        QuantileRecalibration().fit(Normal(ones, ones), ones)
+    with pytest.raises(TypeError, match="params: expected Beta as fit returns it"):
+        QuantileRecalibration().apply(IsotonicMap(ones, ones), NORMAL)
+    with pytest.raises(TypeError, match="predictions: expected a batch of Quantiles, got Gamma"):
+        QuantileShift().fit(Gamma(ones, ones), ones)
+    levels = jnp.array([[0.1, 0.5], [0.2, 0.5]])
+    with pytest.raises(ValueError, match="levels: expected the same for all samples"):
+        QuantileShift().fit(Quantiles(levels, levels), jnp.ones(2))
+    with pytest.raises(ValueError, match="params.shifts: expected"):
+        QuantileShift().apply(Shifts(ones), Quantiles(levels, levels))
+    traced = jax.jit(QuantileRecalibration().fit)(Normal(ones, ones), ones)
+    assert isinstance(traced, Beta)
+    assert np.isnan(traced.alpha)
