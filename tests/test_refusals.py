@@ -218,7 +218,7 @@ CASES = {
     "unsorted": (lambda: isotonic([0.7, 0.2], [0.1, 0.5]), r"thresholds: expected .* not decrease"),
     "decreasing": (lambda: isotonic([0.2, 0.7], [0.5, 0.1]), r"values: expected .* not decrease"),
     "beyond": (lambda: isotonic([0.2, 0.7], [-1.0, 5.0]), r"params\.values: expected proportions"),
-    "lengths": (lambda: isotonic([0.2, 0.7], [0.5]), r"params\.values: expected shape \[n\]"),
+    "lengths": (lambda: isotonic([0.2, 0.7], [0.5]), r"params\.values: expected shape \[k\]"),
     "labels of densities": (
         lambda: fitted(risk.KernelDensity(), 0.1, labels=lambda y: y + 7),
         r"params\.labels: expected labels in 0, \.\.\., 1",

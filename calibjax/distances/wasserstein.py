@@ -55,7 +55,8 @@ class _Embedded(NamedTuple):
 
 
 def _laplace_points(p: Laplace, q: Laplace) -> tuple[Any, Any, int]:
-    one, two = ((x.loc, math.sqrt(2) * x.scale) for x in (p, q))
+    # Twice the same coordinate: products of it would leave rounding errors of a distance of zero.
+    one, two = ((x.loc, x.scale, x.scale) for x in (p, q))
     return one, two, 1
 
 

@@ -127,11 +127,20 @@ def refuse_without_expectations(kernel: Kernel, predictions: Distribution) -> No
 
 
 class _Sums(NamedTuple):
-    """Sums of h over the pairs i ≠ j and over i = j, and n."""
+    """Sums of h over the pairs i ≠ j and over i = j, n, and the number of pairs i ≠ j."""
 
     off_diagonal: jax.Array
     diagonal: jax.Array
     number: Any
+    num_pairs: Any
+
+
+def _numbers(n: int, weights: jax.Array | None) -> tuple[Any, Any]:
+    """Numbers of samples and of pairs i ≠ j: sums of the weights, and of products of two."""
+    if weights is None:
+        return n, n * (n - 1.0)
+    # The difference of two squares would leave nothing of one sample with nearly all the weight.
+    return jnp.sum(weights), 2 * pairwise.block_masses(weights, block_size=n)[0]
 
 
 def _linear_sums(kernel: Kernel, samples: PyTree, weights: jax.Array | None) -> _Sums | None:
@@ -159,9 +168,8 @@ def _sums_on_line(
 @jit
 def sums_on_line(kernel: Kernel, values: jax.Array, weights: jax.Array | None, line: Line) -> _Sums:
     """Sums of k(x_i, x_j) ⟨f_i, f_j⟩ for features f, [r, n], and a kernel of exponentials."""
-    n = values.shape[1]
-    if weights is not None:
-        values, n = values * weights, jnp.sum(weights)
+    numbers = _numbers(values.shape[1], weights)
+    values = values if weights is None else values * weights
     own = exponentials(kernel, values.dtype)
 
     @jax.checkpoint
@@ -170,7 +178,7 @@ def sums_on_line(kernel: Kernel, values: jax.Array, weights: jax.Array | None, l
 
     upper = jnp.sum(jax.lax.map(forms, values[:, line.order]), 0)
     diagonal = jnp.sum(own.factors) * jnp.sum(jnp.square(values))
-    return _Sums(2 * jnp.sum(own.factors * upper), diagonal, n)
+    return _Sums(2 * jnp.sum(own.factors * upper), diagonal, *numbers)
 
 
 @jit
@@ -179,15 +187,14 @@ def _sums_of_features(
 ) -> _Sums:
     assert isinstance(kernel.prediction, LowRank), "by the caller"
     factor = kernel.prediction.factor(samples[0])
-    n = factor.shape[0]
-    if weights is not None:
-        factor, n = factor * weights[:, None], jnp.sum(weights)
+    numbers = _numbers(factor.shape[0], weights)
+    factor = factor if weights is None else factor * weights[:, None]
     norms = jnp.sum(jnp.square(factor), 1, keepdims=True)
     sums, squares = pairwise.feature_sums(
         _features_of_samples, (kernel.target, prepared), samples, factor, norms
     )
     diagonal = jnp.sum(squares)
-    return _Sums(jnp.sum(jnp.square(sums)) - diagonal, diagonal, n)
+    return _Sums(jnp.sum(jnp.square(sums)) - diagonal, diagonal, *numbers)
 
 
 def _features_of_samples(featured: tuple[Kernel, Any], samples: tuple[Any, Any]) -> jax.Array:
@@ -285,7 +292,7 @@ def skce(
     """
     kernel, samples, weights = _filled_samples(kernel, predictions, targets, weights, minimum=2)
     if (found := _linear_sums(kernel, samples, weights)) is not None:
-        return found.off_diagonal / found.number / (found.number - 1)
+        return found.off_diagonal / found.num_pairs
     return pairwise.mean_over_pairs(sample_pair, kernel, samples, weights)
 
 

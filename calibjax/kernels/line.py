@@ -1,5 +1,6 @@
 """Exponential kernels of points on a line, whose sums over all pairs take linear time."""
 
+import functools
 from typing import Any
 
 import jax
@@ -8,6 +9,7 @@ import numpy as np
 
 from calibjax._core import checks
 from calibjax._core.compilation import jit, outside_of_traces
+from calibjax._core.lengths import of_rows
 from calibjax._core.pytree import PyTree, record
 from calibjax._core.sharding import devices, is_spread
 from calibjax.distances import Distance
@@ -79,7 +81,7 @@ def line_of(distance: Distance | None, points: PyTree) -> Line | None:
         order = jnp.argsort(found[:, 0])
         return Line(order, found[order, 0])
     with outside_of_traces():  # they may be known while a random key is traced
-        found = _embedding(distance, without_draws(points))
+        found = of_rows(functools.partial(_embedding, distance), without_draws(points))
         if found is None:
             return None
         found = np.asarray(found)

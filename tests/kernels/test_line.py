@@ -152,7 +152,7 @@ ON_LINE = {
     "two classes, Euclidean": (Euclidean(), Categorical(np.stack([X, 1 - X], 1))),
     "common scale": (Wasserstein(), Normal(X, np.full(3, 2.0))),
     "common location": (Wasserstein(), Normal(np.zeros(3), X)),
-    "Laplace": (Wasserstein(), Laplace(np.zeros(3), X)),
+    "Laplace": (Wasserstein(), Laplace(X, np.ones(3))),
     "rates": (Euclidean(), Poisson(X)),
     "numbers": (Euclidean(), X),
     "feature": (Features(Euclidean()), with_features(Bernoulli(X), X[:, None])),
