@@ -20,6 +20,7 @@ from calibjax.hypothesis_tests.result import CalibrationTestResult, simulated_re
 from calibjax.hypothesis_tests.simulation import checked_batch_size
 
 _SMALL = 8 * pairwise.TILE_SIZE**2  # bytes of data that every device may hold: a tile
+_LARGE = 2**16  # samples, whose targets are drawn for one key after the other
 
 
 def rank_among_redraws(
@@ -151,10 +152,12 @@ def over_pool(
     Returns:
         The pytree of values, [B + 1, ...] each.
     """
+    # The random bits of one large data set fit in a cache better than those of several.
+    is_large = max(leaf.shape[0] for leaf in jax.tree.leaves(targets)) >= _LARGE
 
     def batch(items: tuple[jax.Array, jax.Array]) -> PyTree:
         keys, is_observed = items
-        drawn = jax.vmap(redraw)(keys)
+        drawn = jax.lax.map(redraw, keys) if is_large else jax.vmap(redraw)(keys)
 
         def chosen(y: jax.Array, z: jax.Array) -> jax.Array:
             return jnp.where(is_observed.reshape(-1, *[1] * y.ndim), y, z)
