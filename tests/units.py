@@ -54,6 +54,11 @@ def _(p: distributions.Mixture, c: float) -> Any:
     return dataclasses.replace(p, components=in_units(p.components, c))
 
 
+@in_units.register
+def _(p: distributions.Recalibrated, c: float) -> Any:
+    return dataclasses.replace(p, distribution=in_units(p.distribution, c))
+
+
 # Distances in units of the targets, and kernels and distances without one.
 _POWERS = {
     D.Euclidean: 1,
