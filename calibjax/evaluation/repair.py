@@ -117,13 +117,14 @@ def what_would_repair(
     Cost: that of a composite test for each recalibration.
 
     >>> import jax, jax.numpy as jnp
-    >>> from calibjax import distributions
-    >>> key = jax.random.key(0)
-    >>> truth = distributions.Normal(jnp.linspace(0, 1, 300), jnp.full(300, 0.2))
-    >>> narrow = distributions.Normal(truth.loc, truth.scale / 2)
+    >>> from calibjax import distributions, recalibration
+    >>> key, logits = jax.random.key(0), jnp.linspace(-3, 3, 300)
+    >>> predictions = distributions.Bernoulli(jax.nn.sigmoid(logits))
+    >>> truth = distributions.Bernoulli(jax.nn.sigmoid(logits / 2))
     >>> targets = distributions.sample_targets(key, truth)
-    >>> print(what_would_repair(key, narrow, targets).enough == "nothing")
-    False
+    >>> methods = {"temperature": recalibration.TemperatureScaling()}
+    >>> print(what_would_repair(key, predictions, targets, methods).enough)
+    temperature
     """
     predictions, targets = checks.predictions_and_targets(predictions, targets, minimum=2)
     if recalibrations is None:

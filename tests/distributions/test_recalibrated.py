@@ -28,35 +28,31 @@ def _number(x):
     return jnp.asarray(x, float)
 
 
-@pytest.fixture(scope="module")
-def shifted():
-    """A normal prediction with an affine map: another normal distribution."""
+def test_affine_map_of_a_normal_distribution():
+    """It is another normal distribution, with formulas for everything."""
     p = Recalibrated(Normal(_number(1.0), _number(2.0)), AffineMap(_number(0.3), _number(0.8)))
-    return p, Normal(_number(1.6), _number(1.6))
-
-
-def test_affine_map_of_a_normal_distribution(shifted):
-    p, q = shifted
-    tolerance = 100 * jnp.finfo(p.distribution.loc.dtype).eps
-
-    far = np.array([-40.0, 25.0])  # where the distribution function rounds to zero or one
+    law, tolerance = stats.norm(1.6, 1.6), 100 * jnp.finfo(p.distribution.loc.dtype).eps
+    points = np.concatenate([WANTED, [-40.0, 25.0]])  # where the cdf rounds to zero or one
 
     @jax.jit
-    def values(x, ys, levels, points):
-        of_numbers = jax.vmap(lambda y: (x.cdf(y), x.log_prob(y)))(ys)
-        others = jax.vmap(x.icdf)(levels), jax.vmap(x.crps)(points)
-        return (*of_numbers, *others), (x.mean(), x.variance())
+    def values(p, ys, levels, points):
+        of_numbers = jax.vmap(lambda y: (p.cdf(y), p.log_prob(y)))(ys)
+        crps, slopes = jax.vmap(jax.value_and_grad(lambda p, y: p.crps(y)), (None, 0))(p, points)
+        return (
+            (*of_numbers, jax.vmap(p.icdf)(levels), crps, slopes.map.shift),
+            p.mean(),
+            p.variance(),
+        )
 
-    points = [_number(a) for a in (WANTED, LEVELS, np.concatenate([WANTED, far]))]
-    found, expected = (values(x, *points) for x in (p, q))
-    for one, other in zip(found[0], expected[0], strict=True):
-        np.testing.assert_allclose(one, other, rtol=tolerance, atol=tolerance)
-    np.testing.assert_allclose(found[1], [1.6, 2.56], rtol=20 * tolerance)
-    slopes = jax.jit(
-        lambda p, q: jax.grad(lambda both: both[0].crps(1.0) + both[1].crps(1.0))((p, q))
-    )
-    of_map, of_normal = slopes(p, q)
-    np.testing.assert_allclose(of_map.map.shift, 2.0 * of_normal.loc, rtol=1e-4)
+    found, mean, variance = values(p, *map(_number, (WANTED, LEVELS, points)))
+    z = (points - 1.6) / 1.6
+    crps = 1.6 * (z * (2 * stats.norm.cdf(z) - 1) + 2 * stats.norm.pdf(z) - 1 / np.sqrt(np.pi))
+    slopes = 2.0 * (1 - 2 * stats.norm.cdf(z))  # the shift is in units of the scale, 2
+    expected = law.cdf(WANTED), law.logpdf(WANTED), law.ppf(LEVELS), crps, slopes
+    rough = max(20 * tolerance, 1e-6)
+    for one, other, r in zip(found, expected, (*[tolerance] * 3, rough, 1e-4), strict=True):
+        np.testing.assert_allclose(one, other, rtol=r, atol=r)
+    np.testing.assert_allclose([mean, variance], [1.6, 2.56], rtol=20 * tolerance)
 
 
 @record

@@ -30,7 +30,6 @@ ALIKE = "similar predictions are off in the same way"
 OF_CLASSES = "overconfident", "underconfident"  # of a positive, and of a negative score
 OF_NUMBERS = "predictions too narrow", "predictions too wide"
 _SHOWN = 3  # groups, or kernels of one group
-_FITTED = 1e-5  # mean sums of squares below which, in units of D, nothing but errors is left
 _PAIRS, _DIAGONAL = 1000, 32  # rounding errors, in units of the last place of D / n and of D
 
 
@@ -266,12 +265,8 @@ def skce_components(
     unbiased, diagonal = tied(unbiased, _PAIRS * digit / n), tied(diagonal, _DIAGONAL * digit)
     off_diagonal = (n - 1) * unbiased
     typical = jnp.mean(diagonal, 0, where=jnp.isfinite(diagonal))
-    # The mean of n SKCE_b is D, but for sums that a fit to the same targets sets to zero, of which
-    # rounding errors are left.
-    total = jnp.where(jnp.isfinite(diagonal), jnp.abs(off_diagonal + diagonal), 0)
-    is_fitted = jnp.max(total, 0) < _FITTED * typical
-    both = jnp.where(is_fitted, 0, standardised(jnp.cbrt(off_diagonal + diagonal)))
-    mean_only = jnp.where(is_fitted, 0, standardised(jnp.cbrt(off_diagonal + typical)))
+    both = standardised(jnp.cbrt(off_diagonal + diagonal))
+    mean_only = standardised(jnp.cbrt(off_diagonal + typical))
     spread = standardised(jnp.cbrt(diagonal))
     biased = (off_diagonal + diagonal) / n
     statistics = {
