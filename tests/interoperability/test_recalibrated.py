@@ -231,3 +231,18 @@ def test_wrong_regressors():
             RecalibratedRegressor(**options).fit(X, Y)
     with pytest.raises(TypeError, match="estimator: expected a regressor whose fit takes sample_w"):
         RecalibratedRegressor(GaussianProcessRegressor()).fit(X, Y, np.ones(200))
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+def test_the_checks_of_scikit_learn_for_regressors():
+    reason = "BayesianRidge has no deviations for inputs of dtype object"
+    found = check_estimator(
+        RecalibratedRegressor(),
+        on_fail=None,
+        on_skip=None,
+        expected_failed_checks={"check_dtype_object": reason},
+    )
+    assert len(found) > 40
+    failed = [x for x in found if x["status"] not in ("passed", "skipped", "xfail")]
+    assert not failed, failed
