@@ -115,9 +115,7 @@ class Recalibrated(Distribution):
             points, weights = _rule(low, high)
             distances = jnp.abs(y - self._quantiles(points))
             total += 2 * jnp.sum(weights * ndtr(sign * points) * distances)
-        # Beyond the last quantile of the rule the distribution function is 0 or 1.
-        ends = self._quantiles(jnp.stack([-end, end]).astype(level.dtype))
-        return total + jnp.maximum(ends[0] - y, 0) + jnp.maximum(y - ends[1], 0)
+        return total
 
     def tempered(self, temperature: jax.Array) -> "Recalibrated":
         """The same map of the distribution at temperature T: a convention."""

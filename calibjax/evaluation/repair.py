@@ -16,6 +16,7 @@ from calibjax.hypothesis_tests import (
     composite_calibration_test,
     default_kernels,
 )
+from calibjax.hypothesis_tests.composite import kernels_under, repaired_by
 from calibjax.kernels import Constant, Fisher, TensorProduct
 from calibjax.recalibration import (
     AffineScaling,
@@ -84,8 +85,7 @@ def what_would_repair(
 
     Every recalibration is a composite null hypothesis, "calibrated up to T", with the p-value of
     `hypothesis_tests.composite_calibration_test`, with kernels that also see the scores of beta
-    maps
-    and `VectorScaling` where these come later, and earns what `recalibration_gain` says. Where
+    maps and `VectorScaling` where these come later, and earns what `recalibration_gain` says. Where
     each recalibration contains those before it, so do the hypotheses, and the first one that is not
     rejected is named: one that is more complicated than necessary with probability at most the
     level, without any adjustment for their number, since that takes a wrong rejection of one
@@ -117,13 +117,14 @@ def what_would_repair(
     Cost: that of a composite test for each recalibration.
 
     >>> import jax, jax.numpy as jnp
-    >>> from calibjax import distributions
-    >>> key = jax.random.key(0)
-    >>> truth = distributions.Normal(jnp.linspace(0, 1, 300), jnp.full(300, 0.2))
-    >>> narrow = distributions.Normal(truth.loc, truth.scale / 2)
+    >>> from calibjax import distributions, recalibration
+    >>> key, logits = jax.random.key(0), jnp.linspace(-3, 3, 300)
+    >>> predictions = distributions.Bernoulli(jax.nn.sigmoid(logits))
+    >>> truth = distributions.Bernoulli(jax.nn.sigmoid(logits / 2))
     >>> targets = distributions.sample_targets(key, truth)
-    >>> print(what_would_repair(key, narrow, targets).enough == "nothing")
-    False
+    >>> methods = {"temperature": recalibration.TemperatureScaling()}
+    >>> print(what_would_repair(key, predictions, targets, methods).enough)
+    temperature
     """
     predictions, targets = checks.predictions_and_targets(predictions, targets, minimum=2)
     if recalibrations is None:
@@ -133,10 +134,12 @@ def what_would_repair(
     pvalues = {}
     for i, (name, method) in enumerate({"nothing": None, **recalibrations}.items()):
         seen = _towards(predictions, dict(list(recalibrations.items())[i:]))
-        options: dict[str, Any] = {"kernels": seen, "num_draws": num_draws}
-        data: Any = (predictions, targets) if method is None else (method, predictions, targets)
-        test: Any = aggregated_skce_test if method is None else composite_calibration_test
-        pvalues[name] = test(keys[i + 1], *data, **options).pvalue
+        data: Any = predictions, targets
+        test: Any = aggregated_skce_test
+        if method is not None:
+            seen = kernels_under(repaired_by(method, *data), seen)
+            test, data = composite_calibration_test, (method, *data)
+        pvalues[name] = test(keys[i + 1], *data, kernels=seen, num_draws=num_draws).pvalue
     gains = recalibration_gain(keys[0], recalibrations, predictions, targets)
     return Repairs(pvalues, gains, level)
 

@@ -38,6 +38,7 @@ from calibjax.kernels.base import Conditional
 from calibjax.kernels.expectations import (
     FeatureRule,
     centered_kernel,
+    check_expectations,
     features,
     prepare_features,
     register_expectations,
@@ -172,10 +173,10 @@ def composite_calibration_test(
             "recalibration on one part of the data and use ensemble_skce_test on the other"
         )
     key, num_draws = checks.random_key(key), checks.number_of_draws("num_draws", num_draws)
-    repaired = _repaired(recalibration, predictions, targets, weights)
+    repaired = repaired_by(recalibration, predictions, targets, weights)
     check_draws(repaired, targets)
     if kernels is None:
-        kernels = default_kernels(predictions)
+        kernels = kernels_under(repaired, default_kernels(predictions))
     members, structure = checked_family(kernels, predictions, targets)
     wrapped = [_after_repair(lens, kernel) for lens, kernel in members]
     together: Any = repaired, targets
@@ -196,7 +197,28 @@ def composite_calibration_test(
     return skce_result(pool, components, parts[0][0], draws="redrawn targets, fitted anew")
 
 
-def _repaired(recalibration: Any, predictions: Any, targets: Any, weights: Any) -> Any:
+def kernels_under(repaired: Any, groups: dict[str, Any]) -> dict[str, Any]:
+    """The groups without kernels on targets whose expectations under repaired predictions are none.
+
+    A recalibration may return predictions of another family.
+    """
+
+    def has_expectations(kernel: Any) -> bool:
+        try:
+            check_expectations(kernel.target, repaired)
+        except NotImplementedError:
+            return False
+        return True
+
+    is_alone = lambda member: isinstance(member, tuple) or has_expectations(member)  # noqa: E731
+    found = {
+        group: {name: member for name, member in members.items() if is_alone(member)}
+        for group, members in groups.items()
+    }
+    return {group: members for group, members in found.items() if members}
+
+
+def repaired_by(recalibration: Any, predictions: Any, targets: Any, weights: Any = None) -> Any:
     """Predictions repaired with their own targets, without features."""
     given = {} if weights is None else {"weights": weights}
     params = recalibration.fit(predictions, targets, **given)
@@ -221,7 +243,7 @@ def _pool(keys: jax.Array, data: Any, *, batch_size: int) -> Parts:
     recalibration, family, predictions, targets, weights, repaired = data
 
     def evaluate(ys: PyTree) -> Parts:
-        fits = jax.vmap(lambda y: _repaired(recalibration, predictions, y, weights))(ys)
+        fits = jax.vmap(lambda y: repaired_by(recalibration, predictions, y, weights))(ys)
         return family(predictions, (fits, ys), weights)
 
     return over_pool(keys, lambda key: draw(key, repaired), evaluate, targets, batch_size)

@@ -6,10 +6,12 @@ data frames, series and tensors on CPUs, is accepted wherever JAX arrays are. Th
 records of arrays with a row for each sample, is
 `pandas.DataFrame(vars(jax.device_get(record)), index=frame.index)`.
 
-`RecalibratedClassifier` needs scikit-learn, which is imported when it is asked for:
+`RecalibratedClassifier` and `RecalibratedRegressor` need scikit-learn, which is imported when they
+are asked for:
 `pip install 'calibjax[sklearn]'`.
 """
 
+import importlib
 from typing import TYPE_CHECKING, Any
 
 from calibjax.interoperability.labels import label_indices
@@ -19,11 +21,15 @@ from calibjax.interoperability.sklearn_models import from_sklearn
 from calibjax.interoperability.torch_distributions import from_torch
 
 if TYPE_CHECKING:
-    from calibjax.interoperability.recalibrated import RecalibratedClassifier
+    from calibjax.interoperability.recalibrated import (
+        RecalibratedClassifier,
+        RecalibratedRegressor,
+    )
 
 __all__ = [
     "NumpyroDistribution",
     "RecalibratedClassifier",
+    "RecalibratedRegressor",
     "SKCEScorer",
     "from_numpyro",
     "from_sklearn",
@@ -33,10 +39,11 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name == "RecalibratedClassifier":  # a class of scikit-learn's can only be made with it
-        from calibjax.interoperability.recalibrated import RecalibratedClassifier
-
-        return RecalibratedClassifier
+    if name in (
+        "RecalibratedClassifier",
+        "RecalibratedRegressor",
+    ):  # made of scikit-learn's classes
+        return getattr(importlib.import_module("calibjax.interoperability.recalibrated"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

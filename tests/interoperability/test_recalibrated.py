@@ -6,14 +6,16 @@ import pytest
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.frozen import FrozenEstimator
-from sklearn.model_selection import StratifiedKFold
+from sklearn.gaussian_process import GaussianProcessRegressor
+from sklearn.linear_model import BayesianRidge, LinearRegression
+from sklearn.model_selection import KFold, StratifiedKFold
 from sklearn.naive_bayes import GaussianNB
 from sklearn.svm import LinearSVC
 from sklearn.utils.estimator_checks import check_estimator
 
-from calibjax import distributions, interoperability, recalibration
+from calibjax import distributions, interoperability, recalibration, scores
 from calibjax.estimators import Neighbourhood
-from calibjax.interoperability import RecalibratedClassifier
+from calibjax.interoperability import RecalibratedClassifier, RecalibratedRegressor
 
 random = np.random.default_rng(0)
 X = np.repeat(
@@ -158,3 +160,89 @@ def test_checks_on_data_that_has_no_temperature():
     failed = [str(x["exception"]) for x in found if x["status"] == "failed"]
     assert failed
     assert all("expected a minimum at a temperature between" in text for text in failed), failed
+
+
+CLASS_METHODS = [
+    recalibration.TemperatureScaling(),
+    recalibration.BiasScaling(),
+    recalibration.VectorScaling(),
+    recalibration.MatrixScaling(0.01),
+    recalibration.PlattScaling(),
+    recalibration.BetaScaling(),
+    recalibration.VennAbers(),
+]
+
+
+@pytest.mark.parametrize("method", CLASS_METHODS, ids=lambda method: type(method).__name__)
+def test_any_recalibration_of_classes(method):
+    classifier = GaussianNB().fit(X[:100], WORDS[:100])
+    model = RecalibratedClassifier(FrozenEstimator(classifier), method).fit(X[100:], WORDS[100:])
+    probs = model.predict_proba(X[100:])
+    labels = np.searchsorted(model.classes_, WORDS[100:])
+    before, after = (
+        np.mean((p - np.eye(3)[labels]) ** 2) for p in (classifier.predict_proba(X[100:]), probs)
+    )
+    np.testing.assert_allclose(probs.sum(1), 1, rtol=1e-9)
+    assert after < before
+
+
+Y = X[:, 0] + 0.5 * random.normal(size=200)
+
+
+def test_a_regressor_by_hand():
+    model = RecalibratedRegressor(BayesianRidge(), cv=KFold(4), predictive=_narrow).fit(X, Y)
+    loc, scale = np.zeros(200), np.zeros(200)
+    for training, test in KFold(4).split(X):
+        fitted = BayesianRidge().fit(X[training], Y[training])
+        loc[test], scale[test] = fitted.predict(X[test], return_std=True)
+    z = (Y - loc) / (scale / 3)  # the affine map is the mean and deviation of the normal scores
+    mean, deviation = model.predict(X, return_std=True)
+    whole, spread = BayesianRidge().fit(X, Y).predict(X, return_std=True)
+    np.testing.assert_allclose(mean, whole + spread / 3 * z.mean(), rtol=1e-6)
+    np.testing.assert_allclose(deviation, spread / 3 * z.std(), rtol=1e-6)
+    assert 0.9 < model.score(X, Y) / BayesianRidge().fit(X, Y).score(X, Y) < 1.1
+
+
+def _narrow(regressor, inputs):
+    mean, deviation = regressor.predict(inputs, return_std=True)
+    return distributions.Normal(mean, deviation / 3)
+
+
+def test_distributions_of_a_frozen_regressor():
+    frozen = FrozenEstimator(BayesianRidge().fit(X[:100], Y[:100]))
+    method = recalibration.QuantileRecalibration()
+    model = RecalibratedRegressor(frozen, method, predictive=_narrow).fit(X[100:], Y[100:])
+    found = model.predict_distribution(X[100:])
+    assert isinstance(found, distributions.Recalibrated)
+    before, after = (
+        scores.negative_log_likelihood(p, Y[100:]) for p in (_narrow(frozen, X[100:]), found)
+    )
+    assert after < before
+
+
+def test_wrong_regressors():
+    for options, error, message in (
+        ({"estimator": LinearRegression()}, TypeError, "model: "),
+        ({"recalibrator": "affine"}, TypeError, "recalibrator: expected a record .* got str"),
+        ({"cv": [(np.arange(100), np.arange(100, 200))]}, ValueError, "cv: expected folds"),
+        ({"recalibrator": recalibration.PlattScaling()}, TypeError, "confidences: expected"),
+    ):
+        with pytest.raises(error, match=message):
+            RecalibratedRegressor(**options).fit(X, Y)
+    with pytest.raises(TypeError, match="estimator: expected a regressor whose fit takes sample_w"):
+        RecalibratedRegressor(GaussianProcessRegressor()).fit(X, Y, np.ones(200))
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+def test_the_checks_of_scikit_learn_for_regressors():
+    reason = "BayesianRidge has no deviations for inputs of dtype object"
+    found = check_estimator(
+        RecalibratedRegressor(),
+        on_fail=None,
+        on_skip=None,
+        expected_failed_checks={"check_dtype_object": reason},
+    )
+    assert len(found) > 40
+    failed = [x for x in found if x["status"] not in ("passed", "skipped", "xfail")]
+    assert not failed, failed

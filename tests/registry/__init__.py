@@ -58,6 +58,8 @@ EXEMPT = {
         f"pairwise.{name}": _ENGINE
         for name in (
             "block_masses",
+            "line_forms",
+            "line_sums",
             "block_means",
             "feature_sums",
             "fold_pairs",

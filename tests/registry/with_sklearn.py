@@ -36,12 +36,18 @@ def calls() -> list[Call]:
         model = interoperability.RecalibratedClassifier(cv=2)
         found = model.fit(_X, _Y, sample_weight).predict_proba(_X)
         score = interoperability.SKCEScorer()(_model(), _X, _Y, sample_weight=sample_weight)
-        return found, score
+        regressor = interoperability.RecalibratedRegressor(cv=2)
+        return found, score, regressor.fit(_X, _X[:, 0], sample_weight).predict(_X)
+
+    def regressed(**options: Any) -> Any:
+        model = interoperability.RecalibratedRegressor(cv=2, **options)
+        return model.fit(_X, _X[:, 0]).predict(_X, return_std=True)
 
     scorer = interoperability.SKCEScorer()
     return [
         call(
-            "interoperability.RecalibratedClassifier interoperability.SKCEScorer",
+            "interoperability.RecalibratedClassifier interoperability.SKCEScorer "
+            "interoperability.RecalibratedRegressor",
             weighted,
             "weights",
             sample_weight=a.weights(np.linspace(0.5, 2, 16), "weights", without=a.OPTIONAL),
@@ -80,6 +86,13 @@ def calls() -> list[Call]:
             recalibrated,
             recalibrator=a.record(recalibration.HistogramBinning(2), without=a.OPTIONAL),
             smallest_probability=a.proportion(0.01, without=a.OPTIONAL),
+            compiled=False,
+            reason=_REASON,
+        ),
+        call(
+            "interoperability.RecalibratedRegressor",
+            regressed,
+            recalibrator=a.record(recalibration.AffineScaling(), without=a.OPTIONAL),
             compiled=False,
             reason=_REASON,
         ),
