@@ -64,8 +64,6 @@ EXEMPT = {
             "feature_sums",
             "fold_pairs",
             "kernel_means",
-            "line_forms",
-            "line_sums",
             "map_rows",
             "mean_over_all_pairs",
             "mean_over_pairs",
