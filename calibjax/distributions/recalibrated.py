@@ -73,9 +73,11 @@ class Recalibrated(Distribution):
         return self.icdf(jax.random.uniform(key, (), dtype, minval=least))
 
     def log_prob(self, y: ArrayLike) -> jax.Array:
-        """Log-density at y."""
+        """Log-density at y; beyond the last digit of levels that of the map is constant."""
         p = self.distribution
-        return p.log_prob(y) + self.map.log_prob(p.cdf(y))
+        level = p.cdf(y)
+        last = jnp.finfo(level.dtype).eps
+        return p.log_prob(y) + self.map.log_prob(jnp.clip(level, last / 4, 1 - last))
 
     def cdf(self, y: ArrayLike) -> jax.Array:
         """Probability of values up to y."""

@@ -66,9 +66,11 @@ class Repairs:
             return "None of these recalibrations repairs it."
         if name == "nothing":
             return f"No sign that it has to be repaired (p = {self.pvalues[name]:.2g})."
+        gain = self.gains[name]
+        change = "earns" if gain.mean >= 0 else "costs"
         return (
-            f"{name.capitalize()} recalibration repairs it (p = {self.pvalues[name]:.2g} "
-            f"afterwards) and earns {self.gains[name].mean:.2g}."
+            f"The recalibration {name!r} repairs it (p = {self.pvalues[name]:.2g} afterwards) and "
+            f"{change} {abs(gain.mean):.2g} [{gain.low:.2g}, {gain.high:.2g}] in score."
         )
 
 
@@ -85,11 +87,12 @@ def what_would_repair(
 
     Every recalibration is a composite null hypothesis, "calibrated up to T", with the p-value of
     `hypothesis_tests.composite_calibration_test`, with kernels that also see the scores of beta
-    maps and `VectorScaling` where these come later, and earns what `recalibration_gain` says. Where
-    each recalibration contains those before it, so do the hypotheses, and the first one that is not
-    rejected is named: one that is more complicated than necessary with probability at most the
-    level, without any adjustment for their number, since that takes a wrong rejection of one
-    hypothesis, the smallest that is true. A simpler one is named where the data do not suffice.
+    maps and `VectorScaling` where these come later, and earns what `recalibration_gain` says.
+    The first recalibration that is not rejected is named. If each contains those before it, one
+    more complicated than necessary is named with probability at most the level, however many there
+    are: the simplest true hypothesis would have to be rejected. The default ones are not all nested
+    (a beta map of levels does not contain an affine one). Where there are too few data, a simpler
+    one is named.
 
     Args:
         key: a JAX random key.
@@ -129,6 +132,11 @@ def what_would_repair(
     predictions, targets = checks.predictions_and_targets(predictions, targets, minimum=2)
     if recalibrations is None:
         recalibrations = _default(bare(predictions))
+    if not isinstance(recalibrations, Mapping) or not recalibrations or "nothing" in recalibrations:
+        raise TypeError(
+            "recalibrations: expected a dictionary of at least one, none of them named 'nothing', "
+            f"got {recalibrations!r}"
+        )
     level = float(checks.proportion("level", level))
     keys = jax.random.split(checks.random_key(key), len(recalibrations) + 2)
     pvalues = {}

@@ -190,6 +190,11 @@ def moved(params: AffineMap, predictions: Any) -> Any:
     if isinstance(predictions, _FAMILIES):
         loc, unit = _place(predictions)
         return _placed(predictions, loc + shift * unit, scale * unit)
+    return with_scores(params, predictions)
+
+
+def with_scores(params: AffineMap, predictions: Any) -> Recalibrated:
+    """Predictions with other normal scores, by the same map or one of each, [n]."""
     rows = checks.leading_size("predictions", predictions)
     return Recalibrated(predictions, jax.tree.map(lambda x: jnp.broadcast_to(x, (rows,)), params))
 
@@ -226,6 +231,11 @@ def residuals(predictions: Any, targets: jax.Array) -> jax.Array:
     if isinstance(predictions, _FAMILIES):
         loc, scale = _place(predictions)
         return ratio(targets - loc, scale)
+    return normal_scores(predictions, targets)
+
+
+def normal_scores(predictions: Any, targets: jax.Array) -> jax.Array:
+    """Φ⁻¹(F_i(y_i)), [n]."""
     return normal_score_of(jax.vmap(lambda p, y: p.cdf(y))(predictions, targets))
 
 

@@ -12,14 +12,24 @@ from calibjax._core.arithmetic import floating_dtype, safe_sqrt
 from calibjax._core.compilation import jit
 from calibjax._core.pytree import PyTree, parameter, record
 from calibjax.distances import Euclidean
-from calibjax.distributions import Samples
+from calibjax.distributions import DiagNormal, MvNormal, Normal, Samples
 from calibjax.distributions.base import Distribution
 from calibjax.distributions.constraints import positive
 from calibjax.distributions.features import bare, like
-from calibjax.kernels import Kernel, SquaredExponential, median_heuristic
+from calibjax.kernels import Kernel, SquaredExponential
+from calibjax.kernels.bandwidth import median_of_distances
 from calibjax.kernels.base import prediction_kernel
-from calibjax.recalibration.affine import AffineMap, moved, of_a_family, residuals
+from calibjax.recalibration.affine import (
+    AffineMap,
+    moved,
+    normal_scores,
+    of_a_family,
+    residuals,
+    with_scores,
+)
 from calibjax.recalibration.base import Recalibrator
+
+_NORMAL = Normal | DiagNormal | MvNormal  # whose residuals are normal scores
 
 
 @record
@@ -47,10 +57,10 @@ class KernelRecalibration(Recalibrator):
         w_i = k(p, p_i),   W = Σ_i w_i,   S₁ = Σ_i w_i z_i,
 
     kernel regression of the residuals z_i of similar predictions, shrunk to no correction as if
-    there were κ more of them with mean 0 and variance 1. The prediction p is then corrected like by
-    `AffineScaling` with shift a(p) and scale b(p); z are its normal scores, or (y − loc) / scale of
-    the families that it lists, of which κ should be a variance for other scales than normal ones.
-    Weights of the samples are factors of the w_i.
+    there were κ more of them with mean 0 and variance 1. z are the normal scores Φ⁻¹(F(y)), of
+    vectors L⁻¹ (y − μ), which have the mean a(p) and the standard deviation b(p) after the
+    correction: `Normal`, `DiagNormal` and `MvNormal` predictions are shifted and scaled, others are
+    `Recalibrated`. Weights of the samples are factors of the w_i.
 
     `fit` stores the samples, as `LocalScores`; `apply(params, predictions)` the predictions.
 
@@ -89,7 +99,7 @@ class KernelRecalibration(Recalibrator):
         """The samples with their residuals."""
         predictions, targets, weights = checks.weighted_samples(predictions, targets, weights)
         plain = _checked(predictions)
-        scores = _residuals(plain, targets)
+        scores = _scores(plain, targets)
         used = jnp.ones(len(scores), scores.dtype) if weights is None else weights
         return LocalScores(self._kernel(predictions), predictions, scores, used)
 
@@ -100,7 +110,8 @@ class KernelRecalibration(Recalibrator):
         checks.fitted("params", params, LocalScores)
         checks.same_kind("predictions", predictions, "those of fit", params.predictions)
         prior = checks.positive_number("prior", self.prior, params.scores.dtype)
-        return like(predictions, moved(_local(params, predictions, prior), plain))
+        correct = moved if isinstance(plain, _NORMAL) else with_scores
+        return like(predictions, correct(_local(params, predictions, prior), plain))
 
     def identity(self, predictions: Distribution) -> LocalScores:
         """Samples that do not count."""
@@ -115,8 +126,9 @@ class KernelRecalibration(Recalibrator):
     def _kernel(self, predictions: Any) -> Kernel:
         if self.kernel is not None:
             return checks.kernel_values(self.kernel)
-        plain = bare(predictions)
-        return SquaredExponential(median_heuristic(Euclidean(), plain) / 4)
+        median, *_ = median_of_distances(Euclidean(), bare(predictions))
+        # It is NaN of predictions that are all the same, among which any length scale will do.
+        return SquaredExponential(jnp.where(jnp.isnan(median), 1, median) / 4)
 
 
 def _checked(predictions: Any) -> Any:
@@ -127,8 +139,9 @@ def _checked(predictions: Any) -> Any:
 
 
 @jit
-def _residuals(predictions: Any, targets: jax.Array) -> jax.Array:
-    return residuals(predictions, targets)
+def _scores(predictions: Any, targets: jax.Array) -> jax.Array:
+    find = residuals if isinstance(predictions, _NORMAL) else normal_scores
+    return find(predictions, targets)
 
 
 @jit

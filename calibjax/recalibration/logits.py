@@ -44,6 +44,7 @@ class _LogitScaling(Recalibrator):
     """Base class: `fit` maximises the likelihood from the identity on, less the penalty."""
 
     _axes: ClassVar[int]  # of the slopes
+    _separates: ClassVar[bool] = True  # whether its maps tell classes apart that are separated
 
     def fit(
         self, predictions: Any, targets: ArrayLike, weights: ArrayLike | None = None
@@ -121,8 +122,8 @@ def _fitted(
 
     params = params_of(minimum(loss, jnp.zeros_like(start), exists))
     params = LogitMap(params.slopes, params.biases - jnp.mean(params.biases))
-    # The likelihood of classes that are separated perfectly has no maximum.
-    exists &= likelihood_loss(params) > math.sqrt(float(jnp.finfo(logits.dtype).eps))
+    if method._separates:  # then the likelihood of classes that are apart has no maximum
+        exists &= likelihood_loss(params) > math.sqrt(float(jnp.finfo(logits.dtype).eps))
     return jax.tree.map(lambda x: jnp.where(exists, x, jnp.nan), params), exists
 
 
@@ -137,8 +138,8 @@ class BiasScaling(_LogitScaling):
 
     Raises:
         TypeError: by the methods if the predictions are not of classes.
-        ValueError: by `fit` if a class does not occur, or classes are separated perfectly, so that
-            there is no maximum. If the arrays are traced, the map is NaN instead.
+        ValueError: by `fit` if a class does not occur, so that there is no maximum. If the arrays
+            are traced, the map is NaN instead.
 
     Cost: O(n m) for each of about 10 iterations of L-BFGS.
 
@@ -155,6 +156,7 @@ class BiasScaling(_LogitScaling):
     """
 
     _axes = 0
+    _separates = False
 
     def _free(self, changes: LogitMap) -> LogitMap:
         return LogitMap(jnp.zeros_like(changes.slopes), changes.biases)
@@ -173,8 +175,9 @@ class VectorScaling(_LogitScaling):
 
     Raises:
         TypeError: by the methods if the predictions are not of classes.
-        ValueError: by `fit` if a class does not occur, or classes are separated perfectly, so that
-            there is no maximum. If the arrays are traced, the map is NaN instead.
+        ValueError: by `fit` if a class does not occur, or all classes are separated perfectly, so
+            that there is no maximum; if only some are, no error is raised. If the arrays are
+            traced, the map is NaN instead.
 
     Cost: O(n m) for each of about 20 iterations of L-BFGS.
 
@@ -208,8 +211,9 @@ class MatrixScaling(_LogitScaling):
 
     Raises:
         TypeError: by the methods if the predictions are not of classes.
-        ValueError: by `fit` if a class does not occur, or classes are separated perfectly, so that
-            there is no maximum. If the arrays are traced, the map is NaN instead.
+        ValueError: by `fit` if a class does not occur, or all classes are separated perfectly, so
+            that there is no maximum; if only some are, no error is raised. If the arrays are
+            traced, the map is NaN instead.
 
     Cost: O(n m²) for each of about 30 iterations of L-BFGS, at most 100.
 

@@ -79,8 +79,7 @@ class QuantileRecalibration(Recalibrator):
         self, predictions: Distribution, targets: ArrayLike, weights: ArrayLike | None = None
     ) -> Beta | IsotonicMap:
         """The distribution of the integral transforms."""
-        is_beta = checks.choice("shape", self.shape, ("beta", "isotonic")) == "beta"
-        num_knots = checks.size_in_range("num_knots", self.num_knots, 1)
+        is_beta, num_knots = self._options()
         predictions, targets, weights = checks.weighted_samples(
             predictions, targets, weights, minimum=2
         )
@@ -100,7 +99,7 @@ class QuantileRecalibration(Recalibrator):
         predictions = checks.batch(predictions)
         plain = bare(predictions)
         check_continuous("predictions", plain)
-        law = checks.learned("params", params, Beta if self.shape == "beta" else IsotonicMap)
+        law = checks.learned("params", params, Beta if self._options()[0] else IsotonicMap)
         n = checks.leading_size("predictions", predictions)
         law = jax.tree.map(lambda x: jnp.broadcast_to(x, (n, *jnp.shape(x))), law)
         return like(predictions, Recalibrated(plain, law))
@@ -108,10 +107,16 @@ class QuantileRecalibration(Recalibrator):
     def identity(self, predictions: Distribution) -> Beta | IsotonicMap:
         """The uniform distribution."""
         one = jnp.ones((), floating_dtype(predictions))
-        if self.shape == "beta":
+        is_beta, num_knots = self._options()
+        if is_beta:
             return Beta(one, one)
-        levels = jnp.linspace(0, 1, self.num_knots + 2, dtype=one.dtype)
+        levels = jnp.linspace(0, 1, num_knots + 2, dtype=one.dtype)
         return IsotonicMap(levels, levels)
+
+    def _options(self) -> tuple[bool, int]:
+        """Whether the map is a beta distribution function, and the number of knots, checked."""
+        is_beta = checks.choice("shape", self.shape, ("beta", "isotonic")) == "beta"
+        return is_beta, checks.size_in_range("num_knots", self.num_knots, 1)
 
 
 @jit

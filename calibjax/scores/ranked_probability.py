@@ -137,7 +137,7 @@ def threshold_weighted_crps(
         raise ValueError(f"low: expected a number below high, got {ends[0]} and {ends[1]}")
     if chaining is not None:
         checks.function("chaining function", "chaining", chaining, "values")
-        if not (low == -np.inf and high == np.inf):
+        if not checks.is_concrete((low, high)) or low != -np.inf or high != np.inf:
             raise ValueError("chaining: expected None beside low or high, which are a function too")
         if not isinstance(p, Samples):
             raise TypeError(

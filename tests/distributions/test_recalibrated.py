@@ -154,3 +154,14 @@ def test_maps_without_methods():
     outside = Recalibrated(Normal(jnp.zeros(3), jnp.ones(3)), Beta(jnp.ones(3), -jnp.ones(3)))
     with pytest.raises(ValueError, match=r"map.beta: expected positive"):
         sample_targets(jax.random.key(0), outside)
+
+
+@pytest.mark.parametrize("alpha", [0.3, 2.0])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_densities_far_outside_are_finite(alpha, dtype):
+    """Where the distribution function is 0 or 1 to the last digit."""
+    p = Recalibrated(Normal(dtype(0), dtype(1)), Beta(dtype(alpha), dtype(alpha)))
+    values = jax.vmap(p.log_prob)(np.array([-12, -8, -5.5, 5.5, 8, 12], dtype))
+    assert np.all(np.isfinite(values))
+    assert np.all(np.diff(values[:3]) > 0)
+    assert np.all(np.diff(values[3:]) < 0)

@@ -28,7 +28,7 @@ def test_the_first_that_is_enough():
     assert found.enough == "affine"
     assert list(found.pvalues) == ["nothing", "temperature", "affine"]
     assert found.gains["affine"].low > found.gains["temperature"].mean
-    assert "Affine recalibration repairs it (p = " in str(found)
+    assert "The recalibration 'affine' repairs it (p = " in str(found)
     scores = jax.scipy.special.ndtri((jax.random.permutation(KEYS[2], N) + 0.5) / N)
     right = what_would_repair(KEYS[1], NORMAL, NORMAL.loc + 0.1 * scores, methods)
     assert right.enough == "nothing"

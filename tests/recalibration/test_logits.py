@@ -100,3 +100,11 @@ def test_wrong_input():
         MatrixScaling(-1.0).fit(CLASSES, jnp.asarray(LABELS))
     with pytest.raises(ValueError, match="params.slopes: expected"):
         VectorScaling().apply(LogitMap(jnp.ones(()), jnp.zeros(M)), CLASSES)
+
+
+def test_bias_of_a_good_classifier():
+    """A bias has a maximum wherever every class occurs; here it is 0, by symmetry."""
+    labels = np.arange(999) % 3
+    probs = np.where(np.arange(3) == labels[:, None], 1 - 1e-4, 5e-5)
+    params = BiasScaling().fit(Categorical(probs), labels)
+    np.testing.assert_allclose(params.biases, 0, atol=1e-3)
