@@ -21,6 +21,7 @@ NORMAL = Normal(jnp.linspace(0, 1, N), jnp.full(N, 0.1))
 NOISE = jax.random.normal(KEYS[0], (N,))
 
 
+@pytest.mark.slow
 def test_the_first_that_is_enough():
     shifted = NORMAL.loc + 0.1 * (1.0 + NOISE)
     methods = {"temperature": TemperatureScaling(), "affine": AffineScaling()}
