@@ -209,7 +209,7 @@ def _curve(
         return jax.ops.segment_sum(values, positions, size)
 
     # Sums within rows, each of one bin, are vector arithmetic; sums of single samples are not.
-    rows, owners = _rows(positions, size)
+    rows, owners = _rows(jnp.where(used > 0, positions, size), size)
     laid, counting = (jnp.append(x, 0)[rows] for x in (probs, used))
 
     def redrawn(key: jax.Array) -> jax.Array:
@@ -237,7 +237,10 @@ def _curve(
 
 
 def _rows(positions: jax.Array, size: int) -> tuple[jax.Array, jax.Array]:
-    """Samples in rows of one position each, n where there is none, and positions of the rows."""
+    """Samples in rows of one position each, n where there is none, and positions of the rows.
+
+    Samples at the position `size` are in none of them.
+    """
     n = positions.size
     width = min(max(n // (8 * size), 1), 512)
     counts = jax.ops.segment_sum(jnp.ones(n, jnp.int32), positions, size)
@@ -245,7 +248,9 @@ def _rows(positions: jax.Array, size: int) -> tuple[jax.Array, jax.Array]:
     ranks = jnp.arange(n, dtype=jnp.int32) - (jnp.cumsum(counts) - counts)[positions[order]]
     number = n // width + size  # of rows, at most
     places = (ends - -(-counts // width))[positions[order]] * width + ranks
-    rows = jnp.full(number * width, n, jnp.int32).at[places].set(order.astype(jnp.int32))
+    places = jnp.where(positions[order] < size, places, number * width)
+    rows = jnp.full(number * width, n, jnp.int32)
+    rows = rows.at[places].set(order.astype(jnp.int32), mode="drop")
     owners = jnp.searchsorted(ends, jnp.arange(number), side="right")
     return rows.reshape(number, width), owners
 
@@ -259,7 +264,7 @@ def _labels(key: jax.Array, probs: jax.Array) -> jax.Array:
     scaled = probs * 2**16
     whole = jnp.floor(scaled)
     words = jax.random.bits(key, (-(-probs.size // 2),), jnp.uint32)
-    halves = jnp.concatenate([words & 0xFFFF, words >> 16])[: probs.size].reshape(probs.shape)
+    halves = jnp.stack([words & 0xFFFF, words >> 16], 1).ravel()[: probs.size].reshape(probs.shape)
     halves, limits = halves.astype(jnp.int32), whole.astype(jnp.int32)
     level = jax.random.uniform(jax.random.fold_in(key, 1), probs.shape[1:], probs.dtype)
     return (halves < limits) | ((halves == limits) & (level < scaled - whole))
