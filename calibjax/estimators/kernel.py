@@ -6,7 +6,7 @@ calibrated, given a characteristic kernel.
 """
 
 import functools
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -22,11 +22,12 @@ from calibjax._core.sharding import follows_data
 from calibjax.distributions import MonteCarlo, Samples
 from calibjax.distributions.base import Distribution
 from calibjax.distributions.features import bare
-from calibjax.kernels import Kernel, LowRank, TensorProduct, gram_matrix
+from calibjax.estimators.linear_sums import linear_sums, sums_on_line
+from calibjax.kernels import Kernel, TensorProduct, gram_matrix
 from calibjax.kernels.base import combine_on_pairs
-from calibjax.kernels.expectations import batch_features, check_expectations, prepare_features
+from calibjax.kernels.expectations import check_expectations
 from calibjax.kernels.labels import checked_labels
-from calibjax.kernels.line import Line, distance_of_exponentials, exponentials, line_of
+from calibjax.kernels.line import distance_of_exponentials, line_of
 from calibjax.kernels.residuals import informed
 
 
@@ -126,82 +127,6 @@ def refuse_without_expectations(kernel: Kernel, predictions: Distribution) -> No
             check_expectations(part.target, predictions)
 
 
-class _Sums(NamedTuple):
-    """Sums of h over the pairs i ≠ j and over i = j, n, and the number of pairs i ≠ j."""
-
-    off_diagonal: jax.Array
-    diagonal: jax.Array
-    number: Any
-    num_pairs: Any
-
-
-def _numbers(n: int, weights: jax.Array | None) -> tuple[Any, Any]:
-    """Numbers of samples and of pairs i ≠ j: sums of the weights, and of products of two."""
-    if weights is None:
-        return n, n * (n - 1.0)
-    # The difference of two squares would leave nothing of one sample with nearly all the weight.
-    return jnp.sum(weights), 2 * pairwise.block_masses(weights, block_size=n)[0]
-
-
-def _linear_sums(kernel: Kernel, samples: PyTree, weights: jax.Array | None) -> _Sums | None:
-    """Sums in linear time: target kernels with features, predictions with some or on a line."""
-    if not isinstance(kernel, TensorProduct):
-        return None
-    line = line_of(distance_of_exponentials(kernel.prediction), samples[0])
-    if line is None and not isinstance(kernel.prediction, LowRank):
-        return None
-    if (prepared := prepare_features(kernel.target, *samples)) is None:
-        return None
-    if line is None:
-        return _sums_of_features(kernel, prepared, samples, weights)
-    return _sums_on_line(kernel, prepared, samples, weights, line)
-
-
-@jit
-def _sums_on_line(
-    kernel: TensorProduct, prepared: Any, samples: PyTree, weights: jax.Array | None, line: Line
-) -> _Sums:
-    values = _features_of_samples((kernel.target, prepared), samples)
-    return sums_on_line(kernel.prediction, values, weights, line)
-
-
-@jit
-def sums_on_line(kernel: Kernel, values: jax.Array, weights: jax.Array | None, line: Line) -> _Sums:
-    """Sums of k(x_i, x_j) ⟨f_i, f_j⟩ for features f, [r, n], and a kernel of exponentials."""
-    numbers = _numbers(values.shape[1], weights)
-    values = values if weights is None else values * weights
-    own = exponentials(kernel, values.dtype)
-
-    @jax.checkpoint
-    def forms(values: jax.Array) -> jax.Array:
-        return pairwise.line_forms(values[:, None], line.positions, own.rates)[:, 0]
-
-    upper = jnp.sum(jax.lax.map(forms, values[:, line.order]), 0)
-    diagonal = jnp.sum(own.factors) * jnp.sum(jnp.square(values))
-    return _Sums(2 * jnp.sum(own.factors * upper), diagonal, *numbers)
-
-
-@jit
-def _sums_of_features(
-    kernel: TensorProduct, prepared: Any, samples: PyTree, weights: jax.Array | None
-) -> _Sums:
-    assert isinstance(kernel.prediction, LowRank), "by the caller"
-    factor = kernel.prediction.factor(samples[0])
-    numbers = _numbers(factor.shape[0], weights)
-    factor = factor if weights is None else factor * weights[:, None]
-    norms = jnp.sum(jnp.square(factor), 1, keepdims=True)
-    sums, squares = pairwise.feature_sums(
-        _features_of_samples, (kernel.target, prepared), samples, factor, norms
-    )
-    diagonal = jnp.sum(squares)
-    return _Sums(jnp.sum(jnp.square(sums)) - diagonal, diagonal, *numbers)
-
-
-def _features_of_samples(featured: tuple[Kernel, Any], samples: tuple[Any, Any]) -> jax.Array:
-    predictions, targets = samples
-    return batch_features(*featured, predictions, jax.tree.map(lambda y: y[None], targets))[:, 0]
-
-
 @jit
 def sample_matrix(kernel: Kernel, samples: PyTree) -> jax.Array:
     """The calibration kernel of all pairs of samples, [n, n]."""
@@ -291,7 +216,7 @@ def skce(
     0.0224
     """
     kernel, samples, weights = _filled_samples(kernel, predictions, targets, weights, minimum=2)
-    if (found := _linear_sums(kernel, samples, weights)) is not None:
+    if (found := linear_sums(kernel, samples, weights)) is not None:
         return found.off_diagonal / found.num_pairs
     return pairwise.mean_over_pairs(sample_pair, kernel, samples, weights)
 
@@ -339,7 +264,7 @@ def skce_biased(
     0.5
     """
     kernel, samples, weights = _filled_samples(kernel, predictions, targets, weights)
-    if (found := _linear_sums(kernel, samples, weights)) is not None:
+    if (found := linear_sums(kernel, samples, weights)) is not None:
         return (found.off_diagonal + found.diagonal) / found.number / found.number
     return pairwise.mean_over_all_pairs(sample_pair, kernel, samples, weights)
 

@@ -1,0 +1,89 @@
+"""Sums of the calibration kernel over all pairs, in linear time where the kernels allow it."""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from calibjax import pairwise
+from calibjax._core.compilation import jit
+from calibjax._core.pytree import PyTree
+from calibjax.kernels import Kernel, LowRank, TensorProduct
+from calibjax.kernels.expectations import batch_features, prepare_features
+from calibjax.kernels.line import Line, distance_of_exponentials, exponentials, line_of
+
+
+class Sums(NamedTuple):
+    """Sums of h over the pairs i ≠ j and over i = j, n, and the number of pairs i ≠ j."""
+
+    off_diagonal: jax.Array
+    diagonal: jax.Array
+    number: Any
+    num_pairs: Any
+
+
+def _numbers(n: int, weights: jax.Array | None) -> tuple[Any, Any]:
+    """Numbers of samples and of pairs i ≠ j: sums of the weights, and of products of two."""
+    if weights is None:
+        return n, n * (n - 1.0)
+    # The difference of two squares would leave nothing of one sample with nearly all the weight.
+    return jnp.sum(weights), 2 * pairwise.block_masses(weights, block_size=n)[0]
+
+
+def linear_sums(kernel: Kernel, samples: PyTree, weights: jax.Array | None) -> Sums | None:
+    """Sums in linear time: target kernels with features, predictions with some or on a line."""
+    if not isinstance(kernel, TensorProduct):
+        return None
+    line = line_of(distance_of_exponentials(kernel.prediction), samples[0])
+    if line is None and not isinstance(kernel.prediction, LowRank):
+        return None
+    if (prepared := prepare_features(kernel.target, *samples)) is None:
+        return None
+    if line is None:
+        return _sums_of_features(kernel, prepared, samples, weights)
+    return _sums_on_line(kernel, prepared, samples, weights, line)
+
+
+@jit
+def _sums_on_line(
+    kernel: TensorProduct, prepared: Any, samples: PyTree, weights: jax.Array | None, line: Line
+) -> Sums:
+    values = _features_of_samples((kernel.target, prepared), samples)
+    return sums_on_line(kernel.prediction, values, weights, line)
+
+
+@jit
+def sums_on_line(kernel: Kernel, values: jax.Array, weights: jax.Array | None, line: Line) -> Sums:
+    """Sums of k(x_i, x_j) ⟨f_i, f_j⟩ for features f, [r, n], and a kernel of exponentials."""
+    numbers = _numbers(values.shape[1], weights)
+    values = values if weights is None else values * weights
+    own = exponentials(kernel, values.dtype)
+
+    @jax.checkpoint
+    def forms(values: jax.Array) -> jax.Array:
+        return pairwise.line_forms(values[:, None], line.positions, own.rates)[:, 0]
+
+    upper = jnp.sum(jax.lax.map(forms, values[:, line.order]), 0)
+    diagonal = jnp.sum(own.factors) * jnp.sum(jnp.square(values))
+    return Sums(2 * jnp.sum(own.factors * upper), diagonal, *numbers)
+
+
+@jit
+def _sums_of_features(
+    kernel: TensorProduct, prepared: Any, samples: PyTree, weights: jax.Array | None
+) -> Sums:
+    assert isinstance(kernel.prediction, LowRank), "by the caller"
+    factor = kernel.prediction.factor(samples[0])
+    numbers = _numbers(factor.shape[0], weights)
+    factor = factor if weights is None else factor * weights[:, None]
+    norms = jnp.sum(jnp.square(factor), 1, keepdims=True)
+    sums, squares = pairwise.feature_sums(
+        _features_of_samples, (kernel.target, prepared), samples, factor, norms
+    )
+    diagonal = jnp.sum(squares)
+    return Sums(jnp.sum(jnp.square(sums)) - diagonal, diagonal, *numbers)
+
+
+def _features_of_samples(featured: tuple[Kernel, Any], samples: tuple[Any, Any]) -> jax.Array:
+    predictions, targets = samples
+    return batch_features(*featured, predictions, jax.tree.map(lambda y: y[None], targets))[:, 0]
