@@ -35,15 +35,8 @@ def _features(kernel: Residual, prepared: tuple[()], p: Any, y: ArrayLike) -> ja
 
 
 # The search goes through classes of predictions first, and some of them have rules of all kernels.
-for _distribution in (
-    object,
-    Mixture,
-    Categorical,
-    CategoricalLogits,
-    Bernoulli,
-    Samples,
-    MonteCarlo,
-):
+EVERY_FAMILY = object, Mixture, Categorical, CategoricalLogits, Bernoulli, Samples, MonteCarlo
+for _distribution in EVERY_FAMILY:
     register_expectations(
         Residual,
         _distribution,
