@@ -67,6 +67,39 @@ class Distribution:
         return support.check(name, targets)
 
 
+class DrawnByInversion(Distribution):
+    """A family whose draws are functions of one uniform number each, `sample_at`.
+
+    For a batch the keys of its draws serve as these numbers, in a fraction of the time. A subclass
+    that has a `sample` of its own is drawn by that.
+    """
+
+    is_inverted: bool = True  # unless a subclass has a `sample` of its own
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if "sample" in vars(cls):
+            cls.is_inverted = "sample_at" in vars(cls)
+
+    def sample_at(self, level: jax.Array) -> jax.Array:
+        """The draw that belongs to a uniform number in [0, 1)."""
+        raise NotImplementedError
+
+    def sample(self, key: jax.Array) -> jax.Array:
+        """Draws one value, by inversion of the distribution function."""
+        return self.sample_at(jax.random.uniform(key, (), self.precision))
+
+    @property
+    def precision(self) -> Any:
+        """Data type of the parameters."""
+        return jnp.result_type(*jax.tree.leaves(self))
+
+
+def centred(level: jax.Array) -> jax.Array:
+    """Number in (−1, 1) that belongs to a uniform one in [0, 1)."""
+    return jnp.maximum(2 * level - 1, jnp.finfo(level.dtype).epsneg - 1)
+
+
 class ClassPredictions(Protocol):
     """Predictions of classes: `Bernoulli`, `Categorical`, mixtures of them, or a user's class."""
 

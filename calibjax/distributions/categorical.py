@@ -11,14 +11,14 @@ from jax import lax
 
 from calibjax._core import checks
 from calibjax._core.pytree import parameter, record
-from calibjax.distributions.base import Distribution
+from calibjax.distributions.base import DrawnByInversion
 from calibjax.distributions.constraints import Constraint, labels, probability, real, simplex
 
 _UNDERFLOW = -800.0  # smaller exponents, which give zero, are left out: derivatives would be 0 / 0
 
 
 @record
-class Categorical(Distribution):
+class Categorical(DrawnByInversion):
     """Distribution of a class label 0, ..., m − 1.
 
     Attributes:
@@ -78,9 +78,8 @@ class Categorical(Distribution):
         """Probability of each class, [m]."""
         return self.probs
 
-    def sample(self, key: jax.Array) -> jax.Array:
-        """Draws one label, by inversion of the distribution function."""
-        level = jax.random.uniform(key, jnp.shape(self.probs)[:-1], jnp.result_type(self.probs))
+    def sample_at(self, level: jax.Array) -> jax.Array:
+        """The label that belongs to a uniform number in [0, 1)."""
         return self.icdf(level * jnp.sum(self.probs, -1))
 
     def log_prob(self, y: jax.Array) -> jax.Array:
@@ -131,7 +130,7 @@ class Categorical(Distribution):
 
 
 @record
-class CategoricalLogits(Distribution):
+class CategoricalLogits(DrawnByInversion):
     """Distribution of a class label 0, ..., m − 1, given by unnormalised log-probabilities.
 
     For estimators and tests it is the same as the `Categorical` with probabilities softmax(logits).
@@ -170,9 +169,9 @@ class CategoricalLogits(Distribution):
         """Probability of each class, [m]."""
         return jax.nn.softmax(jnp.asarray(self.logits), -1)
 
-    def sample(self, key: jax.Array) -> jax.Array:
-        """Draws one label, the same as the `Categorical` with this key."""
-        return Categorical(self.class_probs).sample(key)
+    def sample_at(self, level: jax.Array) -> jax.Array:
+        """The label that belongs to a uniform number in [0, 1)."""
+        return Categorical(self.class_probs).sample_at(level)
 
     def log_prob(self, y: jax.Array) -> jax.Array:
         """Log-probability of label y, NaN for labels out of range."""
@@ -229,7 +228,7 @@ def _divisor(temperature: jax.Array) -> jax.Array:
 
 
 @record
-class Bernoulli(Distribution):
+class Bernoulli(DrawnByInversion):
     """Distribution of a label 0 or 1.
 
     Estimators and tests give exactly the numbers of the two-class `Categorical`; only
@@ -304,10 +303,9 @@ class Bernoulli(Distribution):
         logs = jnp.where(agree, self.log_probs, logs)
         return Categorical(jnp.exp(logs), log_probs=logs)
 
-    def sample(self, key: jax.Array) -> jax.Array:
-        """Draws one label, by inversion of the distribution function."""
+    def sample_at(self, level: jax.Array) -> jax.Array:
+        """The label that belongs to a uniform number in [0, 1)."""
         probs = jnp.asarray(self.probs)
-        level = jax.random.uniform(key, probs.shape, probs.dtype)
         return self.icdf(level * ((1 - probs) + probs))
 
     def log_prob(self, y: jax.Array) -> jax.Array:

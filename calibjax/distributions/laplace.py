@@ -8,12 +8,12 @@ import jax.numpy as jnp
 
 from calibjax._core.arithmetic import absolute, logarithm, ratio
 from calibjax._core.pytree import parameter, record
-from calibjax.distributions.base import Distribution, fitting_scale
+from calibjax.distributions.base import DrawnByInversion, centred, fitting_scale
 from calibjax.distributions.constraints import positive, real
 
 
 @record
-class Laplace(Distribution):
+class Laplace(DrawnByInversion):
     """Univariate Laplace distribution with density exp(−|y − loc| / scale) / (2 scale).
 
     Attributes:
@@ -30,10 +30,10 @@ class Laplace(Distribution):
     loc: jax.Array = parameter(real)
     scale: jax.Array = parameter(positive)
 
-    def sample(self, key: jax.Array) -> jax.Array:
-        """Draws one value."""
-        dtype = jnp.result_type(self.loc, self.scale)
-        return self.loc + self.scale * jax.random.laplace(key, jnp.shape(self.loc), dtype)
+    def sample_at(self, level: jax.Array) -> jax.Array:
+        """The draw that belongs to a uniform number in [0, 1)."""
+        z = centred(level)
+        return self.loc + self.scale * jnp.sign(z) * jnp.log1p(-jnp.abs(z))
 
     def log_prob(self, y: jax.Array) -> jax.Array:
         """Log-density at y."""

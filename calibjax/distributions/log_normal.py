@@ -11,15 +11,16 @@ from jax.scipy.stats import norm
 
 from calibjax._core.arithmetic import ratio
 from calibjax._core.pytree import parameter, record
-from calibjax.distributions.base import Distribution
+from calibjax.distributions.base import DrawnByInversion
 from calibjax.distributions.constraints import positive, real
+from calibjax.distributions.normal import standard_normal_at
 
 _SHARES, _WEIGHTS = np.polynomial.legendre.leggauss(10)
 _SHARES, _WEIGHTS = 0.5 * (1 + _SHARES), 0.5 * _WEIGHTS  # of the unit interval
 
 
 @record
-class LogNormal(Distribution):
+class LogNormal(DrawnByInversion):
     """Distribution of a positive number whose logarithm is N(loc, scale²).
 
     Attributes:
@@ -40,10 +41,9 @@ class LogNormal(Distribution):
     def _standardised(self, y: jax.Array) -> jax.Array:
         return ratio(jnp.log(jnp.where(y > 0, y, 1)) - self.loc, self.scale)
 
-    def sample(self, key: jax.Array) -> jax.Array:
-        """Draws one value."""
-        dtype = jnp.result_type(self.loc, self.scale)
-        return jnp.exp(self.loc + self.scale * jax.random.normal(key, jnp.shape(self.loc), dtype))
+    def sample_at(self, level: jax.Array) -> jax.Array:
+        """The draw that belongs to a uniform number in [0, 1)."""
+        return jnp.exp(self.loc + self.scale * standard_normal_at(level))
 
     def log_prob(self, y: jax.Array) -> jax.Array:
         """Log-density at y; −inf where y ≤ 0."""

@@ -10,13 +10,13 @@ from jax.scipy.special import erf, ndtr, ndtri
 
 from calibjax._core.arithmetic import absolute, logarithm, matmul, ratio
 from calibjax._core.pytree import parameter, record
-from calibjax.distributions.base import Distribution, fitting_scale
+from calibjax.distributions.base import Distribution, DrawnByInversion, centred, fitting_scale
 from calibjax.distributions.constraints import positive, real
 from calibjax.distributions.multivariate_normal import MvNormal
 
 
 @record
-class Normal(Distribution):
+class Normal(DrawnByInversion):
     """Univariate normal distribution N(loc, scale²).
 
     Attributes:
@@ -32,10 +32,9 @@ class Normal(Distribution):
     loc: jax.Array = parameter(real)
     scale: jax.Array = parameter(positive)
 
-    def sample(self, key: jax.Array) -> jax.Array:
-        """Draws one value."""
-        dtype = jnp.result_type(self.loc, self.scale)
-        return self.loc + self.scale * jax.random.normal(key, jnp.shape(self.loc), dtype)
+    def sample_at(self, level: jax.Array) -> jax.Array:
+        """The draw that belongs to a uniform number in [0, 1)."""
+        return self.loc + self.scale * standard_normal_at(level)
 
     def log_prob(self, y: jax.Array) -> jax.Array:
         """Log-density at y."""
@@ -69,6 +68,11 @@ class Normal(Distribution):
         """Distribution of a Z for Z ~ p, where a is a number."""
         scale = fitting_scale(scale, self.loc, (0,))
         return dataclasses.replace(self, loc=scale * self.loc, scale=absolute(scale) * self.scale)
+
+
+def standard_normal_at(level: jax.Array) -> jax.Array:
+    """Normal number that belongs to a uniform one in [0, 1); finite at 0, unlike `ndtri`."""
+    return math.sqrt(2) * jax.lax.erf_inv(centred(level))
 
 
 def mean_distance(loc: jax.Array, scale: jax.Array) -> jax.Array:
@@ -105,7 +109,8 @@ class DiagNormal(Distribution):
 
     def sample(self, key: jax.Array) -> jax.Array:
         """Draws one vector [d]."""
-        return Normal(self.loc, self.scale).sample(key)
+        dtype = jnp.result_type(self.loc, self.scale)
+        return self.loc + self.scale * jax.random.normal(key, jnp.shape(self.loc), dtype)
 
     def log_prob(self, y: jax.Array) -> jax.Array:
         """Log-density at y, [d]."""

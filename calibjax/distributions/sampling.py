@@ -1,6 +1,7 @@
 """Draws from batches of distributions."""
 
 import functools
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -67,4 +68,24 @@ def _drawn(predictions: Distribution) -> PyTree:
 def draw(key: jax.Array, predictions: Distribution) -> PyTree:
     """`sample_targets` without the checks."""
     keys = jax.random.split(key, jax.tree.leaves(predictions)[0].shape[0])
-    return jax.vmap(lambda p, k: p.sample(k))(predictions, keys)
+    return draw_each(keys, predictions)
+
+
+def draw_each(keys: jax.Array, predictions: Distribution) -> PyTree:
+    """One target from each prediction, for random keys [n] of which none is used elsewhere."""
+    if not getattr(predictions, "is_inverted", False):
+        return jax.vmap(lambda p, k: p.sample(k))(predictions, keys)
+    drawn: Any = predictions
+    levels = _uniform(keys, drawn.precision)
+    return jax.vmap(lambda p, level: p.sample_at(level))(drawn, levels)
+
+
+def _uniform(keys: jax.Array, dtype: Any) -> jax.Array:
+    """A uniform number in [0, 1) for each key, [n]: its own bits, which are random as they are."""
+    words = jax.random.key_data(keys)
+    bits = words[..., 0]
+    if jnp.finfo(dtype).bits == 64:
+        bits = bits.astype(jnp.uint64) << 32 | words[..., 1]
+    digits = jnp.finfo(dtype).nmant
+    shift = jnp.iinfo(bits.dtype).bits - digits
+    return (bits >> shift).astype(dtype) * jnp.array(2.0**-digits, dtype)

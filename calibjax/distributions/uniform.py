@@ -7,12 +7,12 @@ from calibjax._core import checks
 from calibjax._core.arithmetic import ratio
 from calibjax._core.pytree import parameter, record
 from calibjax._core.special import at_levels
-from calibjax.distributions.base import Distribution
+from calibjax.distributions.base import DrawnByInversion
 from calibjax.distributions.constraints import real
 
 
 @record
-class Uniform(Distribution):
+class Uniform(DrawnByInversion):
     """Uniform distribution on the interval [low, high].
 
     Targets may lie outside: then the prediction is wrong, but not necessarily the data.
@@ -30,10 +30,9 @@ class Uniform(Distribution):
     low: jax.Array = parameter(real)
     high: jax.Array = parameter(real)
 
-    def sample(self, key: jax.Array) -> jax.Array:
-        """Draws one value."""
-        dtype = jnp.result_type(self.low, self.high)
-        return self.icdf(jax.random.uniform(key, jnp.shape(self.low), dtype))
+    def sample_at(self, level: jax.Array) -> jax.Array:
+        """The draw that belongs to a uniform number in [0, 1)."""
+        return self.icdf(level)
 
     def log_prob(self, y: jax.Array) -> jax.Array:
         """Log-density at y; −inf outside of the interval."""

@@ -13,7 +13,7 @@ from calibjax._core.arithmetic import floating_dtype
 from calibjax._core.compilation import jit
 from calibjax._core.pytree import PyTree
 from calibjax.distributions.base import Distribution
-from calibjax.distributions.sampling import draw
+from calibjax.distributions.sampling import draw, draw_each
 from calibjax.estimators.kernel import refuse_without_expectations
 from calibjax.hypothesis_tests._redraw.features import sums_of_redraws
 from calibjax.hypothesis_tests._redraw.pool import over_pool
@@ -169,7 +169,7 @@ def pool_of_sums(
 
     def redraw(key: jax.Array) -> PyTree:
         keys = jax.vmap(jax.random.fold_in, (None, 0))(key, indices)
-        return jax.vmap(lambda p, key: p.sample(key))(predictions, keys)
+        return draw_each(keys, predictions)
 
     def evaluate(ys: PyTree) -> tuple[jax.Array, jax.Array]:
         return sums_of_redraws((kernel.target, prepared), [factor], predictions, ys)[0]

@@ -93,11 +93,8 @@ def test_redraws_against_all_pairs(case):
     kernel, predictions, targets = CASES[case]
     _, found = in_one(case)
 
-    def redraw(key):
-        keys = jax.vmap(lambda i: jax.random.fold_in(key, i))(jnp.arange(N))
-        return jax.vmap(lambda p, k: p.sample(k))(predictions, keys)
-
     matrix_of = functools.partial(estimators.calibration_kernel_matrix, kernel, predictions)
+    redraw = functools.partial(distributions.sample_targets, predictions=predictions)
     drawn = jax.vmap(redraw)(jax.random.split(KEY, B))
     matrices = jax.vmap(matrix_of)(jnp.concatenate([targets[None], drawn]))
     diagonals = np.trace(matrices, axis1=1, axis2=2) / N
