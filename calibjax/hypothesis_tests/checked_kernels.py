@@ -1,5 +1,7 @@
 """Checks of the kernels that a user hands over."""
 
+import functools
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -36,6 +38,7 @@ def checked_family(
         raise ValueError(f"kernels: expected at least one kernel, got {kernels!r}")
     members = []
     views: dict[int, Any] = {}  # by lens
+    redrawn = functools.cache(lambda: draw(jax.random.key(0), predictions))
     for path, member in found:
         name = f"kernels{jax.tree_util.keystr(path)}"
         lens, kernel = member if isinstance(member, tuple) else (None, member)
@@ -46,7 +49,7 @@ def checked_family(
             )
         if id(lens) not in views:
             checked = None if lens is None else _checked_lens(f"{name}[0]", lens)
-            views[id(lens)] = checked, _seen(f"{name}[0]", checked, predictions, targets)
+            views[id(lens)] = checked, _seen(f"{name}[0]", checked, predictions, targets, redrawn)
         lens, seen = views[id(lens)]
         kernel = checks.kernel_values(kernel, name)
         _refuse_other_kind(name, kernel, seen)
@@ -73,13 +76,19 @@ def _checked_lens(name: str, lens: Any) -> Any:
     return jax.tree_util.Partial(lens) if jax.tree_util.all_leaves([lens]) else lens
 
 
-def _seen(name: str, lens: Any, predictions: Distribution, targets: PyTree) -> PyTree:
+def _seen(
+    name: str,
+    lens: Any,
+    predictions: Distribution,
+    targets: PyTree,
+    redrawn: Callable[[], PyTree],
+) -> PyTree:
     """The data as a lens shows them, whose predictions must not depend on the targets."""
     if lens is None:
         return predictions, targets
     try:
         seen = lens(predictions, targets)
-        others = lens(predictions, draw(jax.random.key(0), predictions))
+        others = lens(predictions, redrawn())
     except (TypeError, ValueError) as error:
         raise type(error)(f"{name}: {error}") from error
     if not isinstance(seen, tuple) or len(seen) != 2:

@@ -42,6 +42,10 @@ class White(Kernel):
         _refuse_other_points("White", "arrays of labels or numbers", y, z)
         return jnp.all(jnp.equal(y, z)) * 1.0
 
+    def label_scales(self, probs: jax.Array) -> jax.Array:
+        """Factors of the entries of e_y − p in the features for classes, [..., m]."""
+        return jnp.ones_like(probs)
+
     def value_range(self) -> ValueRange:
         """From 0 to 1."""
         return ValueRange(0.0, 1.0)

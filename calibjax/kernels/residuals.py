@@ -76,9 +76,12 @@ class Pearson(Residual):
     def residual(self, p: Any, y: ArrayLike) -> jax.Array:
         """(e_y − p) / √(p + offset), [m]."""
         probs = p.class_probs
-        offset = jnp.asarray(self.offset, probs.dtype)
         residual = one_hot(jnp.asarray(y), probs.shape[-1], probs.dtype) - probs
-        return residual / jnp.sqrt(probs + offset)
+        return residual * self.label_scales(probs)
+
+    def label_scales(self, probs: jax.Array) -> jax.Array:
+        """Factors of the entries of e_y − p, [..., m]."""
+        return 1 / jnp.sqrt(probs + jnp.asarray(self.offset, probs.dtype))
 
     def expected_norm(self, p: Any) -> jax.Array:
         """E ‖r(p, Y)‖² = Σ_c p_c (1 − p_c) / (p_c + offset)."""

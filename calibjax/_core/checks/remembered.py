@@ -54,7 +54,7 @@ def remembered(function: Callable[Parameters, Result]) -> Callable[Parameters, R
         if known is not None and structure == known.structure and _are(known.leaves, leaves):
             return _resolved(known.value)
         value = function(*args, **options)
-        if all(map(_stays, leaves)) and is_concrete(value) and _is_small(value):
+        if all(map(_stays, leaves)) and is_concrete(value) and _is_small(value, leaves):
             forget = lambda _: values.pop(key, None)  # noqa: E731
             objects = [x for x in args if type(x) not in _PLAIN]
             try:
@@ -70,9 +70,11 @@ def remembered(function: Callable[Parameters, Result]) -> Callable[Parameters, R
     return call
 
 
-def _is_small(value: Any) -> bool:
-    """Whether a value may stay in memory as long as its arguments do."""
-    return sum(getattr(leaf, "nbytes", 0) for leaf in jax.tree.leaves(value)) <= _LARGEST
+def _is_small(value: Any, given: list[Any]) -> bool:
+    """Whether a value, apart from what was given, may stay in memory as long as its arguments."""
+    known = {id(leaf) for leaf in given}
+    new = (leaf for leaf in jax.tree.leaves(value) if id(leaf) not in known)
+    return sum(getattr(leaf, "nbytes", 0) for leaf in new) <= _LARGEST
 
 
 def _stays(leaf: Any) -> bool:

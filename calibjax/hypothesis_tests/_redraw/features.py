@@ -11,11 +11,13 @@ from jax.typing import ArrayLike
 from calibjax import pairwise
 from calibjax._core.arithmetic import matmul
 from calibjax._core.batches import BATCH_BYTES
-from calibjax.distributions.base import Distribution
+from calibjax._core.sharding import devices
+from calibjax.distributions.base import Distribution, has_class_probs
 from calibjax.kernels import Kernel
 from calibjax.kernels.expectations import batch_features
 from calibjax.kernels.line import Line
 
+_DENSE_LABELS = 64  # classes, up to which matrix products are faster than sums by label
 _COLUMNS = 192  # of a matrix product that takes longer than the matrix
 
 Parts = tuple[jax.Array, jax.Array]  # means of h off and on the diagonal
@@ -50,6 +52,8 @@ def sums_of_redraws(
         For each factor Σ_i φ(p_i) ⊗ f(p_i, y_i), [b, s, r], and Σ_i ‖φ(p_i)‖² ‖f(p_i, y_i)‖², [b].
     """
     norms = jnp.stack([jnp.sum(jnp.square(factor), 1) for factor in factors], 1)
+    if has_many_labels(featured[0], predictions) and devices() is None:
+        return _sums_by_label(featured[0], factors, norms, predictions, targets)
     ys = jax.tree.map(lambda y: jnp.moveaxis(y, 0, 1), targets)
     sums, squares = pairwise.feature_sums(
         _redrawn_features, featured, (predictions, ys), jnp.concatenate(factors, 1), norms
@@ -63,6 +67,44 @@ def sums_of_redraws(
         )
         for own, diagonal in zip(jnp.split(sums, ends), squares, strict=True)
     ]
+
+
+def has_many_labels(kernel: Kernel, predictions: Distribution) -> bool:
+    """Whether features are scaled residuals e_y − p of so many classes that few entries change."""
+    if not hasattr(kernel, "label_scales") or not has_class_probs(predictions):
+        return False
+    return jax.eval_shape(lambda p: p.class_probs, predictions).shape[-1] > _DENSE_LABELS
+
+
+def _sums_by_label(
+    kernel: Any,
+    factors: Sequence[jax.Array],
+    norms: jax.Array,
+    predictions: Any,
+    targets: jax.Array,
+) -> list[tuple[jax.Array, jax.Array]]:
+    """`sums_of_redraws` of scaled residuals, Σ_i φ_i a_i(y_i) e_{y_i} − Σ_i φ_i ∘ a_i ∘ p_i.
+
+    The second sum is the same for all redraws; the first one takes a number for each sample, not
+    one for each class.
+    """
+    probs = predictions.class_probs
+    num_classes = probs.shape[1]
+    scales = kernel.label_scales(probs)
+    expected = scales * probs
+    squared = jnp.sum(jnp.square(expected), 1)
+    joined = jnp.concatenate(factors, 1)
+    offset = matmul(expected.T, joined)
+
+    def sums(labels: jax.Array) -> tuple[jax.Array, jax.Array]:
+        scale, mean = (jnp.take_along_axis(x, labels[:, None], 1)[:, 0] for x in (scales, probs))
+        observed = jax.ops.segment_sum(joined * scale[:, None], labels, num_classes)
+        square = squared + jnp.square(scale) * (1 - 2 * mean)  # of the residual's norm
+        return (observed - offset).T, matmul(square, norms)
+
+    found, diagonals = jax.lax.map(sums, targets)
+    ends = np.cumsum([factor.shape[1] for factor in factors])[:-1]
+    return list(zip(jnp.split(found, ends, 1), diagonals.T, strict=True))
 
 
 def means_on_line(

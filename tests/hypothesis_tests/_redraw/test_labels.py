@@ -1,0 +1,50 @@
+"""Sums by label, for so many classes that a redraw changes few entries of the residuals."""
+
+import jax
+import numpy as np
+import pytest
+
+from calibjax import distances, distributions, estimators, kernels
+from calibjax.hypothesis_tests._redraw import features
+from calibjax.hypothesis_tests._redraw.plan import planned
+
+N, M, B = 64, 80, 3
+RNG = np.random.default_rng(0)
+PROBS = RNG.dirichlet(np.full(M, 0.1), N)
+PREDICTIONS = distributions.Categorical(PROBS)
+LABELS = np.array([[RNG.choice(M, p=p) for p in PROBS] for _ in range(B)])
+NEAR = kernels.LowRank(
+    kernels.Exponential(0.5, distances.TotalVariation()), jax.tree.map(lambda p: p[:5], PREDICTIONS)
+)
+
+
+@pytest.mark.parametrize("weights", [None, RNG.uniform(0, 2, N)], ids=["equal", "weights"])
+@pytest.mark.parametrize("target", [kernels.Pearson(0.02), kernels.White()])
+def test_against_all_pairs(target, weights):
+    products = [kernels.TensorProduct(k, target) for k in (NEAR, kernels.Constant())]
+    used = None if weights is None else jax.numpy.asarray(weights)
+    plan = planned([(None, k) for k in products], PREDICTIONS, LABELS[0], used)
+    assert features.has_many_labels(target, PREDICTIONS)
+    found = np.array(plan.family(plan.predictions, LABELS, weights=plan.weights))
+    w = np.ones(N) if weights is None else weights * plan.number / weights.sum()
+    n = float(plan.number)
+    for b, labels in enumerate(LABELS):
+        for k, kernel in enumerate(products):
+            h = np.asarray(estimators.calibration_kernel_matrix(kernel, PREDICTIONS, labels))
+            h = h * w[:, None] * w
+            diagonal = np.trace(h)
+            expected = (h.sum() - diagonal) / (n * (n - 1)), diagonal / n
+            np.testing.assert_allclose(found[:, b, k], expected, rtol=1e-10)
+
+
+def test_single_precision():
+    """Sums by label round no worse than sums of all entries."""
+    kernel = kernels.TensorProduct(kernels.Constant(), kernels.Pearson())
+    found = {}
+    for dtype in ("float32", "float64"):
+        predictions = distributions.Categorical(PROBS.astype(dtype))
+        plan = planned([(None, kernel)], predictions, LABELS[0], None)
+        found[dtype] = np.array(plan.family(plan.predictions, LABELS))
+    scale = np.abs(found["float64"]).max(1, keepdims=True)
+    assert found["float32"].dtype == "float32"
+    assert np.max(np.abs(found["float32"] - found["float64"]) / scale) < 1e-5
