@@ -42,6 +42,16 @@ if hasattr(mlir, "make_ir_context"):
     _share_contexts()
 
 
+@pytest.hookimpl(tryfirst=True)  # before those that are slow are left out
+def pytest_collection_modifyitems(items):
+    """What `slow.txt` names is slow."""
+    lines = (pathlib.Path(__file__).parent / "slow.txt").read_text().splitlines()
+    long = tuple(line for line in lines if not line.startswith("#"))
+    for item in items:
+        if item.nodeid.startswith(long):
+            item.add_marker(pytest.mark.slow)
+
+
 def pytest_collection_finish():
     """What was imported and collected stays: the garbage collector need not look at it again.
 
