@@ -19,7 +19,6 @@ from calibjax.hypothesis_tests._redraw.features import (
     Parts,
     as_means,
     bytes_of_redraw,
-    has_many_labels,
     means_of_sums,
     means_on_line,
     sums_of_redraws,
@@ -176,12 +175,7 @@ class ByFeatures:
         """Memory of one redraw: its targets, and the features of as many as are held at once."""
         n = checks.leading_size("targets", targets)
         in_blocks = all(kernel.is_linear for kernel in self.prediction_kernels)
-        numbers = max(
-            1
-            if in_blocks and has_many_labels(each[0], predictions)
-            else num_features(*each, predictions, targets)
-            for each in self._featured()
-        )
+        numbers = max(num_features(*each, predictions, targets) for each in self._featured())
         return bytes_of_redraw(n, numbers, in_blocks=in_blocks)
 
 
