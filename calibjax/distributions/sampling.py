@@ -33,9 +33,9 @@ def sample_targets(key: jax.Array, predictions: Distribution) -> PyTree:
 
     >>> import jax, jax.numpy as jnp
     >>> from calibjax.distributions import Normal, sample_targets
-    >>> predictions = Normal(loc=jnp.array([0.0, 10.0]), scale=jnp.array([1e-3, 1e-3]))
+    >>> predictions = Normal(loc=jnp.array([1.0, 10.0]), scale=jnp.array([1e-3, 1e-3]))
     >>> sample_targets(jax.random.key(0), predictions).round()
-    Array([ 0., 10.], dtype=float32)
+    Array([ 1., 10.], dtype=float32)
     """
     key, predictions = checks.random_key(key), checks.batch(predictions)
     checks.method("predictions", predictions, "sample")

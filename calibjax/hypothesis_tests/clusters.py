@@ -167,7 +167,7 @@ def cluster_skce_test(
     ... )
     >>> exact = hypothesis_tests.exact_skce_test(jax.random.key(1), kernel, predictions, errors)
     >>> print(f"{test.pvalue:.2f} {exact.pvalue:.3f}")
-    0.27 0.004
+    0.27 0.005
     """
     key = checks.random_key(key)
     num_draws = checks.number_of_draws("num_draws", num_draws)

@@ -151,7 +151,8 @@ def _refuse_same_draws(names: str, one: CalibrationTestResult, two: CalibrationT
         if not checks.is_concrete(draws):
             continue
         x, y = sorted(map(np.asarray, draws), key=np.size)
-        step = 16 * np.finfo(x.dtype).eps * max(np.nanmax(np.abs(x)), np.finfo(x.dtype).tiny)
+        largest = max(np.nanmax(np.abs(x)), np.nanmax(np.abs(y)), np.finfo(x.dtype).tiny)
+        step = 16 * np.finfo(x.dtype).eps * largest
         x, y = (np.unique(np.round(values / step)) for values in (x, y))
         # Draws of a discrete statistic may coincide by chance.
         is_continuous = x.size >= max(_DISTINCT_DRAWS, 0.9 * min(map(np.size, draws)))

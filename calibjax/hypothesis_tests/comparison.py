@@ -371,7 +371,7 @@ def calibration_margin(
     >>> truth = distributions.Normal(jnp.full(200, 0.5), jnp.ones(200))
     >>> margin = hypothesis_tests.calibration_margin(jax.random.key(0), kernel, predictions, truth)
     >>> print(f"{margin:.2f}")
-    0.21
+    0.22
     """
     num_draws = checks.number_of_draws("num_draws", num_draws)
     checks.same_rows(predictions=predictions, truth=truth)

@@ -209,9 +209,9 @@ def exact_skce_test(
     >>> targets = 0.5 * jax.random.normal(jax.random.key(0), (64,))  # half the predicted spread
     >>> test = hypothesis_tests.exact_skce_test(jax.random.key(1), kernel, predictions, targets)
     >>> print(test)
-    CalibrationTestResult(pvalue=0.001 ± 0.001, statistic=6.09, estimate=0.0623, 999 redrawn ...
-      biased    distance from calibration                    raw p = 0.002   score +4.5
-      unbiased  off in the same way for similar predictions  raw p = 0.002   score +4.6
+    CalibrationTestResult(pvalue=0.001 ± 0.001, statistic=6.08, estimate=0.0623, 999 redrawn ...
+      biased    distance from calibration                    raw p = 0.001   score +4.4
+      unbiased  off in the same way for similar predictions  raw p = 0.001   score +4.5
       spread    less scatter than predicted: underconfident  raw p = 0.001   score -6.1 <- loudest
     """
     kernel, samples, weights = weighted_samples(kernel, predictions, targets, weights, minimum=2)

@@ -196,7 +196,7 @@ class CalibrationTestResult:
         ...     jax.random.key(0), lambda p, y: jnp.sum(y), predictions, jnp.arange(100) % 2
         ... )
         >>> print(f"{test.statistic:.0f} {test.critical_value():.0f}")
-        50 58
+        50 59
         """
         if self.null_samples is None:
             raise ValueError("result: expected a simulated test, got one without draws")

@@ -271,7 +271,7 @@ def gamma_skce_test(
     >>> targets = distributions.sample_targets(jax.random.key(0), predictions)
     >>> test = hypothesis_tests.gamma_skce_test(kernel, predictions, targets)
     >>> print(f"{test.pvalue:.2f}")
-    0.56
+    0.53
     """
     null = _checked_null(*checked_samples(kernel, predictions, targets, minimum=2), 0)
     return _analytic_result(*null, chi_squared.gamma_tail)
@@ -325,7 +325,7 @@ def pearson_skce_test(
     >>> targets = distributions.sample_targets(jax.random.key(0), predictions)
     >>> test = hypothesis_tests.pearson_skce_test(kernel, predictions, targets)
     >>> print(f"{test.pvalue:.2f}")
-    0.54
+    0.51
     """
     num_eigenvalues = checks.size_in_range("num_eigenvalues", num_eigenvalues, 1)
     kernel, samples = checked_samples(kernel, predictions, targets, minimum=2)

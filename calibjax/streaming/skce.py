@@ -205,10 +205,10 @@ class ExactSKCETest(Accumulator):
     ...     predictions = distributions.Normal(loc, jnp.ones(25))
     ...     state = test.update(state, predictions, loc + 0.5 * noise)  # half the predicted spread
     >>> print(test.result(state))
-    CalibrationTestResult(pvalue=0.01 ± 0.01, statistic=5.6, estimate=0.0168, 99 redrawn targets)
+    CalibrationTestResult(pvalue=0.01 ± 0.01, statistic=5.88, estimate=0.0168, 99 redrawn targets)
       biased    distance from calibration                    raw p = 0.01    score +3.7
-      unbiased  off in the same way for similar predictions  raw p = 0.01    score +4.1
-      spread    less scatter than predicted: underconfident  raw p = 0.01    score -5.6 <- loudest
+      unbiased  off in the same way for similar predictions  raw p = 0.01    score +3.9
+      spread    less scatter than predicted: underconfident  raw p = 0.01    score -5.9 <- loudest
     """
 
     key: jax.Array

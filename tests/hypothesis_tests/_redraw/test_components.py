@@ -50,10 +50,10 @@ def test_against_loops(name):
     ours = parts.biased, parts.unbiased, parts.spread
     np.testing.assert_allclose([part.score for part in ours], [s[0] for s in scores], rtol=1e-8)
     np.testing.assert_allclose(np.r_[test.statistic, test.null_samples], pool, rtol=1e-8)
-    assert test.pvalue == rank(pool)
-    assert parts.biased.pvalue == rank((n - 1) * unbiased + diagonal)
-    assert parts.unbiased.pvalue == rank(unbiased)
-    assert parts.spread.pvalue == rank(np.abs(scores[2]))
+    assert test.pvalue == pytest.approx(rank(pool), rel=1e-12)
+    assert parts.biased.pvalue == pytest.approx(rank((n - 1) * unbiased + diagonal), rel=1e-12)
+    assert parts.unbiased.pvalue == pytest.approx(rank(unbiased), rel=1e-12)
+    assert parts.spread.pvalue == pytest.approx(rank(np.abs(scores[2])), rel=1e-12)
 
 
 @pytest.mark.parametrize("statistic", STATISTICS)
