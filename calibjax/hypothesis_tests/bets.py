@@ -39,7 +39,7 @@ from calibjax.recalibration import (
 from calibjax.recalibration.affine import AffineMap
 from calibjax.recalibration.logits import LogitMap
 
-_PRIOR = 10.0  # forecasts that the identity counts for
+_PRIOR = 20.0
 _STAKES = np.array([0.1, 0.2, 0.4, 0.8])  # η, in which the mixture of kernel bets is taken
 _LOGIT_MAPS = TemperatureScaling | BiasScaling | VectorScaling
 _REFITTED_EVERY = 8
@@ -281,7 +281,7 @@ def default_bets(predictions: Any) -> dict[str, Any]:
         }
     found: dict[str, Any] = {
         "shift and scale": _Affine(),
-        "shift and scale nearby": _local(KernelRecalibration(), predictions),
+        "shift and scale nearby": _local(KernelRecalibration(prior=10.0), predictions),
     }
     if not isinstance(plain, VECTORS):
         kernels = tuple(SquaredExponential(x) for x in (0.125, 0.5, 2.0))
