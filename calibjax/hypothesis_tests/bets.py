@@ -1,20 +1,20 @@
 """Bets against forecasts: what recalibrations and kernels have learned from the past."""
 
-import dataclasses
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import lax
 from jax.scipy.special import logsumexp, ndtri
 
 from calibjax._core import checks
 from calibjax._core.arithmetic import floating_dtype, matmul, ratio, safe_sqrt
 from calibjax._core.pytree import PyTree, record
 from calibjax.distances import Distance, Euclidean, TotalVariation
-from calibjax.distributions import Mixture, MvNormal
-from calibjax.distributions.base import has_class_probs
+from calibjax.distributions import Bernoulli, Mixture, MvNormal
+from calibjax.distributions.base import Distribution, has_class_probs
 from calibjax.distributions.features import bare
 from calibjax.hypothesis_tests.kernel_scales import distance_of_predictions
 from calibjax.hypothesis_tests.outcomes import NUM_CELLS, Forecast, Label, log_ratio
@@ -27,7 +27,7 @@ from calibjax.kernels import (
     TensorProduct,
     White,
 )
-from calibjax.kernels.base import prediction_kernel
+from calibjax.kernels.base import Conditional, prediction_kernel
 from calibjax.kernels.normal_scores import VECTORS
 from calibjax.recalibration import (
     AffineScaling,
@@ -46,14 +46,10 @@ _REFITTED_EVERY = 8
 
 
 class Past(NamedTuple):
-    """The last forecasts whose targets are known, and how much they count, [W]; 0 of no forecast.
-
-    `number` is the sum of the weights of all that were known so far.
-    """
+    """The last forecasts, and how much they count, [W]; zero those with targets not yet known."""
 
     forecasts: Forecast
     weights: jax.Array
-    number: jax.Array
 
 
 class Bet:
@@ -267,32 +263,170 @@ class _LogOdds(Bet):
         return gains[label][None] + 0 * new.outcome[:1]  # NaN where the label is none
 
 
-def default_bets(predictions: Any) -> dict[str, Any]:
-    """Bets that are placed if none are handed over, by name, as `e_process` describes them."""
+@record
+class _Refitted(Bet):
+    """Any recalibration, fitted again to the forecasts of the window after every eight.
+
+    The bet is the mixture of the identity, with κ forecasts, and the recalibration, with those of
+    the past. Params that are not finite, as those of too few forecasts may be, are not taken.
+    """
+
+    method: Any
+
+    def _fit(self, forecasts: Forecast, weights: jax.Array) -> PyTree:
+        dtype = weights.dtype
+        params = self.method.fit(forecasts.prediction, forecasts.target, weights=weights)
+        return jax.tree.map(lambda x: x.astype(dtype) if jnp.issubdtype(x.dtype, jnp.floating) else x, params)
+
+    def start(self, first: Forecast) -> PyTree:
+        batch = jax.tree.map(lambda x: jnp.stack([x] * 2), first)
+        dtype = floating_dtype(first.view)
+        params = jax.eval_shape(self._fit, batch, jnp.ones(2, dtype))
+        empty = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), params)
+        return empty, jnp.zeros((), bool), jnp.zeros((), jnp.int32)
+
+    def learn(self, learned: PyTree, past: Past, new: Forecast, forget: jax.Array) -> PyTree:
+        del new, forget
+        params, is_fitted, count = learned
+        is_due = (count + 1) % _REFITTED_EVERY == 0
+        found = lax.cond(
+            is_due, lambda: self._fit(past.forecasts, past.weights), lambda: params
+        )
+        leaves = [jnp.all(jnp.isfinite(x)) for x in jax.tree.leaves(found)]
+        is_right = is_due & jnp.all(jnp.stack(leaves))
+        params = jax.tree.map(lambda x, y: jnp.where(is_right, x, y), found, params)
+        return params, is_fitted | is_right, count + 1
+
+    def params(self, learned: PyTree) -> PyTree:
+        return learned[0]
+
+    def log_ratios(self, learned: PyTree, past: Past, new: Forecast) -> jax.Array:
+        params, is_fitted, _ = learned
+        batch = jax.tree.map(lambda x: x[None], new.prediction)
+        found = self.method.apply(params, batch)
+        found = found if hasattr(found, "log_prob") else Bernoulli(found)
+        found = jax.tree.map(lambda x: x[0], found)
+        gain = found.log_prob(new.target) - new.prediction.log_prob(new.target)
+        number = jnp.sum(past.weights)
+        share = ratio(number, number + _PRIOR)
+        mixed = jnp.logaddexp(jnp.log1p(-share), jnp.log(share) + gain.astype(share.dtype))
+        return jnp.where(is_fitted, mixed, 0)[None]
+
+
+_LOCAL = 0.2  # length scale of regression, in mean distances: about a quarter of the median
+_SCALES = 0.125, 0.5, 2.0  # of kernels on predictions, in mean distances
+_SCORE_SCALES = 0.5, 2.0  # of kernels on normal scores
+_CLASS_SCALES = 0.3, 1.0  # of kernels on predictions of classes, total variations
+
+
+def default_bets(predictions: Distribution) -> dict[str, Any]:
+    """The bets that `e_process` places by default, by name; other bets may be added to them.
+
+    | predictions | bet | what it learns |
+    | --- | --- | --- |
+    | numbers | `shift and scale` | those of the normal scores of all predictions |
+    | | `local shift and scale` | those of similar predictions, by kernel regression |
+    | | `kernels` | how often cells of normal scores occur, for similar predictions |
+    | vectors | | the first two, of each coordinate of L⁻¹ (y − μ) |
+    | classes | `temperature` | factor of all log-probabilities |
+    | | `bias` | a summand of each log-probability |
+    | | `kernels` | how often classes occur, for similar predictions |
+
+    Numbers are continuous, counts, or those of ensembles, of which the rank among the members is
+    looked at. They depend on the family of the predictions, and not on their values, which come
+    later: distances of predictions are in units of their mean in the past.
+
+    Args:
+        predictions: batch of distributions, of which there may be one.
+
+    Returns:
+        Dictionary of bets.
+
+    Raises:
+        TypeError: if `predictions` is not a batch of distributions.
+        ValueError: if shapes or values are wrong.
+
+    Cost: none.
+
+    References: see `e_process`.
+
+    >>> import jax.numpy as jnp
+    >>> from calibjax import distributions
+    >>> print(*default_bets(distributions.Normal(jnp.zeros(1), jnp.ones(1))), sep=", ")
+    shift and scale, local shift and scale, kernels
+    """
+    predictions = checks.batch(predictions)
     plain = bare(predictions)
     if has_class_probs(plain):
-        scales = (0.3, 1.0)
-        near = [Exponential(scale, TotalVariation()) for scale in scales]
-        kernels = _Kernels(_Near((*near, Constant())), _identity(plain))
-        return {
+        near = *(Exponential(x, TotalVariation()) for x in _CLASS_SCALES), Constant()
+        matrices = _matrix(White(), plain)[None]
+        own: dict[str, Any] = {
             "temperature": _LogOdds(TemperatureScaling()),
             "bias": _LogOdds(BiasScaling()),
-            "near classes": kernels,
+            "kernels": _Kernels(_Near(near), matrices),
         }
+        return own
     found: dict[str, Any] = {
         "shift and scale": _Affine(),
-        "shift and scale nearby": _local(KernelRecalibration(prior=10.0), predictions),
+        "local shift and scale": _local(KernelRecalibration(prior=10.0), predictions),
     }
     if not isinstance(plain, VECTORS):
-        kernels = tuple(SquaredExponential(x) for x in (0.125, 0.5, 2.0))
-        near = _Near((*kernels, Constant()), _distance(predictions))
-        targets = jnp.stack([_on_cells(SquaredExponential(x)) for x in (0.5, 2.0)])
-        found["shape"] = _Kernels(near, targets)
+        near = *map(SquaredExponential, _SCALES), Constant()
+        inner = [NormalScore(SquaredExponential(x)) for x in _SCORE_SCALES]
+        matrices = jnp.stack([_matrix(kernel, plain) for kernel in inner])
+        found["kernels"] = _Kernels(_Near(near, _distance(predictions)), matrices)
     return found
 
 
-def _identity(predictions: Any) -> jax.Array:
-    return jnp.eye(predictions.class_probs.shape[-1])[None]
+def checked_bets(bets: Any, predictions: Any) -> dict[str, Bet]:
+    """Bets by name, as they are placed.
+
+    Raises:
+        TypeError: if one is none.
+        ValueError: if there are none.
+        NotImplementedError: if one cannot be placed against these predictions.
+    """
+    if bets is None:
+        return default_bets(predictions)
+    if not isinstance(bets, Mapping):
+        bets = {type(bets).__name__: bets}
+    if not bets:
+        raise ValueError("bets: expected at least one bet, got none")
+    return {str(name): _as_bet(f"bets['{name}']", bet, predictions) for name, bet in bets.items()}
+
+
+def _as_bet(place: str, bet: Any, predictions: Any) -> Bet:
+    plain = bare(predictions)
+    is_of_classes = has_class_probs(plain)
+    if isinstance(bet, Bet):
+        is_wrong = is_of_classes == isinstance(bet, _Affine | _Local)
+        if not is_wrong or isinstance(bet, _Kernels | _Refitted):
+            return bet
+    elif isinstance(bet, AffineScaling) and not is_of_classes:
+        return _Affine()
+    elif isinstance(bet, KernelRecalibration) and not is_of_classes:
+        return _local(bet, predictions)
+    elif isinstance(bet, _LOGIT_MAPS) and is_of_classes:
+        return _LogOdds(bet)
+    elif isinstance(bet, TensorProduct):
+        kernel: Any = checks.kernel_values(bet, place)
+        target = kernel.target
+        is_right = isinstance(target, Conditional) != is_of_classes and not isinstance(plain, VECTORS)
+        if is_right and (is_of_classes or isinstance(target, NormalScore)):
+            return _Kernels(_Near((kernel.prediction,)), _matrix(target, plain)[None])
+        raise NotImplementedError(
+            f"{place}.target: expected a kernels.NormalScore for predictions of numbers, or a kernel "
+            f"on labels for those of classes, got {checks.described(target)} for "
+            f"{checks.described(plain)}"
+        )
+    elif all(callable(getattr(bet, name, None)) for name in ("fit", "apply")):
+        checks.method("predictions", plain, "log_prob")
+        return _Refitted(bet)
+    raise TypeError(
+        f"{place}: expected a recalibration of {checks.described(plain)}, such as "
+        "recalibration.AffineScaling() of numbers or TemperatureScaling() of classes, or a "
+        f"kernels.TensorProduct, got {checks.described(bet)}"
+    )
 
 
 def _distance(predictions: Any) -> Distance:
@@ -304,11 +438,17 @@ def _distance(predictions: Any) -> Distance:
 
 def _local(method: KernelRecalibration, predictions: Any) -> _Local:
     if method.kernel is not None:
-        return _Local(_Near((checks.kernel_values(method.kernel),)), method.prior)
-    return _Local(_Near((SquaredExponential(0.2),), _distance(predictions)), method.prior)
+        near = _Near((checks.kernel_values(method.kernel),))
+    else:
+        near = _Near((SquaredExponential(_LOCAL),), _distance(predictions))
+    return _Local(near, method.prior)
 
 
-def _on_cells(kernel: Any) -> jax.Array:
-    """Kernel matrix of the normal scores at the centres of the cells."""
-    points = ndtri((jnp.arange(NUM_CELLS) + 0.5) / NUM_CELLS)
+def _matrix(kernel: Any, predictions: Any) -> jax.Array:
+    """Matrix of a target kernel, of classes or of normal scores in the middle of the cells."""
+    if isinstance(kernel, NormalScore):
+        points = ndtri((jnp.arange(NUM_CELLS) + 0.5) / NUM_CELLS)
+        kernel = kernel.kernel
+    else:
+        points = jnp.arange(predictions.class_probs.shape[-1])
     return jax.vmap(jax.vmap(kernel, (None, 0)), (0, None))(points, points)

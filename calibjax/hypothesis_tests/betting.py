@@ -7,8 +7,6 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
-from jax import lax
 from jax.scipy.special import logsumexp
 
 from calibjax._core.arithmetic import floating_dtype
@@ -29,7 +27,6 @@ class Wealth:
         learned: what each bet has learned, by name.
         logs: logarithms of the wealth, or of the Shiryaev-Roberts statistic, of each bet, by name:
             [h, k] for horizon h.
-        known: sum of the weights of the forecasts whose targets were known in time.
         largest: the largest logarithm of the total so far.
         crossing: the number of forecasts after which the total first reached the threshold; 0 if it
             has not.
@@ -39,7 +36,6 @@ class Wealth:
     forecasts: Any
     learned: dict[str, Any]
     logs: dict[str, jax.Array]
-    known: jax.Array
     largest: jax.Array
     crossing: jax.Array
 
@@ -70,14 +66,14 @@ class Betting:
         ring = jax.tree.map(lambda x: jnp.broadcast_to(x, (size, *x.shape)), first)
         learned = {name: bet.start(first) for name, bet in self.bets.items()}
         dtype = floating_dtype(first.view)
-        past = Past(ring, jnp.zeros(size, dtype), jnp.zeros((), dtype))
+        past = Past(ring, jnp.zeros(size, dtype))
         logs = {}
         for name, bet in self.bets.items():
             found = jax.eval_shape(bet.log_ratios, learned[name], past, first)
             value = -math.inf if self.is_detector else 0.0
             logs[name] = jnp.full((self.horizon, *found.shape), value, dtype)
-        zero, none = jnp.zeros((), dtype), jnp.zeros((), jnp.int32)
-        return Wealth(none, ring, learned, logs, zero, jnp.full((), -jnp.inf, dtype), none)
+        none = jnp.zeros((), jnp.int32)
+        return Wealth(none, ring, learned, logs, jnp.full((), -jnp.inf, dtype), none)
 
     def step(self, state: Wealth, new: Forecast) -> tuple[Wealth, dict[str, jax.Array]]:
         """The state after one more forecast, and the logarithms of each bet's total."""
@@ -88,7 +84,7 @@ class Betting:
         is_known = (age >= h) & (age <= t)
         dtype = state.largest.dtype
         weights = jnp.where(is_known, self.forget.astype(dtype) ** (age - h), 0)
-        past = Past(state.forecasts, weights, state.known)
+        past = Past(state.forecasts, weights)
         is_first = t < h  # nothing is known yet
         last = jax.tree.map(lambda x: x[(t - h) % size], state.forecasts)
         learned, logs = {}, {}
@@ -108,8 +104,7 @@ class Betting:
         is_crossing = (state.crossing == 0) & (total >= self.log_threshold)
         crossing = jnp.where(is_crossing, t + 1, state.crossing)
         largest = jnp.maximum(state.largest, total)
-        known = jnp.where(is_first, state.known, self.forget.astype(dtype) * state.known + 1)
-        after = Wealth(t + 1, ring, learned, logs, known, largest, crossing)
+        after = Wealth(t + 1, ring, learned, logs, largest, crossing)
         return after, totals
 
     def total(self, logs: jax.Array) -> jax.Array:
@@ -131,7 +126,3 @@ def mean_of_logs(totals: Mapping[str, jax.Array]) -> jax.Array:
     stacked = jnp.stack([*totals.values()])
     return logsumexp(stacked, 0) - math.log(len(totals))
 
-
-def run(betting: Betting, state: Wealth, forecasts: Forecast) -> tuple[Wealth, dict]:
-    """The state after a batch of forecasts, and each bet's logarithms after each of them, [n]."""
-    return lax.scan(betting.step, state, forecasts)

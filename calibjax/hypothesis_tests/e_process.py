@@ -1,0 +1,172 @@
+"""Evidence against calibration that may be looked at after every forecast."""
+
+import math
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.typing import ArrayLike
+
+from calibjax._core import checks
+from calibjax._core.arithmetic import floating_dtype
+from calibjax._core.compilation import jit
+from calibjax._core.pytree import record
+from calibjax._core.sharding import follows_data
+from calibjax.distributions.base import Distribution
+from calibjax.hypothesis_tests.bets import checked_bets
+from calibjax.hypothesis_tests.betting import Betting, Wealth, mean_of_logs
+from calibjax.hypothesis_tests.outcomes import Forecast, checked_forecasts
+from calibjax.recalibration.affine import AffineMap
+from calibjax.recalibration.logits import LogitMap
+
+WINDOW = 512  # forecasts that kernels remember
+
+
+@record
+class EProcessResult:
+    """Wealth of bets against the calibration of forecasts.
+
+    Attributes:
+        log_wealth: natural logarithm of the mean wealth of all bets, after each forecast, [n]; of
+            `streaming.EProcess` after the last one.
+        log_wealths: that of each bet, by name.
+        pvalue: anytime-valid: one over the largest wealth so far, at most 1. Under calibration the
+            probability that it is ever ≤ α is at most α.
+        crossing: number of forecasts after which the wealth first reached 1 / level; 0 if it has
+            not.
+        params: what bets on one recalibration of all predictions have learned, by name: an
+            `AffineMap`, a `LogitMap`, or what `fit` returns.
+    """
+
+    log_wealth: jax.Array
+    log_wealths: dict[str, jax.Array]
+    pvalue: jax.Array
+    crossing: jax.Array
+    params: dict[str, Any]
+
+    @property
+    def earned_most(self) -> str:
+        """Name of the bet that has earned most, which names the fault."""
+        return max(self.log_wealths, key=lambda name: float(_last(self.log_wealths[name])))
+
+    def __repr__(self) -> str:
+        """A sentence, and a line for each bet."""
+        if not checks.is_concrete(self.log_wealth, self.pvalue) or jnp.ndim(self.pvalue):
+            return f"{type(self).__name__}(log_wealth={self.log_wealth})"
+        found = int(self.crossing)
+        when = f", first rejected after {found} forecasts" if found else ""
+        first = f"{type(self).__name__}(pvalue={float(self.pvalue):.3g}, log wealth "
+        lines = [f"{first}{float(_last(self.log_wealth)):.2f}{when})"]
+        lines += described_bets(self.log_wealths, self.params)
+        return "\n".join(lines)
+
+
+def _last(values: jax.Array) -> Any:
+    return np.asarray(values).reshape(-1)[-1]
+
+
+def described_bets(logs: dict[str, jax.Array], params: dict[str, Any]) -> list[str]:
+    """A line for each bet, the one that has earned most first, with what it has learned."""
+    order = sorted(logs, key=lambda name: -float(_last(logs[name])))
+    width = max(map(len, logs))
+    return [
+        f"  {name:{width}}  {float(_last(logs[name])):+8.2f}  {_words(params.get(name))}".rstrip()
+        for name in order
+    ]
+
+
+def _words(params: Any) -> str:
+    """What a recalibration says of the predictions."""
+    if isinstance(params, AffineMap) and jnp.ndim(params.shift) == 0:
+        shift, scale = float(params.shift), float(params.scale)
+        side = "above" if shift > 0 else "below"
+        return (
+            f"targets {abs(shift):.2f} standard deviations {side} the predictions, and scattered "
+            f"{scale:.2f} times as much"
+        )
+    if isinstance(params, LogitMap) and jnp.ndim(params.slopes) == 0:
+        if not np.any(np.asarray(params.biases)):
+            slope = float(params.slopes)
+            kind = "too sure" if slope < 1 else "too unsure"
+            return f"{kind}: log-probabilities times {slope:.2f}"
+        label = int(jnp.argmax(jnp.abs(params.biases)))
+        bias = float(params.biases[label])
+        kind = "often" if bias > 0 else "rarely"
+        return f"class {label} comes more {kind} than predicted: odds times {math.exp(bias):.2f}"
+    return ""
+
+
+def betting_against(
+    bets: Any, predictions: Any, *, horizon: int, forget: Any, window: int, **others: Any
+) -> Betting:
+    """Checked bets against predictions of this family.
+
+    Raises:
+        TypeError: if an argument is of the wrong kind.
+        ValueError: if a value is wrong.
+    """
+    horizon = checks.size_in_range("horizon", horizon, 1)
+    window = checks.size_in_range("window", window, 1)
+    forget = checks.real("forget", forget)
+    checks.shape("forget", forget, (), "() (a scalar)")
+    forget = checks.satisfying("forget", forget, lambda x: (x > 0) & (x <= 1), "a number in (0, 1]")
+    found = checked_bets(bets, predictions)
+    window = window if any(bet.needs_past for bet in found.values()) else 1
+    dtype = floating_dtype(predictions)
+    options = {name: jnp.asarray(value, dtype) for name, value in others.items()}
+    return Betting(found, jnp.asarray(forget, dtype), horizon=horizon, window=window, **options)
+
+
+@jit
+def started(betting: Betting, forecasts: Forecast) -> Wealth:
+    """The state before the first of some forecasts."""
+    return betting.start(jax.tree.map(lambda x: x[0], forecasts))
+
+
+@jit
+def after_all(
+    betting: Betting, state: Wealth, forecasts: Forecast
+) -> tuple[Wealth, dict[str, jax.Array]]:
+    """The state after a batch of forecasts, and each bet's logarithms after each of them, [n]."""
+    return jax.lax.scan(betting.step, state, forecasts)
+
+
+def result_of(
+    betting: Betting, state: Wealth, logs: dict[str, jax.Array]
+) -> EProcessResult:
+    """The result of a state, with these logarithms of the wealth of each bet."""
+    pvalue = jnp.exp(-jnp.maximum(state.largest, 0))
+    return EProcessResult(mean_of_logs(logs), logs, pvalue, state.crossing, params_of(betting, state))
+
+
+def params_of(betting: Betting, state: Wealth) -> dict[str, Any]:
+    """What the bets have learned that can be written down."""
+    found = {name: bet.params(state.learned[name]) for name, bet in betting.bets.items()}
+    return {name: params for name, params in found.items() if params is not None}
+
+
+@follows_data
+def e_process(
+    bets: Any,
+    predictions: Distribution,
+    targets: ArrayLike,
+    *,
+    horizon: int = 1,
+    forget: float = 1.0,
+    level: float = 0.05,
+) -> EProcessResult:
+    """Test of calibration over time, which may be looked at, and stopped, after every forecast.
+    """
+    forecasts = checked_forecasts(predictions, targets)
+    threshold = -jnp.log(checks.proportion("level", level))
+    betting = betting_against(
+        bets,
+        forecasts.prediction,
+        horizon=horizon,
+        forget=forget,
+        window=min(WINDOW, len(forecasts.outcome)),
+        log_threshold=threshold,
+    )
+    state, logs = after_all(betting, started(betting, forecasts), forecasts)
+    return result_of(betting, state, logs)
