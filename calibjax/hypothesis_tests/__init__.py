@@ -23,11 +23,13 @@ from calibjax.hypothesis_tests.comparison import (
 from calibjax.hypothesis_tests.composite import composite_calibration_test
 from calibjax.hypothesis_tests.consistency import consistency_test
 from calibjax.hypothesis_tests.coverage import coverage_test
+from calibjax.hypothesis_tests.default_bets import default_bets
 from calibjax.hypothesis_tests.distribution_free import (
     calibration_kernel_bound,
     distribution_free_skce_confidence_interval,
     distribution_free_skce_test,
 )
+from calibjax.hypothesis_tests.e_process import EProcessResult, e_process
 from calibjax.hypothesis_tests.ensembles import ensemble_skce_test, rank_histogram_test
 from calibjax.hypothesis_tests.exact import exact_skce_test, exact_test
 from calibjax.hypothesis_tests.groups import group_calibration_test
@@ -53,6 +55,7 @@ __all__ = [
     "Component",
     "ConfidenceInterval",
     "CoxRegression",
+    "EProcessResult",
     "SKCEComponents",
     "aggregated_skce_test",
     "berkowitz",
@@ -72,11 +75,13 @@ __all__ = [
     "cox_regression",
     "cross_calibration_test",
     "cumulative_difference",
+    "default_bets",
     "default_kernel",
     "default_kernels",
     "distribution_free_skce_confidence_interval",
     "distribution_free_skce_test",
     "draw_test_locations",
+    "e_process",
     "ensemble_skce_test",
     "equivalence_skce_test",
     "exact_skce_test",

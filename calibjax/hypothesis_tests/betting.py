@@ -125,4 +125,3 @@ def mean_of_logs(totals: Mapping[str, jax.Array]) -> jax.Array:
     """Logarithm of the mean of wealths, [...]."""
     stacked = jnp.stack([*totals.values()])
     return logsumexp(stacked, 0) - math.log(len(totals))
-

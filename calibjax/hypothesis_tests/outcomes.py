@@ -56,7 +56,7 @@ class Forecast(NamedTuple):
 
     prediction: Any
     target: Any
-    view: Score | Label
+    view: Any
     probs: jax.Array
     outcome: jax.Array
 
@@ -85,7 +85,6 @@ def checked_forecasts(predictions: Any, targets: ArrayLike) -> Forecast:
 
 @jit
 def _forecasts(predictions: Any, plain: Any, targets: jax.Array) -> Forecast:
-    n = len(jax.tree.leaves(targets)[0])
     if has_class_probs(plain):
         logits = log_probs_of(plain)
         probs = jax.nn.softmax(logits, 1)

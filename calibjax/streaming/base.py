@@ -12,7 +12,6 @@ from calibjax._core.compilation import jit
 from calibjax._core.pytree import PyTree, record
 from calibjax.pairwise import tiles
 
-
 StateT = TypeVar("StateT")
 
 
