@@ -3,6 +3,7 @@
 from calibjax.hypothesis_tests._redraw.components import Component, SKCEComponents
 from calibjax.hypothesis_tests.aggregated import aggregated_skce_test
 from calibjax.hypothesis_tests.asymptotic import block_skce_test, bootstrap_skce_test
+from calibjax.hypothesis_tests.choice_of_bets import default_bets
 from calibjax.hypothesis_tests.classical import (
     CoxRegression,
     cox,
@@ -23,13 +24,11 @@ from calibjax.hypothesis_tests.comparison import (
 from calibjax.hypothesis_tests.composite import composite_calibration_test
 from calibjax.hypothesis_tests.consistency import consistency_test
 from calibjax.hypothesis_tests.coverage import coverage_test
-from calibjax.hypothesis_tests.default_bets import default_bets
 from calibjax.hypothesis_tests.distribution_free import (
     calibration_kernel_bound,
     distribution_free_skce_confidence_interval,
     distribution_free_skce_test,
 )
-from calibjax.hypothesis_tests.e_process import EProcessResult, e_process
 from calibjax.hypothesis_tests.ensembles import ensemble_skce_test, rank_histogram_test
 from calibjax.hypothesis_tests.exact import exact_skce_test, exact_test
 from calibjax.hypothesis_tests.groups import group_calibration_test
@@ -43,6 +42,7 @@ from calibjax.hypothesis_tests.local import local_calibration_test
 from calibjax.hypothesis_tests.mean_embedding import cme_test, draw_test_locations
 from calibjax.hypothesis_tests.normal_scores import berkowitz, pit_ks
 from calibjax.hypothesis_tests.result import CalibrationTestResult
+from calibjax.hypothesis_tests.sequential import EProcessResult, e_process
 from calibjax.hypothesis_tests.spectral import (
     gamma_skce_test,
     pearson_skce_test,

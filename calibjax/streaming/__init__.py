@@ -14,8 +14,8 @@ cannot be merged.
 """
 
 from calibjax.streaming.base import Accumulator
-from calibjax.streaming.betting import EDetection, EDetector, EProcess
 from calibjax.streaming.bins import BinnedErrors, CalibrationBins
+from calibjax.streaming.forecasts import EDetection, EDetector, EProcess
 from calibjax.streaming.moments import BlockSKCE, MeanEstimate, MeanScore
 from calibjax.streaming.skce import SKCE, ExactSKCETest, SKCEEstimate
 

@@ -15,7 +15,7 @@ from calibjax._core.pytree import record
 from calibjax._core.sharding import follows_data
 from calibjax.distributions.base import Distribution
 from calibjax.hypothesis_tests.betting import Betting, Wealth, mean_of_logs
-from calibjax.hypothesis_tests.default_bets import checked_bets
+from calibjax.hypothesis_tests.choice_of_bets import checked_bets
 from calibjax.hypothesis_tests.outcomes import Forecast, checked_forecasts
 from calibjax.recalibration.affine import AffineMap
 from calibjax.recalibration.logits import LogitMap

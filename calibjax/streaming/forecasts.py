@@ -13,7 +13,8 @@ from calibjax._core.sharding import follows_data
 from calibjax.distributions import sample_targets
 from calibjax.distributions.base import Distribution
 from calibjax.hypothesis_tests.betting import Betting, Wealth, mean_of_logs
-from calibjax.hypothesis_tests.e_process import (
+from calibjax.hypothesis_tests.outcomes import Forecast, checked_forecasts
+from calibjax.hypothesis_tests.sequential import (
     WINDOW,
     EProcessResult,
     after_all,
@@ -23,7 +24,6 @@ from calibjax.hypothesis_tests.e_process import (
     result_of,
     started,
 )
-from calibjax.hypothesis_tests.outcomes import Forecast, checked_forecasts
 from calibjax.streaming.base import checked_state
 
 
