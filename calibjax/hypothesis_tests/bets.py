@@ -109,9 +109,9 @@ class Near:
         if self.distance is None:
             return learned
         found = jax.vmap(self.distance, (None, 0))(new.prediction, past.forecasts.prediction)
-        return learned[0] + ratio(jnp.sum(past.weights * found), jnp.sum(past.weights)), learned[
-            1
-        ] + 1
+        others = jnp.sum(past.weights) - 1  # it is in the past itself
+        mean = jnp.sum(past.weights * found) / jnp.where(others > 0, others, 1)
+        return learned[0] + mean, learned[1] + jnp.where(others > 0, 1, 0)
 
     def weights(self, learned: PyTree, past: Past, prediction: Any) -> jax.Array:
         """How near the forecasts of the past are, times their weights, [P, W]."""
@@ -122,7 +122,7 @@ class Near:
             total, number = learned
             unit = total / jnp.where(number > 0, number, 1)
             found = jax.vmap(self.distance, (None, 0))(prediction, past.forecasts.prediction)
-            found = found / jnp.where(unit > 0, unit, 1)
+            found = jnp.where(unit > 0, found / jnp.where(unit > 0, unit, 1), 0)
             values = [jax.vmap(k, (0, None))(found, 0.0) for k in self.kernels]
         dtype = past.weights.dtype
         rows = [jnp.broadcast_to(v.astype(dtype), past.weights.shape) for v in values]
@@ -168,7 +168,8 @@ class KernelBet(_NearBet):
         g_c = Σ_s k_P(p_s, p) Σ_d k_Y(d, c) (o_s(d) − p_s(d)),   e = Σ_c o(c) r_c,
         r_c = exp(η g_c) / Σ_d p(d) exp(η g_d),
 
-    with the outcome o, and g standardised over c: it is at most √C, so that no stake is ruinous.
+    with the outcome o, and g standardised over c, times W / (W + 20) with W = Σ_s k_P(p_s, p): the
+    fewer forecasts nearby, the less is bet. It is at most √C, so that no stake is ruinous.
 
     Attributes:
         near: the kernels k_P.
@@ -190,6 +191,8 @@ class KernelBet(_NearBet):
         g = g / jnp.where(size > 0, size, 1)
         spread = jnp.std(g, 1, keepdims=True)
         g = ratio(g, jnp.where(spread > 0, spread, 1))
+        total = jnp.repeat(jnp.sum(weights, 1), len(matrices))[:, None]
+        g = g * (total / (total + _PRIOR))
         gains = (g[:, None] * jnp.asarray(_STAKES, g.dtype)[:, None]).reshape(-1, probs.size)
         return logsumexp(gains, 1, b=outcome) - logsumexp(gains, 1, b=probs)
 

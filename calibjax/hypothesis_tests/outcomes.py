@@ -13,7 +13,7 @@ from calibjax._core.arithmetic import floating_dtype, one_hot
 from calibjax._core.compilation import jit
 from calibjax.distributions import MonteCarlo, Samples
 from calibjax.distributions.base import has_class_probs
-from calibjax.distributions.features import bare
+from calibjax.distributions.features import bare, like
 from calibjax.kernels.base import without_draws
 from calibjax.kernels.expectations import check_expectations
 from calibjax.kernels.normal_scores import VECTORS, NormalScore, is_of_counts, normal_score
@@ -91,6 +91,9 @@ def _forecasts(predictions: Any, plain: Any, targets: jax.Array) -> Forecast:
         outcome = one_hot(targets, probs.shape[1], probs.dtype)
         return Forecast(predictions, targets, Label(logits, targets), probs, outcome)
     score, outcome = jax.vmap(_located)(plain, targets)
+    if isinstance(bare(predictions), Samples):  # kernels must not see which value is the target
+        values = jnp.concatenate([plain.values, targets[:, None]], 1)
+        predictions = like(predictions, Samples(values))
     return Forecast(predictions, targets, score, jnp.full_like(outcome, 1 / NUM_CELLS), outcome)
 
 

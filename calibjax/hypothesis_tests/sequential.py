@@ -182,7 +182,8 @@ def e_process(
 
           r_c = exp(η g_c) / Σ_d p(d) exp(η g_d),   g_c ∝ Σ_s k_P(p_s, p_t) [k_Y(y_s, c) − E k_Y],
 
-      standardised over c, for η of 0.1, 0.2, 0.4 and 0.8;
+      standardised over c, times W / (W + 20) with W = Σ_s k_P(p_s, p_t), for η of 0.1, 0.2, 0.4
+      and 0.8;
     - whatever else has `fit(predictions, targets, weights=…)` and `apply(params, predictions)`,
       fitted again after every eighth forecast, and mixed with p_t.
 
