@@ -21,6 +21,7 @@ from calibjax.recalibration.affine import AffineMap
 from calibjax.recalibration.logits import LogitMap
 
 WINDOW = 512  # forecasts that kernels remember
+_LONGEST = 2**20  # horizon and window
 
 
 @record
@@ -106,11 +107,10 @@ def betting_against(
         TypeError: if an argument is of the wrong kind.
         ValueError: if a value is wrong.
     """
-    horizon = checks.size_in_range("horizon", horizon, 1)
-    window = checks.size_in_range("window", window, 1)
-    forget = checks.real("forget", forget)
-    checks.shape("forget", forget, (), "() (a scalar)")
-    forget = checks.satisfying("forget", forget, lambda x: (x > 0) & (x <= 1), "a number in (0, 1]")
+    horizon = checks.size_in_range("horizon", horizon, 1, _LONGEST)
+    window = checks.size_in_range("window", window, 1, _LONGEST)
+    forget = checks.positive_scalar("forget", forget)
+    forget = checks.satisfying("forget", forget, lambda x: x <= 1, "a number in (0, 1]")
     found = checked_bets(bets, predictions)
     window = window if any(bet.needs_past for bet in found.values()) else 1
     dtype = floating_dtype(predictions)

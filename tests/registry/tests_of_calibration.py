@@ -529,8 +529,8 @@ def _classical() -> list[Call]:
 
 def _sequential() -> list[Call]:
     """Bets by sums are quick to compile; the others are in tests/hypothesis_tests."""
-    bets = {"Normal": recalibration.AffineScaling(), "Categorical": recalibration.BiasScaling()}
-    families = {"Normal": NORMAL, "Categorical": CATEGORICAL}
+    bets = {"Normal": recalibration.AffineScaling(), "Bernoulli": recalibration.BiasScaling()}
+    families = {"Normal": NORMAL, "Bernoulli": BERNOULLI}
     found = [
         families[name].call(
             "hypothesis_tests.e_process hypothesis_tests.EProcessResult",
