@@ -64,6 +64,8 @@ def wealth(
     level = float(checks.proportion("level", level))
     unit, steps = math.log(10), np.arange(1, len(total) + 1)
     with figures.figure(ax, (5.0, 3.6), ncols=2) as ax:
+        from matplotlib.ticker import MaxNLocator
+
         for i, (name, logs) in enumerate(bets.items()):
             k = i % len(figures.CURVE_COLORS)
             style = {"color": figures.CURVE_COLORS[k], "ls": figures.CURVE_STYLES[k], "lw": 1}
@@ -74,6 +76,6 @@ def wealth(
         lowest = min(-1.5, total.min() / unit - 0.5)  # bets that lost all are of no interest
         highest = max(threshold, *(x.max() / unit for x in (total, *bets.values()))) + 0.5
         ax.set(xlabel=xlabel, ylabel="wealth", ylim=(lowest, highest))
-        ax.yaxis.get_major_locator().set_params(integer=True)
+        ax.yaxis.set_major_locator(MaxNLocator(integer=True))
         ax.yaxis.set_major_formatter(lambda x, _: f"$10^{{{x:g}}}$")
     return ax

@@ -85,13 +85,9 @@ def test_transformations_and_state():
 def test_refusals():
     accumulator = EProcess(AFFINE, PREDICTIONS)
     state = accumulator.init()
-    with pytest.raises(
-        ValueError, match="horizon: expected an integer between 1 and 1048576, got 0"
-    ):
+    with pytest.raises(ValueError, match="horizon: expected an integer between"):
         EProcess(AFFINE, PREDICTIONS, horizon=0).init()
-    with pytest.raises(
-        ValueError, match="window: expected an integer between 1 and 1048576, got 0"
-    ):
+    with pytest.raises(ValueError, match="window: expected an integer between"):
         EProcess(AFFINE, PREDICTIONS, window=0).init()
     with pytest.raises(ValueError, match="run_length: expected"):
         EDetector(AFFINE, PREDICTIONS, run_length=-1.0).init()
