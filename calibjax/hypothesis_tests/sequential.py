@@ -226,9 +226,9 @@ def e_process(
 
     >>> import jax, jax.numpy as jnp
     >>> from calibjax import distributions, hypothesis_tests
-    >>> targets = 0.4 + jax.random.normal(jax.random.key(0), (200,))
-    >>> predictions = distributions.Normal(jnp.zeros(200), jnp.ones(200))
-    >>> result = hypothesis_tests.e_process(None, predictions, targets)
+    >>> loc, noise = jax.random.normal(jax.random.key(0), (2, 200))
+    >>> predictions = distributions.Normal(loc, jnp.ones(200))
+    >>> result = hypothesis_tests.e_process(None, predictions, loc + 0.4 + noise)
     >>> print(result.earned_most, result.pvalue < 0.001)
     shift and scale True
     """
