@@ -10,7 +10,7 @@ from jax.scipy.special import ndtri
 from calibjax._core import checks
 from calibjax.distances import Distance, Euclidean, TotalVariation
 from calibjax.distributions import Mixture, MvNormal
-from calibjax.distributions.base import Distribution, has_class_probs
+from calibjax.distributions.base import Distribution
 from calibjax.distributions.features import bare
 from calibjax.hypothesis_tests.bets import (
     AffineBet,
@@ -86,7 +86,7 @@ def default_bets(predictions: Distribution) -> dict[str, Any]:
     """
     predictions = checks.batch(predictions)
     plain = bare(predictions)
-    if has_class_probs(plain):
+    if hasattr(plain, "class_probs"):
         near = *(Exponential(x, TotalVariation()) for x in _CLASS_SCALES), Constant()
         matrices = _matrix(White(), plain)[None]
         own: dict[str, Any] = {
@@ -126,7 +126,7 @@ def checked_bets(bets: Any, predictions: Any) -> dict[str, Bet]:
 
 def _as_bet(place: str, bet: Any, predictions: Any) -> Bet:
     plain = bare(predictions)
-    is_of_classes = has_class_probs(plain)
+    is_of_classes = hasattr(plain, "class_probs")
     if isinstance(bet, Bet):  # of `default_bets`
         return bet
     if isinstance(bet, AffineScaling) and not is_of_classes:

@@ -12,7 +12,6 @@ from calibjax._core import checks
 from calibjax._core.arithmetic import floating_dtype, one_hot
 from calibjax._core.compilation import jit
 from calibjax.distributions import MonteCarlo, Samples
-from calibjax.distributions.base import has_class_probs
 from calibjax.distributions.features import bare, like
 from calibjax.kernels.base import without_draws
 from calibjax.kernels.expectations import check_expectations
@@ -71,7 +70,7 @@ def checked_forecasts(predictions: Any, targets: ArrayLike) -> Forecast:
     """
     predictions, targets = checks.predictions_and_targets(predictions, targets, keep_logs=True)
     plain = bare(predictions)
-    if not has_class_probs(plain):
+    if not hasattr(plain, "class_probs"):
         if isinstance(plain, MonteCarlo):
             plain = plain.draws
         check_expectations(NormalScore(), plain)
@@ -85,7 +84,7 @@ def checked_forecasts(predictions: Any, targets: ArrayLike) -> Forecast:
 
 @jit
 def _forecasts(predictions: Any, plain: Any, targets: jax.Array) -> Forecast:
-    if has_class_probs(plain):
+    if hasattr(plain, "class_probs"):
         logits = log_probs_of(plain)
         probs = jax.nn.softmax(logits, 1)
         outcome = one_hot(targets, probs.shape[1], probs.dtype)

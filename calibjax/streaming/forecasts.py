@@ -140,7 +140,7 @@ class EProcess(_Watch):
 
     The state holds the last W + h − 1 forecasts, what each bet has learned, and the wealths.
 
-    Cost: O(W) for each forecast, 70 µs by default; O(W) memory.
+    Cost: O(W) for each forecast, 0.1 ms by default; O(W) memory.
 
     References: see `e_process`.
 

@@ -237,6 +237,14 @@ def test_result():
     assert "class 0 comes more often" in repr(sure)
 
 
+def test_a_mixture_of_one_is_its_component():
+    parts = jax.tree.map(lambda x: x[:, None], NORMAL[0])
+    mixture = distributions.Mixture(np.ones((N, 1)), parts)
+    bet = recalibration.AffineScaling()
+    found, expected = (e_process(bet, p, NORMAL[1]) for p in (mixture, NORMAL[0]))
+    np.testing.assert_allclose(found.log_wealth, expected.log_wealth, rtol=1e-6, atol=1e-9)
+
+
 def test_precision_units_and_transformations():
     expected = e_process(None, *NORMAL)
     single = e_process(None, *jax.tree.map(lambda x: x.astype(np.float32), NORMAL))
