@@ -153,6 +153,12 @@ def null_distribution() -> Axes:
 
 
 @figure
+def wealth() -> Axes:
+    """Of the temperatures."""
+    return plotting.wealth(hypothesis_tests.e_process(None, *temperatures()))
+
+
+@figure
 def pvalue_ecdf() -> Axes:
     """Of the same statistic for calibrated predictions, and for predictions that are too narrow."""
     runs, n = 200, 30

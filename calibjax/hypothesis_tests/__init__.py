@@ -3,6 +3,7 @@
 from calibjax.hypothesis_tests._redraw.components import Component, SKCEComponents
 from calibjax.hypothesis_tests.aggregated import aggregated_skce_test
 from calibjax.hypothesis_tests.asymptotic import block_skce_test, bootstrap_skce_test
+from calibjax.hypothesis_tests.choice_of_bets import default_bets
 from calibjax.hypothesis_tests.classical import (
     CoxRegression,
     cox,
@@ -41,6 +42,7 @@ from calibjax.hypothesis_tests.local import local_calibration_test
 from calibjax.hypothesis_tests.mean_embedding import cme_test, draw_test_locations
 from calibjax.hypothesis_tests.normal_scores import berkowitz, pit_ks
 from calibjax.hypothesis_tests.result import CalibrationTestResult
+from calibjax.hypothesis_tests.sequential import EProcessResult, e_process
 from calibjax.hypothesis_tests.spectral import (
     gamma_skce_test,
     pearson_skce_test,
@@ -53,6 +55,7 @@ __all__ = [
     "Component",
     "ConfidenceInterval",
     "CoxRegression",
+    "EProcessResult",
     "SKCEComponents",
     "aggregated_skce_test",
     "berkowitz",
@@ -72,11 +75,13 @@ __all__ = [
     "cox_regression",
     "cross_calibration_test",
     "cumulative_difference",
+    "default_bets",
     "default_kernel",
     "default_kernels",
     "distribution_free_skce_confidence_interval",
     "distribution_free_skce_test",
     "draw_test_locations",
+    "e_process",
     "ensemble_skce_test",
     "equivalence_skce_test",
     "exact_skce_test",

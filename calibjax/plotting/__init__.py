@@ -22,6 +22,7 @@ from calibjax.plotting.histograms import (
 )
 from calibjax.plotting.local_errors import local_error_distribution, local_error_map
 from calibjax.plotting.maps import group_errors, witness_map
+from calibjax.plotting.over_time import wealth
 
 __all__ = [
     "bandwidth_curves",
@@ -41,6 +42,7 @@ __all__ = [
     "risk_curve",
     "score_decomposition",
     "sharpness_histogram",
+    "wealth",
     "witness_map",
 ]
 

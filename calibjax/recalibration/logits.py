@@ -54,7 +54,7 @@ class _LogitScaling(Recalibrator):
         predictions, targets, weights = checks.weighted_samples(
             predictions, targets, weights, keep_logs=True
         )
-        logits = _logits(predictions)
+        logits = log_probs_of(predictions)
         params, exists = compiled_once(
             _fitted, checks.record_values(self, type(self).__name__), logits, targets, weights
         )
@@ -66,7 +66,7 @@ class _LogitScaling(Recalibrator):
         """New predictions, `CategoricalLogits`, or `Bernoulli` for such."""
         checks.class_predictions(predictions)
         predictions = checks.batch(predictions, keep_logs=True)
-        logits = _logits(predictions)
+        logits = log_probs_of(predictions)
         checks.fitted("params", params, LogitMap)
         params = checks.record_values(checks.as_arrays("params", params), "params")
         m = logits.shape[1]
@@ -241,7 +241,7 @@ class MatrixScaling(_LogitScaling):
         return jnp.asarray(self.penalty, cost.dtype) * cost
 
 
-def _logits(predictions: Any) -> jax.Array:
+def log_probs_of(predictions: Any) -> jax.Array:
     """Finite log-probabilities of all classes, [n, m]."""
     plain = bare(predictions)
     if isinstance(plain, CategoricalLogits):

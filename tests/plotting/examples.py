@@ -7,7 +7,7 @@ import numpy as np
 from calibjax import plotting
 from calibjax.distributions import Normal
 from calibjax.estimators import CoverageCurve, PITHistogram, ReliabilityCurve
-from calibjax.hypothesis_tests import CalibrationTestResult
+from calibjax.hypothesis_tests import CalibrationTestResult, EProcessResult
 from calibjax.scores import ScoreDecomposition
 
 HISTOGRAM = PITHistogram(
@@ -55,6 +55,10 @@ LOCATIONS = CalibrationTestResult(
 )
 AT = Normal(PLACES[:, 0], np.ones(4)), PLACES.sum(1)
 
+WEALTH = EProcessResult(
+    DRAWS, {"shift": DRAWS + 1, "kernels": DRAWS - 1}, np.float64(0.3), np.int32(0), {}
+)
+
 CALLS = {
     "bandwidth_curves": (np.array([0.1, 1.0]), {"LoRe": np.array([0.2, 0.1])}),
     "estimate_comparison": (["one"], {"ECE": np.array([0.1])}),
@@ -73,6 +77,7 @@ CALLS = {
     "risk_curve": (np.array([0.1, 1.0]), np.array([0.2, 0.1])),
     "score_decomposition": (DECOMPOSED,),
     "sharpness_histogram": (np.abs(DRAWS),),
+    "wealth": (WEALTH,),
     "witness_map": (LOCATIONS, *AT),
 }
 

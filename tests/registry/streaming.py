@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from calibjax import distances, estimators, kernels, streaming
+from calibjax import distances, distributions, estimators, kernels, recalibration, streaming
 from tests.registry import arguments as a
 from tests.registry.arguments import Call, call
 from tests.registry.families import BERNOULLI, CATEGORICAL, FAMILIES, NORMAL, Family
@@ -26,6 +26,25 @@ def _streamed(make: Any, *names: str) -> Any:
 
 def _distances_to_means(predictions: Any, targets: Any) -> Any:
     return abs(targets - predictions.mean())
+
+
+def _watched(make: Any, result: str) -> Call:
+    """What is said of forecasts in their order, whose states are not merged."""
+
+    def evaluate(predictions: Any, targets: Any, **options: Any) -> Any:
+        example = distributions.Normal(np.zeros(1, np.float32), np.ones(1, np.float32))
+        accumulator = make(recalibration.AffineScaling(), example, **options)
+        return accumulator.result(accumulator.update(accumulator.init(), predictions, targets))
+
+    name = make.__name__
+    return NORMAL.call(
+        f"streaming.{name} {result}",
+        evaluate,
+        "Normal",
+        horizon=a.integer(1),
+        window=a.integer(4),
+        forget=a.scale(0.9),
+    )
 
 
 def _low_rank(family: Family) -> Any:
@@ -81,6 +100,8 @@ def calls() -> list[Call]:
     zero = "0", "-0.0"
     found = [
         *_skce(),
+        _watched(streaming.EProcess, "hypothesis_tests.EProcessResult"),
+        _watched(streaming.EDetector, "streaming.EDetection"),
         NORMAL.call(
             "streaming.MeanScore streaming.MeanEstimate",
             _streamed(streaming.MeanScore, "weights"),

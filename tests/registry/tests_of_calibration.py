@@ -527,10 +527,33 @@ def _classical() -> list[Call]:
     ]
 
 
+def _sequential() -> list[Call]:
+    """Bets by sums are quick to compile; the others are in tests/hypothesis_tests."""
+    bets = {"Normal": recalibration.AffineScaling(), "Bernoulli": recalibration.BiasScaling()}
+    families = {"Normal": NORMAL, "Bernoulli": BERNOULLI}
+    found = [
+        families[name].call(
+            "hypothesis_tests.e_process hypothesis_tests.EProcessResult",
+            functools.partial(hypothesis_tests.e_process, bet),
+            name,
+            horizon=a.integer(1),
+            forget=a.scale(0.9),
+            level=a.proportion(0.1),
+        )
+        for name, bet in bets.items()
+    ]
+
+    def number(predictions: Any) -> int:
+        return len(hypothesis_tests.default_bets(predictions))
+
+    return [*found, NORMAL.call("hypothesis_tests.default_bets", number, "Normal", "targets")]
+
+
 def calls() -> list[Call]:
     """Calls of all tests."""
     found = [*_skce_tests(NORMAL, "Normal"), *_skce_tests(CATEGORICAL, "Categorical")]
     found += [*_groups(), *_ensembles(), *_clusters(), *_comparison(), *_witness()]
     found += _aggregated()
+    found += _sequential()
     found += _classical()
     return [*found, *_statistics(), *_locations(), *_local(), *_coverage(), *_combined()]

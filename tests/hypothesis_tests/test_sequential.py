@@ -1,0 +1,368 @@
+"""Wealth of bets against plain NumPy loops; fair bets, horizons, forgetting; level and power."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy import stats
+
+from calibjax import distances, distributions, kernels, recalibration
+from calibjax.hypothesis_tests import EProcessResult, default_bets, e_process
+from calibjax.hypothesis_tests.bets import Past
+from calibjax.hypothesis_tests.choice_of_bets import checked_bets
+from calibjax.hypothesis_tests.outcomes import NUM_CELLS, checked_forecasts
+from calibjax.hypothesis_tests.sequential import after_all, betting_against, started
+
+N, M = 12, 3
+_random = np.random.default_rng(3)
+LOC, SCALE = _random.normal(size=N), _random.uniform(0.5, 1.5, N)
+Z = 0.5 + _random.normal(size=N)
+NORMAL = distributions.Normal(LOC, SCALE), LOC + SCALE * Z
+PROBS = _random.dirichlet(np.ones(M), N)
+CLASSES = distributions.Categorical(PROBS), _random.integers(0, M, N)
+STAKES = 0.1, 0.2, 0.4, 0.8
+NEAR = kernels.SquaredExponential(0.7, distances.Wasserstein())
+TV = kernels.Exponential(0.5, distances.TotalVariation())
+
+
+def affine_logs(z, known, forget=1.0):
+    """Logarithms of likelihood ratios; `known` is the number of scores known before each."""
+    logs = []
+    for t, k in enumerate(known):
+        w = forget ** np.arange(k)[::-1]
+        b = np.sum(w * z[:k]) / (w.sum() + 20)
+        v = (np.sum(w * (z[:k] - b) ** 2) + 20 - 0 * b) / (w.sum() + 20)
+        logs.append(stats.norm.logpdf(z[t], b, np.sqrt(v)) - stats.norm.logpdf(z[t]))
+    return np.array(logs)
+
+
+def local_logs():
+    logs = []
+    for t in range(N):
+        gap = np.sqrt((LOC[:t] - LOC[t]) ** 2 + (SCALE[:t] - SCALE[t]) ** 2)
+        w = np.exp(-0.5 * (gap / 0.7) ** 2)
+        b = np.sum(w * Z[:t]) / (w.sum() + 5)
+        v = (np.sum(w * (Z[:t] - b) ** 2) + 5) / (w.sum() + 5)
+        logs.append(stats.norm.logpdf(Z[t], b, np.sqrt(v)) - stats.norm.logpdf(Z[t]))
+    return np.cumsum(logs)
+
+
+def kernel_wealth(near, outcomes, probs, matrix):
+    wealth, found = np.ones(len(STAKES)), []
+    for t in range(N):
+        g = sum((near(s, t) * matrix @ (outcomes[s] - probs[s]) for s in range(t)), 0 * probs[0])
+        g = g - g.mean()
+        total = sum(near(s, t) for s in range(t))
+        g = g / g.std() * total / (total + 20) if t else g
+        for k, stake in enumerate(STAKES):
+            wealth[k] *= np.exp(stake * g) @ outcomes[t] / (np.exp(stake * g) @ probs[t])
+        found.append(np.log(wealth.mean()))
+    return np.array(found)
+
+
+def temperature_logs():
+    total, slope, logs = 20.0, 0.0, []
+    for p, y in zip(PROBS, CLASSES[1], strict=True):
+        theta, lp = slope / total, np.log(p)
+        q = p ** (1 + theta) / np.sum(p ** (1 + theta))
+        logs.append(np.log(q[y] / p[y]))
+        information = q @ lp**2 - (q @ lp) ** 2
+        total += information
+        slope += lp[y] - q @ lp + information * theta
+    return np.cumsum(logs)
+
+
+def test_against_loops():
+    product = kernels.TensorProduct(NEAR, kernels.NormalScore(kernels.SquaredExponential(1.0)))
+    bets = {
+        "affine": recalibration.AffineScaling(),
+        "local": recalibration.KernelRecalibration(NEAR),
+        "kernel": product,
+    }
+    result = e_process(bets, *NORMAL)
+    levels = (np.arange(NUM_CELLS) + 0.5) / NUM_CELLS
+    points = stats.norm.ppf(levels)
+    matrix = np.exp(-0.5 * (points[:, None] - points) ** 2)
+    cells = np.eye(NUM_CELLS)[np.floor(NUM_CELLS * stats.norm.cdf(Z)).astype(int)]
+    gap = lambda s, t: np.hypot(LOC[s] - LOC[t], SCALE[s] - SCALE[t])  # noqa: E731
+    uniform = np.full((N, NUM_CELLS), 1 / NUM_CELLS)
+    near = lambda s, t: np.exp(-0.5 * (gap(s, t) / 0.7) ** 2)  # noqa: E731
+    expected = {
+        "affine": np.cumsum(affine_logs(Z, np.arange(N))),
+        "local": local_logs(),
+        "kernel": kernel_wealth(near, cells, uniform, matrix),
+    }
+    for name, logs in expected.items():
+        np.testing.assert_allclose(result.log_wealths[name], logs, rtol=1e-9, atol=1e-12)
+    total = np.log(np.mean([np.exp(x) for x in expected.values()], 0))
+    np.testing.assert_allclose(result.log_wealth, total, rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(result.pvalue, min(1, np.exp(-total.max())), rtol=1e-9)
+
+
+def test_classes_against_loops():
+    bets = {
+        "temperature": recalibration.TemperatureScaling(),
+        "kernel": kernels.TensorProduct(TV, kernels.White()),
+    }
+    result = e_process(bets, *CLASSES)
+    distance = lambda s, t: 0.5 * np.abs(PROBS[s] - PROBS[t]).sum()  # noqa: E731
+    near = lambda s, t: np.exp(-distance(s, t) / 0.5)  # noqa: E731
+    expected = kernel_wealth(near, np.eye(M)[CLASSES[1]], PROBS, np.eye(M))
+    np.testing.assert_allclose(result.log_wealths["kernel"], expected, rtol=1e-9, atol=1e-12)
+    expected = temperature_logs()
+    np.testing.assert_allclose(result.log_wealths["temperature"], expected, rtol=1e-9, atol=1e-12)
+
+
+def test_biases_come_close_to_the_most_likely_ones():
+    probs = np.random.default_rng(0).dirichlet(np.ones(3), 4000)
+    truth = probs * [1.0, 2.0, 0.5]
+    truth /= truth.sum(1, keepdims=True)
+    labels = (np.random.default_rng(1).uniform(size=4000)[:, None] > truth.cumsum(1)).sum(1)
+    predictions = distributions.Categorical(probs)
+    for method in (recalibration.BiasScaling(), recalibration.VectorScaling()):
+        found = e_process({"m": method}, predictions, labels).params["m"]
+        fitted = method.fit(predictions, labels)
+        np.testing.assert_allclose(found.biases - found.biases.mean(), fitted.biases, atol=0.1)
+        np.testing.assert_allclose(found.slopes, fitted.slopes, atol=0.1)
+
+
+@pytest.mark.parametrize("horizon", [2, 3])
+def test_horizon(horizon):
+    result = e_process(recalibration.AffineScaling(), *NORMAL, horizon=horizon, forget=0.9)
+    logs = affine_logs(Z, np.maximum(np.arange(N) - horizon + 1, 0), 0.9)
+    wealth, expected = np.ones(horizon), []
+    for t, log in enumerate(logs):
+        wealth[t % horizon] *= 0.5 + 0.5 * np.exp(log)
+        expected.append(np.log(0.5 * wealth.mean()))
+    np.testing.assert_allclose(result.log_wealth, expected, rtol=1e-9)
+
+
+def test_window_forgets():
+    """Forecasts beyond the window do not count, others as if there were no others."""
+    bet = {"local": recalibration.KernelRecalibration(NEAR)}
+    forecasts = checked_forecasts(*NORMAL)
+    logs = []
+    for window, first in ((4, 0), (N, N - 5)):
+        some = jax.tree.map(lambda x, first=first: x[first:], forecasts)
+        options = {"horizon": 1, "forget": 1.0, "window": window, "log_threshold": 3.0}
+        betting = betting_against(bet, some.prediction, **options)
+        _, found = after_all(betting, started(betting, some), some)
+        logs.append(found["local"])
+    np.testing.assert_allclose(logs[0][-1] - logs[0][-2], logs[1][-1] - logs[1][-2], rtol=1e-9)
+
+
+def members():
+    return distributions.Samples(np.random.default_rng(1).normal(size=(N, 5)).round(1))
+
+
+FAMILIES = {
+    "Normal": (*NORMAL, None),
+    "Gamma": (distributions.Gamma(SCALE + 1, SCALE), SCALE, None),
+    "Poisson": (distributions.Poisson(2 * SCALE), np.arange(N) % 4, np.arange(60)),
+    "Samples": (members(), np.round(Z, 1), None),
+    "MvNormal": (
+        distributions.MvNormal(np.stack([LOC, Z], 1), np.eye(2) + 0.5 * SCALE[:, None, None]),
+        np.stack([Z, LOC], 1),
+        None,
+    ),
+    "Categorical": (*CLASSES, np.arange(M)),
+    "Bernoulli": (distributions.Bernoulli(PROBS[:, 0]), CLASSES[1] % 2, np.arange(2)),
+}
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_bets_are_fair(name):
+    """E e = 1 under the prediction, for everything that the past may have taught."""
+    predictions, targets, support = FAMILIES[name]
+    predictions = jax.tree.map(jnp.asarray, predictions)
+    forecasts = checked_forecasts(predictions, targets)
+    bets = checked_bets(None, predictions)
+    if name == "Normal":  # and whatever has fit and apply
+        bets |= checked_bets({"refitted": recalibration.TemperatureScaling()}, predictions)
+    betting = betting_against(
+        bets, forecasts.prediction, horizon=1, forget=1.0, window=N, log_threshold=3.0
+    )
+    state, _ = after_all(betting, started(betting, forecasts), forecasts)
+    past = Past(state.forecasts, jnp.ones(N).at[0].set(0.5))
+    last = jax.tree.map(lambda x: x[-1:], predictions)
+    if name == "Samples":  # each of the members and the target may be the target
+        pool = np.append(np.asarray(last.values), 0.3)
+        values = pool
+        rows = distributions.Samples(np.stack([np.delete(pool, i) for i in range(6)]))
+        weights = np.full(6, 1 / 6)
+    elif name == "MvNormal":
+        nodes, weights = np.polynomial.hermite_e.hermegauss(60)
+        weights = np.outer(weights, weights).reshape(-1) / weights.sum() ** 2
+        points = np.stack(np.meshgrid(nodes, nodes, indexing="ij"), -1).reshape(-1, 2)
+        root = np.linalg.cholesky(np.asarray(last.cov[0]))
+        values = np.asarray(last.loc[0]) + points @ root.T
+    elif support is None:
+        nodes, weights = np.polynomial.legendre.leggauss(64)
+        edges = np.arange(NUM_CELLS) / NUM_CELLS
+        levels = (edges[:, None] + (nodes + 1) / 2 / NUM_CELLS).reshape(-1)
+        weights = np.tile(weights / 2 / NUM_CELLS, NUM_CELLS)
+        values = jax.vmap(jax.tree.map(lambda x: x[0], last).icdf)(jnp.asarray(levels))
+    else:
+        values = support
+        one = jax.tree.map(lambda x: x[0], last)
+        weights = np.exp(jax.vmap(one.log_prob)(jnp.asarray(values)))
+    if name != "Samples":
+        rows = jax.tree.map(lambda x: jnp.repeat(x, len(values), 0), last)
+    given = checked_forecasts(rows, values)
+    for key, bet in bets.items():
+        ratios = jax.vmap(lambda new, b=bet, k=key: b.log_ratios(state.learned[k], past, new))
+        expected = weights @ np.exp(ratios(given))
+        tolerance = 1e-3 if support is None and name != "Samples" else 1e-9  # tails, of quadrature
+        np.testing.assert_allclose(expected, 1, rtol=tolerance, err_msg=key)
+        assert np.ptp(np.exp(ratios(given))) > 1e-3, key
+
+
+def test_result():
+    result = e_process(None, NORMAL[0], NORMAL[1] + 3 * SCALE)
+    assert isinstance(result, EProcessResult)
+    wealth = np.asarray(result.log_wealth)
+    assert int(result.crossing) == 1 + np.argmax(wealth >= np.log(20))
+    assert "above the predictions" in repr(result)
+    assert result.earned_most in result.log_wealths
+    assert set(result.params) == {"shift and scale"}
+    assert set(default_bets(NORMAL[0])) == set(result.log_wealths)
+    late = e_process(None, NORMAL[0], NORMAL[1] + 3 * SCALE, level=1e-30)
+    assert int(late.crossing) == 0
+    sure = e_process(
+        None, distributions.Categorical(PROBS**3 / (PROBS**3).sum(1)[:, None]), [0] * N
+    )
+    assert "log-probabilities times" in repr(sure)
+    assert "class 0 comes more often" in repr(sure)
+
+
+def test_a_mixture_of_one_is_its_component():
+    parts = jax.tree.map(lambda x: x[:, None], NORMAL[0])
+    mixture = distributions.Mixture(np.ones((N, 1)), parts)
+    bet = recalibration.AffineScaling()
+    found, expected = (e_process(bet, p, NORMAL[1]) for p in (mixture, NORMAL[0]))
+    np.testing.assert_allclose(found.log_wealth, expected.log_wealth, rtol=1e-6, atol=1e-9)
+
+
+def test_precision_units_and_transformations():
+    expected = e_process(None, *NORMAL)
+    single = e_process(None, *jax.tree.map(lambda x: x.astype(np.float32), NORMAL))
+    assert single.log_wealth.dtype == np.float32
+    np.testing.assert_allclose(single.log_wealth, expected.log_wealth, rtol=1e-3, atol=1e-4)
+    for unit in (1e-7, 1e7):
+        scaled = e_process(None, *jax.tree.map(lambda x, u=unit: u * x, NORMAL))
+        np.testing.assert_allclose(scaled.log_wealth, expected.log_wealth, rtol=1e-6, atol=1e-9)
+    two = jax.tree.map(lambda x: jnp.stack([x, x]), NORMAL)
+    mapped = jax.jit(jax.vmap(functools.partial(e_process, None)))(*two)
+    np.testing.assert_allclose(mapped.log_wealth[1], expected.log_wealth, rtol=1e-9)
+    bad = jax.jit(functools.partial(e_process, None))(NORMAL[0], NORMAL[1] * np.inf)
+    assert np.isnan(bad.pvalue)
+    assert np.isnan(bad.log_wealth[-1])
+    assert int(bad.crossing) < 0
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"horizon": 0}, "horizon: expected an integer between 1 and 1048576, got 0"),
+        ({"forget": 0.0}, "forget: expected"),
+        ({"forget": 1.5}, "forget: expected"),
+        ({"forget": np.nan}, "forget: expected"),
+        ({"level": 1.0}, "level: expected values in .0, 1."),
+        ({"bets": {}}, "bets: expected at least one bet, got none"),
+        ({"bets": {"t": recalibration.BiasScaling()}}, r"bets\['t'\].fit|predictions"),
+        ({"bets": {"t": 3.0}}, r"bets\['t'\]: expected a recalibration of Normal"),
+        (
+            {"bets": kernels.TensorProduct(NEAR, kernels.White())},
+            r"target: expected a .*NormalScore",
+        ),
+        ({"targets": NORMAL[1] * np.nan}, "targets: expected finite values"),
+        ({"predictions": distributions.Normal(LOC[:0], LOC[:0])}, "predictions"),
+        ({"predictions": distributions.Dirichlet(np.ones((N, 3))), "targets": PROBS}, "Dirichlet"),
+    ],
+)
+def test_refusals(change, message):
+    arguments = {"bets": None, "predictions": NORMAL[0], "targets": NORMAL[1]} | change
+    with pytest.raises((ValueError, TypeError, NotImplementedError), match=message):
+        e_process(**arguments)
+
+
+def autoregression(key, n, horizon, phi=0.9):
+    """Forecasts of so many steps, which are right."""
+    first, noise = jax.random.split(key)
+    start = jax.random.normal(first) / np.sqrt(1 - phi**2)
+    noise = jax.random.normal(noise, (n + horizon,))
+    _, y = jax.lax.scan(lambda y, e: (phi * y + e,) * 2, start, noise)
+    deviation = np.sqrt((1 - phi ** (2 * horizon)) / (1 - phi**2))
+    return distributions.Normal(phi**horizon * y[:-horizon], jnp.full(n, deviation)), y[horizon:]
+
+
+def of_classes(key, n, change):
+    """Ten classes whose true probabilities are a function of the predicted ones."""
+    keys = jax.random.split(key)
+    probs = jax.random.dirichlet(keys[0], jnp.full(10, 0.5), (n,))
+    return distributions.Categorical(probs), jax.random.categorical(
+        keys[1], jnp.log(jnp.maximum(change(probs), 1e-30))
+    )
+
+
+def of_normals(key, n, change):
+    """Normal predictions whose true scores are a function of the location and a normal score."""
+    places, scores = jax.random.split(key)
+    loc = jax.random.uniform(places, (n,))
+    targets = loc + 0.1 * change(loc, jax.random.normal(scores, (n,)))
+    return distributions.Normal(loc, jnp.full(n, 0.1)), targets
+
+
+def rate(make, num, **options):
+    """How often the wealth ever reaches 20."""
+
+    def crosses(key):
+        return e_process(None, *make(key), **options).crossing > 0
+
+    keys = jax.random.split(jax.random.key(7), num)
+    return float(np.mean(jax.jit(lambda x: jax.lax.map(crosses, x, batch_size=50))(keys)))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("horizon", [0, 1, 3, 6])
+def test_level(horizon):
+    n, num = 1024, 500
+    if horizon:
+        found = rate(lambda key: autoregression(key, n, horizon), num, horizon=horizon)
+    else:
+        found = rate(lambda key: of_classes(key, n, lambda p: p), num)
+    assert found <= 0.05 + 2 * 0.01  # two standard errors
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "least"),
+    [("shift", 0.93), ("wide", 1.0), ("narrow", 1.0), ("sign", 1.0), ("oscillating", 0.99)],
+)
+def test_power_of_normals(name, least):
+    change = {
+        "shift": lambda m, e: e + 0.3,
+        "wide": lambda m, e: 1.4 * e,
+        "narrow": lambda m, e: 0.7 * e,
+        "sign": lambda m, e: e + 0.5 * jnp.sign(m - 0.5),
+        "oscillating": lambda m, e: e + 0.8 * jnp.sin(8 * jnp.pi * m),
+    }[name]
+    found = rate(lambda key: of_normals(key, 256, change), 200)
+    assert found >= least - 0.03  # one standard error of 100 data sets
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "least"), [("hot", 0.85), ("cold", 0.84), ("noise", 0.82), ("first", 0.21)]
+)
+def test_power_of_classes(name, least):
+    change = {
+        "hot": lambda p: p ** (1 / 1.25),
+        "cold": lambda p: p ** (1 / 0.8),
+        "noise": lambda p: 0.9 * p + 0.01,
+        "first": lambda p: p.at[:, 0].multiply(0.5),
+    }[name]
+    found = rate(lambda key: of_classes(key, 512, change), 200)
+    assert found >= least - 0.05  # one standard error of 80 and 200 data sets

@@ -1,0 +1,19 @@
+"""What is drawn of an e-process."""
+
+import numpy as np
+import pytest
+
+from calibjax import plotting
+from tests.plotting.examples import ONE, WEALTH
+
+
+def test_curves():
+    ax = plotting.wealth(WEALTH, level=0.01)
+    *bets, total, threshold = ax.get_lines()
+    assert [x.get_label() for x in bets] == ["shift", "kernels"]
+    np.testing.assert_allclose(10 ** total.get_ydata(), np.exp(WEALTH.log_wealth))
+    np.testing.assert_allclose(10 ** bets[0].get_ydata(), np.exp(WEALTH.log_wealths["shift"]))
+    np.testing.assert_allclose(threshold.get_ydata(), 2)
+    np.testing.assert_array_equal(total.get_xdata()[[0, -1]], [1, 99])
+    with pytest.raises(TypeError, match="result: expected what e_process returns"):
+        plotting.wealth(ONE)

@@ -1,0 +1,127 @@
+"""Accumulators of forecasts in the order of time: the same as all at once; alarms."""
+
+import functools
+import itertools
+import pickle
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from calibjax import distributions, recalibration
+from calibjax.hypothesis_tests import e_process
+from calibjax.streaming import EDetection, EDetector, EProcess
+
+N = 12
+_random = np.random.default_rng(3)
+PREDICTIONS = distributions.Normal(_random.normal(size=N), _random.uniform(0.5, 1.5, N))
+TARGETS = _random.normal(size=N) + 0.5
+AFFINE = recalibration.AffineScaling()
+
+
+def updated(accumulator, batches=(0, 5, 6, N)):
+    state = accumulator.init()
+    for start, stop in itertools.pairwise(batches):
+        some = jax.tree.map(lambda x, rows=slice(start, stop): x[rows], PREDICTIONS)
+        state = accumulator.update(state, some, TARGETS[start:stop])
+    return state
+
+
+@pytest.mark.parametrize("horizon", [1, 3])
+def test_as_all_at_once(horizon):
+    expected = e_process(None, PREDICTIONS, TARGETS, horizon=horizon, forget=0.9, level=0.9)
+    example = distributions.Normal(np.zeros(1), np.ones(1))
+    accumulator = EProcess(None, example, forget=0.9, level=0.9, horizon=horizon, window=20)
+    state = updated(accumulator)
+    for found in (accumulator.result(state), accumulator.result(pickle.loads(pickle.dumps(state)))):
+        assert found.log_wealth.shape == ()
+        np.testing.assert_allclose(found.log_wealth, expected.log_wealth[-1], rtol=1e-9)
+        np.testing.assert_allclose(found.pvalue, expected.pvalue, rtol=1e-9)
+        assert int(found.crossing) == int(expected.crossing)
+        for name, logs in expected.log_wealths.items():
+            np.testing.assert_allclose(found.log_wealths[name], logs[-1], rtol=1e-9)
+    assert found.earned_most == expected.earned_most
+
+
+@pytest.mark.parametrize("horizon", [1, 2])
+def test_detector(horizon):
+    """The recursion, with the ratios of e_process, whose wealth is their product."""
+    options = {"horizon": horizon, "forget": 0.9}
+    wealth = np.exp(np.asarray(e_process(AFFINE, PREDICTIONS, TARGETS, **options).log_wealth))
+    statistic, before, logs = np.zeros(horizon), np.ones(horizon), []
+    total = wealth * horizon * (1 if horizon == 1 else 2)
+    for t in range(N):
+        own = total[t] - (before.sum() - before[t % horizon])
+        statistic[t % horizon] = own / before[t % horizon] * (statistic[t % horizon] + 1)
+        before[t % horizon] = own
+        value = statistic.sum() if horizon == 1 else 0.5 * (statistic.sum() - horizon)
+        logs.append(np.log(value) if value > 0 else -np.inf)
+    detector = EDetector(AFFINE, PREDICTIONS, run_length=float(np.exp(logs[8])) - 1e-6, **options)
+    found = detector.result(updated(detector))
+    np.testing.assert_allclose(found.log_statistic, logs[-1], rtol=1e-6)
+    assert int(found.alarm) == 1 + np.argmax(np.array(logs) >= logs[8] - 1e-6)
+    assert f"alarm after {int(found.alarm)} forecasts" in repr(found)
+
+
+def test_transformations_and_state():
+    accumulator = EProcess(AFFINE, PREDICTIONS)
+    step = jax.jit(accumulator.update)
+    state, sizes = accumulator.init(), set()
+    for _ in range(3):
+        state = step(state, PREDICTIONS, TARGETS)
+        sizes.add(sum(x.nbytes for x in jax.tree.leaves(state)))
+    assert len(sizes) == 1
+    assert int(state.number) == 3 * N
+    jitted = jax.jit(accumulator.result)(state)
+    np.testing.assert_allclose(jitted.log_wealth, accumulator.result(state).log_wealth, rtol=1e-9)
+    single = jax.tree.map(lambda x: x.astype(np.float32), PREDICTIONS)
+    found = EDetector(None, single)
+    after = found.update(found.init(), single, TARGETS.astype(np.float32))
+    assert isinstance(found.result(after), EDetection)
+    assert found.result(after).log_statistic.dtype == np.float32
+
+
+def test_refusals():
+    accumulator = EProcess(AFFINE, PREDICTIONS)
+    state = accumulator.init()
+    with pytest.raises(ValueError, match="horizon: expected an integer between"):
+        EProcess(AFFINE, PREDICTIONS, horizon=0).init()
+    with pytest.raises(ValueError, match="window: expected an integer between"):
+        EProcess(AFFINE, PREDICTIONS, window=0).init()
+    with pytest.raises(ValueError, match="run_length: expected"):
+        EDetector(AFFINE, PREDICTIONS, run_length=-1.0).init()
+    with pytest.raises(TypeError, match="state: expected Wealth as init returns it"):
+        accumulator.result(None)
+    with pytest.raises(ValueError, match="state: expected a state of this accumulator"):
+        EProcess(None, PREDICTIONS).update(state, PREDICTIONS, TARGETS)
+    classes = distributions.Bernoulli(np.full(N, 0.5))
+    with pytest.raises(ValueError, match="predictions: expected entries like those of example"):
+        accumulator.update(state, classes, np.zeros(N, int))
+
+
+def streams(key, n, change):
+    """Normal forecasts that are wrong by half a standard deviation from some time on."""
+    places, scores = jax.random.split(key)
+    loc = jax.random.uniform(places, (n,))
+    shift = 0.5 * (jnp.arange(n) >= change)
+    targets = loc + 0.1 * (jax.random.normal(scores, (n,)) + shift)
+    return distributions.Normal(loc, jnp.full(n, 0.1)), targets
+
+
+def alarms(num, n, change, **options):
+    def alarm(key):
+        detector = EDetector(None, PREDICTIONS, **options)
+        return detector.result(detector.update(detector.init(), *streams(key, n, change))).alarm
+
+    keys = jax.random.split(jax.random.key(1), num)
+    return np.asarray(jax.jit(functools.partial(jax.lax.map, alarm, batch_size=50))(keys))
+
+
+@pytest.mark.slow
+def test_delay_and_run_length():
+    found = alarms(200, 1500, 1000)
+    assert np.median(found[found > 1000]) - 1000 <= 65
+    run = alarms(100, 3000, 3000, run_length=500.0, window=128)
+    run = np.where(run > 0, run, 3000)
+    assert np.mean(run) + 2 * np.std(run) / 10 >= 500
