@@ -21,6 +21,10 @@ from calibjax.hypothesis_tests.comparison import (
     tolerant_skce_test,
 )
 from calibjax.hypothesis_tests.composite import composite_calibration_test
+from calibjax.hypothesis_tests.confidence_sequences import (
+    ConfidenceSequence,
+    score_confidence_sequence,
+)
 from calibjax.hypothesis_tests.consistency import consistency_test
 from calibjax.hypothesis_tests.coverage import coverage_test
 from calibjax.hypothesis_tests.distribution_free import (
@@ -39,8 +43,14 @@ from calibjax.hypothesis_tests.intervals import (
 from calibjax.hypothesis_tests.kernel_groups import default_kernel, default_kernels
 from calibjax.hypothesis_tests.local import local_calibration_test
 from calibjax.hypothesis_tests.mean_embedding import cme_test, draw_test_locations
+from calibjax.hypothesis_tests.multiple import holm
 from calibjax.hypothesis_tests.normal_scores import berkowitz, pit_ks
 from calibjax.hypothesis_tests.result import CalibrationTestResult
+from calibjax.hypothesis_tests.score_differences import (
+    ScoreDifference,
+    gain_difference,
+    score_difference,
+)
 from calibjax.hypothesis_tests.spectral import (
     gamma_skce_test,
     pearson_skce_test,
@@ -52,8 +62,10 @@ __all__ = [
     "CalibrationTestResult",
     "Component",
     "ConfidenceInterval",
+    "ConfidenceSequence",
     "CoxRegression",
     "SKCEComponents",
+    "ScoreDifference",
     "aggregated_skce_test",
     "berkowitz",
     "block_skce_test",
@@ -81,13 +93,17 @@ __all__ = [
     "equivalence_skce_test",
     "exact_skce_test",
     "exact_test",
+    "gain_difference",
     "gamma_skce_test",
     "group_calibration_test",
+    "holm",
     "hosmer_lemeshow",
     "local_calibration_test",
     "pearson_skce_test",
     "pit_ks",
     "rank_histogram_test",
+    "score_confidence_sequence",
+    "score_difference",
     "skce_confidence_interval",
     "spectrum_skce_test",
     "spiegelhalter",

@@ -21,6 +21,7 @@ from calibjax.estimators.kernel import checked_samples, sample_pair
 from calibjax.hypothesis_tests.exact import exact_skce_test
 from calibjax.hypothesis_tests.kernel_scales import distance_of_predictions, typical_distance
 from calibjax.hypothesis_tests.result import CalibrationTestResult
+from calibjax.hypothesis_tests.score_differences import checked_model
 from calibjax.kernels import Kernel, SquaredExponential, TensorProduct
 from calibjax.kernels.base import without_draws
 
@@ -63,17 +64,6 @@ def _moments(kernels: tuple[Kernel, ...], samples: PyTree) -> _Moments:
     of_rows = jnp.maximum(spread - of_pairs, 0) / (n - 4)
     variance = (4 * (n - 2) * of_rows + 2 * of_pairs) / (n * (n - 1.0))
     return _Moments(size * estimate, size * jnp.sqrt(variance))
-
-
-def _checked_model(name: str, others: Any, predictions: Any) -> Any:
-    """Another batch of distributions, as many as the predictions."""
-    others, predictions = checks.batch(others, name=name), checks.batch(predictions)
-    found, n = (jax.tree.leaves(x)[0].shape[0] for x in (others, predictions))
-    if found != n:
-        raise ValueError(
-            f"{name}: expected {n} distributions, one for each prediction, got {found}"
-        )
-    return others
 
 
 def _pvalue(statistic: jax.Array, alternative: str = "greater") -> jax.Array:
@@ -143,7 +133,7 @@ def compare_skce(
     """
     checks.same_rows(predictions=predictions, others=others, targets=targets)
     alternative = checks.choice("alternative", alternative, ALTERNATIVES)
-    others = _checked_model("others", others, predictions)
+    others = checked_model("others", others, predictions)
     models = (checked_samples(kernel, x, targets, minimum=_MINIMUM) for x in (predictions, others))
     kernels, samples = zip(*models, strict=True)
     found = _moments(kernels, samples)
@@ -209,7 +199,7 @@ def cross_calibration_test(
     if not isinstance(kernel, TensorProduct):
         found = checks.described(kernel)
         raise TypeError(f"kernel: expected a kernels.TensorProduct, got {found}")
-    given = _checked_model("given", given, predictions)
+    given = checked_model("given", given, predictions)
     distance = distance_of_predictions(given)
     scale = typical_distance(distance, given)
     nearness = SquaredExponential(scale, Features(distance))
@@ -375,7 +365,7 @@ def calibration_margin(
     """
     num_draws = checks.number_of_draws("num_draws", num_draws)
     checks.same_rows(predictions=predictions, truth=truth)
-    truth = _checked_model("truth", truth, predictions)
+    truth = checked_model("truth", truth, predictions)
     targets = sample_targets(key, truth)
     kernel, (predictions, _) = checked_samples(kernel, predictions, targets, minimum=2)
     values = _skces(jax.random.split(key, num_draws), kernel, predictions, truth)
