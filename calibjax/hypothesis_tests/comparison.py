@@ -18,6 +18,7 @@ from calibjax.distributions.base import Distribution
 from calibjax.distributions.features import bare
 from calibjax.distributions.sampling import draw, sample_targets
 from calibjax.estimators.kernel import checked_samples, sample_pair
+from calibjax.hypothesis_tests.clusters import cluster_skce_test
 from calibjax.hypothesis_tests.exact import exact_skce_test
 from calibjax.hypothesis_tests.kernel_scales import distance_of_predictions, typical_distance
 from calibjax.hypothesis_tests.result import CalibrationTestResult
@@ -150,6 +151,7 @@ def cross_calibration_test(
     given: Distribution,
     targets: ArrayLike,
     *,
+    clusters: ArrayLike | None = None,
     num_draws: int = 999,
 ) -> CalibrationTestResult:
     """Exact test of whether predictions P are right given those of another model, too.
@@ -166,10 +168,12 @@ def cross_calibration_test(
         predictions: batch of n ≥ 2 distributions without features.
         given: n distributions of the other model.
         targets: [n] or [n, d].
-        num_draws: B, number of redraws of all targets from `predictions`.
+        clusters: for dependent samples, integers that are equal within clusters, [n]: the test is
+            then `cluster_skce_test` with this kernel, which is asymptotic.
+        num_draws: B, number of redraws of all targets from `predictions`, or of random signs.
 
     Returns:
-        The result of `exact_skce_test`.
+        The result of `exact_skce_test`, or `cluster_skce_test`.
 
     Raises:
         TypeError: if an argument is of the wrong kind.
@@ -205,6 +209,8 @@ def cross_calibration_test(
     nearness = SquaredExponential(scale, Features(distance))
     both = TensorProduct(kernel.prediction * nearness, kernel.target)
     predictions = with_features(predictions, without_draws(bare(given)))
+    if clusters is not None:
+        return cluster_skce_test(key, both, predictions, targets, clusters, num_draws=num_draws)
     return exact_skce_test(key, both, predictions, targets, num_draws=num_draws)
 
 
