@@ -15,6 +15,16 @@ from calibjax.evaluation.model_sentences import told_of
 from calibjax.evaluation.models import checked_models
 from calibjax.evaluation.record import Evaluation
 
+_OF_SAMPLES = {
+    "scores": model_differences.of_scores,
+    "what recalibration gains": model_differences.of_gains,
+}
+OF_PAIRS = {  # of samples, which take longer than compiling
+    "calibration of each model": model_differences.calibration,
+    "differences of calibration": model_differences.of_skces,
+    "what one model knows": model_differences.cross_calibration,
+}
+
 
 @checks.key_first
 @for_one_platform()
@@ -87,13 +97,7 @@ def compare(
     sharp knows something that coarse does not (p = 0.002): given the predictions of sharp, ...
     """
     compared = checked_models(key, models, targets, reference, score, clusters)
-    work = {
-        "scores": model_differences.of_scores,
-        "what recalibration gains": model_differences.of_gains,
-        "calibration of each model": model_differences.calibration,
-        "differences of calibration": model_differences.of_skces,
-        "what one model knows": model_differences.cross_calibration,
-    }
+    work = {**_OF_SAMPLES, **OF_PAIRS}
     sections: dict[str, Section] = {}
     for number, (name, part) in enumerate(work.items()):
         if progress is not None:

@@ -13,13 +13,7 @@ from calibjax.hypothesis_tests.classical import (
 )
 from calibjax.hypothesis_tests.clusters import cluster_skce_test
 from calibjax.hypothesis_tests.combined import combine_results
-from calibjax.hypothesis_tests.comparison import (
-    calibration_margin,
-    compare_skce,
-    cross_calibration_test,
-    equivalence_skce_test,
-    tolerant_skce_test,
-)
+from calibjax.hypothesis_tests.comparison import compare_skce, cross_calibration_test
 from calibjax.hypothesis_tests.composite import composite_calibration_test
 from calibjax.hypothesis_tests.confidence_sequences import (
     ConfidenceSequence,
@@ -42,6 +36,12 @@ from calibjax.hypothesis_tests.intervals import (
 )
 from calibjax.hypothesis_tests.kernel_groups import default_kernel, default_kernels
 from calibjax.hypothesis_tests.local import local_calibration_test
+from calibjax.hypothesis_tests.margins import (
+    calibration_margin,
+    equivalence_skce_test,
+    exact_equivalence_test,
+    tolerant_skce_test,
+)
 from calibjax.hypothesis_tests.mean_embedding import cme_test, draw_test_locations
 from calibjax.hypothesis_tests.multiple import holm
 from calibjax.hypothesis_tests.normal_scores import berkowitz, pit_ks
@@ -91,6 +91,7 @@ __all__ = [
     "draw_test_locations",
     "ensemble_skce_test",
     "equivalence_skce_test",
+    "exact_equivalence_test",
     "exact_skce_test",
     "exact_test",
     "gain_difference",
