@@ -163,11 +163,9 @@ def _common_kernel(data: Sequence[Data], values: Sequence[Any]) -> Any:
     """The default kernel of all predictions together, None if there is none."""
     if any(one.task in ("ensembles", "quantiles") for one in data):
         return None
-    shapes = [jax.tree.map(lambda x: x.shape, p) for p in values]
-    structures = {jax.tree.structure(p) for p in values}
-    is_alike = len(structures) == 1 and all(shape == shapes[0] for shape in shapes)
+    kinds = {(jax.tree.structure(p), *(x.shape for x in jax.tree.leaves(p))) for p in values}
     try:
-        if is_alike:
+        if len(kinds) == 1:
             together = jax.tree.map(lambda *leaves: np.concatenate(leaves), *values)
             return hypothesis_tests.default_kernel(together)
         kernel = hypothesis_tests.default_kernel(values[0])
