@@ -98,6 +98,7 @@ def score_confidence_sequence(
     -0.44 to 0.08
     -0.21 to -0.13
     """
+    checks.function("function", "score", score, "predictions", "targets")
     predictions, others, targets, _, score = checked_models(
         predictions, others, targets, None, score
     )

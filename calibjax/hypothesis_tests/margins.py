@@ -233,7 +233,8 @@ def exact_equivalence_test(
     kernel, samples = checked_samples(kernel, predictions, targets, minimum=2)
     values = _skces(key, kernel, predictions, truth, num_draws)
     observed = pairwise.mean_over_pairs(sample_pair, kernel, samples)
-    return simulated_result(-observed, -values, observed, draws="targets redrawn from the truth")
+    statistic = checks.nan_with(-observed, values)  # ranks do not propagate NaN
+    return simulated_result(statistic, -values, observed, draws="targets redrawn from the truth")
 
 
 def _skces(

@@ -93,7 +93,11 @@ def per_sample(score: Callable[..., jax.Array], predictions: Any, targets: Any) 
 @jit
 def _per_sample(score: jax.tree_util.Partial, predictions: Any, targets: Any) -> jax.Array:
     def one(*sample: Any) -> jax.Array:
-        return score(*jax.tree.map(lambda x: x[None], sample))
+        value = score(*jax.tree.map(lambda x: x[None], sample))
+        checks.real("score(predictions, targets)", value)
+        if jnp.ndim(value):
+            raise ValueError(f"score: expected a function that returns a scalar, got {value}")
+        return value
 
     return jax.vmap(one)(predictions, targets)
 

@@ -433,9 +433,9 @@ def _comparison() -> list[Call]:
 
 def _score_differences(data: dict[str, Any]) -> list[Call]:
     def of(function, *first):
-        def difference(loc, scale, mean, deviation, targets, key=None, **rest):
+        def difference(loc, scale, mean, deviation, targets, **rest):
             models = Normal(loc, scale), Normal(mean, deviation)
-            keys = () if key is None else (key,)
+            keys = (rest.pop("key"),) if "key" in rest else ()
             return function(*keys, *first, *models, targets, **rest)
 
         return difference
@@ -444,7 +444,8 @@ def _score_differences(data: dict[str, Any]) -> list[Call]:
     method, score = recalibration.AffineScaling(), {"score": a.function(scores.crps)}
     optional = {"score": a.function(scores.crps, without=a.OPTIONAL)}
     sequence = hypothesis_tests.score_confidence_sequence
-    pvalues = a.unit(a.CONFIDENCES, without=("scalar", *a.ALONE))
+    shapes = ("one more axis", "matrix", "leading axis", "one-column DataFrame")  # all [..., k]
+    pvalues = a.unit(a.CONFIDENCES, without=(*shapes, *a.ALONE))
     return [
         call(
             "hypothesis_tests.score_difference hypothesis_tests.ScoreDifference",
