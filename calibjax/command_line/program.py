@@ -36,17 +36,18 @@ from calibjax import *
 from calibjax import command_line
 
 jax.config.update("jax_enable_x64", {float64})
-key = jax.random.key({seed})
 """
 _SETUP = """\
 data = command_line.load({arguments})
 predictions, targets, groups, features = data.predictions, data.targets, data.groups, data.features
+key = jax.random.key({seed})
 names = data.classes or None
 result = evaluate(key, predictions, targets, groups=groups, features=features, class_names=names)"""
 _SETUP_OF_SEVERAL = """\
 data = command_line.load_models({arguments})
 models = {{name: one.predictions for name, one in data.items()}}
 targets = next(iter(data.values())).targets
+key = jax.random.key({seed})
 result = compare(key, models, targets)"""
 _OF_SEVERAL = ("computed by", "task", "column of targets", "rows", "computed in", "seed")
 _WIDTH = 24  # of the bar that shows what is done
