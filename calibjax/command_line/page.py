@@ -25,27 +25,11 @@ _ARGUMENTS = (
     "are to be repaired.</p>"
 )
 
-_ERRORS = "How to read the tables: the number after ± is the standard error. "
-OF_ONE = _ERRORS + (
-    "“If calibrated” is the range that contains the values of a calibrated model in 95 % of "
-    "data sets of this size, for all values of the same kind in a table at once. A value "
-    "outside speaks against calibration. “Adjusted p” is the probability that a calibrated "
-    "model shows any value of the same kind that is at least as far off; at most 5 % means "
-    "outside the range. The p-values in the sentences are adjusted for the number of tests as"
-    " well, which makes them larger."
-)
-OF_SEVERAL = _ERRORS + (
-    "Intervals are those of one number. “Adjusted p” is adjusted for all values of the same "
-    "kind in a table by the method of Holm: the probability that any of them is at most 5 % "
-    "by chance alone is at most 5 %."
-)
-
 
 def page(
     evaluation: Evaluation,
     *,
     title: str,
-    reading: str,
     remarks: Sequence[str],
     facts: Sequence[tuple[str, str]],
     pictures: Mapping[str, str],
@@ -59,7 +43,6 @@ def page(
     Args:
         evaluation: what was found.
         title: of the page.
-        reading: how to read the tables.
         remarks: sentences below those of the evaluation, such as what classes are called.
         facts: what was evaluated, by name.
         pictures: the addresses of its figures by name; their captions are the evaluation's.
@@ -75,7 +58,6 @@ def page(
     missed = [html.paragraph(missing)] if missing else []
     return _filled(
         title=[escape(title)],
-        reading=[escape(reading)],
         style=[(_FOLDER / "style.css").read_text("utf-8")],
         description=[escape(evaluation.description)],
         made=[escape(made)],

@@ -334,7 +334,6 @@ def _write_report(
     content = page.page(
         evaluation,
         title=f"{'Calibration' if is_one else 'Comparison'} of {files_in_words}",
-        reading=page.OF_ONE if is_one else page.OF_SEVERAL,
         remarks=remarks,
         facts=facts,
         pictures=addresses,

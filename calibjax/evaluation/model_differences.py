@@ -1,48 +1,54 @@
 """The numbers of several models: scores, gains, calibration, and what each knows."""
 
 import dataclasses
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 
 from calibjax import hypothesis_tests, recalibration
-from calibjax.evaluation.calls import Call, expression, measured
+from calibjax.evaluation.calls import Call, expression, measured, named
 from calibjax.evaluation.data import Data
 from calibjax.evaluation.entries import Entry, Section
 from calibjax.evaluation.models import Compared
 from calibjax.evaluation.overall import kept_kernel
 
 
-def _adjusted(entries: list[Entry]) -> tuple[Entry, ...]:
+def _adjusted(entries: Iterable[Entry]) -> tuple[Entry, ...]:
     """The entries, with p-values by the method of Holm where they have any."""
-    known = [i for i, x in enumerate(entries) if x.pvalue is not None and x.pvalue == x.pvalue]
-    if known:
-        adjusted = hypothesis_tests.holm(np.array([entries[i].pvalue for i in known]))
-        for i, pvalue in zip(known, np.asarray(adjusted).tolist(), strict=True):
-            entries[i] = dataclasses.replace(entries[i], pvalue=pvalue)
-    return tuple(entries)
+    entries = tuple(entries)
+    known = [x.pvalue for x in entries if x.pvalue is not None]
+    adjusted = iter(np.asarray(hypothesis_tests.holm(np.array(known))).tolist() if known else ())
+    return tuple(
+        x if x.pvalue is None else dataclasses.replace(x, pvalue=next(adjusted)) for x in entries
+    )
 
 
-def _paired(name: str, call: Call) -> Entry:
-    """The entry of a paired difference."""
+def _tested(name: str, call: Call, test: Call) -> Entry:
+    """The entry of a call, with the p-value of a test."""
     entry = measured(name, call)
-    return entry if entry.note else dataclasses.replace(entry, pvalue=float(call.value.pvalue))
+    return entry if entry.note else dataclasses.replace(entry, pvalue=float(test.value.pvalue))
+
+
+def _differences(c: Compared, what: str, function: Any, *first: Call) -> tuple[Entry, ...]:
+    """Paired differences of all pairs."""
+    options = {"score": c.score, "clusters": c.clusters}
+    calls = {
+        f"{a} - {b}: {what}": expression(function)(
+            *first, c.models[a], c.models[b], c.targets, **options
+        )
+        for a, b in c.pairs
+    }
+    return _adjusted(_tested(name, call, call) for name, call in calls.items())
 
 
 def of_scores(c: Compared) -> Section:
     """The score of each model, and paired differences."""
     name, _ = c.score_name
     entries = [measured(f"{x}: {name}", c.score(p, c.targets)) for x, p in c.models.items()]
-    call = expression(hypothesis_tests.score_difference)
-    differences = [
-        _paired(
-            f"{a} - {b}: {name}",
-            call(c.models[a], c.models[b], c.targets, score=c.score, clusters=c.clusters),
-        )
-        for a, b in c.pairs
-    ]
+    entries += _differences(c, name, hypothesis_tests.score_difference)
     remark = "Smaller is better. Differences are paired; their p-values are those of the t-test."
-    return Section("Which has the better score?", (*entries, *_adjusted(differences)), remark)
+    return Section("Which has the better score?", tuple(entries), remark)
 
 
 def _recalibration(data: Data) -> Any:
@@ -56,70 +62,42 @@ def _recalibration(data: Data) -> Any:
 def of_gains(c: Compared) -> Section | None:
     """What recalibration gains, and differences of that."""
     kind = _recalibration(c.first)
-    if kind is recalibration.TemperatureScaling and not all(
-        hasattr(call.value, "tempered") for call in c.models.values()
-    ):
+    have_temperature = all(hasattr(call.value, "tempered") for call in c.models.values())
+    if kind is recalibration.TemperatureScaling and not have_temperature:
         return None
-    method, key = expression(kind)(), c.first.key_at(2)
-    call = expression(hypothesis_tests.gain_difference)
-    entries = [_own_gain(c, name, method, key) for name in c.models]
-    differences = [
-        _paired(
-            f"{a} - {b}: gain",
-            call(
-                *(key, method, c.models[a], c.models[b], c.targets),
-                score=c.score,
-                clusters=c.clusters,
-            ),
-        )
-        for a, b in c.pairs
+    key, method = c.first.key_at(2), expression(kind)()
+    own = named(f"{{'': {method.text}}}", {"": method.value})
+    gain = expression(recalibration.recalibration_gain)
+    entries = [
+        measured(f"{name}: gain", gain(key, own, p, c.targets, score=c.score)[""])
+        for name, p in c.models.items()
     ]
+    entries += _differences(c, "gain", hypothesis_tests.gain_difference, key, method)
     remark = f"By how much {method.text[:-2]} lowers the {c.score_name[0]} of predictions that it "
     remark += "was not fitted to. A difference of gains is the part of the difference above that "
     remark += "recalibration takes away."
-    return Section(
-        "Which has more to gain from recalibration?", (*entries, *_adjusted(differences)), remark
-    )
-
-
-def _own_gain(c: Compared, name: str, method: Call, key: Call) -> Entry:
-    """What one model gains."""
-    methods = Call(f"{{'recalibration': {method.text}}}", lambda: {"recalibration": method.value})
-    gains = expression(recalibration.recalibration_gain)
-    found = gains(key, methods, c.models[name], c.targets, score=c.score)["recalibration"]
-    entry = measured(f"{name}: gain", found.mean)
-    if entry.note:
-        return entry
-    gain = found.value
-    error, low, high = (float(x) for x in (gain.standard_error, gain.low, gain.high))
-    return dataclasses.replace(entry, standard_error=error, low=low, high=high)
-
-
-def _of_test(name: str, call: Call) -> Entry:
-    entry = measured(name, call)
-    return dataclasses.replace(entry, pvalue=None if entry.note else entry.value)
+    return Section("Which has more to gain from recalibration?", tuple(entries), remark)
 
 
 def calibration(c: Compared) -> Section | None:
     """The test of each model, and its SKCE."""
     if c.kernel is None:
         return None
-    key, kernel = c.first.key_at(1), kept_kernel("SKCE", c.kernel)
-    test, words = c.test
-    clusters = [] if c.clusters.value is None else [c.some(c.clusters)]
-    entries = [
-        _of_test(f"{name}: {words}", expression(test)(key, kernel, *c.samples(name), *clusters))
-        for name in c.models
-    ]
-    interval = expression(hypothesis_tests.skce_confidence_interval)
-    options = {"clusters": clusters[0]} if clusters else {}
+    (function, words), kernel = c.test, kept_kernel("SKCE", c.kernel)
+    test, interval = map(expression, (function, hypothesis_tests.skce_confidence_interval))
+    options = {} if c.clusters.value is None else {"clusters": c.some(c.clusters)}
+    tests = {
+        name: test(c.first.key_at(1), kernel, *c.samples(name), **options) for name in c.models
+    }
+    entries = [_tested(f"{name}: {words}", call, call) for name, call in tests.items()]
     entries += [
         measured(f"{name}: SKCE", interval(kernel, *c.samples(name), **options))
         for name in c.models
     ]
     remark = "The kernel is the same for all models. Intervals are for models that are not "
-    remark += "calibrated." + _seen(c)
-    return Section("Is each model calibrated?", _adjusted(entries), remark)
+    return Section(
+        "Is each model calibrated?", _adjusted(entries), f"{remark}calibrated.{_seen(c)}"
+    )
 
 
 def _seen(c: Compared) -> str:
@@ -132,18 +110,12 @@ def of_skces(c: Compared) -> Section | None:
     """Differences of SKCEs."""
     if c.kernel is None or c.clusters.value is not None:
         return None
-    entries = []
-    for a, b in c.pairs:
-        test = expression(hypothesis_tests.compare_skce)
-        call = test(kept_kernel("SKCE", c.kernel), *c.samples(a, b))
-        entry = measured(f"{a} - {b}: SKCE", call.estimate)
-        if not entry.note:
-            pvalue = float(call.value.pvalue)
-            entry = dataclasses.replace(entry, pvalue=pvalue)
-        entries.append(entry)
+    test, kernel = expression(hypothesis_tests.compare_skce), kept_kernel("SKCE", c.kernel)
+    tests = {f"{a} - {b}: SKCE": test(kernel, *c.samples(a, b)) for a, b in c.pairs}
+    entries = _adjusted(_tested(name, call.estimate, call) for name, call in tests.items())
     remark = "The SKCE is zero for a calibrated model. Of models that are wrong in the same way, "
     remark += "the one whose predictions are more alike has the larger one."
-    return Section("Which is better calibrated?", _adjusted(entries), remark)
+    return Section("Which is better calibrated?", entries, remark)
 
 
 def cross_calibration(c: Compared) -> Section | None:
@@ -151,14 +123,13 @@ def cross_calibration(c: Compared) -> Section | None:
     if c.kernel is None:
         return None
     test, key = expression(hypothesis_tests.cross_calibration_test), c.first.key_at(3)
-    _, words = c.test
-    kernel = kept_kernel("SKCE", c.kernel)
-    clusters = c.some(c.clusters)
-    entries = [
-        _of_test(f"{a} given {b}: {words}", test(key, kernel, *c.samples(a, b), clusters=clusters))
+    kernel, options = kept_kernel("SKCE", c.kernel), {"clusters": c.some(c.clusters)}
+    tests = {
+        f"{a} given {b}: {c.test[1]}": test(key, kernel, *c.samples(a, b), **options)
         for pair in c.pairs
         for a, b in (pair, pair[::-1])
-    ]
+    }
+    entries = _adjusted(_tested(name, call, call) for name, call in tests.items())
     remark = "Is the first model right given the predictions of the second, too? If it is "
     remark += "calibrated by itself, a small p says that the second knows what it does not."
-    return Section("Does one know what the other does not?", _adjusted(entries), remark + _seen(c))
+    return Section("Does one know what the other does not?", entries, remark + _seen(c))

@@ -91,38 +91,28 @@ def checked_models(
         reference = checks.choice("reference", reference, tuple(models))
     checks.same_rows(targets=targets, clusters=clusters)
     data = {name: _data(key, name, p, targets) for name, p in models.items()}
-    kinds = {name: _kind(one) for name, one in data.items()}
     first = next(iter(data))
-    for name, kind in kinds.items():
-        if kind != kinds[first]:
-            raise ValueError(
-                f"models[{name!r}]: expected predictions of {kinds[first]}, as "
-                f"models[{first!r}], got {kind}"
-            )
-    calls = {
-        name: named(f"models[{name!r}]", one.known(one.predictions)) for name, one in data.items()
-    }
-    values = [call.value for call in calls.values()]
-    known = data[first].known(data[first].targets)
+    expected = _kind(data[first])
+    for name, one in data.items():
+        if (kind := _kind(one)) != expected:
+            as_first = f"predictions of {expected}, as models[{first!r}]"
+            raise ValueError(f"models[{name!r}]: expected {as_first}, got {kind}")
+    values = {name: one.known(one.predictions) for name, one in data.items()}
+    calls = {name: named(f"models[{name!r}]", value) for name, value in values.items()}
+    targets = named("targets", data[first].known(data[first].targets))
     if clusters is not None:
         clusters_of(clusters, data[first].size, float, None)
         clusters = np.asarray(clusters)
-    found, score_name = _score(values, known, score)
     pairs = list(itertools.combinations(data, 2))
     if reference is not None:
         pairs = [(name, reference) for name in data if name != reference]
-    kernel = _common_kernel(list(data.values()), values)
-    return Compared(
-        data,
-        calls,
-        named("targets", known),
-        pairs,
-        found,
-        score_name,
-        named("" if clusters is None else "clusters", clusters),
-        kernel,
+    chosen = _score(list(values.values()), targets.value, score)
+    kernel = _common_kernel(list(data.values()), list(values.values()))
+    rows, given = (
         _rows(data[first], kernel),
+        named("" if clusters is None else "clusters", clusters),
     )
+    return Compared(data, calls, targets, pairs, *chosen, given, kernel, rows)
 
 
 def _data(key: jax.Array, name: str, predictions: Any, targets: Any) -> Data:
@@ -175,10 +165,7 @@ def _common_kernel(data: Sequence[Data], values: Sequence[Any]) -> Any:
 
 
 def _rows(data: Data, kernel: Any) -> np.ndarray | None:
-    if kernel is None:
-        return None
-    most = _MOST if has_features(kernel, data) else FEW
+    most = data.size if kernel is None else _MOST if has_features(kernel, data) else FEW
     if data.size <= most:
         return None
-    order = jax.random.permutation(data.at(0), data.size)
-    return np.sort(np.asarray(order)[:most])
+    return np.sort(np.asarray(jax.random.permutation(data.at(0), data.size))[:most])

@@ -15,7 +15,7 @@ from calibjax._core.pytree import record
 from calibjax._core.sharding import follows_data
 from calibjax.distributions import StudentT
 from calibjax.distributions.base import Distribution
-from calibjax.hypothesis_tests.clusters import clusters_of
+from calibjax.hypothesis_tests.clusters import Clusters, clusters_of
 from calibjax.recalibration.gain import cross_fitted, default_score
 from calibjax.scores.base import per_sample
 
@@ -73,45 +73,32 @@ def _mean_of(
 ) -> ScoreDifference:
     """Mean, error, interval and p-value of Student's distribution."""
     level = checks.proportion("confidence_level", level)
-    _refuse_infinite(differences, weights)
-    found = None
+    if checks.is_concrete(differences, weights):
+        known = np.asarray(differences)
+        counts = True if weights is None else np.asarray(weights) > 0
+        bad = ~np.isfinite(known) & counts
+        checks.refuse_where(bad, "score", "finite scores of both models", known)
     if clusters is not None:
-        found = clusters_of(clusters, len(differences), differences.dtype, weights)
-        found = found.ids, found.number
-    return _summarised(differences, weights, found, jnp.asarray(level, differences.dtype))
-
-
-def _refuse_infinite(differences: jax.Array, weights: jax.Array | None) -> None:
-    if not checks.is_concrete(differences, weights):
-        return
-    known = np.asarray(differences)
-    bad = ~np.isfinite(known) & (True if weights is None else np.asarray(weights) > 0)
-    checks.refuse_where(bad, "score", "finite scores of both models", known)
+        clusters = clusters_of(clusters, len(differences), differences.dtype, weights)
+    return _summarised(differences, weights, clusters, level)
 
 
 @jit
 def _summarised(
-    differences: jax.Array,
-    weights: jax.Array | None,
-    clusters: tuple[jax.Array, jax.Array] | None,
-    level: jax.Array,
+    differences: jax.Array, weights: jax.Array | None, clusters: Clusters | None, level: ArrayLike
 ) -> ScoreDifference:
-    """In units of the largest difference: squares of very small numbers vanish."""
-    ids, number = (None, None) if clusters is None else clusters
-    counts = jnp.ones_like(differences) if weights is None else weights
-    size = jnp.max(jnp.abs(jnp.where(counts > 0, differences, 0)))
-    size = jnp.where(size > 0, size, 1)
-    mean, error = mean_and_error(differences / size, weights, ids)
-    freedom = (jnp.sum(counts) if number is None else number) - 1
+    ids = None if clusters is None else clusters.ids
+    mean, error = mean_and_error(differences, weights, ids)
+    number = len(differences) if weights is None else jnp.sum(weights)
+    freedom = jnp.asarray((number if clusters is None else clusters.number) - 1, mean.dtype)
     zero = jnp.zeros_like(mean)
-    student = StudentT(freedom.astype(mean.dtype), zero, zero + 1)
-    reach = -student.icdf((1 - level) / 2) * error
+    student = StudentT(freedom, zero, zero + 1)
+    reach = -student.icdf(jnp.asarray((1 - level) / 2, mean.dtype)) * error
     pvalue = 2 * student.cdf(-jnp.abs(mean) / jnp.where(error > 0, error, 1))
-    pvalue = jnp.where(error > 0, pvalue, jnp.where(mean == 0, 1, 0))
+    pvalue = jnp.where(error > 0, pvalue, mean == 0)
     pvalue = jnp.maximum(pvalue, jnp.finfo(mean.dtype).tiny)  # never zero
     pvalue = checks.nan_with(pvalue, mean)
-    low, high = mean - reach, mean + reach
-    return ScoreDifference(size * mean, size * error, size * low, size * high, pvalue)
+    return ScoreDifference(mean, error, mean - reach, mean + reach, pvalue)
 
 
 @follows_data
