@@ -50,11 +50,12 @@ from calibjax import (
     streaming,
 )
 from calibjax._core.pytree import record
-from calibjax.evaluation import evaluate, what_would_repair
+from calibjax.evaluation import compare, evaluate, what_would_repair
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "compare",
     "distances",
     "distributions",
     "estimators",

@@ -38,7 +38,7 @@ from calibjax import (
     scores,
 )
 from calibjax.distributions import Bernoulli, Categorical
-from experiments.chance.comparisons import holm
+from calibjax.hypothesis_tests import holm
 from experiments.harness import cells, command_line, data_files
 from experiments.harness.cells import Store
 from experiments.harness.figures import save_figure
@@ -158,7 +158,7 @@ def write_summary(folder: Path, models: dict[str, Any], temperature: float, redr
 
 def class_columns(model: str, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """What the table of the classes says about one model."""
-    adjusted = holm(np.array([row["pvalue"] for row in rows]))
+    adjusted = np.asarray(holm(np.array([row["pvalue"] for row in rows])))
     return [
         {
             f"mean probability, {model}": row["probability"],

@@ -18,6 +18,7 @@ PAGES = [
     if BLOCK.search(page.read_text())
 ]
 SLOW = {  # ten seconds to half a minute each
+    "docs/comparing.md",
     "docs/evaluate.md",
     "docs/recalibration.md",
     "docs/regression.md",

@@ -212,19 +212,27 @@ def weighted_mean(weights: jax.Array, x: jax.Array) -> jax.Array:
     return rough + jnp.where(jnp.isfinite(rough), _weighted_sum(weights, x - centre), 0)
 
 
-def mean_and_error(values: jax.Array, weights: jax.Array | None) -> tuple[jax.Array, jax.Array]:
+def mean_and_error(
+    values: jax.Array, weights: jax.Array | None, clusters: jax.Array | None = None
+) -> tuple[jax.Array, jax.Array]:
     """Mean of the values of samples and its standard error, sd / √n.
 
     With weights, whose sum n is that of their squares, the variance is Σ_i w_i² (x_i − x̄)² / n²
     times n / (n − 1), which is right for weights that have to do with the values as well. Values
-    that do not count may be anything.
+    that do not count may be anything. With clusters in 0, ..., samples − 1 it is the sum of the
+    squares of Σ_i w_i (x_i − x̄) within each of G clusters / n², times G / (G − 1).
     """
     used = jnp.ones_like(values) if weights is None else weights
     values = values if weights is None else jnp.where(weights > 0, values, 0)
-    n = jnp.sum(used)
+    n = number = jnp.sum(used)
     mean = jnp.sum(used * values) / n
-    squares = jnp.sum(jnp.square(used * (values - mean)))
-    return mean, safe_sqrt(squares / n / (n - 1))
+    terms = used * (values - mean)
+    if clusters is not None:
+        zeros = jnp.zeros_like(values)
+        terms = zeros.at[clusters].add(terms)
+        number = jnp.sum(zeros.at[clusters].add(used) > 0)
+    squares = jnp.sum(jnp.square(terms)) / n
+    return mean, safe_sqrt(squares / n * (number / (number - 1)))
 
 
 def weighted_variance(weights: jax.Array, x: jax.Array) -> jax.Array:

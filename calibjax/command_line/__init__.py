@@ -1,8 +1,9 @@
-"""The command line, `python -m calibjax FILE`: reads predictions and targets, and evaluates them.
+"""The command line, `python -m calibjax FILE`: reads predictions and targets, evaluates them.
 
-It is built on `calibjax.evaluate`; docs/command_line.md says which files it reads.
+It is built on `calibjax.evaluate`, and for several files on `calibjax.compare`.
+docs/command_line.md says which files it reads.
 """
 
-from calibjax.command_line.program import load, main
+from calibjax.command_line.program import load, load_models, main
 
-__all__ = ["load", "main"]
+__all__ = ["load", "load_models", "main"]

@@ -17,6 +17,7 @@ import numpy as np
 from calibjax._core.compilation import keep_programs
 from calibjax.distributions import Bernoulli, Categorical, Samples
 from calibjax.evaluation.assembly import OVERALL, PROBABILITIES
+from calibjax.evaluation.comparing import OF_PAIRS
 
 NO_CACHE = "--no-cache"
 _LARGEST = 200 * 2**20  # bytes that are kept
@@ -80,7 +81,7 @@ def suitably(predictions: Any) -> Iterator[Callable[[str], None]]:
 
     def begins(part: str) -> None:
         few = _FEW_OF_CLASSES if part == PROBABILITIES else _FEW
-        is_short = has_few_pairs if part == OVERALL else num_values <= few
+        is_short = has_few_pairs if part in (OVERALL, *OF_PAIRS) else num_values <= few
         jax.config.update(name, before or is_short)
 
     begins(OVERALL)  # whose kernels are chosen before it

@@ -15,7 +15,7 @@ _DEMO_FOLDER = Path(__file__).parent / "demo"
 
 DESCRIPTION = """\
 Are the predictions in a file calibrated? Prints what is wrong, by how much, and how sure that is;
---report writes a page with figures. Columns are found by their names:
+--report writes a page with figures. Several files are compared. Columns are found by their names:
 
   prob_NAME ...        probabilities of classes          label: one of the names
   prob                 probability of label 1            label: 0 or 1
@@ -135,14 +135,15 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
-    files = "CSV, TSV, NPY, NPZ or Parquet, by its ending"
-    parser.add_argument("file", nargs="?", **_value("FILE", files, Path))
+    files = "CSV, TSV, NPY, NPZ or Parquet, by its ending; several are models of the same targets"
+    parser.add_argument("files", nargs="*", **_value("FILE", files, Path))
     parser.add_argument("--version", action="version", version=f"calibjax {calibjax.__version__}")
     for title, (description, group_of) in _OPTIONS.items():
         group = parser.add_argument_group(title, description) if title else parser
         for name, settings in group_of.items():
             group.add_argument(name, **settings)
     options = parser.parse_args(arguments)
+    options.file = next(iter(options.files), None)
     options.arguments = list(sys.argv[1:] if arguments is None else arguments)
     return _with_demo(parser, options)
 
@@ -159,5 +160,6 @@ def _with_demo(parser: _Parser, options: argparse.Namespace) -> argparse.Namespa
     if options.file is not None:
         parser.error(f"--demo: expected no FILE, since it brings its own, got {options.file}")
     options.file = _DEMO_FOLDER / f"{options.demo}.csv"
+    options.files = [options.file]
     options.report = options.report or Path(f"calibjax-demo-{options.demo}.html")
     return options

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TextIO
 
 import jax
+import numpy as np
 
 import calibjax
 from calibjax._core import files
@@ -26,20 +27,29 @@ from calibjax.command_line.guesses import advised
 from calibjax.command_line.names import different_labels
 from calibjax.command_line.options import parse
 from calibjax.command_line.reading import read
-from calibjax.command_line.tables import InputError, listed
-from calibjax.evaluation import Evaluation, evaluate
+from calibjax.command_line.tables import InputError, listed, shown
+from calibjax.evaluation import Evaluation, compare, evaluate
 
-_SETUP = """\
+_IMPORTS = """\
 import jax, jax.numpy as jnp
 from calibjax import *
 from calibjax import command_line
 
 jax.config.update("jax_enable_x64", {float64})
+"""
+_SETUP = """\
 data = command_line.load({arguments})
 predictions, targets, groups, features = data.predictions, data.targets, data.groups, data.features
 key = jax.random.key({seed})
 names = data.classes or None
 result = evaluate(key, predictions, targets, groups=groups, features=features, class_names=names)"""
+_SETUP_OF_SEVERAL = """\
+data = command_line.load_models({arguments})
+models = {{name: one.predictions for name, one in data.items()}}
+targets = next(iter(data.values())).targets
+key = jax.random.key({seed})
+result = compare(key, models, targets)"""
+_OF_SEVERAL = ("computed by", "task", "column of targets", "rows", "computed in", "seed")
 _WIDTH = 24  # of the bar that shows what is done
 
 
@@ -114,14 +124,16 @@ def _run(options: Namespace, arguments: Sequence[str], stages: Stages, kept: str
     """Reads, evaluates, prints and writes; the exit status."""
     try:
         _check_output(options)
-        data, facts = _read(options)
-        names = [f"{name} (group {i})" for i, name in enumerate(data.group_names)]
+        models, facts = _read(options)
+        group_names = next(iter(models.values())).group_names if len(models) == 1 else ()
+        names = [f"{name} (group {i})" for i, name in enumerate(group_names)]
         remarks = [f"Groups are numbered from 0: {listed(names, 100)}."] if names else []
         with jax.enable_x64(options.float64):
-            check_rows(data)
+            for data in models.values():
+                check_rows(data)
         if kept:
             stages.say(kept)
-        evaluation = _evaluated(options, data, stages)
+        evaluation = _evaluated(options, models, stages)
         if options.report is not None:
             _write_report(options, arguments, evaluation, facts, remarks, stages)
         stages.clear()
@@ -148,18 +160,76 @@ def load(arguments: Sequence[str]) -> Data:
         arguments: as those of the program.
 
     Raises:
-        InputError: if a file is not as needed.
+        InputError: if a file is not as needed, or there are several.
+        SystemExit: if the options are not as needed.
+    """
+    models = load_models(arguments)
+    if len(models) > 1:
+        raise InputError(f"expected one file, got {listed(list(models))}; see load_models")
+    return next(iter(models.values()))
+
+
+def load_models(arguments: Sequence[str]) -> dict[str, Data]:
+    """The predictions and targets of several files that a command line names.
+
+    Args:
+        arguments: as those of the program.
+
+    Returns:
+        The data of each file by its name without ending, or by its path if two are named alike.
+
+    Raises:
+        InputError: if a file is not as needed, or the targets are not those of the first.
         SystemExit: if the options are not as needed.
     """
     return _read(parse(arguments))[0]
 
 
-def _read(options: Namespace) -> tuple[Data, list[tuple[str, str]]]:
+def _read(options: Namespace) -> tuple[dict[str, Data], list[tuple[str, str]]]:
     """What is evaluated, and what a report says of it; an error shows a command that works."""
     try:
-        return _read_as_told(options)
+        return _read_all(options)
     except InputError as error:
-        raise advised(error, options.arguments, lambda x: _read_as_told(parse(x))) from None
+        raise advised(error, options.arguments, lambda x: _read_all(parse(x))) from None
+
+
+def _read_all(options: Namespace) -> tuple[dict[str, Data], list[tuple[str, str]]]:
+    """Each file by itself; several have to have the same targets."""
+    stems = [path.name.partition(".")[0] for path in options.files]
+    is_clear = len(set(stems)) == len(stems)
+    names = stems if is_clear else [str(path) for path in options.files]
+    if len(set(names)) < len(names):
+        raise InputError(f"expected different files, got {listed(names)}")
+    found = [_read_as_told(Namespace(**vars(options) | {"file": x})) for x in options.files]
+    models = dict(zip(names, (data for data, _ in found), strict=True))
+    facts = found[0][1]
+    if len(found) == 1:
+        return models, facts
+    first, *others = models.values()
+    for other in others:
+        _check_same_targets(first, other)
+    if first.weights is not None:
+        raise InputError(f"--weights: expected one FILE, got {len(names)}, compared without any")
+    files = "; ".join(f"{name}: {path}" for name, path in zip(names, options.files, strict=True))
+    kept = [(name, value) for name, value in facts if name in _OF_SEVERAL]
+    return models, [kept[0], ("models", files), *kept[1:]]
+
+
+def _check_same_targets(first: Data, other: Data) -> None:
+    """Refuses a file whose rows have other targets than those of the first."""
+    path, table = first.table.path, other.table
+    if len(table) != len(first.table):
+        raise InputError(
+            f"{table.path}: expected {len(first.table)} rows as in {path}, got {len(table)}"
+        )
+    if first.classes != other.classes:
+        expected, got = listed(first.classes), listed(other.classes)
+        raise InputError(f"{table.path}: expected the classes {expected} as in {path}, got {got}")
+    bad = np.asarray(first.targets != other.targets)
+    if bad.any():
+        row = int(bad.argmax())
+        expected, got = (shown(x.targets[row]) for x in (first, other))
+        table.refuse(row, f"the target {expected} as in {path}", other.choice.target, got)
 
 
 def _read_as_told(options: Namespace) -> tuple[Data, list[tuple[str, str]]]:
@@ -210,7 +280,9 @@ def _facts(
     return facts
 
 
-def _evaluated(options: Namespace, data: Data, stages: Stages) -> Evaluation:
+def _evaluated(options: Namespace, models: dict[str, Data], stages: Stages) -> Evaluation:
+    data = next(iter(models.values()))
+
     def progress(name: str, number: int, total: int) -> None:
         begins(name)
         stages(name, number, total)
@@ -218,6 +290,9 @@ def _evaluated(options: Namespace, data: Data, stages: Stages) -> Evaluation:
     with jax.enable_x64(options.float64), suitably(data.predictions) as begins:
         key = jax.random.key(options.seed)
         try:
+            if len(models) > 1:
+                predictions = {name: one.predictions for name, one in models.items()}
+                return compare(key, predictions, data.targets, progress=progress)
             return evaluate(
                 key,
                 data.predictions,
@@ -229,7 +304,8 @@ def _evaluated(options: Namespace, data: Data, stages: Stages) -> Evaluation:
                 progress=progress,
             )
         except ValueError as error:
-            raise InputError(f"{options.file}: {error}") from error
+            place = "" if len(models) > 1 else f"{options.file}: "
+            raise InputError(f"{place}{error}") from error
 
 
 def _write_report(
@@ -252,15 +328,18 @@ def _write_report(
     except ImportError as error:
         missing = f"The figures are left out: {error}"
         stages.say(missing)
+    is_one = len(options.files) == 1
+    files_in_words = listed([path.name for path in options.files])
+    setup = _IMPORTS + (_SETUP if is_one else _SETUP_OF_SEVERAL)
     content = page.page(
         evaluation,
-        title=f"Calibration of {options.file.name}",
+        title=f"{'Calibration' if is_one else 'Comparison'} of {files_in_words}",
         remarks=remarks,
         facts=facts,
         pictures=addresses,
         missing=missing,
         made=f"Made by calibjax {calibjax.__version__} on {_today()}.",
-        setup=_SETUP.format(arguments=list(arguments), seed=options.seed, float64=options.float64),
+        setup=setup.format(arguments=list(arguments), seed=options.seed, float64=options.float64),
         command=f"python -m calibjax {shlex.join(arguments)}",
     )
     try:
@@ -283,6 +362,6 @@ def _check_output(options: Namespace) -> None:
         return
     if path.is_dir() or not path.parent.is_dir() or not os.access(path.parent, os.W_OK):
         raise InputError(f"--report: expected a file in a folder that can be written, got {path}")
-    inputs = [x for x in (options.file, options.labels) if x is not None and x.exists()]
+    inputs = [x for x in (*options.files, options.labels) if x is not None and x.exists()]
     if path.exists() and any(path.samefile(x) for x in inputs):
         raise InputError(f"--report: expected another file than those that are read, got {path}")

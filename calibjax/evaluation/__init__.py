@@ -1,10 +1,11 @@
-"""Everything about the calibration of a model in one call, `calibjax.evaluate`.
+"""Everything about a model in one call, `calibjax.evaluate`, or about several, `compare`.
 
 It uses all other subpackages, and no other uses it.
 """
 
 from calibjax.evaluation.assembly import evaluate
 from calibjax.evaluation.classes import binned_errors
+from calibjax.evaluation.comparing import compare
 from calibjax.evaluation.entries import Advice, Entry, Section
 from calibjax.evaluation.numbers import residual_spread
 from calibjax.evaluation.record import Evaluation
@@ -18,6 +19,7 @@ __all__ = [
     "Repairs",
     "Section",
     "binned_errors",
+    "compare",
     "evaluate",
     "residual_spread",
     "temperature_gain",

@@ -185,14 +185,18 @@ def _work(data: Data, chosen: Choice | None) -> dict[str, Callable[[], Part]]:
     return work
 
 
-def _described(data: Data) -> str:
-    """What was evaluated, in words."""
+def task_in_words(data: Data) -> str:
+    """What kind of targets is predicted, with the number of classes or members."""
     predictions, size = data.predictions, 0
     if data.is_of_classes or data.task == "ensembles":
         shape = (predictions.class_probs if data.is_of_classes else predictions.values).shape
         size = shape[1]
-    task = _TASKS[data.task].format(size=size)
-    described = f"{data.size} predictions, {type(predictions).__name__}: {task}"
+    return _TASKS[data.task].format(size=size)
+
+
+def _described(data: Data) -> str:
+    """What was evaluated, in words."""
+    described = f"{data.size} predictions, {type(data.predictions).__name__}: {task_in_words(data)}"
     for number, what in (
         (len(data.group_names), "group"),
         (0 if data.features is None else data.features.shape[1], "feature"),

@@ -100,9 +100,10 @@ def _numbers(value: Any) -> dict[str, float]:
         return {"value": float(value.pvalue)} | (
             {} if error is None else {"standard_error": float(error)}
         )
-    if not hasattr(value, "estimate"):
+    if not hasattr(value, "standard_error"):
         return {"value": float(value)}
-    names = {"value": "estimate", "standard_error": "standard_error", "low": "low", "high": "high"}
+    estimate = "estimate" if hasattr(value, "estimate") else "mean"  # of a `Gain`
+    names = {"value": estimate, "standard_error": "standard_error", "low": "low", "high": "high"}
     return {name: float(getattr(value, attribute)) for name, attribute in names.items()}
 
 

@@ -59,8 +59,8 @@ def chosen_kernels(data: Data) -> Choice:
     how += "chosen from the predictions alone. "
     try:
         kernel = default_kernel(_seen(predictions.value, data))
-        has_features = is_ensemble(predictions.value) or _has_features(kernel, data)
-        is_closed = predictions is own and (has_features or data.size <= FEW)
+        is_quick = is_ensemble(predictions.value) or has_features(kernel, data)
+        is_closed = predictions is own and (is_quick or data.size <= FEW)
     except NotImplementedError:
         kernel, is_closed = None, False
     if not is_closed and not is_ensemble(predictions.value):
@@ -76,7 +76,8 @@ def chosen_kernels(data: Data) -> Choice:
     return Choice(groups, kernel, predictions, how)
 
 
-def _has_features(kernel: Any, data: Data) -> bool:
+def has_features(kernel: Any, data: Data) -> bool:
+    """Whether targets have features, with which redraws are matrix products."""
     kernel = kernel.target if isinstance(kernel, TensorProduct) else kernel
     return prepare_features(kernel, data.predictions, data.targets) is not None
 

@@ -14,14 +14,12 @@ from calibjax.hypothesis_tests.classical import (
 )
 from calibjax.hypothesis_tests.clusters import cluster_skce_test
 from calibjax.hypothesis_tests.combined import combine_results
-from calibjax.hypothesis_tests.comparison import (
-    calibration_margin,
-    compare_skce,
-    cross_calibration_test,
-    equivalence_skce_test,
-    tolerant_skce_test,
-)
+from calibjax.hypothesis_tests.comparison import compare_skce, cross_calibration_test
 from calibjax.hypothesis_tests.composite import composite_calibration_test
+from calibjax.hypothesis_tests.confidence_sequences import (
+    ConfidenceSequence,
+    score_confidence_sequence,
+)
 from calibjax.hypothesis_tests.consistency import consistency_test
 from calibjax.hypothesis_tests.coverage import coverage_test
 from calibjax.hypothesis_tests.distribution_free import (
@@ -39,9 +37,21 @@ from calibjax.hypothesis_tests.intervals import (
 )
 from calibjax.hypothesis_tests.kernel_groups import default_kernel, default_kernels
 from calibjax.hypothesis_tests.local import local_calibration_test
+from calibjax.hypothesis_tests.margins import (
+    calibration_margin,
+    equivalence_skce_test,
+    exact_equivalence_test,
+    tolerant_skce_test,
+)
 from calibjax.hypothesis_tests.mean_embedding import cme_test, draw_test_locations
+from calibjax.hypothesis_tests.multiple import holm
 from calibjax.hypothesis_tests.normal_scores import berkowitz, pit_ks
 from calibjax.hypothesis_tests.result import CalibrationTestResult
+from calibjax.hypothesis_tests.score_differences import (
+    ScoreDifference,
+    gain_difference,
+    score_difference,
+)
 from calibjax.hypothesis_tests.sequential import EProcessResult, e_process
 from calibjax.hypothesis_tests.spectral import (
     gamma_skce_test,
@@ -54,9 +64,11 @@ __all__ = [
     "CalibrationTestResult",
     "Component",
     "ConfidenceInterval",
+    "ConfidenceSequence",
     "CoxRegression",
     "EProcessResult",
     "SKCEComponents",
+    "ScoreDifference",
     "aggregated_skce_test",
     "berkowitz",
     "block_skce_test",
@@ -84,15 +96,20 @@ __all__ = [
     "e_process",
     "ensemble_skce_test",
     "equivalence_skce_test",
+    "exact_equivalence_test",
     "exact_skce_test",
     "exact_test",
+    "gain_difference",
     "gamma_skce_test",
     "group_calibration_test",
+    "holm",
     "hosmer_lemeshow",
     "local_calibration_test",
     "pearson_skce_test",
     "pit_ks",
     "rank_histogram_test",
+    "score_confidence_sequence",
+    "score_difference",
     "skce_confidence_interval",
     "spectrum_skce_test",
     "spiegelhalter",

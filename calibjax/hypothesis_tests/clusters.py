@@ -50,9 +50,15 @@ def checked_clusters(
 
     Clusters without any weight do not count.
     """
-    num_samples = checks.leading_size("predictions", samples[0])
     first = jax.tree.map(lambda leaf: leaf[0], samples)
     dtype = jax.eval_shape(sample_pair, kernel, first, first).dtype
+    return clusters_of(values, checks.leading_size("predictions", samples[0]), dtype, weights)
+
+
+def clusters_of(
+    values: ArrayLike, num_samples: int, dtype: Any, weights: jax.Array | None
+) -> Clusters:
+    """The same, with weights in this precision."""
     ids = checks.integer("clusters", checks.as_arrays("clusters", values), "cluster numbers")
     checks.shape("clusters", ids, (num_samples,), f"({num_samples},), a cluster for each sample")
     if checks.is_concrete(ids):

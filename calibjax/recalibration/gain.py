@@ -14,6 +14,7 @@ from calibjax._core.pytree import PyTree, record
 from calibjax.distributions import Bernoulli
 from calibjax.distributions.base import Distribution
 from calibjax.scores import crps, negative_log_likelihood, pinball_loss
+from calibjax.scores.base import per_sample
 
 
 @record
@@ -167,29 +168,21 @@ def recalibration_gain(
         predictions, targets, weights, minimum=2, keep_logs=True
     )
     z = -ndtri((1 - checks.proportion("confidence_level", confidence_level)) / 2)
-    score = _default_score(predictions) if score is None else score
+    score = default_score(predictions) if score is None else score
     checks.function("function", "score", score, "predictions", "targets")
-    before = _scores(score, predictions, targets)
+    before = per_sample(score, predictions, targets)
     found = {}
     for name, method in recalibrations.items():
         after = cross_fitted(
             key, method, predictions, targets, weights=weights, num_folds=num_folds
         )
-        mean, error = mean_and_error(before - _scores(score, after, targets), weights)
+        mean, error = mean_and_error(before - per_sample(score, after, targets), weights)
         found[name] = Gain(mean, error, mean - z * error, mean + z * error)
     return found
 
 
-def _default_score(predictions: Any) -> Callable[..., jax.Array]:
-    if hasattr(predictions, "log_prob"):
+def default_score(*models: Any) -> Callable[..., jax.Array]:
+    """The negative log-likelihood, or what else all models have."""
+    if all(hasattr(p, "log_prob") for p in models):
         return negative_log_likelihood
-    return crps if hasattr(predictions, "crps") else pinball_loss
-
-
-def _scores(score: Callable[..., jax.Array], predictions: Any, targets: Any) -> jax.Array:
-    """The score of each sample, [n]."""
-
-    def one(*sample: Any) -> jax.Array:
-        return score(*jax.tree.map(lambda x: x[None], sample))
-
-    return jax.jit(jax.vmap(one))(predictions, targets)
+    return crps if all(hasattr(p, "crps") for p in models) else pinball_loss

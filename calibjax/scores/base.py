@@ -83,6 +83,25 @@ def _values(score: jax.tree_util.Partial, samples: tuple[Any, Any]) -> jax.Array
     return jax.vmap(score)(*samples)
 
 
+def per_sample(score: Callable[..., jax.Array], predictions: Any, targets: Any) -> jax.Array:
+    """A score (predictions, targets) → mean of each sample alone, [n]."""
+    if not isinstance(score, jax.tree_util.Partial):
+        score = jax.tree_util.Partial(score)
+    return _per_sample(score, predictions, targets)
+
+
+@jit
+def _per_sample(score: jax.tree_util.Partial, predictions: Any, targets: Any) -> jax.Array:
+    def one(*sample: Any) -> jax.Array:
+        value = score(*jax.tree.map(lambda x: x[None], sample))
+        checks.real("score(predictions, targets)", value)
+        if jnp.ndim(value):
+            raise ValueError(f"score: expected a function that returns a scalar, got {value}")
+        return value
+
+    return jax.vmap(one)(predictions, targets)
+
+
 def weighted_mean(values: jax.Array, weights: jax.Array | None) -> jax.Array:
     """Mean over the samples, the last axis."""
     if weights is None:

@@ -92,13 +92,3 @@ def differences(found: Compared) -> Pairs:
     z = np.divide(z, error, out=np.zeros_like(z), where=error > 0)
     smaller = np.where(z[0] * z[1] > 0, np.abs(z).min(0), 0)
     return Pairs(d, error, 2 * ndtr(-smaller))
-
-
-def holm(pvalues: np.ndarray) -> np.ndarray:
-    """p-values adjusted for their number by Holm's method, along the last axis."""
-    order = np.argsort(pvalues, -1)
-    factors = np.arange(pvalues.shape[-1], 0, -1)
-    stepped = np.maximum.accumulate(np.take_along_axis(pvalues, order, -1) * factors, -1)
-    adjusted = np.empty_like(pvalues)
-    np.put_along_axis(adjusted, order, np.minimum(stepped, 1), -1)
-    return adjusted

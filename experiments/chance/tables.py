@@ -5,7 +5,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from experiments.chance.comparisons import ALPHA, QUANTILE, Compared, differences, holm, pairs_of
+from calibjax.hypothesis_tests import holm
+from experiments.chance.comparisons import ALPHA, QUANTILE, Compared, differences, pairs_of
 from experiments.chance.measures import MEASURES
 
 
@@ -54,7 +55,7 @@ def _decisions(compared: Compared) -> dict[str, np.ndarray]:
     first, second = pairs_of(compared.estimates.shape[1])
     is_in = compared.pvalues > ALPHA
     return {
-        "decided": holm(pairs.pvalue) <= ALPHA,
+        "decided": np.asarray(holm(pairs.pvalue)) <= ALPHA,
         "decided alone": pairs.pvalue <= ALPHA,
         "nothing to rank": is_in[:, first] & is_in[:, second],
         "widths": QUANTILE * pairs.error,
@@ -85,7 +86,7 @@ def pair_rows(found: Iterable[Found]) -> list[dict[str, Any]]:
         if not one.is_largest:
             continue
         pairs = differences(one.compared[0])
-        adjusted = holm(pairs.pvalue)
+        adjusted = np.asarray(holm(pairs.pvalue))
         for p, (a, b) in enumerate(zip(*pairs_of(len(one.models)), strict=True)):
             row = {"family": one.family, "network": one.group, "n": one.n}
             row |= {"A": one.models[a], "B": one.models[b]}

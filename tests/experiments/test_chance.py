@@ -161,12 +161,6 @@ def test_pvalues_are_the_larger_ones():
     np.testing.assert_allclose(unbiased, [0.04550, 1, 0.04550], rtol=1e-3)
 
 
-def test_holm_by_rows():
-    pvalues = np.array([[0.01, 0.04, 0.03, 0.005], [0.6, 0.9, 1.0, 0.7]])
-    expected = [[0.03, 0.06, 0.06, 0.02], [1, 1, 1, 1]]
-    np.testing.assert_allclose(comparisons.holm(pvalues), expected)
-
-
 def test_new_confidences_keep_the_other_proportions():
     probs = jnp.array([[0.6, 0.3, 0.1], [0.0, 1.0, 0.0]])
     found = networks.with_confidence(probs, jnp.array([0.8, 0.9]))

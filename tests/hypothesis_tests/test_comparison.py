@@ -9,16 +9,26 @@ import pytest
 import scipy.stats
 
 from calibjax import estimators
-from calibjax.distances import Wasserstein
+from calibjax.distances import Features, Wasserstein
 from calibjax.distributions import Categorical, Normal, with_features
 from calibjax.hypothesis_tests import (
     calibration_margin,
+    cluster_skce_test,
     compare_skce,
     cross_calibration_test,
+    default_kernel,
     equivalence_skce_test,
+    exact_equivalence_test,
     tolerant_skce_test,
 )
-from calibjax.kernels import Constant, Exponential, SquaredExponential, TensorProduct, White
+from calibjax.kernels import (
+    Constant,
+    Exponential,
+    SquaredExponential,
+    TensorProduct,
+    White,
+    median_heuristic,
+)
 
 KEY = jax.random.key(0)
 RNG = np.random.default_rng(0)
@@ -97,6 +107,29 @@ def test_margin_of_a_shift_in_closed_form():
     assert abs(found - expected) < 3 * 0.036 / np.sqrt(200)
 
 
+def test_exact_equivalence_by_hand():
+    """The rank of the SKCE among those of targets that are drawn from the boundary."""
+    test = exact_equivalence_test(KEY, KERNEL, GOOD, TARGETS, BIASED, num_draws=19)
+    np.testing.assert_allclose(test.estimate, estimators.skce(KERNEL, GOOD, TARGETS), rtol=1e-9)
+    smaller = np.sum(-np.asarray(test.null_samples) <= float(test.estimate))
+    np.testing.assert_allclose(test.pvalue, (1 + smaller) / 20, rtol=1e-12)
+    margin = calibration_margin(KEY, KERNEL, GOOD, BIASED, num_draws=19)
+    np.testing.assert_allclose(margin**2, -np.mean(test.null_samples), rtol=1e-9)
+    with pytest.raises(ValueError, match="truth"):
+        exact_equivalence_test(KEY, KERNEL, GOOD, TARGETS, Normal(LOC[:4], np.ones(4)))
+
+
+def test_clusters_of_the_other_model():
+    """With clusters it is the test of clusters with a kernel on both predictions."""
+    clusters = np.arange(N) // 2
+    found = cross_calibration_test(KEY, KERNEL, GOOD, BIASED, TARGETS, clusters=clusters)
+    distance = Features(Wasserstein())
+    nearness = SquaredExponential(median_heuristic(Wasserstein(), BIASED), distance)
+    both = TensorProduct(KERNEL.prediction * nearness, KERNEL.target)
+    expected = cluster_skce_test(KEY, both, with_features(GOOD, BIASED), TARGETS, clusters)
+    np.testing.assert_allclose(found.pvalue, expected.pvalue, rtol=1e-12)
+
+
 def test_given_another_model():
     """A coarse calibrated model is wrong given a sharp one; that one is right given the coarse."""
     known, noise = RNG.normal(size=(2, 100))
@@ -173,6 +206,52 @@ def test_level_of_the_comparison(n, shift):
         return compare_skce(KERNEL, *two, targets).pvalue
 
     assert rejected(pvalue) <= 0.065
+
+
+@pytest.mark.slow
+def test_cross_calibration_of_coarse_and_sharp_models():
+    """Bars of the design, n = 64: level .03 to .07, power at least .95 in both cases.
+
+    Y ~ N(A + B, 1/4) for two standard normal A and B: models know A, B or both.
+    """
+    n, wide = 64, 1.25**0.5
+
+    def pvalues(key):
+        a, b, noise = jax.random.normal(key, (3, n))
+        one, other = (Normal(x, jnp.full(n, wide)) for x in (a, b))
+        both = Normal(a + b, jnp.full(n, 0.5))
+        pairs = ((one, both), (both, one), (one, other))
+        targets = a + b + 0.5 * noise
+        return jnp.stack(
+            [
+                cross_calibration_test(key, default_kernel(p), p, q, targets, num_draws=199).pvalue
+                for p, q in pairs
+            ]
+        )
+
+    keys = jax.random.split(jax.random.key(3), 1000)
+    found = jax.jit(lambda keys: jax.lax.map(pvalues, keys, batch_size=20))(keys)
+    coarse, sharp, different = np.mean(found <= 0.05, 0)
+    assert min(coarse, different) >= 0.95
+    assert 0.03 <= sharp <= 0.07
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("precision", [False, True])
+def test_power_of_exact_equivalence(precision):
+    """The level is exact; half of the shift that is too far off is found with n = 256."""
+    n, shift = 256, 0.5
+    kernel = TensorProduct(Constant(), SquaredExponential(1.0))
+
+    def pvalue(key, error):
+        loc, targets = normals(key, n, error)
+        predictions, truth = (Normal(jnp.full(n, x), jnp.ones(n)) for x in (0.0, shift))
+        test = exact_equivalence_test
+        return test(key, kernel, predictions, targets - loc, truth, num_draws=99).pvalue
+
+    with jax.enable_x64(precision):
+        assert 0.02 < rejected(lambda key: pvalue(key, shift), 300) < 0.09
+        assert rejected(lambda key: pvalue(key, shift / 2), 300) > 0.85
 
 
 @pytest.mark.slow

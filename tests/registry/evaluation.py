@@ -57,6 +57,35 @@ def _evaluate() -> Call:
     )
 
 
+def _compare() -> Call:
+    """Of quantiles, for which least is computed."""
+    generator = np.random.default_rng(4)
+    loc = generator.normal(size=12).astype(np.float32)
+    values = np.stack([loc - 1, loc, loc + 1], 1)
+
+    def compare(values: Any, others: Any, targets: Any, key: Any, **rest: Any) -> Any:
+        levels = np.array([0.2, 0.5, 0.8])
+        models = {"a": (levels, values), "b": (levels, others)}
+        models = {name: distributions.Quantiles(*p) for name, p in models.items()}
+        found = evaluation.compare(key, models, targets, **rest)
+        return np.array([entry.value for entry in found.entries])
+
+    return call(
+        "evaluation.compare",
+        compare,
+        values=a.real(values, "models"),
+        others=a.real(values + 0.3, "models"),
+        targets=a.real(loc + generator.normal(size=12), "models", "targets"),
+        key=a.key(),
+        clusters=a.integers(np.arange(12), without=a.OPTIONAL),
+        reference=a.choice("b", without=a.OPTIONAL),
+        compiled=False,
+        reason="it takes decisions that depend on the values, and refuses traced ones",
+        one_of=8,
+        slow=True,
+    )
+
+
 def _repair() -> Call:
     def repair(predictions: Any, targets: Any, key: Any, **rest: Any) -> Any:
         methods = {"affine": recalibration.AffineScaling()}
@@ -82,5 +111,6 @@ def calls() -> list[Call]:
         NORMAL.call("evaluation.residual_spread", evaluation.residual_spread, "Normal"),
         CATEGORICAL.call("evaluation.binned_errors", evaluation.binned_errors, "Categorical"),
         _evaluate(),
+        _compare(),
         _repair(),
     ]

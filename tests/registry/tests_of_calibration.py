@@ -394,6 +394,11 @@ def _comparison() -> list[Call]:
         models = Normal(loc, scale), Normal(mean, deviation)
         return hypothesis_tests.calibration_margin(key, kernel, *models, **rest)
 
+    def exact(key, loc, scale, mean, deviation, targets, **rest):
+        predictions, truth = Normal(loc, scale), Normal(mean, deviation)
+        test = hypothesis_tests.exact_equivalence_test
+        return test(key, kernel, predictions, targets, truth, **rest)
+
     def against(test):
         def evaluate(loc, scale, targets, margin):
             return test(kernel, Normal(loc, scale), targets, margin=margin)
@@ -408,6 +413,8 @@ def _comparison() -> list[Call]:
         call(covers, compare, **with_other("others"), **targets, alternative=alternative),
         call("hypothesis_tests.cross_calibration_test", cross, **drawn, **given, **targets),
         call("hypothesis_tests.calibration_margin", of_truth, **drawn, **truth),
+        call("hypothesis_tests.exact_equivalence_test", exact, **drawn, **truth, **targets),
+        *_score_differences(with_other("others") | targets),
         *(
             call(
                 f"hypothesis_tests.{test.__name__}",
@@ -421,6 +428,54 @@ def _comparison() -> list[Call]:
                 hypothesis_tests.equivalence_skce_test,
             )
         ),
+    ]
+
+
+def _score_differences(data: dict[str, Any]) -> list[Call]:
+    def of(function, *first):
+        def difference(loc, scale, mean, deviation, targets, **rest):
+            models = Normal(loc, scale), Normal(mean, deviation)
+            keys = (rest.pop("key"),) if "key" in rest else ()
+            return function(*keys, *first, *models, targets, **rest)
+
+        return difference
+
+    level = {"confidence_level": a.proportion(0.9)}
+    method, score = recalibration.AffineScaling(), {"score": a.function(scores.crps)}
+    optional = {"score": a.function(scores.crps, without=a.OPTIONAL)}
+    sequence = hypothesis_tests.score_confidence_sequence
+    shapes = ("one more axis", "matrix", "leading axis", "one-column DataFrame")  # all [..., k]
+    pvalues = a.unit(a.CONFIDENCES, without=(*shapes, *a.ALONE))
+    return [
+        call(
+            "hypothesis_tests.score_difference hypothesis_tests.ScoreDifference",
+            of(hypothesis_tests.score_difference),
+            **data,
+            **level,
+            **optional,
+            one_of=4,
+        ),
+        call(
+            "hypothesis_tests.gain_difference",
+            of(hypothesis_tests.gain_difference, method),
+            **data,
+            **level,
+            **optional,
+            key=a.key(),
+            num_folds=a.integer(2),
+            one_of=8,
+            slow=True,
+        ),
+        call(
+            "hypothesis_tests.score_confidence_sequence hypothesis_tests.ConfidenceSequence",
+            of(sequence),
+            **data,
+            **level,
+            **score,
+            bound=a.scale(9.0),
+            one_of=4,
+        ),
+        call("hypothesis_tests.holm", hypothesis_tests.holm, pvalues=pvalues),
     ]
 
 

@@ -1,0 +1,171 @@
+"""Checked models of the same targets, and what they are compared by."""
+
+import dataclasses
+import itertools
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+
+from calibjax import hypothesis_tests, scores
+from calibjax._core import checks
+from calibjax.evaluation.calls import Call, expression, named
+from calibjax.evaluation.data import Data, checked_data
+from calibjax.evaluation.overall import FEW, has_features
+from calibjax.hypothesis_tests.clusters import clusters_of
+from calibjax.kernels import Constant, TensorProduct
+
+_MOST = 5000  # predictions of which all pairs are taken
+# Scores, of which the first is taken that all models have: its name, and its unit.
+_SCORES: Mapping[Callable[..., Any], tuple[str, str]] = {
+    scores.negative_log_likelihood: ("log score", " nats"),
+    scores.brier_score: ("Brier score", ""),
+    scores.crps: ("CRPS", ""),
+    scores.energy_score: ("energy score", ""),
+    scores.pinball_loss: ("pinball loss", ""),
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Compared:
+    """Checked models.
+
+    Attributes:
+        data: of each model by name.
+        models: predictions by name, as arguments of calls.
+        targets: likewise.
+        pairs: names of the models that are compared.
+        score: function, as an argument of calls.
+        score_name: what it is called, and its unit.
+        clusters: of the samples, as an argument of calls that is not printed without any.
+        kernel: on pairs (prediction, target), the same for all models; None if there is none.
+        rows: those of which all pairs are taken, [n'], or None for all.
+    """
+
+    data: dict[str, Data]
+    models: dict[str, Call]
+    targets: Call
+    pairs: list[tuple[str, str]]
+    score: Call
+    score_name: tuple[str, str]
+    clusters: Call
+    kernel: Any
+    rows: np.ndarray | None
+
+    @property
+    def first(self) -> Data:
+        """That of the first model."""
+        return next(iter(self.data.values()))
+
+    def some(self, values: Call) -> Call:
+        """The rows of which all pairs are taken."""
+        rows = self.rows
+        if rows is None or values.value is None:
+            return values
+        text = f"jax.tree.map(lambda x: x[result.arrays['rows']], {values.text})"
+        return Call(text, lambda: jax.tree.map(lambda x: x[rows], values.value))
+
+    def samples(self, *names: str) -> tuple[Call, ...]:
+        """Models and targets, those rows."""
+        return (*(self.some(self.models[name]) for name in names), self.some(self.targets))
+
+    @property
+    def test(self) -> tuple[Any, str]:
+        """The test of one model, and what its p-values are."""
+        if self.clusters.value is None:
+            return hypothesis_tests.exact_skce_test, "exact p-value"
+        return hypothesis_tests.cluster_skce_test, "p-value"
+
+
+def checked_models(
+    key: jax.Array, models: Any, targets: Any, reference: Any, score: Any, clusters: Any
+) -> Compared:
+    """Checks all arguments, and chooses the score, the kernel and the rows."""
+    if not isinstance(models, Mapping) or not all(isinstance(name, str) for name in models):
+        got = checks.described(models)
+        raise TypeError(f"models: expected a dictionary of predictions by name, got {got}")
+    if len(models) < 2:
+        raise ValueError(f"models: expected at least two models, got {list(models)}")
+    if reference is not None:
+        reference = checks.choice("reference", reference, tuple(models))
+    checks.same_rows(targets=targets, clusters=clusters)
+    data = {name: _data(key, name, p, targets) for name, p in models.items()}
+    first = next(iter(data))
+    expected = _kind(data[first])
+    for name, one in data.items():
+        if (kind := _kind(one)) != expected:
+            as_first = f"predictions of {expected}, as models[{first!r}]"
+            raise ValueError(f"models[{name!r}]: expected {as_first}, got {kind}")
+    values = {name: one.known(one.predictions) for name, one in data.items()}
+    calls = {name: named(f"models[{name!r}]", value) for name, value in values.items()}
+    targets = named("targets", data[first].known(data[first].targets))
+    if clusters is not None:
+        clusters_of(clusters, data[first].size, float, None)
+        clusters = np.asarray(clusters)
+    pairs = list(itertools.combinations(data, 2))
+    if reference is not None:
+        pairs = [(name, reference) for name in data if name != reference]
+    chosen = _score(list(values.values()), targets.value, score)
+    kernel = _common_kernel(list(data.values()), list(values.values()))
+    rows, given = (
+        _rows(data[first], kernel),
+        named("" if clusters is None else "clusters", clusters),
+    )
+    return Compared(data, calls, targets, pairs, *chosen, given, kernel, rows)
+
+
+def _data(key: jax.Array, name: str, predictions: Any, targets: Any) -> Data:
+    try:
+        return checked_data(key, predictions, targets, None, None, None)
+    except (TypeError, ValueError) as error:
+        raise type(error)(f"models[{name!r}]: {error}") from error
+
+
+def _kind(data: Data) -> str:
+    """What is predicted, by which models can be compared."""
+    if data.is_of_classes:
+        return f"{data.predictions.class_probs.shape[1]} classes"
+    return "quantiles" if data.task == "quantiles" else "numbers"
+
+
+def _score(values: Sequence[Any], targets: Any, score: Any) -> tuple[Call, tuple[str, str]]:
+    """The score as an argument of calls, and what it is called."""
+    if score is not None:
+        checks.function("function", "score", score, "predictions", "targets")
+        name = getattr(score, "__name__", "score").replace("_", " ")
+        return named("score", score), _SCORES.get(score, (name, ""))
+    supports = [getattr(p, "support", None) for p in values]
+    is_mixed = len({getattr(support, "is_integer", None) for support in supports}) > 1
+    for function, name in _SCORES.items():
+        if is_mixed and function is scores.negative_log_likelihood:
+            continue  # a density and a probability
+        try:
+            means = [float(function(p, targets)) for p in values]
+        except (TypeError, ValueError, NotImplementedError):
+            continue
+        if np.all(np.isfinite(means)):
+            return expression(function), name
+    raise ValueError("score: expected a function, since no score is finite for all models")
+
+
+def _common_kernel(data: Sequence[Data], values: Sequence[Any]) -> Any:
+    """The default kernel of all predictions together, None if there is none."""
+    if any(one.task in ("ensembles", "quantiles") for one in data):
+        return None
+    kinds = {(jax.tree.structure(p), *(x.shape for x in jax.tree.leaves(p))) for p in values}
+    try:
+        if len(kinds) == 1:
+            together = jax.tree.map(lambda *leaves: np.concatenate(leaves), *values)
+            return hypothesis_tests.default_kernel(together)
+        kernel = hypothesis_tests.default_kernel(values[0])
+    except NotImplementedError:
+        return None
+    return TensorProduct(Constant(), kernel.target)
+
+
+def _rows(data: Data, kernel: Any) -> np.ndarray | None:
+    most = data.size if kernel is None else _MOST if has_features(kernel, data) else FEW
+    if data.size <= most:
+        return None
+    return np.sort(np.asarray(jax.random.permutation(data.at(0), data.size))[:most])

@@ -1,0 +1,292 @@
+"""Several models of the same targets: numbers, sentences, and what is refused."""
+
+import dataclasses
+import json
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import calibjax
+from calibjax import (
+    distances,
+    distributions,
+    hypothesis_tests,
+    kernels,
+    recalibration,
+    scores,
+)
+from calibjax.distributions import (
+    Bernoulli,
+    Categorical,
+    Laplace,
+    Normal,
+    Poisson,
+    Quantiles,
+    Samples,
+)
+from calibjax.evaluation import model_differences
+from calibjax.evaluation.entries import Entry, Section
+from calibjax.evaluation.model_sentences import told_of
+from calibjax.evaluation.models import Compared, checked_models
+
+KEY = jax.random.key(0)
+RNG = np.random.default_rng(0)
+N = 60
+A, B, NOISE = RNG.normal(size=(3, N))
+TARGETS = A + B + 0.5 * NOISE
+MODELS = {
+    "first": Normal(A, np.full(N, np.sqrt(1.25))),
+    "second": Normal(B, np.full(N, np.sqrt(1.25))),
+    "sharp": Normal(A + B, np.full(N, 0.5)),
+}
+
+
+@pytest.fixture(scope="module")
+def found():
+    with jax.enable_x64(True):  # as in the tests
+        return calibjax.compare(KEY, MODELS, TARGETS)
+
+
+def pairs_of(result, name):
+    return [entry for entry in result.entries if " - " in entry.name and entry.name.endswith(name)]
+
+
+def test_every_number_is_that_of_its_call(found):
+    names = {
+        "models": MODELS,
+        "targets": TARGETS,
+        "key": KEY,
+        "result": found,
+        "jax": jax,
+        "jnp": jnp,
+        "hypothesis_tests": hypothesis_tests,
+        "recalibration": recalibration,
+        "scores": scores,
+        "distributions": distributions,
+        "distances": distances,
+        "kernels": kernels,
+    }
+    for entry in found.entries:
+        value = eval(entry.function, names)
+        name = "pvalue" if "p-value" in entry.name else "estimate"
+        value = value.mean if isinstance(value, recalibration.Gain) else getattr(value, name, value)
+        np.testing.assert_allclose(entry.value, value, rtol=1e-9, atol=1e-12, err_msg=entry.name)
+
+
+def test_pvalues_are_adjusted_by_themselves(found):
+    raw = {}
+    for entry in pairs_of(found, "log score"):
+        first, second = entry.name.partition(":")[0].split(" - ")
+        difference = hypothesis_tests.score_difference(MODELS[first], MODELS[second], TARGETS)
+        raw[entry.name] = float(difference.pvalue)
+    assert len(raw) == 3
+    largest = 0.0
+    for rank, name in enumerate(sorted(raw, key=raw.__getitem__)):
+        largest = max(largest, (3 - rank) * raw[name])
+        np.testing.assert_allclose(found[name].pvalue, min(largest, 1), rtol=1e-9)
+
+
+def test_what_is_said(found):
+    """Two models that each know one half, and one that knows both."""
+    told = "\n".join(found.sentences)
+    assert "sharp has a better log score than first: it is lower by" in told
+    assert "Each of first and second knows something that the other does not" in told
+    assert "sharp knows something that first does not" in told
+    assert "first knows something that sharp" not in told
+    [advice] = found.advice
+    assert advice.text.startswith("Combine first and second,")
+    assert found.task == "regression"
+    assert found.description.startswith("3 models (first, second, sharp) of 60 targets: regression")
+    assert json.loads(found.to_json())["num_samples"] == N
+    assert "Does one know what the other does not?" in str(found)
+    assert "Does one know what the other does not?" in found._repr_html_()
+
+
+def test_reference_and_clusters():
+    seen = []
+    clusters = np.arange(N) // 3
+    result = calibjax.compare(
+        KEY,
+        MODELS,
+        TARGETS,
+        reference="sharp",
+        clusters=clusters,
+        progress=lambda *stage: seen.append(stage),
+    )
+    names = [entry.name for entry in pairs_of(result, "log score")]
+    assert names == ["first - sharp: log score", "second - sharp: log score"]
+    assert not pairs_of(result, "SKCE")
+    options = {"clusters": clusters}
+    difference = hypothesis_tests.score_difference(
+        MODELS["first"], MODELS["sharp"], TARGETS, **options
+    )
+    np.testing.assert_allclose(
+        result[names[0]].standard_error, difference.standard_error, rtol=1e-9
+    )
+    kernel = result.other_kernels["SKCE"]
+    test = hypothesis_tests.cross_calibration_test(
+        jax.random.fold_in(KEY, 3), kernel, MODELS["first"], MODELS["sharp"], TARGETS, **options
+    )
+    assert result["first given sharp: p-value"].value == test.pvalue
+    assert [stage[1:] for stage in seen] == [(i, 5) for i in range(5)]
+
+
+def test_arrays_and_scores():
+    probs = RNG.uniform(0.05, 0.95, 40)
+    labels = RNG.binomial(1, probs)
+    models = {"a": probs, "b": Bernoulli(np.where(np.arange(40) == 0, 1 - labels[0], 0.5))}
+    compared = checked_models(KEY, models, labels, None, None, None)
+    assert compared.score_name[0] == "Brier score"  # the log score is infinite
+    section = model_differences.of_scores(compared)
+    expected = scores.brier_score(Bernoulli(probs), labels)
+    np.testing.assert_allclose(section.entries[0].value, expected, rtol=1e-6)
+
+    def misses(predictions, targets):
+        return jnp.mean(jnp.abs(predictions.probs - targets))
+
+    compared = checked_models(KEY, models, labels, None, misses, None)
+    section = model_differences.of_scores(compared)
+    assert [entry.name for entry in section.entries] == ["a: misses", "b: misses", "a - b: misses"]
+    np.testing.assert_allclose(section.entries[0].value, np.abs(probs - labels).mean(), rtol=1e-6)
+
+
+def test_kernel_of_all_predictions_together():
+    """Of one family; of several it does not look at the predictions."""
+    compared = checked_models(KEY, MODELS, TARGETS, None, None, None)
+    together = jax.tree.map(lambda *x: np.concatenate(x), *MODELS.values())
+    expected = hypothesis_tests.default_kernel(together).prediction.length_scale
+    np.testing.assert_allclose(compared.kernel.prediction.length_scale, expected, rtol=1e-9)
+    laplace = {"a": MODELS["first"], "b": Laplace(A, np.ones(N))}
+    compared = checked_models(KEY, laplace, TARGETS, None, None, None)
+    assert isinstance(compared.kernel.prediction, kernels.Constant)
+    section = model_differences.of_skces(compared)
+    assert np.isfinite(section.entries[0].value)
+
+
+def test_families_that_differ():
+    ensembles = Samples(RNG.normal(size=(N, 5)))
+    compared = checked_models(
+        KEY, {"a": MODELS["first"], "b": ensembles}, TARGETS, None, None, None
+    )
+    assert compared.score_name[0] == "CRPS"
+    assert compared.kernel is None
+    assert model_differences.calibration(compared) is None
+    counts = RNG.poisson(3, N)
+    models = {"a": Poisson(np.full(N, 3.0)), "b": Normal(np.full(N, 3.0), np.full(N, 1.7))}
+    compared = checked_models(KEY, models, counts, None, None, None)
+    assert compared.score_name[0] != "log score"  # a density and a probability
+
+
+def test_many_samples_are_thinned(monkeypatch):
+    monkeypatch.setattr("calibjax.evaluation.models._MOST", 20)
+    compared = checked_models(KEY, MODELS, TARGETS, None, None, None)
+    assert compared.rows is not None
+    assert len(set(compared.rows)) == 20
+    first, targets = compared.samples("first")
+    np.testing.assert_array_equal(first.value.loc, A[compared.rows])
+    names = {"jax": jax, "targets": TARGETS}
+    names["result"] = type("Result", (), {"arrays": {"rows": compared.rows}})
+    np.testing.assert_array_equal(eval(targets.text, names), TARGETS[compared.rows])
+    section = model_differences.of_skces(compared)
+    assert np.isfinite(section.entries[0].value)
+
+
+def told(entries):
+    models = dict.fromkeys(("a", "b"))
+    names = [field.name for field in dataclasses.fields(Compared)]
+    compared = Compared(**dict.fromkeys(names) | {"models": models, "pairs": [("a", "b")]})
+    clusters = type("None_", (), {"value": None})
+    compared = dataclasses.replace(compared, score_name=("log score", " nats"), clusters=clusters)
+    sentences, _ = told_of(compared, {"": Section("", tuple(entries))})
+    return sentences
+
+
+SCORE = Entry("a - b: log score", -0.031, 0.008, -0.047, -0.015, pvalue=0.0004)
+
+
+def test_sentences_on_scores_and_gains():
+    assert told([SCORE])[0] == (
+        "a has a better log score than b: it is lower by 0.031 nats per sample (95 % interval "
+        "0.015 to 0.047; p = 0.0004)."
+    )
+    unclear = dataclasses.replace(SCORE, high=0.02, pvalue=0.3)
+    assert told([unclear])[0].startswith("Which of a and b has the better log score is not clear")
+    gains = [
+        Entry("a: gain", 0.0, 0.001, -0.002, 0.002),
+        Entry("b: gain", 0.02, 0.005, 0.01, 0.03),
+        Entry("a - b: gain", -0.02, 0.005, -0.03, -0.01, pvalue=0.001),
+    ]
+    gained = "Recalibration gains 0.020 ± 0.005 nats more for b than for a (p = 0.001)."
+    assert told([SCORE, *gains])[1] == gained
+    gains[1] = dataclasses.replace(gains[1], value=-0.01, low=-0.02)  # it only loses less
+    assert gained not in told([SCORE, *gains])
+
+
+@pytest.mark.parametrize(
+    ("alone", "given", "expected"),
+    [
+        ((0.5, 0.5), (0.5, 0.5), "Neither of a and b is seen to know what the other does not"),
+        ((0.5, 0.5), (0.01, 0.5), "b knows something that a does not (p = 0.01): given"),
+        ((0.5, 0.5), (0.01, 0.02), "Each of a and b knows something that the other does not"),
+        ((0.01, 0.5), (0.01, 0.02), "a knows something that b does not (p = 0.02)"),
+        ((0.01, 0.01), (0.01, 0.02), None),
+    ],
+)
+def test_sentences_on_knowledge(alone, given, expected):
+    """A model that is rejected by itself says nothing about what another one knows."""
+    entries = [
+        SCORE,
+        *(Entry(f"{x}: exact p-value", p, pvalue=p) for x, p in zip("ab", alone, strict=True)),
+        Entry("a given b: exact p-value", given[0], pvalue=given[0]),
+        Entry("b given a: exact p-value", given[1], pvalue=given[1]),
+    ]
+    known = [x for x in told(entries) if "know" in x]
+    assert [x.startswith(expected or "-") for x in known] == [True] * (expected is not None)
+
+
+@pytest.mark.parametrize(
+    ("models", "error", "message"),
+    [
+        (MODELS["first"], TypeError, "models: expected a dictionary"),
+        ({"a": MODELS["first"]}, ValueError, "models: expected at least two"),
+        ({0: MODELS["first"], 1: MODELS["second"]}, TypeError, "models: expected a dictionary"),
+        (
+            {"a": MODELS["first"], "b": Normal(A[:50], np.ones(50))},
+            ValueError,
+            r"models\['b'\]: targets: expected one target for each of the 50 predictions, got 60",
+        ),
+        (
+            {"a": MODELS["first"], "b": Normal(A, -np.ones(N))},
+            ValueError,
+            r"models\['b'\]: predictions.scale",
+        ),
+        (
+            {
+                "a": MODELS["first"],
+                "b": Quantiles(np.array([0.3, 0.6]), np.stack([A, A + 1], 1)),
+            },
+            ValueError,
+            r"models\['b'\]: expected predictions of numbers, as models\['a'\], got quantiles",
+        ),
+    ],
+)
+def test_models_that_are_refused(models, error, message):
+    with pytest.raises(error, match=message):
+        calibjax.compare(KEY, models, TARGETS)
+
+
+def test_refusals():
+    with pytest.raises(ValueError, match="reference: expected one of 'first', 'second', 'sharp'"):
+        calibjax.compare(KEY, MODELS, TARGETS, reference="third")
+    with pytest.raises(ValueError, match="clusters.*at least 10"):
+        calibjax.compare(KEY, MODELS, TARGETS, clusters=np.zeros(N, int))
+    with pytest.raises(TypeError, match="score"):
+        calibjax.compare(KEY, MODELS, TARGETS, score="crps")
+    with pytest.raises(TypeError, match="traced"):
+        jax.jit(lambda y: calibjax.compare(KEY, MODELS, y).num_samples)(TARGETS)
+    labels = np.zeros(N, int)
+    two = {"a": Categorical(np.full((N, 3), 1 / 3)), "b": Categorical(np.full((N, 2), 0.5))}
+    with pytest.raises(ValueError, match=r"models\['b'\]: expected predictions of 3 classes"):
+        calibjax.compare(KEY, two, labels)
