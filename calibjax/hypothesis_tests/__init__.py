@@ -40,6 +40,7 @@ from calibjax.hypothesis_tests.kernel_groups import default_kernel, default_kern
 from calibjax.hypothesis_tests.local import local_calibration_test
 from calibjax.hypothesis_tests.mean_embedding import cme_test, draw_test_locations
 from calibjax.hypothesis_tests.normal_scores import berkowitz, pit_ks
+from calibjax.hypothesis_tests.power import PowerCurve, SampleSize, power_curve, sample_size
 from calibjax.hypothesis_tests.result import CalibrationTestResult
 from calibjax.hypothesis_tests.spectral import (
     gamma_skce_test,
@@ -53,7 +54,9 @@ __all__ = [
     "Component",
     "ConfidenceInterval",
     "CoxRegression",
+    "PowerCurve",
     "SKCEComponents",
+    "SampleSize",
     "aggregated_skce_test",
     "berkowitz",
     "block_skce_test",
@@ -87,7 +90,9 @@ __all__ = [
     "local_calibration_test",
     "pearson_skce_test",
     "pit_ks",
+    "power_curve",
     "rank_histogram_test",
+    "sample_size",
     "skce_confidence_interval",
     "spectrum_skce_test",
     "spiegelhalter",

@@ -65,7 +65,7 @@ def _moments(kernels: tuple[Kernel, ...], samples: PyTree) -> _Moments:
     return _Moments(size * estimate, size * jnp.sqrt(variance))
 
 
-def _checked_model(name: str, others: Any, predictions: Any) -> Any:
+def checked_model(name: str, others: Any, predictions: Any) -> Any:
     """Another batch of distributions, as many as the predictions."""
     others, predictions = checks.batch(others, name=name), checks.batch(predictions)
     found, n = (jax.tree.leaves(x)[0].shape[0] for x in (others, predictions))
@@ -143,7 +143,7 @@ def compare_skce(
     """
     checks.same_rows(predictions=predictions, others=others, targets=targets)
     alternative = checks.choice("alternative", alternative, ALTERNATIVES)
-    others = _checked_model("others", others, predictions)
+    others = checked_model("others", others, predictions)
     models = (checked_samples(kernel, x, targets, minimum=_MINIMUM) for x in (predictions, others))
     kernels, samples = zip(*models, strict=True)
     found = _moments(kernels, samples)
@@ -209,7 +209,7 @@ def cross_calibration_test(
     if not isinstance(kernel, TensorProduct):
         found = checks.described(kernel)
         raise TypeError(f"kernel: expected a kernels.TensorProduct, got {found}")
-    given = _checked_model("given", given, predictions)
+    given = checked_model("given", given, predictions)
     distance = distance_of_predictions(given)
     scale = typical_distance(distance, given)
     nearness = SquaredExponential(scale, Features(distance))
@@ -375,7 +375,7 @@ def calibration_margin(
     """
     num_draws = checks.number_of_draws("num_draws", num_draws)
     checks.same_rows(predictions=predictions, truth=truth)
-    truth = _checked_model("truth", truth, predictions)
+    truth = checked_model("truth", truth, predictions)
     targets = sample_targets(key, truth)
     kernel, (predictions, _) = checked_samples(kernel, predictions, targets, minimum=2)
     values = _skces(jax.random.split(key, num_draws), kernel, predictions, truth)
