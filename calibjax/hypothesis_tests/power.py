@@ -213,6 +213,7 @@ def sample_size(
     >>> print(hypothesis_tests.sample_size(
     ...     jax.random.key(0), test, predictions, overconfident, num_data_sets=400
     ... ))
+    97 samples are needed for a power of 0.8 (95 % interval ...
     """
     study = checked_study(test, predictions, alternative, num_data_sets, num_draws, significance)
     key, power = checks.random_key(key), float(checks.proportion("power", power))
@@ -231,9 +232,9 @@ def sample_size(
         found[n] = power_of(key, study, n)
     for _ in range(_REFINED):
         n = _crossing(found, power, 0)
-        if not math.isfinite(n) or math.ceil(n) in found:
+        if n in found or n == math.inf:
             break
-        found[math.ceil(n)] = power_of(key, study, math.ceil(n))
+        found[int(n)] = power_of(key, study, int(n))
     n, low, high = (_crossing(found, power, errors) for errors in (0, _BAND, -_BAND))
     return SampleSize(n, low, high, power, _curve(study, found), number)
 
@@ -245,7 +246,7 @@ def _curve(study: Study, found: dict[int, tuple[float, float]]) -> PowerCurve:
 
 
 def _crossing(found: dict[int, tuple[float, float]], power: float, errors: float) -> float:
-    """Where the monotone curve, moved up by standard errors, reaches a power; infinity if never."""
+    """Size at which the curve, moved up by standard errors, reaches a power; infinity if none."""
     sizes = np.array(sorted(found))
     values, error = np.array([found[n] for n in sizes]).T
     fit = isotonic_regression(values, weights=1 / error**2).x + errors * error
@@ -259,4 +260,4 @@ def _crossing(found: dict[int, tuple[float, float]], power: float, errors: float
     if not last:
         return float(sizes[0])
     z, roots = ndtri(fit[last - 1 : last + 1]), np.sqrt(sizes[last - 1 : last + 1])
-    return float(np.interp(ndtri(power), z, roots) ** 2)
+    return math.ceil(np.interp(ndtri(power), z, roots) ** 2)

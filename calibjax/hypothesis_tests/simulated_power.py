@@ -87,6 +87,7 @@ def checked_study(
     num_draws: int,
     significance: float,
 ) -> Study:
+    """Checks the arguments that `power_curve` and `sample_size` share."""
     predictions = checks.batch(predictions, minimum=2)
     if isinstance(bare(predictions), Samples):
         raise TypeError(
@@ -120,7 +121,8 @@ def _truth(predictions: Any, alternative: Any) -> Any:
         alternative = alternative[0].apply(alternative[1], predictions)
     elif not checks.is_distribution(alternative):
         checks.function("function of predictions", name, alternative, "predictions")
-        alternative = alternative(predictions)
+        law: Any = alternative
+        alternative = law(predictions)
     truth = checked_model(name, alternative, predictions)
     if not checks.is_concrete(predictions, truth):
         raise TypeError("predictions: expected values that are known, got traced ones")

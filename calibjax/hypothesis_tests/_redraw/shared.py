@@ -91,9 +91,12 @@ def _ranked(
         parts = jax.tree.map(lambda x: x[:, 0], parts)
 
     def pvalue(own: PyTree) -> jax.Array:
-        data = jax.tree.map(lambda x, y: jnp.concatenate([x[None], y[num_data_sets:]]), own, parts)
-        found = skce_components(*data, num_targets=n, ranked=ranked, family=structure)
-        return skce_result(*found, own[0], draws="redrawn targets").pvalue
+        null = jax.tree.map(lambda x: x[num_data_sets:], parts)
+        unbiased, diagonal = jax.tree.map(lambda x, y: jnp.concatenate([x[None], y]), own, null)
+        pool, components = skce_components(
+            unbiased, diagonal, num_targets=n, ranked=ranked, family=structure
+        )
+        return skce_result(pool, components, own[0], draws="redrawn targets").pvalue
 
     return jax.lax.map(pvalue, jax.tree.map(lambda x: x[:num_data_sets], parts))
 
