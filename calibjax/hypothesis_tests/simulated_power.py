@@ -17,7 +17,6 @@ from calibjax.hypothesis_tests._redraw.components import STATISTICS
 from calibjax.hypothesis_tests._redraw.shared import (
     pvalues_of_kernels,
     pvalues_of_statistic,
-    resampled,
 )
 from calibjax.hypothesis_tests.aggregated import aggregated_skce_test
 from calibjax.hypothesis_tests.comparison import checked_model
@@ -32,7 +31,7 @@ class Study(NamedTuple):
     """What is the same for all sizes.
 
     Attributes:
-        pvalues: (n predictions, pool of targets, number of data sets in it) → p-values.
+        pvalues: those of the test, see `pvalues_of_kernels`.
         predictions: the N given ones.
         truth: the distributions of their targets.
         each: number of data sets that share predictions and redraws.
@@ -40,7 +39,7 @@ class Study(NamedTuple):
         significance: the level.
     """
 
-    pvalues: Callable[..., jax.Array]
+    pvalues: Callable[..., Any]
     predictions: Any
     truth: Any
     each: int
@@ -50,13 +49,9 @@ class Study(NamedTuple):
 
 def power_of(key: jax.Array, study: Study, n: int) -> tuple[float, float]:
     """Power at one size, and its standard error."""
-    options = {"n": n, "num_data_sets": study.each, "num_draws": study.num_draws}
-    found = []
-    # A handful, each of which plans anew how its kernels are evaluated.
-    for own in jax.random.split(jax.random.fold_in(key, n), _SETS):
-        data = resampled(own, study.predictions, study.truth, **options)
-        found.append(np.asarray(study.pvalues(*data, study.each), float))
-    pvalues = np.stack(found)
+    keys = jax.random.split(jax.random.fold_in(key, n), _SETS)
+    sizes = {"n": n, "num_data_sets": study.each, "num_draws": study.num_draws}
+    pvalues = np.asarray(study.pvalues(keys, study.predictions, study.truth, **sizes), float)
     if missing := np.isnan(pvalues).sum():
         raise ValueError(
             f"test: expected a number for every data set, got nan for {missing} of {pvalues.size} "
@@ -132,7 +127,7 @@ def _truth(predictions: Any, alternative: Any) -> Any:
     return truth
 
 
-def _pvalues_of(test: Any) -> Callable[..., jax.Array]:
+def _pvalues_of(test: Any) -> Callable[..., Any]:
     """p-values of a test for data sets that share their redraws, see `Study`."""
     is_partial = isinstance(test, functools.partial)
     function, options = (test.func, dict(test.keywords)) if is_partial else (test, {})
@@ -147,7 +142,7 @@ def _pvalues_of(test: Any) -> Callable[..., jax.Array]:
         raise TypeError(
             "test: expected aggregated_skce_test, or functools.partial of it with kernels=, of "
             "exact_skce_test with kernel= (and statistic=) or of exact_test with statistic=, whose "
-            f"redraws data sets can share, got {checks.described(function)} with "
+            f"redraws data sets can share, got {getattr(function, '__name__', function)} with "
             f"{', '.join(given) or 'no options'}"
         )
     if function is exact_test:
@@ -155,11 +150,7 @@ def _pvalues_of(test: Any) -> Callable[..., jax.Array]:
     if function is exact_skce_test:
         ranked = checks.choice("statistic", options.get("statistic", "omnibus"), STATISTICS)
         kernel = checks.kernel_values(options["kernel"])
-        return functools.partial(pvalues_of_kernels, kernel, ranked)
+        return functools.partial(pvalues_of_kernels, lambda _: kernel, ranked)
     kernels = options.get("kernels")
-
-    def of_family(predictions: Any, *pool: Any) -> jax.Array:
-        own = default_kernels(predictions) if kernels is None else kernels
-        return pvalues_of_kernels(own, None, predictions, *pool)
-
-    return of_family
+    chosen = default_kernels if kernels is None else lambda _: kernels
+    return functools.partial(pvalues_of_kernels, chosen, None)

@@ -10,13 +10,13 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from calibjax._core import checks
 from calibjax._core.batches import default_batch_size, map_batches
 from calibjax._core.compilation import compiled_once, jit
 from calibjax._core.lengths import filled
 from calibjax._core.pytree import PyTree
-from calibjax.distributions.base import Distribution
 from calibjax.distributions.sampling import draw
 from calibjax.hypothesis_tests._redraw.components import skce_components
 from calibjax.hypothesis_tests._redraw.plan import family_of
@@ -49,9 +49,35 @@ def resampled(
 
 
 def pvalues_of_kernels(
-    kernels: PyTree, ranked: str | None, predictions: Distribution, pool: PyTree, num_data_sets: int
+    kernels: Callable[[Any], PyTree],
+    ranked: str | None,
+    keys: jax.Array,
+    predictions: Any,
+    truth: Any,
+    **sizes: int,
+) -> np.ndarray:
+    """p-values of `exact_skce_test` with one of its statistics, or of the aggregated test.
+
+    Args:
+        kernels: predictions → kernels; a loop over the sets plans anew how they are evaluated.
+        ranked: the statistic; None for the aggregated test.
+        keys: one for each set of predictions, [S].
+        predictions: the given ones.
+        truth: the distributions of their targets.
+        sizes: n, num_data_sets R, num_draws B.
+
+    Returns:
+        The p-values, [S, R].
+    """
+    sets = (resampled(key, predictions, truth, **sizes) for key in keys)
+    return np.stack(
+        [_of_kernels(kernels(own), ranked, own, pool, sizes["num_data_sets"]) for own, pool in sets]
+    )
+
+
+def _of_kernels(
+    kernels: PyTree, ranked: str | None, predictions: Any, pool: PyTree, num_data_sets: int
 ) -> jax.Array:
-    """p-values of `exact_skce_test` with one of its statistics, or of the aggregated test; [R]."""
     # Kernels are as exact as they have to be up to the largest targets that they are planned for.
     widest = jax.tree.map(
         lambda y: y[0].at[:2].set(jnp.stack([y.min((0, 1)), y.max((0, 1))])), pool
@@ -102,17 +128,21 @@ def _ranked(
 
 
 def pvalues_of_statistic(
-    statistic: Callable[..., Any], predictions: Distribution, pool: PyTree, num_data_sets: int
+    statistic: Callable[..., Any], keys: jax.Array, predictions: Any, truth: Any, **sizes: int
 ) -> jax.Array:
-    """p-values of `exact_test` with a checked statistic that is one number; [R]."""
+    """p-values [S, R] of `exact_test` with a checked statistic, see `pvalues_of_kernels`."""
 
-    def pvalues(predictions: Any, pool: PyTree) -> jax.Array:
-        n = checks.leading_size("predictions", predictions)
+    def of_set(key: jax.Array, given: Any, truth: Any) -> jax.Array:
+        predictions, pool = resampled(key, given, truth, **sizes)
         evaluate = jax.vmap(functools.partial(statistic, None, predictions))
-        values = map_batches(pool, evaluate, default_batch_size(bytes_of_tile(n)))
+        values = map_batches(pool, evaluate, default_batch_size(bytes_of_tile(sizes["n"])))
         if not (jax.tree_util.all_leaves([values]) and values.ndim == 1):
             shapes = jax.tree.map(lambda x: x.shape[1:], values)
             raise ValueError(f"test: expected a statistic that is one number, got shapes {shapes}")
-        return simulated_pvalue(values[:num_data_sets], values[num_data_sets:, None])
+        number = sizes["num_data_sets"]
+        return simulated_pvalue(values[:number], values[number:, None])
 
-    return compiled_once(pvalues, predictions, pool)
+    def of_sets(keys: jax.Array, *others: Any) -> jax.Array:
+        return jax.lax.map(lambda key: of_set(key, *others), keys)
+
+    return compiled_once(of_sets, keys, predictions, truth)
