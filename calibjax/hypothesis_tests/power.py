@@ -153,7 +153,7 @@ def power_curve(
     """
     study = checked_study(test, predictions, alternative, num_data_sets, num_draws, significance)
     key = checks.random_key(key)
-    sizes = [checks.size_in_range(f"sizes[{i}]", n, 2) for i, n in enumerate(sizes)]
+    sizes = [study.size(f"sizes[{i}]", n, 2) for i, n in enumerate(sizes)]
     if not sizes:
         raise ValueError("sizes: expected at least one number of samples, got none")
     return _curve(study, {n: power_of(key, study, n) for n in sizes})
@@ -221,7 +221,7 @@ def sample_size(
         raise ValueError(f"power: expected a number in ({significance}, 1), got {power}")
     number = checks.leading_size("predictions", study.predictions)
     limit = 10 * number if max_size is None else max_size
-    limit = checks.size_in_range("max_size", limit, _FEWEST)
+    limit = study.size("max_size", limit, _FEWEST)
     n = min(max(number, _FEWEST), limit, _FIRST)
     found = {n: power_of(key, study, n)}
     while _crossing(found, power, -_BAND) > max(found) < limit:

@@ -46,6 +46,10 @@ class Study(NamedTuple):
     num_draws: int
     significance: float
 
+    def size(self, name: str, n: Any, minimum: int) -> int:
+        """A number of samples after checking that it is in range, and that memory holds a pool."""
+        return checks.number_of_draws(name, n, minimum, numbers_each=self.each + self.num_draws)
+
 
 def power_of(key: jax.Array, study: Study, n: int) -> tuple[float, float]:
     """Power at one size, and its standard error."""
@@ -91,9 +95,10 @@ def checked_study(
         )
     truth = _truth(predictions, alternative)
     significance = float(checks.proportion("significance", significance))
-    each = -(-checks.size_in_range("num_data_sets", num_data_sets, 1) // _SETS)
+    each = -(-checks.number_of_draws("num_data_sets", num_data_sets) // _SETS)
     least = math.ceil(1 / significance - 1e-6) - 1
-    if checks.number_of_draws("num_draws", num_draws) < least:
+    num_draws = checks.number_of_draws("num_draws", num_draws)
+    if num_draws < least:
         raise ValueError(
             f"num_draws: expected at least {least}, since fewer never reject at the level "
             f"{significance}, got {num_draws}"

@@ -425,7 +425,6 @@ def _comparison() -> list[Call]:
 
 
 def _power() -> list[Call]:
-    """Of the first, second, ... argument, of which the predictions are known."""
     data = {
         "loc": a.real(a.LOC, "predictions"),
         "scale": a.positive(a.SCALE, "predictions"),
@@ -451,13 +450,15 @@ def _power() -> list[Call]:
         "significance": a.proportion(0.2),
         "compiled": False,
         "reason": "kernels are planned for predictions that are known",
+        "one_of": 8,
+        "slow": True,
     }
     return [
         call(
             "hypothesis_tests.power_curve hypothesis_tests.PowerCurve",
             curve,
             **data,
-            size=a.integer(3),
+            size=a.integer(3, "sizes"),
             **options,
         ),
         call(
