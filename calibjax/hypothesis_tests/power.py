@@ -143,13 +143,14 @@ def power_curve(
     >>> import functools, jax, jax.numpy as jnp
     >>> from calibjax import distributions, hypothesis_tests, recalibration
     >>> predictions = distributions.Bernoulli(jnp.linspace(0.02, 0.98, 50))
-    >>> test = functools.partial(hypothesis_tests.exact_test, statistic=hypothesis_tests.cox)
+    >>> statistic = hypothesis_tests.spiegelhalter
+    >>> test = functools.partial(hypothesis_tests.exact_test, statistic=statistic)
     >>> overconfident = recalibration.TemperatureScaling(), 1.5
     >>> print(hypothesis_tests.power_curve(
     ...     jax.random.key(0), test, predictions, overconfident, [100, 400]
     ... ))
-         100 samples: power 0.271 ± 0.016
-         400 samples: power 0.821 ± 0.020
+         100 samples: power 0.509 ± 0.020
+         400 samples: power 0.939 ± 0.008
     """
     study = checked_study(test, predictions, alternative, num_data_sets, num_draws, significance)
     key = checks.random_key(key)
@@ -208,12 +209,13 @@ def sample_size(
     >>> import functools, jax, jax.numpy as jnp
     >>> from calibjax import distributions, hypothesis_tests, recalibration
     >>> predictions = distributions.Bernoulli(jnp.linspace(0.02, 0.98, 50))
-    >>> test = functools.partial(hypothesis_tests.exact_test, statistic=hypothesis_tests.cox)
-    >>> overconfident = recalibration.TemperatureScaling(), 2.0
+    >>> statistic = hypothesis_tests.spiegelhalter
+    >>> test = functools.partial(hypothesis_tests.exact_test, statistic=statistic)
+    >>> overconfident = recalibration.TemperatureScaling(), 1.5
     >>> print(hypothesis_tests.sample_size(
-    ...     jax.random.key(0), test, predictions, overconfident, num_data_sets=400
+    ...     jax.random.key(0), test, predictions, overconfident, max_size=100
     ... ))
-    97 samples are needed for a power of 0.8 (95 % interval ...
+    More than 100 samples, the limit, are needed for a power of 0.8: with these it is 0.51 ± 0.02.
     """
     study = checked_study(test, predictions, alternative, num_data_sets, num_draws, significance)
     key, power = checks.random_key(key), float(checks.proportion("power", power))
