@@ -1,6 +1,7 @@
 """Murphy diagrams: the scores of which every consistent score of a mean or quantile is made."""
 
 import dataclasses
+import functools
 from typing import Any
 
 import jax
@@ -90,32 +91,33 @@ def murphy_curve(
     checks.shape("targets", targets, (None,), "[n]: only numbers have a mean and quantiles")
     dtype = floating_dtype(predictions)
     level = None if level is None else float(checks.proportion("level", level))
-    forecasts = _forecasts(predictions, level).astype(dtype)
-    checks.shape("predictions", forecasts, targets.shape, "predictions of one number each")
+    forecasts = _forecasts(predictions, level)
+    checks.shape("predictions", forecasts, jnp.shape(targets), "predictions of one number each")
     if thresholds is not None:
-        thresholds = checks.floating("thresholds", checks.as_arrays("thresholds", thresholds))
-        thresholds = checks.increasing("thresholds", thresholds, "numbers that increase")
-        thresholds = jnp.asarray(thresholds, dtype)
-    return MurphyCurve(
-        *_scores(forecasts, targets.astype(dtype), thresholds, weights, level), level
-    )
+        places = checks.floating("thresholds", checks.as_arrays("thresholds", thresholds))
+        checks.shape("thresholds", places, (None,), "[k]")
+        places = checks.finite("thresholds", places)
+        places = checks.increasing("thresholds", places, "numbers that do not decrease")
+        thresholds = jnp.asarray(places, dtype)
+    numbers = jnp.asarray(forecasts, dtype), jnp.asarray(targets, dtype)
+    at, score = _scores(numbers, thresholds, weights, level)
+    return MurphyCurve(at, score, level)
 
 
-@jit
+@functools.partial(jit, static_argnums=1)
 def _forecasts(predictions: Any, level: float | None) -> jax.Array:
     """Means or quantiles, [n] if they are numbers."""
     return jax.vmap(lambda p: p.mean() if level is None else p.icdf(level))(predictions)
 
 
-@jit
+@functools.partial(jit, static_argnums=3)
 def _scores(
-    forecasts: jax.Array,
-    targets: jax.Array,
+    numbers: tuple[jax.Array, jax.Array],
     thresholds: jax.Array | None,
     weights: jax.Array | None,
     level: float | None,
 ) -> tuple[jax.Array, jax.Array]:
-    used, observed = checks.counted(weights, (forecasts, targets))
+    used, observed = checks.counted(weights, numbers)
     low, high = jnp.minimum(used, observed), jnp.maximum(used, observed)
     if thresholds is None:
         shares = jnp.asarray(np.linspace(0, 1, _POINTS), low.dtype)
@@ -127,5 +129,5 @@ def _scores(
         values = jnp.where((low <= threshold) & (threshold < high), size, 0)
         return weighted_mean(values, weights)
 
-    is_bad = jnp.any(jnp.isnan(used + observed))
+    is_bad = jnp.any(jnp.isnan(low + high))
     return thresholds, jnp.where(is_bad, jnp.nan, lax.map(at, thresholds))
