@@ -92,6 +92,8 @@ def _estimators() -> dict[str, Callable[..., Any]]:
         "reliability_curve": functools.partial(
             estimators.reliability_curve, key, *_BINARY, **_BINS, num_draws=19
         ),
+        "isotonic_curve": functools.partial(estimators.isotonic_curve, key, *_BINARY, num_draws=19),
+        "smooth_ece": functools.partial(estimators.smooth_ece, *_BINARY, bandwidth=0.1),
         "skce_block": functools.partial(estimators.skce_block, _KERNEL, *_NORMAL, block_size=2),
         "kde_calibration_error": functools.partial(
             estimators.kde_calibration_error, *_CLASSES, bandwidth=0.1, order=2

@@ -56,7 +56,9 @@ def test_numbers_of_model_diagnostics(level):
     scoring = pytest.importorskip("model_diagnostics.scoring")
     forecasts = LOC if level is None else LOC + 0.5 * scipy.stats.norm.ppf(level)
     curve = scores.murphy_curve(NORMALS, TARGETS, level=level, thresholds=jnp.linspace(-2, 2, 50))
-    options = {"functional": "mean"} if level is None else {"functional": "quantile", "level": level}
+    options = (
+        {"functional": "mean"} if level is None else {"functional": "quantile", "level": level}
+    )
     expected = [
         scoring.ElementaryScore(eta=float(theta), **options)(y_obs=TARGETS, y_pred=forecasts)
         for theta in np.asarray(curve.thresholds)
@@ -111,4 +113,6 @@ def test_refused_by_name():
     with pytest.raises(ValueError, match="^predictions: "):
         scores.murphy_curve(classes, jnp.zeros(4, int))
     with pytest.raises(TypeError, match="icdf"):
-        scores.murphy_curve(distributions.Dirichlet(jnp.ones((4, 3))), jnp.full((4, 3), 1 / 3), level=0.5)
+        scores.murphy_curve(
+            distributions.Dirichlet(jnp.ones((4, 3))), jnp.full((4, 3), 1 / 3), level=0.5
+        )
