@@ -96,6 +96,7 @@ def murphy_curve(
     if thresholds is not None:
         places = checks.floating("thresholds", checks.as_arrays("thresholds", thresholds))
         checks.shape("thresholds", places, (None,), "[k]")
+        checks.leading_size("thresholds", places)
         places = checks.finite("thresholds", places)
         places = checks.increasing("thresholds", places, "numbers that do not decrease")
         thresholds = jnp.asarray(places, dtype)

@@ -121,7 +121,7 @@ def _curves() -> list[Call]:
             key=a.key(),
             num_draws=a.integer(19),
             level=a.proportion(0.9, "num_draws", traced=False),
-            max_points=a.integer(4),
+            max_points=a.integer(8, limit=8),
             slow=True,
         ),
         BERNOULLI.call(

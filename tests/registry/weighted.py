@@ -50,7 +50,11 @@ def _functions() -> dict[str, Callable[..., Any]]:
             place = f"{room.__name__.split('.')[-1]}.{name}"
             found[place] = functools.partial(getattr(room, name), *data, **options)
 
-    add(scores, "negative_log_likelihood mean_squared_error pinball_loss crps", *_NORMAL)
+    add(
+        scores,
+        "negative_log_likelihood mean_squared_error pinball_loss crps murphy_curve",
+        *_NORMAL,
+    )
     add(scores, "threshold_weighted_crps", *_NORMAL, low=0.5)
     draws = Samples(_REAL[0][:, None] + np.float32([0.0, 0.5, -1.0]))
     add(scores, "energy_score fair_energy_score fair_crps", draws, _REAL[2])

@@ -1,4 +1,4 @@
-"""Elementary scores against their formula, the scores that they add up to, and model-diagnostics."""
+"""Elementary scores against their formula, the scores that they make, and model-diagnostics."""
 
 import jax
 import jax.numpy as jnp
@@ -112,7 +112,6 @@ def test_refused_by_name():
     classes = distributions.Categorical(jnp.full((4, 3), 1 / 3))
     with pytest.raises(ValueError, match="^predictions: "):
         scores.murphy_curve(classes, jnp.zeros(4, int))
+    vectors = distributions.Dirichlet(jnp.ones((4, 3)))
     with pytest.raises(TypeError, match="icdf"):
-        scores.murphy_curve(
-            distributions.Dirichlet(jnp.ones((4, 3))), jnp.full((4, 3), 1 / 3), level=0.5
-        )
+        scores.murphy_curve(vectors, jnp.full((4, 3), 1 / 3), level=0.5)
