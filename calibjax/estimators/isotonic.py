@@ -77,7 +77,8 @@ def isotonic_curve(
         pointwise: r_(k) ≤ r ≤ r_(B+1−k), the order statistics of rank k = ⌊(B + 1)(1 − level)/2⌋;
         simultaneous: |r − m| / s ≤ c at every point,
 
-    with mean m and standard deviation s over all B + 1 regressions, and c the ⌈(B + 1) level⌉-th
+    with mean m and standard deviation s over all B + 1 regressions, the latter at least a quarter
+    of its largest, and c the ⌈(B + 1) level⌉-th
     smallest of the largest left-hand sides of all B + 1. Under calibration these are exchangeable,
     so that both bands hold with at least the probability `level`, for every n and every B.
 
@@ -158,6 +159,8 @@ def _curve(
     evaluate = lambda items: jax.vmap(regression)(*items)  # noqa: E731
     pool = map_batches(keys, evaluate, default_batch_size(_BYTES_PER_LABEL * probs.size))
     middle, spread = jnp.mean(pool, 0), jnp.std(pool, 0)
+    # Near 0 and 1 few labels decide, whose rare values would widen the band everywhere.
+    spread = jnp.maximum(spread, jnp.max(spread) / 4)
     # Where all agree up to rounding, there is nothing to be outside of.
     rounding = 100 * jnp.finfo(pool.dtype).eps
     divisors = jnp.where(spread > rounding, spread, jnp.inf)
